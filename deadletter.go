@@ -1,0 +1,68 @@
+package sluice
+
+import (
+	"context"
+	"time"
+)
+
+// Status is the state of a dead letter.
+type Status string
+
+// The states of a dead letter. One that was retried with success is gone.
+const (
+	StatusDead      Status = "dead"      // waits for a decision
+	StatusRetry     Status = "retry"     // the partition's owner runs it again once NextAttempt has passed
+	StatusDiscarded Status = "discarded" // given up by hand; kept so that an audit can account for it
+)
+
+// DeadLetter is an event that could not be handled. Its identity is group,
+// incarnation, partition and sequence number; ID is the store's short name
+// for it.
+type DeadLetter struct {
+	ID          int64
+	Group       Group
+	Incarnation string
+	FailedAt    time.Time
+	Error       string
+	Attempts    int
+	Status      Status
+	NextAttempt time.Time // of status retry; zero otherwise
+
+	// Event is the event itself. Where HasBody is false (the body was over the
+	// limit, or storing is turned off), Body and Properties are missing and a
+	// retry reads the event from the log again.
+	Event   Event
+	HasBody bool
+}
+
+// DeadLetterFilter selects dead letters. Fields that are set must all match;
+// the zero value selects all.
+type DeadLetterFilter struct {
+	IDs           []int64
+	Partition     string
+	Status        []Status // any of these
+	Key           string   // partition key
+	ErrorContains string   // case-insensitive
+	FailedSince   time.Time
+	FailedBefore  time.Time
+	FirstSequence *int64
+	LastSequence  *int64
+	AfterID       int64 // for paging: ids above this one
+	Limit         int   // at most so many, lowest id first; 0: all
+}
+
+// DeadLetterStore is the operator's side of the dead letters: what commands
+// and the dashboard use. Implementations are safe for concurrent use.
+type DeadLetterStore interface {
+	// List returns the selected dead letters, lowest id first, without bodies
+	// and properties.
+	List(ctx context.Context, group Group, filter DeadLetterFilter) ([]DeadLetter, error)
+	// Get returns one with its body. It returns [ErrNotFound] if there is none.
+	Get(ctx context.Context, group Group, id int64) (DeadLetter, error)
+	// Retry marks the selected dead letters for a retry at a time (the zero
+	// time: now, by the store's clock) and returns how many it marked. Marking
+	// one twice is harmless. The partition's owner runs the retry.
+	Retry(ctx context.Context, group Group, filter DeadLetterFilter, at time.Time) (int64, error)
+	// Discard gives the selected ones up and returns how many.
+	Discard(ctx context.Context, group Group, filter DeadLetterFilter) (int64, error)
+}

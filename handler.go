@@ -1,0 +1,87 @@
+package sluice
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+)
+
+// Handler applies a batch to the database through tx, whose writes commit
+// together with the checkpoint. It may be called again with the same events:
+// after a failure, or with a part of the batch while the event to blame is
+// searched for; writes of the calls that failed are undone. Effects outside tx
+// are not.
+//
+// An error marked by [Reject] sends the event to the dead letters at once,
+// another error after [Config.Attempts]. A panic is an error. When ctx is
+// cancelled (see [context.Cause]) nothing can be committed any more.
+type Handler[Tx any] func(ctx context.Context, tx Tx, b Batch) error
+
+// Middleware wraps a handler.
+type Middleware[Tx any] func(Handler[Tx]) Handler[Tx]
+
+// With wraps h in middleware; the first is the outermost.
+func (h Handler[Tx]) With(middleware ...Middleware[Tx]) Handler[Tx] {
+	for i := len(middleware) - 1; i >= 0; i-- {
+		h = middleware[i](h)
+	}
+	return h
+}
+
+// Each makes a handler of a function for single events.
+func Each[Tx any](fn func(ctx context.Context, tx Tx, e *Event) error) Handler[Tx] {
+	return func(ctx context.Context, tx Tx, b Batch) error {
+		for i, e := range b.Events {
+			if err := guard(func() error { return fn(ctx, tx, e) }); err != nil {
+				return &EventError{Index: i, Err: err}
+			}
+		}
+		return nil
+	}
+}
+
+// Typed is [Each] for events whose bodies are JSON of type T. A body that
+// cannot be decoded is rejected.
+func Typed[T, Tx any](fn func(ctx context.Context, tx Tx, e *Event, value T) error) Handler[Tx] {
+	return TypedBy(func(e *Event) (T, error) {
+		var v T
+		err := json.Unmarshal(e.Body, &v)
+		return v, err
+	}, fn)
+}
+
+// TypedBy is [Typed] with a decoder of the caller's. Its errors are rejections.
+func TypedBy[T, Tx any](decode func(*Event) (T, error), fn func(ctx context.Context, tx Tx, e *Event, value T) error) Handler[Tx] {
+	return Each(func(ctx context.Context, tx Tx, e *Event) error {
+		v, err := decode(e)
+		if err != nil {
+			return Reject(fmt.Errorf("decode: %w", err))
+		}
+		return fn(ctx, tx, e, v)
+	})
+}
+
+// PanicError is what a handler's or hook's panic becomes.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap gives the panic's value if it was an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// guard runs fn and turns a panic into a [*PanicError].
+func guard(fn func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return fn()
+}

@@ -1,0 +1,124 @@
+package sluice
+
+import (
+	"context"
+	"time"
+)
+
+// Observer is told everything the engine does. It is called on the engine's
+// own goroutines, from several at once: it must be quick, must not block, and
+// must be safe for concurrent use. A panic in it is caught and dropped.
+type Observer interface {
+	Observe(Observation)
+}
+
+// ObserverFunc makes a function an [Observer].
+type ObserverFunc func(Observation)
+
+// Observe calls f.
+func (f ObserverFunc) Observe(o Observation) { f(o) }
+
+// Observers joins several into one, called in order.
+func Observers(list ...Observer) Observer {
+	return ObserverFunc(func(o Observation) {
+		for _, l := range list {
+			l.Observe(o)
+		}
+	})
+}
+
+// Observation is one thing that happened. Which fields besides Kind, Time and
+// Owner are set is said at the kinds.
+type Observation struct {
+	Kind      Kind
+	Time      time.Time // wall clock
+	Owner     string
+	Partition string
+	Epoch     int64
+	From, To  Position
+	Events    int           // how many events
+	Bytes     int           // their bodies' size
+	Attempt   int           // from 1
+	Duration  time.Duration // of the operation
+	Lag       int64         // events behind To when the log last told its end; -1 if not known
+	Err       error
+}
+
+// Kind is what an [Observation] is about.
+type Kind uint8
+
+// The kinds of observation. All but Failed may be counted on to carry
+// Partition and Epoch; Err is set where the name says that something went
+// wrong.
+const (
+	// KindAcquired: a lease was taken.
+	KindAcquired Kind = iota + 1
+	// KindRenewed: a lease was renewed; Duration.
+	KindRenewed
+	// KindLost: a lease was lost, by expiry or to another owner; Err.
+	KindLost
+	// KindReleased: a lease was given back.
+	KindReleased
+	// KindClaimed: the checkpoint was claimed; To is its position, Attempt its Claims.
+	KindClaimed
+	// KindOpened: reading began behind To.
+	KindOpened
+	// KindFetched: Events came from the log, up to To; Bytes, Lag.
+	KindFetched
+	// KindCommitted: a transaction moved the checkpoint From, To; Events
+	// (dead letters included), Duration (handler and commit), Lag.
+	KindCommitted
+	// KindFenced: a transaction was refused; nothing was written; From, To, Err.
+	KindFenced
+	// KindUnknown: a commit's answer was lost; From, To, Err.
+	KindUnknown
+	// KindRetried: an attempt at the event To failed and another follows; Attempt, Err.
+	KindRetried
+	// KindParked: the event To was stored as a dead letter; Attempt, Err is its error.
+	KindParked
+	// KindRedriven: a dead letter (To) was applied and removed; Duration.
+	KindRedriven
+	// KindRedriveFailed: it failed again and waits as a dead letter; Attempt, Err.
+	KindRedriveFailed
+	// KindStopped: the partition can't go on until a person acts; Err says how.
+	KindStopped
+	// KindFailed: something outside (log, database, lease store) failed and is
+	// tried again; Err. Partition and Epoch are empty if it was not about one.
+	KindFailed
+	// KindHookFailed: a hook returned an error or panicked; Err.
+	KindHookFailed
+)
+
+var kindNames = [...]string{
+	KindAcquired: "acquired", KindRenewed: "renewed", KindLost: "lost", KindReleased: "released",
+	KindClaimed: "claimed", KindOpened: "opened", KindFetched: "fetched", KindCommitted: "committed",
+	KindFenced: "fenced", KindUnknown: "unknown", KindRetried: "retried", KindParked: "parked",
+	KindRedriven: "redriven", KindRedriveFailed: "redrive failed", KindStopped: "stopped",
+	KindFailed: "failed", KindHookFailed: "hook failed",
+}
+
+// String gives the kind's name.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return ""
+}
+
+// Hooks are called at the turns of a partition's life. They may take their
+// time: a hook holds up its own partition at most, never a renewal. Their
+// errors and panics are observed as [KindHookFailed] and change nothing.
+type Hooks struct {
+	// Assigned is called before the first event of the partition is read.
+	Assigned func(ctx context.Context, lease Lease, at Progress) error
+	// Renewed is called after a renewal; a renewal during the call is not told.
+	Renewed func(ctx context.Context, lease Lease) error
+	// Released is called after the last event was handled and the lease is
+	// given back or lost; cause says why, nil for a stop in good order.
+	Released func(ctx context.Context, lease Lease, cause error) error
+	// Batch is called after a commit with the events it covered.
+	Batch func(ctx context.Context, b Batch) error
+	// Error is called with what is observed as Failed, Lost, Fenced, Unknown
+	// and Stopped.
+	Error func(ctx context.Context, lease Lease, err error) error
+}

@@ -1,0 +1,97 @@
+package sluice
+
+import (
+	"context"
+	"time"
+)
+
+// Progress is a partition's checkpoint.
+type Progress struct {
+	Group       Group
+	Partition   string
+	Incarnation string   // of the topic, when the checkpoint was made or set
+	Position    Position // the last event that is done; Unset before a start was chosen
+	Owner       string   // who claimed it last
+	Epoch       int64    // of that claim; only ever rises
+	Claims      int      // claims since the position last moved or a process left cleanly, the newest included
+	Trial       Trial    // what is known of the event behind the position
+	Updated     time.Time
+}
+
+// Trial records failed attempts at one event, the one numbered Sequence, so
+// that attempts are counted across restarts. The zero value means none.
+type Trial struct {
+	Sequence int64
+	Attempts int    // begun or failed; 0 if there is no trial
+	Error    string // of the last failed attempt; empty if it never came to an end
+}
+
+// Step is what one transaction does to a partition besides the handler's own
+// writes: it moves the checkpoint from From to To, parks and redrives events.
+// From and To are equal when only dead letters change.
+type Step struct {
+	Lease       Lease
+	From, To    Position
+	DeadLetters []DeadLetter // stored, or updated if a dead letter of the same identity is there
+	Redriven    []int64      // ids of dead letters on retry that this step's handler has applied: removed
+}
+
+// TxStore keeps checkpoints and dead letters in the database that the handler
+// writes to, so that all three commit in one transaction. Tx is what the
+// handler writes through; it cannot commit. Implementations are safe for
+// concurrent use.
+type TxStore[Tx any] interface {
+	// Claim makes the lease's owner and epoch those of the partition's
+	// checkpoint, creating the checkpoint (at Unset, with this incarnation) if
+	// it is missing, and returns it. It waits for a transaction in progress on
+	// the checkpoint, and ends that where it may, so that what it returns is
+	// the truth. It counts Claims up if the epoch is new; a claim repeated
+	// in the same epoch by the same owner does not count. It returns a
+	// [*FencedError] if the checkpoint has a higher epoch, or the same one
+	// under another owner. A checkpoint of another incarnation is claimed and
+	// returned as it is; to judge that is the caller's business.
+	Claim(ctx context.Context, lease Lease, incarnation string) (Progress, error)
+
+	// Commit runs one transaction: it checks, by updating exactly one row,
+	// that the checkpoint has the lease's epoch and owner and stands at
+	// step.From, and moves it to step.To; then calls fn (if not nil) with the
+	// transaction; then stores the dead letters, removes the redriven ones
+	// (each exactly one row with status retry) and commits. When To differs
+	// from From, Claims becomes 1 and the Trial is cleared.
+	//
+	// The error tells what has happened:
+	//   - nil: committed;
+	//   - [ErrFenced]: nothing written, fn not called or its writes undone:
+	//     the checkpoint, or a redriven dead letter, is not as expected;
+	//   - [ErrUnknown]: the commit was sent and no answer came. The caller
+	//     must Claim again to learn the truth before anything is retried;
+	//   - a [*HandlerError]: fn failed, or what it wrote was refused at the
+	//     commit; nothing written, and the database was found healthy after;
+	//   - any other: the database could not do it (an outage, a lost
+	//     connection, a deadlock, a serialization failure): nothing written,
+	//     and the same step may be tried again.
+	Commit(ctx context.Context, step Step, fn func(ctx context.Context, tx Tx) error) error
+
+	// Record stores the trial of the event behind position at, fenced as
+	// Commit is.
+	Record(ctx context.Context, lease Lease, at Position, trial Trial) error
+
+	// Leave notes that the owner gives the partition up in good order: it sets
+	// Claims to 0, if the checkpoint is still this lease's. A lease that was
+	// fenced off is not an error.
+	Leave(ctx context.Context, lease Lease) error
+
+	// Due returns the partition's dead letters whose retry is due by the
+	// store's clock, with bodies, lowest sequence number first, at most limit.
+	Due(ctx context.Context, group Group, partition string, limit int) ([]DeadLetter, error)
+
+	// Read returns the group's checkpoints sorted by partition, without
+	// claiming them: for lag, audit and lists.
+	Read(ctx context.Context, group Group) ([]Progress, error)
+
+	// Reset moves a checkpoint by hand, creating it if it is missing, gives it
+	// the incarnation, and raises its epoch, which it returns, above every
+	// claim so far, so that an owner that is still at work is fenced off. It
+	// clears Claims and Trial.
+	Reset(ctx context.Context, group Group, partition, incarnation string, to Position) (epoch int64, err error)
+}
