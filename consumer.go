@@ -8,7 +8,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -113,12 +117,37 @@ func newOwner() string {
 }
 
 // Consumer reads its partitions of a topic and delivers their events.
+//
+// One goroutine takes partitions (this file). Each partition taken is a tenure
+// with goroutines of its own: one keeps the lease, one fetches, one delivers
+// (tenure.go, deliver.go).
 type Consumer struct {
 	source   Source
 	leases   LeaseStore
 	delivery Delivery
 	want     Partitions
 	cfg      Config
+	rand     *mathrand.Rand // of the goroutine that takes partitions
+
+	once     sync.Once
+	stopping context.Context    // ends when Stop is called
+	stop     context.CancelFunc // ends stopping
+	cancel   context.CancelCauseFunc
+	running  atomic.Bool
+	done     chan struct{} // closed when Run has let go of everything
+	tenures  sync.WaitGroup
+	careful  chan struct{} // a token: one event at a time is tried under suspicion of killing the process
+
+	mu    sync.Mutex // guards what follows; never held over a call
+	held  map[string]bool
+	floor map[string]floor
+}
+
+// floor is what an earlier tenure of a partition has learned.
+type floor struct {
+	epoch int64         // the next lease's must be above it
+	rest  time.Duration // how long to leave the partition alone after it was stolen
+	until time.Duration // by Clock.Elapsed
 }
 
 // New makes a consumer that takes so many partitions (a positive number, or
@@ -127,11 +156,20 @@ func New(source Source, leases LeaseStore, delivery Delivery, partitions Partiti
 	if partitions != AllPartitions && partitions <= 0 {
 		return nil, fmt.Errorf("%d partitions: state a positive number or AllPartitions", partitions)
 	}
-	c, err := cfg.withDefaults()
+	config, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return &Consumer{source: source, leases: leases, delivery: delivery, want: partitions, cfg: c}, nil
+	c := &Consumer{
+		source: source, leases: leases, delivery: delivery, want: partitions, cfg: config,
+		rand:    mathrand.New(mathrand.NewPCG(config.Seed, 0)),
+		done:    make(chan struct{}),
+		careful: make(chan struct{}, 1),
+		held:    map[string]bool{},
+		floor:   map[string]floor{},
+	}
+	c.stopping, c.stop = context.WithCancel(context.Background())
+	return c, nil
 }
 
 // Run takes partitions and delivers their events until the consumer is
@@ -139,17 +177,236 @@ func New(source Source, leases LeaseStore, delivery Delivery, partitions Partiti
 // promptly: handlers are cancelled, nothing half-done is committed, leases are
 // given back, and it returns ctx's error. It returns early only if the source
 // refuses to describe the topic ([ErrRefused]). A consumer runs once.
-func (c *Consumer) Run(ctx context.Context) error { return errors.New("under construction") }
+func (c *Consumer) Run(ctx context.Context) error {
+	if c.running.Swap(true) {
+		return errors.New("run: this consumer has run already; make another")
+	}
+	defer close(c.done)
+	work, cancel := workContext(ctx)
+	c.mu.Lock()
+	c.cancel = cancel
+	c.mu.Unlock()
+	defer cancel(ErrStopped)
+	// While nothing is under way a stop is as good as a cancellation.
+	idle, endIdle := context.WithCancel(work)
+	defer endIdle()
+	defer context.AfterFunc(c.stopping, endIdle)()
+
+	err := c.takePartitions(work, idle)
+	c.tenures.Wait()
+	return cmp.Or(err, ctx.Err())
+}
+
+// workContext is ctx with a cause that handlers can tell from a lost lease.
+func workContext(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { cancel(ErrStopped) })
+	return work, cancel
+}
+
+// takePartitions takes at most one partition every AssignEvery while it has
+// fewer than it wants, until idle ends.
+func (c *Consumer) takePartitions(work, idle context.Context) error {
+	var topic Topic
+	var described time.Duration
+	wait := c.backoff(c.rand)
+	for idle.Err() == nil {
+		if topic.Partitions == nil || c.cfg.Clock.Elapsed()-described >= describeEvery {
+			t, err := c.source.Describe(idle)
+			switch {
+			case err == nil:
+				topic, described = t, c.cfg.Clock.Elapsed()
+				wait.reset()
+			case idle.Err() != nil:
+				return nil
+			case topic.Partitions == nil && errors.Is(err, ErrRefused):
+				return fmt.Errorf("describe topic: %w", err)
+			default:
+				c.observe(Observation{Kind: KindFailed, Err: fmt.Errorf("describe topic: %w", err)})
+				if topic.Partitions == nil {
+					_ = c.cfg.Clock.Sleep(idle, wait.next())
+					continue
+				}
+				described = c.cfg.Clock.Elapsed()
+			}
+		}
+		if err := c.assign(work, idle, topic); err != nil && idle.Err() == nil {
+			c.observe(Observation{Kind: KindFailed, Err: err})
+		}
+		_ = c.cfg.Clock.Sleep(idle, c.cfg.AssignEvery)
+	}
+	return nil
+}
+
+// describeEvery is how often the topic is asked for partitions it has gained.
+const describeEvery = time.Minute
+
+// assign takes the first partition that yields, of those that are free.
+func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
+	free := c.wanted(topic)
+	if len(free) == 0 {
+		return nil
+	}
+	listed, err := c.leases.List(idle, topic.Group)
+	if err != nil {
+		return fmt.Errorf("list leases: %w", err)
+	}
+	live := map[string]bool{}
+	for _, l := range listed {
+		live[l.Partition] = l.Live() && l.Owner != c.cfg.Owner
+	}
+	free = slices.DeleteFunc(free, func(p string) bool { return live[p] })
+	c.rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+	for _, partition := range free {
+		if idle.Err() != nil {
+			return nil
+		}
+		t, err := c.acquire(work, topic, partition)
+		if errors.Is(err, ErrHeld) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("acquire lease of partition %s: %w", partition, err)
+		}
+		c.tenures.Go(func() {
+			t.end(c.delivery.deliver(t))
+		})
+		return nil
+	}
+	return nil
+}
+
+// wanted lists the partitions to try for, none if enough are held.
+func (c *Consumer) wanted(topic Topic) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.want != AllPartitions && len(c.held) >= int(c.want) {
+		return nil
+	}
+	now := c.cfg.Clock.Elapsed()
+	var list []string
+	for _, p := range topic.Partitions {
+		if !c.held[p] && c.floor[p].until <= now {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// acquire takes a partition's lease and begins its tenure.
+func (c *Consumer) acquire(work context.Context, topic Topic, partition string) (*tenure, error) {
+	c.mu.Lock()
+	above := c.floor[partition].epoch
+	c.mu.Unlock()
+	// The deadline counts from before the request: whatever the store's clock
+	// says, no other owner can have the partition before it has passed here.
+	until := deadlineIn(c.cfg.Clock, c.cfg.LeaseFor)
+	ctx, cancel := context.WithTimeout(work, c.cfg.LeaseFor)
+	defer cancel()
+	lease, err := c.leases.Acquire(ctx, topic.Group, partition, c.cfg.Owner, c.cfg.LeaseFor, above)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.held[partition] = true
+	c.mu.Unlock()
+	return begin(c, work, topic, lease, until), nil
+}
+
+// learn notes why a tenure ended, for the next one of the partition.
+func (c *Consumer) learn(lease Lease, cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.held, lease.Partition)
+	f := c.floor[lease.Partition]
+	var fenced *FencedError
+	var stolen *StolenError
+	switch {
+	case errors.As(cause, &fenced):
+		f.epoch = max(f.epoch, fenced.Epoch)
+	case errors.As(cause, &stolen):
+		// Two consumers that don't share a lease store would take the
+		// partition from each other for ever; the rest keeps that slow.
+		f.epoch = max(f.epoch, stolen.Epoch, lease.Epoch)
+		f.rest = min(max(2*f.rest, c.cfg.AssignEvery), c.cfg.RetryMax)
+		f.until = c.cfg.Clock.Elapsed() + f.rest
+	default:
+		f.rest, f.until = 0, 0
+	}
+	c.floor[lease.Partition] = f
+}
 
 // Stop ends Run in good order: no partition is taken any more, batches in
-// progress are finished and committed, leases are given back. If ctx ends
-// first, the batches still in progress are cancelled and Stop returns ctx's
-// error. It returns once Run has let go of everything. It may be called more
-// than once, and before Run.
-func (c *Consumer) Stop(ctx context.Context) error { return nil }
+// progress are finished and committed, leases are given back. It returns when
+// Run has let go of everything. If ctx ends first, the batches still in
+// progress are cancelled, and Stop returns ctx's error, at the latest a second
+// later. It may be called more than once, and before Run.
+func (c *Consumer) Stop(ctx context.Context) error {
+	c.stop()
+	if !c.running.Load() {
+		return nil
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	cancel := c.cancel
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel(ErrStopped)
+	}
+	grace, end := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer end()
+	select {
+	case <-c.done:
+	case <-grace.Done():
+	}
+	return ctx.Err()
+}
 
 // Redrive runs the retries that are due on partitions that nobody owns,
 // taking each such partition's lease for the time; partitions that are owned
-// are their owners' business. It returns how many dead letters were applied.
-// It must not be called on a consumer that runs.
-func (c *Consumer) Redrive(ctx context.Context) (int, error) { return 0, nil }
+// are their owners' business. It returns how many dead letters were applied
+// and how many failed again. It must not be called on a consumer that runs.
+func (c *Consumer) Redrive(ctx context.Context) (applied, failed int, err error) {
+	topic, err := c.source.Describe(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("describe topic: %w", err)
+	}
+	work, cancel := workContext(ctx)
+	defer cancel(ErrStopped)
+	for _, partition := range topic.Partitions {
+		due, err := c.delivery.due(ctx, topic.Group, partition)
+		if err != nil {
+			return applied, failed, fmt.Errorf("look for retries: %w", err)
+		}
+		if !due {
+			continue
+		}
+		t, err := c.acquire(work, topic, partition)
+		if errors.Is(err, ErrHeld) {
+			continue
+		}
+		if err != nil {
+			return applied, failed, fmt.Errorf("acquire lease of partition %s: %w", partition, err)
+		}
+		a, f, err := c.delivery.redrive(t)
+		applied, failed = applied+a, failed+f
+		t.end(err)
+		if err != nil {
+			return applied, failed, fmt.Errorf("redrive partition %s: %w", partition, err)
+		}
+	}
+	return applied, failed, nil
+}
+
+// observe stamps o and passes it on.
+func (c *Consumer) observe(o Observation) {
+	if c.cfg.Observer == nil {
+		return
+	}
+	o.Time, o.Owner = c.cfg.Clock.Wall(), c.cfg.Owner
+	_ = guard(func() error { c.cfg.Observer.Observe(o); return nil })
+}

@@ -1,0 +1,167 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// redrivePage is how many retries are looked up at a time.
+const redrivePage = 100
+
+// redriveBell rings when it is time to look for retries.
+type redriveBell struct{ struck atomic.Bool }
+
+// ring strikes the bell every so often until ctx ends.
+func (b *redriveBell) ring(ctx context.Context, clock Clock, every time.Duration, news chan struct{}) {
+	for clock.Sleep(ctx, every) == nil {
+		b.struck.Store(true)
+		wake(news)
+	}
+}
+
+func (b *redriveBell) rang() bool { return b.struck.Swap(false) }
+
+func (d *transactional[Tx]) due(ctx context.Context, group Group, partition string) (bool, error) {
+	letters, err := d.store.Due(ctx, group, partition, 1)
+	return len(letters) > 0, err
+}
+
+func (d *transactional[Tx]) redrive(t *tenure) (applied, failed int, err error) {
+	s := d.session(t)
+	defer s.leave()
+	if err := s.claim(); err != nil {
+		return 0, 0, err
+	}
+	for t.idle.Err() == nil {
+		more, err := d.due(t.idle, t.topic.Group, t.lease.Partition)
+		if err != nil {
+			return s.applied, s.failedAgain, fmt.Errorf("look for retries: %w", err)
+		}
+		if !more {
+			return s.applied, s.failedAgain, nil
+		}
+		if err := s.redriveDue(true); err != nil {
+			return s.applied, s.failedAgain, err
+		}
+	}
+	return s.applied, s.failedAgain, t.ended()
+}
+
+// redriveDue runs the retries that are due, between two batches and so never
+// beside the handler. Letters without a body need the log: unless it may be
+// read now, they make the session reopen.
+func (s *session[Tx]) redriveDue(mayRead bool) error {
+	if s.trying() {
+		return nil
+	}
+	letters, err := s.store.Due(s.idle, s.topic.Group, s.lease.Partition, redrivePage)
+	if err != nil {
+		if s.idle.Err() != nil {
+			return s.ended()
+		}
+		s.failed(fmt.Errorf("look for retries: %w", err))
+		return nil
+	}
+	for i := range letters {
+		if s.idle.Err() != nil {
+			return s.ended()
+		}
+		if !letters[i].HasBody && !mayRead {
+			return errReopen
+		}
+		err := s.redriveOne(&letters[i])
+		if err != nil && !errors.Is(err, errAgain) {
+			return err
+		}
+	}
+	return nil
+}
+
+// redriveOne applies one dead letter and removes it, in one transaction; or
+// puts it back with its new error.
+func (s *session[Tx]) redriveOne(d *DeadLetter) error {
+	e := d.Event
+	if !d.HasBody {
+		found, err := s.reread(d)
+		if err != nil {
+			if s.idle.Err() != nil {
+				return s.ended()
+			}
+			if errors.Is(err, ErrRetention) || errors.Is(err, ErrPastEnd) || errors.Is(err, ErrRecreated) {
+				return s.putBack(d, err)
+			}
+			return err
+		}
+		e = *found
+	}
+	began := s.c.cfg.Clock.Elapsed()
+	attempt := s.attempts(&e)
+	if attempt >= deathsAllowed {
+		return s.putBack(d, fmt.Errorf("the process ended %d times while it retried this event", attempt))
+	}
+	// On record before it begins: a retry that kills the process must not do
+	// so for ever.
+	if err := s.record(Trial{Sequence: e.Sequence, Attempts: attempt + 1}); err != nil {
+		return err
+	}
+	b := Batch{Group: s.topic.Group, Partition: s.lease.Partition, Epoch: s.lease.Epoch, Redriven: true, Events: []*Event{&e}}
+	err := s.commit(Step{Lease: s.lease, From: s.pos, To: s.pos, Redriven: []int64{d.ID}}, s.handle(b))
+	var failed *HandlerError
+	switch {
+	case err == nil:
+		s.trial = Trial{}
+		s.applied++
+		s.observe(Observation{Kind: KindRedriven, To: e.Position(), Events: 1, Duration: s.c.cfg.Clock.Elapsed() - began})
+		return nil
+	case errors.As(err, &failed):
+		var each *EventError
+		if errors.As(failed.Err, &each) {
+			return s.putBack(d, each.Err)
+		}
+		return s.putBack(d, failed.Err)
+	}
+	return err
+}
+
+// putBack stores a dead letter whose retry has failed.
+func (s *session[Tx]) putBack(d *DeadLetter, failure error) error {
+	d.Status, d.NextAttempt = StatusDead, time.Time{}
+	d.Attempts++
+	d.Error, d.FailedAt = describe(failure), s.c.cfg.Clock.Wall().UTC()
+	err := s.commit(Step{Lease: s.lease, From: s.pos, To: s.pos, DeadLetters: []DeadLetter{*d}}, nil)
+	if err != nil {
+		return err
+	}
+	s.trial = Trial{}
+	s.failedAgain++
+	s.observe(Observation{Kind: KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, Err: failure})
+	return nil
+}
+
+// reread fetches a dead letter's event from the log.
+func (s *session[Tx]) reread(d *DeadLetter) (*Event, error) {
+	if d.Incarnation != s.incarnation {
+		return nil, &RecreatedError{Topic: s.topic.Topic, Partition: s.lease.Partition, Had: d.Incarnation, Has: s.incarnation}
+	}
+	before := Position{Sequence: d.Event.Sequence - 1}
+	r, err := s.c.source.Open(s.idle, s.lease.Partition, before, s.lease.Epoch)
+	if err != nil {
+		return nil, fmt.Errorf("open event %d: %w", d.Event.Sequence, err)
+	}
+	events, err := r.Read(s.idle, 1)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.work), s.c.cfg.RenewEvery)
+	defer cancel()
+	if cerr := r.Close(ctx); err == nil && cerr != nil {
+		err = cerr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read event %d: %w", d.Event.Sequence, err)
+	}
+	if events[0].Sequence != d.Event.Sequence {
+		return nil, &RetentionError{Partition: s.lease.Partition, After: before.Sequence, First: events[0].Sequence}
+	}
+	return events[0], nil
+}
