@@ -99,7 +99,7 @@ func (d *transactional[Tx]) deliver(t *tenure) error {
 // leave tells the store that the partition is given up in good order, so that
 // this claim does not count as one that ended in a crash.
 func (s *session[Tx]) leave() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.work), s.c.cfg.RenewEvery)
+	ctx, cancel := s.parting()
 	defer cancel()
 	if err := s.store.Leave(ctx, s.lease); err != nil {
 		s.failed(fmt.Errorf("leave checkpoint: %w", err))
@@ -108,7 +108,9 @@ func (s *session[Tx]) leave() {
 
 // claim makes the checkpoint this lease's and learns where it stands.
 func (s *session[Tx]) claim() error {
-	topic, err := s.c.source.Describe(s.idle)
+	ctx, cancel := s.brief()
+	defer cancel()
+	topic, err := s.c.source.Describe(ctx)
 	if err != nil {
 		return fmt.Errorf("describe topic: %w", err)
 	}
@@ -122,7 +124,7 @@ func (s *session[Tx]) claim() error {
 	}
 	s.accept(p)
 	if s.pos == Unset {
-		start, err := s.c.source.Seek(s.idle, s.lease.Partition, s.c.cfg.Start, s.lease.Epoch)
+		start, err := s.c.source.Seek(ctx, s.lease.Partition, s.c.cfg.Start, s.lease.Epoch)
 		if err != nil {
 			return fmt.Errorf("seek %s: %w", s.c.cfg.Start, err)
 		}
@@ -160,7 +162,9 @@ func (s *session[Tx]) read() error {
 	if err := s.redriveDue(true); err != nil {
 		return err
 	}
-	reader, err := s.c.source.Open(s.idle, s.lease.Partition, s.pos, s.lease.Epoch)
+	opening, opened := s.brief()
+	reader, err := s.c.source.Open(opening, s.lease.Partition, s.pos, s.lease.Epoch)
+	opened()
 	if err != nil {
 		return fmt.Errorf("open partition %s: %w", s.lease.Partition, err)
 	}
@@ -184,7 +188,7 @@ func (s *session[Tx]) read() error {
 	err = s.drain(box, &look)
 
 	cancel()
-	closing, done := context.WithTimeout(context.WithoutCancel(s.work), s.c.cfg.RenewEvery)
+	closing, done := s.parting()
 	defer done()
 	if cerr := reader.Close(closing); cerr != nil && err == nil {
 		err = fmt.Errorf("close reader: %w", cerr)

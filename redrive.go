@@ -147,12 +147,14 @@ func (s *session[Tx]) reread(d *DeadLetter) (*Event, error) {
 		return nil, &RecreatedError{Topic: s.topic.Topic, Partition: s.lease.Partition, Had: d.Incarnation, Has: s.incarnation}
 	}
 	before := Position{Sequence: d.Event.Sequence - 1}
-	r, err := s.c.source.Open(s.idle, s.lease.Partition, before, s.lease.Epoch)
+	opening, opened := s.brief()
+	defer opened()
+	r, err := s.c.source.Open(opening, s.lease.Partition, before, s.lease.Epoch)
 	if err != nil {
 		return nil, fmt.Errorf("open event %d: %w", d.Event.Sequence, err)
 	}
-	events, err := r.Read(s.idle, 1)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.work), s.c.cfg.RenewEvery)
+	events, err := r.Read(opening, 1)
+	ctx, cancel := s.parting()
 	defer cancel()
 	if cerr := r.Close(ctx); err == nil && cerr != nil {
 		err = cerr

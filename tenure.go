@@ -62,7 +62,7 @@ func (t *tenure) end(cause error) {
 	}
 	// Given back also when it was lost: a lease that expired here but not
 	// there would keep a successor waiting.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.work), t.c.cfg.RenewEvery)
+	ctx, cancel := t.parting()
 	err := t.c.leases.Release(ctx, t.lease)
 	cancel()
 	if err == nil {
@@ -148,6 +148,16 @@ func (t *tenure) behind(p Position) int64 {
 		return -1
 	}
 	return max(0, end-p.Sequence)
+}
+
+// brief bounds a request that should be quick, so that one that hangs is told.
+func (t *tenure) brief() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.idle, t.c.cfg.LeaseFor)
+}
+
+// parting bounds what is still to be done after the work has ended.
+func (t *tenure) parting() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(t.work), min(t.c.cfg.RenewEvery, 5*time.Second))
 }
 
 // pause waits, and returns an error if the tenure ends or is to stop.
