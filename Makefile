@@ -1,0 +1,33 @@
+# Everything here works on a fresh machine with Go; `make test` installs what the tests need beyond that.
+
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME   ?= 2m
+
+.PHONY: build test setup lint bench soak fuzz clean
+
+build: ## the binary, in bin/
+	go build -o bin/sluice ./cmd/sluice
+
+test: ## everything that must hold, nothing skipped
+	@scripts/test
+
+setup: ## what the tests need beyond Go: PostgreSQL, the flight records
+	@scripts/install-postgres
+	@scripts/fetch-flights
+
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt would change the files above"; exit 1; }
+	go vet -tags postgres ./...
+	go run $(STATICCHECK) -tags postgres ./...
+
+bench: ## the figures that the documents state
+	go test -tags postgres -run '^$$' -bench . -benchmem ./...
+
+soak: ## hours of fresh seeds through the simulation; SEEDS=N to bound it
+	SLUICE_SIM_SEEDS=$${SEEDS:-100000} go test ./internal/sim -run TestFreshSeeds -timeout 0 -v
+
+fuzz: ## every fuzz target, FUZZTIME each
+	@scripts/fuzz $(FUZZTIME)
+
+clean:
+	rm -rf bin .dev

@@ -1,0 +1,44 @@
+// Package sluice reads partitioned logs such as Azure Event Hubs and brings
+// every event's effect into a database exactly once.
+//
+// A log gives its readers "events of partition P from position X on", and
+// nothing else. A [Consumer] supplies the rest: who reads which partition
+// (leases), what is done (checkpoints), what failed (dead letters).
+//
+//	source, err := eventhub.New(connectionString, "orders", nil)
+//	store, err := pgstore.Open(ctx, databaseURL, nil)
+//	handler := sluice.Each(func(ctx context.Context, tx pgx.Tx, e *sluice.Event) error {
+//		_, err := tx.Exec(ctx, "INSERT INTO orders (id, body) VALUES ($1, $2)", e.MessageID, e.Body)
+//		return err
+//	})
+//	consumer, err := sluice.New(source, store.Leases(), sluice.Transactional(store, handler), 4, nil)
+//	err = consumer.Run(ctx)
+//
+// The guarantee is the name of the delivery: [Transactional] commits the
+// handler's writes, the checkpoint and the dead letters in one transaction,
+// fenced by the lease's epoch, so that effects are exactly once under crashes,
+// paused processes, network cuts and lost replies. There is no call to move a
+// checkpoint: progress follows from the handler returning nil, and from that
+// alone.
+//
+// # Ownership
+//
+// A consumer takes a fixed number of partitions, at most one a second, and
+// keeps them while it lives; nobody takes them from it. When it stops in good
+// order it gives them back at once; when it dies they are free after the lease
+// has run out.
+//
+// # Failures
+//
+// An event whose handler returns an error is tried [Config.Attempts] times; a
+// rejected one ([Reject]) once. Then it is stored as a dead letter, in the same
+// transaction that moves the checkpoint past it. An outage of the database is
+// never held against an event. An event that kills the process is found by
+// trying events one at a time, and becomes a dead letter too.
+//
+// # Reading the code
+//
+// consumer.go takes partitions, tenure.go keeps one, deliver.go and apply.go
+// deliver its events. The seams to logs and databases are in source.go,
+// lease.go, store.go and deadletter.go.
+package sluice
