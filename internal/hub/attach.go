@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 )
@@ -18,26 +19,38 @@ type readers struct {
 }
 
 type reader struct {
+	name   string
 	epoch  *int64
-	stolen func(newEpoch int64)
+	stolen func(by string, newEpoch int64)
 }
 
-// attach admits r to the group, returning the readers that it evicts. It
-// refuses with an [EpochError] or a [ReaderLimitError] that lack the names.
-func (rs *readers) attach(group string, r *reader) (evicted []*reader, err error) {
-	group = strings.ToLower(group)
+// place is what readers compete for; it names itself in errors.
+type place struct{ hub, group, partition string }
+
+func (p place) String() string {
+	return fmt.Sprintf("partition %s of %s, consumer group %s", p.partition, p.hub, p.group)
+}
+
+// attach admits r, returning the readers that it evicts. It refuses with an
+// [*EpochError] or a [*ReaderLimitError].
+func (rs *readers) attach(at place, r *reader) (evicted []*reader, err error) {
+	group := strings.ToLower(at.group)
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	attached := rs.groups[group]
 	if len(attached) > 0 && attached[0].epoch != nil {
 		held := *attached[0].epoch
 		if r.epoch == nil || *r.epoch < held {
-			return nil, &EpochError{Held: held, Epoch: r.epoch}
+			return nil, &EpochError{at: at, Held: held, Holder: attached[0].name, Epoch: r.epoch}
 		}
 	}
 	if r.epoch == nil {
 		if len(attached) >= maxPlainReaders {
-			return nil, &ReaderLimitError{Limit: maxPlainReaders}
+			limit := &ReaderLimitError{at: at, Limit: maxPlainReaders}
+			for _, other := range attached {
+				limit.Holders = append(limit.Holders, other.name)
+			}
+			return nil, limit
 		}
 		attached = append(attached, r)
 	} else {

@@ -21,30 +21,32 @@ var (
 )
 
 // EpochError refuses a reader because one of a higher epoch is attached, or
-// because the refused reader has none.
+// because one with an epoch is and the refused reader has none.
 type EpochError struct {
-	Hub, Group, Partition string
-	Held                  int64  // epoch of the attached reader
-	Epoch                 *int64 // of the refused one; nil if it is a plain reader
+	Held   int64  // epoch of the attached reader
+	Holder string // its name, if it gave one
+	Epoch  *int64 // of the refused one; nil if it is a plain reader
+
+	at place
 }
 
 func (e *EpochError) Error() string {
-	where := fmt.Sprintf("partition %s of %s, consumer group %s", e.Partition, e.Hub, e.Group)
 	if e.Epoch == nil {
-		return fmt.Sprintf("%s: a reader of epoch %d is attached: read with an epoch of at least that, or through another consumer group", where, e.Held)
+		return fmt.Sprintf("%s: a reader of epoch %d is attached: read with an epoch of at least that, or through another consumer group", e.at, e.Held)
 	}
-	return fmt.Sprintf("%s: a reader of epoch %d is attached, higher than %d", where, e.Held, *e.Epoch)
+	return fmt.Sprintf("%s: a reader of epoch %d is attached, higher than %d", e.at, e.Held, *e.Epoch)
 }
 
 // ReaderLimitError refuses one more reader without an epoch.
 type ReaderLimitError struct {
-	Hub, Group, Partition string
-	Limit                 int
+	Limit   int
+	Holders []string // names of the attached readers, those that gave one or not
+
+	at place
 }
 
 func (e *ReaderLimitError) Error() string {
-	return fmt.Sprintf("partition %s of %s, consumer group %s: %d readers are attached, the most that are allowed: close one, or read through another consumer group",
-		e.Partition, e.Hub, e.Group, e.Limit)
+	return fmt.Sprintf("%s: %d readers are attached, the most that are allowed: close one, or read through another consumer group", e.at, e.Limit)
 }
 
 // StartError refuses a start that cannot be found in the partition's log.

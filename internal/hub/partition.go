@@ -120,39 +120,35 @@ func (p *Partition) Seek(pos Start) (next int64, err error) {
 }
 
 // Attach registers a reader of a consumer group, plain if epoch is nil. The
+// name is the reader's own and only appears in messages; it may be "". The
 // reader is live until it calls detach, which it may do more than once.
 //
 // A reader with an epoch evicts the group's plain readers and any reader of a
-// lower or equal epoch: their stolen is called once, without locks held, before
-// Attach returns; it must not block. A plain reader, or one of a lower epoch,
-// is refused with an [*EpochError] as long as one with an epoch is attached,
-// and a sixth plain reader with a [*ReaderLimitError].
-func (p *Partition) Attach(group string, epoch *int64, stolen func(newEpoch int64)) (detach func(), err error) {
+// lower or equal epoch: their stolen is called once, with the new reader's name
+// and epoch, without locks held, before Attach returns; it must not block, and
+// it may be called while the evicted reader's own Attach is still returning.
+// A plain reader, or one of a lower epoch, is refused with an [*EpochError] as
+// long as one with an epoch is attached, and a sixth plain reader with a
+// [*ReaderLimitError].
+func (p *Partition) Attach(group, name string, epoch *int64, stolen func(by string, newEpoch int64)) (detach func(), err error) {
 	if p.deleted.Load() {
 		return nil, p.explain(ErrClosed)
 	}
 	if !p.hub.HasGroup(group) {
 		return nil, fmt.Errorf("event hub %s, consumer group %q: %w", p.hub.name, group, ErrUnknownGroup)
 	}
-	r := &reader{stolen: stolen}
+	r := &reader{name: name, stolen: stolen}
 	if epoch != nil {
 		e := *epoch
 		r.epoch = &e
 	}
-	evicted, err := p.readers.attach(group, r)
-	var refused *EpochError
-	var limit *ReaderLimitError
-	switch {
-	case errors.As(err, &refused):
-		refused.Hub, refused.Group, refused.Partition = p.hub.name, group, p.id
-		return nil, refused
-	case errors.As(err, &limit):
-		limit.Hub, limit.Group, limit.Partition = p.hub.name, group, p.id
-		return nil, limit
+	evicted, err := p.readers.attach(place{p.hub.name, group, p.id}, r)
+	if err != nil {
+		return nil, err
 	}
 	for _, old := range evicted {
 		if old.stolen != nil {
-			old.stolen(*epoch)
+			old.stolen(name, *r.epoch)
 		}
 	}
 	return func() { p.readers.detach(group, r) }, nil
