@@ -1,0 +1,337 @@
+package sluicetest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// offsetStep is the distance of two offsets. It is not 1, so that a test
+// notices who takes a sequence number for an offset.
+const offsetStep = 100
+
+// Hub is a [sluice.Source] in memory: a topic whose partitions are named "0",
+// "1" and so on, read by one consumer group. It treats epochs as Event Hubs
+// does. It is safe for concurrent use.
+type Hub struct {
+	group sluice.Group
+
+	mu      sync.Mutex
+	created time.Time
+	logs    []*partition
+}
+
+var _ sluice.Source = (*Hub)(nil)
+
+// partition is one log. Its fields are guarded by the hub's lock.
+type partition struct {
+	id           string
+	first        int64 // sequence number of events[0], or of the next event if there is none
+	events       []*sluice.Event
+	last         sluice.Position
+	lastEnqueued time.Time
+	grown        chan struct{} // closed and replaced when events are appended or trimmed
+	reader       *reader       // the one live reader
+}
+
+// NewHub makes an empty topic.
+func NewHub(group sluice.Group, partitions int) *Hub {
+	h := &Hub{group: group, created: time.Now().UTC()}
+	for i := range partitions {
+		h.logs = append(h.logs, newPartition(strconv.Itoa(i)))
+	}
+	return h
+}
+
+func newPartition(id string) *partition {
+	return &partition{id: id, last: sluice.Origin, grown: make(chan struct{})}
+}
+
+// Bodies makes one event of each text.
+func Bodies(texts ...string) []*sluice.Event {
+	events := make([]*sluice.Event, len(texts))
+	for i, text := range texts {
+		events[i] = &sluice.Event{Body: []byte(text)}
+	}
+	return events
+}
+
+// Append adds copies of events to a partition and returns the position behind
+// the last of them. It numbers them from 0 on without a gap, gives them
+// offsets, and stamps those whose Enqueued is zero with the time. It panics if
+// there is no such partition.
+func (h *Hub) Append(partition string, events ...*sluice.Event) sluice.Position {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.must(partition)
+	for _, e := range events {
+		e = clone(e)
+		e.Partition = p.id
+		e.Sequence = p.last.Sequence + 1
+		e.Offset = strconv.FormatInt(e.Sequence*offsetStep, 10)
+		if e.Enqueued.IsZero() {
+			e.Enqueued = time.Now().UTC()
+		}
+		p.events = append(p.events, e)
+		p.last, p.lastEnqueued = e.Position(), e.Enqueued
+	}
+	p.wake()
+	return p.last
+}
+
+// Trim drops the events numbered below before, as retention does. It panics if
+// there is no such partition.
+func (h *Hub) Trim(partition string, before int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.must(partition)
+	n := min(max(before-p.first, 0), int64(len(p.events)))
+	p.events = slices.Clone(p.events[n:])
+	p.first += n
+	p.wake()
+}
+
+// Recreate deletes the topic and creates it again, empty and under a new
+// incarnation. Readers are cut off.
+func (h *Hub) Recreate() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now().UTC()
+	if !now.After(h.created) {
+		now = h.created.Add(1)
+	}
+	h.created = now
+	for i, p := range h.logs {
+		p.detach(fmt.Errorf("partition %s: the topic was deleted", p.id))
+		h.logs[i] = newPartition(p.id)
+	}
+}
+
+// Describe implements [sluice.Source].
+func (h *Hub) Describe(ctx context.Context) (sluice.Topic, error) {
+	if err := ctx.Err(); err != nil {
+		return sluice.Topic{}, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := sluice.Topic{Group: h.group, Incarnation: h.created.Format(time.RFC3339Nano)}
+	for _, p := range h.logs {
+		t.Partitions = append(t.Partitions, p.id)
+	}
+	return t, nil
+}
+
+// Bounds implements [sluice.Source].
+func (h *Hub) Bounds(ctx context.Context, partition string) (sluice.Bounds, error) {
+	if err := ctx.Err(); err != nil {
+		return sluice.Bounds{}, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, err := h.find(partition)
+	if err != nil {
+		return sluice.Bounds{}, err
+	}
+	return sluice.Bounds{First: p.first, Last: p.last, LastEnqueued: p.lastEnqueued}, nil
+}
+
+// Seek implements [sluice.Source]. As at a broker that can only be asked by
+// reading, looking for a time or an offset opens a link under the epoch for the
+// moment, which evicts a reader and can be refused.
+func (h *Hub) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
+	if err := ctx.Err(); err != nil {
+		return sluice.Unset, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, err := h.find(partition)
+	if err != nil {
+		return sluice.Unset, err
+	}
+	switch start.Kind {
+	case sluice.StartEarliest:
+		return p.before(p.first), nil
+	case sluice.StartLatest:
+		return p.last, nil
+	case sluice.StartSequence:
+		return p.before(max(start.Sequence, 0)), nil
+	case sluice.StartTime:
+		return p.search(start.Time, epoch)
+	case sluice.StartAgo:
+		return p.search(time.Now().Add(-start.Ago), epoch)
+	case sluice.StartOffset:
+		offset, err := strconv.ParseInt(start.Offset, 10, 64)
+		if err != nil {
+			return sluice.Unset, fmt.Errorf("seek in partition %s: offset %q is not a number: %w", p.id, start.Offset, sluice.ErrRefused)
+		}
+		if err := p.evict(epoch); err != nil {
+			return sluice.Unset, err
+		}
+		return p.before(max((offset+offsetStep-1)/offsetStep, p.first)), nil
+	}
+	return sluice.Unset, fmt.Errorf("seek in partition %s: unknown kind of start %d: %w", p.id, start.Kind, sluice.ErrRefused)
+}
+
+// Open implements [sluice.Source].
+func (h *Hub) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, err := h.find(partition)
+	switch {
+	case err != nil:
+		return nil, err
+	case after.Sequence < sluice.Origin.Sequence:
+		return nil, fmt.Errorf("open partition %s: no position given: %w", p.id, sluice.ErrRefused)
+	case after.Sequence > p.last.Sequence:
+		return nil, fmt.Errorf("open partition %s at %v, its newest event is %v: %w", p.id, after, p.last, sluice.ErrPastEnd)
+	case after.Sequence < p.first-1:
+		return nil, &sluice.RetentionError{Partition: p.id, After: after.Sequence, First: p.first}
+	}
+	if err := p.evict(epoch); err != nil {
+		return nil, err
+	}
+	p.reader = &reader{hub: h, log: p, epoch: epoch, at: after.Sequence, gone: make(chan struct{})}
+	return p.reader, nil
+}
+
+func (h *Hub) find(id string) (*partition, error) {
+	for _, p := range h.logs {
+		if p.id == id {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("topic %s has no partition %q: %w", h.group.Topic, id, sluice.ErrRefused)
+}
+
+func (h *Hub) must(id string) *partition {
+	p, err := h.find(id)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// before is the position right before the event numbered n, or the end.
+func (p *partition) before(n int64) sluice.Position {
+	switch {
+	case n > p.last.Sequence:
+		return p.last
+	case n > p.first:
+		return p.events[n-1-p.first].Position()
+	}
+	return sluice.Position{Sequence: n - 1}
+}
+
+func (p *partition) search(t time.Time, epoch int64) (sluice.Position, error) {
+	if err := p.evict(epoch); err != nil {
+		return sluice.Unset, err
+	}
+	i := slices.IndexFunc(p.events, func(e *sluice.Event) bool { return !e.Enqueued.Before(t) })
+	if i < 0 {
+		return p.last, nil
+	}
+	return p.before(p.events[i].Sequence), nil
+}
+
+// evict makes way for a link of this epoch, or refuses it.
+func (p *partition) evict(epoch int64) error {
+	if p.reader != nil && p.reader.epoch > epoch {
+		return &sluice.StolenError{Partition: p.id, Epoch: p.reader.epoch}
+	}
+	p.detach(&sluice.StolenError{Partition: p.id, Epoch: epoch})
+	return nil
+}
+
+// detach ends the live reader, if there is one.
+func (p *partition) detach(err error) {
+	if p.reader == nil {
+		return
+	}
+	p.reader.err = err
+	close(p.reader.gone)
+	p.reader = nil
+}
+
+func (p *partition) wake() {
+	close(p.grown)
+	p.grown = make(chan struct{})
+}
+
+// reader is a live link. Its err is guarded by the hub's lock and set before
+// gone is closed; at belongs to the goroutine that reads.
+type reader struct {
+	hub   *Hub
+	log   *partition
+	epoch int64
+	at    int64 // sequence number of the last event handed out
+	gone  chan struct{}
+	err   error
+}
+
+func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		events, grown, err := r.take(max)
+		if events != nil || err != nil {
+			return events, err
+		}
+		select {
+		case <-grown:
+		case <-r.gone:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// take returns what is there, or a channel that is closed when that changes.
+func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	p := r.log
+	switch {
+	case r.err != nil:
+		return nil, nil, r.err
+	case r.at < p.first-1:
+		err := &sluice.RetentionError{Partition: p.id, After: r.at, First: p.first}
+		p.detach(err)
+		return nil, nil, err
+	case r.at == p.last.Sequence:
+		return nil, p.grown, nil
+	}
+	held := p.events[r.at+1-p.first:]
+	held = held[:min(max(limit, 1), len(held))]
+	events := make([]*sluice.Event, len(held))
+	for i, e := range held {
+		events[i] = clone(e)
+	}
+	r.at += int64(len(events))
+	return events, nil, nil
+}
+
+func (r *reader) Close(context.Context) error {
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	if r.log.reader == r {
+		r.log.detach(fmt.Errorf("partition %s: the reader is closed", r.log.id))
+	}
+	return nil
+}
+
+// clone keeps the log, or a store, apart from what its users do to their events.
+func clone(e *sluice.Event) *sluice.Event {
+	c := *e
+	c.Body = slices.Clone(e.Body)
+	c.Properties = maps.Clone(e.Properties)
+	return &c
+}

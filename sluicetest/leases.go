@@ -1,0 +1,133 @@
+package sluicetest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Leases is a [sluice.LeaseStore] in memory. Its clock is [time.Now]; what a
+// test does to its consumers' clocks does not touch it. The zero value is
+// ready to use. It is safe for concurrent use.
+type Leases struct {
+	// Unsafe switches protections off. It exists only so that tests can see
+	// that they matter, and must not change while the store is in use.
+	Unsafe UnsafeLeases
+
+	mu     sync.Mutex
+	leases map[place]*lease
+}
+
+var _ sluice.LeaseStore = (*Leases)(nil)
+
+// UnsafeLeases are the mutants of [Leases].
+type UnsafeLeases struct {
+	// SameEpoch hands every lease on a partition out under the first one's
+	// epoch.
+	SameEpoch bool
+}
+
+// place is where leases and checkpoints are kept: a partition of a group.
+type place struct {
+	group     sluice.Group
+	partition string
+}
+
+type lease struct {
+	owner   string
+	epoch   int64
+	renewed time.Time
+	until   time.Time
+}
+
+// Acquire implements [sluice.LeaseStore].
+func (s *Leases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return sluice.Lease{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	at := place{group, partition}
+	l := s.leases[at]
+	switch {
+	case l == nil:
+		if s.leases == nil {
+			s.leases = make(map[place]*lease)
+		}
+		l = &lease{}
+		s.leases[at] = l
+	case l.owner != owner && now.Before(l.until):
+		return sluice.Lease{}, fmt.Errorf("partition %s, by %s for another %v: %w", partition, l.owner, l.until.Sub(now), sluice.ErrHeld)
+	}
+	epoch := max(l.epoch, above) + 1
+	if s.Unsafe.SameEpoch {
+		epoch = max(l.epoch, 1)
+	}
+	*l = lease{owner: owner, epoch: epoch, renewed: now, until: now.Add(ttl)}
+	return sluice.Lease{Group: group, Partition: partition, Owner: owner, Epoch: epoch}, nil
+}
+
+// Renew implements [sluice.LeaseStore].
+func (s *Leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.leases[place{lease.Group, lease.Partition}]
+	if !l.is(lease) || l.until.IsZero() {
+		return fmt.Errorf("renew lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, sluice.ErrFenced)
+	}
+	l.renewed = time.Now()
+	l.until = l.renewed.Add(ttl)
+	return nil
+}
+
+// Release implements [sluice.LeaseStore].
+func (s *Leases) Release(ctx context.Context, lease sluice.Lease) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.leases[place{lease.Group, lease.Partition}]; l.is(lease) {
+		l.until = time.Time{}
+	}
+	return nil
+}
+
+// List implements [sluice.LeaseStore].
+func (s *Leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	var list []sluice.LeaseInfo
+	for at, l := range s.leases {
+		if at.group != group {
+			continue
+		}
+		info := sluice.LeaseInfo{
+			Lease:   sluice.Lease{Group: group, Partition: at.partition, Owner: l.owner, Epoch: l.epoch},
+			Renewed: l.renewed,
+		}
+		if !l.until.IsZero() { // the zero time: released
+			info.Remaining = l.until.Sub(now)
+		}
+		list = append(list, info)
+	}
+	slices.SortFunc(list, func(a, b sluice.LeaseInfo) int { return cmp.Compare(a.Partition, b.Partition) })
+	return list, nil
+}
+
+func (l *lease) is(lease sluice.Lease) bool {
+	return l != nil && l.owner == lease.Owner && l.epoch == lease.Epoch
+}

@@ -1,0 +1,147 @@
+package sluicetest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Due implements [sluice.TxStore].
+func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+	if err := s.begin(ctx, OpDue, sluice.Lease{Group: group, Partition: partition}); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	var due []sluice.DeadLetter
+	for _, l := range s.letters {
+		if l.Group == group && l.Event.Partition == partition && l.Status == sluice.StatusRetry && !l.NextAttempt.After(now) {
+			due = append(due, *copyLetter(l))
+		}
+	}
+	slices.SortStableFunc(due, func(a, b sluice.DeadLetter) int { return cmp.Compare(a.Event.Sequence, b.Event.Sequence) })
+	return due[:min(max(limit, 0), len(due))], nil
+}
+
+// List implements [sluice.DeadLetterStore].
+func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+	if err := s.begin(ctx, OpList, sluice.Lease{Group: group}); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []sluice.DeadLetter
+	for _, l := range s.selected(group, filter) {
+		bare := *l
+		bare.Event.Body, bare.Event.Properties = nil, nil
+		list = append(list, bare)
+	}
+	return list, nil
+}
+
+// Get implements [sluice.DeadLetterStore].
+func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
+	if err := s.begin(ctx, OpGet, sluice.Lease{Group: group}); err != nil {
+		return sluice.DeadLetter{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.letter(group, id)
+	if l == nil {
+		return sluice.DeadLetter{}, fmt.Errorf("dead letter %d of %v: %w", id, group, sluice.ErrNotFound)
+	}
+	return *copyLetter(l), nil
+}
+
+// Retry implements [sluice.DeadLetterStore].
+func (s *Store) Retry(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+	if at.IsZero() {
+		at = time.Now()
+	}
+	return s.mark(ctx, OpRetry, group, filter, sluice.StatusRetry, at)
+}
+
+// Discard implements [sluice.DeadLetterStore].
+func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
+	return s.mark(ctx, OpDiscard, group, filter, sluice.StatusDiscarded, time.Time{})
+}
+
+func (s *Store) mark(ctx context.Context, op Op, group sluice.Group, filter sluice.DeadLetterFilter, status sluice.Status, next time.Time) (int64, error) {
+	if err := s.begin(ctx, op, sluice.Lease{Group: group}); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	marked := s.selected(group, filter)
+	for _, l := range marked {
+		l.Status, l.NextAttempt = status, next
+	}
+	return int64(len(marked)), nil
+}
+
+// letter finds a dead letter. The lock is held.
+func (s *Store) letter(group sluice.Group, id int64) *sluice.DeadLetter {
+	i, found := slices.BinarySearchFunc(s.letters, id, func(l *sluice.DeadLetter, id int64) int { return cmp.Compare(l.ID, id) })
+	if !found || s.letters[i].Group != group {
+		return nil
+	}
+	return s.letters[i]
+}
+
+// selected returns the dead letters that match, lowest id first. The lock is
+// held.
+func (s *Store) selected(group sluice.Group, filter sluice.DeadLetterFilter) []*sluice.DeadLetter {
+	var list []*sluice.DeadLetter
+	for _, l := range s.letters {
+		if filter.Limit > 0 && len(list) == filter.Limit {
+			break
+		}
+		if l.Group == group && matches(l, &filter) {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+func matches(l *sluice.DeadLetter, f *sluice.DeadLetterFilter) bool {
+	return l.ID > f.AfterID &&
+		(len(f.IDs) == 0 || slices.Contains(f.IDs, l.ID)) &&
+		(f.Partition == "" || l.Event.Partition == f.Partition) &&
+		(len(f.Status) == 0 || slices.Contains(f.Status, l.Status)) &&
+		(f.Key == "" || l.Event.Key == f.Key) &&
+		strings.Contains(strings.ToLower(l.Error), strings.ToLower(f.ErrorContains)) &&
+		(f.FailedSince.IsZero() || !l.FailedAt.Before(f.FailedSince)) &&
+		(f.FailedBefore.IsZero() || l.FailedAt.Before(f.FailedBefore)) &&
+		(f.FirstSequence == nil || l.Event.Sequence >= *f.FirstSequence) &&
+		(f.LastSequence == nil || l.Event.Sequence <= *f.LastSequence)
+}
+
+// put stores a dead letter, or updates the one of the same identity: how it
+// failed and what becomes of it; the event is the same. The lock is held.
+func (s *Store) put(l *sluice.DeadLetter) {
+	for _, o := range s.letters {
+		if o.Group == l.Group && o.Incarnation == l.Incarnation && o.Event.Partition == l.Event.Partition && o.Event.Sequence == l.Event.Sequence {
+			o.FailedAt, o.Error, o.Attempts, o.Status, o.NextAttempt = l.FailedAt, l.Error, l.Attempts, l.Status, l.NextAttempt
+			return
+		}
+	}
+	l = copyLetter(l)
+	s.lastID++
+	l.ID = s.lastID
+	if !l.HasBody {
+		l.Event.Body, l.Event.Properties = nil, nil
+	}
+	s.letters = append(s.letters, l)
+}
+
+func copyLetter(l *sluice.DeadLetter) *sluice.DeadLetter {
+	c := *l
+	c.Event = *clone(&l.Event)
+	return &c
+}

@@ -1,0 +1,289 @@
+package sluicetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Store is a database in memory: a [sluice.TxStore] whose handlers write rows
+// through a [*Tx], and the [sluice.DeadLetterStore] beside it. Its clock is
+// [time.Now]. The zero value is ready to use. It is safe for concurrent use.
+//
+// A claim ends the partition's transactions in progress: they can't commit any
+// more.
+type Store struct {
+	// Faults, if set, can make every operation fail.
+	Faults Faults
+	// Unsafe switches protections off. It exists only so that tests can see
+	// that they matter. Neither field must change while the store is in use.
+	Unsafe UnsafeStore
+
+	mu          sync.Mutex
+	checkpoints map[place]*checkpoint
+	tables      map[string]*table
+	letters     []*sluice.DeadLetter // lowest id first
+	lastID      int64
+}
+
+var (
+	_ sluice.TxStore[*Tx]    = (*Store)(nil)
+	_ sluice.DeadLetterStore = (*Store)(nil)
+)
+
+// checkpoint is a row. Its claim number tells a transaction that a claim came
+// in between.
+type checkpoint struct {
+	sluice.Progress
+	claim int
+}
+
+// Rows returns the committed rows of a table in the order they were written,
+// those of one transaction together.
+func (s *Store) Rows(table string) []any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.tables[table]; t != nil {
+		return slices.Clone(t.rows)
+	}
+	return nil
+}
+
+// Claim implements [sluice.TxStore].
+func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+	if err := s.begin(ctx, OpClaim, lease); err != nil {
+		return sluice.Progress{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.checkpoint(lease.Group, lease.Partition, incarnation)
+	switch {
+	case s.Unsafe.NoFence:
+	case c.Epoch > lease.Epoch, c.Epoch == lease.Epoch && c.Owner != lease.Owner:
+		return sluice.Progress{}, c.fenced()
+	}
+	if c.Epoch != lease.Epoch || c.Owner != lease.Owner {
+		c.Epoch, c.Owner = lease.Epoch, lease.Owner
+		c.Claims++
+	}
+	c.claim++
+	c.Updated = time.Now()
+	return c.Progress, nil
+}
+
+// Commit implements [sluice.TxStore]. It holds no lock while fn runs: the
+// fence is checked before, and once more at the commit.
+func (s *Store) Commit(ctx context.Context, step sluice.Step, fn func(ctx context.Context, tx *Tx) error) error {
+	if err := s.begin(ctx, OpCommit, step.Lease); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	claim, err := s.check(step)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	tx := &Tx{store: s, lease: step.Lease}
+	defer tx.end()
+	if fn != nil {
+		err = fn(ctx, tx)
+	}
+	broken := tx.end()
+	switch {
+	case broken != nil:
+		return fmt.Errorf("commit partition %s: %w", step.Lease.Partition, broken)
+	case ctx.Err() != nil:
+		// The event is not to blame for what its handler did about the end of
+		// its context.
+		return fmt.Errorf("commit partition %s: %w", step.Lease.Partition, context.Cause(ctx))
+	case err != nil:
+		return &sluice.HandlerError{Err: err}
+	}
+	return s.send(step, claim, tx.writes)
+}
+
+// send takes a transaction through Faults to the database.
+func (s *Store) send(step sluice.Step, claim int, writes []write) error {
+	if s.Unsafe.SplitCommit {
+		s.mu.Lock()
+		err := s.insert(writes)
+		s.mu.Unlock()
+		if err != nil {
+			return &sluice.HandlerError{Err: err}
+		}
+		writes = nil
+	}
+	sent := false
+	apply := func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if sent {
+			return errors.New("the transaction is over")
+		}
+		sent = true
+		return s.apply(step, claim, writes)
+	}
+	if s.Faults == nil {
+		return apply()
+	}
+	err := s.Faults.Commit(step, apply)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && !sent {
+		return errors.New("Faults.Commit returned nil and applied nothing")
+	}
+	return err
+}
+
+// check tells whether the checkpoint and the dead letters are as the step
+// expects. It returns the number of the claim. The lock is held.
+func (s *Store) check(step sluice.Step) (claim int, err error) {
+	if c := s.checkpoints[place{step.Lease.Group, step.Lease.Partition}]; c != nil {
+		claim = c.claim
+	}
+	if err := s.fence(step.Lease, step.From); err != nil {
+		return claim, err
+	}
+	for i, id := range step.Redriven {
+		l := s.letter(step.Lease.Group, id)
+		if l == nil || l.Event.Partition != step.Lease.Partition || l.Status != sluice.StatusRetry || slices.Contains(step.Redriven[:i], id) {
+			return claim, fmt.Errorf("dead letter %d is not there for a retry any more: %w", id, sluice.ErrFenced)
+		}
+	}
+	return claim, nil
+}
+
+// fence tells whether the checkpoint is the lease's and stands at from. The
+// lock is held.
+func (s *Store) fence(lease sluice.Lease, from sluice.Position) error {
+	c := s.checkpoints[place{lease.Group, lease.Partition}]
+	switch {
+	case c == nil:
+		return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, sluice.ErrFenced)
+	case !s.Unsafe.NoFence && (c.Epoch != lease.Epoch || c.Owner != lease.Owner):
+		return c.fenced()
+	case !s.Unsafe.NoPosition && c.Position.Sequence != from.Sequence:
+		return fmt.Errorf("partition %s: its checkpoint is at %v, not at %v: %w", lease.Partition, c.Position, from, sluice.ErrFenced)
+	}
+	return nil
+}
+
+func (c *checkpoint) fenced() error {
+	return &sluice.FencedError{Partition: c.Partition, Epoch: c.Epoch, Owner: c.Owner}
+}
+
+// apply commits: all of it, or nothing. The lock is held.
+func (s *Store) apply(step sluice.Step, claim int, writes []write) error {
+	now, err := s.check(step)
+	if err != nil {
+		return err
+	}
+	if now != claim && !s.Unsafe.LateCommit {
+		return fmt.Errorf("commit partition %s: the transaction was ended by a claim", step.Lease.Partition)
+	}
+	if err := s.insert(writes); err != nil { // the last thing that can fail
+		return &sluice.HandlerError{Err: err}
+	}
+	c := s.checkpoints[place{step.Lease.Group, step.Lease.Partition}]
+	if step.To.Sequence != step.From.Sequence {
+		c.Claims, c.Trial = 1, sluice.Trial{}
+	}
+	c.Position, c.Updated = step.To, time.Now()
+	for i := range step.DeadLetters {
+		s.put(&step.DeadLetters[i])
+	}
+	s.letters = slices.DeleteFunc(s.letters, func(l *sluice.DeadLetter) bool { return slices.Contains(step.Redriven, l.ID) })
+	return nil
+}
+
+// Record implements [sluice.TxStore].
+func (s *Store) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+	if err := s.begin(ctx, OpRecord, lease); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.fence(lease, at); err != nil {
+		return err
+	}
+	c := s.checkpoints[place{lease.Group, lease.Partition}]
+	c.Trial, c.Updated = trial, time.Now()
+	return nil
+}
+
+// Leave implements [sluice.TxStore].
+func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
+	if err := s.begin(ctx, OpLeave, lease); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.checkpoints[place{lease.Group, lease.Partition}]; c != nil && c.Epoch == lease.Epoch && c.Owner == lease.Owner {
+		c.Claims, c.Updated = 0, time.Now()
+	}
+	return nil
+}
+
+// Read implements [sluice.TxStore].
+func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+	if err := s.begin(ctx, OpRead, sluice.Lease{Group: group}); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []sluice.Progress
+	for at, c := range s.checkpoints {
+		if at.group == group {
+			list = append(list, c.Progress)
+		}
+	}
+	slices.SortFunc(list, func(a, b sluice.Progress) int { return cmp.Compare(a.Partition, b.Partition) })
+	return list, nil
+}
+
+// Reset implements [sluice.TxStore].
+func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+	if err := s.begin(ctx, OpReset, sluice.Lease{Group: group, Partition: partition}); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.checkpoint(group, partition, incarnation)
+	c.Incarnation, c.Position = incarnation, to
+	// The new epoch is nobody's: not even the last owner's lease may have it.
+	c.Owner = ""
+	c.Epoch++
+	c.Claims, c.Trial, c.Updated = 0, sluice.Trial{}, time.Now()
+	return c.Epoch, nil
+}
+
+// begin is what every operation does first.
+func (s *Store) begin(ctx context.Context, op Op, lease sluice.Lease) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.Faults != nil {
+		return s.Faults.Before(op, lease)
+	}
+	return nil
+}
+
+// checkpoint finds or creates a row. The lock is held.
+func (s *Store) checkpoint(group sluice.Group, partition, incarnation string) *checkpoint {
+	at := place{group, partition}
+	c := s.checkpoints[at]
+	if c == nil {
+		if s.checkpoints == nil {
+			s.checkpoints = make(map[place]*checkpoint)
+		}
+		c = &checkpoint{Progress: sluice.Progress{Group: group, Partition: partition, Incarnation: incarnation, Position: sluice.Unset}}
+		s.checkpoints[at] = c
+	}
+	return c
+}
