@@ -1,0 +1,58 @@
+package demo
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+)
+
+//go:embed flights-20k.json.gz
+var packed []byte
+
+// spoiledEvery is the share of records that the demo sends without their
+// delay, so that they can't be mapped: one in so many. It is a prime, so that
+// they fall into all partitions.
+const spoiledEvery = 997
+
+// flights are the records, which repeat behind the last.
+type flights struct {
+	bodies []json.RawMessage
+}
+
+func unpackFlights() (*flights, error) {
+	in, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("flight records: %w", err)
+	}
+	f := &flights{}
+	if err := json.NewDecoder(in).Decode(&f.bodies); err != nil {
+		return nil, fmt.Errorf("flight records: %w", err)
+	}
+	return f, nil
+}
+
+// record returns the body of record number i, counted from 0.
+func (f *flights) record(i int64) ([]byte, error) {
+	body := f.bodies[i%int64(len(f.bodies))]
+	if !spoiled(i) {
+		return body, nil
+	}
+	var flight struct {
+		Date        string `json:"date"`
+		Distance    int    `json:"distance"`
+		Origin      string `json:"origin"`
+		Destination string `json:"destination"`
+	}
+	if err := json.Unmarshal(body, &flight); err != nil {
+		return nil, fmt.Errorf("flight record %d: %w", i, err)
+	}
+	return json.Marshal(flight)
+}
+
+// spoiled tells whether record number i is sent without its delay.
+func spoiled(i int64) bool { return i%spoiledEvery == spoiledEvery-1 }
+
+// spoiledBelow counts the spoiled records among the first n.
+func spoiledBelow(n int64) int64 { return n / spoiledEvery }
