@@ -1,0 +1,397 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// Config is a world's recipe. [Draw] makes one from a seed.
+type Config struct {
+	Seed       uint64
+	Free       bool // many goroutines at once, not reproducible
+	Partitions int
+	Processes  int
+	Want       sluice.Partitions
+	MaxBatch   int
+	Events     int           // per partition
+	FaultRate  float64       // of requests
+	Trouble    time.Duration // mean time between troubles
+	Length     time.Duration // of the time with trouble
+	Whole      bool          // the handler doesn't name the event to blame
+	Poison     bool          // some events kill the process
+
+	// Mutants: the world without one of its protections.
+	Unsafe       sluicetest.UnsafeStore
+	UnsafeLeases sluicetest.UnsafeLeases
+	Blind        bool // a commit of unknown outcome is run again without looking
+
+	Observer sluice.Observer
+	Keep     bool // keep the trace as text
+}
+
+// Quiet is how long a world without trouble may take to come to rest.
+const Quiet = 3 * time.Minute
+
+// Result is what came of a run.
+type Result struct {
+	Violations []string
+	Trace      uint64
+	Lines      []string
+	Fired      map[string]int // how often each kind of fault struck
+	Events     int
+	Rows       int
+	Letters    int
+	Virtual    time.Duration
+}
+
+// effect is a row that the handler writes.
+type effect struct {
+	partition string
+	sequence  int64
+	redriven  bool
+	epoch     int64
+}
+
+// handler writes two rows for each event, and fails as the event's body says.
+func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
+	one := func(b sluice.Batch, tx *sluicetest.Tx, e *sluice.Event) error {
+		row := effect{e.Partition, e.Sequence, b.Redriven, b.Epoch}
+		if err := tx.Insert("effects", row); err != nil {
+			return err
+		}
+		kind, _, _ := strings.Cut(string(e.Body), " ")
+		key := fmt.Sprintf("%s %s/%d", kind, e.Partition, e.Sequence)
+		switch {
+		case kind == "reject" && !b.Redriven:
+			return sluice.Reject(errors.New("not to my taste"))
+		case kind == "broken" && !(b.Redriven && p.w.coin(0.5, key)):
+			return errors.New("broken")
+		case kind == "flaky" && p.w.coin(0.4, key):
+			return errors.New("flaky")
+		case kind == "panic" && p.w.coin(0.4, key):
+			panic("panicked")
+		case kind == "poison" && p.w.poisonous():
+			p.w.count("poisoned")
+			p.w.kill(p)
+			return errors.New("dead")
+		}
+		return tx.Insert("effects too", row)
+	}
+	return func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+		for i, e := range b.Events {
+			if err := one(b, tx, e); err != nil {
+				if p.w.cfg.Whole {
+					return err
+				}
+				return &sluice.EventError{Index: i, Err: err}
+			}
+		}
+		return nil
+	}
+}
+
+func (w *world) poisonous() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.quiet
+}
+
+// body draws what an event will do to its handler. The lock is held.
+func (w *world) body(sequence int64) string {
+	kind := "good"
+	switch n := w.rng.IntN(100); {
+	case n < 2:
+		kind = "reject"
+	case n < 4:
+		kind = "broken"
+	case n < 6:
+		kind = "flaky"
+	case n < 7:
+		kind = "panic"
+	case n < 8 && w.cfg.Poison:
+		kind = "poison"
+	}
+	return fmt.Sprintf("%s %d", kind, sequence)
+}
+
+// nextTrouble schedules the next thing that goes wrong, or the next events.
+func (w *world) nextTrouble() (time.Time, func()) {
+	at, fire := w.trouble, w.strike
+	if w.quiet {
+		at = never(w)
+	}
+	if w.feed.Before(at) {
+		at, fire = w.feed, w.produce
+	}
+	for _, s := range w.slots {
+		if s.process == nil && s.restart.Before(at) {
+			at, fire = s.restart, func() { w.spawn(s) }
+		}
+	}
+	return at, fire
+}
+
+// produce appends a few events.
+func (w *world) produce() {
+	type event struct{ partition, body string }
+	var events []event
+	w.mu.Lock()
+	w.feed = time.Now().Add(time.Duration(50+w.rng.IntN(1000)) * time.Millisecond)
+	for range 1 + w.rng.IntN(2*w.cfg.Partitions) {
+		partition := fmt.Sprint(w.rng.IntN(w.cfg.Partitions))
+		if n := w.sent[partition]; n < int64(w.cfg.Events) {
+			events = append(events, event{partition, w.body(n)})
+			w.sent[partition]++
+		}
+	}
+	if w.allSent() {
+		w.feed = never(w)
+	}
+	w.mu.Unlock()
+	for _, e := range events {
+		w.hub.Append(e.partition, sluicetest.Bodies(e.body)...)
+	}
+}
+
+func never(w *world) time.Time { return w.start.Add(1000 * time.Hour) }
+
+func (w *world) allSent() bool {
+	for _, n := range w.sent {
+		if n < int64(w.cfg.Events) {
+			return false
+		}
+	}
+	return len(w.sent) == w.cfg.Partitions
+}
+
+// strike does one thing that can go wrong.
+func (w *world) strike() {
+	w.mu.Lock()
+	w.trouble = time.Now().Add(time.Duration(w.rng.ExpFloat64() * float64(w.cfg.Trouble)))
+	s := w.slots[w.rng.IntN(len(w.slots))]
+	n, span := w.rng.IntN(100), time.Duration(1+w.rng.IntN(60))*time.Second
+	w.mu.Unlock()
+	p := s.process
+	switch {
+	case n < 30 && p != nil:
+		w.count("kill")
+		w.kill(p)
+	case n < 40 && p != nil:
+		w.count("stop")
+		w.stop(p, span)
+		w.bury(s, span/10)
+	case n < 60 && p != nil:
+		w.mu.Lock()
+		p.pausedUntil = time.Now().Add(span)
+		w.note("pause %s for %v", p.name, span)
+		w.mu.Unlock()
+		w.count("pause")
+		if span > 30*time.Second {
+			w.count("pause past the lease")
+		}
+	case n < 70 && p != nil:
+		w.mu.Lock()
+		p.skew += time.Duration(w.rng.IntN(7200)-3600) * time.Second
+		w.note("clock of %s off by %v", p.name, p.skew)
+		w.mu.Unlock()
+		w.count("clock jump")
+	case n < 90:
+		w.mu.Lock()
+		what := []string{"leases", "database", "hub"}[w.rng.IntN(3)]
+		w.down[what] = time.Now().Add(span)
+		w.note("%s down for %v", what, span)
+		w.mu.Unlock()
+		w.count("outage of the " + what)
+	default:
+		_, _ = w.store.Retry(context.Background(), w.group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead}}, time.Time{})
+		w.count("retry of all dead letters")
+	}
+}
+
+// bury empties a slot until its restart.
+func (w *world) bury(s *slot, after time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.process, s.restart = nil, time.Now().Add(after)
+}
+
+// stop asks a process to stop in good order, and kills it if it takes long.
+func (w *world) stop(p *process, within time.Duration) {
+	w.mu.Lock()
+	w.note("stop %s", p.name)
+	w.mu.Unlock()
+	w.live.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		if p.consumer.Stop(ctx) != nil {
+			w.kill(p)
+		}
+		<-p.ended
+	})
+}
+
+// Run runs a world to its end. It must be called in a bubble of
+// testing/synctest.
+func Run(cfg Config) Result {
+	w := newWorld(cfg)
+	for _, s := range w.slots {
+		w.spawn(s)
+	}
+	w.drive(w.start.Add(cfg.Length))
+
+	// From here on nothing goes wrong any more, and everything must come to
+	// its end in time.
+	w.mu.Lock()
+	w.quiet = true
+	clear(w.down)
+	now := time.Now()
+	for _, s := range w.slots {
+		if s.process == nil {
+			s.restart = now
+		}
+	}
+	for _, p := range w.owners {
+		p.pausedUntil = time.Time{}
+	}
+	w.mu.Unlock()
+	var violations []string
+	for step := time.Duration(0); step < Quiet; step += time.Second {
+		w.drive(now.Add(step))
+		if w.settled() {
+			break
+		}
+	}
+	violations = append(violations, w.judge()...)
+
+	w.mu.Lock()
+	ended := maps.Clone(w.owners)
+	trace := w.trace
+	w.mu.Unlock()
+	for _, p := range ended {
+		w.kill(p)
+	}
+	w.live.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := Result{Violations: violations, Trace: trace.hash, Lines: trace.lines, Fired: w.fired, Virtual: time.Since(w.start)}
+	for _, n := range w.sent {
+		r.Events += int(n)
+	}
+	r.Rows = len(w.store.Rows("effects"))
+	letters, _ := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
+	r.Letters = len(letters)
+	return r
+}
+
+// settled tells whether every event is done and no retry is waiting.
+func (w *world) settled() bool {
+	w.mu.Lock()
+	waiting := len(w.late) > 0 || !w.allSent()
+	sent := w.sent
+	w.mu.Unlock()
+	if waiting {
+		return false
+	}
+	ctx := context.Background()
+	list, _ := w.store.Read(ctx, w.group)
+	for _, p := range list {
+		if p.Position.Sequence != sent[p.Partition]-1 {
+			return false
+		}
+	}
+	retries, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry}})
+	return len(list) == w.cfg.Partitions && len(retries) == 0
+}
+
+// judge looks at what is in the database, from outside the engine.
+func (w *world) judge() []string {
+	var bad []string
+	complain := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
+	type id struct {
+		partition string
+		sequence  int64
+	}
+	count := map[id]int{}
+	last := map[string]effect{}
+	for _, row := range w.store.Rows("effects") {
+		e := row.(effect)
+		count[id{e.partition, e.sequence}]++
+		before, ok := last[e.partition]
+		if ok && e.epoch < before.epoch {
+			complain("partition %s: event %d of epoch %d took effect after one of epoch %d", e.partition, e.sequence, e.epoch, before.epoch)
+		}
+		if !e.redriven {
+			if ok && e.sequence <= before.sequence {
+				complain("partition %s: event %d took effect after event %d", e.partition, e.sequence, before.sequence)
+			}
+			last[e.partition] = e
+		}
+	}
+	second := map[id]int{}
+	for _, row := range w.store.Rows("effects too") {
+		e := row.(effect)
+		second[id{e.partition, e.sequence}]++
+	}
+	letters, err := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
+	if err != nil {
+		complain("list dead letters: %v", err)
+	}
+	parked := map[id]int{}
+	for _, l := range letters {
+		parked[id{l.Event.Partition, l.Event.Sequence}]++
+		if l.Status == sluice.StatusRetry {
+			complain("partition %s: event %d still waits for its retry", l.Event.Partition, l.Event.Sequence)
+		}
+	}
+	for partition, sent := range w.sent {
+		for n := range sent {
+			e := id{partition, n}
+			if count[e]+parked[e] != 1 || second[e] != count[e] {
+				complain("partition %s: event %d has %d effects, %d second effects, %d dead letters", partition, n, count[e], second[e], parked[e])
+			}
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+func newWorld(cfg Config) *world {
+	w := &world{
+		cfg: cfg, group: sluice.Group{Namespace: "sim", Topic: "events", Name: "$Default"}, start: time.Now(),
+		leases: &sluicetest.Leases{Unsafe: cfg.UnsafeLeases}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
+		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{},
+		down: map[string]time.Time{}, fired: map[string]int{}, sent: map[string]int64{},
+		trace: trace{keep: cfg.Keep},
+	}
+	w.hub = sluicetest.NewHub(w.group, cfg.Partitions)
+	w.store.Faults = w
+	w.feed, w.trouble = w.start, w.start.Add(5*time.Second)
+	for n := range cfg.Processes {
+		w.slots = append(w.slots, &slot{n: n})
+	}
+	return w
+}
+
+// Draw makes a world's recipe from a seed.
+func Draw(seed uint64) Config {
+	r := rand.New(rand.NewPCG(seed, 0))
+	c := Config{
+		Seed: seed, Partitions: 2 + r.IntN(7), Processes: 2 + r.IntN(2), MaxBatch: 1 + r.IntN(12), Events: 20 + r.IntN(60),
+		FaultRate: []float64{0.01, 0.05, 0.2}[r.IntN(3)], Trouble: time.Duration(4+r.IntN(20)) * time.Second,
+		Length: time.Duration(60+r.IntN(240)) * time.Second, Whole: r.IntN(2) == 0, Poison: r.IntN(4) == 0,
+	}
+	c.Want = sluice.AllPartitions
+	if r.IntN(2) == 0 {
+		c.Want = sluice.Partitions((c.Partitions + c.Processes - 1) / c.Processes)
+	}
+	return c
+}

@@ -1,0 +1,327 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+var (
+	errLost     = errors.New("connection lost")
+	errNoAnswer = errors.New("no answer")
+)
+
+// slot is a place where a process runs, dies and is started again.
+type slot struct {
+	n, generation int
+	process       *process
+	restart       time.Time // when there is none
+}
+
+// process is one life of a consumer: what it asks of the world goes through
+// here. It is its own [sluice.Clock].
+type process struct {
+	w    *world
+	name string
+	slot *slot
+
+	cancel   context.CancelFunc
+	consumer *sluice.Consumer
+	ended    chan struct{}
+
+	// guarded by world.mu
+	dead        bool
+	pausedUntil time.Time
+	skew        time.Duration
+	committing  map[string]context.Context // by partition
+}
+
+// spawn starts a process in a slot.
+func (w *world) spawn(s *slot) {
+	w.mu.Lock()
+	s.generation++
+	p := &process{w: w, slot: s, name: fmt.Sprintf("c%d.%d", s.n, s.generation), ended: make(chan struct{}), committing: map[string]context.Context{}}
+	s.process = p
+	w.owners[p.name] = p
+	w.note("start %s", p.name)
+	w.mu.Unlock()
+	consumer, err := sluice.New(source{p}, leases{p}, sluice.Transactional(store{p}, p.handler()), w.cfg.Want, &sluice.Config{
+		Owner: p.name, Clock: p, Seed: w.cfg.Seed<<16 + uint64(s.n)<<8 + uint64(s.generation) + 1,
+		MaxBatch: w.cfg.MaxBatch, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
+		RedriveEvery: 5 * time.Second, Observer: w.cfg.Observer,
+	})
+	if err != nil {
+		panic(err)
+	}
+	p.consumer = consumer
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	w.live.Go(func() {
+		defer close(p.ended)
+		_ = consumer.Run(ctx)
+	})
+}
+
+// kill ends a process as kill -9 does: what it has sent may arrive, what it
+// does from now on does not.
+func (w *world) kill(p *process) {
+	w.mu.Lock()
+	if p.dead {
+		w.mu.Unlock()
+		return
+	}
+	p.dead = true
+	if p.slot.process == p {
+		p.slot.process, p.slot.restart = nil, time.Now().Add(time.Duration(100+w.rng.IntN(6000))*time.Millisecond)
+	}
+	w.note("kill %s", p.name)
+	var arrived []*ticket
+	var freed []*ticket
+	for _, t := range w.parked {
+		if t.process != p {
+			continue
+		}
+		if t.op == "commit" && t.apply != nil && t.drawn && t.fate != lost {
+			arrived = append(arrived, t)
+		}
+		if t.op != "sleep" {
+			freed = append(freed, t)
+		}
+	}
+	for _, t := range freed {
+		w.unpark(t)
+		t.fate = abandoned
+	}
+	var apply []*ticket
+	for _, t := range arrived {
+		if w.rng.IntN(2) == 0 {
+			apply = append(apply, t)
+		}
+	}
+	w.mu.Unlock()
+	for _, t := range apply {
+		w.mu.Lock()
+		w.fired["died with a commit under way"]++
+		w.mu.Unlock()
+		_ = t.apply()
+	}
+	for _, t := range freed {
+		close(t.release)
+	}
+	p.cancel()
+}
+
+// Wall implements [sluice.Clock].
+func (p *process) Wall() time.Time {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return time.Now().Add(p.skew)
+}
+
+// Elapsed implements [sluice.Clock].
+func (p *process) Elapsed() time.Duration { return time.Since(p.w.start) }
+
+// Sleep implements [sluice.Clock].
+func (p *process) Sleep(ctx context.Context, d time.Duration) error { return p.w.sleep(ctx, p, d) }
+
+// ask takes a request through the world.
+func ask[T any](ctx context.Context, p *process, op, partition string, do func() (T, error)) (T, error) {
+	var none T
+	switch p.w.edge(ctx, p, op, partition, nil) {
+	case lost, delayed:
+		return none, errLost
+	case unanswered:
+		if _, err := do(); err != nil {
+			return none, err
+		}
+		return none, errNoAnswer
+	case abandoned:
+		if err := ctx.Err(); err != nil {
+			return none, err
+		}
+		return none, errLost
+	}
+	return do()
+}
+
+func tell(ctx context.Context, p *process, op, partition string, do func() error) error {
+	_, err := ask(ctx, p, op, partition, func() (struct{}, error) { return struct{}{}, do() })
+	return err
+}
+
+// source is the log as a process sees it.
+type source struct{ *process }
+
+func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
+	return ask(ctx, s.process, "describe", "", func() (sluice.Topic, error) { return s.w.hub.Describe(ctx) })
+}
+
+func (s source) Bounds(ctx context.Context, partition string) (sluice.Bounds, error) {
+	return ask(ctx, s.process, "bounds", partition, func() (sluice.Bounds, error) { return s.w.hub.Bounds(ctx, partition) })
+}
+
+func (s source) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
+	return ask(ctx, s.process, "seek", partition, func() (sluice.Position, error) { return s.w.hub.Seek(ctx, partition, start, epoch) })
+}
+
+func (s source) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+	return ask(ctx, s.process, "open", partition, func() (sluice.Reader, error) {
+		r, err := s.w.hub.Open(ctx, partition, after, epoch)
+		if err != nil {
+			return nil, err
+		}
+		return reader{s.process, partition, r}, nil
+	})
+}
+
+type reader struct {
+	*process
+	partition string
+	inner     sluice.Reader
+}
+
+func (r reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
+	return ask(ctx, r.process, "fetch", r.partition, func() ([]*sluice.Event, error) { return r.inner.Read(ctx, max) })
+}
+
+func (r reader) Close(ctx context.Context) error { return r.inner.Close(ctx) }
+
+// leases is the lease store as a process sees it.
+type leases struct{ *process }
+
+func (l leases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+	return ask(ctx, l.process, "acquire", partition, func() (sluice.Lease, error) {
+		return l.w.leases.Acquire(ctx, group, partition, owner, ttl, above)
+	})
+}
+
+func (l leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+	return tell(ctx, l.process, "renew", lease.Partition, func() error { return l.w.leases.Renew(ctx, lease, ttl) })
+}
+
+func (l leases) Release(ctx context.Context, lease sluice.Lease) error {
+	return tell(ctx, l.process, "release", lease.Partition, func() error { return l.w.leases.Release(ctx, lease) })
+}
+
+func (l leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+	return ask(ctx, l.process, "list", "", func() ([]sluice.LeaseInfo, error) { return l.w.leases.List(ctx, group) })
+}
+
+// store is the database as a process sees it.
+type store struct{ *process }
+
+func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+	return ask(ctx, s.process, "claim", lease.Partition, func() (sluice.Progress, error) { return s.w.store.Claim(ctx, lease, incarnation) })
+}
+
+// Commit begins the transaction behind one edge; the other, where it commits,
+// is in world.Commit.
+func (s store) Commit(ctx context.Context, step sluice.Step, fn func(context.Context, *sluicetest.Tx) error) error {
+	s.w.mu.Lock()
+	s.committing[step.Lease.Partition] = ctx
+	s.w.mu.Unlock()
+	if s.w.cfg.Blind {
+		return s.blind(ctx, step, fn)
+	}
+	return tell(ctx, s.process, "begin", step.Lease.Partition, func() error { return s.w.store.Commit(ctx, step, fn) })
+}
+
+// blind is a mutant: it takes a commit of unknown outcome for a failed one
+// and runs it again, whatever the checkpoint says.
+func (s store) blind(ctx context.Context, step sluice.Step, fn func(context.Context, *sluicetest.Tx) error) error {
+	for {
+		err := tell(ctx, s.process, "begin", step.Lease.Partition, func() error { return s.w.store.Commit(ctx, step, fn) })
+		if !errors.Is(err, sluice.ErrUnknown) {
+			return err
+		}
+	}
+}
+
+func (s store) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+	return tell(ctx, s.process, "record", lease.Partition, func() error { return s.w.store.Record(ctx, lease, at, trial) })
+}
+
+func (s store) Leave(ctx context.Context, lease sluice.Lease) error {
+	return tell(ctx, s.process, "leave", lease.Partition, func() error { return s.w.store.Leave(ctx, lease) })
+}
+
+func (s store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+	return ask(ctx, s.process, "due", partition, func() ([]sluice.DeadLetter, error) { return s.w.store.Due(ctx, group, partition, limit) })
+}
+
+func (s store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+	return ask(ctx, s.process, "read", "", func() ([]sluice.Progress, error) { return s.w.store.Read(ctx, group) })
+}
+
+func (s store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+	return ask(ctx, s.process, "reset", partition, func() (int64, error) { return s.w.store.Reset(ctx, group, partition, incarnation, to) })
+}
+
+// Before implements [sluicetest.Faults]: a handler's write can meet an outage.
+func (w *world) Before(op sluicetest.Op, lease sluice.Lease) error {
+	if op != sluicetest.OpInsert {
+		return nil
+	}
+	w.mu.Lock()
+	quiet := w.quiet
+	w.mu.Unlock()
+	if !quiet && w.coin(w.cfg.FaultRate/20, "insert "+lease.Owner+" "+lease.Partition) {
+		w.count("lost insert")
+		return errLost
+	}
+	return nil
+}
+
+// Commit implements [sluicetest.Faults].
+func (w *world) Commit(step sluice.Step, apply func() error) error {
+	w.mu.Lock()
+	p := w.owners[step.Lease.Owner]
+	if p == nil {
+		w.mu.Unlock()
+		return apply()
+	}
+	ctx := p.committing[step.Lease.Partition]
+	w.mu.Unlock()
+	switch w.edge(ctx, p, "commit", step.Lease.Partition, apply) {
+	case lost:
+		return errLost
+	case unanswered:
+		_ = apply()
+		return sluice.ErrUnknown
+	case delayed:
+		w.postpone(step, apply)
+		return sluice.ErrUnknown
+	case abandoned:
+		// Sent, perhaps: what the process has given up may still arrive.
+		if w.coin(0.5, "abandoned "+step.Lease.Owner+" "+step.Lease.Partition) {
+			w.postpone(step, apply)
+			w.count("gave up a commit under way")
+		}
+		return sluice.ErrUnknown
+	}
+	return apply()
+}
+
+// postpone has a commit arrive later.
+func (w *world) postpone(step sluice.Step, apply func() error) {
+	key := step.Lease.Owner + " commit " + step.Lease.Partition
+	delay := time.Duration(0)
+	for i := range 6 { // up to 63 × 0.3 s
+		if w.coin(0.5, "delay "+key) {
+			delay += time.Duration(1<<i) * 300 * time.Millisecond
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.late = append(w.late, &delivery{due: time.Now().Add(delay + time.Millisecond), key: key, apply: apply})
+}
+
+func (w *world) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fired[what]++
+}

@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// run runs one world in a bubble of its own.
+func run(t *testing.T, cfg Config) (r Result) {
+	synctest.Test(t, func(*testing.T) { r = Run(cfg) })
+	return r
+}
+
+// TestFreshSeeds runs worlds that no run before has seen. SLUICE_SIM_SEEDS
+// sets how many; SLUICE_SIM_SEED runs one and prints its trace.
+func TestFreshSeeds(t *testing.T) {
+	if text := os.Getenv("SLUICE_SIM_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := Draw(seed)
+		cfg.Keep = true
+		r := run(t, cfg)
+		fmt.Println(strings.Join(r.Lines, "\n"))
+		for _, v := range r.Violations {
+			t.Error(v)
+		}
+		return
+	}
+	seeds := 500
+	if text := os.Getenv("SLUICE_SIM_SEEDS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seeds = n
+	}
+	first := uint64(time.Now().UnixNano()) / 1000
+	fired := map[string]int{}
+	var events, rows, letters int
+	var virtual time.Duration
+	began := time.Now()
+	for n := range seeds {
+		cfg := Draw(first + uint64(n))
+		r := run(t, cfg)
+		for k, v := range r.Fired {
+			fired[k] += v
+		}
+		events, rows, letters, virtual = events+r.Events, rows+r.Rows, letters+r.Letters, virtual+r.Virtual
+		if len(r.Violations) > 0 {
+			t.Errorf("seed %d: %d violations, the first: %s\nreplay: SLUICE_SIM_SEED=%[1]d go test ./internal/sim -run TestFreshSeeds -v",
+				cfg.Seed, len(r.Violations), r.Violations[0])
+		}
+		if n%1000 == 999 {
+			t.Logf("%d seeds, %v simulated", n+1, virtual.Round(time.Minute))
+		}
+	}
+	t.Logf("%d seeds from %d: %v simulated in %v; %d events, %d rows, %d dead letters", seeds, first, virtual.Round(time.Minute), time.Since(began).Round(time.Second), events, rows, letters)
+	for _, k := range slices.Sorted(func(yield func(string) bool) {
+		for k := range fired {
+			if !yield(k) {
+				return
+			}
+		}
+	}) {
+		t.Logf("%8d %s", fired[k], k)
+	}
+}
+
+// TestOneSeedOneTrace runs one world again and again: nothing but the seed
+// decides what happens.
+func TestOneSeedOneTrace(t *testing.T) {
+	for _, seed := range []uint64{1, 2} {
+		cfg := Draw(seed)
+		first := run(t, cfg)
+		for range 19 {
+			if again := run(t, cfg); again.Trace != first.Trace {
+				t.Fatalf("seed %d gave two traces: %x and %x", seed, first.Trace, again.Trace)
+			}
+		}
+	}
+}
+
+// TestFree runs worlds in which goroutines really run at once, for the race
+// detector.
+func TestFree(t *testing.T) {
+	for seed := range uint64(50) {
+		cfg := Draw(seed)
+		cfg.Free = true
+		for _, v := range run(t, cfg).Violations {
+			t.Errorf("seed %d: %s", seed, v)
+		}
+	}
+}
+
+// TestMutants takes one protection away at a time, and the worlds must notice.
+func TestMutants(t *testing.T) {
+	for _, m := range []struct {
+		name   string
+		mutate func(*Config)
+	}{
+		{"no fence, no position check", func(c *Config) {
+			c.Unsafe = sluicetest.UnsafeStore{NoFence: true, NoPosition: true, LateCommit: true}
+		}},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			for seed := range uint64(500) {
+				cfg := Draw(seed)
+				m.mutate(&cfg)
+				if r := run(t, cfg); len(r.Violations) > 0 {
+					t.Logf("caught by seed %d: %s", seed, r.Violations[0])
+					return
+				}
+			}
+			t.Error("not caught by 500 seeds")
+		})
+	}
+}

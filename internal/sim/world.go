@@ -1,0 +1,363 @@
+// Package sim runs the engine in a simulated world: virtual time, databases
+// and a log in memory, processes that crash, pause and lose their clocks, and
+// requests that are lost, answered late or not at all.
+//
+// A world runs in a bubble of testing/synctest. Everything that leaves the
+// engine (a request, a wait) parks as a ticket. In the driven mode one driver
+// waits until every goroutine is blocked, draws the fates of the new tickets
+// from the seed, and releases them one at a time in the order of their due
+// times; so one seed gives one trace, at any GOMAXPROCS. In the free mode the
+// tickets release themselves, many goroutines run at once, and the race
+// detector has something to see.
+package sim
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// world is one run.
+type world struct {
+	cfg   Config
+	group sluice.Group
+	start time.Time
+
+	hub    *sluicetest.Hub
+	leases *sluicetest.Leases
+	store  *sluicetest.Store
+
+	mu     sync.Mutex // guards what follows; never held over a call
+	rng    *rand.Rand
+	parked []*ticket
+	late   []*delivery
+	coins  map[string]uint64
+	owners map[string]*process
+	down   map[string]time.Time // parts of the world that are out of order, until when
+	quiet  bool
+	fired  map[string]int
+	trace  trace
+
+	slots   []*slot
+	sent    map[string]int64 // events per partition
+	feed    time.Time        // when the next events are sent
+	trouble time.Time        // when the next thing goes wrong
+
+	live sync.WaitGroup // processes
+}
+
+// ticket is a goroutine at an edge of the engine.
+type ticket struct {
+	process *process
+	op      string
+	key     string
+	due     time.Time
+	drawn   bool // due and fate are set
+	fate    fate
+	apply   func() error  // of a commit on its way
+	release chan struct{} // closed when the ticket may go on
+}
+
+// fate is what becomes of a request.
+type fate uint8
+
+const (
+	done       fate = iota // carried out and answered
+	lost                   // never arrived
+	unanswered             // carried out; the answer was lost
+	delayed                // a commit: the answer is lost now, it is carried out later
+	abandoned              // the caller has given up, or is dead
+)
+
+// delivery is a commit that is still on its way.
+type delivery struct {
+	due   time.Time
+	key   string
+	apply func() error
+}
+
+// trace is what happened, as a hash, and as text if it is kept.
+type trace struct {
+	hash  uint64
+	keep  bool
+	lines []string
+}
+
+func (t *trace) add(at time.Duration, what string) {
+	h := fnv.New64a()
+	h.Write(strconv.AppendUint(nil, t.hash, 36))
+	h.Write([]byte(what))
+	h.Write(strconv.AppendInt(nil, int64(at), 36))
+	t.hash = h.Sum64()
+	if t.keep {
+		t.lines = append(t.lines, fmt.Sprintf("%12v %s", at.Round(time.Microsecond), what))
+	}
+}
+
+// note adds to the trace. The lock is held.
+func (w *world) note(format string, args ...any) {
+	if !w.cfg.Free {
+		w.trace.add(time.Since(w.start), fmt.Sprintf(format, args...))
+	}
+}
+
+// edge parks a request until its fate is known.
+func (w *world) edge(ctx context.Context, p *process, op, partition string, apply func() error) fate {
+	t := &ticket{process: p, op: op, key: p.name + " " + op + " " + partition, apply: apply, release: make(chan struct{})}
+	w.mu.Lock()
+	if p.dead {
+		w.mu.Unlock()
+		return abandoned
+	}
+	if w.cfg.Free {
+		w.draw(t)
+	}
+	w.parked = append(w.parked, t)
+	w.mu.Unlock()
+	return w.wait(ctx, t)
+}
+
+// sleep is an edge that nothing but time releases.
+func (w *world) sleep(ctx context.Context, p *process, d time.Duration) error {
+	t := &ticket{process: p, op: "sleep", key: p.name + " sleep", due: time.Now().Add(d), drawn: true, release: make(chan struct{})}
+	w.mu.Lock()
+	if p.dead {
+		w.mu.Unlock()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	w.parked = append(w.parked, t)
+	w.mu.Unlock()
+	if w.wait(ctx, t) == abandoned {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (w *world) wait(ctx context.Context, t *ticket) fate {
+	var timer <-chan time.Time
+	if w.cfg.Free {
+		timer = time.After(time.Until(t.due))
+	}
+	for {
+		select {
+		case <-t.release:
+			return t.fate
+		case <-timer:
+			w.mu.Lock()
+			if until := t.process.pausedUntil; time.Now().Before(until) {
+				w.mu.Unlock()
+				timer = time.After(time.Until(until))
+				continue
+			}
+			w.unpark(t)
+			w.mu.Unlock()
+			return t.fate
+		case <-ctx.Done():
+			w.mu.Lock()
+			w.unpark(t)
+			w.mu.Unlock()
+			return abandoned
+		}
+	}
+}
+
+// unpark forgets a ticket. The lock is held.
+func (w *world) unpark(t *ticket) {
+	if i := slices.Index(w.parked, t); i >= 0 {
+		w.parked = slices.Delete(w.parked, i, i+1)
+	}
+}
+
+// drive runs the world until a moment.
+func (w *world) drive(until time.Time) {
+	if w.cfg.Free {
+		w.driveFree(until)
+		return
+	}
+	for {
+		synctest.Wait()
+		w.mu.Lock()
+		w.admit()
+		now := time.Now()
+		next, fire := w.next()
+		if next.After(until) {
+			w.mu.Unlock()
+			if now.Before(until) {
+				time.Sleep(until.Sub(now))
+				continue
+			}
+			return
+		}
+		if next.After(now) {
+			w.mu.Unlock()
+			time.Sleep(next.Sub(now))
+			continue
+		}
+		w.mu.Unlock()
+		fire()
+	}
+}
+
+// driveFree only makes trouble; tickets look after themselves.
+func (w *world) driveFree(until time.Time) {
+	for time.Now().Before(until) {
+		w.mu.Lock()
+		next, fire := w.next()
+		w.mu.Unlock()
+		if next.After(until) {
+			time.Sleep(time.Until(until))
+			break
+		}
+		time.Sleep(time.Until(next))
+		fire()
+	}
+}
+
+// admit draws the fates of new tickets, in the order of their keys. Tickets
+// with one key (requests that name no partition) share a fate. The lock is held.
+func (w *world) admit() {
+	var fresh []*ticket
+	for _, t := range w.parked {
+		if !t.drawn {
+			fresh = append(fresh, t)
+		}
+	}
+	slices.SortStableFunc(fresh, func(a, b *ticket) int { return cmp.Compare(a.key, b.key) })
+	for i, t := range fresh {
+		if i > 0 && fresh[i-1].key == t.key {
+			t.due, t.fate, t.drawn = fresh[i-1].due, fresh[i-1].fate, true
+			continue
+		}
+		w.draw(t)
+	}
+}
+
+// draw decides when a request is answered, and how. The lock is held.
+func (w *world) draw(t *ticket) {
+	now := time.Now()
+	t.drawn = true
+	t.due = now.Add(time.Duration(200+w.rng.IntN(8000)) * time.Microsecond)
+	if until := w.down[part(t.op)]; now.Before(until) {
+		t.fate = lost
+		w.fired["outage of "+part(t.op)]++
+		return
+	}
+	if w.quiet || w.rng.Float64() >= w.cfg.FaultRate {
+		return
+	}
+	switch n := w.rng.IntN(10); {
+	case n < 3:
+		t.fate = lost
+	case n < 6:
+		t.fate = unanswered
+	case n < 8 && t.op == "commit":
+		t.fate = delayed
+	default: // carried out, after a long while
+		t.due = now.Add(time.Duration(1+w.rng.IntN(40)) * time.Second)
+		w.fired["slow "+t.op]++
+		return
+	}
+	w.fired[t.fate.String()+" "+t.op]++
+}
+
+func (f fate) String() string {
+	return [...]string{"done", "lost", "unanswered", "delayed", "abandoned"}[f]
+}
+
+// part is the part of the world that serves an op.
+func part(op string) string {
+	switch op {
+	case "acquire", "renew", "release", "list":
+		return "leases"
+	case "describe", "bounds", "seek", "open", "fetch":
+		return "hub"
+	}
+	return "database"
+}
+
+// next is what happens next: a ticket, a late delivery, or trouble. The lock
+// is held.
+func (w *world) next() (time.Time, func()) {
+	at, fire := w.nextTrouble()
+	for _, d := range w.late {
+		if d.due.Before(at) {
+			at, fire = d.due, func() { w.deliver(d) }
+		}
+	}
+	if w.cfg.Free {
+		return at, fire
+	}
+	var first *ticket
+	for _, t := range w.parked {
+		due := t.ready()
+		if due.Before(at) || first != nil && due.Equal(at) && t.key < first.key {
+			at, first = due, t
+		}
+	}
+	if first != nil {
+		fire = func() { w.release(first) }
+	}
+	return at, fire
+}
+
+// ready is when a ticket can go on: not while its process is paused.
+func (t *ticket) ready() time.Time {
+	if t.due.Before(t.process.pausedUntil) {
+		return t.process.pausedUntil
+	}
+	return t.due
+}
+
+// release lets a ticket go on, and with it those that cannot be told from it.
+func (w *world) release(first *ticket) {
+	w.mu.Lock()
+	w.note("%s %s", first.key, first.fate)
+	at := first.ready()
+	var go_ []*ticket
+	for _, t := range slices.Clone(w.parked) {
+		if t.drawn && t.key == first.key && t.ready().Equal(at) {
+			w.unpark(t)
+			go_ = append(go_, t)
+		}
+	}
+	w.mu.Unlock()
+	for _, t := range go_ {
+		close(t.release)
+	}
+}
+
+// deliver carries out a commit that was under way for long.
+func (w *world) deliver(d *delivery) {
+	err := d.apply()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.late = slices.DeleteFunc(w.late, func(o *delivery) bool { return o == d })
+	w.note("late %s: %v", d.key, err)
+	w.fired["late commit arrived"]++
+	if err == nil {
+		w.fired["late commit took effect"]++
+	}
+}
+
+// coin is true with probability p. It depends on the seed, the key and how
+// often the key was asked for, so that goroutines can toss it in any order.
+func (w *world) coin(p float64, key string) bool {
+	w.mu.Lock()
+	w.coins[key]++
+	n := w.coins[key]
+	w.mu.Unlock()
+	h := fnv.New64a()
+	fmt.Fprint(h, w.cfg.Seed, key, n)
+	return float64(h.Sum64()%1_000_000)/1_000_000 < p
+}
