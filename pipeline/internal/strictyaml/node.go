@@ -1,0 +1,156 @@
+package strictyaml
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Node is a value in the file. Its methods that read into a variable return
+// false, and leave the variable alone, if the value is not as it should be;
+// the problem is then noted.
+type Node struct {
+	file  *file
+	yaml  *yaml.Node
+	place Place
+}
+
+// Keys tells what to do with the value of each key that a mapping may have.
+type Keys map[string]func(Node)
+
+// Place is where the value's key stands.
+func (n Node) Place() Place { return n.place }
+
+// Fail notes a problem with the value.
+func (n Node) Fail(format string, args ...any) bool {
+	n.file.fail(n.place, fmt.Errorf(format, args...))
+	return false
+}
+
+// IsMapping tells a mapping from a scalar.
+func (n Node) IsMapping() bool { return n.yaml.Kind == yaml.MappingNode }
+
+// Object reads a mapping with these keys, in the file's order; the required
+// ones must be there.
+func (n Node) Object(keys Keys, required ...string) bool {
+	seen := map[string]bool{}
+	ok := n.Each(func(key string, value Node) {
+		seen[key] = true
+		if read := keys[key]; read != nil {
+			read(value)
+			return
+		}
+		known := slices.Sorted(maps.Keys(keys))
+		if near := nearest(key, known); near != "" {
+			value.Fail("unknown key, did you mean %s?", near)
+		} else {
+			value.Fail("unknown key: known here are %s", strings.Join(known, ", "))
+		}
+	})
+	if !ok {
+		return false
+	}
+	for _, key := range required {
+		if !seen[key] {
+			ok = false
+			at := n.place
+			at.Key = join(at.Key, key)
+			n.file.fail(at, errors.New("is missing"))
+		}
+	}
+	return ok
+}
+
+// Each reads a mapping whose keys are the user's own, in the file's order.
+func (n Node) Each(read func(key string, value Node)) bool {
+	if n.yaml.Kind != yaml.MappingNode {
+		if n.empty() {
+			return n.Fail("is empty: write keys and values under it")
+		}
+		return n.Fail("%s where keys and values should be", n.kind())
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.yaml.Content); i += 2 {
+		k := n.yaml.Content[i]
+		at := Place{File: n.place.File, Line: k.Line, Column: k.Column, Key: join(n.place.Key, k.Value)}
+		value := Node{file: n.file, yaml: n.yaml.Content[i+1], place: at}
+		switch line := seen[k.Value]; {
+		case k.Kind != yaml.ScalarNode || k.Value == "":
+			value.Fail("a key must be a word")
+		case line > 0:
+			value.Fail("a second time: it is in line %d already", line)
+		default:
+			seen[k.Value] = k.Line
+			read(k.Value, value)
+		}
+	}
+	return true
+}
+
+func join(parent, key string) string {
+	if parent == "" {
+		return key
+	}
+	return parent + "." + key
+}
+
+func (n Node) empty() bool {
+	return n.yaml.Kind == yaml.ScalarNode && (n.yaml.Tag == "!!null" && n.yaml.Style == 0 || n.yaml.Value == "")
+}
+
+func (n Node) kind() string {
+	switch n.yaml.Kind {
+	case yaml.MappingNode:
+		return "keys and values"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	return "a single value"
+}
+
+// nearest returns the word most like the given one, "" if none is like it.
+func nearest(word string, among []string) string {
+	fold := strings.NewReplacer("-", "_", " ", "_")
+	word = fold.Replace(strings.ToLower(word))
+	best, distance := "", max(1, len(word)/3)+1
+	for _, w := range among {
+		if d := edits(word, strings.ToLower(w)); d < distance {
+			best, distance = w, d
+		}
+	}
+	return best
+}
+
+// edits counts the letters to insert, remove, replace or swap with the next
+// that make b of a.
+func edits(a, b string) int {
+	if max(len(a), len(b)) > 64 {
+		return 64
+	}
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = d
+		}
+	}
+	return rows[len(a)][len(b)]
+}
