@@ -1,0 +1,243 @@
+package emulator
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+)
+
+// maxGrants bounds the entities that one connection can put tokens for.
+const maxGrants = 5000
+
+// authority knows what one connection may do. Without keys, that is everything.
+type authority struct {
+	keys map[string]string
+	now  func() time.Time
+
+	mu      sync.Mutex
+	all     bool                 // proved a key by SASL PLAIN
+	grants  map[string]time.Time // expiry by path of an entity, in lower case; "" is the whole namespace
+	links   map[*amqp.Link]string
+	timer   *time.Timer
+	stopped bool
+}
+
+func newAuthority(keys map[string]string) *authority {
+	return &authority{keys: keys, now: time.Now, grants: make(map[string]time.Time), links: make(map[*amqp.Link]string)}
+}
+
+var (
+	errSignature = errors.New("InvalidSignature: The token has an invalid signature.")
+	errMalformed = errors.New("MalformedToken: The token isn't a shared access signature with the fields sr, sig, se and skn.")
+)
+
+// plain checks a SASL PLAIN response: the name of a key as user, the key as password.
+func (a *authority) plain(response []byte) error {
+	if len(a.keys) == 0 {
+		return nil
+	}
+	part := bytes.Split(response, []byte{0})
+	if len(part) != 3 {
+		return errors.New("malformed PLAIN response")
+	}
+	key, ok := a.keys[string(part[1])]
+	if subtle.ConstantTimeCompare([]byte(key), part[2]) != 1 || !ok {
+		return errors.New("unknown key name, or wrong key")
+	}
+	a.mu.Lock()
+	a.all = true
+	a.mu.Unlock()
+	return nil
+}
+
+// put checks a token for an audience, and grants what it proves.
+func (a *authority) put(token, audience string) error {
+	if len(a.keys) == 0 {
+		return nil
+	}
+	expiry, err := a.verify(token, audience)
+	if err != nil {
+		return err
+	}
+	path := strings.ToLower(pathOf(audience))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.grants[path]; !ok && len(a.grants) >= maxGrants {
+		return fmt.Errorf("TooManyTokens: a connection may have tokens for %d entities", maxGrants)
+	}
+	a.grants[path] = expiry
+	a.schedule()
+	return nil
+}
+
+// verify checks a shared access signature as Azure does: an HMAC-SHA256, with the key's text as the secret, over the resource as written in
+// the token and the expiry. The resource must be the audience, or above it.
+func (a *authority) verify(token, audience string) (expiry time.Time, err error) {
+	text, ok := strings.CutPrefix(token, "SharedAccessSignature ")
+	if !ok {
+		return expiry, errMalformed
+	}
+	field := make(map[string]string)
+	for _, pair := range strings.Split(text, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		field[name] = value
+	}
+	sig, err := url.QueryUnescape(field["sig"])
+	if err != nil {
+		return expiry, errMalformed
+	}
+	mac, err := base64.StdEncoding.DecodeString(sig)
+	if err != nil {
+		return expiry, errMalformed
+	}
+	seconds, err := strconv.ParseInt(field["se"], 10, 64)
+	if err != nil {
+		return expiry, errMalformed
+	}
+	resource, err := url.QueryUnescape(field["sr"])
+	if err != nil {
+		return expiry, errMalformed
+	}
+	name, err := url.QueryUnescape(field["skn"])
+	if err != nil {
+		return expiry, errMalformed
+	}
+	key, known := a.keys[name] // of an unknown name, "": the comparison takes as long
+	h := hmac.New(sha256.New, []byte(key))
+	h.Write([]byte(field["sr"] + "\n" + field["se"]))
+	if !hmac.Equal(h.Sum(nil), mac) || !known {
+		return expiry, errSignature
+	}
+	expiry = time.Unix(seconds, 0)
+	if !a.now().Before(expiry) {
+		return expiry, fmt.Errorf("ExpiredToken: The token is expired. Expiration time: '%s'.", expiry.UTC().Format(time.RFC3339))
+	}
+	if !within(strings.ToLower(resourcePath(resource)), strings.ToLower(pathOf(audience))) {
+		return expiry, errors.New("InvalidAudience: The token's resource doesn't cover the audience it was put for.")
+	}
+	return expiry, nil
+}
+
+// resourcePath is the path of a token's resource, which may lack the scheme that other addresses have.
+func resourcePath(resource string) string {
+	if !strings.Contains(resource, "://") {
+		resource = "sb://" + resource
+	}
+	return pathOf(resource)
+}
+
+// within tells whether the entity path lies at or below a granted one.
+func within(granted, path string) bool {
+	return granted == "" || path == granted || strings.HasPrefix(path, granted+"/")
+}
+
+// allow tells whether the entity at path may be used.
+func (a *authority) allow(path string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.check(path)
+}
+
+func (a *authority) check(path string) error {
+	if len(a.keys) == 0 || a.all {
+		return nil
+	}
+	now := a.now()
+	for granted, expiry := range a.grants {
+		if within(granted, strings.ToLower(path)) && now.Before(expiry) {
+			return nil
+		}
+	}
+	return amqp.Errorf(amqp.CondUnauthorized, "Unauthorized access. 'Send' or 'Listen' claims are required: put a token for '%.300s' first.", path)
+}
+
+// allowHub tells whether the connection has a token for the hub, or for any entity of it.
+func (a *authority) allowHub(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.keys) == 0 || a.all {
+		return true
+	}
+	now := a.now()
+	for granted, expiry := range a.grants {
+		first, _, _ := strings.Cut(granted, "/")
+		if (first == "" || first == strings.ToLower(name)) && now.Before(expiry) {
+			return true
+		}
+	}
+	return false
+}
+
+// admit lets a link use the entity at path until the tokens that cover it have expired; leave ends that.
+func (a *authority) admit(l *amqp.Link, path string) (leave func(), err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.check(path); err != nil {
+		return nil, err
+	}
+	a.links[l] = path
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.links, l)
+	}, nil
+}
+
+// schedule sets the timer to the next expiry.
+func (a *authority) schedule() {
+	var next time.Time
+	for _, expiry := range a.grants {
+		if next.IsZero() || expiry.Before(next) {
+			next = expiry
+		}
+	}
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	if !next.IsZero() && !a.stopped {
+		a.timer = time.AfterFunc(max(next.Sub(a.now()), 0), a.expire)
+	}
+}
+
+// expire forgets what has expired, and detaches the links that nothing covers any more.
+func (a *authority) expire() {
+	a.mu.Lock()
+	now := a.now()
+	for path, expiry := range a.grants {
+		if !now.Before(expiry) {
+			delete(a.grants, path)
+		}
+	}
+	var orphans []*amqp.Link
+	for l, path := range a.links {
+		if a.check(path) != nil {
+			orphans = append(orphans, l)
+		}
+	}
+	a.schedule()
+	a.mu.Unlock()
+	for _, l := range orphans {
+		l.Detach(amqp.Errorf(amqp.CondUnauthorized, "ExpiredToken: The token is expired. Put a new one and attach the link again."))
+	}
+}
+
+// stop ends the timer.
+func (a *authority) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stopped = true
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}

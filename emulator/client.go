@@ -1,0 +1,103 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/internal/hub"
+)
+
+// client is the server's side of one connection.
+type client struct {
+	srv  *Server
+	conn *amqp.Conn
+	auth *authority
+
+	mu      sync.Mutex
+	cbs     map[bool]bool // open $cbs links: incoming, outgoing
+	replies []*replies
+}
+
+func (s *Server) newClient(c *amqp.Conn) amqp.Peer {
+	return &client{srv: s, conn: c, auth: newAuthority(s.cfg.Keys), cbs: make(map[bool]bool)}
+}
+
+// Authenticate implements [amqp.Peer].
+func (c *client) Authenticate(mechanism string, response []byte) error {
+	if mechanism == "PLAIN" {
+		return c.auth.plain(response)
+	}
+	return nil // the others prove nothing: the proof is a token, later
+}
+
+// Closed implements [amqp.Peer].
+func (c *client) Closed() { c.auth.stop() }
+
+// Incoming implements [amqp.Peer].
+func (c *client) Incoming(l *amqp.Incoming) (func(context.Context) error, error) {
+	n, err := parseAddress(l.Address())
+	switch {
+	case err != nil:
+		return nil, err
+	case n.special == "$cbs":
+		return c.openCBS(true, func(ctx context.Context) error { return c.answer(ctx, l, n, c.putToken) })
+	case n.special == "$management":
+		return func(ctx context.Context) error { return c.answer(ctx, l, n, c.manage) }, nil
+	case n.group != "":
+		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is to receive from, not to send to", n.path)
+	}
+	return c.openSender(l, n)
+}
+
+// Outgoing implements [amqp.Peer].
+func (c *client) Outgoing(l *amqp.Outgoing) (func(context.Context) error, error) {
+	n, err := parseAddress(l.Address())
+	switch {
+	case err != nil:
+		return nil, err
+	case n.special == "$cbs":
+		return c.openCBS(false, c.openReplies(l, n))
+	case n.special == "$management":
+		return c.openReplies(l, n), nil
+	case n.group == "":
+		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is to send to: receive from %.300s/ConsumerGroups/GROUP/Partitions/ID", n.path, n.hub)
+	}
+	return c.openReceiver(l, n)
+}
+
+// lookup finds the hub and, where the node has one, the partition.
+func (c *client) lookup(n node) (*hub.Hub, *hub.Partition, error) {
+	h, ok := c.srv.broker.Hub(n.hub)
+	if !ok {
+		return nil, nil, c.noSuch(n.path)
+	}
+	if n.partition == "" {
+		return h, nil, nil
+	}
+	p, ok := h.Partition(n.partition)
+	if !ok {
+		return nil, nil, amqp.Errorf(amqp.CondArgumentOutOfRange, "The specified partition is invalid for an EventHub partition sender or receiver. "+
+			"It should be between 0 and %d.", len(h.PartitionIDs())-1)
+	}
+	return h, p, nil
+}
+
+func (c *client) noSuch(path string) *amqp.Error {
+	return amqp.Errorf(amqp.CondNotFound, "The messaging entity 'sb://%.200s/%.300s' could not be found.", c.conn.Hostname(), path)
+}
+
+// explain turns a broker's error into one for the client. Errors that concern only the server are left as they are.
+func (c *client) explain(n node, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, hub.ErrDeleted), errors.Is(err, hub.ErrUnknownGroup):
+		return c.noSuch(n.path)
+	case errors.Is(err, hub.ErrClosed):
+		return amqp.Errorf(amqp.CondDetachForced, "the server is shutting down")
+	}
+	return fmt.Errorf("%s: %w", n.path, err)
+}

@@ -1,0 +1,248 @@
+// Package emulator is an embedded Event Hubs server: it speaks AMQP 1.0 as Azure Event Hubs does, over plain TCP and TLS, and keeps the
+// events in memory or in a directory. The official client libraries work against it unmodified.
+//
+//	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 4}}, nil)
+//	...
+//	defer srv.Close()
+//	client, err := azeventhubs.NewProducerClientFromConnectionString(srv.ConnectionString(), "flights", nil)
+//
+// An accepted event is on disk, where there is a directory. What isn't there: HTTPS, AMQP over WebSockets, Kafka, publisher policies,
+// capture, retention by time or size, and Entra ID tokens where keys are configured.
+package emulator
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/internal/hub"
+)
+
+// Hub describes an event hub.
+type Hub struct {
+	// Name is up to 256 letters, digits, periods, hyphens and underscores.
+	Name string
+	// Partitions is the number of partitions, 1 to 1,024.
+	Partitions int
+	// ConsumerGroups are the groups that exist beside $Default. With none, every group exists.
+	ConsumerGroups []string
+}
+
+// Config holds the settings of a [Server]. The zero value works.
+type Config struct {
+	// Listen is the address for plain connections. Default "127.0.0.1:0", a free port. "-" is none.
+	Listen string
+	// TLSListen is the address for TLS connections, with a certificate made for it. Default: none.
+	TLSListen string
+	// TLSCertOut is a file to which the certificate is written in PEM form, so that clients can trust it. Default: none.
+	TLSCertOut string
+	// Dir is the directory that keeps the events. It is created if missing; one server at a time can use it. Default: memory.
+	Dir string
+	// Keys are the shared access keys, base64 by name. Clients must prove that they have one. Default: a development key that clients may
+	// use, but needn't: any token passes.
+	Keys map[string]string
+	// IdleTimeout is how long a connection may be silent before it is closed. Default 4 minutes.
+	IdleTimeout time.Duration
+	// Log receives connections' ends at debug level, and failures. Default: nothing is logged.
+	Log *slog.Logger
+}
+
+// The key in the connection string where none is configured. It is no secret: the server accepts any.
+const (
+	devKeyName = "RootManageSharedAccessKey"
+	devKey     = "SAS_KEY_VALUE"
+)
+
+// Server is a running emulator. Its methods may be called concurrently.
+type Server struct {
+	cfg    Config
+	log    *slog.Logger
+	broker *hub.Broker
+	amqp   *amqp.Server
+	plain  net.Listener
+	secure net.Listener
+	cert   *certificate
+	serve  sync.WaitGroup
+	close  sync.Once
+	err    error // of Close
+}
+
+// Start opens the hubs and listens. The events of a directory are there again; a hub may be given more partitions than it had, but not
+// fewer.
+func Start(hubs []Hub, cfg *Config) (*Server, error) {
+	s := &Server{}
+	if cfg != nil {
+		s.cfg = *cfg
+	}
+	if s.cfg.Listen == "" {
+		s.cfg.Listen = "127.0.0.1:0"
+	}
+	if s.cfg.Listen == "-" && s.cfg.TLSListen == "" {
+		return nil, errors.New("emulator: neither a plain nor a TLS address to listen on")
+	}
+	s.log = s.cfg.Log
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	for name, key := range s.cfg.Keys {
+		if name == "" || key == "" || strings.ContainsAny(name+key, ";\n") {
+			return nil, fmt.Errorf("emulator: key %q: name and key must not be empty, nor contain semicolons", name)
+		}
+	}
+	configs := make([]hub.Config, len(hubs))
+	for i, h := range hubs {
+		configs[i] = hub.Config{Name: h.Name, Partitions: h.Partitions, ConsumerGroups: h.ConsumerGroups}
+	}
+	broker, err := hub.Open(s.cfg.Dir, configs, nil)
+	if err != nil {
+		return nil, fmt.Errorf("emulator: %w", err)
+	}
+	s.broker = broker
+	s.amqp = amqp.NewServer(s.newClient, &amqp.Config{IdleTimeout: s.cfg.IdleTimeout, Log: s.log})
+	if err := s.listen(); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("emulator: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Server) listen() error {
+	if s.cfg.Listen != "-" {
+		l, err := net.Listen("tcp", s.cfg.Listen)
+		if err != nil {
+			return err
+		}
+		s.plain = l
+		s.accept(l)
+	}
+	if s.cfg.TLSListen == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", s.cfg.TLSListen)
+	if err != nil {
+		return err
+	}
+	s.secure = l
+	if s.cert, err = newCertificate(l.Addr(), s.cfg.TLSListen, s.cfg.TLSCertOut); err != nil {
+		l.Close()
+		return err
+	}
+	s.accept(tls.NewListener(l, s.cert.serverConfig()))
+	return nil
+}
+
+func (s *Server) accept(l net.Listener) {
+	s.serve.Add(1)
+	go func() {
+		defer s.serve.Done()
+		if err := s.amqp.Serve(l); !errors.Is(err, amqp.ErrServerClosed) {
+			s.log.Error("emulator stopped accepting connections", "error", err)
+		}
+	}()
+}
+
+// Close disconnects the clients, lets appends in progress finish, closes the logs and waits for all of it.
+func (s *Server) Close() error {
+	s.close.Do(func() {
+		s.amqp.Close()
+		s.serve.Wait()
+		s.err = s.broker.Close()
+	})
+	return s.err
+}
+
+// Addr is the address of the plain listener, "" if there is none.
+func (s *Server) Addr() string { return address(s.plain) }
+
+// TLSAddr is the address of the TLS listener, "" if there is none.
+func (s *Server) TLSAddr() string { return address(s.secure) }
+
+func address(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	return l.Addr().String()
+}
+
+// ConnectionString is what clients of the plain listener connect with; where there is only a TLS listener, it is the same as
+// [Server.TLSConnectionString].
+func (s *Server) ConnectionString() string {
+	if s.plain == nil {
+		return s.TLSConnectionString()
+	}
+	return "Endpoint=sb://" + s.endpoint(s.plain, "5672") + s.credentials() + ";UseDevelopmentEmulator=true"
+}
+
+// TLSConnectionString is what clients of the TLS listener connect with, "" if there is none. They must trust the certificate; where the port
+// isn't 5671, some also need the server's name for its check, and the address as a custom endpoint.
+func (s *Server) TLSConnectionString() string {
+	if s.secure == nil {
+		return ""
+	}
+	return "Endpoint=sb://" + s.endpoint(s.secure, "5671") + s.credentials()
+}
+
+func (s *Server) endpoint(l net.Listener, usual string) string {
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return l.Addr().String()
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	if port == usual {
+		if strings.Contains(host, ":") {
+			return "[" + host + "]"
+		}
+		return host
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func (s *Server) credentials() string {
+	name, key := devKeyName, devKey
+	if len(s.cfg.Keys) > 0 {
+		names := make([]string, 0, len(s.cfg.Keys))
+		for n := range s.cfg.Keys {
+			names = append(names, n)
+		}
+		sort.Strings(names)
+		name, key = names[0], s.cfg.Keys[names[0]]
+	}
+	return ";SharedAccessKeyName=" + name + ";SharedAccessKey=" + key
+}
+
+// CertPool holds the certificate of the TLS listener, nil if there is none.
+func (s *Server) CertPool() *x509.CertPool {
+	if s.cert == nil {
+		return nil
+	}
+	return s.cert.pool
+}
+
+// DropConnections cuts all connections as a failing network would. Clients can connect again at once.
+func (s *Server) DropConnections() { s.amqp.Drop() }
+
+// Recreate deletes a hub with its events, and creates it again, empty and with a later creation time. Its links are detached.
+func (s *Server) Recreate(name string) error { return s.broker.Recreate(name) }
+
+// Trim removes the events of a partition whose sequence numbers are below before, as retention does.
+func (s *Server) Trim(name, partition string, before int64) error {
+	h, ok := s.broker.Hub(name)
+	if !ok {
+		return fmt.Errorf("event hub %q: %w", name, hub.ErrUnknownHub)
+	}
+	p, ok := h.Partition(partition)
+	if !ok {
+		return fmt.Errorf("event hub %s has no partition %q", h.Name(), partition)
+	}
+	return p.Trim(before)
+}

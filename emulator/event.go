@@ -1,0 +1,165 @@
+package emulator
+
+import (
+	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/internal/hub"
+)
+
+// formatBatch is the message format of a batch: an envelope whose data sections are the encoded events.
+const formatBatch = 0x80013700
+
+// The annotations of an event that the broker owns. What a producer sends under these names is dropped, but for the key.
+const (
+	annSequence  = "x-opt-sequence-number"
+	annOffset    = "x-opt-offset"
+	annEnqueued  = "x-opt-enqueued-time"
+	annKey       = "x-opt-partition-key"
+	annPublisher = "x-opt-publisher"
+)
+
+func reserved(name string) bool {
+	switch name {
+	case annSequence, annOffset, annEnqueued, annKey, annPublisher:
+		return true
+	}
+	return false
+}
+
+// splitter turns deliveries into events.
+type splitter struct {
+	arena []byte // holds events that had to be put together anew
+}
+
+// split appends the events of a delivery to dst. The events hold parts of the delivery's payload or of the arena.
+func (s *splitter) split(d amqp.Delivery, dst []hub.Message) ([]hub.Message, error) {
+	if d.Format != formatBatch {
+		m, err := s.event(d.Payload)
+		return append(dst, m), err
+	}
+	key, n := "", len(dst)
+	for b := d.Payload; len(b) > 0; {
+		sec, rest, err := amqp.NextSection(b)
+		if err != nil {
+			return dst, err
+		}
+		b = rest
+		switch sec.Code {
+		case amqp.SectionMessageAnn:
+			key = keyOf(sec)
+		case amqp.SectionData:
+			m, err := s.event(sec.Data())
+			if err != nil {
+				return dst, err
+			}
+			dst = append(dst, m)
+		}
+	}
+	if len(dst) == n {
+		return dst, amqp.Errorf(amqp.CondInvalidField, "the batch holds no events")
+	}
+	for i := n; i < len(dst); i++ {
+		if dst[i].Key == "" {
+			dst[i].Key = key
+		}
+	}
+	return dst, nil
+}
+
+func keyOf(sec amqp.Section) (key string) {
+	sec.Pairs(func(p amqp.RawPair) bool {
+		if p.Key == annKey {
+			key, _ = amqp.Text(p.Value)
+		}
+		return p.Key != annKey
+	})
+	return key
+}
+
+// event checks an encoded message, and strips what isn't to be kept: its header and delivery annotations, which concern only the way to the
+// broker, as Azure does, and the annotations that the broker owns. What the producer annotated besides stays, in front.
+func (s *splitter) event(b []byte) (hub.Message, error) {
+	var m hub.Message
+	var annotations amqp.Section
+	rest, last, body := b, byte(0), false
+	for len(rest) > 0 {
+		sec, after, err := amqp.NextSection(rest)
+		if err != nil {
+			return m, err
+		}
+		if sec.Code < last || sec.Code == last && sec.Code != amqp.SectionData && sec.Code != amqp.SectionSequence {
+			return m, amqp.Errorf(amqp.CondDecode, "section %#02x of a message follows section %#02x", sec.Code, last)
+		}
+		last = sec.Code
+		body = body || sec.Code >= amqp.SectionData && sec.Code <= amqp.SectionValue
+		switch sec.Code {
+		case amqp.SectionHeader, amqp.SectionDeliveryAnn:
+			b = after
+		case amqp.SectionMessageAnn:
+			annotations, b = sec, after
+		}
+		rest = after
+	}
+	if !body {
+		return m, amqp.Errorf(amqp.CondDecode, "the message has no body")
+	}
+	m.Payload = b
+	if annotations.Raw == nil {
+		return m, nil
+	}
+	m.Key = keyOf(annotations)
+	n, size := 0, 0
+	own := func(f func(amqp.RawPair)) {
+		annotations.Pairs(func(p amqp.RawPair) bool {
+			if !reserved(p.Key) {
+				f(p)
+			}
+			return true
+		})
+	}
+	own(func(p amqp.RawPair) { n++; size += len(p.Raw) })
+	if n == 0 {
+		return m, nil
+	}
+	start := len(s.arena)
+	s.arena = amqp.AppendMapHeader(amqp.AppendSection(s.arena, amqp.SectionMessageAnn), n, size)
+	own(func(p amqp.RawPair) { s.arena = append(s.arena, p.Raw...) })
+	s.arena = append(s.arena, b...)
+	m.Payload = s.arena[start:len(s.arena):len(s.arena)]
+	return m, nil
+}
+
+// Encoded names of the broker's annotations.
+var (
+	symSequence = amqp.AppendSymbol(nil, annSequence)
+	symOffset   = amqp.AppendSymbol(nil, annOffset)
+	symEnqueued = amqp.AppendSymbol(nil, annEnqueued)
+	symKey      = amqp.AppendSymbol(nil, annKey)
+)
+
+// appendEvent appends a stored event as consumers get it: with the broker's annotations before those of the producer.
+func appendEvent(b []byte, e *hub.Stored) []byte {
+	var scratch [192]byte
+	a, n := scratch[:0], 3
+	a = amqp.AppendLong(append(a, symSequence...), e.Sequence)
+	a = amqp.AppendString(append(a, symOffset...), e.Offset)
+	a = amqp.AppendTimestamp(append(a, symEnqueued...), e.Enqueued)
+	if e.Key != "" {
+		a = amqp.AppendString(append(a, symKey...), e.Key)
+		n++
+	}
+	rest := e.Payload
+	// The annotations, if any, are the first section, with a one-byte descriptor: see [splitter.event].
+	if len(rest) > 2 && rest[2] == amqp.SectionMessageAnn {
+		if sec, after, err := amqp.NextSection(rest); err == nil {
+			sec.Pairs(func(p amqp.RawPair) bool {
+				a = append(a, p.Raw...)
+				n++
+				return true
+			})
+			rest = after
+		}
+	}
+	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionMessageAnn), n, len(a))
+	b = append(b, a...)
+	return append(b, rest...)
+}

@@ -1,0 +1,257 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/internal/hub"
+)
+
+const (
+	// readEvents and readBytes bound what is read from the log at once.
+	readEvents = 1000
+	readBytes  = 512 << 10
+
+	selectorName       = "apache.org:selector-filter:string"
+	propEpoch          = "com.microsoft:epoch"
+	propName           = "com.microsoft:receiver-name"
+	maxReceiverName    = 256
+	noName             = "nil" // how Azure's texts call a receiver without a name
+	annotationSelector = "amqp.annotation."
+)
+
+// receiver is a link on which a client receives the events of a partition.
+type receiver struct {
+	c    *client
+	link *amqp.Outgoing
+	node node
+	part *hub.Partition
+	next int64
+	buf  []hub.Stored
+}
+
+func (c *client) openReceiver(l *amqp.Outgoing, n node) (run func(context.Context) error, err error) {
+	leave, err := c.auth.admit(l.Link, n.path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			leave()
+		}
+	}()
+	h, p, err := c.lookup(n)
+	if err != nil {
+		return nil, err
+	}
+	if !h.HasGroup(n.group) {
+		return nil, c.noSuch(n.path)
+	}
+	start, err := startOf(l.Filter())
+	if err != nil {
+		return nil, err
+	}
+	next, err := p.Seek(start)
+	if err != nil {
+		return nil, c.explainStart(n, p, err)
+	}
+	epoch, name, err := readerOf(l.Properties())
+	if err != nil {
+		return nil, err
+	}
+	detach, err := p.Attach(n.group, name, epoch, func(by string, newEpoch int64) {
+		l.Detach(amqp.Errorf(amqp.CondStolen, "New receiver '%s' with higher epoch of '%d' is created hence current receiver '%s' with epoch '%s' is "+
+			"getting disconnected. If you are recreating the receiver, make sure a higher epoch is used.",
+			called(by), newEpoch, called(name), epochText(epoch)))
+	})
+	if err != nil {
+		return nil, c.explainAttach(n, name, err)
+	}
+	r := &receiver{c: c, link: l, node: n, part: p, next: next}
+	return func(ctx context.Context) error {
+		defer leave()
+		defer detach()
+		return c.explain(n, r.run(ctx))
+	}, nil
+}
+
+func (r *receiver) run(ctx context.Context) error {
+	for {
+		credit, err := r.link.Ready(ctx)
+		if err != nil {
+			return err
+		}
+		r.buf, err = r.part.Read(r.next, min(credit, readEvents), readBytes, r.buf[:0])
+		if err != nil {
+			return err
+		}
+		if len(r.buf) == 0 {
+			r.link.Idle()
+			if err := r.part.Wait(ctx, r.next); err != nil {
+				return err
+			}
+			continue
+		}
+		for events := r.buf; len(events) > 0; {
+			n, err := r.link.Send(len(events), 0, func(b []byte, i int) []byte { return appendEvent(b, &events[i]) })
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				r.next = events[n-1].Sequence + 1
+				events = events[n:]
+			}
+			if len(events) > 0 {
+				if _, err := r.link.Ready(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		clear(r.buf)
+	}
+}
+
+// startOf reads the start position off a receiver's selector filter, such as
+//
+//	amqp.annotation.x-opt-offset > '@latest'
+//
+// Without one, the oldest event is the first.
+func startOf(filter amqp.Map) (hub.Start, error) {
+	d, ok := filter.Get(selectorName).(amqp.Described)
+	if !ok {
+		return hub.Start{Kind: hub.Earliest}, nil
+	}
+	text, _ := d.Value.(string)
+	bad := func() (hub.Start, error) {
+		return hub.Start{}, amqp.Errorf(amqp.CondInvalidField, "The selector '%.200s' isn't supported: it must compare amqp.annotation.%s, "+
+			"amqp.annotation.%s or amqp.annotation.%s by > or >= with a value in single quotes.", text, annOffset, annSequence, annEnqueued)
+	}
+	field, value, ok := strings.Cut(text, ">")
+	if !ok {
+		return bad()
+	}
+	field, ok = strings.CutPrefix(strings.TrimSpace(field), annotationSelector)
+	if !ok {
+		return bad()
+	}
+	var start hub.Start
+	if value, ok = strings.CutPrefix(value, "="); ok {
+		start.Inclusive = true
+	}
+	value = strings.TrimSpace(value)
+	if n := len(value); n >= 2 && value[0] == '\'' && value[n-1] == '\'' {
+		value = value[1 : n-1]
+	}
+	if value == "" || strings.ContainsAny(value, "' ") {
+		return bad()
+	}
+	number, err := strconv.ParseInt(value, 10, 64)
+	switch field {
+	case annOffset:
+		start.Kind, start.Offset = hub.AtOffset, value
+		return start, nil
+	case annSequence:
+		start.Kind, start.Sequence = hub.AtSequence, number
+	case annEnqueued, "x-opt-enqueuedtimeutc":
+		start.Kind, start.Time = hub.AtTime, time.UnixMilli(number)
+	default:
+		return bad()
+	}
+	if err != nil {
+		return bad()
+	}
+	return start, nil
+}
+
+// readerOf reads epoch and name off the properties of a receiver's link.
+func readerOf(props amqp.Map) (epoch *int64, name string, err error) {
+	if v := props.Get(propEpoch); v != nil {
+		e, ok := integer(v)
+		if !ok || e < 0 {
+			return nil, "", amqp.Errorf(amqp.CondInvalidField, "the link property %s must be an integer, and not negative", propEpoch)
+		}
+		epoch = &e
+	}
+	if name = props.String(propName); len(name) > maxReceiverName {
+		return nil, "", amqp.Errorf(amqp.CondInvalidField, "the link property %s may have %d bytes", propName, maxReceiverName)
+	}
+	return epoch, name, nil
+}
+
+func integer(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return v, true
+	case int32:
+		return int64(v), true
+	case int16:
+		return int64(v), true
+	case int8:
+		return int64(v), true
+	case uint64:
+		return int64(v), v <= 1<<63-1
+	case uint32:
+		return int64(v), true
+	case uint16:
+		return int64(v), true
+	case uint8:
+		return int64(v), true
+	}
+	return 0, false
+}
+
+func called(name string) string {
+	if name == "" {
+		return noName
+	}
+	return name
+}
+
+func epochText(epoch *int64) string {
+	if epoch == nil {
+		return noName
+	}
+	return strconv.FormatInt(*epoch, 10)
+}
+
+// explainAttach words the refusal of a reader as Azure does.
+func (c *client) explainAttach(n node, name string, err error) error {
+	var epoch *hub.EpochError
+	var limit *hub.ReaderLimitError
+	switch {
+	case errors.As(err, &epoch) && epoch.Epoch == nil:
+		return amqp.Errorf(amqp.CondStolen, "At least one receiver for the endpoint is created with epoch of '%d', and so non-epoch receiver is not "+
+			"allowed. Either reconnect with a higher epoch, or make sure all epoch receivers are closed or disconnected.", epoch.Held)
+	case errors.As(err, &epoch):
+		return amqp.Errorf(amqp.CondStolen, "Receiver '%s' with a higher epoch '%d' already exists. Receiver '%s' with epoch %d cannot be created. "+
+			"Make sure you are creating receiver with increasing epoch value to ensure connectivity, or ensure all old epoch receivers are closed or "+
+			"disconnected.", called(epoch.Holder), epoch.Held, called(name), *epoch.Epoch)
+	case errors.As(err, &limit):
+		holders := make([]string, len(limit.Holders))
+		for i, h := range limit.Holders {
+			holders[i] = called(h)
+		}
+		return amqp.Errorf(amqp.CondResourceLimit, "Exceeded the maximum number of allowed receivers per partition in a consumer group which is %d. "+
+			"List of connected receivers - %s.", limit.Limit, strings.Join(holders, ", "))
+	}
+	return c.explain(n, err)
+}
+
+// explainStart words the refusal of a start position as Azure does.
+func (c *client) explainStart(n node, p *hub.Partition, err error) error {
+	var refused *hub.StartError
+	if !errors.As(err, &refused) {
+		return c.explain(n, err)
+	}
+	info := p.Info()
+	what, last, value := "offset", info.LastOffset, refused.Start.Offset
+	if refused.Start.Kind == hub.AtSequence {
+		what, last, value = "sequence number", fmt.Sprint(info.Last), fmt.Sprint(refused.Start.Sequence)
+	}
+	return amqp.Errorf(amqp.CondArgument, "The supplied %s '%.100s' is invalid. The last %s in the system is '%s'", what, value, what, last)
+}

@@ -1,0 +1,146 @@
+package emulator
+
+import (
+	"context"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+)
+
+// maxRequest bounds a request to $cbs or $management, in bytes. Tokens are a few kilobytes.
+const maxRequest = 64 << 10
+
+// reply answers a request.
+type reply struct {
+	status      int32
+	description string
+	value       any
+}
+
+// replies is a link on which a client receives replies.
+type replies struct {
+	node  string
+	names [2]string // the addresses that a request may give: the client's end of the link, and the link's name
+	queue chan *amqp.Message
+	done  chan struct{}
+}
+
+// openReplies returns the function of a link for replies.
+func (c *client) openReplies(l *amqp.Outgoing, n node) func(context.Context) error {
+	r := &replies{
+		node: n.special, names: [2]string{l.ClientAddress(), l.Name()}, queue: make(chan *amqp.Message), done: make(chan struct{}),
+	}
+	c.mu.Lock()
+	c.replies = append(c.replies, r)
+	c.mu.Unlock()
+	return func(ctx context.Context) error {
+		defer c.closeReplies(r)
+		for {
+			l.Idle()
+			select {
+			case m := <-r.queue:
+				if _, err := l.Ready(ctx); err != nil {
+					return err
+				}
+				if _, err := l.Send(1, 0, func(b []byte, _ int) []byte { return m.Encode(b) }); err != nil {
+					return err
+				}
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+func (c *client) closeReplies(r *replies) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(r.done)
+	for i, o := range c.replies {
+		if o == r {
+			c.replies = append(c.replies[:i], c.replies[i+1:]...)
+			return
+		}
+	}
+}
+
+// findReplies returns the link that a request's reply-to names; failing that, the last one from the same node.
+func (c *client) findReplies(to string, n node) *replies {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var found *replies
+	for _, r := range c.replies {
+		if to != "" && (r.names[0] == to || r.names[1] == to) {
+			return r
+		}
+		if r.node == n.special {
+			found = r
+		}
+	}
+	return found
+}
+
+// answer is the function of a link for requests.
+func (c *client) answer(ctx context.Context, l *amqp.Incoming, n node, handle func(node, *amqp.Message) reply) error {
+	for {
+		ds, err := l.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range ds {
+			if err := c.answerOne(ctx, l, ds[i:i+1], n, handle); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *client) answerOne(ctx context.Context, l *amqp.Incoming, d []amqp.Delivery, n node, handle func(node, *amqp.Message) reply) error {
+	if len(d[0].Payload) > maxRequest {
+		l.Settle(d, amqp.Errorf(amqp.CondMessageSize, "a request may have %d bytes, this one has %d", maxRequest, len(d[0].Payload)))
+		return nil
+	}
+	req, err := amqp.ParseMessage(d[0].Payload)
+	if err != nil {
+		l.Settle(d, err)
+		return nil
+	}
+	to := c.findReplies(req.ReplyTo, n)
+	if to == nil {
+		l.Settle(d, amqp.Errorf(amqp.CondNotFound, "no link on this connection receives replies to '%.200s'", req.ReplyTo))
+		return nil
+	}
+	l.Settle(d, nil)
+	r := handle(n, req)
+	m := &amqp.Message{
+		CorrelationID: req.MessageID,
+		Properties:    amqp.Map{{Key: "status-code", Value: r.status}, {Key: "status-description", Value: r.description}},
+		Value:         r.value,
+	}
+	if m.CorrelationID == nil {
+		m.CorrelationID = req.CorrelationID
+	}
+	select {
+	case to.queue <- m:
+	case <-to.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// openCBS guards that a connection has one pair of links to $cbs at a time, as on Azure.
+func (c *client) openCBS(incoming bool, run func(context.Context) error) (func(context.Context) error, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cbs[incoming] {
+		return nil, amqp.Errorf(amqp.CondNotAllowed, "Only one link to '$cbs' in each direction is allowed on a connection: close the other first.")
+	}
+	c.cbs[incoming] = true
+	return func(ctx context.Context) error {
+		err := run(ctx)
+		c.mu.Lock()
+		c.cbs[incoming] = false
+		c.mu.Unlock()
+		return err
+	}, nil
+}

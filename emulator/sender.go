@@ -1,0 +1,138 @@
+package emulator
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/internal/hub"
+)
+
+// maxAppend is about how many bytes of events one append may hold.
+const maxAppend = 4 << 20
+
+// sender is a link on which a client sends events, to one partition or to any. What has arrived while the last append was being written
+// goes to the log together: one durable write for many deliveries.
+type sender struct {
+	c    *client
+	link *amqp.Incoming
+	node node
+	hub  *hub.Hub
+	part *hub.Partition // nil: the event's key decides, or the turn
+
+	splitter splitter
+	events   []hub.Message // of one delivery
+	groups   map[*hub.Partition]*group
+	active   []*group
+	verdicts []error // by delivery since the last append
+}
+
+// group is what goes to one partition with one append.
+type group struct {
+	part       *hub.Partition
+	events     []hub.Message
+	bytes      int
+	deliveries []int // indices of verdicts
+	err        error
+}
+
+func (c *client) openSender(l *amqp.Incoming, n node) (func(context.Context) error, error) {
+	leave, err := c.auth.admit(l.Link, n.path)
+	if err != nil {
+		return nil, err
+	}
+	h, p, err := c.lookup(n)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	s := &sender{c: c, link: l, node: n, hub: h, part: p, groups: make(map[*hub.Partition]*group)}
+	return func(ctx context.Context) error {
+		defer leave()
+		return s.run(ctx)
+	}, nil
+}
+
+func (s *sender) run(ctx context.Context) error {
+	for {
+		ds, err := s.link.Next(ctx)
+		if err != nil {
+			return err
+		}
+		first := 0
+		for i := range ds {
+			full, err := s.sort(ds[i])
+			s.verdicts = append(s.verdicts, err)
+			if full || i == len(ds)-1 {
+				if err := s.flush(ds[first : i+1]); err != nil {
+					return err
+				}
+				first = i + 1
+			}
+		}
+	}
+}
+
+// sort puts a delivery's events into the group of their partition, all into the same one, as Azure does. It tells whether that is full.
+func (s *sender) sort(d amqp.Delivery) (full bool, err error) {
+	if s.events, err = s.splitter.split(d, s.events[:0]); err != nil {
+		return false, err
+	}
+	p := s.part
+	if p == nil {
+		p = s.hub.Pick(s.events[0].Key)
+	}
+	g := s.groups[p]
+	if g == nil {
+		g = &group{part: p}
+		s.groups[p] = g
+	}
+	if len(g.events) == 0 {
+		s.active = append(s.active, g)
+	}
+	g.events = append(g.events, s.events...)
+	g.bytes += len(d.Payload)
+	g.deliveries = append(g.deliveries, len(s.verdicts))
+	return g.bytes >= maxAppend, nil
+}
+
+// flush appends all groups, those of different partitions side by side, and settles the deliveries. It returns an error if the hub is gone.
+func (s *sender) flush(ds []amqp.Delivery) error {
+	var wg sync.WaitGroup
+	for i, g := range s.active {
+		if i == len(s.active)-1 {
+			g.append()
+			break
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			g.append()
+		}()
+	}
+	wg.Wait()
+	var gone error
+	for _, g := range s.active {
+		if g.err != nil {
+			gone = s.c.explain(s.node, g.err)
+			for _, i := range g.deliveries {
+				s.verdicts[i] = gone
+			}
+		}
+		clear(g.events)
+		g.events, g.deliveries, g.bytes, g.err = g.events[:0], g.deliveries[:0], 0, nil
+	}
+	for i := 0; i < len(ds); {
+		first := i
+		for i++; i < len(ds) && s.verdicts[i] == s.verdicts[first]; i++ {
+		}
+		s.link.Settle(ds[first:i], s.verdicts[first])
+	}
+	s.active, s.verdicts, s.splitter.arena = s.active[:0], s.verdicts[:0], s.splitter.arena[:0]
+	return gone
+}
+
+// append makes the group's events durable. What was received whole is stored even if the client is gone meanwhile.
+func (g *group) append() {
+	_, g.err = g.part.Append(context.Background(), g.events)
+}

@@ -1,0 +1,435 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// highWater is how much may wait for the network before links pause sending. The reader of a connection, whose answers are small,
+	// pauses at four times that.
+	highWater = 256 << 10
+	// handshakeTimeout bounds the time from accepting a connection to its open frame.
+	handshakeTimeout = 30 * time.Second
+	// lingerTimeout is how long a client gets to read why it was disconnected.
+	lingerTimeout = time.Second
+)
+
+// Conn is one connection. Three kinds of goroutines work on it: one reads frames and advances the state of sessions and links; one writes
+// what has been queued, as much as there is at once; and each link has one that runs the function its [Peer] supplied.
+//
+// mu guards all state of the connection, its sessions and links. It is never held over I/O or a call of the Peer, only over encoding.
+type Conn struct {
+	srv    *Server
+	cfg    *Config
+	net    net.Conn
+	fr     *frameReader
+	peer   Peer
+	ctx    context.Context // ends with the connection
+	cancel context.CancelFunc
+	links  sync.WaitGroup
+
+	kick    chan struct{} // something to write
+	drained chan struct{} // something was written
+	freed   chan struct{} // something buffered was handled
+
+	mu           sync.Mutex
+	hostname     string
+	out          []byte // frames to be written
+	written      bool   // the writer ends once out is empty
+	mute         bool   // nothing may be queued: the close frame has been, or the network failed
+	quiet        bool   // links end without a detach frame: the connection's close says it all
+	stopping     bool   // the server closes
+	peerMaxFrame int
+	heartbeat    time.Duration
+	sessions     map[uint16]*session
+	byName       map[linkKey]*Link
+	nlinks       int
+	waiters      []*Outgoing // links that wait for room in out
+	buffered     int         // bytes of complete messages that no link has handled yet
+	partial      int         // bytes of messages whose last frame is still to come
+
+	opened bool                  // the open frames have been exchanged; only the reader uses it
+	cutOff atomic.Bool           // the connection was cut
+	fault  atomic.Pointer[Error] // ends the connection, although what was read was in order
+}
+
+type linkKey struct {
+	name     string
+	incoming bool
+}
+
+func newConn(s *Server, nc net.Conn) *Conn {
+	c := &Conn{
+		srv: s, cfg: &s.cfg, net: nc,
+		kick: make(chan struct{}, 1), drained: make(chan struct{}, 1), freed: make(chan struct{}, 1),
+		sessions: make(map[uint16]*session), byName: make(map[linkKey]*Link),
+		peerMaxFrame: minFrameSize,
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.fr = newFrameReader(idleReader{c}, s.cfg.MaxFrameSize)
+	c.peer = s.newPeer(c)
+	return c
+}
+
+// Hostname is the name by which the client addressed the server.
+func (c *Conn) Hostname() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hostname
+}
+
+// RemoteAddr is the client's network address.
+func (c *Conn) RemoteAddr() net.Addr { return c.net.RemoteAddr() }
+
+// idleReader makes a read fail once the client has been silent for too long.
+type idleReader struct{ c *Conn }
+
+var errIdle = Errorf(CondResourceLimit, "the connection was idle for too long")
+
+func (r idleReader) Read(b []byte) (int, error) {
+	if r.c.opened {
+		if err := r.c.net.SetReadDeadline(time.Now().Add(r.c.cfg.IdleTimeout)); err != nil {
+			return 0, err
+		}
+	}
+	if r.c.interrupted() { // meanwhile, and the deadline that was to wake the reader has been overwritten
+		return 0, net.ErrClosed
+	}
+	n, err := r.c.net.Read(b)
+	var ne net.Error
+	if errors.As(err, &ne) && ne.Timeout() && !r.c.interrupted() {
+		err = errIdle
+	}
+	return n, err
+}
+
+// interrupt makes the reader of the connection return.
+func (c *Conn) interrupt() { _ = c.net.SetReadDeadline(time.Unix(1, 0)) }
+
+func (c *Conn) interrupted() bool { return c.ctx.Err() != nil || c.fault.Load() != nil }
+
+// serve runs the connection until its end.
+func (c *Conn) serve() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.writeLoop()
+	}()
+	_ = c.net.SetDeadline(time.Now().Add(handshakeTimeout))
+	err := c.handshake()
+	if err == nil {
+		err = c.awaitOpen()
+	}
+	if err == nil {
+		err = c.readLoop()
+	}
+	if e := c.fault.Load(); e != nil {
+		err = e
+	}
+	c.end(err)
+	c.links.Wait()
+	c.farewell(err)
+	<-done
+	c.linger(err)
+	c.net.Close()
+	c.cancel()
+	c.peer.Closed()
+	c.cfg.Log.Debug("connection closed", "remote", c.RemoteAddr().String(), "reason", err)
+}
+
+// errClosed is the end of a connection that the client closed in the proper way.
+var errClosed = errors.New("closed by the client")
+
+// end is called when reading has ended, for whatever reason: it makes the links' functions return.
+func (c *Conn) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.quiet = true
+	var e *Error
+	if errors.As(err, &e) && !c.stopping {
+		c.push(0, &ending{desc: descClose, err: e})
+		c.mute = true
+	}
+	for _, s := range c.sessions {
+		s.cancelLinks()
+	}
+	c.cancel()
+}
+
+// farewell sends the close frame, if it is still due, and has the writer finish.
+func (c *Conn) farewell(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.stopping:
+		c.push(0, &ending{desc: descClose, err: Errorf(CondConnectionForced, "the server is shutting down")})
+	case errors.Is(err, errClosed):
+		c.push(0, &ending{desc: descClose})
+	}
+	c.mute, c.written = true, true
+	c.kickWriter()
+}
+
+// linger gives the client time to read the close frame: closing a socket that holds unread input would discard it on the way.
+func (c *Conn) linger(err error) {
+	var e *Error
+	c.mu.Lock()
+	stopping := c.stopping
+	c.mu.Unlock()
+	half, ok := c.net.(interface{ CloseWrite() error })
+	if !ok || c.cutOff.Load() || !stopping && !errors.As(err, &e) && !errors.Is(err, errNotAMQP) {
+		return
+	}
+	if half.CloseWrite() != nil || c.net.SetReadDeadline(time.Now().Add(lingerTimeout)) != nil {
+		return
+	}
+	_, _ = io.Copy(io.Discard, c.net)
+}
+
+// stop ends the connection because the server closes.
+func (c *Conn) stop() {
+	c.mu.Lock()
+	c.stopping = true
+	c.mu.Unlock()
+	c.cancel()
+	c.interrupt()
+}
+
+// cut ends the connection without a word.
+func (c *Conn) cut() {
+	c.cutOff.Store(true)
+	c.mu.Lock()
+	c.mute = true
+	c.mu.Unlock()
+	c.cancel()
+	c.net.Close()
+}
+
+func (c *Conn) kickWriter() {
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}
+
+// push queues a frame. c.mu is held.
+func (c *Conn) push(channel uint16, p performative) {
+	if c.mute {
+		return
+	}
+	b, at := beginFrame(c.out, frameAMQP, channel)
+	b = endFrame(p.encode(b), at)
+	if size := len(b) - at; size > c.peerMaxFrame {
+		c.out = b[:at]
+		if c.fault.CompareAndSwap(nil, Errorf(CondFrameSizeTooSmall, "an answer needs a frame of %d bytes", size)) {
+			c.interrupt()
+		}
+		return
+	}
+	c.out = b
+	c.kickWriter()
+}
+
+// writeLoop writes what is queued until the connection's end. Whatever accumulates during one write goes out with the next.
+func (c *Conn) writeLoop() {
+	var spare []byte
+	beat := time.NewTimer(0)
+	beat.Stop()
+	defer beat.Stop()
+	for {
+		c.mu.Lock()
+		buf := c.out
+		c.out = spare[:0]
+		last, every := c.written, c.heartbeat
+		waiters := c.waiters
+		c.waiters = nil
+		c.mu.Unlock()
+		spare = buf
+		for _, l := range waiters {
+			l.wakeUp()
+		}
+		select {
+		case c.drained <- struct{}{}:
+		default:
+		}
+		if len(buf) == 0 {
+			if last {
+				return
+			}
+			if every > 0 {
+				beat.Reset(every)
+			}
+			select {
+			case <-c.kick:
+				beat.Stop()
+				continue
+			case <-beat.C:
+				buf = []byte{0, 0, 0, frameHeaderSize, 2, frameAMQP, 0, 0}
+			}
+		}
+		_ = c.net.SetWriteDeadline(time.Now().Add(c.cfg.WriteTimeout))
+		if _, err := c.net.Write(buf); err != nil {
+			c.cut()
+			return
+		}
+		if cap(spare) > 8*highWater {
+			spare = nil
+		}
+	}
+}
+
+// awaitOpen reads the client's open frame and answers it.
+func (c *Conn) awaitOpen() error {
+	f, err := c.fr.next()
+	if err != nil {
+		return err
+	}
+	d := decoder{buf: f.body}
+	if f.kind != frameAMQP || d.descriptor(performativeNames) != descOpen {
+		return Errorf(CondNotAllowed, "the first frame must be an open")
+	}
+	var p open
+	if p.decode(&d); d.err != nil {
+		return d.err
+	}
+	if p.maxFrameSize < minFrameSize {
+		return Errorf(CondInvalidField, "a max-frame-size of %d is below the %d that the standard asks for", p.maxFrameSize, minFrameSize)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hostname = p.hostname
+	c.peerMaxFrame = int(min(p.maxFrameSize, uint32(1<<20)))
+	if p.idleTimeOut > 0 {
+		// A heartbeat at half the time that the client allows; however short that is, not more than ten a second.
+		c.heartbeat = max(time.Duration(p.idleTimeOut)*time.Millisecond/2, 100*time.Millisecond)
+	}
+	c.push(0, &open{
+		containerID: c.cfg.ContainerID, maxFrameSize: uint32(c.cfg.MaxFrameSize), channelMax: uint16(c.cfg.MaxSessions - 1),
+		idleTimeOut: uint32(c.cfg.IdleTimeout.Milliseconds() / 2),
+		properties:  Map{{Symbol("product"), "Sluice"}},
+	})
+	c.opened = true
+	return c.net.SetDeadline(time.Time{})
+}
+
+var performativeNames = map[string]byte{
+	"amqp:open:list": descOpen, "amqp:begin:list": descBegin, "amqp:attach:list": descAttach, "amqp:flow:list": descFlow,
+	"amqp:transfer:list": descTransfer, "amqp:disposition:list": descDisposition, "amqp:detach:list": descDetach,
+	"amqp:end:list": descEnd, "amqp:close:list": descClose,
+}
+
+func (c *Conn) readLoop() error {
+	for {
+		f, err := c.fr.next()
+		if err != nil {
+			return err
+		}
+		if len(f.body) == 0 {
+			continue // a heartbeat
+		}
+		if f.kind != frameAMQP {
+			return Errorf(CondFraming, "frame of type %d on an open connection", f.kind)
+		}
+		if err := c.handle(f); err != nil {
+			return err
+		}
+		if err := c.pace(); err != nil {
+			return err
+		}
+	}
+}
+
+// pace holds the reader back while too much of what it read is unhandled, or too much of what it answered is unread.
+func (c *Conn) pace() error {
+	for {
+		c.mu.Lock()
+		full, clogged := c.buffered > c.cfg.MaxBuffered, len(c.out) > 4*highWater
+		c.mu.Unlock()
+		switch {
+		case clogged:
+			select {
+			case <-c.drained:
+			case <-c.ctx.Done():
+				return net.ErrClosed
+			}
+		case full:
+			select {
+			case <-c.freed:
+			case <-c.ctx.Done():
+				return net.ErrClosed
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// handle acts on one frame. An error ends the connection.
+func (c *Conn) handle(f frame) error {
+	d := decoder{buf: f.body}
+	switch code := d.descriptor(performativeNames); code {
+	case descTransfer:
+		var p transfer
+		if p.decode(&d); d.err == nil {
+			return c.onTransfer(f.channel, &p, d.rest())
+		}
+	case descFlow:
+		var p flow
+		if p.decode(&d); d.err == nil {
+			return c.withSession(f.channel, func(s *session) { s.onFlow(&p) })
+		}
+	case descDisposition:
+		var p disposition
+		if p.decode(&d); d.err == nil {
+			return c.withSession(f.channel, func(s *session) { s.onDisposition(&p) })
+		}
+	case descAttach:
+		var p attach
+		if p.decode(&d); d.err == nil {
+			return c.onAttach(f.channel, &p)
+		}
+	case descDetach:
+		var p detach
+		if p.decode(&d); d.err == nil {
+			return c.withSession(f.channel, func(s *session) { s.onDetach(&p) })
+		}
+	case descBegin:
+		var p begin
+		if p.decode(&d); d.err == nil {
+			return c.onBegin(f.channel, &p)
+		}
+	case descEnd:
+		var p ending
+		if p.decode(&d); d.err == nil {
+			return c.onEnd(f.channel)
+		}
+	case descClose:
+		var p ending
+		if p.decode(&d); d.err == nil {
+			return errClosed
+		}
+	default:
+		d.fail("unexpected performative %#02x", code)
+	}
+	return d.err
+}
+
+// withSession calls f with the session on channel, c.mu held.
+func (c *Conn) withSession(channel uint16, f func(*session)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sessions[channel]
+	if s == nil {
+		return Errorf(CondNotAllowed, "frame on channel %d, on which no session has begun", channel)
+	}
+	if !s.endSent {
+		f(s)
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+package amqp
+
+import (
+	"context"
+	"sync"
+)
+
+// Incoming is a link on which the client sends.
+type Incoming struct {
+	*Link
+	wake chan struct{}
+
+	// Guarded by c.mu.
+	credit        uint32 // messages the client may still send
+	deliveryCount uint32
+	queue         []Delivery // received, not yet taken by Next
+	taken         []Delivery // returned by Next last
+	part          *Delivery  // its last frame is still to come
+}
+
+// Delivery is a message received.
+type Delivery struct {
+	// Format is the message format: 0 for a message of the standard.
+	Format uint32
+	// Payload is the encoded message. It is valid until the next call of [Incoming.Next].
+	Payload []byte
+
+	id      uint32
+	settled bool
+	buf     *[]byte
+}
+
+// Buffers of messages received. Most messages fit one frame; for those that don't, a second pool keeps buffers that have grown.
+var smallBuffers, largeBuffers = bufferPool(64 << 10), bufferPool(256 << 10)
+
+func bufferPool(size int) *sync.Pool {
+	return &sync.Pool{New: func() any { b := make([]byte, 0, size); return &b }}
+}
+
+func newBuffer(more bool, n int) *[]byte {
+	if more || n > 64<<10 {
+		return largeBuffers.Get().(*[]byte)
+	}
+	return smallBuffers.Get().(*[]byte)
+}
+
+func (d *Delivery) free() {
+	if d.buf == nil {
+		return
+	}
+	*d.buf = (*d.buf)[:0]
+	if cap(*d.buf) > 64<<10 {
+		largeBuffers.Put(d.buf)
+	} else {
+		smallBuffers.Put(d.buf)
+	}
+	d.buf, d.Payload = nil, nil
+}
+
+// onTransfer takes a frame of a message.
+func (c *Conn) onTransfer(channel uint16, p *transfer, payload []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sessions[channel]
+	switch {
+	case s == nil:
+		return Errorf(CondNotAllowed, "transfer on channel %d, on which no session has begun", channel)
+	case s.endSent:
+		return nil
+	case s.incomingLeft == 0:
+		s.fail(Errorf(CondWindowViolation, "more transfers than the session's window of %d", sessionWindow))
+		return nil
+	}
+	s.nextIncomingID++
+	if s.incomingLeft--; s.incomingLeft < sessionWindow/2 {
+		s.incomingLeft = sessionWindow
+		s.pushFlow(flow{})
+	}
+	l := s.links[p.handle]
+	switch {
+	case l == nil:
+		s.fail(Errorf(CondUnattachedHandle, "transfer for handle %d, to which no link is attached", p.handle))
+		return nil
+	case l.in == nil:
+		s.fail(Errorf(CondErrantLink, "transfer on link %.100q, on which the client receives", l.name))
+		return nil
+	case l.detachSent || l.detachReceived || l.detachErr != nil:
+		return nil
+	}
+	if e := l.in.receive(p, payload); e != nil {
+		l.detachErr = e
+		l.cancel()
+		l.pushDetach()
+	}
+	if c.partial > c.cfg.MaxBuffered {
+		return Errorf(CondResourceLimit, "more than %d bytes of unfinished messages", c.cfg.MaxBuffered)
+	}
+	return nil
+}
+
+// receive adds a frame to the message it belongs to, and queues the message when it is complete.
+func (l *Incoming) receive(p *transfer, payload []byte) *Error {
+	c := l.c
+	if l.part == nil {
+		switch {
+		case !p.hasID:
+			return Errorf(CondInvalidField, "the first transfer of a message has no delivery-id")
+		case l.credit == 0:
+			return Errorf(CondTransferLimit, "more messages than the link's credit")
+		}
+		l.part = &Delivery{Format: p.format, id: p.deliveryID, buf: newBuffer(p.more, len(payload))}
+	} else if p.hasID && p.deliveryID != l.part.id {
+		return Errorf(CondInvalidField, "message %d begins before message %d is complete", p.deliveryID, l.part.id)
+	}
+	d := l.part
+	if p.aborted {
+		l.dropPartial()
+		l.credit--
+		l.deliveryCount++
+		l.replenish()
+		return nil
+	}
+	if size := len(*d.buf) + len(payload); size > c.cfg.MaxMessageSize {
+		return Errorf(CondMessageSize, "The received message (delivery-id:%d, size:%d bytes) exceeds the limit (%d bytes) currently allowed on "+
+			"the link.", d.id, size, c.cfg.MaxMessageSize)
+	}
+	*d.buf = append(*d.buf, payload...)
+	d.settled = d.settled || p.settled
+	c.partial += len(payload)
+	if p.more {
+		return nil
+	}
+	l.part = nil
+	d.Payload = *d.buf
+	c.partial -= len(d.Payload)
+	c.buffered += len(d.Payload)
+	l.credit--
+	l.deliveryCount++
+	l.queue = append(l.queue, *d)
+	l.wakeUp()
+	return nil
+}
+
+func (l *Incoming) wakeUp() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Incoming) dropPartial() {
+	if l.part != nil {
+		l.c.partial -= len(*l.part.buf)
+		l.part.free()
+		l.part = nil
+	}
+}
+
+// replenish raises the client's credit again once half of it is used, counting what waits in the queue as used.
+func (l *Incoming) replenish() {
+	limit := uint32(l.c.cfg.Credit)
+	used := l.credit + uint32(len(l.queue)+len(l.taken))
+	if used >= limit || limit-used < (limit+1)/2 {
+		return
+	}
+	l.credit += limit - used
+	l.pushFlow()
+}
+
+func (l *Incoming) pushFlow() {
+	l.s.pushFlow(flow{handle: l.handle, hasHandle: true, deliveryCount: l.deliveryCount, credit: l.credit})
+}
+
+// Next returns all messages received since the last call, and waits until there is at least one. Messages returned before are done with:
+// their payloads become invalid. When the client has detached the link, what it sent before is still returned; after that, as when the
+// server has detached it, Next returns [ErrLinkClosed].
+func (l *Incoming) Next(ctx context.Context) ([]Delivery, error) {
+	c := l.c
+	for {
+		c.mu.Lock()
+		l.release()
+		if len(l.queue) > 0 && l.detachErr == nil {
+			l.queue, l.taken = l.taken[:0], l.queue
+			c.mu.Unlock()
+			return l.taken, nil
+		}
+		l.replenish()
+		closed := l.ctx.Err() != nil
+		c.mu.Unlock()
+		if closed {
+			return nil, ErrLinkClosed
+		}
+		select {
+		case <-l.wake:
+		case <-l.ctx.Done():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// release frees the messages that Next returned last.
+func (l *Incoming) release() {
+	for i := range l.taken {
+		l.c.buffered -= len(l.taken[i].Payload)
+		l.taken[i].free()
+	}
+	l.taken = l.taken[:0]
+	select {
+	case l.c.freed <- struct{}{}:
+	default:
+	}
+}
+
+// drop forgets what was received and will not be handled.
+func (l *Incoming) drop() {
+	l.release()
+	l.taken, l.queue = l.queue, nil
+	l.release()
+	l.taken = nil
+}
+
+// Settle tells the client the outcome of messages that Next returned: accepted where err is nil, else rejected. Neighbours in the order of
+// receipt are settled with one frame.
+func (l *Incoming) Settle(ds []Delivery, err error) {
+	state := &deliveryState{}
+	if err != nil {
+		state.err = l.c.report(err)
+	}
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	if l.detachSent || l.s.endSent {
+		return
+	}
+	for i := 0; i < len(ds); {
+		first := ds[i]
+		last := first.id
+		for i++; i < len(ds) && ds[i].id == last+1 && ds[i].settled == first.settled; i++ {
+			last++
+		}
+		if !first.settled {
+			l.c.push(l.s.channel, &disposition{
+				receiver: true, first: first.id, last: last, settled: l.rcv == receiverFirst, state: state,
+			})
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+)
+
+// Link is what incoming and outgoing links have in common. c.mu guards the fields that change.
+type Link struct {
+	c       *Conn
+	s       *session
+	name    string
+	handle  uint32
+	address string
+	other   string
+	props   Map
+	filter  Map
+	snd     byte
+	rcv     byte
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	in  *Incoming // exactly one of these is set
+	out *Outgoing
+
+	attached       bool // the client has been answered
+	detachErr      *Error
+	detachSent     bool
+	detachReceived bool
+	mirrorClosed   bool // the client's detach said closed
+}
+
+// Name is the link's name, chosen by the client.
+func (l *Link) Name() string { return l.name }
+
+// Address is the address of the node: the target of an incoming link, the source of an outgoing one.
+func (l *Link) Address() string { return l.address }
+
+// ClientAddress is the address at the client's end of the link; replies to requests are sent to it.
+func (l *Link) ClientAddress() string { return l.other }
+
+// Properties are the link properties that the client sent.
+func (l *Link) Properties() Map { return l.props }
+
+// Filter is the filter set of the client's source.
+func (l *Link) Filter() Map { return l.filter }
+
+// Conn is the connection of the link.
+func (l *Link) Conn() *Conn { return l.c }
+
+func (l *Link) key() linkKey { return linkKey{name: l.name, incoming: l.in != nil} }
+
+// Detach detaches the link from the server's side, because of err. It returns at once; the link's context ends. Detaching a link that is
+// already detached does nothing. It must not be called with locks held that the link's function takes.
+func (l *Link) Detach(err error) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	if l.detachErr != nil || l.detachReceived {
+		return
+	}
+	l.detachErr = wireError(err)
+	l.cancel()
+	if l.attached {
+		l.pushDetach()
+	}
+}
+
+// pushDetach sends the detach frame, if it is still due.
+func (l *Link) pushDetach() {
+	if l.detachSent || l.s.endSent {
+		return
+	}
+	l.detachSent = true
+	if l.c.quiet {
+		return
+	}
+	closed := !l.detachReceived || l.mirrorClosed || l.detachErr != nil
+	l.c.push(l.s.channel, &detach{handle: l.handle, closed: closed, err: l.detachErr})
+}
+
+func (c *Conn) onAttach(channel uint16, p *attach) error {
+	var in *Incoming
+	var out *Outgoing
+	l := &Link{c: c, name: p.name, handle: p.handle, props: p.properties, snd: p.sndSettle, rcv: p.rcvSettle}
+	if p.receiver {
+		out = &Outgoing{Link: l, wake: make(chan struct{}, 1)}
+		l.out = out
+	} else {
+		in = &Incoming{Link: l, wake: make(chan struct{}, 1), deliveryCount: p.initialCount}
+		l.in = in
+	}
+	l.ctx, l.cancel = context.WithCancel(c.ctx)
+	ok := false
+	if err := c.withSession(channel, func(s *session) { ok = s.admit(l) }); err != nil || !ok {
+		l.cancel()
+		return err
+	}
+	var run func(context.Context) error
+	err := l.readTermini(p)
+	switch {
+	case err != nil:
+	case in != nil:
+		run, err = c.peer.Incoming(in)
+	default:
+		run, err = c.peer.Outgoing(out)
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.attached = true
+	if err != nil {
+		l.refuse(p, err)
+		return nil
+	}
+	answer := *p
+	answer.receiver = !p.receiver
+	answer.initialCount = 0
+	answer.properties = nil
+	answer.maxMessage = uint64(c.cfg.MaxMessageSize)
+	c.push(channel, &answer)
+	if l.detachErr != nil {
+		l.pushDetach()
+	} else if in != nil {
+		in.replenish()
+	}
+	l.s.running++
+	c.links.Add(1)
+	go func() {
+		defer c.links.Done()
+		l.finish(run(l.ctx))
+	}()
+	return nil
+}
+
+// admit registers a new link, unless the client's attach breaks the rules.
+func (s *session) admit(l *Link) bool {
+	c := s.c
+	l.s = s
+	switch {
+	case l.handle >= uint32(c.cfg.MaxLinks):
+		s.fail(Errorf(CondNotAllowed, "handle %d is above the agreed maximum of %d", l.handle, c.cfg.MaxLinks-1))
+		return false
+	case s.links[l.handle] != nil:
+		s.fail(Errorf(CondHandleInUse, "handle %d is in use", l.handle))
+		return false
+	case c.nlinks >= c.cfg.MaxLinks:
+		s.fail(Errorf(CondResourceLimit, "a connection may have at most %d links", c.cfg.MaxLinks))
+		return false
+	}
+	// A second link of the same name and direction takes the place of the first (section 2.6.1).
+	if old := c.byName[l.key()]; old != nil && old.detachErr == nil && !old.detachReceived {
+		old.detachErr = Errorf(CondStolen, "another link of this name was attached")
+		old.cancel()
+		old.pushDetach()
+	}
+	s.links[l.handle] = l
+	c.byName[l.key()] = l
+	c.nlinks++
+	return true
+}
+
+// readTermini takes the addresses of both ends.
+func (l *Link) readTermini(p *attach) error {
+	near, far := p.target, p.source
+	if l.out != nil {
+		near, far = p.source, p.target
+	}
+	if near == nil || near.dynamic {
+		return Errorf(CondNotImplemented, "the link doesn't say what it is to be attached to")
+	}
+	l.address = near.address
+	if far != nil {
+		l.other = far.address
+	}
+	if p.source != nil {
+		l.filter = p.source.filter
+	}
+	return nil
+}
+
+// refuse answers an attach with one that has no node behind it, and detaches at once (section 2.6.3).
+func (l *Link) refuse(p *attach, err error) {
+	answer := &attach{name: p.name, handle: p.handle, receiver: !p.receiver, sndSettle: p.sndSettle, rcvSettle: p.rcvSettle}
+	l.c.push(l.s.channel, answer)
+	if l.detachErr == nil {
+		l.detachErr = l.c.report(err)
+	}
+	l.cancel()
+	l.pushDetach()
+}
+
+// finish is called when the link's function has returned.
+func (l *Link) finish(err error) {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	quietly := err == nil || errors.Is(err, ErrLinkClosed) || errors.Is(err, context.Canceled)
+	if !quietly && l.detachErr == nil {
+		l.detachErr = c.report(err)
+	}
+	l.cancel()
+	l.pushDetach()
+	if l.in != nil {
+		l.in.drop()
+	}
+	if l.detachReceived {
+		l.s.forget(l)
+	}
+	l.s.running--
+	l.s.maybeEnd()
+}
+
+// report turns an error into what the client is told, and logs it if it is the server's own.
+func (c *Conn) report(err error) *Error {
+	var e *Error
+	if !errors.As(err, &e) {
+		c.cfg.Log.Error("link failed", "remote", c.RemoteAddr().String(), "error", err)
+	}
+	return wireError(err)
+}

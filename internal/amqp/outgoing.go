@@ -1,0 +1,158 @@
+package amqp
+
+import "context"
+
+// Outgoing is a link on which the client receives. Its methods are for the link's function only, except as said otherwise.
+type Outgoing struct {
+	*Link
+	wake chan struct{}
+
+	// Guarded by c.mu.
+	deliveryCount uint32
+	credit        uint32
+	drain         bool
+	idle          bool     // there is nothing to send
+	rest          []byte   // what the session's window left of a message begun
+	begun         transfer // that message
+}
+
+func (l *Outgoing) wakeUp() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// onFlow takes the credit that the client grants (section 2.6.7).
+func (l *Outgoing) onFlow(p *flow) {
+	if p.hasCredit {
+		credit := p.deliveryCount + p.credit - l.deliveryCount
+		if int32(credit) < 0 && p.credit < 1<<31 {
+			credit = 0
+		}
+		l.credit = credit
+	}
+	l.drain = p.drain
+	if l.idle && l.drain {
+		l.giveBack()
+		return
+	}
+	if p.echo {
+		l.pushFlow()
+	}
+}
+
+// giveBack ends a drain: the credit that nothing could be sent for is used up.
+func (l *Outgoing) giveBack() {
+	l.deliveryCount += l.credit
+	l.credit = 0
+	l.pushFlow()
+	l.drain = false
+}
+
+func (l *Outgoing) pushFlow() {
+	l.s.pushFlow(flow{handle: l.handle, hasHandle: true, deliveryCount: l.deliveryCount, credit: l.credit, drain: l.drain})
+}
+
+// Ready waits until a message may be sent, and returns how many the client has granted credit for.
+func (l *Outgoing) Ready(ctx context.Context) (int, error) {
+	for {
+		l.c.mu.Lock()
+		l.idle = false
+		l.sendRest()
+		credit := 0
+		if len(l.rest) == 0 && l.s.remoteWindow > 0 && l.room() {
+			credit = int(min(l.credit, 1<<30))
+		}
+		l.c.mu.Unlock()
+		if l.ctx.Err() != nil {
+			return 0, ErrLinkClosed
+		}
+		if credit > 0 {
+			return credit, nil
+		}
+		select {
+		case <-l.wake:
+		case <-l.ctx.Done():
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// Idle says that there is nothing to send for now: a client that drains the link gets its credit back at once.
+func (l *Outgoing) Idle() {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	l.idle = true
+	if l.drain && !l.closing() {
+		l.giveBack()
+	}
+}
+
+func (l *Outgoing) closing() bool { return l.detachSent || l.detachReceived || l.s.endSent || l.c.mute }
+
+// room tells whether more may be queued for the network; if not, the writer will wake the link.
+func (l *Outgoing) room() bool {
+	if len(l.c.out) < highWater {
+		return true
+	}
+	l.c.waiters = append(l.c.waiters, l)
+	return false
+}
+
+// Send queues up to n messages, as many as credit, the session's window and the room for output allow, and returns how many; encode appends
+// the i-th message to b and returns the result. It must be quick, and not call methods of the link. Messages go out settled, unless the
+// client asked for unsettled ones.
+func (l *Outgoing) Send(n int, format uint32, encode func(b []byte, i int) []byte) (sent int, err error) {
+	c, s := l.c, l.s
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.closing() || l.ctx.Err() != nil {
+		return 0, ErrLinkClosed
+	}
+	for sent < n && l.credit > 0 && s.remoteWindow > 0 && len(l.rest) == 0 && (len(c.out) < highWater || sent == 0) {
+		t := transfer{handle: l.handle, deliveryID: s.nextDeliveryID, format: format, settled: l.snd != senderUnsettled}
+		b, at := beginFrame(c.out, frameAMQP, s.channel)
+		b = t.encode(b)
+		body := len(b)
+		b = encode(b, sent)
+		s.nextDeliveryID++
+		l.deliveryCount++
+		l.credit--
+		sent++
+		if len(b)-at <= c.peerMaxFrame {
+			c.out = endFrame(b, at)
+			s.nextOutgoingID++
+			s.remoteWindow--
+			continue
+		}
+		l.rest, l.begun = append(l.rest[:0], b[body:]...), t
+		c.out = b[:at]
+		l.sendRest()
+	}
+	if sent > 0 {
+		c.kickWriter()
+	}
+	return sent, nil
+}
+
+// sendRest sends what is left of a message that needs several frames, as far as the session's window reaches.
+func (l *Outgoing) sendRest() {
+	c, s := l.c, l.s
+	if len(l.rest) == 0 || l.closing() {
+		return
+	}
+	rest := l.rest
+	for len(rest) > 0 && s.remoteWindow > 0 {
+		part := rest[:min(len(rest), c.peerMaxFrame-transferOverhead)]
+		rest = rest[len(part):]
+		l.begun.more = len(rest) > 0
+		b, at := beginFrame(c.out, frameAMQP, s.channel)
+		c.out = endFrame(append(l.begun.encode(b), part...), at)
+		s.nextOutgoingID++
+		s.remoteWindow--
+	}
+	l.rest = l.rest[:copy(l.rest, rest)]
+	c.kickWriter()
+}

@@ -1,0 +1,195 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// Config holds the settings of a [Server]. The zero value works.
+type Config struct {
+	// ContainerID names the server to its clients. Default "sluice".
+	ContainerID string
+	// MaxFrameSize is the largest frame accepted, in bytes. Default 64 KiB, as Azure's.
+	MaxFrameSize int
+	// MaxMessageSize is the largest message accepted, in bytes. Default 1 MiB, as Event Hubs'.
+	MaxMessageSize int
+	// MaxBuffered bounds what a connection holds of messages received but not handled yet, in bytes; beyond it, the connection isn't read.
+	// Default 16 MiB.
+	MaxBuffered int
+	// MaxSessions and MaxLinks bound what one connection may open. Defaults 1,000 and 5,000.
+	MaxSessions, MaxLinks int
+	// MaxConnections bounds the connections open at once; those beyond it are closed at once. Default 10,000.
+	MaxConnections int
+	// Credit is how many messages a client may have on their way on one link. Default 1,000.
+	Credit int
+	// IdleTimeout is how long a connection may be silent before it is closed; half of it is what clients are told. Default 4 minutes.
+	IdleTimeout time.Duration
+	// WriteTimeout is how long a client may leave what is sent to it unread. Default 1 minute.
+	WriteTimeout time.Duration
+	// Log receives what happens to connections, at debug level, and failures of the server itself. Default: nothing is logged.
+	Log *slog.Logger
+}
+
+func (cfg *Config) withDefaults() Config {
+	var c Config
+	if cfg != nil {
+		c = *cfg
+	}
+	set := func(v *int, to int) {
+		if *v <= 0 {
+			*v = to
+		}
+	}
+	set(&c.MaxFrameSize, 64<<10)
+	c.MaxFrameSize = max(c.MaxFrameSize, minFrameSize)
+	set(&c.MaxMessageSize, 1<<20)
+	set(&c.MaxBuffered, 16<<20)
+	set(&c.MaxSessions, 1000)
+	c.MaxSessions = min(c.MaxSessions, 1<<16)
+	set(&c.MaxLinks, 5000)
+	set(&c.MaxConnections, 10000)
+	set(&c.Credit, 1000)
+	if c.ContainerID == "" {
+		c.ContainerID = "sluice"
+	}
+	if c.IdleTimeout <= 0 {
+		c.IdleTimeout = 4 * time.Minute
+	}
+	if c.WriteTimeout <= 0 {
+		c.WriteTimeout = time.Minute
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Peer is the server's side of one connection: it decides who may connect and what links lead to. Its methods are called one at a time, by
+// the goroutine that reads the connection, and must not block for long.
+type Peer interface {
+	// Authenticate judges the SASL exchange; mechanism "" is a client that skipped it. An error refuses the connection.
+	Authenticate(mechanism string, response []byte) error
+	// Incoming opens the target that a client wants to send to. The function it returns is run by a goroutine of the link's own until it
+	// returns, which closes the link: with nil, ErrLinkClosed or a cancelled context quietly, with another error as the reason. Its context
+	// ends when the client detaches the link or is gone. An error from Incoming itself refuses the link.
+	Incoming(*Incoming) (func(context.Context) error, error)
+	// Outgoing opens the source that a client wants to receive from; the rest is as for Incoming.
+	Outgoing(*Outgoing) (func(context.Context) error, error)
+	// Closed is called once, when the connection is gone and all its links' functions have returned.
+	Closed()
+}
+
+// Mechanisms are the SASL mechanisms on offer, in order of preference.
+var Mechanisms = []Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"}
+
+// Server accepts connections and speaks AMQP on them. All its methods may be called concurrently.
+type Server struct {
+	cfg     Config
+	newPeer func(*Conn) Peer
+
+	mu        sync.Mutex
+	listeners map[net.Listener]struct{}
+	conns     map[*Conn]struct{}
+	closed    bool
+	wg        sync.WaitGroup
+}
+
+// NewServer returns a server that asks newPeer for its side of every connection.
+func NewServer(newPeer func(*Conn) Peer, cfg *Config) *Server {
+	return &Server{
+		cfg: cfg.withDefaults(), newPeer: newPeer,
+		listeners: make(map[net.Listener]struct{}), conns: make(map[*Conn]struct{}),
+	}
+}
+
+// ErrServerClosed is what [Server.Serve] returns after [Server.Close].
+var ErrServerClosed = errors.New("amqp: server closed")
+
+// Serve accepts connections from l until the server is closed or accepting fails. It closes l.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		l.Close()
+		return ErrServerClosed
+	}
+	s.listeners[l] = struct{}{}
+	s.wg.Add(1)
+	s.mu.Unlock()
+	defer s.wg.Done()
+	defer l.Close()
+	for {
+		nc, err := l.Accept()
+		if err == nil {
+			s.start(nc)
+			continue
+		}
+		s.mu.Lock()
+		closed := s.closed
+		s.mu.Unlock()
+		if closed {
+			return ErrServerClosed
+		}
+		var ne net.Error
+		if !errors.As(err, &ne) || errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("accept a connection: %w", err)
+		}
+		// Out of file descriptors, or the client was gone before it was accepted: both pass.
+		s.cfg.Log.Warn("accept a connection", "error", err)
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (s *Server) start(nc net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.conns) >= s.cfg.MaxConnections {
+		nc.Close()
+		return
+	}
+	c := newConn(s, nc)
+	s.conns[c] = struct{}{}
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		c.serve()
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	}()
+}
+
+func (s *Server) each(f func(*Conn)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		f(c)
+	}
+}
+
+// Drop cuts all connections as a failing network would. New ones are still accepted.
+func (s *Server) Drop() { s.each((*Conn).cut) }
+
+// Connections returns how many connections are open.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// Close stops accepting, lets every link finish what it has in hand, tells the clients, and waits until all is done.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	for l := range s.listeners {
+		l.Close()
+	}
+	s.mu.Unlock()
+	s.each((*Conn).stop)
+	s.wg.Wait()
+}

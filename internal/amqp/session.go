@@ -1,0 +1,169 @@
+package amqp
+
+// sessionWindow is how many transfers a client may send before it hears from the server again.
+const sessionWindow = 5000
+
+// session is one session of a connection. Its channel number and the handles of its links are the same in both directions: the server
+// answers with the number that the client chose. c.mu guards it.
+type session struct {
+	c       *Conn
+	channel uint16
+	links   map[uint32]*Link
+	running int // links whose function hasn't returned
+
+	nextIncomingID uint32
+	incomingLeft   uint32 // transfers the client may still send
+	nextOutgoingID uint32
+	remoteWindow   uint32 // transfers the client still takes
+	nextDeliveryID uint32
+
+	endReceived, endSent bool
+}
+
+func (c *Conn) onBegin(channel uint16, p *begin) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case int(channel) >= c.cfg.MaxSessions:
+		return Errorf(CondNotAllowed, "channel %d is above the agreed maximum of %d", channel, c.cfg.MaxSessions-1)
+	case c.sessions[channel] != nil:
+		return Errorf(CondNotAllowed, "a session has already begun on channel %d", channel)
+	case p.hasRemote:
+		return Errorf(CondNotAllowed, "begin answers a session that the server didn't begin")
+	}
+	s := &session{
+		c: c, channel: channel, links: make(map[uint32]*Link),
+		nextIncomingID: p.nextOutgoingID, incomingLeft: sessionWindow, remoteWindow: p.incomingWindow,
+	}
+	c.sessions[channel] = s
+	c.push(channel, &begin{
+		remoteChannel: channel, hasRemote: true, nextOutgoingID: 0, incomingWindow: sessionWindow, outgoingWindow: sessionWindow,
+		handleMax: uint32(c.cfg.MaxLinks - 1),
+	})
+	return nil
+}
+
+// onEnd starts the end of a session: it is answered when the links' functions have returned.
+func (c *Conn) onEnd(channel uint16) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sessions[channel]
+	if s == nil {
+		return Errorf(CondNotAllowed, "end on channel %d, on which no session has begun", channel)
+	}
+	s.endReceived = true
+	s.cancelLinks()
+	s.maybeEnd()
+	return nil
+}
+
+func (s *session) cancelLinks() {
+	for _, l := range s.links {
+		l.cancel()
+	}
+}
+
+// maybeEnd completes the end of the session once it may.
+func (s *session) maybeEnd() {
+	if !s.endReceived || s.running > 0 {
+		return
+	}
+	if !s.endSent {
+		s.c.push(s.channel, &ending{desc: descEnd})
+		s.endSent = true
+	}
+	for _, l := range s.links {
+		s.forget(l)
+	}
+	delete(s.c.sessions, s.channel)
+}
+
+// fail ends the session because of a mistake of the client. Its frames are ignored until it has answered.
+func (s *session) fail(e *Error) {
+	if s.endSent {
+		return
+	}
+	s.c.push(s.channel, &ending{desc: descEnd, err: e})
+	s.endSent = true
+	s.cancelLinks()
+}
+
+// forget frees a link's handle and name.
+func (s *session) forget(l *Link) {
+	if s.links[l.handle] != l {
+		return
+	}
+	delete(s.links, l.handle)
+	s.c.nlinks--
+	if key := l.key(); s.c.byName[key] == l {
+		delete(s.c.byName, key)
+	}
+	if l.in != nil {
+		l.in.dropPartial()
+	}
+}
+
+func (s *session) onFlow(p *flow) {
+	s.nextIncomingID = p.nextOutgoingID
+	// The client counts from the next-outgoing-id of our begin, 0, until it has seen that (section 2.5.6). A window that has shrunk below
+	// what is on its way already is empty.
+	window := p.nextIncomingID + p.incomingWindow - s.nextOutgoingID
+	if !p.hasIncomingID {
+		window = p.incomingWindow - s.nextOutgoingID
+	}
+	if int32(window) < 0 && p.incomingWindow < 1<<31 {
+		window = 0
+	}
+	s.remoteWindow = window
+	for _, l := range s.links {
+		if l.out != nil {
+			l.out.wakeUp()
+		}
+	}
+	if !p.hasHandle {
+		if p.echo {
+			s.pushFlow(flow{})
+		}
+		return
+	}
+	l := s.links[p.handle]
+	switch {
+	case l == nil:
+		s.fail(Errorf(CondUnattachedHandle, "flow for handle %d, to which no link is attached", p.handle))
+	case l.detachSent || l.detachReceived:
+	case l.out != nil:
+		l.out.onFlow(p)
+	case p.echo:
+		l.in.pushFlow()
+	}
+}
+
+// pushFlow sends the state of the session, and of the link that p names.
+func (s *session) pushFlow(p flow) {
+	p.nextIncomingID = s.nextIncomingID
+	p.incomingWindow = s.incomingLeft
+	p.nextOutgoingID = s.nextOutgoingID
+	p.outgoingWindow = sessionWindow
+	s.c.push(s.channel, &p)
+}
+
+// onDisposition settles deliveries that the client was sent unsettled and hasn't settled itself. Nothing else follows from it.
+func (s *session) onDisposition(p *disposition) {
+	if p.receiver && !p.settled {
+		s.c.push(s.channel, &disposition{receiver: false, first: p.first, last: p.last, settled: true, state: &deliveryState{}})
+	}
+}
+
+func (s *session) onDetach(p *detach) {
+	l := s.links[p.handle]
+	if l == nil {
+		s.fail(Errorf(CondUnattachedHandle, "detach of handle %d, to which no link is attached", p.handle))
+		return
+	}
+	if l.detachSent {
+		s.forget(l)
+		return
+	}
+	l.detachReceived, l.mirrorClosed = true, p.closed
+	l.cancel() // the detach is answered when the link's function has returned
+}

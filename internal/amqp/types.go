@@ -1,0 +1,146 @@
+package amqp
+
+import "time"
+
+// The Go types of decoded AMQP values are the obvious ones: nil, bool, uint8 … uint64, int8 … int64, float32, float64, []byte, string and
+// [time.Time] for a timestamp (millisecond precision), and the types below for the rest.
+type (
+	// Symbol is an ASCII name from a constrained domain.
+	Symbol string
+	// Char is one Unicode code point.
+	Char rune
+	// UUID is an RFC 4122 identifier.
+	UUID [16]byte
+	// Decimal is an IEEE 754-2008 decimal number of 4, 8 or 16 bytes, kept as it came, without constructor.
+	Decimal string
+	// List is a sequence of values of any type.
+	List []any
+	// Array is a sequence of values of one type, kept as it came: well-formed, constructor included.
+	Array string
+	// Map is a list of pairs in wire order. It isn't a Go map because AMQP keys may be of any type, also unhashable ones.
+	Map []Pair
+	// Pair is an entry of a [Map].
+	Pair struct{ Key, Value any }
+	// Described is a value with a descriptor, which says what the value means.
+	Described struct{ Descriptor, Value any }
+)
+
+// Get returns the value of the entry whose key is name, as a string or as a symbol, and nil if there is none.
+func (m Map) Get(name string) any {
+	for _, p := range m {
+		switch k := p.Key.(type) {
+		case string:
+			if k == name {
+				return p.Value
+			}
+		case Symbol:
+			if string(k) == name {
+				return p.Value
+			}
+		}
+	}
+	return nil
+}
+
+// String returns the entry name as text, whether it is a string or a symbol, and "" if it is neither.
+func (m Map) String(name string) string {
+	switch v := m.Get(name).(type) {
+	case string:
+		return v
+	case Symbol:
+		return string(v)
+	}
+	return ""
+}
+
+// Format codes of the primitive types (table in section 1.6).
+const (
+	codeDescribed  = 0x00
+	codeNull       = 0x40
+	codeTrue       = 0x41
+	codeFalse      = 0x42
+	codeUint0      = 0x43
+	codeUlong0     = 0x44
+	codeList0      = 0x45
+	codeUbyte      = 0x50
+	codeByte       = 0x51
+	codeSmallUint  = 0x52
+	codeSmallUlong = 0x53
+	codeSmallInt   = 0x54
+	codeSmallLong  = 0x55
+	codeBool       = 0x56
+	codeUshort     = 0x60
+	codeShort      = 0x61
+	codeUint       = 0x70
+	codeInt        = 0x71
+	codeFloat      = 0x72
+	codeChar       = 0x73
+	codeDecimal32  = 0x74
+	codeUlong      = 0x80
+	codeLong       = 0x81
+	codeDouble     = 0x82
+	codeTimestamp  = 0x83
+	codeDecimal64  = 0x84
+	codeDecimal128 = 0x94
+	codeUUID       = 0x98
+	codeBin8       = 0xa0
+	codeStr8       = 0xa1
+	codeSym8       = 0xa3
+	codeBin32      = 0xb0
+	codeStr32      = 0xb1
+	codeSym32      = 0xb3
+	codeList8      = 0xc0
+	codeMap8       = 0xc1
+	codeList32     = 0xd0
+	codeMap32      = 0xd1
+	codeArray8     = 0xe0
+	codeArray32    = 0xf0
+)
+
+// Descriptor codes of the composite types this package knows. All are in domain 0, so that one byte tells them apart.
+const (
+	descOpen        = 0x10
+	descBegin       = 0x11
+	descAttach      = 0x12
+	descFlow        = 0x13
+	descTransfer    = 0x14
+	descDisposition = 0x15
+	descDetach      = 0x16
+	descEnd         = 0x17
+	descClose       = 0x18
+	descError       = 0x1d
+	descAccepted    = 0x24
+	descRejected    = 0x25
+	descSource      = 0x28
+	descTarget      = 0x29
+	descMechanisms  = 0x40
+	descInit        = 0x41
+	descOutcome     = 0x44
+
+	// Sections of a message (section 3.2).
+
+	SectionHeader      = 0x70
+	SectionDeliveryAnn = 0x71
+	SectionMessageAnn  = 0x72
+	SectionProperties  = 0x73
+	SectionAppProps    = 0x74
+	SectionData        = 0x75
+	SectionSequence    = 0x76
+	SectionValue       = 0x77
+	SectionFooter      = 0x78
+)
+
+// sectionNames are the symbolic descriptors of the sections, which a sender may use in place of the codes.
+var sectionNames = map[string]byte{
+	"amqp:header:list":                SectionHeader,
+	"amqp:delivery-annotations:map":   SectionDeliveryAnn,
+	"amqp:message-annotations:map":    SectionMessageAnn,
+	"amqp:properties:list":            SectionProperties,
+	"amqp:application-properties:map": SectionAppProps,
+	"amqp:data:binary":                SectionData,
+	"amqp:amqp-sequence:list":         SectionSequence,
+	"amqp:amqp-value:*":               SectionValue,
+	"amqp:footer:map":                 SectionFooter,
+}
+
+func timeOf(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
