@@ -1,0 +1,388 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+var group = sluice.Group{Namespace: "test", Topic: "events", Name: "$Default"}
+
+// ledger is a lease store that writes down who took what when, and whose
+// users can be cut off.
+type ledger struct {
+	*sluicetest.Leases
+	mu    sync.Mutex
+	taken []taking
+	cut   map[string]bool // by owner
+}
+
+type taking struct {
+	at               time.Time
+	owner, partition string
+	epoch            int64
+}
+
+var errCut = errors.New("cut off")
+
+func newLedger() *ledger { return &ledger{Leases: &sluicetest.Leases{}, cut: map[string]bool{}} }
+
+func (l *ledger) isCut(owner string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cut[owner]
+}
+
+func (l *ledger) cutOff(owner string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut[owner] = true
+}
+
+func (l *ledger) Acquire(ctx context.Context, g sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+	if l.isCut(owner) {
+		return sluice.Lease{}, errCut
+	}
+	lease, err := l.Leases.Acquire(ctx, g, partition, owner, ttl, above)
+	if err == nil {
+		l.mu.Lock()
+		l.taken = append(l.taken, taking{time.Now(), owner, partition, lease.Epoch})
+		l.mu.Unlock()
+	}
+	return lease, err
+}
+
+func (l *ledger) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+	if l.isCut(lease.Owner) {
+		return errCut
+	}
+	return l.Leases.Renew(ctx, lease, ttl)
+}
+
+func (l *ledger) Release(ctx context.Context, lease sluice.Lease) error {
+	if l.isCut(lease.Owner) {
+		return errCut
+	}
+	return l.Leases.Release(ctx, lease)
+}
+
+func (l *ledger) takings() []taking {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]taking(nil), l.taken...)
+}
+
+// holders counts the live leases by owner.
+func (l *ledger) holders(t *testing.T) map[string]int {
+	list, err := l.List(t.Context(), group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := map[string]int{}
+	for _, info := range list {
+		if info.Live() {
+			n[info.Owner]++
+		}
+	}
+	return n
+}
+
+func nothing(context.Context, *sluicetest.Tx, sluice.Batch) error { return nil }
+
+// consumer makes a consumer over drivers in memory and runs it. The function
+// it returns stops it as cancelling its context does.
+func consumer(t *testing.T, hub *sluicetest.Hub, leases sluice.LeaseStore, store *sluicetest.Store, h sluice.Handler[*sluicetest.Tx], n sluice.Partitions, cfg sluice.Config) (*sluice.Consumer, func()) {
+	t.Helper()
+	if h == nil {
+		h = nothing
+	}
+	c, err := sluice.New(hub, leases, sluice.Transactional(store, h), n, &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := c.Run(ctx); err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	}()
+	var once sync.Once
+	end := func() { once.Do(func() { cancel(); <-done }) }
+	t.Cleanup(end)
+	return c, end
+}
+
+func TestNeverMoreThanItsNumberAndOneASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub, leases, store := sluicetest.NewHub(group, 8), newLedger(), &sluicetest.Store{}
+		_, endA := consumer(t, hub, leases, store, nil, 3, sluice.Config{Owner: "a"})
+		_, endB := consumer(t, hub, leases, store, nil, sluice.AllPartitions, sluice.Config{Owner: "b"})
+		for range 20 * 60 {
+			time.Sleep(time.Second)
+			if n := leases.holders(t)["a"]; n > 3 {
+				t.Fatalf("a holds %d partitions", n)
+			}
+		}
+		if n := leases.holders(t); n["a"] != 3 || n["b"] != 5 {
+			t.Errorf("held %v", n)
+		}
+		last := map[string]time.Time{}
+		for _, take := range leases.takings() {
+			if before, ok := last[take.owner]; ok && take.at.Sub(before) < time.Second {
+				t.Errorf("%s took two partitions within %v", take.owner, take.at.Sub(before))
+			}
+			last[take.owner] = take.at
+		}
+		endA()
+		endB()
+	})
+}
+
+func TestNothingMovesInADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub, leases, store := sluicetest.NewHub(group, 8), newLedger(), &sluicetest.Store{}
+		var ends []func()
+		for _, owner := range []string{"a", "b", "c"} {
+			_, end := consumer(t, hub, leases, store, nil, 3, sluice.Config{Owner: owner, RedriveEvery: time.Minute})
+			ends = append(ends, end)
+		}
+		time.Sleep(24 * time.Hour)
+		if n := len(leases.takings()); n != 8 {
+			t.Errorf("%d leases were taken for 8 partitions", n)
+		}
+		for _, end := range ends {
+			end()
+		}
+	})
+}
+
+func TestHooksHoldUpNoRenewal(t *testing.T) {
+	block := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	hang := sluice.Hooks{
+		Assigned: func(ctx context.Context, _ sluice.Lease, _ sluice.Progress) error { return block(ctx) },
+	}
+	for name, hooks := range map[string]sluice.Hooks{
+		"assigned hangs":   hang,
+		"renewed hangs":    {Renewed: func(ctx context.Context, _ sluice.Lease) error { return block(ctx) }},
+		"batch hangs":      {Batch: func(ctx context.Context, _ sluice.Batch) error { return block(ctx) }},
+		"renewed panics":   {Renewed: func(context.Context, sluice.Lease) error { panic("hook") }},
+		"batch panics":     {Batch: func(context.Context, sluice.Batch) error { panic("hook") }},
+		"assigned panics":  {Assigned: func(context.Context, sluice.Lease, sluice.Progress) error { panic("hook") }},
+		"error in renewed": {Renewed: func(context.Context, sluice.Lease) error { return errCut }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hub, leases, store := sluicetest.NewHub(group, 2), newLedger(), &sluicetest.Store{}
+				hub.Append("0", sluicetest.Bodies("x", "y")...)
+				var mu sync.Mutex
+				seen := map[sluice.Kind]int{}
+				_, end := consumer(t, hub, leases, store, nil, sluice.AllPartitions, sluice.Config{Owner: "a", Hooks: hooks,
+					Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+						mu.Lock()
+						defer mu.Unlock()
+						seen[o.Kind]++
+					})})
+				time.Sleep(10*time.Minute + time.Second)
+				if n := len(leases.takings()); n != 2 {
+					t.Errorf("%d leases were taken for 2 partitions", n)
+				}
+				end()
+				mu.Lock()
+				defer mu.Unlock()
+				if n := seen[sluice.KindRenewed]; n < 2*59 {
+					t.Errorf("%d renewals in ten minutes", n)
+				}
+				if hooks.Assigned != nil && name != "assigned hangs" && seen[sluice.KindHookFailed] == 0 || name == "error in renewed" && seen[sluice.KindHookFailed] == 0 {
+					t.Error("the hook's failure was not told")
+				}
+			})
+		})
+	}
+}
+
+func TestTakeover(t *testing.T) {
+	const partitions = 6
+	for _, crash := range []bool{true, false} {
+		t.Run(fmt.Sprintf("crash=%v", crash), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hub, leases, store := sluicetest.NewHub(group, partitions), newLedger(), &sluicetest.Store{}
+				a, endA := consumer(t, hub, leases, store, nil, sluice.AllPartitions, sluice.Config{Owner: "a"})
+				time.Sleep(20 * time.Second)
+				_, endB := consumer(t, hub, leases, store, nil, sluice.AllPartitions, sluice.Config{Owner: "b"})
+				time.Sleep(100 * time.Second)
+				if n := leases.holders(t); n["a"] != partitions {
+					t.Fatalf("held %v", n)
+				}
+				began := time.Now()
+				within := partitions * time.Second
+				if crash {
+					leases.cutOff("a")
+					endA()
+					within = 31*time.Second + (partitions-1)*time.Second
+				} else if err := a.Stop(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				first := 31 * time.Second
+				if !crash {
+					first = time.Second
+				}
+				for leases.holders(t)["b"] < partitions {
+					if leases.holders(t)["b"] == 0 && time.Since(began) > first {
+						t.Fatalf("no takeover %v after", time.Since(began))
+					}
+					if time.Since(began) > within {
+						t.Fatalf("b holds %v after %v", leases.holders(t), time.Since(began))
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				endA()
+				endB()
+			})
+		})
+	}
+}
+
+// A consumer that is cut off from the lease store gives up before another can
+// have the partition.
+func TestGivesUpBeforeExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub, leases, store := sluicetest.NewHub(group, 1), newLedger(), &sluicetest.Store{}
+		lost := make(chan time.Time, 1)
+		_, end := consumer(t, hub, leases, store, nil, 1, sluice.Config{Owner: "a", Hooks: sluice.Hooks{
+			Released: func(_ context.Context, _ sluice.Lease, cause error) error {
+				if !errors.Is(cause, sluice.ErrLeaseExpired) {
+					t.Errorf("released: %v", cause)
+				}
+				lost <- time.Now()
+				return nil
+			},
+		}})
+		time.Sleep(45 * time.Second)
+		leases.cutOff("a")
+		<-lost
+		for _, info := range must(leases.List(t.Context(), group)) {
+			if info.Remaining < 0 {
+				t.Errorf("gave up %v after the lease was free", -info.Remaining)
+			}
+		}
+		end()
+	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func TestStop(t *testing.T) {
+	slow := func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+		for _, e := range b.Events {
+			if err := tx.Insert("rows", e.Sequence); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(20 * time.Second):
+			return nil
+		case <-ctx.Done():
+			if !errors.Is(context.Cause(ctx), sluice.ErrStopped) {
+				t.Errorf("cancelled because of %v", context.Cause(ctx))
+			}
+			return ctx.Err()
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		within time.Duration
+		rows   int
+	}{{"waits for the batch in progress", time.Minute, 3}, {"cancels it at the deadline", 5 * time.Second, 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hub, leases, store := sluicetest.NewHub(group, 1), newLedger(), &sluicetest.Store{}
+				hub.Append("0", sluicetest.Bodies("a", "b", "c")...)
+				consumer, end := consumer(t, hub, leases, store, slow, 1, sluice.Config{Owner: "a"})
+				time.Sleep(10 * time.Second)
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), c.within)
+				defer cancel()
+				err := consumer.Stop(ctx)
+				if (err == nil) != (c.rows > 0) {
+					t.Errorf("stop: %v", err)
+				}
+				if took := time.Since(began); took > min(c.within, 10*time.Second)+time.Second {
+					t.Errorf("stop took %v", took)
+				}
+				if n := len(store.Rows("rows")); n != c.rows {
+					t.Errorf("%d rows", n)
+				}
+				if n := leases.holders(t)["a"]; n != 0 {
+					t.Errorf("%d leases are still held", n)
+				}
+				end()
+			})
+		})
+	}
+	t.Run("cancelling is prompt", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			hub, leases, store := sluicetest.NewHub(group, 1), newLedger(), &sluicetest.Store{}
+			hub.Append("0", sluicetest.Bodies("a")...)
+			_, end := consumer(t, hub, leases, store, slow, 1, sluice.Config{Owner: "a"})
+			time.Sleep(10 * time.Second)
+			began := time.Now()
+			end()
+			if took := time.Since(began); took > 0 {
+				t.Errorf("took %v", took)
+			}
+			if n := len(store.Rows("rows")); n != 0 {
+				t.Errorf("%d rows of a cancelled batch", n)
+			}
+			if n := leases.holders(t)["a"]; n != 0 {
+				t.Errorf("%d leases are still held", n)
+			}
+		})
+	})
+}
+
+func TestRunOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub, leases, store := sluicetest.NewHub(group, 1), newLedger(), &sluicetest.Store{}
+		c := must(sluice.New(hub, leases, sluice.Transactional(store, nothing), 1, nil))
+		if err := c.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := c.Run(t.Context()); err != nil {
+			t.Errorf("run after stop: %v", err)
+		}
+		if err := c.Run(t.Context()); err == nil {
+			t.Error("ran twice")
+		}
+	})
+}
+
+func TestConfig(t *testing.T) {
+	hub, leases, store := sluicetest.NewHub(group, 1), newLedger(), &sluicetest.Store{}
+	for _, bad := range []struct {
+		n   sluice.Partitions
+		cfg sluice.Config
+	}{
+		{0, sluice.Config{}}, {-2, sluice.Config{}},
+		{1, sluice.Config{LeaseFor: 20 * time.Second, RenewEvery: 10 * time.Second}},
+		{1, sluice.Config{MaxBatch: -1}}, {1, sluice.Config{Attempts: -1}},
+		{1, sluice.Config{RetryMin: time.Second, RetryMax: time.Millisecond}},
+	} {
+		if _, err := sluice.New(hub, leases, sluice.Transactional(store, nothing), bad.n, &bad.cfg); err == nil {
+			t.Errorf("accepted %d partitions, %+v", bad.n, bad.cfg)
+		}
+	}
+}
