@@ -140,16 +140,16 @@ func (w *world) nextTrouble() (time.Time, func()) {
 	return at, fire
 }
 
-// produce appends a few events.
+// produce sends a few events, at most once to each partition: a reader that
+// wakes must find all of them.
 func (w *world) produce() {
-	type event struct{ partition, body string }
-	var events []event
+	batch := map[string][]*sluice.Event{}
 	w.mu.Lock()
 	w.feed = time.Now().Add(time.Duration(50+w.rng.IntN(1000)) * time.Millisecond)
 	for range 1 + w.rng.IntN(2*w.cfg.Partitions) {
 		partition := fmt.Sprint(w.rng.IntN(w.cfg.Partitions))
 		if n := w.sent[partition]; n < int64(w.cfg.Events) {
-			events = append(events, event{partition, w.body(n)})
+			batch[partition] = append(batch[partition], sluicetest.Bodies(w.body(n))...)
 			w.sent[partition]++
 		}
 	}
@@ -157,8 +157,8 @@ func (w *world) produce() {
 		w.feed = never(w)
 	}
 	w.mu.Unlock()
-	for _, e := range events {
-		w.hub.Append(e.partition, sluicetest.Bodies(e.body)...)
+	for _, partition := range slices.Sorted(maps.Keys(batch)) {
+		w.hub.Append(partition, batch[partition]...)
 	}
 }
 
@@ -389,6 +389,8 @@ func Draw(seed uint64) Config {
 		FaultRate: []float64{0.01, 0.05, 0.2}[r.IntN(3)], Trouble: time.Duration(4+r.IntN(20)) * time.Second,
 		Length: time.Duration(60+r.IntN(240)) * time.Second, Whole: r.IntN(2) == 0, Poison: r.IntN(4) == 0,
 	}
+	// Half of the databases let a commit take effect behind a claim's back.
+	c.Unsafe.LateCommit = r.IntN(2) == 0
 	c.Want = sluice.AllPartitions
 	if r.IntN(2) == 0 {
 		c.Want = sluice.Partitions((c.Partitions + c.Processes - 1) / c.Processes)

@@ -111,6 +111,17 @@ func TestMutants(t *testing.T) {
 		{"no fence, no position check", func(c *Config) {
 			c.Unsafe = sluicetest.UnsafeStore{NoFence: true, NoPosition: true, LateCommit: true}
 		}},
+		{"no fence", func(c *Config) { c.Unsafe = sluicetest.UnsafeStore{NoFence: true, LateCommit: true} }},
+		{"no position check", func(c *Config) { c.Unsafe = sluicetest.UnsafeStore{NoPosition: true, LateCommit: true} }},
+		{"epoch not raised", func(c *Config) {
+			c.UnsafeLeases.SameEpoch = true
+			c.Unsafe = sluicetest.UnsafeStore{NoPosition: true, LateCommit: true}
+		}},
+		{"effects and checkpoint in two transactions", func(c *Config) { c.Unsafe.SplitCommit = true }},
+		{"blind retry of an unknown commit, no position check", func(c *Config) {
+			c.Blind = true
+			c.Unsafe = sluicetest.UnsafeStore{NoPosition: true, LateCommit: true}
+		}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			for seed := range uint64(500) {
