@@ -1,0 +1,117 @@
+package sluicetest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sluice-go/sluice"
+)
+
+// memory is the harness of the in-memory store.
+func memory(testing.TB) TxHarness[*Tx] { return harness(new(Store)) }
+
+func harness(s *Store) TxHarness[*Tx] {
+	return TxHarness[*Tx]{
+		Store:       s,
+		DeadLetters: s,
+		Put:         func(_ context.Context, tx *Tx, key string) error { return tx.Insert("effects", key) },
+		Effects: func(context.Context) ([]string, error) {
+			var keys []string
+			for _, row := range s.Rows("effects") {
+				keys = append(keys, row.(string))
+			}
+			return keys, nil
+		},
+		Break: func(_ context.Context, tx *Tx) error {
+			if err := tx.InsertUnique("unique", "key", 1); err != nil {
+				return err
+			}
+			return tx.InsertUnique("unique", "key", 2)
+		},
+		BreakLater: func(_ context.Context, tx *Tx) error {
+			twice := write{table: "unique", key: "key", unique: true}
+			tx.writes = append(tx.writes, twice, twice) // as if two transactions met
+			return nil
+		},
+	}
+}
+
+// virtual runs a suite with each case in a bubble, in virtual time.
+func virtual[H any](t *testing.T, checks []check[H], new func(t testing.TB) H) {
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.run(t, new(t)) })
+		})
+	}
+}
+
+// caught notes a broken driver that passes a suite, or that fails none of the
+// cases named.
+func caught[H any](t *testing.T, checks []check[H], new func(t testing.TB) H, by ...string) {
+	t.Helper()
+	var failed []string
+	for _, c := range checks {
+		synctest.Test(t, func(t *testing.T) {
+			r := &recorder{TB: t}
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				c.run(r, new(r))
+			}()
+			<-over
+			if len(r.failures) > 0 {
+				failed = append(failed, c.name)
+				t.Logf("%s: %s", c.name, strings.Join(r.failures, "; "))
+			}
+		})
+	}
+	for _, name := range by {
+		if !slices.Contains(failed, name) {
+			t.Errorf("the broken driver passes %s; it fails %v", name, failed)
+		}
+	}
+}
+
+// recorder is a test whose failures are kept to itself.
+type recorder struct {
+	testing.TB
+	mu       sync.Mutex
+	failures []string
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Error(args ...any) { r.Errorf("%s", fmt.Sprint(args...)) }
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
+
+func TestLeasesInMemory(t *testing.T) {
+	t.Run("virtual", func(t *testing.T) {
+		virtual(t, leaseChecks, func(testing.TB) leaseHarness { return newLeaseHarness(new(Leases), nil) })
+	})
+	TestLeases(t, func(testing.TB) sluice.LeaseStore { return new(Leases) }, nil)
+}
+
+func TestStoreInMemory(t *testing.T) {
+	t.Run("virtual", func(t *testing.T) {
+		virtual(t, txChecks[*Tx](), memory)
+		virtual(t, letterChecks[*Tx](), memory)
+	})
+	TestTxStore(t, memory)
+	TestDeadLetters(t, memory)
+}

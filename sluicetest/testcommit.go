@@ -1,0 +1,259 @@
+package sluicetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+)
+
+// commitChecks are about transactions that are alone.
+func commitChecks[Tx any]() []check[TxHarness[Tx]] {
+	return []check[TxHarness[Tx]]{
+		{"Commit", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(12)}, h.put("10", "11", "12"))
+			h.effects(t, "10", "11", "12")
+			h.stands(t, "0", at(12))
+			if p := h.claim(t, a); p.Position != at(12) {
+				t.Errorf("claimed at %+v, want %+v", p.Position, at(12))
+			}
+			h.commit(t, sluice.Step{Lease: a, From: at(12), To: at(13)}, h.put("13"))
+			h.effects(t, "10", "11", "12", "13")
+		}},
+		{"CommitBySequence", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			h.commit(t, sluice.Step{Lease: a, From: sluice.Position{Sequence: 9, Offset: "not the one stored"}, To: at(10)}, h.put("10"))
+			h.commit(t, sluice.Step{Lease: a, From: sluice.Position{Sequence: 10}, To: sluice.Position{Sequence: 11}}, h.put("11"))
+			h.stands(t, "0", sluice.Position{Sequence: 11})
+			h.effects(t, "10", "11")
+		}},
+		{"CommitInPlace", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			h.claim(t, leaseOf("0", "a", 2))
+			a.Epoch = 2
+			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(9)}, h.put("x"))
+			h.effects(t, "x")
+			if p := h.progress(t, "0"); p.Position != at(9) || p.Claims != 2 {
+				t.Errorf("after a step that moves nothing: %+v, want position %+v and 2 claims", p, at(9))
+			}
+		}},
+		{"Fence", func(t testing.TB, h TxHarness[Tx]) {
+			h.begin(t)
+			b := leaseOf("0", "b", 5)
+			h.claim(t, b)
+			other := b
+			other.Group = strangers[0]
+			for what, step := range map[string]sluice.Step{
+				"an earlier epoch and owner": {Lease: leaseOf("0", "a", 1), From: at(9), To: at(10)},
+				"an earlier epoch":           {Lease: leaseOf("0", "b", 4), From: at(9), To: at(10)},
+				"an epoch never claimed":     {Lease: leaseOf("0", "b", 6), From: at(9), To: at(10)},
+				"another owner":              {Lease: leaseOf("0", "a", 5), From: at(9), To: at(10)},
+				"a position behind":          {Lease: b, From: at(8), To: at(10)},
+				"a position ahead":           {Lease: b, From: at(10), To: at(11)},
+				"an unset position":          {Lease: b, From: sluice.Unset, To: at(10)},
+				"a position that is To":      {Lease: b, From: at(8), To: at(9)},
+				"a partition never claimed":  {Lease: leaseOf("1", "b", 5), From: at(9), To: at(10)},
+				"a group never claimed":      {Lease: other, From: at(9), To: at(10)},
+				"another position, in place": {Lease: b, From: at(8), To: at(8)},
+			} {
+				called := false
+				step.DeadLetters = []sluice.DeadLetter{parked("0", 10)}
+				fenced(t, "commit from "+what, h.Store.Commit(limited(t), step, func(ctx context.Context, tx Tx) error {
+					called = true
+					return h.Put(ctx, tx, what)
+				}))
+				if called {
+					t.Errorf("commit from %s: the handler was called", what)
+				}
+			}
+			h.effects(t)
+			h.stands(t, "0", at(9))
+			if found := h.letters(t); len(found) != 0 {
+				t.Errorf("a fenced step left dead letters: %v", found)
+			}
+			h.commit(t, sluice.Step{Lease: b, From: at(9), To: at(10)}, h.put("10"))
+			h.effects(t, "10")
+		}},
+		{"DeadLettersInStep", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			step := sluice.Step{Lease: a, From: at(9), To: at(12), DeadLetters: []sluice.DeadLetter{parked("0", 11)}}
+			lost := errors.New("no")
+			blamed(t, "commit", h.Store.Commit(limited(t), step, func(ctx context.Context, tx Tx) error {
+				return errors.Join(h.Put(ctx, tx, "10"), lost)
+			}), lost)
+			if found := h.letters(t); len(found) != 0 {
+				t.Errorf("a step that was rolled back left dead letters: %v", found)
+			}
+			h.commit(t, step, h.put("10", "12"))
+			h.effects(t, "10", "12")
+			if found := h.letters(t); len(found) != 1 || found[11].Error != "event 11 failed" {
+				t.Errorf("got dead letters %v, want that of event 11", found)
+			}
+		}},
+		{"LargeBatch", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			const n = 1000
+			step := sluice.Step{Lease: a, From: at(9), To: at(9 + 2*n)}
+			var keys []string
+			for i := range int64(n) {
+				keys = append(keys, fmt.Sprint(10+2*i))
+				step.DeadLetters = append(step.DeadLetters, parked("0", 11+2*i))
+			}
+			h.commit(t, step, h.put(keys...))
+			h.effects(t, keys...)
+			if found := h.letters(t); len(found) != n {
+				t.Errorf("%d dead letters, want %d", len(found), n)
+			}
+		}},
+	}
+}
+
+// failureChecks are about transactions that must not take effect.
+func failureChecks[Tx any]() []check[TxHarness[Tx]] {
+	// untouched notes what a failed step left behind, and sees that the next
+	// one works.
+	untouched := func(t testing.TB, h TxHarness[Tx], a sluice.Lease) {
+		t.Helper()
+		h.effects(t)
+		h.stands(t, "0", at(9))
+		h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("good"))
+		h.effects(t, "good")
+		h.stands(t, "0", at(10))
+	}
+	return []check[TxHarness[Tx]]{
+		{"HandlerError", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			no := &sluice.EventError{Index: 1, Err: sluice.Reject(errors.New("no"))}
+			err := h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+				return errors.Join(h.Put(ctx, tx, "bad"), no)
+			})
+			blamed(t, "commit", err, sluice.ErrRejected)
+			if e, found := errors.AsType[*sluice.EventError](err); !found || e != no {
+				t.Errorf("commit: %v does not lead to the handler's own error", err)
+			}
+			untouched(t, h, a)
+		}},
+		{"DatabaseRefuses", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			var refusal error
+			err := h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+				if err := h.Put(ctx, tx, "bad"); err != nil {
+					return err
+				}
+				refusal = h.Break(ctx, tx)
+				return fmt.Errorf("second table: %w", refusal)
+			})
+			if refusal == nil {
+				t.Fatal("Break returned no error")
+			}
+			blamed(t, "commit", err, refusal)
+			untouched(t, h, a)
+		}},
+		{"DatabaseRefusesLast", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			if h.BreakLater == nil {
+				h.BreakLater = h.Break // which then is the handler's last write
+			}
+			err := h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
+				if err := h.Put(ctx, tx, "bad"); err != nil {
+					return err
+				}
+				return h.BreakLater(ctx, tx)
+			})
+			blamed(t, "commit", err, nil)
+			if found := h.letters(t); len(found) != 0 {
+				t.Errorf("a step that was refused left dead letters: %v", found)
+			}
+			untouched(t, h, a)
+		}},
+		{"RefusalIgnored", func(t testing.TB, h TxHarness[Tx]) {
+			// Databases differ in what is left of a transaction after an error.
+			// Either way it must be all of what is reported.
+			a := h.begin(t)
+			err := h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(11)}, func(ctx context.Context, tx Tx) error {
+				if err := h.Put(ctx, tx, "10"); err != nil {
+					return err
+				}
+				if h.Break(ctx, tx) == nil {
+					return errors.New("Break returned no error")
+				}
+				_ = h.Put(ctx, tx, "10 again")
+				return nil
+			})
+			if err != nil {
+				blamed(t, "commit", err, nil)
+				untouched(t, h, a)
+				return
+			}
+			h.stands(t, "0", at(11))
+			h.effects(t, "10", "10 again")
+		}},
+		{"Cancelled", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			cause := errors.New("lease ran out")
+			for _, ret := range []func(ctx context.Context, err error) error{
+				func(context.Context, error) error { return nil },
+				func(_ context.Context, err error) error { return err },
+				func(ctx context.Context, _ error) error { return ctx.Err() },
+				func(ctx context.Context, _ error) error { return context.Cause(ctx) },
+			} {
+				ctx, cancel := context.WithCancelCause(limited(t))
+				called := false
+				err := h.Store.Commit(ctx, sluice.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
+					called = true
+					if err := h.Put(ctx, tx, "bad"); err != nil {
+						return err
+					}
+					cancel(cause)
+					if ctx.Err() == nil {
+						t.Error("the handler's context does not end with the caller's")
+					}
+					return ret(ctx, h.Put(ctx, tx, "late"))
+				})
+				cancel(nil)
+				if !called {
+					t.Errorf("the handler was not called: %v", err)
+				}
+				if err == nil || blames(err) || errors.Is(err, sluice.ErrFenced) || errors.Is(err, sluice.ErrUnknown) {
+					t.Errorf("cancelled during the handler: got %T %v, want an error that blames nobody: nothing was sent", err, err)
+				}
+			}
+			if found := h.letters(t); len(found) != 0 {
+				t.Errorf("a cancelled step left dead letters: %v", found)
+			}
+			untouched(t, h, a)
+		}},
+		{"CancelledBefore", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			ctx, cancel := context.WithCancel(limited(t))
+			cancel()
+			called := false
+			err := h.Store.Commit(ctx, sluice.Step{Lease: a, From: at(9), To: at(10)}, func(context.Context, Tx) error {
+				called = true
+				return nil
+			})
+			if called || err == nil || blames(err) || errors.Is(err, sluice.ErrFenced) || errors.Is(err, sluice.ErrUnknown) {
+				t.Errorf("cancelled before: handler called %v, got %T %v; want not, and an error that blames nobody", called, err, err)
+			}
+			if _, err := h.Store.Claim(ctx, leaseOf("0", "b", 2), ""); err == nil || errors.Is(err, sluice.ErrFenced) {
+				t.Errorf("claim with a cancelled context: got %v", err)
+			}
+			untouched(t, h, a)
+		}},
+		{"AfterTheEnd", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			var kept Tx
+			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+				kept = tx
+				return h.Put(ctx, tx, "10")
+			})
+			if err := h.Put(limited(t), kept, "late"); err == nil {
+				t.Error("a write after the commit was taken")
+			}
+			h.effects(t, "10")
+		}},
+	}
+}

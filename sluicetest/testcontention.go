@@ -1,0 +1,253 @@
+package sluicetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+)
+
+// claimed is what a Claim returned.
+type claimed struct {
+	progress sluice.Progress
+	err      error
+}
+
+// contentionChecks are about transactions that meet others.
+func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
+	return []check[TxHarness[Tx]]{
+		{"ClaimMeetsCommit", func(t testing.TB, h TxHarness[Tx]) {
+			// The claim comes while the handler works, and the handler ends
+			// soon after. Whoever wins, what Claim returned must be the truth.
+			a := h.begin(t)
+			var claim <-chan claimed
+			var meanwhile claimed
+			cut := false
+			err := h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+				if err := h.Put(ctx, tx, "10"); err != nil {
+					return err
+				}
+				claim = h.claimLater(t, leaseOf("0", "b", 2))
+				meanwhile, cut = settled(claim)
+				return nil
+			})
+			if claim == nil {
+				t.Fatalf("commit: %v", err)
+			}
+			if !cut {
+				meanwhile = <-claim
+			}
+			ok(t, "claim", meanwhile.err)
+			h.truthful(t, err, meanwhile.progress)
+		}},
+		{"ClaimMeetsOpen", func(t testing.TB, h TxHarness[Tx]) {
+			// The handler of the old owner does not come to an end by itself.
+			a := h.begin(t)
+			release := make(chan struct{})
+			opened := make(chan struct{})
+			commit := spawn(t, func() error {
+				return h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+					err := h.Put(ctx, tx, "10")
+					close(opened)
+					<-release
+					return err
+				})
+			})
+			defer func() {
+				select {
+				case <-release:
+				default:
+					close(release)
+				}
+			}()
+			<-opened
+			ctx := limited(t)
+			if h.Features.WaitsForOpen {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, 4*moment)
+				defer cancel()
+			}
+			p, err := h.peer().Claim(ctx, leaseOf("0", "b", 2), "incarnation 1")
+			if !h.Features.WaitsForOpen {
+				ok(t, "claim while the old owner's transaction is open", err)
+				close(release)
+				err := <-commit
+				if err == nil {
+					t.Error("commit of a transaction that a claim had ended: no error")
+				}
+				h.truthful(t, err, p)
+				return
+			}
+			if err == nil || errors.Is(err, sluice.ErrFenced) {
+				t.Errorf("claim while the old owner's transaction is open: got %+v, %v; want that it waits, as declared", p, err)
+			}
+			close(release)
+			ok(t, "commit that a claim waited for", <-commit)
+			h.truthful(t, nil, h.claim(t, leaseOf("0", "b", 2)))
+		}},
+		{"ResetMeetsCommit", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			var reset <-chan error
+			var wrong error
+			cut := false
+			err := h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+				if err := h.Put(ctx, tx, "10"); err != nil {
+					return err
+				}
+				reset = spawn(t, func() error {
+					_, err := h.peer().Reset(limited(t), testGroup, "0", "incarnation 1", at(4))
+					return err
+				})
+				wrong, cut = settled(reset)
+				return nil
+			})
+			if reset == nil {
+				t.Fatalf("commit: %v", err)
+			}
+			if !cut {
+				wrong = <-reset
+			}
+			ok(t, "reset", wrong)
+			h.stands(t, "0", at(4))
+			if err != nil {
+				h.effects(t)
+			} else {
+				h.effects(t, "10")
+			}
+			fenced(t, "commit after the reset", h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(4), To: at(5)}, h.put("5")))
+		}},
+		{"SameStepAtOnce", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			for n := int64(9); n < 14; n++ {
+				wins := 0
+				for err := range race(t, 4, func(i int) error {
+					s := h.Store
+					if i%2 == 1 {
+						s = h.peer()
+					}
+					return s.Commit(limited(t), sluice.Step{Lease: a, From: at(n), To: at(n + 1)}, h.put(fmt.Sprint(n+1)))
+				}) {
+					switch {
+					case err == nil:
+						wins++
+					case blames(err) || errors.Is(err, sluice.ErrUnknown):
+						t.Errorf("one of four equal steps at once: got %T %v, want nil, ErrFenced or that the database couldn't", err, err)
+					}
+				}
+				if wins != 1 {
+					t.Errorf("%d of 4 equal steps at once committed, want 1", wins)
+				}
+			}
+			h.effects(t, "10", "11", "12", "13", "14")
+			h.stands(t, "0", at(14))
+		}},
+		{"TwoEpochs", func(t testing.TB, h TxHarness[Tx]) {
+			// The owner of the old epoch commits step after step while another
+			// claims and commits after it.
+			h.begin(t)
+			var want []string
+			for epoch := int64(1); epoch < 12; epoch += 2 {
+				a := leaseOf("0", "a", epoch)
+				start := h.claim(t, a).Position.Sequence
+				type run struct {
+					done []string
+					err  error
+				}
+				old := spawn(t, func() run {
+					var r run
+					for n := start; n < start+50; n++ {
+						key := fmt.Sprint(n + 1)
+						if r.err = h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(n), To: at(n + 1)}, h.put(key)); r.err != nil {
+							break
+						}
+						r.done = append(r.done, key)
+					}
+					return r
+				})
+				b := leaseOf("0", "b", epoch+1)
+				p, err := h.peer().Claim(limited(t), b, "incarnation 1")
+				ok(t, "claim while the old owner commits", err)
+				next := p.Position.Sequence + 1
+				ok(t, "commit after the claim", h.peer().Commit(limited(t), sluice.Step{Lease: b, From: p.Position, To: at(next)}, h.put(fmt.Sprint(next))))
+				r := <-old
+				if blames(r.err) || errors.Is(r.err, sluice.ErrUnknown) {
+					t.Errorf("the old owner's last commit: got %T %v, want ErrFenced or that the database couldn't", r.err, r.err)
+				}
+				if got := p.Position.Sequence - start; got != int64(len(r.done)) {
+					t.Errorf("the old owner was told of %d commits, the claim saw %d", len(r.done), got)
+				}
+				want = append(append(want, r.done...), fmt.Sprint(next))
+			}
+			h.effects(t, want...)
+			seen := slices.Compact(slices.Sorted(slices.Values(want)))
+			if len(seen) != len(want) {
+				t.Errorf("commits were repeated: %q", want)
+			}
+		}},
+		{"Partitions", func(t testing.TB, h TxHarness[Tx]) {
+			// Partitions have nothing to do with each other.
+			const partitions, steps = 4, 10
+			var want []string
+			for p := range partitions {
+				h.claim(t, leaseOf(fmt.Sprint(p), "a", 1))
+				for n := range steps {
+					want = append(want, fmt.Sprintf("%d of %d", n, p))
+				}
+			}
+			for err := range race(t, partitions, func(p int) error {
+				from := sluice.Unset
+				for n := range steps {
+					to := at(int64(n))
+					step := sluice.Step{Lease: leaseOf(fmt.Sprint(p), "a", 1), From: from, To: to}
+					var err error
+					for range 100 { // what the database couldn't do may be tried again
+						err = h.Store.Commit(limited(t), step, h.put(fmt.Sprintf("%d of %d", n, p)))
+						if err == nil || blames(err) || errors.Is(err, sluice.ErrFenced) || errors.Is(err, sluice.ErrUnknown) {
+							break
+						}
+					}
+					if err != nil {
+						return err
+					}
+					from = to
+				}
+				return nil
+			}) {
+				ok(t, "commit beside others", err)
+			}
+			h.effects(t, want...)
+		}},
+	}
+}
+
+// claimLater claims on a goroutine of its own, through the other store.
+func (h *TxHarness[Tx]) claimLater(t testing.TB, lease sluice.Lease) <-chan claimed {
+	return spawn(t, func() claimed {
+		p, err := h.peer().Claim(limited(t), lease, "incarnation 1")
+		return claimed{p, err}
+	})
+}
+
+// truthful sees that the outcome of the step from 9 to 10 with the effect "10"
+// is what the claim that met it was told, and stays so.
+func (h *TxHarness[Tx]) truthful(t testing.TB, outcome error, p sluice.Progress) {
+	t.Helper()
+	if blames(outcome) {
+		t.Errorf("commit that met a claim: got %v, which blames the handler", outcome)
+	}
+	want, effects := at(10), []string{"10"}
+	if outcome != nil {
+		want, effects = at(9), nil
+	}
+	if p.Position != want || p.Owner != "b" || p.Epoch != 2 {
+		t.Errorf("the commit ended with %v, the claim for b in epoch 2 returned %+v", outcome, p)
+	}
+	h.effects(t, effects...)
+	h.stands(t, "0", want)
+	step := sluice.Step{Lease: leaseOf("0", "b", 2), From: want, To: at(11)}
+	ok(t, "commit after the claim", h.peer().Commit(limited(t), step, h.put("11")))
+	h.effects(t, append(effects, "11")...)
+}

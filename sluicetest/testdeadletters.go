@@ -1,0 +1,384 @@
+package sluicetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// TestDeadLetters is the conformance suite of [sluice.DeadLetterStore], and of
+// how a [sluice.TxStore] keeps what it serves. Every case asks new for an empty
+// database.
+func TestDeadLetters[Tx any](t *testing.T, new func(t testing.TB) TxHarness[Tx]) {
+	runChecks(t, letterChecks[Tx](), new)
+}
+
+func letterChecks[Tx any]() []check[TxHarness[Tx]] {
+	return append(lookChecks[Tx](), decideChecks[Tx]()...)
+}
+
+// lookChecks are about what is read: List and Get.
+func lookChecks[Tx any]() []check[TxHarness[Tx]] {
+	return []check[TxHarness[Tx]]{
+		{"RoundTrip", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			want := parked("0", 5)
+			want.Error = "first line\nsecond 'line' \"√\" \\ % _\t" + strings.Repeat("long ", 4000)
+			want.Event.Key, want.Event.MessageID = `key "√" '%_\`, "message 1"
+			want.Event.CorrelationID, want.Event.ContentType = "correlation 1", "application/json; charset=utf-8"
+			want.Event.Body = make([]byte, 1<<16)
+			for i := range want.Event.Body {
+				want.Event.Body[i] = byte(i)
+			}
+			want.Event.Properties = map[string]any{
+				"": "no name", "nil": nil, "text": "√ \"'\\", "bool": true,
+				"int8": int8(-8), "int16": int16(-16), "int32": int32(-32), "int64": int64(math.MinInt64), "int": 7,
+				"uint8": uint8(8), "uint16": uint16(16), "uint32": uint32(32), "uint64": uint64(math.MaxUint64), "uint": uint(9),
+				"float32": float32(1.1), "float64": math.Pi, "infinite": math.Inf(-1),
+				"bytes": []byte{0, 255}, "time": time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
+			}
+			listed := h.park(t, a, want)[5]
+			got, err := h.DeadLetters.Get(limited(t), testGroup, listed.ID)
+			ok(t, "get", err)
+			want.ID = listed.ID
+			sameLetter(t, "get", got, want)
+			want.Event.Body, want.Event.Properties = nil, nil
+			sameLetter(t, "list, without body and properties", listed, want)
+		}},
+		{"Bare", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			bare := parked("0", 5)
+			bare.HasBody, bare.Event.Body, bare.Event.Offset = false, nil, ""
+			bare.Event.Enqueued = time.Time{}
+			empty := parked("0", 6)
+			empty.Event.Body, empty.Error, empty.Attempts = []byte{}, "", 0
+			listed := h.park(t, a, bare, empty)
+			for sequence, want := range map[int64]sluice.DeadLetter{5: bare, 6: empty} {
+				got, err := h.DeadLetters.Get(limited(t), testGroup, listed[sequence].ID)
+				ok(t, "get", err)
+				want.ID = listed[sequence].ID
+				sameLetter(t, "get", got, want)
+			}
+		}},
+		{"AnyText", func(t testing.TB, h TxHarness[Tx]) {
+			// Databases differ in the text they can hold. What they can't must
+			// not stop a partition: it is changed, and the body and the identity
+			// stay exact.
+			a := h.begin(t)
+			for i, hostile := range []string{"\x00", "\xff\xfe", "\xed\xa0\x80", "\xf0\x9f", "\ufffe", "\x1b[0m\r\n", "\u202e"} {
+				text := "before" + hostile + "after"
+				l := parked("0", int64(i))
+				l.Error, l.Event.Offset, l.Event.Key, l.Event.MessageID = text, text, text, text
+				l.Event.CorrelationID, l.Event.ContentType = text, text
+				l.Event.Body = []byte(text)
+				l.Event.Properties = map[string]any{"n" + hostile: text}
+				id := h.park(t, a, l)[int64(i)].ID
+				got, err := h.DeadLetters.Get(limited(t), testGroup, id)
+				ok(t, fmt.Sprintf("get of a dead letter with text %q", text), err)
+				if !bytes.Equal(got.Event.Body, l.Event.Body) || !got.HasBody || got.Event.Sequence != int64(i) || len(got.Event.Properties) != 1 {
+					t.Errorf("dead letter with text %q: got %+v, want body and identity as they were", text, got)
+				}
+				for what, kept := range map[string]string{"error": got.Error, "key": got.Event.Key, "message id": got.Event.MessageID} {
+					if !strings.HasPrefix(kept, "before") || !strings.HasSuffix(kept, "after") {
+						t.Errorf("%s %q became %q, want what can be kept of it", what, text, kept)
+					}
+				}
+				ok(t, "record a trial", h.Store.Record(limited(t), a, at(9), sluice.Trial{Sequence: 10, Attempts: 1, Error: text}))
+				if kept := h.progress(t, "0").Trial.Error; !strings.HasPrefix(kept, "before") || !strings.HasSuffix(kept, "after") {
+					t.Errorf("error %q of a trial became %q", text, kept)
+				}
+			}
+		}},
+		{"Filter", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			var letters []sluice.DeadLetter
+			for i := range int64(8) {
+				l := parked("0", i)
+				l.FailedAt = l.FailedAt.Add(time.Duration(i) * time.Hour)
+				l.Event.Key = fmt.Sprint("key ", i%2)
+				l.Error = []string{"Division BY zero", "100% of a_b\\c", "nothing", "plain"}[i%4]
+				letters = append(letters, l)
+			}
+			found := h.park(t, a, letters...)
+			b := leaseOf("1", "a", 1)
+			h.claim(t, b)
+			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(99), DeadLetters: []sluice.DeadLetter{parked("1", 90)}}, nil)
+			found = h.letters(t)
+			h.retry(t, found[1].ID, found[2].ID)
+			_, err := h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[3].ID}})
+			ok(t, "discard", err)
+			zero, two, five := int64(0), int64(2), int64(5)
+			hour := func(n int) time.Time { return parked("0", 0).FailedAt.Add(time.Duration(n) * time.Hour) }
+			for _, c := range []struct {
+				name   string
+				filter sluice.DeadLetterFilter
+				want   []int64
+			}{
+				{"nothing", sluice.DeadLetterFilter{}, []int64{0, 1, 2, 3, 4, 5, 6, 7, 90}},
+				{"ids", sluice.DeadLetterFilter{IDs: []int64{found[6].ID, found[1].ID, 1 << 40}}, []int64{1, 6}},
+				{"no ids", sluice.DeadLetterFilter{IDs: []int64{}}, []int64{0, 1, 2, 3, 4, 5, 6, 7, 90}},
+				{"partition", sluice.DeadLetterFilter{Partition: "1"}, []int64{90}},
+				{"no such partition", sluice.DeadLetterFilter{Partition: "01"}, nil},
+				{"status", sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry}}, []int64{1, 2}},
+				{"two statuses", sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry, sluice.StatusDiscarded}}, []int64{1, 2, 3}},
+				{"key", sluice.DeadLetterFilter{Key: "key 1"}, []int64{1, 3, 5, 7}},
+				{"part of a key", sluice.DeadLetterFilter{Key: "key"}, nil},
+				{"error", sluice.DeadLetterFilter{ErrorContains: "divisION by"}, []int64{0, 4}},
+				{"error with a percent sign", sluice.DeadLetterFilter{ErrorContains: "0% OF"}, []int64{1, 5}},
+				{"error with an underscore", sluice.DeadLetterFilter{ErrorContains: "a_b"}, []int64{1, 5}},
+				{"error with a backslash", sluice.DeadLetterFilter{ErrorContains: `b\c`}, []int64{1, 5}},
+				{"percent sign alone", sluice.DeadLetterFilter{ErrorContains: "%"}, []int64{1, 5}},
+				{"underscore for any letter", sluice.DeadLetterFilter{ErrorContains: "n_thing"}, nil},
+				{"quote", sluice.DeadLetterFilter{ErrorContains: "' OR '1'='1"}, nil},
+				{"failed since, inclusive", sluice.DeadLetterFilter{FailedSince: hour(6)}, []int64{6, 7}},
+				{"failed before, exclusive", sluice.DeadLetterFilter{FailedBefore: hour(2), Partition: "0"}, []int64{0, 1}},
+				{"failed in another time zone", sluice.DeadLetterFilter{FailedSince: hour(6).In(time.FixedZone("east", 9*3600))}, []int64{6, 7}},
+				{"sequence numbers from 5", sluice.DeadLetterFilter{FirstSequence: &five}, []int64{5, 6, 7, 90}},
+				{"sequence numbers up to 2", sluice.DeadLetterFilter{LastSequence: &two}, []int64{0, 1, 2}},
+				{"sequence number 0", sluice.DeadLetterFilter{FirstSequence: &zero, LastSequence: &zero}, []int64{0}},
+				{"after an id", sluice.DeadLetterFilter{AfterID: found[6].ID}, []int64{7, 90}},
+				{"limit", sluice.DeadLetterFilter{Limit: 3}, []int64{0, 1, 2}},
+				{"all at once", sluice.DeadLetterFilter{
+					IDs: []int64{found[1].ID, found[5].ID, found[7].ID}, Partition: "0", Status: []sluice.Status{sluice.StatusDead, sluice.StatusRetry}, Key: "key 1",
+					ErrorContains: "of", FailedSince: hour(1), FailedBefore: hour(7), FirstSequence: &zero, LastSequence: &five, AfterID: found[0].ID, Limit: 1,
+				}, []int64{1}},
+			} {
+				list, err := h.DeadLetters.List(limited(t), testGroup, c.filter)
+				ok(t, "list by "+c.name, err)
+				var got []int64
+				for i, l := range list {
+					got = append(got, l.Event.Sequence)
+					if i > 0 && list[i-1].ID >= l.ID {
+						t.Errorf("list by %s: id %d after %d", c.name, l.ID, list[i-1].ID)
+					}
+				}
+				slices.Sort(got)
+				if !slices.Equal(got, c.want) {
+					t.Errorf("list by %s: got events %v, want %v", c.name, got, c.want)
+				}
+			}
+		}},
+		{"Paging", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			var letters []sluice.DeadLetter
+			for i := range int64(25) {
+				letters = append(letters, parked("0", i))
+			}
+			h.park(t, a, letters...)
+			seen := make(map[int64]bool)
+			filter := sluice.DeadLetterFilter{Limit: 10}
+			for _, want := range []int{10, 10, 5, 0} {
+				page, err := h.DeadLetters.List(limited(t), testGroup, filter)
+				ok(t, "list", err)
+				if len(page) != want {
+					t.Fatalf("page of %d dead letters, want %d", len(page), want)
+				}
+				for _, l := range page {
+					if l.ID <= filter.AfterID || seen[l.Event.Sequence] {
+						t.Errorf("dead letter %d of event %d is on a page after id %d", l.ID, l.Event.Sequence, filter.AfterID)
+					}
+					seen[l.Event.Sequence] = true
+					filter.AfterID = l.ID
+				}
+			}
+		}},
+		{"NotFound", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			for _, id := range []int64{-1, 0, 1, math.MaxInt64} {
+				_, err := h.DeadLetters.Get(limited(t), testGroup, id)
+				is(t, fmt.Sprintf("get of dead letter %d", id), err, sluice.ErrNotFound)
+			}
+			id := h.park(t, a, parked("0", 5))[5].ID
+			for _, g := range strangers {
+				_, err := h.DeadLetters.Get(limited(t), g, id)
+				is(t, "get of another group's", err, sluice.ErrNotFound)
+			}
+		}},
+	}
+}
+
+// decideChecks are about Retry and Discard.
+func decideChecks[Tx any]() []check[TxHarness[Tx]] {
+	return []check[TxHarness[Tx]]{
+		{"Retry", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			found := h.park(t, a, parked("0", 5), parked("0", 6))
+			five := sluice.DeadLetterFilter{IDs: []int64{found[5].ID}}
+			mark := func(at time.Time) sluice.DeadLetter {
+				t.Helper()
+				n, err := h.DeadLetters.Retry(limited(t), testGroup, five, at)
+				ok(t, "retry", err)
+				if n != 1 {
+					t.Errorf("retry of one dead letter marked %d", n)
+				}
+				l := h.letters(t)[5]
+				if l.Status != sluice.StatusRetry {
+					t.Errorf("status %s after retry", l.Status)
+				}
+				return l
+			}
+			later := time.Date(2099, 1, 2, 3, 4, 5, 678_000_000, time.FixedZone("west", -5*3600))
+			if l := mark(later); !l.NextAttempt.Equal(later) {
+				t.Errorf("retry at %v, asked for %v", l.NextAttempt, later)
+			}
+			if l := mark(later.Add(time.Hour)); !l.NextAttempt.Equal(later.Add(time.Hour)) {
+				t.Errorf("marked again for %v, retry is at %v", later.Add(time.Hour), l.NextAttempt)
+			}
+			asked := time.Now()
+			if l := mark(time.Time{}); l.NextAttempt.Before(asked.Add(-patience)) || l.NextAttempt.After(time.Now().Add(time.Second)) {
+				t.Errorf("retry now is at %v, now is %v", l.NextAttempt, time.Now())
+			}
+			due, err := h.Store.Due(limited(t), testGroup, "0", 10)
+			ok(t, "due", err)
+			if len(due) != 1 || due[0].ID != found[5].ID {
+				t.Errorf("due are %v, want event 5 alone", due)
+			}
+			if l := h.letters(t)[6]; l.Status != sluice.StatusDead || !l.NextAttempt.IsZero() {
+				t.Errorf("the other dead letter has status %s and time %v, want dead and none", l.Status, l.NextAttempt)
+			}
+		}},
+		{"Discard", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			found := h.park(t, a, parked("0", 5), parked("0", 6), parked("0", 7))
+			h.retry(t, found[5].ID)
+			last := int64(6)
+			for range 2 { // discarding twice changes nothing
+				n, err := h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{LastSequence: &last})
+				ok(t, "discard", err)
+				if n > 2 {
+					t.Errorf("discarded %d of two", n)
+				}
+				for sequence, l := range h.letters(t) {
+					if want := sequence <= 6; (l.Status == sluice.StatusDiscarded) != want || !l.NextAttempt.IsZero() {
+						t.Errorf("event %d has status %s and time %v after the first two were discarded", sequence, l.Status, l.NextAttempt)
+					}
+				}
+			}
+			h.retry(t, found[6].ID) // a decision can be taken back
+			if l, err := h.DeadLetters.Get(limited(t), testGroup, found[6].ID); err != nil || l.Status != sluice.StatusRetry || string(l.Event.Body) != "body 6" {
+				t.Errorf("discarded, then on retry: got %+v, %v", l, err)
+			}
+		}},
+		{"Counts", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			found := h.park(t, a, parked("0", 1), parked("0", 2), parked("0", 3), parked("0", 4))
+			count := func(what string, n int64, err error, want int64) {
+				t.Helper()
+				ok(t, what, err)
+				if n != want {
+					t.Errorf("%s: %d, want %d", what, n, want)
+				}
+			}
+			n, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{Limit: 2}, time.Time{})
+			count("retry of at most two", n, err, 2)
+			if l := h.letters(t); l[1].ID < l[3].ID && (l[1].Status != sluice.StatusRetry || l[3].Status != sluice.StatusDead) {
+				t.Errorf("retry of at most two did not begin at the lowest id: %v", l)
+			}
+			n, err = h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead}})
+			count("discard of those dead", n, err, 2)
+			n, err = h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{Partition: "7"}, time.Time{})
+			count("retry in another partition", n, err, 0)
+			n, err = h.DeadLetters.Retry(limited(t), strangers[0], sluice.DeadLetterFilter{}, time.Time{})
+			count("retry in another group", n, err, 0)
+			n, err = h.DeadLetters.Discard(limited(t), strangers[1], sluice.DeadLetterFilter{IDs: []int64{found[1].ID}})
+			count("discard in another group", n, err, 0)
+			n, err = h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{AfterID: found[4].ID})
+			count("discard after the last", n, err, 0)
+		}},
+		{"GroupsApart", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			h.park(t, a, parked("0", 5))
+			for i, g := range strangers {
+				l := sluice.Lease{Group: g, Partition: "0", Owner: "a", Epoch: 1}
+				_, err := h.Store.Claim(limited(t), l, "incarnation 1")
+				ok(t, "claim", err)
+				letter := parked("0", 5) // the same but for the group
+				letter.Group, letter.Error = g, fmt.Sprint("of stranger ", i)
+				ok(t, "commit", h.Store.Commit(limited(t), sluice.Step{Lease: l, From: sluice.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{letter}}, nil))
+				_, err = h.DeadLetters.Retry(limited(t), g, sluice.DeadLetterFilter{}, time.Time{})
+				ok(t, "retry", err)
+				list, err := h.DeadLetters.List(limited(t), g, sluice.DeadLetterFilter{})
+				ok(t, "list", err)
+				due, err := h.Store.Due(limited(t), g, "0", 10)
+				ok(t, "due", err)
+				if len(list) != 1 || len(due) != 1 || list[0].Group != g || list[0].Error != letter.Error || due[0].ID != list[0].ID {
+					t.Errorf("group %v: listed %+v, due %+v; want its own alone", g, list, due)
+				}
+			}
+			if own := h.letters(t); len(own) != 1 || own[5].Error != "event 5 failed" || own[5].Status != sluice.StatusDead {
+				t.Errorf("the first group's is %+v, want it as it was", own)
+			}
+		}},
+		{"RetryMeetsRedrive", func(t testing.TB, h TxHarness[Tx]) {
+			// A command marks while the owner applies: once is once.
+			a := h.begin(t)
+			var want []string
+			for round := range int64(8) {
+				id := h.park(t, a, parked("0", round))[round].ID
+				h.retry(t, id)
+				key := fmt.Sprint(round)
+				for err := range race(t, 3, func(i int) error {
+					if i > 0 {
+						_, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+						return err
+					}
+					step := sluice.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}
+					var err error
+					for range 100 { // what the database couldn't do may be tried again
+						err = h.Store.Commit(limited(t), step, h.put(key))
+						if err == nil || blames(err) || errors.Is(err, sluice.ErrFenced) || errors.Is(err, sluice.ErrUnknown) {
+							break
+						}
+					}
+					return err
+				}) {
+					ok(t, "a redrive, or one of two commands beside it", err)
+				}
+				want = append(want, key)
+				h.effects(t, want...)
+				if left := h.letters(t); len(left) != 0 {
+					t.Fatalf("left are %v", left)
+				}
+			}
+		}},
+	}
+}
+
+// sameLetter notes the fields in which a dead letter is not the one wanted.
+func sameLetter(t testing.TB, what string, got, want sluice.DeadLetter) {
+	t.Helper()
+	for _, times := range [][2]*time.Time{{&got.FailedAt, &want.FailedAt}, {&got.NextAttempt, &want.NextAttempt}, {&got.Event.Enqueued, &want.Event.Enqueued}} {
+		if !times[0].Equal(*times[1]) {
+			t.Errorf("%s: got time %v, want %v", what, times[0], times[1])
+		}
+		*times[0], *times[1] = time.Time{}, time.Time{}
+	}
+	if !bytes.Equal(got.Event.Body, want.Event.Body) {
+		t.Errorf("%s: got a body of %d bytes, want %d, the same", what, len(got.Event.Body), len(want.Event.Body))
+	}
+	for name, value := range want.Event.Properties {
+		if w, isTime := value.(time.Time); isTime {
+			if g, isTime := got.Event.Properties[name].(time.Time); !isTime || !g.Equal(w) {
+				t.Errorf("%s: property %s is %v, want %v", what, name, got.Event.Properties[name], w)
+			}
+		} else if g := got.Event.Properties[name]; !reflect.DeepEqual(g, value) {
+			t.Errorf("%s: property %s is %T %v, want %T %v", what, name, g, g, value, value)
+		}
+	}
+	if len(got.Event.Properties) != len(want.Event.Properties) {
+		t.Errorf("%s: %d properties, want %d", what, len(got.Event.Properties), len(want.Event.Properties))
+	}
+	got.Event.Body, want.Event.Body = nil, nil
+	got.Event.Properties, want.Event.Properties = nil, nil
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got  %+v\nwant %+v", what, got, want)
+	}
+}

@@ -1,0 +1,182 @@
+package sluicetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// redriveChecks are about what a step does to dead letters, and Due.
+func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
+	return []check[TxHarness[Tx]]{
+		{"DeadLetterUpdated", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			first := h.park(t, a, parked("0", 5))[5]
+			again := parked("0", 5)
+			again.Error, again.Attempts, again.FailedAt = "failed again", 4, again.FailedAt.Add(time.Hour)
+			second := h.park(t, a, again, parked("0", 6))[5]
+			if second.ID != first.ID {
+				t.Errorf("stored again under id %d, had %d", second.ID, first.ID)
+			}
+			if second.Error != again.Error || second.Attempts != 4 || second.Status != sluice.StatusDead || !second.FailedAt.Equal(again.FailedAt) {
+				t.Errorf("stored again: got %+v, want error, attempts and time of %+v", second, again)
+			}
+			h.retry(t, first.ID)
+			if third := h.park(t, a, again)[5]; third.Status != sluice.StatusDead || !third.NextAttempt.IsZero() {
+				t.Errorf("stored again while on retry: status %s at %v, want dead", third.Status, third.NextAttempt)
+			}
+		}},
+		{"DeadLetterIdentity", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			recreated := parked("0", 5)
+			recreated.Incarnation = "incarnation 2"
+			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(9), DeadLetters: []sluice.DeadLetter{parked("0", 5), recreated, parked("0", 6)}}, nil)
+			b := leaseOf("1", "a", 1)
+			h.claim(t, b)
+			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 5)}}, nil)
+			list, err := h.DeadLetters.List(limited(t), testGroup, sluice.DeadLetterFilter{})
+			ok(t, "list", err)
+			if len(list) != 4 {
+				t.Errorf("%d dead letters, want one for each of two incarnations, two partitions and two numbers: %v", len(list), list)
+			}
+		}},
+		{"Redriven", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			found := h.park(t, a, parked("0", 5), parked("0", 6), parked("0", 7))
+			five, seven := found[5].ID, found[7].ID
+			h.retry(t, five, seven)
+			step := sluice.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{five}}
+			no := errors.New("no")
+			blamed(t, "a retry that fails", h.Store.Commit(limited(t), step, func(context.Context, Tx) error { return no }), no)
+			h.commit(t, step, h.put("5"))
+			fenced(t, "the same retry again", h.Store.Commit(limited(t), step, h.put("5 again")))
+			step.Redriven = []int64{seven, five}
+			fenced(t, "two retries of which one is done", h.Store.Commit(limited(t), step, h.put("7", "5 again")))
+			if _, err := h.DeadLetters.Get(limited(t), testGroup, five); !errors.Is(err, sluice.ErrNotFound) {
+				t.Errorf("get of a dead letter that was redriven: %v", err)
+			}
+			step.Redriven, step.To = []int64{seven}, at(10)
+			h.commit(t, step, h.put("7", "10"))
+			h.effects(t, "5", "7", "10")
+			h.stands(t, "0", at(10))
+			if left := h.letters(t); len(left) != 1 || left[6].Status != sluice.StatusDead {
+				t.Errorf("left are %v, want event 6 as it was", left)
+			}
+		}},
+		{"RedrivenNotOnRetry", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			found := h.park(t, a, parked("0", 5), parked("0", 6))
+			b := leaseOf("1", "a", 1)
+			h.claim(t, b)
+			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 7)}}, nil)
+			found = h.letters(t)
+			stranger := sluice.Lease{Group: strangers[0], Partition: "0", Owner: "a", Epoch: 1}
+			_, err := h.Store.Claim(limited(t), stranger, "incarnation 1")
+			ok(t, "claim", err)
+			h.retry(t, found[6].ID, found[7].ID)
+			_, err = h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[6].ID}})
+			ok(t, "discard", err)
+			for what, step := range map[string]sluice.Step{
+				"dead":                 {Lease: a, From: at(9), To: at(9), Redriven: []int64{found[5].ID}},
+				"discarded":            {Lease: a, From: at(9), To: at(9), Redriven: []int64{found[6].ID}},
+				"another partition's":  {Lease: a, From: at(9), To: at(9), Redriven: []int64{found[7].ID}},
+				"another group's":      {Lease: stranger, From: sluice.Unset, To: sluice.Unset, Redriven: []int64{found[7].ID}},
+				"not there":            {Lease: a, From: at(9), To: at(9), Redriven: []int64{1 << 40}},
+				"from behind":          {Lease: b, From: at(8), To: at(8), Redriven: []int64{found[7].ID}},
+				"under a later epoch":  {Lease: leaseOf("1", "a", 2), From: at(9), To: at(9), Redriven: []int64{found[7].ID}},
+				"while nothing claims": {Lease: leaseOf("2", "a", 1), From: at(9), To: at(9), Redriven: []int64{found[7].ID}},
+			} {
+				fenced(t, "retry of a dead letter that is "+what, h.Store.Commit(limited(t), step, h.put(what)))
+			}
+			h.effects(t)
+			if left := h.letters(t); len(left) != 3 {
+				t.Errorf("retries in vain left %v", left)
+			}
+		}},
+		{"RedrivenAtOnce", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			for round := range int64(5) {
+				id := h.park(t, a, parked("0", round))[round].ID
+				h.retry(t, id)
+				wins := 0
+				for err := range race(t, 4, func(i int) error {
+					s := h.Store
+					if i%2 == 1 {
+						s = h.peer()
+					}
+					return s.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}, h.put(fmt.Sprint(round)))
+				}) {
+					switch {
+					case err == nil:
+						wins++
+					case blames(err) || errors.Is(err, sluice.ErrUnknown):
+						t.Errorf("one of four retries at once: got %T %v, want nil, ErrFenced or that the database couldn't", err, err)
+					}
+				}
+				if wins != 1 {
+					t.Errorf("%d of 4 retries at once committed, want 1", wins)
+				}
+			}
+			h.effects(t, "0", "1", "2", "3", "4")
+		}},
+		{"Due", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			found := h.park(t, a, parked("0", 8), parked("0", 3), parked("0", 5), parked("0", 4), parked("0", 2), parked("0", 1))
+			b := leaseOf("1", "a", 1)
+			h.claim(t, b)
+			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 7)}}, nil)
+			due := func(limit int) []int64 {
+				t.Helper()
+				list, err := h.Store.Due(limited(t), testGroup, "0", limit)
+				ok(t, "due", err)
+				var got []int64
+				for _, l := range list {
+					if l.Group != testGroup || l.Incarnation != "incarnation 1" || l.Status != sluice.StatusRetry || !l.HasBody || string(l.Event.Body) != fmt.Sprint("body ", l.Event.Sequence) {
+						t.Errorf("due: got %+v, want it whole", l)
+					}
+					got = append(got, l.Event.Sequence)
+				}
+				return got
+			}
+			if got := due(10); got != nil {
+				t.Errorf("due without any retry: events %v", got)
+			}
+			mark := func(sequence int64, at time.Time) {
+				t.Helper()
+				n, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[sequence].ID}}, at)
+				ok(t, "retry", err)
+				if n != 1 {
+					t.Errorf("retry of one dead letter marked %d", n)
+				}
+			}
+			mark(8, time.Time{})
+			mark(3, time.Now().Add(-time.Hour))
+			mark(5, time.Now().Add(-24*time.Hour))
+			mark(2, time.Now().Add(time.Hour))
+			_, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{Partition: "1"}, time.Time{})
+			ok(t, "retry", err)
+			if got := due(10); !slices.Equal(got, []int64{3, 5, 8}) {
+				t.Errorf("due are events %v, want 3, 5, 8", got)
+			}
+			if got := due(2); !slices.Equal(got, []int64{3, 5}) {
+				t.Errorf("due, at most two, are events %v, want 3, 5", got)
+			}
+			soon := time.Now().Add(4 * moment)
+			mark(4, soon)
+			if got := due(10); slices.Contains(got, 4) && time.Now().Before(soon.Add(-10*time.Millisecond)) {
+				t.Errorf("a retry is due %v early", time.Until(soon))
+			}
+			eventually(t, "the retry of event 4 is due", func() bool { return slices.Equal(due(10), []int64{3, 4, 5, 8}) })
+			_, err = h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[3].ID}})
+			ok(t, "discard", err)
+			if got := due(10); !slices.Equal(got, []int64{4, 5, 8}) {
+				t.Errorf("due after one was discarded are events %v, want 4, 5, 8", got)
+			}
+		}},
+	}
+}

@@ -1,0 +1,245 @@
+package sluicetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+)
+
+// TestTxStore is the conformance suite of [sluice.TxStore]. Every case asks new
+// for an empty database.
+func TestTxStore[Tx any](t *testing.T, new func(t testing.TB) TxHarness[Tx]) {
+	runChecks(t, txChecks[Tx](), new)
+}
+
+func txChecks[Tx any]() []check[TxHarness[Tx]] {
+	var all []check[TxHarness[Tx]]
+	all = append(all, claimChecks[Tx]()...)
+	all = append(all, commitChecks[Tx]()...)
+	all = append(all, failureChecks[Tx]()...)
+	all = append(all, redriveChecks[Tx]()...)
+	return append(all, contentionChecks[Tx]()...)
+}
+
+// claimChecks are about checkpoints outside of transactions: Claim, Record,
+// Leave, Read, Reset.
+func claimChecks[Tx any]() []check[TxHarness[Tx]] {
+	return []check[TxHarness[Tx]]{
+		{"ClaimCreates", func(t testing.TB, h TxHarness[Tx]) {
+			l := leaseOf("0", "a", 7)
+			p := h.claim(t, l)
+			p.Updated = p.Updated.UTC()
+			want := sluice.Progress{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: sluice.Unset, Owner: "a", Epoch: 7, Claims: 1, Updated: p.Updated}
+			if p != want || p.Updated.IsZero() {
+				t.Errorf("claimed %+v, want %+v", p, want)
+			}
+			if got := h.progress(t, "0"); !sameProgress(got, want) {
+				t.Errorf("read %+v, want %+v", got, want)
+			}
+		}},
+		{"ClaimRaises", func(t testing.TB, h TxHarness[Tx]) {
+			h.begin(t)
+			p := h.claim(t, leaseOf("0", "b", 5))
+			if p.Owner != "b" || p.Epoch != 5 || p.Position != at(9) {
+				t.Errorf("claimed %+v, want owner b, epoch 5, position %+v", p, at(9))
+			}
+			if p = h.claim(t, leaseOf("0", "b", 6)); p.Epoch != 6 {
+				t.Errorf("the same owner claimed in epoch 6, got %+v", p)
+			}
+		}},
+		{"ClaimFenced", func(t testing.TB, h TxHarness[Tx]) {
+			h.claim(t, leaseOf("0", "b", 5))
+			before := h.progress(t, "0")
+			for _, l := range []sluice.Lease{leaseOf("0", "a", 4), leaseOf("0", "b", 4), leaseOf("0", "a", 5)} {
+				_, err := h.Store.Claim(limited(t), l, "incarnation 1")
+				f, found := errors.AsType[*sluice.FencedError](err)
+				if !found || f.Partition != "0" || f.Epoch != 5 || f.Owner != "b" {
+					t.Errorf("claim for %s in epoch %d: got %v, want a FencedError that names epoch 5 of b", l.Owner, l.Epoch, err)
+				}
+			}
+			if after := h.progress(t, "0"); !sameProgress(before, after) {
+				t.Errorf("claims in vain changed %+v to %+v", before, after)
+			}
+		}},
+		{"Claims", func(t testing.TB, h TxHarness[Tx]) {
+			claims := func(what string, want int) {
+				t.Helper()
+				if got := h.progress(t, "0").Claims; got != want {
+					t.Errorf("%s: %d claims, want %d", what, got, want)
+				}
+			}
+			a := leaseOf("0", "a", 1)
+			for range 3 {
+				if p := h.claim(t, a); p.Claims != 1 {
+					t.Errorf("claimed repeatedly in one epoch: %d claims, want 1", p.Claims)
+				}
+			}
+			h.claim(t, leaseOf("0", "a", 2))
+			if p := h.claim(t, leaseOf("0", "b", 3)); p.Claims != 3 {
+				t.Errorf("claimed in three epochs: %d claims", p.Claims)
+			}
+			b := leaseOf("0", "b", 3)
+			ok(t, "record", h.Store.Record(limited(t), b, sluice.Unset, sluice.Trial{Sequence: 0, Attempts: 1, Error: "no"}))
+			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: sluice.Unset, DeadLetters: []sluice.DeadLetter{parked("0", 3)}}, nil)
+			claims("no progress", 3)
+			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(0)}, nil)
+			claims("progress", 1)
+			if p := h.claim(t, leaseOf("0", "c", 9)); p.Claims != 2 {
+				t.Errorf("claimed after progress: %d claims, want 2", p.Claims)
+			}
+			for _, l := range []sluice.Lease{b, leaseOf("0", "b", 9), leaseOf("0", "c", 8), leaseOf("1", "c", 9)} {
+				ok(t, "leave by one who was fenced off", h.Store.Leave(limited(t), l))
+			}
+			claims("left by one who was fenced off", 2)
+			ok(t, "leave", h.Store.Leave(limited(t), leaseOf("0", "c", 9)))
+			claims("left in good order", 0)
+			if p := h.claim(t, leaseOf("0", "d", 10)); p.Claims != 1 || p.Position != at(0) {
+				t.Errorf("claimed after a clean leave: %d claims at %+v, want 1 at %+v", p.Claims, p.Position, at(0))
+			}
+		}},
+		{"Incarnation", func(t testing.TB, h TxHarness[Tx]) {
+			h.begin(t)
+			p, err := h.Store.Claim(limited(t), leaseOf("0", "b", 2), "incarnation 2")
+			ok(t, "claim with another incarnation", err)
+			if p.Incarnation != "incarnation 1" || p.Position != at(9) || p.Epoch != 2 || p.Owner != "b" {
+				t.Errorf("got %+v, want the checkpoint claimed, and its incarnation and position as they were", p)
+			}
+		}},
+		{"Trial", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			trial := sluice.Trial{Sequence: 10, Attempts: 2, Error: "first line\nsecond 'line' \"√\" \\ %"}
+			ok(t, "record", h.Store.Record(limited(t), a, at(9), trial))
+			if got := h.progress(t, "0").Trial; got != trial {
+				t.Errorf("read trial %+v, want %+v", got, trial)
+			}
+			for what, try := range map[string]struct {
+				lease sluice.Lease
+				at    sluice.Position
+			}{
+				"owner":     {leaseOf("0", "b", 1), at(9)},
+				"epoch":     {leaseOf("0", "a", 2), at(9)},
+				"position":  {a, at(8)},
+				"partition": {leaseOf("1", "a", 1), at(9)},
+			} {
+				fenced(t, "record under another "+what, h.Store.Record(limited(t), try.lease, try.at, sluice.Trial{Sequence: 99, Attempts: 9}))
+			}
+			b := leaseOf("0", "b", 2)
+			if p := h.claim(t, b); p.Trial != trial {
+				t.Errorf("claimed trial %+v, want %+v", p.Trial, trial)
+			}
+			h.commit(t, sluice.Step{Lease: b, From: at(9), To: at(9)}, nil)
+			if got := h.progress(t, "0").Trial; got != trial {
+				t.Errorf("a step that moves nothing left trial %+v, want %+v", got, trial)
+			}
+			h.commit(t, sluice.Step{Lease: b, From: at(9), To: at(10)}, nil)
+			if got := h.progress(t, "0").Trial; got != (sluice.Trial{}) {
+				t.Errorf("progress left trial %+v", got)
+			}
+			ok(t, "record", h.Store.Record(limited(t), b, at(10), trial))
+			ok(t, "record none", h.Store.Record(limited(t), b, at(10), sluice.Trial{}))
+			if got := h.progress(t, "0").Trial; got != (sluice.Trial{}) {
+				t.Errorf("recording none left trial %+v", got)
+			}
+		}},
+		{"Read", func(t testing.TB, h TxHarness[Tx]) {
+			for i, p := range []string{"10", "2", "0"} {
+				h.claim(t, leaseOf(p, "a", int64(i+1)))
+			}
+			for range 2 { // reading claims nothing
+				list, err := h.Store.Read(limited(t), testGroup)
+				ok(t, "read", err)
+				var got []string
+				for _, p := range list {
+					got = append(got, fmt.Sprintf("%s epoch %d claims %d", p.Partition, p.Epoch, p.Claims))
+				}
+				if want := []string{"0 epoch 3 claims 1", "10 epoch 1 claims 1", "2 epoch 2 claims 1"}; !reflect.DeepEqual(got, want) {
+					t.Errorf("read %q, want %q", got, want)
+				}
+			}
+		}},
+		{"GroupsApart", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			for _, g := range strangers {
+				list, err := h.Store.Read(limited(t), g)
+				ok(t, "read", err)
+				if len(list) != 0 {
+					t.Errorf("group %v: read %v before anything was claimed", g, list)
+				}
+				l := sluice.Lease{Group: g, Partition: "0", Owner: "o'wner", Epoch: 1}
+				p, err := h.Store.Claim(limited(t), l, "incarnation 1")
+				ok(t, fmt.Sprintf("claim in group %v", g), err)
+				if p.Position != sluice.Unset || p.Group != g {
+					t.Errorf("group %v: claimed %+v, another group's", g, p)
+				}
+				ok(t, "commit", h.Store.Commit(limited(t), sluice.Step{Lease: l, From: sluice.Unset, To: at(77)}, nil))
+			}
+			h.stands(t, "0", at(9))
+			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(10)}, nil)
+		}},
+		{"Reset", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			h.claim(t, leaseOf("0", "a", 2))
+			a.Epoch = 2
+			ok(t, "record", h.Store.Record(limited(t), a, at(9), sluice.Trial{Sequence: 10, Attempts: 1}))
+			epoch, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", at(4))
+			ok(t, "reset", err)
+			p := h.progress(t, "0")
+			if epoch <= 2 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || p.Trial != (sluice.Trial{}) {
+				t.Errorf("reset to epoch %d: %+v, want an epoch above 2, position %+v of incarnation 2, no claims, no trial", epoch, p, at(4))
+			}
+			called := false
+			for _, from := range []int64{9, 4} {
+				fenced(t, "commit by the owner of before", h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(from), To: at(10)}, func(context.Context, Tx) error {
+					called = true
+					return nil
+				}))
+			}
+			if called {
+				t.Error("a handler was called under a lease that a reset had fenced off")
+			}
+			fenced(t, "record by the owner of before", h.Store.Record(limited(t), a, at(4), sluice.Trial{}))
+			_, err = h.Store.Claim(limited(t), a, "incarnation 2")
+			fenced(t, "claim in the epoch of before", err)
+			_, err = h.Store.Claim(limited(t), leaseOf("0", "b", epoch), "incarnation 2")
+			if f, found := errors.AsType[*sluice.FencedError](err); !found || f.Epoch != epoch {
+				t.Errorf("claim in the reset's own epoch: got %v, want a FencedError that names epoch %d", err, epoch)
+			}
+			again, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", sluice.Origin)
+			ok(t, "reset again", err)
+			if again <= epoch {
+				t.Errorf("reset again to epoch %d, after %d", again, epoch)
+			}
+			if p := h.claim(t, leaseOf("0", "b", again+1)); p.Claims != 1 || p.Position != sluice.Origin {
+				t.Errorf("claimed after a reset: %+v, want 1 claim at the origin", p)
+			}
+		}},
+		{"ResetCreates", func(t testing.TB, h TxHarness[Tx]) {
+			epoch, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 1", at(4))
+			ok(t, "reset", err)
+			p := h.progress(t, "0")
+			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 1" || p.Claims != 0 {
+				t.Errorf("reset made %+v with epoch %d", p, epoch)
+			}
+			h.claim(t, leaseOf("0", "a", epoch+1))
+			h.commit(t, sluice.Step{Lease: leaseOf("0", "a", epoch+1), From: at(4), To: at(5)}, nil)
+		}},
+		{"LargeNumbers", func(t testing.TB, h TxHarness[Tx]) {
+			l := leaseOf("0", "a", 1<<40)
+			h.claim(t, l)
+			far := sluice.Position{Sequence: 1<<62 + 1, Offset: strings.Repeat("9", 60)}
+			h.commit(t, sluice.Step{Lease: l, From: sluice.Unset, To: far}, nil)
+			h.stands(t, "0", far)
+		}},
+	}
+}
+
+// sameProgress compares all but the time.
+func sameProgress(a, b sluice.Progress) bool {
+	a.Updated = b.Updated
+	return a == b
+}

@@ -1,0 +1,195 @@
+package sluicetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// TxHarness is what [TestTxStore] and [TestDeadLetters] work on: an empty
+// database, seen through a store, and a table of effects in it that has one
+// text column for a key, without a unique constraint.
+type TxHarness[Tx any] struct {
+	Store       sluice.TxStore[Tx]
+	DeadLetters sluice.DeadLetterStore // over the same database
+	// Peer is another store over the same database, as another process has
+	// it. Nil: Store itself.
+	Peer sluice.TxStore[Tx]
+
+	// Put inserts an effect.
+	Put func(ctx context.Context, tx Tx, key string) error
+	// Effects returns the keys that are committed, repeats included, in any
+	// order.
+	Effects func(ctx context.Context) ([]string, error)
+	// Break does what violates a constraint, and returns the database's error.
+	Break func(ctx context.Context, tx Tx) error
+	// BreakLater writes what the database refuses only at the commit (a
+	// deferred constraint). Nil: the database has no such thing.
+	BreakLater func(ctx context.Context, tx Tx) error
+
+	Features TxFeatures
+}
+
+// TxFeatures says where a store may differ from others.
+type TxFeatures struct {
+	// WaitsForOpen: Claim can't end another's transaction in progress. It
+	// waits for it as long as its context lasts, and then fails. The default
+	// is that Claim ends the transaction within some seconds.
+	WaitsForOpen bool
+}
+
+func (h *TxHarness[Tx]) peer() sluice.TxStore[Tx] {
+	if h.Peer != nil {
+		return h.Peer
+	}
+	return h.Store
+}
+
+// put is a handler that writes effects.
+func (h *TxHarness[Tx]) put(keys ...string) func(context.Context, Tx) error {
+	return func(ctx context.Context, tx Tx) error {
+		for _, k := range keys {
+			if err := h.Put(ctx, tx, k); err != nil {
+				return fmt.Errorf("put effect %s: %w", k, err)
+			}
+		}
+		return nil
+	}
+}
+
+// effects notes the effects that are not those wanted, in any order.
+func (h *TxHarness[Tx]) effects(t testing.TB, want ...string) {
+	t.Helper()
+	got, err := h.Effects(limited(t))
+	ok(t, "read the effects", err)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("effects are %q, want %q", got, want)
+	}
+}
+
+func leaseOf(partition, owner string, epoch int64) sluice.Lease {
+	return sluice.Lease{Group: testGroup, Partition: partition, Owner: owner, Epoch: epoch}
+}
+
+func at(sequence int64) sluice.Position {
+	return sluice.Position{Sequence: sequence, Offset: fmt.Sprintf("offset %d", sequence)}
+}
+
+// claim claims and stops the test at an error.
+func (h *TxHarness[Tx]) claim(t testing.TB, lease sluice.Lease) sluice.Progress {
+	t.Helper()
+	p, err := h.Store.Claim(limited(t), lease, "incarnation 1")
+	ok(t, fmt.Sprintf("claim for %s in epoch %d", lease.Owner, lease.Epoch), err)
+	return p
+}
+
+// begin claims partition 0 for a in epoch 1 and moves it to position 9.
+func (h *TxHarness[Tx]) begin(t testing.TB) sluice.Lease {
+	t.Helper()
+	l := leaseOf("0", "a", 1)
+	h.claim(t, l)
+	h.commit(t, sluice.Step{Lease: l, From: sluice.Unset, To: at(9)}, nil)
+	return l
+}
+
+func (h *TxHarness[Tx]) commit(t testing.TB, step sluice.Step, fn func(context.Context, Tx) error) {
+	t.Helper()
+	ok(t, fmt.Sprintf("commit from %v to %v in epoch %d", step.From, step.To, step.Lease.Epoch), h.Store.Commit(limited(t), step, fn))
+}
+
+// progress reads a partition's checkpoint without claiming it.
+func (h *TxHarness[Tx]) progress(t testing.TB, partition string) sluice.Progress {
+	t.Helper()
+	list, err := h.Store.Read(limited(t), testGroup)
+	ok(t, "read", err)
+	for _, p := range list {
+		if p.Partition == partition {
+			return p
+		}
+	}
+	t.Fatalf("read: no checkpoint of partition %s in %v", partition, list)
+	return sluice.Progress{}
+}
+
+// stands notes a checkpoint that is not at this position.
+func (h *TxHarness[Tx]) stands(t testing.TB, partition string, want sluice.Position) {
+	t.Helper()
+	if got := h.progress(t, partition).Position; got != want {
+		t.Errorf("partition %s: checkpoint is at %+v, want %+v", partition, got, want)
+	}
+}
+
+// fenced notes an error that is not ErrFenced, or blames the handler.
+func fenced(t testing.TB, what string, err error) {
+	t.Helper()
+	is(t, what, err, sluice.ErrFenced)
+	if blames(err) {
+		t.Errorf("%s: %v is a HandlerError", what, err)
+	}
+}
+
+// blamed notes an error that is not a HandlerError around want.
+func blamed(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !blames(err) || want != nil && !errors.Is(err, want) {
+		t.Errorf("%s: got %T: %v; want a HandlerError around: %v", what, err, err, want)
+	}
+}
+
+// parked is a dead letter whose event has this number.
+func parked(partition string, sequence int64) sluice.DeadLetter {
+	return sluice.DeadLetter{
+		Group:       testGroup,
+		Incarnation: "incarnation 1",
+		FailedAt:    time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC),
+		Error:       fmt.Sprintf("event %d failed", sequence),
+		Attempts:    3,
+		Status:      sluice.StatusDead,
+		HasBody:     true,
+		Event: sluice.Event{
+			Partition: partition, Sequence: sequence, Offset: at(sequence).Offset,
+			Enqueued: time.Date(2026, 1, 2, 3, 0, 0, 123_000_000, time.UTC),
+			Body:     fmt.Appendf(nil, "body %d", sequence),
+		},
+	}
+}
+
+// park stores dead letters under the lease at 9 and returns them all as they
+// are then listed, by sequence number.
+func (h *TxHarness[Tx]) park(t testing.TB, lease sluice.Lease, letters ...sluice.DeadLetter) map[int64]sluice.DeadLetter {
+	t.Helper()
+	h.commit(t, sluice.Step{Lease: lease, From: at(9), To: at(9), DeadLetters: letters}, nil)
+	return h.letters(t)
+}
+
+// letters lists the group's dead letters by sequence number.
+func (h *TxHarness[Tx]) letters(t testing.TB) map[int64]sluice.DeadLetter {
+	t.Helper()
+	list, err := h.DeadLetters.List(limited(t), testGroup, sluice.DeadLetterFilter{})
+	ok(t, "list dead letters", err)
+	found := make(map[int64]sluice.DeadLetter)
+	for _, l := range list {
+		found[l.Event.Sequence] = l
+	}
+	if len(found) != len(list) {
+		t.Fatalf("%d dead letters of %d events", len(list), len(found))
+	}
+	return found
+}
+
+// retry marks dead letters for a retry now.
+func (h *TxHarness[Tx]) retry(t testing.TB, ids ...int64) {
+	t.Helper()
+	n, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{IDs: ids}, time.Time{})
+	ok(t, "retry", err)
+	if n != int64(len(ids)) {
+		t.Errorf("retry of %d dead letters marked %d", len(ids), n)
+	}
+}
