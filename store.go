@@ -34,6 +34,7 @@ type Step struct {
 	From, To    Position
 	DeadLetters []DeadLetter // stored, or updated if a dead letter of the same identity is there
 	Redriven    []int64      // ids of dead letters on retry that this step's handler has applied: removed
+	Returned    []DeadLetter // dead letters on retry that have failed again: state and error updated by id, bodies left alone
 }
 
 // TxStore keeps checkpoints and dead letters in the database that the handler
@@ -56,13 +57,14 @@ type TxStore[Tx any] interface {
 	// that the checkpoint has the lease's epoch and owner and stands at
 	// step.From, and moves it to step.To; then calls fn (if not nil) with the
 	// transaction; then stores the dead letters, removes the redriven ones
-	// (each exactly one row with status retry) and commits. When To differs
-	// from From, Claims becomes 1 and the Trial is cleared.
+	// and updates the returned ones (each exactly one row with status retry)
+	// and commits. When To differs from From, Claims becomes 1 and the Trial is
+	// cleared.
 	//
 	// The error tells what has happened:
 	//   - nil: committed;
 	//   - [ErrFenced]: nothing written, fn not called or its writes undone:
-	//     the checkpoint, or a redriven dead letter, is not as expected;
+	//     the checkpoint, or a dead letter on retry, is not as expected;
 	//   - [ErrUnknown]: the commit was sent and no answer came. The caller
 	//     must Claim again to learn the truth before anything is retried;
 	//   - a [*HandlerError]: fn failed, or what it wrote was refused at the
