@@ -1,0 +1,90 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// shared is the test binary's server, set by Run.
+var (
+	shared *Server
+	count  atomic.Int64
+)
+
+// Run is a package's TestMain: it starts the server that the package's tests
+// share, runs them, and returns the exit code.
+//
+//	func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
+func Run(m *testing.M) (code int) {
+	s, err := Start(nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pgtest:", err)
+		return 1
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "pgtest:", err)
+			code = 1
+		}
+	}()
+	shared = s
+	return m.Run()
+}
+
+// New starts a server for one test. A nil cfg takes every default.
+func New(t testing.TB, cfg *Config) *Server {
+	t.Helper()
+	s, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("PostgreSQL's log: %s", s.Log())
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Database makes a fresh database on the server of [Run] and returns its URL.
+func Database(t testing.TB) string {
+	t.Helper()
+	if shared == nil {
+		t.Fatal("no server: the package's TestMain must call pgtest.Run")
+	}
+	name := fmt.Sprintf("test_%d", count.Add(1))
+	url, err := shared.CreateDatabase(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := shared.admin(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+	})
+	return url
+}
+
+// admin runs one statement outside the tests' databases.
+func (s *Server) admin(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, sql)
+	return err
+}

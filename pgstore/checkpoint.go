@@ -1,0 +1,169 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice"
+)
+
+const claimSQL = `
+INSERT INTO @sluice_checkpoints AS c (namespace, topic, consumer_group, partition, owner, epoch, incarnation, sequence_number, claims, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, clock_timestamp())
+ON CONFLICT (namespace, topic, consumer_group, partition) DO UPDATE
+SET owner = excluded.owner, epoch = excluded.epoch, claims = c.claims + (c.epoch < excluded.epoch)::int, updated_at = clock_timestamp()
+WHERE c.epoch < excluded.epoch OR c.epoch = excluded.epoch AND c.owner = excluded.owner
+RETURNING ` + progressColumns
+
+const progressColumns = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at`
+
+// progressDest are the places of progressColumns in p.
+func progressDest(p *sluice.Progress) []any {
+	return []any{
+		&p.Incarnation, &p.Position.Sequence, &p.Position.Offset, &p.Owner, &p.Epoch, &p.Claims,
+		&p.Trial.Sequence, &p.Trial.Attempts, &p.Trial.Error, &p.Updated,
+	}
+}
+
+// Claim implements [sluice.TxStore]. The checkpoint is claimed by one
+// statement, which waits for the row. A transaction that holds the row for
+// longer than [Config.LockTimeout] is ended, unless its owner has the better
+// right to it.
+func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+	p := sluice.Progress{Group: lease.Group, Partition: lease.Partition}
+	args := append(leaseArgs(lease), clean(incarnation), sluice.Unset.Sequence)
+	err := s.seize(ctx, &lease, claimSQL, args, progressDest(&p)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = s.refused(ctx, lease)
+	}
+	if err != nil {
+		return sluice.Progress{}, fmt.Errorf("claim partition %s: %w", lease.Partition, err)
+	}
+	return p, nil
+}
+
+const resetSQL = `
+INSERT INTO @sluice_checkpoints AS c (namespace, topic, consumer_group, partition, owner, epoch, incarnation, sequence_number, event_offset, claims, updated_at)
+VALUES ($1, $2, $3, $4, '', 1, $5, $6, $7, 0, clock_timestamp())
+ON CONFLICT (namespace, topic, consumer_group, partition) DO UPDATE
+SET owner = '', epoch = c.epoch + 1, incarnation = excluded.incarnation, sequence_number = excluded.sequence_number, event_offset = excluded.event_offset,
+    claims = 0, trial_sequence = 0, trial_attempts = 0, trial_error = '', updated_at = clock_timestamp()
+RETURNING epoch`
+
+// Reset implements [sluice.TxStore]. The new epoch has no owner: no lease is
+// of that epoch. A transaction in progress on the checkpoint is ended as by
+// [Store.Claim].
+func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+	var epoch int64
+	args := []any{group.Namespace, group.Topic, group.Name, partition, clean(incarnation), to.Sequence, clean(to.Offset)}
+	if err := s.seize(ctx, nil, resetSQL, args, &epoch); err != nil {
+		return 0, fmt.Errorf("reset checkpoint of partition %s: %w", partition, err)
+	}
+	return epoch, nil
+}
+
+const winnerSQL = `
+SELECT owner, epoch, sequence_number FROM @sluice_checkpoints
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
+
+// winner reads who has the checkpoint, and where it stands.
+func (s *Store) winner(ctx context.Context, conn *pgx.Conn, lease sluice.Lease) (w sluice.Progress, err error) {
+	g := lease.Group
+	err = conn.QueryRow(ctx, s.sql.of(winnerSQL), g.Namespace, g.Topic, g.Name, lease.Partition).Scan(&w.Owner, &w.Epoch, &w.Position.Sequence)
+	return w, err
+}
+
+// refused is the error of a claim that changed no row.
+func (s *Store) refused(ctx context.Context, lease sluice.Lease) error {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	w, err := s.winner(ctx, conn.Conn(), lease)
+	if err != nil {
+		return fmt.Errorf("read its checkpoint: %w", err)
+	}
+	return &sluice.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
+}
+
+// fenced says why a checkpoint was not as expected. The answer is
+// [sluice.ErrFenced] in any case; what it reads is for the user.
+func (s *Store) fenced(ctx context.Context, conn *pgx.Conn, lease sluice.Lease, at sluice.Position) error {
+	w, err := s.winner(ctx, conn, lease)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, sluice.ErrFenced)
+	case err != nil:
+		return fmt.Errorf("partition %s: %w", lease.Partition, sluice.ErrFenced)
+	case w.Epoch != lease.Epoch || w.Owner != lease.Owner:
+		return &sluice.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
+	}
+	return fmt.Errorf("partition %s: its checkpoint is at %v, not at %v: %w", lease.Partition, w.Position, at, sluice.ErrFenced)
+}
+
+const recordSQL = `
+UPDATE @sluice_checkpoints SET trial_sequence = $8, trial_attempts = $9, trial_error = $10, updated_at = clock_timestamp()
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number = $7`
+
+// Record implements [sluice.TxStore].
+func (s *Store) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return fmt.Errorf("record trial: %w", err)
+	}
+	defer conn.Release()
+	args := append(leaseArgs(lease), at.Sequence, trial.Sequence, trial.Attempts, clean(trial.Error))
+	tag, err := once(ctx, conn.Conn(), s.cfg.LockTimeout, s.sql.of(recordSQL), args)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = s.fenced(ctx, conn.Conn(), lease, at)
+	}
+	if err != nil {
+		return fmt.Errorf("record trial: %w", err)
+	}
+	return nil
+}
+
+const leaveSQL = `
+UPDATE @sluice_checkpoints SET claims = 0, updated_at = clock_timestamp()
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6`
+
+// Leave implements [sluice.TxStore].
+func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return fmt.Errorf("leave partition %s: %w", lease.Partition, err)
+	}
+	defer conn.Release()
+	if _, err := once(ctx, conn.Conn(), s.cfg.LockTimeout, s.sql.of(leaveSQL), leaseArgs(lease)); err != nil {
+		return fmt.Errorf("leave partition %s: %w", lease.Partition, err)
+	}
+	return nil
+}
+
+const readSQL = `
+SELECT partition, ` + progressColumns + ` FROM @sluice_checkpoints
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3
+ORDER BY partition COLLATE "C"`
+
+// Read implements [sluice.TxStore].
+func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return nil, fmt.Errorf("read checkpoints: %w", err)
+	}
+	defer conn.Release()
+	rows, _ := conn.Query(ctx, s.sql.of(readSQL), group.Namespace, group.Topic, group.Name) // CollectRows returns the error
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (sluice.Progress, error) {
+		p := sluice.Progress{Group: group}
+		err := row.Scan(append([]any{&p.Partition}, progressDest(&p)...)...)
+		return p, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read checkpoints of %v: %w", group, err)
+	}
+	return list, nil
+}

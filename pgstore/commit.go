@@ -1,0 +1,272 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluice-go/sluice"
+)
+
+// rollbackWithin bounds the rollback of a step, which also runs when the
+// step's context has ended. If it takes longer the connection is closed.
+const rollbackWithin = 5 * time.Second
+
+const limitsSQL = `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`
+
+// advanceSQL is the fence: it changes one row, or the step must not go on.
+const advanceSQL = `
+UPDATE @sluice_checkpoints
+SET sequence_number = $8, event_offset = $9, updated_at = clock_timestamp(),
+    claims         = CASE WHEN $8 = sequence_number THEN claims ELSE 1 END,
+    trial_sequence = CASE WHEN $8 = sequence_number THEN trial_sequence ELSE 0 END,
+    trial_attempts = CASE WHEN $8 = sequence_number THEN trial_attempts ELSE 0 END,
+    trial_error    = CASE WHEN $8 = sequence_number THEN trial_error ELSE '' END
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number = $7
+RETURNING pg_current_xact_id()::text`
+
+// unlimitSQL gives the handler's statements the session's own lock timeout.
+const unlimitSQL = `SET LOCAL lock_timeout TO DEFAULT`
+
+// sameSQL fails, by dividing by zero, if the transaction is not the one that
+// moved the checkpoint: then the COMMIT behind it is not carried out.
+const sameSQL = `SELECT 1 / (pg_current_xact_id()::text = $1)::int`
+
+// step is a step in progress on a connection.
+type step struct {
+	sluice.Step
+	store *Store
+	conn  *pgx.Conn
+	tx    pgx.Tx
+	xid   string // of the transaction
+}
+
+// Commit implements [sluice.TxStore]. What the handler gets is a real
+// transaction that only Commit can end; nested ones are savepoints. If the
+// handler panics its writes are undone.
+func (s *Store) Commit(ctx context.Context, todo sluice.Step, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return fmt.Errorf("commit partition %s: %w", todo.Lease.Partition, err)
+	}
+	defer conn.Release() // the pool closes a connection that is still in a transaction
+	st := &step{Step: todo, store: s, conn: conn.Conn()}
+	if err = st.begin(ctx); err == nil && fn != nil {
+		err = st.handle(ctx, fn)
+	}
+	if err == nil {
+		err = st.commit(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("commit partition %s: %w", todo.Lease.Partition, err)
+	}
+	return nil
+}
+
+// begin opens the transaction and moves the checkpoint, in one round trip. It
+// waits for the answer, so that a COMMIT is never on its way before the row's
+// lock is held.
+func (st *step) begin(ctx context.Context) error {
+	cfg := st.store.cfg
+	var b pgx.Batch
+	b.BeginTx(readCommitted)
+	b.Queue(limitsSQL, milliseconds(cfg.LockTimeout), milliseconds(cfg.LeaseFor))
+	b.Queue(st.store.sql.of(advanceSQL), append(leaseArgs(st.Lease), st.From.Sequence, st.To.Sequence, clean(st.To.Offset))...)
+	b.Queue(unlimitSQL)
+	br := st.conn.SendBatch(ctx, &b)
+	st.tx = br.Tx()
+	_, err := br.Exec()
+	if err == nil {
+		_, err = br.Exec()
+	}
+	if err == nil {
+		err = br.QueryRow().Scan(&st.xid)
+	}
+	if cerr := br.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		return nil
+	}
+	back := st.rollback(ctx)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("move checkpoint: %w", err)
+	}
+	if back != nil {
+		return fmt.Errorf("partition %s: %w", st.Lease.Partition, sluice.ErrFenced)
+	}
+	return st.store.fenced(ctx, st.conn, st.Lease, st.From)
+}
+
+// handle runs the handler and judges what came of it. It returns nil if the
+// transaction can be committed; else it has been rolled back.
+func (st *step) handle(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
+	w := &watch{}
+	err := func() error {
+		defer w.finish()
+		return fn(ctx, &handlerTx{scope{st.tx, w}})
+	}()
+	pg := st.conn.PgConn()
+	switch {
+	case pg.IsClosed() || pg.IsBusy():
+		st.conn.Close(ctx)
+		if err == nil && w.failed != nil {
+			err = w.failed
+		}
+		if err == nil {
+			return errors.New("connection lost in the handler")
+		}
+		return fmt.Errorf("connection lost in the handler: %w", err)
+	case ctx.Err() != nil:
+		st.rollback(ctx)
+		return context.Cause(ctx)
+	case pg.TxStatus() == 'I':
+		return st.ended(ctx)
+	case pg.TxStatus() == 'E':
+		return st.undo(ctx, w, err)
+	case err != nil:
+		return st.undo(ctx, &watch{}, err)
+	}
+	return nil
+}
+
+// undo rolls back after the handler's error, or after one of PostgreSQL's
+// that the handler has dropped. It is the handler's fault if the database is
+// well enough to do that, and the error is not about the database's state.
+func (st *step) undo(ctx context.Context, w *watch, err error) error {
+	outage := unavailable(err)
+	if w.failed != nil && unavailable(w.failed) {
+		outage = true
+	}
+	switch {
+	case err == nil && w.failed == nil:
+		err = errors.New("the handler dropped an error of PostgreSQL, which has given the transaction up")
+	case err == nil:
+		err = fmt.Errorf("the handler dropped an error of PostgreSQL, which has given the transaction up: %w", w.failed)
+	}
+	if back := st.rollback(ctx); back != nil {
+		return fmt.Errorf("roll back: %w (after: %w)", back, err)
+	}
+	if outage {
+		return err
+	}
+	return &sluice.HandlerError{Err: err}
+}
+
+func (st *step) rollback(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackWithin)
+	defer cancel()
+	return st.tx.Rollback(ctx)
+}
+
+// ended says what became of a transaction that the handler has ended by SQL
+// that went unnoticed. Whatever it executed after that is beyond help.
+func (st *step) ended(ctx context.Context) error {
+	var status string
+	err := st.conn.QueryRow(ctx, `SELECT pg_xact_status($1::text::xid8)`, st.xid).Scan(&status)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the handler ended its transaction itself: %w: %w", sluice.ErrUnknown, err)
+	case status == "aborted":
+		return &sluice.HandlerError{Err: errRollback}
+	}
+	return fmt.Errorf("%w: it was committed with the checkpoint, without what followed: %w", errCommit, sluice.ErrUnknown)
+}
+
+// commit stores and removes dead letters and commits: in one round trip, but
+// for removed ones, which have to be counted first.
+func (st *step) commit(ctx context.Context) error {
+	if ctx.Err() != nil {
+		st.rollback(ctx)
+		return context.Cause(ctx)
+	}
+	var b pgx.Batch
+	for i := range st.DeadLetters {
+		st.store.park(&b, st.Lease, &st.DeadLetters[i])
+	}
+	if len(st.Redriven) > 0 {
+		if err := st.redriven(ctx, &b); err != nil {
+			st.rollback(ctx)
+			return err
+		}
+		b = pgx.Batch{}
+	}
+	letters := b.Len()
+	b.Queue(sameSQL, st.xid)
+	b.Queue(`COMMIT`)
+
+	br := st.conn.SendBatch(ctx, &b)
+	defer br.Close() // whatever comes after the answer cannot change it
+	for i := range letters + 1 {
+		_, err := br.Exec()
+		switch {
+		case err == nil:
+		case uncertain(err):
+			return unknown(err)
+		case i == letters && divided(err):
+			br.Close()
+			st.rollback(ctx)
+			return st.ended(ctx)
+		default:
+			br.Close()
+			st.rollback(ctx)
+			return fmt.Errorf("store dead letters: %w", err)
+		}
+	}
+	return st.committed(br.Exec())
+}
+
+// redriven sends the batch that stores dead letters together with the removal
+// of those that the handler has applied, each exactly one row.
+func (st *step) redriven(ctx context.Context, b *pgx.Batch) error {
+	g := st.Lease.Group
+	b.Queue(st.store.sql.of(redrivenSQL), g.Namespace, g.Topic, g.Name, st.Lease.Partition, st.Redriven)
+	br := st.conn.SendBatch(ctx, b)
+	var tag pgconn.CommandTag
+	var err error
+	for range b.Len() {
+		if tag, err = br.Exec(); err != nil {
+			break
+		}
+	}
+	if cerr := br.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("store and remove dead letters: %w", err)
+	}
+	if tag.RowsAffected() != int64(len(st.Redriven)) {
+		return fmt.Errorf("partition %s: a dead letter of %d is not there for a retry any more: %w", st.Lease.Partition, st.Redriven, sluice.ErrFenced)
+	}
+	return nil
+}
+
+// committed is the meaning of the answer to COMMIT.
+func (st *step) committed(tag pgconn.CommandTag, err error) error {
+	switch {
+	case err == nil && tag.String() == "COMMIT":
+		return nil
+	case err == nil: // ROLLBACK
+		return &sluice.HandlerError{Err: errors.New("PostgreSQL had given the transaction up before its end")}
+	case uncertain(err):
+		return unknown(err)
+	case unavailable(err):
+		return err
+	}
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return &sluice.HandlerError{Err: err} // a deferred constraint or trigger
+	}
+	return err
+}
+
+func unknown(err error) error { return fmt.Errorf("%w: %w", sluice.ErrUnknown, err) }
+
+func divided(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "22012"
+}

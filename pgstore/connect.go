@@ -1,0 +1,177 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	neturl "net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// oldestServer is the oldest major version of PostgreSQL that has
+// pg_current_xact_id.
+const oldestServer = 13
+
+// connectTimeout bounds an attempt to connect where the URL does not.
+const connectTimeout = 10 * time.Second
+
+// parse makes a pool's configuration of a URL. Both ends are told to notice
+// within the lease's length that the other has gone.
+func parse(url string, cfg Config) (*pgxpool.Config, error) {
+	pc, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, &parseError{reason: parseReason(url, err)}
+	}
+	if cfg.MaxConns > 0 {
+		pc.MaxConns = int32(cfg.MaxConns)
+	}
+	cc := pc.ConnConfig
+	cc.ConnectTimeout = cmp.Or(cc.ConnectTimeout, connectTimeout)
+	probe := max(cfg.LeaseFor/6, time.Second)
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: probe, Interval: probe, Count: 3}}
+	cc.DialFunc = dialer.DialContext
+
+	seconds := strconv.Itoa(int(probe / time.Second))
+	for name, value := range map[string]string{
+		"application_name":        "sluice",
+		"tcp_keepalives_idle":     seconds,
+		"tcp_keepalives_interval": seconds,
+		"tcp_keepalives_count":    "3",
+		"tcp_user_timeout":        strconv.FormatInt(cfg.LeaseFor.Milliseconds(), 10),
+	} {
+		if _, set := cc.RuntimeParams[name]; !set {
+			cc.RuntimeParams[name] = value
+		}
+	}
+	return pc, nil
+}
+
+// parseError is why a URL cannot be read. It does not wrap pgx's error, which
+// carries the URL with its password.
+type parseError struct{ reason string }
+
+func (e *parseError) Error() string { return "PostgreSQL URL: " + e.reason }
+
+// parseReason says what is wrong with a URL, if that can be said without
+// telling a part of its password: in a URL whose parts cannot be told apart,
+// anything may be one.
+func parseReason(url string, err error) string {
+	const form = "write postgres://user:password@host:5432/database, with %-encoding for special characters in the password"
+	var parts *pgconn.ParseConfigError
+	if u, uerr := neturl.Parse(url); uerr == nil && u.Scheme != "" && errors.As(err, &parts) {
+		if cause := parts.Unwrap(); cause != nil && !strings.Contains(u.Host, "@") {
+			return redact(url, oneLine(cause.Error()))
+		}
+	}
+	return "cannot be read: " + form
+}
+
+// redact blots out the passwords of url in text.
+func redact(url, text string) string {
+	var secrets []string
+	if u, err := neturl.Parse(url); err == nil {
+		if p, ok := u.User.Password(); ok {
+			secrets = append(secrets, p)
+		}
+		for _, k := range []string{"password", "sslpassword"} {
+			secrets = append(secrets, u.Query()[k]...)
+		}
+	}
+	for _, s := range secrets {
+		if s != "" {
+			text = strings.ReplaceAll(text, s, "xxxxx")
+		}
+	}
+	return text
+}
+
+var lineBreaks = regexp.MustCompile(`[ \t]*[\r\n]+[ \t]*`)
+
+func oneLine(s string) string { return lineBreaks.ReplaceAllString(strings.TrimSpace(s), "; ") }
+
+// acquire takes a connection out of a pool.
+func acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	return conn, nil
+}
+
+// unreachable turns a failed attempt to connect into one line that names
+// host, port, database, user and cause; other errors it leaves alone.
+func unreachable(err error) error {
+	var failed *pgconn.ConnectError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	c := failed.Config
+	at := []string{address(c.Host, c.Port)}
+	for _, f := range c.Fallbacks {
+		if a := address(f.Host, f.Port); !slices.Contains(at, a) {
+			at = append(at, a)
+		}
+	}
+	return &connectError{
+		text: fmt.Sprintf("connect to PostgreSQL at %s, database %s, as %s: %s", strings.Join(at, " or "), c.Database, c.User, cause(failed)),
+		err:  failed.Unwrap(),
+	}
+}
+
+func address(host string, port uint16) string {
+	if strings.HasPrefix(host, "/") {
+		return fmt.Sprintf("%s/.s.PGSQL.%d", host, port)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+type connectError struct {
+	text string
+	err  error
+}
+
+func (e *connectError) Error() string { return e.text }
+func (e *connectError) Unwrap() error { return e.err }
+
+// cause is the heart of a failed attempt.
+func cause(failed *pgconn.ConnectError) string {
+	var refused *pgconn.PgError
+	var resolve *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.As(failed, &refused):
+		return fmt.Sprintf("%s (SQLSTATE %s)", oneLine(refused.Message), refused.Code)
+	case errors.Is(failed, context.DeadlineExceeded):
+		return "no answer in time"
+	case errors.As(failed, &resolve):
+		return "host name is not known: " + resolve.Err
+	case errors.As(failed, &op) && op.Err != nil:
+		return strings.TrimPrefix(op.Err.Error(), "connect: ")
+	}
+	return oneLine(failed.Unwrap().Error())
+}
+
+// check refuses servers that cannot do what is asked of them later.
+func check(conn *pgx.Conn) error {
+	version := conn.PgConn().ParameterStatus("server_version")
+	digits, _, _ := strings.Cut(version, ".")
+	if major, err := strconv.Atoi(digits); err == nil && major < oldestServer {
+		return fmt.Errorf("PostgreSQL is version %s: Sluice needs %d or later", version, oldestServer)
+	}
+	switch encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding {
+	case "", "UTF8", "SQL_ASCII":
+		return nil
+	default:
+		return fmt.Errorf("database %s is encoded in %s, which cannot hold every event: create it with ENCODING 'UTF8'", conn.Config().Database, encoding)
+	}
+}

@@ -1,0 +1,251 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/property"
+)
+
+const parkSQL = `
+INSERT INTO @sluice_dead_letters AS d (namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at,
+  failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body, body, properties)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, coalesce($9, clock_timestamp()), $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+ON CONFLICT (namespace, topic, consumer_group, incarnation, partition, sequence_number) DO UPDATE
+SET failed_at = excluded.failed_at, error = excluded.error, attempts = excluded.attempts, status = excluded.status, next_attempt = excluded.next_attempt`
+
+// park queues the storing of a dead letter. One of the same identity keeps its
+// id and its event.
+func (s *Store) park(b *pgx.Batch, lease sluice.Lease, d *sluice.DeadLetter) {
+	e := &d.Event
+	status, next := d.Status, timeOrNull(d.NextAttempt)
+	if status != sluice.StatusRetry {
+		next = nil
+	}
+	var body []byte
+	var properties *string
+	hasBody := d.HasBody
+	if hasBody {
+		// Properties that cannot be written down make a pointer of it: better
+		// an event read from the log again than one without its properties.
+		text, err := property.Encode(e.Properties)
+		if hasBody = err == nil; hasBody {
+			body = append([]byte{}, e.Body...) // not null
+			if text != nil {
+				t := string(text)
+				properties = &t
+			}
+		}
+	}
+	b.Queue(s.sql.of(parkSQL),
+		lease.Group.Namespace, lease.Group.Topic, lease.Group.Name, clean(d.Incarnation), lease.Partition, e.Sequence, clean(e.Offset), timeOrNull(e.Enqueued),
+		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(status), next,
+		clean(e.Key), clean(e.MessageID), clean(e.CorrelationID), clean(e.ContentType), hasBody, body, properties)
+}
+
+func timeOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+const redrivenSQL = `
+DELETE FROM @sluice_dead_letters
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND id = ANY ($5) AND status = 'retry'`
+
+const (
+	letterColumns = `id, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt,
+  partition_key, message_id, correlation_id, content_type, has_body`
+	contentColumns = letterColumns + `, body, properties`
+)
+
+// scanLetter reads a row of letterColumns or contentColumns.
+func scanLetter(row pgx.CollectableRow) (d sluice.DeadLetter, err error) {
+	e := &d.Event
+	var enqueued, next *time.Time
+	var properties *string
+	dest := []any{
+		&d.ID, &d.Incarnation, &e.Partition, &e.Sequence, &e.Offset, &enqueued, &d.FailedAt, &d.Error, &d.Attempts, &d.Status, &next,
+		&e.Key, &e.MessageID, &e.CorrelationID, &e.ContentType, &d.HasBody,
+	}
+	if len(row.FieldDescriptions()) > len(dest) {
+		dest = append(dest, &e.Body, &properties)
+	}
+	if err := row.Scan(dest...); err != nil {
+		return d, err
+	}
+	d.FailedAt = d.FailedAt.UTC()
+	if enqueued != nil {
+		e.Enqueued = enqueued.UTC()
+	}
+	if next != nil {
+		d.NextAttempt = next.UTC()
+	}
+	if properties != nil {
+		if e.Properties, err = property.Decode([]byte(*properties)); err != nil {
+			return d, fmt.Errorf("dead letter %d: %w", d.ID, err)
+		}
+	}
+	return d, nil
+}
+
+const dueSQL = `
+SELECT ` + contentColumns + ` FROM @sluice_dead_letters
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND status = 'retry' AND next_attempt <= clock_timestamp()
+ORDER BY sequence_number, id LIMIT $5`
+
+// Due implements [sluice.TxStore].
+func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+	list, err := s.letters(ctx, group, dueSQL, group.Namespace, group.Topic, group.Name, partition, max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("look for due dead letters of partition %s: %w", partition, err)
+	}
+	return list, nil
+}
+
+// List implements [sluice.DeadLetterStore].
+func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+	c := selection(group, filter)
+	sql := `SELECT ` + letterColumns + ` FROM @sluice_dead_letters` + c.ordered(filter.Limit)
+	list, err := s.letters(ctx, group, sql, c.args...)
+	if err != nil {
+		return nil, fmt.Errorf("list dead letters: %w", err)
+	}
+	return list, nil
+}
+
+// Get implements [sluice.DeadLetterStore].
+func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
+	c := selection(group, sluice.DeadLetterFilter{IDs: []int64{id}})
+	list, err := s.letters(ctx, group, `SELECT `+contentColumns+` FROM @sluice_dead_letters`+c.where(), c.args...)
+	if err == nil && len(list) == 0 {
+		err = sluice.ErrNotFound
+	}
+	if err != nil {
+		return sluice.DeadLetter{}, fmt.Errorf("dead letter %d of %v: %w", id, group, err)
+	}
+	return list[0], nil
+}
+
+func (s *Store) letters(ctx context.Context, group sluice.Group, sql string, args ...any) ([]sluice.DeadLetter, error) {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	rows, _ := conn.Query(ctx, s.sql.of(sql), args...) // CollectRows returns the error
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (sluice.DeadLetter, error) {
+		d, err := scanLetter(row)
+		d.Group = group
+		return d, err
+	})
+}
+
+// Retry implements [sluice.DeadLetterStore].
+func (s *Store) Retry(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+	n, err := s.mark(ctx, group, filter, `status = 'retry', next_attempt = coalesce($1::timestamptz, clock_timestamp())`, timeOrNull(at))
+	if err != nil {
+		return 0, fmt.Errorf("retry dead letters: %w", err)
+	}
+	return n, nil
+}
+
+// Discard implements [sluice.DeadLetterStore].
+func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
+	n, err := s.mark(ctx, group, filter, `status = 'discarded', next_attempt = NULL`)
+	if err != nil {
+		return 0, fmt.Errorf("discard dead letters: %w", err)
+	}
+	return n, nil
+}
+
+// mark changes the selected dead letters. One whose retry is just being
+// committed is gone when its row's turn comes.
+func (s *Store) mark(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, set string, args ...any) (int64, error) {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Release()
+	c := selection(group, filter, args...)
+	sql := `UPDATE @sluice_dead_letters SET ` + set
+	if filter.Limit > 0 {
+		sql += ` WHERE id IN (SELECT id FROM @sluice_dead_letters` + c.ordered(filter.Limit) + `)`
+	} else {
+		sql += c.where()
+	}
+	tag, err := once(ctx, conn.Conn(), 0, s.sql.of(sql), c.args)
+	return tag.RowsAffected(), err
+}
+
+// conditions are a WHERE clause in the making.
+type conditions struct {
+	terms []string
+	args  []any
+}
+
+// and adds a term; its "?" stands for the argument.
+func (c *conditions) and(term string, arg any) {
+	c.args = append(c.args, arg)
+	c.terms = append(c.terms, strings.ReplaceAll(term, "?", fmt.Sprintf("$%d", len(c.args))))
+}
+
+func (c *conditions) where() string { return ` WHERE ` + strings.Join(c.terms, ` AND `) }
+
+// ordered is the clause with order and limit; a limit of 0 means none.
+func (c *conditions) ordered(limit int) string {
+	if limit <= 0 {
+		return c.where() + ` ORDER BY id`
+	}
+	c.args = append(c.args, limit)
+	return c.where() + fmt.Sprintf(` ORDER BY id LIMIT $%d`, len(c.args))
+}
+
+// selection selects dead letters of a group. Its arguments come behind args.
+func selection(group sluice.Group, f sluice.DeadLetterFilter, args ...any) *conditions {
+	c := &conditions{args: args}
+	c.and(`namespace = ?`, group.Namespace)
+	c.and(`topic = ?`, group.Topic)
+	c.and(`consumer_group = ?`, group.Name)
+	if len(f.IDs) > 0 {
+		c.and(`id = ANY (?)`, f.IDs)
+	}
+	if f.AfterID > 0 {
+		c.and(`id > ?`, f.AfterID)
+	}
+	if f.Partition != "" {
+		c.and(`partition = ?`, f.Partition)
+	}
+	if len(f.Status) > 0 {
+		status := make([]string, len(f.Status))
+		for i, st := range f.Status {
+			status[i] = string(st)
+		}
+		c.and(`status = ANY (?)`, status)
+	}
+	if f.Key != "" {
+		c.and(`partition_key = ?`, clean(f.Key))
+	}
+	if f.ErrorContains != "" {
+		c.and(`position(lower(?) IN lower(error)) > 0`, clean(f.ErrorContains))
+	}
+	if !f.FailedSince.IsZero() {
+		c.and(`failed_at >= ?`, f.FailedSince)
+	}
+	if !f.FailedBefore.IsZero() {
+		c.and(`failed_at < ?`, f.FailedBefore)
+	}
+	if f.FirstSequence != nil {
+		c.and(`sequence_number >= ?`, *f.FirstSequence)
+	}
+	if f.LastSequence != nil {
+		c.and(`sequence_number <= ?`, *f.LastSequence)
+	}
+	return c
+}

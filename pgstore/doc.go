@@ -1,0 +1,37 @@
+// Package pgstore keeps leases, checkpoints and dead letters in PostgreSQL 13
+// or later, in the database that the handler writes to.
+//
+//	store, err := pgstore.Open(ctx, os.Getenv("DATABASE_URL"), nil)
+//	consumer, err := sluice.New(source, store.Leases(), sluice.Transactional(store, handler), sluice.AllPartitions, nil)
+//
+// A handler gets a [pgx.Tx], which sqlc's queries, River's InsertTx and the
+// like take as it is; [Insert] writes many rows by COPY. It cannot commit: that
+// is the store's part.
+//
+// # A step
+//
+// [Store.Commit] takes three round trips besides the handler's own: BEGIN with
+// the UPDATE of the checkpoint, which is the fence and locks the row; and the
+// dead letters with COMMIT. COMMIT is never sent before the server has answered
+// the UPDATE: so whatever can still commit holds the row's lock, and a
+// [Store.Claim], which needs that lock, knows the truth once it has it.
+//
+// Steps run at READ COMMITTED, whatever the role's default is, because there
+// the fence sees the newest row after having waited for it. A handler that
+// needs more locks rows (SELECT … FOR UPDATE).
+//
+// # Owners that hang
+//
+// An owner that was paused or cut off inside a transaction holds the row. A
+// Claim waits for [Config.LockTimeout] and then ends that session
+// (pg_terminate_backend), which a role may do to its own sessions. Sessions
+// that idle in a step's transaction for longer than [Config.LeaseFor] are ended
+// by the server itself.
+//
+// # Poolers
+//
+// Nothing depends on the session, so a pooler in transaction mode may stand
+// between. PgBouncer refuses the TCP settings that [Open] asks for, unless its
+// ignore_startup_parameters names tcp_keepalives_idle, tcp_keepalives_interval,
+// tcp_keepalives_count and tcp_user_timeout; [New] takes a pool without them.
+package pgstore

@@ -1,0 +1,59 @@
+package pgstore
+
+import (
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// unavailable tells whether an error is about the database's state and not
+// about what was asked of it: the same may succeed later.
+func unavailable(err error) bool {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code {
+	case "55P03", // lock_not_available
+		"25P03", "25P04", // idle_in_transaction_session_timeout, transaction_timeout
+		"25006": // read_only_sql_transaction: the server has become a standby
+		return true
+	}
+	switch class(e) {
+	case "08", // connection exception
+		"40", // transaction rollback: deadlock, serialization failure
+		"53", // insufficient resources: disk full, too many connections
+		"57", // operator intervention: shutdown, query cancelled
+		"58", // system error
+		"XX": // internal error
+		return true
+	}
+	return false
+}
+
+func class(e *pgconn.PgError) string { return e.Code[:min(2, len(e.Code))] }
+
+// uncertain tells whether, after err instead of the answer to a COMMIT that
+// was sent, the transaction may have been committed. An error of the server
+// says that it was not. But a session's end may come after the commit, and
+// where a pooler stands between, the error may be the pooler's, about a server
+// that it has lost.
+func uncertain(err error) bool {
+	var unsent pgx.ErrPreprocessingBatch
+	if errors.As(err, &unsent) || pgconn.SafeToRetry(err) {
+		return false
+	}
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		fatal := e.Severity == "FATAL" || e.Severity == "PANIC" || e.SeverityUnlocalized == "FATAL" || e.SeverityUnlocalized == "PANIC"
+		switch {
+		case e.Code == "25P03": // only a session that waits for a statement is ended so
+			return false
+		case e.Code == "40003", class(e) == "08": // statement_completion_unknown
+			return true
+		}
+		return fatal
+	}
+	return true
+}

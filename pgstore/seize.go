@@ -1,0 +1,141 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluice-go/sluice"
+)
+
+const (
+	// seizeWithin bounds the wait for a checkpoint's row while the sessions
+	// before it are being ended.
+	seizeWithin = 5 * time.Second
+	// seizeEvery is the time between two looks at who is in the way.
+	seizeEvery = 50 * time.Millisecond
+)
+
+// seize runs a statement on a checkpoint's row: patiently at first, then by
+// ending the sessions that hold the row. With a lease, it gives way to a rival
+// that has a better right to the checkpoint.
+func (s *Store) seize(ctx context.Context, lease *sluice.Lease, sql string, args []any, dest ...any) error {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	_, err = once(ctx, conn.Conn(), s.cfg.LockTimeout, s.sql.of(sql), args, dest...)
+	if !lockTimedOut(err) {
+		return err
+	}
+	if _, err := conn.Exec(ctx, `ROLLBACK`); err != nil {
+		return err
+	}
+	if lease != nil {
+		w, err := s.winner(ctx, conn.Conn(), *lease)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows): // a rival is just creating it
+		case err != nil:
+			return err
+		case w.Epoch > lease.Epoch || w.Epoch == lease.Epoch && w.Owner != lease.Owner:
+			return &sluice.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
+		}
+	}
+	return s.forcibly(ctx, conn.Conn(), s.sql.of(sql), args, dest)
+}
+
+// forcibly is [once] in two round trips: the first learns the number of the
+// session that is going to wait, without holding anything.
+func (s *Store) forcibly(ctx context.Context, conn *pgx.Conn, sql string, args, dest []any) error {
+	var b pgx.Batch
+	b.BeginTx(readCommitted)
+	b.Queue(`SELECT pg_backend_pid(), set_config('lock_timeout', $1, true)`, milliseconds(seizeWithin))
+	br := conn.SendBatch(ctx, &b)
+	var pid int32
+	_, err := br.Exec()
+	if err == nil {
+		err = br.QueryRow().Scan(&pid, nil)
+	}
+	if cerr := br.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+
+	watch, stop := context.WithCancel(ctx)
+	var refusal error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		refusal = endBlockers(watch, s.control, pid)
+	}()
+	b = pgx.Batch{}
+	b.Queue(sql, args...)
+	b.Queue(`COMMIT`)
+	_, err = finish(conn.SendBatch(ctx, &b), 0, dest)
+	stop()
+	<-ended
+	if lockTimedOut(err) && refusal != nil {
+		err = fmt.Errorf("%w: %w", refusal, err)
+	}
+	return err
+}
+
+// blockersSQL finds the sessions that hold what a session waits for. Others
+// that merely wait ahead of it have written nothing and so have no
+// transaction id yet.
+const blockersSQL = `
+SELECT pid, coalesce(usename, '') FROM pg_stat_activity
+WHERE pid = ANY (pg_blocking_pids($1)) AND backend_xid IS NOT NULL`
+
+// endBlockers ends the sessions that pid waits for, again and again until ctx
+// ends. It returns why it could not end one, nil if none resisted.
+func endBlockers(ctx context.Context, pool *pgxpool.Pool, pid int32) (refusal error) {
+	tick := time.NewTicker(seizeEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if err := endBlockersOnce(ctx, pool, pid); err != nil && ctx.Err() == nil {
+			refusal = err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	return refusal
+}
+
+func endBlockersOnce(ctx context.Context, pool *pgxpool.Pool, pid int32) error {
+	conn, err := acquire(ctx, pool)
+	if err != nil {
+		return fmt.Errorf("look for the session that holds the checkpoint: %w", err)
+	}
+	defer conn.Release()
+	type session struct {
+		PID  int32
+		User string
+	}
+	rows, _ := conn.Query(ctx, blockersSQL, pid) // CollectRows returns the error
+	blockers, err := pgx.CollectRows(rows, pgx.RowToStructByPos[session])
+	if err != nil {
+		return fmt.Errorf("look for the session that holds the checkpoint: %w", err)
+	}
+	for _, b := range blockers {
+		if _, err := conn.Exec(ctx, `SELECT pg_terminate_backend($1)`, b.PID); err != nil {
+			return fmt.Errorf("session %d of role %s holds the checkpoint: end it, or grant this role pg_signal_backend: %w", b.PID, b.User, err)
+		}
+	}
+	return nil
+}
+
+func lockTimedOut(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "55P03"
+}

@@ -1,0 +1,163 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluice-go/sluice"
+)
+
+// controlConns is how many connections serve leases and end other sessions.
+// They are apart from the steps' connections, so that handlers that use up
+// those don't keep leases from being renewed.
+const controlConns = 2
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	// Schema holds Sluice's tables, and is created if it is missing. Handlers
+	// keep the role's search_path. Default: the first schema of the role's
+	// search_path that exists, usually public.
+	Schema string
+	// MaxConns is how many connections [Open] makes for steps at most, each
+	// in use while a handler runs; two more serve the leases. Default: the
+	// URL's pool_max_conns, else the number of CPUs but at least 4.
+	MaxConns int
+	// LeaseFor is the consumers' [sluice.Config.LeaseFor]: the server ends a
+	// session that idles for longer inside a step's transaction. A handler
+	// that computes for longer between two statements needs a longer one.
+	// Default: 30 s.
+	LeaseFor time.Duration
+	// LockTimeout is how long a claim or reset waits for a transaction in
+	// progress on the checkpoint before it ends the session, and how long a
+	// step waits for the checkpoint. Default: 500 ms.
+	LockTimeout time.Duration
+}
+
+func (cfg *Config) withDefaults() (Config, error) {
+	var c Config
+	if cfg != nil {
+		c = *cfg
+	}
+	c.LeaseFor = cmp.Or(c.LeaseFor, 30*time.Second)
+	c.LockTimeout = cmp.Or(c.LockTimeout, 500*time.Millisecond)
+	switch {
+	case c.MaxConns < 0 || c.MaxConns > math.MaxInt32:
+		return c, fmt.Errorf("%d connections: must be positive", c.MaxConns)
+	case c.LeaseFor < time.Millisecond || c.LeaseFor > 24*time.Hour:
+		return c, fmt.Errorf("lease of %v: must be from 1 ms to 24 h", c.LeaseFor)
+	case c.LockTimeout < time.Millisecond || c.LockTimeout > time.Hour:
+		return c, fmt.Errorf("lock timeout of %v: must be from 1 ms to 1 h", c.LockTimeout)
+	}
+	return c, nil
+}
+
+// Store keeps checkpoints and dead letters. It is safe for concurrent use.
+type Store struct {
+	cfg     Config
+	pool    *pgxpool.Pool // steps and all else
+	own     bool          // Close closes pool
+	control *pgxpool.Pool // leases, and the ending of sessions
+	leases  *Leases
+	sql     *texts
+}
+
+var (
+	_ sluice.TxStore[pgx.Tx] = (*Store)(nil)
+	_ sluice.DeadLetterStore = (*Store)(nil)
+)
+
+// Open connects to the database at url, a URL like
+// postgres://user:password@host:5432/database or a string of keywords and
+// values as libpq takes it, and brings Sluice's tables up to date. The context
+// is that of the opening only. A nil cfg takes every default. Errors never
+// tell the password. [Store.Close] ends the connections.
+func Open(ctx context.Context, url string, cfg *Config) (*Store, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	pc, err := parse(url, c)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), pc)
+	if err != nil {
+		return nil, fmt.Errorf("set up connections to PostgreSQL: %w", err)
+	}
+	s, err := open(ctx, pool, c)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s.own = true
+	return s, nil
+}
+
+// New is [Open] over a pool that the caller has made and will close after the
+// store. Two connections more, made by the same configuration, serve the
+// leases. What Config.MaxConns says is up to the pool.
+func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Store, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, pool, c)
+}
+
+func open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
+	schema, err := prepare(ctx, pool, cfg.Schema)
+	if err != nil {
+		return nil, err
+	}
+	pc := pool.Config()
+	pc.MaxConns, pc.MinConns, pc.MinIdleConns = controlConns, 0, 0
+	control, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), pc)
+	if err != nil {
+		return nil, fmt.Errorf("set up connections for leases: %w", err)
+	}
+	sql := newTexts(schema)
+	return &Store{
+		cfg: cfg, pool: pool, control: control, sql: sql,
+		leases: &Leases{pool: control, sql: sql},
+	}, nil
+}
+
+// prepare makes the database ready and returns the schema of Sluice's tables.
+func prepare(ctx context.Context, pool *pgxpool.Pool, schema string) (string, error) {
+	conn, err := acquire(ctx, pool)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Release()
+	if err := check(conn.Conn()); err != nil {
+		return "", err
+	}
+	schema, err = migrate(ctx, conn.Conn(), schema, migrations)
+	if err != nil {
+		return "", fmt.Errorf("prepare Sluice's tables: %w", err)
+	}
+	return schema, nil
+}
+
+// Pool gives the connections of the steps, for queries beside them. A
+// connection held on to is one that steps lack.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Leases gives the lease store of the same database. It has connections of its
+// own, and is closed with the store.
+func (s *Store) Leases() *Leases { return s.leases }
+
+// Close ends the store's connections, and those of a pool that [Open] made. It
+// waits for operations in progress.
+func (s *Store) Close() {
+	s.control.Close()
+	if s.own {
+		s.pool.Close()
+	}
+}

@@ -1,0 +1,35 @@
+package pgstore
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// texts puts the tables' schema into SQL, where "@" stands for it, so that
+// nothing depends on the search_path, which handlers may change. Each
+// statement is done once.
+type texts struct {
+	schema string // quoted, with its dot
+	done   sync.Map
+}
+
+func newTexts(schema string) *texts {
+	return &texts{schema: pgx.Identifier{schema}.Sanitize() + "."}
+}
+
+func (t *texts) of(sql string) string {
+	if text, ok := t.done.Load(sql); ok {
+		return text.(string)
+	}
+	text := strings.ReplaceAll(sql, "@", t.schema)
+	t.done.Store(sql, text)
+	return text
+}
+
+// clean makes text fit for PostgreSQL, which takes UTF-8 without NUL: what
+// does not fit becomes U+FFFD.
+func clean(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}

@@ -1,0 +1,194 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// What a handler is told that tries to end the transaction.
+var (
+	errCommit   = errors.New("a handler cannot commit: it returns nil, and Sluice commits its writes together with the checkpoint")
+	errRollback = errors.New("a handler cannot roll back: it returns an error, and Sluice undoes its writes")
+)
+
+// handlerTx is the transaction as the handler gets it. It cannot be ended.
+type handlerTx struct{ scope }
+
+func (tx *handlerTx) Commit(context.Context) error   { return errCommit }
+func (tx *handlerTx) Rollback(context.Context) error { return errRollback }
+
+// savepoint is a transaction that the handler began inside its own, and may
+// end.
+type savepoint struct{ scope }
+
+// scope passes a handler's statements on. It refuses those that would end the
+// transaction, and has its watch look at every error: a handler may drop an
+// error, or keep only its text.
+type scope struct {
+	pgx.Tx
+	watch *watch
+}
+
+// watch is what a step knows of its handler's doings.
+type watch struct {
+	over   atomic.Bool     // the handler has returned
+	failed *pgconn.PgError // the last error but those that follow from it
+	open   closer          // what was opened last, and may have been left open
+}
+
+type closer interface{ close() }
+
+// aborted is the code of all errors in a transaction after the first.
+const aborted = "25P02"
+
+// note looks at an error and returns it.
+func (w *watch) note(err error) error {
+	var e *pgconn.PgError
+	if errors.As(err, &e) && e.Code != aborted && !w.over.Load() {
+		w.failed = e
+	}
+	return err
+}
+
+// admit refuses statements after the handler's end, and those that would end
+// the transaction.
+func (w *watch) admit(sql string) error {
+	if w.over.Load() {
+		return pgx.ErrTxClosed
+	}
+	if words := ending(sql); words != "" {
+		return fmt.Errorf("%s: a handler cannot end its transaction: it returns, and Sluice does it", words)
+	}
+	return nil
+}
+
+// finish ends the handler's use of the transaction.
+func (w *watch) finish() {
+	w.over.Store(true)
+	if w.open != nil {
+		w.open.close()
+	}
+}
+
+func (s *scope) Begin(ctx context.Context) (pgx.Tx, error) {
+	if err := s.watch.admit(""); err != nil {
+		return nil, err
+	}
+	tx, err := s.Tx.Begin(ctx)
+	if err != nil {
+		return nil, s.watch.note(err)
+	}
+	return &savepoint{scope{tx, s.watch}}, nil
+}
+
+func (s *scope) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if err := s.watch.admit(sql); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	tag, err := s.Tx.Exec(ctx, sql, args...)
+	return tag, s.watch.note(err)
+}
+
+func (s *scope) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if err := s.watch.admit(sql); err != nil {
+		return failed(err).Query()
+	}
+	r, err := s.Tx.Query(ctx, sql, args...)
+	return s.watch.rows(r), s.watch.note(err)
+}
+
+func (s *scope) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if err := s.watch.admit(sql); err != nil {
+		return failed(err).QueryRow()
+	}
+	return &row{s.Tx.QueryRow(ctx, sql, args...), s.watch}
+}
+
+func (s *scope) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	if err := s.watch.admit(sql); err != nil {
+		return nil, err
+	}
+	sd, err := s.Tx.Prepare(ctx, name, sql)
+	return sd, s.watch.note(err)
+}
+
+func (s *scope) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
+	if err := s.watch.admit(""); err != nil {
+		return 0, err
+	}
+	n, err := s.Tx.CopyFrom(ctx, table, columns, src)
+	return n, s.watch.note(err)
+}
+
+func (s *scope) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	for _, q := range b.QueuedQueries {
+		if err := s.watch.admit(q.SQL); err != nil {
+			return failed(err)
+		}
+	}
+	r := &results{s.Tx.SendBatch(ctx, b), s.watch}
+	s.watch.open = r
+	return r
+}
+
+// failed makes results that give err everywhere.
+func failed(err error) pgx.BatchResults { return pgx.FailedBatchResults(&pgx.Batch{}, err) }
+
+// rows are a handler's, watched.
+type rows struct {
+	pgx.Rows
+	watch *watch
+}
+
+func (w *watch) rows(r pgx.Rows) *rows {
+	watched := &rows{r, w}
+	w.open = watched
+	return watched
+}
+
+func (r *rows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.watch.note(r.Rows.Err())
+	return false
+}
+
+func (r *rows) Close() {
+	r.Rows.Close()
+	r.watch.note(r.Rows.Err())
+}
+
+func (r *rows) close() { r.Rows.Close() }
+
+type row struct {
+	pgx.Row
+	watch *watch
+}
+
+func (r *row) Scan(dest ...any) error { return r.watch.note(r.Row.Scan(dest...)) }
+
+// results are those of a handler's batch, watched.
+type results struct {
+	pgx.BatchResults
+	watch *watch
+}
+
+func (r *results) Exec() (pgconn.CommandTag, error) {
+	tag, err := r.BatchResults.Exec()
+	return tag, r.watch.note(err)
+}
+
+func (r *results) Query() (pgx.Rows, error) {
+	q, err := r.BatchResults.Query()
+	return &rows{q, r.watch}, r.watch.note(err)
+}
+
+func (r *results) QueryRow() pgx.Row { return &row{r.BatchResults.QueryRow(), r.watch} }
+func (r *results) Close() error      { return r.watch.note(r.BatchResults.Close()) }
+func (r *results) close()            { r.BatchResults.Close() }
