@@ -1,0 +1,205 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-go/sluice"
+)
+
+// errEnded is what a handler gets that ends the transaction it was given.
+var errEnded = errors.New("the handler ended its own transaction (by COMMIT, ROLLBACK, or a conflict clause that rolls back): it was rolled back; leave the commit to the store")
+
+// Commit implements [sluice.TxStore].
+//
+// The order is the guarantee: the fence first, so that a handler never runs on
+// a partition that has gone on; then the handler, which cannot commit; then
+// the dead letters; then the one commit. That one is not cut short when ctx
+// ends: it waits for nobody, and an interrupted commit would have no outcome.
+func (s *Store) Commit(ctx context.Context, step sluice.Step, fn func(ctx context.Context, tx *Tx) error) error {
+	t, err := s.begin(ctx)
+	if err != nil {
+		return s.outage(ctx, "begin transaction", err)
+	}
+	defer t.end()
+	if err := s.advance(ctx, t, step); err != nil {
+		return err
+	}
+	if fn != nil {
+		if err := s.handle(ctx, t, fn); err != nil {
+			return err
+		}
+	}
+	if err := s.settle(ctx, t, step); err != nil {
+		return err
+	}
+	return s.commit(ctx, t)
+}
+
+// transaction is one transaction on the writing connection.
+type transaction struct {
+	*sql.Tx
+	conn  *sql.Conn
+	watch *watch
+	keep  func() bool // from here on the caller's context does not end it; false if it has
+	free  context.CancelFunc
+	over  bool
+}
+
+// begin waits for the writing connection and for other processes.
+func (s *Store) begin(ctx context.Context) (*transaction, error) {
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &transaction{conn: conn}
+	if err := conn.Raw(func(c any) error { t.watch = c.(*watchedConn).watch; return nil }); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	// A context of its own, because database/sql rolls back when a
+	// transaction's context ends, and the commit must not be interrupted.
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	t.keep, t.free = context.AfterFunc(ctx, cancel), cancel
+	if t.Tx, err = conn.BeginTx(inner, nil); err != nil {
+		t.keep()
+		t.free()
+		conn.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// end rolls back what was not committed, and returns when nothing is left of
+// the transaction. Ending twice is harmless.
+func (t *transaction) end() {
+	if t.over {
+		return
+	}
+	t.over = true
+	t.watch.release()
+	t.keep()
+	t.Rollback() // fails if it is over already, which is as well
+	t.free()
+	t.conn.Close() // waits for a rollback that ctx's end has set off
+}
+
+// advance is the fence: it moves the checkpoint, or keeps it where it is, if
+// it is still this lease's and stands where the step begins.
+func (s *Store) advance(ctx context.Context, t *transaction, step sluice.Step) error {
+	query, args := s.sql.stay, []any(nil)
+	if step.From.Sequence != step.To.Sequence {
+		query, args = s.sql.move, []any{step.To.Sequence, clean(step.To.Offset)}
+	}
+	args = append(append(args, leaseArgs(step.Lease)...), step.From.Sequence)
+	n, err := changed(ctx, t, query, args...)
+	switch {
+	case err != nil:
+		return s.outage(ctx, "move checkpoint of partition "+step.Lease.Partition, err)
+	case n != 1:
+		return s.fenced(ctx, t, step.Lease, &step.From)
+	}
+	return nil
+}
+
+// handle runs the handler and says who is to blame if it fails.
+func (s *Store) handle(ctx context.Context, t *transaction, fn func(context.Context, *Tx) error) error {
+	t.watch.guard()
+	tx := &Tx{tx: t.Tx, dialect: s.dialect}
+	err := fn(ctx, tx)
+	if err == nil {
+		err = tx.failure()
+	}
+	over, outage := t.watch.state()
+	if err == nil && over {
+		err = errEnded
+	}
+	switch {
+	case err == nil:
+		return nil
+	case outage != nil:
+		return s.outage(ctx, "handler's transaction", outage)
+	}
+	t.end()
+	return s.blame(ctx, err)
+}
+
+// blame makes a failure the handler's, if the database is well: it must be
+// able to write, and to bring that to disk.
+func (s *Store) blame(ctx context.Context, failure error) error {
+	if ctx.Err() != nil {
+		return s.outage(ctx, "handler's transaction", failure)
+	}
+	if _, err := changed(ctx, s.writer, s.sql.probe, storeComponent); err != nil {
+		return s.outage(ctx, fmt.Sprintf("look whether the database is well after the handler failed (%v)", failure), err)
+	}
+	return &sluice.HandlerError{Err: failure}
+}
+
+// settle stores the step's dead letters, removes those that were redriven, and
+// puts back those whose retry has failed.
+func (s *Store) settle(ctx context.Context, t *transaction, step sluice.Step) error {
+	for i := range step.DeadLetters {
+		d := &step.DeadLetters[i]
+		what := fmt.Sprintf("store dead letter of event %d", d.Event.Sequence)
+		args, err := letterArgs(d)
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if _, err := changed(ctx, t, s.sql.park, args...); err != nil {
+			return s.outage(ctx, what, err)
+		}
+	}
+	of := key(step.Lease.Group, step.Lease.Partition)
+	for _, id := range step.Redriven {
+		if err := s.onRetry(ctx, t, id, s.sql.redrive, append(of, id)); err != nil {
+			return err
+		}
+	}
+	for i := range step.Returned {
+		d := &step.Returned[i]
+		if err := s.onRetry(ctx, t, d.ID, s.sql.again, slices.Concat(failureArgs(d), of, []any{d.ID})); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onRetry runs a statement that must change exactly one dead letter on retry:
+// that is how, of two who try it at once, one takes effect.
+func (s *Store) onRetry(ctx context.Context, t *transaction, id int64, query string, args []any) error {
+	n, err := changed(ctx, t, query, args...)
+	switch {
+	case err != nil:
+		return s.outage(ctx, fmt.Sprintf("update dead letter %d", id), err)
+	case n != 1:
+		return fmt.Errorf("dead letter %d does not wait for a retry any more: %w", id, sluice.ErrFenced)
+	}
+	return nil
+}
+
+// commit brings the transaction to its end. An error of the commit itself is
+// one of three things: a rule of the schema that was deferred until now, which
+// is the handler's; a refusal, after which nothing is written; or anything
+// else, after which the disk may hold the commit or not.
+func (s *Store) commit(ctx context.Context, t *transaction) error {
+	if !t.keep() {
+		return s.outage(ctx, "commit", ctx.Err())
+	}
+	t.watch.release()
+	err := t.Commit()
+	if err == nil {
+		return nil
+	}
+	switch s.dialect.fault(err) {
+	case faultConstraint:
+		t.end()
+		return s.blame(ctx, err)
+	case faultRefused:
+		return s.outage(context.WithoutCancel(ctx), "commit", err)
+	}
+	return fmt.Errorf("%w: %w", sluice.ErrUnknown, s.outage(context.WithoutCancel(ctx), "commit", err))
+}

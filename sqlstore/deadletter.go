@@ -1,0 +1,191 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/property"
+)
+
+// The columns of a dead letter, in the order in which they are stored and
+// read. Lists go without the heavy ones.
+const (
+	letterColumns = "id, namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at," +
+		" failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body"
+	heavyColumns = ", body, properties"
+)
+
+// letterArgs are the values of a dead letter's columns, but for the id.
+func letterArgs(d *sluice.DeadLetter) ([]any, error) {
+	e := &d.Event
+	var body, properties any
+	if d.HasBody {
+		encoded, err := property.Encode(e.Properties)
+		if err != nil {
+			return nil, err
+		}
+		if encoded != nil {
+			properties = string(encoded)
+		}
+		if body = e.Body; e.Body == nil {
+			body = []byte{}
+		}
+	}
+	return slices.Concat(
+		key(d.Group, "")[:3],
+		[]any{clean(d.Incarnation), clean(e.Partition), e.Sequence, clean(e.Offset), formatTime(e.Enqueued)},
+		failureArgs(d),
+		[]any{clean(e.Key), clean(e.MessageID), clean(e.CorrelationID), clean(e.ContentType), d.HasBody, body, properties},
+	), nil
+}
+
+// failureArgs are the columns of how an event failed and what becomes of it.
+func failureArgs(d *sluice.DeadLetter) []any {
+	var next any
+	if d.Status == sluice.StatusRetry {
+		next = formatTime(d.NextAttempt)
+	}
+	return []any{formatTime(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), next}
+}
+
+// letters reads dead letters, with their bodies if the statement has them.
+func letters(ctx context.Context, q querier, heavy bool, query string, args ...any) ([]sluice.DeadLetter, error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []sluice.DeadLetter
+	for rows.Next() {
+		d, err := letter(rows, heavy)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	return list, rows.Err()
+}
+
+func letter(rows *sql.Rows, heavy bool) (sluice.DeadLetter, error) {
+	var d sluice.DeadLetter
+	var enqueued, failed, next storedTime
+	var status string
+	var properties sql.NullString
+	e := &d.Event
+	dest := []any{
+		&d.ID, &d.Group.Namespace, &d.Group.Topic, &d.Group.Name, &d.Incarnation, &e.Partition, &e.Sequence, &e.Offset, &enqueued,
+		&failed, &d.Error, &d.Attempts, &status, &next, &e.Key, &e.MessageID, &e.CorrelationID, &e.ContentType, &d.HasBody,
+	}
+	if heavy {
+		dest = append(dest, &e.Body, &properties)
+	}
+	if err := rows.Scan(dest...); err != nil {
+		return d, err
+	}
+	e.Enqueued, d.FailedAt, d.NextAttempt, d.Status = enqueued.Time, failed.Time, next.Time, sluice.Status(status)
+	var err error
+	if e.Properties, err = property.Decode([]byte(properties.String)); err != nil {
+		return d, fmt.Errorf("dead letter %d: %w", d.ID, err)
+	}
+	return d, nil
+}
+
+// Due implements [sluice.TxStore].
+func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+	list, err := letters(ctx, s.reader, true, s.sql.due, append(key(group, partition), max(limit, 0))...)
+	if err != nil {
+		return nil, s.outage(ctx, "look for retries of partition "+partition, err)
+	}
+	return list, nil
+}
+
+// List implements [sluice.DeadLetterStore].
+func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+	cond, args := s.selected(group, filter)
+	query := "SELECT " + letterColumns + " FROM sluice_dead_letters WHERE " + cond + " ORDER BY id"
+	list, err := letters(ctx, s.reader, false, s.dialect.rebind(query), args...)
+	if err != nil {
+		return nil, s.outage(ctx, "list dead letters of "+group.String(), err)
+	}
+	return list, nil
+}
+
+// Get implements [sluice.DeadLetterStore].
+func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
+	cond, args := s.selected(group, sluice.DeadLetterFilter{IDs: []int64{id}})
+	query := "SELECT " + letterColumns + heavyColumns + " FROM sluice_dead_letters WHERE " + cond
+	list, err := letters(ctx, s.reader, true, s.dialect.rebind(query), args...)
+	switch {
+	case err != nil:
+		return sluice.DeadLetter{}, s.outage(ctx, fmt.Sprintf("read dead letter %d", id), err)
+	case len(list) == 0:
+		return sluice.DeadLetter{}, fmt.Errorf("dead letter %d of %s: %w", id, group, sluice.ErrNotFound)
+	}
+	return list[0], nil
+}
+
+// Retry implements [sluice.DeadLetterStore].
+func (s *Store) Retry(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+	var when any
+	if !at.IsZero() {
+		when = formatTime(at)
+	}
+	return s.mark(ctx, "retry", s.sql.retry, []any{when}, group, filter)
+}
+
+// Discard implements [sluice.DeadLetterStore].
+func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
+	return s.mark(ctx, "discard", s.sql.discard, nil, group, filter)
+}
+
+func (s *Store) mark(ctx context.Context, verb, update string, args []any, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
+	cond, selected := s.selected(group, filter)
+	n, err := changed(ctx, s.writer, s.dialect.rebind(update+" "+cond), append(args, selected...)...)
+	if err != nil {
+		return 0, s.outage(ctx, verb+" dead letters of "+group.String(), err)
+	}
+	return n, nil
+}
+
+// selected turns a filter into a condition and its arguments.
+func (s *Store) selected(group sluice.Group, f sluice.DeadLetterFilter) (string, []any) {
+	terms := []string{"namespace = ?", "topic = ?", "consumer_group = ?"}
+	args := key(group, "")[:3]
+	add := func(set bool, term string, arg any) {
+		if set {
+			terms, args = append(terms, term), append(args, arg)
+		}
+	}
+	add(len(f.IDs) > 0, s.sql.idIn, array(f.IDs))
+	add(f.Partition != "", "partition = ?", clean(f.Partition))
+	add(len(f.Status) > 0, s.sql.statusIn, array(f.Status))
+	add(f.Key != "", "partition_key = ?", clean(f.Key))
+	add(f.ErrorContains != "", s.sql.errorContains, clean(f.ErrorContains))
+	add(!f.FailedSince.IsZero(), "failed_at >= ?", formatTime(f.FailedSince))
+	add(!f.FailedBefore.IsZero(), "failed_at < ?", formatTime(f.FailedBefore))
+	if f.FirstSequence != nil {
+		add(true, "sequence_number >= ?", *f.FirstSequence)
+	}
+	if f.LastSequence != nil {
+		add(true, "sequence_number <= ?", *f.LastSequence)
+	}
+	add(f.AfterID != 0, "id > ?", f.AfterID)
+	cond := strings.Join(terms, " AND ")
+	if f.Limit > 0 {
+		cond = s.dialect.first(cond)
+		args = append(args, f.Limit)
+	}
+	return cond, args
+}
+
+// array hands a list to the database as one argument, however long it is.
+func array[T any](list []T) string {
+	text, _ := json.Marshal(list) // numbers and strings cannot fail
+	return string(text)
+}

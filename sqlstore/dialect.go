@@ -1,0 +1,79 @@
+package sqlstore
+
+// dialect is what sets one database apart from another.
+type dialect interface {
+	// wording is the dialect's SQL.
+	wording() *wording
+	// steps are the migrations of a component, oldest first.
+	steps(component string) []step
+	// fault tells what an error of the driver means.
+	fault(err error) fault
+	// hint says in a few words what helps against an error; it may be empty.
+	hint(err error) string
+	// rebind turns the ? of a statement into the driver's placeholders.
+	rebind(query string) string
+	// quote makes a name of a table or column safe to put into a statement.
+	quote(name string) string
+	// first is a condition for the dead letters with the lowest ids of those
+	// that meet cond, at most ? of them.
+	first(cond string) string
+	// variables is how many placeholders a statement can have.
+	variables() int
+}
+
+// fault is what an error of the database means.
+type fault uint8
+
+const (
+	// faultStatement: the statement is wrong.
+	faultStatement fault = iota
+	// faultVetoed: the watch did not let it commit.
+	faultVetoed
+	// faultConstraint: what was written breaks a rule of the schema.
+	faultConstraint
+	// faultRefused: the database could not do it just now, and did nothing.
+	faultRefused
+	// faultBroken: the database failed; of a commit, the outcome is open.
+	faultBroken
+)
+
+// outage tells whether the database is to blame and not the statement.
+func (f fault) outage() bool { return f >= faultRefused }
+
+// wording is the SQL of the store, with ? for its arguments. They come in the
+// order given, each once. Group stands for namespace, topic, consumer_group;
+// key for group, partition; lease for key, owner, epoch; progress for the
+// columns of a checkpoint behind those of its key. Every decision is taken inside a single statement: nothing is
+// read first and written after.
+type wording struct {
+	acquire string // key, owner, lowest new epoch, ms to live → epoch; no row if it is held
+	renew   string // ms to live, lease; one row or none
+	release string // lease
+	leases  string // group → partition, owner, epoch, ms left, renewed_at
+
+	claim  string // key, incarnation, owner, epoch → progress; no row if it is fenced off
+	move   string // sequence_number, event_offset, lease, expected sequence_number; one row or none
+	stay   string // lease, expected sequence_number; one row or none
+	record string // trial_sequence, trial_attempts, trial_error, lease, expected sequence_number; one row or none
+	leave  string // lease
+	read   string // group → partition, progress
+	holder string // key → owner, epoch, sequence_number
+	reset  string // key, incarnation, sequence_number, event_offset → epoch
+
+	park    string // all columns of a dead letter but its id
+	redrive string // key, id; one row or none
+	again   string // failed_at, error, attempts, status, next_attempt, key, id; one row or none
+	due     string // key, limit → dead letters with bodies
+	retry   string // time or NULL for now; ends in WHERE
+	discard string // ends in WHERE
+
+	idIn          string // condition with a JSON array of ids
+	statusIn      string // condition with a JSON array of statuses
+	errorContains string // condition with a text
+
+	schemaTable   string // creates the table of versions if it is missing
+	schemaFound   string // → 1 if that table is there, else 0
+	schemaVersion string // component → version or 0, oldest compatible one or 0
+	schemaStep    string // component, version, oldest compatible one
+	probe         string // component; a write that changes nothing
+}

@@ -1,0 +1,98 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Leases keeps the leases of consumer groups. With SQLite they have a file of
+// their own beside the database, so that a long handler, which holds the
+// database's one write lock, does not hold up renewals. It is safe for
+// concurrent use.
+type Leases struct {
+	name    string
+	dialect dialect
+	sql     *wording
+	db      *sql.DB
+}
+
+// Acquire implements [sluice.LeaseStore].
+func (l *Leases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+	lease := sluice.Lease{Group: group, Partition: partition, Owner: owner}
+	if above == math.MaxInt64 {
+		return lease, fmt.Errorf("acquire lease of partition %s: there is no epoch above %d: remove the checkpoint or the reader that claims it", partition, above)
+	}
+	args := append(key(group, partition), clean(owner), max(above+1, 1), ttl.Milliseconds())
+	free, err := one(ctx, l.db, l.sql.acquire, args, &lease.Epoch)
+	switch {
+	case err != nil:
+		return lease, l.outage(ctx, "acquire lease of partition "+partition, err)
+	case !free:
+		return lease, fmt.Errorf("acquire lease of partition %s: %w", partition, sluice.ErrHeld)
+	}
+	return lease, nil
+}
+
+// Renew implements [sluice.LeaseStore].
+func (l *Leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+	args := append([]any{ttl.Milliseconds()}, leaseArgs(lease)...)
+	n, err := changed(ctx, l.db, l.sql.renew, args...)
+	switch {
+	case err != nil:
+		return l.outage(ctx, "renew lease of partition "+lease.Partition, err)
+	case n != 1:
+		return fmt.Errorf("renew lease of partition %s: it is not %s's in epoch %d any more: %w", lease.Partition, lease.Owner, lease.Epoch, sluice.ErrFenced)
+	}
+	return nil
+}
+
+// Release implements [sluice.LeaseStore].
+func (l *Leases) Release(ctx context.Context, lease sluice.Lease) error {
+	if _, err := changed(ctx, l.db, l.sql.release, leaseArgs(lease)...); err != nil {
+		return l.outage(ctx, "release lease of partition "+lease.Partition, err)
+	}
+	return nil
+}
+
+// List implements [sluice.LeaseStore].
+func (l *Leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+	list, err := l.list(ctx, group)
+	if err != nil {
+		return nil, l.outage(ctx, "list leases of "+group.String(), err)
+	}
+	return list, nil
+}
+
+func (l *Leases) list(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+	rows, err := l.db.QueryContext(ctx, l.sql.leases, key(group, "")[:3]...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []sluice.LeaseInfo
+	for rows.Next() {
+		info := sluice.LeaseInfo{Lease: sluice.Lease{Group: group}}
+		var ms int64
+		var renewed storedTime
+		if err := rows.Scan(&info.Partition, &info.Owner, &info.Epoch, &ms, &renewed); err != nil {
+			return nil, err
+		}
+		info.Remaining, info.Renewed = time.Duration(ms)*time.Millisecond, renewed.Time
+		list = append(list, info)
+	}
+	return list, rows.Err()
+}
+
+func (l *Leases) outage(ctx context.Context, what string, err error) error {
+	return outage(ctx, l.dialect, l.name, what, err)
+}
+
+// leaseArgs names a lease in one epoch.
+func leaseArgs(lease sluice.Lease) []any {
+	return append(key(lease.Group, lease.Partition), clean(lease.Owner), lease.Epoch)
+}

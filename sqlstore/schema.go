@@ -1,0 +1,84 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// The components that have a schema of their own.
+const (
+	storeComponent = "store"
+	leaseComponent = "leases"
+)
+
+// step is one migration; the nth makes version n.
+type step struct {
+	sql string
+	// oldest is the oldest version whose programs still work once the step is
+	// taken. An additive step leaves it where it was.
+	oldest int
+}
+
+// migrate brings a component's schema to the version of this program, or finds
+// that it is there, or further on and still compatible. The look comes first
+// and takes no lock, so that a start does not wait for a transaction in
+// progress. Of several processes that start at once one takes the steps; the
+// others wait for it and find them taken.
+func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error {
+	steps := d.steps(component)
+	version, err := look(ctx, db, d, component, len(steps))
+	if err != nil || version >= len(steps) {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, d.wording().schemaTable); err != nil {
+		return err
+	}
+	if version, err = look(ctx, tx, d, component, len(steps)); err != nil {
+		return err
+	}
+	if version >= len(steps) {
+		return nil
+	}
+	for i, s := range steps[version:] {
+		if _, err := tx.ExecContext(ctx, s.sql); err != nil {
+			return fmt.Errorf("migrate %s to version %d: %w", component, version+i+1, err)
+		}
+	}
+	if _, err := tx.ExecContext(ctx, d.wording().schemaStep, component, len(steps), steps[len(steps)-1].oldest); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// look reads a component's version, 0 if it has none, and refuses one that
+// this program cannot work with.
+func look(ctx context.Context, q querier, d dialect, component string, known int) (int, error) {
+	var tables, version, oldest int
+	if _, err := one(ctx, q, d.wording().schemaFound, nil, &tables); err != nil || tables == 0 {
+		return 0, err
+	}
+	if _, err := one(ctx, q, d.wording().schemaVersion, []any{component}, &version, &oldest); err != nil {
+		return 0, err
+	}
+	if oldest > known {
+		return 0, &schemaError{component, version, oldest, known}
+	}
+	return version, nil
+}
+
+// schemaError is the refusal of a program that is too old.
+type schemaError struct {
+	component              string
+	version, oldest, known int
+}
+
+func (e *schemaError) Error() string {
+	return fmt.Sprintf("its schema for %s is version %d, which works with programs that know version %d or later, and this one knows %d: upgrade it",
+		e.component, e.version, e.oldest, e.known)
+}

@@ -1,0 +1,246 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// OpenSQLite opens the SQLite database in the file at path, creating it if it
+// is missing, and brings its tables up to date. The leases are kept beside it,
+// in path-leases. A nil cfg takes every default.
+//
+// Several processes may use the same file, on one machine: SQLite's
+// write-ahead log needs memory that they share, so a network file system will
+// not do. They write one at a time. A process that is stopped (SIGSTOP, a
+// debugger) inside a transaction holds up all the others until it goes on or
+// ends; one that is killed does not.
+//
+// A commit is on disk when it returns (synchronous = FULL). Foreign keys are
+// enforced. Times that a handler writes become UTC text that SQLite's date
+// functions understand.
+func OpenSQLite(path string, cfg *Config) (*Store, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s, err := openSQLite(path, c, sqliteDialect{sqliteStoreSteps, sqliteLeaseSteps})
+	if err != nil {
+		return nil, fmt.Errorf("open %w", err)
+	}
+	return s, nil
+}
+
+func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
+	path, err = sqlitePath(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{name: path, dialect: d, sql: d.wording()}
+	leasePath := path + "-leases"
+	s.leases = &Leases{name: leasePath, dialect: d, sql: d.wording()}
+
+	write := []string{"_txlock=immediate"}
+	s.writer = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, c.BusyTimeout, write), guarded: true})
+	s.reader = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, c.BusyTimeout, nil)})
+	s.leases.db = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(leasePath, c.BusyTimeout, write)})
+	s.writer.SetMaxOpenConns(1)
+	s.reader.SetMaxOpenConns(c.Readers)
+	s.reader.SetMaxIdleConns(c.Readers)
+	s.leases.db.SetMaxOpenConns(1)
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+
+	if err := prepareSQLite(s.writer, d, storeComponent, c.BusyTimeout); err != nil {
+		return nil, outage(context.Background(), d, path, "store", err)
+	}
+	if err := prepareSQLite(s.leases.db, d, leaseComponent, c.BusyTimeout); err != nil {
+		return nil, outage(context.Background(), d, leasePath, "leases", err)
+	}
+	return s, nil
+}
+
+// prepareSQLite turns the write-ahead log on and takes the migrations. Several
+// processes may be at it at once on a new file; SQLite then refuses all but
+// one without waiting, so the wait is here.
+func prepareSQLite(db *sql.DB, d dialect, component string, patience time.Duration) error {
+	ctx := context.Background()
+	deadline := time.Now().Add(patience)
+	for {
+		err := func() error {
+			var mode string
+			if _, err := one(ctx, db, "PRAGMA journal_mode = WAL", nil, &mode); err != nil {
+				return err
+			}
+			if mode != "wal" {
+				return fmt.Errorf("no write-ahead log here (journal mode %s): put the file on a local disk", mode)
+			}
+			return migrate(ctx, db, d, component)
+		}()
+		if d.fault(err) != faultRefused || time.Now().After(deadline) {
+			return err
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// sqlitePath makes a path absolute, so that a change of directory does not
+// matter, and free of symbolic links, so that all processes agree on where the
+// leases are.
+func sqlitePath(path string) (string, error) {
+	if path == "" || strings.HasPrefix(path, ":") || strings.HasPrefix(path, "file:") || strings.ContainsRune(path, 0) {
+		return "", fmt.Errorf("database %q: not the path of a file: give one that can be created, such as sluice.db", path)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("database %s: %w", path, err)
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("database %s: there is no directory %s: create it", path, filepath.Dir(path))
+	} else if err != nil {
+		return "", fmt.Errorf("database %s: %w", path, err)
+	}
+	path = filepath.Join(dir, filepath.Base(path))
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return "", fmt.Errorf("database %s: is a directory: give the path of a file", path)
+	}
+	return path, nil
+}
+
+func sqliteDSN(path string, busy time.Duration, more []string) string {
+	name := filepath.ToSlash(path)
+	if !strings.HasPrefix(name, "/") {
+		name = "/" + name // C:/…
+	}
+	query := append([]string{
+		fmt.Sprintf("_pragma=busy_timeout(%d)", busy.Milliseconds()),
+		"_pragma=synchronous(FULL)",
+		"_pragma=foreign_keys(ON)",
+		"_time_format=sqlite",
+		"_timezone=UTC",
+		"_error_rc=1", // else an error may come with the words of another
+	}, more...)
+	return (&url.URL{Scheme: "file", Path: name, RawQuery: strings.Join(query, "&")}).String()
+}
+
+// sqliteDriver is a driver of our own, so that the function it adds to SQL is
+// not seen by others in the process who use the same package.
+var sqliteDriver = func() *sqlite.Driver {
+	d := &sqlite.Driver{}
+	d.MustRegisterDeterministicScalarFunction("contains_fold", 2, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+		text, _ := args[0].(string)
+		part, _ := args[1].(string)
+		return strings.Contains(strings.ToLower(text), strings.ToLower(part)), nil
+	})
+	return d
+}()
+
+type sqliteConnector struct {
+	dsn     string
+	guarded bool
+}
+
+func (c *sqliteConnector) Driver() driver.Driver { return sqliteDriver }
+
+// Connect opens a connection; one that writes is watched.
+func (c *sqliteConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	conn, err := sqliteDriver.Open(c.dsn)
+	if err != nil || !c.guarded {
+		return conn, err
+	}
+	w := &watch{fault: sqliteDialect{}.fault}
+	hooks := conn.(sqlite.HookRegisterer)
+	hooks.RegisterCommitHook(func() int32 {
+		if w.mayCommit() {
+			return 0
+		}
+		return 1 // SQLite makes a rollback of it
+	})
+	hooks.RegisterRollbackHook(w.rolledBack)
+	return &watchedConn{conn.(fullConn), w}, nil
+}
+
+type sqliteDialect struct{ store, leases []step }
+
+func (sqliteDialect) wording() *wording          { return &sqliteWording }
+func (sqliteDialect) rebind(query string) string { return query }
+func (sqliteDialect) variables() int             { return 32766 } // SQLITE_MAX_VARIABLE_NUMBER
+
+func (d sqliteDialect) steps(component string) []step {
+	if component == leaseComponent {
+		return d.leases
+	}
+	return d.store
+}
+
+func (sqliteDialect) quote(name string) string {
+	return `"` + strings.ReplaceAll(clean(name), `"`, `""`) + `"`
+}
+
+func (sqliteDialect) first(cond string) string {
+	return "id IN (SELECT id FROM sluice_dead_letters WHERE " + cond + " ORDER BY id LIMIT ?)"
+}
+
+// fault goes by SQLite's result codes, https://sqlite.org/rescode.html.
+func (sqliteDialect) fault(err error) fault {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		return faultBroken
+	}
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return faultStatement
+	}
+	if e.Code() == sqlite3.SQLITE_CONSTRAINT_COMMITHOOK {
+		return faultVetoed
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_CONSTRAINT:
+		return faultConstraint
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_SCHEMA:
+		return faultRefused
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
+		sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_INTERNAL:
+		return faultBroken
+	}
+	return faultStatement
+}
+
+func (sqliteDialect) hint(err error) string {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return sqliteHints[e.Code()&0xff]
+}
+
+var sqliteHints = map[int]string{
+	sqlite3.SQLITE_BUSY:     "another process holds it: look for one that is stopped, or for a handler that takes long",
+	sqlite3.SQLITE_FULL:     "free some room on its disk",
+	sqlite3.SQLITE_IOERR:    "check its disk, and the room that is left there",
+	sqlite3.SQLITE_READONLY: "make the file and its directory writable",
+	sqlite3.SQLITE_PERM:     "make the file and its directory writable",
+	sqlite3.SQLITE_CANTOPEN: "make sure that the file and its directory can be read and written",
+	sqlite3.SQLITE_CORRUPT:  "restore it from a backup",
+	sqlite3.SQLITE_NOTADB:   "give another path, or move this file away",
+}

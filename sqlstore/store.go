@@ -1,0 +1,139 @@
+// Package sqlstore keeps leases, checkpoints and dead letters in a SQL
+// database over database/sql, and gives handlers a transaction in which their
+// writes, the checkpoint and the dead letters commit together.
+//
+// SQLite is the database there is, by a driver without cgo: see [OpenSQLite].
+// What sets databases apart sits behind one small interface in dialect.go.
+//
+// Reading order: store.go, commit.go, tx.go, watch.go, then the rest in any
+// order.
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	// BusyTimeout is how long a statement waits for another process's
+	// transaction before the database counts as out of reach. Within one
+	// process transactions queue, and wait as long as their context lets them.
+	// Default: 10 s.
+	BusyTimeout time.Duration
+	// Readers is how many connections read beside the one that writes.
+	// Default: 4.
+	Readers int
+}
+
+func (cfg *Config) withDefaults() (Config, error) {
+	var c Config
+	if cfg != nil {
+		c = *cfg
+	}
+	c.BusyTimeout = cmp.Or(c.BusyTimeout, 10*time.Second)
+	c.Readers = cmp.Or(c.Readers, 4)
+	switch {
+	case c.BusyTimeout < time.Millisecond:
+		return c, fmt.Errorf("busy timeout of %v: must be at least 1ms", c.BusyTimeout)
+	case c.Readers < 0:
+		return c, fmt.Errorf("%d readers: must be positive", c.Readers)
+	}
+	return c, nil
+}
+
+// Store keeps checkpoints and dead letters in the database that handlers write
+// to. It is safe for concurrent use; its transactions run one after the other.
+type Store struct {
+	name    string // of the database, for errors
+	dialect dialect
+	sql     *wording
+	writer  *sql.DB // one connection, watched: every write goes through it
+	reader  *sql.DB
+	leases  *Leases
+}
+
+var (
+	_ sluice.TxStore[*Tx]    = (*Store)(nil)
+	_ sluice.DeadLetterStore = (*Store)(nil)
+	_ sluice.LeaseStore      = (*Leases)(nil)
+)
+
+// DB is the database for set-up (creating tables) and for reading. A handler
+// must write through its [*Tx] alone: a write through DB waits for the
+// handler's own transaction, and fails when [Config.BusyTimeout] is over.
+func (s *Store) DB() *sql.DB { return s.reader }
+
+// Leases keeps the leases that belong to this store's checkpoints.
+func (s *Store) Leases() *Leases { return s.leases }
+
+// Close closes the store and its leases. Transactions in progress fail.
+func (s *Store) Close() error {
+	return errors.Join(s.writer.Close(), s.reader.Close(), s.leases.db.Close())
+}
+
+// outage is the error for something that the database could not do.
+func (s *Store) outage(ctx context.Context, what string, err error) error {
+	return outage(ctx, s.dialect, s.name, what, err)
+}
+
+// outage says in one line what could not be done, to which database, why, and
+// what helps. The driver tells a statement that was cancelled in several ways;
+// here it is always the context's error.
+func outage(ctx context.Context, d dialect, name, what string, err error) error {
+	if cancelled := ctx.Err(); cancelled != nil {
+		if cause := context.Cause(ctx); cause != cancelled {
+			return fmt.Errorf("%s: %w: %v", what, cancelled, cause)
+		}
+		return fmt.Errorf("%s: %w", what, cancelled)
+	}
+	if hint := d.hint(err); hint != "" {
+		return fmt.Errorf("%s: database %s: %w: %s", what, name, err, hint)
+	}
+	return fmt.Errorf("%s: database %s: %w", what, name, err)
+}
+
+// querier is a *sql.DB, *sql.Conn or *sql.Tx.
+type querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// one runs a statement that returns a row or none, and says which. It runs it
+// to its end, so that outside a transaction what it wrote is committed when
+// one returns without an error.
+func one(ctx context.Context, q querier, query string, args []any, dest ...any) (bool, error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return false, err
+	}
+	defer rows.Close()
+	found := false
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return false, err
+		}
+		found = true
+	}
+	return found, rows.Err()
+}
+
+// changed runs a statement and returns how many rows it changed.
+func changed(ctx context.Context, q querier, query string, args ...any) (int64, error) {
+	result, err := q.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// key is the primary key of a partition's lease and checkpoint.
+func key(g sluice.Group, partition string) []any {
+	return []any{clean(g.Namespace), clean(g.Topic), clean(g.Name), clean(partition)}
+}

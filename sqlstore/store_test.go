@@ -1,0 +1,122 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// setUp is what the tests' handlers write to: effects without a unique
+// constraint, so that a repeat shows; and a table with the constraints that a
+// database can have.
+const setUp = `
+	CREATE TABLE IF NOT EXISTS effects (key TEXT NOT NULL, part INTEGER);
+	CREATE TABLE IF NOT EXISTS parents (id INTEGER PRIMARY KEY);
+	CREATE TABLE IF NOT EXISTS children (
+		id     INTEGER PRIMARY KEY,
+		now    INTEGER REFERENCES parents,
+		later  INTEGER REFERENCES parents DEFERRABLE INITIALLY DEFERRED,
+		small  INTEGER CHECK (small < 10)
+	) STRICT;`
+
+func open(t testing.TB, path string) *Store {
+	t.Helper()
+	s, err := OpenSQLite(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	if _, err := s.DB().Exec(setUp); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// pair opens one new database twice, as two processes have it.
+func pair(t testing.TB) (a, b *Store) {
+	path := filepath.Join(t.TempDir(), "it's 100% a #1? test.db")
+	return open(t, path), open(t, path)
+}
+
+func put(ctx context.Context, tx *Tx, key string) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO effects (key) VALUES (?)", key)
+	return err
+}
+
+func effects(ctx context.Context, s *Store) ([]string, error) {
+	rows, err := s.DB().QueryContext(ctx, "SELECT key FROM effects ORDER BY rowid")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var keys []string
+	for rows.Next() {
+		var k string
+		if err := rows.Scan(&k); err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	return keys, rows.Err()
+}
+
+func harness(t testing.TB) sluicetest.TxHarness[*Tx] {
+	s, peer := pair(t)
+	return sluicetest.TxHarness[*Tx]{
+		Store: s, DeadLetters: s, Peer: peer,
+		Put:     put,
+		Effects: func(ctx context.Context) ([]string, error) { return effects(ctx, s) },
+		Break: func(ctx context.Context, tx *Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO children (small) VALUES (10)")
+			return err
+		},
+		BreakLater: func(ctx context.Context, tx *Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO children (later) VALUES (404)")
+			return err
+		},
+		Features: sluicetest.TxFeatures{WaitsForOpen: true},
+	}
+}
+
+func TestTxStore(t *testing.T)     { sluicetest.TestTxStore(t, harness) }
+func TestDeadLetters(t *testing.T) { sluicetest.TestDeadLetters(t, harness) }
+
+func TestLeases(t *testing.T) {
+	sluicetest.TestLeases(t, func(t testing.TB) sluice.LeaseStore {
+		return open(t, filepath.Join(t.TempDir(), "x.db")).Leases()
+	}, nil)
+}
+
+// TestLeasesOfTwo runs the suite with every call on one of two stores in turn.
+func TestLeasesOfTwo(t *testing.T) {
+	sluicetest.TestLeases(t, func(t testing.TB) sluice.LeaseStore {
+		a, b := pair(t)
+		return &inTurn{stores: []*Leases{a.Leases(), b.Leases()}}
+	}, nil)
+}
+
+// mustBlame fails the test unless err blames the handler.
+func mustBlame(t testing.TB, what string, err error) *sluice.HandlerError {
+	t.Helper()
+	failed, ok := errors.AsType[*sluice.HandlerError](err)
+	if !ok {
+		t.Fatalf("%s: got %T: %v; want a HandlerError", what, err, err)
+	}
+	return failed
+}
+
+// mustNotBlame fails the test unless err is one that a step may be repeated after.
+func mustNotBlame(t testing.TB, what string, err error) {
+	t.Helper()
+	if _, blames := errors.AsType[*sluice.HandlerError](err); err == nil || blames || errors.Is(err, sluice.ErrFenced) || errors.Is(err, sluice.ErrUnknown) {
+		t.Fatalf("%s: got %T: %v; want an error of the database", what, err, err)
+	}
+}

@@ -1,0 +1,60 @@
+package sqlstore
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// clean makes a text from outside fit to be stored: SQL's text ends at a NUL
+// for many a tool, and must be UTF-8.
+func clean(s string) string {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+		return s
+	}
+	const instead = "\uFFFD"
+	return strings.ReplaceAll(strings.ToValidUTF8(s, instead), "\x00", instead)
+}
+
+// timeLayout is how SQLite keeps times: text that a person can read in the
+// sqlite3 shell, that SQLite's own date functions understand, and that sorts
+// by time because its width is fixed and its zone is always UTC.
+const timeLayout = "2006-01-02T15:04:05.000000Z"
+
+var (
+	earliestTime = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
+	latestTime   = time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)
+)
+
+// formatTime writes a time to the microsecond. Years that the layout cannot
+// hold, which only a broken sender makes up, become the nearest that it can.
+func formatTime(t time.Time) string {
+	t = t.UTC()
+	if t.Before(earliestTime) {
+		t = earliestTime
+	} else if t.After(latestTime) {
+		t = latestTime
+	}
+	return t.Format(timeLayout)
+}
+
+// storedTime reads what [formatTime] wrote.
+type storedTime struct{ time.Time }
+
+// Scan implements [database/sql.Scanner]. NULL is the zero time.
+func (t *storedTime) Scan(value any) error {
+	switch v := value.(type) {
+	case nil:
+		t.Time = time.Time{}
+		return nil
+	case string:
+		parsed, err := time.Parse(time.RFC3339Nano, v)
+		if err != nil {
+			return fmt.Errorf("stored time %q: not of the form 2006-01-02T15:04:05Z", v)
+		}
+		t.Time = parsed.UTC()
+		return nil
+	}
+	return fmt.Errorf("stored time %v: not a text", value)
+}

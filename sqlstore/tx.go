@@ -1,0 +1,157 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Tx is the transaction that a handler writes through. It has the query
+// methods that sqlc and its like ask for, and no way to commit: that is done
+// when the handler has returned nil. A handler that ends the transaction by
+// SQL has failed, and nothing of it is written.
+//
+// What it hands out (rows, statements) is closed with the transaction. Like
+// [sql.Tx] it may be used by several goroutines of the handler, all of which
+// must have ended when the handler returns.
+type Tx struct {
+	tx      *sql.Tx
+	dialect dialect
+
+	mu     sync.Mutex
+	failed error // of Insert
+}
+
+// ExecContext runs a statement that returns no rows.
+func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return t.tx.ExecContext(ctx, query, args...)
+}
+
+// QueryContext runs a statement that returns rows.
+func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return t.tx.QueryContext(ctx, query, args...)
+}
+
+// QueryRowContext runs a statement that returns at most one row that matters.
+func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	return t.tx.QueryRowContext(ctx, query, args...)
+}
+
+// PrepareContext prepares a statement for the rest of the transaction.
+func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	return t.tx.PrepareContext(ctx, query)
+}
+
+// chunkRows is how many rows one statement of Insert carries. Measured with
+// rows of 1 KB: 16 and more are a fifth faster than one; 500 are no better.
+const chunkRows = 64
+
+// RowError is an error of [Tx.Insert] that tells which row the database
+// refused. A handler with one row for each event can make a
+// [sluice.EventError] of it, which spares the search for the event.
+type RowError struct {
+	Row int // index in rows
+	Err error
+}
+
+func (e *RowError) Error() string { return fmt.Sprintf("row %d: %v", e.Row, e.Err) }
+
+// Unwrap gives the database's own error.
+func (e *RowError) Unwrap() error { return e.Err }
+
+// Insert writes many rows, the database's fastest way: each row has a value
+// for each column, in the same order. The names are quoted; the table's may
+// have a schema, as in main.flights. If a row breaks a constraint the error is
+// a [*RowError]. After any error some of the rows may be written already; so
+// the transaction is lost then, even if the handler goes on.
+func (t *Tx) Insert(ctx context.Context, table string, columns []string, rows [][]any) error {
+	err := t.insert(ctx, table, columns, rows)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("insert into %s: %w", table, err)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failed == nil {
+		t.failed = err
+	}
+	return err
+}
+
+func (t *Tx) failure() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed
+}
+
+func (t *Tx) insert(ctx context.Context, table string, columns []string, rows [][]any) error {
+	if len(columns) == 0 || len(columns) > t.dialect.variables() {
+		return fmt.Errorf("%d columns: must be from 1 to %d", len(columns), t.dialect.variables())
+	}
+	for i, row := range rows {
+		if len(row) != len(columns) {
+			return fmt.Errorf("row %d has %d values for %d columns", i, len(row), len(columns))
+		}
+	}
+	text := insertText(t.dialect, table, columns)
+	most := min(chunkRows, t.dialect.variables()/len(columns))
+	full := len(rows) / most * most // rows that go in chunks of the usual size
+	if full > 0 {
+		stmt, err := t.tx.PrepareContext(ctx, text(most))
+		if err != nil {
+			return err
+		}
+		defer stmt.Close()
+		for i := 0; i < full; i += most {
+			chunk := rows[i : i+most]
+			if _, err := stmt.ExecContext(ctx, slices.Concat(chunk...)...); err != nil {
+				return t.refused(ctx, text(1), chunk, i, err)
+			}
+		}
+	}
+	chunk := rows[full:]
+	if len(chunk) == 0 {
+		return nil
+	}
+	if _, err := t.tx.ExecContext(ctx, text(len(chunk)), slices.Concat(chunk...)...); err != nil {
+		return t.refused(ctx, text(1), chunk, full, err)
+	}
+	return nil
+}
+
+// refused finds the row of a chunk that the database will not have, by writing
+// them one at a time: the chunk itself has left nothing behind.
+func (t *Tx) refused(ctx context.Context, text string, chunk [][]any, first int, err error) error {
+	if t.dialect.fault(err) != faultConstraint {
+		return err
+	}
+	for i, row := range chunk {
+		if _, err := t.tx.ExecContext(ctx, text, row...); t.dialect.fault(err) == faultConstraint {
+			return &RowError{Row: first + i, Err: err}
+		} else if err != nil {
+			break
+		}
+	}
+	return err
+}
+
+// insertText makes INSERT statements for so many rows.
+func insertText(d dialect, table string, columns []string) func(rows int) string {
+	var head strings.Builder
+	schema, name, qualified := strings.Cut(table, ".")
+	head.WriteString("INSERT INTO " + d.quote(schema))
+	if qualified {
+		head.WriteString("." + d.quote(name))
+	}
+	for i, c := range columns {
+		head.WriteString([]string{" (", ", "}[min(i, 1)] + d.quote(c))
+	}
+	head.WriteString(") VALUES ")
+	tuple := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
+	return func(rows int) string {
+		return d.rebind(head.String() + tuple + strings.Repeat(", "+tuple, rows-1))
+	}
+}
