@@ -131,7 +131,7 @@ func (s *session[Tx]) putBack(d *DeadLetter, failure error) error {
 	d.Status, d.NextAttempt = StatusDead, time.Time{}
 	d.Attempts++
 	d.Error, d.FailedAt = describe(failure), s.c.cfg.Clock.Wall().UTC()
-	err := s.commit(Step{Lease: s.lease, From: s.pos, To: s.pos, DeadLetters: []DeadLetter{*d}}, nil)
+	err := s.commit(Step{Lease: s.lease, From: s.pos, To: s.pos, Returned: []DeadLetter{*d}}, nil)
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func matches(l *sluice.DeadLetter, f *sluice.DeadLetterFilter) bool {
 func (s *Store) put(l *sluice.DeadLetter) {
 	for _, o := range s.letters {
 		if o.Group == l.Group && o.Incarnation == l.Incarnation && o.Event.Partition == l.Event.Partition && o.Event.Sequence == l.Event.Sequence {
-			o.FailedAt, o.Error, o.Attempts, o.Status, o.NextAttempt = l.FailedAt, l.Error, l.Attempts, l.Status, l.NextAttempt
+			failed(o, l)
 			return
 		}
 	}
@@ -138,6 +138,11 @@ func (s *Store) put(l *sluice.DeadLetter) {
 		l.Event.Body, l.Event.Properties = nil, nil
 	}
 	s.letters = append(s.letters, l)
+}
+
+// failed updates a dead letter that has failed again.
+func failed(o, again *sluice.DeadLetter) {
+	o.FailedAt, o.Error, o.Attempts, o.Status, o.NextAttempt = again.FailedAt, again.Error, again.Attempts, again.Status, again.NextAttempt
 }
 
 func copyLetter(l *sluice.DeadLetter) *sluice.DeadLetter {

@@ -150,9 +150,13 @@ func (s *Store) check(step sluice.Step) (claim int, err error) {
 	if err := s.fence(step.Lease, step.From); err != nil {
 		return claim, err
 	}
-	for i, id := range step.Redriven {
+	retried := slices.Clone(step.Redriven)
+	for i := range step.Returned {
+		retried = append(retried, step.Returned[i].ID)
+	}
+	for i, id := range retried {
 		l := s.letter(step.Lease.Group, id)
-		if l == nil || l.Event.Partition != step.Lease.Partition || l.Status != sluice.StatusRetry || slices.Contains(step.Redriven[:i], id) {
+		if l == nil || l.Event.Partition != step.Lease.Partition || l.Status != sluice.StatusRetry || slices.Contains(retried[:i], id) {
 			return claim, fmt.Errorf("dead letter %d is not there for a retry any more: %w", id, sluice.ErrFenced)
 		}
 	}
@@ -197,6 +201,9 @@ func (s *Store) apply(step sluice.Step, claim int, writes []write) error {
 	c.Position, c.Updated = step.To, time.Now()
 	for i := range step.DeadLetters {
 		s.put(&step.DeadLetters[i])
+	}
+	for i := range step.Returned {
+		failed(s.letter(step.Lease.Group, step.Returned[i].ID), &step.Returned[i])
 	}
 	s.letters = slices.DeleteFunc(s.letters, func(l *sluice.DeadLetter) bool { return slices.Contains(step.Redriven, l.ID) })
 	return nil
