@@ -1,0 +1,157 @@
+// Package catchup waits until the checkpoints of a consumer group have reached
+// where the topic ended at some moment, whoever moves them.
+package catchup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Checkpoints is the side of a [sluice.TxStore] that is needed here.
+type Checkpoints interface {
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+}
+
+// Ends is where each partition of a topic ended.
+type Ends struct {
+	topic sluice.Topic
+	last  map[string]int64 // sequence numbers; not of partitions that never had an event
+}
+
+// pollEvery is the time between two looks at the checkpoints, and between two
+// tries to reach the hub.
+const pollEvery = 200 * time.Millisecond
+
+// Now asks for the ends of all partitions. It tries again until ctx ends,
+// unless the source refuses.
+func Now(ctx context.Context, source sluice.Source) (*Ends, error) {
+	for {
+		e, err := ends(ctx, source)
+		if err == nil || errors.Is(err, sluice.ErrRefused) {
+			return e, err
+		}
+		if sleep(ctx, pollEvery) != nil {
+			return nil, err
+		}
+	}
+}
+
+func ends(ctx context.Context, source sluice.Source) (*Ends, error) {
+	topic, err := source.Describe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("describe topic: %w", err)
+	}
+	e := &Ends{topic: topic, last: make(map[string]int64, len(topic.Partitions))}
+	for _, p := range topic.Partitions {
+		b, err := source.Bounds(ctx, p)
+		if err != nil {
+			return nil, fmt.Errorf("end of partition %s: %w", p, err)
+		}
+		if b.Last.Sequence >= 0 {
+			e.last[p] = b.Last.Sequence
+		}
+	}
+	return e, nil
+}
+
+// Wait returns nil once every checkpoint has reached its partition's end. It
+// fails early with what stopped says of partitions that can't go on. When ctx
+// ends it returns an [*Unreached] that says how far each partition is.
+func (e *Ends) Wait(ctx context.Context, checkpoints Checkpoints, stopped func() map[string]error) error {
+	behind := &Unreached{}
+	for {
+		all, err := checkpoints.Read(ctx, e.topic.Group)
+		switch {
+		case err == nil:
+			behind = e.compare(all)
+			if len(behind.Partitions) == 0 {
+				return nil
+			}
+		case ctx.Err() == nil:
+			behind.Err = err
+		}
+		for _, p := range behind.Partitions {
+			if cause := stopped()[p.Partition]; cause != nil {
+				return cause
+			}
+		}
+		if sleep(ctx, pollEvery) != nil {
+			return behind
+		}
+	}
+}
+
+func (e *Ends) compare(all []sluice.Progress) *Unreached {
+	at := make(map[string]sluice.Position, len(all))
+	for _, p := range all {
+		if p.Incarnation == e.topic.Incarnation && p.Position != sluice.Unset {
+			at[p.Partition] = p.Position
+		}
+	}
+	u := &Unreached{}
+	for _, p := range e.topic.Partitions {
+		end, ok := e.last[p]
+		if !ok {
+			continue
+		}
+		position, begun := at[p]
+		if !begun || position.Sequence < end {
+			u.Partitions = append(u.Partitions, Behind{Partition: p, Begun: begun, At: position, End: end})
+		}
+	}
+	return u
+}
+
+// Unreached names the partitions whose checkpoints are short of their ends.
+type Unreached struct {
+	Partitions []Behind
+	Err        error // why the checkpoints could not be read, if so
+}
+
+// Behind is one such partition.
+type Behind struct {
+	Partition string
+	Begun     bool // there is a checkpoint
+	At        sluice.Position
+	End       int64
+}
+
+// named is how many partitions a message names.
+const named = 8
+
+func (u *Unreached) Error() string {
+	var list []string
+	for _, p := range u.Partitions[:min(len(u.Partitions), named)] {
+		if p.Begun {
+			list = append(list, fmt.Sprintf("partition %s at %s of %d", p.Partition, p.At, p.End))
+		} else {
+			list = append(list, fmt.Sprintf("partition %s not begun, of %d", p.Partition, p.End))
+		}
+	}
+	if more := len(u.Partitions) - named; more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
+	}
+	if u.Err != nil {
+		list = append(list, fmt.Sprintf("checkpoints could not be read: %v", u.Err))
+	}
+	return strings.Join(list, ", ")
+}
+
+// Unwrap gives why the checkpoints could not be read.
+func (u *Unreached) Unwrap() error { return u.Err }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

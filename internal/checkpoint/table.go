@@ -1,0 +1,111 @@
+// Package checkpoint shows and moves the checkpoints of a consumer group by
+// hand.
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Store is the side of a [sluice.TxStore] that is needed here.
+type Store interface {
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+	Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error)
+}
+
+// Table is the checkpoints of one consumer group and what goes with them.
+type Table struct {
+	Group       sluice.Group
+	Source      sluice.Source
+	Leases      sluice.LeaseStore
+	Checkpoints Store
+	DeadLetters sluice.DeadLetterStore
+}
+
+// Row is what is known of one partition.
+type Row struct {
+	Partition   string
+	Begun       bool // there is a checkpoint with a position
+	Position    sluice.Position
+	Recreated   bool          // the checkpoint is of an earlier incarnation of the hub
+	End         int64         // sequence number of the hub's newest event; not if Lag is -1
+	Lag         int64         // events that the hub holds behind the position; -1 if not known
+	Owner       string        // of the live lease; empty if nobody owns the partition
+	LeaseLeft   time.Duration // until it expires
+	Epoch       int64         // of the checkpoint or the lease, the higher
+	DeadLetters int           // that are dead or wait for their retry
+	Updated     time.Time     // the checkpoint
+}
+
+// List returns a row for each partition, in the hub's order. If only the hub
+// can't be asked, it returns what the database knows, and the hub's error
+// apart.
+func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
+	progress, err := t.Checkpoints.Read(ctx, t.Group)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read checkpoints: %w", err)
+	}
+	leases, err := t.Leases.List(ctx, t.Group)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list leases: %w", err)
+	}
+	letters, err := t.DeadLetters.List(ctx, t.Group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead, sluice.StatusRetry}})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list dead letters: %w", err)
+	}
+	topic, hub := t.Source.Describe(ctx)
+	at := make(map[string]int)
+	row := func(partition string) *Row {
+		i, ok := at[partition]
+		if !ok {
+			i = len(rows)
+			at[partition] = i
+			rows = append(rows, Row{Partition: partition, Lag: -1})
+		}
+		return &rows[i]
+	}
+	for _, p := range topic.Partitions {
+		row(p)
+	}
+	for _, p := range progress {
+		r := row(p.Partition)
+		r.Begun = p.Position != sluice.Unset
+		r.Position, r.Epoch, r.Updated = p.Position, p.Epoch, p.Updated
+		r.Recreated = hub == nil && p.Incarnation != topic.Incarnation
+	}
+	for _, l := range leases {
+		r := row(l.Partition)
+		r.Epoch = max(r.Epoch, l.Epoch)
+		if l.Live() {
+			r.Owner, r.LeaseLeft = l.Owner, l.Remaining
+		}
+	}
+	for _, l := range letters {
+		row(l.Event.Partition).DeadLetters++
+	}
+	for i := range rows {
+		if hub == nil && slices.Contains(topic.Partitions, rows[i].Partition) {
+			hub = t.measure(ctx, &rows[i])
+		}
+	}
+	return rows, hub, nil
+}
+
+// measure asks the hub how far behind the position is. Without a position, and
+// for one of an earlier incarnation, all that the hub holds is behind it.
+func (t *Table) measure(ctx context.Context, r *Row) error {
+	b, err := t.Source.Bounds(ctx, r.Partition)
+	if err != nil {
+		return fmt.Errorf("end of partition %s: %w", r.Partition, err)
+	}
+	from := b.First - 1
+	if r.Begun && !r.Recreated {
+		from = max(from, r.Position.Sequence)
+	}
+	r.End, r.Lag = b.Last.Sequence, max(b.Last.Sequence-from, 0)
+	return nil
+}
