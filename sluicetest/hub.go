@@ -278,6 +278,9 @@ type reader struct {
 }
 
 func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
+	if max <= 0 {
+		return nil, fmt.Errorf("read at most %d events: must be positive", max)
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -310,7 +313,7 @@ func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
 		return nil, p.grown, nil
 	}
 	held := p.events[r.at+1-p.first:]
-	held = held[:min(max(limit, 1), len(held))]
+	held = held[:min(limit, len(held))]
 	events := make([]*sluice.Event, len(held))
 	for i, e := range held {
 		events[i] = clone(e)

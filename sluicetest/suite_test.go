@@ -107,6 +107,28 @@ func TestLeasesInMemory(t *testing.T) {
 	TestLeases(t, func(testing.TB) sluice.LeaseStore { return new(Leases) }, nil)
 }
 
+// hub is the harness of the in-memory hub.
+func hub(testing.TB) SourceHarness { return hubHarness(func(s sluice.Source) sluice.Source { return s }) }
+
+// hubHarness is that of a hub seen through what wrap makes of it.
+func hubHarness(wrap func(sluice.Source) sluice.Source) SourceHarness {
+	h := NewHub(testGroup, 2)
+	return SourceHarness{
+		Connect: func(testing.TB) sluice.Source { return wrap(h) },
+		Append: func(_ context.Context, partition string, events ...*sluice.Event) error {
+			h.Append(partition, events...)
+			return nil
+		},
+		Trim:     func(_ context.Context, partition string, before int64) error { h.Trim(partition, before); return nil },
+		Recreate: func(context.Context) error { h.Recreate(); return nil },
+	}
+}
+
+func TestHubInMemory(t *testing.T) {
+	t.Run("virtual", func(t *testing.T) { virtual(t, sourceChecks, hub) })
+	TestSource(t, hub)
+}
+
 func TestStoreInMemory(t *testing.T) {
 	t.Run("virtual", func(t *testing.T) {
 		virtual(t, txChecks[*Tx](), memory)

@@ -1,0 +1,140 @@
+package sluicetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// SourceHarness is what [TestSource] works on: an empty topic of at least two
+// partitions, and the means to do to it what its owners do.
+type SourceHarness struct {
+	// Connect gives a source for the topic. Two of them are like those of two
+	// processes, in the same consumer group.
+	Connect func(t testing.TB) sluice.Source
+	// Append sends events to a partition. It returns once they can be read.
+	Append func(ctx context.Context, partition string, events ...*sluice.Event) error
+	// Trim drops the events numbered below before, as retention does.
+	Trim func(ctx context.Context, partition string, before int64) error
+	// Recreate deletes the topic and creates it again with the same
+	// partitions.
+	Recreate func(ctx context.Context) error
+
+	Features SourceFeatures
+}
+
+// SourceFeatures says where a log may differ from others.
+type SourceFeatures struct {
+	// NoEpochs: the log doesn't compare the epochs of readers; any number of
+	// them read beside each other. The default is that a reader of a lower
+	// epoch than a live one's is refused, and others evict it.
+	NoEpochs bool
+	// NoOffsets: events have no offsets but their sequence numbers; seeking
+	// one is refused. The default is that every event has one.
+	NoOffsets bool
+	// Bare: the log carries no message id, correlation id and content type,
+	// and these come back empty.
+	Bare bool
+}
+
+// send appends events whose bodies are these texts.
+func (h *SourceHarness) send(t testing.TB, partition string, texts ...string) {
+	t.Helper()
+	ok(t, "append to partition "+partition, h.Append(limited(t), partition, Bodies(texts...)...))
+}
+
+// partitions names the topic's first two partitions.
+func (h *SourceHarness) partitions(t testing.TB, s sluice.Source) (string, string) {
+	t.Helper()
+	topic, err := s.Describe(limited(t))
+	ok(t, "describe", err)
+	if len(topic.Partitions) < 2 {
+		t.Fatalf("the topic has partitions %q, the suite needs two", topic.Partitions)
+	}
+	return topic.Partitions[0], topic.Partitions[1]
+}
+
+// filled connects to the topic with five events, a to e, in its first
+// partition, each enqueued later than the one before. It returns them as they
+// are read.
+func (h *SourceHarness) filled(t testing.TB) (s sluice.Source, partition string, events []*sluice.Event) {
+	t.Helper()
+	s = h.Connect(t)
+	partition, _ = h.partitions(t, s)
+	r := open(t, s, partition, start(t, s, partition, sluice.Earliest()), 1)
+	for _, text := range []string{"a", "b", "c", "d", "e"} {
+		h.send(t, partition, text)
+		e := read(t, r, 1)[0]
+		events = append(events, e)
+		// A log stamps in milliseconds, so the next one would have the same.
+		eventually(t, "the next event is enqueued later", func() bool {
+			return time.Since(e.Enqueued) > 2*time.Millisecond
+		})
+	}
+	ok(t, "close", r.Close(limited(t)))
+	return s, partition, events
+}
+
+// start seeks.
+func start(t testing.TB, s sluice.Source, partition string, where sluice.Start) sluice.Position {
+	t.Helper()
+	p, err := s.Seek(limited(t), partition, where, 1)
+	ok(t, fmt.Sprintf("seek %v", where), err)
+	return p
+}
+
+// open opens a reader, which is closed at the end of the test.
+func open(t testing.TB, s sluice.Source, partition string, after sluice.Position, epoch int64) sluice.Reader {
+	t.Helper()
+	r, err := s.Open(limited(t), partition, after, epoch)
+	ok(t, fmt.Sprintf("open partition %s at %v in epoch %d", partition, after, epoch), err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		_ = r.Close(ctx)
+	})
+	return r
+}
+
+// read reads n events.
+func read(t testing.TB, r sluice.Reader, n int) []*sluice.Event {
+	t.Helper()
+	var events []*sluice.Event
+	for len(events) < n {
+		more, err := r.Read(limited(t), n-len(events))
+		ok(t, fmt.Sprintf("read event %d of %d", len(events)+1, n), err)
+		if len(more) == 0 || len(more) > n-len(events) {
+			t.Fatalf("read at most %d events: got %d", n-len(events), len(more))
+		}
+		events = append(events, more...)
+	}
+	return events
+}
+
+// bodies reads n events and returns their bodies, joined.
+func bodies(t testing.TB, r sluice.Reader, n int) string {
+	t.Helper()
+	text := ""
+	for _, e := range read(t, r, n) {
+		text += string(e.Body)
+	}
+	return text
+}
+
+// fails reads until there is an error, and returns it: events may have been
+// fetched ahead.
+func fails(t testing.TB, r sluice.Reader) error {
+	t.Helper()
+	ctx := limited(t)
+	for {
+		if _, err := r.Read(ctx, 100); err != nil {
+			if ctx.Err() != nil {
+				t.Fatalf("a reader that can't go on did not return an error for %v", patience)
+			}
+			return err
+		}
+	}
+}
