@@ -108,7 +108,9 @@ func TestLeasesInMemory(t *testing.T) {
 }
 
 // hub is the harness of the in-memory hub.
-func hub(testing.TB) SourceHarness { return hubHarness(func(s sluice.Source) sluice.Source { return s }) }
+func hub(testing.TB) SourceHarness {
+	return hubHarness(func(s sluice.Source) sluice.Source { return s })
+}
 
 // hubHarness is that of a hub seen through what wrap makes of it.
 func hubHarness(wrap func(sluice.Source) sluice.Source) SourceHarness {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -68,35 +69,80 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("left are %v, want event 6 as it was", left)
 			}
 		}},
-		{"RedrivenNotOnRetry", func(t testing.TB, h TxHarness[Tx]) {
+		{"Returned", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			found := h.park(t, a, parked("0", 5), parked("0", 6))
+			five, six := parked("0", 5), parked("0", 6)
+			five.Event.Properties = map[string]any{"n": int32(5)}
+			found := h.park(t, a, five, six)
+			h.retry(t, found[5].ID, found[6].ID)
+			again := found[5] // as listed: without body and properties
+			again.Status, again.NextAttempt = sluice.StatusDead, time.Time{}
+			again.Error, again.Attempts, again.FailedAt = "failed again", 4, five.FailedAt.Add(time.Hour)
+			step := sluice.Step{Lease: a, From: at(9), To: at(9), Returned: []sluice.DeadLetter{again}}
+			h.commit(t, step, nil)
+			got, err := h.DeadLetters.Get(limited(t), testGroup, again.ID)
+			ok(t, "get", err)
+			again.Event = five.Event
+			sameLetter(t, "a retry that failed", got, again)
+			fenced(t, "the same step again, not on retry any more", h.Store.Commit(limited(t), step, nil))
+
+			later := found[6]
+			later.Status, later.NextAttempt = sluice.StatusRetry, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
+			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(10), Returned: []sluice.DeadLetter{later}}, nil)
+			if got := h.letters(t)[6]; got.Status != sluice.StatusRetry || !got.NextAttempt.Equal(later.NextAttempt) {
+				t.Errorf("returned for another retry at %v: got %s at %v", later.NextAttempt, got.Status, got.NextAttempt)
+			}
+			h.stands(t, "0", at(10))
+		}},
+		{"NotOnRetry", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			h.park(t, a, parked("0", 5), parked("0", 6), parked("0", 8), parked("0", 9))
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
 			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 7)}}, nil)
-			found = h.letters(t)
+			found := h.letters(t)
 			stranger := sluice.Lease{Group: strangers[0], Partition: "0", Owner: "a", Epoch: 1}
 			_, err := h.Store.Claim(limited(t), stranger, "incarnation 1")
 			ok(t, "claim", err)
-			h.retry(t, found[6].ID, found[7].ID)
+			h.retry(t, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
 			_, err = h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[6].ID}})
 			ok(t, "discard", err)
-			for what, step := range map[string]sluice.Step{
-				"dead":                 {Lease: a, From: at(9), To: at(9), Redriven: []int64{found[5].ID}},
-				"discarded":            {Lease: a, From: at(9), To: at(9), Redriven: []int64{found[6].ID}},
-				"another partition's":  {Lease: a, From: at(9), To: at(9), Redriven: []int64{found[7].ID}},
-				"another group's":      {Lease: stranger, From: sluice.Unset, To: sluice.Unset, Redriven: []int64{found[7].ID}},
-				"not there":            {Lease: a, From: at(9), To: at(9), Redriven: []int64{1 << 40}},
-				"from behind":          {Lease: b, From: at(8), To: at(8), Redriven: []int64{found[7].ID}},
-				"under a later epoch":  {Lease: leaseOf("1", "a", 2), From: at(9), To: at(9), Redriven: []int64{found[7].ID}},
-				"while nothing claims": {Lease: leaseOf("2", "a", 1), From: at(9), To: at(9), Redriven: []int64{found[7].ID}},
+			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[9].ID}}, nil)
+			before := h.letters(t)
+			for _, c := range []struct {
+				what  string
+				lease sluice.Lease
+				at    sluice.Position
+				id    int64
+			}{
+				{"dead", a, at(9), found[5].ID},
+				{"discarded", a, at(9), found[6].ID},
+				{"gone", a, at(9), found[9].ID},
+				{"not there", a, at(9), 1 << 40},
+				{"another partition's", a, at(9), found[7].ID},
+				{"another group's", stranger, sluice.Unset, found[7].ID},
+				{"on retry, from behind", b, at(8), found[7].ID},
+				{"on retry, under a later epoch", leaseOf("1", "a", 2), at(9), found[7].ID},
+				{"on retry, while nothing claims", leaseOf("2", "a", 1), at(9), found[7].ID},
 			} {
-				fenced(t, "retry of a dead letter that is "+what, h.Store.Commit(limited(t), step, h.put(what)))
+				again := parked(c.lease.Partition, 7)
+				again.ID, again.Group, again.Error = c.id, c.lease.Group, "failed again"
+				step := sluice.Step{Lease: c.lease, From: c.at, To: c.at}
+				step.Redriven = []int64{c.id}
+				fenced(t, "redriven is a dead letter that is "+c.what, h.Store.Commit(limited(t), step, h.put(c.what)))
+				step.Redriven, step.Returned = nil, []sluice.DeadLetter{again}
+				fenced(t, "returned is a dead letter that is "+c.what, h.Store.Commit(limited(t), step, h.put(c.what)))
+				if c.lease == a { // nor does one that is on retry help
+					step.Redriven = []int64{found[8].ID}
+					fenced(t, "one of two is a dead letter that is "+c.what, h.Store.Commit(limited(t), step, h.put(c.what)))
+				}
 			}
 			h.effects(t)
-			if left := h.letters(t); len(left) != 3 {
-				t.Errorf("retries in vain left %v", left)
+			if after := h.letters(t); !reflect.DeepEqual(before, after) {
+				t.Errorf("steps in vain changed the dead letters from %+v to %+v", before, after)
 			}
+			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[8].ID}}, h.put("8"))
+			h.effects(t, "8")
 		}},
 		{"RedrivenAtOnce", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)

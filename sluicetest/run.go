@@ -1,0 +1,164 @@
+package sluicetest
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Result is what came of a [Run].
+type Result struct {
+	// Progress has the checkpoints, by partition.
+	Progress []sluice.Progress
+	// DeadLetters are the events that were parked, with bodies, lowest id
+	// first. It is nil if the store is not a [sluice.DeadLetterStore] as well.
+	DeadLetters []sluice.DeadLetter
+}
+
+// Run hands events to a handler through the real engine, until each of them is
+// committed or parked:
+//
+//	store := new(sluicetest.Store)
+//	result := sluicetest.Run(t, store, handler, sluicetest.Bodies("1", "2", "oops"), nil)
+//	// look at store.Rows("table") and result.DeadLetters
+//
+// The store is one in memory or the user's own. Run works under a group of its
+// own, so that it can use a database again. Events go to the partition they
+// name, a small number, or else to "0"; their sequence numbers count from 0 in
+// each partition.
+//
+// A nil cfg takes the defaults of [sluice.Config], except that attempts follow
+// each other within milliseconds. The test fails if a partition comes to a
+// stop, or if nothing is committed for half a minute. Handlers must not call
+// t.FailNow or t.Fatal, which are for the test's own goroutine.
+func Run[Tx any](t testing.TB, store sluice.TxStore[Tx], handler sluice.Handler[Tx], events []*sluice.Event, cfg *sluice.Config) Result {
+	t.Helper()
+	hub, last := load(t, events)
+	watch := &watcher{news: make(chan struct{}, 1), stopped: make(chan error, 1)}
+	consumer, err := sluice.New(hub, new(Leases), sluice.Transactional(store, handler), sluice.AllPartitions, watch.config(cfg))
+	ok(t, "make a consumer", err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := spawn(t, func() error { return consumer.Run(ctx) })
+
+	stall := time.NewTimer(patience)
+	defer stall.Stop()
+	for {
+		progress, err := store.Read(ctx, hub.group)
+		ok(t, "read the checkpoints", err)
+		if reached(progress, last) {
+			ok(t, "stop the consumer", consumer.Stop(ctx))
+			ok(t, "run the consumer", <-ended)
+			return result(ctx, t, store, hub.group)
+		}
+		select {
+		case <-watch.news:
+			stall.Reset(patience)
+		case err := <-watch.stopped:
+			t.Fatalf("a partition has stopped: %v", err)
+		case err := <-ended:
+			t.Fatalf("the consumer has ended: %v", err)
+		case <-stall.C:
+			t.Fatalf("nothing was committed for %v; checkpoints are at %+v, want %v", patience, progress, last)
+		}
+	}
+}
+
+// maxPartitions bounds what a mistyped partition costs.
+const maxPartitions = 1024
+
+// load makes a hub of the events, and says which position is the last of each
+// partition.
+func load(t testing.TB, events []*sluice.Event) (*Hub, map[string]sluice.Position) {
+	t.Helper()
+	n := 1
+	for i, e := range events {
+		p, err := strconv.Atoi(cmp.Or(e.Partition, "0"))
+		if err != nil || p < 0 || p >= maxPartitions || strconv.Itoa(p) != cmp.Or(e.Partition, "0") {
+			t.Fatalf("event %d is for partition %q: state a number below %d", i, e.Partition, maxPartitions)
+		}
+		n = max(n, p+1)
+	}
+	hub := NewHub(sluice.Group{Namespace: "sluicetest", Topic: t.Name(), Name: rand.Text()}, n)
+	last := make(map[string]sluice.Position)
+	for _, e := range events {
+		p := cmp.Or(e.Partition, "0")
+		last[p] = hub.Append(p, e)
+	}
+	return hub, last
+}
+
+// reached tells whether no event is left.
+func reached(progress []sluice.Progress, last map[string]sluice.Position) bool {
+	left := len(last)
+	for _, p := range progress {
+		if end, some := last[p.Partition]; some && p.Position.Sequence >= end.Sequence {
+			left--
+		}
+	}
+	return left == 0
+}
+
+func result[Tx any](ctx context.Context, t testing.TB, store sluice.TxStore[Tx], group sluice.Group) Result {
+	t.Helper()
+	var r Result
+	var err error
+	r.Progress, err = store.Read(ctx, group)
+	ok(t, "read the checkpoints", err)
+	letters, is := store.(sluice.DeadLetterStore)
+	if !is {
+		return r
+	}
+	r.DeadLetters, err = letters.List(ctx, group, sluice.DeadLetterFilter{})
+	ok(t, "list the dead letters", err)
+	for i, l := range r.DeadLetters {
+		r.DeadLetters[i], err = letters.Get(ctx, group, l.ID)
+		ok(t, "get a dead letter", err)
+	}
+	return r
+}
+
+// watcher is told by the engine what happens.
+type watcher struct {
+	news    chan struct{} // something was committed
+	stopped chan error    // the first partition that can't go on
+}
+
+// config is the caller's with shorter waits, and with the watcher in it.
+func (w *watcher) config(cfg *sluice.Config) *sluice.Config {
+	var c sluice.Config
+	if cfg != nil {
+		c = *cfg
+	}
+	c.AssignEvery = cmp.Or(c.AssignEvery, time.Millisecond)
+	if c.RetryMin == 0 && c.RetryMax == 0 {
+		c.RetryMin, c.RetryMax = time.Millisecond, 10*time.Millisecond
+	}
+	if c.Observer == nil {
+		c.Observer = w
+	} else {
+		c.Observer = sluice.Observers(c.Observer, w)
+	}
+	return &c
+}
+
+// Observe implements [sluice.Observer].
+func (w *watcher) Observe(o sluice.Observation) {
+	switch o.Kind {
+	case sluice.KindCommitted, sluice.KindParked:
+		select {
+		case w.news <- struct{}{}:
+		default:
+		}
+	case sluice.KindStopped:
+		select {
+		case w.stopped <- o.Err:
+		default:
+		}
+	}
+}
