@@ -320,6 +320,12 @@ func (s *scanner) word(w string) bool {
 	return true
 }
 
+// IsNumber tells whether text is a number as JSON writes it.
+func IsNumber(text []byte) bool {
+	s := scanner{doc: text}
+	return s.number() && s.at == len(text)
+}
+
 func (s *scanner) number() bool {
 	s.next('-')
 	if !s.next('0') && !s.digits() {

@@ -84,20 +84,20 @@ func isHex(c byte) bool {
 }
 
 // errHalf: JSON can spell what no text can hold.
-var errHalf = errors.New("an escape names half of a character")
+var errHalf = errors.New("has an escape for half of a character")
 
-// Text returns the text of a string value. It fails if an escape names half of
-// a surrogate pair.
-func (v Value) Text() (string, error) {
+// Text returns the text of a string value, a slice of the document unless it
+// is written with escapes. It fails if an escape names half of a surrogate pair.
+func (v Value) Text() ([]byte, error) {
 	raw := v.Raw[1 : len(v.Raw)-1]
 	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw), nil
+		return raw, nil
 	}
 	text, whole := appendText(make([]byte, 0, len(raw)), raw)
 	if !whole {
-		return "", errHalf
+		return nil, errHalf
 	}
-	return string(text), nil
+	return text, nil
 }
 
 // appendText appends the text of a checked string's inside. A half of a

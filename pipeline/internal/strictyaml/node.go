@@ -35,34 +35,31 @@ func (n Node) Fail(format string, args ...any) bool {
 func (n Node) IsMapping() bool { return n.yaml.Kind == yaml.MappingNode }
 
 // Object reads a mapping with these keys, in the file's order; the required
-// ones must be there.
+// ones must be there. It returns false if there are problems with any of it.
 func (n Node) Object(keys Keys, required ...string) bool {
+	before := len(n.file.problems)
 	seen := map[string]bool{}
-	ok := n.Each(func(key string, value Node) {
+	isMapping := n.Each(func(key string, value Node) {
 		seen[key] = true
 		if read := keys[key]; read != nil {
 			read(value)
 			return
 		}
 		known := slices.Sorted(maps.Keys(keys))
-		if near := nearest(key, known); near != "" {
+		if near := Nearest(key, known); near != "" {
 			value.Fail("unknown key, did you mean %s?", near)
 		} else {
 			value.Fail("unknown key: known here are %s", strings.Join(known, ", "))
 		}
 	})
-	if !ok {
-		return false
-	}
 	for _, key := range required {
-		if !seen[key] {
-			ok = false
+		if isMapping && !seen[key] {
 			at := n.place
 			at.Key = join(at.Key, key)
 			n.file.fail(at, errors.New("is missing"))
 		}
 	}
-	return ok
+	return len(n.file.problems) == before
 }
 
 // Each reads a mapping whose keys are the user's own, in the file's order.
@@ -112,8 +109,8 @@ func (n Node) kind() string {
 	return "a single value"
 }
 
-// nearest returns the word most like the given one, "" if none is like it.
-func nearest(word string, among []string) string {
+// Nearest returns the word most like the given one, "" if none is like it.
+func Nearest(word string, among []string) string {
 	fold := strings.NewReplacer("-", "_", " ", "_")
 	word = fold.Replace(strings.ToLower(word))
 	best, distance := "", max(1, len(word)/3)+1

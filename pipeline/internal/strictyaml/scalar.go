@@ -73,7 +73,7 @@ func (n Node) OneOf(to *string, words ...string) bool {
 			return true
 		}
 	}
-	if near := nearest(text, words); near != "" {
+	if near := Nearest(text, words); near != "" {
 		return n.Fail("%s: did you mean %s?", n.Shown(), near)
 	}
 	return n.Fail("%s: write one of %s", n.Shown(), strings.Join(words, ", "))

@@ -1,0 +1,177 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+)
+
+// Bounds of what a file may ask for.
+const (
+	maxPartitions = 4096
+	maxBatch      = 100_000
+	maxAttempts   = 1000
+	maxBody       = 64 << 20
+)
+
+// read is the file's top.
+func (p *Pipeline) read(n strictyaml.Node) {
+	var target *strictyaml.Node
+	n.Object(strictyaml.Keys{
+		"name":         func(n strictyaml.Node) { n.Text(&p.Name) },
+		"source":       p.readSource,
+		"partitions":   p.readPartitions,
+		"lease":        p.readLease,
+		"batch":        func(n strictyaml.Node) { n.Int(&p.config.MaxBatch, 1, maxBatch) },
+		"retry":        p.readRetry,
+		"dead_letters": p.readDeadLetters,
+		"database":     p.readDatabase,
+		"target":       func(n strictyaml.Node) { target = &n },
+	}, "source", "partitions", "database", "target")
+	if target != nil { // what it may be depends on the database
+		p.readTarget(*target)
+	}
+}
+
+func (p *Pipeline) readSource(n strictyaml.Node) {
+	n.Object(strictyaml.Keys{
+		"eventhub": p.readHub,
+		"start":    p.readStart,
+	}, "eventhub")
+}
+
+func (p *Pipeline) readStart(n strictyaml.Node) {
+	var text string
+	if !n.Text(&text) {
+		return
+	}
+	start, err := sluice.ParseStart(text)
+	if err != nil {
+		n.Fail(`%s: write earliest, latest, an RFC 3339 time, "24h ago", "sequence N" or "offset O"`, n.Shown())
+		return
+	}
+	p.config.Start = start
+}
+
+func (p *Pipeline) readPartitions(n strictyaml.Node) {
+	var text string
+	if !n.Text(&text) {
+		return
+	}
+	if text == "all" {
+		p.Partitions = sluice.AllPartitions
+		return
+	}
+	count, err := strconv.Atoi(text)
+	if err != nil || count < 1 || count > maxPartitions {
+		n.Fail("%s: write all, or a whole number from 1 to %d", n.Shown(), maxPartitions)
+		return
+	}
+	p.Partitions = sluice.Partitions(count)
+}
+
+func (p *Pipeline) readLease(n strictyaml.Node) {
+	c := &p.config
+	ok := n.Object(strictyaml.Keys{
+		"for":   func(n strictyaml.Node) { n.Duration(&c.LeaseFor) },
+		"renew": func(n strictyaml.Node) { n.Duration(&c.RenewEvery) },
+	})
+	lasts := leaseFor(c)
+	if ok && lasts < 3*c.RenewEvery {
+		n.Fail("a lease of %v renewed every %v: it must last at least three renewals, so that one lost renewal does not lose it", lasts, c.RenewEvery)
+	}
+}
+
+// leaseFor is how long a lease lasts.
+func leaseFor(c *sluice.Config) time.Duration {
+	if c.LeaseFor == 0 {
+		return 30 * time.Second // sluice.Config's default
+	}
+	return c.LeaseFor
+}
+
+func (p *Pipeline) readRetry(n strictyaml.Node) {
+	c := &p.config
+	ok := n.Object(strictyaml.Keys{
+		"attempts": func(n strictyaml.Node) { n.Int(&c.Attempts, 1, maxAttempts) },
+		"min":      func(n strictyaml.Node) { n.Duration(&c.RetryMin) },
+		"max":      func(n strictyaml.Node) { n.Duration(&c.RetryMax) },
+	})
+	if ok && c.RetryMax > 0 && c.RetryMax < c.RetryMin {
+		n.Fail("waits from %v to %v: min must not be above max", c.RetryMin, c.RetryMax)
+	}
+}
+
+func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
+	store, limit := true, -1
+	n.Object(strictyaml.Keys{
+		"store_bodies": func(n strictyaml.Node) { n.Bool(&store) },
+		"body_limit":   func(n strictyaml.Node) { n.Size(&limit, maxBody) },
+	})
+	switch {
+	case !store || limit == 0:
+		p.config.BodyLimit = -1
+	case limit > 0:
+		p.config.BodyLimit = limit
+	}
+}
+
+func (p *Pipeline) readDatabase(n strictyaml.Node) {
+	p.at.database = n.Place()
+	if holdsPassword(n.Raw()) {
+		n.Fail("holds a password: put it into an environment variable and write ${DATABASE_URL}, or postgres://user:${PASSWORD}@host/database")
+		return
+	}
+	var text string
+	if !n.Text(&text) {
+		return
+	}
+	db, err := parseDatabase(text)
+	if err != nil {
+		n.Fail("%w", err)
+		return
+	}
+	p.database = db
+}
+
+// parseDatabase reads sqlite:PATH or postgres://…; errors don't tell the text,
+// which may hold a password.
+func parseDatabase(text string) (database, error) {
+	scheme, rest, ok := strings.Cut(text, ":")
+	switch {
+	case ok && scheme == "sqlite":
+		// As in the URLs of other tools: sqlite:///absolute, sqlite://relative.
+		rest = strings.TrimPrefix(rest, "//")
+		if rest == "" {
+			return nil, errors.New("sqlite: has no path behind it: write sqlite:PATH")
+		}
+		return sqliteDatabase{path: rest}, nil
+	case ok && (scheme == "postgres" || scheme == "postgresql"):
+		u, err := url.Parse(text)
+		if err != nil || u.Opaque != "" {
+			return nil, fmt.Errorf("not a %s:// URL: special characters in the user's name and password must be percent-encoded", scheme)
+		}
+		return postgresDatabase{url: text}, nil
+	}
+	return nil, errors.New("write sqlite:PATH or postgres://user@host:port/database")
+}
+
+// What in a file, rather than in a variable, is a secret in the wrong place.
+// Text that begins with ${ is none.
+var (
+	literalPassword = regexp.MustCompile(`(?i)://[^/@:]*:(?:[^$@]|\$[^{@])[^@]*@|[?&](?:ssl)?password=(?:[^$]|\$[^{])`)
+	literalKey      = regexp.MustCompile(`(?i)SharedAccess(?:Key|Signature)\s*=\s*(?:[^$\s]|\$[^{])`)
+	emulator        = regexp.MustCompile(`(?i)UseDevelopmentEmulator\s*=\s*true`)
+)
+
+func holdsPassword(raw string) bool { return literalPassword.MatchString(raw) }
+
+// holdsKey leaves the keys of emulators alone, which are no secrets.
+func holdsKey(raw string) bool { return literalKey.MatchString(raw) && !emulator.MatchString(raw) }

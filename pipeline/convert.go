@@ -1,0 +1,295 @@
+package pipeline
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
+)
+
+// columnType is a type that a mapping can give a column, and what an event's
+// value becomes on the way to the database:
+//
+//	text       string
+//	integer    int64, of 32 bits
+//	bigint     int64
+//	double     float64
+//	numeric    string, plain decimal
+//	boolean    bool
+//	timestamp  time.Time
+//	bytes      []byte
+//	json       string
+type columnType string
+
+const (
+	typeText      columnType = "text"
+	typeInteger   columnType = "integer"
+	typeBigint    columnType = "bigint"
+	typeDouble    columnType = "double"
+	typeNumeric   columnType = "numeric"
+	typeBoolean   columnType = "boolean"
+	typeTimestamp columnType = "timestamp"
+	typeBytes     columnType = "bytes"
+	typeJSON      columnType = "json"
+)
+
+var typeNames = []string{"text", "integer", "bigint", "double", "numeric", "boolean", "timestamp", "bytes", "json"}
+
+// scalar is a value on its way from an event to a column.
+type scalar struct {
+	kind scalarKind
+	text []byte // the text, the number's digits, the JSON; nothing for nothing and null
+}
+
+type scalarKind uint8
+
+const (
+	nothing scalarKind = iota
+	null
+	text
+	number   // as JSON writes numbers
+	boolean  // true or false
+	binary   // bytes that need not be text
+	compound // a JSON array or object
+)
+
+var kindNames = [...]string{"missing", "null", "text", "a number", "a boolean", "bytes", "an array or object"}
+
+// ofJSON makes a scalar of what was picked.
+func ofJSON(v jsonpick.Value) (scalar, error) {
+	switch v.Kind {
+	case jsonpick.Missing:
+		return scalar{}, nil
+	case jsonpick.Null:
+		return scalar{kind: null}, nil
+	case jsonpick.True, jsonpick.False:
+		return scalar{boolean, v.Raw}, nil
+	case jsonpick.Number:
+		return scalar{number, v.Raw}, nil
+	case jsonpick.String:
+		t, err := v.Text()
+		return scalar{text, t}, err
+	}
+	return scalar{compound, v.Raw}, nil
+}
+
+// ofProperty makes a scalar of an application property's value.
+func ofProperty(v any) (scalar, error) {
+	switch v := v.(type) {
+	case nil:
+		return scalar{kind: null}, nil
+	case string:
+		return scalar{text, []byte(v)}, nil
+	case []byte:
+		return scalar{binary, v}, nil
+	case bool:
+		return scalar{boolean, strconv.AppendBool(nil, v)}, nil
+	case time.Time:
+		return scalar{text, v.AppendFormat(nil, time.RFC3339Nano)}, nil
+	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
+		return scalar{number, fmt.Append(nil, v)}, nil
+	case float32:
+		return ofFloat(float64(v), 32)
+	case float64:
+		return ofFloat(v, 64)
+	}
+	return scalar{}, fmt.Errorf("is of the type %T, which no column can hold", v)
+}
+
+func ofFloat(f float64, bits int) (scalar, error) {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return scalar{}, fmt.Errorf("is %v, which is not a number", f)
+	}
+	return scalar{number, strconv.AppendFloat(nil, f, 'g', -1, bits)}, nil
+}
+
+// convert makes of a scalar, which is neither nothing nor null, exactly the
+// same value as a column's type, or fails. Errors read on from the value's name.
+func (t columnType) convert(v scalar) (any, error) {
+	switch t {
+	case typeText:
+		if v.kind == compound {
+			break
+		}
+		return toText(v)
+	case typeInteger:
+		return toInteger(v, math.MinInt32, math.MaxInt32)
+	case typeBigint:
+		return toInteger(v, math.MinInt64, math.MaxInt64)
+	case typeDouble:
+		if !v.numeric() {
+			break
+		}
+		f, err := strconv.ParseFloat(string(v.text), 64)
+		if err != nil {
+			return nil, v.is("out of a double's range")
+		}
+		return f, nil
+	case typeNumeric:
+		if !v.numeric() {
+			break
+		}
+		return toDecimal(v)
+	case typeBoolean:
+		if s := string(v.text); (v.kind == boolean || v.kind == text) && (s == "true" || s == "false") {
+			return s == "true", nil
+		}
+	case typeTimestamp:
+		if v.kind != text {
+			break
+		}
+		if at, err := time.Parse(time.RFC3339Nano, string(v.text)); err == nil {
+			return at.UTC(), nil
+		}
+		return nil, v.is("not a time such as 2006-01-02T15:04:05Z")
+	case typeBytes:
+		switch v.kind {
+		case binary:
+			return v.text, nil
+		case text:
+			if b, err := base64.StdEncoding.Strict().DecodeString(string(v.text)); err == nil {
+				return b, nil
+			}
+			return nil, v.is("not base64")
+		}
+	case typeJSON:
+		return string(v.text), nil
+	}
+	return nil, fmt.Errorf("%s where %s should be", v, t.wants())
+}
+
+func (t columnType) wants() string {
+	switch t {
+	case typeText:
+		return "a text (the type json takes all)"
+	case typeInteger, typeBigint:
+		return "a whole number"
+	case typeDouble, typeNumeric:
+		return "a number"
+	case typeBoolean:
+		return "true or false"
+	case typeTimestamp:
+		return "a time such as 2006-01-02T15:04:05Z"
+	}
+	return "base64"
+}
+
+// numeric tells whether the value is written as JSON writes numbers, be it as
+// a number or as a text.
+func (v scalar) numeric() bool {
+	if v.kind == number {
+		return true
+	}
+	return v.kind == text && jsonpick.IsNumber(v.text)
+}
+
+func toText(v scalar) (any, error) {
+	if !utf8.Valid(v.text) {
+		return nil, errors.New("is not a text in UTF-8 (the type bytes takes all)")
+	}
+	if bytes.IndexByte(v.text, 0) >= 0 {
+		return nil, errors.New("holds a NUL character, which a text column can't")
+	}
+	return string(v.text), nil
+}
+
+// toInteger takes whole numbers only, but however they are written: 12, 12.0,
+// 1.2e1, "12".
+func toInteger(v scalar, least, most int64) (any, error) {
+	if !v.numeric() {
+		return nil, fmt.Errorf("%s where a whole number should be", v)
+	}
+	i, err := strconv.ParseInt(string(v.text), 10, 64)
+	if errors.Is(err, strconv.ErrSyntax) {
+		d, exact := splitDecimal(v.text)
+		if !exact || strings.Trim(d.fraction, "0") != "" {
+			return nil, v.is("not a whole number")
+		}
+		i, err = strconv.ParseInt(d.sign+d.whole, 10, 64)
+	}
+	if err != nil || i < least || i > most {
+		return nil, v.is(fmt.Sprintf("not from %d to %d", least, most))
+	}
+	return i, nil
+}
+
+// toDecimal writes a number without exponent.
+func toDecimal(v scalar) (any, error) {
+	d, exact := splitDecimal(v.text)
+	if !exact {
+		return nil, v.is(fmt.Sprintf("a number of more than %d digits", maxDigits))
+	}
+	if d.fraction == "" {
+		return d.sign + d.whole, nil
+	}
+	return d.sign + d.whole + "." + d.fraction, nil
+}
+
+// maxDigits bounds what a short exponent can blow up to.
+const maxDigits = 1000
+
+type decimal struct{ sign, whole, fraction string }
+
+// splitDecimal moves the point of a JSON number to where its exponent says. It
+// returns false if that takes too many digits.
+func splitDecimal(literal []byte) (decimal, bool) {
+	s := string(literal)
+	var d decimal
+	if rest, negative := strings.CutPrefix(s, "-"); negative {
+		d.sign, s = "-", rest
+	}
+	exponent := 0
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		var err error
+		if exponent, err = strconv.Atoi(s[i+1:]); err != nil || exponent > maxDigits || exponent < -maxDigits {
+			return d, false
+		}
+		s = s[:i]
+	}
+	d.whole, d.fraction, _ = strings.Cut(s, ".")
+	if exponent > 0 {
+		d.fraction += strings.Repeat("0", max(0, exponent-len(d.fraction)))
+		d.whole, d.fraction = d.whole+d.fraction[:exponent], d.fraction[exponent:]
+	} else if exponent < 0 {
+		d.whole = strings.Repeat("0", max(0, 1-exponent-len(d.whole))) + d.whole
+		at := len(d.whole) + exponent
+		d.whole, d.fraction = d.whole[:at], d.whole[at:]+d.fraction
+	}
+	if d.whole = strings.TrimLeft(d.whole, "0"); d.whole == "" {
+		d.whole = "0"
+	}
+	return d, len(d.whole)+len(d.fraction) <= maxDigits
+}
+
+// is makes the error that says what a value is.
+func (v scalar) is(what string) error { return fmt.Errorf("%s is %s", v, what) }
+
+// String shortens the value for messages.
+func (v scalar) String() string {
+	switch v.kind {
+	case nothing, null, binary, compound:
+		return kindNames[v.kind]
+	case text:
+		return strconv.Quote(shortened(v.text))
+	}
+	return shortened(v.text)
+}
+
+func shortened(text []byte) string {
+	const most = 40
+	if len(text) <= most {
+		return string(text)
+	}
+	n := most
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return string(text[:n]) + "…"
+}

@@ -1,0 +1,93 @@
+// Package pipeline makes a consumer of a YAML file: the library without
+// programming.
+//
+//	p, err := pipeline.Load("flights.yaml")
+//	parts, err := p.Open(ctx)
+//	defer parts.Close(ctx)
+//	consumer, err := parts.Consumer(ctx, nil)
+//	err = consumer.Run(ctx)
+//
+// # The file
+//
+// All keys there are; the values are the defaults, where there are any:
+//
+//	name: flights                       # the file's name without its extension
+//	source:
+//	  eventhub:
+//	    connection: ${EVENTHUB_CONNECTION_STRING}
+//	    namespace: contoso.servicebus.windows.net   # instead of connection, with
+//	    credential: default             # azidentity.NewDefaultAzureCredential
+//	    hub: flights                    # unless the connection string names it
+//	    consumer_group: $Default
+//	    checkpoint_namespace: contoso   # what checkpoints are kept under: the host
+//	    tls_ca_file: ca.pem             # certificates to trust besides the system's
+//	  start: earliest                   # latest, 2026-01-31T08:00:00Z, 24h ago, sequence 42, offset 4096
+//	partitions: all                     # required: all, or how many this process owns
+//	lease: {for: 30s, renew: 10s}
+//	batch: 1000
+//	retry: {attempts: 3, min: 100ms, max: 10s}
+//	dead_letters: {store_bodies: true, body_limit: 256KiB}
+//	database: ${DATABASE_URL}           # required: sqlite:PATH or postgres://user:${PASSWORD}@host/database
+//	target:                             # required: insert or statement
+//	  insert:
+//	    table: flights                  # or schema.table
+//	    create: false                   # true: create the table if it is missing
+//	    columns:
+//	      sequence_number: sequence     # short for {from: sequence}
+//	      delay: {from: body.delay, type: integer, required: true}
+//	      gate: {from: 'body.legs[0]["gate no"]', default: none}
+//	  statement:
+//	    sql: INSERT INTO flights (n, delay) VALUES (:n, :delay) ON CONFLICT (n) DO NOTHING
+//	    parameters:
+//	      n: sequence
+//	      delay: {from: body.delay, type: integer}
+//
+// In values, except sql, ${NAME} is an environment variable and ${NAME:-text}
+// one with a default; $${ is a plain ${. A line break at a variable's end is
+// dropped. Variables are never shown in messages, and keys and passwords in the
+// file itself are refused. Relative paths are relative to the working
+// directory. YAML's anchors, aliases and tags, and a second document, are
+// refused.
+//
+// # Where values come from
+//
+//   - partition, sequence, offset, enqueued, key, message_id, correlation_id,
+//     content_type: the event's fields of these names;
+//   - body: the body as it is (bytes, text), or checked to be JSON (json);
+//   - body.a.b[0]["any key"]: a value in the JSON of the body. The body must then
+//     be JSON as a whole; of a key that an object has twice the last one counts;
+//   - properties.NAME: the application property of that name.
+//
+// A value that is missing or null makes the event a dead letter, unless the
+// column has `required: false`, which makes it NULL, or a default. Fields that
+// senders may leave out (offset, key, message_id, correlation_id, content_type)
+// are not required unless the file says so.
+//
+// # Types
+//
+// A column's type is text by default, or what is natural to the field: bigint
+// for sequence, timestamp for enqueued, bytes for body. Values are never
+// rounded, cut or guessed; one that is not exactly of the type makes the event
+// a dead letter whose error names the column, the path and the value.
+//
+//   - text: a text, or a number or boolean as it is written. Not NUL characters.
+//   - integer (32 bits), bigint (64 bits): a whole number, however written:
+//     12, 12.0, 1.2e1 or the text "12"; not 12.5.
+//   - double: a number, or a text that is one; the nearest double.
+//   - numeric: the same, with all its digits, at most 1,000. SQLite keeps it as text.
+//   - boolean: true or false, or these as texts. SQLite keeps 1 and 0.
+//   - timestamp: a text in RFC 3339, which has a time zone. PostgreSQL keeps
+//     microseconds; SQLite keeps text in UTC.
+//   - bytes: base64, for values in JSON; else the bytes.
+//   - json: any value, as it is written.
+//
+// # Targets
+//
+// An insert writes a batch at once (by COPY in PostgreSQL). With `create: true`
+// a missing table is created with the columns and types of the mapping, without
+// constraints; a table that is there is never altered, and must fit the mapping.
+//
+// A statement runs once per event, in the transaction of the batch (in
+// PostgreSQL, all of a batch in one round trip). Parameters are written :name,
+// and are told from casts (::), strings, quoted names and comments.
+package pipeline

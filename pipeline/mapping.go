@@ -1,0 +1,112 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
+	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+)
+
+// mapping makes values of events: one for each column of the table, or for
+// each parameter of the statement.
+type mapping struct {
+	of      string // what it gives values to: column or parameter
+	columns []column
+	picker  *jsonpick.Picker // nil if nothing is asked of the body's JSON
+	paths   int
+}
+
+// column is a column or a parameter.
+type column struct {
+	name     string
+	at       strictyaml.Node
+	from     origin
+	typ      columnType
+	required bool
+	fallback any // for a value that is missing or null
+}
+
+// newMapping makes a mapping of columns.
+func newMapping(of string, columns []column) *mapping {
+	m := &mapping{of: of, columns: columns}
+	var paths []jsonpick.Path
+	for i := range columns {
+		if c := &columns[i]; c.from.field == fieldPath {
+			c.from.slot = len(paths)
+			paths = append(paths, c.from.path)
+		}
+	}
+	if m.paths = len(paths); m.paths > 0 {
+		m.picker = jsonpick.New(paths...)
+	}
+	return m
+}
+
+func (m *mapping) names() []string {
+	names := make([]string, len(m.columns))
+	for i, c := range m.columns {
+		names[i] = c.name
+	}
+	return names
+}
+
+// rows maps all events. The first that can't be mapped is the error: a
+// rejection in a [*sluice.EventError].
+func (m *mapping) rows(events []*sluice.Event) ([][]any, error) {
+	rows := make([][]any, len(events))
+	values := make([]any, len(events)*len(m.columns))
+	picked := make([]jsonpick.Value, m.paths)
+	for i, e := range events {
+		rows[i], values = values[:len(m.columns):len(m.columns)], values[len(m.columns):]
+		if err := m.fill(rows[i], picked, e); err != nil {
+			return nil, &sluice.EventError{Index: i, Err: sluice.Reject(err)}
+		}
+	}
+	return rows, nil
+}
+
+// fill maps one event into a row.
+func (m *mapping) fill(row []any, picked []jsonpick.Value, e *sluice.Event) error {
+	if m.picker != nil {
+		if err := m.picker.Pick(e.Body, picked); err != nil {
+			return fmt.Errorf("body: %w", err)
+		}
+	}
+	for i := range m.columns {
+		c := &m.columns[i]
+		var err error
+		if row[i], err = c.value(e, picked); err != nil {
+			return fmt.Errorf("%s %s: %s: %w", m.of, c.name, c.from, err)
+		}
+	}
+	return nil
+}
+
+// value is the column's value of an event, nil for NULL. Errors read on from the origin's name.
+func (c *column) value(e *sluice.Event, picked []jsonpick.Value) (any, error) {
+	// The usual columns take no detour.
+	switch {
+	case c.from.field == fieldSequence && c.typ == typeBigint:
+		return e.Sequence, nil
+	case c.from.field == fieldPartition && c.typ == typeText:
+		return e.Partition, nil
+	case c.from.field == fieldEnqueued && c.typ == typeTimestamp && !e.Enqueued.IsZero():
+		return e.Enqueued.UTC(), nil
+	}
+	v, err := c.from.scalar(e, picked)
+	if err != nil {
+		return nil, err
+	}
+	if v.kind == nothing || v.kind == null {
+		if !c.required {
+			return c.fallback, nil
+		}
+		if v.kind == null {
+			return nil, errors.New("is null")
+		}
+		return nil, errors.New("is missing")
+	}
+	return c.typ.convert(v)
+}

@@ -1,0 +1,137 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+)
+
+// Parts is an opened pipeline: what it is made of, ready for use. It is safe
+// for concurrent use.
+type Parts struct {
+	Source      sluice.Source
+	Leases      sluice.LeaseStore
+	DeadLetters sluice.DeadLetterStore
+	Checkpoints Checkpoints
+
+	pipeline *Pipeline
+	catalog  catalog
+	delivery func() sluice.Delivery
+	close    []func(context.Context) error
+}
+
+// Checkpoints is the operator's side of a [sluice.TxStore].
+type Checkpoints interface {
+	// Read returns the group's checkpoints sorted by partition.
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+	// Reset moves a checkpoint by hand, as [sluice.TxStore.Reset] says.
+	Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (epoch int64, err error)
+}
+
+// Options are what a program adds to what the file says. The zero value adds
+// nothing.
+type Options struct {
+	Owner    string // as in [sluice.Config]
+	Observer sluice.Observer
+	Hooks    sluice.Hooks
+	// Source is read instead of the pipeline's own: one that wraps it, or a
+	// test's.
+	Source sluice.Source
+}
+
+// database is one of the kinds of database that a pipeline can write to.
+type database interface {
+	dialect() *dialect
+	// open opens the stores. It sets the parts' Leases, DeadLetters and
+	// Checkpoints, and what else depends on the database.
+	open(ctx context.Context, p *Pipeline, parts *Parts) error
+	// look connects for a look at the catalog, changing nothing. The catalog
+	// is nil if the database is still to be created.
+	look(ctx context.Context) (c catalog, done func(), err error)
+}
+
+// Open opens the database, and brings Sluice's own tables in it up to date. The
+// hub is first asked when the source is used.
+func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
+	source, err := p.newSource()
+	if err != nil {
+		return nil, p.problem(p.at.source, err)
+	}
+	parts := &Parts{Source: source, pipeline: p, close: []func(context.Context) error{source.Close}}
+	if err := p.database.open(ctx, p, parts); err != nil {
+		return nil, errors.Join(p.problem(p.at.database, err), parts.Close(ctx))
+	}
+	return parts, nil
+}
+
+// Consumer makes a consumer of the pipeline, after a look at the target: the
+// table must fit the mapping, and is created if it is missing and the file says
+// so. Each call makes another consumer; a nil opts adds nothing.
+func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consumer, error) {
+	p := parts.pipeline
+	if err := p.target.prepare(ctx, parts.catalog, true); err != nil {
+		return nil, p.problem(p.at.target, err)
+	}
+	cfg, source := p.config, parts.Source
+	if opts != nil {
+		cfg.Owner, cfg.Observer, cfg.Hooks = opts.Owner, opts.Observer, opts.Hooks
+		if opts.Source != nil {
+			source = opts.Source
+		}
+	}
+	c, err := sluice.New(source, parts.Leases, parts.delivery(), p.Partitions, &cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	return c, nil
+}
+
+// Close closes the source and the database. Consumers must have stopped.
+func (parts *Parts) Close(ctx context.Context) error {
+	var all []error
+	for _, end := range parts.close {
+		all = append(all, end(ctx))
+	}
+	return errors.Join(all...)
+}
+
+// Check reaches for the hub, the database and the target, and changes nothing.
+// The error has a line for each that is not as it should be.
+func (p *Pipeline) Check(ctx context.Context) error {
+	hub := make(chan error, 1)
+	go func() { hub <- p.checkHub(ctx) }()
+	database := p.checkDatabase(ctx)
+	return errors.Join(<-hub, database)
+}
+
+func (p *Pipeline) checkHub(ctx context.Context) error {
+	source, err := p.newSource()
+	if err == nil {
+		_, err = source.Describe(ctx)
+		err = errors.Join(err, source.Close(ctx))
+	}
+	return p.problem(p.at.source, err)
+}
+
+func (p *Pipeline) checkDatabase(ctx context.Context) error {
+	c, done, err := p.database.look(ctx)
+	if err != nil {
+		return p.problem(p.at.database, err)
+	}
+	defer done()
+	if c == nil {
+		c = emptyCatalog{}
+	}
+	return p.problem(p.at.target, p.target.prepare(ctx, c, false))
+}
+
+// problem gives an error its place in the file; nil stays nil.
+func (p *Pipeline) problem(at strictyaml.Place, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &strictyaml.Problem{Place: at, Err: err}
+}

@@ -1,0 +1,145 @@
+package pipeline
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
+)
+
+// origin is where in an event a value comes from.
+type origin struct {
+	field field
+	name  string        // of the property
+	path  jsonpick.Path // into the body
+	slot  int           // where the mapping's picker puts what it finds there
+}
+
+type field string
+
+const (
+	fieldPartition     field = "partition"
+	fieldSequence      field = "sequence"
+	fieldOffset        field = "offset"
+	fieldEnqueued      field = "enqueued"
+	fieldKey           field = "key"
+	fieldMessageID     field = "message_id"
+	fieldCorrelationID field = "correlation_id"
+	fieldContentType   field = "content_type"
+	fieldBody          field = "body"  // as it is
+	fieldPath          field = "body." // a value in its JSON
+	fieldProperty      field = "properties."
+)
+
+var anyScalar = []columnType{typeText, typeInteger, typeBigint, typeDouble, typeNumeric, typeBoolean, typeTimestamp, typeBytes}
+
+// columnTypes lists the types that a field's column can have, the default first.
+var columnTypes = map[field][]columnType{
+	fieldPartition:     {typeText, typeInteger, typeBigint},
+	fieldSequence:      {typeBigint, typeInteger, typeNumeric, typeText},
+	fieldOffset:        {typeText, typeBigint},
+	fieldEnqueued:      {typeTimestamp, typeText},
+	fieldKey:           anyScalar,
+	fieldMessageID:     anyScalar,
+	fieldCorrelationID: anyScalar,
+	fieldContentType:   {typeText},
+	fieldBody:          {typeBytes, typeText, typeJSON},
+	fieldPath:          append(slices.Clone(anyScalar), typeJSON),
+	fieldProperty:      anyScalar,
+}
+
+// parseOrigin reads what follows `from:`.
+func parseOrigin(text string) (origin, error) {
+	if name, ok := strings.CutPrefix(text, string(fieldProperty)); ok && name != "" {
+		return origin{field: fieldProperty, name: name}, nil
+	}
+	if rest, ok := strings.CutPrefix(text, "body"); ok && rest != "" && (rest[0] == '.' || rest[0] == '[') {
+		path, err := jsonpick.ParsePath(rest)
+		if err != nil {
+			return origin{}, fmt.Errorf("%q: %w", text, err)
+		}
+		return origin{field: fieldPath, path: path}, nil
+	}
+	f := field(text)
+	if _, ok := columnTypes[f]; ok && !strings.HasSuffix(text, ".") {
+		return origin{field: f}, nil
+	}
+	return origin{}, fmt.Errorf("%q: write %s, body.PATH or properties.NAME", text, strings.Join(plainFields(), ", "))
+}
+
+func plainFields() []string {
+	var list []string
+	for _, f := range slices.Sorted(maps.Keys(columnTypes)) {
+		if !strings.HasSuffix(string(f), ".") {
+			list = append(list, string(f))
+		}
+	}
+	return list
+}
+
+// String gives the form that parseOrigin reads.
+func (o origin) String() string {
+	switch o.field {
+	case fieldPath:
+		return "body" + o.path.String()
+	case fieldProperty:
+		return string(fieldProperty) + o.name
+	}
+	return string(o.field)
+}
+
+// optional tells whether events need not have the field: a sender gives them a
+// key and the like only if it wants to.
+func (o origin) optional() bool {
+	switch o.field {
+	case fieldOffset, fieldKey, fieldMessageID, fieldCorrelationID, fieldContentType:
+		return true
+	}
+	return false
+}
+
+// scalar takes the value out of an event.
+func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error) {
+	switch o.field {
+	case fieldPath:
+		return ofJSON(picked[o.slot])
+	case fieldBody:
+		return scalar{binary, e.Body}, nil
+	case fieldProperty:
+		v, ok := e.Properties[o.name]
+		if !ok {
+			return scalar{}, nil
+		}
+		return ofProperty(v)
+	case fieldSequence:
+		return scalar{number, fmt.Append(nil, e.Sequence)}, nil
+	case fieldEnqueued:
+		if e.Enqueued.IsZero() {
+			return scalar{}, nil
+		}
+		return scalar{text, e.Enqueued.UTC().AppendFormat(nil, time.RFC3339Nano)}, nil
+	case fieldPartition:
+		return ofText(e.Partition), nil
+	case fieldOffset:
+		return ofText(e.Offset), nil
+	case fieldKey:
+		return ofText(e.Key), nil
+	case fieldMessageID:
+		return ofText(e.MessageID), nil
+	case fieldCorrelationID:
+		return ofText(e.CorrelationID), nil
+	}
+	return ofText(e.ContentType), nil
+}
+
+// ofText makes a scalar of a field that is empty if it was not given.
+func ofText(s string) scalar {
+	if s == "" {
+		return scalar{}
+	}
+	return scalar{text, []byte(s)}
+}

@@ -1,0 +1,130 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/pgstore"
+)
+
+type postgresDatabase struct{ url string }
+
+// PostgreSQL's kinds of column are its types, by their internal names.
+var postgresDialect = dialect{
+	postgres:  true,
+	parameter: "$",
+	declare: map[columnType]string{
+		typeText: "text", typeInteger: "integer", typeBigint: "bigint", typeDouble: "double precision", typeNumeric: "numeric",
+		typeBoolean: "boolean", typeTimestamp: "timestamptz", typeBytes: "bytea", typeJSON: "jsonb",
+	},
+	accepts: map[columnType][]string{
+		typeText:    {"text", "varchar", "bpchar", "uuid"},
+		typeInteger: {"int4", "int8", "numeric"}, typeBigint: {"int8", "numeric"},
+		typeDouble: {"float8"}, typeNumeric: {"numeric"}, typeBoolean: {"bool"},
+		typeTimestamp: {"timestamptz", "timestamp"}, typeBytes: {"bytea"}, typeJSON: {"json", "jsonb", "text"},
+		"": {"int2", "float4"}, // hold none of the types whole
+	},
+}
+
+func (postgresDatabase) dialect() *dialect { return &postgresDialect }
+
+func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) error {
+	store, err := pgstore.Open(ctx, d.url, &pgstore.Config{LeaseFor: p.config.LeaseFor})
+	if err != nil {
+		return err
+	}
+	parts.Leases, parts.DeadLetters, parts.Checkpoints = store.Leases(), store, store
+	parts.catalog = postgresCatalog{store.Pool()}
+	parts.delivery = func() sluice.Delivery { return sluice.Transactional(store, p.target.postgresHandler()) }
+	parts.close = append(parts.close, func(context.Context) error { store.Close(); return nil })
+	return nil
+}
+
+func (d postgresDatabase) look(ctx context.Context) (catalog, func(), error) {
+	// pgx's errors may tell the URL and take several lines.
+	pool, err := pgxpool.New(ctx, d.url)
+	if err != nil {
+		return nil, nil, errors.New("not a URL that PostgreSQL's clients understand: write postgres://user:password@host:5432/database, with %-encoding for special characters in the password")
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, nil, errors.New(strings.Join(strings.Fields(err.Error()), " "))
+	}
+	return postgresCatalog{pool}, pool.Close, nil
+}
+
+// postgresHandler writes batches to the target.
+func (t *target) postgresHandler() sluice.Handler[pgx.Tx] {
+	names := t.mapping.names()
+	return func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
+		rows, err := t.mapping.rows(b.Events)
+		if err != nil {
+			return err
+		}
+		if t.table != "" {
+			return pgstore.Insert(ctx, tx, t.table, names, rows)
+		}
+		var batch pgx.Batch
+		for _, row := range rows {
+			batch.Queue(t.statement.text, row...)
+		}
+		results := tx.SendBatch(ctx, &batch)
+		for i := range rows {
+			if _, err := results.Exec(); err != nil {
+				results.Close()
+				return &sluice.EventError{Index: i, Err: err}
+			}
+		}
+		return results.Close()
+	}
+}
+
+type postgresCatalog struct{ pool *pgxpool.Pool }
+
+func (c postgresCatalog) columns(ctx context.Context, table string) ([]existing, error) {
+	rows, err := c.pool.Query(ctx,
+		`SELECT a.attname, t.typname, a.attnotnull AND NOT a.atthasdef AND a.attidentity = '',
+		        a.attgenerated <> '' OR a.attidentity = 'a'
+		 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+		 WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
+		 ORDER BY a.attnum`, quoteTable(table))
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (existing, error) {
+		var e existing
+		err := row.Scan(&e.name, &e.kind, &e.must, &e.mustNo)
+		return e, err
+	})
+}
+
+func (c postgresCatalog) create(ctx context.Context, sql string) error {
+	_, err := c.pool.Exec(ctx, sql)
+	return err
+}
+
+func (c postgresCatalog) parameters(ctx context.Context, sql string, _ int) ([]string, error) {
+	conn, err := c.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	described, err := conn.Conn().Prepare(ctx, "", sql)
+	if err != nil {
+		return nil, err
+	}
+	kinds := make([]string, len(described.ParamOIDs))
+	for i, oid := range described.ParamOIDs {
+		kinds[i] = fmt.Sprintf("a type numbered %d", oid)
+		if t, ok := conn.Conn().TypeMap().TypeForOID(oid); ok {
+			kinds[i] = t.Name
+		}
+	}
+	return kinds, nil
+}

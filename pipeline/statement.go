@@ -1,0 +1,212 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// statement is SQL whose named parameters were replaced by numbered ones.
+type statement struct {
+	text  string
+	names []string // of the parameters, in the order of their numbers
+}
+
+// verbs are what a statement may begin with: what changes rows and leaves the
+// transaction alone.
+var verbs = []string{"insert", "update", "delete", "merge", "replace", "with", "select"}
+
+// parseStatement finds the parameters (:name) of one SQL statement, which are
+// those outside of strings, quoted names and comments. A double colon is a cast.
+func parseStatement(sql string, d *dialect) (statement, error) {
+	s := sqlScanner{rest: sql, dialect: d}
+	if err := s.run(); err != nil {
+		return statement{}, err
+	}
+	if !slices.Contains(verbs, s.verb) {
+		return statement{}, fmt.Errorf("begins with %q: only %s leave the transaction whole", s.verb, strings.Join(verbs, ", "))
+	}
+	return statement{s.out.String(), s.names}, nil
+}
+
+type sqlScanner struct {
+	rest    string
+	dialect *dialect
+	out     strings.Builder
+	names   []string
+	verb    string // the first word, in lower case
+	ended   bool   // a semicolon was read
+}
+
+func (s *sqlScanner) run() error {
+	for s.rest != "" {
+		if err := s.next(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next reads one token, or one byte of no meaning.
+func (s *sqlScanner) next() error {
+	c := s.rest[0]
+	if strings.IndexByte(" \t\r\n", c) >= 0 {
+		s.take(1)
+		return nil
+	}
+	if n := s.comment(); n > 0 {
+		s.take(n)
+		return nil
+	} else if n < 0 {
+		return errors.New("a comment has no end")
+	}
+	if s.ended {
+		return errors.New("more than one statement: write one")
+	}
+	word := wordLen(s.rest)
+	switch {
+	case c == ';':
+		// Dropped: drivers differ in whether they like it.
+		s.rest, s.ended = s.rest[1:], true
+		return nil
+	case word > 0:
+		return s.word(word)
+	case c == '\'' || c == '"' || c == '`' && !s.dialect.postgres:
+		return s.quoted(c, false)
+	case c == '[' && !s.dialect.postgres:
+		return s.quoted(']', false)
+	case c == '$' && s.dialect.postgres && s.dollarTag() != "":
+		tag := s.dollarTag()
+		end := strings.Index(s.rest[len(tag):], tag)
+		if end < 0 {
+			return fmt.Errorf("a text begun by %s has no end", tag)
+		}
+		s.take(len(tag) + end + len(tag))
+		return nil
+	case strings.HasPrefix(s.rest, "::") || strings.HasPrefix(s.rest, ":="):
+		s.take(2)
+		return nil
+	case c == ':' && wordLen(s.rest[1:]) > 0:
+		s.parameter(s.rest[1 : 1+wordLen(s.rest[1:])])
+		return nil
+	case placeholder(s.rest, s.dialect):
+		return fmt.Errorf("%.10q: write parameters as :name", s.rest)
+	}
+	s.take(1)
+	return nil
+}
+
+func (s *sqlScanner) take(n int) {
+	s.out.WriteString(s.rest[:n])
+	s.rest = s.rest[n:]
+}
+
+// word reads a keyword or name, or what in PostgreSQL marks a text with
+// backslash escapes.
+func (s *sqlScanner) word(n int) error {
+	if s.verb == "" {
+		s.verb = strings.ToLower(s.rest[:n])
+	}
+	escapes := n == 1 && (s.rest[0] == 'E' || s.rest[0] == 'e') && strings.HasPrefix(s.rest[1:], "'") && s.dialect.postgres
+	s.take(n)
+	if escapes {
+		return s.quoted('\'', true)
+	}
+	return nil
+}
+
+// quoted reads a text or a quoted name, in which the quote itself is doubled.
+func (s *sqlScanner) quoted(quote byte, escapes bool) error {
+	for i := 1; i < len(s.rest); i++ {
+		switch {
+		case escapes && s.rest[i] == '\\':
+			i++
+		case s.rest[i] != quote:
+		case i+1 < len(s.rest) && s.rest[i+1] == quote:
+			i++
+		default:
+			s.take(i + 1)
+			return nil
+		}
+	}
+	return fmt.Errorf("%.20q has no closing %c", s.rest, quote)
+}
+
+// comment returns the length of the comment here; 0 if there is none, -1 if it
+// has no end. Comments of PostgreSQL lie in each other.
+func (s *sqlScanner) comment() int {
+	if strings.HasPrefix(s.rest, "--") {
+		if n := strings.IndexByte(s.rest, '\n'); n >= 0 {
+			return n + 1
+		}
+		return len(s.rest)
+	}
+	if !strings.HasPrefix(s.rest, "/*") {
+		return 0
+	}
+	depth := 1
+	for i := 2; i+1 < len(s.rest); i++ {
+		switch s.rest[i : i+2] {
+		case "/*":
+			if s.dialect.postgres {
+				depth++
+				i++
+			}
+		case "*/":
+			depth--
+			i++
+			if depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return -1
+}
+
+// dollarTag returns the $tag$ that begins a text of PostgreSQL here.
+func (s *sqlScanner) dollarTag() string {
+	n := 1 + wordLen(s.rest[1:])
+	if n < len(s.rest) && s.rest[n] == '$' {
+		return s.rest[:n+1]
+	}
+	return ""
+}
+
+func (s *sqlScanner) parameter(name string) {
+	number := slices.Index(s.names, name)
+	if number < 0 {
+		number = len(s.names)
+		s.names = append(s.names, name)
+	}
+	fmt.Fprintf(&s.out, "%s%d", s.dialect.parameter, number+1)
+	s.rest = s.rest[1+len(name):]
+}
+
+// placeholder tells whether a parameter in the database's own notation begins
+// here: it would be bound to whatever has its number.
+func placeholder(text string, d *dialect) bool {
+	if len(text) < 2 {
+		return text == "?" && !d.postgres
+	}
+	if d.postgres {
+		return text[0] == '$' && text[1] >= '0' && text[1] <= '9'
+	}
+	return text[0] == '?' || (text[0] == '@' || text[0] == '$') && wordLen(text[1:]) > 0
+}
+
+// wordLen is the length of the name or keyword that text begins with.
+func wordLen(text string) int {
+	if text == "" || text[0] >= '0' && text[0] <= '9' {
+		return 0
+	}
+	n := 0
+	for n < len(text) && isWordByte(text[n]) {
+		n++
+	}
+	return n
+}
+
+func isWordByte(c byte) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c >= 0x80
+}

@@ -1,0 +1,158 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// dialect is how a database's SQL differs, as far as pipelines write it.
+type dialect struct {
+	postgres  bool   // dollar quotes, E'' texts and nested comments, no backticks
+	parameter string // goes before a parameter's number
+	// declare is how a new table's columns are declared.
+	declare map[columnType]string
+	// accepts lists the kinds of existing columns that hold a type's values
+	// just as they are. Kinds that are in none of the lists are not judged.
+	accepts map[columnType][]string
+}
+
+// catalog is what is asked of a database before events are written to it.
+type catalog interface {
+	// columns lists a table's columns, none if there is no such table.
+	columns(ctx context.Context, table string) ([]existing, error)
+	// create runs a CREATE TABLE, which another process may do at the same time.
+	create(ctx context.Context, sql string) error
+	// parameters prepares a statement with so many parameters, and returns
+	// their kinds, nil if the database has no notion of them.
+	parameters(ctx context.Context, sql string, count int) ([]string, error)
+}
+
+// existing is a column that a table has.
+type existing struct {
+	name   string
+	kind   string // as dialect.accepts calls it
+	must   bool   // a row must give it a value
+	mustNo bool   // a row can't give it one: it is generated
+}
+
+// prepare checks that the target can take what the mapping gives, and creates
+// a missing table if it may.
+func (t *target) prepare(ctx context.Context, c catalog, mayCreate bool) error {
+	if t.statement.text != "" {
+		return t.checkStatement(ctx, c)
+	}
+	columns, err := c.columns(ctx, t.table)
+	if err != nil {
+		return fmt.Errorf("look at table %s: %w", t.table, err)
+	}
+	if len(columns) == 0 {
+		switch {
+		case !t.create:
+			return fmt.Errorf("there is no table %s: create it, or say create: true", t.table)
+		case !mayCreate:
+			return nil
+		}
+		// Another process may be quicker, perhaps with another mapping.
+		failed := c.create(ctx, t.definition())
+		if columns, err = c.columns(ctx, t.table); err != nil || len(columns) == 0 {
+			return fmt.Errorf("create table %s: %w", t.table, errors.Join(failed, err))
+		}
+	}
+	return t.checkTable(columns)
+}
+
+// definition is the CREATE TABLE of the mapping: columns and types, no
+// constraints.
+func (t *target) definition() string {
+	lines := make([]string, len(t.mapping.columns))
+	for i, c := range t.mapping.columns {
+		lines[i] = quoteName(c.name) + " " + t.dialect.declare[c.typ]
+	}
+	return "CREATE TABLE IF NOT EXISTS " + quoteTable(t.table) + " (" + strings.Join(lines, ", ") + ")"
+}
+
+func (t *target) checkTable(columns []existing) error {
+	for _, c := range t.mapping.columns {
+		i := slices.IndexFunc(columns, func(e existing) bool { return t.same(e.name, c.name) })
+		if i < 0 {
+			return fmt.Errorf("table %s has no column %s: it has %s", t.table, c.name, listed(columns))
+		}
+		e := columns[i]
+		if e.mustNo {
+			return fmt.Errorf("table %s: column %s is generated and takes no values: take it out of the mapping", t.table, e.name)
+		}
+		if !t.dialect.fits(c.typ, e.kind) {
+			return fmt.Errorf("table %s: column %s is %s, which can't hold the mapping's %s: change one of them", t.table, e.name, e.kind, c.typ)
+		}
+	}
+	for _, e := range columns {
+		mapped := slices.ContainsFunc(t.mapping.columns, func(c column) bool { return t.same(e.name, c.name) })
+		if e.must && !mapped {
+			return fmt.Errorf("table %s: column %s must have a value and has no default: add it to the mapping", t.table, e.name)
+		}
+	}
+	return nil
+}
+
+// same compares names of columns: SQLite's know no case.
+func (t *target) same(a, b string) bool {
+	return a == b || !t.dialect.postgres && strings.EqualFold(a, b)
+}
+
+func listed(columns []existing) string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.name
+	}
+	return strings.Join(names, ", ")
+}
+
+func (t *target) checkStatement(ctx context.Context, c catalog) error {
+	kinds, err := c.parameters(ctx, t.statement.text, len(t.statement.names))
+	if err != nil {
+		return fmt.Errorf("prepare the statement: %w", err)
+	}
+	for i, kind := range kinds {
+		if p := t.mapping.columns[i]; !t.dialect.fits(p.typ, kind) {
+			return fmt.Errorf("parameter %s is %s in the statement, which can't hold the mapping's %s: change the type, or write a cast such as :%s::%s",
+				p.name, kind, p.typ, p.name, t.dialect.declare[p.typ])
+		}
+	}
+	return nil
+}
+
+// fits tells whether columns of a kind hold values of a type just as they are.
+func (d *dialect) fits(t columnType, kind string) bool {
+	if slices.Contains(d.accepts[t], kind) {
+		return true
+	}
+	for _, kinds := range d.accepts {
+		if slices.Contains(kinds, kind) {
+			return false
+		}
+	}
+	return true
+}
+
+// quoteTable quotes a table's name, with or without its schema's.
+func quoteTable(table string) string {
+	if schema, name, ok := strings.Cut(table, "."); ok {
+		return quoteName(schema) + "." + quoteName(name)
+	}
+	return quoteName(table)
+}
+
+func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// emptyCatalog is that of a database that is still to be created.
+type emptyCatalog struct{}
+
+func (emptyCatalog) columns(context.Context, string) ([]existing, error) { return nil, nil }
+func (emptyCatalog) create(context.Context, string) error                { return nil }
+
+func (emptyCatalog) parameters(context.Context, string, int) ([]string, error) {
+	return nil, errors.New("the database does not exist yet: create it, and the tables that the statement needs")
+}

@@ -1,0 +1,235 @@
+package pipeline
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
+	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+)
+
+// target is where a pipeline's events go: into a table, or through a statement.
+type target struct {
+	dialect   *dialect
+	mapping   *mapping
+	table     string // as the file names it, perhaps with a schema
+	create    bool
+	statement statement // if there is no table
+}
+
+// maxColumns is PostgreSQL's limit, below SQLite's.
+const maxColumns = 1600
+
+func (p *Pipeline) readTarget(n strictyaml.Node) {
+	p.at.target = n.Place()
+	p.target.dialect = &postgresDialect // of an unknown database, so that the rest is read too
+	if p.database != nil {
+		p.target.dialect = p.database.dialect()
+	}
+	found := 0
+	ok := n.Object(strictyaml.Keys{
+		"insert":    func(n strictyaml.Node) { found++; p.target.readInsert(n) },
+		"statement": func(n strictyaml.Node) { found++; p.target.readStatement(n) },
+	})
+	if ok && found != 1 {
+		n.Fail("needs one of insert and statement")
+	}
+	p.Table = p.target.table
+}
+
+func (t *target) readInsert(n strictyaml.Node) {
+	var columns []column
+	ok := n.Object(strictyaml.Keys{
+		"table":   t.readTable,
+		"create":  func(n strictyaml.Node) { n.Bool(&t.create) },
+		"columns": func(n strictyaml.Node) { columns = readColumns(n) },
+	}, "table", "columns")
+	if ok && len(columns) == 0 {
+		n.Fail("has no columns: write them as NAME: {from: …, type: …}")
+	}
+	t.mapping = newMapping("column", columns)
+}
+
+func (t *target) readTable(n strictyaml.Node) {
+	var table string
+	if !n.Text(&table) {
+		return
+	}
+	parts := strings.Split(table, ".")
+	for _, part := range parts {
+		if err := checkName(part); err != nil || len(parts) > 2 {
+			n.Fail("%s: %w", n.Shown(), cmp.Or(err, errors.New("write table or schema.table")))
+			return
+		}
+	}
+	if strings.HasPrefix(strings.ToLower(parts[len(parts)-1]), "sluice_") {
+		n.Fail("%s: names that begin with sluice_ are for Sluice's own tables", n.Shown())
+		return
+	}
+	t.table = table
+}
+
+// checkName bounds names to what both databases keep whole.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("a name is empty")
+	case len(name) > 63:
+		return errors.New("a name of more than 63 bytes")
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return errors.New("a name with a control character")
+	}
+	return nil
+}
+
+// readColumns reads the mapping of columns or parameters.
+func readColumns(n strictyaml.Node) []column {
+	var columns []column
+	n.Each(func(name string, n strictyaml.Node) {
+		c := column{name: name, at: n}
+		if err := checkName(name); err != nil {
+			n.Fail("%w", err)
+		}
+		if c.read(n) {
+			columns = append(columns, c)
+		}
+	})
+	if len(columns) > maxColumns {
+		n.Fail("has %d entries: at most %d", len(columns), maxColumns)
+	}
+	return columns
+}
+
+// read reads `name: body.path`, or the long form with type and the rest.
+func (c *column) read(n strictyaml.Node) bool {
+	if !n.IsMapping() {
+		if !c.readFrom(n) {
+			return false
+		}
+		c.typ, c.required = columnTypes[c.from.field][0], !c.from.optional()
+		return true
+	}
+	var typ string
+	var required, hasRequired bool
+	var fallback *strictyaml.Node
+	ok := n.Object(strictyaml.Keys{
+		"from":     func(n strictyaml.Node) { c.readFrom(n) },
+		"type":     func(n strictyaml.Node) { n.OneOf(&typ, typeNames...) },
+		"required": func(n strictyaml.Node) { hasRequired = n.Bool(&required) },
+		"default":  func(n strictyaml.Node) { fallback = &n },
+	}, "from")
+	if !ok {
+		return false
+	}
+	types := columnTypes[c.from.field]
+	c.typ = cmp.Or(columnType(typ), types[0])
+	if !slices.Contains(types, c.typ) {
+		return n.Fail("%s can't become %s: write one of %s", c.from, c.typ, joined(types))
+	}
+	if c.from.field == fieldBody && c.typ == typeJSON { // the path to the whole
+		c.from = origin{field: fieldPath}
+	}
+	c.required = !c.from.optional() && fallback == nil
+	if hasRequired {
+		c.required = required
+	}
+	if fallback == nil {
+		return true
+	}
+	if c.required {
+		return n.Fail("is required and has a default: leave one out")
+	}
+	return c.readDefault(*fallback)
+}
+
+func (c *column) readFrom(n strictyaml.Node) bool {
+	var text string
+	if !n.Text(&text) {
+		return false
+	}
+	from, err := parseOrigin(text)
+	if err != nil {
+		return n.Fail("%w", err)
+	}
+	c.from = from
+	return true
+}
+
+// readDefault reads a default, which is converted as a text in an event is.
+func (c *column) readDefault(n strictyaml.Node) bool {
+	var literal string
+	if !n.Text(&literal) {
+		return false
+	}
+	if c.typ == typeJSON {
+		if err := jsonpick.New().Pick([]byte(literal), nil); err != nil {
+			return n.Fail("%w", err)
+		}
+	}
+	v, err := c.typ.convert(scalar{text, []byte(literal)})
+	if err != nil {
+		return n.Fail("%w", err)
+	}
+	c.fallback = v
+	return true
+}
+
+func (t *target) readStatement(n strictyaml.Node) {
+	var sql string
+	var sqlNode strictyaml.Node
+	var declared []column
+	ok := n.Object(strictyaml.Keys{
+		"sql": func(n strictyaml.Node) {
+			sqlNode = n
+			n.Verbatim(&sql)
+		},
+		"parameters": func(n strictyaml.Node) { declared = readColumns(n) },
+	}, "sql")
+	if !ok {
+		return
+	}
+	s, err := parseStatement(sql, t.dialect)
+	if err != nil {
+		sqlNode.Fail("%w", err)
+		return
+	}
+	columns := make([]column, 0, len(s.names))
+	for _, name := range s.names {
+		i := slices.IndexFunc(declared, func(c column) bool { return c.name == name })
+		if i < 0 {
+			sqlNode.Fail(":%s is not among the parameters%s", name, nearestOf(name, declared))
+			continue
+		}
+		columns = append(columns, declared[i])
+	}
+	for _, c := range declared {
+		if !slices.Contains(s.names, c.name) {
+			c.at.Fail("the statement does not use :%s", c.name)
+		}
+	}
+	t.statement, t.mapping = s, newMapping("parameter", columns)
+}
+
+// nearestOf is the end of a message that proposes the parameter most like name.
+func nearestOf(name string, declared []column) string {
+	names := make([]string, len(declared))
+	for i, c := range declared {
+		names[i] = c.name
+	}
+	if near := strictyaml.Nearest(name, names); near != "" {
+		return fmt.Sprintf(", did you mean :%s?", near)
+	}
+	return ""
+}
+
+func joined(types []columnType) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = string(t)
+	}
+	return strings.Join(names, ", ")
+}
