@@ -177,8 +177,8 @@ func (st *step) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: it was committed with the checkpoint, without what followed: %w", errCommit, sluice.ErrUnknown)
 }
 
-// commit stores and removes dead letters and commits: in one round trip, but
-// for removed ones, which have to be counted first.
+// commit stores the dead letters and commits: in one round trip, unless dead
+// letters on retry are to be settled, which have to be counted first.
 func (st *step) commit(ctx context.Context) error {
 	if ctx.Err() != nil {
 		st.rollback(ctx)
@@ -188,8 +188,8 @@ func (st *step) commit(ctx context.Context) error {
 	for i := range st.DeadLetters {
 		st.store.park(&b, st.Lease, &st.DeadLetters[i])
 	}
-	if len(st.Redriven) > 0 {
-		if err := st.redriven(ctx, &b); err != nil {
+	if len(st.Redriven)+len(st.Returned) > 0 {
+		if err := st.settle(ctx, &b); err != nil {
 			st.rollback(ctx)
 			return err
 		}
@@ -220,27 +220,35 @@ func (st *step) commit(ctx context.Context) error {
 	return st.committed(br.Exec())
 }
 
-// redriven sends the batch that stores dead letters together with the removal
-// of those that the handler has applied, each exactly one row.
-func (st *step) redriven(ctx context.Context, b *pgx.Batch) error {
-	g := st.Lease.Group
-	b.Queue(st.store.sql.of(redrivenSQL), g.Namespace, g.Topic, g.Name, st.Lease.Partition, st.Redriven)
+// settle sends the batch that stores dead letters, together with the removal
+// of those that the handler has applied and the return of those that have
+// failed again: each exactly one row that is on retry.
+func (st *step) settle(ctx context.Context, b *pgx.Batch) error {
+	letters := b.Len()
+	for _, id := range st.Redriven {
+		st.store.remove(b, st.Lease, id)
+	}
+	for i := range st.Returned {
+		st.store.putBack(b, st.Lease, &st.Returned[i])
+	}
 	br := st.conn.SendBatch(ctx, b)
-	var tag pgconn.CommandTag
+	gone := false
 	var err error
-	for range b.Len() {
+	for i := range b.Len() {
+		var tag pgconn.CommandTag
 		if tag, err = br.Exec(); err != nil {
 			break
 		}
+		gone = gone || i >= letters && tag.RowsAffected() != 1
 	}
 	if cerr := br.Close(); err == nil {
 		err = cerr
 	}
-	if err != nil {
-		return fmt.Errorf("store and remove dead letters: %w", err)
-	}
-	if tag.RowsAffected() != int64(len(st.Redriven)) {
-		return fmt.Errorf("partition %s: a dead letter of %d is not there for a retry any more: %w", st.Lease.Partition, st.Redriven, sluice.ErrFenced)
+	switch {
+	case err != nil:
+		return fmt.Errorf("store and settle dead letters: %w", err)
+	case gone:
+		return fmt.Errorf("partition %s: a dead letter is not there for a retry any more: %w", st.Lease.Partition, sluice.ErrFenced)
 	}
 	return nil
 }

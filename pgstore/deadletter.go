@@ -23,10 +23,6 @@ SET failed_at = excluded.failed_at, error = excluded.error, attempts = excluded.
 // id and its event.
 func (s *Store) park(b *pgx.Batch, lease sluice.Lease, d *sluice.DeadLetter) {
 	e := &d.Event
-	status, next := d.Status, timeOrNull(d.NextAttempt)
-	if status != sluice.StatusRetry {
-		next = nil
-	}
 	var body []byte
 	var properties *string
 	hasBody := d.HasBody
@@ -44,7 +40,7 @@ func (s *Store) park(b *pgx.Batch, lease sluice.Lease, d *sluice.DeadLetter) {
 	}
 	b.Queue(s.sql.of(parkSQL),
 		lease.Group.Namespace, lease.Group.Topic, lease.Group.Name, clean(d.Incarnation), lease.Partition, e.Sequence, clean(e.Offset), timeOrNull(e.Enqueued),
-		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(status), next,
+		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d),
 		clean(e.Key), clean(e.MessageID), clean(e.CorrelationID), clean(e.ContentType), hasBody, body, properties)
 }
 
@@ -55,9 +51,36 @@ func timeOrNull(t time.Time) *time.Time {
 	return &t
 }
 
-const redrivenSQL = `
-DELETE FROM @sluice_dead_letters
-WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND id = ANY ($5) AND status = 'retry'`
+// onRetry selects one dead letter of a lease's partition that is on retry.
+const onRetry = `
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND id = $5 AND status = 'retry'`
+
+const removeSQL = `DELETE FROM @sluice_dead_letters` + onRetry
+
+// remove queues the removal of a dead letter whose retry was applied.
+func (s *Store) remove(b *pgx.Batch, lease sluice.Lease, id int64) {
+	g := lease.Group
+	b.Queue(s.sql.of(removeSQL), g.Namespace, g.Topic, g.Name, lease.Partition, id)
+}
+
+const putBackSQL = `
+UPDATE @sluice_dead_letters
+SET failed_at = coalesce($6, clock_timestamp()), error = $7, attempts = $8, status = $9, next_attempt = $10` + onRetry
+
+// putBack queues the return of a dead letter whose retry has failed.
+func (s *Store) putBack(b *pgx.Batch, lease sluice.Lease, d *sluice.DeadLetter) {
+	g := lease.Group
+	b.Queue(s.sql.of(putBackSQL), g.Namespace, g.Topic, g.Name, lease.Partition, d.ID,
+		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d))
+}
+
+// nextAttempt is the time of the next attempt, null unless there is to be one.
+func nextAttempt(d *sluice.DeadLetter) *time.Time {
+	if d.Status != sluice.StatusRetry {
+		return nil
+	}
+	return &d.NextAttempt
+}
 
 const (
 	letterColumns = `id, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt,
@@ -165,8 +188,9 @@ func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.D
 	return n, nil
 }
 
-// mark changes the selected dead letters. One whose retry is just being
-// committed is gone when its row's turn comes.
+// mark changes the selected dead letters, locked in order so that two commands
+// don't end in a deadlock. One whose retry is just being committed is gone when
+// its row's turn comes.
 func (s *Store) mark(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, set string, args ...any) (int64, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
@@ -174,12 +198,7 @@ func (s *Store) mark(ctx context.Context, group sluice.Group, filter sluice.Dead
 	}
 	defer conn.Release()
 	c := selection(group, filter, args...)
-	sql := `UPDATE @sluice_dead_letters SET ` + set
-	if filter.Limit > 0 {
-		sql += ` WHERE id IN (SELECT id FROM @sluice_dead_letters` + c.ordered(filter.Limit) + `)`
-	} else {
-		sql += c.where()
-	}
+	sql := `UPDATE @sluice_dead_letters SET ` + set + ` WHERE id IN (SELECT id FROM @sluice_dead_letters` + c.ordered(filter.Limit) + ` FOR UPDATE)`
 	tag, err := once(ctx, conn.Conn(), 0, s.sql.of(sql), c.args)
 	return tag.RowsAffected(), err
 }

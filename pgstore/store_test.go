@@ -1,0 +1,146 @@
+//go:build postgres
+
+package pgstore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/pgtest"
+	"github.com/sluice-go/sluice/pgstore"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
+
+// open opens a store for the test's time.
+func open(t testing.TB, url string, cfg *pgstore.Config) *pgstore.Store {
+	t.Helper()
+	s, err := pgstore.Open(t.Context(), url, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// effects are the tables of the tests' handlers.
+const effects = `
+CREATE TABLE effects (key text NOT NULL);
+CREATE TABLE unique_now (n int UNIQUE);
+CREATE TABLE unique_later (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)`
+
+func createEffects(t testing.TB, s *pgstore.Store) {
+	t.Helper()
+	err := pgx.BeginTxFunc(t.Context(), s.Pool(), pgx.TxOptions{AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), effects)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(ctx context.Context, tx pgx.Tx, key string) error {
+	_, err := tx.Exec(ctx, `INSERT INTO effects VALUES ($1)`, key)
+	return err
+}
+
+func readEffects(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+	rows, _ := pool.Query(ctx, `SELECT key FROM effects ORDER BY key`)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+func harness(t testing.TB, s *pgstore.Store, peer sluice.TxStore[pgx.Tx]) sluicetest.TxHarness[pgx.Tx] {
+	createEffects(t, s)
+	return sluicetest.TxHarness[pgx.Tx]{
+		Store: s, DeadLetters: s, Peer: peer,
+		Put:     put,
+		Effects: func(ctx context.Context) ([]string, error) { return readEffects(ctx, s.Pool()) },
+		Break: func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `INSERT INTO unique_now VALUES (1), (1)`)
+			return err
+		},
+		BreakLater: func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `INSERT INTO unique_later VALUES (1), (1)`)
+			return err
+		},
+	}
+}
+
+// schemas makes a database for a suite and, for each of its cases, a schema in
+// it, which is faster than a database for each. It returns their URLs.
+func schemas(t *testing.T) func(t testing.TB) string {
+	t.Helper()
+	url := pgtest.Database(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	n := 0
+	return func(t testing.TB) string {
+		t.Helper()
+		n++
+		name := fmt.Sprintf("case_%d", n)
+		if _, err := conn.Exec(t.Context(), "CREATE SCHEMA "+name); err != nil {
+			t.Fatal(err)
+		}
+		return url + "&search_path=" + name
+	}
+}
+
+func newHarness(t *testing.T) func(t testing.TB) sluicetest.TxHarness[pgx.Tx] {
+	schema := schemas(t)
+	return func(t testing.TB) sluicetest.TxHarness[pgx.Tx] {
+		url := schema(t)
+		return harness(t, open(t, url, nil), open(t, url, nil))
+	}
+}
+
+func TestTxStore(t *testing.T)     { sluicetest.TestTxStore(t, newHarness(t)) }
+func TestDeadLetters(t *testing.T) { sluicetest.TestDeadLetters(t, newHarness(t)) }
+
+func TestLeases(t *testing.T) {
+	schema := schemas(t)
+	sluicetest.TestLeases(t, func(t testing.TB) sluice.LeaseStore { return open(t, schema(t), nil).Leases() }, nil)
+}
+
+// The store asks nothing of the role's defaults, of the pool's way to send
+// statements, or of the search_path.
+func TestOtherSettings(t *testing.T) {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeSimpleProtocol} {
+		t.Run(mode.String(), func(t *testing.T) {
+			schema := schemas(t)
+			sluicetest.TestTxStore(t, func(t testing.TB) sluicetest.TxHarness[pgx.Tx] {
+				url := schema(t)
+				pc, err := pgxpool.ParseConfig(url)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pc.ConnConfig.DefaultQueryExecMode = mode
+				pc.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
+				pc.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+				pc.ConnConfig.RuntimeParams["lock_timeout"] = "1min"
+				pool, err := pgxpool.NewWithConfig(t.Context(), pc)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(pool.Close)
+				s, err := pgstore.New(t.Context(), pool, &pgstore.Config{Schema: `odd "` + url[len(url)-8:], LockTimeout: 200 * time.Millisecond})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(s.Close)
+				return harness(t, s, nil)
+			})
+		})
+	}
+}
