@@ -14,7 +14,7 @@ func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation strin
 	p := sluice.Progress{Group: lease.Group, Partition: lease.Partition}
 	args := append(key(lease.Group, lease.Partition), clean(incarnation), clean(lease.Owner), lease.Epoch)
 	var updated storedTime
-	ours, err := one(ctx, s.writer, s.sql.claim, args, progressColumns(&p, &updated)...)
+	ours, err := s.one(ctx, s.sql.claim, args, progressColumns(&p, &updated)...)
 	switch {
 	case err != nil:
 		return sluice.Progress{}, s.outage(ctx, "claim checkpoint of partition "+lease.Partition, err)
@@ -53,7 +53,7 @@ func (s *Store) fenced(ctx context.Context, q querier, lease sluice.Lease, at *s
 // Record implements [sluice.TxStore].
 func (s *Store) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
 	args := append([]any{trial.Sequence, trial.Attempts, clean(trial.Error)}, leaseArgs(lease)...)
-	n, err := changed(ctx, s.writer, s.sql.record, append(args, at.Sequence)...)
+	n, err := s.change(ctx, s.sql.record, append(args, at.Sequence)...)
 	switch {
 	case err != nil:
 		return s.outage(ctx, "record attempt on partition "+lease.Partition, err)
@@ -65,7 +65,7 @@ func (s *Store) Record(ctx context.Context, lease sluice.Lease, at sluice.Positi
 
 // Leave implements [sluice.TxStore].
 func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
-	if _, err := changed(ctx, s.writer, s.sql.leave, leaseArgs(lease)...); err != nil {
+	if _, err := s.change(ctx, s.sql.leave, leaseArgs(lease)...); err != nil {
 		return s.outage(ctx, "leave checkpoint of partition "+lease.Partition, err)
 	}
 	return nil
@@ -103,7 +103,7 @@ func (s *Store) read(ctx context.Context, group sluice.Group) ([]sluice.Progress
 func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
 	var epoch int64
 	args := append(key(group, partition), clean(incarnation), to.Sequence, clean(to.Offset))
-	if _, err := one(ctx, s.writer, s.sql.reset, args, &epoch); err != nil {
+	if _, err := s.one(ctx, s.sql.reset, args, &epoch); err != nil {
 		return 0, s.outage(ctx, "set checkpoint of partition "+partition, err)
 	}
 	return epoch, nil

@@ -46,6 +46,7 @@ type transaction struct {
 	watch *watch
 	keep  func() bool // from here on the caller's context does not end it; false if it has
 	free  context.CancelFunc
+	turns *turns
 	over  bool
 }
 
@@ -55,7 +56,7 @@ func (s *Store) begin(ctx context.Context) (*transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &transaction{conn: conn}
+	t := &transaction{conn: conn, turns: &s.turns}
 	if err := conn.Raw(func(c any) error { t.watch = c.(*watchedConn).watch; return nil }); err != nil {
 		conn.Close()
 		return nil, err
@@ -64,7 +65,13 @@ func (s *Store) begin(ctx context.Context) (*transaction, error) {
 	// transaction's context ends, and the commit must not be interrupted.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	t.keep, t.free = context.AfterFunc(ctx, cancel), cancel
-	if t.Tx, err = conn.BeginTx(inner, nil); err != nil {
+	if err = s.turns.take(ctx); err == nil {
+		err = patiently(ctx, s.dialect, s.busy, func() error {
+			t.Tx, err = conn.BeginTx(inner, nil)
+			return err
+		})
+	}
+	if err != nil {
 		t.keep()
 		t.free()
 		conn.Close()
@@ -84,6 +91,7 @@ func (t *transaction) end() {
 	t.keep()
 	t.Rollback() // fails if it is over already, which is as well
 	t.free()
+	t.turns.end()
 	t.conn.Close() // waits for a rollback that ctx's end has set off
 }
 
@@ -133,7 +141,7 @@ func (s *Store) blame(ctx context.Context, failure error) error {
 	if ctx.Err() != nil {
 		return s.outage(ctx, "handler's transaction", failure)
 	}
-	if _, err := changed(ctx, s.writer, s.sql.probe, storeComponent); err != nil {
+	if _, err := s.change(ctx, s.sql.probe, storeComponent); err != nil {
 		return s.outage(ctx, fmt.Sprintf("look whether the database is well after the handler failed (%v)", failure), err)
 	}
 	return &sluice.HandlerError{Err: failure}
@@ -155,7 +163,7 @@ func (s *Store) settle(ctx context.Context, t *transaction, step sluice.Step) er
 	}
 	of := key(step.Lease.Group, step.Lease.Partition)
 	for _, id := range step.Redriven {
-		if err := s.onRetry(ctx, t, id, s.sql.redrive, append(of, id)); err != nil {
+		if err := s.onRetry(ctx, t, id, s.sql.redrive, slices.Concat(of, []any{id})); err != nil {
 			return err
 		}
 	}
@@ -198,7 +206,7 @@ func (s *Store) commit(ctx context.Context, t *transaction) error {
 	case faultConstraint:
 		t.end()
 		return s.blame(ctx, err)
-	case faultRefused:
+	case faultBusy, faultRefused:
 		return s.outage(context.WithoutCancel(ctx), "commit", err)
 	}
 	return fmt.Errorf("%w: %w", sluice.ErrUnknown, s.outage(context.WithoutCancel(ctx), "commit", err))

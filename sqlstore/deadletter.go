@@ -146,7 +146,7 @@ func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.D
 
 func (s *Store) mark(ctx context.Context, verb, update string, args []any, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
 	cond, selected := s.selected(group, filter)
-	n, err := changed(ctx, s.writer, s.dialect.rebind(update+" "+cond), append(args, selected...)...)
+	n, err := s.change(ctx, s.dialect.rebind(update+" "+cond), append(args, selected...)...)
 	if err != nil {
 		return 0, s.outage(ctx, verb+" dead letters of "+group.String(), err)
 	}

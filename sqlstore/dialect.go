@@ -31,6 +31,8 @@ const (
 	faultVetoed
 	// faultConstraint: what was written breaks a rule of the schema.
 	faultConstraint
+	// faultBusy: another process holds the database.
+	faultBusy
 	// faultRefused: the database could not do it just now, and did nothing.
 	faultRefused
 	// faultBroken: the database failed; of a commit, the outcome is open.
@@ -38,7 +40,7 @@ const (
 )
 
 // outage tells whether the database is to blame and not the statement.
-func (f fault) outage() bool { return f >= faultRefused }
+func (f fault) outage() bool { return f >= faultBusy }
 
 // wording is the SQL of the store, with ? for its arguments. They come in the
 // order given, each once. Group stands for namespace, topic, consumer_group;

@@ -47,14 +47,13 @@ func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{name: path, dialect: d, sql: d.wording()}
+	s := &Store{name: path, dialect: d, sql: d.wording(), busy: c.BusyTimeout}
 	leasePath := path + "-leases"
 	s.leases = &Leases{name: leasePath, dialect: d, sql: d.wording()}
 
-	write := []string{"_txlock=immediate"}
-	s.writer = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, c.BusyTimeout, write), guarded: true})
-	s.reader = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, c.BusyTimeout, nil)})
-	s.leases.db = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(leasePath, c.BusyTimeout, write)})
+	s.writer = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, 0, "_txlock=immediate"), guarded: true})
+	s.reader = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, c.BusyTimeout)})
+	s.leases.db = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(leasePath, c.BusyTimeout, "_txlock=immediate")})
 	s.writer.SetMaxOpenConns(1)
 	s.reader.SetMaxOpenConns(c.Readers)
 	s.reader.SetMaxIdleConns(c.Readers)
@@ -75,27 +74,19 @@ func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
 }
 
 // prepareSQLite turns the write-ahead log on and takes the migrations. Several
-// processes may be at it at once on a new file; SQLite then refuses all but
-// one without waiting, so the wait is here.
-func prepareSQLite(db *sql.DB, d dialect, component string, patience time.Duration) error {
+// processes may be at it at once on a new file.
+func prepareSQLite(db *sql.DB, d dialect, component string, busy time.Duration) error {
 	ctx := context.Background()
-	deadline := time.Now().Add(patience)
-	for {
-		err := func() error {
-			var mode string
-			if _, err := one(ctx, db, "PRAGMA journal_mode = WAL", nil, &mode); err != nil {
-				return err
-			}
-			if mode != "wal" {
-				return fmt.Errorf("no write-ahead log here (journal mode %s): put the file on a local disk", mode)
-			}
-			return migrate(ctx, db, d, component)
-		}()
-		if d.fault(err) != faultRefused || time.Now().After(deadline) {
+	return patiently(ctx, d, busy, func() error {
+		var mode string
+		if _, err := one(ctx, db, "PRAGMA journal_mode = WAL", nil, &mode); err != nil {
 			return err
 		}
-		<-time.After(10 * time.Millisecond)
-	}
+		if mode != "wal" {
+			return fmt.Errorf("no write-ahead log here (journal mode %s): put the file on a local disk", mode)
+		}
+		return migrate(ctx, db, d, component)
+	})
 }
 
 // sqlitePath makes a path absolute, so that a change of directory does not
@@ -125,7 +116,7 @@ func sqlitePath(path string) (string, error) {
 	return path, nil
 }
 
-func sqliteDSN(path string, busy time.Duration, more []string) string {
+func sqliteDSN(path string, busy time.Duration, more ...string) string {
 	name := filepath.ToSlash(path)
 	if !strings.HasPrefix(name, "/") {
 		name = "/" + name // C:/…
@@ -217,7 +208,9 @@ func (sqliteDialect) fault(err error) fault {
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_CONSTRAINT:
 		return faultConstraint
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_SCHEMA:
+	case sqlite3.SQLITE_BUSY:
+		return faultBusy
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_SCHEMA:
 		return faultRefused
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
 		sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_INTERNAL:

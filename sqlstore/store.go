@@ -54,8 +54,10 @@ type Store struct {
 	name    string // of the database, for errors
 	dialect dialect
 	sql     *wording
-	writer  *sql.DB // one connection, watched: every write goes through it
+	writer  *sql.DB // one connection, watched: every write goes through it, see write and begin
 	reader  *sql.DB
+	busy    time.Duration
+	turns   turns
 	leases  *Leases
 }
 
@@ -97,6 +99,24 @@ func outage(ctx context.Context, d dialect, name, what string, err error) error 
 		return fmt.Errorf("%s: database %s: %w: %s", what, name, err, hint)
 	}
 	return fmt.Errorf("%s: database %s: %w", what, name, err)
+}
+
+// one runs a writing statement outside of transactions, see [one].
+func (s *Store) one(ctx context.Context, query string, args []any, dest ...any) (found bool, err error) {
+	err = patiently(ctx, s.dialect, s.busy, func() error {
+		found, err = one(ctx, s.writer, query, args, dest...)
+		return err
+	})
+	return found, err
+}
+
+// change runs a writing statement outside of transactions, see [changed].
+func (s *Store) change(ctx context.Context, query string, args ...any) (n int64, err error) {
+	err = patiently(ctx, s.dialect, s.busy, func() error {
+		n, err = changed(ctx, s.writer, query, args...)
+		return err
+	})
+	return n, err
 }
 
 // querier is a *sql.DB, *sql.Conn or *sql.Tx.

@@ -1,0 +1,46 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+)
+
+// BenchmarkCommit writes batches with the checkpoint in the same transaction.
+// Rows are of 1 KB, in a table with a unique index.
+func BenchmarkCommit(b *testing.B) {
+	for _, size := range []int{1, 50, 500} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			s := open(b, filepath.Join(b.TempDir(), "x.db"))
+			if _, err := s.DB().Exec("CREATE TABLE rows (id INTEGER PRIMARY KEY, partition TEXT, sequence INTEGER, body BLOB, UNIQUE (partition, sequence))"); err != nil {
+				b.Fatal(err)
+			}
+			l := leaseOf("0", "a", 1)
+			p, err := s.Claim(b.Context(), l, "i")
+			if err != nil {
+				b.Fatal(err)
+			}
+			body, from := make([]byte, 1024), p.Position
+			columns, rows := []string{"partition", "sequence", "body"}, make([][]any, size)
+			done := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				for i := range rows {
+					rows[i] = []any{"0", done, body}
+					done++
+				}
+				to := at(int64(done))
+				if err := s.Commit(b.Context(), sluice.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
+					return tx.Insert(ctx, "rows", columns, rows)
+				}); err != nil {
+					b.Fatal(err)
+				}
+				from = to
+			}
+			b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}
