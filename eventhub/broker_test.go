@@ -1,0 +1,173 @@
+package eventhub
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/emulator"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 30 * time.Second
+
+const hubName = "flights"
+
+// broker is an emulator with one hub of four partitions.
+type broker struct {
+	*emulator.Server
+	t        testing.TB
+	producer *azeventhubs.ProducerClient
+	now      context.Context // ends with the test, or its patience
+}
+
+func newBroker(t testing.TB, cfg *emulator.Config) *broker {
+	t.Helper()
+	srv, err := emulator.Start([]emulator.Hub{{Name: hubName, Partitions: 4, ConsumerGroups: []string{"other"}}}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { srv.Close() })
+	b := &broker{Server: srv, t: t}
+	b.connect()
+	t.Cleanup(func() { b.producer.Close(context.Background()) })
+	var cancel context.CancelFunc
+	b.now, cancel = context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return b
+}
+
+// connect makes the producer.
+func (b *broker) connect() {
+	b.t.Helper()
+	var err error
+	b.producer, err = azeventhubs.NewProducerClientFromConnectionString(b.ConnectionString(), hubName, nil)
+	b.ok("new producer", err)
+}
+
+// source is a source on the broker's plain address.
+func (b *broker) source(cfg *Config) *Source {
+	b.t.Helper()
+	return b.sourceOf(b.ConnectionString(), cfg)
+}
+
+func (b *broker) sourceOf(connection string, cfg *Config) *Source {
+	b.t.Helper()
+	s, err := New(connection, hubName, cfg)
+	b.ok("new source", err)
+	b.t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
+
+func (b *broker) ok(what string, err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// send sends n events of a size, whose bodies begin with their numbers from
+// first on.
+func (b *broker) send(partition string, first, n, size int) {
+	b.t.Helper()
+	events := make([]*azeventhubs.EventData, n)
+	for i := range events {
+		body := fmt.Sprint(first+i, " ")
+		events[i] = &azeventhubs.EventData{Body: []byte(body + strings.Repeat("x", max(0, size-len(body))))}
+	}
+	b.sendEvents(partition, events...)
+}
+
+func (b *broker) sendEvents(partition string, events ...*azeventhubs.EventData) {
+	b.t.Helper()
+	options := &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr(partition)}
+	batch, err := b.producer.NewEventDataBatch(b.now, options)
+	b.ok("new batch", err)
+	for _, e := range events {
+		err := batch.AddEventData(e, nil)
+		if err == azeventhubs.ErrEventDataTooLarge {
+			b.ok("send", b.producer.SendEventDataBatch(b.now, batch, nil))
+			batch, err = b.producer.NewEventDataBatch(b.now, options)
+			b.ok("new batch", err)
+			err = batch.AddEventData(e, nil)
+		}
+		b.ok("add event", err)
+	}
+	b.ok("send", b.producer.SendEventDataBatch(b.now, batch, nil))
+}
+
+func (b *broker) open(s *Source, partition string, after sluice.Position, epoch int64) sluice.Reader {
+	b.t.Helper()
+	r, err := s.Open(b.now, partition, after, epoch)
+	b.ok("open", err)
+	b.t.Cleanup(func() { r.Close(context.Background()) })
+	return r
+}
+
+// read reads n events in batches of at most limit and checks that they follow
+// each other.
+func (b *broker) read(r sluice.Reader, n, limit int) []*sluice.Event {
+	b.t.Helper()
+	var all []*sluice.Event
+	for len(all) < n {
+		events, err := r.Read(b.now, min(limit, n-len(all)))
+		if err != nil {
+			b.t.Fatalf("read after %d of %d events: %v", len(all), n, err)
+		}
+		if len(events) == 0 || len(events) > limit {
+			b.t.Fatalf("read returned %d events, at most %d were asked for", len(events), limit)
+		}
+		all = append(all, events...)
+	}
+	for i, e := range all {
+		if e.Sequence != all[0].Sequence+int64(i) {
+			b.t.Fatalf("event %d is number %d, the first %d", i, e.Sequence, all[0].Sequence)
+		}
+	}
+	return all
+}
+
+// eventually polls until ok.
+func (b *broker) eventually(what string, ok func() bool) {
+	b.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-b.now.Done():
+			buf := make([]byte, 1<<20)
+			b.t.Fatalf("still not: %s\n%s", what, buf[:runtime.Stack(buf, true)])
+		}
+	}
+}
+
+// tls trusts the broker's certificate.
+func (b *broker) tls() *tls.Config { return &tls.Config{RootCAs: b.CertPool()} }
+
+// brokers runs a test over plain TCP and over TLS.
+func brokers(t *testing.T, run func(t *testing.T, b *broker, open func(*Config) *Source)) {
+	t.Run("plain", func(t *testing.T) {
+		b := newBroker(t, nil)
+		run(t, b, b.source)
+	})
+	t.Run("tls", func(t *testing.T) {
+		b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0"})
+		run(t, b, func(cfg *Config) *Source {
+			var c Config
+			if cfg != nil {
+				c = *cfg
+			}
+			c.TLSConfig = b.tls()
+			return b.sourceOf(b.TLSConnectionString(), &c)
+		})
+	})
+}

@@ -1,0 +1,169 @@
+package eventhub
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/Azure/go-amqp"
+
+	"github.com/sluice-go/sluice"
+)
+
+// convert makes an event of the SDK's. It takes over the SDK's memory, of which
+// nobody else knows.
+func convert(e *sluice.Event, in *azeventhubs.ReceivedEventData, partition string) {
+	e.Partition = partition
+	e.Sequence = in.SequenceNumber
+	e.Offset = in.Offset
+	if in.EnqueuedTime != nil {
+		e.Enqueued = in.EnqueuedTime.UTC()
+	}
+	if in.PartitionKey != nil {
+		e.Key = utf8(*in.PartitionKey)
+	}
+	if in.ContentType != nil {
+		e.ContentType = utf8(*in.ContentType)
+	}
+	if in.CorrelationID != nil {
+		e.CorrelationID = identifier(in.CorrelationID)
+	}
+	e.Body = in.Body
+	if raw := in.RawAMQPMessage; raw != nil {
+		if raw.Properties != nil && raw.Properties.MessageID != nil {
+			e.MessageID = identifier(raw.Properties.MessageID)
+		}
+		if in.Body == nil { // which the SDK fills from a single data section only
+			e.Body = body(raw.Body)
+		}
+	}
+	if len(in.Properties) > 0 {
+		e.Properties = properties(in.Properties)
+	}
+}
+
+// identifier writes a message's or correlation id, which AMQP lets be a string,
+// an unsigned long, a UUID or binary (part 3, section 3.2.11); binary becomes hex.
+func identifier(v any) string {
+	switch v := v.(type) {
+	case string:
+		return utf8(v)
+	case uint64:
+		return strconv.FormatUint(v, 10)
+	case amqp.UUID:
+		return v.String()
+	case []byte:
+		return hex.EncodeToString(v)
+	}
+	return utf8(fmt.Sprint(v))
+}
+
+// body gives the bytes of a body that is not a single data section: of several
+// one after the other; of a value that is text or binary its own; of any other
+// value or sequence JSON.
+func body(b azeventhubs.AMQPAnnotatedMessageBody) []byte {
+	if len(b.Data) > 0 {
+		var all []byte
+		for _, section := range b.Data {
+			all = append(all, section...)
+		}
+		return all
+	}
+	value := b.Value
+	if len(b.Sequence) > 0 {
+		all := []any{}
+		for _, section := range b.Sequence {
+			all = append(all, section...)
+		}
+		value = all
+	}
+	switch v := value.(type) {
+	case nil, amqp.Null:
+		return nil
+	case []byte:
+		return v
+	case string:
+		return []byte(v)
+	}
+	return encode(value)
+}
+
+// properties gives values types that a dead letter can be stored with.
+func properties(in map[string]any) map[string]any {
+	for name, v := range in {
+		if s, ok := v.(string); ok && utf8(s) == s {
+			continue
+		}
+		in[name] = storable(v)
+	}
+	return in
+}
+
+func storable(v any) any {
+	switch v := v.(type) {
+	case nil, bool, int8, int16, int32, int64, int, uint8, uint16, uint32, uint64, uint, float32, float64, []byte:
+		return v
+	case string:
+		return utf8(v)
+	case time.Time:
+		// AMQP's milliseconds reach further than the years that text can carry.
+		if y := v.UTC().Year(); y < 0 || y > 9999 {
+			return v.UnixMilli()
+		}
+		return v.UTC()
+	case amqp.UUID:
+		return v.String()
+	case amqp.Symbol:
+		return utf8(string(v))
+	case amqp.Null:
+		return nil
+	}
+	return string(encode(v)) // a list or a map, which AMQP forbids here
+}
+
+// encode writes a value as JSON; one that JSON doesn't have, as text.
+func encode(v any) []byte {
+	data, err := json.Marshal(plain(v, 0))
+	if err != nil {
+		return []byte(utf8(fmt.Sprint(v)))
+	}
+	return data
+}
+
+// plain gives a value types that JSON has. What is nested deeper than any
+// sender means it becomes null.
+func plain(v any, depth int) any {
+	if depth > 100 {
+		return nil
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, w := range v {
+			out[k] = plain(w, depth+1)
+		}
+		return out
+	case map[any]any:
+		out := make(map[string]any, len(v))
+		for k, w := range v {
+			out[fmt.Sprint(k)] = plain(w, depth+1)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, w := range v {
+			out[i] = plain(w, depth+1)
+		}
+		return out
+	case amqp.UUID, amqp.Symbol, amqp.Null, time.Time:
+		return storable(v)
+	}
+	return v
+}
+
+// utf8 mends text.
+func utf8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,0 +1,156 @@
+package eventhub
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
+	"github.com/sluice-go/sluice"
+)
+
+// proxy stands before a broker and can be frozen: connections stay, and
+// nothing comes through any more.
+type proxy struct {
+	net.Listener
+	target string
+	work   sync.WaitGroup
+
+	mu     sync.Mutex
+	frozen bool
+	pairs  []pair
+}
+
+type pair struct{ client, server net.Conn }
+
+func newProxy(t testing.TB, target string) *proxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{Listener: l, target: target}
+	p.work.Go(p.serve)
+	t.Cleanup(func() {
+		l.Close()
+		p.mu.Lock()
+		for _, c := range p.pairs {
+			c.client.Close()
+			if c.server != nil {
+				c.server.Close()
+			}
+		}
+		p.mu.Unlock()
+		p.work.Wait()
+	})
+	return p
+}
+
+func (p *proxy) serve() {
+	for {
+		client, err := p.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		c := pair{client: client}
+		if !p.frozen {
+			if c.server, err = net.Dial("tcp", p.target); err != nil {
+				client.Close()
+				p.mu.Unlock()
+				continue
+			}
+			p.work.Go(func() { p.forward(c.server, client) })
+			p.work.Go(func() { p.forward(client, c.server) })
+		}
+		p.pairs = append(p.pairs, c)
+		p.mu.Unlock()
+	}
+}
+
+func (p *proxy) forward(to, from net.Conn) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		p.mu.Lock()
+		frozen := p.frozen
+		p.mu.Unlock()
+		if frozen {
+			_, _ = io.Copy(io.Discard, from) // swallowed from here on
+			return
+		}
+		if n > 0 {
+			_, _ = to.Write(buf[:n])
+		}
+		if err != nil {
+			to.Close()
+			return
+		}
+	}
+}
+
+// freeze swallows what comes over the connections there are, and over new ones
+// until thaw.
+func (p *proxy) freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = true
+}
+
+// thaw lets new connections through.
+func (p *proxy) thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = false
+}
+
+// A broker that stops answering holds nobody up for longer than the timeout,
+// nor for good.
+func TestBrokerStopsAnswering(t *testing.T) {
+	b := newBroker(t, nil)
+	b.send("0", 0, 10, 0)
+	p := newProxy(t, b.Addr())
+	s := b.sourceOf(strings.Replace(b.ConnectionString(), b.Addr(), p.Addr().String(), 1), &Config{Timeout: 300 * time.Millisecond})
+	questions := map[string]func() error{
+		"bounds":   func() error { return second(s.Bounds(b.now, "0")) },
+		"describe": func() error { return second(s.Describe(b.now)) },
+		"open":     func() error { return second(s.Open(b.now, "0", sluice.Origin, 1)) },
+		"seek":     func() error { return second(s.Seek(b.now, "0", sluice.Ago(time.Hour), 1)) },
+	}
+	for what, ask := range questions {
+		b.ok(what, ask()) // over a link of its own, which is frozen next
+		p.freeze()
+		began := time.Now()
+		err := ask()
+		if err == nil || time.Since(began) > 5*time.Second {
+			t.Fatalf("%s: %v after %v", what, err, time.Since(began))
+		}
+		t.Logf("%s: %v after %v", what, err, time.Since(began))
+		checkMessage(t, err.Error(), "hub flights")
+		p.thaw()
+		b.eventually(what+" again", func() bool { return ask() == nil })
+	}
+	// Where a link can't be opened, that is said, too.
+	b.ok("bounds", questions["bounds"]())
+	l, _, err := s.attach(b.now, "1", azeventhubs.StartPosition{}, 1, 10)
+	b.ok("attach", err)
+	l.close(b.now)
+	p.freeze()
+	_, _, err = s.attach(b.now, "1", azeventhubs.StartPosition{}, 1, 10)
+	if err == nil || errors.Is(err, sluice.ErrRefused) {
+		t.Fatalf("attach: %v", err)
+	}
+	checkMessage(t, err.Error(), "hub flights, partition 1: ")
+	began := time.Now()
+	s.Close(b.now)
+	t.Logf("close took %v", time.Since(began))
+	if time.Since(began) > 10*time.Second {
+		t.Errorf("close took %v", time.Since(began))
+	}
+	b.producer.Close(b.now)
+	b.eventually("all goroutines ended", func() bool { return len(ours()) == 0 })
+}
