@@ -118,7 +118,7 @@ type Hooks struct {
 	Released func(ctx context.Context, lease Lease, cause error) error
 	// Batch is called after a commit with the events it covered.
 	Batch func(ctx context.Context, b Batch) error
-	// Error is called with what is observed as Failed, Lost, Fenced, Unknown
-	// and Stopped.
+	// Error is called with what is observed of the partition as Failed, Lost,
+	// Fenced, Unknown and Stopped.
 	Error func(ctx context.Context, lease Lease, err error) error
 }
