@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,31 +50,56 @@ func virtual[H any](t *testing.T, checks []check[H], new func(t testing.TB) H) {
 	}
 }
 
-// caught notes a broken driver that passes a suite, or that fails none of the
-// cases named.
-func caught[H any](t *testing.T, checks []check[H], new func(t testing.TB) H, by ...string) {
+// broken is a driver that is wrong in one way.
+type broken[H any] struct {
+	how string
+	new func(t testing.TB) H
+}
+
+// caught sees that every broken driver fails the suite, and that there is no
+// case that none of them fails.
+func caught[H any](t *testing.T, checks []check[H], drivers []broken[H]) {
 	t.Helper()
-	var failed []string
+	unused := make(map[string]bool)
 	for _, c := range checks {
-		synctest.Test(t, func(t *testing.T) {
-			r := &recorder{TB: t}
-			over := make(chan struct{})
-			go func() {
-				defer close(over)
-				c.run(r, new(r))
-			}()
-			<-over
-			if len(r.failures) > 0 {
-				failed = append(failed, c.name)
-				t.Logf("%s: %s", c.name, strings.Join(r.failures, "; "))
-			}
-		})
+		unused[c.name] = true
 	}
-	for _, name := range by {
-		if !slices.Contains(failed, name) {
-			t.Errorf("the broken driver passes %s; it fails %v", name, failed)
+	for _, d := range drivers {
+		var by []string
+		for _, c := range checks {
+			if failures := failuresOf(t, c, d.new); failures != nil {
+				by = append(by, fmt.Sprintf("%s: %s", c.name, failures[0]))
+				delete(unused, c.name)
+			}
+		}
+		if by == nil {
+			t.Errorf("a driver that %s passes", d.how)
+			continue
+		}
+		t.Logf("a driver that %s fails\n\t%s", d.how, strings.Join(by, "\n\t"))
+	}
+	for _, c := range checks {
+		if unused[c.name] {
+			t.Errorf("no broken driver fails %s", c.name)
 		}
 	}
+}
+
+// failuresOf runs a case in a bubble and returns what it notes.
+func failuresOf[H any](t *testing.T, c check[H], new func(t testing.TB) H) []string {
+	t.Helper()
+	var failures []string
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{TB: t}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			c.run(r, new(r))
+		}()
+		<-over
+		failures = r.failures
+	})
+	return failures
 }
 
 // recorder is a test whose failures are kept to itself.

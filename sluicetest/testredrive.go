@@ -120,7 +120,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 				{"gone", a, at(9), found[9].ID},
 				{"not there", a, at(9), 1 << 40},
 				{"another partition's", a, at(9), found[7].ID},
-				{"another group's", stranger, sluice.Unset, found[7].ID},
+				{"another group's", stranger, sluice.Unset, found[8].ID},
 				{"on retry, from behind", b, at(8), found[7].ID},
 				{"on retry, under a later epoch", leaseOf("1", "a", 2), at(9), found[7].ID},
 				{"on retry, while nothing claims", leaseOf("2", "a", 1), at(9), found[7].ID},

@@ -1,0 +1,298 @@
+package sluicetest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// bentLeases is a lease store whose methods can be replaced.
+type bentLeases struct {
+	*Leases
+	acquire func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error)
+	renew   func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error
+	release func(ctx context.Context, lease sluice.Lease) error
+	list    func(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error)
+}
+
+func (b *bentLeases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+	if b.acquire != nil {
+		return b.acquire(ctx, group, partition, owner, ttl, above)
+	}
+	return b.Leases.Acquire(ctx, group, partition, owner, ttl, above)
+}
+
+func (b *bentLeases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+	if b.renew != nil {
+		return b.renew(ctx, lease, ttl)
+	}
+	return b.Leases.Renew(ctx, lease, ttl)
+}
+
+func (b *bentLeases) Release(ctx context.Context, lease sluice.Lease) error {
+	if b.release != nil {
+		return b.release(ctx, lease)
+	}
+	return b.Leases.Release(ctx, lease)
+}
+
+func (b *bentLeases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+	if b.list != nil {
+		return b.list(ctx, group)
+	}
+	return b.Leases.List(ctx, group)
+}
+
+// row is a lease as it is stored, or an empty one.
+func (b *bentLeases) row(group sluice.Group, partition string) *lease {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.leases[place{group, partition}]; l != nil {
+		return l
+	}
+	return &lease{}
+}
+
+func TestLeasesSuiteCatches(t *testing.T) {
+	var drivers []broken[leaseHarness]
+	add := func(how string, bend func(b *bentLeases, good *Leases)) {
+		drivers = append(drivers, broken[leaseHarness]{how, func(testing.TB) leaseHarness {
+			b := &bentLeases{Leases: new(Leases)}
+			bend(b, b.Leases)
+			return newLeaseHarness(b, nil)
+		}})
+	}
+	add("hands out one epoch only", func(b *bentLeases, good *Leases) { good.Unsafe.SameEpoch = true })
+	add("lets live leases be taken", func(b *bentLeases, good *Leases) {
+		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+			b.row(group, partition).until = time.Time{}
+			return good.Acquire(ctx, group, partition, owner, ttl, above)
+		}
+	})
+	add("reports another's lease as fenced", func(b *bentLeases, good *Leases) {
+		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+			l, err := good.Acquire(ctx, group, partition, owner, ttl, above)
+			if err != nil {
+				err = sluice.ErrFenced
+			}
+			return l, err
+		}
+	})
+	add("ignores above", func(b *bentLeases, good *Leases) {
+		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, _ int64) (sluice.Lease, error) {
+			return good.Acquire(ctx, group, partition, owner, ttl, 0)
+		}
+	})
+	add("lowers the epoch to above", func(b *bentLeases, good *Leases) {
+		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+			if above > 0 {
+				b.row(group, partition).epoch = above
+			}
+			return good.Acquire(ctx, group, partition, owner, ttl, above)
+		}
+	})
+	add("forgets a lease that is released", func(b *bentLeases, good *Leases) {
+		b.release = func(ctx context.Context, lease sluice.Lease) error {
+			if b.row(lease.Group, lease.Partition).is(lease) {
+				delete(good.leases, place{lease.Group, lease.Partition})
+			}
+			return nil
+		}
+	})
+	add("gives the same owner its lease again", func(b *bentLeases, good *Leases) {
+		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+			if l := b.row(group, partition); l.owner == owner {
+				return sluice.Lease{Group: group, Partition: partition, Owner: owner, Epoch: l.epoch}, nil
+			}
+			return good.Acquire(ctx, group, partition, owner, ttl, above)
+		}
+	})
+	add("looks first and takes later", func(b *bentLeases, good *Leases) {
+		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+			l := b.row(group, partition)
+			if l.owner != owner && time.Now().Before(l.until) {
+				return sluice.Lease{}, sluice.ErrHeld
+			}
+			<-time.After(time.Millisecond)
+			b.row(group, partition).until = time.Time{}
+			return good.Acquire(ctx, group, partition, owner, ttl, above)
+		}
+	})
+	add("raises the epoch in two steps", func(b *bentLeases, good *Leases) {
+		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+			next := b.row(group, partition).epoch + 1
+			<-time.After(time.Millisecond)
+			l, err := good.Acquire(ctx, group, partition, owner, ttl, above)
+			if l.Epoch > above+1 {
+				l.Epoch = next
+				b.row(group, partition).epoch = next
+			}
+			return l, err
+		}
+	})
+	add("renews whatever it is asked to", func(b *bentLeases, good *Leases) {
+		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+			_ = good.Renew(ctx, lease, ttl)
+			return ctx.Err()
+		}
+	})
+	add("renews what was released", func(b *bentLeases, good *Leases) {
+		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+			if l := b.row(lease.Group, lease.Partition); l.is(lease) && l.until.IsZero() {
+				l.until = time.Now()
+			}
+			return good.Renew(ctx, lease, ttl)
+		}
+	})
+	add("renews by owner alone", func(b *bentLeases, good *Leases) {
+		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+			if l := b.row(lease.Group, lease.Partition); l.owner == lease.Owner && !l.until.IsZero() {
+				lease.Epoch = l.epoch
+			}
+			return good.Renew(ctx, lease, ttl)
+		}
+	})
+	add("won't renew what has expired", func(b *bentLeases, good *Leases) {
+		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+			if l := b.row(lease.Group, lease.Partition); !time.Now().Before(l.until) {
+				return sluice.ErrFenced
+			}
+			return good.Renew(ctx, lease, ttl)
+		}
+	})
+	add("does not extend a lease", func(b *bentLeases, good *Leases) {
+		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+			l := b.row(lease.Group, lease.Partition)
+			until := l.until
+			err := good.Renew(ctx, lease, ttl)
+			if err == nil {
+				l.until = until
+			}
+			return err
+		}
+	})
+	add("does not note the renewal", func(b *bentLeases, good *Leases) {
+		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+			l := b.row(lease.Group, lease.Partition)
+			renewed := l.renewed
+			err := good.Renew(ctx, lease, ttl)
+			l.renewed = renewed
+			return err
+		}
+	})
+	add("adds renewals up", func(b *bentLeases, good *Leases) {
+		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+			l := b.row(lease.Group, lease.Partition)
+			until := l.until
+			err := good.Renew(ctx, lease, ttl)
+			if err == nil && until.After(l.until) {
+				l.until = until
+			}
+			return err
+		}
+	})
+	add("takes a cancelled request for a lost lease", func(b *bentLeases, good *Leases) {
+		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+			if good.Renew(ctx, lease, ttl) != nil {
+				return sluice.ErrFenced
+			}
+			return nil
+		}
+	})
+	add("acquires after the request was cancelled", func(b *bentLeases, good *Leases) {
+		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+			l, err := good.Acquire(context.WithoutCancel(ctx), group, partition, owner, ttl, above)
+			if ctx.Err() != nil {
+				return sluice.Lease{}, ctx.Err()
+			}
+			return l, err
+		}
+	})
+	add("lets anybody release", func(b *bentLeases, good *Leases) {
+		b.release = func(ctx context.Context, lease sluice.Lease) error {
+			b.row(lease.Group, lease.Partition).until = time.Time{}
+			return nil
+		}
+	})
+	add("releases by owner alone", func(b *bentLeases, good *Leases) {
+		b.release = func(ctx context.Context, lease sluice.Lease) error {
+			if l := b.row(lease.Group, lease.Partition); l.owner == lease.Owner {
+				l.until = time.Time{}
+			}
+			return nil
+		}
+	})
+	add("does not release", func(b *bentLeases, good *Leases) {
+		b.release = func(context.Context, sluice.Lease) error { return nil }
+	})
+	add("reports a release that came too late", func(b *bentLeases, good *Leases) {
+		b.release = func(ctx context.Context, lease sluice.Lease) error {
+			if !b.row(lease.Group, lease.Partition).is(lease) {
+				return sluice.ErrFenced
+			}
+			return good.Release(ctx, lease)
+		}
+	})
+	stretch := func(how string, by float64) {
+		add(how, func(b *bentLeases, good *Leases) {
+			b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+				return good.Acquire(ctx, group, partition, owner, time.Duration(by*float64(ttl)), above)
+			}
+		})
+	}
+	stretch("ends leases early", 0.7)
+	stretch("never ends leases", 1e4)
+	add("lists in any order", func(b *bentLeases, good *Leases) {
+		b.list = func(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+			list, err := good.List(ctx, group)
+			slices.Reverse(list)
+			return list, err
+		}
+	})
+	add("lists live leases only", func(b *bentLeases, good *Leases) {
+		b.list = func(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+			list, err := good.List(ctx, group)
+			return slices.DeleteFunc(list, func(l sluice.LeaseInfo) bool { return !l.Live() }), err
+		}
+	})
+	for how, key := range map[string]func(g sluice.Group) string{
+		"joins names without a mark": func(g sluice.Group) string { return g.String() },
+		"folds the case of names":    func(g sluice.Group) string { return g.Namespace + "\x00" + g.Topic + "\x00" + strings.ToLower(g.Name) },
+		"keys by consumer group":     func(g sluice.Group) string { return g.Name },
+	} {
+		add(how, func(b *bentLeases, good *Leases) {
+			b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+				l, err := good.Acquire(ctx, sluice.Group{Name: key(group)}, partition, owner, ttl, above)
+				l.Group = group
+				return l, err
+			}
+			b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+				lease.Group = sluice.Group{Name: key(lease.Group)}
+				return good.Renew(ctx, lease, ttl)
+			}
+			b.release = func(ctx context.Context, lease sluice.Lease) error {
+				lease.Group = sluice.Group{Name: key(lease.Group)}
+				return good.Release(ctx, lease)
+			}
+			b.list = func(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+				list, err := good.List(ctx, sluice.Group{Name: key(group)})
+				for i := range list {
+					list[i].Group = group
+				}
+				return list, err
+			}
+		})
+	}
+	add("forgets whose lease it was", func(b *bentLeases, good *Leases) {
+		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+			l, err := good.Acquire(ctx, group, partition, owner, ttl, above)
+			l.Owner = ""
+			return l, err
+		}
+	})
+	caught(t, leaseChecks, drivers)
+}

@@ -1,0 +1,555 @@
+package sluicetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// handler is what a transaction runs.
+type handler = func(ctx context.Context, tx *Tx) error
+
+// bentStore is a store whose methods can be replaced.
+type bentStore struct {
+	*Store
+	claim  func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error)
+	commit func(ctx context.Context, step sluice.Step, fn handler) error
+	record func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error
+	leave  func(ctx context.Context, lease sluice.Lease) error
+	due    func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
+	read   func(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+	reset  func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error)
+}
+
+func (b *bentStore) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+	if b.claim != nil {
+		return b.claim(ctx, lease, incarnation)
+	}
+	return b.Store.Claim(ctx, lease, incarnation)
+}
+
+func (b *bentStore) Commit(ctx context.Context, step sluice.Step, fn handler) error {
+	if fn == nil {
+		fn = func(context.Context, *Tx) error { return nil }
+	}
+	if b.commit != nil {
+		return b.commit(ctx, step, fn)
+	}
+	return b.Store.Commit(ctx, step, fn)
+}
+
+func (b *bentStore) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+	if b.record != nil {
+		return b.record(ctx, lease, at, trial)
+	}
+	return b.Store.Record(ctx, lease, at, trial)
+}
+
+func (b *bentStore) Leave(ctx context.Context, lease sluice.Lease) error {
+	if b.leave != nil {
+		return b.leave(ctx, lease)
+	}
+	return b.Store.Leave(ctx, lease)
+}
+
+func (b *bentStore) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+	if b.due != nil {
+		return b.due(ctx, group, partition, limit)
+	}
+	return b.Store.Due(ctx, group, partition, limit)
+}
+
+func (b *bentStore) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+	if b.read != nil {
+		return b.read(ctx, group)
+	}
+	return b.Store.Read(ctx, group)
+}
+
+func (b *bentStore) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+	if b.reset != nil {
+		return b.reset(ctx, group, partition, incarnation, to)
+	}
+	return b.Store.Reset(ctx, group, partition, incarnation, to)
+}
+
+// row is a checkpoint as it is stored, or an empty one.
+func (b *bentStore) row(lease sluice.Lease) *checkpoint {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.checkpoints[place{lease.Group, lease.Partition}]; c != nil {
+		return c
+	}
+	return &checkpoint{}
+}
+
+// oneAtATime makes a store a database with one writer, whose transactions wait
+// for each other.
+func oneAtATime(b *bentStore, good *Store) {
+	writer := make(chan struct{}, 1)
+	turn := func(ctx context.Context, fn func() error) error {
+		select {
+		case writer <- struct{}{}:
+			defer func() { <-writer }()
+			return fn()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		return turn(ctx, func() error { return good.Commit(ctx, step, fn) })
+	}
+	b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (p sluice.Progress, err error) {
+		err = turn(ctx, func() error { p, err = good.Claim(ctx, lease, incarnation); return err })
+		return p, err
+	}
+	b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (epoch int64, err error) {
+		err = turn(ctx, func() error { epoch, err = good.Reset(ctx, group, partition, incarnation, to); return err })
+		return epoch, err
+	}
+}
+
+func TestOneWriterPasses(t *testing.T) {
+	virtual(t, txChecks[*Tx](), func(testing.TB) TxHarness[*Tx] {
+		b := &bentStore{Store: new(Store)}
+		oneAtATime(b, b.Store)
+		h := harness(b.Store)
+		h.Store, h.Features.WaitsForOpen = b, true
+		return h
+	})
+}
+
+func TestTxStoreSuiteCatches(t *testing.T) {
+	var drivers []broken[TxHarness[*Tx]]
+	whole := func(how string, bend func(h *TxHarness[*Tx], b *bentStore, good *Store)) {
+		drivers = append(drivers, broken[TxHarness[*Tx]]{how, func(testing.TB) TxHarness[*Tx] {
+			b := &bentStore{Store: new(Store)}
+			h := harness(b.Store)
+			h.Store = b
+			bend(&h, b, b.Store)
+			return h
+		}})
+	}
+	add := func(how string, bend func(b *bentStore, good *Store)) {
+		whole(how, func(_ *TxHarness[*Tx], b *bentStore, good *Store) { bend(b, good) })
+	}
+
+	add("does not look at epoch and owner", func(b *bentStore, good *Store) { good.Unsafe.NoFence = true })
+	add("does not look at the position", func(b *bentStore, good *Store) { good.Unsafe.NoPosition = true })
+	add("commits effects and checkpoint apart", func(b *bentStore, good *Store) { good.Unsafe.SplitCommit = true })
+	whole("waits for open transactions without saying so", func(h *TxHarness[*Tx], b *bentStore, good *Store) { oneAtATime(b, good) })
+	whole("says that it waits for open transactions and does not", func(h *TxHarness[*Tx], b *bentStore, good *Store) { h.Features.WaitsForOpen = true })
+	add("ends no open transaction when it claims", func(b *bentStore, good *Store) {
+		good.Unsafe = UnsafeStore{LateCommit: true, NoFence: true}
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+			if c := b.row(lease); c.Epoch > lease.Epoch || c.Epoch == lease.Epoch && c.Owner != lease.Owner && c.Epoch > 0 {
+				return sluice.Progress{}, c.fenced()
+			}
+			return good.Claim(ctx, lease, incarnation)
+		}
+	})
+
+	claim := func(how string, after func(p *sluice.Progress, row *checkpoint, again bool)) {
+		add(how, func(b *bentStore, good *Store) {
+			b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+				c := b.row(lease)
+				again := c.Epoch == lease.Epoch && c.Owner == lease.Owner
+				p, err := good.Claim(ctx, lease, incarnation)
+				if err == nil {
+					after(&p, b.row(lease), again)
+				}
+				return p, err
+			}
+		})
+	}
+	claim("does not count claims", func(p *sluice.Progress, row *checkpoint, _ bool) { p.Claims, row.Claims = 1, 1 })
+	claim("counts repeated claims", func(p *sluice.Progress, row *checkpoint, again bool) {
+		if again {
+			row.Claims++
+			p.Claims++
+		}
+	})
+	claim("takes a position to be the origin", func(p *sluice.Progress, _ *checkpoint, _ bool) {
+		if p.Position == sluice.Unset {
+			p.Position = sluice.Origin
+		}
+	})
+	claim("clears the trial at a claim", func(p *sluice.Progress, row *checkpoint, _ bool) { p.Trial, row.Trial = sluice.Trial{}, sluice.Trial{} })
+	add("selects a checkpoint and then updates it", func(b *bentStore, good *Store) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+			before := *b.row(lease)
+			<-time.After(time.Millisecond)
+			p, err := good.Claim(ctx, lease, incarnation)
+			if before.Epoch > 0 {
+				p.Position = before.Position
+			}
+			return p, err
+		}
+	})
+	add("takes over the incarnation at a claim", func(b *bentStore, good *Store) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+			p, err := good.Claim(ctx, lease, incarnation)
+			p.Incarnation = incarnation
+			return p, err
+		}
+	})
+	add("does not say who won", func(b *bentStore, good *Store) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+			p, err := good.Claim(ctx, lease, incarnation)
+			if errors.Is(err, sluice.ErrFenced) {
+				err = sluice.ErrFenced
+			}
+			return p, err
+		}
+	})
+	add("lets an owner claim in a lower epoch", func(b *bentStore, good *Store) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+			if c := b.row(lease); c.Owner == lease.Owner && c.Epoch > lease.Epoch {
+				c.Epoch = lease.Epoch
+			}
+			return good.Claim(ctx, lease, incarnation)
+		}
+	})
+	add("keys checkpoints by partition", func(b *bentStore, good *Store) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+			group := lease.Group
+			lease.Group = testGroup
+			p, err := good.Claim(ctx, lease, incarnation)
+			p.Group = group
+			return p, err
+		}
+	})
+
+	add("calls the handler before it looks", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			tx := &Tx{store: good}
+			failure := fn(ctx, tx)
+			err := good.Commit(ctx, step, func(context.Context, *Tx) error { return failure })
+			if err == nil {
+				good.mu.Lock()
+				defer good.mu.Unlock()
+				return good.insert(tx.writes)
+			}
+			return err
+		}
+	})
+	add("does not wrap the handler's error", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			err := good.Commit(ctx, step, fn)
+			if h, found := errors.AsType[*sluice.HandlerError](err); found {
+				return h.Err
+			}
+			return err
+		}
+	})
+	add("loses the handler's error", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			err := good.Commit(ctx, step, fn)
+			if blames(err) {
+				return &sluice.HandlerError{Err: errors.New(err.Error())}
+			}
+			return err
+		}
+	})
+	add("blames the handler for whatever goes wrong", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			err := good.Commit(ctx, step, fn)
+			if err != nil && !errors.Is(err, sluice.ErrFenced) {
+				return &sluice.HandlerError{Err: err}
+			}
+			return err
+		}
+	})
+	add("commits although the context has ended", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			return good.Commit(context.WithoutCancel(ctx), step, func(_ context.Context, tx *Tx) error { return fn(ctx, tx) })
+		}
+	})
+	add("commits what the handler wrote before it failed", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			var wrote []write
+			err := good.Commit(ctx, step, func(ctx context.Context, tx *Tx) error {
+				defer func() { wrote = tx.writes }()
+				return fn(ctx, tx)
+			})
+			if blames(err) {
+				good.mu.Lock()
+				defer good.mu.Unlock()
+				_ = good.insert(wrote)
+			}
+			return err
+		}
+	})
+	add("reports as committed what the database has rolled back", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			ended := errors.New("rolled back")
+			var own error
+			err := good.Commit(ctx, step, func(ctx context.Context, tx *Tx) error {
+				if own = fn(ctx, tx); own == nil && len(tx.writes) > 1 && tx.writes[1].unique {
+					return ended
+				}
+				return own
+			})
+			if errors.Is(err, ended) {
+				return nil
+			}
+			return err
+		}
+	})
+	add("compares offsets", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			if c := b.row(step.Lease); c.Position.Offset != step.From.Offset {
+				return sluice.ErrFenced
+			}
+			return good.Commit(ctx, step, fn)
+		}
+	})
+	add("loses offsets", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			step.To.Offset = ""
+			return good.Commit(ctx, step, fn)
+		}
+	})
+	add("stores sequence numbers in 32 bits", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			step.To.Sequence = int64(int32(step.To.Sequence))
+			return good.Commit(ctx, step, fn)
+		}
+	})
+	add("takes every step for progress", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			err := good.Commit(ctx, step, fn)
+			if err == nil {
+				c := b.row(step.Lease)
+				c.Claims, c.Trial = 1, sluice.Trial{}
+			}
+			return err
+		}
+	})
+	add("keeps the trial after progress", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			trial := b.row(step.Lease).Trial
+			err := good.Commit(ctx, step, fn)
+			b.row(step.Lease).Trial = trial
+			return err
+		}
+	})
+	add("moves nothing when it need not", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			if step.From == step.To && len(step.DeadLetters)+len(step.Redriven)+len(step.Returned) == 0 {
+				return fn(ctx, &Tx{store: good})
+			}
+			return good.Commit(ctx, step, fn)
+		}
+	})
+	add("stores dead letters in a transaction of their own", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			good.mu.Lock()
+			for i := range step.DeadLetters {
+				good.put(&step.DeadLetters[i])
+			}
+			good.mu.Unlock()
+			step.DeadLetters = nil
+			return good.Commit(ctx, step, fn)
+		}
+	})
+	add("stores no more than 500 dead letters", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			step.DeadLetters = step.DeadLetters[:min(500, len(step.DeadLetters))]
+			return good.Commit(ctx, step, fn)
+		}
+	})
+	add("stores a dead letter again as another", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			err := good.Commit(ctx, step, fn)
+			for i := range step.DeadLetters {
+				for _, l := range good.letters {
+					if err == nil && l.Event.Sequence == step.DeadLetters[i].Event.Sequence {
+						good.lastID++
+						l.ID = good.lastID
+					}
+				}
+			}
+			slices.SortFunc(good.letters, func(a, b *sluice.DeadLetter) int { return int(a.ID - b.ID) })
+			return err
+		}
+	})
+	add("keeps a dead letter as it was first", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			for i := range step.DeadLetters {
+				for _, l := range good.letters {
+					if l.Event.Sequence == step.DeadLetters[i].Event.Sequence {
+						step.DeadLetters[i] = *l
+					}
+				}
+			}
+			return good.Commit(ctx, step, fn)
+		}
+	})
+	add("takes two incarnations for one", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			for i := range step.DeadLetters {
+				step.DeadLetters[i].Incarnation = "incarnation 1"
+			}
+			return good.Commit(ctx, step, fn)
+		}
+	})
+	add("removes redriven dead letters without looking", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			redriven := step.Redriven
+			step.Redriven = nil
+			err := good.Commit(ctx, step, fn)
+			if err == nil {
+				good.letters = slices.DeleteFunc(good.letters, func(l *sluice.DeadLetter) bool { return slices.Contains(redriven, l.ID) })
+			}
+			return err
+		}
+	})
+	add("keeps redriven dead letters", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			kept := slices.Clone(good.letters)
+			err := good.Commit(ctx, step, fn)
+			if len(step.Redriven) > 0 && err == nil {
+				good.letters = kept
+			}
+			return err
+		}
+	})
+	add("returns dead letters by identity, also those that are gone", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			step.DeadLetters, step.Returned = append(step.DeadLetters, step.Returned...), nil
+			return good.Commit(ctx, step, fn)
+		}
+	})
+	add("drops the body of what is returned", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			err := good.Commit(ctx, step, fn)
+			for _, l := range step.Returned {
+				if stored := good.letter(testGroup, l.ID); stored != nil && err == nil {
+					stored.Event.Body = l.Event.Body
+				}
+			}
+			return err
+		}
+	})
+	whole("takes writes after the commit", func(h *TxHarness[*Tx], b *bentStore, good *Store) {
+		h.Put = func(ctx context.Context, tx *Tx, key string) error {
+			if tx.Insert("effects", key) != nil {
+				good.tables["effects"].rows = append(good.tables["effects"].rows, key)
+			}
+			return nil
+		}
+	})
+	add("commits one partition at a time, or says it is fenced", func(b *bentStore, good *Store) {
+		busy := make(chan struct{}, 1)
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			select {
+			case busy <- struct{}{}:
+				defer func() { <-busy }()
+				<-time.After(time.Millisecond)
+				return good.Commit(ctx, step, fn)
+			default:
+				return sluice.ErrFenced
+			}
+		}
+	})
+
+	add("records a trial for anybody", func(b *bentStore, good *Store) {
+		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+			b.row(lease).Trial = trial
+			return nil
+		}
+	})
+	add("never clears a trial by hand", func(b *bentStore, good *Store) {
+		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+			if trial == (sluice.Trial{}) {
+				return good.fence(lease, at)
+			}
+			return good.Record(ctx, lease, at, trial)
+		}
+	})
+	add("lets anybody leave", func(b *bentStore, good *Store) {
+		b.leave = func(ctx context.Context, lease sluice.Lease) error { b.row(lease).Claims = 0; return nil }
+	})
+	add("reports one who leaves too late", func(b *bentStore, good *Store) {
+		b.leave = func(ctx context.Context, lease sluice.Lease) error {
+			if c := b.row(lease); c.Epoch != lease.Epoch || c.Owner != lease.Owner {
+				return sluice.ErrFenced
+			}
+			return good.Leave(ctx, lease)
+		}
+	})
+	add("reads in any order", func(b *bentStore, good *Store) {
+		b.read = func(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+			list, err := good.Read(ctx, group)
+			slices.Reverse(list)
+			return list, err
+		}
+	})
+	add("claims when it reads", func(b *bentStore, good *Store) {
+		b.read = func(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+			list, err := good.Read(ctx, group)
+			for _, c := range good.checkpoints {
+				c.Claims++
+			}
+			return list, err
+		}
+	})
+	reset := func(how string, after func(before, row *checkpoint)) {
+		add(how, func(b *bentStore, good *Store) {
+			b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+				lease := sluice.Lease{Group: group, Partition: partition}
+				before := *b.row(lease)
+				_, err := good.Reset(ctx, group, partition, incarnation, to)
+				after(&before, b.row(lease))
+				return b.row(lease).Epoch, err
+			}
+		})
+	}
+	reset("keeps the epoch at a reset", func(before, row *checkpoint) { row.Epoch, row.Owner = before.Epoch, before.Owner })
+	reset("keeps the trial at a reset", func(before, row *checkpoint) { row.Trial = before.Trial })
+	reset("keeps the claims at a reset", func(before, row *checkpoint) { row.Claims = before.Claims })
+	reset("keeps the incarnation at a reset", func(before, row *checkpoint) { row.Incarnation = before.Incarnation })
+	add("resets only what is there", func(b *bentStore, good *Store) {
+		b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+			if b.row(sluice.Lease{Group: group, Partition: partition}).Epoch == 0 {
+				return 0, nil
+			}
+			return good.Reset(ctx, group, partition, incarnation, to)
+		}
+	})
+	due := func(how string, bend func(list []sluice.DeadLetter, limit int) []sluice.DeadLetter) {
+		add(how, func(b *bentStore, good *Store) {
+			b.due = func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+				list, err := good.Due(ctx, group, partition, 100)
+				return bend(list, limit), err
+			}
+		})
+	}
+	due("returns more than asked for", func(list []sluice.DeadLetter, _ int) []sluice.DeadLetter { return list })
+	due("returns the latest first", func(list []sluice.DeadLetter, limit int) []sluice.DeadLetter {
+		slices.Reverse(list)
+		return list[:min(limit, len(list))]
+	})
+	due("returns what is due without bodies", func(list []sluice.DeadLetter, limit int) []sluice.DeadLetter {
+		for i := range list {
+			list[i].Event.Body = nil
+		}
+		return list[:min(limit, len(list))]
+	})
+	add("returns what is not due yet", func(b *bentStore, good *Store) {
+		b.due = func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+			list, err := good.List(ctx, group, sluice.DeadLetterFilter{Partition: partition, Status: []sluice.Status{sluice.StatusRetry}, Limit: limit})
+			for i, l := range list {
+				list[i], _ = good.Get(ctx, group, l.ID)
+			}
+			slices.SortFunc(list, func(a, b sluice.DeadLetter) int { return int(a.Event.Sequence - b.Event.Sequence) })
+			return list, err
+		}
+	})
+	caught(t, txChecks[*Tx](), drivers)
+}
