@@ -1,0 +1,134 @@
+package history
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// good is a run of two owners with nothing wrong: a kills itself after a
+// commit that its log does not have.
+func good() []Record {
+	list := []Record{
+		{Kind: Sent, Partition: "0", From: -1, To: 9},
+		{Kind: Claimed, Owner: "a", Partition: "0", Epoch: 1, To: -2},
+		{Kind: Committed, Owner: "a", Partition: "0", Epoch: 1, From: -1, To: 2},
+		{Kind: Committed, Owner: "a", Partition: "0", Epoch: 1, From: 2, To: 4},
+		{Kind: Claimed, Owner: "b", Partition: "0", Epoch: 2, To: 6},
+		{Kind: Committed, Owner: "b", Partition: "0", Epoch: 2, From: 6, To: 8},
+		{Kind: Claimed, Owner: "b", Partition: "0", Epoch: 2, To: 9}, // its commit's answer was lost
+		{Kind: Committed, Owner: "b", Partition: "0", Epoch: 2, From: 8, To: 9},
+		{Kind: Letter, Partition: "0", To: 3},
+	}
+	for n := range int64(10) {
+		if n != 3 {
+			list = append(list, Record{Kind: Effect, Partition: "0", To: n})
+		}
+	}
+	return list
+}
+
+func check(list []Record) []Finding {
+	var c Checker
+	for _, r := range list {
+		c.Add(r)
+	}
+	return c.Findings(0)
+}
+
+func TestNothingWrong(t *testing.T) {
+	if found := check(good()); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
+// TestFindsEachFault plants each fault in a good run.
+func TestFindsEachFault(t *testing.T) {
+	for _, c := range []struct {
+		want  Fault
+		plant func([]Record) []Record
+	}{
+		{Lost, func(l []Record) []Record { return append(l[:12:12], l[13:]...) }},
+		{Lost, func(l []Record) []Record { l[0].To = 10; return l }},
+		{Doubled, func(l []Record) []Record { return append(l, l[12]) }},
+		{Doubled, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "0", To: 3}) }},
+		{Invented, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "0", To: 10}) }},
+		{Invented, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "7", To: 0}) }},
+		{Invented, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "0", To: 1 << 60}) }},
+		{OutOfOrder, func(l []Record) []Record { l[2], l[3] = l[3], l[2]; l[1].To = 2; return l }},
+		{OutOfOrder, func(l []Record) []Record { l[7].From, l[7].To = 4, 6; return l }},
+		{Stale, func(l []Record) []Record {
+			return append(l, Record{Kind: Committed, Owner: "a", Partition: "0", Epoch: 1, From: 4, To: 7})
+		}},
+		{Stale, func(l []Record) []Record { l[3].Owner = "z"; return l }},
+		{Skipped, func(l []Record) []Record { l[3].From = 3; return l }},
+		{Backwards, func(l []Record) []Record { l[6].To = 7; return l }},
+		{Backwards, func(l []Record) []Record { l[5].To = 5; return l }},
+	} {
+		found := check(c.plant(good()))
+		ok := false
+		for _, f := range found {
+			ok = ok || f.Fault == c.want
+		}
+		if !ok {
+			t.Errorf("%s was planted, found %v", c.want, found)
+		}
+	}
+}
+
+func TestWriterAndReader(t *testing.T) {
+	var log bytes.Buffer
+	w := NewWriter(&log)
+	at := func(n int64) sluice.Position { return sluice.Position{Sequence: n} }
+	for _, o := range []sluice.Observation{
+		{Kind: sluice.KindAcquired, Owner: "a", Partition: "0", Epoch: 1},
+		{Kind: sluice.KindClaimed, Owner: "a", Partition: "0", Epoch: 1, To: at(-1)},
+		{Kind: sluice.KindCommitted, Owner: "a", Partition: "0", Epoch: 1, From: at(-1), To: at(2)},
+		{Kind: sluice.KindCommitted, Owner: "a", Partition: "0", Epoch: 1, From: at(1), To: at(3)},
+	} {
+		w.Observe(o)
+	}
+	if w.Err() != nil || strings.Count(log.String(), "\n") != 3 {
+		t.Fatalf("log %q, %v", log.String(), w.Err())
+	}
+	log.WriteString(`{"kind":"comm`)
+	var c Checker
+	if err := Read(&log, &c); err != nil {
+		t.Fatal(err)
+	}
+	if found := c.Findings(0); len(found) != 1 || found[0].Fault != OutOfOrder {
+		t.Errorf("found %v", found)
+	}
+	if err := Read(strings.NewReader("nonsense\n{}\n"), &c); err == nil {
+		t.Error("a bad line was passed over")
+	}
+}
+
+// TestLinear: ten times the records take about ten times as long.
+func TestLinear(t *testing.T) {
+	took := func(n int64) time.Duration {
+		best := time.Hour
+		for range 3 {
+			began := time.Now()
+			var c Checker
+			c.Add(Record{Kind: Sent, Partition: "0", From: -1, To: n - 1})
+			for i := range n {
+				c.Add(Record{Kind: Committed, Owner: "a", Partition: "0", Epoch: 1, From: i - 1, To: i})
+				c.Add(Record{Kind: Effect, Partition: "0", To: i})
+			}
+			if found := c.Findings(10); len(found) > 0 {
+				t.Fatal(found)
+			}
+			best = min(best, time.Since(began))
+		}
+		return best
+	}
+	small, large := took(100_000), took(1_000_000)
+	t.Logf("100,000 events in %v, 1,000,000 in %v", small, large)
+	if large > 40*small {
+		t.Errorf("100,000 events took %v, 1,000,000 took %v", small, large)
+	}
+}
