@@ -54,9 +54,10 @@ type Conn struct {
 	buffered     int         // bytes of complete messages that no link has handled yet
 	partial      int         // bytes of messages whose last frame is still to come
 
-	opened bool                  // the open frames have been exchanged; only the reader uses it
-	cutOff atomic.Bool           // the connection was cut
-	fault  atomic.Pointer[Error] // ends the connection, although what was read was in order
+	greeted bool                  // the AMQP headers have been exchanged; only the reader uses it
+	opened  bool                  // the open frames have been exchanged; only the reader uses it
+	cutOff  atomic.Bool           // the connection was cut
+	fault   atomic.Pointer[Error] // ends the connection, although what was read was in order
 }
 
 type linkKey struct {
@@ -152,7 +153,10 @@ func (c *Conn) end(err error) {
 	defer c.mu.Unlock()
 	c.quiet = true
 	var e *Error
-	if errors.As(err, &e) && !c.stopping {
+	if errors.As(err, &e) && !c.stopping && c.greeted {
+		if !c.opened {
+			c.pushOpen() // no close without an open
+		}
 		c.push(0, &ending{desc: descClose, err: e})
 		c.mute = true
 	}
@@ -167,7 +171,7 @@ func (c *Conn) farewell(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.stopping:
+	case c.stopping && c.opened:
 		c.push(0, &ending{desc: descClose, err: Errorf(CondConnectionForced, "the server is shutting down")})
 	case errors.Is(err, errClosed):
 		c.push(0, &ending{desc: descClose})
@@ -195,7 +199,7 @@ func (c *Conn) linger(err error) {
 // stop ends the connection because the server closes.
 func (c *Conn) stop() {
 	c.mu.Lock()
-	c.stopping = true
+	c.stopping, c.quiet = true, true
 	c.mu.Unlock()
 	c.cancel()
 	c.interrupt()
@@ -309,13 +313,17 @@ func (c *Conn) awaitOpen() error {
 		// A heartbeat at half the time that the client allows; however short that is, not more than ten a second.
 		c.heartbeat = max(time.Duration(p.idleTimeOut)*time.Millisecond/2, 100*time.Millisecond)
 	}
+	c.pushOpen()
+	c.opened = true
+	return c.net.SetDeadline(time.Time{})
+}
+
+func (c *Conn) pushOpen() {
 	c.push(0, &open{
 		containerID: c.cfg.ContainerID, maxFrameSize: uint32(c.cfg.MaxFrameSize), channelMax: uint16(c.cfg.MaxSessions - 1),
 		idleTimeOut: uint32(c.cfg.IdleTimeout.Milliseconds() / 2),
 		properties:  Map{{Symbol("product"), "Sluice"}},
 	})
-	c.opened = true
-	return c.net.SetDeadline(time.Time{})
 }
 
 var performativeNames = map[string]byte{

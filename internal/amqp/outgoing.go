@@ -112,7 +112,7 @@ func (l *Outgoing) Send(n int, format uint32, encode func(b []byte, i int) []byt
 		return 0, ErrLinkClosed
 	}
 	for sent < n && l.credit > 0 && s.remoteWindow > 0 && len(l.rest) == 0 && (len(c.out) < highWater || sent == 0) {
-		t := transfer{handle: l.handle, deliveryID: s.nextDeliveryID, format: format, settled: l.snd != senderUnsettled}
+		t := transfer{handle: l.handle, deliveryID: s.nextDeliveryID, hasID: true, format: format, settled: l.snd != senderUnsettled}
 		b, at := beginFrame(c.out, frameAMQP, s.channel)
 		b = t.encode(b)
 		body := len(b)

@@ -198,7 +198,7 @@ func (t *terminus) encode(b []byte, desc byte) []byte {
 		b = AppendSymbol(b, t.expiry)
 	}
 	b = appendUint(b, t.timeout)
-	b = appendBool(b, false)
+	b = appendBool(b, t.dynamic)
 	b = appendNull(b)
 	if desc == descTarget {
 		return endCompound(appendNull(b), at, 7) // capabilities
@@ -294,7 +294,11 @@ func (p *transfer) encode(b []byte) []byte {
 	at := len(b)
 	b = append(b, 11)
 	b = appendUint(b, p.handle)
-	b = appendUint(b, p.deliveryID)
+	if p.hasID {
+		b = appendUint(b, p.deliveryID)
+	} else {
+		b = appendNull(b)
+	}
 	id := p.deliveryID
 	b = append(b, codeBin8, 4, byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
 	b = appendUint(b, p.format)

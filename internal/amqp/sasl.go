@@ -46,6 +46,7 @@ func (c *Conn) handshake() error {
 		return errNotAMQP
 	}
 	c.write(headerAMQP[:])
+	c.greeted = true
 	return nil
 }
 

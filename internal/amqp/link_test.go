@@ -1,0 +1,413 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+func TestRefusedLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := opened(t, &testPeer{outgoing: func(*Outgoing) (func(context.Context) error, error) { return nil, errors.New("a secret") }}, nil, nil)
+		c.session()
+		for i, v := range []struct {
+			a         *attach
+			condition Symbol
+		}{
+			{&attach{name: "a", target: &terminus{address: "x"}}, CondNotFound},
+			{&attach{name: "a", receiver: true, source: &terminus{address: "x"}}, CondInternal},
+			{&attach{name: "a", source: &terminus{address: "x"}}, CondNotImplemented},
+			{&attach{name: "a", target: &terminus{dynamic: true}}, CondNotImplemented},
+		} {
+			v.a.handle = uint32(i % 2)
+			c.send(0, v.a)
+			// An attach without terminus, then the detach that says why (section 2.6.3).
+			if p := expect[*attach](c); p.source != nil || p.target != nil || p.receiver == v.a.receiver || p.name != "a" {
+				t.Errorf("attach %+v", p)
+			}
+			r := c.next()
+			d, ok := r.p.(*detach)
+			if !ok || !d.closed || d.err == nil || d.err.Condition != v.condition || strings.Contains(d.err.Description, "secret") {
+				t.Errorf("got %T %+v", r.p, r.p)
+			}
+			c.send(0, &detach{handle: v.a.handle, closed: true}) // frees the handle
+		}
+		c.nothing()
+	})
+}
+
+func TestDetach(t *testing.T) {
+	bubble(t, "by the client", func(t *testing.T) {
+		target, source := &accepting{}, count(0)
+		c := opened(t, &testPeer{incoming: target.open, outgoing: source.open}, nil, nil)
+		c.session()
+		for i := range 3 { // the handles can be used again and again
+			c.sender(0)
+			expect[*flow](c)
+			c.receiver(1)
+			c.queue(0, &transfer{handle: 0, deliveryID: uint32(i), hasID: true}, 'x')
+			c.queue(0, &detach{handle: 0, closed: true})
+			c.flush()
+			// What was sent before is handled, and settled, before the detach is answered.
+			if p := expect[*disposition](c); p.first != uint32(i) {
+				t.Errorf("disposition %+v", p)
+			}
+			if p := expect[*detach](c); p.handle != 0 || !p.closed || p.err != nil {
+				t.Errorf("detach %+v", p)
+			}
+			target.check(t, "x")
+			c.send(0, &detach{handle: 1})
+			if p := expect[*detach](c); p.handle != 1 || p.closed || p.err != nil {
+				t.Errorf("detach %+v", p)
+			}
+			if source.ended != i+1 {
+				t.Error("the source's function still runs")
+			}
+		}
+		c.nothing()
+	})
+	bubble(t, "by the server", func(t *testing.T) {
+		var link *Outgoing
+		source := count(0)
+		c := opened(t, &testPeer{outgoing: func(l *Outgoing) (func(context.Context) error, error) {
+			link = l
+			return source.open(l)
+		}}, nil, nil)
+		c.session()
+		c.receiver(0)
+		link.Detach(Errorf(CondStolen, "gone"))
+		link.Detach(Errorf(CondInternal, "twice"))
+		expectError(c, CondStolen)
+		if source.ended != 1 {
+			t.Error("the link's function still runs")
+		}
+		c.send(0, credit(0, 0, 1)) // the client hasn't seen it yet
+		c.nothing()
+		c.send(0, &detach{handle: 0, closed: true})
+		c.receiver(0)
+	})
+	bubble(t, "by both at once", func(t *testing.T) {
+		var link *Outgoing
+		source := count(0)
+		c := opened(t, &testPeer{outgoing: func(l *Outgoing) (func(context.Context) error, error) {
+			link = l
+			return source.open(l)
+		}}, nil, nil)
+		c.session()
+		c.receiver(0)
+		c.send(0, &detach{handle: 0, closed: true})
+		link.Detach(Errorf(CondStolen, "gone"))
+		if p := expect[*detach](c); p.err != nil {
+			t.Errorf("detach %+v", p)
+		}
+		c.nothing()
+	})
+	bubble(t, "while attaching", func(t *testing.T) {
+		source := count(1)
+		c := opened(t, &testPeer{outgoing: func(l *Outgoing) (func(context.Context) error, error) {
+			l.Detach(Errorf(CondStolen, "gone before it was there"))
+			return source.open(l)
+		}}, nil, nil)
+		c.session()
+		c.receiver(0)
+		expectError(c, CondStolen)
+		c.nothing()
+	})
+	bubble(t, "because the function failed", func(t *testing.T) {
+		c := opened(t, &testPeer{outgoing: func(*Outgoing) (func(context.Context) error, error) {
+			return func(context.Context) error { return fmt.Errorf("wrapped: %w", Errorf(CondNotFound, "deleted")) }, nil
+		}}, nil, nil)
+		c.session()
+		c.receiver(0)
+		expectError(c, CondNotFound)
+		c.nothing()
+	})
+	bubble(t, "because a link of the same name was attached", func(t *testing.T) {
+		source := count(0)
+		c := opened(t, &testPeer{outgoing: source.open}, nil, nil)
+		c.session()
+		c.receiver(0)
+		c.send(0, &attach{name: "from 0", handle: 1, receiver: true, source: &terminus{address: "node"}})
+		expectError(c, CondStolen)
+		if p := expect[*attach](c); p.handle != 1 || p.source == nil {
+			t.Errorf("attach %+v", p)
+		}
+		c.nothing()
+	})
+}
+
+func TestReceivedMessages(t *testing.T) {
+	begin := func(t *testing.T, cfg *Config) (*testClient, *accepting) {
+		target := &accepting{}
+		c := opened(t, &testPeer{incoming: target.open}, cfg, nil)
+		c.session()
+		c.sender(0)
+		return c, target
+	}
+	frame := func(id uint32, more bool) *transfer {
+		return &transfer{handle: 0, deliveryID: id, hasID: true, more: more}
+	}
+	bubble(t, "in several frames, interleaved with another link's", func(t *testing.T) {
+		c, target := begin(t, nil)
+		expect[*flow](c)
+		c.sender(1)
+		expect[*flow](c)
+		c.queue(0, frame(0, true), 'a')
+		c.queue(0, &transfer{handle: 1, deliveryID: 1, hasID: true, more: true}, 'x')
+		c.queue(0, &transfer{handle: 0, more: true}, 'b')
+		c.send(0, &transfer{handle: 1}, 'y')
+		target.check(t, "xy")
+		if p := expect[*disposition](c); p.first != 1 || p.last != 1 || !p.settled || !p.receiver {
+			t.Errorf("disposition %+v", p)
+		}
+		c.send(0, &transfer{handle: 0})
+		target.check(t, "ab")
+		if p := expect[*disposition](c); p.first != 0 || p.last != 0 {
+			t.Errorf("disposition %+v", p)
+		}
+	})
+	bubble(t, "settled in one frame", func(t *testing.T) {
+		c, target := begin(t, nil)
+		expect[*flow](c)
+		for i := range uint32(100) {
+			c.queue(0, frame(i, false), byte(i))
+		}
+		c.flush()
+		synctest.Wait()
+		var n uint32
+		frames := 0
+		for ; n < 100; frames++ {
+			p := expect[*disposition](c)
+			if p.first != n {
+				t.Fatalf("disposition %+v, want first %d", p, n)
+			}
+			n = p.last + 1
+		}
+		if frames > 50 {
+			t.Errorf("%d dispositions for 100 messages sent at once", frames)
+		}
+		if len(target.got) != 100 {
+			t.Errorf("%d messages", len(target.got))
+		}
+	})
+	bubble(t, "settled by the client", func(t *testing.T) {
+		c, target := begin(t, nil)
+		expect[*flow](c)
+		c.send(0, &transfer{deliveryID: 0, hasID: true, settled: true}, 'x')
+		target.check(t, "x")
+		c.nothing()
+	})
+	bubble(t, "settled in two steps", func(t *testing.T) {
+		target := &accepting{}
+		c := opened(t, &testPeer{incoming: target.open}, nil, nil)
+		c.session()
+		c.send(0, &attach{name: "l", rcvSettle: receiverSecond, target: &terminus{address: "node"}})
+		if p := expect[*attach](c); p.rcvSettle != receiverSecond {
+			t.Errorf("attach %+v", p)
+		}
+		expect[*flow](c)
+		c.send(0, frame(0, false), 'x')
+		if p := expect[*disposition](c); p.settled {
+			t.Errorf("disposition %+v", p)
+		}
+		c.send(0, &disposition{first: 0, settled: true})
+		c.nothing()
+	})
+	bubble(t, "aborted", func(t *testing.T) {
+		c, target := begin(t, &Config{Credit: 2})
+		if p := expect[*flow](c); p.credit != 2 {
+			t.Errorf("flow %+v", p)
+		}
+		c.queue(0, frame(0, true), 'a')
+		abort := encoded(frame(0, false))
+		abort[len(abort)-2] = codeTrue // the field aborted
+		c.out = append(c.out, abort...)
+		c.queue(0, frame(1, false), 'b')
+		c.flush()
+		target.check(t, "b")
+		if p := expect[*flow](c); p.credit != 2 || p.deliveryCount != 1 {
+			t.Errorf("flow %+v after an aborted message", p)
+		}
+		if p := expect[*disposition](c); p.first != 1 {
+			t.Errorf("disposition %+v", p)
+		}
+	})
+	bubble(t, "credit", func(t *testing.T) {
+		hold := make(chan struct{})
+		c := opened(t, &testPeer{incoming: func(l *Incoming) (func(context.Context) error, error) {
+			return func(ctx context.Context) error {
+				for {
+					ds, err := l.Next(ctx)
+					if err != nil {
+						return err
+					}
+					<-hold
+					l.Settle(ds, nil)
+				}
+			}, nil
+		}}, &Config{Credit: 4}, nil)
+		c.session()
+		c.sender(0)
+		if p := expect[*flow](c); !p.hasHandle || p.credit != 4 || p.deliveryCount != 0 {
+			t.Fatalf("flow %+v", p)
+		}
+		for i := range uint32(4) {
+			c.send(0, frame(i, false), 'x')
+		}
+		c.nothing() // nothing handled, no new credit
+		close(hold)
+		synctest.Wait()
+		var last *flow
+		for range 2 {
+			expect[*disposition](c)
+		}
+		for _, r := range c.got {
+			if p, ok := r.p.(*flow); ok {
+				last = p
+			}
+		}
+		if last == nil || last.deliveryCount != 4 || last.credit != 4 {
+			t.Errorf("flow %+v", last)
+		}
+	})
+	for name, v := range map[string]struct {
+		cfg       *Config
+		frames    func(c *testClient)
+		condition Symbol
+	}{
+		"larger than allowed": {&Config{MaxMessageSize: 10}, func(c *testClient) {
+			c.queue(0, frame(0, true), []byte("123456")...)
+			c.queue(0, &transfer{}, []byte("78901")...)
+		}, CondMessageSize},
+		"without delivery id": {nil, func(c *testClient) { c.queue(0, &transfer{}, 'x') }, CondInvalidField},
+		"beyond the credit": {&Config{Credit: 1}, func(c *testClient) {
+			// In one write, so that the first can't be handled in between.
+			c.queue(0, frame(0, true), 'x')
+			c.queue(0, &transfer{}, 'x')
+			c.queue(0, frame(1, false), 'x')
+		}, CondTransferLimit},
+		"begun before the last is complete": {nil, func(c *testClient) {
+			c.queue(0, frame(0, true), 'x')
+			c.queue(0, frame(1, true), 'x')
+		}, CondInvalidField},
+	} {
+		if name == "beyond the credit" {
+			continue // needs a target that doesn't take messages: below
+		}
+		bubble(t, name, func(t *testing.T) {
+			c, target := begin(t, v.cfg)
+			expect[*flow](c)
+			v.frames(c)
+			c.flush()
+			expectError(c, v.condition)
+			if !target.done {
+				t.Error("the link's function still runs")
+			}
+			c.send(0, &transfer{}, 'x') // ignored: the client hasn't seen the detach yet
+			c.send(0, &detach{handle: 0, closed: true})
+			c.sender(0) // the session lives
+		})
+	}
+	bubble(t, "beyond the credit", func(t *testing.T) {
+		c := opened(t, &testPeer{incoming: func(*Incoming) (func(context.Context) error, error) {
+			return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
+		}}, &Config{Credit: 1}, nil)
+		c.session()
+		c.sender(0)
+		expect[*flow](c)
+		c.send(0, frame(0, false), 'x')
+		c.nothing()
+		c.send(0, frame(1, false), 'x')
+		expectError(c, CondTransferLimit)
+	})
+	bubble(t, "rejected", func(t *testing.T) {
+		c := opened(t, &testPeer{incoming: func(l *Incoming) (func(context.Context) error, error) {
+			return func(ctx context.Context) error {
+				for {
+					ds, err := l.Next(ctx)
+					if err != nil {
+						return err
+					}
+					l.Settle(ds, Errorf(CondDecode, "bad"))
+				}
+			}, nil
+		}}, nil, nil)
+		c.session()
+		c.sender(0)
+		expect[*flow](c)
+		c.send(0, frame(0, false), 'x')
+		if p := expect[*disposition](c); !p.settled || p.first != 0 {
+			t.Errorf("disposition %+v", p)
+		}
+	})
+	bubble(t, "too many bytes unfinished", func(t *testing.T) {
+		c, _ := begin(t, &Config{MaxBuffered: 20, MaxMessageSize: 15})
+		expect[*flow](c)
+		c.sender(1)
+		expect[*flow](c)
+		c.send(0, frame(0, true), []byte("123456789012345")...)
+		c.send(0, &transfer{handle: 1, deliveryID: 1, hasID: true, more: true}, []byte("123456")...)
+		expectError(c, CondResourceLimit)
+		c.gone()
+	})
+}
+
+// While messages wait to be handled, the connection isn't read beyond the bound; what is handled makes room again.
+func TestBufferedBytesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		got := 0
+		c := opened(t, &testPeer{incoming: func(l *Incoming) (func(context.Context) error, error) {
+			return func(ctx context.Context) error {
+				for {
+					ds, err := l.Next(ctx)
+					if err != nil {
+						return err
+					}
+					<-hold
+					got += len(ds)
+				}
+			}, nil
+		}}, &Config{MaxBuffered: 1000}, nil)
+		c.session()
+		c.sender(0)
+		expect[*flow](c)
+		payload := make([]byte, 100)
+		for i := range uint32(100) {
+			c.queue(0, &transfer{deliveryID: i, hasID: true, settled: true}, payload...)
+		}
+		written := make(chan error)
+		all := c.out
+		go func() {
+			for len(all) > 0 { // a small piece at a time, for the server's read buffer takes a lot
+				n := min(len(all), 500)
+				if _, err := c.nc.Write(all[:n]); err != nil {
+					written <- err
+				}
+				all = all[n:]
+			}
+			written <- nil
+		}()
+		synctest.Wait()
+		var held int
+		c.srv.each(func(conn *Conn) {
+			conn.mu.Lock()
+			held = conn.buffered
+			conn.mu.Unlock()
+		})
+		if held < 1000 || held > 1100 {
+			t.Errorf("%d bytes are held, the bound is 1000", held)
+		}
+		close(hold)
+		if err := <-written; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got != 100 {
+			t.Errorf("%d messages were handled", got)
+		}
+	})
+}
