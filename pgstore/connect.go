@@ -99,33 +99,31 @@ var lineBreaks = regexp.MustCompile(`[ \t]*[\r\n]+[ \t]*`)
 
 func oneLine(s string) string { return lineBreaks.ReplaceAllString(strings.TrimSpace(s), "; ") }
 
-// acquire takes a connection out of a pool.
+// acquire takes a connection out of a pool. Its errors are one line that names
+// host, port, database, user and cause.
 func acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return nil, unreachable(err)
+	var failed *pgconn.ConnectError
+	switch {
+	case err == nil:
+		return conn, nil
+	case errors.As(err, &failed):
+		return nil, &connectError{text: where(failed.Config) + cause(failed), err: failed.Unwrap()}
+	case ctx.Err() != nil:
+		return nil, &connectError{text: where(&pool.Config().ConnConfig.Config) + "no connection in time", err: context.Cause(ctx)}
 	}
-	return conn, nil
+	return nil, err
 }
 
-// unreachable turns a failed attempt to connect into one line that names
-// host, port, database, user and cause; other errors it leaves alone.
-func unreachable(err error) error {
-	var failed *pgconn.ConnectError
-	if !errors.As(err, &failed) {
-		return err
-	}
-	c := failed.Config
+// where begins the text of an error about connections.
+func where(c *pgconn.Config) string {
 	at := []string{address(c.Host, c.Port)}
 	for _, f := range c.Fallbacks {
 		if a := address(f.Host, f.Port); !slices.Contains(at, a) {
 			at = append(at, a)
 		}
 	}
-	return &connectError{
-		text: fmt.Sprintf("connect to PostgreSQL at %s, database %s, as %s: %s", strings.Join(at, " or "), c.Database, c.User, cause(failed)),
-		err:  failed.Unwrap(),
-	}
+	return fmt.Sprintf("connect to PostgreSQL at %s, database %s, as %s: ", strings.Join(at, " or "), c.Database, c.User)
 }
 
 func address(host string, port uint16) string {

@@ -14,6 +14,9 @@ func unavailable(err error) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
+	if e.Code == "57014" && e.Routine == "CopyGetData" {
+		return false // query_canceled, but by the client: it could not encode a row
+	}
 	switch e.Code {
 	case "55P03", // lock_not_available
 		"25P03", "25P04", // idle_in_transaction_session_timeout, transaction_timeout

@@ -15,8 +15,8 @@ import (
 
 const (
 	// seizeWithin bounds the wait for a checkpoint's row while the sessions
-	// before it are being ended.
-	seizeWithin = 5 * time.Second
+	// before it are being ended, in lock timeouts.
+	seizeWithin = 10
 	// seizeEvery is the time between two looks at who is in the way.
 	seizeEvery = 50 * time.Millisecond
 )
@@ -55,7 +55,7 @@ func (s *Store) seize(ctx context.Context, lease *sluice.Lease, sql string, args
 func (s *Store) forcibly(ctx context.Context, conn *pgx.Conn, sql string, args, dest []any) error {
 	var b pgx.Batch
 	b.BeginTx(readCommitted)
-	b.Queue(`SELECT pg_backend_pid(), set_config('lock_timeout', $1, true)`, milliseconds(seizeWithin))
+	b.Queue(`SELECT pg_backend_pid(), set_config('lock_timeout', $1, true)`, milliseconds(seizeWithin*s.cfg.LockTimeout))
 	br := conn.SendBatch(ctx, &b)
 	var pid int32
 	_, err := br.Exec()

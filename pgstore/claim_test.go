@@ -1,0 +1,254 @@
+//go:build postgres
+
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	neturl "net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/pgtest"
+	"github.com/sluice-go/sluice/pgstore"
+)
+
+// A claim gets past an owner that the network has cut off in the middle of a
+// COPY: the server waits for more rows and does not see it as idle.
+func TestClaimEndsCopy(t *testing.T) {
+	proxy, s, direct := proxied(t)
+	a := lease("a", 1)
+	claim(t, s, a)
+	copying, goOn := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		done <- s.Commit(t.Context(), sluice.Step{Lease: a, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+			n := 0
+			_, err := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"key"}, pgx.CopyFromFunc(func() ([]any, error) {
+				if n++; n == 10_000 {
+					close(copying)
+					<-goOn
+				}
+				if n > 10_000 {
+					return nil, nil
+				}
+				return []any{fmt.Sprint("a row of some length, so that it is sent: ", n)}, nil
+			}))
+			return err
+		})
+	}()
+	<-copying
+	proxy.Stall()
+	b := lease("b", 2)
+	if p := claim(t, direct, b); p.Position != sluice.Unset || p.Owner != "b" {
+		t.Errorf("claimed %+v, want it unset", p)
+	}
+	if err := commit(t.Context(), direct, b, sluice.Unset, at(1), "b"); err != nil {
+		t.Error(err)
+	}
+	close(goOn)
+	proxy.Resume()
+	outage(t, <-done)
+	expect(t, direct, at(1), "b")
+}
+
+// hold keeps a transaction open on the checkpoint until the test ends, or the
+// server ends it. It returns the session's end.
+func hold(t *testing.T, s *pgstore.Store, l sluice.Lease) <-chan error {
+	t.Helper()
+	held, release := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		done <- s.Commit(context.Background(), sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}, func(context.Context, pgx.Tx) error {
+			close(held)
+			<-release
+			return errors.New("not this time")
+		})
+	}()
+	t.Cleanup(func() { close(release); <-over })
+	<-held
+	return done
+}
+
+// One that has lost its lease does not end the transaction of the one that has
+// it now.
+func TestClaimSparesTheBetter(t *testing.T) {
+	url := pgtest.Database(t)
+	s, rival := open(t, url, quick), open(t, url, quick)
+	createEffects(t, s)
+	claim(t, s, lease("a", 1))
+	b := lease("b", 2)
+	claim(t, s, b)
+	err := s.Commit(t.Context(), sluice.Step{Lease: b, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+		for _, l := range []sluice.Lease{lease("a", 1), lease("a", 2)} {
+			_, err := rival.Claim(ctx, l, "1")
+			if f, found := errors.AsType[*sluice.FencedError](err); !found || f.Owner != "b" || f.Epoch != 2 {
+				t.Errorf("claim for %s in epoch %d: %v, want a FencedError that names b", l.Owner, l.Epoch, err)
+			}
+		}
+		return put(ctx, tx, "1")
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	expect(t, s, at(1), "1")
+}
+
+// Claims that wait behind the same transaction do not end each other.
+func TestClaimsTogether(t *testing.T) {
+	url := pgtest.Database(t)
+	s := open(t, url, quick)
+	createEffects(t, s)
+	a := lease("a", 1)
+	claim(t, s, a)
+	hold(t, s, a)
+	const n = 6
+	errs := make(chan error)
+	for i := range n {
+		other := open(t, url, quick)
+		go func() {
+			_, err := other.Claim(t.Context(), lease(fmt.Sprint("b", i), int64(2+i)), "1")
+			errs <- err
+		}()
+	}
+	wins := 0
+	for range n {
+		switch err := <-errs; {
+		case err == nil:
+			wins++
+		case !errors.Is(err, sluice.ErrFenced):
+			t.Errorf("claim: %v, want that it succeeds or is fenced", err)
+		}
+	}
+	if list, err := s.Read(t.Context(), group); err != nil || len(list) != 1 || list[0].Epoch != 1+n {
+		t.Errorf("checkpoints are %+v, %v; want the highest epoch, %d", list, err, 1+n)
+	}
+	if wins == 0 {
+		t.Error("no claim succeeded")
+	}
+}
+
+func TestResetEndsTransaction(t *testing.T) {
+	s := open(t, pgtest.Database(t), quick)
+	a := lease("a", 1)
+	claim(t, s, a)
+	hold(t, s, a)
+	epoch, err := s.Reset(t.Context(), group, "0", "1", at(7))
+	if err != nil || epoch != 2 {
+		t.Errorf("reset: epoch %d, %v", epoch, err)
+	}
+}
+
+// A step of the same owner that finds the row taken, by a transaction of its
+// own that it has lost sight of, gives up soon; the claim that follows clears
+// the way.
+func TestStepDoesNotWaitForever(t *testing.T) {
+	url := pgtest.Database(t)
+	s, again := open(t, url, quick), open(t, url, quick)
+	createEffects(t, s)
+	a := lease("a", 1)
+	claim(t, s, a)
+	hold(t, s, a)
+	outage(t, commit(t.Context(), again, a, sluice.Unset, at(1), "1"))
+	claim(t, again, a)
+	if err := commit(t.Context(), again, a, sluice.Unset, at(1), "1"); err != nil {
+		t.Error(err)
+	}
+	expect(t, again, at(1), "1")
+}
+
+// A role that may not end the session in the way says whose it is.
+func TestClaimMayNot(t *testing.T) {
+	url := pgtest.Database(t)
+	s := open(t, url, quick)
+	if _, err := s.Pool().Exec(t.Context(), `
+		DROP ROLE IF EXISTS weak;
+		CREATE ROLE weak LOGIN PASSWORD 'weak';
+		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO weak`); err != nil {
+		t.Fatal(err)
+	}
+	a := lease("a", 1)
+	claim(t, s, a)
+	hold(t, s, a)
+	u, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = neturl.UserPassword("weak", "weak")
+	weak := open(t, u.String(), quick) // needs no right to create anything
+	_, err = weak.Claim(t.Context(), lease("b", 2), "1")
+	outage(t, err)
+	if err == nil || !strings.Contains(err.Error(), "role sluice") || !strings.Contains(err.Error(), "pg_signal_backend") {
+		t.Errorf("error is %v, want it to name the role in the way and what to grant", err)
+	}
+}
+
+// Handlers that use up the connections of the steps don't keep leases from
+// being renewed, nor a step that is fenced off from saying so.
+func TestConnectionsUsedUp(t *testing.T) {
+	s := open(t, pgtest.Database(t), &pgstore.Config{MaxConns: 1})
+	l, err := s.Leases().Acquire(t.Context(), group, "0", "a", time.Minute, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim(t, s, l)
+	err = s.Commit(t.Context(), sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+		return s.Leases().Renew(ctx, l, time.Minute)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := s.Commit(ctx, sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}, nil); !errors.Is(err, sluice.ErrFenced) {
+		t.Errorf("error is %v, want ErrFenced", err)
+	}
+}
+
+// New leaves the caller's pool open.
+func TestNew(t *testing.T) {
+	pool, err := pgxpool.New(t.Context(), pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	s, err := pgstore.New(t.Context(), pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Pool() != pool {
+		t.Error("the store works on another pool")
+	}
+	s.Close()
+	if err := pool.Ping(t.Context()); err != nil {
+		t.Errorf("the pool after the store's end: %v", err)
+	}
+}
+
+func TestWrongPassword(t *testing.T) {
+	u, err := neturl.Parse(pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = neturl.UserPassword("sluice", "n0t-the-password")
+	_, err = pgstore.Open(t.Context(), u.String(), nil)
+	if err == nil {
+		t.Fatal("opened with a wrong password")
+	}
+	for _, part := range []string{u.Host, "database test_", "as sluice", "password authentication failed", "28P01"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error is %q, want it to name %q", err, part)
+		}
+	}
+	if strings.Contains(err.Error(), "n0t-the") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error is %q, want one line without the password", err)
+	}
+}

@@ -1,0 +1,108 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+const secret = "s3cr3t-pa55"
+
+func TestURLErrors(t *testing.T) {
+	for _, url := range []string{
+		"postgres://user:" + secret + "@host:70000/db",
+		"postgres://user:" + secret + "@host/db?sslmode=strict",
+		"postgres://user:" + secret + "@host/db?pool_max_conns=many",
+		"postgres://user:" + secret + "@host/db?connect_timeout=" + secret,
+		"postgres://user:x/" + secret + "@host:5432/db",
+		"postgres://user:x?" + secret + "@host:5432/db",
+		"postgres://user:x#" + secret + "@host:port/db",
+		"postgres://user:%zz" + secret + "@host:5432/db",
+		"postgres://a@user:" + secret + "@host:" + secret + "/db",
+		"postgres://host:x" + secret + "/db",
+		"host=h password=" + secret + " sslmode=strict",
+		"host=h password='" + secret + " unclosed",
+		"password=" + secret + " =",
+		"postgres://host/db?password=" + secret + "&port=" + secret,
+	} {
+		_, err := Open(t.Context(), url, nil)
+		if err == nil {
+			t.Errorf("%s: opened", url)
+			continue
+		}
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			if strings.Contains(e.Error(), secret) {
+				t.Errorf("%s: error is %q, which tells the password", url, e)
+			}
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error is %q, want one line", url, err)
+		}
+	}
+	_, err := Open(t.Context(), "postgres://user:"+secret+"@host/db?sslmode=strict", nil)
+	if err == nil || !strings.Contains(err.Error(), "sslmode") {
+		t.Errorf("a wrong sslmode: error is %v, want it named", err)
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	for _, cfg := range []Config{
+		{MaxConns: -1}, {LeaseFor: -1}, {LeaseFor: time.Microsecond}, {LockTimeout: -time.Second}, {LockTimeout: 24 * time.Hour},
+	} {
+		if _, err := cfg.withDefaults(); err == nil {
+			t.Errorf("%+v: no error", cfg)
+		}
+	}
+	c, err := (*Config)(nil).withDefaults()
+	if err != nil || c.LeaseFor != 30*time.Second || c.LockTimeout != 500*time.Millisecond {
+		t.Errorf("defaults are %+v, %v", c, err)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	deaf, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	_, port, _ := net.SplitHostPort(addr)
+	for _, c := range []struct {
+		url  string
+		want []string
+	}{
+		{"postgres://user:" + secret + "@" + addr + "/flights", []string{addr, "database flights", "as user", "connection refused"}},
+		{"postgres://user:" + secret + "@" + addr + ",[::1]:" + port + "/flights", []string{addr, "[::1]:" + port, "refused"}},
+		{"host=/nonexistent port=5433 user=u dbname=flights password=" + secret, []string{"/nonexistent/.s.PGSQL.5433", "no such file"}},
+		{"postgres://user:" + secret + "@host.invalid/flights", []string{"host.invalid:5432", "not known"}},
+		{"postgres://user:" + secret + "@" + deaf.Addr().String() + "/flights?sslmode=disable", []string{deaf.Addr().String(), "in time"}},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, err := Open(ctx, c.url, nil)
+		cancel()
+		if err == nil {
+			t.Fatalf("%s: opened", c.url)
+		}
+		for _, part := range append(c.want, "PostgreSQL") {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("error is %q, want it to name %q", err, part)
+			}
+		}
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			if strings.Contains(e.Error(), secret) {
+				t.Errorf("the error tells the password: %q", e)
+			}
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("the error has several lines: %q", err)
+		}
+	}
+}

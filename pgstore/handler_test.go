@@ -1,0 +1,386 @@
+//go:build postgres
+
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/pgtest"
+	"github.com/sluice-go/sluice/pgstore"
+)
+
+// begun is a store with effects and a claimed checkpoint.
+func begun(t testing.TB) (*pgstore.Store, sluice.Lease) {
+	s := open(t, pgtest.Database(t), nil)
+	createEffects(t, s)
+	l := lease("a", 1)
+	claim(t, s, l)
+	return s, l
+}
+
+// first is the step that the tests take.
+func first(l sluice.Lease) sluice.Step {
+	return sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}
+}
+
+type handler func(ctx context.Context, tx pgx.Tx) error
+
+// Errors that a handler drops, whichever way it met them, are its own, and
+// nothing of it stays.
+func TestErrorsDropped(t *testing.T) {
+	const bad = `INSERT INTO unique_now VALUES (1), (1)`
+	s, l := begun(t)
+	for name, drop := range map[string]handler{
+		"Exec":     func(ctx context.Context, tx pgx.Tx) error { tx.Exec(ctx, bad); return nil },
+		"Prepare":  func(ctx context.Context, tx pgx.Tx) error { tx.Prepare(ctx, "x", `SELECT 1 FROM nowhere`); return nil },
+		"QueryRow": func(ctx context.Context, tx pgx.Tx) error { tx.QueryRow(ctx, bad+` RETURNING n`).Scan(nil); return nil },
+		"Query": func(ctx context.Context, tx pgx.Tx) error {
+			rows, _ := tx.Query(ctx, `SELECT 1 / (2 - n) FROM generate_series(1, 2) n`)
+			for rows.Next() {
+			}
+			return nil
+		},
+		"QueryClosed": func(ctx context.Context, tx pgx.Tx) error {
+			rows, _ := tx.Query(ctx, `SELECT 1 / (2 - n) FROM generate_series(1, 2) n`)
+			rows.Close()
+			return nil
+		},
+		"CopyFrom": func(ctx context.Context, tx pgx.Tx) error {
+			pgstore.Insert(ctx, tx, "unique_now", []string{"n"}, [][]any{{1}, {1}})
+			return nil
+		},
+		"Batch": func(ctx context.Context, tx pgx.Tx) error {
+			var b pgx.Batch
+			b.Queue(`SELECT 1`)
+			b.Queue(bad)
+			tx.SendBatch(ctx, &b).Close()
+			return nil
+		},
+		"Savepoint": func(ctx context.Context, tx pgx.Tx) error {
+			inner, err := tx.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			inner.Exec(ctx, bad)
+			return nil
+		},
+		"Conn": func(ctx context.Context, tx pgx.Tx) error { tx.Conn().Exec(ctx, bad); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+				if err := put(ctx, tx, name); err != nil {
+					return err
+				}
+				return drop(ctx, tx)
+			})
+			if !blames(err) {
+				t.Errorf("error is %T %v, want a HandlerError", err, err)
+			}
+			if _, found := errors.AsType[*pgconn.PgError](err); !found && name != "Conn" {
+				t.Errorf("error is %v, want PostgreSQL's own inside", err)
+			}
+			expect(t, s, sluice.Unset)
+		})
+	}
+}
+
+// What a handler has left open is closed for it.
+func TestLeftOpen(t *testing.T) {
+	s, l := begun(t)
+	position := int64(0)
+	for name, open := range map[string]handler{
+		"Rows": func(ctx context.Context, tx pgx.Tx) error {
+			rows, err := tx.Query(ctx, `SELECT n FROM generate_series(1, 1000) n`)
+			rows.Next()
+			return err
+		},
+		"Batch": func(ctx context.Context, tx pgx.Tx) error {
+			var b pgx.Batch
+			b.Queue(`SELECT 1`)
+			b.Queue(`SELECT 2`)
+			rows, err := tx.SendBatch(ctx, &b).Query()
+			rows.Next()
+			return err
+		},
+	} {
+		step := sluice.Step{Lease: l, From: at(position), To: at(position + 1)}
+		if position == 0 {
+			step.From = sluice.Unset
+		}
+		position++
+		if err := s.Commit(t.Context(), step, open); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	expect(t, s, at(2))
+}
+
+func TestDeferredConstraint(t *testing.T) {
+	s, l := begun(t)
+	err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO unique_later VALUES (1), (1)`)
+		return err
+	})
+	if e, found := errors.AsType[*pgconn.PgError](err); !blames(err) || !found || e.Code != "23505" {
+		t.Errorf("error is %v, want a HandlerError with the violation", err)
+	}
+	expect(t, s, sluice.Unset)
+}
+
+// Whichever way a handler tries to end its transaction, it can't, and can go on.
+func TestHandlerCannotCommit(t *testing.T) {
+	s, l := begun(t)
+	from := sluice.Unset
+	for name, try := range map[string]func(ctx context.Context, tx pgx.Tx) error{
+		"Commit":   func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
+		"Rollback": func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
+		"Exec":     func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, `COMMIT`); return err },
+		"Rolled":   func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, `/* */ rollback`); return err },
+		"Several": func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SELECT 1; COMMIT; BEGIN`)
+			return err
+		},
+		"Query":    func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Query(ctx, `COMMIT`); return err },
+		"QueryRow": func(ctx context.Context, tx pgx.Tx) error { return tx.QueryRow(ctx, `END`).Scan() },
+		"Prepare":  func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Prepare(ctx, "c", `COMMIT`); return err },
+		"Procedure": func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `DO $$ BEGIN COMMIT; END $$`)
+			return err
+		},
+		"Batch": func(ctx context.Context, tx pgx.Tx) error {
+			var b pgx.Batch
+			b.Queue(`COMMIT`)
+			return tx.SendBatch(ctx, &b).Close()
+		},
+		"Savepoint": func(ctx context.Context, tx pgx.Tx) error {
+			inner, err := tx.Begin(ctx)
+			if err != nil {
+				return nil
+			}
+			_, err = inner.Exec(ctx, `COMMIT`)
+			return errors.Join(err, inner.Commit(ctx))
+		},
+	} {
+		refused := errors.New("undo this")
+		err := s.Commit(t.Context(), sluice.Step{Lease: l, From: from, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+			if err := put(ctx, tx, name); err != nil {
+				return err
+			}
+			err := try(ctx, tx)
+			if err == nil {
+				t.Errorf("%s: was not refused", name)
+			} else if name != "Procedure" && !strings.Contains(err.Error(), "handler cannot") {
+				t.Errorf("%s: error is %q, want what a handler is to do instead", name, err)
+			}
+			return refused
+		})
+		if !blames(err) || !errors.Is(err, refused) {
+			t.Errorf("%s: error is %v, want the handler's", name, err)
+		}
+		expect(t, s, from)
+	}
+	if err := commit(t.Context(), s, l, from, at(1), "1"); err != nil {
+		t.Error(err)
+	}
+	expect(t, s, at(1), "1")
+}
+
+// A COMMIT past the store is noticed: what it left behind is told as it is.
+func TestCommittedBehindOurBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		sql  string
+		want error
+	}{
+		"Committed":       {`COMMIT`, sluice.ErrUnknown},
+		"CommittedAndOn":  {`COMMIT; BEGIN; INSERT INTO effects VALUES ('more')`, sluice.ErrUnknown},
+		"CommittedAndOff": {`COMMIT; SELECT 1/0`, sluice.ErrUnknown},
+		"RolledBack":      {`ROLLBACK`, nil},
+		"RolledBackAndOn": {`ROLLBACK; BEGIN`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, l := begun(t)
+			err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+				if err := put(ctx, tx, "1"); err != nil {
+					return err
+				}
+				_, err := tx.Conn().Exec(ctx, c.sql)
+				if err != nil && name != "CommittedAndOff" {
+					return err
+				}
+				return nil
+			})
+			if c.want == nil {
+				if !blames(err) {
+					t.Errorf("error is %T %v, want a HandlerError", err, err)
+				}
+				expect(t, s, sluice.Unset)
+				return
+			}
+			if !errors.Is(err, c.want) || blames(err) {
+				t.Errorf("error is %T %v, want %v", err, err, c.want)
+			}
+			expect(t, s, at(1), "1")
+		})
+	}
+}
+
+func TestSavepoint(t *testing.T) {
+	s, l := begun(t)
+	err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+		if err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return put(ctx, tx, "kept") }); err != nil {
+			return err
+		}
+		undone := errors.New("undone")
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			if err := put(ctx, tx, "gone"); err != nil {
+				return err
+			}
+			return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, `SELECT 1/0`)
+				return errors.Join(err, undone)
+			})
+		})
+		if !errors.Is(err, undone) {
+			return err
+		}
+		return put(ctx, tx, "last")
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	expect(t, s, at(1), "kept", "last")
+}
+
+func TestPanic(t *testing.T) {
+	s, l := begun(t)
+	func() {
+		defer func() {
+			if v := recover(); v != "oops" {
+				t.Errorf("recovered %v, want the handler's panic", v)
+			}
+		}()
+		s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+			if err := put(ctx, tx, "1"); err != nil {
+				return err
+			}
+			panic("oops")
+		})
+	}()
+	if err := commit(t.Context(), s, l, sluice.Unset, at(1), "after"); err != nil {
+		t.Error(err)
+	}
+	expect(t, s, at(1), "after")
+}
+
+// A handler that fails over something else than the database, after its
+// transaction has recovered from a lock it could not get.
+func TestRecoveredLock(t *testing.T) {
+	s, l := begun(t)
+	no := errors.New("no")
+	err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `DO $$ BEGIN RAISE lock_not_available; END $$`)
+			return err
+		})
+		if err == nil {
+			t.Error("no error")
+		}
+		return no
+	})
+	if !blames(err) || !errors.Is(err, no) {
+		t.Errorf("error is %v, want the handler's own", err)
+	}
+}
+
+// dbtx is what sqlc generates.
+type dbtx interface {
+	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
+	Query(context.Context, string, ...any) (pgx.Rows, error)
+	QueryRow(context.Context, string, ...any) pgx.Row
+	CopyFrom(ctx context.Context, tableName pgx.Identifier, columnNames []string, rowSrc pgx.CopyFromSource) (int64, error)
+	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
+}
+
+func TestQueries(t *testing.T) {
+	s, l := begun(t)
+	use := func(ctx context.Context, db dbtx) error {
+		if _, err := db.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"key"}, pgx.CopyFromSlice(3, func(i int) ([]any, error) {
+			return []any{fmt.Sprint(i)}, nil
+		})); err != nil {
+			return err
+		}
+		var n int
+		if err := db.QueryRow(ctx, `SELECT count(*) FROM effects WHERE key <> $1`, "x").Scan(&n); err != nil || n != 3 {
+			return fmt.Errorf("%d rows, %w", n, err)
+		}
+		if err := db.QueryRow(ctx, `SELECT key FROM effects WHERE false`).Scan(nil); !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("no rows: got %w", err)
+		}
+		rows, err := db.Query(ctx, `SELECT key FROM effects ORDER BY key`)
+		if err != nil {
+			return err
+		}
+		keys, err := pgx.CollectRows(rows, pgx.RowToStructByName[struct{ Key string }])
+		if err != nil || len(keys) != 3 || keys[2].Key != "2" {
+			return fmt.Errorf("rows %v, %w", keys, err)
+		}
+		var b pgx.Batch
+		b.Queue(`INSERT INTO effects VALUES ($1)`, "3").Exec(func(tag pgconn.CommandTag) error {
+			n = int(tag.RowsAffected())
+			return nil
+		})
+		b.Queue(`SELECT count(*) FROM effects`).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+		if err := db.SendBatch(ctx, &b).Close(); err != nil || n != 4 {
+			return fmt.Errorf("batch: %d rows, %w", n, err)
+		}
+		return nil
+	}
+	err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+		objects := tx.LargeObjects()
+		if _, err := objects.Create(ctx, 0); err != nil {
+			return err
+		}
+		return use(ctx, tx)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, s, at(1), "0", "1", "2", "3")
+}
+
+func TestInsert(t *testing.T) {
+	s, l := begun(t)
+	if _, err := s.Pool().Exec(t.Context(), `CREATE SCHEMA app; CREATE TABLE app.flights (day date, delay int, origin text)`); err != nil {
+		t.Fatal(err)
+	}
+	columns := []string{"day", "delay", "origin"}
+	err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+		return pgstore.Insert(ctx, tx, "app.flights", columns, [][]any{{"2001-02-03", 12, "JFK"}, {nil, "-3", "O'HARE\t\\N"}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	if err := s.Pool().QueryRow(t.Context(), `SELECT string_agg(concat_ws(',', day, delay, origin), ';' ORDER BY delay) FROM app.flights`).Scan(&got); err != nil {
+		t.Fatal(err)
+	}
+	if want := "-3,O'HARE\t\\N;2001-02-03,12,JFK"; got != want {
+		t.Errorf("rows are %q, want %q", got, want)
+	}
+	for _, rows := range [][][]any{{{"not a date", 1, "x"}}, {{"2001-02-03"}}} {
+		err = s.Commit(t.Context(), sluice.Step{Lease: l, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
+			return pgstore.Insert(ctx, tx, "app.flights", columns, rows)
+		})
+		if !blames(err) || !strings.Contains(err.Error(), "app.flights") {
+			t.Errorf("rows %v: error is %v, want a HandlerError that names the table", rows, err)
+		}
+	}
+}
