@@ -20,6 +20,7 @@ type link struct {
 	wire      *wire
 	client    *azeventhubs.ConsumerClient
 	receiver  *azeventhubs.PartitionClient
+	asked     int // events asked for that have not come
 
 	life  context.Context // ends with the link
 	end   context.CancelFunc
@@ -70,6 +71,7 @@ func (s *Source) attach(ctx context.Context, partition string, start azeventhubs
 	watch.Wait()
 	switch {
 	case err == nil || cancelled(err) && l.wire.up():
+		l.asked = credit - len(events)
 		return l, events, nil
 	case ctx.Err() != nil:
 		err = ctx.Err()
@@ -99,13 +101,33 @@ var expired = func() context.Context {
 }()
 
 // take returns the events that have come, perhaps none, at most credit, and
-// tops up what the broker may send to credit.
+// lets the broker send up to credit again once half of that is used.
 func (l *link) take(credit int) ([]*azeventhubs.ReceivedEventData, error) {
-	events, err := l.receiver.ReceiveEvents(expired, credit, nil)
-	if err != nil && !cancelled(err) {
+	// The SDK grants the difference between what it is asked for and what was
+	// granted before.
+	if l.asked <= credit/2 {
+		l.asked = credit
+	}
+	events, err := l.receiver.ReceiveEvents(expired, l.asked, nil)
+	switch {
+	case l.life.Err() != nil:
+		return nil, l.gone()
+	case err != nil && !cancelled(err):
 		return nil, l.explain(err)
 	}
+	l.asked -= len(events)
 	return events, nil
+}
+
+// linger lets a moment pass.
+func (l *link) linger(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-l.life.Done():
+	}
 }
 
 // wait returns the next event.
@@ -116,6 +138,7 @@ func (l *link) wait(ctx context.Context) ([]*azeventhubs.ReceivedEventData, erro
 	events, err := l.receiver.ReceiveEvents(merged, 1, nil)
 	switch {
 	case err == nil:
+		l.asked = max(0, l.asked-len(events))
 		return events, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

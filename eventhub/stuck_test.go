@@ -129,7 +129,6 @@ func TestBrokerStopsAnswering(t *testing.T) {
 		if err == nil || time.Since(began) > 5*time.Second {
 			t.Fatalf("%s: %v after %v", what, err, time.Since(began))
 		}
-		t.Logf("%s: %v after %v", what, err, time.Since(began))
 		checkMessage(t, err.Error(), "hub flights")
 		p.thaw()
 		b.eventually(what+" again", func() bool { return ask() == nil })
@@ -147,7 +146,6 @@ func TestBrokerStopsAnswering(t *testing.T) {
 	checkMessage(t, err.Error(), "hub flights, partition 1: ")
 	began := time.Now()
 	s.Close(b.now)
-	t.Logf("close took %v", time.Since(began))
 	if time.Since(began) > 10*time.Second {
 		t.Errorf("close took %v", time.Since(began))
 	}
