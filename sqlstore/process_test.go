@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +72,10 @@ func child(what string, args []string) error {
 			fmt.Println("holding")
 			select {}
 		})
+	case "march": // one step after the other for ever
+		return march(ctx, s, args[0])
+	case "limited": // files that may not grow
+		return limited(ctx, s)
 	case "work": // so many steps on a partition of its own
 		return work(ctx, s, args[0], args[1])
 	}
@@ -102,6 +107,41 @@ func work(ctx context.Context, s *Store, partition, steps string) error {
 	}
 	fmt.Println("longest", longest.Milliseconds())
 	return nil
+}
+
+// march commits one step after the other, each with an effect and one more in
+// another table, and tells of each that is done.
+func march(ctx context.Context, s *Store, epoch string) error {
+	n, err := strconv.ParseInt(epoch, 10, 64)
+	if err != nil {
+		return err
+	}
+	l := leaseOf("0", "marcher "+epoch, n)
+	p, err := s.Claim(ctx, l, "i")
+	if err != nil {
+		return err
+	}
+	from := p.Position
+	if from == sluice.Unset {
+		from = sluice.Origin
+		if err := s.Commit(ctx, sluice.Step{Lease: l, From: sluice.Unset, To: from}, nil); err != nil {
+			return err
+		}
+	}
+	for {
+		to := at(from.Sequence + 1)
+		if err := s.Commit(ctx, sluice.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
+			if err := put(ctx, tx, fmt.Sprint(to)); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(ctx, "INSERT INTO children (now) VALUES (NULL)")
+			return err
+		}); err != nil {
+			return err
+		}
+		fmt.Println("done", to)
+		from = to
+	}
 }
 
 // rowsOf are n rows for effects whose keys begin alike and have size bytes.
@@ -207,5 +247,51 @@ func TestThreeProcesses(t *testing.T) {
 	}
 	if want := 3 * steps * 100; rows != want || keys != want {
 		t.Errorf("%d rows of %d keys, want %d of each", rows, keys, want)
+	}
+}
+
+// A process that is killed at any moment has done what it said, and perhaps
+// one step more, each exactly once and whole.
+func TestKilledAtAnyTime(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, filepath.Join(dir, "x.db"))
+	said := int64(-1)
+	for epoch := range 12 {
+		p := spawn(t, dir, fmt.Sprint("march ", epoch+1))
+		for range 1 + rand.N(40) {
+			n, err := strconv.ParseInt(p.says(t, "done "), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n != said+1 {
+				t.Fatalf("step %d after step %d", n, said)
+			}
+			said = n
+		}
+		if err := p.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for p.out.Scan() { // what it said before it died
+			if rest, ok := strings.CutPrefix(p.out.Text(), "done "); ok {
+				said, _ = strconv.ParseInt(rest, 10, 64)
+			}
+		}
+		p.Wait()
+		list, err := s.Read(t.Context(), group)
+		if err != nil || len(list) != 1 {
+			t.Fatalf("read: %v, %v", list, err)
+		}
+		stands := list[0].Position.Sequence
+		if stands != said && stands != said+1 {
+			t.Errorf("checkpoint at %d after a process that said %d", stands, said)
+		}
+		var rows, keys, second int64
+		if err := s.DB().QueryRow("SELECT count(*), count(DISTINCT key), (SELECT count(*) FROM children) FROM effects").Scan(&rows, &keys, &second); err != nil {
+			t.Fatal(err)
+		}
+		if rows != stands+1 || keys != stands+1 || second != stands+1 {
+			t.Fatalf("%d effects of %d keys and %d in the second table at position %d", rows, keys, second, stands)
+		}
+		said = stands
 	}
 }

@@ -42,13 +42,16 @@ func OpenSQLite(path string, cfg *Config) (*Store, error) {
 	return s, nil
 }
 
+// leaseSuffix makes the name of the leases' file.
+const leaseSuffix = "-leases"
+
 func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
 	path, err = sqlitePath(path)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{name: path, dialect: d, sql: d.wording(), busy: c.BusyTimeout}
-	leasePath := path + "-leases"
+	leasePath := path + leaseSuffix
 	s.leases = &Leases{name: leasePath, dialect: d, sql: d.wording()}
 
 	s.writer = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, 0, "_txlock=immediate"), guarded: true})
@@ -89,6 +92,33 @@ func prepareSQLite(db *sql.DB, d dialect, component string, busy time.Duration) 
 	})
 }
 
+// CheckSQLite says why [OpenSQLite] would fail on path, as far as that can be
+// told without creating or changing anything: a file that is missing is fine
+// if its directory is there.
+func CheckSQLite(ctx context.Context, path string) error {
+	path, err := sqlitePath(path)
+	if err != nil {
+		return fmt.Errorf("check %w", err)
+	}
+	d := sqliteDialect{sqliteStoreSteps, sqliteLeaseSteps}
+	for _, component := range []string{storeComponent, leaseComponent} {
+		file := path
+		if component == leaseComponent {
+			file += leaseSuffix
+		}
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		db := sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(file, time.Second, "mode=ro")})
+		_, err := look(ctx, db, d, component, len(d.steps(component)))
+		db.Close()
+		if err != nil {
+			return outage(ctx, d, file, "check "+component, err)
+		}
+	}
+	return nil
+}
+
 // sqlitePath makes a path absolute, so that a change of directory does not
 // matter, and free of symbolic links, so that all processes agree on where the
 // leases are.
@@ -102,6 +132,8 @@ func sqlitePath(path string) (string, error) {
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
+	} else if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return "", fmt.Errorf("database %s: is a link to nothing: create the file it links to, or give that path", path)
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,9 +141,12 @@ func sqlitePath(path string) (string, error) {
 	} else if err != nil {
 		return "", fmt.Errorf("database %s: %w", path, err)
 	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return "", fmt.Errorf("database %s: %s is not a directory: give another path", path, dir)
+	}
 	path = filepath.Join(dir, filepath.Base(path))
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return "", fmt.Errorf("database %s: is a directory: give the path of a file", path)
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("database %s: is not a file: give another path", path)
 	}
 	return path, nil
 }

@@ -49,7 +49,9 @@ func (cfg *Config) withDefaults() (Config, error) {
 }
 
 // Store keeps checkpoints and dead letters in the database that handlers write
-// to. It is safe for concurrent use; its transactions run one after the other.
+// to. It is safe for concurrent use. Its transactions run one after the other:
+// so a handler must not call what writes here ([Store.Claim], [Store.Retry] and
+// so on), which would wait for the handler to end.
 type Store struct {
 	name    string // of the database, for errors
 	dialect dialect

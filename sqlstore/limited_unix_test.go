@@ -1,0 +1,97 @@
+//go:build unix
+
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+)
+
+// A write that the system refuses: before the commit nothing was written; at
+// the commit, SQLite itself cannot tell what the disk holds.
+func TestWriteError(t *testing.T) {
+	p := spawn(t, t.TempDir(), "limited")
+	p.says(t, "done")
+	if err := p.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func limited(ctx context.Context, s *Store) error {
+	if _, err := s.DB().Exec(setUp); err != nil {
+		return err
+	}
+	l := leaseOf("0", "a", 1)
+	p, err := s.Claim(ctx, l, "i")
+	if err != nil {
+		return err
+	}
+	big := strings.Repeat("x", 10_000)
+	for _, try := range []struct {
+		rows    int // how many make SQLite write: before the commit if the cache is full, else at the commit
+		unknown bool
+	}{{1000, false}, {10, true}} {
+		if err := limitFiles("x.db-wal"); err != nil {
+			return err
+		}
+		err = s.Commit(ctx, sluice.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+			for range try.rows {
+				if put(ctx, tx, big) != nil {
+					return errors.New("could not write")
+				}
+			}
+			return nil
+		})
+		if err == nil || errors.Is(err, sluice.ErrUnknown) != try.unknown || !strings.Contains(err.Error(), "x.db: disk I/O error") {
+			return fmt.Errorf("commit of %d rows: %v; want an I/O error; unknown outcome %v", try.rows, err, try.unknown)
+		}
+		if _, err := s.Claim(ctx, l, "i"); err == nil {
+			return errors.New("claim while nothing can be written: no error")
+		}
+		if err := limitFiles(""); err != nil {
+			return err
+		}
+		again, err := s.Claim(ctx, l, "i")
+		if err != nil || again.Position != p.Position {
+			return fmt.Errorf("claim after the failure: %+v, %w; want position %v", again, err, p.Position)
+		}
+	}
+	if err := s.Commit(ctx, sluice.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		return put(ctx, tx, "once")
+	}); err != nil {
+		return err
+	}
+	if got, err := effects(ctx, s); err != nil || !slices.Equal(got, []string{"once"}) {
+		return fmt.Errorf("effects are %.100q, %w", got, err)
+	}
+	fmt.Println("done")
+	return nil
+}
+
+// limitFiles keeps this process from writing behind the end of a file; with no
+// name it lifts that.
+func limitFiles(name string) error {
+	signal.Ignore(syscall.SIGXFSZ)
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	limit.Cur = limit.Max
+	if name != "" {
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		limit.Cur = uint64(info.Size())
+	}
+	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
+}

@@ -1,0 +1,213 @@
+package sqlstore
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+)
+
+// openAs opens the database as a program that knows these steps beyond the
+// first of the store's tables.
+func openAs(t testing.TB, path string, more ...step) (*Store, error) {
+	t.Helper()
+	cfg, err := (*Config)(nil).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openSQLite(path, cfg, sqliteDialect{slices.Concat(sqliteStoreSteps, more), sqliteLeaseSteps})
+	if err == nil {
+		t.Cleanup(func() { s.Close() })
+	}
+	return s, err
+}
+
+func version(t testing.TB, s *Store) (version, oldest int) {
+	t.Helper()
+	if err := s.DB().QueryRow("SELECT version, oldest_compatible FROM sluice_schema WHERE component = 'store'").Scan(&version, &oldest); err != nil {
+		t.Fatal(err)
+	}
+	return version, oldest
+}
+
+var (
+	additive = step{oldest: 1, sql: `
+		ALTER TABLE sluice_checkpoints ADD COLUMN speed INTEGER NOT NULL DEFAULT 7;
+		ALTER TABLE sluice_dead_letters ADD COLUMN note TEXT;
+		CREATE TABLE sluice_news (id INTEGER PRIMARY KEY)`}
+	breaking = step{oldest: 3, sql: `DROP TABLE sluice_news`}
+	faulty   = step{oldest: 1, sql: `CREATE TABLE sluice_half (id INTEGER PRIMARY KEY); CREATE TABLE no such thing`}
+)
+
+// During a rolling upgrade an older program works on the tables of a newer
+// one, whichever of them opens the database first.
+func TestOlderBesideNewer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	running := open(t, path)
+	newer, err := openAs(t, path, additive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	starting := open(t, path)
+	if v, oldest := version(t, starting); v != 2 || oldest != 1 {
+		t.Errorf("version %d, oldest %d; want 2, 1: the older program must not change them", v, oldest)
+	}
+	from := sluice.Unset
+	for i, s := range []*Store{running, newer, starting} {
+		l, to := leaseOf("0", "a", int64(i+1)), at(int64(i))
+		if _, err := s.Claim(t.Context(), l, "i"); err != nil {
+			t.Fatal(err)
+		}
+		letter := sluice.DeadLetter{Group: group, Incarnation: "i", Status: sluice.StatusDead, Event: sluice.Event{Partition: "0", Sequence: to.Sequence}}
+		if err := s.Commit(t.Context(), sluice.Step{Lease: l, From: from, To: to, DeadLetters: []sluice.DeadLetter{letter}}, func(ctx context.Context, tx *Tx) error {
+			return put(ctx, tx, "x")
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.Retry(t.Context(), group, sluice.DeadLetterFilter{}, letter.FailedAt); err != nil || n != int64(i+1) {
+			t.Errorf("retry of %d dead letters: %d, %v", i+1, n, err)
+		}
+		from = to
+	}
+	var speed int
+	if err := newer.DB().QueryRow("SELECT speed FROM sluice_checkpoints").Scan(&speed); err != nil || speed != 7 {
+		t.Errorf("the newer program's column: %d, %v", speed, err)
+	}
+}
+
+// A program that is too old for the tables says so, and leaves them alone.
+func TestIncompatible(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s, err := openAs(t, path, additive, breaking)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, more := range map[string][]step{"two versions behind": nil, "one version behind": {additive}} {
+		_, err := openAs(t, path, more...)
+		saysAll(t, what, err, path, "schema for store is version 3", "know version 3 or later", "upgrade it")
+	}
+	if v, oldest := version(t, s); v != 3 || oldest != 3 {
+		t.Errorf("version %d, oldest %d; want 3, 3", v, oldest)
+	}
+	if _, err := openAs(t, path, additive, breaking); err != nil {
+		t.Errorf("the same version: %v", err)
+	}
+	if _, err := openAs(t, path, additive, breaking, step{oldest: 3, sql: "CREATE TABLE sluice_more (id INTEGER)"}); err != nil {
+		t.Errorf("a later version: %v", err)
+	}
+}
+
+// A migration that fails leaves nothing behind.
+func TestMigrationFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	_, err := openAs(t, path, additive, faulty)
+	saysAll(t, "faulty migration", err, path, "migrate store to version 3", "syntax error")
+	s := open(t, path)
+	var tables int
+	if err := s.DB().QueryRow("SELECT count(*) FROM sqlite_schema WHERE name IN ('sluice_news', 'sluice_half')").Scan(&tables); err != nil || tables != 0 {
+		t.Errorf("%d tables of a migration that failed, %v", tables, err)
+	}
+}
+
+// Several processes that start at once on a file that is not there yet all get
+// a working database.
+func TestFirstStarts(t *testing.T) {
+	for range 3 {
+		dir := t.TempDir()
+		var all []*process
+		for range 4 {
+			all = append(all, spawn(t, dir, "start"))
+		}
+		for _, p := range all {
+			if err := p.Wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		if v, _ := version(t, open(t, filepath.Join(dir, "x.db"))); v != len(sqliteStoreSteps) {
+			t.Errorf("version %d", v)
+		}
+	}
+}
+
+// The start of a program does not wait for a transaction in progress.
+func TestStartBesideHandler(t *testing.T) {
+	s, l := begun(t, nil)
+	if err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10)}, func(context.Context, *Tx) error {
+		other, err := OpenSQLite(s.name, nil)
+		if err != nil {
+			return err
+		}
+		return other.Close()
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// All who name the same file, by whatever path, agree on where the leases are.
+func TestOneLeaseFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "real"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "real", "x.db")
+	s := open(t, path)
+	t.Chdir(filepath.Join(dir, "real"))
+	for _, link := range [][2]string{{"real", "dir"}, {"real/x.db", "file.db"}} {
+		if err := os.Symlink(filepath.Join(dir, link[0]), filepath.Join(dir, link[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, other := range []string{"x.db", "../dir/x.db", filepath.Join(dir, "file.db")} {
+		if o := open(t, other); o.name != s.name || o.leases.name != s.name+"-leases" {
+			t.Errorf("opened as %s: database %s with leases %s, want those of %s", other, o.name, o.leases.name, s.name)
+		}
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, "-leases") }) {
+		t.Errorf("files beside the links: %q, %v", names, err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.db")
+	if err := CheckSQLite(t.Context(), path); err != nil {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if names, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(names) > 0 {
+		t.Errorf("the check made %q, %v", names, err)
+	}
+	saysAll(t, "no directory", CheckSQLite(t.Context(), filepath.Join(dir, "no", "x.db")), "create it")
+	if err := os.Symlink(path, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	saysAll(t, "link to nothing", CheckSQLite(t.Context(), filepath.Join(dir, "link")), "link to nothing")
+
+	s, err := OpenSQLite(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckSQLite(t.Context(), path); err != nil {
+		t.Errorf("a database in use: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := os.ReadFile(path)
+	if err := CheckSQLite(t.Context(), path); err != nil {
+		t.Errorf("a database: %v", err)
+	}
+	if after, err := os.ReadFile(path); err != nil || !slices.Equal(before, after) {
+		t.Errorf("the check changed the file: %v", err)
+	}
+	if newer, err := openAs(t, path, additive, breaking); err != nil {
+		t.Fatal(err)
+	} else if err := newer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	saysAll(t, "a newer one", CheckSQLite(t.Context(), path), path, "version 3", "upgrade it")
+}
