@@ -34,25 +34,17 @@ func unpackFlights() (*flights, error) {
 }
 
 // record returns the body of record number i, counted from 0.
-func (f *flights) record(i int64) ([]byte, error) {
-	body := f.bodies[i%int64(len(f.bodies))]
+func (all *flights) record(i int64) ([]byte, error) {
+	body := all.bodies[i%int64(len(all.bodies))]
 	if !spoiled(i) {
 		return body, nil
 	}
-	var flight struct {
-		Date        string `json:"date"`
-		Distance    int    `json:"distance"`
-		Origin      string `json:"origin"`
-		Destination string `json:"destination"`
-	}
-	if err := json.Unmarshal(body, &flight); err != nil {
+	var f flight
+	if err := json.Unmarshal(body, &f); err != nil {
 		return nil, fmt.Errorf("flight record %d: %w", i, err)
 	}
-	return json.Marshal(flight)
+	return json.Marshal(f)
 }
 
 // spoiled tells whether record number i is sent without its delay.
 func spoiled(i int64) bool { return i%spoiledEvery == spoiledEvery-1 }
-
-// spoiledBelow counts the spoiled records among the first n.
-func spoiledBelow(n int64) int64 { return n / spoiledEvery }

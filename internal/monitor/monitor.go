@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,8 +26,9 @@ type Figures struct {
 
 // Monitor is a [sluice.Observer].
 type Monitor struct {
-	log   *slog.Logger
-	flood flood
+	log    *slog.Logger
+	silent []sluice.Kind
+	flood  flood
 
 	mu      sync.Mutex
 	sums    Figures
@@ -36,19 +38,22 @@ type Monitor struct {
 
 // New makes a monitor that writes to log: turns of ownership as they happen,
 // single batches and renewals at debug level, trouble of one kind a few lines
-// at a time.
-func New(log *slog.Logger) *Monitor {
-	return &Monitor{log: log, owned: map[string]int64{}, stopped: map[string]error{}, flood: flood{log: log}}
+// at a time. What is silent is only counted.
+func New(log *slog.Logger, silent ...sluice.Kind) *Monitor {
+	return &Monitor{log: log, silent: silent, owned: map[string]int64{}, stopped: map[string]error{}, flood: flood{log: log}}
 }
 
 // Observe counts and logs o.
 func (m *Monitor) Observe(o sluice.Observation) {
 	m.count(o)
+	if slices.Contains(m.silent, o.Kind) {
+		return
+	}
 	level, text := describe(o.Kind)
 	if !m.log.Enabled(context.Background(), level) {
 		return
 	}
-	if level >= slog.LevelWarn && !m.flood.admits(o.Kind, o.Time) {
+	if level > slog.LevelDebug && !m.flood.admits(o.Kind, o.Time) {
 		return
 	}
 	m.log.LogAttrs(context.Background(), level, text, attributes(o)...)

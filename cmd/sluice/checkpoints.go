@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/checkpoint"
+	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/pipeline"
+)
+
+func (a *app) checkpoints() *cobra.Command {
+	return a.family("checkpoints", "Look at how far a pipeline is, or set where it goes on", a.checkpointsList(), a.checkpointsSet())
+}
+
+// atTable opens the pipeline for fn.
+func atTable(ctx context.Context, config string, fn func(context.Context, *checkpoint.Table) error) error {
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	p, err := pipeline.Load(config)
+	if err != nil {
+		return err
+	}
+	parts, err := p.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeParts(ctx, parts)
+	return fn(ctx, &checkpoint.Table{
+		Group: p.Group, Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
+	})
+}
+
+func (a *app) checkpointsList() *cobra.Command {
+	var config string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list --config PIPELINE.yaml",
+		Short: "List position, lag, owner and dead letters of each partition",
+		Args:  cobra.NoArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			return atTable(ctx, config, func(ctx context.Context, t *checkpoint.Table) error {
+				rows, hub, err := t.List(ctx)
+				if err != nil {
+					return err
+				}
+				if hub != nil {
+					a.log.Warn("the hub is out of reach: lag is not known", "error", hub)
+				}
+				if asJSON {
+					return a.printJSON(describeRows(rows))
+				}
+				return a.printRows(rows)
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&config, "config", "", "the `PIPELINE.yaml` whose checkpoints these are")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for scripts")
+	_ = cmd.MarkFlagRequired("config")
+	return cmd
+}
+
+type setFlags struct {
+	config     string
+	json       bool
+	partitions []string
+	all        bool
+	to         string
+	force      bool
+	dryRun     bool
+}
+
+func (a *app) checkpointsSet() *cobra.Command {
+	var s setFlags
+	cmd := &cobra.Command{
+		Use:   "set --config PIPELINE.yaml {--partition P…|--all} --to START",
+		Short: "Set where partitions go on",
+		Long: `Set where partitions go on: earliest, latest, a time like 2026-01-31T08:00:00Z,
+"24h ago", "sequence N" (the first event to be delivered) or "offset O". What lies behind the new position is
+delivered again, what it passes over is not delivered; the command says how many
+events that is. It refuses while a partition has a live owner, before it has
+changed anything; with --force the owner is fenced off: what it has not committed
+yet it never will.`,
+		Example: `  sluice checkpoints set --config flights.yaml --all --to earliest --dry-run
+  sluice checkpoints set --config flights.yaml --partition 3 --to "sequence 1200"`,
+		Args: cobra.NoArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			if s.all == (len(s.partitions) > 0) {
+				return misused("say which: --partition P or --all")
+			}
+			if s.to == "" {
+				return misused("say where to: --to earliest, latest, a time, \"24h ago\", \"sequence N\" or \"offset O\"")
+			}
+			start, err := sluice.ParseStart(s.to)
+			if err != nil {
+				return misused("--to: %v", err)
+			}
+			return atTable(ctx, s.config, func(ctx context.Context, t *checkpoint.Table) error {
+				return a.setCheckpoints(ctx, t, &s, start)
+			})
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.config, "config", "", "the `PIPELINE.yaml` whose checkpoints these are")
+	f.BoolVar(&s.json, "json", false, "print JSON, for scripts")
+	f.StringSliceVar(&s.partitions, "partition", nil, "the `partition`; repeat for more")
+	f.BoolVar(&s.all, "all", false, "all partitions")
+	f.StringVar(&s.to, "to", "", "`where` to go on")
+	f.BoolVar(&s.force, "force", false, "even if a partition has a live owner")
+	f.BoolVar(&s.dryRun, "dry-run", false, "say what would change, and change nothing")
+	_ = cmd.MarkFlagRequired("config")
+	return cmd
+}
+
+// setCheckpoints plans all moves before it makes the first.
+func (a *app) setCheckpoints(ctx context.Context, t *checkpoint.Table, s *setFlags, start sluice.Start) error {
+	if s.all {
+		topic, err := t.Source.Describe(ctx)
+		if err != nil {
+			return err
+		}
+		s.partitions = topic.Partitions
+	}
+	var moves []checkpoint.Move
+	for _, p := range s.partitions {
+		m, err := t.Plan(ctx, p, start, s.force)
+		if err != nil {
+			return err
+		}
+		moves = append(moves, m)
+	}
+	for i, p := range s.partitions {
+		if !s.dryRun {
+			m, err := t.Set(ctx, p, start, s.force)
+			if err != nil {
+				return err
+			}
+			moves[i] = m
+		}
+		if !s.json {
+			fmt.Fprintln(a.out, tell(moves[i], s.dryRun))
+		}
+	}
+	if s.json {
+		return a.printJSON(describeMoves(moves))
+	}
+	return nil
+}
+
+// tell says what a move does, in a line.
+func tell(m checkpoint.Move, planned bool) string {
+	from := "not begun"
+	if m.Begun {
+		from = m.From.String()
+	}
+	var parts []string
+	if m.Recreated {
+		parts = append(parts, "the hub was recreated since")
+	}
+	if m.Fenced != "" {
+		parts = append(parts, m.Fenced+" is fenced off")
+	}
+	switch {
+	case m.Repeated > 0:
+		parts = append(parts, terminal.Plural(m.Repeated, "event is repeated", "events are repeated"))
+	case m.Skipped > 0:
+		parts = append(parts, terminal.Plural(m.Skipped, "event is skipped", "events are skipped"))
+	default:
+		parts = append(parts, "nothing is repeated or skipped")
+	}
+	text := fmt.Sprintf("partition %s: %s → %s: %s", m.Partition, from, m.To, strings.Join(parts, ", "))
+	if planned {
+		text = "would set " + text
+	}
+	return text
+}
+
+// row is a [checkpoint.Row] as --json prints it.
+type row struct {
+	Partition      string     `json:"partition"`
+	Position       *int64     `json:"position"` // null before a start was chosen
+	End            *int64     `json:"end"`      // null if the hub could not be asked
+	Lag            *int64     `json:"lag"`      // likewise
+	Owner          string     `json:"owner,omitempty"`
+	LeaseRemaining float64    `json:"lease_remaining_seconds"`
+	Epoch          int64      `json:"epoch"`
+	DeadLetters    int        `json:"dead_letters"`
+	Recreated      bool       `json:"recreated"`
+	Updated        *time.Time `json:"updated,omitempty"`
+}
+
+func describeRows(rows []checkpoint.Row) []row {
+	list := make([]row, len(rows))
+	for i, r := range rows {
+		list[i] = row{
+			Partition: r.Partition, Owner: r.Owner, LeaseRemaining: r.LeaseLeft.Seconds(), Epoch: r.Epoch, DeadLetters: r.DeadLetters,
+			Recreated: r.Recreated, Updated: stated(r.Updated),
+		}
+		if r.Begun {
+			list[i].Position = &rows[i].Position.Sequence
+		}
+		if r.Lag >= 0 {
+			list[i].End, list[i].Lag = &rows[i].End, &rows[i].Lag
+		}
+	}
+	return list
+}
+
+func (a *app) printRows(rows []checkpoint.Row) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(a.out, "no checkpoints")
+		return err
+	}
+	t := terminal.NewTable("PARTITION", "POSITION", "LAG", "DEAD LETTERS", "EPOCH", "LEASE", "OWNER")
+	for _, r := range rows {
+		position, lag, lease, owner := "-", "?", "-", "-"
+		if r.Begun {
+			position = r.Position.String()
+		}
+		if r.Recreated {
+			position += " (hub recreated)"
+		}
+		if r.Lag >= 0 {
+			lag = terminal.Count(r.Lag)
+		}
+		if r.Owner != "" {
+			lease, owner = terminal.Span(r.LeaseLeft.Truncate(100*time.Millisecond)), r.Owner
+		}
+		t.Add(r.Partition, position, lag, terminal.Count(r.DeadLetters), fmt.Sprint(r.Epoch), lease, owner)
+	}
+	_, err := t.WriteTo(a.out)
+	return err
+}
+
+// move is a [checkpoint.Move] as --json prints it.
+type move struct {
+	Partition string `json:"partition"`
+	From      *int64 `json:"from"` // null if there was no position
+	To        int64  `json:"to"`
+	Repeated  int64  `json:"repeated"`
+	Skipped   int64  `json:"skipped"`
+	Recreated bool   `json:"recreated"`
+	Fenced    string `json:"fenced,omitempty"`
+	Epoch     int64  `json:"epoch,omitempty"`
+}
+
+func describeMoves(moves []checkpoint.Move) []move {
+	list := make([]move, len(moves))
+	for i, m := range moves {
+		list[i] = move{Partition: m.Partition, To: m.To.Sequence, Repeated: m.Repeated, Skipped: m.Skipped, Recreated: m.Recreated, Fenced: m.Fenced, Epoch: m.Epoch}
+		if m.Begun {
+			list[i].From = &moves[i].From.Sequence
+		}
+	}
+	return list
+}

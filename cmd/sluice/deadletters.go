@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/redrive"
+	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/internal/where"
+	"github.com/sluice-go/sluice/pipeline"
+)
+
+func (a *app) deadLetters() *cobra.Command {
+	return a.family("deadletters", "Look at the events that failed, retry them, or give them up",
+		a.deadLettersList(), a.deadLettersShow(), a.deadLettersRetry(), a.deadLettersDiscard())
+}
+
+// letterFlags are those that select dead letters.
+type letterFlags struct {
+	config string
+	json   bool
+	all    bool
+	where  string
+	ids    []int64
+}
+
+const selecting = `
+Dead letters are selected by their ids, by --where, or all of them by --all:
+
+  --where "partition=3, error~timeout, since=24h ago, status=dead, key=LAX, sequence=10..20"
+
+Discarded ones are left alone unless selected by id or by status.`
+
+func (l *letterFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&l.config, "config", "", "the `PIPELINE.yaml` whose dead letters these are")
+	f.BoolVar(&l.json, "json", false, "print JSON, for scripts")
+	f.BoolVar(&l.all, "all", false, "select all")
+	f.StringVar(&l.where, "where", "", "select those that meet all `conditions`")
+	_ = cmd.MarkFlagRequired("config")
+}
+
+// filter makes a filter of flags and ids.
+func (l *letterFlags) filter(args []string) (sluice.DeadLetterFilter, error) {
+	var f sluice.DeadLetterFilter
+	if l.all && l.where != "" || l.all && len(args) > 0 {
+		return f, misused("--all goes without ids and --where")
+	}
+	if l.where != "" {
+		var err error
+		if f, err = where.Parse(l.where, time.Now()); err != nil {
+			return f, misused("--where: %v", err)
+		}
+	}
+	for _, text := range args {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return f, misused("%q is not a dead letter's id", text)
+		}
+		if !slices.Contains(l.ids, id) {
+			l.ids = append(l.ids, id)
+		}
+	}
+	f.IDs = l.ids
+	if len(f.IDs) == 0 && len(f.Status) == 0 {
+		f.Status = []sluice.Status{sluice.StatusDead, sluice.StatusRetry}
+	}
+	return f, nil
+}
+
+// must is filter for commands that change what they select.
+func (l *letterFlags) must(args []string) (sluice.DeadLetterFilter, error) {
+	if !l.all && l.where == "" && len(args) == 0 {
+		return sluice.DeadLetterFilter{}, misused("say which: ids, --where or --all")
+	}
+	return l.filter(args)
+}
+
+// selected lists what the filter selects; an id that is not there is an error.
+func (l *letterFlags) selected(ctx context.Context, d *redrive.Desk, f sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+	letters, err := d.Select(ctx, f)
+	if err != nil || l.where != "" {
+		return letters, err
+	}
+	for _, id := range l.ids {
+		if !slices.ContainsFunc(letters, func(d sluice.DeadLetter) bool { return d.ID == id }) {
+			return nil, fmt.Errorf("dead letter %d: %w", id, sluice.ErrNotFound)
+		}
+	}
+	return letters, nil
+}
+
+// atDesk opens the pipeline for fn.
+func (l *letterFlags) atDesk(ctx context.Context, fn func(context.Context, *pipeline.Pipeline, *pipeline.Parts, *redrive.Desk) error) error {
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	p, err := pipeline.Load(l.config)
+	if err != nil {
+		return err
+	}
+	parts, err := p.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeParts(ctx, parts)
+	return fn(ctx, p, parts, &redrive.Desk{Group: p.Group, DeadLetters: parts.DeadLetters})
+}
+
+func (a *app) deadLettersList() *cobra.Command {
+	var l letterFlags
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list --config PIPELINE.yaml [ID…|--all|--where …]",
+		Short: "List dead letters",
+		Long:  "List dead letters, without --all those that are not discarded.\n" + selecting,
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			f, err := l.filter(args)
+			if err != nil {
+				return err
+			}
+			if l.all {
+				f.Status = nil
+			}
+			f.Limit = limit
+			return l.atDesk(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *redrive.Desk) error {
+				letters, err := l.selected(ctx, d, f)
+				if err != nil {
+					return err
+				}
+				if l.json {
+					return a.printJSON(describeAll(letters))
+				}
+				return a.printLetters(letters)
+			})
+		}),
+	}
+	l.add(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 0, "at most so `many` (default all)")
+	return cmd
+}
+
+func (a *app) deadLettersShow() *cobra.Command {
+	var l letterFlags
+	cmd := &cobra.Command{
+		Use:   "show --config PIPELINE.yaml ID…",
+		Short: "Show dead letters with their events",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			if _, err := l.filter(args); err != nil {
+				return err
+			}
+			return l.atDesk(ctx, func(ctx context.Context, _ *pipeline.Pipeline, parts *pipeline.Parts, d *redrive.Desk) error {
+				var letters []sluice.DeadLetter
+				for _, id := range l.ids {
+					letter, err := parts.DeadLetters.Get(ctx, d.Group, id)
+					if errors.Is(err, sluice.ErrNotFound) {
+						return fmt.Errorf("dead letter %d: %w", id, sluice.ErrNotFound)
+					}
+					if err != nil {
+						return err
+					}
+					letters = append(letters, letter)
+				}
+				if l.json {
+					return a.printJSON(describeAll(letters))
+				}
+				return a.printWhole(letters)
+			})
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&l.config, "config", "", "the `PIPELINE.yaml` whose dead letters these are")
+	f.BoolVar(&l.json, "json", false, "print JSON, for scripts")
+	_ = cmd.MarkFlagRequired("config")
+	return cmd
+}
+
+func (a *app) deadLettersDiscard() *cobra.Command {
+	var l letterFlags
+	cmd := &cobra.Command{
+		Use:   "discard --config PIPELINE.yaml {ID…|--all|--where …}",
+		Short: "Give dead letters up",
+		Long:  "Give dead letters up. They stay listed as discarded, and can still be retried by id.\n" + selecting,
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			f, err := l.must(args)
+			if err != nil {
+				return err
+			}
+			return l.atDesk(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *redrive.Desk) error {
+				letters, err := l.selected(ctx, d, f)
+				if err != nil {
+					return err
+				}
+				n, err := d.Discard(ctx, letters)
+				if err != nil {
+					return err
+				}
+				if l.json {
+					return a.printJSON(map[string]int64{"discarded": n})
+				}
+				fmt.Fprintf(a.out, "%s discarded\n", terminal.Plural(n, "dead letter", "dead letters"))
+				return nil
+			})
+		}),
+	}
+	l.add(cmd)
+	return cmd
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/demo"
+	"github.com/sluice-go/sluice/internal/monitor"
+	"github.com/sluice-go/sluice/internal/terminal"
+)
+
+// started is as close to the start of the process as a program can know.
+var started = time.Now()
+
+type demoFlags struct {
+	events int64
+	dir    string
+	once   bool
+}
+
+func (a *app) demo() *cobra.Command {
+	var flags demoFlags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See it work: real flight records through an embedded hub into SQLite",
+		Long: `Send real flight records to an embedded hub and write each into a table of SQLite,
+exactly once. A few lack their delay, which the table demands: they become dead
+letters. Stop it at any moment, in any way, and start it again: it goes on where
+it was.`,
+		Args: cobra.NoArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			if flags.events < 1 || flags.events > 1e9 {
+				return misused("--events %d: must be 1 to 1,000,000,000", flags.events)
+			}
+			return a.runDemo(ctx, flags)
+		}),
+	}
+	f := cmd.Flags()
+	f.Int64Var(&flags.events, "events", 20_000, "send so `many` records; those beyond 20,000 are the same again")
+	f.StringVar(&flags.dir, "data", "sluice-data", "`directory` of the hub's events and the database")
+	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless each event has exactly one effect")
+	return cmd
+}
+
+func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
+	interrupted, stop := untilInterrupted(ctx)
+	defer stop()
+	d, err := demo.Open(interrupted, flags.dir, a.log)
+	if err != nil {
+		return err
+	}
+	defer d.Close(ctx)
+	fmt.Fprintf(a.out, "hub       %s (hub flights)\ndatabase  %s\n", d.Connection(), filepath.Join(flags.dir, "flights.db"))
+	if !flags.once {
+		fmt.Fprintln(a.out, "goes on until you press ^C")
+	}
+
+	m := monitor.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
+	var first firstCommit
+	var watching sync.WaitGroup
+	watched, unwatch := context.WithCancel(ctx)
+	watching.Go(func() { m.Show(watched, a.screen) })
+	err = d.Run(interrupted, flags.events, flags.once, sluice.Observers(m, &first), m.Stopped)
+	unwatch()
+	watching.Wait()
+	if err != nil {
+		return unlessCancelled(interrupted, err)
+	}
+	took := time.Since(started)
+	audit, err := d.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	a.printAudit(audit, flags, first.after(), took)
+	switch {
+	case audit.Faults > 0:
+		return fmt.Errorf("not exactly once: %s", audit.First)
+	case flags.once && !audit.Exact():
+		return fmt.Errorf("%s without effect", terminal.Plural(audit.Waiting, "event is", "events are"))
+	}
+	return nil
+}
+
+func unlessCancelled(interrupted context.Context, err error) error {
+	if interrupted.Err() != nil && errors.Is(err, context.Canceled) {
+		return errors.New("interrupted: start it again to go on")
+	}
+	return err
+}
+
+// firstCommit notes when the first events were committed.
+type firstCommit struct{ nanos atomic.Int64 }
+
+// Observe implements [sluice.Observer].
+func (f *firstCommit) Observe(o sluice.Observation) {
+	if o.Kind == sluice.KindCommitted && o.Events > 0 && f.nanos.Load() == 0 {
+		f.nanos.CompareAndSwap(0, int64(time.Since(started)))
+	}
+}
+
+func (f *firstCommit) after() time.Duration { return time.Duration(f.nanos.Load()) }
+
+// printAudit is the demo's result and what a person can do next.
+func (a *app) printAudit(audit *demo.Audit, flags demoFlags, first, took time.Duration) {
+	var b strings.Builder
+	line := func(n int64, what string) {
+		fmt.Fprintf(&b, "%12s  %s\n", terminal.Count(n), what)
+	}
+	b.WriteByte('\n')
+	line(audit.Sent, "events in the hub")
+	line(audit.Rows, "rows in the table flights")
+	line(audit.DeadLetters, "dead letters")
+	if audit.Waiting > 0 {
+		line(audit.Waiting, "still to do: start the demo again to go on")
+	}
+	if audit.Exact() {
+		fmt.Fprintf(&b, "\n%s = %s + %s, each exactly once: checked by partition and sequence number.\n",
+			terminal.Count(audit.Sent), terminal.Count(audit.Rows), terminal.Count(audit.DeadLetters))
+	}
+	if first > 0 {
+		fmt.Fprintf(&b, "The first was committed after %s, the last seen after %s.\n", terminal.Span(first), terminal.Span(took))
+	}
+	if audit.DeadLetters > 0 {
+		self := invocation()
+		fmt.Fprintf(&b, `
+The dead letters lack their delay. Look at them, and retry them with a mapping
+that lets it be missing:
+
+  %s deadletters list --config %s
+  %s deadletters retry --config %s --all
+`, self, shellWord(filepath.Join(flags.dir, "flights.yaml")), self, shellWord(filepath.Join(flags.dir, "mended.yaml")))
+	}
+	fmt.Fprint(a.out, b.String())
+}
+
+// invocation is how this program was called, so that what is printed can be
+// copied.
+func invocation() string {
+	if path, err := os.Executable(); err == nil && strings.Contains(path, string(filepath.Separator)+"go-build") {
+		return "go run ./cmd/sluice"
+	}
+	return shellWord(os.Args[0])
+}
+
+// shellWord quotes a word for a POSIX shell if it needs that.
+func shellWord(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%,", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-go/sluice/emulator"
+)
+
+func (a *app) emulator() *cobra.Command {
+	return a.family("emulator", "An Event Hubs server for development and tests", a.emulatorServe())
+}
+
+func (a *app) emulatorServe() *cobra.Command {
+	var cfg emulator.Config
+	var hubs, keys []string
+	cmd := &cobra.Command{
+		Use:   "serve --hub NAME=PARTITIONS…",
+		Short: "Serve event hubs until interrupted",
+		Long: `Serve event hubs over AMQP 1.0, for the official client libraries and Sluice.
+
+Once it serves, it prints one line: "ready" and the connection string.`,
+		Example: "  sluice emulator serve --hub flights=4 --data ./hub",
+		Args:    cobra.NoArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			list, err := parseHubs(hubs)
+			if err != nil {
+				return err
+			}
+			if cfg.Keys, err = parseKeys(keys); err != nil {
+				return err
+			}
+			cfg.Log = a.log
+			return a.serve(ctx, list, &cfg)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:5672", "`address` for plain connections; - for none")
+	f.StringVar(&cfg.TLSListen, "tls-listen", "", "`address` for TLS connections, with a certificate made at start (default none)")
+	f.StringVar(&cfg.TLSCertOut, "tls-cert-out", "", "write that certificate to a `file`, for clients to trust")
+	f.StringVar(&cfg.Dir, "data", "", "`directory` that keeps the events (default memory)")
+	f.StringArrayVar(&hubs, "hub", nil, "a hub, `NAME=PARTITIONS`; repeat for more")
+	f.StringArrayVar(&keys, "key", nil, "a shared access key that clients must have, `NAME=BASE64`; repeat for more (default none is asked for)")
+	return cmd
+}
+
+func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Config) error {
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	srv, err := emulator.Start(hubs, cfg)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out, "ready", srv.ConnectionString())
+	<-ctx.Done()
+	if err := srv.Close(); err != nil {
+		return fmt.Errorf("close the emulator: %w", err)
+	}
+	return nil
+}
+
+func parseHubs(list []string) ([]emulator.Hub, error) {
+	if len(list) == 0 {
+		return nil, misused("state at least one --hub NAME=PARTITIONS")
+	}
+	hubs := make([]emulator.Hub, len(list))
+	for i, text := range list {
+		name, count, ok := strings.Cut(text, "=")
+		n, err := strconv.Atoi(count)
+		if !ok || err != nil || name == "" {
+			return nil, misused("--hub %s: write NAME=PARTITIONS", text)
+		}
+		hubs[i] = emulator.Hub{Name: name, Partitions: n}
+	}
+	return hubs, nil
+}
+
+// parseKeys does not repeat a key in its errors.
+func parseKeys(list []string) (map[string]string, error) {
+	keys := make(map[string]string, len(list))
+	for i, text := range list {
+		name, key, ok := strings.Cut(text, "=")
+		if !ok || name == "" || key == "" {
+			return nil, misused("--key number %d: write NAME=BASE64", i+1)
+		}
+		if _, err := base64.StdEncoding.DecodeString(key); err != nil {
+			return nil, misused("--key %s: what follows the = is not base64", name)
+		}
+		if keys[name] != "" {
+			return nil, misused("--key %s is stated twice", name)
+		}
+		keys[name] = key
+	}
+	return keys, nil
+}

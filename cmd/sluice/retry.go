@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/monitor"
+	"github.com/sluice-go/sluice/internal/redrive"
+	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/pipeline"
+)
+
+type retryFlags struct {
+	letterFlags
+	at     string
+	after  time.Duration
+	noWait bool
+	within time.Duration
+}
+
+func (a *app) deadLettersRetry() *cobra.Command {
+	var r retryFlags
+	cmd := &cobra.Command{
+		Use:   "retry --config PIPELINE.yaml {ID…|--all|--where …} [--at TIME|--after DURATION]",
+		Short: "Retry dead letters",
+		Long: `Retry dead letters and wait for what comes of it: one that is applied is gone, one
+that fails again stays, and makes the command fail. The owner of a partition runs
+its retries; those of partitions that nobody owns are run here.
+
+With --at or --after, or --no-wait, they are only marked: who owns the partition
+then runs them.
+` + selecting,
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			f, err := r.must(args)
+			if err != nil {
+				return err
+			}
+			at, err := r.moment(time.Now())
+			if err != nil {
+				return err
+			}
+			return r.atDesk(ctx, func(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, d *redrive.Desk) error {
+				letters, err := r.selected(ctx, d, f)
+				if err != nil {
+					return err
+				}
+				marked, err := d.Mark(ctx, letters, at)
+				if err != nil {
+					return err
+				}
+				if r.noWait || !at.IsZero() || len(letters) == 0 {
+					return a.printMarked(&r, marked, at)
+				}
+				if d.Redrive, err = a.redriver(ctx, p, parts); err != nil {
+					return err
+				}
+				return a.follow(ctx, &r, d, letters)
+			})
+		}),
+	}
+	r.add(cmd)
+	f := cmd.Flags()
+	f.StringVar(&r.at, "at", "", "retry them at this `time`, like 2026-01-31T08:00:00Z")
+	f.DurationVar(&r.after, "after", 0, "retry them after this `time`, like 90m")
+	f.BoolVar(&r.noWait, "no-wait", false, "mark them and leave the retry to the partitions' owners")
+	f.DurationVar(&r.within, "within", 10*time.Minute, "fail if some still wait after this `time`; they stay marked")
+	return cmd
+}
+
+// moment is when to retry; the zero time is now.
+func (r *retryFlags) moment(now time.Time) (time.Time, error) {
+	switch {
+	case r.within <= 0:
+		return time.Time{}, misused("--within %v: must be positive", r.within)
+	case r.at != "" && r.after != 0:
+		return time.Time{}, misused("--at and --after: state one of them")
+	case r.after < 0:
+		return time.Time{}, misused("--after %v: must be positive", r.after)
+	case r.after > 0:
+		return now.Add(r.after), nil
+	case r.at == "":
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, r.at)
+	if err != nil {
+		return t, misused("--at %s: write a time like 2026-01-31T08:00:00Z", r.at)
+	}
+	return t, nil
+}
+
+// redriver makes the consumer that runs retries where nobody owns the
+// partition; it manages without the hub where bodies are stored.
+func (a *app) redriver(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts) (func(context.Context) (int, int, error), error) {
+	var once sync.Once
+	// Of the retries themselves the command gives account.
+	m := monitor.New(a.log, sluice.KindAcquired, sluice.KindReleased, sluice.KindRedriven, sluice.KindRedriveFailed)
+	c, err := parts.Consumer(ctx, &pipeline.Options{
+		Observer: m,
+		Source: &redrive.Recorded{Source: parts.Source, Group: p.Group, Checkpoints: parts.Checkpoints, Unreachable: func(err error) {
+			once.Do(func() {
+				a.log.Info("the hub is out of reach: retrying from stored bodies", "error", err)
+			})
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.Redrive, nil
+}
+
+// follow waits for the retries and gives account of them.
+func (a *app) follow(ctx context.Context, r *retryFlags, d *redrive.Desk, letters []sluice.DeadLetter) error {
+	ctx, cancel := context.WithTimeout(ctx, r.within)
+	defer cancel()
+	var mu sync.Mutex
+	var latest redrive.Outcome
+	state := func() redrive.Outcome {
+		mu.Lock()
+		defer mu.Unlock()
+		return latest
+	}
+	watched, unwatch := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		a.screen.Follow(watched, func() string {
+			so := state()
+			return fmt.Sprintf("%s applied  %s failed again  %s waiting",
+				terminal.Count(so.Applied), terminal.Count(len(so.Failed)), terminal.Count(len(so.Waiting)))
+		}, func() {
+			so := state()
+			a.log.Info("progress", "applied", so.Applied, "failed", len(so.Failed), "waiting", len(so.Waiting))
+		})
+	})
+	so, err := d.Follow(ctx, letters, func(so redrive.Outcome) {
+		mu.Lock()
+		defer mu.Unlock()
+		latest = so
+	})
+	unwatch()
+	watching.Wait()
+	if printErr := a.printOutcome(r, so); printErr != nil {
+		return printErr
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
+		return fmt.Errorf("%s after %v: look who owns the partitions with `sluice checkpoints list`",
+			terminal.Plural(len(so.Waiting), "dead letter still waits", "dead letters still wait"), r.within)
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return errors.New("interrupted: what still waits stays marked")
+	case err != nil:
+		return err
+	case len(so.Failed) > 0:
+		return fmt.Errorf("%s failed again", terminal.Plural(len(so.Failed), "dead letter", "dead letters"))
+	}
+	return nil
+}

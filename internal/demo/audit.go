@@ -1,0 +1,131 @@
+package demo
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	_ "modernc.org/sqlite" // to look at the rows without Sluice in between
+
+	"github.com/sluice-go/sluice"
+)
+
+// Audit is the account of every event of the hub, by partition and sequence
+// number.
+type Audit struct {
+	Sent        int64 // events that the hub holds
+	Rows        int64
+	DeadLetters int64
+	Waiting     int64 // in the hub, neither row nor dead letter yet
+	Faults      int64 // events with more than one effect, rows of no event, rows that don't say what was sent
+	First       string
+}
+
+// Exact tells whether every event has exactly one effect.
+func (a *Audit) Exact() bool { return a.Faults == 0 && a.Waiting == 0 }
+
+func (a *Audit) fault(format string, args ...any) {
+	if a.Faults++; a.Faults == 1 {
+		a.First = fmt.Sprintf(format, args...)
+	}
+}
+
+// Audit compares what the hub says that it holds with the rows, read by a
+// query of its own, and the dead letters.
+func (d *Demo) Audit(ctx context.Context) (*Audit, error) {
+	a := &Audit{}
+	effects := make([][]byte, partitions) // how many each event has, by sequence number
+	for p := range effects {
+		b, err := d.parts.Source.Bounds(ctx, strconv.Itoa(p))
+		if err != nil {
+			return nil, fmt.Errorf("audit: %w", err)
+		}
+		effects[p] = make([]byte, b.Last.Sequence+1)
+		a.Sent += b.Last.Sequence + 1
+	}
+	effect := func(what, partition string, sequence int64) {
+		p, err := strconv.Atoi(partition)
+		if err != nil || p < 0 || p >= partitions || sequence < 0 || sequence >= int64(len(effects[p])) {
+			a.fault("%s of event %d of partition %s, which the hub does not have", what, sequence, partition)
+			return
+		}
+		if effects[p][sequence]++; effects[p][sequence] > 1 {
+			a.fault("event %d of partition %s has more than one effect", sequence, partition)
+			effects[p][sequence] = 1
+		}
+	}
+	if err := d.auditRows(ctx, a, effect); err != nil {
+		return nil, fmt.Errorf("audit the rows: %w", err)
+	}
+	topic, err := d.parts.Source.Describe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	letters, err := d.parts.DeadLetters.List(ctx, topic.Group, sluice.DeadLetterFilter{})
+	if err != nil {
+		return nil, fmt.Errorf("audit the dead letters: %w", err)
+	}
+	for _, l := range letters {
+		a.DeadLetters++
+		effect("a dead letter", l.Event.Partition, l.Event.Sequence)
+	}
+	for _, of := range effects {
+		for _, n := range of {
+			if n == 0 {
+				a.Waiting++
+			}
+		}
+	}
+	return a, nil
+}
+
+// flight is what a row says of its record, but for the delay, which a mended
+// pipeline lets be missing.
+type flight struct {
+	Date        string `json:"date"`
+	Distance    int64  `json:"distance"`
+	Origin      string `json:"origin"`
+	Destination string `json:"destination"`
+}
+
+// auditRows counts the rows and compares them with what was sent under their
+// partition and sequence number.
+func (d *Demo) auditRows(ctx context.Context, a *Audit, effect func(what, partition string, sequence int64)) error {
+	db, err := sql.Open("sqlite", d.files.database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	rows, err := db.QueryContext(ctx, `SELECT hub_partition, sequence_number, date, distance, origin, destination FROM flights`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var partition string
+		var sequence int64
+		var got, want flight
+		if err := rows.Scan(&partition, &sequence, &got.Date, &got.Distance, &got.Origin, &got.Destination); err != nil {
+			return err
+		}
+		a.Rows++
+		effect("a row", partition, sequence)
+		p, err := strconv.Atoi(partition)
+		if err != nil || p < 0 || sequence < 0 {
+			continue // told by effect
+		}
+		body, err := d.flights.record(recordAt(p, sequence))
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(body, &want); err != nil {
+			return err
+		}
+		if got != want {
+			a.fault("the row of event %d of partition %s is not the record that was to be sent", sequence, partition)
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,76 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// files are the pipeline files that the demo writes into its directory.
+type files struct {
+	strict   string // demands a delay
+	mended   string // doesn't
+	database string
+}
+
+// writeFiles writes them anew, as the hub's address changes from start to
+// start.
+func writeFiles(dir, connection string) (files, error) {
+	f := files{
+		strict:   filepath.Join(dir, "flights.yaml"),
+		mended:   filepath.Join(dir, "mended.yaml"),
+		database: filepath.Join(dir, "flights.db"),
+	}
+	for path, file := range map[string]struct{ about, required string }{
+		f.strict: {"The pipeline of the demo. A record without its delay becomes a dead letter.", ""},
+		f.mended: {"The pipeline of the demo, mended: a record may lack its delay.", ", required: false"},
+	} {
+		text := fmt.Sprintf(pipelineFile, file.about, quote(connection), quote("sqlite:"+f.database), file.required)
+		// A reader must never see half a file.
+		if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
+			return f, fmt.Errorf("write pipeline: %w", err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			return f, fmt.Errorf("write pipeline: %w", err)
+		}
+	}
+	return f, nil
+}
+
+// quote writes a text for the pipeline file: JSON's strings are YAML's too.
+func quote(text string) string {
+	b, err := json.Marshal(strings.ReplaceAll(text, "${", "$${"))
+	if err != nil { // a string always can
+		panic(err)
+	}
+	return string(b)
+}
+
+const pipelineFile = `# %s
+# Written by sluice demo at every start. The hub is there while the demo runs.
+name: flights
+source:
+  eventhub:
+    connection: %s
+    hub: flights
+  start: earliest
+
+partitions: all
+
+database: %s
+
+target:
+  insert:
+    table: flights
+    create: true
+    columns:
+      hub_partition: partition
+      sequence_number: sequence
+      date: {from: body.date, type: text}
+      delay: {from: body.delay, type: integer%s}
+      distance: {from: body.distance, type: integer}
+      origin: {from: body.origin, type: text}
+      destination: {from: body.destination, type: text}
+`

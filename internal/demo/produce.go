@@ -1,0 +1,158 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+)
+
+// Record number i goes to partition i % partitions, so that it gets sequence
+// number i / partitions there. The partition's last sequence number thus tells
+// what was sent, whatever became of a producer: that is all the state there is.
+func recordAt(partition int, sequence int64) int64 {
+	return sequence*partitions + int64(partition)
+}
+
+// share is how many of the first n records belong to a partition.
+func share(partition int, n int64) int64 {
+	return (n - int64(partition) + partitions - 1) / partitions
+}
+
+const (
+	batchEvents = 500
+	// gentleEvery is the time between two records to each partition once the
+	// bulk is sent.
+	gentleEvery = 200 * time.Millisecond
+	// sendTries is how often in a row the hub, which is in this process, may
+	// fail.
+	sendTries = 5
+)
+
+// produceAll sends records until the hub has n, or more from before.
+func (d *Demo) produceAll(ctx context.Context, n int64) error {
+	return d.produce(ctx, func(p *producer) error { return p.upTo(ctx, share(p.partition, n)) })
+}
+
+// produceGently sends record after record until ctx ends.
+func (d *Demo) produceGently(ctx context.Context) error {
+	return d.produce(ctx, func(p *producer) error {
+		tick := time.NewTicker(gentleEvery)
+		defer tick.Stop()
+		for {
+			if err := p.more(ctx, 1); err != nil {
+				return err
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+}
+
+// produce runs fn for every partition at once.
+func (d *Demo) produce(ctx context.Context, fn func(*producer) error) error {
+	client, err := azeventhubs.NewProducerClientFromConnectionString(d.hub.ConnectionString(), hubName, &azeventhubs.ProducerClientOptions{
+		ApplicationID: "sluice-demo",
+		// A retry inside the client could send a batch twice.
+		RetryOptions: azeventhubs.RetryOptions{MaxRetries: -1},
+	})
+	if err != nil {
+		return fmt.Errorf("connect to the hub: %w", err)
+	}
+	defer client.Close(context.WithoutCancel(ctx))
+	errs := make([]error, partitions)
+	var work sync.WaitGroup
+	for i := range partitions {
+		work.Go(func() {
+			p := &producer{client: client, flights: d.flights, partition: i}
+			if errs[i] = p.resume(ctx); errs[i] == nil {
+				errs[i] = fn(p)
+			}
+		})
+	}
+	work.Wait()
+	return errors.Join(errs...)
+}
+
+// producer sends one partition's records.
+type producer struct {
+	client    *azeventhubs.ProducerClient
+	flights   *flights
+	partition int
+	next      int64 // sequence number that the next record will get
+}
+
+func (p *producer) id() string { return strconv.Itoa(p.partition) }
+
+// resume asks the partition how far the sending has come.
+func (p *producer) resume(ctx context.Context) error {
+	props, err := p.client.GetPartitionProperties(ctx, p.id(), nil)
+	if err != nil {
+		return fmt.Errorf("end of partition %d: %w", p.partition, err)
+	}
+	p.next = props.LastEnqueuedSequenceNumber + 1
+	return nil
+}
+
+// upTo sends until the partition has n records.
+func (p *producer) upTo(ctx context.Context, n int64) error {
+	for p.next < n {
+		if err := p.more(ctx, min(n-p.next, batchEvents)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// more sends the next n records in one batch. After a failure it asks the
+// partition whether they have arrived.
+func (p *producer) more(ctx context.Context, n int64) error {
+	goal := p.next + n
+	for try := 1; p.next < goal; try++ {
+		err := p.send(ctx, goal-p.next)
+		if err == nil {
+			p.next = goal
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if try == sendTries {
+			return fmt.Errorf("send to partition %d: %w", p.partition, err)
+		}
+		select {
+		case <-time.After(time.Second): // what is under way arrives by then
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := p.resume(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *producer) send(ctx context.Context, n int64) error {
+	batch, err := p.client.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr(p.id())})
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		body, err := p.flights.record(recordAt(p.partition, p.next+i))
+		if err != nil {
+			return err
+		}
+		if err := batch.AddEventData(&azeventhubs.EventData{Body: body, ContentType: to.Ptr("application/json")}, nil); err != nil {
+			return err
+		}
+	}
+	return p.client.SendEventDataBatch(ctx, batch, nil)
+}
