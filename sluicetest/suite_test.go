@@ -132,21 +132,23 @@ func TestLeasesInMemory(t *testing.T) {
 }
 
 // hub is the harness of the in-memory hub.
-func hub(testing.TB) SourceHarness {
-	return hubHarness(func(s sluice.Source) sluice.Source { return s })
-}
+func hub(testing.TB) SourceHarness { return hubHarness(NewHub(testGroup, 2)) }
 
-// hubHarness is that of a hub seen through what wrap makes of it.
-func hubHarness(wrap func(sluice.Source) sluice.Source) SourceHarness {
-	h := NewHub(testGroup, 2)
+func hubHarness(h *Hub) SourceHarness {
 	return SourceHarness{
-		Connect: func(testing.TB) sluice.Source { return wrap(h) },
+		Connect: func(testing.TB) sluice.Source { return h },
 		Append: func(_ context.Context, partition string, events ...*sluice.Event) error {
 			h.Append(partition, events...)
 			return nil
 		},
-		Trim:     func(_ context.Context, partition string, before int64) error { h.Trim(partition, before); return nil },
-		Recreate: func(context.Context) error { h.Recreate(); return nil },
+		Trim: func(_ context.Context, partition string, before int64) error {
+			h.Trim(partition, before)
+			return nil
+		},
+		Recreate: func(context.Context) error {
+			h.Recreate()
+			return nil
+		},
 	}
 }
 
