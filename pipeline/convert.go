@@ -159,7 +159,7 @@ func (t columnType) convert(v scalar) (any, error) {
 			}
 			return nil, v.is("not base64")
 		}
-	case typeJSON:
+	case typeJSON: // a default; what is picked keeps its quotes, see column.value
 		return string(v.text), nil
 	}
 	return nil, fmt.Errorf("%s where %s should be", v, t.wants())

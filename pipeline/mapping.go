@@ -94,6 +94,8 @@ func (c *column) value(e *sluice.Event, picked []jsonpick.Value) (any, error) {
 		return e.Partition, nil
 	case c.from.field == fieldEnqueued && c.typ == typeTimestamp && !e.Enqueued.IsZero():
 		return e.Enqueued.UTC(), nil
+	case c.from.field == fieldPath && c.typ == typeJSON && picked[c.from.slot].Kind > jsonpick.Null:
+		return string(picked[c.from.slot].Raw), nil
 	}
 	v, err := c.from.scalar(e, picked)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
+	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
 )
 
 // origin is where in an event a value comes from.
@@ -67,6 +68,9 @@ func parseOrigin(text string) (origin, error) {
 	f := field(text)
 	if _, ok := columnTypes[f]; ok && !strings.HasSuffix(text, ".") {
 		return origin{field: f}, nil
+	}
+	if near := strictyaml.Nearest(text, plainFields()); near != "" {
+		return origin{}, fmt.Errorf("%q: did you mean %s?", text, near)
 	}
 	return origin{}, fmt.Errorf("%q: write %s, body.PATH or properties.NAME", text, strings.Join(plainFields(), ", "))
 }

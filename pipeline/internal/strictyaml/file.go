@@ -142,7 +142,12 @@ func (f *file) syntax(err error) {
 	at, text := Place{File: f.name}, err.Error()
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
 		text = text[len(m[0]):]
-		if at.Line, _ = strconv.Atoi(m[1]); at.Line > 0 {
+		at.Line, _ = strconv.Atoi(m[1])
+		// The parser's own errors count lines from 0, its scanner's from 1.
+		if strings.HasPrefix(text, "did not find expected") {
+			at.Line++
+		}
+		if at.Line > 0 {
 			at.Column = 1
 		}
 	}

@@ -128,7 +128,7 @@ func (n Node) Size(to *int, most int) bool {
 	if !n.Text(&text) {
 		return false
 	}
-	digits := strings.TrimRight(text, "BKMikB ")
+	digits := strings.TrimRight(text, "BKMik ")
 	number, err := strconv.ParseFloat(digits, 64)
 	unit, ok := units[strings.TrimSpace(text[len(digits):])]
 	if bytes := number * unit; err == nil && ok && bytes >= 0 && bytes <= float64(most) && bytes == math.Trunc(bytes) {
