@@ -48,14 +48,24 @@ func (b *bentLeases) List(ctx context.Context, group sluice.Group) ([]sluice.Lea
 }
 
 // row is a lease as it is stored, or an empty one.
-func (b *bentLeases) row(group sluice.Group, partition string) *lease {
+func (b *bentLeases) row(group sluice.Group, partition string) (row lease) {
+	b.edit(group, partition, func(l *lease) { row = *l })
+	return row
+}
+
+// edit changes a lease behind the store's back.
+func (b *bentLeases) edit(group sluice.Group, partition string, fn func(l *lease)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if l := b.leases[place{group, partition}]; l != nil {
-		return l
+	l := b.leases[place{group, partition}]
+	if l == nil {
+		l = &lease{}
 	}
-	return &lease{}
+	fn(l)
 }
+
+// free lets a lease run out.
+func free(l *lease) { l.until = time.Time{} }
 
 func TestLeasesSuiteCatches(t *testing.T) {
 	var drivers []broken[leaseHarness]
@@ -69,7 +79,7 @@ func TestLeasesSuiteCatches(t *testing.T) {
 	add("hands out one epoch only", func(b *bentLeases, good *Leases) { good.Unsafe.SameEpoch = true })
 	add("lets live leases be taken", func(b *bentLeases, good *Leases) {
 		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
-			b.row(group, partition).until = time.Time{}
+			b.edit(group, partition, free)
 			return good.Acquire(ctx, group, partition, owner, ttl, above)
 		}
 	})
@@ -90,15 +100,18 @@ func TestLeasesSuiteCatches(t *testing.T) {
 	add("lowers the epoch to above", func(b *bentLeases, good *Leases) {
 		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
 			if above > 0 {
-				b.row(group, partition).epoch = above
+				b.edit(group, partition, func(l *lease) { l.epoch = above })
 			}
 			return good.Acquire(ctx, group, partition, owner, ttl, above)
 		}
 	})
 	add("forgets a lease that is released", func(b *bentLeases, good *Leases) {
-		b.release = func(ctx context.Context, lease sluice.Lease) error {
-			if b.row(lease.Group, lease.Partition).is(lease) {
-				delete(good.leases, place{lease.Group, lease.Partition})
+		b.release = func(ctx context.Context, held sluice.Lease) error {
+			l := b.row(held.Group, held.Partition)
+			good.mu.Lock()
+			defer good.mu.Unlock()
+			if l.is(held) {
+				delete(good.leases, place{held.Group, held.Partition})
 			}
 			return nil
 		}
@@ -118,7 +131,7 @@ func TestLeasesSuiteCatches(t *testing.T) {
 				return sluice.Lease{}, sluice.ErrHeld
 			}
 			<-time.After(time.Millisecond)
-			b.row(group, partition).until = time.Time{}
+			b.edit(group, partition, free)
 			return good.Acquire(ctx, group, partition, owner, ttl, above)
 		}
 	})
@@ -129,75 +142,76 @@ func TestLeasesSuiteCatches(t *testing.T) {
 			l, err := good.Acquire(ctx, group, partition, owner, ttl, above)
 			if l.Epoch > above+1 {
 				l.Epoch = next
-				b.row(group, partition).epoch = next
+				b.edit(group, partition, func(l *lease) { l.epoch = next })
 			}
 			return l, err
 		}
 	})
 	add("renews whatever it is asked to", func(b *bentLeases, good *Leases) {
-		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
-			_ = good.Renew(ctx, lease, ttl)
+		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
+			_ = good.Renew(ctx, held, ttl)
 			return ctx.Err()
 		}
 	})
 	add("renews what was released", func(b *bentLeases, good *Leases) {
-		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
-			if l := b.row(lease.Group, lease.Partition); l.is(lease) && l.until.IsZero() {
-				l.until = time.Now()
-			}
-			return good.Renew(ctx, lease, ttl)
+		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
+			b.edit(held.Group, held.Partition, func(l *lease) {
+				if l.is(held) && l.until.IsZero() {
+					l.until = time.Now()
+				}
+			})
+			return good.Renew(ctx, held, ttl)
 		}
 	})
 	add("renews by owner alone", func(b *bentLeases, good *Leases) {
-		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
-			if l := b.row(lease.Group, lease.Partition); l.owner == lease.Owner && !l.until.IsZero() {
-				lease.Epoch = l.epoch
+		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
+			if l := b.row(held.Group, held.Partition); l.owner == held.Owner && !l.until.IsZero() {
+				held.Epoch = l.epoch
 			}
-			return good.Renew(ctx, lease, ttl)
+			return good.Renew(ctx, held, ttl)
 		}
 	})
 	add("won't renew what has expired", func(b *bentLeases, good *Leases) {
-		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
-			if l := b.row(lease.Group, lease.Partition); !time.Now().Before(l.until) {
+		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
+			if l := b.row(held.Group, held.Partition); !time.Now().Before(l.until) {
 				return sluice.ErrFenced
 			}
-			return good.Renew(ctx, lease, ttl)
+			return good.Renew(ctx, held, ttl)
 		}
 	})
 	add("does not extend a lease", func(b *bentLeases, good *Leases) {
-		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
-			l := b.row(lease.Group, lease.Partition)
-			until := l.until
-			err := good.Renew(ctx, lease, ttl)
+		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
+			until := b.row(held.Group, held.Partition).until
+			err := good.Renew(ctx, held, ttl)
 			if err == nil {
-				l.until = until
+				b.edit(held.Group, held.Partition, func(l *lease) { l.until = until })
 			}
 			return err
 		}
 	})
 	add("does not note the renewal", func(b *bentLeases, good *Leases) {
-		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
-			l := b.row(lease.Group, lease.Partition)
-			renewed := l.renewed
-			err := good.Renew(ctx, lease, ttl)
-			l.renewed = renewed
+		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
+			renewed := b.row(held.Group, held.Partition).renewed
+			err := good.Renew(ctx, held, ttl)
+			b.edit(held.Group, held.Partition, func(l *lease) { l.renewed = renewed })
 			return err
 		}
 	})
 	add("adds renewals up", func(b *bentLeases, good *Leases) {
-		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
-			l := b.row(lease.Group, lease.Partition)
-			until := l.until
-			err := good.Renew(ctx, lease, ttl)
-			if err == nil && until.After(l.until) {
-				l.until = until
-			}
+		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
+			until := b.row(held.Group, held.Partition).until
+			err := good.Renew(ctx, held, ttl)
+			b.edit(held.Group, held.Partition, func(l *lease) {
+				if err == nil && until.After(l.until) {
+					l.until = until
+				}
+			})
 			return err
 		}
 	})
 	add("takes a cancelled request for a lost lease", func(b *bentLeases, good *Leases) {
-		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
-			if good.Renew(ctx, lease, ttl) != nil {
+		b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
+			if good.Renew(ctx, held, ttl) != nil {
 				return sluice.ErrFenced
 			}
 			return nil
@@ -213,15 +227,15 @@ func TestLeasesSuiteCatches(t *testing.T) {
 		}
 	})
 	add("lets anybody release", func(b *bentLeases, good *Leases) {
-		b.release = func(ctx context.Context, lease sluice.Lease) error {
-			b.row(lease.Group, lease.Partition).until = time.Time{}
+		b.release = func(ctx context.Context, held sluice.Lease) error {
+			b.edit(held.Group, held.Partition, free)
 			return nil
 		}
 	})
 	add("releases by owner alone", func(b *bentLeases, good *Leases) {
-		b.release = func(ctx context.Context, lease sluice.Lease) error {
-			if l := b.row(lease.Group, lease.Partition); l.owner == lease.Owner {
-				l.until = time.Time{}
+		b.release = func(ctx context.Context, held sluice.Lease) error {
+			if l := b.row(held.Group, held.Partition); l.owner == held.Owner {
+				b.edit(held.Group, held.Partition, free)
 			}
 			return nil
 		}
@@ -230,11 +244,11 @@ func TestLeasesSuiteCatches(t *testing.T) {
 		b.release = func(context.Context, sluice.Lease) error { return nil }
 	})
 	add("reports a release that came too late", func(b *bentLeases, good *Leases) {
-		b.release = func(ctx context.Context, lease sluice.Lease) error {
-			if !b.row(lease.Group, lease.Partition).is(lease) {
+		b.release = func(ctx context.Context, held sluice.Lease) error {
+			if l := b.row(held.Group, held.Partition); !l.is(held) {
 				return sluice.ErrFenced
 			}
-			return good.Release(ctx, lease)
+			return good.Release(ctx, held)
 		}
 	})
 	stretch := func(how string, by float64) {
@@ -270,13 +284,13 @@ func TestLeasesSuiteCatches(t *testing.T) {
 				l.Group = group
 				return l, err
 			}
-			b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
-				lease.Group = sluice.Group{Name: key(lease.Group)}
-				return good.Renew(ctx, lease, ttl)
+			b.renew = func(ctx context.Context, held sluice.Lease, ttl time.Duration) error {
+				held.Group = sluice.Group{Name: key(held.Group)}
+				return good.Renew(ctx, held, ttl)
 			}
-			b.release = func(ctx context.Context, lease sluice.Lease) error {
-				lease.Group = sluice.Group{Name: key(lease.Group)}
-				return good.Release(ctx, lease)
+			b.release = func(ctx context.Context, held sluice.Lease) error {
+				held.Group = sluice.Group{Name: key(held.Group)}
+				return good.Release(ctx, held)
 			}
 			b.list = func(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
 				list, err := good.List(ctx, sluice.Group{Name: key(group)})

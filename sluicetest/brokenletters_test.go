@@ -241,20 +241,26 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 	add("deletes what is discarded", func(b *bentLetters, _ *bentStore, good *Store) {
 		b.discard = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
 			n, err := good.Discard(ctx, group, filter)
-			good.letters = slices.DeleteFunc(good.letters, func(l *sluice.DeadLetter) bool { return l.Status == sluice.StatusDiscarded })
+			good.locked(func() {
+				good.letters = slices.DeleteFunc(good.letters, func(l *sluice.DeadLetter) bool { return l.Status == sluice.StatusDiscarded })
+			})
 			return n, err
 		}
 	})
 	add("keeps the time of what is discarded", func(b *bentLetters, _ *bentStore, good *Store) {
 		b.discard = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
 			times := make(map[int64]time.Time)
-			for _, l := range good.letters {
-				times[l.ID] = l.NextAttempt
-			}
+			good.locked(func() {
+				for _, l := range good.letters {
+					times[l.ID] = l.NextAttempt
+				}
+			})
 			n, err := good.Discard(ctx, group, filter)
-			for _, l := range good.letters {
-				l.NextAttempt = times[l.ID]
-			}
+			good.locked(func() {
+				for _, l := range good.letters {
+					l.NextAttempt = times[l.ID]
+				}
+			})
 			return n, err
 		}
 	})

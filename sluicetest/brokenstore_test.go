@@ -78,13 +78,26 @@ func (b *bentStore) Reset(ctx context.Context, group sluice.Group, partition, in
 }
 
 // row is a checkpoint as it is stored, or an empty one.
-func (b *bentStore) row(lease sluice.Lease) *checkpoint {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if c := b.checkpoints[place{lease.Group, lease.Partition}]; c != nil {
-		return c
-	}
-	return &checkpoint{}
+func (b *bentStore) row(lease sluice.Lease) (row checkpoint) {
+	b.edit(lease, func(c *checkpoint) { row = *c })
+	return row
+}
+
+// edit changes a checkpoint behind the store's back.
+func (b *bentStore) edit(lease sluice.Lease, fn func(c *checkpoint)) {
+	b.locked(func() {
+		c := b.checkpoints[place{lease.Group, lease.Partition}]
+		if c == nil {
+			c = &checkpoint{}
+		}
+		fn(c)
+	})
+}
+
+func (s *Store) locked(fn func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fn()
 }
 
 // oneAtATime makes a store a database with one writer, whose transactions wait
@@ -160,7 +173,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 				again := c.Epoch == lease.Epoch && c.Owner == lease.Owner
 				p, err := good.Claim(ctx, lease, incarnation)
 				if err == nil {
-					after(&p, b.row(lease), again)
+					b.edit(lease, func(c *checkpoint) { after(&p, c, again) })
 				}
 				return p, err
 			}
@@ -181,7 +194,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	claim("clears the trial at a claim", func(p *sluice.Progress, row *checkpoint, _ bool) { p.Trial, row.Trial = sluice.Trial{}, sluice.Trial{} })
 	add("selects a checkpoint and then updates it", func(b *bentStore, good *Store) {
 		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
-			before := *b.row(lease)
+			before := b.row(lease)
 			<-time.After(time.Millisecond)
 			p, err := good.Claim(ctx, lease, incarnation)
 			if before.Epoch > 0 {
@@ -208,9 +221,11 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	})
 	add("lets an owner claim in a lower epoch", func(b *bentStore, good *Store) {
 		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
-			if c := b.row(lease); c.Owner == lease.Owner && c.Epoch > lease.Epoch {
-				c.Epoch = lease.Epoch
-			}
+			b.edit(lease, func(c *checkpoint) {
+				if c.Owner == lease.Owner && c.Epoch > lease.Epoch {
+					c.Epoch = lease.Epoch
+				}
+			})
 			return good.Claim(ctx, lease, incarnation)
 		}
 	})
@@ -324,8 +339,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
 			if err == nil {
-				c := b.row(step.Lease)
-				c.Claims, c.Trial = 1, sluice.Trial{}
+				b.edit(step.Lease, func(c *checkpoint) { c.Claims, c.Trial = 1, sluice.Trial{} })
 			}
 			return err
 		}
@@ -334,7 +348,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
 			trial := b.row(step.Lease).Trial
 			err := good.Commit(ctx, step, fn)
-			b.row(step.Lease).Trial = trial
+			b.edit(step.Lease, func(c *checkpoint) { c.Trial = trial })
 			return err
 		}
 	})
@@ -366,27 +380,31 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	add("stores a dead letter again as another", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
-			for i := range step.DeadLetters {
-				for _, l := range good.letters {
-					if err == nil && l.Event.Sequence == step.DeadLetters[i].Event.Sequence {
-						good.lastID++
-						l.ID = good.lastID
+			good.locked(func() {
+				for i := range step.DeadLetters {
+					for _, l := range good.letters {
+						if err == nil && l.Event.Sequence == step.DeadLetters[i].Event.Sequence {
+							good.lastID++
+							l.ID = good.lastID
+						}
 					}
 				}
-			}
-			slices.SortFunc(good.letters, func(a, b *sluice.DeadLetter) int { return int(a.ID - b.ID) })
+				slices.SortFunc(good.letters, func(a, b *sluice.DeadLetter) int { return int(a.ID - b.ID) })
+			})
 			return err
 		}
 	})
 	add("keeps a dead letter as it was first", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
-			for i := range step.DeadLetters {
-				for _, l := range good.letters {
-					if l.Event.Sequence == step.DeadLetters[i].Event.Sequence {
-						step.DeadLetters[i] = *l
+			good.locked(func() {
+				for i := range step.DeadLetters {
+					for _, l := range good.letters {
+						if l.Event.Sequence == step.DeadLetters[i].Event.Sequence {
+							step.DeadLetters[i] = *l
+						}
 					}
 				}
-			}
+			})
 			return good.Commit(ctx, step, fn)
 		}
 	})
@@ -403,18 +421,19 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 			redriven := step.Redriven
 			step.Redriven = nil
 			err := good.Commit(ctx, step, fn)
-			if err == nil {
-				good.letters = slices.DeleteFunc(good.letters, func(l *sluice.DeadLetter) bool { return slices.Contains(redriven, l.ID) })
-			}
+			good.locked(func() {
+				good.letters = slices.DeleteFunc(good.letters, func(l *sluice.DeadLetter) bool { return err == nil && slices.Contains(redriven, l.ID) })
+			})
 			return err
 		}
 	})
 	add("keeps redriven dead letters", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
-			kept := slices.Clone(good.letters)
+			var kept []*sluice.DeadLetter
+			good.locked(func() { kept = slices.Clone(good.letters) })
 			err := good.Commit(ctx, step, fn)
 			if len(step.Redriven) > 0 && err == nil {
-				good.letters = kept
+				good.locked(func() { good.letters = kept })
 			}
 			return err
 		}
@@ -428,18 +447,20 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	add("drops the body of what is returned", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
-			for _, l := range step.Returned {
-				if stored := good.letter(testGroup, l.ID); stored != nil && err == nil {
-					stored.Event.Body = l.Event.Body
+			good.locked(func() {
+				for _, l := range step.Returned {
+					if stored := good.letter(testGroup, l.ID); stored != nil && err == nil {
+						stored.Event.Body = l.Event.Body
+					}
 				}
-			}
+			})
 			return err
 		}
 	})
 	whole("takes writes after the commit", func(h *TxHarness[*Tx], b *bentStore, good *Store) {
 		h.Put = func(ctx context.Context, tx *Tx, key string) error {
 			if tx.Insert("effects", key) != nil {
-				good.tables["effects"].rows = append(good.tables["effects"].rows, key)
+				good.locked(func() { good.tables["effects"].rows = append(good.tables["effects"].rows, key) })
 			}
 			return nil
 		}
@@ -460,20 +481,23 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 
 	add("records a trial for anybody", func(b *bentStore, good *Store) {
 		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
-			b.row(lease).Trial = trial
+			b.edit(lease, func(c *checkpoint) { c.Trial = trial })
 			return nil
 		}
 	})
 	add("never clears a trial by hand", func(b *bentStore, good *Store) {
 		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
 			if trial == (sluice.Trial{}) {
-				return good.fence(lease, at)
+				return nil
 			}
 			return good.Record(ctx, lease, at, trial)
 		}
 	})
 	add("lets anybody leave", func(b *bentStore, good *Store) {
-		b.leave = func(ctx context.Context, lease sluice.Lease) error { b.row(lease).Claims = 0; return nil }
+		b.leave = func(ctx context.Context, lease sluice.Lease) error {
+			b.edit(lease, func(c *checkpoint) { c.Claims = 0 })
+			return nil
+		}
 	})
 	add("reports one who leaves too late", func(b *bentStore, good *Store) {
 		b.leave = func(ctx context.Context, lease sluice.Lease) error {
@@ -493,9 +517,11 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	add("claims when it reads", func(b *bentStore, good *Store) {
 		b.read = func(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
 			list, err := good.Read(ctx, group)
-			for _, c := range good.checkpoints {
-				c.Claims++
-			}
+			good.locked(func() {
+				for _, c := range good.checkpoints {
+					c.Claims++
+				}
+			})
 			return list, err
 		}
 	})
@@ -503,9 +529,9 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		add(how, func(b *bentStore, good *Store) {
 			b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
 				lease := sluice.Lease{Group: group, Partition: partition}
-				before := *b.row(lease)
+				before := b.row(lease)
 				_, err := good.Reset(ctx, group, partition, incarnation, to)
-				after(&before, b.row(lease))
+				b.edit(lease, func(c *checkpoint) { after(&before, c) })
 				return b.row(lease).Epoch, err
 			}
 		})

@@ -178,7 +178,7 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 					return err
 				}
 				if h.Break(ctx, tx) == nil {
-					return errors.New("Break returned no error")
+					return errors.New("nothing was refused")
 				}
 				_ = h.Put(ctx, tx, "10 again")
 				return nil

@@ -107,11 +107,11 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 				l.Error = []string{"Division BY zero", "100% of a_b\\c", "nothing", "plain"}[i%4]
 				letters = append(letters, l)
 			}
-			found := h.park(t, a, letters...)
+			h.park(t, a, letters...)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
 			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(99), DeadLetters: []sluice.DeadLetter{parked("1", 90)}}, nil)
-			found = h.letters(t)
+			found := h.letters(t)
 			h.retry(t, found[1].ID, found[2].ID)
 			_, err := h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[3].ID}})
 			ok(t, "discard", err)
