@@ -37,9 +37,14 @@ func newAuthority(keys map[string]string) *authority {
 	return &authority{keys: keys, now: time.Now, grants: make(map[string]time.Time), links: make(map[*amqp.Link]string)}
 }
 
-var (
-	errSignature = errors.New("InvalidSignature: The token has an invalid signature.")
-	errMalformed = errors.New("MalformedToken: The token isn't a shared access signature with the fields sr, sig, se and skn.")
+// refusal tells a client why its token isn't accepted, worded as Azure does where it is known how.
+type refusal string
+
+const (
+	accepted      refusal = ""
+	badSignature  refusal = "InvalidSignature: The token has an invalid signature."
+	malformed     refusal = "MalformedToken: The token isn't a shared access signature with the fields sr, sig, se and skn."
+	wrongAudience refusal = "InvalidAudience: The token's resource doesn't cover the audience it was put for."
 )
 
 // plain checks a SASL PLAIN response: the name of a key as user, the key as password.
@@ -62,79 +67,80 @@ func (a *authority) plain(response []byte) error {
 }
 
 // put checks a token for an audience, and grants what it proves.
-func (a *authority) put(token, audience string) error {
+func (a *authority) put(token, audience string) refusal {
 	if len(a.keys) == 0 {
-		return nil
+		return accepted
 	}
-	expiry, err := a.verify(token, audience)
-	if err != nil {
-		return err
+	expiry, why := a.verify(token, audience)
+	if why != accepted {
+		return why
 	}
 	path := strings.ToLower(pathOf(audience))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, ok := a.grants[path]; !ok && len(a.grants) >= maxGrants {
-		return fmt.Errorf("TooManyTokens: a connection may have tokens for %d entities", maxGrants)
+		return refusal(fmt.Sprintf("TooManyTokens: A connection may have tokens for %d entities.", maxGrants))
 	}
 	a.grants[path] = expiry
 	a.schedule()
-	return nil
+	return accepted
 }
 
-// verify checks a shared access signature as Azure does: an HMAC-SHA256, with the key's text as the secret, over the resource as written in
-// the token and the expiry. The resource must be the audience, or above it.
-func (a *authority) verify(token, audience string) (expiry time.Time, err error) {
+// verify checks a shared access signature: the HMAC, the expiry, and that its resource is the audience, or above it.
+func (a *authority) verify(token, audience string) (expiry time.Time, why refusal) {
+	sas, ok := parseSAS(token)
+	if !ok {
+		return expiry, malformed
+	}
+	key, known := a.keys[sas.keyName] // of an unknown name, "": the comparison takes as long
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte(sas.signed))
+	if !hmac.Equal(mac.Sum(nil), sas.mac) || !known {
+		return expiry, badSignature
+	}
+	if !a.now().Before(sas.expiry) {
+		return expiry, refusal(fmt.Sprintf("ExpiredToken: The token is expired. Expiration time: '%s'.", sas.expiry.Format(time.RFC3339)))
+	}
+	if !within(strings.ToLower(sas.path), strings.ToLower(pathOf(audience))) {
+		return expiry, wrongAudience
+	}
+	return sas.expiry, accepted
+}
+
+// signature is a shared access signature taken apart.
+type signature struct {
+	path    string // of the resource
+	signed  string // what the HMAC-SHA256 is computed over: resource and expiry as written in the token; the secret is the key's text
+	mac     []byte
+	expiry  time.Time
+	keyName string
+}
+
+func parseSAS(token string) (s signature, ok bool) {
 	text, ok := strings.CutPrefix(token, "SharedAccessSignature ")
 	if !ok {
-		return expiry, errMalformed
+		return s, false
 	}
 	field := make(map[string]string)
-	for _, pair := range strings.Split(text, "&") {
+	for pair := range strings.SplitSeq(text, "&") {
 		name, value, _ := strings.Cut(pair, "=")
 		field[name] = value
 	}
-	sig, err := url.QueryUnescape(field["sig"])
-	if err != nil {
-		return expiry, errMalformed
+	resource, err1 := url.QueryUnescape(field["sr"])
+	mac, err2 := url.QueryUnescape(field["sig"])
+	seconds, err3 := strconv.ParseInt(field["se"], 10, 64)
+	var err4 error
+	s.mac, err4 = base64.StdEncoding.DecodeString(mac)
+	if errors.Join(err1, err2, err3, err4) != nil {
+		return s, false
 	}
-	mac, err := base64.StdEncoding.DecodeString(sig)
-	if err != nil {
-		return expiry, errMalformed
-	}
-	seconds, err := strconv.ParseInt(field["se"], 10, 64)
-	if err != nil {
-		return expiry, errMalformed
-	}
-	resource, err := url.QueryUnescape(field["sr"])
-	if err != nil {
-		return expiry, errMalformed
-	}
-	name, err := url.QueryUnescape(field["skn"])
-	if err != nil {
-		return expiry, errMalformed
-	}
-	key, known := a.keys[name] // of an unknown name, "": the comparison takes as long
-	h := hmac.New(sha256.New, []byte(key))
-	h.Write([]byte(field["sr"] + "\n" + field["se"]))
-	if !hmac.Equal(h.Sum(nil), mac) || !known {
-		return expiry, errSignature
-	}
-	expiry = time.Unix(seconds, 0)
-	if !a.now().Before(expiry) {
-		return expiry, fmt.Errorf("ExpiredToken: The token is expired. Expiration time: '%s'.", expiry.UTC().Format(time.RFC3339))
-	}
-	if !within(strings.ToLower(resourcePath(resource)), strings.ToLower(pathOf(audience))) {
-		return expiry, errors.New("InvalidAudience: The token's resource doesn't cover the audience it was put for.")
-	}
-	return expiry, nil
-}
-
-// resourcePath is the path of a token's resource, which may lack the scheme that other addresses have.
-func resourcePath(resource string) string {
 	if !strings.Contains(resource, "://") {
 		resource = "sb://" + resource
 	}
-	return pathOf(resource)
+	s.path, s.signed = pathOf(resource), field["sr"]+"\n"+field["se"]
+	s.expiry = time.Unix(seconds, 0).UTC()
+	s.keyName = field["skn"] // the client libraries write it as it is
+	return s, true
 }
 
 // within tells whether the entity path lies at or below a granted one.
@@ -142,13 +148,7 @@ func within(granted, path string) bool {
 	return granted == "" || path == granted || strings.HasPrefix(path, granted+"/")
 }
 
-// allow tells whether the entity at path may be used.
-func (a *authority) allow(path string) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.check(path)
-}
-
+// check tells whether the entity at path may be used. a.mu is held.
 func (a *authority) check(path string) error {
 	if len(a.keys) == 0 || a.all {
 		return nil

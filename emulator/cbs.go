@@ -16,8 +16,8 @@ func (c *client) putToken(_ node, req *amqp.Message) reply {
 	if !ok {
 		return reply{status: http.StatusBadRequest, description: "MalformedToken: The request's body must be the token, as a string."}
 	}
-	if err := c.auth.put(token, req.Properties.String("name")); err != nil {
-		return reply{status: http.StatusUnauthorized, description: err.Error()}
+	if why := c.auth.put(token, req.Properties.String("name")); why != accepted {
+		return reply{status: http.StatusUnauthorized, description: string(why)}
 	}
 	return reply{status: http.StatusAccepted, description: "Accepted"}
 }

@@ -2,7 +2,6 @@ package emulator_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -117,14 +116,6 @@ func receive(t testing.TB, p *azeventhubs.PartitionClient, n int) []*azeventhubs
 		t.Fatalf("got %d events, want %d", len(events), n)
 	}
 	return events
-}
-
-func code(err error) azeventhubs.ErrorCode {
-	var e *azeventhubs.Error
-	if errors.As(err, &e) {
-		return e.Code
-	}
-	return ""
 }
 
 func TestSendAndReceive(t *testing.T) {

@@ -1,0 +1,202 @@
+package emulator_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/Azure/go-amqp"
+
+	"github.com/sluice-go/sluice/emulator"
+)
+
+func TestTLS(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cert.pem")
+	srv := start(t, one("h", 1), &emulator.Config{Listen: "-", TLSListen: "127.0.0.1:0", TLSCertOut: file})
+	if srv.Addr() != "" || srv.ConnectionString() != srv.TLSConnectionString() {
+		t.Errorf("plain address %q, connection string %q", srv.Addr(), srv.ConnectionString())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) || !roots.Equal(srv.CertPool()) {
+		t.Fatalf("the certificate file holds %q", text)
+	}
+	// The library takes host and port of the connection string for the server's name, so that must be told to it.
+	trust := &tls.Config{RootCAs: roots, ServerName: "localhost"}
+
+	p, err := azeventhubs.NewProducerClientFromConnectionString(srv.ConnectionString(), "h", &azeventhubs.ProducerClientOptions{RetryOptions: noRetry, TLSConfig: trust})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(context.Background())
+	big := strings.Repeat("x", 300_000) // several frames, many TLS records
+	send(t, p, to0(), "small", big)
+	c, err := azeventhubs.NewConsumerClientFromConnectionString(srv.ConnectionString(), "h", "$Default", &azeventhubs.ConsumerClientOptions{RetryOptions: noRetry, TLSConfig: trust})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	got := receive(t, partition(t, c, "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest}), 2)
+	if string(got[0].Body) != "small" || string(got[1].Body) != big {
+		t.Error("the events have changed on their way")
+	}
+
+	stranger, err := azeventhubs.NewProducerClientFromConnectionString(srv.ConnectionString(), "h", &azeventhubs.ProducerClientOptions{RetryOptions: noRetry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close(context.Background())
+	if _, err := stranger.GetEventHubProperties(within(t), nil); err == nil {
+		t.Error("a client that doesn't trust the certificate was served")
+	}
+	for _, name := range []string{"127.0.0.1", "localhost", "::1"} {
+		nc, err := tls.Dial("tcp", srv.TLSAddr(), &tls.Config{RootCAs: roots, ServerName: name})
+		if err != nil {
+			t.Errorf("the certificate isn't good for %s: %v", name, err)
+			continue
+		}
+		nc.Close()
+	}
+	// Someone who isn't speaking TLS at all, and someone who says nothing, disturb nobody.
+	nc, err := net.Dial("tcp", srv.TLSAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(nc, "AMQP\x00\x01\x00\x00")
+	silent, err := net.Dial("tcp", srv.TLSAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	defer nc.Close()
+	send(t, p, to0(), "more")
+}
+
+// withKey is a connection string with another key in it.
+func withKey(srv *emulator.Server, name, key string) string {
+	s, _, _ := strings.Cut(srv.ConnectionString(), ";")
+	return s + ";SharedAccessKeyName=" + name + ";SharedAccessKey=" + key + ";UseDevelopmentEmulator=true"
+}
+
+func TestKeys(t *testing.T) {
+	srv := start(t, one("h", 1), &emulator.Config{Keys: map[string]string{"root": "cm9vdA==", "other": "b3RoZXI="}})
+	try := func(connection string) error {
+		p, err := azeventhubs.NewProducerClientFromConnectionString(connection, "h", &azeventhubs.ProducerClientOptions{RetryOptions: noRetry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close(context.Background())
+		ctx := within(t)
+		batch, err := p.NewEventDataBatch(ctx, nil)
+		if err == nil {
+			_, err = p.GetEventHubProperties(ctx, nil)
+		}
+		if err == nil {
+			err = batch.AddEventData(&azeventhubs.EventData{Body: []byte("x")}, nil)
+		}
+		if err == nil {
+			err = p.SendEventDataBatch(ctx, batch, nil)
+		}
+		return err
+	}
+	for name, v := range map[string]struct {
+		connection, want string
+	}{
+		"its own":          {srv.ConnectionString(), ""},
+		"the other key":    {withKey(srv, "other", "b3RoZXI="), ""},
+		"a wrong key":      {withKey(srv, "root", "d3Jvbmc="), "InvalidSignature: The token has an invalid signature."},
+		"an unknown name":  {withKey(srv, "nobody", "cm9vdA=="), "InvalidSignature: The token has an invalid signature."},
+		"another's key":    {withKey(srv, "root", "b3RoZXI="), "InvalidSignature: The token has an invalid signature."},
+		"the name's case":  {withKey(srv, "Root", "cm9vdA=="), "InvalidSignature: The token has an invalid signature."},
+		"the key in other": {withKey(srv, "root", "CM9VDA=="), "InvalidSignature: The token has an invalid signature."},
+	} {
+		err := try(v.connection)
+		if v.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		var e *azeventhubs.Error
+		if !errors.As(err, &e) || e.Code != azeventhubs.ErrorCodeUnauthorizedAccess || !strings.Contains(err.Error(), v.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	got := receive(t, partition(t, consumer(t, srv, "h", "$Default", ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest}), 2)
+	if len(got) != 2 {
+		t.Errorf("%d events, two clients had a right key", len(got))
+	}
+}
+
+// entra stands for a credential of Entra ID.
+type entra struct{}
+
+func (entra) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{Token: "eyJ0eXAiOiJKV1QifQ.e30.", ExpiresOn: time.Now().Add(time.Hour)}, nil
+}
+
+// Without keys any token passes, also one of Entra ID; where there are keys, that is no proof.
+func TestOtherTokens(t *testing.T) {
+	for _, keys := range []map[string]string{nil, {"root": "cm9vdA=="}} {
+		srv := start(t, one("h", 1), &emulator.Config{TLSListen: "127.0.0.1:0", Keys: keys})
+		p, err := azeventhubs.NewProducerClient("localhost", "h", entra{}, &azeventhubs.ProducerClientOptions{
+			RetryOptions: noRetry, CustomEndpoint: srv.TLSAddr(), TLSConfig: &tls.Config{RootCAs: srv.CertPool(), ServerName: "localhost"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.GetEventHubProperties(within(t), nil)
+		if keys == nil && err != nil || keys != nil && (err == nil || !strings.Contains(err.Error(), "MalformedToken")) {
+			t.Errorf("with %d keys: %v", len(keys), err)
+		}
+		p.Close(context.Background())
+	}
+}
+
+// A client that puts no token gets nowhere, unless it proved the key when it connected.
+func TestNoToken(t *testing.T) {
+	srv := start(t, one("h", 1), &emulator.Config{Keys: map[string]string{"root": "cm9vdA=="}})
+	for _, v := range []struct {
+		sasl amqp.SASLType
+		want string
+	}{
+		{amqp.SASLTypeAnonymous(), "amqp:unauthorized-access"},
+		{amqp.SASLTypeExternal(""), "amqp:unauthorized-access"},
+		{nil, "amqp:unauthorized-access"},
+		{amqp.SASLTypePlain("root", "wrong"), "auth failed"},
+		{amqp.SASLTypePlain("root", "cm9vdA=="), ""},
+	} {
+		err := func() error {
+			conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: v.sasl})
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			session, err := conn.NewSession(within(t), nil)
+			if err != nil {
+				return err
+			}
+			if _, err = session.NewSender(within(t), "h", nil); err == nil {
+				_, err = session.NewReceiver(within(t), "h/ConsumerGroups/$Default/Partitions/0", nil)
+			}
+			return err
+		}()
+		if v.want == "" && err != nil || v.want != "" && (err == nil || !strings.Contains(err.Error(), v.want)) {
+			t.Errorf("got %v, want %q", err, v.want)
+		}
+	}
+}

@@ -1,0 +1,471 @@
+package emulator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/Azure/go-amqp"
+
+	"github.com/sluice-go/sluice/emulator"
+)
+
+const fromZero = "h/ConsumerGroups/$Default/Partitions/0"
+
+// session connects a plain AMQP client, for what the Event Hubs library doesn't do.
+func session(t testing.TB, srv *emulator.Server) *amqp.Session {
+	t.Helper()
+	conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	s, err := conn.NewSession(within(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func sender(t testing.TB, s *amqp.Session, address string) *amqp.Sender {
+	t.Helper()
+	l, err := s.NewSender(within(t), address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func receiver(t testing.TB, s *amqp.Session, address string, opts *amqp.ReceiverOptions) *amqp.Receiver {
+	t.Helper()
+	l, err := s.NewReceiver(within(t), address, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func next(t testing.TB, r *amqp.Receiver) *amqp.Message {
+	t.Helper()
+	m, err := r.Receive(within(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// condition is the AMQP error condition of an error, however it is wrapped.
+func condition(err error) amqp.ErrCond {
+	var link *amqp.LinkError
+	if errors.As(err, &link) && link.RemoteErr != nil {
+		return link.RemoteErr.Condition
+	}
+	var session *amqp.SessionError
+	if errors.As(err, &session) && session.RemoteErr != nil {
+		return session.RemoteErr.Condition
+	}
+	var conn *amqp.ConnError
+	if errors.As(err, &conn) && conn.RemoteErr != nil {
+		return conn.RemoteErr.Condition
+	}
+	var e *amqp.Error
+	if errors.As(err, &e) {
+		return e.Condition
+	}
+	return ""
+}
+
+// An event comes out as it went in, but for its header and delivery annotations, which Azure drops too, and what the broker annotates.
+func TestEventIsKeptAsItIs(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	s := session(t, srv)
+	when := time.UnixMilli(1700000000123)
+	text := "text"
+	full := &amqp.Message{
+		Header:              &amqp.MessageHeader{Durable: true, Priority: 9},
+		DeliveryAnnotations: amqp.Annotations{"gone": int64(1)},
+		Annotations: amqp.Annotations{"own": "mine", int64(7): "by number", "x-opt-partition-key": "k",
+			"x-opt-sequence-number": int64(99), "x-opt-offset": "99", "x-opt-enqueued-time": when, "x-opt-publisher": "p"},
+		Properties: &amqp.MessageProperties{MessageID: uint64(5), To: &text, Subject: &text, CorrelationID: amqp.UUID{1}, ContentType: &text,
+			AbsoluteExpiryTime: &when, GroupID: &text},
+		ApplicationProperties: map[string]any{"i": int32(-5), "u": uint8(3), "f": 1.5, "s": "ö", "t": when, "b": []byte{1}},
+		Data:                  [][]byte{[]byte("one"), []byte("two")},
+		Footer:                amqp.Annotations{"foot": int64(1)},
+	}
+	messages := []*amqp.Message{
+		full,
+		{Value: map[string]any{"a": []any{int64(1), "x"}}},
+		{Sequence: [][]any{{"hello", "world"}, {int64(1)}}},
+		{Data: [][]byte{{}}},
+		{Annotations: amqp.Annotations{"x-opt-partition-key": strings.Repeat("k", 1000)}, Data: [][]byte{bytes.Repeat([]byte("big"), 200_000)}},
+	}
+	batch := &amqp.Message{Format: 0x80013700}
+	for _, m := range messages {
+		if err := sender(t, s, "h/Partitions/0").Send(within(t), m, nil); err != nil {
+			t.Fatal(err)
+		}
+		b, err := m.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch.Data = append(batch.Data, b)
+	}
+	if err := sender(t, s, "h/Partitions/0").Send(within(t), batch, nil); err != nil {
+		t.Fatal(err)
+	}
+	r := receiver(t, s, fromZero, nil)
+	for i := range 2 * len(messages) {
+		got, want := next(t, r), *messages[i%len(messages)]
+		for key, check := range map[string]func(any) bool{
+			"x-opt-sequence-number": func(v any) bool { return v == int64(i) },
+			"x-opt-offset":          func(v any) bool { s, ok := v.(string); return ok && s != "" && s != "99" },
+			"x-opt-enqueued-time":   func(v any) bool { at, ok := v.(time.Time); return ok && time.Since(at) < time.Minute },
+		} {
+			if v := got.Annotations[key]; !check(v) {
+				t.Errorf("event %d: %s is %v", i, key, v)
+			}
+			delete(got.Annotations, key)
+		}
+		wantAnnotations := amqp.Annotations{}
+		for k, v := range want.Annotations {
+			switch k {
+			case "x-opt-sequence-number", "x-opt-offset", "x-opt-enqueued-time", "x-opt-publisher":
+			default:
+				wantAnnotations[k] = v
+			}
+		}
+		if !reflect.DeepEqual(got.Annotations, wantAnnotations) {
+			t.Errorf("event %d: annotations %.200v, want %.200v", i, got.Annotations, wantAnnotations)
+		}
+		if got.Header != nil || got.DeliveryAnnotations != nil || !reflect.DeepEqual(got.Properties, want.Properties) ||
+			!reflect.DeepEqual(got.ApplicationProperties, want.ApplicationProperties) || !reflect.DeepEqual(got.Footer, want.Footer) {
+			t.Errorf("event %d: %+v, want %+v", i, got, want)
+		}
+		if !reflect.DeepEqual(got.Data, want.Data) || !reflect.DeepEqual(got.Value, want.Value) || !reflect.DeepEqual(got.Sequence, want.Sequence) {
+			t.Errorf("event %d: the body has changed: %.100v %v %v", i, got.Data, got.Value, got.Sequence)
+		}
+	}
+}
+
+func TestRefusedMessages(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	s := session(t, srv)
+	l := sender(t, s, "h")
+	if l.MaxMessageSize() != 1<<20 {
+		t.Errorf("the maximum is %d", l.MaxMessageSize())
+	}
+	good, err := (&amqp.Message{Data: [][]byte{[]byte("x")}}).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range map[string]*amqp.Message{
+		"an empty batch":                 {Format: 0x80013700, Value: "x"},
+		"a batch of garbage":             {Format: 0x80013700, Data: [][]byte{good, []byte("garbage")}},
+		"a batch with an empty event":    {Format: 0x80013700, Data: [][]byte{good, {}}},
+		"a batch with a bodiless event":  {Format: 0x80013700, Data: [][]byte{{0x00, 0x53, 0x73, 0x45}}},
+		"a batch with an event in knots": {Format: 0x80013700, Data: [][]byte{append(append([]byte{}, good...), 0x00, 0x53, 0x73, 0x45)}},
+	} {
+		err := l.Send(within(t), m, nil)
+		if c := condition(err); c != amqp.ErrCondDecodeError && c != amqp.ErrCondInvalidField {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := l.Send(within(t), &amqp.Message{Data: [][]byte{[]byte("good")}}, nil); err != nil {
+		t.Errorf("after refused messages: %v", err)
+	}
+	if m := next(t, receiver(t, s, fromZero, nil)); string(m.GetData()) != "good" || m.Annotations["x-opt-sequence-number"] != int64(0) {
+		t.Errorf("the first event is %v", m)
+	}
+}
+
+func TestRefusedLinks(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	for _, v := range []struct {
+		address string
+		reading bool
+		want    amqp.ErrCond
+	}{
+		{"h/Publishers/device1", false, amqp.ErrCondNotImplemented},
+		{"h/Publishers", false, amqp.ErrCondNotImplemented},
+		{"h", true, amqp.ErrCondNotAllowed},
+		{"h/Partitions/0", true, amqp.ErrCondNotAllowed},
+		{fromZero, false, amqp.ErrCondNotAllowed},
+		{"", false, amqp.ErrCondNotFound},
+		{"h/x/y", false, amqp.ErrCondNotFound},
+		{"h/ConsumerGroups//Partitions/0", true, amqp.ErrCondNotAllowed},
+		{"$unknown", true, amqp.ErrCondNotAllowed},
+		{"h/Partitions/00", false, "com.microsoft:argument-out-of-range"},
+		{"h/Partitions/-1", false, "com.microsoft:argument-out-of-range"},
+	} {
+		s := session(t, srv)
+		var err error
+		if v.reading {
+			_, err = s.NewReceiver(within(t), v.address, nil)
+		} else {
+			_, err = s.NewSender(within(t), v.address, nil)
+		}
+		if condition(err) != v.want {
+			t.Errorf("%q, reading %v: %v, want %s", v.address, v.reading, err, v.want)
+		}
+		if err != nil && strings.Contains(err.Error(), srv.ConnectionString()) {
+			t.Error("the error holds the connection string")
+		}
+	}
+	for name, opts := range map[string]*amqp.ReceiverOptions{
+		"epoch that isn't a number": {Properties: map[string]any{"com.microsoft:epoch": "5"}},
+		"negative epoch":            {Properties: map[string]any{"com.microsoft:epoch": int64(-1)}},
+		"endless name":              {Properties: map[string]any{"com.microsoft:receiver-name": strings.Repeat("x", 5000)}},
+		"selector of another field": {Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation.x-opt-partition-key > '1'")}},
+		"selector that isn't one":   {Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("anything")}},
+		"selector by another sign":  {Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation.x-opt-offset < '1'")}},
+		"number that isn't one":     {Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation.x-opt-sequence-number > 'x'")}},
+	} {
+		if _, err := session(t, srv).NewReceiver(within(t), fromZero, opts); condition(err) != amqp.ErrCondInvalidField {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Epochs of other integer types, addresses with a scheme, and other cases will do.
+	opts := &amqp.ReceiverOptions{Properties: map[string]any{"com.microsoft:epoch": uint32(7)}}
+	if _, err := session(t, srv).NewReceiver(within(t), "amqps://localhost/H/consumergroups/$default/partitions/0", opts); err != nil {
+		t.Error(err)
+	}
+}
+
+// A receiver that drains gets what there is, and its credit back.
+func TestDrain(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	send(t, producer(t, srv, "h"), to0(), numbered(0, 3)...)
+	r := receiver(t, session(t, srv), fromZero, &amqp.ReceiverOptions{Credit: -1})
+	if err := r.IssueCredit(10); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		next(t, r)
+	}
+	if err := r.DrainCredit(within(t), nil); err != nil {
+		t.Fatal(err)
+	}
+	send(t, producer(t, srv, "h"), to0(), "new")
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if m, err := r.Receive(ctx, nil); err == nil {
+		t.Errorf("got %q without credit", m.GetData())
+	}
+	if err := r.IssueCredit(1); err != nil {
+		t.Fatal(err)
+	}
+	if m := next(t, r); string(m.GetData()) != "new" {
+		t.Errorf("got %q", m.GetData())
+	}
+}
+
+// Receivers without credit hold up neither each other nor the senders of their connection.
+func TestSlowReceivers(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	s := session(t, srv)
+	l := sender(t, s, "h")
+	for i := range 3 {
+		receiver(t, s, fmt.Sprintf("h/ConsumerGroups/slow%d/Partitions/0", i), &amqp.ReceiverOptions{Credit: -1})
+	}
+	r := receiver(t, s, fromZero, nil)
+	for i := range 100 {
+		if err := l.Send(within(t), &amqp.Message{Data: [][]byte{make([]byte, 100_000)}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if m := next(t, r); m.Annotations["x-opt-sequence-number"] != int64(i) {
+			t.Fatalf("event %v", m.Annotations)
+		}
+	}
+}
+
+// rpc is a pair of links for requests and replies.
+type rpc struct {
+	t testing.TB
+	s *amqp.Sender
+	r *amqp.Receiver
+	n int
+}
+
+func newRPC(t testing.TB, s *amqp.Session, node string) *rpc {
+	return &rpc{t: t, r: receiver(t, s, node, &amqp.ReceiverOptions{TargetAddress: "replies", Name: "named"}), s: sender(t, s, node)}
+}
+
+func (c *rpc) call(replyTo string, props map[string]any, body any) (status int32, description string, value any) {
+	c.t.Helper()
+	c.n++
+	id := fmt.Sprint("request ", c.n)
+	m := &amqp.Message{Properties: &amqp.MessageProperties{MessageID: id, ReplyTo: &replyTo}, ApplicationProperties: props, Value: body}
+	if err := c.s.Send(within(c.t), m, nil); err != nil {
+		c.t.Fatal(err)
+	}
+	got := next(c.t, c.r)
+	if got.Properties.CorrelationID != id {
+		c.t.Errorf("correlation id %v, want %s", got.Properties.CorrelationID, id)
+	}
+	status, _ = got.ApplicationProperties["status-code"].(int32)
+	description, _ = got.ApplicationProperties["status-description"].(string)
+	return status, description, got.Value
+}
+
+func TestManagement(t *testing.T) {
+	srv := start(t, one("Hub", 2), nil)
+	for _, node := range []string{"$management", "hub/$management"} {
+		c := newRPC(t, session(t, srv), node)
+		for _, v := range []struct {
+			replyTo string
+			props   map[string]any
+			status  int32
+		}{
+			{"replies", map[string]any{"operation": "READ", "type": "com.microsoft:eventhub", "name": "HUB"}, 200},
+			{"named", map[string]any{"operation": "READ", "type": "com.microsoft:eventhub", "name": "hub"}, 200},
+			{"", map[string]any{"operation": "READ", "type": "com.microsoft:partition", "name": "hub", "partition": "1"}, 200},
+			{"replies", map[string]any{"operation": "READ", "type": "com.microsoft:partition", "name": "hub", "partition": "2"}, 404},
+			{"replies", map[string]any{"operation": "READ", "type": "com.microsoft:partition", "name": "hub", "partition": int64(1)}, 404},
+			{"replies", map[string]any{"operation": "READ", "type": "com.microsoft:eventhub", "name": "none"}, 404},
+			{"replies", map[string]any{"operation": "READ", "type": "com.microsoft:queue", "name": "hub"}, 400},
+			{"replies", map[string]any{"operation": "DELETE", "type": "com.microsoft:eventhub", "name": "hub"}, 400},
+			{"replies", nil, 400},
+		} {
+			status, description, value := c.call(v.replyTo, v.props, nil)
+			if status != v.status || description == "" {
+				t.Errorf("%s %v: %d %s", node, v.props, status, description)
+			}
+			m, _ := value.(map[string]any)
+			if status != 200 {
+				if value != nil {
+					t.Errorf("%v: value %v", v.props, value)
+				}
+				continue
+			}
+			if m["name"] != "Hub" || m["type"] != v.props["type"] {
+				t.Errorf("%v: %v", v.props, m)
+			}
+			switch v.props["type"] {
+			case "com.microsoft:eventhub":
+				_, dated := m["created_at"].(time.Time)
+				if !dated || !reflect.DeepEqual(m["partition_ids"], []string{"0", "1"}) || m["partition_count"] != int32(2) || m["georeplication_factor"] != int32(1) {
+					t.Errorf("hub %v", m)
+				}
+			default:
+				if m["partition"] != "1" || m["begin_sequence_number"] != int64(0) || m["last_enqueued_sequence_number"] != int64(-1) ||
+					m["last_enqueued_offset"] != "-1" || m["is_partition_empty"] != true {
+					t.Errorf("partition %v", m)
+				}
+			}
+		}
+	}
+}
+
+func TestRefusedRequests(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	s := session(t, srv)
+	l := sender(t, s, "$management")
+	if err := l.Send(within(t), &amqp.Message{Value: "x"}, nil); condition(err) != amqp.ErrCondNotFound {
+		t.Errorf("a request without a link for the reply: %v", err)
+	}
+	receiver(t, s, "$management", nil)
+	if err := l.Send(within(t), &amqp.Message{Value: make([]byte, 100_000)}, nil); condition(err) != amqp.ErrCondMessageSizeExceeded {
+		t.Errorf("a request of 100 KB: %v", err)
+	}
+	c := newRPC(t, session(t, srv), "$cbs")
+	if status, _, _ := c.call("replies", map[string]any{"operation": "delete-token"}, "x"); status != 400 {
+		t.Errorf("an unknown operation: %d", status)
+	}
+	if status, _, _ := c.call("replies", map[string]any{"operation": "put-token"}, int64(1)); status != 400 {
+		t.Errorf("a token that is a number: %d", status)
+	}
+	if status, _, _ := c.call("replies", map[string]any{"operation": "put-token", "name": "sb://x"}, "any"); status != 202 {
+		t.Errorf("any token, without keys: %d", status)
+	}
+}
+
+func TestOneCBSLink(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for range 2 { // once the first pair is closed, there can be another
+		first, err := conn.NewSession(within(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newRPC(t, first, "$cbs")
+		second, err := conn.NewSession(within(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := second.NewSender(within(t), "$cbs", nil); condition(err) != amqp.ErrCondNotAllowed {
+			t.Errorf("a second sender: %v", err)
+		}
+		if _, err := second.NewReceiver(within(t), "$cbs", nil); condition(err) != amqp.ErrCondNotAllowed {
+			t.Errorf("a second receiver: %v", err)
+		}
+		if err := first.Close(within(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A deleted hub's links are detached, those that wait and those that send.
+func TestLinksOfADeletedHub(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	s := session(t, srv)
+	l, r := sender(t, s, "h"), receiver(t, s, fromZero, nil)
+	if err := srv.Recreate("h"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Receive(within(t), nil); condition(err) != amqp.ErrCondNotFound {
+		t.Errorf("the receiver got %v", err)
+	}
+	if err := l.Send(within(t), &amqp.Message{Data: [][]byte{{1}}}, nil); condition(err) != amqp.ErrCondNotFound {
+		t.Errorf("the sender got %v", err)
+	}
+	if err := sender(t, s, "h").Send(within(t), &amqp.Message{Data: [][]byte{{1}}}, nil); err != nil {
+		t.Errorf("a new sender: %v", err)
+	}
+}
+
+// Frames of the least size, with events that need many.
+func TestSmallFrames(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{MaxFrameSize: 513})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	s, err := conn.NewSession(within(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := sender(t, s, "h")
+	r := receiver(t, s, fromZero, nil)
+	for _, size := range []int{0, 1, 350, 351, 352, 353, 354, 355, 356, 448, 449, 1000, 1_000_000} {
+		body := bytes.Repeat([]byte{byte(size)}, size)
+		if err := l.Send(within(t), &amqp.Message{Data: [][]byte{body}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if m := next(t, r); !bytes.Equal(m.GetData(), body) {
+			t.Errorf("an event of %d bytes came back with %d", size, len(m.GetData()))
+		}
+	}
+}
+
+// A reader that asks for events one by one, without prefetching.
+func TestNoPrefetch(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	send(t, producer(t, srv, "h"), to0(), numbered(0, 20)...)
+	pc := partition(t, consumer(t, srv, "h", "$Default", ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest, Prefetch: -1})
+	for i := 0; i < 20; i += 4 {
+		if got := receive(t, pc, 4); string(got[3].Body) != fmt.Sprintf("event %d", i+3) {
+			t.Errorf("got %q", got[3].Body)
+		}
+	}
+}
