@@ -52,8 +52,7 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string, all []migration
 		}
 		schema = *first
 	}
-	sql := newTexts(schema)
-	have, err := readVersion(ctx, conn, sql)
+	have, err := readVersion(ctx, conn, schema)
 	if err == nil && have.version < len(all) {
 		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 			have, err = upgrade(ctx, tx, schema, all)
@@ -79,13 +78,17 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-func readVersion(ctx context.Context, q querier, sql *texts) (version, error) {
+// readVersion looks the table up in the catalogue, not by to_regclass, which
+// within a transaction may not notice that another one has created it.
+func readVersion(ctx context.Context, q querier, schema string) (version, error) {
+	const lookup = `
+SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'sluice_schema')`
 	var v version
 	var there bool
-	if err := q.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, sql.of("@sluice_schema")).Scan(&there); err != nil || !there {
+	if err := q.QueryRow(ctx, lookup, schema).Scan(&there); err != nil || !there {
 		return v, err
 	}
-	err := q.QueryRow(ctx, sql.of(`SELECT version, oldest_compatible FROM @sluice_schema WHERE component = $1`), component).Scan(&v.version, &v.oldest)
+	err := q.QueryRow(ctx, newTexts(schema).of(`SELECT version, oldest_compatible FROM @sluice_schema WHERE component = $1`), component).Scan(&v.version, &v.oldest)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
@@ -97,8 +100,7 @@ func upgrade(ctx context.Context, tx pgx.Tx, schema string, all []migration) (ve
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('sluice ' || $1, 0))`, schema); err != nil {
 		return version{}, fmt.Errorf("wait for other migrations: %w", err)
 	}
-	sql := newTexts(schema)
-	have, err := readVersion(ctx, tx, sql)
+	have, err := readVersion(ctx, tx, schema)
 	if err != nil || have.version >= len(all) {
 		return have, err
 	}

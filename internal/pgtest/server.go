@@ -300,6 +300,9 @@ func (s *Server) URL(database string) string {
 // Addr is the server's TCP address.
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
+// Dir is the server's directory; its unix socket lies in it.
+func (s *Server) Dir() string { return s.dir }
+
 // Password is the superuser's.
 func (s *Server) Password() string { return s.password }
 

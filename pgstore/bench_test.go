@@ -1,0 +1,136 @@
+//go:build postgres
+
+package pgstore_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/pgtest"
+	"github.com/sluice-go/sluice/pgstore"
+)
+
+const (
+	batch = 1000 // rows
+	width = 1000 // bytes of a row's body
+)
+
+// BenchmarkCommit measures rows of 1 KB in batches of 1,000 by COPY, each
+// batch a step of its own, on so many partitions at a time. BenchmarkByHand is
+// what a loop without Sluice reaches.
+func BenchmarkCommit(b *testing.B) {
+	for _, partitions := range []int{1, 4} {
+		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
+			s := benchmarkTable(b)
+			benchmarkRows(b, partitions, func(b *testing.B, partition int) func(ctx context.Context) error {
+				l := lease("a", 1)
+				l.Partition = fmt.Sprint(partition)
+				at := claim(b, s, l).Position
+				return func(ctx context.Context) error {
+					to := sluice.Position{Sequence: at.Sequence + batch}
+					err := s.Commit(ctx, sluice.Step{Lease: l, From: at, To: to}, func(ctx context.Context, tx pgx.Tx) error {
+						return insertBatch(ctx, tx, partition)
+					})
+					at = to
+					return err
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkByHand(b *testing.B) {
+	for _, partitions := range []int{1, 4} {
+		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
+			s := benchmarkTable(b)
+			benchmarkRows(b, partitions, func(b *testing.B, partition int) func(ctx context.Context) error {
+				return func(ctx context.Context) error {
+					return pgx.BeginFunc(ctx, s.Pool(), func(tx pgx.Tx) error {
+						if err := insertBatch(ctx, tx, partition); err != nil {
+							return err
+						}
+						_, err := tx.Exec(ctx, `INSERT INTO progress VALUES ($1, 1) ON CONFLICT (partition) DO UPDATE SET n = progress.n + 1`, partition)
+						return err
+					})
+				}
+			})
+		})
+	}
+}
+
+// benchmarkTable makes a server that keeps its word, and the table.
+func benchmarkTable(b *testing.B) *pgstore.Store {
+	server := pgtest.New(b, &pgtest.Config{Durable: true})
+	url, err := server.CreateDatabase(b.Context(), "flights")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := open(b, url, nil)
+	const tables = `CREATE TABLE events (hub_partition bigint, sequence_number bigint, body text); CREATE TABLE progress (partition bigint PRIMARY KEY, n bigint)`
+	if _, err := s.Pool().Exec(b.Context(), tables); err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+var body = string(bytes.Repeat([]byte("x"), width))
+
+func insertBatch(ctx context.Context, tx pgx.Tx, partition int) error {
+	columns := []string{"hub_partition", "sequence_number", "body"}
+	values := make([]any, 0, batch*len(columns))
+	rows := make([][]any, batch)
+	for i := range rows {
+		values = append(values, partition, i, body)
+		rows[i] = values[i*len(columns):]
+	}
+	return pgstore.Insert(ctx, tx, "events", columns, rows)
+}
+
+// benchmarkRows runs b.N batches on so many partitions at a time.
+func benchmarkRows(b *testing.B, partitions int, start func(b *testing.B, partition int) func(ctx context.Context) error) {
+	batches := make(chan struct{})
+	errs := make(chan error)
+	for i := range partitions {
+		next := start(b, i)
+		go func() {
+			var err error
+			for range batches {
+				if err == nil {
+					err = next(b.Context())
+				}
+			}
+			errs <- err
+		}()
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		batches <- struct{}{}
+	}
+	close(batches)
+	for range partitions {
+		if err := <-errs; err != nil {
+			b.Error(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*batch/b.Elapsed().Seconds(), "rows/s")
+}
+
+// BenchmarkEmptyStep measures what a step costs by itself.
+func BenchmarkEmptyStep(b *testing.B) {
+	s := open(b, pgtest.Database(b), nil)
+	l := lease("a", 1)
+	at := claim(b, s, l).Position
+	for b.Loop() {
+		to := sluice.Position{Sequence: at.Sequence + 1}
+		if err := s.Commit(b.Context(), sluice.Step{Lease: l, From: at, To: to}, nil); err != nil {
+			b.Fatal(err)
+		}
+		at = to
+	}
+}

@@ -1,0 +1,211 @@
+//go:build postgres
+
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/pgtest"
+)
+
+// later are the migrations of a binary to come: version 2 adds, version 3
+// leaves binaries of version 1 behind.
+var later = append(append([]migration{}, migrations...),
+	migration{oldest: 1, sql: `
+ALTER TABLE sluice_checkpoints ADD COLUMN note text NOT NULL DEFAULT '';
+ALTER TABLE sluice_dead_letters ADD COLUMN tags text[];
+CREATE INDEX sluice_dead_letters_failed ON sluice_dead_letters (failed_at)`},
+	migration{oldest: 2, sql: `ALTER TABLE sluice_leases ADD COLUMN note text NOT NULL DEFAULT ''`},
+)
+
+func migrateTo(t *testing.T, url string, version int) error {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	_, err = migrate(t.Context(), conn, "", later[:version])
+	return err
+}
+
+// use does everything that a binary does with the tables.
+func use(t *testing.T, s *Store, owner string) {
+	t.Helper()
+	ctx := t.Context()
+	group := sluice.Group{Namespace: "ns", Topic: "flights", Name: owner}
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	lease, err := s.Leases().Acquire(ctx, group, "0", owner, time.Minute, 0)
+	must("acquire", err)
+	must("renew", s.Leases().Renew(ctx, lease, time.Minute))
+	p, err := s.Claim(ctx, lease, "1")
+	must("claim", err)
+	next := sluice.Position{Sequence: p.Position.Sequence + 1}
+	letter := sluice.DeadLetter{Incarnation: "1", Status: sluice.StatusRetry, HasBody: true, Event: sluice.Event{Partition: "0", Sequence: next.Sequence}}
+	must("commit", s.Commit(ctx, sluice.Step{Lease: lease, From: p.Position, To: next, DeadLetters: []sluice.DeadLetter{letter}}, nil))
+	_, err = s.Retry(ctx, group, sluice.DeadLetterFilter{}, time.Time{})
+	must("retry", err)
+	due, err := s.Due(ctx, group, "0", 10)
+	must("due", err)
+	if len(due) != 1 {
+		t.Fatalf("due are %+v, want one", due)
+	}
+	must("redrive", s.Commit(ctx, sluice.Step{Lease: lease, From: next, To: next, Redriven: []int64{due[0].ID}}, nil))
+	must("leave", s.Leave(ctx, lease))
+	must("release", s.Leases().Release(ctx, lease))
+}
+
+func TestSideBySide(t *testing.T) {
+	url := pgtest.Database(t)
+	old, err := Open(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	use(t, old, "before")
+	if err := migrateTo(t, url, 2); err != nil {
+		t.Fatal(err)
+	}
+	use(t, old, "running") // with statements prepared before the migration
+	started, err := Open(t.Context(), url, nil)
+	if err != nil {
+		t.Fatalf("an older binary started after the migration: %v", err)
+	}
+	defer started.Close()
+	use(t, started, "started")
+
+	if err := migrateTo(t, url, 3); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), url, nil)
+	if err == nil || !strings.Contains(err.Error(), "version 3") || !strings.Contains(err.Error(), "version 2") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a binary that is too old: error is %v, want one line that names both versions", err)
+	}
+	if err := migrateTo(t, url, 2); err != nil {
+		t.Errorf("a binary that is just young enough: %v", err)
+	}
+}
+
+func TestMigrateTogether(t *testing.T) {
+	url := pgtest.Database(t)
+	const n = 8
+	errs := make(chan error)
+	for i := range n {
+		go func() {
+			ctx := context.WithoutCancel(t.Context())
+			conn, err := pgx.Connect(ctx, url)
+			if err == nil {
+				_, err = migrate(ctx, conn, "", later[:1+i%len(later)])
+				conn.Close(ctx)
+			}
+			errs <- err
+		}()
+	}
+	for range n {
+		if err := <-errs; err != nil && !strings.Contains(err.Error(), "too old") {
+			t.Error(err)
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var v version
+	if err := conn.QueryRow(t.Context(), `SELECT version, oldest_compatible FROM sluice_schema WHERE component = 'store'`).Scan(&v.version, &v.oldest); err != nil || v != (version{3, 2}) {
+		t.Errorf("the tables are at %+v, %v", v, err)
+	}
+}
+
+// A migration that fails leaves nothing behind.
+func TestMigrationFails(t *testing.T) {
+	url := pgtest.Database(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	broken := append(append([]migration{}, later...), migration{oldest: 1, sql: `CREATE TABLE sluice_more (n int); SELECT 1/0`})
+	if _, err := migrate(t.Context(), conn, "", broken); err == nil || !strings.Contains(err.Error(), "version 4") {
+		t.Errorf("error is %v, want it to name version 4", err)
+	}
+	var n int
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'sluice%'`).Scan(&n); err != nil || n != 0 {
+		t.Errorf("%d tables are left, %v", n, err)
+	}
+	if _, err := migrate(t.Context(), conn, "", migrations); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSchemas(t *testing.T) {
+	url := pgtest.Database(t)
+	for _, name := range []string{"sluice", `Odd "name".x`} {
+		s, err := Open(t.Context(), url, &Config{Schema: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		use(t, s, "a")
+		var n int
+		if err := s.Pool().QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE schemaname = $1`, name).Scan(&n); err != nil || n != 4 {
+			t.Errorf("%d tables in schema %s, %v; want 4", n, name, err)
+		}
+		var path string
+		if err := s.Pool().QueryRow(t.Context(), `SHOW search_path`).Scan(&path); err != nil || strings.Contains(path, name) {
+			t.Errorf("search_path is %s, %v; want the role's own", path, err)
+		}
+	}
+	if _, err := Open(t.Context(), url+"&search_path=nowhere", nil); err == nil || !strings.Contains(err.Error(), "search_path") {
+		t.Errorf("no schema to use: error is %v", err)
+	}
+}
+
+func TestMayNotCreate(t *testing.T) {
+	url := pgtest.Database(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN PASSWORD 'reader'; REVOKE CREATE ON SCHEMA public FROM PUBLIC`); err != nil {
+		t.Fatal(err)
+	}
+	c := conn.Config()
+	_, err = Open(t.Context(), fmt.Sprintf("postgres://reader:reader@%s:%d/%s?sslmode=disable", c.Host, c.Port, c.Database), nil)
+	if err == nil || !strings.Contains(err.Error(), "grant") || !strings.Contains(err.Error(), "public") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error is %v, want one line that says what to grant", err)
+	}
+}
+
+func TestEncoding(t *testing.T) {
+	url := pgtest.Database(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `DROP DATABASE IF EXISTS latin`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), `CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), strings.Replace(url, "/"+conn.Config().Database, "/latin", 1), nil)
+	if err == nil || !strings.Contains(err.Error(), "LATIN1") || errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v, want the encoding refused", err)
+	}
+}
