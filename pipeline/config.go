@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -83,18 +84,10 @@ func (p *Pipeline) readLease(n strictyaml.Node) {
 		"for":   func(n strictyaml.Node) { n.Duration(&c.LeaseFor) },
 		"renew": func(n strictyaml.Node) { n.Duration(&c.RenewEvery) },
 	})
-	lasts := leaseFor(c)
+	lasts := cmp.Or(c.LeaseFor, 30*time.Second) // sluice.Config's default
 	if ok && lasts < 3*c.RenewEvery {
 		n.Fail("a lease of %v renewed every %v: it must last at least three renewals, so that one lost renewal does not lose it", lasts, c.RenewEvery)
 	}
-}
-
-// leaseFor is how long a lease lasts.
-func leaseFor(c *sluice.Config) time.Duration {
-	if c.LeaseFor == 0 {
-		return 30 * time.Second // sluice.Config's default
-	}
-	return c.LeaseFor
 }
 
 func (p *Pipeline) readRetry(n strictyaml.Node) {
@@ -104,8 +97,9 @@ func (p *Pipeline) readRetry(n strictyaml.Node) {
 		"min":      func(n strictyaml.Node) { n.Duration(&c.RetryMin) },
 		"max":      func(n strictyaml.Node) { n.Duration(&c.RetryMax) },
 	})
-	if ok && c.RetryMax > 0 && c.RetryMax < c.RetryMin {
-		n.Fail("waits from %v to %v: min must not be above max", c.RetryMin, c.RetryMax)
+	least := cmp.Or(c.RetryMin, 100*time.Millisecond) // sluice.Config's default
+	if ok && c.RetryMax > 0 && c.RetryMax < least {
+		n.Fail("waits from %v to %v: min must not be above max", least, c.RetryMax)
 	}
 }
 
@@ -125,7 +119,7 @@ func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
 
 func (p *Pipeline) readDatabase(n strictyaml.Node) {
 	p.at.database = n.Place()
-	if holdsPassword(n.Raw()) {
+	if holdsPassword(n.Literal()) {
 		n.Fail("holds a password: put it into an environment variable and write ${DATABASE_URL}, or postgres://user:${PASSWORD}@host/database")
 		return
 	}
@@ -163,15 +157,14 @@ func parseDatabase(text string) (database, error) {
 	return nil, errors.New("write sqlite:PATH or postgres://user@host:port/database")
 }
 
-// What in a file, rather than in a variable, is a secret in the wrong place.
-// Text that begins with ${ is none.
+// Secrets that stand in the file itself.
 var (
-	literalPassword = regexp.MustCompile(`(?i)://[^/@:]*:(?:[^$@]|\$[^{@])[^@]*@|[?&](?:ssl)?password=(?:[^$]|\$[^{])`)
-	literalKey      = regexp.MustCompile(`(?i)SharedAccess(?:Key|Signature)\s*=\s*(?:[^$\s]|\$[^{])`)
-	emulator        = regexp.MustCompile(`(?i)UseDevelopmentEmulator\s*=\s*true`)
+	password = regexp.MustCompile(`(?i)://[^/@:]*:[^@]+@|[?&](?:ssl)?password=[^&]`)
+	key      = regexp.MustCompile(`(?i)SharedAccess(?:Key|Signature)\s*=\s*[^;\s]`)
+	emulator = regexp.MustCompile(`(?i)UseDevelopmentEmulator\s*=\s*true`)
 )
 
-func holdsPassword(raw string) bool { return literalPassword.MatchString(raw) }
+func holdsPassword(literal string) bool { return password.MatchString(literal) }
 
 // holdsKey leaves the keys of emulators alone, which are no secrets.
-func holdsKey(raw string) bool { return literalKey.MatchString(raw) && !emulator.MatchString(raw) }
+func holdsKey(literal string) bool { return key.MatchString(literal) && !emulator.MatchString(literal) }

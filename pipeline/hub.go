@@ -29,7 +29,7 @@ func (p *Pipeline) readHub(n strictyaml.Node) {
 	ok := n.Object(strictyaml.Keys{
 		"connection": func(n strictyaml.Node) {
 			proof["connection"] = n
-			if holdsKey(n.Raw()) {
+			if holdsKey(n.Literal()) {
 				n.Fail("holds a key: put the connection string into an environment variable and write ${EVENTHUB_CONNECTION_STRING}")
 				return
 			}

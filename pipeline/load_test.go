@@ -134,6 +134,43 @@ func TestLoadVariations(t *testing.T) {
 	}
 }
 
+// Keys and passwords belong into variables; what stands in the file is found,
+// also in defaults.
+func TestLiteralSecrets(t *testing.T) {
+	const connection, database = "connection: ${EVENTHUB_CONNECTION_STRING}", "database: ${DATABASE_URL}"
+	for replaced, refused := range map[string]bool{
+		"connection: Endpoint=sb://x.servicebus.windows.net;SharedAccessKeyName=a;SharedAccessKey=b":                         true,
+		"connection: Endpoint=sb://x.servicebus.windows.net;SharedAccessSignature=b":                                         true,
+		"connection: ${CONNECTION:-Endpoint=sb://x.servicebus.windows.net;SharedAccessKeyName=a;SharedAccessKey=b}":          true,
+		"connection: Endpoint=sb://x.servicebus.windows.net;SharedAccessKeyName=a;SharedAccessKey=${KEY:-b}":                 true,
+		"connection: Endpoint=sb://x.servicebus.windows.net;SharedAccessKeyName=a;SharedAccessKey=${KEY}":                    false,
+		"connection: Endpoint=sb://x.servicebus.windows.net;SharedAccessKeyName=a;SharedAccessKey=${KEY};EntityPath=flights": false,
+		"connection: Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true":            false,
+		"database: postgres://app:secret@db/x":                             true,
+		"database: postgresql://:secret@db/x":                              true,
+		"database: ${URL:-postgres://app:secret@db/x}":                     true,
+		"database: postgres://app:${KEY:-secret}@db/x":                     true,
+		"database: postgres://app@db/x?password=secret":                    true,
+		"database: postgres://app@db/x?sslmode=require&sslpassword=secret": true,
+		"database: postgres://app@db/x?password=${KEY}":                    false,
+		"database: postgres://${APP:-app}:${KEY}@db/x":                     false,
+		"database: postgres://app@db:5432/x":                               false,
+		"database: sqlite:a:b@c":                                           false,
+	} {
+		old := connection
+		if strings.HasPrefix(replaced, "database") {
+			old = database
+		}
+		_, err := Parse("p.yaml", []byte(edit(t, old, replaced)), environment("KEY=canary"))
+		switch {
+		case !refused && err != nil:
+			t.Errorf("%s: %v", replaced, err)
+		case refused && (err == nil || !strings.Contains(err.Error(), ": holds a ") || strings.Contains(err.Error(), "secret")):
+			t.Errorf("%s: %v", replaced, err)
+		}
+	}
+}
+
 // Every line names file, line, column and key, and what to do.
 func TestLoadErrors(t *testing.T) {
 	insert := sound[strings.Index(sound, "  insert:"):]
@@ -164,6 +201,7 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "for: 30s", "for: 30"), nil, `p.yaml:9:9: lease.for: "30": write a length of time with its unit, such as 500ms, 30s or 1m30s`},
 		{edit(t, "for: 30s", "for: -1s"), nil, `p.yaml:9:9: lease.for: "-1s": must be more than zero`},
 		{edit(t, "max: 10s", "max: 10ms"), nil, `p.yaml:11:1: retry: waits from 100ms to 10ms: min must not be above max`},
+		{edit(t, "min: 100ms, max: 10s", "max: 50ms"), nil, `p.yaml:11:1: retry: waits from 100ms to 50ms: min must not be above max`},
 		{edit(t, "store_bodies: true", "store_bodies: yes"), nil, `p.yaml:12:16: dead_letters.store_bodies: "yes": write one of true, false`},
 		{edit(t, "store_bodies: true", "store_bodies: ture"), nil, `p.yaml:12:16: dead_letters.store_bodies: "ture": did you mean true?`},
 		{edit(t, "256KiB", "256 KByte"), nil, `p.yaml:12:36: dead_letters.body_limit: "256 KByte": write a number of bytes up to 67108864, such as 4096, 256KiB or 1MB`},

@@ -11,8 +11,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Raw returns a scalar as it stands in the file, before variables.
-func (n Node) Raw() string { return n.yaml.Value }
+// Literal is what of a scalar stands in the file itself: variables are empty,
+// but for their defaults.
+func (n Node) Literal() string {
+	text, _, _ := expand(n.yaml.Value, func(string) (string, bool) { return "", true })
+	return text
+}
 
 // Verbatim reads a scalar in which variables do not count.
 func (n Node) Verbatim(to *string) bool {

@@ -1,0 +1,273 @@
+//go:build postgres
+
+package pipeline
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/pgtest"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
+
+func postgresURL(t testing.TB) (url string, db *sql.DB) {
+	t.Helper()
+	url = pgtest.Database(t)
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return url, db
+}
+
+func TestPostgresInsert(t *testing.T) {
+	url, db := postgresURL(t)
+	p, parts := opened(t, url, flightsTarget)
+	consume(t, p, parts, sluicetest.Bodies(
+		`{"date":"2001/01/14 21:55","delay":0}`, `{"delay":-5}`, `{"delay":"n/a"}`, `{"date":"x","delay":3.7}`, `no JSON`, `{"delay":12}`)...)
+	if got, want := query(t, db, "SELECT * FROM flights ORDER BY 1, 2"), "0 0 2001/01/14 21:55 0\n1 0 <nil> -5\n1 2 <nil> 12"; got != want {
+		t.Errorf("rows\n%s\nwant\n%s", got, want)
+	}
+	if got := deadLetters(t, p, parts); len(got) != 3 {
+		t.Errorf("dead letters %q", got)
+	}
+}
+
+// Every type comes out of PostgreSQL as it should, from a table that was made
+// of the mapping and from one with other fitting types.
+func TestPostgresTypes(t *testing.T) {
+	const columns = `
+    columns:
+      a: {from: body.a, type: text}
+      b: {from: body.b, type: integer}
+      c: {from: body.c, type: bigint}
+      d: {from: body.d, type: double}
+      e: {from: body.e, type: numeric}
+      f: {from: body.f, type: boolean}
+      g: {from: body.g, type: timestamp}
+      h: {from: body.h, type: bytes}
+      i: {from: body.i, type: json}
+      j: {from: body.j, default: none}
+      k: {from: body.k, type: integer, required: false}
+`
+	body := `{"a":"9b2c2b62-3d0c-4d5c-8a2f-0d4b4a0a7e11","b":1,"c":9007199254740993,"d":2.5,"e":1.10e1,"f":true,"g":"2026-01-31T09:30:00.5+01:00","h":"AP8=","i":{"x":[1.0]}}`
+	want := `9b2c2b62-3d0c-4d5c-8a2f-0d4b4a0a7e11 1 9007199254740993 2.5 11.0 true 2026-01-31 08:30:00.5 \x00ff {"x": [1.0]} none <nil>`
+	for name, table := range map[string]string{
+		"created": "",
+		"given": `CREATE TYPE word AS ENUM ('none', 'some'); CREATE SCHEMA air;
+			CREATE TABLE air."Types" (id bigint GENERATED ALWAYS AS IDENTITY, a uuid, b bigint, c numeric, d float8, e numeric(9,1), f bool,
+			                          g timestamp, h bytea, i jsonb NOT NULL, j word, k bigint)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, db := postgresURL(t)
+			target := "  insert:\n    table: types\n    create: true" + columns
+			from, at := "types", "(g AT TIME ZONE 'UTC')"
+			if table != "" {
+				mustExec(t, db, table)
+				target, from, at = "  insert:\n    table: air.Types"+columns, `air."Types"`, "g"
+			}
+			p, parts := opened(t, url, target)
+			consume(t, p, parts, sluicetest.Bodies(body)...)
+			got := query(t, db, "SELECT a::text, b, c::text, d, e::text, f, "+at+"::text, h::text, i::text, j::text, k FROM "+from)
+			if got != want {
+				t.Errorf("got  %s\nwant %s\ndead letters: %q", got, want, deadLetters(t, p, parts))
+			}
+		})
+	}
+}
+
+func TestPostgresStatement(t *testing.T) {
+	url, db := postgresURL(t)
+	mustExec(t, db, "CREATE TABLE last (origin text PRIMARY KEY, delay int CHECK (delay < 100), n int, price numeric, at timestamptz, raw jsonb)")
+	p, parts := opened(t, url, `  statement:
+    sql: |
+      INSERT INTO last VALUES (:origin, :delay, 1, :price, :at, :raw)  -- :not a parameter
+      ON CONFLICT (origin) DO UPDATE SET delay = :delay::int, n = last.n + 1;
+    parameters:
+      origin: body.origin
+      delay: {from: body.delay, type: integer}
+      price: {from: body.price, type: numeric, default: 1.5}
+      at: {from: body.at, type: timestamp, required: false}
+      raw: {from: body, type: json}
+`)
+	consume(t, p, parts, sluicetest.Bodies(
+		`{"origin":"SAN","delay":1}`, `{"origin":"LAX","delay":2,"price":"0.10","at":"2026-01-31T08:30:00Z"}`, `{"origin":"SAN","delay":3}`,
+		`{"origin":"LAX","delay":500}`, `{"origin":"SAN","delay":5}`, `{"delay":1}`)...)
+	got := query(t, db, "SELECT origin, delay, n, price::text, (at AT TIME ZONE 'UTC')::text, raw->>'origin' FROM last ORDER BY origin")
+	if want := "LAX 2 1 0.10 2026-01-31 08:30:00 LAX\nSAN 5 3 1.5 <nil> SAN"; got != want {
+		t.Errorf("rows\n%s\nwant\n%s", got, want)
+	}
+	letters := deadLetters(t, p, parts)
+	if len(letters) != 2 || !strings.Contains(letters[0], "check constraint") || letters[1] != "parameter origin: body.origin: is missing" {
+		t.Errorf("dead letters %q", letters)
+	}
+}
+
+func TestPostgresTarget(t *testing.T) {
+	url, db := postgresURL(t)
+	for name, c := range map[string]struct {
+		table, target, want string
+	}{
+		"missing": {"", strings.Replace(flightsTarget, "create: true", "create: false", 1), "there is no table flights: create it, or say create: true"},
+		"schema":  {"", strings.Replace(flightsTarget, "table: flights", "table: air.flights", 1), `create table air.flights: ERROR: schema "air" does not exist (SQLSTATE 3F000)`},
+		"column":  {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text)", flightsTarget, "table flights has no column delay: it has hub_partition, sequence_number, date"},
+		"type": {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay text)", flightsTarget,
+			"table flights: column delay is text, which can't hold the mapping's integer: change one of them"},
+		"narrow": {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay int2)", flightsTarget,
+			"table flights: column delay is int2, which can't hold the mapping's integer: change one of them"},
+		"must": {"CREATE TABLE flights (id serial, hub_partition text, sequence_number bigint, date text, delay int, origin text NOT NULL)", flightsTarget,
+			"table flights: column origin must have a value and has no default: add it to the mapping"},
+		"generated": {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay int GENERATED ALWAYS AS (1) STORED)", flightsTarget,
+			"table flights: column delay is generated and takes no values: take it out of the mapping"},
+		"no such":   {"", "  statement: {sql: 'INSERT INTO nowhere VALUES (:a)', parameters: {a: key}}\n", `prepare the statement: ERROR: relation "nowhere" does not exist (SQLSTATE 42P01)`},
+		"parameter": {"CREATE TABLE flights (delay int)", "  statement: {sql: 'INSERT INTO flights VALUES (:a)', parameters: {a: key}}\n", "parameter a is int4 in the statement, which can't hold the mapping's text: change the type, or write a cast such as :a::text"},
+		"fits":      {"CREATE TABLE flights (id bigint GENERATED ALWAYS AS IDENTITY, hub_partition varchar(9), sequence_number numeric, date text, delay bigint, at timestamptz NOT NULL DEFAULT now())", flightsTarget, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mustExec(t, db, "DROP TABLE IF EXISTS flights")
+			if c.table != "" {
+				mustExec(t, db, c.table)
+			}
+			p, parts := opened(t, url, c.target)
+			_, err := parts.Consumer(t.Context(), nil)
+			if c.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+			} else if want := "p.yaml:14:1: target: " + c.want; err == nil || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+			checked := p.checkDatabase(t.Context())
+			if (name == "fits") != (checked == nil) && name != "schema" {
+				t.Errorf("Check: %v", checked)
+			}
+		})
+	}
+}
+
+// Consumers that start at once make one table.
+func TestPostgresCreateTogether(t *testing.T) {
+	url, db := postgresURL(t)
+	_, parts := opened(t, url, flightsTarget)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if _, err := parts.Consumer(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if got := query(t, db, "SELECT count(*) FROM flights"); got != "0" {
+		t.Errorf("%s rows", got)
+	}
+}
+
+// Neither Open nor Check tells the password, and Check makes no table.
+func TestPostgresCheck(t *testing.T) {
+	url, db := postgresURL(t)
+	p, err := Parse("p.yaml", []byte(sound), environment("DATABASE_URL="+url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.checkDatabase(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := query(t, db, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"); got != "0" {
+		t.Errorf("Check left %s tables", got)
+	}
+	const secret = "canary-4711"
+	for _, url := range []string{
+		"postgres://app:" + secret + "@127.0.0.1:1/d",
+		"postgres://app:" + secret + "@no.such.host.invalid/d",
+		"postgres://app@127.0.0.1:1/d?password=" + secret + "&sslmode=nonsense",
+		"postgres://app:" + secret + "@127.0.0.1:port/d",
+		"postgres://app:" + secret + "%zz@h/d",
+		"postgres://app:x@" + secret + "@h:x/d",
+	} {
+		p, err := Parse("p.yaml", []byte(sound), environment("DATABASE_URL="+url))
+		if err == nil {
+			err = p.checkDatabase(t.Context())
+			_, openErr := p.Open(t.Context())
+			if openErr == nil {
+				t.Errorf("%s opened", url)
+			} else {
+				err = fmt.Errorf("%w\n%w", err, openErr)
+			}
+		}
+		if err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("got %v", err)
+			continue
+		}
+		for line := range strings.Lines(err.Error()) {
+			if !strings.HasPrefix(line, "p.yaml:13:1: database: ") {
+				t.Errorf("line %q", line)
+			}
+		}
+	}
+}
+
+// BenchmarkPostgres maps and writes batches of 1,000 flights, each batch in a
+// transaction of its own.
+func BenchmarkPostgres(b *testing.B) {
+	url, db := postgresURL(b)
+	conn, err := pgx.Connect(b.Context(), url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := db.ExecContext(b.Context(), "CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay int, distance int, origin text, destination text)"); err != nil {
+		b.Fatal(err)
+	}
+	data, err := os.ReadFile("../examples/flights.yaml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	insert, err := Parse("flights.yaml", data, environment("DATABASE_URL="+url))
+	if err != nil {
+		b.Fatal(err)
+	}
+	statement, err := Parse("p.yaml", []byte(strings.Replace(sound, sound[strings.Index(sound, "  insert:"):], `  statement:
+    sql: INSERT INTO flights VALUES (:partition, :sequence, :date, :delay, :distance, :origin, :destination)
+    parameters:
+      partition: partition
+      sequence: sequence
+      date: body.date
+      delay: {from: body.delay, type: integer}
+      distance: {from: body.distance, type: integer}
+      origin: body.origin
+      destination: body.destination
+`, 1)), environment("DATABASE_URL="+url))
+	if err != nil {
+		b.Fatal(err)
+	}
+	batch := sluice.Batch{Partition: "0"}
+	for i := range 1000 {
+		batch.Events = append(batch.Events, &sluice.Event{Partition: "0", Sequence: int64(i),
+			Body: []byte(`{"date":"2001/01/14 21:55","delay":310,"distance":480,"origin":"SAN","destination":"SMF"}`)})
+	}
+	for name, p := range map[string]*Pipeline{"insert": insert, "statement": statement} {
+		b.Run(name, func(b *testing.B) {
+			handle := p.target.postgresHandler()
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := pgx.BeginFunc(b.Context(), conn, func(tx pgx.Tx) error { return handle(b.Context(), tx, batch) }); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(batch.Events)*b.N)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}
