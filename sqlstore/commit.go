@@ -29,14 +29,14 @@ func (s *Store) Commit(ctx context.Context, step sluice.Step, fn func(ctx contex
 		return err
 	}
 	if fn != nil {
-		if err := s.handle(ctx, t, fn); err != nil {
+		if err := s.handle(ctx, t, step, fn); err != nil {
 			return err
 		}
 	}
 	if err := s.settle(ctx, t, step); err != nil {
 		return err
 	}
-	return s.commit(ctx, t)
+	return s.commit(ctx, t, step)
 }
 
 // transaction is one transaction on the writing connection.
@@ -114,7 +114,7 @@ func (s *Store) advance(ctx context.Context, t *transaction, step sluice.Step) e
 }
 
 // handle runs the handler and says who is to blame if it fails.
-func (s *Store) handle(ctx context.Context, t *transaction, fn func(context.Context, *Tx) error) error {
+func (s *Store) handle(ctx context.Context, t *transaction, step sluice.Step, fn func(context.Context, *Tx) error) error {
 	t.watch.guard()
 	tx := &Tx{tx: t.Tx, dialect: s.dialect}
 	err := fn(ctx, tx)
@@ -132,17 +132,22 @@ func (s *Store) handle(ctx context.Context, t *transaction, fn func(context.Cont
 		return s.outage(ctx, "handler's transaction", outage)
 	}
 	t.end()
-	return s.blame(ctx, err)
+	return s.blame(ctx, step, err)
 }
 
 // blame makes a failure the handler's, if the database is well: it must be
-// able to write, and to bring that to disk.
-func (s *Store) blame(ctx context.Context, failure error) error {
+// able to write and to bring that to disk, for which the checkpoint's time is
+// set anew; and the checkpoint must still be this lease's.
+func (s *Store) blame(ctx context.Context, step sluice.Step, failure error) error {
 	if ctx.Err() != nil {
 		return s.outage(ctx, "handler's transaction", failure)
 	}
-	if _, err := s.change(ctx, s.sql.probe, storeComponent); err != nil {
+	n, err := s.change(ctx, s.sql.stay, append(leaseArgs(step.Lease), step.From.Sequence)...)
+	switch {
+	case err != nil:
 		return s.outage(ctx, fmt.Sprintf("look whether the database is well after the handler failed (%v)", failure), err)
+	case n != 1:
+		return s.fenced(ctx, s.writer, step.Lease, &step.From)
 	}
 	return &sluice.HandlerError{Err: failure}
 }
@@ -193,7 +198,7 @@ func (s *Store) onRetry(ctx context.Context, t *transaction, id int64, query str
 // one of three things: a rule of the schema that was deferred until now, which
 // is the handler's; a refusal, after which nothing is written; or anything
 // else, after which the disk may hold the commit or not.
-func (s *Store) commit(ctx context.Context, t *transaction) error {
+func (s *Store) commit(ctx context.Context, t *transaction, step sluice.Step) error {
 	if !t.keep() {
 		return s.outage(ctx, "commit", ctx.Err())
 	}
@@ -205,7 +210,7 @@ func (s *Store) commit(ctx context.Context, t *transaction) error {
 	switch s.dialect.fault(err) {
 	case faultConstraint:
 		t.end()
-		return s.blame(ctx, err)
+		return s.blame(ctx, step, err)
 	case faultBusy, faultRefused:
 		return s.outage(context.WithoutCancel(ctx), "commit", err)
 	}

@@ -77,5 +77,4 @@ type wording struct {
 	schemaFound   string // → 1 if that table is there, else 0
 	schemaVersion string // component → version or 0, oldest compatible one or 0
 	schemaStep    string // component, version, oldest compatible one
-	probe         string // component; a write that changes nothing
 }

@@ -37,9 +37,10 @@ func limited(ctx context.Context, s *Store) error {
 	}
 	big := strings.Repeat("x", 10_000)
 	for _, try := range []struct {
-		rows    int // how many make SQLite write: before the commit if the cache is full, else at the commit
+		rows    int   // how many make SQLite write: before the commit if the cache is full, else at the commit
+		failure error // the handler's own, which alone would be its fault
 		unknown bool
-	}{{1000, false}, {10, true}} {
+	}{{1000, nil, false}, {10, nil, true}, {1, errors.New("no"), false}} {
 		if err := limitFiles("x.db-wal"); err != nil {
 			return err
 		}
@@ -49,9 +50,9 @@ func limited(ctx context.Context, s *Store) error {
 					return errors.New("could not write")
 				}
 			}
-			return nil
+			return try.failure
 		})
-		if err == nil || errors.Is(err, sluice.ErrUnknown) != try.unknown || !strings.Contains(err.Error(), "x.db: disk I/O error") {
+		if _, blames := errors.AsType[*sluice.HandlerError](err); err == nil || blames || errors.Is(err, sluice.ErrUnknown) != try.unknown || !strings.Contains(err.Error(), "x.db: disk I/O error") {
 			return fmt.Errorf("commit of %d rows: %v; want an I/O error; unknown outcome %v", try.rows, err, try.unknown)
 		}
 		if _, err := s.Claim(ctx, l, "i"); err == nil {

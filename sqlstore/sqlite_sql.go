@@ -114,6 +114,4 @@ var sqliteWording = wording{
 		INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES (?, ?, ?, ` + now + `)
 		ON CONFLICT DO UPDATE SET
 			version = excluded.version, oldest_compatible = excluded.oldest_compatible, applied_at = excluded.applied_at`,
-
-	probe: `UPDATE sluice_schema SET applied_at = applied_at WHERE component = ?`,
 }
