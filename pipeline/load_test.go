@@ -181,6 +181,7 @@ func TestLoadErrors(t *testing.T) {
 	}{
 		// keys
 		{edit(t, "consumer_group", "consumer_grup"), nil, `p.yaml:6:5: source.eventhub.consumer_grup: unknown key, did you mean consumer_group?`},
+		{edit(t, "partitions: all", "partitons: all"), nil, `p.yaml:8:1: partitons: unknown key, did you mean partitions?`},
 		{edit(t, "dead_letters:", "Dead-Letters:"), nil, `p.yaml:12:1: Dead-Letters: unknown key, did you mean dead_letters?`},
 		{edit(t, "renew: 10s", "renwe: 10s"), nil, `p.yaml:9:19: lease.renwe: unknown key, did you mean renew?`},
 		{edit(t, "batch: 1000", "zebra: 1000"), nil, `p.yaml:10:1: zebra: unknown key: known here are batch, database, dead_letters, lease, name, partitions, retry, source, target`},

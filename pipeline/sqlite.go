@@ -52,14 +52,14 @@ func (d sqliteDatabase) open(_ context.Context, p *Pipeline, parts *Parts) error
 }
 
 func (d sqliteDatabase) look(ctx context.Context) (catalog, func(), error) {
+	if err := sqlstore.CheckSQLite(ctx, d.path); err != nil {
+		return nil, nil, err
+	}
 	path, err := filepath.Abs(d.path)
 	if err != nil {
 		return nil, nil, err
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-			return nil, nil, fmt.Errorf("database %s: there is no directory %s: create it", path, filepath.Dir(path))
-		}
 		return nil, func() {}, nil
 	}
 	dsn := url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: "mode=ro&_pragma=busy_timeout(10000)"}
@@ -67,12 +67,7 @@ func (d sqliteDatabase) look(ctx context.Context) (catalog, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := sqliteCatalog{db}
-	if _, err := c.columns(ctx, "sqlite_schema"); err != nil {
-		db.Close()
-		return nil, nil, fmt.Errorf("database %s: %w", path, err)
-	}
-	return c, func() { db.Close() }, nil
+	return sqliteCatalog{db}, func() { db.Close() }, nil
 }
 
 // sqliteHandler writes batches to the target.

@@ -263,7 +263,7 @@ const unreachable = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=a;SharedAcces
 func TestSQLiteCheck(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ path, want string }{
-		{filepath.Join(dir, "no", "x.db"), "p.yaml:13:1: database: database " + dir + "/no/x.db: there is no directory " + dir + "/no: create it"},
+		{filepath.Join(dir, "no", "x.db"), "p.yaml:13:1: database: check database " + dir + "/no/x.db: there is no directory " + dir + "/no: create it"},
 		{filepath.Join(dir, "x.db"), ""},
 	} {
 		p, err := Parse("p.yaml", []byte(sound), environment("EVENTHUB_CONNECTION_STRING="+unreachable, "DATABASE_URL=sqlite:"+c.path))

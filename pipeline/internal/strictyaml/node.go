@@ -35,7 +35,8 @@ func (n Node) Fail(format string, args ...any) bool {
 func (n Node) IsMapping() bool { return n.yaml.Kind == yaml.MappingNode }
 
 // Object reads a mapping with these keys, in the file's order; the required
-// ones must be there. It returns false if there are problems with any of it.
+// ones must be there. It returns false if there are problems with any of it. A
+// required key that is there misspelt is one problem, not two.
 func (n Node) Object(keys Keys, required ...string) bool {
 	before := len(n.file.problems)
 	seen := map[string]bool{}
@@ -47,6 +48,7 @@ func (n Node) Object(keys Keys, required ...string) bool {
 		}
 		known := slices.Sorted(maps.Keys(keys))
 		if near := Nearest(key, known); near != "" {
+			seen[near] = true
 			value.Fail("unknown key, did you mean %s?", near)
 		} else {
 			value.Fail("unknown key: known here are %s", strings.Join(known, ", "))
