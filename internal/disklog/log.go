@@ -1,124 +1,160 @@
-// Package disklog is a durable append-only log of events.
 package disklog
 
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
-	"strconv"
+	"fmt"
 	"sync"
 	"time"
 )
 
-// ErrClosed: the log was closed.
-var ErrClosed = errors.New("log is closed")
-
+// Config adjusts a [Log]. The zero value and nil work.
 type Config struct {
-	SegmentBytes int64
-	Now          func() time.Time
+	SegmentBytes  int64            // size from which a segment file is full, up to 1 GiB; default 64 MiB, 1 MiB in memory
+	MaxBatchBytes int64            // largest batch, with 40 bytes of overhead per event, up to 256 MiB; default 16 MiB
+	Now           func() time.Time // clock for enqueued times; default [time.Now]
 }
 
+const (
+	defaultSegment       = 64 << 20
+	defaultMemorySegment = 1 << 20
+	maxSegment           = 1 << 30
+	defaultBatch         = 16 << 20
+	maxFrame             = 256 << 20 // of which a batch is made; larger sizes are damage
+)
+
+func (c *Config) withDefaults(dir string) (Config, error) {
+	var full Config
+	if c != nil {
+		full = *c
+	}
+	if full.SegmentBytes == 0 {
+		full.SegmentBytes = defaultSegment
+		if dir == "" {
+			full.SegmentBytes = defaultMemorySegment
+		}
+	}
+	if full.MaxBatchBytes == 0 {
+		full.MaxBatchBytes = defaultBatch
+	}
+	if full.Now == nil {
+		full.Now = time.Now
+	}
+	if full.SegmentBytes < 0 || full.SegmentBytes > maxSegment {
+		return full, fmt.Errorf("segments of %d bytes: choose up to %d", full.SegmentBytes, maxSegment)
+	}
+	if full.MaxBatchBytes < 0 || full.MaxBatchBytes > maxFrame {
+		return full, fmt.Errorf("batches of %d bytes: choose up to %d", full.MaxBatchBytes, maxFrame)
+	}
+	return full, nil
+}
+
+// Message is an event on its way into a log.
 type Message struct {
-	Key     string
+	Key     string // up to 65,535 bytes
 	Payload []byte
 }
 
+// Stored is an event of a log.
 type Stored struct {
-	Sequence int64
-	Offset   string
-	Enqueued time.Time
+	Sequence int64     // consecutive from 0
+	Offset   string    // the position in the log, in decimal; strictly increasing
+	Enqueued time.Time // when the log took it, in whole milliseconds; never decreasing
 	Key      string
 	Payload  []byte
 }
 
+// Info describes what a log holds.
 type Info struct {
-	First, Last  int64
-	End          int64
-	LastOffset   string
-	LastEnqueued time.Time
+	First        int64     // sequence number of the oldest event that is left, or of the next one
+	Last         int64     // sequence number of the newest event; First-1 if the log is empty
+	LastOffset   string    // of the newest event, also when it is gone; "-1" if there never was one
+	LastEnqueued time.Time // of the newest event, also when it is gone; zero if there never was one
+	End          int64     // the offset that the next event gets
 	Empty        bool
 }
 
-// Log is a placeholder in memory.
+// Log is an append-only log of events. Its methods may be called concurrently.
 type Log struct {
-	mu     sync.Mutex
-	now    func() time.Time
-	first  int64
-	events []Stored
-	pos    []int64
-	end    int64
-	last   Info
-	grown  chan struct{}
-	closed bool
+	store  storage
+	config Config
+
+	// turn is held by whoever writes. What it guards, and what only its holder
+	// changes, next, end and last among them, the holder reads without mu.
+	turn      chan struct{}
+	allocated int64   // size of the last segment's file, with the space reserved
+	tail      []byte  // the last bytes of that file, at most tailBytes
+	pending   []byte  // the tail to be, during a write
+	fresh     []entry // index entries to be, during a write
+	saved     state
+
+	mu       sync.Mutex // below turn; held for memory accesses only
+	queue    []*request
+	segments []*segment // in order; the last is written to
+	warm     []*segment // the others that have their files open, least recently read first
+	first    int64
+	next     int64 // sequence number of the next event
+	end      int64 // position behind the last durable frame
+	last     newest
+	grown    chan struct{} // closed when next rises; nil if nobody waits
+	unusable error
+	closed   bool
 }
 
-func Open(dir string, c *Config) (*Log, error) {
-	return &Log{now: c.Now, grown: make(chan struct{}), last: Info{Last: -1, LastOffset: "-1"}}, nil
+// newest describes the last event before a place in the log, which may be gone.
+type newest struct {
+	position int64 // -1 if there never was one
+	enqueued int64 // in ms
 }
 
-func (l *Log) Append(ctx context.Context, msgs []Message) (int64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return 0, ErrClosed
+// Open opens the log in the directory dir, and creates it if need be. With dir
+// "" the log is empty and lives in memory until it is closed.
+//
+// The directory is locked until Close; [ErrLocked] says that it is in use. A
+// [*CorruptError] says that acknowledged events are damaged or missing.
+func Open(dir string, config *Config) (*Log, error) {
+	c, err := config.withDefaults(dir)
+	if err != nil {
+		return nil, err
 	}
-	first := l.last.Last + 1
-	for _, m := range msgs {
-		t := l.now().UTC().Truncate(time.Millisecond)
-		if t.Before(l.last.LastEnqueued) {
-			t = l.last.LastEnqueued
+	var store storage = newMemory()
+	if dir != "" {
+		if store, err = openDisk(dir); err != nil {
+			return nil, err
 		}
-		l.last.Last++
-		l.last.LastOffset = strconv.FormatInt(l.end, 10)
-		l.last.LastEnqueued = t
-		l.events = append(l.events, Stored{Sequence: l.last.Last, Offset: l.last.LastOffset, Enqueued: t, Key: m.Key, Payload: append([]byte{}, m.Payload...)})
-		l.pos = append(l.pos, l.end)
-		l.end += int64(40 + len(m.Key) + len(m.Payload))
 	}
-	close(l.grown)
-	l.grown = make(chan struct{})
-	return first, nil
+	return openStorage(store, c)
 }
 
+// Info returns what the log holds.
 func (l *Log) Info() Info {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := l.last
-	i.First, i.End, i.Empty = l.first, l.end, len(l.events) == 0
-	return i
+	info := Info{First: l.first, Last: l.next - 1, LastOffset: formatOffset(l.last.position), End: l.end, Empty: l.first == l.next}
+	if l.last.position >= 0 {
+		info.LastEnqueued = time.UnixMilli(l.last.enqueued).UTC()
+	}
+	return info
 }
 
-func (l *Log) Read(next int64, maxEvents, maxBytes int, dst []Stored) ([]Stored, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return dst, ErrClosed
-	}
-	bytes := 0
-	for i := max(next, l.first) - l.first; i < int64(len(l.events)); i++ {
-		e := l.events[i]
-		bytes += len(e.Payload) + len(e.Key)
-		maxEvents--
-		if maxEvents < 0 || bytes > maxBytes && bytes > len(e.Payload)+len(e.Key) {
-			break
-		}
-		dst = append(dst, e)
-	}
-	return dst, nil
-}
-
+// Wait returns nil once the log holds an event of sequence number next or
+// higher, ctx's error if that ends first, and [ErrClosed] once it is closed.
 func (l *Log) Wait(ctx context.Context, next int64) error {
 	for {
 		l.mu.Lock()
-		ok, closed, grown := l.last.Last >= next, l.closed, l.grown
-		l.mu.Unlock()
-		if closed {
+		if l.closed {
+			l.mu.Unlock()
 			return ErrClosed
 		}
-		if ok {
+		if next < l.next && l.first < l.next {
+			l.mu.Unlock()
 			return nil
 		}
+		if l.grown == nil {
+			l.grown = make(chan struct{})
+		}
+		grown := l.grown
+		l.mu.Unlock()
 		select {
 		case <-grown:
 		case <-ctx.Done():
@@ -127,56 +163,46 @@ func (l *Log) Wait(ctx context.Context, next int64) error {
 	}
 }
 
-func (l *Log) SeekTime(ms int64) (int64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range l.events {
-		if e.Enqueued.UnixMilli() >= ms {
-			return e.Sequence, nil
-		}
+// wake ends all waits; mu is held.
+func (l *Log) wake() {
+	if l.grown != nil {
+		close(l.grown)
+		l.grown = nil
 	}
-	return l.last.Last + 1, nil
 }
 
-func (l *Log) SeekOffset(o int64) (int64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i, e := range l.events {
-		if l.pos[i] >= o {
-			return e.Sequence, nil
-		}
-	}
-	return l.last.Last + 1, nil
-}
+// active is the segment that is written to.
+func (l *Log) active() *segment { return l.segments[len(l.segments)-1] }
 
-func (l *Log) Trim(before int64) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := min(max(before-l.first, 0), int64(len(l.events)))
-	l.first += n
-	l.events, l.pos = l.events[n:], l.pos[n:]
-	return nil
-}
-
+// Close waits for the write in progress, fails the appends behind it and all
+// waits with [ErrClosed], and releases the files and the directory.
 func (l *Log) Close() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.closed = true
-		close(l.grown)
-		l.grown = make(chan struct{})
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	l.wake()
+	l.mu.Unlock()
+
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	for group := l.take(); len(group) > 0; group = l.take() {
+		for _, r := range group {
+			r.finish(0, ErrClosed)
+		}
+	}
+	// What was allocated ahead goes back. The log is whole without this too.
+	errs := []error{l.active().file.truncate(l.active().fileAt(l.end)), l.save(l.first)}
+	l.mu.Lock()
+	for _, s := range l.segments {
+		errs = append(errs, l.retire(s, false))
+	}
+	l.mu.Unlock()
+	errs = append(errs, l.store.close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close log %s: %w", l.store.path(), err)
 	}
 	return nil
-}
-
-type DirLock struct{}
-
-func LockDir(string) (*DirLock, error) { return &DirLock{}, nil }
-func (*DirLock) Unlock() error         { return nil }
-func MakeDir(dir string) error         { return os.MkdirAll(dir, 0o777) }
-func ReplaceFile(path string, b []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	return os.WriteFile(path, b, 0o666)
 }

@@ -1,0 +1,161 @@
+package disklog
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// appendTogether appends batches that arrive at once, so that they share writes,
+// and returns the requests with their outcomes.
+func appendTogether(l *Log, batches [][]Message) []*request {
+	var rs []*request
+	l.turn <- struct{}{}
+	for _, b := range batches {
+		r := &request{msgs: b, done: make(chan struct{})}
+		for i := range b {
+			r.size += frameSize(&b[i])
+		}
+		l.queue = append(l.queue, r)
+		rs = append(rs, r)
+	}
+	for len(l.queue) > 0 {
+		l.commit()
+	}
+	<-l.turn
+	for _, r := range rs {
+		<-r.done
+	}
+	return rs
+}
+
+// TestCrash lets a machine fail in every way it knows while a log is written,
+// trimmed and reopened. Whatever was acknowledged must be there afterwards, in
+// its place, and nothing but whole batches of the last doubtful write may be
+// there beside it.
+func TestCrash(t *testing.T) {
+	for _, faults := range []string{"kill", "power", "errors", "errors and power"} {
+		t.Run(faults, func(t *testing.T) {
+			for seed := range uint64(300) {
+				if err := runCrashes(seed, faults); err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			}
+		})
+	}
+}
+
+func runCrashes(seed uint64, faults string) error {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	store := newMachine(rng)
+	start := time.UnixMilli(1e12)
+	config, err := (&Config{SegmentBytes: 1 + rng.Int64N(20_000), Now: func() time.Time { return start }}).withDefaults("machine")
+	if err != nil {
+		return err
+	}
+	m := &model{}
+	var doubtful [][]Message
+	for life := range 4 {
+		l, err := openStorage(store, config)
+		if err != nil {
+			return fmt.Errorf("life %d: %w", life, err)
+		}
+		if err := m.settle(l, doubtful); err != nil {
+			return fmt.Errorf("life %d: %w", life, err)
+		}
+		if err := m.learn(l, m.first, start, start); err != nil {
+			return fmt.Errorf("life %d: %w", life, err)
+		}
+		if err := m.check(l, rng); err != nil {
+			return fmt.Errorf("life %d: %w", life, err)
+		}
+		if faults != "errors" && faults != "kill" {
+			store.cutIn = 1 + rng.IntN(60)
+		}
+		if faults != "power" && faults != "kill" {
+			store.fault = func(string) error {
+				if rng.IntN(15) == 0 {
+					return someErrno(rng)
+				}
+				return nil
+			}
+		}
+		if doubtful, err = m.live(l, store, rng); err != nil {
+			return fmt.Errorf("life %d: %w", life, err)
+		}
+		if rng.IntN(4) == 0 && !store.off {
+			store.fault = nil
+			if err := l.Close(); err != nil && !store.off {
+				return fmt.Errorf("life %d: %w", life, err)
+			}
+		}
+		store.restart()
+	}
+	return nil
+}
+
+// live works on the log until it or the machine is done for, and returns the
+// batches of which it is not known whether they are in the log.
+func (m *model) live(l *Log, store *machine, rng *rand.Rand) (doubtful [][]Message, err error) {
+	for range rng.IntN(40) {
+		if rng.IntN(8) == 0 {
+			before := m.first + rng.Int64N(20)
+			err := l.Trim(before)
+			if err == nil {
+				m.first = max(m.first, min(before, m.next()))
+			}
+			// A trim that failed may have happened.
+			m.first = max(m.first, l.Info().First, l.saved.First)
+			if store.off {
+				return nil, nil
+			}
+			continue
+		}
+		var batches [][]Message
+		for range 1 + rng.IntN(3) {
+			if b := randomBatch(rng); len(b) > 0 {
+				batches = append(batches, b)
+			}
+		}
+		before := m.next()
+		for _, r := range appendTogether(l, batches) {
+			switch {
+			case r.err == nil && (r.first != m.next() || doubtful != nil):
+				return nil, fmt.Errorf("acknowledged as %d, want %d; %d batches doubtful", r.first, m.next(), len(doubtful))
+			case r.err == nil:
+				m.append(r.msgs)
+			case errors.Is(r.err, ErrUnusable):
+				doubtful = append(doubtful, r.msgs)
+			}
+		}
+		if err := m.learn(l, before, l.config.Now(), l.config.Now()); err != nil {
+			if !store.off {
+				return nil, err
+			}
+			for q := before; q < m.next(); q++ {
+				m.events[q].Enqueued = l.config.Now().UTC()
+			}
+		}
+		if doubtful != nil || store.off {
+			return doubtful, nil
+		}
+	}
+	return nil, nil
+}
+
+// settle finds out how many of the doubtful batches are in the log: only whole
+// ones, and none behind one that isn't.
+func (m *model) settle(l *Log, doubtful [][]Message) error {
+	for _, b := range doubtful {
+		if l.Info().Last < m.next() {
+			break
+		}
+		m.append(b)
+	}
+	if got := l.Info().Last; got != m.next()-1 {
+		return fmt.Errorf("the last event is %d, which is no end of a batch, or acknowledged events are lost: want %d", got, m.next()-1)
+	}
+	return nil
+}

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package disklog
+
+import "os"
+
+func syncData(f *os.File) error { return f.Sync() }
+
+func preallocate(*os.File, int64, int64) {}

@@ -1,0 +1,250 @@
+package disklog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+const (
+	segmentHeader = 64
+	segmentMagic  = "sluice\x00\x01"
+	segmentSuffix = ".log"
+	indexStep     = 16 << 10
+	maxWarm       = 4 // sealed segments with open files, and their indexes, per log
+)
+
+// segment is one file of a log. All but the last are sealed: full and never
+// written again.
+type segment struct {
+	name     string
+	mark     uint32 // begins every frame
+	sequence int64  // of the first event
+	position int64  // of the first event
+	before   newest // the event before that
+
+	refs    int  // readers; guarded by Log.mu, like the next two
+	retired bool // to be closed, by the last reader if there is one
+	remove  bool // and then removed
+
+	mu    sync.Mutex // below Log.mu
+	file  file       // nil if closed, but never for the last segment
+	index []entry    // in order, never for the first event; more of it is learned as frames are passed
+}
+
+// entry is where an event lies, relative to its segment's beginning.
+type entry struct {
+	sequence uint32
+	position uint32
+	enqueued int64
+}
+
+func segmentName(sequence int64) string { return fmt.Sprintf("%020d%s", sequence, segmentSuffix) }
+
+func isSegmentName(name string) bool {
+	digits, ok := strings.CutSuffix(name, segmentSuffix)
+	if !ok || len(digits) != 20 {
+		return false
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	return err == nil && n >= 0
+}
+
+// fileAt is where position lies in the segment's file.
+func (s *segment) fileAt(position int64) int64 { return segmentHeader + position - s.position }
+
+// createSegment makes a durable segment without events. The caller syncs the
+// directory.
+func createSegment(store storage, sequence, position int64, before newest) (*segment, error) {
+	s := &segment{name: segmentName(sequence), mark: rand.Uint32() | 1, sequence: sequence, position: position, before: before}
+	f, err := store.create(s.name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = f.WriteAt(s.header(), 0); err == nil {
+		err = f.sync()
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), store.remove(s.name))
+	}
+	s.file = f
+	return s, nil
+}
+
+func (s *segment) header() []byte {
+	b := make([]byte, segmentHeader)
+	copy(b, segmentMagic)
+	binary.LittleEndian.PutUint32(b[12:], s.mark)
+	binary.LittleEndian.PutUint64(b[16:], uint64(s.sequence))
+	binary.LittleEndian.PutUint64(b[24:], uint64(s.position))
+	binary.LittleEndian.PutUint64(b[32:], uint64(s.before.enqueued))
+	binary.LittleEndian.PutUint64(b[40:], uint64(s.before.position))
+	binary.LittleEndian.PutUint32(b[8:], crc32.Checksum(b[12:], castagnoli))
+	return b
+}
+
+// parseSegment reads the header of the segment file name. It reports false if b
+// is none.
+func parseSegment(name string, b []byte) (*segment, bool) {
+	if len(b) != segmentHeader || string(b[:8]) != segmentMagic ||
+		binary.LittleEndian.Uint32(b[8:]) != crc32.Checksum(b[12:], castagnoli) {
+		return nil, false
+	}
+	s := &segment{
+		name:     name,
+		mark:     binary.LittleEndian.Uint32(b[12:]),
+		sequence: int64(binary.LittleEndian.Uint64(b[16:])),
+		position: int64(binary.LittleEndian.Uint64(b[24:])),
+		before: newest{
+			enqueued: int64(binary.LittleEndian.Uint64(b[32:])),
+			position: int64(binary.LittleEndian.Uint64(b[40:])),
+		},
+	}
+	return s, s.name == segmentName(s.sequence) && s.position >= 0
+}
+
+// open returns the segment's file, which stays open as long as the caller holds
+// the segment.
+func (s *segment) open(store storage) (file, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		f, err := store.open(s.name)
+		if err != nil {
+			return nil, err
+		}
+		s.file = f
+	}
+	return s.file, nil
+}
+
+// close closes the file and forgets the index. Nobody holds the segment.
+func (s *segment) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.file
+	s.file, s.index = nil, nil
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}
+
+// learn remembers an event in the index, if the last one that is there lies far
+// enough before it.
+func (s *segment) learn(position, sequence, enqueued int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if position-s.indexed() >= indexStep {
+		s.index = append(s.index, s.entry(position, sequence, enqueued))
+	}
+}
+
+func (s *segment) entry(position, sequence, enqueued int64) entry {
+	return entry{sequence: uint32(sequence - s.sequence), position: uint32(position - s.position), enqueued: enqueued}
+}
+
+// floor returns the place of the last event in the index for which beyond is
+// false, and of the segment's first event if there is none.
+func (s *segment) floor(beyond func(position, sequence, enqueued int64) bool) (position, sequence int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := sort.Search(len(s.index), func(i int) bool {
+		e := s.index[i]
+		return beyond(s.position+int64(e.position), s.sequence+int64(e.sequence), e.enqueued)
+	})
+	if n == 0 {
+		return s.position, s.sequence
+	}
+	e := s.index[n-1]
+	return s.position + int64(e.position), s.sequence + int64(e.sequence)
+}
+
+// indexed returns the position of the last event in the index, or of the
+// segment's first; mu is held.
+func (s *segment) indexed() int64 {
+	if n := len(s.index); n > 0 {
+		return s.position + int64(s.index[n-1].position)
+	}
+	return s.position
+}
+
+// forget drops the index entries from position on.
+func (s *segment) forget(position int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := sort.Search(len(s.index), func(i int) bool { return s.position+int64(s.index[i].position) >= position })
+	s.index = s.index[:n]
+}
+
+// hold keeps the i-th segment open until release. It returns the position
+// behind the segment's last frame. mu is held.
+func (l *Log) hold(i int) (s *segment, end int64) {
+	s = l.segments[i]
+	s.refs++
+	if i == len(l.segments)-1 {
+		return s, l.end
+	}
+	l.warmUp(s)
+	return s, l.segments[i+1].position
+}
+
+// warmUp counts s among the sealed segments that are open, and closes the one
+// of them that was read longest ago if they are too many. mu is held.
+func (l *Log) warmUp(s *segment) {
+	l.coolDown(s)
+	l.warm = append(l.warm, s)
+	for i := 0; len(l.warm) > maxWarm && i < len(l.warm); i++ {
+		if idle := l.warm[i]; idle.refs == 0 && idle != s {
+			// The file was only read; closing it has nothing to tell.
+			_ = idle.close()
+			l.coolDown(idle)
+			i--
+		}
+	}
+}
+
+func (l *Log) coolDown(s *segment) {
+	for i, w := range l.warm {
+		if w == s {
+			l.warm = append(l.warm[:i], l.warm[i+1:]...)
+			return
+		}
+	}
+}
+
+// release ends a hold.
+func (l *Log) release(s *segment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.refs--
+	if s.retired && s.refs == 0 {
+		// A file that cannot be removed now is removed when the log is opened.
+		_ = l.bury(s)
+	}
+}
+
+// retire closes s, and removes its file if so asked, as soon as nobody holds
+// it. mu is held.
+func (l *Log) retire(s *segment, remove bool) error {
+	s.retired, s.remove = true, remove
+	l.coolDown(s)
+	if s.refs > 0 {
+		return nil
+	}
+	return l.bury(s)
+}
+
+func (l *Log) bury(s *segment) error {
+	err := s.close()
+	if s.remove {
+		err = errors.Join(err, l.store.remove(s.name))
+	}
+	return err
+}
