@@ -1,0 +1,132 @@
+package main_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestCheckpointsAreListedAndSet(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		_, connection := serve(t, 2)
+		env := environment(connection, url)
+		config := quick(t)
+		db := openDatabase(t, url)
+		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:200]))
+		for _, c := range checkpoints(t, env, config) {
+			if c.Position != nil || *c.Lag != 100 {
+				t.Errorf("before anything was read: %+v", c)
+			}
+		}
+		must(t, "", env, "run", config, "--until-caught-up")
+		set := func(more ...string) (int, string, string) {
+			return invoke(t, "", env, append([]string{"checkpoints", "set", "--config", config}, more...)...)
+		}
+
+		code, out, _ := set("--all", "--to", "earliest", "--dry-run")
+		if code != 0 || out != "would set partition 0: 99 → origin: 100 events are repeated\nwould set partition 1: 99 → origin: 100 events are repeated\n" {
+			t.Errorf("dry run: exit code %d, %s", code, out)
+		}
+		if c := checkpoints(t, env, config)[0]; *c.Position != 99 || *c.Lag != 0 {
+			t.Errorf("a dry run has moved the checkpoint: %+v", c)
+		}
+
+		// Back: the events are delivered again.
+		var moves []struct {
+			Partition         string
+			From              *int64
+			To                int64
+			Repeated, Skipped int64
+			Epoch             int64
+		}
+		before := checkpoints(t, env, config)[1]
+		_, out, _ = set("--partition", "1", "--to", "sequence 60", "--json")
+		decode(t, out, &moves)
+		if m := moves[0]; len(moves) != 1 || m.Partition != "1" || *m.From != 99 || m.To != 59 || m.Repeated != 40 || m.Skipped != 0 || m.Epoch <= before.Epoch {
+			t.Errorf("moved %+v", moves)
+		}
+		must(t, "", env, "run", config, "--until-caught-up")
+		if n := count(t, db, countRows+" WHERE hub_partition = '1' AND sequence_number >= 60"); n != 80 {
+			t.Errorf("%d rows of the repeated events", n)
+		}
+
+		// Forward: events are skipped.
+		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:20]))
+		if code, out, _ := set("--partition", "0", "--to", "latest"); code != 0 || out != "partition 0: 99 → 109: 10 events are skipped\n" {
+			t.Errorf("forward: exit code %d, %s", code, out)
+		}
+		must(t, "", env, "run", config, "--until-caught-up")
+		if n := count(t, db, countRows+" WHERE sequence_number >= 100"); n != 10 {
+			t.Errorf("%d rows of the later events", n)
+		}
+		if code, _, errs := set("--partition", "0", "--to", "offset nonsense"); code != 1 || strings.Count(errs, "\n") != 1 {
+			t.Errorf("nonsense: exit code %d, %s", code, errs)
+		}
+	})
+}
+
+func TestCheckpointsAreNotSetUnderALiveOwner(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		_, connection := serve(t, 1)
+		env := environment(connection, url)
+		config := quick(t)
+		db := openDatabase(t, url)
+		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:100]))
+		owner := start(t, "", env, "run", config)
+		await(t, "all rows", func() bool { return count(t, db, countRows) == 100 })
+		for _, more := range [][]string{nil, {"--dry-run"}} {
+			code, out, errs := invoke(t, "", env, append([]string{"checkpoints", "set", "--config", config, "--all", "--to", "earliest"}, more...)...)
+			if code != 1 || out != "" || !strings.Contains(errs, "partition 0 is owned by ") || !strings.Contains(errs, "--force") {
+				t.Errorf("exit code %d: %s%s", code, out, errs)
+			}
+		}
+		out := must(t, "", env, "checkpoints", "set", "--config", config, "--all", "--to", "sequence 90", "--force")
+		if !strings.Contains(out, " is fenced off, 10 events are repeated") {
+			t.Errorf("it says %s", out)
+		}
+		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:1]))
+		await(t, "the repeated rows", func() bool { return count(t, db, countRows) == 111 })
+		owner.stop()
+		list := rows(t, db)
+		for s := range int64(101) {
+			want := 1
+			if s >= 90 && s < 100 {
+				want = 2
+			}
+			if n := len(slices.DeleteFunc(slices.Clone(list), func(e event) bool { return e.sequence != s })); n != want {
+				t.Errorf("event %d has %d rows, not %d", s, n, want)
+			}
+		}
+	})
+}
+
+func TestCheckpointsTable(t *testing.T) {
+	t.Parallel()
+	srv, connection := serve(t, 2)
+	env := environment(connection, databases["sqlite"](t))
+	config := quick(t)
+	must(t, "", env, "send", "--hub", "flights", writeLines(t, append(spoiled(3), `{"delay":1,"distance":2}`)))
+	must(t, "", env, "run", config, "--until-caught-up")
+	must(t, "", env, "send", "--hub", "flights", writeLines(t, spoiled(2)))
+	table := func() []string {
+		var lines []string
+		for line := range strings.Lines(must(t, "", env, "checkpoints", "list", "--config", config)) {
+			lines = append(lines, strings.Join(strings.Fields(line), " "))
+		}
+		return lines
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		if got := table(); !slices.Equal(got, want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	header := "PARTITION POSITION LAG DEAD LETTERS EPOCH LEASE OWNER"
+	expect(header, "0 1 1 2 1 - -", "1 1 1 1 1 - -")
+	if err := srv.Recreate("flights"); err != nil {
+		t.Fatal(err)
+	}
+	expect(header, "0 1 (hub recreated) 0 2 1 - -", "1 1 (hub recreated) 0 1 1 - -")
+	srv.Close()
+	expect(header, "0 1 ? 2 1 - -", "1 1 ? 1 1 - -")
+}

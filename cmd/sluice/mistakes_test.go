@@ -1,0 +1,136 @@
+package main_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice/emulator"
+)
+
+const secret = "dG9wc2VjcmV0a2V5" // a key that no message may tell
+
+func TestWhatIsWrongIsOneClearLine(t *testing.T) {
+	t.Parallel()
+	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 1}}, &emulator.Config{Keys: map[string]string{"app": secret}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { srv.Close() })
+	right := srv.ConnectionString()
+	wrong := strings.Replace(right, secret, "bm90IHRoaXMgb25l", 1)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := l.Addr().String() // nobody listens there once it is closed
+	l.Close()
+	absent := "Endpoint=sb://" + closed + ";SharedAccessKeyName=app;SharedAccessKey=" + secret + ";UseDevelopmentEmulator=true"
+	database := databases["sqlite"](t)
+	otherHub := changed(t, "hub: flights", "hub: flihgts")
+
+	for _, c := range []struct {
+		name string
+		env  []string
+		args []string
+		want []string // parts of the line
+	}{
+		{"unknown key", environment(right, database), []string{"run", changed(t, "consumer_group:", "consumer_grup:")}, []string{"flights.yaml:", "consumer_grup", "did you mean consumer_group"}},
+		{"bad value", environment(right, database, "PARTITIONS=0"), []string{"run", example(t)}, []string{"flights.yaml:", "partitions"}},
+		{"variable not set", []string{"EVENTHUB_CONNECTION_STRING=" + right}, []string{"run", example(t)}, []string{"flights.yaml:", "DATABASE_URL"}},
+		{"no such file", nil, []string{"run", "nowhere.yaml"}, []string{"nowhere.yaml: cannot be read: no such file"}},
+		{"unknown hub", environment(right, database), []string{"run", otherHub}, []string{"flights.yaml:", "flihgts", "not found: check the names"}},
+		{"unknown hub, validated", environment(right, database), []string{"validate", otherHub}, []string{"flights.yaml:", "not found: check the names"}},
+		{"wrong key", environment(wrong, database), []string{"run", example(t)}, []string{"flights.yaml:", "not authorised: check the key"}},
+		{"unreachable hub", environment(absent, database), []string{"run", example(t)}, []string{"flights.yaml:", closed, "connection refused"}},
+		{"mangled connection string", environment("Endpoint=sb://x;SharedAccessKey="+secret, database), []string{"run", example(t)}, []string{"flights.yaml:", "no SharedAccessKeyName"}},
+		{"unreachable database", environment(right, "postgres://app:"+secret+"@"+closed+"/flights"), []string{"run", example(t)}, []string{"flights.yaml:", "database", closed}},
+		{"unreachable database, validated", environment(right, "postgres://app:"+secret+"@"+closed+"/flights"), []string{"validate", example(t)}, []string{"flights.yaml:", "database", closed}},
+		{"impossible database", environment(right, "sqlite:/nowhere/flights.db"), []string{"run", example(t)}, []string{"flights.yaml:", "/nowhere"}},
+		{"send to an unknown hub", environment(right, ""), []string{"send", "--hub", "flihgts", writeLines(t, []string{"{}"})}, []string{"flihgts", "not found"}},
+		{"send with a wrong key", environment(wrong, ""), []string{"send", "--hub", "flights", writeLines(t, []string{"{}"})}, []string{"not authorised"}},
+		{"send nothing", environment(right, ""), []string{"send", "--hub", "flights", "nowhere.json"}, []string{"nowhere.json: not a file"}},
+		{"unknown dead letter", environment(right, database), []string{"deadletters", "retry", "--config", example(t), "17"}, []string{"dead letter 17: not found"}},
+		{"show an unknown dead letter", environment(right, database), []string{"deadletters", "show", "--config", example(t), "17"}, []string{"dead letter 17: not found"}},
+		{"unknown partition", environment(right, database), []string{"checkpoints", "set", "--config", example(t), "--partition", "7", "--to", "latest"}, []string{"hub flights has no partition 7: it has 0"}},
+		{"address in use", nil, []string{"emulator", "serve", "--listen", srv.Addr(), "--hub", "h=1"}, []string{srv.Addr(), "address already in use"}},
+		{"odd hub", nil, []string{"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "a/b=1"}, []string{"a/b"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			code, out, errs := invoke(t, "", c.env, c.args...)
+			if code != 1 || out != "" {
+				t.Errorf("exit code %d, printed %q", code, out)
+			}
+			if !strings.HasPrefix(errs, "sluice: ") || strings.Count(errs, "\n") != 1 {
+				t.Errorf("not one line: %s", errs)
+			}
+			for _, part := range c.want {
+				if !strings.Contains(errs, part) {
+					t.Errorf("no %q in %s", part, errs)
+				}
+			}
+			if strings.Contains(errs, secret) {
+				t.Errorf("tells the secret: %s", errs)
+			}
+		})
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "unread.yaml")
+	for args, want := range map[string]string{
+		"runn x.yaml": `sluice: unknown command "runn" for "sluice", did you mean run`,
+		"run":         "sluice run: accepts 1 arg(s), received 0",
+		"run a b":     "sluice run: accepts 1 arg(s), received 2",
+		"run --until-caught-up --within -1s x.yaml": "must be positive",
+		"demo --evnts 3":                     "unknown flag: --evnts; see sluice demo --help",
+		"demo --events 0":                    "must be 1 to",
+		"demo x":                             "sluice demo: unknown command",
+		"demo --log-format xml":              "write text or json",
+		"demo --log-level loud":              "write debug, info, warn or error",
+		"emulator":                           "say which: serve",
+		"emulator serve":                     "at least one --hub",
+		"emulator serve --hub flights":       "write NAME=PARTITIONS",
+		"emulator serve --hub h=1 --key app": "write NAME=BASE64",
+		"emulator serve --hub h=1 --key app=" + secret + "!": "not base64",
+		"send --hub h":                                             "EVENTHUB_CONNECTION_STRING is not set",
+		"send --hub h --to env:NOWHERE":                            "NOWHERE is not set",
+		"send --hub h --rate -1":                                   "must be positive",
+		"deadletters":                                              "say which: list, show, retry, discard",
+		"deadletters lst":                                          `unknown command "lst": there are list, show`,
+		"deadletters list":                                         `required flag(s) "config" not set`,
+		"deadletters show --config " + config:                      "requires at least 1 arg",
+		"deadletters retry --config " + config:                     "say which: ids, --where or --all",
+		"deadletters retry --all 3 --config " + config:             "--all goes without ids",
+		"deadletters retry x --config " + config:                   `"x" is not a dead letter's id`,
+		"deadletters retry --all --at tomorrow --config " + config: "--at tomorrow: write a time like",
+		"deadletters retry --all --after 1h --at 2026-01-01T00:00:00Z --config " + config: "state one of them",
+		"deadletters discard --where status=dad --config " + config:                       `"dad" is not one of dead, retry, discarded`,
+		"checkpoints set --config " + config + " --to latest":                             "say which: --partition P or --all",
+		"checkpoints set --config " + config + " --to latest --all --partition 1":         "say which: --partition P or --all",
+		"checkpoints set --config " + config + " --all":                                   "say where to",
+		"checkpoints set --config " + config + " --all --to yesterday":                    `start "yesterday": not understood`,
+	} {
+		code, out, errs := invoke(t, "", nil, strings.Fields(args)...)
+		if code != 2 || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, want) || strings.Contains(errs, secret) {
+			t.Errorf("sluice %s: exit code %d, printed %q, want %q in %s", args, code, out, want, errs)
+		}
+	}
+	if _, err := os.Stat(config); err == nil {
+		t.Error("a misused command has written a file")
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	t.Parallel()
+	if out := must(t, "", nil, "version"); !strings.HasPrefix(out, "sluice ") || !strings.Contains(out, " go1.") {
+		t.Errorf("version: %s", out)
+	}
+	if out := must(t, "", nil, "--help"); !strings.Contains(out, "deadletters") {
+		t.Errorf("help: %s", out)
+	}
+}

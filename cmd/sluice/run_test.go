@@ -1,0 +1,182 @@
+package main_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestThreeConsumersOfWhichOneIsKilled runs real processes: a hub, three
+// consumers, a producer, and a kill -9 in the middle.
+func TestThreeConsumersOfWhichOneIsKilled(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		server := start(t, "", nil, "emulator", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--hub", "flights=4")
+		connection := connectionOf(t, server)
+		env := environment(connection, url, "PARTITIONS=2")
+		config := quick(t)
+		db := openDatabase(t, url)
+
+		// One begins alone, as the table must be there for the count.
+		consumers := []*process{start(t, "", env, "run", config)}
+		must(t, "", env, "validate", config)
+		for range 2 {
+			consumers = append(consumers, start(t, "", env, "run", config))
+		}
+		sending := start(t, "", env, "send", "--hub", "flights", "--rate", "25000", flights200k(t))
+		await(t, "all partitions to be owned", func() bool {
+			return !slices.ContainsFunc(checkpoints(t, env, config), func(c checkpoint) bool { return c.Owner == "" })
+		})
+		await(t, "a part of the flights", func() bool { return count(t, db, countRows) > 20_000 })
+		victim := slices.IndexFunc(consumers, func(p *process) bool {
+			owner := fmt.Sprintf("-%d-", p.cmd.Process.Pid)
+			return slices.ContainsFunc(checkpoints(t, env, config), func(c checkpoint) bool { return strings.Contains(c.Owner, owner) })
+		})
+		consumers[victim].kill()
+		consumers = slices.Delete(consumers, victim, victim+1)
+
+		if code := sending.wait(); code != 0 || !strings.Contains(sending.out.String(), "200000 records acknowledged") {
+			t.Fatalf("send: exit code %d: %s", code, sending.out.String())
+		}
+		// It owns nothing itself if the others own all.
+		must(t, "", env, "run", config, "--until-caught-up", "--within", "2m")
+		for _, c := range consumers {
+			c.stop()
+		}
+		exactlyOnce(t, lookAt(t, connection).events(), rows(t, db))
+		if n := count(t, db, countRows); n != 200_000 {
+			t.Errorf("%d rows", n)
+		}
+		server.stop()
+	})
+}
+
+// connectionOf waits for the emulator's ready line.
+func connectionOf(t *testing.T, server *process) string {
+	t.Helper()
+	await(t, "the emulator", func() bool { return strings.HasSuffix(server.out.String(), "\n") })
+	line, _, _ := strings.Cut(server.out.String(), "\n")
+	connection, ok := strings.CutPrefix(line, "ready ")
+	if !ok || strings.Count(server.out.String(), "\n") != 1 {
+		t.Fatalf("the emulator printed %q", server.out.String())
+	}
+	return connection
+}
+
+func TestTheExampleAsItIs(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		_, connection := serve(t, 3)
+		env := environment(connection, url)
+		records := flights20k(t)[:3000]
+		must(t, "", env, "send", "--hub", "flights", "--key-field", "origin", writeLines(t, records))
+		must(t, "", env, "run", example(t), "--until-caught-up")
+		db := openDatabase(t, url)
+		exactlyOnce(t, lookAt(t, connection).events(), rows(t, db))
+		var delay, distance int64
+		for _, r := range records {
+			var f struct{ Delay, Distance int64 }
+			decode(t, string(r), &f)
+			delay, distance = delay+f.Delay, distance+f.Distance
+		}
+		if d, m := sum(t, db, "delay"), sum(t, db, "distance"); d != delay || m != distance {
+			t.Errorf("delays %d, distances %d; want %d, %d", d, m, delay, distance)
+		}
+		if n := count(t, db, "SELECT count(*) FROM flights WHERE origin = 'LAS' AND destination = 'OAK' AND date = '2001/01/01 01:24' AND delay = -5"); n != 1 {
+			t.Errorf("%d rows of one flight", n)
+		}
+	})
+}
+
+func TestUntilCaughtUpFailsInTime(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 2)
+	env := environment(connection, databases["sqlite"](t), "PARTITIONS=1")
+	must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:100]))
+	began := time.Now()
+	code, _, errs := invoke(t, "", env, "run", example(t), "--until-caught-up", "--within", "4s")
+	if code != 1 || !strings.Contains(errs, "sluice: not caught up within 4s: partition ") || !strings.Contains(errs, " not begun, of 49") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	if took := time.Since(began); took < 4*time.Second || took > 30*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestUntilCaughtUpFailsSoonWhereAPersonMustAct(t *testing.T) {
+	t.Parallel()
+	srv, connection := serve(t, 1)
+	env := environment(connection, databases["sqlite"](t))
+	records := writeLines(t, flights20k(t)[:100])
+	must(t, "", env, "send", "--hub", "flights", records)
+	must(t, "", env, "run", example(t), "--until-caught-up")
+
+	expect := func(want string) {
+		t.Helper()
+		began := time.Now()
+		code, _, errs := invoke(t, "", env, "run", example(t), "--until-caught-up", "--within", "1m")
+		if code != 1 || !strings.Contains(errs, want) || time.Since(began) > 30*time.Second {
+			t.Errorf("exit code %d after %v: %s", code, time.Since(began), errs)
+		}
+	}
+	must(t, "", env, "send", "--hub", "flights", records)
+	if err := srv.Trim("flights", "0", 150); err != nil {
+		t.Fatal(err)
+	}
+	expect("partition 0: events 100 to 149 have passed retention unread")
+	must(t, "", env, "checkpoints", "set", "--config", example(t), "--all", "--to", "sequence 150")
+	must(t, "", env, "run", example(t), "--until-caught-up")
+
+	if err := srv.Recreate("flights"); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "", env, "send", "--hub", "flights", records)
+	expect("sluice: partition 0: hub flights was recreated")
+	must(t, "", env, "checkpoints", "set", "--config", example(t), "--all", "--to", "earliest")
+	must(t, "", env, "run", example(t), "--until-caught-up")
+}
+
+func TestSignalsEndARunWellAndGiveLeasesBack(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 2)
+	env := environment(connection, databases["sqlite"](t))
+	must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:1000]))
+	for range 2 {
+		p := start(t, "", env, "run", example(t))
+		await(t, "both partitions to be owned", func() bool {
+			list := checkpoints(t, env, example(t))
+			return len(list) == 2 && list[0].Owner != "" && list[1].Owner != ""
+		})
+		p.stop()
+		for _, c := range checkpoints(t, env, example(t)) {
+			if c.Owner != "" {
+				t.Errorf("partition %s is still owned by %s", c.Partition, c.Owner)
+			}
+		}
+	}
+}
+
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 1)
+	env := environment(connection, databases["sqlite"](t))
+	must(t, "", env, "send", "--hub", "flights", writeLines(t, spoiled(1)))
+	code, out, errs := invoke(t, "", env, "run", example(t), "--until-caught-up", "--log-format", "json")
+	if code != 0 || out != "" {
+		t.Errorf("exit code %d, printed %q", code, out)
+	}
+	var said []string
+	for line := range strings.Lines(errs) {
+		var entry struct{ Level, Msg string }
+		decode(t, line, &entry)
+		said = append(said, entry.Level+" "+entry.Msg)
+	}
+	for _, want := range []string{"INFO partition taken", "WARN event became a dead letter", "INFO stopped"} {
+		if !slices.Contains(said, want) {
+			t.Errorf("no %q in %q", want, said)
+		}
+	}
+	if _, _, errs := invoke(t, "", env, "run", example(t), "--until-caught-up", "--log-level", "warn"); errs != "" {
+		t.Errorf("nothing to warn of, and yet %s", errs)
+	}
+}

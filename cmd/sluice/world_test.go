@@ -1,0 +1,360 @@
+package main_test
+
+import (
+	"compress/gzip"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/eventhub"
+)
+
+// databases are those that the tests run on, by name: each makes a fresh one
+// and returns its URL.
+var databases = map[string]func(testing.TB) string{
+	"sqlite": func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "flights.db") },
+}
+
+// eachDatabase runs fn on every kind of database, all at the same time.
+func eachDatabase(t *testing.T, fn func(t *testing.T, url string)) {
+	t.Parallel()
+	for name, fresh := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fn(t, fresh(t))
+		})
+	}
+}
+
+// openDatabase opens a database for the test's own queries.
+func openDatabase(t testing.TB, url string) *sql.DB {
+	t.Helper()
+	driver, dsn := "pgx", url
+	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		driver, dsn = "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"
+	}
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// count answers a query for a number; a table that is not there yet has 0 rows.
+func count(t testing.TB, db *sql.DB, query string) (n int64) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+		if strings.Contains(err.Error(), "no such table") || strings.Contains(err.Error(), "does not exist") {
+			return 0
+		}
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+const countRows = "SELECT count(*) FROM flights"
+
+// event is an event's identity within its hub.
+type event struct {
+	partition string
+	sequence  int64
+}
+
+// rows lists the events that the rows of flights are of, one entry a row.
+func rows(t testing.TB, db *sql.DB) (list []event) {
+	t.Helper()
+	result, err := db.QueryContext(t.Context(), "SELECT hub_partition, sequence_number FROM flights")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer result.Close()
+	for result.Next() {
+		var e event
+		if err := result.Scan(&e.partition, &e.sequence); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, e)
+	}
+	if err := result.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// hub is what the tests ask about a hub themselves.
+type hub struct {
+	t      testing.TB
+	source *eventhub.Source
+	ids    []string
+}
+
+func lookAt(t testing.TB, connection string) *hub {
+	t.Helper()
+	source, err := eventhub.New(connection, "flights", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { source.Close(context.Background()) })
+	topic, err := source.Describe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &hub{t, source, topic.Partitions}
+}
+
+// events lists the identities of all events ever sent.
+func (h *hub) events() (list []event) {
+	h.t.Helper()
+	for _, p := range h.ids {
+		b, err := h.source.Bounds(h.t.Context(), p)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for s := int64(0); s <= b.Last.Sequence; s++ {
+			list = append(list, event{p, s})
+		}
+	}
+	return list
+}
+
+// bodies reads all events of the hub.
+func (h *hub) bodies() (list []string) {
+	h.t.Helper()
+	for _, p := range h.ids {
+		b, err := h.source.Bounds(h.t.Context(), p)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		r, err := h.source.Open(h.t.Context(), p, sluice.Origin, 1<<40)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for next := int64(0); next <= b.Last.Sequence; {
+			events, err := r.Read(h.t.Context(), 1000)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			for _, e := range events {
+				list = append(list, string(e.Body))
+			}
+			next += int64(len(events))
+		}
+		if err := r.Close(h.t.Context()); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return list
+}
+
+// exactlyOnce checks that the events each have exactly one effect, and nothing
+// else has.
+func exactlyOnce(t testing.TB, events []event, effects ...[]event) {
+	t.Helper()
+	all := slices.Concat(effects...)
+	times := make(map[event]int, len(events))
+	for _, e := range all {
+		times[e]++
+	}
+	for _, e := range events {
+		if n := times[e]; n != 1 {
+			t.Errorf("event %d of partition %s has %d effects", e.sequence, e.partition, n)
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	if len(all) != len(events) {
+		t.Errorf("%d events have %d effects", len(events), len(all))
+	}
+}
+
+// letter is a dead letter as `deadletters list --json` prints it.
+type letter struct {
+	ID        int64
+	Status    string
+	Partition string
+	Sequence  int64
+	Key       string
+	Attempts  int
+	Error     string
+	Body      string
+}
+
+func deadLetters(t testing.TB, env []string, config string, more ...string) (letters []letter, events []event) {
+	t.Helper()
+	args := append([]string{"deadletters", "list", "--json", "--config", config}, more...)
+	decode(t, must(t, "", env, args...), &letters)
+	for _, l := range letters {
+		events = append(events, event{l.Partition, l.Sequence})
+	}
+	return letters, events
+}
+
+// checkpoint is a row as `checkpoints list --json` prints it.
+type checkpoint struct {
+	Partition   string
+	Position    *int64
+	Lag         *int64
+	Owner       string
+	Epoch       int64
+	DeadLetters int `json:"dead_letters"`
+	Recreated   bool
+}
+
+func checkpoints(t testing.TB, env []string, config string) (list []checkpoint) {
+	t.Helper()
+	decode(t, must(t, "", env, "checkpoints", "list", "--json", "--config", config), &list)
+	return list
+}
+
+func decode(t testing.TB, text string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+}
+
+// serve starts a hub named flights in this process.
+func serve(t testing.TB, partitions int) (srv *emulator.Server, connection string) {
+	t.Helper()
+	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: partitions}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { srv.Close() })
+	return srv, srv.ConnectionString()
+}
+
+// environment is what examples/flights.yaml reads.
+func environment(connection, database string, more ...string) []string {
+	return append([]string{"EVENTHUB_CONNECTION_STRING=" + connection, "DATABASE_URL=" + database}, more...)
+}
+
+// example is the pipeline that scripts use.
+func example(t testing.TB) string {
+	t.Helper()
+	path, err := filepath.Abs("../../examples/flights.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// changed writes the example with replacements, as pairs of old and new.
+func changed(t testing.TB, replacements ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(example(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(replacements); i += 2 {
+		if !strings.Contains(string(text), replacements[i]) {
+			t.Fatalf("the example does not contain %q", replacements[i])
+		}
+	}
+	path := filepath.Join(t.TempDir(), "flights.yaml")
+	if err := os.WriteFile(path, []byte(strings.NewReplacer(replacements...).Replace(string(text))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// mended lets records lack their delay.
+func mended(t testing.TB) string {
+	t.Helper()
+	return changed(t, "{from: body.delay, type: integer}", "{from: body.delay, type: integer, required: false}")
+}
+
+// quick has leases that expire soon.
+func quick(t testing.TB) string {
+	t.Helper()
+	return changed(t, "\npartitions:", "\nlease: {for: 3s, renew: 1s}\npartitions:")
+}
+
+// flights200k is a file of 200,000 flight records.
+func flights200k(t testing.TB) string {
+	t.Helper()
+	path, err := filepath.Abs("../../.dev/flights-200k.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = os.Stat(path)
+	switch {
+	case err == nil:
+		return path
+	case !errors.Is(err, os.ErrNotExist):
+		t.Fatal(err)
+	}
+	t.Log("scripts/fetch-flights was not run: the demo's 20,000 records take the place of 200,000 others, ten times over")
+	return writeLines(t, slices.Repeat(flights20k(t), 10))
+}
+
+// flights20k are the demo's records, as the package has them.
+func flights20k(t testing.TB) (list []json.RawMessage) {
+	t.Helper()
+	f, err := os.Open("../../internal/demo/flights-20k.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	unpacked, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(unpacked).Decode(&list); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// writeLines writes a file with a line for each record.
+func writeLines[T ~[]byte | ~string](t testing.TB, lines []T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(string(l))
+		b.WriteByte('\n')
+	}
+	path := filepath.Join(t.TempDir(), "records.ndjson")
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// spoiled makes records that lack their delay.
+func spoiled(n int) []string {
+	lines := make([]string, n)
+	for i := range lines {
+		lines[i] = fmt.Sprintf(`{"date":"2001/01/14 21:55","distance":%d,"origin":"SAN","destination":"SMF"}`, i)
+	}
+	return lines
+}
+
+// sum adds up the numbers in a column.
+func sum(t testing.TB, db *sql.DB, column string) int64 {
+	t.Helper()
+	return count(t, db, "SELECT coalesce(sum("+column+"), 0) FROM flights")
+}
+
+func number(t testing.TB, text string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(strings.ReplaceAll(text, ",", ""), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
