@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -192,13 +193,12 @@ func TestSourceSuiteCatches(t *testing.T) {
 		}
 	})
 	add("loses what came while a read gave up", func(b *bentSource, good *Hub) {
-		gaveUp := false
+		var gaveUp atomic.Bool
 		b.read = func(ctx context.Context, r *reader, max int) ([]*sluice.Event, error) {
 			events, err := r.Read(ctx, max)
-			if gaveUp && len(events) > 1 {
+			if gaveUp.Swap(err != nil && ctx.Err() != nil) && len(events) > 1 {
 				events = events[1:]
 			}
-			gaveUp = err != nil && ctx.Err() != nil
 			return events, err
 		}
 	})
@@ -351,10 +351,13 @@ func TestSourceSuiteCatches(t *testing.T) {
 	add("remembers the highest epoch", func(b *bentSource, good *Hub) {
 		var highest int64
 		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
-			if epoch < highest && epoch > 1 {
-				return nil, &sluice.StolenError{Partition: partition, Epoch: highest}
-			}
+			good.mu.Lock()
 			highest = max(highest, epoch)
+			seen := highest
+			good.mu.Unlock()
+			if epoch < seen && epoch > 1 {
+				return nil, &sluice.StolenError{Partition: partition, Epoch: seen}
+			}
 			return good.Open(ctx, partition, after, epoch)
 		}
 	})

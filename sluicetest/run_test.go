@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,7 +58,7 @@ func TestRunAgainAndWithPartitions(t *testing.T) {
 		for i := range 100 {
 			events = append(events, &sluice.Event{Partition: fmt.Sprint(i % 3), Body: fmt.Append(nil, i)})
 		}
-		var batches int
+		var opened atomic.Int64
 		result := sluicetest.Run(t, store, sluice.Handler[*sluicetest.Tx](func(_ context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 			if len(b.Events) > 7 {
 				t.Errorf("a batch of %d events, asked for 7", len(b.Events))
@@ -70,10 +71,12 @@ func TestRunAgainAndWithPartitions(t *testing.T) {
 			return nil
 		}), events, &sluice.Config{MaxBatch: 7, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
 			if o.Kind == sluice.KindOpened {
-				batches++ // not read before Run has returned; partitions open one by one
+				opened.Add(1)
 			}
 		})})
-		_ = batches
+		if n := opened.Load(); n != 3 {
+			t.Errorf("the caller's observer saw %d partitions being opened, want 3", n)
+		}
 		if len(result.Progress) != 3 || result.DeadLetters != nil {
 			t.Errorf("result is %+v, want three partitions and no dead letters", result)
 		}
