@@ -48,6 +48,9 @@ func TestCloseLeavesNothing(t *testing.T) {
 				b.DropConnections()
 			}
 		}
+		if len(s.links) != 3 {
+			t.Errorf("%d links are kept for Close, 3 were not closed", len(s.links))
+		}
 		if len(ours()) <= before {
 			t.Error("no goroutines seen: the test sees nothing")
 		}

@@ -1,6 +1,7 @@
 package eventhub
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -135,6 +136,19 @@ func TestEntityPathNamesTheHub(t *testing.T) {
 		g := s.Group()
 		if g.Topic != "flights" || g.Namespace != "contoso.servicebus.windows.net" || g.Name != "$Default" {
 			t.Errorf("group %v", g)
+		}
+	}
+}
+
+// A source that is printed doesn't tell the key.
+func TestFormat(t *testing.T) {
+	s, err := New(good, "flights", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d"} {
+		if got := fmt.Sprintf(verb, s); got != "contoso.servicebus.windows.net/flights/$Default" {
+			t.Errorf("%s: %s", verb, got)
 		}
 	}
 }

@@ -87,10 +87,12 @@ func (l *link) explain(err error) error {
 	switch {
 	case f.condition == amqp.ErrCondStolen:
 		return &sluice.StolenError{Partition: l.partition, Epoch: epochIn(f.text)}
-	case f.advice == "" && l.wire.cause() != nil:
-		return fmt.Errorf("%s: %s", l.name(), l.source.line(l.wire.cause().Error()))
+	case f.advice != "" || l.wire.cause() == nil:
+		return l.source.explain(l.name(), err)
+	case errors.Is(l.wire.cause(), errDetached):
+		return fmt.Errorf("%s: %w", l.name(), errDetached)
 	}
-	return l.source.explain(l.name(), err)
+	return fmt.Errorf("%s: %s", l.name(), l.source.line(l.wire.cause().Error()))
 }
 
 // fault is what an error of the SDK's comes down to.

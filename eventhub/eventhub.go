@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -32,7 +33,7 @@ type Config struct {
 	// its way; at most 64 characters. Default: host name and a random part.
 	Owner string
 	// Prefetch is how many events of a partition are asked for ahead of Read,
-	// at most 5,000; up to as many again may wait to be handed out. Default:
+	// at most 5,000; about as many again may wait to be handed out. Default:
 	// 3,000, three of the consumer's batches.
 	Prefetch int
 	// PrefetchBytes is how many bytes Prefetch may come to, estimated from the
@@ -171,6 +172,10 @@ func newSource(ep endpoint, hub string, credential azcore.TokenCredential, cfg *
 func (s *Source) Group() sluice.Group {
 	return sluice.Group{Namespace: s.cfg.Namespace, Topic: s.hub, Name: s.cfg.ConsumerGroup}
 }
+
+// Format writes the group whatever the verb, so that no message or log that
+// prints a source has the key.
+func (s *Source) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.Group().String()) }
 
 // Close ends what the source has open: the link for questions, and every
 // reader. It waits for them; if ctx ends first they are cut off.

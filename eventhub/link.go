@@ -82,7 +82,7 @@ func (s *Source) attach(ctx context.Context, partition string, start azeventhubs
 	default:
 		err = l.explain(err)
 	}
-	l.close(ctx)
+	l.close(expired) // there is nothing to say goodbye to
 	return nil, nil, err
 }
 
@@ -132,10 +132,7 @@ func (l *link) linger(ctx context.Context, d time.Duration) {
 
 // wait returns the next event.
 func (l *link) wait(ctx context.Context) ([]*azeventhubs.ReceivedEventData, error) {
-	merged, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(l.life, cancel)()
-	events, err := l.receiver.ReceiveEvents(merged, 1, nil)
+	events, err := l.receiver.ReceiveEvents(ctx, 1, nil)
 	switch {
 	case err == nil:
 		l.asked = max(0, l.asked-len(events))

@@ -117,13 +117,14 @@ func askOnce[T any](ctx context.Context, m *management, question func(context.Co
 		defer m.work.Done()
 		defer cancel()
 		value, err := question(bound, client.ProducerClient)
-		if err == nil || answered(err) {
+		switch {
+		case err == nil || answered(err):
 			m.praise(client)
 			replies <- reply{value: value, err: err}
-			return
+		case bound.Err() == nil:
+			replies <- reply{proven: m.disown(client), err: err}
+			hangUp(client)
 		}
-		replies <- reply{proven: m.disown(client), err: err}
-		hangUp(client)
 	}()
 	late := make(chan struct{})
 	go func() {

@@ -31,7 +31,7 @@ func (s *Source) Open(ctx context.Context, partition string, after sluice.Positi
 	case after.Sequence < b.First-1:
 		return nil, &sluice.RetentionError{Partition: partition, After: after.Sequence, First: b.First}
 	case after.Sequence > b.Last.Sequence:
-		return nil, fmt.Errorf("hub %s, partition %s: position %v, but the newest event is %v: check that this is the right hub, then set the checkpoint anew: %w",
+		return nil, fmt.Errorf("hub %s, partition %s: position %v, but the newest event is %v: check that it is the right hub, then go on with `sluice checkpoints set`: %w",
 			s.hub, partition, after, b.Last, sluice.ErrPastEnd)
 	}
 	start := azeventhubs.StartPosition{SequenceNumber: &after.Sequence}
@@ -61,7 +61,8 @@ type reader struct {
 	served time.Time       // when events were last handed out
 }
 
-// Read implements [sluice.Reader].
+// Read implements [sluice.Reader]. Called again at once, it lingers a moment
+// so that the events of a stream come in batches.
 func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -85,13 +86,14 @@ func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 	}
 	for len(r.held) == 0 && r.broken == nil {
 		events, err := r.link.wait(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				r.broken = err
-			}
-			return nil, err
+		switch {
+		case err == nil:
+			r.hold(events)
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		default:
+			r.fail(err)
 		}
-		r.hold(events)
 		r.refill()
 	}
 	if len(r.held) == 0 {
@@ -118,10 +120,18 @@ func (r *reader) refill() {
 	}
 	events, err := r.link.take(r.window.credit())
 	if err != nil {
-		r.broken = err
+		r.fail(err)
 		return
 	}
 	r.hold(events)
+}
+
+// fail notes why nothing comes any more.
+func (r *reader) fail(err error) {
+	if errors.Is(err, errDetached) {
+		err = fmt.Errorf("%w, behind event %d", err, r.next-1) // the next one may be to blame
+	}
+	r.broken = err
 }
 
 // hold keeps events, as far as they follow each other, to be handed out.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -349,7 +350,7 @@ func TestRecreatedHub(t *testing.T) {
 		if events, err := busy.Read(b.now, 10); err == nil {
 			t.Fatalf("a reader went on in the new hub, with %+v", events[0])
 		} else {
-			checkMessage(t, err.Error(), errDetached.Error())
+			checkMessage(t, err.Error(), errDetached.Error()+", behind event 2")
 		}
 		if err := <-waiting; !strings.Contains(err.Error(), errDetached.Error()) {
 			t.Fatalf("the waiting reader: %v", err)
@@ -452,6 +453,25 @@ func TestPrefetchBytes(t *testing.T) {
 	if e := b.read(b.open(s, "1", sluice.Origin, 1), 1, 1)[0]; len(e.Body) < 1<<20-1000 || !bytes.HasSuffix(e.Body, []byte("xxx")) {
 		t.Errorf("of an event of 1 MiB came %d bytes", len(e.Body))
 	}
+}
+
+func TestWebSocket(t *testing.T) {
+	b := newBroker(t, nil)
+	urls := make(chan string, 10)
+	s := b.source(&Config{WebSocket: func(ctx context.Context, url string) (net.Conn, error) {
+		urls <- url
+		return new(net.Dialer).DialContext(ctx, "tcp", b.Addr()) // as good as any
+	}})
+	b.send("0", 0, 10, 0)
+	b.read(b.open(s, "0", sluice.Origin, 1), 10, 10)
+	for range 2 { // the link for questions, and the reader's
+		if got, want := <-urls, "wss://"+b.Addr()+"/$servicebus/websocket"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	refused := b.source(&Config{WebSocket: func(context.Context, string) (net.Conn, error) { return nil, errors.New("no proxy") }})
+	_, err := refused.Describe(b.now)
+	checkMessage(t, fmt.Sprint(err), "connect to wss://"+b.Addr()+"/$servicebus/websocket: no proxy")
 }
 
 func TestConcurrentUse(t *testing.T) {

@@ -1,7 +1,14 @@
 package eventhub
 
 import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
 	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 )
 
 func TestPerformative(t *testing.T) {
@@ -22,6 +29,57 @@ func TestPerformative(t *testing.T) {
 			t.Errorf("%x: got %#x, want %#x", c.frame, got, c.want)
 		}
 	}
+}
+
+// A link is attached once; other links come and go.
+func TestWireAttachesOnce(t *testing.T) {
+	frame := func(performative byte, text string) []byte {
+		return append([]byte{0, 0, 0, byte(11 + len(text)), 2, 0, 0, 0, 0, 0x53, performative}, text...)
+	}
+	const path = "flights/ConsumerGroups/$Default/Partitions/0"
+	near, far := net.Pipe()
+	var peer sync.WaitGroup
+	peer.Go(func() { _, _ = io.Copy(io.Discard, far) })
+	dials := 0
+	w := newWire(func(context.Context, string) (net.Conn, error) { dials++; return near, nil }, path)
+	conn, err := w.connect(t.Context(), azeventhubs.WebSocketConnParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(b []byte, want error, stands bool) {
+		t.Helper()
+		if _, err := conn.Write(b); !errors.Is(err, want) {
+			t.Errorf("writing %q: %v, want %v", b, err, want)
+		}
+		if w.up() != stands {
+			t.Errorf("after %q the link stands: %v", b, !stands)
+		}
+	}
+	write([]byte("AMQP\x00\x01\x00\x00"), nil, false)
+	write(frame(attachFrame, "$cbs"), nil, false)
+	write(frame(flowFrame, ""), nil, false)
+	write(frame(0x14, path), nil, false) // the token for it
+	write(frame(attachFrame, path), nil, false)
+	write(frame(flowFrame, ""), nil, true)
+	write(frame(flowFrame, ""), nil, true)
+	write(frame(attachFrame, "$cbs"), nil, true) // another token
+	write(frame(0x14, path), nil, true)
+	if w.cause() != nil {
+		t.Errorf("lost: %v", w.cause())
+	}
+	write(frame(attachFrame, path), errDetached, true)
+	if _, err := w.connect(t.Context(), azeventhubs.WebSocketConnParams{}); !errors.Is(err, errDetached) || dials != 1 {
+		t.Errorf("the second of %d connections: %v", dials, err)
+	}
+	far.Close()
+	peer.Wait()
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("read from a lost connection")
+	}
+	if !errors.Is(w.cause(), errDetached) {
+		t.Errorf("the first cause is not kept: %v", w.cause())
+	}
+	near.Close()
 }
 
 func TestWindow(t *testing.T) {

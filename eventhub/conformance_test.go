@@ -1,0 +1,71 @@
+package eventhub
+
+import (
+	"context"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+func TestConformance(t *testing.T) {
+	t.Run("plain", func(t *testing.T) {
+		sluicetest.TestSource(t, func(t testing.TB) sluicetest.SourceHarness {
+			b := newBroker(t, nil)
+			return harness(b, func() *Source { return b.source(nil) })
+		})
+	})
+	t.Run("tls", func(t *testing.T) {
+		sluicetest.TestSource(t, func(t testing.TB) sluicetest.SourceHarness {
+			b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0"})
+			return harness(b, func() *Source { return b.sourceOf(b.TLSConnectionString(), &Config{TLSConfig: b.tls()}) })
+		})
+	})
+}
+
+func harness(b *broker, connect func() *Source) sluicetest.SourceHarness {
+	return sluicetest.SourceHarness{
+		Connect: func(testing.TB) sluice.Source { return connect() },
+		Append: func(ctx context.Context, partition string, events ...*sluice.Event) error {
+			return b.append(ctx, partition, events)
+		},
+		Trim: func(_ context.Context, partition string, before int64) error {
+			return b.Trim(hubName, partition, before)
+		},
+		Recreate: func(context.Context) error { return b.Recreate(hubName) },
+	}
+}
+
+// append sends over a client of its own, so that it may run beside others and
+// after the hub was recreated.
+func (b *broker) append(ctx context.Context, partition string, events []*sluice.Event) error {
+	producer, err := azeventhubs.NewProducerClientFromConnectionString(b.ConnectionString(), hubName, nil)
+	if err != nil {
+		return err
+	}
+	defer producer.Close(ctx)
+	batch, err := producer.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr(partition)})
+	if err != nil {
+		return err
+	}
+	optional := func(text string) *string {
+		if text == "" {
+			return nil
+		}
+		return &text
+	}
+	for _, e := range events {
+		out := &azeventhubs.EventData{Body: e.Body, Properties: e.Properties, MessageID: optional(e.MessageID), ContentType: optional(e.ContentType)}
+		if e.CorrelationID != "" {
+			out.CorrelationID = e.CorrelationID
+		}
+		if err := batch.AddEventData(out, nil); err != nil {
+			return err
+		}
+	}
+	return producer.SendEventDataBatch(ctx, batch, nil)
+}
