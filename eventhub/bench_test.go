@@ -66,3 +66,14 @@ func BenchmarkRead(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkBounds is the price of a question.
+func BenchmarkBounds(b *testing.B) {
+	br := newBroker(b, nil)
+	s := br.source(nil)
+	for b.Loop() {
+		if _, err := s.Bounds(br.now, "0"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
