@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func Run[Tx any](t testing.TB, store sluice.TxStore[Tx], handler sluice.Handler[
 		case err := <-ended:
 			t.Fatalf("the consumer has ended: %v", err)
 		case <-stall.C:
-			t.Fatalf("nothing was committed for %v; checkpoints are at %+v, want %v", patience, progress, last)
+			t.Fatalf("nothing was committed for %v; checkpoints are at %v, want %v; the last failure: %v", patience, positions(progress), last, watch.failure())
 		}
 	}
 }
@@ -123,10 +124,27 @@ func result[Tx any](ctx context.Context, t testing.TB, store sluice.TxStore[Tx],
 	return r
 }
 
+func positions(progress []sluice.Progress) map[string]sluice.Position {
+	at := make(map[string]sluice.Position)
+	for _, p := range progress {
+		at[p.Partition] = p.Position
+	}
+	return at
+}
+
 // watcher is told by the engine what happens.
 type watcher struct {
 	news    chan struct{} // something was committed
 	stopped chan error    // the first partition that can't go on
+
+	mu     sync.Mutex
+	failed error // the last failure
+}
+
+func (w *watcher) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
 }
 
 // config is the caller's with shorter waits, and with the watcher in it.
@@ -155,6 +173,10 @@ func (w *watcher) Observe(o sluice.Observation) {
 		case w.news <- struct{}{}:
 		default:
 		}
+	case sluice.KindFailed, sluice.KindRetried:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.failed = o.Err
 	case sluice.KindStopped:
 		select {
 		case w.stopped <- o.Err:

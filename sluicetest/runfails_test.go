@@ -1,0 +1,44 @@
+package sluicetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+)
+
+func TestRunSaysWhatIsWrong(t *testing.T) {
+	insert := sluice.Each(func(_ context.Context, tx *Tx, e *sluice.Event) error { return tx.Insert("rows", string(e.Body)) })
+	down := func(store *Store) {
+		store.Faults = &script{before: func(op Op, _ sluice.Lease) error {
+			if op == OpCommit {
+				return errors.New("the database is down")
+			}
+			return nil
+		}}
+	}
+	for _, c := range []struct {
+		what   string
+		bend   func(*Store)
+		events []*sluice.Event
+		cfg    *sluice.Config
+		want   string
+	}{
+		{"an outage without end", down, Bodies("a"), nil, "nothing was committed for 30s; checkpoints are at map[0:unset], want map[0:0]; the last failure: store start: the database is down"},
+		{"a partition that is none", func(*Store) {}, []*sluice.Event{{Partition: "left"}}, nil, `event 0 is for partition "left"`},
+		{"a partition written oddly", func(*Store) {}, []*sluice.Event{{}, {Partition: "01"}}, nil, `event 1 is for partition "01"`},
+		{"too many partitions", func(*Store) {}, []*sluice.Event{{Partition: "1000000000"}}, nil, "below 1024"},
+		{"a config that is refused", func(*Store) {}, Bodies("a"), &sluice.Config{Attempts: -1}, "attempts"},
+		{"a start that is none", func(*Store) {}, Bodies("a"), &sluice.Config{Start: sluice.Start{Kind: 99}}, "unknown kind of start"},
+	} {
+		failures := failuresOf(t, check[*Store]{c.what, func(t testing.TB, store *Store) {
+			c.bend(store)
+			Run(t, store, insert, c.events, c.cfg)
+		}}, func(testing.TB) *Store { return new(Store) })
+		if len(failures) != 1 || !strings.Contains(failures[0], c.want) {
+			t.Errorf("%s: got %q, want %q", c.what, failures, c.want)
+		}
+	}
+}
