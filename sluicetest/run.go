@@ -65,6 +65,7 @@ func Run[Tx any](t testing.TB, store sluice.TxStore[Tx], handler sluice.Handler[
 		case err := <-ended:
 			t.Fatalf("the consumer has ended: %v", err)
 		case <-stall.C:
+			progress, _ = store.Read(ctx, hub.group)
 			t.Fatalf("nothing was committed for %v; checkpoints are at %v, want %v; the last failure: %v", patience, positions(progress), last, watch.failure())
 		}
 	}

@@ -26,7 +26,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		cfg    *sluice.Config
 		want   string
 	}{
-		{"an outage without end", down, Bodies("a"), nil, "nothing was committed for 30s; checkpoints are at map[0:unset], want map[0:0]; the last failure: store start: the database is down"},
+		{"an outage without end", down, Bodies("a"), nil, "nothing was committed for 30s; checkpoints are at map[0:unset], want map[0:0]; the last failure: commit: the database is down"},
 		{"a partition that is none", func(*Store) {}, []*sluice.Event{{Partition: "left"}}, nil, `event 0 is for partition "left"`},
 		{"a partition written oddly", func(*Store) {}, []*sluice.Event{{}, {Partition: "01"}}, nil, `event 1 is for partition "01"`},
 		{"too many partitions", func(*Store) {}, []*sluice.Event{{Partition: "1000000000"}}, nil, "below 1024"},
