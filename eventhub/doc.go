@@ -7,7 +7,9 @@
 // lease's epoch as owner level. When the link ends, so does the reader: it
 // never comes back by itself, because the hub that it came back to might be
 // another one of the same name. The consumer opens a new reader, after it has
-// looked at the hub's creation time again.
+// looked at the hub's creation time again. Azure limits the connections of a
+// namespace (5,000 in the standard tier); a source has one for each reader, and
+// one more.
 //
 // What an event is made of: the body is its data sections, one after the other.
 // A sender may also put an AMQP value or sequence there; a string or binary

@@ -22,9 +22,9 @@ type link struct {
 	receiver  *azeventhubs.PartitionClient
 	asked     int // events asked for that have not come
 
-	life  context.Context // ends with the link
-	end   context.CancelFunc
-	close func(context.Context)
+	life   context.Context // ends with the link
+	end    context.CancelFunc
+	closed sync.Once
 }
 
 // attach opens a link with an epoch at a start, and asks for the first credit
@@ -33,15 +33,12 @@ func (s *Source) attach(ctx context.Context, partition string, start azeventhubs
 	path := fmt.Sprintf("%s/ConsumerGroups/%s/Partitions/%s", s.hub, s.cfg.ConsumerGroup, partition)
 	l := &link{source: s, partition: partition, wire: newWire(s.dial, path)}
 	l.life, l.end = context.WithCancel(context.Background())
-	var once sync.Once
-	l.close = func(ctx context.Context) { once.Do(func() { l.shut(ctx) }) }
-
 	var err error
 	if l.client, err = s.consumer(l.wire); err != nil {
 		return nil, nil, fmt.Errorf("client: %w", err)
 	}
 	// Without prefetching by the SDK, which counts events and not bytes: credit
-	// is granted by receive.
+	// is granted by take.
 	l.receiver, err = l.client.NewPartitionClient(partition, &azeventhubs.PartitionClientOptions{
 		StartPosition: start, OwnerLevel: &epoch, Prefetch: -1,
 	})
@@ -145,13 +142,15 @@ func (l *link) wait(ctx context.Context) ([]*azeventhubs.ReceivedEventData, erro
 	return nil, l.explain(err)
 }
 
-// shut ends the link in good order, if the broker answers in time, and the
-// connection in any case.
-func (l *link) shut(ctx context.Context) {
-	l.end()
-	l.source.forget(l)
-	ctx, cancel := context.WithTimeout(ctx, min(parting, l.source.cfg.Timeout))
-	defer cancel()
-	_ = l.receiver.Close(ctx) // closing the connection ends the link, too
-	_ = l.client.Close(ctx)
+// close ends the link in good order, if the broker answers in time, and the
+// connection in any case. It may be called again, and waits for the first call.
+func (l *link) close(ctx context.Context) {
+	l.closed.Do(func() {
+		l.end()
+		l.source.forget(l)
+		ctx, cancel := context.WithTimeout(ctx, min(parting, l.source.cfg.Timeout))
+		defer cancel()
+		_ = l.receiver.Close(ctx) // closing the connection ends the link, too
+		_ = l.client.Close(ctx)
+	})
 }
