@@ -97,6 +97,7 @@ func TestPickErrors(t *testing.T) {
 		`1e+`:                           `not JSON at byte 3: the end where a digit should be`,
 		`nul`:                           `not JSON at byte 3: the end where the rest of null should be`,
 		`"a`:                            `not JSON at byte 2: the end where a closing " should be`,
+		"\"0123456789\nabcdefghij\"":    `not JSON at byte 11: a control character in a string`,
 		"\"a\nb\"":                      `not JSON at byte 2: a control character in a string`,
 		`"\x"`:                          `not JSON at byte 2: 'x' where an escape should be`,
 		`"\u12g4"`:                      `not JSON at byte 5: 'g' where a hexadecimal digit should be`,
