@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func (t *target) prepare(ctx context.Context, c catalog, mayCreate bool) error {
 		// Another process may be quicker, perhaps with another mapping.
 		failed := c.create(ctx, t.definition())
 		if columns, err = c.columns(ctx, t.table); err != nil || len(columns) == 0 {
-			return fmt.Errorf("create table %s: %w", t.table, errors.Join(failed, err))
+			return fmt.Errorf("create table %s: %w", t.table, cmp.Or(failed, err, errors.New("it is not there afterwards")))
 		}
 	}
 	return t.checkTable(columns)

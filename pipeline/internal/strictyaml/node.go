@@ -111,8 +111,14 @@ func (n Node) kind() string {
 	return "a single value"
 }
 
+// maxWord is the longest word that others are proposed for.
+const maxWord = 64
+
 // Nearest returns the word most like the given one, "" if none is like it.
 func Nearest(word string, among []string) string {
+	if len(word) > maxWord {
+		return ""
+	}
 	fold := strings.NewReplacer("-", "_", " ", "_")
 	word = fold.Replace(strings.ToLower(word))
 	best, distance := "", max(1, len(word)/3)+1
@@ -127,9 +133,6 @@ func Nearest(word string, among []string) string {
 // edits counts the letters to insert, remove, replace or swap with the next
 // that make b of a.
 func edits(a, b string) int {
-	if max(len(a), len(b)) > 64 {
-		return 64
-	}
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)

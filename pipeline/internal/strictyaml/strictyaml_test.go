@@ -1,0 +1,70 @@
+package strictyaml
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestNearest(t *testing.T) {
+	among := []string{"consumer_group", "connection", "hub", "tls_ca_file"}
+	for word, want := range map[string]string{
+		"consumer_grup": "consumer_group", "consumergroup": "consumer_group", "Consumer-Group": "consumer_group", "conection": "connection",
+		"hbu": "hub", "huh": "hub", "tls_file": "", "zebra": "", "x": "", "": "", strings.Repeat("hub", 1000): "",
+	} {
+		if got := Nearest(word, among); got != want {
+			t.Errorf("%.30s: %q, want %q", word, got, want)
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	lookup := func(name string) (string, bool) {
+		value, ok := map[string]string{"A": "1", "B_2": "x${A}\r\n", "EMPTY": ""}[name]
+		return value, ok
+	}
+	for text, want := range map[string]string{
+		"plain $Default $A": "plain $Default $A",
+		"${A}${A}":          "11 from ${A} ${A}",
+		"a${B_2}b":          "ax${A}b from ${B_2}", // values are not looked into again
+		"${EMPTY}":          " from ${EMPTY}",
+		"${EMPTY:-d}":       "d from ${EMPTY}",
+		"${NONE:-}":         " from ${NONE}",
+		"${NONE:-a:-b}":     "a:-b from ${NONE}",
+		"$${A} $$${A}":      "${A} $${A}",
+		"${NONE}":           "error: the environment variable NONE is not set",
+		"${A":               "error: ${ has no } after it (write $${ for a plain ${)",
+		"${}":               "error: ${}: not the name of a variable (write $${ for a plain ${)",
+		"${1A}":             "error: ${1A}: not the name of a variable (write $${ for a plain ${)",
+	} {
+		got, names, err := expand(text, lookup)
+		if len(names) > 0 {
+			got += " from " + strings.Join(names, " ")
+		}
+		if err != nil {
+			got = "error: " + err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Each problem can be got at, with its place and without.
+func TestProblems(t *testing.T) {
+	cause := errors.New("cause")
+	err := Read("f.yaml", []byte("b: 1\na: 2\n"), nil, func(n Node) {
+		n.Object(Keys{
+			"a": func(n Node) { n.Fail("bad: %w", cause) },
+			"b": func(n Node) { n.Fail("worse") },
+		})
+	})
+	var one *Problem
+	if !errors.Is(err, cause) || !errors.As(err, &one) || fmt.Sprint(one.Place) != "f.yaml:1:1: b" {
+		t.Errorf("got %v, the first at %v", err, one.Place)
+	}
+	if want := "f.yaml:1:1: b: worse\nf.yaml:2:1: a: bad: cause"; err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
