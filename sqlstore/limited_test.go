@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux || darwin
 
 package sqlstore
 
@@ -15,6 +15,8 @@ import (
 
 	"github.com/sluice-go/sluice"
 )
+
+func init() { children["limited"] = limited }
 
 // A write that the system refuses: before the commit nothing was written; at
 // the commit, SQLite itself cannot tell what the disk holds.
