@@ -31,6 +31,7 @@ type authority struct {
 	links   map[*amqp.Link]string
 	timer   *time.Timer
 	stopped bool
+	expires sync.WaitGroup // timers that are set or have fired
 }
 
 func newAuthority(keys map[string]string) *authority {
@@ -202,12 +203,22 @@ func (a *authority) schedule() {
 			next = expiry
 		}
 	}
-	if a.timer != nil {
-		a.timer.Stop()
+	a.unschedule()
+	if next.IsZero() || a.stopped {
+		return
 	}
-	if !next.IsZero() && !a.stopped {
-		a.timer = time.AfterFunc(max(next.Sub(a.now()), 0), a.expire)
+	a.expires.Add(1)
+	a.timer = time.AfterFunc(max(next.Sub(a.now()), 0), func() {
+		defer a.expires.Done()
+		a.expire()
+	})
+}
+
+func (a *authority) unschedule() {
+	if a.timer != nil && a.timer.Stop() {
+		a.expires.Done()
 	}
+	a.timer = nil
 }
 
 // expire forgets what has expired, and detaches the links that nothing covers any more.
@@ -232,12 +243,11 @@ func (a *authority) expire() {
 	}
 }
 
-// stop ends the timer.
+// stop ends the timer, and waits if it has just fired.
 func (a *authority) stop() {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.stopped = true
-	if a.timer != nil {
-		a.timer.Stop()
-	}
+	a.unschedule()
+	a.mu.Unlock()
+	a.expires.Wait()
 }

@@ -98,9 +98,11 @@ func TestGrants(t *testing.T) {
 		time.Sleep(90 * time.Minute)
 		synctest.Wait()
 		check("flights/partitions/0", true)
+		a.mu.Lock()
 		if len(a.grants) != 1 {
 			t.Errorf("%d grants after one has expired", len(a.grants))
 		}
+		a.mu.Unlock()
 		time.Sleep(time.Hour)
 		check("flights", false)
 		put("sb://ns/", time.Hour)

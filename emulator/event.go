@@ -1,6 +1,8 @@
 package emulator
 
 import (
+	"time"
+
 	"github.com/sluice-go/sluice/internal/amqp"
 	"github.com/sluice-go/sluice/internal/hub"
 )
@@ -135,6 +137,16 @@ var (
 	symEnqueued = amqp.AppendSymbol(nil, annEnqueued)
 	symKey      = amqp.AppendSymbol(nil, annKey)
 )
+
+// appendMetrics appends the delivery annotations with which a receiver that asks for them learns how far the partition reaches.
+func appendMetrics(b []byte, info hub.Info, now time.Time) []byte {
+	return amqp.AppendValue(amqp.AppendSection(b, amqp.SectionDeliveryAnn), amqp.Map{
+		{Key: amqp.Symbol("last_enqueued_sequence_number"), Value: info.Last},
+		{Key: amqp.Symbol("last_enqueued_offset"), Value: info.LastOffset},
+		{Key: amqp.Symbol("last_enqueued_time_utc"), Value: info.LastEnqueued},
+		{Key: amqp.Symbol("runtime_info_retrieval_time_utc"), Value: now},
+	})
+}
 
 // appendEvent appends a stored event as consumers get it: with the broker's annotations before those of the producer.
 func appendEvent(b []byte, e *hub.Stored) []byte {

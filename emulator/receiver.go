@@ -23,6 +23,9 @@ const (
 	maxReceiverName    = 256
 	noName             = "nil" // how Azure's texts call a receiver without a name
 	annotationSelector = "amqp.annotation."
+
+	// capMetrics is the capability by which a receiver asks to be told of the partition's last event along with every event.
+	capMetrics amqp.Symbol = "com.microsoft:enable-receiver-runtime-metric"
 )
 
 // receiver is a link on which a client receives the events of a partition.
@@ -33,6 +36,9 @@ type receiver struct {
 	part *hub.Partition
 	next int64
 	buf  []hub.Stored
+
+	withMetrics bool
+	metrics     []byte // encoded delivery annotations
 }
 
 func (c *client) openReceiver(l *amqp.Outgoing, n node) (run func(context.Context) error, err error) {
@@ -72,7 +78,7 @@ func (c *client) openReceiver(l *amqp.Outgoing, n node) (run func(context.Contex
 	if err != nil {
 		return nil, c.explainAttach(n, name, err)
 	}
-	r := &receiver{c: c, link: l, node: n, part: p, next: next}
+	r := &receiver{c: c, link: l, node: n, part: p, next: next, withMetrics: l.Desired(capMetrics)}
 	return func(ctx context.Context) error {
 		defer leave()
 		defer detach()
@@ -97,8 +103,11 @@ func (r *receiver) run(ctx context.Context) error {
 			}
 			continue
 		}
+		if r.withMetrics {
+			r.metrics = appendMetrics(r.metrics[:0], r.part.Info(), time.Now())
+		}
 		for events := r.buf; len(events) > 0; {
-			n, err := r.link.Send(len(events), 0, func(b []byte, i int) []byte { return appendEvent(b, &events[i]) })
+			n, err := r.link.Send(len(events), 0, func(b []byte, i int) []byte { return appendEvent(append(b, r.metrics...), &events[i]) })
 			if err != nil {
 				return err
 			}

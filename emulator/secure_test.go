@@ -2,11 +2,15 @@ package emulator_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -199,4 +203,42 @@ func TestNoToken(t *testing.T) {
 			t.Errorf("got %v, want %q", err, v.want)
 		}
 	}
+}
+
+// When a token expires and no new one was put, the links that it allowed are detached.
+func TestExpiredToken(t *testing.T) {
+	srv := start(t, one("h", 1), &emulator.Config{Keys: map[string]string{"root": "cm9vdA=="}})
+	s := session(t, srv)
+	c := newRPC(t, s, "$cbs")
+	put := func(audience string, expiry time.Time) {
+		t.Helper()
+		token := signed("root", "cm9vdA==", audience, expiry)
+		props := map[string]any{"operation": "put-token", "type": "servicebus.windows.net:sastoken", "name": audience}
+		if status, why, _ := c.call("replies", props, token); status != 202 {
+			t.Fatalf("%d %s", status, why)
+		}
+	}
+	put("sb://localhost/h/ConsumerGroups/a", time.Now().Add(time.Hour))
+	put("sb://localhost/h/ConsumerGroups/b", time.Now().Add(2*time.Second))
+	lasting := receiver(t, s, "h/ConsumerGroups/a/Partitions/0", nil)
+	short := receiver(t, s, "h/ConsumerGroups/b/Partitions/0", nil)
+	if _, err := s.NewReceiver(within(t), "h/ConsumerGroups/c/Partitions/0", nil); condition(err) != amqp.ErrCondUnauthorizedAccess {
+		t.Errorf("a group without a token: %v", err)
+	}
+	if _, err := short.Receive(within(t), nil); condition(err) != amqp.ErrCondUnauthorizedAccess || !strings.Contains(err.Error(), "ExpiredToken") {
+		t.Errorf("after the token's expiry: %v", err)
+	}
+	put("sb://localhost/h", time.Now().Add(time.Hour))
+	if err := sender(t, s, "h").Send(within(t), &amqp.Message{Data: [][]byte{{1}}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	next(t, lasting)
+}
+
+func signed(name, key, resource string, expiry time.Time) string {
+	sr := url.QueryEscape(resource)
+	mac := hmac.New(sha256.New, []byte(key))
+	fmt.Fprintf(mac, "%s\n%d", sr, expiry.Unix())
+	sig := url.QueryEscape(base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	return fmt.Sprintf("SharedAccessSignature sr=%s&sig=%s&se=%d&skn=%s", sr, sig, expiry.Unix(), name)
 }

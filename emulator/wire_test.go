@@ -237,6 +237,26 @@ func TestRefusedLinks(t *testing.T) {
 	}
 }
 
+// A receiver that asks for it learns with every event how far the partition reaches.
+func TestReceiverMetrics(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	send(t, producer(t, srv, "h"), to0(), numbered(0, 3)...)
+	r := receiver(t, session(t, srv), fromZero, &amqp.ReceiverOptions{DesiredCapabilities: []string{"com.microsoft:enable-receiver-runtime-metric"}})
+	last := ""
+	for i := range 3 {
+		m := next(t, r)
+		at, _ := m.DeliveryAnnotations["last_enqueued_time_utc"].(time.Time)
+		asked, _ := m.DeliveryAnnotations["runtime_info_retrieval_time_utc"].(time.Time)
+		last, _ = m.DeliveryAnnotations["last_enqueued_offset"].(string)
+		if m.DeliveryAnnotations["last_enqueued_sequence_number"] != int64(2) || last == "" || at.IsZero() || asked.Before(at) {
+			t.Errorf("event %d: delivery annotations %v", i, m.DeliveryAnnotations)
+		}
+		if i == 2 && m.Annotations["x-opt-offset"] != last {
+			t.Errorf("the last offset is %s, the last event's %v", last, m.Annotations["x-opt-offset"])
+		}
+	}
+}
+
 // A receiver that drains gets what there is, and its credit back.
 func TestDrain(t *testing.T) {
 	srv := start(t, one("h", 1), nil)

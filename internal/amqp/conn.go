@@ -405,7 +405,7 @@ func (c *Conn) handle(f frame) error {
 	case descDetach:
 		var p detach
 		if p.decode(&d); d.err == nil {
-			return c.withSession(f.channel, func(s *session) { s.onDetach(&p) })
+			return c.onDetach(f.channel, &p)
 		}
 	case descBegin:
 		var p begin

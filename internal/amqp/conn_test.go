@@ -139,7 +139,6 @@ func TestMalformedFrames(t *testing.T) {
 		"flow without a session":         {encoded(&flow{}), CondNotAllowed},
 		"transfer without a session":     {encoded(&transfer{}), CondNotAllowed},
 		"attach without a session":       {encoded(&attach{}), CondNotAllowed},
-		"detach without a session":       {encoded(&detach{}), CondNotAllowed},
 		"disposition without a session":  {encoded(&disposition{}), CondNotAllowed},
 		"answer to a begin of nobody":    {encoded(&begin{hasRemote: true}), CondNotAllowed},
 		"attach with a nested bomb":      {frame("\x00\x53\x12\xd0\x00\x00\x00\xff\x00\x00\x00\x01" + strings.Repeat("\x00", 251)), CondDecode},

@@ -165,6 +165,30 @@ func (f *fields) mapping() Map {
 	return m
 }
 
+// symbols reads a field that may hold one symbol or an array of them.
+func (f *fields) symbols() (all []Symbol) {
+	code, ok := f.next()
+	switch {
+	case !ok:
+		return nil
+	case code == codeSym8 || code == codeSym32:
+		return []Symbol{Symbol(f.bytesOf(code))}
+	case code != codeArray8 && code != codeArray32:
+		f.mismatch(code, "symbols")
+		return nil
+	}
+	end, n := f.compound(code)
+	element := f.constructor()
+	if n > 0 && element != codeSym8 && element != codeSym32 {
+		f.mismatch(element, "a symbol")
+	}
+	for ; n > 0 && f.err == nil; n-- {
+		all = append(all, Symbol(f.bytesOf(element)))
+	}
+	f.closeCompound(end)
+	return all
+}
+
 // skipField passes over one field.
 func (f *fields) skipField() {
 	if code, ok := f.next(); ok {

@@ -221,7 +221,8 @@ func (l *Incoming) drop() {
 }
 
 // Settle tells the client the outcome of messages that Next returned: accepted where err is nil, else rejected. Neighbours in the order of
-// receipt are settled with one frame.
+// receipt are settled with one frame. They are settled at once also where the link's mode is to wait for the client's own settlement: Azure's
+// Python library asks for that mode and then sends none.
 func (l *Incoming) Settle(ds []Delivery, err error) {
 	state := &deliveryState{}
 	if err != nil {
@@ -240,7 +241,7 @@ func (l *Incoming) Settle(ds []Delivery, err error) {
 		}
 		if !first.settled {
 			l.c.push(l.s.channel, &disposition{
-				receiver: true, first: first.id, last: last, settled: l.rcv == receiverFirst, state: state,
+				receiver: true, first: first.id, last: last, settled: true, state: state,
 			})
 		}
 	}

@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // Link is what incoming and outgoing links have in common. c.mu guards the fields that change.
@@ -15,8 +16,8 @@ type Link struct {
 	other   string
 	props   Map
 	filter  Map
+	desired []Symbol
 	snd     byte
-	rcv     byte
 	ctx     context.Context
 	cancel  context.CancelFunc
 
@@ -44,6 +45,9 @@ func (l *Link) Properties() Map { return l.props }
 
 // Filter is the filter set of the client's source.
 func (l *Link) Filter() Map { return l.filter }
+
+// Desired tells whether the client asked for a capability of the link.
+func (l *Link) Desired(capability Symbol) bool { return slices.Contains(l.desired, capability) }
 
 // Conn is the connection of the link.
 func (l *Link) Conn() *Conn { return l.c }
@@ -81,7 +85,7 @@ func (l *Link) pushDetach() {
 func (c *Conn) onAttach(channel uint16, p *attach) error {
 	var in *Incoming
 	var out *Outgoing
-	l := &Link{c: c, name: p.name, handle: p.handle, props: p.properties, snd: p.sndSettle, rcv: p.rcvSettle}
+	l := &Link{c: c, name: p.name, handle: p.handle, props: p.properties, snd: p.sndSettle, desired: p.desired}
 	if p.receiver {
 		out = &Outgoing{Link: l, wake: make(chan struct{}, 1)}
 		l.out = out
@@ -115,7 +119,7 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	answer := *p
 	answer.receiver = !p.receiver
 	answer.initialCount = 0
-	answer.properties = nil
+	answer.properties, answer.desired = nil, nil
 	answer.maxMessage = uint64(c.cfg.MaxMessageSize)
 	c.push(channel, &answer)
 	if l.detachErr != nil {

@@ -200,7 +200,7 @@ func TestReceivedMessages(t *testing.T) {
 		target.check(t, "x")
 		c.nothing()
 	})
-	bubble(t, "settled in two steps", func(t *testing.T) {
+	bubble(t, "settled at once though the client asks for two steps", func(t *testing.T) {
 		target := &accepting{}
 		c := opened(t, &testPeer{incoming: target.open}, nil, nil)
 		c.session()
@@ -210,7 +210,7 @@ func TestReceivedMessages(t *testing.T) {
 		}
 		expect[*flow](c)
 		c.send(0, frame(0, false), 'x')
-		if p := expect[*disposition](c); p.settled {
+		if p := expect[*disposition](c); !p.settled {
 			t.Errorf("disposition %+v", p)
 		}
 		c.send(0, &disposition{first: 0, settled: true})

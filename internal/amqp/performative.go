@@ -97,6 +97,7 @@ type attach struct {
 	target       *terminus
 	initialCount uint32
 	maxMessage   uint64
+	desired      []Symbol // desired-capabilities
 	properties   Map
 }
 
@@ -117,7 +118,7 @@ func (p *attach) decode(d *decoder) {
 	p.initialCount = f.uint32(0)
 	p.maxMessage = f.uint(0)
 	f.skipField() // offered-capabilities
-	f.skipField() // desired-capabilities
+	p.desired = f.symbols()
 	p.properties = f.mapping()
 	f.close()
 }
@@ -138,7 +139,8 @@ func (p *attach) encode(b []byte) []byte {
 		b = appendUint(b, p.initialCount)
 	}
 	b = appendUlong(b, p.maxMessage)
-	b = append(b, codeNull, codeNull)
+	b = appendNull(b) // offered-capabilities
+	b = appendSymbols(b, p.desired)
 	b = appendMap(b, p.properties)
 	return endCompound(b, at, 14)
 }

@@ -65,6 +65,7 @@ func TestPerformativeRoundTrip(t *testing.T) {
 		&attach{name: "l", handle: 3, receiver: true, sndSettle: senderSettled, source: &terminus{address: "a", filter: filter}, target: &terminus{}},
 		&attach{name: "l", handle: 300, sndSettle: senderMixed, rcvSettle: receiverSecond, initialCount: 5, maxMessage: 1 << 20,
 			target: &terminus{address: "a/b", durable: 2, expiry: "never", timeout: 60}, properties: Map{{Symbol("p"), int64(1)}}},
+		&attach{name: "l", receiver: true, desired: []Symbol{"one", "two"}},
 		&flow{nextIncomingID: 1, hasIncomingID: true, incomingWindow: 2, nextOutgoingID: 3, outgoingWindow: 4, handle: 5, hasHandle: true,
 			deliveryCount: 6, hasCount: true, credit: 7, hasCredit: true, available: 8, drain: true, echo: true},
 		&flow{hasIncomingID: true, incomingWindow: 2, outgoingWindow: 4},
@@ -96,6 +97,8 @@ func TestPerformativesOfClients(t *testing.T) {
 		{"list32", "005314 d00000000c 00000005 43 5201 a00101 43 41", &transfer{deliveryID: 1, hasID: true, tag: []byte{1}, settled: true}},
 		{"disposition of one delivery", "005315 c0 0a 05 41 5203 40 41 005324 45",
 			&disposition{receiver: true, first: 3, last: 3, settled: true}},
+		{"one capability, not in an array", "005312 c013 0d a1016e 43 41 40 40 40 40 40 40 40 40 40 a3026162",
+			&attach{name: "n", receiver: true, sndSettle: senderMixed, desired: []Symbol{"ab"}}},
 		{"address of a link in a described filter", "005312 c0 2a 06 a1016e 43 41 40 40 005328 c0 1d 08 a10168 40 40 40 40 40 40 " +
 			"c1 11 02 a30166 00 80 0000468c00000004 a10178", nil},
 	} {
@@ -127,6 +130,7 @@ func TestMalformedPerformatives(t *testing.T) {
 		"list longer than its elements":    "005318 c002 00 40",
 		"source that is a target":          "005312 c00b 06 a1016e 43 41 40 40 005329 45",
 		"settlement mode that isn't one":   "005312 c009 04 a1016e 43 41 5003",
+		"capability that is a string":      "005312 c013 0d a1016e 43 41 40 40 40 40 40 40 40 40 40 a1026162",
 		"error that isn't described":       "005318 c003 01 45 45",
 		"address that isn't a string":      "005312 c00e 06 a1016e 43 41 40 40 005328 c002 01 41",
 		"properties that aren't a map":     "005310 c00c 0a a10161 40404040 40404040 45",

@@ -154,6 +154,16 @@ func (s *session) onDisposition(p *disposition) {
 	}
 }
 
+// onDetach ignores the detach of a session's links after the session's end: Azure's Python library sends it.
+func (c *Conn) onDetach(channel uint16, p *detach) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.sessions[channel]; s != nil && !s.endSent {
+		s.onDetach(p)
+	}
+	return nil
+}
+
 func (s *session) onDetach(p *detach) {
 	l := s.links[p.handle]
 	if l == nil {

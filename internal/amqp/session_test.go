@@ -61,6 +61,8 @@ func TestSessions(t *testing.T) {
 		if !target.done || source.ended != 1 {
 			t.Error("a link's function still runs")
 		}
+		c.send(0, &detach{handle: 0, closed: true}) // too late, and ignored
+		c.nothing()
 		c.session() // everything is free again
 		c.sender(0)
 	})
