@@ -153,7 +153,7 @@ func (s *session[Tx]) accept(p Progress) {
 
 // read claims the checkpoint, opens the log behind it and delivers until
 // something ends that.
-func (s *session[Tx]) read() error {
+func (s *session[Tx]) read() (err error) {
 	if err := s.claim(); err != nil {
 		return err
 	}
@@ -167,6 +167,16 @@ func (s *session[Tx]) read() error {
 	opened()
 	if err != nil {
 		return fmt.Errorf("open partition %s: %w", s.lease.Partition, err)
+	}
+	defer func() {
+		closing, done := s.parting()
+		defer done()
+		if cerr := reader.Close(closing); cerr != nil && err == nil {
+			err = fmt.Errorf("close reader: %w", cerr)
+		}
+	}()
+	if err := s.sameTopic(); err != nil {
+		return err
 	}
 	s.observe(Observation{Kind: KindOpened, To: s.pos})
 
@@ -185,16 +195,24 @@ func (s *session[Tx]) read() error {
 	var look redriveBell
 	helpers.Go(func() { look.ring(ctx, s.c.cfg.Clock, s.c.cfg.RedriveEvery, box.news) })
 
-	err = s.drain(box, &look)
+	defer helpers.Wait()
+	defer cancel()
+	return s.drain(box, &look)
+}
 
-	cancel()
-	closing, done := s.parting()
-	defer done()
-	if cerr := reader.Close(closing); cerr != nil && err == nil {
-		err = fmt.Errorf("close reader: %w", cerr)
+// sameTopic looks whether the log that was opened is the one whose checkpoint
+// was claimed: it may have been recreated in between.
+func (s *session[Tx]) sameTopic() error {
+	ctx, cancel := s.brief()
+	defer cancel()
+	topic, err := s.c.source.Describe(ctx)
+	if err != nil {
+		return fmt.Errorf("describe topic: %w", err)
 	}
-	helpers.Wait()
-	return err
+	if topic.Incarnation != s.incarnation {
+		return errReopen
+	}
+	return nil
 }
 
 // drain applies what the inbox holds, as it comes.

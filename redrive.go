@@ -165,5 +165,5 @@ func (s *session[Tx]) reread(d *DeadLetter) (*Event, error) {
 	if events[0].Sequence != d.Event.Sequence {
 		return nil, &RetentionError{Partition: s.lease.Partition, After: before.Sequence, First: events[0].Sequence}
 	}
-	return events[0], nil
+	return events[0], s.sameTopic()
 }

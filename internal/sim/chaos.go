@@ -360,6 +360,9 @@ func (w *world) judge() []string {
 			}
 		}
 	}
+	w.mu.Lock()
+	bad = append(bad, w.stale...)
+	w.mu.Unlock()
 	slices.Sort(bad)
 	return bad
 }
@@ -368,7 +371,7 @@ func newWorld(cfg Config) *world {
 	w := &world{
 		cfg: cfg, group: sluice.Group{Namespace: "sim", Topic: "events", Name: "$Default"}, start: time.Now(),
 		leases: &sluicetest.Leases{Unsafe: cfg.UnsafeLeases}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
-		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{},
+		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{},
 		down: map[string]time.Time{}, fired: map[string]int{}, sent: map[string]int64{},
 		trace: trace{keep: cfg.Keep},
 	}

@@ -215,7 +215,15 @@ func (l leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInf
 type store struct{ *process }
 
 func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
-	return ask(ctx, s.process, "claim", lease.Partition, func() (sluice.Progress, error) { return s.w.store.Claim(ctx, lease, incarnation) })
+	return ask(ctx, s.process, "claim", lease.Partition, func() (sluice.Progress, error) {
+		p, err := s.w.store.Claim(ctx, lease, incarnation)
+		if err == nil {
+			s.w.mu.Lock()
+			defer s.w.mu.Unlock()
+			s.w.claimed[lease.Partition] = max(s.w.claimed[lease.Partition], lease.Epoch)
+		}
+		return p, err
+	})
 }
 
 // Commit begins the transaction behind one edge; the other, where it commits,
@@ -280,12 +288,9 @@ func (w *world) Before(op sluicetest.Op, lease sluice.Lease) error {
 func (w *world) Commit(step sluice.Step, apply func() error) error {
 	w.mu.Lock()
 	p := w.owners[step.Lease.Owner]
-	if p == nil {
-		w.mu.Unlock()
-		return apply()
-	}
 	ctx := p.committing[step.Lease.Partition]
 	w.mu.Unlock()
+	apply = w.watched(step, apply)
 	switch w.edge(ctx, p, "commit", step.Lease.Partition, apply) {
 	case lost:
 		return errLost
@@ -304,6 +309,23 @@ func (w *world) Commit(step sluice.Step, apply func() error) error {
 		return sluice.ErrUnknown
 	}
 	return apply()
+}
+
+// watched is a commit that is held against its owner if it takes effect after
+// a later one has claimed the partition.
+func (w *world) watched(step sluice.Step, apply func() error) func() error {
+	return func() error {
+		w.mu.Lock()
+		claimed := w.claimed[step.Lease.Partition]
+		w.mu.Unlock()
+		err := apply()
+		if err == nil && step.Lease.Epoch < claimed {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.stale = append(w.stale, fmt.Sprintf("partition %s: a commit of epoch %d took effect after epoch %d had claimed", step.Lease.Partition, step.Lease.Epoch, claimed))
+		}
+		return err
+	}
 }
 
 // postpone has a commit arrive later.

@@ -37,16 +37,18 @@ type world struct {
 	leases *sluicetest.Leases
 	store  *sluicetest.Store
 
-	mu     sync.Mutex // guards what follows; never held over a call
-	rng    *rand.Rand
-	parked []*ticket
-	late   []*delivery
-	coins  map[string]uint64
-	owners map[string]*process
-	down   map[string]time.Time // parts of the world that are out of order, until when
-	quiet  bool
-	fired  map[string]int
-	trace  trace
+	mu      sync.Mutex // guards what follows; never held over a call
+	rng     *rand.Rand
+	parked  []*ticket
+	late    []*delivery
+	coins   map[string]uint64
+	owners  map[string]*process
+	claimed map[string]int64     // the highest epoch that has claimed each partition
+	down    map[string]time.Time // parts of the world that are out of order, until when
+	quiet   bool
+	fired   map[string]int
+	stale   []string // commits of owners that had been taken over
+	trace   trace
 
 	slots   []*slot
 	sent    map[string]int64 // events per partition
