@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -272,12 +271,6 @@ func changed(t testing.TB, replacements ...string) string {
 	return path
 }
 
-// mended lets records lack their delay.
-func mended(t testing.TB) string {
-	t.Helper()
-	return changed(t, "{from: body.delay, type: integer}", "{from: body.delay, type: integer, required: false}")
-}
-
 // quick has leases that expire soon.
 func quick(t testing.TB) string {
 	t.Helper()
@@ -348,13 +341,4 @@ func spoiled(n int) []string {
 func sum(t testing.TB, db *sql.DB, column string) int64 {
 	t.Helper()
 	return count(t, db, "SELECT coalesce(sum("+column+"), 0) FROM flights")
-}
-
-func number(t testing.TB, text string) int64 {
-	t.Helper()
-	n, err := strconv.ParseInt(strings.ReplaceAll(text, ",", ""), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
+	"github.com/sluice-go/sluice"
 )
 
 // Record number i goes to partition i % partitions, so that it gets sequence
@@ -72,7 +74,7 @@ func (d *Demo) produce(ctx context.Context, fn func(*producer) error) error {
 	var work sync.WaitGroup
 	for i := range partitions {
 		work.Go(func() {
-			p := &producer{client: client, flights: d.flights, partition: i}
+			p := &producer{client: client, hub: d.parts.Source, flights: d.flights, partition: i}
 			if errs[i] = p.resume(ctx); errs[i] == nil {
 				errs[i] = fn(p)
 			}
@@ -85,6 +87,7 @@ func (d *Demo) produce(ctx context.Context, fn func(*producer) error) error {
 // producer sends one partition's records.
 type producer struct {
 	client    *azeventhubs.ProducerClient
+	hub       sluice.Source
 	flights   *flights
 	partition int
 	next      int64 // sequence number that the next record will get
@@ -92,13 +95,13 @@ type producer struct {
 
 func (p *producer) id() string { return strconv.Itoa(p.partition) }
 
-// resume asks the partition how far the sending has come.
+// resume asks the hub how far the sending has come.
 func (p *producer) resume(ctx context.Context) error {
-	props, err := p.client.GetPartitionProperties(ctx, p.id(), nil)
+	b, err := p.hub.Bounds(ctx, p.id())
 	if err != nil {
-		return fmt.Errorf("end of partition %d: %w", p.partition, err)
+		return err
 	}
-	p.next = props.LastEnqueuedSequenceNumber + 1
+	p.next = b.Last.Sequence + 1
 	return nil
 }
 

@@ -177,6 +177,24 @@ func TestWhatWaitsStaysMarked(t *testing.T) {
 	})
 }
 
+func TestWhatIsDiscardedMeanwhileIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		if _, err := w.leases.Acquire(t.Context(), group, "0", "sleeper", time.Hour, 0); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Minute, func() {
+			if _, err := w.store.Discard(t.Context(), group, sluice.DeadLetterFilter{}); err != nil {
+				t.Error(err)
+			}
+		})
+		so, err := w.retry(t, t.Context(), w.desk(t, w.hub))
+		if err != nil || so.Discarded != 1 || so.Applied+len(so.Failed)+len(so.Waiting) != 0 {
+			t.Errorf("outcome %+v, %v", so, err)
+		}
+	})
+}
+
 func TestSelectPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, make([]string, 1201)...)
