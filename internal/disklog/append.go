@@ -151,6 +151,9 @@ var writeBuffers = sync.Pool{New: func() any {
 // write makes the batches durable behind the end of the log, or leaves the log
 // as it was. The caller holds the turn.
 func (l *Log) write(group []*request) (written, error) {
+	if l.isClosed() {
+		return written{}, ErrClosed
+	}
 	if l.unusable != nil {
 		return written{}, l.unusable
 	}

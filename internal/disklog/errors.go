@@ -17,18 +17,19 @@ var (
 	ErrUnusable = errors.New("log refuses appends until it is opened again")
 )
 
-// WriteError is a failed append or trim: nothing of it is in the log.
+// WriteError is a failed append: nothing of it is in the log, unless that has
+// become unusable.
 type WriteError struct {
 	Dir      string // "" in memory
 	Doing    string // what failed, e.g. "sync"
 	Err      error
-	Unusable bool // the log could not be cut back: it is [ErrUnusable] from now on
+	Unusable bool // the log could not be cut back: it is [ErrUnusable], and what was appended last may be in it when it is opened again
 }
 
 func (e *WriteError) Error() string {
 	next := "nothing was appended; free space or mend the disk, and append again"
 	if e.Unusable {
-		next = "nothing was appended, and the log refuses appends until it is opened again: mend the disk and restart"
+		next = "the log refuses appends until it is opened again; mend the disk and restart"
 	}
 	return fmt.Sprintf("log %s: %s: %v: %s", e.Dir, e.Doing, e.Err, next)
 }

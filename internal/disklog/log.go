@@ -87,6 +87,7 @@ type Log struct {
 	pending   []byte  // the tail to be, during a write
 	fresh     []entry // index entries to be, during a write
 	saved     state
+	unusable  error // why appends are refused, if they are
 
 	mu       sync.Mutex // below turn; held for memory accesses only
 	queue    []*request
@@ -97,7 +98,6 @@ type Log struct {
 	end      int64 // position behind the last durable frame
 	last     newest
 	grown    chan struct{} // closed when next rises; nil if nobody waits
-	unusable error
 	closed   bool
 }
 
@@ -173,6 +173,12 @@ func (l *Log) wake() {
 
 // active is the segment that is written to.
 func (l *Log) active() *segment { return l.segments[len(l.segments)-1] }
+
+func (l *Log) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
 
 // Close waits for the write in progress, fails the appends behind it and all
 // waits with [ErrClosed], and releases the files and the directory.

@@ -67,7 +67,6 @@ func (m *machine) step(op string) error {
 	return nil
 }
 
-
 // restart gives the process's successor its view, after a power cut or, if the
 // process alone died, with all pages as they were.
 func (m *machine) restart() {

@@ -45,9 +45,6 @@ func (l *Log) recover() (err error) {
 			return fmt.Errorf("create segment: %w", err)
 		}
 		l.segments = append(l.segments, s)
-		if err := l.store.syncDir(); err != nil {
-			return err
-		}
 	}
 	if err := l.checkSealed(); err != nil {
 		return err
@@ -187,23 +184,21 @@ func (l *Log) recoverLast() error {
 		return err
 	}
 	l.allocated = s.fileAt(l.end)
-	if clean := l.allocated == size && l.next == l.saved.Next; !clean {
-		from := s.fileAt(write)
-		if write == s.position {
-			from = 0 // the header is as doubtful as the first write
-		}
-		if err := f.truncate(l.allocated); err != nil {
-			return fmt.Errorf("cut off the torn end: %w", err)
-		}
-		if err := rewrite(f, from, l.allocated); err != nil {
-			return fmt.Errorf("write the last events again: %w", err)
-		}
-		if err := f.sync(); err != nil {
-			return fmt.Errorf("sync the last events: %w", err)
-		}
-		if err := l.store.syncDir(); err != nil {
-			return fmt.Errorf("sync the directory: %w", err)
-		}
+	from := s.fileAt(write)
+	if write == s.position {
+		from = 0 // the header is as doubtful as the first write
+	}
+	if err := f.truncate(l.allocated); err != nil {
+		return fmt.Errorf("cut off the torn end: %w", err)
+	}
+	if err := rewrite(f, from, l.allocated); err != nil {
+		return fmt.Errorf("write the last events again: %w", err)
+	}
+	if err := f.sync(); err != nil {
+		return fmt.Errorf("sync the last events: %w", err)
+	}
+	if err := l.store.syncDir(); err != nil {
+		return fmt.Errorf("sync the directory: %w", err)
 	}
 	l.tail = make([]byte, min(l.allocated, tailBytes))
 	if _, err := f.ReadAt(l.tail, l.allocated-int64(len(l.tail))); err != nil && !errors.Is(err, io.EOF) {

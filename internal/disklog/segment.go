@@ -60,7 +60,7 @@ func isSegmentName(name string) bool {
 func (s *segment) fileAt(position int64) int64 { return segmentHeader + position - s.position }
 
 // createSegment makes a durable segment without events. The caller syncs the
-// directory.
+// directory, and removes the file if there is an error.
 func createSegment(store storage, sequence, position int64, before newest) (*segment, error) {
 	s := &segment{name: segmentName(sequence), mark: rand.Uint32() | 1, sequence: sequence, position: position, before: before}
 	f, err := store.create(s.name)
@@ -71,7 +71,8 @@ func createSegment(store storage, sequence, position int64, before newest) (*seg
 		err = f.sync()
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close(), store.remove(s.name))
+		_ = f.Close() // err says more
+		return nil, err
 	}
 	s.file = f
 	return s, nil

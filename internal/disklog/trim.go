@@ -57,14 +57,11 @@ func (l *Log) save(first int64) error {
 func (l *Log) Trim(before int64) error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
-	l.mu.Lock()
 	before = min(before, l.next)
-	closed, done := l.closed, before <= l.first
-	l.mu.Unlock()
 	switch {
-	case closed:
+	case l.isClosed():
 		return ErrClosed
-	case done:
+	case before <= l.first:
 		return nil
 	}
 	if before == l.next && l.end > l.active().position && l.unusable == nil {
