@@ -81,11 +81,12 @@ func (a *app) checkpointsSet() *cobra.Command {
 		Use:   "set --config PIPELINE.yaml {--partition P…|--all} --to START",
 		Short: "Set where partitions go on",
 		Long: `Set where partitions go on: earliest, latest, a time like 2026-01-31T08:00:00Z,
-"24h ago", "sequence N" (the first event to be delivered) or "offset O". What lies behind the new position is
-delivered again, what it passes over is not delivered; the command says how many
-events that is. It refuses while a partition has a live owner, before it has
-changed anything; with --force the owner is fenced off: what it has not committed
-yet it never will.`,
+"24h ago", "sequence N" or "offset O"; the event there is the first to be
+delivered. Events that were done are then delivered again, or others passed over;
+the command says how many.
+
+It refuses while a partition has a live owner, before it has changed anything.
+With --force the owner is fenced off: what it has not committed yet it never will.`,
 		Example: `  sluice checkpoints set --config flights.yaml --all --to earliest --dry-run
   sluice checkpoints set --config flights.yaml --partition 3 --to "sequence 1200"`,
 		Args: cobra.NoArgs,

@@ -69,11 +69,11 @@ func auditDemo(t *testing.T, dir string) (events, letters int) {
 func TestDemoOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	out := must(t, dir, nil, "demo", "--once")
+	out := must(t, dir, nil, "demo", "--once", "--data", "the demo's data")
 	if !strings.Contains(out, "20,000 = 19,980 + 20, each exactly once") {
 		t.Errorf("it says\n%s", out)
 	}
-	if events, letters := auditDemo(t, filepath.Join(dir, "sluice-data")); events != demoEvents || letters != 20 {
+	if events, letters := auditDemo(t, filepath.Join(dir, "the demo's data")); events != demoEvents || letters != 20 {
 		t.Errorf("%d events, %d dead letters", events, letters)
 	}
 
@@ -88,7 +88,7 @@ func TestDemoOnce(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s%s", lines[i][1], code, p.out.String(), p.err.String())
 		}
 	}
-	if out := must(t, dir, nil, "demo", "--once"); !strings.Contains(out, "20,000 = 20,000 + 0, each exactly once") {
+	if out := must(t, dir, nil, "demo", "--once", "--data", "the demo's data"); !strings.Contains(out, "20,000 = 20,000 + 0, each exactly once") {
 		t.Errorf("after the retry it says\n%s", out)
 	}
 }
@@ -154,6 +154,13 @@ func TestDemoInterruptedEndsWell(t *testing.T) {
 	await(t, "more than was asked for at once", func() bool {
 		return strings.Contains(p.out.String(), "goes on until") && count(t, db, countRows) > 1010
 	})
+	config := filepath.Join(dir, "flights.yaml")
+	if letters, _ := deadLetters(t, nil, config); len(letters) == 0 {
+		t.Error("no dead letters are listed while it runs")
+	}
+	if list := checkpoints(t, nil, config); list[0].Owner != "demo" || list[0].Lag == nil {
+		t.Errorf("while it runs the checkpoints are %+v", list)
+	}
 	p.signal(os.Interrupt)
 	if code := p.wait(); code != 0 || !strings.Contains(p.out.String(), "events in the hub") {
 		t.Errorf("exit code %d:\n%s", code, p.out.String())

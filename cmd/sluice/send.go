@@ -50,7 +50,7 @@ go to the partitions in turn.`,
 	f.StringVar(&to, "to", "env:"+connectionVariable, "`connection` string, or env:NAME for that of an environment variable")
 	f.StringVar(&hub, "hub", "", "`name` of the hub (default that of the connection string's EntityPath)")
 	f.StringVar(&cfg.KeyField, "key-field", "", "`field` whose value is the partition key")
-	f.Float64Var(&cfg.Rate, "rate", 0, "records a `second` (default as fast as the hub takes them)")
+	f.Float64Var(&cfg.Rate, "rate", 0, "`number` of records a second (default as many as the hub takes)")
 	return cmd
 }
 
@@ -99,7 +99,12 @@ func (a *app) sendFiles(ctx context.Context, connection, hub string, files []str
 	unwatch()
 	watching.Wait()
 	took := time.Since(began)
-	fmt.Fprintf(a.out, "%d records acknowledged in %s\n", f.Acknowledged(), terminal.Span(took))
+	noun := "records"
+	if f.Acknowledged() == 1 {
+		noun = "record"
+	}
+	// Scripts read the number, so it has no separators.
+	fmt.Fprintf(a.out, "%d %s acknowledged in %s\n", f.Acknowledged(), noun, terminal.Span(took))
 	switch refused := f.Refused(); {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return errors.New("interrupted")

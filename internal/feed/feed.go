@@ -35,15 +35,17 @@ type Config struct {
 	// Lanes is the number of batches that may be in flight. Default: 16, and
 	// without keys no more than partitions.
 	Lanes int
+	// Window is how many records are gathered at most before they are parted
+	// into batches. Default: 65,536.
+	Window int
 	// Refused is called for each record that is too large for the hub, from
 	// several goroutines; the others are sent.
 	Refused func(*records.TooLargeError)
 }
 
 const (
-	windowRecords = 1 << 16
-	windowBytes   = 16 << 20
-	maxRate       = 1e7
+	windowBytes = 16 << 20
+	maxRate     = 1e7
 	// linger is how long a record waits for others to share its batch.
 	linger = 50 * time.Millisecond
 	// parting is what batches in flight are given when the caller gives up.
@@ -68,11 +70,12 @@ func New(client *azeventhubs.ProducerClient, partitions []string, cfg *Config) (
 		f.cfg = *cfg
 	}
 	f.cfg.Lanes = cmp.Or(f.cfg.Lanes, 16)
+	f.cfg.Window = cmp.Or(f.cfg.Window, 1<<16)
 	switch {
 	case len(partitions) == 0:
 		return nil, errors.New("the hub has no partitions")
-	case f.cfg.Lanes < 0:
-		return nil, fmt.Errorf("%d lanes: must be positive", f.cfg.Lanes)
+	case f.cfg.Lanes < 0 || f.cfg.Window < 0:
+		return nil, fmt.Errorf("%d lanes, windows of %d records: must be positive", f.cfg.Lanes, f.cfg.Window)
 	case f.cfg.Rate < 0 || f.cfg.Rate > maxRate:
 		return nil, fmt.Errorf("rate of %v a second: must be positive and at most %d", f.cfg.Rate, int(maxRate))
 	}

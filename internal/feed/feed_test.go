@@ -114,9 +114,9 @@ func number(t testing.TB, e *sluice.Event) (n int, key string) {
 }
 
 func TestOrderIsKeptPerKey(t *testing.T) {
-	const n, keys = 100_000, 100 // two windows
+	const n, keys = 50_000, 99
 	b := newBench(t)
-	f := b.feed(t, &feed.Config{KeyField: "key"})
+	f := b.feed(t, &feed.Config{KeyField: "key", Window: 250})
 	if err := f.Send(t.Context(), numbered(n, keys)); err != nil {
 		t.Fatal(err)
 	}
@@ -151,9 +151,9 @@ func TestOrderIsKeptPerKey(t *testing.T) {
 }
 
 func TestWithoutKeysPartitionsAreFilledInTurn(t *testing.T) {
-	const n = 100_000
+	const n = 50_000
 	b := newBench(t)
-	f := b.feed(t, nil)
+	f := b.feed(t, &feed.Config{Window: 249})
 	if err := f.Send(t.Context(), numbered(n, 1)); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (w *window) add(ctx context.Context, r records.Record) error {
 	g.records = append(g.records, r)
 	w.count++
 	w.bytes += len(r.Body)
-	if w.count >= windowRecords || w.bytes >= windowBytes {
+	if w.count >= w.feed.cfg.Window || w.bytes >= windowBytes {
 		return w.flush(ctx)
 	}
 	return nil
