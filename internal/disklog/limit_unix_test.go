@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os/signal"
 	"syscall"
 	"testing"
 )
@@ -42,7 +41,6 @@ func TestFileSizeLimit(t *testing.T) {
 // appendUpToLimit appends until a write fails, again with the limit still there,
 // and once more when it is lifted. It prints how many events were acknowledged.
 func appendUpToLimit(dir string) error {
-	signal.Ignore(syscall.SIGXFSZ)
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 		return err

@@ -2,6 +2,7 @@ package disklog
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -58,41 +59,48 @@ func payloads(t *testing.T, l *Log) string {
 	return strings.Join(all, " ")
 }
 
-// image returns the only segment file of a log as a killed process would leave
-// it after build, with what was allocated ahead, and the size of its content.
-func image(t *testing.T, build func(l *Log)) (content []byte, used int64) {
+// image returns the only segment file of a log after build, without what was
+// allocated ahead.
+func image(t *testing.T, build func(l *Log)) []byte {
 	t.Helper()
-	dir := t.TempDir()
-	l := mustOpen(t, dir, nil)
+	l := mustOpen(t, "", nil)
+	defer mustClose(t, l)
 	build(l)
-	content, err := os.ReadFile(filepath.Join(dir, segmentName(0)))
-	if err != nil {
+	content := make([]byte, l.active().fileAt(l.end))
+	if _, err := l.active().file.ReadAt(content, 0); err != nil {
 		t.Fatal(err)
 	}
-	used = l.active().fileAt(l.end)
-	mustClose(t, l)
-	return content, used
+	return content
 }
 
 // reopen opens a log whose only segment file has the given content.
 func reopen(t *testing.T, content []byte) (*Log, error) {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, segmentName(0)), content, 0o666); err != nil {
+	store := newMemory()
+	f, err := store.create(segmentName(0))
+	if err != nil {
 		t.Fatal(err)
 	}
-	return Open(dir, nil)
+	if _, err := f.WriteAt(content, 0); err != nil {
+		t.Fatal(err)
+	}
+	config, err := (*Config)(nil).withDefaults("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openStorage(store, config)
 }
 
 // TestTornBatch cuts the file off at every byte of its last batch: the batch is
 // gone as a whole, and the log goes on behind the one before.
 func TestTornBatch(t *testing.T) {
 	var before int64
-	content, used := image(t, func(l *Log) {
+	content := image(t, func(l *Log) {
 		mustAppend(t, l, "one", "two")
 		before = l.active().fileAt(l.end)
 		mustAppend(t, l, "three", "four", "five")
 	})
+	used := int64(len(content))
 	for size := before; size <= used; size++ {
 		for _, zeros := range []int64{0, 1000} { // allocated ahead or not
 			l, err := reopen(t, append(content[:size:size], make([]byte, zeros)...))
@@ -119,31 +127,28 @@ func TestTornBatch(t *testing.T) {
 // write; before it the change is damage, because a later write is whole.
 func TestFlippedByte(t *testing.T) {
 	var before int64
-	content, used := image(t, func(l *Log) {
+	content := image(t, func(l *Log) {
 		mustAppend(t, l, "one", "two")
 		before = l.active().fileAt(l.end)
 		mustAppend(t, l, "three", "four")
 	})
-	for at := range used {
-		{
-			flip := byte(1) << (at % 8)
-			changed := append([]byte(nil), content...)
-			changed[at] ^= flip
-			l, err := reopen(t, changed)
-			var damage *CorruptError
-			switch {
-			case at < before && !errors.As(err, &damage):
-				t.Fatalf("byte %d changed, in what was acknowledged: %v", at, err)
-			case at < before:
-				continue
-			case err != nil:
-				t.Fatalf("byte %d changed, in the last write: %v", at, err)
-			}
-			if got := payloads(t, l); got != "one two" {
-				t.Fatalf("byte %d changed: %q is left", at, got)
-			}
-			mustClose(t, l)
+	for at := range int64(len(content)) {
+		changed := append([]byte(nil), content...)
+		changed[at] ^= 1 << (at % 8)
+		l, err := reopen(t, changed)
+		var damage *CorruptError
+		switch {
+		case at < before && !errors.As(err, &damage):
+			t.Fatalf("byte %d changed, in what was acknowledged: %v", at, err)
+		case at < before:
+			continue
+		case err != nil:
+			t.Fatalf("byte %d changed, in the last write: %v", at, err)
 		}
+		if got := payloads(t, l); got != "one two" {
+			t.Fatalf("byte %d changed: %q is left", at, got)
+		}
+		mustClose(t, l)
 	}
 }
 
@@ -177,31 +182,33 @@ func TestFlippedByteWhileOpen(t *testing.T) {
 // TestRemainsOfTornWrite drops a torn write of two batches, then writes one of
 // the same size as the first: the second one must not come back.
 func TestRemainsOfTornWrite(t *testing.T) {
-	content, _ := image(t, func(l *Log) {
+	content := image(t, func(l *Log) {
 		appendTogether(l, [][]Message{messages("first"), messages("ghost")})
 	})
 	content[segmentHeader+frameHeader+1] ^= 1
-	dir := t.TempDir()
-	name := filepath.Join(dir, segmentName(0))
-	if err := os.WriteFile(name, content, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	l := mustOpen(t, dir, nil)
-	if got := payloads(t, l); got != "" {
-		t.Fatalf("%q is left of the torn write", got)
-	}
-	mustAppend(t, l, "again")
-	killed, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustClose(t, l)
-	l, err = reopen(t, killed)
+	l, err := reopen(t, content)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer mustClose(t, l)
-	if got := payloads(t, l); got != "again" {
+	if got := payloads(t, l); got != "" {
+		t.Fatalf("%q is left of the torn write", got)
+	}
+	mustAppend(t, l, "again")
+	size, err := l.active().file.size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := make([]byte, size)
+	if _, err := l.active().file.ReadAt(killed, 0); err != nil {
+		t.Fatal(err)
+	}
+	again, err := reopen(t, killed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, again)
+	if got := payloads(t, again); got != "again" {
 		t.Errorf("read %q, want what was acknowledged", got)
 	}
 }
@@ -209,24 +216,20 @@ func TestRemainsOfTornWrite(t *testing.T) {
 // TestCopiedFrames puts a whole segment file into an event and tears that: the
 // copies of frames in it must not be taken for a later write.
 func TestCopiedFrames(t *testing.T) {
-	dir := t.TempDir()
-	l := mustOpen(t, dir, nil)
-	mustAppend(t, l, "one")
-	mustAppend(t, l, "two")
-	name := filepath.Join(dir, segmentName(0))
-	copied, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	copied = copied[:l.active().fileAt(l.end)]
-	mustAppend(t, l, string(copied)+" and more")
-	killed, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := l.active().fileAt(l.end)
-	mustClose(t, l)
-	l, err = reopen(t, killed[:end-1])
+	content := image(t, func(l *Log) {
+		mustAppend(t, l, "one")
+		mustAppend(t, l, "two")
+	})
+	content = image(t, func(l *Log) {
+		l.active().mark = binary.LittleEndian.Uint32(content[segmentHeader:])
+		if _, err := l.active().file.WriteAt(l.active().header(), 0); err != nil {
+			t.Fatal(err)
+		}
+		mustAppend(t, l, "one")
+		mustAppend(t, l, "two")
+		mustAppend(t, l, string(content)+" and more")
+	})
+	l, err := reopen(t, content[:len(content)-1])
 	if err != nil {
 		t.Fatal(err)
 	}
