@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice"
@@ -165,7 +166,8 @@ func TestStepDoesNotWaitForever(t *testing.T) {
 	expect(t, again, at(1), "1")
 }
 
-// A role that may not end the session in the way says whose it is.
+// A role that may not end the session in the way says whose it is. Claims that
+// wait together do not end each other instead.
 func TestClaimMayNot(t *testing.T) {
 	url := pgtest.Database(t)
 	s := open(t, url, quick)
@@ -183,11 +185,39 @@ func TestClaimMayNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.User = neturl.UserPassword("weak", "weak")
-	weak := open(t, u.String(), quick) // needs no right to create anything
-	_, err = weak.Claim(t.Context(), lease("b", 2), "1")
-	outage(t, err)
-	if err == nil || !strings.Contains(err.Error(), "role sluice") || !strings.Contains(err.Error(), "pg_signal_backend") {
-		t.Errorf("error is %v, want it to name the role in the way and what to grant", err)
+	const n = 4
+	errs := make(chan error)
+	for i := range n {
+		weak := open(t, u.String(), quick) // needs no right to create anything
+		go func() {
+			_, err := weak.Claim(t.Context(), lease("b", int64(2+i)), "1")
+			errs <- err
+		}()
+	}
+	named := false
+	for range n {
+		err := <-errs
+		outage(t, err)
+		if e, found := errors.AsType[*pgconn.PgError](err); !found || e.Code != "55P03" && e.Code != "42501" {
+			t.Errorf("error is %v, want that of a lock or a right it lacks", err)
+		}
+		if err != nil && strings.Contains(err.Error(), "role sluice") && strings.Contains(err.Error(), "pg_signal_backend") {
+			named = true
+		}
+	}
+	if !named {
+		t.Error("no error names the role in the way and what to grant")
+	}
+}
+
+// The epoch asked for counts as well for a partition that was leased before.
+func TestLeaseAbove(t *testing.T) {
+	leases := open(t, pgtest.Database(t), nil).Leases()
+	for _, above := range []int64{0, 99, 5} {
+		l, err := leases.Acquire(t.Context(), group, "0", "a", time.Minute, above)
+		if err != nil || l.Epoch <= above {
+			t.Errorf("epoch %d above %d, %v", l.Epoch, above, err)
+		}
 	}
 }
 
@@ -200,14 +230,14 @@ func TestConnectionsUsedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim(t, s, l)
-	err = s.Commit(t.Context(), sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err = s.Commit(ctx, sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
 		return s.Leases().Renew(ctx, l, time.Minute)
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
 	if err := s.Commit(ctx, sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}, nil); !errors.Is(err, sluice.ErrFenced) {
 		t.Errorf("error is %v, want ErrFenced", err)
 	}

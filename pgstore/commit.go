@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// rollbackWithin bounds the rollback of a step, which also runs when the
+// cleanUpWithin bounds what is done after a failure, which also runs when the
 // step's context has ended. If it takes longer the connection is closed.
-const rollbackWithin = 5 * time.Second
+const cleanUpWithin = 5 * time.Second
 
 const limitsSQL = `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`
 
@@ -114,18 +114,9 @@ func (st *step) handle(ctx context.Context, fn func(context.Context, pgx.Tx) err
 	switch {
 	case pg.IsClosed() || pg.IsBusy():
 		st.conn.Close(ctx)
-		if err == nil && w.failed != nil {
-			err = w.failed
-		}
-		if err == nil {
-			return errors.New("connection lost in the handler")
-		}
-		return fmt.Errorf("connection lost in the handler: %w", err)
+		return outage("connection lost in the handler", err)
 	case ctx.Err() != nil:
-		st.rollback(ctx)
-		return context.Cause(ctx)
-	case pg.TxStatus() == 'I':
-		return st.ended(ctx)
+		return context.Cause(ctx) // closing the connection undoes it all
 	case pg.TxStatus() == 'E':
 		return st.undo(ctx, w, err)
 	case err != nil:
@@ -136,52 +127,65 @@ func (st *step) handle(ctx context.Context, fn func(context.Context, pgx.Tx) err
 
 // undo rolls back after the handler's error, or after one of PostgreSQL's
 // that the handler has dropped. It is the handler's fault if the database is
-// well enough to do that, and the error is not about the database's state.
+// well enough to say that it has done so, and the error is not about the
+// database's state.
 func (st *step) undo(ctx context.Context, w *watch, err error) error {
-	outage := unavailable(err)
-	if w.failed != nil && unavailable(w.failed) {
-		outage = true
+	away := unavailable(err) || w.failed != nil && unavailable(w.failed)
+	if err == nil {
+		err = errDropped
+		if w.failed != nil {
+			err = fmt.Errorf("%w: %w", errDropped, w.failed)
+		}
 	}
-	switch {
-	case err == nil && w.failed == nil:
-		err = errors.New("the handler dropped an error of PostgreSQL, which has given the transaction up")
-	case err == nil:
-		err = fmt.Errorf("the handler dropped an error of PostgreSQL, which has given the transaction up: %w", w.failed)
+	st.rollback(ctx)
+	if undone := st.undone(ctx); undone != nil {
+		return undone
 	}
-	if back := st.rollback(ctx); back != nil {
-		return fmt.Errorf("roll back: %w (after: %w)", back, err)
-	}
-	if outage {
-		return err
+	if away {
+		return outage("handler", err)
 	}
 	return &sluice.HandlerError{Err: err}
 }
 
+var errDropped = errors.New("the handler dropped an error of PostgreSQL, which has given the transaction up")
+
+// outage keeps the text alone of what a handler returned: whatever that error
+// is elsewhere, here it is the database's.
+func outage(what string, err error) error {
+	if err == nil {
+		return errors.New(what)
+	}
+	return fmt.Errorf("%s: %v", what, err)
+}
+
+// rollback leaves the connection fit for use, or closed.
 func (st *step) rollback(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpWithin)
 	defer cancel()
 	return st.tx.Rollback(ctx)
 }
 
-// ended says what became of a transaction that the handler has ended by SQL
-// that went unnoticed. Whatever it executed after that is beyond help.
-func (st *step) ended(ctx context.Context) error {
+// undone returns nil if the transaction that moved the checkpoint was rolled
+// back. If it was committed, the handler did that, by SQL that went unnoticed:
+// whatever it executed after that is beyond help.
+func (st *step) undone(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpWithin)
+	defer cancel()
 	var status string
 	err := st.conn.QueryRow(ctx, `SELECT pg_xact_status($1::text::xid8)`, st.xid).Scan(&status)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the handler ended its transaction itself: %w: %w", sluice.ErrUnknown, err)
-	case status == "aborted":
-		return &sluice.HandlerError{Err: errRollback}
+		return fmt.Errorf("roll back: %w", err)
+	case status == "committed":
+		return fmt.Errorf("%w: the handler has committed, checkpoint and all: %w", sluice.ErrUnknown, errCommit)
 	}
-	return fmt.Errorf("%w: it was committed with the checkpoint, without what followed: %w", errCommit, sluice.ErrUnknown)
+	return nil
 }
 
 // commit stores the dead letters and commits: in one round trip, unless dead
 // letters on retry are to be settled, which have to be counted first.
 func (st *step) commit(ctx context.Context) error {
 	if ctx.Err() != nil {
-		st.rollback(ctx)
 		return context.Cause(ctx)
 	}
 	var b pgx.Batch
@@ -209,8 +213,7 @@ func (st *step) commit(ctx context.Context) error {
 			return unknown(err)
 		case i == letters && divided(err):
 			br.Close()
-			st.rollback(ctx)
-			return st.ended(ctx)
+			return st.undo(ctx, &watch{}, errRollback)
 		default:
 			br.Close()
 			st.rollback(ctx)
@@ -259,7 +262,7 @@ func (st *step) committed(tag pgconn.CommandTag, err error) error {
 	case err == nil && tag.String() == "COMMIT":
 		return nil
 	case err == nil: // ROLLBACK
-		return &sluice.HandlerError{Err: errors.New("PostgreSQL had given the transaction up before its end")}
+		return &sluice.HandlerError{Err: errDropped}
 	case uncertain(err):
 		return unknown(err)
 	case unavailable(err):

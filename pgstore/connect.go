@@ -66,33 +66,26 @@ func (e *parseError) Error() string { return "PostgreSQL URL: " + e.reason }
 // telling a part of its password: in a URL whose parts cannot be told apart,
 // anything may be one.
 func parseReason(url string, err error) string {
-	const form = "write postgres://user:password@host:5432/database, with %-encoding for special characters in the password"
-	var parts *pgconn.ParseConfigError
-	if u, uerr := neturl.Parse(url); uerr == nil && u.Scheme != "" && errors.As(err, &parts) {
-		if cause := parts.Unwrap(); cause != nil && !strings.Contains(u.Host, "@") {
-			return redact(url, oneLine(cause.Error()))
-		}
+	const form = "cannot be read: write postgres://user:password@host:5432/database, with %-encoding for special characters in the password"
+	u, uerr := neturl.Parse(url)
+	var failed *pgconn.ParseConfigError
+	if uerr != nil || u.Scheme == "" || !errors.As(err, &failed) || failed.Unwrap() == nil {
+		return form
 	}
-	return "cannot be read: " + form
-}
-
-// redact blots out the passwords of url in text.
-func redact(url, text string) string {
-	var secrets []string
-	if u, err := neturl.Parse(url); err == nil {
-		if p, ok := u.User.Password(); ok {
-			secrets = append(secrets, p)
-		}
-		for _, k := range []string{"password", "sslpassword"} {
-			secrets = append(secrets, u.Query()[k]...)
-		}
+	reason := oneLine(failed.Unwrap().Error())
+	secrets := append(u.Query()["password"], u.Query()["sslpassword"]...)
+	if p, ok := u.User.Password(); ok {
+		secrets = append(secrets, p)
 	}
 	for _, s := range secrets {
-		if s != "" {
-			text = strings.ReplaceAll(text, s, "xxxxx")
+		if s != "" && strings.Contains(reason, s) {
+			return form
 		}
 	}
-	return text
+	if strings.ContainsAny(reason, "@%") { // a password read as something else
+		return form
+	}
+	return reason
 }
 
 var lineBreaks = regexp.MustCompile(`[ \t]*[\r\n]+[ \t]*`)

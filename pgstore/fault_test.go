@@ -251,24 +251,28 @@ func TestSessionEnded(t *testing.T) {
 }
 
 func TestIdleInTransaction(t *testing.T) {
-	s := open(t, pgtest.Database(t), &pgstore.Config{LeaseFor: 50 * time.Millisecond})
+	url := pgtest.Database(t)
+	s, other := open(t, url, &pgstore.Config{LeaseFor: 50 * time.Millisecond, MaxConns: 1}), open(t, url, nil)
 	createEffects(t, s)
 	a := lease("a", 1)
 	claim(t, s, a)
-	outage(t, s.Commit(t.Context(), sluice.Step{Lease: a, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
-		if err := put(ctx, tx, "1"); err != nil {
+	if err := commit(t.Context(), s, a, sluice.Unset, at(1), "1"); err != nil {
+		t.Fatal(err)
+	}
+	outage(t, s.Commit(t.Context(), sluice.Step{Lease: a, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
+		if err := put(ctx, tx, "2"); err != nil {
 			return err
 		}
 		pid := tx.Conn().PgConn().PID()
 		eventually(t, "the server has ended the session", func() bool {
 			var there bool
-			err := s.Pool().QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`, pid).Scan(&there)
+			err := other.Pool().QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`, pid).Scan(&there)
 			return err == nil && !there
 		})
 		return nil
 	}))
-	expect(t, s, sluice.Unset)
-	if err := commit(t.Context(), s, a, sluice.Unset, at(1), "1"); err != nil {
+	expect(t, s, at(1), "1")
+	if err := commit(t.Context(), s, a, at(1), at(2), "2"); err != nil {
 		t.Error(err)
 	}
 }

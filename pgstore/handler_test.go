@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -193,42 +194,41 @@ func TestHandlerCannotCommit(t *testing.T) {
 	expect(t, s, at(1), "1")
 }
 
-// A COMMIT past the store is noticed: what it left behind is told as it is.
+// A COMMIT past the store is noticed: what it left behind is told as it is,
+// whether the handler then succeeds or fails.
 func TestCommittedBehindOurBack(t *testing.T) {
-	for name, c := range map[string]struct {
-		sql  string
-		want error
-	}{
-		"Committed":       {`COMMIT`, sluice.ErrUnknown},
-		"CommittedAndOn":  {`COMMIT; BEGIN; INSERT INTO effects VALUES ('more')`, sluice.ErrUnknown},
-		"CommittedAndOff": {`COMMIT; SELECT 1/0`, sluice.ErrUnknown},
-		"RolledBack":      {`ROLLBACK`, nil},
-		"RolledBackAndOn": {`ROLLBACK; BEGIN`, nil},
+	for sql, committed := range map[string]bool{
+		`COMMIT`: true,
+		`COMMIT; BEGIN; INSERT INTO effects VALUES ('more')`: true,
+		`COMMIT; BEGIN; SELECT 1/0`:                          true,
+		`COMMIT; SELECT 1/0`:                                 true,
+		`ROLLBACK`:                                           false,
+		`ROLLBACK; BEGIN`:                                    false,
+		`ROLLBACK; BEGIN; SELECT 1/0`:                        false,
 	} {
-		t.Run(name, func(t *testing.T) {
-			s, l := begun(t)
-			err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
-				if err := put(ctx, tx, "1"); err != nil {
-					return err
+		for _, result := range []error{nil, errors.New("no")} {
+			t.Run(fmt.Sprintf("%s, then %v", sql, result), func(t *testing.T) {
+				s, l := begun(t)
+				err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+					if err := put(ctx, tx, "1"); err != nil {
+						return err
+					}
+					tx.Conn().Exec(ctx, sql)
+					return result
+				})
+				if !committed {
+					if !blames(err) {
+						t.Errorf("error is %T %v, want a HandlerError", err, err)
+					}
+					expect(t, s, sluice.Unset)
+					return
 				}
-				_, err := tx.Conn().Exec(ctx, c.sql)
-				if err != nil && name != "CommittedAndOff" {
-					return err
+				if !errors.Is(err, sluice.ErrUnknown) || blames(err) {
+					t.Errorf("error is %T %v, want ErrUnknown", err, err)
 				}
-				return nil
+				expect(t, s, at(1), "1")
 			})
-			if c.want == nil {
-				if !blames(err) {
-					t.Errorf("error is %T %v, want a HandlerError", err, err)
-				}
-				expect(t, s, sluice.Unset)
-				return
-			}
-			if !errors.Is(err, c.want) || blames(err) {
-				t.Errorf("error is %T %v, want %v", err, err, c.want)
-			}
-			expect(t, s, at(1), "1")
-		})
+		}
 	}
 }
 
@@ -280,24 +280,37 @@ func TestPanic(t *testing.T) {
 	expect(t, s, at(1), "after")
 }
 
-// A handler that fails over something else than the database, after its
-// transaction has recovered from a lock it could not get.
-func TestRecoveredLock(t *testing.T) {
+// What counts is why the handler failed, not what it got over: a lock that it
+// could not get and did without is no outage, an outage of another database is.
+func TestRecovered(t *testing.T) {
 	s, l := begun(t)
 	no := errors.New("no")
-	err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
-		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, `DO $$ BEGIN RAISE lock_not_available; END $$`)
-			return err
+	for _, c := range []struct {
+		code   string
+		result func(error) error
+		blamed bool
+	}{
+		{"lock_not_available", func(error) error { return no }, true},
+		{"lock_not_available", func(err error) error { return fmt.Errorf("no lock: %w", err) }, false},
+		{"unique_violation", func(err error) error { return fmt.Errorf("a repeat: %w", err) }, true},
+	} {
+		err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+			err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, `DO $$ BEGIN RAISE `+c.code+`; END $$`)
+				return err
+			})
+			if err == nil {
+				t.Errorf("%s: no error", c.code)
+			}
+			return c.result(err)
 		})
-		if err == nil {
-			t.Error("no error")
+		if !c.blamed {
+			outage(t, err)
+		} else if !blames(err) {
+			t.Errorf("%s: error is %v, want the handler's own", c.code, err)
 		}
-		return no
-	})
-	if !blames(err) || !errors.Is(err, no) {
-		t.Errorf("error is %v, want the handler's own", err)
 	}
+	expect(t, s, sluice.Unset)
 }
 
 // dbtx is what sqlc generates.
@@ -354,6 +367,22 @@ func TestQueries(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, s, at(1), "0", "1", "2", "3")
+}
+
+// A handler's statements run under the session's own lock timeout, at READ
+// COMMITTED, and within the lease's length of each other.
+func TestHandlerSettings(t *testing.T) {
+	s := open(t, pgtest.Database(t)+"&lock_timeout=7777&default_transaction_isolation=serializable", &pgstore.Config{LeaseFor: 33 * time.Second})
+	l := lease("a", 1)
+	claim(t, s, l)
+	var got [3]string
+	err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+		const sql = `SELECT current_setting('lock_timeout'), current_setting('transaction_isolation'), current_setting('idle_in_transaction_session_timeout')`
+		return tx.QueryRow(ctx, sql).Scan(&got[0], &got[1], &got[2])
+	})
+	if want := [3]string{"7777ms", "read committed", "33s"}; err != nil || got != want {
+		t.Errorf("settings are %q, %v; want %q", got, err, want)
+	}
 }
 
 func TestInsert(t *testing.T) {

@@ -88,12 +88,10 @@ func (s *Store) forcibly(ctx context.Context, conn *pgx.Conn, sql string, args, 
 	return err
 }
 
-// blockersSQL finds the sessions that hold what a session waits for. Others
-// that merely wait ahead of it have written nothing and so have no
-// transaction id yet.
-const blockersSQL = `
-SELECT pid, coalesce(usename, '') FROM pg_stat_activity
-WHERE pid = ANY (pg_blocking_pids($1)) AND backend_xid IS NOT NULL`
+// blockersSQL finds the sessions that hold what a session waits for. It waits
+// for their transactions, not in a queue of claims: other claims are not among
+// them.
+const blockersSQL = `SELECT pid, coalesce(usename, '') FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids($1))`
 
 // endBlockers ends the sessions that pid waits for, again and again until ctx
 // ends. It returns why it could not end one, nil if none resisted.
