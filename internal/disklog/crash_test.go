@@ -159,3 +159,95 @@ func (m *model) settle(l *Log, doubtful [][]Message) error {
 	}
 	return nil
 }
+
+// TestFailedWriteStaysGone has a write or sync fail, and the power cut right
+// after the appenders were told that nothing was appended.
+func TestFailedWriteStaysGone(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		store := newMachine(rng)
+		l := openMachine(t, store)
+		mustAppend(t, l, "one")
+		op, failed := []string{"write", "sync"}[rng.IntN(2)], false
+		store.fault = func(got string) error {
+			if got != op || failed {
+				return nil
+			}
+			failed = true
+			return someErrno(rng)
+		}
+		for _, r := range appendTogether(l, [][]Message{messages("two"), messages("three"), messages("four")}) {
+			var failed *WriteError
+			if !errors.As(r.err, &failed) || failed.Unusable {
+				t.Fatalf("seed %d: failed %s: %v, want a WriteError", seed, op, r.err)
+			}
+		}
+		want := "one"
+		if rng.IntN(2) == 0 {
+			mustAppend(t, l, "five")
+			want = "one five"
+		}
+		store.off = true
+		store.restart()
+		if got := payloads(t, openMachine(t, store)); got != want {
+			t.Fatalf("seed %d: failed %s: %q in the log, want %q", seed, op, got, want)
+		}
+	}
+}
+
+// TestDoubtfulPages has a sync fail for good, in a write or while a segment is
+// made: the next process finds pages that pass for clean but may not be on the
+// disk. What it shows must be there after a power cut too.
+func TestDoubtfulPages(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		for seed := range uint64(200) {
+			rng := rand.New(rand.NewPCG(seed, 5))
+			store := newMachine(rng)
+			l := openMachine(t, store)
+			mustAppend(t, l, "one")
+			if full {
+				l.config.SegmentBytes = 1
+			}
+			store.failing = true // nothing is spoiled, only not written
+			store.fault = func(op string) error {
+				if op == "sync" || op == "remove" || op == "truncate" && !full {
+					return someErrno(rng)
+				}
+				return nil
+			}
+			if r := appendTogether(l, [][]Message{messages("two")})[0]; !errors.Is(r.err, ErrUnusable) {
+				t.Fatalf("seed %d: append: %v, want ErrUnusable", seed, r.err)
+			}
+			if r := appendTogether(l, [][]Message{messages("three")})[0]; !errors.Is(r.err, ErrUnusable) {
+				t.Fatalf("seed %d: append to an unusable log: %v, want ErrUnusable", seed, r.err)
+			}
+			if got := payloads(t, l); got != "one" {
+				t.Fatalf("seed %d: read %q from an unusable log", seed, got)
+			}
+			store.restart()
+			l = openMachine(t, store)
+			if full {
+				mustAppend(t, l, "four")
+			}
+			want := payloads(t, l)
+			store.off = true
+			store.restart()
+			if got := payloads(t, openMachine(t, store)); got != want {
+				t.Fatalf("seed %d: %q in the log, but it was %q before the power was cut", seed, got, want)
+			}
+		}
+	}
+}
+
+func openMachine(t *testing.T, store *machine) *Log {
+	t.Helper()
+	config, err := (*Config)(nil).withDefaults(store.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := openStorage(store, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

@@ -375,14 +375,7 @@ func TestGroupCommit(t *testing.T) {
 			}
 			return nil
 		}
-		config, err := (*Config)(nil).withDefaults("machine")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := openStorage(store, config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := openMachine(t, store)
 		defer mustClose(t, l)
 		l.turn <- struct{}{} // somebody writes
 		var wg sync.WaitGroup
