@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -153,6 +154,53 @@ func TestSignalsEndARunWellAndGiveLeasesBack(t *testing.T) {
 				t.Errorf("partition %s is still owned by %s", c.Partition, c.Owner)
 			}
 		}
+	}
+}
+
+func TestStopDoesNotWaitForEver(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags   []string
+		signals int
+	}{
+		"stop timeout":  {[]string{"--stop-timeout", "1s"}, 1},
+		"second signal": {[]string{"--stop-timeout", "1h"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := databases["sqlite"](t)
+			_, connection := serve(t, 1)
+			env := environment(connection, url)
+			db := openDatabase(t, url)
+			records := writeLines(t, flights20k(t)[:100])
+			must(t, "", env, "send", "--hub", "flights", records)
+			p := start(t, "", env, append([]string{"run", example(t), "--log-level", "debug"}, c.flags...)...)
+			await(t, "the first rows", func() bool { return strings.Contains(p.err.String(), "msg=committed") })
+
+			// Nobody can write while the test does.
+			conn, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+				t.Fatal(err)
+			}
+			must(t, "", env, "send", "--hub", "flights", records)
+			await(t, "the second batch", func() bool { return strings.Count(p.err.String(), "msg=fetched") >= 2 })
+			p.signal(syscall.SIGTERM)
+			await(t, "the stop to begin", func() bool { return strings.Contains(p.err.String(), "msg=stopping") })
+			if c.signals == 2 {
+				p.signal(syscall.SIGTERM)
+			}
+			if code := p.wait(); code != 0 {
+				t.Errorf("exit code %d: %s", code, p.err.String())
+			}
+			if _, err := conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+				t.Fatal(err)
+			}
+			must(t, "", env, "run", example(t), "--until-caught-up")
+			exactlyOnce(t, lookAt(t, connection).events(), rows(t, db))
+		})
 	}
 }
 
