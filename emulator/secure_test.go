@@ -171,6 +171,32 @@ func TestOtherTokens(t *testing.T) {
 	}
 }
 
+func TestManagementNeedsAToken(t *testing.T) {
+	srv := start(t, append(one("h", 1), one("other", 1)...), &emulator.Config{Keys: map[string]string{"root": "cm9vdA=="}})
+	s := session(t, srv)
+	read := map[string]any{"operation": "READ", "type": "com.microsoft:eventhub", "name": "h"}
+	m := newRPC(t, s, "$management")
+	if status, _, _ := m.call("replies", read, nil); status != 401 {
+		t.Errorf("without a token: %d", status)
+	}
+	props := map[string]any{"operation": "put-token", "name": "sb://localhost/h"}
+	tokens, err := s.NewSender(within(t), "$cbs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cbs := &rpc{t: t, s: tokens, r: receiver(t, s, "$cbs", &amqp.ReceiverOptions{TargetAddress: "tokens"}), n: 100}
+	if status, why, _ := cbs.call("tokens", props, signed("root", "cm9vdA==", "sb://localhost/h", time.Now().Add(time.Hour))); status != 202 {
+		t.Fatalf("%d %s", status, why)
+	}
+	if status, why, _ := m.call("replies", read, nil); status != 200 {
+		t.Errorf("with a token: %d %s", status, why)
+	}
+	read["name"] = "other"
+	if status, _, _ := m.call("replies", read, nil); status != 401 {
+		t.Errorf("with another hub's token: %d", status)
+	}
+}
+
 // A client that puts no token gets nowhere, unless it proved the key when it connected.
 func TestNoToken(t *testing.T) {
 	srv := start(t, one("h", 1), &emulator.Config{Keys: map[string]string{"root": "cm9vdA=="}})

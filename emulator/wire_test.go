@@ -153,6 +153,49 @@ func TestEventIsKeptAsItIs(t *testing.T) {
 	}
 }
 
+// The key of a batch counts for its events, and decides the partition; an event's own key is kept.
+func TestKeyOfABatch(t *testing.T) {
+	srv := start(t, one("h", 4), nil)
+	s := session(t, srv)
+	event := func(body, key string) []byte {
+		m := &amqp.Message{Data: [][]byte{[]byte(body)}}
+		if key != "" {
+			m.Annotations = amqp.Annotations{"x-opt-partition-key": key}
+		}
+		b, err := m.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	l := sender(t, s, "h")
+	key := amqp.Annotations{"x-opt-partition-key": "k"}
+	for _, m := range []*amqp.Message{
+		{Format: 0x80013700, Annotations: key, Data: [][]byte{event("a", ""), event("b", "own")}},
+		{Annotations: key, Data: [][]byte{[]byte("c")}},
+	} {
+		if err := l.Send(within(t), m, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"0", "1", "2", "3"} {
+		if props, err := producer(t, srv, "h").GetPartitionProperties(within(t), id, nil); err != nil {
+			t.Fatal(err)
+		} else if props.IsEmpty {
+			continue
+		}
+		r := receiver(t, s, "h/ConsumerGroups/$Default/Partitions/"+id, nil)
+		for _, want := range []string{"a k", "b own", "c k"} {
+			m := next(t, r)
+			if got := fmt.Sprintf("%s %v", m.GetData(), m.Annotations["x-opt-partition-key"]); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		return
+	}
+	t.Error("no events")
+}
+
 func TestRefusedMessages(t *testing.T) {
 	srv := start(t, one("h", 1), nil)
 	s := session(t, srv)

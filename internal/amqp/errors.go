@@ -18,7 +18,6 @@ const (
 	CondFrameSizeTooSmall  Symbol = "amqp:frame-size-too-small"
 	CondConnectionForced   Symbol = "amqp:connection:forced"
 	CondFraming            Symbol = "amqp:connection:framing-error"
-	CondWindowViolation    Symbol = "amqp:session:window-violation"
 	CondErrantLink         Symbol = "amqp:session:errant-link"
 	CondHandleInUse        Symbol = "amqp:session:handle-in-use"
 	CondUnattachedHandle   Symbol = "amqp:session:unattached-handle"

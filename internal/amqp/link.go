@@ -122,9 +122,7 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	answer.properties, answer.desired = nil, nil
 	answer.maxMessage = uint64(c.cfg.MaxMessageSize)
 	c.push(channel, &answer)
-	if l.detachErr != nil {
-		l.pushDetach()
-	} else if in != nil {
+	if in != nil {
 		in.replenish()
 	}
 	l.s.running++

@@ -200,6 +200,26 @@ func TestReceivedMessages(t *testing.T) {
 		target.check(t, "x")
 		c.nothing()
 	})
+	bubble(t, "some settled by the client", func(t *testing.T) {
+		c, target := begin(t, nil)
+		expect[*flow](c)
+		for i, settled := range []bool{true, false, true, false, false} {
+			c.queue(0, &transfer{deliveryID: uint32(i), hasID: true, settled: settled}, 'x')
+		}
+		c.flush()
+		target.check(t, "x", "x", "x", "x", "x")
+		unsettled := map[uint32]bool{1: true, 3: true, 4: true}
+		for len(unsettled) > 0 {
+			p := expect[*disposition](c)
+			for id := p.first; id <= p.last; id++ {
+				if !unsettled[id] {
+					t.Errorf("disposition %+v", p)
+				}
+				delete(unsettled, id)
+			}
+		}
+		c.nothing()
+	})
 	bubble(t, "settled at once though the client asks for two steps", func(t *testing.T) {
 		target := &accepting{}
 		c := opened(t, &testPeer{incoming: target.open}, nil, nil)
@@ -352,6 +372,26 @@ func TestReceivedMessages(t *testing.T) {
 		c.send(0, &transfer{handle: 1, deliveryID: 1, hasID: true, more: true}, []byte("123456")...)
 		expectError(c, CondResourceLimit)
 		c.gone()
+	})
+}
+
+// What a link has received and never handled doesn't count when the link is gone.
+func TestBufferedBytesOfADeadLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := make(chan struct{})
+		c := opened(t, &testPeer{incoming: func(l *Incoming) (func(context.Context) error, error) {
+			return func(ctx context.Context) error { <-fail; return Errorf(CondNotFound, "gone") }, nil
+		}}, &Config{MaxBuffered: 1000}, nil)
+		c.session()
+		c.sender(0)
+		expect[*flow](c)
+		c.queue(0, &transfer{deliveryID: 0, hasID: true}, make([]byte, 1001)...)
+		c.queue(1, &begin{incomingWindow: 1})
+		c.flush()
+		c.nothing() // the connection isn't read
+		close(fail)
+		expectError(c, CondNotFound)
+		expect[*begin](c)
 	})
 }
 

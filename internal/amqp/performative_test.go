@@ -74,7 +74,7 @@ func TestPerformativeRoundTrip(t *testing.T) {
 		&disposition{receiver: true, first: 3, last: 9, settled: true},
 		&detach{handle: 2, closed: true, err: Errorf(CondStolen, "it is")},
 		&detach{handle: 2},
-		&ending{desc: descEnd, err: Errorf(CondWindowViolation, "x")},
+		&ending{desc: descEnd, err: Errorf(CondErrantLink, "x")},
 		&ending{desc: descClose},
 	} {
 		b := p.encode(nil)
