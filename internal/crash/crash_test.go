@@ -1,0 +1,306 @@
+// Package crash runs users' handlers in processes of their own, over the
+// embedded hub and a real database, and kills them.
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/eventhub"
+	"github.com/sluice-go/sluice/sqlstore"
+)
+
+// The test binary is its own consumer: with these variables set it consumes
+// and tests nothing.
+const (
+	hubEnv      = "CRASH_TEST_HUB"
+	databaseEnv = "CRASH_TEST_DATABASE"
+)
+
+func TestMain(m *testing.M) {
+	if database := os.Getenv(databaseEnv); database != "" {
+		go func() { // ends with the parent
+			io.Copy(io.Discard, os.Stdin)
+			os.Exit(3)
+		}()
+		if err := consume(os.Getenv(hubEnv), database); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(run(m))
+}
+
+// consume runs a consumer of everything into a database.
+func consume(hub, database string) error {
+	ctx := context.Background()
+	source, err := eventhub.New(hub, "events", nil)
+	if err != nil {
+		return err
+	}
+	delivery, leases, err := open(ctx, database)
+	if err != nil {
+		return err
+	}
+	c, err := sluice.New(source, leases, delivery, sluice.AllPartitions, &sluice.Config{
+		LeaseFor: 1500 * time.Millisecond, RenewEvery: 500 * time.Millisecond, AssignEvery: 20 * time.Millisecond,
+		MaxBatch: 100, RetryMin: time.Millisecond, RetryMax: 100 * time.Millisecond,
+	})
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx)
+}
+
+// databases opens a store by its URL's scheme. Files behind build tags add more.
+var databases = map[string]func(context.Context, string) (sluice.Delivery, sluice.LeaseStore, error){
+	"sqlite": func(_ context.Context, path string) (sluice.Delivery, sluice.LeaseStore, error) {
+		s, err := sqlstore.OpenSQLite(strings.TrimPrefix(path, "sqlite:"), nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		return sluice.Transactional(s, handler(func(ctx context.Context, tx *sqlstore.Tx, query string, args ...any) error {
+			_, err := tx.ExecContext(ctx, query, args...)
+			return err
+		})), s.Leases(), nil
+	},
+}
+
+func open(ctx context.Context, database string) (sluice.Delivery, sluice.LeaseStore, error) {
+	scheme, _, _ := strings.Cut(database, ":")
+	return databases[scheme](ctx, database)
+}
+
+const tables = `
+CREATE TABLE first (event TEXT NOT NULL);
+CREATE TABLE second (event TEXT NOT NULL, small INTEGER NOT NULL CHECK (small < 10));`
+
+// handler writes two tables. Of its events one in a hundred fails between
+// them by an error, one in a hundred by the second's constraint, and a killer
+// takes the process along.
+func handler[Tx any](exec func(ctx context.Context, tx Tx, query string, args ...any) error) sluice.Handler[Tx] {
+	return sluice.Each(func(ctx context.Context, tx Tx, e *sluice.Event) error {
+		event, small := e.Partition+"/"+fmt.Sprint(e.Sequence), 1
+		if err := exec(ctx, tx, "INSERT INTO first (event) VALUES ($1)", event); err != nil {
+			return err
+		}
+		switch string(e.Body) {
+		case "error":
+			return errors.New("between the tables")
+		case "constraint":
+			small = 10
+		case "killer":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+		return exec(ctx, tx, "INSERT INTO second (event, small) VALUES ($1, $2)", event, small)
+	})
+}
+
+const partitions = 3
+
+// arena is the embedded hub with events in it, and consumers that read it.
+type arena struct {
+	t        *testing.T
+	server   *emulator.Server
+	database string
+	events   int
+	running  []*exec.Cmd
+}
+
+func newArena(t *testing.T, database string, bodies []string) *arena {
+	server, err := emulator.Start([]emulator.Hub{{Name: "events", Partitions: partitions}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	producer, err := azeventhubs.NewProducerClientFromConnectionString(server.ConnectionString(), "events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close(t.Context())
+	for p := range partitions {
+		id := fmt.Sprint(p)
+		batch, err := producer.NewEventDataBatch(t.Context(), &azeventhubs.EventDataBatchOptions{PartitionID: &id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := p; i < len(bodies); i += partitions {
+			if err := batch.AddEventData(&azeventhubs.EventData{Body: []byte(bodies[i])}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := producer.SendEventDataBatch(t.Context(), batch, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := &arena{t: t, server: server, database: database, events: len(bodies)}
+	t.Cleanup(a.killAll)
+	return a
+}
+
+// start starts a consumer process.
+func (a *arena) start() *exec.Cmd {
+	a.t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), hubEnv+"="+a.server.ConnectionString(), databaseEnv+"="+a.database)
+	cmd.Stderr = os.Stderr
+	if _, err := cmd.StdinPipe(); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		a.t.Fatal(err)
+	}
+	a.running = append(a.running, cmd)
+	return cmd
+}
+
+func (a *arena) killAll() {
+	for _, cmd := range a.running {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	a.running = nil
+}
+
+// count asks the database for a number; -1 if it cannot be had just now.
+type count func(query string) int
+
+// until waits for a condition.
+func until(t *testing.T, within time.Duration, what string, done func() bool) {
+	t.Helper()
+	deadline := time.After(within)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: not within %v", what, within)
+		}
+	}
+}
+
+const done = "SELECT coalesce(sum(sequence_number + 1), 0) FROM sluice_checkpoints WHERE sequence_number >= 0"
+
+// killedHalfWay kills consumers again and again while they work on events that
+// fail half-way, and then looks for events that are done by half.
+func killedHalfWay(t *testing.T, database string, n count) {
+	bodies := make([]string, 6000)
+	bad := 0
+	for i := range bodies {
+		switch i % 100 {
+		case 17:
+			bodies[i] = "error"
+			bad++
+		case 61:
+			bodies[i] = "constraint"
+			bad++
+		}
+	}
+	a := newArena(t, database, bodies)
+	a.start()
+	until(t, time.Minute, "first commit", func() bool { return n(done) > 0 })
+	kills := 0
+	for n(done) < len(bodies) && kills < 20 {
+		a.killAll()
+		kills++
+		a.start()
+		before := n(done)
+		// At least one step forward, then a moment of chance.
+		until(t, time.Minute, "progress", func() bool { return n(done) > before || n(done) == len(bodies) })
+		<-time.After(time.Duration(rand.IntN(30)) * time.Millisecond)
+	}
+	until(t, time.Minute, "the end", func() bool { return n(done) == len(bodies) })
+	a.killAll()
+	rows, twice := n("SELECT count(*) FROM first"), n("SELECT count(*) - count(DISTINCT event) FROM first")
+	half := n("SELECT count(*) FROM first WHERE event NOT IN (SELECT event FROM second)") + n("SELECT count(*) FROM second WHERE event NOT IN (SELECT event FROM first)")
+	letters := n("SELECT count(*) FROM sluice_dead_letters")
+	t.Logf("%d kills; %d events: %d rows, %d dead letters", kills, len(bodies), rows, letters)
+	if rows != len(bodies)-bad || twice != 0 || half != 0 || letters != bad {
+		t.Errorf("%d rows, %d of them twice, %d events done by half, %d dead letters; want %d rows, %d dead letters", rows, twice, half, letters, len(bodies)-bad, bad)
+	}
+	if kills < 5 {
+		t.Errorf("only %d kills", kills)
+	}
+}
+
+// killerIsParked has one event kill each process that handles it.
+func killerIsParked(t *testing.T, database string, n count) {
+	bodies := make([]string, 300)
+	bodies[150] = "killer"
+	a := newArena(t, database, bodies)
+	deaths := 0
+	for n(done) < len(bodies) && deaths < 30 {
+		cmd := a.start()
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = cmd.Wait() }()
+		dead := func() bool {
+			select {
+			case <-ended:
+				return true
+			default:
+				return false
+			}
+		}
+		until(t, time.Minute, "death or the end", func() bool { return dead() || n(done) == len(bodies) })
+		if dead() {
+			deaths++
+		} else {
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+		a.running = nil
+	}
+	rows, letters := n("SELECT count(*) FROM first"), n("SELECT count(*) FROM sluice_dead_letters WHERE error LIKE '%process ended 3 times%'")
+	t.Logf("parked after %d deaths", deaths)
+	if rows != len(bodies)-1 || letters != 1 {
+		t.Errorf("%d rows, %d dead letters", rows, letters)
+	}
+	// Three and three more, and some that got a little further first, because
+	// their batches happened to end before the killer.
+	if deaths < 6 || deaths > 20 {
+		t.Errorf("it took %d deaths", deaths)
+	}
+}
+
+func sqlite(t *testing.T) (database string, n count) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s, err := sqlstore.OpenSQLite(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if _, err := s.DB().Exec(tables); err != nil {
+		t.Fatal(err)
+	}
+	return "sqlite:" + path, func(query string) int {
+		n := -1
+		_ = s.DB().QueryRow(query).Scan(&n)
+		return n
+	}
+}
+
+func TestKilledHalfWaySQLite(t *testing.T) {
+	database, n := sqlite(t)
+	killedHalfWay(t, database, n)
+}
+
+func TestKillerIsParkedSQLite(t *testing.T) {
+	database, n := sqlite(t)
+	killerIsParked(t, database, n)
+}
