@@ -180,8 +180,8 @@ func (l *Log) isClosed() bool {
 	return l.closed
 }
 
-// Close waits for the write in progress, fails the appends behind it and all
-// waits with [ErrClosed], and releases the files and the directory.
+// Close waits for the write in progress and releases the files and the
+// directory. Appends that wait, and all other waits, end with [ErrClosed].
 func (l *Log) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -194,11 +194,6 @@ func (l *Log) Close() error {
 
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
-	for group := l.take(); len(group) > 0; group = l.take() {
-		for _, r := range group {
-			r.finish(0, ErrClosed)
-		}
-	}
 	// What was allocated ahead goes back. The log is whole without this too.
 	errs := []error{l.active().file.truncate(l.active().fileAt(l.end)), l.save(l.first)}
 	l.mu.Lock()

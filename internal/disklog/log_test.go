@@ -413,3 +413,47 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("%v allocations for 1,000 events, want at most 50", allocs)
 	}
 }
+
+// TestIndex walks over a sealed segment twice at once: the index learned from
+// both is in order and as sparse as it should be.
+func TestIndex(t *testing.T) {
+	l := mustOpen(t, "", &Config{SegmentBytes: 1 << 20})
+	defer mustClose(t, l)
+	for range 3 {
+		if _, err := l.Append(context.Background(), benchmarkBatch(1000, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := l.segments[0]
+	s.forget(0)
+	var cursors [2]*cursor
+	for i := range cursors {
+		c, err := l.walk(s, l.segments[1].position, func(int64, int64, int64) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.close()
+		cursors[i] = c
+	}
+	for _, turn := range []int{300, 200, 100, 700, 900} {
+		c := cursors[turn/100%2]
+		for range turn {
+			if c.position == c.end {
+				break
+			}
+			if _, _, err := c.next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before := int64(0)
+	for _, e := range s.index {
+		if gap := int64(e.position) - before; gap < indexStep || gap > indexStep+2000 {
+			t.Errorf("index entries at %d and %d", before, e.position)
+		}
+		before = int64(e.position)
+	}
+	if n := len(s.index); n < 50 {
+		t.Errorf("%d index entries for 1 MB", n)
+	}
+}

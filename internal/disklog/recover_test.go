@@ -313,3 +313,31 @@ func TestUnborn(t *testing.T) {
 		}
 	}
 }
+
+// TestTornLargeBatch cuts the last event off a batch that is large enough for
+// the index: nothing of it may stay there.
+func TestTornLargeBatch(t *testing.T) {
+	content := image(t, func(l *Log) {
+		mustAppend(t, l, "one")
+		if _, err := l.Append(context.Background(), benchmarkBatch(60, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	l, err := reopen(t, content[:len(content)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, l)
+	if got := payloads(t, l); got != "one" {
+		t.Fatalf("%d bytes are left, want one event", len(got))
+	}
+	if _, err := l.Append(context.Background(), benchmarkBatch(90, 700)); err != nil {
+		t.Fatal(err)
+	}
+	for q := range l.Info().Last + 1 {
+		events, err := l.Read(q, 1, 0, nil)
+		if err != nil || len(events) != 1 || events[0].Sequence != q {
+			t.Fatalf("read event %d: %v, %v", q, events, err)
+		}
+	}
+}
