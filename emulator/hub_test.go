@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sort"
 	"strings"
 	"sync"
@@ -379,5 +380,26 @@ func TestConnectionStrings(t *testing.T) {
 	sort.Strings(names)
 	if names[0] == "" || names[0] == names[1] {
 		t.Errorf("addresses %q", names)
+	}
+}
+
+// When Close returns, nothing of the server runs any more.
+func TestCloseLeavesNothingRunning(t *testing.T) {
+	srv, err := emulator.Start(one("h", 2), &emulator.Config{Dir: t.TempDir(), TLSListen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, producer(t, srv, "h"), to0(), "x")
+	reader(t, srv, "r", nil)
+	reader(t, srv, "s", nil)
+	if err := srv.Close(); err != nil {
+		t.Fatal(err)
+	}
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for _, s := range strings.Split(string(stacks), "\n\n") {
+		if strings.Contains(s, "sluice/internal/") || strings.Contains(s, "sluice/emulator.") {
+			t.Errorf("still running:\n%s", s)
+		}
 	}
 }

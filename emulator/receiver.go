@@ -51,12 +51,9 @@ func (c *client) openReceiver(l *amqp.Outgoing, n node) (run func(context.Contex
 			leave()
 		}
 	}()
-	h, p, err := c.lookup(n)
+	_, p, err := c.lookup(n)
 	if err != nil {
 		return nil, err
-	}
-	if !h.HasGroup(n.group) {
-		return nil, c.noSuch(n.path)
 	}
 	start, err := startOf(l.Filter())
 	if err != nil {

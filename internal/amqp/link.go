@@ -6,6 +6,12 @@ import (
 	"slices"
 )
 
+// maxName and maxAddress bound what a link keeps of its attach, in bytes.
+const (
+	maxName    = 1024
+	maxAddress = 2048
+)
+
 // Link is what incoming and outgoing links have in common. c.mu guards the fields that change.
 type Link struct {
 	c       *Conn
@@ -40,7 +46,8 @@ func (l *Link) Address() string { return l.address }
 // ClientAddress is the address at the client's end of the link; replies to requests are sent to it.
 func (l *Link) ClientAddress() string { return l.other }
 
-// Properties are the link properties that the client sent.
+// Properties are the link properties that the client sent. Like the filter and the desired capabilities, they are there only while the
+// [Peer] opens the link.
 func (l *Link) Properties() Map { return l.props }
 
 // Filter is the filter set of the client's source.
@@ -112,6 +119,7 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.attached = true
+	l.props, l.filter, l.desired = nil, nil, nil
 	if err != nil {
 		l.refuse(p, err)
 		return nil
@@ -139,6 +147,9 @@ func (s *session) admit(l *Link) bool {
 	c := s.c
 	l.s = s
 	switch {
+	case len(l.name) > maxName:
+		s.fail(Errorf(CondInvalidField, "a link's name may have %d bytes", maxName))
+		return false
 	case l.handle >= uint32(c.cfg.MaxLinks):
 		s.fail(Errorf(CondNotAllowed, "handle %d is above the agreed maximum of %d", l.handle, c.cfg.MaxLinks-1))
 		return false
@@ -167,8 +178,11 @@ func (l *Link) readTermini(p *attach) error {
 	if l.out != nil {
 		near, far = p.source, p.target
 	}
-	if near == nil || near.dynamic {
+	switch {
+	case near == nil || near.dynamic:
 		return Errorf(CondNotImplemented, "the link doesn't say what it is to be attached to")
+	case len(near.address) > maxAddress || far != nil && len(far.address) > maxAddress:
+		return Errorf(CondInvalidField, "an address may have %d bytes", maxAddress)
 	}
 	l.address = near.address
 	if far != nil {

@@ -21,6 +21,8 @@ func TestRefusedLink(t *testing.T) {
 			{&attach{name: "a", receiver: true, source: &terminus{address: "x"}}, CondInternal},
 			{&attach{name: "a", source: &terminus{address: "x"}}, CondNotImplemented},
 			{&attach{name: "a", target: &terminus{dynamic: true}}, CondNotImplemented},
+			{&attach{name: "a", target: &terminus{address: strings.Repeat("a", maxAddress+1)}}, CondInvalidField},
+			{&attach{name: "a", receiver: true, source: &terminus{}, target: &terminus{address: strings.Repeat("a", maxAddress+1)}}, CondInvalidField},
 		} {
 			v.a.handle = uint32(i % 2)
 			c.send(0, v.a)

@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 )
@@ -79,6 +80,7 @@ func TestSessionErrors(t *testing.T) {
 		"detach of a handle of nobody":             {&detach{handle: 9}, CondUnattachedHandle},
 		"handle in use":                            {&attach{name: "other", handle: 0, target: &terminus{}}, CondHandleInUse},
 		"handle above the maximum":                 {&attach{name: "other", handle: 3, target: &terminus{}}, CondNotAllowed},
+		"endless name":                             {&attach{name: strings.Repeat("n", maxName+1), handle: 2, target: &terminus{}}, CondInvalidField},
 		"too many links":                           {&attach{name: "other", handle: 2, target: &terminus{}}, CondResourceLimit},
 		"transfer on a link the client reads from": {&transfer{handle: 1, hasID: true}, CondErrantLink},
 	} {

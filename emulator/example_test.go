@@ -1,0 +1,62 @@
+package emulator_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
+	"github.com/sluice-go/sluice/emulator"
+)
+
+func Example() {
+	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 4}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	ctx := context.Background()
+
+	producer, err := azeventhubs.NewProducerClientFromConnectionString(srv.ConnectionString(), "flights", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer producer.Close(ctx)
+	batch, err := producer.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr("0")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, route := range []string{"HOU MCI", "BWI ABQ"} {
+		if err := batch.AddEventData(&azeventhubs.EventData{Body: []byte(route)}, nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := producer.SendEventDataBatch(ctx, batch, nil); err != nil {
+		log.Fatal(err)
+	}
+
+	consumer, err := azeventhubs.NewConsumerClientFromConnectionString(srv.ConnectionString(), "flights", azeventhubs.DefaultConsumerGroup, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer consumer.Close(ctx)
+	partition, err := consumer.NewPartitionClient("0", &azeventhubs.PartitionClientOptions{
+		StartPosition: azeventhubs.StartPosition{Earliest: to.Ptr(true)},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer partition.Close(ctx)
+	events, err := partition.ReceiveEvents(ctx, 2, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, e := range events {
+		fmt.Println(e.SequenceNumber, string(e.Body))
+	}
+	// Output:
+	// 0 HOU MCI
+	// 1 BWI ABQ
+}
