@@ -27,7 +27,6 @@ const (
 	CondStolen             Symbol = "amqp:link:stolen"
 	CondArgument           Symbol = "com.microsoft:argument-error"
 	CondArgumentOutOfRange Symbol = "com.microsoft:argument-out-of-range"
-	CondServerBusy         Symbol = "com.microsoft:server-busy"
 )
 
 // Error is an AMQP error as it goes over the wire: in a close, end or detach, or as the reason of a rejected delivery.

@@ -56,9 +56,6 @@ func (l *Link) Filter() Map { return l.filter }
 // Desired tells whether the client asked for a capability of the link.
 func (l *Link) Desired(capability Symbol) bool { return slices.Contains(l.desired, capability) }
 
-// Conn is the connection of the link.
-func (l *Link) Conn() *Conn { return l.c }
-
 func (l *Link) key() linkKey { return linkKey{name: l.name, incoming: l.in != nil} }
 
 // Detach detaches the link from the server's side, because of err. It returns at once; the link's context ends. Detaching a link that is
