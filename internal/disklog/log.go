@@ -82,10 +82,9 @@ type Log struct {
 	// turn is held by whoever writes. What it guards, and what only its holder
 	// changes, next, end and last among them, the holder reads without mu.
 	turn      chan struct{}
-	allocated int64   // size of the last segment's file, with the space reserved
-	tail      []byte  // the last bytes of that file, at most tailBytes
-	pending   []byte  // the tail to be, during a write
-	fresh     []entry // index entries to be, during a write
+	allocated int64  // size of the last segment's file, with the space reserved
+	tail      []byte // the last bytes of that file, at most tailBytes
+	writer    writer
 	saved     state
 	unusable  error // why appends are refused, if they are
 

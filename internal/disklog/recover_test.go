@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func mustOpen(t *testing.T, dir string, c *Config) *Log {
@@ -59,11 +60,14 @@ func payloads(t *testing.T, l *Log) string {
 	return strings.Join(all, " ")
 }
 
+// stopped is a clock that stands, so that times tell nothing apart.
+func stopped() time.Time { return time.UnixMilli(1e12) }
+
 // image returns the only segment file of a log after build, without what was
 // allocated ahead.
 func image(t *testing.T, build func(l *Log)) []byte {
 	t.Helper()
-	l := mustOpen(t, "", nil)
+	l := mustOpen(t, "", &Config{Now: stopped})
 	defer mustClose(t, l)
 	build(l)
 	content := make([]byte, l.active().fileAt(l.end))
@@ -84,7 +88,7 @@ func reopen(t *testing.T, content []byte) (*Log, error) {
 	if _, err := f.WriteAt(content, 0); err != nil {
 		t.Fatal(err)
 	}
-	config, err := (*Config)(nil).withDefaults("")
+	config, err := (&Config{Now: stopped}).withDefaults("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,230 @@
+package disklog
+
+import "sync"
+
+const (
+	writeBuffer  = 1 << 20   // bytes that are handed to the file at once
+	minAllocated = 256 << 10 // space that is allocated ahead…
+	maxAllocated = 16 << 20  // …growing with the segment
+	tailBytes    = 4 << 10
+)
+
+var writeBuffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, writeBuffer)
+	return &b
+}}
+
+// write makes the batches durable behind the end of the log and shows them to
+// the readers, or leaves the log as it was. The caller holds the turn.
+func (l *Log) write(group []*request) error {
+	if l.isClosed() {
+		return ErrClosed
+	}
+	if l.unusable != nil {
+		return l.unusable
+	}
+	if l.end-l.active().position >= l.config.SegmentBytes {
+		if err := l.roll(); err != nil {
+			return err
+		}
+	}
+	s := l.active()
+	size := int64(0)
+	for _, r := range group {
+		size += r.size
+	}
+	l.allocate(s, size)
+
+	w := l.startWriter(s)
+	defer w.free()
+	for _, r := range group {
+		if err := w.batch(r.msgs); err != nil {
+			return l.retreat("write", err)
+		}
+	}
+	if err := w.flush(); err != nil {
+		return l.retreat("write", err)
+	}
+	if err := s.file.sync(); err != nil {
+		return l.retreat("sync", err)
+	}
+	l.tail, w.tail = w.tail, l.tail
+	s.mu.Lock()
+	s.index = append(s.index, w.index...)
+	s.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next, l.end, l.last = w.next, w.end, w.last
+	l.wake()
+	return nil
+}
+
+// writer puts batches behind the end of a log, of which nobody knows yet.
+type writer struct {
+	segment *segment
+	begin   int64 // position at which the write began
+	at      int64 // position to which buf goes
+	buf     []byte
+	pooled  *[]byte
+
+	// What the log takes over when all is durable.
+	next    int64
+	end     int64
+	last    newest
+	tail    []byte
+	index   []entry
+	indexed int64 // position of the last event in the index
+}
+
+// startWriter gives the writer its place behind the end of the log. It keeps
+// only its memory from write to write.
+func (l *Log) startWriter(s *segment) *writer {
+	w := &l.writer
+	*w = writer{
+		segment: s, begin: l.end, at: l.end, pooled: writeBuffers.Get().(*[]byte),
+		next: l.next, end: l.end, last: l.last,
+		tail: append(w.tail[:0], l.tail...), index: w.index[:0],
+	}
+	w.buf = (*w.pooled)[:0]
+	w.last.enqueued = max(w.last.enqueued, l.config.Now().UnixMilli())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.indexed = s.indexed()
+	return w
+}
+
+func (w *writer) free() {
+	writeBuffers.Put(w.pooled)
+	w.pooled, w.buf = nil, nil
+}
+
+func (w *writer) batch(msgs []Message) error {
+	for i := range msgs {
+		size := frameSize(&msgs[i])
+		if len(w.buf) > 0 && int64(len(w.buf))+size > writeBuffer {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+		f := frame{left: len(msgs) - 1 - i, sequence: w.next, enqueued: w.last.enqueued, written: w.end - w.begin}
+		w.buf = appendFrame(w.buf, w.segment.mark, w.end, f, &msgs[i])
+		if w.end-w.indexed >= indexStep {
+			w.index = append(w.index, w.segment.entry(w.end, w.next, f.enqueued))
+			w.indexed = w.end
+		}
+		w.last.position = w.end
+		w.end += size
+		w.next++
+	}
+	return nil
+}
+
+func (w *writer) flush() error {
+	if _, err := w.segment.file.WriteAt(w.buf, w.segment.fileAt(w.at)); err != nil {
+		return err
+	}
+	w.at += int64(len(w.buf))
+	w.tail = append(w.tail, w.buf[max(0, len(w.buf)-tailBytes):]...)
+	w.tail = w.tail[:copy(w.tail, w.tail[max(0, len(w.tail)-tailBytes):])]
+	w.buf = (*w.pooled)[:0] // without what a large event took beyond that
+	return nil
+}
+
+// allocate reserves space for size bytes at the end of the log and some more:
+// syncs that don't have to grow the file are faster.
+func (l *Log) allocate(s *segment, size int64) {
+	need := s.fileAt(l.end) + size
+	if need <= l.allocated {
+		return
+	}
+	ahead := need + min(max(need, minAllocated), maxAllocated)
+	ahead = max(need, min(ahead, segmentHeader+l.config.SegmentBytes))
+	s.file.allocate(l.allocated, ahead)
+	l.allocated = ahead
+}
+
+// retreat cuts the last segment back to what is durable after a failed write or
+// sync, and returns the appenders' error. The caller holds the turn.
+func (l *Log) retreat(doing string, cause error) error {
+	l.allocated = l.active().fileAt(l.end)
+	err := l.cutBack(doing == "sync")
+	if err != nil {
+		err = l.cutBack(true)
+	}
+	if err != nil {
+		return l.giveUp(doing, cause)
+	}
+	return &WriteError{Dir: l.store.path(), Doing: doing, Err: cause}
+}
+
+// cutBack makes the file durable as it was before the write. A failed sync may
+// have spoiled the block that the durable bytes end in, and its page may pass
+// for clean: mend writes those bytes again, from a copy that is certain.
+func (l *Log) cutBack(mend bool) error {
+	f, size := l.active().file, l.allocated
+	if err := f.truncate(size); err != nil {
+		return err
+	}
+	if mend {
+		if _, err := f.WriteAt(l.tail, size-int64(len(l.tail))); err != nil {
+			return err
+		}
+	}
+	return f.sync()
+}
+
+// giveUp makes the log refuse appends from now on. The caller holds the turn.
+func (l *Log) giveUp(doing string, cause error) error {
+	l.unusable = &WriteError{Dir: l.store.path(), Doing: doing, Err: cause, Unusable: true}
+	return l.unusable
+}
+
+// roll seals the last segment and begins a new one. If that fails, the log
+// stays as it is. The caller holds the turn.
+func (l *Log) roll() error {
+	sealed := l.active()
+	// Gives back what was allocated ahead. No sync: more than is needed does no
+	// harm in a sealed file.
+	size := sealed.fileAt(l.end)
+	if err := sealed.file.truncate(size); err != nil {
+		return &WriteError{Dir: l.store.path(), Doing: "seal segment", Err: err}
+	}
+	l.allocated = size
+	s, err := createSegment(l.store, l.next, l.end, l.last)
+	if err == nil {
+		err = l.store.syncDir()
+	}
+	if err != nil {
+		// A new segment that came back after a crash, while appends went on in
+		// the old one, would hide them.
+		if s != nil {
+			_ = s.close()
+		}
+		if l.discard(segmentName(l.next)) != nil {
+			return l.giveUp("create segment", err)
+		}
+		return &WriteError{Dir: l.store.path(), Doing: "create segment", Err: err}
+	}
+	l.allocated, l.tail = segmentHeader, append(l.tail[:0], s.header()...)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.segments = append(l.segments, s)
+	l.warmUp(sealed)
+	return nil
+}
+
+// discard removes a segment that never was one, for certain.
+func (l *Log) discard(name string) error {
+	names, err := l.store.list()
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if n == name {
+			if err := l.store.remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	return l.store.syncDir()
+}
