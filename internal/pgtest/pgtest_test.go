@@ -147,6 +147,47 @@ func TestProxyCopy(t *testing.T) {
 	}
 }
 
+// Intercept sees statements however they are sent, can hold them up, and can
+// cut what is no COMMIT.
+func TestProxyIntercept(t *testing.T) {
+	proxy, through := pgtest.NewTestProxy(t, pgtest.Database(t))
+	conn := connect(t, through)
+	if _, err := conn.Exec(t.Context(), `CREATE TABLE t (n int)`); err != nil {
+		t.Fatal(err)
+	}
+	for name, insert := range insert {
+		var seen []string
+		proxy.Intercept(func(statements []string) pgtest.Fault {
+			seen = append(seen, statements...)
+			return pgtest.None
+		})
+		if err := insert(t.Context(), conn); err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.ToLower(strings.Join(seen, "; ")); !strings.Contains(text, "begin") || !strings.Contains(text, "insert into t") || !strings.Contains(text, "commit") {
+			t.Errorf("%s: saw %q", name, text)
+		}
+	}
+
+	held, release := make(chan struct{}), make(chan struct{})
+	proxy.Intercept(func([]string) pgtest.Fault { close(held); <-release; return pgtest.CutBefore })
+	done := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(t.Context(), `SELECT 1`)
+		done <- err
+	}()
+	<-held
+	select {
+	case err := <-done:
+		t.Errorf("a query that is held up ended: %v", err)
+	default:
+	}
+	close(release)
+	if err := <-done; err == nil {
+		t.Error("a query that was cut off did not fail")
+	}
+}
+
 func TestProxyStall(t *testing.T) {
 	proxy, through := pgtest.NewTestProxy(t, pgtest.Database(t))
 	conn := connect(t, through)

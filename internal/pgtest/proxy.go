@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	neturl "net/url"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -30,8 +31,11 @@ type Proxy struct {
 	listener net.Listener
 	work     sync.WaitGroup
 
+	deciding sync.Mutex // one call of decide at a time
+
 	mu      sync.Mutex
 	decide  func(n int) Fault
+	inspect func(statements []string) Fault
 	links   map[*link]bool
 	held    []*link // late COMMITs wait here
 	commits int
@@ -77,6 +81,17 @@ func (p *Proxy) OnCommit(decide func(n int) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decide = decide
+}
+
+// Intercept sets what is called before what a client has sent to be carried
+// out together is passed on, with the texts of its statements; the fault that
+// it returns strikes, whether there is a COMMIT or not. It comes before what
+// OnCommit has set, may be called for several connections at once, and may
+// block, which holds its connection up. Nil, as at the start, passes all on.
+func (p *Proxy) Intercept(inspect func(statements []string) Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inspect = inspect
 }
 
 // Next makes the next COMMIT suffer fault, and those after it pass.
@@ -193,15 +208,26 @@ func (p *Proxy) wait() {
 	}
 }
 
-// fault decides about a COMMIT.
-func (p *Proxy) fault() Fault {
+// fault decides about statements that are to be carried out together.
+func (p *Proxy) fault(statements []string) Fault {
+	commit := slices.ContainsFunc(statements, commits)
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.commits++
-	if p.decide == nil {
+	if commit {
+		p.commits++
+	}
+	n, inspect, decide := p.commits, p.inspect, p.decide
+	p.mu.Unlock()
+	if inspect != nil && len(statements) > 0 {
+		if fault := inspect(statements); fault != None {
+			return fault
+		}
+	}
+	if !commit || decide == nil {
 		return None
 	}
-	return p.decide(p.commits)
+	p.deciding.Lock()
+	defer p.deciding.Unlock()
+	return decide(n)
 }
 
 func (p *Proxy) hold(l *link) {
@@ -264,16 +290,12 @@ var errHeld = errors.New("the server's connection is kept for a late COMMIT")
 func (l *link) forward() error {
 	r := newFrontend(l.client)
 	for {
-		group, commit, err := r.next()
+		group, statements, err := r.next()
 		if err != nil {
 			return err
 		}
 		l.proxy.wait()
-		fault := None
-		if commit {
-			fault = l.proxy.fault()
-		}
-		switch fault {
+		switch l.proxy.fault(statements) {
 		case CutBefore:
 			return nil
 		case DeliverLate:
@@ -306,9 +328,9 @@ func (l *link) downstream() {
 		if err != nil {
 			return
 		}
-		l.proxy.wait()
 		switch {
 		case !l.isMuted():
+			l.proxy.wait()
 			if _, err := l.client.Write(message); err != nil {
 				return
 			}

@@ -40,23 +40,23 @@ func newFrontend(c net.Conn) *frontend {
 }
 
 // next returns the bytes that may be passed on together: a message, or the
-// run of messages up to the Sync that makes the server carry them out. commit
-// tells that they carry out a COMMIT.
-func (f *frontend) next() (group []byte, commit bool, err error) {
+// run of messages up to the Sync that makes the server carry them out; and the
+// texts of the statements that they carry out.
+func (f *frontend) next() (group []byte, statements []string, err error) {
 	if !f.started {
 		group, err = f.opening()
-		return group, false, err
+		return group, nil, err
 	}
 	for {
 		kind, message, err := readMessage(f.r)
 		if err != nil {
-			return nil, false, err
+			return nil, nil, err
 		}
 		group = append(group, message...)
 		body := message[5:]
 		switch kind {
 		case 'Q':
-			return group, commits(cstring(&body)), nil
+			return group, []string{cstring(&body)}, nil
 		case 'P': // Parse
 			name := cstring(&body)
 			f.statements[name] = cstring(&body)
@@ -64,10 +64,10 @@ func (f *frontend) next() (group []byte, commit bool, err error) {
 			portal := cstring(&body)
 			f.portals[portal] = f.statements[cstring(&body)]
 		case 'E': // Execute
-			commit = commit || commits(f.portals[cstring(&body)])
+			statements = append(statements, f.portals[cstring(&body)])
 		case 'D', 'C': // Describe, Close
 		default: // Sync, Flush, COPY data, …
-			return group, commit, nil
+			return group, statements, nil
 		}
 	}
 }
