@@ -115,7 +115,7 @@ func (p *Proxy) Commits() int {
 
 // Deliver hands the late COMMITs to the server, as far as their sessions are
 // still there, and ends their connections after the server's answer. It
-// returns how many there were.
+// returns how many there were. A stall does not hold it up.
 func (p *Proxy) Deliver() int {
 	p.mu.Lock()
 	held := p.held

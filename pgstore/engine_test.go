@@ -1,0 +1,165 @@
+//go:build postgres
+
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/pgtest"
+	"github.com/sluice-go/sluice/pgstore"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// Three consumers work through a hub over networks that lose commits in every
+// way; one is cut off in the middle for longer than its lease lasts, and one
+// is killed. Each event's effects are there once, those that the database
+// refuses are dead letters.
+func TestConsumers(t *testing.T) {
+	const (
+		partitions = 4
+		events     = 1500 // of each partition
+		bad        = 100  // every so manieth cannot be applied
+	)
+	url := pgtest.Database(t)
+	direct := open(t, url, nil)
+	const tables = `CREATE TABLE one (p text, n bigint); CREATE TABLE two (p text, n bigint CHECK (n % 100 <> 50))`
+	if _, err := direct.Pool().Exec(t.Context(), tables); err != nil {
+		t.Fatal(err)
+	}
+	hub := sluicetest.NewHub(group, partitions)
+	for p := range partitions {
+		for range events {
+			hub.Append(fmt.Sprint(p), sluicetest.Bodies("an event")...)
+		}
+	}
+	handler := func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
+		rows := make([][]any, len(b.Events))
+		for i, e := range b.Events {
+			rows[i] = []any{b.Partition, e.Sequence}
+		}
+		if err := pgstore.Insert(ctx, tx, "one", []string{"p", "n"}, rows); err != nil {
+			return err
+		}
+		for _, e := range b.Events {
+			if _, err := tx.Exec(ctx, `INSERT INTO two VALUES ($1, $2)`, b.Partition, e.Sequence); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+
+	var commits atomic.Int64
+	stalled, killed := make(chan struct{}), make(chan struct{})
+	type member struct {
+		proxy *pgtest.Proxy
+		kill  context.CancelFunc
+		over  chan error
+	}
+	members := make([]member, 3)
+	for i := range members {
+		proxy, through := pgtest.NewTestProxy(t, url)
+		random := rand.New(rand.NewPCG(uint64(i), 7))
+		proxy.OnCommit(func(int) pgtest.Fault {
+			switch n := random.IntN(20); n {
+			case 1, 2, 3:
+				return pgtest.Fault(n)
+			}
+			return pgtest.None
+		})
+		s := open(t, through, &pgstore.Config{LeaseFor: time.Second, LockTimeout: 50 * time.Millisecond})
+		consumer, err := sluice.New(hub, s.Leases(), sluice.Transactional(s, handler), sluice.AllPartitions, &sluice.Config{
+			Owner: fmt.Sprint("consumer ", i), LeaseFor: time.Second, AssignEvery: 20 * time.Millisecond, MaxBatch: 20,
+			RetryMin: time.Millisecond, RetryMax: 20 * time.Millisecond, Seed: uint64(i) + 1,
+			Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+				if o.Kind == sluice.KindCommitted {
+					switch commits.Add(1) {
+					case 60:
+						close(stalled)
+					case 140:
+						close(killed)
+					}
+				}
+			}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, kill := context.WithCancel(t.Context())
+		defer kill()
+		m := member{proxy, kill, make(chan error, 1)}
+		go func() { m.over <- consumer.Run(ctx) }()
+		members[i] = m
+	}
+
+	progress := time.NewTicker(20 * time.Millisecond)
+	defer progress.Stop()
+	resume := make(<-chan time.Time)
+	deadline := time.After(2 * time.Minute)
+	for done := 0; done < partitions; {
+		select {
+		case <-stalled:
+			members[0].proxy.Stall()
+			resume, stalled = time.After(2500*time.Millisecond), nil
+		case <-resume:
+			members[0].proxy.Resume()
+			members[0].proxy.Deliver()
+		case <-killed:
+			members[1].proxy.Cut()
+			members[1].kill()
+			killed = nil
+		case <-progress.C:
+			for _, m := range members {
+				m.proxy.Deliver()
+			}
+			list, err := direct.Read(t.Context(), group)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done = 0
+			for _, p := range list {
+				if p.Position.Sequence == events-1 {
+					done++
+				}
+			}
+		case <-deadline:
+			list, err := direct.Read(t.Context(), group)
+			t.Fatalf("not done after two minutes: %+v, %v", list, err)
+		}
+	}
+	for _, m := range members {
+		m.proxy.Resume()
+		m.kill()
+		if err := <-m.over; !errors.Is(err, context.Canceled) {
+			t.Errorf("a consumer ended with %v", err)
+		}
+	}
+
+	const good, dead = partitions * (events - events/bad), partitions * events / bad
+	for _, table := range []string{"one", "two"} {
+		var rows, distinct int
+		if err := direct.Pool().QueryRow(t.Context(), `SELECT count(*), count(DISTINCT (p, n)) FROM `+table).Scan(&rows, &distinct); err != nil || rows != good || distinct != good {
+			t.Errorf("table %s: %d rows of %d events, %v; want %d", table, rows, distinct, err, good)
+		}
+	}
+	letters, err := direct.List(t.Context(), group, sluice.DeadLetterFilter{})
+	if err != nil || len(letters) != dead {
+		t.Errorf("%d dead letters, %v; want %d", len(letters), err, dead)
+	}
+	for _, l := range letters {
+		if l.Event.Sequence%bad != 50 {
+			t.Errorf("event %d of partition %s is a dead letter: %s", l.Event.Sequence, l.Event.Partition, l.Error)
+		}
+	}
+	if stalled != nil || killed != nil {
+		t.Error("the events ran out before the consumers were disturbed")
+	}
+}
