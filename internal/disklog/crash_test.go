@@ -37,7 +37,8 @@ func appendTogether(l *Log, batches [][]Message) []*request {
 func TestCrash(t *testing.T) {
 	for _, faults := range []string{"kill", "power", "errors", "errors and power"} {
 		t.Run(faults, func(t *testing.T) {
-			for seed := range uint64(300) {
+			t.Parallel()
+			for seed := range uint64(200) {
 				if err := runCrashes(seed, faults); err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}

@@ -15,8 +15,3 @@ func syncData(f *os.File) error {
 		}
 	}
 }
-
-func preallocate(f *os.File, from, size int64) {
-	// The error says no more than that the writes to come may fail.
-	_ = syscall.Fallocate(int(f.Fd()), 0, from, size-from)
-}

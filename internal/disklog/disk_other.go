@@ -5,5 +5,3 @@ package disklog
 import "os"
 
 func syncData(f *os.File) error { return f.Sync() }
-
-func preallocate(*os.File, int64, int64) {}

@@ -264,10 +264,14 @@ func (f *machineFile) WriteAt(b []byte, off int64) (int, error) {
 	}
 	f.grow(int(off) + len(b))
 	copy(f.p.page[off:], b)
-	for s := int(off) / sector; s*sector < int(off)+len(b); s++ {
+	f.soil(int(off), int(off)+len(b))
+	return len(b), err
+}
+
+func (f *machineFile) soil(from, to int) {
+	for s := from / sector; s*sector < to; s++ {
 		f.p.dirty[s] = true
 	}
-	return len(b), err
 }
 
 func (f *machineFile) grow(size int) {
@@ -332,9 +336,10 @@ func (f *machineFile) sync() error {
 	return err
 }
 
-func (f *machineFile) allocate(_, size int64) {
+func (f *machineFile) allocate(from, size int64) {
 	if f.m.step("allocate") == nil {
 		f.grow(int(size))
+		f.soil(int(from), int(size))
 	}
 }
 

@@ -246,7 +246,7 @@ func (l *Log) scan(s *segment, size int64) (write int64, err error) {
 // acknowledged.
 func (c *cursor) laterWrite(at, end int64) error {
 	mark := binary.LittleEndian.AppendUint32(nil, c.segment.mark)
-	buf := make([]byte, writeBuffer)
+	buf := make([]byte, 64<<10)
 	for c.end-at >= frameHeader {
 		n, err := c.file.ReadAt(buf[:min(int64(len(buf)), c.end-at)], c.segment.fileAt(at))
 		if err != nil && !errors.Is(err, io.EOF) {

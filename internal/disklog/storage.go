@@ -30,7 +30,7 @@ type file interface {
 	truncate(size int64) error
 	// sync makes the content and the size durable.
 	sync() error
-	// allocate reserves space up to size, which the file may then have. It is a
-	// hint: where it fails, writes tell why.
+	// allocate prepares the space between from and size, which the file may then
+	// have, for fast syncs. It is a hint: where it fails, writes tell why.
 	allocate(from, size int64)
 }

@@ -5,7 +5,7 @@ import "sync"
 const (
 	writeBuffer  = 1 << 20   // bytes that are handed to the file at once
 	minAllocated = 256 << 10 // space that is allocated ahead…
-	maxAllocated = 16 << 20  // …growing with the segment
+	maxAllocated = 4 << 20   // …growing with the segment
 	tailBytes    = 4 << 10
 )
 
@@ -130,7 +130,7 @@ func (w *writer) flush() error {
 	return nil
 }
 
-// allocate reserves space for size bytes at the end of the log and some more:
+// allocate prepares space for size bytes at the end of the log and some more:
 // syncs that don't have to grow the file are faster.
 func (l *Log) allocate(s *segment, size int64) {
 	need := s.fileAt(l.end) + size
