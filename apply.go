@@ -224,13 +224,17 @@ func (s *session[Tx]) commit(step Step, fn func(context.Context, Tx) error) erro
 			s.trial = Trial{}
 		}
 		return nil
-	case s.work.Err() != nil:
-		return s.ended()
-	case errors.As(err, &failed):
+	case errors.As(err, &failed) && s.work.Err() == nil:
 		s.outage.reset()
 		return failed
-	case errors.Is(err, ErrFenced):
+	case errors.Is(err, ErrFenced) && failed == nil:
+		// Told also when the lease is over: so it is seen who came too late.
 		s.observe(Observation{Kind: KindFenced, From: step.From, To: step.To, Err: err})
+		if s.work.Err() != nil {
+			return s.ended()
+		}
+	case s.work.Err() != nil:
+		return s.ended()
 	case errors.Is(err, ErrUnknown):
 		s.observe(Observation{Kind: KindUnknown, From: step.From, To: step.To, Err: err})
 	default:

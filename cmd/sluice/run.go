@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/catchup"
+	"github.com/sluice-go/sluice/internal/history"
 	"github.com/sluice-go/sluice/internal/monitor"
 	"github.com/sluice-go/sluice/pipeline"
 )
@@ -23,6 +24,7 @@ type runFlags struct {
 	untilCaughtUp bool
 	within        time.Duration
 	stopTimeout   time.Duration
+	history       string
 }
 
 func (a *app) run() *cobra.Command {
@@ -46,10 +48,11 @@ finished and committed, partitions given back. A second signal, or the end of
 	f.BoolVar(&flags.untilCaughtUp, "until-caught-up", false, "end once all partitions of the hub, whoever owns them, are done up to where they end now")
 	f.DurationVar(&flags.within, "within", 10*time.Minute, "with --until-caught-up: fail after this `time`")
 	f.DurationVar(&flags.stopTimeout, "stop-timeout", 30*time.Second, "`time` for batches in progress when stopped")
+	f.StringVar(&flags.history, "history", "", "append what is claimed and committed to a `file`, a line of JSON each, for audits and tests")
 	return cmd
 }
 
-func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) error {
+func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err error) {
 	interrupted, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	p, err := pipeline.Load(path)
@@ -65,7 +68,12 @@ func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) erro
 		return unless(interrupted, err)
 	}
 	m := monitor.New(a.log)
-	c, err := parts.Consumer(interrupted, &pipeline.Options{Observer: m})
+	observer, finish, err := recorded(m, flags.history)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, finish()) }()
+	c, err := parts.Consumer(interrupted, &pipeline.Options{Observer: observer})
 	if err != nil {
 		return unless(interrupted, err)
 	}
@@ -83,6 +91,25 @@ func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) erro
 	f := m.Figures()
 	a.log.Info("stopped", "events", f.Events, "dead_letters", f.DeadLetters, "redriven", f.Redriven)
 	return err
+}
+
+// recorded joins an observer with the writer of a history, if there is to be
+// one. A history that could not be written whole is an error at the end.
+func recorded(observer sluice.Observer, path string) (sluice.Observer, func() error, error) {
+	if path == "" {
+		return observer, func() error { return nil }, nil
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, nil, fmt.Errorf("history: %w", err)
+	}
+	w := history.NewWriter(file)
+	return sluice.Observers(observer, w), func() error {
+		if err := errors.Join(w.Err(), file.Close()); err != nil {
+			return fmt.Errorf("history: %w", err)
+		}
+		return nil
+	}, nil
 }
 
 // unless drops the error of something that was interrupted.

@@ -2,11 +2,15 @@ package main_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/history"
 )
 
 // TestThreeConsumersOfWhichOneIsKilled runs real processes: a hub, three
@@ -226,5 +230,40 @@ func TestLogs(t *testing.T) {
 	}
 	if _, _, errs := invoke(t, "", env, "run", example(t), "--until-caught-up", "--log-level", "warn"); errs != "" {
 		t.Errorf("nothing to warn of, and yet %s", errs)
+	}
+}
+
+// TestHistory: two runs append to one file what the checker wants to know.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 2)
+	env := environment(connection, databases["sqlite"](t))
+	path := filepath.Join(t.TempDir(), "history.jsonl")
+	records := writeLines(t, flights20k(t)[:100])
+	for range 2 {
+		must(t, "", env, "send", "--hub", "flights", records)
+		must(t, "", env, "run", example(t), "--until-caught-up", "--history", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	committed := map[string]int64{"0": -1, "1": -1}
+	var check history.Checker
+	err = history.Read(file, func(r history.Record) {
+		check.Add(r)
+		if r.Kind == history.Committed {
+			committed[r.Partition] += r.To - r.From
+		}
+	})
+	if err != nil || committed["0"] != 99 || committed["1"] != 99 {
+		t.Errorf("up to %v was committed, %v", committed, err)
+	}
+	if found := check.Findings(0); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+	if code, _, errs := invoke(t, "", env, "run", example(t), "--history", t.TempDir()); code != 1 || !strings.HasPrefix(errs, "sluice: history: open /") {
+		t.Errorf("exit code %d: %s", code, errs)
 	}
 }

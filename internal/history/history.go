@@ -22,16 +22,20 @@ import (
 // Kind is what a [Record] says.
 type Kind string
 
-// The kinds of records. Claimed, Committed and Redriven come from consumers,
-// in the order in which they happened to each; Sent, Effect and Letter from
-// whoever asks the log and the database at the end.
+// The kinds of records. Sent, Effect and Letter come from whoever asks the log
+// and the database at the end; all others from consumers, in the order in
+// which they happened to each. Fenced, Unknown and Deposed tell a reader what
+// went on; they prove nothing.
 const (
-	Sent      Kind = "sent"      // the log holds From+1 to To
-	Claimed   Kind = "claimed"   // the checkpoint stood at To
-	Committed Kind = "committed" // it was moved From, To
-	Redriven  Kind = "redriven"  // the dead letter To took effect
-	Effect    Kind = "effect"    // the event To has a row
-	Letter    Kind = "letter"    // the event To has a dead letter
+	Sent      Kind = "sent"       // the log holds From+1 to To
+	Claimed   Kind = "claimed"    // the checkpoint stood at To
+	Committed Kind = "committed"  // it was moved From, To
+	Redriven  Kind = "redriven"   // the dead letter To took effect
+	Fenced    Kind = "fenced"     // a transaction that would have moved it From, To was refused
+	Unknown   Kind = "unknown"    // the answer to the commit of From, To was lost
+	Deposed   Kind = "lost lease" // by expiry or to another owner
+	Effect    Kind = "effect"     // the event To has a row
+	Letter    Kind = "letter"     // the event To has a dead letter
 )
 
 // Record is one line of a log.
@@ -66,6 +70,12 @@ func (w *Writer) Observe(o sluice.Observation) {
 		r.Kind = Committed
 	case sluice.KindRedriven:
 		r.Kind, r.From = Redriven, 0
+	case sluice.KindFenced:
+		r.Kind = Fenced
+	case sluice.KindUnknown:
+		r.Kind = Unknown
+	case sluice.KindLost:
+		r.Kind = Deposed
 	default:
 		return
 	}
@@ -87,9 +97,10 @@ func (w *Writer) Err() error {
 	return w.err
 }
 
-// Read hands the records of a log to a checker. The last line may be torn, as
-// that of a process that was killed; any other bad line is an error.
-func Read(in io.Reader, c *Checker) error {
+// Read hands the records of a log on, to [Checker.Add] for example. The last
+// line may be torn, as that of a process that was killed; any other bad line is
+// an error.
+func Read(in io.Reader, add func(Record)) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
 	var torn error
@@ -102,7 +113,7 @@ func Read(in io.Reader, c *Checker) error {
 			torn = fmt.Errorf("line %d: %w", n, err)
 			continue
 		}
-		c.Add(r)
+		add(r)
 	}
 	return lines.Err()
 }

@@ -88,21 +88,22 @@ func TestWriterAndReader(t *testing.T) {
 		{Kind: sluice.KindClaimed, Owner: "a", Partition: "0", Epoch: 1, To: at(-1)},
 		{Kind: sluice.KindCommitted, Owner: "a", Partition: "0", Epoch: 1, From: at(-1), To: at(2)},
 		{Kind: sluice.KindCommitted, Owner: "a", Partition: "0", Epoch: 1, From: at(1), To: at(3)},
+		{Kind: sluice.KindFenced, Owner: "a", Partition: "0", Epoch: 1, From: at(3), To: at(5)},
 	} {
 		w.Observe(o)
 	}
-	if w.Err() != nil || strings.Count(log.String(), "\n") != 3 {
+	if w.Err() != nil || strings.Count(log.String(), "\n") != 4 {
 		t.Fatalf("log %q, %v", log.String(), w.Err())
 	}
 	log.WriteString(`{"kind":"comm`)
 	var c Checker
-	if err := Read(&log, &c); err != nil {
+	if err := Read(&log, c.Add); err != nil {
 		t.Fatal(err)
 	}
 	if found := c.Findings(0); len(found) != 1 || found[0].Fault != OutOfOrder {
 		t.Errorf("found %v", found)
 	}
-	if err := Read(strings.NewReader("nonsense\n{}\n"), &c); err == nil {
+	if err := Read(strings.NewReader("nonsense\n{}\n"), c.Add); err == nil {
 		t.Error("a bad line was passed over")
 	}
 }
