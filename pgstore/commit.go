@@ -26,7 +26,7 @@ SET sequence_number = $8, event_offset = $9, updated_at = clock_timestamp(),
     trial_sequence = CASE WHEN $8 = sequence_number THEN trial_sequence ELSE 0 END,
     trial_attempts = CASE WHEN $8 = sequence_number THEN trial_attempts ELSE 0 END,
     trial_error    = CASE WHEN $8 = sequence_number THEN trial_error ELSE '' END
-WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number = $7
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4` + fence + `
 RETURNING pg_current_xact_id()::text`
 
 // unlimitSQL gives the handler's statements the session's own lock timeout.

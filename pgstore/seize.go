@@ -47,7 +47,7 @@ func (s *Store) seize(ctx context.Context, lease *sluice.Lease, sql string, args
 			return &sluice.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
 		}
 	}
-	return s.forcibly(ctx, conn.Conn(), s.sql.of(sql), args, dest)
+	return s.overrule(ctx, conn.Conn(), lease, s.sql.of(sql), args, dest)
 }
 
 // forcibly is [once] in two round trips: the first learns the number of the
