@@ -2,6 +2,7 @@ package disklog
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -30,6 +31,8 @@ func appendTogether(l *Log, batches [][]Message) []*request {
 	return rs
 }
 
+var crashes = flag.Uint64("crashes", 100, "seeds of TestCrash per kind of fault")
+
 // TestCrash lets a machine fail in every way it knows while a log is written,
 // trimmed and reopened. Whatever was acknowledged must be there afterwards, in
 // its place, and nothing but whole batches of the last doubtful write may be
@@ -38,7 +41,7 @@ func TestCrash(t *testing.T) {
 	for _, faults := range []string{"kill", "power", "errors", "errors and power"} {
 		t.Run(faults, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(200) {
+			for seed := range *crashes {
 				if err := runCrashes(seed, faults); err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}

@@ -82,13 +82,13 @@ type Log struct {
 	// turn is held by whoever writes. What it guards, and what only its holder
 	// changes, next, end and last among them, the holder reads without mu.
 	turn      chan struct{}
-	allocated int64  // size of the last segment's file, with the space reserved
+	allocated int64  // size of the last segment's file, with what is allocated ahead
 	tail      []byte // the last bytes of that file, at most tailBytes
 	writer    writer
 	saved     state
 	unusable  error // why appends are refused, if they are
 
-	mu       sync.Mutex // below turn; held for memory accesses only
+	mu       sync.Mutex // below turn; never held while something is written or synced
 	queue    []*request
 	segments []*segment // in order; the last is written to
 	warm     []*segment // the others that have their files open, least recently read first
@@ -195,11 +195,14 @@ func (l *Log) Close() error {
 	defer func() { <-l.turn }()
 	// What was allocated ahead goes back. The log is whole without this too.
 	errs := []error{l.active().file.truncate(l.active().fileAt(l.end)), l.save(l.first)}
-	l.mu.Lock()
 	for _, s := range l.segments {
-		errs = append(errs, l.retire(s, false))
+		l.mu.Lock()
+		idle := l.retire(s, false)
+		l.mu.Unlock()
+		if idle {
+			errs = append(errs, l.bury(s))
+		}
 	}
-	l.mu.Unlock()
 	errs = append(errs, l.store.close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close log %s: %w", l.store.path(), err)

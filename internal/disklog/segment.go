@@ -30,7 +30,7 @@ type segment struct {
 	before   newest // the event before that
 
 	refs    int  // readers; guarded by Log.mu, like the next two
-	retired bool // to be closed, by the last reader if there is one
+	retired bool // no longer in the log; closed when there are no readers
 	remove  bool // and then removed
 
 	mu    sync.Mutex // below Log.mu
@@ -223,25 +223,25 @@ func (l *Log) coolDown(s *segment) {
 // release ends a hold.
 func (l *Log) release(s *segment) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	s.refs--
-	if s.retired && s.refs == 0 {
+	last := s.retired && s.refs == 0
+	l.mu.Unlock()
+	if last {
 		// A file that cannot be removed now is removed when the log is opened.
 		_ = l.bury(s)
 	}
 }
 
-// retire closes s, and removes its file if so asked, as soon as nobody holds
-// it. mu is held.
-func (l *Log) retire(s *segment, remove bool) error {
+// retire takes s out of use, and reports whether the caller is to bury it, not
+// its last reader. mu is held.
+func (l *Log) retire(s *segment, remove bool) (idle bool) {
 	s.retired, s.remove = true, remove
 	l.coolDown(s)
-	if s.refs > 0 {
-		return nil
-	}
-	return l.bury(s)
+	return s.refs == 0
 }
 
+// bury closes a retired segment that nobody holds, and removes its file if that
+// is what it was retired for.
 func (l *Log) bury(s *segment) error {
 	err := s.close()
 	if s.remove {

@@ -73,13 +73,19 @@ func (l *Log) Trim(before int64) error {
 	if err := l.save(before); err != nil {
 		return fmt.Errorf("trim log %s: %w", l.store.path(), err)
 	}
+	var idle []*segment
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.first = before
-	var errs []error
 	for len(l.segments) > 1 && l.segments[1].sequence <= before {
-		errs = append(errs, l.retire(l.segments[0], true))
+		if l.retire(l.segments[0], true) {
+			idle = append(idle, l.segments[0])
+		}
 		l.segments = l.segments[1:]
+	}
+	l.mu.Unlock()
+	var errs []error
+	for _, s := range idle {
+		errs = append(errs, l.bury(s))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("trim log %s: %w", l.store.path(), err)
