@@ -6,10 +6,16 @@ import (
 	"github.com/sluice-go/sluice/internal/amqp"
 )
 
+// The nodes of a namespace that aren't entities.
+const (
+	cbsNode        = "$cbs"
+	managementNode = "$management"
+)
+
 // node is what a link's address stands for.
 type node struct {
 	path      string // as the client wrote it, without scheme and host
-	special   string // "$cbs" or "$management"
+	special   string // cbsNode or managementNode
 	hub       string
 	group     string
 	partition string
@@ -28,10 +34,10 @@ func parseAddress(address string) (node, error) {
 	part := strings.Split(n.path, "/")
 	is := func(i int, name string) bool { return strings.EqualFold(part[i], name) }
 	switch {
-	case len(part) == 1 && (is(0, "$cbs") || is(0, "$management")):
+	case len(part) == 1 && (is(0, cbsNode) || is(0, managementNode)):
 		n.special = strings.ToLower(part[0])
-	case len(part) == 2 && is(1, "$management"):
-		n.special, n.hub = "$management", part[0]
+	case len(part) == 2 && is(1, managementNode):
+		n.special, n.hub = managementNode, part[0]
 	case len(part) == 1 && part[0] != "":
 		n.hub = part[0]
 	case len(part) == 3 && is(1, "Partitions"):

@@ -2,14 +2,9 @@ package emulator
 
 import (
 	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,33 +17,35 @@ const maxGrants = 5000
 
 // authority knows what one connection may do. Without keys, that is everything.
 type authority struct {
-	keys map[string]string
+	keys map[string]Key
 	now  func() time.Time
 
 	mu      sync.Mutex
-	all     bool                 // proved a key by SASL PLAIN
-	grants  map[string]time.Time // expiry by path of an entity, in lower case; "" is the whole namespace
-	links   map[*amqp.Link]string
+	proved  *Key             // by SASL PLAIN
+	grants  map[string]grant // by path of an entity, in lower case; "" is the whole namespace
+	links   map[*amqp.Link]use
 	timer   *time.Timer
 	stopped bool
 	expires sync.WaitGroup // timers that are set or have fired
 }
 
-func newAuthority(keys map[string]string) *authority {
-	return &authority{keys: keys, now: time.Now, grants: make(map[string]time.Time), links: make(map[*amqp.Link]string)}
+// grant is what a token has proved for an entity and all that lies below it.
+type grant struct {
+	rights Rights
+	expiry time.Time
 }
 
-// refusal tells a client why its token isn't accepted, worded as Azure does where it is known how.
-type refusal string
+// use is what a link does: it needs the right for as long as it is attached.
+type use struct {
+	path  string // "$management" stands for any entity
+	right Rights
+}
 
-const (
-	accepted      refusal = ""
-	badSignature  refusal = "InvalidSignature: The token has an invalid signature."
-	malformed     refusal = "MalformedToken: The token isn't a shared access signature with the fields sr, sig, se and skn."
-	wrongAudience refusal = "InvalidAudience: The token's resource doesn't cover the audience it was put for."
-)
+func newAuthority(keys map[string]Key) *authority {
+	return &authority{keys: keys, now: time.Now, grants: make(map[string]grant), links: make(map[*amqp.Link]use)}
+}
 
-// plain checks a SASL PLAIN response: the name of a key as user, the key as password.
+// plain checks a SASL PLAIN response: the name of a key as user, its secret as password.
 func (a *authority) plain(response []byte) error {
 	if len(a.keys) == 0 {
 		return nil
@@ -58,11 +55,11 @@ func (a *authority) plain(response []byte) error {
 		return errors.New("malformed PLAIN response")
 	}
 	key, ok := a.keys[string(part[1])]
-	if subtle.ConstantTimeCompare([]byte(key), part[2]) != 1 || !ok {
+	if subtle.ConstantTimeCompare([]byte(key.Secret), part[2]) != 1 || !ok {
 		return errors.New("unknown key name, or wrong key")
 	}
 	a.mu.Lock()
-	a.all = true
+	a.proved = &key
 	a.mu.Unlock()
 	return nil
 }
@@ -72,7 +69,7 @@ func (a *authority) put(token, audience string) refusal {
 	if len(a.keys) == 0 {
 		return accepted
 	}
-	expiry, why := a.verify(token, audience)
+	g, why := verify(a.keys, a.now(), token, audience)
 	if why != accepted {
 		return why
 	}
@@ -82,66 +79,9 @@ func (a *authority) put(token, audience string) refusal {
 	if _, ok := a.grants[path]; !ok && len(a.grants) >= maxGrants {
 		return refusal(fmt.Sprintf("TooManyTokens: A connection may have tokens for %d entities.", maxGrants))
 	}
-	a.grants[path] = expiry
+	a.grants[path] = g
 	a.schedule()
 	return accepted
-}
-
-// verify checks a shared access signature: the HMAC, the expiry, and that its resource is the audience, or above it.
-func (a *authority) verify(token, audience string) (expiry time.Time, why refusal) {
-	sas, ok := parseSAS(token)
-	if !ok {
-		return expiry, malformed
-	}
-	key, known := a.keys[sas.keyName] // of an unknown name, "": the comparison takes as long
-	mac := hmac.New(sha256.New, []byte(key))
-	mac.Write([]byte(sas.signed))
-	if !hmac.Equal(mac.Sum(nil), sas.mac) || !known {
-		return expiry, badSignature
-	}
-	if !a.now().Before(sas.expiry) {
-		return expiry, refusal(fmt.Sprintf("ExpiredToken: The token is expired. Expiration time: '%s'.", sas.expiry.Format(time.RFC3339)))
-	}
-	if !within(strings.ToLower(sas.path), strings.ToLower(pathOf(audience))) {
-		return expiry, wrongAudience
-	}
-	return sas.expiry, accepted
-}
-
-// signature is a shared access signature taken apart.
-type signature struct {
-	path    string // of the resource
-	signed  string // what the HMAC-SHA256 is computed over: resource and expiry as written in the token; the secret is the key's text
-	mac     []byte
-	expiry  time.Time
-	keyName string
-}
-
-func parseSAS(token string) (s signature, ok bool) {
-	text, ok := strings.CutPrefix(token, "SharedAccessSignature ")
-	if !ok {
-		return s, false
-	}
-	field := make(map[string]string)
-	for pair := range strings.SplitSeq(text, "&") {
-		name, value, _ := strings.Cut(pair, "=")
-		field[name] = value
-	}
-	resource, err1 := url.QueryUnescape(field["sr"])
-	mac, err2 := url.QueryUnescape(field["sig"])
-	seconds, err3 := strconv.ParseInt(field["se"], 10, 64)
-	var err4 error
-	s.mac, err4 = base64.StdEncoding.DecodeString(mac)
-	if errors.Join(err1, err2, err3, err4) != nil {
-		return s, false
-	}
-	if !strings.Contains(resource, "://") {
-		resource = "sb://" + resource
-	}
-	s.path, s.signed = pathOf(resource), field["sr"]+"\n"+field["se"]
-	s.expiry = time.Unix(seconds, 0).UTC()
-	s.keyName = field["skn"] // the client libraries write it as it is
-	return s, true
 }
 
 // within tells whether the entity path lies at or below a granted one.
@@ -149,58 +89,57 @@ func within(granted, path string) bool {
 	return granted == "" || path == granted || strings.HasPrefix(path, granted+"/")
 }
 
-// check tells whether the entity at path may be used. a.mu is held.
-func (a *authority) check(path string) error {
-	if len(a.keys) == 0 || a.all {
-		return nil
-	}
-	now := a.now()
-	for granted, expiry := range a.grants {
-		if within(granted, strings.ToLower(path)) && now.Before(expiry) {
-			return nil
-		}
-	}
-	return amqp.Errorf(amqp.CondUnauthorized, "Unauthorized access. 'Send' or 'Listen' claims are required: put a token for '%.300s' first.", path)
-}
-
-// allowHub tells whether the connection has a token for the hub, or for any entity of it.
-func (a *authority) allowHub(name string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.keys) == 0 || a.all {
+// allows tells whether a live token proves a right for an entity that covers accepts. a.mu is held.
+func (a *authority) allows(right Rights, covers func(granted string) bool) bool {
+	if len(a.keys) == 0 || a.proved != nil && a.proved.Rights.has(right) {
 		return true
 	}
 	now := a.now()
-	for granted, expiry := range a.grants {
-		first, _, _ := strings.Cut(granted, "/")
-		if (first == "" || first == strings.ToLower(name)) && now.Before(expiry) {
+	for granted, g := range a.grants {
+		if covers(granted) && g.rights.has(right) && now.Before(g.expiry) {
 			return true
 		}
 	}
 	return false
 }
 
-// admit lets a link use the entity at path until the tokens that cover it have expired; leave ends that.
-func (a *authority) admit(l *amqp.Link, path string) (leave func(), err error) {
+// permits tells whether a link may be used so. a.mu is held.
+func (a *authority) permits(u use) bool {
+	path := strings.ToLower(u.path)
+	return a.allows(u.right, func(granted string) bool { return path == managementNode || within(granted, path) })
+}
+
+// allowHub tells whether the connection has a token for the hub, or for any entity of it, whatever its rights.
+func (a *authority) allowHub(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.check(path); err != nil {
-		return nil, err
+	return a.allows(Listen|Send, func(granted string) bool {
+		first, _, _ := strings.Cut(granted, "/")
+		return first == "" || first == strings.ToLower(name)
+	})
+}
+
+// admit lets a link be used until the tokens that it needs have expired; leave ends that.
+func (a *authority) admit(l *amqp.Link, u use) (leave func(), ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.permits(u) {
+		return nil, false
 	}
-	a.links[l] = path
+	a.links[l] = u
 	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		delete(a.links, l)
-	}, nil
+	}, true
 }
 
 // schedule sets the timer to the next expiry.
 func (a *authority) schedule() {
 	var next time.Time
-	for _, expiry := range a.grants {
-		if next.IsZero() || expiry.Before(next) {
-			next = expiry
+	for _, g := range a.grants {
+		if next.IsZero() || g.expiry.Before(next) {
+			next = g.expiry
 		}
 	}
 	a.unschedule()
@@ -225,14 +164,14 @@ func (a *authority) unschedule() {
 func (a *authority) expire() {
 	a.mu.Lock()
 	now := a.now()
-	for path, expiry := range a.grants {
-		if !now.Before(expiry) {
+	for path, g := range a.grants {
+		if !now.Before(g.expiry) {
 			delete(a.grants, path)
 		}
 	}
 	var orphans []*amqp.Link
-	for l, path := range a.links {
-		if a.check(path) != nil {
+	for l, u := range a.links {
+		if !a.permits(u) {
 			orphans = append(orphans, l)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/sluice-go/sluice/internal/amqp"
@@ -22,7 +23,7 @@ type client struct {
 }
 
 func (s *Server) newClient(c *amqp.Conn) amqp.Peer {
-	return &client{srv: s, conn: c, auth: newAuthority(s.cfg.Keys), cbs: make(map[bool]bool)}
+	return &client{srv: s, conn: c, auth: newAuthority(s.keys), cbs: make(map[bool]bool)}
 }
 
 // Authenticate implements [amqp.Peer].
@@ -42,14 +43,17 @@ func (c *client) Incoming(l *amqp.Incoming) (func(context.Context) error, error)
 	switch {
 	case err != nil:
 		return nil, err
-	case n.special == "$cbs":
+	case n.special == cbsNode:
 		return c.openCBS(true, func(ctx context.Context) error { return c.answer(ctx, l, n, c.putToken) })
-	case n.special == "$management":
-		return func(ctx context.Context) error { return c.answer(ctx, l, n, c.manage) }, nil
 	case n.group != "":
 		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is to receive from, not to send to", n.path)
 	}
-	return c.openSender(l, n)
+	return c.admitted(l.Link, n, Send, func() (func(context.Context) error, error) {
+		if n.special == managementNode {
+			return func(ctx context.Context) error { return c.answer(ctx, l, n, c.manage) }, nil
+		}
+		return c.openSender(l, n)
+	})
 }
 
 // Outgoing implements [amqp.Peer].
@@ -58,14 +62,44 @@ func (c *client) Outgoing(l *amqp.Outgoing) (func(context.Context) error, error)
 	switch {
 	case err != nil:
 		return nil, err
-	case n.special == "$cbs":
+	case n.special == cbsNode:
 		return c.openCBS(false, c.openReplies(l, n))
-	case n.special == "$management":
-		return c.openReplies(l, n), nil
-	case n.group == "":
+	case n.special == "" && n.group == "":
 		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is to send to: receive from %.300s/ConsumerGroups/GROUP/Partitions/ID", n.path, n.hub)
 	}
-	return c.openReceiver(l, n)
+	return c.admitted(l.Link, n, Listen, func() (func(context.Context) error, error) {
+		if n.special == managementNode {
+			return c.openReplies(l, n), nil
+		}
+		return c.openReceiver(l, n)
+	})
+}
+
+// admitted opens a link that needs a right, if a token proves that. Without one the client doesn't even learn what there is.
+func (c *client) admitted(l *amqp.Link, n node, right Rights, open func() (func(context.Context) error, error)) (func(context.Context) error, error) {
+	needed := right
+	if n.special == managementNode {
+		needed = Listen | Send // whoever may do anything with a hub may look at it
+	}
+	leave, ok := c.auth.admit(l, use{path: n.path, right: needed})
+	if !ok {
+		return nil, amqp.Errorf(amqp.CondUnauthorized, "Unauthorized access. '%s' claim(s) are required to perform this operation. Resource: '%s'.",
+			right, c.resource(n.path))
+	}
+	run, err := open()
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		defer leave()
+		return run(ctx)
+	}, nil
+}
+
+// resource is how Azure's refusals write the address of an entity.
+func (c *client) resource(path string) string {
+	return strings.ToLower(fmt.Sprintf("sb://%.200s/%.300s", c.conn.Hostname(), path))
 }
 
 // lookup finds the hub and, where the node has one, the partition.

@@ -17,7 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,9 +46,9 @@ type Config struct {
 	TLSCertOut string
 	// Dir is the directory that keeps the events. It is created if missing; one server at a time can use it. Default: memory.
 	Dir string
-	// Keys are the shared access keys, base64 by name. Clients must prove that they have one. Default: a development key that clients may
-	// use, but needn't: any token passes.
-	Keys map[string]string
+	// Keys are the shared access keys. Clients must prove that they have one. Default: a development key that clients may use, but needn't:
+	// any token passes.
+	Keys []Key
 	// IdleTimeout is how long a connection may be silent before it is closed. Default 4 minutes.
 	IdleTimeout time.Duration
 	// Log receives connections' ends at debug level, and failures. Default: nothing is logged.
@@ -65,6 +65,7 @@ const (
 type Server struct {
 	cfg    Config
 	log    *slog.Logger
+	keys   map[string]Key
 	broker *hub.Broker
 	amqp   *amqp.Server
 	plain  net.Listener
@@ -92,10 +93,9 @@ func Start(hubs []Hub, cfg *Config) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	for name, key := range s.cfg.Keys {
-		if name == "" || key == "" || strings.ContainsAny(name+key, ";\n") {
-			return nil, fmt.Errorf("emulator: key %q: name and key must not be empty, nor contain semicolons", name)
-		}
+	var err error
+	if s.keys, err = byName(s.cfg.Keys); err != nil {
+		return nil, fmt.Errorf("emulator: %w", err)
 	}
 	configs := make([]hub.Config, len(hubs))
 	for i, h := range hubs {
@@ -207,17 +207,13 @@ func (s *Server) endpoint(l net.Listener, usual string) string {
 	return net.JoinHostPort(host, port)
 }
 
+// credentials are those of the first key with all rights, or of the first.
 func (s *Server) credentials() string {
-	name, key := devKeyName, devKey
+	key := Key{Name: devKeyName, Secret: devKey}
 	if len(s.cfg.Keys) > 0 {
-		names := make([]string, 0, len(s.cfg.Keys))
-		for n := range s.cfg.Keys {
-			names = append(names, n)
-		}
-		sort.Strings(names)
-		name, key = names[0], s.cfg.Keys[names[0]]
+		key = s.cfg.Keys[max(0, slices.IndexFunc(s.cfg.Keys, func(k Key) bool { return k.Rights.has(Listen) && k.Rights.has(Send) }))]
 	}
-	return ";SharedAccessKeyName=" + name + ";SharedAccessKey=" + key
+	return ";SharedAccessKeyName=" + key.Name + ";SharedAccessKey=" + key.Secret
 }
 
 // CertPool holds the certificate of the TLS listener, nil if there is none.

@@ -129,14 +129,16 @@ func TestStartErrors(t *testing.T) {
 		"bad address":        {hubs: one("h", 1), cfg: emulator.Config{Listen: "127.0.0.1:http:80"}},
 		"bad TLS address":    {hubs: one("h", 1), cfg: emulator.Config{TLSListen: "nowhere.invalid:1"}},
 		"unwritable cert":    {hubs: one("h", 1), cfg: emulator.Config{TLSListen: "127.0.0.1:0", TLSCertOut: "/nonexistent/dir/cert.pem"}},
-		"empty key":          {hubs: one("h", 1), cfg: emulator.Config{Keys: map[string]string{"root": ""}}},
-		"key with semicolon": {hubs: one("h", 1), cfg: emulator.Config{Keys: map[string]string{"root": "secret;x"}}},
+		"empty key":          {hubs: one("h", 1), cfg: emulator.Config{Keys: []emulator.Key{{Name: "root", Secret: ""}}}},
+		"same key twice":     {hubs: one("h", 1), cfg: emulator.Config{Keys: []emulator.Key{{Name: "root", Secret: "canary"}, {Name: "root", Secret: "x"}}}},
+		"unknown rights":     {hubs: one("h", 1), cfg: emulator.Config{Keys: []emulator.Key{{Name: "root", Secret: "canary", Rights: 8}}}},
+		"key with semicolon": {hubs: one("h", 1), cfg: emulator.Config{Keys: []emulator.Key{{Name: "root", Secret: "canary;x"}}}},
 	} {
 		srv, err := emulator.Start(v.hubs, &v.cfg)
 		if err == nil {
 			srv.Close()
 			t.Errorf("%s: started", name)
-		} else if strings.Contains(err.Error(), "secret") {
+		} else if strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: the error holds the key: %v", name, err)
 		}
 	}
@@ -368,7 +370,9 @@ func TestClose(t *testing.T) {
 }
 
 func TestConnectionStrings(t *testing.T) {
-	srv := start(t, one("h", 1), &emulator.Config{Listen: "0.0.0.0:0", TLSListen: "[::1]:0", Keys: map[string]string{"b": "a2V5Yg==", "a": "a2V5YQ=="}})
+	srv := start(t, one("h", 1), &emulator.Config{Listen: "0.0.0.0:0", TLSListen: "[::1]:0", Keys: []emulator.Key{
+		{Name: "b", Secret: "a2V5Yg==", Rights: emulator.Listen}, {Name: "a", Secret: "a2V5YQ==", Rights: emulator.Manage}, {Name: "c", Secret: "a2V5Yw=="},
+	}})
 	port := srv.Addr()[strings.LastIndex(srv.Addr(), ":"):]
 	if got, want := srv.ConnectionString(), "Endpoint=sb://localhost"+port+";SharedAccessKeyName=a;SharedAccessKey=a2V5YQ==;UseDevelopmentEmulator=true"; got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -41,16 +41,7 @@ type receiver struct {
 	metrics     []byte // encoded delivery annotations
 }
 
-func (c *client) openReceiver(l *amqp.Outgoing, n node) (run func(context.Context) error, err error) {
-	leave, err := c.auth.admit(l.Link, n.path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			leave()
-		}
-	}()
+func (c *client) openReceiver(l *amqp.Outgoing, n node) (func(context.Context) error, error) {
 	_, p, err := c.lookup(n)
 	if err != nil {
 		return nil, err
@@ -77,7 +68,6 @@ func (c *client) openReceiver(l *amqp.Outgoing, n node) (run func(context.Contex
 	}
 	r := &receiver{c: c, link: l, node: n, part: p, next: next, withMetrics: l.Desired(capMetrics)}
 	return func(ctx context.Context) error {
-		defer leave()
 		defer detach()
 		return c.explain(n, r.run(ctx))
 	}, nil

@@ -63,16 +63,17 @@ func (c *client) closeReplies(r *replies) {
 	}
 }
 
-// findReplies returns the link that a request's reply-to names; failing that, the last one from the same node.
+// findReplies returns the link from the same node that a request's reply-to names; failing that, the last one.
 func (c *client) findReplies(to string, n node) *replies {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var found *replies
 	for _, r := range c.replies {
-		if to != "" && (r.names[0] == to || r.names[1] == to) {
+		switch {
+		case r.node != n.special:
+		case to != "" && (r.names[0] == to || r.names[1] == to):
 			return r
-		}
-		if r.node == n.special {
+		default:
 			found = r
 		}
 	}

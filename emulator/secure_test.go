@@ -97,7 +97,7 @@ func withKey(srv *emulator.Server, name, key string) string {
 }
 
 func TestKeys(t *testing.T) {
-	srv := start(t, one("h", 1), &emulator.Config{Keys: map[string]string{"root": "cm9vdA==", "other": "b3RoZXI="}})
+	srv := start(t, one("h", 1), &emulator.Config{Keys: []emulator.Key{{Name: "root", Secret: "cm9vdA=="}, {Name: "other", Secret: "b3RoZXI="}}})
 	try := func(connection string) error {
 		p, err := azeventhubs.NewProducerClientFromConnectionString(connection, "h", &azeventhubs.ProducerClientOptions{RetryOptions: noRetry})
 		if err != nil {
@@ -155,7 +155,7 @@ func (entra) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Acces
 
 // Without keys any token passes, also one of Entra ID; where there are keys, that is no proof.
 func TestOtherTokens(t *testing.T) {
-	for _, keys := range []map[string]string{nil, {"root": "cm9vdA=="}} {
+	for _, keys := range [][]emulator.Key{nil, {{Name: "root", Secret: "cm9vdA=="}}} {
 		srv := start(t, one("h", 1), &emulator.Config{TLSListen: "127.0.0.1:0", Keys: keys})
 		p, err := azeventhubs.NewProducerClient("localhost", "h", entra{}, &azeventhubs.ProducerClientOptions{
 			RetryOptions: noRetry, CustomEndpoint: srv.TLSAddr(), TLSConfig: &tls.Config{RootCAs: srv.CertPool(), ServerName: "localhost"},
@@ -172,12 +172,14 @@ func TestOtherTokens(t *testing.T) {
 }
 
 func TestManagementNeedsAToken(t *testing.T) {
-	srv := start(t, append(one("h", 1), one("other", 1)...), &emulator.Config{Keys: map[string]string{"root": "cm9vdA=="}})
+	srv := start(t, append(one("h", 1), one("other", 1)...), &emulator.Config{Keys: []emulator.Key{{Name: "root", Secret: "cm9vdA=="}}})
 	s := session(t, srv)
 	read := map[string]any{"operation": "READ", "type": "com.microsoft:eventhub", "name": "h"}
-	m := newRPC(t, s, "$management")
-	if status, _, _ := m.call("replies", read, nil); status != 401 {
-		t.Errorf("without a token: %d", status)
+	for _, node := range []string{"$management", "h/$management"} {
+		_, err := s.NewSender(within(t), node, nil)
+		wantRefused(t, err, "'Send' claim(s)", "'sb://127.0.0.1/"+node+"'")
+		_, err = s.NewReceiver(within(t), node, nil)
+		wantRefused(t, err, "'Listen' claim(s)", "'sb://127.0.0.1/"+node+"'")
 	}
 	props := map[string]any{"operation": "put-token", "name": "sb://localhost/h"}
 	tokens, err := s.NewSender(within(t), "$cbs", nil)
@@ -188,18 +190,91 @@ func TestManagementNeedsAToken(t *testing.T) {
 	if status, why, _ := cbs.call("tokens", props, signed("root", "cm9vdA==", "sb://localhost/h", time.Now().Add(time.Hour))); status != 202 {
 		t.Fatalf("%d %s", status, why)
 	}
+	m := newRPC(t, s, "$management")
 	if status, why, _ := m.call("replies", read, nil); status != 200 {
 		t.Errorf("with a token: %d %s", status, why)
 	}
+	_, err = s.NewReceiver(within(t), "other/$management", nil)
+	wantRefused(t, err)
 	read["name"] = "other"
 	if status, _, _ := m.call("replies", read, nil); status != 401 {
 		t.Errorf("with another hub's token: %d", status)
 	}
 }
 
+// wantRefused checks that a client was refused for want of a right, with Azure's words.
+func wantRefused(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	if condition(err) != amqp.ErrCondUnauthorizedAccess {
+		t.Errorf("got %v, want %s", err, amqp.ErrCondUnauthorizedAccess)
+		return
+	}
+	for _, text := range append(texts, "Unauthorized access. ", " are required to perform this operation. Resource: ") {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("got %v, which doesn't say %q", err, text)
+		}
+	}
+}
+
+// A key lets its holder do what it has the right to, however the proof is brought.
+func TestRights(t *testing.T) {
+	keys := []emulator.Key{
+		{Name: "all", Secret: "YWxs"},
+		{Name: "listen", Secret: "bGlzdGVu", Rights: emulator.Listen},
+		{Name: "send", Secret: "c2VuZA==", Rights: emulator.Send},
+		{Name: "both", Secret: "Ym90aA==", Rights: emulator.Listen | emulator.Send},
+		{Name: "manage", Secret: "bWFuYWdl", Rights: emulator.Manage},
+	}
+	srv := start(t, one("Hub", 1), &emulator.Config{Keys: keys})
+	for _, key := range keys {
+		for _, bySAS := range []bool{true, false} {
+			tryRights(t, srv, key, bySAS)
+		}
+	}
+}
+
+func tryRights(t *testing.T, srv *emulator.Server, key emulator.Key, bySAS bool) {
+	sasl := amqp.SASLTypeAnonymous()
+	if !bySAS {
+		sasl = amqp.SASLTypePlain(key.Name, key.Secret)
+	}
+	conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: sasl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	s, err := conn.NewSession(within(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bySAS {
+		token := signed(key.Name, key.Secret, "sb://127.0.0.1/hub", time.Now().Add(time.Hour))
+		status, why, _ := newRPC(t, s, "$cbs").call("replies", map[string]any{"operation": "put-token", "name": "sb://127.0.0.1/Hub"}, token)
+		if status != 202 {
+			t.Fatalf("%s: %d %s", key.Name, status, why)
+		}
+	}
+	_, err = s.NewSender(within(t), "Hub", nil)
+	if key.Name == "listen" {
+		wantRefused(t, err, "'Send' claim(s)", "'sb://127.0.0.1/hub'")
+	} else if err != nil {
+		t.Errorf("%s sends: %v", key.Name, err)
+	}
+	_, err = s.NewReceiver(within(t), "Hub/ConsumerGroups/$Default/Partitions/0", nil)
+	if key.Name == "send" {
+		wantRefused(t, err, "'Listen' claim(s)", "'sb://127.0.0.1/hub/consumergroups/$default/partitions/0'")
+	} else if err != nil {
+		t.Errorf("%s receives: %v", key.Name, err)
+	}
+	read := map[string]any{"operation": "READ", "type": "com.microsoft:eventhub", "name": "Hub"}
+	if status, why, _ := newRPC(t, s, "$management").call("replies", read, nil); status != 200 {
+		t.Errorf("%s looks: %d %s", key.Name, status, why)
+	}
+}
+
 // A client that puts no token gets nowhere, unless it proved the key when it connected.
 func TestNoToken(t *testing.T) {
-	srv := start(t, one("h", 1), &emulator.Config{Keys: map[string]string{"root": "cm9vdA=="}})
+	srv := start(t, one("h", 1), &emulator.Config{Keys: []emulator.Key{{Name: "root", Secret: "cm9vdA=="}}})
 	for _, v := range []struct {
 		sasl amqp.SASLType
 		want string
@@ -233,7 +308,7 @@ func TestNoToken(t *testing.T) {
 
 // When a token expires and no new one was put, the links that it allowed are detached.
 func TestExpiredToken(t *testing.T) {
-	srv := start(t, one("h", 1), &emulator.Config{Keys: map[string]string{"root": "cm9vdA=="}})
+	srv := start(t, one("h", 1), &emulator.Config{Keys: []emulator.Key{{Name: "root", Secret: "cm9vdA=="}}})
 	s := session(t, srv)
 	c := newRPC(t, s, "$cbs")
 	put := func(audience string, expiry time.Time) {

@@ -37,20 +37,12 @@ type group struct {
 }
 
 func (c *client) openSender(l *amqp.Incoming, n node) (func(context.Context) error, error) {
-	leave, err := c.auth.admit(l.Link, n.path)
-	if err != nil {
-		return nil, err
-	}
 	h, p, err := c.lookup(n)
 	if err != nil {
-		leave()
 		return nil, err
 	}
 	s := &sender{c: c, link: l, node: n, hub: h, part: p, groups: make(map[*hub.Partition]*group)}
-	return func(ctx context.Context) error {
-		defer leave()
-		return s.run(ctx)
-	}, nil
+	return s.run, nil
 }
 
 func (s *sender) run(ctx context.Context) error {

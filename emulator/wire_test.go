@@ -356,7 +356,7 @@ type rpc struct {
 }
 
 func newRPC(t testing.TB, s *amqp.Session, node string) *rpc {
-	return &rpc{t: t, r: receiver(t, s, node, &amqp.ReceiverOptions{TargetAddress: "replies", Name: "named"}), s: sender(t, s, node)}
+	return &rpc{t: t, r: receiver(t, s, node, &amqp.ReceiverOptions{TargetAddress: "replies", Name: node + " replies"}), s: sender(t, s, node)}
 }
 
 func (c *rpc) call(replyTo string, props map[string]any, body any) (status int32, description string, value any) {
@@ -386,7 +386,7 @@ func TestManagement(t *testing.T) {
 			status  int32
 		}{
 			{"replies", map[string]any{"operation": "READ", "type": "com.microsoft:eventhub", "name": "HUB"}, 200},
-			{"named", map[string]any{"operation": "READ", "type": "com.microsoft:eventhub", "name": "hub"}, 200},
+			{"$management replies", map[string]any{"operation": "READ", "type": "com.microsoft:eventhub", "name": "hub"}, 200},
 			{"", map[string]any{"operation": "READ", "type": "com.microsoft:partition", "name": "hub", "partition": "1"}, 200},
 			{"replies", map[string]any{"operation": "READ", "type": "com.microsoft:partition", "name": "hub", "partition": "2"}, 404},
 			{"replies", map[string]any{"operation": "READ", "type": "com.microsoft:partition", "name": "hub", "partition": int64(1)}, 404},

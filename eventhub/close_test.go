@@ -105,7 +105,7 @@ func TestCloseEndsRead(t *testing.T) {
 
 // Everything that can't work is said in one line, which doesn't tell the key.
 func TestRefusals(t *testing.T) {
-	b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0", Keys: map[string]string{"reader": canary}})
+	b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0", Keys: []emulator.Key{{Name: "reader", Secret: canary}}})
 	dead := newBroker(t, nil)
 	deadConnection := dead.ConnectionString()
 	dead.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,7 +46,7 @@ Once it serves, it prints one line: "ready" and the connection string.`,
 	f.StringVar(&cfg.TLSCertOut, "tls-cert-out", "", "write that certificate to a `file`, for clients to trust")
 	f.StringVar(&cfg.Dir, "data", "", "`directory` that keeps the events (default memory)")
 	f.StringArrayVar(&hubs, "hub", nil, "a hub, `NAME=PARTITIONS`; repeat for more")
-	f.StringArrayVar(&keys, "key", nil, "a shared access key that clients must have, `NAME=BASE64`; repeat for more (default none is asked for)")
+	f.StringArrayVar(&keys, "key", nil, "a shared access key that clients must have, `NAME=BASE64[:RIGHTS]`, with the rights listen, send or manage (default all);\nrepeat for more (default none is asked for)")
 	return cmd
 }
 
@@ -81,20 +82,27 @@ func parseHubs(list []string) ([]emulator.Hub, error) {
 }
 
 // parseKeys does not repeat a key in its errors.
-func parseKeys(list []string) (map[string]string, error) {
-	keys := make(map[string]string, len(list))
+func parseKeys(list []string) ([]emulator.Key, error) {
+	keys := make([]emulator.Key, len(list))
 	for i, text := range list {
-		name, key, ok := strings.Cut(text, "=")
-		if !ok || name == "" || key == "" {
-			return nil, misused("--key number %d: write NAME=BASE64", i+1)
+		name, secret, ok := strings.Cut(text, "=")
+		if !ok || name == "" || secret == "" {
+			return nil, misused("--key number %d: write NAME=BASE64 or NAME=BASE64:RIGHTS", i+1)
 		}
-		if _, err := base64.StdEncoding.DecodeString(key); err != nil {
+		secret, rights, limited := strings.Cut(secret, ":")
+		if _, err := base64.StdEncoding.DecodeString(secret); err != nil || secret == "" {
 			return nil, misused("--key %s: what follows the = is not base64", name)
 		}
-		if keys[name] != "" {
+		if slices.ContainsFunc(keys[:i], func(k emulator.Key) bool { return k.Name == name }) {
 			return nil, misused("--key %s is stated twice", name)
 		}
-		keys[name] = key
+		keys[i] = emulator.Key{Name: name, Secret: secret}
+		if limited {
+			var err error
+			if keys[i].Rights, err = emulator.ParseRights(rights); err != nil {
+				return nil, misused("--key %s: what follows the colon: %v", name, err)
+			}
+		}
 	}
 	return keys, nil
 }

@@ -14,7 +14,7 @@ const secret = "dG9wc2VjcmV0a2V5" // a key that no message may tell
 
 func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 	t.Parallel()
-	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 1}}, &emulator.Config{Keys: map[string]string{"app": secret}})
+	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 1}}, &emulator.Config{Keys: []emulator.Key{{Name: "app", Secret: secret}}})
 	if err != nil {
 		t.Fatal(err)
 	}
