@@ -263,6 +263,22 @@ func TestNew(t *testing.T) {
 	}
 }
 
+// Connect looks and creates nothing.
+func TestConnect(t *testing.T) {
+	pool, err := pgstore.Connect(t.Context(), pgtest.Database(t), &pgstore.Config{MaxConns: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var n int
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'sluice%'`).Scan(&n); err != nil || n != 0 {
+		t.Errorf("%d tables, %v", n, err)
+	}
+	if c := pool.Config(); c.MaxConns != 3 {
+		t.Errorf("at most %d connections, want 3", c.MaxConns)
+	}
+}
+
 func TestWrongPassword(t *testing.T) {
 	u, err := neturl.Parse(pgtest.Database(t))
 	if err != nil {

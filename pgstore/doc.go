@@ -10,15 +10,16 @@
 //
 // # A step
 //
-// [Store.Commit] takes three round trips besides the handler's own: BEGIN with
+// [Store.Commit] takes two round trips besides the handler's own: BEGIN with
 // the UPDATE of the checkpoint, which is the fence and locks the row; and the
 // dead letters with COMMIT. COMMIT is never sent before the server has answered
 // the UPDATE: so whatever can still commit holds the row's lock, and a
 // [Store.Claim], which needs that lock, knows the truth once it has it.
 //
-// Steps run at READ COMMITTED, whatever the role's default is, because there
-// the fence sees the newest row after having waited for it. A handler that
-// needs more locks rows (SELECT … FOR UPDATE).
+// Transactions run at READ COMMITTED, whatever the role's default is, because
+// there the fence sees the newest row after having waited for it. A handler
+// that needs more locks rows (SELECT … FOR UPDATE). What it sets, it sets with
+// SET LOCAL: what is set for the session stays with the connection.
 //
 // # Owners that hang
 //
@@ -31,7 +32,9 @@
 // # Poolers
 //
 // Nothing depends on the session, so a pooler in transaction mode may stand
-// between. PgBouncer refuses the TCP settings that [Open] asks for, unless its
-// ignore_startup_parameters names tcp_keepalives_idle, tcp_keepalives_interval,
-// tcp_keepalives_count and tcp_user_timeout; [New] takes a pool without them.
+// between. PgBouncer needs max_prepared_statements, or
+// default_query_exec_mode=exec in the URL; and it refuses the TCP settings that
+// [Open] asks for, unless its ignore_startup_parameters names
+// tcp_keepalives_idle, tcp_keepalives_interval, tcp_keepalives_count and
+// tcp_user_timeout. [New] takes a pool without them.
 package pgstore

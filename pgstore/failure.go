@@ -14,8 +14,8 @@ func unavailable(err error) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
-	if e.Code == "57014" && e.Routine == "CopyGetData" {
-		return false // query_canceled, but by the client: it could not encode a row
+	if encodingFailed(e) {
+		return false
 	}
 	switch e.Code {
 	case "55P03", // lock_not_available
@@ -33,6 +33,12 @@ func unavailable(err error) bool {
 		return true
 	}
 	return false
+}
+
+// encodingFailed tells whether a COPY was cancelled by its client, which pgx
+// does with a row that it cannot encode.
+func encodingFailed(e *pgconn.PgError) bool {
+	return e.Code == "57014" && e.Routine == "CopyGetData"
 }
 
 func class(e *pgconn.PgError) string { return e.Code[:min(2, len(e.Code))] }

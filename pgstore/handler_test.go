@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -197,6 +198,7 @@ func TestHandlerCannotCommit(t *testing.T) {
 // A COMMIT past the store is noticed: what it left behind is told as it is,
 // whether the handler then succeeds or fails.
 func TestCommittedBehindOurBack(t *testing.T) {
+	s, l := begun(t)
 	for sql, committed := range map[string]bool{
 		`COMMIT`: true,
 		`COMMIT; BEGIN; INSERT INTO effects VALUES ('more')`: true,
@@ -208,7 +210,10 @@ func TestCommittedBehindOurBack(t *testing.T) {
 	} {
 		for _, result := range []error{nil, errors.New("no")} {
 			t.Run(fmt.Sprintf("%s, then %v", sql, result), func(t *testing.T) {
-				s, l := begun(t)
+				if _, err := s.Pool().Exec(t.Context(), `TRUNCATE effects, sluice_checkpoints`); err != nil {
+					t.Fatal(err)
+				}
+				claim(t, s, l)
 				err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
 					if err := put(ctx, tx, "1"); err != nil {
 						return err
@@ -387,7 +392,17 @@ func TestHandlerSettings(t *testing.T) {
 
 func TestInsert(t *testing.T) {
 	s, l := begun(t)
-	if _, err := s.Pool().Exec(t.Context(), `CREATE SCHEMA app; CREATE TABLE app.flights (day date, delay int, origin text)`); err != nil {
+	if _, err := s.Pool().Exec(t.Context(), `
+		CREATE SCHEMA app;
+		CREATE TABLE app.flights (day date, delay int, origin text);
+		CREATE TABLE app.strict (day date NOT NULL, delay int CHECK (delay < 50), origin text);
+		CREATE UNIQUE INDEX ON app.strict (delay) WHERE delay = 7;
+		INSERT INTO app.strict VALUES ('2001-01-01', 7, 'x');
+		CREATE TABLE app.target (id int PRIMARY KEY);
+		CREATE TABLE app.pointing (day date, delay int REFERENCES app.target, origin text);
+		CREATE FUNCTION app.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN IF NEW.origin = 'bad' THEN RAISE EXCEPTION 'bad'; END IF; RETURN NEW; END $$;
+		CREATE TRIGGER refuse BEFORE INSERT ON app.strict FOR EACH ROW EXECUTE FUNCTION app.refuse()`); err != nil {
 		t.Fatal(err)
 	}
 	columns := []string{"day", "delay", "origin"}
@@ -404,12 +419,34 @@ func TestInsert(t *testing.T) {
 	if want := "-3,O'HARE\t\\N;2001-02-03,12,JFK"; got != want {
 		t.Errorf("rows are %q, want %q", got, want)
 	}
-	for _, rows := range [][][]any{{{"not a date", 1, "x"}}, {{"2001-02-03"}}} {
+	good := []any{"2001-02-03", 1, "x"}
+	for name, c := range map[string]struct {
+		table string
+		rows  [][]any
+		row   int
+	}{
+		"a value of another type": {"app.flights", [][]any{good, {"not a date", 1, "x"}, good}, 1},
+		"a value missing":         {"app.flights", [][]any{good, good, {"2001-02-03"}}, 2},
+		"null":                    {"app.strict", [][]any{good, good, good, {nil, 2, "x"}}, 3},
+		"a check":                 {"app.strict", [][]any{good, {"2001-02-03", 99, "x"}, good}, 1},
+		"a repeat in the table":   {"app.strict", [][]any{good, {"2001-02-03", 7, "x"}, good}, 1},
+		"a trigger":               {"app.strict", [][]any{{"2001-02-03", 1, "bad"}, good}, 0},
+		"a repeat among many":     {"app.strict", append(slices.Repeat([][]any{good}, 5000), []any{"2001-02-03", 7, "x"}, good), 5000},
+		"no such table":           {"app.none", [][]any{good}, -1},
+		"a foreign key":           {"app.pointing", [][]any{good, good}, -1}, // found out after the rows
+	} {
 		err = s.Commit(t.Context(), sluice.Step{Lease: l, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
-			return pgstore.Insert(ctx, tx, "app.flights", columns, rows)
+			return pgstore.Insert(ctx, tx, c.table, columns, c.rows)
 		})
-		if !blames(err) || !strings.Contains(err.Error(), "app.flights") {
-			t.Errorf("rows %v: error is %v, want a HandlerError that names the table", rows, err)
+		if !blames(err) || !strings.Contains(err.Error(), c.table) {
+			t.Errorf("%s: error is %v, want a HandlerError that names the table", name, err)
+		}
+		row := -1
+		if e, found := errors.AsType[*pgstore.RowError](err); found {
+			row = e.Row
+		}
+		if row != c.row {
+			t.Errorf("%s: the error blames row %d, want %d: %v", name, row, c.row, err)
 		}
 	}
 }

@@ -72,12 +72,12 @@ var (
 	_ sluice.DeadLetterStore = (*Store)(nil)
 )
 
-// Open connects to the database at url, a URL like
+// Connect makes a pool of connections to the database at url, a URL like
 // postgres://user:password@host:5432/database or a string of keywords and
-// values as libpq takes it, and brings Sluice's tables up to date. The context
-// is that of the opening only. A nil cfg takes every default. Errors never
-// tell the password. [Store.Close] ends the connections.
-func Open(ctx context.Context, url string, cfg *Config) (*Store, error) {
+// values as libpq takes it. It sees that there is a server that will do, and
+// creates nothing. Errors never tell the password. A nil cfg takes every
+// default.
+func Connect(ctx context.Context, url string, cfg *Config) (*pgxpool.Pool, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -90,7 +90,27 @@ func Open(ctx context.Context, url string, cfg *Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up connections to PostgreSQL: %w", err)
 	}
-	s, err := open(ctx, pool, c)
+	conn, err := acquire(ctx, pool)
+	if err == nil {
+		err = check(conn.Conn())
+		conn.Release()
+	}
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+// Open connects to the database at url as [Connect] does, and brings Sluice's
+// tables in it up to date. The context is that of the opening only.
+// [Store.Close] ends the connections.
+func Open(ctx context.Context, url string, cfg *Config) (*Store, error) {
+	pool, err := Connect(ctx, url, cfg)
+	if err != nil {
+		return nil, err
+	}
+	s, err := New(ctx, pool, cfg)
 	if err != nil {
 		pool.Close()
 		return nil, err
@@ -107,11 +127,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, pool, c)
-}
-
-func open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
-	schema, err := prepare(ctx, pool, cfg.Schema)
+	schema, err := prepare(ctx, pool, c.Schema)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +139,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	}
 	sql := newTexts(schema)
 	return &Store{
-		cfg: cfg, pool: pool, control: control, sql: sql,
+		cfg: c, pool: pool, control: control, sql: sql,
 		leases: &Leases{pool: control, sql: sql},
 	}, nil
 }

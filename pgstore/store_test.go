@@ -116,7 +116,7 @@ func TestLeases(t *testing.T) {
 // The store asks nothing of the role's defaults, of the pool's way to send
 // statements, or of the search_path.
 func TestOtherSettings(t *testing.T) {
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeSimpleProtocol} {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
 			schema := schemas(t)
 			sluicetest.TestTxStore(t, func(t testing.TB) sluicetest.TxHarness[pgx.Tx] {
