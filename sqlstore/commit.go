@@ -142,7 +142,7 @@ func (s *Store) blame(ctx context.Context, step sluice.Step, failure error) erro
 	if ctx.Err() != nil {
 		return s.outage(ctx, "handler's transaction", failure)
 	}
-	n, err := s.change(ctx, s.sql.stay, append(leaseArgs(step.Lease), step.From.Sequence)...)
+	n, err := s.change(ctx, s.sql.probe, append(leaseArgs(step.Lease), step.From.Sequence)...)
 	switch {
 	case err != nil:
 		return s.outage(ctx, fmt.Sprintf("look whether the database is well after the handler failed (%v)", failure), err)

@@ -56,6 +56,7 @@ type wording struct {
 	claim  string // key, incarnation, owner, epoch → progress; no row if it is fenced off
 	move   string // sequence_number, event_offset, lease, expected sequence_number; one row or none
 	stay   string // lease, expected sequence_number; one row or none
+	probe  string // the same, and certainly writes
 	record string // trial_sequence, trial_attempts, trial_error, lease, expected sequence_number; one row or none
 	leave  string // lease
 	read   string // group → partition, progress

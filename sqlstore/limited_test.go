@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/signal"
 	"slices"
 	"strings"
@@ -37,13 +36,14 @@ func limited(ctx context.Context, s *Store) error {
 	if err != nil {
 		return err
 	}
+	attempts := 0
 	big := strings.Repeat("x", 10_000)
 	for _, try := range []struct {
 		rows    int   // how many make SQLite write: before the commit if the cache is full, else at the commit
 		failure error // the handler's own, which alone would be its fault
 		unknown bool
 	}{{1000, nil, false}, {10, nil, true}, {1, errors.New("no"), false}} {
-		if err := limitFiles("x.db-wal"); err != nil {
+		if err := limitFiles(true); err != nil {
 			return err
 		}
 		err = s.Commit(ctx, sluice.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
@@ -57,10 +57,10 @@ func limited(ctx context.Context, s *Store) error {
 		if _, blames := errors.AsType[*sluice.HandlerError](err); err == nil || blames || errors.Is(err, sluice.ErrUnknown) != try.unknown || !strings.Contains(err.Error(), "x.db: disk I/O error") {
 			return fmt.Errorf("commit of %d rows: %v; want an I/O error; unknown outcome %v", try.rows, err, try.unknown)
 		}
-		if _, err := s.Claim(ctx, l, "i"); err == nil {
-			return errors.New("claim while nothing can be written: no error")
+		if err := s.Record(ctx, l, p.Position, sluice.Trial{Sequence: 1, Attempts: attempts}); err == nil {
+			return errors.New("record while nothing can be written: no error")
 		}
-		if err := limitFiles(""); err != nil {
+		if err := limitFiles(false); err != nil {
 			return err
 		}
 		again, err := s.Claim(ctx, l, "i")
@@ -80,21 +80,17 @@ func limited(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// limitFiles keeps this process from writing behind the end of a file; with no
-// name it lifts that.
-func limitFiles(name string) error {
+// limitFiles keeps this process from writing to any file, or lifts that. (The
+// write-ahead log can begin anew at its front, so its size is no limit.)
+func limitFiles(limited bool) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 		return err
 	}
 	limit.Cur = limit.Max
-	if name != "" {
-		info, err := os.Stat(name)
-		if err != nil {
-			return err
-		}
-		limit.Cur = uint64(info.Size())
+	if limited {
+		limit.Cur = 0
 	}
 	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
 }

@@ -67,6 +67,12 @@ var sqliteWording = wording{
 			trial_sequence = 0, trial_attempts = 0, trial_error = '', updated_at = ` + now + `
 		WHERE ` + ofLease + ` AND sequence_number = ?`,
 	stay: `UPDATE sluice_checkpoints SET updated_at = ` + now + ` WHERE ` + ofLease + ` AND sequence_number = ?`,
+	// SQLite does not write a row that stays as it is: the time must change,
+	// also twice in a millisecond.
+	probe: `
+		UPDATE sluice_checkpoints
+		SET updated_at = iif(updated_at <> ` + now + `, ` + now + `, strftime('%Y-%m-%dT%H:%M:%f000Z', updated_at, '+0.001 seconds'))
+		WHERE ` + ofLease + ` AND sequence_number = ?`,
 	record: `
 		UPDATE sluice_checkpoints SET trial_sequence = ?, trial_attempts = ?, trial_error = ?, updated_at = ` + now + `
 		WHERE ` + ofLease + ` AND sequence_number = ?`,
