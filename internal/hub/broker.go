@@ -34,6 +34,16 @@ type Config struct {
 type Options struct {
 	SegmentBytes int64            // size of a log's segment files; default 64 MiB, 1 MiB in memory
 	Now          func() time.Time // default [time.Now]
+
+	// Retention is how long an event is kept, RetentionBytes how much of a
+	// partition, its newest events, with 40 bytes of overhead for each. By default
+	// everything is. What is beyond may be there for some time yet: a hundredth of
+	// Retention, though not more than a minute, and a second's events.
+	Retention      time.Duration
+	RetentionBytes int64
+	// RetentionFailed is told why old events could not be removed. They are tried
+	// again.
+	RetentionFailed func(error)
 }
 
 // Broker is a set of event hubs. Its methods may be called concurrently.
@@ -46,6 +56,9 @@ type Broker struct {
 	hubs   map[string]*Hub // by lower-case name
 	order  []string        // lower-case names as configured
 	closed bool
+
+	retention *retention // nil: all events are kept
+	closing   sync.Once
 }
 
 // Open opens the hubs whose events lie in dir, and creates those that are new.
@@ -62,7 +75,14 @@ func Open(dir string, hubs []Config, opts *Options) (*Broker, error) {
 	if b.now == nil {
 		b.now = time.Now
 	}
+	if err := opts.validateRetention(); err != nil {
+		return nil, err
+	}
 	b.log = disklog.Config{SegmentBytes: opts.SegmentBytes, Now: b.now}
+	if opts.RetentionBytes > 0 && opts.SegmentBytes == 0 {
+		// Space comes free by whole segments.
+		b.log.SegmentBytes = min(max(opts.RetentionBytes/8, 1<<20), 64<<20)
+	}
 	for _, c := range hubs {
 		if err := c.validate(); err != nil {
 			return nil, err
@@ -92,6 +112,10 @@ func Open(dir string, hubs []Config, opts *Options) (*Broker, error) {
 		}
 		b.hubs[key] = h
 		b.order = append(b.order, key)
+	}
+	if opts.Retention > 0 || opts.RetentionBytes > 0 {
+		b.retention = newRetention(b, opts)
+		go b.retention.run()
 	}
 	return b, nil
 }
@@ -150,6 +174,7 @@ func (b *Broker) Recreate(name string) error {
 // Close closes all logs. Reads, appends and waits in progress end with
 // [ErrClosed].
 func (b *Broker) Close() error {
+	b.closing.Do(b.retention.close)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
