@@ -8,8 +8,12 @@ import (
 	"github.com/sluice-go/sluice/internal/hub"
 )
 
-// maxAppend is about how many bytes of events one append may hold.
-const maxAppend = 4 << 20
+const (
+	// maxAppend is about how many bytes of the log one append may take.
+	maxAppend = 4 << 20
+	// logOverhead is how many bytes an event takes in the log beside its own: more than the smallest event has.
+	logOverhead = 40
+)
 
 // sender is a link on which a client sends events, to one partition or to any. What has arrived while the last append was being written
 // goes to the log together: one durable write for many deliveries.
@@ -31,7 +35,7 @@ type sender struct {
 type group struct {
 	part       *hub.Partition
 	events     []hub.Message
-	bytes      int
+	bytes      int // in the log
 	deliveries []int // indices of verdicts
 	err        error
 }
@@ -83,7 +87,7 @@ func (s *sender) sort(d amqp.Delivery) (full bool, err error) {
 		s.active = append(s.active, g)
 	}
 	g.events = append(g.events, s.events...)
-	g.bytes += len(d.Payload)
+	g.bytes += len(d.Payload) + logOverhead*len(s.events)
 	g.deliveries = append(g.deliveries, len(s.verdicts))
 	return g.bytes >= maxAppend, nil
 }

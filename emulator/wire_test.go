@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -531,4 +532,25 @@ func TestNoPrefetch(t *testing.T) {
 			t.Errorf("got %q", got[3].Body)
 		}
 	}
+}
+
+// Batches of the smallest events there are take more room in the log than on the wire: several that arrive at once don't become one append
+// that the log refuses.
+func TestTinyEvents(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	l := sender(t, session(t, srv), "h/Partitions/0")
+	tiny := []byte{0x00, 0x53, 0x77, 0x40} // no more than a body, null
+	batch := &amqp.Message{Format: 0x80013700}
+	for range 100_000 {
+		batch.Data = append(batch.Data, tiny)
+	}
+	var sends sync.WaitGroup
+	for range 20 {
+		sends.Go(func() {
+			if err := l.Send(within(t), batch, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	sends.Wait()
 }
