@@ -68,22 +68,29 @@ func BenchmarkRead(b *testing.B) {
 		}
 	}
 	for _, events := range []int{1, 10, 300, 1000} {
-		b.Run(fmt.Sprintf("events=%d", events), func(b *testing.B) {
-			b.ReportAllocs()
-			b.SetBytes(1000)
-			var dst []Stored
-			var err error
-			next := int64(0)
-			for i := 0; i < b.N; i += len(dst) {
-				if dst, err = l.Read(next, events, math.MaxInt, dst[:0]); err != nil {
-					b.Fatal(err)
+		for _, again := range []bool{false, true} { // whether memory is used again
+			b.Run(fmt.Sprintf("events=%d/again=%v", events, again), func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetBytes(1000)
+				var batch Batch
+				var err error
+				next := int64(0)
+				for i := 0; i < b.N; i += len(batch.Events) {
+					if again {
+						err = l.ReadInto(&batch, next, events, math.MaxInt)
+					} else {
+						batch.Events, err = l.Read(next, events, math.MaxInt, batch.Events[:0])
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+					next += int64(len(batch.Events))
+					if next == l.Info().Last+1 {
+						next = 0
+					}
 				}
-				next += int64(len(dst))
-				if next == l.Info().Last+1 {
-					next = 0
-				}
-			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-		})
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+			})
+		}
 	}
 }

@@ -392,8 +392,8 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
-// TestAllocations reads events with a constant number of allocations
-// per 256 KiB.
+// TestAllocations reads a thousand events with a constant number of allocations
+// per 256 KiB, and into a batch without new memory for the payloads.
 func TestAllocations(t *testing.T) {
 	l := mustOpen(t, "", nil)
 	defer mustClose(t, l)
@@ -411,6 +411,18 @@ func TestAllocations(t *testing.T) {
 	})
 	if allocs > 50 {
 		t.Errorf("%v allocations for 1,000 events, want at most 50", allocs)
+	}
+	var batch Batch
+	var memory *byte
+	for range 3 {
+		if err := l.ReadInto(&batch, 0, 1000, math.MaxInt); err != nil || len(batch.Events) != 1000 {
+			t.Fatalf("read %d events: %v", len(batch.Events), err)
+		}
+		again := &batch.Events[0].Payload[0]
+		if memory != nil && again != memory {
+			t.Error("a batch was read into new memory")
+		}
+		memory = again
 	}
 }
 

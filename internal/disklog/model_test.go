@@ -14,6 +14,7 @@ type model struct {
 	events []Stored // all that ever were, by sequence number
 	ends   []int64  // position behind each
 	first  int64
+	batch  Batch // used again and again
 }
 
 func (m *model) next() int64 { return int64(len(m.events)) }
@@ -127,6 +128,12 @@ func (m *model) check(l *Log, rng *rand.Rand) error {
 		got, err := l.Read(next, count, size, nil)
 		if err == nil {
 			err = sameEvents(got, m.read(next, count, size))
+		}
+		if err == nil {
+			err = l.ReadInto(&m.batch, next, count, size)
+		}
+		if err == nil {
+			err = sameEvents(m.batch.Events, got)
 		}
 		if err != nil {
 			return fmt.Errorf("read from %d, up to %d events and %d bytes: %w", next, count, size, err)

@@ -25,7 +25,24 @@ func formatOffset(position int64) string { return strconv.FormatInt(position, 10
 // The events are the caller's; neighbours share their memory. A
 // [*CorruptError] is reported when there is nothing intact to return before it.
 func (l *Log) Read(next int64, maxEvents, maxBytes int, dst []Stored) ([]Stored, error) {
-	limit := limits{events: maxEvents, bytes: maxBytes, any: true}
+	return l.read(next, limits{events: maxEvents, bytes: maxBytes, any: true}, dst, nil)
+}
+
+// Batch is the result of a read whose memory the next one uses again.
+type Batch struct {
+	Events []Stored // their payloads are good until the next read
+	blocks blocks
+}
+
+// ReadInto is [Log.Read] for callers that are done with the events before they
+// read again. It spares the garbage collector the payloads.
+func (l *Log) ReadInto(b *Batch, next int64, maxEvents, maxBytes int) (err error) {
+	b.blocks.used = 0
+	b.Events, err = l.read(next, limits{events: maxEvents, bytes: maxBytes, any: true}, b.Events[:0], &b.blocks)
+	return err
+}
+
+func (l *Log) read(next int64, limit limits, dst []Stored, memory *blocks) ([]Stored, error) {
 	had := len(dst)
 	for limit.events > 0 {
 		l.mu.Lock()
@@ -46,8 +63,8 @@ func (l *Log) Read(next int64, maxEvents, maxBytes int, dst []Stored) ([]Stored,
 		}
 		l.mu.Unlock()
 
-		average := (end - s.position) / max(events, 1)
-		more, full, err := l.readSegment(s, end, next, average, &limit, dst)
+		limit.average = (end - s.position) / max(events, 1)
+		more, full, err := l.readSegment(s, end, next, &limit, dst, memory)
 		l.release(s)
 		if err != nil && len(more) == had {
 			return dst, err
@@ -64,7 +81,8 @@ func (l *Log) Read(next int64, maxEvents, maxBytes int, dst []Stored) ([]Stored,
 // limits is what a read may still return.
 type limits struct {
 	events, bytes int
-	any           bool // nothing was returned yet, so that one event of any size may be
+	any           bool  // nothing was returned yet, so that one event of any size may be
+	average       int64 // size of the segment's frames, for an estimate
 }
 
 func (l *limits) admit(size int) bool {
@@ -77,13 +95,13 @@ func (l *limits) admit(size int) bool {
 
 // readSegment appends to dst the events of a held segment from next on, up to
 // the limit, and reports whether that was reached.
-func (l *Log) readSegment(s *segment, end, next, average int64, limit *limits, dst []Stored) (_ []Stored, full bool, err error) {
+func (l *Log) readSegment(s *segment, end, next int64, limit *limits, dst []Stored, memory *blocks) (_ []Stored, full bool, err error) {
 	c, err := l.walk(s, end, func(_, sequence, _ int64) bool { return sequence > next })
 	if err != nil {
 		return dst, false, err
 	}
 	defer c.close()
-	c.chunk = c.estimate(next, average, limit)
+	c.chunk = c.estimate(next, limit)
 	for c.sequence < next {
 		if _, _, err := c.next(); err != nil {
 			return dst, false, err
@@ -93,19 +111,19 @@ func (l *Log) readSegment(s *segment, end, next, average int64, limit *limits, d
 	for c.position < end {
 		// Events point into the cursor's buffer until that moves on.
 		if !c.buffered() {
-			c.settle(dst[begin:])
+			c.settle(dst[begin:], memory)
 			begin = len(dst)
 		}
 		at := c.position
 		f, b, err := c.next()
 		if err != nil || !limit.admit(f.size-frameHeader) {
-			c.settle(dst[begin:])
+			c.settle(dst[begin:], memory)
 			return dst, err == nil, err
 		}
 		dst = append(dst, Stored{Sequence: f.sequence, Enqueued: time.UnixMilli(f.enqueued).UTC(), Payload: b[frameHeader+f.key:]})
 		c.scratch.keep(at, b[frameHeader:frameHeader+f.key])
 	}
-	c.settle(dst[begin:])
+	c.settle(dst[begin:], memory)
 	return dst, limit.events == 0, nil
 }
 
@@ -250,8 +268,8 @@ func (c *cursor) next() (frame, []byte, error) {
 
 // estimate returns how much to read at once to skip to the event next and then
 // have what is asked for, without much beyond.
-func (c *cursor) estimate(next, average int64, limit *limits) int {
-	wanted := min(min(int64(limit.events), readBuffer)*average, min(int64(limit.bytes), readBuffer))
+func (c *cursor) estimate(next int64, limit *limits) int {
+	wanted := min(min(int64(limit.events), readBuffer)*limit.average, min(int64(limit.bytes), readBuffer))
 	wanted += wanted/8 + minReadBuffer
 	if c.sequence < next {
 		wanted += indexStep
@@ -279,14 +297,36 @@ func (c *cursor) fill(n int) error {
 	return nil
 }
 
-// settle gives the events memory of their own: one block for the payloads, one
-// for the keys and offsets.
-func (c *cursor) settle(events []Stored) {
+// blocks is memory to use again.
+type blocks struct {
+	all  [][]byte
+	used int
+}
+
+// take returns an empty slice of at least the given capacity; without blocks, a
+// new one.
+func (b *blocks) take(size int) []byte {
+	if b == nil {
+		return make([]byte, 0, size)
+	}
+	if b.used == len(b.all) {
+		b.all = append(b.all, nil)
+	}
+	if cap(b.all[b.used]) < size {
+		b.all[b.used] = make([]byte, 0, size)
+	}
+	b.used++
+	return b.all[b.used-1]
+}
+
+// settle gives the events memory of their own: a block for the payloads, a
+// string for the keys and offsets.
+func (c *cursor) settle(events []Stored, memory *blocks) {
 	size := 0
 	for i := range events {
 		size += len(events[i].Payload)
 	}
-	block, text, from := make([]byte, 0, size), string(c.scratch.text), 0
+	block, text, from := memory.take(size), string(c.scratch.text), 0
 	for i := range events {
 		e := &events[i]
 		at := len(block)

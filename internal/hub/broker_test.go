@@ -66,8 +66,12 @@ func read(t *testing.T, p *Partition) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var batch Batch
+	if err := p.ReadInto(&batch, 0, 1000, 1<<20); err != nil || len(batch.Events) != len(events) {
+		t.Fatalf("read %d events into a batch, %v, want %d", len(batch.Events), err, len(events))
+	}
 	var texts []string
-	for _, e := range events {
+	for _, e := range batch.Events {
 		texts = append(texts, string(e.Payload))
 	}
 	return strings.Join(texts, " ")
@@ -228,8 +232,9 @@ func TestRecreate(t *testing.T) {
 		_, appended := p.Append(context.Background(), []Message{{}})
 		_, readErr := p.Read(0, 1, 1, nil)
 		_, sought := p.Seek(Start{Kind: AtTime})
+		readInto := p.ReadInto(new(Batch), 0, 1, 1)
 		_, attached := p.Attach(DefaultGroup, "", nil, nil)
-		for i, err := range []error{appended, readErr, sought, attached, p.Trim(1)} {
+		for i, err := range []error{appended, readErr, readInto, sought, attached, p.Trim(1)} {
 			if !errors.Is(err, ErrDeleted) {
 				t.Errorf("operation %d on the old hub: %v, want ErrDeleted", i, err)
 			}

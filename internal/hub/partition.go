@@ -17,6 +17,9 @@ type Message = disklog.Message
 // Stored is an event of a partition.
 type Stored = disklog.Stored
 
+// Batch is the result of a read whose memory the next one uses again.
+type Batch = disklog.Batch
+
 // Info describes what a partition holds.
 type Info = disklog.Info
 
@@ -53,6 +56,13 @@ func (p *Partition) Info() Info { return p.log.Info() }
 func (p *Partition) Read(next int64, maxEvents, maxBytes int, dst []Stored) ([]Stored, error) {
 	dst, err := p.log.Read(next, maxEvents, maxBytes, dst)
 	return dst, p.explain(err)
+}
+
+// ReadInto is [Partition.Read] for callers that are done with the events before
+// they read again: the payloads are good until the next ReadInto of the batch.
+// It reads about twice as fast.
+func (p *Partition) ReadInto(b *Batch, next int64, maxEvents, maxBytes int) error {
+	return p.explain(p.log.ReadInto(b, next, maxEvents, maxBytes))
 }
 
 // Wait returns nil once the partition holds an event of sequence number next or
