@@ -19,8 +19,8 @@
 // Numbers are little-endian, checksums CRC-32C. A frame's checksum covers its
 // position, so that no copy of a frame, in a payload or left over on the disk,
 // can pass for one; the mark is a random number per segment. Behind the frames
-// of the last segment there may be zeros: space is allocated ahead, because a
-// sync that need not grow the file is faster.
+// of the last segment there may be zeros, written ahead: a sync of what merely
+// overwrites them is faster.
 //
 // The file "state" holds the first sequence number that Trim has left, and a
 // sequence number up to which the log was durable when it was written.
@@ -31,7 +31,9 @@
 // those of the last write are doubtful: torn, or whole but only in the page
 // cache. Open scans the last segment, drops a torn batch at the end, and writes
 // and syncs the last write again. A damaged frame with frames of a later write
-// behind it was acknowledged once: that is not dropped but reported.
+// behind it was acknowledged once: that is not dropped but reported. Damage to
+// the last write itself cannot be told from a torn write, unless the log was
+// closed after it: then "state" knows better.
 //
 // # Failure
 //
@@ -40,4 +42,10 @@
 // repeated in the hope of a better answer: the kernel may have marked the pages
 // clean that it could not write. If cutting back fails too, the log refuses
 // appends until it is opened anew; reads go on.
+//
+// # Reading order
+//
+// log.go, append.go, write.go, frame.go, segment.go, read.go, trim.go,
+// recover.go; storage.go is the seam to disk.go and memory.go. Lock order:
+// Log.turn, Log.mu, segment.mu.
 package disklog
