@@ -7,7 +7,7 @@
 //	client, err := azeventhubs.NewProducerClientFromConnectionString(srv.ConnectionString(), "flights", nil)
 //
 // An accepted event is on disk, where there is a directory. What isn't there: HTTPS, AMQP over WebSockets, Kafka, publisher policies,
-// capture, retention by time or size, and Entra ID tokens where keys are configured.
+// capture, and Entra ID tokens where keys are configured.
 package emulator
 
 import (
@@ -49,6 +49,14 @@ type Config struct {
 	// Keys are the shared access keys. Clients must prove that they have one. Default: a development key that clients may use, but needn't:
 	// any token passes.
 	Keys []Key
+	// MaxMessageBytes is the size of the largest message or batch that may be sent, up to 1 MiB. Default 1 MiB, as on Azure's standard tier; on
+	// the basic tier it is 256 KiB.
+	MaxMessageBytes int
+	// Retention is how long events are kept. What is older goes soon, within a hundredth of that or a minute, whichever is less. Default: events
+	// are kept for ever.
+	Retention time.Duration
+	// RetentionBytes is how much is kept of each partition, its newest events, at least 1 MiB. Default: everything.
+	RetentionBytes int64
 	// IdleTimeout is how long a connection may be silent before it is closed. Default 4 minutes.
 	IdleTimeout time.Duration
 	// Log receives connections' ends at debug level, and failures. Default: nothing is logged.
@@ -60,6 +68,8 @@ const (
 	devKeyName = "RootManageSharedAccessKey"
 	devKey     = "SAS_KEY_VALUE"
 )
+
+const maxMessage = 1 << 20
 
 // Server is a running emulator. Its methods may be called concurrently.
 type Server struct {
@@ -101,12 +111,20 @@ func Start(hubs []Hub, cfg *Config) (*Server, error) {
 	for i, h := range hubs {
 		configs[i] = hub.Config{Name: h.Name, Partitions: h.Partitions, ConsumerGroups: h.ConsumerGroups}
 	}
-	broker, err := hub.Open(s.cfg.Dir, configs, nil)
+	if s.cfg.MaxMessageBytes < 0 || s.cfg.MaxMessageBytes > maxMessage {
+		return nil, fmt.Errorf("emulator: messages of up to %d bytes: choose up to %d", s.cfg.MaxMessageBytes, maxMessage)
+	}
+	broker, err := hub.Open(s.cfg.Dir, configs, &hub.Options{
+		Retention: s.cfg.Retention, RetentionBytes: s.cfg.RetentionBytes,
+		RetentionFailed: func(err error) { s.log.Error("retention failed, it will be tried again", "error", err) },
+	})
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)
 	}
 	s.broker = broker
-	s.amqp = amqp.NewServer(s.newClient, &amqp.Config{IdleTimeout: s.cfg.IdleTimeout, Log: s.log})
+	s.amqp = amqp.NewServer(s.newClient, &amqp.Config{
+		MaxMessageSize: s.cfg.MaxMessageBytes, IdleTimeout: s.cfg.IdleTimeout, Log: s.log,
+	})
 	if err := s.listen(); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("emulator: %w", err)

@@ -3,6 +3,7 @@ package emulator
 import (
 	"context"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/sluice-go/sluice/internal/amqp"
 	"github.com/sluice-go/sluice/internal/hub"
@@ -13,6 +14,8 @@ const (
 	maxAppend = 4 << 20
 	// logOverhead is how many bytes an event takes in the log beside its own: more than the smallest event has.
 	logOverhead = 40
+	// maxKey is how many characters a partition key may have, as on Azure.
+	maxKey = 128
 )
 
 // sender is a link on which a client sends events, to one partition or to any. What has arrived while the last append was being written
@@ -35,7 +38,7 @@ type sender struct {
 type group struct {
 	part       *hub.Partition
 	events     []hub.Message
-	bytes      int // in the log
+	bytes      int   // in the log
 	deliveries []int // indices of verdicts
 	err        error
 }
@@ -73,6 +76,11 @@ func (s *sender) run(ctx context.Context) error {
 func (s *sender) sort(d amqp.Delivery) (full bool, err error) {
 	if s.events, err = s.splitter.split(d, s.events[:0]); err != nil {
 		return false, err
+	}
+	for i := range s.events {
+		if key := s.events[i].Key; len(key) > maxKey && utf8.RuneCountInString(key) > maxKey {
+			return false, amqp.Errorf(amqp.CondArgumentOutOfRange, "The partition key '%.20s…' has more than %d characters.", key, maxKey)
+		}
 	}
 	p := s.part
 	if p == nil {

@@ -214,13 +214,15 @@ func TestRefusedMessages(t *testing.T) {
 		"a batch with an empty event":    {Format: 0x80013700, Data: [][]byte{good, {}}},
 		"a batch with a bodiless event":  {Format: 0x80013700, Data: [][]byte{{0x00, 0x53, 0x73, 0x45}}},
 		"a batch with an event in knots": {Format: 0x80013700, Data: [][]byte{append(append([]byte{}, good...), 0x00, 0x53, 0x73, 0x45)}},
+		"a long key":                     {Data: [][]byte{{1}}, Annotations: amqp.Annotations{"x-opt-partition-key": strings.Repeat("é", 129)}},
 	} {
 		err := l.Send(within(t), m, nil)
-		if c := condition(err); c != amqp.ErrCondDecodeError && c != amqp.ErrCondInvalidField {
+		if c := condition(err); c != amqp.ErrCondDecodeError && c != amqp.ErrCondInvalidField && c != "com.microsoft:argument-out-of-range" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := l.Send(within(t), &amqp.Message{Data: [][]byte{[]byte("good")}}, nil); err != nil {
+	key := amqp.Annotations{"x-opt-partition-key": strings.Repeat("é", 128)}
+	if err := l.Send(within(t), &amqp.Message{Data: [][]byte{[]byte("good")}, Annotations: key}, nil); err != nil {
 		t.Errorf("after refused messages: %v", err)
 	}
 	if m := next(t, receiver(t, s, fromZero, nil)); string(m.GetData()) != "good" || m.Annotations["x-opt-sequence-number"] != int64(0) {
