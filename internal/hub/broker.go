@@ -8,8 +8,8 @@
 // seek where those of a partition's own log read on, every event would need an
 // index entry, and retention could not drop whole files. Nor would it be faster:
 // the fsyncs of several logs proceed side by side. Eight appenders were measured
-// to get as many single events into eight logs as into one, and twice as many
-// batches of 100 (BenchmarkAppend).
+// to get as many single events into eight logs as into one, and up to twice as
+// many batches of 100 (BenchmarkAppend).
 package hub
 
 import (
