@@ -125,7 +125,10 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	answer.receiver = !p.receiver
 	answer.initialCount = 0
 	answer.properties, answer.desired = nil, nil
-	answer.maxMessage = uint64(c.cfg.MaxMessageSize)
+	answer.maxMessage = 0 // a limit is the receiver's to state
+	if in != nil {
+		answer.maxMessage = uint64(c.cfg.MaxMessageSize)
+	}
 	c.push(channel, &answer)
 	if in != nil {
 		in.replenish()
