@@ -130,7 +130,11 @@ func (s *session[Tx]) claim() error {
 		}
 		// Stored before the first event is read: a restart must not choose
 		// another "latest" and skip what came in between.
-		if err := s.commit(Step{Lease: s.lease, From: Unset, To: start}, nil); err != nil && !errors.Is(err, errAgain) {
+		err = s.commit(Step{Lease: s.lease, From: Unset, To: start}, nil)
+		switch {
+		case errors.Is(err, errAgain):
+			return errReopen
+		case err != nil:
 			return fmt.Errorf("store start: %w", err)
 		}
 	}
