@@ -32,18 +32,20 @@ func (d *transactional[Tx]) due(ctx context.Context, group Group, partition stri
 func (d *transactional[Tx]) redrive(t *tenure) (applied, failed int, err error) {
 	s := d.session(t)
 	defer s.leave()
-	if err := s.claim(); err != nil {
-		return 0, 0, err
-	}
+	err = errReopen
 	for t.idle.Err() == nil {
-		more, err := d.due(t.idle, t.topic.Group, t.lease.Partition)
-		if err != nil {
-			return s.applied, s.failedAgain, fmt.Errorf("look for retries: %w", err)
+		if errors.Is(err, errReopen) {
+			err = s.claim()
+		} else {
+			var more bool
+			if more, err = d.due(t.idle, t.topic.Group, t.lease.Partition); err == nil && !more {
+				return s.applied, s.failedAgain, nil
+			}
+			if err == nil {
+				err = s.redriveDue(true)
+			}
 		}
-		if !more {
-			return s.applied, s.failedAgain, nil
-		}
-		if err := s.redriveDue(true); err != nil {
+		if err != nil && !errors.Is(err, errReopen) {
 			return s.applied, s.failedAgain, err
 		}
 	}
