@@ -1,4 +1,4 @@
-// Package emulator is an embedded Event Hubs server: it speaks AMQP 1.0 as Azure Event Hubs does, over plain TCP and TLS, and keeps the
+// Package emulator is an embedded Event Hubs server: it speaks AMQP 1.0 as Azure Event Hubs does, over TCP, TLS and WebSockets, and keeps the
 // events in memory or in a directory. The official client libraries work against it unmodified.
 //
 //	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 4}}, nil)
@@ -6,7 +6,7 @@
 //	defer srv.Close()
 //	client, err := azeventhubs.NewProducerClientFromConnectionString(srv.ConnectionString(), "flights", nil)
 //
-// An accepted event is on disk, where there is a directory. What isn't there: HTTPS, AMQP over WebSockets, Kafka, publisher policies,
+// An accepted event is on disk, where there is a directory. What isn't there: HTTPS, Kafka, publisher policies,
 // capture, and Entra ID tokens where keys are configured.
 package emulator
 
@@ -24,6 +24,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/amqp"
 	"github.com/sluice-go/sluice/internal/hub"
+	"github.com/sluice-go/sluice/internal/websocket"
 )
 
 // Hub describes an event hub.
@@ -139,7 +140,7 @@ func (s *Server) listen() error {
 			return err
 		}
 		s.plain = l
-		s.accept(l)
+		s.accept(s.webSocket().Listener(l))
 	}
 	if s.cfg.TLSListen == "" {
 		return nil
@@ -153,8 +154,14 @@ func (s *Server) listen() error {
 		l.Close()
 		return err
 	}
-	s.accept(tls.NewListener(l, s.cert.serverConfig()))
+	s.accept(s.webSocket().Listener(tls.NewListener(l, s.cert.serverConfig())))
 	return nil
+}
+
+// webSocket is where AMQP is spoken over WebSockets, on the same ports. The client libraries ask for a subprotocol of their own, the standard
+// calls it amqp. Where there are no keys, the browser is all that keeps web pages from being clients.
+func (s *Server) webSocket() websocket.Endpoint {
+	return websocket.Endpoint{Path: "/$servicebus/websocket", Protocols: []string{"AMQPWSB10", "amqp"}, AnyOrigin: len(s.keys) > 0}
 }
 
 func (s *Server) accept(l net.Listener) {

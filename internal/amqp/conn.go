@@ -187,10 +187,10 @@ func (c *Conn) linger(err error) {
 	stopping := c.stopping
 	c.mu.Unlock()
 	half, ok := c.net.(interface{ CloseWrite() error })
-	if !ok || c.cutOff.Load() || !stopping && !errors.As(err, &e) && !errors.Is(err, errNotAMQP) {
+	if !ok || c.cutOff.Load() || half.CloseWrite() != nil {
 		return
 	}
-	if half.CloseWrite() != nil || c.net.SetReadDeadline(time.Now().Add(lingerTimeout)) != nil {
+	if !stopping && !errors.As(err, &e) && !errors.Is(err, errNotAMQP) || c.net.SetReadDeadline(time.Now().Add(lingerTimeout)) != nil {
 		return
 	}
 	_, _ = io.Copy(io.Discard, c.net)

@@ -1,0 +1,360 @@
+package websocket
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+var endpoint = Endpoint{Path: "/here", Protocols: []string{"bytes", "other"}}
+
+// serve accepts one connection and hands it to f; wait waits until that returns.
+func serve(t testing.TB, e Endpoint, f func(net.Conn)) (addr string, wait func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = e.Listener(l)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		nc, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer nc.Close()
+		_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+		f(nc)
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+	})
+	return l.Addr().String(), func() { <-done }
+}
+
+func echo(nc net.Conn) { _, _ = io.Copy(nc, nc) }
+
+// dial connects as a client that speaks plain bytes.
+func dial(t testing.TB, addr, text string) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(nc, text); err != nil {
+		t.Fatal(err)
+	}
+	return nc
+}
+
+const request = "GET /here HTTP/1.1\r\nHost: host:80\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n" +
+	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: chat, bytes\r\n"
+
+// opened is a client whose request was granted.
+func opened(t testing.TB, addr string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	nc := dial(t, addr, request+"\r\n")
+	r := bufio.NewReader(nc)
+	res, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	// The key and the answer are those of RFC 6455, section 1.3.
+	if res.StatusCode != 101 || res.Header.Get("Sec-WebSocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" || res.Header.Get("Sec-WebSocket-Protocol") != "bytes" {
+		t.Fatalf("got %s, %v", res.Status, res.Header)
+	}
+	return nc, r
+}
+
+// frame is one that a client sends.
+func frame(first byte, payload []byte) []byte {
+	b := []byte{first}
+	switch n := len(payload); {
+	case n < 126:
+		b = append(b, masked|byte(n))
+	case n < 1<<16:
+		b = binary.BigEndian.AppendUint16(append(b, masked|126), uint16(n))
+	default:
+		b = binary.BigEndian.AppendUint64(append(b, masked|127), uint64(n))
+	}
+	mask := [4]byte{1, 2, 3, 4}
+	b = append(b, mask[:]...)
+	for i, p := range payload {
+		b = append(b, p^mask[i&3])
+	}
+	return b
+}
+
+// expect reads a frame that the server sent.
+func expect(t testing.TB, r *bufio.Reader, first byte, payload string) {
+	t.Helper()
+	want := append([]byte{first, byte(len(payload))}, payload...)
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(r, got); err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("got % x, %v, want % x", got, err, want)
+	}
+}
+
+// A connection that doesn't begin with a request passes as it is.
+func TestPlain(t *testing.T) {
+	for _, text := range []string{"AMQP\x00\x01\x00\x00", "GE", "GET", "POST / HTTP/1.1\r\n\r\n", strings.Repeat("long ", 20_000)} {
+		addr, _ := serve(t, endpoint, func(nc net.Conn) {
+			echo(nc)
+			if err := nc.(*conn).CloseWrite(); err != nil {
+				t.Error(err)
+			}
+		})
+		nc := dial(t, addr, "")
+		go func() {
+			_, _ = io.WriteString(nc, text)
+			_ = nc.(*net.TCPConn).CloseWrite()
+		}()
+		got, err := io.ReadAll(nc)
+		if want := text; len(text) >= 4 && string(got) != want || err != nil {
+			t.Errorf("%.20q: got %.20q, %v", text, got, err)
+		}
+	}
+}
+
+// An independent client, with messages of all sizes in both directions.
+func TestClient(t *testing.T) {
+	addr, _ := serve(t, endpoint, echo)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	ws, _, err := websocket.Dial(ctx, "ws://"+addr+"/here", &websocket.DialOptions{Subprotocols: []string{"other"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ws.Subprotocol() != "other" {
+		t.Errorf("subprotocol %q", ws.Subprotocol())
+	}
+	nc := websocket.NetConn(ctx, ws, websocket.MessageBinary)
+	rng := rand.New(rand.NewPCG(1, 2))
+	var sent []byte
+	for _, n := range []int{0, 1, 125, 126, 127, 65535, 65536, 200_000} {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		sent = append(sent, b...)
+	}
+	go func() {
+		for rest := sent; len(rest) > 0; {
+			n := min(len(rest), rng.IntN(70_000))
+			if _, err := nc.Write(rest[:n]); err != nil {
+				t.Error(err)
+				return
+			}
+			rest = rest[n:]
+		}
+	}()
+	got := make([]byte, len(sent))
+	if _, err := io.ReadFull(nc, got); err != nil || !bytes.Equal(got, sent) {
+		t.Fatalf("got something else back, %v", err)
+	}
+	if err := ws.Close(websocket.StatusNormalClosure, "done"); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+func TestRefusedRequests(t *testing.T) {
+	for name, v := range map[string]struct {
+		old, new string
+		status   int
+	}{
+		"another path":           {"/here", "/there", 404},
+		"no upgrade":             {"Upgrade: WebSocket", "Upgrade: h2c", 426},
+		"an upgrade not asked":   {"keep-alive, Upgrade", "keep-alive", 426},
+		"another version":        {"Version: 13", "Version: 8", 426},
+		"no key":                 {"Sec-WebSocket-Key", "X-Key", 400},
+		"a short key":            {"dGhlIHNhbXBsZSBub25jZQ==", "dGhl", 400},
+		"another subprotocol":    {"chat, bytes", "chat", 400},
+		"no subprotocol":         {"Sec-WebSocket-Protocol: chat, bytes\r\n", "", 400},
+		"a page of another host": {"Host: host:80\r\n", "Host: host:80\r\nOrigin: http://elsewhere:80\r\n", 403},
+		"an origin of no form":   {"Host: host:80\r\n", "Host: host:80\r\nOrigin: null\r\n", 403},
+		"a page of this host":    {"Host: host:80\r\n", "Host: host:80\r\nOrigin: https://HOST:8080\r\n", 101},
+		"path in another case":   {"/here", "/HERE/", 101},
+		"a huge header":          {"Host: host:80\r\n", "Host: host:80\r\nX: " + strings.Repeat("x", 20_000) + "\r\n", 431},
+	} {
+		var readErr error
+		addr, wait := serve(t, endpoint, func(nc net.Conn) {
+			_, readErr = nc.Read(make([]byte, 10))
+			_ = nc.(*conn).Conn.(*net.TCPConn).CloseWrite()
+			_, _ = io.Copy(io.Discard, nc.(*conn).Conn)
+		})
+		nc := dial(t, addr, strings.Replace(request, v.old, v.new, 1)+"\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != v.status || v.status != 101 && (len(text) == 0 || err != nil) {
+			t.Errorf("%s: got %s %q, %v, want %d", name, res.Status, text, err, v.status)
+		}
+		nc.Close()
+		wait()
+		if readErr == nil && v.status != 101 {
+			t.Errorf("%s: a read succeeded", name)
+		}
+	}
+	any := endpoint
+	any.AnyOrigin = true
+	addr, _ := serve(t, any, echo)
+	nc := dial(t, addr, request+"Origin: http://elsewhere\r\n\r\n")
+	if res, err := http.ReadResponse(bufio.NewReader(nc), nil); err != nil || res.StatusCode != 101 {
+		t.Errorf("any origin: %v, %v", res, err)
+	}
+}
+
+// Messages may come in pieces, with control frames in between.
+func TestFrames(t *testing.T) {
+	addr, _ := serve(t, endpoint, echo)
+	nc, r := opened(t, addr)
+	for _, b := range [][]byte{
+		frame(opBinary, []byte("ab")), frame(final|opPing, []byte("are you there")), frame(opContinuation, nil),
+		frame(final|opPong, nil), frame(final|opContinuation, []byte("c")), frame(final|opBinary, []byte("d")),
+	} {
+		for _, one := range b { // a byte at a time
+			if _, err := nc.Write([]byte{one}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var data, pong string
+	for data != "abcd" || pong == "" {
+		var h [2]byte
+		if _, err := io.ReadFull(r, h[:]); err != nil {
+			t.Fatalf("after %q, %q: %v", data, pong, err)
+		}
+		payload := make([]byte, h[1])
+		if _, err := io.ReadFull(r, payload); err != nil {
+			t.Fatal(err)
+		}
+		switch h[0] {
+		case final | opBinary:
+			data += string(payload)
+		case final | opPong:
+			pong += string(payload)
+		default:
+			t.Fatalf("frame %#x %q", h[0], payload)
+		}
+	}
+	if pong != "are you there" {
+		t.Errorf("pong %q", pong)
+	}
+	if _, err := nc.Write(frame(final|opClose, []byte("\x03\xe8done"))); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, r, final|opClose, "\x03\xe8")
+	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the close: %v", err)
+	}
+}
+
+func TestBrokenFrames(t *testing.T) {
+	for name, v := range map[string]struct {
+		input  []byte
+		status string
+	}{
+		"without mask":             {[]byte{final | opBinary, 0}, "\x03\xea"},
+		"with an extension":        {frame(0x40|final|opBinary, nil), "\x03\xea"},
+		"text":                     {frame(final|1, []byte("hi")), "\x03\xeb"},
+		"reserved data":            {frame(final|3, nil), "\x03\xeb"},
+		"reserved control":         {frame(final|11, nil), "\x03\xea"},
+		"a ping in pieces":         {frame(opPing, nil), "\x03\xea"},
+		"a long ping":              {frame(final|opPing, make([]byte, 126)), "\x03\xea"},
+		"no beginning":             {frame(final|opContinuation, nil), "\x03\xea"},
+		"a message within another": {append(frame(opBinary, nil), frame(final|opBinary, nil)...), "\x03\xea"},
+		"half a status":            {frame(final|opClose, []byte{3}), "\x03\xea"},
+		"of impossible size":       {[]byte{final | opBinary, masked | 127, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}, "\x03\xea"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var first, again error
+			addr, wait := serve(t, endpoint, func(nc net.Conn) {
+				_, first = nc.Read(make([]byte, 10))
+				_, again = nc.Read(make([]byte, 10))
+				if _, err := nc.Write([]byte("x")); err == nil {
+					t.Error("a write after the close frame")
+				}
+			})
+			nc, r := opened(t, addr)
+			if _, err := nc.Write(v.input); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, r, final|opClose, v.status)
+			if _, err := r.ReadByte(); err == nil {
+				t.Error("the connection goes on")
+			}
+			wait()
+			if !errors.Is(first, errProtocol) || !errors.Is(again, errProtocol) {
+				t.Errorf("got %v, then %v", first, again)
+			}
+		})
+	}
+}
+
+// A connection that ends within a frame is not one that ended well.
+func TestCutOff(t *testing.T) {
+	whole := frame(final|opBinary, []byte("hello"))
+	for n := range len(whole) {
+		var err error
+		addr, wait := serve(t, endpoint, func(nc net.Conn) { _, err = io.ReadAll(nc) })
+		nc, _ := opened(t, addr)
+		if _, err := nc.Write(whole[:n]); err != nil {
+			t.Fatal(err)
+		}
+		nc.Close()
+		wait()
+		if !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("after %d bytes: %v", n, err)
+		}
+	}
+}
+
+// A deadline that passes within a header does no harm.
+func TestDeadline(t *testing.T) {
+	passed := make(chan struct{})
+	addr, wait := serve(t, endpoint, func(nc net.Conn) {
+		b := make([]byte, 10)
+		if n, err := nc.Read(b); err != nil || string(b[:n]) != "a" {
+			t.Errorf("got %q, %v", b[:n], err)
+		}
+		_ = nc.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		var ne net.Error
+		if _, err := nc.Read(b); !errors.As(err, &ne) || !ne.Timeout() {
+			t.Errorf("got %v, want a timeout", err)
+		}
+		close(passed)
+		_ = nc.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if n, err := nc.Read(b); err != nil || string(b[:n]) != "b" {
+			t.Errorf("got %q, %v", b[:n], err)
+		}
+	})
+	nc, _ := opened(t, addr)
+	second := frame(final|opBinary, []byte("b"))
+	if _, err := nc.Write(append(frame(final|opBinary, []byte("a")), second[:3]...)); err != nil {
+		t.Fatal(err)
+	}
+	<-passed
+	if _, err := nc.Write(second[3:]); err != nil {
+		t.Fatal(err)
+	}
+	wait()
+}
