@@ -41,8 +41,12 @@ func (d *transactional[Tx]) redrive(t *tenure) (applied, failed int, err error) 
 			if more, err = d.due(t.idle, t.topic.Group, t.lease.Partition); err == nil && !more {
 				return s.applied, s.failedAgain, nil
 			}
+			before := s.applied + s.failedAgain
 			if err == nil {
 				err = s.redriveDue(true)
+			}
+			if err == nil && s.applied+s.failedAgain == before {
+				err = t.pause(t.c.cfg.RetryMin)
 			}
 		}
 		if err != nil && !errors.Is(err, errReopen) {
@@ -56,9 +60,6 @@ func (d *transactional[Tx]) redrive(t *tenure) (applied, failed int, err error) 
 // beside the handler. Letters without a body need the log: unless it may be
 // read now, they make the session reopen.
 func (s *session[Tx]) redriveDue(mayRead bool) error {
-	if s.trying() {
-		return nil
-	}
 	letters, err := s.store.Due(s.idle, s.topic.Group, s.lease.Partition, redrivePage)
 	if err != nil {
 		if s.idle.Err() != nil {
@@ -105,16 +106,19 @@ func (s *session[Tx]) redriveOne(d *DeadLetter) error {
 		return s.putBack(d, fmt.Errorf("the process ended %d times while it retried this event", attempt))
 	}
 	// On record before it begins: a retry that kills the process must not do
-	// so for ever.
-	if err := s.record(Trial{Sequence: e.Sequence, Attempts: attempt + 1}); err != nil {
-		return err
+	// so for ever. But not in the place of an event whose attempts are counted;
+	// only a command gets here then, and it can be seen to die.
+	if !s.trying() {
+		if err := s.record(Trial{Sequence: e.Sequence, Attempts: attempt + 1}); err != nil {
+			return err
+		}
 	}
 	b := Batch{Group: s.topic.Group, Partition: s.lease.Partition, Epoch: s.lease.Epoch, Redriven: true, Events: []*Event{&e}}
 	err := s.commit(Step{Lease: s.lease, From: s.pos, To: s.pos, Redriven: []int64{d.ID}}, s.handle(b))
 	var failed *HandlerError
 	switch {
 	case err == nil:
-		s.trial = Trial{}
+		s.forget(e.Sequence)
 		s.applied++
 		s.observe(Observation{Kind: KindRedriven, To: e.Position(), Events: 1, Duration: s.c.cfg.Clock.Elapsed() - began})
 		return nil
@@ -137,10 +141,17 @@ func (s *session[Tx]) putBack(d *DeadLetter, failure error) error {
 	if err != nil {
 		return err
 	}
-	s.trial = Trial{}
+	s.forget(d.Event.Sequence)
 	s.failedAgain++
 	s.observe(Observation{Kind: KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, Err: failure})
 	return nil
+}
+
+// forget ends the trial of a retry.
+func (s *session[Tx]) forget(sequence int64) {
+	if s.trial.Sequence == sequence {
+		s.trial = Trial{}
+	}
 }
 
 // reread fetches a dead letter's event from the log.

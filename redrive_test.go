@@ -200,3 +200,23 @@ func TestRetryThatKills(t *testing.T) {
 		s.exactly(30)
 	})
 }
+
+// A command retries while the event behind the checkpoint has attempts on
+// record: it neither waits for that event nor loses count.
+func TestRedriveBesideAnEventUnderTrial(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.parked(sluice.Config{})
+		s.send("0", "bad")
+		_, end := s.consume("a", mended, sluice.Config{RetryMin: time.Hour, RetryMax: time.Hour})
+		time.Sleep(time.Minute)
+		end()
+		s.retry()
+		c := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, mended), 1, nil))
+		if applied, failed, err := c.Redrive(s.t.Context()); applied != 10 || failed != 0 || err != nil {
+			s.t.Errorf("applied %d, failed %d, %v", applied, failed, err)
+		}
+		if p := must(s.store.Read(s.t.Context(), group))[0]; p.Trial.Sequence != 30 || p.Trial.Attempts != 1 {
+			s.t.Errorf("the record of event 30 is %+v", p.Trial)
+		}
+	})
+}

@@ -214,6 +214,10 @@ func (w *world) strike() {
 	default:
 		_, _ = w.store.Retry(context.Background(), w.group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead}}, time.Time{})
 		w.count("retry of all dead letters")
+		if n%2 == 0 {
+			w.count("command to redrive")
+			w.command()
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -27,7 +28,7 @@ type slot struct {
 type process struct {
 	w    *world
 	name string
-	slot *slot
+	slot *slot // nil for a command
 
 	cancel   context.CancelFunc
 	consumer *sluice.Consumer
@@ -44,13 +45,31 @@ type process struct {
 func (w *world) spawn(s *slot) {
 	w.mu.Lock()
 	s.generation++
-	p := &process{w: w, slot: s, name: fmt.Sprintf("c%d.%d", s.n, s.generation), ended: make(chan struct{}), committing: map[string]context.Context{}}
-	s.process = p
-	w.owners[p.name] = p
-	w.note("start %s", p.name)
+	name := fmt.Sprintf("c%d.%d", s.n, s.generation)
 	w.mu.Unlock()
+	p := w.launch(name, func(ctx context.Context, c *sluice.Consumer) { _ = c.Run(ctx) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.slot, s.process = s, p
+}
+
+// command starts a process that runs the retries of partitions that nobody
+// owns, and ends.
+func (w *world) command() {
+	w.mu.Lock()
+	w.commands++
+	name := fmt.Sprintf("r%d", w.commands)
+	w.mu.Unlock()
+	w.launch(name, func(ctx context.Context, c *sluice.Consumer) { _, _, _ = c.Redrive(ctx) })
+}
+
+// launch starts a process.
+func (w *world) launch(name string, run func(context.Context, *sluice.Consumer)) *process {
+	p := &process{w: w, name: name, ended: make(chan struct{}), committing: map[string]context.Context{}}
+	h := fnv.New64a()
+	fmt.Fprint(h, w.cfg.Seed, name)
 	consumer, err := sluice.New(source{p}, leases{p}, sluice.Transactional(store{p}, p.handler()), w.cfg.Want, &sluice.Config{
-		Owner: p.name, Clock: p, Seed: w.cfg.Seed<<16 + uint64(s.n)<<8 + uint64(s.generation) + 1,
+		Owner: p.name, Clock: p, Seed: h.Sum64() | 1,
 		MaxBatch: w.cfg.MaxBatch, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
 		RedriveEvery: 5 * time.Second, Observer: w.cfg.Observer,
 	})
@@ -60,10 +79,15 @@ func (w *world) spawn(s *slot) {
 	p.consumer = consumer
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
+	w.mu.Lock()
+	w.owners[p.name] = p
+	w.note("start %s", p.name)
+	w.mu.Unlock()
 	w.live.Go(func() {
 		defer close(p.ended)
-		_ = consumer.Run(ctx)
+		run(ctx, consumer)
 	})
+	return p
 }
 
 // kill ends a process as kill -9 does: what it has sent may arrive, what it
@@ -75,7 +99,7 @@ func (w *world) kill(p *process) {
 		return
 	}
 	p.dead = true
-	if p.slot.process == p {
+	if p.slot != nil && p.slot.process == p {
 		p.slot.process, p.slot.restart = nil, time.Now().Add(time.Duration(100+w.rng.IntN(6000))*time.Millisecond)
 	}
 	w.note("kill %s", p.name)

@@ -36,7 +36,7 @@ func TestFreshSeeds(t *testing.T) {
 		}
 		return
 	}
-	seeds := 500
+	seeds := 2000
 	if text := os.Getenv("SLUICE_SIM_SEEDS"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {

@@ -50,10 +50,11 @@ type world struct {
 	stale   []string // commits of owners that had been taken over
 	trace   trace
 
-	slots   []*slot
-	sent    map[string]int64 // events per partition
-	feed    time.Time        // when the next events are sent
-	trouble time.Time        // when the next thing goes wrong
+	slots    []*slot
+	commands int              // started so far
+	sent     map[string]int64 // events per partition
+	feed     time.Time        // when the next events are sent
+	trouble  time.Time        // when the next thing goes wrong
 
 	live sync.WaitGroup // processes
 }
