@@ -129,7 +129,6 @@ type Consumer struct {
 	cfg      Config
 	rand     *mathrand.Rand // of the goroutine that takes partitions
 
-	once     sync.Once
 	stopping context.Context    // ends when Stop is called
 	stop     context.CancelFunc // ends stopping
 	cancel   context.CancelCauseFunc

@@ -55,7 +55,6 @@ type reign struct {
 	epoch      int64
 	claimed    bool
 	start, end int64 // of the checkpoint, by its first claim and its last commit
-	unheard    bool  // a claim found the checkpoint further on than the log had said
 }
 
 const most = 1 << 33 // sequence numbers above are not believed
