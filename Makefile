@@ -20,7 +20,10 @@ lint:
 	go vet -tags postgres ./...
 	go run $(STATICCHECK) -tags postgres ./...
 
-bench: ## the figures that the documents state
+bench: ## the figures of docs/performance.md, also in bin/bench.json; then those of the packages
+	@scripts/install-postgres
+	@mkdir -p bin
+	GOEXPERIMENT=jsonv2 go run ./internal/bench -json bin/bench.json
 	go test -tags postgres -run '^$$' -bench . -benchmem ./...
 
 soak: ## hours of fresh seeds through the simulation; SEEDS=N to bound it

@@ -1,0 +1,133 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The processes that the tests start are this binary again.
+func TestMain(m *testing.M) {
+	if _, ok := os.LookupEnv(roleVariable); ok {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func smallest(runs int, only string) options {
+	return options{runs: runs, events: 2 * eventsPerBatch * maxPartitions, only: regexp.MustCompile(only), live: 200 * time.Millisecond, rate: 10_000}
+}
+
+func TestTrialOnSQLite(t *testing.T) {
+	db := &databases{dir: t.TempDir()}
+	r := newReport("")
+	wanted := trials(200, 1)[1:]
+	if err := measureHub(t.Context(), smallest(2, ""), db, r, wanted, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	check(t, r, 2, 2)
+}
+
+// check looks whether a report has what it should have.
+func check(t *testing.T, r *report, results, runs int) {
+	t.Helper()
+	if len(r.Results) != results {
+		t.Fatalf("%d results where %d should be", len(r.Results), results)
+	}
+	for _, res := range r.Results {
+		if len(res.Runs) != runs || res.PerSecond <= 0 || (res.Name == sluiceContender) != (res.Ratio > 0) {
+			t.Errorf("%s, %s: %d runs, %v a second, ratio %v", res.trial, res.contender, len(res.Runs), res.PerSecond, res.Ratio)
+		}
+		for _, run := range res.Runs {
+			if run.CPU <= 0 || run.PeakRSS < 1e6 || run.PeakHeap < 1e6 || run.Allocs <= 1 || run.Batch <= 1 {
+				t.Errorf("%s, %s: %+v", res.trial, res.contender, run)
+			}
+		}
+	}
+	var out bytes.Buffer
+	r.print(&out)
+	if n := strings.Count(out.String(), "B | "); n < results {
+		t.Errorf("the table has %d rows for %d results:\n%s", n, results, &out)
+	}
+	if _, err := json.Marshal(r); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunThatLosesRows(t *testing.T) {
+	db := &databases{dir: t.TempDir()}
+	d, err := db.fresh(t.Context(), "sqlite", contender{Name: handContender})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.drop()
+	if _, err := d.open.Exec(`INSERT INTO readings (hub_partition, sequence_number) VALUES ('0', 1), ('0', 2), ('0', 2)`); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{2, 3, 4} {
+		if err := d.hasRows(t.Context(), want); err == nil {
+			t.Errorf("2 events in 3 rows pass for %d", want)
+		}
+	}
+	if _, err := d.open.Exec(`UPDATE readings SET hub_partition = rowid`); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.hasRows(t.Context(), 3); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadingHasItsSize(t *testing.T) {
+	now := time.Now()
+	for _, size := range []int{200, 1000} {
+		body := reading(1234567, size, now)
+		var r record
+		if err := json.Unmarshal(body, &r); err != nil || len(body) != size || r.Device != "gauge-4567" || r.Distance != 667 {
+			t.Errorf("%d bytes: %d, %+v, %v", size, len(body), r, err)
+		}
+		if at, err := published(body); err != nil || now.Sub(at).Abs() > time.Microsecond {
+			t.Errorf("published %v, not %v: %v", at, now, err)
+		}
+	}
+}
+
+func TestSpread(t *testing.T) {
+	var list []time.Duration
+	for i := range 1000 {
+		list = append(list, time.Duration(999-i)*time.Millisecond)
+	}
+	if s := spreadOf(list); s != (spread{500, 990, 999}) {
+		t.Error(s)
+	}
+	if s := spreadOf(nil); s != (spread{}) {
+		t.Error(s)
+	}
+	for want, of := range map[float64][]float64{0: nil, 2: {2}, 2.5: {1, 4, 2, 3}, 3: {9, 3, 1}} {
+		if got := median(of); got != want {
+			t.Errorf("median of %v: %v", of, got)
+		}
+	}
+}
+
+func TestChildThatFails(t *testing.T) {
+	c, err := spawn(context.Background(), consumerRole, &job{Contender: handContender, Hub: "no connection string", Partitions: 1, Events: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cmd.Stderr = nil
+	if err := c.hear(new(string)); err == nil {
+		t.Error("it said something")
+	}
+	if err := c.end(); err == nil {
+		t.Error("it ended well")
+	}
+}

@@ -1,0 +1,31 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// reading makes an event's body: JSON of a size, most of it in a text.
+func reading(n, size int, at time.Time) []byte {
+	body := fmt.Appendf(make([]byte, 0, size), `{"device":"gauge-%04d","at":"%s","delay":%d,"distance":%d,"payload":"`,
+		n%10_000, at.UTC().Format("2006-01-02T15:04:05.000000Z"), n%500-20, 100+n%2000)
+	body = append(body, filling[:max(0, size-len(body)-len(`"}`))]...)
+	return append(body, `"}`...)
+}
+
+var filling = strings.Repeat("Each event's effect is in the database exactly once, or its dead letter is. ", 14)
+
+// table is what both contenders insert into, raw the one without decoding.
+var table = map[string]struct{ postgres, sqlite string }{
+	"readings": {
+		postgres: `CREATE TABLE readings (hub_partition text, sequence_number bigint, device text, at timestamptz, delay integer, distance integer, payload text)`,
+		sqlite:   `CREATE TABLE readings (hub_partition TEXT, sequence_number INTEGER, device TEXT, at TEXT, delay INTEGER, distance INTEGER, payload TEXT)`,
+	},
+	"raw": {
+		postgres: `CREATE TABLE raw (hub_partition text, sequence_number bigint, body text)`,
+		sqlite:   `CREATE TABLE raw (hub_partition TEXT, sequence_number INTEGER, body TEXT)`,
+	},
+}

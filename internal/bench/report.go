@@ -1,0 +1,148 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+)
+
+// report is all that was measured.
+type report struct {
+	Machine struct {
+		Processor string `json:"processor,omitempty"`
+		CPUs      int    `json:"cpus"`
+		System    string `json:"system"`
+		Go        string `json:"go"`
+		Postgres  string `json:"postgresql"`
+	} `json:"machine"`
+	Hubs    []filled  `json:"hubs"`
+	Results []*result `json:"results"`
+	Latency []*lived  `json:"latency"`
+}
+
+type filled struct {
+	Body       int     `json:"body_bytes"`
+	Partitions int     `json:"partitions"`
+	PerSecond  float64 `json:"produced_per_second"`
+}
+
+// result is a contender's in a trial.
+type result struct {
+	trial
+	contender
+	PerSecond float64    `json:"median_events_per_second"`
+	Ratio     float64    `json:"ratio_to_by_hand,omitempty"` // of the medians
+	Runs      []*outcome `json:"runs"`
+}
+
+type lived struct {
+	contender
+	Rate int        `json:"events_per_second"`
+	Runs []*figures `json:"runs"`
+}
+
+func newReport(postgres string) *report {
+	r := &report{}
+	m := &r.Machine
+	m.Processor, m.CPUs, m.System, m.Go, m.Postgres = processor(), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH, runtime.Version(), postgres
+	return r
+}
+
+func (r *report) filled(body, partitions int, perSecond float64) {
+	r.Hubs = append(r.Hubs, filled{body, partitions, perSecond})
+}
+
+func (r *report) ran(t trial, c contender, run *outcome) {
+	of := r.of(t, c)
+	if of == nil {
+		of = &result{trial: t, contender: c}
+		r.Results = append(r.Results, of)
+	}
+	of.Runs = append(of.Runs, run)
+	of.PerSecond = of.median(func(o *outcome) float64 { return o.PerSecond })
+	for _, res := range r.Results {
+		if hand := r.of(res.trial, contender{handContender, res.Raw}); hand != nil && res.Name == sluiceContender {
+			res.Ratio = res.PerSecond / hand.PerSecond
+		}
+	}
+}
+
+func (r *report) of(t trial, c contender) *result {
+	i := slices.IndexFunc(r.Results, func(res *result) bool { return res.trial.String() == t.String() && res.contender == c })
+	if i < 0 {
+		return nil
+	}
+	return r.Results[i]
+}
+
+func (r *report) live(rate int, c contender, f *figures) {
+	i := slices.IndexFunc(r.Latency, func(l *lived) bool { return l.contender == c })
+	if i < 0 {
+		i = len(r.Latency)
+		r.Latency = append(r.Latency, &lived{contender: c, Rate: rate})
+	}
+	r.Latency[i].Runs = append(r.Latency[i].Runs, f)
+}
+
+func (res *result) median(of func(*outcome) float64) float64 {
+	list := make([]float64, len(res.Runs))
+	for i, run := range res.Runs {
+		list[i] = of(run)
+	}
+	return median(list)
+}
+
+// print writes tables in Markdown.
+func (r *report) print(w io.Writer) {
+	m := r.Machine
+	fmt.Fprintf(w, "%d CPUs (%s, %s), %s, PostgreSQL %s\n\n", m.CPUs, m.Processor, m.System, m.Go, m.Postgres)
+	fmt.Fprintln(w, "| database | body | partitions | consumer | events/s | of by hand | CPU µs an event: consumer | hub | database | allocations | peak RSS | peak heap |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
+	for _, res := range r.Results {
+		database, ratio := res.Database, ""
+		if res.Name == readContender {
+			database = "none"
+		}
+		if res.Ratio > 0 {
+			ratio = fmt.Sprintf("**%.2f**", res.Ratio)
+		}
+		fmt.Fprintf(w, "| %s | %d B | %d | %s | %s | %s | %.1f | %.1f | %.1f | %.0f | %.0f MB | %.0f MB |\n",
+			database, res.Body, res.Partitions, res.contender, thousands(res.PerSecond), ratio,
+			res.median(func(o *outcome) float64 { return o.ConsumerCPU }), res.median(func(o *outcome) float64 { return o.HubCPU }),
+			res.median(func(o *outcome) float64 { return o.DatabaseCPU }), res.median(func(o *outcome) float64 { return o.Allocs }),
+			res.median(func(o *outcome) float64 { return float64(o.PeakRSS) / 1e6 }), res.median(func(o *outcome) float64 { return float64(o.PeakHeap) / 1e6 }))
+	}
+	if len(r.Hubs) > 0 {
+		fmt.Fprintln(w, "\n| hub filled with | partitions | events/s |\n|---|---|---|")
+		for _, h := range r.Hubs {
+			fmt.Fprintf(w, "| %d B | %d | %s |\n", h.Body, h.Partitions, thousands(h.PerSecond))
+		}
+	}
+	if len(r.Latency) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\n| latency at | consumer | published → committed p50 | p99 | max | enqueued → committed p50 | p99 | events a transaction |\n|---|---|---|---|---|---|---|---|")
+	for _, l := range r.Latency {
+		of := func(get func(*figures) float64) float64 {
+			list := make([]float64, len(l.Runs))
+			for i, f := range l.Runs {
+				list[i] = get(f)
+			}
+			return median(list)
+		}
+		fmt.Fprintf(w, "| %s/s | %s | %.1f ms | %.1f ms | %.1f ms | %.1f ms | %.1f ms | %.0f |\n", thousands(float64(l.Rate)), l.contender,
+			of(func(f *figures) float64 { return f.Published.P50 }), of(func(f *figures) float64 { return f.Published.P99 }),
+			of(func(f *figures) float64 { return f.Published.Max }), of(func(f *figures) float64 { return f.Enqueued.P50 }),
+			of(func(f *figures) float64 { return f.Enqueued.P99 }), of(func(f *figures) float64 { return f.Batch }))
+	}
+}
+
+func thousands(n float64) string {
+	if n < 1000 {
+		return fmt.Sprintf("%.0f", n)
+	}
+	return fmt.Sprintf("%.1fk", n/1000)
+}

@@ -1,0 +1,231 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+const maxPartitions = 4
+
+// contender is one side of a trial.
+type contender struct {
+	Name string `json:"name"`
+	Raw  bool   `json:"raw,omitempty"` // without decoding
+}
+
+func (c contender) String() string {
+	if c.Raw {
+		return c.Name + ", bodies as they are"
+	}
+	return c.Name
+}
+
+// trial is a comparison under one set of circumstances.
+type trial struct {
+	Database   string `json:"database,omitempty"`
+	Body       int    `json:"body_bytes"`
+	Partitions int    `json:"partitions"`
+	contenders []contender
+}
+
+func (t trial) String() string { return fmt.Sprintf("%s/%dB/%d", t.Database, t.Body, t.Partitions) }
+
+func both() []contender { return []contender{{Name: sluiceContender}, {Name: handContender}} }
+
+// trials lists what is compared on a hub of so many partitions with bodies of
+// a size. The one that the aim is stated for also tells what decoding costs,
+// and what is left without a database.
+func trials(body, partitions int) []trial {
+	postgres := trial{"postgres", body, partitions, both()}
+	if body == 1000 && partitions == maxPartitions {
+		postgres.contenders = append(postgres.contenders, contender{sluiceContender, true}, contender{handContender, true}, contender{Name: readContender})
+	}
+	return []trial{postgres, {"sqlite", body, partitions, both()}}
+}
+
+// measure runs all trials and tells of each run as it ends.
+func measure(ctx context.Context, o options, progress io.Writer) (*report, error) {
+	db, err := openDatabases(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer db.close()
+	r := newReport(db.version)
+	for _, partitions := range []int{maxPartitions, 1} {
+		for _, body := range []int{1000, 200} {
+			var wanted []trial
+			for _, t := range trials(body, partitions) {
+				t.contenders = slices.DeleteFunc(t.contenders, func(c contender) bool { return !o.only.MatchString(t.String() + "/" + c.String()) })
+				if len(t.contenders) > 0 {
+					wanted = append(wanted, t)
+				}
+			}
+			if len(wanted) == 0 {
+				continue
+			}
+			if err := measureHub(ctx, o, db, r, wanted, progress); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if o.live == 0 {
+		return r, nil
+	}
+	for i := range o.runs {
+		for _, c := range turn(both(), i) {
+			if !o.only.MatchString("latency/" + c.String()) {
+				continue
+			}
+			l, err := db.live(ctx, o, c)
+			if err != nil {
+				return nil, fmt.Errorf("latency, %s: %w", c, err)
+			}
+			fmt.Fprintf(progress, "latency %d/%d %s: p50 %.1f ms, p99 %.1f ms\n", i+1, o.runs, c, l.Published.P50, l.Published.P99)
+			r.live(o.rate, c, l)
+		}
+	}
+	return r, nil
+}
+
+// measureHub fills a hub and runs the trials that are about it, which differ
+// in the database.
+func measureHub(ctx context.Context, o options, db *databases, r *report, wanted []trial, progress io.Writer) error {
+	body, partitions := wanted[0].Body, wanted[0].Partitions
+	h, err := startHub(ctx, partitions)
+	if err != nil {
+		return err
+	}
+	defer h.end()
+	each := o.events / partitions / eventsPerBatch * eventsPerBatch
+	perSecond, err := h.fill(ctx, each, body)
+	if err != nil {
+		return fmt.Errorf("fill hub: %w", err)
+	}
+	fmt.Fprintf(progress, "%d partitions, %d B: filled at %.0f/s\n", partitions, body, perSecond)
+	r.filled(body, partitions, perSecond)
+	for _, t := range wanted {
+		for i := range o.runs {
+			for _, c := range turn(t.contenders, i) {
+				run, err := db.run(ctx, o, h, t, c, each)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", t, c, err)
+				}
+				fmt.Fprintf(progress, "%s %d/%d %s: %.0f/s, CPU µs an event: consumer %.1f, hub %.1f, database %.1f\n",
+					t, i+1, o.runs, c, run.PerSecond, run.ConsumerCPU, run.HubCPU, run.DatabaseCPU)
+				r.ran(t, c, run)
+			}
+		}
+	}
+	return nil
+}
+
+// turn is the order of the contenders in a round: nobody is always behind the
+// same one, which leaves caches and files in a state of its own.
+func turn(list []contender, round int) []contender {
+	list = slices.Clone(list)
+	if round%2 == 1 {
+		slices.Reverse(list)
+	}
+	return list
+}
+
+// outcome is what came of one run.
+type outcome struct {
+	figures
+	PerSecond float64 `json:"events_per_second"`
+	// Processor time of an event in microseconds.
+	ConsumerCPU float64 `json:"consumer_cpu_us"`
+	HubCPU      float64 `json:"hub_cpu_us"`
+	DatabaseCPU float64 `json:"database_cpu_us"`
+}
+
+// run has one contender read a filled hub, into a fresh database.
+func (db *databases) run(ctx context.Context, o options, h *hub, t trial, c contender, each int) (*outcome, error) {
+	d, err := db.fresh(ctx, t.Database, c)
+	if err != nil {
+		return nil, err
+	}
+	defer d.drop()
+	j := &job{Contender: c.Name, Hub: h.connection, Partitions: t.Partitions, Events: each, Database: d.url, Raw: c.Raw}
+	if o.profiles != "" {
+		name := fmt.Sprintf("%s-%dB-%d-%s-", t.Database, t.Body, t.Partitions, c)
+		j.Profiles = filepath.Join(o.profiles, name)
+	}
+	var before, after [2]time.Duration
+	use := func() [2]time.Duration { return [2]time.Duration{cpuOf(h.cmd.Process.Pid), cpuOf(db.pid())} }
+	out := &outcome{}
+	err = consumeBy(ctx, j, &out.figures, func() { before = use() }, func() { after = use() })
+	if err != nil {
+		return nil, err
+	}
+	all := float64(each * t.Partitions)
+	out.PerSecond = all / out.Seconds
+	out.ConsumerCPU = out.CPU / all * 1e6
+	out.HubCPU = (after[0] - before[0]).Seconds() / all * 1e6
+	out.DatabaseCPU = (after[1] - before[1]).Seconds() / all * 1e6
+	return out, d.hasRows(ctx, each*t.Partitions)
+}
+
+// live has one contender read what is published at the same time.
+func (db *databases) live(ctx context.Context, o options, c contender) (*figures, error) {
+	h, err := startHub(ctx, maxPartitions)
+	if err != nil {
+		return nil, err
+	}
+	defer h.end()
+	d, err := db.fresh(ctx, "postgres", c)
+	if err != nil {
+		return nil, err
+	}
+	defer d.drop()
+	each := int(float64(o.rate) / maxPartitions * o.live.Seconds())
+	j := &job{Contender: c.Name, Hub: h.connection, Partitions: maxPartitions, Events: each, Database: d.url, Live: true}
+	f := &figures{}
+	published := make(chan error, 1)
+	err = consumeBy(ctx, j, f, func() {
+		go func() { published <- h.publish(ctx, o.rate, 1000, each) }()
+	}, func() {})
+	if err != nil {
+		return nil, err
+	}
+	if err := <-published; err != nil {
+		return nil, err
+	}
+	return f, d.hasRows(ctx, each*maxPartitions)
+}
+
+// runWithin bounds a run.
+const runWithin = 5 * time.Minute
+
+// consumeBy runs a consumer process, and calls started and stopped when its
+// clock does. The process waits for each to return.
+func consumeBy(ctx context.Context, j *job, f *figures, started, stopped func()) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, runWithin)
+	defer cancel()
+	child, err := spawn(ctx, consumerRole, j)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if ended := child.end(); err == nil {
+			err = ended
+		}
+	}()
+	var word string
+	for _, then := range []func(){started, stopped} {
+		if err := child.hear(&word); err != nil {
+			return err
+		}
+		then()
+		if err := child.nod(); err != nil {
+			return err
+		}
+	}
+	return child.hear(f)
+}
