@@ -1,0 +1,115 @@
+//go:build linux
+
+package attack
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// canaries are secrets that must not come to light.
+type canaries struct {
+	key      string // of the hub, base64 as a connection string has it
+	password string // of PostgreSQL's role
+}
+
+func newCanaries() *canaries {
+	raw := make([]byte, 30)
+	rand.Read(raw)
+	// Characters that look different in base64, URL-escaped and in URLs.
+	return &canaries{
+		key:      base64.StdEncoding.EncodeToString(append(raw, 0xfb, 0xef)),
+		password: "pa/ss+wo:rd@" + rand.Text() + "%=",
+	}
+}
+
+// forms are the secrets in the forms in which they might be written.
+func (c *canaries) forms() map[string][]byte {
+	forms := map[string][]byte{}
+	add := func(what, text string) {
+		quoted := fmt.Sprintf("%q", text)
+		forms[what] = []byte(text)
+		forms[what+", quoted"] = []byte(quoted[1 : len(quoted)-1])
+		forms[what+", URL-escaped"] = []byte(url.QueryEscape(text))
+		forms[what+", escaped for a path"] = []byte(url.PathEscape(text))
+		forms[what+", as user information"] = []byte(strings.TrimPrefix(url.UserPassword("", text).String(), ":"))
+		forms[what+", in hex"] = []byte(hex.EncodeToString([]byte(text)))
+		// Inside a longer text that is encoded it may begin at any of three places;
+		// the characters at its ends depend on its neighbours.
+		for skip := range 3 {
+			for name, enc := range map[string]*base64.Encoding{"base64": base64.RawStdEncoding, "base64 for URLs": base64.RawURLEncoding} {
+				padded := enc.EncodeToString(append(make([]byte, skip), text...))
+				forms[fmt.Sprintf("%s, in %s at %d", what, name, skip)] = []byte(padded[[]int{0, 2, 3}[skip] : len(padded)-1])
+			}
+		}
+	}
+	add("the hub's key", c.key)
+	add("PostgreSQL's password", c.password)
+	raw, _ := base64.StdEncoding.DecodeString(c.key) // it is ours
+	forms["the hub's key, decoded"] = raw
+	forms["the hub's key, decoded, in hex"] = []byte(hex.EncodeToString(raw))
+	return forms
+}
+
+// searched is what a search went through.
+type searched struct {
+	Files int
+	Bytes int64
+}
+
+// search looks for the canaries in every file below the directories. A line of
+// which allowed says so may have them.
+func (c *canaries) search(allowed func(path, line string) bool, dirs ...string) (found []string, s searched, err error) {
+	forms := c.forms()
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			s.Files++
+			s.Bytes += int64(len(data))
+			for what, form := range forms {
+				if at := reveals(data, form, func(line string) bool { return allowed != nil && allowed(path, line) }); at >= 0 {
+					found = append(found, fmt.Sprintf("%s is in %s at byte %d", what, path, at))
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, s, fmt.Errorf("search for secrets: %w", err)
+		}
+	}
+	slices.Sort(found)
+	return found, s, nil
+}
+
+// reveals finds the first place of form in data outside the lines that may
+// have it; -1 if there is none.
+func reveals(data, form []byte, allowed func(line string) bool) int {
+	for from := 0; ; {
+		at := bytes.Index(data[from:], form)
+		if at < 0 {
+			return -1
+		}
+		at += from
+		begin := bytes.LastIndexByte(data[:at], '\n') + 1
+		line, _, _ := bytes.Cut(data[begin:], []byte("\n"))
+		if !allowed(string(line)) {
+			return at
+		}
+		from = at + 1
+	}
+}

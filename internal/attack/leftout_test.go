@@ -1,0 +1,14 @@
+//go:build !postgres
+
+package attack_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestLeftOut(t *testing.T) {
+	const notice = "left out: the attack with real processes, which needs PostgreSQL (scripts/install-postgres, then go test -tags postgres ./internal/attack, or make test)"
+	fmt.Println(notice)
+	t.Log(notice)
+}

@@ -1,0 +1,140 @@
+//go:build linux
+
+package attack
+
+import (
+	"fmt"
+	"net"
+	"sync"
+)
+
+// Link is a TCP proxy: the way from one process to one server. It is safe for
+// concurrent use.
+type Link struct {
+	target   string
+	listener net.Listener
+	work     sync.WaitGroup
+
+	mu     sync.Mutex
+	pairs  map[*pair]struct{}
+	hole   bool
+	closed bool
+}
+
+// pair is one connection, from its client to its server.
+type pair struct{ client, server net.Conn }
+
+// NewLink makes a link to target, host:port, for clients that connect to
+// listen, of which the port may be 0.
+func NewLink(listen, target string) (*Link, error) {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("link to %s: %w", target, err)
+	}
+	link := &Link{target: target, listener: l, pairs: map[*pair]struct{}{}}
+	link.work.Go(link.accept)
+	return link, nil
+}
+
+// Addr is where clients connect.
+func (l *Link) Addr() string { return l.listener.Addr().String() }
+
+// Reset resets every connection at both ends, and returns how many there were.
+func (l *Link) Reset() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reset()
+}
+
+func (l *Link) reset() int {
+	for p := range l.pairs {
+		for _, c := range []net.Conn{p.client, p.server} {
+			if tcp, ok := c.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0) // so that closing it sends RST
+			}
+			c.Close()
+		}
+	}
+	return len(l.pairs)
+}
+
+// Swallow makes every byte vanish from now on, in both directions; connections
+// stay open, and new ones can be made.
+func (l *Link) Swallow() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hole = true
+}
+
+// Recover ends what Swallow has begun: it cuts the connections, of which bytes
+// are lost, and lets new ones through. It returns how many were cut.
+func (l *Link) Recover() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hole = false
+	return l.reset()
+}
+
+// Close ends all connections and returns when nothing is left.
+func (l *Link) Close() {
+	l.mu.Lock()
+	l.closed = true
+	l.reset()
+	l.mu.Unlock()
+	l.listener.Close()
+	l.work.Wait()
+}
+
+func (l *Link) accept() {
+	for {
+		client, err := l.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		server, err := net.Dial("tcp", l.target)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		p := &pair{client, server}
+		l.mu.Lock()
+		l.pairs[p] = struct{}{}
+		if l.closed {
+			l.reset()
+		}
+		l.mu.Unlock()
+		var halves sync.WaitGroup
+		halves.Go(func() { l.carry(client, server) })
+		halves.Go(func() { l.carry(server, client) })
+		l.work.Go(func() {
+			halves.Wait()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			delete(l.pairs, p)
+		})
+	}
+}
+
+// carry copies one direction until either end is closed, and closes both.
+func (l *Link) carry(from, to net.Conn) {
+	defer from.Close()
+	defer to.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && !l.swallowing() {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *Link) swallowing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hole
+}

@@ -1,0 +1,182 @@
+//go:build linux
+
+package attack
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Fault is something that is done to the processes, or to what joins them.
+type Fault string
+
+// The faults.
+const (
+	Kill        Fault = "consumer killed (SIGKILL), started again"
+	KillHub     Fault = "hub killed (SIGKILL), started again"
+	PauseBegin  Fault = "paused past the lease, its transaction's first statement under way"
+	PauseWrite  Fault = "paused past the lease, inside its transaction"
+	PauseCommit Fault = "paused past the lease, its COMMIT under way"
+	PauseAny    Fault = "paused past the lease, anywhere"
+	Crash       Fault = "PostgreSQL stopped at once, started again"
+	Reset       Fault = "connections reset"
+	BlackHole   Fault = "bytes swallowed, then connections cut"
+	Unplug      Fault = "network cable pulled, plugged in again"
+	CutBefore   Fault = "COMMIT cut off before the server"
+	LoseReply   Fault = "COMMIT's reply swallowed"
+	DeliverLate Fault = "COMMIT delivered late"
+)
+
+// Faults are all there are, in the order of a report.
+var Faults = []Fault{Kill, KillHub, PauseBegin, PauseWrite, PauseCommit, PauseAny, Crash, Reset, BlackHole, Unplug, CutBefore, LoseReply, DeliverLate}
+
+// Plan says what an attack is made of.
+type Plan struct {
+	Seed   uint64        // of what strikes when and where
+	Events int           // at least so many are sent
+	Rate   int           // events sent per second, once the first tenth is there
+	Fenced int           // commits refused after a pause that must be seen; pauses go on until they are
+	Strike map[Fault]int // how often each fault strikes
+}
+
+// share is a fault's part of a group.
+type share struct {
+	fault Fault
+	parts int
+}
+
+// groups are the words of [Plan.Set] that stand for several faults, with the
+// share that each has.
+var groups = map[string][]share{
+	"kills":      {{Kill, 5}, {KillHub, 1}},
+	"pauses":     {{PauseBegin, 7}, {PauseWrite, 2}, {PauseCommit, 2}, {PauseAny, 1}},
+	"crashes":    {{Crash, 1}},
+	"resets":     {{Reset, 1}},
+	"blackholes": {{BlackHole, 1}},
+	"unplugs":    {{Unplug, 1}},
+	"commits":    {{CutBefore, 1}, {LoseReply, 1}, {DeliverLate, 1}},
+	"late":       {{DeliverLate, 1}},
+}
+
+// Set changes the plan by words like "kills=30 seed=7". They are seed, events,
+// rate, fenced, kills, pauses, crashes, resets, blackholes, unplugs, commits
+// (a third each cut off, swallowed and late), and late (of commits).
+func (p *Plan) Set(text string) error {
+	for word := range strings.FieldsSeq(text) {
+		name, value, _ := strings.Cut(word, "=")
+		n, err := strconv.ParseUint(value, 10, 63)
+		if err != nil {
+			return fmt.Errorf("%s: write NAME=NUMBER", word)
+		}
+		shares, group := groups[name]
+		switch {
+		case group:
+			p.share(shares, int(n))
+		case name == "seed":
+			p.Seed = n
+		case name == "events":
+			p.Events = int(n)
+		case name == "rate":
+			p.Rate = int(n)
+		case name == "fenced":
+			p.Fenced = int(n)
+		default:
+			return fmt.Errorf("%s: there are seed, events, rate, fenced, %s", word, strings.Join(slices.Sorted(maps.Keys(groups)), ", "))
+		}
+	}
+	return nil
+}
+
+// share parts n among faults; what is left over goes to the first.
+func (p *Plan) share(list []share, n int) {
+	if p.Strike == nil {
+		p.Strike = map[Fault]int{}
+	}
+	all, given := 0, 0
+	for _, s := range list {
+		all += s.parts
+	}
+	for _, s := range list {
+		p.Strike[s.fault] = n * s.parts / all
+		given += p.Strike[s.fault]
+	}
+	p.Strike[list[0].fault] += n - given
+}
+
+// tally counts what has struck and what is still to. It is safe for concurrent
+// use.
+type tally struct {
+	mu     sync.Mutex
+	left   map[Fault]int
+	struck map[Fault]int
+	fenced int // commits seen refused after a pause
+	owed   int // how many more of them must be seen
+}
+
+func newTally(p *Plan) *tally {
+	return &tally{left: maps.Clone(p.Strike), struck: map[Fault]int{}, owed: p.Fenced}
+}
+
+// draw takes one of the faults that are left, the more likely the more there
+// are of it.
+func (t *tally) draw(random *rand.Rand, among ...Fault) (Fault, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := 0
+	for _, f := range among {
+		all += t.left[f]
+	}
+	if all == 0 {
+		if t.fenced < t.owed && slices.Contains(among, PauseBegin) {
+			return PauseBegin, true
+		}
+		return "", false
+	}
+	n := random.IntN(all)
+	for _, f := range among {
+		if n -= t.left[f]; n < 0 {
+			t.left[f]--
+			return f, true
+		}
+	}
+	panic("unreachable")
+}
+
+// any tells whether one of the faults is left.
+func (t *tally) any(among ...Fault) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.fenced < t.owed || slices.ContainsFunc(among, func(f Fault) bool { return t.left[f] > 0 })
+}
+
+// giveBack returns a fault that found nothing to strike.
+func (t *tally) giveBack(f Fault) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.left[f]++
+}
+
+func (t *tally) strike(f Fault) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.struck[f]++
+}
+
+func (t *tally) sawFenced(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fenced += n
+}
+
+// counts are how often each fault has struck, and how many refused commits were
+// seen.
+func (t *tally) counts() (map[Fault]int, int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.struck), t.fenced
+}

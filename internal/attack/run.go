@@ -1,0 +1,164 @@
+//go:build linux
+
+package attack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Run carries out an attack and judges what came of it. The report is complete
+// if the error is nil; what was found is in the report.
+func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
+	cfg.CatchUp = cmp.Or(cfg.CatchUp, 3*time.Minute)
+	if cfg.Log == nil {
+		cfg.Log = func(string, ...any) {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := &world{Config: cfg}
+	defer func() { err = errors.Join(err, w.close()) }()
+	defer cancel(nil)
+	if err := w.build(ctx); err != nil {
+		return nil, fmt.Errorf("set up: %w", err)
+	}
+	began := time.Now()
+	if err := w.attack(ctx, cancel); err != nil {
+		return nil, err
+	}
+	r := &Report{Plan: cfg.Plan, Attack: time.Since(began), Namespaces: w.shore != nil}
+	r.Struck, r.Fenced = w.tally.counts()
+	w.dump(ctx, r)
+	w.mistakesInWriting(ctx)
+	if err := w.catchUp(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := w.judge(ctx, r); err != nil {
+		return nil, err
+	}
+	r.Took = time.Since(began)
+	return r, nil
+}
+
+// attack strikes while records are sent, until the plan is fulfilled.
+func (w *world) attack(ctx context.Context, cancel context.CancelCauseFunc) error {
+	var sending, striking, watching sync.WaitGroup
+	must := func(err error) {
+		if err != nil {
+			cancel(err)
+		}
+	}
+	enough := make(chan struct{})
+	sending.Go(func() { must(w.send(ctx, enough)) })
+	lane := func(n uint64, strike func(random *rand.Rand) error) {
+		striking.Go(func() { must(strike(rand.New(rand.NewPCG(w.Plan.Seed, n)))) })
+	}
+	for i, c := range w.consumers {
+		lane(uint64(i), func(random *rand.Rand) error { return w.harass(ctx, c, random) })
+	}
+	lane(10, func(random *rand.Rand) error { return w.shake(ctx, random) })
+	lane(11, func(random *rand.Rand) error { return w.loseCommits(ctx, random) })
+	watched, unwatch := context.WithCancel(ctx)
+	watching.Go(func() { w.watch(watched) })
+	striking.Wait()
+	close(enough)
+	sending.Wait()
+	unwatch()
+	watching.Wait()
+	return context.Cause(ctx)
+}
+
+// watch logs how far the attack has come.
+func (w *world) watch(ctx context.Context) {
+	began := time.Now()
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		counts, fenced := w.tally.counts()
+		struck, planned := 0, 0
+		for _, f := range Faults {
+			struck += counts[f]
+			planned += w.Plan.Strike[f]
+		}
+		w.Log("%v: %d of %d faults, %d commits seen refused after a pause, %d records acknowledged",
+			time.Since(began).Round(time.Second), struck, planned, fenced, w.load.acknowledged())
+	}
+}
+
+// dump ends each consumer by SIGQUIT, which makes it print all its stacks.
+func (w *world) dump(ctx context.Context, r *Report) {
+	for _, c := range w.consumers {
+		until(ctx, time.Second, c.working)
+		p, life := c.now()
+		p.end(syscall.SIGQUIT)
+		within, cancel := context.WithTimeout(ctx, time.Minute)
+		if c.reborn(within, life) == nil {
+			r.Dumps++
+		}
+		cancel()
+	}
+}
+
+// mistakesInWriting runs commands with settings that are wrong in one place and
+// have the secrets in another.
+func (w *world) mistakesInWriting(ctx context.Context) {
+	good := w.env(w.clean)
+	key, password := w.secrets.key, w.secrets.password
+	for name, env := range map[string][]string{
+		"bad-port":        {good[0], "DATABASE_URL=postgres://attacked:" + password + "@127.0.0.1:port/flights"},
+		"unescaped":       {good[0], "DATABASE_URL=postgres://attacked:" + password + "@" + w.clean.sql.Addr() + "/flights"},
+		"bad-scheme":      {good[0], "DATABASE_URL=postgre://attacked:" + password + "@127.0.0.1/flights"},
+		"bad-option":      {good[0], good[1] + "&sslmode=" + password},
+		"wrong-role":      {good[0], "DATABASE_URL=postgres://nobody@" + w.clean.sql.Addr() + "/flights?sslmode=disable&password=" + password},
+		"no-endpoint":     {"EVENTHUB_CONNECTION_STRING=SharedAccessKeyName=attack;SharedAccessKey=" + key, good[1]},
+		"misspelt-part":   {"EVENTHUB_CONNECTION_STRING=Endpoint=sb://" + w.clean.hub.Addr() + ";SharedAccesKey=" + key, good[1]},
+		"key-as-endpoint": {"EVENTHUB_CONNECTION_STRING=Endpoint=" + key + ";SharedAccessKeyName=attack;SharedAccessKey=" + key, good[1]},
+		"wrong-key-name":  {"EVENTHUB_CONNECTION_STRING=Endpoint=sb://" + w.clean.hub.Addr() + ";SharedAccessKeyName=other;SharedAccessKey=" + key + ";UseDevelopmentEmulator=true", good[1]},
+		"mixed-up":        {"EVENTHUB_CONNECTION_STRING=" + good[1], "DATABASE_URL=" + good[0]},
+	} {
+		w.mistake(ctx, name, env, "validate", w.pipeline())
+		w.mistake(ctx, name+"-run", env, "run", w.pipeline(), "--until-caught-up", "--within", "1s")
+	}
+	w.mistake(ctx, "send", good, "send", "--hub", "nothing", os.DevNull)
+	w.mistake(ctx, "key", nil, "emulator", "serve", "--hub", "h=1", "--key", "name="+key+"?")
+}
+
+// catchUp waits until everything that was sent is done, and ends the consumers
+// in good order.
+func (w *world) catchUp(ctx context.Context, r *Report) error {
+	began := time.Now()
+	p, err := launch(w.Dir, "catch-up", w.env(w.clean), w.Binary, "run", w.pipeline(),
+		"--history", historyOf(w.Dir, "catch-up"), "--until-caught-up", "--within", w.CatchUp.String())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.CatchUp+time.Minute)
+	defer cancel()
+	if err := p.wait(ctx); err != nil {
+		p.end(syscall.SIGKILL)
+		<-p.done
+		return err
+	}
+	if p.code() != 0 {
+		r.Findings = append(r.Findings, "the consumers did not catch up: "+tail(p.stderr()))
+	}
+	r.CatchUp = time.Since(began)
+	for _, c := range w.consumers {
+		if err := c.retire(ctx); err != nil {
+			r.Findings = append(r.Findings, fmt.Sprintf("consumer %s: %v", c.name, err))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,295 @@
+//go:build linux
+
+package attack
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// leaseFor is the consumers' lease.
+const leaseFor = 3 * time.Second
+
+// onConsumers are the faults that strike one consumer.
+var onConsumers = []Fault{Kill, PauseBegin, PauseWrite, PauseCommit, PauseAny, Reset, BlackHole, Unplug}
+
+// between is a random time.
+func between(random *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(random.Int64N(int64(most-least)))
+}
+
+// rest waits; here waiting is what is to be done.
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// until waits for a condition, for so long at most.
+func until(ctx context.Context, within time.Duration, ok func() bool) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for !ok() {
+		select {
+		case <-look.C:
+		case <-timer.C:
+			return ok()
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// harass strikes one consumer whenever it is at work, until no fault is left.
+func (w *world) harass(ctx context.Context, c *consumer, random *rand.Rand) error {
+	for ctx.Err() == nil {
+		if !until(ctx, time.Second, c.working) && w.tally.any(onConsumers...) {
+			continue // another one has all partitions, and will be struck
+		}
+		f, ok := w.tally.draw(random, onConsumers...)
+		if !ok {
+			return nil
+		}
+		struck, err := w.strikeConsumer(ctx, c, f, random)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return fmt.Errorf("consumer %s: %s: %w", c.name, f, err)
+		case struck:
+			w.tally.strike(f)
+		default:
+			w.tally.giveBack(f)
+		}
+		rest(ctx, between(random, 50*time.Millisecond, 400*time.Millisecond))
+	}
+	return nil
+}
+
+func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random *rand.Rand) (bool, error) {
+	switch f {
+	case Kill:
+		return w.kill(ctx, c, random)
+	case PauseBegin:
+		return w.pause(ctx, c, begins, random)
+	case PauseWrite:
+		return w.pause(ctx, c, writes, random)
+	case PauseCommit:
+		return w.pause(ctx, c, commits, random)
+	case PauseAny:
+		return w.pause(ctx, c, never, random)
+	case Reset:
+		n := 0
+		for _, l := range some(c.way, random) {
+			n += l.Reset()
+		}
+		return n > 0, nil
+	case BlackHole:
+		return w.swallow(ctx, some(c.way, random), between(random, 300*time.Millisecond, leaseFor+leaseFor/2))
+	case Unplug:
+		length := between(random, 300*time.Millisecond, leaseFor+leaseFor/2)
+		if c.island == nil {
+			return w.swallow(ctx, []*Link{c.hub, c.sql}, length)
+		}
+		if err := c.island.unplug(); err != nil {
+			return false, err
+		}
+		rest(ctx, length)
+		return true, c.island.plug()
+	}
+	return false, fmt.Errorf("not a fault of a consumer")
+}
+
+// some are one or both of a way's links.
+func some(w *way, random *rand.Rand) []*Link {
+	return [][]*Link{{w.hub}, {w.sql}, {w.hub, w.sql}}[random.IntN(3)]
+}
+
+func (w *world) swallow(ctx context.Context, links []*Link, length time.Duration) (bool, error) {
+	n := 0
+	for _, l := range links {
+		l.Swallow()
+	}
+	rest(ctx, length)
+	for _, l := range links {
+		n += l.Recover()
+	}
+	return n > 0, nil
+}
+
+// kill kills a consumer, half the time in the middle of a transaction.
+func (w *world) kill(ctx context.Context, c *consumer, random *rand.Rand) (bool, error) {
+	p, life := c.now()
+	end := func() { p.end(syscall.SIGKILL) }
+	if at := moment(random.IntN(6)); at > never && at <= commits {
+		t := c.lay(at, end)
+		c.take(ctx, t, 2*time.Second)
+		close(t.release)
+	} else {
+		rest(ctx, between(random, 0, 200*time.Millisecond))
+	}
+	end()
+	within, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return true, c.reborn(within, life)
+}
+
+// pause stops a consumer until its lease has passed and others have taken what
+// it had. What it was sending at that moment arrives only then.
+func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.Rand) (bool, error) {
+	p, _ := c.now()
+	before := w.fenced(p)
+	stop := func() { p.signal(syscall.SIGSTOP) }
+	defer p.signal(syscall.SIGCONT)
+	pass := func() {}
+	if at == never {
+		stop()
+	} else {
+		t := c.lay(at, stop)
+		if !c.take(ctx, t, 5*time.Second) {
+			return false, nil
+		}
+		pass = func() { close(t.release) }
+		if at == writes {
+			pass() // so that the transaction is open while it is stopped
+			pass = func() {}
+		}
+	}
+	began := time.Now()
+	had := w.owns(ctx, p.pid())
+	has := had
+	until(ctx, 4*leaseFor, func() bool { has = w.owns(ctx, p.pid()); return has == 0 })
+	if left := leaseFor + leaseFor/4 - time.Since(began); left > 0 {
+		rest(ctx, left)
+	}
+	pass()
+	rest(ctx, between(random, 50*time.Millisecond, 200*time.Millisecond)) // for PostgreSQL's answer
+	p.signal(syscall.SIGCONT)
+	if at == begins {
+		until(ctx, time.Second, func() bool { return w.fenced(p) > before })
+		w.tally.sawFenced(w.fenced(p) - before)
+	}
+	return has < had, nil
+}
+
+// owns is how many checkpoints a process has claimed and nobody after it. While
+// the database does not answer, they count as many.
+func (w *world) owns(ctx context.Context, pid int) int {
+	n := partitions
+	_ = w.db.QueryRow(ctx, `SELECT count(*) FROM sluice_checkpoints WHERE owner LIKE $1`, fmt.Sprintf("%%-%d-%%", pid)).Scan(&n)
+	return n
+}
+
+// shake strikes the servers.
+func (w *world) shake(ctx context.Context, random *rand.Rand) error {
+	for ctx.Err() == nil {
+		rest(ctx, between(random, time.Second, 4*time.Second))
+		f, ok := w.tally.draw(random, Crash, KillHub)
+		if !ok {
+			return nil
+		}
+		w.sender.hub.Reset()
+		var err error
+		if f == Crash {
+			err = w.crash(ctx, random)
+		} else {
+			err = w.killHub(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("%s: %w", f, err)
+		}
+		w.tally.strike(f)
+	}
+	return nil
+}
+
+func (w *world) crash(ctx context.Context, random *rand.Rand) error {
+	if err := w.pg.Stop(); err != nil {
+		return err
+	}
+	if random.IntN(4) == 0 {
+		w.mistake(ctx, "without-postgres", w.env(w.clean), "checkpoints", "list", "--config", w.pipeline())
+		w.mistake(ctx, "validate-without-postgres", w.env(w.clean), "validate", w.pipeline())
+	}
+	rest(ctx, between(random, 0, 1500*time.Millisecond))
+	return w.pg.Restart()
+}
+
+func (w *world) killHub(ctx context.Context) error {
+	p, life := w.hub.now()
+	p.end(syscall.SIGKILL)
+	within, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := w.hub.reborn(within, life); err != nil {
+		return err
+	}
+	return w.hubReady(within)
+}
+
+// loseCommits arms the COMMITs of consumers that are at work with faults, until
+// none is left.
+func (w *world) loseCommits(ctx context.Context, random *rand.Rand) error {
+	armed := func(c *consumer) bool { return !c.disarmed() }
+	for ctx.Err() == nil {
+		rest(ctx, between(random, 10*time.Millisecond, 200*time.Millisecond))
+		c := w.consumers[random.IntN(len(w.consumers))]
+		if !c.working() {
+			if f := c.disarm(); f != "" {
+				w.tally.giveBack(f)
+			}
+			continue
+		}
+		f, ok := w.tally.draw(random, CutBefore, LoseReply, DeliverLate)
+		switch {
+		case !ok && !slices.ContainsFunc(w.consumers, armed):
+			return nil
+		case ok && !c.arm(f):
+			w.tally.giveBack(f)
+		}
+	}
+	return nil
+}
+
+// struckCommit counts a fault of a COMMIT, and sees to it that a late one is
+// delivered, before the engine looks for the truth or after.
+func (w *world) struckCommit(ctx context.Context, c *consumer, f Fault, random *rand.Rand) {
+	w.tally.strike(f)
+	if f != DeliverLate {
+		return
+	}
+	w.mu.Lock()
+	late := between(random, 100*time.Millisecond, 1500*time.Millisecond)
+	w.mu.Unlock()
+	w.deliveries.Go(func() {
+		rest(ctx, late)
+		c.deliver()
+	})
+}
+
+// mistake runs a command that is bound to fail, for its words.
+func (w *world) mistake(ctx context.Context, name string, env []string, args ...string) {
+	w.mu.Lock()
+	w.mistakes++
+	name = fmt.Sprintf("mistake-%03d-%s", w.mistakes, name)
+	w.mu.Unlock()
+	p, err := launch(w.Dir, name, env, append([]string{w.Binary}, args...)...)
+	if err != nil {
+		w.Log("%s: %v", filepath.Base(name), err)
+		return
+	}
+	within, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if p.wait(within) != nil {
+		p.end(syscall.SIGKILL)
+		<-p.done
+	}
+}
