@@ -170,7 +170,7 @@ func (s *session[Tx]) read() (err error) {
 	reader, err := s.c.source.Open(opening, s.lease.Partition, s.pos, s.lease.Epoch)
 	opened()
 	if err != nil {
-		return fmt.Errorf("open partition %s: %w", s.lease.Partition, err)
+		return fmt.Errorf("open log: %w", err)
 	}
 	defer func() {
 		closing, done := s.parting()
@@ -236,7 +236,7 @@ func (s *session[Tx]) drain(box *inbox, look *redriveBell) error {
 		}
 		events, err := box.take(limit)
 		if err != nil {
-			return fmt.Errorf("read partition %s: %w", s.lease.Partition, err)
+			return fmt.Errorf("read log: %w", err)
 		}
 		if len(events) > 0 {
 			if err := s.apply(events); err != nil {

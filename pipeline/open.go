@@ -67,6 +67,21 @@ func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 	return parts, nil
 }
 
+// OpenExisting is Open for a look at what consumers have left behind: where
+// Open would create the database, it is an error, so that a slip in its name
+// does not read as "nothing there".
+func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
+	found, done, err := p.database.look(ctx)
+	if err != nil {
+		return nil, p.problem(p.at.database, err)
+	}
+	done()
+	if found == nil {
+		return nil, p.problem(p.at.database, errors.New("there is no such database yet: run the pipeline first, or mend the name"))
+	}
+	return p.Open(ctx)
+}
+
 // Consumer makes a consumer of the pipeline, after a look at the target: the
 // table must fit the mapping, and is created if it is missing and the file says
 // so. Each call makes another consumer; a nil opts adds nothing.

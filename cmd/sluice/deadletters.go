@@ -105,7 +105,7 @@ func (l *letterFlags) atDesk(ctx context.Context, fn func(context.Context, *pipe
 	if err != nil {
 		return err
 	}
-	parts, err := p.Open(ctx)
+	parts, err := p.OpenExisting(ctx)
 	if err != nil {
 		return err
 	}

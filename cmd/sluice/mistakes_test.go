@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/sqlstore"
 )
 
 const secret = "dG9wc2VjcmV0a2V5" // a key that no message may tell
@@ -29,6 +30,12 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 	l.Close()
 	absent := "Endpoint=sb://" + closed + ";SharedAccessKeyName=app;SharedAccessKey=" + secret + ";UseDevelopmentEmulator=true"
 	database := databases["sqlite"](t)
+	existing := databases["sqlite"](t)
+	store, err := sqlstore.OpenSQLite(strings.TrimPrefix(existing, "sqlite:"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.Close()
 	otherHub := changed(t, "hub: flights", "hub: flihgts")
 
 	for _, c := range []struct {
@@ -52,8 +59,9 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 		{"send to an unknown hub", environment(right, ""), []string{"send", "--hub", "flihgts", writeLines(t, []string{"{}"})}, []string{"flihgts", "not found"}},
 		{"send with a wrong key", environment(wrong, ""), []string{"send", "--hub", "flights", writeLines(t, []string{"{}"})}, []string{"not authorised"}},
 		{"send nothing", environment(right, ""), []string{"send", "--hub", "flights", "nowhere.json"}, []string{"nowhere.json: not a file"}},
-		{"unknown dead letter", environment(right, database), []string{"deadletters", "retry", "--config", example(t), "17"}, []string{"dead letter 17: not found"}},
-		{"show an unknown dead letter", environment(right, database), []string{"deadletters", "show", "--config", example(t), "17"}, []string{"dead letter 17: not found"}},
+		{"unknown dead letter", environment(right, existing), []string{"deadletters", "retry", "--config", example(t), "17"}, []string{"dead letter 17: not found"}},
+		{"show an unknown dead letter", environment(right, existing), []string{"deadletters", "show", "--config", example(t), "17"}, []string{"dead letter 17: not found"}},
+		{"dead letters of a database that is not there", environment(right, "sqlite:slip.db"), []string{"deadletters", "list", "--config", example(t)}, []string{"flights.yaml:", "database: there is no such database yet"}},
 		{"unknown partition", environment(right, database), []string{"checkpoints", "set", "--config", example(t), "--partition", "7", "--to", "latest"}, []string{"hub flights has no partition 7: it has 0"}},
 		{"address in use", nil, []string{"emulator", "serve", "--listen", srv.Addr(), "--hub", "h=1"}, []string{srv.Addr(), "address already in use"}},
 		{"odd hub", nil, []string{"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "a/b=1"}, []string{"a/b"}},
