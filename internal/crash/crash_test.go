@@ -118,7 +118,6 @@ type arena struct {
 	t        *testing.T
 	server   *emulator.Server
 	database string
-	events   int
 	running  []*exec.Cmd
 }
 
@@ -128,7 +127,17 @@ func newArena(t *testing.T, database string, bodies []string) *arena {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Close() })
-	producer, err := azeventhubs.NewProducerClientFromConnectionString(server.ConnectionString(), "events", nil)
+	a := &arena{t: t, server: server, database: database}
+	t.Cleanup(a.killAll)
+	a.send(bodies)
+	return a
+}
+
+// send appends events to the partitions in turn.
+func (a *arena) send(bodies []string) {
+	t := a.t
+	t.Helper()
+	producer, err := azeventhubs.NewProducerClientFromConnectionString(a.server.ConnectionString(), "events", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,9 +157,6 @@ func newArena(t *testing.T, database string, bodies []string) *arena {
 			t.Fatal(err)
 		}
 	}
-	a := &arena{t: t, server: server, database: database, events: len(bodies)}
-	t.Cleanup(a.killAll)
-	return a
 }
 
 // start starts a consumer process.

@@ -5,6 +5,7 @@ package crash
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -29,7 +30,11 @@ func init() {
 }
 
 func postgres(t *testing.T) (database string, n count) {
-	url := pgtest.Database(t)
+	return at(t, pgtest.Database(t))
+}
+
+// at makes the tables in a database.
+func at(t *testing.T, url string) (database string, n count) {
 	s, err := pgstore.Open(t.Context(), url, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -53,4 +58,32 @@ func TestKilledHalfWayPostgreSQL(t *testing.T) {
 func TestKillerIsParkedPostgreSQL(t *testing.T) {
 	database, n := postgres(t)
 	killerIsParked(t, database, n)
+}
+
+// TestOutageOfAMinute stops PostgreSQL for a minute under a working consumer:
+// it goes on by itself, and no event is held to account.
+func TestOutageOfAMinute(t *testing.T) {
+	server := pgtest.New(t, nil)
+	url, err := server.CreateDatabase(t.Context(), "outage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	database, n := at(t, url)
+	a := newArena(t, database, make([]string, 600))
+	a.start()
+	until(t, time.Minute, "first commit", func() bool { return n(done) > 0 })
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	a.send(make([]string, 600))
+	<-time.After(time.Minute)
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	until(t, time.Minute, "the end", func() bool { return n(done) == 1200 })
+	t.Logf("went on and caught up within %v", time.Since(began).Round(time.Millisecond))
+	if rows, letters := n("SELECT count(*) FROM first"), n("SELECT count(*) FROM sluice_dead_letters"); rows != 1200 || letters != 0 {
+		t.Errorf("%d rows, %d dead letters", rows, letters)
+	}
 }
