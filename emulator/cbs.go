@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/sluice-go/sluice/internal/amqp"
@@ -8,16 +9,16 @@ import (
 
 // putToken handles a request to $cbs (AMQP claims-based security, draft 01): a token in the body, the audience and the kind of token in the
 // application properties.
-func (c *client) putToken(_ node, req *amqp.Message) reply {
+func (c *client) putToken(_ context.Context, _ *amqp.Link, _ node, req *amqp.Message) (reply, error) {
 	if op := req.Properties.String("operation"); op != "put-token" {
-		return reply{status: http.StatusBadRequest, description: "InvalidOperation: $cbs knows the operation put-token only."}
+		return badRequest("InvalidOperation: $cbs knows the operation put-token only."), nil
 	}
 	token, ok := req.Value.(string)
 	if !ok {
-		return reply{status: http.StatusBadRequest, description: "MalformedToken: The request's body must be the token, as a string."}
+		return badRequest("MalformedToken: The request's body must be the token, as a string."), nil
 	}
 	if why := c.auth.put(token, req.Properties.String("name")); why != accepted {
-		return reply{status: http.StatusUnauthorized, description: string(why)}
+		return reply{status: http.StatusUnauthorized, description: string(why), condition: amqp.CondUnauthorized}, nil
 	}
-	return reply{status: http.StatusAccepted, description: "Accepted"}
+	return reply{status: http.StatusAccepted, description: "Accepted"}, nil
 }

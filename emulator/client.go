@@ -91,8 +91,10 @@ func (c *client) admitted(l *amqp.Link, n node, right Rights, open func() (func(
 		leave()
 		return nil, err
 	}
+	forget := c.srv.links.add(l, n)
 	return func(ctx context.Context) error {
 		defer leave()
+		defer forget()
 		return run(ctx)
 	}, nil
 }

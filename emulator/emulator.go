@@ -17,60 +17,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/sluice-go/sluice/internal/amqp"
 	"github.com/sluice-go/sluice/internal/hub"
 	"github.com/sluice-go/sluice/internal/websocket"
 )
-
-// Hub describes an event hub.
-type Hub struct {
-	// Name is up to 256 letters, digits, periods, hyphens and underscores.
-	Name string
-	// Partitions is the number of partitions, 1 to 1,024.
-	Partitions int
-	// ConsumerGroups are the groups that exist beside $Default. With none, every group exists.
-	ConsumerGroups []string
-}
-
-// Config holds the settings of a [Server]. The zero value works.
-type Config struct {
-	// Listen is the address for plain connections. Default "127.0.0.1:0", a free port. "-" is none.
-	Listen string
-	// TLSListen is the address for TLS connections, with a certificate made for it. Default: none.
-	TLSListen string
-	// TLSCertOut is a file to which the certificate is written in PEM form, so that clients can trust it. Default: none.
-	TLSCertOut string
-	// Dir is the directory that keeps the events. It is created if missing; one server at a time can use it. Default: memory.
-	Dir string
-	// Keys are the shared access keys. Clients must prove that they have one. Default: a development key that clients may use, but needn't:
-	// any token passes.
-	Keys []Key
-	// MaxMessageBytes is the size of the largest message or batch that may be sent, up to 1 MiB. Default 1 MiB, as on Azure's standard tier; on
-	// the basic tier it is 256 KiB.
-	MaxMessageBytes int
-	// Retention is how long events are kept. What is older goes soon, within a hundredth of that or a minute, whichever is less. Default: events
-	// are kept for ever.
-	Retention time.Duration
-	// RetentionBytes is how much is kept of each partition, its newest events, at least 1 MiB. Default: everything.
-	RetentionBytes int64
-	// IdleTimeout is how long a connection may be silent before it is closed. Default 4 minutes.
-	IdleTimeout time.Duration
-	// Log receives connections' ends at debug level, and failures. Default: nothing is logged.
-	Log *slog.Logger
-}
-
-// The key in the connection string where none is configured. It is no secret: the server accepts any.
-const (
-	devKeyName = "RootManageSharedAccessKey"
-	devKey     = "SAS_KEY_VALUE"
-)
-
-const maxMessage = 1 << 20
 
 // Server is a running emulator. Its methods may be called concurrently.
 type Server struct {
@@ -82,9 +37,15 @@ type Server struct {
 	plain  net.Listener
 	secure net.Listener
 	cert   *certificate
-	serve  sync.WaitGroup
-	close  sync.Once
-	err    error // of Close
+	faults Faults
+	links  linkSet
+
+	control   *http.Server
+	controlAt net.Listener
+
+	serve sync.WaitGroup
+	close sync.Once
+	err   error // of Close
 }
 
 // Start opens the hubs and listens. The events of a directory are there again; a hub may be given more partitions than it had, but not
@@ -126,7 +87,11 @@ func Start(hubs []Hub, cfg *Config) (*Server, error) {
 	s.amqp = amqp.NewServer(s.newClient, &amqp.Config{
 		MaxMessageSize: s.cfg.MaxMessageBytes, IdleTimeout: s.cfg.IdleTimeout, Log: s.log,
 	})
-	if err := s.listen(); err != nil {
+	err = s.listen()
+	if err == nil && s.cfg.Control != "" {
+		err = s.startControl(s.cfg.Control)
+	}
+	if err != nil {
 		s.Close()
 		return nil, fmt.Errorf("emulator: %w", err)
 	}
@@ -177,9 +142,10 @@ func (s *Server) accept(l net.Listener) {
 // Close disconnects the clients, lets appends in progress finish, closes the logs and waits for all of it.
 func (s *Server) Close() error {
 	s.close.Do(func() {
+		err := s.stopControl()
 		s.amqp.Close()
 		s.serve.Wait()
-		s.err = s.broker.Close()
+		s.err = errors.Join(err, s.broker.Close())
 	})
 	return s.err
 }
@@ -189,6 +155,9 @@ func (s *Server) Addr() string { return address(s.plain) }
 
 // TLSAddr is the address of the TLS listener, "" if there is none.
 func (s *Server) TLSAddr() string { return address(s.secure) }
+
+// ControlAddr is the address of the control endpoint, "" if there is none.
+func (s *Server) ControlAddr() string { return address(s.controlAt) }
 
 func address(l net.Listener) string {
 	if l == nil {
@@ -249,8 +218,15 @@ func (s *Server) CertPool() *x509.CertPool {
 	return s.cert.pool
 }
 
-// DropConnections cuts all connections as a failing network would. Clients can connect again at once.
-func (s *Server) DropConnections() { s.amqp.Drop() }
+// Faults are what goes wrong on demand.
+func (s *Server) Faults() *Faults { return &s.faults }
+
+// DropConnections cuts all connections as a failing network would, and returns how many there were. Clients can connect again at once.
+func (s *Server) DropConnections() int { return s.amqp.Drop() }
+
+// DetachLinks detaches the links that send to or receive from a partition of a hub, as Azure does now and then, and returns how many there were.
+// With partition "" it is all links of the hub, with hub "" all there are.
+func (s *Server) DetachLinks(hub, partition string) int { return s.links.detach(hub, partition) }
 
 // Recreate deletes a hub with its events, and creates it again, empty and with a later creation time. Its links are detached.
 func (s *Server) Recreate(name string) error { return s.broker.Recreate(name) }

@@ -42,6 +42,9 @@ type receiver struct {
 }
 
 func (c *client) openReceiver(l *amqp.Outgoing, n node) (func(context.Context) error, error) {
+	if _, err := c.srv.faults.strike(context.Background(), l.Link, OnAttach, n.hub, n.partition); err != nil {
+		return nil, err
+	}
 	_, p, err := c.lookup(n)
 	if err != nil {
 		return nil, err
@@ -89,6 +92,9 @@ func (r *receiver) run(ctx context.Context) error {
 				return err
 			}
 			continue
+		}
+		if _, err := r.c.srv.faults.strike(ctx, r.link.Link, OnReceive, r.node.hub, r.node.partition); err != nil {
+			return err
 		}
 		if r.withMetrics {
 			r.metrics = appendMetrics(r.metrics[:0], r.part.Info(), time.Now())

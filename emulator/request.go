@@ -13,11 +13,16 @@ const maxRequest = 64 << 10
 type reply struct {
 	status      int32
 	description string
+	condition   amqp.Symbol // of an error
 	value       any
 }
 
+// handler answers requests. An error ends the link on which they come, and the one for their replies.
+type handler func(context.Context, *amqp.Link, node, *amqp.Message) (reply, error)
+
 // replies is a link on which a client receives replies.
 type replies struct {
+	link  *amqp.Link
 	node  string
 	names [2]string // the addresses that a request may give: the client's end of the link, and the link's name
 	queue chan *amqp.Message
@@ -27,7 +32,7 @@ type replies struct {
 // openReplies returns the function of a link for replies.
 func (c *client) openReplies(l *amqp.Outgoing, n node) func(context.Context) error {
 	r := &replies{
-		node: n.special, names: [2]string{l.ClientAddress(), l.Name()}, queue: make(chan *amqp.Message), done: make(chan struct{}),
+		link: l.Link, node: n.special, names: [2]string{l.ClientAddress(), l.Name()}, queue: make(chan *amqp.Message), done: make(chan struct{}),
 	}
 	c.mu.Lock()
 	c.replies = append(c.replies, r)
@@ -81,7 +86,7 @@ func (c *client) findReplies(to string, n node) *replies {
 }
 
 // answer is the function of a link for requests.
-func (c *client) answer(ctx context.Context, l *amqp.Incoming, n node, handle func(node, *amqp.Message) reply) error {
+func (c *client) answer(ctx context.Context, l *amqp.Incoming, n node, handle handler) error {
 	for {
 		ds, err := l.Next(ctx)
 		if err != nil {
@@ -95,7 +100,7 @@ func (c *client) answer(ctx context.Context, l *amqp.Incoming, n node, handle fu
 	}
 }
 
-func (c *client) answerOne(ctx context.Context, l *amqp.Incoming, d []amqp.Delivery, n node, handle func(node, *amqp.Message) reply) error {
+func (c *client) answerOne(ctx context.Context, l *amqp.Incoming, d []amqp.Delivery, n node, handle handler) error {
 	if len(d[0].Payload) > maxRequest {
 		l.Settle(d, amqp.Errorf(amqp.CondMessageSize, "a request may have %d bytes, this one has %d", maxRequest, len(d[0].Payload)))
 		return nil
@@ -111,11 +116,18 @@ func (c *client) answerOne(ctx context.Context, l *amqp.Incoming, d []amqp.Deliv
 		return nil
 	}
 	l.Settle(d, nil)
-	r := handle(n, req)
+	r, err := handle(ctx, l.Link, n, req)
+	if err != nil {
+		to.link.Detach(err)
+		return err
+	}
 	m := &amqp.Message{
 		CorrelationID: req.MessageID,
 		Properties:    amqp.Map{{Key: "status-code", Value: r.status}, {Key: "status-description", Value: r.description}},
 		Value:         r.value,
+	}
+	if r.condition != "" {
+		m.Properties = append(m.Properties, amqp.Pair{Key: "error-condition", Value: r.condition})
 	}
 	if m.CorrelationID == nil {
 		m.CorrelationID = req.CorrelationID

@@ -32,6 +32,7 @@ type sender struct {
 	groups   map[*hub.Partition]*group
 	active   []*group
 	verdicts []error // by delivery since the last append
+	unheard  bool    // a fault keeps the client from hearing of the next append
 }
 
 // group is what goes to one partition with one append.
@@ -44,6 +45,9 @@ type group struct {
 }
 
 func (c *client) openSender(l *amqp.Incoming, n node) (func(context.Context) error, error) {
+	if _, err := c.srv.faults.strike(context.Background(), l.Link, OnAttach, n.hub, n.partition); err != nil {
+		return nil, err
+	}
 	h, p, err := c.lookup(n)
 	if err != nil {
 		return nil, err
@@ -60,8 +64,11 @@ func (s *sender) run(ctx context.Context) error {
 		}
 		first := 0
 		for i := range ds {
-			full, err := s.sort(ds[i])
-			s.verdicts = append(s.verdicts, err)
+			full, verdict, err := s.sort(ctx, ds[i])
+			if err != nil {
+				return err
+			}
+			s.verdicts = append(s.verdicts, verdict)
 			if full || i == len(ds)-1 {
 				if err := s.flush(ds[first : i+1]); err != nil {
 					return err
@@ -72,19 +79,28 @@ func (s *sender) run(ctx context.Context) error {
 	}
 }
 
-// sort puts a delivery's events into the group of their partition, all into the same one, as Azure does. It tells whether that is full.
-func (s *sender) sort(d amqp.Delivery) (full bool, err error) {
-	if s.events, err = s.splitter.split(d, s.events[:0]); err != nil {
-		return false, err
+// sort puts a delivery's events into the group of their partition, all into the same one, as Azure does. It tells whether that is full, and why
+// the delivery is refused, if it is. An error ends the link.
+func (s *sender) sort(ctx context.Context, d amqp.Delivery) (full bool, refused, err error) {
+	if s.events, refused = s.splitter.split(d, s.events[:0]); refused != nil {
+		return false, refused, nil
 	}
 	for i := range s.events {
 		if key := s.events[i].Key; len(key) > maxKey && utf8.RuneCountInString(key) > maxKey {
-			return false, amqp.Errorf(amqp.CondArgumentOutOfRange, "The partition key '%.20s…' has more than %d characters.", key, maxKey)
+			return false, amqp.Errorf(amqp.CondArgumentOutOfRange, "The partition key '%.20s…' has more than %d characters.", key, maxKey), nil
 		}
 	}
 	p := s.part
 	if p == nil {
 		p = s.hub.Pick(s.events[0].Key)
+	}
+	switch kind, err := s.c.srv.faults.strike(ctx, s.link.Link, OnSend, s.hub.Name(), p.ID()); {
+	case kind == FaultServerBusy && err == errServerBusy:
+		return false, err, nil
+	case err != nil:
+		return false, nil, err
+	case kind == FaultLoseAnswer:
+		s.unheard = true
 	}
 	g := s.groups[p]
 	if g == nil {
@@ -97,7 +113,7 @@ func (s *sender) sort(d amqp.Delivery) (full bool, err error) {
 	g.events = append(g.events, s.events...)
 	g.bytes += len(d.Payload) + logOverhead*len(s.events)
 	g.deliveries = append(g.deliveries, len(s.verdicts))
-	return g.bytes >= maxAppend, nil
+	return g.bytes >= maxAppend, nil, nil
 }
 
 // flush appends all groups, those of different partitions side by side, and settles the deliveries. It returns an error if the hub is gone.
@@ -125,6 +141,10 @@ func (s *sender) flush(ds []amqp.Delivery) error {
 		}
 		clear(g.events)
 		g.events, g.deliveries, g.bytes, g.err = g.events[:0], g.deliveries[:0], 0, nil
+	}
+	if s.unheard {
+		s.link.Cut()
+		return errCut
 	}
 	for i := 0; i < len(ds); {
 		first := i

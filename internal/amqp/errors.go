@@ -26,6 +26,7 @@ const (
 	CondMessageSize        Symbol = "amqp:link:message-size-exceeded"
 	CondStolen             Symbol = "amqp:link:stolen"
 	CondArgument           Symbol = "com.microsoft:argument-error"
+	CondServerBusy         Symbol = "com.microsoft:server-busy"
 	CondArgumentOutOfRange Symbol = "com.microsoft:argument-out-of-range"
 )
 

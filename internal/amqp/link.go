@@ -73,6 +73,9 @@ func (l *Link) Detach(err error) {
 	}
 }
 
+// Cut ends the link's connection as a failing network would.
+func (l *Link) Cut() { l.c.cut() }
+
 // pushDetach sends the detach frame, if it is still due.
 func (l *Link) pushDetach() {
 	if l.detachSent || l.s.endSent {

@@ -172,8 +172,11 @@ func (s *Server) each(f func(*Conn)) {
 	}
 }
 
-// Drop cuts all connections as a failing network would. New ones are still accepted.
-func (s *Server) Drop() { s.each((*Conn).cut) }
+// Drop cuts all connections as a failing network would, and returns how many there were. New ones are still accepted.
+func (s *Server) Drop() (n int) {
+	s.each(func(c *Conn) { c.cut(); n++ })
+	return n
+}
 
 // Connections returns how many connections are open.
 func (s *Server) Connections() int {

@@ -1,0 +1,214 @@
+package emulator
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+)
+
+// Fault is something that goes wrong on demand.
+type Fault struct {
+	// Kind is what goes wrong.
+	Kind FaultKind
+	// On is the operation that it befalls.
+	On Operation
+	// Hub and Partition restrict it to an event hub, and to one of its partitions. Default: all. Requests to $management are for no partition.
+	Hub, Partition string
+	// Times is how many operations it befalls. Default: each one until it is removed.
+	Times int
+	// Delay is how long the operation is held up before that, and with it all that follows on its link.
+	Delay time.Duration
+}
+
+// FaultKind is a kind of [Fault].
+type FaultKind string
+
+const (
+	// FaultDelay only holds up.
+	FaultDelay FaultKind = "delay"
+	// FaultServerBusy refuses, as Azure does to clients that use more than their share: a message is rejected and not stored, a receiver
+	// detached, a link refused, a request to $management answered with status 503.
+	FaultServerBusy FaultKind = "server-busy"
+	// FaultDetach detaches the link, as Azure does now and then. A message that arrives is not stored.
+	FaultDetach FaultKind = "detach"
+	// FaultDrop cuts the connection, as a failing network would. A message that arrives is not stored.
+	FaultDrop FaultKind = "drop"
+	// FaultLoseAnswer stores a message, and cuts the connection before it is acknowledged. A client that sends it again has it stored twice.
+	FaultLoseAnswer FaultKind = "lose-answer"
+)
+
+// Operation is what a [Fault] befalls.
+type Operation string
+
+const (
+	// OnAttach is a link that a client opens to send or to receive. It can't be delayed.
+	OnAttach Operation = "attach"
+	// OnSend is a message or batch that arrives.
+	OnSend Operation = "send"
+	// OnReceive is a number of events that are about to go to a receiver.
+	OnReceive Operation = "receive"
+	// OnManage is a request for the properties of a hub or partition.
+	OnManage Operation = "manage"
+)
+
+const (
+	maxFaults     = 1000
+	maxFaultDelay = time.Hour
+)
+
+func (f *Fault) validate() error {
+	switch f.Kind {
+	case FaultDelay:
+		if f.Delay == 0 {
+			return fmt.Errorf("a fault of kind %s needs the length of the delay", f.Kind)
+		}
+	case FaultServerBusy, FaultDetach, FaultDrop:
+	case FaultLoseAnswer:
+		if f.On != OnSend {
+			return fmt.Errorf("a fault of kind %s is on %s only", f.Kind, OnSend)
+		}
+	default:
+		return fmt.Errorf("unknown kind of fault %.40q: choose %s, %s, %s, %s or %s", f.Kind, FaultDelay, FaultServerBusy, FaultDetach, FaultDrop, FaultLoseAnswer)
+	}
+	switch f.On {
+	case OnSend, OnReceive, OnManage:
+	case OnAttach:
+		if f.Delay != 0 {
+			return fmt.Errorf("a fault on %s can't be delayed", OnAttach)
+		}
+	default:
+		return fmt.Errorf("unknown operation %.40q: choose %s, %s, %s or %s", f.On, OnAttach, OnSend, OnReceive, OnManage)
+	}
+	switch {
+	case f.Times < 0 || f.Delay < 0 || f.Delay > maxFaultDelay:
+		return fmt.Errorf("a fault happens a positive number of times, or 0 for each time, and delays up to %s", maxFaultDelay)
+	case f.Partition != "" && f.Hub == "":
+		return fmt.Errorf("a fault of partition %.40q needs the partition's hub", f.Partition)
+	}
+	return nil
+}
+
+func (f *Fault) befalls(on Operation, hub, partition string) bool {
+	return f.On == on && (f.Hub == "" || strings.EqualFold(f.Hub, hub)) && (f.Partition == "" || f.Partition == partition)
+}
+
+// Faults are the faults of a server. Its methods may be called concurrently.
+type Faults struct {
+	some atomic.Bool // there are faults to look for
+
+	mu     sync.Mutex
+	lastID int
+	list   []FaultState
+}
+
+// FaultState is a fault and what has come of it.
+type FaultState struct {
+	ID    int
+	Fault Fault
+	Hits  int // operations that it has befallen
+}
+
+func (s *FaultState) over() bool { return s.Fault.Times > 0 && s.Hits >= s.Fault.Times }
+
+// Add has a fault happen from now on, and returns its id. Of several faults that fit an operation, the oldest happens.
+func (f *Faults) Add(fault Fault) (id int, err error) {
+	if err := fault.validate(); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.list) >= maxFaults {
+		return 0, fmt.Errorf("there are %d faults already: remove some", maxFaults)
+	}
+	f.lastID++
+	f.list = append(f.list, FaultState{ID: f.lastID, Fault: fault})
+	f.some.Store(true)
+	return f.lastID, nil
+}
+
+// List returns all faults, also those that won't happen again, oldest first.
+func (f *Faults) List() []FaultState {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]FaultState(nil), f.list...)
+}
+
+// Remove removes a fault, and tells whether there was one of that id.
+func (f *Faults) Remove(id int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.list {
+		if f.list[i].ID == id {
+			f.list = append(f.list[:i:i], f.list[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// Clear removes all faults.
+func (f *Faults) Clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = nil
+	f.some.Store(false)
+}
+
+// next counts and returns the fault that befalls an operation, if any.
+func (f *Faults) next(on Operation, hub, partition string) (fault Fault, ok bool) {
+	if !f.some.Load() {
+		return fault, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.list {
+		if s := &f.list[i]; !s.over() && s.Fault.befalls(on, hub, partition) {
+			s.Hits++
+			return s.Fault, true
+		}
+	}
+	return fault, false
+}
+
+// strike has a fault happen, if one befalls the operation on link l. The error is what the operation is to be refused with, or the link to end
+// with; which of them, and what else the caller must do, the kind tells: "" if nothing happened.
+func (f *Faults) strike(ctx context.Context, l *amqp.Link, on Operation, hub, partition string) (kind FaultKind, err error) {
+	fault, ok := f.next(on, hub, partition)
+	if !ok {
+		return "", nil
+	}
+	if fault.Delay > 0 {
+		wait := time.NewTimer(fault.Delay)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			return fault.Kind, ctx.Err()
+		}
+	}
+	switch fault.Kind {
+	case FaultServerBusy:
+		return fault.Kind, errServerBusy
+	case FaultDetach:
+		return fault.Kind, forcedDetach(l)
+	case FaultDrop:
+		l.Cut()
+		return fault.Kind, errCut
+	}
+	return fault.Kind, nil
+}
+
+var errServerBusy = amqp.Errorf(amqp.CondServerBusy, "The request was terminated because the entity is being throttled. Error code : 50002. "+
+	"Please wait 4 seconds and try again.")
+
+// errCut is for nobody's eyes: the client is gone.
+var errCut = amqp.Errorf(amqp.CondConnectionForced, "the connection was cut")
+
+func forcedDetach(l *amqp.Link) error {
+	return amqp.Errorf(amqp.CondDetachForced, "The link '%.100s' is force detached by the broker.", l.Name())
+}

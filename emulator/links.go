@@ -1,0 +1,44 @@
+package emulator
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+)
+
+// linkSet is the links of a server's clients, to detach them from outside.
+type linkSet struct {
+	mu    sync.Mutex
+	links map[*amqp.Link]node
+}
+
+// add registers a link until forget is called.
+func (s *linkSet) add(l *amqp.Link, n node) (forget func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.links == nil {
+		s.links = make(map[*amqp.Link]node)
+	}
+	s.links[l] = n
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.links, l)
+	}
+}
+
+func (s *linkSet) detach(hub, partition string) int {
+	var found []*amqp.Link
+	s.mu.Lock()
+	for l, n := range s.links {
+		if n.special == "" && (hub == "" || strings.EqualFold(n.hub, hub)) && (partition == "" || n.partition == partition) {
+			found = append(found, l)
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range found {
+		l.Detach(forcedDetach(l))
+	}
+	return len(found)
+}
