@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 
@@ -101,7 +102,11 @@ func (c *client) admitted(l *amqp.Link, n node, right Rights, open func() (func(
 
 // resource is how Azure's refusals write the address of an entity.
 func (c *client) resource(path string) string {
-	return strings.ToLower(fmt.Sprintf("sb://%.200s/%.300s", c.conn.Hostname(), path))
+	host := c.conn.Hostname()
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(fmt.Sprintf("sb://%.200s/%.300s", host, path))
 }
 
 // lookup finds the hub and, where the node has one, the partition.
@@ -122,7 +127,7 @@ func (c *client) lookup(n node) (*hub.Hub, *hub.Partition, error) {
 }
 
 func (c *client) noSuch(path string) *amqp.Error {
-	return amqp.Errorf(amqp.CondNotFound, "The messaging entity 'sb://%.200s/%.300s' could not be found.", c.conn.Hostname(), path)
+	return amqp.Errorf(amqp.CondNotFound, "The messaging entity '%s' could not be found.", c.resource(path))
 }
 
 // explain turns a broker's error into one for the client. Errors that concern only the server are left as they are.

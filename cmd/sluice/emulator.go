@@ -25,8 +25,14 @@ func (a *app) emulatorServe() *cobra.Command {
 		Short: "Serve event hubs until interrupted",
 		Long: `Serve event hubs over AMQP 1.0, for the official client libraries and Sluice.
 
-Once it serves, it prints one line: "ready" and the connection string.`,
-		Example: "  sluice emulator serve --hub flights=4 --data ./hub",
+Once it serves, it prints one line: "ready" and the connection string. AMQP over
+WebSockets is served at the same addresses.
+
+A key's RIGHTS are listen, send and manage, separated by commas. With --control, test
+programs can have faults happen, such as dropped connections and throttling; the address
+is in a line of its own, before "ready".`,
+		Example: `  sluice emulator serve --hub flights=4 --data ./hub --retention 24h
+  sluice emulator serve --hub flights=4 --key reader=c2VjcmV0:listen`,
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			list, err := parseHubs(hubs)
@@ -45,8 +51,12 @@ Once it serves, it prints one line: "ready" and the connection string.`,
 	f.StringVar(&cfg.TLSListen, "tls-listen", "", "`address` for TLS connections, with a certificate made at start (default none)")
 	f.StringVar(&cfg.TLSCertOut, "tls-cert-out", "", "write that certificate to a `file`, for clients to trust")
 	f.StringVar(&cfg.Dir, "data", "", "`directory` that keeps the events (default memory)")
+	f.DurationVar(&cfg.Retention, "retention", 0, "how long events are kept (default for ever)")
+	f.Int64Var(&cfg.RetentionBytes, "retention-bytes", 0, "how much of each partition is kept, its newest events, in `bytes` (default everything)")
+	f.IntVar(&cfg.MaxMessageBytes, "max-message-bytes", 0, "largest message or batch, in `bytes` (default 1048576; Azure's basic tier has 262144)")
+	f.StringVar(&cfg.Control, "control", "", "`address` on loopback of an endpoint that has faults happen, for tests (default none)")
 	f.StringArrayVar(&hubs, "hub", nil, "a hub, `NAME=PARTITIONS`; repeat for more")
-	f.StringArrayVar(&keys, "key", nil, "a shared access key that clients must have, `NAME=BASE64[:RIGHTS]`, with the rights listen, send or manage (default all);\nrepeat for more (default none is asked for)")
+	f.StringArrayVar(&keys, "key", nil, "a shared access key that clients must have, `NAME=BASE64[:RIGHTS]` (default rights all); repeat for more (default none is asked for)")
 	return cmd
 }
 
@@ -56,6 +66,9 @@ func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Conf
 	srv, err := emulator.Start(hubs, cfg)
 	if err != nil {
 		return err
+	}
+	if addr := srv.ControlAddr(); addr != "" {
+		fmt.Fprintln(a.out, "control", "http://"+addr)
 	}
 	fmt.Fprintln(a.out, "ready", srv.ConnectionString())
 	<-ctx.Done()
