@@ -85,7 +85,7 @@ func (c *client) admitted(l *amqp.Link, n node, right Rights, open func() (func(
 	leave, ok := c.auth.admit(l, use{path: n.path, right: needed})
 	if !ok {
 		return nil, amqp.Errorf(amqp.CondUnauthorized, "Unauthorized access. '%s' claim(s) are required to perform this operation. Resource: '%s'.",
-			right, c.resource(n.path))
+			right, strings.ToLower(c.resource(n.path))) // in lower case, as Azure writes it
 	}
 	run, err := open()
 	if err != nil {
@@ -100,13 +100,13 @@ func (c *client) admitted(l *amqp.Link, n node, right Rights, open func() (func(
 	}, nil
 }
 
-// resource is how Azure's refusals write the address of an entity.
+// resource is the address of an entity.
 func (c *client) resource(path string) string {
 	host := c.conn.Hostname()
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return strings.ToLower(fmt.Sprintf("sb://%.200s/%.300s", host, path))
+	return fmt.Sprintf("sb://%.200s/%.300s", host, path)
 }
 
 // lookup finds the hub and, where the node has one, the partition.
