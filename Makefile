@@ -11,8 +11,9 @@ build: ## the binary, in bin/
 test: ## everything that must hold, nothing skipped
 	@scripts/test
 
-setup: ## what the tests need beyond Go: PostgreSQL, the flight records
+setup: ## what the tests need beyond Go: PostgreSQL, strace, the flight records
 	@scripts/install-postgres
+	@scripts/install-attack-tools
 	@scripts/fetch-flights
 
 lint:
@@ -26,8 +27,8 @@ bench: ## the figures of docs/performance.md, also in bin/bench.json; then those
 	GOEXPERIMENT=jsonv2 go run ./internal/bench -json bin/bench.json
 	go test -tags postgres -run '^$$' -bench . -benchmem ./...
 
-soak: ## hours of fresh seeds through the simulation; SEEDS=N to bound it
-	SLUICE_SIM_SEEDS=$${SEEDS:-100000} go test ./internal/sim -run TestFreshSeeds -timeout 0 -v
+soak: ## hours of fresh seeds and of attacks; scripts/soak says what bounds them
+	@scripts/soak
 
 fuzz: ## every fuzz target, FUZZTIME each
 	@scripts/fuzz $(FUZZTIME)

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"iter"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -62,8 +63,9 @@ func (c *canaries) forms() map[string][]byte {
 
 // searched is what a search went through.
 type searched struct {
-	Files int
-	Bytes int64
+	Files   int
+	Bytes   int64
+	Allowed int // places that may have a secret
 }
 
 // search looks for the canaries in every file below the directories. A line of
@@ -82,8 +84,13 @@ func (c *canaries) search(allowed func(path, line string) bool, dirs ...string) 
 			s.Files++
 			s.Bytes += int64(len(data))
 			for what, form := range forms {
-				if at := reveals(data, form, func(line string) bool { return allowed != nil && allowed(path, line) }); at >= 0 {
+				for at := range places(data, form) {
+					if allowed(path, lineAt(data, at)) {
+						s.Allowed++
+						continue
+					}
 					found = append(found, fmt.Sprintf("%s is in %s at byte %d", what, path, at))
+					break
 				}
 			}
 			return nil
@@ -96,20 +103,21 @@ func (c *canaries) search(allowed func(path, line string) bool, dirs ...string) 
 	return found, s, nil
 }
 
-// reveals finds the first place of form in data outside the lines that may
-// have it; -1 if there is none.
-func reveals(data, form []byte, allowed func(line string) bool) int {
-	for from := 0; ; {
-		at := bytes.Index(data[from:], form)
-		if at < 0 {
-			return -1
+// places are where form is in data.
+func places(data, form []byte) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for from := 0; ; {
+			at := bytes.Index(data[from:], form)
+			if at < 0 || !yield(from+at) {
+				return
+			}
+			from += at + 1
 		}
-		at += from
-		begin := bytes.LastIndexByte(data[:at], '\n') + 1
-		line, _, _ := bytes.Cut(data[begin:], []byte("\n"))
-		if !allowed(string(line)) {
-			return at
-		}
-		from = at + 1
 	}
+}
+
+// lineAt is the line that has the byte at a place.
+func lineAt(data []byte, at int) string {
+	line, _, _ := bytes.Cut(data[bytes.LastIndexByte(data[:at], '\n')+1:], []byte("\n"))
+	return string(line)
 }

@@ -5,7 +5,6 @@ package attack
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -212,13 +211,9 @@ func (w *world) begin(c *consumer, life int) (*process, error) {
 func historyOf(dir, name string) string { return filepath.Join(dir, name+".history") }
 
 // fenced is how many of its commits a process has seen refused.
-func (w *world) fenced(p *process) (n int) {
-	file, err := os.Open(strings.TrimSuffix(p.err, ".err") + ".history")
-	if err != nil {
-		return 0 // it has not come so far
-	}
-	defer file.Close()
-	_ = history.Read(file, func(r history.Record) { // its last line may be half there
+func fenced(p *process) (n int) {
+	// It may not have come so far as to have one, and its last line may be half there.
+	_ = readHistory(strings.TrimSuffix(p.err, ".err")+".history", func(r history.Record) {
 		if r.Kind == history.Fenced {
 			n++
 		}

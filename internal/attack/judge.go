@@ -4,14 +4,13 @@ package attack
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/eventhub"
@@ -27,10 +26,10 @@ func (w *world) judge(ctx context.Context, r *Report) error {
 	r.Acknowledged = w.load.acknowledged()
 	var check history.Checker
 	r.Records = map[string]int{}
-	if err := w.histories(&check, r); err != nil {
+	if err := histories(w.Dir, &check, r.Records); err != nil {
 		return err
 	}
-	if err := w.effects(ctx, &check, r); err != nil {
+	if err := w.judgeEffects(ctx, &check, r); err != nil {
 		return err
 	}
 	for _, f := range check.Findings(0) {
@@ -42,7 +41,7 @@ func (w *world) judge(ctx context.Context, r *Report) error {
 		}
 		r.find("%v", f)
 	}
-	w.panics(r)
+	panics(w.Dir, r.find)
 	for _, c := range w.consumers {
 		_, life := c.now()
 		r.Lives += life
@@ -58,12 +57,20 @@ func (w *world) judge(ctx context.Context, r *Report) error {
 	if err := w.pg.Stop(); err != nil {
 		return err
 	}
-	ready := func(path, line string) bool {
-		return strings.HasPrefix(filepath.Base(path), "hub-") && strings.HasPrefix(line, "ready ")
+	// So that a search that sees nothing is noticed.
+	planted := filepath.Join(w.Dir, "planted")
+	if err := os.WriteFile(planted, []byte(w.secrets.password), 0o600); err != nil {
+		return err
 	}
-	found, searched, err := w.secrets.search(ready, w.Dir, w.pg.Dir())
+	may := func(path, line string) bool {
+		return path == planted || strings.HasPrefix(filepath.Base(path), "hub-") && strings.HasPrefix(line, "ready ")
+	}
+	found, searched, err := w.secrets.search(may, w.Dir, w.pg.Dir())
 	if err != nil {
 		return err
+	}
+	if searched.Allowed == 0 {
+		r.find("the search for secrets did not find the one that was planted")
 	}
 	r.Searched = searched
 	for _, f := range found {
@@ -78,126 +85,175 @@ func (r *Report) find(format string, args ...any) {
 	}
 }
 
-// histories reads what the consumers have written.
-func (w *world) histories(check *history.Checker, r *Report) error {
-	files, err := filepath.Glob(historyOf(w.Dir, "*"))
+// histories reads what the consumers have written, and counts it by kind.
+func histories(dir string, check *history.Checker, counts map[string]int) error {
+	files, err := filepath.Glob(historyOf(dir, "*"))
 	if err != nil {
 		return err
 	}
 	for _, path := range files {
-		file, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		err = history.Read(file, func(record history.Record) {
-			r.Records[string(record.Kind)]++
+		if err := readHistory(path, func(record history.Record) {
+			counts[string(record.Kind)]++
 			check.Add(record)
-		})
-		if err = errors.Join(err, file.Close()); err != nil {
-			return fmt.Errorf("history %s: %w", filepath.Base(path), err)
+		}); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// effects holds the hub's events against the database's rows and dead letters.
-func (w *world) effects(ctx context.Context, check *history.Checker, r *Report) error {
+func readHistory(path string, add func(history.Record)) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := history.Read(file, add); err != nil {
+		return fmt.Errorf("history %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// judgeEffects holds the hub's events against the database.
+func (w *world) judgeEffects(ctx context.Context, check *history.Checker, r *Report) error {
 	connection := "Endpoint=sb://" + w.hubAddr + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + w.secrets.key + ";UseDevelopmentEmulator=true"
 	source, err := eventhub.New(connection, hubName, nil)
 	if err != nil {
 		return err
 	}
 	defer source.Close(context.WithoutCancel(ctx))
+	done, err := readEffects(ctx, w.db)
+	if err != nil {
+		return err
+	}
+	r.Rows, r.Letters = done.tell(check)
 	seen := make([]bool, r.Acknowledged)
-	for p := range partitions {
-		id := fmt.Sprint(p)
-		b, err := source.Bounds(ctx, id)
-		if err != nil {
-			return err
-		}
-		if b.First != 0 && b.Last.Sequence >= 0 {
-			r.find("partition %s of the hub begins with event %d", id, b.First)
-		}
-		check.Add(history.Record{Kind: history.Sent, Partition: id, From: -1, To: b.Last.Sequence})
-		r.Events += b.Last.Sequence + 1
-		rows, letters, err := w.rows(ctx, id, check, r)
-		if err != nil {
-			return err
-		}
-		err = readAll(ctx, source, id, b.Last.Sequence, func(e *sluice.Event) {
-			var f flight
-			if err := json.Unmarshal(e.Body, &f); err != nil {
-				r.find("partition %s: event %d is %q", id, e.Sequence, e.Body)
-				return
-			}
-			if f.N < int64(len(seen)) {
-				seen[f.N] = true
-			}
-			row, has := rows[e.Sequence]
-			switch {
-			case f.Delay == nil && has:
-				r.find("partition %s: event %d cannot be mapped, and yet there is a row", id, e.Sequence)
-			case f.Delay != nil && has && row != (mapped{*f.Delay, f.Distance, f.Origin}):
-				r.find("partition %s: event %d is %s, its row is %v", id, e.Sequence, e.Body, row)
-			case f.Delay != nil && letters[e.Sequence]:
-				r.find("partition %s: event %d is %s, and yet a dead letter", id, e.Sequence, e.Body)
-			}
-		})
-		if err != nil {
-			return fmt.Errorf("read partition %s: %w", id, err)
-		}
+	if r.Events, err = done.compare(ctx, source, partitions, check, seen, r.find); err != nil {
+		return err
 	}
 	for n, ok := range seen {
 		if !ok {
 			r.find("record %d was acknowledged, and is not in the hub", n)
 		}
 	}
-	return w.noOthers(ctx, r)
+	return nil
 }
 
-// mapped is what the pipeline makes of a flight.
+// effects are what is in the database: by partition and sequence number, in
+// the order in which they were read, and so with all repeats.
+type effects struct {
+	rows    map[string][]mapped
+	letters map[string][]int64
+}
+
+// mapped is a row, what the pipeline makes of a flight.
 type mapped struct {
-	delay, distance int64
-	origin          string
+	sequence, delay, distance int64
+	origin                    string
 }
 
-// rows reads a partition's rows and dead letters.
-func (w *world) rows(ctx context.Context, partition string, check *history.Checker, r *Report) (map[int64]mapped, map[int64]bool, error) {
-	rows := map[int64]mapped{}
-	var sequence int64
-	var m mapped
-	result, _ := w.db.Query(ctx, `SELECT sequence_number, delay, distance, coalesce(origin, '') FROM flights WHERE hub_partition = $1`, partition)
-	_, err := pgx.ForEachRow(result, []any{&sequence, &m.delay, &m.distance, &m.origin}, func() error {
-		check.Add(history.Record{Kind: history.Effect, Partition: partition, To: sequence})
-		rows[sequence] = m
-		r.Rows++
-		return nil
+func readEffects(ctx context.Context, db *sql.DB) (*effects, error) {
+	e := &effects{rows: map[string][]mapped{}, letters: map[string][]int64{}}
+	err := each(ctx, db, `SELECT hub_partition, sequence_number, delay, distance, coalesce(origin, '') FROM flights`, func(rows *sql.Rows) error {
+		var partition string
+		var m mapped
+		err := rows.Scan(&partition, &m.sequence, &m.delay, &m.distance, &m.origin)
+		e.rows[partition] = append(e.rows[partition], m)
+		return err
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("read rows: %w", err)
+	if err == nil {
+		err = each(ctx, db, `SELECT partition, sequence_number FROM sluice_dead_letters`, func(rows *sql.Rows) error {
+			var partition string
+			var sequence int64
+			err := rows.Scan(&partition, &sequence)
+			e.letters[partition] = append(e.letters[partition], sequence)
+			return err
+		})
 	}
-	letters := map[int64]bool{}
-	result, _ = w.db.Query(ctx, `SELECT sequence_number FROM sluice_dead_letters WHERE partition = $1`, partition)
-	_, err = pgx.ForEachRow(result, []any{&sequence}, func() error {
-		check.Add(history.Record{Kind: history.Letter, Partition: partition, To: sequence})
-		letters[sequence] = true
-		r.Letters++
-		return nil
-	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("read dead letters: %w", err)
+		return nil, fmt.Errorf("read rows and dead letters: %w", err)
 	}
-	return rows, letters, nil
+	return e, nil
 }
 
-// noOthers sees that there are no rows of partitions that don't exist.
-func (w *world) noOthers(ctx context.Context, r *Report) error {
-	var n int
-	err := w.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM flights WHERE hub_partition::int NOT BETWEEN 0 AND $1) + (SELECT count(*) FROM sluice_dead_letters WHERE partition::int NOT BETWEEN 0 AND $1)`, partitions-1).Scan(&n)
-	if err == nil && n > 0 {
-		r.find("%d rows and dead letters are of no partition", n)
+func each(ctx context.Context, db *sql.DB, query string, fn func(*sql.Rows) error) error {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return err
 	}
-	return err
+	defer rows.Close()
+	for rows.Next() {
+		if err := fn(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// tell hands them to a checker, and counts them.
+func (e *effects) tell(check *history.Checker) (rows, letters int64) {
+	for partition, list := range e.rows {
+		rows += int64(len(list))
+		for _, m := range list {
+			check.Add(history.Record{Kind: history.Effect, Partition: partition, To: m.sequence})
+		}
+	}
+	for partition, list := range e.letters {
+		letters += int64(len(list))
+		for _, sequence := range list {
+			check.Add(history.Record{Kind: history.Letter, Partition: partition, To: sequence})
+		}
+	}
+	return rows, letters
+}
+
+// compare reads the hub, tells a checker what it holds, marks the numbers of
+// the records that are there, and sees that each row has what is in its event.
+// It returns how many events there are.
+func (e *effects) compare(ctx context.Context, source *eventhub.Source, partitions int, check *history.Checker, seen []bool, find func(string, ...any)) (events int64, err error) {
+	for p := range partitions {
+		id := fmt.Sprint(p)
+		b, err := source.Bounds(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		if b.First != 0 && b.Last.Sequence >= 0 {
+			find("partition %s of the hub begins with event %d", id, b.First)
+		}
+		events += b.Last.Sequence + 1
+		check.Add(history.Record{Kind: history.Sent, Partition: id, From: -1, To: b.Last.Sequence})
+		rows := make(map[int64]mapped, len(e.rows[id]))
+		for _, m := range e.rows[id] {
+			rows[m.sequence] = m
+		}
+		letters := make(map[int64]bool, len(e.letters[id]))
+		for _, sequence := range e.letters[id] {
+			letters[sequence] = true
+		}
+		err = readAll(ctx, source, id, b.Last.Sequence, func(ev *sluice.Event) {
+			var f flight
+			if err := json.Unmarshal(ev.Body, &f); err != nil {
+				find("partition %s: event %d is %q", id, ev.Sequence, ev.Body)
+				return
+			}
+			if f.N < int64(len(seen)) {
+				seen[f.N] = true
+			}
+			row, has := rows[ev.Sequence]
+			switch {
+			case f.Delay == nil && has:
+				find("partition %s: event %d cannot be mapped, and yet there is a row", id, ev.Sequence)
+			case f.Delay != nil && has && row != (mapped{ev.Sequence, *f.Delay, f.Distance, f.Origin}):
+				find("partition %s: event %d is %s, its row is %v", id, ev.Sequence, ev.Body, row)
+			case f.Delay != nil && letters[ev.Sequence]:
+				find("partition %s: event %d is %s, and yet a dead letter", id, ev.Sequence, ev.Body)
+			}
+		})
+		if err != nil {
+			return 0, fmt.Errorf("read partition %s: %w", id, err)
+		}
+	}
+	return events, nil
 }
 
 // readAll hands on all events of a partition up to last.
@@ -224,17 +280,17 @@ func readAll(ctx context.Context, source *eventhub.Source, partition string, las
 }
 
 // panics looks for what a program must never print.
-func (w *world) panics(r *Report) {
-	files, _ := filepath.Glob(filepath.Join(w.Dir, "*.err")) // the pattern is well-formed
+func panics(dir string, find func(string, ...any)) {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.err")) // the pattern is well-formed
 	for _, path := range files {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			r.find("%v", err)
+			find("%v", err)
 			continue
 		}
 		for _, bad := range []string{"panic: ", "fatal error: ", "DATA RACE"} {
 			if at := strings.Index(string(text), bad); at >= 0 {
-				r.find("%s: %s", filepath.Base(path), tail(string(text[at:min(len(text), at+500)])))
+				find("%s: %s", filepath.Base(path), text[at:min(len(text), at+500)])
 			}
 		}
 	}

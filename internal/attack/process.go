@@ -78,6 +78,16 @@ func (p *process) stdout() string {
 	return string(text)
 }
 
+// ended tells whether it has.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // wait waits for its end.
 func (p *process) wait(ctx context.Context) error {
 	select {

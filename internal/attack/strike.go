@@ -147,7 +147,7 @@ func (w *world) kill(ctx context.Context, c *consumer, random *rand.Rand) (bool,
 // it had. What it was sending at that moment arrives only then.
 func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.Rand) (bool, error) {
 	p, _ := c.now()
-	before := w.fenced(p)
+	before := fenced(p)
 	stop := func() { p.signal(syscall.SIGSTOP) }
 	defer p.signal(syscall.SIGCONT)
 	pass := func() {}
@@ -175,8 +175,8 @@ func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.
 	rest(ctx, between(random, 50*time.Millisecond, 200*time.Millisecond)) // for PostgreSQL's answer
 	p.signal(syscall.SIGCONT)
 	if at == begins {
-		until(ctx, time.Second, func() bool { return w.fenced(p) > before })
-		w.tally.sawFenced(w.fenced(p) - before)
+		until(ctx, time.Second, func() bool { return fenced(p) > before })
+		w.tally.sawFenced(fenced(p) - before)
 	}
 	return has < had, nil
 }
@@ -185,7 +185,7 @@ func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.
 // the database does not answer, they count as many.
 func (w *world) owns(ctx context.Context, pid int) int {
 	n := partitions
-	_ = w.db.QueryRow(ctx, `SELECT count(*) FROM sluice_checkpoints WHERE owner LIKE $1`, fmt.Sprintf("%%-%d-%%", pid)).Scan(&n)
+	_ = w.db.QueryRowContext(ctx, `SELECT count(*) FROM sluice_checkpoints WHERE owner LIKE $1`, fmt.Sprintf("%%-%d-%%", pid)).Scan(&n)
 	return n
 }
 

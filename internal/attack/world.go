@@ -4,6 +4,7 @@ package attack
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // driver pgx
 
 	"github.com/sluice-go/sluice/internal/pgtest"
 )
@@ -52,9 +53,9 @@ type world struct {
 	secrets *canaries
 
 	pg        *pgtest.Server
-	db        *pgxpool.Pool // our own, past all proxies
-	shore     *shore        // nil without network namespaces
-	host      string        // where the processes find their links
+	db        *sql.DB // our own, past all proxies
+	shore     *shore  // nil without network namespaces
+	host      string  // where the processes find their links
 	hub       *service
 	hubAddr   string
 	consumers []*consumer
@@ -117,19 +118,20 @@ func (w *world) buildDatabase(ctx context.Context) (err error) {
 	if w.pg, err = pgtest.Start(nil); err != nil {
 		return err
 	}
-	if w.db, err = pgxpool.New(ctx, w.pg.URL("postgres")); err != nil {
+	admin, err := sql.Open("pgx", w.pg.URL("postgres"))
+	if err != nil {
 		return err
 	}
-	for _, sql := range []string{
+	defer admin.Close()
+	for _, statement := range []string{
 		"CREATE ROLE " + role + " LOGIN PASSWORD '" + w.secrets.password + "'",
 		"CREATE DATABASE " + database + " OWNER " + role,
 	} {
-		if _, err := w.db.Exec(ctx, sql); err != nil {
+		if _, err := admin.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("make the database: %w", err)
 		}
 	}
-	w.db.Close()
-	w.db, err = pgxpool.New(ctx, w.pg.URL(database))
+	w.db, err = sql.Open("pgx", w.pg.URL(database))
 	return err
 }
 

@@ -1,0 +1,110 @@
+//go:build linux
+
+package attack
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// echo is a server that sends back what it gets.
+func echo(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				io.Copy(c, c)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func link(t *testing.T) *Link {
+	t.Helper()
+	l, err := NewLink("127.0.0.1:0", echo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l
+}
+
+func dial(t *testing.T, l *Link) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", l.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// answers tells whether a byte comes back.
+func answers(t *testing.T, c net.Conn, within time.Duration) error {
+	t.Helper()
+	if _, err := c.Write([]byte{1}); err != nil {
+		return err
+	}
+	c.SetReadDeadline(time.Now().Add(within))
+	_, err := io.ReadFull(c, make([]byte, 1))
+	return err
+}
+
+func TestLinkReset(t *testing.T) {
+	l := link(t)
+	c := dial(t, l)
+	if err := answers(t, c, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.Reset(); n != 1 {
+		t.Errorf("%d connections were reset, want 1", n)
+	}
+	if err := answers(t, c, time.Minute); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("error is %v, want a reset", err)
+	}
+	if err := answers(t, dial(t, l), time.Minute); err != nil {
+		t.Errorf("a new connection: %v", err)
+	}
+}
+
+func TestLinkSwallows(t *testing.T) {
+	l := link(t)
+	old := dial(t, l)
+	if err := answers(t, old, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	l.Swallow()
+	fresh := dial(t, l)
+	for name, c := range map[string]net.Conn{"old": old, "new": fresh} {
+		var late net.Error
+		if err := answers(t, c, 50*time.Millisecond); !errors.As(err, &late) || !late.Timeout() {
+			t.Errorf("%s connection: error is %v, want silence", name, err)
+		}
+	}
+	if n := l.Recover(); n != 2 {
+		t.Errorf("%d connections were cut, want 2", n)
+	}
+	for name, c := range map[string]net.Conn{"old": old, "new": fresh} {
+		if err := answers(t, c, time.Minute); err == nil {
+			t.Errorf("%s connection: works again, with bytes missing", name)
+		}
+	}
+	if err := answers(t, dial(t, l), time.Minute); err != nil {
+		t.Errorf("a connection after it: %v", err)
+	}
+}

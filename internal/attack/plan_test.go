@@ -1,0 +1,83 @@
+//go:build linux
+
+package attack
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+func TestPlan(t *testing.T) {
+	p := Plan{Seed: 1, Strike: map[Fault]int{Unplug: 3}}
+	if err := p.Set("seed=7 kills=30  commits=61 pauses=14 events=5"); err != nil {
+		t.Fatal(err)
+	}
+	want := map[Fault]int{Kill: 25, KillHub: 5, CutBefore: 21, LoseReply: 20, DeliverLate: 20, PauseBegin: 9, PauseWrite: 2, PauseCommit: 2, PauseAny: 1, Unplug: 3}
+	for _, f := range Faults {
+		if p.Strike[f] != want[f] {
+			t.Errorf("%s: %d, want %d", f, p.Strike[f], want[f])
+		}
+	}
+	if p.Seed != 7 || p.Events != 5 {
+		t.Errorf("seed %d, %d events", p.Seed, p.Events)
+	}
+	for _, bad := range []string{"kills", "kills=", "kills=many", "kills=-1", "murders=3"} {
+		if err := p.Set(bad); err == nil || !strings.HasPrefix(err.Error(), bad+":") {
+			t.Errorf("%s: error is %v", bad, err)
+		}
+	}
+}
+
+// TestTally: every fault is drawn as often as it was planned, those that found
+// nothing to strike again; then pauses for as long as refusals are owed.
+func TestTally(t *testing.T) {
+	p := Plan{Fenced: 2}
+	if err := p.Set("kills=12 resets=3 crashes=1"); err != nil {
+		t.Fatal(err)
+	}
+	tally := newTally(&p)
+	random := rand.New(rand.NewPCG(1, 1))
+	for i := 0; tally.fenced < p.Fenced; i++ {
+		f, ok := tally.draw(random, onConsumers...)
+		switch {
+		case !ok || !tally.any(onConsumers...):
+			t.Fatal("nothing is left, and yet refusals are owed")
+		case f == PauseBegin:
+			tally.sawFenced(1)
+		case i%3 == 0:
+			tally.giveBack(f)
+		default:
+			tally.strike(f)
+		}
+	}
+	if f, ok := tally.draw(random, onConsumers...); ok {
+		t.Errorf("%s was drawn, though all is done", f)
+	}
+	r := Report{Plan: p}
+	r.Struck, r.Fenced = tally.counts()
+	missing := r.Missing()
+	if len(missing) != 2 || !strings.HasPrefix(missing[0], string(KillHub)+": 0 of 2") || !strings.HasPrefix(missing[1], string(Crash)+": 0 of 1") {
+		t.Errorf("missing %q", missing)
+	}
+}
+
+// TestMoments: the statements are those of a step and of what is like one.
+func TestMoments(t *testing.T) {
+	const advance = "\nUPDATE \"public\".sluice_checkpoints\nSET sequence_number = $8 … RETURNING pg_current_xact_id()::text"
+	for _, c := range []struct {
+		statements []string
+		want       moment
+	}{
+		{[]string{"begin", "SELECT set_config('lock_timeout', $1, true)", advance, "SET LOCAL lock_timeout TO DEFAULT"}, begins},
+		{[]string{`copy "flights" ( "delay" ) from stdin binary;`}, writes},
+		{[]string{"SELECT 1 / (pg_current_xact_id()::text = $1)::int", "COMMIT"}, commits},
+		{[]string{"INSERT INTO sluice_dead_letters", "SELECT 1 / (pg_current_xact_id()::text = $1)::int", "COMMIT"}, commits},
+		{[]string{"begin", "UPDATE \"public\".sluice_leases SET expires_at = now()", "COMMIT"}, never},
+		{[]string{"begin", "INSERT INTO \"public\".sluice_checkpoints AS c … DO UPDATE SET … RETURNING epoch", "COMMIT"}, never},
+	} {
+		if got := momentOf(c.statements); got != c.want {
+			t.Errorf("%q: moment %d, want %d", c.statements, got, c.want)
+		}
+	}
+}

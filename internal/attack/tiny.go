@@ -1,0 +1,74 @@
+//go:build linux
+
+package attack
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// tinyDisk is a file system in memory, of a size, with a ballast file that
+// takes the room that nobody else is to have.
+type tinyDisk struct{ dir string }
+
+// mountTiny needs to be root.
+func mountTiny(dir string, megabytes int) (*tinyDisk, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, err
+	}
+	if err := syscall.Mount("sluice-attack", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes)); err != nil {
+		return nil, fmt.Errorf("mount a disk at %s: %w", dir, err)
+	}
+	return &tinyDisk{dir}, nil
+}
+
+func (d *tinyDisk) ballast() string { return filepath.Join(d.dir, "ballast") }
+
+// fill takes all room that is left.
+func (d *tinyDisk) fill() error {
+	f, err := os.OpenFile(d.ballast(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for block := make([]byte, 1<<20); len(block) > 0; {
+		n, err := f.Write(block)
+		switch {
+		case errors.Is(err, syscall.ENOSPC) && n == 0:
+			block = block[:len(block)/2] // the last bytes count too
+		case err != nil && !errors.Is(err, syscall.ENOSPC):
+			return err
+		}
+	}
+	return nil
+}
+
+// free gives room back.
+func (d *tinyDisk) free(megabytes int64) error {
+	info, err := os.Stat(d.ballast())
+	if err != nil {
+		return err
+	}
+	return os.Truncate(d.ballast(), max(0, info.Size()-megabytes<<20))
+}
+
+func (d *tinyDisk) close() error { return syscall.Unmount(d.dir, syscall.MNT_DETACH) }
+
+// spoiled is a command run under strace, which makes its fsyncs fail with EIO
+// and writes down which to the file trace. When is as strace's manual says
+// under inject; each thread counts its own. The process started becomes the
+// program itself.
+func spoiled(trace, when string, args ...string) []string {
+	return append([]string{"strace", "-D", "-f", "--seccomp-bpf", "-q", "-o", trace,
+		"-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO:when=" + when}, args...)
+}
+
+// injected is how many calls were made to fail.
+func injected(trace string) int {
+	text, _ := os.ReadFile(trace) // not there yet
+	return strings.Count(string(text), "(INJECTED)")
+}
