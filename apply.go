@@ -169,13 +169,17 @@ func (s *session[Tx]) alone(e *Event) error {
 	return s.transact([]*Event{e}, nil)
 }
 
-// transact applies events in one transaction, all but those that it parks.
+// transact applies events in one transaction, all but those that it parks,
+// which are in the same order.
 func (s *session[Tx]) transact(events []*Event, parked []DeadLetter) error {
 	good := events
 	if len(parked) > 0 {
 		good = make([]*Event, 0, len(events))
+		rest := parked
 		for _, e := range events {
-			if !slices.ContainsFunc(parked, func(d DeadLetter) bool { return d.Event.Sequence == e.Sequence }) {
+			if len(rest) > 0 && rest[0].Event.Sequence == e.Sequence {
+				rest = rest[1:]
+			} else {
 				good = append(good, e)
 			}
 		}

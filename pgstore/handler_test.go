@@ -450,3 +450,51 @@ func TestInsert(t *testing.T) {
 		}
 	}
 }
+
+func TestInsertFunc(t *testing.T) {
+	s, l := begun(t)
+	if _, err := s.Pool().Exec(t.Context(), `CREATE TABLE numbers (n int CHECK (n >= 0))`); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		last func() ([]any, error)
+		want func(error) bool
+	}{
+		"an error": {func() ([]any, error) { return nil, broken }, func(err error) bool { return errors.Is(err, broken) }},
+		"a panic": {func() ([]any, error) { panic(broken) }, func(err error) bool {
+			p, ok := errors.AsType[*sluice.PanicError](err)
+			return ok && p.Value == broken && strings.Contains(string(p.Stack), "TestInsertFunc")
+		}},
+		"a row refused": {func() ([]any, error) { return []any{-1}, nil }, func(err error) bool {
+			r, ok := errors.AsType[*pgstore.RowError](err)
+			return ok && r.Row == 2999
+		}},
+	} {
+		err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+			return pgstore.InsertFunc(ctx, tx, "numbers", []string{"n"}, 3000, func(i int) ([]any, error) {
+				if i == 2999 {
+					return c.last()
+				}
+				return []any{i}, nil
+			})
+		})
+		if !blames(err) || !c.want(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	row := make([]any, 1)
+	err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+		return pgstore.InsertFunc(ctx, tx, "numbers", []string{"n"}, 3000, func(i int) ([]any, error) {
+			row[0] = i
+			return row, nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var count, sum int
+	if err := s.Pool().QueryRow(t.Context(), `SELECT count(DISTINCT n), sum(n) FROM numbers`).Scan(&count, &sum); err != nil || count != 3000 || sum != 3000*2999/2 {
+		t.Errorf("%d numbers, sum %d: %v", count, sum, err)
+	}
+}

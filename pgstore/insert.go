@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluice-go/sluice"
 )
 
 // RowError is an error of [Insert] that tells which row was refused. A handler
@@ -29,14 +32,25 @@ func (e *RowError) Unwrap() error { return e.Err }
 // all or nothing, as any statement. If a row is to blame, as far as PostgreSQL
 // says so, the error is a [*RowError].
 func Insert(ctx context.Context, tx pgx.Tx, table string, columns []string, rows [][]any) error {
-	source := &rowSource{rows: rows, at: -1}
+	return InsertFunc(ctx, tx, table, columns, len(rows), func(i int) ([]any, error) { return rows[i], nil })
+}
+
+// InsertFunc is [Insert] of n rows that are made on their way, while PostgreSQL
+// takes in those before them: row returns the one of an index, and may use its
+// memory again for the next. It runs on another goroutine, which has ended when
+// InsertFunc returns. Its first error, or its panic as a [*sluice.PanicError],
+// ends the insert and is returned as it is.
+func InsertFunc(ctx context.Context, tx pgx.Tx, table string, columns []string, n int, row func(i int) ([]any, error)) error {
+	source := &rowSource{row: row, n: n, at: -1}
 	name := pgx.Identifier(strings.Split(table, "."))
-	n, err := tx.CopyFrom(ctx, name, columns, source)
+	taken, err := tx.CopyFrom(ctx, name, columns, source)
 	switch {
+	case source.err != nil:
+		return source.err
 	case err != nil:
 		err = source.blame(err, name[len(name)-1])
-	case n != int64(len(rows)):
-		err = fmt.Errorf("%d of %d rows were taken", n, len(rows))
+	case taken != int64(n):
+		err = fmt.Errorf("%d of %d rows were taken", taken, n)
 	default:
 		return nil
 	}
@@ -45,13 +59,25 @@ func Insert(ctx context.Context, tx pgx.Tx, table string, columns []string, rows
 
 // rowSource hands rows to pgx, and knows which one was handed out last.
 type rowSource struct {
-	rows [][]any
-	at   int
+	row func(i int) ([]any, error)
+	n   int
+	at  int
+	err error // of row
 }
 
-func (s *rowSource) Next() bool             { s.at++; return s.at < len(s.rows) }
-func (s *rowSource) Values() ([]any, error) { return s.rows[s.at], nil }
-func (s *rowSource) Err() error             { return nil }
+func (s *rowSource) Next() bool { s.at++; return s.at < s.n }
+func (s *rowSource) Err() error { return s.err }
+
+// Values is called on a goroutine of pgx's, where a panic would end the process.
+func (s *rowSource) Values() (values []any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &sluice.PanicError{Value: v, Stack: debug.Stack()}
+		}
+		s.err = err
+	}()
+	return s.row(s.at)
+}
 
 // blame finds the row that an error is about: the last one if it could not be
 // encoded, else the one that PostgreSQL names as the error's context.
@@ -73,7 +99,7 @@ func (s *rowSource) blame(err error, table string) error {
 			}
 		}
 	}
-	if row < 0 || row >= len(s.rows) {
+	if row < 0 || row >= s.n {
 		return err
 	}
 	return &RowError{Row: row, Err: err}

@@ -83,7 +83,8 @@
 //
 // # Targets
 //
-// An insert writes a batch at once (by COPY in PostgreSQL). With `create: true`
+// An insert writes a batch at once (in PostgreSQL by COPY, which takes rows in
+// while the next are made). With `create: true`
 // a missing table is created with the columns and types of the mapping, without
 // constraints; a table that is there is never altered, and must fit the mapping.
 //

@@ -52,19 +52,46 @@ func (m *mapping) names() []string {
 	return names
 }
 
-// rows maps all events. The first that can't be mapped is the error: a
-// rejection in a [*sluice.EventError].
+// rows maps all events. The error has a rejection for each that can't be
+// mapped, as a [*sluice.EventError].
 func (m *mapping) rows(events []*sluice.Event) ([][]any, error) {
 	rows := make([][]any, len(events))
 	values := make([]any, len(events)*len(m.columns))
 	picked := make([]jsonpick.Value, m.paths)
 	for i, e := range events {
 		rows[i], values = values[:len(m.columns):len(m.columns)], values[len(m.columns):]
-		if err := m.fill(rows[i], picked, e); err != nil {
-			return nil, &sluice.EventError{Index: i, Err: sluice.Reject(err)}
+		if m.fill(rows[i], picked, e) != nil {
+			return nil, m.rejections(events, i)
 		}
 	}
 	return rows, nil
+}
+
+// each maps the events one at a time, in order, with the errors of rows. A row
+// takes the place of the one before.
+func (m *mapping) each(events []*sluice.Event) func(i int) ([]any, error) {
+	row := make([]any, len(m.columns))
+	picked := make([]jsonpick.Value, m.paths)
+	return func(i int) ([]any, error) {
+		if m.fill(row, picked, events[i]) != nil {
+			return nil, m.rejections(events, i)
+		}
+		return row, nil
+	}
+}
+
+// rejections are those of the events from the first that can't be mapped on:
+// if the batch fails because of one, let it be known at once of all.
+func (m *mapping) rejections(events []*sluice.Event, first int) error {
+	var all []error
+	row := make([]any, len(m.columns))
+	picked := make([]jsonpick.Value, m.paths)
+	for i := first; i < len(events); i++ {
+		if err := m.fill(row, picked, events[i]); err != nil {
+			all = append(all, &sluice.EventError{Index: i, Err: sluice.Reject(err)})
+		}
+	}
+	return errors.Join(all...)
 }
 
 // fill maps one event into a row.

@@ -63,12 +63,16 @@ func (d postgresDatabase) look(ctx context.Context) (catalog, func(), error) {
 func (t *target) postgresHandler() sluice.Handler[pgx.Tx] {
 	names := t.mapping.names()
 	return func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
+		if t.table != "" {
+			err := pgstore.InsertFunc(ctx, tx, t.table, names, len(b.Events), t.mapping.each(b.Events))
+			if refused, ok := errors.AsType[*pgstore.RowError](err); ok {
+				return &sluice.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
+			}
+			return err
+		}
 		rows, err := t.mapping.rows(b.Events)
 		if err != nil {
 			return err
-		}
-		if t.table != "" {
-			return pgstore.Insert(ctx, tx, t.table, names, rows)
 		}
 		var batch pgx.Batch
 		for _, row := range rows {

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +43,22 @@ func TestPostgresInsert(t *testing.T) {
 	}
 	if got := deadLetters(t, p, parts); len(got) != 3 {
 		t.Errorf("dead letters %q", got)
+	}
+}
+
+// What the table refuses is told as the event's error, whatever its place in a batch.
+func TestPostgresRefuses(t *testing.T) {
+	url, db := postgresURL(t)
+	mustExec(t, db, "CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay integer CHECK (delay < 100))")
+	p, parts := opened(t, url, flightsTarget)
+	consume(t, p, parts, sluicetest.Bodies(`{"delay":1}`, `{"delay":100}`, `{"delay":3}`, `{"delay":400}`, `{"delay":5}`, `{"delay":"x"}`)...)
+	if got, want := query(t, db, "SELECT delay FROM flights ORDER BY 1"), "1\n3\n5"; got != want {
+		t.Errorf("rows\n%s\nwant\n%s", got, want)
+	}
+	letters := deadLetters(t, p, parts)
+	const refused = `insert into flights: ERROR: new row for relation "flights" violates check constraint "flights_delay_check" (SQLSTATE 23514)`
+	if want := []string{`column delay: body.delay: "x" where a whole number should be`, refused, refused}; !slices.Equal(letters, want) {
+		t.Errorf("dead letters %q, want %q", letters, want)
 	}
 }
 

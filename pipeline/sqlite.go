@@ -79,7 +79,11 @@ func (t *target) sqliteHandler() sluice.Handler[*sqlstore.Tx] {
 			return err
 		}
 		if t.table != "" {
-			return tx.Insert(ctx, t.table, names, rows)
+			err := tx.Insert(ctx, t.table, names, rows)
+			if refused, ok := errors.AsType[*sqlstore.RowError](err); ok {
+				return &sluice.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
+			}
+			return err
 		}
 		stmt, err := tx.PrepareContext(ctx, t.statement.text)
 		if err != nil {

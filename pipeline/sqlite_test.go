@@ -170,6 +170,22 @@ func TestSQLiteInsert(t *testing.T) {
 	}
 }
 
+// What the table refuses is told as the event's error, whatever its place in a batch.
+func TestSQLiteRefuses(t *testing.T) {
+	path, db := sqliteFile(t)
+	mustExec(t, db, "CREATE TABLE flights (hub_partition TEXT, sequence_number INTEGER, date TEXT, delay INTEGER CHECK (delay < 100))")
+	p, parts := opened(t, "sqlite:"+path, flightsTarget)
+	consume(t, p, parts, sluicetest.Bodies(`{"delay":1}`, `{"delay":100}`, `{"delay":3}`, `{"delay":400}`, `{"delay":5}`, `{"delay":"x"}`)...)
+	if got, want := query(t, db, "SELECT delay FROM flights ORDER BY 1"), "1\n3\n5"; got != want {
+		t.Errorf("rows\n%s\nwant\n%s", got, want)
+	}
+	letters := deadLetters(t, p, parts)
+	const refused = `insert into flights: constraint failed: CHECK constraint failed: delay < 100 (275)`
+	if want := []string{`column delay: body.delay: "x" where a whole number should be`, refused, refused}; !slices.Equal(letters, want) {
+		t.Errorf("dead letters %q, want %q", letters, want)
+	}
+}
+
 // Every type comes out of SQLite as it should, and as the affinity says.
 func TestSQLiteTypes(t *testing.T) {
 	path, db := sqliteFile(t)
