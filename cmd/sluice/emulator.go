@@ -33,7 +33,7 @@ programs can have faults happen, such as dropped connections and throttling; the
 is in a line of its own, before "ready".`,
 		Example: `  sluice emulator serve --hub flights=4 --data ./hub --retention 24h
   sluice emulator serve --hub flights=4 --key reader=c2VjcmV0:listen`,
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			list, err := parseHubs(hubs)
 			if err != nil {
