@@ -1,0 +1,53 @@
+package sluice_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// held holds up one owner's commits until it is released.
+type held struct {
+	owner   string
+	release chan struct{}
+}
+
+func (h *held) Before(sluicetest.Op, sluice.Lease) error { return nil }
+
+func (h *held) Commit(step sluice.Step, apply func() error) error {
+	if step.Lease.Owner == h.owner && step.From != sluice.Unset {
+		<-h.release
+	}
+	return apply()
+}
+
+// TestTooLateIsTold: an owner whose commit comes after its lease, and after
+// another owner, is refused, and says so.
+func TestTooLateIsTold(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		h := &held{owner: "a", release: make(chan struct{})}
+		s.store.Faults = h
+		s.send("0", "one", "two")
+		_, endA := s.consume("a", sluice.Each(insert), sluice.Config{})
+		time.Sleep(5 * time.Second)
+		s.leases.cutOff("a")
+		_, endB := s.consume("b", sluice.Each(insert), sluice.Config{})
+		time.Sleep(time.Minute)
+		if rows := s.rows(); len(rows) != 2 {
+			s.t.Errorf("%d rows by the successor, want 2", len(rows))
+		}
+		if n := s.count(sluice.KindFenced); n != 0 {
+			s.t.Errorf("%d refusals before the commit", n)
+		}
+		close(h.release)
+		synctest.Wait()
+		if rows, n := s.rows(), s.count(sluice.KindFenced); len(rows) != 2 || n != 1 {
+			s.t.Errorf("%d rows and %d refusals told, want 2 and 1", len(rows), n)
+		}
+		endA()
+		endB()
+	})
+}
