@@ -456,7 +456,7 @@ func TestInsertFunc(t *testing.T) {
 	if _, err := s.Pool().Exec(t.Context(), `CREATE TABLE numbers (n int CHECK (n >= 0))`); err != nil {
 		t.Fatal(err)
 	}
-	broken := errors.New("broken")
+	broken := errors.New("broken" + strings.Repeat(", and more of it", 1000))
 	for name, c := range map[string]struct {
 		last func() ([]any, error)
 		want func(error) bool

@@ -65,18 +65,25 @@ type rowSource struct {
 	err error // of row
 }
 
+// errNoRow is what PostgreSQL is told instead of row's error: it ends the
+// session of a client whose reason takes more than 10,000 bytes.
+var errNoRow = errors.New("the client has no row")
+
 func (s *rowSource) Next() bool { s.at++; return s.at < s.n }
-func (s *rowSource) Err() error { return s.err }
+func (s *rowSource) Err() error { return nil }
 
 // Values is called on a goroutine of pgx's, where a panic would end the process.
 func (s *rowSource) Values() (values []any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &sluice.PanicError{Value: v, Stack: debug.Stack()}
+			s.err = &sluice.PanicError{Value: v, Stack: debug.Stack()}
 		}
-		s.err = err
+		if s.err != nil {
+			err = errNoRow
+		}
 	}()
-	return s.row(s.at)
+	values, s.err = s.row(s.at)
+	return values, nil
 }
 
 // blame finds the row that an error is about: the last one if it could not be
