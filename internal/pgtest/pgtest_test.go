@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,44 @@ func TestProxyCopy(t *testing.T) {
 	}))
 	if err != nil || n != rows || count(t, conn) != rows {
 		t.Errorf("copied %d rows, %v", n, err)
+	}
+}
+
+// Answers pairs statements with what came of them.
+func TestProxyAnswers(t *testing.T) {
+	proxy, through := pgtest.NewTestProxy(t, pgtest.Database(t))
+	conn := connect(t, through)
+	if _, err := conn.Exec(t.Context(), `CREATE TABLE t (n int)`); err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	proxy.Answers(func(statements, tags []string) {
+		seen = append(seen, strings.Join(statements, "|")+" -> "+strings.Join(tags, "|"))
+	})
+	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"t"}, []string{"n"}, pgx.CopyFromRows([][]any{{1}, {2}})); err != nil {
+		t.Fatal(err)
+	}
+	var b pgx.Batch
+	for _, sql := range []string{`BEGIN`, `UPDATE t SET n = 3 WHERE n = 7`, `UPDATE t SET n = 3 WHERE n = 2`, `COMMIT`} {
+		b.Queue(sql)
+	}
+	if err := conn.SendBatch(t.Context(), &b).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT 1/0`); err == nil {
+		t.Fatal("no error")
+	}
+	if _, err := conn.Exec(t.Context(), `DELETE FROM t`); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`copy "t" ( "n" ) from stdin binary; -> COPY 2`,
+		"BEGIN|UPDATE t SET n = 3 WHERE n = 7|UPDATE t SET n = 3 WHERE n = 2|COMMIT -> BEGIN|UPDATE 0|UPDATE 1|COMMIT",
+		"DELETE FROM t -> DELETE 2",
+	} {
+		if !slices.Contains(seen, want) {
+			t.Errorf("%q is not among %q", want, seen)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 	None        Fault = iota // pass it on
 	CutBefore                // cut the connection; the server never sees it
 	LoseReply                // let the server carry it out, then cut the connection without its answer
-	DeliverLate              // cut the client off now; the server gets it at [Proxy.Deliver]
+	DeliverLate              // cut the client off now; the server gets it at [Proxy.Deliver], and no request to cancel it
 )
 
 // Proxy is a TCP proxy in front of a PostgreSQL server. It speaks to clients
@@ -36,8 +36,10 @@ type Proxy struct {
 	mu      sync.Mutex
 	decide  func(n int) Fault
 	inspect func(statements []string) Fault
+	witness func(statements, tags []string)
 	links   map[*link]bool
-	held    []*link // late COMMITs wait here
+	held    []*link         // late COMMITs wait here
+	late    map[uint32]bool // the server's processes that have got them, or will
 	commits int
 	stalled chan struct{} // closed when bytes may flow; nil while they may
 	closed  bool
@@ -49,7 +51,7 @@ func NewProxy(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	p := &Proxy{target: target, listener: l, links: make(map[*link]bool)}
+	p := &Proxy{target: target, listener: l, links: make(map[*link]bool), late: make(map[uint32]bool)}
 	p.work.Go(p.accept)
 	return p, nil
 }
@@ -92,6 +94,16 @@ func (p *Proxy) Intercept(inspect func(statements []string) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inspect = inspect
+}
+
+// Answers sets what is told of each answer before the client gets it: what was
+// to be carried out together, and the tags, such as "UPDATE 1", of what the
+// server has carried out of that. It may be called for several connections at
+// once, and must not block.
+func (p *Proxy) Answers(witness func(statements, tags []string)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.witness = witness
 }
 
 // Next makes the next COMMIT suffer fault, and those after it pass.
@@ -230,10 +242,29 @@ func (p *Proxy) fault(statements []string) Fault {
 	return decide(n)
 }
 
+func (p *Proxy) answered(statements, tags []string) {
+	p.mu.Lock()
+	witness := p.witness
+	p.mu.Unlock()
+	if witness != nil && len(statements) > 0 {
+		witness(statements, tags)
+	}
+}
+
 func (p *Proxy) hold(l *link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held = append(p.held, l)
+	p.late[l.session] = true
+}
+
+// isLate tells whether a COMMIT was held back from that process of the server.
+func (p *Proxy) isLate(session uint32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.late[session]
 }
 
 // link is one proxied connection.
@@ -241,11 +272,14 @@ type link struct {
 	proxy          *Proxy
 	client, server net.Conn
 
-	mu       sync.Mutex
-	muted    bool   // the client gets no more answers
 	late     []byte // the COMMIT held back
 	answered chan struct{}
 	once     sync.Once
+
+	mu      sync.Mutex
+	session uint32     // number of the server's process
+	muted   bool       // the client gets no more answers
+	waiting [][]string // statements whose answers are still to come, oldest first
 }
 
 func (l *link) cut() {
@@ -268,6 +302,30 @@ func (l *link) mute() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.muted = true
+}
+
+// begins notes which of the server's processes it is.
+func (l *link) begins(session uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.session = session
+}
+
+// expect notes that an answer to these statements is to come.
+func (l *link) expect(statements []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = append(l.waiting, statements)
+}
+
+// came takes the statements whose answer has come.
+func (l *link) came() (statements []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) > 0 {
+		statements, l.waiting = l.waiting[0], l.waiting[1:]
+	}
+	return statements
 }
 
 func (l *link) isMuted() bool {
@@ -295,7 +353,14 @@ func (l *link) forward() error {
 			return err
 		}
 		l.proxy.wait()
-		switch l.proxy.fault(statements) {
+		if l.proxy.isLate(r.cancels) {
+			return nil
+		}
+		fault := l.proxy.fault(statements)
+		if r.answered {
+			l.expect(statements)
+		}
+		switch fault {
 		case CutBefore:
 			return nil
 		case DeliverLate:
@@ -323,10 +388,21 @@ func (l *link) downstream() {
 	defer l.once.Do(func() { close(l.answered) })
 	defer l.cut()
 	r := newBackend(l.server)
+	var tags []string
 	for {
 		message, ready, err := r.next()
 		if err != nil {
 			return
+		}
+		if pid, ok := r.session(message); ok {
+			l.begins(pid)
+		}
+		if tag := r.tag(message); tag != "" {
+			tags = append(tags, tag)
+		}
+		if ready {
+			l.proxy.answered(l.came(), tags)
+			tags = nil
 		}
 		switch {
 		case !l.isMuted():

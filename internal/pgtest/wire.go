@@ -31,6 +31,8 @@ const (
 type frontend struct {
 	r          *bufio.Reader
 	started    bool
+	cancels    uint32            // the server's process whose query is to be cancelled; 0 if this is no such request
+	answered   bool              // what was read last makes the server say that it is ready
 	statements map[string]string // prepared: name to text
 	portals    map[string]string // bound: name to text
 }
@@ -45,8 +47,10 @@ func newFrontend(c net.Conn) *frontend {
 func (f *frontend) next() (group []byte, statements []string, err error) {
 	if !f.started {
 		group, err = f.opening()
+		f.answered = f.started
 		return group, nil, err
 	}
+	f.answered = false
 	for {
 		kind, message, err := readMessage(f.r)
 		if err != nil {
@@ -56,6 +60,7 @@ func (f *frontend) next() (group []byte, statements []string, err error) {
 		body := message[5:]
 		switch kind {
 		case 'Q':
+			f.answered = true
 			return group, []string{cstring(&body)}, nil
 		case 'P': // Parse
 			name := cstring(&body)
@@ -67,6 +72,7 @@ func (f *frontend) next() (group []byte, statements []string, err error) {
 			statements = append(statements, f.portals[cstring(&body)])
 		case 'D', 'C': // Describe, Close
 		default: // Sync, Flush, COPY data, …
+			f.answered = kind == 'S' // Sync
 			return group, statements, nil
 		}
 	}
@@ -88,6 +94,9 @@ func (f *frontend) opening() ([]byte, error) {
 	}
 	switch binary.BigEndian.Uint32(head[4:]) {
 	case codeCancel:
+		if len(message) >= 12 {
+			f.cancels = binary.BigEndian.Uint32(message[8:])
+		}
 	case codeSSL, codeGSS:
 		return nil, fmt.Errorf("the client asks for encryption, which the proxy cannot read: use sslmode=disable")
 	default:
@@ -106,6 +115,23 @@ func newBackend(c net.Conn) *backend { return &backend{r: bufio.NewReaderSize(c,
 func (b *backend) next() (message []byte, ready bool, err error) {
 	kind, message, err := readMessage(b.r)
 	return message, kind == 'Z', err
+}
+
+// session is the number of the server's process, if the message tells it.
+func (b *backend) session(message []byte) (pid uint32, ok bool) {
+	if message[0] != 'K' || len(message) < 9 { // BackendKeyData
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(message[5:]), true
+}
+
+// tag is that of a command that was carried out, "" of any other message.
+func (b *backend) tag(message []byte) string {
+	if message[0] != 'C' { // CommandComplete
+		return ""
+	}
+	body := message[5:]
+	return cstring(&body)
 }
 
 func readMessage(r *bufio.Reader) (kind byte, message []byte, err error) {
