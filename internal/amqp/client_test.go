@@ -65,6 +65,7 @@ type received struct {
 	channel uint16
 	p       any
 	payload []byte
+	raw     []byte // performative and payload as they came
 }
 
 // newTestClient connects a client; no bytes have been exchanged yet.
@@ -127,7 +128,7 @@ func (c *testClient) read() {
 			if tr, ok := p.(*transfer); ok {
 				tr.tag = nil // it is gone with the frame
 			}
-			c.got = append(c.got, received{f.channel, p, append([]byte{}, payload...)})
+			c.got = append(c.got, received{f.channel, p, append([]byte{}, payload...), append([]byte{}, f.body...)})
 		}
 		c.mu.Unlock()
 	}
@@ -221,6 +222,29 @@ func expectError(c *testClient, condition Symbol) {
 	if e == nil || e.Condition != condition || e.Description == "" {
 		c.t.Errorf("got %T with %v, want %s", r.p, e, condition)
 	}
+}
+
+// outcome takes the verdict out of a frame that settles one delivery; nil is accepted.
+func (r *received) outcome(t testing.TB) (id uint32, rejected *Error) {
+	t.Helper()
+	p, ok := r.p.(*disposition)
+	if !ok || p.first != p.last || !p.settled || !p.receiver {
+		t.Fatalf("got %T %+v, want one delivery settled", r.p, r.p)
+	}
+	d := decoder{buf: r.raw} // decoding a disposition leaves the state out
+	whole, _ := d.value().(Described)
+	fields, _ := whole.Value.(List)
+	state, _ := fields[4].(Described)
+	if state.Descriptor == uint64(descAccepted) {
+		return p.first, nil
+	}
+	list, _ := state.Value.(List)
+	inner, _ := list[0].(Described)
+	text, _ := inner.Value.(List)
+	rejected = &Error{}
+	rejected.Condition, _ = text[0].(Symbol)
+	rejected.Description, _ = text[1].(string)
+	return p.first, rejected
 }
 
 // session begins a session on channel 0.

@@ -26,6 +26,7 @@ type Delivery struct {
 	Payload []byte
 
 	id      uint32
+	size    int // as received, also of what isn't kept
 	settled bool
 	buf     *[]byte
 }
@@ -118,25 +119,41 @@ func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 		l.replenish()
 		return nil
 	}
-	if size := len(*d.buf) + len(payload); size > c.cfg.MaxMessageSize {
-		return Errorf(CondMessageSize, "The received message (delivery-id:%d, size:%d bytes) exceeds the limit (%d bytes) currently allowed on "+
-			"the link.", d.id, size, c.cfg.MaxMessageSize)
+	d.settled = d.settled || p.settled
+	if d.size += len(payload); d.size > c.cfg.MaxMessageSize {
+		payload = nil // it is read to its end, but nothing of it is kept
+		c.partial -= len(*d.buf)
+		*d.buf = (*d.buf)[:0]
 	}
 	*d.buf = append(*d.buf, payload...)
-	d.settled = d.settled || p.settled
 	c.partial += len(payload)
 	if p.more {
 		return nil
 	}
 	l.part = nil
+	l.credit--
+	l.deliveryCount++
+	if d.size > c.cfg.MaxMessageSize {
+		l.rejectTooLarge(d)
+		return nil
+	}
 	d.Payload = *d.buf
 	c.partial -= len(d.Payload)
 	c.buffered += len(d.Payload)
-	l.credit--
-	l.deliveryCount++
 	l.queue = append(l.queue, *d)
 	l.wakeUp()
 	return nil
+}
+
+// rejectTooLarge settles a message above the limit, as Azure does: the link goes on.
+func (l *Incoming) rejectTooLarge(d *Delivery) {
+	if !d.settled {
+		e := Errorf(CondMessageSize, "The received message (delivery-id:%d, size:%d bytes) exceeds the limit (%d bytes) currently allowed on the link.",
+			d.id, d.size, l.c.cfg.MaxMessageSize)
+		l.c.push(l.s.channel, &disposition{receiver: true, first: d.id, last: d.id, settled: true, state: &deliveryState{err: e}})
+	}
+	d.free()
+	l.replenish()
 }
 
 func (l *Incoming) wakeUp() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -257,6 +258,45 @@ func TestReceivedMessages(t *testing.T) {
 			t.Errorf("disposition %+v", p)
 		}
 	})
+	bubble(t, "too large", func(t *testing.T) {
+		c, target := begin(t, &Config{MaxMessageSize: 10, Credit: 4})
+		expect[*flow](c)
+		c.queue(0, frame(0, true), []byte("123456")...)
+		c.queue(0, &transfer{more: true}, []byte("789012345678")...)
+		c.queue(0, &transfer{}, []byte("90")...)
+		c.queue(0, frame(1, false), []byte("1234567890")...)
+		c.queue(0, &transfer{deliveryID: 2, hasID: true, settled: true}, []byte("12345678901")...)
+		c.queue(0, frame(3, false), []byte("12345678901")...)
+		c.flush()
+		target.check(t, "1234567890")
+		outcomes := func() map[uint32]string {
+			texts := make(map[uint32]string)
+			for _, r := range c.got {
+				if _, ok := r.p.(*flow); ok {
+					continue
+				}
+				id, rejected := r.outcome(t)
+				if texts[id] = "accepted"; rejected != nil {
+					texts[id] = rejected.Error()
+				}
+			}
+			c.got = nil
+			return texts
+		}
+		const refused = "amqp:link:message-size-exceeded: The received message (delivery-id:%d, size:%d bytes) exceeds the limit (10 bytes) currently allowed on the link."
+		want := map[uint32]string{0: fmt.Sprintf(refused, 0, 20), 1: "accepted", 3: fmt.Sprintf(refused, 3, 11)}
+		if got := outcomes(); !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		// The link goes on, as long as one likes.
+		for id := uint32(4); id < 30; id++ {
+			c.queue(0, frame(id, true), []byte("12345678901")...)
+			c.send(0, frame(id, false), 'x')
+			if got, want := outcomes(), map[uint32]string{id: fmt.Sprintf(refused, id, 12)}; !maps.Equal(got, want) {
+				t.Fatalf("got %v, want %v", got, want)
+			}
+		}
+	})
 	bubble(t, "credit", func(t *testing.T) {
 		hold := make(chan struct{})
 		c := opened(t, &testPeer{incoming: func(l *Incoming) (func(context.Context) error, error) {
@@ -300,10 +340,6 @@ func TestReceivedMessages(t *testing.T) {
 		frames    func(c *testClient)
 		condition Symbol
 	}{
-		"larger than allowed": {&Config{MaxMessageSize: 10}, func(c *testClient) {
-			c.queue(0, frame(0, true), []byte("123456")...)
-			c.queue(0, &transfer{}, []byte("78901")...)
-		}, CondMessageSize},
 		"without delivery id": {nil, func(c *testClient) { c.queue(0, &transfer{}, 'x') }, CondInvalidField},
 		"beyond the credit": {&Config{Credit: 1}, func(c *testClient) {
 			// In one write, so that the first can't be handled in between.

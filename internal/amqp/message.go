@@ -41,15 +41,19 @@ func fitsSection(section, code byte) bool {
 	case SectionDeliveryAnn, SectionMessageAnn, SectionAppProps, SectionFooter:
 		return code == codeMap8 || code == codeMap32
 	case SectionData:
-		return code == codeBin8 || code == codeBin32
+		return code == codeBin8 || code == codeBin32 || code == codeNull // Azure's JavaScript library sends null
 	}
 	return true
 }
 
-// Data returns the content of a data section.
+// Data returns the content of a data section, nil if that is null.
 func (s Section) Data() []byte {
 	d := decoder{buf: s.Value}
-	return d.bytesOf(d.constructor())
+	code := d.constructor()
+	if code == codeNull {
+		return nil
+	}
+	return d.bytesOf(code)
 }
 
 // RawPair is an entry of an encoded map.
