@@ -1,4 +1,4 @@
-//go:build postgres
+//go:build postgres && linux
 
 package attack_test
 
@@ -16,7 +16,7 @@ import (
 
 // ci is what the attack of a test run is made of; words in the environment
 // variable SLUICE_ATTACK change it.
-const ci = "events=200000 rate=1500 kills=30 pauses=14 fenced=1 crashes=3 resets=12 blackholes=9 unplugs=6 commits=60"
+const ci = "events=200000 rate=1500 kills=30 pauses=14 fenced=1 jumps=6 crashes=3 resets=12 blackholes=9 unplugs=6 commits=60"
 
 // plan makes a plan of words, with a fresh seed if they state none.
 func plan(t *testing.T, text string) attack.Plan {

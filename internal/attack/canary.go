@@ -61,6 +61,11 @@ func (c *canaries) forms() map[string][]byte {
 	return forms
 }
 
+// readyLine allows the one line in which a hub tells its key, as it is asked to.
+func readyLine(path, line string) bool {
+	return strings.HasPrefix(filepath.Base(path), "hub-") && strings.HasSuffix(path, ".out") && strings.HasPrefix(line, "ready ")
+}
+
 // searched is what a search went through.
 type searched struct {
 	Files   int

@@ -6,11 +6,11 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/history"
 	"github.com/sluice-go/sluice/internal/pgtest"
 )
 
@@ -84,6 +84,7 @@ type consumer struct {
 	late   bool  // a COMMIT is held back
 	struck func(Fault)
 	last   time.Time // that a step of this life came to its COMMIT
+	fenced int       // steps that PostgreSQL has refused: they changed no checkpoint
 }
 
 // commitFaults are what pgtest's proxy does for a fault.
@@ -118,6 +119,22 @@ func (c *consumer) intercept(statements []string) pgtest.Fault {
 		c.struck(fault)
 	}
 	return commitFaults[fault] // None for none
+}
+
+// answered sees what comes of the consumer's statements.
+func (c *consumer) answered(statements, tags []string) {
+	if momentOf(statements) == begins && slices.Contains(tags, "UPDATE 0") {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.fenced++
+	}
+}
+
+// refusals is how many of its steps PostgreSQL has refused.
+func (c *consumer) refusals() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fenced
 }
 
 // lay sets a trap.
@@ -209,14 +226,3 @@ func (w *world) begin(c *consumer, life int) (*process, error) {
 }
 
 func historyOf(dir, name string) string { return filepath.Join(dir, name+".history") }
-
-// fenced is how many of its commits a process has seen refused.
-func fenced(p *process) (n int) {
-	// It may not have come so far as to have one, and its last line may be half there.
-	_ = readHistory(strings.TrimSuffix(p.err, ".err")+".history", func(r history.Record) {
-		if r.Kind == history.Fenced {
-			n++
-		}
-	})
-	return n
-}

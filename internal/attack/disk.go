@@ -60,10 +60,18 @@ func (r *DiskReport) String() string {
 		r.Faults, r.Acknowledged, r.Events, r.Rows, r.Letters, len(r.Findings), r.Took.Round(time.Second), r.Said)
 }
 
+// progress logs how far an attack has come.
+func (l *ledge) progress(round int) {
+	if round > 0 && round%5 == 0 {
+		l.Log("%d of %d rounds, %d records acknowledged", round, l.Rounds, l.Acknowledged)
+	}
+}
+
 // ledge is a hub and a consumer beside a disk that fails.
 type ledge struct {
 	DiskConfig
 	DiskReport
+	secrets   *canaries
 	load      *load
 	random    *rand.Rand
 	hub       *process
@@ -93,7 +101,7 @@ func newLedge(cfg DiskConfig) (*ledge, error) {
 		return nil, err
 	}
 	defer free.Close()
-	l := &ledge{DiskConfig: cfg, load: &load{records: cfg.Records}, random: rand.New(rand.NewPCG(cfg.Seed, 20)), hubAddr: free.Addr().String()}
+	l := &ledge{DiskConfig: cfg, secrets: newCanaries(), load: &load{records: cfg.Records}, random: rand.New(rand.NewPCG(cfg.Seed, 20)), hubAddr: free.Addr().String()}
 	return l, os.WriteFile(l.pipeline(), []byte(cfg.Pipeline), 0o644)
 }
 
@@ -102,7 +110,7 @@ func (l *ledge) disk() string     { return filepath.Join(l.Dir, "disk") }
 func (l *ledge) trace() string    { return filepath.Join(l.Dir, fmt.Sprintf("trace-%03d", l.processes)) }
 
 func (l *ledge) connection() string {
-	return "Endpoint=sb://" + l.hubAddr + ";SharedAccessKeyName=attack;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true"
+	return "Endpoint=sb://" + l.hubAddr + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + l.secrets.key + ";UseDevelopmentEmulator=true"
 }
 
 func (l *ledge) launch(name string, args ...string) (*process, error) {
@@ -114,7 +122,8 @@ func (l *ledge) launch(name string, args ...string) (*process, error) {
 
 // serve starts the hub; wrap puts a command around it.
 func (l *ledge) serve(ctx context.Context, data string, wrap func(args ...string) []string) (err error) {
-	args := []string{l.Binary, "emulator", "serve", "--listen", l.hubAddr, "--hub", fmt.Sprintf("%s=%d", hubName, diskPartitions)}
+	args := []string{l.Binary, "emulator", "serve", "--listen", l.hubAddr, "--hub", fmt.Sprintf("%s=%d", hubName, diskPartitions),
+		"--key", keyName + "=" + l.secrets.key}
 	if data != "" {
 		args = append(args, "--data", data)
 	}
@@ -240,6 +249,7 @@ func FillHub(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) {
 		return nil, err
 	}
 	for round := range cfg.Rounds {
+		l.progress(round)
 		if err := disk.fill(); err != nil {
 			return nil, err
 		}
@@ -294,6 +304,7 @@ func SpoilHub(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 		return nil, err
 	}
 	for round := range cfg.Rounds {
+		l.progress(round)
 		if err := end(ctx, l.hub, syscall.SIGTERM); err != nil {
 			return nil, err
 		}
@@ -389,7 +400,11 @@ func (l *ledge) compare(ctx context.Context, done *effects) (*history.Checker, e
 		}
 	}
 	panics(l.Dir, l.find)
-	return check, nil
+	found, _, err := l.secrets.search(readyLine, l.Dir)
+	for _, f := range found {
+		l.find("%s", f)
+	}
+	return check, err
 }
 
 // FillSQLite fills the disk of a consumer's database, again and again.
@@ -414,6 +429,7 @@ func FillSQLite(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) 
 	}
 	defer func() { c.end(syscall.SIGKILL); <-c.done }()
 	for round := range cfg.Rounds {
+		l.progress(round)
 		if err := l.deliver(ctx, sendPerRound/2); err != nil {
 			return nil, err
 		}
@@ -460,6 +476,7 @@ func SpoilSQLite(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 		return nil, err
 	}
 	for round := range cfg.Rounds {
+		l.progress(round)
 		var trace string
 		when := fmt.Sprintf("%d+%d", 4+l.random.IntN(20), 2+l.random.IntN(10))
 		c, err := l.consume(func(args ...string) []string {

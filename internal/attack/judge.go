@@ -63,7 +63,7 @@ func (w *world) judge(ctx context.Context, r *Report) error {
 		return err
 	}
 	may := func(path, line string) bool {
-		return path == planted || strings.HasPrefix(filepath.Base(path), "hub-") && strings.HasPrefix(line, "ready ")
+		return path == planted || readyLine(path, line)
 	}
 	found, searched, err := w.secrets.search(may, w.Dir, w.pg.Dir())
 	if err != nil {

@@ -1,4 +1,4 @@
-//go:build !postgres
+//go:build !postgres || !linux
 
 package attack_test
 
@@ -8,7 +8,7 @@ import (
 )
 
 func TestLeftOut(t *testing.T) {
-	const notice = "left out: the attack with real processes, which needs PostgreSQL (scripts/install-postgres, then go test -tags postgres ./internal/attack, or make test)"
+	const notice = "left out: the attack with real processes, which needs Linux and PostgreSQL (scripts/install-postgres, then go test -tags postgres ./internal/attack, or make test)"
 	fmt.Println(notice)
 	t.Log(notice)
 }

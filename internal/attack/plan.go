@@ -23,6 +23,7 @@ const (
 	PauseWrite  Fault = "paused past the lease, inside its transaction"
 	PauseCommit Fault = "paused past the lease, its COMMIT under way"
 	PauseAny    Fault = "paused past the lease, anywhere"
+	Jump        Fault = "leases run out early, as by a clock that jumps"
 	Crash       Fault = "PostgreSQL stopped at once, started again"
 	Reset       Fault = "connections reset"
 	BlackHole   Fault = "bytes swallowed, then connections cut"
@@ -33,14 +34,14 @@ const (
 )
 
 // Faults are all there are, in the order of a report.
-var Faults = []Fault{Kill, KillHub, PauseBegin, PauseWrite, PauseCommit, PauseAny, Crash, Reset, BlackHole, Unplug, CutBefore, LoseReply, DeliverLate}
+var Faults = []Fault{Kill, KillHub, PauseBegin, PauseWrite, PauseCommit, PauseAny, Jump, Crash, Reset, BlackHole, Unplug, CutBefore, LoseReply, DeliverLate}
 
 // Plan says what an attack is made of.
 type Plan struct {
 	Seed   uint64        // of what strikes when and where
 	Events int           // at least so many are sent
 	Rate   int           // events sent per second, once the first tenth is there
-	Fenced int           // commits refused after a pause that must be seen; pauses go on until they are
+	Fenced int           // transactions that PostgreSQL must be seen to refuse after a pause; pauses go on until it has
 	Strike map[Fault]int // how often each fault strikes
 }
 
@@ -55,6 +56,7 @@ type share struct {
 var groups = map[string][]share{
 	"kills":      {{Kill, 5}, {KillHub, 1}},
 	"pauses":     {{PauseBegin, 7}, {PauseWrite, 2}, {PauseCommit, 2}, {PauseAny, 1}},
+	"jumps":      {{Jump, 1}},
 	"crashes":    {{Crash, 1}},
 	"resets":     {{Reset, 1}},
 	"blackholes": {{BlackHole, 1}},
@@ -64,7 +66,7 @@ var groups = map[string][]share{
 }
 
 // Set changes the plan by words like "kills=30 seed=7". They are seed, events,
-// rate, fenced, kills, pauses, crashes, resets, blackholes, unplugs, commits
+// rate, fenced, kills, pauses, jumps, crashes, resets, blackholes, unplugs, commits
 // (a third each cut off, swallowed and late), and late (of commits).
 func (p *Plan) Set(text string) error {
 	for word := range strings.FieldsSeq(text) {
@@ -114,7 +116,7 @@ type tally struct {
 	mu     sync.Mutex
 	left   map[Fault]int
 	struck map[Fault]int
-	fenced int // commits seen refused after a pause
+	fenced int // transactions seen refused after a pause
 	owed   int // how many more of them must be seen
 }
 
@@ -173,8 +175,8 @@ func (t *tally) sawFenced(n int) {
 	t.fenced += n
 }
 
-// counts are how often each fault has struck, and how many refused commits were
-// seen.
+// counts are how often each fault has struck, and how many transactions
+// were seen refused after a pause.
 func (t *tally) counts() (map[Fault]int, int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -57,7 +57,7 @@ func TestTally(t *testing.T) {
 	r := Report{Plan: p}
 	r.Struck, r.Fenced = tally.counts()
 	missing := r.Missing()
-	if len(missing) != 2 || !strings.HasPrefix(missing[0], string(KillHub)+": 0 of 2") || !strings.HasPrefix(missing[1], string(Crash)+": 0 of 1") {
+	if len(missing) != 3 || !strings.HasPrefix(missing[0], string(KillHub)+": 0 of 2") || !strings.HasPrefix(missing[1], string(Crash)+": 0 of 1") {
 		t.Errorf("missing %q", missing)
 	}
 }

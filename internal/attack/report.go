@@ -7,13 +7,15 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/history"
 )
 
 // Report is what came of an attack.
 type Report struct {
 	Plan       Plan
 	Struck     map[Fault]int
-	Fenced     int  // commits seen refused after a pause
+	Fenced     int  // transactions that PostgreSQL was seen to refuse after a pause
 	Namespaces bool // cables were those of network namespaces, else links of the proxy
 	Dumps      int  // consumers that printed their stacks
 	Lives      int  // of consumers
@@ -42,7 +44,10 @@ func (r *Report) Missing() (list []string) {
 		}
 	}
 	if r.Fenced < r.Plan.Fenced {
-		list = append(list, fmt.Sprintf("commits seen refused after a pause: %d of %d", r.Fenced, r.Plan.Fenced))
+		list = append(list, fmt.Sprintf("transactions seen refused after a pause: %d of %d", r.Fenced, r.Plan.Fenced))
+	}
+	if told := r.Records[string(history.Fenced)]; told < r.Plan.Fenced {
+		list = append(list, fmt.Sprintf("refusals in the consumers' histories: %d of %d", told, r.Plan.Fenced))
 	}
 	return list
 }
@@ -61,7 +66,7 @@ func (r *Report) String() string {
 		cables = "none: no network namespaces here, links of the proxy took their place"
 	}
 	row("cables pulled were those of", cables)
-	row("commits seen refused after a pause", r.Fenced)
+	row("transactions refused after a pause, seen on the wire", r.Fenced)
 	row("stacks printed (SIGQUIT)", r.Dumps)
 	row("lives of consumers, of the hub", fmt.Sprintf("%d, %d", r.Lives, r.HubLives))
 	row("records acknowledged", r.Acknowledged)

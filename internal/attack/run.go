@@ -92,7 +92,7 @@ func (w *world) watch(ctx context.Context) {
 			struck += counts[f]
 			planned += w.Plan.Strike[f]
 		}
-		w.Log("%v: %d of %d faults, %d commits seen refused after a pause, %d records acknowledged",
+		w.Log("%v: %d of %d faults, %d transactions refused after a pause, %d records acknowledged",
 			time.Since(began).Round(time.Second), struck, planned, fenced, w.load.acknowledged())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -16,7 +17,7 @@ import (
 const leaseFor = 3 * time.Second
 
 // onConsumers are the faults that strike one consumer.
-var onConsumers = []Fault{Kill, PauseBegin, PauseWrite, PauseCommit, PauseAny, Reset, BlackHole, Unplug}
+var onConsumers = []Fault{Kill, PauseBegin, PauseWrite, PauseCommit, PauseAny, Jump, Reset, BlackHole, Unplug}
 
 // between is a random time.
 func between(random *rand.Rand, least, most time.Duration) time.Duration {
@@ -87,6 +88,8 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 		return w.pause(ctx, c, commits, random)
 	case PauseAny:
 		return w.pause(ctx, c, never, random)
+	case Jump:
+		return w.jump(ctx, c)
 	case Reset:
 		n := 0
 		for _, l := range some(c.way, random) {
@@ -147,47 +150,76 @@ func (w *world) kill(ctx context.Context, c *consumer, random *rand.Rand) (bool,
 // it had. What it was sending at that moment arrives only then.
 func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.Rand) (bool, error) {
 	p, _ := c.now()
-	before := fenced(p)
-	stop := func() { p.signal(syscall.SIGSTOP) }
+	pass, ok := w.stop(ctx, c, p, at)
 	defer p.signal(syscall.SIGCONT)
-	pass := func() {}
-	if at == never {
-		stop()
-	} else {
-		t := c.lay(at, stop)
-		if !c.take(ctx, t, 5*time.Second) {
-			return false, nil
-		}
-		pass = func() { close(t.release) }
-		if at == writes {
-			pass() // so that the transaction is open while it is stopped
-			pass = func() {}
-		}
+	if !ok {
+		return false, nil
 	}
-	began := time.Now()
-	had := w.owns(ctx, p.pid())
+	began, before, had := time.Now(), c.refusals(), w.owns(ctx, p.pid())
 	has := had
 	until(ctx, 4*leaseFor, func() bool { has = w.owns(ctx, p.pid()); return has == 0 })
 	if left := leaseFor + leaseFor/4 - time.Since(began); left > 0 {
 		rest(ctx, left)
 	}
 	pass()
-	rest(ctx, between(random, 50*time.Millisecond, 200*time.Millisecond)) // for PostgreSQL's answer
+	// PostgreSQL answers before the consumer wakes up.
+	until(ctx, between(random, 100*time.Millisecond, 200*time.Millisecond), func() bool { return c.refusals() > before })
 	p.signal(syscall.SIGCONT)
-	if at == begins {
-		until(ctx, time.Second, func() bool { return fenced(p) > before })
-		w.tally.sawFenced(fenced(p) - before)
-	}
+	w.tally.sawFenced(c.refusals() - before)
 	return has < had, nil
+}
+
+// stop stops a consumer at a moment of a step, whose statement arrives when
+// pass is called. If it was inside its transaction, that is at once, so that
+// the transaction is open.
+func (w *world) stop(ctx context.Context, c *consumer, p *process, at moment) (pass func(), ok bool) {
+	stop := func() { p.signal(syscall.SIGSTOP) }
+	if at == never {
+		stop()
+		return func() {}, true
+	}
+	t := c.lay(at, stop)
+	if !c.take(ctx, t, 5*time.Second) {
+		return nil, false
+	}
+	pass = sync.OnceFunc(func() { close(t.release) })
+	if at == writes {
+		pass()
+	}
+	return pass, true
+}
+
+// jump lets a consumer's leases run out before it believes they have, as a
+// database does whose clock jumps ahead, while a transaction of it is on its
+// way. Others take over, PostgreSQL refuses the transaction, and the consumer,
+// whose lease is good by its own clock, learns of it from that alone.
+func (w *world) jump(ctx context.Context, c *consumer) (bool, error) {
+	p, _ := c.now()
+	pass, ok := w.stop(ctx, c, p, begins)
+	defer p.signal(syscall.SIGCONT)
+	if !ok {
+		return false, nil
+	}
+	defer pass()
+	before, owner := c.refusals(), ownerPattern(p.pid())
+	if _, err := w.db.ExecContext(ctx, `UPDATE sluice_leases SET expires_at = clock_timestamp() - interval '1 second' WHERE owner LIKE $1`, owner); err != nil {
+		return false, nil // PostgreSQL is down just now
+	}
+	until(ctx, leaseFor/2, func() bool { return w.owns(ctx, p.pid()) == 0 })
+	pass()
+	return until(ctx, leaseFor/10, func() bool { return c.refusals() > before }), nil
 }
 
 // owns is how many checkpoints a process has claimed and nobody after it. While
 // the database does not answer, they count as many.
 func (w *world) owns(ctx context.Context, pid int) int {
 	n := partitions
-	_ = w.db.QueryRowContext(ctx, `SELECT count(*) FROM sluice_checkpoints WHERE owner LIKE $1`, fmt.Sprintf("%%-%d-%%", pid)).Scan(&n)
+	_ = w.db.QueryRowContext(ctx, `SELECT count(*) FROM sluice_checkpoints WHERE owner LIKE $1`, ownerPattern(pid)).Scan(&n)
 	return n
 }
+
+// ownerPattern matches the owner's name that a process gives itself.
+func ownerPattern(pid int) string { return fmt.Sprintf("%%-%d-%%", pid) }
 
 // shake strikes the servers.
 func (w *world) shake(ctx context.Context, random *rand.Rand) error {

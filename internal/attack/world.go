@@ -106,6 +106,7 @@ func (w *world) build(ctx context.Context) (err error) {
 			return err
 		}
 		c.commits.Intercept(c.intercept)
+		c.commits.Answers(c.answered)
 		w.consumers = append(w.consumers, c)
 		if err := c.run(); err != nil {
 			return err
