@@ -1,0 +1,135 @@
+//go:build judges
+
+package judges
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/emulator"
+)
+
+// patience is how long one client may take for all of its checks.
+const patience = 3 * time.Minute
+
+// installed is where scripts/install-judges has put the clients.
+var installed = filepath.Join("..", "..", ".dev", "judges")
+
+func TestJavaScript(t *testing.T) {
+	t.Parallel()
+	judge(t, "node", "judge.js")
+}
+
+func TestPython(t *testing.T) {
+	t.Parallel()
+	judge(t, filepath.Join(installed, "venv", "bin", "python"), "judge.py")
+}
+
+// judge has a client check an emulator of its own. Each check becomes a test.
+func judge(t *testing.T, program, script string) {
+	for _, file := range []string{filepath.Join(installed, "node_modules"), filepath.Join(installed, "venv")} {
+		if _, err := os.Stat(file); err != nil {
+			t.Fatalf("%s is not installed: run scripts/install-judges", file)
+		}
+	}
+	cmd := command(t, program, script)
+	cmd.Env = append(cmd.Env, hub(t)...)
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	last, n := verdicts(t, output)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%s: %v", script, err)
+	}
+	if last != fmt.Sprintf("all %d checks passed", n) {
+		t.Errorf("%s ended with %q after %d checks", script, last, n)
+	}
+}
+
+// hub starts an emulator and returns the environment in which the judges find it.
+func hub(t *testing.T) []string {
+	const name = "flights"
+	cert := filepath.Join(t.TempDir(), "cert.pem")
+	keys := []emulator.Key{
+		{Name: "all", Secret: "YWxsIHJpZ2h0cw=="},
+		{Name: "reader", Secret: "dG8gbGlzdGVu", Rights: emulator.Listen},
+		{Name: "writer", Secret: "dG8gc2VuZA==", Rights: emulator.Send},
+	}
+	srv, err := emulator.Start([]emulator.Hub{{Name: name, Partitions: 4, ConsumerGroups: []string{"audit"}}}, &emulator.Config{
+		TLSListen: "127.0.0.1:0", TLSCertOut: cert, Control: "127.0.0.1:0", Keys: keys, Dir: t.TempDir(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Errorf("close the emulator: %v", err)
+		}
+	})
+	as := func(k emulator.Key) string {
+		return strings.NewReplacer("="+keys[0].Name+";", "="+k.Name+";", "="+keys[0].Secret, "="+k.Secret).Replace(srv.ConnectionString())
+	}
+	return []string{
+		"HUB=" + name, "ALL=" + as(keys[0]), "LISTEN=" + as(keys[1]), "SEND=" + as(keys[2]), "TLS=" + srv.TLSConnectionString(),
+		"CERT=" + cert, "NODE_EXTRA_CA_CERTS=" + cert, "CONTROL=http://" + srv.ControlAddr(),
+	}
+}
+
+func command(t *testing.T, program string, args ...string) *exec.Cmd {
+	modules, err := filepath.Abs(filepath.Join(installed, "node_modules"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "NODE_PATH="+modules)
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+var verdict = regexp.MustCompile(`^(ok  |FAIL) (.+)$`)
+
+// verdicts reads a judge's output: a line for each check, followed by the reasons for one that failed. It returns the last line, and the number of
+// checks.
+func verdicts(t *testing.T, output io.Reader) (last string, n int) {
+	var name, reason string
+	failed := false
+	tell := func() {
+		if name == "" {
+			return
+		}
+		n++
+		t.Run(name, func(t *testing.T) {
+			if failed {
+				t.Error(reason)
+			}
+		})
+		name, reason, failed = "", "", false
+	}
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		last = lines.Text()
+		if m := verdict.FindStringSubmatch(last); m != nil {
+			tell()
+			name, failed = m[2], m[1] == "FAIL"
+			continue
+		}
+		reason += last + "\n"
+	}
+	tell()
+	return last, n
+}
