@@ -15,6 +15,7 @@ type Progress struct {
 	Epoch       int64    // of that claim; only ever rises
 	Claims      int      // claims since the position last moved or a process left cleanly, the newest included
 	Trial       Trial    // what is known of the event behind the position
+	Done        []Range  // of AtLeastOnce: events behind the position that are done too, ascending
 	Updated     time.Time
 }
 

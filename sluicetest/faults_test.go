@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -85,7 +86,7 @@ func TestOutageOfEveryOperation(t *testing.T) {
 		}
 	}
 	s.before = nil
-	if after := h.progress(t, "0"); before != after {
+	if after := h.progress(t, "0"); !reflect.DeepEqual(before, after) {
 		t.Errorf("outages changed %+v to %+v", before, after)
 	}
 	h.effects(t)

@@ -1,0 +1,138 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Sink takes the records that [AtLeastOnce] makes of events, and completes
+// each on its own, in any order. Implementations are safe for concurrent use
+// by all partitions.
+type Sink[R any] interface {
+	// Submit takes a record and returns; done is called exactly once with what
+	// became of it, from any goroutine, perhaps before Submit returns. The
+	// engine bounds what is in flight, so a sink should queue rather than
+	// block: a call that blocks holds up its partition. A record whose ctx has
+	// ended must not be sent any more, for the partition may be another's.
+	//
+	// The sink does not try again by itself: every attempt is the engine's to
+	// count and to pace.
+	Submit(ctx context.Context, record R, done func(Result))
+}
+
+// Result is what became of a record.
+//
+// Err says whose fault it is: nil, it is written; [ErrRejected] (see [Reject]),
+// the event can never be, and goes to the dead letters at once; a
+// [*RetryError] (see [RetryAfter]), it is tried again after a while, as
+// often as it takes; [ErrOutage] (see [Outage]), the store or the way there is
+// to blame: the partition waits, with back-off, and nothing is held against
+// the event. Any other is the event's own failure, tried [Config.Attempts]
+// times before it becomes a dead letter.
+type Result struct {
+	Err  error
+	Cost float64 // what the store charged for the attempt, in its own unit (RU for Cosmos DB); 0 if it doesn't say
+}
+
+// ErrOutage marks an error as the store's or the network's, not the event's.
+var ErrOutage = errors.New("outage")
+
+// Outage marks err as an [ErrOutage]. Outage(nil) is nil.
+func Outage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &outage{err}
+}
+
+type outage struct{ err error }
+
+func (o *outage) Error() string        { return o.err.Error() }
+func (o *outage) Unwrap() error        { return o.err }
+func (o *outage) Is(target error) bool { return target == ErrOutage }
+
+// RetryError asks for another attempt.
+type RetryError struct {
+	After time.Duration // how long to wait; 0: [StreamConfig.RetryAfter]
+	Err   error         // why
+}
+
+func (e *RetryError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the reason.
+func (e *RetryError) Unwrap() error { return e.Err }
+
+// RetryAfter marks err as one that passes: the store is busy, the time was
+// up. RetryAfter(nil, d) is nil.
+func RetryAfter(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &RetryError{After: d, Err: err}
+}
+
+// Itself makes an event its own record, for sinks like [Workers] that take
+// events.
+func Itself(_ context.Context, e *Event) ([]*Event, error) { return []*Event{e}, nil }
+
+// Workers is a sink that calls fn for each event, up to n calls at a time,
+// for users with a store of their own. What fn returns is read as
+// [Result].Err; a panic is an error.
+func Workers(n int, fn func(ctx context.Context, e *Event) error) (*WorkerSink, error) {
+	if n <= 0 {
+		return nil, fmt.Errorf("%d workers: must be positive", n)
+	}
+	return &WorkerSink{fn: fn, idle: n}, nil
+}
+
+// WorkerSink is what [Workers] makes. It is safe for concurrent use, also by
+// several consumers, which share its n calls.
+type WorkerSink struct {
+	fn func(context.Context, *Event) error
+
+	mu      sync.Mutex
+	idle    int // workers that could be started
+	waiting []call
+}
+
+type call struct {
+	ctx  context.Context
+	e    *Event
+	done func(Result)
+}
+
+// Submit queues the event for the next free worker.
+func (s *WorkerSink) Submit(ctx context.Context, e *Event, done func(Result)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = append(s.waiting, call{ctx, e, done})
+	if s.idle > 0 {
+		s.idle--
+		// Its owner is the consumer, which waits for every result.
+		go s.work()
+	}
+}
+
+// work handles what waits, then ends.
+func (s *WorkerSink) work() {
+	for {
+		s.mu.Lock()
+		if len(s.waiting) == 0 {
+			s.waiting = nil
+			s.idle++
+			s.mu.Unlock()
+			return
+		}
+		c := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		s.mu.Unlock()
+		err := c.ctx.Err()
+		if err == nil {
+			err = guard(func() error { return s.fn(c.ctx, c.e) })
+		}
+		c.done(Result{Err: err})
+	}
+}
