@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/sluice-go/sluice/internal/property"
 )
 
 const (
@@ -28,7 +25,7 @@ var errAgain = errors.New("again")
 // apply brings events to their end, in order: committed or parked. One
 // transaction if all goes well; otherwise it is taken apart around the events
 // to blame, found by the handler's word or by halving.
-func (s *session[Tx]) apply(events []*Event) error {
+func (s *applier[Tx]) apply(events []*Event) error {
 	for {
 		events = s.pending(events)
 		switch len(events) {
@@ -78,7 +75,7 @@ func (s *session[Tx]) apply(events []*Event) error {
 
 // letters makes dead letters of the culprits if none of them deserves another
 // attempt, and says how many events they and those before them are.
-func (s *session[Tx]) letters(events []*Event, culprits []*EventError) ([]DeadLetter, int) {
+func (s *applier[Tx]) letters(events []*Event, culprits []*EventError) ([]DeadLetter, int) {
 	var letters []DeadLetter
 	n := 0
 	for _, c := range culprits {
@@ -95,7 +92,7 @@ func (s *session[Tx]) letters(events []*Event, culprits []*EventError) ([]DeadLe
 
 // settle brings one event to its end: applied, or parked after its attempts.
 // A failure that is already known counts as an attempt.
-func (s *session[Tx]) settle(e *Event, failure error) error {
+func (s *applier[Tx]) settle(e *Event, failure error) error {
 	attempt := s.attempts(e)
 	if failure != nil {
 		attempt++
@@ -154,7 +151,7 @@ func (s *session[Tx]) settle(e *Event, failure error) error {
 // alone tries one event in a transaction of its own. Under suspicion the
 // attempt is recorded before it begins, and only one such attempt goes on in
 // this process, so that its death tells which event it was.
-func (s *session[Tx]) alone(e *Event) error {
+func (s *applier[Tx]) alone(e *Event) error {
 	if e.Sequence <= s.suspect {
 		select {
 		case s.c.careful <- struct{}{}:
@@ -171,7 +168,7 @@ func (s *session[Tx]) alone(e *Event) error {
 
 // transact applies events in one transaction, all but those that it parks,
 // which are in the same order.
-func (s *session[Tx]) transact(events []*Event, parked []DeadLetter) error {
+func (s *applier[Tx]) transact(events []*Event, parked []DeadLetter) error {
 	good := events
 	if len(parked) > 0 {
 		good = make([]*Event, 0, len(events))
@@ -205,7 +202,7 @@ func (s *session[Tx]) transact(events []*Event, parked []DeadLetter) error {
 }
 
 // handle is the handler applied to a batch, nil for an empty one.
-func (s *session[Tx]) handle(b Batch) func(context.Context, Tx) error {
+func (s *applier[Tx]) handle(b Batch) func(context.Context, Tx) error {
 	if len(b.Events) == 0 {
 		return nil
 	}
@@ -217,7 +214,7 @@ func (s *session[Tx]) handle(b Batch) func(context.Context, Tx) error {
 // commit runs one step. It returns nil if the step is known to be done, a
 // [*HandlerError], [errAgain] if it is not and the checkpoint was claimed
 // again, or the reason why the tenure must end.
-func (s *session[Tx]) commit(step Step, fn func(context.Context, Tx) error) error {
+func (s *applier[Tx]) commit(step Step, fn func(context.Context, Tx) error) error {
 	err := s.store.Commit(s.work, step, fn)
 	var failed *HandlerError
 	switch {
@@ -267,7 +264,7 @@ func (s *session[Tx]) commit(step Step, fn func(context.Context, Tx) error) erro
 
 // reclaim learns from the database where the checkpoint stands, for as long as
 // that takes.
-func (s *session[Tx]) reclaim() error {
+func (s *applier[Tx]) reclaim() error {
 	for {
 		p, err := s.store.Claim(s.work, s.lease, s.incarnation)
 		switch {
@@ -287,7 +284,7 @@ func (s *session[Tx]) reclaim() error {
 }
 
 // record stores a trial. Like commit it returns [errAgain] after a failure.
-func (s *session[Tx]) record(trial Trial) error {
+func (s *applier[Tx]) record(trial Trial) error {
 	err := s.store.Record(s.work, s.lease, s.pos, trial)
 	switch {
 	case err == nil:
@@ -307,10 +304,10 @@ func (s *session[Tx]) record(trial Trial) error {
 }
 
 // done tells whether an event lies before the checkpoint.
-func (s *session[Tx]) done(e *Event) bool { return e.Sequence <= s.pos.Sequence }
+func (s *applier[Tx]) done(e *Event) bool { return e.Sequence <= s.pos.Sequence }
 
 // pending drops the events that are done.
-func (s *session[Tx]) pending(events []*Event) []*Event {
+func (s *applier[Tx]) pending(events []*Event) []*Event {
 	for len(events) > 0 && s.done(events[0]) {
 		events = events[1:]
 	}
@@ -318,39 +315,11 @@ func (s *session[Tx]) pending(events []*Event) []*Event {
 }
 
 // attempts is how many attempts at an event are on record.
-func (s *session[Tx]) attempts(e *Event) int {
+func (s *applier[Tx]) attempts(e *Event) int {
 	if s.trial.Sequence != e.Sequence {
 		return 0
 	}
 	return s.trial.Attempts
-}
-
-func (s *session[Tx]) final(err error, attempt int) bool {
-	return errors.Is(err, ErrRejected) || attempt >= s.c.cfg.Attempts
-}
-
-// letter makes a dead letter of an event.
-func (s *session[Tx]) letter(e *Event, failure error, attempts int) DeadLetter {
-	d := DeadLetter{
-		Group: s.topic.Group, Incarnation: s.incarnation, FailedAt: s.c.cfg.Clock.Wall().UTC(),
-		Error: describe(failure), Attempts: attempts, Status: StatusDead, Event: *e, HasBody: true,
-	}
-	properties, err := property.Encode(e.Properties)
-	if limit := s.c.cfg.BodyLimit; err != nil || limit < 0 || len(e.Body)+len(properties) > limit {
-		d.HasBody, d.Event.Body, d.Event.Properties = false, nil, nil
-	}
-	return d
-}
-
-// describe gives an error's text, bounded and never empty: an attempt without
-// a text on record is one that did not come to an end.
-func describe(err error) string {
-	const most = 8 << 10
-	text := cmp.Or(err.Error(), "error without a text")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + " …"
-	}
-	return text
 }
 
 // blamed collects the events that a handler's error blames, each once, in

@@ -30,7 +30,7 @@ func (d *transactional[Tx]) due(ctx context.Context, group Group, partition stri
 }
 
 func (d *transactional[Tx]) redrive(t *tenure) (applied, failed int, err error) {
-	s := d.session(t)
+	s := d.applier(t)
 	defer s.leave()
 	err = errReopen
 	for t.idle.Err() == nil {
@@ -59,7 +59,7 @@ func (d *transactional[Tx]) redrive(t *tenure) (applied, failed int, err error) 
 // redriveDue runs the retries that are due, between two batches and so never
 // beside the handler. Letters without a body need the log: unless it may be
 // read now, they make the session reopen.
-func (s *session[Tx]) redriveDue(mayRead bool) error {
+func (s *applier[Tx]) redriveDue(mayRead bool) error {
 	letters, err := s.store.Due(s.idle, s.topic.Group, s.lease.Partition, redrivePage)
 	if err != nil {
 		if s.idle.Err() != nil {
@@ -85,7 +85,7 @@ func (s *session[Tx]) redriveDue(mayRead bool) error {
 
 // redriveOne applies one dead letter and removes it, in one transaction; or
 // puts it back with its new error.
-func (s *session[Tx]) redriveOne(d *DeadLetter) error {
+func (s *applier[Tx]) redriveOne(d *DeadLetter) error {
 	e := d.Event
 	if !d.HasBody {
 		found, err := s.reread(d)
@@ -133,7 +133,7 @@ func (s *session[Tx]) redriveOne(d *DeadLetter) error {
 }
 
 // putBack stores a dead letter whose retry has failed.
-func (s *session[Tx]) putBack(d *DeadLetter, failure error) error {
+func (s *applier[Tx]) putBack(d *DeadLetter, failure error) error {
 	d.Status, d.NextAttempt = StatusDead, time.Time{}
 	d.Attempts++
 	d.Error, d.FailedAt = describe(failure), s.c.cfg.Clock.Wall().UTC()
@@ -148,35 +148,8 @@ func (s *session[Tx]) putBack(d *DeadLetter, failure error) error {
 }
 
 // forget ends the trial of a retry.
-func (s *session[Tx]) forget(sequence int64) {
+func (s *applier[Tx]) forget(sequence int64) {
 	if s.trial.Sequence == sequence {
 		s.trial = Trial{}
 	}
-}
-
-// reread fetches a dead letter's event from the log.
-func (s *session[Tx]) reread(d *DeadLetter) (*Event, error) {
-	if d.Incarnation != s.incarnation {
-		return nil, &RecreatedError{Topic: s.topic.Topic, Partition: s.lease.Partition, Had: d.Incarnation, Has: s.incarnation}
-	}
-	before := Position{Sequence: d.Event.Sequence - 1}
-	opening, opened := s.brief()
-	defer opened()
-	r, err := s.c.source.Open(opening, s.lease.Partition, before, s.lease.Epoch)
-	if err != nil {
-		return nil, fmt.Errorf("open event %d: %w", d.Event.Sequence, err)
-	}
-	events, err := r.Read(opening, 1)
-	ctx, cancel := s.parting()
-	defer cancel()
-	if cerr := r.Close(ctx); err == nil && cerr != nil {
-		err = cerr
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read event %d: %w", d.Event.Sequence, err)
-	}
-	if events[0].Sequence != d.Event.Sequence {
-		return nil, &RetentionError{Partition: s.lease.Partition, After: before.Sequence, First: events[0].Sequence}
-	}
-	return events[0], s.sameTopic()
 }
