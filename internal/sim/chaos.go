@@ -22,6 +22,7 @@ type Config struct {
 	Processes  int
 	Want       sluice.Partitions
 	MaxBatch   int
+	BodyLimit  int           // of dead letters
 	Events     int           // per partition
 	FaultRate  float64       // of requests
 	Trouble    time.Duration // mean time between troubles
@@ -34,8 +35,8 @@ type Config struct {
 	UnsafeLeases sluicetest.UnsafeLeases
 	Blind        bool // a commit of unknown outcome is run again without looking
 
-	Observer sluice.Observer
-	Keep     bool // keep the trace as text
+	Observer sluice.Observer // with one, the engine watches the lag
+	Keep     bool            // keep the trace as text
 }
 
 // Quiet is how long a world without trouble may take to come to rest.
@@ -182,10 +183,10 @@ func (w *world) strike() {
 	w.mu.Unlock()
 	p := s.process
 	switch {
-	case n < 30 && p != nil:
+	case n < 25 && p != nil:
 		w.count("kill")
 		w.kill(p)
-	case n < 40 && p != nil:
+	case n < 45 && p != nil:
 		w.count("stop")
 		w.stop(p, span)
 		w.bury(s, span/10)
@@ -393,14 +394,20 @@ func Draw(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 0))
 	c := Config{
 		Seed: seed, Partitions: 2 + r.IntN(7), Processes: 2 + r.IntN(2), MaxBatch: 1 + r.IntN(12), Events: 20 + r.IntN(60),
-		FaultRate: []float64{0.01, 0.05, 0.2}[r.IntN(3)], Trouble: time.Duration(4+r.IntN(20)) * time.Second,
-		Length: time.Duration(60+r.IntN(240)) * time.Second, Whole: r.IntN(2) == 0, Poison: r.IntN(4) == 0,
+		FaultRate: []float64{0.01, 0.06, 0.25}[r.IntN(3)], Trouble: time.Duration(4+r.IntN(12)) * time.Second,
+		Length: time.Duration(60+r.IntN(240)) * time.Second, Whole: r.IntN(2) == 0, Poison: r.IntN(3) == 0,
 	}
 	// Half of the databases let a commit take effect behind a claim's back.
 	c.Unsafe.LateCommit = r.IntN(2) == 0
 	c.Want = sluice.AllPartitions
 	if r.IntN(2) == 0 {
 		c.Want = sluice.Partitions((c.Partitions + c.Processes - 1) / c.Processes)
+	}
+	if r.IntN(3) == 0 {
+		c.BodyLimit = -1 // retries read the log
+	}
+	if r.IntN(2) == 0 {
+		c.Observer = sluice.ObserverFunc(func(sluice.Observation) {})
 	}
 	return c
 }

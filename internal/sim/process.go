@@ -70,7 +70,7 @@ func (w *world) launch(name string, run func(context.Context, *sluice.Consumer))
 	fmt.Fprint(h, w.cfg.Seed, name)
 	consumer, err := sluice.New(source{p}, leases{p}, sluice.Transactional(store{p}, p.handler()), w.cfg.Want, &sluice.Config{
 		Owner: p.name, Clock: p, Seed: h.Sum64() | 1,
-		MaxBatch: w.cfg.MaxBatch, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
+		MaxBatch: w.cfg.MaxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
 		RedriveEvery: 5 * time.Second, Observer: w.cfg.Observer,
 	})
 	if err != nil {
@@ -109,8 +109,9 @@ func (w *world) kill(p *process) {
 		if t.process != p {
 			continue
 		}
-		if t.op == "commit" && t.apply != nil && t.drawn && t.fate != lost {
+		if t.op == "commit" && t.drawn && t.fate != lost {
 			arrived = append(arrived, t)
+			w.fired["fatal commit"]++
 		}
 		if t.op != "sleep" {
 			freed = append(freed, t)
@@ -128,9 +129,6 @@ func (w *world) kill(p *process) {
 	}
 	w.mu.Unlock()
 	for _, t := range apply {
-		w.mu.Lock()
-		w.fired["died with a commit under way"]++
-		w.mu.Unlock()
 		_ = t.apply()
 	}
 	for _, t := range freed {
@@ -324,11 +322,17 @@ func (w *world) Commit(step sluice.Step, apply func() error) error {
 	case delayed:
 		w.postpone(step, apply)
 		return sluice.ErrUnknown
+	case fatal:
+		if w.coin(0.5, "fatal "+step.Lease.Owner+" "+step.Lease.Partition) {
+			_ = apply()
+		}
+		w.kill(p)
+		return sluice.ErrUnknown
 	case abandoned:
 		// Sent, perhaps: what the process has given up may still arrive.
+		w.count("gave up a commit under way")
 		if w.coin(0.5, "abandoned "+step.Lease.Owner+" "+step.Lease.Partition) {
 			w.postpone(step, apply)
-			w.count("gave up a commit under way")
 		}
 		return sluice.ErrUnknown
 	}
@@ -355,15 +359,17 @@ func (w *world) watched(step sluice.Step, apply func() error) func() error {
 // postpone has a commit arrive later.
 func (w *world) postpone(step sluice.Step, apply func() error) {
 	key := step.Lease.Owner + " commit " + step.Lease.Partition
-	delay := time.Duration(0)
-	for i := range 6 { // up to 63 × 0.3 s
-		if w.coin(0.5, "delay "+key) {
-			delay += time.Duration(1<<i) * 300 * time.Millisecond
+	delay := time.Millisecond // half of them before the claim that asks what became of it
+	if w.coin(0.5, "slow "+key) {
+		for i := range 6 { // up to 63 × 0.3 s
+			if w.coin(0.5, "delay "+key) {
+				delay += time.Duration(1<<i) * 300 * time.Millisecond
+			}
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.late = append(w.late, &delivery{due: time.Now().Add(delay + time.Millisecond), key: key, apply: apply})
+	w.late = append(w.late, &delivery{due: time.Now().Add(delay), key: key, apply: apply})
 }
 
 func (w *world) count(what string) {

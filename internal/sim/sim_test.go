@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,14 +15,36 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// run runs one world in a bubble of its own.
+// run runs one world in a bubble of its own. However it ends, by a panic or not
+// at all, its seed is told; that a traceback has the labels of its goroutine
+// takes GODEBUG=tracebacklabels=1.
 func run(t *testing.T, cfg Config) (r Result) {
-	synctest.Test(t, func(*testing.T) { r = Run(cfg) })
+	defer func() {
+		if cause := recover(); cause != nil {
+			panic(fmt.Sprintf("%v\nreplay: %s", cause, replay(cfg)))
+		}
+	}()
+	defer time.AfterFunc(2*time.Minute, func() { panic("a world has not come to its end\nreplay: " + replay(cfg)) }).Stop()
+	pprof.Do(t.Context(), pprof.Labels("replay", replay(cfg)), func(context.Context) {
+		synctest.Test(t, func(*testing.T) { r = Run(cfg) })
+	})
 	return r
 }
 
-// TestFreshSeeds runs worlds that no run before has seen. SLUICE_SIM_SEEDS
-// sets how many; SLUICE_SIM_SEED runs one and prints its trace.
+// replay is the command that runs one seed again.
+func replay(cfg Config) string {
+	return fmt.Sprintf("SLUICE_SIM_SEED=%d go test ./internal/sim -run TestFreshSeeds -v", cfg.Seed)
+}
+
+const (
+	freshSeeds = 2000 // by default
+	freeSeeds  = 300
+	eachSite   = 1000 // how often everything must have gone wrong in freshSeeds
+)
+
+// TestFreshSeeds runs worlds that no run before has seen, and counts what goes
+// wrong in them. SLUICE_SIM_SEEDS sets how many; SLUICE_SIM_SEED runs one and
+// prints its trace.
 func TestFreshSeeds(t *testing.T) {
 	if text := os.Getenv("SLUICE_SIM_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -36,7 +60,7 @@ func TestFreshSeeds(t *testing.T) {
 		}
 		return
 	}
-	seeds := 2000
+	seeds := freshSeeds
 	if text := os.Getenv("SLUICE_SIM_SEEDS"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
@@ -57,22 +81,23 @@ func TestFreshSeeds(t *testing.T) {
 		}
 		events, rows, letters, virtual = events+r.Events, rows+r.Rows, letters+r.Letters, virtual+r.Virtual
 		if len(r.Violations) > 0 {
-			t.Errorf("seed %d: %d violations, the first: %s\nreplay: SLUICE_SIM_SEED=%[1]d go test ./internal/sim -run TestFreshSeeds -v",
-				cfg.Seed, len(r.Violations), r.Violations[0])
+			t.Errorf("seed %d: %d violations, the first: %s\nreplay: %s", cfg.Seed, len(r.Violations), r.Violations[0], replay(cfg))
 		}
 		if n%1000 == 999 {
 			t.Logf("%d seeds, %v simulated", n+1, virtual.Round(time.Minute))
 		}
 	}
 	t.Logf("%d seeds from %d: %v simulated in %v; %d events, %d rows, %d dead letters", seeds, first, virtual.Round(time.Minute), time.Since(began).Round(time.Second), events, rows, letters)
-	for _, k := range slices.Sorted(func(yield func(string) bool) {
-		for k := range fired {
-			if !yield(k) {
-				return
-			}
+	for _, site := range Sites() {
+		t.Logf("%8d %s", fired[site], site)
+		if seeds >= freshSeeds && fired[site] < eachSite {
+			t.Errorf("%s: only %d times in %d seeds, which proves too little: at least %d are wanted", site, fired[site], seeds, eachSite)
 		}
-	}) {
-		t.Logf("%8d %s", fired[k], k)
+	}
+	for site := range fired {
+		if !slices.Contains(Sites(), site) {
+			t.Errorf("%s is not among the sites", site)
+		}
 	}
 }
 
@@ -93,13 +118,15 @@ func TestOneSeedOneTrace(t *testing.T) {
 // TestFree runs worlds in which goroutines really run at once, for the race
 // detector.
 func TestFree(t *testing.T) {
-	for seed := range uint64(50) {
+	began := time.Now()
+	for seed := range uint64(freeSeeds) {
 		cfg := Draw(seed)
 		cfg.Free = true
 		for _, v := range run(t, cfg).Violations {
 			t.Errorf("seed %d: %s", seed, v)
 		}
 	}
+	t.Logf("%d seeds in %v", freeSeeds, time.Since(began).Round(time.Second))
 }
 
 // TestMutants takes one protection away at a time, and the worlds must notice.

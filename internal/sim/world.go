@@ -14,6 +14,7 @@ package sim
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -65,8 +66,9 @@ type ticket struct {
 	op      string
 	key     string
 	due     time.Time
-	drawn   bool // due and fate are set
+	drawn   bool // due, fate and site are set
 	fate    fate
+	site    string        // what strikes it, if anything
 	apply   func() error  // of a commit on its way
 	release chan struct{} // closed when the ticket may go on
 }
@@ -79,6 +81,7 @@ const (
 	lost                   // never arrived
 	unanswered             // carried out; the answer was lost
 	delayed                // a commit: the answer is lost now, it is carried out later
+	fatal                  // a commit: its process dies while it is under way
 	abandoned              // the caller has given up, or is dead
 )
 
@@ -127,7 +130,11 @@ func (w *world) edge(ctx context.Context, p *process, op, partition string, appl
 	}
 	w.parked = append(w.parked, t)
 	w.mu.Unlock()
-	return w.wait(ctx, t)
+	f := w.wait(ctx, t)
+	if t.site != "" && (f != abandoned || errors.Is(ctx.Err(), context.DeadlineExceeded)) {
+		w.count(t.site)
+	}
+	return f
 }
 
 // sleep is an edge that nothing but time releases.
@@ -239,7 +246,7 @@ func (w *world) admit() {
 	slices.SortStableFunc(fresh, func(a, b *ticket) int { return cmp.Compare(a.key, b.key) })
 	for i, t := range fresh {
 		if i > 0 && fresh[i-1].key == t.key {
-			t.due, t.fate, t.drawn = fresh[i-1].due, fresh[i-1].fate, true
+			t.due, t.fate, t.site, t.drawn = fresh[i-1].due, fresh[i-1].fate, fresh[i-1].site, true
 			continue
 		}
 		w.draw(t)
@@ -253,40 +260,35 @@ func (w *world) draw(t *ticket) {
 	t.due = now.Add(time.Duration(200+w.rng.IntN(8000)) * time.Microsecond)
 	if until := w.down[part(t.op)]; now.Before(until) {
 		t.fate = lost
-		w.fired["outage of "+part(t.op)]++
+		t.site = "request in an outage of the " + part(t.op)
 		return
 	}
-	if w.quiet || w.rng.Float64() >= w.cfg.FaultRate {
+	if w.quiet || w.rng.Float64() >= max(w.cfg.FaultRate, rare[t.op]) {
 		return
 	}
-	switch n := w.rng.IntN(10); {
+	n := w.rng.IntN(10)
+	if t.op == "commit" {
+		n = w.rng.IntN(16)
+	}
+	switch {
 	case n < 3:
 		t.fate = lost
 	case n < 6:
 		t.fate = unanswered
-	case n < 8 && t.op == "commit":
+	case n >= 10 && n < 13:
 		t.fate = delayed
+	case n >= 13:
+		t.fate = fatal
 	default: // carried out, after a long while
 		t.due = now.Add(time.Duration(1+w.rng.IntN(40)) * time.Second)
-		w.fired["slow "+t.op]++
+		t.site = "slow " + t.op
 		return
 	}
-	w.fired[t.fate.String()+" "+t.op]++
+	t.site = t.fate.String() + " " + t.op
 }
 
 func (f fate) String() string {
-	return [...]string{"done", "lost", "unanswered", "delayed", "abandoned"}[f]
-}
-
-// part is the part of the world that serves an op.
-func part(op string) string {
-	switch op {
-	case "acquire", "renew", "release", "list":
-		return "leases"
-	case "describe", "bounds", "seek", "open", "fetch":
-		return "hub"
-	}
-	return "database"
+	return [...]string{"done", "lost", "unanswered", "delayed", "fatal", "abandoned"}[f]
 }
 
 // next is what happens next: a ticket, a late delivery, or trouble. The lock
@@ -347,9 +349,9 @@ func (w *world) deliver(d *delivery) {
 	defer w.mu.Unlock()
 	w.late = slices.DeleteFunc(w.late, func(o *delivery) bool { return o == d })
 	w.note("late %s: %v", d.key, err)
-	w.fired["late commit arrived"]++
+	w.fired["late commit"]++
 	if err == nil {
-		w.fired["late commit took effect"]++
+		w.fired["late commit that took effect"]++
 	}
 }
 
