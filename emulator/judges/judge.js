@@ -13,7 +13,8 @@ const {
 } = require("@azure/event-hubs");
 const WebSocket = require("ws");
 
-const { HUB, ALL, LISTEN, SEND, TLS, CONTROL } = process.env;
+const { HUBS, ALL, LISTEN, SEND, TLS, CONTROL } = process.env;
+const [HUB] = HUBS.split(" ");
 const GROUP = "$Default";
 const once = { retryOptions: { maxRetries: 0, timeoutInMs: 10_000 } };
 const patient = { retryOptions: { maxRetries: 20, retryDelayInMs: 50, timeoutInMs: 3_000 } };

@@ -42,7 +42,7 @@ func judge(t *testing.T, program, script string) {
 		}
 	}
 	cmd := command(t, program, script)
-	cmd.Env = append(cmd.Env, hub(t)...)
+	cmd.Env = append(cmd.Env, surroundings(t)...)
 	output, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -60,18 +60,34 @@ func judge(t *testing.T, program, script string) {
 	}
 }
 
-// hub starts an emulator and returns the environment in which the judges find it.
-func hub(t *testing.T) []string {
-	const name = "flights"
+// surroundings starts emulators and returns the environment in which the judges find them.
+func surroundings(t *testing.T) []string {
 	cert := filepath.Join(t.TempDir(), "cert.pem")
 	keys := []emulator.Key{
 		{Name: "all", Secret: "YWxsIHJpZ2h0cw=="},
 		{Name: "reader", Secret: "dG8gbGlzdGVu", Rights: emulator.Listen},
 		{Name: "writer", Secret: "dG8gc2VuZA==", Rights: emulator.Send},
 	}
-	srv, err := emulator.Start([]emulator.Hub{{Name: name, Partitions: 4, ConsumerGroups: []string{"audit"}}}, &emulator.Config{
-		TLSListen: "127.0.0.1:0", TLSCertOut: cert, Control: "127.0.0.1:0", Keys: keys, Dir: t.TempDir(),
-	})
+	hubs := make([]emulator.Hub, 50)
+	names := make([]string, len(hubs))
+	for i := range hubs {
+		names[i] = fmt.Sprint("flights", i)
+		hubs[i] = emulator.Hub{Name: names[i], Partitions: 4, ConsumerGroups: []string{"audit"}}
+	}
+	srv := start(t, hubs, &emulator.Config{TLSListen: "127.0.0.1:0", TLSCertOut: cert, Control: "127.0.0.1:0", Keys: keys, Dir: t.TempDir()})
+	impatient := start(t, hubs, &emulator.Config{IdleTimeout: 2 * time.Second})
+	as := func(k emulator.Key) string {
+		return strings.NewReplacer("="+keys[0].Name+";", "="+k.Name+";", "="+keys[0].Secret, "="+k.Secret).Replace(srv.ConnectionString())
+	}
+	return []string{
+		"HUBS=" + strings.Join(names, " "), "ALL=" + as(keys[0]), "LISTEN=" + as(keys[1]), "SEND=" + as(keys[2]),
+		"TLS=" + srv.TLSConnectionString(), "CERT=" + cert, "NODE_EXTRA_CA_CERTS=" + cert,
+		"IDLE=" + impatient.ConnectionString(), "CONTROL=http://" + srv.ControlAddr(),
+	}
+}
+
+func start(t *testing.T, hubs []emulator.Hub, cfg *emulator.Config) *emulator.Server {
+	srv, err := emulator.Start(hubs, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,13 +96,7 @@ func hub(t *testing.T) []string {
 			t.Errorf("close the emulator: %v", err)
 		}
 	})
-	as := func(k emulator.Key) string {
-		return strings.NewReplacer("="+keys[0].Name+";", "="+k.Name+";", "="+keys[0].Secret, "="+k.Secret).Replace(srv.ConnectionString())
-	}
-	return []string{
-		"HUB=" + name, "ALL=" + as(keys[0]), "LISTEN=" + as(keys[1]), "SEND=" + as(keys[2]), "TLS=" + srv.TLSConnectionString(),
-		"CERT=" + cert, "NODE_EXTRA_CA_CERTS=" + cert, "CONTROL=http://" + srv.ControlAddr(),
-	}
+	return srv
 }
 
 func command(t *testing.T, program string, args ...string) *exec.Cmd {
