@@ -6,7 +6,7 @@
 //     seams. They wait on channels and timers only, so that they can be used in
 //     a bubble of testing/synctest, in virtual time; there they must be made
 //     inside the bubble.
-//   - [TestSource], [TestLeases], [TestTxStore] and [TestDeadLetters] are the
-//     conformance suites of the seams: every driver passes them, those in
-//     memory included.
+//   - [TestSource], [TestLeases], [TestTxStore], [TestCheckpointStore],
+//     [TestLetterStore] and [TestDeadLetters] are the conformance suites of
+//     the seams: every driver passes them, those in memory included.
 package sluicetest

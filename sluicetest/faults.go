@@ -19,6 +19,11 @@ const (
 	OpGet     Op = "get"
 	OpRetry   Op = "retry"
 	OpDiscard Op = "discard"
+	OpAdvance Op = "advance"
+	OpPark    Op = "park"
+	OpSettle  Op = "settle"
+	OpParked  Op = "parked"
+	OpHeld    Op = "held"
 )
 
 // Faults lets a test come between a [Store] and its users. Its methods are
@@ -46,9 +51,21 @@ type Faults interface {
 	Commit(step sluice.Step, apply func() error) error
 }
 
+// WriteFaults are [Faults] that also come between the database and what is
+// written to it without a transaction.
+type WriteFaults interface {
+	Faults
+
+	// Write stands for the way of an OpAdvance, OpPark or OpSettle to the
+	// database and of its answer back, as Commit does for a COMMIT: apply may
+	// be called at once, later from elsewhere, or never, and the error returned
+	// is the operation's. The lease is as in Before.
+	Write(op Op, lease sluice.Lease, apply func() error) error
+}
+
 // UnsafeStore are the mutants of [Store].
 type UnsafeStore struct {
-	// NoFence checks neither epoch nor owner, in Commit and Claim.
+	// NoFence checks neither epoch nor owner, in Commit, Advance and Claim.
 	NoFence bool
 	// NoPosition doesn't check that the checkpoint stands where the step
 	// begins.
@@ -61,4 +78,8 @@ type UnsafeStore struct {
 	// can take effect behind its back: what a Claim returned may not be the
 	// last word.
 	LateCommit bool
+	// Backwards has Advance move the checkpoint back as well.
+	Backwards bool
+	// LostLetters has Park answer and store nothing.
+	LostLetters bool
 }

@@ -13,8 +13,10 @@ import (
 )
 
 // Store is a database in memory: a [sluice.TxStore] whose handlers write rows
-// through a [*Tx], and the [sluice.DeadLetterStore] beside it. Its clock is
-// [time.Now]. The zero value is ready to use. It is safe for concurrent use.
+// through a [*Tx], the [sluice.CheckpointStore] and [sluice.LetterStore] of
+// deliveries without transactions, and the [sluice.DeadLetterStore] beside
+// them. Its clock is [time.Now]. The zero value is ready to use. It is safe for
+// concurrent use.
 //
 // A claim ends the partition's transactions in progress: they can't commit any
 // more.
@@ -34,6 +36,8 @@ type Store struct {
 
 var (
 	_ sluice.TxStore[*Tx]    = (*Store)(nil)
+	_ sluice.CheckpointStore = (*Store)(nil)
+	_ sluice.LetterStore     = (*Store)(nil)
 	_ sluice.DeadLetterStore = (*Store)(nil)
 )
 
@@ -68,13 +72,13 @@ func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation strin
 	case c.Epoch > lease.Epoch, c.Epoch == lease.Epoch && c.Owner != lease.Owner:
 		return sluice.Progress{}, c.fenced()
 	}
-	if c.Epoch != lease.Epoch || c.Owner != lease.Owner {
+	if !c.held(lease) {
 		c.Epoch, c.Owner = lease.Epoch, lease.Owner
 		c.Claims++
 	}
 	c.claim++
 	c.Updated = time.Now()
-	return c.Progress, nil
+	return c.progress(), nil
 }
 
 // Commit implements [sluice.TxStore]. It holds no lock while fn runs: the
@@ -119,24 +123,34 @@ func (s *Store) send(step sluice.Step, claim int, writes []write) error {
 		}
 		writes = nil
 	}
+	var way func(apply func() error) error
+	if s.Faults != nil {
+		way = func(apply func() error) error { return s.Faults.Commit(step, apply) }
+	}
+	return s.through(way, func() error { return s.apply(step, claim, writes) })
+}
+
+// through takes a change to the database on the way that Faults have for it,
+// nil if they have none. The change is made with the lock held.
+func (s *Store) through(way func(apply func() error) error, change func() error) error {
 	sent := false
 	apply := func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if sent {
-			return errors.New("the transaction is over")
+			return errors.New("it was sent once already")
 		}
 		sent = true
-		return s.apply(step, claim, writes)
+		return change()
 	}
-	if s.Faults == nil {
+	if way == nil {
 		return apply()
 	}
-	err := s.Faults.Commit(step, apply)
+	err := way(apply)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil && !sent {
-		return errors.New("Faults.Commit returned nil and applied nothing")
+		return errors.New("Faults answered with nil and applied nothing")
 	}
 	return err
 }
@@ -170,12 +184,33 @@ func (s *Store) fence(lease sluice.Lease, from sluice.Position) error {
 	switch {
 	case c == nil:
 		return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, sluice.ErrFenced)
-	case !s.Unsafe.NoFence && (c.Epoch != lease.Epoch || c.Owner != lease.Owner):
+	case !s.Unsafe.NoFence && !c.held(lease):
 		return c.fenced()
 	case !s.Unsafe.NoPosition && c.Position.Sequence != from.Sequence:
 		return fmt.Errorf("partition %s: its checkpoint is at %v, not at %v: %w", lease.Partition, c.Position, from, sluice.ErrFenced)
 	}
 	return nil
+}
+
+// held tells whether the checkpoint is the lease's.
+func (c *checkpoint) held(lease sluice.Lease) bool {
+	return c.Epoch == lease.Epoch && c.Owner == lease.Owner
+}
+
+// progress is the row as a caller may keep it.
+func (c *checkpoint) progress() sluice.Progress {
+	p := c.Progress
+	p.Done = slices.Clone(c.Done)
+	return p
+}
+
+// move puts the checkpoint at a position. What was known of the events behind
+// the last one is forgotten, if it moves.
+func (c *checkpoint) move(to sluice.Position) {
+	if c.Position.Sequence != to.Sequence {
+		c.Claims, c.Trial, c.Done = 1, sluice.Trial{}, nil
+	}
+	c.Position, c.Updated = to, time.Now()
 }
 
 func (c *checkpoint) fenced() error {
@@ -194,11 +229,7 @@ func (s *Store) apply(step sluice.Step, claim int, writes []write) error {
 	if err := s.insert(writes); err != nil { // the last thing that can fail
 		return &sluice.HandlerError{Err: err}
 	}
-	c := s.checkpoints[place{step.Lease.Group, step.Lease.Partition}]
-	if step.To.Sequence != step.From.Sequence {
-		c.Claims, c.Trial = 1, sluice.Trial{}
-	}
-	c.Position, c.Updated = step.To, time.Now()
+	s.checkpoints[place{step.Lease.Group, step.Lease.Partition}].move(step.To)
 	for i := range step.DeadLetters {
 		s.put(&step.DeadLetters[i])
 	}
@@ -231,7 +262,7 @@ func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.checkpoints[place{lease.Group, lease.Partition}]; c != nil && c.Epoch == lease.Epoch && c.Owner == lease.Owner {
+	if c := s.checkpoints[place{lease.Group, lease.Partition}]; c != nil && c.held(lease) {
 		c.Claims, c.Updated = 0, time.Now()
 	}
 	return nil
@@ -247,7 +278,7 @@ func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress
 	var list []sluice.Progress
 	for at, c := range s.checkpoints {
 		if at.group == group {
-			list = append(list, c.Progress)
+			list = append(list, c.progress())
 		}
 	}
 	slices.SortFunc(list, func(a, b sluice.Progress) int { return cmp.Compare(a.Partition, b.Partition) })
@@ -266,7 +297,7 @@ func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarn
 	// The new epoch is nobody's: not even the last owner's lease may have it.
 	c.Owner = ""
 	c.Epoch++
-	c.Claims, c.Trial, c.Updated = 0, sluice.Trial{}, time.Now()
+	c.Claims, c.Trial, c.Done, c.Updated = 0, sluice.Trial{}, nil, time.Now()
 	return c.Epoch, nil
 }
 

@@ -1,0 +1,137 @@
+package sluicetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+)
+
+// CheckpointHarness is what [TestCheckpointStore] works on: a store without
+// checkpoints.
+type CheckpointHarness struct {
+	Store sluice.CheckpointStore
+	// Peer is another store over the same checkpoints, as another process has
+	// it. Nil: Store itself.
+	Peer sluice.CheckpointStore
+
+	// Lease gets the partition's lease for an owner, in an epoch above `above`
+	// and above every one before; the lease that was live until then, if any,
+	// has run out. With peer it will be used with Peer, else with Store. Nil:
+	// the store doesn't care whether a lease is held, and the suite makes them
+	// up.
+	Lease func(ctx context.Context, peer bool, group sluice.Group, partition, owner string, above int64) (sluice.Lease, error)
+
+	Features CheckpointFeatures
+}
+
+// CheckpointFeatures says where a store may differ from others.
+type CheckpointFeatures struct {
+	// Ranges is how many ranges of what is done behind the position the store
+	// keeps at least. 0: it need not keep any.
+	Ranges int
+}
+
+func (h *CheckpointHarness) peer() sluice.CheckpointStore {
+	if h.Peer != nil {
+		return h.Peer
+	}
+	return h.Store
+}
+
+// lease gets a lease of testGroup in this epoch, or in a later one if the
+// leases have come further.
+func (h *CheckpointHarness) lease(t testing.TB, partition, owner string, epoch int64) sluice.Lease {
+	t.Helper()
+	return h.leaseIn(t, testGroup, partition, owner, epoch)
+}
+
+func (h *CheckpointHarness) leaseIn(t testing.TB, group sluice.Group, partition, owner string, epoch int64) sluice.Lease {
+	t.Helper()
+	if h.Lease == nil {
+		return sluice.Lease{Group: group, Partition: partition, Owner: owner, Epoch: epoch}
+	}
+	l, err := h.Lease(limited(t), false, group, partition, owner, epoch-1)
+	ok(t, fmt.Sprintf("lease of partition %s for %s", partition, owner), err)
+	return l
+}
+
+// rival gets a lease of partition 0 for b, to be used with peer.
+func (h *CheckpointHarness) rival(t testing.TB, epoch int64) sluice.Lease {
+	t.Helper()
+	if h.Lease == nil {
+		return leaseOf("0", "b", epoch)
+	}
+	l, err := h.Lease(limited(t), h.Peer != nil, testGroup, "0", "b", epoch-1)
+	ok(t, "lease of partition 0 for b", err)
+	return l
+}
+
+// claim claims and stops the test at an error.
+func (h *CheckpointHarness) claim(t testing.TB, lease sluice.Lease) sluice.Progress {
+	t.Helper()
+	p, err := h.Store.Claim(limited(t), lease, "incarnation 1")
+	ok(t, fmt.Sprintf("claim for %s in epoch %d", lease.Owner, lease.Epoch), err)
+	return p
+}
+
+// begin claims partition 0 for a in epoch 1 and moves it to position 9.
+func (h *CheckpointHarness) begin(t testing.TB) sluice.Lease {
+	t.Helper()
+	l := h.lease(t, "0", "a", 1)
+	h.claim(t, l)
+	h.advance(t, l, at(9))
+	return l
+}
+
+func (h *CheckpointHarness) advance(t testing.TB, lease sluice.Lease, to sluice.Position, done ...sluice.Range) {
+	t.Helper()
+	ok(t, fmt.Sprintf("advance to %v in epoch %d", to, lease.Epoch), h.Store.Advance(limited(t), lease, to, done))
+}
+
+// progress reads a partition's checkpoint without claiming it.
+func (h *CheckpointHarness) progress(t testing.TB, partition string) sluice.Progress {
+	t.Helper()
+	list, err := h.Store.Read(limited(t), testGroup)
+	ok(t, "read", err)
+	for _, p := range list {
+		if p.Partition == partition {
+			return p
+		}
+	}
+	t.Fatalf("read: no checkpoint of partition %s in %v", partition, list)
+	return sluice.Progress{}
+}
+
+// stands notes a checkpoint of partition 0 that is not at this position, or
+// has not this done behind it.
+func (h *CheckpointHarness) stands(t testing.TB, want sluice.Position, done ...sluice.Range) {
+	t.Helper()
+	h.keeps(t, "read", h.progress(t, "0"), want, done...)
+}
+
+// keeps notes progress that is not at this position, or has lost more of what
+// is done behind it than the store may.
+func (h *CheckpointHarness) keeps(t testing.TB, what string, p sluice.Progress, want sluice.Position, done ...sluice.Range) {
+	t.Helper()
+	if p.Position != want {
+		t.Errorf("%s: checkpoint is at %+v, want %+v", what, p.Position, want)
+	}
+	if len(p.Done) < min(len(done), h.Features.Ranges) {
+		t.Errorf("%s: %d of %d ranges that are done are kept, want at least %d", what, len(p.Done), len(done), h.Features.Ranges)
+	}
+	if len(p.Done) > len(done) || !slices.Equal(p.Done, done[:len(p.Done)]) {
+		t.Errorf("%s: done behind %v are %s, want the first of %s", what, p.Position, brief(p.Done), brief(done))
+	}
+}
+
+// brief is what an error shows of ranges.
+func brief(ranges []sluice.Range) string {
+	const most = 4
+	if len(ranges) <= most {
+		return fmt.Sprint(ranges)
+	}
+	return fmt.Sprintf("%v and %d more", ranges[:most], len(ranges)-most)
+}

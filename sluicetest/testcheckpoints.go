@@ -1,0 +1,443 @@
+package sluicetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+)
+
+// TestCheckpointStore is the conformance suite of [sluice.CheckpointStore].
+// Every case asks new for a store without checkpoints.
+func TestCheckpointStore(t *testing.T, new func(t testing.TB) CheckpointHarness) {
+	runChecks(t, checkpointChecks(), new)
+}
+
+func checkpointChecks() []check[CheckpointHarness] {
+	var all []check[CheckpointHarness]
+	all = append(all, ownChecks()...)
+	all = append(all, advanceChecks()...)
+	return append(all, rivalChecks()...)
+}
+
+// ownChecks are about whose a checkpoint is: Claim, Leave, Read, Reset.
+func ownChecks() []check[CheckpointHarness] {
+	return []check[CheckpointHarness]{
+		{"ClaimCreates", func(t testing.TB, h CheckpointHarness) {
+			l := h.lease(t, "0", "a", 7)
+			p := h.claim(t, l)
+			want := sluice.Progress{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: sluice.Unset, Owner: "a", Epoch: l.Epoch, Claims: 1}
+			if !sameProgress(p, want) || p.Updated.IsZero() {
+				t.Errorf("claimed %+v, want %+v", p, want)
+			}
+			if got := h.progress(t, "0"); !sameProgress(got, want) || got.Updated.IsZero() {
+				t.Errorf("read %+v, want %+v", got, want)
+			}
+		}},
+		{"ClaimRaises", func(t testing.TB, h CheckpointHarness) {
+			h.begin(t)
+			for i, owner := range []string{"b", "b", "a"} {
+				l := h.lease(t, "0", owner, int64(5+i))
+				if p := h.claim(t, l); p.Owner != owner || p.Epoch != l.Epoch || p.Position != at(9) {
+					t.Errorf("claimed %+v, want owner %s, epoch %d, position %+v", p, owner, l.Epoch, at(9))
+				}
+			}
+		}},
+		{"ClaimFenced", func(t testing.TB, h CheckpointHarness) {
+			b := h.lease(t, "0", "b", 5)
+			h.claim(t, b)
+			h.advance(t, b, at(9))
+			before := h.progress(t, "0")
+			for _, l := range []sluice.Lease{leaseOf("0", "a", b.Epoch-1), leaseOf("0", "b", b.Epoch-1), leaseOf("0", "a", b.Epoch)} {
+				_, err := h.Store.Claim(limited(t), l, "incarnation 1")
+				f, found := errors.AsType[*sluice.FencedError](err)
+				if !found || f.Partition != "0" || f.Epoch != b.Epoch || f.Owner != "b" {
+					t.Errorf("claim for %s in epoch %d: got %v, want a FencedError that names epoch %d of b", l.Owner, l.Epoch, err, b.Epoch)
+				}
+			}
+			if after := h.progress(t, "0"); !sameProgress(before, after) {
+				t.Errorf("claims in vain changed %+v to %+v", before, after)
+			}
+			h.advance(t, b, at(10))
+		}},
+		{"Claims", func(t testing.TB, h CheckpointHarness) {
+			claims := func(what string, want int) {
+				t.Helper()
+				if got := h.progress(t, "0").Claims; got != want {
+					t.Errorf("%s: %d claims, want %d", what, got, want)
+				}
+			}
+			a := h.lease(t, "0", "a", 1)
+			for range 3 {
+				if p := h.claim(t, a); p.Claims != 1 {
+					t.Errorf("claimed repeatedly in one epoch: %d claims, want 1", p.Claims)
+				}
+			}
+			h.claim(t, h.lease(t, "0", "a", 2))
+			b := h.lease(t, "0", "b", 3)
+			if p := h.claim(t, b); p.Claims != 3 {
+				t.Errorf("claimed in three epochs: %d claims", p.Claims)
+			}
+			h.advance(t, b, sluice.Origin)
+			claims("a start chosen", 1)
+			c := h.lease(t, "0", "c", 4)
+			h.claim(t, c)
+			h.advance(t, c, sluice.Origin, sluice.Range{First: 3, Last: 4})
+			claims("more done, but the position where it was", 2)
+			h.advance(t, c, at(0), sluice.Range{First: 3, Last: 4})
+			claims("progress", 1)
+			d := h.lease(t, "0", "d", 9)
+			if p := h.claim(t, d); p.Claims != 2 {
+				t.Errorf("claimed after progress: %d claims, want 2", p.Claims)
+			}
+			for _, l := range []sluice.Lease{b, c, leaseOf("0", "c", d.Epoch), leaseOf("0", "d", d.Epoch-1), leaseOf("1", "d", d.Epoch)} {
+				ok(t, "leave by one who was fenced off", h.Store.Leave(limited(t), l))
+			}
+			claims("left by one who was fenced off", 2)
+			ok(t, "leave", h.Store.Leave(limited(t), d))
+			claims("left in good order", 0)
+			h.stands(t, at(0), sluice.Range{First: 3, Last: 4})
+			if p := h.claim(t, h.lease(t, "0", "e", 10)); p.Claims != 1 || p.Position != at(0) {
+				t.Errorf("claimed after a clean leave: %d claims at %+v, want 1 at %+v", p.Claims, p.Position, at(0))
+			}
+		}},
+		{"Incarnation", func(t testing.TB, h CheckpointHarness) {
+			h.begin(t)
+			b := h.lease(t, "0", "b", 2)
+			p, err := h.Store.Claim(limited(t), b, "incarnation 2")
+			ok(t, "claim with another incarnation", err)
+			if p.Incarnation != "incarnation 1" || p.Position != at(9) || p.Epoch != b.Epoch || p.Owner != "b" {
+				t.Errorf("got %+v, want the checkpoint claimed, and its incarnation and position as they were", p)
+			}
+			h.advance(t, b, at(10))
+			if p := h.progress(t, "0"); p.Incarnation != "incarnation 1" {
+				t.Errorf("progress made it of %s, want incarnation 1", p.Incarnation)
+			}
+		}},
+		{"Read", func(t testing.TB, h CheckpointHarness) {
+			for i, p := range []string{"10", "2", "0"} {
+				h.claim(t, h.lease(t, p, "a", int64(i+1)))
+			}
+			for range 2 { // reading claims nothing
+				list, err := h.Store.Read(limited(t), testGroup)
+				ok(t, "read", err)
+				var got []string
+				for _, p := range list {
+					got = append(got, fmt.Sprintf("%s epoch %d claims %d", p.Partition, p.Epoch, p.Claims))
+				}
+				if want := []string{"0 epoch 3 claims 1", "10 epoch 1 claims 1", "2 epoch 2 claims 1"}; !reflect.DeepEqual(got, want) {
+					t.Errorf("read %q, want %q", got, want)
+				}
+			}
+		}},
+		{"GroupsApart", func(t testing.TB, h CheckpointHarness) {
+			a := h.begin(t)
+			for i, g := range strangers {
+				list, err := h.Store.Read(limited(t), g)
+				ok(t, "read", err)
+				if len(list) != 0 {
+					t.Errorf("group %v: read %v before anything was claimed", g, list)
+				}
+				l := h.leaseIn(t, g, "0", `o'wner "√" \%`, 1)
+				p, err := h.Store.Claim(limited(t), l, "incarnation \"√\" 1")
+				ok(t, fmt.Sprintf("claim in group %v", g), err)
+				if p.Position != sluice.Unset || p.Group != g || p.Owner != l.Owner || p.Incarnation != "incarnation \"√\" 1" {
+					t.Errorf("group %v: claimed %+v, want a checkpoint of its own", g, p)
+				}
+				h.advance(t, l, at(int64(70+i)))
+			}
+			for i, g := range strangers {
+				list, err := h.Store.Read(limited(t), g)
+				ok(t, "read", err)
+				if len(list) != 1 || list[0].Group != g || list[0].Position != at(int64(70+i)) {
+					t.Errorf("group %v: read %+v, want its own checkpoint at %d", g, list, 70+i)
+				}
+			}
+			h.stands(t, at(9))
+			h.advance(t, a, at(10))
+		}},
+		{"Reset", func(t testing.TB, h CheckpointHarness) {
+			a := h.begin(t)
+			h.advance(t, a, at(10), sluice.Range{First: 12, Last: 14})
+			epoch, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", at(4))
+			ok(t, "reset", err)
+			p := h.progress(t, "0")
+			if epoch <= a.Epoch || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || len(p.Done) > 0 {
+				t.Errorf("reset to epoch %d: %+v, want an epoch above %d, position %+v of incarnation 2, no claims, nothing done behind it", epoch, p, a.Epoch, at(4))
+			}
+			for _, to := range []int64{4, 10, 11} {
+				is(t, "advance by the owner of before", h.Store.Advance(limited(t), a, at(to), nil), sluice.ErrFenced)
+			}
+			_, err = h.Store.Claim(limited(t), a, "incarnation 2")
+			is(t, "claim in the epoch of before", err, sluice.ErrFenced)
+			_, err = h.Store.Claim(limited(t), leaseOf("0", "b", epoch), "incarnation 2")
+			if f, found := errors.AsType[*sluice.FencedError](err); !found || f.Epoch != epoch {
+				t.Errorf("claim in the reset's own epoch: got %v, want a FencedError that names epoch %d", err, epoch)
+			}
+			again, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", sluice.Origin)
+			ok(t, "reset again", err)
+			if again <= epoch {
+				t.Errorf("reset again to epoch %d, after %d", again, epoch)
+			}
+			b := h.lease(t, "0", "b", again+1)
+			if p := h.claim(t, b); p.Claims != 1 || p.Position != sluice.Origin || len(p.Done) > 0 {
+				t.Errorf("claimed after a reset: %+v, want 1 claim at the origin", p)
+			}
+			h.advance(t, b, at(3))
+		}},
+		{"ResetCreates", func(t testing.TB, h CheckpointHarness) {
+			epoch, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 1", at(4))
+			ok(t, "reset", err)
+			p := h.progress(t, "0")
+			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 1" || p.Claims != 0 {
+				t.Errorf("reset made %+v with epoch %d", p, epoch)
+			}
+			a := h.lease(t, "0", "a", epoch+1)
+			h.claim(t, a)
+			h.advance(t, a, at(5))
+		}},
+		{"LargeNumbers", func(t testing.TB, h CheckpointHarness) {
+			l := h.lease(t, "0", "a", 1<<40)
+			h.claim(t, l)
+			far := sluice.Position{Sequence: 1<<62 + 1, Offset: strings.Repeat("9", 60)}
+			done := []sluice.Range{{First: far.Sequence + 2, Last: far.Sequence + 2}, {First: far.Sequence + 4, Last: math.MaxInt64}}
+			h.advance(t, l, far, done...)
+			h.stands(t, far, done...)
+		}},
+	}
+}
+
+// advanceChecks are about Advance under a lease that is right.
+func advanceChecks() []check[CheckpointHarness] {
+	return []check[CheckpointHarness]{
+		{"Advance", func(t testing.TB, h CheckpointHarness) {
+			a := h.lease(t, "0", "a", 1)
+			h.claim(t, a)
+			for _, to := range []sluice.Position{sluice.Origin, at(0), at(1), at(12), {Sequence: 1300}} { // the last without an offset
+				h.advance(t, a, to)
+				h.stands(t, to)
+				if p := h.claim(t, a); p.Position != to || p.Epoch != a.Epoch || p.Owner != "a" {
+					t.Errorf("claimed %+v, want it at %+v", p, to)
+				}
+			}
+			h.claim(t, h.lease(t, "1", "a", 1))
+			if p := h.progress(t, "1"); p.Position != sluice.Unset {
+				t.Errorf("another partition is at %+v", p.Position)
+			}
+		}},
+		{"AdvanceAgain", func(t testing.TB, h CheckpointHarness) {
+			a := h.begin(t)
+			for range 3 {
+				h.advance(t, a, at(10), sluice.Range{First: 12, Last: 14})
+				h.stands(t, at(10), sluice.Range{First: 12, Last: 14})
+			}
+			h.advance(t, a, at(11), sluice.Range{First: 13, Last: 14})
+			h.stands(t, at(11), sluice.Range{First: 13, Last: 14})
+		}},
+		{"Backwards", func(t testing.TB, h CheckpointHarness) {
+			a := h.begin(t)
+			done := []sluice.Range{{First: 14, Last: 15}, {First: 17, Last: 17}}
+			h.advance(t, a, at(12), done...)
+			before := h.progress(t, "0")
+			for _, to := range []sluice.Position{at(11), {Sequence: 11}, at(0), sluice.Origin, sluice.Unset} {
+				is(t, fmt.Sprintf("advance from 12 to %v", to), h.Store.Advance(limited(t), a, to, []sluice.Range{{First: 13, Last: 13}}), sluice.ErrFenced)
+			}
+			if after := h.progress(t, "0"); !sameProgress(before, after) {
+				t.Errorf("advances in vain changed %+v to %+v", before, after)
+			}
+			h.advance(t, a, at(13), done[1:]...)
+		}},
+		{"Done", func(t testing.TB, h CheckpointHarness) {
+			a := h.begin(t)
+			first := []sluice.Range{{First: 11, Last: 11}, {First: 13, Last: 20}, {First: 22, Last: 1 << 41}}
+			h.advance(t, a, at(9), first...)
+			h.stands(t, at(9), first...)
+			h.keeps(t, "claimed again", h.claim(t, a), at(9), first...)
+			ok(t, "leave", h.Store.Leave(limited(t), a))
+			b := h.lease(t, "0", "b", 2)
+			h.keeps(t, "claimed by another", h.claim(t, b), at(9), first...)
+			h.stands(t, at(9), first...)
+			fewer := []sluice.Range{{First: 15, Last: 15}}
+			h.advance(t, b, at(9), fewer...)
+			h.stands(t, at(9), fewer...)
+			h.advance(t, b, at(9))
+			h.stands(t, at(9))
+			h.advance(t, b, at(9), fewer...)
+			h.advance(t, b, at(12)) // replaced, not added to
+			h.stands(t, at(12))
+			other := h.lease(t, "1", "a", 1)
+			h.claim(t, other)
+			h.advance(t, other, at(1), sluice.Range{First: 3, Last: 3})
+			h.stands(t, at(12))
+			h.keeps(t, "another partition", h.progress(t, "1"), at(1), sluice.Range{First: 3, Last: 3})
+		}},
+		{"ManyDone", func(t testing.TB, h CheckpointHarness) {
+			a := h.begin(t)
+			var done []sluice.Range
+			next := int64(9)
+			for i := range int64(max(100, 4*h.Features.Ranges)) {
+				next += 1e12 + i*7919
+				done = append(done, sluice.Range{First: next, Last: next + 1e11 + i})
+				next += 1e11 + i
+			}
+			h.advance(t, a, at(9), done...)
+			h.stands(t, at(9), done...)
+			h.keeps(t, "claimed", h.claim(t, a), at(9), done...)
+			h.advance(t, a, at(10), done[1:]...)
+			h.stands(t, at(10), done[1:]...)
+		}},
+		{"AnyOffset", func(t testing.TB, h CheckpointHarness) {
+			// What a store can't hold is changed, and never an error.
+			a := h.begin(t)
+			for i, hostile := range []string{"\x00", "\xff\xfe", "\xed\xa0\x80", "\ufffe", "\x1b[0m\r\n", "Grüße ✈", " "} {
+				to := int64(10 + i)
+				h.advance(t, a, sluice.Position{Sequence: to, Offset: "before" + hostile + "after"})
+				if p := h.progress(t, "0").Position; p.Sequence != to || !strings.HasPrefix(p.Offset, "before") || !strings.HasSuffix(p.Offset, "after") {
+					t.Errorf("offset with %q: got %+v, want what can be kept of it", hostile, p)
+				}
+			}
+		}},
+		{"Cancelled", func(t testing.TB, h CheckpointHarness) {
+			a := h.begin(t)
+			before := h.progress(t, "0")
+			ctx, cancel := context.WithCancel(limited(t))
+			cancel()
+			_, claim := h.Store.Claim(ctx, leaseOf("0", "b", 99), "incarnation 1")
+			_, read := h.Store.Read(ctx, testGroup)
+			_, reset := h.Store.Reset(ctx, testGroup, "0", "incarnation 1", at(4))
+			for what, err := range map[string]error{
+				"claim": claim, "read": read, "reset": reset,
+				"advance": h.Store.Advance(ctx, a, at(10), nil),
+				"leave":   h.Store.Leave(ctx, a),
+			} {
+				if err == nil || errors.Is(err, sluice.ErrFenced) {
+					t.Errorf("%s with a context that has ended: got %v, want an error that is not ErrFenced", what, err)
+				}
+			}
+			if after := h.progress(t, "0"); !sameProgress(before, after) {
+				t.Errorf("calls with a context that had ended changed %+v to %+v", before, after)
+			}
+		}},
+	}
+}
+
+// rivalChecks are about who may move a checkpoint.
+func rivalChecks() []check[CheckpointHarness] {
+	return []check[CheckpointHarness]{
+		{"Fence", func(t testing.TB, h CheckpointHarness) {
+			a := h.begin(t)
+			b := h.lease(t, "0", "b", 5)
+			h.claim(t, b)
+			done := []sluice.Range{{First: 12, Last: 12}}
+			h.advance(t, b, at(10), done...)
+			before := h.progress(t, "0")
+			other := b
+			other.Group = strangers[0]
+			for what, l := range map[string]sluice.Lease{
+				"an earlier epoch and owner": a,
+				"an earlier epoch":           leaseOf("0", "b", b.Epoch-1),
+				"an epoch never claimed":     leaseOf("0", "b", b.Epoch+1),
+				"another owner":              leaseOf("0", "a", b.Epoch),
+				"a partition never claimed":  leaseOf("1", "b", b.Epoch),
+				"a group never claimed":      other,
+			} {
+				for _, to := range []int64{9, 10, 11} {
+					is(t, fmt.Sprintf("advance to %d under %s", to, what), h.Store.Advance(limited(t), l, at(to), nil), sluice.ErrFenced)
+				}
+			}
+			if after := h.progress(t, "0"); !sameProgress(before, after) {
+				t.Errorf("advances in vain changed %+v to %+v", before, after)
+			}
+			list, err := h.Store.Read(limited(t), testGroup)
+			ok(t, "read", err)
+			if len(list) != 1 {
+				t.Errorf("advances in vain made %d checkpoints of 1", len(list))
+			}
+			h.advance(t, b, at(11))
+		}},
+		{"Zombie", func(t testing.TB, h CheckpointHarness) {
+			// An owner that was paused wakes up in another process.
+			a := h.begin(t)
+			b := h.rival(t, 2)
+			_, err := h.peer().Claim(limited(t), b, "incarnation 1")
+			ok(t, "claim", err)
+			is(t, "advance by the owner of before", h.Store.Advance(limited(t), a, at(50), nil), sluice.ErrFenced)
+			ok(t, "leave by the owner of before", h.Store.Leave(limited(t), a))
+			_, err = h.Store.Claim(limited(t), a, "incarnation 1")
+			is(t, "claim by the owner of before", err, sluice.ErrFenced)
+			if p := h.progress(t, "0"); p.Position != at(9) || p.Owner != "b" || p.Claims != 2 {
+				t.Errorf("the owner of before has made %+v of it, want it b's at %+v with 2 claims", p, at(9))
+			}
+			ok(t, "advance", h.peer().Advance(limited(t), b, at(10), nil))
+			h.stands(t, at(10))
+		}},
+		{"AdvanceAtOnce", func(t testing.TB, h CheckpointHarness) {
+			// One owner's requests overtake each other.
+			a := h.begin(t)
+			const n = 8
+			for round := range int64(5) {
+				base := 10 + round*n
+				for err := range race(t, n, func(i int) error {
+					to := base + int64(i)
+					return h.Store.Advance(limited(t), a, at(to), []sluice.Range{{First: to + 2, Last: to + 3}})
+				}) {
+					if err != nil && !errors.Is(err, sluice.ErrFenced) {
+						t.Errorf("one of %d advances at once: got %v, want nil or ErrFenced", n, err)
+					}
+				}
+				last := base + n - 1
+				h.stands(t, at(last), sluice.Range{First: last + 2, Last: last + 3})
+			}
+		}},
+		{"ClaimMeetsAdvance", func(t testing.TB, h CheckpointHarness) {
+			// The owner of the old epoch advances step by step while another
+			// claims. What the claim returned is the last word.
+			h.begin(t)
+			done := func(n int64) []sluice.Range { return []sluice.Range{{First: n + 2, Last: n + 2 + n%3}} }
+			for round := range int64(6) {
+				a := h.lease(t, "0", "a", 2*round+2)
+				start := h.claim(t, a).Position.Sequence
+				type run struct {
+					told int64 // the last step that was answered with nil
+					err  error
+				}
+				begun := make(chan struct{})
+				old := spawn(t, func() run {
+					r := run{told: start}
+					for n := start + 1; n <= start+50; n++ {
+						if r.err = h.Store.Advance(limited(t), a, at(n), done(n)); r.err != nil {
+							break
+						}
+						r.told = n
+						if n == start+1 {
+							close(begun)
+						}
+					}
+					if r.told == start {
+						close(begun)
+					}
+					return r
+				})
+				<-begun
+				b := h.rival(t, 2*round+3)
+				p, err := h.peer().Claim(limited(t), b, "incarnation 1")
+				ok(t, "claim while the old owner advances", err)
+				r := <-old
+				if r.err != nil && !errors.Is(r.err, sluice.ErrFenced) {
+					t.Errorf("the old owner's last advance: got %v, want ErrFenced", r.err)
+				}
+				if p.Position.Sequence < r.told || p.Position.Sequence > r.told+1 {
+					t.Errorf("the old owner was told of %d, the claim saw %d", r.told, p.Position.Sequence)
+				}
+				h.keeps(t, "claimed", p, at(p.Position.Sequence), done(p.Position.Sequence)...)
+				h.stands(t, p.Position, p.Done...)
+				ok(t, "advance after the claim", h.peer().Advance(limited(t), b, at(p.Position.Sequence+1), nil))
+			}
+		}},
+	}
+}
