@@ -11,15 +11,16 @@ build: ## the binary, in bin/
 test: ## everything that must hold, nothing skipped
 	@scripts/test
 
-setup: ## what the tests need beyond Go: PostgreSQL, strace, the flight records
+setup: ## what the tests need beyond Go: PostgreSQL, strace, Azure's clients for JavaScript and Python, the flight records
 	@scripts/install-postgres
 	@scripts/install-attack-tools
+	@scripts/install-judges
 	@scripts/fetch-flights
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt would change the files above"; exit 1; }
-	go vet -tags postgres ./...
-	go run $(STATICCHECK) -tags postgres ./...
+	go vet -tags postgres,judges ./...
+	go run $(STATICCHECK) -tags postgres,judges ./...
 
 bench: ## the figures of docs/performance.md, also in bin/bench.json; then those of the packages
 	@scripts/install-postgres

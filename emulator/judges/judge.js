@@ -2,18 +2,22 @@
 // goes through what an event hub promises, prints a line for each check, and
 // exits with 1 if one failed.
 //
-// Environment: HUB (the hub's name; 4 partitions, empty), ALL, LISTEN and SEND
-// (connection strings with these rights), TLS (one for the TLS port, trusted by
-// way of NODE_EXTRA_CA_CERTS), CONTROL (address of the control endpoint).
+// Environment: HUBS (the first is the name of an event hub with 4 partitions, empty,
+// and the consumer group audit), ALL, LISTEN and SEND (connection strings with these
+// rights), TLS (one for the TLS port, trusted by way of NODE_EXTRA_CA_CERTS), IDLE
+// (one for a server that cuts silent connections after 2 s), CONTROL (address of the
+// control endpoint).
 "use strict";
 
 const assert = require("node:assert/strict");
+const { createHmac } = require("node:crypto");
+const { setTimeout: sleep } = require("node:timers/promises");
 const {
   EventHubBufferedProducerClient, EventHubConsumerClient, EventHubProducerClient, earliestEventPosition, latestEventPosition,
 } = require("@azure/event-hubs");
 const WebSocket = require("ws");
 
-const { HUBS, ALL, LISTEN, SEND, TLS, CONTROL } = process.env;
+const { HUBS, ALL, LISTEN, SEND, TLS, IDLE, CONTROL } = process.env;
 const [HUB] = HUBS.split(" ");
 const GROUP = "$Default";
 const once = { retryOptions: { maxRetries: 0, timeoutInMs: 10_000 } };
@@ -122,6 +126,16 @@ async function next(partition) {
   return (await producer().getPartitionProperties(partition)).lastEnqueuedSequenceNumber + 1;
 }
 
+// signed returns a connection string with a token instead of a key, which expires in so many seconds.
+function signed(hub, seconds) {
+  const field = Object.fromEntries(ALL.split(";").map((part) => part.split(/=(.*)/s, 2)));
+  const resource = encodeURIComponent(`sb://localhost/${hub}`);
+  const expiry = Math.floor(Date.now() / 1000) + seconds;
+  const signature = createHmac("sha256", field.SharedAccessKey).update(`${resource}\n${expiry}`).digest("base64");
+  const token = `SharedAccessSignature sr=${resource}&sig=${encodeURIComponent(signature)}&se=${expiry}&skn=${field.SharedAccessKeyName}`;
+  return `Endpoint=${field.Endpoint};SharedAccessSignature=${token};UseDevelopmentEmulator=true`;
+}
+
 async function main() {
   await check("properties of the hub", async () => {
     const p = await producer().getEventHubProperties();
@@ -186,9 +200,14 @@ async function main() {
     await buffered.close({ flush: true });
     const p = producer();
     for (const key of keys) await p.sendBatch([{ body: `${key} again` }], { partitionKey: key });
+    const batch = await p.createBatch({ partitionKey: keys[0] });
+    assert.ok(batch.tryAdd({ body: `${keys[0]} again` }));
+    await p.sendBatch(batch);
     const found = {};
+    let total = 0;
     for (const [i, id] of partitions.entries()) {
       const n = (await next(id)) - from[i];
+      total += n;
       if (n === 0) continue;
       const r = reading(id, { startPosition: { sequenceNumber: from[i], isInclusive: true } });
       await r.until(() => r.events.length >= n || r.errors.length > 0);
@@ -198,6 +217,7 @@ async function main() {
         if (e.body.endsWith(" again")) assert.equal(`${e.partitionKey} again`, e.body);
       }
     }
+    assert.equal(total, 2 * keys.length + 1);
     for (const key of keys) {
       assert.equal(found[key], chosen[key], key);
       assert.equal(found[`${key} again`], chosen[key], `${key}: the hub chose another partition`);
@@ -229,7 +249,9 @@ async function main() {
   await check("every kind of start position", async () => {
     await control("/hubs/recreate", { hub: HUB });
     const p = producer();
-    for (let i = 0; i < 3; i++) await p.sendBatch([{ body: i }], { partitionId: "2" });
+    for (let i = 0; i < 2; i++) await p.sendBatch([{ body: i }], { partitionId: "2" });
+    await control("/faults", { kind: "delay", on: "send", hub: HUB, delay: "5ms", times: 1 }); // times have a precision of a millisecond
+    await p.sendBatch([{ body: 2 }], { partitionId: "2" });
     const all = reading("2");
     assert.deepEqual(await all.take(3), [0, 1, 2]);
     await all.close();
@@ -243,7 +265,8 @@ async function main() {
       ["sequence number", { sequenceNumber: 0 }, [1, 2]],
       ["sequence number, inclusive", { sequenceNumber: 1, isInclusive: true }, [1, 2]],
       ["before everything", { enqueuedOn: new Date(0) }, [0, 1, 2]],
-      ["enqueued time", { enqueuedOn: first.enqueuedTimeUtc.getTime() - 1 }, [0, 1, 2]],
+      ["just before", { enqueuedOn: first.enqueuedTimeUtc.getTime() - 1 }, [0, 1, 2]],
+      ["enqueued time", { enqueuedOn: second.enqueuedTimeUtc.getTime() }, [2]],
     ]) {
       const r = reading("2", { startPosition });
       assert.deepEqual(await r.take(want.length), want, name);
@@ -281,6 +304,13 @@ async function main() {
     assert.deepEqual(await reading("2").take(4), [0, 1, 2, "new"]); // nobody is there any more
   });
 
+  await check("plain readers give way to an epoch", async () => {
+    const plain = reading("2");
+    await plain.take(4);
+    await reading("2", { ownerLevel: 1 }).take(4); // the client takes 0 for none
+    await refused(plain.fails(), "ReceiverDisconnectedError", "New receiver", "with higher epoch of '1' is created");
+  });
+
   await check("five plain readers, not six", async () => {
     const five = Array.from({ length: 5 }, () => reading("2"));
     for (const r of five) await r.take(4);
@@ -297,11 +327,33 @@ async function main() {
     assert.ok(r.metrics.enqueuedOn instanceof Date && r.metrics.retrievedOn instanceof Date, JSON.stringify(r.metrics));
   });
 
+  await check("an idle receiver stays, and gets what comes at last", async () => {
+    const p = producer(IDLE);
+    const { lastEnqueuedSequenceNumber: sequenceNumber } = await p.getPartitionProperties("0");
+    const r = reading("0", { as: { connection: IDLE }, startPosition: { sequenceNumber }, ownerLevel: 1 });
+    await sleep(5000); // being idle is a matter of time
+    assert.deepEqual(r.errors, []);
+    await p.sendBatch([{ body: "at last" }], { partitionId: "0" });
+    assert.deepEqual(await r.take(1), ["at last"]);
+  });
+
   await check("a wrong key and an unknown one", async () => {
     for (const connection of [ALL.replace(/SharedAccessKey=[^;]*/, "SharedAccessKey=d3Jvbmc="), ALL.replace(/SharedAccessKeyName=[^;]*/, "SharedAccessKeyName=nobody")]) {
       await refused(producer(connection).getEventHubProperties(), "UnauthorizedError", "InvalidSignature");
       await refused(producer(connection).sendBatch([{ body: "x" }]), "UnauthorizedError", "InvalidSignature");
       await refused(reading("0", { as: { connection } }).fails(), "UnauthorizedError", "InvalidSignature");
+    }
+  });
+
+  await check("a token: good, expired, for another hub", async () => {
+    const good = signed(HUB, 3600);
+    await producer(good).sendBatch([{ body: "signed" }], { partitionId: "1" });
+    assert.equal((await producer(good).getEventHubProperties()).name, HUB);
+    assert.deepEqual(await reading("1", { as: { connection: good } }).take(1), ["signed"]);
+    for (const [connection, why] of [[signed(HUB, -1), "ExpiredToken"], [signed(`${HUB}x`, 3600), "InvalidAudience"]]) {
+      await refused(producer(connection).getEventHubProperties(), "UnauthorizedError", why);
+      await refused(producer(connection).sendBatch([{ body: "x" }]), "UnauthorizedError", why);
+      await refused(reading("0", { as: { connection } }).fails(), "UnauthorizedError", why);
     }
   });
 

@@ -112,34 +112,34 @@ func command(t *testing.T, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-var verdict = regexp.MustCompile(`^(ok  |FAIL) (.+)$`)
+var verdict = regexp.MustCompile(`^(ok  |FAIL) (.+) \((\d+ ms)\)$`)
 
 // verdicts reads a judge's output: a line for each check, followed by the reasons for one that failed. It returns the last line, and the number of
 // checks.
 func verdicts(t *testing.T, output io.Reader) (last string, n int) {
-	var name, reason string
-	failed := false
-	tell := func() {
-		if name == "" {
+	var check []string // the parts of its line
+	var reason strings.Builder
+	conclude := func() {
+		if check == nil {
 			return
 		}
 		n++
-		t.Run(name, func(t *testing.T) {
-			if failed {
-				t.Error(reason)
+		t.Run(check[2], func(t *testing.T) {
+			if t.Log(check[3]); check[1] == "FAIL" {
+				t.Error(reason.String())
 			}
 		})
-		name, reason, failed = "", "", false
+		reason.Reset()
 	}
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		last = lines.Text()
 		if m := verdict.FindStringSubmatch(last); m != nil {
-			tell()
-			name, failed = m[2], m[1] == "FAIL"
-			continue
+			conclude()
+			check = m
+		} else {
+			fmt.Fprintln(&reason, last)
 		}
-		reason += last + "\n"
 	}
-	tell()
+	conclude()
 	return last, n
 }
