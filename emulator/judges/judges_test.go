@@ -34,6 +34,22 @@ func TestPython(t *testing.T) {
 	judge(t, filepath.Join(installed, "venv", "bin", "python"), "judge.py")
 }
 
+// What the hash of partition keys is tested with is what the client computes now.
+func TestVectors(t *testing.T) {
+	t.Parallel()
+	kept, err := os.ReadFile(filepath.Join("..", "..", "internal", "hub", "testdata", "keys.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := command(t, "node", "vectors.js").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(kept) {
+		t.Error("internal/hub/testdata/keys.json differs from what vectors.js prints")
+	}
+}
+
 // judge has a client check an emulator of its own. Each check becomes a test.
 func judge(t *testing.T, program, script string) {
 	for _, file := range []string{filepath.Join(installed, "node_modules"), filepath.Join(installed, "venv")} {
