@@ -1,0 +1,190 @@
+package azurite
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// startWithin is how long a server may take to start.
+const startWithin = time.Minute
+
+// The account that every Azurite has, and its key: published, no secret.
+// https://learn.microsoft.com/azure/storage/common/storage-use-azurite
+const (
+	Account = "devstoreaccount1"
+	Key     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
+// ErrMissing says that Azurite is not installed.
+var ErrMissing = errors.New("Azurite is not installed: run scripts/install-azurite, or leave these tests out by leaving out -tags azurite")
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	// TLS makes the server speak HTTPS, with a certificate of its own, and
+	// take tokens besides keys.
+	TLS bool
+}
+
+// Server is a private Azurite. It is safe for concurrent use.
+type Server struct {
+	url   string // of the blob service, without the account
+	roots []byte // PEM, with TLS
+
+	dir   string
+	cmd   *exec.Cmd
+	leash io.Closer
+	done  chan struct{} // closed once it has ended and its output was read
+
+	mu   sync.Mutex
+	tail []string // the last lines of its output
+}
+
+// tether ends the server when it loses us: its standard input is our pipe.
+const tether = `data:text/javascript,process.stdin.resume().on("close",()=>process.exit())`
+
+// Start starts a server. A nil cfg takes every default.
+func Start(cfg *Config) (*Server, error) {
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	program, err := program()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{done: make(chan struct{})}
+	if s.dir, err = os.MkdirTemp("", "sluice-azurite-"); err != nil {
+		return nil, fmt.Errorf("make Azurite's directory: %w", err)
+	}
+	args := []string{
+		"--import", tether, program,
+		"--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck",
+		"--blobHost", "127.0.0.1", "--blobPort", "0",
+	}
+	if cfg.TLS {
+		more, err := s.certify()
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(s.dir))
+		}
+		args = append(args, more...)
+	}
+	if err := s.run(args); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// program finds Azurite in the .dev of the module that the tests run in.
+func program() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		found := filepath.Join(dir, ".dev/azurite/node_modules/azurite/dist/src/blob/main.js")
+		if _, err := os.Stat(found); err == nil {
+			return found, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", ErrMissing
+		}
+	}
+}
+
+// run starts the program and waits until it listens.
+func (s *Server) run(args []string) error {
+	s.cmd = exec.Command("node", args...)
+	s.cmd.Dir = s.dir
+	leash, err := s.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	s.leash = leash
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	s.cmd.Stderr = s.cmd.Stdout
+	if err := s.cmd.Start(); err != nil {
+		close(s.done)
+		return fmt.Errorf("start Azurite: %w", err)
+	}
+	listens := make(chan string, 1)
+	go func() {
+		defer close(s.done)
+		s.read(out, listens)
+		_ = s.cmd.Wait() // it is ended by force
+	}()
+	timer := time.NewTimer(startWithin)
+	defer timer.Stop()
+	select {
+	case s.url = <-listens:
+		return nil
+	case <-s.done:
+		return fmt.Errorf("Azurite has ended: %s", s.Log())
+	case <-timer.C:
+		return fmt.Errorf("Azurite does not listen after %v: %s", startWithin, s.Log())
+	}
+}
+
+// read takes what the server prints, and tells where it listens.
+func (s *Server) read(out io.Reader, listens chan<- string) {
+	const kept = 50
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if _, at, found := strings.Cut(lines.Text(), "successfully listens on "); found {
+			listens <- at
+		}
+		s.mu.Lock()
+		s.tail = append(s.tail, lines.Text())
+		s.tail = s.tail[max(len(s.tail)-kept, 0):]
+		s.mu.Unlock()
+	}
+}
+
+// Log is the end of what the server has printed: its requests, a line each.
+func (s *Server) Log() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.tail, "\n")
+}
+
+// URL is the address of the account's blob service.
+func (s *Server) URL() string { return s.url + "/" + Account }
+
+// ConnectionString is that of the account, with its key.
+func (s *Server) ConnectionString() string {
+	u, err := url.Parse(s.url)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("DefaultEndpointsProtocol=%s;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;", u.Scheme, Account, Key, s.URL())
+}
+
+// Close ends the server.
+func (s *Server) Close() error {
+	if s.leash != nil {
+		_ = s.leash.Close()
+		<-s.done
+	}
+	return os.RemoveAll(s.dir)
+}
+
+// Token makes up a token of Entra ID such as the server takes over TLS: it
+// looks at what the token says, not at who has signed it.
+func Token(expires time.Time, audience string) string {
+	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	now := time.Now().Add(-time.Minute).Unix()
+	claims := fmt.Sprintf(`{"aud":%q,"iss":"https://sts.windows.net/ab1f708d-50f6-404c-a006-d71b2ac7a606/","iat":%d,"nbf":%d,"exp":%d}`,
+		cmp.Or(audience, "https://storage.azure.com"), now, now, expires.Unix())
+	return part(`{"alg":"RS256","typ":"JWT"}`) + "." + part(claims) + "." + part("signature")
+}
