@@ -140,6 +140,7 @@ type Consumer struct {
 	mu    sync.Mutex // guards what follows; never held over a call
 	held  map[string]bool
 	floor map[string]floor
+	fatal error // ends Run
 }
 
 // floor is what an earlier tenure of a partition has learned.
@@ -157,6 +158,9 @@ func New(source Source, leases LeaseStore, delivery Delivery, partitions Partiti
 	}
 	config, err := cfg.withDefaults()
 	if err != nil {
+		return nil, err
+	}
+	if err := delivery.check(); err != nil {
 		return nil, err
 	}
 	c := &Consumer{
@@ -193,7 +197,18 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 	err := c.takePartitions(work, idle)
 	c.tenures.Wait()
-	return cmp.Or(err, ctx.Err())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(err, c.fatal, ctx.Err())
+}
+
+// fail ends Run with an error.
+func (c *Consumer) fail(err error) {
+	c.mu.Lock()
+	c.fatal = cmp.Or(c.fatal, err)
+	cancel := c.cancel
+	c.mu.Unlock()
+	cancel(ErrStopped)
 }
 
 // workContext is ctx with a cause that handlers can tell from a lost lease.

@@ -9,6 +9,8 @@ import (
 // Delivery is how events take effect; its constructor's name is the guarantee:
 // [Transactional] or [AtLeastOnce].
 type Delivery interface {
+	// check tells what is wrong with its configuration.
+	check() error
 	// deliver runs a partition until its tenure ends or is to stop, and
 	// returns why.
 	deliver(t *tenure) error
@@ -30,6 +32,8 @@ type transactional[Tx any] struct {
 	store   TxStore[Tx]
 	handler Handler[Tx]
 }
+
+func (d *transactional[Tx]) check() error { return nil }
 
 // applier delivers one partition's events during one tenure, batch by batch,
 // on one goroutine: apply.go brings them to their end, redrive.go those that

@@ -41,6 +41,8 @@ type Observation struct {
 	Attempt   int           // from 1
 	Duration  time.Duration // of the operation
 	Lag       int64         // events behind To when the log last told its end; -1 if not known
+	InFlight  int           // events taken and not done
+	Cost      float64       // what the store charged, in its own unit
 	Err       error
 }
 
@@ -65,8 +67,8 @@ const (
 	KindOpened
 	// KindFetched: Events came from the log, up to To; Bytes, Lag.
 	KindFetched
-	// KindCommitted: a transaction moved the checkpoint From, To; Events
-	// (dead letters included), Duration (handler and commit), Lag.
+	// KindCommitted: the checkpoint moved From, To; Events (dead letters
+	// included), Duration (of handler and commit, or of the request), Lag.
 	KindCommitted
 	// KindFenced: a transaction was refused; nothing was written; From, To, Err.
 	KindFenced
@@ -87,6 +89,10 @@ const (
 	KindFailed
 	// KindHookFailed: a hook returned an error or panicked; Err.
 	KindHookFailed
+	// KindWritten: AtLeastOnce's sink wrote Events records since it was last
+	// told, about once a second; all before To is done; Cost (of failed
+	// attempts too), InFlight, Lag.
+	KindWritten
 )
 
 var kindNames = [...]string{
@@ -94,7 +100,7 @@ var kindNames = [...]string{
 	KindClaimed: "claimed", KindOpened: "opened", KindFetched: "fetched", KindCommitted: "committed",
 	KindFenced: "fenced", KindUnknown: "unknown", KindRetried: "retried", KindParked: "parked",
 	KindRedriven: "redriven", KindRedriveFailed: "redrive failed", KindStopped: "stopped",
-	KindFailed: "failed", KindHookFailed: "hook failed",
+	KindFailed: "failed", KindHookFailed: "hook failed", KindWritten: "written",
 }
 
 // String gives the kind's name.

@@ -1,0 +1,126 @@
+package sluice
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/sluice-go/sluice/internal/limit"
+)
+
+// Rate is how many records a second [AtLeastOnce] may send, over all
+// partitions of all consumers that share it, retries included: no one-second
+// window ever holds more, and with enough to do none falls noticeably short.
+// It is safe for concurrent use.
+type Rate struct {
+	cluster bool
+
+	mu        sync.Mutex
+	perSecond int
+	limiter   *limit.Limiter   // made at the first use, with the consumer's clock
+	shares    map[string]share // of the partitions that are owned, in a cluster
+}
+
+// share is a partition's part of a cluster's rate.
+type share struct{ index, of int }
+
+// NewRate makes a rate of 1 to 1,000,000 records a second for one process.
+func NewRate(perSecond int) (*Rate, error) {
+	if err := checkRate(perSecond); err != nil {
+		return nil, err
+	}
+	return &Rate{perSecond: perSecond}, nil
+}
+
+// NewClusterRate makes a rate that all processes of a consumer group keep
+// together without talking to each other: each partition brings its share to
+// whoever owns it, whole numbers that add up to perSecond. Every process must
+// state the same. The share of a partition that is idle or unowned goes
+// unused, so a cluster whose partitions are filled unevenly runs below the
+// rate, never above it. It must be at least the number of partitions. An owner
+// waits a second before it uses a share that was another's.
+func NewClusterRate(perSecond int) (*Rate, error) {
+	if err := checkRate(perSecond); err != nil {
+		return nil, err
+	}
+	return &Rate{cluster: true, perSecond: perSecond, shares: map[string]share{}}, nil
+}
+
+func checkRate(perSecond int) error {
+	if perSecond < 1 || perSecond > 1_000_000 {
+		return fmt.Errorf("rate of %d a second: must be from 1 to 1,000,000", perSecond)
+	}
+	return nil
+}
+
+// Set changes the rate while it is in use.
+func (r *Rate) Set(perSecond int) error {
+	if err := checkRate(perSecond); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.shares {
+		if perSecond < s.of {
+			return fmt.Errorf("rate of %d a second for %d partitions: must be at least one for each", perSecond, s.of)
+		}
+	}
+	r.perSecond = perSecond
+	return r.apply()
+}
+
+// join adds the share of a partition that is owned from now on.
+func (r *Rate) join(partition string, index, of int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.perSecond < of {
+		return fmt.Errorf("rate of %d a second for %d partitions: must be at least one for each", r.perSecond, of)
+	}
+	r.shares[partition] = share{index, of}
+	return r.apply()
+}
+
+// part takes a partition's share away.
+func (r *Rate) part(partition string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.shares, partition)
+	_ = r.apply() // a sum of shares is a rate, or zero
+}
+
+// apply sets the limiter, if it is there. It is called under mu.
+func (r *Rate) apply() error {
+	if r.limiter == nil {
+		return nil
+	}
+	return r.limiter.SetRate(r.now())
+}
+
+// now is this process's rate. It is called under mu.
+func (r *Rate) now() int {
+	if !r.cluster {
+		return r.perSecond
+	}
+	sum := 0
+	for _, s := range r.shares {
+		sum += limit.Share(r.perSecond, s.of, s.index)
+	}
+	return sum
+}
+
+// wait waits until at least one record may be sent, and returns how many may
+// be, at most `most`.
+func (r *Rate) wait(ctx context.Context, clock Clock, most int) (int, error) {
+	r.mu.Lock()
+	if r.limiter == nil {
+		l, err := limit.New(r.now(), clock)
+		if err != nil {
+			r.mu.Unlock()
+			return 0, fmt.Errorf("rate: %w", err)
+		}
+		r.limiter = l
+	}
+	l := r.limiter
+	r.mu.Unlock()
+	return l.Wait(ctx, most)
+}
