@@ -281,5 +281,5 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 			return n, err
 		}
 	})
-	caught(t, letterChecks[*Tx](), drivers)
+	caught(t, deadLetterChecks[*Tx](), drivers)
 }

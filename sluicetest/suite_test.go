@@ -160,7 +160,7 @@ func TestHubInMemory(t *testing.T) {
 func TestStoreInMemory(t *testing.T) {
 	t.Run("virtual", func(t *testing.T) {
 		virtual(t, txChecks[*Tx](), memory)
-		virtual(t, letterChecks[*Tx](), memory)
+		virtual(t, deadLetterChecks[*Tx](), memory)
 	})
 	TestTxStore(t, memory)
 	TestDeadLetters(t, memory)

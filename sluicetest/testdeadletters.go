@@ -18,10 +18,10 @@ import (
 // how a [sluice.TxStore] keeps what it serves. Every case asks new for an empty
 // database.
 func TestDeadLetters[Tx any](t *testing.T, new func(t testing.TB) TxHarness[Tx]) {
-	runChecks(t, letterChecks[Tx](), new)
+	runChecks(t, deadLetterChecks[Tx](), new)
 }
 
-func letterChecks[Tx any]() []check[TxHarness[Tx]] {
+func deadLetterChecks[Tx any]() []check[TxHarness[Tx]] {
 	return append(lookChecks[Tx](), decideChecks[Tx]()...)
 }
 
@@ -30,21 +30,7 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 	return []check[TxHarness[Tx]]{
 		{"RoundTrip", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			want := parked("0", 5)
-			want.Error = "first line\nsecond 'line' \"√\" \\ % _\t" + strings.Repeat("long ", 4000)
-			want.Event.Key, want.Event.MessageID = `key "√" '%_\`, "message 1"
-			want.Event.CorrelationID, want.Event.ContentType = "correlation 1", "application/json; charset=utf-8"
-			want.Event.Body = make([]byte, 1<<16)
-			for i := range want.Event.Body {
-				want.Event.Body[i] = byte(i)
-			}
-			want.Event.Properties = map[string]any{
-				"": "no name", "nil": nil, "text": "√ \"'\\", "bool": true,
-				"int8": int8(-8), "int16": int16(-16), "int32": int32(-32), "int64": int64(math.MinInt64), "int": 7,
-				"uint8": uint8(8), "uint16": uint16(16), "uint32": uint32(32), "uint64": uint64(math.MaxUint64), "uint": uint(9),
-				"float32": float32(1.1), "float64": math.Pi, "infinite": math.Inf(-1),
-				"bytes": []byte{0, 255}, "time": time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
-			}
+			want := rich(5)
 			listed := h.park(t, a, want)[5]
 			got, err := h.DeadLetters.Get(limited(t), testGroup, listed.ID)
 			ok(t, "get", err)
@@ -350,6 +336,26 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 			}
 		}},
 	}
+}
+
+// rich is a dead letter that uses all there is.
+func rich(sequence int64) sluice.DeadLetter {
+	l := parked("0", sequence)
+	l.Error = "first line\nsecond 'line' \"√\" \\ % _\t" + strings.Repeat("long ", 4000)
+	l.Event.Key, l.Event.MessageID = `key "√" '%_\`, "message 1"
+	l.Event.CorrelationID, l.Event.ContentType = "correlation 1", "application/json; charset=utf-8"
+	l.Event.Body = make([]byte, 1<<16)
+	for i := range l.Event.Body {
+		l.Event.Body[i] = byte(i)
+	}
+	l.Event.Properties = map[string]any{
+		"": "no name", "nil": nil, "text": "√ \"'\\", "bool": true,
+		"int8": int8(-8), "int16": int16(-16), "int32": int32(-32), "int64": int64(math.MinInt64), "int": 7,
+		"uint8": uint8(8), "uint16": uint16(16), "uint32": uint32(32), "uint64": uint64(math.MaxUint64), "uint": uint(9),
+		"float32": float32(1.1), "float64": math.Pi, "infinite": math.Inf(-1),
+		"bytes": []byte{0, 255}, "time": time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
+	}
+	return l
 }
 
 // sameLetter notes the fields in which a dead letter is not the one wanted.

@@ -178,16 +178,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 7)}}, nil)
 			due := func(limit int) []int64 {
 				t.Helper()
-				list, err := h.Store.Due(limited(t), testGroup, "0", limit)
-				ok(t, "due", err)
-				var got []int64
-				for _, l := range list {
-					if l.Group != testGroup || l.Incarnation != "incarnation 1" || l.Status != sluice.StatusRetry || !l.HasBody || string(l.Event.Body) != fmt.Sprint("body ", l.Event.Sequence) {
-						t.Errorf("due: got %+v, want it whole", l)
-					}
-					got = append(got, l.Event.Sequence)
-				}
-				return got
+				return dueOf(t, h.Store, limit)
 			}
 			if got := due(10); got != nil {
 				t.Errorf("due without any retry: events %v", got)
@@ -225,4 +216,22 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			}
 		}},
 	}
+}
+
+// dueOf returns the sequence numbers of what is due in partition 0, having
+// seen that it is whole.
+func dueOf(t testing.TB, store interface {
+	Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
+}, limit int) []int64 {
+	t.Helper()
+	list, err := store.Due(limited(t), testGroup, "0", limit)
+	ok(t, "due", err)
+	var got []int64
+	for _, l := range list {
+		if l.Group != testGroup || l.Incarnation != "incarnation 1" || l.Status != sluice.StatusRetry || !l.HasBody || string(l.Event.Body) != fmt.Sprint("body ", l.Event.Sequence) {
+			t.Errorf("due: got %+v, want it whole", l)
+		}
+		got = append(got, l.Event.Sequence)
+	}
+	return got
 }

@@ -172,7 +172,13 @@ func (h *TxHarness[Tx]) park(t testing.TB, lease sluice.Lease, letters ...sluice
 // letters lists the group's dead letters by sequence number.
 func (h *TxHarness[Tx]) letters(t testing.TB) map[int64]sluice.DeadLetter {
 	t.Helper()
-	list, err := h.DeadLetters.List(limited(t), testGroup, sluice.DeadLetterFilter{})
+	return lettersOf(t, h.DeadLetters)
+}
+
+// lettersOf lists testGroup's dead letters by sequence number.
+func lettersOf(t testing.TB, store sluice.DeadLetterStore) map[int64]sluice.DeadLetter {
+	t.Helper()
+	list, err := store.List(limited(t), testGroup, sluice.DeadLetterFilter{})
 	ok(t, "list dead letters", err)
 	found := make(map[int64]sluice.DeadLetter)
 	for _, l := range list {

@@ -1,0 +1,438 @@
+package sluicetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// bentParking is a store of dead letters for deliveries without transactions
+// whose methods can be replaced.
+type bentParking struct {
+	*Store
+	park   func(ctx context.Context, letters []sluice.DeadLetter) error
+	due    func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
+	settle func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error
+	parked func(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error)
+	held   func(ctx context.Context, group sluice.Group, partition string) ([]string, error)
+}
+
+func (b *bentParking) Park(ctx context.Context, letters []sluice.DeadLetter) error {
+	if b.park != nil {
+		return b.park(ctx, letters)
+	}
+	return b.Store.Park(ctx, letters)
+}
+
+func (b *bentParking) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+	if b.due != nil {
+		return b.due(ctx, group, partition, limit)
+	}
+	return b.Store.Due(ctx, group, partition, limit)
+}
+
+func (b *bentParking) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+	if b.settle != nil {
+		return b.settle(ctx, group, applied, returned)
+	}
+	return b.Store.Settle(ctx, group, applied, returned)
+}
+
+func (b *bentParking) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+	if b.parked != nil {
+		return b.parked(ctx, group, partition, incarnation, after)
+	}
+	return b.Store.Parked(ctx, group, partition, incarnation, after)
+}
+
+func (b *bentParking) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+	if b.held != nil {
+		return b.held(ctx, group, partition)
+	}
+	return b.Store.Held(ctx, group, partition)
+}
+
+func TestLettersInMemory(t *testing.T) {
+	memory := func(testing.TB) LetterHarness {
+		s := new(Store)
+		return LetterHarness{Store: s, DeadLetters: s}
+	}
+	t.Run("virtual", func(t *testing.T) { virtual(t, letterChecks(), memory) })
+	TestLetterStore(t, memory)
+}
+
+func TestLetterSuiteCatches(t *testing.T) {
+	var drivers []broken[LetterHarness]
+	add := func(how string, bend func(b *bentParking, good *Store)) {
+		drivers = append(drivers, broken[LetterHarness]{how, func(testing.TB) LetterHarness {
+			b := &bentParking{Store: new(Store)}
+			bend(b, b.Store)
+			return LetterHarness{Store: b, DeadLetters: b.Store}
+		}})
+	}
+	add("loses letters", func(_ *bentParking, good *Store) { good.Unsafe.LostLetters = true })
+
+	// park bends each letter on its way in; false drops it.
+	park := func(how string, bend func(good *Store, l *sluice.DeadLetter) bool) {
+		add(how, func(b *bentParking, good *Store) {
+			b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+				var bent []sluice.DeadLetter
+				for _, l := range letters {
+					if bend(good, &l) {
+						bent = append(bent, l)
+					}
+				}
+				return good.Park(ctx, bent)
+			}
+		})
+	}
+	known := func(good *Store, l *sluice.DeadLetter) (found *sluice.DeadLetter) {
+		good.locked(func() {
+			for _, o := range good.letters {
+				if o.Group == l.Group && o.Incarnation == l.Incarnation && o.Event.Partition == l.Event.Partition && o.Event.Sequence == l.Event.Sequence {
+					found = o
+				}
+			}
+		})
+		return found
+	}
+	park("keeps a letter as it was first", func(good *Store, l *sluice.DeadLetter) bool { return known(good, l) == nil })
+	park("keeps a letter on retry that is parked again", func(good *Store, l *sluice.DeadLetter) bool {
+		o := known(good, l)
+		return o == nil || o.Status != sluice.StatusRetry
+	})
+	park("stores a letter again as another", func(good *Store, l *sluice.DeadLetter) bool {
+		if known(good, l) != nil {
+			l.Incarnation += " "
+		}
+		return true
+	})
+	park("takes two incarnations for one", func(_ *Store, l *sluice.DeadLetter) bool {
+		l.Incarnation = "incarnation 1"
+		return true
+	})
+	park("takes two groups for one", func(_ *Store, l *sluice.DeadLetter) bool { l.Group = testGroup; return true })
+	park("cuts bodies at a MiB", func(_ *Store, l *sluice.DeadLetter) bool {
+		l.Event.Body = l.Event.Body[:min(1<<20, len(l.Event.Body))]
+		return true
+	})
+	park("stores bodies only if there is something in them", func(_ *Store, l *sluice.DeadLetter) bool {
+		l.HasBody = l.HasBody && len(l.Event.Body) > 0
+		return true
+	})
+	park("loses properties", func(_ *Store, l *sluice.DeadLetter) bool { l.Event.Properties = nil; return true })
+	park("cuts bodies at a NUL", func(_ *Store, l *sluice.DeadLetter) bool {
+		l.Event.Body, _, _ = bytes.Cut(l.Event.Body, []byte{0})
+		return true
+	})
+	park("cuts text at what it can't hold", func(_ *Store, l *sluice.DeadLetter) bool {
+		l.Event.Key, _, _ = strings.Cut(l.Event.Key, "\x00")
+		return true
+	})
+	add("stores no more than 500 letters", func(b *bentParking, good *Store) {
+		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+			return good.Park(ctx, letters[:min(500, len(letters))])
+		}
+	})
+	add("refuses to park none", func(b *bentParking, good *Store) {
+		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+			if len(letters) == 0 {
+				return errors.New("syntax error")
+			}
+			return good.Park(ctx, letters)
+		}
+	})
+	add("refuses a letter that comes twice", func(b *bentParking, good *Store) {
+		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+			seen := make(map[int64]bool)
+			for _, l := range letters {
+				if l.Group == testGroup && l.Event.Partition == "0" && l.Incarnation == "incarnation 1" && seen[l.Event.Sequence] {
+					return errors.New("cannot affect row a second time")
+				}
+				seen[l.Event.Sequence] = true
+			}
+			return good.Park(ctx, letters)
+		}
+	})
+	add("takes all letters of a call for the first one's group", func(b *bentParking, good *Store) {
+		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+			letters = slices.Clone(letters)
+			for i := range letters {
+				letters[i].Group = letters[0].Group
+			}
+			return good.Park(ctx, letters)
+		}
+	})
+	add("parks letter by letter", func(b *bentParking, good *Store) {
+		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+			for i := range letters {
+				if err := good.Park(ctx, letters[i:i+1]); err != nil {
+					return err
+				}
+				if i%100 == 0 {
+					<-time.After(time.Millisecond)
+				}
+			}
+			return ctx.Err()
+		}
+	})
+	add("looks what is there, then stores the rest", func(b *bentParking, good *Store) {
+		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+			var fresh []*sluice.DeadLetter
+			var old []sluice.DeadLetter
+			for i := range letters {
+				if known(good, &letters[i]) == nil {
+					fresh = append(fresh, copyLetter(&letters[i]))
+				} else {
+					old = append(old, letters[i])
+				}
+			}
+			<-time.After(time.Millisecond)
+			good.locked(func() {
+				for _, l := range fresh {
+					good.lastID++
+					l.ID = good.lastID
+					good.letters = append(good.letters, l)
+				}
+			})
+			return good.Park(ctx, old)
+		}
+	})
+	add("ends up in deadlocks", func(b *bentParking, good *Store) {
+		busy := make(chan struct{}, 1)
+		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+			select {
+			case busy <- struct{}{}:
+				defer func() { <-busy }()
+				<-time.After(time.Millisecond)
+				return good.Park(ctx, letters)
+			default:
+				return errors.New("deadlock detected")
+			}
+		}
+	})
+	add("goes on although the context has ended", func(b *bentParking, good *Store) {
+		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+			return good.Park(context.WithoutCancel(ctx), letters)
+		}
+	})
+
+	due := func(how string, bend func(list []sluice.DeadLetter, limit int) []sluice.DeadLetter) {
+		add(how, func(b *bentParking, good *Store) {
+			b.due = func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+				list, err := good.Due(ctx, group, partition, 1000)
+				return bend(list, limit), err
+			}
+		})
+	}
+	due("returns more than asked for", func(list []sluice.DeadLetter, _ int) []sluice.DeadLetter { return list })
+	due("returns what is due by id", func(list []sluice.DeadLetter, limit int) []sluice.DeadLetter {
+		slices.SortFunc(list, func(a, b sluice.DeadLetter) int { return int(a.ID - b.ID) })
+		return list[:min(limit, len(list))]
+	})
+	due("returns what is due without bodies", func(list []sluice.DeadLetter, limit int) []sluice.DeadLetter {
+		for i := range list {
+			list[i].Event.Body = nil
+		}
+		return list[:min(limit, len(list))]
+	})
+	add("returns what is not due yet", func(b *bentParking, good *Store) {
+		b.due = func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+			good.locked(func() {
+				for _, l := range good.letters {
+					if l.Status == sluice.StatusRetry {
+						l.NextAttempt = time.Time{}
+					}
+				}
+			})
+			return good.Due(ctx, group, partition, limit)
+		}
+	})
+	add("looks for what is due in all partitions", func(b *bentParking, good *Store) {
+		b.due = func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+			list, err := good.Due(ctx, group, partition, limit)
+			if err != nil || len(list) == limit {
+				return list, err
+			}
+			more, err := good.Due(ctx, group, "1", limit)
+			return append(list, more...), err
+		}
+	})
+
+	settle := func(how string, bend func(good *Store, group *sluice.Group, applied *[]int64, returned *[]sluice.DeadLetter)) {
+		add(how, func(b *bentParking, good *Store) {
+			b.settle = func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+				applied, returned = slices.Clone(applied), slices.Clone(returned)
+				bend(good, &group, &applied, &returned)
+				return good.Settle(ctx, group, applied, returned)
+			}
+		})
+	}
+	onRetry := func(good *Store, ids []int64) {
+		good.locked(func() {
+			for _, l := range good.letters {
+				if slices.Contains(ids, l.ID) {
+					l.Status = sluice.StatusRetry
+				}
+			}
+		})
+	}
+	settle("keeps what was applied", func(_ *Store, _ *sluice.Group, applied *[]int64, _ *[]sluice.DeadLetter) { *applied = nil })
+	settle("removes what is not on retry", func(good *Store, _ *sluice.Group, applied *[]int64, _ *[]sluice.DeadLetter) { onRetry(good, *applied) })
+	settle("returns what is not on retry", func(good *Store, _ *sluice.Group, _ *[]int64, returned *[]sluice.DeadLetter) {
+		for _, l := range *returned {
+			onRetry(good, []int64{l.ID})
+		}
+	})
+	settle("settles in whatever group", func(good *Store, group *sluice.Group, _ *[]int64, _ *[]sluice.DeadLetter) {
+		*group = testGroup
+	})
+	settle("returns for another retry at once", func(_ *Store, _ *sluice.Group, _ *[]int64, returned *[]sluice.DeadLetter) {
+		for i := range *returned {
+			(*returned)[i].NextAttempt = time.Time{}
+		}
+	})
+	settle("does not count attempts", func(good *Store, group *sluice.Group, _ *[]int64, returned *[]sluice.DeadLetter) {
+		for i := range *returned {
+			(*returned)[i].Attempts = 3
+		}
+	})
+	settle("settles no more than 100", func(_ *Store, _ *sluice.Group, applied *[]int64, returned *[]sluice.DeadLetter) {
+		*returned = (*returned)[:min(100, len(*returned))]
+	})
+	add("drops the body of what is returned", func(b *bentParking, good *Store) {
+		b.settle = func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+			err := good.Settle(ctx, group, applied, returned)
+			good.locked(func() {
+				for _, l := range returned {
+					if stored := good.letter(group, l.ID); stored != nil {
+						stored.Event.Body = l.Event.Body
+					}
+				}
+			})
+			return err
+		}
+	})
+	add("refuses to settle what is gone", func(b *bentParking, good *Store) {
+		b.settle = func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+			var gone bool
+			good.locked(func() {
+				gone = slices.ContainsFunc(applied, func(id int64) bool { return good.letter(group, id) == nil })
+			})
+			if gone {
+				return sluice.ErrFenced
+			}
+			return good.Settle(ctx, group, applied, returned)
+		}
+	})
+	add("gives up at the first that is not on retry", func(b *bentParking, good *Store) {
+		b.settle = func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+			good.locked(func() {
+				for i, id := range applied {
+					if l := good.letter(group, id); l == nil || l.Status != sluice.StatusRetry {
+						applied = applied[:i]
+						break
+					}
+				}
+			})
+			return good.Settle(ctx, group, applied, returned)
+		}
+	})
+	add("settles by what it read before", func(b *bentParking, good *Store) {
+		b.settle = func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+			var read []*sluice.DeadLetter
+			good.locked(func() { read = slices.Clone(good.letters) })
+			if len(read) > 1 {
+				<-time.After(time.Millisecond)
+			}
+			if err := good.Settle(ctx, group, applied, returned); err != nil {
+				return err
+			}
+			if len(applied) != 1 {
+				return nil
+			}
+			// Written back, beside what another has parked meanwhile.
+			good.locked(func() {
+				for _, l := range read {
+					if l.ID != applied[0] && !slices.Contains(good.letters, l) || l.ID == applied[0] && len(good.letters) == len(read) {
+						good.letters = append(good.letters, l)
+					}
+				}
+			})
+			return nil
+		}
+	})
+
+	parked := func(how string, bend func(good *Store, incarnation *string, after *int64, list []int64) []int64) {
+		add(how, func(b *bentParking, good *Store) {
+			b.parked = func(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+				bend(good, &incarnation, &after, nil)
+				list, err := good.Parked(ctx, group, partition, incarnation, after)
+				return bend(good, &incarnation, &after, list), err
+			}
+		})
+	}
+	parked("takes what is discarded for not parked", func(good *Store, _ *string, _ *int64, list []int64) []int64 {
+		return slices.DeleteFunc(list, func(n int64) bool {
+			return slices.ContainsFunc(good.letters, func(l *sluice.DeadLetter) bool { return l.Event.Sequence == n && l.Status == sluice.StatusDiscarded })
+		})
+	})
+	parked("takes after for inclusive", func(_ *Store, _ *string, after *int64, list []int64) []int64 {
+		if list == nil && *after > 0 {
+			*after--
+		}
+		return list
+	})
+	parked("returns what is parked in any order", func(_ *Store, _ *string, _ *int64, list []int64) []int64 { slices.Reverse(list); return list })
+	parked("takes all incarnations for the second", func(_ *Store, incarnation *string, _ *int64, list []int64) []int64 {
+		*incarnation = "incarnation 2"
+		return list
+	})
+	parked("returns 1,000 at most", func(_ *Store, _ *string, _ *int64, list []int64) []int64 { return list[:min(1000, len(list))] })
+
+	held := func(how string, bend func(good *Store, keys []string) []string) {
+		add(how, func(b *bentParking, good *Store) {
+			b.held = func(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+				keys, err := good.Held(ctx, group, partition)
+				return bend(good, keys), err
+			}
+		})
+	}
+	held("returns a key for every letter", func(_ *Store, keys []string) []string {
+		if slices.Contains(keys, "a") {
+			keys = append(keys, "a")
+		}
+		return keys
+	})
+	held("holds what is discarded", func(good *Store, keys []string) []string {
+		for _, l := range good.letters {
+			if l.Group == testGroup && l.Status == sluice.StatusDiscarded && !slices.Contains(keys, l.Event.Key) {
+				keys = append(keys, l.Event.Key)
+			}
+		}
+		return keys
+	})
+	held("holds only what is dead", func(good *Store, keys []string) []string {
+		return slices.DeleteFunc(keys, func(k string) bool {
+			return !slices.ContainsFunc(good.letters, func(l *sluice.DeadLetter) bool { return l.Event.Key == k && l.Status == sluice.StatusDead })
+		})
+	})
+	held("compares keys without case", func(_ *Store, keys []string) []string {
+		return slices.CompactFunc(keys, strings.EqualFold)
+	})
+	held("holds what has no key", func(_ *Store, keys []string) []string { return append(keys, "") })
+	add("holds keys in all partitions", func(b *bentParking, good *Store) {
+		b.held = func(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+			keys, err := good.Held(ctx, group, partition)
+			more, _ := good.Held(ctx, group, "1")
+			return append(keys, more...), err
+		}
+	})
+	caught(t, letterChecks(), drivers)
+}

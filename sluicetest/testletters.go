@@ -1,0 +1,514 @@
+package sluicetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// TestLetterStore is the conformance suite of [sluice.LetterStore], together
+// with what the [sluice.DeadLetterStore] beside it makes of what it stores.
+// Every case asks new for an empty store.
+func TestLetterStore(t *testing.T, new func(t testing.TB) LetterHarness) {
+	runChecks(t, letterChecks(), new)
+}
+
+func letterChecks() []check[LetterHarness] {
+	var all []check[LetterHarness]
+	all = append(all, parkChecks()...)
+	all = append(all, settleChecks()...)
+	return append(all, askChecks()...)
+}
+
+// parkChecks are about Park.
+func parkChecks() []check[LetterHarness] {
+	return []check[LetterHarness]{
+		{"RoundTrip", func(t testing.TB, h LetterHarness) {
+			want := rich(5)
+			listed := h.park(t, want)[5]
+			want.ID = listed.ID
+			sameLetter(t, "get", h.get(t, listed.ID), want)
+			h.retry(t, listed.ID)
+			due, err := h.Store.Due(limited(t), testGroup, "0", 10)
+			ok(t, "due", err)
+			if len(due) != 1 {
+				t.Fatalf("%d dead letters are due, want 1", len(due))
+			}
+			retried := want
+			retried.Status, retried.NextAttempt = sluice.StatusRetry, due[0].NextAttempt
+			sameLetter(t, "due", due[0], retried)
+			want.Event.Body, want.Event.Properties = nil, nil
+			sameLetter(t, "list, without body and properties", listed, want)
+		}},
+		{"Bare", func(t testing.TB, h LetterHarness) {
+			bare := parked("0", 5)
+			bare.HasBody, bare.Event.Body, bare.Event.Offset = false, nil, ""
+			bare.Event.Enqueued = time.Time{}
+			empty := parked("0", 6)
+			empty.Event.Body, empty.Error, empty.Attempts = []byte{}, "", 0
+			listed := h.park(t, bare, empty)
+			for sequence, want := range map[int64]sluice.DeadLetter{5: bare, 6: empty} {
+				want.ID = listed[sequence].ID
+				sameLetter(t, "get", h.get(t, want.ID), want)
+			}
+		}},
+		{"AnyText", func(t testing.TB, h LetterHarness) {
+			// What a store can't hold is changed, and never an error: body and
+			// identity stay exact.
+			for i, hostile := range []string{"\x00", "\xff\xfe", "\xed\xa0\x80", "\xf0\x9f", "\ufffe", "\x1b[0m\r\n", "\u202e"} {
+				text := "before" + hostile + "after"
+				l := parked("0", int64(i))
+				l.Error, l.Event.Offset, l.Event.Key, l.Event.MessageID = text, text, text, text
+				l.Event.CorrelationID, l.Event.ContentType = text, text
+				l.Event.Body = []byte(text)
+				l.Event.Properties = map[string]any{"n" + hostile: text}
+				got := h.get(t, h.park(t, l)[int64(i)].ID)
+				if !bytes.Equal(got.Event.Body, l.Event.Body) || !got.HasBody || got.Event.Sequence != int64(i) || len(got.Event.Properties) != 1 {
+					t.Errorf("dead letter with text %q: got %+v, want body and identity as they were", text, got)
+				}
+				for what, kept := range map[string]string{"error": got.Error, "key": got.Event.Key, "message id": got.Event.MessageID} {
+					if !strings.HasPrefix(kept, "before") || !strings.HasSuffix(kept, "after") {
+						t.Errorf("%s %q became %q, want what can be kept of it", what, text, kept)
+					}
+				}
+			}
+		}},
+		{"LargeBodies", func(t testing.TB, h LetterHarness) {
+			var letters []sluice.DeadLetter
+			for i, size := range []int{256 << 10, 4 << 20, 0, 1 << 20, 1<<20 + 1} {
+				l := parked("0", int64(i))
+				l.Event.Body = bytes.Repeat([]byte{byte(i), 0, 0xff}, size/3+1)[:size]
+				letters = append(letters, l)
+			}
+			found := h.park(t, letters...)
+			for i, want := range letters {
+				want.ID = found[int64(i)].ID
+				sameLetter(t, fmt.Sprintf("body of %d bytes", len(want.Event.Body)), h.get(t, want.ID), want)
+			}
+		}},
+		{"Many", func(t testing.TB, h LetterHarness) {
+			const n = 1000
+			var letters []sluice.DeadLetter
+			for i := range int64(n) {
+				letters = append(letters, parked("0", i))
+			}
+			ok(t, "park none", h.Store.Park(limited(t), nil))
+			found := h.park(t, letters...)
+			for i := range int64(n) {
+				if l := found[i]; l.Error != letters[i].Error || l.Event.Offset != letters[i].Event.Offset {
+					t.Fatalf("of %d dead letters, that of event %d is %+v, want %+v", n, i, l, letters[i])
+				}
+			}
+			if len(found) != n {
+				t.Errorf("%d dead letters, want %d", len(found), n)
+			}
+		}},
+		{"Again", func(t testing.TB, h LetterHarness) {
+			first := h.park(t, parked("0", 5))[5]
+			again := parked("0", 5)
+			again.Error, again.Attempts, again.FailedAt = "failed again", 4, again.FailedAt.Add(time.Hour)
+			second := h.park(t, parked("0", 4), again, parked("0", 6))[5]
+			if second.ID != first.ID {
+				t.Errorf("parked again under id %d, had %d", second.ID, first.ID)
+			}
+			if second.Error != again.Error || second.Attempts != 4 || second.Status != sluice.StatusDead || !second.FailedAt.Equal(again.FailedAt) {
+				t.Errorf("parked again: got %+v, want error, attempts and time of %+v", second, again)
+			}
+			if got := h.get(t, first.ID); !bytes.Equal(got.Event.Body, again.Event.Body) {
+				t.Errorf("parked again: body %q", got.Event.Body)
+			}
+			h.retry(t, first.ID)
+			third := h.park(t, again)
+			if l := third[5]; l.Status != sluice.StatusDead || !l.NextAttempt.IsZero() || l.ID != first.ID || len(third) != 3 {
+				t.Errorf("parked again while on retry: %d dead letters, status %s at %v, want 3, dead", len(third), l.Status, l.NextAttempt)
+			}
+		}},
+		{"TwiceAtOnce", func(t testing.TB, h LetterHarness) {
+			// In one call, the last word counts.
+			again := parked("0", 5)
+			again.Error, again.Attempts = "failed again", 4
+			found := h.park(t, parked("0", 5), parked("0", 6), again)
+			if l := found[5]; len(found) != 2 || l.Error != again.Error || l.Attempts != 4 {
+				t.Errorf("parked twice in one call: %d dead letters, %+v, want 2, the last as %+v", len(found), l, again)
+			}
+		}},
+		{"Identity", func(t testing.TB, h LetterHarness) {
+			letters := []sluice.DeadLetter{parked("0", 5), parked("0", 5), parked("0", 6), parked("1", 5)}
+			letters[1].Incarnation = "incarnation 2"
+			ok(t, "park", h.Store.Park(limited(t), letters))
+			list, err := h.DeadLetters.List(limited(t), testGroup, sluice.DeadLetterFilter{})
+			ok(t, "list", err)
+			if len(list) != 4 {
+				t.Errorf("%d dead letters, want one for each of two incarnations, two partitions and two numbers: %v", len(list), list)
+			}
+			for _, l := range list {
+				if !slices.ContainsFunc(letters, func(w sluice.DeadLetter) bool {
+					return w.Incarnation == l.Incarnation && w.Event.Partition == l.Event.Partition && w.Event.Sequence == l.Event.Sequence
+				}) {
+					t.Errorf("a dead letter that nobody parked: %+v", l)
+				}
+			}
+		}},
+		{"Whole", func(t testing.TB, h LetterHarness) {
+			// Whoever looks meanwhile, and whenever the call is cut off: all of
+			// the letters or none.
+			const n = 200
+			for round := range int64(8) {
+				var letters []sluice.DeadLetter
+				for i := range int64(n) {
+					letters = append(letters, parked(fmt.Sprint(round), i))
+				}
+				filter := sluice.DeadLetterFilter{Partition: fmt.Sprint(round)}
+				look := func(when string) int {
+					list, err := h.DeadLetters.List(limited(t), testGroup, filter)
+					ok(t, "list", err)
+					if len(list) != 0 && len(list) != n {
+						t.Errorf("%s: %d of %d dead letters that go together", when, len(list), n)
+					}
+					return len(list)
+				}
+				ctx, cancel := context.WithTimeout(limited(t), time.Duration(round*round)*300*time.Microsecond)
+				over := spawn(t, func() error { return h.Store.Park(ctx, letters) })
+				var err error
+				tick := time.NewTicker(200 * time.Microsecond)
+				for running := true; running; {
+					look("meanwhile")
+					select {
+					case err = <-over:
+						running = false
+					case <-tick.C:
+					}
+				}
+				tick.Stop()
+				cancel()
+				if found := look("afterwards"); err == nil && found != n {
+					t.Errorf("parked %d, found %d", n, found)
+				}
+				ok(t, "park again", h.Store.Park(limited(t), letters))
+				if found := look("parked again"); found != n {
+					t.Errorf("parked %d again, found %d", n, found)
+				}
+			}
+		}},
+		{"AtOnce", func(t testing.TB, h LetterHarness) {
+			// Two who park the same letters, in whatever order.
+			const n = 100
+			var letters []sluice.DeadLetter
+			for i := range int64(n) {
+				letters = append(letters, parked("0", i))
+			}
+			for range 5 {
+				for err := range race(t, 4, func(i int) error {
+					s, own := h.Store, slices.Clone(letters)
+					if i%2 == 1 {
+						s = h.peer()
+						slices.Reverse(own)
+					}
+					return s.Park(limited(t), own)
+				}) {
+					ok(t, "one of four who park the same", err)
+				}
+				if found := h.letters(t); len(found) != n {
+					t.Errorf("%d dead letters, want %d", len(found), n)
+				}
+			}
+		}},
+		{"ParkCancelled", func(t testing.TB, h LetterHarness) {
+			ctx, cancel := context.WithCancel(limited(t))
+			cancel()
+			_, due := h.Store.Due(ctx, testGroup, "0", 10)
+			_, after := h.Store.Parked(ctx, testGroup, "0", "incarnation 1", -1)
+			_, held := h.Store.Held(ctx, testGroup, "0")
+			for what, err := range map[string]error{
+				"park": h.Store.Park(ctx, []sluice.DeadLetter{parked("0", 5)}), "due": due, "parked": after, "held": held,
+				"settle": h.Store.Settle(ctx, testGroup, []int64{1}, nil),
+			} {
+				if err == nil {
+					t.Errorf("%s with a context that has ended: no error", what)
+				}
+			}
+			if found := h.letters(t); len(found) != 0 {
+				t.Errorf("parked with a context that had ended: %v", found)
+			}
+		}},
+	}
+}
+
+// settleChecks are about retries: Due and Settle.
+func settleChecks() []check[LetterHarness] {
+	return []check[LetterHarness]{
+		{"Due", func(t testing.TB, h LetterHarness) {
+			found := h.park(t, parked("0", 8), parked("0", 3), parked("0", 5), parked("0", 4), parked("0", 2), parked("0", 1), parked("1", 7))
+			if got := h.due(t, 10); got != nil {
+				t.Errorf("due without any retry: events %v", got)
+			}
+			h.retry(t, found[8].ID, found[7].ID)
+			h.retryAt(t, time.Now().Add(-time.Hour), found[3].ID)
+			h.retryAt(t, time.Now().Add(-24*time.Hour), found[5].ID)
+			h.retryAt(t, time.Now().Add(time.Hour), found[2].ID)
+			if got := h.due(t, 10); !slices.Equal(got, []int64{3, 5, 8}) {
+				t.Errorf("due are events %v, want 3, 5, 8", got)
+			}
+			if got := h.due(t, 2); !slices.Equal(got, []int64{3, 5}) {
+				t.Errorf("due, at most two, are events %v, want 3, 5", got)
+			}
+			soon := time.Now().Add(4 * moment)
+			h.retryAt(t, soon, found[4].ID)
+			if got := h.due(t, 10); slices.Contains(got, 4) && time.Now().Before(soon.Add(-10*time.Millisecond)) {
+				t.Errorf("a retry is due %v early", time.Until(soon))
+			}
+			eventually(t, "the retry of event 4 is due", func() bool { return slices.Equal(h.due(t, 10), []int64{3, 4, 5, 8}) })
+			h.discard(t, found[3].ID)
+			if got := h.due(t, 10); !slices.Equal(got, []int64{4, 5, 8}) {
+				t.Errorf("due after one was discarded are events %v, want 4, 5, 8", got)
+			}
+		}},
+		{"Settle", func(t testing.TB, h LetterHarness) {
+			five, six := parked("0", 5), parked("0", 6)
+			five.Event.Properties = map[string]any{"n": int32(5)}
+			found := h.park(t, five, six, parked("0", 7), parked("0", 8), parked("0", 9))
+			h.retry(t, found[5].ID, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
+			failed := found[5] // as listed: without body and properties
+			failed.Status, failed.NextAttempt = sluice.StatusDead, time.Time{}
+			failed.Error, failed.Attempts, failed.FailedAt = "failed again", 4, five.FailedAt.Add(time.Hour)
+			later := found[6]
+			later.Status, later.NextAttempt = sluice.StatusRetry, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
+			h.settle(t, []int64{found[7].ID, found[8].ID}, failed, later)
+			failed.Event = five.Event
+			sameLetter(t, "a retry that failed", h.get(t, failed.ID), failed)
+			if got := h.get(t, later.ID); got.Status != sluice.StatusRetry || !got.NextAttempt.Equal(later.NextAttempt) || !bytes.Equal(got.Event.Body, six.Event.Body) {
+				t.Errorf("returned for another retry at %v: got %s at %v with body %q", later.NextAttempt, got.Status, got.NextAttempt, got.Event.Body)
+			}
+			for _, sequence := range []int64{7, 8} {
+				if _, err := h.DeadLetters.Get(limited(t), testGroup, found[sequence].ID); !errors.Is(err, sluice.ErrNotFound) {
+					t.Errorf("get of a dead letter that was applied: %v", err)
+				}
+			}
+			if got := h.due(t, 10); !slices.Equal(got, []int64{9}) {
+				t.Errorf("due after four were settled are events %v, want 9", got)
+			}
+			h.settle(t, nil)
+			if left := h.letters(t); len(left) != 3 {
+				t.Errorf("left are %v, want events 5, 6, 9", left)
+			}
+		}},
+		{"SettleOthers", func(t testing.TB, h LetterHarness) {
+			// What is not on retry any more is passed over, and the rest is
+			// settled all the same.
+			found := h.park(t, parked("0", 5), parked("0", 6), parked("0", 7), parked("0", 8), parked("1", 9))
+			h.retry(t, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
+			h.discard(t, found[6].ID)
+			h.settle(t, []int64{found[7].ID})
+			before := h.letters(t)
+			again := func(sequence int64) sluice.DeadLetter {
+				l := found[sequence]
+				l.Status, l.Error, l.NextAttempt = sluice.StatusDead, "failed again", time.Time{}
+				return l
+			}
+			h.settle(t, []int64{found[5].ID, found[6].ID, found[7].ID, 1 << 40, -1, 0})
+			gone := again(7)
+			unknown := again(7)
+			unknown.ID = 1 << 40
+			h.settle(t, nil, again(5), again(6), gone, unknown)
+			for _, g := range strangers {
+				ok(t, "settle in another group", h.Store.Settle(limited(t), g, []int64{found[8].ID}, nil))
+				ok(t, "settle in another group", h.Store.Settle(limited(t), g, nil, []sluice.DeadLetter{again(9)}))
+			}
+			if after := h.letters(t); !reflect.DeepEqual(before, after) {
+				t.Errorf("settled what is not on retry: it was %+v, is %+v", before, after)
+			}
+			h.settle(t, []int64{found[5].ID, found[8].ID, found[7].ID}, again(6), again(9))
+			left := h.letters(t)
+			if l, there := left[9]; len(left) != 3 || !there || l.Status != sluice.StatusDead || l.Error != "failed again" || left[5].Status != sluice.StatusDead || left[6].Status != sluice.StatusDiscarded {
+				t.Errorf("left are %+v, want event 5 dead, 6 discarded, 9 dead again", left)
+			}
+		}},
+		{"SettleMany", func(t testing.TB, h LetterHarness) {
+			const n = 600
+			var letters []sluice.DeadLetter
+			for i := range int64(n) {
+				letters = append(letters, parked("0", i))
+			}
+			h.park(t, letters...)
+			_, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+			ok(t, "retry", err)
+			due, err := h.Store.Due(limited(t), testGroup, "0", n)
+			ok(t, "due", err)
+			var applied []int64
+			var returned []sluice.DeadLetter
+			for i, l := range due {
+				if i%2 == 0 {
+					applied = append(applied, l.ID)
+					continue
+				}
+				l.Status, l.NextAttempt, l.Error = sluice.StatusDead, time.Time{}, fmt.Sprint("again ", l.Event.Sequence)
+				returned = append(returned, l)
+			}
+			h.settle(t, applied, returned...)
+			left := h.letters(t)
+			for sequence, l := range left {
+				if sequence%2 == 0 || l.Error != fmt.Sprint("again ", sequence) || l.Status != sluice.StatusDead {
+					t.Errorf("left is %+v", l)
+				}
+			}
+			if len(left) != n/2 {
+				t.Errorf("%d are left of %d, half of which were applied", len(left), n)
+			}
+		}},
+		{"SettleMeetsPark", func(t testing.TB, h LetterHarness) {
+			// A command marks, another owner parks again, one settles: every
+			// letter ends up once, or is gone.
+			for round := range int64(5) {
+				id := h.park(t, parked("0", round))[round].ID
+				h.retry(t, id)
+				for err := range race(t, 3, func(i int) error {
+					switch i {
+					case 0:
+						return h.Store.Settle(limited(t), testGroup, []int64{id}, nil)
+					case 1:
+						_, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+						return err
+					}
+					return h.peer().Park(limited(t), []sluice.DeadLetter{parked("0", round)})
+				}) {
+					ok(t, "one of three at once", err)
+				}
+				if left := h.letters(t); len(left) > int(round)+1 {
+					t.Fatalf("left are %v", left)
+				}
+			}
+		}},
+	}
+}
+
+// askChecks are about what an engine asks at its start: Parked and Held.
+func askChecks() []check[LetterHarness] {
+	return []check[LetterHarness]{
+		{"Parked", func(t testing.TB, h LetterHarness) {
+			found := h.park(t, parked("0", 8), parked("0", 0), parked("0", 3), parked("0", 1<<62+1), parked("0", 5), parked("0", 6), parked("1", 7))
+			other := parked("0", 4)
+			other.Incarnation = "incarnation 2"
+			stranger := parked("0", 2)
+			stranger.Group = strangers[0]
+			ok(t, "park", h.Store.Park(limited(t), []sluice.DeadLetter{other, stranger}))
+			h.retry(t, found[5].ID)
+			h.discard(t, found[6].ID)
+			for after, want := range map[int64][]int64{
+				sluice.Unset.Sequence:  {0, 3, 5, 6, 8, 1<<62 + 1},
+				sluice.Origin.Sequence: {0, 3, 5, 6, 8, 1<<62 + 1},
+				0:                      {3, 5, 6, 8, 1<<62 + 1},
+				4:                      {5, 6, 8, 1<<62 + 1},
+				5:                      {6, 8, 1<<62 + 1},
+				8:                      {1<<62 + 1},
+				1<<62 + 1:              nil,
+			} {
+				got, err := h.Store.Parked(limited(t), testGroup, "0", "incarnation 1", after)
+				ok(t, "parked", err)
+				if !slices.Equal(got, want) {
+					t.Errorf("parked behind %d are %v, want %v", after, got, want)
+				}
+			}
+			h.retry(t, found[3].ID)
+			h.settle(t, []int64{found[3].ID})
+			got, err := h.Store.Parked(limited(t), testGroup, "0", "incarnation 1", 0)
+			ok(t, "parked", err)
+			if !slices.Equal(got, []int64{5, 6, 8, 1<<62 + 1}) {
+				t.Errorf("parked after 3 was settled are %v, want 5, 6, 8 and the last", got)
+			}
+		}},
+		{"ParkedMany", func(t testing.TB, h LetterHarness) {
+			var letters []sluice.DeadLetter
+			var want []int64
+			for i := range int64(1500) {
+				l := parked("0", 3*i)
+				l.HasBody, l.Event.Body = false, nil
+				letters = append(letters, l)
+				want = append(want, 3*i)
+			}
+			h.park(t, letters...)
+			got, err := h.Store.Parked(limited(t), testGroup, "0", "incarnation 1", -1)
+			ok(t, "parked", err)
+			if !slices.Equal(got, want) {
+				t.Errorf("%d are parked, want %d, each in its place", len(got), len(want))
+			}
+		}},
+		{"Held", func(t testing.TB, h LetterHarness) {
+			held := func(want ...string) {
+				t.Helper()
+				got, err := h.Store.Held(limited(t), testGroup, "0")
+				ok(t, "held", err)
+				slices.Sort(got)
+				slices.Sort(want)
+				if !slices.Equal(got, want) {
+					t.Errorf("keys held are %q, want %q", got, want)
+				}
+			}
+			held()
+			recreated := keyed("0", 1, "of old")
+			recreated.Incarnation = "incarnation 0"
+			found := h.park(t, recreated, keyed("0", 2, "a"), keyed("0", 3, "a"), keyed("0", 4, "A"), keyed("0", 5, "a "), keyed("0", 6, `√ "'%_\`),
+				keyed("0", 7, ""), keyed("1", 8, "other"), keyed("0", 9, "b"))
+			stranger := keyed("0", 2, "stranger")
+			stranger.Group = strangers[0]
+			ok(t, "park", h.Store.Park(limited(t), []sluice.DeadLetter{stranger}))
+			held("of old", "a", "A", "a ", `√ "'%_\`, "b") // an event without a key holds nothing back
+			h.retry(t, found[9].ID)
+			h.discard(t, found[2].ID, found[4].ID)
+			held("of old", "a", "a ", `√ "'%_\`, "b")
+			h.discard(t, found[3].ID)
+			h.settle(t, []int64{found[9].ID})
+			held("of old", "a ", `√ "'%_\`)
+			h.retry(t, found[4].ID)
+			held("of old", "A", "a ", `√ "'%_\`)
+		}},
+		{"GroupsApart", func(t testing.TB, h LetterHarness) {
+			h.park(t, keyed("0", 5, "own"))
+			var letters []sluice.DeadLetter
+			for i, g := range strangers {
+				l := keyed("0", 5, fmt.Sprint("key ", i)) // the same but for the group
+				l.Group, l.Error = g, fmt.Sprint("of stranger ", i)
+				letters = append(letters, l)
+			}
+			ok(t, "park", h.Store.Park(limited(t), letters)) // of several groups in one go
+			for i, g := range strangers {
+				_, err := h.DeadLetters.Retry(limited(t), g, sluice.DeadLetterFilter{}, time.Time{})
+				ok(t, "retry", err)
+				list, err := h.DeadLetters.List(limited(t), g, sluice.DeadLetterFilter{})
+				ok(t, "list", err)
+				due, err := h.Store.Due(limited(t), g, "0", 10)
+				ok(t, "due", err)
+				if len(list) != 1 || len(due) != 1 || list[0].Group != g || list[0].Error != letters[i].Error || due[0].ID != list[0].ID {
+					t.Fatalf("group %v: listed %+v, due %+v; want its own alone", g, list, due)
+				}
+				keys, err := h.Store.Held(limited(t), g, "0")
+				ok(t, "held", err)
+				numbers, err := h.Store.Parked(limited(t), g, "0", "incarnation 1", 0)
+				ok(t, "parked", err)
+				if !slices.Equal(keys, []string{letters[i].Event.Key}) || !slices.Equal(numbers, []int64{5}) {
+					t.Errorf("group %v: keys %q, events %v; want its own alone", g, keys, numbers)
+				}
+				if i%2 == 0 {
+					ok(t, "settle", h.Store.Settle(limited(t), g, []int64{list[0].ID}, nil))
+				}
+			}
+			for i, g := range strangers {
+				list, err := h.DeadLetters.List(limited(t), g, sluice.DeadLetterFilter{})
+				ok(t, "list", err)
+				if len(list) != i%2 {
+					t.Errorf("group %v: %d dead letters, want %d", g, len(list), i%2)
+				}
+			}
+			if own := h.letters(t); len(own) != 1 || own[5].Error != "event 5 failed" || own[5].Status != sluice.StatusDead {
+				t.Errorf("the first group's is %+v, want it as it was", own)
+			}
+		}},
+	}
+}
