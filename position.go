@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -112,8 +113,8 @@ func ParseStart(text string) (Start, error) {
 		}
 		return Ago(d), nil
 	case strings.HasPrefix(t, "sequence "):
-		var n int64
-		if _, err := fmt.Sscanf(t, "sequence %d", &n); err != nil || n < 0 {
+		n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimPrefix(t, "sequence ")), 10, 64)
+		if err != nil || n < 0 {
 			return fail("not a sequence number")
 		}
 		return FromSequence(n), nil
@@ -125,7 +126,7 @@ func ParseStart(text string) (Start, error) {
 		return FromOffset(o), nil
 	}
 	at, err := time.Parse(time.RFC3339Nano, t)
-	if err != nil {
+	if y := at.UTC().Year(); err != nil || y < 0 || y > 9999 {
 		return fail("not understood")
 	}
 	return At(at), nil

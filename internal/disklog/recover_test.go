@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func mustOpen(t *testing.T, dir string, c *Config) *Log {
+func mustOpen(t testing.TB, dir string, c *Config) *Log {
 	t.Helper()
 	l, err := Open(dir, c)
 	if err != nil {
@@ -22,14 +22,14 @@ func mustOpen(t *testing.T, dir string, c *Config) *Log {
 	return l
 }
 
-func mustClose(t *testing.T, l *Log) {
+func mustClose(t testing.TB, l *Log) {
 	t.Helper()
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func mustAppend(t *testing.T, l *Log, payloads ...string) int64 {
+func mustAppend(t testing.TB, l *Log, payloads ...string) int64 {
 	t.Helper()
 	first, err := l.Append(context.Background(), messages(payloads...))
 	if err != nil {
@@ -65,7 +65,7 @@ func stopped() time.Time { return time.UnixMilli(1e12) }
 
 // image returns the only segment file of a log after build, without what was
 // allocated ahead.
-func image(t *testing.T, build func(l *Log)) []byte {
+func image(t testing.TB, build func(l *Log)) []byte {
 	t.Helper()
 	l := mustOpen(t, "", &Config{Now: stopped})
 	defer mustClose(t, l)

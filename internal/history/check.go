@@ -57,7 +57,7 @@ type reign struct {
 	start, end int64 // of the checkpoint, by its first claim and its last commit
 }
 
-const most = 1 << 33 // sequence numbers above are not believed
+const most = 1 << 28 // sequence numbers above are not believed: they would take the memory
 
 // Add takes in a record.
 func (c *Checker) Add(r Record) {
@@ -72,6 +72,10 @@ func (c *Checker) Add(r Record) {
 	switch r.Kind {
 	case Sent:
 		p.first, p.last, p.sent = r.From+1, r.To, true
+		if r.From < -1 || r.To >= most {
+			p.others = append(p.others, Finding{Invented, r.Partition, r.To, "no events can have these numbers"})
+			p.sent = false
+		}
 	case Effect, Letter:
 		p.seen(r)
 	case Claimed:

@@ -58,6 +58,7 @@ func TestFindsEachFault(t *testing.T) {
 		{Invented, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "0", To: 10}) }},
 		{Invented, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "7", To: 0}) }},
 		{Invented, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "0", To: 1 << 60}) }},
+		{Invented, func(l []Record) []Record { l[0].To = 1 << 60; return l }},
 		{OutOfOrder, func(l []Record) []Record { l[2], l[3] = l[3], l[2]; l[1].To = 2; return l }},
 		{OutOfOrder, func(l []Record) []Record { l[7].From, l[7].To = 4, 6; return l }},
 		{Stale, func(l []Record) []Record {

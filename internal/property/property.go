@@ -8,6 +8,7 @@ package property
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -58,16 +59,22 @@ func Decode(data []byte) (map[string]any, error) {
 		return nil, fmt.Errorf("properties: %w", err)
 	}
 	for k, v := range in {
-		if m, ok := v.(map[string]any); ok {
-			w, err := untag(m)
+		switch v := v.(type) {
+		case nil, string, bool:
+		case map[string]any:
+			w, err := untag(v)
 			if err != nil {
 				return nil, fmt.Errorf("property %q: %w", k, err)
 			}
 			in[k] = w
+		default:
+			return nil, fmt.Errorf("property %q: %w", k, errUntagged)
 		}
 	}
 	return in, nil
 }
+
+var errUntagged = errors.New("not a tagged value")
 
 func untag(m map[string]any) (any, error) {
 	for name, raw := range m {
@@ -91,7 +98,7 @@ func untag(m map[string]any) (any, error) {
 			return time.Parse(time.RFC3339Nano, text)
 		}
 	}
-	return nil, fmt.Errorf("not a tagged value")
+	return nil, errUntagged
 }
 
 func signed(name, text string) (any, error) {

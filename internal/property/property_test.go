@@ -30,7 +30,7 @@ func TestRefuses(t *testing.T) {
 	if _, err := Encode(map[string]any{"x": struct{}{}}); err == nil {
 		t.Error("a struct was encoded")
 	}
-	for _, bad := range []string{`[`, `{"a":{}}`, `{"a":{"int8":"999"}}`, `{"a":{"what":"1"}}`, `{"a":{"int8":"1","int16":"1"}}`} {
+	for _, bad := range []string{`[`, `{"a":1}`, `{"a":[]}`, `{"a":{}}`, `{"a":{"int8":"999"}}`, `{"a":{"what":"1"}}`, `{"a":{"int8":"1","int16":"1"}}`} {
 		if _, err := Decode([]byte(bad)); err == nil {
 			t.Errorf("%s was decoded", bad)
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"unicode"
 
 	"golang.org/x/term"
 )
@@ -83,7 +84,7 @@ func (s *Screen) Status(line string) {
 // clip keeps a line from wrapping, and from moving the cursor itself.
 func clip(line string, width int) string {
 	line = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
 		return r

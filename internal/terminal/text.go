@@ -51,7 +51,7 @@ func Span(d time.Duration) string {
 
 // Shorten makes one line of a text, of at most so many characters.
 func Shorten(text string, most int) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool {
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
 	}), " ")
 	if utf8.RuneCountInString(text) <= most {
