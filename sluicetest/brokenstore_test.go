@@ -352,6 +352,14 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 			return err
 		}
 	})
+	add("keeps what was done behind the position after progress", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			done := b.row(step.Lease).Done
+			err := good.Commit(ctx, step, fn)
+			b.edit(step.Lease, func(c *checkpoint) { c.Done = done })
+			return err
+		}
+	})
 	add("moves nothing when it need not", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
 			if step.From == step.To && len(step.DeadLetters)+len(step.Redriven)+len(step.Returned) == 0 {

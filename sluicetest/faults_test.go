@@ -32,6 +32,16 @@ func (s *script) Commit(step sluice.Step, apply func() error) error {
 	return s.commit(step, apply)
 }
 
+// writes are faults that come between writes too.
+type writes struct {
+	script
+	write func(op Op, lease sluice.Lease, apply func() error) error
+}
+
+func (w *writes) Write(op Op, lease sluice.Lease, apply func() error) error {
+	return w.write(op, lease, apply)
+}
+
 // scripted is a store at position 9 of lease a, and its faults.
 func scripted(t *testing.T) (TxHarness[*Tx], *Store, *script, sluice.Lease) {
 	s := &script{}
@@ -69,6 +79,11 @@ func TestOutageOfEveryOperation(t *testing.T) {
 			_, err := store.Discard(ctx, testGroup, sluice.DeadLetterFilter{})
 			return err
 		},
+		OpAdvance: func(ctx context.Context) error { return store.Advance(ctx, a, at(10), nil) },
+		OpPark:    func(ctx context.Context) error { return store.Park(ctx, []sluice.DeadLetter{parked("0", 5)}) },
+		OpSettle:  func(ctx context.Context) error { return store.Settle(ctx, testGroup, []int64{1}, nil) },
+		OpParked:  func(ctx context.Context) error { _, err := store.Parked(ctx, testGroup, "0", "", 0); return err },
+		OpHeld:    func(ctx context.Context) error { _, err := store.Held(ctx, testGroup, "0"); return err },
 	}
 	before := h.progress(t, "0")
 	for op, call := range calls {
@@ -223,4 +238,71 @@ func TestSplitCommitLeavesEffectsBehind(t *testing.T) {
 	is(t, "commit", store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), errCut)
 	h.effects(t, "10")
 	h.stands(t, "0", at(9))
+}
+
+func TestWriteFaults(t *testing.T) {
+	w := &writes{}
+	store := &Store{Faults: w}
+	h := LetterHarness{Store: store, DeadLetters: store}
+	a, b := leaseOf("0", "a", 1), leaseOf("0", "b", 2)
+	claim := func(l sluice.Lease) sluice.Progress {
+		t.Helper()
+		p, err := store.Claim(limited(t), l, "incarnation 1")
+		ok(t, "claim", err)
+		return p
+	}
+	claim(a)
+	done := []sluice.Range{{First: 12, Last: 13}}
+	calls := map[Op]func() error{
+		OpAdvance: func() error { return store.Advance(limited(t), a, at(10), done) },
+		OpPark:    func() error { return store.Park(limited(t), []sluice.DeadLetter{parked("0", 5)}) },
+		OpSettle:  func() error { return store.Settle(limited(t), testGroup, []int64{1}, nil) },
+	}
+
+	late := make(map[Op]func() error)
+	for op, call := range calls {
+		w.write = func(asked Op, lease sluice.Lease, apply func() error) error {
+			if asked != op || lease.Group != testGroup {
+				t.Errorf("%s: asked about %s of group %v", op, asked, lease.Group)
+			}
+			late[op] = apply
+			return errCut
+		}
+		is(t, string(op), call(), errCut)
+	}
+	if p := claim(a); p.Position != sluice.Unset || len(h.letters(t)) > 0 {
+		t.Errorf("writes that were lost left %+v, %v", p, h.letters(t))
+	}
+	done[0].Last = 99 // whoever sent it may use its memory again
+	ok(t, "a late advance", late[OpAdvance]())
+	ok(t, "a late park", late[OpPark]())
+	if p := claim(a); p.Position != at(10) || !slices.Equal(p.Done, []sluice.Range{{First: 12, Last: 13}}) || len(h.letters(t)) != 1 {
+		t.Errorf("late writes left %+v, %v", p, h.letters(t))
+	}
+	for _, op := range []Op{OpAdvance, OpPark} {
+		if late[op]() == nil {
+			t.Errorf("%s: applied twice", op)
+		}
+	}
+	w.write = func(_ Op, _ sluice.Lease, apply func() error) error { return apply() }
+	h.retry(t, h.letters(t)[5].ID)
+	ok(t, "a late settle", late[OpSettle]())
+	if left := h.letters(t); len(left) > 0 {
+		t.Errorf("a late settle left %v", left)
+	}
+
+	ok(t, "advance", store.Advance(limited(t), a, at(20), nil))
+	w.write = func(_ Op, _ sluice.Lease, apply func() error) error { late[OpAdvance] = apply; return errCut }
+	is(t, "advance", store.Advance(limited(t), a, at(30), nil), errCut)
+	claim(b)
+	fenced(t, "an advance that comes after another's claim", late[OpAdvance]())
+	if p := claim(b); p.Position != at(20) {
+		t.Errorf("it left %+v", p)
+	}
+	for op, call := range calls {
+		w.write = func(Op, sluice.Lease, func() error) error { return nil }
+		if call() == nil {
+			t.Errorf("%s: faults that answer for nothing are believed", op)
+		}
+	}
 }

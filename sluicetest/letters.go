@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Due implements [sluice.TxStore].
+// Due implements [sluice.TxStore] and [sluice.LetterStore].
 func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 	if err := s.begin(ctx, OpDue, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func matches(l *sluice.DeadLetter, f *sluice.DeadLetterFilter) bool {
 // failed and what becomes of it; the event is the same. The lock is held.
 func (s *Store) put(l *sluice.DeadLetter) {
 	for _, o := range s.letters {
-		if o.Group == l.Group && o.Incarnation == l.Incarnation && o.Event.Partition == l.Event.Partition && o.Event.Sequence == l.Event.Sequence {
+		if o.Event.Sequence == l.Event.Sequence && o.Event.Partition == l.Event.Partition && o.Incarnation == l.Incarnation && o.Group == l.Group {
 			failed(o, l)
 			return
 		}

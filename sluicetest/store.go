@@ -59,7 +59,7 @@ func (s *Store) Rows(table string) []any {
 	return nil
 }
 
-// Claim implements [sluice.TxStore].
+// Claim implements [sluice.TxStore] and [sluice.CheckpointStore].
 func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
 	if err := s.begin(ctx, OpClaim, lease); err != nil {
 		return sluice.Progress{}, err
@@ -255,7 +255,7 @@ func (s *Store) Record(ctx context.Context, lease sluice.Lease, at sluice.Positi
 	return nil
 }
 
-// Leave implements [sluice.TxStore].
+// Leave implements [sluice.TxStore] and [sluice.CheckpointStore].
 func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 	if err := s.begin(ctx, OpLeave, lease); err != nil {
 		return err
@@ -268,7 +268,7 @@ func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 	return nil
 }
 
-// Read implements [sluice.TxStore].
+// Read implements [sluice.TxStore] and [sluice.CheckpointStore].
 func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
 	if err := s.begin(ctx, OpRead, sluice.Lease{Group: group}); err != nil {
 		return nil, err
@@ -285,7 +285,7 @@ func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress
 	return list, nil
 }
 
-// Reset implements [sluice.TxStore].
+// Reset implements [sluice.TxStore] and [sluice.CheckpointStore].
 func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
 	if err := s.begin(ctx, OpReset, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return 0, err

@@ -229,6 +229,36 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.claim(t, leaseOf("0", "a", epoch+1))
 			h.commit(t, sluice.Step{Lease: leaseOf("0", "a", epoch+1), From: at(4), To: at(5)}, nil)
 		}},
+		{"AfterAdvance", func(t testing.TB, h TxHarness[Tx]) {
+			// A store may serve deliveries of both kinds, and a group change from
+			// one to the other. What lies behind a position goes when it moves.
+			checkpoints, both := any(h.Store).(sluice.CheckpointStore)
+			if !both {
+				return
+			}
+			a := h.begin(t)
+			done := []sluice.Range{{First: 13, Last: 14}}
+			trial := sluice.Trial{Sequence: 10, Attempts: 1, Error: "no"}
+			ok(t, "record", h.Store.Record(limited(t), a, at(9), trial))
+			ok(t, "advance", checkpoints.Advance(limited(t), a, at(9), done))
+			if p := h.claim(t, a); p.Trial != trial || !slices.Equal(p.Done, done) {
+				t.Errorf("advanced in place: %+v, want trial %+v and %v done", p, trial, done)
+			}
+			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(9)}, nil)
+			if p := h.claim(t, a); !slices.Equal(p.Done, done) {
+				t.Errorf("a step that moves nothing left %v done, want %v", p.Done, done)
+			}
+			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(10)}, nil)
+			if p := h.progress(t, "0"); len(p.Done) > 0 {
+				t.Errorf("a step left %v done behind %v, want none", p.Done, p.Position)
+			}
+			ok(t, "record", h.Store.Record(limited(t), a, at(10), sluice.Trial{Sequence: 11, Attempts: 1}))
+			ok(t, "advance", checkpoints.Advance(limited(t), a, at(11), done))
+			if p := h.progress(t, "0"); p.Trial != (sluice.Trial{}) || p.Claims != 1 {
+				t.Errorf("an advance left %+v, want no trial and 1 claim", p)
+			}
+			fenced(t, "commit from where it was", h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(10), To: at(12)}, nil))
+		}},
 		{"LargeNumbers", func(t testing.TB, h TxHarness[Tx]) {
 			l := leaseOf("0", "a", 1<<40)
 			h.claim(t, l)
