@@ -1,5 +1,6 @@
-// Package sluice reads partitioned logs such as Azure Event Hubs and brings
-// every event's effect into a database exactly once.
+// Package sluice reads partitioned logs such as Azure Event Hubs, and brings
+// every event's effect into a SQL database exactly once, or into any other
+// store at least once.
 //
 // A log gives its readers "events of partition P from position X on", and
 // nothing else. A [Consumer] supplies the rest: who reads which partition
@@ -17,8 +18,11 @@
 // The guarantee is the name of the delivery: [Transactional] commits the
 // handler's writes, the checkpoint and the dead letters in one transaction,
 // fenced by the lease's epoch, so that effects are exactly once under crashes,
-// paused processes, network cuts and lost replies. There is no call to move a
-// checkpoint: progress follows from the handler returning nil, and from that
+// paused processes, network cuts and lost replies. [AtLeastOnce] streams into
+// stores that can't join such a transaction, such as Cosmos DB: many events in
+// flight, completed in any order, at an exact rate, with a checkpoint that
+// covers only what is written. There is no call to move a checkpoint: progress
+// follows from the handler returning nil, or the sink's word, and from that
 // alone.
 //
 // # Ownership
@@ -38,7 +42,8 @@
 //
 // # Reading the code
 //
-// consumer.go takes partitions, tenure.go keeps one, deliver.go and apply.go
-// deliver its events. The seams to logs and databases are in source.go,
-// lease.go, store.go and deadletter.go.
+// consumer.go takes partitions, tenure.go keeps one, session.go reads it.
+// deliver.go and apply.go deliver its events transactionally; stream.go,
+// flight.go and clerk.go at least once. The seams to logs and stores are in
+// source.go, lease.go, store.go, checkpoint.go, sink.go and deadletter.go.
 package sluice

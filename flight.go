@@ -61,7 +61,7 @@ func (s *stream[R]) busy() bool {
 // enter makes a flight's records and queues them.
 func (s *stream[R]) enter(f *flight) {
 	var records []R
-	err := guard(func() (err error) { records, err = s.records(s.work, f.event); return err })
+	err := guard(func() (err error) { records, err = s.records(s.making, f.event); return err })
 	if err != nil {
 		f.left.Store(1)
 		it := &item[R]{stream: s, flight: f}

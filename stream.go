@@ -122,6 +122,23 @@ type atLeastOnce[R any] struct {
 
 func (d *atLeastOnce[R]) check() error { return d.err }
 
+// Tenure says under which lease, and of which incarnation of the topic, an
+// event is being written. Stores that can tell an older write from a newer one
+// keep it with what they write.
+type Tenure struct {
+	Lease       Lease
+	Incarnation string
+}
+
+type tenureKey struct{}
+
+// TenureOf gives the tenure of the context that [AtLeastOnce] calls records
+// with; of any other the zero value.
+func TenureOf(ctx context.Context) Tenure {
+	t, _ := ctx.Value(tenureKey{}).(Tenure)
+	return t
+}
+
 // arrival is what the work list remembers of an event.
 type arrival struct {
 	Position
@@ -136,13 +153,14 @@ type stream[R any] struct {
 	*atLeastOnce[R]
 	*session
 
-	arrived Position // up to here events have been taken
-	known   bool     // skip and held are loaded
-	skip    []Range  // behind the checkpoint and done by an earlier tenure
-	limit   int      // events in flight at most
-	bytes   int64    // and of their bodies
-	taken   uint64   // events put on the work list
-	done    uint64   // of those, the ones below which all are done, when last asked
+	making  context.Context // for those who make records: it carries a Tenure
+	arrived Position        // up to here events have been taken
+	known   bool            // skip and held are loaded
+	skip    []Range         // behind the checkpoint and done by an earlier tenure
+	limit   int             // events in flight at most
+	bytes   int64           // and of their bodies
+	taken   uint64          // events put on the work list
+	done    uint64          // of those, the ones below which all are done, when last asked
 
 	queues[R]
 	gate gate
@@ -298,6 +316,7 @@ func (s *stream[R]) accept(p Progress) {
 	if s.arrived == Unset {
 		s.pos, s.arrived, s.skip = p.Position, p.Position, p.Done
 		s.clerk.begin(p.Position)
+		s.making = context.WithValue(s.work, tenureKey{}, Tenure{Lease: s.lease, Incarnation: s.incarnation})
 	}
 	s.observe(Observation{Kind: KindClaimed, To: p.Position, Attempt: p.Claims})
 }
