@@ -88,6 +88,58 @@ func TestFaultsOnSend(t *testing.T) {
 	}
 }
 
+// What a plain client sees of a fault when it receives. What was about to go out comes with the next link.
+func TestFaultsOnReceive(t *testing.T) {
+	for kind, want := range map[emulator.FaultKind]string{
+		emulator.FaultServerBusy: "com.microsoft:server-busy", emulator.FaultDetach: "amqp:link:detach-forced", emulator.FaultDrop: "EOF",
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			srv := start(t, one("h", 2), nil)
+			send(t, producer(t, srv, "h"), to0(), numbered(0, 3)...)
+			id := inject(t, srv, emulator.Fault{Kind: kind, On: emulator.OnReceive, Hub: "h", Partition: "0", Times: 1})
+			if m, err := receiver(t, session(t, srv), fromZero, nil).Receive(within(t), nil); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, %v, want %s", m, err, want)
+			}
+			if n := hits(srv, id); n != 1 {
+				t.Errorf("%d hits", n)
+			}
+			r := receiver(t, session(t, srv), fromZero, nil)
+			for i := range 3 {
+				if m := next(t, r); string(m.GetData()) != fmt.Sprintf("event %d", i) {
+					t.Errorf("event %d is %q", i, m.GetData())
+				}
+			}
+		})
+	}
+}
+
+// What a plain client sees of a fault when it attaches a link; those of other partitions aren't concerned.
+func TestFaultsOnAttach(t *testing.T) {
+	for kind, want := range map[emulator.FaultKind]string{
+		emulator.FaultServerBusy: "com.microsoft:server-busy", emulator.FaultDetach: "amqp:link:detach-forced", emulator.FaultDrop: "EOF",
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			srv := start(t, one("h", 2), nil)
+			id := inject(t, srv, emulator.Fault{Kind: kind, On: emulator.OnAttach, Hub: "h", Partition: "0", Times: 2})
+			for name, attach := range map[string]func(*amqp.Session) error{
+				"a sender":   func(s *amqp.Session) error { _, err := s.NewSender(within(t), "h/Partitions/0", nil); return err },
+				"a receiver": func(s *amqp.Session) error { _, err := s.NewReceiver(within(t), fromZero, nil); return err },
+			} {
+				s := session(t, srv)
+				sender(t, s, "h")
+				sender(t, s, "h/Partitions/1")
+				if err := attach(s); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: got %v, want %s", name, err, want)
+				}
+			}
+			if n := hits(srv, id); n != 2 {
+				t.Errorf("%d hits", n)
+			}
+			sender(t, session(t, srv), "h/Partitions/0")
+		})
+	}
+}
+
 // The Event Hubs library gets over each kind of fault by itself, when it sends and when it receives.
 func TestFaultsPass(t *testing.T) {
 	retry := azeventhubs.RetryOptions{MaxRetries: 10, RetryDelay: 1, MaxRetryDelay: 1e7}
@@ -118,6 +170,7 @@ func TestFaultsPass(t *testing.T) {
 				}
 				defer c.Close(context.Background())
 				pc := partition(t, c, "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest})
+				began := time.Now()
 				for i := range 3 {
 					text := fmt.Sprint(i)
 					send(t, p, to0(), text)
@@ -130,6 +183,9 @@ func TestFaultsPass(t *testing.T) {
 				}
 				if n := hits(srv, id); n != 2 {
 					t.Errorf("%d hits, want 2", n)
+				}
+				if took := time.Since(began); took < 2*fault.Delay {
+					t.Errorf("took %s, with two delays of %s", took, fault.Delay)
 				}
 			})
 		}

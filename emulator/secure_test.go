@@ -272,6 +272,66 @@ func tryRights(t *testing.T, srv *emulator.Server, key emulator.Key, bySAS bool)
 	}
 }
 
+// What the Go library makes of keys without the right, and of tokens in the place of a key.
+func TestClaims(t *testing.T) {
+	root := emulator.Key{Name: "root", Secret: "cm9vdA=="}
+	reader := emulator.Key{Name: "reader", Secret: "cmVhZGVy", Rights: emulator.Listen}
+	writer := emulator.Key{Name: "writer", Secret: "d3JpdGVy", Rights: emulator.Send}
+	srv := start(t, one("h", 1), &emulator.Config{Keys: []emulator.Key{root, reader, writer}})
+	token := func(hub string, life time.Duration) string {
+		endpoint, _, _ := strings.Cut(srv.ConnectionString(), ";")
+		return endpoint + ";SharedAccessSignature=" + signed(root.Name, root.Secret, "sb://localhost/"+hub, time.Now().Add(life)) + ";UseDevelopmentEmulator=true"
+	}
+	for name, v := range map[string]struct {
+		connection   string
+		sends, reads string // what the refusal says, "" if there is none
+	}{
+		"all rights":             {withKey(srv, root.Name, root.Secret), "", ""},
+		"the right to listen":    {withKey(srv, reader.Name, reader.Secret), "'Send' claim(s) are required", ""},
+		"the right to send":      {withKey(srv, writer.Name, writer.Secret), "", "'Listen' claim(s) are required"},
+		"a token":                {token("h", time.Hour), "", ""},
+		"a token of yesterday":   {token("h", -time.Hour), "ExpiredToken", "ExpiredToken"},
+		"a token of another hub": {token("other", time.Hour), "InvalidAudience", "InvalidAudience"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := azeventhubs.NewProducerClientFromConnectionString(v.connection, "h", &azeventhubs.ProducerClientOptions{RetryOptions: noRetry})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close(context.Background())
+			batch, err := p.NewEventDataBatch(within(t), nil)
+			if err == nil {
+				if err = batch.AddEventData(&azeventhubs.EventData{}, nil); err == nil {
+					err = p.SendEventDataBatch(within(t), batch, nil)
+				}
+			}
+			wantUnauthorized(t, "sends", err, v.sends)
+			send(t, producer(t, srv, "h"), nil, "x")
+			c, err := azeventhubs.NewConsumerClientFromConnectionString(v.connection, "h", "$Default", &azeventhubs.ConsumerClientOptions{RetryOptions: noRetry})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close(context.Background())
+			_, err = partition(t, c, "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest}).ReceiveEvents(within(t), 1, nil)
+			wantUnauthorized(t, "reads", err, v.reads)
+		})
+	}
+}
+
+func wantUnauthorized(t *testing.T, what string, err error, text string) {
+	t.Helper()
+	if text == "" {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		return
+	}
+	var e *azeventhubs.Error
+	if !errors.As(err, &e) || e.Code != azeventhubs.ErrorCodeUnauthorizedAccess || !strings.Contains(err.Error(), text) {
+		t.Errorf("%s: got %v, want %q", what, err, text)
+	}
+}
+
 // A client that puts no token gets nowhere, unless it proved the key when it connected.
 func TestNoToken(t *testing.T) {
 	srv := start(t, one("h", 1), &emulator.Config{Keys: []emulator.Key{{Name: "root", Secret: "cm9vdA=="}}})

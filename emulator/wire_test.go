@@ -2,7 +2,6 @@ package emulator_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-go/sluice/emulator"
@@ -303,53 +301,6 @@ func TestReceiverMetrics(t *testing.T) {
 	}
 }
 
-// A receiver that drains gets what there is, and its credit back.
-func TestDrain(t *testing.T) {
-	srv := start(t, one("h", 1), nil)
-	send(t, producer(t, srv, "h"), to0(), numbered(0, 3)...)
-	r := receiver(t, session(t, srv), fromZero, &amqp.ReceiverOptions{Credit: -1})
-	if err := r.IssueCredit(10); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		next(t, r)
-	}
-	if err := r.DrainCredit(within(t), nil); err != nil {
-		t.Fatal(err)
-	}
-	send(t, producer(t, srv, "h"), to0(), "new")
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	if m, err := r.Receive(ctx, nil); err == nil {
-		t.Errorf("got %q without credit", m.GetData())
-	}
-	if err := r.IssueCredit(1); err != nil {
-		t.Fatal(err)
-	}
-	if m := next(t, r); string(m.GetData()) != "new" {
-		t.Errorf("got %q", m.GetData())
-	}
-}
-
-// Receivers without credit hold up neither each other nor the senders of their connection.
-func TestSlowReceivers(t *testing.T) {
-	srv := start(t, one("h", 1), nil)
-	s := session(t, srv)
-	l := sender(t, s, "h")
-	for i := range 3 {
-		receiver(t, s, fmt.Sprintf("h/ConsumerGroups/slow%d/Partitions/0", i), &amqp.ReceiverOptions{Credit: -1})
-	}
-	r := receiver(t, s, fromZero, nil)
-	for i := range 100 {
-		if err := l.Send(within(t), &amqp.Message{Data: [][]byte{make([]byte, 100_000)}}, nil); err != nil {
-			t.Fatal(err)
-		}
-		if m := next(t, r); m.Annotations["x-opt-sequence-number"] != int64(i) {
-			t.Fatalf("event %v", m.Annotations)
-		}
-	}
-}
-
 // rpc is a pair of links for requests and replies.
 type rpc struct {
 	t testing.TB
@@ -520,18 +471,6 @@ func TestSmallFrames(t *testing.T) {
 		}
 		if m := next(t, r); !bytes.Equal(m.GetData(), body) {
 			t.Errorf("an event of %d bytes came back with %d", size, len(m.GetData()))
-		}
-	}
-}
-
-// A reader that asks for events one by one, without prefetching.
-func TestNoPrefetch(t *testing.T) {
-	srv := start(t, one("h", 1), nil)
-	send(t, producer(t, srv, "h"), to0(), numbered(0, 20)...)
-	pc := partition(t, consumer(t, srv, "h", "$Default", ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest, Prefetch: -1})
-	for i := 0; i < 20; i += 4 {
-		if got := receive(t, pc, 4); string(got[3].Body) != fmt.Sprintf("event %d", i+3) {
-			t.Errorf("got %q", got[3].Body)
 		}
 	}
 }
