@@ -1,0 +1,165 @@
+// Package limit paces: grants at an exact rate, and request units of a
+// database within what is provisioned.
+//
+// A [Limiter] grants N events a second, for N up to a million: in no second,
+// wherever it begins, more than N, and with enough demand no less. A [Budget]
+// does the same for the request units (RU) of one physical partition of Azure
+// Cosmos DB, whose cost is known only afterwards.
+package limit
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// MaxRate is the highest rate of a [Limiter], in grants per second.
+const MaxRate = 1_000_000
+
+const (
+	// maxQuanta is how many times a second grants become due. Above that rate
+	// they become due several at a time.
+	maxQuanta = 1000
+	// idleCredit is what becomes due, at most, while nobody asks; stallCredit
+	// what becomes due while somebody waits but does not get to run, because
+	// timers and schedulers are late.
+	idleCredit  = 20 * time.Millisecond
+	stallCredit = 100 * time.Millisecond
+	// never is a wait that only a change ends.
+	never = time.Hour
+)
+
+// Limiter grants at a rate. All that share the rate share the Limiter; its
+// methods may be called from any goroutine.
+//
+// Its promise: whenever it grants something, then in the second that ends with
+// this grant, this grant included and a grant just one second older not, no
+// more was granted than the rate in force. So no window of one second holds
+// more than the rate, be it ever so busy before or idle; and a lower rate holds
+// from the moment it is set.
+//
+// Grants become due evenly: every 1/N seconds or, above 1,000 a second, every
+// millisecond. There is no burst at the start, behind a pause, nor at a raise.
+type Limiter struct {
+	line line
+
+	rate   int
+	step   time.Duration // between quanta
+	slot   time.Duration // when the next quantum is due
+	opened time.Duration // when the last quantum was due
+	left   int           // of the open quantum
+	carry  int           // what rounding has kept from the quanta, in rate's share of a quantum
+	held   time.Duration // nothing is granted before
+	last   second
+
+	granted func(at time.Duration, n int) // for tests; the lock is held
+}
+
+// New makes a limiter of 1 to [MaxRate] grants per second.
+func New(perSecond int, clock Clock) (*Limiter, error) {
+	if perSecond == 0 {
+		return nil, fmt.Errorf("rate limit 0 per second: want 1 to %d", MaxRate)
+	}
+	l := &Limiter{line: line{clock: clock}}
+	l.opened = clock.Elapsed() - time.Second
+	if err := l.SetRate(perSecond); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Wait waits until something is granted and takes what is due, at most most and
+// at least one. Callers are served in the order in which they came. The only
+// error is ctx's.
+func (l *Limiter) Wait(ctx context.Context, most int) (n int, err error) {
+	return l.line.wait(ctx, l, max(most, 1))
+}
+
+// SetRate changes the rate; 0 pauses. A lower rate counts what was granted
+// within the last second, so it may have to wait until that is less than the
+// new rate. A higher rate holds from now on; it does not make up for the past.
+func (l *Limiter) SetRate(perSecond int) error {
+	if perSecond < 0 || perSecond > MaxRate {
+		return fmt.Errorf("rate limit %d per second: want 0 (a pause) to %d", perSecond, MaxRate)
+	}
+	l.line.change(func(now time.Duration) {
+		if perSecond == l.rate {
+			return
+		}
+		l.rate, l.left, l.carry = perSecond, 0, 0
+		if perSecond > 0 {
+			l.step = time.Second / time.Duration(l.quanta())
+			l.slot = max(now, l.held, l.opened+l.step)
+		}
+	})
+	return nil
+}
+
+// Hold grants nothing for d from now. Who takes over a share of a rate from
+// another process holds for a second, so that both together keep the rate.
+func (l *Limiter) Hold(d time.Duration) {
+	l.line.change(func(now time.Duration) {
+		l.held = max(l.held, now+d)
+		l.slot = max(l.slot, l.held)
+		l.left = 0
+	})
+}
+
+// quanta is how many times a second grants become due.
+func (l *Limiter) quanta() int { return min(l.rate, maxQuanta) }
+
+func (l *Limiter) take(now time.Duration, want int, waited bool) (got int) {
+	if l.rate == 0 || now < l.held {
+		return 0
+	}
+	l.last.forget(now)
+	if !waited && now-l.last.at > idleCredit {
+		l.slot = max(l.slot, now-idleCredit)
+	}
+	for got < want && l.last.n < l.rate {
+		if l.left == 0 {
+			if now < l.slot {
+				break
+			}
+			l.open(now)
+		}
+		n := min(want-got, l.left, l.rate-l.last.n)
+		l.last.add(now, n)
+		l.left -= n
+		got += n
+	}
+	if got > 0 && l.granted != nil {
+		l.granted(now, got)
+	}
+	return got
+}
+
+// open opens the quantum that is due. Quanta differ by one at most, and any
+// row of them as long as a second makes exactly the rate.
+func (l *Limiter) open(now time.Duration) {
+	l.carry += l.rate
+	l.left, l.carry = l.carry/l.quanta(), l.carry%l.quanta()
+	l.opened = l.slot
+	l.slot = max(l.slot+l.step, now-stallCredit)
+}
+
+func (l *Limiter) due(now time.Duration, _ int) time.Duration {
+	if l.rate == 0 {
+		return now + never
+	}
+	at := max(l.held, l.last.below(l.rate))
+	if l.left == 0 {
+		at = max(at, l.slot)
+	}
+	return at
+}
+
+// Share is one partition's part of a rate that is divided among partitions,
+// without coordination: index is 0 to partitions-1, and the shares of all add
+// up to perSecond. A process that owns several partitions limits itself to the
+// sum of theirs. The shares of partitions that are idle, or that nobody owns,
+// are not used; and with fewer grants per second than partitions some shares
+// are 0.
+func Share(perSecond, partitions, index int) int {
+	return (index+1)*perSecond/partitions - index*perSecond/partitions
+}
