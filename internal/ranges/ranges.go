@@ -1,0 +1,84 @@
+// Package ranges writes down what is done behind a checkpoint.
+package ranges
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Encode writes ranges behind the event numbered after as a text of printable
+// ASCII: of each, how many events are missing before it and, behind a plus
+// sign, how many follow its first. So behind 9, the ranges 11 to 11 and 13 to
+// 20 are "1,1+7". It keeps the first ranges, as many as go into limit bytes.
+// The ranges must ascend and touch neither each other nor the event.
+func Encode(after int64, list []sluice.Range, limit int) (string, error) {
+	var text []byte
+	for i, r := range list {
+		// The difference of two numbers from -2 on always fits an uint64.
+		if r.First <= after || uint64(r.First)-uint64(after) < 2 || r.Last < r.First {
+			return "", fmt.Errorf("range %d to %d cannot follow %d", r.First, r.Last, after)
+		}
+		kept := len(text)
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendUint(text, uint64(r.First)-uint64(after)-1, 10)
+		if r.Last > r.First {
+			text = strconv.AppendInt(append(text, '+'), r.Last-r.First, 10)
+		}
+		if len(text) > limit {
+			return string(text[:kept]), nil
+		}
+		after = r.Last
+	}
+	return string(text), nil
+}
+
+// Decode reads what [Encode] wrote for the same event.
+func Decode(after int64, text string) ([]sluice.Range, error) {
+	if text == "" {
+		return nil, nil
+	}
+	list := make([]sluice.Range, 0, strings.Count(text, ",")+1)
+	for part := range strings.SplitSeq(text, ",") {
+		gap, more, long := strings.Cut(part, "+")
+		r, err := follow(after, gap, more, long)
+		if err != nil {
+			return nil, fmt.Errorf("stored ranges behind %d: %.60q: %w", after, part, err)
+		}
+		list = append(list, r)
+		after = r.Last
+	}
+	return list, nil
+}
+
+// follow makes the range behind a gap.
+func follow(after int64, gap, more string, long bool) (sluice.Range, error) {
+	var r sluice.Range
+	missing, err := strconv.ParseUint(gap, 10, 64)
+	switch {
+	case err != nil:
+		return r, errors.Unwrap(err) // without the text
+	case missing == 0 || after == math.MaxInt64 || missing > uint64(math.MaxInt64)-uint64(after+1):
+		return r, strconv.ErrRange
+	}
+	r.First = int64(uint64(after+1) + missing)
+	r.Last = r.First
+	if !long {
+		return r, nil
+	}
+	further, err := strconv.ParseUint(more, 10, 63)
+	switch {
+	case err != nil:
+		return r, errors.Unwrap(err)
+	case further == 0 || further > uint64(math.MaxInt64-r.First):
+		return r, strconv.ErrRange
+	}
+	r.Last += int64(further)
+	return r, nil
+}

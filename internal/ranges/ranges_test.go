@@ -1,0 +1,105 @@
+package ranges_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/ranges"
+)
+
+func TestEncode(t *testing.T) {
+	for _, c := range []struct {
+		after int64
+		list  []sluice.Range
+		want  string
+	}{
+		{9, nil, ""},
+		{9, []sluice.Range{{First: 11, Last: 11}, {First: 13, Last: 20}}, "1,1+7"},
+		{sluice.Unset.Sequence, []sluice.Range{{First: 0, Last: 0}}, "1"},
+		{sluice.Origin.Sequence, []sluice.Range{{First: 1, Last: math.MaxInt64}}, "1+9223372036854775806"},
+		{sluice.Unset.Sequence, []sluice.Range{{First: math.MaxInt64, Last: math.MaxInt64}}, "9223372036854775808"},
+	} {
+		text, err := ranges.Encode(c.after, c.list, 100)
+		if err != nil || text != c.want {
+			t.Errorf("behind %d, %v: got %q, %v; want %q", c.after, c.list, text, err, c.want)
+		}
+		if list, err := ranges.Decode(c.after, text); err != nil || !slices.Equal(list, c.list) {
+			t.Errorf("behind %d, %q: got %v, %v; want %v", c.after, text, list, err, c.list)
+		}
+	}
+}
+
+func TestEncodeKeepsTheFirst(t *testing.T) {
+	var list []sluice.Range
+	next := int64(100)
+	for range 500 {
+		next += 2 + rand.Int64N(1<<rand.IntN(40))
+		list = append(list, sluice.Range{First: next, Last: next + rand.Int64N(1<<rand.IntN(30))})
+		next = list[len(list)-1].Last
+	}
+	all, err := ranges.Encode(99, list, math.MaxInt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit := range len(all) + 2 {
+		text, err := ranges.Encode(99, list, limit)
+		if err != nil || len(text) > limit || !strings.HasPrefix(all, text) {
+			t.Fatalf("limit %d: got %d bytes, %v", limit, len(text), err)
+		}
+		if rest := all[len(text):]; rest != "" {
+			next, _, _ := strings.Cut(strings.TrimPrefix(rest, ","), ",")
+			if room := limit - len(text); room > len(next) {
+				t.Fatalf("limit %d: %d bytes are left, %q would have fitted", limit, room, next)
+			}
+		}
+		got, err := ranges.Decode(99, text)
+		if err != nil || len(got) > len(list) || !slices.Equal(got, list[:len(got)]) {
+			t.Fatalf("limit %d: read %d ranges back, %v", limit, len(got), err)
+		}
+	}
+}
+
+func TestEncodeRefuses(t *testing.T) {
+	for _, list := range [][]sluice.Range{
+		{{First: 9, Last: 9}},
+		{{First: 10, Last: 12}}, // touches
+		{{First: math.MinInt64, Last: 12}},
+		{{First: 12, Last: 11}},
+		{{First: 12, Last: 14}, {First: 15, Last: 16}},
+		{{First: 12, Last: 14}, {First: 13, Last: 16}},
+		{{First: 12, Last: math.MaxInt64}, {First: 14, Last: 16}},
+	} {
+		if text, err := ranges.Encode(9, list, 100); err == nil {
+			t.Errorf("%v: got %q, want an error", list, text)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, text := range []string{"", "1", "1,1+7", "0", "1+0", "1,,2", "+", "-1", "1+-1", "9223372036854775808", "18446744073709551615", "9223372036854775797+1", "1+9223372036854775807,1"} {
+		f.Add(int64(9), text)
+		f.Add(int64(-2), text)
+		f.Add(int64(math.MaxInt64), text)
+	}
+	f.Fuzz(func(t *testing.T, after int64, text string) {
+		after = max(after, -2)
+		list, err := ranges.Decode(after, text)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("error of several lines: %v", err)
+			}
+			return
+		}
+		again, err := ranges.Encode(after, list, math.MaxInt)
+		if err != nil {
+			t.Fatalf("%q behind %d was read as %v: %v", text, after, list, err)
+		}
+		if got, err := ranges.Decode(after, again); err != nil || !slices.Equal(got, list) {
+			t.Errorf("%v became %q, then %v, %v", list, again, got, err)
+		}
+	})
+}
