@@ -61,6 +61,9 @@ func Start(hubs []Hub, cfg *Config) (*Server, error) {
 	if s.cfg.Listen == "-" && s.cfg.TLSListen == "" {
 		return nil, errors.New("emulator: neither a plain nor a TLS address to listen on")
 	}
+	if s.cfg.TLSCertOut != "" && s.cfg.TLSListen == "" {
+		return nil, fmt.Errorf("emulator: a file for the certificate, %s, but no TLS address to listen on", s.cfg.TLSCertOut)
+	}
 	s.log = s.cfg.Log
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

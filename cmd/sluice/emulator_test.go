@@ -74,3 +74,50 @@ func TestEmulatorKeyMistakes(t *testing.T) {
 		}
 	}
 }
+
+// What the emulator can't do is told in one line that names it.
+func TestEmulatorMistakes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, 2, "--hub NAME=PARTITIONS"},
+		{[]string{"--hub", "flights"}, 2, "--hub flights: write NAME=PARTITIONS"},
+		{[]string{"--hub", "flights=many"}, 2, "--hub flights=many: write NAME=PARTITIONS"},
+		{[]string{"--hub", "flights=0"}, 1, "flights"},
+		{[]string{"--hub", "flights=1", "--hub", "Flights=2"}, 1, "Flights"},
+		{[]string{"--hub", "flights=1", "--control", "0.0.0.0:0"}, 1, "choose an address on loopback"},
+		{[]string{"--hub", "flights=1", "--max-message-bytes", "2000000"}, 1, "up to 1048576"},
+		{[]string{"--hub", "flights=1", "--retention", "-1h"}, 1, "-1h"},
+		{[]string{"--hub", "flights=1", "--retention", "1 day"}, 2, "--retention"},
+		{[]string{"--hub", "flights=1", "--retention-bytes", "10"}, 1, "1048576"},
+		{[]string{"--hub", "flights=1", "--listen", "-"}, 1, "neither a plain nor a TLS address"},
+		{[]string{"--hub", "flights=1", "--tls-cert-out", "cert.pem"}, 1, "no TLS address"},
+	} {
+		code, out, err := invoke(t, t.TempDir(), nil, append([]string{"emulator", "serve", "--listen", "127.0.0.1:0"}, c.args...)...)
+		if code != c.code || out != "" || !strings.Contains(err, c.want) || strings.Count(strings.TrimSpace(err), "\n") > 0 {
+			t.Errorf("%q: exit code %d, want %d, %q: %s%s", c.args, code, c.code, c.want, out, err)
+		}
+	}
+}
+
+// Events older than the retention go, and new ones come after them.
+func TestEmulatorRetention(t *testing.T) {
+	t.Parallel()
+	p := start(t, "", nil, "emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "flights=1", "--retention", "1s", "--data", t.TempDir())
+	connection := connectionOf(t, p)
+	h := lookAt(t, connection)
+	first := func() int64 {
+		b, err := h.source.Bounds(t.Context(), "0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.First
+	}
+	for end := int64(3); end <= 6; end += 3 {
+		must(t, "", nil, "send", "--to", connection, "--hub", "flights", writeLines(t, []string{"{}", "{}", "{}"}))
+		await(t, "retention", func() bool { return first() == end })
+	}
+}
