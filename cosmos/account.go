@@ -1,0 +1,346 @@
+package cosmos
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
+)
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 64 << 20
+
+var (
+	errNoToken  = errors.New("no token from Entra ID")
+	errTooLong  = fmt.Errorf("the answer is longer than %d MB", maxAnswer>>20)
+	errEndpoint = errors.New("endpoint: must be a URL like https://account.documents.azure.com:443/, without user, path or query")
+)
+
+// account sends requests to one container, by way of the SDK: that finds the
+// region to write to, and authenticates.
+//
+// The SDK has no bulk requests, and does not let others make requests with its
+// client. So each of ours travels as a transactional batch, whose method,
+// headers and body a policy at the end of the SDK's pipeline replaces. The
+// answer goes to the request, and the SDK is told that all went well: so it
+// neither reads the answer nor tries again.
+type account struct {
+	host, database, container string
+
+	secret  []byte // the key; nil with Entra ID
+	connect func(*azcosmos.ClientOptions) (*azcosmos.Client, error)
+	options azcosmos.ClientOptions
+	timeout time.Duration
+	idle    func() // closes the connections that are not in use
+
+	mu     sync.Mutex
+	client *azcosmos.Client
+	via    *azcosmos.ContainerClient
+	dummy  azcosmos.TransactionalBatch // what requests travel as; never changed once made
+}
+
+func newAccount(endpoint, database, container string, timeout time.Duration, options azcosmos.ClientOptions) (*account, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return nil, errEndpoint // not quoted: it could be a connection string, with its key
+	}
+	if database == "" || container == "" {
+		return nil, errors.New("the names of the database and the container are needed")
+	}
+	if strings.ContainsAny(database+container, `/\?#`) {
+		return nil, fmt.Errorf(`database %q, container %q: names must not contain /, \, ? or #`, database, container)
+	}
+	a := &account{host: u.Host, database: database, container: container, options: options, timeout: timeout, idle: func() {}}
+	a.options.Retry = policy.RetryOptions{MaxRetries: -1}
+	a.options.PerRetryPolicies = append(a.options.PerRetryPolicies[:len(options.PerRetryPolicies):len(options.PerRetryPolicies)], &envelope{a})
+	if a.options.Transport == nil {
+		t := newTransport(timeout)
+		a.options.Transport, a.idle = &http.Client{Transport: t}, t.CloseIdleConnections
+	}
+	a.options.Transport = bounded{a.options.Transport}
+	return a, nil
+}
+
+// newTransport keeps every connection that it has made: there are never more
+// than requests in flight, and a handshake for each request would cost more
+// than the request.
+func newTransport(timeout time.Duration) *http.Transport {
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: min(5*time.Second, timeout/2), KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout: min(5*time.Second, timeout/2),
+		ForceAttemptHTTP2:   true,
+		MaxIdleConnsPerHost: 4096,
+		IdleConnTimeout:     90 * time.Second,
+	}
+}
+
+// bounded limits the length of answers.
+type bounded struct{ policy.Transporter }
+
+func (b bounded) Do(req *http.Request) (*http.Response, error) {
+	resp, err := b.Transporter.Do(req)
+	if err == nil {
+		resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxAnswer}
+	}
+	return resp, err
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLong
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// link is the name by which keys sign for the container.
+func (a *account) link() string { return "dbs/" + a.database + "/colls/" + a.container }
+
+// name is the container's in errors.
+func (a *account) name() string { return a.host + "/" + a.database + "/" + a.container }
+
+// request is one to the container, and its answer.
+type request struct {
+	method string
+	kind   string // what it asks for: "docs", "colls", "pkranges"
+	id     string // of the document; empty: all
+	header [][2]string
+	body   []byte
+
+	sent   bool // it got as far as the wire
+	status int  // 0: no answer
+	head   http.Header
+	answer bytes.Buffer
+	err    error
+}
+
+// send sends a request and waits for the answer, no longer than the timeout.
+// It returns nil if there is one, whatever it says.
+func (a *account) send(ctx context.Context, r *request) *Error {
+	via, batch, err := a.open()
+	if err != nil {
+		return &Error{Container: a.name(), Err: err}
+	}
+	r.sent, r.status, r.head, r.err = false, 0, nil, nil
+	r.answer.Reset()
+	limited, cancel := context.WithTimeout(context.WithValue(ctx, requestKey{}, r), a.timeout)
+	defer cancel()
+	_, err = via.ExecuteTransactionalBatch(limited, batch, &azcosmos.TransactionalBatchOptions{EnableContentResponseOnWrite: true})
+	switch {
+	case r.status != 0:
+		return nil
+	case r.sent:
+		err = r.err
+	default:
+		// The SDK remembers for minutes that it could not look up the account.
+		a.forget(via)
+		if answer, ok := errors.AsType[*azcore.ResponseError](err); ok && answer.StatusCode != 0 {
+			r.status, r.head = answer.StatusCode, http.Header{}
+			if answer.RawResponse != nil {
+				r.head = answer.RawResponse.Header
+			}
+			return nil
+		}
+		if a.secret == nil && err != nil && errors.As(err, new(interface{ NonRetriable() })) {
+			err = fmt.Errorf("%w: %s", errNoToken, line(err.Error()))
+		}
+	}
+	if err == nil {
+		err = errors.New("the client did not send the request")
+	}
+	if limited.Err() != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w after %v", context.DeadlineExceeded, a.timeout)
+	}
+	return &Error{Container: a.name(), Err: plainly(err)}
+}
+
+// fault makes an error of an answer.
+func (a *account) fault(r *request) *Error {
+	e := &Error{Container: a.name(), Status: r.status, SubStatus: subStatus(r.head), ActivityID: line(r.head.Get("x-ms-activity-id"))}
+	var body struct{ Message string }
+	if json.Unmarshal(r.answer.Bytes(), &body) == nil {
+		e.Message = line(body.Message)
+	}
+	return e
+}
+
+func subStatus(head http.Header) int {
+	n, _ := strconv.Atoi(head.Get("x-ms-substatus"))
+	return n
+}
+
+// retryAfter is how long the account asks to wait, 0 if it doesn't say.
+func retryAfter(head http.Header) time.Duration {
+	ms, err := strconv.ParseFloat(head.Get("x-ms-retry-after-ms"), 64)
+	return milliseconds(ms, err)
+}
+
+// milliseconds distrusts: a wait is no longer than a minute.
+func milliseconds(ms float64, err error) time.Duration {
+	if err != nil || !(ms > 0) {
+		return 0
+	}
+	return time.Duration(min(ms, 60_000) * float64(time.Millisecond))
+}
+
+func charge(head http.Header) float64 {
+	ru, err := strconv.ParseFloat(head.Get("x-ms-request-charge"), 64)
+	if err != nil || !(ru > 0) {
+		return 0
+	}
+	return ru
+}
+
+func (a *account) open() (*azcosmos.ContainerClient, azcosmos.TransactionalBatch, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.via == nil {
+		options := a.options
+		client, err := a.connect(&options)
+		if err != nil {
+			return nil, azcosmos.TransactionalBatch{}, fmt.Errorf("client: %w", err)
+		}
+		via, err := client.NewContainer(a.database, a.container)
+		if err != nil {
+			client.Close()
+			return nil, azcosmos.TransactionalBatch{}, fmt.Errorf("client: %w", err)
+		}
+		a.client, a.via, a.dummy = client, via, via.NewTransactionalBatch(azcosmos.NewPartitionKey())
+		a.dummy.DeleteItem("-", nil)
+	}
+	return a.via, a.dummy, nil
+}
+
+// forget makes the next request begin with a new client; via is the old one.
+func (a *account) forget(via *azcosmos.ContainerClient) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.via == via && via != nil {
+		a.client.Close()
+		a.client, a.via = nil, nil
+	}
+}
+
+func (a *account) close() {
+	a.mu.Lock()
+	via := a.via
+	a.mu.Unlock()
+	a.forget(via)
+	a.idle()
+}
+
+type requestKey struct{}
+
+// envelope is the policy that takes our requests out of the SDK's.
+type envelope struct{ account *account }
+
+func (e *envelope) Do(req *policy.Request) (*http.Response, error) {
+	raw := req.Raw()
+	r, ours := raw.Context().Value(requestKey{}).(*request)
+	if !ours || !strings.HasPrefix(raw.URL.Path, "/dbs/") {
+		// The SDK looks up the account's regions, without a deadline of its own.
+		ctx, cancel := context.WithTimeout(raw.Context(), e.account.timeout)
+		defer cancel()
+		return req.WithContext(ctx).Next()
+	}
+	r.sent = true
+	r.status, r.head, r.err = 0, nil, nil
+	r.answer.Reset()
+	if err := e.account.address(req, r); err != nil {
+		return nil, err
+	}
+	runtime.SkipBodyDownload(req)
+	resp, err := req.Next()
+	if err == nil {
+		_, err = r.answer.ReadFrom(resp.Body)
+		resp.Body.Close()
+	}
+	if err != nil {
+		r.err = err
+		return blank(http.StatusOK, nil, raw), nil
+	}
+	r.status, r.head = resp.StatusCode, resp.Header
+	if sub := subStatus(r.head); r.status == http.StatusForbidden && (sub == subWriteForbidden || sub == subAccountNotFound) {
+		// Nothing was done. The SDK looks for the region that takes writes now.
+		return blank(r.status, r.head, raw), nil
+	}
+	return blank(http.StatusOK, nil, raw), nil
+}
+
+func blank(status int, head http.Header, raw *http.Request) *http.Response {
+	if head == nil {
+		head = http.Header{}
+	}
+	return &http.Response{StatusCode: status, Status: strconv.Itoa(status), Header: head, Body: http.NoBody, Request: raw, ProtoMajor: 1, ProtoMinor: 1}
+}
+
+// address turns the SDK's request into r.
+func (a *account) address(req *policy.Request, r *request) error {
+	raw := req.Raw()
+	raw.Method = r.method
+	path, escaped := "/"+a.link(), "/dbs/"+url.PathEscape(a.database)+"/colls/"+url.PathEscape(a.container)
+	if r.kind != "colls" {
+		path, escaped = path+"/"+r.kind, escaped+"/"+r.kind
+	}
+	if r.id != "" {
+		path, escaped = path+"/"+r.id, escaped+"/"+url.PathEscape(r.id)
+	}
+	raw.URL.Path, raw.URL.RawPath = path, escaped
+	for _, name := range []string{"Prefer", "x-ms-cosmos-is-batch-request", "x-ms-cosmos-batch-atomic", "x-ms-cosmos-batch-ordered"} {
+		raw.Header.Del(name)
+	}
+	for _, h := range r.header {
+		raw.Header.Set(h[0], h[1])
+	}
+	if r.body == nil {
+		raw.Body, raw.GetBody, raw.ContentLength = nil, nil, 0
+		raw.Header.Del("Content-Type")
+		raw.Header.Del("Content-Length")
+	} else if err := req.SetBody(streaming.NopCloser(bytes.NewReader(r.body)), "application/json"); err != nil {
+		return err
+	}
+	if a.secret != nil && (r.kind != "docs" || r.id != "" || r.method != http.MethodPost) {
+		a.sign(raw, r)
+	}
+	return nil
+}
+
+// sign signs what the SDK has signed as a batch. A key's signature is over
+// the method, the kind and the name of the resource, and the time, as in
+// learn.microsoft.com/rest/api/cosmos-db/access-control-on-cosmosdb-resources.
+// A token of Entra ID is good for any request.
+func (a *account) sign(raw *http.Request, r *request) {
+	link := a.link()
+	if r.id != "" {
+		link += "/docs/" + r.id
+	}
+	mac := hmac.New(sha256.New, a.secret)
+	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(r.method), r.kind, link, strings.ToLower(raw.Header.Get("x-ms-date")))
+	signature := base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	raw.Header.Set("Authorization", url.QueryEscape("type=master&ver=1.0&sig="+signature))
+}

@@ -1,0 +1,168 @@
+package cosmos
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/epk"
+)
+
+// A conditional write is made of operations that each are harmless when they
+// are late or repeated: a create that fails if the document is there, a
+// replacement of exactly the version that was looked at, and a read.
+//
+//	never seen      create ── 409 ──► read ──► older: replace that version ── 412 ──► read …
+//	                                     └──► of this event or a newer one: done
+//	remembered      replace that version ── 412 ──► read …
+//
+// So a document that is new, or that this sink wrote or read last, costs what
+// an unconditional write costs.
+
+// maxRounds bounds how often others can get in between a read and the
+// replacement. Then the engine tries again.
+const maxRounds = 20
+
+// plan chooses the first step of a record. It returns false if there is
+// nothing to do: what the sink knows to be stored is this event's, or newer.
+func (s *Sink) plan(r *record) bool {
+	source := r.doc.Source
+	r.step = step(r.doc.Operation)
+	if source == nil {
+		return true
+	}
+	known, ok := s.memory.get(r)
+	switch {
+	case r.doc.Operation == Create:
+		r.step = create
+	case ok && source.comparable(&known.source) && !source.newer(&known.source):
+		return false
+	case ok:
+		r.step, r.etag = replace, known.etag
+	case r.doc.Operation == Upsert:
+		r.step = create
+	default:
+		r.step = read
+	}
+	return true
+}
+
+// next takes in the answer about a conditional write. It returns true if the
+// record is done or has gone on to another step, and false if the answer is
+// the outcome.
+func (q *queue) next(r *record, v verdict, op *operation) bool {
+	s := q.sink
+	switch {
+	case v == written && r.step == read:
+		var stamp *Source
+		if !members(op.body, func(name, value []byte) {
+			switch string(name) {
+			case Stamp:
+				stamp = parseSource(value)
+			case "_etag":
+				r.etag = unquote(value)
+			}
+		}) || r.etag == "" {
+			op.status = http.StatusBadGateway // not a document: the account's fault
+			return false
+		}
+		if stamp != nil {
+			s.memory.put(r, r.etag, *stamp)
+		}
+		return q.compare(r, stamp, op)
+	case v == written:
+		if op.etag != "" {
+			s.memory.put(r, op.etag, *r.doc.Source)
+		}
+		return false
+	case op.status == http.StatusConflict && r.step == create, op.status == http.StatusPreconditionFailed && r.step == replace:
+		return q.again(r, read)
+	case op.status == http.StatusNotFound && v == refused && r.doc.Operation != Replace:
+		return q.again(r, create) // it was deleted meanwhile
+	}
+	return false
+}
+
+// compare decides between the stored version and the record's.
+func (q *queue) compare(r *record, stored *Source, op *operation) bool {
+	source := r.doc.Source
+	same := stored != nil && source.comparable(stored)
+	switch {
+	case r.doc.Operation == Create && same && stored.Sequence == source.Sequence,
+		r.doc.Operation != Create && same && !source.newer(stored):
+		q.sink.finish(r, sluice.Result{Cost: r.cost})
+		return true
+	case r.doc.Operation == Create:
+		op.status, op.sub = http.StatusConflict, 0
+		return false
+	}
+	return q.again(r, replace)
+}
+
+// again queues the record's next step.
+func (q *queue) again(r *record, next step) bool {
+	r.step = next
+	if next != replace {
+		r.etag = ""
+	}
+	if r.rounds++; r.rounds > maxRounds {
+		e := &Error{Container: q.sink.account.name(), Document: r.doc.ID, Status: http.StatusPreconditionFailed, Message: "others write it all the time"}
+		q.sink.finish(r, e.result(busy, 0, r.cost))
+		return true
+	}
+	if !q.push(r) {
+		q.sink.strand([]*record{r}, q, nil)
+	}
+	return true
+}
+
+// memory remembers the newest known versions of documents: at least so many,
+// at most twice that.
+type memory struct {
+	limit int
+
+	mu            sync.Mutex
+	recent, older map[string]version
+}
+
+type version struct {
+	etag   string
+	source Source
+}
+
+func newMemory(limit int) *memory {
+	return &memory{limit: limit, recent: map[string]version{}}
+}
+
+func (m *memory) key(dst []byte, r *record) []byte {
+	return append(append(epk.AppendJSON(dst, r.values()), 0), r.doc.ID...)
+}
+
+func (m *memory) get(r *record) (version, bool) {
+	var space [256]byte
+	key := m.key(space[:0], r)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.recent[string(key)]
+	if !ok {
+		v, ok = m.older[string(key)]
+	}
+	return v, ok
+}
+
+func (m *memory) put(r *record, etag string, source Source) {
+	key := string(m.key(nil, r))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.recent) >= m.limit {
+		m.recent, m.older = map[string]version{}, m.recent
+	}
+	m.recent[key] = version{etag, source}
+}
+
+// clear forgets everything: the container is another one.
+func (m *memory) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.recent, m.older = map[string]version{}, nil
+}

@@ -1,0 +1,348 @@
+package cosmos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/epk"
+)
+
+// A Document is a record for the sink: one document to write. Its slices are
+// the sink's until the record is done.
+type Document struct {
+	// ID is the document's id, unique within its partition key: up to 1,023
+	// bytes without /, \, ? and #. The sink writes it into the body, if it is
+	// not there.
+	ID string
+
+	// PartitionKey are the values at the container's partition key paths, one
+	// to three: string, bool, nil, any integer or float, [json.Number], or
+	// [Undefined] where the body lacks the property. They have to be what the
+	// body holds there.
+	PartitionKey []any
+
+	// Body is a JSON object.
+	Body []byte
+
+	// Operation is Upsert, if it is not set.
+	Operation Operation
+
+	// Source is the event that the document was made of. If it is given, the
+	// document carries it, and the write is conditional: see the package
+	// comment. Nil: the last write wins.
+	Source *Source
+}
+
+// Operation is how a document is written.
+type Operation byte
+
+// Upsert writes the document whether or not it is there, Create only if it is
+// not, and Replace only if it is. What Create and Replace refuse is rejected;
+// but Create succeeds if the document is of the same event, because that is a
+// repeat, after a crash or a lost reply.
+const (
+	Upsert Operation = iota
+	Create
+	Replace
+)
+
+// Source is the place of an event in its log. Documents carry it as the
+// property [Stamp], one string, which costs one entry in the index. An
+// indexing policy that excludes the path "/_sluice/?" saves that too.
+type Source struct {
+	// Topic names the log within which partitions and sequence numbers mean
+	// what they mean: a hub that is recreated begins again at 0, so its
+	// incarnation should be part of it. It may be empty.
+	Topic     string
+	Partition string // without spaces
+	Epoch     int64  // of the lease
+	Sequence  int64
+}
+
+// Stamp is the name of the property that holds a document's [Source].
+const Stamp = "_sluice"
+
+// Undefined is the partition key value of a document without the property.
+var Undefined = undefined{}
+
+type undefined struct{}
+
+// newer tells whether an event's write may replace that of old, which is from
+// the same partition of the same log. Within a partition the sequence decides:
+// a repeat or a late retry of an older event never wins, whatever its epoch.
+// The epoch decides between two writes of one event, so that events which
+// somebody goes back to, to process them once more, are written once more.
+func (s *Source) newer(old *Source) bool {
+	return s.Sequence > old.Sequence || s.Sequence == old.Sequence && s.Epoch > old.Epoch
+}
+
+// comparable tells whether the two are of one partition, so that their
+// sequence numbers can be compared.
+func (s *Source) comparable(o *Source) bool { return s.Topic == o.Topic && s.Partition == o.Partition }
+
+func (s *Source) append(dst []byte) []byte {
+	var space [128]byte
+	text := strconv.AppendInt(space[:0], s.Sequence, 10)
+	text = strconv.AppendInt(append(text, ' '), s.Epoch, 10)
+	text = append(append(append(append(text, ' '), s.Partition...), ' '), s.Topic...)
+	return appendText(dst, string(text))
+}
+
+// parseSource reads a stamp back; nil if it is not one of ours.
+func parseSource(value []byte) *Source {
+	var text string
+	if json.Unmarshal(value, &text) != nil {
+		return nil
+	}
+	parts := strings.SplitN(text, " ", 4)
+	if len(parts) != 4 {
+		return nil
+	}
+	sequence, err1 := strconv.ParseInt(parts[0], 10, 64)
+	epoch, err2 := strconv.ParseInt(parts[1], 10, 64)
+	if err1 != nil || err2 != nil {
+		return nil
+	}
+	return &Source{Sequence: sequence, Epoch: epoch, Partition: parts[2], Topic: parts[3]}
+}
+
+// record is a document on its way.
+type record struct {
+	ctx  context.Context
+	doc  Document
+	done func(sluice.Result)
+
+	key   [3]epk.Value // the partition key,
+	keys  int          // of so many values
+	named bool         // the body has the id
+	bytes int          // about what it takes in a batch
+
+	since  time.Duration // when it was queued, by the sink's clock
+	step   step          // what goes out next
+	etag   string        // the version that is to be replaced; empty: any
+	rounds int           // of a conditional write
+	cost   float64       // so far
+	from   *queue        // refused it,
+	why    *Error        // in these words: its range is gone, or is another
+}
+
+// step is the operation that a record asks for next.
+type step byte
+
+const (
+	upsert step = iota
+	create
+	replace
+	read
+)
+
+func (s step) String() string { return [...]string{"Upsert", "Create", "Replace", "Read"}[s] }
+
+var errStamped = fmt.Errorf("the body has a property %s, which is the sink's own: rename it", Stamp)
+
+// check makes sure of all that can be known about a document without asking
+// the account.
+func (r *record) check() error {
+	d := &r.doc
+	switch {
+	case d.ID == "":
+		return errors.New("the id is empty")
+	case len(d.ID) > 1023:
+		return fmt.Errorf("the id %.40q… has %d bytes: at most 1023", d.ID, len(d.ID))
+	case strings.ContainsAny(d.ID, `/\?#`):
+		return fmt.Errorf(`the id %.80q must not contain /, \, ? or #`, d.ID)
+	case d.Operation > Replace:
+		return fmt.Errorf("operation %d: no such operation", d.Operation)
+	case d.Source != nil && (d.Source.Partition == "" || strings.Contains(d.Source.Partition, " ")):
+		return fmt.Errorf("the source's partition %.40q: must not be empty or have spaces", d.Source.Partition)
+	}
+	if err := r.setKey(d.PartitionKey); err != nil {
+		return err
+	}
+	var err error
+	if !members(d.Body, func(name, value []byte) {
+		switch string(name) {
+		case "id":
+			r.named = true
+			if !isText(value, d.ID) && err == nil {
+				err = fmt.Errorf("the body's id is %.80s, the document's %.80q: must be the same", value, d.ID)
+			}
+		case Stamp:
+			if d.Source != nil && err == nil {
+				err = errStamped
+			}
+		default:
+			// Written with escapes, it may be one of the two.
+			if bytes.IndexByte(name, '\\') >= 0 && err == nil && (isText(quoted(name), "id") || isText(quoted(name), Stamp)) {
+				err = fmt.Errorf("the body's property %s: write the name without escapes", name)
+			}
+		}
+	}) {
+		return errors.New("the body is not a JSON object in UTF-8")
+	}
+	return err
+}
+
+func quoted(name []byte) []byte { return append(append([]byte{'"'}, name...), '"') }
+
+// isText tells whether a JSON value is the string s.
+func isText(value []byte, s string) bool {
+	if len(value) == len(s)+2 && value[0] == '"' && string(value[1:len(value)-1]) == s && !strings.ContainsAny(s, `"\`) {
+		return true
+	}
+	if bytes.IndexByte(value, '\\') < 0 {
+		return false
+	}
+	var text string
+	return json.Unmarshal(value, &text) == nil && text == s
+}
+
+func (r *record) setKey(values []any) error {
+	if len(values) == 0 || len(values) > len(r.key) {
+		return fmt.Errorf("the partition key has %d values: 1 to %d", len(values), len(r.key))
+	}
+	r.keys = len(values)
+	for i, v := range values {
+		k, err := keyValue(v)
+		if err != nil {
+			return fmt.Errorf("partition key value %d: %w", i+1, err)
+		}
+		r.key[i] = k
+	}
+	return nil
+}
+
+func keyValue(v any) (epk.Value, error) {
+	switch v := v.(type) {
+	case string:
+		if len(v) > 2048 {
+			return epk.Value{}, fmt.Errorf("%d bytes: at most 2048", len(v))
+		}
+		return epk.String(v), nil
+	case nil:
+		return epk.Null, nil
+	case bool:
+		return epk.Bool(v), nil
+	case undefined:
+		return epk.Undefined, nil
+	case int:
+		return epk.Number(float64(v)), nil
+	case int64:
+		return epk.Number(float64(v)), nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return epk.Value{}, fmt.Errorf("%v is no JSON number", v)
+		}
+		return epk.Number(v), nil
+	case json.Number:
+		f, err := v.Float64()
+		if err != nil {
+			return epk.Value{}, fmt.Errorf("%.40q is no JSON number", string(v))
+		}
+		return epk.Number(f), nil
+	case int32:
+		return epk.Number(float64(v)), nil
+	case int16:
+		return epk.Number(float64(v)), nil
+	case int8:
+		return epk.Number(float64(v)), nil
+	case uint:
+		return epk.Number(float64(v)), nil
+	case uint64:
+		return epk.Number(float64(v)), nil
+	case uint32:
+		return epk.Number(float64(v)), nil
+	case uint16:
+		return epk.Number(float64(v)), nil
+	case uint8:
+		return epk.Number(float64(v)), nil
+	case float32:
+		return keyValue(float64(v))
+	}
+	return epk.Value{}, fmt.Errorf("a %T: must be a string, number, bool, nil or Undefined", v)
+}
+
+// values are the components of the partition key.
+func (r *record) values() []epk.Value { return r.key[:r.keys] }
+
+// size is about what the record takes in a batch, rather more than less.
+func (r *record) size() int {
+	n := 192 + len(r.doc.Body) + 2*len(r.doc.ID)
+	for _, v := range r.doc.PartitionKey {
+		if s, ok := v.(string); ok {
+			n += len(s) + len(s)/4
+		}
+	}
+	if s := r.doc.Source; s != nil {
+		n += 64 + len(s.Topic) + len(s.Partition)
+	}
+	return n
+}
+
+// appendBody appends the document as it is stored: with its id and stamp.
+func (r *record) appendBody(dst []byte) []byte {
+	body := bytes.TrimSpace(r.doc.Body)
+	if r.named && r.doc.Source == nil {
+		return append(dst, body...)
+	}
+	dst = append(dst, '{')
+	if !r.named {
+		dst = appendText(append(dst, `"id":`...), r.doc.ID)
+	}
+	if r.doc.Source != nil {
+		if !r.named {
+			dst = append(dst, ',')
+		}
+		dst = r.doc.Source.append(append(dst, `"`+Stamp+`":`...))
+	}
+	rest := bytes.TrimLeft(body[1:], " \t\r\n")
+	if rest[0] != '}' {
+		dst = append(dst, ',')
+	}
+	return append(dst, rest...)
+}
+
+// appendOperation appends the record's next step as an operation of a batch.
+func (r *record) appendOperation(dst []byte) []byte {
+	dst = append(dst, `{"operationType":"`...)
+	dst = append(dst, r.step.String()...)
+	dst = append(dst, `","partitionKey":"`...)
+	dst = r.appendKey(dst, true)
+	dst = append(dst, '"')
+	if r.step == replace || r.step == read {
+		dst = appendText(append(dst, `,"id":`...), r.doc.ID)
+	}
+	if r.step == replace && r.etag != "" {
+		dst = appendText(append(dst, `,"ifMatch":`...), r.etag)
+	}
+	if r.step != read {
+		// Without it the account sends every document back.
+		dst = append(dst, `,"minimalReturnPreference":true,"resourceBody":`...)
+		dst = r.appendBody(dst)
+	}
+	return append(dst, '}')
+}
+
+// appendKey appends the partition key's JSON, which is ASCII; within a string,
+// if nested.
+func (r *record) appendKey(dst []byte, nested bool) []byte {
+	if !nested {
+		return epk.AppendJSON(dst, r.values())
+	}
+	var space [256]byte
+	for _, c := range epk.AppendJSON(space[:0], r.values()) {
+		if c == '"' || c == '\\' {
+			dst = append(dst, '\\')
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}

@@ -1,0 +1,242 @@
+package cosmos
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// buffers are for requests' bodies.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// send sends a batch and completes its records, or sees to it that another
+// request will: each of them is done, queued again, or on the way to another
+// queue when it returns.
+func (q *queue) send(ctx context.Context, batch []*record) (f flown) {
+	live := batch[:0]
+	for _, r := range batch {
+		if err := r.ctx.Err(); err != nil {
+			q.sink.finish(r, sluice.Result{Err: err, Cost: r.cost})
+		} else {
+			live = append(live, r)
+		}
+	}
+	switch {
+	case len(live) == 0:
+		return f
+	case q.sink.cfg.Mode == Point:
+		return q.sendOne(ctx, live[0])
+	}
+	space := buffers.Get().(*[]byte)
+	defer buffers.Put(space)
+	body := append((*space)[:0], '[')
+	for i, r := range live {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = r.appendOperation(body)
+	}
+	body = append(body, ']')
+	*space = body
+	req := &request{method: http.MethodPost, kind: "docs", body: body, header: [][2]string{
+		{"x-ms-cosmos-is-batch-request", "True"},
+		{"x-ms-cosmos-batch-atomic", "false"},
+		{"x-ms-cosmos-batch-continue-on-error", "true"},
+		{"x-ms-documentdb-partitionkeyrangeid", q.id},
+	}}
+	if e := q.sink.account.send(ctx, req); e != nil {
+		q.fail(live, e, e.verdict(), 0)
+		return f
+	}
+	v := judgeBatch(req.status, subStatus(req.head))
+	if v == written {
+		return q.land(live, req)
+	}
+	f.cost = charge(req.head)
+	e, after := q.sink.account.fault(req), retryAfter(req.head)
+	switch {
+	case v == tooLarge && len(live) > 1, v == unread && len(live) > 1:
+		half := len(live) / 2
+		for _, part := range [][]*record{live[:half], live[half:]} {
+			g := q.send(ctx, part)
+			f.operations += g.operations
+			f.cost += g.cost
+			if g.throttled {
+				f.throttle(g.after)
+			}
+		}
+		return f
+	case v == unread:
+		// A document that makes the account refuse the whole batch must not stop
+		// its partition for ever. Asked about it alone, the account says whether it
+		// is the document.
+		return q.sendOne(ctx, live[0])
+	case v == tooLarge:
+		e.Document, v = live[0].doc.ID, refused
+	case req.status == http.StatusTooManyRequests:
+		f.throttle(after)
+	}
+	q.fail(live, e, v, after)
+	return f
+}
+
+// fail gives all of a batch the same outcome.
+func (q *queue) fail(batch []*record, e *Error, v verdict, after time.Duration) {
+	if v == moved {
+		q.sink.strand(batch, q, e)
+		return
+	}
+	for _, r := range batch {
+		q.sink.finish(r, e.result(v, after, r.cost))
+	}
+}
+
+// operation is the account's answer about one record.
+type operation struct {
+	status, sub int
+	after       time.Duration
+	cost        float64
+	etag        string
+	body        []byte
+}
+
+// land gives each record of a batch its own outcome.
+func (q *queue) land(batch []*record, req *request) (f flown) {
+	i := 0
+	last := &Error{}
+	sound := elements(req.answer.Bytes(), func(value []byte) {
+		if i >= len(batch) {
+			return
+		}
+		op := parseOperation(value, batch[i].doc.Source != nil)
+		q.settle(batch[i], &op, req, &last, &f)
+		i++
+	})
+	if !sound || i < len(batch) {
+		e := q.sink.account.fault(req)
+		e.Message = "an answer with " + strconv.Itoa(i) + " outcomes to " + strconv.Itoa(len(batch)) + " operations"
+		q.fail(batch[i:], e, busy, 0)
+	}
+	return f
+}
+
+func parseOperation(value []byte, version bool) (op operation) {
+	members(value, func(name, value []byte) {
+		switch string(name) {
+		case "statusCode":
+			op.status = integer(value)
+		case "subStatusCode":
+			op.sub = integer(value)
+		case "requestCharge":
+			if ru, err := strconv.ParseFloat(string(value), 64); err == nil && ru > 0 {
+				op.cost = ru
+			}
+		case "retryAfterMilliseconds":
+			op.after = milliseconds(strconv.ParseFloat(string(value), 64))
+		case "eTag":
+			if version {
+				op.etag = unquote(value)
+			}
+		case "resourceBody":
+			op.body = value
+		}
+	})
+	return op
+}
+
+// settle gives one record its outcome, or its next step. Errors of one kind
+// are made once: last is the one before.
+func (q *queue) settle(r *record, op *operation, req *request, last **Error, f *flown) {
+	r.cost += op.cost
+	f.cost += op.cost
+	f.operations++
+	v := judge(op.status, op.sub)
+	if r.doc.Source != nil && q.next(r, v, op) {
+		return
+	}
+	if v == written {
+		q.sink.finish(r, sluice.Result{Cost: r.cost})
+		return
+	}
+	e := *last
+	if e.Status != op.status || e.SubStatus != op.sub || e.Document != "" {
+		e = &Error{Container: q.sink.account.name(), Status: op.status, SubStatus: op.sub, ActivityID: line(req.head.Get("x-ms-activity-id"))}
+		*last = e
+	}
+	if op.status == http.StatusTooManyRequests {
+		f.throttle(op.after)
+	}
+	switch v {
+	case refused:
+		e.Document = r.doc.ID
+	case moved:
+		q.sink.strand([]*record{r}, q, e)
+		return
+	}
+	q.sink.finish(r, e.result(v, op.after, r.cost))
+}
+
+// sendOne sends a record in a request of its own.
+func (q *queue) sendOne(ctx context.Context, r *record) flown {
+	req := &request{method: http.MethodPost, kind: "docs", header: [][2]string{{"x-ms-documentdb-partitionkey", string(r.appendKey(nil, false))}}}
+	switch r.step {
+	case upsert:
+		req.header = append(req.header, [2]string{"x-ms-documentdb-is-upsert", "True"})
+	case replace:
+		req.method, req.id = http.MethodPut, r.doc.ID
+		if r.etag != "" {
+			req.header = append(req.header, [2]string{"if-match", r.etag})
+		}
+	case read:
+		req.method, req.id = http.MethodGet, r.doc.ID
+	}
+	if r.step != read {
+		req.body = r.appendBody(nil)
+		req.header = append(req.header, [2]string{"Prefer", "return=minimal"})
+	}
+	if e := q.sink.account.send(ctx, req); e != nil {
+		q.fail([]*record{r}, e, e.verdict(), 0)
+		return flown{}
+	}
+	var f flown
+	op := operation{
+		status: req.status, sub: subStatus(req.head), after: retryAfter(req.head), cost: charge(req.head),
+		etag: req.head.Get("etag"), body: req.answer.Bytes(),
+	}
+	// Where nothing is asked for by its id, it is the container that is missing.
+	if op.status == http.StatusNotFound && req.id == "" {
+		op.sub = subOwnerNotFound
+	}
+	last := &Error{}
+	if op.status >= 300 {
+		last = q.sink.account.fault(req)
+	}
+	q.settle(r, &op, req, &last, &f)
+	return f
+}
+
+// verdict is that on no answer at all.
+func (e *Error) verdict() verdict {
+	if passing(e.Err) {
+		return busy
+	}
+	return down
+}
+
+func integer(value []byte) int {
+	n, _ := strconv.Atoi(string(value))
+	return n
+}
+
+// unquote gives a JSON string's text.
+func unquote(value []byte) (s string) {
+	if json.Unmarshal(value, &s) != nil {
+		return ""
+	}
+	return s
+}

@@ -1,0 +1,243 @@
+package cosmos
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/limit"
+)
+
+// queue holds what waits for one physical partition. Its pump, a goroutine,
+// sends batches of it, several at a time as long as the account keeps up.
+type queue struct {
+	sink *Sink
+	id   string // of the partition key range
+	span epk.Range
+
+	budget *limit.Budget // nil: no limit
+	wake   chan struct{} // the pump is to look again
+
+	mu      sync.Mutex
+	waiting fifo
+	gone    bool          // the range is no more: nothing can be queued
+	flights int           // requests on their way
+	window  float64       // how many may be
+	cut     time.Duration // when the window was last cut, by the sink's clock
+	held    time.Duration // the account wants nothing before
+	average float64       // cost of an operation, in RU
+}
+
+// guess is the cost of an operation before the first is known, in RU: an
+// upsert of a document of 1 KB in a container with the default indexes.
+const guess = 10
+
+func newQueue(s *Sink, id string, span epk.Range) *queue {
+	return &queue{sink: s, id: id, span: span, wake: make(chan struct{}, 1), window: 1, average: guess}
+}
+
+// push queues a record; it returns false if the range is gone.
+func (q *queue) push(r *record) bool {
+	r.since = q.sink.clock.Elapsed()
+	r.bytes = r.size()
+	q.mu.Lock()
+	if q.gone {
+		q.mu.Unlock()
+		return false
+	}
+	q.waiting.push(r)
+	// The pump sleeps until the first record is due, or one more fills a batch.
+	n := q.waiting.len()
+	notify := n == 1 || n == q.sink.cfg.MaxOperations || q.waiting.bytes >= q.sink.cfg.MaxBytes && q.waiting.bytes-r.bytes < q.sink.cfg.MaxBytes
+	q.mu.Unlock()
+	if notify {
+		q.poke()
+	}
+	return true
+}
+
+func (q *queue) poke() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leave closes the queue and returns what waited.
+func (q *queue) leave() []*record {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.gone = true
+	q.poke()
+	return q.waiting.take(q.waiting.len(), 1<<62)
+}
+
+// pump sends until the queue is closed and empty, or ctx ends. It waits for
+// what it has sent.
+func (q *queue) pump(ctx context.Context) {
+	var flights sync.WaitGroup
+	defer flights.Wait()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		n, wait, over := q.due()
+		switch {
+		case over:
+			return
+		case n == 0:
+			timer.Reset(wait)
+			select {
+			case <-q.wake:
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		var reserved float64
+		if q.budget != nil {
+			n, reserved = q.estimate(n)
+			if q.budget.Reserve(ctx, reserved) != nil {
+				return
+			}
+		}
+		q.mu.Lock()
+		batch := q.waiting.take(n, q.sink.cfg.MaxBytes)
+		q.flights++
+		q.mu.Unlock()
+		flights.Go(func() { q.fly(ctx, batch, reserved) })
+	}
+}
+
+// due tells how many records are to be sent now; if none, how long to wait.
+func (q *queue) due() (n int, wait time.Duration, over bool) {
+	cfg, now := &q.sink.cfg, q.sink.clock.Elapsed()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n = min(q.waiting.len(), cfg.MaxOperations)
+	switch {
+	case n == 0:
+		return 0, time.Hour, q.gone
+	case q.flights >= max(1, int(q.window)):
+		return 0, time.Hour, false // a flight that comes back wakes the pump
+	case now < q.held:
+		return 0, q.held - now, false
+	case n == cfg.MaxOperations || q.waiting.bytes >= cfg.MaxBytes || q.sink.closed.Load():
+		return n, 0, false
+	}
+	patience := cfg.FlushAfter
+	if q.flights == 0 {
+		patience = cfg.linger()
+	}
+	if wait = q.waiting.first().since + patience - now; wait > 0 {
+		return 0, wait, false
+	}
+	return n, 0, false
+}
+
+// estimate is what n operations may cost, or fewer if that is more than the
+// budget's portion.
+func (q *queue) estimate(n int) (int, float64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n = max(1, min(n, int(q.budget.Portion()/q.average)))
+	return n, float64(n) * q.average
+}
+
+// flown is what came of a request, as far as it concerns the queue.
+type flown struct {
+	operations int
+	throttled  bool
+	after      time.Duration // what the account asks to wait
+	cost       float64
+}
+
+func (f *flown) throttle(after time.Duration) {
+	f.throttled, f.after = true, max(f.after, after)
+}
+
+// fly sends a batch, and learns from the answer.
+func (q *queue) fly(ctx context.Context, batch []*record, reserved float64) {
+	began := q.sink.clock.Elapsed()
+	f := q.send(ctx, batch)
+	if q.budget != nil {
+		q.budget.Settle(reserved, f.cost)
+		if f.throttled {
+			q.budget.Hold(f.after)
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	full := q.flights >= int(q.window)
+	q.flights--
+	now := q.sink.clock.Elapsed()
+	switch {
+	case f.throttled:
+		q.held = max(q.held, now+f.after)
+		if began >= q.cut { // those sent before the cut say nothing new
+			q.window, q.cut = max(1, q.window/2), now
+		}
+	case f.operations > 0 && full:
+		q.window = min(float64(q.sink.cfg.Concurrency), q.window+1/q.window)
+	}
+	if f.operations > 0 && f.cost > 0 && !f.throttled {
+		q.average += (f.cost/float64(f.operations) - q.average) / 8
+	}
+	q.poke()
+}
+
+// fifo is a queue of records and their length in bytes.
+type fifo struct {
+	list  []*record
+	head  int
+	bytes int
+}
+
+func (f *fifo) len() int       { return len(f.list) - f.head }
+func (f *fifo) first() *record { return f.list[f.head] }
+
+func (f *fifo) push(r *record) {
+	if f.head > 1024 && f.head > len(f.list)/2 {
+		n := copy(f.list, f.list[f.head:])
+		clear(f.list[n:])
+		f.list, f.head = f.list[:n], 0
+	}
+	f.list = append(f.list, r)
+	f.bytes += r.bytes
+}
+
+// take takes up to n records of up to so many bytes, but one at least.
+func (f *fifo) take(n, bytes int) []*record {
+	n = min(n, f.len())
+	batch := make([]*record, 0, n)
+	for _, r := range f.list[f.head : f.head+n] {
+		if bytes -= r.bytes; bytes < 0 && len(batch) > 0 {
+			break
+		}
+		batch = append(batch, r)
+		f.bytes -= r.bytes
+	}
+	clear(f.list[f.head : f.head+len(batch)])
+	if f.head += len(batch); f.head == len(f.list) {
+		f.list, f.head = f.list[:0], 0
+	}
+	return batch
+}
+
+// drop takes out the records that fn is true of.
+func (f *fifo) drop(fn func(*record) bool) (out []*record) {
+	kept := f.list[:f.head]
+	for _, r := range f.list[f.head:] {
+		if fn(r) {
+			out = append(out, r)
+			f.bytes -= r.bytes
+		} else {
+			kept = append(kept, r)
+		}
+	}
+	clear(f.list[len(kept):])
+	if f.list = kept; f.head == len(kept) {
+		f.list, f.head = f.list[:0], 0
+	}
+	return out
+}

@@ -1,0 +1,331 @@
+package cosmos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/limit"
+)
+
+// table is the container as it was last looked up: how keys are hashed, and
+// the queue of each range of hashes.
+type table struct {
+	rid    string // the container's own id, another one if it is recreated
+	paths  []string
+	hash   epk.Definition
+	ranges []epk.Range
+	queues []*queue
+}
+
+// find is the queue for a record; an error is the record's own fault.
+func (t *table) find(r *record) (*queue, error) {
+	if r.keys != len(t.paths) {
+		return nil, fmt.Errorf("the partition key has %d values, and the container's is %s", r.keys, strings.Join(t.paths, ", "))
+	}
+	var space [256]byte
+	i := epk.Find(t.ranges, string(t.hash.AppendHash(space[:0], r.values()...)))
+	if i < 0 {
+		return nil, errors.New("the partition key is in no range of the container's")
+	}
+	return t.queues[i], nil
+}
+
+// route queues a record for its physical partition.
+func (s *Sink) route(r *record) {
+	t := s.table.Load()
+	if t == nil {
+		s.strand([]*record{r}, nil, nil)
+		return
+	}
+	q, err := t.find(r)
+	if err != nil {
+		s.finish(r, s.reject(r, err))
+		return
+	}
+	if !q.push(r) {
+		s.strand([]*record{r}, q, nil)
+	}
+}
+
+// strand keeps records until the container has been looked up anew, because
+// it never was, or because a queue refused them: its range was split or moved,
+// or the container is another one now. A record that then belongs to another
+// queue goes there: it was never tried. One that is still the same queue's is
+// done, with the refusal that why is.
+func (s *Sink) strand(batch []*record, from *queue, why *Error) {
+	s.mu.Lock()
+	if s.dead {
+		s.mu.Unlock()
+		s.abandon(batch)
+		return
+	}
+	defer s.mu.Unlock()
+	for _, r := range batch {
+		r.from, r.why = from, why
+	}
+	s.stranded = append(s.stranded, batch...)
+	if !s.searching {
+		s.searching = true
+		s.running.Go(s.search)
+	}
+}
+
+// search looks up the container, and sends the stranded on their way. It ends
+// when there are none.
+func (s *Sink) search() {
+	for {
+		s.mu.Lock()
+		if len(s.stranded) == 0 {
+			s.searching = false
+			s.mu.Unlock()
+			return
+		}
+		// Who is stranded from now on needs a later look.
+		s.sought, s.stranded = s.stranded, nil
+		s.mu.Unlock()
+
+		verdict, e := s.lookUp(s.ctx)
+
+		s.mu.Lock()
+		found := s.sought
+		s.sought = nil
+		s.mu.Unlock()
+		for _, r := range found {
+			s.rescue(r, verdict, e)
+		}
+	}
+}
+
+// rescue sends a stranded record on.
+func (s *Sink) rescue(r *record, v verdict, e *Error) {
+	if e != nil {
+		s.finish(r, e.result(v, 0, r.cost))
+		return
+	}
+	q, err := s.table.Load().find(r)
+	switch {
+	case err != nil:
+		s.finish(r, s.reject(r, err))
+	case r.why != nil && q == r.from:
+		v := busy // the split goes on
+		if r.why.Status == http.StatusBadRequest {
+			v = refused // the key is not what the document holds
+		}
+		own := *r.why
+		own.Document = r.doc.ID
+		s.finish(r, own.result(v, 0, r.cost))
+	case !q.push(r):
+		s.strand([]*record{r}, q, nil)
+	}
+}
+
+// lookUp reads the container and its ranges, and makes them the table.
+func (s *Sink) lookUp(ctx context.Context) (verdict, *Error) {
+	var container struct {
+		RID          string `json:"_rid"`
+		PartitionKey struct {
+			Paths   []string
+			Kind    string
+			Version int
+		}
+	}
+	if v, e := s.get(ctx, "colls", &container, nil); e != nil {
+		return v, e
+	}
+	next := &table{rid: container.RID, paths: container.PartitionKey.Paths}
+	next.hash = epk.Definition{Hierarchical: container.PartitionKey.Kind == "MultiHash", Version: max(1, container.PartitionKey.Version)}
+	if len(next.paths) == 0 || next.hash.Version > 2 {
+		return down, s.strange(fmt.Errorf("a partition key of %d paths and version %d", len(next.paths), next.hash.Version))
+	}
+	var list []span
+	header := [][2]string{{"x-ms-max-item-count", "-1"}}
+	for page := 0; ; page++ {
+		var answer struct {
+			PartitionKeyRanges []span
+		}
+		req := &request{header: header}
+		if v, e := s.get(ctx, "pkranges", &answer, req); e != nil {
+			return v, e
+		}
+		list = append(list, answer.PartitionKeyRanges...)
+		more := req.head.Get("x-ms-continuation")
+		if more == "" {
+			break
+		}
+		if page == 1000 {
+			return down, s.strange(errors.New("an endless list of partition key ranges"))
+		}
+		header = [][2]string{header[0], {"x-ms-continuation", more}}
+	}
+	if err := s.install(next, list); err != nil {
+		// A list that was read in the middle of a split has a gap.
+		return busy, s.strange(err)
+	}
+	return written, nil
+}
+
+func (s *Sink) strange(err error) *Error {
+	return &Error{Container: s.account.name(), Status: http.StatusBadGateway, Message: err.Error()}
+}
+
+// get reads one of the account's own resources as JSON.
+func (s *Sink) get(ctx context.Context, kind string, into any, req *request) (verdict, *Error) {
+	if req == nil {
+		req = &request{}
+	}
+	req.method, req.kind = http.MethodGet, kind
+	if e := s.account.send(ctx, req); e != nil {
+		return e.verdict(), e
+	}
+	if v := judgeBatch(req.status, subStatus(req.head)); v != written {
+		if v != busy && v != moved {
+			v = down
+		}
+		return v, s.account.fault(req)
+	}
+	if err := json.Unmarshal(req.answer.Bytes(), into); err != nil {
+		return down, s.strange(fmt.Errorf("the answer about %s is not what it should be", kind))
+	}
+	return written, nil
+}
+
+// span is a partition key range as the account states it.
+type span struct {
+	ID                         string
+	MinInclusive, MaxExclusive string
+	Parents                    []string
+
+	epk.Range `json:"-"`
+}
+
+// install makes next the table, with queues for the ranges; those of ranges
+// that are still there go on. What waited for others is queued anew.
+func (s *Sink) install(next *table, list []span) error {
+	replaced := map[string]bool{}
+	for _, p := range list {
+		for _, id := range p.Parents {
+			replaced[id] = true
+		}
+	}
+	list = slices.DeleteFunc(list, func(p span) bool { return replaced[p.ID] })
+	for i := range list {
+		var err error
+		if list[i].Range, err = epk.ParseRange(list[i].MinInclusive, list[i].MaxExclusive); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(list, func(a, b span) int { return epk.Compare(a.Min, b.Min) })
+	for _, p := range list {
+		next.ranges = append(next.ranges, p.Range)
+	}
+	if err := epk.Complete(next.ranges); err != nil {
+		return err
+	}
+
+	s.mu.Lock()
+	if s.dead {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	last := s.table.Load()
+	if last == nil {
+		last = &table{}
+	}
+	kept := map[*queue]bool{}
+	alike := last.rid == next.rid && last.hash == next.hash && slices.Equal(last.paths, next.paths)
+	for _, p := range list {
+		i := slices.IndexFunc(last.queues, func(q *queue) bool { return alike && q.id == p.ID && q.span == p.Range })
+		var q *queue
+		if i >= 0 {
+			q = last.queues[i]
+		} else {
+			q = newQueue(s, p.ID, p.Range)
+		}
+		kept[q] = true
+		next.queues = append(next.queues, q)
+	}
+	if !alike {
+		s.memory.clear()
+	}
+	if err := s.pace(next.queues); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	for _, q := range next.queues {
+		if !slices.Contains(last.queues, q) {
+			s.running.Go(func() { q.pump(s.ctx) })
+		}
+	}
+	s.table.Store(next)
+	s.mu.Unlock()
+
+	for _, q := range last.queues {
+		if !kept[q] {
+			for _, r := range q.leave() {
+				s.route(r)
+			}
+		}
+	}
+	return nil
+}
+
+// pace gives each queue its share of the request units.
+func (s *Sink) pace(queues []*queue) error {
+	if s.cfg.RU == 0 {
+		return nil
+	}
+	share := s.cfg.RU / float64(len(queues))
+	for _, q := range queues {
+		var err error
+		if q.budget == nil {
+			q.budget, err = limit.NewBudget(share, s.clock)
+		} else {
+			err = q.budget.SetRate(share)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep completes records that wait and whose contexts have ended.
+func (s *Sink) sweep() {
+	var last context.Context
+	var ended bool
+	over := func(r *record) bool {
+		if r.ctx != last { // most have the same
+			last, ended = r.ctx, r.ctx.Err() != nil
+		}
+		return ended
+	}
+	var out []*record
+	s.mu.Lock()
+	for _, list := range []*[]*record{&s.stranded, &s.sought} {
+		*list = slices.DeleteFunc(*list, func(r *record) bool {
+			if over(r) {
+				out = append(out, r)
+				return true
+			}
+			return false
+		})
+	}
+	s.mu.Unlock()
+	if t := s.table.Load(); t != nil {
+		for _, q := range t.queues {
+			q.mu.Lock()
+			out = append(out, q.waiting.drop(over)...)
+			q.mu.Unlock()
+		}
+	}
+	for _, r := range out {
+		s.finish(r, sluice.Result{Err: r.ctx.Err(), Cost: r.cost})
+	}
+}
