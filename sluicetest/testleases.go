@@ -17,6 +17,9 @@ type LeasesConfig struct {
 	// TTL is a lease time that the store can keep and that the tests can wait
 	// for, several times. Default: 250 ms.
 	TTL time.Duration
+	// Long is a lease time that the store can keep and that does not pass
+	// during a test; more than 30 s. Default: an hour.
+	Long time.Duration
 }
 
 // TestLeases is the conformance suite of [sluice.LeaseStore]. Every case asks
@@ -26,9 +29,9 @@ func TestLeases(t *testing.T, new func(t testing.TB) sluice.LeaseStore, cfg *Lea
 }
 
 func newLeaseHarness(store sluice.LeaseStore, cfg *LeasesConfig) leaseHarness {
-	h := leaseHarness{LeaseStore: store, ttl: 250 * time.Millisecond}
+	h := leaseHarness{LeaseStore: store, ttl: 250 * time.Millisecond, long: time.Hour}
 	if cfg != nil {
-		h.ttl = cmp.Or(cfg.TTL, h.ttl)
+		h.ttl, h.long = cmp.Or(cfg.TTL, h.ttl), cmp.Or(cfg.Long, h.long)
 	}
 	return h
 }
@@ -36,11 +39,8 @@ func newLeaseHarness(store sluice.LeaseStore, cfg *LeasesConfig) leaseHarness {
 // leaseHarness is the store under test with short forms of its methods.
 type leaseHarness struct {
 	sluice.LeaseStore
-	ttl time.Duration
+	ttl, long time.Duration
 }
-
-// long is a lease time that does not pass during a test.
-const long = time.Hour
 
 func (h leaseHarness) take(t testing.TB, partition, owner string, ttl time.Duration, above int64) sluice.Lease {
 	t.Helper()
@@ -51,7 +51,7 @@ func (h leaseHarness) take(t testing.TB, partition, owner string, ttl time.Durat
 
 func (h leaseHarness) held(t testing.TB, partition, by, from string) {
 	t.Helper()
-	_, err := h.Acquire(limited(t), testGroup, partition, from, long, 0)
+	_, err := h.Acquire(limited(t), testGroup, partition, from, h.long, 0)
 	is(t, fmt.Sprintf("acquire for %s while %s holds it", from, by), err, sluice.ErrHeld)
 }
 
@@ -76,46 +76,46 @@ func (h leaseHarness) expire(t testing.TB, partition string) {
 
 var leaseChecks = []check[leaseHarness]{
 	{"Acquire", func(t testing.TB, h leaseHarness) {
-		l := h.take(t, "0", "a", long, 0)
+		l := h.take(t, "0", "a", h.long, 0)
 		if l.Group != testGroup || l.Partition != "0" || l.Owner != "a" || l.Epoch < 1 {
 			t.Errorf("got lease %+v of partition 0 for a, want its names and an epoch of at least 1", l)
 		}
 	}},
 	{"Held", func(t testing.TB, h leaseHarness) {
-		l := h.take(t, "0", "a", long, 0)
+		l := h.take(t, "0", "a", h.long, 0)
 		h.held(t, "0", "a", "b")
-		ok(t, "renew after another asked in vain", h.Renew(limited(t), l, long))
+		ok(t, "renew after another asked in vain", h.Renew(limited(t), l, h.long))
 		if got := h.info(t, "0"); got.Lease != l {
 			t.Errorf("asking in vain changed the lease from %+v to %+v", l, got.Lease)
 		}
 	}},
 	{"Above", func(t testing.TB, h leaseHarness) {
-		l := h.take(t, "0", "a", long, 41)
+		l := h.take(t, "0", "a", h.long, 41)
 		if l.Epoch <= 41 {
 			t.Errorf("got epoch %d above 41", l.Epoch)
 		}
 		ok(t, "release", h.Release(limited(t), l))
-		if m := h.take(t, "0", "b", long, 7); m.Epoch <= l.Epoch {
+		if m := h.take(t, "0", "b", h.long, 7); m.Epoch <= l.Epoch {
 			t.Errorf("got epoch %d after %d, asked for above 7: epochs must only rise", m.Epoch, l.Epoch)
 		}
-		if m := h.take(t, "1", "b", long, 1<<40); m.Epoch <= 1<<40 {
+		if m := h.take(t, "1", "b", h.long, 1<<40); m.Epoch <= 1<<40 {
 			t.Errorf("got epoch %d above %d", m.Epoch, int64(1)<<40)
 		}
 	}},
 	{"SameOwner", func(t testing.TB, h leaseHarness) {
-		old := h.take(t, "0", "a", long, 0)
-		l := h.take(t, "0", "a", long, 0)
+		old := h.take(t, "0", "a", h.long, 0)
+		l := h.take(t, "0", "a", h.long, 0)
 		if l.Epoch <= old.Epoch {
 			t.Errorf("the same owner acquired again: got epoch %d after %d", l.Epoch, old.Epoch)
 		}
-		is(t, "renew in the old epoch", h.Renew(limited(t), old, long), sluice.ErrFenced)
+		is(t, "renew in the old epoch", h.Renew(limited(t), old, h.long), sluice.ErrFenced)
 		ok(t, "release in the old epoch", h.Release(limited(t), old))
 		h.held(t, "0", "a, in a newer epoch than was released,", "b")
 	}},
 	{"Release", func(t testing.TB, h leaseHarness) {
 		last := int64(0)
 		for i := range 5 {
-			l := h.take(t, "0", fmt.Sprint("owner", i), long, 0)
+			l := h.take(t, "0", fmt.Sprint("owner", i), h.long, 0)
 			if l.Epoch <= last {
 				t.Errorf("got epoch %d after %d was released", l.Epoch, last)
 			}
@@ -124,12 +124,12 @@ var leaseChecks = []check[leaseHarness]{
 			if h.info(t, "0").Live() {
 				t.Error("a released lease is live")
 			}
-			is(t, "renew after release", h.Renew(limited(t), l, long), sluice.ErrFenced)
+			is(t, "renew after release", h.Renew(limited(t), l, h.long), sluice.ErrFenced)
 			ok(t, "release twice", h.Release(limited(t), l))
 		}
 	}},
 	{"ForeignRelease", func(t testing.TB, h leaseHarness) {
-		l := h.take(t, "0", "a", long, 0)
+		l := h.take(t, "0", "a", h.long, 0)
 		for _, forged := range []sluice.Lease{
 			{Group: testGroup, Partition: "0", Owner: "b", Epoch: l.Epoch},
 			{Group: testGroup, Partition: "0", Owner: "a", Epoch: l.Epoch + 1},
@@ -137,10 +137,10 @@ var leaseChecks = []check[leaseHarness]{
 			{Group: strangers[0], Partition: "0", Owner: "a", Epoch: l.Epoch},
 		} {
 			ok(t, "release of a lease that is another's", h.Release(limited(t), forged))
-			is(t, "renewal of a lease that is another's", h.Renew(limited(t), forged, long), sluice.ErrFenced)
+			is(t, "renewal of a lease that is another's", h.Renew(limited(t), forged, h.long), sluice.ErrFenced)
 		}
 		h.held(t, "0", "a", "b")
-		ok(t, "renew", h.Renew(limited(t), l, long))
+		ok(t, "renew", h.Renew(limited(t), l, h.long))
 	}},
 	{"Expiry", func(t testing.TB, h leaseHarness) {
 		asked := time.Now()
@@ -148,7 +148,7 @@ var leaseChecks = []check[leaseHarness]{
 		var l sluice.Lease
 		eventually(t, "b gets the expired lease", func() bool {
 			var err error
-			l, err = h.Acquire(limited(t), testGroup, "0", "b", long, 0)
+			l, err = h.Acquire(limited(t), testGroup, "0", "b", h.long, 0)
 			if err != nil {
 				is(t, "acquire for b", err, sluice.ErrHeld)
 			}
@@ -161,36 +161,36 @@ var leaseChecks = []check[leaseHarness]{
 		if l.Owner != "b" || l.Epoch <= old.Epoch {
 			t.Errorf("after expiry in epoch %d got %+v", old.Epoch, l)
 		}
-		is(t, "renew after another took it", h.Renew(limited(t), old, long), sluice.ErrFenced)
+		is(t, "renew after another took it", h.Renew(limited(t), old, h.long), sluice.ErrFenced)
 		ok(t, "release after another took it", h.Release(limited(t), old))
 		h.held(t, "0", "b", "c")
-		ok(t, "renew for b", h.Renew(limited(t), l, long))
+		ok(t, "renew for b", h.Renew(limited(t), l, h.long))
 	}},
 	{"RenewExtends", func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.ttl, 0)
-		ok(t, "renew", h.Renew(limited(t), l, long))
+		ok(t, "renew", h.Renew(limited(t), l, h.long))
 		h.take(t, "1", "a", h.ttl, 0) // expires later than the first would have
 		h.expire(t, "1")
 		h.held(t, "0", "a, by renewal,", "b")
 	}},
 	{"RenewCountsFromNow", func(t testing.TB, h leaseHarness) {
-		l := h.take(t, "0", "a", long, 0)
+		l := h.take(t, "0", "a", h.long, 0)
 		ok(t, "renew", h.Renew(limited(t), l, h.ttl))
 		if got := h.info(t, "0").Remaining; got > h.ttl {
 			t.Errorf("renewed for %v, %v remain", h.ttl, got)
 		}
 		h.expire(t, "0")
-		h.take(t, "0", "b", long, 0)
+		h.take(t, "0", "b", h.long, 0)
 	}},
 	{"RenewExpired", func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.ttl, 0)
 		h.expire(t, "0")
-		ok(t, "renew an expired lease that nobody took", h.Renew(limited(t), l, long))
+		ok(t, "renew an expired lease that nobody took", h.Renew(limited(t), l, h.long))
 		h.held(t, "0", "a", "b")
 	}},
 	{"NeverLeased", func(t testing.TB, h leaseHarness) {
 		l := sluice.Lease{Group: testGroup, Partition: "0", Owner: "a", Epoch: 1}
-		is(t, "renew", h.Renew(limited(t), l, long), sluice.ErrFenced)
+		is(t, "renew", h.Renew(limited(t), l, h.long), sluice.ErrFenced)
 		ok(t, "release", h.Release(limited(t), l))
 		list, err := h.List(limited(t), testGroup)
 		ok(t, "list", err)
@@ -201,14 +201,14 @@ var leaseChecks = []check[leaseHarness]{
 	{"ConcurrentOwners", func(t testing.TB, h leaseHarness) {
 		for round, first := range []func(partition string){
 			func(string) {},
-			func(p string) { ok(t, "release", h.Release(limited(t), h.take(t, p, "before", long, 0))) },
+			func(p string) { ok(t, "release", h.Release(limited(t), h.take(t, p, "before", h.long, 0))) },
 			func(p string) { h.take(t, p, "before", h.ttl, 0); h.expire(t, p) },
 		} {
 			partition := fmt.Sprint(round)
 			first(partition)
 			wins := 0
 			for err := range race(t, 12, func(i int) error {
-				_, err := h.Acquire(limited(t), testGroup, partition, fmt.Sprint("owner", i), long, 0)
+				_, err := h.Acquire(limited(t), testGroup, partition, fmt.Sprint("owner", i), h.long, 0)
 				return err
 			}) {
 				if err == nil {
@@ -229,7 +229,7 @@ var leaseChecks = []check[leaseHarness]{
 			err   error
 		}
 		for r := range race(t, 8, func(int) result {
-			l, err := h.Acquire(limited(t), testGroup, "0", "a", long, 0)
+			l, err := h.Acquire(limited(t), testGroup, "0", "a", h.long, 0)
 			return result{l, err}
 		}) {
 			ok(t, "acquire again", r.err)
@@ -243,7 +243,7 @@ var leaseChecks = []check[leaseHarness]{
 		partitions := []string{"10", "2", "0", "11", "1"}
 		leases := make(map[string]sluice.Lease)
 		for i, p := range partitions {
-			leases[p] = h.take(t, p, fmt.Sprint("owner", i), long, 0)
+			leases[p] = h.take(t, p, fmt.Sprint("owner", i), h.long, 0)
 		}
 		ok(t, "release", h.Release(limited(t), leases["2"]))
 		list, err := h.List(limited(t), testGroup)
@@ -256,8 +256,8 @@ var leaseChecks = []check[leaseHarness]{
 			if l.Lease != leases[partitions[i]] {
 				t.Errorf("entry %d is %+v, want %+v", i, l.Lease, leases[partitions[i]])
 			}
-			if live := l.Partition != "2"; l.Live() != live || l.Remaining > long || live && l.Remaining < long-patience {
-				t.Errorf("partition %s: live %v with %v remaining, leased for %v", l.Partition, l.Live(), l.Remaining, long)
+			if live := l.Partition != "2"; l.Live() != live || l.Remaining > h.long || live && l.Remaining < h.long-patience {
+				t.Errorf("partition %s: live %v with %v remaining, leased for %v", l.Partition, l.Live(), l.Remaining, h.long)
 			}
 			if l.Renewed.IsZero() {
 				t.Errorf("partition %s: no time of renewal", l.Partition)
@@ -265,10 +265,10 @@ var leaseChecks = []check[leaseHarness]{
 		}
 	}},
 	{"Renewed", func(t testing.TB, h leaseHarness) {
-		l := h.take(t, "0", "a", long, 0)
+		l := h.take(t, "0", "a", h.long, 0)
 		taken := h.info(t, "0").Renewed
 		eventually(t, "a renewal is seen in the list", func() bool {
-			ok(t, "renew", h.Renew(limited(t), l, long))
+			ok(t, "renew", h.Renew(limited(t), l, h.long))
 			now := h.info(t, "0").Renewed
 			if now.Before(taken) {
 				t.Fatalf("renewed at %v, taken at %v", now, taken)
@@ -277,10 +277,10 @@ var leaseChecks = []check[leaseHarness]{
 		})
 	}},
 	{"GroupsApart", func(t testing.TB, h leaseHarness) {
-		h.take(t, "0", "a", long, 99)
+		h.take(t, "0", "a", h.long, 99)
 		for i, g := range strangers {
 			owner := fmt.Sprintf("o'wner %d%%", i)
-			l, err := h.Acquire(limited(t), g, "0", owner, long, 0)
+			l, err := h.Acquire(limited(t), g, "0", owner, h.long, 0)
 			ok(t, fmt.Sprintf("acquire in group %v while another group's is held", g), err)
 			if l.Epoch > 99 {
 				t.Errorf("group %v: got epoch %d, raised by another group", g, l.Epoch)
@@ -290,21 +290,21 @@ var leaseChecks = []check[leaseHarness]{
 			if len(list) != 1 || list[0].Lease != l {
 				t.Errorf("group %v: listed %v, want its own lease alone", g, list)
 			}
-			ok(t, "renew", h.Renew(limited(t), l, long))
+			ok(t, "renew", h.Renew(limited(t), l, h.long))
 		}
-		h.take(t, "1", "b", long, 0)
+		h.take(t, "1", "b", h.long, 0)
 	}},
 	{"Cancelled", func(t testing.TB, h leaseHarness) {
 		ctx, cancel := context.WithCancel(limited(t))
-		l := h.take(t, "1", "a", long, 0)
+		l := h.take(t, "1", "a", h.long, 0)
 		cancel()
-		if _, err := h.Acquire(ctx, testGroup, "0", "a", long, 0); err == nil || errors.Is(err, sluice.ErrHeld) {
+		if _, err := h.Acquire(ctx, testGroup, "0", "a", h.long, 0); err == nil || errors.Is(err, sluice.ErrHeld) {
 			t.Errorf("acquire with a cancelled context: got %v", err)
 		}
-		if err := h.Renew(ctx, l, long); err == nil || errors.Is(err, sluice.ErrFenced) {
+		if err := h.Renew(ctx, l, h.long); err == nil || errors.Is(err, sluice.ErrFenced) {
 			t.Errorf("renew with a cancelled context: got %v; the lease is not lost", err)
 		}
-		h.take(t, "0", "b", long, 0)
+		h.take(t, "0", "b", h.long, 0)
 	}},
 }
 
