@@ -5,37 +5,55 @@ import (
 	"fmt"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/ranges"
 )
 
-// Claim implements [sluice.TxStore]. A transaction in progress on the database
+// Claim implements [sluice.TxStore] and [sluice.CheckpointStore]. A transaction in progress on the database
 // is waited for: in this process until ctx ends, in another one for
 // [Config.BusyTimeout].
 func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
-	p := sluice.Progress{Group: lease.Group, Partition: lease.Partition}
+	c := checkpoint{Progress: sluice.Progress{Group: lease.Group, Partition: lease.Partition}}
 	args := append(key(lease.Group, lease.Partition), clean(incarnation), clean(lease.Owner), lease.Epoch)
-	var updated storedTime
-	ours, err := s.one(ctx, s.sql.claim, args, progressColumns(&p, &updated)...)
+	ours, err := s.one(ctx, s.sql.claim, args, c.columns()...)
 	switch {
 	case err != nil:
 		return sluice.Progress{}, s.outage(ctx, "claim checkpoint of partition "+lease.Partition, err)
 	case !ours:
-		return sluice.Progress{}, s.fenced(ctx, s.writer, lease, nil)
+		return sluice.Progress{}, s.fenced(ctx, s.writer, lease, "")
 	}
-	p.Updated = updated.Time
+	p, err := c.progress()
+	if err != nil {
+		return p, s.outage(ctx, "read checkpoint of partition "+lease.Partition, err)
+	}
 	return p, nil
 }
 
-// progressColumns are the destinations of a checkpoint's columns.
-func progressColumns(p *sluice.Progress, updated *storedTime) []any {
+// checkpoint is a row in the making.
+type checkpoint struct {
+	sluice.Progress
+	updated storedTime
+	done    string
+}
+
+// columns are the destinations of a checkpoint's columns.
+func (c *checkpoint) columns() []any {
 	return []any{
-		&p.Incarnation, &p.Position.Sequence, &p.Position.Offset, &p.Owner, &p.Epoch, &p.Claims,
-		&p.Trial.Sequence, &p.Trial.Attempts, &p.Trial.Error, updated,
+		&c.Incarnation, &c.Position.Sequence, &c.Position.Offset, &c.Owner, &c.Epoch, &c.Claims,
+		&c.Trial.Sequence, &c.Trial.Attempts, &c.Trial.Error, &c.updated, &c.done,
 	}
 }
 
+// progress is what the columns say.
+func (c *checkpoint) progress() (p sluice.Progress, err error) {
+	c.Updated = c.updated.Time
+	c.Done, err = ranges.Decode(c.Position.Sequence, c.done)
+	return c.Progress, err
+}
+
 // fenced says why a lease's checkpoint is not as its owner expects. The
-// refusal itself was the statement's; this only looks for words.
-func (s *Store) fenced(ctx context.Context, q querier, lease sluice.Lease, at *sluice.Position) error {
+// refusal itself was the statement's; this only looks for words. What the
+// owner expected is the answer where the checkpoint is still the lease's.
+func (s *Store) fenced(ctx context.Context, q querier, lease sluice.Lease, expected string) error {
 	var owner string
 	var epoch, sequence int64
 	found, err := one(ctx, q, s.sql.holder, key(lease.Group, lease.Partition), &owner, &epoch, &sequence)
@@ -44,11 +62,14 @@ func (s *Store) fenced(ctx context.Context, q querier, lease sluice.Lease, at *s
 		return fmt.Errorf("partition %s: %w", lease.Partition, sluice.ErrFenced)
 	case !found:
 		return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, sluice.ErrFenced)
-	case at != nil && epoch == lease.Epoch && owner == clean(lease.Owner):
-		return fmt.Errorf("partition %s: checkpoint is at %s and not at %s: %w", lease.Partition, sluice.Position{Sequence: sequence}, at, sluice.ErrFenced)
+	case expected != "" && epoch == lease.Epoch && owner == clean(lease.Owner):
+		return fmt.Errorf("partition %s: checkpoint is at %s, %s: %w", lease.Partition, sluice.Position{Sequence: sequence}, expected, sluice.ErrFenced)
 	}
 	return &sluice.FencedError{Partition: lease.Partition, Epoch: epoch, Owner: owner}
 }
+
+// notAt is what a step expects.
+func notAt(p sluice.Position) string { return "not at " + p.String() }
 
 // Record implements [sluice.TxStore].
 func (s *Store) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
@@ -58,12 +79,12 @@ func (s *Store) Record(ctx context.Context, lease sluice.Lease, at sluice.Positi
 	case err != nil:
 		return s.outage(ctx, "record attempt on partition "+lease.Partition, err)
 	case n != 1:
-		return s.fenced(ctx, s.writer, lease, &at)
+		return s.fenced(ctx, s.writer, lease, notAt(at))
 	}
 	return nil
 }
 
-// Leave implements [sluice.TxStore].
+// Leave implements [sluice.TxStore] and [sluice.CheckpointStore].
 func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 	if _, err := s.change(ctx, s.sql.leave, leaseArgs(lease)...); err != nil {
 		return s.outage(ctx, "leave checkpoint of partition "+lease.Partition, err)
@@ -71,7 +92,7 @@ func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 	return nil
 }
 
-// Read implements [sluice.TxStore].
+// Read implements [sluice.TxStore] and [sluice.CheckpointStore].
 func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
 	list, err := s.read(ctx, group)
 	if err != nil {
@@ -88,18 +109,20 @@ func (s *Store) read(ctx context.Context, group sluice.Group) ([]sluice.Progress
 	defer rows.Close()
 	var list []sluice.Progress
 	for rows.Next() {
-		p := sluice.Progress{Group: group}
-		var updated storedTime
-		if err := rows.Scan(append([]any{&p.Partition}, progressColumns(&p, &updated)...)...); err != nil {
+		c := checkpoint{Progress: sluice.Progress{Group: group}}
+		if err := rows.Scan(append([]any{&c.Partition}, c.columns()...)...); err != nil {
 			return nil, err
 		}
-		p.Updated = updated.Time
+		p, err := c.progress()
+		if err != nil {
+			return nil, fmt.Errorf("partition %s: %w", c.Partition, err)
+		}
 		list = append(list, p)
 	}
 	return list, rows.Err()
 }
 
-// Reset implements [sluice.TxStore]. The checkpoint then has no owner.
+// Reset implements [sluice.TxStore] and [sluice.CheckpointStore]. The checkpoint then has no owner.
 func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
 	var epoch int64
 	args := append(key(group, partition), clean(incarnation), to.Sequence, clean(to.Offset))

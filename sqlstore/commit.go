@@ -25,7 +25,7 @@ func (s *Store) Commit(ctx context.Context, step sluice.Step, fn func(ctx contex
 		return s.outage(ctx, "begin transaction", err)
 	}
 	defer t.end()
-	if err := s.advance(ctx, t, step); err != nil {
+	if err := s.move(ctx, t, step); err != nil {
 		return err
 	}
 	if fn != nil {
@@ -95,9 +95,9 @@ func (t *transaction) end() {
 	t.conn.Close() // waits for a rollback that ctx's end has set off
 }
 
-// advance is the fence: it moves the checkpoint, or keeps it where it is, if
+// move is the fence: it moves the checkpoint, or keeps it where it is, if
 // it is still this lease's and stands where the step begins.
-func (s *Store) advance(ctx context.Context, t *transaction, step sluice.Step) error {
+func (s *Store) move(ctx context.Context, t *transaction, step sluice.Step) error {
 	query, args := s.sql.stay, []any(nil)
 	if step.From.Sequence != step.To.Sequence {
 		query, args = s.sql.move, []any{step.To.Sequence, clean(step.To.Offset)}
@@ -108,7 +108,7 @@ func (s *Store) advance(ctx context.Context, t *transaction, step sluice.Step) e
 	case err != nil:
 		return s.outage(ctx, "move checkpoint of partition "+step.Lease.Partition, err)
 	case n != 1:
-		return s.fenced(ctx, t, step.Lease, &step.From)
+		return s.fenced(ctx, t, step.Lease, notAt(step.From))
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (s *Store) blame(ctx context.Context, step sluice.Step, failure error) erro
 	case err != nil:
 		return s.outage(ctx, fmt.Sprintf("look whether the database is well after the handler failed (%v)", failure), err)
 	case n != 1:
-		return s.fenced(ctx, s.writer, step.Lease, &step.From)
+		return s.fenced(ctx, s.writer, step.Lease, notAt(step.From))
 	}
 	return &sluice.HandlerError{Err: failure}
 }
@@ -155,16 +155,8 @@ func (s *Store) blame(ctx context.Context, step sluice.Step, failure error) erro
 // settle stores the step's dead letters, removes those that were redriven, and
 // puts back those whose retry has failed.
 func (s *Store) settle(ctx context.Context, t *transaction, step sluice.Step) error {
-	for i := range step.DeadLetters {
-		d := &step.DeadLetters[i]
-		what := fmt.Sprintf("store dead letter of event %d", d.Event.Sequence)
-		args, err := letterArgs(d)
-		if err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		if _, err := changed(ctx, t, s.sql.park, args...); err != nil {
-			return s.outage(ctx, what, err)
-		}
+	if err := s.park(ctx, t, step.DeadLetters); err != nil {
+		return err
 	}
 	of := key(step.Lease.Group, step.Lease.Partition)
 	for _, id := range step.Redriven {

@@ -96,7 +96,7 @@ func letter(rows *sql.Rows, heavy bool) (sluice.DeadLetter, error) {
 	return d, nil
 }
 
-// Due implements [sluice.TxStore].
+// Due implements [sluice.TxStore] and [sluice.LetterStore].
 func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 	list, err := letters(ctx, s.reader, true, s.sql.due, append(key(group, partition), max(limit, 0))...)
 	if err != nil {

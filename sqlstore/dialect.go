@@ -53,22 +53,27 @@ type wording struct {
 	release string // lease
 	leases  string // group → partition, owner, epoch, ms left, renewed_at
 
-	claim  string // key, incarnation, owner, epoch → progress; no row if it is fenced off
-	move   string // sequence_number, event_offset, lease, expected sequence_number; one row or none
-	stay   string // lease, expected sequence_number; one row or none
-	probe  string // the same, and certainly writes
-	record string // trial_sequence, trial_attempts, trial_error, lease, expected sequence_number; one row or none
-	leave  string // lease
-	read   string // group → partition, progress
-	holder string // key → owner, epoch, sequence_number
-	reset  string // key, incarnation, sequence_number, event_offset → epoch
+	claim   string // key, incarnation, owner, epoch → progress; no row if it is fenced off
+	move    string // sequence_number, event_offset, lease, expected sequence_number; one row or none
+	stay    string // lease, expected sequence_number; one row or none
+	probe   string // the same, and certainly writes
+	advance string // sequence_number, event_offset, done, lease; one row or none
+	record  string // trial_sequence, trial_attempts, trial_error, lease, expected sequence_number; one row or none
+	leave   string // lease
+	read    string // group → partition, progress
+	holder  string // key → owner, epoch, sequence_number
+	reset   string // key, incarnation, sequence_number, event_offset → epoch
 
-	park    string // all columns of a dead letter but its id
-	redrive string // key, id; one row or none
-	again   string // failed_at, error, attempts, status, next_attempt, key, id; one row or none
-	due     string // key, limit → dead letters with bodies
-	retry   string // time or NULL for now; ends in WHERE
-	discard string // ends in WHERE
+	park     string // all columns of a dead letter but its id
+	redrive  string // key, id; one row or none
+	again    string // failed_at, error, attempts, status, next_attempt, key, id; one row or none
+	applied  string // group, JSON array of ids
+	returned string // failed_at, error, attempts, status, next_attempt, group, id
+	parked   string // group, incarnation, partition, sequence_number → sequence_number
+	held     string // key → partition_key
+	due      string // key, limit → dead letters with bodies
+	retry    string // time or NULL for now; ends in WHERE
+	discard  string // ends in WHERE
 
 	idIn          string // condition with a JSON array of ids
 	statusIn      string // condition with a JSON array of statuses

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,8 +12,8 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// openAs opens the database as a program that knows these steps beyond the
-// first of the store's tables.
+// openAs opens the database as a program that knows these steps beyond
+// this one's.
 func openAs(t testing.TB, path string, more ...step) (*Store, error) {
 	t.Helper()
 	cfg, err := (*Config)(nil).withDefaults()
@@ -34,12 +35,15 @@ func version(t testing.TB, s *Store) (version, oldest int) {
 	return version, oldest
 }
 
+// ours is the version of this program.
+var ours = len(sqliteStoreSteps)
+
 var (
 	additive = step{oldest: 1, sql: `
 		ALTER TABLE sluice_checkpoints ADD COLUMN speed INTEGER NOT NULL DEFAULT 7;
 		ALTER TABLE sluice_dead_letters ADD COLUMN note TEXT;
 		CREATE TABLE sluice_news (id INTEGER PRIMARY KEY)`}
-	breaking = step{oldest: 3, sql: `DROP TABLE sluice_news`}
+	breaking = step{oldest: ours + 2, sql: `DROP TABLE sluice_news`}
 	faulty   = step{oldest: 1, sql: `CREATE TABLE sluice_half (id INTEGER PRIMARY KEY); CREATE TABLE no such thing`}
 )
 
@@ -53,8 +57,8 @@ func TestOlderBesideNewer(t *testing.T) {
 		t.Fatal(err)
 	}
 	starting := open(t, path)
-	if v, oldest := version(t, starting); v != 2 || oldest != 1 {
-		t.Errorf("version %d, oldest %d; want 2, 1: the older program must not change them", v, oldest)
+	if v, oldest := version(t, starting); v != ours+1 || oldest != 1 {
+		t.Errorf("version %d, oldest %d; want %d, 1: the older program must not change them", v, oldest, ours+1)
 	}
 	from := sluice.Unset
 	for i, s := range []*Store{running, newer, starting} {
@@ -79,6 +83,56 @@ func TestOlderBesideNewer(t *testing.T) {
 	}
 }
 
+// A database that a program of version 1 has made is taken over as it is, and
+// such a program may go on beside this one: it claims and moves checkpoints
+// without knowing of what is done behind them, which then must not count.
+func TestBesideVersion1(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	cfg, err := (*Config)(nil).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := openSQLite(path, cfg, sqliteDialect{sqliteStoreSteps[:1], sqliteLeaseSteps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	asOld := func(statement string) {
+		t.Helper()
+		if _, err := old.writer.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asOld(`INSERT INTO sluice_checkpoints VALUES ('` + strings.Join([]string{group.Namespace, group.Topic, group.Name}, "','") + `', '0', 'i', 9, 'o', 'a', 1, 1, 0, 0, '', '2026-01-02T03:04:05.000000Z')`)
+	s := open(t, path)
+	done := []sluice.Range{{First: 12, Last: 14}}
+	for epoch, c := range []struct{ what, statement string }{
+		{"claimed", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = claims + 1`},
+		{"claimed and moved", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = 1, sequence_number = sequence_number + 3`},
+		{"reset", `UPDATE sluice_checkpoints SET owner = '', epoch = epoch + 1, claims = 0, incarnation = 'another'`},
+	} {
+		l := leaseOf("0", "a", int64(2*epoch+2))
+		p, err := s.Claim(t.Context(), l, "i")
+		if err != nil || len(p.Done) > 0 || p.Position.Sequence < 9 {
+			t.Fatalf("claimed %+v, %v", p, err)
+		}
+		for i := range done {
+			done[i] = sluice.Range{First: p.Position.Sequence + 3, Last: p.Position.Sequence + 5}
+		}
+		if err := s.Advance(t.Context(), l, p.Position, done); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := s.Claim(t.Context(), l, "i"); err != nil || !slices.Equal(p.Done, done) {
+			t.Errorf("before: %+v, %v; want %v done", p, err, done)
+		}
+		asOld(c.statement)
+		list, err := s.Read(t.Context(), group)
+		if err != nil || len(list) != 1 || len(list[0].Done) > 0 {
+			t.Errorf("%s by a program of version 1: %+v, %v; want nothing done", c.what, list, err)
+		}
+	}
+}
+
 // A program that is too old for the tables says so, and leaves them alone.
 func TestIncompatible(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
@@ -88,15 +142,15 @@ func TestIncompatible(t *testing.T) {
 	}
 	for what, more := range map[string][]step{"two versions behind": nil, "one version behind": {additive}} {
 		_, err := openAs(t, path, more...)
-		saysAll(t, what, err, path, "schema for store is version 3", "know version 3 or later", "upgrade it")
+		saysAll(t, what, err, path, fmt.Sprintf("schema for store is version %d", ours+2), fmt.Sprintf("know version %d or later", ours+2), "upgrade it")
 	}
-	if v, oldest := version(t, s); v != 3 || oldest != 3 {
-		t.Errorf("version %d, oldest %d; want 3, 3", v, oldest)
+	if v, oldest := version(t, s); v != ours+2 || oldest != ours+2 {
+		t.Errorf("version %d, oldest %d; want both %d", v, oldest, ours+2)
 	}
 	if _, err := openAs(t, path, additive, breaking); err != nil {
 		t.Errorf("the same version: %v", err)
 	}
-	if _, err := openAs(t, path, additive, breaking, step{oldest: 3, sql: "CREATE TABLE sluice_more (id INTEGER)"}); err != nil {
+	if _, err := openAs(t, path, additive, breaking, step{oldest: ours + 2, sql: "CREATE TABLE sluice_more (id INTEGER)"}); err != nil {
 		t.Errorf("a later version: %v", err)
 	}
 }
@@ -105,7 +159,7 @@ func TestIncompatible(t *testing.T) {
 func TestMigrationFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	_, err := openAs(t, path, additive, faulty)
-	saysAll(t, "faulty migration", err, path, "migrate store to version 3", "syntax error")
+	saysAll(t, "faulty migration", err, path, fmt.Sprintf("migrate store to version %d", ours+2), "syntax error")
 	s := open(t, path)
 	var tables int
 	if err := s.DB().QueryRow("SELECT count(*) FROM sqlite_schema WHERE name IN ('sluice_news', 'sluice_half')").Scan(&tables); err != nil || tables != 0 {
@@ -209,5 +263,5 @@ func TestCheck(t *testing.T) {
 	} else if err := newer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	saysAll(t, "a newer one", CheckSQLite(t.Context(), path), path, "version 3", "upgrade it")
+	saysAll(t, "a newer one", CheckSQLite(t.Context(), path), path, fmt.Sprintf("version %d", ours+2), "upgrade it")
 }

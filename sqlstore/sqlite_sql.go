@@ -14,9 +14,11 @@ var (
 	sqliteLeases1 string
 	//go:embed migrations/sqlite/store-1.sql
 	sqliteStore1 string
+	//go:embed migrations/sqlite/store-2.sql
+	sqliteStore2 string
 
 	sqliteLeaseSteps = []step{{sql: sqliteLeases1, oldest: 1}}
-	sqliteStoreSteps = []step{{sql: sqliteStore1, oldest: 1}}
+	sqliteStoreSteps = []step{{sql: sqliteStore1, oldest: 1}, {sql: sqliteStore2, oldest: 1}}
 )
 
 // now is SQLite's clock in the layout of [timeLayout]; it has milliseconds. It
@@ -32,7 +34,8 @@ const (
 	ofLease = ofKey + ` AND owner = ? AND epoch = ?`
 	ofRetry = ofKey + ` AND id = ? AND status = 'retry'`
 
-	progress = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at`
+	fresh    = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at`
+	progress = fresh + `, iif(done_epoch = epoch, done, '')`
 )
 
 var sqliteWording = wording{
@@ -54,19 +57,30 @@ var sqliteWording = wording{
 		FROM sluice_leases WHERE ` + ofGroup + ` ORDER BY partition`,
 
 	claim: `
-		INSERT INTO sluice_checkpoints AS known (namespace, topic, consumer_group, partition, ` + progress + `)
+		INSERT INTO sluice_checkpoints AS known (namespace, topic, consumer_group, partition, ` + fresh + `)
 		VALUES (?, ?, ?, ?, ?, -2, '', ?, ?, 1, 0, 0, '', ` + now + `)
 		ON CONFLICT DO UPDATE SET
 			claims = known.claims + (excluded.epoch > known.epoch),
-			owner = excluded.owner, epoch = excluded.epoch, updated_at = excluded.updated_at
+			owner = excluded.owner, epoch = excluded.epoch, updated_at = excluded.updated_at,
+			done = iif(known.done_epoch = known.epoch, known.done, ''), done_epoch = excluded.epoch
 		WHERE excluded.epoch > known.epoch OR excluded.epoch = known.epoch AND excluded.owner = known.owner
 		RETURNING ` + progress,
 	move: `
 		UPDATE sluice_checkpoints SET
 			sequence_number = ?, event_offset = ?, claims = 1,
-			trial_sequence = 0, trial_attempts = 0, trial_error = '', updated_at = ` + now + `
+			trial_sequence = 0, trial_attempts = 0, trial_error = '', done = '', updated_at = ` + now + `
 		WHERE ` + ofLease + ` AND sequence_number = ?`,
 	stay: `UPDATE sluice_checkpoints SET updated_at = ` + now + ` WHERE ` + ofLease + ` AND sequence_number = ?`,
+	advance: `
+		UPDATE sluice_checkpoints AS known SET
+			sequence_number = next.sequence_number, event_offset = next.event_offset,
+			done = next.done, done_epoch = known.epoch, updated_at = ` + now + `,
+			claims         = iif(known.sequence_number = next.sequence_number, known.claims, 1),
+			trial_sequence = iif(known.sequence_number = next.sequence_number, known.trial_sequence, 0),
+			trial_attempts = iif(known.sequence_number = next.sequence_number, known.trial_attempts, 0),
+			trial_error    = iif(known.sequence_number = next.sequence_number, known.trial_error, '')
+		FROM (SELECT ? AS sequence_number, ? AS event_offset, ? AS done) AS next
+		WHERE ` + ofLease + ` AND known.sequence_number <= next.sequence_number`,
 	// SQLite does not write a row that stays as it is: the time must change,
 	// also twice in a millisecond.
 	probe: `
@@ -80,12 +94,12 @@ var sqliteWording = wording{
 	read:   `SELECT partition, ` + progress + ` FROM sluice_checkpoints WHERE ` + ofGroup + ` ORDER BY partition`,
 	holder: `SELECT owner, epoch, sequence_number FROM sluice_checkpoints WHERE ` + ofKey,
 	reset: `
-		INSERT INTO sluice_checkpoints AS known (namespace, topic, consumer_group, partition, ` + progress + `)
+		INSERT INTO sluice_checkpoints AS known (namespace, topic, consumer_group, partition, ` + fresh + `)
 		VALUES (?, ?, ?, ?, ?, ?, ?, '', 1, 0, 0, 0, '', ` + now + `)
 		ON CONFLICT DO UPDATE SET
 			incarnation = excluded.incarnation, sequence_number = excluded.sequence_number, event_offset = excluded.event_offset,
 			owner = '', epoch = known.epoch + 1, claims = 0,
-			trial_sequence = 0, trial_attempts = 0, trial_error = '', updated_at = excluded.updated_at
+			trial_sequence = 0, trial_attempts = 0, trial_error = '', done = '', updated_at = excluded.updated_at
 		RETURNING epoch`,
 
 	park: `
@@ -96,6 +110,16 @@ var sqliteWording = wording{
 			status = excluded.status, next_attempt = excluded.next_attempt`,
 	redrive: `DELETE FROM sluice_dead_letters WHERE ` + ofRetry,
 	again:   `UPDATE sluice_dead_letters SET failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = ? WHERE ` + ofRetry,
+	applied: `DELETE FROM sluice_dead_letters WHERE ` + ofGroup + ` AND status = 'retry' AND id IN (SELECT value FROM json_each(?))`,
+	returned: `
+		UPDATE sluice_dead_letters SET failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = ?
+		WHERE ` + ofGroup + ` AND id = ? AND status = 'retry'`,
+	parked: `
+		SELECT sequence_number FROM sluice_dead_letters
+		WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ? AND sequence_number > ? ORDER BY sequence_number`,
+	held: `
+		SELECT DISTINCT partition_key FROM sluice_dead_letters
+		WHERE ` + ofKey + ` AND status <> 'discarded' AND partition_key <> ''`,
 	due: `
 		SELECT ` + letterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status = 'retry' AND next_attempt <= ` + now + `

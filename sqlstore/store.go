@@ -65,6 +65,8 @@ type Store struct {
 
 var (
 	_ sluice.TxStore[*Tx]    = (*Store)(nil)
+	_ sluice.CheckpointStore = (*Store)(nil)
+	_ sluice.LetterStore     = (*Store)(nil)
 	_ sluice.DeadLetterStore = (*Store)(nil)
 	_ sluice.LeaseStore      = (*Leases)(nil)
 )

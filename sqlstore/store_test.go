@@ -89,6 +89,20 @@ func harness(t testing.TB) sluicetest.TxHarness[*Tx] {
 func TestTxStore(t *testing.T)     { sluicetest.TestTxStore(t, harness) }
 func TestDeadLetters(t *testing.T) { sluicetest.TestDeadLetters(t, harness) }
 
+func TestCheckpointStore(t *testing.T) {
+	sluicetest.TestCheckpointStore(t, func(t testing.TB) sluicetest.CheckpointHarness {
+		s, peer := pair(t)
+		return sluicetest.CheckpointHarness{Store: s, Peer: peer, Features: sluicetest.CheckpointFeatures{Ranges: doneRanges}}
+	})
+}
+
+func TestLetterStore(t *testing.T) {
+	sluicetest.TestLetterStore(t, func(t testing.TB) sluicetest.LetterHarness {
+		s, peer := pair(t)
+		return sluicetest.LetterHarness{Store: s, DeadLetters: s, Peer: peer}
+	})
+}
+
 func TestLeases(t *testing.T) {
 	sluicetest.TestLeases(t, func(t testing.TB) sluice.LeaseStore {
 		return open(t, filepath.Join(t.TempDir(), "x.db")).Leases()

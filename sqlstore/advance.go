@@ -1,0 +1,33 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/ranges"
+)
+
+// doneRanges is how many ranges of what is done behind a position are kept:
+// some 100 KB, written again with every advance.
+const doneRanges = 10_000
+
+// Advance implements [sluice.CheckpointStore]. It keeps the first 10,000 of
+// the ranges that are done. Like everything that writes it waits for a
+// transaction in progress on the database, see [Store.Claim].
+func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+	what := "advance checkpoint of partition " + lease.Partition
+	text, err := ranges.Encode(to.Sequence, done[:min(len(done), doneRanges)], math.MaxInt)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	n, err := s.change(ctx, s.sql.advance, append([]any{to.Sequence, clean(to.Offset), text}, leaseArgs(lease)...)...)
+	switch {
+	case err != nil:
+		return s.outage(ctx, what, err)
+	case n != 1:
+		return s.fenced(ctx, s.writer, lease, "and cannot go back to "+to.String())
+	}
+	return nil
+}

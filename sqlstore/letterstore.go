@@ -1,0 +1,115 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Park implements [sluice.LetterStore], in one transaction.
+func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
+	return s.alone(ctx, func(t *transaction) error { return s.park(ctx, t, letters) })
+}
+
+// park stores dead letters. Those that are there already keep their id and
+// their event.
+func (s *Store) park(ctx context.Context, t *transaction, letters []sluice.DeadLetter) error {
+	if len(letters) == 0 {
+		return nil
+	}
+	stmt, err := t.PrepareContext(ctx, s.sql.park)
+	if err != nil {
+		return s.outage(ctx, "store dead letters", err)
+	}
+	defer stmt.Close()
+	for i := range letters {
+		d := &letters[i]
+		what := fmt.Sprintf("store dead letter of event %d", d.Event.Sequence)
+		args, err := letterArgs(d)
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if _, err := stmt.ExecContext(ctx, args...); err != nil {
+			return s.outage(ctx, what, err)
+		}
+	}
+	return nil
+}
+
+// Settle implements [sluice.LetterStore], in one transaction.
+func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+	of := key(group, "")[:3]
+	return s.alone(ctx, func(t *transaction) error {
+		if len(applied) > 0 {
+			if _, err := changed(ctx, t, s.sql.applied, slices.Concat(of, []any{array(applied)})...); err != nil {
+				return s.outage(ctx, "remove dead letters", err)
+			}
+		}
+		for i := range returned {
+			d := &returned[i]
+			if _, err := changed(ctx, t, s.sql.returned, slices.Concat(failureArgs(d), of, []any{d.ID})...); err != nil {
+				return s.outage(ctx, fmt.Sprintf("return dead letter %d", d.ID), err)
+			}
+		}
+		return nil
+	})
+}
+
+// alone runs a transaction without a handler.
+func (s *Store) alone(ctx context.Context, fn func(t *transaction) error) error {
+	t, err := s.begin(ctx)
+	if err != nil {
+		return s.outage(ctx, "begin transaction", err)
+	}
+	defer t.end()
+	if err := fn(t); err != nil {
+		return err
+	}
+	if !t.keep() {
+		return s.outage(ctx, "commit", ctx.Err())
+	}
+	if err := t.Commit(); err != nil {
+		return s.outage(context.WithoutCancel(ctx), "commit", err)
+	}
+	return nil
+}
+
+// Parked implements [sluice.LetterStore].
+func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+	args := append(key(group, "")[:3], clean(incarnation), clean(partition), after)
+	numbers, err := column[int64](ctx, s.reader, s.sql.parked, args)
+	if err != nil {
+		return nil, s.outage(ctx, "read what is parked of partition "+partition, err)
+	}
+	return numbers, nil
+}
+
+// Held implements [sluice.LetterStore]. An event without a key holds nothing
+// back.
+func (s *Store) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+	keys, err := column[string](ctx, s.reader, s.sql.held, key(group, partition))
+	if err != nil {
+		return nil, s.outage(ctx, "read keys of dead letters of partition "+partition, err)
+	}
+	return keys, nil
+}
+
+// column reads the only column of a statement's rows.
+func column[T any](ctx context.Context, q querier, query string, args []any) ([]T, error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []T
+	for rows.Next() {
+		var v T
+		if err := rows.Scan(&v); err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, rows.Err()
+}
