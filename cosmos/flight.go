@@ -146,6 +146,9 @@ func parseOperation(value []byte, version bool) (op operation) {
 			op.body = value
 		}
 	})
+	if op.status == 0 {
+		op.status = http.StatusBadGateway // no outcome at all
+	}
 	return op
 }
 
