@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
@@ -55,43 +54,4 @@ func (f *Feed) fill(batch *azeventhubs.EventDataBatch, rest []records.Record) (i
 		}
 	}
 	return len(rest), nil
-}
-
-// pace keeps to a rate: record n is due n/rate seconds after the first.
-type pace struct {
-	every time.Duration // 0: no limit
-	next  time.Time
-}
-
-func newPace(rate float64) *pace {
-	if rate <= 0 {
-		return &pace{}
-	}
-	return &pace{every: time.Duration(float64(time.Second) / rate)}
-}
-
-// slack is how far ahead of its time a record may go, so that high rates don't
-// sleep for each.
-const slack = time.Millisecond
-
-func (p *pace) wait(ctx context.Context) error {
-	if p.every == 0 {
-		return nil
-	}
-	now := time.Now()
-	if p.next.Before(now.Add(-time.Second)) {
-		p.next = now // what was missed while the input paused is not caught up
-	}
-	due := p.next
-	p.next = due.Add(p.every)
-	if ahead := due.Sub(now); ahead > slack {
-		t := time.NewTimer(ahead)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
 }
