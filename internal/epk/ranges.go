@@ -2,6 +2,8 @@ package epk
 
 import (
 	"cmp"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -91,4 +93,57 @@ func Complete(ranges []Range) error {
 		return ErrIncomplete
 	}
 	return nil
+}
+
+// Divide cuts the hash space into n ranges of about as many keys each, as a container starts with.
+func (d Definition) Divide(n int) []Range {
+	ranges := make([]Range, n)
+	at := ""
+	for i := range ranges {
+		next := end
+		if i < n-1 {
+			next = d.bound(float64(i+1) / float64(n))
+		}
+		ranges[i] = Range{at, next}
+		at = next
+	}
+	return ranges
+}
+
+// bound is the hash below which a share of the keys is.
+func (d Definition) bound(share float64) string {
+	if !d.Hierarchical && d.Version != 2 {
+		return string(appendHex(nil, appendSortable(nil, Number(float64(uint32(share*(1<<32)))))))
+	}
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], uint64(share*(1<<62)))
+	return string(appendHex(nil, b[:]))
+}
+
+// Middle is a hash halfway through the range, unless that is too narrow. Half of the keys are on each side of it in version 2 only.
+func (d Definition) Middle(r Range) (string, bool) {
+	first, last := uint64(0), uint64(1)<<62
+	if !d.Hierarchical && d.Version != 2 {
+		first, last = 0x0580<<48, 0x05c2<<48
+	}
+	if lower := leading(r.Min); r.Min != "" {
+		first = max(first, lower)
+	}
+	if r.Max != end {
+		last = min(last, leading(r.Max))
+	}
+	if first+1 >= last {
+		return "", false
+	}
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], first+(last-first)/2)
+	return string(appendHex(nil, b[:])), true
+}
+
+// leading is the number in a bound's first 16 digits.
+func leading(bound string) uint64 {
+	var b [8]byte
+	n := min(len(bound), 16) &^ 1
+	_, _ = hex.Decode(b[:], []byte(bound[:n]))
+	return binary.BigEndian.Uint64(b[:])
 }
