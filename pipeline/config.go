@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -24,8 +25,8 @@ const (
 
 // read is the file's top.
 func (p *Pipeline) read(n strictyaml.Node) {
-	var target *strictyaml.Node
-	n.Object(strictyaml.Keys{
+	var database, target *strictyaml.Node
+	keys := strictyaml.Keys{
 		"name":         func(n strictyaml.Node) { n.Text(&p.Name) },
 		"source":       p.readSource,
 		"partitions":   p.readPartitions,
@@ -33,12 +34,15 @@ func (p *Pipeline) read(n strictyaml.Node) {
 		"batch":        func(n strictyaml.Node) { n.Int(&p.config.MaxBatch, 1, maxBatch) },
 		"retry":        p.readRetry,
 		"dead_letters": p.readDeadLetters,
-		"database":     p.readDatabase,
+		"database":     func(n strictyaml.Node) { database = &n; p.readDatabase(n) },
 		"target":       func(n strictyaml.Node) { target = &n },
-	}, "source", "partitions", "database", "target")
+	}
+	maps.Copy(keys, p.streaming.keys(p))
+	n.Object(keys, "source", "partitions", "target")
 	if target != nil { // what it may be depends on the database
 		p.readTarget(*target)
 	}
+	p.settle(n, database, target)
 }
 
 func (p *Pipeline) readSource(n strictyaml.Node) {
@@ -105,10 +109,18 @@ func (p *Pipeline) readRetry(n strictyaml.Node) {
 
 func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
 	store, limit := true, -1
+	var hold bool
 	n.Object(strictyaml.Keys{
 		"store_bodies": func(n strictyaml.Node) { n.Bool(&store) },
 		"body_limit":   func(n strictyaml.Node) { n.Size(&limit, maxBody) },
+		"hold_keys": func(n strictyaml.Node) {
+			p.streaming.given = append(p.streaming.given, n)
+			n.Bool(&hold)
+		},
 	})
+	if hold {
+		p.streaming.config.OnDeadLetter = sluice.HoldKey
+	}
 	switch {
 	case !store || limit == 0:
 		p.config.BodyLimit = -1

@@ -27,8 +27,8 @@
 //	batch: 1000
 //	retry: {attempts: 3, min: 100ms, max: 10s}
 //	dead_letters: {store_bodies: true, body_limit: 256KiB}
-//	database: ${DATABASE_URL}           # required: sqlite:PATH or postgres://user:${PASSWORD}@host/database
-//	target:                             # required: insert or statement
+//	database: ${DATABASE_URL}           # of insert and statement: sqlite:PATH or postgres://user:${PASSWORD}@host/database
+//	target:                             # required: insert, statement or cosmos
 //	  insert:
 //	    table: flights                  # or schema.table
 //	    create: false                   # true: create the table if it is missing
@@ -41,6 +41,30 @@
 //	    parameters:
 //	      n: sequence
 //	      delay: {from: body.delay, type: integer}
+//	  cosmos:                           # writes at least once; what belongs to it is below
+//	    endpoint: ${COSMOS_ENDPOINT}
+//	    key: ${COSMOS_KEY}              # or credential: default, Entra ID
+//	    database: db
+//	    container: docs
+//	    id: body.id                     # or message_id, sequence …: then the document gets the property
+//	    partition_key: body.key         # or, hierarchical or from elsewhere, {tenant: body.tenant, user: key}
+//	    operation: upsert               # create, replace
+//	    conditional: false              # true: documents carry their event, an older one never replaces a newer one's
+//	    mode: bulk                      # point: a request for each document
+//
+// With a cosmos target alone:
+//
+//	leases:                             # required: where leases, checkpoints and dead letters are kept
+//	  sql: ${DATABASE_URL}              # or else
+//	  blob: ${BLOB_CONTAINER}           # a container's URL with a signature, or
+//	    container: sluice               # its name or URL, with
+//	    connection: ${STORAGE_CONNECTION_STRING}  # or credential: default
+//	    prefix: sluice/
+//	rate: {events: 1000, cluster: false}   # records a second, of this process or of all together; or {ru: 50000}
+//	backlog: {events: 320000, bytes: 256MiB, age: 10m, fatal: false}
+//	checkpoint_every: 5s
+//	order: key                          # writes of a document stay in order; partition, none
+//	dead_letters: {hold_keys: false}    # true: events behind a dead letter of their key become dead letters too
 //
 // In values, except sql, ${NAME} is an environment variable and ${NAME:-text}
 // one with a default; $${ is a plain ${. A line break at a variable's end is
@@ -87,6 +111,10 @@
 // while the next are made). With `create: true`
 // a missing table is created with the columns and types of the mapping, without
 // constraints; a table that is there is never altered, and must fit the mapping.
+//
+// Documents for Cosmos DB are the events' bodies, which must be JSON objects,
+// with what else the id and the partition key need. In braces of YAML's own,
+// variables don't stand: write such mappings in lines.
 //
 // A statement runs once per event, in the transaction of the batch (in
 // PostgreSQL, all of a batch in one round trip). Parameters are written :name,

@@ -19,6 +19,7 @@ type Parts struct {
 
 	pipeline *Pipeline
 	catalog  catalog
+	store    streamStore // for a cosmos target
 	delivery func() sluice.Delivery
 	close    []func(context.Context) error
 }
@@ -87,7 +88,8 @@ func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 // so. Each call makes another consumer; a nil opts adds nothing.
 func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consumer, error) {
 	p := parts.pipeline
-	if err := p.target.prepare(ctx, parts.catalog, true); err != nil {
+	delivery, err := parts.deliver(ctx)
+	if err != nil {
 		return nil, p.problem(p.at.target, err)
 	}
 	cfg, source := p.config, parts.Source
@@ -97,11 +99,23 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 			source = opts.Source
 		}
 	}
-	c, err := sluice.New(source, parts.Leases, parts.delivery(), p.Partitions, &cfg)
+	c, err := sluice.New(source, parts.Leases, delivery, p.Partitions, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	return c, nil
+}
+
+// deliver makes the delivery, after a look at the target.
+func (parts *Parts) deliver(ctx context.Context) (sluice.Delivery, error) {
+	p := parts.pipeline
+	if p.cosmos != nil {
+		return p.stream(ctx, parts)
+	}
+	if err := p.target.prepare(ctx, parts.catalog, true); err != nil {
+		return nil, err
+	}
+	return parts.delivery(), nil
 }
 
 // Close closes the source and the database. Consumers must have stopped.
@@ -137,6 +151,9 @@ func (p *Pipeline) checkDatabase(ctx context.Context) error {
 		return p.problem(p.at.database, err)
 	}
 	defer done()
+	if p.cosmos != nil {
+		return p.problem(p.at.target, p.cosmos.check(ctx))
+	}
 	if c == nil {
 		c = emptyCatalog{}
 	}

@@ -25,6 +25,8 @@ type Pipeline struct {
 	newSource func() (*eventhub.Source, error)
 	database  database
 	target    target
+	streaming streaming
+	cosmos    *cosmosTarget // nil: the target is in the database
 	at        struct{ source, database, target strictyaml.Place }
 }
 

@@ -40,6 +40,7 @@ func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) e
 		return err
 	}
 	parts.Leases, parts.DeadLetters, parts.Checkpoints = store.Leases(), store, store
+	parts.store, _ = any(store).(streamStore)
 	parts.catalog = postgresCatalog{store.Pool()}
 	parts.delivery = func() sluice.Delivery { return sluice.Transactional(store, p.target.postgresHandler()) }
 	parts.close = append(parts.close, func(context.Context) error { store.Close(); return nil })

@@ -45,6 +45,7 @@ func (d sqliteDatabase) open(_ context.Context, p *Pipeline, parts *Parts) error
 		return err
 	}
 	parts.Leases, parts.DeadLetters, parts.Checkpoints = store.Leases(), store, store
+	parts.store, _ = any(store).(streamStore)
 	parts.catalog = sqliteCatalog{store.DB()}
 	parts.delivery = func() sluice.Delivery { return sluice.Transactional(store, p.target.sqliteHandler()) }
 	parts.close = append(parts.close, func(context.Context) error { return store.Close() })

@@ -34,9 +34,10 @@ func (p *Pipeline) readTarget(n strictyaml.Node) {
 	ok := n.Object(strictyaml.Keys{
 		"insert":    func(n strictyaml.Node) { found++; p.target.readInsert(n) },
 		"statement": func(n strictyaml.Node) { found++; p.target.readStatement(n) },
+		"cosmos":    func(n strictyaml.Node) { found++; p.readCosmos(n) },
 	})
 	if ok && found != 1 {
-		n.Fail("needs one of insert and statement")
+		n.Fail("needs one of insert, statement and cosmos")
 	}
 	p.Table = p.target.table
 }

@@ -1,0 +1,97 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+)
+
+// blobContainer keeps leases, checkpoints and dead letters in Azure Blob
+// Storage.
+type blobContainer struct {
+	where      string
+	connection string
+	credential string
+	prefix     string
+}
+
+// signature is a shared access signature that stands in the file itself.
+var signature = regexp.MustCompile(`(?i)[?&]sig=[^&\s]|AccountKey\s*=\s*[^;\s]`)
+
+// readBlob reads a container's URL, which has a signature, or the container
+// and who is asking.
+func (p *Pipeline) readBlob(n strictyaml.Node) {
+	p.at.database = n.Place()
+	b := blobContainer{}
+	text := func(to *string) func(strictyaml.Node) {
+		return func(n strictyaml.Node) {
+			if signature.MatchString(n.Literal()) {
+				n.Fail("holds a secret: put it into an environment variable and write ${BLOB_CONTAINER}, or ${STORAGE_CONNECTION_STRING}")
+				return
+			}
+			n.Text(to)
+		}
+	}
+	ok := true
+	if n.IsMapping() {
+		ok = n.Object(strictyaml.Keys{
+			"container":  text(&b.where),
+			"connection": text(&b.connection),
+			"credential": func(n strictyaml.Node) { n.OneOf(&b.credential, "default") },
+			"prefix":     func(n strictyaml.Node) { n.Text(&b.prefix) },
+		}, "container")
+	} else {
+		text(&b.where)(n)
+		ok = b.where != ""
+	}
+	if ok {
+		p.database = b
+	}
+}
+
+func (b blobContainer) config() (*blobstore.Config, error) {
+	cfg := &blobstore.Config{ConnectionString: b.connection, Prefix: b.prefix}
+	if b.credential == "" {
+		return cfg, nil
+	}
+	credential, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return nil, fmt.Errorf("default credential: %w", err)
+	}
+	cfg.Credential = credential
+	return cfg, nil
+}
+
+// dialect is of no use: targets in a database have a database.
+func (blobContainer) dialect() *dialect { return &postgresDialect }
+
+func (b blobContainer) open(ctx context.Context, _ *Pipeline, parts *Parts) error {
+	cfg, err := b.config()
+	if err != nil {
+		return err
+	}
+	store, err := blobstore.Open(ctx, b.where, cfg)
+	if err != nil {
+		return err
+	}
+	parts.Leases, parts.DeadLetters, parts.Checkpoints, parts.store = store.Leases(), store, store, store
+	return nil
+}
+
+// look sees that the container answers; it creates it if it is missing, as
+// containers cost nothing.
+func (b blobContainer) look(ctx context.Context) (catalog, func(), error) {
+	cfg, err := b.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := blobstore.Open(ctx, b.where, cfg); err != nil {
+		return nil, nil, err
+	}
+	return emptyCatalog{}, func() {}, nil
+}

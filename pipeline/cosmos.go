@@ -1,0 +1,279 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cosmos"
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
+	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+)
+
+// record is what a pipeline for Cosmos DB makes of an event.
+type record = cosmos.Document
+
+// cosmosTarget is a container of Cosmos DB, and what becomes of an event on
+// the way there: its body, with an id and a partition key.
+type cosmosTarget struct {
+	endpoint, key, credential string
+	database, container       string
+	operation                 cosmos.Operation
+	conditional               bool
+	config                    cosmos.Config
+
+	id     origin
+	parts  []keyPart // of the partition key
+	picker *jsonpick.Picker
+	paths  int
+}
+
+// keyPart is a component of the partition key. One with a property is written
+// into the document under that name, for it comes from elsewhere.
+type keyPart struct {
+	from     origin
+	property string
+	held     int // where the picker puts what the body has under that name
+}
+
+var operations = map[string]cosmos.Operation{"upsert": cosmos.Upsert, "create": cosmos.Create, "replace": cosmos.Replace}
+
+func (p *Pipeline) readCosmos(n strictyaml.Node) {
+	t := &cosmosTarget{}
+	p.cosmos = t
+	var mode, operation string
+	proof := 0
+	ok := n.Object(strictyaml.Keys{
+		"endpoint": func(n strictyaml.Node) { n.Text(&t.endpoint) },
+		"key": func(n strictyaml.Node) {
+			proof++
+			if n.Literal() != "" {
+				n.Fail("holds a key: put it into an environment variable and write ${COSMOS_KEY}")
+				return
+			}
+			n.Text(&t.key)
+		},
+		"credential": func(n strictyaml.Node) {
+			proof++
+			n.OneOf(&t.credential, "default")
+		},
+		"database":      func(n strictyaml.Node) { n.Text(&t.database) },
+		"container":     func(n strictyaml.Node) { n.Text(&t.container) },
+		"operation":     func(n strictyaml.Node) { n.OneOf(&operation, "upsert", "create", "replace") },
+		"mode":          func(n strictyaml.Node) { n.OneOf(&mode, "bulk", "point") },
+		"conditional":   func(n strictyaml.Node) { n.Bool(&t.conditional) },
+		"id":            func(n strictyaml.Node) { t.id, _ = readOrigin(n) },
+		"partition_key": t.readKey,
+	}, "endpoint", "database", "container", "id", "partition_key")
+	if !ok {
+		return
+	}
+	if proof != 1 {
+		n.Fail("needs one of key (write ${COSMOS_KEY}) and credential: default")
+	}
+	t.operation = operations[operation]
+	if mode == "point" {
+		t.config.Mode = cosmos.Point
+	}
+	t.compile()
+}
+
+func readOrigin(n strictyaml.Node) (origin, bool) {
+	var text string
+	if !n.Text(&text) {
+		return origin{}, false
+	}
+	from, err := parseOrigin(text)
+	if err != nil {
+		return origin{}, n.Fail("%w", err)
+	}
+	if from.field == fieldBody {
+		return origin{}, n.Fail("the whole body can't be it: write body.PATH")
+	}
+	return from, true
+}
+
+// maxKeyParts is Cosmos DB's limit of hierarchical partition keys.
+const maxKeyParts = 3
+
+// readKey reads `body.path`, or the properties of the document that are the
+// partition key, with where their values come from.
+func (t *cosmosTarget) readKey(n strictyaml.Node) {
+	if !n.IsMapping() {
+		from, ok := readOrigin(n)
+		if ok && from.field != fieldPath {
+			n.Fail("%s is not in the body, so the document needs it as a property: write {NAME: %s}", from, from)
+			return
+		}
+		t.parts = []keyPart{{from: from}}
+		return
+	}
+	n.Each(func(name string, n strictyaml.Node) {
+		from, ok := readOrigin(n)
+		if !ok {
+			return
+		}
+		part := keyPart{from: from}
+		if from.field != fieldPath {
+			if err := checkName(name); err != nil {
+				n.Fail("%w", err)
+			}
+			part.property = name
+		}
+		t.parts = append(t.parts, part)
+	})
+	if len(t.parts) == 0 || len(t.parts) > maxKeyParts {
+		n.Fail("has %d parts: 1 to %d", len(t.parts), maxKeyParts)
+	}
+}
+
+// compile gives every path into the body its slot.
+func (t *cosmosTarget) compile() {
+	var paths []jsonpick.Path
+	slot := func(o *origin) {
+		if o.field == fieldPath {
+			o.slot = len(paths)
+			paths = append(paths, o.path)
+		}
+	}
+	slot(&t.id)
+	for i := range t.parts {
+		part := &t.parts[i]
+		slot(&part.from)
+		if part.property != "" {
+			path, err := jsonpick.ParsePath("[" + strconv.Quote(part.property) + "]")
+			if err == nil {
+				part.held = len(paths)
+				paths = append(paths, path)
+			}
+		}
+	}
+	t.paths = len(paths)
+	t.picker = jsonpick.New(paths...)
+}
+
+// records makes the event's document.
+func (t *cosmosTarget) records(ctx context.Context, e *sluice.Event) ([]record, error) {
+	picked := make([]jsonpick.Value, t.paths)
+	if err := t.picker.Pick(e.Body, picked); err != nil {
+		return nil, fmt.Errorf("body: %w", err)
+	}
+	id, err := t.id.scalar(e, picked)
+	if err != nil || id.kind != text && id.kind != number {
+		return nil, fmt.Errorf("id: %s: %w", t.id, cmpError(err, "is missing, or neither a text nor a number"))
+	}
+	doc := record{ID: string(id.text), Body: e.Body, Operation: t.operation, PartitionKey: make([]any, len(t.parts))}
+	for i := range t.parts {
+		part := &t.parts[i]
+		v, err := part.from.scalar(e, picked)
+		if err == nil {
+			doc.PartitionKey[i], err = keyValue(v)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("partition key: %s: %w", part.from, err)
+		}
+		if part.property != "" {
+			if doc.Body, err = part.write(doc.Body, doc.PartitionKey[i], picked[part.held]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if t.conditional {
+		tenure := sluice.TenureOf(ctx)
+		doc.Source = &cosmos.Source{Topic: tenure.Lease.Group.Topic + " " + tenure.Incarnation, Partition: e.Partition, Epoch: tenure.Lease.Epoch, Sequence: e.Sequence}
+	}
+	return []record{doc}, nil
+}
+
+func cmpError(err error, otherwise string) error {
+	if err != nil {
+		return err
+	}
+	return errors.New(otherwise)
+}
+
+func keyValue(v scalar) (any, error) {
+	switch v.kind {
+	case nothing:
+		return nil, errors.New("is missing")
+	case null:
+		return nil, nil
+	case text:
+		return string(v.text), nil
+	case number:
+		return json.Number(v.text), nil
+	case boolean:
+		return string(v.text) == "true", nil
+	}
+	return nil, errors.New("is neither a text, a number, a boolean nor null")
+}
+
+// write puts the value into the document, unless it is there.
+func (part *keyPart) write(body []byte, value any, held jsonpick.Value) ([]byte, error) {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("partition key: %s: %w", part.from, err)
+	}
+	if held.Kind != jsonpick.Missing {
+		if slices.Equal(encoded, held.Raw) {
+			return body, nil
+		}
+		return nil, fmt.Errorf("partition key: the body has another %s than %s", part.property, part.from)
+	}
+	name, err := json.Marshal(part.property)
+	if err != nil {
+		return nil, fmt.Errorf("partition key: %w", err)
+	}
+	open := strings.IndexByte(string(body), '{')
+	if open < 0 {
+		return nil, errors.New("body: is not a JSON object")
+	}
+	rest := strings.TrimLeft(string(body[open+1:]), " \t\r\n")
+	out := make([]byte, 0, len(body)+len(name)+len(encoded)+3)
+	out = append(append(append(append(out, '{'), name...), ':'), encoded...)
+	if rest != "" && rest[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, rest...), nil
+}
+
+// keyOf tells records apart that must not overtake each other: the writes of
+// one document.
+func keyOf(d record) string {
+	var b strings.Builder
+	b.WriteString(d.ID)
+	for _, v := range d.PartitionKey {
+		fmt.Fprintf(&b, "\x00%v", v)
+	}
+	return b.String()
+}
+
+// open makes the sink. The account is first asked when it is used.
+func (t *cosmosTarget) open(ru int) (*cosmos.Sink, error) {
+	cfg := t.config
+	cfg.RU = float64(ru)
+	if t.credential == "" {
+		return cosmos.New(t.endpoint, t.key, t.database, t.container, &cfg)
+	}
+	credential, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return nil, fmt.Errorf("default credential: %w", err)
+	}
+	return cosmos.NewEntra(t.endpoint, credential, t.database, t.container, &cfg)
+}
+
+// check reaches for the container.
+func (t *cosmosTarget) check(ctx context.Context) error {
+	sink, err := t.open(0)
+	if err != nil {
+		return err
+	}
+	return sink.Close(ctx)
+}

@@ -1,0 +1,153 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cosmos"
+)
+
+const soundCosmos = `name: docs
+source:
+  eventhub:
+    connection: ${EVENTHUB_CONNECTION_STRING}
+    hub: docs
+partitions: all
+leases:
+  sql: ${DATABASE_URL}
+rate: {events: 1000, cluster: true}
+backlog: {events: 5000, bytes: 1MiB, age: 1m, fatal: true}
+checkpoint_every: 2s
+order: none
+dead_letters: {hold_keys: true}
+target:
+  cosmos:
+    endpoint: ${COSMOS_ENDPOINT}
+    key: ${COSMOS_KEY}
+    database: db
+    container: docs
+    operation: create
+    conditional: true
+    mode: point
+    id: body.id
+    partition_key: body.key
+`
+
+func parseCosmos(edits ...string) (*Pipeline, error) {
+	text := soundCosmos
+	for i := 0; i < len(edits); i += 2 {
+		if !strings.Contains(text, edits[i]) {
+			panic("the sound file has no " + edits[i])
+		}
+		text = strings.Replace(text, edits[i], edits[i+1], 1)
+	}
+	return Parse("p.yaml", []byte(text), environment("DATABASE_URL=sqlite:x.db", "COSMOS_ENDPOINT=https://localhost:8081", "COSMOS_KEY=c2VjcmV0"))
+}
+
+func TestCosmosFile(t *testing.T) {
+	p, err := parseCosmos()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sluice.StreamConfig[record]{
+		Order: sluice.OrderNone, CheckpointEvery: 2 * time.Second, MaxEvents: 5000, MaxBytes: 1 << 20, MaxAge: time.Minute, AgeFatal: true,
+		OnDeadLetter: sluice.HoldKey,
+	}
+	if got := p.streaming.config; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if s := p.streaming; s.events != 1000 || !s.cluster || s.ru != 0 {
+		t.Errorf("rate %+v", s)
+	}
+	if c := p.cosmos; c.operation != cosmos.Create || !c.conditional || c.config.Mode != cosmos.Point || c.endpoint != "https://localhost:8081" {
+		t.Errorf("target %+v", c)
+	}
+	if p, err = parseCosmos("  sql: ${DATABASE_URL}", "  blob: {container: sluice, connection: ${DATABASE_URL}, prefix: a/}"); err == nil {
+		t.Error("a variable within braces of YAML's own was taken")
+	}
+	if p, err = parseCosmos("  sql: ${DATABASE_URL}", "  blob:\n    container: sluice\n    connection: ${DATABASE_URL}\n    prefix: a/"); err != nil {
+		t.Fatal(err)
+	}
+	if p.database != (blobContainer{where: "sluice", connection: "sqlite:x.db", prefix: "a/"}) {
+		t.Errorf("leases %+v", p.database)
+	}
+}
+
+func TestCosmosMistakes(t *testing.T) {
+	for _, c := range []struct {
+		edits []string
+		want  string
+	}{
+		{[]string{"rate: {events: 1000, cluster: true}", "rate: {events: 1000, ru: 5}"}, "p.yaml:9:1: rate: needs one of events (records a second) and ru (request units a second)"},
+		{[]string{"events: 1000", "ru: 1000"}, "p.yaml:9:1: rate: cluster goes with events only: divide the ru by the number of processes"},
+		{[]string{"events: 1000", "events: 0"}, `p.yaml:9:8: rate.events: "0": write a whole number from 1 to 1000000`},
+		{[]string{"order: none", "order: any"}, `p.yaml:12:1: order: "any": write one of key, partition, none`},
+		{[]string{"${COSMOS_KEY}", "c2VjcmV0"}, "p.yaml:17:5: target.cosmos.key: holds a key: put it into an environment variable and write ${COSMOS_KEY}"},
+		{[]string{"    key: ${COSMOS_KEY}\n", ""}, "p.yaml:15:3: target.cosmos: needs one of key (write ${COSMOS_KEY}) and credential: default"},
+		{[]string{"partition_key: body.key", "partition_key: key"}, "p.yaml:24:5: target.cosmos.partition_key: key is not in the body, so the document needs it as a property: write {NAME: key}"},
+		{[]string{"partition_key: body.key", "partition_key: {a: key, b: body.b, c: partition, d: sequence}"}, "p.yaml:24:5: target.cosmos.partition_key: has 4 parts: 1 to 3"},
+		{[]string{"id: body.id", "id: body"}, "p.yaml:23:5: target.cosmos.id: the whole body can't be it: write body.PATH"},
+		{[]string{"leases:\n  sql: ${DATABASE_URL}\n", "database: ${DATABASE_URL}\n"}, "p.yaml:7:1: database: is for a target in a database: of a cosmos target write leases: {sql: …}, where its leases, checkpoints and dead letters are kept"},
+		{[]string{"leases:\n  sql: ${DATABASE_URL}\n", ""}, "lacks leases: write leases: {sql: sqlite:PATH}, which is where the checkpoints and dead letters are kept too"},
+		{[]string{"  sql: ${DATABASE_URL}", "  sql: ${DATABASE_URL}\n  blob: https://a.blob.core.windows.net/c?sig=x"}, "p.yaml:9:3: leases.blob: holds a secret: put it into an environment variable and write ${BLOB_CONTAINER}, or ${STORAGE_CONNECTION_STRING}"},
+		{[]string{"  sql: ${DATABASE_URL}", "  blob: sluice\nlease: {for: 90s}"}, "p.yaml:7:1: leases: lease of 1m30s: Azure Blob Storage grants leases of 15 s to 60 s: set the lease's length between them (30 s is the default): refused"},
+		{[]string{"target:\n  cosmos:", "database: ${DATABASE_URL}\ntarget:\n  statement: {sql: SELECT 1}\n  cosmoss:"}, "p.yaml:17:3: target.cosmoss: unknown key, did you mean cosmos?"},
+	} {
+		_, err := parseCosmos(c.edits...)
+		if err == nil || !strings.HasSuffix(err.Error(), c.want) {
+			t.Errorf("got  %v\nwant %s", err, c.want)
+		}
+	}
+	_, err := Parse("p.yaml", []byte(edit(t, "batch: 1000", "batch: 1000\nrate: {events: 5}")), environment())
+	if want := "p.yaml:11:1: rate: is for a cosmos target: one transaction for each batch needs none of it"; err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	_, err = Parse("p.yaml", []byte(edit(t, "database: ${DATABASE_URL}\n", "")), environment())
+	if err == nil || !strings.Contains(err.Error(), "lacks database: write sqlite:PATH") {
+		t.Errorf("got  %v", err)
+	}
+}
+
+func TestCosmosRecords(t *testing.T) {
+	for _, c := range []struct{ id, key, body, want string }{
+		{"body.id", "body.key", `{"id":"a","key":"k","n":1}`, `a [k] {"id":"a","key":"k","n":1}`},
+		{"body.id", "body.key", `{"id":7,"key":12.5}`, `7 [12.5] {"id":7,"key":12.5}`},
+		{"body.id", "body.key", `{"id":"a","key":null}`, `a [<nil>] {"id":"a","key":null}`},
+		{"body.id", "body.key", `{"id":"a","key":true}`, `a [true] {"id":"a","key":true}`},
+		{"body.id", "{x: body.a.b, y: body.c}", `{"id":"a","a":{"b":"1"},"c":2}`, `a [1 2] {"id":"a","a":{"b":"1"},"c":2}`},
+		{"message_id", "{k: key, p: partition}", ` { "n":1}`, `mid [kk 3] {"p":"3","k":"kk","n":1}`},
+		{"sequence", "{k: key}", `{}`, `42 [kk] {"k":"kk"}`},
+		{"sequence", "{k: key}", `{"k":"kk"}`, `42 [kk] {"k":"kk"}`},
+		{"sequence", "{k: key}", `{"k":"other"}`, `partition key: the body has another k than key`},
+		{"body.id", "body.key", `{"id":"a"}`, `partition key: body.key: is missing`},
+		{"body.id", "body.key", `{"id":"a","key":[1]}`, `partition key: body.key: is neither a text, a number, a boolean nor null`},
+		{"body.id", "body.key", `{"key":"a"}`, `id: body.id: is missing, or neither a text nor a number`},
+		{"body.id", "body.key", `{"id":"a","key":`, `body: not JSON at byte 16: the end where a value should be`},
+	} {
+		p, err := parseCosmos("id: body.id", "id: "+c.id, "partition_key: body.key", "partition_key: "+c.key)
+		if err != nil {
+			t.Errorf("%s, %s: %v", c.id, c.key, err)
+			continue
+		}
+		e := &sluice.Event{Partition: "3", Sequence: 42, Key: "kk", MessageID: "mid", Body: []byte(c.body)}
+		var got string
+		docs, err := p.cosmos.records(context.Background(), e)
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = fmt.Sprintf("%s %v %s", docs[0].ID, docs[0].PartitionKey, docs[0].Body)
+			if !json.Valid(docs[0].Body) || docs[0].Source == nil || docs[0].Source.Sequence != 42 {
+				t.Errorf("document %+v", docs[0])
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s\ngot  %s\nwant %s", c.body, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+)
+
+// streaming is what a file says that writes into a store which can't join the
+// checkpoint's transaction.
+type streaming struct {
+	given   []strictyaml.Node // the keys that are of use to nobody else
+	stores  *strictyaml.Node  // leases
+	events  int               // records a second; 0: as many as go
+	ru      int               // request units a second; 0 likewise
+	cluster bool              // the rate is that of all processes together
+	config  sluice.StreamConfig[record]
+}
+
+// keys are those of a file for such a store.
+func (s *streaming) keys(p *Pipeline) strictyaml.Keys {
+	note := func(read func(strictyaml.Node)) func(strictyaml.Node) {
+		return func(n strictyaml.Node) { s.given = append(s.given, n); read(n) }
+	}
+	return strictyaml.Keys{
+		"rate":             note(s.readRate),
+		"backlog":          note(s.readBacklog),
+		"order":            note(s.readOrder),
+		"checkpoint_every": note(func(n strictyaml.Node) { n.Duration(&s.config.CheckpointEvery) }),
+		"leases":           note(p.readLeases),
+	}
+}
+
+func (s *streaming) readRate(n strictyaml.Node) {
+	found := 0
+	ok := n.Object(strictyaml.Keys{
+		"events":  func(n strictyaml.Node) { found++; n.Int(&s.events, 1, 1_000_000) },
+		"ru":      func(n strictyaml.Node) { found++; n.Int(&s.ru, 1, 100_000_000) },
+		"cluster": func(n strictyaml.Node) { n.Bool(&s.cluster) },
+	})
+	switch {
+	case ok && found != 1:
+		n.Fail("needs one of events (records a second) and ru (request units a second)")
+	case ok && s.cluster && s.ru > 0:
+		n.Fail("cluster goes with events only: divide the ru by the number of processes")
+	}
+}
+
+func (s *streaming) readBacklog(n strictyaml.Node) {
+	var bytes int
+	n.Object(strictyaml.Keys{
+		"events": func(n strictyaml.Node) { n.Int(&s.config.MaxEvents, 1, 100_000_000) },
+		"bytes":  func(n strictyaml.Node) { n.Size(&bytes, 64<<30) },
+		"age":    func(n strictyaml.Node) { n.Duration(&s.config.MaxAge) },
+		"fatal":  func(n strictyaml.Node) { n.Bool(&s.config.AgeFatal) },
+	})
+	s.config.MaxBytes = int64(bytes)
+}
+
+func (s *streaming) readOrder(n strictyaml.Node) {
+	var word string
+	if !n.OneOf(&word, "key", "partition", "none") {
+		return
+	}
+	s.config.Order = map[string]sluice.Order{"key": sluice.OrderKey, "partition": sluice.OrderPartition, "none": sluice.OrderNone}[word]
+}
+
+// readLeases reads where leases, checkpoints and dead letters are kept.
+func (p *Pipeline) readLeases(n strictyaml.Node) {
+	p.streaming.stores = &n
+	found := 0
+	ok := n.Object(strictyaml.Keys{
+		"sql":  func(n strictyaml.Node) { found++; p.readDatabase(n) },
+		"blob": func(n strictyaml.Node) { found++; p.readBlob(n) },
+	})
+	if ok && found != 1 {
+		n.Fail("needs one of sql (write sqlite:PATH or postgres://…) and blob")
+	}
+}
+
+// settle sees that the keys of the file go together.
+func (p *Pipeline) settle(top strictyaml.Node, database, target *strictyaml.Node) {
+	switch {
+	case target == nil: // told already
+	case p.cosmos == nil && database == nil:
+		top.Fail("lacks database: write sqlite:PATH or postgres://user:${PASSWORD}@host/database")
+	case p.cosmos == nil:
+		for _, n := range p.streaming.given {
+			n.Fail("is for a cosmos target: one transaction for each batch needs none of it")
+		}
+	case database != nil:
+		database.Fail("is for a target in a database: of a cosmos target write leases: {sql: …}, where its leases, checkpoints and dead letters are kept")
+	case p.streaming.stores == nil:
+		top.Fail("lacks leases: write leases: {sql: sqlite:PATH}, which is where the checkpoints and dead letters are kept too")
+	}
+	if _, blobs := p.database.(blobContainer); blobs {
+		lasts := cmp.Or(p.config.LeaseFor, 30*time.Second) // sluice.Config's default
+		if err := blobstore.CheckLease(lasts); err != nil {
+			p.streaming.stores.Fail("%w", err)
+		}
+	}
+}
+
+// rate makes what bounds the records sent.
+func (s *streaming) rate() (*sluice.Rate, error) {
+	switch {
+	case s.events == 0:
+		return nil, nil
+	case s.cluster:
+		return sluice.NewClusterRate(s.events)
+	}
+	return sluice.NewRate(s.events)
+}
+
+// streamStore is where such a pipeline keeps its checkpoints and dead letters.
+type streamStore interface {
+	sluice.CheckpointStore
+	sluice.LetterStore
+}
+
+// stream makes the delivery into the pipeline's cosmos target.
+func (p *Pipeline) stream(ctx context.Context, parts *Parts) (sluice.Delivery, error) {
+	if parts.store == nil {
+		return nil, errors.New("these stores keep no checkpoints of their own")
+	}
+	cfg := p.streaming.config
+	var err error
+	if cfg.Rate, err = p.streaming.rate(); err != nil {
+		return nil, fmt.Errorf("rate: %w", err)
+	}
+	cfg.Key = keyOf
+	sink, err := p.cosmos.open(p.streaming.ru)
+	if err != nil {
+		return nil, err
+	}
+	parts.close = append([]func(context.Context) error{sink.Close}, parts.close...)
+	return sluice.AtLeastOnce[record](parts.store, parts.store, p.cosmos.records, sink, &cfg), nil
+}
