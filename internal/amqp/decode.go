@@ -9,6 +9,9 @@ import (
 // maxDepth bounds the nesting of lists, maps, arrays and described values.
 const maxDepth = 32
 
+// maxAhead bounds the elements for which room is made before they are seen: of lists within lists, each can claim as many as there are bytes.
+const maxAhead = 32
+
 // decoder reads values off a byte slice. The first error sticks: every later read yields zero values, so that a caller checks once, at the
 // end. It never reads past buf, and allocates at most a small multiple of its length.
 type decoder struct {
@@ -215,7 +218,7 @@ func (d *decoder) nested(code byte) any {
 		return List{}
 	case codeList8, codeList32:
 		end, n := d.compound(code)
-		l := make(List, 0, n)
+		l := make(List, 0, min(n, maxAhead))
 		for i := 0; i < n && d.err == nil; i++ {
 			l = append(l, d.value())
 		}
@@ -226,7 +229,7 @@ func (d *decoder) nested(code byte) any {
 		if n%2 != 0 {
 			d.fail("map of an odd number of elements")
 		}
-		m := make(Map, 0, n/2)
+		m := make(Map, 0, min(n/2, maxAhead))
 		for i := 0; i < n && d.err == nil; i += 2 {
 			m = append(m, Pair{Key: d.value(), Value: d.value()})
 		}

@@ -2,9 +2,11 @@ package amqp
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"math"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -155,16 +157,22 @@ func TestEncodingAnUnknownTypePanics(t *testing.T) {
 	AppendValue(nil, struct{}{})
 }
 
-// What decodes must encode to something that decodes to the same, and skipping must agree with decoding about where a value ends.
+// What decodes must encode to something that decodes to the same, skipping must agree with decoding about where a value ends, and neither takes
+// more memory than there are bytes to account for.
 func FuzzValue(f *testing.F) {
 	for _, v := range []any{nil, "text", List{int64(1), Map{{"a", []byte{1}}}}, Described{Symbol("x"), UUID{}}, time.UnixMilli(1), Char(1)} {
 		f.Add(AppendValue(nil, v))
 	}
 	f.Add([]byte{0xe0, 0x04, 0x02, 0x50, 0x01, 0x02})
+	f.Add(claiming(maxDepth, 4000))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, s := decoder{buf: b}, decoder{buf: b}
+		before := allocated()
 		v := d.value()
 		s.skip()
+		if n := allocated() - before; n > uint64(100*len(b)+32<<10) {
+			t.Fatalf("%d bytes take %d bytes of memory", len(b), n)
+		}
 		if d.err != nil {
 			return
 		}
@@ -178,4 +186,21 @@ func FuzzValue(f *testing.F) {
 			t.Fatalf("%#v became %#v, %v", v, v2, d2.err)
 		}
 	})
+}
+
+// claiming is lists within lists, each of which claims as many elements as there are bytes.
+func claiming(depth, size int) []byte {
+	b := make([]byte, 0, size)
+	for range depth {
+		left := uint32(size - len(b) - 5)
+		b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(append(b, codeList32), left), left-4)
+	}
+	return append(b, bytes.Repeat([]byte{codeNull}, size-len(b))...)
+}
+
+// allocated is how many bytes of memory have been taken so far.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }
