@@ -8,36 +8,55 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/ranges"
 )
 
 const claimSQL = `
 INSERT INTO @sluice_checkpoints AS c (namespace, topic, consumer_group, partition, owner, epoch, incarnation, sequence_number, claims, updated_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, clock_timestamp())
 ON CONFLICT (namespace, topic, consumer_group, partition) DO UPDATE
-SET owner = excluded.owner, epoch = excluded.epoch, claims = c.claims + (c.epoch < excluded.epoch)::int, updated_at = clock_timestamp()
+SET owner = excluded.owner, epoch = excluded.epoch, claims = c.claims + (c.epoch < excluded.epoch)::int, updated_at = clock_timestamp(),
+    done = CASE WHEN c.done_epoch = c.epoch THEN c.done ELSE '' END, done_epoch = excluded.epoch
 WHERE c.epoch < excluded.epoch OR c.epoch = excluded.epoch AND c.owner = excluded.owner
 RETURNING ` + progressColumns
 
-const progressColumns = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at`
+const progressColumns = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at,
+  CASE WHEN done_epoch = epoch THEN done ELSE '' END`
 
-// progressDest are the places of progressColumns in p.
-func progressDest(p *sluice.Progress) []any {
+// checkpoint is a row in the making.
+type checkpoint struct {
+	sluice.Progress
+	done string
+}
+
+// columns are the places of progressColumns.
+func (c *checkpoint) columns() []any {
 	return []any{
-		&p.Incarnation, &p.Position.Sequence, &p.Position.Offset, &p.Owner, &p.Epoch, &p.Claims,
-		&p.Trial.Sequence, &p.Trial.Attempts, &p.Trial.Error, &p.Updated,
+		&c.Incarnation, &c.Position.Sequence, &c.Position.Offset, &c.Owner, &c.Epoch, &c.Claims,
+		&c.Trial.Sequence, &c.Trial.Attempts, &c.Trial.Error, &c.Updated, &c.done,
 	}
 }
 
-// Claim implements [sluice.TxStore]. The checkpoint is claimed by one
+// progress is what the columns say.
+func (c *checkpoint) progress() (p sluice.Progress, err error) {
+	c.Done, err = ranges.Decode(c.Position.Sequence, c.done)
+	return c.Progress, err
+}
+
+// Claim implements [sluice.TxStore] and [sluice.CheckpointStore]. The checkpoint is claimed by one
 // statement, which waits for the row. A transaction that holds the row for
 // longer than [Config.LockTimeout] is ended, unless its owner has the better
 // right to it.
 func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
-	p := sluice.Progress{Group: lease.Group, Partition: lease.Partition}
+	c := checkpoint{Progress: sluice.Progress{Group: lease.Group, Partition: lease.Partition}}
 	args := append(leaseArgs(lease), clean(incarnation), sluice.Unset.Sequence)
-	err := s.seize(ctx, &lease, claimSQL, args, progressDest(&p)...)
+	err := s.seize(ctx, &lease, claimSQL, args, c.columns()...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = s.refused(ctx, lease)
+	}
+	var p sluice.Progress
+	if err == nil {
+		p, err = c.progress()
 	}
 	if err != nil {
 		return sluice.Progress{}, fmt.Errorf("claim partition %s: %w", lease.Partition, err)
@@ -50,10 +69,10 @@ INSERT INTO @sluice_checkpoints AS c (namespace, topic, consumer_group, partitio
 VALUES ($1, $2, $3, $4, '', 1, $5, $6, $7, 0, clock_timestamp())
 ON CONFLICT (namespace, topic, consumer_group, partition) DO UPDATE
 SET owner = '', epoch = c.epoch + 1, incarnation = excluded.incarnation, sequence_number = excluded.sequence_number, event_offset = excluded.event_offset,
-    claims = 0, trial_sequence = 0, trial_attempts = 0, trial_error = '', updated_at = clock_timestamp()
+    claims = 0, trial_sequence = 0, trial_attempts = 0, trial_error = '', done = '', updated_at = clock_timestamp()
 RETURNING epoch`
 
-// Reset implements [sluice.TxStore]. The new epoch has no owner: no lease is
+// Reset implements [sluice.TxStore] and [sluice.CheckpointStore]. The new epoch has no owner: no lease is
 // of that epoch. A transaction in progress on the checkpoint is ended as by
 // [Store.Claim].
 func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
@@ -91,8 +110,9 @@ func (s *Store) refused(ctx context.Context, lease sluice.Lease) error {
 }
 
 // fenced says why a checkpoint was not as expected. The answer is
-// [sluice.ErrFenced] in any case; what it reads is for the user.
-func (s *Store) fenced(ctx context.Context, conn *pgx.Conn, lease sluice.Lease, at sluice.Position) error {
+// [sluice.ErrFenced] in any case; what it reads is for the user, and so are the
+// words for what was expected.
+func (s *Store) fenced(ctx context.Context, conn *pgx.Conn, lease sluice.Lease, expected string) error {
 	w, err := s.winner(ctx, conn, lease)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -102,8 +122,11 @@ func (s *Store) fenced(ctx context.Context, conn *pgx.Conn, lease sluice.Lease, 
 	case w.Epoch != lease.Epoch || w.Owner != lease.Owner:
 		return &sluice.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
 	}
-	return fmt.Errorf("partition %s: its checkpoint is at %v, not at %v: %w", lease.Partition, w.Position, at, sluice.ErrFenced)
+	return fmt.Errorf("partition %s: its checkpoint is at %v, %s: %w", lease.Partition, w.Position, expected, sluice.ErrFenced)
 }
+
+// notAt is what a step expects.
+func notAt(p sluice.Position) string { return "not at " + p.String() }
 
 const recordSQL = `
 UPDATE @sluice_checkpoints SET trial_sequence = $8, trial_attempts = $9, trial_error = $10, updated_at = clock_timestamp()
@@ -119,7 +142,7 @@ func (s *Store) Record(ctx context.Context, lease sluice.Lease, at sluice.Positi
 	args := append(leaseArgs(lease), at.Sequence, trial.Sequence, trial.Attempts, clean(trial.Error))
 	tag, err := once(ctx, conn.Conn(), s.cfg.LockTimeout, s.sql.of(recordSQL), args)
 	if err == nil && tag.RowsAffected() == 0 {
-		err = s.fenced(ctx, conn.Conn(), lease, at)
+		err = s.fenced(ctx, conn.Conn(), lease, notAt(at))
 	}
 	if err != nil {
 		return fmt.Errorf("record trial: %w", err)
@@ -131,7 +154,7 @@ const leaveSQL = `
 UPDATE @sluice_checkpoints SET claims = 0, updated_at = clock_timestamp()
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6`
 
-// Leave implements [sluice.TxStore].
+// Leave implements [sluice.TxStore] and [sluice.CheckpointStore].
 func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
@@ -149,7 +172,7 @@ SELECT partition, ` + progressColumns + ` FROM @sluice_checkpoints
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3
 ORDER BY partition COLLATE "C"`
 
-// Read implements [sluice.TxStore].
+// Read implements [sluice.TxStore] and [sluice.CheckpointStore].
 func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
@@ -158,9 +181,11 @@ func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress
 	defer conn.Release()
 	rows, _ := conn.Query(ctx, s.sql.of(readSQL), group.Namespace, group.Topic, group.Name) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (sluice.Progress, error) {
-		p := sluice.Progress{Group: group}
-		err := row.Scan(append([]any{&p.Partition}, progressDest(&p)...)...)
-		return p, err
+		c := checkpoint{Progress: sluice.Progress{Group: group}}
+		if err := row.Scan(append([]any{&c.Partition}, c.columns()...)...); err != nil {
+			return c.Progress, err
+		}
+		return c.progress()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read checkpoints of %v: %w", group, err)

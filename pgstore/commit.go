@@ -18,14 +18,15 @@ const cleanUpWithin = 5 * time.Second
 
 const limitsSQL = `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`
 
-// advanceSQL is the fence: it changes one row, or the step must not go on.
-const advanceSQL = `
+// moveSQL is the fence: it changes one row, or the step must not go on.
+const moveSQL = `
 UPDATE @sluice_checkpoints
 SET sequence_number = $8, event_offset = $9, updated_at = clock_timestamp(),
     claims         = CASE WHEN $8 = sequence_number THEN claims ELSE 1 END,
     trial_sequence = CASE WHEN $8 = sequence_number THEN trial_sequence ELSE 0 END,
     trial_attempts = CASE WHEN $8 = sequence_number THEN trial_attempts ELSE 0 END,
-    trial_error    = CASE WHEN $8 = sequence_number THEN trial_error ELSE '' END
+    trial_error    = CASE WHEN $8 = sequence_number THEN trial_error ELSE '' END,
+    done           = CASE WHEN $8 = sequence_number THEN done ELSE '' END
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4` + fence + `
 RETURNING pg_current_xact_id()::text`
 
@@ -75,7 +76,7 @@ func (st *step) begin(ctx context.Context) error {
 	var b pgx.Batch
 	b.BeginTx(readCommitted)
 	b.Queue(limitsSQL, milliseconds(cfg.LockTimeout), milliseconds(cfg.LeaseFor))
-	b.Queue(st.store.sql.of(advanceSQL), append(leaseArgs(st.Lease), st.From.Sequence, st.To.Sequence, clean(st.To.Offset))...)
+	b.Queue(st.store.sql.of(moveSQL), append(leaseArgs(st.Lease), st.From.Sequence, st.To.Sequence, clean(st.To.Offset))...)
 	b.Queue(unlimitSQL)
 	br := st.conn.SendBatch(ctx, &b)
 	st.tx = br.Tx()
@@ -99,7 +100,7 @@ func (st *step) begin(ctx context.Context) error {
 	if back != nil {
 		return fmt.Errorf("partition %s: %w", st.Lease.Partition, sluice.ErrFenced)
 	}
-	return st.store.fenced(ctx, st.conn, st.Lease, st.From)
+	return st.store.fenced(ctx, st.conn, st.Lease, notAt(st.From))
 }
 
 // handle runs the handler and judges what came of it. It returns nil if the
@@ -190,7 +191,7 @@ func (st *step) commit(ctx context.Context) error {
 	}
 	var b pgx.Batch
 	for i := range st.DeadLetters {
-		st.store.park(&b, st.Lease, &st.DeadLetters[i])
+		st.store.park(&b, st.Lease.Group, st.Lease.Partition, &st.DeadLetters[i])
 	}
 	if len(st.Redriven)+len(st.Returned) > 0 {
 		if err := st.settle(ctx, &b); err != nil {

@@ -21,7 +21,7 @@ SET failed_at = excluded.failed_at, error = excluded.error, attempts = excluded.
 
 // park queues the storing of a dead letter. One of the same identity keeps its
 // id and its event.
-func (s *Store) park(b *pgx.Batch, lease sluice.Lease, d *sluice.DeadLetter) {
+func (s *Store) park(b *pgx.Batch, group sluice.Group, partition string, d *sluice.DeadLetter) {
 	e := &d.Event
 	var body []byte
 	var properties *string
@@ -39,7 +39,7 @@ func (s *Store) park(b *pgx.Batch, lease sluice.Lease, d *sluice.DeadLetter) {
 		}
 	}
 	b.Queue(s.sql.of(parkSQL),
-		lease.Group.Namespace, lease.Group.Topic, lease.Group.Name, clean(d.Incarnation), lease.Partition, e.Sequence, clean(e.Offset), timeOrNull(e.Enqueued),
+		group.Namespace, group.Topic, group.Name, clean(d.Incarnation), partition, e.Sequence, clean(e.Offset), timeOrNull(e.Enqueued),
 		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d),
 		clean(e.Key), clean(e.MessageID), clean(e.CorrelationID), clean(e.ContentType), hasBody, body, properties)
 }
@@ -123,7 +123,7 @@ SELECT ` + contentColumns + ` FROM @sluice_dead_letters
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND status = 'retry' AND next_attempt <= clock_timestamp()
 ORDER BY sequence_number, id LIMIT $5`
 
-// Due implements [sluice.TxStore].
+// Due implements [sluice.TxStore] and [sluice.LetterStore].
 func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 	list, err := s.letters(ctx, group, dueSQL, group.Namespace, group.Topic, group.Name, partition, max(limit, 0))
 	if err != nil {

@@ -11,8 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-//go:embed migrations/1.sql
-var migration1 string
+var (
+	//go:embed migrations/1.sql
+	migration1 string
+	//go:embed migrations/2.sql
+	migration2 string
+)
 
 // migration makes one version of the tables out of the one before.
 //
@@ -28,6 +32,7 @@ type migration struct {
 // migrations are all versions, the first is 1.
 var migrations = []migration{
 	{sql: migration1, oldest: 1},
+	{sql: migration2, oldest: 1},
 }
 
 // component names these tables in sluice_schema.

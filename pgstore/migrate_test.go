@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,14 +17,17 @@ import (
 	"github.com/sluice-go/sluice/internal/pgtest"
 )
 
-// later are the migrations of a binary to come: version 2 adds, version 3
-// leaves binaries of version 1 behind.
+// ours is the version of this binary.
+var ours = len(migrations)
+
+// later are the migrations of binaries to come: the first adds, the second
+// leaves this one behind.
 var later = append(append([]migration{}, migrations...),
 	migration{oldest: 1, sql: `
 ALTER TABLE sluice_checkpoints ADD COLUMN note text NOT NULL DEFAULT '';
 ALTER TABLE sluice_dead_letters ADD COLUMN tags text[];
 CREATE INDEX sluice_dead_letters_failed ON sluice_dead_letters (failed_at)`},
-	migration{oldest: 2, sql: `ALTER TABLE sluice_leases ADD COLUMN note text NOT NULL DEFAULT ''`},
+	migration{oldest: ours + 1, sql: `ALTER TABLE sluice_leases ADD COLUMN note text NOT NULL DEFAULT ''`},
 )
 
 func migrateTo(t *testing.T, url string, version int) error {
@@ -76,7 +80,7 @@ func TestSideBySide(t *testing.T) {
 	}
 	defer old.Close()
 	use(t, old, "before")
-	if err := migrateTo(t, url, 2); err != nil {
+	if err := migrateTo(t, url, ours+1); err != nil {
 		t.Fatal(err)
 	}
 	use(t, old, "running") // with statements prepared before the migration
@@ -87,15 +91,67 @@ func TestSideBySide(t *testing.T) {
 	defer started.Close()
 	use(t, started, "started")
 
-	if err := migrateTo(t, url, 3); err != nil {
+	if err := migrateTo(t, url, ours+2); err != nil {
 		t.Fatal(err)
 	}
 	_, err = Open(t.Context(), url, nil)
-	if err == nil || !strings.Contains(err.Error(), "version 3") || !strings.Contains(err.Error(), "version 2") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", ours+2)) || !strings.Contains(err.Error(), fmt.Sprint("version ", ours+1)) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("a binary that is too old: error is %v, want one line that names both versions", err)
 	}
-	if err := migrateTo(t, url, 2); err != nil {
+	if err := migrateTo(t, url, ours+1); err != nil {
 		t.Errorf("a binary that is just young enough: %v", err)
+	}
+}
+
+// Tables that a binary of version 1 has made are taken over as they are, and
+// such a binary may go on beside this one: it claims and moves checkpoints
+// without knowing of what is done behind them, which then must not count.
+func TestBesideVersion1(t *testing.T) {
+	url := pgtest.Database(t)
+	old, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close(t.Context())
+	if _, err := migrate(t.Context(), old, "", migrations[:1]); err != nil {
+		t.Fatal(err)
+	}
+	asOld := func(statement string) {
+		t.Helper()
+		if _, err := old.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group := sluice.Group{Namespace: "ns", Topic: "flights", Name: "g"}
+	asOld(`INSERT INTO sluice_checkpoints (namespace, topic, consumer_group, partition, incarnation, sequence_number, owner, epoch, updated_at)
+VALUES ('ns', 'flights', 'g', '0', 'i', 9, 'a', 1, now())`)
+	s, err := Open(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i, c := range []struct{ what, statement string }{
+		{"claimed", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = claims + 1`},
+		{"claimed and moved", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = 1, sequence_number = sequence_number + 3`},
+		{"reset", `UPDATE sluice_checkpoints SET owner = '', epoch = epoch + 1, claims = 0, incarnation = 'another'`},
+	} {
+		l := sluice.Lease{Group: group, Partition: "0", Owner: "a", Epoch: int64(2*i + 2)}
+		p, err := s.Claim(t.Context(), l, "i")
+		if err != nil || len(p.Done) > 0 || p.Position.Sequence < 9 {
+			t.Fatalf("claimed %+v, %v", p, err)
+		}
+		done := []sluice.Range{{First: p.Position.Sequence + 3, Last: p.Position.Sequence + 5}}
+		if err := s.Advance(t.Context(), l, p.Position, done); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := s.Claim(t.Context(), l, "i"); err != nil || !slices.Equal(p.Done, done) {
+			t.Errorf("before: %+v, %v; want %v done", p, err, done)
+		}
+		asOld(c.statement)
+		list, err := s.Read(t.Context(), group)
+		if err != nil || len(list) != 1 || len(list[0].Done) > 0 {
+			t.Errorf("%s by a binary of version 1: %+v, %v; want nothing done", c.what, list, err)
+		}
 	}
 }
 
@@ -125,7 +181,7 @@ func TestMigrateTogether(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 	var v version
-	if err := conn.QueryRow(t.Context(), `SELECT version, oldest_compatible FROM sluice_schema WHERE component = 'store'`).Scan(&v.version, &v.oldest); err != nil || v != (version{3, 2}) {
+	if err := conn.QueryRow(t.Context(), `SELECT version, oldest_compatible FROM sluice_schema WHERE component = 'store'`).Scan(&v.version, &v.oldest); err != nil || v != (version{ours + 2, ours + 1}) {
 		t.Errorf("the tables are at %+v, %v", v, err)
 	}
 }
@@ -139,8 +195,8 @@ func TestMigrationFails(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 	broken := append(append([]migration{}, later...), migration{oldest: 1, sql: `CREATE TABLE sluice_more (n int); SELECT 1/0`})
-	if _, err := migrate(t.Context(), conn, "", broken); err == nil || !strings.Contains(err.Error(), "version 4") {
-		t.Errorf("error is %v, want it to name version 4", err)
+	if _, err := migrate(t.Context(), conn, "", broken); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", ours+3)) {
+		t.Errorf("error is %v, want it to name version %d", err, ours+3)
 	}
 	var n int
 	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'sluice%'`).Scan(&n); err != nil || n != 0 {

@@ -108,6 +108,26 @@ func newHarness(t *testing.T) func(t testing.TB) sluicetest.TxHarness[pgx.Tx] {
 func TestTxStore(t *testing.T)     { sluicetest.TestTxStore(t, newHarness(t)) }
 func TestDeadLetters(t *testing.T) { sluicetest.TestDeadLetters(t, newHarness(t)) }
 
+func TestCheckpointStore(t *testing.T) {
+	schema := schemas(t)
+	sluicetest.TestCheckpointStore(t, func(t testing.TB) sluicetest.CheckpointHarness {
+		url := schema(t)
+		return sluicetest.CheckpointHarness{
+			Store: open(t, url, nil), Peer: open(t, url, nil),
+			Features: sluicetest.CheckpointFeatures{Ranges: 10_000},
+		}
+	})
+}
+
+func TestLetterStore(t *testing.T) {
+	schema := schemas(t)
+	sluicetest.TestLetterStore(t, func(t testing.TB) sluicetest.LetterHarness {
+		url := schema(t)
+		s := open(t, url, nil)
+		return sluicetest.LetterHarness{Store: s, DeadLetters: s, Peer: open(t, url, nil)}
+	})
+}
+
 func TestLeases(t *testing.T) {
 	schema := schemas(t)
 	sluicetest.TestLeases(t, func(t testing.TB) sluice.LeaseStore { return open(t, schema(t), nil).Leases() }, nil)

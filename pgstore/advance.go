@@ -1,0 +1,51 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/ranges"
+)
+
+// doneRanges is how many ranges of what is done behind a position are kept:
+// some 100 KB, written again with every advance.
+const doneRanges = 10_000
+
+const advanceSQL = `
+UPDATE @sluice_checkpoints
+SET sequence_number = $7, event_offset = $8, done = $9, done_epoch = epoch, updated_at = clock_timestamp(),
+    claims         = CASE WHEN $7 = sequence_number THEN claims ELSE 1 END,
+    trial_sequence = CASE WHEN $7 = sequence_number THEN trial_sequence ELSE 0 END,
+    trial_attempts = CASE WHEN $7 = sequence_number THEN trial_attempts ELSE 0 END,
+    trial_error    = CASE WHEN $7 = sequence_number THEN trial_error ELSE '' END
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number <= $7`
+
+// Advance implements [sluice.CheckpointStore], in one round trip. It keeps the
+// first 10,000 of the ranges that are done.
+func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+	err := s.advance(ctx, lease, to, done)
+	if err != nil {
+		return fmt.Errorf("advance partition %s: %w", lease.Partition, err)
+	}
+	return nil
+}
+
+func (s *Store) advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+	text, err := ranges.Encode(to.Sequence, done[:min(len(done), doneRanges)], math.MaxInt)
+	if err != nil {
+		return err
+	}
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	args := append(leaseArgs(lease), to.Sequence, clean(to.Offset), text)
+	tag, err := once(ctx, conn.Conn(), s.cfg.LockTimeout, s.sql.of(advanceSQL), args)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = s.fenced(ctx, conn.Conn(), lease, "and cannot go back to "+to.String())
+	}
+	return err
+}

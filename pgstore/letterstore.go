@@ -1,0 +1,158 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice"
+)
+
+// parkBytes is how much is sent at a time: it is in memory once more until it
+// is.
+const parkBytes = 8 << 20
+
+// Park implements [sluice.LetterStore], in one transaction, and in one round
+// trip unless the bodies are large.
+func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
+	if len(letters) == 0 {
+		return ctx.Err()
+	}
+	// In one order, so that two who park the same don't end in a deadlock.
+	sorted := make([]*sluice.DeadLetter, len(letters))
+	for i := range letters {
+		sorted[i] = &letters[i]
+	}
+	slices.SortStableFunc(sorted, byIdentity)
+	err := s.batch(ctx, func(b *pgx.Batch, flush func() error) error {
+		bytes := 0
+		for _, d := range sorted {
+			if bytes += len(d.Event.Body); bytes > parkBytes {
+				if err := flush(); err != nil {
+					return err
+				}
+				bytes = len(d.Event.Body)
+			}
+			s.park(b, d.Group, d.Event.Partition, d)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store %d dead letters: %w", len(letters), err)
+	}
+	return nil
+}
+
+func byIdentity(a, b *sluice.DeadLetter) int {
+	return cmp.Or(
+		cmp.Compare(a.Group.Namespace, b.Group.Namespace), cmp.Compare(a.Group.Topic, b.Group.Topic), cmp.Compare(a.Group.Name, b.Group.Name),
+		cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.Event.Partition, b.Event.Partition), cmp.Compare(a.Event.Sequence, b.Event.Sequence),
+	)
+}
+
+// batch runs statements in one transaction, sent when all of them are queued
+// or at a flush.
+func (s *Store) batch(ctx context.Context, queue func(b *pgx.Batch, flush func() error) error) error {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return err
+	}
+	defer conn.Release() // the pool closes a connection that is still in a transaction
+	var b pgx.Batch
+	b.BeginTx(readCommitted)
+	flush := func() error {
+		br := conn.SendBatch(ctx, &b)
+		for range b.Len() {
+			if _, err := br.Exec(); err != nil {
+				br.Close()
+				return err
+			}
+		}
+		b = pgx.Batch{}
+		return br.Close()
+	}
+	if err := queue(&b, flush); err != nil {
+		return err
+	}
+	b.Queue(`COMMIT`)
+	return flush()
+}
+
+const (
+	settledSQL = `
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND status = 'retry'`
+	// lockSQL takes what is to be settled in the order in which commands do.
+	lockSQL     = `SELECT FROM @sluice_dead_letters` + settledSQL + ` AND id = ANY ($4) ORDER BY id FOR UPDATE`
+	appliedSQL  = `DELETE FROM @sluice_dead_letters` + settledSQL + ` AND id = ANY ($4)`
+	returnedSQL = `
+UPDATE @sluice_dead_letters
+SET failed_at = coalesce($5, clock_timestamp()), error = $6, attempts = $7, status = $8, next_attempt = $9` + settledSQL + ` AND id = $4`
+)
+
+// Settle implements [sluice.LetterStore], in one transaction and one round
+// trip.
+func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+	if len(applied)+len(returned) == 0 {
+		return ctx.Err()
+	}
+	err := s.batch(ctx, func(b *pgx.Batch, _ func() error) error {
+		ids := append([]int64{}, applied...)
+		for i := range returned {
+			ids = append(ids, returned[i].ID)
+		}
+		b.Queue(s.sql.of(lockSQL), group.Namespace, group.Topic, group.Name, ids)
+		b.Queue(s.sql.of(appliedSQL), group.Namespace, group.Topic, group.Name, ids[:len(applied)])
+		for i := range returned {
+			d := &returned[i]
+			b.Queue(s.sql.of(returnedSQL), group.Namespace, group.Topic, group.Name, d.ID,
+				timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("settle dead letters: %w", err)
+	}
+	return nil
+}
+
+const parkedSQL = `
+SELECT sequence_number FROM @sluice_dead_letters
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND incarnation = $4 AND partition = $5 AND sequence_number > $6
+ORDER BY sequence_number`
+
+// Parked implements [sluice.LetterStore].
+func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+	numbers, err := column[int64](ctx, s, parkedSQL, group.Namespace, group.Topic, group.Name, clean(incarnation), partition, after)
+	if err != nil {
+		return nil, fmt.Errorf("read what is parked of partition %s: %w", partition, err)
+	}
+	return numbers, nil
+}
+
+const heldSQL = `
+SELECT DISTINCT partition_key FROM @sluice_dead_letters
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND status <> 'discarded' AND partition_key <> ''`
+
+// Held implements [sluice.LetterStore]. An event without a key holds nothing
+// back.
+func (s *Store) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+	keys, err := column[string](ctx, s, heldSQL, group.Namespace, group.Topic, group.Name, partition)
+	if err != nil {
+		return nil, fmt.Errorf("read keys of dead letters of partition %s: %w", partition, err)
+	}
+	return keys, nil
+}
+
+// column reads the only column of a statement's rows.
+func column[T any](ctx context.Context, s *Store, sql string, args ...any) ([]T, error) {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	rows, _ := conn.Query(ctx, s.sql.of(sql), args...) // CollectRows returns the error
+	return pgx.CollectRows(rows, pgx.RowTo[T])
+}
