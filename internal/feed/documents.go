@@ -41,7 +41,7 @@ func NewDocuments(cfg *DocumentsConfig) (*Documents, error) {
 	}
 	c := &d.cfg
 	c.Prefix, c.Keys, c.Size = cmp.Or(c.Prefix, "doc-"), cmp.Or(c.Keys, 70_000), cmp.Or(c.Size, 1000)
-	switch least := len(d.frame(nil, maxCount-1)); {
+	switch least := len(d.frame(nil, MaxCount-1)); {
 	case len(c.Prefix) > maxPrefix || strings.ContainsFunc(c.Prefix, unfit):
 		return nil, fmt.Errorf("prefix %.100q of ids: must be at most %d letters, digits and signs other than / \\ ? # < > & and quotes", c.Prefix, maxPrefix)
 	case c.Keys < 1 || c.Keys > maxKeys:

@@ -23,8 +23,8 @@ type LoadConfig struct {
 	Rate float64
 }
 
-// maxCount is how many documents a load may have.
-const maxCount = 100_000_000_000
+// MaxCount is how many documents a load may have.
+const MaxCount = 100_000_000_000
 
 // lanesPerClient is how many batches a client has in flight.
 const lanesPerClient = 4
@@ -58,8 +58,8 @@ func NewLoad(clients []*azeventhubs.ProducerClient, partitions []string, docs *D
 	switch {
 	case len(clients) == 0 || len(partitions) == 0:
 		return nil, fmt.Errorf("%d clients of a hub with %d partitions: there must be some", len(clients), len(partitions))
-	case count < 1 || count > maxCount:
-		return nil, fmt.Errorf("%d documents: must be 1 to %d", count, int64(maxCount))
+	case count < 1 || count > MaxCount:
+		return nil, fmt.Errorf("%d documents: must be 1 to %d", count, int64(MaxCount))
 	case l.cfg.Batch < 0:
 		return nil, fmt.Errorf("batches of %d documents: must be positive", l.cfg.Batch)
 	case l.cfg.Rate < 0 || l.cfg.Rate > maxRate:
@@ -98,7 +98,7 @@ func (l *Load) Send(ctx context.Context) error {
 func (l *Load) lanes() []*lane {
 	lanes := make([]*lane, len(l.clients)*lanesPerClient)
 	for i := range lanes {
-		lanes[i] = &lane{load: l, client: l.clients[i%len(l.clients)], runs: make([]run, len(l.partitions))}
+		lanes[i] = &lane{load: l, client: l.clients[i%len(l.clients)], runs: make([]run, len(l.partitions)), note: map[any]any{}}
 	}
 	for k := range min(l.docs.cfg.Keys, l.count) {
 		run := &lanes[k%int64(len(lanes))].runs[k%int64(len(l.partitions))]
@@ -113,7 +113,8 @@ type lane struct {
 	client  *azeventhubs.ProducerClient
 	runs    []run // by partition
 	scratch []byte
-	due     time.Time // of the document that is next; zero: not known yet
+	note    map[any]any // the annotations of one event
+	due     time.Time   // of the document that is next; zero: not known yet
 }
 
 // run is the documents of a lane that go to one partition: those of its keys
@@ -214,9 +215,10 @@ func (w *lane) await(going context.Context, begun bool, began time.Time) bool {
 func (w *lane) add(batch *azeventhubs.EventDataBatch, n int64) error {
 	docs := w.load.docs
 	w.scratch = docs.Append(w.scratch[:0], n)
+	w.note["x-opt-partition-key"] = docs.Key(n)
 	return batch.AddAMQPAnnotatedMessage(&azeventhubs.AMQPAnnotatedMessage{
 		Body:               azeventhubs.AMQPAnnotatedMessageBody{Data: [][]byte{w.scratch}},
-		MessageAnnotations: map[any]any{"x-opt-partition-key": docs.Key(n)},
+		MessageAnnotations: w.note,
 		Properties:         &azeventhubs.AMQPAnnotatedMessageProperties{ContentType: to.Ptr("application/json"), MessageID: docs.ID(n)},
 	}, nil)
 }
