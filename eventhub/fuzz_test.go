@@ -1,6 +1,7 @@
 package eventhub
 
 import (
+	"fmt"
 	"testing"
 	textutf8 "unicode/utf8"
 
@@ -44,7 +45,7 @@ func FuzzConvert(f *testing.F) {
 			t.Fatalf("%x: %v", data, err)
 		}
 		again, err := property.Decode(stored)
-		if err != nil || len(again) != len(e.Properties) {
+		if err != nil || fmt.Sprintf("%#v", again) != fmt.Sprintf("%#v", e.Properties) && len(e.Properties) > 0 {
 			t.Fatalf("%x: %#v became %#v, %v", data, e.Properties, again, err)
 		}
 	})
