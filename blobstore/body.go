@@ -1,0 +1,91 @@
+package blobstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/property"
+)
+
+// The blob of a dead letter's body holds the body as it is, behind one line of
+// JSON with the properties if there are any.
+
+// maxBody bounds what is read as a body with its properties.
+const maxBody = 128 << 20
+
+func (s *Store) bodyName(r *register, body string) (string, error) {
+	return s.join(r.group, bodies, escape(r.partition), body)
+}
+
+// storeBody stores a body under a name that was never used, and notes it in
+// the entry. By itself that means nothing: the register tells what is there.
+func (s *Store) storeBody(ctx context.Context, r *register, d *sluice.DeadLetter, e *entry) error {
+	if !d.HasBody {
+		return nil
+	}
+	content, err := property.Encode(d.Event.Properties)
+	if err != nil {
+		return err
+	}
+	if content != nil {
+		content = append(content, '\n')
+	}
+	head := int64(len(content))
+	body := fmt.Sprintf("%d-%s", e.Sequence, strings.ToLower(rand.Text()))
+	name, err := s.bodyName(r, body)
+	if err != nil {
+		return err
+	}
+	content = append(content, d.Event.Body...)
+	_, err = s.client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(content)), &blockblob.UploadOptions{})
+	if err != nil {
+		return plain(err)
+	}
+	e.Body, e.Head = body, head
+	return nil
+}
+
+// readBody adds body and properties to a dead letter.
+func (s *Store) readBody(ctx context.Context, r *register, e *entry, d *sluice.DeadLetter) error {
+	name, err := s.bodyName(r, e.Body)
+	if err != nil {
+		return err
+	}
+	content, _, err := s.download(ctx, name, maxBody)
+	if err != nil {
+		return plain(err)
+	}
+	if e.Head < 0 || int64(len(content)) < e.Head {
+		return fmt.Errorf("blob %s: %d bytes, and the properties should have %d", name, len(content), e.Head)
+	}
+	if d.Event.Properties, err = property.Decode(content[:e.Head]); err != nil {
+		return fmt.Errorf("blob %s: %w", name, err)
+	}
+	d.Event.Body = content[e.Head:]
+	return nil
+}
+
+// dropBodies deletes bodies that no register tells of any more. What it fails
+// to delete stays, and takes room.
+func (s *Store) dropBodies(ctx context.Context, r *register, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_ = each(ctx, len(names), func(ctx context.Context, i int) error {
+		name, err := s.bodyName(r, names[i])
+		if err == nil {
+			_, _ = s.client.NewBlobClient(name).Delete(ctx, nil)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,133 @@
+package blobstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
+	"github.com/sluice-go/sluice"
+)
+
+// cell is a partition's blob as it was read.
+type cell struct {
+	record
+	name   string
+	exists bool
+	etag   azcore.ETag
+	leased bool      // there is a lease on it, whoever's
+	now    time.Time // by the server's clock, to the second
+}
+
+// read reads a partition's blob; one that is not there is an empty cell.
+func (s *Store) read(ctx context.Context, name string) (cell, error) {
+	c := cell{name: name}
+	got, err := s.client.NewBlobClient(name).GetProperties(ctx, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+		c.now = dateOf(err)
+		return c, nil
+	}
+	if err != nil {
+		return c, plain(err)
+	}
+	if got.ETag == nil || got.Date == nil || got.LeaseState == nil {
+		return c, errors.New("Azure Storage's answer lacks the blob's version, lease or time")
+	}
+	c.exists, c.etag, c.now = true, *got.ETag, got.Date.UTC()
+	c.leased = held(*got.LeaseState)
+	if c.record, err = decode(got.Metadata); err != nil {
+		return c, fmt.Errorf("blob %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// dateOf is the server's clock in an answer that is an error.
+func dateOf(err error) time.Time {
+	if r, found := errors.AsType[*azcore.ResponseError](err); found && r.RawResponse != nil {
+		if t, err := http.ParseTime(r.RawResponse.Header.Get("Date")); err == nil {
+			return t.UTC()
+		}
+	}
+	return time.Now().UTC()
+}
+
+// held tells whether a lease in this state keeps others away.
+func held(state lease.StateType) bool {
+	return state == lease.StateTypeLeased || state == lease.StateTypeBreaking
+}
+
+// write stores the record, if the blob is still in the version that was read,
+// and under the lease with this id; empty if there is none.
+func (s *Store) write(ctx context.Context, c cell, id string, r record) error {
+	if !c.exists {
+		return s.create(ctx, c.name, r)
+	}
+	_, err := s.client.NewBlobClient(c.name).SetMetadata(ctx, r.encode(), &blob.SetMetadataOptions{AccessConditions: &blob.AccessConditions{
+		LeaseAccessConditions:    underLease(id),
+		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &c.etag},
+	}})
+	return plain(err)
+}
+
+// create makes a blob that is not there yet.
+func (s *Store) create(ctx context.Context, name string, r record) error {
+	anyVersion := azcore.ETagAny
+	_, err := s.client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(nil)), &blockblob.UploadOptions{
+		Metadata:         r.encode(),
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: &anyVersion}},
+	})
+	return plain(err)
+}
+
+func underLease(id string) *blob.LeaseAccessConditions {
+	if id == "" {
+		return nil
+	}
+	return &blob.LeaseAccessConditions{LeaseID: &id}
+}
+
+// mostTries bounds how often an operation begins again because the blob was
+// changed meanwhile: by then something keeps changing it that is not ours.
+const mostTries = 50
+
+// edit reads a partition's blob, decides, and writes, again and again while it
+// is changed meanwhile. try returns errChanged for that, and errLease to see
+// whether that is why the lease was refused.
+func (s *Store) edit(ctx context.Context, group sluice.Group, partition string, try func(c cell) error) error {
+	name, err := s.name(group, partition)
+	if err != nil {
+		return err
+	}
+	done, err := s.turns.take(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var refused azcore.ETag // the version in which the lease was refused
+	for range mostTries {
+		c, err := s.read(ctx, name)
+		if err != nil {
+			return err
+		}
+		err = try(c)
+		switch {
+		case errors.Is(err, errLease):
+			if c.etag == refused {
+				return err
+			}
+			refused = c.etag
+		case !errors.Is(err, errChanged):
+			return err
+		}
+	}
+	return fmt.Errorf("blob %s changes all the time, by something other than Sluice", name)
+}

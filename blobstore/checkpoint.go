@@ -1,0 +1,170 @@
+package blobstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Claim implements [sluice.CheckpointStore].
+func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+	var p sluice.Progress
+	err := errors.Join(fits("the owner's name", lease.Owner), fits("the incarnation", incarnation))
+	if err == nil {
+		err = s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
+			p = sluice.Progress{Incarnation: incarnation, Position: sluice.Unset}
+			if c.checkpoint != nil {
+				p = *c.checkpoint
+			}
+			if p.Epoch > lease.Epoch || p.Epoch == lease.Epoch && p.Owner != lease.Owner {
+				return &sluice.FencedError{Partition: lease.Partition, Epoch: p.Epoch, Owner: p.Owner}
+			}
+			if p.Epoch < lease.Epoch {
+				p.Claims++
+			}
+			p.Owner, p.Epoch = lease.Owner, lease.Epoch
+			return s.writeUnder(ctx, c, lease, &p)
+		})
+	}
+	if err != nil {
+		return sluice.Progress{}, fmt.Errorf("claim partition %s: %w", lease.Partition, refused(err, lease))
+	}
+	p.Group, p.Partition = lease.Group, lease.Partition
+	return p, nil
+}
+
+// Advance implements [sluice.CheckpointStore].
+func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+	err := s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
+		p := c.checkpoint
+		switch {
+		case p == nil:
+			return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, sluice.ErrFenced)
+		case p.Epoch != lease.Epoch || p.Owner != lease.Owner:
+			return &sluice.FencedError{Partition: lease.Partition, Epoch: p.Epoch, Owner: p.Owner}
+		case p.Position.Sequence > to.Sequence:
+			return fmt.Errorf("partition %s: its checkpoint is at %v, behind %v: %w", lease.Partition, p.Position, to, sluice.ErrFenced)
+		}
+		next := *p
+		if p.Position.Sequence != to.Sequence {
+			next.Claims = 1
+		}
+		next.Position, next.Done = to, done
+		return s.writeUnder(ctx, c, lease, &next)
+	})
+	if err != nil {
+		return fmt.Errorf("advance checkpoint of partition %s: %w", lease.Partition, refused(err, lease))
+	}
+	return nil
+}
+
+// Leave implements [sluice.CheckpointStore].
+func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
+	err := s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
+		p := c.checkpoint
+		if p == nil || p.Epoch != lease.Epoch || p.Owner != lease.Owner || p.Claims == 0 {
+			return nil
+		}
+		next := *p
+		next.Claims = 0
+		return s.writeUnder(ctx, c, lease, &next)
+	})
+	if err = refused(err, lease); err != nil && !errors.Is(err, sluice.ErrFenced) {
+		return fmt.Errorf("leave partition %s: %w", lease.Partition, err)
+	}
+	return nil
+}
+
+// writeUnder writes a checkpoint, and when, in the name of a lease: under the
+// blob's own, if that is it. One of another lease store has no lease on the blob, and then
+// nobody else may.
+func (s *Store) writeUnder(ctx context.Context, c cell, lease sluice.Lease, p *sluice.Progress) error {
+	id := ""
+	switch {
+	case c.lease.above(lease):
+		return &sluice.FencedError{Partition: lease.Partition, Epoch: c.lease.epoch, Owner: c.lease.owner}
+	case c.lease.is(lease):
+		id = c.leaseID()
+	}
+	r := c.record
+	p.Updated, r.checkpoint = c.now, p
+	return s.write(ctx, c, id, r)
+}
+
+// refused makes a fence of what the blob's lease has refused for good.
+func refused(err error, lease sluice.Lease) error {
+	if errors.Is(err, errLease) {
+		return fmt.Errorf("partition %s: epoch %d of %s does not have the lease on its blob: %w: %w", lease.Partition, lease.Epoch, lease.Owner, sluice.ErrFenced, err)
+	}
+	return err
+}
+
+// Read implements [sluice.CheckpointStore].
+func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+	var list []sluice.Progress
+	err := s.cells(ctx, group, func(partition string, c cell) {
+		if p := c.checkpoint; p != nil {
+			p.Group, p.Partition = group, partition
+			list = append(list, *p)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read checkpoints of %v: %w", group, err)
+	}
+	slices.SortFunc(list, func(a, b sluice.Progress) int { return cmp.Compare(a.Partition, b.Partition) })
+	return list, nil
+}
+
+// Reset implements [sluice.CheckpointStore]. The new epoch has no owner: no
+// lease is of that epoch. It is written under the lease of whoever has the
+// partition, which stays that owner's, who finds itself fenced off; a lease
+// whose id is not known is broken.
+func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+	var epoch int64
+	err := fits("the incarnation", incarnation)
+	if err == nil {
+		err = s.edit(ctx, group, partition, func(c cell) error {
+			p := sluice.Progress{Incarnation: incarnation, Position: to, Updated: c.now}
+			if c.checkpoint != nil {
+				p.Epoch = c.checkpoint.Epoch
+			}
+			p.Epoch++
+			epoch = p.Epoch
+			id := ""
+			if c.leased && c.lease.epoch > 0 {
+				id = c.leaseID()
+			}
+			r := c.record
+			r.checkpoint = &p
+			err := s.write(ctx, c, id, r)
+			if errors.Is(err, errLease) {
+				return s.breakLease(ctx, c)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reset checkpoint of partition %s: %w", partition, err)
+	}
+	return epoch, nil
+}
+
+// breakLease ends whatever lease is on the blob, and returns errChanged.
+func (s *Store) breakLease(ctx context.Context, c cell) error {
+	client, err := s.on(c, "")
+	if err != nil {
+		return err
+	}
+	now := int32(0) // seconds to wait
+	_, err = client.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: &now})
+	if err = plain(err); err != nil && !errors.Is(err, errLease) {
+		return err
+	}
+	return errChanged
+}

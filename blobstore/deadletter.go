@@ -1,0 +1,201 @@
+package blobstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/sluice-go/sluice"
+)
+
+// matches tells whether a filter, but for its limit, selects the dead letter.
+func matches(f *sluice.DeadLetterFilter, d *sluice.DeadLetter) bool {
+	e := &d.Event
+	return (len(f.IDs) == 0 || slices.Contains(f.IDs, d.ID)) &&
+		(f.Partition == "" || f.Partition == e.Partition) &&
+		(len(f.Status) == 0 || slices.Contains(f.Status, d.Status)) &&
+		(f.Key == "" || f.Key == e.Key) &&
+		strings.Contains(strings.ToLower(d.Error), strings.ToLower(f.ErrorContains)) &&
+		(f.FailedSince.IsZero() || !d.FailedAt.Before(f.FailedSince)) &&
+		(f.FailedBefore.IsZero() || d.FailedAt.Before(f.FailedBefore)) &&
+		(f.FirstSequence == nil || e.Sequence >= *f.FirstSequence) &&
+		(f.LastSequence == nil || e.Sequence <= *f.LastSequence) &&
+		d.ID > f.AfterID
+}
+
+// partitionsOf are the partitions that dead letters with these ids can be in:
+// those that the ids tell, or all that have any.
+func (s *Store) partitionsOf(ctx context.Context, group sluice.Group, ids []int64) ([]string, error) {
+	var list []string
+	for _, id := range ids {
+		p, ok := partitionOf(id)
+		if !ok {
+			return s.lettered(ctx, group)
+		}
+		list = append(list, p)
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+// lettered are the partitions that have a register.
+func (s *Store) lettered(ctx context.Context, group sluice.Group) ([]string, error) {
+	folder, err := s.folder(group, letters)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	err = s.list(ctx, folder, func(item *container.BlobItem, _ time.Time) error {
+		if partition, ours := unescape((*item.Name)[len(folder):]); ours {
+			list = append(list, partition)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// selected are the dead letters that a filter selects, lowest id first.
+func (s *Store) selected(ctx context.Context, group sluice.Group, f *sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+	among, err := []string{f.Partition}, error(nil)
+	switch {
+	case f.Partition != "":
+	case len(f.IDs) > 0:
+		among, err = s.partitionsOf(ctx, group, f.IDs)
+	default:
+		among, err = s.lettered(ctx, group)
+	}
+	if err != nil {
+		return nil, err
+	}
+	found := make([][]sluice.DeadLetter, len(among))
+	err = each(ctx, len(among), func(ctx context.Context, i int) error {
+		r, err := s.open(ctx, group, among[i])
+		if err != nil {
+			return err
+		}
+		for j := range r.entries {
+			if d := r.entries[j].letter(group, r.partition); matches(f, &d) {
+				found[i] = append(found[i], d)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	list := slices.Concat(found...)
+	slices.SortFunc(list, func(a, b sluice.DeadLetter) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Event.Partition, b.Event.Partition))
+	})
+	if f.Limit > 0 {
+		list = list[:min(f.Limit, len(list))]
+	}
+	return list, nil
+}
+
+// List implements [sluice.DeadLetterStore].
+func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+	list, err := s.selected(ctx, group, &filter)
+	if err != nil {
+		return nil, fmt.Errorf("list dead letters of %v: %w", group, err)
+	}
+	return list, nil
+}
+
+// Get implements [sluice.DeadLetterStore].
+func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
+	d, found, err := s.get(ctx, group, id)
+	switch {
+	case err != nil:
+		return sluice.DeadLetter{}, fmt.Errorf("read dead letter %d: %w", id, err)
+	case !found:
+		return sluice.DeadLetter{}, fmt.Errorf("dead letter %d of %v: %w", id, group, sluice.ErrNotFound)
+	}
+	return d, nil
+}
+
+func (s *Store) get(ctx context.Context, group sluice.Group, id int64) (d sluice.DeadLetter, found bool, err error) {
+	among, err := s.partitionsOf(ctx, group, []int64{id})
+	if err != nil {
+		return d, false, err
+	}
+	for _, partition := range among {
+		r, err := s.open(ctx, group, partition)
+		if err != nil {
+			return d, false, err
+		}
+		if at := r.findID(id); at >= 0 {
+			return s.whole(ctx, r, r.entries[at])
+		}
+	}
+	return d, false, nil
+}
+
+// Retry implements [sluice.DeadLetterStore].
+func (s *Store) Retry(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+	n, err := s.mark(ctx, group, filter, func(e *entry, now time.Time) {
+		next := at
+		if at.IsZero() {
+			next = now
+		}
+		e.mark(sluice.StatusRetry, next)
+	})
+	if err != nil {
+		return n, fmt.Errorf("retry dead letters of %v: %w", group, err)
+	}
+	return n, nil
+}
+
+// Discard implements [sluice.DeadLetterStore].
+func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
+	n, err := s.mark(ctx, group, filter, func(e *entry, _ time.Time) { e.mark(sluice.StatusDiscarded, time.Time{}) })
+	if err != nil {
+		return n, fmt.Errorf("discard dead letters of %v: %w", group, err)
+	}
+	return n, nil
+}
+
+// mark changes the state of the dead letters that a filter selects, one
+// partition after the other. If it fails it tells how many it has marked.
+func (s *Store) mark(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, set func(e *entry, now time.Time)) (int64, error) {
+	list, err := s.selected(ctx, group, &filter)
+	if err != nil {
+		return 0, err
+	}
+	of := make(map[string]map[int64]bool)
+	var among []string
+	for i := range list {
+		p := list[i].Event.Partition
+		if of[p] == nil {
+			of[p] = make(map[int64]bool)
+			among = append(among, p)
+		}
+		of[p][list[i].ID] = true
+	}
+	total := int64(0)
+	for _, partition := range among {
+		marked, tried := int64(0), make(map[int64]bool) // what was tried before may have been done
+		err := s.change(ctx, group, partition, func(_ context.Context, r *register) (bool, error) {
+			marked = 0
+			for i := range r.entries {
+				e := &r.entries[i]
+				if d := e.letter(group, partition); of[partition][e.ID] && (tried[e.ID] || matches(&filter, &d)) {
+					set(e, r.now)
+					tried[e.ID] = true
+					marked++
+				}
+			}
+			return marked > 0, nil
+		})
+		if err != nil {
+			return total, err
+		}
+		total += marked
+	}
+	return total, nil
+}

@@ -1,0 +1,344 @@
+package blobstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Azure's bounds of a lease that ends by itself:
+// https://learn.microsoft.com/rest/api/storageservices/lease-blob
+const (
+	MinLease = 15 * time.Second
+	MaxLease = 60 * time.Second
+)
+
+// CheckLease tells whether Azure grants leases of this length. It is for the
+// start of a program; Acquire and Renew ask the same. Its error is a
+// [sluice.ErrRefused].
+func CheckLease(ttl time.Duration) error {
+	if ttl < MinLease || ttl > MaxLease {
+		return fmt.Errorf("lease of %v: Azure Blob Storage grants leases of 15 s to 60 s: set the lease's length between them (30 s is the default): %w", ttl, sluice.ErrRefused)
+	}
+	return nil
+}
+
+// Leases keeps leases in Blob Storage: real leases on the partitions' blobs.
+// They last whole seconds; others are rounded up. It is safe for concurrent
+// use.
+type Leases struct{ store *Store }
+
+var _ sluice.LeaseStore = (*Leases)(nil)
+
+// leaseID is the id of the lease on a blob: it follows from owner and epoch,
+// so that it is known wherever these are, and a request that is sent twice asks
+// for the same lease.
+func leaseID(name, owner string, epoch int64) string {
+	h := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", name, owner, epoch))
+	h[6] = h[6]&0x0f | 0x80 // version 8: made our own way
+	h[8] = h[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
+}
+
+func (c *cell) leaseID() string { return leaseID(c.name, c.lease.owner, c.lease.epoch) }
+
+// ifVersion makes a lease operation wait on the version that was read.
+func (c *cell) ifVersion() *blob.ModifiedAccessConditions {
+	return &blob.ModifiedAccessConditions{IfMatch: &c.etag}
+}
+
+// on is the client for operations on the blob's lease.
+func (s *Store) on(c cell, id string) (*lease.BlobClient, error) {
+	return lease.NewBlobClient(s.client.NewBlobClient(c.name), &lease.BlobClientOptions{LeaseID: &id})
+}
+
+// grab takes the lease with this id, or renews the one that has it already,
+// for so many seconds. It returns when, by the server's clock.
+func (s *Store) grab(ctx context.Context, c cell, id string, seconds int64) (time.Time, error) {
+	client, err := s.on(c, id)
+	if err != nil {
+		return time.Time{}, err
+	}
+	got, err := client.AcquireLease(ctx, int32(seconds), &lease.BlobAcquireOptions{ModifiedAccessConditions: c.ifVersion()})
+	if err != nil {
+		return time.Time{}, plain(err)
+	}
+	if got.Date == nil {
+		return c.now, nil
+	}
+	return got.Date.UTC(), nil
+}
+
+// Acquire implements [sluice.LeaseStore]. It returns once the new epoch is
+// written under the new lease. A ttl that Azure does not grant is refused, as
+// by [CheckLease].
+func (l *Leases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+	a := acquisition{
+		store: l.store, above: above, seconds: wholeSeconds(ttl),
+		lease: sluice.Lease{Group: group, Partition: partition, Owner: owner},
+	}
+	err := errors.Join(CheckLease(ttl), fits("the owner's name", owner))
+	if err == nil {
+		err = l.store.edit(ctx, group, partition, func(c cell) error { return a.try(ctx, c) })
+	}
+	if errors.Is(err, errLease) {
+		err = sluice.ErrHeld // its epoch is not written yet
+	}
+	if err != nil {
+		a.giveBack(ctx)
+		return sluice.Lease{}, fmt.Errorf("acquire lease on partition %s: %w", partition, err)
+	}
+	return a.lease, nil
+}
+
+func wholeSeconds(ttl time.Duration) int64 { return int64((ttl + time.Second - 1) / time.Second) }
+
+// acquisition is an Acquire in progress.
+type acquisition struct {
+	store   *Store
+	lease   sluice.Lease
+	seconds int64
+	above   int64
+
+	asked cell   // the blob whose lease was asked for; its name is empty if none was
+	id    string // of that lease
+}
+
+// try takes the lease of a blob as it was read, and writes the new epoch.
+func (a *acquisition) try(ctx context.Context, c cell) error {
+	if !c.exists {
+		if err := a.store.create(ctx, c.name, record{}); err != nil {
+			return err
+		}
+		return errChanged // by ourselves
+	}
+	epoch := max(c.lease.epoch, a.above, 0)
+	if c.checkpoint != nil {
+		epoch = max(epoch, c.checkpoint.Epoch)
+	}
+	if epoch == math.MaxInt64 {
+		return fmt.Errorf("there is no epoch above %d: %w", epoch, sluice.ErrRefused)
+	}
+	epoch++
+	id := leaseID(c.name, a.lease.Owner, epoch)
+	if c.leased && a.id != id {
+		if err := a.takeOver(ctx, c, id); err != nil {
+			return err
+		}
+	}
+	a.asked, a.id = c, id
+	since, err := a.store.grab(ctx, c, id, a.seconds)
+	if err != nil {
+		return err
+	}
+	r := c.record
+	r.lease = leaseRecord{owner: a.lease.Owner, epoch: epoch, seconds: a.seconds, renewed: since}
+	if err := a.store.write(ctx, c, id, r); err != nil {
+		return err
+	}
+	a.lease.Epoch = epoch
+	return nil
+}
+
+// takeOver gives the lease on the blob the new id, if it is ours to change: one
+// of this call, of the same owner, or one whose owner has given it back and
+// then failed to let it go.
+func (a *acquisition) takeOver(ctx context.Context, c cell, id string) error {
+	from := a.id
+	if from == "" {
+		if c.lease.owner != a.lease.Owner && !c.lease.released() || c.lease.epoch == 0 {
+			return fmt.Errorf("by %s for another %v: %w", cmp.Or(c.lease.owner, "an unknown owner"), c.remaining(), sluice.ErrHeld)
+		}
+		from = c.leaseID()
+	}
+	client, err := a.store.on(c, from)
+	if err != nil {
+		return err
+	}
+	_, err = client.ChangeLease(ctx, id, &lease.BlobChangeOptions{ModifiedAccessConditions: c.ifVersion()})
+	if err == nil {
+		a.asked, a.id = c, id
+	} else if errors.Is(plain(err), errLease) {
+		a.id = ""
+	}
+	return plain(err)
+}
+
+// giveBack lets go of a lease that may have been taken, so that the next try
+// need not wait for its end.
+func (a *acquisition) giveBack(ctx context.Context) {
+	if a.id == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_ = a.store.letGo(ctx, a.asked, a.id, a.asked.ifVersion()) // else it ends by itself
+}
+
+// letGo ends the lease with this id, if it is there and the condition holds.
+func (s *Store) letGo(ctx context.Context, c cell, id string, condition *blob.ModifiedAccessConditions) error {
+	client, err := s.on(c, id)
+	if err != nil {
+		return err
+	}
+	_, err = client.ReleaseLease(ctx, &lease.BlobReleaseOptions{ModifiedAccessConditions: condition})
+	if err = plain(err); errors.Is(err, errLease) || errors.Is(err, errChanged) {
+		return nil
+	}
+	return err
+}
+
+// Renew implements [sluice.LeaseStore].
+func (l *Leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+	err := CheckLease(ttl)
+	if err == nil {
+		err = l.store.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
+			if !c.exists || !c.lease.is(lease) || c.lease.released() {
+				return fmt.Errorf("%w: the lease is %s", sluice.ErrFenced, c.lease.tell())
+			}
+			since, err := l.store.grab(ctx, c, c.leaseID(), wholeSeconds(ttl))
+			if err != nil {
+				return err
+			}
+			r := c.record
+			r.lease.seconds, r.lease.renewed = wholeSeconds(ttl), since
+			return l.store.write(ctx, c, c.leaseID(), r)
+		})
+	}
+	if errors.Is(err, errLease) { // another has it, whose epoch is not written yet
+		err = fmt.Errorf("%w: %w", sluice.ErrFenced, err)
+	}
+	if err != nil {
+		return fmt.Errorf("renew lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, err)
+	}
+	return nil
+}
+
+// tell names the record's lease for an error.
+func (l leaseRecord) tell() string {
+	switch {
+	case l.epoch == 0:
+		return "not there"
+	case l.released():
+		return fmt.Sprintf("given back, in epoch %d by %s", l.epoch, l.owner)
+	}
+	return fmt.Sprintf("at epoch %d of %s", l.epoch, l.owner)
+}
+
+// Release implements [sluice.LeaseStore]. It is written first that the lease is
+// given back, and then let go; a successor may take it between the two.
+func (l *Leases) Release(ctx context.Context, lease sluice.Lease) error {
+	err := l.store.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
+		if !c.exists || !c.lease.is(lease) {
+			return nil
+		}
+		id := ""
+		if c.leased {
+			id = c.leaseID()
+		}
+		if !c.lease.released() {
+			r := c.record
+			r.lease.seconds = 0
+			if err := l.store.write(ctx, c, id, r); err != nil {
+				return err
+			}
+		}
+		if id == "" {
+			return nil
+		}
+		return l.store.letGo(ctx, c, id, nil)
+	})
+	if errors.Is(err, errLease) {
+		err = nil // another has it, whose epoch is not written yet
+	}
+	if err != nil {
+		return fmt.Errorf("release lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, err)
+	}
+	return nil
+}
+
+// remaining is the time until the lease ends: never none while the server says
+// that it lasts, for its times are whole seconds.
+func (c *cell) remaining() time.Duration {
+	if !c.leased || c.lease.released() {
+		return 0
+	}
+	left := c.lease.renewed.Add(time.Duration(c.lease.seconds) * time.Second).Sub(c.now)
+	return max(left, time.Millisecond)
+}
+
+// List implements [sluice.LeaseStore].
+func (l *Leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+	var list []sluice.LeaseInfo
+	err := l.store.cells(ctx, group, func(partition string, c cell) {
+		if c.lease.epoch > 0 {
+			list = append(list, sluice.LeaseInfo{
+				Lease:     sluice.Lease{Group: group, Partition: partition, Owner: c.lease.owner, Epoch: c.lease.epoch},
+				Remaining: c.remaining(), Renewed: c.lease.renewed,
+			})
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list leases of %v: %w", group, err)
+	}
+	slices.SortFunc(list, func(a, b sluice.LeaseInfo) int { return cmp.Compare(a.Partition, b.Partition) })
+	return list, nil
+}
+
+// cells lists the blobs of a group's partitions.
+func (s *Store) cells(ctx context.Context, group sluice.Group, found func(partition string, c cell)) error {
+	folder, err := s.folder(group, partitions)
+	if err != nil {
+		return err
+	}
+	return s.list(ctx, folder, func(item *container.BlobItem, now time.Time) error {
+		partition, ours := unescape((*item.Name)[len(folder):])
+		if !ours {
+			return nil
+		}
+		c := cell{name: *item.Name, exists: true, now: now, etag: *item.Properties.ETag}
+		if state := item.Properties.LeaseState; state != nil {
+			c.leased = held(*state)
+		}
+		var err error
+		if c.record, err = decode(item.Metadata); err != nil {
+			return fmt.Errorf("blob %s: %w", c.name, err)
+		}
+		found(partition, c)
+		return nil
+	})
+}
+
+// list lists blobs with their metadata, by name; now is the server's clock.
+func (s *Store) list(ctx context.Context, prefix string, found func(item *container.BlobItem, now time.Time) error) error {
+	pages := s.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix, Include: container.ListBlobsInclude{Metadata: true}})
+	for pages.More() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return plain(err)
+		}
+		if page.Date == nil || page.Segment == nil {
+			return errors.New("Azure Storage's answer lacks the blobs or the time")
+		}
+		for _, item := range page.Segment.BlobItems {
+			if item == nil || item.Name == nil || len(*item.Name) < len(prefix) || item.Properties == nil || item.Properties.ETag == nil {
+				continue
+			}
+			if err := found(item, page.Date.UTC()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,296 @@
+package blobstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+
+	"github.com/sluice-go/sluice"
+)
+
+// atOnce is how many requests about dead letters one call has under way.
+const atOnce = 8
+
+// each runs fn for 0 to n-1, several at once, until one fails, and returns the
+// first error.
+func each(ctx context.Context, n int, fn func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := make(chan int)
+	var work sync.WaitGroup
+	for range min(n, atOnce) {
+		work.Go(func() {
+			for i := range next {
+				if err := fn(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+feed:
+	for i := range n {
+		select {
+		case next <- i:
+		case <-ctx.Done():
+			break feed
+		}
+	}
+	close(next)
+	work.Wait()
+	return context.Cause(ctx)
+}
+
+// Park implements [sluice.LetterStore]. Letters of one partition are stored in
+// one go; of several partitions those of the first may be stored alone.
+func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
+	type place struct {
+		group     sluice.Group
+		partition string
+	}
+	of := make(map[place][]*sluice.DeadLetter)
+	var places []place
+	for i := range letters {
+		p := place{letters[i].Group, letters[i].Event.Partition}
+		if of[p] == nil {
+			places = append(places, p)
+		}
+		of[p] = append(of[p], &letters[i])
+	}
+	for _, at := range places {
+		p := parking{store: s, letters: of[at], stored: make(map[identity]entry)}
+		err := s.change(ctx, at.group, at.partition, p.try)
+		if err == nil || !p.sent {
+			s.dropBodies(ctx, p.register, p.unused())
+		}
+		if err != nil {
+			return fmt.Errorf("store dead letters of partition %s: %w", at.partition, err)
+		}
+	}
+	return nil
+}
+
+// parking is the storing of dead letters of one partition: first the bodies of
+// those that are new, then the register that tells of them.
+type parking struct {
+	store    *Store
+	letters  []*sluice.DeadLetter
+	stored   map[identity]entry // whose bodies are stored
+	register *register          // as it was last read, and then changed
+	sent     bool               // it may have been saved
+}
+
+func (p *parking) try(ctx context.Context, r *register) (bool, error) {
+	p.register = r
+	places := r.places()
+	var fresh []*sluice.DeadLetter
+	for _, d := range p.letters {
+		id := identityOf(d)
+		if _, known := places[id]; known {
+			continue
+		}
+		if _, stored := p.stored[id]; !stored {
+			fresh = append(fresh, d)
+			p.stored[id] = enter(d)
+		}
+	}
+	entries := make([]entry, len(fresh))
+	err := each(ctx, len(fresh), func(ctx context.Context, i int) error {
+		entries[i] = enter(fresh[i])
+		return p.store.storeBody(ctx, r, fresh[i], &entries[i])
+	})
+	for i := range fresh {
+		if err == nil || entries[i].Body != "" {
+			p.stored[identityOf(fresh[i])] = entries[i]
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, d := range p.letters {
+		id := identityOf(d)
+		at, known := places[id]
+		if !known {
+			at = r.add(p.stored[id])
+			places[id] = at
+		}
+		r.entries[at].fail(d)
+	}
+	p.sent = true
+	return true, nil
+}
+
+// unused are the bodies that were stored in vain.
+func (p *parking) unused() []string {
+	var names []string
+	for _, e := range p.stored {
+		if e.Body != "" && (!p.sent || !p.register.has(e.Body)) {
+			names = append(names, e.Body)
+		}
+	}
+	return names
+}
+
+// Due implements [sluice.LetterStore]. Where no retry is due it takes one
+// request.
+func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+	list, err := s.due(ctx, group, partition, limit)
+	if err != nil {
+		return nil, fmt.Errorf("look for retries of partition %s: %w", partition, err)
+	}
+	return list, nil
+}
+
+func (s *Store) due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+	any, err := s.anyDue(ctx, group, partition)
+	if err != nil || !any {
+		return nil, err
+	}
+	r, err := s.open(ctx, group, partition)
+	if err != nil {
+		return nil, err
+	}
+	entries := slices.DeleteFunc(r.entries, func(e entry) bool { return e.Status != sluice.StatusRetry || e.NextAttempt.After(r.now) })
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.ID, b.ID)) })
+	list := make([]sluice.DeadLetter, min(len(entries), max(limit, 0)))
+	err = each(ctx, len(list), func(ctx context.Context, i int) error {
+		d, found, err := s.whole(ctx, r, entries[i])
+		if found && d.Status == sluice.StatusRetry {
+			list[i] = d
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list, func(d sluice.DeadLetter) bool { return d.Status == "" }), nil // settled meanwhile
+}
+
+// anyDue asks whether a register has a retry that is due.
+func (s *Store) anyDue(ctx context.Context, group sluice.Group, partition string) (bool, error) {
+	name, err := s.join(group, letters, escape(partition))
+	if err != nil {
+		return false, err
+	}
+	got, err := s.client.NewBlobClient(name).GetProperties(ctx, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, plain(err)
+	}
+	f := fieldsOf(got.Metadata)
+	any := f.number("retries") > 0 && got.Date != nil && !f.time("next").After(*got.Date)
+	return any || f.err != nil, nil
+}
+
+// whole reads a dead letter with its body. One whose body alone is gone is one
+// without a body; one that is gone altogether is not found.
+func (s *Store) whole(ctx context.Context, r *register, e entry) (d sluice.DeadLetter, found bool, err error) {
+	for range mostTries {
+		d = e.letter(r.group, r.partition)
+		if e.Body == "" {
+			return d, true, nil
+		}
+		if err = s.readBody(ctx, r, &e, &d); !errors.Is(err, errChanged) {
+			return d, true, err
+		}
+		if r, err = s.open(ctx, r.group, r.partition); err != nil {
+			return d, false, err
+		}
+		at := r.findID(e.ID)
+		if at < 0 {
+			return d, false, nil
+		}
+		if r.entries[at].Body == e.Body {
+			d.HasBody = false
+			return d, true, nil
+		}
+		e = r.entries[at]
+	}
+	return d, false, fmt.Errorf("dead letter %d changes all the time", e.ID)
+}
+
+// Settle implements [sluice.LetterStore]. Retries of one partition are settled
+// in one go.
+func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+	failed := make(map[int64]*sluice.DeadLetter, len(returned))
+	ids := slices.Clone(applied)
+	for i := range returned {
+		failed[returned[i].ID] = &returned[i]
+		ids = append(ids, returned[i].ID)
+	}
+	gone := make(map[int64]bool, len(applied))
+	for _, id := range applied {
+		gone[id] = true
+	}
+	among, err := s.partitionsOf(ctx, group, ids)
+	if err != nil {
+		return fmt.Errorf("settle retries: %w", err)
+	}
+	for _, partition := range among {
+		var bodies []string
+		var last *register
+		err := s.change(ctx, group, partition, func(_ context.Context, r *register) (changed bool, _ error) {
+			last = r
+			r.entries = slices.DeleteFunc(r.entries, func(e entry) bool {
+				remove := e.Status == sluice.StatusRetry && gone[e.ID]
+				if remove && e.Body != "" {
+					bodies = append(bodies, e.Body)
+				}
+				changed = changed || remove
+				return remove
+			})
+			for i := range r.entries {
+				e := &r.entries[i]
+				if d := failed[e.ID]; d != nil && e.Status == sluice.StatusRetry {
+					e.fail(d)
+					changed = true
+				}
+			}
+			return changed, nil
+		})
+		if err != nil {
+			return fmt.Errorf("settle retries of partition %s: %w", partition, err)
+		}
+		s.dropBodies(ctx, last, slices.DeleteFunc(bodies, last.has))
+	}
+	return nil
+}
+
+// Parked implements [sluice.LetterStore].
+func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+	r, err := s.open(ctx, group, partition)
+	if err != nil {
+		return nil, fmt.Errorf("read dead letters of partition %s: %w", partition, err)
+	}
+	var numbers []int64
+	for _, e := range r.entries {
+		if e.Incarnation == clean(incarnation) && e.Sequence > after {
+			numbers = append(numbers, e.Sequence)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// Held implements [sluice.LetterStore]. An event without a key holds nothing
+// back.
+func (s *Store) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+	r, err := s.open(ctx, group, partition)
+	if err != nil {
+		return nil, fmt.Errorf("read keys held back in partition %s: %w", partition, err)
+	}
+	var keys []string
+	for _, e := range r.entries {
+		if e.Status != sluice.StatusDiscarded && e.Key != "" {
+			keys = append(keys, e.Key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), nil
+}

@@ -1,0 +1,61 @@
+package blobstore
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Ranges are packed as pairs of unsigned varints, in base64: how many events
+// lie between the range and what comes before it (the position, or the range
+// before), and how many it has beyond the first. A range takes two bytes (not
+// quite three characters) if both are below 128.
+
+// packRanges packs the first ranges that fit in so many characters.
+func packRanges(position int64, ranges []sluice.Range, room int) string {
+	var packed []byte
+	last := position
+	for _, r := range ranges {
+		if r.First <= last || r.Last < r.First {
+			break // not what was promised; what follows cannot be told apart
+		}
+		next := binary.AppendUvarint(packed, uint64(r.First)-uint64(last)-1) // two's complement: also where a difference overflows
+		next = binary.AppendUvarint(next, uint64(r.Last)-uint64(r.First))
+		if base64.RawURLEncoding.EncodedLen(len(next)) > room {
+			break
+		}
+		packed, last = next, r.Last
+	}
+	return base64.RawURLEncoding.EncodeToString(packed)
+}
+
+var errRanges = errors.New("not ranges")
+
+// unpackRanges is the inverse of packRanges.
+func unpackRanges(position int64, text string) ([]sluice.Range, error) {
+	packed, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return nil, errRanges
+	}
+	var ranges []sluice.Range
+	for last := position; len(packed) > 0; {
+		gap, n := binary.Uvarint(packed)
+		if n <= 0 {
+			return nil, errRanges
+		}
+		more, m := binary.Uvarint(packed[n:])
+		if m <= 0 {
+			return nil, errRanges
+		}
+		packed = packed[n+m:]
+		r := sluice.Range{First: int64(uint64(last) + gap + 1)}
+		r.Last = int64(uint64(r.First) + more)
+		if r.First <= last || r.Last < r.First {
+			return nil, errRanges
+		}
+		ranges, last = append(ranges, r), r.Last
+	}
+	return ranges, nil
+}

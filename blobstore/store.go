@@ -1,0 +1,114 @@
+package blobstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	// ConnectionString is the storage account's, with its key or a shared
+	// access signature; "UseDevelopmentStorage=true" is Azurite on this
+	// machine. Default: none.
+	ConnectionString string
+	// Credential asks Entra ID for tokens; who it stands for needs the role
+	// Storage Blob Data Contributor on the container. Default: none.
+	Credential azcore.TokenCredential
+	// Prefix comes before all blob names, as it is; "sluice/" makes it a
+	// folder. Default: none.
+	Prefix string
+	// Client sets up the connection: its transport, and how often a request
+	// is repeated. Default: up to three more tries within some seconds.
+	Client azcore.ClientOptions
+}
+
+// Store keeps checkpoints and dead letters. It is safe for concurrent use.
+type Store struct {
+	client *container.Client
+	prefix string
+	turns  turns
+}
+
+var (
+	_ sluice.CheckpointStore = (*Store)(nil)
+	_ sluice.LetterStore     = (*Store)(nil)
+	_ sluice.DeadLetterStore = (*Store)(nil)
+)
+
+// Open connects to a container as [Connect] does, and creates it if it is
+// missing. The context is that of the opening only. There is nothing to close.
+func Open(ctx context.Context, where string, cfg *Config) (*Store, error) {
+	client, err := Connect(where, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return New(ctx, client, cfg)
+}
+
+// New is [Open] over a client that the caller has made. Of cfg, which may be
+// nil, Prefix alone counts.
+func New(ctx context.Context, client *container.Client, cfg *Config) (*Store, error) {
+	s := &Store{client: client}
+	if cfg != nil {
+		s.prefix = cfg.Prefix
+	}
+	if len(s.prefix) > maxPrefix || strings.HasPrefix(s.prefix, "/") {
+		return nil, fmt.Errorf("prefix of blob names: at most %d bytes, and no slash at the start", maxPrefix)
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, fmt.Errorf("open container %s: %w", place(client), err)
+	}
+	return s, nil
+}
+
+// prepare sees that the container is there and may be listed.
+func (s *Store) prepare(ctx context.Context) error {
+	for created := false; ; created = true {
+		one := int32(1)
+		_, err := s.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &s.prefix, MaxResults: &one}).NextPage(ctx)
+		if !bloberror.HasCode(err, bloberror.ContainerNotFound) || created {
+			return plain(err)
+		}
+		if _, err := s.client.Create(ctx, nil); err != nil && !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
+			return fmt.Errorf("create it: %w", plain(err))
+		}
+	}
+}
+
+// Leases gives the lease store over the same blobs.
+func (s *Store) Leases() *Leases { return &Leases{store: s} }
+
+// turns lets the operations of this process on one blob follow each other, so
+// that they don't make each other start again.
+type turns struct {
+	mu   sync.Mutex
+	busy map[string]chan struct{}
+}
+
+// take waits for the blob's turn; done ends it.
+func (t *turns) take(ctx context.Context, name string) (done func(), err error) {
+	t.mu.Lock()
+	if t.busy == nil {
+		t.busy = make(map[string]chan struct{})
+	}
+	turn, ok := t.busy[name]
+	if !ok {
+		turn = make(chan struct{}, 1)
+		t.busy[name] = turn
+	}
+	t.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

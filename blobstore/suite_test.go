@@ -1,0 +1,72 @@
+//go:build azurite
+
+package blobstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// beside lets the cases of a suite wait for leases side by side.
+func beside(t testing.TB) {
+	if t, ok := t.(*testing.T); ok {
+		t.Parallel()
+	}
+}
+
+func TestLeases(t *testing.T) {
+	sluicetest.TestLeases(t, func(t testing.TB) sluice.LeaseStore {
+		beside(t)
+		return newPlace(t).open(t).Leases()
+	}, &sluicetest.LeasesConfig{TTL: blobstore.MinLease, Long: blobstore.MaxLease})
+}
+
+// features are the same whatever the leases.
+var features = sluicetest.CheckpointFeatures{Ranges: 250}
+
+func TestCheckpointsUnderLeases(t *testing.T) {
+	sluicetest.TestCheckpointStore(t, func(t testing.TB) sluicetest.CheckpointHarness {
+		p := newPlace(t)
+		store, peer, past := p.open(t), p.open(t), p.client(t)
+		return sluicetest.CheckpointHarness{
+			Store: store, Peer: peer, Features: features,
+			Lease: func(ctx context.Context, with bool, g sluice.Group, partition, owner string, above int64) (sluice.Lease, error) {
+				s := store
+				if with {
+					s = peer
+				}
+				l, err := s.Leases().Acquire(ctx, g, partition, owner, blobstore.MaxLease, above)
+				if !errors.Is(err, sluice.ErrHeld) {
+					return l, err
+				}
+				// What the suite waits for, the end of the lease in force, would take a minute.
+				if err := expire(ctx, past, "ns/flights~2Fx/$Default/partitions/"+partition); err != nil {
+					return l, err
+				}
+				return s.Leases().Acquire(ctx, g, partition, owner, blobstore.MaxLease, above)
+			},
+		}
+	})
+}
+
+func TestCheckpointsUnderOtherLeases(t *testing.T) {
+	sluicetest.TestCheckpointStore(t, func(t testing.TB) sluicetest.CheckpointHarness {
+		p := newPlace(t)
+		return sluicetest.CheckpointHarness{Store: p.open(t), Peer: p.open(t), Features: features}
+	})
+}
+
+func TestLetters(t *testing.T) {
+	sluicetest.TestLetterStore(t, func(t testing.TB) sluicetest.LetterHarness {
+		p := newPlace(t)
+		s := p.open(t)
+		return sluicetest.LetterHarness{Store: s, DeadLetters: s, Peer: p.open(t)}
+	})
+}
+
