@@ -43,6 +43,9 @@ type CosmosConfig struct {
 	Partitions int
 	// Control is the address of an endpoint by which test programs have faults happen: plain HTTP, on loopback. Default: none.
 	Control string
+	// OnWrite learns of every document that was written or deleted, in the order of its physical partition. It holds up that partition, and must
+	// not call the [Cosmos]. Default: none.
+	OnWrite func(CosmosWrite)
 	// Log receives failures. Default: nothing is logged.
 	Log *slog.Logger
 }
@@ -54,6 +57,7 @@ type (
 	CosmosFaultKind      = cosmosd.FaultKind
 	CosmosRequest        = cosmosd.Request
 	CosmosStats          = cosmosd.Stats
+	CosmosWrite          = cosmosd.Write
 	CosmosContainerStats = cosmosd.ContainerStats
 )
 
@@ -112,7 +116,7 @@ func StartCosmos(containers []CosmosContainer, cfg *CosmosConfig) (*Cosmos, erro
 		configs[i] = c.config()
 	}
 	account, err := cosmosd.Open(configs, &cosmosd.Config{
-		Keys: s.cfg.Keys, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, Log: s.log,
+		Keys: s.cfg.Keys, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: s.cfg.OnWrite, Log: s.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)

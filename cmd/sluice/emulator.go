@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +21,7 @@ func (a *app) emulator() *cobra.Command {
 
 func (a *app) emulatorServe() *cobra.Command {
 	var cfg emulator.Config
+	var cosmos cosmosFlags
 	var hubs, keys []string
 	cmd := &cobra.Command{
 		Use:   "serve --hub NAME=PARTITIONS…",
@@ -30,9 +33,13 @@ WebSockets is served at the same addresses.
 
 A key's RIGHTS are listen, send and manage, separated by commas. With --control, test
 programs can have faults happen, such as dropped connections and throttling; the address
-is in a line of its own, before "ready".`,
+is in a line of its own, before "ready".
+
+With --cosmos it serves a Cosmos DB account too, over plain HTTP, and prints a second line:
+"ready" and the account's connection string, with endpoint and key. Its documents are in memory.`,
 		Example: `  sluice emulator serve --hub flights=4 --data ./hub --retention 24h
-  sluice emulator serve --hub flights=4 --key reader=c2VjcmV0:listen`,
+  sluice emulator serve --hub flights=4 --key reader=c2VjcmV0:listen
+  sluice emulator serve --hub docs=4 --cosmos 127.0.0.1:8081 --cosmos-container db/docs:/key --cosmos-ru 50000`,
 		Args: cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			list, err := parseHubs(hubs)
@@ -42,8 +49,11 @@ is in a line of its own, before "ready".`,
 			if cfg.Keys, err = parseKeys(keys); err != nil {
 				return err
 			}
-			cfg.Log = a.log
-			return a.serve(ctx, list, &cfg)
+			if err := cosmos.parse(); err != nil {
+				return err
+			}
+			cfg.Log, cosmos.cfg.Log = a.log, a.log
+			return a.serve(ctx, list, &cfg, &cosmos)
 		}),
 	}
 	f := cmd.Flags()
@@ -57,23 +67,42 @@ is in a line of its own, before "ready".`,
 	f.StringVar(&cfg.Control, "control", "", "`address` on loopback of an endpoint that has faults happen, for tests (default none)")
 	f.StringArrayVar(&hubs, "hub", nil, "a hub, `NAME=PARTITIONS`; repeat for more")
 	f.StringArrayVar(&keys, "key", nil, "a shared access key that clients must have, `NAME=BASE64[:RIGHTS]` (default rights all); repeat for more (default none is asked for)")
+	cosmos.register(cmd)
 	return cmd
 }
 
-func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Config) error {
+func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Config, cosmos *cosmosFlags) (err error) {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	srv, err := emulator.Start(hubs, cfg)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, closing("the emulator", srv)) }()
+	account, err := cosmos.start()
+	if err != nil {
+		return err
+	}
+	if account != nil {
+		defer func() { err = errors.Join(err, closing("the Cosmos account", account)) }()
+	}
 	if addr := srv.ControlAddr(); addr != "" {
 		fmt.Fprintln(a.out, "control", "http://"+addr)
 	}
+	if account != nil && account.ControlAddr() != "" {
+		fmt.Fprintln(a.out, "cosmos-control", "http://"+account.ControlAddr())
+	}
 	fmt.Fprintln(a.out, "ready", srv.ConnectionString())
+	if account != nil {
+		fmt.Fprintln(a.out, "ready", account.ConnectionString())
+	}
 	<-ctx.Done()
-	if err := srv.Close(); err != nil {
-		return fmt.Errorf("close the emulator: %w", err)
+	return nil
+}
+
+func closing(what string, c io.Closer) error {
+	if err := c.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", what, err)
 	}
 	return nil
 }

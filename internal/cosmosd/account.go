@@ -23,8 +23,20 @@ type Config struct {
 	Partitions int
 	// Log receives failures. Default: nothing is logged.
 	Log *slog.Logger
+	// OnWrite learns of every document that was written or deleted, in the order of its partition. It holds up that partition, and must not call
+	// the account. Default: none. A transactional batch that is taken back has been told of.
+	OnWrite func(Write)
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
+}
+
+// Write is a document that was written or deleted.
+type Write struct {
+	Database, Container, Range string
+	ID                         string
+	Key                        string // in JSON: ["a"]
+	Body                       []byte // as it was written, without the closing brace; good during the call; nil: deleted
+	Replaced                   bool   // there was one
 }
 
 // ContainerConfig describes a container that an account starts with.

@@ -30,6 +30,7 @@ type batchOp struct {
 	doc         *document
 	ifMatch     []byte
 	ifNoneMatch []byte
+	minimal     bool // the result of a write is to come without the document
 }
 
 var (
@@ -106,6 +107,8 @@ func (op *batchOp) member(s *scanner, name []byte, paths []keyPath) error {
 		if text {
 			op.key = unquote(value)
 		}
+	case `"minimalReturnPreference"`:
+		op.minimal = string(value) == "true"
 	case `"ifMatch"`:
 		if text {
 			op.ifMatch = unquote(value)
@@ -216,7 +219,7 @@ func (c *call) bulk(owner *Container, b *batch) *failure {
 			res = c.each(owner, p, &b.ops[i], name, now)
 		}
 		failed = failed || !res.ok()
-		w.write(b.ops[i].verb, &res)
+		w.write(&b.ops[i], &res)
 		if res.status == http.StatusTooManyRequests {
 			c.account.stats.throttled.Add(1)
 		}
@@ -294,7 +297,7 @@ func (c *call) atomically(owner *Container, p *partition, b *batch, key []byte, 
 			refused = &res
 		}
 		if refused.ok() {
-			w.write(b.ops[i].verb, refused)
+			w.write(&b.ops[i], refused)
 			continue
 		}
 		if err := p.rollback(&undo); err != nil {
@@ -306,7 +309,7 @@ func (c *call) atomically(owner *Container, p *partition, b *batch, key []byte, 
 			if j == i {
 				res = *refused
 			}
-			w.write(b.ops[j].verb, &res)
+			w.write(&b.ops[j], &res)
 		}
 		return w, true, nil
 	}
@@ -333,7 +336,7 @@ type resultWriter struct {
 }
 
 // write appends a result, while its record is good.
-func (w *resultWriter) write(v verb, r *result) {
+func (w *resultWriter) write(op *batchOp, r *result) {
 	b := w.out
 	if len(b) > 1 {
 		b = append(b, ',')
@@ -352,7 +355,7 @@ func (w *resultWriter) write(v verb, r *result) {
 		b = appendEtag(b, r.rec.version(), r.rec.seconds())
 		b[len(b)-1] = '\\'
 		b = append(b, `""`...)
-		if r.ok() && r.status != http.StatusNotModified && (v == verbRead || !w.minimal) {
+		if r.ok() && r.status != http.StatusNotModified && (op.verb == verbRead || !w.minimal && !op.minimal) {
 			b = append(b, `,"resourceBody":`...)
 			b = w.owner.appendDocument(b, r.rec)
 		}

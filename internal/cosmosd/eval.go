@@ -249,6 +249,8 @@ var aggregateKinds = map[string]aggregateKind{
 	"COUNT": aggregateCount, "SUM": aggregateSum, "AVG": aggregateAvg, "MIN": aggregateMin, "MAX": aggregateMax,
 }
 
+func (a *aggregate) reset() { *a = aggregate{kind: a.kind, name: a.name, of: a.of} }
+
 func (a *aggregate) gather(document []byte) {
 	v := a.of.eval(document)
 	if v.kind == kindUndefined {

@@ -68,7 +68,7 @@ func (c *Container) apply(p *partition, op *operation, now time.Time, undo *undo
 		ru := chargeCreate(rec.size(), rec.values(), c.indexed)
 		undo.note(op, undo.copy(rec))
 		p.remove(op.hash, r)
-		p.writes++
+		c.written(p, op, nil, true)
 		return result{status: http.StatusNoContent, charge: ru}
 	}
 	var err error
@@ -87,8 +87,15 @@ func (c *Container) apply(p *partition, op *operation, now time.Time, undo *undo
 		return result{status: http.StatusForbidden, substatus: substatusFull, charge: chargeConflict, message: messageFull}
 	}
 	undo.note(op, before)
-	p.writes++
+	c.written(p, op, op.doc.body, r != 0)
 	return done
+}
+
+func (c *Container) written(p *partition, op *operation, body []byte, replaced bool) {
+	p.writes++
+	if f := c.account.cfg.OnWrite; f != nil {
+		f(Write{c.database.id, c.id, p.id, string(op.id), string(op.keyText), body, replaced})
+	}
 }
 
 // precondition is what refuses an operation on the document that is there, or on none.

@@ -101,19 +101,49 @@ func (s *scope) partitions() ([]*partition, *failure) {
 	}), nil
 }
 
-// progress is a continuation token: how far a query has come. Its place is a document's number within a part of the hash space, so that it
-// holds when that is split.
+// progress is a continuation token: how far a query has come. Places are numbers of documents within parts of the hash space, so that they hold
+// when a partition is split; what is below the first part is done, what is above the last not begun.
 type progress struct {
-	Min    string `json:"min,omitempty"`
-	Max    string `json:"max,omitempty"`
-	After  uint64 `json:"after,omitempty"`
+	Parts  []part `json:"parts,omitempty"`
 	Passed int    `json:"passed,omitempty"` // documents that were found, for TOP and OFFSET
 }
+
+type part struct {
+	Min   string `json:"min"`
+	Max   string `json:"max"`
+	After uint64 `json:"after"`
+}
+
+// after is where to go on in a partition, unless it is done.
+func (at *progress) after(bounds epk.Range) (number uint64, done bool) {
+	for _, p := range at.Parts {
+		if bounds.Overlaps(epk.Range{Min: p.Min, Max: p.Max}) {
+			return p.After, false
+		}
+	}
+	return 0, len(at.Parts) > 0 && epk.Compare(bounds.Min, at.Parts[0].Min) < 0
+}
+
+// reach is the progress when number is reached in a partition.
+func (at *progress) reach(bounds epk.Range, number uint64) progress {
+	next := progress{Parts: []part{{bounds.Min, bounds.Max, number}}, Passed: at.Passed}
+	for _, p := range at.Parts {
+		if epk.Compare(p.Max, bounds.Max) > 0 {
+			if epk.Compare(p.Min, bounds.Max) < 0 {
+				p.Min = bounds.Max
+			}
+			next.Parts = append(next.Parts, p)
+		}
+	}
+	return next
+}
+
+const maxParts = 64 // a partition that is split between any two pages
 
 func (c *call) progress() (progress, *failure) {
 	var at progress
 	if text := c.r.Header.Get("X-Ms-Continuation"); text != "" {
-		if err := json.Unmarshal([]byte(text), &at); err != nil || at.Passed < 0 {
+		if err := json.Unmarshal([]byte(text), &at); err != nil || at.Passed < 0 || len(at.Parts) > maxParts {
 			return at, bad("The continuation token is malformed.")
 		}
 	}
@@ -156,18 +186,8 @@ func (c *call) query(owner *Container) *failure {
 	if f != nil {
 		return f
 	}
-	partitions, f := s.partitions()
+	run, f := c.run(q, &s, at)
 	if f != nil {
-		return f
-	}
-	now := c.account.now()
-	for _, p := range partitions {
-		if wait, ok := p.budget.admit(now); !ok {
-			return failThrottled(wait)
-		}
-	}
-	run := runner{query: q, scope: &s, account: c.account, page: c.pageSize(), at: at, out: append(c.buffers.out[:0], `{"_rid":"`+owner.rid+`","Documents":[`...), ids: q.ids()}
-	if f := run.over(partitions); f != nil {
 		return f
 	}
 	c.charge = run.charge
@@ -175,10 +195,33 @@ func (c *call) query(owner *Container) *failure {
 	h := c.w.Header()
 	h["X-Ms-Item-Count"] = []string{strconv.Itoa(run.written)}
 	if run.more {
-		h["X-Ms-Continuation"] = []string{string(mustJSON(run.at))}
+		h["X-Ms-Continuation"] = []string{string(mustJSON(run.next))}
 	}
 	c.buffers.out = append(strconv.AppendInt(append(run.out, `],"_count":`...), int64(run.written), 10), '}')
 	return c.answer(http.StatusOK, c.buffers.out)
+}
+
+// run finds a page. If a partition is split meanwhile it begins anew, unless the client had asked for that partition.
+func (c *call) run(q *query, s *scope, at progress) (*runner, *failure) {
+	for {
+		partitions, f := s.partitions()
+		if f != nil {
+			return nil, f
+		}
+		now := c.account.now()
+		for _, p := range partitions {
+			if wait, ok := p.budget.admit(now); !ok {
+				return nil, failThrottled(wait)
+			}
+		}
+		for _, a := range q.aggregates {
+			a.reset()
+		}
+		r := &runner{query: q, scope: s, page: c.pageSize(), at: at, ids: q.ids(), out: append(c.buffers.out[:0], `{"_rid":"`+s.owner.rid+`","Documents":[`...)}
+		if f = r.over(partitions); f == nil || f.status != http.StatusGone || s.rangeID != "" {
+			return r, f
+		}
+	}
 }
 
 // plan answers what a client should ask each partition, and how it should merge the answers.

@@ -1,26 +1,21 @@
 package cosmosd
 
-import (
-	"slices"
-
-	"github.com/sluice-go/sluice/internal/epk"
-)
+import "slices"
 
 // runner finds a page of a query's documents.
 type runner struct {
-	account *Account
-	query   *query
-	scope   *scope
-	ids     map[string]bool // the documents that can be found have one of them; nil: any
-	page    int
+	query *query
+	scope *scope
+	ids   map[string]bool // the documents that can be found have one of them; nil: any
+	page  int
 
-	at      progress
+	at      progress // where the page begins, but for the count of what was passed
+	next    progress // where the one after it does
 	more    bool
 	out     []byte
 	written int
 	charge  float64
 	sorted  []sorted
-	found   int // for ORDER BY
 	scratch []byte
 }
 
@@ -41,11 +36,9 @@ func (r *runner) over(partitions []*partition) *failure {
 	}
 	for _, p := range partitions {
 		after := uint64(0)
-		if !r.gathers() && r.at.Max != "" {
-			switch part := (epk.Range{Min: r.at.Min, Max: r.at.Max}); {
-			case part.Overlaps(p.bounds):
-				after = r.at.After
-			case epk.Compare(p.bounds.Min, r.at.Min) < 0:
+		if !r.gathers() {
+			var done bool
+			if after, done = r.at.after(p.bounds); done {
 				continue
 			}
 		}
@@ -92,7 +85,6 @@ func (r *runner) countAll(partitions []*partition) int64 {
 
 // scan looks at a partition's documents, and lets writers in between. more says that the page is full.
 func (r *runner) scan(p *partition, after uint64) (more bool, f *failure) {
-	r.at.Min, r.at.Max, r.at.After = p.bounds.Min, p.bounds.Max, after
 	for {
 		seen := 0
 		p.mu.Lock()
@@ -103,7 +95,7 @@ func (r *runner) scan(p *partition, after uint64) (more bool, f *failure) {
 			}
 			return false, failGone()
 		}
-		p.order.each(r.at.After, func(place ref) bool {
+		p.order.each(after, func(place ref) bool {
 			if seen == scanStep {
 				return false
 			}
@@ -112,11 +104,12 @@ func (r *runner) scan(p *partition, after uint64) (more bool, f *failure) {
 				return false
 			}
 			seen++
-			r.at.After = rec.number()
+			after = rec.number()
 			return true
 		})
 		p.mu.Unlock()
 		if more || f != nil || seen < scanStep {
+			r.next = r.at.reach(p.bounds, after)
 			return more, f
 		}
 	}
@@ -207,13 +200,13 @@ func (r *runner) finish() *failure {
 		}
 		return 0
 	})
-	r.at = progress{Passed: r.at.Passed}
 	for _, s := range r.sorted[min(r.at.Passed, len(r.sorted)):] {
 		if r.ended() {
 			return nil
 		}
 		if r.full() {
 			r.more = true
+			r.next = progress{Passed: r.at.Passed}
 			return nil
 		}
 		if r.at.Passed++; r.at.Passed > q.offset {

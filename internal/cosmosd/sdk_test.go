@@ -368,6 +368,9 @@ func TestKeys(t *testing.T) {
 	if _, err = other.Read(ctx, nil); err == nil || !strings.Contains(err.Error(), "401 Unauthorized") { // the client hides its kind
 		t.Errorf("with another key: %v", err)
 	}
+	if _, err = c.Read(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
 	if err := w.account.RevokeKey(cosmosd.DevKey); err != nil {
 		t.Fatal(err)
 	}
