@@ -1,0 +1,386 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func mustNew(t testing.TB, perSecond int, clock Clock) *Limiter {
+	t.Helper()
+	l, err := New(perSecond, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// callers wait in loops for up to most grants until the context ends, and
+// record what they got when they have it.
+func callers(ctx context.Context, l *Limiter, clock Clock, callers, most int) *record {
+	r := &record{}
+	var done sync.WaitGroup
+	for range callers {
+		done.Go(func() {
+			for {
+				n, err := l.Wait(ctx, most)
+				if err != nil {
+					return
+				}
+				r.add(clock.Elapsed(), n)
+			}
+		})
+	}
+	done.Wait()
+	return r
+}
+
+var rates = []int{1, 9, 10, 1_000, 50_000}
+
+// With demand enough every window of a second holds exactly the rate: no more,
+// not at the start either, and no less.
+func TestExact(t *testing.T) {
+	for _, n := range append(rates, 2, 3, 7, 11, 99, 333, 999, 1_001, 1_500, 1_999, 2_001, 12_345, 333_333, 999_999, 1_000_000) {
+		for _, c := range []struct{ callers, most int }{{1, MaxRate}, {1, max(n/1_700, 1)}, {64, max(n/300, 1)}} {
+			synctest.Test(t, func(t *testing.T) {
+				clock := newSystemClock()
+				l := mustNew(t, n, clock)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				r := callers(ctx, l, clock, c.callers, c.most)
+				least, most := r.windows(0)
+				if least != n || most != n {
+					t.Errorf("%d per second for %d callers of up to %d: windows hold %d to %d", n, c.callers, c.most, least, most)
+				}
+				if begin := r.total(0, time.Second/10); begin > n/10+(n+999)/1000 {
+					t.Errorf("%d per second: %d in the first tenth of a second", n, begin)
+				}
+			})
+		}
+	}
+}
+
+// Any rate, any demand, timers that are late: the promise in full, which is
+// that the second up to a grant never holds more than the rate in force.
+func TestAnyRate(t *testing.T) {
+	for seed := range uint64(400) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		clock := &handClock{now: time.Duration(rng.Int64N(1e12))}
+		clock.late = func() time.Duration {
+			if rng.IntN(50) > 0 {
+				return time.Duration(rng.ExpFloat64() * float64(100*time.Microsecond))
+			}
+			return time.Duration(rng.ExpFloat64() * float64(50*time.Millisecond))
+		}
+		n := 1 + int(float64(MaxRate)*pow(rng.Float64(), 6))
+		l := mustNew(t, n, clock)
+		var r record
+		busy := clock.now
+		for range 3_000 {
+			switch rng.IntN(1000) {
+			case 0:
+				n = 1 + int(float64(MaxRate)*pow(rng.Float64(), 6))
+				if err := l.SetRate(n); err != nil {
+					t.Fatal(err)
+				}
+			case 1:
+				d := time.Duration(rng.Int64N(int64(2 * time.Second)))
+				l.Hold(d)
+				busy = clock.now + d
+			case 2:
+				clock.now += time.Duration(rng.ExpFloat64() * float64(time.Second)) // nobody asks
+			}
+			got, err := l.Wait(t.Context(), 1+rng.IntN(max(n/100, 2)))
+			if err != nil || got < 1 {
+				t.Fatalf("seed %d: Wait: %d, %v", seed, got, err)
+			}
+			if clock.now < busy {
+				t.Fatalf("seed %d: granted %v before the hold ends", seed, busy-clock.now)
+			}
+			r.add(clock.now, got)
+			if sum := r.total(clock.now-time.Second+1, clock.now+1); sum > n {
+				t.Fatalf("seed %d: %d in the second up to a grant, at a rate of %d", seed, sum, n)
+			}
+			// Older than a second is of no interest any more.
+			for len(r.grants) > 0 && r.grants[0].at <= clock.now-time.Second {
+				r.grants = r.grants[1:]
+			}
+		}
+	}
+}
+
+func pow(x float64, n int) float64 {
+	y := 1.0
+	for range n {
+		y *= x
+	}
+	return y
+}
+
+// What due says is true: nothing a nanosecond before, something then.
+func TestDue(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		clock := &handClock{}
+		n := 1 + int(float64(MaxRate)*pow(rng.Float64(), 6))
+		l := mustNew(t, n, clock)
+		for range 2_000 {
+			want := 1 + rng.IntN(max(n/100, 2))
+			if rng.IntN(300) == 0 {
+				n = 1 + int(float64(MaxRate)*pow(rng.Float64(), 6))
+				l.SetRate(n)
+			}
+			if l.take(clock.now, want, true) > 0 {
+				continue
+			}
+			at := l.due(clock.now, want)
+			if at <= clock.now || at > clock.now+time.Second {
+				t.Fatalf("seed %d: nothing is due, but will be in %v", seed, at-clock.now)
+			}
+			if early := l.take(at-1, want, true); early > 0 {
+				t.Fatalf("seed %d: %d a nanosecond before they are due", seed, early)
+			}
+			if clock.now = at; l.take(at, want, true) == 0 {
+				t.Fatalf("seed %d: nothing when it is due", seed)
+			}
+		}
+	}
+}
+
+// Late timers cost the time that they are late, and not more: what is due
+// meanwhile is made up for.
+func TestLate(t *testing.T) {
+	for _, n := range rates[3:] {
+		clock := &handClock{}
+		wakes := 0
+		clock.late = func() time.Duration {
+			if wakes++; wakes%100 == 0 {
+				return 50 * time.Millisecond
+			}
+			return 0
+		}
+		l := mustNew(t, n, clock)
+		var r record
+		for clock.now < 30*time.Second {
+			got, _ := l.Wait(t.Context(), n)
+			r.add(clock.now, got)
+		}
+		r.atMost(t, n)
+		if got := r.total(0, 30*time.Second); got < 30*n*96/100 {
+			t.Errorf("%d per second with late timers: %.4f of it", n, float64(got)/float64(30*n))
+		}
+	}
+}
+
+// A time without demand makes no burst.
+func TestIdle(t *testing.T) {
+	for _, n := range rates {
+		clock := &handClock{}
+		l := mustNew(t, n, clock)
+		for _, idle := range []time.Duration{time.Second / 2, time.Minute, 24 * time.Hour} {
+			clock.now += idle
+			from, got := clock.now, 0
+			for {
+				k, _ := l.Wait(t.Context(), n)
+				if clock.now-from >= 100*time.Millisecond {
+					break
+				}
+				got += k
+			}
+			if most := (n*120+999)/1000 + (n+999)/1000; got > most {
+				t.Errorf("%d per second, after %v without demand: %d within 100 ms, want %d at most", n, idle, got, most)
+			}
+		}
+	}
+}
+
+// A change holds at once, also for who is asleep by then.
+func TestSetRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := newSystemClock()
+		l := mustNew(t, 1, clock)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		changes := []struct {
+			at   time.Duration
+			rate int
+		}{
+			{2500 * time.Millisecond, 20_000},
+			{5 * time.Second, 500},
+			{8 * time.Second, 0},
+			{10 * time.Second, 1_000_000},
+			{12 * time.Second, 3},
+			{15 * time.Second, 4},
+			{18 * time.Second, 1},
+		}
+		var r *record
+		var done sync.WaitGroup
+		done.Go(func() { r = callers(ctx, l, clock, 8, 500) })
+		for _, c := range changes {
+			time.Sleep(c.at - clock.Elapsed())
+			if err := l.SetRate(c.rate); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done.Wait()
+
+		for i, c := range changes {
+			end := 20 * time.Second
+			if i+1 < len(changes) {
+				end = changes[i+1].at
+			}
+			part, _ := &record{}, 0
+			for _, g := range r.grants {
+				if c.at < g.at && g.at < end {
+					part.add(g.at, g.n)
+				}
+			}
+			part.atMost(t, c.rate)
+			if early := r.total(c.at+1, c.at+10*time.Millisecond); early > max(c.rate/100+c.rate/1000, 1) {
+				t.Errorf("%d grants in the 10 ms after the rate became %d", early, c.rate)
+			}
+			if got := r.total(c.at+time.Second, end); c.rate > 0 {
+				if want := c.rate * int(end-c.at-time.Second) / int(time.Second); got < want-1 {
+					t.Errorf("at a rate of %d: %d grants of %d", c.rate, got, want)
+				}
+			}
+		}
+		// While the rate falls, no window holds more than the higher rate.
+		r.grants = slices.DeleteFunc(r.grants, func(g grants) bool { return g.at >= 10*time.Second })
+		r.atMost(t, 20_000)
+	})
+}
+
+// A higher rate does not wait for who sleeps at the lower.
+func TestRaiseWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := newSystemClock()
+		l := mustNew(t, 1000, clock)
+		for _, rate := range []int{1, 0} {
+			l.Wait(t.Context(), 1)
+			l.SetRate(rate)
+			var done sync.WaitGroup
+			from := clock.Elapsed()
+			for range 3 {
+				done.Go(func() { l.Wait(t.Context(), 1) })
+			}
+			time.Sleep(100 * time.Millisecond)
+			l.SetRate(1000)
+			done.Wait()
+			if took := clock.Elapsed() - from; took > 110*time.Millisecond {
+				t.Errorf("three grants took %v, the rate was raised from %d to 1,000 after 100 ms", took, rate)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := newSystemClock()
+		l := mustNew(t, 50_000, clock)
+		l.Hold(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		r := callers(ctx, l, clock, 4, 10)
+		if early := r.total(0, time.Second); early > 0 {
+			t.Errorf("%d grants during the hold", early)
+		}
+		if got := r.total(time.Second, time.Second+10*time.Millisecond); got != 500 {
+			t.Errorf("%d grants in the 10 ms after the hold, want 500", got)
+		}
+		r.atMost(t, 50_000)
+	})
+}
+
+// First come, first served, however many wait; and who gives up is not missed.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := newSystemClock()
+		l := mustNew(t, 10, clock)
+		l.Wait(t.Context(), 1)
+		var mu sync.Mutex
+		var order []string
+		var done sync.WaitGroup
+		for i := range 20 {
+			ctx, cancel := context.WithCancel(t.Context())
+			done.Go(func() {
+				defer cancel()
+				_, err := l.Wait(ctx, 1)
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, fmt.Sprint(i, " ", err))
+			})
+			synctest.Wait()
+			if i%5 == 0 { // also the first in line, who sleeps for all
+				done.Go(func() {
+					time.Sleep(time.Duration(i) * time.Millisecond)
+					cancel()
+				})
+			}
+		}
+		done.Wait()
+		var want []string
+		for i := 0; i < 20; i += 5 {
+			want = append(want, fmt.Sprint(i, " ", context.Canceled))
+		}
+		for i := range 20 {
+			if i%5 > 0 {
+				want = append(want, fmt.Sprint(i, " ", nil))
+			}
+		}
+		if !slices.Equal(order, want) {
+			t.Errorf("got %q\nwant %q", order, want)
+		}
+		if took := clock.Elapsed(); took != 1600*time.Millisecond {
+			t.Errorf("16 grants after the first took %v", took)
+		}
+	})
+}
+
+func TestCanceled(t *testing.T) {
+	l := mustNew(t, 1, &handClock{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := l.Wait(ctx, 1); n != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("Wait: %d, %v", n, err)
+	}
+}
+
+func TestBadRate(t *testing.T) {
+	for _, n := range []int{-1, 0, MaxRate + 1} {
+		if _, err := New(n, &handClock{}); err == nil {
+			t.Errorf("New(%d): no error", n)
+		}
+	}
+	l := mustNew(t, MaxRate, &handClock{})
+	for _, n := range []int{-1, MaxRate + 1} {
+		if err := l.SetRate(n); err == nil {
+			t.Errorf("SetRate(%d): no error", n)
+		}
+	}
+}
+
+func TestShare(t *testing.T) {
+	for _, partitions := range []int{1, 2, 3, 8, 32, 2000} {
+		for _, n := range []int{1, 9, 1000, 24_001, MaxRate} {
+			sum := 0
+			for i := range partitions {
+				share := Share(n, partitions, i)
+				if share < n/partitions || share > n/partitions+1 {
+					t.Errorf("Share(%d, %d, %d) is %d", n, partitions, i, share)
+				}
+				sum += share
+			}
+			if sum != n {
+				t.Errorf("the shares of %d among %d add up to %d", n, partitions, sum)
+			}
+		}
+	}
+}
