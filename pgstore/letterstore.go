@@ -54,7 +54,8 @@ func byIdentity(a, b *sluice.DeadLetter) int {
 }
 
 // batch runs statements in one transaction, sent when all of them are queued
-// or at a flush.
+// or at a flush. They don't wait for long for what another session holds,
+// which may be one of before that was cut off and isn't noticed yet.
 func (s *Store) batch(ctx context.Context, queue func(b *pgx.Batch, flush func() error) error) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
@@ -63,6 +64,7 @@ func (s *Store) batch(ctx context.Context, queue func(b *pgx.Batch, flush func()
 	defer conn.Release() // the pool closes a connection that is still in a transaction
 	var b pgx.Batch
 	b.BeginTx(readCommitted)
+	b.Queue(limitsSQL, milliseconds(s.cfg.LockTimeout), milliseconds(s.cfg.LeaseFor))
 	flush := func() error {
 		br := conn.SendBatch(ctx, &b)
 		for range b.Len() {

@@ -139,28 +139,45 @@ func TestOtherSettings(t *testing.T) {
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
 			schema := schemas(t)
-			sluicetest.TestTxStore(t, func(t testing.TB) sluicetest.TxHarness[pgx.Tx] {
-				url := schema(t)
-				pc, err := pgxpool.ParseConfig(url)
-				if err != nil {
-					t.Fatal(err)
-				}
-				pc.ConnConfig.DefaultQueryExecMode = mode
-				pc.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
-				pc.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
-				pc.ConnConfig.RuntimeParams["lock_timeout"] = "1min"
-				pool, err := pgxpool.NewWithConfig(t.Context(), pc)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(pool.Close)
-				s, err := pgstore.New(t.Context(), pool, &pgstore.Config{Schema: `odd "` + url[len(url)-8:], LockTimeout: 200 * time.Millisecond})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(s.Close)
-				return harness(t, s, nil)
+			odd := func(t testing.TB) *pgstore.Store { return openOddly(t, schema(t), mode) }
+			t.Run("TxStore", func(t *testing.T) {
+				sluicetest.TestTxStore(t, func(t testing.TB) sluicetest.TxHarness[pgx.Tx] { return harness(t, odd(t), nil) })
+			})
+			t.Run("CheckpointStore", func(t *testing.T) {
+				sluicetest.TestCheckpointStore(t, func(t testing.TB) sluicetest.CheckpointHarness {
+					return sluicetest.CheckpointHarness{Store: odd(t), Features: sluicetest.CheckpointFeatures{Ranges: 10_000}}
+				})
+			})
+			t.Run("LetterStore", func(t *testing.T) {
+				sluicetest.TestLetterStore(t, func(t testing.TB) sluicetest.LetterHarness {
+					s := odd(t)
+					return sluicetest.LetterHarness{Store: s, DeadLetters: s}
+				})
 			})
 		})
 	}
+}
+
+// openOddly opens a store over a pool whose defaults are all unlike the usual.
+func openOddly(t testing.TB, url string, mode pgx.QueryExecMode) *pgstore.Store {
+	t.Helper()
+	pc, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pc.ConnConfig.DefaultQueryExecMode = mode
+	pc.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
+	pc.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+	pc.ConnConfig.RuntimeParams["lock_timeout"] = "1min"
+	pool, err := pgxpool.NewWithConfig(t.Context(), pc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s, err := pgstore.New(t.Context(), pool, &pgstore.Config{Schema: `odd "` + url[len(url)-8:], LockTimeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
 }
