@@ -4,24 +4,28 @@ package monitor
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/terminal"
 )
 
-// Figures are sums over the life of a [Monitor].
+// Figures are sums over the life of a [Monitor], and where things stand.
 type Figures struct {
 	Events      int64 // committed, dead letters included
 	DeadLetters int64 // parked
 	Redriven    int64 // dead letters applied on retry
 	Lag         int64 // events that the owned partitions are behind; -1 if not known
 	Partitions  int   // owned now
+
+	// What follows is told by the delivery at least once only.
+	Streaming bool    // it is that one
+	Written   int64   // records
+	Retries   int64   // attempts that failed and were repeated
+	Cost      float64 // of all attempts, in the store's unit (RU)
+	InFlight  int     // events taken and not done
 }
 
 // Monitor is a [sluice.Observer].
@@ -32,15 +36,22 @@ type Monitor struct {
 
 	mu      sync.Mutex
 	sums    Figures
-	owned   map[string]int64 // partition → lag, -1 while not known
+	owned   map[string]*partition
 	stopped map[string]error
+}
+
+// partition is where an owned partition stands.
+type partition struct {
+	checkpoint sluice.Position
+	lag        int64 // -1 while not known
+	inFlight   int
 }
 
 // New makes a monitor that writes to log: turns of ownership as they happen,
 // single batches and renewals at debug level, trouble of one kind a few lines
 // at a time. What is silent is only counted.
 func New(log *slog.Logger, silent ...sluice.Kind) *Monitor {
-	return &Monitor{log: log, silent: silent, owned: map[string]int64{}, stopped: map[string]error{}, flood: flood{log: log}}
+	return &Monitor{log: log, silent: silent, owned: map[string]*partition{}, stopped: map[string]error{}, flood: flood{log: log}}
 }
 
 // Observe counts and logs o.
@@ -49,11 +60,11 @@ func (m *Monitor) Observe(o sluice.Observation) {
 	if slices.Contains(m.silent, o.Kind) {
 		return
 	}
-	level, text := describe(o.Kind)
+	level, text := describe(o)
 	if !m.log.Enabled(context.Background(), level) {
 		return
 	}
-	if level > slog.LevelDebug && !m.flood.admits(o.Kind, o.Time) {
+	if level > slog.LevelDebug && !m.flood.admits(text, o.Time) {
 		return
 	}
 	m.log.LogAttrs(context.Background(), level, text, attributes(o)...)
@@ -62,9 +73,13 @@ func (m *Monitor) Observe(o sluice.Observation) {
 func (m *Monitor) count(o sluice.Observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	p := m.owned[o.Partition]
+	if p == nil {
+		p = &partition{} // another's, or none
+	}
 	switch o.Kind {
 	case sluice.KindAcquired:
-		m.owned[o.Partition] = -1
+		m.owned[o.Partition] = &partition{checkpoint: sluice.Unset, lag: -1}
 	case sluice.KindLost, sluice.KindReleased:
 		delete(m.owned, o.Partition)
 		delete(m.stopped, o.Partition)
@@ -72,11 +87,22 @@ func (m *Monitor) count(o sluice.Observation) {
 		delete(m.stopped, o.Partition)
 	case sluice.KindStopped:
 		m.stopped[o.Partition] = o.Err
+	case sluice.KindClaimed:
+		p.checkpoint = o.To
 	case sluice.KindCommitted:
 		m.sums.Events += int64(o.Events)
-		m.behind(o)
+		p.checkpoint = o.To
+		m.behind(p, o)
 	case sluice.KindFetched:
-		m.behind(o)
+		m.behind(p, o)
+	case sluice.KindWritten:
+		m.sums.Streaming = true
+		m.sums.Written += int64(o.Events)
+		m.sums.Cost += o.Cost
+		p.inFlight = o.InFlight
+		m.behind(p, o)
+	case sluice.KindRetried:
+		m.sums.Retries++
 	case sluice.KindParked:
 		m.sums.DeadLetters++
 	case sluice.KindRedriven:
@@ -84,9 +110,11 @@ func (m *Monitor) count(o sluice.Observation) {
 	}
 }
 
-func (m *Monitor) behind(o sluice.Observation) {
-	if _, ok := m.owned[o.Partition]; ok && o.Lag >= 0 {
-		m.owned[o.Partition] = o.Lag
+// behind takes a partition's lag. Where much is in flight, only what is told
+// of the work done says how much remains.
+func (m *Monitor) behind(p *partition, o sluice.Observation) {
+	if o.Lag >= 0 && (o.Kind == sluice.KindWritten || !m.sums.Streaming) {
+		p.lag = o.Lag
 	}
 }
 
@@ -97,9 +125,10 @@ func (m *Monitor) Figures() Figures {
 	f := m.sums
 	f.Partitions = len(m.owned)
 	f.Lag = -1
-	for _, lag := range m.owned {
-		if lag >= 0 {
-			f.Lag = max(f.Lag, 0) + lag
+	for _, p := range m.owned {
+		f.InFlight += p.inFlight
+		if p.lag >= 0 {
+			f.Lag = max(f.Lag, 0) + p.lag
 		}
 	}
 	return f
@@ -111,41 +140,4 @@ func (m *Monitor) Stopped() map[string]error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.stopped)
-}
-
-// Show keeps screen's status line up to date until ctx ends; without a
-// terminal it logs the figures every five seconds.
-func (m *Monitor) Show(ctx context.Context, screen *terminal.Screen) {
-	began := time.Now()
-	var speed terminal.Speed
-	speed.At(began, m.Figures().Events)
-	screen.Follow(ctx, func() string {
-		f, now := m.Figures(), time.Now()
-		return line(f, speed.At(now, f.Events), now.Sub(began))
-	}, func() {
-		f := m.Figures()
-		m.log.Info("progress", "events", f.Events, "per_second", speed.At(time.Now(), f.Events), "lag", known(f.Lag),
-			"dead_letters", f.DeadLetters, "partitions", f.Partitions)
-	})
-}
-
-func line(f Figures, rate int64, running time.Duration) string {
-	lag := "?"
-	if f.Lag >= 0 {
-		lag = terminal.Count(f.Lag)
-	}
-	text := fmt.Sprintf("%s  %s/s  lag %s  %s  %s",
-		terminal.Plural(f.Events, "event", "events"), terminal.Count(rate), lag,
-		terminal.Plural(f.DeadLetters, "dead letter", "dead letters"), terminal.Plural(f.Partitions, "partition", "partitions"))
-	if f.Redriven > 0 {
-		text += fmt.Sprintf("  %s redriven", terminal.Count(f.Redriven))
-	}
-	return text + "  " + running.Truncate(time.Second).String()
-}
-
-func known(lag int64) any {
-	if lag < 0 {
-		return "unknown"
-	}
-	return lag
 }
