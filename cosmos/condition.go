@@ -48,10 +48,10 @@ func (s *Sink) plan(r *record) bool {
 }
 
 // next takes in the answer about a conditional write. It returns true if the
-// record is done or has gone on to another step, and false if the answer is
-// the outcome.
-func (q *queue) next(r *record, v verdict, op *operation) bool {
-	s := q.sink
+// record is done or has gone on to another step, and false if the answer, as
+// it is in op then, is the outcome.
+func (q *queue) next(r *record, op *operation) bool {
+	s, v := q.sink, judge(op.status, op.sub)
 	switch {
 	case v == written && r.step == read:
 		var stamp *Source

@@ -158,10 +158,10 @@ func (q *queue) settle(r *record, op *operation, req *request, last **Error, f *
 	r.cost += op.cost
 	f.cost += op.cost
 	f.operations++
-	v := judge(op.status, op.sub)
-	if r.doc.Source != nil && q.next(r, v, op) {
+	if r.doc.Source != nil && q.next(r, op) {
 		return
 	}
+	v := judge(op.status, op.sub)
 	if v == written {
 		q.sink.finish(r, sluice.Result{Cost: r.cost})
 		return
