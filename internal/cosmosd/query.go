@@ -226,7 +226,7 @@ func (c *call) run(q *query, s *scope, at progress) (*runner, *failure) {
 
 // plan answers what a client should ask each partition, and how it should merge the answers.
 func (c *call) plan(q *query) *failure {
-	if len(q.order) > 0 || q.top >= 0 || q.limit >= 0 || len(q.aggregates) > 1 || len(q.aggregates) == 1 && (!q.value || q.aggregates[0].kind == aggregateAvg) {
+	if len(q.order) > 0 || q.top >= 0 || q.limit >= 0 || len(q.aggregates) > 1 || len(q.aggregates) == 1 && !(q.value && q.aggregates[0].kind <= aggregateSum) {
 		return bad("The emulator answers this query without a plan: send it to all partitions at once.")
 	}
 	type info struct {
