@@ -61,7 +61,7 @@ func (b *Budget) Settle(estimate, actual float64) {
 	d := units(actual) - max(units(estimate), 1)
 	b.line.change(func(now time.Duration) {
 		b.last.forget(now)
-		b.last.add(now, d)
+		b.last.add(now, max(d, -b.last.n)) // a second that has passed gives nothing back
 		b.slot += b.cost(d)
 	})
 }

@@ -24,7 +24,7 @@ const (
 	// what becomes due while somebody waits but does not get to run, because
 	// timers and schedulers are late.
 	idleCredit  = 20 * time.Millisecond
-	stallCredit = 100 * time.Millisecond
+	stallCredit = 250 * time.Millisecond
 	// never is a wait that only a change ends.
 	never = time.Hour
 )
