@@ -21,7 +21,12 @@ const patience = 30 * time.Second
 // open makes a sink on the fake, which the test closes.
 func (f *fake) open(t testing.TB, cfg *Config) *Sink {
 	t.Helper()
-	s, err := New(f.URL, testKey, "db", "docs", cfg)
+	return open(t, f.URL, testKey, cfg)
+}
+
+func open(t testing.TB, endpoint, key string, cfg *Config) *Sink {
+	t.Helper()
+	s, err := New(endpoint, key, "db", "docs", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

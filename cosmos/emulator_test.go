@@ -1,0 +1,264 @@
+package cosmos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/emulator"
+)
+
+// embedded is the embedded account, with a container docs in the database db.
+func embedded(t testing.TB, c emulator.CosmosContainer, cfg *emulator.CosmosConfig) *emulator.Cosmos {
+	t.Helper()
+	c.Database, c.Name = "db", "docs"
+	if c.KeyPaths == nil {
+		c.KeyPaths = []string{"/key"}
+	}
+	srv, err := emulator.StartCosmos([]emulator.CosmosContainer{c}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Errorf("close the account: %v", err)
+		}
+	})
+	return srv
+}
+
+func into(t testing.TB, srv *emulator.Cosmos, cfg *Config) *Sink {
+	t.Helper()
+	return open(t, srv.Endpoint(), srv.Key(), cfg)
+}
+
+func stats(t testing.TB, srv *emulator.Cosmos) emulator.CosmosContainerStats {
+	t.Helper()
+	st, err := srv.ContainerStats("db", "docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// delivery is what came of documents that were submitted like the engine does.
+type delivery struct {
+	retries, outages atomic.Int64
+	rejected         atomic.Int64
+	last             atomic.Value // the last error
+	done             atomic.Int64
+}
+
+// deliver submits documents, n at once, until ctx ends or make returns false,
+// and each again after what the sink says, until it is written or rejected.
+func deliver(ctx context.Context, s *Sink, n int, make func(i int) (Document, bool)) *delivery {
+	d := &delivery{}
+	room := newSemaphore(n)
+	var submit func(doc Document)
+	var waits sync.WaitGroup
+	again := func(doc Document, after time.Duration) {
+		waits.Go(func() {
+			<-time.After(after)
+			submit(doc)
+		})
+	}
+	submit = func(doc Document) {
+		s.Submit(context.Background(), doc, func(r sluice.Result) {
+			if r.Err == nil {
+				d.done.Add(1)
+				room.give()
+				return
+			}
+			d.last.Store(r.Err.Error())
+			retry, _ := errors.AsType[*sluice.RetryError](r.Err)
+			switch {
+			case retry != nil:
+				d.retries.Add(1)
+				again(doc, retry.After+time.Millisecond)
+			case errors.Is(r.Err, sluice.ErrOutage):
+				d.outages.Add(1)
+				again(doc, 50*time.Millisecond)
+			default:
+				d.rejected.Add(1)
+				room.give()
+			}
+		})
+	}
+	for i := 0; ctx.Err() == nil; i++ {
+		doc, more := make(i)
+		if !more {
+			break
+		}
+		room.take()
+		submit(doc)
+	}
+	room.drain(n)
+	waits.Wait()
+	return d
+}
+
+type semaphore chan struct{}
+
+func newSemaphore(n int) semaphore { return semaphore(make(chan struct{}, n)) }
+func (s semaphore) take()          { s <- struct{}{} }
+func (s semaphore) give()          { <-s }
+func (s semaphore) drain(n int) {
+	for range n {
+		s.take()
+	}
+}
+
+func upTo(n int) func(int) (Document, bool) {
+	return func(i int) (Document, bool) { return document(i), i < n }
+}
+
+func TestEmulator(t *testing.T) {
+	hierarchical := func(i int) Document {
+		return Document{ID: strconv.Itoa(i), PartitionKey: []any{"t" + strconv.Itoa(i%7), i % 50, i%2 == 0}, Body: fmt.Appendf(nil, `{"tenant":"t%d","user":%d,"even":%v}`, i%7, i%50, i%2 == 0)}
+	}
+	for name, c := range map[string]struct {
+		container emulator.CosmosContainer
+		cfg       Config
+		document  func(i int) Document
+	}{
+		"bulk":         {emulator.CosmosContainer{Partitions: 5}, Config{}, document},
+		"point":        {emulator.CosmosContainer{Partitions: 5}, Config{Mode: Point}, document},
+		"version 1":    {emulator.CosmosContainer{Partitions: 3, KeyVersion: 1}, Config{}, document},
+		"hierarchical": {emulator.CosmosContainer{Partitions: 4, KeyPaths: []string{"/tenant", "/user", "/even"}}, Config{}, hierarchical},
+		"conditional": {emulator.CosmosContainer{Partitions: 2}, Config{}, func(i int) Document {
+			d := document(i)
+			d.Source = &Source{Partition: "0", Sequence: int64(i)}
+			return d
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := embedded(t, c.container, nil)
+			s := into(t, srv, &c.cfg)
+			const n = 3000
+			d := deliver(t.Context(), s, 1000, func(i int) (Document, bool) { return c.document(i), i < n })
+			st, all := stats(t, srv), srv.Stats()
+			if d.retries.Load()+d.outages.Load()+d.rejected.Load() > 0 || st.Documents != n {
+				t.Errorf("%d documents, %d retries, %d outages, %d rejected: %v", st.Documents, d.retries.Load(), d.outages.Load(), d.rejected.Load(), d.last.Load())
+			}
+			if most := int64(len(st.Ranges)*s.cfg.Concurrency + 3); all.Connections > most {
+				t.Errorf("%d connections, at most %d are needed", all.Connections, most)
+			}
+			if s.cfg.Mode == Bulk && all.Requests > n/10 {
+				t.Errorf("%d requests for %d documents", all.Requests, n)
+			}
+		})
+	}
+}
+
+// Physical partitions are split while documents are written: nothing is lost,
+// and no document has failed for it.
+func TestEmulatorSplits(t *testing.T) {
+	for _, mode := range []Mode{Bulk, Point} {
+		srv := embedded(t, emulator.CosmosContainer{Partitions: 2}, nil)
+		s := into(t, srv, &Config{Mode: mode})
+		const n = 10_000
+		d := deliver(t.Context(), s, 2000, func(i int) (Document, bool) {
+			if i%2000 == 1999 {
+				if err := srv.Split("db", "docs", ""); err != nil {
+					t.Error(err)
+				}
+			}
+			return document(i), i < n
+		})
+		st := stats(t, srv)
+		if d.retries.Load()+d.outages.Load()+d.rejected.Load() > 0 || st.Documents != n || len(st.Ranges) != 7 {
+			t.Errorf("%d documents in %d ranges, %d retries, %d outages, %d rejected: %v", st.Documents, len(st.Ranges), d.retries.Load(), d.outages.Load(), d.rejected.Load(), d.last.Load())
+		}
+		// Point requests name no range: the account finds it.
+		if got := len(s.table.Load().queues); mode == Bulk && got != 7 {
+			t.Errorf("the sink knows %d ranges", got)
+		}
+	}
+}
+
+// Faults of all kinds at once: lost answers, broken connections, statuses of
+// requests and of operations. Nothing is rejected, and all of it is written,
+// conditional writes as the newest event has it.
+func TestEmulatorFaults(t *testing.T) {
+	srv := embedded(t, emulator.CosmosContainer{Partitions: 3}, nil)
+	for _, f := range []emulator.CosmosFault{
+		{Kind: emulator.CosmosFaultLoseAnswer, On: emulator.OnCosmosBatch, Times: 10},
+		{Kind: emulator.CosmosFaultDrop, On: emulator.OnCosmosBatch, Times: 10},
+		{Kind: emulator.CosmosFaultStatus, Status: 503, On: emulator.OnCosmosBatch, Times: 5},
+		{Kind: emulator.CosmosFaultStatus, Status: 449, On: emulator.OnCosmosBatch, Each: true, Times: 50},
+		{Kind: emulator.CosmosFaultStatus, Status: 429, RetryAfter: 5 * time.Millisecond, On: emulator.OnCosmosBatch, Each: true, Times: 50},
+		{Kind: emulator.CosmosFaultStatus, Status: 500, On: emulator.OnCosmosBatch, Times: 3},
+		{Kind: emulator.CosmosFaultStatus, Status: 410, Substatus: 1008, On: emulator.OnCosmosBatch, Times: 5},
+		{Kind: emulator.CosmosFaultStatus, Status: 503, On: emulator.OnCosmosRanges, Times: 2},
+		{Kind: emulator.CosmosFaultStatus, Status: 403, On: emulator.OnCosmosMetadata, Times: 2},
+	} {
+		if _, err := srv.Faults().Add(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := into(t, srv, nil)
+	const n, ids = 6000, 2000
+	d := deliver(t.Context(), s, 500, func(i int) (Document, bool) {
+		doc := document(i % ids)
+		doc.Source = &Source{Partition: "0", Epoch: 1, Sequence: int64(i)}
+		return doc, i < n
+	})
+	if d.retries.Load() < 100 || d.outages.Load() < 3 || d.rejected.Load() > 0 || stats(t, srv).Documents != ids {
+		t.Errorf("%d documents, %d retries, %d outages, %d rejected: %v", stats(t, srv).Documents, d.retries.Load(), d.outages.Load(), d.rejected.Load(), d.last.Load())
+	}
+	for _, f := range srv.Faults().List() {
+		if f.Hits < f.Fault.Times {
+			t.Errorf("%+v happened %d times", f.Fault, f.Hits)
+		}
+	}
+}
+
+// A key that is revoked for a while: everything waits, nothing is rejected.
+func TestEmulatorKeyRevoked(t *testing.T) {
+	srv := embedded(t, emulator.CosmosContainer{Partitions: 2}, nil)
+	s := into(t, srv, nil)
+	const n = 10_000
+	d := deliver(t.Context(), s, 500, func(i int) (Document, bool) {
+		if i == 2000 {
+			if err := srv.RevokeKey(srv.Key()); err != nil {
+				t.Error(err)
+			}
+			time.AfterFunc(300*time.Millisecond, func() {
+				if err := srv.RestoreKey(srv.Key()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return document(i), i < n
+	})
+	if d.outages.Load() == 0 || d.retries.Load()+d.rejected.Load() > 0 || stats(t, srv).Documents != n {
+		t.Errorf("%d documents, %d retries, %d outages, %d rejected: %v", stats(t, srv).Documents, d.retries.Load(), d.outages.Load(), d.rejected.Load(), d.last.Load())
+	}
+}
+
+// The rate in RU is used, and hardly anything is turned away.
+func TestEmulatorPacing(t *testing.T) {
+	const ru, seconds = 50_000, 5
+	srv := embedded(t, emulator.CosmosContainer{Partitions: 5, Throughput: ru}, nil)
+	s := into(t, srv, &Config{RU: ru})
+	ctx, stop := context.WithCancel(t.Context())
+	result := make(chan *delivery, 1)
+	go func() { result <- deliver(ctx, s, 20_000, upTo(1<<30)) }()
+	eventually(t, "it runs", func() bool { return stats(t, srv).Spent > ru/2 })
+	spent, began := stats(t, srv).Spent, time.Now()
+	<-time.After(seconds * time.Second)
+	spent, took := stats(t, srv).Spent-spent, time.Since(began).Seconds()
+	stop()
+	d := <-result
+	used, all := spent/took/ru, srv.Stats()
+	t.Logf("%.1f%% of %d RU/s used over %.1f s, %d of %d operations throttled", 100*used, ru, took, all.Throttled, all.Operations)
+	if used < 0.97 || used > 1.01 || float64(all.Throttled) > 0.001*float64(all.Operations) || d.rejected.Load()+d.outages.Load() > 0 {
+		t.Errorf("%d rejected, %d outages: %v", d.rejected.Load(), d.outages.Load(), d.last.Load())
+	}
+}
