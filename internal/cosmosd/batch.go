@@ -208,6 +208,7 @@ func (c *call) bulk(owner *Container, b *batch) *failure {
 	goOn := header == "" || strings.EqualFold(header, "true")
 	w := resultWriter{owner: owner, minimal: c.minimal(verbUpsert), out: append(c.buffers.out[:0], '[')}
 	failed := false
+	refused := 0.0 // RU of the operations that were throttled
 	p.mu.Lock()
 	if p.gone {
 		p.mu.Unlock()
@@ -216,21 +217,24 @@ func (c *call) bulk(owner *Container, b *batch) *failure {
 	for i := range b.ops {
 		res := result{status: http.StatusFailedDependency}
 		if !failed || goOn {
-			res = c.each(owner, p, &b.ops[i], name, now)
+			res = c.each(owner, p, &b.ops[i], name, now, refused)
+		}
+		if res.status == http.StatusTooManyRequests {
+			c.account.stats.throttled.Add(1)
+			if refused += chargeRead; b.ops[i].hasBody {
+				refused += chargeCreate(b.ops[i].doc.size, b.ops[i].doc.values, owner.indexed.Load())
+			}
 		}
 		failed = failed || !res.ok()
 		w.write(&b.ops[i], &res)
-		if res.status == http.StatusTooManyRequests {
-			c.account.stats.throttled.Add(1)
-		}
 	}
 	p.mu.Unlock()
 	c.account.stats.operations.Add(int64(len(b.ops)))
 	return c.answerBatch(owner, p, &w, failed)
 }
 
-// each carries out one operation of a bulk batch. The caller holds the partition's lock.
-func (c *call) each(owner *Container, p *partition, op *batchOp, container string, now time.Time) result {
+// each carries out one operation of a bulk batch, of which operations of so many RU were refused. The caller holds the partition's lock.
+func (c *call) each(owner *Container, p *partition, op *batchOp, container string, now time.Time, ahead float64) result {
 	if fault, ok := c.account.faults.next(OnBatch, container, p.id, true); ok {
 		f := fault.failure()
 		return result{status: f.status, substatus: f.substatus, charge: f.charge, message: f.message, retryAfter: f.retryAfter}
@@ -245,7 +249,8 @@ func (c *call) each(owner *Container, p *partition, op *batchOp, container strin
 		f := failGone()
 		return result{status: f.status, substatus: f.substatus, message: f.message}
 	}
-	if wait, ok := p.budget.admit(now); !ok {
+	if _, ok := p.budget.admit(now); !ok {
+		wait := p.budget.behind(ahead)
 		f := failThrottled(wait)
 		return result{status: f.status, substatus: f.substatus, charge: f.charge, message: f.message, retryAfter: wait}
 	}

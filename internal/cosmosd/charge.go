@@ -79,8 +79,22 @@ func (b *budget) admit(now time.Time) (wait time.Duration, ok bool) {
 	if b.left > 0 {
 		return 0, true
 	}
-	ms := math.Ceil(-b.left/b.rate*1000) + 1
-	return time.Duration(ms) * time.Millisecond, false
+	return b.wait(0), false
+}
+
+// wait is when to come again: once the debt is paid, and what else waits is served, and a tenth of a second more, so that there is enough for a while.
+func (b *budget) wait(ahead float64) time.Duration {
+	return time.Duration(math.Ceil((ahead-b.left)/b.rate*1000)+100) * time.Millisecond
+}
+
+// behind is wait for who comes after operations of so many RU that were refused too.
+func (b *budget) behind(ahead float64) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rate == 0 {
+		return 0
+	}
+	return b.wait(ahead)
 }
 
 func (b *budget) spend(ru float64) {

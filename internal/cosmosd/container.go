@@ -72,6 +72,7 @@ type Container struct {
 
 	version   atomic.Uint64 // the last of its documents'
 	documents atomic.Uint64 // the last number of a document
+	indexed   atomic.Bool   // values cost more
 
 	mu         sync.RWMutex
 	ranges     []*partition // in order
@@ -80,7 +81,6 @@ type Container struct {
 	born       map[string]uint64
 	nextRange  int
 	throughput int // RU/s, 0 without limit
-	indexed    bool
 	indexing   json.RawMessage
 	ttl        json.RawMessage
 	etag       string
@@ -125,7 +125,7 @@ func (a *Account) createContainer(db *database, spec containerSpec) (*Container,
 		retired: make(map[string]*partition), born: make(map[string]uint64), generation: 1,
 		throughput: spec.throughput, indexing: spec.indexing, ttl: spec.ttl, etag: a.nextEtag(), seconds: a.now().Unix(),
 	}
-	c.indexed = indexes(c.indexing)
+	c.indexed.Store(indexes(c.indexing))
 	c.rid = ridEncoding.EncodeToString(c.prefix[:])
 	c.self = "dbs/" + db.rid + "/colls/" + c.rid + "/"
 	for _, r := range c.hash.Divide(spec.partitions) {

@@ -256,7 +256,7 @@ func (c *Container) redefine(in *containerIn) *failure {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.indexing, c.ttl, c.etag, c.seconds = in.Indexing, in.TTL, next, c.account.now().Unix()
-	c.indexed = indexes(c.indexing)
+	c.indexed.Store(indexes(c.indexing))
 	return nil
 }
 

@@ -65,7 +65,7 @@ func (c *Container) apply(p *partition, op *operation, now time.Time, undo *undo
 	case verbRead:
 		return result{status: http.StatusOK, charge: chargeRead * sizeFactor(rec.size()), rec: rec}
 	case verbDelete:
-		ru := chargeCreate(rec.size(), rec.values(), c.indexed)
+		ru := chargeCreate(rec.size(), rec.values(), c.indexed.Load())
 		undo.note(op, undo.copy(rec))
 		p.remove(op.hash, r)
 		c.written(p, op, nil, true)
@@ -76,10 +76,10 @@ func (c *Container) apply(p *partition, op *operation, now time.Time, undo *undo
 	done := result{status: http.StatusOK}
 	if r == 0 {
 		done.status = http.StatusCreated
-		done.charge = chargeCreate(op.doc.size, op.doc.values, c.indexed)
+		done.charge = chargeCreate(op.doc.size, op.doc.values, c.indexed.Load())
 		done.rec, err = p.insert(op.hash, op.doc, c.documents.Add(1), c.version.Add(1), uint32(now.Unix()))
 	} else {
-		done.charge = chargeReplace(op.doc.size, c.indexed)
+		done.charge = chargeReplace(op.doc.size, c.indexed.Load())
 		before = undo.copy(rec)
 		done.rec, err = p.replace(op.hash, r, op.doc, c.version.Add(1), uint32(now.Unix()))
 	}
