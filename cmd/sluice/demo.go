@@ -49,6 +49,7 @@ it was.`,
 	f.Int64Var(&flags.events, "events", 20_000, "send so `many` records; those beyond 20,000 are the same again")
 	f.StringVar(&flags.dir, "data", "sluice-data", "`directory` of the hub's events and the database")
 	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless each event has exactly one effect")
+	cmd.AddCommand(a.demoCosmos())
 	return cmd
 }
 
@@ -59,7 +60,7 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close(ctx)
+	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub flights)\ndatabase  %s\n", d.Connection(), filepath.Join(flags.dir, "flights.db"))
 	if !flags.once {
 		fmt.Fprintln(a.out, "goes on until you press ^C")
@@ -91,6 +92,12 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	return nil
 }
 
+// closeDemo closes a demo whose work is done, or has failed: what goes wrong
+// now changes nothing.
+func closeDemo(ctx context.Context, d interface{ Close(context.Context) error }) {
+	_ = d.Close(context.WithoutCancel(ctx))
+}
+
 func unlessCancelled(interrupted context.Context, err error) error {
 	if interrupted.Err() != nil && errors.Is(err, context.Canceled) {
 		return errors.New("interrupted: start it again to go on")
@@ -118,14 +125,14 @@ func (a *app) printAudit(audit *demo.Audit, flags demoFlags, first, took time.Du
 	}
 	b.WriteByte('\n')
 	line(audit.Sent, "events in the hub")
-	line(audit.Rows, "rows in the table flights")
+	line(audit.Written, "rows in the table flights")
 	line(audit.DeadLetters, "dead letters")
 	if audit.Waiting > 0 {
 		line(audit.Waiting, "still to do: start the demo again to go on")
 	}
 	if audit.Exact() {
 		fmt.Fprintf(&b, "\n%s = %s + %s, each exactly once: checked by partition and sequence number.\n",
-			terminal.Count(audit.Sent), terminal.Count(audit.Rows), terminal.Count(audit.DeadLetters))
+			terminal.Count(audit.Sent), terminal.Count(audit.Written), terminal.Count(audit.DeadLetters))
 	}
 	if first > 0 {
 		fmt.Fprintf(&b, "The first was committed after %s, the last seen after %s.\n", terminal.Span(first), terminal.Span(took))

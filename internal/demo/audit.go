@@ -16,10 +16,10 @@ import (
 // number.
 type Audit struct {
 	Sent        int64 // events that the hub holds
-	Rows        int64
+	Written     int64 // rows, or documents
 	DeadLetters int64
-	Waiting     int64 // in the hub, neither row nor dead letter yet
-	Faults      int64 // events with more than one effect, rows of no event, rows that don't say what was sent
+	Waiting     int64 // in the hub, neither written nor dead letter yet
+	Faults      int64 // events with more than one effect, effects of no event, or that don't say what was sent
 	First       string
 }
 
@@ -35,10 +35,24 @@ func (a *Audit) fault(format string, args ...any) {
 // Audit compares what the hub says that it holds with the rows, read by a
 // query of its own, and the dead letters.
 func (d *Demo) Audit(ctx context.Context) (*Audit, error) {
+	return d.audit(ctx, func(a *Audit, effect effect) error {
+		if err := d.auditRows(ctx, a, effect); err != nil {
+			return fmt.Errorf("audit the rows: %w", err)
+		}
+		return nil
+	})
+}
+
+// effect takes note of an event's effect.
+type effect func(what, partition string, sequence int64)
+
+// audit compares what the hub says that it holds with what was written, which
+// written finds out, and the dead letters.
+func (l *line) audit(ctx context.Context, written func(*Audit, effect) error) (*Audit, error) {
 	a := &Audit{}
 	effects := make([][]byte, partitions) // how many each event has, by sequence number
 	for p := range effects {
-		b, err := d.parts.Source.Bounds(ctx, strconv.Itoa(p))
+		b, err := l.parts.Source.Bounds(ctx, strconv.Itoa(p))
 		if err != nil {
 			return nil, fmt.Errorf("audit: %w", err)
 		}
@@ -56,20 +70,20 @@ func (d *Demo) Audit(ctx context.Context) (*Audit, error) {
 			effects[p][sequence] = 1
 		}
 	}
-	if err := d.auditRows(ctx, a, effect); err != nil {
-		return nil, fmt.Errorf("audit the rows: %w", err)
+	if err := written(a, effect); err != nil {
+		return nil, err
 	}
-	topic, err := d.parts.Source.Describe(ctx)
+	topic, err := l.parts.Source.Describe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	letters, err := d.parts.DeadLetters.List(ctx, topic.Group, sluice.DeadLetterFilter{})
+	letters, err := l.parts.DeadLetters.List(ctx, topic.Group, sluice.DeadLetterFilter{})
 	if err != nil {
 		return nil, fmt.Errorf("audit the dead letters: %w", err)
 	}
-	for _, l := range letters {
+	for _, d := range letters {
 		a.DeadLetters++
-		effect("a dead letter", l.Event.Partition, l.Event.Sequence)
+		effect("a dead letter", d.Event.Partition, d.Event.Sequence)
 	}
 	for _, of := range effects {
 		for _, n := range of {
@@ -92,7 +106,7 @@ type flight struct {
 
 // auditRows counts the rows and compares them with what was sent under their
 // partition and sequence number.
-func (d *Demo) auditRows(ctx context.Context, a *Audit, effect func(what, partition string, sequence int64)) error {
+func (d *Demo) auditRows(ctx context.Context, a *Audit, effect effect) error {
 	db, err := sql.Open("sqlite", d.files.database)
 	if err != nil {
 		return err
@@ -110,7 +124,7 @@ func (d *Demo) auditRows(ctx context.Context, a *Audit, effect func(what, partit
 		if err := rows.Scan(&partition, &sequence, &got.Date, &got.Distance, &got.Origin, &got.Destination); err != nil {
 			return err
 		}
-		a.Rows++
+		a.Written++
 		effect("a row", partition, sequence)
 		p, err := strconv.Atoi(partition)
 		if err != nil || p < 0 || sequence < 0 {

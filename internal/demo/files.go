@@ -28,15 +28,22 @@ func writeFiles(dir, connection string) (files, error) {
 		f.mended: {"The pipeline of the demo, mended: a record may lack its delay.", ", required: false"},
 	} {
 		text := fmt.Sprintf(pipelineFile, file.about, quote(connection), quote("sqlite:"+f.database), file.required)
-		// A reader must never see half a file.
-		if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
-			return f, fmt.Errorf("write pipeline: %w", err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			return f, fmt.Errorf("write pipeline: %w", err)
+		if err := writeFile(path, text); err != nil {
+			return f, err
 		}
 	}
 	return f, nil
+}
+
+// writeFile writes a file anew. A reader never sees half of it.
+func writeFile(path, text string) error {
+	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
+		return fmt.Errorf("write pipeline: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("write pipeline: %w", err)
+	}
+	return nil
 }
 
 // quote writes a text for the pipeline file: JSON's strings are YAML's too.

@@ -37,13 +37,13 @@ const (
 )
 
 // produceAll sends records until the hub has n, or more from before.
-func (d *Demo) produceAll(ctx context.Context, n int64) error {
-	return d.produce(ctx, func(p *producer) error { return p.upTo(ctx, share(p.partition, n)) })
+func (l *line) produceAll(ctx context.Context, n int64) error {
+	return l.produce(ctx, func(p *producer) error { return p.upTo(ctx, share(p.partition, n)) })
 }
 
 // produceGently sends record after record until ctx ends.
-func (d *Demo) produceGently(ctx context.Context) error {
-	return d.produce(ctx, func(p *producer) error {
+func (l *line) produceGently(ctx context.Context) error {
+	return l.produce(ctx, func(p *producer) error {
 		tick := time.NewTicker(gentleEvery)
 		defer tick.Stop()
 		for {
@@ -60,8 +60,8 @@ func (d *Demo) produceGently(ctx context.Context) error {
 }
 
 // produce runs fn for every partition at once.
-func (d *Demo) produce(ctx context.Context, fn func(*producer) error) error {
-	client, err := azeventhubs.NewProducerClientFromConnectionString(d.hub.ConnectionString(), hubName, &azeventhubs.ProducerClientOptions{
+func (l *line) produce(ctx context.Context, fn func(*producer) error) error {
+	client, err := azeventhubs.NewProducerClientFromConnectionString(l.hub.ConnectionString(), l.name, &azeventhubs.ProducerClientOptions{
 		ApplicationID: "sluice-demo",
 		// A retry inside the client could send a batch twice.
 		RetryOptions: azeventhubs.RetryOptions{MaxRetries: -1},
@@ -74,7 +74,7 @@ func (d *Demo) produce(ctx context.Context, fn func(*producer) error) error {
 	var work sync.WaitGroup
 	for i := range partitions {
 		work.Go(func() {
-			p := &producer{client: client, hub: d.parts.Source, flights: d.flights, partition: i}
+			p := &producer{client: client, hub: l.parts.Source, record: l.record, partition: i}
 			if errs[i] = p.resume(ctx); errs[i] == nil {
 				errs[i] = fn(p)
 			}
@@ -88,7 +88,7 @@ func (d *Demo) produce(ctx context.Context, fn func(*producer) error) error {
 type producer struct {
 	client    *azeventhubs.ProducerClient
 	hub       sluice.Source
-	flights   *flights
+	record    func(i int64) (record, error)
 	partition int
 	next      int64 // sequence number that the next record will get
 }
@@ -149,13 +149,26 @@ func (p *producer) send(ctx context.Context, n int64) error {
 		return err
 	}
 	for i := range n {
-		body, err := p.flights.record(recordAt(p.partition, p.next+i))
+		r, err := p.record(recordAt(p.partition, p.next+i))
 		if err != nil {
 			return err
 		}
-		if err := batch.AddEventData(&azeventhubs.EventData{Body: body, ContentType: to.Ptr("application/json")}, nil); err != nil {
+		if err := batch.AddAMQPAnnotatedMessage(r.message(), nil); err != nil {
 			return err
 		}
 	}
 	return p.client.SendEventDataBatch(ctx, batch, nil)
+}
+
+// message is the event. Its key goes with it in the annotation in which
+// consumers find it: the partition was chosen already.
+func (r *record) message() *azeventhubs.AMQPAnnotatedMessage {
+	m := &azeventhubs.AMQPAnnotatedMessage{
+		Body:       azeventhubs.AMQPAnnotatedMessageBody{Data: [][]byte{r.body}},
+		Properties: &azeventhubs.AMQPAnnotatedMessageProperties{ContentType: to.Ptr("application/json")},
+	}
+	if r.key != "" {
+		m.MessageAnnotations = map[any]any{"x-opt-partition-key": r.key}
+	}
+	return m
 }

@@ -59,6 +59,16 @@ func unfit(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`/\
 // ID returns document n's id.
 func (d *Documents) ID(n int64) string { return string(d.appendID(nil, n)) }
 
+// Number returns the number of the document with an id, if there is one.
+func (d *Documents) Number(id string) (n int64, ok bool) {
+	digits, ok := strings.CutPrefix(id, d.cfg.Prefix)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	return n, err == nil && n >= 0 && n < MaxCount && d.ID(n) == id
+}
+
 // Key returns document n's key.
 func (d *Documents) Key(n int64) string { return string(d.appendKey(nil, n)) }
 

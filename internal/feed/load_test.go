@@ -33,6 +33,9 @@ func TestDocuments(t *testing.T) {
 		if want := fmt.Sprintf("doc-%010d", n); d.ID != want || docs.ID(n) != want {
 			t.Errorf("document %d has id %s, and %s by number", n, d.ID, docs.ID(n))
 		}
+		if again, ok := docs.Number(d.ID); !ok || again != n {
+			t.Errorf("document %s has number %d, %v", d.ID, again, ok)
+		}
 		if want := fmt.Sprintf("key-%d", n%70_000); d.Key != want || docs.Key(n) != want {
 			t.Errorf("document %d has key %s, and %s by number", n, d.Key, docs.Key(n))
 		}
@@ -45,6 +48,18 @@ func TestDocuments(t *testing.T) {
 		seen[d.Payload] = n
 		if again := docs.Append(nil, n); string(again) != string(body) {
 			t.Errorf("document %d is not the same again", n)
+		}
+	}
+}
+
+func TestIDsOfNoDocument(t *testing.T) {
+	docs, err := feed.NewDocuments(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"", "doc-", "doc-1", "doc-00000000001", "doc--000000001", "doc-+000000001", "Doc-0000000001", "doc-000000000x", "doc-100000000000", "doc-99999999999999999999"} {
+		if n, ok := docs.Number(id); ok {
+			t.Errorf("id %q is document %d's", id, n)
 		}
 	}
 }
