@@ -17,7 +17,7 @@ import (
 func FuzzConvert(f *testing.F) {
 	for _, m := range []*amqp.Message{
 		{Data: [][]byte{[]byte("body")}, Properties: &amqp.MessageProperties{MessageID: uuid, CorrelationID: []byte{1}},
-			ApplicationProperties: map[string]any{"a": "text", "b": uuid, "c": int8(1), "d": 1.5}},
+			ApplicationProperties: map[string]any{"a": "text", "b": uuid, "c": int8(1), "d": 1.5, "e": amqp.Symbol("\xff")}},
 		{Value: map[any]any{"a": []any{int32(1), amqp.Symbol("s"), nil}, uint64(1): "x"}},
 		{Sequence: [][]any{{"a", []byte{0}}, {true}}},
 		{Data: [][]byte{{1}, {}, {2}}, Annotations: amqp.Annotations{"x-opt-partition-key": "k"}},

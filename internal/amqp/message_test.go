@@ -154,7 +154,10 @@ func FuzzMessage(f *testing.F) {
 	f.Add((&Message{MessageID: uint64(1), Value: Map{{"a", List{}}}}).Encode(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if m, err := ParseMessage(b); err == nil {
-			m.Encode(nil)
+			encoded := m.Encode(nil)
+			if again, err := ParseMessage(encoded); err != nil || !bytes.Equal(again.Encode(nil), encoded) {
+				t.Fatalf("%+v became %+v, %v", m, again, err)
+			}
 		}
 		for rest := b; len(rest) > 0; {
 			s, after, err := NextSection(rest)

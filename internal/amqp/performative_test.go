@@ -187,8 +187,13 @@ func FuzzFrameBody(f *testing.F) {
 			return
 		}
 		if p, ok := p.(performative); ok {
-			if _, _, err := decodeFrameBody(p.encode(nil)); err != nil {
+			encoded := p.encode(nil)
+			again, _, err := decodeFrameBody(encoded)
+			if err != nil {
 				t.Fatalf("%#v encodes to what doesn't decode: %v", p, err)
+			}
+			if again, ok := again.(performative); !ok || !bytes.Equal(again.encode(nil), encoded) {
+				t.Fatalf("%#v became %#v", p, again)
 			}
 		}
 	})
