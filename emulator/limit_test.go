@@ -63,7 +63,8 @@ func TestMessageLimit(t *testing.T) {
 
 // Old events go, and a reader goes on.
 func TestRetention(t *testing.T) {
-	srv := start(t, one("h", 2), &emulator.Config{Retention: time.Second})
+	t.Parallel()
+	srv := start(t, one("h", 2), &emulator.Config{Retention: 5 * time.Second})
 	p := producer(t, srv, "h")
 	send(t, p, to0(), numbered(0, 10)...)
 	reader := partition(t, consumer(t, srv, "h", "$Default", ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest})

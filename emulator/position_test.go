@@ -95,9 +95,10 @@ func TestNewEvents(t *testing.T) {
 // awaitReader waits until a reader with an epoch is attached to a partition.
 func awaitReader(t *testing.T, srv *emulator.Server, hub, id string) {
 	t.Helper()
-	for within(t).Err() == nil {
+	all := within(t)
+	for patience := 50 * time.Millisecond; all.Err() == nil; patience *= 2 {
 		pc := partition(t, consumer(t, srv, hub, "$Default", ""), id, &azeventhubs.PartitionClientOptions{StartPosition: earliest})
-		ctx, cancel := context.WithTimeout(within(t), 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(all, patience) // where there is no reader yet, this one isn't refused, but waits
 		_, err := pc.ReceiveEvents(ctx, 1, nil)
 		cancel()
 		pc.Close(context.Background())

@@ -368,6 +368,7 @@ func TestNoToken(t *testing.T) {
 
 // When a token expires and no new one was put, the links that it allowed are detached.
 func TestExpiredToken(t *testing.T) {
+	t.Parallel()
 	srv := start(t, one("h", 1), &emulator.Config{Keys: []emulator.Key{{Name: "root", Secret: "cm9vdA=="}}})
 	s := session(t, srv)
 	c := newRPC(t, s, "$cbs")
@@ -380,7 +381,7 @@ func TestExpiredToken(t *testing.T) {
 		}
 	}
 	put("sb://localhost/h/ConsumerGroups/a", time.Now().Add(time.Hour))
-	put("sb://localhost/h/ConsumerGroups/b", time.Now().Add(2*time.Second))
+	put("sb://localhost/h/ConsumerGroups/b", time.Now().Add(5*time.Second))
 	lasting := receiver(t, s, "h/ConsumerGroups/a/Partitions/0", nil)
 	short := receiver(t, s, "h/ConsumerGroups/b/Partitions/0", nil)
 	if _, err := s.NewReceiver(within(t), "h/ConsumerGroups/c/Partitions/0", nil); condition(err) != amqp.ErrCondUnauthorizedAccess {

@@ -5,7 +5,7 @@
 // Environment: HUBS (the first is the name of an event hub with 4 partitions, empty,
 // and the consumer group audit), ALL, LISTEN and SEND (connection strings with these
 // rights), TLS (one for the TLS port, trusted by way of NODE_EXTRA_CA_CERTS), IDLE
-// (one for a server that cuts silent connections after 2 s), CONTROL (address of the
+// (one for a server that cuts silent connections after 3 s), CONTROL (address of the
 // control endpoint).
 "use strict";
 
@@ -331,7 +331,7 @@ async function main() {
     const p = producer(IDLE);
     const { lastEnqueuedSequenceNumber: sequenceNumber } = await p.getPartitionProperties("0");
     const r = reading("0", { as: { connection: IDLE }, startPosition: { sequenceNumber }, ownerLevel: 1 });
-    await sleep(5000); // being idle is a matter of time
+    await sleep(7000); // being idle is a matter of time
     assert.deepEqual(r.errors, []);
     await p.sendBatch([{ body: "at last" }], { partitionId: "0" });
     assert.deepEqual(await r.take(1), ["at last"]);

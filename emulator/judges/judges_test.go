@@ -91,7 +91,7 @@ func surroundings(t *testing.T) []string {
 		hubs[i] = emulator.Hub{Name: names[i], Partitions: 4, ConsumerGroups: []string{"audit"}}
 	}
 	srv := start(t, hubs, &emulator.Config{TLSListen: "127.0.0.1:0", TLSCertOut: cert, Control: "127.0.0.1:0", Keys: keys, Dir: t.TempDir()})
-	impatient := start(t, hubs, &emulator.Config{IdleTimeout: 2 * time.Second})
+	impatient := start(t, hubs, &emulator.Config{IdleTimeout: 3 * time.Second})
 	as := func(k emulator.Key) string {
 		return strings.NewReplacer("="+keys[0].Name+";", "="+k.Name+";", "="+keys[0].Secret, "="+k.Secret).Replace(srv.ConnectionString())
 	}
