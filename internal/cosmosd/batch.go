@@ -276,7 +276,7 @@ func (c *call) transaction(owner *Container, b *batch) *failure {
 		}
 		p.mu.Lock()
 		if !p.gone {
-			w, failed, err := c.atomically(owner, p, b, key, now)
+			w, failed, err := c.atomically(owner, p, b, key, c.minimal(verbUpsert), now)
 			p.mu.Unlock()
 			if err != nil {
 				return fail(http.StatusInternalServerError, 0, messageFull)
@@ -292,8 +292,8 @@ func (c *call) transaction(owner *Container, b *batch) *failure {
 }
 
 // atomically is transaction with the partition locked.
-func (c *call) atomically(owner *Container, p *partition, b *batch, key []byte, now time.Time) (w *resultWriter, failed bool, err error) {
-	w = &resultWriter{owner: owner, minimal: c.minimal(verbUpsert), out: append(c.buffers.out[:0], '[')}
+func (c *call) atomically(owner *Container, p *partition, b *batch, key []byte, minimal bool, now time.Time) (w *resultWriter, failed bool, err error) {
+	w = &resultWriter{owner: owner, minimal: minimal, out: append(c.buffers.out[:0], '[')}
 	var undo undoLog
 	for i := range b.ops {
 		op, _, refused := b.ops[i].prepare(owner, key, nil)
