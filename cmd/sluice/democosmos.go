@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -66,6 +67,10 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 		fmt.Fprintln(a.out, "goes on until you press ^C")
 	}
 
+	if err := d.Fill(interrupted, flags.events); err != nil {
+		return unlessCancelled(interrupted, err)
+	}
+
 	m := monitor.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased)
 	var watching sync.WaitGroup
 	watched, unwatch := context.WithCancel(ctx)
@@ -96,6 +101,10 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	return nil
 }
 
+// atFullRate is how long a demo must last at the rate that is set to tell how
+// much of it was used.
+const atFullRate = 5 * time.Second
+
 func (a *app) printCosmosAudit(audit *demo.Audit, pace demo.Pace, flags demoCosmosFlags) {
 	var b strings.Builder
 	line := func(n int64, what string) {
@@ -112,10 +121,14 @@ func (a *app) printCosmosAudit(audit *demo.Audit, pace demo.Pace, flags demoCosm
 		fmt.Fprintf(&b, "\n%s = %s, each exactly once: every document was compared with what was sent.\n",
 			terminal.Count(audit.Sent), terminal.Count(audit.Written))
 	}
-	if seconds := pace.Took.Seconds(); seconds >= time.Second.Seconds() {
-		fmt.Fprintf(&b, "%s RU in %s: %.1f %% of the %s RU/s that there are, %s documents/s; %s answered 429.\n",
-			terminal.Count(int64(pace.RU)), terminal.Span(pace.Took), 100*pace.RU/seconds/float64(flags.ru), terminal.Count(flags.ru),
-			terminal.Count(int64(float64(audit.Written)/seconds)), terminal.Plural(pace.Throttled, "attempt was", "attempts were"))
+	if seconds := pace.Took.Seconds(); seconds > 0 {
+		fmt.Fprintf(&b, "%s RU in %s", terminal.Count(int64(math.Round(pace.RU))), terminal.Span(pace.Took))
+		// At first partitions are taken one a second, and the rate is not what holds it up.
+		if pace.RU > atFullRate.Seconds()*float64(flags.ru) {
+			fmt.Fprintf(&b, ", %.1f %% of the %s RU/s that there are, %s documents/s",
+				100*pace.RU/seconds/float64(flags.ru), terminal.Count(flags.ru), terminal.Count(int64(float64(audit.Written)/seconds)))
+		}
+		fmt.Fprintf(&b, "; %s answered 429.\n", terminal.Plural(pace.Throttled, "attempt was", "attempts were"))
 	}
 	fmt.Fprint(a.out, b.String())
 }

@@ -103,6 +103,11 @@ func (d *Cosmos) Endpoint() string { return d.account.Endpoint() }
 // Config is the path of the pipeline's file.
 func (d *Cosmos) Config() string { return d.config }
 
+// Fill sends documents until the hub has so many. Thereafter [Cosmos.Run] finds
+// enough to do from the first moment on, and how fast it goes is how fast the
+// account may be used.
+func (d *Cosmos) Fill(ctx context.Context, events int64) error { return d.produceAll(ctx, events) }
+
 // span notes when the first and the last document were written.
 type span struct{ first, last atomic.Int64 }
 
