@@ -7,7 +7,6 @@ import (
 	"errors"
 	"testing"
 
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -69,4 +68,3 @@ func TestLetters(t *testing.T) {
 		return sluicetest.LetterHarness{Store: s, DeadLetters: s, Peer: p.open(t)}
 	})
 }
-
