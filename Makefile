@@ -11,22 +11,24 @@ build: ## the binary, in bin/
 test: ## everything that must hold, nothing skipped
 	@scripts/test
 
-setup: ## what the tests need beyond Go: PostgreSQL, strace, Azure's clients for JavaScript and Python, the flight records
+setup: ## what the tests need beyond Go: PostgreSQL, Azurite, strace, Azure's clients for JavaScript and Python, the flight records
 	@scripts/install-postgres
+	@scripts/install-azurite
 	@scripts/install-attack-tools
 	@scripts/install-judges
 	@scripts/fetch-flights
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt would change the files above"; exit 1; }
-	go vet -tags postgres,judges ./...
-	go run $(STATICCHECK) -tags postgres,judges ./...
+	go vet -tags postgres,azurite,judges ./...
+	go run $(STATICCHECK) -tags postgres,azurite,judges ./...
 
 bench: ## the figures of docs/performance.md, also in bin/bench.json; then those of the packages
 	@scripts/install-postgres
+	@scripts/install-azurite
 	@mkdir -p bin
 	GOEXPERIMENT=jsonv2 go run ./internal/bench -json bin/bench.json
-	go test -tags postgres -run '^$$' -bench . -benchmem ./...
+	go test -tags postgres,azurite -run '^$$' -bench . -benchmem ./...
 
 soak: ## hours of fresh seeds and of attacks; scripts/soak says what bounds them
 	@scripts/soak
