@@ -344,7 +344,9 @@ func (s *stream[R]) setAlarm() {
 	if len(s.later) > 0 {
 		at = s.later[0].due
 	}
-	if s.gate.closed && !s.gate.probing && !s.idleQueues() {
+	if s.landing {
+		at = never // nothing is sent any more
+	} else if s.gate.closed && !s.gate.probing && !s.idleQueues() {
 		at = min(at, s.gate.until)
 	}
 	s.mu.Lock()

@@ -163,7 +163,8 @@ type stream[R any] struct {
 	done    uint64          // of those, the ones below which all are done, when last asked
 
 	queues[R]
-	gate gate
+	gate    gate
+	landing bool // no more is sent
 
 	news     chan struct{} // wakes the stream: a result, or a retry that is due
 	alarmSet chan struct{} // wakes the alarm: it is to ring sooner
@@ -238,6 +239,7 @@ func (d *atLeastOnce[R]) deliver(t *tenure) error {
 // them: as long as it takes if the consumer is to stop, for a moment if its
 // work is cancelled.
 func (s *stream[R]) land(cause error) {
+	s.landing = true
 	stopped := cause == nil || errors.Is(cause, ErrStopped)
 	if !stopped {
 		s.cancel(cause) // the partition is another's

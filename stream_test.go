@@ -820,3 +820,37 @@ func TestStreamCancel(t *testing.T) {
 		}
 	})
 }
+
+// A stop in an outage, while the target still has records, waits for these
+// without a stir.
+func TestStreamStopsInAnOutage(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 100, noKey)
+		w := newWarehouse(t)
+		w.takes = func(e *sluice.Event) time.Duration {
+			if e.Sequence == 50 {
+				return time.Minute
+			}
+			return time.Millisecond
+		}
+		w.says = func(e *sluice.Event, _ int) error {
+			if e.Sequence < 50 {
+				return sluice.Outage(errors.New("down"))
+			}
+			return nil
+		}
+		_, stop := s.pour(w, nil, sluice.Config{})
+		time.Sleep(5 * time.Second)
+		began := time.Now()
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < 50*time.Second || took > 56*time.Second {
+			t.Errorf("the stop took %v, want until the record was written", took)
+		}
+		if got := len(w.rows()); got != 50 {
+			t.Errorf("%d rows, want 50", got)
+		}
+	})
+}

@@ -29,6 +29,7 @@ type Config struct {
 	Length     time.Duration // of the time with trouble
 	Whole      bool          // the handler doesn't name the event to blame
 	Poison     bool          // some events kill the process
+	Stream     *streaming    // delivery is at least once; nil: transactional
 
 	// Mutants: the world without one of its protections.
 	Unsafe       sluicetest.UnsafeStore
@@ -120,6 +121,8 @@ func (w *world) body(sequence int64) string {
 		kind = "panic"
 	case n < 8 && w.cfg.Poison:
 		kind = "poison"
+	case n < 12 && w.cfg.Stream != nil:
+		kind = []string{"none", "two"}[n%2]
 	}
 	return fmt.Sprintf("%s %d", kind, sequence)
 }
@@ -150,7 +153,11 @@ func (w *world) produce() {
 	for range 1 + w.rng.IntN(2*w.cfg.Partitions) {
 		partition := fmt.Sprint(w.rng.IntN(w.cfg.Partitions))
 		if n := w.sent[partition]; n < int64(w.cfg.Events) {
-			batch[partition] = append(batch[partition], sluicetest.Bodies(w.body(n))...)
+			e := &sluice.Event{Body: []byte(w.body(n))}
+			if w.cfg.Stream != nil {
+				e.Key = fmt.Sprint("key ", n%5)
+			}
+			batch[partition] = append(batch[partition], e)
 			w.sent[partition]++
 		}
 	}
@@ -205,9 +212,13 @@ func (w *world) strike() {
 		w.note("clock of %s off by %v", p.name, p.skew)
 		w.mu.Unlock()
 		w.count("clock jump")
-	case n < 90:
+	case n < 90 && (w.cfg.Stream == nil || n < 80):
 		w.mu.Lock()
-		what := []string{"leases", "database", "hub"}[w.rng.IntN(3)]
+		parts := []string{"leases", "database", "hub"}
+		if w.cfg.Stream != nil {
+			parts = append(parts, "target")
+		}
+		what := parts[w.rng.IntN(len(parts))]
 		w.down[what] = time.Now().Add(span)
 		w.note("%s down for %v", what, span)
 		w.mu.Unlock()
@@ -215,7 +226,7 @@ func (w *world) strike() {
 	default:
 		_, _ = w.store.Retry(context.Background(), w.group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead}}, time.Time{})
 		w.count("retry of all dead letters")
-		if n%2 == 0 {
+		if n%2 == 0 && n >= 90 {
 			w.count("command to redrive")
 			w.command()
 		}
@@ -292,6 +303,9 @@ func Run(cfg Config) Result {
 		r.Events += int(n)
 	}
 	r.Rows = len(w.store.Rows("effects"))
+	for _, n := range w.written {
+		r.Rows += n
+	}
 	letters, _ := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
 	r.Letters = len(letters)
 	return r
@@ -320,6 +334,14 @@ func (w *world) settled() bool {
 // judge looks at what is in the database, from outside the engine.
 func (w *world) judge() []string {
 	var bad []string
+	if w.cfg.Stream != nil {
+		bad = w.judgeStream()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		bad = append(bad, w.stale...)
+		slices.Sort(bad)
+		return bad
+	}
 	complain := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	type id struct {
 		partition string
@@ -377,7 +399,7 @@ func newWorld(cfg Config) *world {
 		cfg: cfg, group: sluice.Group{Namespace: "sim", Topic: "events", Name: "$Default"}, start: time.Now(),
 		leases: &sluicetest.Leases{Unsafe: cfg.UnsafeLeases}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
 		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{},
-		down: map[string]time.Time{}, fired: map[string]int{}, sent: map[string]int64{},
+		down: map[string]time.Time{}, fired: map[string]int{}, written: map[written]int{}, sent: map[string]int64{},
 		trace: trace{keep: cfg.Keep},
 	}
 	w.hub = sluicetest.NewHub(w.group, cfg.Partitions)

@@ -68,7 +68,11 @@ func (w *world) launch(name string, run func(context.Context, *sluice.Consumer))
 	p := &process{w: w, name: name, ended: make(chan struct{}), committing: map[string]context.Context{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
-	consumer, err := sluice.New(source{p}, leases{p}, sluice.Transactional(store{p}, p.handler()), w.cfg.Want, &sluice.Config{
+	delivery := sluice.Transactional(store{p}, p.handler())
+	if w.cfg.Stream != nil {
+		delivery = p.stream()
+	}
+	consumer, err := sluice.New(source{p}, leases{p}, delivery, w.cfg.Want, &sluice.Config{
 		Owner: p.name, Clock: p, Seed: h.Sum64() | 1,
 		MaxBatch: w.cfg.MaxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
 		RedriveEvery: 5 * time.Second, Observer: w.cfg.Observer,
@@ -109,9 +113,9 @@ func (w *world) kill(p *process) {
 		if t.process != p {
 			continue
 		}
-		if t.op == "commit" && t.drawn && t.fate != lost {
+		if t.apply != nil && t.drawn && t.fate != lost {
 			arrived = append(arrived, t)
-			w.fired["fatal commit"]++
+			w.fired["fatal "+t.op]++
 		}
 		if t.op != "sleep" {
 			freed = append(freed, t)
@@ -320,7 +324,7 @@ func (w *world) Commit(step sluice.Step, apply func() error) error {
 		_ = apply()
 		return sluice.ErrUnknown
 	case delayed:
-		w.postpone(step, apply)
+		w.postpone(step.Lease.Owner+" commit "+step.Lease.Partition, apply)
 		return sluice.ErrUnknown
 	case fatal:
 		if w.coin(0.5, "fatal "+step.Lease.Owner+" "+step.Lease.Partition) {
@@ -332,7 +336,7 @@ func (w *world) Commit(step sluice.Step, apply func() error) error {
 		// Sent, perhaps: what the process has given up may still arrive.
 		w.count("gave up a commit under way")
 		if w.coin(0.5, "abandoned "+step.Lease.Owner+" "+step.Lease.Partition) {
-			w.postpone(step, apply)
+			w.postpone(step.Lease.Owner+" commit "+step.Lease.Partition, apply)
 		}
 		return sluice.ErrUnknown
 	}
@@ -356,9 +360,8 @@ func (w *world) watched(step sluice.Step, apply func() error) func() error {
 	}
 }
 
-// postpone has a commit arrive later.
-func (w *world) postpone(step sluice.Step, apply func() error) {
-	key := step.Lease.Owner + " commit " + step.Lease.Partition
+// postpone has a change arrive later.
+func (w *world) postpone(key string, apply func() error) {
 	delay := time.Millisecond // half of them before the claim that asks what became of it
 	if w.coin(0.5, "slow "+key) {
 		for i := range 6 { // up to 63 × 0.3 s

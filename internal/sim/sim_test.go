@@ -24,7 +24,7 @@ func run(t *testing.T, cfg Config) (r Result) {
 			panic(fmt.Sprintf("%v\nreplay: %s", cause, replay(cfg)))
 		}
 	}()
-	defer time.AfterFunc(2*time.Minute, func() { panic("a world has not come to its end\nreplay: " + replay(cfg)) }).Stop()
+	defer time.AfterFunc(time.Minute, func() { panic("a world has not come to its end\nreplay: " + replay(cfg)) }).Stop()
 	pprof.Do(t.Context(), pprof.Labels("replay", replay(cfg)), func(context.Context) {
 		synctest.Test(t, func(*testing.T) { r = Run(cfg) })
 	})
@@ -33,25 +33,34 @@ func run(t *testing.T, cfg Config) (r Result) {
 
 // replay is the command that runs one seed again.
 func replay(cfg Config) string {
+	if cfg.Stream != nil {
+		return fmt.Sprintf("SLUICE_SIM_STREAM=%d go test ./internal/sim -run TestStreams -v", cfg.Seed)
+	}
 	return fmt.Sprintf("SLUICE_SIM_SEED=%d go test ./internal/sim -run TestFreshSeeds -v", cfg.Seed)
 }
 
 const (
-	freshSeeds = 2000 // by default
-	freeSeeds  = 300
-	eachSite   = 1000 // how often everything must have gone wrong in freshSeeds
+	freshSeeds  = 2000 // by default
+	streamSeeds = 1800
+	freeSeeds   = 300
+	eachSite    = 1000 // how often everything must have gone wrong in so many
 )
 
 // TestFreshSeeds runs worlds that no run before has seen, and counts what goes
 // wrong in them. SLUICE_SIM_SEEDS sets how many; SLUICE_SIM_SEED runs one and
 // prints its trace.
 func TestFreshSeeds(t *testing.T) {
-	if text := os.Getenv("SLUICE_SIM_SEED"); text != "" {
+	many(t, "SEED", freshSeeds, Draw, Sites())
+}
+
+// many runs fresh seeds, or the one of the variable SLUICE_SIM_NAME.
+func many(t *testing.T, name string, byDefault int, draw func(uint64) Config, sites []string) {
+	if text := os.Getenv("SLUICE_SIM_" + name); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := Draw(seed)
+		cfg := draw(seed)
 		cfg.Keep = true
 		r := run(t, cfg)
 		fmt.Println(strings.Join(r.Lines, "\n"))
@@ -60,8 +69,8 @@ func TestFreshSeeds(t *testing.T) {
 		}
 		return
 	}
-	seeds := freshSeeds
-	if text := os.Getenv("SLUICE_SIM_SEEDS"); text != "" {
+	seeds := byDefault
+	if text := os.Getenv("SLUICE_SIM_" + name + "S"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +83,7 @@ func TestFreshSeeds(t *testing.T) {
 	var virtual time.Duration
 	began := time.Now()
 	for n := range seeds {
-		cfg := Draw(first + uint64(n))
+		cfg := draw(first + uint64(n))
 		r := run(t, cfg)
 		for k, v := range r.Fired {
 			fired[k] += v
@@ -88,31 +97,39 @@ func TestFreshSeeds(t *testing.T) {
 		}
 	}
 	t.Logf("%d seeds from %d: %v simulated in %v; %d events, %d rows, %d dead letters", seeds, first, virtual.Round(time.Minute), time.Since(began).Round(time.Second), events, rows, letters)
-	for _, site := range Sites() {
+	for _, site := range sites {
 		t.Logf("%8d %s", fired[site], site)
-		if seeds >= freshSeeds && fired[site] < eachSite {
+		if seeds >= byDefault && fired[site] < eachSite {
 			t.Errorf("%s: only %d times in %d seeds, which proves too little: at least %d are wanted", site, fired[site], seeds, eachSite)
 		}
 	}
 	for site := range fired {
-		if !slices.Contains(Sites(), site) {
+		if !slices.Contains(sites, site) {
 			t.Errorf("%s is not among the sites", site)
 		}
 	}
+}
+
+// TestStreams runs worlds whose consumers deliver at least once. SLUICE_SIM_STREAMS
+// sets how many; SLUICE_SIM_STREAM runs one and prints its trace.
+func TestStreams(t *testing.T) {
+	many(t, "STREAM", streamSeeds, DrawStream, StreamSites())
 }
 
 // TestOneSeedOneTrace runs worlds again and again: nothing but the seed decides
 // what happens.
 func TestOneSeedOneTrace(t *testing.T) {
 	for seed := range uint64(50) {
-		cfg, times := Draw(seed), 3
+		times := 3
 		if seed < 2 {
 			times = 20
 		}
-		first := run(t, cfg)
-		for range times {
-			if again := run(t, cfg); again.Trace != first.Trace {
-				t.Fatalf("seed %d gave two traces: %x and %x", seed, first.Trace, again.Trace)
+		for _, cfg := range []Config{Draw(seed), DrawStream(seed)} {
+			first := run(t, cfg)
+			for range times {
+				if again := run(t, cfg); again.Trace != first.Trace {
+					t.Fatalf("seed %d gave two traces: %x and %x: %s", seed, first.Trace, again.Trace, replay(cfg))
+				}
 			}
 		}
 	}
@@ -124,6 +141,9 @@ func TestFree(t *testing.T) {
 	began := time.Now()
 	for seed := range uint64(freeSeeds) {
 		cfg := Draw(seed)
+		if seed%3 == 0 {
+			cfg = DrawStream(seed)
+		}
 		cfg.Free = true
 		for _, v := range run(t, cfg).Violations {
 			t.Errorf("seed %d: %s", seed, v)
@@ -151,6 +171,22 @@ func TestMutants(t *testing.T) {
 		{"blind retry of an unknown commit, no position check", func(c *Config) {
 			c.Blind = true
 			c.Unsafe = sluicetest.UnsafeStore{NoPosition: true, LateCommit: true}
+		}},
+		{"stream: checkpoint at the highest done instead of the furthest consecutive", func(c *Config) {
+			*c = DrawStream(c.Seed)
+			c.Stream.Highest = true
+		}},
+		{"stream: dead letters lost", func(c *Config) {
+			*c = DrawStream(c.Seed)
+			c.Unsafe.LostLetters = true
+		}},
+		{"stream: no fence", func(c *Config) {
+			*c = DrawStream(c.Seed)
+			c.Unsafe.NoFence = true
+		}},
+		{"stream: backwards", func(c *Config) {
+			*c = DrawStream(c.Seed)
+			c.Unsafe.Backwards = true
 		}},
 	} {
 		t.Run(m.name, func(t *testing.T) {

@@ -1,6 +1,9 @@
 package sim
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // requests are what the engine asks of each part of the world. It asks for the
 // ends of the log only if there is an observer.
@@ -10,18 +13,29 @@ var requests = map[string][]string{
 	"database": {"claim", "begin", "commit", "record", "leave", "due"},
 }
 
+// streamed are the requests of a delivery that is at least once.
+var streamed = map[string][]string{
+	"leases":   requests["leases"],
+	"hub":      requests["hub"],
+	"database": {"claim", "advance", "leave", "due", "park", "settle", "parked", "held"},
+	"target":   {"write"},
+}
+
 // rare are the requests that a consumer makes so seldom that the usual rate of
 // faults would hardly ever strike them; those that matter most are among them.
 var rare = map[string]float64{
 	"acquire": 0.15, "bounds": 0.15, "claim": 0.1, "open": 0.2, "seek": 0.5,
 	"commit": 0.1, "record": 0.35, "leave": 0.6, "due": 0.15, "release": 0.6,
+	"advance": 0.3, "park": 0.7, "settle": 0.95, "parked": 0.3, "held": 0.3,
 }
 
 // part is the part of the world that serves a request.
 func part(op string) string {
-	for name, ops := range requests {
-		if slices.Contains(ops, op) {
-			return name
+	for _, parts := range []map[string][]string{requests, streamed} {
+		for name, ops := range parts {
+			if slices.Contains(ops, op) {
+				return name
+			}
 		}
 	}
 	panic("no part of the world serves " + op)
@@ -30,10 +44,19 @@ func part(op string) string {
 // Sites are all the ways in which a world goes wrong, sorted; [Result] counts
 // under these names.
 func Sites() []string {
-	list := []string{
-		"kill", "stop", "pause", "pause past the lease", "clock jump", "poisoned",
-		"retry of all dead letters", "command to redrive",
-		"lost insert", "fatal commit", "delayed commit", "late commit", "late commit that took effect", "gave up a commit under way",
+	return sites(requests, "commit", "poisoned", "lost insert", "late commit that took effect", "gave up a commit under way")
+}
+
+// StreamSites are those of worlds whose consumers deliver at least once.
+func StreamSites() []string {
+	return sites(streamed, "write advance park settle", "late commit that took effect")
+}
+
+// sites are those of requests, of which some change something.
+func sites(requests map[string][]string, changes string, more ...string) []string {
+	list := append([]string{"kill", "stop", "pause", "pause past the lease", "clock jump", "retry of all dead letters", "command to redrive", "late commit"}, more...)
+	for _, op := range strings.Fields(changes) {
+		list = append(list, fatal.String()+" "+op, delayed.String()+" "+op)
 	}
 	for name, ops := range requests {
 		list = append(list, "outage of the "+name, "request in an outage of the "+name)

@@ -48,7 +48,8 @@ type world struct {
 	down    map[string]time.Time // parts of the world that are out of order, until when
 	quiet   bool
 	fired   map[string]int
-	stale   []string // commits of owners that had been taken over
+	stale   []string        // commits of owners that had been taken over, checkpoints that went wrong
+	written map[written]int // events, by a delivery that is at least once
 	trace   trace
 
 	slots    []*slot
@@ -69,7 +70,7 @@ type ticket struct {
 	drawn   bool // due, fate and site are set
 	fate    fate
 	site    string        // what strikes it, if anything
-	apply   func() error  // of a commit on its way
+	apply   func() error  // of a change on its way
 	release chan struct{} // closed when the ticket may go on
 }
 
@@ -80,8 +81,8 @@ const (
 	done       fate = iota // carried out and answered
 	lost                   // never arrived
 	unanswered             // carried out; the answer was lost
-	delayed                // a commit: the answer is lost now, it is carried out later
-	fatal                  // a commit: its process dies while it is under way
+	delayed                // a change: the answer is lost now, it is carried out later
+	fatal                  // a change: its process dies while it is under way
 	abandoned              // the caller has given up, or is dead
 )
 
@@ -267,7 +268,7 @@ func (w *world) draw(t *ticket) {
 		return
 	}
 	n := w.rng.IntN(10)
-	if t.op == "commit" {
+	if t.apply != nil {
 		n = w.rng.IntN(16)
 	}
 	switch {
@@ -295,10 +296,14 @@ func (f fate) String() string {
 // is held.
 func (w *world) next() (time.Time, func()) {
 	at, fire := w.nextTrouble()
+	var late *delivery
 	for _, d := range w.late {
-		if d.due.Before(at) {
-			at, fire = d.due, func() { w.deliver(d) }
+		if d.due.Before(at) || late != nil && d.due.Equal(at) && d.key < late.key {
+			at, late = d.due, d
 		}
+	}
+	if late != nil {
+		fire = func() { w.deliver(late) }
 	}
 	if w.cfg.Free {
 		return at, fire

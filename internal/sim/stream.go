@@ -1,0 +1,240 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// streaming is what a world has more whose consumers deliver at least once.
+type streaming struct {
+	Order   sluice.Order
+	Policy  sluice.KeyPolicy
+	Events  int  // in flight at most
+	Highest bool // a mutant: the checkpoint goes to the highest event that is done
+}
+
+// written is an event whose record has been written.
+type written struct {
+	partition string
+	sequence  int64
+}
+
+// stream is the delivery of such a process.
+func (p *process) stream() sluice.Delivery {
+	s := p.w.cfg.Stream
+	return sluice.AtLeastOnce[*sluice.Event](checkpoints{store{p}}, letters{p}, p.records, sink{p}, &sluice.StreamConfig[*sluice.Event]{
+		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond,
+	})
+}
+
+// records gives the event, or fails as its body says.
+func (p *process) records(_ context.Context, e *sluice.Event) ([]*sluice.Event, error) {
+	switch kind, _, _ := strings.Cut(string(e.Body), " "); {
+	case kind == "panic" && p.w.coin(0.5, "make "+place(e)):
+		panic("panicked")
+	case kind == "none":
+		p.w.write(e) // nothing to write is as good as written
+		return nil, nil
+	case kind == "two":
+		return []*sluice.Event{e, e}, nil
+	}
+	return []*sluice.Event{e}, nil
+}
+
+func place(e *sluice.Event) string { return fmt.Sprintf("%s/%d", e.Partition, e.Sequence) }
+
+// sink is the target store as a process sees it.
+type sink struct{ *process }
+
+func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Result)) {
+	s.w.live.Go(func() { done(sluice.Result{Err: s.put(ctx, e), Cost: 1}) })
+}
+
+// put writes one record.
+func (s sink) put(ctx context.Context, e *sluice.Event) error {
+	err := s.w.send(ctx, s.process, "write", place(e), func() error { return s.w.judgeWrite(e) })
+	key := "write " + place(e)
+	switch {
+	case errors.Is(err, errLost) || errors.Is(err, errNoAnswer):
+		if s.w.coin(0.2, "blame "+key) {
+			return sluice.Outage(err)
+		}
+		return sluice.RetryAfter(err, time.Duration(10+len(key))*time.Millisecond)
+	case err != nil:
+		return err
+	}
+	return nil
+}
+
+// judgeWrite is what the store makes of a record.
+func (w *world) judgeWrite(e *sluice.Event) error {
+	switch kind, _, _ := strings.Cut(string(e.Body), " "); {
+	case kind == "reject" && w.coin(0.7, "taste "+place(e)):
+		return sluice.Reject(errors.New("not to my taste"))
+	case kind == "broken" && w.coin(0.9, "broken "+place(e)):
+		return errors.New("broken")
+	case kind == "flaky" && w.coin(0.4, "flaky "+place(e)):
+		return errors.New("flaky")
+	}
+	w.write(e)
+	return nil
+}
+
+func (w *world) write(e *sluice.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.written[written{e.Partition, e.Sequence}]++
+}
+
+// send takes a request that changes something through the world.
+func (w *world) send(ctx context.Context, p *process, op, place string, apply func() error) error {
+	key := p.name + " " + op + " " + place
+	switch w.edge(ctx, p, op, place, apply) {
+	case lost:
+		return errLost
+	case unanswered:
+		_ = apply()
+		return errNoAnswer
+	case delayed:
+		w.postpone(key, apply)
+		return errNoAnswer
+	case fatal:
+		if w.coin(0.5, "fatal "+key) {
+			_ = apply()
+		}
+		w.kill(p)
+		return errNoAnswer
+	case abandoned:
+		if w.coin(0.5, "abandoned "+key) {
+			w.postpone(key, apply)
+		}
+		return errNoAnswer
+	}
+	return apply()
+}
+
+// checkpoints are the database's, as a process sees them.
+type checkpoints struct{ store }
+
+func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+	if n := len(done); n > 0 && c.w.cfg.Stream.Highest {
+		to, done = sluice.Position{Sequence: done[n-1].Last}, nil
+	}
+	return c.w.send(ctx, c.process, "advance", lease.Partition, func() error { return c.w.advance(lease, to, done) })
+}
+
+// advance moves a checkpoint, and holds against the engine what it should not
+// have: to pass an event that is neither written nor a dead letter, to go back,
+// to come from an owner that another has taken over from.
+func (w *world) advance(lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+	ctx := context.Background()
+	before := w.checkpoint(lease.Partition)
+	parked, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{Partition: lease.Partition})
+	if err := w.store.Advance(ctx, lease, to, done); err != nil {
+		return err
+	}
+	settled := map[int64]bool{}
+	for _, d := range parked {
+		settled[d.Event.Sequence] = true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	complain := func(format string, args ...any) {
+		w.stale = append(w.stale, "partition "+lease.Partition+": "+fmt.Sprintf(format, args...))
+	}
+	if to.Sequence < before.Sequence {
+		complain("the checkpoint went back from %v to %v", before, to)
+	}
+	if claimed := w.claimed[lease.Partition]; lease.Epoch < claimed {
+		complain("the checkpoint was moved under epoch %d after epoch %d had claimed", lease.Epoch, claimed)
+	}
+	for _, r := range append([]sluice.Range{{First: before.Sequence + 1, Last: to.Sequence}}, done...) {
+		for n := max(r.First, 0); n <= r.Last; n++ {
+			if !settled[n] && w.written[written{lease.Partition, n}] == 0 {
+				complain("event %d counts as done at checkpoint %v, but is neither written nor a dead letter", n, to)
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+func (w *world) checkpoint(partition string) sluice.Position {
+	list, _ := w.store.Read(context.Background(), w.group)
+	for _, p := range list {
+		if p.Partition == partition {
+			return p.Position
+		}
+	}
+	return sluice.Unset
+}
+
+// letters are the dead letters, as a process sees them.
+type letters struct{ *process }
+
+func (l letters) Park(ctx context.Context, list []sluice.DeadLetter) error {
+	return l.w.send(ctx, l.process, "park", list[0].Event.Partition, func() error { return l.w.store.Park(context.Background(), list) })
+}
+
+func (l letters) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+	return l.w.send(ctx, l.process, "settle", fmt.Sprint(applied, len(returned)), func() error {
+		return l.w.store.Settle(context.Background(), group, applied, returned)
+	})
+}
+
+func (l letters) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+	return store{l.process}.Due(ctx, group, partition, limit)
+}
+
+func (l letters) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+	return ask(ctx, l.process, "parked", partition, func() ([]int64, error) { return l.w.store.Parked(ctx, group, partition, incarnation, after) })
+}
+
+func (l letters) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+	return ask(ctx, l.process, "held", partition, func() ([]string, error) { return l.w.store.Held(ctx, group, partition) })
+}
+
+// judgeStream looks at what is in the store: every event is there, or is a
+// dead letter.
+func (w *world) judgeStream() []string {
+	var bad []string
+	list, err := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
+	if err != nil {
+		bad = append(bad, fmt.Sprintf("list dead letters: %v", err))
+	}
+	parked := map[written]bool{}
+	for _, d := range list {
+		parked[written{d.Event.Partition, d.Event.Sequence}] = true
+		if d.Status == sluice.StatusRetry {
+			bad = append(bad, fmt.Sprintf("partition %s: event %d still waits for its retry", d.Event.Partition, d.Event.Sequence))
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for partition, sent := range w.sent {
+		for n := range sent {
+			if e := (written{partition, n}); w.written[e] == 0 && !parked[e] {
+				bad = append(bad, fmt.Sprintf("partition %s: event %d is neither written nor a dead letter", partition, n))
+			}
+		}
+	}
+	return bad
+}
+
+// DrawStream makes the recipe of a world whose consumers deliver at least once.
+func DrawStream(seed uint64) Config {
+	c := Draw(seed)
+	r := rand.New(rand.NewPCG(seed, 2))
+	c.Poison, c.Unsafe.LateCommit = false, false
+	c.Stream = &streaming{
+		Order: sluice.Order(r.IntN(3)), Policy: sluice.KeyPolicy(r.IntN(2)),
+		Events: []int{8, 40, 1000}[r.IntN(3)] * c.Partitions,
+	}
+	return c
+}
