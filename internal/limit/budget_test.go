@@ -141,6 +141,21 @@ func TestBudgetHold(t *testing.T) {
 	})
 }
 
+// What is given back during a hold does not end it.
+func TestSettleInHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := newSystemClock()
+		b := mustBudget(t, 1000, clock)
+		b.Reserve(t.Context(), 300)
+		b.Hold(time.Second)
+		b.Settle(300, 0)
+		b.Reserve(t.Context(), 1)
+		if took := clock.Elapsed(); took != time.Second {
+			t.Errorf("reserved after %v", took)
+		}
+	})
+}
+
 func TestBudgetSetRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := newSystemClock()

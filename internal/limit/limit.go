@@ -49,7 +49,7 @@ type Limiter struct {
 	opened time.Duration // when the last quantum was due
 	left   int           // of the open quantum
 	carry  int           // what rounding has kept from the quanta, in rate's share of a quantum
-	held   time.Duration // nothing is granted before
+	held   time.Duration // no quantum is due before
 	last   second
 
 	granted func(at time.Duration, n int) // for tests; the lock is held
@@ -109,7 +109,7 @@ func (l *Limiter) Hold(d time.Duration) {
 func (l *Limiter) quanta() int { return min(l.rate, maxQuanta) }
 
 func (l *Limiter) take(now time.Duration, want int, waited bool) (got int) {
-	if l.rate == 0 || now < l.held {
+	if l.rate == 0 {
 		return 0
 	}
 	l.last.forget(now)
@@ -147,11 +147,10 @@ func (l *Limiter) due(now time.Duration, _ int) time.Duration {
 	if l.rate == 0 {
 		return now + never
 	}
-	at := max(l.held, l.last.below(l.rate))
-	if l.left == 0 {
-		at = max(at, l.slot)
+	if l.left > 0 {
+		return l.last.below(l.rate)
 	}
-	return at
+	return max(l.slot, l.last.below(l.rate))
 }
 
 // Share is one partition's part of a rate that is divided among partitions,

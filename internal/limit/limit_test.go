@@ -51,7 +51,7 @@ func TestExact(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				clock := newSystemClock()
 				l := mustNew(t, n, clock)
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 				defer cancel()
 				r := callers(ctx, l, clock, c.callers, c.most)
 				least, most := r.windows(0)
@@ -80,8 +80,9 @@ func TestAnyRate(t *testing.T) {
 		}
 		n := 1 + int(float64(MaxRate)*pow(rng.Float64(), 6))
 		l := mustNew(t, n, clock)
-		var r record
-		busy := clock.now
+		var granted []grants // within the last second
+		sum := 0
+		held := clock.now
 		for range 3_000 {
 			switch rng.IntN(1000) {
 			case 0:
@@ -92,7 +93,7 @@ func TestAnyRate(t *testing.T) {
 			case 1:
 				d := time.Duration(rng.Int64N(int64(2 * time.Second)))
 				l.Hold(d)
-				busy = clock.now + d
+				held = clock.now + d
 			case 2:
 				clock.now += time.Duration(rng.ExpFloat64() * float64(time.Second)) // nobody asks
 			}
@@ -100,16 +101,16 @@ func TestAnyRate(t *testing.T) {
 			if err != nil || got < 1 {
 				t.Fatalf("seed %d: Wait: %d, %v", seed, got, err)
 			}
-			if clock.now < busy {
-				t.Fatalf("seed %d: granted %v before the hold ends", seed, busy-clock.now)
+			if clock.now < held {
+				t.Fatalf("seed %d: granted %v before the hold ends", seed, held-clock.now)
 			}
-			r.add(clock.now, got)
-			if sum := r.total(clock.now-time.Second+1, clock.now+1); sum > n {
+			granted = append(granted, grants{clock.now, got})
+			sum += got
+			for ; granted[0].at <= clock.now-time.Second; granted = granted[1:] {
+				sum -= granted[0].n
+			}
+			if sum > n {
 				t.Fatalf("seed %d: %d in the second up to a grant, at a rate of %d", seed, sum, n)
-			}
-			// Older than a second is of no interest any more.
-			for len(r.grants) > 0 && r.grants[0].at <= clock.now-time.Second {
-				r.grants = r.grants[1:]
 			}
 		}
 	}
@@ -235,14 +236,19 @@ func TestSetRate(t *testing.T) {
 			if i+1 < len(changes) {
 				end = changes[i+1].at
 			}
-			part, _ := &record{}, 0
+			part := &record{}
 			for _, g := range r.grants {
 				if c.at < g.at && g.at < end {
 					part.add(g.at, g.n)
 				}
 			}
 			part.atMost(t, c.rate)
-			if early := r.total(c.at+1, c.at+10*time.Millisecond); early > max(c.rate/100+c.rate/1000, 1) {
+			// The moment of the change belongs to both rates.
+			before := 1
+			if i > 0 {
+				before = changes[i-1].rate
+			}
+			if early := r.total(c.at, c.at+10*time.Millisecond); early > c.rate/100+(before+c.rate+999)/1000+1 {
 				t.Errorf("%d grants in the 10 ms after the rate became %d", early, c.rate)
 			}
 			if got := r.total(c.at+time.Second, end); c.rate > 0 {
@@ -254,6 +260,68 @@ func TestSetRate(t *testing.T) {
 		// While the rate falls, no window holds more than the higher rate.
 		r.grants = slices.DeleteFunc(r.grants, func(g grants) bool { return g.at >= 10*time.Second })
 		r.atMost(t, 20_000)
+	})
+}
+
+// Change after change makes no burst: what has become due at one rate is not
+// handed out at the next, and every change keeps the distance to the last grant.
+func TestManyChanges(t *testing.T) {
+	clock := &handClock{}
+	l := mustNew(t, MaxRate, clock)
+	l.Wait(t.Context(), 1)
+	l.SetRate(1_000)
+	if n := l.take(clock.now, MaxRate, true); n > 0 {
+		t.Errorf("%d grants at once, at 1,000 per second, left from a higher rate", n)
+	}
+	clock.now += time.Second
+	got := 0
+	for i := range 10_000 { // a second
+		l.SetRate(500 + i%2)
+		got += l.take(clock.now, MaxRate, true)
+		clock.now += 100 * time.Microsecond
+	}
+	if got < 499 || got > 501 {
+		t.Errorf("%d grants in a second of rates of 500 and 501", got)
+	}
+}
+
+// After a time in which nobody could run, there is a limit to what is made up for.
+func TestStall(t *testing.T) {
+	clock := &handClock{}
+	l := mustNew(t, 1000, clock)
+	l.Wait(t.Context(), 1)
+	clock.late = func() time.Duration { return 10 * time.Second }
+	n, _ := l.Wait(t.Context(), 1000)
+	if n != 252 {
+		t.Errorf("%d grants at once after a stall, at 1,000 per second; want 252", n)
+	}
+}
+
+// oversleeper is a clock on which sleepers wake an hour late, unless roused.
+type oversleeper struct{ systemClock }
+
+func (c oversleeper) Sleep(ctx context.Context, d time.Duration) error {
+	return c.systemClock.Sleep(ctx, d+time.Hour)
+}
+
+// If the first in line does not wake, whoever comes serves the line.
+func TestFirstAsleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := newSystemClock()
+		l := mustNew(t, 10, oversleeper{clock})
+		l.Wait(t.Context(), 1)
+		for range 3 {
+			var done sync.WaitGroup
+			done.Go(func() { l.Wait(t.Context(), 1) })
+			time.Sleep(150 * time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			l.Wait(ctx, 1)
+			cancel()
+			done.Wait()
+		}
+		if took := clock.Elapsed(); took > 500*time.Millisecond {
+			t.Errorf("the first in line overslept: %v", took)
+		}
 	})
 }
 

@@ -54,7 +54,7 @@ func sluice(t *testing.T, perSecond int, asks, ends time.Duration) (r *record) {
 // The table of docs/limiter.md is what both limiters do, at the worst of the
 // moments at which the demand may begin.
 func TestPublished(t *testing.T) {
-	const ends = 20 * time.Second
+	const ends = 6 * time.Second
 	var table strings.Builder
 	table.WriteString("| rate | published: fullest second | over the rate | published: later seconds | over the rate | Sluice: fullest second | Sluice: later seconds |\n")
 	table.WriteString("|---:|---:|---:|---:|---:|---:|---:|\n")

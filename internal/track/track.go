@@ -22,10 +22,10 @@ type List[P any] struct {
 	size uint64
 	ring []*chunk[P] // the chunk of a slot is ring[slot/chunkSlots&mask]
 	mask uint64
-	next uint64      // the next arrival's slot
-	low  uint64      // the oldest slot that was not complete when last looked at
-	at   P           // the arrival before low
-	idle *chunk[P]   // the last chunk that became free, empty
+	next uint64    // the next arrival's slot
+	low  uint64    // the oldest slot that was not complete when last looked at
+	at   P         // the arrival before low
+	idle *chunk[P] // the last chunk that became free, empty
 
 	arrived   atomic.Uint64
 	completed [stripes]struct {

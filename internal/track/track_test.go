@@ -202,61 +202,58 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Eight goroutines complete while the owner adds, asks and reads the runs.
+// Eight goroutines complete while the owner adds, asks and reads the runs. They
+// share every word of the ring.
 func TestConcurrent(t *testing.T) {
-	const events, size, workers = 200_000, 5_000, 8
+	const events, size, workers = 400_000, 5_000, 8
 	l := New[uint64](size)
-	work := make(chan []uint64, workers)
 	var done sync.WaitGroup
-	for w := range workers {
+	var work [workers]chan uint64
+	for w := range work {
+		work[w] = make(chan uint64, size/workers+1)
 		done.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(w), 1))
-			for slots := range work {
-				rng.Shuffle(len(slots), func(i, j int) { slots[i], slots[j] = slots[j], slots[i] })
-				for _, slot := range slots {
-					l.Done(slot)
-				}
+			for slot := range work[w] {
+				l.Done(slot)
 			}
 		})
 	}
-	var batch []uint64
-	var last uint64
+	var low uint64
 	for at := uint64(0); at < events; {
 		slot, ok := l.Arrive(at * 3)
 		if !ok {
-			// The rest of a batch may be what the oldest waits for.
-			work <- batch
-			batch = nil
 			runtime.Gosched()
 			continue
 		}
-		if at++; slot+1 != at {
-			t.Fatalf("arrival %d got slot %d", at-1, slot)
+		if slot != at {
+			t.Fatalf("arrival %d got slot %d", at, slot)
 		}
-		if batch = append(batch, slot); len(batch) == 100 {
-			work <- batch
-			batch = nil
-			low, n := l.Low()
-			if n < last || n > 0 && low != (n-1)*3 {
-				t.Fatalf("Low is %d, %d after %d", low, n, last)
+		work[rand.IntN(workers)] <- slot
+		if at++; at%100 > 0 {
+			continue
+		}
+		end, n := l.Low()
+		if n < low || n > 0 && end != (n-1)*3 {
+			t.Fatalf("Low is %d, %d after %d", end, n, low)
+		}
+		low = n
+		for first, last := range l.Above() {
+			if n > 0 && first <= end || last < first {
+				t.Fatalf("the run %d to %d is not above %d", first, last, end)
 			}
-			last = n
-			end := low
-			for first, to := range l.Above() {
-				if n > 0 && first <= end || to < first {
-					t.Fatalf("the run %d to %d is not above %d", first, to, end)
-				}
-				end = to
-			}
-			if in := l.InFlight(); in < 0 || in > size {
-				t.Fatalf("%d in flight", in)
-			}
+			end = last
+		}
+		if in := l.InFlight(); in < 0 || in > size {
+			t.Fatalf("%d in flight", in)
 		}
 	}
-	work <- batch
-	close(work)
+	for w := range work {
+		close(work[w])
+	}
 	done.Wait()
-	if at, n := l.Low(); n != events || at != (events-1)*3 || l.InFlight() != 0 {
-		t.Fatalf("at the end Low is %d, %d, and %d are in flight", at, n, l.InFlight())
+	if n := l.InFlight(); n != 0 {
+		t.Fatalf("at the end %d are in flight", n)
+	}
+	if at, n := l.Low(); n != events || at != (events-1)*3 {
+		t.Fatalf("at the end Low is %d, %d", at, n)
 	}
 }
