@@ -119,12 +119,15 @@ func TestCheckpointStore(t *testing.T) {
 	})
 }
 
+// patient waits for locks however busy the machine is.
+var patient = &pgstore.Config{LockTimeout: 20 * time.Second}
+
 func TestLetterStore(t *testing.T) {
 	schema := schemas(t)
 	sluicetest.TestLetterStore(t, func(t testing.TB) sluicetest.LetterHarness {
 		url := schema(t)
-		s := open(t, url, nil)
-		return sluicetest.LetterHarness{Store: s, DeadLetters: s, Peer: open(t, url, nil)}
+		s := open(t, url, patient)
+		return sluicetest.LetterHarness{Store: s, DeadLetters: s, Peer: open(t, url, patient)}
 	})
 }
 
@@ -139,7 +142,7 @@ func TestOtherSettings(t *testing.T) {
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
 			schema := schemas(t)
-			odd := func(t testing.TB) *pgstore.Store { return openOddly(t, schema(t), mode) }
+			odd := func(t testing.TB) *pgstore.Store { return openOddly(t, schema(t), mode, 200*time.Millisecond) }
 			t.Run("TxStore", func(t *testing.T) {
 				sluicetest.TestTxStore(t, func(t testing.TB) sluicetest.TxHarness[pgx.Tx] { return harness(t, odd(t), nil) })
 			})
@@ -150,7 +153,7 @@ func TestOtherSettings(t *testing.T) {
 			})
 			t.Run("LetterStore", func(t *testing.T) {
 				sluicetest.TestLetterStore(t, func(t testing.TB) sluicetest.LetterHarness {
-					s := odd(t)
+					s := openOddly(t, schema(t), mode, patient.LockTimeout)
 					return sluicetest.LetterHarness{Store: s, DeadLetters: s}
 				})
 			})
@@ -159,7 +162,7 @@ func TestOtherSettings(t *testing.T) {
 }
 
 // openOddly opens a store over a pool whose defaults are all unlike the usual.
-func openOddly(t testing.TB, url string, mode pgx.QueryExecMode) *pgstore.Store {
+func openOddly(t testing.TB, url string, mode pgx.QueryExecMode, lockTimeout time.Duration) *pgstore.Store {
 	t.Helper()
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -174,7 +177,7 @@ func openOddly(t testing.TB, url string, mode pgx.QueryExecMode) *pgstore.Store 
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s, err := pgstore.New(t.Context(), pool, &pgstore.Config{Schema: `odd "` + url[len(url)-8:], LockTimeout: 200 * time.Millisecond})
+	s, err := pgstore.New(t.Context(), pool, &pgstore.Config{Schema: `odd "` + url[len(url)-8:], LockTimeout: lockTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,12 +60,22 @@ func limited(ctx context.Context, s *Store) error {
 		if err := s.Record(ctx, l, p.Position, sluice.Trial{Sequence: 1, Attempts: attempts}); err == nil {
 			return errors.New("record while nothing can be written: no error")
 		}
+		if err := s.Advance(ctx, l, at(9), []sluice.Range{{First: 12, Last: 12}}); err == nil || errors.Is(err, sluice.ErrFenced) {
+			return fmt.Errorf("advance while nothing can be written: %v", err)
+		}
+		letters := []sluice.DeadLetter{{Group: group, Event: sluice.Event{Partition: "0", Sequence: 1}}, {Group: group, Event: sluice.Event{Partition: "0", Sequence: 2}}}
+		if err := s.Park(ctx, letters); err == nil {
+			return errors.New("park while nothing can be written: no error")
+		}
 		if err := limitFiles(false); err != nil {
 			return err
 		}
 		again, err := s.Claim(ctx, l, "i")
 		if err != nil || again.Position != p.Position {
 			return fmt.Errorf("claim after the failure: %+v, %w; want position %v", again, err, p.Position)
+		}
+		if parked, err := s.Parked(ctx, group, "0", "", -1); err != nil || len(parked) > 0 || len(again.Done) > 0 {
+			return fmt.Errorf("after the failure, parked are %v, %w, done %v; want neither", parked, err, again.Done)
 		}
 	}
 	if err := s.Commit(ctx, sluice.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
