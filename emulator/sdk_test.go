@@ -34,7 +34,7 @@ func one(name string, partitions int) []emulator.Hub {
 // within is a context that ends the test rather than let it hang.
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -35,7 +35,7 @@ from azure.eventhub.exceptions import AuthenticationError, ConnectError, EventDa
 
 ALL, LISTEN, SEND, TLS, IDLE = (os.environ[name] for name in ("ALL", "LISTEN", "SEND", "TLS", "IDLE"))
 HUBS, CERT, CONTROL = os.environ["HUBS"].split(), os.environ["CERT"], os.environ["CONTROL"]
-PATIENCE = 30  # seconds that anything may take
+PATIENCE = 60  # seconds that anything may take
 ONCE = {"retry_total": 0}
 PATIENT = {"retry_total": 20, "retry_backoff_factor": 0.05, "retry_backoff_max": 0.2}
 

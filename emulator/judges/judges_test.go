@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long one client may take for all of its checks.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // installed is where scripts/install-judges has put the clients.
 var installed = filepath.Join("..", "..", ".dev", "judges")
