@@ -96,3 +96,24 @@ func FuzzSAS(f *testing.F) {
 		}
 	})
 }
+
+// SASL PLAIN lets in who names a key and has its secret, and nobody else.
+func FuzzPlain(f *testing.F) {
+	f.Add([]byte("\x00root\x00cm9vdA=="))
+	f.Add([]byte("x\x00sender\x00c2VuZGVy"))
+	f.Add([]byte("\x00nobody\x00"))
+	f.Add([]byte("\x00root\x00cm9vdA==\x00"))
+	f.Fuzz(func(t *testing.T, response []byte) {
+		a := newAuthority(fuzzKeys)
+		err := a.plain(response)
+		a.stop()
+		right := false
+		for _, k := range fuzzKeys {
+			before, ok := strings.CutSuffix(string(response), "\x00"+k.Name+"\x00"+k.Secret)
+			right = right || ok && !strings.Contains(before, "\x00")
+		}
+		if right != (err == nil) || right != (a.proved != nil) {
+			t.Fatalf("%q: %v, proved %v", response, err, a.proved)
+		}
+	})
+}

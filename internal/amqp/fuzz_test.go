@@ -1,7 +1,13 @@
 package amqp
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"io"
+	"net"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -49,6 +55,76 @@ func FuzzConnection(f *testing.F) {
 		srv.Close()
 	})
 }
+
+// However a client introduces itself, nobody who hasn't proved who he is attaches a link, and the answers are short.
+func FuzzHandshake(f *testing.F) {
+	const proof = "\x00user\x00password"
+	proper := slices.Concat(headerSASL[:], saslInitFrame("PLAIN", []byte(proof)), headerAMQP[:])
+	f.Add(proper)
+	for _, init := range [][]byte{saslInitFrame("PLAIN", nil), saslInitFrame("ANONYMOUS", []byte("x")), saslInitFrame("SCRAM", nil)} {
+		f.Add(slices.Concat(headerSASL[:], init, headerAMQP[:]))
+	}
+	f.Add(headerAMQP[:])
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
+	f.Add(slices.Concat(headerSASL[:], []byte{0, 0, 0, 12, 2, 1, 0, 0, 0, 0x53, 0x42, 0x45}))
+	attaching := slices.Concat(encoded(&open{containerID: "c", maxFrameSize: 512}), encoded(&begin{incomingWindow: 1}),
+		encoded(&attach{name: "in", target: &terminus{address: "n"}}))
+	f.Fuzz(func(t *testing.T, introduction []byte) {
+		var proved, attached atomic.Bool
+		peer := &testPeer{
+			auth: func(mechanism string, response []byte) error {
+				if mechanism != "PLAIN" || string(response) != proof {
+					return errors.New("who?")
+				}
+				proved.Store(true)
+				return nil
+			},
+			incoming: func(*Incoming) (func(context.Context) error, error) {
+				attached.Store(true)
+				return nil, Errorf(CondNotFound, "no targets")
+			},
+			closed: make(chan struct{}),
+		}
+		srv := NewServer(func(*Conn) Peer { return peer }, nil)
+		nc := &replay{in: bytes.NewReader(slices.Concat(introduction, attaching))}
+		srv.start(nc)
+		select {
+		case <-peer.closed:
+		case <-time.After(20 * time.Second):
+			t.Fatal("the connection doesn't end")
+		}
+		srv.Close()
+		if attached.Load() && !proved.Load() {
+			t.Fatalf("%q attaches a link", introduction)
+		}
+		if !attached.Load() && bytes.Equal(introduction, proper) {
+			t.Fatal("a proper client attaches no link")
+		}
+		if n := nc.written.Load(); n > 2000 {
+			t.Fatalf("%d bytes answer %q", n, introduction)
+		}
+	})
+}
+
+// replay is a connection from which fixed input is read; what is written to it is counted.
+type replay struct {
+	net.Conn
+	in      *bytes.Reader
+	written atomic.Int64
+}
+
+func (r *replay) Read(b []byte) (int, error) { return r.in.Read(b) }
+
+func (r *replay) Write(b []byte) (int, error) {
+	r.written.Add(int64(len(b)))
+	return len(b), nil
+}
+
+func (r *replay) Close() error                     { return nil }
+func (r *replay) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (r *replay) SetDeadline(time.Time) error      { return nil }
+func (r *replay) SetReadDeadline(time.Time) error  { return nil }
+func (r *replay) SetWriteDeadline(time.Time) error { return nil }
 
 func framesOf(bodies []byte) (stream []byte) {
 	for len(bodies) > 2 {
