@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/ranges"
@@ -33,7 +32,7 @@ func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Posit
 }
 
 func (s *Store) advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
-	text, err := ranges.Encode(to.Sequence, done[:min(len(done), doneRanges)], math.MaxInt)
+	text, err := ranges.Encode(to.Sequence, done[:min(len(done), doneRanges)])
 	if err != nil {
 		return err
 	}

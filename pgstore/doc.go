@@ -21,6 +21,15 @@
 // that needs more locks rows (SELECT … FOR UPDATE). What it sets, it sets with
 // SET LOCAL: what is set for the session stays with the connection.
 //
+// # Without a transaction
+//
+// For [sluice.AtLeastOnce] the same store keeps checkpoints and dead letters
+// that are written apart from the events' effects. [Store.Advance] is one
+// statement, fenced by owner, epoch and position; [Store.Park] stores any
+// number of dead letters in one transaction, and the two belong together: what
+// an advance passes is parked before. A group may change from one kind of
+// delivery to the other.
+//
 // # Owners that hang
 //
 // An owner that was paused or cut off inside a transaction holds the row. A

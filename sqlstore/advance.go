@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/ranges"
@@ -18,7 +17,7 @@ const doneRanges = 10_000
 // transaction in progress on the database, see [Store.Claim].
 func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
 	what := "advance checkpoint of partition " + lease.Partition
-	text, err := ranges.Encode(to.Sequence, done[:min(len(done), doneRanges)], math.MaxInt)
+	text, err := ranges.Encode(to.Sequence, done[:min(len(done), doneRanges)])
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}

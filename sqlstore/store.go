@@ -2,6 +2,9 @@
 // database over database/sql, and gives handlers a transaction in which their
 // writes, the checkpoint and the dead letters commit together.
 //
+// The same store serves deliveries that don't join a transaction: advance.go
+// and letterstore.go.
+//
 // SQLite is the database there is, by a driver without cgo: see [OpenSQLite].
 // What sets databases apart sits behind one small interface in dialect.go.
 //

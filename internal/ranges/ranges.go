@@ -14,25 +14,21 @@ import (
 // Encode writes ranges behind the event numbered after as a text of printable
 // ASCII: of each, how many events are missing before it and, behind a plus
 // sign, how many follow its first. So behind 9, the ranges 11 to 11 and 13 to
-// 20 are "1,1+7". It keeps the first ranges, as many as go into limit bytes.
-// The ranges must ascend and touch neither each other nor the event.
-func Encode(after int64, list []sluice.Range, limit int) (string, error) {
+// 20 are "1,1+7". The ranges must ascend and touch neither each other nor the
+// event.
+func Encode(after int64, list []sluice.Range) (string, error) {
 	var text []byte
 	for i, r := range list {
 		// The difference of two numbers from -2 on always fits an uint64.
 		if r.First <= after || uint64(r.First)-uint64(after) < 2 || r.Last < r.First {
 			return "", fmt.Errorf("range %d to %d cannot follow %d", r.First, r.Last, after)
 		}
-		kept := len(text)
 		if i > 0 {
 			text = append(text, ',')
 		}
 		text = strconv.AppendUint(text, uint64(r.First)-uint64(after)-1, 10)
 		if r.Last > r.First {
 			text = strconv.AppendInt(append(text, '+'), r.Last-r.First, 10)
-		}
-		if len(text) > limit {
-			return string(text[:kept]), nil
 		}
 		after = r.Last
 	}
