@@ -182,21 +182,34 @@ func TestLoad(t *testing.T) {
 }
 
 func TestLoadRate(t *testing.T) {
+	const n = 1000
 	b := newBench(t)
-	began := time.Now()
-	l := b.load(t, 2, nil, 1000, &feed.LoadConfig{Rate: 2000})
-	done := make(chan error, 1)
-	go func() { done <- l.Send(t.Context()) }()
-	// What is due is sent, though its batch is far from full.
-	await(t, done, func() bool { return l.Acknowledged() > 0 })
-	if early := l.Acknowledged(); early > 500 {
-		t.Errorf("%d documents came together", early)
-	}
-	if err := <-done; err != nil {
+	docs, err := feed.NewDocuments(nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took < 490*time.Millisecond || took > 10*time.Second {
+	began := time.Now()
+	if err := b.load(t, 2, nil, n, &feed.LoadConfig{Rate: 2000}).Send(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < 490*time.Millisecond {
 		t.Errorf("1,000 documents at 2,000 a second took %v", took)
+	}
+	audit(t, b.read(t), docs, n)
+}
+
+// TestADocumentDoesNotWaitForAFullBatch: at this rate a batch is full after
+// 40 s, and the first document there long before.
+func TestADocumentDoesNotWaitForAFullBatch(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	l := b.load(t, 2, nil, 1_000_000, &feed.LoadConfig{Rate: 100})
+	done := make(chan error, 1)
+	go func() { done <- l.Send(ctx) }()
+	await(t, done, func() bool { return l.Acknowledged() > 0 })
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }
 
