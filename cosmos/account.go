@@ -167,7 +167,7 @@ func (a *account) send(ctx context.Context, r *request) *Error {
 			return nil
 		}
 		if a.secret == nil && err != nil && errors.As(err, new(interface{ NonRetriable() })) {
-			err = fmt.Errorf("%w: %s", errNoToken, line(err.Error()))
+			err = fmt.Errorf("%w: %s", errNoToken, line(strings.TrimPrefix(err.Error(), "failed to retrieve account properties: ")))
 		}
 	}
 	if err == nil {

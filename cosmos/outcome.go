@@ -78,6 +78,9 @@ func (e *Error) advice() string {
 		if passing(e.Err) {
 			return "it is tried again"
 		}
+		if errors.Is(e.Err, errNoToken) {
+			return "check the credential"
+		}
 		return "check the endpoint, and the way there"
 	case http.StatusBadRequest:
 		if e.Document != "" {

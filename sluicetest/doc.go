@@ -7,6 +7,6 @@
 //     a bubble of testing/synctest, in virtual time; there they must be made
 //     inside the bubble.
 //   - [TestSource], [TestLeases], [TestTxStore], [TestCheckpointStore],
-//     [TestLetterStore] and [TestDeadLetters] are the conformance suites of
-//     the seams: every driver passes them, those in memory included.
+//     [TestLetterStore], [TestDeadLetters] and [TestSink] are the conformance
+//     suites of the seams: every driver passes them, those in memory included.
 package sluicetest

@@ -1,0 +1,223 @@
+package sluicetest
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+)
+
+// shelf is a store of numbers, whose door can be shut.
+type shelf struct {
+	mu      sync.Mutex
+	written map[int]bool
+	refused map[int]bool
+	broken  bool
+	door    chan struct{} // closed: open
+}
+
+func newShelf() *shelf {
+	s := &shelf{written: map[int]bool{}, refused: map[int]bool{}, door: make(chan struct{})}
+	close(s.door)
+	return s
+}
+
+func (s *shelf) put(i int) error {
+	s.mu.Lock()
+	door := s.door
+	s.mu.Unlock()
+	<-door
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.broken:
+		return sluice.Outage(errors.New("the shelf is broken"))
+	case s.refused[i]:
+		return sluice.Reject(errors.New("not on this shelf"))
+	}
+	s.written[i] = true
+	return nil
+}
+
+func number(e *sluice.Event) int {
+	i, err := strconv.Atoi(e.Key)
+	if err != nil {
+		panic(err)
+	}
+	return i
+}
+
+func (s *shelf) harness(sink sluice.Sink[*sluice.Event]) SinkHarness[*sluice.Event] {
+	locked := func(fn func()) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		fn()
+	}
+	return SinkHarness[*sluice.Event]{
+		Sink:   sink,
+		Record: func(i int) *sluice.Event { return &sluice.Event{Key: strconv.Itoa(i)} },
+		Written: func(i int) (ok bool) {
+			locked(func() { ok = s.written[i] })
+			return ok
+		},
+		Block: func() (release func()) {
+			door := make(chan struct{})
+			locked(func() { s.door = door })
+			return func() { close(door) }
+		},
+		Refuse: func(i int) { locked(func() { s.refused[i] = true }) },
+		Break: func() (mend func()) {
+			locked(func() { s.broken = true })
+			return func() { locked(func() { s.broken = false }) }
+		},
+	}
+}
+
+func workers(t testing.TB) SinkHarness[*sluice.Event] {
+	s := newShelf()
+	sink, err := sluice.Workers(4, func(_ context.Context, e *sluice.Event) error { return s.put(number(e)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.harness(sink)
+}
+
+func TestSinkOfWorkers(t *testing.T) {
+	t.Run("virtual", func(t *testing.T) { virtual(t, sinkChecks[*sluice.Event](), workers) })
+	TestSink(t, workers)
+}
+
+// bentSink is a sink whose Submit is a function.
+type bentSink func(ctx context.Context, e *sluice.Event, done func(sluice.Result))
+
+func (b bentSink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Result)) {
+	b(ctx, e, done)
+}
+
+func TestSinkSuiteCatches(t *testing.T) {
+	var drivers []broken[SinkHarness[*sluice.Event]]
+	add := func(how string, bend func(s *shelf, good sluice.Sink[*sluice.Event]) bentSink) {
+		drivers = append(drivers, broken[SinkHarness[*sluice.Event]]{how, func(t testing.TB) SinkHarness[*sluice.Event] {
+			s := newShelf()
+			good, err := sluice.Workers(4, func(_ context.Context, e *sluice.Event) error { return s.put(number(e)) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.harness(bend(s, good))
+		}})
+	}
+	type (
+		ctx    = context.Context
+		event  = *sluice.Event
+		done   = func(sluice.Result)
+		sink   = sluice.Sink[*sluice.Event]
+		result = sluice.Result
+	)
+	add("is done twice", func(s *shelf, good sink) bentSink {
+		return func(c ctx, e event, d done) { good.Submit(c, e, func(r result) { d(r); d(r) }) }
+	})
+	add("forgets records", func(s *shelf, good sink) bentSink {
+		return func(c ctx, e event, d done) {
+			if e.Key != "7" {
+				good.Submit(c, e, d)
+			}
+		}
+	})
+	add("is done before it has written", func(s *shelf, good sink) bentSink {
+		return func(c ctx, e event, d done) { d(result{}) }
+	})
+	add("has a cost below zero", func(s *shelf, good sink) bentSink {
+		return func(c ctx, e event, d done) { good.Submit(c, e, func(r result) { r.Cost = -1; d(r) }) }
+	})
+	add("does not look at contexts", func(s *shelf, good sink) bentSink {
+		return func(c ctx, e event, d done) { good.Submit(context.WithoutCancel(c), e, d) }
+	})
+	add("looks at contexts only once", func(s *shelf, good sink) bentSink {
+		return func(c ctx, e event, d done) {
+			if err := c.Err(); err != nil {
+				d(result{Err: err})
+				return
+			}
+			good.Submit(context.WithoutCancel(c), e, d)
+		}
+	})
+	add("sends what has ended, and says it did not", func(s *shelf, good sink) bentSink {
+		return func(c ctx, e event, d done) {
+			good.Submit(context.WithoutCancel(c), e, func(r result) {
+				if err := c.Err(); err != nil {
+					r.Err = err
+				}
+				d(r)
+			})
+		}
+	})
+	add("gives up all when one context ends", func(s *shelf, good sink) bentSink {
+		var mu sync.Mutex
+		var first ctx
+		return func(c ctx, e event, d done) {
+			mu.Lock()
+			if first == nil {
+				first = c
+			}
+			c = first
+			mu.Unlock()
+			good.Submit(c, e, d)
+		}
+	})
+	add("blocks", func(s *shelf, good sink) bentSink {
+		return func(c ctx, e event, d done) {
+			err := c.Err()
+			if err == nil {
+				err = s.put(number(e))
+			}
+			d(result{Err: err})
+		}
+	})
+	add("calls done under its lock", func(s *shelf, good sink) bentSink {
+		lock := make(chan struct{}, 1)
+		return func(c ctx, e event, d done) {
+			select {
+			case lock <- struct{}{}:
+			case <-limitedBy(c):
+				return
+			}
+			err := c.Err()
+			if err == nil {
+				err = s.put(number(e))
+			}
+			d(result{Err: err})
+			<-lock
+		}
+	})
+	add("blames the record for the store", func(s *shelf, good sink) bentSink {
+		return func(c ctx, e event, d done) {
+			good.Submit(c, e, func(r result) {
+				if errors.Is(r.Err, sluice.ErrOutage) {
+					r.Err = sluice.Reject(r.Err)
+				}
+				d(r)
+			})
+		}
+	})
+	add("calls a refusal an outage", func(s *shelf, good sink) bentSink {
+		return func(c ctx, e event, d done) {
+			good.Submit(c, e, func(r result) {
+				if errors.Is(r.Err, sluice.ErrRejected) {
+					r.Err = sluice.Outage(errors.New("refused"))
+				}
+				d(r)
+			})
+		}
+	})
+	caught(t, sinkChecks[*sluice.Event](), drivers)
+}
+
+// limitedBy ends when patience is, or c.
+func limitedBy(c context.Context) <-chan struct{} {
+	c, cancel := context.WithTimeout(c, 2*patience)
+	context.AfterFunc(c, cancel)
+	return c.Done()
+}
