@@ -41,7 +41,7 @@ func (s *streaming) readRate(n strictyaml.Node) {
 	found := 0
 	ok := n.Object(strictyaml.Keys{
 		"events":  func(n strictyaml.Node) { found++; n.Int(&s.events, 1, 1_000_000) },
-		"ru":      func(n strictyaml.Node) { found++; n.Int(&s.ru, 1, 100_000_000) },
+		"ru":      func(n strictyaml.Node) { found++; n.Int(&s.ru, 1, 10_000_000) },
 		"cluster": func(n strictyaml.Node) { n.Bool(&s.cluster) },
 	})
 	switch {

@@ -1,0 +1,13 @@
+//go:build !unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	fmt.Fprintln(os.Stderr, "headline: needs a Unix system: it asks the kernel what processes have used")
+	os.Exit(1)
+}
