@@ -5,8 +5,9 @@
 // embedded hub and account on the same machine. Every document's id is read
 // back with Azure's own client for JavaScript (scripts/install-judges).
 //
-//	go run ./internal/headline                          # 4,200,000 events, in bulk, then with point writes
-//	go run ./internal/headline -events 1000000 -ru 50000 -modes bulk
+//	go run ./internal/headline                                  # 4,200,000 events, in bulk
+//	go run ./internal/headline -events 1000000 -modes bulk,point
+//	go run ./internal/headline -events 1000000 -ru 50000        # paced by RU
 package main
 
 import (
@@ -55,7 +56,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.offered, "rate-ru", 0, "RU per second that the pipeline may use; 0: what the account has")
 	flag.IntVar(&o.partitions, "partitions", 5, "physical partitions of the container")
 	flag.IntVar(&o.hub, "hub-partitions", 8, "partitions of the hub")
-	flag.StringVar(&o.modes, "modes", "bulk,point", "how documents travel, one run for each")
+	flag.StringVar(&o.modes, "modes", "bulk", "how documents travel: bulk, point, or bulk,point for a run of each")
 	flag.Parse()
 	if flag.NArg() > 0 || o.events < 1 || o.partitions < 1 || o.hub < 1 || o.ru < 0 {
 		return errors.New("arguments: want no words, and positive numbers")
