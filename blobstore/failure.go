@@ -46,7 +46,7 @@ func (r *refusal) Error() string {
 	case code == bloberror.AuthorizationPermissionMismatch:
 		text += ": the credential needs the role Storage Blob Data Contributor, or a signature that allows to read, add, create, write, delete and list"
 	case code == bloberror.AuthorizationFailure:
-		text += ": the account's network rules or the signature's permissions don't allow it"
+		text += ": look at the key, at what the signature allows, and at the account's network rules"
 	case code == bloberror.ContainerNotFound:
 		text += ": there is no such container"
 	case r.status == 401 || r.status == 403:

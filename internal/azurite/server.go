@@ -17,7 +17,7 @@ import (
 )
 
 // startWithin is how long a server may take to start.
-const startWithin = time.Minute
+const startWithin = 3 * time.Minute
 
 // The account that every Azurite has, and its key: published, no secret.
 // https://learn.microsoft.com/azure/storage/common/storage-use-azurite
