@@ -55,7 +55,7 @@ type StreamConfig[R any] struct {
 	CheckpointEvery time.Duration
 	// MaxEvents and MaxBytes (of bodies) are how much may be in flight; each
 	// partition gets an equal share, and reading stops at its end. Defaults:
-	// 320,000 and 256 MiB.
+	// 320,000 and 64 MiB.
 	MaxEvents int
 	MaxBytes  int64
 	// MaxAge is how old an event may get in flight before a [*BacklogError]
@@ -76,7 +76,7 @@ func (cfg *StreamConfig[R]) withDefaults() (StreamConfig[R], error) {
 	}
 	c.CheckpointEvery = cmp.Or(c.CheckpointEvery, 5*time.Second)
 	c.MaxEvents = cmp.Or(c.MaxEvents, 320_000)
-	c.MaxBytes = cmp.Or(c.MaxBytes, 256<<20)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 64<<20)
 	c.MaxAge = cmp.Or(c.MaxAge, 10*time.Minute)
 	c.RetryAfter = cmp.Or(c.RetryAfter, 2*time.Second)
 	switch {

@@ -61,7 +61,7 @@
 //	    connection: ${STORAGE_CONNECTION_STRING}  # or credential: default
 //	    prefix: sluice/
 //	rate: {events: 1000, cluster: false}   # records a second, of this process or of all together; or {ru: 50000}
-//	backlog: {events: 320000, bytes: 256MiB, age: 10m, fatal: false}
+//	backlog: {events: 320000, bytes: 64MiB, age: 10m, fatal: false}
 //	checkpoint_every: 5s
 //	order: key                          # writes of a document stay in order; partition, none
 //	dead_letters: {hold_keys: false}    # true: events behind a dead letter of their key become dead letters too
