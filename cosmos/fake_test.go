@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -168,8 +169,9 @@ func (f *fake) apply(op fakeOperation) map[string]any {
 	case op.IfMatch != "" && op.IfMatch != doc.etag:
 		return map[string]any{"statusCode": 412, "requestCharge": 1.5}
 	case op.OperationType == "Read":
-		doc.body["_etag"] = doc.etag
-		return map[string]any{"statusCode": 200, "requestCharge": 1.0, "eTag": doc.etag, "resourceBody": doc.body}
+		body := maps.Clone(doc.body)
+		body["_etag"] = doc.etag
+		return map[string]any{"statusCode": 200, "requestCharge": 1.0, "eTag": doc.etag, "resourceBody": body}
 	case found:
 		status = 200
 	default:
