@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -19,11 +20,12 @@ import (
 type Budget struct {
 	line line
 
-	rate float64       // in units per second
-	most int           // within a second
-	slot time.Duration // when all that was reserved is paid for
-	held time.Duration // nothing is reserved before
-	last second        // in units
+	rate   float64       // in units per second
+	most   int           // units within a second
+	paused bool          // the rate is the one before
+	slot   time.Duration // when all that was reserved is paid for
+	held   time.Duration // nothing is reserved before
+	last   second        // in units
 }
 
 // unit is the smallest charge that Cosmos DB reports, in RU.
@@ -35,8 +37,11 @@ const (
 	portion = 0.02
 )
 
-// NewBudget makes a budget of that many RU per second; 0 pauses.
+// NewBudget makes a budget of that many RU per second.
 func NewBudget(perSecond float64, clock Clock) (*Budget, error) {
+	if perSecond == 0 {
+		return nil, errors.New("budget of 0 RU per second: want more")
+	}
 	b := &Budget{line: line{clock: clock}}
 	b.slot = clock.Elapsed()
 	if err := b.SetRate(perSecond); err != nil {
@@ -80,10 +85,13 @@ func (b *Budget) SetRate(perSecond float64) error {
 		return fmt.Errorf("budget of %v RU per second: want 0 (a pause) to %.0f", perSecond, math.MaxInt32*unit)
 	}
 	b.line.change(func(now time.Duration) {
-		owed := max(b.slot-now, 0).Seconds() * b.rate * pace
+		if b.paused = perSecond == 0; b.paused {
+			return
+		}
+		owed := max(b.slot-now, 0).Seconds() * b.rate
 		b.rate = perSecond / unit
 		b.most = int(b.rate * ceiling)
-		b.slot = now + b.cost(int(owed))
+		b.slot = now + seconds(owed/b.rate)
 	})
 	return nil
 }
@@ -92,7 +100,6 @@ func (b *Budget) SetRate(perSecond float64) error {
 func (b *Budget) Hold(d time.Duration) {
 	b.line.change(func(now time.Duration) {
 		b.held = max(b.held, now+d)
-		b.slot = max(b.slot, b.held)
 	})
 }
 
@@ -105,13 +112,13 @@ func (b *Budget) take(now time.Duration, want int, waited bool) int {
 	if !waited && now-b.last.at > idleCredit {
 		credit = idleCredit
 	}
-	b.slot = max(b.slot, now-credit) + b.cost(want)
+	b.slot = max(b.slot, b.held, now-credit) + b.cost(want)
 	b.last.add(now, want)
 	return want
 }
 
 func (b *Budget) due(now time.Duration, want int) time.Duration {
-	if b.rate == 0 {
+	if b.paused {
 		return now + never
 	}
 	// What is more than a second has room for goes alone.
@@ -120,11 +127,13 @@ func (b *Budget) due(now time.Duration, want int) time.Duration {
 }
 
 // cost is the time in which that many units are earned.
-func (b *Budget) cost(units int) time.Duration {
-	if b.rate == 0 {
-		return 0
-	}
-	return time.Duration(float64(units) / (b.rate * pace) * float64(time.Second))
+func (b *Budget) cost(units int) time.Duration { return seconds(float64(units) / (b.rate * pace)) }
+
+// seconds is a time of at most a year, which stays within what can be added to
+// the time that has passed.
+func seconds(s float64) time.Duration {
+	const year = 365 * 24 * 3600
+	return time.Duration(max(-year, min(s, year)) * float64(time.Second))
 }
 
 // units turns RU into units. What no response can say counts as the nearest

@@ -116,12 +116,10 @@ func TestLarge(t *testing.T) {
 	}
 	b.Reserve(t.Context(), 10)
 	// It waited for a second to pass, some of which counts as earned meanwhile.
-	if least := time.Second - stallCredit + secondsOf(5/pace); clock.now < least || clock.now > least+stallCredit {
+	if least := time.Second - stallCredit + seconds(5/pace); clock.now < least || clock.now > least+stallCredit {
 		t.Errorf("the next was reserved after %v, want %v at least", clock.now, least)
 	}
 }
-
-func secondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func TestBudgetHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -156,6 +154,7 @@ func TestSettleInHold(t *testing.T) {
 	})
 }
 
+// What is owed at one rate is paid at the next.
 func TestBudgetSetRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := newSystemClock()
@@ -163,19 +162,27 @@ func TestBudgetSetRate(t *testing.T) {
 		b.Reserve(t.Context(), 100) // ten seconds' worth
 		var done sync.WaitGroup
 		done.Go(func() { b.Reserve(t.Context(), 1) })
-		time.Sleep(time.Second)
-		b.SetRate(0)
-		time.Sleep(time.Minute)
-		b.SetRate(10_000)
+		time.Sleep(5 * time.Second)
+		b.SetRate(1_000)
 		done.Wait()
-		if took := clock.Elapsed() - time.Minute - time.Second; took > 20*time.Millisecond {
-			t.Errorf("90 RU of debt took %v at 10,000 RU/s", took)
+		if took := clock.Elapsed() - 5*time.Second; took < 40*time.Millisecond || took > 60*time.Millisecond {
+			t.Errorf("50 RU of debt took %v at 1,000 RU/s", took)
 		}
-		if got := b.Portion(); got != 200 {
+		if got := b.Portion(); got != 20 {
 			t.Errorf("the portion is %v RU", got)
 		}
+
+		b.SetRate(0)
+		done.Go(func() { b.Reserve(t.Context(), 1) })
+		time.Sleep(time.Minute)
+		b.SetRate(1_000)
+		from := clock.Elapsed()
+		done.Wait()
+		if took := clock.Elapsed() - from; took > 0 || from < time.Minute {
+			t.Errorf("reserved %v after the pause", took)
+		}
 	})
-	for _, rate := range []float64{-1, math.NaN(), math.Inf(1), 1e300} {
+	for _, rate := range []float64{-1, 0, math.NaN(), math.Inf(1), 1e300} {
 		if _, err := NewBudget(rate, &handClock{}); err == nil {
 			t.Errorf("NewBudget(%v): no error", rate)
 		}

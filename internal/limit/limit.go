@@ -89,7 +89,7 @@ func (l *Limiter) SetRate(perSecond int) error {
 		l.rate, l.left, l.carry = perSecond, 0, 0
 		if perSecond > 0 {
 			l.step = time.Second / time.Duration(l.quanta())
-			l.slot = max(now, l.held, l.opened+l.step)
+			l.slot = max(now, l.held, l.opened+l.step, l.last.below(l.rate))
 		}
 	})
 	return nil
