@@ -85,6 +85,9 @@ func testModel(t *testing.T, rnd *rand.Rand) {
 		}
 		p.mu.Unlock()
 	}
+	if n := c.Stats().Documents; n != len(model) {
+		t.Errorf("%d documents are counted, there are %d", n, len(model))
+	}
 	found, last, size := make(map[string]string), uint64(0), int64(0)
 	for _, p := range c.live() {
 		p.mu.Lock()
