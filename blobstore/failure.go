@@ -89,3 +89,8 @@ type oneLine struct {
 
 func (e *oneLine) Error() string { return e.text }
 func (e *oneLine) Unwrap() error { return e.err }
+
+// Plain makes an error of the SDK's client fit to be told, as those of this
+// package are: in one line, and without the URL's signature. It is for users of
+// [Connect].
+func Plain(err error) error { return plain(err) }

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) checkpoints() *cobra.Command {
-	return a.family("checkpoints", "Look at how far a pipeline is, or set where it goes on", a.checkpointsList(), a.checkpointsSet())
+	return a.family("checkpoints", "Look at how far a pipeline is, or set where it goes on", a.checkpointsList(), a.checkpointsSet(), a.checkpointsImport())
 }
 
 // atTable opens the pipeline for fn.

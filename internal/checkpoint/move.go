@@ -42,8 +42,30 @@ func (e *HeldError) Is(target error) bool { return target == sluice.ErrHeld }
 // is moved, and so how long that may take.
 const leaseFor = 30 * time.Second
 
+// aim finds where a move goes.
+type aim func(ctx context.Context, t *Table, s state, b sluice.Bounds, epoch int64) (sluice.Position, error)
+
+// aimAt makes an aim of a start.
+func aimAt(start sluice.Start) aim {
+	return func(ctx context.Context, t *Table, s state, b sluice.Bounds, epoch int64) (sluice.Position, error) {
+		if start.Kind == sluice.StartSequence && start.Sequence < b.First {
+			return sluice.Position{}, fmt.Errorf("partition %s: event %d has passed retention: the oldest held is %d, so set to sequence %d or earliest",
+				s.partition, start.Sequence, b.First, b.First)
+		}
+		to, err := t.Source.Seek(ctx, s.partition, start, epoch)
+		if err != nil {
+			return to, fmt.Errorf("seek %s in partition %s: %w", start, s.partition, err)
+		}
+		return to, nil
+	}
+}
+
 // Plan works out a move without making it.
 func (t *Table) Plan(ctx context.Context, partition string, start sluice.Start, force bool) (Move, error) {
+	return t.planned(ctx, partition, aimAt(start), force)
+}
+
+func (t *Table) planned(ctx context.Context, partition string, to aim, force bool) (Move, error) {
 	s, err := t.look(ctx, partition)
 	if err != nil {
 		return Move{}, err
@@ -51,13 +73,17 @@ func (t *Table) Plan(ctx context.Context, partition string, start sluice.Start, 
 	if s.holder.Live() && !force {
 		return Move{}, &HeldError{Partition: partition, Owner: s.holder.Owner, Left: s.holder.Remaining}
 	}
-	return t.plan(ctx, s, start, max(s.progress.Epoch, s.holder.Epoch)+1)
+	return t.plan(ctx, s, to, max(s.progress.Epoch, s.holder.Epoch)+1)
 }
 
 // Set moves a partition's checkpoint to start. It holds the partition's lease
 // meanwhile, so that no consumer takes it; with force it leaves a live owner
 // its lease, and fences it off by the new epoch.
 func (t *Table) Set(ctx context.Context, partition string, start sluice.Start, force bool) (Move, error) {
+	return t.move(ctx, partition, aimAt(start), force, "checkpoints-set")
+}
+
+func (t *Table) move(ctx context.Context, partition string, to aim, force bool, verb string) (Move, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseFor)
 	defer cancel()
 	s, err := t.look(ctx, partition)
@@ -65,7 +91,7 @@ func (t *Table) Set(ctx context.Context, partition string, start sluice.Start, f
 		return Move{}, err
 	}
 	epoch := max(s.progress.Epoch, s.holder.Epoch) + 1
-	lease, err := t.Leases.Acquire(ctx, t.Group, partition, newOwner(), leaseFor, s.progress.Epoch)
+	lease, err := t.Leases.Acquire(ctx, t.Group, partition, newOwner(verb), leaseFor, s.progress.Epoch)
 	switch {
 	case err == nil:
 		epoch = lease.Epoch
@@ -75,7 +101,7 @@ func (t *Table) Set(ctx context.Context, partition string, start sluice.Start, f
 	case !force:
 		return Move{}, t.held(ctx, partition)
 	}
-	m, err := t.plan(ctx, s, start, epoch)
+	m, err := t.plan(ctx, s, to, epoch)
 	if err != nil {
 		return Move{}, err
 	}
@@ -155,8 +181,8 @@ func (t *Table) holder(ctx context.Context, partition string) (sluice.LeaseInfo,
 	return sluice.LeaseInfo{}, nil
 }
 
-// plan finds the position that start means, and what that does to whom.
-func (t *Table) plan(ctx context.Context, s state, start sluice.Start, epoch int64) (Move, error) {
+// plan finds the position that a move goes to, and what that does to whom.
+func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (Move, error) {
 	m := Move{Partition: s.partition, From: s.progress.Position, Begun: s.progress.Position != sluice.Unset}
 	if s.holder.Live() {
 		m.Fenced = s.holder.Owner
@@ -166,12 +192,8 @@ func (t *Table) plan(ctx context.Context, s state, start sluice.Start, epoch int
 	if err != nil {
 		return m, fmt.Errorf("ends of partition %s: %w", s.partition, err)
 	}
-	if start.Kind == sluice.StartSequence && start.Sequence < b.First {
-		return m, fmt.Errorf("partition %s: event %d has passed retention: the oldest held is %d, so set to sequence %d or earliest",
-			s.partition, start.Sequence, b.First, b.First)
-	}
-	if m.To, err = t.Source.Seek(ctx, s.partition, start, epoch); err != nil {
-		return m, fmt.Errorf("seek %s in partition %s: %w", start, s.partition, err)
+	if m.To, err = to(ctx, t, s, b, epoch); err != nil {
+		return m, err
 	}
 	oldest := b.First - 1
 	from := oldest
@@ -183,10 +205,10 @@ func (t *Table) plan(ctx context.Context, s state, start sluice.Start, epoch int
 	return m, nil
 }
 
-func newOwner() string {
+func newOwner(verb string) string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return fmt.Sprintf("checkpoints-set-%s-%.8s", host, strings.ToLower(rand.Text()))
+	return fmt.Sprintf("%s-%s-%.8s", verb, host, strings.ToLower(rand.Text()))
 }

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/internal/checkpoint"
+	"github.com/sluice-go/sluice/internal/processors"
+	"github.com/sluice-go/sluice/internal/terminal"
+)
+
+// storageEnv is where Azure's own tools look for it too.
+const storageEnv = "AZURE_STORAGE_CONNECTION_STRING"
+
+type importFlags struct {
+	config string
+	from   string
+	prefix string
+	json   bool
+	force  bool
+	dryRun bool
+}
+
+func (a *app) checkpointsImport() *cobra.Command {
+	var f importFlags
+	cmd := &cobra.Command{
+		Use:   "import --from-blob CONTAINER-URL --config PIPELINE.yaml",
+		Short: "Take over the checkpoints of another event processor",
+		Long: `Take over the checkpoints that another event processor of the same hub and
+consumer group has left in a container of Azure Blob Storage, so that this
+pipeline goes on where that one stopped: those of the Azure SDKs for Go, .NET,
+Java, JavaScript and Python, of Azure Functions, and of the older
+EventProcessorHost. The container is only read.
+
+The credentials for the container, in this order:
+  - a shared access signature in the URL (?sv=…&sig=…) that allows to read and list;
+  - the connection string of the storage account in ` + storageEnv + `;
+    --from-blob may then be the container's name alone;
+  - Entra ID: the environment's, a managed identity's, or that of az login, with
+    the role Storage Blob Data Reader.
+
+It refuses, before it has changed anything, while the other processor or a
+consumer of this pipeline is at work on a partition; where this pipeline has a
+checkpoint already; and where events behind the other's checkpoint have passed
+retention. --force goes ahead in these cases: a consumer of this pipeline is
+fenced off, and where events are gone it goes on with the oldest. A checkpoint
+past the end of the hub is of another hub, and is refused in any case.`,
+		Example: `  export ` + storageEnv + `="$(az storage account show-connection-string -n ACCOUNT -o tsv)"
+  sluice checkpoints import --from-blob azure-webjobs-eventhub --config flights.yaml --dry-run`,
+		Args: cobra.NoArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			client, err := storage(f.from)
+			if err != nil {
+				return err
+			}
+			return atTable(ctx, f.config, func(ctx context.Context, t *checkpoint.Table) error {
+				return a.importCheckpoints(ctx, t, client, &f)
+			})
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.config, "config", "", "the `PIPELINE.yaml` whose checkpoints are set")
+	flags.StringVar(&f.from, "from-blob", "", "the `URL` of the container, https://ACCOUNT.blob.core.windows.net/CONTAINER")
+	flags.StringVar(&f.prefix, "prefix", "", "what comes before the names of the blobs in the container, such as `FOLDER/`")
+	flags.BoolVar(&f.json, "json", false, "print JSON, for scripts")
+	flags.BoolVar(&f.force, "force", false, "even if a partition has an owner or a checkpoint, or events are gone")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would change, and change nothing")
+	_ = cmd.MarkFlagRequired("config")
+	_ = cmd.MarkFlagRequired("from-blob")
+	return cmd
+}
+
+// storage makes a client of the container to import from.
+func storage(from string) (*container.Client, error) {
+	cfg := &blobstore.Config{}
+	if !strings.Contains(from, "sig=") {
+		if cfg.ConnectionString = os.Getenv(storageEnv); cfg.ConnectionString == "" && strings.HasPrefix(from, "https://") {
+			credential, err := azidentity.NewDefaultAzureCredential(nil)
+			if err != nil {
+				return nil, fmt.Errorf("credentials of Entra ID: %w", blobstore.Plain(err))
+			}
+			cfg.Credential = credential
+		}
+	}
+	client, err := blobstore.Connect(from, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("--from-blob: %w", err)
+	}
+	return client, nil
+}
+
+// importCheckpoints plans all moves before it makes the first.
+func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, client *container.Client, f *importFlags) error {
+	found, err := processors.Read(ctx, client, f.prefix, t.Group)
+	if err != nil {
+		return fmt.Errorf("read checkpoints of other processors: %w", blobstore.Plain(err))
+	}
+	if len(found.Checkpoints) == 0 {
+		return noneFound(t, found.Others)
+	}
+	moves := make([]checkpoint.Move, len(found.Checkpoints))
+	var refused []error
+	for i, c := range found.Checkpoints {
+		if moves[i], err = t.PlanImport(ctx, foreign(c), f.force); err != nil {
+			refused = append(refused, err)
+		}
+	}
+	if len(refused) > 0 {
+		return errors.Join(refused...)
+	}
+	if !f.dryRun {
+		for i, c := range found.Checkpoints {
+			if moves[i], err = t.Import(ctx, foreign(c), f.force); err != nil {
+				return err
+			}
+		}
+	}
+	if f.json {
+		return a.printJSON(describeImports(found.Checkpoints, moves))
+	}
+	return a.printImports(ctx, t, found.Checkpoints, moves, f.dryRun)
+}
+
+func noneFound(t *checkpoint.Table, others []string) error {
+	const shown = 5
+	more := ""
+	if len(others) > 0 {
+		more = "; it has those of " + strings.Join(others[:min(len(others), shown)], ", ")
+	}
+	return fmt.Errorf("the container has no checkpoints of %v%s: look at hub and consumer group in the pipeline, and whether the blobs' names have a prefix (--prefix)", t.Group, more)
+}
+
+func foreign(c processors.Checkpoint) checkpoint.Foreign {
+	return checkpoint.Foreign{Partition: c.Partition, Sequence: c.Sequence, Offset: c.Offset, Owner: terminal.Shorten(c.Owner, 100)}
+}
+
+func (a *app) printImports(ctx context.Context, t *checkpoint.Table, found []processors.Checkpoint, moves []checkpoint.Move, planned bool) error {
+	table := terminal.NewTable("PARTITION", "LAST DONE", "OFFSET", "LEFT BEHIND", "CHECKPOINT HERE", "BLOB")
+	for i, m := range moves {
+		c := found[i]
+		last, offset, here := "?", "-", m.To.String()
+		if c.Sequence >= 0 {
+			last = fmt.Sprint(c.Sequence)
+		}
+		if c.Offset != "" {
+			offset = terminal.Shorten(c.Offset, 40)
+		}
+		if m.Begun {
+			here = m.From.String() + " → " + here
+		}
+		if m.Fenced != "" {
+			here += " (" + m.Fenced + " is fenced off)"
+		}
+		table.Add(m.Partition, last, offset, c.Updated.Format(time.DateTime), here, terminal.Shorten(c.Blob, 200))
+	}
+	if _, err := table.WriteTo(a.out); err != nil {
+		return err
+	}
+	verb := "set"
+	if planned {
+		verb = "would be set; nothing was changed"
+	}
+	_, err := fmt.Fprintf(a.out, "%s %s\n", terminal.Plural(len(moves), "checkpoint", "checkpoints"), verb)
+	if missing := missing(ctx, t, found); err == nil && missing != "" {
+		_, err = fmt.Fprintf(a.out, "nothing was found for %s: they begin where the pipeline says\n", missing)
+	}
+	return err
+}
+
+// missing names the hub's partitions that nothing was found for.
+func missing(ctx context.Context, t *checkpoint.Table, found []processors.Checkpoint) string {
+	topic, err := t.Source.Describe(ctx)
+	if err != nil { // it could be asked a moment ago
+		return ""
+	}
+	list := slices.DeleteFunc(topic.Partitions, func(p string) bool {
+		return slices.ContainsFunc(found, func(c processors.Checkpoint) bool { return c.Partition == p })
+	})
+	if len(list) == 0 {
+		return ""
+	}
+	return "partitions " + strings.Join(list, ", ")
+}
+
+// imported is an import as --json prints it.
+type imported struct {
+	move
+	Blob     string     `json:"blob"`
+	Sequence *int64     `json:"sequence"` // null if only the offset is known
+	Offset   string     `json:"offset,omitempty"`
+	Left     *time.Time `json:"left,omitempty"`
+}
+
+func describeImports(found []processors.Checkpoint, moves []checkpoint.Move) []imported {
+	list := make([]imported, len(moves))
+	for i, m := range describeMoves(moves) {
+		list[i] = imported{move: m, Blob: found[i].Blob, Offset: found[i].Offset, Left: stated(found[i].Updated)}
+		if found[i].Sequence >= 0 {
+			list[i].Sequence = &found[i].Sequence
+		}
+	}
+	return list
+}

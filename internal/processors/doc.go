@@ -1,0 +1,18 @@
+// Package processors reads what other event processors have left in a
+// container of Azure Blob Storage: their checkpoints, and who is at work.
+//
+//   - The current SDKs (Go, .NET, Java, JavaScript, Python) and Azure Functions
+//     have an empty blob for each partition,
+//     namespace/hub/group/checkpoint/partition, with metadata sequencenumber and
+//     offset, and another, …/ownership/partition, with metadata ownerid. All but
+//     Go's write the names in lower case. One of offset and sequence number may
+//     be empty; .NET writes a placeholder for an offset.
+//   - The older ones (EventProcessorHost of .NET, Java, JavaScript and Python,
+//     and Functions before version 5 of the extension) have one blob for each
+//     partition with both, in JSON: Offset, SequenceNumber, PartitionId, Owner,
+//     Token, Epoch; some write the names' first letter small. Its name is
+//     namespace/hub/group/partition (Functions), group/partition
+//     (EventProcessorHost) or hub/group/partition, and its lease is the owner's.
+//
+// Both kinds name the last event that is done.
+package processors

@@ -1,0 +1,266 @@
+package processors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Bounds of what is read.
+const (
+	mostBlobs   = 100_000
+	mostContent = 1 << 20 // of one JSON checkpoint
+)
+
+// ownedFor is how long an owner of the current SDKs is taken to be at work
+// since it last said so: they do every 10 s or so, and give each other up after
+// 30 s to 2 minutes.
+const ownedFor = time.Minute
+
+// Checkpoint is a checkpoint of one partition.
+type Checkpoint struct {
+	Partition string
+	Blob      string // its name
+	Sequence  int64  // of the last event that is done; -1 if only the offset is known
+	Offset    string // the same event's; empty if not known
+	Updated   time.Time
+	Owner     string // of a processor that is still at work, if one is
+}
+
+// Found is what a container holds for one consumer group.
+type Found struct {
+	Checkpoints []Checkpoint // by partition, at most one each
+	Others      []string     // consumer groups of other hubs, or of this one, that have checkpoints: namespace/hub/group
+}
+
+// ways are how the kinds of checkpoints are named; the first that a partition
+// has counts, as it does for Functions.
+var ways = []struct {
+	name func(g sluice.Group) []string // of the folder
+	json bool
+}{
+	{func(g sluice.Group) []string { return []string{g.Namespace, g.Topic, g.Name, "checkpoint"} }, false},
+	{func(g sluice.Group) []string { return []string{g.Namespace, g.Topic, g.Name} }, true},
+	{func(g sluice.Group) []string { return []string{g.Topic, g.Name} }, true},
+	{func(g sluice.Group) []string { return []string{g.Name} }, true},
+}
+
+// blob is what a listing tells of a blob.
+type blob struct {
+	name     string
+	updated  time.Time
+	now      time.Time // of the listing
+	leased   bool
+	size     int64
+	metadata map[string]string // names in lower case
+}
+
+// Read finds a group's checkpoints in a container. Names are compared without
+// regard to case. What comes before them in the container is the prefix.
+// Errors are the SDK's.
+func Read(ctx context.Context, client *container.Client, prefix string, group sluice.Group) (Found, error) {
+	var found Found
+	blobs, err := list(ctx, client, prefix)
+	if err != nil {
+		return found, err
+	}
+	owners := owners(blobs, prefix, group)
+	seen := make(map[string]bool)
+	for _, way := range ways {
+		for _, b := range blobs {
+			partition, ok := under(b.name[len(prefix):], way.name(group))
+			if !ok || seen[partition] || way.json != (b.size > 0) {
+				continue
+			}
+			c := Checkpoint{Partition: partition, Blob: b.name, Sequence: -1, Updated: b.updated, Owner: owners[partition]}
+			var there bool
+			if way.json {
+				there, err = c.parse(ctx, client, b)
+			} else {
+				there, err = c.take(b.metadata)
+			}
+			if err != nil {
+				return found, fmt.Errorf("blob %s: %w", b.name, err)
+			}
+			if there {
+				seen[partition] = true
+				found.Checkpoints = append(found.Checkpoints, c)
+			}
+		}
+	}
+	slices.SortFunc(found.Checkpoints, func(a, b Checkpoint) int { return compare(a.Partition, b.Partition) })
+	found.Others = others(blobs, prefix, group)
+	return found, nil
+}
+
+// compare puts numbers in their order.
+func compare(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
+
+func list(ctx context.Context, client *container.Client, prefix string) ([]blob, error) {
+	var all []blob
+	pages := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix, Include: container.ListBlobsInclude{Metadata: true}})
+	for pages.More() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if page.Segment == nil {
+			return nil, errors.New("Azure Storage's answer lacks the blobs")
+		}
+		now := time.Now()
+		if page.Date != nil {
+			now = *page.Date
+		}
+		for _, item := range page.Segment.BlobItems {
+			if item == nil || item.Name == nil || item.Properties == nil || !strings.HasPrefix(*item.Name, prefix) {
+				continue
+			}
+			b := blob{name: *item.Name, now: now, metadata: make(map[string]string)}
+			p := item.Properties
+			if p.LastModified != nil {
+				b.updated = p.LastModified.UTC()
+			}
+			if p.ContentLength != nil {
+				b.size = *p.ContentLength
+			}
+			b.leased = p.LeaseState != nil && *p.LeaseState == lease.StateTypeLeased
+			for name, value := range item.Metadata {
+				if value != nil {
+					b.metadata[strings.ToLower(name)] = *value
+				}
+			}
+			if all = append(all, b); len(all) > mostBlobs {
+				return nil, fmt.Errorf("the container has more than %d blobs: is it the one of the checkpoints?", mostBlobs)
+			}
+		}
+	}
+	return all, nil
+}
+
+// under tells whether a blob is right under a folder, and its own name.
+func under(name string, folder []string) (string, bool) {
+	parts := strings.Split(name, "/")
+	if len(parts) != len(folder)+1 || parts[len(folder)] == "" {
+		return "", false
+	}
+	for i, f := range folder {
+		if !strings.EqualFold(parts[i], f) {
+			return "", false
+		}
+	}
+	return parts[len(folder)], true
+}
+
+// owners are the processors that are at work, by partition.
+func owners(blobs []blob, prefix string, g sluice.Group) map[string]string {
+	list := make(map[string]string)
+	for _, b := range blobs {
+		name := b.name[len(prefix):]
+		if p, ok := under(name, []string{g.Namespace, g.Topic, g.Name, "ownership"}); ok {
+			if owner := b.metadata["ownerid"]; owner != "" && b.now.Sub(b.updated) < ownedFor {
+				list[p] = owner
+			}
+		}
+		for _, way := range ways {
+			if p, ok := under(name, way.name(g)); ok && way.json && b.leased && list[p] == "" {
+				list[p] = "an EventProcessorHost"
+				if owner := b.metadata["owninghost"]; owner != "" {
+					list[p] = owner
+				}
+			}
+		}
+	}
+	return list
+}
+
+// others are consumer groups that the current SDKs have left checkpoints of.
+func others(blobs []blob, prefix string, g sluice.Group) []string {
+	var list []string
+	for _, b := range blobs {
+		parts := strings.Split(b.name[len(prefix):], "/")
+		if len(parts) == 5 && parts[3] == "checkpoint" {
+			if name := strings.Join(parts[:3], "/"); !strings.EqualFold(name, g.String()) {
+				list = append(list, name)
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// take reads a checkpoint of the current SDKs; there is false if it says
+// nothing.
+func (c *Checkpoint) take(metadata map[string]string) (there bool, err error) {
+	c.Offset = offset(metadata["offset"])
+	if text := metadata["sequencenumber"]; text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return false, errors.New("its sequence number is not a number")
+		}
+		c.Sequence = max(n, -1) // .NET: the smallest number stands for none
+	}
+	return c.Sequence >= 0 || c.Offset != "", nil
+}
+
+// offset is an offset as it was written, if it can be one: .NET writes "no
+// offset" where it has none.
+func offset(text string) string {
+	if strings.ContainsAny(text, " ") {
+		return ""
+	}
+	return text
+}
+
+// parse reads a checkpoint of the older processors. A lease of a partition that
+// was never checkpointed says nothing.
+func (c *Checkpoint) parse(ctx context.Context, client *container.Client, b blob) (there bool, err error) {
+	got, err := client.NewBlobClient(b.name).DownloadStream(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer got.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(got.Body, mostContent))
+	if err != nil {
+		return false, err
+	}
+	return c.decode(content)
+}
+
+func (c *Checkpoint) decode(content []byte) (there bool, err error) {
+	var lease struct { // encoding/json takes names in any case
+		Offset         any
+		SequenceNumber json.Number
+		Epoch          json.Number
+	}
+	if json.Unmarshal(content, &lease) != nil {
+		return false, nil // something else
+	}
+	switch o := lease.Offset.(type) {
+	case string:
+		c.Offset = offset(o)
+	case float64:
+		c.Offset = strconv.FormatFloat(o, 'f', -1, 64)
+	}
+	n, err := strconv.ParseInt(lease.SequenceNumber.String(), 10, 64)
+	if err != nil || n < 0 || n == 0 && c.Offset == "" { // 0 without an offset: none yet
+		n = -1
+	}
+	c.Sequence = n
+	return c.Sequence >= 0 || c.Offset != "", nil
+}
