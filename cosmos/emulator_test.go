@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -153,6 +154,31 @@ func TestEmulator(t *testing.T) {
 				t.Errorf("%d requests for %d documents", all.Requests, n)
 			}
 		})
+	}
+}
+
+func TestCheckOfContainer(t *testing.T) {
+	srv := embedded(t, emulator.CosmosContainer{}, nil)
+	if err := into(t, srv, nil).Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for want, s := range map[string]func() (*Sink, error){
+		"401 Unauthorized": func() (*Sink, error) { return New(srv.Endpoint(), testKey, "db", "docs", nil) },
+		"404 Not Found":    func() (*Sink, error) { return New(srv.Endpoint(), srv.Key(), "db", "none", nil) },
+		"no answer":        func() (*Sink, error) { return New("https://127.0.0.1:1", testKey, "db", "docs", nil) },
+	} {
+		s, err := s()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %s", err, want)
+		} else {
+			t.Log(err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

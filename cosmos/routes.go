@@ -128,6 +128,29 @@ func (s *Sink) rescue(r *record, v verdict, e *Error) {
 
 // lookUp reads the container and its ranges, and makes them the table.
 func (s *Sink) lookUp(ctx context.Context) (verdict, *Error) {
+	next, list, v, e := s.look(ctx)
+	if e != nil {
+		return v, e
+	}
+	if err := s.install(next, list); err != nil {
+		// A list that was read in the middle of a split has a gap.
+		return busy, s.strange(err)
+	}
+	return written, nil
+}
+
+// Check reads the container, and says in one line what is wrong if it cannot:
+// the endpoint, the key, a name. It does not find out whether the key may
+// write.
+func (s *Sink) Check(ctx context.Context) error {
+	if _, _, _, e := s.look(ctx); e != nil {
+		return e
+	}
+	return nil
+}
+
+// look reads the container and its ranges.
+func (s *Sink) look(ctx context.Context) (*table, []span, verdict, *Error) {
 	var container struct {
 		RID          string `json:"_rid"`
 		PartitionKey struct {
@@ -137,38 +160,31 @@ func (s *Sink) lookUp(ctx context.Context) (verdict, *Error) {
 		}
 	}
 	if v, e := s.get(ctx, "colls", &container, nil); e != nil {
-		return v, e
+		return nil, nil, v, e
 	}
 	next := &table{rid: container.RID, paths: container.PartitionKey.Paths}
 	next.hash = epk.Definition{Hierarchical: container.PartitionKey.Kind == "MultiHash", Version: max(1, container.PartitionKey.Version)}
 	if len(next.paths) == 0 || next.hash.Version > 2 {
-		return down, s.strange(fmt.Errorf("a partition key of %d paths and version %d", len(next.paths), next.hash.Version))
+		return nil, nil, down, s.strange(fmt.Errorf("a partition key of %d paths and version %d", len(next.paths), next.hash.Version))
 	}
 	var list []span
 	header := [][2]string{{"x-ms-max-item-count", "-1"}}
-	for page := 0; ; page++ {
+	for range 1000 {
 		var answer struct {
 			PartitionKeyRanges []span
 		}
 		req := &request{header: header}
 		if v, e := s.get(ctx, "pkranges", &answer, req); e != nil {
-			return v, e
+			return nil, nil, v, e
 		}
 		list = append(list, answer.PartitionKeyRanges...)
 		more := req.head.Get("x-ms-continuation")
 		if more == "" {
-			break
-		}
-		if page == 1000 {
-			return down, s.strange(errors.New("an endless list of partition key ranges"))
+			return next, list, written, nil
 		}
 		header = [][2]string{header[0], {"x-ms-continuation", more}}
 	}
-	if err := s.install(next, list); err != nil {
-		// A list that was read in the middle of a split has a gap.
-		return busy, s.strange(err)
-	}
-	return written, nil
+	return nil, nil, down, s.strange(errors.New("an endless list of partition key ranges"))
 }
 
 func (s *Sink) strange(err error) *Error {
