@@ -93,7 +93,7 @@ type figures struct {
 	PeakMB     float64         `json:"consumer_peak_rss_mb"`
 	Writes     int64           `json:"writes"`
 	RU         float64         `json:"ru_per_event"`
-	Used       float64         `json:"ru_used_of_provisioned,omitempty"`
+	Used       float64         `json:"ru_used_of_provisioned,omitempty"` // from the first write to the last
 	Throttled  float64         `json:"operations_throttled"` // share
 	Readback   json.RawMessage `json:"readback"`
 	Connection int64           `json:"connections"`
@@ -141,8 +141,13 @@ func (o *options) measure(ctx context.Context, mode string) error {
 	f.Sent = float64(o.events) / time.Since(began).Seconds()
 
 	before := servers.cpu()
+	watched, unwatch := context.WithCancel(ctx)
+	writing := make(chan time.Duration, 1)
+	go func() { writing <- watch(watched, ready.control+"/stats/db/docs") }()
 	began = time.Now()
 	used, err := o.command(ctx, env, "run", config, "--until-caught-up", "--within", "60m")
+	unwatch()
+	wrote := <-writing
 	if err != nil {
 		return err
 	}
@@ -162,7 +167,7 @@ func (o *options) measure(ctx context.Context, mode string) error {
 	}
 	f.RU, f.Throttled, f.Connection = s.Spent/float64(o.events), float64(s.Throttled)/float64(s.Operations), s.Connections
 	if o.ru > 0 {
-		f.Used = s.Spent / f.Seconds / float64(o.ru)
+		f.Used = s.Spent / wrote.Seconds() / float64(o.ru)
 	}
 	if f.Readback, err = o.readback(ctx, env); err != nil {
 		return err
@@ -170,6 +175,29 @@ func (o *options) measure(ctx context.Context, mode string) error {
 	out := json.NewEncoder(os.Stdout)
 	out.SetIndent("", "  ")
 	return out.Encode(f)
+}
+
+// watch returns the time from the first write to the last, to a tenth of a
+// second, once ctx has ended.
+func watch(ctx context.Context, url string) time.Duration {
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	var first, last time.Time
+	var spent float64
+	for {
+		var c container
+		if get(ctx, url, &c) == nil && c.Spent > spent {
+			spent, last = c.Spent, time.Now()
+			if first.IsZero() {
+				first = last
+			}
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return last.Sub(first) + 100*time.Millisecond // the first look saw what was written before it
+		}
+	}
 }
 
 // pace is what the pipeline may use, which has to be stated.
