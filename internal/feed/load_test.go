@@ -161,7 +161,7 @@ func TestLoad(t *testing.T) {
 	for _, c := range []struct {
 		replicas, batch int
 		keys, count     int64
-	}{{1, 0, 0, 50_000}, {3, 77, 100, 20_003}, {5, 1, 7, 300}, {2, 10_000, 3, 9000}, {4, 10, 70_000, 3}} {
+	}{{1, 0, 0, 20_000}, {3, 77, 100, 20_003}, {5, 1, 7, 300}, {2, 10_000, 3, 9000}, {4, 10, 70_000, 3}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			b := newBench(t)
 			cfg := &feed.DocumentsConfig{Keys: c.keys}
