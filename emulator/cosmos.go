@@ -37,6 +37,8 @@ type CosmosConfig struct {
 	TLSCertOut string
 	// Keys are the account keys, in base64. Default: the one that Microsoft publishes for its own emulator.
 	Keys []string
+	// Tokens are the access tokens that are accepted, as of Entra ID. Their text is what counts, not what is in them. Default: none.
+	Tokens []string
 	// Throughput is what containers get that state none of their own, in RU per second. Default: no limit.
 	Throughput int
 	// Partitions is the number of physical partitions that containers start with. Default: one for each 10,000 RU per second.
@@ -116,7 +118,7 @@ func StartCosmos(containers []CosmosContainer, cfg *CosmosConfig) (*Cosmos, erro
 		configs[i] = c.config()
 	}
 	account, err := cosmosd.Open(configs, &cosmosd.Config{
-		Keys: s.cfg.Keys, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: s.cfg.OnWrite, Log: s.log,
+		Keys: s.cfg.Keys, Tokens: s.cfg.Tokens, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: s.cfg.OnWrite, Log: s.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)

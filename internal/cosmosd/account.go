@@ -17,6 +17,8 @@ const DevKey = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPM
 type Config struct {
 	// Keys are the account keys, in base64. Default: [DevKey].
 	Keys []string
+	// Tokens are the access tokens that are accepted, as of Entra ID. Their text is what counts, not what is in them. Default: none.
+	Tokens []string
 	// Throughput is what containers get that state none of their own, in RU per second. Default: no limit.
 	Throughput int
 	// Partitions is the number of physical partitions that containers start with. Default: one for each 10,000 RU per second, as on Azure.

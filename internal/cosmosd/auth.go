@@ -97,9 +97,15 @@ func (a *Account) authorize(r *http.Request, kind, link string) *failure {
 	if token == "" {
 		return fail(http.StatusUnauthorized, 0, "Required Header authorization is missing. Ensure a valid Authorization token is passed.")
 	}
+	if bearer, ok := strings.CutPrefix(token, "type=aad&ver=1.0&sig="); ok {
+		if !a.bears(bearer) {
+			return fail(http.StatusUnauthorized, 0, "The access token is not one that the account accepts.")
+		}
+		return nil
+	}
 	rest, ok := strings.CutPrefix(token, "type=master&ver=1.0&sig=")
 	if !ok {
-		return fail(http.StatusUnauthorized, 0, "The authorization token must be of type master and version 1.0.")
+		return fail(http.StatusUnauthorized, 0, "The authorization token must be of type master or aad and version 1.0.")
 	}
 	sig, err := base64.StdEncoding.DecodeString(rest)
 	if err != nil {
@@ -121,4 +127,13 @@ func (a *Account) authorize(r *http.Request, kind, link string) *failure {
 		return fail(http.StatusUnauthorized, 0, unauthorized)
 	}
 	return nil
+}
+
+// bears tells whether the account accepts an access token of Entra ID.
+func (a *Account) bears(token string) bool {
+	accepted := false
+	for _, t := range a.cfg.Tokens {
+		accepted = hmac.Equal([]byte(t), []byte(token)) || accepted
+	}
+	return accepted
 }

@@ -133,7 +133,7 @@ func (c *call) batch(owner *Container) *failure {
 		f.charge = chargeConflict
 		return f
 	}
-	if c.isTrue("X-Ms-Cosmos-Batch-Atomic") || c.r.Header.Get("X-Ms-Documentdb-Partitionkeyrangeid") == "" {
+	if c.isTrue("X-Ms-Cosmos-Batch-Atomic") || c.rangeID() == "" {
 		return c.transaction(owner, b)
 	}
 	return c.bulk(owner, b)
@@ -192,7 +192,7 @@ func (op *batchOp) prepare(owner *Container, key []byte, hash []byte) (operation
 
 // bulk carries out operations that don't depend on each other.
 func (c *call) bulk(owner *Container, b *batch) *failure {
-	rangeID := c.r.Header.Get("X-Ms-Documentdb-Partitionkeyrangeid")
+	rangeID := c.rangeID()
 	p, f := owner.find(rangeID)
 	if f != nil {
 		return f

@@ -65,7 +65,7 @@ type scope struct {
 
 // scopeOf reads the scope from the request's headers.
 func (c *call) scopeOf(owner *Container) (scope, *failure) {
-	s := scope{owner: owner, max: epk.Whole.Max, rangeID: c.r.Header.Get("X-Ms-Documentdb-Partitionkeyrangeid")}
+	s := scope{owner: owner, max: epk.Whole.Max, rangeID: c.rangeID()}
 	text := c.r.Header.Get(keyHeader)
 	if text == "" || text == "[]" {
 		return s, nil

@@ -163,6 +163,9 @@ func TestBulk(t *testing.T) {
 		list[0].ResourceBody == nil || list[11].ResourceBody != nil || list[5].ETag != list[2].ETag || list[0].RequestCharge < 6 || list[4].RequestCharge > 2 {
 		t.Errorf("results %s", a.body)
 	}
+	if a := w.bulk(t, "AAAAAYAAAAI=,"+ranges[1].ID, []byte("["+ops[1]+"]"), nil); a.status != http.StatusOK {
+		t.Errorf("a range with the container's id: %d %s", a.status, a.body)
+	}
 	if a := w.bulk(t, "77", []byte("["+ops[0]+"]"), nil); a.status != http.StatusGone || a.substatus() != "1002" {
 		t.Errorf("an unknown range: %d %s", a.status, a.body)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -354,6 +355,30 @@ func TestTransaction(t *testing.T) {
 	b.CreateItem(item("5", "other", ""), nil)
 	if res, err = c.ExecuteTransactionalBatch(ctx, b, nil); err != nil || res.OperationResults[0].StatusCode != 400 {
 		t.Errorf("a foreign key: %+v, %v", res, err)
+	}
+}
+
+// token is a credential that has its access token already.
+type token string
+
+func (t token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{Token: string(t), ExpiresOn: time.Now().Add(time.Hour)}, nil
+}
+
+func TestTokens(t *testing.T) {
+	w := serve(t, &cosmosd.Config{Tokens: []string{"good"}}, docs)
+	for credential, want := range map[token]string{"good": "", "bad": "401 Unauthorized"} {
+		client, err := azcosmos.NewClient(w.endpoint, credential, &azcosmos.ClientOptions{ClientOptions: policy.ClientOptions{Retry: policy.RetryOptions{MaxRetries: -1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := client.NewContainer("db", "docs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = c.Read(context.Background(), nil); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", credential, err)
+		}
 	}
 }
 

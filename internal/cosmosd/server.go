@@ -178,7 +178,7 @@ func (c *call) inContainer() *failure {
 	p := c.path
 	owner, err := c.account.Container(p[1], p[3])
 	on := c.kind()
-	rangeID := c.r.Header.Get("X-Ms-Documentdb-Partitionkeyrangeid")
+	rangeID := c.rangeID()
 	if f := c.strike(on, p[1]+"/"+p[3], rangeID); f != nil {
 		return f
 	}
@@ -229,6 +229,12 @@ func (c *call) kind() Request {
 }
 
 func (c *call) isTrue(header string) bool { return strings.EqualFold(c.r.Header.Get(header), "true") }
+
+// rangeID is the partition key range that the request is for. Some clients write the container's resource id before it.
+func (c *call) rangeID() string {
+	id := c.r.Header.Get("X-Ms-Documentdb-Partitionkeyrangeid")
+	return id[strings.LastIndexByte(id, ',')+1:]
+}
 
 func (c *call) isQuery() bool {
 	return c.r.Method == http.MethodPost &&
