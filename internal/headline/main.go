@@ -94,7 +94,7 @@ type figures struct {
 	Writes     int64           `json:"writes"`
 	RU         float64         `json:"ru_per_event"`
 	Used       float64         `json:"ru_used_of_provisioned,omitempty"` // from the first write to the last
-	Throttled  float64         `json:"operations_throttled"` // share
+	Throttled  float64         `json:"operations_throttled"`             // share
 	Readback   json.RawMessage `json:"readback"`
 	Connection int64           `json:"connections"`
 }
