@@ -68,6 +68,22 @@ func use(t *testing.T, s *Store, owner string) {
 		t.Fatalf("due are %+v, want one", due)
 	}
 	must("redrive", s.Commit(ctx, sluice.Step{Lease: lease, From: next, To: next, Redriven: []int64{due[0].ID}}, nil))
+	must("advance", s.Advance(ctx, lease, next, []sluice.Range{{First: next.Sequence + 2, Last: next.Sequence + 5}}))
+	if p, err = s.Claim(ctx, lease, "1"); err != nil || len(p.Done) != 1 {
+		t.Fatalf("claimed %+v, %v; want a range that is done", p, err)
+	}
+	letter.Group, letter.Event.Key = group, "key"
+	must("park", s.Park(ctx, []sluice.DeadLetter{letter}))
+	if due, err = s.Due(ctx, group, "0", 10); err != nil || len(due) != 1 {
+		t.Fatalf("due are %+v, %v; want one", due, err)
+	}
+	if keys, err := s.Held(ctx, group, "0"); err != nil || len(keys) != 1 {
+		t.Fatalf("held are %q, %v; want one key", keys, err)
+	}
+	must("settle", s.Settle(ctx, group, []int64{due[0].ID}, nil))
+	if numbers, err := s.Parked(ctx, group, "0", "1", -1); err != nil || len(numbers) != 0 {
+		t.Fatalf("parked are %v, %v; want none", numbers, err)
+	}
 	must("leave", s.Leave(ctx, lease))
 	must("release", s.Leases().Release(ctx, lease))
 }
