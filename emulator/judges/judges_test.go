@@ -21,17 +21,21 @@ import (
 // patience is how long one client may take for all of its checks.
 const patience = 5 * time.Minute
 
-// installed is where scripts/install-judges has put the clients.
-var installed = filepath.Join("..", "..", ".dev", "judges")
+// Where scripts/install-judges has put the clients.
+var (
+	installed = filepath.Join("..", "..", ".dev", "judges")
+	node      = filepath.Join(installed, "bin", "node")
+	python    = filepath.Join(installed, "venv", "bin", "python")
+)
 
 func TestJavaScript(t *testing.T) {
 	t.Parallel()
-	judge(t, "node", "judge.js")
+	judge(t, node, "judge.js")
 }
 
 func TestPython(t *testing.T) {
 	t.Parallel()
-	judge(t, filepath.Join(installed, "venv", "bin", "python"), "judge.py")
+	judge(t, python, "judge.py")
 }
 
 // What the hash of partition keys is tested with is what the client computes now.
@@ -41,7 +45,7 @@ func TestVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := command(t, "node", "vectors.js").Output()
+	got, err := command(t, node, "vectors.js").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,10 +56,8 @@ func TestVectors(t *testing.T) {
 
 // judge has a client check an emulator of its own. Each check becomes a test.
 func judge(t *testing.T, program, script string) {
-	for _, file := range []string{filepath.Join(installed, "node_modules"), filepath.Join(installed, "venv")} {
-		if _, err := os.Stat(file); err != nil {
-			t.Fatalf("%s is not installed: run scripts/install-judges", file)
-		}
+	if _, err := os.Stat(filepath.Join(installed, "versions")); err != nil {
+		t.Fatalf("the clients are not installed: run scripts/install-judges (%v)", err)
 	}
 	cmd := command(t, program, script)
 	cmd.Env = append(cmd.Env, surroundings(t)...)
