@@ -214,17 +214,25 @@ func (s *Sink) get(ctx context.Context, kind string, into any, req *request) (ve
 
 // span is a partition key range as the account states it.
 type span struct {
-	ID                         string
+	ID                         rangeID
 	MinInclusive, MaxExclusive string
-	Parents                    []string
+	Parents                    []rangeID
 
 	epk.Range `json:"-"`
+}
+
+// rangeID is a string, but some servers other than Azure's make it a number.
+type rangeID string
+
+func (id *rangeID) UnmarshalJSON(data []byte) error {
+	*id = rangeID(strings.Trim(string(data), `"`))
+	return nil
 }
 
 // install makes next the table, with queues for the ranges; those of ranges
 // that are still there go on. What waited for others is queued anew.
 func (s *Sink) install(next *table, list []span) error {
-	replaced := map[string]bool{}
+	replaced := map[rangeID]bool{}
 	for _, p := range list {
 		for _, id := range p.Parents {
 			replaced[id] = true
@@ -257,12 +265,12 @@ func (s *Sink) install(next *table, list []span) error {
 	kept := map[*queue]bool{}
 	alike := last.rid == next.rid && last.hash == next.hash && slices.Equal(last.paths, next.paths)
 	for _, p := range list {
-		i := slices.IndexFunc(last.queues, func(q *queue) bool { return alike && q.id == p.ID && q.span == p.Range })
+		i := slices.IndexFunc(last.queues, func(q *queue) bool { return alike && q.id == string(p.ID) && q.span == p.Range })
 		var q *queue
 		if i >= 0 {
 			q = last.queues[i]
 		} else {
-			q = newQueue(s, p.ID, p.Range)
+			q = newQueue(s, string(p.ID), p.Range)
 		}
 		kept[q] = true
 		next.queues = append(next.queues, q)
