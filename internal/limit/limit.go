@@ -32,27 +32,25 @@ const (
 // Limiter grants at a rate. All that share the rate share the Limiter; its
 // methods may be called from any goroutine.
 //
-// Its promise: whenever it grants something, then in the second that ends with
-// this grant, this grant included and a grant just one second older not, no
-// more was granted than the rate in force. So no window of one second holds
-// more than the rate, be it ever so busy before or idle; and a lower rate holds
-// from the moment it is set.
+// Its promise: whenever it grants something, the second that ends with this
+// grant holds no more than the rate in force. (It holds this grant, and not one
+// that is exactly a second older.) So no window of a second, wherever it
+// begins, holds more than the rate; and a lower rate holds from the moment it
+// is set.
 //
 // Grants become due evenly: every 1/N seconds or, above 1,000 a second, every
 // millisecond. There is no burst at the start, behind a pause, nor at a raise.
 type Limiter struct {
 	line line
 
-	rate   int
+	rate   int           // per second; 0: paused
 	step   time.Duration // between quanta
 	slot   time.Duration // when the next quantum is due
 	opened time.Duration // when the last quantum was due
-	left   int           // of the open quantum
-	carry  int           // what rounding has kept from the quanta, in rate's share of a quantum
+	left   int           // of the last quantum, not taken yet
+	carry  int           // what rounding down has kept from the quanta, in 1/quanta() of a grant
 	held   time.Duration // no quantum is due before
 	last   second
-
-	granted func(at time.Duration, n int) // for tests; the lock is held
 }
 
 // New makes a limiter of 1 to [MaxRate] grants per second.
@@ -127,9 +125,6 @@ func (l *Limiter) take(now time.Duration, want int, waited bool) (got int) {
 		l.last.add(now, n)
 		l.left -= n
 		got += n
-	}
-	if got > 0 && l.granted != nil {
-		l.granted(now, got)
 	}
 	return got
 }

@@ -2,25 +2,62 @@ package track
 
 import (
 	"runtime"
-	"strconv"
 	"sync"
 	"testing"
 )
 
-// BenchmarkComplete is what an event costs in all: its arrival, its completion
-// by one of eight goroutines, and its part of the frontier's way, in time that
-// passes on the wall. Answers come in batches, as a bulk write's do: far apart
-// in the list, and not in order.
+const workers = 8
+
+// BenchmarkComplete is eight goroutines completing what has arrived, and the
+// frontier's way over it. They work as bulk writes are answered: a hundred
+// events at a time, not in order.
 func BenchmarkComplete(b *testing.B) {
-	for _, size := range []int{1_000, 320_000} {
-		b.Run(strconv.Itoa(size), func(b *testing.B) { benchmarkComplete(b, size) })
+	benchmarkDone(b, func(w int, done func(slot uint64)) {
+		const batch = 100
+		for first := uint64(w * batch); first < uint64(b.N); first += workers * batch {
+			for i := range uint64(batch) {
+				if slot := first + i*37%batch; slot < uint64(b.N) {
+					done(slot)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkContended is the worst that completing can meet: each of the eight
+// completes every eighth arrival, so that they share every word.
+func BenchmarkContended(b *testing.B) {
+	benchmarkDone(b, func(w int, done func(slot uint64)) {
+		for slot := uint64(w); slot < uint64(b.N); slot += workers {
+			done(slot)
+		}
+	})
+}
+
+func benchmarkDone(b *testing.B, work func(w int, done func(slot uint64))) {
+	l := New[[2]uint64](b.N)
+	for i := range b.N {
+		l.Arrive([2]uint64{uint64(i)})
+	}
+	runtime.GC()
+	b.ReportAllocs()
+	b.ResetTimer()
+	var done sync.WaitGroup
+	for w := range workers {
+		done.Go(func() { work(w, l.Done) })
+	}
+	done.Wait()
+	if _, n := l.Low(); n != uint64(b.N) {
+		b.Fatalf("%d of %d are complete", n, b.N)
 	}
 }
 
-func benchmarkComplete(b *testing.B, size int) {
-	const workers, batch = 8, 100
+// BenchmarkEvent is an event's whole way, with the owner adding and asking for
+// the frontier while eight goroutines complete, in time that passes on the wall.
+func BenchmarkEvent(b *testing.B) {
+	const size, batch = 320_000, 100
 	l := New[[2]uint64](size)
-	work := make(chan uint64, max(size/batch, 1))
+	work := make(chan uint64, size/batch)
 	var done sync.WaitGroup
 	for range workers {
 		done.Go(func() {
@@ -32,48 +69,21 @@ func benchmarkComplete(b *testing.B, size int) {
 		})
 	}
 	b.ReportAllocs()
-	arrived := uint64(0)
-	for b.Loop() { // one event
-		for {
-			if _, ok := l.Arrive([2]uint64{arrived}); ok {
-				break
-			}
+	b.ResetTimer()
+	events := (b.N + batch - 1) / batch * batch
+	for arrived := uint64(0); arrived < uint64(events); {
+		if _, ok := l.Arrive([2]uint64{arrived}); !ok {
 			runtime.Gosched()
+			continue
 		}
 		if arrived++; arrived%batch == 0 {
 			work <- arrived - batch
 			l.Low()
 		}
 	}
-	for rest := arrived % batch; rest > 0; rest-- {
-		l.Done(arrived - rest)
-	}
 	close(work)
 	done.Wait()
-	if _, n := l.Low(); n != arrived {
-		b.Fatalf("%d of %d are complete", n, arrived)
-	}
-}
-
-// BenchmarkContended is the worst that completing can meet: eight goroutines
-// that complete every eighth arrival, all in the same word.
-func BenchmarkContended(b *testing.B) {
-	const workers = 8
-	l := New[uint64](b.N + 1)
-	for i := range b.N {
-		l.Arrive(uint64(i))
-	}
-	b.ResetTimer()
-	var done sync.WaitGroup
-	for w := range uint64(workers) {
-		done.Go(func() {
-			for slot := w; slot < uint64(b.N); slot += workers {
-				l.Done(slot)
-			}
-		})
-	}
-	done.Wait()
-	if _, n := l.Low(); n != uint64(b.N) {
-		b.Fatalf("%d of %d are complete", n, b.N)
+	if _, n := l.Low(); n != uint64(events) {
+		b.Fatalf("%d of %d are complete", n, events)
 	}
 }

@@ -22,17 +22,23 @@ type List[P any] struct {
 	size uint64
 	ring []*chunk[P] // the chunk of a slot is ring[slot/chunkSlots&mask]
 	mask uint64
-	next uint64    // the next arrival's slot
-	low  uint64    // the oldest slot that was not complete when last looked at
-	at   P         // the arrival before low
-	idle *chunk[P] // the last chunk that became free, empty
+	_    line // what the owner writes stays away from what completing reads
 
-	arrived   atomic.Uint64
+	next    uint64    // the next arrival's slot
+	low     uint64    // the oldest slot that was not complete when last looked at
+	at      P         // the arrival before low
+	idle    *chunk[P] // the last chunk that became free, empty
+	arrived atomic.Uint64
+	_       line
+
 	completed [stripes]struct {
 		n atomic.Uint64
-		_ [56]byte // a cache line each
+		_ line
 	}
 }
+
+// line is the size of a cache line.
+type line [64]byte
 
 // The ring is made of chunks, so that an empty list takes no room and a full
 // one no more than what is in flight.
