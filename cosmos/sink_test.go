@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/epk"
 )
 
 const patience = 30 * time.Second
@@ -301,6 +302,28 @@ func TestTimeoutAndBrokenConnection(t *testing.T) {
 		t.Error(r.Err)
 	}
 	expect(t, submit(t, s, document(1))[0], 0, 0, 0, nil, "", 0)
+}
+
+// The region that takes writes has moved: the SDK looks for the new one, and
+// nobody hears of it. If there is none, it is an outage.
+func TestWriteRegionMoves(t *testing.T) {
+	f := newFake(t)
+	var refusals atomic.Int32
+	f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {
+		if refusals.Add(-1) < 0 {
+			return false
+		}
+		w.Header().Set("x-ms-substatus", "3")
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	}
+	s := f.open(t, &Config{Timeout: 3 * time.Second})
+	refusals.Store(1)
+	if r := submit(t, s, document(0))[0]; r.Err != nil || f.count() != 1 {
+		t.Errorf("%+v", r)
+	}
+	refusals.Store(1000)
+	expect(t, submit(t, s, document(1))[0], 403, 3, 0, sluice.ErrOutage, "", 0)
 }
 
 // Only the part of a batch that is too large is refused.
@@ -652,4 +675,50 @@ func TestSecret(t *testing.T) {
 			t.Errorf("%s", text)
 		}
 	}
+}
+
+// Whatever the account answers, each record is done once, or on its way to be.
+func FuzzAnswer(f *testing.F) {
+	for _, s := range []string{`[{"statusCode":201,"requestCharge":6.29,"eTag":"\"e\""},{"statusCode":429,"retryAfterMilliseconds":12},{"statusCode":409}]`, `[{"statusCode":1e9}]`, `[[]]`, `[`} {
+		f.Add([]byte(s))
+	}
+	s, err := New("http://127.0.0.1:1", testKey, "db", "docs", nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			f.Error(err)
+		}
+	})
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		q := newQueue(s, "0", epk.Whole)
+		var done [4]atomic.Int32
+		var batch []*record
+		for i := range done {
+			d := document(i)
+			if i > 1 {
+				d.Source = &Source{Partition: "0", Sequence: 1}
+			}
+			r := &record{ctx: t.Context(), doc: d, done: func(sluice.Result) { done[i].Add(1) }}
+			if err := r.check(); err != nil {
+				t.Fatal(err)
+			}
+			s.plan(r)
+			s.live.Add(1)
+			batch = append(batch, r)
+		}
+		req := &request{status: 207, head: http.Header{}}
+		req.answer.Write(answer)
+		q.land(batch, req)
+		for _, r := range q.leave() {
+			s.finish(r, sluice.Result{})
+		}
+		eventually(t, "all are done", func() bool { return s.live.Load() == 0 })
+		for i := range done {
+			if n := done[i].Load(); n != 1 {
+				t.Errorf("record %d is done %d times", i, n)
+			}
+		}
+	})
 }
