@@ -76,9 +76,8 @@ type Container struct {
 
 	mu         sync.RWMutex
 	ranges     []*partition // in order
-	retired    map[string]*partition
-	generation uint64 // of the ranges
-	born       map[string]uint64
+	generation uint64       // of the ranges
+	spent      float64      // RU of partitions that were split
 	nextRange  int
 	throughput int // RU/s, 0 without limit
 	indexing   json.RawMessage
@@ -122,8 +121,7 @@ func (a *Account) createContainer(db *database, spec containerSpec) (*Container,
 	c := &Container{
 		account: a, database: db, id: spec.id, number: a.lastID, prefix: containerPrefix(db.number, a.lastID),
 		key: spec.key, paths: paths, hash: epk.Definition{Hierarchical: spec.key.Kind == "MultiHash", Version: max(1, spec.key.Version)},
-		retired: make(map[string]*partition), born: make(map[string]uint64), generation: 1,
-		throughput: spec.throughput, indexing: spec.indexing, ttl: spec.ttl, etag: a.nextEtag(), seconds: a.now().Unix(),
+		generation: 1, throughput: spec.throughput, indexing: spec.indexing, ttl: spec.ttl, etag: a.nextEtag(), seconds: a.now().Unix(),
 	}
 	c.indexed.Store(indexes(c.indexing))
 	c.rid = ridEncoding.EncodeToString(c.prefix[:])
@@ -149,8 +147,7 @@ func (c *Container) addRange(bounds epk.Range, parents []string, h *heap) *parti
 	id := strconv.Itoa(c.nextRange)
 	c.nextRange++
 	p := newPartition(id, bounds, h)
-	p.parents = parents
-	c.born[id] = c.generation
+	p.parents, p.born = parents, c.generation
 	c.ranges = append(c.ranges, p)
 	return p
 }
@@ -218,7 +215,7 @@ func (c *Container) Split(rangeID string) error {
 		to.bytes += int64(rec.size())
 	}
 	old.gone, old.index, old.order = true, nil, order{}
-	c.retired[old.id] = old
+	c.spent += old.budget.total()
 	c.share()
 	return nil
 }

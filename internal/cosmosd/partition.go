@@ -15,6 +15,7 @@ type partition struct {
 	id      string
 	bounds  epk.Range
 	parents []string // the ranges it came from, oldest first
+	born    uint64   // in which generation of the container's ranges
 	budget  budget
 
 	mu     sync.Mutex

@@ -49,7 +49,7 @@ func (c *call) readRanges(owner *Container) *failure {
 	}
 	body := rangesBody{RID: owner.rid, Ranges: []rangeBody{}}
 	for _, p := range owner.ranges {
-		if owner.born[p.id] <= since {
+		if p.born <= since {
 			continue
 		}
 		number, _ := strconv.ParseUint(p.id, 10, 32) // we made it
@@ -59,7 +59,7 @@ func (c *call) readRanges(owner *Container) *failure {
 			parents = []string{}
 		}
 		body.Ranges = append(body.Ranges, rangeBody{
-			RID: rid, ID: p.id, Etag: etag(owner.born[p.id], 0), Min: p.bounds.Min, Max: p.bounds.Max, Prefix: int(number), Self: owner.self + "pkranges/" + rid + "/",
+			RID: rid, ID: p.id, Etag: etag(p.born, 0), Min: p.bounds.Min, Max: p.bounds.Max, Prefix: int(number), Self: owner.self + "pkranges/" + rid + "/",
 			Fraction: 1 / float64(len(owner.ranges)), Status: "online", Parents: parents, Seconds: owner.seconds, LSN: generation,
 		})
 	}

@@ -138,6 +138,14 @@ func TestItems(t *testing.T) {
 	refused(t, err, http.StatusRequestEntityTooLarge, "")
 	_, err = c.ReplaceItem(ctx, pk, "2", item("2", "a", ""), nil)
 	refused(t, err, http.StatusNotFound, "")
+	for _, id := range []string{"a b", "ü日本", "a%41b", "a+b", "a'b"} {
+		if _, err := c.CreateItem(ctx, pk, item(id, "a", ""), nil); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.ReadItem(ctx, pk, id, nil); err != nil {
+			t.Error(err)
+		}
+	}
 	if del, err := c.DeleteItem(ctx, pk, "1", nil); err != nil || del.RawResponse.StatusCode != http.StatusNoContent {
 		t.Errorf("delete: %v", err)
 	}

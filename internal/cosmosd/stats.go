@@ -60,11 +60,8 @@ type ContainerStats struct {
 func (c *Container) Stats() ContainerStats {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var s ContainerStats
-	heaps := make(map[*heap]bool)
-	for _, p := range c.retired {
-		s.Spent += p.budget.total()
-	}
+	s := ContainerStats{Spent: c.spent}
+	heaps := make(map[*heap]bool) // partitions of one that was split share it
 	for _, p := range c.ranges {
 		p.mu.Lock()
 		r := RangeStats{ID: p.id, Min: p.bounds.Min, Max: p.bounds.Max, Documents: p.order.live, Bytes: p.bytes, Writes: p.writes, Spent: p.budget.total()}

@@ -3,6 +3,7 @@ package epk
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"reflect"
@@ -135,6 +136,44 @@ func TestRanges(t *testing.T) {
 	}
 	if !ranges[0].Overlaps(Range{"0C", "0E"}) || ranges[0].Overlaps(Range{"0D00", "0E"}) {
 		t.Error("overlaps")
+	}
+}
+
+// The ranges of a new container get about as many keys each, whatever the hash.
+func TestDivide(t *testing.T) {
+	for _, d := range []Definition{{Version: 1}, {Version: 2}, {Hierarchical: true}} {
+		for _, n := range []int{1, 2, 5, 16, 100} {
+			ranges := d.Divide(n)
+			if err := Complete(ranges); err != nil || len(ranges) != n {
+				t.Fatalf("%+v: %d ranges, %v", d, len(ranges), err)
+			}
+			keys := make([]int, n)
+			for i := range 1000 * n {
+				keys[Find(ranges, d.Hash(String(fmt.Sprint("key-", i)), Number(float64(i))))]++
+			}
+			for i, got := range keys {
+				if got < 850 || got > 1150 {
+					t.Errorf("%+v: range %d of %d has %d keys of %d", d, i, n, got, 1000*n)
+				}
+			}
+		}
+	}
+}
+
+func TestMiddle(t *testing.T) {
+	for _, d := range []Definition{{Version: 1}, {Version: 2}, {Hierarchical: true}} {
+		for _, r := range append(d.Divide(5), Whole) {
+			for range 20 {
+				middle, ok := d.Middle(r)
+				if !ok || Compare(middle, r.Min) <= 0 || Compare(middle, r.Max) >= 0 {
+					t.Fatalf("%+v: the middle of %v is %q", d, r, middle)
+				}
+				r.Max = middle
+			}
+		}
+	}
+	if m, ok := (Definition{Version: 2}).Middle(Range{"0D", "0D000000000000000001"}); ok {
+		t.Errorf("too narrow a range has the middle %s", m)
 	}
 }
 

@@ -47,6 +47,10 @@ def items():
     assert again["_rid"] == made["_rid"] and again["_etag"] != made["_etag"]
     refused(412, c.replace_item, "1", {"id": "1", "key": "ü"}, etag=made["_etag"], match_condition=MatchConditions.IfNotModified)
     refused(404, c.read_item, "1", "other")
+    for kind in ["a b", "ü日本", "a%41b", "a+b", "a'b", "a&b=c;d"]:
+        c.create_item({"id": kind, "key": "%"})
+        assert c.read_item(kind, "%")["id"] == kind
+        c.delete_item(kind, "%")
     c.delete_item("1", "ü")
     refused(404, c.delete_item, "1", "ü")
 
