@@ -160,11 +160,17 @@ func under(name string, folder []string) (string, bool) {
 		return "", false
 	}
 	for i, f := range folder {
-		if !strings.EqualFold(parts[i], f) {
+		if !same(parts[i], f) {
 			return "", false
 		}
 	}
 	return parts[len(folder)], true
+}
+
+// same compares names. The SDKs leave an emulator's address its port.
+func same(found, want string) bool {
+	address, _, _ := strings.Cut(found, ":")
+	return strings.EqualFold(found, want) || strings.EqualFold(address, want)
 }
 
 // owners are the processors that are at work, by partition.
@@ -193,11 +199,10 @@ func owners(blobs []blob, prefix string, g sluice.Group) map[string]string {
 func others(blobs []blob, prefix string, g sluice.Group) []string {
 	var list []string
 	for _, b := range blobs {
-		parts := strings.Split(b.name[len(prefix):], "/")
-		if len(parts) == 5 && parts[3] == "checkpoint" {
-			if name := strings.Join(parts[:3], "/"); !strings.EqualFold(name, g.String()) {
-				list = append(list, name)
-			}
+		name := b.name[len(prefix):]
+		parts := strings.Split(name, "/")
+		if _, ours := under(name, ways[0].name(g)); len(parts) == 5 && parts[3] == "checkpoint" && !ours {
+			list = append(list, strings.Join(parts[:3], "/"))
 		}
 	}
 	slices.Sort(list)
