@@ -245,6 +245,100 @@ func TestEmulatorFaults(t *testing.T) {
 	}
 }
 
+// Two sinks that both believe they own the partition, one a third behind the
+// other, while answers are lost, requests are held up and partitions split: no
+// document goes back to an older event, and the newest is there in the end.
+func TestEmulatorZombie(t *testing.T) {
+	const n, ids = 6000, 500
+	var mu sync.Mutex
+	newest, back := map[string]int64{}, 0
+	srv := embedded(t, emulator.CosmosContainer{Partitions: 2}, &emulator.CosmosConfig{OnWrite: func(w emulator.CosmosWrite) {
+		_, stamp, _ := strings.Cut(string(w.Body), `"_sluice":"`)
+		stamp, _, _ = strings.Cut(stamp, " ")
+		sequence, err := strconv.ParseInt(stamp, 10, 64)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil || sequence < newest[w.ID] {
+			back++
+		}
+		newest[w.ID] = sequence
+	}})
+	for _, f := range []emulator.CosmosFault{
+		{Kind: emulator.CosmosFaultLoseAnswer, On: emulator.OnCosmosBatch, Times: 20},
+		{Kind: emulator.CosmosFaultDelay, Delay: 150 * time.Millisecond, On: emulator.OnCosmosBatch, Times: 20},
+		{Kind: emulator.CosmosFaultDrop, On: emulator.OnCosmosBatch, Times: 20},
+	} {
+		if _, err := srv.Faults().Add(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(epoch, from, to int64) func() {
+		s := into(t, srv, &Config{MaxOperations: 20, Timeout: 100 * time.Millisecond}) // so that some requests are given up and land later
+		return func() {
+			d := deliver(t.Context(), s, ids/2, func(i int) (Document, bool) {
+				sequence := from + int64(i)
+				doc := document(int(sequence % ids))
+				doc.Source = &Source{Topic: "hub", Partition: "0", Epoch: epoch, Sequence: sequence}
+				return doc, sequence < to
+			})
+			if d.rejected.Load() > 0 {
+				t.Errorf("%d rejected: %v", d.rejected.Load(), d.last.Load())
+			}
+		}
+	}
+	var both sync.WaitGroup
+	both.Go(run(1, 0, n*2/3))
+	both.Go(run(2, n/3, n))
+	both.Go(func() {
+		for range 3 {
+			if err := srv.Split("db", "docs", ""); err != nil {
+				t.Error(err)
+			}
+			<-time.After(50 * time.Millisecond)
+		}
+	})
+	both.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	if back > 0 || len(newest) != ids {
+		t.Errorf("%d writes went back, %d documents", back, len(newest))
+	}
+	for i := range ids {
+		if got, want := newest[strconv.Itoa(i)], int64(n-ids+i); got != want {
+			t.Fatalf("document %d is of event %d, want %d", i, got, want)
+		}
+	}
+}
+
+// What conditional writes cost beside unconditional ones, in the account's own
+// figures.
+func TestEmulatorCosts(t *testing.T) {
+	srv := embedded(t, emulator.CosmosContainer{}, nil)
+	cost := func(s *Sink, d Document) float64 {
+		t.Helper()
+		r := submit(t, s, d)[0]
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		return r.Cost
+	}
+	s := into(t, srv, nil)
+	plain, plainAgain := cost(s, document(1)), cost(s, document(1))
+	at := func(sequence int64) Document {
+		d := document(2)
+		d.Source = &Source{Partition: "0", Epoch: 1, Sequence: sequence}
+		return d
+	}
+	fresh, known, repeated := cost(s, at(1)), cost(s, at(2)), cost(s, at(2))
+	other := into(t, srv, nil)
+	unknown, behind := cost(other, at(3)), cost(other, at(1))
+	stale := cost(into(t, srv, nil), at(1))
+	t.Logf("upsert %.2f new, %.2f over another; conditional %.2f new, %.2f over a known one, %.2f over an unknown one; repeat %.2f, %.2f, of an unknown one %.2f", plain, plainAgain, fresh, known, unknown, repeated, behind, stale)
+	if fresh > plain+0.25 || known > plainAgain+0.25 || unknown > plainAgain+2.6 || repeated != 0 || behind != 0 || stale > 2.6 {
+		t.Error("more than the package comment says")
+	}
+}
+
 // A key that is revoked for a while: everything waits, nothing is rejected.
 func TestEmulatorKeyRevoked(t *testing.T) {
 	srv := embedded(t, emulator.CosmosContainer{Partitions: 2}, nil)
