@@ -68,7 +68,7 @@ func TestCosmosFile(t *testing.T) {
 	if c := p.cosmos; c.operation != cosmos.Create || !c.conditional || c.config.Mode != cosmos.Point || c.endpoint != "https://localhost:8081" {
 		t.Errorf("target %+v", c)
 	}
-	if p, err = parseCosmos("  sql: ${DATABASE_URL}", "  blob: {container: sluice, connection: ${DATABASE_URL}, prefix: a/}"); err == nil {
+	if _, err = parseCosmos("  sql: ${DATABASE_URL}", "  blob: {container: sluice, connection: ${DATABASE_URL}, prefix: a/}"); err == nil {
 		t.Error("a variable within braces of YAML's own was taken")
 	}
 	if p, err = parseCosmos("  sql: ${DATABASE_URL}", "  blob:\n    container: sluice\n    connection: ${DATABASE_URL}\n    prefix: a/"); err != nil {

@@ -167,10 +167,8 @@ func TestCosmosUnderKill(t *testing.T) {
 			}
 			config := w.edited(edits...)
 			w.send(n)
-			var lives []*process
 			for range kills {
 				p := start(t, "", w.env, "run", config)
-				lives = append(lives, p)
 				before := w.writes()
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				look := time.NewTicker(5 * time.Millisecond)

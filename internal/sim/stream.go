@@ -189,7 +189,7 @@ func (l letters) Settle(ctx context.Context, group sluice.Group, applied []int64
 }
 
 func (l letters) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
-	return store{l.process}.Due(ctx, group, partition, limit)
+	return store(l).Due(ctx, group, partition, limit)
 }
 
 func (l letters) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
