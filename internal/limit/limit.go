@@ -2,9 +2,10 @@
 // database within what is provisioned.
 //
 // A [Limiter] grants N events a second, for N up to a million: in no second,
-// wherever it begins, more than N, and with enough demand no less. A [Budget]
-// does the same for the request units (RU) of one physical partition of Azure
-// Cosmos DB, whose cost is known only afterwards.
+// wherever it begins, more than N, and with enough demand no less. [Shares]
+// divide such a rate among processes that own partitions. A [Budget] does the
+// same for the request units (RU) of one physical partition of Azure Cosmos DB,
+// whose cost is known only afterwards.
 package limit
 
 import (
@@ -80,21 +81,23 @@ func (l *Limiter) SetRate(perSecond int) error {
 	if perSecond < 0 || perSecond > MaxRate {
 		return fmt.Errorf("rate limit %d per second: want 0 (a pause) to %d", perSecond, MaxRate)
 	}
-	l.line.change(func(now time.Duration) {
-		if perSecond == l.rate {
-			return
-		}
-		l.rate, l.left, l.carry = perSecond, 0, 0
-		if perSecond > 0 {
-			l.step = time.Second / time.Duration(l.quanta())
-			l.slot = max(now, l.held, l.opened+l.step, l.last.below(l.rate))
-		}
-	})
+	l.line.change(func(now time.Duration) { l.setRate(now, perSecond) })
 	return nil
 }
 
-// Hold grants nothing for d from now. Who takes over a share of a rate from
-// another process holds for a second, so that both together keep the rate.
+// setRate changes the rate. The line's lock is held.
+func (l *Limiter) setRate(now time.Duration, perSecond int) {
+	if perSecond == l.rate {
+		return
+	}
+	l.rate, l.left, l.carry = perSecond, 0, 0
+	if perSecond > 0 {
+		l.step = time.Second / time.Duration(l.quanta())
+		l.slot = max(now, l.held, l.opened+l.step, l.last.below(l.rate))
+	}
+}
+
+// Hold grants nothing for d from now.
 func (l *Limiter) Hold(d time.Duration) {
 	l.line.change(func(now time.Duration) {
 		l.held = max(l.held, now+d)
@@ -146,14 +149,4 @@ func (l *Limiter) due(now time.Duration, _ int) time.Duration {
 		return l.last.below(l.rate)
 	}
 	return max(l.slot, l.last.below(l.rate))
-}
-
-// Share is one partition's part of a rate that is divided among partitions,
-// without coordination: index is 0 to partitions-1, and the shares of all add
-// up to perSecond. A process that owns several partitions limits itself to the
-// sum of theirs. The shares of partitions that are idle, or that nobody owns,
-// are not used; and with fewer grants per second than partitions some shares
-// are 0.
-func Share(perSecond, partitions, index int) int {
-	return (index+1)*perSecond/partitions - index*perSecond/partitions
 }

@@ -437,21 +437,3 @@ func TestBadRate(t *testing.T) {
 		}
 	}
 }
-
-func TestShare(t *testing.T) {
-	for _, partitions := range []int{1, 2, 3, 8, 32, 2000} {
-		for _, n := range []int{1, 9, 1000, 24_001, MaxRate} {
-			sum := 0
-			for i := range partitions {
-				share := Share(n, partitions, i)
-				if share < n/partitions || share > n/partitions+1 {
-					t.Errorf("Share(%d, %d, %d) is %d", n, partitions, i, share)
-				}
-				sum += share
-			}
-			if sum != n {
-				t.Errorf("the shares of %d among %d add up to %d", n, partitions, sum)
-			}
-		}
-	}
-}
