@@ -45,12 +45,9 @@ func (s *Store) storeBody(ctx context.Context, r *register, d *sluice.DeadLetter
 		return err
 	}
 	content = append(content, d.Event.Body...)
+	e.Body, e.Head = body, head // also if it fails: it may be there all the same
 	_, err = s.client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(content)), &blockblob.UploadOptions{})
-	if err != nil {
-		return plain(err)
-	}
-	e.Body, e.Head = body, head
-	return nil
+	return plain(err)
 }
 
 // readBody adds body and properties to a dead letter.

@@ -110,3 +110,30 @@ func (g *gate) before(r *http.Request) error {
 	}
 	return nil
 }
+
+// counter strikes once, at the n-th of what may happen at the same time.
+type counter struct {
+	mu sync.Mutex
+	n  int
+	at int
+}
+
+func newCounter(at int) *counter { return &counter{at: at} }
+
+func (c *counter) strike() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n++; c.n == c.at {
+		return errCut
+	}
+	return nil
+}
+
+func (c *counter) struck() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n >= c.at {
+		return 1
+	}
+	return 0
+}

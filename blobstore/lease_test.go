@@ -1,0 +1,116 @@
+//go:build azurite
+
+package blobstore_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/blobstore"
+)
+
+// Lengths that Azure does not grant are refused before anything is asked for.
+func TestLeaseLengths(t *testing.T) {
+	p := newPlace(t)
+	w := &wire{}
+	s := p.openThrough(t, w, 0)
+	asked := len(w.log())
+	for _, ttl := range []time.Duration{-1, 0, time.Second, 14_999 * time.Millisecond, 61 * time.Second, time.Hour} {
+		_, err := s.Leases().Acquire(t.Context(), group, "0", "a", ttl, 0)
+		for what, err := range map[string]error{
+			"acquire": err, "check": blobstore.CheckLease(ttl),
+			"renew": s.Leases().Renew(t.Context(), sluice.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}, ttl),
+		} {
+			if !errors.Is(err, sluice.ErrRefused) || !strings.Contains(err.Error(), "15 s to 60 s") || !strings.Contains(err.Error(), ttl.String()) {
+				t.Errorf("%s for %v: %v", what, ttl, err)
+			}
+		}
+	}
+	if got := w.log(); len(got) != asked {
+		t.Errorf("asked for %q", got[asked:])
+	}
+	for _, ttl := range []time.Duration{blobstore.MinLease, 15_500 * time.Millisecond, blobstore.MaxLease} {
+		if err := blobstore.CheckLease(ttl); err != nil {
+			t.Error(err)
+		}
+		l, err := s.Leases().Acquire(t.Context(), group, "0", "a", ttl, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := leaseInfo(t, s).Remaining; left < ttl-2*time.Second || left > ttl+time.Second {
+			t.Errorf("of %v, %v are left", ttl, left)
+		}
+		if err := s.Leases().Renew(t.Context(), l, ttl); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Who has a partition is named, and to ask costs one request.
+func TestHeldNamesTheOwner(t *testing.T) {
+	p := newPlace(t)
+	acquire(t, p.open(t), "worker-7")
+	w := &wire{}
+	s := p.openThrough(t, w, 0)
+	asked := len(w.log())
+	_, err := s.Leases().Acquire(t.Context(), group, "0", "b", blobstore.MinLease, 0)
+	if !errors.Is(err, sluice.ErrHeld) || !strings.Contains(err.Error(), "partition 0") || !strings.Contains(err.Error(), "worker-7") {
+		t.Errorf("got %v", err)
+	}
+	if got := w.log()[asked:]; len(got) != 1 {
+		t.Errorf("asked for %q", got)
+	}
+}
+
+// A reset leaves the owner its lease and fences its checkpoint.
+func TestResetUnderALiveOwner(t *testing.T) {
+	p := newPlace(t)
+	s := p.open(t)
+	l := acquire(t, s, "a")
+	claim(t, s, l)
+	if err := s.Advance(t.Context(), l, at(9), nil); err != nil {
+		t.Fatal(err)
+	}
+	epoch, err := p.open(t).Reset(t.Context(), group, "0", "incarnation 1", at(2))
+	if err != nil || epoch <= l.Epoch {
+		t.Fatalf("reset to epoch %d, %v", epoch, err)
+	}
+	err = s.Advance(t.Context(), l, at(10), nil)
+	if f, found := errors.AsType[*sluice.FencedError](err); !found || f.Epoch != epoch {
+		t.Errorf("advance: %v, want a FencedError that names epoch %d", err, epoch)
+	}
+	if err := s.Leases().Renew(t.Context(), l, blobstore.MinLease); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	if p := progress(t, s); p.Position != at(2) {
+		t.Errorf("checkpoint is at %v", p.Position)
+	}
+	next := acquire(t, s, "a")
+	if p := claim(t, s, next); next.Epoch <= epoch || p.Position != at(2) {
+		t.Errorf("in epoch %d: claimed %+v", next.Epoch, p)
+	}
+}
+
+// Something other than this package wrote into a blob's metadata.
+func TestMetadataOfSomethingElse(t *testing.T) {
+	p := newPlace(t)
+	s := p.open(t)
+	l := acquire(t, s, "a")
+	if err := s.Leases().Release(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	nonsense := "many"
+	if _, err := p.client(t).NewBlobClient(blob).SetMetadata(t.Context(), map[string]*string{"leaseepoch": &nonsense}, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, acquired := s.Leases().Acquire(t.Context(), group, "0", "a", blobstore.MinLease, 0)
+	_, read := s.Read(t.Context(), group)
+	for what, err := range map[string]error{"acquire": acquired, "read": read, "renew": s.Leases().Renew(t.Context(), l, blobstore.MinLease)} {
+		if err == nil || errors.Is(err, sluice.ErrFenced) || !strings.Contains(err.Error(), blob) || !strings.Contains(err.Error(), "leaseepoch") {
+			t.Errorf("%s: %v, want that it names the blob and what is wrong", what, err)
+		}
+	}
+}
