@@ -106,7 +106,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve finds what a request is about: /, /dbs/…, /dbs/…/colls/…, and what is in containers.
+// serve reads a request's path, and authorizes it.
 func (c *call) serve() *failure {
 	for part := range strings.SplitSeq(strings.Trim(c.r.URL.EscapedPath(), "/"), "/") {
 		plain, err := url.PathUnescape(part)
@@ -122,6 +122,11 @@ func (c *call) serve() *failure {
 		c.account.stats.refused.Add(1)
 		return f
 	}
+	return c.dispatch()
+}
+
+// dispatch serves a request that is authorized.
+func (c *call) dispatch() *failure {
 	p := c.path
 	if len(p) >= 5 && p[0] == "dbs" && p[2] == "colls" {
 		return c.inContainer()
