@@ -71,6 +71,9 @@ func TestCosmosFile(t *testing.T) {
 	if _, err = parseCosmos("  sql: ${DATABASE_URL}", "  blob: {container: sluice, connection: ${DATABASE_URL}, prefix: a/}"); err == nil {
 		t.Error("a variable within braces of YAML's own was taken")
 	}
+	if _, err = parseCosmos("${COSMOS_KEY}", "${COSMOS_KEY:-"+emulatorKey+"}"); err != nil {
+		t.Errorf("the emulator's key: %v", err)
+	}
 	if p, err = parseCosmos("  sql: ${DATABASE_URL}", "  blob:\n    container: sluice\n    connection: ${DATABASE_URL}\n    prefix: a/"); err != nil {
 		t.Fatal(err)
 	}
