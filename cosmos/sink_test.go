@@ -397,7 +397,7 @@ func TestSplit(t *testing.T) {
 	s := f.open(t, nil)
 	submit(t, s, documents(10)...)
 	f.replace(func() {
-		f.ranges = twoRanges
+		f.ranges = strings.TrimSuffix(oneRange, "]") + "," + strings.TrimPrefix(twoRanges, "[") // the parent is still listed
 		f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {
 			if r.Header.Get("x-ms-documentdb-partitionkeyrangeid") != "0" {
 				return false
@@ -414,6 +414,20 @@ func TestSplit(t *testing.T) {
 	}
 	if f.count() != 1000 || f.looks > 10 {
 		t.Errorf("%d documents, %d looks at the ranges", f.count(), f.looks)
+	}
+}
+
+// A list of ranges that was read in the middle of a split is read again.
+func TestRangesWithAGap(t *testing.T) {
+	f := newFake(t)
+	f.ranges = `[{"id":"1","minInclusive":"","maxExclusive":"1FFF"}]`
+	s := f.open(t, nil)
+	if err := submit(t, s, document(0))[0].Err; !errors.As(err, new(*sluice.RetryError)) {
+		t.Error(err)
+	}
+	f.replace(func() { f.ranges = twoRanges })
+	if err := submit(t, s, document(0))[0].Err; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -470,6 +484,37 @@ func TestEndedContexts(t *testing.T) {
 	}
 	if len(f.batches) != 0 {
 		t.Errorf("sent %v", f.batches)
+	}
+}
+
+// Nothing goes out for a context that has ended, even if nobody has noticed yet.
+func TestContextEndsBehindARequest(t *testing.T) {
+	f := newFake(t)
+	arrived, release := make(chan struct{}, 10), make(chan struct{})
+	f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {
+		arrived <- struct{}{}
+		<-release
+		return false
+	}
+	s := f.open(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	var cancelled atomic.Int32
+	done.Add(1000)
+	for i := range 1000 {
+		s.Submit(ctx, document(i), func(r sluice.Result) {
+			if r.Err == context.Canceled {
+				cancelled.Add(1)
+			}
+			done.Done()
+		})
+	}
+	<-arrived
+	cancel()
+	close(release)
+	done.Wait()
+	if n := f.count(); n > maxOperations || int(cancelled.Load()) != 1000-n || len(f.batches) != 1 {
+		t.Errorf("%d documents in %d batches, %d cancelled", n, len(f.batches), cancelled.Load())
 	}
 }
 
