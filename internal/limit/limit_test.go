@@ -285,6 +285,27 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
+// A lower rate waits for the last second to thin out, and is even from there on.
+func TestLower(t *testing.T) {
+	clock := &handClock{}
+	l := mustNew(t, 1000, clock)
+	for clock.now < time.Second {
+		l.Wait(t.Context(), 1)
+	}
+	l.SetRate(3)
+	var last time.Duration
+	for i := range 10 {
+		l.Wait(t.Context(), 1)
+		if apart := clock.now - last; i > 0 && apart < time.Second/3 {
+			t.Errorf("grants %v apart at 3 per second", apart)
+		}
+		last = clock.now
+	}
+	if clock.now > 5*time.Second {
+		t.Errorf("the tenth grant came after %v", clock.now)
+	}
+}
+
 // After a time in which nobody could run, there is a limit to what is made up for.
 func TestStall(t *testing.T) {
 	clock := &handClock{}

@@ -113,6 +113,11 @@ func TestSharesSetRate(t *testing.T) {
 			t.Errorf("one of four shares of %d: %d grants in two seconds, want %d", rate, got, want)
 		}
 	}
+	from := clock.now
+	s.Own(1) // it is owned already
+	if s.Wait(t.Context(), 1); clock.now > from+time.Millisecond {
+		t.Errorf("to own a partition twice took its share away for %v", clock.now-from)
+	}
 	for _, c := range []struct{ rate, partitions int }{{0, 1}, {3, 4}, {MaxRate + 1, 4}, {10, 0}, {10, -1}} {
 		if _, err := NewShares(c.rate, c.partitions, clock); err == nil {
 			t.Errorf("NewShares(%d, %d): no error", c.rate, c.partitions)
