@@ -40,7 +40,7 @@ func (s *Store) read(ctx context.Context, name string) (cell, error) {
 		return c, plain(err)
 	}
 	if got.ETag == nil || got.Date == nil || got.LeaseState == nil {
-		return c, errors.New("Azure Storage's answer lacks the blob's version, lease or time")
+		return c, errors.New("answer of Azure Storage without the blob's version, lease or time")
 	}
 	c.exists, c.etag, c.now = true, *got.ETag, got.Date.UTC()
 	c.leased = held(*got.LeaseState)

@@ -329,7 +329,7 @@ func (s *Store) list(ctx context.Context, prefix string, found func(item *contai
 			return plain(err)
 		}
 		if page.Date == nil || page.Segment == nil {
-			return errors.New("Azure Storage's answer lacks the blobs or the time")
+			return errors.New("answer of Azure Storage without the blobs or the time")
 		}
 		for _, item := range page.Segment.BlobItems {
 			if item == nil || item.Name == nil || len(*item.Name) < len(prefix) || item.Properties == nil || item.Properties.ETag == nil {

@@ -123,7 +123,7 @@ func (s *Store) download(ctx context.Context, name string, most int64) ([]byte, 
 	body := got.NewRetryReader(ctx, nil)
 	defer body.Close()
 	if got.ETag == nil || got.Date == nil {
-		return nil, got, errors.New("Azure Storage's answer lacks the blob's version or time")
+		return nil, got, errors.New("answer of Azure Storage without the blob's version or time")
 	}
 	content, err := io.ReadAll(io.LimitReader(body, most+1))
 	if err == nil && int64(len(content)) > most {

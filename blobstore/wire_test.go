@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,7 +62,11 @@ func kind(r *http.Request) string {
 	q := r.URL.Query()
 	switch {
 	case q.Get("comp") == "lease":
-		return r.Header["x-ms-lease-action"][0] // as the SDK writes it
+		for name, values := range r.Header { // the SDK writes it in lower case
+			if strings.EqualFold(name, "x-ms-lease-action") {
+				return values[0]
+			}
+		}
 	case q.Get("comp") != "":
 		return q.Get("comp")
 	case r.Method == http.MethodPut:

@@ -27,7 +27,7 @@ const (
 )
 
 // ErrMissing says that Azurite is not installed.
-var ErrMissing = errors.New("Azurite is not installed: run scripts/install-azurite, or leave these tests out by leaving out -tags azurite")
+var ErrMissing = errors.New("there is no Azurite here: run scripts/install-azurite, or leave these tests out by leaving out -tags azurite")
 
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {
@@ -50,8 +50,10 @@ type Server struct {
 	tail []string // the last lines of its output
 }
 
-// tether ends the server when it loses us: its standard input is our pipe.
-const tether = `data:text/javascript,process.stdin.resume().on("close",()=>process.exit())`
+// tether ends the server and removes its directory when it loses us: its
+// standard input is our pipe.
+const tether = `data:text/javascript,import{rmSync}from"node:fs";` +
+	`process.stdin.resume().on("close",()=>{rmSync(process.cwd(),{recursive:true,force:true});process.exit()})`
 
 // Start starts a server. A nil cfg takes every default.
 func Start(cfg *Config) (*Server, error) {
@@ -131,9 +133,9 @@ func (s *Server) run(args []string) error {
 	case s.url = <-listens:
 		return nil
 	case <-s.done:
-		return fmt.Errorf("Azurite has ended: %s", s.Log())
+		return fmt.Errorf("wait for Azurite, which has ended: %s", s.Log())
 	case <-timer.C:
-		return fmt.Errorf("Azurite does not listen after %v: %s", startWithin, s.Log())
+		return fmt.Errorf("wait for Azurite, which does not listen after %v: %s", startWithin, s.Log())
 	}
 }
 

@@ -121,7 +121,7 @@ func list(ctx context.Context, client *container.Client, prefix string) ([]blob,
 			return nil, err
 		}
 		if page.Segment == nil {
-			return nil, errors.New("Azure Storage's answer lacks the blobs")
+			return nil, errors.New("answer of Azure Storage without the blobs")
 		}
 		now := time.Now()
 		if page.Date != nil {

@@ -1,0 +1,29 @@
+package blobstore_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/blobstore"
+)
+
+// Leases, checkpoints and dead letters in a container, which is created if it
+// is missing.
+func ExampleOpen() {
+	ctx := context.Background()
+	store, err := blobstore.Open(ctx, "sluice", &blobstore.Config{
+		ConnectionString: os.Getenv("AZURE_STORAGE_CONNECTION_STRING"),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var (
+		leases      sluice.LeaseStore      = store.Leases()
+		checkpoints sluice.CheckpointStore = store
+		letters     sluice.LetterStore     = store
+	)
+	fmt.Println(leases, checkpoints, letters)
+}

@@ -1,0 +1,108 @@
+//go:build azurite
+
+package azurite_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/azurite"
+)
+
+// orphan makes this binary start a server and wait to be killed.
+const orphan = "AZURITE_ORPHAN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(orphan) != "" {
+		s, err := azurite.Start(nil)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println(s.URL())
+		select {}
+	}
+	os.Exit(azurite.Run(m))
+}
+
+func host(t *testing.T, text string) string {
+	t.Helper()
+	u, err := url.Parse(strings.TrimSpace(text))
+	if err != nil || u.Host == "" {
+		t.Fatalf("%q is no URL: %v", text, err)
+	}
+	return u.Host
+}
+
+func listens(address string) bool {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
+}
+
+func TestContainersAreApart(t *testing.T) {
+	connection, a := azurite.Container(t)
+	_, b := azurite.Container(t)
+	if a == b || !strings.Contains(connection, "BlobEndpoint=http://127.0.0.1:") {
+		t.Errorf("containers %s and %s on %s", a, b, connection)
+	}
+}
+
+func TestClose(t *testing.T) {
+	s, err := azurite.Start(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := host(t, s.URL())
+	if !listens(address) {
+		t.Error("does not listen")
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if listens(address) {
+		t.Error("listens after Close")
+	}
+}
+
+// A server does not outlive a process that is killed.
+func TestOrphan(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), orphan+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := host(t, line)
+	if !listens(address) {
+		t.Fatal("does not listen")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); listens(address); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatal("the server has outlived the process that started it")
+		}
+	}
+}
