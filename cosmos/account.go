@@ -277,6 +277,9 @@ func (e *envelope) Do(req *policy.Request) (*http.Response, error) {
 	runtime.SkipBodyDownload(req)
 	resp, err := req.Next()
 	if err == nil {
+		if n := resp.ContentLength; n > 0 && n < 1<<20 {
+			r.answer.Grow(int(n) + bytes.MinRead) // without which ReadFrom would grow it at the end
+		}
 		_, err = r.answer.ReadFrom(resp.Body)
 		resp.Body.Close()
 	}
