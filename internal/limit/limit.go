@@ -2,10 +2,9 @@
 // database within what is provisioned.
 //
 // A [Limiter] grants N events a second, for N up to a million: in no second,
-// wherever it begins, more than N, and with enough demand no less. [Shares]
-// divide such a rate among processes that own partitions. A [Budget] does the
-// same for the request units (RU) of one physical partition of Azure Cosmos DB,
-// whose cost is known only afterwards.
+// wherever it begins, more than N, and with enough demand no less. A [Budget]
+// does the same for the request units (RU) of one physical partition of Azure
+// Cosmos DB, whose cost is known only afterwards.
 package limit
 
 import (
@@ -81,20 +80,17 @@ func (l *Limiter) SetRate(perSecond int) error {
 	if perSecond < 0 || perSecond > MaxRate {
 		return fmt.Errorf("rate limit %d per second: want 0 (a pause) to %d", perSecond, MaxRate)
 	}
-	l.line.change(func(now time.Duration) { l.setRate(now, perSecond) })
+	l.line.change(func(now time.Duration) {
+		if perSecond == l.rate {
+			return
+		}
+		l.rate, l.left, l.carry = perSecond, 0, 0
+		if perSecond > 0 {
+			l.step = time.Second / time.Duration(l.quanta())
+			l.slot = max(now, l.held, l.opened+l.step, l.last.below(l.rate))
+		}
+	})
 	return nil
-}
-
-// setRate changes the rate. The line's lock is held.
-func (l *Limiter) setRate(now time.Duration, perSecond int) {
-	if perSecond == l.rate {
-		return
-	}
-	l.rate, l.left, l.carry = perSecond, 0, 0
-	if perSecond > 0 {
-		l.step = time.Second / time.Duration(l.quanta())
-		l.slot = max(now, l.held, l.opened+l.step, l.last.below(l.rate))
-	}
 }
 
 // Hold grants nothing for d from now.
@@ -149,4 +145,14 @@ func (l *Limiter) due(now time.Duration, _ int) time.Duration {
 		return l.last.below(l.rate)
 	}
 	return max(l.slot, l.last.below(l.rate))
+}
+
+// Share is one partition's part of a rate that a cluster keeps without
+// coordination: index is 0 to partitions-1, and the shares of all partitions
+// add up to perSecond. A process limits itself to the sum of the shares of the
+// partitions that it owns, each from a second after it was taken until it is
+// given up: so the seconds in which two owners granted, one after the other,
+// hold no more than the rate either.
+func Share(perSecond, partitions, index int) int {
+	return (index+1)*perSecond/partitions - index*perSecond/partitions
 }
