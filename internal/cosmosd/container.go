@@ -74,6 +74,8 @@ type Container struct {
 	documents atomic.Uint64 // the last number of a document
 	indexed   atomic.Bool   // values cost more
 
+	reshape sync.Mutex // of splits and the end; it is locked before a partition's lock, and that before mu
+
 	mu         sync.RWMutex
 	ranges     []*partition // in order
 	generation uint64       // of the ranges
@@ -127,7 +129,7 @@ func (a *Account) createContainer(db *database, spec containerSpec) (*Container,
 	c.rid = ridEncoding.EncodeToString(c.prefix[:])
 	c.self = "dbs/" + db.rid + "/colls/" + c.rid + "/"
 	for _, r := range c.hash.Divide(spec.partitions) {
-		c.addRange(r, nil, &heap{})
+		c.addRange(newPartition("", r, &heap{}))
 	}
 	c.share()
 	db.containers[c.id] = c
@@ -142,14 +144,11 @@ func indexes(policy json.RawMessage) bool {
 	return json.Unmarshal(policy, &p) != nil || !strings.EqualFold(p.Mode, "none")
 }
 
-// addRange is for the holder of the lock, as is share.
-func (c *Container) addRange(bounds epk.Range, parents []string, h *heap) *partition {
-	id := strconv.Itoa(c.nextRange)
+// addRange gives a partition its id. It is for the holder of the lock, as is share.
+func (c *Container) addRange(p *partition) {
+	p.id, p.born = strconv.Itoa(c.nextRange), c.generation
 	c.nextRange++
-	p := newPartition(id, bounds, h)
-	p.parents, p.born = parents, c.generation
 	c.ranges = append(c.ranges, p)
-	return p
 }
 
 // share divides the throughput equally over the physical partitions.
@@ -173,51 +172,59 @@ func (c *Container) SetThroughput(ru int) error {
 }
 
 // Split divides a physical partition in two, as Azure does when one is full or gets more throughput than it can serve: half of its documents go to
-// each. Requests for the old range are answered with 410 and substatus 1002 from now on.
+// each. Requests for the old range are answered with 410 and substatus 1002 from then on. Meanwhile those for its documents wait.
 func (c *Container) Split(rangeID string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.ranges, func(p *partition) bool { return p.id == rangeID })
+	c.reshape.Lock()
+	defer c.reshape.Unlock()
+	list := c.live()
+	i := slices.IndexFunc(list, func(p *partition) bool { return p.id == rangeID })
 	switch {
-	case c.closed:
-		return ErrNoContainer
 	case i < 0:
 		return fmt.Errorf("%.40q: %w", rangeID, ErrNoRange)
-	case len(c.ranges) >= maxPartitions:
+	case len(list) >= maxPartitions:
 		return fmt.Errorf("there are %d partitions already", maxPartitions)
 	}
-	old := c.ranges[i]
+	old := list[i]
 	old.mu.Lock()
 	defer old.mu.Unlock()
+	if old.gone {
+		return ErrNoContainer
+	}
 	places := old.hashes(c.hash)
 	middle, err := median(c.hash, old.bounds, places)
 	if err != nil {
 		return err
 	}
-	c.generation++
-	c.ranges = slices.Delete(c.ranges, i, i+1)
-	parents := append(slices.Clone(old.parents), old.id)
-	low := c.addRange(epk.Range{Min: old.bounds.Min, Max: middle}, parents, old.heap)
-	high := c.addRange(epk.Range{Min: middle, Max: old.bounds.Max}, parents, old.heap)
-	slices.SortFunc(c.ranges, func(x, y *partition) int { return epk.Compare(x.bounds.Min, y.bounds.Min) })
-	low.mu.Lock()
-	defer low.mu.Unlock()
-	high.mu.Lock()
-	defer high.mu.Unlock()
+	low := newPartition("", epk.Range{Min: old.bounds.Min, Max: middle}, old.heap)
+	high := newPartition("", epk.Range{Min: middle, Max: old.bounds.Max}, old.heap)
 	for _, pl := range places {
 		to := low
 		if epk.Compare(pl.hash, middle) >= 0 {
 			to = high
 		}
-		rec := to.at(pl.at)
-		to.link(hashOf(rec.key(), rec.id()), pl.at, rec)
-		to.order.add(rec.number(), pl.at)
-		to.bytes += int64(rec.size())
+		to.adopt(pl.at)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.generation++
+	c.ranges = slices.DeleteFunc(slices.Clone(c.ranges), func(p *partition) bool { return p == old })
+	for _, p := range []*partition{low, high} {
+		p.parents = append(slices.Clone(old.parents), old.id)
+		c.addRange(p)
+	}
+	slices.SortFunc(c.ranges, func(x, y *partition) int { return epk.Compare(x.bounds.Min, y.bounds.Min) })
 	old.gone, old.index, old.order = true, nil, order{}
 	c.spent += old.budget.total()
 	c.share()
 	return nil
+}
+
+// adopt takes over a document of a partition that is being split. The records are the same ones: nobody may use the old partition any more.
+func (p *partition) adopt(r ref) {
+	rec := p.at(r)
+	p.link(hashOf(rec.key(), rec.id()), r, rec)
+	p.order.add(rec.number(), r)
+	p.bytes += int64(rec.size())
 }
 
 // hashed is a document and the place of its key.
@@ -292,19 +299,22 @@ func (c *Container) live() []*partition {
 
 // close gives the memory back; requests that are under way find nothing any more.
 func (c *Container) close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+	c.reshape.Lock()
+	defer c.reshape.Unlock()
+	if c.isClosed() {
 		return nil
 	}
+	c.mu.Lock()
 	c.closed = true
-	var errs []error
-	for _, p := range c.ranges {
+	list := slices.Clone(c.ranges)
+	c.mu.Unlock()
+	for _, p := range list {
 		p.mu.Lock()
 		p.gone, p.index, p.order = true, nil, order{}
 		p.mu.Unlock()
 	}
-	for _, p := range c.ranges {
+	var errs []error
+	for _, p := range list {
 		errs = append(errs, p.heap.close()) // partitions may share one: the first closes it, after all have let go
 	}
 	return errors.Join(errs...)

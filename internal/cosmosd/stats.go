@@ -1,6 +1,9 @@
 package cosmosd
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 type stats struct {
 	connections atomic.Int64
@@ -59,10 +62,10 @@ type ContainerStats struct {
 // Stats returns the container's counts.
 func (c *Container) Stats() ContainerStats {
 	c.mu.RLock()
-	defer c.mu.RUnlock()
-	s := ContainerStats{Spent: c.spent}
+	s, list := ContainerStats{Spent: c.spent}, slices.Clone(c.ranges)
+	c.mu.RUnlock()
 	heaps := make(map[*heap]bool) // partitions of one that was split share it
-	for _, p := range c.ranges {
+	for _, p := range list {
 		p.mu.Lock()
 		r := RangeStats{ID: p.id, Min: p.bounds.Min, Max: p.bounds.Max, Documents: p.order.live, Bytes: p.bytes, Writes: p.writes, Spent: p.budget.total()}
 		p.mu.Unlock()
