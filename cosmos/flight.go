@@ -3,6 +3,7 @@ package cosmos
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -105,24 +106,31 @@ type operation struct {
 	body        []byte
 }
 
+// landing is an answer that is being given out to its records.
+type landing struct {
+	flown
+	activity string
+	last     *Error // the error before: one that is the same is not made again
+}
+
 // land gives each record of a batch its own outcome.
-func (q *queue) land(batch []*record, req *request) (f flown) {
+func (q *queue) land(batch []*record, req *request) flown {
+	l := landing{activity: line(req.head.Get("x-ms-activity-id")), last: &Error{}}
 	i := 0
-	last := &Error{}
 	sound := elements(req.answer.Bytes(), func(value []byte) {
 		if i >= len(batch) {
 			return
 		}
 		op := parseOperation(value, batch[i].doc.Source != nil)
-		q.settle(batch[i], &op, req, &last, &f)
+		q.settle(batch[i], &op, &l)
 		i++
 	})
 	if !sound || i < len(batch) {
 		e := q.sink.account.fault(req)
-		e.Message = "an answer with " + strconv.Itoa(i) + " outcomes to " + strconv.Itoa(len(batch)) + " operations"
+		e.Message = fmt.Sprintf("an answer with %d outcomes to %d operations", i, len(batch))
 		q.fail(batch[i:], e, busy, 0)
 	}
-	return f
+	return l.flown
 }
 
 func parseOperation(value []byte, version bool) (op operation) {
@@ -152,12 +160,11 @@ func parseOperation(value []byte, version bool) (op operation) {
 	return op
 }
 
-// settle gives one record its outcome, or its next step. Errors of one kind
-// are made once: last is the one before.
-func (q *queue) settle(r *record, op *operation, req *request, last **Error, f *flown) {
+// settle gives one record its outcome, or its next step.
+func (q *queue) settle(r *record, op *operation, l *landing) {
 	r.cost += op.cost
-	f.cost += op.cost
-	f.operations++
+	l.cost += op.cost
+	l.operations++
 	if r.doc.Source != nil && q.next(r, op) {
 		return
 	}
@@ -166,13 +173,13 @@ func (q *queue) settle(r *record, op *operation, req *request, last **Error, f *
 		q.sink.finish(r, sluice.Result{Cost: r.cost})
 		return
 	}
-	e := *last
-	if e.Status != op.status || e.SubStatus != op.sub || e.Document != "" {
-		e = &Error{Container: q.sink.account.name(), Status: op.status, SubStatus: op.sub, ActivityID: line(req.head.Get("x-ms-activity-id"))}
-		*last = e
-	}
 	if op.status == http.StatusTooManyRequests {
-		f.throttle(op.after)
+		l.throttle(op.after)
+	}
+	e := l.last
+	if e.Status != op.status || e.SubStatus != op.sub || e.Document != "" {
+		e = &Error{Container: q.sink.account.name(), Status: op.status, SubStatus: op.sub, ActivityID: l.activity}
+		l.last = e
 	}
 	switch v {
 	case refused:
@@ -206,21 +213,17 @@ func (q *queue) sendOne(ctx context.Context, r *record) flown {
 		q.fail([]*record{r}, e, e.verdict(), 0)
 		return flown{}
 	}
-	var f flown
 	op := operation{
 		status: req.status, sub: subStatus(req.head), after: retryAfter(req.head), cost: charge(req.head),
 		etag: req.head.Get("etag"), body: req.answer.Bytes(),
 	}
-	// Where nothing is asked for by its id, it is the container that is missing.
-	if op.status == http.StatusNotFound && req.id == "" {
-		op.sub = subOwnerNotFound
+	l := landing{last: q.sink.account.fault(req)}
+	if op.status == http.StatusNotFound && req.id == "" { // then it is the container that is missing
+		q.fail([]*record{r}, l.last, down, 0)
+		return l.flown
 	}
-	last := &Error{}
-	if op.status >= 300 {
-		last = q.sink.account.fault(req)
-	}
-	q.settle(r, &op, req, &last, &f)
-	return f
+	q.settle(r, &op, &l)
+	return l.flown
 }
 
 // verdict is that on no answer at all.

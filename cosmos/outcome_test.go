@@ -105,6 +105,29 @@ func TestOutcomesOfRequests(t *testing.T) {
 	}
 }
 
+// In a request of its own a document that is not found is one thing, and a
+// container another.
+func TestOutcomesOfPointRequests(t *testing.T) {
+	for _, c := range []struct {
+		op          Operation
+		status, sub int
+		want        error
+	}{
+		{Upsert, 404, 0, sluice.ErrOutage}, {Create, 404, 0, sluice.ErrOutage}, {Replace, 404, 0, sluice.ErrRejected}, {Replace, 404, 1003, sluice.ErrOutage},
+		{Upsert, 400, 0, sluice.ErrRejected}, {Upsert, 413, 0, sluice.ErrRejected}, {Upsert, 429, 3200, nil}, {Upsert, 401, 0, sluice.ErrOutage}, {Upsert, 500, 0, sluice.ErrOutage},
+	} {
+		f := newFake(t)
+		f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {
+			w.Header().Set("x-ms-substatus", strconv.Itoa(c.sub))
+			w.WriteHeader(c.status)
+			return true
+		}
+		d := document(0)
+		d.Operation = c.op
+		expect(t, submit(t, f.open(t, &Config{Mode: Point}), d)[0], c.status, c.sub, 0, c.want, "", 0)
+	}
+}
+
 func TestAccountIsAway(t *testing.T) {
 	f := newFake(t)
 	f.Server.Close()
