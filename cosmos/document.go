@@ -37,7 +37,8 @@ type Document struct {
 
 	// Source is the event that the document was made of. If it is given, the
 	// document carries it, and the write is conditional: see the package
-	// comment. Nil: the last write wins.
+	// comment. An event makes at most one document of an id then: a second
+	// would pass for a repeat. Nil: the last write wins.
 	Source *Source
 }
 
