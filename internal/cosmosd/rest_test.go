@@ -10,7 +10,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -266,5 +269,48 @@ func TestSplit(t *testing.T) {
 			t.Errorf("a gap at %s: %+v", at, all)
 		}
 		at = r.MaxExclusive
+	}
+}
+
+// Clients that route by the ranges that they have, and read them again when one is gone, lose nothing over splits.
+func TestSplitUnderLoad(t *testing.T) {
+	w := serve(t, nil, docs)
+	c, err := w.account.Container("db", "docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const writers, each = 3, 150
+	var group sync.WaitGroup
+	for writer := range writers {
+		group.Go(func() {
+			ranges, _ := w.ranges(t, nil)
+			for i := 0; i < each; {
+				key := fmt.Sprintf("key-%d-%d", writer, i)
+				hash := epk.Definition{Version: 2}.Hash(epk.String(key))
+				at := slices.IndexFunc(ranges, func(r keyRange) bool { return hash >= r.MinInclusive && hash < r.MaxExclusive })
+				a := w.bulk(t, ranges[at].ID, []byte("["+upsert("1", key, "")+"]"), nil)
+				switch {
+				case a.status == http.StatusOK && results(t, a)[0].StatusCode == http.StatusCreated:
+					i++
+				case a.status == http.StatusGone && a.substatus() == "1002":
+					ranges, _ = w.ranges(t, nil)
+				default:
+					t.Errorf("status %d: %s", a.status, a.body)
+					return
+				}
+			}
+		})
+	}
+	for split := range 8 {
+		for s := c.Stats(); s.Documents < writers*each*split/10 && !t.Failed(); s = c.Stats() {
+			runtime.Gosched()
+		}
+		if err := c.Split(c.Stats().Ranges[split].ID); err != nil {
+			t.Error(err)
+		}
+	}
+	group.Wait()
+	if s := c.Stats(); s.Documents != writers*each || len(s.Ranges) != 13 {
+		t.Errorf("%d documents in %d ranges", s.Documents, len(s.Ranges))
 	}
 }
