@@ -4,6 +4,7 @@ package blobstore_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,58 @@ func TestMetadataOfSomethingElse(t *testing.T) {
 	for what, err := range map[string]error{"acquire": acquired, "read": read, "renew": s.Leases().Renew(t.Context(), l, blobstore.MinLease)} {
 		if err == nil || errors.Is(err, sluice.ErrFenced) || !strings.Contains(err.Error(), blob) || !strings.Contains(err.Error(), "leaseepoch") {
 			t.Errorf("%s: %v, want that it names the blob and what is wrong", what, err)
+		}
+	}
+}
+
+// Processes that ask at once: one gets the lease, whether it was never there,
+// given back, or has ended; and the epoch is its own.
+func TestRivalsAtOnce(t *testing.T) {
+	p := newPlace(t)
+	const rivals = 6
+	var stores []*blobstore.Store
+	for range rivals {
+		stores = append(stores, p.open(t))
+	}
+	past := p.client(t)
+	last := int64(0)
+	for round := range 12 {
+		type result struct {
+			lease sluice.Lease
+			err   error
+		}
+		results := make(chan result)
+		begin := make(chan struct{})
+		for i, s := range stores {
+			go func() {
+				<-begin
+				l, err := s.Leases().Acquire(t.Context(), group, "0", fmt.Sprint("rival ", i), blobstore.MaxLease, 0)
+				results <- result{l, err}
+			}()
+		}
+		close(begin)
+		var won []sluice.Lease
+		for range rivals {
+			switch r := <-results; {
+			case r.err == nil:
+				won = append(won, r.lease)
+			case !errors.Is(r.err, sluice.ErrHeld):
+				t.Errorf("one of %d at once: %v", rivals, r.err)
+			}
+		}
+		if len(won) != 1 || won[0].Epoch <= last {
+			t.Fatalf("round %d: %v got the lease, after epoch %d", round, won, last)
+		}
+		last = won[0].Epoch
+		if err := stores[0].Leases().Renew(t.Context(), won[0], blobstore.MaxLease); err != nil {
+			t.Error(err)
+		}
+		if round%2 == 0 {
+			if err := stores[1].Leases().Release(t.Context(), won[0]); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := expire(t.Context(), past, blob); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
