@@ -187,7 +187,7 @@ func TestCheckOfContainer(t *testing.T) {
 func TestEmulatorSplits(t *testing.T) {
 	for _, mode := range []Mode{Bulk, Point} {
 		srv := embedded(t, emulator.CosmosContainer{Partitions: 2}, nil)
-		s := into(t, srv, &Config{Mode: mode})
+		s := into(t, srv, &Config{Mode: mode, RU: 1e6})
 		const n = 10_000
 		d := deliver(t.Context(), s, 2000, func(i int) (Document, bool) {
 			if i%2000 == 1999 {

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice"
 )
 
 // The window grows while all goes well, and is halved by a 429.
@@ -78,4 +80,48 @@ func TestFifo(t *testing.T) {
 	if f.head != 0 || len(f.list) != 0 {
 		t.Errorf("%d, %d", f.head, len(f.list))
 	}
+}
+
+// A batch that is not full goes at once while nothing is on its way, and after
+// FlushAfter otherwise.
+func TestFlush(t *testing.T) {
+	const flushAfter = 500 * time.Millisecond
+	f := newFake(t)
+	arrived, release := make(chan int, 10), make(chan struct{})
+	f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {
+		arrived <- len(batch)
+		<-release
+		return false
+	}
+	s := f.open(t, &Config{FlushAfter: flushAfter})
+	defer close(release)
+	if err := s.lookUpOnce(t); err != nil {
+		t.Fatal(err)
+	}
+	q := s.table.Load().queues[0]
+	q.mu.Lock()
+	q.window = 2
+	q.mu.Unlock()
+	send := func(n int) time.Duration {
+		began := time.Now()
+		for i := range n {
+			s.Submit(t.Context(), document(i), func(sluice.Result) {})
+		}
+		if got := <-arrived; got != n {
+			t.Errorf("a batch of %d, want %d", got, n)
+		}
+		return time.Since(began)
+	}
+	send(1)
+	if took := send(5); took < flushAfter {
+		t.Errorf("a part-filled batch went after %v, while another was on its way", took)
+	}
+}
+
+// lookUpOnce makes the sink know the container.
+func (s *Sink) lookUpOnce(t *testing.T) error {
+	if _, e := s.lookUp(t.Context()); e != nil {
+		return e
+	}
+	return nil
 }
