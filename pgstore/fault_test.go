@@ -18,8 +18,9 @@ import (
 	"github.com/sluice-go/sluice/pgstore"
 )
 
-// quick makes claims impatient.
-var quick = &pgstore.Config{LockTimeout: 50 * time.Millisecond}
+// quick makes claims impatient; a claim then has ten times as long to end the
+// session in its way, also on a busy machine.
+var quick = &pgstore.Config{LockTimeout: 200 * time.Millisecond}
 
 // proxied opens a store through a proxy, and one beside it that sees the truth.
 func proxied(t testing.TB) (*pgtest.Proxy, *pgstore.Store, *pgstore.Store) {
