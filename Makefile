@@ -16,6 +16,7 @@ setup: ## what the tests need beyond Go: PostgreSQL, Azurite, strace, Azure's cl
 	@scripts/install-azurite
 	@scripts/install-attack-tools
 	@scripts/install-judges
+	@scripts/install-cosmosdb-server
 	@scripts/fetch-flights
 
 lint:
