@@ -2,7 +2,7 @@
 // of Azure Blob Storage, for [sluice.AtLeastOnce].
 //
 //	store, err := blobstore.Open(ctx, "https://account.blob.core.windows.net/sluice", &blobstore.Config{Credential: credential})
-//	consumer, err := sluice.New(source, store.Leases(), sluice.AtLeastOnce(store, store, mapping, sink, nil), sluice.AllPartitions, nil)
+//	consumer, err := sluice.New(source, store.Leases(), sluice.AtLeastOnce(store, store, records, sink, nil), sluice.AllPartitions, nil)
 //
 // # Blobs
 //

@@ -16,10 +16,10 @@ import (
 // atOnce is how many requests about dead letters one call has under way.
 const atOnce = 8
 
-// each runs fn for 0 to n-1, several at once, until one fails, and returns the
-// first error.
+// each runs fn for 0 to n-1, several at once. After an error it begins no more,
+// but lets those under way come to their end; it returns the first error.
 func each(ctx context.Context, n int, fn func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+	stop, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next := make(chan int)
 	var work sync.WaitGroup
@@ -36,13 +36,13 @@ feed:
 	for i := range n {
 		select {
 		case next <- i:
-		case <-ctx.Done():
+		case <-stop.Done():
 			break feed
 		}
 	}
 	close(next)
 	work.Wait()
-	return context.Cause(ctx)
+	return context.Cause(stop)
 }
 
 // Park implements [sluice.LetterStore]. Letters of one partition are stored in
