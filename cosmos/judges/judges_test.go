@@ -38,7 +38,7 @@ func serve(t *testing.T) (endpoint string, container *azcosmos.ContainerClient) 
 	if _, err := os.Stat(modules); err != nil {
 		t.Fatalf("the server is not installed: run scripts/install-cosmosdb-server (%v)", err)
 	}
-	cmd := exec.Command("node", "server.js")
+	cmd := exec.Command(filepath.Join("..", "..", ".dev", "judges", "bin", "node"), "server.js")
 	cmd.Env = append(os.Environ(), "NODE_PATH="+modules)
 	cmd.Stderr = os.Stderr
 	input, err := cmd.StdinPipe()

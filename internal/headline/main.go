@@ -237,12 +237,12 @@ func (o *options) command(ctx context.Context, env []string, args ...string) (*o
 
 // readback has Azure's client read every id.
 func (o *options) readback(ctx context.Context, env []string) (json.RawMessage, error) {
-	modules, err := filepath.Abs(".dev/judges/node_modules")
+	judges, err := filepath.Abs(".dev/judges")
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "node", "internal/headline/readback.js")
-	cmd.Env, cmd.Stderr = append(env, fmt.Sprint("COUNT=", o.events), "NODE_PATH="+modules), os.Stderr
+	cmd := exec.CommandContext(ctx, filepath.Join(judges, "bin", "node"), "internal/headline/readback.js")
+	cmd.Env, cmd.Stderr = append(env, fmt.Sprint("COUNT=", o.events), "NODE_PATH="+filepath.Join(judges, "node_modules")), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("read back: %w: %s", err, out)

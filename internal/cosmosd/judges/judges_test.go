@@ -24,13 +24,14 @@ const patience = 3 * time.Minute
 
 var (
 	installed = filepath.Join("..", "..", "..", ".dev", "judges") // where scripts/install-judges has put the clients
+	node      = filepath.Join(installed, "bin", "node")
 	python    = filepath.Join(installed, "venv", "bin", "python")
 	vectors   = filepath.Join("..", "..", "epk")
 )
 
 func TestJavaScript(t *testing.T) {
 	t.Parallel()
-	judge(t, "node", "judge.js")
+	judge(t, node, "judge.js")
 }
 
 func TestPython(t *testing.T) {
@@ -42,7 +43,7 @@ func TestPython(t *testing.T) {
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	for file, cmd := range map[string]*exec.Cmd{
-		"javascript.json": command(t, "node", filepath.Join(vectors, "vectors", "vectors.js"), filepath.Join(installed, "node_modules", "@azure", "cosmos")),
+		"javascript.json": command(t, node, filepath.Join(vectors, "vectors", "vectors.js"), filepath.Join(installed, "node_modules", "@azure", "cosmos")),
 		"python.json":     command(t, python, filepath.Join(vectors, "vectors", "vectors.py")),
 	} {
 		kept, err := os.ReadFile(filepath.Join(vectors, "testdata", file))
