@@ -40,5 +40,6 @@
 // A register is rewritten when its dead letters change, and is about 500 bytes
 // for each: good for tens of thousands in a partition. A process that dies
 // while it stores dead letters may leave bodies that no register tells of;
-// those take room and mean nothing.
+// those take room and mean nothing. In an account with blob versioning or soft
+// delete every checkpoint leaves a version behind: turn both off for this one.
 package blobstore
