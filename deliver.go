@@ -7,7 +7,7 @@ import (
 )
 
 // Delivery is how events take effect; its constructor's name is the guarantee:
-// [Transactional] or [AtLeastOnce].
+// [Transactional], [AtLeastOnce] or [Replay].
 type Delivery interface {
 	// check tells what is wrong with its configuration.
 	check() error

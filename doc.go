@@ -21,7 +21,8 @@
 // paused processes, network cuts and lost replies. [AtLeastOnce] streams into
 // stores that can't join such a transaction, such as Cosmos DB: many events in
 // flight, completed in any order, at an exact rate, with a checkpoint that
-// covers only what is written. There is no call to move a checkpoint: progress
+// covers only what is written. [Replay] builds memory from the log, anew on
+// every assignment. There is no call to move a checkpoint: progress
 // follows from the handler returning nil, or the sink's word, and from that
 // alone.
 //

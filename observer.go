@@ -68,7 +68,8 @@ const (
 	// KindFetched: Events came from the log, up to To; Bytes, Lag.
 	KindFetched
 	// KindCommitted: the checkpoint moved From, To; Events (dead letters
-	// included), Duration (of handler and commit, or of the request), Lag.
+	// included), Duration (of handler and commit, or of the request), Lag. Of
+	// Replay, which has no checkpoint: the events are in memory.
 	KindCommitted
 	// KindFenced: a transaction was refused; nothing was written; From, To, Err.
 	KindFenced

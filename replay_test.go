@@ -1,0 +1,202 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// recollection is memory that a replay builds, and what it was told.
+type recollection struct {
+	mu     sync.Mutex
+	memory []int64
+	told   []string
+	fails  func(e *sluice.Event) error
+}
+
+func (r *recollection) replayer() sluice.Replayer {
+	return sluice.Replayer{
+		Apply: func(_ context.Context, b sluice.Batch) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, e := range b.Events {
+				if r.fails != nil {
+					if err := r.fails(e); err != nil {
+						return err
+					}
+				}
+				r.memory = append(r.memory, e.Sequence)
+			}
+			return nil
+		},
+		CaughtUp: func(context.Context, sluice.Lease) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.told = append(r.told, fmt.Sprintf("caught up with %d", len(r.memory)))
+			return nil
+		},
+		Released: func(_ sluice.Lease, cause error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.told = append(r.told, fmt.Sprintf("released %d: %v", len(r.memory), cause))
+			r.memory = nil
+		},
+	}
+}
+
+func (r *recollection) now() ([]int64, []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.memory), slices.Clone(r.told)
+}
+
+func (s *scene) remember(source sluice.Source, r *recollection, start sluice.Start) func() error {
+	s.t.Helper()
+	c := must(sluice.New(source, s.leases, sluice.Replay(r.replayer()), sluice.AllPartitions, &sluice.Config{Observer: s, Start: start, MaxBatch: 70}))
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(s.t.Context()) }()
+	return func() error { return errors.Join(c.Stop(s.t.Context()), <-ran) }
+}
+
+func TestReplayReadsAgainOnEveryAssignment(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 100, noKey)
+		time.Sleep(2 * time.Hour)
+		s.keyed("0", 100, noKey)
+		for range 2 {
+			r := &recollection{}
+			stop := s.remember(s.hub, r, sluice.Ago(time.Hour))
+			time.Sleep(5 * time.Second)
+			s.keyed("0", 10, noKey)
+			time.Sleep(5 * time.Second)
+			memory, told := r.now()
+			if len(memory) < 110 || memory[0] != 100 || !slices.IsSorted(memory) {
+				t.Errorf("in memory: %v", memory)
+			}
+			if want := fmt.Sprintf("caught up with %d", len(memory)-10); !slices.Equal(told, []string{want}) {
+				t.Errorf("told %q, want %q", told, want)
+			}
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			held := len(memory)
+			memory, told = r.now()
+			if want := fmt.Sprintf("released %d: <nil>", held); memory != nil || len(told) != 2 || told[1] != want {
+				t.Errorf("after the stop: in memory %v, told %q, want %q", memory, told, want)
+			}
+		}
+	})
+}
+
+func TestReplayOfAnEmptyPartitionHasCaughtUp(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		r := &recollection{}
+		stop := s.remember(s.hub, r, sluice.Earliest())
+		time.Sleep(5 * time.Second)
+		if _, told := r.now(); !slices.Equal(told, []string{"caught up with 0"}) {
+			s.t.Errorf("told %q", told)
+		}
+		if err := stop(); err != nil {
+			s.t.Fatal(err)
+		}
+	})
+}
+
+func TestReplayAfterAnError(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 100, noKey)
+		r := &recollection{}
+		failures := 0
+		r.fails = func(e *sluice.Event) error {
+			switch {
+			case e.Sequence == 50 && failures == 0:
+				failures++
+				return errors.New("odd")
+			case e.Sequence == 60 && failures == 1:
+				failures++
+				panic("worse")
+			}
+			return nil
+		}
+		stop := s.remember(s.hub, r, sluice.Earliest())
+		time.Sleep(10 * time.Second)
+		memory, told := r.now()
+		if !slices.Equal(memory, upTo(100)) {
+			t.Errorf("in memory: %v", memory)
+		}
+		want := []string{"released 50: replay: apply: odd", "released 60: replay: apply: panic: worse", "caught up with 100"}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestReplayGoesOnAfterACut(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 100, noKey)
+		r := &recollection{}
+		stop := s.remember(&flaky{s.hub, time.Second}, r, sluice.Earliest())
+		for range 20 {
+			time.Sleep(time.Second)
+			s.keyed("0", 5, noKey)
+		}
+		time.Sleep(10 * time.Second)
+		memory, told := r.now()
+		if !slices.Equal(memory, upTo(200)) || !slices.Equal(told, []string{"caught up with 100"}) {
+			t.Errorf("in memory: %v, told %q", memory, told)
+		}
+		if s.count(sluice.KindOpened) < 4 {
+			t.Error("it was not cut")
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A hub that was made anew, or has forgotten what comes next, leaves nothing of
+// the old in memory.
+func TestReplayBeginsAnew(t *testing.T) {
+	for name, change := range map[string]func(h *sluicetest.Hub){
+		"recreated": func(h *sluicetest.Hub) { h.Recreate() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				t := s.t
+				s.keyed("0", 100, noKey)
+				r := &recollection{}
+				stop := s.remember(&flaky{s.hub, time.Second}, r, sluice.Earliest())
+				time.Sleep(5 * time.Second)
+				change(s.hub)
+				s.keyed("0", 30, noKey)
+				time.Sleep(20 * time.Second)
+				memory, told := r.now()
+				if !slices.Equal(memory, upTo(30)) || len(told) < 3 || told[0] != "caught up with 100" {
+					t.Errorf("in memory: %v, told %q", memory, told)
+				}
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+func TestReplayNeedsApply(t *testing.T) {
+	if _, err := sluice.New(sluicetest.NewHub(group, 1), newLedger(), sluice.Replay(sluice.Replayer{}), 1, nil); err == nil {
+		t.Error("a replay without Apply was taken")
+	}
+}
