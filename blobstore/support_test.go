@@ -4,6 +4,7 @@ package blobstore_test
 
 import (
 	"context"
+	"flag"
 	"os"
 	"testing"
 
@@ -19,6 +20,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(zombie) != "" {
 		actZombie()
 	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // the tests wait for leases to end more than they compute
 	os.Exit(azurite.Run(m))
 }
 

@@ -84,7 +84,12 @@ past the end of the hub is of another hub, and is refused in any case.`,
 func storage(from string) (*container.Client, error) {
 	cfg := &blobstore.Config{}
 	if !strings.Contains(from, "sig=") {
-		if cfg.ConnectionString = os.Getenv(storageEnv); cfg.ConnectionString == "" && strings.HasPrefix(from, "https://") {
+		cfg.ConnectionString = os.Getenv(storageEnv)
+		switch {
+		case cfg.ConnectionString != "":
+		case !strings.Contains(from, "://"):
+			return nil, misused("--from-blob: the name of a container needs the storage account's connection string in " + storageEnv + "; or write its URL")
+		case strings.HasPrefix(from, "https://"):
 			credential, err := azidentity.NewDefaultAzureCredential(nil)
 			if err != nil {
 				return nil, fmt.Errorf("credentials of Entra ID: %w", blobstore.Plain(err))

@@ -209,3 +209,31 @@ func TestOlderCheckpointsAreImported(t *testing.T) {
 		t.Errorf("the checkpoints are at %v, want %s", got, want)
 	}
 }
+
+// What is wrong is said in one line, without secrets.
+func TestImportMistakes(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 1)
+	const secret = "c2VjcmV0c2VjcmV0"
+	env := environment(connection, databases["sqlite"](t))
+	for name, c := range map[string]struct {
+		from, storage string
+		code          int
+		says          string
+	}{
+		"a name alone":    {"checkpoints", "", 2, "AZURE_STORAGE_CONNECTION_STRING"},
+		"no account":      {"checkpoints", "AccountKey=" + secret, 1, "Access keys"},
+		"another account": {"https://a.blob.core.windows.net/c", "AccountName=b;AccountKey=" + secret, 1, "not of the account"},
+		"nobody there":    {"http://127.0.0.1:1/account/c?sig=" + secret, "", 1, "connection refused"},
+		"no container":    {"https://a.blob.core.windows.net?sig=" + secret, "", 1, "names no container"},
+	} {
+		env := env
+		if c.storage != "" {
+			env = append(env, "AZURE_STORAGE_CONNECTION_STRING="+c.storage)
+		}
+		code, _, errs := invoke(t, "", env, "checkpoints", "import", "--from-blob", c.from, "--config", quick(t))
+		if code != c.code || !strings.Contains(errs, c.says) || strings.Count(errs, "\n") != 1 || strings.Contains(errs, secret) {
+			t.Errorf("%s: exit code %d, %s", name, code, errs)
+		}
+	}
+}
