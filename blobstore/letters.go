@@ -146,8 +146,8 @@ func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, l
 }
 
 func (s *Store) due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
-	any, err := s.anyDue(ctx, group, partition)
-	if err != nil || !any {
+	some, err := s.anyDue(ctx, group, partition)
+	if err != nil || !some {
 		return nil, err
 	}
 	r, err := s.open(ctx, group, partition)
@@ -184,8 +184,8 @@ func (s *Store) anyDue(ctx context.Context, group sluice.Group, partition string
 		return false, plain(err)
 	}
 	f := fieldsOf(got.Metadata)
-	any := f.number("retries") > 0 && got.Date != nil && !f.time("next").After(*got.Date)
-	return any || f.err != nil, nil
+	some := f.number("retries") > 0 && got.Date != nil && !f.time("next").After(*got.Date)
+	return some || f.err != nil, nil
 }
 
 // whole reads a dead letter with its body. One whose body alone is gone is one

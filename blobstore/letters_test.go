@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,5 +225,77 @@ func TestLettersOfNamedPartitions(t *testing.T) {
 	}
 	if left := listed(t, s); len(list) != 10 || len(left) != 0 {
 		t.Errorf("%d dead letters, of which %d are left", len(list), len(left))
+	}
+}
+
+// Each field of a filter selects, also what is marked.
+func TestFilters(t *testing.T) {
+	s := newPlace(t).open(t)
+	var all []sluice.DeadLetter
+	hour := func(n int64) time.Time {
+		return time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC).Add(time.Duration(n) * time.Hour)
+	}
+	for n := range int64(8) {
+		d := dead("0", n)[0]
+		d.FailedAt, d.Event.Key = hour(n), fmt.Sprint("key ", n%2)
+		d.Error = []string{"Division BY zero", "100% of a_b\\c", "nothing", "plain"}[n%4]
+		all = append(all, d)
+	}
+	if err := s.Park(t.Context(), append(all, dead("1", 90)...)); err != nil {
+		t.Fatal(err)
+	}
+	found := listed(t, s)
+	id := func(sequence int64) int64 {
+		for _, d := range found {
+			if d.Event.Sequence == sequence {
+				return d.ID
+			}
+		}
+		t.Fatalf("event %d is not listed", sequence)
+		return 0
+	}
+	if n, err := s.Retry(t.Context(), group, sluice.DeadLetterFilter{IDs: []int64{id(1), id(2), 1 << 40}}, time.Time{}); err != nil || n != 2 {
+		t.Errorf("marked %d, %v", n, err)
+	}
+	if n, err := s.Discard(t.Context(), group, sluice.DeadLetterFilter{Key: "key 1", FirstSequence: new(int64(3)), Limit: 1}); err != nil || n != 1 {
+		t.Errorf("discarded %d, %v", n, err)
+	}
+	for name, c := range map[string]struct {
+		filter sluice.DeadLetterFilter
+		want   []int64
+	}{
+		"nothing":       {sluice.DeadLetterFilter{}, []int64{0, 1, 2, 3, 4, 5, 6, 7, 90}},
+		"ids":           {sluice.DeadLetterFilter{IDs: []int64{id(6), id(1), 1 << 40}}, []int64{1, 6}},
+		"id and place":  {sluice.DeadLetterFilter{IDs: []int64{id(6), id(90)}, Partition: "1"}, []int64{90}},
+		"partition":     {sluice.DeadLetterFilter{Partition: "1"}, []int64{90}},
+		"none of these": {sluice.DeadLetterFilter{Partition: "01"}, nil},
+		"status":        {sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry}}, []int64{1, 2}},
+		"two statuses":  {sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry, sluice.StatusDiscarded}}, []int64{1, 2, 3}},
+		"key":           {sluice.DeadLetterFilter{Key: "key 1"}, []int64{1, 3, 5, 7}},
+		"part of a key": {sluice.DeadLetterFilter{Key: "key"}, nil},
+		"error":         {sluice.DeadLetterFilter{ErrorContains: "divisION by"}, []int64{0, 4}},
+		"percent":       {sluice.DeadLetterFilter{ErrorContains: "0% OF A_"}, []int64{1, 5}},
+		"since":         {sluice.DeadLetterFilter{FailedSince: hour(6), Partition: "0"}, []int64{6, 7}},
+		"before":        {sluice.DeadLetterFilter{FailedBefore: hour(2)}, []int64{0, 1}},
+		"from":          {sluice.DeadLetterFilter{FirstSequence: new(int64(5))}, []int64{5, 6, 7, 90}},
+		"to":            {sluice.DeadLetterFilter{LastSequence: new(int64(2))}, []int64{0, 1, 2}},
+		"after":         {sluice.DeadLetterFilter{AfterID: id(6)}, []int64{7, 90}},
+		"limit":         {sluice.DeadLetterFilter{Limit: 3}, []int64{0, 1, 2}},
+		"all at once":   {sluice.DeadLetterFilter{Key: "key 0", ErrorContains: "no", FirstSequence: new(int64(3)), AfterID: id(2), Limit: 5}, []int64{6}},
+	} {
+		list, err := s.List(t.Context(), group, c.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []int64
+		for _, d := range list {
+			got = append(got, d.Event.Sequence)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: listed events %v, want %v", name, got, c.want)
+		}
+	}
+	if list, err := s.List(t.Context(), sluice.Group{Namespace: group.Namespace, Topic: group.Topic, Name: "other"}, sluice.DeadLetterFilter{}); err != nil || len(list) > 0 {
+		t.Errorf("of another group: %v, %v", list, err)
 	}
 }
