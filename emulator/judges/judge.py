@@ -557,6 +557,16 @@ def _():
     asyncio.run(through())
 
 
+telling = threading.Lock()
+
+
+def tell(line):
+    """Prints a line whole: checks run side by side."""
+    with telling:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
 def judge(name, f, hub):
     mine.hub = hub
     began = time.monotonic()
@@ -565,7 +575,7 @@ def judge(name, f, hub):
         passed, why = True, ""
     except Exception:  # whatever it is, the check has failed
         passed, why = False, "\n" + traceback.format_exc()
-    print(f"{'ok  ' if passed else 'FAIL'} {name} ({(time.monotonic() - began) * 1000:.0f} ms){why}", flush=True)
+    tell(f"{'ok  ' if passed else 'FAIL'} {name} ({(time.monotonic() - began) * 1000:.0f} ms){why}")
     return passed
 
 
