@@ -1,0 +1,158 @@
+package sender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// serve sends a lane's parcels until there are no more.
+func (r *run) serve(l *lane) {
+	for p := range l.in {
+		r.deliver(p)
+		<-r.tokens
+	}
+}
+
+// deliver sends a parcel until its fate is known, or there is no use.
+func (r *run) deliver(p *parcel) {
+	pause := r.pause()
+	for attempt := 1; r.going.Err() == nil; attempt++ {
+		if attempt > 1 {
+			r.count(func(f *Figures) { f.Retries++ })
+			p.repeated = p.repeated || p.lost
+		}
+		verdict, err := r.send(p)
+		switch verdict {
+		case Accepted:
+			r.settle(p, Accepted)
+			return
+		case Oversize:
+			r.divide(p, err)
+			return
+		case Lost:
+			p.lost = true
+		case Busy:
+		default:
+			r.fail(p, err)
+			return
+		}
+		if attempt >= r.s.cfg.Attempts || p.lost && r.s.cfg.NoRepeats {
+			r.fail(p, err)
+			return
+		}
+		pause.wait(r.going)
+	}
+	r.settle(p, Busy)
+}
+
+func (r *run) send(p *parcel) (Verdict, error) {
+	ctx, cancel := context.WithTimeout(r.sending, r.s.cfg.Timeout)
+	defer cancel()
+	return r.s.transport.Send(ctx, p.batch)
+}
+
+// divide sends a parcel that was too large in pieces.
+func (r *run) divide(p *parcel, why error) {
+	r.count(func(f *Figures) { f.Oversize++ })
+	splitter, ok := r.s.transport.(Splitter)
+	if !ok {
+		r.fail(p, why)
+		return
+	}
+	pieces := splitter.Split(p.batch)
+	if len(pieces) == 0 {
+		r.reject(&RefusedError{Index: p.indices[0].First, Size: p.batch.Bytes(), Err: errors.Join(ErrTooLarge, why)})
+		return
+	}
+	for _, batch := range pieces {
+		piece := &parcel{lane: p.lane, batch: batch, lost: p.lost, repeated: p.repeated}
+		piece.indices, p.indices = cut(p.indices, int64(batch.Len()))
+		r.deliver(piece)
+	}
+}
+
+// cut takes the first n indices off a list.
+func cut(list []sluice.Range, n int64) (first, others []sluice.Range) {
+	for i, r := range list {
+		size := r.Last - r.First + 1
+		if n < size {
+			first = append(first, list[:i]...)
+			if n > 0 {
+				first = append(first, sluice.Range{First: r.First, Last: r.First + n - 1})
+			}
+			others = append(others, sluice.Range{First: r.First + n, Last: r.Last})
+			return first, append(others, list[i+1:]...)
+		}
+		n -= size
+	}
+	return list, nil
+}
+
+// fail ends the run because of a parcel.
+func (r *run) fail(p *parcel, err error) {
+	r.stop(fmt.Errorf("send %d messages, number %d and on, to %s: %w", p.messages(), p.indices[0].First, p.lane.name(), err))
+	r.settle(p, Busy)
+}
+
+// settle notes a parcel's fate: Accepted, or that it wasn't for all that is
+// known.
+func (r *run) settle(p *parcel, verdict Verdict) {
+	r.mu.Lock()
+	switch {
+	case verdict == Accepted:
+	case p.lost:
+		r.outcome.Unknown = append(r.outcome.Unknown, p.indices...)
+	default:
+		r.outcome.Unsent = append(r.outcome.Unsent, p.indices...)
+	}
+	if p.repeated {
+		r.outcome.Repeated = append(r.outcome.Repeated, p.indices...)
+	}
+	r.mu.Unlock()
+	if verdict == Accepted {
+		r.count(func(f *Figures) {
+			f.Messages += p.messages()
+			f.Batches++
+			f.Bytes += int64(p.batch.Bytes())
+		})
+	}
+}
+
+// count adds to the figures of the run and of the sender.
+func (r *run) count(add func(*Figures)) {
+	var f Figures
+	add(&f)
+	r.mu.Lock()
+	add(&r.outcome.Figures)
+	r.mu.Unlock()
+	s := r.s
+	s.messages.Add(f.Messages)
+	s.batches.Add(f.Batches)
+	s.bytes.Add(f.Bytes)
+	s.retries.Add(f.Retries)
+	s.oversize.Add(f.Oversize)
+}
+
+// pause is the waits between attempts: each twice the one before, varied at
+// random by a quarter so that many senders don't come back at once.
+type pause struct{ last, min, max time.Duration }
+
+func (r *run) pause() *pause { return &pause{min: r.s.cfg.RetryMin, max: r.s.cfg.RetryMax} }
+
+// wait returns false if ctx ends before.
+func (p *pause) wait(ctx context.Context) bool {
+	p.last = min(max(p.min, 2*p.last), p.max)
+	timer := time.NewTimer(p.last - p.last/8 + time.Duration(rand.Int64N(int64(p.last/4)+1)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

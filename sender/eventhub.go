@@ -1,0 +1,227 @@
+package sender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/Azure/go-amqp"
+)
+
+// EventHubConfig holds what has a default. The zero value is ready to use.
+type EventHubConfig struct {
+	// MaxBytes bounds a batch's size. Default: what the link negotiates, 1 MiB
+	// on Azure (256 KiB on the basic tier).
+	MaxBytes int
+	// Client is the client library's own options. Its RetryOptions don't
+	// count: a [Sender] does that, and keeps account of it.
+	Client azeventhubs.ProducerClientOptions
+}
+
+// EventHub is an event hub as a [Transport].
+//
+// The client library sends a batch once more on its own, unheard, if the
+// service detaches its link meanwhile. Was the batch stored though it got no
+// answer, it is there twice and not in the report's Repeated.
+type EventHub struct {
+	client   *azeventhubs.ProducerClient
+	maxBytes uint64
+}
+
+// OpenEventHub makes a transport from a connection string. The hub may be empty
+// if the string names one in EntityPath. It doesn't connect yet.
+func OpenEventHub(connectionString, hub string, cfg *EventHubConfig) (*EventHub, error) {
+	return openEventHub(cfg, func(o *azeventhubs.ProducerClientOptions) (*azeventhubs.ProducerClient, error) {
+		return azeventhubs.NewProducerClientFromConnectionString(connectionString, hub, o)
+	})
+}
+
+// OpenEventHubWithCredential makes a transport that signs in with Entra ID. The
+// namespace is like contoso.servicebus.windows.net. It doesn't connect yet.
+func OpenEventHubWithCredential(namespace, hub string, credential azcore.TokenCredential, cfg *EventHubConfig) (*EventHub, error) {
+	return openEventHub(cfg, func(o *azeventhubs.ProducerClientOptions) (*azeventhubs.ProducerClient, error) {
+		return azeventhubs.NewProducerClient(namespace, hub, credential, o)
+	})
+}
+
+func openEventHub(cfg *EventHubConfig, open func(*azeventhubs.ProducerClientOptions) (*azeventhubs.ProducerClient, error)) (*EventHub, error) {
+	var c EventHubConfig
+	if cfg != nil {
+		c = *cfg
+	}
+	if c.MaxBytes < 0 {
+		return nil, fmt.Errorf("batches of up to %d bytes: must be positive", c.MaxBytes)
+	}
+	c.Client.RetryOptions = azeventhubs.RetryOptions{MaxRetries: -1}
+	client, err := open(&c.Client)
+	if err != nil {
+		return nil, fmt.Errorf("event hub client: %w", err)
+	}
+	return &EventHub{client: client, maxBytes: uint64(c.MaxBytes)}, nil
+}
+
+// Close closes the links and the connection.
+func (h *EventHub) Close(ctx context.Context) error { return h.client.Close(ctx) }
+
+// Partitions implements [Transport].
+func (h *EventHub) Partitions(ctx context.Context) ([]string, error) {
+	properties, err := h.client.GetEventHubProperties(ctx, nil)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return properties.PartitionIDs, nil
+}
+
+// NewBatch implements [Transport].
+func (h *EventHub) NewBatch(ctx context.Context, partition string) (Batch, error) {
+	batch, err := h.client.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: &partition, MaxBytes: h.maxBytes})
+	if err != nil {
+		return nil, explain(err)
+	}
+	return &eventBatch{partition: partition, batch: batch}, nil
+}
+
+// Send implements [Transport].
+func (h *EventHub) Send(ctx context.Context, batch Batch) (Verdict, error) {
+	b := batch.(*eventBatch)
+	// What fails to open a link has sent nothing.
+	if _, err := h.NewBatch(ctx, b.partition); err != nil {
+		if errors.Is(err, ErrFinal) {
+			return Refused, err
+		}
+		return Busy, err
+	}
+	err := h.client.SendEventDataBatch(ctx, b.batch, nil)
+	if err == nil {
+		return Accepted, nil
+	}
+	return verdictOf(err), explain(err)
+}
+
+// final are AMQP's conditions that trying again doesn't mend.
+var final = map[amqp.ErrCond]bool{
+	amqp.ErrCondUnauthorizedAccess:                      true,
+	amqp.ErrCondNotFound:                                true,
+	amqp.ErrCondNotAllowed:                              true,
+	amqp.ErrCondNotImplemented:                          true,
+	amqp.ErrCondDecodeError:                             true,
+	amqp.ErrCondInvalidField:                            true,
+	amqp.ErrCondResourceLimitExceeded:                   true,
+	amqp.ErrCond("com.microsoft:argument-error"):        true,
+	amqp.ErrCond("com.microsoft:argument-out-of-range"): true,
+	amqp.ErrCond("com.microsoft:entity-disabled"):       true,
+}
+
+// verdictOf tells what an error of SendEventDataBatch says about the batch.
+// Only the service's own answer to it says that it wasn't taken.
+func verdictOf(err error) Verdict {
+	var link *amqp.LinkError
+	var answer *amqp.Error
+	if errors.As(err, &link) || !errors.As(err, &answer) {
+		return Lost
+	}
+	switch {
+	case answer.Condition == "com.microsoft:server-busy":
+		return Busy
+	case answer.Condition == amqp.ErrCondMessageSizeExceeded:
+		return Oversize
+	case final[answer.Condition]:
+		return Refused
+	}
+	return Lost
+}
+
+// explain marks an error that trying again doesn't mend.
+func explain(err error) error {
+	var answer *amqp.Error
+	var status interface{ RPCCode() int }
+	var own *azeventhubs.Error
+	switch {
+	case errors.As(err, &answer) && (final[answer.Condition] || answer.Condition == amqp.ErrCondMessageSizeExceeded),
+		errors.As(err, &status) && (status.RPCCode() == 401 || status.RPCCode() == 404),
+		errors.As(err, &own) && own.Code == azeventhubs.ErrorCodeUnauthorizedAccess:
+		return fmt.Errorf("%w: %w", err, ErrFinal)
+	}
+	return err
+}
+
+// keyAnnotation is where an event carries its key.
+const keyAnnotation = "x-opt-partition-key"
+
+// maxKey is how many characters a key may have.
+const maxKey = 128
+
+type eventBatch struct {
+	partition string
+	batch     *azeventhubs.EventDataBatch
+}
+
+func (b *eventBatch) Len() int   { return int(b.batch.NumEvents()) }
+func (b *eventBatch) Bytes() int { return int(b.batch.NumBytes()) }
+
+func (b *eventBatch) Add(m *Message) error {
+	if len(m.Key) > maxKey && utf8.RuneCountInString(m.Key) > maxKey {
+		return fmt.Errorf("partition key has more than %d characters", maxKey)
+	}
+	event := azeventhubs.AMQPAnnotatedMessage{
+		Body:                  azeventhubs.AMQPAnnotatedMessageBody{Data: [][]byte{m.Body}},
+		ApplicationProperties: m.Properties,
+		Properties:            &azeventhubs.AMQPAnnotatedMessageProperties{},
+	}
+	if m.Key != "" {
+		event.MessageAnnotations = map[any]any{keyAnnotation: m.Key}
+	}
+	if m.MessageID != "" {
+		event.Properties.MessageID = m.MessageID
+	}
+	if m.CorrelationID != "" {
+		event.Properties.CorrelationID = m.CorrelationID
+	}
+	if m.ContentType != "" {
+		event.Properties.ContentType = &m.ContentType
+	}
+	err := b.batch.AddAMQPAnnotatedMessage(&event, nil)
+	if errors.Is(err, azeventhubs.ErrEventDataTooLarge) {
+		return ErrTooLarge
+	}
+	return err
+}
+
+// Size implements [Sizer]. The batch's envelope repeats all of its first message
+// but the body, and the message is a data section in it.
+func (b *eventBatch) Size(m *Message) (int, error) {
+	event := amqp.Message{
+		Annotations:           amqp.Annotations{},
+		ApplicationProperties: m.Properties,
+		Properties:            &amqp.MessageProperties{MessageID: m.MessageID},
+	}
+	if m.MessageID == "" {
+		event.Properties.MessageID = "01234567-89ab-cdef-0123-456789abcdef" // the library's
+	}
+	if m.Key != "" {
+		event.Annotations[keyAnnotation] = m.Key
+	}
+	if m.CorrelationID != "" {
+		event.Properties.CorrelationID = m.CorrelationID
+	}
+	if m.ContentType != "" {
+		event.Properties.ContentType = &m.ContentType
+	}
+	envelope, err := event.MarshalBinary()
+	if err != nil {
+		return 0, err
+	}
+	event.Data = [][]byte{m.Body}
+	whole, err := event.MarshalBinary()
+	if err != nil {
+		return 0, err
+	}
+	section := 5 // descriptor, type and a length of one byte
+	if len(whole) > 255 {
+		section = 8 // or four
+	}
+	return len(envelope) + section + len(whole), nil
+}

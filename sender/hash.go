@@ -1,0 +1,54 @@
+package sender
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// partitionOf maps a key to one of n partitions as Event Hubs and its client
+// libraries do: Bob Jenkins' lookup3 (hashlittle2, both seeds 0) over the key's
+// UTF-8 bytes, its two words combined by exclusive or, cut to a signed 16-bit
+// number, modulo n without the sign.
+func partitionOf(key string, n int) int {
+	i := int(int16(lookup3(key))) % n
+	return max(i, -i)
+}
+
+// lookup3 is hashlittle2 of http://burtleburtle.net/bob/c/lookup3.c, its two
+// words combined.
+func lookup3(key string) uint32 {
+	a := 0xdeadbeef + uint32(len(key))
+	b, c := a, a
+	if key == "" {
+		return b ^ c
+	}
+	var block [12]byte
+	read := func() {
+		n := copy(block[:], key)
+		clear(block[n:]) // bytes missing from the last block count as zero
+		key = key[n:]
+		a += binary.LittleEndian.Uint32(block[:])
+		b += binary.LittleEndian.Uint32(block[4:])
+		c += binary.LittleEndian.Uint32(block[8:])
+	}
+	for len(key) > len(block) {
+		read()
+		for _, turn := range [2][3]int{{4, 6, 8}, {16, 19, 4}} {
+			a = (a - c) ^ bits.RotateLeft32(c, turn[0])
+			c += b
+			b = (b - a) ^ bits.RotateLeft32(a, turn[1])
+			a += c
+			c = (c - b) ^ bits.RotateLeft32(b, turn[2])
+			b += a
+		}
+	}
+	read()
+	c = (c ^ b) - bits.RotateLeft32(b, 14)
+	a = (a ^ c) - bits.RotateLeft32(c, 11)
+	b = (b ^ a) - bits.RotateLeft32(a, 25)
+	c = (c ^ b) - bits.RotateLeft32(b, 16)
+	a = (a ^ c) - bits.RotateLeft32(c, 4)
+	b = (b ^ a) - bits.RotateLeft32(a, 14)
+	c = (c ^ b) - bits.RotateLeft32(b, 24)
+	return b ^ c
+}

@@ -1,0 +1,64 @@
+package sender
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+)
+
+// TestRanges compares what is done with ranges with the same done with sets.
+func TestRanges(t *testing.T) {
+	const n = 60
+	set := func(lists ...[]sluice.Range) (in [n]bool) {
+		for _, list := range lists {
+			for _, r := range list {
+				for i := r.First; i <= r.Last; i++ {
+					in[i] = true
+				}
+			}
+		}
+		return in
+	}
+	tidy := func(list []sluice.Range) bool {
+		for i, r := range list {
+			if r.Last < r.First || i > 0 && r.First <= list[i-1].Last+1 {
+				return false
+			}
+		}
+		return true
+	}
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		var lists [2][]sluice.Range
+		for range r.IntN(12) {
+			first := r.Int64N(n)
+			l := &lists[r.IntN(2)]
+			*l = append(*l, sluice.Range{First: first, Last: min(first+r.Int64N(9), n-1)})
+		}
+		want := set(lists[:]...)
+		left := rest(n, lists[:]...)
+		for i, in := range set(left) {
+			if in == want[i] {
+				t.Fatalf("rest of %v is %v", lists, left)
+			}
+		}
+		joined := union(append(lists[0], lists[1]...))
+		if !tidy(joined) || !tidy(left) || set(joined) != want {
+			t.Fatalf("union of %v is %v, rest %v", lists, joined, left)
+		}
+		size := int64(0)
+		for _, r := range joined {
+			size += r.Last - r.First + 1
+		}
+		k := r.Int64N(size + 1)
+		first, others := cut(joined, k)
+		taken := int64(0)
+		for _, r := range first {
+			taken += r.Last - r.First + 1
+		}
+		if taken != k || !tidy(first) || !tidy(others) || set(first, others) != want || k > 0 && k < size && first[len(first)-1].Last >= others[0].First {
+			t.Fatalf("the first %d of %v are %v, the others %v", k, joined, first, others)
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package sender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/sluice-go/sluice"
+)
+
+// maxRefusals is how many messages that can't be sent the error names.
+const maxRefusals = 16
+
+// run is one SendAll. The calling goroutine draws the messages and packs them,
+// that of a lane sends.
+type run struct {
+	s       *Sender
+	going   context.Context // ends when no further batch is to be sent
+	stop    context.CancelCauseFunc
+	sending context.Context // ends when those on their way are given up
+	cut     context.CancelFunc
+	parted  func() bool
+
+	lanes  []*lane
+	tokens chan struct{} // one for each batch on its way
+	work   sync.WaitGroup
+	ending sync.Once
+
+	// Of the calling goroutine.
+	drawn int64
+	short bool      // there are messages left that weren't drawn
+	keyed []*parcel // those filling, by partition
+	loose *parcel   // the one that fills with messages without a key
+	turn  int       // the partition of the next of those; if ordered, of all
+	last  **parcel  // if ordered: the one parcel that fills
+
+	mu       sync.Mutex
+	outcome  Report
+	refusals []error
+}
+
+// lane sends the batches of a partition, one after the other.
+type lane struct {
+	partition string
+	in        chan *parcel
+}
+
+// parcel is a batch and what is known of it.
+type parcel struct {
+	lane     *lane
+	batch    Batch
+	indices  []sluice.Range
+	lost     bool // an answer was
+	repeated bool // it was sent after that
+}
+
+func (p *parcel) messages() (n int64) {
+	for _, r := range p.indices {
+		n += r.Last - r.First + 1
+	}
+	return n
+}
+
+// take packs the next message. It returns false if no more are wanted.
+func (r *run) take(m *Message) bool {
+	if r.going.Err() != nil {
+		r.short = true
+		return false
+	}
+	index := r.drawn
+	r.drawn++
+	slot, partition := r.slot(m.Key)
+	if r.s.cfg.Ordered {
+		if r.last != nil && r.last != slot {
+			r.ship(r.last)
+		}
+		r.last = slot
+	}
+	if err := r.pack(slot, partition, m, index); err != nil {
+		r.stop(err)
+		r.mu.Lock()
+		r.outcome.Unsent = append(r.outcome.Unsent, sluice.Range{First: index, Last: index})
+		r.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+// slot is where the parcel of a key fills. Event Hubs gives an event without a
+// key that of the batch's first event: so those have a parcel of their own.
+func (r *run) slot(key string) (slot **parcel, partition int) {
+	if key == "" {
+		return &r.loose, r.turn
+	}
+	partition = partitionOf(key, len(r.lanes))
+	if r.s.cfg.Ordered {
+		r.turn = partition
+	}
+	return &r.keyed[partition], partition
+}
+
+// pack adds a message to the parcel in the slot, or to the one that follows it.
+// The error is one that ends the run.
+func (r *run) pack(slot **parcel, partition int, m *Message, index int64) error {
+	p := *slot
+	if p != nil {
+		err := p.batch.Add(m)
+		if err == nil {
+			p.indices = extend(p.indices, index)
+			return nil
+		}
+		if !errors.Is(err, ErrTooLarge) {
+			r.refuse(index, p.batch, m, err)
+			return nil
+		}
+		if p == r.loose && !r.s.cfg.Ordered {
+			r.turn = (r.turn + 1) % len(r.lanes)
+			partition = r.turn
+		}
+	}
+	// Only a message that fits into an empty batch ends the one before.
+	fresh, err := r.open(r.lanes[partition])
+	if err != nil {
+		return err
+	}
+	if err := fresh.batch.Add(m); err != nil {
+		r.refuse(index, fresh.batch, m, err)
+		return nil
+	}
+	fresh.indices = extend(nil, index)
+	if p != nil {
+		r.ship(slot)
+	}
+	*slot = fresh
+	return nil
+}
+
+func (r *run) open(l *lane) (*parcel, error) {
+	p := &parcel{lane: l}
+	err := r.persist(func(ctx context.Context) (err error) {
+		p.batch, err = r.s.transport.NewBatch(ctx, l.partition)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("begin a batch for %s: %w", l.name(), err)
+	}
+	return p, nil
+}
+
+func (l *lane) name() string { return fmt.Sprintf("partition %s", l.partition) }
+
+// ship hands the parcel in a slot, if there is one, to its lane, once that and a
+// token are free.
+func (r *run) ship(slot **parcel) {
+	p := *slot
+	if p == nil {
+		return
+	}
+	*slot = nil
+	select {
+	case r.tokens <- struct{}{}:
+		select {
+		case p.lane.in <- p:
+			return
+		case <-r.going.Done():
+			<-r.tokens
+		}
+	case <-r.going.Done():
+	}
+	r.settle(p, Busy)
+}
+
+// flush ships what is still filling.
+func (r *run) flush() {
+	for i := range r.keyed {
+		r.ship(&r.keyed[i])
+	}
+	r.ship(&r.loose)
+}
+
+// halt ends the lanes and waits for them. What is on its way gets its answer.
+func (r *run) halt() {
+	r.ending.Do(func() {
+		for _, l := range r.lanes {
+			close(l.in)
+		}
+		r.work.Wait()
+		r.parted()
+		r.cut()
+	})
+}
+
+// refuse notes a message that can't be sent.
+func (r *run) refuse(index int64, batch Batch, m *Message, why error) {
+	size := len(m.Body)
+	if sizer, ok := batch.(Sizer); ok {
+		if n, err := sizer.Size(m); err == nil {
+			size = n
+		}
+	}
+	r.reject(&RefusedError{Index: index, Size: size, Err: why})
+}
+
+func (r *run) reject(e *RefusedError) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.outcome.Refused = extend(r.outcome.Refused, e.Index)
+	if len(r.refusals) < maxRefusals {
+		r.refusals = append(r.refusals, e)
+	}
+}
+
+// report sums up, once all is settled.
+func (r *run) report() (Report, error) {
+	out := &r.outcome
+	out.Drawn = r.drawn
+	for _, list := range []*[]sluice.Range{&out.Refused, &out.Unsent, &out.Unknown, &out.Repeated} {
+		*list = union(*list)
+	}
+	out.Accepted = rest(r.drawn, out.Refused, out.Unsent, out.Unknown)
+	err := errors.Join(r.refusals...)
+	if cause := context.Cause(r.going); cause != nil && (r.short || len(out.Unsent)+len(out.Unknown) > 0) {
+		err = errors.Join(fmt.Errorf("sending ended after %d messages were accepted: %w", out.Messages, cause), err)
+	}
+	return *out, err
+}

@@ -1,0 +1,145 @@
+package sender
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"time"
+)
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	// Ordered has all messages arrive in their order, not just those of a key:
+	// one batch is on its way at a time, and ends where the next message goes
+	// to another partition. Messages without a key follow the one before to its
+	// partition. Default: messages of a key keep their order.
+	Ordered bool
+	// NoRepeats has a batch whose answer was lost end the sending, because it
+	// may be there. Default: it is sent again, and may be there twice.
+	NoRepeats bool
+	// InFlight is how many batches may be on their way. As many again as the
+	// hub has partitions may be filling. Default: 16.
+	InFlight int
+	// Attempts is how many times a batch is sent. Default: 8.
+	Attempts int
+	// RetryMin and RetryMax bound the pauses between the attempts, which double
+	// from one to the next. Default: 200 ms and 10 s.
+	RetryMin, RetryMax time.Duration
+	// Timeout is how long an attempt may take. Default: 60 s.
+	Timeout time.Duration
+	// Parting is how long batches on their way are waited for once the context
+	// has ended. Default: 5 s.
+	Parting time.Duration
+}
+
+func (cfg *Config) withDefaults() Config {
+	var c Config
+	if cfg != nil {
+		c = *cfg
+	}
+	c.InFlight = cmp.Or(max(c.InFlight, 0), 16)
+	if c.Ordered {
+		c.InFlight = 1
+	}
+	c.Attempts = cmp.Or(max(c.Attempts, 0), 8)
+	c.RetryMin = cmp.Or(max(c.RetryMin, 0), 200*time.Millisecond)
+	c.RetryMax = max(c.RetryMin, cmp.Or(max(c.RetryMax, 0), 10*time.Second))
+	c.Timeout = cmp.Or(max(c.Timeout, 0), time.Minute)
+	c.Parting = cmp.Or(max(c.Parting, 0), 5*time.Second)
+	return c
+}
+
+// Sender sends messages over a transport. It may be used concurrently; what
+// one SendAll sends has no order to what another does.
+type Sender struct {
+	transport Transport
+	cfg       Config
+
+	messages, batches, bytes, retries, oversize atomic.Int64
+}
+
+// New makes a sender. The transport stays the caller's to close.
+func New(transport Transport, cfg *Config) *Sender {
+	return &Sender{transport: transport, cfg: cfg.withDefaults()}
+}
+
+// Figures is what the sender has done so far, in all its SendAlls.
+func (s *Sender) Figures() Figures {
+	return Figures{
+		Messages: s.messages.Load(), Batches: s.batches.Load(), Bytes: s.bytes.Load(),
+		Retries: s.retries.Load(), Oversize: s.oversize.Load(),
+	}
+}
+
+// SendAll sends what the sequence yields, of which it holds no more than
+// [Config.InFlight] batches on their way and those that are filling. It returns
+// once each message's fate is known, or can't be; the error is nil if all were
+// accepted. The sequence is run by the calling goroutine.
+//
+// Once ctx ends, SendAll draws no more messages and waits [Config.Parting] for
+// batches on their way; those that have no answer then are in the report's
+// Unknown.
+func (s *Sender) SendAll(ctx context.Context, messages iter.Seq[Message]) (Report, error) {
+	r, err := s.begin(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	defer r.stop(nil)
+	defer r.halt()
+	for m := range messages {
+		if !r.take(&m) {
+			break
+		}
+	}
+	r.flush()
+	r.halt()
+	return r.report()
+}
+
+// begin asks for the partitions and starts a lane for each.
+func (s *Sender) begin(ctx context.Context) (*run, error) {
+	r := &run{s: s, tokens: make(chan struct{}, s.cfg.InFlight)}
+	r.going, r.stop = context.WithCancelCause(ctx)
+	r.sending, r.cut = context.WithCancel(context.WithoutCancel(ctx))
+	r.parted = context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.Parting, r.cut) })
+	var partitions []string
+	err := r.persist(func(ctx context.Context) (err error) {
+		partitions, err = s.transport.Partitions(ctx)
+		return err
+	})
+	if err == nil && len(partitions) == 0 {
+		err = errors.New("there are none")
+	}
+	if err != nil {
+		r.halt()
+		r.stop(nil)
+		return nil, fmt.Errorf("look up the partitions: %w", err)
+	}
+	r.keyed = make([]*parcel, len(partitions))
+	for _, name := range partitions {
+		l := &lane{partition: name, in: make(chan *parcel)}
+		r.lanes = append(r.lanes, l)
+		r.work.Go(func() { r.serve(l) })
+	}
+	return r, nil
+}
+
+// persist tries until it works, or is of no use, or has been tried often
+// enough.
+func (r *run) persist(do func(context.Context) error) error {
+	pause := r.pause()
+	for attempt := 1; ; attempt++ {
+		ctx, cancel := context.WithTimeout(r.going, r.s.cfg.Timeout)
+		err := do(ctx)
+		cancel()
+		if err == nil || errors.Is(err, ErrFinal) || attempt >= r.s.cfg.Attempts {
+			return err
+		}
+		if !pause.wait(r.going) {
+			return context.Cause(r.going)
+		}
+	}
+}

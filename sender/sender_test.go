@@ -1,0 +1,211 @@
+package sender_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/sender"
+)
+
+// sectionOf is how many bytes an event takes in a batch.
+func sectionOf(t testing.TB, m sender.Message) int {
+	t.Helper()
+	event := amqp.Message{
+		Annotations:           amqp.Annotations{"x-opt-partition-key": m.Key},
+		Properties:            &amqp.MessageProperties{MessageID: m.MessageID, ContentType: &m.ContentType},
+		ApplicationProperties: m.Properties, Data: [][]byte{m.Body},
+	}
+	whole, err := event.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(whole) < 256 {
+		return len(whole) + 5
+	}
+	return len(whole) + 8
+}
+
+// TestSendAll sends a mix of sizes: all arrive once, in order by key, in hardly
+// more batches than the best packing of each partition has.
+func TestSendAll(t *testing.T) {
+	const partitions = 4
+	srv := start(t, partitions, nil)
+	mix := traffic{count: 50_000, keys: 5000, size: mixed}
+	report, err := sender.New(open(t, srv, nil), nil).SendAll(within(t), mix.all())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Accepted) != 1 || report.Accepted[0] != (sluice.Range{First: 0, Last: mix.count - 1}) || report.Retries+report.Oversize != 0 {
+		t.Fatalf("%+v", report)
+	}
+	agree(t, report, inventory(t, srv, mix, partitions))
+
+	// What the events alone would need, without the batches' envelopes.
+	best := int64(0)
+	for p := range partitions {
+		room := 0
+		for _, e := range stored(t, srv, p) {
+			i, _ := strconv.ParseInt(*e.MessageID, 10, 64)
+			size := sectionOf(t, mix.message(i))
+			if size > room {
+				best++
+				room = 1 << 20
+			}
+			room -= size
+		}
+	}
+	t.Logf("%d batches, at best %d; %.1f %% full", report.Batches, best, float64(report.Bytes)/float64(report.Batches)/(1<<20)*100)
+	if best == 0 || report.Batches*100 > best*102 {
+		t.Errorf("%d batches, more than 2 %% above the best packing's %d", report.Batches, best)
+	}
+}
+
+func TestSendAllWithoutKeys(t *testing.T) {
+	const partitions = 3
+	srv := start(t, partitions, nil)
+	loose := traffic{count: 20_000, size: fixed(1000)}
+	report, err := sender.New(open(t, srv, nil), nil).SendAll(within(t), loose.all())
+	if err != nil {
+		t.Fatal(err)
+	}
+	agree(t, report, inventory(t, srv, loose, partitions))
+	if fewest := report.Bytes/(1<<20) + 1; report.Batches > fewest {
+		t.Errorf("%d batches for %d bytes", report.Batches, report.Bytes)
+	}
+	for p := range partitions {
+		if len(stored(t, srv, p)) == 0 {
+			t.Errorf("partition %d got nothing", p)
+		}
+	}
+}
+
+// TestOrdered sends messages with and without keys to one partition, where
+// their order shows.
+func TestOrdered(t *testing.T) {
+	srv := start(t, 1, nil)
+	mix := traffic{count: 3000, keys: 50, size: fixed(2000)}
+	some := func(yield func(sender.Message) bool) {
+		for i := range mix.count {
+			m := mix.message(i)
+			if i%40 < 20 {
+				m.Key = ""
+			}
+			if !yield(m) {
+				return
+			}
+		}
+	}
+	report, err := sender.New(open(t, srv, nil), &sender.Config{Ordered: true}).SendAll(within(t), some)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := stored(t, srv, 0)
+	if int64(len(events)) != mix.count || report.Messages != mix.count {
+		t.Fatalf("%d events, %d reported", len(events), report.Messages)
+	}
+	for i, e := range events {
+		if *e.MessageID != strconv.Itoa(i) {
+			t.Fatalf("message %s in place %d", *e.MessageID, i)
+		}
+		if keyless := i%40 < 20; keyless != (e.PartitionKey == nil) {
+			t.Fatalf("message %d: key %v", i, e.PartitionKey)
+		}
+	}
+}
+
+// TestRefused leaves out what can't be sent; all else goes.
+func TestRefused(t *testing.T) {
+	const partitions = 2
+	srv := start(t, partitions, &emulator.Config{MaxMessageBytes: 100_000})
+	hub := open(t, srv, nil)
+	mix := traffic{count: 1000, keys: 40, size: func(r *rand.Rand) int { return r.IntN(3000) }}
+	messages := func(yield func(sender.Message) bool) {
+		for i := range mix.count {
+			m := mix.message(i)
+			switch i {
+			case 0, 500, 501:
+				m.Body = make([]byte, 100_000)
+			case 700:
+				m.Properties = map[string]any{"what": struct{}{}}
+			case 900:
+				m.Key = string(make([]byte, 129))
+			}
+			if !yield(m) {
+				return
+			}
+		}
+	}
+	report, err := sender.New(hub, nil).SendAll(within(t), messages)
+	want := []sluice.Range{{First: 0, Last: 0}, {First: 500, Last: 501}, {First: 700, Last: 700}, {First: 900, Last: 900}}
+	if len(report.Refused) != len(want) {
+		t.Fatalf("refused: %v, want %v", report.Refused, want)
+	}
+	for i := range want {
+		if report.Refused[i] != want[i] {
+			t.Fatalf("refused: %v, want %v", report.Refused, want)
+		}
+	}
+	var refused *sender.RefusedError
+	if !errors.As(err, &refused) || refused.Index != 0 || refused.Size < 100_000 || refused.Size > 100_500 || !errors.Is(refused, sender.ErrTooLarge) {
+		t.Errorf("error: %v", err)
+	}
+	if report.Messages != mix.count-5 || len(report.Unsent)+len(report.Unknown) > 0 {
+		t.Errorf("%+v", report)
+	}
+	agree(t, report, inventory(t, srv, mix, partitions))
+}
+
+// TestExactFit has messages that just fit, and that are a byte too large: the
+// size that the error names is the one that counts.
+func TestExactFit(t *testing.T) {
+	const limit = 50_000
+	srv := start(t, 1, &emulator.Config{MaxMessageBytes: limit})
+	s := sender.New(open(t, srv, nil), nil)
+	for _, m := range []sender.Message{
+		{}, {MessageID: "7"}, {Key: "k", CorrelationID: "c", ContentType: "text/plain", Properties: map[string]any{"a": int32(1), "b": "x"}},
+	} {
+		send := func(size int) (sender.Report, error) {
+			m.Body = make([]byte, size)
+			return s.SendAll(within(t), func(yield func(sender.Message) bool) { yield(m) })
+		}
+		_, err := send(limit)
+		var refused *sender.RefusedError
+		if !errors.As(err, &refused) {
+			t.Fatalf("error: %v", err)
+		}
+		fits := limit - (refused.Size - limit)
+		if report, err := send(fits); err != nil || report.Bytes != limit {
+			t.Errorf("body of %d bytes, batch of %d: %v", fits, report.Bytes, err)
+		}
+		if _, err := send(fits + 1); !errors.As(err, &refused) || refused.Size != limit+1 {
+			t.Errorf("body of %d bytes: %v", fits+1, err)
+		}
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	srv := start(t, 1, nil)
+	report, err := sender.New(open(t, srv, nil), nil).SendAll(within(t), traffic{}.all())
+	if err != nil || report.Drawn != 0 || report.Accepted != nil || report.Batches != 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+func TestUnknownHub(t *testing.T) {
+	srv := start(t, 1, nil)
+	h, err := sender.OpenEventHub(srv.ConnectionString(), "nowhere", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close(context.Background())
+	if _, err := sender.New(h, nil).SendAll(within(t), traffic{count: 1, size: fixed(1)}.all()); !errors.Is(err, sender.ErrFinal) {
+		t.Errorf("error: %v", err)
+	}
+}

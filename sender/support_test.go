@@ -1,0 +1,232 @@
+package sender_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/sender"
+)
+
+const hub = "flights"
+
+func start(t testing.TB, partitions int, cfg *emulator.Config) *emulator.Server {
+	t.Helper()
+	srv, err := emulator.Start([]emulator.Hub{{Name: hub, Partitions: partitions}}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Errorf("close the emulator: %v", err)
+		}
+	})
+	return srv
+}
+
+func open(t testing.TB, srv *emulator.Server, cfg *sender.EventHubConfig) *sender.EventHub {
+	t.Helper()
+	h, err := sender.OpenEventHub(srv.ConnectionString(), hub, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(context.Background()); err != nil {
+			t.Errorf("close the transport: %v", err)
+		}
+	})
+	return h
+}
+
+// within is a context that ends the test rather than let it hang.
+func within(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// quick are settings for tests of failures.
+func quick() *sender.Config {
+	return &sender.Config{RetryMin: time.Millisecond, RetryMax: 5 * time.Millisecond}
+}
+
+// traffic is messages that their index determines.
+type traffic struct {
+	count int64
+	keys  int64 // 0: no message has a key
+	size  func(r *rand.Rand) int
+}
+
+// mixed are sizes up to 2 KB for 99 of 100 messages, up to 200 KB for the rest.
+func mixed(r *rand.Rand) int {
+	if r.IntN(100) == 0 {
+		return r.IntN(200_000)
+	}
+	return r.IntN(2000)
+}
+
+func fixed(size int) func(*rand.Rand) int { return func(*rand.Rand) int { return size } }
+
+func (f traffic) message(i int64) sender.Message {
+	r := rand.New(rand.NewPCG(uint64(i), 1))
+	m := sender.Message{MessageID: strconv.FormatInt(i, 10), ContentType: "application/octet-stream"}
+	if f.keys > 0 {
+		m.Key = fmt.Sprintf("key-%d", r.Int64N(f.keys))
+	}
+	if i%3 == 0 {
+		m.Properties = map[string]any{"airport": "FRA", "number": i}
+	}
+	m.Body = bytes.Repeat(binary.BigEndian.AppendUint64(nil, r.Uint64()), f.size(r)/8+1)
+	return m
+}
+
+func (f traffic) all() iter.Seq[sender.Message] {
+	return func(yield func(sender.Message) bool) {
+		for i := range f.count {
+			if !yield(f.message(i)) {
+				return
+			}
+		}
+	}
+}
+
+// stored is a partition's events.
+func stored(t testing.TB, srv *emulator.Server, partition int) []*azeventhubs.ReceivedEventData {
+	t.Helper()
+	ctx := within(t)
+	c, err := azeventhubs.NewConsumerClientFromConnectionString(srv.ConnectionString(), hub, azeventhubs.DefaultConsumerGroup, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	properties, err := c.GetPartitionProperties(ctx, strconv.Itoa(partition), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if properties.IsEmpty {
+		return nil
+	}
+	p, err := c.NewPartitionClient(strconv.Itoa(partition), &azeventhubs.PartitionClientOptions{
+		StartPosition: azeventhubs.StartPosition{Earliest: to.Ptr(true)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(ctx)
+	var events []*azeventhubs.ReceivedEventData
+	for n := properties.LastEnqueuedSequenceNumber + 1; int64(len(events)) < n; {
+		more, err := p.ReceiveEvents(ctx, int(min(n-int64(len(events)), 1000)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, more...)
+	}
+	return events
+}
+
+// inventory reads all partitions and returns how often each message is there.
+// It checks that each is as sent, and that those of a key are in one partition
+// and in order, repeats aside.
+func inventory(t testing.TB, srv *emulator.Server, f traffic, partitions int) map[int64]int {
+	t.Helper()
+	times := map[int64]int{}
+	home, last := map[string]int{}, map[string]int64{}
+	for p := range partitions {
+		for _, e := range stored(t, srv, p) {
+			i, err := strconv.ParseInt((*e.MessageID), 10, 64)
+			if err != nil {
+				t.Fatalf("an event of id %s", *e.MessageID)
+			}
+			times[i]++
+			want := f.message(i)
+			if !bytes.Equal(e.Body, want.Body) || *e.ContentType != want.ContentType || len(e.Properties) != len(want.Properties) {
+				t.Fatalf("message %d arrived changed", i)
+			}
+			if want.Key == "" {
+				if e.PartitionKey != nil {
+					t.Fatalf("message %d got the key %q", i, *e.PartitionKey)
+				}
+				continue
+			}
+			if e.PartitionKey == nil || *e.PartitionKey != want.Key {
+				t.Fatalf("message %d lost its key", i)
+			}
+			if at, known := home[want.Key]; known && at != p {
+				t.Fatalf("key %s is in partitions %d and %d", want.Key, at, p)
+			}
+			home[want.Key] = p
+			if i < last[want.Key] && times[i] == 1 {
+				t.Fatalf("message %d of key %s came after %d", i, want.Key, last[want.Key])
+			}
+			last[want.Key] = max(last[want.Key], i)
+		}
+	}
+	return times
+}
+
+// fates gives each index's fate by a report: each has exactly one.
+func fates(t testing.TB, report sender.Report) (fate []string, repeated map[int64]bool) {
+	t.Helper()
+	fate, repeated = make([]string, report.Drawn), map[int64]bool{}
+	for name, list := range map[string][]sluice.Range{
+		"accepted": report.Accepted, "refused": report.Refused, "unsent": report.Unsent, "unknown": report.Unknown,
+	} {
+		for _, r := range list {
+			for i := r.First; i <= r.Last; i++ {
+				if fate[i] != "" {
+					t.Fatalf("message %d is both %s and %s", i, fate[i], name)
+				}
+				fate[i] = name
+			}
+		}
+	}
+	for _, r := range report.Repeated {
+		for i := r.First; i <= r.Last; i++ {
+			repeated[i] = true
+		}
+	}
+	return fate, repeated
+}
+
+// agree compares a report with what the hub holds, message by message.
+func agree(t testing.TB, report sender.Report, times map[int64]int) {
+	t.Helper()
+	fate, repeated := fates(t, report)
+	accepted := int64(0)
+	for i, fate := range fate {
+		n := times[int64(i)]
+		ok := false
+		switch fate {
+		case "accepted":
+			accepted++
+			ok = n == 1 || n > 1 && repeated[int64(i)]
+		case "refused", "unsent":
+			ok = n == 0
+		case "unknown":
+			ok = n <= 1 || repeated[int64(i)]
+		}
+		if !ok {
+			t.Fatalf("message %d is %q by the report, repeated: %t, and is there %d times", i, fate, repeated[int64(i)], n)
+		}
+	}
+	if accepted != report.Messages {
+		t.Errorf("%d messages accepted, by the figures %d", accepted, report.Messages)
+	}
+	for i := range times {
+		if i >= report.Drawn {
+			t.Fatalf("message %d is there, but only %d were drawn", i, report.Drawn)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package sender
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrTooLarge is what a message is refused with that doesn't fit into a batch.
+var ErrTooLarge = errors.New("message too large")
+
+// Transport is a service that takes batches. Its methods are called
+// concurrently, but for one partition Send has one batch at a time.
+type Transport interface {
+	// Partitions lists the partitions, always the same, in the order in which
+	// the service hashes keys to them.
+	Partitions(ctx context.Context) ([]string, error)
+	// NewBatch begins a batch for a partition. If it fails with an error that
+	// wraps [ErrFinal], it isn't called again.
+	NewBatch(ctx context.Context, partition string) (Batch, error)
+	// Send sends a batch that has messages, once, and tells its fate. The error
+	// says why it isn't Accepted.
+	Send(ctx context.Context, batch Batch) (Verdict, error)
+}
+
+// Batch is messages that travel together. It belongs to one goroutine.
+type Batch interface {
+	// Add puts a message behind the others. [ErrTooLarge] means that it doesn't
+	// fit behind them, or, in an empty batch, not at all; any other error, that
+	// it can't be sent. The batch is as before then.
+	Add(m *Message) error
+	// Len is how many messages there are, Bytes the size of all as they are
+	// sent, as far as that is known.
+	Len() int
+	Bytes() int
+}
+
+// Splitter is a transport whose batches may turn out to be too large.
+type Splitter interface {
+	// Split deals out the messages of a batch whose verdict was Oversize to
+	// smaller ones, in order. It returns none if there is one message only.
+	Split(batch Batch) []Batch
+}
+
+// Sizer is a batch that knows a message's size without taking it.
+type Sizer interface {
+	// Size is how many bytes a batch of this message alone has.
+	Size(m *Message) (int, error)
+}
+
+// ErrFinal is wrapped by errors of transports that trying again doesn't mend.
+var ErrFinal = errors.New("no use to try again")
+
+// Verdict is what became of a batch.
+type Verdict int
+
+const (
+	// Accepted: the service has it.
+	Accepted Verdict = iota + 1
+	// Busy: the service hasn't taken it, but may the next time.
+	Busy
+	// Lost: nobody knows; the link or the answer was lost.
+	Lost
+	// Oversize: the service hasn't taken it because it is too large.
+	Oversize
+	// Refused: the service hasn't taken it and won't.
+	Refused
+)
