@@ -50,10 +50,11 @@ type Server struct {
 	tail []string // the last lines of its output
 }
 
-// tether ends the server and removes its directory when it loses us: its
-// standard input is our pipe.
+// tether ends the server when it loses us, for its standard input is our pipe,
+// and removes its directory however it ends.
 const tether = `data:text/javascript,import{rmSync}from"node:fs";` +
-	`process.stdin.resume().on("close",()=>{rmSync(process.cwd(),{recursive:true,force:true});process.exit()})`
+	`const dir=process.cwd();process.on("exit",()=>rmSync(dir,{recursive:true,force:true}));` +
+	`process.stdin.resume().on("close",()=>process.exit())`
 
 // Start starts a server. A nil cfg takes every default.
 func Start(cfg *Config) (*Server, error) {
