@@ -89,7 +89,11 @@ func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err
 	unwatch()
 	watching.Wait()
 	f := m.Figures()
-	a.log.Info("stopped", "events", f.Events, "dead_letters", f.DeadLetters, "redriven", f.Redriven)
+	figures := []any{"events", f.Events, "dead_letters", f.DeadLetters, "redriven", f.Redriven}
+	if f.Streaming {
+		figures = append(figures, "written", f.Written, "retries", f.Retries, "ru", int64(f.Cost))
+	}
+	a.log.Info("stopped", figures...)
 	return err
 }
 
