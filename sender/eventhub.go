@@ -154,55 +154,92 @@ const keyAnnotation = "x-opt-partition-key"
 // maxKey is how many characters a key may have.
 const maxKey = 128
 
+// eventBatch uses the memory around a message's parts again, since the library
+// encodes a message at once. Of a batch's first it keeps the pointer to the
+// content type, so that one is never written to.
 type eventBatch struct {
-	partition string
-	batch     *azeventhubs.EventDataBatch
+	partition   string
+	batch       *azeventhubs.EventDataBatch
+	loose       azeventhubs.EventData // an event without a key
+	keyed       azeventhubs.AMQPAnnotatedMessage
+	properties  azeventhubs.AMQPAnnotatedMessageProperties
+	annotations map[any]any
+	contentType *string
 }
 
 func (b *eventBatch) Len() int   { return int(b.batch.NumEvents()) }
 func (b *eventBatch) Bytes() int { return int(b.batch.NumBytes()) }
 
 func (b *eventBatch) Add(m *Message) error {
-	if len(m.Key) > maxKey && utf8.RuneCountInString(m.Key) > maxKey {
-		return fmt.Errorf("partition key has more than %d characters", maxKey)
+	var err error
+	switch {
+	case m.Key == "":
+		err = b.batch.AddEventData(b.plain(m), nil)
+	case len(m.Key) > maxKey && utf8.RuneCountInString(m.Key) > maxKey:
+		err = fmt.Errorf("partition key has more than %d characters", maxKey)
+	default:
+		err = b.batch.AddAMQPAnnotatedMessage(b.annotated(m), nil)
 	}
-	event := azeventhubs.AMQPAnnotatedMessage{
-		Body:                  azeventhubs.AMQPAnnotatedMessageBody{Data: [][]byte{m.Body}},
-		ApplicationProperties: m.Properties,
-		Properties:            &azeventhubs.AMQPAnnotatedMessageProperties{},
-	}
-	if m.Key != "" {
-		event.MessageAnnotations = map[any]any{keyAnnotation: m.Key}
-	}
-	if m.MessageID != "" {
-		event.Properties.MessageID = m.MessageID
-	}
-	if m.CorrelationID != "" {
-		event.Properties.CorrelationID = m.CorrelationID
-	}
-	if m.ContentType != "" {
-		event.Properties.ContentType = &m.ContentType
-	}
-	err := b.batch.AddAMQPAnnotatedMessage(&event, nil)
 	if errors.Is(err, azeventhubs.ErrEventDataTooLarge) {
 		return ErrTooLarge
 	}
 	return err
 }
 
+func (b *eventBatch) plain(m *Message) *azeventhubs.EventData {
+	e := &b.loose
+	*e = azeventhubs.EventData{Body: m.Body, Properties: m.Properties, ContentType: b.kind(m)}
+	if m.MessageID != "" {
+		e.MessageID = &m.MessageID
+	}
+	if m.CorrelationID != "" {
+		e.CorrelationID = m.CorrelationID
+	}
+	return e
+}
+
+func (b *eventBatch) annotated(m *Message) *azeventhubs.AMQPAnnotatedMessage {
+	if b.annotations == nil {
+		b.annotations = make(map[any]any, 1)
+	}
+	b.annotations[keyAnnotation] = m.Key
+	b.properties = azeventhubs.AMQPAnnotatedMessageProperties{ContentType: b.kind(m)}
+	if m.MessageID != "" {
+		b.properties.MessageID = m.MessageID
+	}
+	if m.CorrelationID != "" {
+		b.properties.CorrelationID = m.CorrelationID
+	}
+	e := &b.keyed
+	e.MessageAnnotations, e.Properties, e.ApplicationProperties = b.annotations, &b.properties, m.Properties
+	e.Body.Data = append(e.Body.Data[:0], m.Body)
+	return e
+}
+
+// kind is the content type, nil if there is none.
+func (b *eventBatch) kind(m *Message) *string {
+	if m.ContentType == "" {
+		return nil
+	}
+	if b.contentType == nil || *b.contentType != m.ContentType {
+		kind := m.ContentType
+		b.contentType = &kind
+	}
+	return b.contentType
+}
+
 // Size implements [Sizer]. The batch's envelope repeats all of its first message
 // but the body, and the message is a data section in it.
 func (b *eventBatch) Size(m *Message) (int, error) {
-	event := amqp.Message{
-		Annotations:           amqp.Annotations{},
-		ApplicationProperties: m.Properties,
-		Properties:            &amqp.MessageProperties{MessageID: m.MessageID},
+	event := amqp.Message{Properties: &amqp.MessageProperties{MessageID: m.MessageID}}
+	if len(m.Properties) > 0 || m.Key != "" {
+		event.ApplicationProperties = m.Properties
 	}
 	if m.MessageID == "" {
 		event.Properties.MessageID = "01234567-89ab-cdef-0123-456789abcdef" // the library's
 	}
 	if m.Key != "" {
-		event.Annotations[keyAnnotation] = m.Key
+		event.Annotations = amqp.Annotations{keyAnnotation: m.Key}
 	}
 	if m.CorrelationID != "" {
 		event.Properties.CorrelationID = m.CorrelationID

@@ -89,7 +89,8 @@ func (s *Sender) SendAll(ctx context.Context, messages iter.Seq[Message]) (Repor
 	}
 	defer r.stop(nil)
 	defer r.halt()
-	for m := range messages {
+	var m Message // one for all, as its address goes to the transport
+	for m = range messages {
 		if !r.take(&m) {
 			break
 		}

@@ -26,7 +26,8 @@ type Transport interface {
 type Batch interface {
 	// Add puts a message behind the others. [ErrTooLarge] means that it doesn't
 	// fit behind them, or, in an empty batch, not at all; any other error, that
-	// it can't be sent. The batch is as before then.
+	// it can't be sent. The batch is as before then. It keeps what m points to
+	// at most, not m.
 	Add(m *Message) error
 	// Len is how many messages there are, Bytes the size of all as they are
 	// sent, as far as that is known.
