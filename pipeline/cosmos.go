@@ -279,5 +279,5 @@ func (t *cosmosTarget) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return sink.Close(ctx)
+	return errors.Join(sink.Check(ctx), sink.Close(ctx))
 }

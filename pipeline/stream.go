@@ -139,6 +139,10 @@ func (p *Pipeline) stream(ctx context.Context, parts *Parts) (sluice.Delivery, e
 	if err != nil {
 		return nil, err
 	}
+	// As with a database: what is wrong with the account is told at the start.
+	if err := sink.Check(ctx); err != nil {
+		return nil, errors.Join(err, sink.Close(ctx))
+	}
 	parts.close = append([]func(context.Context) error{sink.Close}, parts.close...)
 	return sluice.AtLeastOnce[record](parts.store, parts.store, p.cosmos.records, sink, &cfg), nil
 }

@@ -232,3 +232,21 @@ func TestCosmosTrouble(t *testing.T) {
 		t.Error("the log does not name the cause")
 	}
 }
+
+func TestCosmosMistakes(t *testing.T) {
+	t.Parallel()
+	w := cosmosServers(t, 1000, 1)
+	must(t, "", w.env, "validate", w.config)
+	for _, c := range []struct{ name, value, want string }{
+		{"COSMOS_KEY", "d3Jvbmc=", "401"},
+		{"COSMOS_CONTAINER", "nowhere", "check the names of the database and the container"},
+		{"COSMOS_ENDPOINT", "http://127.0.0.1:9/", "check the endpoint"},
+	} {
+		for _, command := range []string{"validate", "run"} {
+			code, _, errs := invoke(t, "", append(w.env, c.name+"="+c.value), command, w.config)
+			if code != 1 || !strings.Contains(errs, "cosmos.yaml:30:1: target: cosmos: ") || !strings.Contains(errs, c.want) {
+				t.Errorf("%s with another %s: exit code %d, %s", command, c.name, code, errs)
+			}
+		}
+	}
+}
