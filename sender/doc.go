@@ -14,7 +14,7 @@
 // have batches of their own, each full before the next is begun.
 //
 // Sizes are those of the encoded messages, headers included, against what the
-// link negotiated.
+// link negotiated. For services that don't tell, there is [Estimator].
 //
 // # Order
 //
