@@ -101,19 +101,12 @@ func TestGivingUp(t *testing.T) {
 			// The rest, by the report: none is lost, and none twice but what may be.
 			srv.Faults().Clear()
 			fate, repeated := fates(t, report)
-			resume := func(yield func(sender.Message) bool) {
-				for i := range small.count {
-					if (i >= report.Drawn || fate[i] != "accepted") && !yield(small.message(i)) {
-						return
-					}
-				}
-			}
-			if _, err := sender.New(open(t, srv, nil), quick()).SendAll(within(t), resume); err != nil {
+			if _, err := sender.New(open(t, srv, nil), quick()).SendAll(within(t), small.but(report)); err != nil {
 				t.Fatal(err)
 			}
 			times = inventory(t, srv, small, faultyPartitions)
 			for i := range small.count {
-				if n := times[i]; n == 0 || n > 1 && !repeated[i] && fate[i] != "unknown" {
+				if n := times[i]; n == 0 || n > 1 && (i >= report.Drawn || !repeated[i] && fate[i] != "unknown") {
 					t.Fatalf("message %d is there %d times", i, n)
 				}
 			}

@@ -102,6 +102,21 @@ func (f traffic) all() iter.Seq[sender.Message] {
 	}
 }
 
+// but are all messages that a report doesn't tell were accepted.
+func (f traffic) but(report sender.Report) iter.Seq[sender.Message] {
+	return func(yield func(sender.Message) bool) {
+		accepted := report.Accepted
+		for i := range f.count {
+			if len(accepted) > 0 && i > accepted[0].Last {
+				accepted = accepted[1:]
+			}
+			if (len(accepted) == 0 || i < accepted[0].First) && !yield(f.message(i)) {
+				return
+			}
+		}
+	}
+}
+
 // stored is a partition's events.
 func stored(t testing.TB, srv *emulator.Server, partition int) []*azeventhubs.ReceivedEventData {
 	t.Helper()
