@@ -231,7 +231,7 @@ func (r *received) outcome(t testing.TB) (id uint32, rejected *Error) {
 	if !ok || p.first != p.last || !p.settled || !p.receiver {
 		t.Fatalf("got %T %+v, want one delivery settled", r.p, r.p)
 	}
-	d := decoder{buf: r.raw} // decoding a disposition leaves the state out
+	d := decoder{buf: r.raw} // decoding a disposition leaves an error out
 	whole, _ := d.value().(Described)
 	fields, _ := whole.Value.(List)
 	state, _ := fields[4].(Described)

@@ -395,7 +395,7 @@ func (c *Conn) handle(f frame) error {
 	case descDisposition:
 		var p disposition
 		if p.decode(&d); d.err == nil {
-			return c.withSession(f.channel, func(s *session) { s.onDisposition(&p) })
+			return c.onDisposition(f.channel, &p)
 		}
 	case descAttach:
 		var p attach

@@ -117,6 +117,15 @@ func appendStrings(b []byte, vs []string) []byte {
 	return endCompound(b, at, len(vs))
 }
 
+func appendTimestamps(b []byte, vs []time.Time) []byte {
+	b, at := beginCompound(b, codeArray32)
+	b = append(b, codeTimestamp)
+	for _, v := range vs {
+		b = binary.BigEndian.AppendUint64(b, uint64(v.UnixMilli()))
+	}
+	return endCompound(b, at, len(vs))
+}
+
 // appendMap appends a map, or null if it is empty.
 func appendMap(b []byte, m Map) []byte {
 	if len(m) == 0 {
@@ -125,7 +134,7 @@ func appendMap(b []byte, m Map) []byte {
 	return AppendValue(b, m)
 }
 
-// AppendValue appends a value of any of the types that decoding yields, or an int, or a []string or []Symbol as an array. Another type is a
+// AppendValue appends a value of any of the types that decoding yields, or an int, or a []string, []Symbol or []time.Time as an array. Another type is a
 // mistake of the program, and panics.
 func AppendValue(b []byte, v any) []byte {
 	switch v := v.(type) {
@@ -176,6 +185,8 @@ func AppendValue(b []byte, v any) []byte {
 		return appendStrings(b, v)
 	case []Symbol:
 		return appendSymbols(b, v)
+	case []time.Time:
+		return appendTimestamps(b, v)
 	case Array:
 		return append(b, v...)
 	case Described:

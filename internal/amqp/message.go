@@ -56,6 +56,16 @@ func (s Section) Data() []byte {
 	return d.bytesOf(code)
 }
 
+// Decode decodes the section's value.
+func (s Section) Decode() (any, error) {
+	d := decoder{buf: s.Value}
+	v := d.value()
+	if d.err != nil {
+		return nil, d.err
+	}
+	return v, nil
+}
+
 // RawPair is an entry of an encoded map.
 type RawPair struct {
 	Key   string // "" if it is neither string nor symbol

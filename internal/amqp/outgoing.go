@@ -7,6 +7,8 @@ type Outgoing struct {
 	*Link
 	wake chan struct{}
 
+	settle func(tag [16]byte, o Outcome) error // set before the client is answered
+
 	// Guarded by c.mu.
 	deliveryCount uint32
 	credit        uint32
@@ -105,6 +107,22 @@ func (l *Outgoing) room() bool {
 // the i-th message to b and returns the result. It must be quick, and not call methods of the link. Messages go out settled, unless the
 // client asked for unsettled ones.
 func (l *Outgoing) Send(n int, format uint32, encode func(b []byte, i int) []byte) (sent int, err error) {
+	return l.send(n, format, nil, encode)
+}
+
+// OnSettle has f called with the outcome of every message that [Outgoing.SendTagged] sends. The client is told f's error; it is called by the
+// goroutine that reads the connection, and must not block for long. OnSettle is for the [Peer], before it has opened the link.
+func (l *Outgoing) OnSettle(f func(tag [16]byte, o Outcome) error) { l.settle = f }
+
+// PreSettled tells whether the client asked for messages to be settled as they are sent.
+func (l *Outgoing) PreSettled() bool { return l.snd == senderSettled }
+
+// SendTagged is Send for messages that the client has to settle, each under its own tag.
+func (l *Outgoing) SendTagged(n int, format uint32, tag func(i int) [16]byte, encode func(b []byte, i int) []byte) (sent int, err error) {
+	return l.send(n, format, tag, encode)
+}
+
+func (l *Outgoing) send(n int, format uint32, tag func(i int) [16]byte, encode func(b []byte, i int) []byte) (sent int, err error) {
 	c, s := l.c, l.s
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,6 +131,11 @@ func (l *Outgoing) Send(n int, format uint32, encode func(b []byte, i int) []byt
 	}
 	for sent < n && l.credit > 0 && s.remoteWindow > 0 && len(l.rest) == 0 && (len(c.out) < highWater || sent == 0) {
 		t := transfer{handle: l.handle, deliveryID: s.nextDeliveryID, hasID: true, format: format, settled: l.snd != senderUnsettled}
+		if tag != nil {
+			u := unsettled{link: l, tag: tag(sent)}
+			s.unsettled[t.deliveryID] = u
+			t.settled, t.tag = false, u.tag[:]
+		}
 		b, at := beginFrame(c.out, frameAMQP, s.channel)
 		b = t.encode(b)
 		body := len(b)

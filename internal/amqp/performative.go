@@ -289,7 +289,7 @@ func (p *transfer) decode(d *decoder) {
 	f.close()
 }
 
-// encode leaves the tag to be the delivery id: it must be unique among the unsettled deliveries of the link, and is nobody's to interpret.
+// encode has the delivery id be the tag where there is none: it must be unique among the unsettled deliveries of the link.
 func (p *transfer) encode(b []byte) []byte {
 	b = appendDescriptor(b, descTransfer)
 	b = append(b, codeList8, 0)
@@ -301,8 +301,11 @@ func (p *transfer) encode(b []byte) []byte {
 	} else {
 		b = appendNull(b)
 	}
-	id := p.deliveryID
-	b = append(b, codeBin8, 4, byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
+	if id := p.deliveryID; p.tag == nil {
+		b = append(b, codeBin8, 4, byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
+	} else {
+		b = AppendBinary(b, p.tag)
+	}
 	b = appendUint(b, p.format)
 	b = appendBool(b, p.settled)
 	b = appendBool(b, p.more)
@@ -319,11 +322,15 @@ type disposition struct {
 	first    uint32
 	last     uint32
 	settled  bool
-	state    *deliveryState
+	state    *deliveryState // that is sent
+	outcome  *Outcome       // that was received, if it was final
 }
 
-// deliveryState is an outcome: accepted, or rejected where err is set.
-type deliveryState struct{ err *Error }
+// deliveryState is an outcome, rejected where err is set.
+type deliveryState struct {
+	kind OutcomeKind
+	err  *Error
+}
 
 func (p *disposition) decode(d *decoder) {
 	f := d.openFields()
@@ -331,7 +338,10 @@ func (p *disposition) decode(d *decoder) {
 	p.first = f.uint32(0)
 	p.last = f.uint32(p.first)
 	p.settled = f.bool()
-	f.close() // the state: what a receiver made of an event doesn't matter to a log
+	if o, ok := outcomeOf(f.any()); ok {
+		p.outcome = &o
+	}
+	f.close()
 }
 
 func (p *disposition) encode(b []byte) []byte {
@@ -344,7 +354,7 @@ func (p *disposition) encode(b []byte) []byte {
 	case p.state == nil:
 		b = appendNull(b)
 	case p.state.err == nil:
-		b = append(appendDescriptor(b, descAccepted), codeList0)
+		b = append(appendDescriptor(b, descAccepted+byte(p.state.kind)), codeList0)
 	default:
 		var in int
 		b, in = beginCompound(appendDescriptor(b, descRejected), codeList32)

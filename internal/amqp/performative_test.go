@@ -96,7 +96,7 @@ func TestPerformativesOfClients(t *testing.T) {
 		{"descriptor by name", "00a3 0d 616d71703a656e643a6c697374 45", &ending{desc: descEnd}},
 		{"list32", "005314 d00000000c 00000005 43 5201 a00101 43 41", &transfer{deliveryID: 1, hasID: true, tag: []byte{1}, settled: true}},
 		{"disposition of one delivery", "005315 c0 0a 05 41 5203 40 41 005324 45",
-			&disposition{receiver: true, first: 3, last: 3, settled: true}},
+			&disposition{receiver: true, first: 3, last: 3, settled: true, outcome: &Outcome{}}},
 		{"one capability, not in an array", "005312 c013 0d a1016e 43 41 40 40 40 40 40 40 40 40 40 a3026162",
 			&attach{name: "n", receiver: true, sndSettle: senderMixed, desired: []Symbol{"ab"}}},
 		{"address of a link in a described filter", "005312 c0 2a 06 a1016e 43 41 40 40 005328 c0 1d 08 a10168 40 40 40 40 40 40 " +

@@ -1,5 +1,7 @@
 package amqp
 
+import "maps"
+
 // sessionWindow is how many transfers a client may send before it hears from the server again.
 const sessionWindow = 5000
 
@@ -16,6 +18,7 @@ type session struct {
 	nextOutgoingID uint32
 	remoteWindow   uint32 // transfers the client still takes
 	nextDeliveryID uint32
+	unsettled      map[uint32]unsettled // by delivery id
 
 	endReceived, endSent bool
 }
@@ -32,7 +35,7 @@ func (c *Conn) onBegin(channel uint16, p *begin) error {
 		return Errorf(CondNotAllowed, "begin answers a session that the server didn't begin")
 	}
 	s := &session{
-		c: c, channel: channel, links: make(map[uint32]*Link),
+		c: c, channel: channel, links: make(map[uint32]*Link), unsettled: make(map[uint32]unsettled),
 		nextIncomingID: p.nextOutgoingID, incomingLeft: sessionWindow, remoteWindow: p.incomingWindow,
 	}
 	c.sessions[channel] = s
@@ -100,6 +103,8 @@ func (s *session) forget(l *Link) {
 	}
 	if l.in != nil {
 		l.in.dropPartial()
+	} else {
+		maps.DeleteFunc(s.unsettled, func(_ uint32, u unsettled) bool { return u.link == l.out })
 	}
 }
 
@@ -147,7 +152,7 @@ func (s *session) pushFlow(p flow) {
 	s.c.push(s.channel, &p)
 }
 
-// onDisposition settles deliveries that the client was sent unsettled and hasn't settled itself. Nothing else follows from it.
+// onDisposition settles deliveries that nobody waits for the outcome of, where the client hasn't settled them itself.
 func (s *session) onDisposition(p *disposition) {
 	if p.receiver && !p.settled {
 		s.c.push(s.channel, &disposition{receiver: false, first: p.first, last: p.last, settled: true, state: &deliveryState{}})

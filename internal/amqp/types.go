@@ -25,6 +25,24 @@ type (
 	Described struct{ Descriptor, Value any }
 )
 
+// UUIDs returns the elements of an array of UUIDs; ok is false if it is another.
+func (a Array) UUIDs() (ids []UUID, ok bool) {
+	d := decoder{buf: []byte(a)}
+	code := d.constructor()
+	if code != codeArray8 && code != codeArray32 {
+		return nil, false
+	}
+	end, n := d.compound(code)
+	if d.constructor() != codeUUID {
+		return nil, false
+	}
+	for ; n > 0 && d.err == nil; n-- {
+		ids = append(ids, UUID(d.take(16)))
+	}
+	d.closeCompound(end)
+	return ids, d.err == nil
+}
+
 // Get returns the value of the entry whose key is name, as a string or as a symbol, and nil if there is none.
 func (m Map) Get(name string) any {
 	for _, p := range m {
@@ -111,6 +129,8 @@ const (
 	descError       = 0x1d
 	descAccepted    = 0x24
 	descRejected    = 0x25
+	descReleased    = 0x26
+	descModified    = 0x27
 	descSource      = 0x28
 	descTarget      = 0x29
 	descMechanisms  = 0x40

@@ -1,0 +1,199 @@
+package emulator
+
+import (
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/internal/bus"
+)
+
+// ServiceBusQueue describes a queue, or a subscription of a topic.
+type ServiceBusQueue struct {
+	// Name is up to 260 letters, digits, periods, hyphens, underscores and slashes; of a subscription, up to 50.
+	Name string
+	// Lock is how long a received message is locked, up to 5 minutes. Default 1 minute.
+	Lock time.Duration
+	// MaxDeliveries is how often a message may be received before it becomes a dead letter. Default 10.
+	MaxDeliveries int
+	// TTL is how long messages live at most. Default: for ever.
+	TTL time.Duration
+	// KeepExpired has messages that expire become dead letters. Default: they are dropped.
+	KeepExpired bool
+	// MaxBytes bounds what the queue holds, dead letters included. Default 1 GiB.
+	MaxBytes int64
+}
+
+func (q *ServiceBusQueue) config() *bus.QueueConfig {
+	return &bus.QueueConfig{Lock: q.Lock, MaxDeliveries: q.MaxDeliveries, TTL: q.TTL, KeepExpired: q.KeepExpired, MaxBytes: q.MaxBytes}
+}
+
+// ServiceBusTopic describes a topic. Each of its subscriptions gets every message: there are no rules.
+type ServiceBusTopic struct {
+	// Name is as that of a queue; no queue may have the same.
+	Name string
+	// Subscriptions are the topic's.
+	Subscriptions []ServiceBusQueue
+}
+
+// ServiceBusConfig holds the settings of a [ServiceBus]. The zero value works.
+type ServiceBusConfig struct {
+	// Listen is the address for plain connections. Default "127.0.0.1:0", a free port. "-" is none.
+	Listen string
+	// TLSListen is the address for TLS connections, with a certificate made for it. Default: none.
+	TLSListen string
+	// TLSCertOut is a file to which the certificate is written in PEM form, so that clients can trust it. Default: none.
+	TLSCertOut string
+	// Keys are the shared access keys. Clients must prove that they have one. Default: a development key that clients may use, but needn't:
+	// any token passes.
+	Keys []Key
+	// Premium has messages and batches be up to 1 MiB large, as on Azure's premium tier. Default: 256 KiB, as on the standard tier.
+	Premium bool
+	// IdleTimeout is how long a connection may be silent before it is closed. Default 4 minutes.
+	IdleTimeout time.Duration
+	// Log receives connections' ends at debug level, and failures. Default: nothing is logged.
+	Log *slog.Logger
+}
+
+// Sizes of the largest message or batch, by tier.
+const (
+	maxStandard = 256 << 10
+	maxPremium  = 1 << 20
+)
+
+// ServiceBus is an embedded Service Bus namespace: queues, topics and subscriptions over AMQP 1.0, on TCP, TLS and WebSockets. The official client
+// libraries work against it unmodified. Its messages are in memory, and gone when it is closed. Its methods may be called concurrently.
+//
+//	srv, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "orders"}}, nil, nil)
+//	...
+//	defer srv.Close()
+//	client, err := azservicebus.NewClientFromConnectionString(srv.ConnectionString(), nil)
+//
+// What isn't there is refused: sessions, scheduled and deferred messages, transactions and rules. In a [Fault], the hub is the path of a queue,
+// topic or subscription.
+type ServiceBus struct {
+	front  Server // without hubs: listeners, keys, links and faults
+	broker *bus.Broker
+}
+
+// StartServiceBus makes the queues and topics, and listens.
+func StartServiceBus(queues []ServiceBusQueue, topics []ServiceBusTopic, cfg *ServiceBusConfig) (*ServiceBus, error) {
+	var c ServiceBusConfig
+	if cfg != nil {
+		c = *cfg
+	}
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:0"
+	}
+	s := &ServiceBus{broker: bus.New()}
+	s.front.cfg = Config{Listen: c.Listen, TLSListen: c.TLSListen, TLSCertOut: c.TLSCertOut, Keys: c.Keys}
+	if s.front.log = c.Log; s.front.log == nil {
+		s.front.log = slog.New(slog.DiscardHandler)
+	}
+	if err := s.start(queues, topics, &c); err != nil {
+		return nil, fmt.Errorf("emulator: service bus: %w", err)
+	}
+	return s, nil
+}
+
+func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c *ServiceBusConfig) (err error) {
+	if c.Listen == "-" && c.TLSListen == "" {
+		return fmt.Errorf("neither a plain nor a TLS address to listen on")
+	}
+	if c.TLSCertOut != "" && c.TLSListen == "" {
+		return fmt.Errorf("a file for the certificate, %s, but no TLS address to listen on", c.TLSCertOut)
+	}
+	if s.front.keys, err = byName(c.Keys); err != nil {
+		return err
+	}
+	for i := range queues {
+		if _, err := s.broker.CreateQueue(queues[i].Name, queues[i].config()); err != nil {
+			return err
+		}
+	}
+	for _, t := range topics {
+		topic, err := s.broker.CreateTopic(t.Name)
+		if err != nil {
+			return err
+		}
+		for i := range t.Subscriptions {
+			if _, err := topic.Subscribe(t.Subscriptions[i].Name, t.Subscriptions[i].config()); err != nil {
+				return err
+			}
+		}
+	}
+	largest := maxStandard
+	if c.Premium {
+		largest = maxPremium
+	}
+	s.front.amqp = amqp.NewServer(s.newClient, &amqp.Config{MaxMessageSize: largest, IdleTimeout: c.IdleTimeout, Log: s.front.log})
+	if err := s.front.listen(); err != nil {
+		s.Close()
+		return err
+	}
+	return nil
+}
+
+// Close disconnects the clients and waits for all of it. The messages are gone.
+func (s *ServiceBus) Close() error {
+	s.front.close.Do(func() {
+		s.front.amqp.Close()
+		s.front.serve.Wait()
+	})
+	return nil
+}
+
+// Addr is the address of the plain listener, "" if there is none.
+func (s *ServiceBus) Addr() string { return s.front.Addr() }
+
+// TLSAddr is the address of the TLS listener, "" if there is none.
+func (s *ServiceBus) TLSAddr() string { return s.front.TLSAddr() }
+
+// ConnectionString is what clients of the plain listener connect with; where there is only a TLS listener, it is the same as
+// [ServiceBus.TLSConnectionString].
+func (s *ServiceBus) ConnectionString() string { return s.front.ConnectionString() }
+
+// TLSConnectionString is what clients of the TLS listener connect with, "" if there is none. They must trust the certificate.
+func (s *ServiceBus) TLSConnectionString() string { return s.front.TLSConnectionString() }
+
+// CertPool holds the certificate of the TLS listener, nil if there is none.
+func (s *ServiceBus) CertPool() *x509.CertPool { return s.front.CertPool() }
+
+// Faults are what goes wrong on demand.
+func (s *ServiceBus) Faults() *Faults { return s.front.Faults() }
+
+// DropConnections cuts all connections as a failing network would, and returns how many there were. Clients can connect again at once.
+func (s *ServiceBus) DropConnections() int { return s.front.DropConnections() }
+
+// ServiceBusCounts are the messages of a queue or subscription, locked ones among them.
+type ServiceBusCounts struct {
+	Active, DeadLetters int64
+	Bytes               int64 // of the messages, as the broker stores them
+}
+
+// Counts counts the messages of a queue, or of a subscription "topic/Subscriptions/name".
+func (s *ServiceBus) Counts(path string) (ServiceBusCounts, error) {
+	n, err := parseBusAddress(path)
+	if err != nil {
+		return ServiceBusCounts{}, err
+	}
+	q, ok := s.queue(n)
+	if !ok {
+		return ServiceBusCounts{}, fmt.Errorf("queue or subscription %.300s: %w", path, bus.ErrNotFound)
+	}
+	return ServiceBusCounts(q.Counts()), nil
+}
+
+// queue finds the queue or subscription of a node.
+func (s *ServiceBus) queue(n busNode) (*bus.Queue, bool) {
+	if n.subscription == "" {
+		return s.broker.Queue(n.entity)
+	}
+	t, ok := s.broker.Topic(n.entity)
+	if !ok {
+		return nil, false
+	}
+	return t.Subscription(n.subscription)
+}

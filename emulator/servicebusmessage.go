@@ -1,0 +1,185 @@
+package emulator
+
+import (
+	"time"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/internal/bus"
+)
+
+// The annotations of a message that the broker owns, beside those of an event. What a sender sends under these names is dropped.
+const (
+	annLockedUntil = "x-opt-locked-until"
+	annState       = "x-opt-message-state"
+	annScheduled   = "x-opt-scheduled-enqueue-time"
+)
+
+// The application properties of a dead letter.
+const (
+	propReason      = "DeadLetterReason"
+	propDescription = "DeadLetterErrorDescription"
+)
+
+func reservedInBus(name string) bool {
+	switch name {
+	case annSequence, annEnqueued, annLockedUntil, annState, annScheduled:
+		return true
+	}
+	return false
+}
+
+// busMessage checks an encoded message, which it keeps, and reads off it what the broker must know.
+func busMessage(b []byte) (m bus.Message, err error) {
+	m.Payload = b
+	last, body := byte(0), false
+	for len(b) > 0 {
+		sec, rest, err := amqp.NextSection(b)
+		if err != nil {
+			return m, err
+		}
+		if sec.Code < last || sec.Code == last && sec.Code != amqp.SectionData && sec.Code != amqp.SectionSequence {
+			return m, amqp.Errorf(amqp.CondDecode, "section %#02x of a message follows section %#02x", sec.Code, last)
+		}
+		b, last = rest, sec.Code
+		body = body || sec.Code >= amqp.SectionData && sec.Code <= amqp.SectionValue
+		switch sec.Code {
+		case amqp.SectionHeader:
+			if m.TTL, err = ttlOf(sec); err != nil {
+				return m, err
+			}
+			m.Payload = b
+		case amqp.SectionDeliveryAnn:
+			m.Payload = b
+		case amqp.SectionMessageAnn:
+			if v, err := sec.Decode(); err != nil {
+				return m, err
+			} else if annotations, _ := v.(amqp.Map); annotations.Get(annScheduled) != nil {
+				return m, notHere("Scheduled messages")
+			}
+		}
+	}
+	if !body {
+		return m, amqp.Errorf(amqp.CondDecode, "the message has no body")
+	}
+	return m, nil
+}
+
+// ttlOf reads the time to live off a header; what isn't there is 0.
+func ttlOf(header amqp.Section) (time.Duration, error) {
+	v, err := header.Decode()
+	if err != nil {
+		return 0, err
+	}
+	fields, _ := v.(amqp.List)
+	if len(fields) < 3 || fields[2] == nil {
+		return 0, nil
+	}
+	ms, ok := integer(fields[2])
+	if !ok || ms < 0 {
+		return 0, amqp.Errorf(amqp.CondInvalidField, "the time to live of a message must be a number of milliseconds, and not negative")
+	}
+	return time.Duration(min(ms, 1<<32)) * time.Millisecond, nil
+}
+
+// appendBusMessage appends a message as receivers get it; until is when its lock expires, zero if it isn't locked.
+func appendBusMessage(b []byte, m *bus.Message, until time.Time) []byte {
+	header := amqp.List{nil, nil, nil, nil, m.Deliveries}
+	if m.TTL > 0 {
+		header[2] = uint32(min(m.TTL.Milliseconds(), 1<<32-1))
+	}
+	b = amqp.AppendValue(amqp.AppendSection(b, amqp.SectionHeader), header)
+	a, n := amqp.AppendLong(append([]byte(nil), symSequence...), m.Sequence), 2
+	a = amqp.AppendTimestamp(append(a, symEnqueued...), m.Enqueued)
+	if !until.IsZero() {
+		a = amqp.AppendTimestamp(amqp.AppendSymbol(a, annLockedUntil), until)
+		n++
+	}
+	rest := m.Payload
+	if sec, after, err := amqp.NextSection(rest); err == nil && sec.Code == amqp.SectionMessageAnn {
+		sec.Pairs(func(p amqp.RawPair) bool {
+			if !reservedInBus(p.Key) {
+				a = append(a, p.Raw...)
+				n++
+			}
+			return true
+		})
+		rest = after
+	}
+	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionMessageAnn), n, len(a))
+	b = append(b, a...)
+	var why amqp.Map
+	if m.Reason != "" {
+		why = append(why, amqp.Pair{Key: propReason, Value: m.Reason})
+	}
+	if m.Description != "" {
+		why = append(why, amqp.Pair{Key: propDescription, Value: m.Description})
+	}
+	return appendWithProperties(b, rest, why)
+}
+
+// appendWithProperties appends an encoded message whose application properties are changed by others.
+func appendWithProperties(b, message []byte, changed amqp.Map) []byte {
+	if len(changed) == 0 {
+		return append(b, message...)
+	}
+	var a []byte
+	n := 0
+	for _, p := range changed {
+		a = amqp.AppendValue(amqp.AppendValue(a, p.Key), p.Value)
+		n++
+	}
+	var front []byte
+	for rest := message; len(rest) > 0; {
+		sec, after, err := amqp.NextSection(rest)
+		if err != nil || sec.Code > amqp.SectionAppProps {
+			break
+		}
+		rest, message = after, after
+		if sec.Code < amqp.SectionAppProps {
+			front = append(front, sec.Raw...)
+			continue
+		}
+		sec.Pairs(func(p amqp.RawPair) bool {
+			if changed.Get(p.Key) == nil {
+				a = append(a, p.Raw...)
+				n++
+			}
+			return true
+		})
+	}
+	b = append(b, front...)
+	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionAppProps), n, len(a))
+	b = append(b, a...)
+	return append(b, message...)
+}
+
+// change is the function by which the broker changes a message's application properties; nil if there is nothing to change. Keys are text.
+func change(properties amqp.Map) func([]byte) []byte {
+	var changed amqp.Map
+	for _, p := range properties {
+		switch k := p.Key.(type) {
+		case amqp.Symbol:
+			changed = append(changed, amqp.Pair{Key: string(k), Value: p.Value})
+		case string:
+			changed = append(changed, p)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return func(message []byte) []byte { return appendWithProperties(nil, message, changed) }
+}
+
+// without leaves entries out.
+func without(m amqp.Map, names ...string) (rest amqp.Map) {
+next:
+	for _, p := range m {
+		for _, name := range names {
+			if p.Key == any(name) || p.Key == any(amqp.Symbol(name)) {
+				continue next
+			}
+		}
+		rest = append(rest, p)
+	}
+	return rest
+}

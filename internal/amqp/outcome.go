@@ -1,0 +1,131 @@
+package amqp
+
+// OutcomeKind is what became of a message that a client received (section 3.4).
+type OutcomeKind byte
+
+// The outcomes of the standard.
+const (
+	Accepted OutcomeKind = iota
+	Rejected
+	Released
+	Modified
+)
+
+// Outcome is what a client says became of a message.
+type Outcome struct {
+	Kind OutcomeKind
+	// Failed and Undeliverable say, of a message that was modified, that its delivery failed, and that it isn't to be delivered here again.
+	Failed, Undeliverable bool
+	// Annotations are what a modified message's are to be changed by.
+	Annotations Map
+	// Info is what a rejected message's error has beside condition and text.
+	Info Map
+}
+
+var outcomeNames = map[Symbol]uint64{
+	"amqp:accepted:list": descAccepted, "amqp:rejected:list": descRejected, "amqp:released:list": descReleased, "amqp:modified:list": descModified,
+}
+
+// outcomeOf reads a delivery state; ok is false if it is none, or one that isn't final.
+func outcomeOf(state any) (o Outcome, ok bool) {
+	code, in := composite(state, outcomeNames)
+	switch code {
+	case descAccepted:
+		o.Kind = Accepted
+	case descRejected:
+		o.Kind = Rejected
+		if _, e := composite(field(in, 0), map[Symbol]uint64{"amqp:error:list": descError}); e != nil {
+			o.Info, _ = field(e, 2).(Map)
+		}
+	case descReleased:
+		o.Kind = Released
+	case descModified:
+		o.Kind = Modified
+		o.Failed, _ = field(in, 0).(bool)
+		o.Undeliverable, _ = field(in, 1).(bool)
+		o.Annotations, _ = field(in, 2).(Map)
+	default:
+		return o, false
+	}
+	return o, true
+}
+
+// composite takes a decoded composite value apart.
+func composite(v any, names map[Symbol]uint64) (code uint64, in List) {
+	d, ok := v.(Described)
+	if !ok {
+		return 0, nil
+	}
+	switch n := d.Descriptor.(type) {
+	case uint64:
+		code = n
+	case Symbol:
+		code = names[n]
+	}
+	in, _ = d.Value.(List)
+	return code, in
+}
+
+func field(in List, i int) any {
+	if i >= len(in) {
+		return nil
+	}
+	return in[i]
+}
+
+// unsettled is a message that a client has to settle.
+type unsettled struct {
+	link *Outgoing
+	tag  [16]byte
+}
+
+// onDisposition takes what the client says of messages that it was sent.
+func (c *Conn) onDisposition(channel uint16, p *disposition) error {
+	var ids []uint32
+	var settled []unsettled
+	err := c.withSession(channel, func(s *session) {
+		if ids, settled = s.takeUnsettled(p); len(ids) == 0 {
+			s.onDisposition(p)
+		}
+	})
+	for i, u := range settled {
+		state := &deliveryState{kind: p.outcome.Kind}
+		if err := u.link.settle(u.tag, *p.outcome); err != nil {
+			state.err = c.report(err)
+		}
+		if p.settled {
+			continue
+		}
+		c.mu.Lock()
+		if !u.link.s.endSent {
+			c.push(channel, &disposition{first: ids[i], last: ids[i], settled: true, state: state})
+		}
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// takeUnsettled forgets the messages that a disposition settles.
+func (s *session) takeUnsettled(p *disposition) (ids []uint32, settled []unsettled) {
+	if !p.receiver || p.outcome == nil {
+		return nil, nil
+	}
+	take := func(id uint32) {
+		if u, ok := s.unsettled[id]; ok {
+			ids, settled = append(ids, id), append(settled, u)
+			delete(s.unsettled, id)
+		}
+	}
+	if n := p.last - p.first; n < uint32(len(s.unsettled)) {
+		for i := range n + 1 {
+			take(p.first + i)
+		}
+		return ids, settled
+	}
+	for id := range s.unsettled {
+		if id-p.first <= p.last-p.first {
+			take(id)
+		}
+	}
+	return ids, settled
+}
