@@ -2,7 +2,6 @@ package sender
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -66,7 +65,7 @@ func (r *run) divide(p *parcel, why error) {
 	}
 	pieces := splitter.Split(p.batch)
 	if len(pieces) == 0 {
-		r.reject(&RefusedError{Index: p.indices[0].First, Size: p.batch.Bytes(), Err: errors.Join(ErrTooLarge, why)})
+		r.reject(&RefusedError{Index: p.indices[0].First, Size: p.batch.Bytes(), Err: fmt.Errorf("%w: %w", ErrTooLarge, why)})
 		return
 	}
 	for _, batch := range pieces {
@@ -95,7 +94,7 @@ func cut(list []sluice.Range, n int64) (first, others []sluice.Range) {
 
 // fail ends the run because of a parcel.
 func (r *run) fail(p *parcel, err error) {
-	r.stop(fmt.Errorf("send %d messages, number %d and on, to %s: %w", p.messages(), p.indices[0].First, p.lane.name(), err))
+	r.stop(fmt.Errorf("send %d messages, number %d and on, to %s: %w", total(p.indices), p.indices[0].First, p.lane.name(), err))
 	r.settle(p, Busy)
 }
 
@@ -116,7 +115,7 @@ func (r *run) settle(p *parcel, verdict Verdict) {
 	r.mu.Unlock()
 	if verdict == Accepted {
 		r.count(func(f *Figures) {
-			f.Messages += p.messages()
+			f.Messages += total(p.indices)
 			f.Batches++
 			f.Bytes += int64(p.batch.Bytes())
 		})

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -181,6 +183,9 @@ func TestEstimatorLargeMessages(t *testing.T) {
 	var first *sender.RefusedError
 	if !errors.As(err, &first) || !errors.Is(first, sender.ErrTooLarge) || fate[first.Index] != "refused" || first.Size < 500_000 {
 		t.Errorf("error: %v", err)
+	}
+	if text := err.Error(); strings.Count(text, "\n") != 16 || !strings.Contains(text, fmt.Sprintf("and %d messages more", refused-16)) {
+		t.Errorf("error for %d messages: %v", refused, err)
 	}
 	agree(t, report, h.inventory(t, mix))
 }

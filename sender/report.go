@@ -57,6 +57,14 @@ func (e *RefusedError) Error() string {
 // Unwrap returns Err.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
+// total is how many indices there are in ranges that don't overlap.
+func total(list []sluice.Range) (n int64) {
+	for _, r := range list {
+		n += r.Last - r.First + 1
+	}
+	return n
+}
+
 // extend appends an index, to the last range if it follows that.
 func extend(list []sluice.Range, index int64) []sluice.Range {
 	if n := len(list); n > 0 && list[n-1].Last+1 == index {

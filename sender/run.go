@@ -55,13 +55,6 @@ type parcel struct {
 	repeated bool // it was sent after that
 }
 
-func (p *parcel) messages() (n int64) {
-	for _, r := range p.indices {
-		n += r.Last - r.First + 1
-	}
-	return n
-}
-
 // take packs the next message. It returns false if no more are wanted.
 func (r *run) take(m *Message) bool {
 	if r.going.Err() != nil {
@@ -219,6 +212,9 @@ func (r *run) report() (Report, error) {
 		*list = union(*list)
 	}
 	out.Accepted = rest(r.drawn, out.Refused, out.Unsent, out.Unknown)
+	if more := total(out.Refused) - int64(len(r.refusals)); more > 0 {
+		r.refusals = append(r.refusals, fmt.Errorf("and %d messages more can't be sent: see the report's Refused", more))
+	}
 	err := errors.Join(r.refusals...)
 	if cause := context.Cause(r.going); cause != nil && (r.short || len(out.Unsent)+len(out.Unknown) > 0) {
 		err = errors.Join(fmt.Errorf("sending ended after %d messages were accepted: %w", out.Messages, cause), err)

@@ -6,7 +6,7 @@ import (
 )
 
 // ErrTooLarge is what a message is refused with that doesn't fit into a batch.
-var ErrTooLarge = errors.New("message too large")
+var ErrTooLarge = errors.New("larger than the service takes in a batch")
 
 // Transport is a service that takes batches. Its methods are called
 // concurrently, but for one partition Send has one batch at a time.
