@@ -39,5 +39,5 @@ func Example() {
 	fmt.Println(err)
 	// Output:
 	// accepted: [{0 4999} {5001 9999}] in 4 batches
-	// message 5000 of 2097360 bytes: larger than the service takes in a batch
+	// message 5000 of 2097322 bytes: larger than the service takes in a batch
 }

@@ -6,7 +6,7 @@ type Message struct {
 	// their order. Empty: any partition will do.
 	Key string
 
-	MessageID     string         // empty: the client library may make one up
+	MessageID     string         // empty: SendAll makes one up, which its repeats share
 	CorrelationID string         // empty: none
 	ContentType   string         // MIME type; empty: none
 	Properties    map[string]any // application properties, of AMQP's simple types

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 
 	"github.com/sluice-go/sluice"
@@ -11,6 +12,10 @@ import (
 
 // maxRefusals is how many messages that can't be sent the error names.
 const maxRefusals = 16
+
+// idPrefix is how many characters the ids of a run's messages have in common, of
+// five random bits each.
+const idPrefix = 14
 
 // run is one SendAll. The calling goroutine draws the messages and packs them,
 // that of a lane sends.
@@ -29,6 +34,7 @@ type run struct {
 
 	// Of the calling goroutine.
 	drawn int64
+	id    []byte    // of a message that has none: a prefix of the run's own, the index
 	short bool      // there are messages left that weren't drawn
 	keyed []*parcel // those filling, by partition
 	loose *parcel   // the one that fills with messages without a key
@@ -63,6 +69,10 @@ func (r *run) take(m *Message) bool {
 	}
 	index := r.drawn
 	r.drawn++
+	if m.MessageID == "" {
+		r.id = strconv.AppendInt(r.id[:idPrefix], index, 36)
+		m.MessageID = string(r.id)
+	}
 	slot, partition := r.slot(m.Key)
 	if r.s.cfg.Ordered {
 		if r.last != nil && r.last != slot {

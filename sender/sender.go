@@ -3,6 +3,7 @@ package sender
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -102,7 +103,7 @@ func (s *Sender) SendAll(ctx context.Context, messages iter.Seq[Message]) (Repor
 
 // begin asks for the partitions and starts a lane for each.
 func (s *Sender) begin(ctx context.Context) (*run, error) {
-	r := &run{s: s, tokens: make(chan struct{}, s.cfg.InFlight)}
+	r := &run{s: s, tokens: make(chan struct{}, s.cfg.InFlight), id: []byte(rand.Text())}
 	r.going, r.stop = context.WithCancelCause(ctx)
 	r.sending, r.cut = context.WithCancel(context.WithoutCancel(ctx))
 	r.parted = context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.Parting, r.cut) })
