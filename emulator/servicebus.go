@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -46,6 +47,8 @@ type ServiceBusConfig struct {
 	TLSListen string
 	// TLSCertOut is a file to which the certificate is written in PEM form, so that clients can trust it. Default: none.
 	TLSCertOut string
+	// AdminListen is the address of the administration API: HTTPS, with a certificate made for it. Default: none.
+	AdminListen string
 	// Keys are the shared access keys. Clients must prove that they have one. Default: a development key that clients may use, but needn't:
 	// any token passes.
 	Keys []Key
@@ -76,6 +79,7 @@ const (
 type ServiceBus struct {
 	front  Server // without hubs: listeners, keys, links and faults
 	broker *bus.Broker
+	admin  *busAdmin // nil if there is none
 }
 
 // StartServiceBus makes the queues and topics, and listens.
@@ -129,9 +133,11 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 		largest = maxPremium
 	}
 	s.front.amqp = amqp.NewServer(s.newClient, &amqp.Config{MaxMessageSize: largest, IdleTimeout: c.IdleTimeout, Log: s.front.log})
-	if err := s.front.listen(); err != nil {
-		s.Close()
-		return err
+	if err = s.front.listen(); err == nil && c.AdminListen != "" {
+		s.admin, err = startBusAdmin(s, c.AdminListen)
+	}
+	if err != nil {
+		return errors.Join(err, s.Close())
 	}
 	return nil
 }
@@ -139,10 +145,11 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 // Close disconnects the clients and waits for all of it. The messages are gone.
 func (s *ServiceBus) Close() error {
 	s.front.close.Do(func() {
+		s.front.err = s.admin.close()
 		s.front.amqp.Close()
 		s.front.serve.Wait()
 	})
-	return nil
+	return s.front.err
 }
 
 // Addr is the address of the plain listener, "" if there is none.

@@ -62,6 +62,7 @@ type Queue struct {
 
 	mu        sync.Mutex
 	cfg       QueueConfig
+	updated   time.Time
 	messages  Store
 	dead      Store
 	sequence  int64 // of the newest message
@@ -77,7 +78,8 @@ func newQueue(name string, cfg *QueueConfig) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{name: name, created: time.Now(), cfg: full, locks: make(map[Token]*entry)}
+	now := time.Now()
+	q := &Queue{name: name, created: now, updated: now, cfg: full, locks: make(map[Token]*entry)}
 	q.messages.q = q
 	q.dead.q, q.dead.dead = q, true
 	return q, nil
@@ -104,8 +106,15 @@ func (q *Queue) Configure(cfg *QueueConfig) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.cfg = full
+	q.cfg, q.updated = full, time.Now()
 	return nil
+}
+
+// Updated is when the queue was created or configured last.
+func (q *Queue) Updated() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.updated
 }
 
 // Messages are what was sent to the queue.

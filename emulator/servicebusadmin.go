@@ -1,0 +1,303 @@
+package emulator
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/bus"
+)
+
+const (
+	maxDescription = 64 << 10 // bytes of a request
+	maxPage        = 100      // entities of a page, as on Azure
+	adminPatience  = time.Second
+)
+
+// busAdmin serves the administration API of a namespace: Atom documents over HTTPS.
+type busAdmin struct {
+	bus    *ServiceBus
+	at     net.Listener
+	cert   *certificate
+	server *http.Server
+	done   chan struct{}
+}
+
+func startBusAdmin(s *ServiceBus, listen string) (*busAdmin, error) {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("administration: %w", err)
+	}
+	a := &busAdmin{bus: s, at: l, done: make(chan struct{})}
+	if a.cert, err = newCertificate(l.Addr(), listen, ""); err != nil {
+		return nil, errors.Join(fmt.Errorf("administration: %w", err), l.Close())
+	}
+	a.server = &http.Server{
+		Handler: a, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		ErrorLog: slog.NewLogLogger(s.front.log.Handler(), slog.LevelDebug),
+	}
+	go func() {
+		defer close(a.done)
+		if err := a.server.Serve(tls.NewListener(l, a.cert.serverConfig())); !errors.Is(err, http.ErrServerClosed) {
+			s.front.log.Error("administration API stopped", "error", err)
+		}
+	}()
+	return a, nil
+}
+
+// close lets requests in progress finish for a moment. There may be no API to close.
+func (a *busAdmin) close() error {
+	if a == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), adminPatience)
+	defer cancel()
+	err := a.server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = a.server.Close()
+	}
+	<-a.done
+	return err
+}
+
+// AdminConnectionString is what clients of the administration API connect with, "" if there is none. They must trust the certificate.
+func (s *ServiceBus) AdminConnectionString() string {
+	if s.admin == nil {
+		return ""
+	}
+	return "Endpoint=sb://" + s.front.endpoint(s.admin.at, "443") + s.front.credentials()
+}
+
+// AdminCertPool holds the certificate of the administration API, nil if there is none.
+func (s *ServiceBus) AdminCertPool() *x509.CertPool {
+	if s.admin == nil {
+		return nil
+	}
+	return s.admin.cert.pool
+}
+
+// adminError is what a request is refused with.
+type adminError struct {
+	XMLName xml.Name `xml:"Error"`
+	Code    int
+	Detail  string
+}
+
+func (e *adminError) Error() string { return e.Detail }
+
+func refuse(status int, format string, args ...any) error {
+	return &adminError{Code: status, Detail: fmt.Sprintf(format, args...)}
+}
+
+// ServeHTTP implements [http.Handler].
+func (a *busAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	status, document, err := a.serve(w, r)
+	if err != nil {
+		var e *adminError
+		switch {
+		case errors.As(err, &e):
+		case errors.Is(err, bus.ErrExists):
+			e = &adminError{Code: http.StatusConflict, Detail: "SubCode=40900. Conflict. " + err.Error()}
+		case errors.Is(err, bus.ErrNotFound), errors.Is(err, bus.ErrDeleted):
+			e = &adminError{Code: http.StatusNotFound, Detail: "SubCode=40400. Not Found. " + err.Error()}
+		default: // of settings: the broker has nothing else to refuse
+			e = &adminError{Code: http.StatusBadRequest, Detail: "SubCode=40000. Bad Request. " + err.Error()}
+		}
+		status, document = e.Code, e
+	}
+	if document == nil {
+		w.WriteHeader(status)
+		return
+	}
+	body, err := xml.Marshal(document)
+	if err != nil {
+		a.bus.front.log.Error("administration API", "error", err)
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/atom+xml;type=entry;charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that is gone doesn't miss it
+}
+
+// allowed checks the token of a request: its resource is the URL, with or without the query, or above it.
+func (a *busAdmin) allowed(r *http.Request) error {
+	if len(a.bus.front.keys) == 0 {
+		return nil
+	}
+	why := malformed
+	for _, path := range []string{r.URL.Path, r.URL.RequestURI()} {
+		g, refused := verify(a.bus.front.keys, time.Now(), r.Header.Get("Authorization"), "https://"+r.Host+path)
+		if refused == accepted && g.rights.has(Manage) {
+			return nil
+		}
+		if why = refused; refused == accepted {
+			why = "Unauthorized access. 'Manage' claim(s) are required to perform this operation."
+		}
+	}
+	return refuse(http.StatusUnauthorized, "SubCode=40100. %s", string(why))
+}
+
+func (a *busAdmin) serve(w http.ResponseWriter, r *http.Request) (status int, document any, err error) {
+	if err := a.allowed(r); err != nil {
+		return 0, nil, err
+	}
+	path := strings.Trim(r.URL.Path, "/")
+	part := strings.Split(path, "/")
+	last := len(part) - 1
+	switch {
+	case strings.EqualFold(path, "$Resources/Queues"):
+		return a.list(r, "Queues", describeAll(a.bus.broker.Queues(), describeQueue))
+	case strings.EqualFold(path, "$Resources/Topics"):
+		return a.list(r, "Topics", describeAll(a.bus.broker.Topics(), describeTopic))
+	case last >= 1 && strings.EqualFold(part[last], "Subscriptions"):
+		t, err := a.topic(strings.Join(part[:last], "/"))
+		if err != nil {
+			return 0, nil, err
+		}
+		return a.list(r, "Subscriptions", describeAll(t.Subscriptions(), describeSubscription))
+	case last >= 2 && strings.EqualFold(part[last-1], "Subscriptions"):
+		t, err := a.topic(strings.Join(part[:last-1], "/"))
+		if err != nil {
+			return 0, nil, err
+		}
+		return a.subscription(w, r, t, part[last])
+	}
+	return a.entity(w, r, path)
+}
+
+func (a *busAdmin) topic(name string) (*bus.Topic, error) {
+	t, ok := a.bus.broker.Topic(name)
+	if !ok {
+		return nil, fmt.Errorf("topic %.300s: %w", name, bus.ErrNotFound)
+	}
+	return t, nil
+}
+
+// list answers with one page.
+func (a *busAdmin) list(r *http.Request, title string, all []atomEntry) (int, any, error) {
+	number := func(name string, missing int) (int, error) {
+		text := r.URL.Query().Get(name)
+		if text == "" {
+			return missing, nil
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return 0, refuse(http.StatusBadRequest, "SubCode=40000. %s must be a number, and not negative.", name)
+		}
+		return n, nil
+	}
+	skip, err1 := number("$skip", 0)
+	top, err2 := number("$top", maxPage)
+	if err := errors.Join(err1, err2); err != nil {
+		return 0, nil, err
+	}
+	if r.Method != http.MethodGet {
+		return 0, nil, refuse(http.StatusMethodNotAllowed, "a list can be read only")
+	}
+	all = all[min(skip, len(all)):]
+	return http.StatusOK, &atomFeed{Title: title, Entries: all[:min(top, maxPage, len(all))]}, nil
+}
+
+// entity serves a queue or a topic. To read what isn't there gives an empty list, as on Azure.
+func (a *busAdmin) entity(w http.ResponseWriter, r *http.Request, name string) (int, any, error) {
+	b := a.bus.broker
+	q, isQueue := b.Queue(name)
+	t, isTopic := b.Topic(name)
+	switch r.Method {
+	case http.MethodGet:
+		switch {
+		case isQueue:
+			return http.StatusOK, describeQueue(q), nil
+		case isTopic:
+			return http.StatusOK, describeTopic(t), nil
+		}
+		return http.StatusOK, &atomFeed{Title: "Publicly Listed Services"}, nil
+	case http.MethodDelete:
+		return http.StatusOK, nil, b.Delete(name)
+	case http.MethodPut:
+	default:
+		return 0, nil, refuse(http.StatusMethodNotAllowed, "the methods are GET, PUT and DELETE")
+	}
+	entry, err := readEntry(w, r)
+	update := r.Header.Get("If-Match") != ""
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case entry.Queue != nil:
+		cfg, err := entry.Queue.config()
+		if err != nil {
+			return 0, nil, err
+		}
+		return put(update, isQueue, q, cfg, describeQueue, func() (*bus.Queue, error) { return b.CreateQueue(name, cfg) })
+	case entry.Topic == nil:
+		return 0, nil, refuse(http.StatusBadRequest, "SubCode=40000. The request has neither a QueueDescription nor a TopicDescription.")
+	}
+	if err := entry.Topic.plain(); err != nil {
+		return 0, nil, err
+	}
+	if update {
+		if !isTopic {
+			return 0, nil, fmt.Errorf("topic %.300s: %w", name, bus.ErrNotFound)
+		}
+		return http.StatusOK, describeTopic(t), nil // it has no settings that can change
+	}
+	if t, err = b.CreateTopic(name); err != nil {
+		return 0, nil, err
+	}
+	return http.StatusCreated, describeTopic(t), nil
+}
+
+func (a *busAdmin) subscription(w http.ResponseWriter, r *http.Request, t *bus.Topic, name string) (int, any, error) {
+	q, ok := t.Subscription(name)
+	switch {
+	case r.Method == http.MethodDelete:
+		return http.StatusOK, nil, t.Unsubscribe(name)
+	case r.Method == http.MethodGet && ok:
+		return http.StatusOK, describeSubscription(q), nil
+	case r.Method == http.MethodGet:
+		return 0, nil, fmt.Errorf("subscription %.300s: %w", name, bus.ErrNotFound)
+	case r.Method != http.MethodPut:
+		return 0, nil, refuse(http.StatusMethodNotAllowed, "the methods are GET, PUT and DELETE")
+	}
+	entry, err := readEntry(w, r)
+	if err != nil {
+		return 0, nil, err
+	}
+	if entry.Subscription == nil {
+		return 0, nil, refuse(http.StatusBadRequest, "SubCode=40000. The request has no SubscriptionDescription.")
+	}
+	cfg, err := entry.Subscription.config()
+	if err != nil {
+		return 0, nil, err
+	}
+	return put(r.Header.Get("If-Match") != "", ok, q, cfg, describeSubscription, func() (*bus.Queue, error) { return t.Subscribe(name, cfg) })
+}
+
+// put updates or creates a queue or subscription.
+func put(update, there bool, q *bus.Queue, cfg *bus.QueueConfig, describe func(*bus.Queue) atomEntry, create func() (*bus.Queue, error)) (int, any, error) {
+	status := http.StatusOK
+	var err error
+	switch {
+	case update && !there:
+		err = fmt.Errorf("update: %w", bus.ErrNotFound)
+	case update:
+		err = q.Configure(cfg)
+	default:
+		status = http.StatusCreated
+		q, err = create()
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	return status, describe(q), nil
+}

@@ -1,0 +1,239 @@
+package emulator
+
+import (
+	"encoding/xml"
+	"fmt"
+	"math"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/bus"
+)
+
+// The documents of the administration API. Clients of other languages go by the prefix d2p1 of the counts.
+const (
+	busSpace    = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
+	countsSpace = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
+)
+
+// forever is what Azure writes for a duration without end, the longest that .NET knows.
+const forever = "P10675199DT2H48M5.4775807S"
+
+type atomFeed struct {
+	XMLName xml.Name    `xml:"http://www.w3.org/2005/Atom feed"`
+	Title   string      `xml:"title"`
+	Entries []atomEntry `xml:"entry"`
+}
+
+type atomEntry struct {
+	XMLName xml.Name    `xml:"http://www.w3.org/2005/Atom entry"`
+	Title   string      `xml:"title"`
+	Content atomContent `xml:"content"`
+}
+
+type atomContent struct {
+	Type        string `xml:"type,attr"`
+	Description description
+}
+
+// description is that of a queue, topic or subscription.
+type description struct {
+	XMLName                          xml.Name
+	LockDuration                     string       `xml:",omitempty"`
+	MaxSizeInMegabytes               int64        `xml:",omitempty"`
+	RequiresDuplicateDetection       *bool        `xml:",omitempty"`
+	RequiresSession                  *bool        `xml:",omitempty"`
+	DefaultMessageTimeToLive         string       `xml:",omitempty"`
+	DeadLetteringOnMessageExpiration *bool        `xml:",omitempty"`
+	MaxDeliveryCount                 int          `xml:",omitempty"`
+	EnableBatchedOperations          *bool        `xml:",omitempty"`
+	SizeInBytes                      *int64       `xml:",omitempty"`
+	MessageCount                     *int64       `xml:",omitempty"`
+	Status                           string       `xml:",omitempty"`
+	CreatedAt                        string       `xml:",omitempty"`
+	UpdatedAt                        string       `xml:",omitempty"`
+	AccessedAt                       string       `xml:",omitempty"`
+	AutoDeleteOnIdle                 string       `xml:",omitempty"`
+	EnablePartitioning               *bool        `xml:",omitempty"`
+	CountDetails                     *countDetail `xml:",omitempty"`
+	SubscriptionCount                *int         `xml:",omitempty"`
+
+	// What only requests have, to be refused.
+	ForwardTo                     string    `xml:",omitempty"`
+	ForwardDeadLetteredMessagesTo string    `xml:",omitempty"`
+	UserMetadata                  string    `xml:",omitempty"`
+	DefaultRuleDescription        *struct{} `xml:",omitempty"`
+}
+
+type countDetail struct {
+	Space              string `xml:"xmlns:d2p1,attr"`
+	Active             int64  `xml:"d2p1:ActiveMessageCount"`
+	DeadLetter         int64  `xml:"d2p1:DeadLetterMessageCount"`
+	Scheduled          int64  `xml:"d2p1:ScheduledMessageCount"`
+	TransferDeadLetter int64  `xml:"d2p1:TransferDeadLetterMessageCount"`
+	Transfer           int64  `xml:"d2p1:TransferMessageCount"`
+}
+
+// requestEntry is what a request describes: one of these.
+type requestEntry struct {
+	Queue        *description `xml:"content>QueueDescription"`
+	Topic        *description `xml:"content>TopicDescription"`
+	Subscription *description `xml:"content>SubscriptionDescription"`
+}
+
+func readEntry(w http.ResponseWriter, r *http.Request) (*requestEntry, error) {
+	var e requestEntry
+	if err := xml.NewDecoder(http.MaxBytesReader(w, r.Body, maxDescription)).Decode(&e); err != nil {
+		return nil, refuse(http.StatusBadRequest, "SubCode=40000. The request isn't the description of an entity: %.200s", err.Error())
+	}
+	return &e, nil
+}
+
+// plain refuses what the emulator leaves out.
+func (d *description) plain() error {
+	for _, setting := range []struct {
+		name string
+		set  bool
+	}{
+		{"RequiresSession", isTrue(d.RequiresSession)},
+		{"RequiresDuplicateDetection", isTrue(d.RequiresDuplicateDetection)},
+		{"EnablePartitioning", isTrue(d.EnablePartitioning)},
+		{"ForwardTo", d.ForwardTo != ""},
+		{"ForwardDeadLetteredMessagesTo", d.ForwardDeadLetteredMessagesTo != ""},
+		{"UserMetadata", d.UserMetadata != ""},
+		{"DefaultRuleDescription", d.DefaultRuleDescription != nil},
+		{"AutoDeleteOnIdle", d.AutoDeleteOnIdle != "" && d.AutoDeleteOnIdle != forever},
+		{"Status", d.Status != "" && d.Status != "Active"},
+		{"DefaultMessageTimeToLive of a topic", d.XMLName.Local == "TopicDescription" && d.DefaultMessageTimeToLive != "" && d.DefaultMessageTimeToLive != forever},
+	} {
+		if setting.set {
+			return refuse(http.StatusBadRequest, "SubCode=40000. %s isn't supported here: leave it out.", setting.name)
+		}
+	}
+	return nil
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+// config reads the settings of a queue or subscription.
+func (d *description) config() (*bus.QueueConfig, error) {
+	if err := d.plain(); err != nil {
+		return nil, err
+	}
+	lock, err := parseISO(d.LockDuration)
+	if err != nil {
+		return nil, fmt.Errorf("LockDuration: %w", err)
+	}
+	ttl, err := parseISO(d.DefaultMessageTimeToLive)
+	if err != nil {
+		return nil, fmt.Errorf("DefaultMessageTimeToLive: %w", err)
+	}
+	if d.MaxSizeInMegabytes < 0 || d.MaxSizeInMegabytes > 80<<10 {
+		return nil, fmt.Errorf("MaxSizeInMegabytes %d: choose up to %d", d.MaxSizeInMegabytes, 80<<10)
+	}
+	return &bus.QueueConfig{
+		Lock: lock, MaxDeliveries: d.MaxDeliveryCount, TTL: ttl, KeepExpired: isTrue(d.DeadLetteringOnMessageExpiration), MaxBytes: d.MaxSizeInMegabytes << 20,
+	}, nil
+}
+
+func describeAll[T any](all []T, describe func(T) atomEntry) []atomEntry {
+	entries := make([]atomEntry, len(all))
+	for i, v := range all {
+		entries[i] = describe(v)
+	}
+	return entries
+}
+
+func entryOf(title, kind string, d description) atomEntry {
+	no, yes := false, true
+	d.XMLName = xml.Name{Space: busSpace, Local: kind}
+	d.RequiresDuplicateDetection, d.EnablePartitioning, d.EnableBatchedOperations = &no, &no, &yes
+	d.Status, d.AutoDeleteOnIdle = "Active", forever
+	d.AccessedAt = "0001-01-01T00:00:00" // it isn't known
+	return atomEntry{Title: title, Content: atomContent{Type: "application/xml", Description: d}}
+}
+
+func describe(q *bus.Queue) description {
+	cfg, n, no := q.Config(), q.Counts(), false
+	total := n.Active + n.DeadLetters
+	return description{
+		LockDuration: formatISO(cfg.Lock), RequiresSession: &no, DefaultMessageTimeToLive: formatISO(cfg.TTL),
+		DeadLetteringOnMessageExpiration: &cfg.KeepExpired, MaxDeliveryCount: cfg.MaxDeliveries, MaxSizeInMegabytes: cfg.MaxBytes >> 20,
+		MessageCount: &total, SizeInBytes: &n.Bytes, CreatedAt: stamp(q.Created()), UpdatedAt: stamp(q.Updated()),
+		CountDetails: &countDetail{Space: countsSpace, Active: n.Active, DeadLetter: n.DeadLetters},
+	}
+}
+
+func describeQueue(q *bus.Queue) atomEntry { return entryOf(q.Name(), "QueueDescription", describe(q)) }
+
+func describeSubscription(q *bus.Queue) atomEntry {
+	return entryOf(q.Name()[strings.LastIndex(q.Name(), "/")+1:], "SubscriptionDescription", describe(q))
+}
+
+func describeTopic(t *bus.Topic) atomEntry {
+	var size int64
+	all := t.Subscriptions()
+	for _, q := range all {
+		size += q.Counts().Bytes
+	}
+	n := len(all)
+	return entryOf(t.Name(), "TopicDescription", description{
+		DefaultMessageTimeToLive: forever, SizeInBytes: &size, SubscriptionCount: &n, CreatedAt: stamp(t.Created()), UpdatedAt: stamp(t.Created()),
+		CountDetails: &countDetail{Space: countsSpace},
+	})
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+var isoDuration = regexp.MustCompile(`^P(?:(\d{1,8})D)?(?:T(?:(\d{1,8})H)?(?:(\d{1,8})M)?(?:(\d{1,8}(?:\.\d{1,9})?)S)?)?$`)
+
+// parseISO reads a duration such as P1DT2H3M4.5S. 0 is one that isn't given, or that is longer than any message can wait.
+func parseISO(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	part := isoDuration.FindStringSubmatch(text)
+	if part == nil || text == "P" || strings.HasSuffix(text, "T") {
+		return 0, fmt.Errorf("%.40q isn't a duration such as PT1M30S", text)
+	}
+	seconds := 0.0
+	for i, unit := range []float64{86400, 3600, 60, 1} {
+		if n, err := strconv.ParseFloat(part[i+1], 64); err == nil { // "" is none
+			seconds += n * unit
+		}
+	}
+	if seconds >= float64(math.MaxInt64/time.Second) {
+		return 0, nil
+	}
+	return time.Duration(math.Round(seconds*1e3)) * time.Millisecond, nil
+}
+
+// formatISO is the reverse of parseISO.
+func formatISO(d time.Duration) string {
+	if d == 0 {
+		return forever
+	}
+	text := "P"
+	if days := d / (24 * time.Hour); days > 0 {
+		text += fmt.Sprintf("%dD", days)
+		d -= days * 24 * time.Hour
+	}
+	if d > 0 {
+		text += "T"
+	}
+	if h := d / time.Hour; h > 0 {
+		text += fmt.Sprintf("%dH", h)
+		d -= h * time.Hour
+	}
+	if m := d / time.Minute; m > 0 {
+		text += fmt.Sprintf("%dM", m)
+		d -= m * time.Minute
+	}
+	if d > 0 {
+		text += strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "S"
+	}
+	return text
+}
