@@ -8,6 +8,9 @@ import (
 	"github.com/sluice-go/sluice/internal/bus"
 )
 
+// maxBatch is how many messages a batch may have, as on Azure.
+const maxBatch = 4500
+
 // busSender is a link on which a client sends messages to a queue or topic.
 type busSender struct {
 	c    *busClient
@@ -85,6 +88,9 @@ func splitBus(d amqp.Delivery) (ms []bus.Message, err error) {
 		b = rest
 		if sec.Code != amqp.SectionData {
 			continue
+		}
+		if len(ms) == maxBatch {
+			return nil, amqp.Errorf(amqp.CondMessageSize, "a batch may have %d messages", maxBatch)
 		}
 		m, err := busMessage(bytes.Clone(sec.Data()))
 		if err != nil {
