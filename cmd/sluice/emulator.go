@@ -22,6 +22,7 @@ func (a *app) emulator() *cobra.Command {
 func (a *app) emulatorServe() *cobra.Command {
 	var cfg emulator.Config
 	var cosmos cosmosFlags
+	var bus busFlags
 	var hubs, keys []string
 	cmd := &cobra.Command{
 		Use:   "serve --hub NAME=PARTITIONS…",
@@ -36,10 +37,14 @@ programs can have faults happen, such as dropped connections and throttling; the
 is in a line of its own, before "ready".
 
 With --cosmos it serves a Cosmos DB account too, over plain HTTP, and prints a second line:
-"ready" and the account's connection string, with endpoint and key. Its documents are in memory.`,
+"ready" and the account's connection string, with endpoint and key. Its documents are in memory.
+
+With --servicebus it serves queues and topics too, with the keys of the hubs, and prints another
+line: "ready" and the namespace's connection string. Its messages are in memory.`,
 		Example: `  sluice emulator serve --hub flights=4 --data ./hub --retention 24h
   sluice emulator serve --hub flights=4 --key reader=c2VjcmV0:listen
-  sluice emulator serve --hub docs=4 --cosmos 127.0.0.1:8081 --cosmos-container db/docs:/key --cosmos-ru 50000`,
+  sluice emulator serve --hub docs=4 --cosmos 127.0.0.1:8081 --cosmos-container db/docs:/key --cosmos-ru 50000
+  sluice emulator serve --hub flights=4 --servicebus 127.0.0.1:5673 --servicebus-queue orders --servicebus-topic news/all`,
 		Args: cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			list, err := parseHubs(hubs)
@@ -52,8 +57,12 @@ With --cosmos it serves a Cosmos DB account too, over plain HTTP, and prints a s
 			if err := cosmos.parse(); err != nil {
 				return err
 			}
-			cfg.Log, cosmos.cfg.Log = a.log, a.log
-			return a.serve(ctx, list, &cfg, &cosmos)
+			if err := bus.parse(); err != nil {
+				return err
+			}
+			bus.cfg.Keys = cfg.Keys
+			cfg.Log, cosmos.cfg.Log, bus.cfg.Log = a.log, a.log, a.log
+			return a.serve(ctx, list, &cfg, &cosmos, &bus)
 		}),
 	}
 	f := cmd.Flags()
@@ -68,10 +77,11 @@ With --cosmos it serves a Cosmos DB account too, over plain HTTP, and prints a s
 	f.StringArrayVar(&hubs, "hub", nil, "a hub, `NAME=PARTITIONS`; repeat for more")
 	f.StringArrayVar(&keys, "key", nil, "a shared access key that clients must have, `NAME=BASE64[:RIGHTS]` (default rights all); repeat for more (default none is asked for)")
 	cosmos.register(cmd)
+	bus.register(cmd)
 	return cmd
 }
 
-func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Config, cosmos *cosmosFlags) (err error) {
+func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Config, cosmos *cosmosFlags, bus *busFlags) (err error) {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	srv, err := emulator.Start(hubs, cfg)
@@ -86,6 +96,13 @@ func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Conf
 	if account != nil {
 		defer func() { err = errors.Join(err, closing("the Cosmos account", account)) }()
 	}
+	namespace, err := bus.start()
+	if err != nil {
+		return err
+	}
+	if namespace != nil {
+		defer func() { err = errors.Join(err, closing("the Service Bus namespace", namespace)) }()
+	}
 	if addr := srv.ControlAddr(); addr != "" {
 		fmt.Fprintln(a.out, "control", "http://"+addr)
 	}
@@ -95,6 +112,9 @@ func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Conf
 	fmt.Fprintln(a.out, "ready", srv.ConnectionString())
 	if account != nil {
 		fmt.Fprintln(a.out, "ready", account.ConnectionString())
+	}
+	if namespace != nil {
+		fmt.Fprintln(a.out, "ready", namespace.ConnectionString())
 	}
 	<-ctx.Done()
 	return nil
