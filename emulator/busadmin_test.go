@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -195,4 +196,27 @@ func TestBusAdminKeys(t *testing.T) {
 	wantStatus(t, "another secret", try("all", "s2"), http.StatusUnauthorized)
 	wantStatus(t, "no right to manage", try("listen", "s2"), http.StatusUnauthorized)
 	wantStatus(t, "an unknown key", try("none", "s1"), http.StatusUnauthorized)
+}
+
+// When Close returns, nothing of the namespace runs any more.
+func TestBusCloseLeavesNothingRunning(t *testing.T) {
+	srv, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "orders"}}, nil,
+		&emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", TLSListen: "127.0.0.1:0"})
+	must(t, err)
+	c := busClient(t, srv.ConnectionString())
+	sendText(t, busSender(t, c, "orders"), "a", "b")
+	receiveText(t, busReceiver(t, c, "orders", nil), "a") // the link waits for more
+	if q, err := busAdmin(t, srv, srv.AdminConnectionString()).GetQueue(within(t), "orders", nil); err != nil || q == nil {
+		t.Fatalf("%v, %v", q, err)
+	}
+	must(t, srv.Close())
+	for ctx := within(t); ; runtime.Gosched() { // one who says that it is done may still have to return
+		left := running()
+		if len(left) == 0 {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("still running:\n%s", strings.Join(left, "\n\n"))
+		}
+	}
 }
