@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -125,6 +127,8 @@ func (w *world) kill(p *process) {
 		w.unpark(t)
 		t.fate = abandoned
 	}
+	// They may have been parked at the same moment, in any order.
+	slices.SortStableFunc(arrived, func(a, b *ticket) int { return cmp.Compare(a.key, b.key) })
 	var apply []*ticket
 	for _, t := range arrived {
 		if w.rng.IntN(2) == 0 {

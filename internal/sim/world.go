@@ -140,7 +140,9 @@ func (w *world) edge(ctx context.Context, p *process, op, partition string, appl
 
 // sleep is an edge that nothing but time releases.
 func (w *world) sleep(ctx context.Context, p *process, d time.Duration) error {
-	t := &ticket{process: p, op: "sleep", key: p.name + " sleep", due: time.Now().Add(d), drawn: true, release: make(chan struct{})}
+	// How long they sleep tells a process's sleepers apart, should two wake up
+	// at the same moment.
+	t := &ticket{process: p, op: "sleep", key: fmt.Sprintf("%s sleep %v", p.name, d), due: time.Now().Add(d), drawn: true, release: make(chan struct{})}
 	w.mu.Lock()
 	if p.dead {
 		w.mu.Unlock()
