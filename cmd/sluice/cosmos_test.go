@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -43,15 +44,8 @@ func cosmosServers(t testing.TB, ru, partitions int, more ...string) *cosmosWorl
 	}
 	return &cosmosWorld{t, hub, account, append([]string{
 		"EVENTHUB_CONNECTION_STRING=" + hub.ConnectionString(), "COSMOS_ENDPOINT=" + account.Endpoint(), "COSMOS_KEY=" + account.Key(),
-		"COSMOS_RU=" + strconv.Itoa(max(ru, 10_000_000*btoi(ru == 0))), "DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "state.db"),
+		"COSMOS_RU=" + strconv.Itoa(cmp.Or(ru, 10_000_000)), "DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "state.db"),
 	}, more...), config}
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // edited is the example with replacements.

@@ -47,6 +47,7 @@ type options struct {
 	hub        int
 	modes      string
 	dir        string
+	judges     string // where scripts/install-judges has put Azure's clients
 }
 
 func run(ctx context.Context) error {
@@ -60,6 +61,9 @@ func run(ctx context.Context) error {
 	flag.Parse()
 	if flag.NArg() > 0 || o.events < 1 || o.partitions < 1 || o.hub < 1 || o.ru < 0 {
 		return errors.New("arguments: want no words, and positive numbers")
+	}
+	if err := o.findJudge(); err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "sluice-headline-")
 	if err != nil {
@@ -75,6 +79,18 @@ func run(ctx context.Context) error {
 		if err := o.measure(ctx, mode); err != nil {
 			return fmt.Errorf("%s: %w", mode, err)
 		}
+	}
+	return nil
+}
+
+// findJudge sees, before anything is measured, that what is to read the
+// documents back is there.
+func (o *options) findJudge() (err error) {
+	if o.judges, err = filepath.Abs(filepath.Join(".dev", "judges")); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(o.judges, "bin", "node")); err != nil {
+		return fmt.Errorf("the client that reads the documents back is not here: run scripts/install-judges in the project's directory (%w)", err)
 	}
 	return nil
 }
@@ -237,12 +253,8 @@ func (o *options) command(ctx context.Context, env []string, args ...string) (*o
 
 // readback has Azure's client read every id.
 func (o *options) readback(ctx context.Context, env []string) (json.RawMessage, error) {
-	judges, err := filepath.Abs(".dev/judges")
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, filepath.Join(judges, "bin", "node"), "internal/headline/readback.js")
-	cmd.Env, cmd.Stderr = append(env, fmt.Sprint("COUNT=", o.events), "NODE_PATH="+filepath.Join(judges, "node_modules")), os.Stderr
+	cmd := exec.CommandContext(ctx, filepath.Join(o.judges, "bin", "node"), "internal/headline/readback.js")
+	cmd.Env, cmd.Stderr = append(env, fmt.Sprint("COUNT=", o.events), "NODE_PATH="+filepath.Join(o.judges, "node_modules")), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("read back: %w: %s", err, out)
