@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // Delivery is how events take effect; its constructor's name is the guarantee:
@@ -86,7 +87,13 @@ func (s *applier[Tx]) beforeOpen() error { return s.redriveDue(true) }
 func (s *applier[Tx]) from() Position { return s.pos }
 
 // drain applies what the inbox holds, as it comes.
-func (s *applier[Tx]) drain(box *inbox, look *redriveBell) error {
+func (s *applier[Tx]) drain(box *inbox) error {
+	var look redriveBell
+	var ringing sync.WaitGroup
+	ctx, cancel := context.WithCancel(s.idle)
+	ringing.Go(func() { look.ring(ctx, s.c.cfg.Clock, s.c.cfg.RedriveEvery, box.news) })
+	defer ringing.Wait()
+	defer cancel()
 	for {
 		if s.idle.Err() != nil {
 			return s.ended()

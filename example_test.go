@@ -158,8 +158,13 @@ func count(store *sqlstore.Store, query string) (n int) {
 
 // stopWhen stops a consumer in good order once a condition holds.
 func stopWhen(ctx context.Context, c *sluice.Consumer, done func() bool) {
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
 	for !done() && ctx.Err() == nil {
-		time.Sleep(10 * time.Millisecond)
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+		}
 	}
 	_ = c.Stop(ctx)
 }

@@ -136,7 +136,7 @@ func (s *rerun) beforeOpen() error {
 
 func (s *rerun) from() Position { return s.pos }
 
-func (s *rerun) drain(box *inbox, _ *redriveBell) error {
+func (s *rerun) drain(box *inbox) error {
 	for {
 		if s.idle.Err() != nil {
 			return s.ended()

@@ -36,7 +36,7 @@ type course interface {
 	// from is the position behind which to read.
 	from() Position
 	// drain delivers what comes into the box, until something ends that.
-	drain(box *inbox, look *redriveBell) error
+	drain(box *inbox) error
 }
 
 // claims is what stores of checkpoints have in common.
@@ -160,8 +160,8 @@ func (s *session) read() (err error) {
 
 	box := newInbox(s.c.cfg.MaxBatch)
 	ctx, cancel := context.WithCancel(s.idle)
-	var helpers sync.WaitGroup
-	helpers.Go(func() {
+	var fetching sync.WaitGroup
+	fetching.Go(func() {
 		box.fetch(ctx, reader, func(events []*Event) {
 			last, bytes := events[len(events)-1].Position(), 0
 			for _, e := range events {
@@ -170,12 +170,9 @@ func (s *session) read() (err error) {
 			s.observe(Observation{Kind: KindFetched, To: last, Events: len(events), Bytes: bytes, Lag: s.behind(last)})
 		})
 	})
-	var look redriveBell
-	helpers.Go(func() { look.ring(ctx, s.c.cfg.Clock, s.c.cfg.RedriveEvery, box.news) })
-
-	defer helpers.Wait()
+	defer fetching.Wait()
 	defer cancel()
-	return s.course.drain(box, &look)
+	return s.course.drain(box)
 }
 
 // sameTopic looks whether the log that was opened is the one whose checkpoint

@@ -396,7 +396,7 @@ func (s *stream[R]) redriveOne(d *DeadLetter, mayRead bool) error {
 }
 
 // drain submits what comes into the box, as there is room for it.
-func (s *stream[R]) drain(box *inbox, _ *redriveBell) error {
+func (s *stream[R]) drain(box *inbox) error {
 	for {
 		if s.idle.Err() != nil {
 			return s.ended()

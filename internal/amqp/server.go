@@ -96,6 +96,7 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	conns     map[*Conn]struct{}
 	closed    bool
+	closing   chan struct{} // closed with the server
 	wg        sync.WaitGroup
 }
 
@@ -103,7 +104,7 @@ type Server struct {
 func NewServer(newPeer func(*Conn) Peer, cfg *Config) *Server {
 	return &Server{
 		cfg: cfg.withDefaults(), newPeer: newPeer,
-		listeners: make(map[net.Listener]struct{}), conns: make(map[*Conn]struct{}),
+		listeners: make(map[net.Listener]struct{}), conns: make(map[*Conn]struct{}), closing: make(chan struct{}),
 	}
 }
 
@@ -141,7 +142,10 @@ func (s *Server) Serve(l net.Listener) error {
 		}
 		// Out of file descriptors, or the client was gone before it was accepted: both pass.
 		s.cfg.Log.Warn("accept a connection", "error", err)
-		time.Sleep(10 * time.Millisecond)
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-s.closing:
+		}
 	}
 }
 
@@ -188,7 +192,10 @@ func (s *Server) Connections() int {
 // Close stops accepting, lets every link finish what it has in hand, tells the clients, and waits until all is done.
 func (s *Server) Close() {
 	s.mu.Lock()
-	s.closed = true
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+	}
 	for l := range s.listeners {
 		l.Close()
 	}
