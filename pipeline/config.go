@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // Bounds of what a file may ask for.

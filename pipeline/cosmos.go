@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cosmos"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
-	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // record is what a pipeline for Cosmos DB makes of an event.

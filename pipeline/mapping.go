@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
-	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // mapping makes values of events: one for each column of the table, or for

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
-	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // mappingOf reads columns as they stand in a file.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/eventhub"
-	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // Pipeline is a pipeline file that was read and found sound. It is safe for

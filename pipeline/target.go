@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
-	"github.com/sluice-go/sluice/pipeline/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // target is where a pipeline's events go: into a table, or through a statement.
