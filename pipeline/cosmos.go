@@ -13,8 +13,8 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cosmos"
-	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
 // record is what a pipeline for Cosmos DB makes of an event.

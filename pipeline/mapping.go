@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
 // mapping makes values of events: one for each column of the table, or for

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
 // target is where a pipeline's events go: into a table, or through a statement.
