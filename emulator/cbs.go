@@ -9,7 +9,7 @@ import (
 
 // putToken handles a request to $cbs (AMQP claims-based security, draft 01): a token in the body, the audience and the kind of token in the
 // application properties.
-func (c *client) putToken(_ context.Context, _ *amqp.Link, _ node, req *amqp.Message) (reply, error) {
+func (p *peer) putToken(_ context.Context, _ *amqp.Link, _ node, req *amqp.Message) (reply, error) {
 	if op := req.Properties.String("operation"); op != "put-token" {
 		return badRequest("InvalidOperation: $cbs knows the operation put-token only."), nil
 	}
@@ -17,7 +17,7 @@ func (c *client) putToken(_ context.Context, _ *amqp.Link, _ node, req *amqp.Mes
 	if !ok {
 		return badRequest("MalformedToken: The request's body must be the token, as a string."), nil
 	}
-	if why := c.auth.put(token, req.Properties.String("name")); why != accepted {
+	if why := p.auth.put(token, req.Properties.String("name")); why != accepted {
 		return reply{status: http.StatusUnauthorized, description: string(why), condition: amqp.CondUnauthorized}, nil
 	}
 	return reply{status: http.StatusAccepted, description: "Accepted"}, nil

@@ -11,23 +11,87 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/faults"
 )
 
-// The control endpoint is for test programs that can't call the methods of a [Server]: plain HTTP with JSON, on loopback only.
+// Control endpoints are for test programs that can't call the methods of a server: plain HTTP with JSON, on loopback only. All of them have
 //
 //	GET    /faults             the faults and their hits
-//	POST   /faults             {"kind": "server-busy", "on": "send", "hub": "flights", "partition": "0", "times": 3, "delay": "2s"} adds one
+//	POST   /faults             adds one
 //	DELETE /faults             removes all
 //	DELETE /faults/{id}        removes one
+//
+// Those of AMQP servers have besides
+//
+//	POST   /faults             {"kind": "server-busy", "on": "send", "hub": "flights", "partition": "0", "times": 3, "delay": "2s"}
 //	POST   /connections/drop   {} cuts all connections
 //	POST   /links/detach       {"hub": "flights", "partition": "0"} detaches links
-//	POST   /hubs/trim          {"hub": "flights", "partition": "0", "before": 100} removes events as retention does
-//	POST   /hubs/recreate      {"hub": "flights"} deletes a hub and creates it again
 
 const (
 	maxControlBody = 64 << 10
 	controlTimeout = 10 * time.Second
+	httpPatience   = time.Second // for requests in progress, when the server closes
 )
+
+// httpServer serves HTTP at one address until it is closed. There may be none: nil.
+type httpServer struct {
+	at     net.Listener
+	server *http.Server
+	done   chan struct{}
+}
+
+// serveHTTP serves over l, which may be a listener above at.
+func serveHTTP(at, l net.Listener, server *http.Server, what string, log *slog.Logger) *httpServer {
+	h := &httpServer{at: at, server: server, done: make(chan struct{})}
+	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	go func() {
+		defer close(h.done)
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error(what+" stopped", "error", err)
+		}
+	}()
+	return h
+}
+
+// close lets requests in progress finish for a moment.
+func (h *httpServer) close() error {
+	if h == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), httpPatience)
+	defer cancel()
+	err := h.server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = h.server.Close()
+	}
+	<-h.done
+	return err
+}
+
+func (h *httpServer) addr() string {
+	if h == nil {
+		return ""
+	}
+	return h.at.Addr().String()
+}
+
+// startControl listens at addr, which must be on loopback: whoever can connect is obeyed. With addr "" there is no endpoint.
+func startControl(addr string, handler http.Handler, log *slog.Logger) (*httpServer, error) {
+	if addr == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
+		l.Close()
+		return nil, fmt.Errorf("the control endpoint can't be at %s: choose an address on loopback, such as 127.0.0.1:0", addr)
+	}
+	server := &http.Server{Handler: local(handler), ReadTimeout: controlTimeout, WriteTimeout: controlTimeout}
+	return serveHTTP(l, l, server, "control endpoint", log), nil
+}
 
 // wireFault is a fault in JSON.
 type wireFault struct {
@@ -41,6 +105,35 @@ type wireFault struct {
 	Hits      int       `json:"hits"`
 }
 
+func wireOf(s FaultState) wireFault {
+	f := s.Fault
+	return wireFault{ID: s.ID, Kind: f.Kind, On: f.On, Hub: f.Hub, Partition: f.Partition, Times: f.Times, Delay: wireDuration(f.Delay), Hits: s.Hits}
+}
+
+func (w *wireFault) fault() (Fault, error) {
+	delay, err := parseWireDuration(w.Delay)
+	return Fault{Kind: w.Kind, On: w.On, Hub: w.Hub, Partition: w.Partition, Times: w.Times, Delay: delay}, err
+}
+
+// wireDuration is a duration in JSON; 0 is left out.
+func wireDuration(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+func parseWireDuration(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("durations are written such as 1.5s: %.40q", text)
+	}
+	return d, nil
+}
+
 // wireTarget is what the other requests are about.
 type wireTarget struct {
 	Hub       string `json:"hub"`
@@ -48,90 +141,49 @@ type wireTarget struct {
 	Before    int64  `json:"before"`
 }
 
-// startControl listens at addr, which must be on loopback: whoever can connect is obeyed.
-func (s *Server) startControl(addr string) error {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return err
-	}
-	if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
-		l.Close()
-		return fmt.Errorf("the control endpoint can't be at %s: choose an address on loopback, such as 127.0.0.1:0", addr)
-	}
-	s.controlAt = l
-	s.control = &http.Server{
-		Handler: s.controlHandler(), ReadTimeout: controlTimeout, WriteTimeout: controlTimeout,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
-	s.serve.Go(func() {
-		if err := s.control.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("control endpoint stopped", "error", err)
-		}
-	})
-	return nil
-}
-
-// stopControl lets requests in progress finish.
-func (s *Server) stopControl() error {
-	if s.control == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if s.control.Shutdown(ctx) == nil {
-		return nil
-	}
-	return s.control.Close()
-}
-
-func (s *Server) controlHandler() http.Handler {
+// controlMux serves what the AMQP servers have in common.
+func (f *front) controlMux() *http.ServeMux {
 	mux := http.NewServeMux()
+	handleFaults(mux, &f.faults.faultSet, wireOf, func(w wireFault) (int, error) {
+		fault, err := w.fault()
+		if err != nil {
+			return 0, err
+		}
+		return f.faults.Add(fault)
+	})
+	mux.HandleFunc("POST /connections/drop", command(func(struct{}) (any, error) {
+		return map[string]int{"connections": f.DropConnections()}, nil
+	}))
+	mux.HandleFunc("POST /links/detach", command(func(t wireTarget) (any, error) {
+		return map[string]int{"links": f.DetachLinks(t.Hub, t.Partition)}, nil
+	}))
+	return mux
+}
+
+// handleFaults serves /faults; W is a fault in JSON.
+func handleFaults[F, W any](mux *http.ServeMux, set *faults.Set[F], show func(faults.State[F]) W, add func(W) (id int, err error)) {
 	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) {
-		list := []wireFault{}
-		for _, f := range s.faults.List() {
-			wire := wireFault{
-				ID: f.ID, Kind: f.Fault.Kind, On: f.Fault.On, Hub: f.Fault.Hub, Partition: f.Fault.Partition, Times: f.Fault.Times, Hits: f.Hits,
-			}
-			if f.Fault.Delay > 0 {
-				wire.Delay = f.Fault.Delay.String()
-			}
-			list = append(list, wire)
+		list := []W{}
+		for _, f := range set.List() {
+			list = append(list, show(f))
 		}
 		respond(w, http.StatusOK, list)
 	})
-	mux.HandleFunc("POST /faults", command(func(f wireFault) (any, error) {
-		fault := Fault{Kind: f.Kind, On: f.On, Hub: f.Hub, Partition: f.Partition, Times: f.Times}
-		if f.Delay != "" {
-			var err error
-			if fault.Delay, err = time.ParseDuration(f.Delay); err != nil {
-				return nil, fmt.Errorf("the delay must be a duration such as 1.5s: %.40q", f.Delay)
-			}
-		}
-		id, err := s.faults.Add(fault)
+	mux.HandleFunc("POST /faults", command(func(w W) (any, error) {
+		id, err := add(w)
 		return map[string]int{"id": id}, err
 	}))
 	mux.HandleFunc("DELETE /faults", func(w http.ResponseWriter, _ *http.Request) {
-		s.faults.Clear()
+		set.Clear()
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("DELETE /faults/{id}", func(w http.ResponseWriter, r *http.Request) {
-		if id, err := strconv.Atoi(r.PathValue("id")); err != nil || !s.faults.Remove(id) {
+		if id, err := strconv.Atoi(r.PathValue("id")); err != nil || !set.Remove(id) {
 			respond(w, http.StatusNotFound, map[string]string{"error": "no such fault"})
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
 	})
-	mux.HandleFunc("POST /connections/drop", command(func(struct{}) (any, error) {
-		return map[string]int{"connections": s.DropConnections()}, nil
-	}))
-	mux.HandleFunc("POST /links/detach", command(func(t wireTarget) (any, error) {
-		return map[string]int{"links": s.DetachLinks(t.Hub, t.Partition)}, nil
-	}))
-	mux.HandleFunc("POST /hubs/trim", command(func(t wireTarget) (any, error) {
-		return struct{}{}, s.Trim(t.Hub, t.Partition, t.Before)
-	}))
-	mux.HandleFunc("POST /hubs/recreate", command(func(t wireTarget) (any, error) { return struct{}{}, s.Recreate(t.Hub) }))
-	return local(mux)
 }
 
 // local refuses what a web page of another host could have sent: the browser names the page's origin, or the page's host with which it has been

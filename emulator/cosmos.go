@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"sync"
 
 	"github.com/sluice-go/sluice/internal/cosmosd"
@@ -93,11 +92,9 @@ type Cosmos struct {
 	cert    *certificate
 	server  *cosmosd.Server
 
-	control   *http.Server
-	controlAt net.Listener
-	serve     sync.WaitGroup
-	close     sync.Once
-	err       error // of Close
+	control *httpServer // nil if there is none
+	close   sync.Once
+	err     error // of Close
 }
 
 // StartCosmos makes the account with its containers, and listens. Clients can create more databases and containers.
@@ -149,20 +146,17 @@ func (s *Cosmos) listen() error {
 		l = tls.NewListener(l, s.cert.serverConfig())
 	}
 	s.server = s.account.Serve(l)
-	if s.cfg.Control == "" {
-		return nil
-	}
-	return s.startControl(s.cfg.Control)
+	s.control, err = startControl(s.cfg.Control, s.controlHandler(), s.log)
+	return err
 }
 
 // Close lets requests in progress finish, for up to a second, disconnects the clients, gives the documents' memory back, and waits for all of it.
 func (s *Cosmos) Close() error {
 	s.close.Do(func() {
-		err := s.stopControl()
+		err := s.control.close()
 		if s.server != nil {
 			err = errors.Join(err, s.server.Close())
 		}
-		s.serve.Wait()
 		s.err = errors.Join(err, s.account.Close())
 	})
 	return s.err
@@ -172,7 +166,7 @@ func (s *Cosmos) Close() error {
 func (s *Cosmos) Addr() string { return address(s.at) }
 
 // ControlAddr is the address of the control endpoint, "" if there is none.
-func (s *Cosmos) ControlAddr() string { return address(s.controlAt) }
+func (s *Cosmos) ControlAddr() string { return s.control.addr() }
 
 // Endpoint is the account's URL.
 func (s *Cosmos) Endpoint() string {

@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/internal/faults"
 )
 
 // Fault is something that goes wrong on demand.
@@ -17,7 +16,8 @@ type Fault struct {
 	Kind FaultKind
 	// On is the operation that it befalls.
 	On Operation
-	// Hub and Partition restrict it to an event hub, and to one of its partitions. Default: all. Requests to $management are for no partition.
+	// Hub and Partition restrict it to an event hub, and to one of its partitions; in a [ServiceBus], Hub is the path of a queue, topic or
+	// subscription. Default: all. Requests to $management are for no partition.
 	Hub, Partition string
 	// Times is how many operations it befalls. Default: each one until it is removed.
 	Times int
@@ -56,11 +56,6 @@ const (
 	OnManage Operation = "manage"
 )
 
-const (
-	maxFaults     = 1000
-	maxFaultDelay = time.Hour
-)
-
 func (f *Fault) validate() error {
 	switch f.Kind {
 	case FaultDelay:
@@ -85,8 +80,8 @@ func (f *Fault) validate() error {
 		return fmt.Errorf("unknown operation %.40q: choose %s, %s, %s or %s", f.On, OnAttach, OnSend, OnReceive, OnManage)
 	}
 	switch {
-	case f.Times < 0 || f.Delay < 0 || f.Delay > maxFaultDelay:
-		return fmt.Errorf("a fault happens a positive number of times, or 0 for each time, and delays up to %s", maxFaultDelay)
+	case f.Times < 0 || f.Delay < 0 || f.Delay > faults.MaxDelay:
+		return fmt.Errorf("a fault happens a positive number of times, or 0 for each time, and delays up to %s", faults.MaxDelay)
 	case f.Partition != "" && f.Hub == "":
 		return fmt.Errorf("a fault of partition %.40q needs the partition's hub", f.Partition)
 	}
@@ -97,88 +92,26 @@ func (f *Fault) befalls(on Operation, hub, partition string) bool {
 	return f.On == on && (f.Hub == "" || strings.EqualFold(f.Hub, hub)) && (f.Partition == "" || f.Partition == partition)
 }
 
+type faultSet = faults.Set[Fault]
+
 // Faults are the faults of a server. Its methods may be called concurrently.
-type Faults struct {
-	some atomic.Bool // there are faults to look for
+type Faults struct{ faultSet }
 
-	mu     sync.Mutex
-	lastID int
-	list   []FaultState
-}
-
-// FaultState is a fault and what has come of it.
-type FaultState struct {
-	ID    int
-	Fault Fault
-	Hits  int // operations that it has befallen
-}
-
-func (s *FaultState) over() bool { return s.Fault.Times > 0 && s.Hits >= s.Fault.Times }
+// FaultState is a fault and what has come of it: its ID, and its Hits, how many operations it has befallen.
+type FaultState = faults.State[Fault]
 
 // Add has a fault happen from now on, and returns its id. Of several faults that fit an operation, the oldest happens.
 func (f *Faults) Add(fault Fault) (id int, err error) {
 	if err := fault.validate(); err != nil {
 		return 0, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.list) >= maxFaults {
-		return 0, fmt.Errorf("there are %d faults already: remove some", maxFaults)
-	}
-	f.lastID++
-	f.list = append(f.list, FaultState{ID: f.lastID, Fault: fault})
-	f.some.Store(true)
-	return f.lastID, nil
-}
-
-// List returns all faults, also those that won't happen again, oldest first.
-func (f *Faults) List() []FaultState {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return append([]FaultState(nil), f.list...)
-}
-
-// Remove removes a fault, and tells whether there was one of that id.
-func (f *Faults) Remove(id int) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i := range f.list {
-		if f.list[i].ID == id {
-			f.list = append(f.list[:i:i], f.list[i+1:]...)
-			return true
-		}
-	}
-	return false
-}
-
-// Clear removes all faults.
-func (f *Faults) Clear() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.list = nil
-	f.some.Store(false)
-}
-
-// next counts and returns the fault that befalls an operation, if any.
-func (f *Faults) next(on Operation, hub, partition string) (fault Fault, ok bool) {
-	if !f.some.Load() {
-		return fault, false
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i := range f.list {
-		if s := &f.list[i]; !s.over() && s.Fault.befalls(on, hub, partition) {
-			s.Hits++
-			return s.Fault, true
-		}
-	}
-	return fault, false
+	return faults.Add(&f.faultSet, fault, fault.Times, 0)
 }
 
 // strike has a fault happen, if one befalls the operation on link l. The error is what the operation is to be refused with, or the link to end
 // with; which of them, and what else the caller must do, the kind tells: "" if nothing happened.
 func (f *Faults) strike(ctx context.Context, l *amqp.Link, on Operation, hub, partition string) (kind FaultKind, err error) {
-	fault, ok := f.next(on, hub, partition)
+	fault, ok := faults.Next(&f.faultSet, func(fault *Fault) bool { return fault.befalls(on, hub, partition) })
 	if !ok {
 		return "", nil
 	}

@@ -34,7 +34,7 @@ func FuzzControl(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { srv.Close() })
-	handler := srv.controlHandler()
+	handler := local(srv.controlHandler())
 	f.Fuzz(func(t *testing.T, method, path, host, origin, body string) {
 		u, err := url.ParseRequestURI("/" + strings.TrimPrefix(path, "/"))
 		if err != nil || method == "" || strings.ToUpper(method) != method {
@@ -99,16 +99,16 @@ func FuzzAddress(f *testing.F) {
 		var want string
 		switch {
 		case n.special != "":
-			want = strings.TrimPrefix(n.hub+"/"+n.special, "/")
+			want = strings.TrimPrefix(n.entity+"/"+n.special, "/")
 		case n.group != "" || strings.Contains(n.path, "//"):
-			want = n.hub + "/ConsumerGroups/" + n.group + "/Partitions/" + n.partition
+			want = n.entity + "/ConsumerGroups/" + n.group + "/Partitions/" + n.partition
 			if strings.Count(n.path, "/") == 2 {
-				want = n.hub + "/Partitions/" + n.partition
+				want = n.entity + "/Partitions/" + n.partition
 			}
 		case n.partition != "" || strings.Contains(n.path, "/"):
-			want = n.hub + "/Partitions/" + n.partition
+			want = n.entity + "/Partitions/" + n.partition
 		default:
-			want = n.hub
+			want = n.entity
 		}
 		if !strings.EqualFold(n.path, want) {
 			t.Fatalf("%q became %+v, which is %q", address, n, want)

@@ -28,11 +28,11 @@ func (s *linkSet) add(l *amqp.Link, n node) (forget func()) {
 	}
 }
 
-func (s *linkSet) detach(hub, partition string) int {
+func (s *linkSet) detach(entity, partition string) int {
 	var found []*amqp.Link
 	s.mu.Lock()
 	for l, n := range s.links {
-		if n.special == "" && (hub == "" || strings.EqualFold(n.hub, hub)) && (partition == "" || n.partition == partition) {
+		if n.special == "" && (entity == "" || strings.EqualFold(n.entity, entity)) && (partition == "" || n.partition == partition) {
 			found = append(found, l)
 		}
 	}

@@ -30,15 +30,15 @@ type replies struct {
 }
 
 // openReplies returns the function of a link for replies.
-func (c *client) openReplies(l *amqp.Outgoing, n node) func(context.Context) error {
+func (p *peer) openReplies(l *amqp.Outgoing, n node) func(context.Context) error {
 	r := &replies{
 		link: l.Link, node: n.special, names: [2]string{l.ClientAddress(), l.Name()}, queue: make(chan *amqp.Message), done: make(chan struct{}),
 	}
-	c.mu.Lock()
-	c.replies = append(c.replies, r)
-	c.mu.Unlock()
+	p.mu.Lock()
+	p.replies = append(p.replies, r)
+	p.mu.Unlock()
 	return func(ctx context.Context) error {
-		defer c.closeReplies(r)
+		defer p.closeReplies(r)
 		for {
 			l.Idle()
 			select {
@@ -56,24 +56,24 @@ func (c *client) openReplies(l *amqp.Outgoing, n node) func(context.Context) err
 	}
 }
 
-func (c *client) closeReplies(r *replies) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (p *peer) closeReplies(r *replies) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	close(r.done)
-	for i, o := range c.replies {
+	for i, o := range p.replies {
 		if o == r {
-			c.replies = append(c.replies[:i], c.replies[i+1:]...)
+			p.replies = append(p.replies[:i], p.replies[i+1:]...)
 			return
 		}
 	}
 }
 
 // findReplies returns the link from the same node that a request's reply-to names; failing that, the last one.
-func (c *client) findReplies(to string, n node) *replies {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (p *peer) findReplies(to string, n node) *replies {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var found *replies
-	for _, r := range c.replies {
+	for _, r := range p.replies {
 		switch {
 		case r.node != n.special:
 		case to != "" && (r.names[0] == to || r.names[1] == to):
@@ -86,21 +86,21 @@ func (c *client) findReplies(to string, n node) *replies {
 }
 
 // answer is the function of a link for requests.
-func (c *client) answer(ctx context.Context, l *amqp.Incoming, n node, handle handler) error {
+func (p *peer) answer(ctx context.Context, l *amqp.Incoming, n node, handle handler) error {
 	for {
 		ds, err := l.Next(ctx)
 		if err != nil {
 			return err
 		}
 		for i := range ds {
-			if err := c.answerOne(ctx, l, ds[i:i+1], n, handle); err != nil {
+			if err := p.answerOne(ctx, l, ds[i:i+1], n, handle); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (c *client) answerOne(ctx context.Context, l *amqp.Incoming, d []amqp.Delivery, n node, handle handler) error {
+func (p *peer) answerOne(ctx context.Context, l *amqp.Incoming, d []amqp.Delivery, n node, handle handler) error {
 	if len(d[0].Payload) > maxRequest {
 		l.Settle(d, amqp.Errorf(amqp.CondMessageSize, "a request may have %d bytes, this one has %d", maxRequest, len(d[0].Payload)))
 		return nil
@@ -110,7 +110,7 @@ func (c *client) answerOne(ctx context.Context, l *amqp.Incoming, d []amqp.Deliv
 		l.Settle(d, err)
 		return nil
 	}
-	to := c.findReplies(req.ReplyTo, n)
+	to := p.findReplies(req.ReplyTo, n)
 	if to == nil {
 		l.Settle(d, amqp.Errorf(amqp.CondNotFound, "no link on this connection receives replies to '%.200s'", req.ReplyTo))
 		return nil
@@ -142,18 +142,18 @@ func (c *client) answerOne(ctx context.Context, l *amqp.Incoming, d []amqp.Deliv
 }
 
 // openCBS guards that a connection has one pair of links to $cbs at a time, as on Azure.
-func (c *client) openCBS(incoming bool, run func(context.Context) error) (func(context.Context) error, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cbs[incoming] {
+func (p *peer) openCBS(incoming bool, run func(context.Context) error) (func(context.Context) error, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cbs[incoming] {
 		return nil, amqp.Errorf(amqp.CondNotAllowed, "Only one link to '$cbs' in each direction is allowed on a connection: close the other first.")
 	}
-	c.cbs[incoming] = true
+	p.cbs[incoming] = true
 	return func(ctx context.Context) error {
 		err := run(ctx)
-		c.mu.Lock()
-		c.cbs[incoming] = false
-		c.mu.Unlock()
+		p.mu.Lock()
+		p.cbs[incoming] = false
+		p.mu.Unlock()
 		return err
 	}, nil
 }

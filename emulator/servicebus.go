@@ -1,7 +1,6 @@
 package emulator
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,6 +53,8 @@ type ServiceBusConfig struct {
 	Keys []Key
 	// Premium has messages and batches be up to 1 MiB large, as on Azure's premium tier. Default: 256 KiB, as on the standard tier.
 	Premium bool
+	// Control is the address of an endpoint by which test programs have faults happen: plain HTTP, on loopback. Default: none.
+	Control string
 	// IdleTimeout is how long a connection may be silent before it is closed. Default 4 minutes.
 	IdleTimeout time.Duration
 	// Log receives connections' ends at debug level, and failures. Default: nothing is logged.
@@ -77,9 +78,10 @@ const (
 // What isn't there is refused: sessions, scheduled and deferred messages, transactions and rules. In a [Fault], the hub is the path of a queue,
 // topic or subscription.
 type ServiceBus struct {
-	front  Server // without hubs: listeners, keys, links and faults
-	broker *bus.Broker
-	admin  *busAdmin // nil if there is none
+	front
+	broker  *bus.Broker
+	admin   *busAdmin   // nil if there is none
+	control *httpServer // nil if there is none
 }
 
 // StartServiceBus makes the queues and topics, and listens.
@@ -88,14 +90,7 @@ func StartServiceBus(queues []ServiceBusQueue, topics []ServiceBusTopic, cfg *Se
 	if cfg != nil {
 		c = *cfg
 	}
-	if c.Listen == "" {
-		c.Listen = "127.0.0.1:0"
-	}
 	s := &ServiceBus{broker: bus.New()}
-	s.front.cfg = Config{Listen: c.Listen, TLSListen: c.TLSListen, TLSCertOut: c.TLSCertOut, Keys: c.Keys}
-	if s.front.log = c.Log; s.front.log == nil {
-		s.front.log = slog.New(slog.DiscardHandler)
-	}
 	if err := s.start(queues, topics, &c); err != nil {
 		return nil, fmt.Errorf("emulator: service bus: %w", err)
 	}
@@ -103,13 +98,13 @@ func StartServiceBus(queues []ServiceBusQueue, topics []ServiceBusTopic, cfg *Se
 }
 
 func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c *ServiceBusConfig) (err error) {
-	if c.Listen == "-" && c.TLSListen == "" {
-		return fmt.Errorf("neither a plain nor a TLS address to listen on")
+	reach := &frontConfig{
+		listen: c.Listen, tlsListen: c.TLSListen, tlsCertOut: c.TLSCertOut, keys: c.Keys, idleTimeout: c.IdleTimeout, maxMessage: maxStandard, log: c.Log,
 	}
-	if c.TLSCertOut != "" && c.TLSListen == "" {
-		return fmt.Errorf("a file for the certificate, %s, but no TLS address to listen on", c.TLSCertOut)
+	if c.Premium {
+		reach.maxMessage = maxPremium
 	}
-	if s.front.keys, err = byName(c.Keys); err != nil {
+	if err := s.prepare(reach, func(c *amqp.Conn) amqp.Peer { return &busPeer{peer: newPeer(&s.front, c), bus: s} }); err != nil {
 		return err
 	}
 	for i := range queues {
@@ -128,12 +123,10 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 			}
 		}
 	}
-	largest := maxStandard
-	if c.Premium {
-		largest = maxPremium
+	if err = s.listen(reach); err == nil {
+		s.control, err = startControl(c.Control, s.controlMux(), s.log)
 	}
-	s.front.amqp = amqp.NewServer(s.newClient, &amqp.Config{MaxMessageSize: largest, IdleTimeout: c.IdleTimeout, Log: s.front.log})
-	if err = s.front.listen(); err == nil && c.AdminListen != "" {
+	if err == nil && c.AdminListen != "" {
 		s.admin, err = startBusAdmin(s, c.AdminListen)
 	}
 	if err != nil {
@@ -144,35 +137,15 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 
 // Close disconnects the clients and waits for all of it. The messages are gone.
 func (s *ServiceBus) Close() error {
-	s.front.close.Do(func() {
-		s.front.err = s.admin.close()
-		s.front.amqp.Close()
-		s.front.serve.Wait()
+	s.close.Do(func() {
+		s.err = errors.Join(s.control.close(), s.admin.close())
+		s.hangUp()
 	})
-	return s.front.err
+	return s.err
 }
 
-// Addr is the address of the plain listener, "" if there is none.
-func (s *ServiceBus) Addr() string { return s.front.Addr() }
-
-// TLSAddr is the address of the TLS listener, "" if there is none.
-func (s *ServiceBus) TLSAddr() string { return s.front.TLSAddr() }
-
-// ConnectionString is what clients of the plain listener connect with; where there is only a TLS listener, it is the same as
-// [ServiceBus.TLSConnectionString].
-func (s *ServiceBus) ConnectionString() string { return s.front.ConnectionString() }
-
-// TLSConnectionString is what clients of the TLS listener connect with, "" if there is none. They must trust the certificate.
-func (s *ServiceBus) TLSConnectionString() string { return s.front.TLSConnectionString() }
-
-// CertPool holds the certificate of the TLS listener, nil if there is none.
-func (s *ServiceBus) CertPool() *x509.CertPool { return s.front.CertPool() }
-
-// Faults are what goes wrong on demand.
-func (s *ServiceBus) Faults() *Faults { return s.front.Faults() }
-
-// DropConnections cuts all connections as a failing network would, and returns how many there were. Clients can connect again at once.
-func (s *ServiceBus) DropConnections() int { return s.front.DropConnections() }
+// ControlAddr is the address of the control endpoint, "" if there is none.
+func (s *ServiceBus) ControlAddr() string { return s.control.addr() }
 
 // ServiceBusCounts are the messages of a queue or subscription, locked ones among them.
 type ServiceBusCounts struct {
@@ -196,9 +169,9 @@ func (s *ServiceBus) Counts(path string) (ServiceBusCounts, error) {
 // queue finds the queue or subscription of a node.
 func (s *ServiceBus) queue(n busNode) (*bus.Queue, bool) {
 	if n.subscription == "" {
-		return s.broker.Queue(n.entity)
+		return s.broker.Queue(n.name)
 	}
-	t, ok := s.broker.Topic(n.entity)
+	t, ok := s.broker.Topic(n.name)
 	if !ok {
 		return nil, false
 	}

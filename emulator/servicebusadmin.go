@@ -1,13 +1,11 @@
 package emulator
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -20,16 +18,13 @@ import (
 const (
 	maxDescription = 64 << 10 // bytes of a request
 	maxPage        = 100      // entities of a page, as on Azure
-	adminPatience  = time.Second
 )
 
 // busAdmin serves the administration API of a namespace: Atom documents over HTTPS.
 type busAdmin struct {
-	bus    *ServiceBus
-	at     net.Listener
-	cert   *certificate
-	server *http.Server
-	done   chan struct{}
+	bus  *ServiceBus
+	cert *certificate
+	http *httpServer
 }
 
 func startBusAdmin(s *ServiceBus, listen string) (*busAdmin, error) {
@@ -37,20 +32,12 @@ func startBusAdmin(s *ServiceBus, listen string) (*busAdmin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("administration: %w", err)
 	}
-	a := &busAdmin{bus: s, at: l, done: make(chan struct{})}
+	a := &busAdmin{bus: s}
 	if a.cert, err = newCertificate(l.Addr(), listen, ""); err != nil {
 		return nil, errors.Join(fmt.Errorf("administration: %w", err), l.Close())
 	}
-	a.server = &http.Server{
-		Handler: a, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
-		ErrorLog: slog.NewLogLogger(s.front.log.Handler(), slog.LevelDebug),
-	}
-	go func() {
-		defer close(a.done)
-		if err := a.server.Serve(tls.NewListener(l, a.cert.serverConfig())); !errors.Is(err, http.ErrServerClosed) {
-			s.front.log.Error("administration API stopped", "error", err)
-		}
-	}()
+	server := &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
+	a.http = serveHTTP(l, tls.NewListener(l, a.cert.serverConfig()), server, "administration API", s.log)
 	return a, nil
 }
 
@@ -59,14 +46,7 @@ func (a *busAdmin) close() error {
 	if a == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), adminPatience)
-	defer cancel()
-	err := a.server.Shutdown(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = a.server.Close()
-	}
-	<-a.done
-	return err
+	return a.http.close()
 }
 
 // AdminConnectionString is what clients of the administration API connect with, "" if there is none. They must trust the certificate.
@@ -74,7 +54,7 @@ func (s *ServiceBus) AdminConnectionString() string {
 	if s.admin == nil {
 		return ""
 	}
-	return "Endpoint=sb://" + s.front.endpoint(s.admin.at, "443") + s.front.credentials()
+	return "Endpoint=sb://" + endpoint(s.admin.http.at, "443") + s.credentials()
 }
 
 // AdminCertPool holds the certificate of the administration API, nil if there is none.
@@ -120,7 +100,7 @@ func (a *busAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := xml.Marshal(document)
 	if err != nil {
-		a.bus.front.log.Error("administration API", "error", err)
+		a.bus.log.Error("administration API", "error", err)
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
@@ -131,12 +111,12 @@ func (a *busAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // allowed checks the token of a request: its resource is the URL, with or without the query, or above it.
 func (a *busAdmin) allowed(r *http.Request) error {
-	if len(a.bus.front.keys) == 0 {
+	if len(a.bus.keys) == 0 {
 		return nil
 	}
 	why := malformed
 	for _, path := range []string{r.URL.Path, r.URL.RequestURI()} {
-		g, refused := verify(a.bus.front.keys, time.Now(), r.Header.Get("Authorization"), "https://"+r.Host+path)
+		g, refused := verify(a.bus.keys, time.Now(), r.Header.Get("Authorization"), "https://"+r.Host+path)
 		if refused == accepted && g.rights.has(Manage) {
 			return nil
 		}

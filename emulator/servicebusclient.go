@@ -12,8 +12,8 @@ import (
 
 // busNode is what a link's address stands for in a Service Bus namespace.
 type busNode struct {
-	node         // its hub is the path of the queue, topic or subscription
-	entity       string
+	node
+	name         string // of the queue or topic
 	subscription string
 	dead         bool // the dead letters
 }
@@ -45,30 +45,24 @@ func parseBusAddress(address string) (n busNode, err error) {
 		n.special = managementNode
 	}
 	n.dead = cut("$DeadLetterQueue")
-	n.hub = strings.Join(part, "/")
+	n.entity = strings.Join(part, "/")
 	if last := len(part) - 1; last >= 2 && strings.EqualFold(part[last-1], "Subscriptions") {
 		part, n.subscription = part[:last-1], part[last]
 	}
-	if n.entity = strings.Join(part, "/"); n.entity == "" || strings.Contains(n.entity, "$") {
+	if n.name = strings.Join(part, "/"); n.name == "" || strings.Contains(n.name, "$") {
 		return n, amqp.Errorf(amqp.CondNotFound, "The messaging entity '%.300s' could not be found.", n.path)
 	}
 	return n, nil
 }
 
-// busClient is the server's side of one connection.
-type busClient struct {
-	client
+// busPeer is the server's side of one connection.
+type busPeer struct {
+	*peer
 	bus *ServiceBus
 }
 
-func (s *ServiceBus) newClient(c *amqp.Conn) amqp.Peer {
-	return &busClient{
-		client: client{srv: &s.front, conn: c, auth: newAuthority(s.front.keys), cbs: make(map[bool]bool)}, bus: s,
-	}
-}
-
 // Incoming implements [amqp.Peer].
-func (c *busClient) Incoming(l *amqp.Incoming) (func(context.Context) error, error) {
+func (c *busPeer) Incoming(l *amqp.Incoming) (func(context.Context) error, error) {
 	n, err := parseBusAddress(l.Address())
 	switch {
 	case err != nil:
@@ -92,7 +86,7 @@ func (c *busClient) Incoming(l *amqp.Incoming) (func(context.Context) error, err
 }
 
 // Outgoing implements [amqp.Peer].
-func (c *busClient) Outgoing(l *amqp.Outgoing) (func(context.Context) error, error) {
+func (c *busPeer) Outgoing(l *amqp.Outgoing) (func(context.Context) error, error) {
 	n, err := parseBusAddress(l.Address())
 	switch {
 	case err != nil:
@@ -112,7 +106,7 @@ func (c *busClient) Outgoing(l *amqp.Outgoing) (func(context.Context) error, err
 }
 
 // store finds the messages that a node stands for.
-func (c *busClient) store(n busNode) (*bus.Store, error) {
+func (c *busPeer) store(n busNode) (*bus.Store, error) {
 	q, ok := c.bus.queue(n)
 	switch {
 	case !ok:
@@ -124,8 +118,8 @@ func (c *busClient) store(n busNode) (*bus.Store, error) {
 }
 
 // managed finds the messages that requests to a $management node concern; a topic has none.
-func (c *busClient) managed(n busNode) (*bus.Store, error) {
-	if _, ok := c.bus.broker.Topic(n.entity); ok && n.subscription == "" && !n.dead {
+func (c *busPeer) managed(n busNode) (*bus.Store, error) {
+	if _, ok := c.bus.broker.Topic(n.name); ok && n.subscription == "" && !n.dead {
 		return nil, nil
 	}
 	return c.store(n)
@@ -134,19 +128,19 @@ func (c *busClient) managed(n busNode) (*bus.Store, error) {
 const condLockLost amqp.Symbol = "com.microsoft:message-lock-lost"
 
 // explain turns the broker's errors into those that Azure sends.
-func (c *busClient) explain(n busNode, err error) error {
+func (c *busPeer) explain(n busNode, err error) error {
 	switch {
 	case errors.Is(err, bus.ErrLockLost):
 		return amqp.Errorf(condLockLost, "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue, "+
 			"or was received by a different receiver instance.")
 	case errors.Is(err, bus.ErrFull):
-		return amqp.Errorf(amqp.CondResourceLimit, "The maximum entity size has been reached or exceeded for '%.300s'.", n.hub)
+		return amqp.Errorf(amqp.CondResourceLimit, "The maximum entity size has been reached or exceeded for '%.300s'.", n.entity)
 	case errors.Is(err, bus.ErrDeleted):
-		return c.noSuch(n.hub)
+		return c.noSuch(n.entity)
 	case err == nil, errors.Is(err, context.Canceled):
 		return err
 	}
-	return fmt.Errorf("%s: %w", n.hub, err)
+	return fmt.Errorf("%s: %w", n.entity, err)
 }
 
 // notHere refuses what the emulator leaves out, by a condition that clients don't try again on.

@@ -18,8 +18,8 @@ const (
 )
 
 // manage handles a request to $management (Azure's "request-response-based operations"); store is nil for a topic.
-func (c *busClient) manage(ctx context.Context, l *amqp.Link, n busNode, store *bus.Store, req *amqp.Message) (reply, error) {
-	switch kind, err := c.srv.faults.strike(ctx, l, OnManage, n.hub, ""); {
+func (c *busPeer) manage(ctx context.Context, l *amqp.Link, n busNode, store *bus.Store, req *amqp.Message) (reply, error) {
+	switch kind, err := c.front.faults.strike(ctx, l, OnManage, n.entity, ""); {
 	case kind == FaultServerBusy && err == errServerBusy:
 		return reply{status: http.StatusServiceUnavailable, description: errServerBusy.Description, condition: errServerBusy.Condition}, nil
 	case err != nil:
@@ -56,7 +56,7 @@ func unsupported(op string) reply {
 }
 
 // failed answers with an error of the broker.
-func (c *busClient) failed(n busNode, err error) reply {
+func (c *busPeer) failed(n busNode, err error) reply {
 	var e *amqp.Error
 	if !errors.As(c.explain(n, err), &e) {
 		return reply{status: http.StatusInternalServerError, description: "the server failed to process the request", condition: amqp.CondInternal}
@@ -71,7 +71,7 @@ func (c *busClient) failed(n busNode, err error) reply {
 	return reply{status: status, description: e.Description, condition: e.Condition}
 }
 
-func (c *busClient) peek(n busNode, store *bus.Store, body amqp.Map) reply {
+func (c *busPeer) peek(n busNode, store *bus.Store, body amqp.Map) reply {
 	from, ok1 := integer(body.Get("from-sequence-number"))
 	count, ok2 := integer(body.Get("message-count"))
 	if !ok1 || !ok2 || count < 1 {
@@ -98,7 +98,7 @@ func tokensOf(body amqp.Map) ([]amqp.UUID, bool) {
 	return tokens, ok && len(tokens) > 0 && len(tokens) <= maxTokens
 }
 
-func (c *busClient) renew(n busNode, store *bus.Store, body amqp.Map) reply {
+func (c *busPeer) renew(n busNode, store *bus.Store, body amqp.Map) reply {
 	tokens, ok := tokensOf(body)
 	if !ok {
 		return badRequest("renew-lock needs lock-tokens, an array of UUIDs.")
@@ -114,7 +114,7 @@ func (c *busClient) renew(n busNode, store *bus.Store, body amqp.Map) reply {
 }
 
 // settleByToken settles messages whose link is gone.
-func (c *busClient) settleByToken(n busNode, store *bus.Store, body amqp.Map) reply {
+func (c *busPeer) settleByToken(n busNode, store *bus.Store, body amqp.Map) reply {
 	tokens, ok := tokensOf(body)
 	if !ok {
 		return badRequest("update-disposition needs lock-tokens, an array of UUIDs.")

@@ -17,17 +17,17 @@ const (
 
 // busReceiver is a link on which a client receives messages: locked until it settles them, or deleted as they are sent.
 type busReceiver struct {
-	c     *busClient
+	c     *busPeer
 	link  *amqp.Outgoing
 	node  busNode
 	store *bus.Store
 }
 
-func (c *busClient) openReceiver(l *amqp.Outgoing, n busNode) (func(context.Context) error, error) {
-	if _, err := c.srv.faults.strike(context.Background(), l.Link, OnAttach, n.hub, ""); err != nil {
+func (c *busPeer) openReceiver(l *amqp.Outgoing, n busNode) (func(context.Context) error, error) {
+	if err := c.strikeAttach(l.Link, n.node); err != nil {
 		return nil, err
 	}
-	if _, ok := c.bus.broker.Topic(n.entity); ok && n.subscription == "" {
+	if _, ok := c.bus.broker.Topic(n.name); ok && n.subscription == "" {
 		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is a topic: receive from one of its subscriptions", n.path)
 	}
 	store, err := c.store(n)
@@ -72,7 +72,7 @@ func (r *busReceiver) deliver(ctx context.Context, got []bus.Locked) error {
 			_ = r.store.Release(m.Token) // unless the lock has expired meanwhile
 		}
 	}()
-	if _, err := r.c.srv.faults.strike(ctx, r.link.Link, OnReceive, r.node.hub, ""); err != nil {
+	if _, err := r.c.front.faults.strike(ctx, r.link.Link, OnReceive, r.node.entity, ""); err != nil {
 		return err
 	}
 	for {

@@ -13,27 +13,28 @@ const maxBatch = 4500
 
 // busSender is a link on which a client sends messages to a queue or topic.
 type busSender struct {
-	c    *busClient
+	c    *busPeer
 	link *amqp.Incoming
 	node busNode
 	send func([]bus.Message) error
 }
 
-func (c *busClient) openSender(l *amqp.Incoming, n busNode) (func(context.Context) error, error) {
-	if _, err := c.srv.faults.strike(context.Background(), l.Link, OnAttach, n.hub, ""); err != nil {
+func (c *busPeer) openSender(l *amqp.Incoming, n busNode) (func(context.Context) error, error) {
+	if err := c.strikeAttach(l.Link, n.node); err != nil {
 		return nil, err
 	}
 	if n.subscription != "" || n.dead {
 		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is to receive from, not to send to", n.path)
 	}
 	s := &busSender{c: c, link: l, node: n}
-	if q, ok := c.bus.broker.Queue(n.entity); ok {
+	if q, ok := c.bus.broker.Queue(n.name); ok {
 		s.send = q.Send
-	} else if t, ok := c.bus.broker.Topic(n.entity); ok {
+	} else if t, ok := c.bus.broker.Topic(n.name); ok {
 		s.send = t.Send
 	} else {
 		return nil, c.noSuch(n.path)
 	}
+	l.CountWith(c.front.meters.of(n.entity))
 	return s.run, nil
 }
 
@@ -59,7 +60,7 @@ func (s *busSender) take(ctx context.Context, d amqp.Delivery) (refused, err err
 	if refused != nil {
 		return refused, nil
 	}
-	kind, err := s.c.srv.faults.strike(ctx, s.link.Link, OnSend, s.node.hub, "")
+	kind, err := s.c.front.faults.strike(ctx, s.link.Link, OnSend, s.node.entity, "")
 	switch {
 	case kind == FaultServerBusy && err == errServerBusy:
 		return err, nil

@@ -287,9 +287,11 @@ type accepting struct {
 	got   []string
 	ended error
 	done  bool
+	meter Meter
 }
 
 func (a *accepting) open(l *Incoming) (func(context.Context) error, error) {
+	l.CountWith(&a.meter)
 	return func(ctx context.Context) error {
 		for {
 			ds, err := l.Next(ctx)

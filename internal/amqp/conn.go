@@ -103,6 +103,7 @@ func (r idleReader) Read(b []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	n, err := r.c.net.Read(b)
+	r.c.srv.received.Add(int64(n))
 	var ne net.Error
 	if errors.As(err, &ne) && ne.Timeout() && !r.c.interrupted() {
 		err = errIdle
@@ -278,7 +279,9 @@ func (c *Conn) writeLoop() {
 			}
 		}
 		_ = c.net.SetWriteDeadline(time.Now().Add(c.cfg.WriteTimeout))
-		if _, err := c.net.Write(buf); err != nil {
+		n, err := c.net.Write(buf)
+		c.srv.sent.Add(int64(n))
+		if err != nil {
 			c.cut()
 			return
 		}

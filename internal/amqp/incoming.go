@@ -8,7 +8,8 @@ import (
 // Incoming is a link on which the client sends.
 type Incoming struct {
 	*Link
-	wake chan struct{}
+	wake  chan struct{}
+	meter *Meter // nil if nobody counts
 
 	// Guarded by c.mu.
 	credit        uint32 // messages the client may still send
@@ -133,7 +134,11 @@ func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 	l.part = nil
 	l.credit--
 	l.deliveryCount++
-	if d.size > c.cfg.MaxMessageSize {
+	tooLarge := d.size > c.cfg.MaxMessageSize
+	if l.meter != nil {
+		l.meter.count(d.size, tooLarge)
+	}
+	if tooLarge {
 		l.rejectTooLarge(d)
 		return nil
 	}

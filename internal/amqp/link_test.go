@@ -288,6 +288,9 @@ func TestReceivedMessages(t *testing.T) {
 		if got := outcomes(); !maps.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
+		if got, want := target.meter.Read(), (Arrivals{Messages: 4, Bytes: 20 + 10 + 11 + 11, Largest: 20, TooLarge: 3}); got != want {
+			t.Errorf("%+v arrived, not %+v", got, want)
+		}
 		// The link goes on, as long as one likes.
 		for id := uint32(4); id < 30; id++ {
 			c.queue(0, frame(id, true), []byte("12345678901")...)

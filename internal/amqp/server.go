@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -91,6 +92,8 @@ var Mechanisms = []Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"}
 type Server struct {
 	cfg     Config
 	newPeer func(*Conn) Peer
+
+	received, sent atomic.Int64 // bytes
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}

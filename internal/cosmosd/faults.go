@@ -3,9 +3,9 @@ package cosmosd
 import (
 	"fmt"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/faults"
 )
 
 // Fault is something that goes wrong on demand.
@@ -65,11 +65,6 @@ const (
 	OnMetadata Request = "metadata"
 )
 
-const (
-	maxFaults     = 1000
-	maxFaultDelay = time.Hour
-)
-
 func (f *Fault) validate() error {
 	switch f.Kind {
 	case FaultDelay:
@@ -90,8 +85,8 @@ func (f *Fault) validate() error {
 		return fmt.Errorf("unknown request %.40q: choose %s, %s, %s, %s, %s or %s", f.On, OnRead, OnWrite, OnBatch, OnQuery, OnRanges, OnMetadata)
 	}
 	switch {
-	case f.Times < 0 || f.For < 0 || f.RetryAfter < 0 || f.Delay < 0 || f.Delay > maxFaultDelay:
-		return fmt.Errorf("a fault happens a positive number of times, or 0 for each time, and delays up to %s", maxFaultDelay)
+	case f.Times < 0 || f.For < 0 || f.RetryAfter < 0 || f.Delay < 0 || f.Delay > faults.MaxDelay:
+		return fmt.Errorf("a fault happens a positive number of times, or 0 for each time, and delays up to %s", faults.MaxDelay)
 	case f.Each && f.Kind != FaultStatus:
 		return fmt.Errorf("operations one by one get faults of kind %s only", FaultStatus)
 	case f.Range != "" && f.Container == "":
@@ -115,88 +110,28 @@ func (f *Fault) failure() *failure {
 	return &failure{status: f.Status, substatus: sub, message: "A fault on demand.", charge: chargeRefused, retryAfter: f.RetryAfter}
 }
 
+type faultSet = faults.Set[Fault]
+
 // Faults are the faults of an account. Its methods may be called concurrently.
-type Faults struct {
-	some atomic.Bool // there are faults to look for
+type Faults struct{ faultSet }
 
-	mu     sync.Mutex
-	lastID int
-	list   []FaultState
-}
-
-// FaultState is a fault and what has come of it.
-type FaultState struct {
-	ID    int
-	Fault Fault
-	Hits  int // requests or operations that it has befallen
-	until time.Time
-}
+// FaultState is a fault and what has come of it: its ID, and its Hits, how many requests or operations it has befallen.
+type FaultState = faults.State[Fault]
 
 // Add has a fault happen from now on, and returns its id. Of several faults that fit a request, the oldest happens.
 func (f *Faults) Add(fault Fault) (id int, err error) {
 	if err := fault.validate(); err != nil {
 		return 0, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.list) >= maxFaults {
-		return 0, fmt.Errorf("there are %d faults already: remove some", maxFaults)
-	}
-	f.lastID++
-	s := FaultState{ID: f.lastID, Fault: fault}
-	if fault.For > 0 {
-		s.until = time.Now().Add(fault.For)
-	}
-	f.list = append(f.list, s)
-	f.some.Store(true)
-	return f.lastID, nil
+	return faults.Add(&f.faultSet, fault, fault.Times, fault.For)
 }
 
-// List returns all faults, also those that won't happen again, oldest first.
-func (f *Faults) List() []FaultState {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return append([]FaultState(nil), f.list...)
-}
-
-// Remove removes a fault, and tells whether there was one of that id.
-func (f *Faults) Remove(id int) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i := range f.list {
-		if f.list[i].ID == id {
-			f.list = append(f.list[:i:i], f.list[i+1:]...)
-			return true
-		}
-	}
-	return false
-}
-
-// Clear removes all faults.
-func (f *Faults) Clear() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.list = nil
-	f.some.Store(false)
-}
+// Set holds the faults.
+func (f *Faults) Set() *faults.Set[Fault] { return &f.faultSet }
 
 // next counts and returns the fault that befalls a request, or an operation of a bulk batch, if any.
-func (f *Faults) next(on Request, container, rangeID string, each bool) (fault Fault, ok bool) {
-	if !f.some.Load() {
-		return fault, false
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i := range f.list {
-		s := &f.list[i]
-		switch {
-		case s.Fault.Each != each, s.Fault.On != "" && s.Fault.On != on:
-		case s.Fault.Container != "" && s.Fault.Container != container, s.Fault.Range != "" && s.Fault.Range != rangeID:
-		case s.Fault.Times > 0 && s.Hits >= s.Fault.Times, !s.until.IsZero() && time.Now().After(s.until):
-		default:
-			s.Hits++
-			return s.Fault, true
-		}
-	}
-	return fault, false
+func (f *Faults) next(on Request, container, rangeID string, each bool) (Fault, bool) {
+	return faults.Next(&f.faultSet, func(fault *Fault) bool {
+		return fault.Each == each && (fault.On == "" || fault.On == on) && (fault.Container == "" || fault.Container == container) && (fault.Range == "" || fault.Range == rangeID)
+	})
 }

@@ -28,11 +28,11 @@ const (
 	capMetrics amqp.Symbol = "com.microsoft:enable-receiver-runtime-metric"
 )
 
-// receiver is a link on which a client receives the events of a partition.
-type receiver struct {
-	c    *client
+// hubReceiver is a link on which a client receives the events of a partition.
+type hubReceiver struct {
+	c    *hubPeer
 	link *amqp.Outgoing
-	node node
+	node hubNode
 	part *hub.Partition
 	next int64
 	buf  []hub.Stored
@@ -41,8 +41,8 @@ type receiver struct {
 	metrics     []byte // encoded delivery annotations
 }
 
-func (c *client) openReceiver(l *amqp.Outgoing, n node) (func(context.Context) error, error) {
-	if _, err := c.srv.faults.strike(context.Background(), l.Link, OnAttach, n.hub, n.partition); err != nil {
+func (c *hubPeer) openReceiver(l *amqp.Outgoing, n hubNode) (func(context.Context) error, error) {
+	if err := c.strikeAttach(l.Link, n.node); err != nil {
 		return nil, err
 	}
 	_, p, err := c.lookup(n)
@@ -69,14 +69,14 @@ func (c *client) openReceiver(l *amqp.Outgoing, n node) (func(context.Context) e
 	if err != nil {
 		return nil, c.explainAttach(n, name, err)
 	}
-	r := &receiver{c: c, link: l, node: n, part: p, next: next, withMetrics: l.Desired(capMetrics)}
+	r := &hubReceiver{c: c, link: l, node: n, part: p, next: next, withMetrics: l.Desired(capMetrics)}
 	return func(ctx context.Context) error {
 		defer detach()
 		return c.explain(n, r.run(ctx))
 	}, nil
 }
 
-func (r *receiver) run(ctx context.Context) error {
+func (r *hubReceiver) run(ctx context.Context) error {
 	for {
 		credit, err := r.link.Ready(ctx)
 		if err != nil {
@@ -93,7 +93,7 @@ func (r *receiver) run(ctx context.Context) error {
 			}
 			continue
 		}
-		if _, err := r.c.srv.faults.strike(ctx, r.link.Link, OnReceive, r.node.hub, r.node.partition); err != nil {
+		if _, err := r.c.front.faults.strike(ctx, r.link.Link, OnReceive, r.node.entity, r.node.partition); err != nil {
 			return err
 		}
 		if r.withMetrics {
@@ -222,7 +222,7 @@ func epochText(epoch *int64) string {
 }
 
 // explainAttach words the refusal of a reader as Azure does.
-func (c *client) explainAttach(n node, name string, err error) error {
+func (c *hubPeer) explainAttach(n hubNode, name string, err error) error {
 	var epoch *hub.EpochError
 	var limit *hub.ReaderLimitError
 	switch {
@@ -245,7 +245,7 @@ func (c *client) explainAttach(n node, name string, err error) error {
 }
 
 // explainStart words the refusal of a start position as Azure does.
-func (c *client) explainStart(n node, p *hub.Partition, err error) error {
+func (c *hubPeer) explainStart(n hubNode, p *hub.Partition, err error) error {
 	var refused *hub.StartError
 	if !errors.As(err, &refused) {
 		return c.explain(n, err)

@@ -17,12 +17,12 @@ const (
 
 // manage handles a request to $management: READ of a hub or a partition. The hub's name comes with the request; the address of the link may
 // name it too, but needn't.
-func (c *client) manage(ctx context.Context, l *amqp.Link, n node, req *amqp.Message) (reply, error) {
+func (c *hubPeer) manage(ctx context.Context, l *amqp.Link, n node, req *amqp.Message) (reply, error) {
 	name := req.Properties.String("name")
 	if name == "" {
-		name = n.hub
+		name = n.entity
 	}
-	switch kind, err := c.srv.faults.strike(ctx, l, OnManage, name, ""); {
+	switch kind, err := c.front.faults.strike(ctx, l, OnManage, name, ""); {
 	case kind == FaultServerBusy && err == errServerBusy:
 		return reply{status: http.StatusServiceUnavailable, description: errServerBusy.Description, condition: errServerBusy.Condition}, nil
 	case err != nil:
@@ -37,7 +37,7 @@ func (c *client) manage(ctx context.Context, l *amqp.Link, n node, req *amqp.Mes
 			condition: amqp.CondUnauthorized,
 		}, nil
 	}
-	h, ok := c.srv.broker.Hub(name)
+	h, ok := c.broker.Hub(name)
 	if !ok {
 		return notFound(c.noSuch(name).Description), nil
 	}

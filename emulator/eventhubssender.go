@@ -18,12 +18,12 @@ const (
 	maxKey = 128
 )
 
-// sender is a link on which a client sends events, to one partition or to any. What has arrived while the last append was being written
+// hubSender is a link on which a client sends events, to one partition or to any. What has arrived while the last append was being written
 // goes to the log together: one durable write for many deliveries.
-type sender struct {
-	c    *client
+type hubSender struct {
+	c    *hubPeer
 	link *amqp.Incoming
-	node node
+	node hubNode
 	hub  *hub.Hub
 	part *hub.Partition // nil: the event's key decides, or the turn
 
@@ -44,19 +44,20 @@ type group struct {
 	err        error
 }
 
-func (c *client) openSender(l *amqp.Incoming, n node) (func(context.Context) error, error) {
-	if _, err := c.srv.faults.strike(context.Background(), l.Link, OnAttach, n.hub, n.partition); err != nil {
+func (c *hubPeer) openSender(l *amqp.Incoming, n hubNode) (func(context.Context) error, error) {
+	if err := c.strikeAttach(l.Link, n.node); err != nil {
 		return nil, err
 	}
 	h, p, err := c.lookup(n)
 	if err != nil {
 		return nil, err
 	}
-	s := &sender{c: c, link: l, node: n, hub: h, part: p, groups: make(map[*hub.Partition]*group)}
+	l.CountWith(c.front.meters.of(h.Name()))
+	s := &hubSender{c: c, link: l, node: n, hub: h, part: p, groups: make(map[*hub.Partition]*group)}
 	return s.run, nil
 }
 
-func (s *sender) run(ctx context.Context) error {
+func (s *hubSender) run(ctx context.Context) error {
 	for {
 		ds, err := s.link.Next(ctx)
 		if err != nil {
@@ -81,7 +82,7 @@ func (s *sender) run(ctx context.Context) error {
 
 // sort puts a delivery's events into the group of their partition, all into the same one, as Azure does. It tells whether that is full, and why
 // the delivery is refused, if it is. An error ends the link.
-func (s *sender) sort(ctx context.Context, d amqp.Delivery) (full bool, refused, err error) {
+func (s *hubSender) sort(ctx context.Context, d amqp.Delivery) (full bool, refused, err error) {
 	if s.events, refused = s.splitter.split(d, s.events[:0]); refused != nil {
 		return false, refused, nil
 	}
@@ -94,7 +95,7 @@ func (s *sender) sort(ctx context.Context, d amqp.Delivery) (full bool, refused,
 	if p == nil {
 		p = s.hub.Pick(s.events[0].Key)
 	}
-	switch kind, err := s.c.srv.faults.strike(ctx, s.link.Link, OnSend, s.hub.Name(), p.ID()); {
+	switch kind, err := s.c.front.faults.strike(ctx, s.link.Link, OnSend, s.hub.Name(), p.ID()); {
 	case kind == FaultServerBusy && err == errServerBusy:
 		return false, err, nil
 	case err != nil:
@@ -117,7 +118,7 @@ func (s *sender) sort(ctx context.Context, d amqp.Delivery) (full bool, refused,
 }
 
 // flush appends all groups, those of different partitions side by side, and settles the deliveries. It returns an error if the hub is gone.
-func (s *sender) flush(ds []amqp.Delivery) error {
+func (s *hubSender) flush(ds []amqp.Delivery) error {
 	var wg sync.WaitGroup
 	for i, g := range s.active {
 		if i == len(s.active)-1 {

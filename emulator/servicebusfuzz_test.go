@@ -92,7 +92,7 @@ func FuzzBusAddress(f *testing.F) {
 		if err != nil || n.special == cbsNode {
 			return
 		}
-		if n.entity == "" || strings.Contains(n.entity, "$") {
+		if n.name == "" || strings.Contains(n.name, "$") {
 			t.Fatalf("%q is %+v", address, n)
 		}
 	})

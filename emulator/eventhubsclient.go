@@ -1,0 +1,84 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/internal/hub"
+)
+
+// hubPeer is the server's side of one connection to event hubs.
+type hubPeer struct {
+	*peer
+	broker *hub.Broker
+}
+
+// Incoming implements [amqp.Peer].
+func (c *hubPeer) Incoming(l *amqp.Incoming) (func(context.Context) error, error) {
+	n, err := parseAddress(l.Address())
+	switch {
+	case err != nil:
+		return nil, err
+	case n.special == cbsNode:
+		return c.openCBS(true, func(ctx context.Context) error { return c.answer(ctx, l, n.node, c.putToken) })
+	case n.group != "":
+		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is to receive from, not to send to", n.path)
+	}
+	return c.admitted(l.Link, n.node, Send, func() (func(context.Context) error, error) {
+		if n.special == managementNode {
+			return func(ctx context.Context) error { return c.answer(ctx, l, n.node, c.manage) }, nil
+		}
+		return c.openSender(l, n)
+	})
+}
+
+// Outgoing implements [amqp.Peer].
+func (c *hubPeer) Outgoing(l *amqp.Outgoing) (func(context.Context) error, error) {
+	n, err := parseAddress(l.Address())
+	switch {
+	case err != nil:
+		return nil, err
+	case n.special == cbsNode:
+		return c.openCBS(false, c.openReplies(l, n.node))
+	case n.special == "" && n.group == "":
+		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is to send to: receive from %.300s/ConsumerGroups/GROUP/Partitions/ID", n.path, n.entity)
+	}
+	return c.admitted(l.Link, n.node, Listen, func() (func(context.Context) error, error) {
+		if n.special == managementNode {
+			return c.openReplies(l, n.node), nil
+		}
+		return c.openReceiver(l, n)
+	})
+}
+
+// lookup finds the hub and, where the node has one, the partition.
+func (c *hubPeer) lookup(n hubNode) (*hub.Hub, *hub.Partition, error) {
+	h, ok := c.broker.Hub(n.entity)
+	if !ok {
+		return nil, nil, c.noSuch(n.path)
+	}
+	if n.partition == "" {
+		return h, nil, nil
+	}
+	p, ok := h.Partition(n.partition)
+	if !ok {
+		return nil, nil, amqp.Errorf(amqp.CondArgumentOutOfRange, "The specified partition is invalid for an EventHub partition sender or receiver. "+
+			"It should be between 0 and %d.", len(h.PartitionIDs())-1)
+	}
+	return h, p, nil
+}
+
+// explain turns a broker's error into one for the client. Errors that concern only the server are left as they are.
+func (c *hubPeer) explain(n hubNode, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, hub.ErrDeleted), errors.Is(err, hub.ErrUnknownGroup):
+		return c.noSuch(n.path)
+	case errors.Is(err, hub.ErrClosed):
+		return amqp.Errorf(amqp.CondDetachForced, "the server is shutting down")
+	}
+	return fmt.Errorf("%s: %w", n.path, err)
+}

@@ -1,0 +1,106 @@
+package emulator
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+)
+
+// The nodes of a namespace that aren't entities.
+const (
+	cbsNode        = "$cbs"
+	managementNode = "$management"
+)
+
+// node is what a link's address stands for.
+type node struct {
+	path      string // as the client wrote it, without scheme and host
+	special   string // cbsNode or managementNode
+	entity    string // the event hub, or the path of the queue, topic or subscription
+	partition string // of an event hub
+}
+
+// pathOf is the path of an address or audience: without scheme and host, if there is a scheme, and without slashes around it.
+func pathOf(address string) string {
+	if _, rest, ok := strings.Cut(address, "://"); ok {
+		_, address, _ = strings.Cut(rest, "/")
+	}
+	return strings.Trim(address, "/")
+}
+
+// peer is the server's side of one connection, as far as it is the same in all namespaces: tokens, requests, and who may open links.
+type peer struct {
+	front *front
+	conn  *amqp.Conn
+	auth  *authority
+
+	mu      sync.Mutex
+	cbs     map[bool]bool // open $cbs links: incoming, outgoing
+	replies []*replies
+}
+
+func newPeer(f *front, c *amqp.Conn) *peer {
+	return &peer{front: f, conn: c, auth: newAuthority(f.keys), cbs: make(map[bool]bool)}
+}
+
+// Authenticate implements [amqp.Peer].
+func (p *peer) Authenticate(mechanism string, response []byte) error {
+	if mechanism == "PLAIN" {
+		return p.auth.plain(response)
+	}
+	return nil // the others prove nothing: the proof is a token, later
+}
+
+// Closed implements [amqp.Peer].
+func (p *peer) Closed() { p.auth.stop() }
+
+// admitted opens a link that needs a right, if a token proves that. Without one the client doesn't even learn what there is.
+func (p *peer) admitted(l *amqp.Link, n node, right Rights, open func() (func(context.Context) error, error)) (func(context.Context) error, error) {
+	needed := right
+	if n.special == managementNode {
+		needed = Listen | Send // whoever may do anything with an entity may look at it
+	}
+	leave, ok := p.auth.admit(l, use{path: n.path, right: needed})
+	if !ok {
+		return nil, p.unauthorized(n.path, right)
+	}
+	run, err := open()
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	forget := p.front.links.add(l, n)
+	return func(ctx context.Context) error {
+		defer leave()
+		defer forget()
+		return run(ctx)
+	}, nil
+}
+
+func (p *peer) unauthorized(path string, right Rights) *amqp.Error {
+	return amqp.Errorf(amqp.CondUnauthorized, "Unauthorized access. '%s' claim(s) are required to perform this operation. Resource: '%s'.",
+		right, strings.ToLower(p.resource(path))) // in lower case, as Azure writes it
+}
+
+// strikeAttach has a fault befall a link that is about to be opened.
+func (p *peer) strikeAttach(l *amqp.Link, n node) error {
+	_, err := p.front.faults.strike(context.Background(), l, OnAttach, n.entity, n.partition)
+	return err
+}
+
+// resource is the address of an entity.
+func (p *peer) resource(path string) string {
+	host := p.conn.Hostname()
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return fmt.Sprintf("sb://%.200s/%.300s", host, path)
+}
+
+func (p *peer) noSuch(path string) *amqp.Error {
+	return amqp.Errorf(amqp.CondNotFound, "The messaging entity '%s' could not be found.", p.resource(path))
+}
