@@ -1,6 +1,7 @@
 package sender
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (h *EventHub) Send(ctx context.Context, batch Batch) (Verdict, error) {
 	// What fails to open a link has sent nothing.
 	if _, err := h.NewBatch(ctx, b.partition); err != nil {
 		if errors.Is(err, ErrFinal) {
-			return Refused, err
+			return Denied, err
 		}
 		return Busy, err
 	}
@@ -101,37 +102,34 @@ func (h *EventHub) Send(ctx context.Context, batch Batch) (Verdict, error) {
 	return verdictOf(err), explain(err)
 }
 
-// final are AMQP's conditions that trying again doesn't mend.
-var final = map[amqp.ErrCond]bool{
-	amqp.ErrCondUnauthorizedAccess:                      true,
-	amqp.ErrCondNotFound:                                true,
-	amqp.ErrCondNotAllowed:                              true,
-	amqp.ErrCondNotImplemented:                          true,
-	amqp.ErrCondDecodeError:                             true,
-	amqp.ErrCondInvalidField:                            true,
-	amqp.ErrCondResourceLimitExceeded:                   true,
-	amqp.ErrCond("com.microsoft:argument-error"):        true,
-	amqp.ErrCond("com.microsoft:argument-out-of-range"): true,
-	amqp.ErrCond("com.microsoft:entity-disabled"):       true,
+// final are AMQP's conditions that trying again doesn't mend, as verdicts on a
+// batch that gets them for an answer.
+var final = map[amqp.ErrCond]Verdict{
+	amqp.ErrCondUnauthorizedAccess:                      Denied,
+	amqp.ErrCondNotFound:                                Denied,
+	amqp.ErrCondResourceLimitExceeded:                   Denied,
+	amqp.ErrCond("com.microsoft:entity-disabled"):       Denied,
+	amqp.ErrCondNotAllowed:                              Refused,
+	amqp.ErrCondNotImplemented:                          Refused,
+	amqp.ErrCondDecodeError:                             Refused,
+	amqp.ErrCondInvalidField:                            Refused,
+	amqp.ErrCond("com.microsoft:argument-error"):        Refused,
+	amqp.ErrCond("com.microsoft:argument-out-of-range"): Refused,
+	amqp.ErrCondMessageSizeExceeded:                     Oversize,
 }
 
-// verdictOf tells what an error of SendEventDataBatch says about the batch.
-// Only the service's own answer to it says that it wasn't taken.
+// verdictOf tells what an error of a send says about the batch. Only the
+// service's own answer to it says that it wasn't taken.
 func verdictOf(err error) Verdict {
 	var link *amqp.LinkError
 	var answer *amqp.Error
 	if errors.As(err, &link) || !errors.As(err, &answer) {
 		return Lost
 	}
-	switch {
-	case answer.Condition == "com.microsoft:server-busy":
+	if answer.Condition == "com.microsoft:server-busy" {
 		return Busy
-	case answer.Condition == amqp.ErrCondMessageSizeExceeded:
-		return Oversize
-	case final[answer.Condition]:
-		return Refused
 	}
-	return Lost
+	return cmp.Or(final[answer.Condition], Lost)
 }
 
 // explain marks an error that trying again doesn't mend.
@@ -140,7 +138,7 @@ func explain(err error) error {
 	var status interface{ RPCCode() int }
 	var own *azeventhubs.Error
 	switch {
-	case errors.As(err, &answer) && (final[answer.Condition] || answer.Condition == amqp.ErrCondMessageSizeExceeded),
+	case errors.As(err, &answer) && final[answer.Condition] != 0,
 		errors.As(err, &status) && (status.RPCCode() == 401 || status.RPCCode() == 404),
 		errors.As(err, &own) && own.Code == azeventhubs.ErrorCodeUnauthorizedAccess:
 		return fmt.Errorf("%w: %w", err, ErrFinal)

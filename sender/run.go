@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/keyhash"
 )
 
 // maxRefusals is how many messages that can't be sent the error names.
@@ -96,7 +97,7 @@ func (r *run) slot(key string) (slot **parcel, partition int) {
 	if key == "" {
 		return &r.loose, r.turn
 	}
-	partition = partitionOf(key, len(r.lanes))
+	partition = keyhash.Partition(key, len(r.lanes))
 	if r.s.cfg.Ordered {
 		r.turn = partition
 	}
@@ -196,13 +197,18 @@ func (r *run) halt() {
 
 // refuse notes a message that can't be sent.
 func (r *run) refuse(index int64, batch Batch, m *Message, why error) {
-	size := len(m.Body)
+	r.reject(&RefusedError{Index: index, Size: sizeIn(batch, m), Err: why})
+}
+
+// sizeIn is what a message alone would have in a batch, or its body if the batch
+// doesn't know.
+func sizeIn(batch Batch, m *Message) int {
 	if sizer, ok := batch.(Sizer); ok {
 		if n, err := sizer.Size(m); err == nil {
-			size = n
+			return n
 		}
 	}
-	r.reject(&RefusedError{Index: index, Size: size, Err: why})
+	return len(m.Body)
 }
 
 func (r *run) reject(e *RefusedError) {

@@ -63,6 +63,9 @@ const (
 	Lost
 	// Oversize: the service hasn't taken it because it is too large.
 	Oversize
-	// Refused: the service hasn't taken it and won't.
+	// Refused: the service hasn't taken it and won't, for what is in it.
 	Refused
+	// Denied: the service takes nothing from this sender: its credentials, the
+	// name, or the service's own state forbid it.
+	Denied
 )

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/keyhash"
 )
 
 // A hub that may exist has a directory of its own in the broker's, and every
@@ -22,8 +24,8 @@ func FuzzHub(f *testing.F) {
 		if dir := b.hubDir(c); filepath.Clean(dir) != dir || filepath.Dir(dir) != "/data" || len(filepath.Base(dir)) > 255 {
 			t.Fatalf("hub %q has the directory %q", name, dir)
 		}
-		p := partitionOf(key, partitions)
-		if p < 0 || p >= partitions || partitionOf(key, partitions) != p {
+		p := keyhash.Partition(key, partitions)
+		if p < 0 || p >= partitions || keyhash.Partition(key, partitions) != p {
 			t.Fatalf("key %q belongs to partition %d of %d", key, p, partitions)
 		}
 	})

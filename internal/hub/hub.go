@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/keyhash"
 )
 
 // DefaultGroup is the consumer group that every hub has.
@@ -71,7 +73,7 @@ func (h *Hub) Pick(key string) *Partition {
 		n := h.turn.Add(1) - 1
 		return h.partitions[n%uint64(len(h.partitions))]
 	}
-	return h.partitions[partitionOf(key, len(h.partitions))]
+	return h.partitions[keyhash.Partition(key, len(h.partitions))]
 }
 
 // delete closes the hub's logs for good.

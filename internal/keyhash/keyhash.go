@@ -1,26 +1,28 @@
-package sender
+// Package keyhash tells which partition a partition key belongs to, as Event
+// Hubs and Azure's client libraries do.
+package keyhash
 
 import (
 	"encoding/binary"
 	"math/bits"
 )
 
-// partitionOf maps a key to one of n partitions as Event Hubs and its client
-// libraries do: Bob Jenkins' lookup3 (hashlittle2, both seeds 0) over the key's
-// UTF-8 bytes, its two words combined by exclusive or, cut to a signed 16-bit
-// number, modulo n without the sign.
-func partitionOf(key string, n int) int {
-	i := int(int16(lookup3(key))) % n
+// Partition maps a key to one of n partitions: Bob Jenkins' lookup3
+// (hashlittle2, both seeds 0) over the key's UTF-8 bytes, its two words combined
+// by exclusive or, cut to a signed 16-bit number, modulo n without the sign.
+func Partition(key string, n int) int {
+	c, b := lookup3(key)
+	i := int(int16(c^b)) % n
 	return max(i, -i)
 }
 
-// lookup3 is hashlittle2 of http://burtleburtle.net/bob/c/lookup3.c, its two
-// words combined.
-func lookup3(key string) uint32 {
+// lookup3 is hashlittle2 of http://burtleburtle.net/bob/c/lookup3.c with both
+// seeds 0; it returns the primary and the secondary word.
+func lookup3(key string) (c, b uint32) {
 	a := 0xdeadbeef + uint32(len(key))
-	b, c := a, a
+	b, c = a, a
 	if key == "" {
-		return b ^ c
+		return c, b
 	}
 	var block [12]byte
 	read := func() {
@@ -50,5 +52,5 @@ func lookup3(key string) uint32 {
 	a = (a ^ c) - bits.RotateLeft32(c, 4)
 	b = (b ^ a) - bits.RotateLeft32(a, 14)
 	c = (c ^ b) - bits.RotateLeft32(b, 24)
-	return b ^ c
+	return c, b
 }

@@ -1,4 +1,4 @@
-package hub
+package keyhash
 
 import (
 	"encoding/json"
@@ -28,15 +28,15 @@ func readVectors(t *testing.T) (v vectors) {
 	return v
 }
 
-func TestPartitionOf(t *testing.T) {
+func TestPartition(t *testing.T) {
 	want := readVectors(t)
 	for _, v := range want.Vectors {
-		c, b := lookup3([]byte(v.Key))
+		c, b := lookup3(v.Key)
 		if got := int16(c ^ b); got != v.Hash {
 			t.Errorf("hash of %q: got %d, want %d", v.Key, got, v.Hash)
 		}
 		for i, n := range want.Counts {
-			if got := partitionOf(v.Key, n); got != v.Partitions[i] {
+			if got := Partition(v.Key, n); got != v.Partitions[i] {
 				t.Errorf("partition of %q among %d: got %d, want %d", v.Key, n, got, v.Partitions[i])
 			}
 		}
@@ -52,7 +52,7 @@ func TestLookup3(t *testing.T) {
 		{"", 0xdeadbeef, 0xdeadbeef},
 		{"Four score and seven years ago", 0x17770551, 0xce7226e6},
 	} {
-		if c, b := lookup3([]byte(v.key)); c != v.c || b != v.b {
+		if c, b := lookup3(v.key); c != v.c || b != v.b {
 			t.Errorf("lookup3 of %q: got %x %x, want %x %x", v.key, c, b, v.c, v.b)
 		}
 	}

@@ -1,0 +1,201 @@
+package sender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// outlet sends what a sink has for one partition, one batch after the other, on
+// a goroutine that lives while there is something.
+type outlet struct {
+	sink      *Sink
+	partition string
+	full      chan struct{} // a note that what waits may fill a batch
+
+	// The sink's mu guards these.
+	queue   []*packet
+	fill    int // messages of the last batch that was full; 0: there was none
+	working bool
+}
+
+// push queues a message. The caller holds the sink's mu.
+func (o *outlet) push(p *packet) {
+	o.queue = append(o.queue, p)
+	switch {
+	case !o.working:
+		o.working = true
+		o.sink.working.Go(o.work)
+	case len(o.queue) == o.fill:
+		select {
+		case o.full <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (o *outlet) work() {
+	s := o.sink
+	for o.await() {
+		select {
+		case s.tokens <- struct{}{}:
+			o.ship()
+			<-s.tokens
+		case <-s.sending.Done():
+			s.finish(sluice.Outage(ErrClosed), o.take()...)
+		}
+	}
+}
+
+// await waits until a batch is due. It returns false, and the goroutine must
+// end, if there is nothing to send.
+func (o *outlet) await() bool {
+	s := o.sink
+	for {
+		s.mu.Lock()
+		if len(o.queue) == 0 {
+			o.working = false
+			s.mu.Unlock()
+			return false
+		}
+		wait := s.cfg.FlushAfter - time.Since(o.queue[0].since)
+		if s.closed || o.fill > 0 && len(o.queue) >= o.fill {
+			wait = 0
+		}
+		s.mu.Unlock()
+		if wait <= 0 {
+			return true
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-o.full:
+		case <-s.closing:
+		}
+		timer.Stop()
+	}
+}
+
+// take takes all that waits.
+func (o *outlet) take() []*packet {
+	o.sink.mu.Lock()
+	defer o.sink.mu.Unlock()
+	queue := o.queue
+	o.queue = nil
+	return queue
+}
+
+// ship sends one batch of what waits.
+func (o *outlet) ship() {
+	s := o.sink
+	if s.sending.Err() != nil {
+		s.finish(sluice.Outage(ErrClosed), o.take()...)
+		return
+	}
+	batch, err := o.open()
+	waiting := o.take()
+	if err != nil {
+		s.finish(sluice.Outage(err), waiting...)
+		return
+	}
+	packed, rest := o.pack(batch, waiting)
+	if len(rest) > 0 {
+		s.mu.Lock()
+		o.queue = append(rest, o.queue...)
+		o.fill = len(packed)
+		s.mu.Unlock()
+	}
+	if len(packed) > 0 {
+		o.send(batch, packed)
+	}
+}
+
+func (o *outlet) open() (Batch, error) {
+	ctx, cancel := context.WithTimeout(o.sink.sending, o.sink.cfg.Timeout)
+	defer cancel()
+	batch, err := o.sink.transport.NewBatch(ctx, o.partition)
+	if err != nil {
+		return nil, fmt.Errorf("begin a batch for partition %s: %w", o.partition, err)
+	}
+	return batch, nil
+}
+
+// pack puts messages into an empty batch until one doesn't fit, and returns
+// those that are in it and those that are left. It completes those that can't be
+// sent.
+func (o *outlet) pack(batch Batch, waiting []*packet) (packed, rest []*packet) {
+	for i, p := range waiting {
+		err := p.ctx.Err()
+		if err == nil {
+			if err = batch.Add(p.message); err == nil {
+				packed = append(packed, p)
+				continue
+			}
+			if errors.Is(err, ErrTooLarge) && batch.Len() > 0 {
+				return packed, waiting[i:]
+			}
+			err = sluice.Reject(fmt.Errorf("message of %d bytes: %w", sizeIn(batch, p.message), err))
+		}
+		o.sink.finish(err, p)
+	}
+	return packed, nil
+}
+
+// send sends a batch once, and completes its messages by what became of it.
+func (o *outlet) send(batch Batch, packed []*packet) {
+	s := o.sink
+	ctx, cancel := context.WithTimeout(s.sending, s.cfg.Timeout)
+	defer cancel()
+	verdict, err := s.transport.Send(ctx, batch)
+	if err != nil {
+		err = fmt.Errorf("send to partition %s: %w", o.partition, err)
+	}
+	switch {
+	case verdict == Accepted:
+		s.finish(nil, packed...)
+	case verdict == Busy:
+		s.finish(sluice.RetryAfter(err, 0), packed...)
+	case verdict == Oversize && len(packed) > 1:
+		o.divide(batch, packed, err)
+	case verdict == Oversize:
+		s.finish(sluice.Reject(fmt.Errorf("message of %d bytes: %w: %w", sizeIn(batch, packed[0].message), ErrTooLarge, err)), packed...)
+	case verdict == Refused && len(packed) > 1:
+		o.single(packed)
+	case verdict == Refused:
+		s.finish(sluice.Reject(err), packed...)
+	default:
+		s.finish(sluice.Outage(err), packed...)
+	}
+}
+
+// divide sends a batch that was too large in pieces. A transport that knows no
+// pieces has another limit by the next attempt.
+func (o *outlet) divide(batch Batch, packed []*packet, why error) {
+	splitter, ok := o.sink.transport.(Splitter)
+	if !ok {
+		o.sink.finish(sluice.RetryAfter(why, 0), packed...)
+		return
+	}
+	for _, piece := range splitter.Split(batch) {
+		o.send(piece, packed[:piece.Len()])
+		packed = packed[piece.Len():]
+	}
+}
+
+// single sends the messages of a batch that was refused alone, for the service
+// to tell which it refuses.
+func (o *outlet) single(packed []*packet) {
+	for i := range packed {
+		batch, err := o.open()
+		if err != nil {
+			o.sink.finish(sluice.Outage(err), packed[i:]...)
+			return
+		}
+		if alone, _ := o.pack(batch, packed[i:i+1]); len(alone) > 0 {
+			o.send(batch, alone)
+		}
+	}
+}

@@ -1,0 +1,329 @@
+package sender_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/sender"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// gated is a hub that can be held up.
+type gated struct {
+	*sender.EventHub
+	mu    sync.Mutex
+	gate  chan struct{} // nil: open
+	sends atomic.Int64
+}
+
+func (g *gated) Send(ctx context.Context, batch sender.Batch) (sender.Verdict, error) {
+	g.mu.Lock()
+	gate := g.gate
+	g.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	defer g.sends.Add(1)
+	return g.EventHub.Send(ctx, batch)
+}
+
+func (g *gated) block() (release func()) {
+	gate := make(chan struct{})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.gate = gate
+	return func() {
+		close(gate)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.gate = nil
+	}
+}
+
+// newSink is a sink that the test closes.
+func newSink(t testing.TB, transport sender.Transport, cfg *sender.SinkConfig) *sender.Sink {
+	t.Helper()
+	s := sender.NewSink(transport, cfg)
+	t.Cleanup(func() {
+		if err := s.Close(within(t)); err != nil {
+			t.Errorf("close the sink: %v", err)
+		}
+	})
+	return s
+}
+
+// keyedBy is a record of the conformance suite: some have keys, some don't.
+func keyedBy(i int) *sender.Message {
+	m := &sender.Message{MessageID: strconv.Itoa(i), Body: []byte("body")}
+	if i%3 > 0 {
+		m.Key = fmt.Sprint("key-", i%97)
+	}
+	return m
+}
+
+// TestSinkConformance runs the suite of sinks on an embedded hub.
+func TestSinkConformance(t *testing.T) {
+	sluicetest.TestSink(t, func(t testing.TB) sluicetest.SinkHarness[*sender.Message] {
+		const partitions = 2
+		srv := start(t, partitions, &emulator.Config{MaxMessageBytes: 20_000})
+		g := &gated{EventHub: open(t, srv, nil)}
+		there, at := map[string]bool{}, int64(0)
+		var refused atomic.Int64
+		refused.Store(-1)
+		return sluicetest.SinkHarness[*sender.Message]{
+			Sink: newSink(t, g, nil),
+			Record: func(i int) *sender.Message {
+				m := keyedBy(i)
+				if int64(i) == refused.Load() {
+					m.Body = make([]byte, 20_000)
+				}
+				return m
+			},
+			Written: func(i int) bool {
+				if sends := g.sends.Load(); at != sends {
+					for p := range partitions {
+						for _, e := range stored(t, srv, p) {
+							there[*e.MessageID] = true
+						}
+					}
+					at = sends
+				}
+				return there[strconv.Itoa(i)]
+			},
+			Block:  g.block,
+			Refuse: func(i int) { refused.Store(int64(i)) },
+			Break: func() (mend func()) {
+				befall(t, srv, emulator.Fault{Kind: emulator.FaultDrop, On: emulator.OnSend})
+				return srv.Faults().Clear
+			},
+		}
+	})
+}
+
+// pickyHub refuses a batch for what is in it, or all batches.
+type pickyHub struct {
+	blindHub
+	refuses string         // the id of a message
+	verdict sender.Verdict // on every batch; 0: what is just
+}
+
+func (h *pickyHub) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Verdict, error) {
+	switch {
+	case h.verdict != 0:
+		return h.verdict, errors.New("as told")
+	case slices.ContainsFunc(messages, func(m sender.Message) bool { return m.MessageID == h.refuses }):
+		return sender.Refused, errors.New("not that one")
+	}
+	return h.blindHub.Send(ctx, partition, messages)
+}
+
+// outcome submits messages and waits for what becomes of them.
+func outcome(s *sender.Sink, messages []*sender.Message) []error {
+	var all sync.WaitGroup
+	errs := make([]error, len(messages))
+	all.Add(len(messages))
+	for i, m := range messages {
+		s.Submit(context.Background(), m, func(r sluice.Result) {
+			errs[i] = r.Err
+			all.Done()
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// TestSinkVerdicts says whose fault each verdict is.
+func TestSinkVerdicts(t *testing.T) {
+	retry := func(err error) bool {
+		_, ok := errors.AsType[*sluice.RetryError](err)
+		return ok
+	}
+	outage := func(err error) bool { return errors.Is(err, sluice.ErrOutage) }
+	for verdict, is := range map[sender.Verdict]func(error) bool{
+		sender.Accepted: func(err error) bool { return err == nil },
+		sender.Busy:     retry,
+		sender.Lost:     outage,
+		sender.Denied:   outage,
+		sender.Refused:  func(err error) bool { return errors.Is(err, sluice.ErrRejected) },
+		sender.Oversize: func(err error) bool {
+			return errors.Is(err, sluice.ErrRejected) && errors.Is(err, sender.ErrTooLarge)
+		},
+	} {
+		h := &pickyHub{blindHub: blindHub{limit: 1 << 20}, verdict: verdict}
+		if verdict == sender.Accepted {
+			h.verdict = 0
+		}
+		e, err := sender.NewEstimator(h, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range outcome(newSink(t, e, nil), []*sender.Message{keyedBy(0), keyedBy(1), keyedBy(2)}) {
+			if !is(err) {
+				t.Errorf("verdict %d: %v", verdict, err)
+			}
+		}
+	}
+}
+
+// TestSinkFindsCulprit has the service refuse batches for one message: it alone
+// is rejected. Others are too large for what the transport takes for the limit:
+// they go in pieces.
+func TestSinkFindsCulprit(t *testing.T) {
+	h := &pickyHub{blindHub: blindHub{limit: 5_000, header: 100}, refuses: "101"}
+	e, err := sender.NewEstimator(h, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := make([]*sender.Message, 500)
+	for i := range messages {
+		messages[i] = keyedBy(i)
+	}
+	for i, err := range outcome(newSink(t, e, nil), messages) {
+		if errors.Is(err, sluice.ErrRejected) != (i == 101) || err != nil && i != 101 {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	if h.refusals == 0 {
+		t.Error("no batch was too large: this shows nothing")
+	}
+	times := map[string]int{}
+	for _, list := range h.stored {
+		for _, m := range list {
+			times[m.MessageID]++
+		}
+	}
+	for i := range messages {
+		if n := times[strconv.Itoa(i)]; n != 1 && i != 101 || n != 0 && i == 101 {
+			t.Errorf("message %d is there %d times", i, n)
+		}
+	}
+}
+
+// TestSinkBatches sends what comes at once in one batch, as soon as it is full
+// or a message has waited, and each message once.
+func TestSinkBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &blindHub{limit: 1 << 20}
+		e, err := sender.NewEstimator(h, &sender.EstimateConfig{MaxMessages: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSink(t, e, &sender.SinkConfig{FlushAfter: time.Second})
+		began := time.Now()
+		submit := func(n int, after time.Duration) {
+			t.Helper()
+			messages := make([]*sender.Message, n)
+			for i := range messages {
+				messages[i] = &sender.Message{Key: "k", MessageID: strconv.Itoa(i)}
+			}
+			for _, err := range outcome(s, messages) {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			if d := time.Since(began); d != after {
+				t.Errorf("%d messages took until %v, want %v", n, d, after)
+			}
+		}
+		submit(30, time.Second)     // one batch, once the first has waited
+		submit(130, 2*time.Second)  // 100, which teaches what fills a batch; the others have waited as long
+		submit(100, 2*time.Second)  // that
+		submit(1, 3*time.Second)    // waits for others
+		submit(230, 4*time.Second)  // two at once
+		if h.batches != 1+2+1+1+3 { // and 30 that wait
+			t.Errorf("%d batches", h.batches)
+		}
+	})
+}
+
+// lostHub has partitions once they are found.
+type lostHub struct {
+	blindHub
+	err error
+}
+
+func (h *lostHub) Partitions(ctx context.Context) ([]string, error) {
+	if h.err != nil {
+		return nil, h.err
+	}
+	return h.blindHub.Partitions(ctx)
+}
+
+// TestSinkLooksForPartitions has the service away at first: an outage, and no
+// more.
+func TestSinkLooksForPartitions(t *testing.T) {
+	h := &lostHub{blindHub: blindHub{limit: 1 << 20}, err: errors.New("away")}
+	e, err := sender.NewEstimator(h, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSink(t, e, nil)
+	for _, err := range outcome(s, []*sender.Message{keyedBy(0), keyedBy(1)}) {
+		if !errors.Is(err, sluice.ErrOutage) {
+			t.Errorf("while the service is away: %v", err)
+		}
+	}
+	h.err = nil
+	for _, err := range outcome(s, []*sender.Message{keyedBy(0), keyedBy(1)}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestSinkClose sends what is queued, or completes it at least, and takes no
+// more.
+func TestSinkClose(t *testing.T) {
+	for name, stuck := range map[string]bool{"sends": false, "gives up": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &stuckHub{blindHub: blindHub{limit: 1 << 20}, answer: make(chan struct{})}
+				if !stuck {
+					close(h.answer)
+				}
+				e, err := sender.NewEstimator(h, &sender.EstimateConfig{MaxMessages: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := sender.NewSink(e, &sender.SinkConfig{FlushAfter: time.Hour})
+				var sent, closed, other atomic.Int64
+				for range 5 {
+					s.Submit(t.Context(), &sender.Message{Key: "k"}, func(r sluice.Result) {
+						switch {
+						case r.Err == nil:
+							sent.Add(1)
+						case errors.Is(r.Err, sender.ErrClosed) && errors.Is(r.Err, sluice.ErrOutage):
+							closed.Add(1)
+						default:
+							other.Add(1)
+						}
+					})
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if stuck {
+					time.AfterFunc(time.Hour, func() { close(h.answer) }) // it doesn't listen
+				}
+				if err := s.Close(ctx); stuck != errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("close: %v", err)
+				}
+				if stuck && (sent.Load() != 2 || closed.Load() != 3) || !stuck && sent.Load() != 5 || other.Load() > 0 {
+					t.Errorf("%d sent, %d met a closed sink, %d something else", sent.Load(), closed.Load(), other.Load())
+				}
+				if err := outcome(s, []*sender.Message{{}})[0]; !errors.Is(err, sender.ErrClosed) {
+					t.Errorf("submitted to a closed sink: %v", err)
+				}
+			})
+		})
+	}
+}
