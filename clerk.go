@@ -60,6 +60,7 @@ func (c *clerk[R]) begin(at Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.head, c.at, c.aged = at.Sequence, at, Unset.Sequence
+	s.low.Store(at.Sequence)
 }
 
 // work sees to everything in turn until ctx ends.
@@ -348,6 +349,7 @@ func (c *clerk[R]) checkpoint(ctx context.Context) {
 			Duration: s.c.cfg.Clock.Elapsed() - began, Lag: s.behind(to),
 		}
 		c.at, c.done, c.passed = to, done, passed
+		s.low.Store(to.Sequence)
 		s.observe(o)
 	case errors.Is(err, ErrFenced):
 		s.observe(Observation{Kind: KindFenced, From: c.at, To: to, Err: err})

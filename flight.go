@@ -61,7 +61,8 @@ func (s *stream[R]) busy() bool {
 // enter makes a flight's records and queues them.
 func (s *stream[R]) enter(f *flight) {
 	var records []R
-	err := guard(func() (err error) { records, err = s.records(s.making, f.event); return err })
+	ctx := s.recording(f)
+	err := guard(func() (err error) { records, err = s.records(ctx, f.event); return err })
 	if err != nil {
 		f.left.Store(1)
 		it := &item[R]{stream: s, flight: f}
@@ -82,6 +83,14 @@ func (s *stream[R]) enter(f *flight) {
 		items[i] = item[R]{stream: s, flight: f, record: r, made: true}
 		s.queue(&items[i])
 	}
+}
+
+// recording is the context of a flight's records.
+func (s *stream[R]) recording(f *flight) context.Context {
+	if f.letter == nil {
+		return s.making
+	}
+	return context.WithValue(s.making, retryKey{}, true)
 }
 
 // queue puts a record in its lane, and on the way if that is free.
@@ -162,7 +171,7 @@ func (s *stream[R]) submit() error {
 				s.gate.probing, it.probe = true, true
 			}
 			s.flying.Add(1)
-			s.sink.Submit(s.work, it.record, it.done)
+			s.sink.Submit(s.recording(it.flight), it.record, it.done)
 		}
 	}
 	if len(s.again) == 0 {

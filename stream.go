@@ -130,13 +130,13 @@ type Tenure struct {
 	Incarnation string
 }
 
-type tenureKey struct{}
-
-// TenureOf gives the tenure of the context that [AtLeastOnce] calls records
-// with; of any other the zero value.
+// TenureOf gives the tenure of the contexts that [AtLeastOnce] calls records
+// and [Sink].Submit with; of any other the zero value.
 func TenureOf(ctx context.Context) Tenure {
-	t, _ := ctx.Value(tenureKey{}).(Tenure)
-	return t
+	if em, ok := ctx.Value(emissionKey{}).(*emission); ok {
+		return em.Tenure
+	}
+	return Tenure{}
 }
 
 // arrival is what the work list remembers of an event.
@@ -153,7 +153,8 @@ type stream[R any] struct {
 	*atLeastOnce[R]
 	*session
 
-	making  context.Context // for those who make records: it carries a Tenure
+	making  context.Context // for those who make and submit records: it carries an emission
+	low     atomic.Int64    // sequence number of the checkpoint, as last stored
 	arrived Position        // up to here events have been taken
 	known   bool            // skip and held are loaded
 	skip    []Range         // behind the checkpoint and done by an earlier tenure
@@ -185,7 +186,7 @@ type stream[R any] struct {
 
 func (d *atLeastOnce[R]) stream(t *tenure) *stream[R] {
 	sharers := int(t.c.want)
-	if t.c.want == AllPartitions {
+	if t.c.want < 0 { // it may come to hold all
 		sharers = len(t.topic.Partitions)
 	}
 	s := &stream[R]{
@@ -318,7 +319,11 @@ func (s *stream[R]) accept(p Progress) {
 	if s.arrived == Unset {
 		s.pos, s.arrived, s.skip = p.Position, p.Position, p.Done
 		s.clerk.begin(p.Position)
-		s.making = context.WithValue(s.work, tenureKey{}, Tenure{Lease: s.lease, Incarnation: s.incarnation})
+		s.making = context.WithValue(s.work, emissionKey{}, &emission{
+			Tenure: Tenure{Lease: s.lease, Incarnation: s.incarnation},
+			source: sourceOf(s.topic.Group, s.incarnation),
+			low:    func() int64 { return max(s.low.Load(), Origin.Sequence) },
+		})
 	}
 	s.observe(Observation{Kind: KindClaimed, To: p.Position, Attempt: p.Claims})
 }

@@ -1,0 +1,294 @@
+package sluice
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ChainID names a message by the event that caused it, the same at each
+// repeat: message number N of those that one event makes.
+type ChainID struct {
+	// Source names the reading that the event came from: the topic, and behind
+	// it a digest of namespace, topic, its incarnation and the consumer group.
+	// So ids don't meet where a hub was created anew, or where two stages
+	// that read one hub feed the same next one.
+	Source    string
+	Partition string // of the event
+	Sequence  int64  // of the event, at least 0
+	N         int    // from 0 on
+}
+
+// maxChainID bounds the text of a chain id.
+const maxChainID = 512
+
+// String gives source/partition/sequence/n. In source and partition slashes,
+// percent signs, spaces and what is not printable ASCII are percent-encoded.
+func (id ChainID) String() string {
+	b := make([]byte, 0, len(id.Source)+len(id.Partition)+24)
+	b = append(appendPart(b, id.Source), '/')
+	b = append(appendPart(b, id.Partition), '/')
+	b = append(strconv.AppendInt(b, id.Sequence, 10), '/')
+	return string(strconv.AppendInt(b, int64(id.N), 10))
+}
+
+// plain tells whether a byte stands for itself in a part of an id.
+func plain(c byte) bool { return c > ' ' && c < 0x7f && c != '/' && c != '%' }
+
+func appendPart(b []byte, part string) []byte {
+	const digits = "0123456789ABCDEF"
+	for i := range len(part) {
+		if c := part[i]; plain(c) {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return b
+}
+
+var errChainID = errors.New("want source/partition/sequence/n")
+
+// ParseChainID reads what [ChainID.String] wrote, and nothing else: an id has
+// one text.
+func ParseChainID(text string) (ChainID, error) {
+	origin, sequence, n, err := cutChainID(text)
+	if err != nil {
+		return ChainID{}, fmt.Errorf("chain id %.80q: %w", text, err)
+	}
+	source, partition, _ := strings.Cut(origin, "/")
+	id := ChainID{Sequence: sequence, N: n}
+	if id.Source, err = readPart(source); err == nil {
+		id.Partition, err = readPart(partition)
+	}
+	if err != nil {
+		return ChainID{}, fmt.Errorf("chain id %.80q: %w", text, err)
+	}
+	return id, nil
+}
+
+// cutChainID parts an id's origin (source and partition, as they are written)
+// from its numbers. It allocates nothing.
+func cutChainID(text string) (origin string, sequence int64, n int, err error) {
+	if len(text) > maxChainID {
+		return "", 0, 0, fmt.Errorf("longer than %d bytes", maxChainID)
+	}
+	last := strings.LastIndexByte(text, '/')
+	if last < 0 {
+		return "", 0, 0, errChainID
+	}
+	middle := strings.LastIndexByte(text[:last], '/')
+	if middle < 0 || strings.Count(text[:middle], "/") != 1 {
+		return "", 0, 0, errChainID
+	}
+	sequence, err = readNumber(text[middle+1:last], 63)
+	if err != nil {
+		return "", 0, 0, err
+	}
+	number, err := readNumber(text[last+1:], 31)
+	if err != nil {
+		return "", 0, 0, err
+	}
+	return text[:middle], sequence, int(number), nil
+}
+
+// readNumber reads a number as [strconv.AppendInt] writes those from 0 on.
+func readNumber(text string, bits int) (int64, error) {
+	if text == "" || len(text) > 1 && text[0] == '0' || text[0] == '+' {
+		return 0, errChainID
+	}
+	n, err := strconv.ParseUint(text, 10, bits)
+	if err != nil {
+		return 0, errChainID
+	}
+	return int64(n), nil
+}
+
+func readPart(text string) (string, error) {
+	encoded := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case plain(c):
+		case c == '%' && i+2 < len(text) && nibble(text[i+1]) < 16 && nibble(text[i+2]) < 16 && !plain(nibble(text[i+1])<<4|nibble(text[i+2])):
+			encoded = true
+			i += 2
+		default:
+			return "", errors.New("not encoded as ids are")
+		}
+	}
+	if !encoded {
+		return text, nil
+	}
+	b := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] != '%' {
+			b = append(b, text[i])
+			continue
+		}
+		b = append(b, nibble(text[i+1])<<4|nibble(text[i+2]))
+		i += 2
+	}
+	return string(b), nil
+}
+
+// nibble is the value of a hexadecimal digit, 16 if it is none.
+func nibble(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 16
+}
+
+// Stamp is what a message of one stage tells the next, so that a
+// [Transactional] one can tell repeats.
+type Stamp struct {
+	ID    ChainID
+	Epoch int64 // of the lease under which the message was made
+	// Low is the watermark: the number of the event up to which the emitter's
+	// checkpoint had been stored when it made the message; -1 if none. Of
+	// those events every message has been accepted, and none will be sent
+	// again, but for retries of dead letters.
+	Low int64
+	// Retry says that the event is a dead letter that is tried again: it comes
+	// out of order, and the watermark says nothing about it.
+	Retry bool
+}
+
+// The application properties that carry a stamp.
+const (
+	propertyID    = "sluice-id"    // string
+	propertyEpoch = "sluice-epoch" // int64
+	propertyLow   = "sluice-low"   // int64
+	propertyRetry = "sluice-retry" // bool; there only if true
+)
+
+// SetTo writes the stamp into a message's application properties, over one
+// that is there.
+func (s Stamp) SetTo(properties map[string]any) {
+	properties[propertyID] = s.ID.String()
+	properties[propertyEpoch] = s.Epoch
+	properties[propertyLow] = s.Low
+	if s.Retry {
+		properties[propertyRetry] = true
+	} else {
+		delete(properties, propertyRetry)
+	}
+}
+
+// StampFrom reads the stamp in an event's application properties, and tells
+// whether there is one. Without an epoch that is 0, without a watermark there
+// is none.
+func StampFrom(properties map[string]any) (Stamp, bool, error) {
+	text, there, err := stampText(properties)
+	if !there || err != nil {
+		return Stamp{}, false, err
+	}
+	id, err := ParseChainID(text)
+	if err != nil {
+		return Stamp{}, false, err
+	}
+	s := Stamp{ID: id}
+	if s.Epoch, s.Low, s.Retry, err = stampMarks(properties); err != nil {
+		return Stamp{}, false, fmt.Errorf("stamp of %s: %w", text, err)
+	}
+	return s, true, nil
+}
+
+// stampText is the id of a stamp, unread.
+func stampText(properties map[string]any) (string, bool, error) {
+	switch v := properties[propertyID].(type) {
+	case nil:
+		return "", false, nil
+	case string:
+		return v, true, nil
+	case []byte:
+		return string(v), true, nil
+	default:
+		return "", false, fmt.Errorf("property %s is a %T, want a string", propertyID, v)
+	}
+}
+
+// stampMarks is what a stamp says besides its id.
+func stampMarks(properties map[string]any) (epoch, low int64, retry bool, err error) {
+	if epoch, err = stampNumber(properties, propertyEpoch, 0); err != nil {
+		return 0, 0, false, err
+	}
+	if low, err = stampNumber(properties, propertyLow, -1); err != nil {
+		return 0, 0, false, err
+	}
+	switch v := properties[propertyRetry].(type) {
+	case nil:
+	case bool:
+		retry = v
+	default:
+		return 0, 0, false, fmt.Errorf("property %s is a %T, want a bool", propertyRetry, v)
+	}
+	return epoch, low, retry, nil
+}
+
+// stampNumber reads a number, which on its way may have become one of another
+// width. It is absent where there is no such property.
+func stampNumber(properties map[string]any, name string, absent int64) (int64, error) {
+	n := absent
+	switch v := properties[name].(type) {
+	case nil:
+	case int64:
+		n = v
+	case int32:
+		n = int64(v)
+	case int:
+		n = int64(v)
+	default:
+		return 0, fmt.Errorf("property %s is a %T, want an int64", name, v)
+	}
+	if n < absent {
+		return 0, fmt.Errorf("property %s is %d, want at least %d", name, n, absent)
+	}
+	return n, nil
+}
+
+// emission is what the contexts know in which [AtLeastOnce] makes and submits
+// records.
+type emission struct {
+	Tenure
+	source string       // of the chain ids
+	low    func() int64 // the watermark
+}
+
+type (
+	emissionKey struct{}
+	retryKey    struct{}
+)
+
+// StampOf makes the stamp of message n of those that event e causes. It
+// works in the contexts that [AtLeastOnce] calls records and [Sink].Submit
+// with, and tells whether ctx is one.
+func StampOf(ctx context.Context, e *Event, n int) (Stamp, bool) {
+	em, ok := ctx.Value(emissionKey{}).(*emission)
+	if !ok {
+		return Stamp{}, false
+	}
+	retry, _ := ctx.Value(retryKey{}).(bool)
+	return Stamp{
+		ID:    ChainID{Source: em.source, Partition: e.Partition, Sequence: e.Sequence, N: n},
+		Epoch: em.Lease.Epoch, Low: em.low(), Retry: retry,
+	}, true
+}
+
+// mostTopic is how much of a topic's name chain ids carry.
+const mostTopic = 64
+
+// sourceOf names the reading of a topic for [ChainID].Source.
+func sourceOf(group Group, incarnation string) string {
+	h := sha256.New()
+	for _, part := range []string{group.Namespace, group.Topic, group.Name, incarnation} {
+		fmt.Fprintf(h, "%d %s ", len(part), part)
+	}
+	return fmt.Sprintf("%.*s@%x", mostTopic, group.Topic, h.Sum(nil)[:8])
+}

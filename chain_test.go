@@ -1,0 +1,172 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+func TestChainID(t *testing.T) {
+	for text, id := range map[string]sluice.ChainID{
+		"flights@12ab/0/42/0":                  {Source: "flights@12ab", Partition: "0", Sequence: 42},
+		"a%2Fb%25%20%C3%BC/%2F/0/7":            {Source: "a/b% ü", Partition: "/", N: 7},
+		"//9223372036854775807/2147483647":     {Sequence: 1<<63 - 1, N: 1<<31 - 1},
+		strings.Repeat("x", 500) + "/0/1/1":    {Source: strings.Repeat("x", 500), Partition: "0", Sequence: 1, N: 1},
+		"%00%7F%0A/2026-01-02T03:04:05Z/12/34": {Source: "\x00\x7f\n", Partition: "2026-01-02T03:04:05Z", Sequence: 12, N: 34},
+	} {
+		if got := id.String(); got != text {
+			t.Errorf("%+v is written %q, want %q", id, got, text)
+		}
+		if got, err := sluice.ParseChainID(text); err != nil || got != id {
+			t.Errorf("%q is read as %+v, %v; want %+v", text, got, err, id)
+		}
+	}
+	for _, text := range []string{
+		"", "/", "a/0/1", "a/b/0/1/0", "a/0/-1/0", "a/0/1/-1", "a/0/01/0", "a/0/+1/0", "a/0//0", "a/0/1/", "a/0/1/2147483648", "a/0/9223372036854775808/0",
+		"a b/0/1/0", "ü/0/1/0", "a%2/0/1/0", "a%2f/0/1/0", "a%41/0/1/0", "a%/0/1/0", "a/0/1/0\n", strings.Repeat("x", 600) + "/0/1/0",
+	} {
+		if id, err := sluice.ParseChainID(text); err == nil {
+			t.Errorf("%q is read as %+v, want an error", text, id)
+		} else if strings.ContainsAny(err.Error(), "\r\n") || len(err.Error()) > 200 {
+			t.Errorf("%q: error %q, want one short line", text, err)
+		}
+	}
+}
+
+func FuzzParseChainID(f *testing.F) {
+	for _, text := range []string{"flights@12ab/0/42/0", "a%2Fb%25%20%C3%BC/%2F/0/7", "//0/0", "a/0/01/0", "a%41/0/1/0", "%/%/%/%"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		id, err := sluice.ParseChainID(text)
+		if err != nil {
+			if strings.ContainsAny(err.Error(), "\r\n") {
+				t.Errorf("error of several lines: %q", err)
+			}
+			return
+		}
+		if again := id.String(); again != text {
+			t.Errorf("%q was read as %+v, which is written %q: an id has one text", text, id, again)
+		}
+	})
+}
+
+func TestStampFrom(t *testing.T) {
+	id := sluice.ChainID{Source: "flights@12ab", Partition: "3", Sequence: 42, N: 1}
+	for _, stamp := range []sluice.Stamp{
+		{ID: id, Epoch: 7, Low: 40},
+		{ID: id, Epoch: 7, Low: -1},
+		{ID: id, Epoch: 7, Low: 99, Retry: true},
+	} {
+		properties := map[string]any{"sluice-retry": true, "city": "Lyon"}
+		stamp.SetTo(properties)
+		got, there, err := sluice.StampFrom(properties)
+		if err != nil || !there || got != stamp || properties["city"] != "Lyon" {
+			t.Errorf("%+v became %v, which is read as %+v, %v, %v", stamp, properties, got, there, err)
+		}
+	}
+	for _, none := range []map[string]any{nil, {}, {"sluice-epoch": int64(1), "sluice-low": int64(2)}} {
+		if got, there, err := sluice.StampFrom(none); there || err != nil {
+			t.Errorf("%v is read as %+v, %v, %v; want no stamp", none, got, there, err)
+		}
+	}
+	foreign := map[string]any{"sluice-id": []byte(id.String()), "sluice-epoch": int32(7)}
+	if got, there, err := sluice.StampFrom(foreign); err != nil || !there || got != (sluice.Stamp{ID: id, Epoch: 7, Low: -1}) {
+		t.Errorf("%v is read as %+v, %v, %v", foreign, got, there, err)
+	}
+	for name, value := range map[string]any{"sluice-id": 7, "sluice-epoch": "7", "sluice-low": 1.5, "sluice-retry": int64(1)} {
+		properties := map[string]any{"sluice-id": id.String()}
+		properties[name] = value
+		if got, there, err := sluice.StampFrom(properties); err == nil || there || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v is read as %+v, %v, %v; want an error that names %s", properties, got, there, err, name)
+		}
+	}
+	for _, properties := range []map[string]any{
+		{"sluice-id": "one"}, {"sluice-id": id.String(), "sluice-epoch": int64(-1)}, {"sluice-id": id.String(), "sluice-low": int64(-2)},
+	} {
+		if got, there, err := sluice.StampFrom(properties); err == nil || there {
+			t.Errorf("%v is read as %+v, %v, %v; want an error", properties, got, there, err)
+		}
+	}
+}
+
+// stamping is a sink that notes the stamps of records, as they are made and
+// as they are submitted.
+type stamping struct {
+	mu     sync.Mutex
+	stamps map[int64][]sluice.Stamp
+	says   func(e *sluice.Event) error
+}
+
+func (s *stamping) note(ctx context.Context, e *sluice.Event) error {
+	stamp, ok := sluice.StampOf(ctx, e, 0)
+	if !ok || sluice.TenureOf(ctx).Lease.Epoch != stamp.Epoch {
+		return sluice.Reject(errors.New("no stamp in this context"))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stamps[e.Sequence] = append(s.stamps[e.Sequence], stamp)
+	return nil
+}
+
+func (s *stamping) records(ctx context.Context, e *sluice.Event) ([]*sluice.Event, error) {
+	return []*sluice.Event{e}, s.note(ctx, e)
+}
+
+func (s *stamping) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Result)) {
+	err := s.note(ctx, e)
+	if err == nil {
+		err = s.says(e)
+	}
+	done(sluice.Result{Err: err})
+}
+
+// The stamp of a message tells where it comes from, and how far the checkpoint
+// had come for certain.
+func TestStampOf(t *testing.T) {
+	if stamp, ok := sluice.StampOf(t.Context(), &sluice.Event{}, 0); ok {
+		t.Errorf("a context of no delivery gave %+v", stamp)
+	}
+	stage(t, 1, func(s *scene) {
+		broken := true
+		sink := &stamping{stamps: map[int64][]sluice.Stamp{}}
+		sink.says = func(e *sluice.Event) error {
+			if broken && e.Sequence == 1 {
+				return sluice.Reject(errors.New("too large"))
+			}
+			return nil
+		}
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sink.records, sink, nil), sluice.AllPartitions, &sluice.Config{Observer: s}))
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(s.t.Context()) }()
+		s.send("0", "a", "b", "c")
+		time.Sleep(time.Minute)
+		s.send("0", "d")
+		time.Sleep(time.Minute)
+		broken = false
+		s.retry()
+		time.Sleep(time.Minute)
+		if err := errors.Join(c.Stop(s.t.Context()), <-ran); err != nil {
+			s.t.Fatal(err)
+		}
+		stamp := func(sequence, low int64, retry bool) sluice.Stamp {
+			return sluice.Stamp{ID: sluice.ChainID{Source: sink.stamps[0][0].ID.Source, Partition: "0", Sequence: sequence}, Epoch: 1, Low: low, Retry: retry}
+		}
+		want := map[int64][]sluice.Stamp{
+			0: {stamp(0, -1, false), stamp(0, -1, false)},
+			1: {stamp(1, -1, false), stamp(1, -1, false), stamp(1, 3, true), stamp(1, 3, true)},
+			2: {stamp(2, -1, false), stamp(2, -1, false)},
+			3: {stamp(3, 2, false), stamp(3, 2, false)},
+		}
+		if !maps.EqualFunc(sink.stamps, want, slices.Equal) {
+			s.t.Errorf("stamps %+v\nwant %+v", sink.stamps, want)
+		}
+	})
+}
