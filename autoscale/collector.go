@@ -1,0 +1,165 @@
+package autoscale
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// CollectorConfig holds what has a default. The zero value is ready to use.
+type CollectorConfig struct {
+	// Every is the interval between readings. Default: 1 min.
+	Every time.Duration
+	// Timeout is what a source may take. Default: Every, at most 30 s.
+	Timeout time.Duration
+	// Clock is the time. Default: the system's.
+	Clock sluice.Clock
+	// Log is told what fails. Default: nothing is logged.
+	Log *slog.Logger
+}
+
+// Collector reads the metrics of a resource at an interval and sends them as
+// points, all of a round with one time. A metric that can't be read is sent as
+// such.
+type Collector struct {
+	resource string
+	sources  map[string]Source
+	metrics  Queue
+	cfg      CollectorConfig
+	unsent   [][]byte
+}
+
+// NewCollector returns a collector of a resource's metrics, by name.
+func NewCollector(resource string, sources map[string]Source, metrics Queue, cfg *CollectorConfig) *Collector {
+	c := &Collector{resource: resource, sources: sources, metrics: metrics}
+	if cfg != nil {
+		c.cfg = *cfg
+	}
+	c.cfg.Every = cmp.Or(c.cfg.Every, time.Minute)
+	c.cfg.Timeout = cmp.Or(c.cfg.Timeout, min(c.cfg.Every, 30*time.Second))
+	c.cfg.Clock = clockOr(c.cfg.Clock)
+	c.cfg.Log = logOr(c.cfg.Log)
+	return c
+}
+
+// Run reads at once and then at the interval, until ctx ends. It returns nil
+// then.
+func (c *Collector) Run(ctx context.Context) error {
+	for next := c.cfg.Clock.Elapsed(); ; {
+		points := c.Read(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.send(ctx, points)
+		next = max(next+c.cfg.Every, c.cfg.Clock.Elapsed()) // a round that took too long is not made up for
+		if c.cfg.Clock.Sleep(ctx, next-c.cfg.Clock.Elapsed()) != nil {
+			return nil
+		}
+	}
+}
+
+// Read reads every metric once, all at the same time, and returns the points in
+// order of the metrics' names.
+func (c *Collector) Read(ctx context.Context) []Point {
+	names := slices.Sorted(maps.Keys(c.sources))
+	points := make([]Point, len(names))
+	now := c.cfg.Clock.Wall().UTC()
+	var reading sync.WaitGroup
+	for i, name := range names {
+		reading.Go(func() {
+			points[i] = c.point(ctx, name, now)
+		})
+	}
+	reading.Wait()
+	return points
+}
+
+func (c *Collector) point(ctx context.Context, metric string, now time.Time) Point {
+	p := Point{Resource: c.resource, Metric: metric, Time: now}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, fmt.Errorf("no answer within %v", c.cfg.Timeout))
+	defer cancel()
+	r, err := read(ctx, c.sources[metric])
+	switch {
+	case err == nil && r.State == Active && (math.IsNaN(r.Value) || math.IsInf(r.Value, 0)):
+		err = fmt.Errorf("%v is not a number", r.Value)
+	case err != nil && ctx.Err() != nil:
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		p.State, p.Cause = Failed, line(err)
+		return p
+	}
+	p.State = r.State
+	if r.State == Active {
+		p.Value = r.Value
+	}
+	return p
+}
+
+// read asks a source, and takes a panic for an error.
+func read(ctx context.Context, s Source) (r Reading, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("the source panicked: %v", panicked)
+		}
+	}()
+	return s.Read(ctx)
+}
+
+// maxUnsent is how many points wait for a queue that can't be reached.
+const maxUnsent = 1000
+
+// send sends points, and with them those that could not be sent before.
+func (c *Collector) send(ctx context.Context, points []Point) {
+	for _, p := range points {
+		if p.State == Failed {
+			c.cfg.Log.Warn("metric not read", "resource", p.Resource, "metric", p.Metric, "error", p.Cause)
+		}
+		body, err := json.Marshal(p)
+		if err == nil {
+			c.unsent = append(c.unsent, body)
+		}
+	}
+	if extra := len(c.unsent) - maxUnsent; extra > 0 {
+		c.unsent = slices.Delete(c.unsent, 0, extra)
+	}
+	err := c.metrics.Send(ctx, c.unsent...)
+	switch {
+	case err == nil:
+		c.unsent = nil
+	case ctx.Err() == nil:
+		c.cfg.Log.Warn("metrics not sent: they wait", "resource", c.resource, "points", len(c.unsent), "error", err)
+	}
+}
+
+// maxLine is how long an error's text may be in a point or an outcome.
+const maxLine = 500
+
+// line makes one line of an error's text, of bounded length.
+func line(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > maxLine {
+		text = strings.ToValidUTF8(text[:maxLine], "") + "…"
+	}
+	return cmp.Or(text, "an error without words")
+}
+
+func logOr(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return l
+}
+
+var errBadMessage = errors.New("not a message of this queue")

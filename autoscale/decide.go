@@ -1,0 +1,224 @@
+package autoscale
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Resource is what is scaled, on which metrics, by which rule.
+type Resource struct {
+	Name    string
+	Metrics []string // every one that the rule may ask for
+	Rule    Rule
+	Limits  Limits
+}
+
+// Decide makes the decision that is due at a time, from what is remembered of a
+// resource alone: the same memory, rule and time give the same record. It trims
+// m's windows, and puts the action decided on, if any, into m.Pending. rested
+// is the least time since the last action that another clock has seen (Never if
+// none has); the more cautious one counts. r's limits must have their defaults.
+func (r *Resource) Decide(m *Memory, now time.Time, rested time.Duration) Record {
+	l := r.Limits
+	m.fromTheFuture(now)
+	at := m.anchor(now, l.Every)
+	s := Situation{
+		Now:         at,
+		Windows:     map[string]*Window{},
+		Missing:     map[string]string{},
+		Instances:   m.Instances,
+		SinceAction: min(since(m.LastAction(), now), rested),
+	}
+	m.Records++
+	record := Record{Resource: r.Name, Sequence: m.Records, Time: now, Kind: Hold, Instances: m.Instances, Wanted: m.Instances, Proposed: m.Instances}
+	for _, name := range r.Metrics {
+		w := m.window(name)
+		w.Trim(at, l.Window)
+		missing := w.missing(now, l)
+		if missing == "" {
+			s.Windows[name] = w
+		} else {
+			s.Missing[name] = missing
+		}
+		record.Figures = append(record.Figures, w.figures(name, missing))
+	}
+	if text, ok := r.Rule.(fmt.Stringer); ok {
+		record.Rule = text.String()
+	}
+	hold := func(format string, args ...any) Record {
+		record.Reason = fmt.Sprintf(format, args...)
+		return record
+	}
+
+	switch reported := since(m.Reported, now); {
+	case m.Reported.IsZero():
+		return hold("how many instances there are is not known yet")
+	case m.Pending != nil:
+		return hold("action %d, from %d to %d, is under way", m.Pending.Number, m.Pending.From, m.Pending.To)
+	case reported > l.Stale:
+		return hold("how many instances there are was last reported %v ago", reported.Round(time.Second))
+	}
+	p := r.propose(s)
+	wanted := min(max(p.Instances, l.Min), l.Max)
+	record.Proposed = p.Instances
+	reason := p.Reason
+	if wanted != p.Instances {
+		reason += fmt.Sprintf("; %d is outside of %d to %d", p.Instances, l.Min, l.Max)
+	}
+	up := wanted > m.Instances
+	switch {
+	case wanted == m.Instances:
+		return hold("%s", reason)
+	case !up && len(s.Missing) > 0:
+		return hold("%s; but not down while a metric is missing: %s", reason, s.missing())
+	case s.SinceAction <= l.cooldown(up):
+		return hold("%s; but the last action was %v ago, and the cooldown is %v", reason, s.SinceAction.Round(time.Second), l.cooldown(up))
+	}
+	record.Kind = Down
+	if up {
+		record.Kind = Up
+	}
+	m.Actions++
+	m.Pending = &Action{Resource: r.Name, Number: m.Actions, From: m.Instances, To: wanted, Decided: now, Reason: reason}
+	record.Wanted, record.Action, record.Reason = wanted, m.Actions, reason
+	return record
+}
+
+// propose asks the rule, and takes a panic for a proposal to change nothing.
+func (r *Resource) propose(s Situation) (p Proposal) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			p = Proposal{s.Instances, fmt.Sprintf("the rule panicked: %v", panicked)}
+		}
+	}()
+	return r.Rule.Propose(s)
+}
+
+// anchor is the moment that windows end at: the newest value's time, if it is of
+// this interval, so that what lies between reading and deciding does not push
+// the oldest value out.
+func (m *Memory) anchor(now time.Time, every time.Duration) time.Time {
+	var newest time.Time
+	for _, w := range m.Windows {
+		for _, v := range slices.Backward(w.Values) {
+			if !v.Time.After(now) {
+				if v.Time.After(newest) {
+					newest = v.Time
+				}
+				break
+			}
+		}
+	}
+	if now.Sub(newest) < every {
+		return newest
+	}
+	return now
+}
+
+// Settle takes a scaler's report into the memory. It returns a record of what
+// became of the pending action, if the report tells, and otherwise nil.
+func (m *Memory) Settle(report Report, now time.Time) *Record {
+	if report.Time.Before(m.Reported) && !m.Reported.After(now) {
+		report.Instances, report.Time = m.Instances, m.Reported // an old one, delivered late
+	}
+	m.Instances, m.Reported = report.Instances, report.Time
+	o := report.Outcome
+	if o == nil || m.Pending == nil || o.Number != m.Pending.Number {
+		return nil
+	}
+	a := *m.Pending
+	m.Pending = nil
+	m.Records++
+	record := &Record{Resource: m.Resource, Sequence: m.Records, Time: now, Kind: Succeeded,
+		Instances: m.Instances, Wanted: a.To, Proposed: a.To, Action: a.Number}
+	switch took := o.Time.Sub(a.Decided).Round(time.Millisecond); {
+	case !o.OK():
+		record.Kind = GivenUp
+		record.Reason = fmt.Sprintf("from %d to %d: given up after %s: %s", a.From, a.To, tries(o.Tries), o.Err)
+	case a.To > a.From:
+		m.LastUp = o.Time
+		record.Reason = fmt.Sprintf("from %d to %d, %v after the decision, in %s", a.From, a.To, took, tries(o.Tries))
+	default:
+		m.LastDown = o.Time
+		record.Reason = fmt.Sprintf("from %d to %d, %v after the decision, in %s", a.From, a.To, took, tries(o.Tries))
+	}
+	return record
+}
+
+func tries(n int) string {
+	if n == 1 {
+		return "1 try"
+	}
+	return fmt.Sprintf("%d tries", n)
+}
+
+// fromTheFuture takes times that lie ahead of the clock, which has been set
+// back, for just now: a cooldown begins anew rather than last until the clock
+// has caught up.
+func (m *Memory) fromTheFuture(now time.Time) {
+	for _, t := range []*time.Time{&m.LastUp, &m.LastDown, &m.Reported} {
+		if t.After(now.Add(ahead)) {
+			*t = now
+		}
+	}
+}
+
+// since is the time from t to now, not negative; Never if t is zero.
+func since(t, now time.Time) time.Duration {
+	if t.IsZero() {
+		return Never
+	}
+	return max(now.Sub(t), 0)
+}
+
+// window is a metric's window, which may be new.
+func (m *Memory) window(metric string) *Window {
+	if m.Windows == nil {
+		m.Windows = map[string]*Window{}
+	}
+	w := m.Windows[metric]
+	if w == nil {
+		w = &Window{}
+		m.Windows[metric] = w
+	}
+	return w
+}
+
+// missing says why a window does not count, "" if it does.
+func (w *Window) missing(now time.Time, l Limits) string {
+	switch {
+	case w.State == Disabled:
+		return "disabled, seen at " + clock(w.Since)
+	case w.State == Failed:
+		return fmt.Sprintf("not read at %s: %s", clock(w.Since), w.Cause)
+	case len(w.Values) == 0:
+		return "no value"
+	case now.Sub(w.newest()) > l.Stale:
+		return "no value since " + clock(w.newest())
+	case len(w.Values) < l.Points:
+		return fmt.Sprintf("%d of %d values", len(w.Values), l.Points)
+	}
+	return ""
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) }
+
+func (w *Window) figures(metric, missing string) Figures {
+	f := Figures{Metric: metric, Points: len(w.Values), Newest: w.newest(), Missing: missing}
+	if all := w.All(); len(all) > 0 {
+		f.Last, f.Average, f.Min, f.Max = all.Newest(), all.Average(), all.Min(), all.Max()
+	}
+	return f
+}
+
+// missing lists what is missing, in order of name.
+func (s Situation) missing() string {
+	list := make([]string, 0, len(s.Missing))
+	for name, why := range s.Missing {
+		list = append(list, name+" ("+why+")")
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,70 @@
+package autoscale
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// Limits are what holds whatever a [Rule] says. The zero value takes every
+// default.
+type Limits struct {
+	// Min and Max bound the instances. Defaults: 1, and 10 or Min, whichever is
+	// more. A Min of -1 means 0.
+	Min, Max int
+	// CooldownUp is how long after an action nothing is scaled up; strictly more
+	// must have passed. Default: 10 min. Negative: none.
+	CooldownUp time.Duration
+	// CooldownDown is the same for scaling down. Default: CooldownUp.
+	CooldownDown time.Duration
+	// Points is how many values a metric needs in its window to count.
+	// Default: 5.
+	Points int
+	// Window is how long values are kept; one exactly that old still is.
+	// Default: 10 min.
+	Window time.Duration
+	// Stale is how old a metric's newest value may be to count. Default: three
+	// intervals of collection.
+	Stale time.Duration
+	// Every is the interval of collection. Default: 1 min.
+	Every time.Duration
+}
+
+// WithDefaults fills in what is not set, and refuses what can't be meant.
+func (l Limits) WithDefaults() (Limits, error) {
+	switch {
+	case l.Min == -1:
+		l.Min = 0
+	case l.Min == 0:
+		l.Min = 1
+	}
+	l.Max = cmp.Or(l.Max, max(10, l.Min))
+	l.CooldownUp = cmp.Or(l.CooldownUp, 10*time.Minute)
+	l.CooldownDown = cmp.Or(l.CooldownDown, l.CooldownUp)
+	l.CooldownUp, l.CooldownDown = max(l.CooldownUp, 0), max(l.CooldownDown, 0)
+	l.Points = cmp.Or(l.Points, 5)
+	l.Window = cmp.Or(l.Window, 10*time.Minute)
+	l.Every = cmp.Or(l.Every, time.Minute)
+	l.Stale = cmp.Or(l.Stale, 3*l.Every)
+	switch {
+	case l.Min < 0 || l.Max < l.Min:
+		return l, fmt.Errorf("%d to %d instances: the minimum must not be negative, nor above the maximum", l.Min, l.Max)
+	case l.Points < 1:
+		return l, fmt.Errorf("%d points: must be at least 1", l.Points)
+	case l.Every < time.Millisecond || l.Window < l.Every || l.Stale < l.Every:
+		return l, fmt.Errorf("a window of %v and staleness after %v: must be at least the interval of collection, %v", l.Window, l.Stale, l.Every)
+	case l.Window/l.Every+1 < time.Duration(l.Points):
+		return l, fmt.Errorf("%d points: a window of %v has room for %d, at one every %v", l.Points, l.Window, l.Window/l.Every+1, l.Every)
+	case l.Window/l.Every >= MaxValues:
+		return l, fmt.Errorf("a window of %v: at one value every %v that is more than %d", l.Window, l.Every, MaxValues)
+	}
+	return l, nil
+}
+
+// cooldown is the rest after an action that holds for a change in a direction.
+func (l Limits) cooldown(up bool) time.Duration {
+	if up {
+		return l.CooldownUp
+	}
+	return l.CooldownDown
+}

@@ -1,0 +1,263 @@
+package autoscale
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// LogicConfig holds what has a default. The zero value is ready to use.
+type LogicConfig struct {
+	// Keep is how long records of decisions are kept. Default: 30 days.
+	Keep time.Duration
+	// Resend is how long an action may be without an outcome before it is sent
+	// again. Default: 1 min.
+	Resend time.Duration
+	// OnRecord is told of each record once it is kept, on the logic's goroutine.
+	OnRecord func(Record)
+	// Clock is the time. Default: the system's.
+	Clock sluice.Clock
+	// Log is told what fails. Default: nothing is logged.
+	Log *slog.Logger
+}
+
+// Logic keeps the windows of a resource and decides, each time that points
+// arrive; and once an interval of collection when none do, to say so.
+type Logic struct {
+	resource Resource
+	store    Store
+	queues   Queues
+	cfg      LogicConfig
+
+	settled  time.Duration // when an action succeeded, by the monotonic clock
+	acted    bool          // an action has succeeded since the start
+	heard    time.Duration // when points last arrived
+	sent     int64         // the number of the action sent last
+	sentAt   time.Duration
+	forgotAt time.Duration
+}
+
+// Queues join the parts.
+type Queues struct {
+	Metrics, Actions, Reports Queue
+}
+
+// NewLogic returns the logic of a resource.
+func NewLogic(resource *Resource, store Store, queues Queues, cfg *LogicConfig) (*Logic, error) {
+	l := &Logic{resource: *resource, store: store, queues: queues}
+	if cfg != nil {
+		l.cfg = *cfg
+	}
+	l.cfg.Keep = cmp.Or(l.cfg.Keep, 30*24*time.Hour)
+	l.cfg.Resend = cmp.Or(l.cfg.Resend, time.Minute)
+	l.cfg.Clock = clockOr(l.cfg.Clock)
+	l.cfg.Log = logOr(l.cfg.Log)
+	limits, err := resource.Limits.WithDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("limits of %s: %w", resource.Name, err)
+	}
+	l.resource.Limits = limits
+	return l, nil
+}
+
+// Run decides until ctx ends, and returns nil then.
+func (l *Logic) Run(ctx context.Context) error {
+	metrics, reports := make(chan arrival), make(chan arrival)
+	var receiving sync.WaitGroup
+	receiving.Go(func() { receive(ctx, l.queues.Metrics, metrics, l.cfg.Clock, l.cfg.Log) })
+	receiving.Go(func() { receive(ctx, l.queues.Reports, reports, l.cfg.Clock, l.cfg.Log) })
+	defer receiving.Wait()
+
+	ticks := make(chan struct{})
+	receiving.Go(func() {
+		for l.cfg.Clock.Sleep(ctx, l.resource.Limits.Every) == nil {
+			select {
+			case ticks <- struct{}{}:
+			case <-ctx.Done():
+			}
+		}
+	})
+	l.heard = l.cfg.Clock.Elapsed()
+	l.forgotAt = l.heard - forgetEvery
+	for {
+		var err error
+		select {
+		case a := <-metrics:
+			err = l.points(ctx, a)
+			close(a.done)
+		case a := <-reports:
+			err = l.reports(ctx, a)
+			close(a.done)
+		case <-ticks:
+			err = l.tick(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+		if err != nil && ctx.Err() == nil {
+			l.cfg.Log.Error("not decided: it is tried again", "resource", l.resource.Name, "error", err)
+			_ = l.cfg.Clock.Sleep(ctx, again)
+		}
+	}
+}
+
+// points takes what the collector has sent and decides, if there was news.
+func (l *Logic) points(ctx context.Context, a arrival) error {
+	points, messages := unpack(ctx, a, l.cfg.Log, func(p Point) error {
+		switch {
+		case p.Resource != l.resource.Name:
+			return fmt.Errorf("%w: of the resource %q, not %q", errBadMessage, p.Resource, l.resource.Name)
+		case !slices.Contains(l.resource.Metrics, p.Metric):
+			return fmt.Errorf("%w: %q is not a metric of %s", errBadMessage, p.Metric, p.Resource)
+		case p.Time.IsZero():
+			return fmt.Errorf("%w: without a time", errBadMessage)
+		}
+		return nil
+	})
+	if len(points) == 0 {
+		return nil
+	}
+	err := l.change(ctx, func(m *Memory, now time.Time) []Record {
+		news := false
+		for _, p := range points {
+			news = m.window(p.Metric).Add(p) || news
+		}
+		if !news {
+			return nil
+		}
+		return []Record{l.resource.Decide(m, now, l.rested())}
+	})
+	if err != nil {
+		return err
+	}
+	l.heard = l.cfg.Clock.Elapsed()
+	deleteAll(ctx, a.queue, messages, l.cfg.Log)
+	return nil
+}
+
+// reports takes what the scaler has sent.
+func (l *Logic) reports(ctx context.Context, a arrival) error {
+	reports, messages := unpack(ctx, a, l.cfg.Log, func(r Report) error {
+		if r.Resource != l.resource.Name {
+			return fmt.Errorf("%w: of the resource %q, not %q", errBadMessage, r.Resource, l.resource.Name)
+		}
+		return nil
+	})
+	if len(reports) == 0 {
+		return nil
+	}
+	succeeded := false
+	err := l.change(ctx, func(m *Memory, now time.Time) (records []Record) {
+		succeeded = false
+		for _, r := range reports {
+			if record := m.Settle(r, now); record != nil {
+				records = append(records, *record)
+				succeeded = succeeded || record.Kind == Succeeded
+			}
+		}
+		return records
+	})
+	if err != nil {
+		return err
+	}
+	if succeeded {
+		l.acted, l.settled = true, l.cfg.Clock.Elapsed()
+	}
+	deleteAll(ctx, a.queue, messages, l.cfg.Log)
+	return nil
+}
+
+// forgetEvery is how often old records are removed.
+const forgetEvery = time.Hour
+
+// tick sends an action again whose outcome is overdue, says that nothing was
+// heard of any metric, and removes old records.
+func (l *Logic) tick(ctx context.Context) error {
+	now := l.cfg.Clock.Elapsed()
+	silent := now-l.heard > l.resource.Limits.Stale
+	err := l.change(ctx, func(m *Memory, now time.Time) []Record {
+		if !silent {
+			return nil
+		}
+		return []Record{l.resource.Decide(m, now, l.rested())}
+	})
+	if err != nil {
+		return err
+	}
+	if now-l.forgotAt >= forgetEvery {
+		l.forgotAt = now
+		return l.store.Forget(ctx, l.resource.Name, l.cfg.Clock.Wall().Add(-l.cfg.Keep))
+	}
+	return nil
+}
+
+// rested is the time since an action succeeded in this process's lifetime.
+func (l *Logic) rested() time.Duration {
+	if !l.acted {
+		return Never
+	}
+	return l.cfg.Clock.Elapsed() - l.settled
+}
+
+// maxConflicts is how often a change is made anew because another process was
+// faster.
+const maxConflicts = 10
+
+// change loads the memory, changes it, and saves it with the records that the
+// change returns; and sees that the pending action is on its way. The action is
+// saved before it is sent, so that none is sent that is not remembered.
+func (l *Logic) change(ctx context.Context, fn func(m *Memory, now time.Time) []Record) error {
+	for conflicts := 0; ; conflicts++ {
+		m, err := l.store.Load(ctx, l.resource.Name)
+		if err != nil {
+			return fmt.Errorf("load memory: %w", err)
+		}
+		before := m.clone()
+		records := fn(m, l.cfg.Clock.Wall().UTC())
+		if len(records) > 0 || !m.same(before) {
+			err = l.store.Save(ctx, m, records...)
+			if errors.Is(err, ErrConflict) && conflicts < maxConflicts {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("save memory: %w", err)
+			}
+		}
+		for _, r := range records {
+			if l.cfg.OnRecord != nil {
+				l.cfg.OnRecord(r)
+			}
+		}
+		return l.send(ctx, m.Pending)
+	}
+}
+
+// send sends an action that has not been sent from here, or long ago.
+func (l *Logic) send(ctx context.Context, a *Action) error {
+	now := l.cfg.Clock.Elapsed()
+	if a == nil || a.Number == l.sent && now-l.sentAt < l.cfg.Resend {
+		return nil
+	}
+	body, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("action %d: %w", a.Number, err)
+	}
+	if err := l.queues.Actions.Send(ctx, body); err != nil {
+		return fmt.Errorf("send action %d: %w", a.Number, err)
+	}
+	l.sent, l.sentAt = a.Number, now
+	return nil
+}
+
+// same tells whether reports have left a memory as it was; points always come
+// with a record.
+func (m *Memory) same(o *Memory) bool {
+	return m.Instances == o.Instances && m.Reported.Equal(o.Reported) && (m.Pending == nil) == (o.Pending == nil)
+}

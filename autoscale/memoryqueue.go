@@ -1,0 +1,164 @@
+package autoscale
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// MemoryQueue is a [Queue] within one process. It waits on channels and timers
+// alone, so that it can be used in a bubble of testing/synctest.
+type MemoryQueue struct {
+	lock time.Duration
+
+	mu    sync.Mutex
+	items []*queued
+	aside []Aside
+	next  int
+	news  chan struct{} // closed and replaced when something was sent
+}
+
+type queued struct {
+	id         int
+	body       []byte
+	deliveries int
+	until      time.Time // hidden until then
+}
+
+// Aside is a message that was set aside.
+type Aside struct {
+	Body   []byte
+	Reason string
+}
+
+// NewMemoryQueue returns an empty queue. lock is how long a received message is
+// hidden from others; zero means 30 s.
+func NewMemoryQueue(lock time.Duration) *MemoryQueue {
+	if lock <= 0 {
+		lock = 30 * time.Second
+	}
+	return &MemoryQueue{lock: lock, news: make(chan struct{})}
+}
+
+// Send implements [Queue].
+func (q *MemoryQueue) Send(_ context.Context, bodies ...[]byte) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, b := range bodies {
+		q.next++
+		q.items = append(q.items, &queued{id: q.next, body: slices.Clone(b)})
+	}
+	close(q.news)
+	q.news = make(chan struct{})
+	return nil
+}
+
+// Receive implements [Queue].
+func (q *MemoryQueue) Receive(ctx context.Context, most int) ([]Message, error) {
+	for {
+		messages, news, wait := q.take(most)
+		if len(messages) > 0 {
+			return messages, nil
+		}
+		var due <-chan time.Time
+		if wait > 0 {
+			due = time.After(wait)
+		}
+		select {
+		case <-news:
+		case <-due:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// take returns what can be received now; else what to wait for, and how long
+// until a hidden message comes again.
+func (q *MemoryQueue) take(most int) (messages []Message, news <-chan struct{}, wait time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	for _, item := range q.items {
+		if hidden := item.until.Sub(now); hidden > 0 {
+			if wait == 0 || hidden < wait {
+				wait = hidden
+			}
+			continue
+		}
+		if len(messages) == most {
+			break
+		}
+		item.deliveries++
+		item.until = now.Add(q.lock)
+		messages = append(messages, Message{
+			ID:         strconv.Itoa(item.id),
+			Body:       slices.Clone(item.body),
+			Deliveries: item.deliveries,
+			Receipt:    receipt{item, item.deliveries},
+		})
+	}
+	return messages, q.news, wait
+}
+
+// receipt is valid until the message is received again.
+type receipt struct {
+	item     *queued
+	delivery int
+}
+
+// Extend implements [Queue].
+func (q *MemoryQueue) Extend(_ context.Context, m *Message) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r := m.Receipt.(receipt)
+	if r.item.deliveries != r.delivery || !r.item.until.After(time.Now()) {
+		return ErrLockLost
+	}
+	r.item.until = time.Now().Add(q.lock)
+	return nil
+}
+
+// Delete implements [Queue].
+func (q *MemoryQueue) Delete(_ context.Context, m *Message) error {
+	q.remove(m)
+	return nil
+}
+
+// SetAside implements [Queue].
+func (q *MemoryQueue) SetAside(_ context.Context, m *Message, reason string) error {
+	if q.remove(m) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.aside = append(q.aside, Aside{m.Body, reason})
+		if extra := len(q.aside) - maxAside; extra > 0 {
+			q.aside = slices.Delete(q.aside, 0, extra)
+		}
+	}
+	return nil
+}
+
+// maxAside is how many messages are kept that were set aside.
+const maxAside = 1000
+
+// Aside returns what has been set aside, oldest first; at most the last 1,000.
+func (q *MemoryQueue) Aside() []Aside {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.aside)
+}
+
+// remove takes a message out unless it has been received again since.
+func (q *MemoryQueue) remove(m *Message) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r := m.Receipt.(receipt)
+	i := slices.Index(q.items, r.item)
+	if i < 0 || r.item.deliveries != r.delivery {
+		return false
+	}
+	q.items = slices.Delete(q.items, i, i+1)
+	return true
+}

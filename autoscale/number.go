@@ -1,0 +1,15 @@
+package autoscale
+
+import (
+	"math"
+	"strconv"
+)
+
+// Number writes a figure for people: whole if it is whole, else with four
+// significant digits.
+func Number(f float64) string {
+	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
+		return strconv.FormatFloat(f, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(f, 'g', 4, 64)
+}

@@ -1,0 +1,231 @@
+package autoscale
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// ScalerConfig holds what has a default. The zero value is ready to use.
+type ScalerConfig struct {
+	// Every is how often it reports how many instances there are. Default: 1 min.
+	Every time.Duration
+	// Tries is how often an action is tried before it is given up. Default: 5.
+	Tries int
+	// RetryMin and RetryMax are the wait after the first failure, and the longest;
+	// it doubles in between. Defaults: 1 s and 30 s.
+	RetryMin, RetryMax time.Duration
+	// Timeout is what one try may take. Default: 5 min.
+	Timeout time.Duration
+	// Clock is the time. Default: the system's.
+	Clock sluice.Clock
+	// Log is told what is done and what fails. Default: nothing is logged.
+	Log *slog.Logger
+}
+
+// Scaler carries out a resource's actions, one at a time and each once, and
+// reports.
+type Scaler struct {
+	resource string
+	target   Target
+	store    Store
+	queues   Queues
+	cfg      ScalerConfig
+}
+
+// NewScaler returns the scaler of a resource. Of the queues it uses those for
+// actions and reports.
+func NewScaler(resource string, target Target, store Store, queues Queues, cfg *ScalerConfig) *Scaler {
+	s := &Scaler{resource: resource, target: target, store: store, queues: queues}
+	if cfg != nil {
+		s.cfg = *cfg
+	}
+	s.cfg.Every = cmp.Or(s.cfg.Every, time.Minute)
+	s.cfg.Tries = cmp.Or(s.cfg.Tries, 5)
+	s.cfg.RetryMin = cmp.Or(s.cfg.RetryMin, time.Second)
+	s.cfg.RetryMax = cmp.Or(s.cfg.RetryMax, 30*time.Second)
+	s.cfg.Timeout = cmp.Or(s.cfg.Timeout, 5*time.Minute)
+	s.cfg.Clock = clockOr(s.cfg.Clock)
+	s.cfg.Log = logOr(s.cfg.Log)
+	return s
+}
+
+// Run reports at once and then at the interval, and carries out what it is
+// sent, until ctx ends. It returns nil then. An action that is cut off then is
+// not given up: it comes again.
+func (s *Scaler) Run(ctx context.Context) error {
+	actions, ticks := make(chan arrival), make(chan struct{})
+	var owned sync.WaitGroup
+	defer owned.Wait()
+	owned.Go(func() { receive(ctx, s.queues.Actions, actions, s.cfg.Clock, s.cfg.Log) })
+	owned.Go(func() {
+		for ctx.Err() == nil {
+			select {
+			case ticks <- struct{}{}:
+			case <-ctx.Done():
+			}
+			_ = s.cfg.Clock.Sleep(ctx, s.cfg.Every)
+		}
+	})
+	for {
+		var err error
+		select {
+		case a := <-actions:
+			err = s.carryOut(ctx, a)
+			close(a.done)
+		case <-ticks:
+			err = s.report(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Log.Error("scaler", "resource", s.resource, "error", err)
+			_ = s.cfg.Clock.Sleep(ctx, again)
+		}
+	}
+}
+
+// report tells how many instances there are, and the outcome of the last action.
+func (s *Scaler) report(ctx context.Context) error {
+	n, err := s.target.Instances(ctx)
+	if err != nil {
+		return fmt.Errorf("count instances: %w", err)
+	}
+	o, err := s.store.Outcome(ctx, s.resource)
+	if err != nil {
+		return fmt.Errorf("load outcome: %w", err)
+	}
+	body, err := json.Marshal(Report{Resource: s.resource, Time: s.cfg.Clock.Wall().UTC(), Instances: n, Outcome: o})
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := s.queues.Reports.Send(ctx, body); err != nil {
+		return fmt.Errorf("send report: %w", err)
+	}
+	return nil
+}
+
+// carryOut carries out the actions of an arrival. One that fails half-way, in
+// the store or in a queue, comes again.
+func (s *Scaler) carryOut(ctx context.Context, a arrival) error {
+	actions, messages := unpack(ctx, a, s.cfg.Log, func(a Action) error {
+		switch {
+		case a.Resource != s.resource:
+			return fmt.Errorf("%w: of the resource %q, not %q", errBadMessage, a.Resource, s.resource)
+		case a.Number < 1 || a.To < 0:
+			return fmt.Errorf("%w: action %d to %d instances", errBadMessage, a.Number, a.To)
+		}
+		return nil
+	})
+	stop := s.hold(ctx, a.queue, messages)
+	defer stop()
+	for i, action := range actions {
+		last, err := s.store.Outcome(ctx, s.resource)
+		if err != nil {
+			return fmt.Errorf("load outcome: %w", err)
+		}
+		if last == nil || last.Number < action.Number {
+			o, err := s.try(ctx, action)
+			if err != nil {
+				return err
+			}
+			if err := s.store.SetOutcome(ctx, s.resource, o); err != nil {
+				return fmt.Errorf("save outcome: %w", err)
+			}
+		}
+		if err := s.report(ctx); err != nil {
+			return err
+		}
+		deleteAll(ctx, a.queue, messages[i:i+1], s.cfg.Log)
+	}
+	return nil
+}
+
+// hold keeps messages locked until the function that it returns is called.
+func (s *Scaler) hold(ctx context.Context, q Queue, messages []*Message) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var holding sync.WaitGroup
+	holding.Go(func() {
+		for s.cfg.Clock.Sleep(ctx, extendEvery) == nil {
+			for _, m := range messages {
+				// One that is lost is carried out twice at most in name: To is a count.
+				_ = q.Extend(ctx, m)
+			}
+		}
+	})
+	return func() { cancel(); holding.Wait() }
+}
+
+// extendEvery is well below the lock time of queues, 30 s.
+const extendEvery = 10 * time.Second
+
+// errStopped: the scaler stopped before an action had an outcome.
+var errStopped = errors.New("stopped before the action was done")
+
+// try does what an action says, as often as it takes, and returns its outcome.
+// The error is that there is none yet.
+func (s *Scaler) try(ctx context.Context, a Action) (Outcome, error) {
+	wait := s.cfg.RetryMin
+	for tries := 1; ; tries++ {
+		err := s.scale(ctx, a)
+		if ctx.Err() != nil {
+			return Outcome{}, errStopped
+		}
+		o := Outcome{Number: a.Number, Time: s.cfg.Clock.Wall().UTC(), Tries: tries}
+		log := s.cfg.Log.With("resource", a.Resource, "action", a.Number, "from", a.From, "to", a.To, "tries", tries)
+		var overtaken *overtakenError
+		switch {
+		case err == nil:
+			log.Info("scaled")
+			return o, nil
+		case tries >= s.cfg.Tries || errors.As(err, &overtaken):
+			log.Error("action given up", "error", err)
+			o.Err = line(err)
+			return o, nil
+		}
+		log.Warn("action failed: it is tried again", "in", wait, "error", err)
+		if s.cfg.Clock.Sleep(ctx, wait) != nil {
+			return Outcome{}, errStopped
+		}
+		wait = min(2*wait, s.cfg.RetryMax)
+	}
+}
+
+// overtakenError is an action that no longer fits: somebody else has scaled.
+type overtakenError struct{ now, from, to int }
+
+func (e *overtakenError) Error() string {
+	return fmt.Sprintf("there are %d instances, neither %d nor %d: somebody else has scaled", e.now, e.from, e.to)
+}
+
+// scale does what an action says, unless it is done already: by a try whose
+// answer was lost, or before a crash.
+func (s *Scaler) scale(ctx context.Context, a Action) (err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("the target panicked: %v", panicked)
+		}
+	}()
+	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Timeout, fmt.Errorf("not done within %v", s.cfg.Timeout))
+	defer cancel()
+	now, err := s.target.Instances(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("count instances: %w", err)
+	case now == a.To:
+		return nil
+	case now != a.From:
+		return &overtakenError{now, a.From, a.To}
+	}
+	if err := s.target.Scale(ctx, a.To); err != nil {
+		return fmt.Errorf("scale to %d: %w", a.To, err)
+	}
+	return nil
+}
