@@ -1,11 +1,9 @@
 package sender
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
@@ -102,55 +100,14 @@ func (h *EventHub) Send(ctx context.Context, batch Batch) (Verdict, error) {
 	return verdictOf(err), explain(err)
 }
 
-// final are AMQP's conditions that trying again doesn't mend, as verdicts on a
-// batch that gets them for an answer.
-var final = map[amqp.ErrCond]Verdict{
-	amqp.ErrCondUnauthorizedAccess:                      Denied,
-	amqp.ErrCondNotFound:                                Denied,
-	amqp.ErrCondResourceLimitExceeded:                   Denied,
-	amqp.ErrCond("com.microsoft:entity-disabled"):       Denied,
-	amqp.ErrCondNotAllowed:                              Refused,
-	amqp.ErrCondNotImplemented:                          Refused,
-	amqp.ErrCondDecodeError:                             Refused,
-	amqp.ErrCondInvalidField:                            Refused,
-	amqp.ErrCond("com.microsoft:argument-error"):        Refused,
-	amqp.ErrCond("com.microsoft:argument-out-of-range"): Refused,
-	amqp.ErrCondMessageSizeExceeded:                     Oversize,
-}
-
-// verdictOf tells what an error of a send says about the batch. Only the
-// service's own answer to it says that it wasn't taken.
-func verdictOf(err error) Verdict {
-	var link *amqp.LinkError
-	var answer *amqp.Error
-	if errors.As(err, &link) || !errors.As(err, &answer) {
-		return Lost
-	}
-	if answer.Condition == "com.microsoft:server-busy" {
-		return Busy
-	}
-	return cmp.Or(final[answer.Condition], Lost)
-}
-
 // explain marks an error that trying again doesn't mend.
 func explain(err error) error {
-	var answer *amqp.Error
-	var status interface{ RPCCode() int }
 	var own *azeventhubs.Error
-	switch {
-	case errors.As(err, &answer) && final[answer.Condition] != 0,
-		errors.As(err, &status) && (status.RPCCode() == 401 || status.RPCCode() == 404),
-		errors.As(err, &own) && own.Code == azeventhubs.ErrorCodeUnauthorizedAccess:
+	if isFinal(err) || errors.As(err, &own) && own.Code == azeventhubs.ErrorCodeUnauthorizedAccess {
 		return fmt.Errorf("%w: %w", err, ErrFinal)
 	}
 	return err
 }
-
-// keyAnnotation is where an event carries its key.
-const keyAnnotation = "x-opt-partition-key"
-
-// maxKey is how many characters a key may have.
-const maxKey = 128
 
 // eventBatch uses the memory around a message's parts again, since the library
 // encodes a message at once. Of a batch's first it keeps the pointer to the
@@ -171,9 +128,11 @@ func (b *eventBatch) Bytes() int { return int(b.batch.NumBytes()) }
 func (b *eventBatch) Add(m *Message) error {
 	var err error
 	switch {
+	case m.SessionID != "":
+		err = errors.New("event hubs have no sessions: give the message a key")
 	case m.Key == "":
 		err = b.batch.AddEventData(b.plain(m), nil)
-	case len(m.Key) > maxKey && utf8.RuneCountInString(m.Key) > maxKey:
+	case longer(m.Key, maxKey):
 		err = fmt.Errorf("partition key has more than %d characters", maxKey)
 	default:
 		err = b.batch.AddAMQPAnnotatedMessage(b.annotated(m), nil)
@@ -226,15 +185,14 @@ func (b *eventBatch) kind(m *Message) *string {
 	return b.contentType
 }
 
-// Size implements [Sizer]. The batch's envelope repeats all of its first message
-// but the body, and the message is a data section in it.
+// Size implements [Sizer].
 func (b *eventBatch) Size(m *Message) (int, error) {
 	event := amqp.Message{Properties: &amqp.MessageProperties{MessageID: m.MessageID}}
 	if len(m.Properties) > 0 || m.Key != "" {
 		event.ApplicationProperties = m.Properties
 	}
 	if m.MessageID == "" {
-		event.Properties.MessageID = "01234567-89ab-cdef-0123-456789abcdef" // the library's
+		event.Properties.MessageID = madeUpID
 	}
 	if m.Key != "" {
 		event.Annotations = amqp.Annotations{keyAnnotation: m.Key}
@@ -245,18 +203,5 @@ func (b *eventBatch) Size(m *Message) (int, error) {
 	if m.ContentType != "" {
 		event.Properties.ContentType = &m.ContentType
 	}
-	envelope, err := event.MarshalBinary()
-	if err != nil {
-		return 0, err
-	}
-	event.Data = [][]byte{m.Body}
-	whole, err := event.MarshalBinary()
-	if err != nil {
-		return 0, err
-	}
-	section := 5 // descriptor, type and a length of one byte
-	if len(whole) > 255 {
-		section = 8 // or four
-	}
-	return len(envelope) + section + len(whole), nil
+	return batchSize(&event, m.Body)
 }

@@ -41,6 +41,7 @@ type run struct {
 	loose *parcel   // the one that fills with messages without a key
 	turn  int       // the partition of the next of those; if ordered, of all
 	last  **parcel  // if ordered: the one parcel that fills
+	mixed bool      // if ordered: all messages have the parcel of those without a key
 
 	mu       sync.Mutex
 	outcome  Report
@@ -74,7 +75,7 @@ func (r *run) take(m *Message) bool {
 		r.id = strconv.AppendInt(r.id[:idPrefix], index, 36)
 		m.MessageID = string(r.id)
 	}
-	slot, partition := r.slot(m.Key)
+	slot, partition := r.slot(m.group())
 	if r.s.cfg.Ordered {
 		if r.last != nil && r.last != slot {
 			r.ship(r.last)
@@ -91,10 +92,11 @@ func (r *run) take(m *Message) bool {
 	return true
 }
 
-// slot is where the parcel of a key fills. Event Hubs gives an event without a
-// key that of the batch's first event: so those have a parcel of their own.
+// slot is where the parcel of a key or session fills. Event Hubs gives an event
+// without a key that of the batch's first event: so those have a parcel of
+// their own.
 func (r *run) slot(key string) (slot **parcel, partition int) {
-	if key == "" {
+	if r.mixed || key == "" {
 		return &r.loose, r.turn
 	}
 	partition = keyhash.Partition(key, len(r.lanes))

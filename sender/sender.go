@@ -13,10 +13,11 @@ import (
 
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {
-	// Ordered has all messages arrive in their order, not just those of a key:
-	// one batch is on its way at a time, and ends where the next message goes
-	// to another partition. Messages without a key follow the one before to its
-	// partition. Default: messages of a key keep their order.
+	// Ordered has all messages arrive in their order, not just those of a key or
+	// session: one batch is on its way at a time, and to an event hub it ends
+	// where the next message goes to another partition. Messages without a key
+	// follow the one before to its partition. Default: messages of a key or
+	// session keep their order.
 	Ordered bool
 	// NoRepeats has a batch whose answer was lost end the sending, because it
 	// may be there. Default: it is sent again, and may be there twice.
@@ -119,6 +120,9 @@ func (s *Sender) begin(ctx context.Context) (*run, error) {
 		r.halt()
 		r.stop(nil)
 		return nil, fmt.Errorf("look up the partitions: %w", err)
+	}
+	if mixer, ok := s.transport.(Mixer); ok {
+		r.mixed = s.cfg.Ordered && mixer.Mixes()
 	}
 	r.keyed = make([]*parcel, len(partitions))
 	for _, name := range partitions {

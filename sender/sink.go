@@ -79,9 +79,6 @@ func NewSink(transport Transport, cfg *SinkConfig) *Sink {
 	return s
 }
 
-// stampID is the property with the id of the event that a message is of.
-const stampID = "sluice-id"
-
 // packet is a message that has no outcome yet.
 type packet struct {
 	ctx     context.Context
@@ -122,11 +119,11 @@ func (s *Sink) Submit(ctx context.Context, m *Message, done func(sluice.Result))
 // of the batch's first event: so those have batches of their own.
 func (s *Sink) outlet(m *Message) *outlet {
 	n := len(s.outlets) / 2
-	if m.Key != "" {
-		return s.outlets[keyhash.Partition(m.Key, n)]
+	if key := m.group(); key != "" {
+		return s.outlets[keyhash.Partition(key, n)]
 	}
-	if id, ok := m.Properties[stampID].(string); ok {
-		return s.outlets[n+keyhash.Partition(id, n)]
+	if stamp, ok, err := sluice.StampFrom(m.Properties); ok && err == nil {
+		return s.outlets[n+keyhash.Partition(stamp.ID.String(), n)]
 	}
 	s.turn = (s.turn + 1) % n
 	return s.outlets[n+s.turn]

@@ -67,6 +67,8 @@ type traffic struct {
 	count int64
 	keys  int64 // 0: no message has a key
 	size  func(r *rand.Rand) int
+
+	inSessions bool // the keys are those of sessions
 }
 
 // mixed are sizes up to 2 KB for 99 of 100 messages, up to 200 KB for the rest.
@@ -84,6 +86,9 @@ func (f traffic) message(i int64) sender.Message {
 	m := sender.Message{MessageID: strconv.FormatInt(i, 10), ContentType: "application/octet-stream"}
 	if f.keys > 0 {
 		m.Key = fmt.Sprintf("key-%d", r.Int64N(f.keys))
+	}
+	if f.inSessions {
+		m.SessionID, m.Key = m.Key, ""
 	}
 	if i%3 == 0 {
 		m.Properties = map[string]any{"airport": "FRA", "number": i}

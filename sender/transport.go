@@ -42,6 +42,14 @@ type Splitter interface {
 	Split(batch Batch) []Batch
 }
 
+// Mixer is a transport that may let messages of different partitions, and those
+// without a key, share a batch.
+type Mixer interface {
+	// Mixes tells whether it does. Then [Config.Ordered] ends no batch but for
+	// its size.
+	Mixes() bool
+}
+
 // Sizer is a batch that knows a message's size without taking it.
 type Sizer interface {
 	// Size is how many bytes a batch of this message alone has.

@@ -1,0 +1,338 @@
+package sender_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/sender"
+)
+
+const queue = "orders"
+
+func startBus(t testing.TB, cfg *emulator.ServiceBusConfig) *emulator.ServiceBus {
+	t.Helper()
+	srv, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: queue}},
+		[]emulator.ServiceBusTopic{{Name: "news", Subscriptions: []emulator.ServiceBusQueue{{Name: "all"}}}}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Errorf("close the emulator: %v", err)
+		}
+	})
+	return srv
+}
+
+func openBus(t testing.TB, connection, entity string, cfg *sender.ServiceBusConfig) *sender.ServiceBus {
+	t.Helper()
+	b, err := sender.OpenServiceBus(connection, entity, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(context.Background()); err != nil {
+			t.Errorf("close the transport: %v", err)
+		}
+	})
+	return b
+}
+
+// received takes all messages out of a queue, or of a subscription
+// (topic/subscription), which has n of them.
+func received(t testing.TB, connection, entity string, n int64) []*azservicebus.ReceivedMessage {
+	t.Helper()
+	ctx := within(t)
+	c, err := azservicebus.NewClientFromConnectionString(connection, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	var r *azservicebus.Receiver
+	options := &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete}
+	if topic, subscription, ok := strings.Cut(entity, "/"); ok {
+		r, err = c.NewReceiverForSubscription(topic, subscription, options)
+	} else {
+		r, err = c.NewReceiverForQueue(entity, options)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*azservicebus.ReceivedMessage
+	for int64(len(all)) < n {
+		more, err := r.ReceiveMessages(ctx, int(min(n-int64(len(all)), 1000)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, more...)
+	}
+	return all
+}
+
+// sessions are messages of which each has a session instead of a key.
+func (f traffic) sessions() traffic {
+	f.inSessions = true
+	return f
+}
+
+// busInventory empties a queue and returns how often each message was there. It
+// checks that each is as sent, and those of a session or key in order, repeats
+// aside.
+func busInventory(t testing.TB, srv *emulator.ServiceBus, f traffic) map[int64]int {
+	t.Helper()
+	counts, err := srv.Counts(queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	times, last := map[int64]int{}, map[string]int64{}
+	for _, m := range received(t, srv.ConnectionString(), queue, counts.Active) {
+		i, err := strconv.ParseInt(m.MessageID, 10, 64)
+		if err != nil {
+			t.Fatalf("a message of id %s", m.MessageID)
+		}
+		times[i]++
+		want := f.message(i)
+		if !bytes.Equal(m.Body, want.Body) || *m.ContentType != want.ContentType || len(m.ApplicationProperties) != len(want.Properties) {
+			t.Fatalf("message %d arrived changed", i)
+		}
+		if text(m.SessionID) != want.SessionID || text(m.PartitionKey) != want.Key {
+			t.Fatalf("message %d has the session %q and the key %q", i, text(m.SessionID), text(m.PartitionKey))
+		}
+		group := want.SessionID + want.Key
+		if i < last[group] && times[i] == 1 && group != "" {
+			t.Fatalf("message %d of %s came after %d", i, group, last[group])
+		}
+		last[group] = max(last[group], i)
+	}
+	return times
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// TestQueue sends messages with sessions, with keys and with neither to a queue:
+// all arrive once, in order by session or key.
+func TestQueue(t *testing.T) {
+	mix := traffic{count: 3000, keys: 200, size: fixed(2000)}
+	for name, f := range map[string]traffic{"sessions": mix.sessions(), "keys": mix, "loose": {count: 3000, size: fixed(2000)}} {
+		t.Run(name, func(t *testing.T) {
+			srv := startBus(t, nil)
+			report, err := sender.New(openBus(t, srv.ConnectionString(), queue, nil), nil).SendAll(within(t), f.all())
+			if err != nil || report.Messages != f.count || report.Retries+report.Oversize > 0 {
+				t.Fatalf("%+v: %v", report, err)
+			}
+			agree(t, report, busInventory(t, srv, f))
+			if fewest := report.Bytes / (256 << 10); report.Batches > fewest+1+4 { // each lane has one that isn't full
+				t.Errorf("%d batches for %d bytes", report.Batches, report.Bytes)
+			}
+		})
+	}
+}
+
+// TestTopic sends to a topic whose name is in the connection string.
+func TestTopic(t *testing.T) {
+	srv := startBus(t, nil)
+	mix := traffic{count: 500, keys: 20, size: fixed(100)}
+	report, err := sender.New(openBus(t, srv.ConnectionString()+";EntityPath=news", "", nil), nil).SendAll(within(t), mix.all())
+	if err != nil || report.Messages != mix.count {
+		t.Fatalf("%+v: %v", report, err)
+	}
+	if n := len(received(t, srv.ConnectionString(), "news/all", mix.count)); n != 500 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+// TestQueueOrdered has messages with sessions, keys and neither arrive in the
+// order in which they came, in batches that are full.
+func TestQueueOrdered(t *testing.T) {
+	srv := startBus(t, nil)
+	mix := traffic{count: 2000, keys: 50, size: fixed(2000)}
+	all := func(yield func(sender.Message) bool) {
+		for i := range mix.count {
+			m := mix.message(i)
+			switch i % 3 {
+			case 0:
+				m.Key = ""
+			case 1:
+				m.SessionID, m.Key = m.Key, ""
+			}
+			if !yield(m) {
+				return
+			}
+		}
+	}
+	report, err := sender.New(openBus(t, srv.ConnectionString(), queue, nil), &sender.Config{Ordered: true}).SendAll(within(t), all)
+	if err != nil || report.Messages != mix.count {
+		t.Fatalf("%+v: %v", report, err)
+	}
+	for i, m := range received(t, srv.ConnectionString(), queue, mix.count) {
+		if m.MessageID != strconv.Itoa(i) {
+			t.Fatalf("message %s in place %d", m.MessageID, i)
+		}
+	}
+	if fewest := report.Bytes/(256<<10) + 1; report.Batches > fewest {
+		t.Errorf("%d batches for %d bytes", report.Batches, report.Bytes)
+	}
+}
+
+// TestQueueBatches keeps to the service's rules for batches: how many messages,
+// and of one session only where the queue is partitioned.
+func TestQueueBatches(t *testing.T) {
+	srv := startBus(t, nil)
+	tiny := traffic{count: 10_000, size: fixed(1)}
+	s := sender.New(openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Lanes: 1}), nil)
+	bare := func(yield func(sender.Message) bool) {
+		for range tiny.count {
+			if !yield(sender.Message{}) {
+				return
+			}
+		}
+	}
+	if report, err := s.SendAll(within(t), bare); err != nil || report.Batches < 3 || report.Messages != tiny.count {
+		t.Errorf("%+v: %v", report, err)
+	}
+	if a := srv.Arrivals(queue); a.TooLarge > 0 || a.Messages < 3 {
+		t.Errorf("arrived: %+v", a)
+	}
+
+	b := openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Partitioned: true})
+	batch, err := b.NewBatch(within(t), "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, session := range []string{"a", "a", "b", "a", ""} {
+		err := batch.Add(&sender.Message{SessionID: session, Body: []byte("x")})
+		if wrong := session != "a"; wrong != errors.Is(err, sender.ErrTooLarge) || !wrong && err != nil {
+			t.Errorf("message %d of session %q: %v", i, session, err)
+		}
+	}
+	if batch.Len() != 3 {
+		t.Errorf("%d messages", batch.Len())
+	}
+}
+
+// TestQueueRefused leaves out what the service wouldn't take; all else goes.
+func TestQueueRefused(t *testing.T) {
+	srv := startBus(t, nil)
+	mix := traffic{count: 1000, keys: 40, size: func(r *rand.Rand) int { return r.IntN(3000) }}.sessions()
+	long := strings.Repeat("x", 129)
+	wrong := map[int64]func(*sender.Message){
+		0:   func(m *sender.Message) { m.Body = make([]byte, 256<<10) },
+		500: func(m *sender.Message) { m.Properties = map[string]any{"what": struct{}{}} },
+		510: func(m *sender.Message) { m.Properties = map[string]any{"text": strings.Repeat("x", 33<<10)} },
+		520: func(m *sender.Message) {
+			m.Properties = map[string]any{"a": long, "b": make([]byte, 30<<10), "c": make([]byte, 20<<10), "d": make([]byte, 20<<10)}
+		},
+		530: func(m *sender.Message) { m.SessionID = long },
+		540: func(m *sender.Message) { m.SessionID, m.Key = "", long },
+		550: func(m *sender.Message) { m.MessageID = long },
+		560: func(m *sender.Message) { m.Key = "another" },
+	}
+	var want []sluice.Range
+	report, err := sender.New(openBus(t, srv.ConnectionString(), queue, nil), nil).SendAll(within(t), func(yield func(sender.Message) bool) {
+		for i := range mix.count {
+			m := mix.message(i)
+			if spoil := wrong[i]; spoil != nil {
+				spoil(&m)
+				want = append(want, sluice.Range{First: i, Last: i})
+			}
+			if !yield(m) {
+				return
+			}
+		}
+	})
+	if !slices.Equal(report.Refused, want) || len(want) != len(wrong) {
+		t.Fatalf("refused: %v, want %v", report.Refused, want)
+	}
+	var refused *sender.RefusedError
+	if !errors.As(err, &refused) || refused.Index != 0 || refused.Size < 256<<10 || refused.Size > 257<<10 || !errors.Is(refused, sender.ErrTooLarge) {
+		t.Errorf("error: %v", err)
+	}
+	if len(report.Unsent)+len(report.Unknown) > 0 {
+		t.Errorf("%+v", report)
+	}
+	agree(t, report, busInventory(t, srv, mix))
+}
+
+// TestQueueExactFit has messages that just fit, and that are a byte too large.
+func TestQueueExactFit(t *testing.T) {
+	const limit = 50_000
+	srv := startBus(t, nil)
+	s := sender.New(openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{MaxBytes: limit}), nil)
+	for _, m := range []sender.Message{
+		{}, {MessageID: "7"}, {Key: "k", CorrelationID: "c", ContentType: "text/plain", Properties: map[string]any{"a": int32(1), "b": "x"}}, {SessionID: "s"},
+	} {
+		send := func(size int) (sender.Report, error) {
+			m.Body = make([]byte, size)
+			return s.SendAll(within(t), func(yield func(sender.Message) bool) { yield(m) })
+		}
+		_, err := send(limit)
+		var refused *sender.RefusedError
+		if !errors.As(err, &refused) {
+			t.Fatalf("error: %v", err)
+		}
+		fits := limit - (refused.Size - limit)
+		before := srv.Arrivals(queue)
+		report, err := send(fits)
+		if wire := srv.Arrivals(queue).Bytes - before.Bytes; err != nil || report.Bytes != limit || wire != limit {
+			t.Errorf("body of %d bytes, batch of %d, %d on the wire: %v", fits, report.Bytes, wire, err)
+		}
+		if _, err := send(fits + 1); !errors.As(err, &refused) || refused.Size != limit+1 {
+			t.Errorf("body of %d bytes: %v", fits+1, err)
+		}
+	}
+}
+
+// TestQueueEnvelope has the first of a batch differ from those behind it in all
+// that the batch's envelope repeats.
+func TestQueueEnvelope(t *testing.T) {
+	srv := startBus(t, nil)
+	s := sender.New(openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Lanes: 1}), nil)
+	const n = 50
+	before := srv.Arrivals(queue)
+	report, err := s.SendAll(within(t), func(yield func(sender.Message) bool) {
+		for i := range n {
+			m := sender.Message{SessionID: strings.Repeat("s", n-i), ContentType: strings.Repeat("c", i+1), Body: []byte("x")}
+			if !yield(m) {
+				return
+			}
+		}
+	})
+	if wire := srv.Arrivals(queue).Bytes - before.Bytes; err != nil || report.Batches != 1 || wire != report.Bytes {
+		t.Errorf("%+v, %d on the wire: %v", report.Figures, wire, err)
+	}
+	for i, m := range received(t, srv.ConnectionString(), queue, n) {
+		if len(text(m.SessionID)) != n-i || len(text(m.ContentType)) != i+1 {
+			t.Errorf("message %d: session %q, type %q", i, text(m.SessionID), text(m.ContentType))
+		}
+	}
+}
+
+func TestUnknownQueue(t *testing.T) {
+	srv := startBus(t, nil)
+	s := sender.New(openBus(t, srv.ConnectionString(), "nowhere", nil), nil)
+	if report, err := s.SendAll(within(t), traffic{count: 1, size: fixed(1)}.all()); !errors.Is(err, sender.ErrFinal) || fmt.Sprint(report.Unsent) != "[{0 0}]" {
+		t.Errorf("%+v: %v", report, err)
+	}
+	if _, err := sender.OpenServiceBus(srv.ConnectionString(), "", nil); err == nil {
+		t.Error("opened without a name")
+	}
+	if _, err := sender.OpenServiceBus("rubbish", queue, nil); err == nil {
+		t.Error("opened rubbish")
+	}
+}
