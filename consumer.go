@@ -20,8 +20,26 @@ import (
 // nobody takes them from it while it lives.
 type Partitions int
 
-// AllPartitions takes every partition that is free.
-const AllPartitions Partitions = -1
+const (
+	// AllPartitions takes every partition that is free.
+	AllPartitions Partitions = -1
+	// Balanced takes a fair share: the consumers of a group that state it share
+	// the topic's partitions out so that no two differ by more than one. Who
+	// comes is given partitions by those who have too many, which finish their
+	// batches, checkpoint and release them; nobody takes what is held.
+	// Partitions move only when a process comes or goes, one that comes back
+	// within [Config].RenewEvery of a stop in good order excepted.
+	//
+	// Consumers with a fixed number or AllPartitions may run in the same group.
+	// They take what is free and never give it up; the balanced ones share what
+	// is left, and take no notice of what those still lack. So beside
+	// AllPartitions a balanced consumer loses what it hands over.
+	//
+	// All balanced consumers of a group must have the same LeaseFor and
+	// RenewEvery. Each lists the leases once every AssignEvery, which must not
+	// be above RenewEvery, and renews one more than it has partitions.
+	Balanced Partitions = -2
+)
 
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {
@@ -128,6 +146,7 @@ type Consumer struct {
 	want     Partitions
 	cfg      Config
 	rand     *mathrand.Rand // of the goroutine that takes partitions
+	balancer *balancer      // nil: partitions are not shared out
 
 	stopping context.Context    // ends when Stop is called
 	stop     context.CancelFunc // ends stopping
@@ -138,7 +157,7 @@ type Consumer struct {
 	careful  chan struct{} // a token: one event at a time is tried under suspicion of killing the process
 
 	mu    sync.Mutex // guards what follows; never held over a call
-	held  map[string]bool
+	held  map[string]*tenure
 	floor map[string]floor
 	fatal error // ends Run
 }
@@ -150,11 +169,12 @@ type floor struct {
 	until time.Duration // by Clock.Elapsed
 }
 
-// New makes a consumer that takes so many partitions (a positive number, or
-// [AllPartitions]) of the source's topic. A nil cfg takes every default.
+// New makes a consumer that takes so many partitions (a positive number,
+// [AllPartitions] or [Balanced]) of the source's topic. A nil cfg takes every
+// default.
 func New(source Source, leases LeaseStore, delivery Delivery, partitions Partitions, cfg *Config) (*Consumer, error) {
-	if partitions != AllPartitions && partitions <= 0 {
-		return nil, fmt.Errorf("%d partitions: state a positive number or AllPartitions", partitions)
+	if partitions != AllPartitions && partitions != Balanced && partitions <= 0 {
+		return nil, fmt.Errorf("%d partitions: state a positive number, AllPartitions or Balanced", partitions)
 	}
 	config, err := cfg.withDefaults()
 	if err != nil {
@@ -168,8 +188,13 @@ func New(source Source, leases LeaseStore, delivery Delivery, partitions Partiti
 		rand:    mathrand.New(mathrand.NewPCG(config.Seed, 0)),
 		done:    make(chan struct{}),
 		careful: make(chan struct{}, 1),
-		held:    map[string]bool{},
+		held:    map[string]*tenure{},
 		floor:   map[string]floor{},
+	}
+	if partitions == Balanced {
+		if c.balancer, err = newBalancer(c); err != nil {
+			return nil, err
+		}
 	}
 	c.stopping, c.stop = context.WithCancel(context.Background())
 	return c, nil
@@ -196,6 +221,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer context.AfterFunc(c.stopping, endIdle)()
 
 	err := c.takePartitions(work, idle)
+	if c.balancer != nil {
+		c.balancer.leave(work)
+	}
 	c.tenures.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,12 +286,17 @@ const describeEvery = time.Minute
 // assign takes the first partition that yields, of those that are free.
 func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
 	free := c.wanted(topic)
-	if len(free) == 0 {
+	if len(free) == 0 && c.balancer == nil {
 		return nil
 	}
 	listed, err := c.leases.List(idle, topic.Group)
 	if err != nil {
 		return fmt.Errorf("list leases: %w", err)
+	}
+	if c.balancer != nil {
+		if short, err := c.balancer.balance(work, topic, listed); err != nil || !short {
+			return err
+		}
 	}
 	live := map[string]bool{}
 	for _, l := range listed {
@@ -294,13 +327,13 @@ func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
 func (c *Consumer) wanted(topic Topic) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.want != AllPartitions && len(c.held) >= int(c.want) {
+	if c.want > 0 && len(c.held) >= int(c.want) {
 		return nil
 	}
 	now := c.cfg.Clock.Elapsed()
 	var list []string
 	for _, p := range topic.Partitions {
-		if !c.held[p] && c.floor[p].until <= now {
+		if c.held[p] == nil && c.floor[p].until <= now {
 			list = append(list, p)
 		}
 	}
@@ -321,10 +354,11 @@ func (c *Consumer) acquire(work context.Context, topic Topic, partition string) 
 	if err != nil {
 		return nil, err
 	}
+	t := begin(c, work, topic, lease, until)
 	c.mu.Lock()
-	c.held[partition] = true
+	c.held[partition] = t
 	c.mu.Unlock()
-	return begin(c, work, topic, lease, until), nil
+	return t, nil
 }
 
 // learn notes why a tenure ended, for the next one of the partition.

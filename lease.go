@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -14,6 +15,14 @@ type Lease struct {
 	Owner     string // the process that holds it; unique among processes
 	Epoch     int64  // at least 1
 }
+
+// Seat tells whether the lease is on no partition but on a seat ("~0", "~1" and
+// so on), by which consumers with [Balanced] partitions know of each other.
+// Seats are leased and listed like partitions.
+func (l Lease) Seat() bool { return strings.HasPrefix(l.Partition, seatPrefix) }
+
+// seatPrefix begins the names of seats: no log has partitions of such names.
+const seatPrefix = "~"
 
 // LeaseInfo is a lease as its store sees it.
 type LeaseInfo struct {

@@ -376,7 +376,7 @@ func TestConfig(t *testing.T) {
 		n   sluice.Partitions
 		cfg sluice.Config
 	}{
-		{0, sluice.Config{}}, {-2, sluice.Config{}},
+		{0, sluice.Config{}}, {-3, sluice.Config{}},
 		{1, sluice.Config{LeaseFor: 20 * time.Second, RenewEvery: 10 * time.Second}},
 		{1, sluice.Config{MaxBatch: -1}}, {1, sluice.Config{Attempts: -1}},
 		{1, sluice.Config{RetryMin: time.Second, RetryMax: time.Millisecond}},

@@ -22,10 +22,14 @@ type tenure struct {
 
 	// work ends when the lease is lost or the consumer is cancelled, with the
 	// cause: whatever could have an effect runs under it. idle ends also when
-	// the consumer is told to stop: waiting runs under it.
+	// the consumer is told to stop, or the partition is to be handed over:
+	// waiting runs under it.
 	work    context.Context
 	idle    context.Context
 	cancel  context.CancelCauseFunc
+	stop    context.CancelFunc // ends idle: the partition is to be given back in good order
+	deaf    func() bool        // hears no more of the consumer's stop
+	taken   time.Duration      // when, by Clock.Elapsed
 	keepers sync.WaitGroup
 	hooks   hookQueue // for hooks that must not hold up the keeper
 	lag     atomic.Int64
@@ -35,12 +39,11 @@ type tenure struct {
 func begin(c *Consumer, work context.Context, topic Topic, lease Lease, until deadline) *tenure {
 	h := fnv.New64a()
 	fmt.Fprint(h, lease.Partition, lease.Epoch)
-	t := &tenure{c: c, topic: topic, lease: lease, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64()))}
+	t := &tenure{c: c, topic: topic, lease: lease, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), taken: c.cfg.Clock.Elapsed()}
 	t.lag.Store(-1)
 	t.work, t.cancel = context.WithCancelCause(work)
-	idle, endIdle := context.WithCancel(t.work)
-	t.idle = idle
-	context.AfterFunc(c.stopping, endIdle)
+	t.idle, t.stop = context.WithCancel(t.work)
+	t.deaf = context.AfterFunc(c.stopping, t.stop)
 	t.observe(Observation{Kind: KindAcquired})
 	t.keepers.Go(func() { t.keep(until) })
 	t.keepers.Go(t.watchLag)
@@ -53,6 +56,7 @@ func (t *tenure) end(cause error) {
 		cause = context.Cause(t.work)
 	}
 	t.cancel(ErrStopped)
+	t.deaf()
 	t.keepers.Wait()
 	if errors.Is(cause, ErrStopped) {
 		cause = nil

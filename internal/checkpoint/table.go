@@ -78,6 +78,9 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 		r.Recreated = hub == nil && p.Incarnation != topic.Incarnation
 	}
 	for _, l := range leases {
+		if l.Seat() {
+			continue
+		}
 		r := row(l.Partition)
 		r.Epoch = max(r.Epoch, l.Epoch)
 		if l.Live() {
