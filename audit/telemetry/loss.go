@@ -1,0 +1,259 @@
+package telemetry
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// seek looks for a lasting step in the weighted sums.
+func (r *Report) seek(days []*Bin) {
+	y := make([]float64, len(days))
+	for i, d := range days {
+		y[i] = math.Log(d.Weighted)
+	}
+	best, ok := r.bestStep(days, y, week(days))
+	if !ok {
+		return
+	}
+	for _, i := range best.alone {
+		r.LeftOut = append(r.LeftOut, LeftOut{days[i].Start, "stands out alone: a holiday, or an outage of a day"})
+	}
+	r.conclude(days, y, best)
+}
+
+// candidate is a model with a step, and how much the step is to be believed.
+type candidate struct {
+	model
+	base  [][]float64 // the columns before the step
+	alone []int       // days that stand out
+	at    int
+	p     float64 // corrected
+}
+
+// step is the coefficient of the step and its standard error.
+func (c *candidate) step() (size, deviation float64) {
+	last := len(c.beta) - 1
+	return c.beta[last], max(c.errors[last], noise)
+}
+
+// bestStep tries a step on each day on which the rate changed, to which half
+// of the level goes, and on all others, to which the other half.
+func (r *Report) bestStep(days []*Bin, y []float64, base [][]float64) (best candidate, found bool) {
+	var known []int
+	for _, c := range r.Changes {
+		known = append(known, c.index)
+	}
+	first, last := leastSide, len(days)-leastSide
+	tried := map[bool]int{}
+	for at := first; at <= last; at++ {
+		tried[slices.Contains(known, at)]++
+	}
+	for at := first; at <= last; at++ {
+		c, ok := stepAt(y, base, at)
+		if !ok {
+			continue
+		}
+		size, deviation := c.step()
+		c.p = 2 * survival(math.Abs(size)/deviation, c.free) * 2 * float64(tried[slices.Contains(known, at)])
+		if !found || c.p < best.p {
+			best, found = c, true
+		}
+	}
+	return best, found
+}
+
+// stepAt fits a step, beside factors of their own for the few days that stand
+// out beside it.
+func stepAt(y []float64, base [][]float64, at int) (candidate, bool) {
+	c := candidate{base: base, at: at}
+	step := after(len(y), at)
+	for {
+		m, ok := regress(y, append(slices.Clip(c.base), step))
+		if !ok {
+			return c, false
+		}
+		c.model = m
+		i, p := m.outlier()
+		if i < 0 || p >= outlierLevel || len(c.alone) == max(1, len(y)/10) {
+			return c, true
+		}
+		own := make([]float64, len(y))
+		own[i] = 1
+		c.base, c.alone = append(slices.Clip(c.base), own), append(c.alone, i)
+	}
+}
+
+// after is 1 from an index on, 0 before.
+func after(n, from int) []float64 {
+	x := make([]float64, n)
+	for i := from; i < n; i++ {
+		x[i] = 1
+	}
+	return x
+}
+
+// week is a mean, and a factor for each day of the week if there are two of
+// each.
+func week(days []*Bin) [][]float64 {
+	columns := [][]float64{after(len(days), 0)}
+	var of [7]int
+	for _, d := range days {
+		of[d.Start.Weekday()]++
+	}
+	if slices.Min(of[:]) < 2 {
+		return columns
+	}
+	for w := time.Monday; w <= time.Saturday; w++ {
+		x := make([]float64, len(days))
+		for i, d := range days {
+			switch d.Start.Weekday() {
+			case w:
+				x[i] = 1
+			case time.Sunday: // so that the factors multiply to one
+				x[i] = -1
+			}
+		}
+		columns = append(columns, x)
+	}
+	return columns
+}
+
+// conclude takes the best step for true, or says what can be excluded.
+func (r *Report) conclude(days []*Bin, y []float64, best candidate) {
+	r.Spread = math.Sqrt(best.rss / float64(best.free))
+	if len(best.base)-len(best.alone) == 7 {
+		r.Weekdays = weekdays(best.beta)
+	}
+	if best.p < level {
+		trend := make([]float64, len(y))
+		for i, d := range days {
+			trend[i] = d.Start.Sub(days[0].Start).Hours() / 24
+		}
+		if drift, ok := regress(y, append(slices.Clip(best.base), trend)); ok && float64(len(y))*math.Log(best.rss/drift.rss) > 2 {
+			r.Drift = true
+			return
+		}
+		r.Step = best.describe(days)
+		if r.Step.Change < 0 {
+			return
+		}
+	}
+	r.Unseen = r.unseen(y, best.base)
+}
+
+func (c *candidate) describe(days []*Bin) *Step {
+	size, deviation := c.step()
+	t := quantile(0.975, c.free)
+	return &Step{
+		Day: days[c.at].Start, Change: relative(size), P: min(c.p, 1),
+		Low: relative(size - t*deviation), High: relative(size + t*deviation),
+	}
+}
+
+// unseen is the largest loss that a step could be with 95 % confidence: where
+// the rate changed, or else where there is a week on either side.
+func (r *Report) unseen(y []float64, base [][]float64) float64 {
+	var at []int
+	for _, c := range r.Changes {
+		at = append(at, c.index)
+	}
+	if len(at) == 0 {
+		for i := 7; i <= len(y)-7; i++ {
+			at = append(at, i)
+		}
+	}
+	worst := 0.0
+	for _, i := range at {
+		m, ok := regress(y, append(slices.Clip(base), after(len(y), i)))
+		if !ok || i < leastSide || i > len(y)-leastSide {
+			return 1
+		}
+		c := candidate{model: m}
+		size, deviation := c.step()
+		worst = max(worst, -relative(size-quantile(0.95, m.free)*deviation))
+	}
+	if len(at) == 0 {
+		return 1
+	}
+	return worst
+}
+
+// compare looks at the weighted sums beside the reference, in the stretches
+// between the days on which the rate changed, or the sums began to fall short.
+func (r *Report) compare(days []*Bin, c *Config) {
+	y := make([]float64, len(days))
+	for i, d := range days {
+		y[i] = math.Log(d.Weighted / c.Reference[d.Start])
+	}
+	cuts := []int{0, len(days)}
+	for _, ch := range r.Changes {
+		cuts = append(cuts, ch.index)
+	}
+	if best, ok := r.bestStep(days, y, [][]float64{after(len(y), 0)}); ok && best.p < level {
+		cuts = append(cuts, best.at)
+	}
+	slices.Sort(cuts)
+	cuts = slices.Compact(cuts)
+	r.levels(days, y, cuts)
+}
+
+// levels tests whether a stretch of days falls short of the reference. A day's
+// variance is what the sampling makes it, or all together so many times that as
+// they turn out to vary (quasi-likelihood).
+func (r *Report) levels(days []*Bin, y []float64, cuts []int) {
+	columns := make([][]float64, len(cuts)-1)
+	for i := range columns {
+		columns[i] = make([]float64, len(y))
+	}
+	scaled := make([]float64, len(y))
+	stretch := 0
+	for d, b := range days {
+		if d == cuts[stretch+1] {
+			stretch++
+		}
+		deviation := math.Sqrt((1-float64(b.Items)/b.Weight)/float64(b.Items) + borders*borders)
+		columns[stretch][d], scaled[d] = 1/deviation, y[d]/deviation
+	}
+	m, ok := regress(scaled, columns)
+	if !ok {
+		return
+	}
+	scale := math.Sqrt(m.rss / float64(m.free))
+	r.Spread, r.Unseen = scale, 0
+	for i, size := range m.beta {
+		deviation := m.errors[i] / min(scale, 1)
+		p := 2 * survival(math.Abs(size)/deviation, m.free) * float64(len(columns))
+		t := quantile(0.975, m.free)
+		s := &Step{Change: relative(size), P: min(p, 1), Low: relative(size - t*deviation), High: relative(size + t*deviation)}
+		if i > 0 {
+			s.Day = days[cuts[i]].Start
+		}
+		r.Unseen = max(r.Unseen, -relative(size-quantile(0.95, m.free)*deviation))
+		if p < level && s.Change <= -leastLoss && (r.Step == nil || s.Change < r.Step.Change) {
+			r.Step = s
+		}
+	}
+}
+
+// weekdays are the factors of a model of [week].
+func weekdays(beta []float64) []float64 {
+	factors := make([]float64, 7)
+	for w := time.Monday; w <= time.Saturday; w++ {
+		factors[w] = math.Exp(beta[w])
+		factors[time.Sunday] -= beta[w]
+	}
+	factors[time.Sunday] = math.Exp(factors[time.Sunday])
+	return factors
+}
+
+func median(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	x = slices.Sorted(slices.Values(x))
+	if n := len(x); n%2 == 0 {
+		return (x[n/2-1] + x[n/2]) / 2
+	}
+	return x[len(x)/2]
+}

@@ -1,0 +1,128 @@
+package telemetry
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"time"
+)
+
+//go:embed report.html
+var page string
+
+var report = template.Must(template.New("report").Parse(page))
+
+// WriteHTML writes the report as one page that needs nothing else.
+func (r *Report) WriteHTML(w io.Writer, title string) error {
+	type figure struct {
+		Title   string
+		Drawing template.HTML
+	}
+	sentences := r.Explain()
+	data := struct {
+		Title, Headline string
+		Sentences       []string
+		Figures         []figure
+		Days            []row
+	}{Title: title, Headline: sentences[0], Sentences: sentences[1:], Days: r.rows()}
+	for _, c := range Charts {
+		var b bytes.Buffer
+		if err := r.Draw(&b, c, "svg"); err != nil {
+			return err
+		}
+		// Only numbers and dates of our own are in the drawing.
+		svg := b.Bytes()
+		if i := bytes.Index(svg, []byte("<svg")); i > 0 {
+			svg = svg[i:]
+		}
+		data.Figures = append(data.Figures, figure{c.Title(), template.HTML(svg)})
+	}
+	return report.Execute(w, data)
+}
+
+// row is a day in the report's table.
+type row struct {
+	Day      string   `json:"day"`
+	Weekday  string   `json:"-"`
+	Items    int64    `json:"items"`
+	Raw      float64  `json:"raw"`
+	Rate     float64  `json:"sampling_rate"`
+	Weighted float64  `json:"weighted"`
+	SDKs     []string `json:"sdks,omitempty"`
+	LeftOut  string   `json:"left_out,omitempty"`
+}
+
+func (r *Report) rows() []row {
+	why := map[time.Time]string{}
+	for _, l := range r.LeftOut {
+		why[l.Day] = l.Why
+	}
+	var list []row
+	for _, d := range r.Days {
+		x := row{
+			Day: d.Start.Format(time.DateOnly), Weekday: d.Start.Format("Mon"), Items: d.Items,
+			Raw: d.Raw, Rate: d.Rate(), Weighted: d.Weighted, LeftOut: why[d.Start],
+		}
+		for name := range d.SDKs {
+			x.SDKs = append(x.SDKs, name)
+		}
+		slices.Sort(x.SDKs)
+		list = append(list, x)
+	}
+	return list
+}
+
+// WriteJSON writes what the report says for programs.
+func (r *Report) WriteJSON(w io.Writer) error {
+	type step struct {
+		Day    string  `json:"day,omitempty"`
+		Change float64 `json:"change"`
+		Low    float64 `json:"low"`
+		High   float64 `json:"high"`
+		P      float64 `json:"p"`
+	}
+	type change struct {
+		Day    string   `json:"day"`
+		Before float64  `json:"before"`
+		After  float64  `json:"after"`
+		P      float64  `json:"p"`
+		Came   []string `json:"sdk_came,omitempty"`
+		Went   []string `json:"sdk_went,omitempty"`
+	}
+	data := struct {
+		Verdict  Verdict   `json:"verdict"`
+		Changes  []change  `json:"rate_changes"`
+		Step     *step     `json:"step,omitempty"`
+		Unseen   float64   `json:"largest_loss_not_excluded"`
+		Spread   float64   `json:"spread"`
+		Weekdays []float64 `json:"weekday_factors_from_sunday,omitempty"`
+		Suspect  int64     `json:"items_with_rate_but_item_count_1"`
+		Explain  []string  `json:"explanation"`
+		Days     []row     `json:"days"`
+	}{
+		Verdict: r.Verdict, Changes: []change{}, Unseen: max(r.Unseen, 0), Spread: r.Spread, Weekdays: r.Weekdays,
+		Suspect: r.Suspect, Explain: r.Explain(), Days: r.rows(),
+	}
+	for _, c := range r.Changes {
+		data.Changes = append(data.Changes, change{c.Day.Format(time.DateOnly), c.Before, c.After, c.P, c.Came, c.Went})
+	}
+	if s := r.Step; s != nil {
+		data.Step = &step{Change: s.Change, Low: s.Low, High: s.High, P: s.P}
+		if !s.Day.IsZero() {
+			data.Step.Day = s.Day.Format(time.DateOnly)
+		}
+	}
+	if r.Drift {
+		data.Unseen = 1
+	}
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	if err := out.Encode(data); err != nil {
+		return fmt.Errorf("report as JSON: %w", err)
+	}
+	return nil
+}
