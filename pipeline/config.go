@@ -70,13 +70,17 @@ func (p *Pipeline) readPartitions(n strictyaml.Node) {
 	if !n.Text(&text) {
 		return
 	}
-	if text == "all" {
+	switch text {
+	case "all":
 		p.Partitions = sluice.AllPartitions
+		return
+	case "balanced":
+		p.Partitions = sluice.Balanced
 		return
 	}
 	count, err := strconv.Atoi(text)
 	if err != nil || count < 1 || count > maxPartitions {
-		n.Fail("%s: write all, or a whole number from 1 to %d", n.Shown(), maxPartitions)
+		n.Fail("%s: write all, balanced, or a whole number from 1 to %d", n.Shown(), maxPartitions)
 		return
 	}
 	p.Partitions = sluice.Partitions(count)

@@ -22,7 +22,7 @@
 //	    checkpoint_namespace: contoso   # what checkpoints are kept under: the host
 //	    tls_ca_file: ca.pem             # certificates to trust besides the system's
 //	  start: earliest                   # latest, 2026-01-31T08:00:00Z, 24h ago, sequence 42, offset 4096
-//	partitions: all                     # required: all, or how many this process owns
+//	partitions: all                     # required: all, balanced (a fair share), or how many this process owns
 //	lease: {for: 30s, renew: 10s}
 //	batch: 1000
 //	retry: {attempts: 3, min: 100ms, max: 10s}
