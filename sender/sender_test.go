@@ -7,65 +7,10 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/Azure/go-amqp"
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sender"
 )
-
-// sectionOf is how many bytes an event takes in a batch.
-func sectionOf(t testing.TB, m sender.Message) int {
-	t.Helper()
-	event := amqp.Message{
-		Annotations:           amqp.Annotations{"x-opt-partition-key": m.Key},
-		Properties:            &amqp.MessageProperties{MessageID: m.MessageID, ContentType: &m.ContentType},
-		ApplicationProperties: m.Properties, Data: [][]byte{m.Body},
-	}
-	whole, err := event.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(whole) < 256 {
-		return len(whole) + 5
-	}
-	return len(whole) + 8
-}
-
-// TestSendAll sends a mix of sizes: all arrive once, in order by key, in hardly
-// more batches than the best packing of each partition has.
-func TestSendAll(t *testing.T) {
-	const partitions = 4
-	srv := start(t, partitions, nil)
-	mix := traffic{count: 50_000, keys: 5000, size: mixed}
-	report, err := sender.New(open(t, srv, nil), nil).SendAll(within(t), mix.all())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(report.Accepted) != 1 || report.Accepted[0] != (sluice.Range{First: 0, Last: mix.count - 1}) || report.Retries+report.Oversize != 0 {
-		t.Fatalf("%+v", report)
-	}
-	agree(t, report, inventory(t, srv, mix, partitions))
-
-	// What the events alone would need, without the batches' envelopes.
-	best := int64(0)
-	for p := range partitions {
-		room := 0
-		for _, e := range stored(t, srv, p) {
-			i, _ := strconv.ParseInt(*e.MessageID, 10, 64)
-			size := sectionOf(t, mix.message(i))
-			if size > room {
-				best++
-				room = 1 << 20
-			}
-			room -= size
-		}
-	}
-	t.Logf("%d batches, at best %d; %.1f %% full", report.Batches, best, float64(report.Bytes)/float64(report.Batches)/(1<<20)*100)
-	if best == 0 || report.Batches*100 > best*102 {
-		t.Errorf("%d batches, more than 2 %% above the best packing's %d", report.Batches, best)
-	}
-}
 
 func TestSendAllWithoutKeys(t *testing.T) {
 	const partitions = 3

@@ -49,9 +49,15 @@ func openBus(t testing.TB, connection, entity string, cfg *sender.ServiceBusConf
 	return b
 }
 
-// received takes all messages out of a queue, or of a subscription
-// (topic/subscription), which has n of them.
-func received(t testing.TB, connection, entity string, n int64) []*azservicebus.ReceivedMessage {
+// received takes n messages out of a queue, or of a subscription
+// (topic/subscription).
+func received(t testing.TB, connection, entity string, n int64) (all []*azservicebus.ReceivedMessage) {
+	t.Helper()
+	eachReceived(t, connection, entity, n, func(m *azservicebus.ReceivedMessage) { all = append(all, m) })
+	return all
+}
+
+func eachReceived(t testing.TB, connection, entity string, n int64, do func(*azservicebus.ReceivedMessage)) {
 	t.Helper()
 	ctx := within(t)
 	c, err := azservicebus.NewClientFromConnectionString(connection, nil)
@@ -69,15 +75,16 @@ func received(t testing.TB, connection, entity string, n int64) []*azservicebus.
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []*azservicebus.ReceivedMessage
-	for int64(len(all)) < n {
-		more, err := r.ReceiveMessages(ctx, int(min(n-int64(len(all)), 1000)), nil)
+	for n > 0 {
+		more, err := r.ReceiveMessages(ctx, int(min(n, 1000)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, more...)
+		for _, m := range more {
+			do(m)
+		}
+		n -= int64(len(more))
 	}
-	return all
 }
 
 // sessions are messages of which each has a session instead of a key.
@@ -96,7 +103,7 @@ func busInventory(t testing.TB, srv *emulator.ServiceBus, f traffic) map[int64]i
 		t.Fatal(err)
 	}
 	times, last := map[int64]int{}, map[string]int64{}
-	for _, m := range received(t, srv.ConnectionString(), queue, counts.Active) {
+	eachReceived(t, srv.ConnectionString(), queue, counts.Active, func(m *azservicebus.ReceivedMessage) {
 		i, err := strconv.ParseInt(m.MessageID, 10, 64)
 		if err != nil {
 			t.Fatalf("a message of id %s", m.MessageID)
@@ -114,7 +121,7 @@ func busInventory(t testing.TB, srv *emulator.ServiceBus, f traffic) map[int64]i
 			t.Fatalf("message %d of %s came after %d", i, group, last[group])
 		}
 		last[group] = max(last[group], i)
-	}
+	})
 	return times
 }
 

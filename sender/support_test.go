@@ -52,7 +52,7 @@ func open(t testing.TB, srv *emulator.Server, cfg *sender.EventHubConfig) *sende
 // within is a context that ends the test rather than let it hang.
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(scale)*2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -123,7 +123,14 @@ func (f traffic) but(report sender.Report) iter.Seq[sender.Message] {
 }
 
 // stored is a partition's events.
-func stored(t testing.TB, srv *emulator.Server, partition int) []*azeventhubs.ReceivedEventData {
+func stored(t testing.TB, srv *emulator.Server, partition int) (events []*azeventhubs.ReceivedEventData) {
+	t.Helper()
+	eachStored(t, srv, partition, func(e *azeventhubs.ReceivedEventData) { events = append(events, e) })
+	return events
+}
+
+// eachStored reads a partition's events.
+func eachStored(t testing.TB, srv *emulator.Server, partition int, do func(*azeventhubs.ReceivedEventData)) {
 	t.Helper()
 	ctx := within(t)
 	c, err := azeventhubs.NewConsumerClientFromConnectionString(srv.ConnectionString(), hub, azeventhubs.DefaultConsumerGroup, nil)
@@ -136,7 +143,7 @@ func stored(t testing.TB, srv *emulator.Server, partition int) []*azeventhubs.Re
 		t.Fatal(err)
 	}
 	if properties.IsEmpty {
-		return nil
+		return
 	}
 	p, err := c.NewPartitionClient(strconv.Itoa(partition), &azeventhubs.PartitionClientOptions{
 		StartPosition: azeventhubs.StartPosition{Earliest: to.Ptr(true)},
@@ -145,15 +152,16 @@ func stored(t testing.TB, srv *emulator.Server, partition int) []*azeventhubs.Re
 		t.Fatal(err)
 	}
 	defer p.Close(ctx)
-	var events []*azeventhubs.ReceivedEventData
-	for n := properties.LastEnqueuedSequenceNumber + 1; int64(len(events)) < n; {
-		more, err := p.ReceiveEvents(ctx, int(min(n-int64(len(events)), 1000)), nil)
+	for left := properties.LastEnqueuedSequenceNumber + 1; left > 0; {
+		more, err := p.ReceiveEvents(ctx, int(min(left, 1000)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		events = append(events, more...)
+		for _, e := range more {
+			do(e)
+		}
+		left -= int64(len(more))
 	}
-	return events
 }
 
 // inventory reads all partitions and returns how often each message is there.
@@ -164,7 +172,7 @@ func inventory(t testing.TB, srv *emulator.Server, f traffic, partitions int) ma
 	times := map[int64]int{}
 	home, last := map[string]int{}, map[string]int64{}
 	for p := range partitions {
-		for _, e := range stored(t, srv, p) {
+		eachStored(t, srv, p, func(e *azeventhubs.ReceivedEventData) {
 			i, err := strconv.ParseInt((*e.MessageID), 10, 64)
 			if err != nil {
 				t.Fatalf("an event of id %s", *e.MessageID)
@@ -178,7 +186,7 @@ func inventory(t testing.TB, srv *emulator.Server, f traffic, partitions int) ma
 				if e.PartitionKey != nil {
 					t.Fatalf("message %d got the key %q", i, *e.PartitionKey)
 				}
-				continue
+				return
 			}
 			if e.PartitionKey == nil || *e.PartitionKey != want.Key {
 				t.Fatalf("message %d lost its key", i)
@@ -191,7 +199,7 @@ func inventory(t testing.TB, srv *emulator.Server, f traffic, partitions int) ma
 				t.Fatalf("message %d of key %s came after %d", i, want.Key, last[want.Key])
 			}
 			last[want.Key] = max(last[want.Key], i)
-		}
+		})
 	}
 	return times
 }

@@ -1,0 +1,149 @@
+package sender_test
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/Azure/go-amqp"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/keyhash"
+	"github.com/sluice-go/sluice/sender"
+)
+
+// scale is how many times as many messages as in a short run are sent:
+// SENDER_SCALE=20 makes it a million to a hub and a hundred thousand to a queue.
+var scale = func() int64 {
+	n, err := strconv.ParseInt(os.Getenv("SENDER_SCALE"), 10, 64)
+	if err != nil || n < 1 {
+		return 1
+	}
+	return n
+}()
+
+// packing counts the batches that messages need at least if they are packed in
+// their order, by the bytes of each alone: the envelope of a batch, which
+// takes some more, is left out.
+type packing struct {
+	limit, room int
+	batches     int64
+}
+
+func (p *packing) add(size int) {
+	if size > p.room {
+		p.batches++
+		p.room = p.limit
+	}
+	p.room -= size
+}
+
+// sectionOf is how many bytes a message takes in a batch.
+func sectionOf(t testing.TB, m sender.Message) int {
+	t.Helper()
+	wire := amqp.Message{
+		Properties:            &amqp.MessageProperties{MessageID: m.MessageID, ContentType: &m.ContentType},
+		ApplicationProperties: m.Properties, Data: [][]byte{m.Body},
+	}
+	if m.Key != "" {
+		wire.Annotations = amqp.Annotations{"x-opt-partition-key": m.Key}
+	}
+	if m.SessionID != "" {
+		wire.Properties.GroupID = &m.SessionID
+	}
+	whole, err := wire.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(whole) < 256 {
+		return len(whole) + 5
+	}
+	return len(whole) + 8
+}
+
+// flawless wants all messages accepted at the first attempt.
+func flawless(t testing.TB, report sender.Report, count int64) {
+	t.Helper()
+	if len(report.Accepted) != 1 || report.Accepted[0] != (sluice.Range{First: 0, Last: count - 1}) || report.Retries+report.Oversize != 0 {
+		t.Fatalf("%+v", report)
+	}
+}
+
+// thrifty compares the sender's figures with what arrived on the wire, and the
+// number of batches with that of the best packing, per partition.
+func thrifty(t testing.TB, report sender.Report, wire emulator.Arrivals, limit int, best []packing, took time.Duration) {
+	t.Helper()
+	if wire.Messages != report.Batches || wire.Bytes != report.Bytes {
+		t.Errorf("%d batches of %d bytes reported, %d of %d arrived", report.Batches, report.Bytes, wire.Messages, wire.Bytes)
+	}
+	if wire.TooLarge > 0 || wire.Largest > int64(limit) {
+		t.Errorf("the largest batch of %d bytes, %d too large", wire.Largest, wire.TooLarge)
+	}
+	fewest := int64(0)
+	for _, p := range best {
+		fewest += p.batches
+	}
+	t.Logf("%d messages in %d batches, %d at best; %d bytes on the wire, %.1f %% full; %.1f s",
+		report.Messages, report.Batches, fewest, wire.Bytes, float64(wire.Bytes)/float64(wire.Messages)/float64(limit)*100, took.Seconds())
+	if fewest == 0 || report.Batches*100 > fewest*102 {
+		t.Errorf("%d batches, more than 2 %% above the best packing's %d", report.Batches, fewest)
+	}
+}
+
+// TestSendAll sends a mix of sizes to a hub: all arrive once, in order by key, in
+// hardly more batches than the best packing of each partition has.
+func TestSendAll(t *testing.T) {
+	const partitions, limit = 4, 1 << 20
+	cfg := &emulator.Config{}
+	if scale > 1 {
+		cfg.Dir = t.TempDir()
+	}
+	srv := start(t, partitions, cfg)
+	mix := traffic{count: 50_000 * scale, keys: 5000, size: mixed}
+	began := time.Now()
+	report, err := sender.New(open(t, srv, nil), nil).SendAll(within(t), mix.all())
+	took := time.Since(began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire := srv.Arrivals(hub)
+	flawless(t, report, mix.count)
+	agree(t, report, inventory(t, srv, mix, partitions))
+	best := make([]packing, partitions)
+	for p := range best {
+		best[p].limit = limit
+		eachStored(t, srv, p, func(e *azeventhubs.ReceivedEventData) {
+			i, _ := strconv.ParseInt(*e.MessageID, 10, 64)
+			best[p].add(sectionOf(t, mix.message(i)))
+		})
+	}
+	thrifty(t, report, wire, limit, best, took)
+}
+
+// TestSendAllToQueue does the same with a queue and sessions, which are dealt out
+// to the lanes as keys are to partitions.
+func TestSendAllToQueue(t *testing.T) {
+	const lanes, limit = 2, 256 << 10
+	srv := startBus(t, nil)
+	mix := traffic{count: 5000 * scale, keys: 500, size: mixed}.sessions()
+	b := openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Lanes: lanes})
+	began := time.Now()
+	report, err := sender.New(b, nil).SendAll(within(t), mix.all())
+	took := time.Since(began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire := srv.Arrivals(queue)
+	flawless(t, report, mix.count)
+	agree(t, report, busInventory(t, srv, mix))
+	best := make([]packing, lanes)
+	for m := range mix.all() {
+		p := &best[keyhash.Partition(m.SessionID, lanes)]
+		p.limit = limit
+		p.add(sectionOf(t, m))
+	}
+	thrifty(t, report, wire, limit, best, took)
+}
