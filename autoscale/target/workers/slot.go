@@ -1,0 +1,153 @@
+package workers
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// slot is the place of one worker: it has a process, is between two, or is
+// being given up. Its goroutine, run, owns the process; the pool waits for it
+// by done.
+type slot struct {
+	number int
+	pool   *Target
+	log    *slog.Logger
+
+	leave   sync.Once
+	leaving chan struct{} // closed when the worker is to end
+	rush    sync.Once
+	rushed  chan struct{} // closed when it is to be killed
+	done    chan struct{} // closed once it has ended
+
+	mu     sync.Mutex
+	now    *process // nil between two
+	began  time.Time
+	deaths int
+}
+
+func (t *Target) slot(n int) *slot {
+	return &slot{
+		number: n, pool: t, log: t.cfg.Log.With("worker", n),
+		leaving: make(chan struct{}), rushed: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// retire has the worker end in good order.
+func (s *slot) retire() { s.leave.Do(func() { close(s.leaving) }) }
+
+// hurry has it end at once.
+func (s *slot) hurry() { s.rush.Do(func() { close(s.rushed) }) }
+
+// file is the path of one of the worker's files.
+func (s *slot) file(extension string) string {
+	return filepath.Join(s.pool.dir, "worker-"+strconv.Itoa(s.number)+"."+extension)
+}
+
+func (s *slot) set(p *process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now, s.began = p, time.Now()
+}
+
+func (s *slot) describe() (w Worker, runs bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		return w, false
+	}
+	return Worker{Number: s.number, Process: s.now.id, Began: s.began, Deaths: s.deaths}, true
+}
+
+// takeOver finds a worker of this number that runs already, and tells whether
+// there is one.
+func (s *slot) takeOver() bool {
+	p := find(s.file("lock"), s.file("pid"))
+	if p == nil {
+		return false
+	}
+	s.set(p)
+	s.log.Info("worker taken over", "process", p.id)
+	return true
+}
+
+// start starts the worker.
+func (s *slot) start() error {
+	p, err := launch(s)
+	if err != nil {
+		return fmt.Errorf("start worker %d: %w", s.number, err)
+	}
+	s.set(p)
+	s.log.Info("worker started", "process", p.id)
+	return nil
+}
+
+// run keeps the worker running until it is to leave.
+func (s *slot) run() {
+	defer close(s.done)
+	wait := s.pool.cfg.RestartMin
+	for {
+		s.mu.Lock()
+		p, began := s.now, s.began
+		s.mu.Unlock()
+		select {
+		case <-p.ended:
+		case <-s.leaving:
+			s.end(p)
+			s.set(nil)
+			return
+		}
+		s.mu.Lock()
+		s.now = nil
+		s.deaths++
+		s.mu.Unlock()
+		if time.Since(began) > s.pool.cfg.RestartMax {
+			wait = s.pool.cfg.RestartMin
+		}
+		s.log.Warn("worker died", "process", p.id, "cause", p.cause(), "again_in", wait, "output", s.file("log"))
+		for {
+			if !s.pause(wait) {
+				return
+			}
+			wait = min(2*wait, s.pool.cfg.RestartMax)
+			err := s.start()
+			if err == nil {
+				break
+			}
+			s.log.Error("worker does not start", "error", err, "again_in", wait)
+		}
+	}
+}
+
+// pause waits, and tells whether the worker is still wanted.
+func (s *slot) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.leaving:
+		return false
+	}
+}
+
+// end interrupts the process, kills it when its time is up, and waits for its end.
+func (s *slot) end(p *process) {
+	p.interrupt()
+	timer := time.NewTimer(s.pool.cfg.Grace)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+		s.log.Info("worker stopped", "process", p.id)
+		return
+	case <-timer.C:
+		s.log.Warn("worker is killed: it did not end when asked to", "process", p.id, "after", s.pool.cfg.Grace)
+	case <-s.rushed:
+		s.log.Warn("worker is killed: there is no time left", "process", p.id)
+	}
+	p.kill()
+	<-p.ended
+}

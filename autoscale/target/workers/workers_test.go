@@ -1,0 +1,335 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package workers_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale/target/workers"
+)
+
+// Roles of this binary: a worker, one that does not listen, and a supervisor.
+const role = "WORKERS_TEST_ROLE"
+
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(role) {
+	case "":
+		os.Exit(m.Run())
+	case "worker":
+		work(os.Args[1])
+	case "stubborn":
+		signal.Ignore(os.Interrupt)
+		journal(os.Args[1], "begin")
+		select {}
+	case "supervisor":
+		supervise(os.Args[1], os.Args[2])
+	}
+}
+
+// work is a worker that says when it begins and when it ends in good order.
+func work(path string) {
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	journal(path, "begin")
+	<-interrupted
+	journal(path, "end")
+}
+
+func journal(path, what string) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err == nil {
+		_, err = fmt.Fprintf(f, "%s %s %d\n", what, os.Getenv("SLUICE_WORKER"), os.Getpid())
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	f.Close()
+}
+
+// supervise scales up and down until it is killed.
+func supervise(dir, path string) {
+	pool, err := workers.New(dir, []string{os.Args[0], path}, &workers.Config{Env: []string{role + "=worker"}})
+	for n := 0; err == nil; n++ {
+		fmt.Println("changed")
+		err = pool.Scale(context.Background(), 1+n%4)
+	}
+	fmt.Println(err)
+	os.Exit(1)
+}
+
+// world is a pool's directory and the journal of its workers.
+type world struct {
+	*testing.T
+	dir, journal string
+}
+
+func newWorld(t *testing.T) *world {
+	dir := t.TempDir()
+	return &world{t, filepath.Join(dir, "pool"), filepath.Join(dir, "journal")}
+}
+
+func (w *world) start(kind string, cfg workers.Config) *workers.Target {
+	w.Helper()
+	cfg.Env = append(cfg.Env, role+"="+kind)
+	pool, err := workers.New(w.dir, []string{os.Args[0], w.journal}, &cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { pool.Close() })
+	return pool
+}
+
+func (w *world) close(pool *workers.Target) {
+	w.Helper()
+	if err := pool.Close(); err != nil {
+		w.Error(err)
+	}
+}
+
+func (w *world) scale(pool *workers.Target, to int) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	if err := pool.Scale(ctx, to); err != nil {
+		w.Fatal(err)
+	}
+	if n, err := pool.Instances(ctx); err != nil || n != to {
+		w.Fatalf("scaled to %d, there are %d, %v", to, n, err)
+	}
+}
+
+func (w *world) eventually(what string, ok func() bool) {
+	w.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			w.Fatalf("not within %v: %s; the journal: %s", patience, what, w.entries(""))
+		}
+	}
+}
+
+// entries are the journal's lines that begin so.
+func (w *world) entries(what string) (list []string) {
+	text, _ := os.ReadFile(w.journal)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, what) {
+			list = append(list, strings.TrimSpace(line))
+		}
+	}
+	return list
+}
+
+// alive are the workers of the journal whose process is there, by number.
+func (w *world) alive() map[string][]int {
+	living := map[string][]int{}
+	for _, line := range w.entries("begin") {
+		part := strings.Fields(line)
+		id, err := strconv.Atoi(part[2])
+		if err != nil {
+			w.Fatal(err)
+		}
+		if runs(id) {
+			living[part[1]] = append(living[part[1]], id)
+		}
+	}
+	return living
+}
+
+// runs tells whether there is such a process, dead ones that nobody has
+// collected left out.
+func runs(id int) bool {
+	if syscall.Kill(id, 0) != nil {
+		return false
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
+	return err != nil || !strings.Contains(string(status), ") Z ")
+}
+
+func TestUpAndDown(t *testing.T) {
+	w := newWorld(t)
+	pool := w.start("worker", workers.Config{})
+	w.scale(pool, 3)
+	w.eventually("three workers begin", func() bool { return len(w.entries("begin")) == 3 })
+	if list := pool.Workers(); len(list) != 3 || list[2].Number != 2 || list[2].Process <= 0 {
+		t.Errorf("workers are %+v", list)
+	}
+	w.scale(pool, 3) // nothing to do
+	w.scale(pool, 1)
+	if ends := w.entries("end"); len(ends) != 2 {
+		t.Errorf("scaled to 1, and these have ended in good order: %v", ends)
+	}
+	if living := w.alive(); len(living) != 1 || len(living["0"]) != 1 {
+		t.Errorf("scaled to 1, alive are %v", living)
+	}
+	w.scale(pool, 0)
+	if begun, living := w.entries("begin"), w.alive(); len(begun) != 3 || len(living) != 0 {
+		t.Errorf("at the end %v have begun, %v live", begun, living)
+	}
+}
+
+func TestTheDeadAreReplaced(t *testing.T) {
+	w := newWorld(t)
+	pool := w.start("worker", workers.Config{RestartMin: time.Millisecond})
+	for death := range 3 {
+		w.eventually("a worker begins", func() bool { return len(w.entries("begin")) == death+1 && len(pool.Workers()) == 1 })
+		if list := pool.Workers(); list[0].Deaths != death {
+			t.Errorf("after %d deaths: %+v", death, list)
+		}
+		if err := syscall.Kill(pool.Workers()[0].Process, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.eventually("it begins once more", func() bool { return len(w.entries("begin")) == 4 })
+}
+
+func TestStubbornWorkersAreKilled(t *testing.T) {
+	w := newWorld(t)
+	pool := w.start("stubborn", workers.Config{Grace: 50 * time.Millisecond})
+	w.scale(pool, 2)
+	w.eventually("two workers begin", func() bool { return len(w.entries("begin")) == 2 })
+	w.scale(pool, 0)
+	if living := w.alive(); len(living) != 0 {
+		t.Errorf("scaled to 0, alive are %v", living)
+	}
+}
+
+// TestStopInAHurry: the grace is an hour, but the caller's time is up.
+func TestStopInAHurry(t *testing.T) {
+	w := newWorld(t)
+	pool := w.start("stubborn", workers.Config{Grace: time.Hour})
+	w.eventually("a worker begins", func() bool { return len(w.entries("begin")) == 1 })
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := pool.Scale(over, 0); err == nil {
+		t.Error("a worker that does not end has ended")
+	}
+	other, err := workers.New(w.dir, []string{"true"}, nil)
+	if err == nil {
+		t.Fatal("two pools over one directory", other)
+	}
+	done := make(chan error, 1)
+	go func() { done <- pool.Stop(over) }()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("Stop does not say that workers were killed")
+		}
+	case <-time.After(patience):
+		t.Fatal("Stop waits for the grace")
+	}
+	if living := w.alive(); len(living) != 0 {
+		t.Errorf("alive are %v", living)
+	}
+}
+
+// TestSupervisorIsKilled: whatever it was doing, the next one finds what
+// runs, each worker once.
+func TestSupervisorIsKilled(t *testing.T) {
+	w := newWorld(t)
+	for round := range 8 {
+		cmd := exec.Command(os.Args[0], w.dir, w.journal)
+		cmd.Env = append(os.Environ(), role+"=supervisor")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// Somewhere within its next change, another place each time.
+		if _, err := fmt.Fscanln(out, new(string)); err != nil {
+			t.Fatal(err)
+		}
+		until := time.NewTimer(time.Duration(round) * 7 * time.Millisecond)
+		<-until.C
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+	}
+	before := w.alive()
+	pool, err := workers.New(w.dir, []string{os.Args[0], w.journal}, &workers.Config{Env: []string{role + "=worker"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := pool.Instances(t.Context())
+	if err != nil || n < 1 || n > 4 {
+		t.Errorf("%d instances are wanted, %v", n, err)
+	}
+	w.scale(pool, 4)
+	for _, taken := range pool.Workers() {
+		if old := before[strconv.Itoa(taken.Number)]; len(old) == 1 && taken.Number < n && old[0] != taken.Process {
+			t.Errorf("worker %d was process %d, and is %d now", taken.Number, old[0], taken.Process)
+		}
+	}
+	w.eventually("each number has one worker", func() bool {
+		living := w.alive()
+		for _, ids := range living {
+			if len(ids) != 1 {
+				t.Fatalf("a worker runs twice: %v", living)
+			}
+		}
+		return len(living) == 4
+	})
+	w.close(pool)
+	if living := w.alive(); len(living) != 0 {
+		t.Errorf("closed, and alive are %v", living)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name    string
+		command []string
+		cfg     *workers.Config
+		text    string
+	}{
+		{"no command", nil, nil, "no command"},
+		{"no program", []string{"no-such-program"}, nil, `"no-such-program"`},
+		{"too many", []string{"true"}, &workers.Config{Instances: 1001}, "1001 instances: must be 0 to 1000"},
+	} {
+		if _, err := workers.New(dir, c.command, c.cfg); err == nil || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "instances"), []byte("many"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := workers.New(dir, []string{"true"}, nil); err == nil || !strings.Contains(err.Error(), "instances does not hold a number") {
+		t.Errorf("a spoiled number: %v", err)
+	}
+}
+
+func TestNumbersInArguments(t *testing.T) {
+	dir := t.TempDir()
+	// It ends at once, and is started again and again.
+	pool, err := workers.New(filepath.Join(dir, "pool"), []string{"/bin/sh", "-c", `echo "$1 $SLUICE_WORKER" >"$1"; exec sleep 1000`, "sh", filepath.Join(dir, "of-{worker}")},
+		&workers.Config{Instances: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t}
+	defer w.close(pool)
+	for n := range 2 {
+		path := filepath.Join(dir, fmt.Sprintf("of-%d", n))
+		w.eventually("worker writes "+path, func() bool {
+			text, _ := os.ReadFile(path)
+			return string(text) == fmt.Sprintf("%s %d\n", path, n)
+		})
+	}
+}
