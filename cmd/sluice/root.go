@@ -49,6 +49,10 @@ func execute(ctx context.Context, args []string) int {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintf(a.screen, "sluice: %s\n", line)
 	}
+	var verdict *verdictError
+	if errors.As(err, &verdict) {
+		return verdict.code
+	}
 	return exitFailed
 }
 
@@ -82,7 +86,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&format, "log-format", "text", "log lines as `text` or json")
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "log from this `level` on: debug, info, warn or error")
-	root.AddCommand(a.demo(), a.emulator(), a.run(), a.validate(), a.send(), a.deadLetters(), a.checkpoints(), a.version())
+	root.AddCommand(a.demo(), a.emulator(), a.run(), a.validate(), a.send(), a.deadLetters(), a.checkpoints(), a.audit(), a.version())
 	return root
 }
 

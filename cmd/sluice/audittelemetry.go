@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-go/sluice/audit/loganalytics"
+	"github.com/sluice-go/sluice/audit/telemetry"
+	"github.com/sluice-go/sluice/internal/terminal"
+)
+
+type telemetryFlags struct {
+	filter    telemetry.Filter
+	bin       time.Duration
+	zone      string
+	holidays  []string
+	reference string
+	tolerance float64
+	workspace string
+	query     string
+	since     time.Duration
+	json      bool
+	html, png string
+}
+
+func (a *app) auditTelemetry() *cobra.Command {
+	var flags telemetryFlags
+	cmd := &cobra.Command{
+		Use:   "telemetry [FILE.csv | FILE.jsonl | --workspace ID]",
+		Short: "Tell sampling from loss in telemetry that counts events",
+		Long: `Compare, day by day, what Application Insights stored of a custom event with what
+it stands for, and say whether a drop is sampling, loss, or both. It reads an
+export (CSV with a header, or JSON lines; "-" is standard input) or asks a
+Log Analytics workspace, as Azure's default credential.
+
+It exits with 0 if nothing is lost, with 1 if there is a loss, and with 2 if the
+days differ too much to tell.`,
+		Example: `  sluice audit telemetry export.csv --event imported --measurement flights --html report.html
+  sluice audit telemetry --workspace 6f2a… --event imported --since 720h
+  sluice audit telemetry export.jsonl --reference hub.csv`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: a.does(func(ctx context.Context, files []string) error {
+			switch {
+			case len(files) == 0 && flags.workspace == "":
+				return misused("say what to read: a FILE, - for standard input, or --workspace ID")
+			case len(files) > 0 && flags.workspace != "":
+				return misused("a FILE and --workspace: one of them only")
+			case flags.query != "" && flags.workspace == "":
+				return misused("--query is for --workspace")
+			case flags.tolerance <= 0 || flags.tolerance >= 1:
+				return misused("--tolerance %v: must be between 0 and 1", flags.tolerance)
+			}
+			ctx, stop := untilInterrupted(ctx)
+			defer stop()
+			return a.runTelemetry(ctx, files, &flags)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.filter.Event, "event", "", "`name` of the custom event (default all items)")
+	f.StringVar(&flags.filter.Measurement, "measurement", "", "`name` of its measurement (default: items are counted)")
+	f.DurationVar(&flags.bin, "bin", 24*time.Hour, "`length` of the charts' bins, which divides a day")
+	f.StringVar(&flags.zone, "zone", "UTC", "time `zone` in which days begin, such as Europe/Berlin")
+	f.StringSliceVar(&flags.holidays, "holiday", nil, "`day` that takes no part in the verdict, as 2026-01-31; may be repeated")
+	f.StringVar(&flags.reference, "reference", "", "CSV `file` of day,count: what there was, unsampled")
+	f.Float64Var(&flags.tolerance, "tolerance", 0.05, "least `share` whose loss matters")
+	f.StringVar(&flags.workspace, "workspace", "", "`id` of a Log Analytics workspace")
+	f.StringVar(&flags.query, "query", "", "`file` with a query of your own for the workspace")
+	f.DurationVar(&flags.since, "since", 30*24*time.Hour, "how far `back` to ask the workspace")
+	f.BoolVar(&flags.json, "json", false, "print the report as JSON")
+	f.StringVar(&flags.html, "html", "", "write the report with its charts to an HTML `file`")
+	f.StringVar(&flags.png, "png", "", "write the three charts to a `directory`, as PNG and SVG")
+	return cmd
+}
+
+func (a *app) runTelemetry(ctx context.Context, files []string, flags *telemetryFlags) error {
+	zone, err := time.LoadLocation(flags.zone)
+	if err != nil {
+		return misused("--zone %s: not a time zone: write one such as Europe/Berlin", flags.zone)
+	}
+	cfg, err := flags.config(zone)
+	if err != nil {
+		return err
+	}
+	series, err := telemetry.NewSeries(flags.bin, zone)
+	if err != nil {
+		return misused("--bin: %v", err)
+	}
+	subject := "workspace " + flags.workspace
+	if flags.workspace != "" {
+		err = flags.ask(ctx, series)
+	} else {
+		subject = files[0]
+		err = readFile(files[0], func(r io.Reader) error { return telemetry.Read(r, flags.filter, series.Add) })
+	}
+	if err != nil {
+		return err
+	}
+	report, err := series.Judge(cfg)
+	if err != nil {
+		return fmt.Errorf("%s: %w", subject, err)
+	}
+	if err := flags.write(report, subject); err != nil {
+		return err
+	}
+	if flags.json {
+		if err := report.WriteJSON(a.out); err != nil {
+			return err
+		}
+	} else {
+		a.printTelemetry(report)
+	}
+	switch report.Verdict {
+	case telemetry.Loss, telemetry.Both:
+		return &verdictError{exitLoss, "events are missing"}
+	case telemetry.CantTell:
+		return &verdictError{exitUndecided, "can't tell whether events are missing"}
+	}
+	return nil
+}
+
+func (f *telemetryFlags) config(zone *time.Location) (*telemetry.Config, error) {
+	cfg := &telemetry.Config{Tolerance: f.tolerance}
+	for _, text := range f.holidays {
+		day, err := time.ParseInLocation(time.DateOnly, text, zone)
+		if err != nil {
+			return nil, misused("--holiday %s: write a day as 2026-01-31", text)
+		}
+		cfg.Holidays = append(cfg.Holidays, day)
+	}
+	if f.reference == "" {
+		return cfg, nil
+	}
+	cfg.Reference = map[time.Time]float64{}
+	err := readFile(f.reference, func(r io.Reader) error {
+		in := csv.NewReader(io.LimitReader(r, 1<<20))
+		in.FieldsPerRecord = 2
+		for row := 1; ; row++ {
+			record, err := in.Read()
+			if err == io.EOF {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("row %d: %w", row, err)
+			}
+			day, err := time.ParseInLocation(time.DateOnly, record[0], zone)
+			count, numberErr := strconv.ParseFloat(strings.TrimSpace(record[1]), 64)
+			switch {
+			case row == 1 && err != nil && numberErr != nil: // a header
+			case err != nil:
+				return fmt.Errorf("row %d: %q: write a day as 2026-01-31", row, record[0])
+			case numberErr != nil || !(count >= 0 && count < 1e15):
+				return fmt.Errorf("row %d: %q is not a count", row, record[1])
+			default:
+				cfg.Reference[day] += count
+			}
+		}
+	})
+	return cfg, err
+}
+
+// readFile reads a file, or standard input for "-". Errors name it.
+func readFile(name string, read func(io.Reader) error) error {
+	if name == "-" {
+		if err := read(os.Stdin); err != nil {
+			return fmt.Errorf("standard input: %w", err)
+		}
+		return nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, errors.Unwrap(err))
+	}
+	defer f.Close()
+	if err := read(f); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// ask reads from the workspace.
+func (f *telemetryFlags) ask(ctx context.Context, series *telemetry.Series) error {
+	query := loganalytics.Query(f.filter, f.bin)
+	if f.query != "" {
+		var text []byte
+		err := readFile(f.query, func(r io.Reader) (err error) {
+			text, err = io.ReadAll(io.LimitReader(r, 1<<20))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		query = string(text)
+	}
+	credential, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return fmt.Errorf("azure's default credential: %w", err)
+	}
+	w, err := loganalytics.New(f.workspace, credential, nil)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	return w.Read(ctx, query, now.Add(-f.since), now, f.filter, series.Add)
+}
+
+// write leaves the report where the flags want it.
+func (f *telemetryFlags) write(r *telemetry.Report, subject string) error {
+	if f.html != "" {
+		if err := create(f.html, func(w io.Writer) error { return r.WriteHTML(w, "Telemetry audit: "+subject) }); err != nil {
+			return err
+		}
+	}
+	if f.png == "" {
+		return nil
+	}
+	if err := os.MkdirAll(f.png, 0o755); err != nil {
+		return err
+	}
+	for _, chart := range telemetry.Charts {
+		for _, format := range []string{"png", "svg"} {
+			name := filepath.Join(f.png, string(chart)+"."+format)
+			if err := create(name, func(w io.Writer) error { return r.Draw(w, chart, format) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// create writes a file.
+func create(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (a *app) printTelemetry(r *telemetry.Report) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-14s %12s %14s %8s %14s\n", "DAY", "ITEMS", "RAW", "RATE", "WEIGHTED")
+	for _, d := range r.Days {
+		fmt.Fprintf(&b, "%-14s %12s %14s %6.1f %% %14s\n", d.Start.Format("Mon 2006-01-02"),
+			terminal.Count(d.Items), terminal.Count(int64(d.Raw)), d.Rate(), terminal.Count(int64(d.Weighted)))
+	}
+	b.WriteByte('\n')
+	for _, sentence := range r.Explain() {
+		b.WriteString(sentence + "\n")
+	}
+	fmt.Fprint(a.out, b.String())
+}
