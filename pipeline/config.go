@@ -23,11 +23,11 @@ const (
 	maxBody       = 64 << 20
 )
 
-// read is the file's top.
-func (p *Pipeline) read(n strictyaml.Node) {
-	var database, target *strictyaml.Node
+// read reads the pipeline: the file's top, or a stage with what all stages
+// share.
+func (p *Pipeline) read(n strictyaml.Node, shared common) {
+	var database, memory, target *strictyaml.Node
 	keys := strictyaml.Keys{
-		"name":         func(n strictyaml.Node) { n.Text(&p.Name) },
 		"source":       p.readSource,
 		"partitions":   p.readPartitions,
 		"lease":        p.readLease,
@@ -35,14 +35,31 @@ func (p *Pipeline) read(n strictyaml.Node) {
 		"retry":        p.readRetry,
 		"dead_letters": p.readDeadLetters,
 		"database":     func(n strictyaml.Node) { database = &n; p.readDatabase(n) },
+		"memory":       func(n strictyaml.Node) { memory = &n },
 		"target":       func(n strictyaml.Node) { target = &n },
 	}
 	maps.Copy(keys, p.streaming.keys(p))
-	n.Object(keys, "source", "partitions", "target")
-	if target != nil { // what it may be depends on the database
-		p.readTarget(*target)
+	required := []string{"source", "target"}
+	if _, ok := shared["partitions"]; !ok {
+		required = append(required, "partitions")
 	}
-	p.settle(n, database, target)
+	if shared == nil {
+		keys["name"] = func(n strictyaml.Node) { n.Text(&p.Name) }
+		keys["stages"] = nil // where it stands, File.read has read it
+	}
+	n.Object(keys, required...)
+	own := database
+	if n.Has("leases") {
+		keys["database"] = nil // the stage says where leases are kept
+	}
+	shared.fill(n, keys)
+	if memory != nil {
+		p.readMemory(*memory)
+	}
+	if target != nil { // what it may be depends on the rest
+		p.readTarget(*target)
+		p.settle(n, own, memory)
+	}
 }
 
 func (p *Pipeline) readSource(n strictyaml.Node) {
@@ -53,6 +70,7 @@ func (p *Pipeline) readSource(n strictyaml.Node) {
 }
 
 func (p *Pipeline) readStart(n strictyaml.Node) {
+	p.streaming.start = &n
 	var text string
 	if !n.Text(&text) {
 		return
@@ -114,6 +132,7 @@ func (p *Pipeline) readRetry(n strictyaml.Node) {
 func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
 	store, limit := true, -1
 	var hold bool
+	p.streaming.letters = &n
 	n.Object(strictyaml.Keys{
 		"store_bodies": func(n strictyaml.Node) { n.Bool(&store) },
 		"body_limit":   func(n strictyaml.Node) { n.Size(&limit, maxBody) },

@@ -273,6 +273,20 @@ func (t *cosmosTarget) open(ru int) (*cosmos.Sink, error) {
 	return cosmos.NewEntra(t.endpoint, credential, t.database, t.container, &cfg)
 }
 
+// deliver makes the delivery into the container.
+func (t *cosmosTarget) deliver(ctx context.Context, p *Pipeline, parts *Parts) (sluice.Delivery, error) {
+	sink, err := t.open(p.streaming.ru)
+	if err != nil {
+		return nil, err
+	}
+	parts.closeFirst(sink.Close)
+	// As with a database: what is wrong with the account is told at the start.
+	if err := sink.Check(ctx); err != nil {
+		return nil, err
+	}
+	return atLeastOnce[record](p, parts, t.records, sink, keyOf)
+}
+
 // check reaches for the container.
 func (t *cosmosTarget) check(ctx context.Context) error {
 	sink, err := t.open(0)

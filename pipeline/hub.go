@@ -4,77 +4,109 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"os"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/sender"
 )
 
-// hub is what the file says about the event hub.
+// hub is what the file says about an event hub.
 type hub struct {
-	connection string // or else
-	namespace  string // with
-	credential string
-	name       string
-	config     eventhub.Config
+	namespace
+	name   string
+	config eventhub.Config
 }
 
-// readHub reads source.eventhub.
-func (p *Pipeline) readHub(n strictyaml.Node) {
-	p.at.source = n.Place()
-	var h hub
+// namespace is where hubs are, and who is asking.
+type namespace struct {
+	connection string // or else
+	host       string // with
+	credential string
+	tls        *tls.Config
+	at         *strictyaml.Node // connection or namespace; nil: neither is given
+}
+
+// read reads the namespace and, from the same mapping, more keys.
+func (ns *namespace) read(n strictyaml.Node, more strictyaml.Keys) bool {
 	proof := map[string]strictyaml.Node{} // by connection or by namespace
-	ok := n.Object(strictyaml.Keys{
+	keys := strictyaml.Keys{
 		"connection": func(n strictyaml.Node) {
 			proof["connection"] = n
 			if holdsKey(n.Literal()) {
 				n.Fail("holds a key: put the connection string into an environment variable and write ${EVENTHUB_CONNECTION_STRING}")
 				return
 			}
-			n.Text(&h.connection)
+			n.Text(&ns.connection)
 		},
 		"namespace": func(n strictyaml.Node) {
 			proof["namespace"] = n
-			n.Text(&h.namespace)
+			n.Text(&ns.host)
 		},
-		"credential":           func(n strictyaml.Node) { n.OneOf(&h.credential, "default") },
-		"hub":                  func(n strictyaml.Node) { n.Text(&h.name) },
-		"consumer_group":       func(n strictyaml.Node) { n.Text(&h.config.ConsumerGroup) },
-		"checkpoint_namespace": func(n strictyaml.Node) { n.Text(&h.config.Namespace) },
+		"credential": func(n strictyaml.Node) { n.OneOf(&ns.credential, "default") },
 		"tls_ca_file": func(n strictyaml.Node) {
 			var path string
 			if !n.Text(&path) {
 				return
 			}
 			var err error
-			if h.config.TLSConfig, err = trusting(path); err != nil {
+			if ns.tls, err = trusting(path); err != nil {
 				n.Fail("%w", err)
 			}
 		},
+	}
+	maps.Copy(keys, more)
+	if !n.Object(keys) {
+		return false
+	}
+	if len(proof) == 0 && ns.credential == "" && ns.tls == nil {
+		return true
+	}
+	if len(proof) != 1 {
+		return n.Fail("needs one of connection (write ${EVENTHUB_CONNECTION_STRING}) and namespace (with credential: default)")
+	}
+	at := proof["connection"]
+	if ns.host != "" {
+		at = proof["namespace"]
+	}
+	if (ns.host != "") != (ns.credential != "") {
+		return at.Fail("goes without credential: that is for a namespace, which always needs it (credential: default)")
+	}
+	ns.at = &at
+	return true
+}
+
+// readHub reads source.eventhub.
+func (p *Pipeline) readHub(n strictyaml.Node) {
+	p.at.source = n.Place()
+	h := hub{}
+	ok := h.read(n, strictyaml.Keys{
+		"hub":                  func(n strictyaml.Node) { n.Text(&h.name) },
+		"consumer_group":       func(n strictyaml.Node) { n.Text(&h.config.ConsumerGroup) },
+		"checkpoint_namespace": func(n strictyaml.Node) { n.Text(&h.config.Namespace) },
 	})
 	if !ok {
 		return
 	}
-	if len(proof) != 1 {
+	if h.at == nil {
+		h.namespace = p.namespace
+	}
+	if h.at == nil {
 		n.Fail("needs one of connection (write ${EVENTHUB_CONNECTION_STRING}) and namespace (with credential: default)")
 		return
 	}
-	at := proof["connection"]
-	if h.namespace != "" {
-		at = proof["namespace"]
-	}
-	if (h.namespace != "") != (h.credential != "") {
-		at.Fail("goes without credential: that is for a namespace, which always needs it (credential: default)")
-		return
-	}
+	h.config.TLSConfig = h.tls
 	source, err := h.source()
 	if err != nil {
-		at.Fail("%w", err)
+		h.at.Fail("%w", err)
 		return
 	}
 	p.Group, p.newSource = source.Group(), h.source
+	p.namespace = h.namespace // that of a target that names none
 }
 
 // source makes the source, which connects when it is first used.
@@ -86,7 +118,20 @@ func (h *hub) source() (*eventhub.Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("default credential: %w", err)
 	}
-	return eventhub.NewWithCredential(h.namespace, h.name, credential, &h.config)
+	return eventhub.NewWithCredential(h.host, h.name, credential, &h.config)
+}
+
+// transport makes what sends to the hub. It connects when it is first used.
+func (h *hub) transport() (*sender.EventHub, error) {
+	cfg := &sender.EventHubConfig{Client: azeventhubs.ProducerClientOptions{ApplicationID: "sluice", TLSConfig: h.tls}}
+	if h.connection != "" {
+		return sender.OpenEventHub(h.connection, h.name, cfg)
+	}
+	credential, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return nil, fmt.Errorf("default credential: %w", err)
+	}
+	return sender.OpenEventHubWithCredential(h.host, h.name, credential, cfg)
 }
 
 // trusting makes a TLS configuration that trusts the certificates in a PEM

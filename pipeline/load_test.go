@@ -209,7 +209,7 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "partitions: all", "partitons: all"), nil, `p.yaml:8:1: partitons: unknown key, did you mean partitions?`},
 		{edit(t, "dead_letters:", "Dead-Letters:"), nil, `p.yaml:12:1: Dead-Letters: unknown key, did you mean dead_letters?`},
 		{edit(t, "renew: 10s", "renwe: 10s"), nil, `p.yaml:9:19: lease.renwe: unknown key, did you mean renew?`},
-		{edit(t, "batch: 1000", "zebra: 1000"), nil, `p.yaml:10:1: zebra: unknown key: known here are backlog, batch, checkpoint_every, database, dead_letters, lease, leases, name, order, partitions, rate, retry, source, target`},
+		{edit(t, "batch: 1000", "zebra: 1000"), nil, `p.yaml:10:1: zebra: unknown key: known here are backlog, batch, checkpoint_every, database, dead_letters, lease, leases, memory, name, order, partitions, rate, retry, source, stages, target`},
 		{edit(t, "batch: 1000", "partitions: 1000"), nil, `p.yaml:10:1: partitions: a second time: it is in line 8 already`},
 		{edit(t, "batch: 1000", "? [a]\n: b"), nil, `p.yaml:10:3: a key must be a word`},
 		{edit(t, "partitions: all\n", ""), nil, `p.yaml:1:1: partitions: is missing`},
@@ -254,7 +254,7 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "${DATABASE_URL}", "postgres://app:s3cret@db/flights"), nil, `p.yaml:13:1: database: holds a password: put it into an environment variable and write ${DATABASE_URL}, or postgres://user:${PASSWORD}@host/database`},
 		// target
 		{edit(t, insert, "  insrt: {}\n"), nil, `p.yaml:15:3: target.insrt: unknown key, did you mean insert?`},
-		{edit(t, insert, "  insert: {table: t, columns: {a: key}}\n  statement: {sql: 'SELECT 1'}\n"), nil, `p.yaml:14:1: target: needs one of insert, statement and cosmos`},
+		{edit(t, insert, "  insert: {table: t, columns: {a: key}}\n  statement: {sql: 'SELECT 1'}\n"), nil, `p.yaml:14:1: target: needs one of insert, statement, cosmos and eventhub`},
 		{edit(t, "table: flights", "table: a.b.c"), nil, `p.yaml:16:5: target.insert.table: "a.b.c": write table or schema.table`},
 		{edit(t, "table: flights", "table: sluice_checkpoints"), nil, `p.yaml:16:5: target.insert.table: "sluice_checkpoints": names that begin with sluice_ are for Sluice's own tables`},
 		{edit(t, "table: flights", "table: "+strings.Repeat("x", 64)), nil, `p.yaml:16:5: target.insert.table: "` + strings.Repeat("x", 40) + `…": a name of more than 63 bytes`},
@@ -340,14 +340,21 @@ func FuzzParse(f *testing.F) {
 	f.Add(sound)
 	f.Add(strings.Replace(sound, sound[strings.Index(sound, "  insert:"):], "  statement: {sql: 'INSERT INTO t VALUES (:a, ''x'')', parameters: {a: {from: key, default: ''}}}", 1))
 	f.Add(soundCosmos)
+	f.Add(soundStages)
 	f.Add("a: &a [*a, ? {b: c}, !!x y, ${Z:-d}]\n--- |\n  text")
 	const secret = "canary-4711"
 	lookup := environment("EVENTHUB_CONNECTION_STRING="+connection, "DATABASE_URL=postgres://u:"+secret+"@h/d", "SECRET="+secret)
 	f.Fuzz(func(t *testing.T, file string) {
-		p, err := Parse("p.yaml", []byte(file), lookup)
+		all, err := ParseFile("p.yaml", []byte(file), lookup)
 		if err == nil {
-			if p.Partitions == 0 || p.newSource == nil || p.database == nil || p.target.mapping == nil && p.cosmos == nil {
-				t.Fatalf("incomplete: %+v", *p)
+			for _, p := range all.Stages {
+				whole := p.target.mapping != nil || p.cosmos != nil || p.next != nil && p.next.mapping != nil
+				if p.Partitions == 0 || p.newSource == nil || p.database == nil || !whole || p.InMemory && p.memory.mapping == nil {
+					t.Fatalf("incomplete: %+v", *p)
+				}
+			}
+			if len(all.Stages) == 0 {
+				t.Fatal("no stages")
 			}
 			return
 		}

@@ -14,12 +14,15 @@ import (
 type Parts struct {
 	Source      sluice.Source
 	Leases      sluice.LeaseStore
-	DeadLetters sluice.DeadLetterStore
+	DeadLetters sluice.DeadLetterStore // nil for a pipeline that is [Pipeline.InMemory]
+	// Checkpoints are, for a pipeline that is [Pipeline.InMemory], those of
+	// this process: what its memory holds, and has published.
 	Checkpoints Checkpoints
 
 	pipeline *Pipeline
 	catalog  catalog
-	store    streamStore // for a cosmos target
+	store    streamStore // for what is written at least once
+	recall   *recall     // for a memory
 	delivery func() sluice.Delivery
 	close    []func(context.Context) error
 }
@@ -65,6 +68,10 @@ func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 	if err := p.database.open(ctx, p, parts); err != nil {
 		return nil, errors.Join(p.problem(p.at.database, err), parts.Close(ctx))
 	}
+	if p.memory != nil {
+		parts.recall = newRecall(p)
+		parts.Checkpoints, parts.DeadLetters = parts.recall, nil
+	}
 	return parts, nil
 }
 
@@ -88,16 +95,19 @@ func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 // so. Each call makes another consumer; a nil opts adds nothing.
 func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consumer, error) {
 	p := parts.pipeline
-	delivery, err := parts.deliver(ctx)
-	if err != nil {
-		return nil, p.problem(p.at.target, err)
-	}
 	cfg, source := p.config, parts.Source
 	if opts != nil {
 		cfg.Owner, cfg.Observer, cfg.Hooks = opts.Owner, opts.Observer, opts.Hooks
 		if opts.Source != nil {
 			source = opts.Source
 		}
+	}
+	delivery, err := parts.deliver(ctx, cfg.Observer)
+	if err != nil {
+		return nil, p.problem(p.at.target, err)
+	}
+	if parts.recall != nil {
+		source = parts.recall.over(source)
 	}
 	c, err := sluice.New(source, parts.Leases, delivery, p.Partitions, &cfg)
 	if err != nil {
@@ -107,15 +117,25 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 }
 
 // deliver makes the delivery, after a look at the target.
-func (parts *Parts) deliver(ctx context.Context) (sluice.Delivery, error) {
+func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer) (sluice.Delivery, error) {
 	p := parts.pipeline
-	if p.cosmos != nil {
-		return p.stream(ctx, parts)
+	switch {
+	case parts.recall != nil:
+		return parts.recall.deliver(ctx, parts, observer)
+	case p.next != nil:
+		return p.next.deliver(ctx, p, parts)
+	case p.cosmos != nil:
+		return p.cosmos.deliver(ctx, p, parts)
 	}
 	if err := p.target.prepare(ctx, parts.catalog, true); err != nil {
 		return nil, err
 	}
 	return parts.delivery(), nil
+}
+
+// closeFirst has something closed before what it stands on.
+func (parts *Parts) closeFirst(end func(context.Context) error) {
+	parts.close = append([]func(context.Context) error{end}, parts.close...)
 }
 
 // Close closes the source and the database. Consumers must have stopped.
@@ -151,7 +171,10 @@ func (p *Pipeline) checkDatabase(ctx context.Context) error {
 		return p.problem(p.at.database, err)
 	}
 	defer done()
-	if p.cosmos != nil {
+	switch {
+	case p.next != nil:
+		return p.problem(p.at.target, p.next.check(ctx))
+	case p.cosmos != nil:
 		return p.problem(p.at.target, p.cosmos.check(ctx))
 	}
 	if c == nil {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,38 +14,52 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// Pipeline is a pipeline file that was read and found sound. It is safe for
+// File is a pipeline file that was read and found sound.
+type File struct {
+	Path string
+	// Stages are its pipelines, at least one, in the file's order, which is
+	// that in which events pass them.
+	Stages []*Pipeline
+}
+
+// Pipeline is a pipeline of a file: its only one, or a stage. It is safe for
 // concurrent use.
 type Pipeline struct {
 	Name       string
 	Group      sluice.Group // what its checkpoints and dead letters are kept under
-	Table      string       // that it inserts into, as the file names it; empty for a statement
+	Table      string       // that it inserts into, as the file names it; empty if it doesn't
 	Partitions sluice.Partitions
+	// InMemory says that events are read into memory, anew on every
+	// assignment: there are neither checkpoints nor dead letters.
+	InMemory bool
 
 	config    sluice.Config // what the file says of it
+	namespace namespace     // of hubs for which the file says no other
 	newSource func() (*eventhub.Source, error)
 	database  database
-	target    target
+	target    target // in the database, unless one of the following is set
+	cosmos    *cosmosTarget
+	next      *hubTarget
+	memory    *memory // what goes to the next hub
 	streaming streaming
-	cosmos    *cosmosTarget // nil: the target is in the database
 	at        struct{ source, database, target strictyaml.Place }
 }
 
-// Load reads a pipeline file, with variables from the environment, and checks
-// all that can be checked without reaching anything. The error has a line for
-// each problem: file, line, column, key, and what to do.
-func Load(path string) (*Pipeline, error) {
+// LoadFile reads a pipeline file, with variables from the environment, and
+// checks all that can be checked without reaching anything. The error has a
+// line for each problem: file, line, column, key, and what to do.
+func LoadFile(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, readError(path, err)
 	}
 	defer f.Close()
-	// One byte more, so that Parse sees what is too large.
+	// One byte more, so that ParseFile sees what is too large.
 	data, err := io.ReadAll(io.LimitReader(f, strictyaml.MaxSize+1))
 	if err != nil {
 		return nil, readError(path, err)
 	}
-	return Parse(path, data, os.LookupEnv)
+	return ParseFile(path, data, os.LookupEnv)
 }
 
 func readError(path string, err error) error {
@@ -55,14 +70,54 @@ func readError(path string, err error) error {
 	return fmt.Errorf("%s: cannot be read: %w", path, err)
 }
 
-// Parse is [Load] of a file's content, with variables from lookup. The path is
-// what messages call the file.
-func Parse(path string, data []byte, lookup func(string) (string, bool)) (*Pipeline, error) {
-	p := &Pipeline{Name: strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))}
-	if err := strictyaml.Read(path, data, lookup, p.read); err != nil {
+// ParseFile is [LoadFile] of a file's content, with variables from lookup. The
+// path is what messages call the file.
+func ParseFile(path string, data []byte, lookup func(string) (string, bool)) (*File, error) {
+	f := &File{Path: path}
+	if err := strictyaml.Read(path, data, lookup, f.read); err != nil {
 		return nil, err
 	}
-	return p, nil
+	return f, nil
+}
+
+// Stage returns the pipeline of a name; an empty one means the only one there
+// is.
+func (f *File) Stage(name string) (*Pipeline, error) {
+	if name == "" && len(f.Stages) == 1 {
+		return f.Stages[0], nil
+	}
+	names := make([]string, len(f.Stages))
+	for i, p := range f.Stages {
+		if p.Name == name {
+			return p, nil
+		}
+		names[i] = p.Name
+	}
+	if name == "" {
+		return nil, fmt.Errorf("%s: has several stages, say which: %s", f.Path, strings.Join(names, ", "))
+	}
+	return nil, fmt.Errorf("%s: has no stage %q: there is %s", f.Path, name, strings.Join(names, ", "))
+}
+
+// Load is [LoadFile] of a file with one pipeline.
+func Load(path string) (*Pipeline, error) { return only(LoadFile(path)) }
+
+// Parse is [ParseFile] of a file with one pipeline.
+func Parse(path string, data []byte, lookup func(string) (string, bool)) (*Pipeline, error) {
+	return only(ParseFile(path, data, lookup))
+}
+
+func only(f *File, err error) (*Pipeline, error) {
+	if err != nil {
+		return nil, err
+	}
+	return f.Stage("")
+}
+
+// nameOf is what a pipeline is called whose file doesn't say.
+func nameOf(path string) string {
+	base := filepath.Base(path)
+	return cmp.Or(strings.TrimSuffix(base, filepath.Ext(base)), base)
 }
 
 // String names the pipeline. It is what is printed, whatever the verb: the

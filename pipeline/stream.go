@@ -20,7 +20,9 @@ type streaming struct {
 	events  int               // records a second; 0: as many as go
 	ru      int               // request units a second; 0 likewise
 	cluster bool              // the rate is that of all processes together
-	config  sluice.StreamConfig[record]
+	config  sluice.StreamConfig[any]
+	start   *strictyaml.Node // source.start
+	letters *strictyaml.Node // dead_letters
 }
 
 // keys are those of a file for such a store.
@@ -85,24 +87,43 @@ func (p *Pipeline) readLeases(n strictyaml.Node) {
 }
 
 // settle sees that the keys of the file go together.
-func (p *Pipeline) settle(top strictyaml.Node, database, target *strictyaml.Node) {
+func (p *Pipeline) settle(top strictyaml.Node, database, memory *strictyaml.Node) {
+	s := &p.streaming
+	inDatabase := p.cosmos == nil && p.next == nil
 	switch {
-	case target == nil: // told already
-	case p.cosmos == nil && database == nil:
-		top.Fail("lacks database: write sqlite:PATH or postgres://user:${PASSWORD}@host/database")
-	case p.cosmos == nil:
-		for _, n := range p.streaming.given {
-			n.Fail("is for a cosmos target: one transaction for each batch needs none of it")
+	case memory != nil && p.next == nil:
+		memory.Fail("what it holds goes to a hub: write target: {eventhub: {hub: …}}")
+		return
+	case inDatabase:
+		for _, n := range s.given {
+			n.Fail("is for a cosmos or eventhub target: one transaction for each batch needs none of it")
 		}
+	case memory != nil:
+		for _, n := range s.given {
+			if s.stores == nil || n.Place() != s.stores.Place() {
+				n.Fail("is for events that are done one by one: a memory is built anew at every start")
+			}
+		}
+		if s.start != nil {
+			s.start.Fail("is for stages with checkpoints: how far back a memory is read, memory.keep says")
+		}
+		if s.letters != nil {
+			s.letters.Fail("is for stages with dead letters: what a memory can't take in does not count")
+		}
+	}
+	switch {
+	case inDatabase && p.at.database.File == "":
+		top.Fail("lacks database: write sqlite:PATH or postgres://user:${PASSWORD}@host/database")
+	case inDatabase:
 	case database != nil:
-		database.Fail("is for a target in a database: of a cosmos target write leases: {sql: …}, where its leases, checkpoints and dead letters are kept")
-	case p.streaming.stores == nil:
+		database.Fail("is for a target in a database: of a cosmos or eventhub target write leases: {sql: …}, where leases, checkpoints and dead letters are kept")
+	case p.at.database.File == "":
 		top.Fail("lacks leases: write leases: {sql: sqlite:PATH}, which is where the checkpoints and dead letters are kept too")
 	}
 	if _, blobs := p.database.(blobContainer); blobs {
 		lasts := cmp.Or(p.config.LeaseFor, 30*time.Second) // sluice.Config's default
 		if err := blobstore.CheckLease(lasts); err != nil {
-			p.streaming.stores.Fail("%w", err)
+			s.stores.Fail("%w", err)
 		}
 	}
 }
@@ -124,25 +145,19 @@ type streamStore interface {
 	sluice.LetterStore
 }
 
-// stream makes the delivery into the pipeline's cosmos target.
-func (p *Pipeline) stream(ctx context.Context, parts *Parts) (sluice.Delivery, error) {
+// atLeastOnce makes the delivery of a pipeline into a sink that parts closes.
+func atLeastOnce[R any](p *Pipeline, parts *Parts, records func(context.Context, *sluice.Event) ([]R, error), sink sluice.Sink[R], key func(R) string) (sluice.Delivery, error) {
 	if parts.store == nil {
 		return nil, errors.New("these stores keep no checkpoints of their own")
 	}
-	cfg := p.streaming.config
+	c := p.streaming.config
+	cfg := sluice.StreamConfig[R]{
+		Key: key, Order: c.Order, CheckpointEvery: c.CheckpointEvery, MaxEvents: c.MaxEvents, MaxBytes: c.MaxBytes,
+		MaxAge: c.MaxAge, AgeFatal: c.AgeFatal, RetryAfter: c.RetryAfter, OnDeadLetter: c.OnDeadLetter,
+	}
 	var err error
 	if cfg.Rate, err = p.streaming.rate(); err != nil {
 		return nil, fmt.Errorf("rate: %w", err)
 	}
-	cfg.Key = keyOf
-	sink, err := p.cosmos.open(p.streaming.ru)
-	if err != nil {
-		return nil, err
-	}
-	// As with a database: what is wrong with the account is told at the start.
-	if err := sink.Check(ctx); err != nil {
-		return nil, errors.Join(err, sink.Close(ctx))
-	}
-	parts.close = append([]func(context.Context) error{sink.Close}, parts.close...)
-	return sluice.AtLeastOnce[record](parts.store, parts.store, p.cosmos.records, sink, &cfg), nil
+	return sluice.AtLeastOnce(parts.store, parts.store, records, sink, &cfg), nil
 }

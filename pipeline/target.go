@@ -35,9 +35,10 @@ func (p *Pipeline) readTarget(n strictyaml.Node) {
 		"insert":    func(n strictyaml.Node) { found++; p.target.readInsert(n) },
 		"statement": func(n strictyaml.Node) { found++; p.target.readStatement(n) },
 		"cosmos":    func(n strictyaml.Node) { found++; p.readCosmos(n) },
+		"eventhub":  func(n strictyaml.Node) { found++; p.readNext(n) },
 	})
 	if ok && found != 1 {
-		n.Fail("needs one of insert, statement and cosmos")
+		n.Fail("needs one of insert, statement, cosmos and eventhub")
 	}
 	p.Table = p.target.table
 }

@@ -82,9 +82,27 @@ type file struct {
 	name     string
 	lookup   func(string) (string, bool)
 	problems Problems
+	told     map[telling]bool
+	failures int // problems, each as often as it was met
 }
 
+// telling is a problem as it is told.
+type telling struct {
+	at   Place
+	text string
+}
+
+// fail notes a problem, once: a value may be read more than once.
 func (f *file) fail(at Place, err error) {
+	f.failures++
+	t := telling{at, err.Error()}
+	if f.told[t] {
+		return
+	}
+	if f.told == nil {
+		f.told = map[telling]bool{}
+	}
+	f.told[t] = true
 	f.problems = append(f.problems, &Problem{at, err})
 }
 

@@ -34,11 +34,24 @@ func (n Node) Fail(format string, args ...any) bool {
 // IsMapping tells a mapping from a scalar.
 func (n Node) IsMapping() bool { return n.yaml.Kind == yaml.MappingNode }
 
+// Has tells whether the value is a mapping that has the key.
+func (n Node) Has(key string) bool {
+	if !n.IsMapping() {
+		return false
+	}
+	for i := 0; i+1 < len(n.yaml.Content); i += 2 {
+		if n.yaml.Content[i].Value == key {
+			return true
+		}
+	}
+	return false
+}
+
 // Object reads a mapping with these keys, in the file's order; the required
 // ones must be there. It returns false if there are problems with any of it. A
 // required key that is there misspelt is one problem, not two.
 func (n Node) Object(keys Keys, required ...string) bool {
-	before := len(n.file.problems)
+	before := n.file.failures
 	seen := map[string]bool{}
 	isMapping := n.Each(func(key string, value Node) {
 		seen[key] = true
@@ -61,7 +74,7 @@ func (n Node) Object(keys Keys, required ...string) bool {
 			n.file.fail(at, errors.New("is missing"))
 		}
 	}
-	return len(n.file.problems) == before
+	return n.file.failures == before
 }
 
 // Each reads a mapping whose keys are the user's own, in the file's order.

@@ -1,0 +1,53 @@
+package figures
+
+import (
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// pageBits is how many sequence numbers a page holds: few, so that sparse ones
+// take little.
+const pageBits = 512
+
+type pageKey struct {
+	source, partition string
+	n                 int
+	page              int64
+}
+
+type page struct {
+	bits [pageBits / 64]uint64
+	last time.Time // when its newest event was enqueued
+}
+
+// seen remembers ids, a bit each where they are dense.
+type seen map[pageKey]*page
+
+// mark notes an id, and tells whether it was new.
+func (s seen) mark(id sluice.ChainID, enqueued time.Time) bool {
+	key := pageKey{id.Source, id.Partition, id.N, id.Sequence / pageBits}
+	p := s[key]
+	if p == nil {
+		p = &page{}
+		s[key] = p
+	}
+	word, bit := id.Sequence%pageBits/64, uint64(1)<<(id.Sequence%64)
+	if p.bits[word]&bit != 0 {
+		return false
+	}
+	p.bits[word] |= bit
+	if enqueued.After(p.last) {
+		p.last = enqueued
+	}
+	return true
+}
+
+// forget drops the pages whose events were all enqueued before a time.
+func (s seen) forget(before time.Time) {
+	for key, p := range s {
+		if p.last.Before(before) {
+			delete(s, key)
+		}
+	}
+}

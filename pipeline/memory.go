@@ -1,0 +1,284 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/pipeline/internal/figures"
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
+	"github.com/sluice-go/sluice/sender"
+)
+
+// memory is what a file says of figures that are kept in memory.
+type memory struct {
+	keep time.Duration // how far back the log is read
+	late time.Duration // how long behind its group's time an event counts
+
+	group   []string // names of what makes a group
+	time    int      // which of them is its time
+	unit    time.Duration
+	key     int // which of them is the partition key of what is published
+	figures []figure
+	mapping *mapping // the group's, then the figures' values
+}
+
+// figure is one of those that a group has.
+type figure struct {
+	name  string
+	kind  figures.Kind
+	value int // of what column; of a count none
+}
+
+// version is the field behind the figures.
+const version = "version"
+
+// units are the spans that times can be cut to.
+var units = map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
+
+func (p *Pipeline) readMemory(n strictyaml.Node) {
+	m := &memory{keep: 24 * time.Hour}
+	p.memory, p.InMemory = m, true
+	var group, values []column
+	ok := n.Object(strictyaml.Keys{
+		"keep":    func(n strictyaml.Node) { n.Duration(&m.keep) },
+		"late":    func(n strictyaml.Node) { n.Duration(&m.late) },
+		"group":   func(n strictyaml.Node) { group = m.readGroup(n) },
+		"figures": func(n strictyaml.Node) { values = m.readFigures(n) },
+	}, "group", "figures")
+	if !ok {
+		return
+	}
+	if m.late == 0 {
+		m.late = m.keep / 2
+	}
+	switch {
+	case m.late <= m.unit:
+		n.Fail("events count for %v behind the beginning of their %v: late must be longer, and keep longer than late (late is half of keep by default)", m.late, m.unit)
+	case m.keep <= m.late+figures.Early:
+		n.Fail("keep is %v and late %v: keep must be longer by more than %v; by how much it is longer the stage may be away without harm", m.keep, m.late, figures.Early)
+	}
+	names := slices.Clone(m.group)
+	for i := range m.figures {
+		f := &m.figures[i]
+		f.value += len(group)
+		names = append(names, f.name)
+	}
+	for i, name := range names {
+		if name == version || slices.Contains(names[:i], name) {
+			n.Fail("two fields named %s: what is published has the group's, the figures' and version", name)
+		}
+	}
+	m.mapping = newMapping("field", append(group, values...))
+}
+
+// readGroup reads what makes a group: values, and one time.
+func (m *memory) readGroup(n strictyaml.Node) []column {
+	var columns []column
+	m.time, m.key = -1, -1
+	n.Each(func(name string, n strictyaml.Node) {
+		if err := checkName(name); err != nil {
+			n.Fail("%w", err)
+		}
+		var text string
+		if !n.Text(&text) {
+			return
+		}
+		c := column{name: name, at: n, typ: typeText, required: true}
+		if word, argument, ok := call(text); ok {
+			unit, known := units[word]
+			switch {
+			case !known:
+				n.Fail("%s: write minute(…), hour(…) or day(…) around a time, or body.PATH", n.Shown())
+				return
+			case m.time >= 0:
+				n.Fail("a second time: a group has one")
+				return
+			}
+			m.time, m.unit, c.typ, text = len(m.group), unit, typeTimestamp, argument
+		} else if m.key < 0 {
+			m.key = len(m.group)
+		}
+		from, err := parseOrigin(text)
+		if err != nil || from.field == fieldBody {
+			n.Fail("%w", cmpError(err, "the whole body can't be it: write body.PATH"))
+			return
+		}
+		if !slices.Contains(columnTypes[from.field], c.typ) {
+			n.Fail("%s can't become %s: write one of %s", from, c.typ, joined(columnTypes[from.field]))
+			return
+		}
+		c.from = from
+		m.group = append(m.group, name)
+		columns = append(columns, c)
+	})
+	if m.time < 0 {
+		n.Fail("lacks a time, such as hour(body.departure): it tells which events belong to a group, and so when the group is whole")
+	}
+	m.key = max(m.key, 0)
+	return columns
+}
+
+// readFigures reads what is told of each group.
+func (m *memory) readFigures(n strictyaml.Node) []column {
+	var columns []column
+	words := slices.Sorted(maps.Keys(figures.Kinds))
+	n.Each(func(name string, n strictyaml.Node) {
+		if err := checkName(name); err != nil {
+			n.Fail("%w", err)
+		}
+		var text string
+		if !n.Text(&text) {
+			return
+		}
+		word, argument, of := call(text)
+		if !of {
+			word = text
+		}
+		kind, known := figures.Kinds[word]
+		if !known || of == (kind == figures.Count) {
+			near := strictyaml.Nearest(word, words)
+			if near != "" && near != word {
+				n.Fail("%s: did you mean %s?", n.Shown(), near)
+			} else {
+				n.Fail("%s: write count, sum(body.PATH), min(…), max(…) or avg(…)", n.Shown())
+			}
+			return
+		}
+		m.figures = append(m.figures, figure{name: name, kind: kind, value: len(columns)})
+		if !of {
+			return
+		}
+		from, err := parseOrigin(argument)
+		if err != nil || !slices.Contains(columnTypes[from.field], typeNumeric) {
+			n.Fail("%w", cmpError(err, argument+" can't become a number"))
+			return
+		}
+		columns = append(columns, column{name: name, at: n, from: from, typ: typeNumeric})
+	})
+	if len(m.figures) == 0 {
+		n.Fail("has no figures: write them as NAME: count, or NAME: sum(body.PATH)")
+	}
+	return columns
+}
+
+// call parts word(argument).
+func call(text string) (word, argument string, ok bool) {
+	word, rest, ok := strings.Cut(text, "(")
+	if !ok || !strings.HasSuffix(rest, ")") || word == "" || strings.ContainsAny(word, `.["`) {
+		return "", "", false
+	}
+	return strings.TrimSpace(word), strings.TrimSpace(strings.TrimSuffix(rest, ")")), true
+}
+
+// readKey reads which part of the group is the partition key of what is
+// published.
+func (m *memory) readKey(n strictyaml.Node) {
+	var name string
+	if !n.Text(&name) {
+		return
+	}
+	if m.key = slices.Index(m.group, name); m.key < 0 {
+		n.Fail("%s: write one of the group's: %s", n.Shown(), strings.Join(m.group, ", "))
+	}
+}
+
+// maxPart bounds a value that names a group.
+const maxPart = 1 << 10
+
+// event makes of an event what a memory takes.
+func (m *memory) event(e *sluice.Event, row []any, picked []jsonpick.Value) (*figures.Event, error) {
+	if e.Enqueued.IsZero() {
+		return nil, errors.New("the log doesn't say when it was enqueued")
+	}
+	if err := m.mapping.fill(row, picked, e); err != nil {
+		return nil, err
+	}
+	stamp, stamped, err := sluice.StampFrom(e.Properties)
+	if err != nil {
+		return nil, err
+	}
+	f := &figures.Event{Enqueued: e.Enqueued, Sequence: e.Sequence, Values: make([]*figures.Number, len(m.figures))}
+	if stamped {
+		f.ID = &stamp.ID
+	}
+	for i, name := range m.group {
+		switch v := row[i].(type) {
+		case time.Time:
+			f.Time = v.Truncate(m.unit)
+		case string:
+			if len(v) > maxPart || i == m.key && utf8.RuneCountInString(v) > maxKey {
+				return nil, fmt.Errorf("field %s: %s: is too long to name a group", name, m.mapping.columns[i].from)
+			}
+			f.Parts = append(f.Parts, v)
+		}
+	}
+	for i, figure := range m.figures {
+		if figure.kind == figures.Count {
+			continue
+		}
+		text, ok := row[figure.value].(string)
+		if !ok {
+			continue
+		}
+		number, err := figures.ParseNumber(text)
+		if err != nil {
+			return nil, fmt.Errorf("field %s: %s: %w", figure.name, m.mapping.columns[figure.value].from, err)
+		}
+		f.Values[i] = &number
+	}
+	return f, nil
+}
+
+// message is what is published of a group.
+func (m *memory) message(g *figures.Group) (*sender.Message, error) {
+	out := &sender.Message{ContentType: "application/json"}
+	parts := g.Parts
+	b := []byte{'{'}
+	for i, name := range m.group {
+		text := ""
+		if i == m.time {
+			text = g.Time.UTC().Format(time.RFC3339)
+		} else {
+			text, parts = parts[0], parts[1:]
+		}
+		if i == m.key {
+			out.Key = text
+		}
+		value, err := json.Marshal(text)
+		if err != nil {
+			return nil, err
+		}
+		if b, err = appendField(b, name, string(value)); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	for i, f := range m.figures {
+		if b, err = appendField(b, f.name, g.Figures[i]); err != nil {
+			return nil, err
+		}
+	}
+	if b, err = appendField(b, version, strconv.FormatInt(g.Version, 10)); err != nil {
+		return nil, err
+	}
+	out.Body = append(b, '}')
+	return out, nil
+}
+
+// appendField adds a field to an object that is still open.
+func appendField(b []byte, name, value string) ([]byte, error) {
+	if len(b) > 1 {
+		b = append(b, ',')
+	}
+	quoted, err := json.Marshal(name)
+	return append(append(append(b, quoted...), ':'), value...), err
+}

@@ -1,0 +1,71 @@
+package pipeline
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/sluice-go/sluice/internal/strictyaml"
+)
+
+// common is what the top of a file with stages says for all that don't say
+// something else: values by key.
+type common map[string]strictyaml.Node
+
+// commonKeys are what may stand there, besides the hubs' namespace.
+var commonKeys = []string{"partitions", "lease", "batch", "retry", "database"}
+
+// read is the file's top.
+func (f *File) read(n strictyaml.Node) {
+	if !n.Has("stages") {
+		p := &Pipeline{Name: nameOf(f.Path)}
+		f.Stages = []*Pipeline{p}
+		p.read(n, nil)
+		return
+	}
+	var ns namespace
+	var stages *strictyaml.Node
+	shared := common{}
+	keys := strictyaml.Keys{
+		"eventhub": func(n strictyaml.Node) { ns.read(n, nil) },
+		"stages":   func(n strictyaml.Node) { stages = &n },
+	}
+	for _, key := range commonKeys {
+		keys[key] = func(n strictyaml.Node) { shared[key] = n }
+	}
+	n.Object(keys)
+	if stages == nil { // told already
+		return
+	}
+	stages.Each(func(name string, n strictyaml.Node) {
+		if !stageName.MatchString(name) {
+			n.Fail("not a name for a stage: write up to 63 letters, digits, - and _")
+		}
+		p := &Pipeline{Name: name, namespace: ns}
+		p.read(n, shared)
+		f.add(p, n)
+	})
+	if len(f.Stages) == 0 {
+		stages.Fail("has no stages: write them as NAME: {source: …, target: …}")
+	}
+}
+
+var stageName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}$`)
+
+// add adds a stage, which must not take another's events away.
+func (f *File) add(p *Pipeline, n strictyaml.Node) {
+	i := slices.IndexFunc(f.Stages, func(o *Pipeline) bool { return o.newSource != nil && o.Group == p.Group })
+	if p.newSource != nil && i >= 0 {
+		n.Fail("reads hub %s in the consumer group %s as stage %s does: each needs a consumer group of its own", p.Group.Topic, p.Group.Name, f.Stages[i].Name)
+	}
+	f.Stages = append(f.Stages, p)
+}
+
+// fill reads the keys that a stage lacks from what all stages share.
+func (shared common) fill(n strictyaml.Node, keys strictyaml.Keys) {
+	for _, key := range slices.Sorted(maps.Keys(shared)) {
+		if !n.Has(key) && keys[key] != nil {
+			keys[key](shared[key])
+		}
+	}
+}

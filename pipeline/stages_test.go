@@ -1,0 +1,190 @@
+package pipeline
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/pipeline/internal/figures"
+)
+
+// soundStages is a file of three stages without problems.
+const soundStages = `eventhub:
+  connection: ${EVENTHUB_CONNECTION_STRING}
+partitions: all
+batch: 500
+database: ${DATABASE_URL}
+stages:
+  clean:
+    source: {eventhub: {hub: flights}, start: earliest}
+    order: none
+    target:
+      eventhub:
+        hub: clean
+        key: body.origin
+        body:
+          airport: body.origin
+          departure: {from: body.departure, type: timestamp}
+          delay: {from: body.delay, type: integer}
+  figures:
+    source: {eventhub: {hub: clean}}
+    memory:
+      keep: 24h
+      group: {airport: body.airport, hour: hour(body.departure)}
+      figures: {flights: count, delay: sum(body.delay), worst: max(body.delay)}
+    target: {eventhub: {hub: figures}}
+  table:
+    partitions: 2
+    source: {eventhub: {hub: figures}}
+    target:
+      insert:
+        table: figures
+        columns: {version: body.version}
+`
+
+func editStages(t *testing.T, edits ...string) string {
+	t.Helper()
+	text := soundStages
+	for i := 0; i < len(edits); i += 2 {
+		if !strings.Contains(text, edits[i]) {
+			t.Fatalf("the sound file has no %q", edits[i])
+		}
+		text = strings.Replace(text, edits[i], edits[i+1], 1)
+	}
+	return text
+}
+
+func TestStages(t *testing.T) {
+	f, err := ParseFile("dir/p.yaml", []byte(soundStages), environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range f.Stages {
+		names = append(names, p.Name)
+		if p.Group.Namespace != "contoso.servicebus.windows.net" || p.database != (sqliteDatabase{"flights.db"}) || p.config.MaxBatch != 500 {
+			t.Errorf("stage %s has %v, %v, %+v", p.Name, p.Group, p.database, p.config)
+		}
+	}
+	if want := []string{"clean", "figures", "table"}; !reflect.DeepEqual(names, want) {
+		t.Fatalf("stages %q, want %q", names, want)
+	}
+	clean, middle, table := f.Stages[0], f.Stages[1], f.Stages[2]
+	if clean.InMemory || clean.next == nil || clean.next.name != "clean" || clean.next.connection != connection || !clean.next.key || clean.next.whole {
+		t.Errorf("clean goes to %+v", clean.next)
+	}
+	m := middle.memory
+	if !middle.InMemory || m.keep != 24*time.Hour || m.late != 12*time.Hour || m.unit != time.Hour || m.time != 1 || m.key != 0 ||
+		!reflect.DeepEqual(m.figures, []figure{{"flights", figures.Count, 2}, {"delay", figures.Sum, 2}, {"worst", figures.Max, 3}}) {
+		t.Errorf("memory %+v", m)
+	}
+	if table.Partitions != 2 || clean.Partitions != sluice.AllPartitions || table.Table != "figures" {
+		t.Errorf("table %+v", table)
+	}
+
+	if p, err := f.Stage("figures"); err != nil || p != middle {
+		t.Errorf("figures: %v, %v", p, err)
+	}
+	for name, want := range map[string]string{
+		"":      "dir/p.yaml: has several stages, say which: clean, figures, table",
+		"clena": `dir/p.yaml: has no stage "clena": there is clean, figures, table`,
+	} {
+		if _, err := f.Stage(name); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", name, err, want)
+		}
+	}
+	if _, err := Parse("dir/p.yaml", []byte(soundStages), environment()); err == nil {
+		t.Error("three stages were taken for one pipeline")
+	}
+	single, err := ParseFile("p.yaml", []byte(sound), environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "flights"} {
+		if p, err := single.Stage(name); err != nil || p != single.Stages[0] {
+			t.Errorf("%q: %v, %v", name, p, err)
+		}
+	}
+}
+
+func TestStagesVariations(t *testing.T) {
+	for name, c := range map[string]struct {
+		file  string
+		check func(f *File) bool
+	}{
+		"leases of its own": {editStages(t, "    order: none\n", "    leases: {sql: sqlite:other.db}\n"), func(f *File) bool {
+			return f.Stages[0].database == sqliteDatabase{"other.db"} && f.Stages[1].database == sqliteDatabase{"flights.db"}
+		}},
+		"namespace of its own": {editStages(t, "{eventhub: {hub: figures}}\n  table", "{eventhub: {hub: figures, namespace: fabrikam.servicebus.windows.net, credential: default}}\n  table"), func(f *File) bool {
+			return f.Stages[1].next.host == "fabrikam.servicebus.windows.net" && f.Stages[1].next.connection == ""
+		}},
+		"body as it is": {editStages(t, soundStages[strings.Index(soundStages, "        key: body.origin"):strings.Index(soundStages, "  figures:\n")], ""), func(f *File) bool {
+			return f.Stages[0].next.whole && !f.Stages[0].next.key
+		}},
+		"lateness and key": {editStages(t, "keep: 24h", "keep: 96h\n      late: 72h", "hour(", "day(", "{hub: figures}}\n  table", "{hub: figures, key: hour}}\n  table"), func(f *File) bool {
+			m := f.Stages[1].memory
+			return m.late == 72*time.Hour && m.unit == 24*time.Hour && m.key == 1
+		}},
+	} {
+		f, err := ParseFile("p.yaml", []byte(c.file), environment())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if !c.check(f) {
+			t.Errorf("%s: got %+v", name, f.Stages)
+		}
+	}
+}
+
+// Every line names file, line, column and key; what all stages share is
+// complained of once.
+func TestStagesErrors(t *testing.T) {
+	for _, c := range []struct{ file, want string }{
+		{editStages(t, "batch: 500", "batch: 0"), `p.yaml:4:1: batch: "0": write a whole number from 1 to 100000`},
+		{editStages(t, "${DATABASE_URL}", "'sqlite:'"), `p.yaml:5:1: database: sqlite: has no path behind it: write sqlite:PATH`},
+		{editStages(t, "batch: 500", "rate: {events: 1}"), `p.yaml:4:1: rate: unknown key: known here are batch`},
+		{editStages(t, "batch: 500", "name: x"), `p.yaml:4:1: name: unknown key: known here are batch, database, eventhub, lease, partitions, retry, stages`},
+		{editStages(t, "partitions: all\n", ""), "p.yaml:6:3: stages.clean.partitions: is missing\np.yaml:17:3: stages.figures.partitions: is missing"},
+		{editStages(t, "    order: none\n", "    name: x\n"), `p.yaml:9:5: stages.clean.name: unknown key`},
+		{editStages(t, "  clean:\n", "  the first:\n"), `p.yaml:7:3: stages.the first: not a name for a stage: write up to 63 letters, digits, - and _`},
+		{editStages(t, "  connection: ${EVENTHUB_CONNECTION_STRING}\n", "  credential: default\n"), `p.yaml:1:1: eventhub: needs one of connection`},
+		{editStages(t, "{eventhub: {hub: figures}}\n    target:\n", "{eventhub: {hub: clean}}\n    target:\n"), `p.yaml:25:3: stages.table: reads hub clean in the consumer group $Default as stage figures does: each needs a consumer group of its own`},
+		{editStages(t, "hub: clean\n", "hub: flights\n"), `p.yaml:11:7: stages.clean.target.eventhub: hub flights is the one that is read: events would go round for ever`},
+		{editStages(t, "    order: none\n", "    database: sqlite:x.db\n"), `p.yaml:9:5: stages.clean.database: is for a target in a database: of a cosmos or eventhub target write leases`},
+		{editStages(t, "database: ${DATABASE_URL}\n", ""), "p.yaml:6:3: stages.clean: lacks leases: write leases: {sql: sqlite:PATH}, which is where the checkpoints and dead letters are kept too\n"},
+		{editStages(t, "    target: {eventhub: {hub: figures}}\n", "    order: none\n    target: {eventhub: {hub: figures}}\n"), `p.yaml:24:5: stages.figures.order: is for events that are done one by one: a memory is built anew at every start`},
+		{editStages(t, "{eventhub: {hub: clean}}", "{eventhub: {hub: clean}, start: earliest}"), `p.yaml:19:38: stages.figures.source.start: is for stages with checkpoints: how far back a memory is read, memory.keep says`},
+		{editStages(t, "    target: {eventhub: {hub: figures}}\n", "    dead_letters: {store_bodies: true}\n    target: {eventhub: {hub: figures}}\n"), `stages.figures.dead_letters: is for stages with dead letters: what a memory can't take in does not count`},
+		{editStages(t, "    target: {eventhub: {hub: figures}}\n", "    target: {insert: {table: t, columns: {a: sequence}}}\n"), `p.yaml:20:5: stages.figures.memory: what it holds goes to a hub: write target: {eventhub: {hub: …}}`},
+		{editStages(t, "{eventhub: {hub: figures}}\n  table", "{eventhub: {hub: figures, body: {a: sequence}}}\n  table"), `stages.figures.target.eventhub.body: unknown key`},
+		{editStages(t, "keep: 24h", "keep: 90m"), `p.yaml:20:5: stages.figures.memory: events count for 45m0s behind the beginning of their 1h0m0s: late must be longer, and keep longer than late (late is half of keep by default)`},
+		{editStages(t, "keep: 24h", "keep: 2h\n      late: 119m"), `memory: keep is 2h0m0s and late 1h59m0s: keep must be longer by more than 5m0s; by how much it is longer the stage may be away without harm`},
+		{editStages(t, "hour: hour(body.departure)", "hour: body.departure"), `stages.figures.memory.group: lacks a time, such as hour(body.departure)`},
+		{editStages(t, "airport: body.airport", "day: day(body.departure)"), `p.yaml:22:41: stages.figures.memory.group.hour: a second time: a group has one`},
+		{editStages(t, "hour(body.departure)", "year(body.departure)"), `stages.figures.memory.group.hour: "year(body.departure)": write minute(…), hour(…) or day(…) around a time, or body.PATH`},
+		{editStages(t, "hour(body.departure)", "hour(partition)"), `partition can't become timestamp: write one of text, integer, bigint`},
+		{editStages(t, "airport: body.airport", "airport: body"), `the whole body can't be it: write body.PATH`},
+		{editStages(t, "sum(body.delay)", "smu(body.delay)"), `stages.figures.memory.figures.delay: "smu(body.delay)": did you mean sum?`},
+		{editStages(t, "sum(body.delay)", "sum"), `stages.figures.memory.figures.delay: "sum": write count, sum(body.PATH), min(…), max(…) or avg(…)`},
+		{editStages(t, "flights: count", "flights: count(body.delay)"), `"count(body.delay)": write count, sum(body.PATH), min(…), max(…) or avg(…)`},
+		{editStages(t, "sum(body.delay)", "sum(body.)"), `stages.figures.memory.figures.delay: "body."`},
+		{editStages(t, "flights: count", "airport: count"), `stages.figures.memory: two fields named airport`},
+		{editStages(t, "flights: count", "version: count"), `stages.figures.memory: two fields named version`},
+		{editStages(t, "{hub: figures}}\n  table", "{hub: figures, key: gate}}\n  table"), `stages.figures.target.eventhub.key: "gate": write one of the group's: airport, hour`},
+	} {
+		_, err := ParseFile("p.yaml", []byte(c.file), environment())
+		if err == nil || !strings.Contains(err.Error()+"\n", c.want) {
+			t.Errorf("got  %v\nwant %s", err, c.want)
+			continue
+		}
+		lines := map[string]bool{}
+		for _, p := range err.(strictyaml.Problems) {
+			if lines[p.Error()] {
+				t.Errorf("told twice: %v", p)
+			}
+			lines[p.Error()] = true
+		}
+	}
+}
