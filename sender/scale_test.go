@@ -1,8 +1,11 @@
 package sender_test
 
 import (
+	"context"
+	"math"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,13 +20,13 @@ import (
 
 // scale is how many times as many messages as in a short run are sent:
 // SENDER_SCALE=20 makes it a million to a hub and a hundred thousand to a queue.
-var scale = func() int64 {
+func scale() int64 {
 	n, err := strconv.ParseInt(os.Getenv("SENDER_SCALE"), 10, 64)
 	if err != nil || n < 1 {
 		return 1
 	}
 	return n
-}()
+}
 
 // packing counts the batches that messages need at least if they are packed in
 // their order, by the bytes of each alone: the envelope of a batch, which
@@ -98,11 +101,11 @@ func thrifty(t testing.TB, report sender.Report, wire emulator.Arrivals, limit i
 func TestSendAll(t *testing.T) {
 	const partitions, limit = 4, 1 << 20
 	cfg := &emulator.Config{}
-	if scale > 1 {
+	if scale() > 1 {
 		cfg.Dir = t.TempDir()
 	}
 	srv := start(t, partitions, cfg)
-	mix := traffic{count: 50_000 * scale, keys: 5000, size: mixed}
+	mix := traffic{count: 50_000 * scale(), keys: 5000, size: mixed}
 	began := time.Now()
 	report, err := sender.New(open(t, srv, nil), nil).SendAll(within(t), mix.all())
 	took := time.Since(began)
@@ -128,7 +131,7 @@ func TestSendAll(t *testing.T) {
 func TestSendAllToQueue(t *testing.T) {
 	const lanes, limit = 2, 256 << 10
 	srv := startBus(t, nil)
-	mix := traffic{count: 5000 * scale, keys: 500, size: mixed}.sessions()
+	mix := traffic{count: 5000 * scale(), keys: 500, size: mixed}.sessions()
 	b := openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Lanes: lanes})
 	began := time.Now()
 	report, err := sender.New(b, nil).SendAll(within(t), mix.all())
@@ -146,4 +149,57 @@ func TestSendAllToQueue(t *testing.T) {
 		p.add(sectionOf(t, m))
 	}
 	thrifty(t, report, wire, limit, best, took)
+}
+
+// blinded hides a transport's sizes, and counts what is refused.
+type blinded struct {
+	sender.Transport
+	refusals atomic.Int64
+}
+
+func (b *blinded) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Verdict, error) {
+	batch, err := b.NewBatch(ctx, partition)
+	if err != nil {
+		return sender.Busy, err
+	}
+	for i := range messages {
+		if err := batch.Add(&messages[i]); err != nil {
+			return sender.Refused, err
+		}
+	}
+	verdict, err := b.Transport.Send(ctx, batch)
+	if verdict == sender.Oversize {
+		b.refusals.Add(1)
+	}
+	return verdict, err
+}
+
+// TestEstimatorOnQueue sends to a queue without knowing sizes: few batches are
+// refused, and all messages arrive once.
+func TestEstimatorOnQueue(t *testing.T) {
+	srv := startBus(t, nil)
+	mix := traffic{count: 5000 * scale(), keys: 500, size: mixed}.sessions()
+	// The link's limit holds, whatever a batch is told.
+	b := &blinded{Transport: openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{MaxBytes: 1 << 30})}
+	e, err := sender.NewEstimator(b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := sender.New(e, nil).SendAll(within(t), mix.all())
+	if err != nil || report.Messages != mix.count || report.Retries > 0 {
+		t.Fatalf("%d of %d accepted, %d retries: %v", report.Messages, mix.count, report.Retries, err)
+	}
+	agree(t, report, busInventory(t, srv, mix))
+	limit, header := e.Learned()
+	t.Logf("%d batches, %d refusals; learned a limit of %d and a header of %d", report.Batches, report.Oversize, limit, header)
+	if refusals := b.refusals.Load(); report.Oversize != refusals || refusals == 0 {
+		t.Errorf("%d refusals reported, there were %d", report.Oversize, refusals)
+	}
+	lessons := int64(math.Ceil(math.Log(262_000/float64(limit))/0.051) + math.Ceil(math.Log(float64(header)/54)/math.Log(1.25)))
+	if most := lessons * 9; report.Oversize > most { // four lanes, one batch on its way and one that fills for each
+		t.Errorf("%d refusals for %d lessons, at most %d", report.Oversize, lessons, most)
+	}
+	if wire := srv.Arrivals(queue); report.Batches != wire.Messages-wire.TooLarge {
+		t.Errorf("%d batches reported, %d arrived, %d too large", report.Batches, wire.Messages, wire.TooLarge)
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
@@ -42,10 +44,13 @@ type ServiceBusConfig struct {
 // answer, it is there twice and not in the report's Repeated, unless the
 // queue or topic detects duplicates.
 type ServiceBus struct {
-	client *azservicebus.Client
-	sender *azservicebus.Sender
-	cfg    ServiceBusConfig
-	lanes  []string
+	cfg   ServiceBusConfig
+	lanes []string
+	dial  func() (*busLink, error)
+
+	mu     sync.Mutex
+	link   *busLink // nil: the next to need one opens it
+	closed bool
 }
 
 // OpenServiceBus makes a transport from a connection string and the name of a
@@ -88,18 +93,80 @@ func openServiceBus(entity string, cfg *ServiceBusConfig, open func(*azservicebu
 		b.lanes = append(b.lanes, strconv.Itoa(i))
 	}
 	c.Client.RetryOptions = azservicebus.RetryOptions{MaxRetries: -1}
+	b.dial = func() (*busLink, error) {
+		client, err := open(&c.Client)
+		if err != nil {
+			return nil, fmt.Errorf("service bus client: %w", err)
+		}
+		sender, err := client.NewSender(entity, nil)
+		if err != nil {
+			return nil, fmt.Errorf("service bus sender: %w", err)
+		}
+		return &busLink{client: client, sender: sender}, nil
+	}
 	var err error
-	if b.client, err = open(&c.Client); err != nil {
-		return nil, fmt.Errorf("service bus client: %w", err)
-	}
-	if b.sender, err = b.client.NewSender(entity, nil); err != nil {
-		return nil, fmt.Errorf("service bus sender: %w", err)
-	}
-	return b, nil
+	b.link, err = b.dial()
+	return b, err
 }
 
-// Close closes the link and the connection.
-func (b *ServiceBus) Close(ctx context.Context) error { return b.client.Close(ctx) }
+// Close closes the link and the connection. Nothing may be on its way.
+func (b *ServiceBus) Close(ctx context.Context) error {
+	b.mu.Lock()
+	l := b.link
+	b.link, b.closed = nil, true
+	b.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	return l.client.Close(ctx)
+}
+
+// busLink is a link with a connection of its own. Without its own retries, in
+// which it would send again unheard, the client library never leaves a
+// connection that is lost: so the link is given up with it.
+type busLink struct {
+	client *azservicebus.Client
+	sender *azservicebus.Sender
+	users  int // the transport's mu guards it
+}
+
+// use takes the link, or opens another. [ServiceBus.leave] must follow.
+func (b *ServiceBus) use() (*busLink, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return nil, fmt.Errorf("the transport is closed: %w", ErrFinal)
+	case b.link == nil:
+		l, err := b.dial()
+		if err != nil {
+			return nil, err
+		}
+		b.link = l
+	}
+	b.link.users++
+	return b.link, nil
+}
+
+// hangUpWithin bounds the good-bye to a connection that is given up.
+const hangUpWithin = 2 * time.Second
+
+// leave gives the link back, and up if what came of its use says so. The last to
+// leave one that is given up closes it: others may have answers to come on it.
+func (b *ServiceBus) leave(l *busLink, err error) {
+	b.mu.Lock()
+	if err != nil && verdictOf(err) == Lost && b.link == l {
+		b.link = nil
+	}
+	l.users--
+	over := l.users == 0 && b.link != l
+	b.mu.Unlock()
+	if over {
+		ctx, cancel := context.WithTimeout(context.Background(), hangUpWithin)
+		defer cancel()
+		_ = l.client.Close(ctx) // it has failed already
+	}
+}
 
 // Partitions implements [Transport].
 func (b *ServiceBus) Partitions(context.Context) ([]string, error) { return b.lanes, nil }
@@ -109,32 +176,46 @@ func (b *ServiceBus) Mixes() bool { return true }
 
 // NewBatch implements [Transport].
 func (b *ServiceBus) NewBatch(ctx context.Context, _ string) (Batch, error) {
-	batch, err := b.sender.NewMessageBatch(ctx, &azservicebus.MessageBatchOptions{MaxBytes: uint64(b.cfg.MaxBytes)})
+	l, err := b.use()
 	if err != nil {
-		return nil, b.explain(err)
+		return nil, err
+	}
+	batch, err := l.batch(ctx, b.cfg.MaxBytes)
+	b.leave(l, err)
+	if err != nil {
+		return nil, explainBus(err)
 	}
 	return &busBatch{cfg: &b.cfg, batch: batch}, nil
 }
 
+func (l *busLink) batch(ctx context.Context, maxBytes int) (*azservicebus.MessageBatch, error) {
+	return l.sender.NewMessageBatch(ctx, &azservicebus.MessageBatchOptions{MaxBytes: uint64(maxBytes)})
+}
+
 // Send implements [Transport].
-func (b *ServiceBus) Send(ctx context.Context, batch Batch) (Verdict, error) {
+func (b *ServiceBus) Send(ctx context.Context, batch Batch) (verdict Verdict, err error) {
+	l, err := b.use()
+	if err != nil {
+		return Denied, err
+	}
+	defer func() { b.leave(l, err) }()
 	// What fails to open a link has sent nothing.
-	if _, err := b.NewBatch(ctx, ""); err != nil {
+	if _, err = l.batch(ctx, 0); err != nil {
+		err = explainBus(err)
 		if errors.Is(err, ErrFinal) {
 			return Denied, err
 		}
 		return Busy, err
 	}
-	err := b.sender.SendMessageBatch(ctx, batch.(*busBatch).batch, nil)
-	if err == nil {
-		return Accepted, nil
+	if err = l.sender.SendMessageBatch(ctx, batch.(*busBatch).batch, nil); err != nil {
+		return verdictOf(err), explainBus(err)
 	}
-	return verdictOf(err), b.explain(err)
+	return Accepted, nil
 }
 
-// explain marks an error that trying again doesn't mend. The library's own kind
-// of error doesn't tell what it is made of.
-func (b *ServiceBus) explain(err error) error {
+// explainBus marks an error that trying again doesn't mend. The library's own
+// kind of error doesn't tell what it is made of.
+func explainBus(err error) error {
 	var own *azservicebus.Error
 	if isFinal(err) || errors.As(err, &own) && (own.Code == azservicebus.CodeUnauthorizedAccess || own.Code == azservicebus.CodeNotFound) {
 		return fmt.Errorf("%w: %w", err, ErrFinal)

@@ -52,7 +52,7 @@ func open(t testing.TB, srv *emulator.Server, cfg *sender.EventHubConfig) *sende
 // within is a context that ends the test rather than let it hang.
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(scale)*2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(scale())*2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -257,4 +257,12 @@ func agree(t testing.TB, report sender.Report, times map[int64]int) {
 			t.Fatalf("message %d is there, but only %d were drawn", i, report.Drawn)
 		}
 	}
+}
+
+// total is how many indices there are in ranges.
+func total(list []sluice.Range) (n int64) {
+	for _, r := range list {
+		n += r.Last - r.First + 1
+	}
+	return n
 }
