@@ -18,7 +18,7 @@ import (
 // shares from it; nobody asks anybody for anything. The number of rows that
 // stay behind is that of the processes that ever lived at once.
 //
-// Shares go by the order of the seats. Where one is added no other share grows,
+// Shares go by the order of the seats, one more for the first ones. Where one is added no other share grows,
 // and where one goes no other shrinks; so a change moves a partition once at
 // most, and only to who came or from who went.
 //
@@ -147,7 +147,7 @@ func (b *balancer) leave(work context.Context) {
 
 // roster is who shares partitions out, by one listing of the leases.
 type roster struct {
-	seats []LeaseInfo    // that count, by number
+	seats []LeaseInfo    // that count, by name
 	held  map[string]int // partitions, by owner
 	pool  int            // partitions that are shared out
 	free  int            // of those, the ones that nobody holds
@@ -175,9 +175,6 @@ func (b *balancer) roster(topic Topic, listed []LeaseInfo, asOf time.Time) roste
 			seated[l.Owner] = true
 		}
 	}
-	slices.SortFunc(r.seats, func(a, b LeaseInfo) int {
-		return cmp.Or(cmp.Compare(len(a.Partition), len(b.Partition)), cmp.Compare(a.Partition, b.Partition))
-	})
 	now := b.c.cfg.Clock.Elapsed()
 	loose := map[string]time.Duration{}
 	for _, p := range topic.Partitions {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -325,6 +326,68 @@ func TestBalancedBesideFixed(t *testing.T) {
 		if all, most := f.moved(); all != 4 || most != 1 {
 			t.Errorf("%d moves, want the 4 of the one that stopped", all)
 		}
+	})
+}
+
+// What somebody holds who states a number is not shared out, however long ago
+// he took it.
+func TestBalancedSharesTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 8)
+		f.join(4)
+		time.Sleep(10 * time.Second)
+		f.join(sluice.Balanced)
+		time.Sleep(10 * time.Second)
+		f.join(sluice.Balanced)
+		time.Sleep(time.Minute)
+		if list, _ := f.holds(); !slices.Equal(list, []int{2, 2}) {
+			t.Errorf("the balanced ones hold %v of the 4 that are left", list)
+		}
+	})
+}
+
+// What was taken last is handed over.
+func TestBalancedKeepsWhatIsOldest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 9)
+		first := f.join(sluice.Balanced)
+		f.settle(time.Minute)
+		var oldest []string
+		for _, take := range f.leases.takings() {
+			if !strings.HasPrefix(take.partition, "~") {
+				oldest = append(oldest, take.partition)
+			}
+		}
+		f.join(sluice.Balanced)
+		f.settle(time.Minute)
+		if kept := f.held(first.name); !slices.Equal(kept, slices.Sorted(slices.Values(oldest[:len(kept)]))) {
+			t.Errorf("it kept %v of %v, in the order of their taking", kept, oldest)
+		}
+	})
+}
+
+// forgetful is a lease store whose first answer is lost.
+type forgetful struct {
+	*ledger
+	once sync.Once
+}
+
+func (f *forgetful) Acquire(ctx context.Context, g sluice.Group, partition, owner string, ttl time.Duration, above int64) (lease sluice.Lease, err error) {
+	lease, err = f.ledger.Acquire(ctx, g, partition, owner, ttl, above)
+	f.once.Do(func() { lease, err = sluice.Lease{}, errCut })
+	return lease, err
+}
+
+// Whoever took a seat without learning of it takes the same again.
+func TestBalancedSitsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2)
+		_, end := consumer(t, f.hub, &forgetful{ledger: f.leases}, f.store, nil, sluice.Balanced, sluice.Config{Owner: "a"})
+		time.Sleep(time.Minute)
+		if list := must(f.leases.List(t.Context(), group)); len(list) != 3 || list[2].Partition != "~0" {
+			t.Errorf("leases %+v, want two partitions and a seat", list)
+		}
+		end()
 	})
 }
 

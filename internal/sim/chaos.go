@@ -279,14 +279,13 @@ func Run(cfg Config) Result {
 		p.pausedUntil = time.Time{}
 	}
 	w.mu.Unlock()
-	var violations []string
 	for step := time.Duration(0); step < Quiet; step += time.Second {
 		w.drive(now.Add(step))
-		if w.settled() {
+		if w.settled() && w.even() {
 			break
 		}
 	}
-	violations = append(violations, w.judge()...)
+	violations := append(w.judgeBalance(), w.judge()...)
 
 	w.mu.Lock()
 	ended := maps.Clone(w.owners)
@@ -421,10 +420,9 @@ func Draw(seed uint64) Config {
 	}
 	// Half of the databases let a commit take effect behind a claim's back.
 	c.Unsafe.LateCommit = r.IntN(2) == 0
-	c.Want = sluice.AllPartitions
-	if r.IntN(2) == 0 {
-		c.Want = sluice.Partitions((c.Partitions + c.Processes - 1) / c.Processes)
-	}
+	c.Want = []sluice.Partitions{
+		sluice.AllPartitions, sluice.Balanced, sluice.Partitions((c.Partitions + c.Processes - 1) / c.Processes),
+	}[r.IntN(3)]
 	if r.IntN(3) == 0 {
 		c.BodyLimit = -1 // retries read the log
 	}

@@ -1,0 +1,111 @@
+package sluice_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+func TestStreamRetriesForever(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 10, noKey)
+		w := newWarehouse(t)
+		began := time.Now()
+		w.says = func(e *sluice.Event, attempt int) error {
+			if e.Sequence == 4 && attempt <= 50 {
+				return sluice.RetryAfter(errors.New("429"), 0)
+			}
+			return nil
+		}
+		_, stop := s.pour(w, nil, sluice.Config{})
+		time.Sleep(3 * time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.tries(4); got != 51 {
+			t.Errorf("%d attempts, want 51", got)
+		}
+		if took := w.sent[len(w.sent)-1].Sub(began); took < 100*time.Second || took > 105*time.Second {
+			t.Errorf("50 waits of 2 s took %v", took)
+		}
+		if len(s.letters()) != 0 || s.position("0") != 9 {
+			t.Errorf("%d dead letters, checkpoint at %d", len(s.letters()), s.position("0"))
+		}
+	})
+}
+
+// An outage stops the partition, is tried by one record at a time, and is
+// never held against an event.
+func TestStreamOutage(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 2000, noKey)
+		w := newWarehouse(t)
+		began := time.Now()
+		w.says = func(*sluice.Event, int) error {
+			if time.Since(began) < 5*time.Minute {
+				return sluice.Outage(errors.New("401: key is not valid"))
+			}
+			return nil
+		}
+		_, stop := s.pour(w, nil, sluice.Config{})
+		time.Sleep(5 * time.Minute)
+		w.mu.Lock()
+		sent := len(w.sent)
+		w.mu.Unlock()
+		if sent > 2060 { // all that was in flight at first, and then one at a time
+			t.Errorf("%d records sent in 5 minutes of outage: it was not held back", sent)
+		}
+		time.Sleep(30 * time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got := sorted(w.rows()); !slices.Equal(got, upTo(2000)) {
+			t.Errorf("%d rows written, want each of 2000 once", len(got))
+		}
+		if len(s.letters()) != 0 {
+			t.Errorf("%d dead letters, want none", len(s.letters()))
+		}
+		if n := s.count(sluice.KindFailed); n == 0 || n > 60 {
+			t.Errorf("the outage was told %d times", n)
+		}
+	})
+}
+
+// A stop in an outage, while the target still has records, waits for these
+// without a stir.
+func TestStreamStopsInAnOutage(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 100, noKey)
+		w := newWarehouse(t)
+		w.takes = func(e *sluice.Event) time.Duration {
+			if e.Sequence == 50 {
+				return time.Minute
+			}
+			return time.Millisecond
+		}
+		w.says = func(e *sluice.Event, _ int) error {
+			if e.Sequence < 50 {
+				return sluice.Outage(errors.New("down"))
+			}
+			return nil
+		}
+		_, stop := s.pour(w, nil, sluice.Config{})
+		time.Sleep(5 * time.Second)
+		began := time.Now()
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < 50*time.Second || took > 56*time.Second {
+			t.Errorf("the stop took %v, want until the record was written", took)
+		}
+		if got := len(w.rows()); got != 50 {
+			t.Errorf("%d rows, want 50", got)
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// A partition that is stuck stops at its share, and the others go on.
+func TestStreamBackPressure(t *testing.T) {
+	stage(t, 2, func(s *scene) {
+		t := s.t
+		s.keyed("0", 5000, noKey)
+		s.keyed("1", 5000, noKey)
+		w := newWarehouse(t)
+		w.takes = func(e *sluice.Event) time.Duration {
+			if e.Partition == "0" {
+				return time.Hour
+			}
+			return time.Millisecond
+		}
+		cfg := &sluice.StreamConfig[*sluice.Event]{MaxEvents: 1000, MaxAge: time.Minute}
+		_, stop := s.pour(w, cfg, sluice.Config{})
+		time.Sleep(50 * time.Second)
+		if got := s.position("1"); got != 4999 {
+			t.Errorf("the other partition is at %d, want 4999", got)
+		}
+		if got := s.count(sluice.KindFailed); got != 0 {
+			t.Errorf("%d errors before the age limit", got)
+		}
+		time.Sleep(30 * time.Second)
+		w.mu.Lock()
+		stuck := w.flying[""]
+		w.mu.Unlock()
+		if stuck != 500 {
+			t.Errorf("%d in flight, want 500", stuck)
+		}
+		var old *sluice.BacklogError
+		s.mu.Lock()
+		for _, o := range s.seen {
+			if o.Kind == sluice.KindFailed && errors.As(o.Err, &old) {
+				break
+			}
+		}
+		s.mu.Unlock()
+		if old == nil || old.Partition != "0" || old.Sequence != 0 || old.InFlight != 500 {
+			t.Errorf("age: %+v", old)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() { _ = stop() }()
+		<-ctx.Done()
+	})
+}
+
+func TestStreamAgeIsFatal(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 10, noKey)
+		w := newWarehouse(t)
+		w.takes = func(e *sluice.Event) time.Duration { return time.Hour }
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, &sluice.StreamConfig[*sluice.Event]{AgeFatal: true}), sluice.AllPartitions, nil))
+		began := time.Now()
+		err := c.Run(t.Context())
+		var old *sluice.BacklogError
+		if took := time.Since(began); !errors.As(err, &old) || took < 10*time.Minute || took > 10*time.Minute+10*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
+func TestStreamRate(t *testing.T) {
+	stage(t, 4, func(s *scene) {
+		t := s.t
+		for p := range 4 {
+			s.keyed(fmt.Sprint(p), 1000, noKey)
+		}
+		w := newWarehouse(t)
+		w.says = func(e *sluice.Event, attempt int) error { // retries count
+			if attempt%7 == 0 {
+				return sluice.RetryAfter(errors.New("429"), 10*time.Millisecond)
+			}
+			return nil
+		}
+		rate := must(sluice.NewRate(100))
+		_, stop := s.pour(w, &sluice.StreamConfig[*sluice.Event]{Rate: rate}, sluice.Config{})
+		time.Sleep(20 * time.Second)
+		if err := rate.Set(50); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		window(t, w.sent, 100)
+		if n := len(w.sent); n < 20*99+10*49-100 || n > 20*100+10*50+1 {
+			t.Errorf("%d sent in 20 s at 100/s and 10 s at 50/s", n)
+		}
+	})
+}
+
+// window sees that no second holds more than n.
+func window(t *testing.T, sent []time.Time, n int) {
+	t.Helper()
+	for i := n; i < len(sent); i++ {
+		if d := sent[i].Sub(sent[i-n]); d < time.Second {
+			t.Fatalf("%d sent within %v", n+1, d)
+		}
+	}
+}
+
+// Two processes keep a cluster's rate, through a takeover too.
+func TestStreamClusterRate(t *testing.T) {
+	stage(t, 4, func(s *scene) {
+		t := s.t
+		for p := range 4 {
+			s.keyed(fmt.Sprint(p), 20000, noKey)
+		}
+		w := newWarehouse(t)
+		run := func(owner string, n sluice.Partitions) *sluice.Consumer {
+			cfg := &sluice.StreamConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(202))}
+			return must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, cfg), n, &sluice.Config{Owner: owner}))
+		}
+		var running sync.WaitGroup
+		first, second := run("a", 4), run("b", 4)
+		ctx, kill := context.WithCancel(t.Context())
+		running.Go(func() { _ = first.Run(ctx) })
+		time.Sleep(20 * time.Second)
+		running.Go(func() { _ = second.Run(t.Context()) })
+		time.Sleep(10 * time.Second)
+		before := len(w.rows())
+		kill()
+		time.Sleep(20 * time.Second)
+		if err := second.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		running.Wait()
+		window(t, w.sent, 202)
+		if n := len(w.rows()); n < before+13*200 {
+			t.Errorf("%d written after the takeover", n-before)
+		}
+		small := must(sluice.NewClusterRate(3))
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, &sluice.StreamConfig[*sluice.Event]{Rate: small}), 1, nil))
+		if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "3 a second for 4 partitions") {
+			t.Errorf("a rate below the number of partitions: %v", err)
+		}
+	})
+}
+
+// Whoever had a partition before may have used its share of the second up to
+// the last moment: so an owner sends nothing in its first.
+func TestStreamClusterRateAfterTaking(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 10, noKey)
+		w := newWarehouse(t)
+		_, stop := s.pour(w, &sluice.StreamConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(10))}, sluice.Config{})
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+		taken := s.seen[slices.IndexFunc(s.seen, func(o sluice.Observation) bool { return o.Kind == sluice.KindAcquired })].Time
+		s.mu.Unlock()
+		if after := w.sent[0].Sub(taken); len(w.sent) != 10 || after < time.Second || after > 1100*time.Millisecond {
+			t.Errorf("%d sent, the first %v after the partition was taken, want 10, from one second on", len(w.sent), after)
+		}
+	})
+}
