@@ -1,0 +1,291 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// maxBins bounds the account of a partition.
+const maxBins = 100_000
+
+// account is the audit of one partition: the events of the log and the entries
+// of the ledger, both ascending, laid side by side.
+type account struct {
+	*auditor
+	Partition
+	faults []Fault
+	bins   map[time.Time]*Bin
+	start  int64 // events before it were never to be consumed
+
+	next  func() (Entry, error, bool)
+	entry Entry // the one at hand; its sequence number is none at the end
+	older int64 // that of the entry before
+}
+
+// none is no sequence number, behind all.
+const none = math.MaxInt64
+
+func (p *account) audit(ctx context.Context) error {
+	before, err := p.source.Bounds(ctx, p.ID)
+	if err != nil {
+		return err
+	}
+	view, err := p.ledger.Open(ctx, p.topic, p.ID)
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	if err := p.begin(ctx, view); err != nil {
+		return err
+	}
+	// What the view has was in the log when it began, and is not behind its end
+	// now; what the log has given up since was still there then.
+	after, err := p.source.Bounds(ctx, p.ID)
+	if err != nil {
+		return err
+	}
+	p.First, p.Last = before.First, after.Last.Sequence
+	entries, stop := iter.Pull2(view.Entries(ctx))
+	defer stop()
+	p.next = func() (Entry, error, bool) { return entries() }
+	p.older, p.bins = none, map[time.Time]*Bin{}
+	if err := p.advance(); err != nil {
+		return err
+	}
+	if p.cfg.Start.Kind != sluice.StartEarliest {
+		p.start = p.entry.Sequence
+		if p.start == none {
+			p.start = p.Checkpoint + 1
+		}
+	}
+	if err := p.past(); err != nil {
+		return err
+	}
+	if err := p.held(ctx); err != nil {
+		return err
+	}
+	for p.entry.Sequence != none {
+		if err := p.meet(p.entry.Sequence, time.Time{}, Stray); err != nil {
+			return err
+		}
+	}
+	for _, b := range p.bins {
+		p.Bins = append(p.Bins, *b)
+	}
+	slices.SortFunc(p.Bins, func(a, b Bin) int { return a.Start.Compare(b.Start) })
+	return nil
+}
+
+// begin reads the checkpoint.
+func (p *account) begin(ctx context.Context, view View) error {
+	p.Checkpoint = sluice.Unset.Sequence
+	progress, found, err := view.Checkpoint(ctx)
+	if err != nil || !found {
+		return err
+	}
+	if progress.Incarnation != p.topic.Incarnation {
+		return fmt.Errorf("the hub was recreated since its checkpoint was made (it is of %s, the hub of %s), and numbers its events anew: %w",
+			progress.Incarnation, p.topic.Incarnation, ErrUndecided)
+	}
+	p.Checkpoint = progress.Position.Sequence
+	return nil
+}
+
+// advance takes the next entry.
+func (p *account) advance() error {
+	e, err, ok := p.next()
+	if err != nil {
+		return err
+	}
+	if !ok {
+		e.Sequence = none
+	} else if p.older != none && e.Sequence < p.older {
+		return fmt.Errorf("the ledger's entries are not sorted: %d behind %d", e.Sequence, p.older)
+	}
+	p.older, p.entry = e.Sequence, e
+	return nil
+}
+
+// past looks at events that the log doesn't hold any more. From the first that
+// left something behind on, none up to the checkpoint may lack it, and all that
+// lie between that and the log's first were given up unread.
+func (p *account) past() error {
+	next := int64(none) // that is expected
+	for p.entry.Sequence < p.First {
+		s := p.entry.Sequence
+		if next != none && s > next {
+			p.gone(next, s-1)
+		}
+		next = s + 1
+		if err := p.meet(s, time.Time{}, ""); err != nil {
+			return err
+		}
+	}
+	if next == none {
+		next = p.Checkpoint + 1
+		if p.Checkpoint < sluice.Origin.Sequence {
+			return nil
+		}
+	}
+	if next < p.First {
+		p.gone(next, p.First-1)
+	}
+	return nil
+}
+
+// gone notes events without effect that the log doesn't hold.
+func (p *account) gone(first, last int64) {
+	if passed := min(last, p.Checkpoint); first <= passed {
+		p.fault(Missing, first, passed, time.Time{})
+		first = passed + 1
+	}
+	if first <= last {
+		p.fault(Expired, first, last, time.Time{})
+	}
+}
+
+// held looks at what the log holds.
+func (p *account) held(ctx context.Context) error {
+	after := sluice.Position{Sequence: p.First - 1}
+	for after.Sequence < p.Last {
+		reader, err := p.source.Open(ctx, p.ID, after, 0)
+		var expired *sluice.RetentionError
+		if errors.As(err, &expired) {
+			// It was there when the view began; now nobody can tell its time.
+			for ; after.Sequence < min(expired.First-1, p.Last); after.Sequence++ {
+				if err := p.event(after.Sequence+1, time.Time{}); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		after.Sequence, err = p.readAll(ctx, reader, after.Sequence)
+		if err := errors.Join(err, reader.Close(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAll reads up to the last event, and returns how far it came.
+func (p *account) readAll(ctx context.Context, reader sluice.Reader, last int64) (int64, error) {
+	for last < p.Last {
+		events, err := reader.Read(ctx, readMany)
+		if err != nil {
+			return last, err
+		}
+		for _, e := range events {
+			if e.Sequence > p.Last {
+				return p.Last, nil
+			}
+			if err := p.event(e.Sequence, e.Enqueued); err != nil {
+				return last, err
+			}
+			last = e.Sequence
+		}
+		p.note(len(events))
+	}
+	return last, nil
+}
+
+// event looks for what became of an event of the log.
+func (p *account) event(sequence int64, enqueued time.Time) error {
+	b, err := p.bin(enqueued)
+	if err != nil {
+		return err
+	}
+	var c Count
+	c.Held = 1
+	switch {
+	case p.entry.Sequence == sequence:
+		if p.entry.Letter {
+			c.Letters = 1
+		} else {
+			c.Written = 1
+		}
+		if sequence > p.Checkpoint {
+			c.Ahead = 1
+		}
+	case sequence < p.start:
+		c.Skipped = 1
+	case sequence > p.Checkpoint:
+		c.Waiting = 1
+	}
+	p.Count.add(&c)
+	b.Count.add(&c)
+	switch {
+	case p.entry.Sequence == sequence:
+		return p.meet(sequence, enqueued, "")
+	case c.Skipped+c.Waiting == 0:
+		p.fault(Missing, sequence, sequence, enqueued)
+	}
+	return nil
+}
+
+// meet takes the entries of an event: one, or it is doubled. If they are
+// themselves a fault, its kind is given.
+func (p *account) meet(sequence int64, enqueued time.Time, kind Kind) error {
+	n := 0
+	for ; p.entry.Sequence == sequence; n++ {
+		if err := p.advance(); err != nil {
+			return err
+		}
+	}
+	if sequence < p.First {
+		p.Past += int64(n)
+	}
+	if kind == "" && n > 1 {
+		kind = Doubled
+	}
+	if kind != "" {
+		p.fault(kind, sequence, sequence, enqueued)
+	}
+	return nil
+}
+
+// fault notes events with something wrong, as a run with those before them if
+// it is the same.
+func (p *account) fault(kind Kind, first, last int64, enqueued time.Time) {
+	p.Count.fault(kind, last-first+1)
+	if b := p.bins[p.begins(enqueued)]; b != nil && !enqueued.IsZero() {
+		b.Count.fault(kind, last-first+1)
+	}
+	// Kinds alternate where doubled events lie among missing ones, so the last
+	// run of the kind is what counts.
+	for i := len(p.faults) - 1; i >= max(0, len(p.faults)-len(Kinds)); i-- {
+		f := &p.faults[i]
+		if f.Kind == kind && f.Last+1 == first && f.From.IsZero() == enqueued.IsZero() {
+			f.Last, f.Until = last, enqueued
+			return
+		}
+	}
+	if len(p.faults) < p.cfg.Named {
+		p.faults = append(p.faults, Fault{Kind: kind, Partition: p.ID, First: first, Last: last, From: enqueued, Until: enqueued})
+	}
+}
+
+func (p *account) begins(enqueued time.Time) time.Time { return enqueued.Truncate(p.cfg.Bin) }
+
+// bin is where an event is counted.
+func (p *account) bin(enqueued time.Time) (*Bin, error) {
+	start := p.begins(enqueued)
+	b := p.bins[start]
+	if b == nil {
+		if len(p.bins) == maxBins {
+			return nil, fmt.Errorf("more than %d bins of %v: take longer ones", maxBins, p.cfg.Bin)
+		}
+		b = &Bin{Start: start}
+		p.bins[start] = b
+	}
+	return b, nil
+}

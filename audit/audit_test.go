@@ -1,0 +1,216 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+var group = sluice.Group{Namespace: "ns", Topic: "hub", Name: "g"}
+
+// books is a ledger in memory.
+type books struct {
+	checkpoint  map[string]int64
+	incarnation string
+	entries     map[string][]audit.Entry
+}
+
+type page struct {
+	*books
+	topic     sluice.Topic
+	partition string
+}
+
+func (b *books) Open(_ context.Context, topic sluice.Topic, partition string) (audit.View, error) {
+	return &page{b, topic, partition}, nil
+}
+
+func (p *page) Checkpoint(context.Context) (sluice.Progress, bool, error) {
+	n, ok := p.checkpoint[p.partition]
+	incarnation := p.incarnation
+	if incarnation == "" {
+		incarnation = p.topic.Incarnation
+	}
+	return sluice.Progress{Incarnation: incarnation, Position: sluice.Position{Sequence: n}}, ok, nil
+}
+
+func (p *page) Entries(context.Context) iter.Seq2[audit.Entry, error] {
+	return func(yield func(audit.Entry, error) bool) {
+		for _, e := range p.entries[p.partition] {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (p *page) Close() error { return nil }
+
+// TestPlantedFaults plants faults at random into accounts that were whole, and
+// expects each by name and no other.
+func TestPlantedFaults(t *testing.T) {
+	total := map[audit.Kind]int{}
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		hub := sluicetest.NewHub(group, 3)
+		topic, err := hub.Describe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &books{checkpoint: map[string]int64{}, entries: map[string][]audit.Entry{}}
+		want := map[string]audit.Kind{}
+		plant := func(kind audit.Kind, partition string, n int64) {
+			want[partition+"/"+strconv.FormatInt(n, 10)] = kind
+			total[kind]++
+		}
+		for _, p := range topic.Partitions {
+			events := r.Int64N(200)
+			for range events {
+				hub.Append(p, sluicetest.Bodies("x")...)
+			}
+			done := r.Int64N(events+1) - 1 // the checkpoint
+			expired := int64(0)            // events that the log gave up
+			if done >= 0 && r.IntN(2) == 0 {
+				expired = r.Int64N(done + 2)
+			}
+			faulty := r.IntN(3) > 0
+			var first int64 = -1 // that left something behind
+			for n := int64(0); n <= done; n++ {
+				e := audit.Entry{Sequence: n, Letter: r.IntN(10) == 0}
+				lost := faulty && r.IntN(20) == 0
+				if !lost {
+					b.entries[p] = append(b.entries[p], e)
+					if first < 0 {
+						first = n
+					}
+				}
+				switch {
+				case lost && n < expired && first < 0: // nobody can know of it
+				case lost:
+					plant(audit.Missing, p, n)
+				case faulty && r.IntN(20) == 0:
+					for range 1 + r.IntN(2) {
+						b.entries[p] = append(b.entries[p], audit.Entry{Sequence: n, Letter: r.IntN(2) == 0})
+					}
+					plant(audit.Doubled, p, n)
+				}
+			}
+			if first < 0 || first >= expired {
+				// What is below the log's first event and was lost before anything
+				// was left behind is not known of.
+				for n := range expired {
+					delete(want, p+"/"+strconv.FormatInt(n, 10))
+				}
+			}
+			if faulty && r.IntN(3) == 0 {
+				ahead := done + 1 + r.Int64N(5)
+				if ahead < events {
+					b.entries[p] = append(b.entries[p], audit.Entry{Sequence: ahead})
+				}
+			}
+			if faulty && r.IntN(5) == 0 {
+				b.entries[p] = append(b.entries[p], audit.Entry{Sequence: events + 3})
+				plant(audit.Stray, p, events+3)
+			}
+			b.checkpoint[p] = done
+			if faulty && expired > 0 && expired == done+1 && events > done+1 && r.IntN(2) == 0 {
+				more := 1 + r.Int64N(events-done-1)
+				reachable := !slices.ContainsFunc(b.entries[p], func(e audit.Entry) bool { return e.Sequence > done && e.Sequence < expired+more })
+				if reachable {
+					for n := expired; n < expired+more; n++ {
+						plant(audit.Expired, p, n)
+					}
+					expired += more
+				}
+			}
+			hub.Trim(p, expired)
+		}
+		report, err := audit.Hub(t.Context(), hub, b, group, nil)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		got := map[string]audit.Kind{}
+		for _, f := range report.Faults {
+			for n := f.First; n <= f.Last; n++ {
+				got[f.Partition+"/"+strconv.FormatInt(n, 10)] = f.Kind
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("seed %d: found\n%v, want\n%v", seed, got, want)
+		}
+		if report.Exact() != (len(want) == 0) {
+			t.Fatalf("seed %d: exact is %v", seed, report.Exact())
+		}
+		c := report.Total
+		if c.Held != c.Written+c.Letters+c.Waiting+c.Faults[audit.Missing]-missingPast(report) {
+			t.Fatalf("seed %d: the account doesn't add up: %+v", seed, c)
+		}
+	}
+	for _, kind := range audit.Kinds {
+		if total[kind] < 100 {
+			t.Errorf("%d %s planted: too few to prove anything", total[kind], kind)
+		}
+	}
+	t.Logf("planted %v", total)
+}
+
+// missingPast is how many missing events the log doesn't hold any more.
+func missingPast(r *audit.Report) (n int64) {
+	for _, f := range r.Faults {
+		if f.Kind == audit.Missing && f.From.IsZero() {
+			n += f.Events()
+		}
+	}
+	return n
+}
+
+func TestConsumerThatBeganLate(t *testing.T) {
+	hub := sluicetest.NewHub(group, 1)
+	hub.Append("0", sluicetest.Bodies("0", "1", "2", "3", "4", "5")...)
+	b := &books{checkpoint: map[string]int64{"0": 4}, entries: map[string][]audit.Entry{"0": {{Sequence: 2}, {Sequence: 4}}}}
+	r, err := audit.Hub(t.Context(), hub, b, group, &audit.Config{Start: sluice.Start{Kind: sluice.StartLatest}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 3 is missing" || r.Total.Skipped != 2 || r.Total.Waiting != 1 {
+		t.Errorf("%v, %+v", r.Faults, r.Total)
+	}
+}
+
+func TestRecreatedHubIsUndecided(t *testing.T) {
+	hub := sluicetest.NewHub(group, 1)
+	b := &books{checkpoint: map[string]int64{"0": 4}, incarnation: "another"}
+	if _, err := audit.Hub(t.Context(), hub, b, group, nil); !errors.Is(err, audit.ErrUndecided) {
+		t.Error(err)
+	}
+}
+
+// TestFaultsAreBounded names the first only, and counts the rest.
+func TestFaultsAreBounded(t *testing.T) {
+	hub := sluicetest.NewHub(group, 1)
+	b := &books{checkpoint: map[string]int64{"0": 99}, entries: map[string][]audit.Entry{}}
+	for n := range int64(100) {
+		hub.Append("0", sluicetest.Bodies("x")...)
+		if n%2 == 0 {
+			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: n})
+		}
+	}
+	var seen int64
+	r, err := audit.Hub(t.Context(), hub, b, group, &audit.Config{Named: 10, Bin: time.Minute, Progress: func(n int64) { seen = n }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Faults) != 10 || r.Unnamed != 40 || r.Total.Faults[audit.Missing] != 50 || seen != 100 {
+		t.Errorf("%d faults named, %d not, %+v, %d read", len(r.Faults), r.Unnamed, r.Total, seen)
+	}
+}

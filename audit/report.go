@@ -1,0 +1,120 @@
+package audit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Kind is what is wrong with an event.
+type Kind string
+
+// The kinds of fault.
+const (
+	// Missing: the checkpoint has passed the event, and it has neither effect
+	// nor dead letter.
+	Missing Kind = "missing"
+	// Doubled: it has more than one effect, or an effect and a dead letter.
+	Doubled Kind = "doubled"
+	// Expired: the log gave it up before the checkpoint came to it.
+	Expired Kind = "expired"
+	// Stray: an effect of an event that the log has never had.
+	Stray Kind = "stray"
+)
+
+// Kinds are all kinds of fault.
+var Kinds = []Kind{Missing, Doubled, Expired, Stray}
+
+// Fault is a run of consecutive events with the same thing wrong.
+type Fault struct {
+	Kind        Kind
+	Partition   string
+	First, Last int64 // sequence numbers, both included
+	// From and Until are when the first and the last were enqueued; zero if the
+	// log doesn't hold them any more.
+	From, Until time.Time
+}
+
+// Events is how many events it is about.
+func (f Fault) Events() int64 { return f.Last - f.First + 1 }
+
+// String names the events.
+func (f Fault) String() string {
+	if f.First == f.Last {
+		return fmt.Sprintf("partition %s: event %d is %s", f.Partition, f.First, f.Kind)
+	}
+	return fmt.Sprintf("partition %s: events %d to %d are %s", f.Partition, f.First, f.Last, f.Kind)
+}
+
+// Count is an account of events.
+type Count struct {
+	Held    int64 // that the log holds
+	Written int64 // of those, with an effect
+	Letters int64 // of those, with a dead letter alone
+	Waiting int64 // of those, before the checkpoint and without either
+	Skipped int64 // of those, before the place where the consumer began
+	Ahead   int64 // with an effect, though the checkpoint has not passed them: these will be done again
+	Past    int64 // effects and dead letters of events that the log doesn't hold any more
+	Faults  map[Kind]int64
+}
+
+func (c *Count) add(o *Count) {
+	c.Held += o.Held
+	c.Written += o.Written
+	c.Letters += o.Letters
+	c.Waiting += o.Waiting
+	c.Skipped += o.Skipped
+	c.Ahead += o.Ahead
+	c.Past += o.Past
+	for kind, n := range o.Faults {
+		c.fault(kind, n)
+	}
+}
+
+func (c *Count) fault(kind Kind, n int64) {
+	if c.Faults == nil {
+		c.Faults = map[Kind]int64{}
+	}
+	c.Faults[kind] += n
+}
+
+// Bin is an account of the events enqueued in a stretch of time.
+type Bin struct {
+	Start time.Time
+	Count
+}
+
+// Partition is the account of a partition.
+type Partition struct {
+	ID          string
+	First, Last int64 // that the log holds; Last is First-1 if it is empty
+	// Checkpoint is the sequence number up to which all is done;
+	// [sluice.Unset]'s if there is no checkpoint.
+	Checkpoint int64
+	Count
+	Bins []Bin // by time
+}
+
+// Report is the account of a hub.
+type Report struct {
+	Topic      sluice.Topic
+	Began      time.Time
+	Took       time.Duration
+	Partitions []Partition // in the topic's order
+	Total      Count
+	// Faults are the first ones of each partition, by partition and sequence
+	// number; Unnamed is how many events with faults are in none of them.
+	Faults  []Fault
+	Unnamed int64
+}
+
+// Exact tells that nothing is lost and nothing doubled.
+func (r *Report) Exact() bool {
+	for _, n := range r.Total.Faults {
+		if n > 0 {
+			return false
+		}
+	}
+	return true
+}
