@@ -330,7 +330,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Parse(path, data, environment("DATABASE_URL=postgres://localhost/x", "COSMOS_RU=400", "COSMOS_ENDPOINT=https://localhost", "COSMOS_KEY=a2V5")); err != nil {
+		if _, err := ParseFile(path, data, environment("DATABASE_URL=postgres://localhost/x", "COSMOS_RU=400", "COSMOS_ENDPOINT=https://localhost", "COSMOS_KEY=a2V5")); err != nil {
 			t.Error(err)
 		}
 	}

@@ -14,9 +14,8 @@ import (
 )
 
 // MemoryFigures is what a pipeline that is [Pipeline.InMemory] has done so
-// far. All but Groups count anew what is read anew.
+// far. What is read anew counts anew.
 type MemoryFigures struct {
-	Groups    int   // in memory now
 	Counted   int64 // events
 	Repeats   int64 // events that were counted already: the stage before has sent them twice
 	Untimely  int64 // events that came too late, or too early, for their group
@@ -142,7 +141,6 @@ func (r *recall) memoryOf(p *part, first *sluice.Event) *figures.Memory {
 func (r *recall) apply(ctx context.Context, b sluice.Batch) error {
 	p := r.part(b.Partition)
 	m := r.memoryOf(p, b.Events[0])
-	before := m.Groups()
 	var sums MemoryFigures
 	for _, e := range b.Events {
 		f, err := r.memory.event(e, p.row, p.picked)
@@ -166,7 +164,6 @@ func (r *recall) apply(ctx context.Context, b sluice.Batch) error {
 			sums.Held++
 		}
 	}
-	sums.Groups = m.Groups() - before
 	r.add(sums)
 	last := b.Events[len(b.Events)-1].Position()
 	if !p.caught {
@@ -187,9 +184,6 @@ func (r *recall) caughtUp(ctx context.Context, lease sluice.Lease) error {
 func (r *recall) released(lease sluice.Lease, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p := r.parts[lease.Partition]; p != nil && p.memory != nil {
-		r.sums.Groups -= p.memory.Groups()
-	}
 	delete(r.parts, lease.Partition)
 }
 
@@ -204,7 +198,6 @@ func (r *recall) add(more MemoryFigures) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.sums
-	s.Groups += more.Groups
 	s.Counted += more.Counted
 	s.Repeats += more.Repeats
 	s.Untimely += more.Untimely
@@ -216,9 +209,7 @@ func (r *recall) add(more MemoryFigures) {
 // publish sends the groups that have changed, and returns when all have been
 // accepted: nothing of a group overtakes what was sent of it before.
 func (r *recall) publish(ctx context.Context, p *part, partition string, epoch int64, to sluice.Position) error {
-	before := p.memory.Groups()
 	changed := p.memory.Changed()
-	r.add(MemoryFigures{Groups: p.memory.Groups() - before})
 	messages := make([]*sender.Message, len(changed))
 	for i := range changed {
 		var err error

@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/internal/terminal"
-	"github.com/sluice-go/sluice/pipeline"
 )
 
 func (a *app) checkpoints() *cobra.Command {
@@ -19,10 +18,10 @@ func (a *app) checkpoints() *cobra.Command {
 }
 
 // atTable opens the pipeline for fn.
-func atTable(ctx context.Context, config string, fn func(context.Context, *checkpoint.Table) error) error {
+func atTable(ctx context.Context, config, stage string, fn func(context.Context, *checkpoint.Table) error) error {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	p, err := pipeline.Load(config)
+	p, err := loadKeeping(config, stage)
 	if err != nil {
 		return err
 	}
@@ -37,14 +36,14 @@ func atTable(ctx context.Context, config string, fn func(context.Context, *check
 }
 
 func (a *app) checkpointsList() *cobra.Command {
-	var config string
+	var config, stage string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list --config PIPELINE.yaml",
 		Short: "List position, lag, owner and dead letters of each partition",
 		Args:  cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
-			return atTable(ctx, config, func(ctx context.Context, t *checkpoint.Table) error {
+			return atTable(ctx, config, stage, func(ctx context.Context, t *checkpoint.Table) error {
 				rows, hub, err := t.List(ctx)
 				if err != nil {
 					return err
@@ -60,6 +59,7 @@ func (a *app) checkpointsList() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&config, "config", "", "the `PIPELINE.yaml` whose checkpoints these are")
+	stageFlag(cmd.Flags(), &stage)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for scripts")
 	_ = cmd.MarkFlagRequired("config")
 	return cmd
@@ -67,6 +67,7 @@ func (a *app) checkpointsList() *cobra.Command {
 
 type setFlags struct {
 	config     string
+	stage      string
 	json       bool
 	partitions []string
 	all        bool
@@ -101,13 +102,14 @@ With --force the owner is fenced off: what it has not committed yet it never wil
 			if err != nil {
 				return misused("--to: %v", err)
 			}
-			return atTable(ctx, s.config, func(ctx context.Context, t *checkpoint.Table) error {
+			return atTable(ctx, s.config, s.stage, func(ctx context.Context, t *checkpoint.Table) error {
 				return a.setCheckpoints(ctx, t, &s, start)
 			})
 		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.config, "config", "", "the `PIPELINE.yaml` whose checkpoints these are")
+	stageFlag(f, &s.stage)
 	f.BoolVar(&s.json, "json", false, "print JSON, for scripts")
 	f.StringSliceVar(&s.partitions, "partition", nil, "the `partition`; repeat for more")
 	f.BoolVar(&s.all, "all", false, "all partitions")

@@ -24,6 +24,7 @@ const storageEnv = "AZURE_STORAGE_CONNECTION_STRING"
 
 type importFlags struct {
 	config string
+	stage  string
 	from   string
 	prefix string
 	json   bool
@@ -63,13 +64,14 @@ past the end of the hub is of another hub, and is refused in any case.`,
 			if err != nil {
 				return err
 			}
-			return atTable(ctx, f.config, func(ctx context.Context, t *checkpoint.Table) error {
+			return atTable(ctx, f.config, f.stage, func(ctx context.Context, t *checkpoint.Table) error {
 				return a.importCheckpoints(ctx, t, client, &f)
 			})
 		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "the `PIPELINE.yaml` whose checkpoints are set")
+	stageFlag(flags, &f.stage)
 	flags.StringVar(&f.from, "from-blob", "", "the `URL` of the container, https://ACCOUNT.blob.core.windows.net/CONTAINER")
 	flags.StringVar(&f.prefix, "prefix", "", "what comes before the names of the blobs in the container, such as `FOLDER/`")
 	flags.BoolVar(&f.json, "json", false, "print JSON, for scripts")

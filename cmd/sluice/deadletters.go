@@ -25,6 +25,7 @@ func (a *app) deadLetters() *cobra.Command {
 // letterFlags are those that select dead letters.
 type letterFlags struct {
 	config string
+	stage  string
 	json   bool
 	all    bool
 	where  string
@@ -41,6 +42,7 @@ Discarded ones are left alone unless selected by id or by status.`
 func (l *letterFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&l.config, "config", "", "the `PIPELINE.yaml` whose dead letters these are")
+	stageFlag(f, &l.stage)
 	f.BoolVar(&l.json, "json", false, "print JSON, for scripts")
 	f.BoolVar(&l.all, "all", false, "select all")
 	f.StringVar(&l.where, "where", "", "select those that meet all `conditions`")
@@ -101,7 +103,7 @@ func (l *letterFlags) selected(ctx context.Context, d *redrive.Desk, f sluice.De
 func (l *letterFlags) atDesk(ctx context.Context, fn func(context.Context, *pipeline.Pipeline, *pipeline.Parts, *redrive.Desk) error) error {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	p, err := pipeline.Load(l.config)
+	p, err := loadKeeping(l.config, l.stage)
 	if err != nil {
 		return err
 	}
@@ -177,6 +179,7 @@ func (a *app) deadLettersShow() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&l.config, "config", "", "the `PIPELINE.yaml` whose dead letters these are")
+	stageFlag(f, &l.stage)
 	f.BoolVar(&l.json, "json", false, "print JSON, for scripts")
 	_ = cmd.MarkFlagRequired("config")
 	return cmd

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
@@ -21,6 +22,7 @@ import (
 )
 
 type runFlags struct {
+	stage         string
 	untilCaughtUp bool
 	within        time.Duration
 	stopTimeout   time.Duration
@@ -32,10 +34,12 @@ func (a *app) run() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run PIPELINE.yaml",
 		Short: "Run a pipeline until interrupted",
-		Long: `Run a pipeline. SIGINT and SIGTERM stop it in good order: batches in progress are
-finished and committed, partitions given back. A second signal, or the end of
---stop-timeout, cancels them; nothing half-done is committed either way.`,
-		Example: "  sluice run flights.yaml\n  sluice run flights.yaml --until-caught-up --within 5m",
+		Long: `Run a pipeline, or all stages of a file that has several. SIGINT and SIGTERM stop
+it in good order: batches in progress are finished and committed, partitions given
+back. A second signal, or the end of --stop-timeout, cancels them; nothing
+half-done is committed either way. A stage that fails for good ends the others in
+good order.`,
+		Example: "  sluice run flights.yaml\n  sluice run flights.yaml --until-caught-up --within 5m\n  sluice run stages.yaml --stage clean",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			if flags.within <= 0 || flags.stopTimeout <= 0 {
@@ -45,7 +49,8 @@ finished and committed, partitions given back. A second signal, or the end of
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&flags.untilCaughtUp, "until-caught-up", false, "end once all partitions of the hub, whoever owns them, are done up to where they end now")
+	stageFlag(f, &flags.stage)
+	f.BoolVar(&flags.untilCaughtUp, "until-caught-up", false, "end once all partitions of the hub, whoever owns them, are done up to where they end now, stage after stage; of a stage in memory this process must own all")
 	f.DurationVar(&flags.within, "within", 10*time.Minute, "with --until-caught-up: fail after this `time`")
 	f.DurationVar(&flags.stopTimeout, "stop-timeout", 30*time.Second, "`time` for batches in progress when stopped")
 	f.StringVar(&flags.history, "history", "", "append what is claimed and committed to a `file`, a line of JSON each, for audits and tests")
@@ -55,46 +60,109 @@ finished and committed, partitions given back. A second signal, or the end of
 func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err error) {
 	interrupted, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p, err := pipeline.Load(path)
+	stages, err := chosen(path, flags.stage)
 	if err != nil {
 		return err
 	}
-	parts, err := p.Open(interrupted)
-	if err != nil {
-		return unless(interrupted, err)
+	if len(stages) > 1 && flags.history != "" {
+		return misused("--history is of one stage: name it with --stage")
 	}
-	defer closeParts(ctx, parts)
-	if err := reach(interrupted, p, parts.Source); err != nil {
-		return unless(interrupted, err)
+	var works []*work
+	defer func() {
+		for _, w := range works {
+			closeParts(ctx, w.parts)
+		}
+	}()
+	for _, p := range stages {
+		w, err := a.open(interrupted, p, len(stages) > 1)
+		if err != nil {
+			return unless(interrupted, err)
+		}
+		works = append(works, w)
 	}
-	m := monitor.New(a.log)
-	observer, finish, err := recorded(m, flags.history)
-	if err != nil {
-		return err
+	finish := func() error { return nil }
+	if flags.history != "" {
+		if works[0].observer, finish, err = recorded(works[0].monitor, flags.history); err != nil {
+			return err
+		}
 	}
 	defer func() { err = errors.Join(err, finish()) }()
-	c, err := parts.Consumer(interrupted, &pipeline.Options{Observer: observer})
-	if err != nil {
-		return unless(interrupted, err)
+	var all runner
+	var watched []monitor.Stage
+	together := &pipeline.Together{}
+	for _, w := range works {
+		c, err := w.parts.Consumer(interrupted, &pipeline.Options{Observer: w.observer})
+		if err != nil {
+			return unless(interrupted, err)
+		}
+		together.Add(w.Name, c)
+		all = c
+		watched = append(watched, monitor.Stage{Name: w.Name, Monitor: w.monitor})
+	}
+	if len(works) > 1 {
+		all = together
 	}
 	var until func(context.Context) error
 	if flags.untilCaughtUp {
-		until = func(ctx context.Context) error { return caughtUp(ctx, parts, m, flags.within) }
+		until = func(ctx context.Context) error { return caughtUp(ctx, works, flags.within) }
 	}
 
 	var watching sync.WaitGroup
-	watched, unwatch := context.WithCancel(ctx)
-	watching.Go(func() { m.Show(watched, a.screen) })
-	err = a.consume(ctx, interrupted, c, flags.stopTimeout, until)
+	watch, unwatch := context.WithCancel(ctx)
+	watching.Go(func() { monitor.ShowStages(watch, a.screen, watched...) })
+	err = a.consume(ctx, interrupted, all, flags.stopTimeout, until)
 	unwatch()
 	watching.Wait()
-	f := m.Figures()
-	figures := []any{"events", f.Events, "dead_letters", f.DeadLetters, "redriven", f.Redriven}
-	if f.Streaming {
-		figures = append(figures, "written", f.Written, "retries", f.Retries, "ru", int64(f.Cost))
+	for _, w := range works {
+		w.log.Info("stopped", w.figures()...)
 	}
-	a.log.Info("stopped", figures...)
 	return err
+}
+
+// work is a pipeline that is run.
+type work struct {
+	*pipeline.Pipeline
+	parts    *pipeline.Parts
+	monitor  *monitor.Monitor
+	observer sluice.Observer
+	log      *slog.Logger
+}
+
+// open opens a pipeline and sees that its hub answers.
+func (a *app) open(ctx context.Context, p *pipeline.Pipeline, oneOfSeveral bool) (*work, error) {
+	w := &work{Pipeline: p, log: a.log}
+	if oneOfSeveral {
+		w.log = a.log.With("stage", p.Name)
+	}
+	var err error
+	if w.parts, err = p.Open(ctx); err != nil {
+		return nil, err
+	}
+	if err := reach(ctx, p, w.parts.Source); err != nil {
+		closeParts(ctx, w.parts)
+		return nil, err
+	}
+	w.monitor = monitor.New(w.log)
+	w.observer = w.monitor
+	return w, nil
+}
+
+// figures are what a work has done, for the log.
+func (w *work) figures() []any {
+	f := w.monitor.Figures()
+	if w.InMemory {
+		m := w.parts.Memory()
+		return []any{"events", f.Events, "counted", m.Counted, "repeats", m.Repeats, "untimely", m.Untimely, "held", m.Held,
+			"malformed", m.Malformed, "published", m.Published}
+	}
+	list := []any{"events", f.Events, "dead_letters", f.DeadLetters, "redriven", f.Redriven}
+	if f.Streaming {
+		list = append(list, "written", f.Written, "retries", f.Retries)
+	}
+	if f.Cost > 0 {
+		list = append(list, "ru", int64(f.Cost))
+	}
+	return list
 }
 
 // recorded joins an observer with the writer of a history, if there is to be
@@ -146,22 +214,38 @@ func reach(ctx context.Context, p *pipeline.Pipeline, source sluice.Source) erro
 	}
 }
 
-func caughtUp(ctx context.Context, parts *pipeline.Parts, m *monitor.Monitor, within time.Duration) error {
+// caughtUp waits for one stage after the other: each has all its events when
+// the one before is done.
+func caughtUp(ctx context.Context, works []*work, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	ends, err := catchup.Now(ctx, parts.Source)
-	if err == nil {
-		err = ends.Wait(ctx, parts.Checkpoints, m.Stopped)
+	for _, w := range works {
+		ends, err := catchup.Now(ctx, w.parts.Source)
+		if err == nil {
+			err = ends.Wait(ctx, w.parts.Checkpoints, w.monitor.Stopped)
+		}
+		if err != nil && len(works) > 1 {
+			err = fmt.Errorf("stage %s: %w", w.Name, err)
+		}
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return fmt.Errorf("not caught up within %v: %w", within, err)
+		case err != nil:
+			return err
+		}
 	}
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("not caught up within %v: %w", within, err)
-	}
-	return err
+	return nil
 }
 
-// consume runs a consumer until interrupted, or until what it is given to wait
+// runner is a consumer, or several.
+type runner interface {
+	Run(ctx context.Context) error
+	Stop(ctx context.Context) error
+}
+
+// consume runs consumers until interrupted, or until what it is given to wait
 // for. Another signal cancels.
-func (a *app) consume(ctx, interrupted context.Context, c *sluice.Consumer, stopTimeout time.Duration, until func(context.Context) error) error {
+func (a *app) consume(ctx, interrupted context.Context, c runner, stopTimeout time.Duration, until func(context.Context) error) error {
 	work, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)

@@ -2,37 +2,45 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"github.com/sluice-go/sluice/pipeline"
 )
 
 func (a *app) validate() *cobra.Command {
 	var offline bool
+	var stage string
 	cmd := &cobra.Command{
 		Use:   "validate PIPELINE.yaml",
 		Short: "Check a pipeline without running it",
 		Long: `Check a pipeline: the file, then whether the hub and the database answer and the
-table fits. Nothing is changed. Each problem is one line.`,
+table fits. Of a file with several stages all are checked, or one. Nothing is
+changed. Each problem is one line.`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			ctx, stop := untilInterrupted(ctx)
 			defer stop()
-			p, err := pipeline.Load(args[0])
+			stages, err := chosen(args[0], stage)
 			if err != nil {
 				return err
 			}
 			if !offline {
-				if err := p.Check(ctx); err != nil {
+				errs := make([]error, len(stages))
+				for i, p := range stages {
+					errs[i] = p.Check(ctx)
+				}
+				if err := errors.Join(errs...); err != nil {
 					return err
 				}
 			}
-			fmt.Fprintf(a.out, "%s: sound: hub %s, consumer group %s\n", args[0], p.Group.Topic, p.Group.Name)
+			for _, p := range stages {
+				fmt.Fprintf(a.out, "%s: sound: %shub %s, consumer group %s\n", args[0], prefix(p, stages), p.Group.Topic, p.Group.Name)
+			}
 			return nil
 		}),
 	}
+	stageFlag(cmd.Flags(), &stage)
 	cmd.Flags().BoolVar(&offline, "offline", false, "check the file alone")
 	return cmd
 }

@@ -252,3 +252,46 @@ func TestShowLogsTheStandingsOfAStream(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
+
+func TestShowLogsEachStage(t *testing.T) {
+	log, text := recorder()
+	one, two := New(log.With("stage", "one")), New(log.With("stage", "two"))
+	pipe, other, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	defer other.Close()
+	screen := terminal.NewScreen(other)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+		defer cancel()
+		time.AfterFunc(time.Second, func() {
+			one.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
+		})
+		ShowStages(ctx, screen, Stage{"one", one}, Stage{"two", two})
+	})
+	want := "level=INFO msg=progress stage=one events=1000 per_second=200 lag=unknown dead_letters=0 partitions=0\n" +
+		"level=INFO msg=progress stage=two events=0 per_second=0 lag=unknown dead_letters=0 partitions=0\n"
+	if got := text.String(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestStagesShareALine(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	stages := make([]Stage, 2)
+	shows := make([]*show, 2)
+	for i, name := range []string{"clean", "table"} {
+		stages[i] = Stage{name, New(slog.New(slog.DiscardHandler))}
+		shows[i] = &show{}
+		shows[i].take(stages[i].Monitor, now)
+	}
+	stream(stages[0].Monitor)
+	for i := range stages {
+		shows[i].take(stages[i].Monitor, now.Add(2*time.Second))
+	}
+	if got, want := together(stages, shows, 62*time.Second), "clean 500/s  lag 7,500  1 dead | table 0/s  lag ?  1m2s"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

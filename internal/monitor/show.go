@@ -16,21 +16,53 @@ import (
 // Show keeps screen's status line up to date until ctx ends; without a
 // terminal it logs the figures every five seconds.
 func (m *Monitor) Show(ctx context.Context, screen *terminal.Screen) {
+	ShowStages(ctx, screen, Stage{Monitor: m})
+}
+
+// Stage is a monitor with the name of what it watches.
+type Stage struct {
+	Name string
+	*Monitor
+}
+
+// ShowStages is [Monitor.Show] of several stages, in one line.
+func ShowStages(ctx context.Context, screen *terminal.Screen, stages ...Stage) {
 	began := time.Now()
-	s := &show{}
-	s.take(m, began)
+	shows := make([]*show, len(stages))
+	take := func(now time.Time) time.Duration {
+		for i, s := range stages {
+			shows[i].take(s.Monitor, now)
+		}
+		return now.Sub(began)
+	}
+	for i := range stages {
+		shows[i] = &show{}
+	}
+	take(began)
 	screen.Follow(ctx, func() string {
-		now := time.Now()
-		s.take(m, now)
-		return s.line(now.Sub(began))
+		running := take(time.Now())
+		if len(stages) == 1 {
+			return shows[0].line(running)
+		}
+		return together(stages, shows, running)
 	}, func() {
-		now := time.Now()
-		s.take(m, now)
-		m.log.LogAttrs(ctx, slog.LevelInfo, "progress", s.attributes(now.Sub(began))...)
-		if s.Streaming {
-			m.log.LogAttrs(ctx, slog.LevelInfo, "partitions", m.standings()...)
+		running := take(time.Now())
+		for i, s := range stages {
+			s.log.LogAttrs(ctx, slog.LevelInfo, "progress", shows[i].attributes(running)...)
+			if shows[i].Streaming {
+				s.log.LogAttrs(ctx, slog.LevelInfo, "partitions", s.standings()...)
+			}
 		}
 	})
+}
+
+// together is a line that the stages share.
+func together(stages []Stage, shows []*show, running time.Duration) string {
+	parts := make([]string, len(stages))
+	for i, s := range stages {
+		parts[i] = s.Name + " " + shows[i].brief()
+	}
+	return strings.Join(parts, " | ") + "  " + running.Truncate(time.Second).String()
 }
 
 // show is what is shown: figures and how fast they grow.
@@ -53,18 +85,31 @@ func (s *show) take(m *Monitor, now time.Time) {
 // average is what a record has cost.
 func (f *Figures) average() float64 { return f.Cost / float64(max(f.Written, 1)) }
 
-func (s *show) line(running time.Duration) string {
-	lag := "?"
-	if s.Lag >= 0 {
-		lag = terminal.Count(s.Lag)
+// behind is the lag in words.
+func (s *show) behind() string {
+	if s.Lag < 0 {
+		return "lag ?"
 	}
+	return "lag " + terminal.Count(s.Lag)
+}
+
+// brief is what matters most, for a line that others share.
+func (s *show) brief() string {
+	text := terminal.Count(s.rate) + "/s  " + s.behind()
+	if s.DeadLetters > 0 {
+		text += "  " + terminal.Count(s.DeadLetters) + " dead"
+	}
+	return text
+}
+
+func (s *show) line(running time.Duration) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if s.Streaming {
 		// What matters most comes first, for terminals are narrow.
 		add("%s written", terminal.Count(s.Written))
 		add("%s/s", terminal.Count(s.rate))
-		add("lag %s", lag)
+		add("%s", s.behind())
 		if s.DeadLetters > 0 {
 			add("%s", terminal.Plural(s.DeadLetters, "dead letter", "dead letters"))
 		}
@@ -78,7 +123,7 @@ func (s *show) line(running time.Duration) string {
 	} else {
 		add("%s", terminal.Plural(s.Events, "event", "events"))
 		add("%s/s", terminal.Count(s.rate))
-		add("lag %s", lag)
+		add("%s", s.behind())
 		add("%s", terminal.Plural(s.DeadLetters, "dead letter", "dead letters"))
 	}
 	add("%s", terminal.Plural(s.Partitions, "partition", "partitions"))

@@ -1,0 +1,85 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Together is the consumers of several stages, which run and stop as one. The
+// zero value has none.
+type Together struct {
+	stages []stage
+}
+
+type stage struct {
+	name     string
+	consumer *sluice.Consumer
+}
+
+// Add adds a stage's consumer. It must not be called once Run is.
+func (t *Together) Add(name string, c *sluice.Consumer) {
+	t.stages = append(t.stages, stage{name, c})
+}
+
+// stopFor is how long stages are given to end well when another has failed.
+const stopFor = 30 * time.Second
+
+// Run runs all until they are stopped, as [sluice.Consumer.Run] does each. When
+// one fails the others are stopped in good order, and the error names it.
+func (t *Together) Run(ctx context.Context) error {
+	failed := make(chan error, len(t.stages))
+	var running sync.WaitGroup
+	for _, s := range t.stages {
+		running.Go(func() {
+			if err := s.consumer.Run(ctx); err != nil && ctx.Err() == nil {
+				failed <- fmt.Errorf("stage %s: %w", s.name, err)
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		running.Wait()
+	}()
+	var err error
+	select {
+	case err = <-failed:
+		stopping, cancel := context.WithTimeout(ctx, stopFor)
+		defer cancel()
+		_ = t.Stop(stopping) // what is in progress then is cancelled
+		<-ended
+	case <-ended:
+	}
+	for {
+		select {
+		case more := <-failed:
+			err = errors.Join(err, more)
+		default:
+			if err == nil {
+				err = ctx.Err()
+			}
+			return err
+		}
+	}
+}
+
+// Stop stops all at once, as [sluice.Consumer.Stop] does each.
+func (t *Together) Stop(ctx context.Context) error {
+	errs := make([]error, len(t.stages))
+	var stopping sync.WaitGroup
+	for i, s := range t.stages {
+		stopping.Go(func() { errs[i] = s.consumer.Stop(ctx) })
+	}
+	stopping.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

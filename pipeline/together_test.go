@@ -1,0 +1,90 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// refusing is a source that is refused.
+type refusing struct{ *sluicetest.Hub }
+
+func (refusing) Describe(context.Context) (sluice.Topic, error) {
+	return sluice.Topic{}, sluice.ErrRefused
+}
+
+func stageOf(t *testing.T, source sluice.Source, released *[]string) *sluice.Consumer {
+	t.Helper()
+	cfg := &sluice.Config{Observer: observerFunc(func(o sluice.Observation) {
+		if o.Kind == sluice.KindReleased {
+			*released = append(*released, o.Partition)
+		}
+	})}
+	c, err := sluice.New(source, &sluicetest.Leases{}, sluice.Replay(sluice.Replayer{Apply: func(context.Context, sluice.Batch) error { return nil }}), sluice.AllPartitions, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+type observerFunc func(sluice.Observation)
+
+func (f observerFunc) Observe(o sluice.Observation) { f(o) }
+
+func TestTogetherStopsAsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := sluice.Group{Namespace: "n", Topic: "t", Name: "g"}
+		var first, second []string
+		var all Together
+		all.Add("one", stageOf(t, sluicetest.NewHub(group, 2), &first))
+		all.Add("two", stageOf(t, sluicetest.NewHub(group, 1), &second))
+		ran := make(chan error, 1)
+		go func() { ran <- all.Run(t.Context()) }()
+		time.Sleep(5 * time.Second)
+		if err := errors.Join(all.Stop(t.Context()), <-ran); err != nil {
+			t.Error(err)
+		}
+		if len(first) != 2 || len(second) != 1 {
+			t.Errorf("released %q and %q", first, second)
+		}
+	})
+}
+
+func TestAStageThatFailsEndsAllInGoodOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := sluice.Group{Namespace: "n", Topic: "t", Name: "g"}
+		hub := sluicetest.NewHub(group, 2)
+		var first, second []string
+		var all Together
+		all.Add("sound", stageOf(t, hub, &first))
+		all.Add("refused", stageOf(t, &late{Source: refusing{hub}, until: time.Now().Add(5 * time.Second)}, &second))
+		err := all.Run(t.Context())
+		if err == nil || !strings.HasPrefix(err.Error(), "stage refused: describe topic: ") || !errors.Is(err, sluice.ErrRefused) {
+			t.Errorf("got %v", err)
+		}
+		if len(first) != 2 || len(second) != 0 {
+			t.Errorf("released %q and %q", first, second)
+		}
+	})
+}
+
+// late is a source that doesn't answer at first.
+type late struct {
+	sluice.Source
+	until time.Time
+}
+
+func (l *late) Describe(ctx context.Context) (sluice.Topic, error) {
+	select {
+	case <-time.After(time.Until(l.until)):
+		return l.Source.Describe(ctx)
+	case <-ctx.Done():
+		return sluice.Topic{}, ctx.Err()
+	}
+}
