@@ -1,0 +1,63 @@
+// Package exchange asks HTTP endpoints that may answer anything: answers are
+// bounded, and errors hold neither queries nor headers, where secrets are.
+package exchange
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// MaxAnswer is how long an answer may be in bytes.
+const MaxAnswer = 1 << 20
+
+// StatusError is an answer whose status is not one of success.
+type StatusError struct {
+	Code int
+	Body []byte // what came with it
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("HTTP %d (%s)", e.Code, http.StatusText(e.Code))
+}
+
+// Parse reads an absolute http or https URL.
+func Parse(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, errors.New("write a URL that begins with http:// or https:// and a host")
+	}
+	return u, nil
+}
+
+// Place is a URL without what may be secret.
+func Place(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
+
+// Do sends a request and returns the body of a successful answer. A nil client
+// is http.DefaultClient.
+func Do(client *http.Client, r *http.Request) ([]byte, error) {
+	if client == nil {
+		client = http.DefaultClient
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // the URL's query may hold a token
+		}
+		return nil, fmt.Errorf("%s %s: %w", r.Method, Place(r.URL), err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s %s: read answer: %w", r.Method, Place(r.URL), err)
+	case len(body) > MaxAnswer:
+		return nil, fmt.Errorf("%s %s: the answer is longer than %d bytes", r.Method, Place(r.URL), MaxAnswer)
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		return nil, fmt.Errorf("%s %s: %w", r.Method, Place(r.URL), &StatusError{response.StatusCode, body})
+	}
+	return body, nil
+}

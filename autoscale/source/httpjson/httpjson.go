@@ -1,0 +1,144 @@
+// Package httpjson takes a metric from a plain HTTP endpoint: a number in the
+// JSON that it returns.
+package httpjson
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/internal/exchange"
+)
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	// Header is sent along, such as Authorization. Default: none.
+	Header http.Header
+	// Client sends the requests. Default: http.DefaultClient.
+	Client *http.Client
+}
+
+// Source is a number that an endpoint tells.
+type Source struct {
+	at   *url.URL
+	path pointer
+	cfg  Config
+}
+
+var _ autoscale.Source = (*Source)(nil)
+
+// New returns the number at a place in the JSON that a GET of the URL returns.
+// The place is a JSON pointer (RFC 6901), such as /queues/0/waiting; an empty
+// one is the whole document.
+func New(endpoint, path string, cfg *Config) (*Source, error) {
+	at, err := exchange.Parse(endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: %w", err)
+	}
+	p, err := parsePointer(path)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint %s: %w", exchange.Place(at), err)
+	}
+	s := &Source{at: at, path: p}
+	if cfg != nil {
+		s.cfg = *cfg
+	}
+	return s, nil
+}
+
+// Read implements [autoscale.Source].
+func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.at.String(), nil)
+	if err != nil {
+		return autoscale.Reading{}, fmt.Errorf("endpoint: %w", err)
+	}
+	r.Header.Set("Accept", "application/json")
+	for name, values := range s.cfg.Header {
+		r.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	body, err := exchange.Do(s.cfg.Client, r)
+	if err != nil {
+		return autoscale.Reading{}, fmt.Errorf("endpoint: %w", err)
+	}
+	value, err := s.path.number(body)
+	if err != nil {
+		return autoscale.Reading{}, fmt.Errorf("endpoint %s: %w", exchange.Place(s.at), err)
+	}
+	return autoscale.Reading{Value: value}, nil
+}
+
+// pointer is a JSON pointer.
+type pointer struct {
+	text  string
+	steps []string
+}
+
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
+
+func parsePointer(text string) (pointer, error) {
+	if text == "" {
+		return pointer{}, nil
+	}
+	if text[0] != '/' {
+		return pointer{}, fmt.Errorf("path %.100q: a JSON pointer begins with /, such as /queues/0/waiting", text)
+	}
+	p := pointer{text: text, steps: strings.Split(text[1:], "/")}
+	for i, step := range p.steps {
+		for rest := step; ; {
+			at := strings.IndexByte(rest, '~')
+			if at < 0 {
+				break
+			}
+			if rest = rest[at+1:]; rest == "" || rest[0] != '0' && rest[0] != '1' {
+				return pointer{}, fmt.Errorf("path %.100q: ~ goes before 0 or 1 only: ~0 is ~, ~1 is /", text)
+			}
+		}
+		p.steps[i] = unescape.Replace(step)
+	}
+	return p, nil
+}
+
+// number is the number at the pointer.
+func (p pointer) number(document []byte) (float64, error) {
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil {
+		return 0, fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return 0, errors.New("the answer is not JSON: there is more behind it")
+	}
+	for _, step := range p.steps {
+		var found bool
+		switch v := value.(type) {
+		case map[string]any:
+			value, found = v[step]
+		case []any:
+			i, err := strconv.ParseUint(step, 10, 31)
+			if found = err == nil && i < uint64(len(v)) && (step == "0" || step[0] != '0'); found {
+				value = v[i]
+			}
+		}
+		if !found {
+			return 0, fmt.Errorf("the answer has nothing at %.100q", p.text)
+		}
+	}
+	n, ok := value.(json.Number)
+	if !ok {
+		return 0, fmt.Errorf("what the answer has at %.100q is not a number", p.text)
+	}
+	f, err := n.Float64()
+	if err != nil {
+		return 0, fmt.Errorf("the number at %.100q is too large", p.text)
+	}
+	return f, nil
+}

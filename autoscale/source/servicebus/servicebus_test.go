@@ -1,0 +1,191 @@
+package servicebus_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/source/servicebus"
+	"github.com/sluice-go/sluice/emulator"
+)
+
+// bus is an embedded namespace: the queue "jobs" and the topic "orders" with
+// the subscription "billing".
+type bus struct {
+	*testing.T
+	server *emulator.ServiceBus
+	status string // that descriptions get; "": as they are
+}
+
+func newBus(t *testing.T) *bus {
+	server, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "jobs"}},
+		[]emulator.ServiceBusTopic{{Name: "orders", Subscriptions: []emulator.ServiceBusQueue{{Name: "billing"}}}},
+		&emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	return &bus{T: t, server: server}
+}
+
+func (b *bus) source(cfg servicebus.Config) *servicebus.Source {
+	b.Helper()
+	cfg.Connection = b.server.AdminConnectionString()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: b.server.AdminCertPool()}}
+	b.Cleanup(transport.CloseIdleConnections)
+	cfg.Client = &http.Client{Transport: &described{transport, b}}
+	s, err := servicebus.New(&cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// described changes the status in what the namespace answers: the embedded one
+// has no entities that are switched off.
+type described struct {
+	http.RoundTripper
+	bus *bus
+}
+
+func (d *described) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := d.RoundTripper.RoundTrip(r)
+	if err != nil || d.bus.status == "" {
+		return response, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	body = bytes.ReplaceAll(body, []byte("<Status>Active</Status>"), []byte("<Status>"+d.bus.status+"</Status>"))
+	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return response, nil
+}
+
+func (b *bus) send(to string, n int) {
+	b.Helper()
+	client, err := azservicebus.NewClientFromConnectionString(b.server.ConnectionString(), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close(context.Background())
+	sender, err := client.NewSender(to, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range n {
+		if err := sender.SendMessage(b.Context(), &azservicebus.Message{Body: []byte("x")}, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (b *bus) expect(s *servicebus.Source, want autoscale.Reading) {
+	b.Helper()
+	if got, err := s.Read(b.Context()); err != nil || got != want {
+		b.Errorf("read %+v, %v; want %+v", got, err, want)
+	}
+}
+
+func TestBacklog(t *testing.T) {
+	b := newBus(t)
+	jobs, billing := b.source(servicebus.Config{Queue: "jobs"}), b.source(servicebus.Config{Topic: "orders", Subscription: "billing"})
+	b.expect(jobs, autoscale.Reading{})
+	b.expect(billing, autoscale.Reading{})
+	b.send("jobs", 3)
+	b.send("orders", 5)
+	b.expect(jobs, autoscale.Reading{Value: 3})
+	b.expect(billing, autoscale.Reading{Value: 5})
+	if a, b := jobs.Metric(), billing.Metric(); a != "jobs-backlog" || b != "orders-billing-backlog" {
+		t.Errorf("metrics are called %s and %s", a, b)
+	}
+}
+
+// TestSwitchedOff: what waits is no backlog.
+func TestSwitchedOff(t *testing.T) {
+	b := newBus(t)
+	b.send("jobs", 3)
+	b.send("orders", 5)
+	jobs, billing := b.source(servicebus.Config{Queue: "jobs"}), b.source(servicebus.Config{Topic: "orders", Subscription: "billing"})
+	for _, c := range []struct {
+		status        string
+		jobs, billing autoscale.Reading
+	}{
+		{"Disabled", autoscale.Reading{State: autoscale.Disabled}, autoscale.Reading{State: autoscale.Disabled}},
+		{"ReceiveDisabled", autoscale.Reading{State: autoscale.Disabled}, autoscale.Reading{State: autoscale.Disabled}},
+		{"SendDisabled", autoscale.Reading{Value: 3}, autoscale.Reading{Value: 5}},
+	} {
+		b.status = c.status
+		b.expect(jobs, c.jobs)
+		b.expect(billing, c.billing)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	b := newBus(t)
+	for _, c := range []struct {
+		cfg  servicebus.Config
+		want string
+	}{
+		{servicebus.Config{Queue: "none"}, "queue none: there is none"},
+		{servicebus.Config{Topic: "orders", Subscription: "none"}, "subscription none of topic orders: there is none"},
+		{servicebus.Config{Topic: "none", Subscription: "billing"}, "subscription billing of topic none: there is none"},
+	} {
+		if _, err := b.source(c.cfg).Read(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c.cfg, err)
+		}
+	}
+	s := b.source(servicebus.Config{Queue: "jobs"})
+	b.server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if r, err := s.Read(ctx); err == nil {
+		t.Errorf("the namespace is gone, and %v messages wait", r.Value)
+	}
+}
+
+func TestKeyWithoutTheRight(t *testing.T) {
+	server, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "jobs"}}, nil, &emulator.ServiceBusConfig{
+		AdminListen: "127.0.0.1:0", Keys: []emulator.Key{{Name: "manager", Secret: "aHVudGVyMg=="}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	b := &bus{T: t, server: server}
+	b.expect(b.source(servicebus.Config{Queue: "jobs"}), autoscale.Reading{})
+	s, err := servicebus.New(&servicebus.Config{
+		Connection: strings.Replace(server.AdminConnectionString(), "aHVudGVyMg==", "aHVudGVyMw==", 1), Queue: "jobs",
+		Client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: server.AdminCertPool()}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Read(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "service bus: queue jobs: HTTP 401 (Unauthorized") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("with a wrong key: %v", err)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	for _, cfg := range []servicebus.Config{
+		{Connection: "x"},
+		{Connection: "x", Topic: "orders"},
+		{Connection: "x", Subscription: "billing"},
+		{Connection: "x", Queue: "jobs", Topic: "orders", Subscription: "billing"},
+		{Queue: "jobs"},
+		{Namespace: "contoso.servicebus.windows.net", Queue: "jobs"},
+		{Connection: "Endpoint=hunter2", Queue: "jobs"},
+	} {
+		if _, err := servicebus.New(&cfg); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
