@@ -1,0 +1,172 @@
+package audit
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"time"
+)
+
+// countJSON is how a [Count] is told to programs.
+type countJSON struct {
+	Held    int64 `json:"held"`
+	Written int64 `json:"written"`
+	Letters int64 `json:"dead_letters"`
+	Waiting int64 `json:"waiting"`
+	Skipped int64 `json:"skipped"`
+	Ahead   int64 `json:"ahead"`
+	Past    int64 `json:"past_retention"`
+	Missing int64 `json:"missing"`
+	Doubled int64 `json:"doubled"`
+	Expired int64 `json:"expired"`
+	Stray   int64 `json:"stray"`
+}
+
+func (c *Count) json() countJSON {
+	return countJSON{
+		c.Held, c.Written, c.Letters, c.Waiting, c.Skipped, c.Ahead, c.Past,
+		c.Faults[Missing], c.Faults[Doubled], c.Faults[Expired], c.Faults[Stray],
+	}
+}
+
+type binJSON struct {
+	Start time.Time `json:"start"`
+	countJSON
+}
+
+type partitionJSON struct {
+	ID         string `json:"partition"`
+	First      int64  `json:"first"`
+	Last       int64  `json:"last"`
+	Checkpoint int64  `json:"checkpoint"`
+	countJSON
+	Bins []binJSON `json:"bins"`
+}
+
+type faultJSON struct {
+	Kind      Kind       `json:"kind"`
+	Partition string     `json:"partition"`
+	First     int64      `json:"first"`
+	Last      int64      `json:"last"`
+	From      *time.Time `json:"enqueued_from,omitempty"`
+	Until     *time.Time `json:"enqueued_until,omitempty"`
+}
+
+// WriteJSON writes the report for programs.
+func (r *Report) WriteJSON(w io.Writer) error {
+	data := struct {
+		Hub        string          `json:"hub"`
+		Group      string          `json:"consumer_group"`
+		Exact      bool            `json:"exact"`
+		Began      time.Time       `json:"began"`
+		Seconds    float64         `json:"seconds"`
+		Total      countJSON       `json:"total"`
+		Partitions []partitionJSON `json:"partitions"`
+		Faults     []faultJSON     `json:"faults"`
+		Unnamed    int64           `json:"events_with_faults_not_named"`
+	}{
+		Hub: r.Topic.Group.Topic, Group: r.Topic.Group.Name, Exact: r.Exact(), Began: r.Began.UTC(), Seconds: r.Took.Seconds(),
+		Total: r.Total.json(), Faults: []faultJSON{}, Unnamed: r.Unnamed,
+	}
+	for i := range r.Partitions {
+		p := &r.Partitions[i]
+		out := partitionJSON{ID: p.ID, First: p.First, Last: p.Last, Checkpoint: p.Checkpoint, countJSON: p.Count.json(), Bins: []binJSON{}}
+		for _, b := range p.Bins {
+			out.Bins = append(out.Bins, binJSON{b.Start.UTC(), b.Count.json()})
+		}
+		data.Partitions = append(data.Partitions, out)
+	}
+	for _, f := range r.Faults {
+		out := faultJSON{Kind: f.Kind, Partition: f.Partition, First: f.First, Last: f.Last}
+		if !f.From.IsZero() {
+			out.From, out.Until = &f.From, &f.Until
+		}
+		data.Faults = append(data.Faults, out)
+	}
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	if err := out.Encode(data); err != nil {
+		return fmt.Errorf("report as JSON: %w", err)
+	}
+	return nil
+}
+
+//go:embed report.html
+var page string
+
+var report = template.Must(template.New("report").Funcs(template.FuncMap{
+	"share": func(part, whole int64) float64 { return 100 * float64(part) / float64(max(whole, 1)) },
+	"at": func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.UTC().Format("2006-01-02 15:04:05")
+	},
+	"count": func(c Count, kind string) int64 { return c.Faults[Kind(kind)] },
+	"faults": func(c Count) (n int64) {
+		for _, f := range c.Faults {
+			n += f
+		}
+		return n
+	},
+}).Parse(page))
+
+// shownBins is how many bins a page shows of a partition.
+const shownBins = 200
+
+// WriteHTML writes the report as one page that needs nothing else.
+func (r *Report) WriteHTML(w io.Writer) error {
+	return report.Execute(w, struct {
+		*Report
+		Headline string
+		Bins     []Bin
+	}{r, r.Headline(), r.bins()})
+}
+
+// Headline is the verdict in a sentence.
+func (r *Report) Headline() string {
+	c := &r.Total
+	if r.Exact() {
+		return fmt.Sprintf("Nothing lost, nothing doubled: %d events, %d written, %d dead letters, %d waiting.", c.Held, c.Written, c.Letters, c.Waiting)
+	}
+	text := "Not exact:"
+	for i, kind := range Kinds {
+		if n := c.Faults[kind]; n > 0 {
+			if i > 0 && text[len(text)-1] != ':' {
+				text += ","
+			}
+			text += fmt.Sprintf(" %d %s", n, kind)
+		}
+	}
+	return fmt.Sprintf("%s, of %d events.", text, c.Held)
+}
+
+// bins are those of all partitions together, the newest ones.
+func (r *Report) bins() []Bin {
+	var list []Bin
+	for i := range r.Partitions {
+		list = merge(list, r.Partitions[i].Bins)
+	}
+	return list[max(0, len(list)-shownBins):]
+}
+
+// merge adds bins up by time.
+func merge(a, b []Bin) []Bin {
+	var list []Bin
+	for len(a)+len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].Start.Before(b[0].Start):
+			list, a = append(list, a[0]), a[1:]
+		case len(a) == 0 || b[0].Start.Before(a[0].Start):
+			list, b = append(list, b[0]), b[1:]
+		default:
+			both := Bin{Start: a[0].Start}
+			both.add(&a[0].Count)
+			both.add(&b[0].Count)
+			list, a, b = append(list, both), a[1:], b[1:]
+		}
+	}
+	return list
+}
