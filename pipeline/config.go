@@ -70,7 +70,7 @@ func (p *Pipeline) readSource(n strictyaml.Node) {
 }
 
 func (p *Pipeline) readStart(n strictyaml.Node) {
-	p.streaming.start = &n
+	p.given.start = &n
 	var text string
 	if !n.Text(&text) {
 		return
@@ -84,6 +84,7 @@ func (p *Pipeline) readStart(n strictyaml.Node) {
 }
 
 func (p *Pipeline) readPartitions(n strictyaml.Node) {
+	p.given.partitions = &n
 	var text string
 	if !n.Text(&text) {
 		return
@@ -132,7 +133,7 @@ func (p *Pipeline) readRetry(n strictyaml.Node) {
 func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
 	store, limit := true, -1
 	var hold bool
-	p.streaming.letters = &n
+	p.given.letters = &n
 	n.Object(strictyaml.Keys{
 		"store_bodies": func(n strictyaml.Node) { n.Bool(&store) },
 		"body_limit":   func(n strictyaml.Node) { n.Size(&limit, maxBody) },

@@ -93,7 +93,7 @@ func (p *Pipeline) readHub(n strictyaml.Node) {
 		return
 	}
 	if h.at == nil {
-		h.namespace = p.namespace
+		h.namespace = p.hub.namespace // what all stages share
 	}
 	if h.at == nil {
 		n.Fail("needs one of connection (write ${EVENTHUB_CONNECTION_STRING}) and namespace (with credential: default)")
@@ -105,8 +105,7 @@ func (p *Pipeline) readHub(n strictyaml.Node) {
 		h.at.Fail("%w", err)
 		return
 	}
-	p.Group, p.newSource = source.Group(), h.source
-	p.namespace = h.namespace // that of a target that names none
+	p.Group, p.hub = source.Group(), h
 }
 
 // source makes the source, which connects when it is first used.

@@ -55,7 +55,7 @@ func (p *Pipeline) readNext(n strictyaml.Node) {
 		return
 	}
 	if t.at == nil {
-		t.namespace = p.namespace
+		t.namespace = p.hub.namespace
 	}
 	if t.at == nil { // neither has the source one, which is told
 		return

@@ -60,7 +60,7 @@ type database interface {
 // Open opens the database, and brings Sluice's own tables in it up to date. The
 // hub is first asked when the source is used.
 func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
-	source, err := p.newSource()
+	source, err := p.hub.source()
 	if err != nil {
 		return nil, p.problem(p.at.source, err)
 	}
@@ -157,7 +157,7 @@ func (p *Pipeline) Check(ctx context.Context) error {
 }
 
 func (p *Pipeline) checkHub(ctx context.Context) error {
-	source, err := p.newSource()
+	source, err := p.hub.source()
 	if err == nil {
 		_, err = source.Describe(ctx)
 		err = errors.Join(err, source.Close(ctx))

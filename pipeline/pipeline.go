@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
@@ -34,8 +33,7 @@ type Pipeline struct {
 	InMemory bool
 
 	config    sluice.Config // what the file says of it
-	namespace namespace     // of hubs for which the file says no other
-	newSource func() (*eventhub.Source, error)
+	hub       hub           // the source; its namespace is that of a target that names none
 	database  database
 	target    target // in the database, unless one of the following is set
 	cosmos    *cosmosTarget
@@ -43,6 +41,7 @@ type Pipeline struct {
 	memory    *memory // what goes to the next hub
 	streaming streaming
 	at        struct{ source, database, target strictyaml.Place }
+	given     struct{ start, partitions, letters *strictyaml.Node } // what not every pipeline may have
 }
 
 // LoadFile reads a pipeline file, with variables from the environment, and

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
@@ -41,7 +42,7 @@ func (f *File) read(n strictyaml.Node) {
 		if !stageName.MatchString(name) {
 			n.Fail("not a name for a stage: write up to 63 letters, digits, - and _")
 		}
-		p := &Pipeline{Name: name, namespace: ns}
+		p := &Pipeline{Name: name, hub: hub{namespace: ns}}
 		p.read(n, shared)
 		f.add(p, n)
 	})
@@ -54,8 +55,8 @@ var stageName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}$`)
 
 // add adds a stage, which must not take another's events away.
 func (f *File) add(p *Pipeline, n strictyaml.Node) {
-	i := slices.IndexFunc(f.Stages, func(o *Pipeline) bool { return o.newSource != nil && o.Group == p.Group })
-	if p.newSource != nil && i >= 0 {
+	i := slices.IndexFunc(f.Stages, func(o *Pipeline) bool { return o.Group == p.Group })
+	if i >= 0 && p.Group != (sluice.Group{}) {
 		n.Fail("reads hub %s in the consumer group %s as stage %s does: each needs a consumer group of its own", p.Group.Topic, p.Group.Name, f.Stages[i].Name)
 	}
 	f.Stages = append(f.Stages, p)

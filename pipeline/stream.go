@@ -21,8 +21,6 @@ type streaming struct {
 	ru      int               // request units a second; 0 likewise
 	cluster bool              // the rate is that of all processes together
 	config  sluice.StreamConfig[any]
-	start   *strictyaml.Node // source.start
-	letters *strictyaml.Node // dead_letters
 }
 
 // keys are those of a file for such a store.
@@ -104,11 +102,14 @@ func (p *Pipeline) settle(top strictyaml.Node, database, memory *strictyaml.Node
 				n.Fail("is for events that are done one by one: a memory is built anew at every start")
 			}
 		}
-		if s.start != nil {
-			s.start.Fail("is for stages with checkpoints: how far back a memory is read, memory.keep says")
+		if n := p.given.start; n != nil {
+			n.Fail("is for stages with checkpoints: how far back a memory is read, memory.keep says")
 		}
-		if s.letters != nil {
-			s.letters.Fail("is for stages with dead letters: what a memory can't take in does not count")
+		if p.Partitions == sluice.Balanced {
+			p.given.partitions.Fail("balanced: a stage in memory must keep its partitions: write all, or a whole number")
+		}
+		if n := p.given.letters; n != nil {
+			n.Fail("is for stages with dead letters: what a memory can't take in does not count")
 		}
 	}
 	switch {
