@@ -38,3 +38,46 @@ func batchSize(message *amqp.Message, body []byte) (int, error) {
 	}
 	return len(envelope) + section + len(whole), nil
 }
+
+// maxLimit is where the search for a limit ends.
+const maxLimit = 64 << 20
+
+// limitOf finds out how large a batch may be, by trial: the client libraries
+// know it, and don't tell.
+func limitOf(begin func() (Batch, error)) (int, error) {
+	taken := 0 // bytes of the largest batch so far
+	fits := func(size int) (bool, error) {
+		batch, err := begin()
+		if err != nil {
+			return false, err
+		}
+		if err = batch.Add(&Message{Body: make([]byte, size)}); err == nil {
+			taken = batch.Bytes()
+		}
+		return err == nil, nil
+	}
+	least, most := 0, 64<<10 // bodies; one of least bytes fits
+	for {
+		ok, err := fits(most)
+		if err != nil {
+			return 0, err
+		}
+		if !ok || most >= maxLimit {
+			break
+		}
+		least, most = most, 2*most
+	}
+	for most-least > 1 {
+		size := (least + most) / 2
+		ok, err := fits(size)
+		switch {
+		case err != nil:
+			return 0, err
+		case ok:
+			least = size
+		default:
+			most = size
+		}
+	}
+	return taken, nil
+}

@@ -1,9 +1,11 @@
 package sender
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
@@ -15,6 +17,8 @@ type EventHubConfig struct {
 	// MaxBytes bounds a batch's size. Default: what the link negotiates, 1 MiB
 	// on Azure (256 KiB on the basic tier).
 	MaxBytes int
+	// MaxMessages is how many messages a batch may have. Default: any number.
+	MaxMessages int
 	// Client is the client library's own options. Its RetryOptions don't
 	// count: a [Sender] does that, and keeps account of it.
 	Client azeventhubs.ProducerClientOptions
@@ -26,8 +30,9 @@ type EventHubConfig struct {
 // service detaches its link meanwhile. Was the batch stored though it got no
 // answer, it is there twice and not in the report's Repeated.
 type EventHub struct {
-	client   *azeventhubs.ProducerClient
-	maxBytes uint64
+	client      *azeventhubs.ProducerClient
+	maxBytes    uint64
+	maxMessages int
 }
 
 // OpenEventHub makes a transport from a connection string. The hub may be empty
@@ -51,15 +56,15 @@ func openEventHub(cfg *EventHubConfig, open func(*azeventhubs.ProducerClientOpti
 	if cfg != nil {
 		c = *cfg
 	}
-	if c.MaxBytes < 0 {
-		return nil, fmt.Errorf("batches of up to %d bytes: must be positive", c.MaxBytes)
+	if c.MaxBytes < 0 || c.MaxMessages < 0 {
+		return nil, fmt.Errorf("batches of up to %d messages and %d bytes: must be positive", c.MaxMessages, c.MaxBytes)
 	}
 	c.Client.RetryOptions = azeventhubs.RetryOptions{MaxRetries: -1}
 	client, err := open(&c.Client)
 	if err != nil {
 		return nil, fmt.Errorf("event hub client: %w", err)
 	}
-	return &EventHub{client: client, maxBytes: uint64(c.MaxBytes)}, nil
+	return &EventHub{client: client, maxBytes: uint64(c.MaxBytes), maxMessages: cmp.Or(c.MaxMessages, math.MaxInt)}, nil
 }
 
 // Close closes the links and the connection.
@@ -74,13 +79,22 @@ func (h *EventHub) Partitions(ctx context.Context) ([]string, error) {
 	return properties.PartitionIDs, nil
 }
 
+// Limit is how large a batch may be, in bytes.
+func (h *EventHub) Limit(ctx context.Context) (int, error) {
+	partitions, err := h.Partitions(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return limitOf(func() (Batch, error) { return h.NewBatch(ctx, partitions[0]) })
+}
+
 // NewBatch implements [Transport].
 func (h *EventHub) NewBatch(ctx context.Context, partition string) (Batch, error) {
 	batch, err := h.client.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: &partition, MaxBytes: h.maxBytes})
 	if err != nil {
 		return nil, explain(err)
 	}
-	return &eventBatch{partition: partition, batch: batch}, nil
+	return &eventBatch{partition: partition, batch: batch, maxMessages: h.maxMessages}, nil
 }
 
 // Send implements [Transport].
@@ -115,6 +129,7 @@ func explain(err error) error {
 type eventBatch struct {
 	partition   string
 	batch       *azeventhubs.EventDataBatch
+	maxMessages int
 	loose       azeventhubs.EventData // an event without a key
 	keyed       azeventhubs.AMQPAnnotatedMessage
 	properties  azeventhubs.AMQPAnnotatedMessageProperties
@@ -128,6 +143,8 @@ func (b *eventBatch) Bytes() int { return int(b.batch.NumBytes()) }
 func (b *eventBatch) Add(m *Message) error {
 	var err error
 	switch {
+	case b.Len() == b.maxMessages:
+		return ErrTooLarge
 	case m.SessionID != "":
 		err = errors.New("event hubs have no sessions: give the message a key")
 	case m.Key == "":

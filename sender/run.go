@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/keyhash"
@@ -33,15 +34,20 @@ type run struct {
 	work   sync.WaitGroup
 	ending sync.Once
 
-	// Of the calling goroutine.
-	drawn int64
-	id    []byte    // of a message that has none: a prefix of the run's own, the index
-	short bool      // there are messages left that weren't drawn
-	keyed []*parcel // those filling, by partition
-	loose *parcel   // the one that fills with messages without a key
-	turn  int       // the partition of the next of those; if ordered, of all
-	last  **parcel  // if ordered: the one parcel that fills
-	mixed bool      // if ordered: all messages have the parcel of those without a key
+	untend context.CancelFunc // ends the tender; nil if there is none
+	tender sync.WaitGroup
+
+	// Of the calling goroutine, and of the tender if there is one: who has
+	// filling, may use them.
+	filling sync.Mutex
+	drawn   int64
+	id      []byte    // of a message that has none: a prefix of the run's own, the index
+	short   bool      // there are messages left that weren't drawn
+	keyed   []*parcel // those filling, by partition
+	loose   *parcel   // the one that fills with messages without a key
+	turn    int       // the partition of the next of those; if ordered, of all
+	last    **parcel  // if ordered: the one parcel that fills
+	mixed   bool      // if ordered: all messages have the parcel of those without a key
 
 	mu       sync.Mutex
 	outcome  Report
@@ -59,8 +65,9 @@ type parcel struct {
 	lane     *lane
 	batch    Batch
 	indices  []sluice.Range
-	lost     bool // an answer was
-	repeated bool // it was sent after that
+	since    time.Time // it was begun
+	lost     bool      // an answer was
+	repeated bool      // it was sent after that
 }
 
 // take packs the next message. It returns false if no more are wanted.
@@ -68,6 +75,10 @@ func (r *run) take(m *Message) bool {
 	if r.going.Err() != nil {
 		r.short = true
 		return false
+	}
+	if r.untend != nil {
+		r.filling.Lock()
+		defer r.filling.Unlock()
 	}
 	index := r.drawn
 	r.drawn++
@@ -143,7 +154,7 @@ func (r *run) pack(slot **parcel, partition int, m *Message, index int64) error 
 }
 
 func (r *run) open(l *lane) (*parcel, error) {
-	p := &parcel{lane: l}
+	p := &parcel{lane: l, since: time.Now()}
 	err := r.persist(func(ctx context.Context) (err error) {
 		p.batch, err = r.s.transport.NewBatch(ctx, l.partition)
 		return err
@@ -185,8 +196,56 @@ func (r *run) flush() {
 	r.ship(&r.loose)
 }
 
+// tend starts the tender, which ships parcels that have waited long enough.
+func (r *run) tend() {
+	patience := r.s.cfg.FlushAfter
+	if patience == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(r.going)
+	r.untend = cancel
+	r.tender.Go(func() {
+		tick := time.NewTicker(max(patience/4, time.Millisecond))
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				r.shipOld(time.Now().Add(-patience))
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// tended ends the tender and waits for it.
+func (r *run) tended() {
+	if r.untend != nil {
+		r.untend()
+		r.tender.Wait()
+	}
+}
+
+// shipOld ships the parcels that were begun before a time.
+func (r *run) shipOld(before time.Time) {
+	r.filling.Lock()
+	defer r.filling.Unlock()
+	for i := range r.keyed {
+		if p := r.keyed[i]; p != nil && p.since.Before(before) {
+			r.ship(&r.keyed[i])
+		}
+	}
+	if p := r.loose; p != nil && p.since.Before(before) {
+		r.ship(&r.loose)
+		if !r.s.cfg.Ordered {
+			r.turn = (r.turn + 1) % len(r.lanes)
+		}
+	}
+}
+
 // halt ends the lanes and waits for them. What is on its way gets its answer.
 func (r *run) halt() {
+	r.tended()
 	r.ending.Do(func() {
 		for _, l := range r.lanes {
 			close(l.in)
@@ -214,11 +273,15 @@ func sizeIn(batch Batch, m *Message) int {
 }
 
 func (r *run) reject(e *RefusedError) {
+	tell := r.s.cfg.Refused
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.outcome.Refused = extend(r.outcome.Refused, e.Index)
-	if len(r.refusals) < maxRefusals {
+	if tell == nil && len(r.refusals) < maxRefusals {
 		r.refusals = append(r.refusals, e)
+	}
+	r.mu.Unlock()
+	if tell != nil {
+		tell(e)
 	}
 }
 
@@ -230,7 +293,7 @@ func (r *run) report() (Report, error) {
 		*list = union(*list)
 	}
 	out.Accepted = rest(r.drawn, out.Refused, out.Unsent, out.Unknown)
-	if more := total(out.Refused) - int64(len(r.refusals)); more > 0 {
+	if more := total(out.Refused) - int64(len(r.refusals)); more > 0 && r.s.cfg.Refused == nil {
 		r.refusals = append(r.refusals, fmt.Errorf("and %d messages more can't be sent: see the report's Refused", more))
 	}
 	err := errors.Join(r.refusals...)

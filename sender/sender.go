@@ -22,6 +22,15 @@ type Config struct {
 	// NoRepeats has a batch whose answer was lost end the sending, because it
 	// may be there. Default: it is sent again, and may be there twice.
 	NoRepeats bool
+	// FlushAfter is how long a message waits at most for others to fill its
+	// batch, also while the sequence pauses. Default: until it is full, or the
+	// sequence ends.
+	FlushAfter time.Duration
+	// Refused is called for each message that can't be sent, at once, perhaps
+	// from several goroutines; for one that is refused as it is drawn, before the
+	// sequence goes on. The error of SendAll doesn't name it then. Default: the
+	// error names the first 16.
+	Refused func(*RefusedError)
 	// InFlight is how many batches may be on their way. As many again as the
 	// hub has partitions may be filling. Default: 16.
 	InFlight int
@@ -42,6 +51,7 @@ func (cfg *Config) withDefaults() Config {
 	if cfg != nil {
 		c = *cfg
 	}
+	c.FlushAfter = max(c.FlushAfter, 0)
 	c.InFlight = cmp.Or(max(c.InFlight, 0), 16)
 	if c.Ordered {
 		c.InFlight = 1
@@ -79,7 +89,7 @@ func (s *Sender) Figures() Figures {
 // SendAll sends what the sequence yields, of which it holds no more than
 // [Config.InFlight] batches on their way and those that are filling. It returns
 // once each message's fate is known, or can't be; the error is nil if all were
-// accepted. The sequence is run by the calling goroutine.
+// accepted, or told to [Config.Refused]. The sequence is run by the calling goroutine.
 //
 // Once ctx ends, SendAll draws no more messages and waits [Config.Parting] for
 // batches on their way; those that have no answer then are in the report's
@@ -97,6 +107,7 @@ func (s *Sender) SendAll(ctx context.Context, messages iter.Seq[Message]) (Repor
 			break
 		}
 	}
+	r.tended()
 	r.flush()
 	r.halt()
 	return r.report()
@@ -130,6 +141,7 @@ func (s *Sender) begin(ctx context.Context) (*run, error) {
 		r.lanes = append(r.lanes, l)
 		r.work.Go(func() { r.serve(l) })
 	}
+	r.tend()
 	return r, nil
 }
 

@@ -174,6 +174,11 @@ func (b *ServiceBus) Partitions(context.Context) ([]string, error) { return b.la
 // Mixes implements [Mixer].
 func (b *ServiceBus) Mixes() bool { return true }
 
+// Limit is how large a batch may be, in bytes.
+func (b *ServiceBus) Limit(ctx context.Context) (int, error) {
+	return limitOf(func() (Batch, error) { return b.NewBatch(ctx, "") })
+}
+
 // NewBatch implements [Transport].
 func (b *ServiceBus) NewBatch(ctx context.Context, _ string) (Batch, error) {
 	l, err := b.use()
