@@ -1,6 +1,9 @@
 package autoscale
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Action is one change to a resource, to be carried out once.
 type Action struct {
@@ -30,4 +33,17 @@ type Report struct {
 	Time      time.Time `json:"time"`
 	Instances int       `json:"instances"`
 	Outcome   *Outcome  `json:"outcome,omitempty"` // of the last action, if there has been one
+}
+
+type actionKey struct{}
+
+// ActionFrom returns the action that a [Scaler] calls [Target.Scale] for, for
+// targets that tell somebody else its number, so that repeats are known there.
+func ActionFrom(ctx context.Context) (Action, bool) {
+	a, ok := ctx.Value(actionKey{}).(Action)
+	return a, ok
+}
+
+func withAction(ctx context.Context, a Action) context.Context {
+	return context.WithValue(ctx, actionKey{}, a)
 }

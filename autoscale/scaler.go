@@ -224,7 +224,7 @@ func (s *Scaler) scale(ctx context.Context, a Action) (err error) {
 	case now != a.From:
 		return &overtakenError{now, a.From, a.To}
 	}
-	if err := s.target.Scale(ctx, a.To); err != nil {
+	if err := s.target.Scale(withAction(ctx, a), a.To); err != nil {
 		return fmt.Errorf("scale to %d: %w", a.To, err)
 	}
 	return nil

@@ -1,0 +1,40 @@
+package sqlitestore_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/sqlitestore"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+func open(t testing.TB) *sqlitestore.Store {
+	t.Helper()
+	s, err := sqlitestore.Open(filepath.Join(t.TempDir(), "state ?#%.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+func TestStore(t *testing.T) {
+	sluicetest.TestAutoscaleStore(t, func(t testing.TB) autoscale.Store { return open(t) })
+}
+
+func TestQueue(t *testing.T) {
+	sluicetest.TestAutoscaleQueue(t, func(t testing.TB, lock time.Duration) sluicetest.AutoscaleQueue {
+		s := open(t)
+		if err := s.Queue("other", lock).Send(t.Context(), []byte("of another queue")); err != nil {
+			t.Fatal(err)
+		}
+		q := s.Queue("metrics", lock)
+		return sluicetest.AutoscaleQueue{Queue: q, Aside: q.Aside}
+	})
+}

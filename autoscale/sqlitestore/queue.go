@@ -1,0 +1,186 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+)
+
+// Queue is an [autoscale.Queue] in the store's file.
+type Queue struct {
+	store *Store
+	name  string
+	lock  time.Duration
+}
+
+var _ autoscale.Queue = (*Queue)(nil)
+
+// lookEvery is how often an empty queue is looked into.
+const lookEvery = 100 * time.Millisecond
+
+// Queue returns the queue of a name. lock is how long a received message is
+// hidden from other receivers; zero means 30 s.
+func (s *Store) Queue(name string, lock time.Duration) *Queue {
+	if lock <= 0 {
+		lock = 30 * time.Second
+	}
+	return &Queue{store: s, name: name, lock: lock}
+}
+
+func (q *Queue) fail(what string, err error) error {
+	return q.store.fail(what+" "+q.name, err)
+}
+
+// Send implements [autoscale.Queue]: all of the messages or none.
+func (q *Queue) Send(ctx context.Context, bodies ...[]byte) error {
+	err := q.store.within(ctx, func(tx *sql.Tx) error {
+		for _, b := range bodies {
+			if b == nil {
+				b = []byte{}
+			}
+			if _, err := tx.ExecContext(ctx, "INSERT INTO messages (queue, body) VALUES (?, ?)", q.name, b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return q.fail("send to queue", err)
+	}
+	return nil
+}
+
+// Receive implements [autoscale.Queue].
+func (q *Queue) Receive(ctx context.Context, most int) ([]autoscale.Message, error) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		messages, err := q.take(ctx, most)
+		if cancelled := ctx.Err(); cancelled != nil {
+			return nil, cancelled
+		}
+		if err != nil {
+			return nil, q.fail("receive from queue", err)
+		}
+		if len(messages) > 0 {
+			return messages, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// take looks without writing first: most looks find nothing.
+func (q *Queue) take(ctx context.Context, most int) (messages []autoscale.Message, err error) {
+	var first sql.NullInt64
+	now := time.Now()
+	err = q.store.db.QueryRowContext(ctx, "SELECT min(id) FROM messages WHERE queue = ? AND aside IS NULL AND hidden <= ?", q.name, now.UnixNano()).Scan(&first)
+	if err != nil || !first.Valid {
+		return nil, err
+	}
+	until := now.Add(q.lock).UnixNano()
+	rows, err := q.store.db.QueryContext(ctx, `UPDATE messages SET hidden = ?, deliveries = deliveries + 1
+		WHERE id IN (SELECT id FROM messages WHERE queue = ? AND aside IS NULL AND hidden <= ? ORDER BY id LIMIT ?)
+		RETURNING id, body, deliveries`, until, q.name, now.UnixNano(), most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		var m autoscale.Message
+		if err := rows.Scan(&id, &m.Body, &m.Deliveries); err != nil {
+			return nil, err
+		}
+		m.ID, m.Receipt = strconv.FormatInt(id, 10), receipt{id, m.Deliveries}
+		messages = append(messages, m)
+	}
+	slices.SortFunc(messages, func(a, b autoscale.Message) int {
+		return cmp.Compare(a.Receipt.(receipt).id, b.Receipt.(receipt).id)
+	})
+	return messages, rows.Err()
+}
+
+// receipt is valid until the message is received again.
+type receipt struct {
+	id         int64
+	deliveries int
+}
+
+// Extend implements [autoscale.Queue].
+func (q *Queue) Extend(ctx context.Context, m *autoscale.Message) error {
+	now := time.Now()
+	n, err := q.change(ctx, m, "UPDATE messages SET hidden = ? WHERE id = ? AND deliveries = ? AND aside IS NULL AND hidden > ?", now.Add(q.lock).UnixNano(), m, now.UnixNano())
+	switch {
+	case err != nil:
+		return q.fail("extend message of queue", err)
+	case n == 0:
+		return autoscale.ErrLockLost
+	}
+	return nil
+}
+
+// Delete implements [autoscale.Queue].
+func (q *Queue) Delete(ctx context.Context, m *autoscale.Message) error {
+	if _, err := q.change(ctx, m, "DELETE FROM messages WHERE id = ? AND deliveries = ? AND aside IS NULL", m); err != nil {
+		return q.fail("delete from queue", err)
+	}
+	return nil
+}
+
+// SetAside implements [autoscale.Queue].
+func (q *Queue) SetAside(ctx context.Context, m *autoscale.Message, reason string) error {
+	if _, err := q.change(ctx, m, "UPDATE messages SET aside = ? WHERE id = ? AND deliveries = ? AND aside IS NULL", reason, m); err != nil {
+		return q.fail("set aside in queue", err)
+	}
+	return nil
+}
+
+// change runs a statement; a message among the arguments stands for its id and
+// its deliveries, so that one received again since is left alone.
+func (q *Queue) change(ctx context.Context, m *autoscale.Message, query string, args ...any) (int64, error) {
+	r, ok := m.Receipt.(receipt)
+	if !ok {
+		return 0, errors.New("the message is another queue's")
+	}
+	var flat []any
+	for _, a := range args {
+		if a == any(m) {
+			flat = append(flat, r.id, r.deliveries)
+		} else {
+			flat = append(flat, a)
+		}
+	}
+	result, err := q.store.db.ExecContext(ctx, query, flat...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// Aside returns what has been set aside, oldest first.
+func (q *Queue) Aside(ctx context.Context) ([]autoscale.Aside, error) {
+	rows, err := q.store.db.QueryContext(ctx, "SELECT body, aside FROM messages WHERE queue = ? AND aside IS NOT NULL ORDER BY id", q.name)
+	if err != nil {
+		return nil, q.fail("read what is set aside in queue", err)
+	}
+	defer rows.Close()
+	var list []autoscale.Aside
+	for rows.Next() {
+		var a autoscale.Aside
+		if err := rows.Scan(&a.Body, &a.Reason); err != nil {
+			return nil, q.fail("read what is set aside in queue", err)
+		}
+		list = append(list, a)
+	}
+	return list, rows.Err()
+}
