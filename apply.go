@@ -182,21 +182,46 @@ func (s *applier[Tx]) transact(events []*Event, parked []DeadLetter) error {
 		}
 	}
 	b := Batch{Group: s.topic.Group, Partition: s.lease.Partition, Epoch: s.lease.Epoch, Events: good}
-	step := Step{Lease: s.lease, From: s.pos, To: events[len(events)-1].Position(), DeadLetters: parked}
-	began := s.c.cfg.Clock.Elapsed()
-	if err := s.commit(step, s.handle(b)); err != nil {
+	if err := s.move(s.repeats.beyond(events[len(events)-1]), parked, len(events), s.handle(b)); err != nil {
 		return err
 	}
-	s.observe(Observation{
-		Kind: KindCommitted, From: step.From, To: step.To, Events: len(events),
-		Duration: s.c.cfg.Clock.Elapsed() - began, Lag: s.behind(step.To),
-	})
 	for _, d := range parked {
 		s.observe(Observation{Kind: KindParked, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
 	}
 	if hook := s.c.cfg.Hooks.Batch; hook != nil {
 		b.Events = events
 		s.hook("batch", func() error { return hook(s.work, b) })
+	}
+	return nil
+}
+
+// move moves the checkpoint past so many events, and the repeats among them.
+func (s *applier[Tx]) move(to Position, parked []DeadLetter, events int, fn func(context.Context, Tx) error) error {
+	step := Step{Lease: s.lease, From: s.pos, To: to, DeadLetters: parked}
+	var repeats int
+	step.Seen, step.SeenSince, repeats = s.repeats.seen(step.From.Sequence, to.Sequence)
+	began := s.c.cfg.Clock.Elapsed()
+	if err := s.commit(step, fn); err != nil {
+		return err
+	}
+	s.observe(Observation{
+		Kind: KindCommitted, From: step.From, To: step.To, Events: events + repeats, Repeats: repeats,
+		Duration: s.c.cfg.Clock.Elapsed() - began, Lag: s.behind(step.To),
+	})
+	return nil
+}
+
+// pass moves the checkpoint past repeats alone.
+func (s *applier[Tx]) pass(to Position) error {
+	for s.pos.Sequence < to.Sequence {
+		err := s.move(to, nil, 0, nil)
+		var failed *HandlerError
+		switch {
+		case errors.As(err, &failed):
+			return fmt.Errorf("pass repeats: %w", failed.Err)
+		case err != nil && !errors.Is(err, errAgain):
+			return err
+		}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -25,6 +26,10 @@ type Delivery interface {
 // writes, the checkpoint and the dead letters commit in one transaction of
 // store, fenced by the lease's epoch and owner and by the position they start
 // from.
+//
+// Where the events are messages of an [AtLeastOnce] stage before it that carry
+// a [Stamp], the exactly-once holds from that stage's events on: messages that
+// were sent more than once are handled once.
 func Transactional[Tx any](store TxStore[Tx], handler Handler[Tx]) Delivery {
 	return &transactional[Tx]{store: store, handler: handler}
 }
@@ -46,6 +51,7 @@ type applier[Tx any] struct {
 	trial   Trial    // of the event behind pos, or of a dead letter on retry
 	suspect int64    // up to this sequence number an event is suspected of killing the process; Unset's if none
 	outage  *backoff // between tries while the database fails
+	repeats repeats
 
 	applied, failedAgain int // retries of dead letters
 }
@@ -112,7 +118,7 @@ func (s *applier[Tx]) drain(box *inbox) error {
 			return fmt.Errorf("read log: %w", err)
 		}
 		if len(events) > 0 {
-			if err := s.apply(events); err != nil {
+			if err := s.take(events); err != nil {
 				return err
 			}
 			continue
@@ -122,6 +128,32 @@ func (s *applier[Tx]) drain(box *inbox) error {
 		case <-s.idle.Done():
 		}
 	}
+}
+
+// take applies events, and passes over those that repeat earlier ones.
+func (s *applier[Tx]) take(events []*Event) error {
+	if !slices.ContainsFunc(events, carriesStamp) {
+		return s.apply(events)
+	}
+	if !s.repeats.loaded {
+		// Nobody else adds to it in this epoch.
+		rows, err := s.store.Seen(s.work, s.topic.Group, s.lease.Partition)
+		if err == nil {
+			err = s.repeats.load(rows, s.pos.Sequence)
+		}
+		if err != nil {
+			return fmt.Errorf("read the chain ids seen: %w", err)
+		}
+	}
+	kept := s.repeats.weed(events, s.pos.Sequence)
+	if s.repeats.crowded != "" {
+		s.failed(fmt.Errorf("the oldest chain ids of %s are forgotten, for there are too many above its watermark: see that its emitter can store its checkpoint", s.repeats.crowded))
+		s.repeats.crowded = ""
+	}
+	if len(kept) == 0 {
+		return s.pass(events[len(events)-1].Position())
+	}
+	return s.apply(kept)
 }
 
 // trying tells whether the event behind the checkpoint has failed attempts

@@ -37,6 +37,7 @@ type Observation struct {
 	Epoch     int64
 	From, To  Position
 	Events    int           // how many events
+	Repeats   int           // of those, how many were passed over, for they repeat earlier ones
 	Bytes     int           // their bodies' size
 	Attempt   int           // from 1
 	Duration  time.Duration // of the operation

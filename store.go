@@ -36,6 +36,21 @@ type Step struct {
 	DeadLetters []DeadLetter // stored, or updated if a dead letter of the same identity is there
 	Redriven    []int64      // ids of dead letters on retry that this step's handler has applied: removed
 	Returned    []DeadLetter // dead letters on retry that have failed again: state and error updated by id, bodies left alone
+	Seen        []Seen       // chain ids of the step's events, each origin once
+	SeenSince   time.Time    // if not zero: of the partition's [Seen], those older (At) are removed
+}
+
+// Seen is what one step leaves in a partition's memory of chain ids of one
+// origin (their source and partition), so that the next owner can tell
+// repeats. The last one's Epoch and Low are the ones that hold.
+type Seen struct {
+	Origin string
+	Epoch  int64     // the highest so far
+	Low    int64     // the watermark: ids of events up to this number need not be remembered
+	Top    int64     // the highest number among IDs; Low if that is higher
+	Forget int64     // what earlier steps have left of the origin is removed if its Top is at most this
+	At     time.Time // when the log took the newest of the events
+	IDs    string    // those new with the step, in printable ASCII; the store's to keep, not to read
 }
 
 // TxStore keeps checkpoints and dead letters in the database that the handler
@@ -58,8 +73,8 @@ type TxStore[Tx any] interface {
 	// that the checkpoint has the lease's epoch and owner and stands at
 	// step.From, and moves it to step.To; then calls fn (if not nil) with the
 	// transaction; then stores the dead letters, removes the redriven ones
-	// and updates the returned ones (each exactly one row with status retry)
-	// and commits. When To differs from From, Claims becomes 1 and the Trial is
+	// and updates the returned ones (each exactly one row with status retry),
+	// stores what was seen and removes what that lets forget, and commits. When To differs from From, Claims becomes 1 and the Trial is
 	// cleared.
 	//
 	// The error tells what has happened:
@@ -88,6 +103,10 @@ type TxStore[Tx any] interface {
 	// store's clock, with bodies, lowest sequence number first, at most limit.
 	Due(ctx context.Context, group Group, partition string, limit int) ([]DeadLetter, error)
 
+	// Seen returns what the partition's steps have left, up to the one that
+	// brought the checkpoint to where it stands, in their order.
+	Seen(ctx context.Context, group Group, partition string) ([]Seen, error)
+
 	// Read returns the group's checkpoints sorted by partition, without
 	// claiming them: for lag, audit and lists.
 	Read(ctx context.Context, group Group) ([]Progress, error)
@@ -95,6 +114,7 @@ type TxStore[Tx any] interface {
 	// Reset moves a checkpoint by hand, creating it if it is missing, gives it
 	// the incarnation, and raises its epoch, which it returns, above every
 	// claim so far, so that an owner that is still at work is fenced off. It
-	// clears Claims and Trial.
+	// clears Claims and Trial, and removes what steps beyond the position have
+	// left to be seen.
 	Reset(ctx context.Context, group Group, partition, incarnation string, to Position) (epoch int64, err error)
 }

@@ -65,6 +65,8 @@ func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation strin
 }
 
 const resetSQL = `
+WITH unseen AS (
+  DELETE FROM @sluice_seen WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND step > $6)
 INSERT INTO @sluice_checkpoints AS c (namespace, topic, consumer_group, partition, owner, epoch, incarnation, sequence_number, event_offset, claims, updated_at)
 VALUES ($1, $2, $3, $4, '', 1, $5, $6, $7, 0, clock_timestamp())
 ON CONFLICT (namespace, topic, consumer_group, partition) DO UPDATE

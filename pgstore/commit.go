@@ -183,7 +183,7 @@ func (st *step) undone(ctx context.Context) error {
 	return nil
 }
 
-// commit stores the dead letters and commits: in one round trip, unless dead
+// commit stores the dead letters and chain ids and commits: in one round trip, unless dead
 // letters on retry are to be settled, which have to be counted first.
 func (st *step) commit(ctx context.Context) error {
 	if ctx.Err() != nil {
@@ -200,25 +200,26 @@ func (st *step) commit(ctx context.Context) error {
 		}
 		b = pgx.Batch{}
 	}
-	letters := b.Len()
+	st.see(&b)
+	before := b.Len()
 	b.Queue(sameSQL, st.xid)
 	b.Queue(`COMMIT`)
 
 	br := st.conn.SendBatch(ctx, &b)
 	defer br.Close() // whatever comes after the answer cannot change it
-	for i := range letters + 1 {
+	for i := range before + 1 {
 		_, err := br.Exec()
 		switch {
 		case err == nil:
 		case uncertain(err):
 			return unknown(err)
-		case i == letters && divided(err):
+		case i == before && divided(err):
 			br.Close()
 			return st.undo(ctx, &watch{}, errRollback)
 		default:
 			br.Close()
 			st.rollback(ctx)
-			return fmt.Errorf("store dead letters: %w", err)
+			return fmt.Errorf("store dead letters and chain ids: %w", err)
 		}
 	}
 	return st.committed(br.Exec())

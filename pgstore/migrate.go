@@ -16,6 +16,8 @@ var (
 	migration1 string
 	//go:embed migrations/2.sql
 	migration2 string
+	//go:embed migrations/3.sql
+	migration3 string
 )
 
 // migration makes one version of the tables out of the one before.
@@ -33,6 +35,7 @@ type migration struct {
 var migrations = []migration{
 	{sql: migration1, oldest: 1},
 	{sql: migration2, oldest: 1},
+	{sql: migration3, oldest: 1},
 }
 
 // component names these tables in sluice_schema.

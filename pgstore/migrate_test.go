@@ -233,8 +233,8 @@ func TestSchemas(t *testing.T) {
 		defer s.Close()
 		use(t, s, "a")
 		var n int
-		if err := s.Pool().QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE schemaname = $1`, name).Scan(&n); err != nil || n != 4 {
-			t.Errorf("%d tables in schema %s, %v; want 4", n, name, err)
+		if err := s.Pool().QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE schemaname = $1`, name).Scan(&n); err != nil || n != 5 {
+			t.Errorf("%d tables in schema %s, %v; want 5", n, name, err)
 		}
 		var path string
 		if err := s.Pool().QueryRow(t.Context(), `SHOW search_path`).Scan(&path); err != nil || strings.Contains(path, name) {

@@ -21,6 +21,7 @@ type bentStore struct {
 	record func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error
 	leave  func(ctx context.Context, lease sluice.Lease) error
 	due    func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
+	seen   func(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error)
 	read   func(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
 	reset  func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error)
 }
@@ -61,6 +62,13 @@ func (b *bentStore) Due(ctx context.Context, group sluice.Group, partition strin
 		return b.due(ctx, group, partition, limit)
 	}
 	return b.Store.Due(ctx, group, partition, limit)
+}
+
+func (b *bentStore) Seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
+	if b.seen != nil {
+		return b.seen(ctx, group, partition)
+	}
+	return b.Store.Seen(ctx, group, partition)
 }
 
 func (b *bentStore) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
@@ -585,5 +593,5 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 			return list, err
 		}
 	})
-	caught(t, txChecks[*Tx](), drivers)
+	caught(t, txChecks[*Tx](), append(drivers, brokenSeen()...))
 }

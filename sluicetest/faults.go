@@ -13,6 +13,7 @@ const (
 	OpRecord  Op = "record"
 	OpLeave   Op = "leave"
 	OpDue     Op = "due"
+	OpSeen    Op = "seen"
 	OpRead    Op = "read"
 	OpReset   Op = "reset"
 	OpList    Op = "list"
@@ -80,6 +81,8 @@ type UnsafeStore struct {
 	LateCommit bool
 	// Backwards has Advance move the checkpoint back as well.
 	Backwards bool
+	// LostSeen has Commit store nothing of what was seen.
+	LostSeen bool
 	// LostLetters has Park answer and store nothing.
 	LostLetters bool
 }

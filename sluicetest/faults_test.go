@@ -63,6 +63,7 @@ func TestOutageOfEveryOperation(t *testing.T) {
 			return store.Record(ctx, a, at(9), sluice.Trial{Sequence: 10, Attempts: 1})
 		},
 		OpLeave: func(ctx context.Context) error { return store.Leave(ctx, a) },
+		OpSeen:  func(ctx context.Context) error { _, err := store.Seen(ctx, testGroup, "0"); return err },
 		OpDue:   func(ctx context.Context) error { _, err := store.Due(ctx, testGroup, "0", 1); return err },
 		OpRead:  func(ctx context.Context) error { _, err := store.Read(ctx, testGroup); return err },
 		OpReset: func(ctx context.Context) error { _, err := store.Reset(ctx, testGroup, "0", "", at(0)); return err },

@@ -30,7 +30,8 @@ type Store struct {
 	mu          sync.Mutex
 	checkpoints map[place]*checkpoint
 	tables      map[string]*table
-	letters     []*sluice.DeadLetter // lowest id first
+	seen        map[place][]footprint // in the steps' order
+	letters     []*sluice.DeadLetter  // lowest id first
 	lastID      int64
 }
 
@@ -230,6 +231,7 @@ func (s *Store) apply(step sluice.Step, claim int, writes []write) error {
 		return &sluice.HandlerError{Err: err}
 	}
 	s.checkpoints[place{step.Lease.Group, step.Lease.Partition}].move(step.To)
+	s.tread(step)
 	for i := range step.DeadLetters {
 		s.put(&step.DeadLetters[i])
 	}
@@ -298,6 +300,7 @@ func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarn
 	c.Owner = ""
 	c.Epoch++
 	c.Claims, c.Trial, c.Done, c.Updated = 0, sluice.Trial{}, nil, time.Now()
+	s.sweep(place{group, partition}, func(f footprint) bool { return f.step > to.Sequence })
 	return c.Epoch, nil
 }
 

@@ -24,6 +24,7 @@ func txChecks[Tx any]() []check[TxHarness[Tx]] {
 	all = append(all, commitChecks[Tx]()...)
 	all = append(all, failureChecks[Tx]()...)
 	all = append(all, redriveChecks[Tx]()...)
+	all = append(all, seenChecks[Tx]()...)
 	return append(all, contentionChecks[Tx]()...)
 }
 

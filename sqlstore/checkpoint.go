@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/ranges"
@@ -125,9 +126,16 @@ func (s *Store) read(ctx context.Context, group sluice.Group) ([]sluice.Progress
 // Reset implements [sluice.TxStore] and [sluice.CheckpointStore]. The checkpoint then has no owner.
 func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
 	var epoch int64
-	args := append(key(group, partition), clean(incarnation), to.Sequence, clean(to.Offset))
-	if _, err := s.one(ctx, s.sql.reset, args, &epoch); err != nil {
-		return 0, s.outage(ctx, "set checkpoint of partition "+partition, err)
-	}
-	return epoch, nil
+	of := key(group, partition)
+	err := s.alone(ctx, func(t *transaction) error {
+		_, err := changed(ctx, t, s.sql.unsee, slices.Concat(of, []any{to.Sequence})...)
+		if err == nil {
+			_, err = one(ctx, t, s.sql.reset, slices.Concat(of, []any{clean(incarnation), to.Sequence, clean(to.Offset)}), &epoch)
+		}
+		if err != nil {
+			return s.outage(ctx, "set checkpoint of partition "+partition, err)
+		}
+		return nil
+	})
+	return epoch, err
 }

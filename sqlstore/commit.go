@@ -17,7 +17,7 @@ var errEnded = errors.New("the handler ended its own transaction (by COMMIT, ROL
 //
 // The order is the guarantee: the fence first, so that a handler never runs on
 // a partition that has gone on; then the handler, which cannot commit; then
-// the dead letters; then the one commit. That one is not cut short when ctx
+// the dead letters and chain ids; then the one commit. That one is not cut short when ctx
 // ends: it waits for nobody, and an interrupted commit would have no outcome.
 func (s *Store) Commit(ctx context.Context, step sluice.Step, fn func(ctx context.Context, tx *Tx) error) error {
 	t, err := s.begin(ctx)
@@ -34,6 +34,9 @@ func (s *Store) Commit(ctx context.Context, step sluice.Step, fn func(ctx contex
 		}
 	}
 	if err := s.settle(ctx, t, step); err != nil {
+		return err
+	}
+	if err := s.see(ctx, t, step); err != nil {
 		return err
 	}
 	return s.commit(ctx, t, step)

@@ -64,6 +64,12 @@ type wording struct {
 	holder  string // key → owner, epoch, sequence_number
 	reset   string // key, incarnation, sequence_number, event_offset → epoch
 
+	forget string // key, origin, highest top
+	expire string // key, time
+	unsee  string // key, highest step that stays
+	see    string // key, origin, step, epoch, low, top, seen_at, ids
+	seen   string // key → origin, epoch, low, top, seen_at, ids
+
 	park     string // all columns of a dead letter but its id
 	redrive  string // key, id; one row or none
 	again    string // failed_at, error, attempts, status, next_attempt, key, id; one row or none

@@ -16,9 +16,11 @@ var (
 	sqliteStore1 string
 	//go:embed migrations/sqlite/store-2.sql
 	sqliteStore2 string
+	//go:embed migrations/sqlite/store-3.sql
+	sqliteStore3 string
 
 	sqliteLeaseSteps = []step{{sql: sqliteLeases1, oldest: 1}}
-	sqliteStoreSteps = []step{{sql: sqliteStore1, oldest: 1}, {sql: sqliteStore2, oldest: 1}}
+	sqliteStoreSteps = []step{{sql: sqliteStore1, oldest: 1}, {sql: sqliteStore2, oldest: 1}, {sql: sqliteStore3, oldest: 1}}
 )
 
 // now is SQLite's clock in the layout of [timeLayout]; it has milliseconds. It
@@ -101,6 +103,14 @@ var sqliteWording = wording{
 			owner = '', epoch = known.epoch + 1, claims = 0,
 			trial_sequence = 0, trial_attempts = 0, trial_error = '', done = '', updated_at = excluded.updated_at
 		RETURNING epoch`,
+
+	forget: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND origin = ? AND top <= ?`,
+	expire: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND seen_at < ?`,
+	unsee:  `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND step > ?`,
+	see: `
+		INSERT OR REPLACE INTO sluice_seen (namespace, topic, consumer_group, partition, origin, step, epoch, low, top, seen_at, ids)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	seen: `SELECT origin, epoch, low, top, seen_at, ids FROM sluice_seen WHERE ` + ofKey + ` ORDER BY step`,
 
 	park: `
 		INSERT INTO sluice_dead_letters (` + strings.TrimPrefix(letterColumns, "id, ") + heavyColumns + `)

@@ -291,6 +291,10 @@ func (s store) Due(ctx context.Context, group sluice.Group, partition string, li
 	return ask(ctx, s.process, "due", partition, func() ([]sluice.DeadLetter, error) { return s.w.store.Due(ctx, group, partition, limit) })
 }
 
+func (s store) Seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
+	return ask(ctx, s.process, "seen", partition, func() ([]sluice.Seen, error) { return s.w.store.Seen(ctx, group, partition) })
+}
+
 func (s store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
 	return ask(ctx, s.process, "read", "", func() ([]sluice.Progress, error) { return s.w.store.Read(ctx, group) })
 }

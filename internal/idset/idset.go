@@ -1,0 +1,157 @@
+// Package idset remembers numbered ids: in memory as bits, in a database as
+// text.
+package idset
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ID is a pair of numbers, neither negative. Ids are expected to be dense in
+// Sequence, and to have few different N.
+type ID struct {
+	Sequence int64
+	N        int32
+}
+
+func (id ID) compare(other ID) int {
+	return cmp.Or(cmp.Compare(id.N, other.N), cmp.Compare(id.Sequence, other.Sequence))
+}
+
+// Set is a set of ids. The zero value is empty. Adding is cheap where the new
+// ids are mostly the highest.
+type Set struct {
+	words []word // ascending
+}
+
+// word has 64 ids in a row with one n.
+type word struct {
+	block int64 // their sequence numbers without the last six bits
+	n     int32
+	bits  uint64
+}
+
+// Words is how many words the set takes: from one for each id to one for 64.
+func (s *Set) Words() int { return len(s.words) }
+
+// Quarter is the highest sequence number of the lowest quarter of the set,
+// which must not be empty.
+func (s *Set) Quarter() int64 { return s.words[len(s.words)/4].last() }
+
+// last is the highest number that a word can hold.
+func (w word) last() int64 { return w.block<<6 | 63 }
+
+func (s *Set) find(id ID) (int, bool) {
+	block := id.Sequence >> 6
+	return slices.BinarySearchFunc(s.words, id, func(w word, id ID) int {
+		return cmp.Or(cmp.Compare(w.block, block), cmp.Compare(w.n, id.N))
+	})
+}
+
+// Has tells whether the set has an id.
+func (s *Set) Has(id ID) bool {
+	i, found := s.find(id)
+	return found && s.words[i].bits&(1<<(id.Sequence&63)) != 0
+}
+
+// Add adds an id.
+func (s *Set) Add(id ID) {
+	i, found := s.find(id)
+	if !found {
+		s.words = slices.Insert(s.words, i, word{block: id.Sequence >> 6, n: id.N})
+	}
+	s.words[i].bits |= 1 << (id.Sequence & 63)
+}
+
+// Forget removes the ids up to a sequence number, but for up to 63 at the end.
+func (s *Set) Forget(upTo int64) {
+	n := 0
+	for n < len(s.words) && s.words[n].last() <= upTo {
+		n++
+	}
+	if s.words = s.words[n:]; len(s.words) == 0 {
+		s.words = nil
+	}
+}
+
+// Encode writes ids as a text of printable ASCII, and sorts them for that: for
+// each N a first number, and the distance of each that follows; and behind a
+// plus sign how many come right after it. So 10, 11, 12 and 20 with N 0, and 11
+// with N 1, are "0:10+2,8;1:11".
+func Encode(ids []ID) string {
+	slices.SortFunc(ids, ID.compare)
+	ids = slices.Compact(ids)
+	var b []byte
+	for i := 0; i < len(ids); {
+		id, distance := ids[i], ids[i].Sequence
+		switch {
+		case i > 0 && ids[i-1].N == id.N:
+			b = append(b, ',')
+			distance -= ids[i-1].Sequence
+		case i > 0:
+			b = append(b, ';')
+			fallthrough
+		default:
+			b = append(strconv.AppendInt(b, int64(id.N), 10), ':')
+		}
+		b = strconv.AppendInt(b, distance, 10)
+		run := i + 1
+		for run < len(ids) && ids[run].N == id.N && ids[run].Sequence == ids[run-1].Sequence+1 {
+			run++
+		}
+		if more := run - i - 1; more > 0 {
+			b = strconv.AppendInt(append(b, '+'), int64(more), 10)
+		}
+		i = run
+	}
+	return string(b)
+}
+
+// Most is how many ids one text can hold.
+const Most = 1 << 20
+
+var errText = errors.New("not as they were written")
+
+// Decode reads what [Encode] wrote, and hands out one id after the other.
+func Decode(text string, yield func(ID)) error {
+	if text == "" {
+		return nil
+	}
+	left := int64(Most)
+	for group := range strings.SplitSeq(text, ";") {
+		number, list, ok := strings.Cut(group, ":")
+		n, err := read(number, 31)
+		if !ok || err != nil {
+			return errText
+		}
+		at := int64(-1)
+		for part := range strings.SplitSeq(list, ",") {
+			first, more, long := strings.Cut(part, "+")
+			distance, err := read(first, 63)
+			var further int64
+			if err == nil && long {
+				further, err = read(more, 31)
+			}
+			if err != nil || at >= 0 && distance == 0 || distance > math.MaxInt64-max(at, 0)-further || further >= left {
+				return errText
+			}
+			at = max(at, 0) + distance
+			for end := at + further; ; at++ {
+				yield(ID{at, int32(n)})
+				if left--; at == end {
+					break
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func read(text string, bits int) (int64, error) {
+	n, err := strconv.ParseUint(text, 10, bits)
+	return int64(n), err
+}

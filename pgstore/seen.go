@@ -1,0 +1,68 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice"
+)
+
+const (
+	ofSeen    = ` WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
+	expireSQL = `DELETE FROM @sluice_seen` + ofSeen + ` AND seen_at < $5`
+	forgetSQL = `
+DELETE FROM @sluice_seen USING unnest($5::text[], $6::bigint[]) AS forgotten (of, up_to)` + ofSeen + ` AND origin = of AND top <= up_to`
+	seeSQL = `
+INSERT INTO @sluice_seen (namespace, topic, consumer_group, partition, step, origin, epoch, low, top, seen_at, ids)
+SELECT $1, $2, $3, $4, $5, * FROM unnest($6::text[], $7::bigint[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::text[])
+ON CONFLICT (namespace, topic, consumer_group, partition, origin, step) DO UPDATE
+SET epoch = excluded.epoch, low = excluded.low, top = excluded.top, seen_at = excluded.seen_at, ids = excluded.ids`
+	seenSQL = `SELECT origin, epoch, low, top, seen_at, ids FROM @sluice_seen` + ofSeen + ` ORDER BY step`
+)
+
+// see queues what stores what a step has seen, and removes what that lets
+// forget: three statements at most, however many origins there are.
+func (st *step) see(b *pgx.Batch) {
+	n := len(st.Seen)
+	if n == 0 {
+		return
+	}
+	of := func(args ...any) []any { return append(leaseArgs(st.Lease)[:4], args...) }
+	if !st.SeenSince.IsZero() {
+		b.Queue(st.store.sql.of(expireSQL), of(st.SeenSince)...)
+	}
+	origins, ids, times := make([]string, n), make([]string, n), make([]time.Time, n)
+	epochs, lows, tops, forget := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	for i := range st.Seen {
+		s := &st.Seen[i]
+		origins[i], ids[i], times[i] = clean(s.Origin), s.IDs, s.At
+		epochs[i], lows[i], tops[i], forget[i] = s.Epoch, s.Low, s.Top, s.Forget
+	}
+	b.Queue(st.store.sql.of(forgetSQL), of(origins, forget)...)
+	b.Queue(st.store.sql.of(seeSQL), of(st.To.Sequence, origins, epochs, lows, tops, times, ids)...)
+}
+
+// Seen implements [sluice.TxStore].
+func (s *Store) Seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
+	list, err := s.seen(ctx, group, partition)
+	if err != nil {
+		return nil, fmt.Errorf("read chain ids of partition %s: %w", partition, err)
+	}
+	return list, nil
+}
+
+func (s *Store) seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	rows, _ := conn.Query(ctx, s.sql.of(seenSQL), group.Namespace, group.Topic, group.Name, partition) // CollectRows returns the error
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (seen sluice.Seen, err error) {
+		err = row.Scan(&seen.Origin, &seen.Epoch, &seen.Low, &seen.Top, &seen.At, &seen.IDs)
+		return seen, err
+	})
+}

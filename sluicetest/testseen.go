@@ -1,0 +1,154 @@
+package sluicetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// seenAt is when the log took the events of seenBy, in the microseconds that
+// every database has.
+var seenAt = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
+
+// seenBy is what a step leaves of an origin, its ids those of the step.
+func seenBy(origin string, epoch, low, top int64) sluice.Seen {
+	return sluice.Seen{Origin: origin, Epoch: epoch, Low: low, Top: top, Forget: low, At: seenAt, IDs: fmt.Sprintf("0:%d;7:%d+3,2", top-1, top-8)}
+}
+
+// sees notes what a partition has seen that is not as wanted. Of several
+// origins in one step the order is open.
+func (h *TxHarness[Tx]) sees(t testing.TB, what string, store sluice.TxStore[Tx], partition string, want ...sluice.Seen) {
+	t.Helper()
+	got, err := store.Seen(limited(t), testGroup, partition)
+	ok(t, "read what was seen", err)
+	same := func(a, b sluice.Seen) bool {
+		return a.Origin == b.Origin && a.Epoch == b.Epoch && a.Low == b.Low && a.Top == b.Top && a.At.Equal(b.At) && a.IDs == b.IDs
+	}
+	if !slices.EqualFunc(got, want, same) {
+		t.Errorf("%s: partition %s has seen %+v, want %+v", what, partition, got, want)
+	}
+}
+
+// seenChecks are about what steps leave of chain ids.
+func seenChecks[Tx any]() []check[TxHarness[Tx]] {
+	step := func(l sluice.Lease, from, to int64, seen ...sluice.Seen) sluice.Step {
+		return sluice.Step{Lease: l, From: at(from), To: at(to), Seen: seen}
+	}
+	return []check[TxHarness[Tx]]{
+		{"SeenCommits", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			h.sees(t, "before the first", h.Store, "0")
+			// Steps are in the order of numbers, not of their texts, and not of
+			// origins.
+			first, second, third := seenBy("z@1/%2F0", 3, 40, 50), seenBy("b@1/0", 3, -1, 51), seenBy("b@1/0/retry", 0, -1, 1<<40)
+			h.commit(t, step(a, 9, 99, first), h.put("99"))
+			h.commit(t, step(a, 99, 100, second), nil)
+			h.commit(t, step(a, 100, 1000, third), h.put("1000"))
+			h.commit(t, sluice.Step{Lease: a, From: at(1000), To: at(1001)}, nil)
+			h.sees(t, "after three steps", h.Store, "0", first, second, third)
+			h.claim(t, leaseOf("0", "b", 2))
+			h.sees(t, "after another's claim", h.peer(), "0", first, second, third)
+			h.sees(t, "another partition", h.Store, "1")
+			for _, g := range strangers {
+				if list, err := h.Store.Seen(limited(t), g, "0"); err != nil || len(list) > 0 {
+					t.Errorf("group %v has seen %+v, %v", g, list, err)
+				}
+			}
+		}},
+		{"SeenRollsBack", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			kept := seenBy("b@1/0", 3, 9, 20)
+			h.commit(t, step(a, 9, 12, kept), nil)
+			next := step(a, 12, 15, seenBy("b@1/0", 3, 20, 30), seenBy("c@1/0", 3, -1, 30))
+			next.Seen[0].Forget, next.SeenSince = math.MaxInt64, seenAt.Add(time.Hour)
+			no := errors.New("no")
+			blamed(t, "commit", h.Store.Commit(limited(t), next, func(ctx context.Context, tx Tx) error {
+				return errors.Join(h.Put(ctx, tx, "13"), no)
+			}), no)
+			h.sees(t, "after the handler's error", h.Store, "0", kept)
+			h.claim(t, leaseOf("0", "b", 2))
+			fenced(t, "a step of an earlier owner", h.Store.Commit(limited(t), next, nil))
+			h.sees(t, "after a fenced step", h.Store, "0", kept)
+			late := step(leaseOf("0", "b", 2), 11, 15, next.Seen...)
+			fenced(t, "a step from another position", h.Store.Commit(limited(t), late, nil))
+			h.sees(t, "after a step from another position", h.Store, "0", kept)
+		}},
+		{"SeenForgotten", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			h.commit(t, step(a, 9, 10, seenBy("b@1/0", 1, -1, 20), seenBy("b@1/1", 1, -1, 20)), nil)
+			h.commit(t, step(a, 10, 11, seenBy("b@1/0", 1, -1, 30)), nil)
+			h.commit(t, step(a, 11, 12, seenBy("b@1/0", 1, 20, 25)), nil)
+			h.sees(t, "a watermark that passes one step's", h.Store, "0", seenBy("b@1/1", 1, -1, 20), seenBy("b@1/0", 1, -1, 30), seenBy("b@1/0", 1, 20, 25))
+			h.commit(t, step(a, 12, 13, seenBy("b@1/0", 1, 30, 30)), nil)
+			h.sees(t, "a watermark that passes all", h.Store, "0", seenBy("b@1/1", 1, -1, 20), seenBy("b@1/0", 1, 30, 30))
+			anew := seenBy("b@1/1", 2, 5, 7)
+			anew.Forget = math.MaxInt64
+			h.commit(t, step(a, 13, 14, anew), nil)
+			h.sees(t, "an origin begun anew", h.Store, "0", seenBy("b@1/0", 1, 30, 30), anew)
+		}},
+		{"SeenExpires", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			b := leaseOf("1", "a", 1)
+			h.claim(t, b)
+			old, young := seenBy("b@1/0", 1, -1, 20), seenBy("c@1/0", 1, -1, 20)
+			young.At = seenAt.Add(time.Microsecond)
+			h.commit(t, step(a, 9, 10, old, young), nil)
+			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(9), Seen: []sluice.Seen{old}}, nil)
+			last := step(a, 10, 11, seenBy("d@1/0", 1, -1, 20))
+			last.Seen[0].At, last.SeenSince = seenAt.Add(time.Hour), young.At
+			h.commit(t, last, nil)
+			h.sees(t, "what is older", h.Store, "0", young, last.Seen[0])
+			h.sees(t, "another partition", h.Store, "1", old)
+		}},
+		{"SeenReset", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			early, late := seenBy("b@1/0", 1, -1, 20), seenBy("b@1/0", 1, -1, 30)
+			h.commit(t, step(a, 9, 10, early), nil)
+			h.commit(t, step(a, 10, 20, late), nil)
+			reset := func(to sluice.Position) {
+				t.Helper()
+				_, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 1", to)
+				ok(t, "reset", err)
+			}
+			reset(at(25))
+			h.sees(t, "set forward", h.Store, "0", early, late)
+			reset(at(19))
+			h.sees(t, "set back", h.Store, "0", early)
+			c := leaseOf("0", "c", 9)
+			h.claim(t, c)
+			h.commit(t, step(c, 19, 20, late), nil)
+			h.sees(t, "and on again", h.Store, "0", early, late)
+			reset(sluice.Origin)
+			h.sees(t, "set to the beginning", h.Store, "0")
+		}},
+		{"SeenMany", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			var all []sluice.Seen
+			for i := range int64(300) {
+				all = append(all, seenBy(fmt.Sprintf("b@1/%03d", i), i, -1, i+100))
+			}
+			h.commit(t, step(a, 9, 10, all...), h.put("10"))
+			got, err := h.Store.Seen(limited(t), testGroup, "0")
+			ok(t, "read what was seen", err)
+			slices.SortFunc(got, func(a, b sluice.Seen) int { return int(a.Epoch - b.Epoch) })
+			if len(got) != len(all) || got[299].Origin != all[299].Origin || got[299].IDs != all[299].IDs {
+				t.Errorf("%d origins seen in one step, want %d", len(got), len(all))
+			}
+			again := step(a, 10, 11)
+			for i := range all {
+				all[i].Forget = math.MaxInt64
+			}
+			again.Seen = all
+			h.commit(t, again, nil)
+			if got, err := h.Store.Seen(limited(t), testGroup, "0"); err != nil || len(got) != len(all) {
+				t.Errorf("%d after each was forgotten and seen again, %v; want %d", len(got), err, len(all))
+			}
+		}},
+	}
+}

@@ -1,0 +1,58 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/sluice-go/sluice"
+)
+
+// see stores what a step has seen, and removes what that lets forget.
+func (s *Store) see(ctx context.Context, t *transaction, step sluice.Step) error {
+	of := key(step.Lease.Group, step.Lease.Partition)
+	if !step.SeenSince.IsZero() {
+		if _, err := changed(ctx, t, s.sql.expire, slices.Concat(of, []any{formatTime(step.SeenSince)})...); err != nil {
+			return s.outage(ctx, "forget old chain ids", err)
+		}
+	}
+	for i := range step.Seen {
+		seen := &step.Seen[i]
+		origin := clean(seen.Origin)
+		if _, err := changed(ctx, t, s.sql.forget, slices.Concat(of, []any{origin, seen.Forget})...); err != nil {
+			return s.outage(ctx, "forget chain ids", err)
+		}
+		row := []any{origin, step.To.Sequence, seen.Epoch, seen.Low, seen.Top, formatTime(seen.At), seen.IDs}
+		if _, err := changed(ctx, t, s.sql.see, slices.Concat(of, row)...); err != nil {
+			return s.outage(ctx, "store chain ids", err)
+		}
+	}
+	return nil
+}
+
+// Seen implements [sluice.TxStore].
+func (s *Store) Seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
+	list, err := s.allSeen(ctx, group, partition)
+	if err != nil {
+		return nil, s.outage(ctx, "read chain ids of partition "+partition, err)
+	}
+	return list, nil
+}
+
+func (s *Store) allSeen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
+	rows, err := s.reader.QueryContext(ctx, s.sql.seen, key(group, partition)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []sluice.Seen
+	for rows.Next() {
+		var seen sluice.Seen
+		var at storedTime
+		if err := rows.Scan(&seen.Origin, &seen.Epoch, &seen.Low, &seen.Top, &at, &seen.IDs); err != nil {
+			return nil, err
+		}
+		seen.At = at.Time
+		list = append(list, seen)
+	}
+	return list, rows.Err()
+}
