@@ -231,11 +231,13 @@ func (c *clerk[R]) store(ctx context.Context) {
 	}
 }
 
-// settle tells the store what became of retries.
+// settle tells the store what became of retries. While a command redrives, the
+// stream calls it too.
 func (c *clerk[R]) settle(ctx context.Context) {
 	s := c.stream
 	s.mu.Lock()
 	settled, returned := c.settled, c.returned
+	c.settled, c.returned = nil, nil
 	s.mu.Unlock()
 	if len(settled)+len(returned) == 0 {
 		return
@@ -250,22 +252,24 @@ func (c *clerk[R]) settle(ctx context.Context) {
 	rctx, cancel := c.request(ctx)
 	defer cancel()
 	if err := s.letters.Settle(rctx, s.topic.Group, ids, letters); err != nil {
+		s.mu.Lock()
+		c.settled, c.returned = append(settled, c.settled...), append(returned, c.returned...)
+		s.mu.Unlock()
 		if ctx.Err() == nil {
 			s.failed(fmt.Errorf("settle retries: %w", err))
 		}
 		return
 	}
 	s.mu.Lock()
-	c.settled, c.returned = c.settled[len(settled):], c.returned[len(returned):]
 	for _, id := range ids {
 		delete(c.taken, id)
 	}
 	for _, d := range returned {
 		delete(c.taken, d.ID)
 	}
-	s.mu.Unlock()
 	c.applied += len(settled)
 	c.failedAgain += len(returned)
+	s.mu.Unlock()
 	for _, f := range settled {
 		s.observe(Observation{Kind: KindRedriven, To: f.event.Position(), Events: 1})
 	}
