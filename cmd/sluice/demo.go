@@ -49,7 +49,7 @@ it was.`,
 	f.Int64Var(&flags.events, "events", 20_000, "send so `many` records; those beyond 20,000 are the same again")
 	f.StringVar(&flags.dir, "data", "sluice-data", "`directory` of the hub's events and the database")
 	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless each event has exactly one effect")
-	cmd.AddCommand(a.demoCosmos())
+	cmd.AddCommand(a.demoCosmos(), a.demoStages())
 	return cmd
 }
 

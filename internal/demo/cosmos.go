@@ -46,7 +46,7 @@ func OpenCosmos(ctx context.Context, dir string, ru int, log *slog.Logger) (*Cos
 	if err != nil {
 		return nil, err
 	}
-	l, err := startLine(dir, cosmosContainer, log)
+	l, err := startLine(dir, log, cosmosContainer)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 // moment and started again it goes on where it was, and nothing is sent or
 // written twice. [Cosmos]: an embedded hub, a producer of documents, and a
 // pipeline into an embedded Cosmos DB account at a rate in RU per second.
+// [Stages]: three pipelines that feed each other through hubs.
 package demo
 
 import (
@@ -27,7 +28,7 @@ func Open(ctx context.Context, dir string, log *slog.Logger) (*Demo, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := startLine(dir, "flights", log)
+	l, err := startLine(dir, log, "flights")
 	if err != nil {
 		return nil, err
 	}

@@ -36,8 +36,8 @@ type record struct {
 }
 
 // startLine opens the directory, which is created if it is missing, and starts
-// the hub in it. One process at a time can have it.
-func startLine(dir, name string, log *slog.Logger) (*line, error) {
+// the hub in it, and more that are empty. One process at a time can have it.
+func startLine(dir string, log *slog.Logger, name string, more ...string) (*line, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("demo's directory: %w", err)
@@ -46,6 +46,9 @@ func startLine(dir, name string, log *slog.Logger) (*line, error) {
 		return nil, fmt.Errorf("demo's directory: %w", err)
 	}
 	hubs := []emulator.Hub{{Name: name, Partitions: partitions}}
+	for _, other := range more {
+		hubs = append(hubs, emulator.Hub{Name: other, Partitions: partitions})
+	}
 	hub, err := emulator.Start(hubs, &emulator.Config{Dir: filepath.Join(dir, "hub"), Log: log})
 	if err != nil {
 		return nil, err
@@ -79,6 +82,18 @@ func (l *line) Run(ctx context.Context, events int64, once bool, observer sluice
 	if err != nil {
 		return err
 	}
+	return l.run(ctx, events, once, consumer, func(ctx context.Context) error { return awaitEnd(ctx, l.parts, stopped) })
+}
+
+// runner is a consumer, or several.
+type runner interface {
+	Run(ctx context.Context) error
+	Stop(ctx context.Context) error
+}
+
+// run is Run with a consumer that is made. done waits until it has consumed
+// all there is.
+func (l *line) run(ctx context.Context, events int64, once bool, consumer runner, done func(context.Context) error) error {
 	working, fail := context.WithCancelCause(ctx)
 	var work sync.WaitGroup
 	// The consumer outlives ctx, to be stopped in good order.
@@ -87,10 +102,10 @@ func (l *line) Run(ctx context.Context, events int64, once bool, observer sluice
 			fail(err)
 		}
 	})
-	err = l.produceAll(working, events)
+	err := l.produceAll(working, events)
 	switch {
 	case err == nil && once:
-		err = l.awaitEnd(working, stopped)
+		err = done(working)
 	case err == nil:
 		err = l.produceGently(working)
 	}
@@ -109,10 +124,10 @@ func (l *line) Run(ctx context.Context, events int64, once bool, observer sluice
 	return err
 }
 
-func (l *line) awaitEnd(ctx context.Context, stopped func() map[string]error) error {
-	ends, err := catchup.Now(ctx, l.parts.Source)
+func awaitEnd(ctx context.Context, parts *pipeline.Parts, stopped func() map[string]error) error {
+	ends, err := catchup.Now(ctx, parts.Source)
 	if err != nil {
 		return err
 	}
-	return ends.Wait(ctx, l.parts.Checkpoints, stopped)
+	return ends.Wait(ctx, parts.Checkpoints, stopped)
 }

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/demo"
+	"github.com/sluice-go/sluice/internal/monitor"
+	"github.com/sluice-go/sluice/internal/terminal"
+)
+
+func (a *app) demoStages() *cobra.Command {
+	var flags demoFlags
+	cmd := &cobra.Command{
+		Use:   "stages",
+		Short: "See it work: three stages that feed each other, the second in memory",
+		Long: `Send flight records to an embedded hub. The first stage throws out what can't be
+used and sends the rest to a second hub; the second keeps 24 hours of it in memory
+and publishes figures of each airport and hour to a third; the third upserts them
+into a table of SQLite. At the end the table is compared with one computed directly
+from the flights. Stop it at any moment, in any way, and start it again: it goes on
+where it was, and the memory is built anew.`,
+		Args: cobra.NoArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			if flags.events < 1 || flags.events > 1e9 {
+				return misused("--events %d: must be 1 to 1,000,000,000", flags.events)
+			}
+			return a.runDemoStages(ctx, flags)
+		}),
+	}
+	f := cmd.Flags()
+	f.Int64Var(&flags.events, "events", 20_000, "send so `many` flights; those beyond 20,000 are the same again, at other times")
+	f.StringVar(&flags.dir, "data", "sluice-data/stages", "`directory` of the hubs' events and the database")
+	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless the table is as computed directly")
+	return cmd
+}
+
+func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
+	interrupted, stop := untilInterrupted(ctx)
+	defer stop()
+	d, err := demo.OpenStages(interrupted, flags.dir, a.log)
+	if err != nil {
+		return unlessCancelled(interrupted, err)
+	}
+	defer closeDemo(ctx, d)
+	fmt.Fprintf(a.out, "hubs      %s (flights → clean → figures)\ndatabase  %s\npipeline  %s\n", d.Connection(), d.Database(), d.Config())
+	if d.Anew() {
+		fmt.Fprintln(a.out, "begins anew: what was there is too old for a memory of 24 hours")
+	}
+	if !flags.once {
+		fmt.Fprintln(a.out, "goes on until you press ^C")
+	}
+
+	var stages []monitor.Stage
+	var observers []sluice.Observer
+	var stopped []func() map[string]error
+	for _, name := range d.Names() {
+		m := monitor.New(a.log.With("stage", name), sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
+		stages, observers, stopped = append(stages, monitor.Stage{Name: name, Monitor: m}), append(observers, m), append(stopped, m.Stopped)
+	}
+	var watching sync.WaitGroup
+	watched, unwatch := context.WithCancel(ctx)
+	watching.Go(func() { monitor.ShowStages(watched, a.screen, stages...) })
+	err = d.Run(interrupted, flags.events, flags.once, observers, stopped)
+	unwatch()
+	watching.Wait()
+	if err != nil {
+		return unlessCancelled(interrupted, err)
+	}
+	took := time.Since(started)
+	audit, err := d.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	a.printStagesAudit(audit, d, flags, took)
+	switch {
+	case flags.once && audit.Wrong > 0:
+		return fmt.Errorf("not the table that follows from the flights: %s", audit.First)
+	case flags.once && !audit.Exact():
+		return fmt.Errorf("%d flights make %d counted and %d dead letters", audit.Sent, audit.Counted, audit.DeadLetters)
+	}
+	return nil
+}
+
+func (a *app) printStagesAudit(audit *demo.StagesAudit, d *demo.Stages, flags demoFlags, took time.Duration) {
+	var b strings.Builder
+	line := func(n int64, what string) {
+		fmt.Fprintf(&b, "%12s  %s\n", terminal.Count(n), what)
+	}
+	b.WriteByte('\n')
+	line(audit.Sent, "flights in the first hub")
+	line(audit.Counted, "counted by the table")
+	line(audit.DeadLetters, "dead letters")
+	line(audit.Rows, "rows in the table airports, one for each airport and hour")
+	switch {
+	case audit.Exact():
+		fmt.Fprintf(&b, "\n%s = %s + %s, and every row is what follows from the flights: computed from them directly, and compared.\n",
+			terminal.Count(audit.Sent), terminal.Count(audit.Counted), terminal.Count(audit.DeadLetters))
+	case !flags.once:
+		b.WriteString("\nStopped on the way: start the demo again to go on.\n")
+	}
+	if n := d.Repeats(); n > 0 {
+		fmt.Fprintf(&b, "%s a second time between the stages, and not counted again.\n", terminal.Plural(n, "flight came", "flights came"))
+	}
+	fmt.Fprintf(&b, "The last was seen after %s.\n", terminal.Span(took))
+	fmt.Fprint(a.out, b.String())
+}
