@@ -1,0 +1,215 @@
+package web
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// ownFor is how long a certificate of one's own is good: what browsers
+	// accept at most.
+	ownFor = 397 * 24 * time.Hour
+	// renewBefore is how long before its end it is made anew.
+	renewBefore = 30 * 24 * time.Hour
+	// lookAgain is how often the files of a certificate are looked at.
+	lookAgain = time.Minute
+)
+
+// keeper hands out a certificate and sees that it is the newest. It is safe
+// for concurrent use.
+type keeper struct {
+	load func(now time.Time) (*tls.Certificate, error)
+
+	mu      sync.Mutex
+	current *tls.Certificate
+	looked  time.Time
+}
+
+// get implements tls.Config.GetCertificate. A certificate that can't be
+// renewed stays in use.
+func (k *keeper) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	if k.current != nil && now.Sub(k.looked) < lookAgain {
+		return k.current, nil
+	}
+	c, err := k.load(now)
+	if err != nil && k.current == nil {
+		return nil, err
+	}
+	if err == nil {
+		k.current = c
+	}
+	k.looked = now
+	return k.current, nil
+}
+
+// given is a keeper of a certificate in files, which may be replaced while it
+// is in use.
+func given(cert, key string) *keeper {
+	return &keeper{load: func(time.Time) (*tls.Certificate, error) {
+		c, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %s with key %s: %w", cert, key, err)
+		}
+		return &c, nil
+	}}
+}
+
+// own is a keeper of a self-signed certificate for some names and addresses,
+// kept in a directory and made anew before it ends, or when they change.
+func own(dir string, names []string) *keeper {
+	names = slices.Sorted(slices.Values(names))
+	return &keeper{load: func(now time.Time) (*tls.Certificate, error) {
+		path := filepath.Join(dir, "dashboard.pem")
+		c, err := readOwn(path, names, now)
+		if err == nil {
+			return c, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStale) {
+			return nil, fmt.Errorf("certificate of the dashboard's own: %w: remove the file to have it made anew", err)
+		}
+		text, err := selfSigned(names, now)
+		if err == nil {
+			err = writeOwn(path, text)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("certificate of the dashboard's own: %w", err)
+		}
+		pair, err := tls.X509KeyPair(text, text)
+		return &pair, err
+	}}
+}
+
+var errStale = errors.New("the certificate is about to end, or for other names")
+
+func readOwn(path string, names []string, now time.Time) (*tls.Certificate, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := tls.X509KeyPair(text, text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	has := c.Leaf.DNSNames
+	for _, ip := range c.Leaf.IPAddresses {
+		has = append(has, ip.String())
+	}
+	slices.Sort(has)
+	if now.Add(renewBefore).After(c.Leaf.NotAfter) || now.Before(c.Leaf.NotBefore) || !slices.Equal(has, names) {
+		return nil, errStale
+	}
+	return &c, nil
+}
+
+// writeOwn writes the file anew, for its owner alone. A reader never sees half
+// of it.
+func writeOwn(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".dashboard-*") // of mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// selfSigned makes a key and a certificate, in PEM.
+func selfSigned(names []string, now time.Time) ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "Sluice dashboard"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(ownFor),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...), nil
+}
+
+// namesOf are the names and addresses by which a listener can be reached.
+func namesOf(listening net.IP) []string {
+	names := []string{"localhost", "127.0.0.1", "::1"}
+	if listening.IsLoopback() {
+		if ip := listening.String(); !slices.Contains(names, ip) {
+			names = append(names, ip)
+		}
+		return names
+	}
+	if host, err := os.Hostname(); err == nil && host != "localhost" && len(host) < 64 {
+		names = append(names, strings.ToLower(host))
+	}
+	if !listening.IsUnspecified() {
+		return append(names, listening.String())
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return names
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() && !n.IP.IsLinkLocalUnicast() {
+			names = append(names, n.IP.String())
+		}
+	}
+	return names
+}
+
+// fingerprint is the SHA-256 of a certificate, as browsers show it.
+func fingerprint(c *tls.Certificate) string {
+	sum := sha256.Sum256(c.Certificate[0])
+	parts := make([]string, len(sum))
+	for i, b := range sum {
+		parts[i] = fmt.Sprintf("%02X", b)
+	}
+	return strings.Join(parts, ":")
+}

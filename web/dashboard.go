@@ -1,0 +1,258 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	// Token is what people sign in with. Default: none, and then only this
+	// machine may look.
+	Token string
+	// CertFile and KeyFile are a certificate and its key in PEM; they are read
+	// again when they change. Default: a self-signed certificate, kept under
+	// Dir and made anew a month before it ends.
+	CertFile, KeyFile string
+	// ACME are public host names for which certificates are obtained by ACME,
+	// from Let's Encrypt, whose terms this accepts, and renewed. The listener
+	// must be reachable as port 443 of these names.
+	ACME []string
+	// ACMEDirectory is the directory URL of another authority, and ACMEClient
+	// what reaches it. Defaults: Let's Encrypt's, http.DefaultClient.
+	ACMEDirectory string
+	ACMEClient    *http.Client
+	// Dir keeps certificates. Default: sluice-data/web.
+	Dir string
+	// Scaling is shown on a page of its own. Default: there is none.
+	Scaling *Scaling
+	// Log is told who signs in, who is refused, and what is done. Default: nobody.
+	Log *slog.Logger
+}
+
+func (cfg *Config) withDefaults() Config {
+	var c Config
+	if cfg != nil {
+		c = *cfg
+	}
+	if c.Dir == "" {
+		c.Dir = "sluice-data/web"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// httpLog is where net/http complains of what clients do.
+func (cfg *Config) httpLog() *log.Logger {
+	return slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug)
+}
+
+// Dashboard is an http.Handler that shows pipelines. It is safe for concurrent
+// use. What it shows lives while [Dashboard.Run] runs.
+type Dashboard struct {
+	cfg     Config
+	door    *door
+	shown   []*shown
+	handler http.Handler
+	page    *page
+
+	running  atomic.Bool
+	streams  chan struct{} // a token for each live stream
+	followed chan struct{} // a token for each retry that is followed
+	follow   chan *retry   // to Run
+	stopped  chan struct{} // closed when Run ends
+}
+
+// shown is a pipeline and what is known of it at present.
+type shown struct {
+	Pipeline
+	view    view
+	retries retries
+}
+
+// New makes a dashboard of some pipelines, whose names must differ. A nil cfg
+// takes every default.
+func New(pipelines []Pipeline, cfg *Config) (*Dashboard, error) {
+	d := &Dashboard{
+		cfg: cfg.withDefaults(), streams: make(chan struct{}, mostStreams), stopped: make(chan struct{}),
+		followed: make(chan struct{}, mostFollowed), follow: make(chan *retry, mostFollowed),
+	}
+	var err error
+	if d.door, err = newDoor(d.cfg.Token); err != nil {
+		return nil, err
+	}
+	d.cfg.Token = ""
+	if d.page, err = newPage(); err != nil {
+		return nil, err
+	}
+	if len(pipelines) == 0 {
+		return nil, errors.New("dashboard of no pipelines: name at least one")
+	}
+	for _, p := range pipelines {
+		if p.Name == "" || p.Source == nil || p.Leases == nil {
+			return nil, fmt.Errorf("pipeline %q: the dashboard needs its name, source and leases", p.Name)
+		}
+		if d.find(p.Name) != nil {
+			return nil, fmt.Errorf("pipeline %q: there are two of this name", p.Name)
+		}
+		d.shown = append(d.shown, newShown(p))
+	}
+	d.handler = d.routes()
+	return d, nil
+}
+
+func (d *Dashboard) find(name string) *shown {
+	for _, s := range d.shown {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// Run keeps what is shown up to date until ctx ends. It runs once.
+func (d *Dashboard) Run(ctx context.Context) {
+	if d.running.Swap(true) {
+		return
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer close(d.stopped)
+	for _, s := range d.shown {
+		work.Go(func() { s.keep(ctx) })
+	}
+	for {
+		select {
+		case r := <-d.follow:
+			work.Go(func() {
+				r.run(ctx)
+				<-d.followed
+			})
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// keep looks at the stores while somebody watches, and makes a frame of it
+// every second.
+func (s *shown) keep(ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { s.view.refresh(ctx, &s.Pipeline) })
+	tick := time.NewTicker(frameEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if s.view.watched() {
+				s.view.draw(s, time.Now())
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func newShown(p Pipeline) *shown {
+	s := &shown{Pipeline: p}
+	s.view.init()
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
+
+// routes are the pages and what they ask for. Each request is bounded, none
+// comes from another site, and but for the way in all are admitted first.
+func (d *Dashboard) routes() http.Handler {
+	inside := http.NewServeMux()
+	for _, path := range []string{"/{$}", "/partitions", "/dead-letters"} {
+		inside.HandleFunc("GET "+path, d.servePage)
+	}
+	if d.cfg.Scaling != nil {
+		inside.HandleFunc("GET /autoscaling", d.servePage)
+		inside.HandleFunc("GET /api/autoscaling", d.serveScaling)
+	}
+	inside.HandleFunc("GET /api/history", d.about(d.serveHistory))
+	inside.HandleFunc("GET /api/live", d.about(d.serveLive))
+	inside.HandleFunc("GET /api/dead-letters", d.about(d.serveLetters))
+	inside.HandleFunc("GET /api/dead-letters/{id}", d.about(d.serveLetter))
+	inside.HandleFunc("POST /api/dead-letters/retry", d.about(d.serveRetry))
+	inside.HandleFunc("POST /api/dead-letters/discard", d.about(d.serveDiscard))
+	inside.HandleFunc("POST /api/partitions/{id}/pause", d.about(d.servePause(true)))
+	inside.HandleFunc("POST /api/partitions/{id}/resume", d.about(d.servePause(false)))
+
+	outside := http.NewServeMux()
+	outside.HandleFunc("GET /assets/", d.page.serveAsset)
+	outside.HandleFunc("GET /sign-in", d.serveSignIn)
+	outside.HandleFunc("POST /sign-in", d.signIn)
+	outside.HandleFunc("POST /sign-out", d.signOut)
+	outside.Handle("/", d.admitted(inside))
+
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fail(w, http.StatusForbidden, errors.New("the request came from another site"))
+	}))
+	return secured(protection.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, bodyBytes)
+		outside.ServeHTTP(w, r)
+	})))
+}
+
+// about finds the pipeline that a request is about: the one it names, or the
+// only one.
+func (d *Dashboard) about(fn func(http.ResponseWriter, *http.Request, *shown)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s := d.shown[0]
+		if name := r.URL.Query().Get("pipeline"); name != "" || len(d.shown) > 1 {
+			if s = d.find(name); s == nil {
+				fail(w, http.StatusNotFound, fmt.Errorf("there is no pipeline %q", cut(name, 100)))
+				return
+			}
+		}
+		fn(w, r, s)
+	}
+}
+
+// servePause pauses or resumes a partition of this process.
+func (d *Dashboard) servePause(pause bool) func(http.ResponseWriter, *http.Request, *shown) {
+	return func(w http.ResponseWriter, r *http.Request, s *shown) {
+		id := r.PathValue("id")
+		switch {
+		case s.Gate == nil:
+			fail(w, http.StatusConflict, errors.New("partitions of this pipeline can't be paused here"))
+			return
+		case pause && (s.Meter == nil || !s.Meter.holds(id)):
+			fail(w, http.StatusConflict, fmt.Errorf("partition %q is not read by this process: pause it where it is", cut(id, 100)))
+			return
+		case pause:
+			s.Gate.Pause(id)
+		default:
+			s.Gate.Resume(id)
+		}
+		d.cfg.Log.Info("dashboard", "paused", pause, "pipeline", s.Name, "partition", cut(id, 100), "from", remote(r))
+		s.view.draw(s, time.Now())
+		answer(w, map[string]bool{"paused": pause})
+	}
+}
+
+// holds tells whether the meter's consumer has the partition.
+func (m *Meter) holds(partition string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held[partition] != nil
+}
+
+var _ sluice.Observer = (*Meter)(nil)

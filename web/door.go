@@ -1,0 +1,173 @@
+package web
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// cookieName has a prefix that browsers hold to: secure, this host's alone,
+	// whole site.
+	cookieName = "__Host-sluice"
+	// sessionFor is how long a browser stays signed in.
+	sessionFor = 12 * time.Hour
+	// mostSessions is how many there are at once; the oldest give way.
+	mostSessions = 1000
+	// ShortestToken is how many bytes a token must have at least.
+	ShortestToken = 16
+	longestToken  = 4096
+)
+
+// door decides who may enter.
+type door struct {
+	token    [sha256.Size]byte // hashed, so that comparing takes the same time for all lengths
+	locked   bool              // there is a token
+	attempts *attempts
+
+	mu       sync.Mutex
+	sessions map[[sha256.Size]byte]time.Time // by the hash of the cookie: when it ends
+}
+
+func newDoor(token string) (*door, error) {
+	d := &door{attempts: newAttempts(), sessions: map[[sha256.Size]byte]time.Time{}}
+	if token == "" {
+		return d, nil
+	}
+	if len(token) < ShortestToken || len(token) > longestToken {
+		return nil, fmt.Errorf("token of %d bytes: must have %d to %d: make one with `openssl rand -hex 24`", len(token), ShortestToken, longestToken)
+	}
+	d.token, d.locked = sha256.Sum256([]byte(token)), true
+	return d, nil
+}
+
+// Who is refused, and why.
+var (
+	errSignIn  = errors.New("sign in first")
+	errWrong   = errors.New("this token is not right")
+	errTooMany = errors.New("too many attempts: wait a minute")
+	errOutside = errors.New("without a token only this machine may look, by its loopback address: set one to reach the dashboard from elsewhere")
+)
+
+// admit returns nil if the request may pass.
+func (d *door) admit(r *http.Request) error {
+	if !d.locked {
+		if !loopback(r.RemoteAddr) || !loopback(r.Host) {
+			return errOutside
+		}
+		return nil
+	}
+	if c, err := r.Cookie(cookieName); err == nil && d.signedIn(c.Value) {
+		return nil
+	}
+	if token, ok := presented(r); ok {
+		return d.try(token, remote(r))
+	}
+	return errSignIn
+}
+
+// presented is the token in the request's Authorization: a bearer's, or the
+// password of any name.
+func presented(r *http.Request) (string, bool) {
+	if _, password, ok := r.BasicAuth(); ok {
+		return password, true
+	}
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
+}
+
+// try compares a token, unless it was tried too often.
+func (d *door) try(token string, from netip.Addr) error {
+	if !d.attempts.may(from) {
+		return errTooMany
+	}
+	hash := sha256.Sum256([]byte(token))
+	if subtle.ConstantTimeCompare(hash[:], d.token[:]) != 1 {
+		d.attempts.failed(from)
+		return errWrong
+	}
+	return nil
+}
+
+// begin opens a session and returns its cookie.
+func (d *door) begin() *http.Cookie {
+	var secret [32]byte
+	rand.Read(secret[:])
+	value := base64.RawURLEncoding.EncodeToString(secret[:])
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.sessions) >= mostSessions {
+		d.tidy(now)
+	}
+	d.sessions[sha256.Sum256([]byte(value))] = now.Add(sessionFor)
+	return cookie(value, int(sessionFor/time.Second))
+}
+
+// tidy drops what has ended, and if that is nothing the oldest session.
+func (d *door) tidy(now time.Time) {
+	var oldest [sha256.Size]byte
+	first := now.Add(2 * sessionFor)
+	for id, until := range d.sessions {
+		if !now.Before(until) {
+			delete(d.sessions, id)
+		} else if until.Before(first) {
+			oldest, first = id, until
+		}
+	}
+	if len(d.sessions) >= mostSessions {
+		delete(d.sessions, oldest)
+	}
+}
+
+func (d *door) signedIn(value string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	until, ok := d.sessions[sha256.Sum256([]byte(value))]
+	return ok && time.Now().Before(until)
+}
+
+// end closes the session of a cookie and returns the cookie that clears it.
+func (d *door) end(value string) *http.Cookie {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sessions, sha256.Sum256([]byte(value)))
+	return cookie("", -1)
+}
+
+func cookie(value string, age int) *http.Cookie {
+	return &http.Cookie{Name: cookieName, Value: value, Path: "/", MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+}
+
+// remote is the address a request comes from.
+func remote(r *http.Request) netip.Addr {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr()
+}
+
+// loopback tells whether an address, with a port or without, is this
+// machine's own. Of names only localhost is: another could be made to lead
+// here by whoever owns it.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = strings.Trim(address, "[]")
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return strings.EqualFold(host, "localhost")
+	}
+	return ip.Unmap().IsLoopback()
+}

@@ -1,0 +1,254 @@
+package web
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// frameEvery is the time between two frames.
+const frameEvery = time.Second
+
+// frame is what a pipeline looks like at one moment, drawn once for all who
+// watch.
+type frame struct {
+	number int64
+	shape  int64 // the frame in which partitions last came or went
+	tick   []byte
+	rows   []drawnRow
+}
+
+// drawnRow is a row in JSON, and the frame in which it last changed.
+type drawnRow struct {
+	row
+	text    []byte
+	changed int64
+}
+
+// row is a partition. It is comparable: what has not changed is not sent again.
+type row struct {
+	ID           string  `json:"id"`
+	State        string  `json:"state"` // reading, paused, stopped, elsewhere, free
+	Owner        string  `json:"owner,omitempty"`
+	Epoch        int64   `json:"epoch"`
+	Renewed      int64   `json:"renewed,omitempty"` // Unix milliseconds
+	Position     int64   `json:"position"`          // -1 before the first event, -2 before there is one
+	Checkpointed int64   `json:"checkpointed,omitempty"`
+	Lag          int64   `json:"lag"` // -1 while not known
+	Rate         float64 `json:"rate"`
+	InFlight     int64   `json:"inFlight,omitempty"`
+	Letters      int     `json:"letters,omitempty"`
+	Error        string  `json:"error,omitempty"`
+}
+
+// tick is all else.
+type tick struct {
+	Now       int64       `json:"now"` // Unix milliseconds
+	Streaming bool        `json:"streaming"`
+	Done      int64       `json:"done"`
+	Rate      float64     `json:"rate"`
+	Lag       int64       `json:"lag"` // -1 while not known
+	InFlight  int64       `json:"inFlight"`
+	Cost      float64     `json:"cost"` // RU a second
+	Retries   int64       `json:"retries"`
+	Redriven  int64       `json:"redriven"`
+	Parked    int64       `json:"parked"`
+	Dead      int         `json:"dead"`
+	Retrying  int         `json:"retrying"`
+	More      bool        `json:"more"` // there are more dead letters than were counted
+	Here      int         `json:"here"`
+	Elsewhere int         `json:"elsewhere"`
+	Free      int         `json:"free"`
+	Paused    int         `json:"paused"`
+	Known     bool        `json:"known"` // the stores were looked at
+	Seconds   *columns    `json:"seconds,omitempty"`
+	Trouble   []trouble   `json:"trouble"`
+	Events    []happening `json:"events"`
+	Runs      []runJSON   `json:"runs"`
+}
+
+// columns are seconds as the charts want them.
+type columns struct {
+	From     int64     `json:"from"` // Unix seconds
+	Done     []int64   `json:"done"`
+	Bytes    []int64   `json:"bytes"`
+	Letters  []int64   `json:"letters"`
+	Retries  []int64   `json:"retries"`
+	Lag      []int64   `json:"lag"`
+	InFlight []int64   `json:"inFlight"`
+	Cost     []float64 `json:"cost"`
+	Took     []float64 `json:"took"` // mean of the commits, in ms
+	Longest  []float64 `json:"longest"`
+}
+
+// history makes columns of the newest n seconds of a meter.
+func history(m *Meter, n int64) *columns {
+	list, from := m.past(n)
+	c := &columns{From: from.Unix()}
+	for i := range list {
+		s := &list[i]
+		c.Done, c.Bytes, c.Letters, c.Retries = append(c.Done, s.Done), append(c.Bytes, s.Bytes), append(c.Letters, s.Letters), append(c.Retries, s.Retries)
+		c.Lag, c.InFlight, c.Cost = append(c.Lag, s.Lag), append(c.InFlight, s.InFlight), append(c.Cost, s.Cost)
+		mean := time.Duration(0)
+		if s.Commits > 0 {
+			mean = s.Took / time.Duration(s.Commits)
+		}
+		c.Took, c.Longest = append(c.Took, milliseconds(mean)), append(c.Longest, milliseconds(s.Longest))
+	}
+	return c
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// draw makes the next frame.
+func (v *view) draw(s *shown, now time.Time) {
+	k := v.newest()
+	t := tick{Now: now.UnixMilli(), Lag: -1, Dead: k.letters.dead, Retrying: k.letters.retry, More: k.letters.more, Known: !k.at.IsZero(), Runs: s.retries.list()}
+	var f figures
+	if s.Meter != nil {
+		f = s.Meter.figures()
+		t.Seconds = history(s.Meter, over)
+		for i := range t.Seconds.Done {
+			t.Rate += float64(t.Seconds.Done[i]) / over
+			t.Cost += t.Seconds.Cost[i] / over
+		}
+	}
+	t.Streaming, t.Done, t.InFlight, t.Events = f.streaming, f.Done, f.inFlight, f.events
+	t.Retries, t.Redriven, t.Parked = f.Retries, f.Redriven, f.Letters
+	rows := k.rows(&s.Pipeline, &f, now)
+	for i := range rows {
+		r := &rows[i]
+		if r.Lag >= 0 {
+			t.Lag = max(t.Lag, 0) + r.Lag
+		}
+		switch r.State {
+		case "elsewhere":
+			t.Elsewhere++
+		case "free":
+			t.Free++
+		case "paused":
+			t.Paused++
+			t.Here++
+		default:
+			t.Here++
+		}
+	}
+	t.Trouble = troubles(&k, rows, &f, now)
+	text, err := json.Marshal(t)
+	if err != nil { // plain data always can be
+		panic(err)
+	}
+
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.frame = v.frame.after(rows, text)
+	close(v.next)
+	v.next = make(chan struct{})
+}
+
+// after makes the frame that follows; rows that have not changed are taken over.
+func (f *frame) after(rows []row, tick []byte) *frame {
+	next := &frame{number: 1, shape: 1, tick: tick, rows: make([]drawnRow, len(rows))}
+	if f != nil {
+		next.number, next.shape = f.number+1, f.shape
+		if !slices.EqualFunc(f.rows, rows, func(a drawnRow, b row) bool { return a.ID == b.ID }) {
+			next.shape = next.number
+		}
+	}
+	for i, r := range rows {
+		if f != nil && i < len(f.rows) && f.rows[i].row == r {
+			next.rows[i] = f.rows[i]
+			continue
+		}
+		text, err := json.Marshal(r)
+		if err != nil { // plain data always can be
+			panic(err)
+		}
+		next.rows[i] = drawnRow{row: r, text: text, changed: next.number}
+	}
+	return next
+}
+
+// rows are the partitions, in order.
+func (k *known) rows(p *Pipeline, f *figures, now time.Time) []row {
+	ids := slices.Clone(k.topic.Partitions)
+	if len(ids) == 0 {
+		for id := range f.held { // the log has not answered yet
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, byNumber)
+	paused := p.paused()
+	rows := make([]row, len(ids))
+	for i, id := range ids {
+		l, c := k.leases[id], k.progress[id]
+		h, held := f.held[id]
+		r := row{ID: id, Owner: l.Owner, Epoch: max(l.Epoch, c.Epoch), State: "free", Position: sluice.Unset.Sequence, Lag: -1, Letters: k.letters.by[id]}
+		if c.Partition != "" {
+			r.Position, r.Checkpointed = c.Position.Sequence, c.Updated.UnixMilli()
+		}
+		if !l.Renewed.IsZero() {
+			r.Renewed = l.Renewed.UnixMilli()
+		}
+		switch {
+		case held:
+			r.State, r.Epoch, r.Error = "reading", h.epoch, h.stopped
+			r.Renewed = max(r.Renewed, h.renewed.UnixMilli())
+			r.Position = max(r.Position, h.position.Sequence)
+			r.Rate, r.InFlight = f.rates[id], h.inFlight
+			switch {
+			case h.stopped != "":
+				r.State = "stopped"
+			case paused[id]:
+				r.State = "paused"
+			}
+		case l.until.After(now):
+			r.State = "elsewhere"
+		default:
+			r.Owner = ""
+		}
+		r.Lag = k.lag(id, r.Position, h, held && !paused[id], p.Meter)
+		rows[i] = r
+	}
+	return rows
+}
+
+// lag is how far a partition is behind: as the consumer here has it from the
+// log, or as the log says itself, whichever is newer.
+func (k *known) lag(id string, position int64, h standing, reading bool, m *Meter) int64 {
+	b := k.bounds[id]
+	if reading && h.lag >= 0 && !b.at.After(h.told) {
+		return h.lag
+	}
+	if b.at.IsZero() {
+		if h.told.IsZero() {
+			return -1
+		}
+		return h.lag
+	}
+	lag := max(0, b.Last.Sequence-max(position, b.First-1))
+	if m != nil && !h.told.After(b.at) {
+		m.learn(id, lag)
+	}
+	return lag
+}
+
+// learn takes a lag that the log itself has told.
+func (m *Meter) learn(partition string, lag int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.held[partition]; p != nil {
+		m.lag += lag - max(p.lag, 0)
+		p.lag = lag
+	}
+}
+
+// byNumber sorts "10" behind "9".
+func byNumber(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
+
+func oldestFirst(ids []string, at func(string) time.Time) {
+	slices.SortStableFunc(ids, func(a, b string) int { return at(a).Compare(at(b)) })
+}

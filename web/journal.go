@@ -1,0 +1,70 @@
+package web
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// happening is something worth telling a person; alike ones that follow each
+// other closely are one.
+type happening struct {
+	First     int64  `json:"first"` // Unix milliseconds
+	Last      int64  `json:"last"`
+	Kind      string `json:"kind"`
+	Partition string `json:"partition,omitempty"`
+	Sequence  *int64 `json:"sequence,omitempty"` // the event it is about
+	Text      string `json:"text,omitempty"`
+	Times     int    `json:"times"`
+	Bad       bool   `json:"bad"`
+}
+
+const (
+	// kept is how many happenings a journal holds.
+	kept = 40
+	// alike is how long one happening takes up more of its kind.
+	alike = 5 * time.Second
+)
+
+// journal holds the newest happenings, oldest first.
+type journal struct{ entries []happening }
+
+// told are the kinds of observation that go into the journal; true for trouble.
+var told = map[sluice.Kind]bool{
+	sluice.KindAcquired: false, sluice.KindReleased: false, sluice.KindRedriven: false,
+	sluice.KindLost: true, sluice.KindFenced: true, sluice.KindUnknown: true, sluice.KindParked: true,
+	sluice.KindRedriveFailed: true, sluice.KindStopped: true, sluice.KindFailed: true, sluice.KindHookFailed: true,
+}
+
+func (j *journal) note(o sluice.Observation, now time.Time) {
+	bad, ok := told[o.Kind]
+	if !ok {
+		return
+	}
+	kind, at := o.Kind.String(), now.UnixMilli()
+	for i := range slices.Backward(j.entries) {
+		e := &j.entries[i]
+		if e.Kind != kind || e.Partition != o.Partition {
+			continue
+		}
+		if e.Last < at-alike.Milliseconds() {
+			break
+		}
+		e.Times++
+		e.Last = at
+		return
+	}
+	if len(j.entries) == kept {
+		j.entries = slices.Delete(j.entries, 0, 1)
+	}
+	e := happening{First: at, Last: at, Kind: kind, Partition: strings.Clone(o.Partition), Text: reason(o.Err), Times: 1, Bad: bad}
+	switch o.Kind {
+	case sluice.KindParked, sluice.KindRedriven, sluice.KindRedriveFailed:
+		e.Sequence = &o.To.Sequence
+	}
+	j.entries = append(j.entries, e)
+}
+
+func (j *journal) list() []happening { return slices.Clone(j.entries) }

@@ -1,0 +1,273 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/redrive"
+	"github.com/sluice-go/sluice/internal/where"
+)
+
+const (
+	// lettersPage is how many dead letters are listed at a time.
+	lettersPage = 100
+	// mostChanged is how many are retried or discarded in one request.
+	mostChanged = 10_000
+	// bodyShown is how much of a body is shown.
+	bodyShown = 256 << 10
+	// storeFor is how long a request may wait for a store.
+	storeFor = 15 * time.Second
+)
+
+// letterJSON is a dead letter in a list.
+type letterJSON struct {
+	ID          int64         `json:"id"`
+	Status      sluice.Status `json:"status"`
+	Partition   string        `json:"partition"`
+	Sequence    int64         `json:"sequence"`
+	Key         string        `json:"key,omitempty"`
+	FailedAt    int64         `json:"failedAt"` // Unix milliseconds
+	NextAttempt int64         `json:"nextAttempt,omitempty"`
+	Attempts    int           `json:"attempts"`
+	Error       string        `json:"error"`
+}
+
+func listed(d *sluice.DeadLetter) letterJSON {
+	l := letterJSON{
+		ID: d.ID, Status: d.Status, Partition: d.Event.Partition, Sequence: d.Event.Sequence, Key: d.Event.Key,
+		FailedAt: d.FailedAt.UnixMilli(), Attempts: d.Attempts, Error: cut(d.Error, 1000),
+	}
+	if !d.NextAttempt.IsZero() {
+		l.NextAttempt = d.NextAttempt.UnixMilli()
+	}
+	return l
+}
+
+// wholeJSON is a dead letter with its event.
+type wholeJSON struct {
+	letterJSON
+	Error         string            `json:"error"` // not cut
+	Offset        string            `json:"offset,omitempty"`
+	Incarnation   string            `json:"incarnation"`
+	Enqueued      int64             `json:"enqueued,omitempty"`
+	MessageID     string            `json:"messageId,omitempty"`
+	CorrelationID string            `json:"correlationId,omitempty"`
+	ContentType   string            `json:"contentType,omitempty"`
+	Properties    map[string]string `json:"properties,omitempty"`
+	HasBody       bool              `json:"hasBody"`
+	Size          int               `json:"size"`
+	Text          string            `json:"text,omitempty"`
+	Bytes         []byte            `json:"bytes,omitempty"` // where the body is not text
+}
+
+func whole(d *sluice.DeadLetter) wholeJSON {
+	e := &d.Event
+	l := wholeJSON{
+		letterJSON: listed(d), Error: d.Error, Offset: e.Offset, Incarnation: d.Incarnation, MessageID: e.MessageID, CorrelationID: e.CorrelationID,
+		ContentType: e.ContentType, HasBody: d.HasBody, Size: len(e.Body),
+	}
+	if !e.Enqueued.IsZero() {
+		l.Enqueued = e.Enqueued.UnixMilli()
+	}
+	for name, value := range e.Properties {
+		if l.Properties == nil {
+			l.Properties = map[string]string{}
+		}
+		l.Properties[name] = cut(fmt.Sprint(value), 4096)
+	}
+	body := e.Body[:min(len(e.Body), bodyShown)]
+	if utf8.Valid(e.Body) {
+		l.Text = strings.ToValidUTF8(string(body), "")
+	} else {
+		l.Bytes = body[:min(len(body), 4096)]
+	}
+	return l
+}
+
+// filter reads a search: conditions as the commands have them, or any text,
+// which the error is to contain; and a status.
+func filter(search, status string) (sluice.DeadLetterFilter, error) {
+	var f sluice.DeadLetterFilter
+	search = strings.TrimSpace(search)
+	if len(search) > where.MaxLength {
+		return f, fmt.Errorf("search of %d bytes: at most %d are read", len(search), where.MaxLength)
+	}
+	if search != "" {
+		var err error
+		f, err = where.Parse(search, time.Now())
+		switch {
+		case err != nil && conditions(search):
+			return f, err
+		case err != nil:
+			f = sluice.DeadLetterFilter{ErrorContains: search}
+		}
+	}
+	switch s := sluice.Status(status); {
+	case len(f.Status) > 0: // the search says it
+	case status == "all":
+	case status == "":
+		f.Status = []sluice.Status{sluice.StatusDead, sluice.StatusRetry}
+	case s == sluice.StatusDead || s == sluice.StatusRetry || s == sluice.StatusDiscarded:
+		f.Status = []sluice.Status{s}
+	default:
+		return f, fmt.Errorf("status %q: must be dead, retry, discarded or all", cut(status, 100))
+	}
+	return f, nil
+}
+
+// conditions tells whether a search is meant as such.
+func conditions(search string) bool {
+	word := search
+	if at := strings.IndexAny(search, "=~"); at >= 0 {
+		word = strings.TrimSpace(search[:at])
+	} else {
+		return false
+	}
+	switch word {
+	case "partition", "status", "key", "error", "since", "before", "sequence":
+		return true
+	}
+	return false
+}
+
+func (d *Dashboard) serveLetters(w http.ResponseWriter, r *http.Request, s *shown) {
+	if !s.keepsLetters(w) {
+		return
+	}
+	query := r.URL.Query()
+	f, err := filter(query.Get("search"), query.Get("status"))
+	if err == nil && query.Get("after") != "" {
+		f.AfterID, err = strconv.ParseInt(query.Get("after"), 10, 64)
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	f.Limit = lettersPage + 1
+	ctx, cancel := context.WithTimeout(r.Context(), storeFor)
+	defer cancel()
+	letters, err := s.DeadLetters.List(ctx, s.Group, f)
+	if err != nil {
+		fail(w, http.StatusBadGateway, fmt.Errorf("list dead letters: %w", err))
+		return
+	}
+	page := struct {
+		Letters []letterJSON `json:"letters"`
+		More    bool         `json:"more"`
+	}{Letters: []letterJSON{}, More: len(letters) > lettersPage}
+	for i := range letters[:min(len(letters), lettersPage)] {
+		page.Letters = append(page.Letters, listed(&letters[i]))
+	}
+	answer(w, page)
+}
+
+func (s *shown) keepsLetters(w http.ResponseWriter) bool {
+	if s.DeadLetters == nil {
+		fail(w, http.StatusNotFound, errors.New("this pipeline keeps no dead letters"))
+	}
+	return s.DeadLetters != nil
+}
+
+func (d *Dashboard) serveLetter(w http.ResponseWriter, r *http.Request, s *shown) {
+	if !s.keepsLetters(w) {
+		return
+	}
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil {
+		fail(w, http.StatusBadRequest, fmt.Errorf("%q is not a dead letter's id", cut(r.PathValue("id"), 100)))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), storeFor)
+	defer cancel()
+	letter, err := s.DeadLetters.Get(ctx, s.Group, id)
+	switch {
+	case errors.Is(err, sluice.ErrNotFound):
+		fail(w, http.StatusNotFound, fmt.Errorf("dead letter %d is gone: it was applied, or never was", id))
+	case err != nil:
+		fail(w, http.StatusBadGateway, fmt.Errorf("read dead letter %d: %w", id, err))
+	default:
+		answer(w, whole(&letter))
+	}
+}
+
+// selection is which dead letters a request is to change: ids, or all that a
+// search finds.
+type selection struct {
+	IDs    []int64 `json:"ids"`
+	All    bool    `json:"all"`
+	Search string  `json:"search"`
+	Status string  `json:"status"`
+}
+
+// selected reads what a request selects; it answers itself if it can't.
+func (d *Dashboard) selected(w http.ResponseWriter, r *http.Request, s *shown) (*redrive.Desk, []sluice.DeadLetter, bool) {
+	if !s.keepsLetters(w) {
+		return nil, nil, false
+	}
+	var sel selection
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&sel); err != nil {
+		fail(w, http.StatusBadRequest, fmt.Errorf("selection: %w", err))
+		return nil, nil, false
+	}
+	f := sluice.DeadLetterFilter{IDs: sel.IDs}
+	if sel.All == (len(sel.IDs) > 0) {
+		fail(w, http.StatusBadRequest, errors.New("selection: name ids, or all that a search finds"))
+		return nil, nil, false
+	}
+	if sel.All {
+		var err error
+		if f, err = filter(sel.Search, sel.Status); err != nil {
+			fail(w, http.StatusBadRequest, err)
+			return nil, nil, false
+		}
+	}
+	f.Limit = mostChanged
+	desk := s.desk()
+	letters, err := desk.Select(r.Context(), f)
+	if err != nil {
+		fail(w, http.StatusBadGateway, err)
+		return nil, nil, false
+	}
+	return desk, letters, true
+}
+
+func (s *shown) desk() *redrive.Desk {
+	desk := &redrive.Desk{Group: s.Group, DeadLetters: s.DeadLetters, Redrive: s.Redrive}
+	if desk.Redrive == nil {
+		desk.Redrive = func(context.Context) (int, int, error) { return 0, 0, nil }
+	}
+	return desk
+}
+
+func (d *Dashboard) serveDiscard(w http.ResponseWriter, r *http.Request, s *shown) {
+	r, cancel := patient(r)
+	defer cancel()
+	desk, letters, ok := d.selected(w, r, s)
+	if !ok {
+		return
+	}
+	n, err := desk.Discard(r.Context(), letters)
+	if err != nil {
+		fail(w, http.StatusBadGateway, err)
+		return
+	}
+	d.cfg.Log.Info("dashboard: dead letters discarded", "pipeline", s.Name, "letters", n, "from", remote(r))
+	s.view.hurry()
+	answer(w, map[string]int64{"discarded": n})
+}
+
+// patient bounds how long a request may wait for a store.
+func patient(r *http.Request) (*http.Request, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(r.Context(), storeFor)
+	return r.WithContext(ctx), cancel
+}

@@ -1,0 +1,215 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+func events(bodies ...string) []*sluice.Event { return sluicetest.Bodies(bodies...) }
+
+// broken is a store of dead letters that can't list them.
+type broken struct{ sluice.DeadLetterStore }
+
+func (broken) List(context.Context, sluice.Group, sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+	return nil, errBroken
+}
+
+// watch opens a live stream.
+func watch(t testing.TB, client *http.Client, base, query string) <-chan message {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", base+"api/live?"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	so, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if so.StatusCode != http.StatusOK || so.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%d %v", so.StatusCode, so.Header)
+	}
+	return listen(t, so.Body)
+}
+
+// until reads ticks until one is as wanted.
+func until(t testing.TB, messages <-chan message, what string, ok func(*tick) bool) *tick {
+	t.Helper()
+	var k tick
+	for range 20 {
+		m, open := <-messages
+		if !open {
+			t.Fatalf("the stream ended before %s", what)
+		}
+		if m.name != "tick" {
+			continue
+		}
+		k = tick{}
+		if err := json.Unmarshal([]byte(m.data), &k); err != nil {
+			t.Fatal(err)
+		}
+		if ok(&k) {
+			return &k
+		}
+	}
+	t.Fatalf("waited in vain for %s; the last tick was %+v", what, k)
+	return nil
+}
+
+// rowsOf are the partitions of a message.
+type rowsOf struct {
+	All  bool
+	Rows []struct {
+		ID, State, Owner string
+		Epoch, Lag       int64
+		Position         int64
+		Letters          int
+	}
+}
+
+func TestLive(t *testing.T) {
+	w := newWorld(t, 3, nil)
+	w.hub.Append("0", events("a", "bad", "c")...)
+	w.consume()
+	client, base := w.serve()
+	messages := watch(t, client, base, "rows=1&pipeline=flights")
+	all := map[string]bool{}
+	var rows rowsOf
+	settled := false
+	for i := 0; !settled; i++ {
+		m, open := <-messages
+		if !open || i > 40 {
+			t.Fatalf("it does not settle: %+v", rows)
+		}
+		if m.name != "rows" {
+			continue
+		}
+		var next rowsOf
+		if err := json.Unmarshal([]byte(m.data), &next); err != nil {
+			t.Fatal(err)
+		}
+		if i <= 1 && !next.All {
+			t.Error("the first are not all")
+		}
+		for _, r := range next.Rows {
+			all[r.ID] = r.State == "reading" && r.Epoch == 1 && r.Owner == "here" && r.Lag == 0 && (r.ID != "0" || r.Position == 2 && r.Letters == 1)
+		}
+		settled = len(all) == 3 && all["0"] && all["1"] && all["2"]
+	}
+	k := until(t, messages, "all done", func(k *tick) bool { return k.Done == 3 && k.Dead == 1 && k.Known })
+	if k.Lag != 0 || k.Here != 3 || len(k.Trouble) != 0 || len(k.Events) != 4 {
+		t.Errorf("it says %+v", k)
+	}
+
+	// Another event: one row changes, and no other is sent.
+	for m := range messages {
+		if m.name == "rows" && strings.HasPrefix(m.data, `{"all":false,"rows":[]}`) {
+			break
+		}
+	}
+	w.hub.Append("1", events("d")...)
+	for m := range messages {
+		var next rowsOf
+		if m.name != "rows" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(m.data), &next); err != nil {
+			t.Fatal(err)
+		}
+		if len(next.Rows) == 0 {
+			continue
+		}
+		if len(next.Rows) != 1 || next.All || next.Rows[0].ID != "1" {
+			t.Errorf("after one event: %s", m.data)
+		}
+		break
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.consume()
+	client, base := w.serve()
+	ticks := watch(t, client, base, "")
+	until(t, ticks, "both partitions", func(k *tick) bool { return k.Here == 2 })
+
+	var so struct{ Paused bool }
+	w.answer(&so, "POST", "/api/partitions/1/pause", "")
+	w.hub.Append("0", events("a")...)
+	w.hub.Append("1", events("b", "c")...)
+	k := until(t, ticks, "what waits", func(k *tick) bool { return k.Done == 1 && k.Lag == 2 })
+	if k.Paused != 1 || len(k.Trouble) != 1 || k.Trouble[0].Level != "note" || !strings.Contains(k.Trouble[0].Text, "Partition 1 is paused") {
+		t.Errorf("it says %+v", k)
+	}
+	w.answer(&so, "POST", "/api/partitions/1/resume", "")
+	until(t, ticks, "all done", func(k *tick) bool { return k.Done == 3 && k.Lag == 0 && k.Paused == 0 && len(k.Trouble) == 0 })
+	if rec := w.ask("POST", "/api/partitions/7/pause", "", nil); rec.Code != http.StatusConflict {
+		t.Errorf("a partition of others: %d %s", rec.Code, rec.Body)
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	client, base := w.serve()
+	for range 64 {
+		<-watch(t, client, base, "")
+	}
+	so, err := client.Get(base + "api/live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	so.Body.Close()
+	if so.StatusCode != http.StatusServiceUnavailable || so.Header.Get("Retry-After") == "" {
+		t.Errorf("the 65th: %d", so.StatusCode)
+	}
+}
+
+func TestAStreamEndsWithItsSession(t *testing.T) {
+	cfg := locked
+	w := newWorld(t, 1, &cfg)
+	client, base := w.serve()
+	c, _ := w.signIn(token, "127.0.0.1:1")
+	r, err := http.NewRequestWithContext(t.Context(), "GET", base+"api/live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AddCookie(c)
+	so, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := listen(t, so.Body)
+	<-messages
+	w.ask("POST", "/sign-out", "", with(c))
+	for range messages { // until it ends
+	}
+}
+
+func TestUnknownPipelines(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	if rec := w.ask("GET", "/api/history?pipeline=other", "", nil); rec.Code != http.StatusNotFound {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}
+
+func BenchmarkEventsOfAThousandPartitions(b *testing.B) {
+	w := newWorld(b, 1, nil)
+	kinds := []sluice.Kind{sluice.KindFetched, sluice.KindCommitted}
+	for i := range 1000 {
+		w.meter.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: fmt.Sprint(i)})
+	}
+	ids := make([]string, 1000)
+	for i := range ids {
+		ids[i] = fmt.Sprint(i)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		w.meter.Observe(sluice.Observation{Kind: kinds[i%2], Partition: ids[i%1000], Events: 500, Bytes: 500_000, Lag: 10})
+	}
+}

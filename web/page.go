@@ -1,0 +1,205 @@
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// page is what the browser is given: HTML, styles, scripts. The path of the
+// assets has their hash, so that they are kept by browsers until they change.
+type page struct {
+	prefix    string // of the assets' paths
+	files     map[string][]byte
+	templates *template.Template
+}
+
+func newPage() (*page, error) {
+	p := &page{files: map[string][]byte{}}
+	hash := sha256.New()
+	err := fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) == ".html" {
+			return err
+		}
+		data, err := assets.ReadFile(name)
+		fmt.Fprintf(hash, "%s %d\n", name, len(data))
+		hash.Write(data)
+		p.files[strings.TrimPrefix(name, "assets/")] = data
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dashboard's files: %w", err)
+	}
+	p.prefix = "/assets/" + hex.EncodeToString(hash.Sum(nil)[:8]) + "/"
+	if p.templates, err = template.ParseFS(assets, "assets/*.html"); err != nil {
+		return nil, fmt.Errorf("dashboard's pages: %w", err)
+	}
+	return p, nil
+}
+
+func (p *page) serveAsset(w http.ResponseWriter, r *http.Request) {
+	data, ok := p.files[strings.TrimPrefix(r.URL.Path, p.prefix)]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(r.URL.Path)))
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	_, _ = w.Write(data)
+}
+
+// render writes a page.
+func (p *page) render(w http.ResponseWriter, status int, name string, data any) {
+	var b bytes.Buffer
+	if err := p.templates.ExecuteTemplate(&b, name, data); err != nil {
+		fail(w, http.StatusInternalServerError, fmt.Errorf("page: %w", err))
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = b.WriteTo(w)
+}
+
+// policy lets a page use what comes from here, by files only.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// secured sets what keeps a page apart from others.
+func secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// admitted lets those pass who may; people are shown the way in.
+func (d *Dashboard) admitted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := d.door.admit(r)
+		switch {
+		case err == nil:
+			next.ServeHTTP(w, r)
+		case errors.Is(err, errSignIn) && r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/api/"):
+			http.Redirect(w, r, "/sign-in?to="+template.URLQueryEscaper(r.URL.Path), http.StatusSeeOther)
+		default:
+			if errors.Is(err, errWrong) || errors.Is(err, errTooMany) {
+				d.cfg.Log.Warn("dashboard: refused", "cause", err, "from", remote(r))
+			}
+			fail(w, refusal(w, err), err)
+		}
+	})
+}
+
+// refusal is the status of an error of the door.
+func refusal(w http.ResponseWriter, err error) int {
+	switch {
+	case errors.Is(err, errTooMany):
+		w.Header().Set("Retry-After", "60")
+		return http.StatusTooManyRequests
+	case errors.Is(err, errOutside):
+		return http.StatusForbidden
+	}
+	// Not Basic: browsers would ask for a name and password in the midst of a page.
+	w.Header().Set("WWW-Authenticate", `Bearer realm="Sluice"`)
+	return http.StatusUnauthorized
+}
+
+func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
+	type pipeline struct {
+		Name, Group                      string
+		Charts, Letters, Pausable, Stays bool
+	}
+	data := struct {
+		Assets    string
+		Pipelines []pipeline
+		Locked    bool
+		Scaling   bool
+	}{Assets: d.page.prefix, Locked: d.door.locked, Scaling: d.cfg.Scaling != nil}
+	for _, s := range d.shown {
+		data.Pipelines = append(data.Pipelines, pipeline{
+			Name: s.Name, Group: s.Group.String(), Charts: s.Meter != nil, Letters: s.DeadLetters != nil, Pausable: s.Gate != nil, Stays: s.Checkpoints != nil,
+		})
+	}
+	d.page.render(w, http.StatusOK, "index.html", data)
+}
+
+type signInPage struct{ Assets, To, Error string }
+
+func (d *Dashboard) serveSignIn(w http.ResponseWriter, r *http.Request) {
+	to := within(r.URL.Query().Get("to"))
+	if !d.door.locked || d.door.admit(r) == nil {
+		http.Redirect(w, r, to, http.StatusSeeOther)
+		return
+	}
+	d.page.render(w, http.StatusOK, "signin.html", signInPage{Assets: d.page.prefix, To: to})
+}
+
+// within is a path of this site, the overview's if it is none.
+func within(to string) string {
+	if to == "/partitions" || to == "/dead-letters" || to == "/autoscaling" {
+		return to
+	}
+	return "/"
+}
+
+func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
+	to := within(r.PostFormValue("to"))
+	if d.door.locked {
+		err := d.door.try(strings.TrimSpace(r.PostFormValue("token")), remote(r))
+		if err != nil {
+			d.cfg.Log.Warn("dashboard: refused", "cause", err, "from", remote(r))
+			text := err.Error()
+			d.page.render(w, refusal(w, err), "signin.html", signInPage{Assets: d.page.prefix, To: to, Error: strings.ToUpper(text[:1]) + text[1:] + "."})
+			return
+		}
+		d.cfg.Log.Info("dashboard: signed in", "from", remote(r))
+		http.SetCookie(w, d.door.begin())
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
+	if c, err := r.Cookie(cookieName); err == nil {
+		http.SetCookie(w, d.door.end(c.Value))
+	}
+	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+}
+
+// answer writes JSON.
+func answer(w http.ResponseWriter, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		fail(w, http.StatusInternalServerError, fmt.Errorf("answer: %w", err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text)
+}
+
+// fail answers with an error.
+func fail(w http.ResponseWriter, status int, err error) {
+	text, _ := json.Marshal(map[string]string{"error": cut(err.Error(), 1000)}) // strings always can be
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(text)
+}

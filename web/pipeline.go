@@ -1,0 +1,46 @@
+package web
+
+import (
+	"context"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Pipeline is one consumer group that the dashboard shows.
+type Pipeline struct {
+	Name   string // as people know it; unique on a dashboard
+	Group  sluice.Group
+	Source Source
+	Leases Leases
+
+	// Checkpoints is nil for a pipeline that keeps none.
+	Checkpoints Checkpoints
+	// DeadLetters is nil for a pipeline that keeps none.
+	DeadLetters sluice.DeadLetterStore
+	// Meter is what the consumer in this process has as its observer; nil if
+	// there is no consumer here: then there are no charts.
+	Meter *Meter
+	// Gate is what that consumer reads through; nil if partitions can't be
+	// paused.
+	Gate *Gate
+	// Redrive runs retries on partitions that nobody owns, as
+	// [sluice.Consumer.Redrive] does; nil leaves them until there is an owner.
+	Redrive func(ctx context.Context) (applied, failed int, err error)
+}
+
+// Source is the side of a [sluice.Source] that tells of the log.
+type Source interface {
+	Describe(ctx context.Context) (sluice.Topic, error)
+	Bounds(ctx context.Context, partition string) (sluice.Bounds, error)
+}
+
+// Leases is the side of a [sluice.LeaseStore] that tells who owns what.
+type Leases interface {
+	List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error)
+}
+
+// Checkpoints is the side of a [sluice.TxStore] or [sluice.CheckpointStore]
+// that reads without claiming.
+type Checkpoints interface {
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+}

@@ -1,0 +1,134 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/redrive"
+)
+
+const (
+	// mostFollowed is how many retries are followed at once, and followFor how
+	// long.
+	mostFollowed = 8
+	followFor    = 10 * time.Minute
+	// retriesKept is how many retries are shown, and failuresShown how many
+	// dead letters of each that have failed again.
+	retriesKept   = 5
+	failuresShown = 20
+)
+
+// retries are the latest that people have asked for, newest first.
+type retries struct {
+	mu     sync.Mutex
+	last   int
+	newest []*retry
+}
+
+// retry is one request to retry dead letters.
+type retry struct {
+	of      *shown
+	desk    *redrive.Desk
+	letters []sluice.DeadLetter
+
+	mu   sync.Mutex
+	json runJSON
+}
+
+// runJSON is what has become of it.
+type runJSON struct {
+	ID        int          `json:"id"`
+	Began     int64        `json:"began"` // Unix milliseconds
+	Ended     bool         `json:"ended"`
+	Marked    int64        `json:"marked"`
+	Applied   int          `json:"applied"`
+	Failed    int          `json:"failed"`
+	Discarded int          `json:"discarded"`
+	Waiting   int          `json:"waiting"`
+	Failures  []letterJSON `json:"failures,omitempty"`
+	Error     string       `json:"error,omitempty"`
+}
+
+func (s *retries) add(r *retry) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	r.json.ID = s.last
+	s.newest = slices.Insert(s.newest, 0, r)
+	s.newest = s.newest[:min(len(s.newest), retriesKept)]
+	return s.last
+}
+
+func (s *retries) list() []runJSON {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]runJSON, len(s.newest))
+	for i, r := range s.newest {
+		r.mu.Lock()
+		list[i] = r.json
+		r.mu.Unlock()
+	}
+	return list
+}
+
+// run follows the retry until nothing of it waits any more.
+func (r *retry) run(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, followFor)
+	defer cancel()
+	_, err := r.desk.Follow(ctx, r.letters, func(so redrive.Outcome) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.json.Applied, r.json.Failed, r.json.Discarded, r.json.Waiting = so.Applied, len(so.Failed), so.Discarded, len(so.Waiting)
+		r.json.Failures = nil
+		for i := range so.Failed[:min(len(so.Failed), failuresShown)] {
+			r.json.Failures = append(r.json.Failures, listed(&so.Failed[i]))
+		}
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("after %v some still wait for an owner of their partition; they stay marked", followFor)
+	}
+	r.end(err)
+	r.of.view.hurry()
+}
+
+func (r *retry) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.json.Ended, r.json.Error = true, reason(err)
+	r.desk, r.letters = nil, nil
+}
+
+func (d *Dashboard) serveRetry(w http.ResponseWriter, r *http.Request, s *shown) {
+	if !d.running.Load() {
+		fail(w, http.StatusServiceUnavailable, errors.New("the dashboard does not run"))
+		return
+	}
+	r, cancel := patient(r)
+	defer cancel()
+	desk, letters, ok := d.selected(w, r, s)
+	if !ok {
+		return
+	}
+	marked, err := desk.Mark(r.Context(), letters, time.Time{})
+	if err != nil {
+		fail(w, http.StatusBadGateway, err)
+		return
+	}
+	d.cfg.Log.Info("dashboard: dead letters marked for a retry", "pipeline", s.Name, "letters", marked, "from", remote(r))
+	s.view.hurry()
+	run := &retry{of: s, desk: desk, letters: letters, json: runJSON{Began: time.Now().UnixMilli(), Marked: marked, Waiting: len(letters)}}
+	number := s.retries.add(run)
+	select {
+	case d.followed <- struct{}{}:
+		d.follow <- run // which has room for as many as there are tokens
+	default:
+		run.end(errors.New("too many retries are under way to follow this one; its dead letters are marked"))
+	}
+	answer(w, map[string]int64{"marked": marked, "run": int64(number)})
+}

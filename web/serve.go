@@ -1,0 +1,153 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/crypto/acme"
+	"golang.org/x/crypto/acme/autocert"
+	"golang.org/x/net/netutil"
+)
+
+// Bounds of one server.
+const (
+	mostConnections = 256
+	headerBytes     = 16 << 10
+	bodyBytes       = 64 << 10
+	readFor         = 10 * time.Second
+	writeFor        = 30 * time.Second
+	idleFor         = 2 * time.Minute
+	stopFor         = 5 * time.Second
+)
+
+// Server is a dashboard that listens.
+type Server struct {
+	dashboard *Dashboard
+	listener  net.Listener
+	http      *http.Server
+	host      string // of the URL
+	print     string
+}
+
+// Listen starts to listen at a TCP address, like "127.0.0.1:8443". It returns
+// an error, and does not listen, where that is beyond loopback and there is no
+// token.
+func (d *Dashboard) Listen(address string) (*Server, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	s, err := d.server(l)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("dashboard at %s: %w", address, err), l.Close())
+	}
+	return s, nil
+}
+
+func (d *Dashboard) server(l net.Listener) (*Server, error) {
+	at := l.Addr().(*net.TCPAddr)
+	if !at.IP.IsLoopback() && !d.door.locked {
+		return nil, errors.New("it can be reached from other machines, so it needs a token to sign in with: set one, or listen at 127.0.0.1")
+	}
+	s := &Server{dashboard: d, listener: netutil.LimitListener(l, mostConnections), host: at.String()}
+	if at.IP.IsUnspecified() {
+		s.host = fmt.Sprintf("localhost:%d", at.Port)
+	}
+	config, err := s.certificate(at.IP)
+	if err != nil {
+		return nil, err
+	}
+	config.MinVersion = tls.VersionTLS12
+	config.NextProtos = append([]string{"h2", "http/1.1"}, config.NextProtos...)
+	s.http = &http.Server{
+		Handler: d, TLSConfig: config, MaxHeaderBytes: headerBytes,
+		ReadHeaderTimeout: readFor, ReadTimeout: readFor, WriteTimeout: writeFor, IdleTimeout: idleFor,
+		ErrorLog: d.cfg.httpLog(),
+	}
+	return s, nil
+}
+
+// certificate makes the TLS configuration: ACME's, the given files', or one of
+// a certificate of one's own.
+func (s *Server) certificate(at net.IP) (*tls.Config, error) {
+	cfg := &s.dashboard.cfg
+	var k *keeper
+	switch {
+	case len(cfg.ACME) > 0:
+		m := &autocert.Manager{
+			Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(cfg.Dir, "acme")), HostPolicy: autocert.HostWhitelist(cfg.ACME...),
+		}
+		if cfg.ACMEDirectory != "" {
+			m.Client = &acme.Client{DirectoryURL: cfg.ACMEDirectory, HTTPClient: cfg.ACMEClient}
+		}
+		s.host = cfg.ACME[0]
+		if port := s.listener.Addr().(*net.TCPAddr).Port; port != 443 {
+			s.host = fmt.Sprintf("%s:%d", s.host, port)
+		}
+		return m.TLSConfig(), nil
+	case cfg.CertFile != "" || cfg.KeyFile != "":
+		if cfg.CertFile == "" || cfg.KeyFile == "" {
+			return nil, errors.New("a certificate needs its key: name both files")
+		}
+		k = given(cfg.CertFile, cfg.KeyFile)
+	default:
+		k = own(cfg.Dir, namesOf(at))
+	}
+	c, err := k.get(nil)
+	if err != nil {
+		return nil, err
+	}
+	s.print = fingerprint(c)
+	return &tls.Config{GetCertificate: k.get}, nil
+}
+
+// URL is where the dashboard is.
+func (s *Server) URL() string { return "https://" + s.host + "/" }
+
+// Fingerprint is the SHA-256 of the certificate, as browsers show it; empty
+// with ACME.
+func (s *Server) Fingerprint() string { return s.print }
+
+// Serve runs the dashboard and answers requests until ctx ends, which is no
+// error.
+func (s *Server) Serve(ctx context.Context) error {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	ran := make(chan struct{})
+	go func() { defer close(ran); s.dashboard.Run(running) }()
+	served := make(chan error, 1)
+	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		// Streams end with Run; what else is under way gets a moment.
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopFor)
+		defer cancel()
+		if s.http.Shutdown(closing) != nil {
+			_ = s.http.Close()
+		}
+		err = <-served
+	}
+	stop()
+	<-ran
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("dashboard: %w", err)
+}
+
+// ListenAndServe listens at address and serves until ctx ends.
+func (d *Dashboard) ListenAndServe(ctx context.Context, address string) error {
+	s, err := d.Listen(address)
+	if err != nil {
+		return err
+	}
+	return s.Serve(ctx)
+}

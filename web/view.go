@@ -1,0 +1,296 @@
+package web
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+const (
+	// lookEvery is the time between two looks at the stores while somebody
+	// watches, and lookFor how long one may take.
+	lookEvery = 2 * time.Second
+	lookFor   = 5 * time.Second
+	// describeEvery is how often the topic is asked for its partitions.
+	describeEvery = time.Minute
+	// boundsAtOnce is how many partitions' ends are asked for in one look, and
+	// boundsFor how long an answer, or the consumer's own word, counts.
+	boundsAtOnce, boundsWorkers = 64, 8
+	boundsFor                   = 10 * time.Second
+	// lettersCounted is how many dead letters are counted, and then it is "more".
+	lettersCounted = 1000
+	// unwatchedAfter is when nobody watches any more.
+	unwatchedAfter = 10 * time.Second
+)
+
+// view is what is known of a pipeline beyond this process, and the newest
+// frame of it. Nothing is asked while nobody watches.
+type view struct {
+	wake chan struct{} // somebody has begun to watch
+
+	mu      sync.Mutex
+	streams int
+	asked   time.Time // when somebody last did, or left
+	known   known
+	frame   *frame
+	next    chan struct{} // closed when there is a newer frame
+}
+
+// known is what the stores have said. What is in it is not changed any more.
+type known struct {
+	at        time.Time // of the first look; zero before it
+	topic     sluice.Topic
+	described time.Time
+	leases    map[string]leased
+	progress  map[string]sluice.Progress
+	bounds    map[string]bounds
+	free      map[string]time.Time // since when nobody has the partition
+	letters   letterCount
+	failed    map[string]string // by what was asked
+}
+
+type leased struct {
+	sluice.LeaseInfo
+	until time.Time
+}
+
+type bounds struct {
+	sluice.Bounds
+	at time.Time
+}
+
+type letterCount struct {
+	dead, retry int
+	more        bool
+	by          map[string]int // waiting, by partition
+}
+
+func (v *view) init() {
+	v.wake, v.next = make(chan struct{}, 1), make(chan struct{})
+}
+
+// watch notes that somebody watches, until the returned function is called.
+func (v *view) watch() (done func()) {
+	v.mu.Lock()
+	v.streams++
+	v.mu.Unlock()
+	v.ask()
+	return func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.streams--
+		v.asked = time.Now()
+	}
+}
+
+// ask notes that somebody has asked.
+func (v *view) ask() {
+	v.mu.Lock()
+	v.asked = time.Now()
+	v.mu.Unlock()
+	v.hurry()
+}
+
+// hurry has the stores looked at now.
+func (v *view) hurry() {
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (v *view) watched() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.streams > 0 || time.Since(v.asked) < unwatchedAfter
+}
+
+func (v *view) newest() known {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.known
+}
+
+// refresh looks at the stores again and again until ctx ends.
+func (v *view) refresh(ctx context.Context, p *Pipeline) {
+	for ctx.Err() == nil {
+		if v.watched() {
+			k := v.newest()
+			k = k.look(ctx, p)
+			v.mu.Lock()
+			v.known = k
+			v.mu.Unlock()
+		}
+		again := time.NewTimer(lookEvery)
+		select {
+		case <-again.C:
+		case <-v.wake:
+			again.Stop()
+		case <-ctx.Done():
+			again.Stop()
+		}
+	}
+}
+
+// look asks all stores at once and returns what is known then. What does not
+// answer leaves what was known before.
+func (k known) look(ctx context.Context, p *Pipeline) known {
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	var mu sync.Mutex
+	failed := map[string]string{}
+	var work sync.WaitGroup
+	ask := func(what string, fn func() error) {
+		work.Go(func() {
+			if err := fn(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed[what] = reason(err)
+			}
+		})
+	}
+	next := k
+	ask("lease store", func() error {
+		list, err := p.Leases.List(ctx, p.Group)
+		if err != nil {
+			return err
+		}
+		next.leases = make(map[string]leased, len(list))
+		now := time.Now()
+		for _, l := range list {
+			next.leases[l.Partition] = leased{l, now.Add(l.Remaining)}
+		}
+		return nil
+	})
+	if p.Checkpoints != nil {
+		ask("checkpoint store", func() error {
+			list, err := p.Checkpoints.Read(ctx, p.Group)
+			if err != nil {
+				return err
+			}
+			next.progress = make(map[string]sluice.Progress, len(list))
+			for _, c := range list {
+				next.progress[c.Partition] = c
+			}
+			return nil
+		})
+	}
+	if p.DeadLetters != nil {
+		ask("dead letters", func() (err error) {
+			c, err := count(ctx, p)
+			if err == nil {
+				next.letters = c
+			}
+			return err
+		})
+	}
+	if k.at.IsZero() || time.Since(k.described) >= describeEvery {
+		ask("log", func() error {
+			topic, err := p.Source.Describe(ctx)
+			if err == nil {
+				next.topic, next.described = topic, time.Now()
+			}
+			return err
+		})
+	} else if text, ok := k.failed["log"]; ok && k.described.IsZero() {
+		failed["log"] = text
+	}
+	work.Wait()
+	next.bounds = k.ends(ctx, p, next.topic)
+	now := time.Now()
+	if next.at.IsZero() {
+		next.at = now
+	}
+	next.failed = failed
+	next.free = make(map[string]time.Time)
+	for _, id := range next.topic.Partitions {
+		if next.leases[id].until.After(now) {
+			continue
+		}
+		since, ok := k.free[id]
+		if !ok {
+			since = now
+		}
+		next.free[id] = since
+	}
+	return next
+}
+
+func count(ctx context.Context, p *Pipeline) (letterCount, error) {
+	list, err := p.DeadLetters.List(ctx, p.Group, sluice.DeadLetterFilter{
+		Status: []sluice.Status{sluice.StatusDead, sluice.StatusRetry}, Limit: lettersCounted + 1,
+	})
+	c := letterCount{by: map[string]int{}, more: len(list) > lettersCounted}
+	for _, d := range list[:min(len(list), lettersCounted)] {
+		if d.Status == sluice.StatusRetry {
+			c.retry++
+		} else {
+			c.dead++
+		}
+		c.by[d.Event.Partition]++
+	}
+	return c, err
+}
+
+// ends asks for the ends of some partitions of which neither the log nor the
+// consumer here has told lately, those first that were asked longest ago. Of
+// what is paused the consumer does not tell.
+func (k *known) ends(ctx context.Context, p *Pipeline, topic sluice.Topic) map[string]bounds {
+	next := maps.Clone(k.bounds)
+	if next == nil {
+		next = map[string]bounds{}
+	}
+	var fresh map[string]standing
+	if p.Meter != nil {
+		fresh = p.Meter.figures().held
+	}
+	paused := p.paused()
+	now := time.Now()
+	var stale []string
+	for _, id := range topic.Partitions {
+		s, held := fresh[id]
+		if !paused[id] && (held && now.Sub(s.told) < boundsFor || now.Sub(next[id].at) < boundsFor) {
+			continue
+		}
+		stale = append(stale, id)
+	}
+	oldestFirst(stale, func(id string) time.Time { return next[id].at })
+	stale = stale[:min(len(stale), boundsAtOnce)]
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	ids := make(chan string, len(stale))
+	for _, id := range stale {
+		ids <- id
+	}
+	close(ids)
+	for range min(len(stale), boundsWorkers) {
+		work.Go(func() {
+			for id := range ids {
+				b, err := p.Source.Bounds(ctx, id)
+				if err != nil {
+					continue // the log's own trouble is told by Describe and by the consumer
+				}
+				mu.Lock()
+				next[id] = bounds{b, time.Now()}
+				mu.Unlock()
+			}
+		})
+	}
+	work.Wait()
+	return next
+}
+
+// paused are the partitions that are paused here.
+func (p *Pipeline) paused() map[string]bool {
+	if p.Gate == nil {
+		return nil
+	}
+	set := map[string]bool{}
+	for _, id := range p.Gate.Paused() {
+		set[id] = true
+	}
+	return set
+}
