@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -39,6 +40,9 @@ func OpenSQLite(path string, table Table) (*SQL, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	if _, err := os.Stat(abs); err != nil {
+		return nil, fmt.Errorf("open %s: %w: has the pipeline run yet?", path, errors.Unwrap(err))
 	}
 	name := filepath.ToSlash(abs)
 	if !strings.HasPrefix(name, "/") {

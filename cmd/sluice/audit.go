@@ -3,7 +3,7 @@ package main
 import "github.com/spf13/cobra"
 
 func (a *app) audit() *cobra.Command {
-	return a.family("audit", "Find out whether anything was lost", a.auditTelemetry())
+	return a.family("audit", "Find out whether anything was lost", a.auditHub(), a.auditTelemetry())
 }
 
 // Exit codes of audits.

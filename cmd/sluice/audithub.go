@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/pipeline"
+)
+
+type auditFlags struct {
+	config, stage string
+	consumerGroup string
+	bin           time.Duration
+	json          bool
+	html          string
+}
+
+func (a *app) auditHub() *cobra.Command {
+	var flags auditFlags
+	cmd := &cobra.Command{
+		Use:   "hub --config PIPELINE.yaml",
+		Short: "Compare what a hub holds with the rows and dead letters of a pipeline, event by event",
+		Long: `Read a hub from its first event to its last and look for each event's row or dead
+letter, by partition and sequence number. What the checkpoint has passed must
+have exactly one of them. The pipeline may run meanwhile.
+
+The pipeline must insert into a table that has columns mapped from partition and
+sequence. The hub is read by a consumer group of the audit's own, which must be
+there.
+
+It exits with 0 if nothing is lost and nothing doubled, with 1 if something is,
+and with 2 if it could not tell.`,
+		Example: "  sluice audit hub --config flights.yaml\n  sluice audit hub --config flights.yaml --consumer-group audit --html audit.html",
+		Args:    cobra.NoArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			if flags.bin < time.Minute {
+				return misused("--bin %v: must be at least 1m", flags.bin)
+			}
+			ctx, stop := untilInterrupted(ctx)
+			defer stop()
+			err := a.runAuditHub(ctx, &flags)
+			var found *verdictError
+			var usage *usageError
+			if err != nil && !errors.As(err, &found) && !errors.As(err, &usage) {
+				return &verdictError{exitUndecided, err.Error()}
+			}
+			return err
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.config, "config", "", "the `PIPELINE.yaml` that is audited")
+	stageFlag(f, &flags.stage)
+	f.StringVar(&flags.consumerGroup, "consumer-group", "sluice-audit", "`name` of the consumer group that the audit reads by")
+	f.DurationVar(&flags.bin, "bin", time.Hour, "`length` of the report's bins of time")
+	f.BoolVar(&flags.json, "json", false, "print the report as JSON")
+	f.StringVar(&flags.html, "html", "", "write the report to an HTML `file`")
+	_ = cmd.MarkFlagRequired("config")
+	return cmd
+}
+
+func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
+	p, err := loadKeeping(flags.config, flags.stage)
+	if err != nil {
+		return err
+	}
+	if flags.consumerGroup == p.Group.Name {
+		return misused("--consumer-group %s is the pipeline's own: the hub lets no second reader into it", flags.consumerGroup)
+	}
+	ledger, err := openLedger(p)
+	if err != nil {
+		return err
+	}
+	defer ledger.Close()
+	source, err := p.SourceAs(flags.consumerGroup)
+	if err != nil {
+		return err
+	}
+	defer source.Close(context.WithoutCancel(ctx))
+
+	var read atomic.Int64
+	var watching sync.WaitGroup
+	watched, unwatch := context.WithCancel(ctx)
+	watching.Go(func() { a.watchAudit(watched, &read) })
+	report, err := audit.Hub(ctx, source, ledger, p.Group, &audit.Config{
+		Start: p.Start(), Bin: flags.bin, Progress: func(n int64) { read.Store(n) },
+	})
+	unwatch()
+	watching.Wait()
+	if err != nil {
+		return err
+	}
+	if flags.html != "" {
+		if err := create(flags.html, func(w io.Writer) error { return report.WriteHTML(w) }); err != nil {
+			return err
+		}
+	}
+	if flags.json {
+		err = report.WriteJSON(a.out)
+	} else {
+		err = a.printAuditHub(report)
+	}
+	if err == nil && !report.Exact() {
+		err = &verdictError{exitLoss, "not exact: events are lost or doubled"}
+	}
+	return err
+}
+
+func openLedger(p *pipeline.Pipeline) (*audit.SQL, error) {
+	t, err := p.Trace()
+	if err != nil {
+		return nil, err
+	}
+	table := audit.Table{Name: t.Table, Partition: t.Partition, Sequence: t.Sequence}
+	if t.SQLite != "" {
+		return audit.OpenSQLite(t.SQLite, table)
+	}
+	return audit.OpenPostgres(t.Postgres, table)
+}
+
+func (a *app) watchAudit(ctx context.Context, read *atomic.Int64) {
+	began := time.Now()
+	var speed terminal.Speed
+	speed.At(began, 0)
+	a.screen.Follow(ctx, func() string {
+		now, n := time.Now(), read.Load()
+		return fmt.Sprintf("%s read  %s/s  %s", terminal.Plural(n, "event", "events"), terminal.Count(speed.At(now, n)), now.Sub(began).Truncate(time.Second))
+	}, func() {
+		n := read.Load()
+		a.log.Info("progress", "read", n, "per_second", speed.At(time.Now(), n))
+	})
+}
+
+// shownFaults is how many runs of events with faults are printed. The JSON and
+// the page have more.
+const shownFaults = 50
+
+func (a *app) printAuditHub(r *audit.Report) error {
+	table := terminal.NewTable("PARTITION", "HELD", "CHECKPOINT", "WRITTEN", "DEAD LETTERS", "WAITING", "MISSING", "DOUBLED", "EXPIRED", "STRAY")
+	for i := range r.Partitions {
+		p := &r.Partitions[i]
+		checkpoint := "none"
+		if p.Checkpoint >= 0 {
+			checkpoint = terminal.Count(p.Checkpoint)
+		}
+		cells := []string{p.ID, terminal.Count(p.Held), checkpoint, terminal.Count(p.Written), terminal.Count(p.Letters), terminal.Count(p.Waiting)}
+		for _, kind := range audit.Kinds {
+			cells = append(cells, terminal.Count(p.Faults[kind]))
+		}
+		table.Add(cells...)
+	}
+	var b strings.Builder
+	if _, err := table.WriteTo(&b); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	for i, f := range r.Faults {
+		if i == shownFaults {
+			fmt.Fprintf(&b, "and %s more: see --json or --html\n", terminal.Plural(len(r.Faults)-i, "run of events", "runs of events"))
+			break
+		}
+		fmt.Fprintln(&b, f)
+	}
+	if len(r.Faults) > 0 {
+		b.WriteByte('\n')
+	}
+	if n := r.Total.Skipped; n > 0 {
+		fmt.Fprintf(&b, "%s before the first effect: the pipeline does not begin at the earliest event.\n", terminal.Plural(n, "event is", "events are"))
+	}
+	if n := r.Total.Ahead; n > 0 {
+		fmt.Fprintf(&b, "%s an effect, though the checkpoint has not passed them: they will be done again.\n", terminal.Plural(n, "event has", "events have"))
+	}
+	rate := float64(r.Total.Held) / max(r.Took.Seconds(), 0.001)
+	fmt.Fprintf(&b, "%s\nRead in %s, %s events/s.\n", r.Headline(), terminal.Span(r.Took), terminal.Count(int64(rate)))
+	_, err := io.WriteString(a.out, b.String())
+	return err
+}

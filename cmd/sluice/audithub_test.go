@@ -1,0 +1,101 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+type auditReport struct {
+	Exact  bool
+	Total  struct{ Held, Written, Waiting int64 }
+	Faults []struct {
+		Kind, Partition string
+		First, Last     int64
+	}
+}
+
+// TestAuditHub runs a pipeline, audits it, and spoils what it has written.
+func TestAuditHub(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		_, connection := serve(t, 2)
+		env := environment(connection, url)
+		config := example(t)
+		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:4000]), writeLines(t, spoiled(10)))
+		must(t, "", env, "run", config, "--until-caught-up", "--within", "2m")
+		audit := func(code int, faults ...string) auditReport {
+			t.Helper()
+			got, out, errs := invoke(t, "", env, "audit", "hub", "--config", config, "--json")
+			var r auditReport
+			if err := json.Unmarshal([]byte(out), &r); err != nil || got != code || r.Exact != (code == 0) {
+				t.Fatalf("exit code %d: %v\n%s%s", got, err, out, errs)
+			}
+			var found []string
+			for _, f := range r.Faults {
+				found = append(found, fmt.Sprintf("%s %s %d-%d", f.Kind, f.Partition, f.First, f.Last))
+			}
+			if !slices.Equal(found, faults) {
+				t.Errorf("found %v, want %v", found, faults)
+			}
+			return r
+		}
+		whole := audit(0)
+		must(t, "", env, "send", "--hub", "flights", writeLines(t, spoiled(6)))
+		if r := audit(0); r.Total.Waiting != 6 || r.Total.Held != whole.Total.Held+6 {
+			t.Errorf("with six events more it counts %+v", r.Total)
+		}
+
+		db := openDatabase(t, url)
+		exec := func(text string) {
+			t.Helper()
+			if _, err := db.ExecContext(t.Context(), text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec(`DELETE FROM flights WHERE hub_partition = '0' AND sequence_number BETWEEN 100 AND 102`)
+		exec(`INSERT INTO flights SELECT * FROM flights WHERE hub_partition = '1' AND sequence_number = 50`)
+		audit(1, "missing 0 100-102", "doubled 1 50-50")
+		letter := count(t, db, `SELECT min(sequence_number) FROM sluice_dead_letters WHERE partition = '1'`)
+		exec(`DELETE FROM sluice_dead_letters WHERE partition = '1' AND sequence_number = ` + fmt.Sprint(letter))
+		last := count(t, db, `SELECT max(sequence_number) FROM sluice_checkpoints WHERE partition = '0'`)
+		exec(`UPDATE sluice_checkpoints SET sequence_number = sequence_number + 2 WHERE partition = '0'`)
+		audit(1, "missing 0 100-102", fmt.Sprintf("missing 0 %d-%d", last+1, last+2), "doubled 1 50-50", fmt.Sprintf("missing 1 %d-%d", letter, letter))
+
+		page := filepath.Join(t.TempDir(), "audit.html")
+		code, out, errs := invoke(t, "", env, "audit", "hub", "--config", config, "--html", page)
+		for _, want := range []string{"partition 0: events 100 to 102 are missing", "partition 1: event 50 is doubled", "Not exact: 6 missing, 1 doubled, of "} {
+			if code != 1 || !strings.Contains(out, want) || !strings.HasSuffix(errs, "sluice: not exact: events are lost or doubled\n") {
+				t.Errorf("exit code %d:\n%s%s", code, out, errs)
+			}
+		}
+		if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "Not exact: 6 missing") {
+			t.Errorf("the page: %v", err)
+		}
+	})
+}
+
+func TestAuditHubMistakes(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 1)
+	env := environment(connection, "sqlite:"+filepath.Join(t.TempDir(), "none.db"))
+	config := example(t)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--config", config, "--consumer-group", "$Default"}, "--consumer-group $Default is the pipeline's own"},
+		{[]string{"--config", config, "--bin", "1s"}, "--bin 1s: must be at least 1m"},
+		{[]string{"--config", "none.yaml"}, "none.yaml: cannot be read"},
+		{[]string{"--config", config}, "none.db"},
+		{[]string{"--config", changed(t, "      hub_partition: partition\n", "")}, "table flights: no column is mapped from partition"},
+	} {
+		code, _, errs := invoke(t, t.TempDir(), env, append([]string{"audit", "hub"}, c.args...)...)
+		if code != 2 || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%v: exit code %d: %s", c.args, code, errs)
+		}
+	}
+}
