@@ -1,0 +1,141 @@
+// Package command leaves scaling to programs of the user's: one that prints how
+// many instances there are, and one that changes that.
+package command
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+)
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	// Timeout is how long a program may run before it is killed, with all that
+	// it has started. Default: 1 min.
+	Timeout time.Duration
+	// Env are variables for the programs besides those of this process,
+	// "NAME=value".
+	Env []string
+}
+
+// Target is a pair of programs. It is safe for concurrent use.
+type Target struct {
+	count, scale []string
+	cfg          Config
+}
+
+var _ autoscale.Target = (*Target)(nil)
+
+// New returns a pair of programs, with their arguments, as a target. count is
+// to print the number of instances that there are, or will be once all that was
+// asked for is done, and nothing else. scale is to make them as many as its
+// environment says:
+//
+//	SLUICE_INSTANCES   how many there are to be
+//	SLUICE_FROM        how many there were when that was decided
+//	SLUICE_RESOURCE    what is scaled
+//	SLUICE_ACTION      the action's number, the same when it is tried again
+//	SLUICE_REASON      why
+//
+// A program fails if its exit status is not 0; the last line of what it has
+// written to its standard error is in the error then.
+func New(count, scale []string, cfg *Config) (*Target, error) {
+	t := &Target{count: slices.Clone(count), scale: slices.Clone(scale)}
+	if cfg != nil {
+		t.cfg = *cfg
+	}
+	t.cfg.Timeout = cmp.Or(t.cfg.Timeout, time.Minute)
+	for _, program := range [][]string{t.count, t.scale} {
+		if len(program) == 0 {
+			return nil, errors.New("command: needs two programs: one that prints the number of instances, one that changes it")
+		}
+		if _, err := exec.LookPath(program[0]); err != nil {
+			return nil, fmt.Errorf("command: find program: %w", err)
+		}
+	}
+	return t, nil
+}
+
+// Instances runs the program that prints the number.
+func (t *Target) Instances(ctx context.Context) (int, error) {
+	out, err := t.run(ctx, t.count)
+	if err != nil {
+		return 0, fmt.Errorf("command %s: %w", t.count[0], err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(out))
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("command %s: it printed %.40q, which is not a number of instances", t.count[0], strings.TrimSpace(out))
+	}
+	return n, nil
+}
+
+// Scale runs the program that changes the number.
+func (t *Target) Scale(ctx context.Context, to int) error {
+	env := []string{"SLUICE_INSTANCES=" + strconv.Itoa(to)}
+	if a, ok := autoscale.ActionFrom(ctx); ok {
+		env = append(env, "SLUICE_FROM="+strconv.Itoa(a.From), "SLUICE_RESOURCE="+a.Resource,
+			"SLUICE_ACTION="+strconv.FormatInt(a.Number, 10), "SLUICE_REASON="+a.Reason)
+	}
+	if _, err := t.run(ctx, t.scale, env...); err != nil {
+		return fmt.Errorf("command %s: %w", t.scale[0], err)
+	}
+	return nil
+}
+
+// late is how long a program that was killed may take to let go of its output.
+const late = time.Second
+
+func (t *Target) run(ctx context.Context, program []string, env ...string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, t.cfg.Timeout, fmt.Errorf("not done within %v", t.cfg.Timeout))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
+	cmd.Env = slices.Concat(os.Environ(), t.cfg.Env, env)
+	var out, report tail
+	cmd.Stdout, cmd.Stderr = &out, &report
+	cmd.WaitDelay = late
+	together(cmd)
+	err := cmd.Run()
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return "", cause
+	}
+	if err != nil {
+		if last := report.lastLine(); last != "" {
+			err = fmt.Errorf("%w: %s", err, last)
+		}
+		return "", err
+	}
+	return string(out.kept), nil
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ kept []byte }
+
+const mostKept = 4096
+
+// Write implements [io.Writer].
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if extra := len(t.kept) - mostKept; extra > 0 {
+		t.kept = append(t.kept[:0], t.kept[extra:]...)
+	}
+	return len(p), nil
+}
+
+// longestLine bounds what of a program's words goes into an error.
+const longestLine = 200
+
+func (t *tail) lastLine() string {
+	text := bytes.TrimSpace(t.kept)
+	text = text[bytes.LastIndexByte(text, '\n')+1:]
+	return strings.ToValidUTF8(string(text[:min(len(text), longestLine)]), "")
+}

@@ -1,0 +1,123 @@
+//go:build unix
+
+package command_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/target/command"
+)
+
+func shell(script string, args ...string) []string {
+	return append([]string{"/bin/sh", "-c", script, "sh"}, args...)
+}
+
+func must(t *testing.T, count, scale []string, cfg *command.Config) *command.Target {
+	t.Helper()
+	target, err := command.New(count, scale, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+// TestAction: what a scaler's action says is in the program's environment.
+func TestAction(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "instances")
+	if err := os.WriteFile(file, []byte("3\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	target := must(t, []string{"cat", file},
+		shell(`echo "$SLUICE_RESOURCE $SLUICE_ACTION $SLUICE_FROM $SLUICE_REASON $MORE" >"$1.last" && echo "$SLUICE_INSTANCES" >"$1"`, file), &command.Config{Env: []string{"MORE=x"}})
+	queues := autoscale.Queues{Actions: autoscale.NewMemoryQueue(0), Reports: autoscale.NewMemoryQueue(0)}
+	store := autoscale.NewMemoryStore()
+	body, err := json.Marshal(autoscale.Action{Resource: "orders", Number: 17, From: 3, To: 4, Reason: "much waits"})
+	if err == nil {
+		err = queues.Actions.Send(t.Context(), body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = autoscale.NewScaler("orders", target, store, queues, nil).Run(t.Context()) }()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(30 * time.Second); ; <-tick.C {
+		o, err := store.Outcome(t.Context(), "orders")
+		if err != nil || time.Now().After(end) || o != nil && !o.OK() {
+			t.Fatalf("outcome %+v, %v", o, err)
+		}
+		if o != nil {
+			break
+		}
+	}
+	if n, err := target.Instances(t.Context()); err != nil || n != 4 {
+		t.Errorf("%d instances, %v", n, err)
+	}
+	if last, err := os.ReadFile(file + ".last"); err != nil || string(last) != "orders 17 3 much waits x\n" {
+		t.Errorf("the program was told %q, %v", last, err)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	for _, c := range []struct{ script, want string }{
+		{"echo 3 instances", `it printed "3 instances"`},
+		{"echo -1", `it printed "-1"`},
+		{"true", `it printed ""`},
+		{"yes", "not done within"},
+		{"echo first >&2; echo 'no such cluster' >&2; exit 7", "exit status 7: no such cluster"},
+		{"head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1", "exit status 1: xxx"},
+	} {
+		target := must(t, shell(c.script), []string{"true"}, &command.Config{Timeout: 300 * time.Millisecond})
+		if n, err := target.Instances(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 400 {
+			t.Errorf("%s: %d, %v", c.script, n, err)
+		}
+	}
+	if _, err := command.New(nil, []string{"true"}, nil); err == nil {
+		t.Error("one program is taken for two")
+	}
+	if _, err := command.New([]string{"true"}, []string{"no-such-program"}, nil); err == nil || !strings.Contains(err.Error(), "no-such-program") {
+		t.Errorf("a program that is not there: %v", err)
+	}
+}
+
+// TestAllOfIt: what a program has started ends with it.
+func TestAllOfIt(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	target := must(t, []string{"true"}, shell(`sleep 1000 & echo $! >"$1"; wait`, file), &command.Config{Timeout: 300 * time.Millisecond})
+	began := time.Now()
+	if err := target.Scale(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "not done within 300ms") {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(30 * time.Second); syscall.Kill(pid, 0) == nil && !dead(pid); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatal("what it has started goes on")
+		}
+	}
+}
+
+// dead tells whether a process has ended that nobody has collected.
+func dead(pid int) bool {
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	return err == nil && strings.Contains(string(status), ") Z ")
+}
