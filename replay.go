@@ -26,8 +26,8 @@ type Replayer struct {
 // Replay delivers into memory: without checkpoints and dead letters. On every
 // assignment a partition is read from [Config.Start] on, for example [Ago] 24
 // hours, and goes on as events come. It needs the log alone, and leases, which
-// keep every partition with one process while that lives. A connection that
-// breaks repeats nothing.
+// keep every partition with one process while that lives: so not with [Balanced]
+// partitions. A connection that breaks repeats nothing.
 func Replay(r Replayer) Delivery { return &replay{r} }
 
 type replay struct{ Replayer }

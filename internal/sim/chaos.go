@@ -53,6 +53,7 @@ type Result struct {
 	Rows       int
 	Letters    int
 	Virtual    time.Duration
+	Even       time.Duration // how long partitions took to be shared out evenly without trouble; 0 if they aren't balanced
 }
 
 // effect is a row that the handler writes.
@@ -279,13 +280,20 @@ func Run(cfg Config) Result {
 		p.pausedUntil = time.Time{}
 	}
 	w.mu.Unlock()
+	even := time.Duration(-1) // since when in a row
 	for step := time.Duration(0); step < Quiet; step += time.Second {
 		w.drive(now.Add(step))
-		if w.settled() && w.even() {
+		if !w.even() {
+			even = -1
+		} else if even < 0 {
+			even = step
+		}
+		if w.settled() && even >= 0 {
 			break
 		}
 	}
-	violations := append(w.judgeBalance(), w.judge()...)
+	uneven := w.judgeBalance()
+	violations := append(w.judge(), uneven...)
 
 	w.mu.Lock()
 	ended := maps.Clone(w.owners)
@@ -297,7 +305,7 @@ func Run(cfg Config) Result {
 	w.live.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := Result{Violations: violations, Trace: trace.hash, Lines: trace.lines, Fired: w.fired, Virtual: time.Since(w.start)}
+	r := Result{Violations: violations, Trace: trace.hash, Lines: trace.lines, Fired: w.fired, Virtual: time.Since(w.start), Even: even}
 	for _, n := range w.sent {
 		r.Events += int(n)
 	}

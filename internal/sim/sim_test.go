@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -81,6 +82,7 @@ func many(t *testing.T, name string, byDefault int, draw func(uint64) Config, si
 	fired := map[string]int{}
 	var events, rows, letters int
 	var virtual time.Duration
+	var even []time.Duration
 	began := time.Now()
 	for n := range seeds {
 		cfg := draw(first + uint64(n))
@@ -89,6 +91,9 @@ func many(t *testing.T, name string, byDefault int, draw func(uint64) Config, si
 			fired[k] += v
 		}
 		events, rows, letters, virtual = events+r.Events, rows+r.Rows, letters+r.Letters, virtual+r.Virtual
+		if cfg.Want == sluice.Balanced {
+			even = append(even, r.Even)
+		}
 		if len(r.Violations) > 0 {
 			t.Errorf("seed %d: %d violations, the first: %s\nreplay: %s", cfg.Seed, len(r.Violations), r.Violations[0], replay(cfg))
 		}
@@ -97,6 +102,9 @@ func many(t *testing.T, name string, byDefault int, draw func(uint64) Config, si
 		}
 	}
 	t.Logf("%d seeds from %d: %v simulated in %v; %d events, %d rows, %d dead letters", seeds, first, virtual.Round(time.Minute), time.Since(began).Round(time.Second), events, rows, letters)
+	if slices.Sort(even); len(even) > 0 {
+		t.Logf("%d worlds share out: even %v (median), %v (95%%), %v (longest) after the last trouble", len(even), even[len(even)/2], even[len(even)*95/100], even[len(even)-1])
+	}
 	for _, site := range sites {
 		t.Logf("%8d %s", fired[site], site)
 		if seeds >= byDefault && fired[site] < eachSite {
@@ -164,6 +172,7 @@ func TestMutants(t *testing.T) {
 		{"no fence", func(c *Config) { c.Unsafe = sluicetest.UnsafeStore{NoFence: true, LateCommit: true} }},
 		{"no position check", func(c *Config) { c.Unsafe = sluicetest.UnsafeStore{NoPosition: true, LateCommit: true} }},
 		{"epoch not raised", func(c *Config) {
+			c.Want = sluice.AllPartitions // seats of one epoch are no seats
 			c.UnsafeLeases.SameEpoch = true
 			c.Unsafe = sluicetest.UnsafeStore{NoPosition: true, LateCommit: true}
 		}},
