@@ -62,7 +62,8 @@ func (j *journal) note(o sluice.Observation, now time.Time) {
 	e := happening{First: at, Last: at, Kind: kind, Partition: strings.Clone(o.Partition), Text: reason(o.Err), Times: 1, Bad: bad}
 	switch o.Kind {
 	case sluice.KindParked, sluice.KindRedriven, sluice.KindRedriveFailed:
-		e.Sequence = &o.To.Sequence
+		sequence := o.To.Sequence // a copy: not each observation is to escape
+		e.Sequence = &sequence
 	}
 	j.entries = append(j.entries, e)
 }

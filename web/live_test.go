@@ -3,7 +3,6 @@ package web_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -195,21 +194,5 @@ func TestUnknownPipelines(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	if rec := w.ask("GET", "/api/history?pipeline=other", "", nil); rec.Code != http.StatusNotFound {
 		t.Errorf("%d %s", rec.Code, rec.Body)
-	}
-}
-
-func BenchmarkEventsOfAThousandPartitions(b *testing.B) {
-	w := newWorld(b, 1, nil)
-	kinds := []sluice.Kind{sluice.KindFetched, sluice.KindCommitted}
-	for i := range 1000 {
-		w.meter.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: fmt.Sprint(i)})
-	}
-	ids := make([]string, 1000)
-	for i := range ids {
-		ids[i] = fmt.Sprint(i)
-	}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		w.meter.Observe(sluice.Observation{Kind: kinds[i%2], Partition: ids[i%1000], Events: 500, Bytes: 500_000, Lag: 10})
 	}
 }

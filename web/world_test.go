@@ -82,14 +82,6 @@ func (w *world) consume() {
 	})
 }
 
-// run keeps the dashboard up to date until the test ends.
-func (w *world) run() {
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { w.dashboard.Run(ctx) })
-	w.t.Cleanup(func() { stop(); running.Wait() })
-}
-
 // serve listens and serves until the test ends, and returns a client's base.
 func (w *world) serve() (*http.Client, string) {
 	w.t.Helper()

@@ -1,0 +1,287 @@
+package web
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+func TestSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMeter()
+		commit := func(partition string, events int, lag int64, took time.Duration) {
+			m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: partition, Events: events, Lag: lag, Duration: took})
+		}
+		m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0", Epoch: 1})
+		m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "1", Epoch: 1})
+		commit("0", 10, 500, time.Millisecond)
+		commit("1", 5, 100, 3*time.Millisecond)
+		time.Sleep(time.Second)
+		commit("0", 20, 300, time.Millisecond)
+		m.Observe(sluice.Observation{Kind: sluice.KindParked, Partition: "0", Err: errors.New("odd")})
+		time.Sleep(3 * time.Second) // two seconds without anything
+		c := history(m, 900)
+		if !slices.Equal(c.Done, []int64{15, 20, 0, 0}) || !slices.Equal(c.Lag, []int64{600, 400, 400, 400}) || !slices.Equal(c.Letters, []int64{0, 1, 0, 0}) {
+			t.Errorf("done %v, lag %v, letters %v", c.Done, c.Lag, c.Letters)
+		}
+		if c.Took[0] != 2 || c.Longest[0] != 3 || c.Took[2] != 0 || c.From != time.Now().Add(-4*time.Second).Unix() {
+			t.Errorf("took %v, longest %v, from %d", c.Took, c.Longest, c.From)
+		}
+		f := m.figures()
+		if f.Done != 35 || f.lag != 400 || f.rates["0"] != 6 || f.rates["1"] != 1 {
+			t.Errorf("figures %+v", f)
+		}
+		m.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "0"})
+		commit("0", 1, 7, 0) // what comes late from there does not count as lag
+		if f := m.figures(); f.lag != 100 || f.Done != 36 || len(f.held) != 1 {
+			t.Errorf("after one was lost %+v", f)
+		}
+		time.Sleep(20 * time.Minute)
+		if c := history(m, 900); len(c.Done) != 899 || slices.Max(c.Done) != 0 || slices.Min(c.Lag) != 100 {
+			t.Errorf("after a long while %d seconds, %d at most", len(c.Done), slices.Max(c.Done))
+		}
+		commit("1", 4, 90, 0)
+		time.Sleep(time.Second)
+		if c := history(m, 2); !slices.Equal(c.Done, []int64{0, 4}) {
+			t.Errorf("then %v", c.Done)
+		}
+	})
+}
+
+func TestRecordsCountWhereThereAreSome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMeter()
+		for _, o := range []sluice.Observation{
+			{Kind: sluice.KindAcquired}, {Kind: sluice.KindWritten, Events: 900, Cost: 5400, InFlight: 40, Lag: 700},
+			{Kind: sluice.KindCommitted, Events: 850, Lag: 800}, {Kind: sluice.KindFetched, Bytes: 1000, Lag: 660},
+			{Kind: sluice.KindRetried}, {Kind: sluice.KindRetried},
+		} {
+			o.Partition = "9"
+			m.Observe(o)
+		}
+		if f := m.figures(); f.Done != 900 || f.Cost != 5400 || f.inFlight != 40 || f.lag != 700 || f.Retries != 2 || !f.streaming {
+			t.Errorf("figures %+v", f)
+		}
+	})
+}
+
+func TestJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMeter()
+		parked := func(partition string) {
+			m.Observe(sluice.Observation{Kind: sluice.KindParked, Partition: partition, Err: errors.New(strings.Repeat("x", 1000))})
+		}
+		for range 100 {
+			parked("0")
+			parked("1")
+			m.Observe(sluice.Observation{Kind: sluice.KindFetched, Partition: "0"})
+			time.Sleep(time.Second)
+		}
+		list := m.figures().events
+		if len(list) != 2 || list[0].Times != 100 || list[0].Last-list[0].First != 99_000 || len(list[0].Text) > 410 {
+			t.Errorf("%d happenings, the first %+v", len(list), list[0])
+		}
+		time.Sleep(10 * time.Second)
+		for i := range 100 {
+			parked(fmt.Sprint(i))
+		}
+		if list := m.figures().events; len(list) != kept || list[kept-1].Partition != "99" {
+			t.Errorf("%d happenings", len(list))
+		}
+	})
+}
+
+func TestOwnCertificateIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, names := t.TempDir(), []string{"localhost", "127.0.0.1"}
+		k := own(dir, names)
+		get := func() *tls.Certificate {
+			t.Helper()
+			c, err := k.get(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		first := get()
+		time.Sleep(300 * 24 * time.Hour)
+		if c := get(); fingerprint(c) != fingerprint(first) {
+			t.Error("it is made anew too early")
+		}
+		time.Sleep(70 * 24 * time.Hour) // a month before its end, less some
+		second := get()
+		if fingerprint(second) == fingerprint(first) || !second.Leaf.NotAfter.After(first.Leaf.NotAfter) {
+			t.Error("it is not made anew")
+		}
+		if c, err := own(dir, names).get(nil); err != nil || fingerprint(c) != fingerprint(second) {
+			t.Errorf("it is not kept: %v", err)
+		}
+		if c, err := own(dir, append(names, "10.1.2.3")).get(nil); err != nil || c.Leaf.VerifyHostname("10.1.2.3") != nil {
+			t.Errorf("not made anew for another address: %v", err)
+		}
+	})
+}
+
+func TestGivenCertificateIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "c.pem")
+		write := func() string {
+			t.Helper()
+			text, err := selfSigned([]string{"example.org"}, time.Now())
+			if err == nil {
+				err = os.WriteFile(path, text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := tls.X509KeyPair(text, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fingerprint(&c)
+		}
+		k := given(path, path)
+		for range 3 {
+			want := write()
+			if c, err := k.get(nil); err != nil || fingerprint(c) != want {
+				t.Errorf("it serves another: %v", err)
+			}
+			time.Sleep(lookAgain)
+		}
+		want := write()
+		if _, err := k.get(nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("half of"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lookAgain)
+		if c, err := k.get(nil); err != nil || fingerprint(c) != want {
+			t.Errorf("while the file is being replaced: %v", err)
+		}
+	})
+}
+
+func TestTroubles(t *testing.T) {
+	now := time.Now()
+	k := &known{
+		free:   map[string]time.Time{"1": now.Add(-time.Minute), "2": now.Add(-time.Minute), "3": now.Add(-time.Second)},
+		failed: map[string]string{"lease store": "connection refused"},
+	}
+	f := &figures{held: map[string]standing{"4": {moved: now.Add(-2 * time.Minute)}, "5": {moved: now.Add(-2 * time.Minute)}}}
+	rows := []row{
+		{ID: "0", State: "stopped", Error: "the hub was recreated"}, {ID: "1", State: "free"}, {ID: "2", State: "free"}, {ID: "3", State: "free"},
+		{ID: "4", State: "reading", Lag: 70}, {ID: "5", State: "reading"}, {ID: "6", State: "paused"}, {ID: "7", State: "elsewhere"},
+	}
+	var got []string
+	for _, x := range troubles(k, rows, f, now) {
+		got = append(got, x.Level+": "+x.Text)
+	}
+	want := []string{
+		"bad: Partition 0 can't go on: the hub was recreated",
+		"warn: Partition 4 has not moved for 2m0s while 70 events wait.",
+		"bad: The lease store did not answer: connection refused",
+		"warn: Partitions 1, 2 have no owner: start more consumers, or let them take more.",
+		"note: Partition 6 is paused here, until resumed or until this process ends.",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestLagOfPartitionsElsewhere: what no consumer here tells is the log's end
+// less the checkpoint.
+func TestLagOfPartitionsElsewhere(t *testing.T) {
+	now := time.Now()
+	k := &known{
+		topic:  sluice.Topic{Partitions: []string{"10", "9", "8"}},
+		leases: map[string]leased{"9": {sluice.LeaseInfo{Lease: sluice.Lease{Partition: "9", Owner: "other", Epoch: 4}}, now.Add(time.Minute)}},
+		progress: map[string]sluice.Progress{
+			"9": {Partition: "9", Position: sluice.Position{Sequence: 40}}, "10": {Partition: "10", Position: sluice.Unset},
+		},
+		bounds: map[string]bounds{
+			"9":  {sluice.Bounds{First: 0, Last: sluice.Position{Sequence: 100}}, now},
+			"10": {sluice.Bounds{First: 20, Last: sluice.Position{Sequence: 29}}, now},
+		},
+	}
+	rows := k.rows(&Pipeline{}, &figures{}, now)
+	if len(rows) != 3 || rows[0].ID != "8" || rows[1].ID != "9" || rows[2].ID != "10" {
+		t.Fatalf("rows %+v", rows)
+	}
+	if r := rows[0]; r.State != "free" || r.Lag != -1 {
+		t.Errorf("not known: %+v", r)
+	}
+	if r := rows[1]; r.State != "elsewhere" || r.Lag != 60 || r.Owner != "other" || r.Epoch != 4 {
+		t.Errorf("elsewhere: %+v", r)
+	}
+	if r := rows[2]; r.State != "free" || r.Lag != 10 { // of which 20 are gone already
+		t.Errorf("not begun: %+v", r)
+	}
+}
+
+// aThousand is a pipeline of a thousand partitions of which all move.
+func aThousand() (*shown, []string) {
+	m, ids := NewMeter(), make([]string, 1000)
+	k := &known{at: time.Now(), leases: map[string]leased{}, progress: map[string]sluice.Progress{}, bounds: map[string]bounds{}}
+	for i := range ids {
+		ids[i] = fmt.Sprint(i)
+		l := sluice.Lease{Partition: ids[i], Owner: "host-1234-abcdef01", Epoch: 12}
+		m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: ids[i], Epoch: 12})
+		k.leases[ids[i]] = leased{sluice.LeaseInfo{Lease: l, Renewed: time.Now()}, time.Now().Add(time.Hour)}
+	}
+	k.topic.Partitions = ids
+	s := newShown(Pipeline{Name: "p", Meter: m})
+	s.view.known = *k
+	return s, ids
+}
+
+// BenchmarkUpdate is what a second costs the process with a thousand
+// partitions while somebody looks at them: the frame, once for all, and the
+// text for each browser.
+func BenchmarkUpdate(b *testing.B) {
+	for _, moving := range []int{1000, 10} {
+		b.Run(fmt.Sprintf("moving=%d", moving), func(b *testing.B) {
+			s, ids := aThousand()
+			var text []byte
+			b.ReportAllocs()
+			for n := int64(0); b.Loop(); n++ {
+				for _, id := range ids[:moving] {
+					s.Meter.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: id, Events: 1000, To: sluice.Position{Sequence: 1e9 + n}, Lag: n % 5000})
+				}
+				s.view.draw(s, time.Now())
+				text = appendRows(append(text[:0], s.view.frame.tick...), s.view.frame, s.view.frame.number-1)
+			}
+			b.ReportMetric(float64(len(text)), "bytes/update")
+		})
+	}
+}
+
+// BenchmarkPage is what opening the page of partitions costs: all rows.
+func BenchmarkPage(b *testing.B) {
+	s, _ := aThousand()
+	s.view.draw(s, time.Now())
+	var text []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		text = appendRows(append(text[:0], s.view.frame.tick...), s.view.frame, 0)
+	}
+	b.ReportMetric(float64(len(text)), "bytes/page")
+}
+
+// BenchmarkObserve is what the meter costs the engine, per observation.
+func BenchmarkObserve(b *testing.B) {
+	s, ids := aThousand()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		s.Meter.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: ids[i%1000], Events: 500, Bytes: 500_000, Lag: 10})
+	}
+}
