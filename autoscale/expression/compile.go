@@ -1,0 +1,286 @@
+package expression
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/conf"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/sluice-go/sluice/internal/strictyaml"
+)
+
+// Bounds of an expression.
+const (
+	maxSource = 4 << 10
+	maxNodes  = 500
+	maxSpan   = 24 * time.Hour
+)
+
+// kind is what an expression must come to.
+type kind int
+
+const (
+	condition kind = iota
+	number
+)
+
+// program is an expression that can be evaluated.
+type program struct {
+	vm      *vm.Program
+	metrics []string // all of them: its environment
+	longest time.Duration
+}
+
+// Reserved are the words that can't be the name of a metric.
+func Reserved(name string) bool {
+	_, function := functions(&evaluation{})[name]
+	return function || slices.Contains([]string{
+		"instances", "since_action", "abs", "ceil", "floor", "round",
+		"true", "false", "nil", "and", "or", "not", "in", "if", "else", "let", "matches", "contains", "startsWith", "endsWith",
+	}, name)
+}
+
+func compile(source string, kind kind, metrics []string) (*program, *Error) {
+	if len(source) > maxSource {
+		return nil, &Error{Reason: fmt.Sprintf("longer than %d bytes", maxSource)}
+	}
+	if !utf8.ValidString(source) {
+		return nil, &Error{Reason: "not UTF-8"}
+	}
+	language := []expr.Option{
+		expr.Env(environment(&evaluation{}, metrics)),
+		expr.DisableAllBuiltins(),
+		expr.EnableBuiltin("abs"), expr.EnableBuiltin("ceil"), expr.EnableBuiltin("floor"), expr.EnableBuiltin("round"),
+		expr.DisableIfOperator(),
+		expr.MaxNodes(maxNodes),
+	}
+	// First the words by themselves, so that a fault is told in them.
+	check := &checker{metrics: metrics}
+	tree, err := parse(source, language)
+	if err != nil {
+		return nil, located(source, err)
+	}
+	ast.Walk(&tree.Node, check)
+	if check.fault != nil {
+		return nil, check.fault.in(source)
+	}
+	as := expr.AsFloat64()
+	if kind == condition {
+		as = expr.AsBool()
+	}
+	compiled, err := build(source, append(language, as, expr.Patch(&rewriter{metrics})))
+	if err != nil {
+		return nil, located(source, err)
+	}
+	return &program{vm: compiled, metrics: metrics, longest: check.longest}, nil
+}
+
+// parse and build turn a panic of the library into an error: what it is given
+// comes from outside.
+func parse(source string, language []expr.Option) (tree *parser.Tree, err error) {
+	defer caught(&err)
+	c := conf.CreateNew()
+	for _, option := range language {
+		option(c)
+	}
+	return parser.ParseWithConfig(source, c)
+}
+
+func build(source string, options []expr.Option) (p *vm.Program, err error) {
+	defer caught(&err)
+	return expr.Compile(source, options...)
+}
+
+func caught(err *error) {
+	if panicked := recover(); panicked != nil {
+		*err = fmt.Errorf("can't be read: %v", panicked)
+	}
+}
+
+// located takes the place from the library's error.
+func located(source string, err error) *Error {
+	if e, ok := errors.AsType[*file.Error](err); ok {
+		return (&fault{e.From, plain(e.Message)}).in(source)
+	}
+	return &Error{Reason: plain(err.Error())}
+}
+
+// plain is the first line of a message, in this package's words for types.
+func plain(message string) string {
+	message, _, _ = strings.Cut(message, "\n")
+	return strings.NewReplacer("float64", "a number", "bool", "a condition", "func(string, ...string) a number", "a function", ", but got ", ", but this is ").Replace(message)
+}
+
+// fault is a fault at a rune, as the library counts.
+type fault struct {
+	rune   int
+	reason string
+}
+
+func (f *fault) in(source string) *Error {
+	offset, n := len(source), 0
+	for i := range source {
+		if n == f.rune {
+			offset = i
+			break
+		}
+		n++
+	}
+	return &Error{Offset: offset, Reason: f.reason}
+}
+
+// checker lets pass what belongs to the language.
+type checker struct {
+	metrics []string
+	longest time.Duration
+	fault   *fault
+}
+
+func (c *checker) fail(n ast.Node, format string, args ...any) {
+	if c.fault == nil {
+		c.fault = &fault{n.Location().From, fmt.Sprintf(format, args...)}
+	}
+}
+
+// Visit implements [ast.Visitor]; children come before their parents.
+func (c *checker) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.UnaryNode, *ast.ConditionalNode:
+	case *ast.StringNode: // an argument, or the types don't fit
+	case *ast.IdentifierNode:
+		c.word(n)
+	case *ast.BinaryNode:
+		if !slices.Contains([]string{"+", "-", "*", "/", "**", "^", "==", "!=", "<", ">", "<=", ">=", "&&", "||", "and", "or"}, n.Operator) {
+			c.fail(n, "%s is not an operator of rules", n.Operator)
+		}
+	case *ast.BuiltinNode:
+		c.call(n, n.Name, n.Arguments)
+	case *ast.CallNode:
+		callee, ok := n.Callee.(*ast.IdentifierNode)
+		if !ok {
+			c.fail(n, "only functions can be called")
+			return
+		}
+		c.call(n, callee.Value, n.Arguments)
+	default:
+		c.fail(n, "is not part of the language of rules")
+	}
+}
+
+func (c *checker) word(n *ast.IdentifierNode) {
+	if Reserved(n.Value) || slices.Contains(c.metrics, n.Value) {
+		return
+	}
+	known := append([]string{"instances", "since_action"}, c.metrics...)
+	known = slices.AppendSeq(known, maps.Keys(functions(&evaluation{})))
+	slices.Sort(known)
+	if near := strictyaml.Nearest(n.Value, known); near != "" {
+		c.fail(n, "unknown metric %s: did you mean %s?", n.Value, near)
+		return
+	}
+	c.fail(n, "unknown metric %s: there are %s", n.Value, strings.Join(c.metrics, ", "))
+}
+
+func (c *checker) call(n ast.Node, name string, arguments []ast.Node) {
+	if slices.Contains([]string{"abs", "ceil", "floor", "round"}, name) {
+		if len(arguments) != 1 {
+			c.fail(n, "%s takes one number", name)
+		}
+		return
+	}
+	if _, known := functions(&evaluation{})[name]; !known {
+		c.fail(n, "unknown function %s: there are abs, avg, ceil, count, floor, max, min, missing, percentile, rate, round, sum, trunc", name)
+		return
+	}
+	if !overWindow(name, arguments, c.metrics) {
+		if windowed[name] && name != "max" && name != "min" {
+			c.fail(n, "%s takes a metric first: there are %s", name, strings.Join(c.metrics, ", "))
+		}
+		return
+	}
+	if metric, _ := named(arguments[0]); !slices.Contains(c.metrics, metric) {
+		c.fail(arguments[0], "unknown metric %q: there are %s", metric, strings.Join(c.metrics, ", "))
+		return
+	}
+	for _, a := range arguments[1:] {
+		text, ok := a.(*ast.StringNode)
+		if !ok {
+			continue // a number, or the types don't fit
+		}
+		d, err := time.ParseDuration(text.Value)
+		if err != nil || d <= 0 || d > maxSpan {
+			c.fail(a, "%q: write a length of time up to %v, such as \"10m\"", text.Value, maxSpan)
+			return
+		}
+		c.longest = max(c.longest, d)
+	}
+}
+
+// windowed are the functions over a metric's values; of them max and min are
+// also functions of numbers.
+var windowed = map[string]bool{"avg": true, "max": true, "min": true, "sum": true, "count": true, "rate": true, "percentile": true, "missing": true}
+
+// overWindow tells max(backlog, "10m") from max(1, backlog).
+func overWindow(name string, arguments []ast.Node, metrics []string) bool {
+	if !windowed[name] || len(arguments) == 0 {
+		return false
+	}
+	metric, quoted := named(arguments[0])
+	if metric == "" || !quoted && !slices.Contains(metrics, metric) {
+		return false
+	}
+	if name != "max" && name != "min" {
+		return true
+	}
+	if len(arguments) == 1 {
+		return true
+	}
+	_, text := arguments[1].(*ast.StringNode)
+	return text
+}
+
+// named is the metric that an argument names.
+func named(n ast.Node) (name string, quoted bool) {
+	switch n := n.(type) {
+	case *ast.IdentifierNode:
+		return n.Value, false
+	case *ast.StringNode:
+		return n.Value, true
+	}
+	return "", false
+}
+
+// ofWindow is behind the names of functions of windows, inside.
+const ofWindow = " of a window"
+
+// rewriter hands functions of windows the metric's name in place of its value.
+type rewriter struct{ metrics []string }
+
+// Visit implements [ast.Visitor].
+func (r *rewriter) Visit(node *ast.Node) {
+	n, ok := (*node).(*ast.CallNode)
+	if !ok {
+		return
+	}
+	callee, ok := n.Callee.(*ast.IdentifierNode)
+	if !ok || !overWindow(callee.Value, n.Arguments, r.metrics) {
+		return
+	}
+	metric, quoted := named(n.Arguments[0])
+	if !quoted {
+		ast.Patch(&n.Arguments[0], &ast.StringNode{Value: metric})
+	}
+	if callee.Value == "max" || callee.Value == "min" {
+		ast.Patch(&n.Callee, &ast.IdentifierNode{Value: callee.Value + ofWindow})
+	}
+}
