@@ -80,6 +80,7 @@ func (p Problems) Unwrap() []error {
 // file is a file while it is read.
 type file struct {
 	name     string
+	source   []byte
 	lookup   func(string) (string, bool)
 	problems Problems
 	told     map[telling]bool
@@ -109,7 +110,7 @@ func (f *file) fail(at Place, err error) {
 // Read reads a file's content by calling root with its top. The error is
 // [Problems]; name is what it calls the file. Variables are asked of lookup.
 func Read(name string, data []byte, lookup func(string) (string, bool), root func(Node)) error {
-	f := &file{name: name, lookup: lookup}
+	f := &file{name: name, source: data, lookup: lookup}
 	if top := f.parse(data); top != nil {
 		root(Node{file: f, yaml: top, place: Place{File: name, Line: top.Line, Column: top.Column}})
 	}
