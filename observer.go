@@ -39,6 +39,7 @@ type Observation struct {
 	Events    int           // how many events
 	Repeats   int           // of those, how many were passed over, for they repeat earlier ones
 	Bytes     int           // their bodies' size
+	Enqueued  time.Time     // when the log took the event To
 	Attempt   int           // from 1
 	Duration  time.Duration // of the operation
 	Lag       int64         // events behind To when the log last told its end; -1 if not known
@@ -66,7 +67,7 @@ const (
 	KindClaimed
 	// KindOpened: reading began behind To.
 	KindOpened
-	// KindFetched: Events came from the log, up to To; Bytes, Lag.
+	// KindFetched: Events came from the log, up to To; Bytes, Enqueued, Lag.
 	KindFetched
 	// KindCommitted: the checkpoint moved From, To; Events (dead letters
 	// included), Duration (of handler and commit, or of the request), Lag. Of

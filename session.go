@@ -163,11 +163,12 @@ func (s *session) read() (err error) {
 	var fetching sync.WaitGroup
 	fetching.Go(func() {
 		box.fetch(ctx, reader, func(events []*Event) {
-			last, bytes := events[len(events)-1].Position(), 0
+			newest, bytes := events[len(events)-1], 0
 			for _, e := range events {
 				bytes += len(e.Body)
 			}
-			s.observe(Observation{Kind: KindFetched, To: last, Events: len(events), Bytes: bytes, Lag: s.behind(last)})
+			last := newest.Position()
+			s.observe(Observation{Kind: KindFetched, To: last, Events: len(events), Bytes: bytes, Enqueued: newest.Enqueued, Lag: s.behind(last)})
 		})
 	})
 	defer fetching.Wait()
