@@ -1,0 +1,291 @@
+package main_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// stagesFile writes the example of three stages with replacements, as pairs of
+// old and new, and leases that expire soon.
+func stagesFile(t testing.TB, replacements ...string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../examples/stages.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replacements = append(replacements, "\npartitions:", "\nlease: {for: 3s, renew: 1s}\npartitions:")
+	for i := 0; i < len(replacements); i += 2 {
+		if !strings.Contains(string(text), replacements[i]) {
+			t.Fatalf("the example does not contain %q", replacements[i])
+		}
+	}
+	path := filepath.Join(t.TempDir(), "stages.yaml")
+	if err := os.WriteFile(path, []byte(strings.NewReplacer(replacements...).Replace(string(text))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// createAirports creates the table as the example's first lines say.
+func createAirports(t testing.TB, db *sql.DB) {
+	t.Helper()
+	text, err := os.ReadFile("../../examples/stages.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statement := regexp.MustCompile(`(?m)^#   (CREATE TABLE .*)$`).FindSubmatch(text)
+	if statement == nil {
+		t.Fatal("the example does not say what the table is")
+	}
+	if _, err := db.ExecContext(t.Context(), string(statement[1])); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// airport is a row.
+type airport struct{ flights, delay, worst int64 }
+
+// departures makes flights of the last three hours, some without their delay,
+// and the table that follows from them.
+func departures(n int) (lines []string, table map[string]airport, spoiled int) {
+	names := []string{"ATL", "DEN", "DFW", "JFK", "LAX", "OAK", "ORD", "PHX", "SAN", "SEA", "SFO", "SMF"}
+	now := time.Now().UTC()
+	table = map[string]airport{}
+	for i := range n {
+		origin, delay := names[i%len(names)], int64(i*7919%200-20)
+		at := now.Add(-time.Duration(i*104729%180) * time.Minute).Truncate(time.Minute)
+		flight := map[string]any{"departure": at.Format(time.RFC3339), "origin": origin, "destination": "X", "distance": i}
+		if i%1000 == 999 {
+			spoiled++
+		} else {
+			flight["delay"] = delay
+			key := origin + " " + at.Truncate(time.Hour).Format(time.RFC3339)
+			row, known := table[key]
+			if !known {
+				row.worst = delay
+			}
+			table[key] = airport{row.flights + 1, row.delay + delay, max(row.worst, delay)}
+		}
+		text, err := json.Marshal(flight)
+		if err != nil {
+			panic(err)
+		}
+		lines = append(lines, string(text))
+	}
+	return lines, table, spoiled
+}
+
+// airports reads the table.
+func airports(t testing.TB, db *sql.DB) map[string]airport {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SELECT airport || ' ' || hour, flights, delay, worst FROM airports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	table := map[string]airport{}
+	for rows.Next() {
+		var key string
+		var row airport
+		if err := rows.Scan(&key, &row.flights, &row.delay, &row.worst); err != nil {
+			t.Fatal(err)
+		}
+		table[key] = row
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// stageNames are the example's, in the order in which events pass them.
+var stageNames = []string{"clean", "figures", "table"}
+
+// TestEachStageIsKilled: each stage is a process of its own, and so is the hub.
+// While flights come in, each is killed in turn, and one that keeps its memory
+// is paused beyond its lease and wakes up beside its successor. The table is
+// the one that follows from the flights. SLUICE_STAGES_ROUNDS is how often all
+// are killed; 2 by default.
+func TestEachStageIsKilled(t *testing.T) {
+	rounds := 2
+	if text := os.Getenv("SLUICE_STAGES_ROUNDS"); text != "" {
+		var err error
+		if rounds, err = strconv.Atoi(text); err != nil || rounds < 1 {
+			t.Fatalf("SLUICE_STAGES_ROUNDS is %q", text)
+		}
+	}
+	eachDatabase(t, func(t *testing.T, url string) {
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d", seed)
+		r := rand.New(rand.NewPCG(seed, 0))
+		server := start(t, "", nil, "emulator", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--hub", "flights=2", "--hub", "clean=2", "--hub", "figures=2")
+		env := environment(connectionOf(t, server), url)
+		db := openDatabase(t, url)
+		createAirports(t, db)
+		config := stagesFile(t)
+		must(t, "", env, "validate", config)
+
+		const rate = 2000
+		flights, want, spoiled := departures(rounds * 5 * rate)
+		sending := start(t, "", env, "send", "--hub", "flights", "--rate", fmt.Sprint(rate), writeLines(t, flights))
+		run := func(stage string) *process {
+			return start(t, "", env, "run", config, "--stage", stage, "--log-level", "debug")
+		}
+		work := map[string]*process{}
+		for _, stage := range stageNames {
+			work[stage] = run(stage)
+		}
+		// A stage that has done nothing yet is not worth killing.
+		atWork := func(stage string) {
+			await(t, stage+" to be at work", func() bool { return strings.Contains(work[stage].err.String(), "msg=committed") })
+			<-time.NewTimer(time.Duration(r.Int64N(int64(300 * time.Millisecond)))).C
+		}
+		kills := map[string]int{}
+		for range rounds {
+			for _, stage := range stageNames {
+				atWork(stage)
+				work[stage].kill()
+				kills[stage]++
+				work[stage] = run(stage)
+			}
+		}
+		atWork("figures")
+		paused := work["figures"]
+		paused.signal(syscall.SIGSTOP)
+		work["figures"] = run("figures")
+		atWork("figures")
+		paused.signal(syscall.SIGCONT)
+
+		if code := sending.wait(); code != 0 {
+			t.Fatalf("send: exit code %d: %s", code, sending.err.String())
+		}
+		wantFlights := int64(len(flights) - spoiled)
+		await(t, "all flights to be counted", func() bool {
+			return count(t, db, "SELECT coalesce(sum(flights), 0) FROM airports") == wantFlights
+		})
+		paused.kill()
+		for _, stage := range stageNames {
+			work[stage].stop()
+		}
+		// All once more, in one process: every figure comes again and changes nothing.
+		last := start(t, "", env, "run", config, "--until-caught-up")
+		if code := last.wait(); code != 0 {
+			t.Fatalf("exit code %d: %s", code, last.err.String())
+		}
+		if got := airports(t, db); !maps.Equal(got, want) {
+			t.Errorf("the table is %v, want %v", got, want)
+		}
+		if letters, _ := deadLetters(t, env, config, "--stage", "clean"); len(letters) != spoiled {
+			t.Errorf("%d dead letters, want %d", len(letters), spoiled)
+		}
+		told := regexp.MustCompile(`msg=stopped stage=figures events=(\d+) counted=(\d+) repeats=(\d+) .* published=(\d+)`).FindStringSubmatch(last.err.String())
+		if told == nil || told[2] != fmt.Sprint(wantFlights) {
+			t.Fatalf("the memory's figures are %q", told)
+		}
+		t.Logf("%d flights, kills %v, a pause of figures: %s events in the second hub, of them %s repeats that were not counted, %d rows", len(flights), kills, told[1], told[3], len(want))
+		server.stop()
+	})
+}
+
+func TestStagesInOneProcess(t *testing.T) {
+	t.Parallel()
+	server := start(t, "", nil, "emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "flights=1", "--hub", "clean=1", "--hub", "figures=1")
+	url := databases["sqlite"](t)
+	env := environment(connectionOf(t, server), url)
+	db := openDatabase(t, url)
+	createAirports(t, db)
+	config := stagesFile(t)
+
+	flights, want, spoiled := departures(3000)
+	must(t, "", env, "send", "--hub", "flights", writeLines(t, flights))
+	_, _, errs := invoke(t, "", env, "run", config, "--until-caught-up")
+	if got := airports(t, db); !maps.Equal(got, want) {
+		t.Errorf("the table is %v, want %v", got, want)
+	}
+	for _, part := range []string{
+		"msg=stopped stage=clean events=3000 dead_letters=3 redriven=0 written=2997 retries=0\n",
+		"msg=stopped stage=figures events=2997 counted=2997 repeats=0 untimely=0 held=0 malformed=0 published=",
+		"msg=stopped stage=table events=",
+	} {
+		if !strings.Contains(errs, part) {
+			t.Errorf("no %q in %s", part, errs)
+		}
+	}
+
+	// An older figure that comes late changes nothing.
+	var late []string
+	for key, row := range want {
+		airport, hour, _ := strings.Cut(key, " ")
+		late = append(late, fmt.Sprintf(`{"airport":%q,"hour":%q,"flights":%d,"delay":0,"worst":0,"version":0}`, airport, hour, row.flights-1))
+	}
+	must(t, "", env, "send", "--hub", "figures", writeLines(t, late))
+	must(t, "", env, "run", config, "--stage", "table", "--until-caught-up")
+	if got := airports(t, db); !maps.Equal(got, want) {
+		t.Errorf("after late figures the table is %v, want %v", got, want)
+	}
+
+	// Commands that look at one stage.
+	out := must(t, "", env, "validate", config)
+	if strings.Count(out, ": sound: stage ") != 3 {
+		t.Errorf("validate says %s", out)
+	}
+	if out := must(t, "", env, "validate", config, "--stage", "table"); strings.Count(out, "\n") != 1 || !strings.Contains(out, "hub figures") {
+		t.Errorf("validate of one says %s", out)
+	}
+	if letters, _ := deadLetters(t, env, config, "--stage", "clean"); len(letters) != spoiled {
+		t.Errorf("%d dead letters, want %d", len(letters), spoiled)
+	}
+	var list []checkpoint
+	decode(t, must(t, "", env, "checkpoints", "list", "--json", "--config", config, "--stage", "table"), &list)
+	if len(list) != 1 || *list[0].Lag != 0 {
+		t.Errorf("checkpoints %+v", list)
+	}
+	mended := stagesFile(t, "delay: {from: body.delay, type: integer}", "delay: {from: body.delay, type: integer, required: false}")
+	if out := must(t, "", env, "deadletters", "retry", "--all", "--config", mended, "--stage", "clean"); !strings.Contains(out, "3 applied, 0 failed again") {
+		t.Errorf("the retry says %s", out)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"no stage":           {[]string{"checkpoints", "list", "--config", config}, 2, "has several stages, say which: clean, figures, table"},
+		"unknown stage":      {[]string{"run", config, "--stage", "clena"}, 2, `has no stage "clena": there is clean, figures, table`},
+		"memory":             {[]string{"deadletters", "list", "--config", config, "--stage", "figures"}, 1, "stage figures is in memory: it has neither checkpoints nor dead letters"},
+		"history of several": {[]string{"run", config, "--history", "x"}, 2, "--history is of one stage: name it with --stage"},
+	} {
+		code, out, errs := invoke(t, t.TempDir(), env, c.args...)
+		if code != c.code || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: exit code %d, %s%s", name, code, out, errs)
+		}
+	}
+}
+
+// TestAStageThatCannotBegin: a hub that is not there is told at the start, with
+// the place in the file.
+func TestAStageThatCannotBegin(t *testing.T) {
+	t.Parallel()
+	server := start(t, "", nil, "emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "flights=1", "--hub", "clean=1")
+	url := databases["sqlite"](t)
+	env := environment(connectionOf(t, server), url)
+	createAirports(t, openDatabase(t, url))
+	for _, args := range [][]string{{"run"}, {"validate"}} {
+		code, _, errs := invoke(t, "", env, append(args, stagesFile(t))...)
+		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(errs), "\n"), func(line string) bool { return !strings.HasPrefix(line, "sluice: ") })
+		if code != 1 || len(lines) == 0 || !strings.Contains(lines[0], "stages.yaml:") || !strings.Contains(lines[0], "hub figures") {
+			t.Errorf("%v: exit code %d: %s", args, code, errs)
+		}
+	}
+}
