@@ -16,25 +16,6 @@ type Clock interface {
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-type systemClock struct{ origin time.Time }
-
-func (c systemClock) Wall() time.Time        { return time.Now() }
-func (c systemClock) Elapsed() time.Duration { return time.Since(c.origin) }
-
-func (c systemClock) Sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // deadline is a moment that has passed as soon as either clock says so: the
 // wall clock notices a suspended machine, the monotonic one a wall clock that
 // was set back.

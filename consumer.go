@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // Partitions is how many partitions a consumer takes. It never takes more, and
@@ -100,7 +102,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.RedriveEvery = cmp.Or(c.RedriveEvery, time.Second)
 	c.BodyLimit = cmp.Or(c.BodyLimit, 256<<10)
 	if c.Clock == nil {
-		c.Clock = systemClock{origin: time.Now()}
+		c.Clock = clock.New()
 	}
 	if c.Seed == 0 {
 		var b [8]byte

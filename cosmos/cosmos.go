@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // Sink writes documents to one container. It is safe for concurrent use, by
@@ -21,7 +22,7 @@ import (
 type Sink struct {
 	cfg     Config
 	account *account
-	clock   clock
+	clock   clock.System
 	memory  *memory
 	table   atomic.Pointer[table]
 
@@ -83,7 +84,7 @@ func newSink(endpoint, database, container string, cfg *Config, secret []byte, c
 		return nil, fmt.Errorf("cosmos: %w", err)
 	}
 	a.secret, a.connect = secret, connect
-	s := &Sink{cfg: resolved, account: a, clock: clock{time.Now()}, memory: newMemory(resolved.Remember), drained: make(chan struct{}, 1)}
+	s := &Sink{cfg: resolved, account: a, clock: clock.New(), memory: newMemory(resolved.Remember), drained: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.running.Go(s.watch)
 	return s, nil
@@ -187,21 +188,5 @@ func (s *Sink) watch() {
 		case <-s.ctx.Done():
 			return
 		}
-	}
-}
-
-// clock is the sink's time.
-type clock struct{ origin time.Time }
-
-func (c clock) Elapsed() time.Duration { return time.Since(c.origin) }
-
-func (c clock) Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // SQLite has one write lock and no queue for it: who waits asks now and then.
@@ -35,7 +37,7 @@ func (t *turns) take(ctx context.Context) error {
 		return nil
 	}
 	if idle < interval {
-		if err := sleep(ctx, interval-idle); err != nil {
+		if err := clock.Sleep(ctx, interval-idle); err != nil {
 			return err
 		}
 	}
@@ -59,20 +61,8 @@ func patiently(ctx context.Context, d dialect, busy time.Duration, ask func() er
 		if d.fault(err) != faultBusy || time.Now().After(deadline) {
 			return err
 		}
-		if err := sleep(ctx, askEvery+rand.N(askEvery)); err != nil {
+		if err := clock.Sleep(ctx, askEvery+rand.N(askEvery)); err != nil {
 			return err
 		}
-	}
-}
-
-// sleep returns nil after d, or ctx's error if that ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

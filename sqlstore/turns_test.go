@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // Who writes without a break makes one after each turn; who does not, does not.
@@ -26,12 +27,12 @@ func TestTurnsTaken(t *testing.T) {
 			began := time.Now()
 			for i := range 100 {
 				if i > 0 {
-					sleep(t.Context(), c.pause)
+					clock.Sleep(t.Context(), c.pause)
 				}
 				if err := turns.take(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				sleep(t.Context(), c.transaction)
+				clock.Sleep(t.Context(), c.transaction)
 				turns.end()
 			}
 			if got := time.Since(began) - 100*c.transaction - 99*c.pause; got != c.breaks {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // Checkpoints is the side of a [sluice.TxStore] that is needed here.
@@ -35,7 +36,7 @@ func Now(ctx context.Context, source sluice.Source) (*Ends, error) {
 		if err == nil || errors.Is(err, sluice.ErrRefused) {
 			return e, err
 		}
-		if sleep(ctx, pollEvery) != nil {
+		if clock.Sleep(ctx, pollEvery) != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +81,7 @@ func (e *Ends) Wait(ctx context.Context, checkpoints Checkpoints, stopped func()
 				return cause
 			}
 		}
-		if sleep(ctx, pollEvery) != nil {
+		if clock.Sleep(ctx, pollEvery) != nil {
 			return behind
 		}
 	}
@@ -144,14 +145,3 @@ func (u *Unreached) Error() string {
 
 // Unwrap gives why the checkpoints could not be read.
 func (u *Unreached) Unwrap() error { return u.Err }
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

@@ -6,16 +6,18 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // hurried is the system's clock a thousand times as fast: what is measured is
 // the limiter, not its rate.
-type hurried struct{ systemClock }
+type hurried struct{ clock.System }
 
-func (c hurried) Elapsed() time.Duration { return c.systemClock.Elapsed() * 1000 }
+func (c hurried) Elapsed() time.Duration { return c.System.Elapsed() * 1000 }
 
 func (c hurried) Sleep(ctx context.Context, d time.Duration) error {
-	return c.systemClock.Sleep(ctx, d/1000)
+	return c.System.Sleep(ctx, d/1000)
 }
 
 // BenchmarkWait is what a call costs, and a grant, when nobody has to wait.
@@ -23,7 +25,7 @@ func BenchmarkWait(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		for _, most := range []int{1, 100} {
 			b.Run(fmt.Sprintf("callers=%d/most=%d", callers, most), func(b *testing.B) {
-				l := mustNew(b, MaxRate, hurried{newSystemClock()})
+				l := mustNew(b, MaxRate, hurried{clock.New()})
 				b.ReportAllocs()
 				var done sync.WaitGroup
 				grants := make([]int, callers)
@@ -48,7 +50,7 @@ func BenchmarkWait(b *testing.B) {
 
 // BenchmarkReserve is what a request costs: its reservation and its settlement.
 func BenchmarkReserve(b *testing.B) {
-	budget := mustBudget(b, 10_000_000, hurried{newSystemClock()})
+	budget := mustBudget(b, 10_000_000, hurried{clock.New()})
 	b.ReportAllocs()
 	for b.Loop() {
 		budget.Reserve(b.Context(), 100)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 func mustBudget(t testing.TB, perSecond float64, clock Clock) *Budget {
@@ -90,7 +92,7 @@ func TestSettle(t *testing.T) {
 		{100, 0, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			clock := newSystemClock()
+			clock := clock.New()
 			b := mustBudget(t, 10_000/pace, clock)
 			b.Reserve(t.Context(), c.estimate)
 			var done sync.WaitGroup
@@ -123,7 +125,7 @@ func TestLarge(t *testing.T) {
 
 func TestBudgetHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := newSystemClock()
+		clock := clock.New()
 		b := mustBudget(t, 10_000, clock)
 		b.Reserve(t.Context(), 1)
 		b.Hold(300 * time.Millisecond)
@@ -142,7 +144,7 @@ func TestBudgetHold(t *testing.T) {
 // What is given back during a hold does not end it.
 func TestSettleInHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := newSystemClock()
+		clock := clock.New()
 		b := mustBudget(t, 1000, clock)
 		b.Reserve(t.Context(), 300)
 		b.Hold(time.Second)
@@ -157,7 +159,7 @@ func TestSettleInHold(t *testing.T) {
 // What is owed at one rate is paid at the next.
 func TestBudgetSetRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := newSystemClock()
+		clock := clock.New()
 		b := mustBudget(t, 10, clock)
 		b.Reserve(t.Context(), 100) // ten seconds' worth
 		var done sync.WaitGroup

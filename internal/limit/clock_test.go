@@ -9,25 +9,6 @@ import (
 	"time"
 )
 
-// systemClock is the system's clock, in a bubble of testing/synctest the
-// bubble's.
-type systemClock struct{ origin time.Time }
-
-func newSystemClock() systemClock { return systemClock{time.Now()} }
-
-func (c systemClock) Elapsed() time.Duration { return time.Since(c.origin) }
-
-func (c systemClock) Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // handClock is moved by the test, and by who sleeps on it: for one goroutine.
 type handClock struct {
 	now  time.Duration

@@ -6,9 +6,9 @@ import (
 )
 
 // A fuzz input is a rate and steps of two bytes: time passes, a caller takes
-// what is due or waits in line, the rate changes, or grants are held. The
-// second up to every grant holds no more than the rate; and what due says is
-// true, so nobody sleeps too long or for nothing.
+// what is due or waits in line, or the rate changes. The second up to every
+// grant holds no more than the rate; and what due says is true, so nobody
+// sleeps too long or for nothing.
 func FuzzLimiter(f *testing.F) {
 	f.Add(uint32(1000), []byte{1, 255, 0, 3, 1, 255, 0, 200, 1, 255})
 	f.Add(uint32(1_000_000), []byte{1, 10, 2, 255, 2, 255, 2, 255, 3, 4, 2, 9, 2, 9, 4, 7, 2, 1})
@@ -18,10 +18,9 @@ func FuzzLimiter(f *testing.F) {
 		clock := &handClock{}
 		l := mustNew(t, rate, clock)
 		var r record
-		var held time.Duration
 		for ; len(steps) >= 2 && len(steps) < 1000; steps = steps[2:] {
 			x := int(steps[1])
-			switch steps[0] % 5 {
+			switch steps[0] % 4 {
 			case 0:
 				clock.now += time.Duration(x*x*x) * 100 * time.Microsecond / 10
 				continue
@@ -29,16 +28,12 @@ func FuzzLimiter(f *testing.F) {
 				rate = 1 + x*x*15
 				l.SetRate(rate)
 				continue
-			case 4:
-				l.Hold(time.Duration(x) * 10 * time.Millisecond)
-				held = max(held, clock.now+time.Duration(x)*10*time.Millisecond)
-				continue
 			}
-			waited, want := steps[0]%5 == 1, 1+x*x
+			waited, want := steps[0]%4 == 1, 1+x*x
 			got := l.take(clock.now, want, waited)
 			if got == 0 {
 				at := l.due(clock.now, want)
-				if at <= clock.now || at > max(held, clock.now)+time.Second {
+				if at <= clock.now || at > clock.now+time.Second {
 					t.Fatalf("nothing is due at %v, and will be at %v", clock.now, at)
 				}
 				if early := l.take(at-1, want, true); early > 0 {
@@ -49,9 +44,6 @@ func FuzzLimiter(f *testing.F) {
 			}
 			if got < 1 || got > want {
 				t.Fatalf("took %d of %d", got, want)
-			}
-			if clock.now < held {
-				t.Fatalf("granted %v before a hold ends", held-clock.now)
 			}
 			r.add(clock.now, got)
 			if sum := r.total(clock.now-time.Second+1, clock.now+1); sum > rate {

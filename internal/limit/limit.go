@@ -49,7 +49,6 @@ type Limiter struct {
 	opened time.Duration // when the last quantum was due
 	left   int           // of the last quantum, not taken yet
 	carry  int           // what rounding down has kept from the quanta, in 1/quanta() of a grant
-	held   time.Duration // no quantum is due before
 	last   second
 }
 
@@ -87,19 +86,10 @@ func (l *Limiter) SetRate(perSecond int) error {
 		l.rate, l.left, l.carry = perSecond, 0, 0
 		if perSecond > 0 {
 			l.step = time.Second / time.Duration(l.quanta())
-			l.slot = max(now, l.held, l.opened+l.step, l.last.below(l.rate))
+			l.slot = max(now, l.opened+l.step, l.last.below(l.rate))
 		}
 	})
 	return nil
-}
-
-// Hold grants nothing for d from now.
-func (l *Limiter) Hold(d time.Duration) {
-	l.line.change(func(now time.Duration) {
-		l.held = max(l.held, now+d)
-		l.slot = max(l.slot, l.held)
-		l.left = 0
-	})
 }
 
 // quanta is how many times a second grants become due.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 func mustNew(t testing.TB, perSecond int, clock Clock) *Limiter {
@@ -49,7 +51,7 @@ func TestExact(t *testing.T) {
 	for _, n := range append(rates, 2, 3, 7, 11, 99, 333, 999, 1_001, 1_500, 1_999, 2_001, 12_345, 333_333, 999_999, 1_000_000) {
 		for _, c := range []struct{ callers, most int }{{1, MaxRate}, {1, max(n/1_700, 1)}, {64, max(n/300, 1)}} {
 			synctest.Test(t, func(t *testing.T) {
-				clock := newSystemClock()
+				clock := clock.New()
 				l := mustNew(t, n, clock)
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 				defer cancel()
@@ -82,7 +84,6 @@ func TestAnyRate(t *testing.T) {
 		l := mustNew(t, n, clock)
 		var granted []grants // within the last second
 		sum := 0
-		held := clock.now
 		for range 2_000 {
 			switch rng.IntN(1000) {
 			case 0:
@@ -91,18 +92,11 @@ func TestAnyRate(t *testing.T) {
 					t.Fatal(err)
 				}
 			case 1:
-				d := time.Duration(rng.Int64N(int64(2 * time.Second)))
-				l.Hold(d)
-				held = clock.now + d
-			case 2:
 				clock.now += time.Duration(rng.ExpFloat64() * float64(time.Second)) // nobody asks
 			}
 			got, err := l.Wait(t.Context(), 1+rng.IntN(max(n/100, 2)))
 			if err != nil || got < 1 {
 				t.Fatalf("seed %d: Wait: %d, %v", seed, got, err)
-			}
-			if clock.now < held {
-				t.Fatalf("seed %d: granted %v before the hold ends", seed, held-clock.now)
 			}
 			granted = append(granted, grants{clock.now, got})
 			sum += got
@@ -204,7 +198,7 @@ func TestIdle(t *testing.T) {
 // A change holds at once, also for who is asleep by then.
 func TestSetRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := newSystemClock()
+		clock := clock.New()
 		l := mustNew(t, 1, clock)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -319,16 +313,16 @@ func TestStall(t *testing.T) {
 }
 
 // oversleeper is a clock on which sleepers wake an hour late, unless roused.
-type oversleeper struct{ systemClock }
+type oversleeper struct{ clock.System }
 
 func (c oversleeper) Sleep(ctx context.Context, d time.Duration) error {
-	return c.systemClock.Sleep(ctx, d+time.Hour)
+	return c.System.Sleep(ctx, d+time.Hour)
 }
 
 // If the first in line does not wake, whoever comes serves the line.
 func TestFirstAsleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := newSystemClock()
+		clock := clock.New()
 		l := mustNew(t, 10, oversleeper{clock})
 		l.Wait(t.Context(), 1)
 		for range 3 {
@@ -349,7 +343,7 @@ func TestFirstAsleep(t *testing.T) {
 // A higher rate does not wait for who sleeps at the lower.
 func TestRaiseWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := newSystemClock()
+		clock := clock.New()
 		l := mustNew(t, 1000, clock)
 		for _, rate := range []int{1, 0} {
 			l.Wait(t.Context(), 1)
@@ -370,31 +364,10 @@ func TestRaiseWakes(t *testing.T) {
 	})
 }
 
-func TestHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		clock := newSystemClock()
-		l := mustNew(t, 50_000, clock)
-		l.Hold(time.Second)
-		l.Hold(time.Millisecond)
-		l.SetRate(1)
-		l.SetRate(50_000)
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		r := callers(ctx, l, clock, 4, 10)
-		if early := r.total(0, time.Second); early > 0 {
-			t.Errorf("%d grants during the hold", early)
-		}
-		if got := r.total(time.Second, time.Second+10*time.Millisecond); got != 500 {
-			t.Errorf("%d grants in the 10 ms after the hold, want 500", got)
-		}
-		r.atMost(t, 50_000)
-	})
-}
-
 // First come, first served, however many wait; and who gives up is not missed.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := newSystemClock()
+		clock := clock.New()
 		l := mustNew(t, 10, clock)
 		l.Wait(t.Context(), 1)
 		var mu sync.Mutex

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 var update = flag.Bool("update", false, "rewrite the table in docs/limiter.md")
@@ -41,7 +43,7 @@ func published(perSecond int, asks, ends time.Duration) *record {
 // sluice is our limiter under the same demand: from a moment on, without end.
 func sluice(t *testing.T, perSecond int, asks, ends time.Duration) (r *record) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := newSystemClock()
+		clock := clock.New()
 		l := mustNew(t, perSecond, clock)
 		time.Sleep(asks)
 		ctx, cancel := context.WithTimeout(t.Context(), ends-asks)

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // observed is a limiter that records when it grants: under its lock, so that
@@ -95,7 +97,7 @@ func TestRealTime(t *testing.T) {
 	defer busy(true)()
 	var done sync.WaitGroup
 	for _, n := range rates {
-		o := &observed{Limiter: mustNew(t, n, newSystemClock())}
+		o := &observed{Limiter: mustNew(t, n, clock.New())}
 		done.Go(func() {
 			o.run(4, max(n/300, 1), d)
 			if _, most := o.windows(0); most > n {
@@ -122,7 +124,7 @@ func measure(t *testing.T, d time.Duration) {
 		for _, n := range append(rates, MaxRate) {
 			for _, callers := range []int{1, 64} {
 				stop := load.stop()
-				o := &observed{Limiter: mustNew(t, n, newSystemClock())}
+				o := &observed{Limiter: mustNew(t, n, clock.New())}
 				o.run(callers, max(n/100, 1), d)
 				stop()
 				_, most := o.windows(0)

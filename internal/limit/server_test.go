@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // server counts the RU of one physical partition, in one of two ways: per
@@ -50,15 +52,15 @@ func (s *server) charge(now time.Duration, cost float64) (retryAfter time.Durati
 }
 
 // stalling is a clock on a machine that now and then lets nobody run for 60 ms.
-type stalling struct{ systemClock }
+type stalling struct{ clock.System }
 
 func (c stalling) Sleep(ctx context.Context, d time.Duration) error {
 	const every, stall = 707 * time.Millisecond, 60 * time.Millisecond
-	if err := c.systemClock.Sleep(ctx, d); err != nil {
+	if err := c.System.Sleep(ctx, d); err != nil {
 		return err
 	}
 	if at := c.Elapsed() % every; at < stall {
-		return c.systemClock.Sleep(ctx, stall-at)
+		return c.System.Sleep(ctx, stall-at)
 	}
 	return nil
 }
@@ -121,9 +123,10 @@ func (l *load) travel(rng *rand.Rand) {
 func simulate(t *testing.T, budget, provisioned float64, bucket, stalls bool, seed uint64) (s *server) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		var clock Clock = newSystemClock()
+		system := clock.New()
+		var clock Clock = system
 		if stalls {
-			clock = stalling{newSystemClock()}
+			clock = stalling{system}
 		}
 		b, err := NewBudget(budget, clock)
 		if err != nil {

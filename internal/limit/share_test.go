@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 func TestShare(t *testing.T) {
@@ -34,7 +36,7 @@ func TestCluster(t *testing.T) {
 	for _, n := range []int{8, 20, 333} {
 		synctest.Test(t, func(t *testing.T) {
 			const partitions, end = 8, 90 * time.Second
-			clock := newSystemClock()
+			clock := clock.New()
 			ctx, cancel := context.WithTimeout(t.Context(), end)
 			defer cancel()
 			var r record

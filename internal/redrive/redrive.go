@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // Desk is where an operator deals with the dead letters of a consumer group.
@@ -98,7 +99,7 @@ func (d *Desk) Follow(ctx context.Context, letters []sluice.DeadLetter, report f
 				broken <- err
 				return
 			}
-			if sleep(running, driveEvery) != nil {
+			if clock.Sleep(running, driveEvery) != nil {
 				return
 			}
 		}
@@ -121,7 +122,7 @@ func (d *Desk) Follow(ctx context.Context, letters []sluice.DeadLetter, report f
 		case failed != nil:
 			return so, failed
 		}
-		if err := sleep(ctx, pollEvery); err != nil {
+		if err := clock.Sleep(ctx, pollEvery); err != nil {
 			return so, err
 		}
 	}
@@ -197,15 +198,4 @@ func paged(letters []sluice.DeadLetter, fn func(ids []int64) error) error {
 		letters = letters[n:]
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
