@@ -30,6 +30,7 @@ type Config struct {
 	Whole      bool          // the handler doesn't name the event to blame
 	Poison     bool          // some events kill the process
 	Stream     *streaming    // delivery is at least once; nil: transactional
+	Chain      *chaining     // and what it writes is another stage's log
 
 	// Mutants: the world without one of its protections.
 	Unsafe       sluicetest.UnsafeStore
@@ -122,6 +123,8 @@ func (w *world) body(sequence int64) string {
 		kind = "panic"
 	case n < 8 && w.cfg.Poison:
 		kind = "poison"
+	case n < 18 && w.cfg.Chain != nil:
+		kind = []string{"refused", "two", "two"}[n%3]
 	case n < 12 && w.cfg.Stream != nil:
 		kind = []string{"none", "two"}[n%2]
 	}
@@ -225,7 +228,9 @@ func (w *world) strike() {
 		w.mu.Unlock()
 		w.count("outage of the " + what)
 	default:
-		_, _ = w.store.Retry(context.Background(), w.group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead}}, time.Time{})
+		for _, g := range w.groups() {
+			_, _ = w.store.Retry(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead}}, time.Time{})
+		}
 		w.count("retry of all dead letters")
 		if n%2 == 0 && n >= 90 {
 			w.count("command to redrive")
@@ -335,14 +340,14 @@ func (w *world) settled() bool {
 		}
 	}
 	retries, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry}})
-	return len(list) == w.cfg.Partitions && len(retries) == 0
+	return len(list) == w.cfg.Partitions && len(retries) == 0 && w.chainSettled()
 }
 
 // judge looks at what is in the database, from outside the engine.
 func (w *world) judge() []string {
 	var bad []string
 	if w.cfg.Stream != nil {
-		bad = w.judgeStream()
+		bad = append(w.judgeStream(), w.judgeChain()...)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		bad = append(bad, w.stale...)
@@ -410,6 +415,7 @@ func newWorld(cfg Config) *world {
 		trace: trace{keep: cfg.Keep},
 	}
 	w.hub = sluicetest.NewHub(w.group, cfg.Partitions)
+	w.link()
 	w.store.Faults = w
 	w.feed, w.trouble = w.start, w.start.Add(5*time.Second)
 	for n := range cfg.Processes {

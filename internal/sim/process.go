@@ -21,6 +21,7 @@ var (
 // slot is a place where a process runs, dies and is started again.
 type slot struct {
 	n, generation int
+	next          bool // of the second stage
 	process       *process
 	restart       time.Time // when there is none
 }
@@ -31,6 +32,7 @@ type process struct {
 	w    *world
 	name string
 	slot *slot // nil for a command
+	next bool  // of the second stage
 
 	cancel   context.CancelFunc
 	consumer *sluice.Consumer
@@ -49,7 +51,7 @@ func (w *world) spawn(s *slot) {
 	s.generation++
 	name := fmt.Sprintf("c%d.%d", s.n, s.generation)
 	w.mu.Unlock()
-	p := w.launch(name, func(ctx context.Context, c *sluice.Consumer) { _ = c.Run(ctx) })
+	p := w.launch(name, s.next, func(ctx context.Context, c *sluice.Consumer) { _ = c.Run(ctx) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.slot, s.process = s, p
@@ -61,17 +63,22 @@ func (w *world) command() {
 	w.mu.Lock()
 	w.commands++
 	name := fmt.Sprintf("r%d", w.commands)
+	next := w.cfg.Chain != nil && w.commands%2 == 0
 	w.mu.Unlock()
-	w.launch(name, func(ctx context.Context, c *sluice.Consumer) { _, _, _ = c.Redrive(ctx) })
+	w.launch(name, next, func(ctx context.Context, c *sluice.Consumer) { _, _, _ = c.Redrive(ctx) })
 }
 
 // launch starts a process.
-func (w *world) launch(name string, run func(context.Context, *sluice.Consumer)) *process {
-	p := &process{w: w, name: name, ended: make(chan struct{}), committing: map[string]context.Context{}}
+func (w *world) launch(name string, next bool, run func(context.Context, *sluice.Consumer)) *process {
+	p := &process{w: w, name: name, next: next, ended: make(chan struct{}), committing: map[string]context.Context{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
 	delivery := sluice.Transactional(store{p}, p.handler())
-	if w.cfg.Stream != nil {
+	switch {
+	case next:
+	case w.cfg.Chain != nil:
+		delivery = p.firstStage()
+	case w.cfg.Stream != nil:
 		delivery = p.stream()
 	}
 	consumer, err := sluice.New(source{p}, leases{p}, delivery, w.cfg.Want, &sluice.Config{
@@ -187,25 +194,32 @@ func tell(ctx context.Context, p *process, op, partition string, do func() error
 type source struct{ *process }
 
 func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
-	return ask(ctx, s.process, "describe", "", func() (sluice.Topic, error) { return s.w.hub.Describe(ctx) })
+	return ask(ctx, s.process, "describe", "", func() (sluice.Topic, error) { return s.hub().Describe(ctx) })
 }
 
 func (s source) Bounds(ctx context.Context, partition string) (sluice.Bounds, error) {
-	return ask(ctx, s.process, "bounds", partition, func() (sluice.Bounds, error) { return s.w.hub.Bounds(ctx, partition) })
+	return ask(ctx, s.process, "bounds", partition, func() (sluice.Bounds, error) { return s.hub().Bounds(ctx, partition) })
 }
 
 func (s source) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
-	return ask(ctx, s.process, "seek", partition, func() (sluice.Position, error) { return s.w.hub.Seek(ctx, partition, start, epoch) })
+	return ask(ctx, s.process, "seek", partition, func() (sluice.Position, error) { return s.hub().Seek(ctx, partition, start, epoch) })
 }
 
 func (s source) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
 	return ask(ctx, s.process, "open", partition, func() (sluice.Reader, error) {
-		r, err := s.w.hub.Open(ctx, partition, after, epoch)
+		r, err := s.hub().Open(ctx, partition, after, epoch)
 		if err != nil {
 			return nil, err
 		}
 		return reader{s.process, partition, r}, nil
 	})
+}
+
+func (s source) hub() *sluicetest.Hub {
+	if s.next {
+		return s.w.onward
+	}
+	return s.w.hub
 }
 
 type reader struct {
@@ -250,7 +264,7 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 		if err == nil {
 			s.w.mu.Lock()
 			defer s.w.mu.Unlock()
-			s.w.claimed[lease.Partition] = max(s.w.claimed[lease.Partition], lease.Epoch)
+			s.w.claimed[lane(lease)] = max(s.w.claimed[lane(lease)], lease.Epoch)
 		}
 		return p, err
 	})
@@ -351,12 +365,15 @@ func (w *world) Commit(step sluice.Step, apply func() error) error {
 	return apply()
 }
 
+// lane is a partition of one of the stages.
+func lane(l sluice.Lease) string { return l.Group.Topic + "/" + l.Partition }
+
 // watched is a commit that is held against its owner if it takes effect after
 // a later one has claimed the partition.
 func (w *world) watched(step sluice.Step, apply func() error) func() error {
 	return func() error {
 		w.mu.Lock()
-		claimed := w.claimed[step.Lease.Partition]
+		claimed := w.claimed[lane(step.Lease)]
 		w.mu.Unlock()
 		err := apply()
 		if err == nil && step.Lease.Epoch < claimed {

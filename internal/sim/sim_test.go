@@ -34,6 +34,9 @@ func run(t *testing.T, cfg Config) (r Result) {
 
 // replay is the command that runs one seed again.
 func replay(cfg Config) string {
+	if cfg.Chain != nil {
+		return fmt.Sprintf("SLUICE_SIM_CHAIN=%d go test ./internal/sim -run TestChains -v", cfg.Seed)
+	}
 	if cfg.Stream != nil {
 		return fmt.Sprintf("SLUICE_SIM_STREAM=%d go test ./internal/sim -run TestStreams -v", cfg.Seed)
 	}
@@ -51,11 +54,11 @@ const (
 // wrong in them. SLUICE_SIM_SEEDS sets how many; SLUICE_SIM_SEED runs one and
 // prints its trace.
 func TestFreshSeeds(t *testing.T) {
-	many(t, "SEED", freshSeeds, Draw, Sites())
+	many(t, "SEED", freshSeeds, eachSite, Draw, Sites())
 }
 
 // many runs fresh seeds, or the one of the variable SLUICE_SIM_NAME.
-func many(t *testing.T, name string, byDefault int, draw func(uint64) Config, sites []string) {
+func many(t *testing.T, name string, byDefault, each int, draw func(uint64) Config, sites []string) {
 	if text := os.Getenv("SLUICE_SIM_" + name); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -107,8 +110,8 @@ func many(t *testing.T, name string, byDefault int, draw func(uint64) Config, si
 	}
 	for _, site := range sites {
 		t.Logf("%8d %s", fired[site], site)
-		if seeds >= byDefault && fired[site] < eachSite {
-			t.Errorf("%s: only %d times in %d seeds, which proves too little: at least %d are wanted", site, fired[site], seeds, eachSite)
+		if seeds >= byDefault && fired[site] < each {
+			t.Errorf("%s: only %d times in %d seeds, which proves too little: at least %d are wanted", site, fired[site], seeds, each)
 		}
 	}
 	for site := range fired {
@@ -121,7 +124,7 @@ func many(t *testing.T, name string, byDefault int, draw func(uint64) Config, si
 // TestStreams runs worlds whose consumers deliver at least once. SLUICE_SIM_STREAMS
 // sets how many; SLUICE_SIM_STREAM runs one and prints its trace.
 func TestStreams(t *testing.T) {
-	many(t, "STREAM", streamSeeds, DrawStream, StreamSites())
+	many(t, "STREAM", streamSeeds, eachSite, DrawStream, StreamSites())
 }
 
 // TestOneSeedOneTrace runs worlds again and again: nothing but the seed decides

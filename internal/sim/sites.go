@@ -21,17 +21,27 @@ var streamed = map[string][]string{
 	"target":   {"write"},
 }
 
+// chained are the requests of two stages, the first at least once and the
+// second transactional.
+var chained = map[string][]string{
+	"leases":   requests["leases"],
+	"hub":      requests["hub"],
+	"database": {"seen", "claim", "begin", "commit", "record", "leave", "due", "advance", "park", "settle", "parked"},
+	"target":   {"append"},
+}
+
 // rare are the requests that a consumer makes so seldom that the usual rate of
 // faults would hardly ever strike them; those that matter most are among them.
 var rare = map[string]float64{
 	"acquire": 0.15, "bounds": 0.15, "claim": 0.1, "open": 0.2, "seek": 0.5,
 	"commit": 0.1, "record": 0.35, "leave": 0.6, "due": 0.15, "release": 0.6,
+	"seen": 0.4, "append": 0.15,
 	"advance": 0.3, "park": 0.7, "settle": 0.95, "parked": 0.3, "held": 0.3,
 }
 
 // part is the part of the world that serves a request.
 func part(op string) string {
-	for _, parts := range []map[string][]string{requests, streamed} {
+	for _, parts := range []map[string][]string{requests, streamed, chained} {
 		for name, ops := range parts {
 			if slices.Contains(ops, op) {
 				return name
@@ -50,6 +60,11 @@ func Sites() []string {
 // StreamSites are those of worlds whose consumers deliver at least once.
 func StreamSites() []string {
 	return sites(streamed, "write advance park settle", "late commit that took effect")
+}
+
+// ChainSites are those of worlds of two stages.
+func ChainSites() []string {
+	return sites(chained, "append advance park settle commit", "late commit that took effect", "lost insert", "gave up a commit under way", "repeat")
 }
 
 // sites are those of requests, of which some change something.

@@ -35,6 +35,7 @@ type world struct {
 	start time.Time
 
 	hub    *sluicetest.Hub
+	onward *sluicetest.Hub // between two stages
 	leases *sluicetest.Leases
 	store  *sluicetest.Store
 
@@ -44,12 +45,13 @@ type world struct {
 	late    []*delivery
 	coins   map[string]uint64
 	owners  map[string]*process
-	claimed map[string]int64     // the highest epoch that has claimed each partition
+	claimed map[string]int64     // the highest epoch that has claimed each lane
 	down    map[string]time.Time // parts of the world that are out of order, until when
 	quiet   bool
 	fired   map[string]int
 	stale   []string        // commits of owners that had been taken over, checkpoints that went wrong
 	written map[written]int // events, by a delivery that is at least once
+	crossed crossed         // from one stage to the next
 	trace   trace
 
 	slots    []*slot

@@ -1,0 +1,224 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// chaining is what a world of two stages has more: the first delivers at least
+// once, into the log of the second, which is transactional.
+type chaining struct {
+	Partitions int // of the log between them
+
+	// Mutants.
+	Unstamped bool // the second stage sees no stamps
+	Unnamed   bool // it sees watermarks and epochs, and no two ids that are the same
+	Early     bool // the watermark is the highest event sent, instead of the checkpoint stored
+}
+
+// link makes what lies between two stages.
+func (w *world) link() {
+	if w.cfg.Chain == nil {
+		return
+	}
+	group := w.group
+	group.Topic = "onward"
+	w.onward = sluicetest.NewHub(group, w.cfg.Chain.Partitions)
+	w.crossed = crossed{made: map[string]int{}, times: map[string]int{}, at: map[written]string{}}
+	for n := range w.cfg.Processes {
+		w.slots = append(w.slots, &slot{n: w.cfg.Processes + n, next: true})
+	}
+}
+
+// groups are those of all stages.
+func (w *world) groups() []sluice.Group {
+	if w.cfg.Chain == nil {
+		return []sluice.Group{w.group}
+	}
+	onward := w.group
+	onward.Topic = "onward"
+	return []sluice.Group{w.group, onward}
+}
+
+// firstStage is a delivery into the log of the next one.
+func (p *process) firstStage() sluice.Delivery {
+	s := p.w.cfg.Stream
+	return sluice.AtLeastOnce[*sluice.Event](checkpoints{store{p}}, letters{p}, p.messages, &forward{process: p, sent: map[string]int64{}}, &sluice.StreamConfig[*sluice.Event]{
+		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond,
+	})
+}
+
+// messages makes an event's messages: the same ones each time, but that one kind
+// of event is refused until somebody has it tried again. A MessageID is the
+// event's place and the message's number.
+func (p *process) messages(ctx context.Context, e *sluice.Event) ([]*sluice.Event, error) {
+	n := 1
+	switch kind, _, _ := strings.Cut(string(e.Body), " "); kind {
+	case "none":
+		p.w.write(e)
+		return nil, nil
+	case "two":
+		n = 2
+	case "refused":
+		if stamp, _ := sluice.StampOf(ctx, e, 0); !stamp.Retry {
+			return nil, errors.New("refused")
+		}
+	}
+	p.w.mu.Lock()
+	p.w.crossed.made[place(e)] = n
+	p.w.mu.Unlock()
+	list := make([]*sluice.Event, n)
+	for i := range list {
+		stamp, _ := sluice.StampOf(ctx, e, i)
+		m := &sluice.Event{Partition: e.Partition, Sequence: e.Sequence, Key: e.Key, Body: e.Body, MessageID: fmt.Sprintf("%s.%d", place(e), i), Properties: map[string]any{}}
+		stamp.SetTo(m.Properties)
+		list[i] = m
+	}
+	return list, nil
+}
+
+// forward is a sink that appends to the next stage's log, as a process sees it.
+type forward struct {
+	*process
+	sent map[string]int64 // the highest event submitted, by partition; guarded by world.mu
+}
+
+func (f *forward) Submit(ctx context.Context, m *sluice.Event, done func(sluice.Result)) {
+	if f.w.cfg.Chain.Early {
+		f.w.mu.Lock()
+		f.sent[m.Partition] = max(f.sent[m.Partition], m.Sequence)
+		low := f.sent[m.Partition]
+		f.w.mu.Unlock()
+		stamp, _, _ := sluice.StampFrom(m.Properties)
+		stamp.Low = low
+		stamp.SetTo(m.Properties)
+	}
+	f.w.live.Go(func() { done(sluice.Result{Err: f.put(ctx, m), Cost: 1}) })
+}
+
+// put appends one message. The partition is a matter of its key and number.
+func (f *forward) put(ctx context.Context, m *sluice.Event) error {
+	to := fmt.Sprint((int(m.Sequence%5) + len(m.MessageID)) % f.w.cfg.Chain.Partitions)
+	err := f.w.send(ctx, f.process, "append", m.MessageID, func() error {
+		f.w.append(to, m)
+		return nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case f.w.coin(0.2, "blame append "+m.MessageID):
+		return sluice.Outage(err)
+	}
+	return sluice.RetryAfter(err, time.Duration(10+len(m.MessageID))*time.Millisecond)
+}
+
+// crossed is what has come from one stage to the next.
+type crossed struct {
+	made  map[string]int     // of an event, by its place: how many messages
+	times map[string]int     // of a message: how often it was appended
+	at    map[written]string // of an event between the stages: which message it is
+}
+
+// append is what the log makes of a message.
+func (w *world) append(partition string, m *sluice.Event) {
+	w.write(m)
+	w.mu.Lock()
+	w.crossed.times[m.MessageID]++
+	times := w.crossed.times[m.MessageID]
+	w.mu.Unlock()
+	if times > 1 {
+		w.count("repeat")
+	}
+	stamp, _, _ := sluice.StampFrom(m.Properties)
+	sent := *m
+	sent.Properties = map[string]any{}
+	if w.cfg.Chain.Unnamed {
+		stamp.ID.N += 10 * times
+	}
+	if !w.cfg.Chain.Unstamped {
+		stamp.SetTo(sent.Properties)
+	}
+	at := w.onward.Append(partition, &sent)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.crossed.at[written{partition, at.Sequence}] = m.MessageID
+}
+
+// chainSettled tells whether the second stage has done all that is in its log.
+func (w *world) chainSettled() bool {
+	if w.cfg.Chain == nil {
+		return true
+	}
+	ctx, group := context.Background(), w.groups()[1]
+	list, _ := w.store.Read(ctx, group)
+	for _, p := range list {
+		if end, _ := w.onward.Bounds(ctx, p.Partition); p.Position.Sequence != end.Last.Sequence {
+			return false
+		}
+	}
+	retries, _ := w.store.List(ctx, group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry}})
+	return len(list) == w.cfg.Chain.Partitions && len(retries) == 0
+}
+
+// judgeChain looks at the end of the chain: each message that has crossed has
+// taken effect once, or is a dead letter once, however often it was sent; and
+// all of an event's messages have crossed, unless it is a dead letter.
+func (w *world) judgeChain() []string {
+	if w.cfg.Chain == nil {
+		return nil
+	}
+	effects := map[string]map[string]int{}
+	for _, table := range []string{"effects", "effects too"} {
+		effects[table] = map[string]int{}
+		for _, row := range w.store.Rows(table) {
+			e := row.(effect)
+			effects[table][w.crossed.at[written{e.partition, e.sequence}]]++
+		}
+	}
+	ctx, groups := context.Background(), w.groups()
+	parked, waiting := map[string]int{}, map[string]bool{}
+	list, _ := w.store.List(ctx, groups[1], sluice.DeadLetterFilter{})
+	for _, l := range list {
+		parked[w.crossed.at[written{l.Event.Partition, l.Event.Sequence}]]++
+	}
+	list, _ = w.store.List(ctx, groups[0], sluice.DeadLetterFilter{})
+	for _, l := range list {
+		waiting[place(&l.Event)] = true
+	}
+	var bad []string
+	for id := range w.crossed.times {
+		if n, too := effects["effects"][id], effects["effects too"][id]; n+parked[id] != 1 || too != n {
+			bad = append(bad, fmt.Sprintf("message %s has crossed %d times, and has %d effects, %d second effects, %d dead letters", id, w.crossed.times[id], n, too, parked[id]))
+		}
+	}
+	for event, n := range w.crossed.made {
+		for i := range n {
+			if id := fmt.Sprintf("%s.%d", event, i); w.crossed.times[id] == 0 && !waiting[event] {
+				bad = append(bad, fmt.Sprintf("message %s has never crossed", id))
+			}
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+// DrawChain makes the recipe of a world of two stages.
+func DrawChain(seed uint64) Config {
+	c := DrawStream(seed)
+	r := rand.New(rand.NewPCG(seed, 3))
+	c.Unsafe.LateCommit = r.IntN(2) == 0
+	c.Want = sluice.AllPartitions
+	c.Partitions, c.Processes, c.Events = 1+r.IntN(3), 2, 20+r.IntN(30)
+	c.Length = time.Duration(60+r.IntN(90)) * time.Second
+	c.Stream.Policy = sluice.GoOn
+	c.Chain = &chaining{Partitions: 1 + r.IntN(3)}
+	return c
+}

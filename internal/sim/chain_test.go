@@ -1,0 +1,65 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+const (
+	chainSeeds  = 600 // by default
+	eachInChain = 25  // how often everything must have gone wrong in so many
+)
+
+// TestChains runs worlds of two stages. SLUICE_SIM_CHAINS sets how many;
+// SLUICE_SIM_CHAIN runs one and prints its trace.
+func TestChains(t *testing.T) {
+	many(t, "CHAIN", chainSeeds, eachInChain, DrawChain, ChainSites())
+}
+
+// TestChainsOneTrace runs worlds of two stages again.
+func TestChainsOneTrace(t *testing.T) {
+	for seed := range uint64(30) {
+		first := run(t, DrawChain(seed))
+		for range 3 {
+			if again := run(t, DrawChain(seed)); again.Trace != first.Trace {
+				t.Fatalf("seed %d gave two traces: %x and %x: %s", seed, first.Trace, again.Trace, replay(DrawChain(seed)))
+			}
+		}
+	}
+}
+
+// TestChainsFree runs them with goroutines that really run at once, for the
+// race detector.
+func TestChainsFree(t *testing.T) {
+	for seed := range uint64(40) {
+		cfg := DrawChain(seed)
+		cfg.Free = true
+		for _, v := range run(t, cfg).Violations {
+			t.Errorf("seed %d: %s", seed, v)
+		}
+	}
+}
+
+// TestChainMutants takes away what keeps repeats from taking effect, one part
+// at a time.
+func TestChainMutants(t *testing.T) {
+	for name, mutate := range map[string]func(*Config){
+		"no dedupe":                  func(c *Config) { c.Chain.Unstamped = true },
+		"watermark without ids":      func(c *Config) { c.Chain.Unnamed = true },
+		"ids are not persisted":      func(c *Config) { c.Unsafe = sluicetest.UnsafeStore{LostSeen: true} },
+		"watermark is what was sent": func(c *Config) { c.Chain.Early = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(500) {
+				cfg := DrawChain(seed)
+				mutate(&cfg)
+				if r := run(t, cfg); len(r.Violations) > 0 {
+					t.Logf("caught by seed %d: %s", seed, r.Violations[0])
+					return
+				}
+			}
+			t.Error("not caught by 500 seeds")
+		})
+	}
+}
