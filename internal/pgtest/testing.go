@@ -5,17 +5,18 @@ package pgtest
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice/internal/testserver"
 )
 
-// shared is the test binary's server, set by Run.
+// shared is the test binary's server.
 var (
-	shared *Server
+	shared = testserver.Shared[*Server]{Package: "pgtest"}
 	count  atomic.Int64
 )
 
@@ -23,35 +24,17 @@ var (
 // share, runs them, and returns the exit code.
 //
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
-func Run(m *testing.M) (code int) {
-	s, err := Start(nil)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "pgtest:", err)
-		return 1
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, "pgtest:", err)
-			code = 1
-		}
-	}()
-	shared = s
-	return m.Run()
+func Run(m *testing.M) int {
+	return shared.Run(m, func() (*Server, error) { return Start(nil) })
 }
 
 // New starts a server for one test. A nil cfg takes every default.
 func New(t testing.TB, cfg *Config) *Server {
 	t.Helper()
-	s, err := Start(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testserver.New(t, func() (*Server, error) { return Start(cfg) })
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("PostgreSQL's log: %s", s.Log())
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 	return s
@@ -60,18 +43,16 @@ func New(t testing.TB, cfg *Config) *Server {
 // Database makes a fresh database on the server of [Run] and returns its URL.
 func Database(t testing.TB) string {
 	t.Helper()
-	if shared == nil {
-		t.Fatal("no server: the package's TestMain must call pgtest.Run")
-	}
+	server := shared.Of(t)
 	name := fmt.Sprintf("test_%d", count.Add(1))
-	url, err := shared.CreateDatabase(t.Context(), name)
+	url, err := server.CreateDatabase(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := shared.admin(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+		if err := server.admin(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 			t.Error(err)
 		}
 	})

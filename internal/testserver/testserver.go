@@ -1,0 +1,58 @@
+// Package testserver runs servers for tests: one that the tests of a package
+// share, or one of a test's own.
+package testserver
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"testing"
+)
+
+// Shared is the server that a package's tests share.
+type Shared[S io.Closer] struct {
+	Package string // whose server it is, for what is told
+	server  *S     // nil: Run was not called
+}
+
+// Run is a package's TestMain: it starts the server, runs the tests, stops the
+// server, and returns the exit code.
+func (s *Shared[S]) Run(m *testing.M, start func() (S, error)) (code int) {
+	server, err := start()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Package, err)
+		return 1
+	}
+	defer func() {
+		if err := server.Close(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", s.Package, err)
+			code = 1
+		}
+	}()
+	s.server = &server
+	return m.Run()
+}
+
+// Of gives a test the server.
+func (s *Shared[S]) Of(t testing.TB) S {
+	t.Helper()
+	if s.server == nil {
+		t.Fatalf("no server: the package's TestMain must call %s.Run", s.Package)
+	}
+	return *s.server
+}
+
+// New starts a server for one test, which is stopped when that ends.
+func New[S io.Closer](t testing.TB, start func() (S, error)) S {
+	t.Helper()
+	s, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
