@@ -1,0 +1,44 @@
+// Package otel tells OpenTelemetry what a consumer does: metrics from the
+// engine's observations, and spans of what handlers do, joined to the traces of
+// those who sent the events.
+//
+//	metrics, err := otel.New(&otel.Config{Group: source.Group()})
+//	...
+//	consumer, err := sluice.New(source, leases, delivery, sluice.AllPartitions,
+//		&sluice.Config{Observer: metrics})
+//
+// # Metrics
+//
+// All have the attributes messaging.system, messaging.destination.name (the
+// hub), messaging.consumer.group.name and, but for [Config].Total,
+// messaging.destination.partition.id, by OpenTelemetry's conventions for
+// messaging.
+//
+//	messaging.client.consumed.messages  counter    events fetched from the log
+//	messaging.process.duration          histogram  s, handler and commit of a batch
+//	sluice.fetched.bytes                counter    bodies fetched
+//	sluice.committed.messages           counter    events that the checkpoint passed
+//	sluice.commits                      counter    by outcome: committed, fenced, unknown
+//	sluice.repeats                      counter    of those, passed over: sent more than once
+//	sluice.lag.messages                 gauge      events behind the checkpoint
+//	sluice.lag.time                     gauge      s, age of the oldest event fetched and not done
+//	sluice.checkpoint                   gauge      sequence number
+//	sluice.lease.held                   gauge      1 while the partition is this process's
+//	sluice.lease.epoch                  gauge
+//	sluice.lease.renewals               histogram  s, how long renewals take
+//	sluice.lease.lost                   counter
+//	sluice.retries                      counter    attempts at an event that failed and are repeated
+//	sluice.dead_letters                 counter    by outcome: parked, redriven, redrive_failed
+//	sluice.written.records              counter    at least once: records that the sink wrote
+//	sluice.written.cost                 counter    what the store charged (RU)
+//	sluice.inflight.messages            gauge      at least once: taken and not done
+//	sluice.failures                     counter    outages of log, database and lease store; hooks
+//	sluice.stopped                      gauge      1 while a partition waits for a person
+//
+// # Traces
+//
+// [Trace] is middleware that makes a span of each batch, with a link to the
+// trace of each event's sender; [ContextOf] continues an event's own trace. The
+// trace context is read from the application properties traceparent and
+// tracestate (W3C), or Diagnostic-Id, in which Azure's older clients wrote it.
+package otel
