@@ -11,7 +11,9 @@ import (
 // Ranges are packed as pairs of unsigned varints, in base64: how many events
 // lie between the range and what comes before it (the position, or the range
 // before), and how many it has beyond the first. A range takes two bytes (not
-// quite three characters) if both are below 128.
+// quite three characters) if both are below 128. Other stores keep the text of
+// internal/ranges, which a person can read; here room counts: where gaps are of
+// a hundred events, metadata holds twice as many ranges as of that text.
 
 // packRanges packs the first ranges that fit in so many characters.
 func packRanges(position int64, ranges []sluice.Range, room int) string {

@@ -7,12 +7,12 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/pgtest"
+	"github.com/sluice-go/sluice/internal/storebench"
 	"github.com/sluice-go/sluice/pgstore"
 )
 
@@ -136,59 +136,6 @@ func BenchmarkEmptyStep(b *testing.B) {
 	}
 }
 
-// BenchmarkAdvance measures a checkpoint's move with so many ranges that are
-// done behind it.
-func BenchmarkAdvance(b *testing.B) {
-	for _, n := range []int{0, 100, 10_000} {
-		b.Run(fmt.Sprintf("ranges=%d", n), func(b *testing.B) {
-			s := benchmarkTable(b)
-			l := lease("a", 1)
-			claim(b, s, l)
-			done := make([]sluice.Range, n)
-			to := int64(0)
-			for b.Loop() {
-				for i := range done {
-					done[i] = sluice.Range{First: to + 10 + 7*int64(i), Last: to + 12 + 7*int64(i)}
-				}
-				if err := s.Advance(b.Context(), l, at(to), done); err != nil {
-					b.Fatal(err)
-				}
-				to++
-			}
-		})
-	}
-}
+func BenchmarkAdvance(b *testing.B) { storebench.Advance(b, benchmarkTable) }
 
-// BenchmarkPark measures dead letters of 1 KB, so many in one go.
-func BenchmarkPark(b *testing.B) {
-	for _, n := range []int{1, 1000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			s := benchmarkTable(b)
-			letters := make([]sluice.DeadLetter, n)
-			sequence := int64(0)
-			for b.Loop() {
-				for i := range letters {
-					letters[i] = sluice.DeadLetter{
-						Group: group, Incarnation: "1", FailedAt: time.Now(), Error: "no", Attempts: 3, Status: sluice.StatusDead, HasBody: true,
-						Event: sluice.Event{Partition: "0", Sequence: sequence, Key: fmt.Sprint(sequence % 1000), Body: []byte(body)},
-					}
-					sequence++
-				}
-				if err := s.Park(b.Context(), letters); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(sequence)/b.Elapsed().Seconds(), "letters/s")
-			for what, look := range map[string]func() error{
-				"Held":   func() error { _, err := s.Held(b.Context(), group, "0"); return err },
-				"Parked": func() error { _, err := s.Parked(b.Context(), group, "0", "1", -1); return err },
-			} {
-				began := time.Now()
-				if err := look(); err != nil {
-					b.Fatal(err)
-				}
-				b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms/"+what)
-			}
-		})
-	}
-}
+func BenchmarkPark(b *testing.B) { storebench.Park(b, benchmarkTable) }

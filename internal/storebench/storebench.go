@@ -1,0 +1,74 @@
+// Package storebench measures the stores of [sluice.AtLeastOnce].
+package storebench
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+var group = sluice.Group{Namespace: "bench", Topic: "events", Name: "$Default"}
+
+const incarnation = "1"
+
+// Advance measures a checkpoint's move with so many ranges that are done
+// behind it.
+func Advance[S sluice.CheckpointStore](b *testing.B, open func(b *testing.B) S) {
+	for _, n := range []int{0, 100, 10_000} {
+		b.Run(fmt.Sprintf("ranges=%d", n), func(b *testing.B) {
+			s := open(b)
+			lease := sluice.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
+			if _, err := s.Claim(b.Context(), lease, incarnation); err != nil {
+				b.Fatal(err)
+			}
+			done := make([]sluice.Range, n)
+			to := int64(0)
+			for b.Loop() {
+				for i := range done {
+					done[i] = sluice.Range{First: to + 10 + 7*int64(i), Last: to + 12 + 7*int64(i)}
+				}
+				if err := s.Advance(b.Context(), lease, sluice.Position{Sequence: to}, done); err != nil {
+					b.Fatal(err)
+				}
+				to++
+			}
+		})
+	}
+}
+
+// Park measures dead letters of 1 KB, so many in one go, and a look at them
+// afterwards.
+func Park[S sluice.LetterStore](b *testing.B, open func(b *testing.B) S) {
+	for _, n := range []int{1, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s := open(b)
+			letters, body := make([]sluice.DeadLetter, n), make([]byte, 1024)
+			sequence := int64(0)
+			for b.Loop() {
+				for i := range letters {
+					letters[i] = sluice.DeadLetter{
+						Group: group, Incarnation: incarnation, FailedAt: time.Now(), Error: "no", Attempts: 3, Status: sluice.StatusDead, HasBody: true,
+						Event: sluice.Event{Partition: "0", Sequence: sequence, Key: fmt.Sprint(sequence % 1000), Body: body},
+					}
+					sequence++
+				}
+				if err := s.Park(b.Context(), letters); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(sequence)/b.Elapsed().Seconds(), "letters/s")
+			for what, look := range map[string]func() error{
+				"Held":   func() error { _, err := s.Held(b.Context(), group, "0"); return err },
+				"Parked": func() error { _, err := s.Parked(b.Context(), group, "0", incarnation, -1); return err },
+			} {
+				began := time.Now()
+				if err := look(); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms/"+what)
+			}
+		})
+	}
+}
