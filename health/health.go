@@ -1,0 +1,168 @@
+// Package health answers Kubernetes' probes for a consumer.
+//
+//	probes := health.New(nil)
+//	// sluice.Config{Observer: sluice.Observers(probes, …)}
+//	http.Handle("/", probes) // GET /livez, GET /readyz
+//
+// A process is live unless the engine has stopped moving: a lease that it holds
+// was neither renewed nor given up for longer than it lasts. A restart helps
+// then, and nothing else does. It is ready once what it stands on answers: a
+// partition was taken or a lease renewed, and since then nothing failed without
+// recovering. A partition that waits for a person does not make the process
+// unready: its other partitions go on, and a restart would not help. It shows in the answer's
+// text.
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	// LeaseFor is the consumer's. Default: 30 s.
+	LeaseFor time.Duration
+	// Recovery is how long a failure may last before the process is no longer
+	// ready. Default: LeaseFor.
+	Recovery time.Duration
+	// Now tells the time. Default: time.Now.
+	Now func() time.Time
+}
+
+// Health is a [sluice.Observer] and an [http.Handler]. It is safe for
+// concurrent use.
+type Health struct {
+	cfg Config
+
+	mu      sync.Mutex
+	leases  map[string]time.Time // when a held one was taken or last renewed
+	stopped map[string]error
+	failing map[string]failure // by partition, "" for the consumer
+	worked  bool               // a store has answered
+}
+
+type failure struct {
+	since time.Time
+	err   error
+}
+
+// New makes a handler of probes.
+func New(cfg *Config) *Health {
+	var c Config
+	if cfg != nil {
+		c = *cfg
+	}
+	c.LeaseFor = cmp.Or(c.LeaseFor, 30*time.Second)
+	c.Recovery = cmp.Or(c.Recovery, c.LeaseFor)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Health{cfg: c, leases: map[string]time.Time{}, stopped: map[string]error{}, failing: map[string]failure{}}
+}
+
+// Observe implements [sluice.Observer].
+func (h *Health) Observe(o sluice.Observation) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch o.Kind {
+	case sluice.KindAcquired, sluice.KindRenewed:
+		h.leases[o.Partition] = h.cfg.Now()
+		h.worked = true
+		delete(h.failing, "")
+	case sluice.KindLost, sluice.KindReleased:
+		delete(h.leases, o.Partition)
+		delete(h.stopped, o.Partition)
+		delete(h.failing, o.Partition)
+	case sluice.KindStopped:
+		h.stopped[o.Partition] = o.Err
+	case sluice.KindOpened:
+		delete(h.stopped, o.Partition)
+		delete(h.failing, o.Partition)
+	case sluice.KindCommitted:
+		delete(h.failing, o.Partition)
+	case sluice.KindFailed:
+		if _, already := h.failing[o.Partition]; !already {
+			h.failing[o.Partition] = failure{h.cfg.Now(), o.Err}
+		}
+	}
+}
+
+// Live tells whether the engine moves; the error says what does not.
+func (h *Health) Live() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.cfg.Now()
+	for _, p := range slices.Sorted(maps.Keys(h.leases)) {
+		// The engine itself gives a lease up when it has lasted LeaseFor.
+		if age := now.Sub(h.leases[p]); age > 2*h.cfg.LeaseFor {
+			return fmt.Errorf("partition %s: its lease was neither renewed nor given up for %v", p, age.Truncate(time.Second))
+		}
+	}
+	return nil
+}
+
+// Ready tells whether what the consumer stands on answers; the error says what
+// does not.
+func (h *Health) Ready() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.cfg.Now()
+	for _, p := range slices.Sorted(maps.Keys(h.failing)) {
+		f := h.failing[p]
+		if age := now.Sub(f.since); age > h.cfg.Recovery {
+			return fmt.Errorf("failing for %v: %w", age.Truncate(time.Second), f.err)
+		}
+	}
+	if !h.worked {
+		return fmt.Errorf("no partition was taken yet")
+	}
+	return nil
+}
+
+// ServeHTTP answers GET /livez and /readyz with 200 or 503.
+func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var probe func() error
+	switch r.URL.Path {
+	case "/livez":
+		probe = h.Live
+	case "/readyz":
+		probe = h.Ready
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "a probe is read", http.StatusMethodNotAllowed)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	text := "ok\n"
+	if err := probe(); err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		text = oneLine(err) + "\n"
+	}
+	fmt.Fprint(w, text, h.remarks())
+}
+
+// remarks are a line for each partition that waits for a person.
+func (h *Health) remarks() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var b strings.Builder
+	for _, p := range slices.Sorted(maps.Keys(h.stopped)) {
+		fmt.Fprintf(&b, "partition %s waits for a person: %s\n", p, oneLine(h.stopped[p]))
+	}
+	return b.String()
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(fmt.Sprint(err)), " ") }

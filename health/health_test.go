@@ -1,0 +1,65 @@
+package health_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/health"
+)
+
+func TestProbes(t *testing.T) {
+	now := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
+	h := health.New(&health.Config{Now: func() time.Time { return now }})
+	probe := func(path string, code int, text string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != code || w.Body.String() != text {
+			t.Errorf("%s: %d %q, want %d %q", path, w.Code, w.Body, code, text)
+		}
+	}
+	probe("/livez", 200, "ok\n")
+	probe("/readyz", 503, "no partition was taken yet\n")
+	h.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0"})
+	probe("/readyz", 200, "ok\n")
+
+	h.Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "0", Err: errors.New("database\nis down")})
+	probe("/readyz", 200, "ok\n")
+	now = now.Add(31 * time.Second)
+	h.Observe(sluice.Observation{Kind: sluice.KindRenewed, Partition: "0"})
+	h.Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "0", Err: errors.New("still")})
+	probe("/readyz", 503, "failing for 31s: database is down\n")
+	probe("/livez", 200, "ok\n")
+	h.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0"})
+	probe("/readyz", 200, "ok\n")
+
+	h.Observe(sluice.Observation{Kind: sluice.KindFailed, Err: errors.New("lease store is down")})
+	now = now.Add(31 * time.Second)
+	probe("/readyz", 503, "failing for 31s: lease store is down\n")
+	h.Observe(sluice.Observation{Kind: sluice.KindRenewed, Partition: "0"})
+	probe("/readyz", 200, "ok\n")
+
+	h.Observe(sluice.Observation{Kind: sluice.KindStopped, Partition: "0", Err: errors.New("retention has passed")})
+	probe("/readyz", 200, "ok\npartition 0 waits for a person: retention has passed\n")
+	h.Observe(sluice.Observation{Kind: sluice.KindOpened, Partition: "0"})
+
+	now = now.Add(61 * time.Second)
+	probe("/livez", 503, "partition 0: its lease was neither renewed nor given up for 1m1s\n")
+	h.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "0"})
+	probe("/livez", 200, "ok\n")
+
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/livez", nil))
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", w.Code)
+	}
+	w = httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if w.Code != http.StatusNotFound {
+		t.Errorf("another path: %d", w.Code)
+	}
+}
