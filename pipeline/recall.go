@@ -64,8 +64,13 @@ func (r *recall) deliver(ctx context.Context, parts *Parts, observer sluice.Obse
 	if err != nil {
 		return nil, err
 	}
+	return r.into(sink, observer), nil
+}
+
+// into makes the delivery into a sink.
+func (r *recall) into(sink sluice.Sink[*sender.Message], observer sluice.Observer) sluice.Delivery {
 	r.sink, r.observer = sink, observer
-	return sluice.Replay(sluice.Replayer{Apply: r.apply, CaughtUp: r.caughtUp, Released: r.released}), nil
+	return sluice.Replay(sluice.Replayer{Apply: r.apply, CaughtUp: r.caughtUp, Released: r.released})
 }
 
 // over is the source as the memory reads it.
@@ -125,7 +130,7 @@ func (r *recall) part(partition string) *part {
 // memoryOf is the partition's memory, which begins with its first event.
 func (r *recall) memoryOf(p *part, first *sluice.Event) *figures.Memory {
 	if p.memory == nil {
-		if p.cut && first != nil {
+		if p.cut {
 			p.from = first.Enqueued.Add(1)
 		}
 		kinds := make([]figures.Kind, len(r.memory.figures))
@@ -176,7 +181,10 @@ func (r *recall) apply(ctx context.Context, b sluice.Batch) error {
 // caughtUp is [sluice.Replayer].CaughtUp.
 func (r *recall) caughtUp(ctx context.Context, lease sluice.Lease) error {
 	p := r.part(lease.Partition)
-	r.memoryOf(p, nil)
+	if p.memory == nil { // nothing was read
+		r.move(p, p.at, true)
+		return nil
+	}
 	return r.publish(ctx, p, lease.Partition, lease.Epoch, p.at)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +20,11 @@ func (refusing) Describe(context.Context) (sluice.Topic, error) {
 	return sluice.Topic{}, sluice.ErrRefused
 }
 
-func stageOf(t *testing.T, source sluice.Source, released *[]string) *sluice.Consumer {
+func stageOf(t *testing.T, source sluice.Source, released *atomic.Int64) *sluice.Consumer {
 	t.Helper()
 	cfg := &sluice.Config{Observer: observerFunc(func(o sluice.Observation) {
 		if o.Kind == sluice.KindReleased {
-			*released = append(*released, o.Partition)
+			released.Add(1)
 		}
 	})}
 	c, err := sluice.New(source, &sluicetest.Leases{}, sluice.Replay(sluice.Replayer{Apply: func(context.Context, sluice.Batch) error { return nil }}), sluice.AllPartitions, cfg)
@@ -40,7 +41,7 @@ func (f observerFunc) Observe(o sluice.Observation) { f(o) }
 func TestTogetherStopsAsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := sluice.Group{Namespace: "n", Topic: "t", Name: "g"}
-		var first, second []string
+		var first, second atomic.Int64
 		var all Together
 		all.Add("one", stageOf(t, sluicetest.NewHub(group, 2), &first))
 		all.Add("two", stageOf(t, sluicetest.NewHub(group, 1), &second))
@@ -50,8 +51,8 @@ func TestTogetherStopsAsOne(t *testing.T) {
 		if err := errors.Join(all.Stop(t.Context()), <-ran); err != nil {
 			t.Error(err)
 		}
-		if len(first) != 2 || len(second) != 1 {
-			t.Errorf("released %q and %q", first, second)
+		if first.Load() != 2 || second.Load() != 1 {
+			t.Errorf("released %d and %d partitions", first.Load(), second.Load())
 		}
 	})
 }
@@ -60,7 +61,7 @@ func TestAStageThatFailsEndsAllInGoodOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := sluice.Group{Namespace: "n", Topic: "t", Name: "g"}
 		hub := sluicetest.NewHub(group, 2)
-		var first, second []string
+		var first, second atomic.Int64
 		var all Together
 		all.Add("sound", stageOf(t, hub, &first))
 		all.Add("refused", stageOf(t, &late{Source: refusing{hub}, until: time.Now().Add(5 * time.Second)}, &second))
@@ -68,8 +69,8 @@ func TestAStageThatFailsEndsAllInGoodOrder(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), "stage refused: describe topic: ") || !errors.Is(err, sluice.ErrRefused) {
 			t.Errorf("got %v", err)
 		}
-		if len(first) != 2 || len(second) != 0 {
-			t.Errorf("released %q and %q", first, second)
+		if first.Load() != 2 || second.Load() != 0 {
+			t.Errorf("released %d and %d partitions", first.Load(), second.Load())
 		}
 	})
 }

@@ -1,0 +1,268 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sender"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// scene is a hub whose clean flights a memory reads, and what it publishes, in
+// virtual time. The sink is the test's own: how a hub takes messages is not
+// what this is about.
+type scene struct {
+	t      *testing.T
+	hub    *sluicetest.Hub
+	leases sluicetest.Leases
+	recall *recall
+	told   []string
+
+	mu        sync.Mutex
+	published []string
+	refuse    func(m *sender.Message) error
+}
+
+func play(t *testing.T, fn func(t *testing.T, s *scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		fn(t, &scene{t: t, hub: sluicetest.NewHub(sluice.Group{Namespace: "n", Topic: "clean", Name: "g"}, 1)})
+	})
+}
+
+func (s *scene) Submit(_ context.Context, m *sender.Message, done func(sluice.Result)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if s.refuse != nil {
+		err = s.refuse(m)
+	}
+	if err == nil {
+		s.published = append(s.published, m.Key+" "+string(m.Body))
+	}
+	done(sluice.Result{Err: err})
+}
+
+func (s *scene) Observe(o sluice.Observation) {
+	if o.Kind == sluice.KindFailed {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.told = append(s.told, o.Err.Error())
+	}
+}
+
+// start runs the stage named figures of the sound file; what it returns stops
+// it.
+func (s *scene) start() func() {
+	s.t.Helper()
+	f, err := ParseFile("p.yaml", []byte(soundStages), environment())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p := f.Stages[1]
+	s.recall = newRecall(p)
+	c, err := sluice.New(s.recall.over(s.hub), &s.leases, s.recall.into(s, s), p.Partitions, &sluice.Config{Observer: s, MaxBatch: 2})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(s.t.Context()) }()
+	time.Sleep(5 * time.Second)
+	return func() {
+		if err := errors.Join(c.Stop(s.t.Context()), <-ran); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// flight adds one that leaves now.
+func (s *scene) flight(airport string, delay int) {
+	s.hub.Append("0", sluicetest.Bodies(fmt.Sprintf(`{"airport":%q,"departure":%q,"delay":%d}`, airport, time.Now().UTC().Format(time.RFC3339), delay))...)
+}
+
+// now is what has been published and told since it was last asked.
+func (s *scene) now() (published, told []string) {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	published, told = s.published, s.told
+	s.published, s.told = nil, nil
+	return published, told
+}
+
+func (s *scene) expect(what string, want ...string) {
+	s.t.Helper()
+	got, _ := s.now()
+	if !slices.Equal(got, want) {
+		s.t.Errorf("%s: published %q, want %q", what, got, want)
+	}
+}
+
+func figuresOf(airport string, hour time.Time, flights, delay, worst, version int) string {
+	return fmt.Sprintf(`%s {"airport":%q,"hour":%q,"flights":%d,"delay":%d,"worst":%d,"version":%d}`,
+		airport, airport, hour.UTC().Truncate(time.Hour).Format(time.RFC3339), flights, delay, worst, version)
+}
+
+func TestMemoryIsPublishedOnceItHasCaughtUp(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		first := time.Now() // midnight
+		s.flight("SAN", 5)
+		s.flight("SMF", -3)
+		s.flight("SAN", 2)
+		stop := s.start()
+		s.expect("at first", figuresOf("SAN", first, 2, 7, 5, 2), figuresOf("SMF", first, 1, -3, -3, 1))
+		if all, err := s.recall.Read(t.Context(), sluice.Group{}); err != nil || len(all) != 1 || all[0].Position.Sequence != 2 || all[0].Incarnation == "" {
+			t.Errorf("stands at %+v, %v", all, err)
+		}
+		s.flight("SAN", 9)
+		s.expect("then", figuresOf("SAN", first, 3, 16, 9, 3))
+		stop()
+		if all, _ := s.recall.Read(t.Context(), sluice.Group{}); len(all) != 0 || len(s.recall.parts) != 0 {
+			t.Errorf("still in memory: %+v", all)
+		}
+		s.flight("SAN", 1)
+		defer s.start()()
+		s.expect("anew", figuresOf("SAN", first, 4, 17, 9, 4), figuresOf("SMF", first, 1, -3, -3, 1))
+	})
+}
+
+// A log that is read from its very first event on holds all that there is.
+func TestMemoryOfALogThatIsYoungerThanItReachesBack(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		time.Sleep(10 * time.Minute)
+		begin := time.Now()
+		s.flight("SAN", 1)
+		time.Sleep(23*time.Hour + 55*time.Minute) // read from five past midnight on
+		defer s.start()()
+		s.expect("the first hour", figuresOf("SAN", begin, 1, 1, 1, 0))
+	})
+}
+
+// What lies partly before the last 24 hours is held back; what is whole is not.
+func TestMemoryPublishesWholeGroupsOnly(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		begin := time.Now()
+		for range 60 { // one flight each half hour, for 30 hours
+			s.flight("SAN", 1)
+			time.Sleep(30 * time.Minute)
+		}
+		stop := s.start()
+		published, _ := s.now()
+		// 24 hours ago it was 06:00: the hour from then on is not whole, for its
+		// flights may come five minutes early. The next one is.
+		if want := figuresOf("SAN", begin.Add(7*time.Hour), 2, 2, 1, 15); len(published) != 23 || published[0] != want {
+			t.Errorf("%d groups, the first %s, want %s", len(published), published[0], want)
+		}
+		if so := s.recall.sums; so.Counted != 46 || so.Held != 2 {
+			t.Errorf("counted %+v", so)
+		}
+		stop()
+
+		// A log that reaches back less far: nobody knows what came before.
+		s.hub.Trim("0", 21) // its first event is that of 10:30
+		stop = s.start()
+		published, _ = s.now()
+		if want := figuresOf("SAN", begin.Add(11*time.Hour), 2, 2, 1, 23); len(published) != 19 || published[0] != want {
+			t.Errorf("after retention %d groups, the first %s, want %s", len(published), published[0], want)
+		}
+		stop()
+
+		// And one that has forgotten everything, long before the memory reaches back.
+		s.hub.Trim("0", 60)
+		time.Sleep(30 * time.Hour)
+		defer s.start()()
+		s.expect("of an empty hub")
+		s.flight("SAN", 4)
+		s.expect("and then", figuresOf("SAN", time.Now(), 1, 4, 4, 60))
+	})
+}
+
+func TestWhatDoesNotCountIsTold(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		defer s.start()()
+		s.hub.Append("0", sluicetest.Bodies(`{"airport":"SAN"}`, `{}`, `odd`, `{"airport":"SAN","departure":"2026-01-31T08:00:00Z","delay":1e39}`,
+			`{"airport":"`+strings.Repeat("X", 129)+`","departure":"2026-01-31T08:00:00Z"}`)...)
+		s.hub.Append("0", &sluice.Event{Body: []byte(`{"airport":"SAN","departure":"2026-01-31T08:00:00Z"}`), Properties: map[string]any{"sluice-id": "odd"}})
+		s.flight("SAN", 1)
+		published, told := s.now()
+		if len(published) != 1 || len(told) != 6 || s.recall.sums.Malformed != 6 {
+			t.Errorf("published %q, told %q", published, told)
+		}
+		for i, want := range []string{
+			"event 0 does not count: field hour: body.departure: is missing", "event 1 does not count: field airport: body.airport: is missing",
+			"event 2 does not count: body: ", "event 3 does not count: field delay: body.delay: is a number of more than 38 digits",
+			"event 4 does not count: field airport: body.airport: is too long to name a group", "event 5 does not count: chain id ",
+		} {
+			if !strings.HasPrefix(told[i], want) {
+				t.Errorf("told %q, want %q", told[i], want)
+			}
+		}
+	})
+}
+
+func TestPublishingIsTriedUntilItWorks(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		defer s.start()()
+		tries := 0
+		s.refuse = func(m *sender.Message) error {
+			switch tries++; {
+			case m.Key == "odd":
+				return sluice.Reject(errors.New("too large"))
+			case tries < 6:
+				return sluice.Outage(errors.New("away"))
+			}
+			return nil
+		}
+		s.flight("SAN", 1)
+		time.Sleep(time.Minute)
+		published, told := s.now()
+		if len(published) != 1 || len(told) != 5 || told[0] != "publish 1 messages: away" {
+			t.Errorf("published %q, told %q", published, told)
+		}
+		s.flight("odd", 1)
+		s.flight("SMF", 1)
+		time.Sleep(time.Minute)
+		published, told = s.now()
+		if len(published) != 1 || len(told) != 1 || told[0] != "figures of odd are never published: too large" {
+			t.Errorf("published %q, told %q", published, told)
+		}
+	})
+}
+
+// A stop ends the waiting for a hub that is away.
+func TestStopWhileTheNextHubIsAway(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		s.refuse = func(*sender.Message) error { return sluice.Outage(errors.New("away")) }
+		s.flight("SAN", 1)
+		f, err := ParseFile("p.yaml", []byte(soundStages), environment())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.recall = newRecall(f.Stages[1])
+		c, err := sluice.New(s.recall.over(s.hub), &s.leases, s.recall.into(s, s), 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(t.Context()) }()
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := c.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("stop: %v", err)
+		}
+		<-ran
+		if took := time.Since(began); took > 12*time.Second {
+			t.Errorf("the stop took %v", took)
+		}
+	})
+}
