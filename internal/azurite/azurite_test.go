@@ -3,38 +3,31 @@
 package azurite_test
 
 import (
-	"bufio"
-	"fmt"
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/azurite"
+	"github.com/sluice-go/sluice/internal/testserver"
 )
 
-// orphan makes this binary start a server and wait to be killed.
-const orphan = "AZURITE_ORPHAN"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(orphan) != "" {
+	testserver.Orphan(func() (string, error) {
 		s, err := azurite.Start(nil)
 		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
+			return "", err
 		}
-		fmt.Println(s.URL())
-		select {}
-	}
+		return s.URL(), nil
+	})
 	os.Exit(azurite.Run(m))
 }
 
 func host(t *testing.T, text string) string {
 	t.Helper()
-	u, err := url.Parse(strings.TrimSpace(text))
+	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
 		t.Fatalf("%q is no URL: %v", text, err)
 	}
@@ -77,27 +70,12 @@ func TestClose(t *testing.T) {
 
 // A server does not outlive a process that is killed.
 func TestOrphan(t *testing.T) {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), orphan+"=1")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := host(t, line)
-	if !listens(address) {
-		t.Fatal("does not listen")
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
+	var address string
+	testserver.Killed(t, func(said string) {
+		if address = host(t, said); !listens(address) {
+			t.Fatal("does not listen")
+		}
+	})
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(time.Minute); listens(address); <-tick.C {

@@ -3,11 +3,8 @@
 package pgtest_test
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -16,21 +13,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice/internal/pgtest"
+	"github.com/sluice-go/sluice/internal/testserver"
 )
 
-// orphan makes this binary start a server and wait to be killed.
-const orphan = "PGTEST_ORPHAN"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(orphan) != "" {
+	testserver.Orphan(func() (string, error) {
 		s, err := pgtest.Start(nil)
 		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
+			return "", err
 		}
-		fmt.Println(s.Dir(), s.Addr())
-		select {}
-	}
+		return s.Dir(), nil
+	})
 	os.Exit(pgtest.Run(m))
 }
 
@@ -283,29 +276,13 @@ func TestRestart(t *testing.T) {
 
 // A server does not outlive tests that are killed.
 func TestKilled(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), orphan+"=1")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, _, _ := strings.Cut(line, " ")
-	if _, err := os.Stat(dir); err != nil {
-		t.Fatalf("the server said %q: %v", line, err)
-	}
-	cmd.Process.Kill()
-	cmd.Wait()
+	var dir string
+	testserver.Killed(t, func(said string) {
+		dir = said
+		if _, err := os.Stat(dir); err != nil {
+			t.Fatalf("the server said %q: %v", said, err)
+		}
+	})
 	eventually(t, "the server's directory is gone", func() bool {
 		_, err := os.Stat(dir)
 		return os.IsNotExist(err)
