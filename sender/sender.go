@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	mrand "math/rand/v2"
 	"sync/atomic"
 	"time"
 )
@@ -141,6 +142,7 @@ func (s *Sender) begin(ctx context.Context) (*run, error) {
 		r.lanes = append(r.lanes, l)
 		r.work.Go(func() { r.serve(l) })
 	}
+	r.turn = mrand.IntN(len(r.lanes)) // many short sequences don't all begin with the same
 	r.tend()
 	return r, nil
 }

@@ -2,36 +2,38 @@ package main
 
 import (
 	"context"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-go/sluice/internal/feed"
+	"github.com/sluice-go/sluice/sender"
 )
 
 // generateFlags are those of made-up documents.
 type generateFlags struct {
 	count    int64
 	replicas int
-	load     feed.LoadConfig
+	batch    int
 	docs     feed.DocumentsConfig
 }
 
 const aboutGenerate = `With --generate the records are documents made up for load tests, numbered from
 0 to N-1. Document 42 is {"id":"doc-0000000042","key":"key-42","payload":"…"}:
 the id is the prefix and the number in ten digits or more; the key is "key-" and
-the number modulo --key-count, and is the event's partition key too; the payload
-fills it up to --size. The same N, prefix, keys and size make the same documents
-again, byte for byte. A key's documents keep their order. Where the answer to a
-batch is lost it is sent again, so an event can be there twice, a document's id
-never for two documents.`
+the number modulo --key-count, and is the partition key too; the payload fills it
+up to --size. The same N, prefix, keys and size make the same documents again,
+byte for byte. A key's documents keep their order. Where the answer to a batch is
+lost it is sent again, so a document can be there twice, an id never for two of
+them.`
 
 const maxReplicas = 256
 
 func (g *generateFlags) add(f *pflag.FlagSet) {
 	f.Int64Var(&g.count, "generate", 0, "make up and send so `many` documents")
 	f.IntVar(&g.replicas, "replicas", 2, "producers at a time, each with a connection of its own")
-	f.IntVar(&g.load.Batch, "batch", 500, "events in a batch at most; fewer if the hub takes no more")
+	f.IntVar(&g.batch, "batch", 500, "messages in a batch at most; fewer if no more fit")
 	f.Int64Var(&g.docs.Keys, "key-count", 70_000, "different keys")
 	f.IntVar(&g.docs.Size, "size", 1000, "`bytes` of a document")
 	f.StringVar(&g.docs.Prefix, "id-prefix", "doc-", "beginning of the ids")
@@ -53,12 +55,14 @@ func (g *generateFlags) check(cmd *cobra.Command, files []string) error {
 		return misused("--generate makes up what is sent: leave the files out")
 	case given("key-field"):
 		return misused("--key-field: generated documents have a key already, see --key-count")
+	case given("session-field"):
+		return misused("--session-field: generated documents have no session, but a key")
 	case g.count < 1 || g.count > feed.MaxCount:
 		return misused("--generate %d: must be 1 to %d", g.count, int64(feed.MaxCount))
 	case g.replicas < 1 || g.replicas > maxReplicas:
 		return misused("--replicas %d: must be 1 to %d", g.replicas, maxReplicas)
-	case g.load.Batch < 1:
-		return misused("--batch %d: must be positive", g.load.Batch)
+	case g.batch < 1:
+		return misused("--batch %d: must be positive", g.batch)
 	case g.docs.Keys < 1:
 		return misused("--key-count %d: must be positive", g.docs.Keys)
 	case g.docs.Size < 1:
@@ -73,22 +77,50 @@ func (g *generateFlags) check(cmd *cobra.Command, files []string) error {
 }
 
 // sendGenerated sends documents that it makes up.
-func (a *app) sendGenerated(ctx context.Context, connection, hub string, g *generateFlags, rate float64) error {
+func (a *app) sendGenerated(ctx context.Context, to *destination, g *generateFlags, rate float64) error {
 	docs, err := feed.NewDocuments(&g.docs)
+	if err != nil {
+		return err
+	}
+	load, err := feed.NewLoad(docs, g.count, &feed.LoadConfig{Replicas: g.replicas, Rate: rate})
 	if err != nil {
 		return err
 	}
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	clients, partitions, hangUp, err := dial(ctx, connection, hub, g.replicas)
+	way, err := to.open(ctx, g.replicas, g.batch)
 	if err != nil {
 		return err
 	}
-	defer hangUp()
-	g.load.Rate = rate
-	l, err := feed.NewLoad(clients, partitions, docs, g.count, &g.load)
-	if err != nil {
-		return err
+	defer way.close(ctx)
+	senders := make([]*sender.Sender, g.replicas)
+	for i, t := range way.transports {
+		senders[i] = sender.New(t, senderConfig())
 	}
-	return a.reportSending(ctx, l.Acknowledged, func() error { return l.Send(ctx) })
+	return a.reportSending(ctx, way, senders, func() error { return sendLoad(ctx, to, senders, load) })
+}
+
+// sendLoad has each sender send a part of a load. The first error ends all.
+func sendLoad(ctx context.Context, to *destination, senders []*sender.Sender, load *feed.Load) error {
+	going, give := context.WithCancelCause(ctx)
+	defer give(nil)
+	var work sync.WaitGroup
+	for i, s := range senders {
+		work.Go(func() {
+			_, err := s.SendAll(going, func(yield func(sender.Message) bool) {
+				for d := range load.Part(going, i) {
+					m := to.message(d.Key, d.Body)
+					m.MessageID = d.ID
+					if !yield(m) {
+						return
+					}
+				}
+			})
+			if err != nil {
+				give(to.explain(err))
+			}
+		})
+	}
+	work.Wait()
+	return context.Cause(going)
 }

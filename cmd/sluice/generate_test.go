@@ -100,7 +100,7 @@ func TestSendGeneratedToAHubThatIsKilled(t *testing.T) {
 	if _, err := fmt.Sscanf(p.out.String(), "%d records acknowledged", &n); err != nil || code != 1 || n == 0 {
 		t.Fatalf("exit code %d: %s%s", code, p.out.String(), p.err.String())
 	}
-	if errs := p.err.String(); !strings.Contains(errs, "sluice: send ") || !strings.Contains(errs, "to partition ") {
+	if errs := p.err.String(); !strings.Contains(errs, "sluice: hub flights: sending ended") || !strings.Contains(errs, "to partition ") {
 		t.Errorf("it says %s", errs)
 	}
 	again := start(t, "", nil, serveArgs...)
@@ -137,6 +137,7 @@ func TestSendGeneratedMisused(t *testing.T) {
 		"--generate x":                         "generate",
 		"--generate 5 a.json":                  "--generate makes up what is sent: leave the files out",
 		"--generate 5 --key-field key":         "--key-field: generated documents have a key already",
+		"--generate 5 --session-field key":     "--session-field: generated documents have no session",
 		"--generate 5 --replicas 0":            "--replicas 0: must be 1 to 256",
 		"--generate 5 --replicas 257":          "--replicas 257: must be 1 to 256",
 		"--generate 5 --batch 0":               "--batch 0: must be positive",

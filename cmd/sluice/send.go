@@ -10,57 +10,53 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/internal/feed"
 	"github.com/sluice-go/sluice/internal/records"
 	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/sender"
 )
 
-// connectionVariable is where connection strings are looked for.
-const connectionVariable = "EVENTHUB_CONNECTION_STRING"
-
 func (a *app) send() *cobra.Command {
-	var to, hub string
-	var cfg feed.Config
+	var to destination
+	var rate float64
 	var made generateFlags
 	cmd := &cobra.Command{
-		Use:   "send --hub NAME [FILE… | --generate N]",
-		Short: "Send files of records, or made-up documents, to an event hub",
-		Long: `Send records to an event hub: newline-delimited JSON, a JSON array, or CSV with
-a header, whose rows become JSON objects. The first character tells which. With
-"-" or no file the records come from standard input.
+		Use:   "send {--hub | --queue | --topic} NAME [FILE… | --generate N]",
+		Short: "Send files of records, or made-up documents, to an event hub, a queue or a topic",
+		Long: `Send records to an event hub, or to a queue or topic of Service Bus:
+newline-delimited JSON, a JSON array, or CSV with a header, whose rows become
+JSON objects. The first character tells which. With "-" or no file the records
+come from standard input.
 
-Records of one key keep their order. Without --key-field records have no key and
-go to the partitions in turn.
+They go in batches as large as the service takes. Records of one key, or of one
+session, keep their order. Without either they fill one batch after the other,
+and the batches go to the partitions in turn.
 
 ` + aboutGenerate,
 		Example: `  sluice send --hub flights --key-field origin flights.csv
+  sluice send --queue orders --session-field customer orders.ndjson
   sluice send --hub docs --generate 4200000 --replicas 4 --batch 500`,
 	}
 	cmd.RunE = a.does(func(ctx context.Context, files []string) error {
-		switch err := made.check(cmd, files); {
-		case err != nil:
+		if err := made.check(cmd, files); err != nil {
 			return err
-		case cfg.Rate < 0:
-			return misused("--rate %v: must be positive", cfg.Rate)
 		}
-		connection, err := connectionString(to)
-		if err != nil {
+		if err := to.check(cmd); err != nil {
 			return err
+		}
+		if rate < 0 {
+			return misused("--rate %v: must be positive", rate)
 		}
 		if made.count > 0 {
-			return a.sendGenerated(ctx, connection, hub, &made, cfg.Rate)
+			return a.sendGenerated(ctx, &to, &made, rate)
 		}
-		return a.sendFiles(ctx, connection, hub, files, &cfg)
+		return a.sendFiles(ctx, &to, files, rate)
 	})
 	f := cmd.Flags()
-	f.StringVar(&to, "to", "env:"+connectionVariable, "`connection` string, or env:NAME for that of an environment variable")
-	f.StringVar(&hub, "hub", "", "`name` of the hub (default that of the connection string's EntityPath)")
-	f.StringVar(&cfg.KeyField, "key-field", "", "`field` whose value is the partition key")
-	f.Float64Var(&cfg.Rate, "rate", 0, "`number` of records a second (default as many as the hub takes)")
+	to.add(f)
+	f.Float64Var(&rate, "rate", 0, "`number` of records a second (default as many as are taken)")
 	made.add(f)
 	return cmd
 }
@@ -80,7 +76,7 @@ func connectionString(to string) (string, error) {
 }
 
 // sendFiles sends the files one after the other.
-func (a *app) sendFiles(ctx context.Context, connection, hub string, files []string, cfg *feed.Config) error {
+func (a *app) sendFiles(ctx context.Context, to *destination, files []string, rate float64) error {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
@@ -91,117 +87,150 @@ func (a *app) sendFiles(ctx context.Context, connection, hub string, files []str
 	}
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	clients, partitions, hangUp, err := dial(ctx, connection, hub, 1)
+	way, err := to.open(ctx, 1, 0)
 	if err != nil {
 		return err
 	}
-	defer hangUp()
-	cfg.Refused = func(e *records.TooLargeError) { a.log.Error("record not sent", "error", e.Error()) }
-	f, err := feed.New(clients[0], partitions, cfg)
-	if err != nil {
+	defer way.close(ctx)
+	p := &post{app: a, to: to}
+	if p.feed, err = feed.New(&feed.Config{KeyField: to.keyField + to.sessionField, Rate: rate, TooLarge: p.tooLarge}); err != nil {
 		return err
 	}
-	return a.reportSending(ctx, f.Acknowledged, func() error {
+	cfg := senderConfig()
+	cfg.Refused = p.refused
+	s := sender.New(way.transports[0], cfg)
+	return a.reportSending(ctx, way, []*sender.Sender{s}, func() error { return p.send(ctx, s, files) })
+}
+
+// post is the sending of files.
+type post struct {
+	app  *app
+	to   *destination
+	feed *feed.Feed
+
+	place  records.Place // of the record that was drawn last
+	size   int           // and its bytes
+	failed error         // why drawing ended
+
+	mu      sync.Mutex
+	large   int // records that were too large
+	unsound int // records that are refused for something else
+}
+
+func (p *post) send(ctx context.Context, s *sender.Sender, files []string) error {
+	_, err := s.SendAll(ctx, func(yield func(sender.Message) bool) {
 		for _, name := range files {
-			if err := sendFile(ctx, f, name); err != nil {
-				return err
+			if !p.draw(ctx, name, yield) {
+				return
 			}
 		}
-		if refused := f.Refused(); refused > 0 {
-			return fmt.Errorf("%s too large for the hub: all others were sent", terminal.Plural(refused, "record was", "records were"))
-		}
-		return nil
 	})
+	switch {
+	case err != nil:
+		return p.to.explain(err)
+	case p.failed != nil:
+		return p.failed
+	case p.unsound > 0:
+		return fmt.Errorf("%s by the %s: all others were sent", terminal.Plural(p.large+p.unsound, "record was refused", "records were refused"), p.to.kind())
+	case p.large > 0:
+		return fmt.Errorf("%s too large for the %s: all others were sent", terminal.Plural(p.large, "record was", "records were"), p.to.kind())
+	}
+	return nil
 }
 
-// reportSending shows how the sending gets on and prints how much was
-// acknowledged, whatever happens.
-func (a *app) reportSending(ctx context.Context, acknowledged func() int64, send func() error) error {
-	var watching sync.WaitGroup
-	watched, unwatch := context.WithCancel(ctx)
-	began := time.Now()
-	watching.Go(func() { a.watchSending(watched, acknowledged, began) })
-	err := send()
-	unwatch()
-	watching.Wait()
-	took := time.Since(began)
-	noun := "records"
-	if acknowledged() == 1 {
-		noun = "record"
-	}
-	// Scripts read the number, so it has no separators.
-	fmt.Fprintf(a.out, "%d %s acknowledged in %s\n", acknowledged(), noun, terminal.Span(took))
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return errors.New("interrupted")
-	}
-	return err
-}
-
-// dial makes clients of a hub, each with a connection of its own. It finds out
-// what the hub is before anything is sent, so that what is wrong with the
-// connection shows clearly.
-func dial(ctx context.Context, connection, hub string, n int) (clients []*azeventhubs.ProducerClient, partitions []string, hangUp func(), err error) {
-	source, err := eventhub.New(connection, hub, nil)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	defer source.Close(ctx)
-	topic, err := source.Describe(ctx)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	props, err := azeventhubs.ParseConnectionString(connection)
-	if err != nil {
-		return nil, nil, nil, errors.New("connection string: not understood")
-	}
-	if props.EntityPath != nil {
-		hub = "" // the SDK wants it in one place only
-	}
-	hangUp = func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		for _, c := range clients {
-			_ = c.Close(ctx)
-		}
-	}
-	for range n {
-		c, err := azeventhubs.NewProducerClientFromConnectionString(connection, hub, &azeventhubs.ProducerClientOptions{
-			ApplicationID: "sluice",
-			RetryOptions:  azeventhubs.RetryOptions{MaxRetries: 5, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 5 * time.Second},
-		})
-		if err != nil {
-			hangUp()
-			return nil, nil, nil, errors.New("connection string: not understood")
-		}
-		clients = append(clients, c)
-	}
-	return clients, topic.Partitions, hangUp, nil
-}
-
-func sendFile(ctx context.Context, f *feed.Feed, name string) error {
+// draw yields a file's records, and tells whether there is to be another file.
+func (p *post) draw(ctx context.Context, name string, yield func(sender.Message) bool) bool {
 	var in io.Reader = os.Stdin
 	if name == "-" {
 		name = "standard input"
 	} else {
 		file, err := os.Open(name)
 		if err != nil {
-			return err
+			p.failed = err
+			return false
 		}
 		defer file.Close()
 		in = file
 	}
-	return f.Send(ctx, records.NewReader(in, name))
+	for r, err := range p.feed.Records(ctx, records.NewReader(in, name)) {
+		if p.failed = err; err != nil {
+			return false
+		}
+		p.place, p.size = r.Place, len(r.Body)
+		if !yield(p.to.message(r.Key, r.Body)) {
+			return false
+		}
+	}
+	return true
 }
 
-func (a *app) watchSending(ctx context.Context, acknowledged func() int64, began time.Time) {
+// tooLarge notes a record that is too large to be read.
+func (p *post) tooLarge(e *records.TooLargeError) {
+	p.mu.Lock()
+	p.large++
+	p.mu.Unlock()
+	p.app.log.Error("record not sent", "error", e.Error())
+}
+
+// refused notes a record that can't be sent: it is the one that was drawn last,
+// for the services say how large a batch may be.
+func (p *post) refused(e *sender.RefusedError) {
+	if errors.Is(e, sender.ErrTooLarge) {
+		p.tooLarge(&records.TooLargeError{Place: p.place, Size: p.size})
+		return
+	}
+	p.mu.Lock()
+	p.unsound++
+	p.mu.Unlock()
+	p.app.log.Error("record not sent", "error", fmt.Sprintf("%s: %v", p.place, e.Err))
+}
+
+// reportSending shows how the sending gets on and prints how much was
+// acknowledged, whatever happens.
+func (a *app) reportSending(ctx context.Context, way *road, senders []*sender.Sender, send func() error) error {
+	var watching sync.WaitGroup
+	watched, unwatch := context.WithCancel(ctx)
+	began := time.Now()
+	figures := func() (all sender.Figures) {
+		for _, s := range senders {
+			f := s.Figures()
+			all.Messages += f.Messages
+			all.Batches += f.Batches
+			all.Bytes += f.Bytes
+		}
+		return all
+	}
+	watching.Go(func() { a.watchSending(watched, figures, way.limit, began) })
+	err := send()
+	unwatch()
+	watching.Wait()
+	took := time.Since(began)
+	acknowledged, noun := figures().Messages, "records"
+	if acknowledged == 1 {
+		noun = "record"
+	}
+	// Scripts read the number, so it has no separators.
+	fmt.Fprintf(a.out, "%d %s acknowledged in %s\n", acknowledged, noun, terminal.Span(took))
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return err
+}
+
+// watchSending shows the figures of what was acknowledged, and how full its
+// batches were.
+func (a *app) watchSending(ctx context.Context, figures func() sender.Figures, limit int, began time.Time) {
 	var speed terminal.Speed
 	speed.At(began, 0)
+	fill := func(f sender.Figures) int64 { return f.Bytes * 100 / max(f.Batches*int64(limit), 1) }
 	a.screen.Follow(ctx, func() string {
-		now, n := time.Now(), acknowledged()
-		return fmt.Sprintf("%s acknowledged  %s/s  %s", terminal.Plural(n, "record", "records"),
-			terminal.Count(speed.At(now, n)), now.Sub(began).Truncate(time.Second))
+		now, f := time.Now(), figures()
+		return fmt.Sprintf("%s acknowledged  %s, %d %% full  %.1f MB  %s/s  %s",
+			terminal.Plural(f.Messages, "record", "records"), terminal.Plural(f.Batches, "batch", "batches"), fill(f), float64(f.Bytes)/1e6,
+			terminal.Count(speed.At(now, f.Messages)), now.Sub(began).Truncate(time.Second))
 	}, func() {
-		n := acknowledged()
-		a.log.Info("progress", "acknowledged", n, "per_second", speed.At(time.Now(), n))
+		f := figures()
+		a.log.Info("progress", "acknowledged", f.Messages, "batches", f.Batches, "bytes", f.Bytes, "fill_percent", fill(f),
+			"per_second", speed.At(time.Now(), f.Messages))
 	})
 }
