@@ -1,0 +1,205 @@
+// Package watch looks at a consumer group from outside, every so often, and
+// says what a person must know before it hurts: partitions that nobody reads,
+// checkpoints that stand still, retention that comes near.
+//
+//	w := watch.New(source, leases, checkpoints, nil)
+//	w.Run(ctx, time.Minute, func(look watch.Look) { … })
+package watch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Kind is what a warning is about.
+type Kind string
+
+// The kinds of warning.
+const (
+	// Unowned: nobody has had the partitions' leases for a while.
+	Unowned Kind = "unowned"
+	// Short: the same, and the processes that there are hold all they may: the
+	// numbers that they state add up to fewer partitions than there are.
+	Short Kind = "short"
+	// Still: the checkpoint stands while events wait behind it.
+	Still Kind = "still"
+	// Gained: the hub has more partitions than it had.
+	Gained Kind = "gained"
+	// Expiring: at this pace retention passes the checkpoint soon.
+	Expiring Kind = "expiring"
+	// Expired: retention has passed the checkpoint: events are lost unread.
+	Expired Kind = "expired"
+)
+
+// Warning is one thing that a person must know.
+type Warning struct {
+	Kind       Kind
+	Partitions []string // that it is about
+	Since      time.Time
+	Text       string // a sentence
+}
+
+// Checkpoints is what is asked of a store of checkpoints.
+type Checkpoints interface {
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+}
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	// Unowned is how long partitions may be without an owner. Default: 2 min:
+	// partitions are taken one a second, and a dead owner's lease must expire.
+	Unowned time.Duration
+	// Still is how long a checkpoint may stand while events wait. Default:
+	// 5 min.
+	Still time.Duration
+	// Ahead is how long before retention passes a checkpoint it is told.
+	// Default: 2 h.
+	Ahead time.Duration
+	// Now tells the time. Default: time.Now.
+	Now func() time.Time
+}
+
+// Watcher looks at one consumer group. It belongs to one goroutine.
+type Watcher struct {
+	source      sluice.Source
+	leases      sluice.LeaseStore
+	checkpoints Checkpoints
+	cfg         Config
+
+	partitions map[string]*partition
+	count      int       // of the hub's partitions, at the first look
+	gained     time.Time // when there were more
+}
+
+// partition is what earlier looks have seen of one.
+type partition struct {
+	free  time.Time // since when nobody owns it; zero: somebody does
+	moved time.Time // when the checkpoint was first seen where it is
+	at    int64     // where
+	// pace are samples of the last hour, oldest first.
+	pace []sample
+	late time.Time // since when it is in danger
+}
+
+type sample struct {
+	at                time.Time
+	first, checkpoint int64
+}
+
+// maxPace is how many samples are kept of a partition.
+const maxPace = 60
+
+// New makes a watcher.
+func New(source sluice.Source, leases sluice.LeaseStore, checkpoints Checkpoints, cfg *Config) *Watcher {
+	var c Config
+	if cfg != nil {
+		c = *cfg
+	}
+	c.Unowned = cmp.Or(c.Unowned, 2*time.Minute)
+	c.Still = cmp.Or(c.Still, 5*time.Minute)
+	c.Ahead = cmp.Or(c.Ahead, 2*time.Hour)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Watcher{source: source, leases: leases, checkpoints: checkpoints, cfg: c, partitions: map[string]*partition{}}
+}
+
+// Look is what one look has found.
+type Look struct {
+	Warnings []Warning // the most urgent first
+	// Began and Ended are the warnings that the look before did not have, or
+	// that this one has no more.
+	Began, Ended []Warning
+	Err          error // why nothing could be seen
+}
+
+// Run looks every so often until ctx ends.
+func (w *Watcher) Run(ctx context.Context, every time.Duration, tell func(Look)) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var before []Warning
+	for {
+		warnings, err := w.Look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		look := Look{Warnings: warnings, Err: err}
+		if err != nil {
+			look.Warnings = before
+		}
+		look.Began, look.Ended = without(look.Warnings, before), without(before, look.Warnings)
+		before = look.Warnings
+		tell(look)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// without are the warnings of which the others have none of the same kind and
+// partitions.
+func without(list, others []Warning) (left []Warning) {
+	for _, w := range list {
+		same := func(o Warning) bool { return o.Kind == w.Kind && slices.Equal(o.Partitions, w.Partitions) }
+		if !slices.ContainsFunc(others, same) {
+			left = append(left, w)
+		}
+	}
+	return left
+}
+
+// Look looks once.
+func (w *Watcher) Look(ctx context.Context) ([]Warning, error) {
+	topic, err := w.source.Describe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("watch: describe topic: %w", err)
+	}
+	leases, err := w.leases.List(ctx, topic.Group)
+	if err != nil {
+		return nil, fmt.Errorf("watch: list leases: %w", err)
+	}
+	progress, err := w.checkpoints.Read(ctx, topic.Group)
+	if err != nil {
+		return nil, fmt.Errorf("watch: read checkpoints: %w", err)
+	}
+	now := w.cfg.Now()
+	var found []Warning
+	done := map[string]sluice.Progress{}
+	for _, p := range progress {
+		done[p.Partition] = p
+	}
+	for _, id := range topic.Partitions {
+		bounds, err := w.source.Bounds(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("watch: bounds of partition %s: %w", id, err)
+		}
+		p := w.partitions[id]
+		if p == nil {
+			p = &partition{moved: now, at: sluice.Unset.Sequence}
+			w.partitions[id] = p
+		}
+		c, begun := done[id]
+		begun = begun && c.Incarnation == topic.Incarnation && c.Position.Sequence >= sluice.Origin.Sequence
+		if begun {
+			found = w.follow(found, id, p, bounds, c.Position.Sequence, now)
+		}
+	}
+	found = w.owners(found, topic, leases, now)
+	found = w.growth(found, topic, now)
+	slices.SortStableFunc(found, func(a, b Warning) int {
+		return cmp.Or(cmp.Compare(urgency(a.Kind), urgency(b.Kind)), slices.Compare(a.Partitions, b.Partitions))
+	})
+	return found, nil
+}
+
+// urgency orders kinds, the most urgent first.
+func urgency(k Kind) int {
+	return slices.Index([]Kind{Expired, Expiring, Still, Short, Unowned, Gained}, k)
+}

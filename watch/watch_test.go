@@ -1,0 +1,189 @@
+package watch_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/watch"
+)
+
+var group = sluice.Group{Namespace: "ns", Topic: "hub", Name: "g"}
+
+// world is a group that a test moves by hand.
+type world struct {
+	sluicetest.Hub
+	now         time.Time
+	topic       []string
+	bounds      map[string]sluice.Bounds
+	checkpoints map[string]int64
+	owners      map[string]string
+	err         error
+}
+
+func (w *world) Describe(context.Context) (sluice.Topic, error) {
+	return sluice.Topic{Group: group, Incarnation: "i", Partitions: w.topic}, w.err
+}
+
+func (w *world) Bounds(_ context.Context, partition string) (sluice.Bounds, error) {
+	return w.bounds[partition], nil
+}
+
+func (w *world) List(context.Context, sluice.Group) (list []sluice.LeaseInfo, err error) {
+	for p, owner := range w.owners {
+		list = append(list, sluice.LeaseInfo{Lease: sluice.Lease{Group: group, Partition: p, Owner: owner, Epoch: 1}, Remaining: time.Second})
+	}
+	return list, nil
+}
+
+func (w *world) Acquire(context.Context, sluice.Group, string, string, time.Duration, int64) (sluice.Lease, error) {
+	panic("a watcher takes nothing")
+}
+func (w *world) Renew(context.Context, sluice.Lease, time.Duration) error { panic("nor renews") }
+func (w *world) Release(context.Context, sluice.Lease) error              { panic("nor gives back") }
+
+func (w *world) Read(context.Context, sluice.Group) (list []sluice.Progress, err error) {
+	for p, n := range w.checkpoints {
+		list = append(list, sluice.Progress{Group: group, Partition: p, Incarnation: "i", Position: sluice.Position{Sequence: n}})
+	}
+	return list, nil
+}
+
+func bounds(first, last int64) sluice.Bounds {
+	return sluice.Bounds{First: first, Last: sluice.Position{Sequence: last}}
+}
+
+func newWorld() (*world, *watch.Watcher) {
+	w := &world{
+		now: time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC), topic: []string{"0", "1"},
+		bounds:      map[string]sluice.Bounds{"0": bounds(0, 99), "1": bounds(0, 99)},
+		checkpoints: map[string]int64{"0": 99, "1": 99},
+		owners:      map[string]string{"0": "a", "1": "b"},
+	}
+	return w, watch.New(w, w, w, &watch.Config{Now: func() time.Time { return w.now }})
+}
+
+// expect looks once and compares kinds, partitions and the beginning of texts.
+func expect(t *testing.T, w *watch.Watcher, want ...string) {
+	t.Helper()
+	found, err := w.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	ok := len(found) == len(want)
+	for i, f := range found {
+		got = append(got, string(f.Kind)+" "+strings.Join(f.Partitions, ",")+": "+f.Text)
+		ok = ok && strings.HasPrefix(got[i], want[i])
+	}
+	if !ok {
+		t.Errorf("it warns\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestNothingToSay(t *testing.T) {
+	w, watcher := newWorld()
+	for range 100 {
+		expect(t, watcher)
+		w.now = w.now.Add(time.Minute)
+		w.bounds["0"] = bounds(w.bounds["0"].First+10, w.bounds["0"].Last.Sequence+10)
+		w.checkpoints["0"] += 10
+	}
+}
+
+func TestPartitionsWithoutOwner(t *testing.T) {
+	w, watcher := newWorld()
+	delete(w.owners, "1")
+	expect(t, watcher)
+	w.now = w.now.Add(2 * time.Minute)
+	expect(t, watcher, "short 1: Partition 1 has been without an owner for 2 minutes: one process holds 1 of 2 partitions")
+	w.owners["~0"] = "a" // a seat: shares are balanced
+	expect(t, watcher, "unowned 1: Partition 1 has been")
+	delete(w.owners, "~0")
+	delete(w.owners, "0")
+	expect(t, watcher, "unowned 1: Partition 1 has been")
+	w.now = w.now.Add(2 * time.Minute)
+	expect(t, watcher, "unowned 0,1: Partitions 0, 1 have been without an owner for 4 minutes: is a consumer running")
+	w.owners["0"], w.owners["1"] = "a", "a"
+	expect(t, watcher)
+}
+
+func TestCheckpointThatStandsStill(t *testing.T) {
+	w, watcher := newWorld()
+	expect(t, watcher)
+	w.now = w.now.Add(time.Hour) // nothing waits: it may stand
+	expect(t, watcher)
+	w.bounds["0"] = bounds(0, 149)
+	w.now = w.now.Add(4 * time.Minute)
+	expect(t, watcher)
+	w.now = w.now.Add(time.Minute)
+	expect(t, watcher, "still 0: Partition 0: the checkpoint has stood at 99 for 5 minutes while 50 events wait.")
+	w.checkpoints["0"] = 100
+	expect(t, watcher)
+}
+
+func TestRetentionComesNear(t *testing.T) {
+	w, watcher := newWorld()
+	w.checkpoints["0"] = 1000
+	at := func(minute int, first, checkpoint, last int64) {
+		w.now = time.Date(2026, 1, 31, 8, minute, 0, 0, time.UTC)
+		w.bounds["0"], w.checkpoints["0"] = bounds(first, last), checkpoint
+	}
+	at(0, 0, 1000, 5000)
+	expect(t, watcher)
+	at(10, 100, 1050, 5100) // 50 closer in ten minutes: 951 take 190 minutes
+	expect(t, watcher)
+	at(20, 300, 1100, 5200) // 200 closer in twenty: 801 take 80
+	expect(t, watcher, "expiring 0: Partition 0: at this pace retention passes the checkpoint in 80 minutes")
+	at(30, 1150, 1100, 5300)
+	expect(t, watcher, "expired 0: Partition 0: retention has passed 49 events unread, 1101 to 1149:")
+	at(31, 1150, 1150, 5300)
+	expect(t, watcher, "expiring")
+}
+
+func TestHubThatGrew(t *testing.T) {
+	w, watcher := newWorld()
+	expect(t, watcher)
+	w.topic = []string{"0", "1", "2"}
+	w.bounds["2"], w.owners["2"] = bounds(0, -1), "a"
+	expect(t, watcher, "gained 2: The hub has 3 partitions, and had 2")
+}
+
+func TestRunTellsWhatBeganAndEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := newWorld()
+		watcher := watch.New(w, w, w, nil)
+		delete(w.owners, "1")
+		ctx, cancel := context.WithCancel(t.Context())
+		var log []string
+		looks := 0
+		watcher.Run(ctx, time.Minute, func(l watch.Look) {
+			looks++
+			for _, b := range l.Began {
+				log = append(log, "began "+string(b.Kind))
+			}
+			for _, e := range l.Ended {
+				log = append(log, "ended "+string(e.Kind))
+			}
+			switch looks {
+			case 4:
+				w.err = context.DeadlineExceeded
+			case 5:
+				if l.Err == nil || len(l.Warnings) != 1 {
+					t.Errorf("unable to see it says %+v", l)
+				}
+				w.err = nil
+				w.owners["1"] = "b"
+			case 7:
+				cancel()
+			}
+		})
+		if got := strings.Join(log, ", "); got != "began short, ended short" {
+			t.Errorf("it told %s", got)
+		}
+	})
+}
