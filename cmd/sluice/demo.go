@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice/internal/demo"
 	"github.com/sluice-go/sluice/internal/monitor"
 	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/pipeline"
 )
 
 // started is as close to the start of the process as a program can know.
@@ -26,6 +27,7 @@ type demoFlags struct {
 	events int64
 	dir    string
 	once   bool
+	web    webFlags
 }
 
 func (a *app) demo() *cobra.Command {
@@ -49,6 +51,7 @@ it was.`,
 	f.Int64Var(&flags.events, "events", 20_000, "send so `many` records; those beyond 20,000 are the same again")
 	f.StringVar(&flags.dir, "data", "sluice-data", "`directory` of the hub's events and the database")
 	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless each event has exactly one effect")
+	flags.web.add(f)
 	cmd.AddCommand(a.demoCosmos(), a.demoStages())
 	return cmd
 }
@@ -62,6 +65,14 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	}
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub flights)\ndatabase  %s\n", d.Connection(), filepath.Join(flags.dir, "flights.db"))
+	b, err := a.board(interrupted, &flags.web, flags.dir, seen{"flights", d.Parts()})
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	if b != nil {
+		fmt.Fprintf(a.out, "dashboard %s\n", b)
+	}
 	if !flags.once {
 		fmt.Fprintln(a.out, "goes on until you press ^C")
 	}
@@ -71,7 +82,7 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	var watching sync.WaitGroup
 	watched, unwatch := context.WithCancel(ctx)
 	watching.Go(func() { m.Show(watched, a.screen) })
-	err = d.Run(interrupted, flags.events, flags.once, sluice.Observers(m, &first), m.Stopped)
+	err = d.Run(interrupted, flags.events, flags.once, b.join("flights", &pipeline.Options{Observer: sluice.Observers(m, &first)}), m.Stopped)
 	unwatch()
 	watching.Wait()
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-go/sluice/internal/demo"
 	"github.com/sluice-go/sluice/internal/monitor"
 	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/pipeline"
 )
 
 type demoCosmosFlags struct {
@@ -22,6 +23,7 @@ type demoCosmosFlags struct {
 	ru     int
 	dir    string
 	once   bool
+	web    webFlags
 }
 
 func (a *app) demoCosmos() *cobra.Command {
@@ -50,6 +52,7 @@ memory, so it is filled anew from the hub.`,
 	f.IntVar(&flags.ru, "ru", 50_000, "request `units` a second that the account has, shared by a physical partition for each 10,000")
 	f.StringVar(&flags.dir, "data", "sluice-data/cosmos", "`directory` of the hub's events and the checkpoints")
 	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless each document is there exactly once")
+	flags.web.add(f)
 	return cmd
 }
 
@@ -63,6 +66,14 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub docs)\naccount   %s (container db/docs, %s RU/s)\npipeline  %s\n",
 		d.Connection(), d.Endpoint(), terminal.Count(flags.ru), d.Config())
+	b, err := a.board(interrupted, &flags.web, flags.dir, seen{"cosmos", d.Parts()})
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	if b != nil {
+		fmt.Fprintf(a.out, "dashboard %s\n", b)
+	}
 	if !flags.once {
 		fmt.Fprintln(a.out, "goes on until you press ^C")
 	}
@@ -75,7 +86,7 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	var watching sync.WaitGroup
 	watched, unwatch := context.WithCancel(ctx)
 	watching.Go(func() { m.Show(watched, a.screen) })
-	err = d.Run(interrupted, flags.events, flags.once, m, m.Stopped)
+	err = d.Run(interrupted, flags.events, flags.once, b.join("cosmos", &pipeline.Options{Observer: m}), m.Stopped)
 	unwatch()
 	watching.Wait()
 	if err != nil {

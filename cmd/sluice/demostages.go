@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-go/sluice/internal/demo"
 	"github.com/sluice-go/sluice/internal/monitor"
 	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/pipeline"
 )
 
 func (a *app) demoStages() *cobra.Command {
@@ -38,6 +39,7 @@ where it was, and the memory is built anew.`,
 	f.Int64Var(&flags.events, "events", 20_000, "send so `many` flights; those beyond 20,000 are the same again, at other times")
 	f.StringVar(&flags.dir, "data", "sluice-data/stages", "`directory` of the hubs' events and the database")
 	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless the table is as computed directly")
+	flags.web.add(f)
 	return cmd
 }
 
@@ -53,21 +55,34 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	if d.Anew() {
 		fmt.Fprintln(a.out, "begins anew: what was there is too old for a memory of 24 hours")
 	}
+	var list []seen
+	for _, name := range d.Names() {
+		list = append(list, seen{name, d.PartsOf(name)})
+	}
+	b, err := a.board(interrupted, &flags.web, flags.dir, list...)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	if b != nil {
+		fmt.Fprintf(a.out, "dashboard %s\n", b)
+	}
 	if !flags.once {
 		fmt.Fprintln(a.out, "goes on until you press ^C")
 	}
 
 	var stages []monitor.Stage
-	var observers []sluice.Observer
+	var opts []*pipeline.Options
 	var stopped []func() map[string]error
 	for _, name := range d.Names() {
 		m := monitor.New(a.log.With("stage", name), sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
-		stages, observers, stopped = append(stages, monitor.Stage{Name: name, Monitor: m}), append(observers, m), append(stopped, m.Stopped)
+		stages, stopped = append(stages, monitor.Stage{Name: name, Monitor: m}), append(stopped, m.Stopped)
+		opts = append(opts, b.join(name, &pipeline.Options{Observer: m}))
 	}
 	var watching sync.WaitGroup
 	watched, unwatch := context.WithCancel(ctx)
 	watching.Go(func() { monitor.ShowStages(watched, a.screen, stages...) })
-	err = d.Run(interrupted, flags.events, flags.once, observers, stopped)
+	err = d.Run(interrupted, flags.events, flags.once, opts, stopped)
 	unwatch()
 	watching.Wait()
 	if err != nil {

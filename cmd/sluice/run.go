@@ -27,6 +27,7 @@ type runFlags struct {
 	within        time.Duration
 	stopTimeout   time.Duration
 	history       string
+	web           webFlags
 }
 
 func (a *app) run() *cobra.Command {
@@ -54,6 +55,7 @@ good order.`,
 	f.DurationVar(&flags.within, "within", 10*time.Minute, "with --until-caught-up: fail after this `time`")
 	f.DurationVar(&flags.stopTimeout, "stop-timeout", 30*time.Second, "`time` for batches in progress when stopped")
 	f.StringVar(&flags.history, "history", "", "append what is claimed and committed to a `file`, a line of JSON each, for audits and tests")
+	flags.web.add(f)
 	return cmd
 }
 
@@ -87,11 +89,23 @@ func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err
 		}
 	}
 	defer func() { err = errors.Join(err, finish()) }()
+	list := make([]seen, len(works))
+	for i, w := range works {
+		list[i] = seen{w.Name, w.parts}
+	}
+	b, err := a.board(interrupted, &flags.web, "sluice-data", list...)
+	if err != nil {
+		return unless(interrupted, err)
+	}
+	defer b.close()
+	if b != nil {
+		a.log.Info("dashboard", "at", b.String())
+	}
 	var all runner
 	var watched []monitor.Stage
 	together := &pipeline.Together{}
 	for _, w := range works {
-		c, err := w.parts.Consumer(interrupted, &pipeline.Options{Observer: w.observer})
+		c, err := w.parts.Consumer(interrupted, b.join(w.Name, &pipeline.Options{Observer: w.observer}))
 		if err != nil {
 			return unless(interrupted, err)
 		}

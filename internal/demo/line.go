@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/catchup"
 	"github.com/sluice-go/sluice/pipeline"
@@ -65,6 +64,9 @@ func (l *line) Close(ctx context.Context) error {
 	return errors.Join(err, l.hub.Close())
 }
 
+// Parts are the pipeline's.
+func (l *line) Parts() *pipeline.Parts { return l.parts }
+
 // Connection is the connection string of the hub, while it is open.
 func (l *line) Connection() string { return l.hub.ConnectionString() }
 
@@ -77,8 +79,9 @@ const owner = "demo"
 // it returns when all that was produced is committed; else it goes on producing
 // at a gentle rate until ctx ends, which is no error. stopped tells of
 // partitions that can't go on.
-func (l *line) Run(ctx context.Context, events int64, once bool, observer sluice.Observer, stopped func() map[string]error) error {
-	consumer, err := l.parts.Consumer(ctx, &pipeline.Options{Owner: owner, Observer: observer})
+func (l *line) Run(ctx context.Context, events int64, once bool, opts *pipeline.Options, stopped func() map[string]error) error {
+	opts.Owner = owner
+	consumer, err := l.parts.Consumer(ctx, opts)
 	if err != nil {
 		return err
 	}

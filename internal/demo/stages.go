@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -169,6 +168,16 @@ func (d *Stages) Names() []string {
 	return names
 }
 
+// PartsOf are the parts of the stage of a name, nil if there is none.
+func (d *Stages) PartsOf(name string) *pipeline.Parts {
+	for _, w := range d.works {
+		if w.Name == name {
+			return w.parts
+		}
+	}
+	return nil
+}
+
 // Repeats is how many events came to the memory a second time, and were not
 // counted again.
 func (d *Stages) Repeats() int64 {
@@ -217,11 +226,12 @@ func (d *Stages) flightNow(i int64) (record, error) {
 // Run produces flights until the hub has so many, and runs all stages. With
 // once it returns when the last has all that follows from them; else it goes on
 // producing at a gentle rate until ctx ends, which is no error. For each
-// stage there is an observer, and what tells of partitions that can't go on.
-func (d *Stages) Run(ctx context.Context, events int64, once bool, observers []sluice.Observer, stopped []func() map[string]error) error {
+// stage there are options, and what tells of partitions that can't go on.
+func (d *Stages) Run(ctx context.Context, events int64, once bool, opts []*pipeline.Options, stopped []func() map[string]error) error {
 	all := &pipeline.Together{}
 	for i, w := range d.works {
-		c, err := w.parts.Consumer(ctx, &pipeline.Options{Owner: owner, Observer: observers[i]})
+		opts[i].Owner = owner
+		c, err := w.parts.Consumer(ctx, opts[i])
 		if err != nil {
 			return err
 		}

@@ -81,7 +81,7 @@ function fill({ data: r, cells: c }) {
   if (c.act.dataset.verb !== verb) {
     const focused = c.act.contains(document.activeElement);
     c.act.dataset.verb = verb;
-    c.act.replaceChildren(...(verb ? [el("button", { type: "button", class: "tight", "aria-label": `${verb} partition ${r.id}`, onclick: (e) => turn(r.id, verb, e.target) }, verb)] : []));
+    c.act.replaceChildren(...(verb ? [el("button", { type: "button", class: "tight", "aria-label": `${verb} partition ${r.id}`, onclick: () => turn(r.id, verb) }, verb)] : []));
     if (focused) c.act.firstChild?.focus();
   }
 }
@@ -90,15 +90,15 @@ function age({ data: r, cells: c }) {
   put(c.lease, r.renewed && r.state !== "free" ? ago(r.renewed, now) : "");
 }
 
-async function turn(id, verb, button) {
-  set(button, "disabled", true);
+// turn pauses or resumes. The button is not disabled meanwhile, which would
+// take the focus from it: doing either twice is harmless.
+async function turn(id, verb) {
   try {
     await post(`/api/partitions/${encodeURIComponent(id)}/${verb.toLowerCase()}`);
     say(verb === "Pause" ? `Partition ${id} is paused. Its lease is kept.` : `Partition ${id} goes on.`);
   } catch (e) {
     say(e.message);
   }
-  set(button, "disabled", false);
 }
 
 function bars() {

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/pipeline"
+	"github.com/sluice-go/sluice/web"
+)
+
+// webFlags are those of commands that have a dashboard.
+type webFlags struct {
+	address, cert, key, tokenEnv string
+	acme                         []string
+}
+
+func (w *webFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&w.address, "web", "", "show a dashboard at this `address` over HTTPS, like 127.0.0.1:8443")
+	f.StringVar(&w.cert, "web-cert", "", "its certificate, a PEM `file` (default one of its own)")
+	f.StringVar(&w.key, "web-key", "", "its certificate's key, a PEM `file`")
+	f.StringSliceVar(&w.acme, "web-acme", nil, "obtain certificates for these public `names` from Let's Encrypt, whose terms this accepts; --web must be their port 443")
+	f.StringVar(&w.tokenEnv, "web-token-env", "", "the environment `variable` that holds the token to sign in with; needed beyond loopback")
+}
+
+// config checks the flags and reads the token.
+func (w *webFlags) config() (*web.Config, error) {
+	cfg := &web.Config{CertFile: w.cert, KeyFile: w.key, ACME: w.acme}
+	switch {
+	case w.address == "" && (w.cert != "" || w.key != "" || w.tokenEnv != "" || len(w.acme) > 0):
+		return nil, misused("--web-cert, --web-key, --web-acme and --web-token-env go with --web")
+	case w.address == "":
+		return nil, nil
+	case (w.cert == "") != (w.key == ""):
+		return nil, misused("--web-cert and --web-key go together")
+	case w.cert != "" && len(w.acme) > 0:
+		return nil, misused("--web-acme goes without --web-cert")
+	}
+	if w.tokenEnv != "" {
+		cfg.Token = strings.TrimSpace(os.Getenv(w.tokenEnv))
+		if cfg.Token == "" {
+			return nil, fmt.Errorf("--web-token-env: the environment variable %s is empty: put the dashboard's token into it", w.tokenEnv)
+		}
+	}
+	return cfg, nil
+}
+
+// board is a dashboard of pipelines that run; nil if there is to be none.
+type board struct {
+	server *web.Server
+	shown  map[string]*web.Pipeline
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+}
+
+// seen is a pipeline that is to be shown.
+type seen struct {
+	name  string
+	parts *pipeline.Parts
+}
+
+// board opens the dashboard of some pipelines, if the flags say so. What it
+// needs to keep it keeps under dir.
+func (a *app) board(ctx context.Context, flags *webFlags, dir string, pipelines ...seen) (*board, error) {
+	cfg, err := flags.config()
+	if err != nil || cfg == nil {
+		return nil, err
+	}
+	cfg.Dir, cfg.Log = filepath.Join(dir, "web"), a.log
+	b := &board{shown: map[string]*web.Pipeline{}}
+	list := make([]web.Pipeline, len(pipelines))
+	for i, s := range pipelines {
+		topic, err := s.parts.Source.Describe(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("dashboard of %s: %w", s.name, err)
+		}
+		list[i] = web.Pipeline{
+			Name: s.name, Group: topic.Group, Source: s.parts.Source, Leases: s.parts.Leases, Checkpoints: s.parts.Checkpoints, DeadLetters: s.parts.DeadLetters,
+			Meter: web.NewMeter(), Gate: web.NewGate(s.parts.Source),
+		}
+		b.shown[s.name] = &list[i]
+	}
+	d, err := web.New(list, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if b.server, err = d.Listen(flags.address); err != nil {
+		return nil, err
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	b.stop = stop
+	b.ended.Go(func() {
+		if err := b.server.Serve(serving); err != nil {
+			a.log.Error("the dashboard has ended", "error", err)
+		}
+	})
+	return b, nil
+}
+
+// join adds what the dashboard needs to the options of a pipeline's consumer.
+func (b *board) join(name string, opts *pipeline.Options) *pipeline.Options {
+	if b != nil {
+		p := b.shown[name]
+		opts.Observer, opts.Source = sluice.Observers(opts.Observer, p.Meter), p.Gate
+	}
+	return opts
+}
+
+// String says where it is.
+func (b *board) String() string {
+	text := b.server.URL()
+	if print := b.server.Fingerprint(); print != "" {
+		text += " (certificate SHA-256 " + print[:23] + "…)"
+	}
+	return text
+}
+
+func (b *board) close() {
+	if b != nil {
+		b.stop()
+		b.ended.Wait()
+	}
+}
