@@ -294,6 +294,7 @@ var leaseChecks = []check[leaseHarness]{
 		}
 		h.take(t, "1", "b", h.long, 0)
 	}},
+	{"Balance", checkBalance},
 	{"Cancelled", func(t testing.TB, h leaseHarness) {
 		ctx, cancel := context.WithCancel(limited(t))
 		l := h.take(t, "1", "a", h.long, 0)
