@@ -123,7 +123,8 @@ type Hooks struct {
 	// Renewed is called after a renewal; a renewal during the call is not told.
 	Renewed func(ctx context.Context, lease Lease) error
 	// Released is called after the last event was handled and the lease is
-	// given back or lost; cause says why, nil for a stop in good order.
+	// given back or lost; cause says why, nil for a stop in good order and for
+	// a partition that is handed over.
 	Released func(ctx context.Context, lease Lease, cause error) error
 	// Batch is called after a commit with the events it covered.
 	Batch func(ctx context.Context, b Batch) error
