@@ -28,7 +28,7 @@
 //	retry: {attempts: 3, min: 100ms, max: 10s}
 //	dead_letters: {store_bodies: true, body_limit: 256KiB}
 //	database: ${DATABASE_URL}           # of insert and statement: sqlite:PATH or postgres://user:${PASSWORD}@host/database
-//	target:                             # required: insert, statement or cosmos
+//	target:                             # required: insert, statement, cosmos or eventhub
 //	  insert:
 //	    table: flights                  # or schema.table
 //	    create: false                   # true: create the table if it is missing
@@ -51,8 +51,15 @@
 //	    operation: upsert               # create, replace
 //	    conditional: false              # true: documents carry their event, an older one never replaces a newer one's
 //	    mode: bulk                      # point: a request for each document
+//	  eventhub:                         # the next hub: sends at least once
+//	    connection: ${NEXT_CONNECTION_STRING}   # or namespace, credential, tls_ca_file as of the source; the source's by default
+//	    hub: clean
+//	    key: body.origin                # the partition key; that of the event by default
+//	    body:                           # a JSON object, mapped as columns are; the event's body as it is by default
+//	      airport: body.origin
+//	      delay: {from: body.delay, type: integer}
 //
-// With a cosmos target alone:
+// With a cosmos or eventhub target alone:
 //
 //	leases:                             # required: where leases, checkpoints and dead letters are kept
 //	  sql: ${DATABASE_URL}              # or else
@@ -65,6 +72,33 @@
 //	checkpoint_every: 5s
 //	order: key                          # writes of a document stay in order; partition, none
 //	dead_letters: {hold_keys: false}    # true: events behind a dead letter of their key become dead letters too
+//
+// For figures that are kept in memory and published to the next hub, see below:
+//
+//	memory:
+//	  keep: 24h                         # how far back the hub is read, at every start
+//	  late: 12h                         # how long after its group's time an event counts; half of keep by default
+//	  group: {airport: body.airport, hour: hour(body.departure)}   # one of them a time: minute(), hour() or day()
+//	  figures: {flights: count, delay: sum(body.delay), worst: max(body.delay)}   # also min() and avg()
+//
+// # Stages
+//
+// A file may hold several pipelines, which feed each other through hubs. At its
+// top then stands what holds for all that don't say something else:
+//
+//	eventhub:                           # where hubs are: connection, or namespace with credential; tls_ca_file
+//	  connection: ${EVENTHUB_CONNECTION_STRING}
+//	partitions: all                     # also lease, batch, retry
+//	database: ${DATABASE_URL}           # of targets in a database; of others, where leases, checkpoints and dead letters are kept
+//	stages:
+//	  clean:                            # the stage's name, with the keys of a file
+//	    source: {eventhub: {hub: flights}}
+//	    target: {eventhub: {hub: clean}}
+//
+// They stand in the order in which events pass them. An eventhub target stamps
+// what it sends with the event that it comes from, see [sluice.StampOf]: a
+// target in a database then drops what is sent twice, and so does a memory. So
+// each event has its effect at the end of the chain exactly once.
 //
 // In values, except sql, ${NAME} is an environment variable and ${NAME:-text}
 // one with a default; $${ is a plain ${. A line break at a variable's end is
@@ -119,4 +153,39 @@
 // A statement runs once per event, in the transaction of the batch (in
 // PostgreSQL, all of a batch in one round trip). Parameters are written :name,
 // and are told from casts (::), strings, quoted names and comments.
+//
+// # Memory
+//
+// A pipeline with a memory keeps no checkpoints. On every assignment it reads
+// the hub again from keep ago on, and holds back until it has caught up; then it
+// publishes the figures of each group whenever they change. A partition that is
+// given up leaves memory.
+//
+// A group's time T is the beginning of its minute, hour or day, in UTC. An event
+// counts if the hub has taken it between five minutes before T and late after T,
+// and once if it was sent twice. So the log alone says what a group's figures
+// are, and a memory that was read from S on knows which groups it holds as a
+// whole: those with T at least five minutes after S, or all, if it was read from
+// the hub's very first event on. Others are held back. It follows that figures
+// stay right as long as the pipeline is never away for longer than keep is longer
+// than late, the five minutes included; and that the hub should keep events
+// for longer than keep. Events that don't count, for their time or because they
+// can't be mapped, are told; they become no dead letters.
+//
+// What is published is a JSON object: the group's values as texts, the figures,
+// and version, a number that grows with each change of the group. All but count
+// pass over values that are missing or null, and are null where there are none.
+// Numbers are exact, of up to 38 digits before and behind the point; an average
+// is the nearest double. The key is the first of the group's values, or that
+// which target.eventhub.key names: events of a group must be in one partition of
+// the hub that is read, so its key should be one of the group's values too.
+//
+// The same figures may come more than once, and older ones late, from an owner
+// that was cut off. A table that takes the higher version is right in the end:
+//
+//	INSERT INTO t (airport, hour, flights, version) VALUES (:airport, :hour, :flights, :version)
+//	ON CONFLICT (airport, hour) DO UPDATE SET flights = excluded.flights, version = excluded.version
+//	WHERE excluded.version > t.version
+//
+// Versions begin again if the hub that is read is created anew.
 package pipeline

@@ -151,7 +151,7 @@ func (r *recall) apply(ctx context.Context, b sluice.Batch) error {
 		f, err := r.memory.event(e, p.row, p.picked)
 		if err != nil {
 			sums.Malformed++
-			r.tell(b.Partition, b.Epoch, fmt.Errorf("event %d does not count: %w", e.Sequence, err))
+			r.tell(b.Partition, b.Epoch, sluice.Reject(fmt.Errorf("event %d does not count: %w", e.Sequence, err)))
 			continue
 		}
 		outcome, err := m.Take(f)
@@ -165,6 +165,8 @@ func (r *recall) apply(ctx context.Context, b sluice.Batch) error {
 			sums.Repeats++
 		case figures.Untimely:
 			sums.Untimely++
+			r.tell(b.Partition, b.Epoch, sluice.Reject(fmt.Errorf("event %d does not count: it was enqueued at %s, which is not from %v before to %v after %s",
+				e.Sequence, e.Enqueued.UTC().Format(time.RFC3339), figures.Early, r.memory.late, f.Time.UTC().Format(time.RFC3339))))
 		case figures.Held:
 			sums.Held++
 		}
@@ -263,7 +265,7 @@ func (r *recall) send(ctx context.Context, partition string, epoch int64, messag
 			case err == nil:
 				accepted++
 			case errors.Is(err, sluice.ErrRejected):
-				r.tell(partition, epoch, fmt.Errorf("figures of %s are never published: %w", messages[i].Key, err))
+				r.tell(partition, epoch, fmt.Errorf("figures of %s are not published: %w", messages[i].Key, err))
 			default:
 				failure, again = err, append(again, messages[i])
 			}

@@ -191,15 +191,17 @@ func TestWhatDoesNotCountIsTold(t *testing.T) {
 		s.hub.Append("0", sluicetest.Bodies(`{"airport":"SAN"}`, `{}`, `odd`, `{"airport":"SAN","departure":"2026-01-31T08:00:00Z","delay":1e39}`,
 			`{"airport":"`+strings.Repeat("X", 129)+`","departure":"2026-01-31T08:00:00Z"}`)...)
 		s.hub.Append("0", &sluice.Event{Body: []byte(`{"airport":"SAN","departure":"2026-01-31T08:00:00Z"}`), Properties: map[string]any{"sluice-id": "odd"}})
+		s.hub.Append("0", sluicetest.Bodies(`{"airport":"SAN","departure":"2000-01-01T01:00:00Z"}`)...)
 		s.flight("SAN", 1)
 		published, told := s.now()
-		if len(published) != 1 || len(told) != 6 || s.recall.sums.Malformed != 6 {
+		if len(published) != 1 || len(told) != 7 || s.recall.sums.Malformed != 6 || s.recall.sums.Untimely != 1 {
 			t.Errorf("published %q, told %q", published, told)
 		}
 		for i, want := range []string{
 			"event 0 does not count: field hour: body.departure: is missing", "event 1 does not count: field airport: body.airport: is missing",
 			"event 2 does not count: body: ", "event 3 does not count: field delay: body.delay: is a number of more than 38 digits",
 			"event 4 does not count: field airport: body.airport: is too long to name a group", "event 5 does not count: chain id ",
+			"event 6 does not count: it was enqueued at 2000-01-01T00:00:05Z, which is not from 5m0s before to 12h0m0s after 2000-01-01T01:00:00Z",
 		} {
 			if !strings.HasPrefix(told[i], want) {
 				t.Errorf("told %q, want %q", told[i], want)
@@ -231,7 +233,7 @@ func TestPublishingIsTriedUntilItWorks(t *testing.T) {
 		s.flight("SMF", 1)
 		time.Sleep(time.Minute)
 		published, told = s.now()
-		if len(published) != 1 || len(told) != 1 || told[0] != "figures of odd are never published: too large" {
+		if len(published) != 1 || len(told) != 1 || told[0] != "figures of odd are not published: too large" {
 			t.Errorf("published %q, told %q", published, told)
 		}
 	})

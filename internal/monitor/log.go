@@ -41,6 +41,9 @@ func describe(o sluice.Observation) (slog.Level, string) {
 		if errors.As(o.Err, &stuck) {
 			return slog.LevelWarn, "event does not get done"
 		}
+		if errors.Is(o.Err, sluice.ErrRejected) {
+			return slog.LevelWarn, "rejected and passed over"
+		}
 		return slog.LevelWarn, "something outside failed and is tried again"
 	case sluice.KindHookFailed:
 		return slog.LevelWarn, "hook failed"

@@ -132,6 +132,14 @@ func TestAnEventThatDoesNotGetDone(t *testing.T) {
 	}
 }
 
+func TestWhatAMemoryPassesOver(t *testing.T) {
+	log, text := recorder()
+	New(log).Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "4", Epoch: 2, Err: sluice.Reject(errors.New("event 7 does not count: too late"))})
+	if got, want := text.String(), "level=WARN msg=\"rejected and passed over\" partition=4 epoch=2 error=\"event 7 does not count: too late\"\n"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // stream is what a pipeline at least once tells of two partitions in a second.
 func stream(m *Monitor) {
 	for _, o := range []sluice.Observation{
