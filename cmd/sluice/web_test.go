@@ -1,0 +1,134 @@
+package main_test
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var dashboard = regexp.MustCompile(`https://127\.0\.0\.1:\d+/`)
+
+// dashboardOf waits until a process says where its dashboard is.
+func dashboardOf(t *testing.T, p *process) (url string) {
+	t.Helper()
+	await(t, "the dashboard", func() bool {
+		url = dashboard.FindString(p.out.String() + p.err.String())
+		return url != ""
+	})
+	return url
+}
+
+// visit asks a dashboard for something.
+func visit(t *testing.T, url, token string) (so *http.Response, body string) {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.SetBasicAuth("me", token)
+	}
+	so, err = transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer so.Body.Close()
+	text, err := io.ReadAll(so.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return so, string(text)
+}
+
+func TestDashboardOfTheDemo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := start(t, "", nil, "demo", "--data", dir, "--web", "127.0.0.1:0")
+	url := dashboardOf(t, p)
+	if so, page := visit(t, url, ""); so.ProtoMajor != 2 || so.StatusCode != http.StatusOK || !strings.Contains(page, "flights") {
+		t.Errorf("%s %d: %s", so.Proto, so.StatusCode, page)
+	}
+	await(t, "dead letters on the dashboard", func() bool {
+		_, text := visit(t, url+"api/dead-letters", "")
+		var so struct{ Letters []letter }
+		return json.Unmarshal([]byte(text), &so) == nil && len(so.Letters) >= 20
+	})
+	if _, err := os.Stat(filepath.Join(dir, "web", "dashboard.pem")); err != nil {
+		t.Errorf("its certificate is not kept with the data: %v", err)
+	}
+	p.stop()
+}
+
+func TestDashboardOfStages(t *testing.T) {
+	t.Parallel()
+	p := start(t, "", nil, "demo", "stages", "--data", t.TempDir(), "--web", "127.0.0.1:0")
+	url := dashboardOf(t, p)
+	for _, name := range []string{"clean", "figures", "table"} {
+		await(t, "figures of "+name, func() bool {
+			_, text := visit(t, url+"api/history?pipeline="+name, "")
+			var so struct{ Done []int64 }
+			if err := json.Unmarshal([]byte(text), &so); err != nil {
+				t.Fatalf("%v in %s", err, text)
+			}
+			sum := int64(0)
+			for _, n := range so.Done {
+				sum += n
+			}
+			return sum > 0
+		})
+	}
+	p.stop()
+}
+
+func TestDashboardWithAToken(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 1)
+	const token = "correct horse battery staple"
+	env := environment(connection, databases["sqlite"](t), "TOKEN="+token, "SHORT=secret", "EMPTY=")
+	dir := t.TempDir()
+	p := start(t, dir, env, "run", example(t), "--web", "127.0.0.1:0", "--web-token-env", "TOKEN")
+	url := dashboardOf(t, p)
+	for given, code := range map[string]int{"": http.StatusUnauthorized, token + "!": http.StatusUnauthorized, token: http.StatusOK} {
+		if so, text := visit(t, url+"api/dead-letters", given); so.StatusCode != code {
+			t.Errorf("with %q: %d %s", given, so.StatusCode, text)
+		}
+	}
+	p.stop()
+	if strings.Contains(p.out.String()+p.err.String(), token) {
+		t.Errorf("the token is told: %s%s", p.out.String(), p.err.String())
+	}
+	pem := filepath.Join(dir, "sluice-data", "web", "dashboard.pem")
+
+	for name, c := range map[string]struct {
+		code int
+		says string
+		args []string
+	}{
+		"beyond loopback":    {1, "needs a token", []string{"--web", "0.0.0.0:0"}},
+		"no such variable":   {1, "MISSING is empty", []string{"--web", "0.0.0.0:0", "--web-token-env", "MISSING"}},
+		"an empty one":       {1, "EMPTY is empty", []string{"--web", "127.0.0.1:0", "--web-token-env", "EMPTY"}},
+		"a short one":        {1, "must have 16", []string{"--web", "127.0.0.1:0", "--web-token-env", "SHORT"}},
+		"no address":         {2, "go with --web", []string{"--web-token-env", "TOKEN"}},
+		"half a certificate": {2, "go together", []string{"--web", "127.0.0.1:0", "--web-cert", pem}},
+		"both certificates":  {2, "goes without", []string{"--web", "127.0.0.1:0", "--web-cert", pem, "--web-key", pem, "--web-acme", "example.org"}},
+		"a missing file":     {1, "missing.pem", []string{"--web", "127.0.0.1:0", "--web-cert", "missing.pem", "--web-key", pem}},
+		"not an address":     {1, "dashboard", []string{"--web", "nowhere"}},
+	} {
+		code, out, errs := invoke(t, dir, env, append([]string{"run", example(t)}, c.args...)...)
+		if code != c.code || !strings.Contains(errs, c.says) || strings.Contains(errs, "secret") {
+			t.Errorf("%s: exit code %d\n%s%s", name, code, out, errs)
+		}
+	}
+	// A certificate that is given is served.
+	p = start(t, dir, env, "run", example(t), "--web", "127.0.0.1:0", "--web-cert", pem, "--web-key", pem)
+	dashboardOf(t, p)
+	p.stop()
+}
