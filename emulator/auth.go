@@ -109,6 +109,13 @@ func (a *authority) permits(u use) bool {
 	return a.allows(u.right, func(granted string) bool { return path == managementNode || within(granted, path) })
 }
 
+// holds tells whether an entity may be used so now.
+func (a *authority) holds(u use) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.permits(u)
+}
+
 // allowHub tells whether the connection has a token for the hub, or for any entity of it, whatever its rights.
 func (a *authority) allowHub(name string) bool {
 	a.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/amqp"
@@ -24,10 +25,12 @@ type ServiceBusQueue struct {
 	KeepExpired bool
 	// MaxBytes bounds what the queue holds, dead letters included. Default 1 GiB.
 	MaxBytes int64
+	// Sessions has clients receive by session.
+	Sessions bool
 }
 
 func (q *ServiceBusQueue) config() *bus.QueueConfig {
-	return &bus.QueueConfig{Lock: q.Lock, MaxDeliveries: q.MaxDeliveries, TTL: q.TTL, KeepExpired: q.KeepExpired, MaxBytes: q.MaxBytes}
+	return &bus.QueueConfig{Lock: q.Lock, MaxDeliveries: q.MaxDeliveries, TTL: q.TTL, KeepExpired: q.KeepExpired, MaxBytes: q.MaxBytes, Sessions: q.Sessions}
 }
 
 // ServiceBusTopic describes a topic. Each of its subscriptions gets every message: there are no rules.
@@ -48,6 +51,8 @@ type ServiceBusConfig struct {
 	TLSCertOut string
 	// AdminListen is the address of the administration API: HTTPS, with a certificate made for it. Default: none.
 	AdminListen string
+	// Dir is the directory that keeps entities and messages. It is created if missing; one namespace at a time can use it. Default: memory.
+	Dir string
 	// Keys are the shared access keys. Clients must prove that they have one. Default: a development key that clients may use, but needn't:
 	// any token passes.
 	Keys []Key
@@ -67,18 +72,22 @@ const (
 	maxPremium  = 1 << 20
 )
 
-// ServiceBus is an embedded Service Bus namespace: queues, topics and subscriptions over AMQP 1.0, on TCP, TLS and WebSockets. The official client
-// libraries work against it unmodified. Its messages are in memory, and gone when it is closed. Its methods may be called concurrently.
+// ServiceBus is an embedded Service Bus namespace: queues, topics and subscriptions over AMQP 1.0, on TCP, TLS and WebSockets, and their
+// administration over HTTPS. Its methods may be called concurrently.
 //
 //	srv, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "orders"}}, nil, nil)
 //	...
 //	defer srv.Close()
 //	client, err := azservicebus.NewClientFromConnectionString(srv.ConnectionString(), nil)
 //
-// What isn't there is refused: sessions, scheduled and deferred messages, transactions and rules. In a [Fault], the hub is the path of a queue,
-// topic or subscription.
+// Where there is a directory, what a client has been told is on disk: that a message was accepted, settled, or scheduled. Locks don't survive
+// a restart: messages are free again, and a delivery that was under way isn't counted.
+//
+// What isn't there is refused: transactions, rules other than the one that lets all pass, duplicate detection, forwarding and partitioning.
 type ServiceBus struct {
 	front
+	premium bool
+	started time.Time
 	broker  *bus.Broker
 	admin   *busAdmin   // nil if there is none
 	control *httpServer // nil if there is none
@@ -90,7 +99,7 @@ func StartServiceBus(queues []ServiceBusQueue, topics []ServiceBusTopic, cfg *Se
 	if cfg != nil {
 		c = *cfg
 	}
-	s := &ServiceBus{broker: bus.New()}
+	s := &ServiceBus{premium: c.Premium, started: time.Now()}
 	if err := s.start(queues, topics, &c); err != nil {
 		return nil, fmt.Errorf("emulator: service bus: %w", err)
 	}
@@ -107,23 +116,14 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 	if err := s.prepare(reach, func(c *amqp.Conn) amqp.Peer { return &busPeer{peer: newPeer(&s.front, c), bus: s} }); err != nil {
 		return err
 	}
-	for i := range queues {
-		if _, err := s.broker.CreateQueue(queues[i].Name, queues[i].config()); err != nil {
-			return err
-		}
+	s.broker, err = bus.Open(c.Dir, &bus.Options{Failed: func(err error) { s.log.Error("the journal of the Service Bus", "error", err) }})
+	if err != nil {
+		return err
 	}
-	for _, t := range topics {
-		topic, err := s.broker.CreateTopic(t.Name)
-		if err != nil {
-			return err
-		}
-		for i := range t.Subscriptions {
-			if _, err := topic.Subscribe(t.Subscriptions[i].Name, t.Subscriptions[i].config()); err != nil {
-				return err
-			}
-		}
+	if err = s.define(queues, topics); err == nil {
+		err = s.listen(reach)
 	}
-	if err = s.listen(reach); err == nil {
+	if err == nil {
 		s.control, err = startControl(c.Control, s.controlMux(), s.log)
 	}
 	if err == nil && c.AdminListen != "" {
@@ -135,11 +135,59 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 	return nil
 }
 
-// Close disconnects the clients and waits for all of it. The messages are gone.
+// define creates what isn't there yet. What a directory has keeps the settings that it has there.
+func (s *ServiceBus) define(queues []ServiceBusQueue, topics []ServiceBusTopic) error {
+	created := make(map[string]bool) // what is stated twice is a mistake
+	create := func(name string, there bool, create func() error) error {
+		name = strings.ToLower(name)
+		if there && !created[name] {
+			return nil
+		}
+		created[name] = true
+		return create()
+	}
+	for i := range queues {
+		q := &queues[i]
+		_, there := s.broker.Queue(q.Name)
+		err := create(q.Name, there, func() error {
+			_, err := s.broker.CreateQueue(q.Name, q.config())
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i := range topics {
+		t := &topics[i]
+		topic, there := s.broker.Topic(t.Name)
+		err := create(t.Name, there, func() (err error) {
+			topic, err = s.broker.CreateTopic(t.Name, nil)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for j := range t.Subscriptions {
+			q := &t.Subscriptions[j]
+			_, there := topic.Subscription(q.Name)
+			err := create(t.Name+"/"+q.Name, there, func() error {
+				_, err := topic.Subscribe(q.Name, q.config())
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Close disconnects the clients, closes the journal, and waits for all of it.
 func (s *ServiceBus) Close() error {
 	s.close.Do(func() {
-		s.err = errors.Join(s.control.close(), s.admin.close())
+		err := errors.Join(s.control.close(), s.admin.close())
 		s.hangUp()
+		s.err = errors.Join(err, s.broker.Close())
 	})
 	return s.err
 }
@@ -147,10 +195,10 @@ func (s *ServiceBus) Close() error {
 // ControlAddr is the address of the control endpoint, "" if there is none.
 func (s *ServiceBus) ControlAddr() string { return s.control.addr() }
 
-// ServiceBusCounts are the messages of a queue or subscription, locked ones among them.
+// ServiceBusCounts are the messages of a queue or subscription, locked and deferred ones among the active.
 type ServiceBusCounts struct {
-	Active, DeadLetters int64
-	Bytes               int64 // of the messages, as the broker stores them
+	Active, DeadLetters, Scheduled int64
+	Bytes                          int64 // of the messages, as the broker stores them
 }
 
 // Counts counts the messages of a queue, or of a subscription "topic/Subscriptions/name".

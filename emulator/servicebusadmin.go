@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -134,25 +136,66 @@ func (a *busAdmin) serve(w http.ResponseWriter, r *http.Request) (status int, do
 	path := strings.Trim(r.URL.Path, "/")
 	part := strings.Split(path, "/")
 	last := len(part) - 1
+	is := func(i int, name string) bool { return i > 0 && i <= last && strings.EqualFold(part[i], name) }
 	switch {
 	case strings.EqualFold(path, "$Resources/Queues"):
 		return a.list(r, "Queues", describeAll(a.bus.broker.Queues(), describeQueue))
 	case strings.EqualFold(path, "$Resources/Topics"):
 		return a.list(r, "Topics", describeAll(a.bus.broker.Topics(), describeTopic))
-	case last >= 1 && strings.EqualFold(part[last], "Subscriptions"):
+	case strings.EqualFold(path, "$namespaceinfo"):
+		return a.namespace(r)
+	case is(last, "Subscriptions"):
 		t, err := a.topic(strings.Join(part[:last], "/"))
 		if err != nil {
 			return 0, nil, err
 		}
 		return a.list(r, "Subscriptions", describeAll(t.Subscriptions(), describeSubscription))
-	case last >= 2 && strings.EqualFold(part[last-1], "Subscriptions"):
+	case is(last-1, "Subscriptions"):
 		t, err := a.topic(strings.Join(part[:last-1], "/"))
 		if err != nil {
 			return 0, nil, err
 		}
 		return a.subscription(w, r, t, part[last])
+	case is(last-2, "Subscriptions") && is(last, "Rules"), is(last-3, "Subscriptions") && is(last-1, "Rules"):
+		return a.rules(r, path)
 	}
 	return a.entity(w, r, path)
+}
+
+// namespace describes the whole.
+func (a *busAdmin) namespace(r *http.Request) (int, any, error) {
+	if r.Method != http.MethodGet {
+		return 0, nil, refuse(http.StatusMethodNotAllowed, "the namespace can be read only")
+	}
+	tier := "Standard"
+	if a.bus.premium {
+		tier = "Premium"
+	}
+	host, _, _ := strings.Cut(r.Host, ":")
+	info := namespaceInfo{CreatedTime: stamp(a.bus.started), ModifiedTime: stamp(a.bus.started), MessagingSKU: tier, Name: host, Type: "Messaging"}
+	return http.StatusOK, &atomEntry{Title: host, Content: atomContent{Type: "application/xml", Description: info}}, nil
+}
+
+// rules shows the one rule of a subscription. Others are refused.
+func (a *busAdmin) rules(r *http.Request, path string) (int, any, error) {
+	part := strings.Split(path, "/")
+	at := slices.IndexFunc(part, func(p string) bool { return strings.EqualFold(p, "Subscriptions") })
+	t, err := a.topic(strings.Join(part[:at], "/"))
+	if err != nil {
+		return 0, nil, err
+	}
+	q, ok := t.Subscription(part[at+1])
+	switch {
+	case !ok:
+		return 0, nil, fmt.Errorf("subscription %.300s: %w", part[at+1], bus.ErrNotFound)
+	case r.Method != http.MethodGet:
+		return 0, nil, refuse(http.StatusBadRequest, "SubCode=40000. Rules aren't supported here: every subscription has the rule %s, which lets all messages pass.", defaultRule)
+	case len(part) == at+3:
+		return a.list(r, "Rules", []atomEntry{describeRule(q)})
+	case strings.EqualFold(part[at+3], defaultRule):
+		return http.StatusOK, describeRule(q), nil
+	}
+	return 0, nil, fmt.Errorf("rule %.60s: %w", part[at+3], bus.ErrNotFound)
 }
 
 func (a *busAdmin) topic(name string) (*bus.Topic, error) {
@@ -184,8 +227,14 @@ func (a *busAdmin) list(r *http.Request, title string, all []atomEntry) (int, an
 	if r.Method != http.MethodGet {
 		return 0, nil, refuse(http.StatusMethodNotAllowed, "a list can be read only")
 	}
-	all = all[min(skip, len(all)):]
-	return http.StatusOK, &atomFeed{Title: title, Entries: all[:min(top, maxPage, len(all))]}, nil
+	top = min(top, maxPage)
+	rest := all[min(skip, len(all)):]
+	feed := &atomFeed{Title: title, Entries: rest[:min(top, len(rest))]}
+	if top > 0 && len(rest) > top {
+		next := url.Values{"$skip": {strconv.Itoa(skip + top)}, "$top": {strconv.Itoa(top)}}
+		feed.Links = []atomLink{{Rel: "next", Href: "https://" + r.Host + r.URL.Path + "?" + next.Encode()}}
+	}
+	return http.StatusOK, feed, nil
 }
 
 // entity serves a queue or a topic. To read what isn't there gives an empty list, as on Azure.
@@ -222,19 +271,21 @@ func (a *busAdmin) entity(w http.ResponseWriter, r *http.Request, name string) (
 	case entry.Topic == nil:
 		return 0, nil, refuse(http.StatusBadRequest, "SubCode=40000. The request has neither a QueueDescription nor a TopicDescription.")
 	}
-	if err := entry.Topic.plain(); err != nil {
-		return 0, nil, err
-	}
-	if update {
-		if !isTopic {
-			return 0, nil, fmt.Errorf("topic %.300s: %w", name, bus.ErrNotFound)
+	cfg, err := entry.Topic.topicConfig()
+	switch {
+	case err != nil:
+	case !update:
+		if t, err = b.CreateTopic(name, cfg); err == nil {
+			return http.StatusCreated, describeTopic(t), nil
 		}
-		return http.StatusOK, describeTopic(t), nil // it has no settings that can change
+	case !isTopic:
+		err = fmt.Errorf("topic %.300s: %w", name, bus.ErrNotFound)
+	default:
+		if err = t.Configure(cfg); err == nil {
+			return http.StatusOK, describeTopic(t), nil
+		}
 	}
-	if t, err = b.CreateTopic(name); err != nil {
-		return 0, nil, err
-	}
-	return http.StatusCreated, describeTopic(t), nil
+	return 0, nil, err
 }
 
 func (a *busAdmin) subscription(w http.ResponseWriter, r *http.Request, t *bus.Topic, name string) (int, any, error) {
@@ -270,6 +321,8 @@ func put(update, there bool, q *bus.Queue, cfg *bus.QueueConfig, describe func(*
 	switch {
 	case update && !there:
 		err = fmt.Errorf("update: %w", bus.ErrNotFound)
+	case update && cfg.Sessions != q.Config().Sessions:
+		err = errors.New("RequiresSession can't be changed")
 	case update:
 		err = q.Configure(cfg)
 	default:

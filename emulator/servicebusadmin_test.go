@@ -15,7 +15,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-go/sluice/emulator"
 )
@@ -90,8 +92,9 @@ func TestBusAdminQueues(t *testing.T) {
 	_, err = a.UpdateQueue(ctx, "a/b", admin.QueueProperties{}, nil)
 	wantStatus(t, "update what isn't there", err, http.StatusNotFound)
 	for what, p := range map[string]admin.QueueProperties{
-		"sessions": {RequiresSession: to.Ptr(true)}, "a long lock": {LockDuration: to.Ptr("PT6M")}, "no duration": {LockDuration: to.Ptr("1 minute")},
-		"forwarding": {ForwardTo: to.Ptr("sb://x/y")}, "metadata": {UserMetadata: to.Ptr("m")}, "disabled": {Status: to.Ptr(admin.EntityStatusDisabled)},
+		"a long lock": {LockDuration: to.Ptr("PT6M")}, "no duration": {LockDuration: to.Ptr("1 minute")}, "forwarding": {ForwardTo: to.Ptr("sb://x/y")},
+		"long metadata": {UserMetadata: to.Ptr(strings.Repeat("m", 1025))}, "an unknown status": {Status: to.Ptr(admin.EntityStatus("Asleep"))},
+		"duplicate detection": {RequiresDuplicateDetection: to.Ptr(true)}, "partitions": {EnablePartitioning: to.Ptr(true)},
 	} {
 		_, err := a.CreateQueue(ctx, "refused", &admin.CreateQueueOptions{Properties: &p})
 		wantStatus(t, what, err, http.StatusBadRequest)
@@ -196,6 +199,112 @@ func TestBusAdminKeys(t *testing.T) {
 	wantStatus(t, "another secret", try("all", "s2"), http.StatusUnauthorized)
 	wantStatus(t, "no right to manage", try("listen", "s2"), http.StatusUnauthorized)
 	wantStatus(t, "an unknown key", try("none", "s1"), http.StatusUnauthorized)
+}
+
+// What an entity's status forbids is refused; what it doesn't forbid goes on.
+func TestBusAdminStatus(t *testing.T) {
+	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0"})
+	a, ctx := busAdmin(t, srv, srv.AdminConnectionString()), within(t)
+	c := busClient(t, srv.ConnectionString())
+	refused := func(what string, err error) {
+		t.Helper()
+		var e *amqp.Error
+		if !errors.As(err, &e) || e.Condition != "com.microsoft:entity-disabled" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	sendText(t, busSender(t, c, "orders"), "before")
+	for _, status := range []admin.EntityStatus{admin.EntityStatusDisabled, admin.EntityStatusSendDisabled, admin.EntityStatusReceiveDisabled, admin.EntityStatusActive} {
+		q, err := a.GetQueue(ctx, "orders", nil)
+		must(t, err)
+		q.Status = &status
+		updated, err := a.UpdateQueue(ctx, "orders", q.QueueProperties, nil)
+		if err != nil || *updated.Status != status {
+			t.Fatalf("%s: %+v, %v", status, updated, err)
+		}
+		err = busSender(t, c, "orders").SendMessage(ctx, &azservicebus.Message{Body: []byte(status)}, nil)
+		if status == admin.EntityStatusDisabled || status == admin.EntityStatusSendDisabled {
+			refused("send while "+string(status), err)
+		} else {
+			must(t, err)
+		}
+		r := busReceiver(t, c, "orders", nil)
+		if status == admin.EntityStatusDisabled || status == admin.EntityStatusReceiveDisabled {
+			_, err := r.ReceiveMessages(ctx, 1, nil)
+			refused("receive while "+string(status), err)
+		} else {
+			ms, err := r.ReceiveMessages(ctx, 1, nil)
+			must(t, err)
+			must(t, r.AbandonMessage(ctx, ms[0], nil))
+		}
+		must(t, r.Close(ctx))
+	}
+	// A subscription that is disabled gets messages all the same; a topic that is, takes none.
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: srv.AdminCertPool()}}}
+	t.Cleanup(client.CloseIdleConnections)
+	endpoint, _, _ := strings.Cut(strings.TrimPrefix(srv.AdminConnectionString(), "Endpoint=sb://"), ";")
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "https://"+endpoint+"/news/Subscriptions/one", strings.NewReader( // the client doesn't send it
+		`<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><SubscriptionDescription><Status>Disabled</Status></SubscriptionDescription></content></entry>`))
+	must(t, err)
+	req.Header.Set("If-Match", "*")
+	res, err := client.Do(req)
+	must(t, err)
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("disabled the subscription: %s", res.Status)
+	}
+	sendText(t, busSender(t, c, "news"), "a")
+	wantCounts(t, srv, "news/Subscriptions/one", 1, 0)
+	_, err = busReceiver(t, c, "news/one", nil).ReceiveMessages(ctx, 1, nil)
+	refused("receive from a disabled subscription", err)
+	got, err := a.GetSubscription(ctx, "news", "one", nil)
+	if err != nil || *got.Status != admin.EntityStatusDisabled {
+		t.Errorf("subscription %+v: %v", got, err)
+	}
+	_, err = a.UpdateTopic(ctx, "news", admin.TopicProperties{Status: to.Ptr(admin.EntityStatusDisabled), UserMetadata: to.Ptr("closed")}, nil)
+	must(t, err)
+	refused("send to a disabled topic", busSender(t, c, "news").SendMessage(ctx, &azservicebus.Message{}, nil))
+	_, err = busReceiver(t, c, "news/two", nil).ReceiveMessages(ctx, 1, nil)
+	refused("receive from a subscription of a disabled topic", err)
+	topic, err := a.GetTopic(ctx, "news", nil)
+	if err != nil || *topic.Status != admin.EntityStatusDisabled || *topic.UserMetadata != "closed" {
+		t.Errorf("topic %+v: %v", topic, err)
+	}
+}
+
+// The namespace, and the one rule that subscriptions have, can be read. Other rules are refused.
+func TestBusAdminRules(t *testing.T) {
+	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Premium: true})
+	a, ctx := busAdmin(t, srv, srv.AdminConnectionString()), within(t)
+	ns, err := a.GetNamespaceProperties(ctx, nil)
+	if err != nil || ns.SKU != "Premium" || time.Since(ns.CreatedTime) > time.Hour {
+		t.Errorf("namespace %+v: %v", ns, err)
+	}
+	rule, err := a.GetRule(ctx, "news", "one", "$Default", nil)
+	if err != nil || rule == nil || rule.Name != "$Default" {
+		t.Fatalf("rule %+v: %v", rule, err)
+	}
+	if _, ok := rule.Filter.(*admin.TrueFilter); !ok {
+		t.Errorf("filter %T", rule.Filter)
+	}
+	var names []string
+	for p := a.NewListRulesPager("news", "one", nil); p.More(); {
+		page, err := p.NextPage(ctx)
+		must(t, err)
+		for _, r := range page.Rules {
+			names = append(names, r.Name)
+		}
+	}
+	if !slices.Equal(names, []string{"$Default"}) {
+		t.Errorf("rules %q", names)
+	}
+	_, err = a.CreateRule(ctx, "news", "one", &admin.CreateRuleOptions{Name: to.Ptr("big"), Filter: &admin.SQLFilter{Expression: "size > 10"}})
+	wantStatus(t, "create a rule", err, http.StatusBadRequest)
+	_, err = a.DeleteRule(ctx, "news", "one", "$Default", nil)
+	wantStatus(t, "delete the rule", err, http.StatusBadRequest)
+	if rule, err := a.GetRule(ctx, "news", "one", "other", nil); rule != nil || err != nil {
+		t.Errorf("another rule: %+v, %v", rule, err)
+	}
 }
 
 // When Close returns, nothing of the namespace runs any more.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,14 @@ const forever = "P10675199DT2H48M5.4775807S"
 type atomFeed struct {
 	XMLName xml.Name    `xml:"http://www.w3.org/2005/Atom feed"`
 	Title   string      `xml:"title"`
+	Links   []atomLink  `xml:"link"`
 	Entries []atomEntry `xml:"entry"`
+}
+
+// atomLink tells where the next page is.
+type atomLink struct {
+	Rel  string `xml:"rel,attr"`
+	Href string `xml:"href,attr"`
 }
 
 type atomEntry struct {
@@ -36,7 +44,7 @@ type atomEntry struct {
 
 type atomContent struct {
 	Type        string `xml:"type,attr"`
-	Description description
+	Description any
 }
 
 // description is that of a queue, topic or subscription.
@@ -60,11 +68,11 @@ type description struct {
 	EnablePartitioning               *bool        `xml:",omitempty"`
 	CountDetails                     *countDetail `xml:",omitempty"`
 	SubscriptionCount                *int         `xml:",omitempty"`
+	UserMetadata                     string       `xml:",omitempty"`
 
 	// What only requests have, to be refused.
 	ForwardTo                     string    `xml:",omitempty"`
 	ForwardDeadLetteredMessagesTo string    `xml:",omitempty"`
-	UserMetadata                  string    `xml:",omitempty"`
 	DefaultRuleDescription        *struct{} `xml:",omitempty"`
 }
 
@@ -98,16 +106,12 @@ func (d *description) plain() error {
 		name string
 		set  bool
 	}{
-		{"RequiresSession", isTrue(d.RequiresSession)},
 		{"RequiresDuplicateDetection", isTrue(d.RequiresDuplicateDetection)},
 		{"EnablePartitioning", isTrue(d.EnablePartitioning)},
 		{"ForwardTo", d.ForwardTo != ""},
 		{"ForwardDeadLetteredMessagesTo", d.ForwardDeadLetteredMessagesTo != ""},
-		{"UserMetadata", d.UserMetadata != ""},
 		{"DefaultRuleDescription", d.DefaultRuleDescription != nil},
 		{"AutoDeleteOnIdle", d.AutoDeleteOnIdle != "" && d.AutoDeleteOnIdle != forever},
-		{"Status", d.Status != "" && d.Status != "Active"},
-		{"DefaultMessageTimeToLive of a topic", d.XMLName.Local == "TopicDescription" && d.DefaultMessageTimeToLive != "" && d.DefaultMessageTimeToLive != forever},
 	} {
 		if setting.set {
 			return refuse(http.StatusBadRequest, "SubCode=40000. %s isn't supported here: leave it out.", setting.name)
@@ -117,6 +121,28 @@ func (d *description) plain() error {
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
+
+// statuses are the names of statuses, in their order.
+var statuses = []string{"Active", "Disabled", "SendDisabled", "ReceiveDisabled"}
+
+func (d *description) status() (bus.Status, error) {
+	if d.Status == "" {
+		return bus.Enabled, nil
+	}
+	i := slices.Index(statuses, d.Status)
+	if i < 0 {
+		return 0, fmt.Errorf("status %.40q: choose one of %s", d.Status, strings.Join(statuses, ", "))
+	}
+	return bus.Status(i), nil
+}
+
+// bytes reads how much the entity may hold; 0 is the default.
+func (d *description) bytes() (int64, error) {
+	if d.MaxSizeInMegabytes < 0 || d.MaxSizeInMegabytes > 80<<10 {
+		return 0, fmt.Errorf("MaxSizeInMegabytes %d: choose up to %d", d.MaxSizeInMegabytes, 80<<10)
+	}
+	return d.MaxSizeInMegabytes << 20, nil
+}
 
 // config reads the settings of a queue or subscription.
 func (d *description) config() (*bus.QueueConfig, error) {
@@ -131,12 +157,32 @@ func (d *description) config() (*bus.QueueConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("DefaultMessageTimeToLive: %w", err)
 	}
-	if d.MaxSizeInMegabytes < 0 || d.MaxSizeInMegabytes > 80<<10 {
-		return nil, fmt.Errorf("MaxSizeInMegabytes %d: choose up to %d", d.MaxSizeInMegabytes, 80<<10)
+	status, err := d.status()
+	if err != nil {
+		return nil, err
 	}
+	most, err := d.bytes()
 	return &bus.QueueConfig{
-		Lock: lock, MaxDeliveries: d.MaxDeliveryCount, TTL: ttl, KeepExpired: isTrue(d.DeadLetteringOnMessageExpiration), MaxBytes: d.MaxSizeInMegabytes << 20,
-	}, nil
+		Lock: lock, MaxDeliveries: d.MaxDeliveryCount, TTL: ttl, KeepExpired: isTrue(d.DeadLetteringOnMessageExpiration), MaxBytes: most,
+		Sessions: isTrue(d.RequiresSession), Status: status, Metadata: d.UserMetadata,
+	}, err
+}
+
+// topicConfig reads the settings of a topic.
+func (d *description) topicConfig() (*bus.TopicConfig, error) {
+	if err := d.plain(); err != nil {
+		return nil, err
+	}
+	ttl, err := parseISO(d.DefaultMessageTimeToLive)
+	if err != nil {
+		return nil, fmt.Errorf("DefaultMessageTimeToLive: %w", err)
+	}
+	status, err := d.status()
+	if err != nil {
+		return nil, err
+	}
+	most, err := d.bytes()
+	return &bus.TopicConfig{TTL: ttl, MaxBytes: most, Status: status, Metadata: d.UserMetadata}, err
 }
 
 func describeAll[T any](all []T, describe func(T) atomEntry) []atomEntry {
@@ -150,20 +196,24 @@ func describeAll[T any](all []T, describe func(T) atomEntry) []atomEntry {
 func entryOf(title, kind string, d description) atomEntry {
 	no, yes := false, true
 	d.XMLName = xml.Name{Space: busSpace, Local: kind}
-	d.RequiresDuplicateDetection, d.EnablePartitioning, d.EnableBatchedOperations = &no, &no, &yes
-	d.Status, d.AutoDeleteOnIdle = "Active", forever
+	d.EnablePartitioning, d.EnableBatchedOperations = &no, &yes
+	if kind != "SubscriptionDescription" {
+		d.RequiresDuplicateDetection = &no
+	}
+	d.AutoDeleteOnIdle = forever
 	d.AccessedAt = "0001-01-01T00:00:00" // it isn't known
 	return atomEntry{Title: title, Content: atomContent{Type: "application/xml", Description: d}}
 }
 
 func describe(q *bus.Queue) description {
-	cfg, n, no := q.Config(), q.Counts(), false
-	total := n.Active + n.DeadLetters
+	cfg, n := q.Config(), q.Counts()
+	total := n.Active + n.DeadLetters + n.Scheduled
 	return description{
-		LockDuration: formatISO(cfg.Lock), RequiresSession: &no, DefaultMessageTimeToLive: formatISO(cfg.TTL),
+		LockDuration: formatISO(cfg.Lock), RequiresSession: &cfg.Sessions, DefaultMessageTimeToLive: formatISO(cfg.TTL),
 		DeadLetteringOnMessageExpiration: &cfg.KeepExpired, MaxDeliveryCount: cfg.MaxDeliveries, MaxSizeInMegabytes: cfg.MaxBytes >> 20,
 		MessageCount: &total, SizeInBytes: &n.Bytes, CreatedAt: stamp(q.Created()), UpdatedAt: stamp(q.Updated()),
-		CountDetails: &countDetail{Space: countsSpace, Active: n.Active, DeadLetter: n.DeadLetters},
+		Status: statuses[cfg.Status], UserMetadata: cfg.Metadata,
+		CountDetails: &countDetail{Space: countsSpace, Active: n.Active, DeadLetter: n.DeadLetters, Scheduled: n.Scheduled},
 	}
 }
 
@@ -174,16 +224,50 @@ func describeSubscription(q *bus.Queue) atomEntry {
 }
 
 func describeTopic(t *bus.Topic) atomEntry {
-	var size int64
-	all := t.Subscriptions()
-	for _, q := range all {
-		size += q.Counts().Bytes
-	}
-	n := len(all)
+	cfg, c, n := t.Config(), t.Counts(), len(t.Subscriptions())
 	return entryOf(t.Name(), "TopicDescription", description{
-		DefaultMessageTimeToLive: forever, SizeInBytes: &size, SubscriptionCount: &n, CreatedAt: stamp(t.Created()), UpdatedAt: stamp(t.Created()),
-		CountDetails: &countDetail{Space: countsSpace},
+		DefaultMessageTimeToLive: formatISO(cfg.TTL), MaxSizeInMegabytes: cfg.MaxBytes >> 20, SizeInBytes: &c.Bytes, SubscriptionCount: &n,
+		CreatedAt: stamp(t.Created()), UpdatedAt: stamp(t.Updated()), Status: statuses[cfg.Status], UserMetadata: cfg.Metadata,
+		CountDetails: &countDetail{Space: countsSpace, Scheduled: c.Scheduled},
 	})
+}
+
+// defaultRule is the one rule that every subscription has: all messages pass.
+const defaultRule = "$Default"
+
+type ruleDescription struct {
+	XMLName   xml.Name `xml:"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect RuleDescription"`
+	Instance  string   `xml:"xmlns:i,attr"`
+	Filter    ruleFilter
+	Action    ruleAction
+	CreatedAt string
+	Name      string
+}
+
+type ruleFilter struct {
+	Type       string `xml:"i:type,attr"`
+	Expression string `xml:"SqlExpression"`
+	Level      int    `xml:"CompatibilityLevel"`
+}
+
+type ruleAction struct {
+	Type string `xml:"i:type,attr"`
+}
+
+func describeRule(q *bus.Queue) atomEntry {
+	return atomEntry{Title: defaultRule, Content: atomContent{Type: "application/xml", Description: ruleDescription{
+		Instance: "http://www.w3.org/2001/XMLSchema-instance", Filter: ruleFilter{Type: "TrueFilter", Expression: "1=1", Level: 20},
+		Action: ruleAction{Type: "EmptyRuleAction"}, CreatedAt: stamp(q.Created()), Name: defaultRule,
+	}}}
+}
+
+type namespaceInfo struct {
+	XMLName      xml.Name `xml:"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect NamespaceInfo"`
+	CreatedTime  string
+	MessagingSKU string
+	ModifiedTime string
+	Name         string
+	Type         string `xml:"NamespaceType"`
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

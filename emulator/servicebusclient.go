@@ -125,11 +125,40 @@ func (c *busPeer) managed(n busNode) (*bus.Store, error) {
 	return c.store(n)
 }
 
-const condLockLost amqp.Symbol = "com.microsoft:message-lock-lost"
+// target is what one can send to, and cancel what is scheduled.
+type target interface {
+	Submit([]bus.Message) ([]int64, bus.Receipt)
+	Cancel([]int64) bus.Receipt
+}
+
+func (c *busPeer) target(n busNode) (target, error) {
+	if n.subscription != "" || n.dead {
+		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is to receive from, not to send to", n.path)
+	}
+	if q, ok := c.bus.broker.Queue(n.name); ok {
+		return q, nil
+	}
+	if t, ok := c.bus.broker.Topic(n.name); ok {
+		return t, nil
+	}
+	return nil, c.noSuch(n.path)
+}
+
+// Error conditions of Service Bus.
+const (
+	condLockLost        amqp.Symbol = "com.microsoft:message-lock-lost"
+	condMessageNotFound amqp.Symbol = "com.microsoft:message-not-found"
+	condSessionLost     amqp.Symbol = "com.microsoft:session-lock-lost"
+	condSessionLocked   amqp.Symbol = "com.microsoft:session-cannot-be-locked"
+	condDisabled        amqp.Symbol = "com.microsoft:entity-disabled"
+	condTimeout         amqp.Symbol = "com.microsoft:timeout"
+)
 
 // explain turns the broker's errors into those that Azure sends.
 func (c *busPeer) explain(n busNode, err error) error {
 	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return err
 	case errors.Is(err, bus.ErrLockLost):
 		return amqp.Errorf(condLockLost, "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue, "+
 			"or was received by a different receiver instance.")
@@ -137,13 +166,21 @@ func (c *busPeer) explain(n busNode, err error) error {
 		return amqp.Errorf(amqp.CondResourceLimit, "The maximum entity size has been reached or exceeded for '%.300s'.", n.entity)
 	case errors.Is(err, bus.ErrDeleted):
 		return c.noSuch(n.entity)
-	case err == nil, errors.Is(err, context.Canceled):
-		return err
+	case errors.Is(err, bus.ErrNotFound):
+		return amqp.Errorf(condMessageNotFound, "Failed to lock one or more specified messages in '%.300s': %.200s", n.entity, err.Error())
+	case errors.Is(err, bus.ErrSendDisabled):
+		return amqp.Errorf(condDisabled, "Sending to '%.300s' is disabled.", n.entity)
+	case errors.Is(err, bus.ErrReceiveDisabled):
+		return amqp.Errorf(condDisabled, "Receiving from '%.300s' is disabled.", n.entity)
+	case errors.Is(err, bus.ErrSessionNeeded):
+		return amqp.Errorf(amqp.CondNotAllowed, "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session "+
+			"support enabled can only receive messages that have the SessionId set to a valid value.")
+	case errors.Is(err, bus.ErrNoSessions):
+		return amqp.Errorf(amqp.CondNotAllowed, "A sessionful message receiver cannot be created on an entity that does not require sessions.")
+	case errors.Is(err, bus.ErrSessionLocked):
+		return amqp.Errorf(condSessionLocked, "The requested session cannot be accepted. It may be locked by another receiver.")
+	case errors.Is(err, bus.ErrSessionLost):
+		return amqp.Errorf(condSessionLost, "The session lock has expired on the MessageSession. Accept a new MessageSession.")
 	}
 	return fmt.Errorf("%s: %w", n.entity, err)
-}
-
-// notHere refuses what the emulator leaves out, by a condition that clients don't try again on.
-func notHere(what string) *amqp.Error {
-	return amqp.Errorf(amqp.CondNotAllowed, "%s aren't supported here.", what)
 }

@@ -110,7 +110,11 @@ func FuzzBusDescription(f *testing.F) {
 		if err != nil {
 			return
 		}
-		q, err := bus.New().CreateQueue("q", cfg)
+		broker, err := bus.Open("", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := broker.CreateQueue("q", cfg)
 		if err != nil {
 			return
 		}

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +13,35 @@ import (
 )
 
 const (
-	// maxPeek and maxTokens bound what one request asks for.
-	maxPeek   = 1000
-	maxTokens = 1000
+	// maxPeek, maxTokens and maxNumbers bound what one request asks for.
+	maxPeek    = 1000
+	maxTokens  = 1000
+	maxNumbers = 1000
+	// maxSessions is how many sessions are listed at once.
+	maxSessions = 1000
 )
 
-// manage handles a request to $management (Azure's "request-response-based operations"); store is nil for a topic.
+// busOperation is a request to $management (Azure's "request-response-based operations").
+type busOperation struct {
+	right  Rights
+	handle func(c *busPeer, n busNode, store *bus.Store, body amqp.Map) reply // store is nil for a topic
+	topics bool                                                               // it is for topics too
+}
+
+var busOperations = map[string]busOperation{
+	"com.microsoft:peek-message":               {right: Listen, handle: (*busPeer).peek},
+	"com.microsoft:renew-lock":                 {right: Listen, handle: (*busPeer).renew},
+	"com.microsoft:update-disposition":         {right: Listen, handle: (*busPeer).settleByToken},
+	"com.microsoft:receive-by-sequence-number": {right: Listen, handle: (*busPeer).receiveDeferred},
+	"com.microsoft:schedule-message":           {right: Send, handle: (*busPeer).schedule, topics: true},
+	"com.microsoft:cancel-scheduled-message":   {right: Send, handle: (*busPeer).cancelScheduled, topics: true},
+	"com.microsoft:renew-session-lock":         {right: Listen, handle: (*busPeer).renewSession},
+	"com.microsoft:get-session-state":          {right: Listen, handle: (*busPeer).sessionState},
+	"com.microsoft:set-session-state":          {right: Listen, handle: (*busPeer).setSessionState},
+	"com.microsoft:get-message-sessions":       {right: Listen, handle: (*busPeer).sessions},
+}
+
+// manage handles a request to $management; store is nil for a topic.
 func (c *busPeer) manage(ctx context.Context, l *amqp.Link, n busNode, store *bus.Store, req *amqp.Message) (reply, error) {
 	switch kind, err := c.front.faults.strike(ctx, l, OnManage, n.entity, ""); {
 	case kind == FaultServerBusy && err == errServerBusy:
@@ -25,33 +49,22 @@ func (c *busPeer) manage(ctx context.Context, l *amqp.Link, n busNode, store *bu
 	case err != nil:
 		return reply{}, err
 	}
-	c.auth.mu.Lock()
-	allowed := c.auth.permits(use{path: n.path, right: Listen})
-	c.auth.mu.Unlock()
-	body, _ := req.Value.(amqp.Map)
-	switch op := req.Properties.String("operation"); {
-	case !allowed:
-		return reply{
-			status: http.StatusUnauthorized, condition: amqp.CondUnauthorized,
-			description: fmt.Sprintf("Unauthorized access. 'Listen' claim(s) are required to perform this operation. Resource: '%s'.", c.resource(n.path)),
-		}, nil
-	case store == nil:
-		return unsupported(op), nil
-	case op == "com.microsoft:peek-message":
-		return c.peek(n, store, body), nil
-	case op == "com.microsoft:renew-lock":
-		return c.renew(n, store, body), nil
-	case op == "com.microsoft:update-disposition":
-		return c.settleByToken(n, store, body), nil
-	default:
-		return unsupported(op), nil
+	name := req.Properties.String("operation")
+	op, ok := busOperations[name]
+	if !ok || store == nil && !op.topics {
+		return unsupported(name), nil
 	}
+	if !c.auth.holds(use{path: n.path, right: op.right}) {
+		return reply{status: http.StatusUnauthorized, condition: amqp.CondUnauthorized, description: c.unauthorized(n.path, op.right).Description}, nil
+	}
+	body, _ := req.Value.(amqp.Map)
+	return op.handle(c, n, store, body), nil
 }
 
 func unsupported(op string) reply {
 	return reply{
 		status: http.StatusBadRequest, condition: amqp.CondNotAllowed,
-		description: fmt.Sprintf("The operation '%.100s' isn't supported here: there are no sessions, scheduled or deferred messages, and no rules.", op),
+		description: fmt.Sprintf("The operation '%.100s' isn't supported here.", op),
 	}
 }
 
@@ -63,12 +76,16 @@ func (c *busPeer) failed(n busNode, err error) reply {
 	}
 	status := int32(http.StatusBadRequest)
 	switch e.Condition {
-	case condLockLost:
+	case condLockLost, condSessionLost:
 		status = http.StatusGone
-	case amqp.CondNotFound:
+	case amqp.CondNotFound, condMessageNotFound:
 		status = http.StatusNotFound
 	}
 	return reply{status: status, description: e.Description, condition: e.Condition}
+}
+
+func ok(value amqp.Map) reply {
+	return reply{status: http.StatusOK, description: "OK", value: value}
 }
 
 func (c *busPeer) peek(n busNode, store *bus.Store, body amqp.Map) reply {
@@ -77,7 +94,11 @@ func (c *busPeer) peek(n busNode, store *bus.Store, body amqp.Map) reply {
 	if !ok1 || !ok2 || count < 1 {
 		return badRequest("peek-message needs from-sequence-number, and a message-count above 0.")
 	}
-	ms, err := store.Peek(from, int(min(count, maxPeek)), maxStandard)
+	var session *string
+	if id, given := body.Get("session-id").(string); given {
+		session = &id
+	}
+	ms, err := store.Peek(from, int(min(count, maxPeek)), maxStandard, session)
 	switch {
 	case err != nil:
 		return c.failed(n, err)
@@ -88,19 +109,19 @@ func (c *busPeer) peek(n busNode, store *bus.Store, body amqp.Map) reply {
 	for i := range ms {
 		list[i] = amqp.Map{{Key: "message", Value: appendBusMessage(nil, &ms[i], time.Time{})}}
 	}
-	return reply{status: http.StatusOK, description: "OK", value: amqp.Map{{Key: "messages", Value: list}}}
+	return ok(amqp.Map{{Key: "messages", Value: list}})
 }
 
 // tokensOf reads the lock tokens of a request.
 func tokensOf(body amqp.Map) ([]amqp.UUID, bool) {
 	array, _ := body.Get("lock-tokens").(amqp.Array)
-	tokens, ok := array.UUIDs()
-	return tokens, ok && len(tokens) > 0 && len(tokens) <= maxTokens
+	tokens, valid := array.UUIDs()
+	return tokens, valid && len(tokens) > 0 && len(tokens) <= maxTokens
 }
 
 func (c *busPeer) renew(n busNode, store *bus.Store, body amqp.Map) reply {
-	tokens, ok := tokensOf(body)
-	if !ok {
+	tokens, valid := tokensOf(body)
+	if !valid {
 		return badRequest("renew-lock needs lock-tokens, an array of UUIDs.")
 	}
 	until := make([]time.Time, len(tokens))
@@ -110,35 +131,180 @@ func (c *busPeer) renew(n busNode, store *bus.Store, body amqp.Map) reply {
 			return c.failed(n, err)
 		}
 	}
-	return reply{status: http.StatusOK, description: "OK", value: amqp.Map{{Key: "expirations", Value: until}}}
+	return ok(amqp.Map{{Key: "expirations", Value: until}})
 }
 
 // settleByToken settles messages whose link is gone.
 func (c *busPeer) settleByToken(n busNode, store *bus.Store, body amqp.Map) reply {
-	tokens, ok := tokensOf(body)
-	if !ok {
+	tokens, valid := tokensOf(body)
+	if !valid {
 		return badRequest("update-disposition needs lock-tokens, an array of UUIDs.")
 	}
 	properties, _ := body.Get("properties-to-modify").(amqp.Map)
-	var settle func(bus.Token) error
+	as := bus.Settlement{Edit: change(properties)}
 	switch status := body.String("disposition-status"); status {
 	case "completed":
-		settle = store.Complete
+		as.As = bus.Complete
 	case "abandoned":
-		settle = func(t bus.Token) error { return store.Abandon(t, change(properties)) }
+		as.As = bus.Abandon
 	case "suspended":
-		settle = func(t bus.Token) error {
-			return store.DeadLetter(t, body.String("deadletter-reason"), body.String("deadletter-description"), change(properties))
-		}
+		as.As, as.Reason, as.Description = bus.Bury, body.String("deadletter-reason"), body.String("deadletter-description")
 	case "defered": // as Azure spells it
-		return c.failed(n, notHere("Deferred messages"))
+		as.As = bus.Defer
 	default:
 		return badRequest(fmt.Sprintf("update-disposition doesn't know the disposition-status '%.50s'.", status))
 	}
-	for _, t := range tokens {
-		if err := settle(bus.Token(t)); err != nil {
-			return c.failed(n, err)
+	receipts := make([]bus.Receipt, len(tokens))
+	for i, t := range tokens {
+		receipts[i] = store.Settle(bus.Token(t), as)
+	}
+	var failed error
+	for _, r := range receipts {
+		if err := r.Wait(); err != nil && failed == nil {
+			failed = err
 		}
 	}
-	return reply{status: http.StatusOK, description: "OK"}
+	if failed != nil {
+		return c.failed(n, failed)
+	}
+	return ok(nil)
+}
+
+// numbersOf reads the sequence numbers of a request.
+func numbersOf(body amqp.Map) ([]int64, bool) {
+	array, _ := body.Get("sequence-numbers").(amqp.Array)
+	numbers, valid := array.Longs()
+	return numbers, valid && len(numbers) > 0 && len(numbers) <= maxNumbers
+}
+
+// receiveDeferred locks deferred messages by their numbers, or deletes them, as the receiver does with others.
+func (c *busPeer) receiveDeferred(n busNode, store *bus.Store, body amqp.Map) reply {
+	numbers, valid := numbersOf(body)
+	mode, _ := integer(body.Get("receiver-settle-mode"))
+	if !valid || mode != 0 && mode != 1 {
+		return badRequest("receive-by-sequence-number needs sequence-numbers, an array of longs, and a receiver-settle-mode of 0 or 1.")
+	}
+	got, err := store.ReceiveDeferred(numbers, body.String("session-id"))
+	if err == nil && mode == 0 {
+		err = completeAll(store, got)
+	}
+	if err != nil {
+		return c.failed(n, err)
+	}
+	list := make(amqp.List, len(got))
+	for i := range got {
+		list[i] = amqp.Map{
+			{Key: "lock-token", Value: amqp.UUID(got[i].Token)},
+			{Key: "message", Value: appendDeferred(&got[i])},
+		}
+	}
+	return ok(amqp.Map{{Key: "messages", Value: list}})
+}
+
+// appendDeferred encodes a message that is received without a delivery, in whose tag clients look for the lock token: it is annotated instead.
+func appendDeferred(m *bus.Locked) []byte {
+	encoded := appendBusMessage(nil, &m.Message, m.Until)
+	header, rest, err := amqp.NextSection(encoded)
+	if err != nil {
+		return encoded // it was encoded here, and has a header
+	}
+	b := append(make([]byte, 0, len(encoded)+64), header.Raw...)
+	b = amqp.AppendValue(amqp.AppendSection(b, amqp.SectionDeliveryAnn), amqp.Map{{Key: amqp.Symbol(annLockToken), Value: amqp.UUID(m.Token)}})
+	return append(b, rest...)
+}
+
+// schedule sends messages that are to be enqueued later.
+func (c *busPeer) schedule(n busNode, _ *bus.Store, body amqp.Map) reply {
+	to, err := c.target(n)
+	if err != nil {
+		return c.failed(n, err)
+	}
+	list, _ := body.Get("messages").(amqp.List)
+	if len(list) == 0 || len(list) > maxBatch {
+		return badRequest("schedule-message needs messages, a list.")
+	}
+	ms := make([]bus.Message, len(list))
+	for i := range list {
+		entry, _ := list[i].(amqp.Map)
+		encoded, isMessage := entry.Get("message").([]byte)
+		if !isMessage {
+			return badRequest("schedule-message needs an encoded message in each entry.")
+		}
+		if ms[i], err = busMessage(bytes.Clone(encoded)); err != nil {
+			return c.failed(n, err)
+		}
+		if ms[i].Scheduled.IsZero() {
+			return badRequest("schedule-message needs messages that are annotated with " + annScheduled + ".")
+		}
+	}
+	numbers, receipt := to.Submit(ms)
+	if err := receipt.Wait(); err != nil {
+		return c.failed(n, err)
+	}
+	return ok(amqp.Map{{Key: "sequence-numbers", Value: numbers}})
+}
+
+func (c *busPeer) cancelScheduled(n busNode, _ *bus.Store, body amqp.Map) reply {
+	numbers, valid := numbersOf(body)
+	if !valid {
+		return badRequest("cancel-scheduled-message needs sequence-numbers, an array of longs.")
+	}
+	to, err := c.target(n)
+	if err == nil {
+		err = to.Cancel(numbers).Wait()
+	}
+	if err != nil {
+		return c.failed(n, err)
+	}
+	return ok(nil)
+}
+
+func (c *busPeer) renewSession(n busNode, store *bus.Store, body amqp.Map) reply {
+	until, err := store.RenewSession(body.String("session-id"))
+	if err != nil {
+		return c.failed(n, err)
+	}
+	return ok(amqp.Map{{Key: "expiration", Value: until}})
+}
+
+func (c *busPeer) sessionState(n busNode, store *bus.Store, body amqp.Map) reply {
+	state, err := store.SessionState(body.String("session-id"))
+	if err != nil {
+		return c.failed(n, err)
+	}
+	value := any(state)
+	if state == nil {
+		value = nil
+	}
+	return ok(amqp.Map{{Key: "session-state", Value: value}})
+}
+
+func (c *busPeer) setSessionState(n busNode, store *bus.Store, body amqp.Map) reply {
+	state, valid := body.Get("session-state").([]byte)
+	if !valid && body.Get("session-state") != nil {
+		return badRequest("set-session-state needs a session-state, which is binary or null.")
+	}
+	if err := store.SetSessionState(body.String("session-id"), bytes.Clone(state)).Wait(); err != nil {
+		return c.failed(n, err)
+	}
+	return ok(nil)
+}
+
+// sessions lists sessions. Since when their state hasn't changed, which the request may ask, isn't known: all are listed.
+func (c *busPeer) sessions(n busNode, store *bus.Store, body amqp.Map) reply {
+	skip, ok1 := integer(body.Get("skip"))
+	top, ok2 := integer(body.Get("top"))
+	switch {
+	case !ok1 || !ok2 || skip < 0 || top < 1:
+		return badRequest("get-message-sessions needs skip, which isn't negative, and top, which is positive.")
+	case !store.InSessions():
+		return c.failed(n, bus.ErrNoSessions)
+	}
+	ids := store.Sessions()
+	ids = ids[min(skip, int64(len(ids))):]
+	ids = ids[:min(top, maxSessions, int64(len(ids)))]
+	if len(ids) == 0 {
+		return reply{status: http.StatusNoContent, description: "No Content"}
+	}
+	return ok(amqp.Map{{Key: "skip", Value: int32(skip) + int32(len(ids))}, {Key: "sessions-ids", Value: ids}})
 }

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"time"
+	"unicode/utf8"
 
 	"github.com/sluice-go/sluice/internal/amqp"
 	"github.com/sluice-go/sluice/internal/bus"
@@ -10,8 +11,10 @@ import (
 // The annotations of a message that the broker owns, beside those of an event. What a sender sends under these names is dropped.
 const (
 	annLockedUntil = "x-opt-locked-until"
+	annLockToken   = "x-opt-lock-token"
 	annState       = "x-opt-message-state"
 	annScheduled   = "x-opt-scheduled-enqueue-time"
+	annOriginal    = "x-opt-enqueue-sequence-number"
 )
 
 // The application properties of a dead letter.
@@ -22,7 +25,7 @@ const (
 
 func reservedInBus(name string) bool {
 	switch name {
-	case annSequence, annEnqueued, annLockedUntil, annState, annScheduled:
+	case annSequence, annEnqueued, annLockedUntil, annState, annScheduled, annOriginal:
 		return true
 	}
 	return false
@@ -51,10 +54,12 @@ func busMessage(b []byte) (m bus.Message, err error) {
 		case amqp.SectionDeliveryAnn:
 			m.Payload = b
 		case amqp.SectionMessageAnn:
-			if v, err := sec.Decode(); err != nil {
+			if m.Scheduled, err = scheduleOf(sec); err != nil {
 				return m, err
-			} else if annotations, _ := v.(amqp.Map); annotations.Get(annScheduled) != nil {
-				return m, notHere("Scheduled messages")
+			}
+		case amqp.SectionProperties:
+			if err = sessionOf(sec, &m); err != nil {
+				return m, err
 			}
 		}
 	}
@@ -81,6 +86,45 @@ func ttlOf(header amqp.Section) (time.Duration, error) {
 	return time.Duration(min(ms, 1<<32)) * time.Millisecond, nil
 }
 
+// scheduleOf reads off annotations when a message is to be enqueued; zero is at once.
+func scheduleOf(annotations amqp.Section) (at time.Time, err error) {
+	v, err := annotations.Decode()
+	if err != nil {
+		return at, err
+	}
+	pairs, _ := v.(amqp.Map)
+	switch v := pairs.Get(annScheduled).(type) {
+	case nil:
+	case time.Time:
+		at = v
+	default:
+		err = amqp.Errorf(amqp.CondInvalidField, "the annotation %s must be a timestamp", annScheduled)
+	}
+	return at, err
+}
+
+// maxSessionID is how many characters the id of a session may have, as on Azure.
+const maxSessionID = 128
+
+// sessionOf reads the group id off properties.
+func sessionOf(properties amqp.Section, m *bus.Message) error {
+	const groupID = 10 // section 3.2.4
+	v, err := properties.Decode()
+	if err != nil {
+		return err
+	}
+	fields, _ := v.(amqp.List)
+	if len(fields) <= groupID || fields[groupID] == nil {
+		return nil
+	}
+	id, ok := fields[groupID].(string)
+	if !ok || utf8.RuneCountInString(id) > maxSessionID {
+		return amqp.Errorf(amqp.CondInvalidField, "the group-id of a message, which names its session, must be a string of up to %d characters", maxSessionID)
+	}
+	m.Session, m.InSession = id, true
+	return nil
+}
+
 // appendBusMessage appends a message as receivers get it; until is when its lock expires, zero if it isn't locked.
 func appendBusMessage(b []byte, m *bus.Message, until time.Time) []byte {
 	header := amqp.List{nil, nil, nil, nil, m.Deliveries}
@@ -88,8 +132,17 @@ func appendBusMessage(b []byte, m *bus.Message, until time.Time) []byte {
 		header[2] = uint32(min(m.TTL.Milliseconds(), 1<<32-1))
 	}
 	b = amqp.AppendValue(amqp.AppendSection(b, amqp.SectionHeader), header)
-	a, n := amqp.AppendLong(append([]byte(nil), symSequence...), m.Sequence), 2
+	a, n := amqp.AppendLong(append(make([]byte, 0, 256), symSequence...), m.Sequence), 3
 	a = amqp.AppendTimestamp(append(a, symEnqueued...), m.Enqueued)
+	a = amqp.AppendLong(amqp.AppendSymbol(a, annOriginal), m.Original)
+	if m.State != bus.Active {
+		a = amqp.AppendValue(amqp.AppendSymbol(a, annState), int32(m.State))
+		n++
+	}
+	if m.State == bus.Scheduled {
+		a = amqp.AppendTimestamp(amqp.AppendSymbol(a, annScheduled), m.Scheduled)
+		n++
+	}
 	if !until.IsZero() {
 		a = amqp.AppendTimestamp(amqp.AppendSymbol(a, annLockedUntil), until)
 		n++

@@ -7,20 +7,25 @@ import (
 	"github.com/sluice-go/sluice/internal/bus"
 )
 
+// receiveMessages and receiveBytes bound what is locked for a receiver at once.
 const (
-	// receiveMessages and receiveBytes bound what is locked for a receiver at once.
 	receiveMessages = 1000
 	receiveBytes    = 512 << 10
-
-	sessionFilter = "com.microsoft:session-filter"
 )
 
-// busReceiver is a link on which a client receives messages: locked until it settles them, or deleted as they are sent.
+// busReceiver is a link on which a client receives messages: locked until it settles them, or deleted before they are sent.
 type busReceiver struct {
 	c     *busPeer
 	link  *amqp.Outgoing
 	node  busNode
 	store *bus.Store
+	from  origin
+}
+
+// origin is where a receiver's messages come from: a [bus.Store], or a [bus.Session] of one.
+type origin interface {
+	Receive(n, maxBytes int) ([]bus.Locked, error)
+	Wait(context.Context) error
 }
 
 func (c *busPeer) openReceiver(l *amqp.Outgoing, n busNode) (func(context.Context) error, error) {
@@ -34,11 +39,14 @@ func (c *busPeer) openReceiver(l *amqp.Outgoing, n busNode) (func(context.Contex
 	if err != nil {
 		return nil, err
 	}
-	if l.Filter().Get(sessionFilter) != nil {
-		return nil, amqp.Errorf(amqp.CondNotAllowed, "A sessionful message receiver cannot be created on an entity that does not require sessions.")
-	}
-	r := &busReceiver{c: c, link: l, node: n, store: store}
+	r := &busReceiver{c: c, link: l, node: n, store: store, from: store}
 	l.OnSettle(r.settle)
+	if id, ok := sessionAsked(l.Filter()); ok {
+		return r.openSession(id, patienceOf(l.Properties()))
+	}
+	if store.InSessions() {
+		return nil, amqp.Errorf(amqp.CondNotAllowed, "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.")
+	}
 	return func(ctx context.Context) error { return c.explain(n, r.run(ctx)) }, nil
 }
 
@@ -48,25 +56,30 @@ func (r *busReceiver) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		got, err := r.store.Receive(min(credit, receiveMessages), receiveBytes)
+		got, err := r.from.Receive(min(credit, receiveMessages), receiveBytes)
 		if err != nil {
 			return err
 		}
 		if len(got) == 0 {
 			r.link.Idle()
-			if err := r.store.Wait(ctx); err != nil {
+			if err := r.from.Wait(ctx); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := r.deliver(ctx, got); err != nil {
+		if r.link.PreSettled() {
+			err = r.deliverDeleted(ctx, got)
+		} else {
+			err = r.deliverLocked(ctx, got)
+		}
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// deliver sends messages. Those that it can't send are given back.
-func (r *busReceiver) deliver(ctx context.Context, got []bus.Locked) error {
+// deliverLocked sends messages that the client has to settle. Those that it can't send are given back.
+func (r *busReceiver) deliverLocked(ctx context.Context, got []bus.Locked) error {
 	defer func() {
 		for _, m := range got {
 			_ = r.store.Release(m.Token) // unless the lock has expired meanwhile
@@ -76,7 +89,9 @@ func (r *busReceiver) deliver(ctx context.Context, got []bus.Locked) error {
 		return err
 	}
 	for {
-		n, err := r.send(got)
+		n, err := r.link.SendTagged(len(got), 0,
+			func(i int) [16]byte { return guid(got[i].Token) },
+			func(b []byte, i int) []byte { return appendBusMessage(b, &got[i].Message, got[i].Until) })
 		got = got[n:]
 		if err != nil || len(got) == 0 {
 			return err
@@ -87,37 +102,62 @@ func (r *busReceiver) deliver(ctx context.Context, got []bus.Locked) error {
 	}
 }
 
-func (r *busReceiver) send(got []bus.Locked) (n int, err error) {
-	if !r.link.PreSettled() {
-		return r.link.SendTagged(len(got), 0,
-			func(i int) [16]byte { return guid(got[i].Token) },
-			func(b []byte, i int) []byte { return appendBusMessage(b, &got[i].Message, got[i].Until) })
+// deliverDeleted sends messages that are gone once they are received: they are deleted before, so that none is received twice. What the client
+// is no longer there for is lost, as on Azure.
+func (r *busReceiver) deliverDeleted(ctx context.Context, got []bus.Locked) error {
+	if _, err := r.c.front.faults.strike(ctx, r.link.Link, OnReceive, r.node.entity, ""); err != nil {
+		for _, m := range got {
+			_ = r.store.Release(m.Token)
+		}
+		return err
 	}
-	n, err = r.link.Send(len(got), 0, func(b []byte, i int) []byte { return appendBusMessage(b, &got[i].Message, got[i].Until) })
-	for _, m := range got[:n] {
-		_ = r.store.Complete(m.Token) // it is on its way, whatever became of the lock
+	if err := completeAll(r.store, got); err != nil {
+		return err
 	}
-	return n, err
+	for {
+		n, err := r.link.Send(len(got), 0, func(b []byte, i int) []byte { return appendBusMessage(b, &got[i].Message, got[i].Until) })
+		got = got[n:]
+		if err != nil || len(got) == 0 {
+			return err
+		}
+		if _, err := r.link.Ready(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func completeAll(store *bus.Store, got []bus.Locked) (err error) {
+	receipts := make([]bus.Receipt, len(got))
+	for i := range got {
+		receipts[i] = store.Settle(got[i].Token, bus.Settlement{As: bus.Complete})
+	}
+	for _, r := range receipts {
+		if failed := r.Wait(); failed != nil && err == nil {
+			err = failed
+		}
+	}
+	return err
 }
 
 // settle does what a receiver says is to become of a message.
-func (r *busReceiver) settle(tag [16]byte, o amqp.Outcome) error {
-	t := guid(tag)
-	var err error
+func (r *busReceiver) settle(tag [16]byte, o amqp.Outcome) (wait func() error, err error) {
+	var as bus.Settlement
 	switch o.Kind {
 	case amqp.Accepted:
-		err = r.store.Complete(t)
+		as.As = bus.Complete
 	case amqp.Rejected:
-		err = r.store.DeadLetter(t, o.Info.String(propReason), o.Info.String(propDescription), change(without(o.Info, propReason, propDescription)))
+		as.As, as.Reason, as.Description = bus.Bury, o.Info.String(propReason), o.Info.String(propDescription)
+		as.Edit = change(without(o.Info, propReason, propDescription))
 	case amqp.Released:
-		err = r.store.Release(t)
+		as.As = bus.Release
 	case amqp.Modified:
+		as.As, as.Edit = bus.Abandon, change(o.Annotations)
 		if o.Undeliverable {
-			return notHere("Deferred messages")
+			as.As = bus.Defer
 		}
-		err = r.store.Abandon(t, change(o.Annotations))
 	}
-	return r.c.explain(r.node, err)
+	receipt := r.store.Settle(guid(tag), as)
+	return func() error { return r.c.explain(r.node, receipt.Wait()) }, nil
 }
 
 // guid turns a lock token into the tag of its message, and back: its first three numbers are little-endian there, as in .NET's GUIDs.

@@ -11,30 +11,33 @@ import (
 // maxBatch is how many messages a batch may have, as on Azure.
 const maxBatch = 4500
 
-// busSender is a link on which a client sends messages to a queue or topic.
+// busSender is a link on which a client sends messages to a queue or topic. What has arrived together is written together.
 type busSender struct {
 	c    *busPeer
 	link *amqp.Incoming
 	node busNode
-	send func([]bus.Message) error
+	to   target
+
+	begun   []begun
+	unheard bool // a fault keeps the client from hearing of what it has sent
+}
+
+// begun is a delivery on its way to the disk.
+type begun struct {
+	refused error
+	receipt bus.Receipt
 }
 
 func (c *busPeer) openSender(l *amqp.Incoming, n busNode) (func(context.Context) error, error) {
 	if err := c.strikeAttach(l.Link, n.node); err != nil {
 		return nil, err
 	}
-	if n.subscription != "" || n.dead {
-		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is to receive from, not to send to", n.path)
-	}
-	s := &busSender{c: c, link: l, node: n}
-	if q, ok := c.bus.broker.Queue(n.name); ok {
-		s.send = q.Send
-	} else if t, ok := c.bus.broker.Topic(n.name); ok {
-		s.send = t.Send
-	} else {
-		return nil, c.noSuch(n.path)
+	to, err := c.target(n)
+	if err != nil {
+		return nil, err
 	}
 	l.CountWith(c.front.meters.of(n.entity))
+	s := &busSender{c: c, link: l, node: n, to: to}
 	return s.run, nil
 }
 
@@ -45,34 +48,58 @@ func (s *busSender) run(ctx context.Context) error {
 			return err
 		}
 		for i := range ds {
-			refused, err := s.take(ctx, ds[i])
-			if err != nil {
-				return err
+			var b begun
+			if b, err = s.begin(ctx, ds[i]); err != nil {
+				break
 			}
-			s.link.Settle(ds[i:i+1], refused)
+			s.begun = append(s.begun, b)
+		}
+		s.finish(ds[:len(s.begun)])
+		if s.unheard {
+			return errCut
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
-// take sends what a delivery holds. It tells why that is refused, if it is; an error ends the link.
-func (s *busSender) take(ctx context.Context, d amqp.Delivery) (refused, err error) {
+// begin sends what a delivery holds, unless that is refused; an error ends the link.
+func (s *busSender) begin(ctx context.Context, d amqp.Delivery) (begun, error) {
 	ms, refused := splitBus(d)
 	if refused != nil {
-		return refused, nil
+		return begun{refused: refused}, nil
 	}
-	kind, err := s.c.front.faults.strike(ctx, s.link.Link, OnSend, s.node.entity, "")
-	switch {
+	switch kind, err := s.c.front.faults.strike(ctx, s.link.Link, OnSend, s.node.entity, ""); {
 	case kind == FaultServerBusy && err == errServerBusy:
-		return err, nil
+		return begun{refused: err}, nil
 	case err != nil:
-		return nil, err
+		return begun{}, err
+	case kind == FaultLoseAnswer:
+		s.unheard = true
 	}
-	refused = s.c.explain(s.node, s.send(ms))
-	if kind == FaultLoseAnswer {
+	_, receipt := s.to.Submit(ms)
+	return begun{receipt: receipt}, nil
+}
+
+// finish waits for the disk, and tells the client.
+func (s *busSender) finish(ds []amqp.Delivery) {
+	for i := range s.begun {
+		if b := &s.begun[i]; b.refused == nil {
+			b.refused = s.c.explain(s.node, b.receipt.Wait())
+		}
+	}
+	if s.unheard {
 		s.link.Cut()
-		return nil, errCut
 	}
-	return refused, nil
+	for i := 0; i < len(ds); {
+		first := i
+		for i++; i < len(ds) && s.begun[i].refused == nil && s.begun[first].refused == nil; i++ {
+		}
+		s.link.Settle(ds[first:i], s.begun[first].refused)
+	}
+	clear(s.begun)
+	s.begun = s.begun[:0]
 }
 
 // splitBus makes messages of a delivery: one, or as many as the batch holds.

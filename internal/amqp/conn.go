@@ -52,6 +52,8 @@ type Conn struct {
 	nlinks       int
 	waiters      []*Outgoing // links that wait for room in out
 	buffered     int         // bytes of complete messages that no link has handled yet
+	answers      []answer    // to what clients have settled, in order
+	answering    bool        // a goroutine is at them
 	partial      int         // bytes of messages whose last frame is still to come
 
 	greeted bool                  // the AMQP headers have been exchanged; only the reader uses it

@@ -126,6 +126,15 @@ func appendTimestamps(b []byte, vs []time.Time) []byte {
 	return endCompound(b, at, len(vs))
 }
 
+func appendLongs(b []byte, vs []int64) []byte {
+	b, at := beginCompound(b, codeArray32)
+	b = append(b, codeLong)
+	for _, v := range vs {
+		b = binary.BigEndian.AppendUint64(b, uint64(v))
+	}
+	return endCompound(b, at, len(vs))
+}
+
 // appendMap appends a map, or null if it is empty.
 func appendMap(b []byte, m Map) []byte {
 	if len(m) == 0 {
@@ -134,7 +143,7 @@ func appendMap(b []byte, m Map) []byte {
 	return AppendValue(b, m)
 }
 
-// AppendValue appends a value of any of the types that decoding yields, or an int, or a []string, []Symbol or []time.Time as an array. Another type is a
+// AppendValue appends a value of any of the types that decoding yields, or an int, or a []string, []Symbol, []int64 or []time.Time as an array. Another type is a
 // mistake of the program, and panics.
 func AppendValue(b []byte, v any) []byte {
 	switch v := v.(type) {
@@ -185,6 +194,8 @@ func AppendValue(b []byte, v any) []byte {
 		return appendStrings(b, v)
 	case []Symbol:
 		return appendSymbols(b, v)
+	case []int64:
+		return appendLongs(b, v)
 	case []time.Time:
 		return appendTimestamps(b, v)
 	case Array:

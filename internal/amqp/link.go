@@ -118,9 +118,9 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l.attached = true
 	l.props, l.filter, l.desired = nil, nil, nil
 	if err != nil {
+		l.attached = true
 		l.refuse(p, err)
 		return nil
 	}
@@ -132,7 +132,12 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	if in != nil {
 		answer.maxMessage = uint64(c.cfg.MaxMessageSize)
 	}
-	c.push(channel, &answer)
+	if out != nil && out.held != nil {
+		out.held = &answer
+	} else {
+		l.attached = true
+		c.push(channel, &answer)
+	}
 	if in != nil {
 		in.replenish()
 	}
@@ -218,6 +223,11 @@ func (l *Link) finish(err error) {
 		l.detachErr = c.report(err)
 	}
 	l.cancel()
+	if !l.attached && !l.s.endSent { // it was held, and is refused
+		l.attached = true
+		p := l.out.held
+		c.push(l.s.channel, &attach{name: p.name, handle: p.handle, sndSettle: p.sndSettle, rcvSettle: p.rcvSettle})
+	}
 	l.pushDetach()
 	if l.in != nil {
 		l.in.drop()

@@ -79,6 +79,16 @@ type unsettled struct {
 	tag  [16]byte
 }
 
+// answer tells a client what has become of a message that it settled, once that is known.
+type answer struct {
+	link   *Outgoing
+	id     uint32
+	kind   OutcomeKind
+	silent bool // the client doesn't ask
+	wait   func() error
+	err    error
+}
+
 // onDisposition takes what the client says of messages that it was sent.
 func (c *Conn) onDisposition(channel uint16, p *disposition) error {
 	var ids []uint32
@@ -88,21 +98,70 @@ func (c *Conn) onDisposition(channel uint16, p *disposition) error {
 			s.onDisposition(p)
 		}
 	})
+	if len(settled) == 0 {
+		return err
+	}
+	answers := make([]answer, len(settled))
 	for i, u := range settled {
-		state := &deliveryState{kind: p.outcome.Kind}
-		if err := u.link.settle(u.tag, *p.outcome); err != nil {
-			state.err = c.report(err)
-		}
-		if p.settled {
-			continue
-		}
-		c.mu.Lock()
-		if !u.link.s.endSent {
-			c.push(channel, &disposition{first: ids[i], last: ids[i], settled: true, state: state})
-		}
-		c.mu.Unlock()
+		answers[i] = answer{link: u.link, id: ids[i], kind: p.outcome.Kind, silent: p.settled}
+		answers[i].wait, answers[i].err = u.link.settle(u.tag, *p.outcome)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answers = append(c.answers, answers...)
+	if !c.answering {
+		c.answering = true
+		c.links.Add(1)
+		go c.answer()
 	}
 	return err
+}
+
+// answer waits for what is to be answered, in order, and answers. It ends when there is nothing left.
+func (c *Conn) answer() {
+	defer c.links.Done()
+	for {
+		c.mu.Lock()
+		answers := c.answers
+		c.answers = nil
+		c.answering = len(answers) > 0
+		c.mu.Unlock()
+		if len(answers) == 0 {
+			return
+		}
+		for i := range answers {
+			if a := &answers[i]; a.wait != nil && a.err == nil {
+				a.err = a.wait()
+			}
+		}
+		c.pushAnswers(answers)
+	}
+}
+
+// pushAnswers sends dispositions, one for neighbours of which the same has become.
+func (c *Conn) pushAnswers(answers []answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := 0; i < len(answers); {
+		a := answers[i]
+		s, last := a.link.s, a.id
+		for i++; i < len(answers) && answers[i].follows(&a, last); i++ {
+			last++
+		}
+		if a.silent || s.endSent {
+			continue
+		}
+		state := &deliveryState{kind: a.kind}
+		if a.err != nil {
+			state.err = c.report(a.err)
+		}
+		c.push(s.channel, &disposition{first: a.id, last: last, settled: true, state: state})
+	}
+}
+
+// follows tells whether the answer can go with those that begin with first and end with the id last.
+func (a *answer) follows(first *answer, last uint32) bool {
+	return a.id == last+1 && a.link.s == first.link.s && a.kind == first.kind && a.silent == first.silent && a.err == nil && first.err == nil
 }
 
 // takeUnsettled forgets the messages that a disposition settles.

@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,14 +13,15 @@ import (
 // tagged is a source of three messages that the client has to settle, under the tags 1 to 3.
 type tagged struct {
 	settled map[byte]Outcome
+	wait    func() error
 	err     error
 }
 
 func (s *tagged) open(l *Outgoing) (func(context.Context) error, error) {
 	s.settled = make(map[byte]Outcome)
-	l.OnSettle(func(tag [16]byte, o Outcome) error {
+	l.OnSettle(func(tag [16]byte, o Outcome) (func() error, error) {
 		s.settled[tag[15]] = o
-		return s.err
+		return s.wait, s.err
 	})
 	return func(ctx context.Context) error {
 		if _, err := l.Ready(ctx); err != nil {
@@ -49,10 +51,8 @@ func TestOutcomes(t *testing.T) {
 		if !reflect.DeepEqual(source.settled, map[byte]Outcome{1: {}, 2: {}}) {
 			t.Fatalf("settled %v", source.settled)
 		}
-		for i := range uint32(2) {
-			if p := expect[*disposition](c); p.receiver || !p.settled || p.first != i || p.last != i || p.outcome == nil || p.outcome.Kind != Accepted {
-				t.Fatalf("answer %+v", p)
-			}
+		if p := expect[*disposition](c); p.receiver || !p.settled || p.first != 0 || p.last != 1 || p.outcome == nil || p.outcome.Kind != Accepted {
+			t.Fatalf("answer %+v", p)
 		}
 		source.err = Errorf(CondNotAllowed, "not that")
 		c.send(0, &disposition{receiver: true, first: 0, last: 1 << 31, state: &deliveryState{kind: Released}})
@@ -69,6 +69,80 @@ func TestOutcomes(t *testing.T) {
 			t.Fatalf("settled again: %v", source.settled)
 		}
 	})
+}
+
+// The answer waits for what the outcome waits for, and what comes later waits behind it.
+func TestOutcomeThatWaits(t *testing.T) {
+	bubble(t, "and fails", func(t *testing.T) {
+		written := make(chan error)
+		source := &tagged{wait: func() error { return <-written }}
+		c := opened(t, &testPeer{outgoing: source.open}, nil, nil)
+		c.session()
+		c.receiver(0)
+		c.send(0, credit(0, 0, 10))
+		for range 3 {
+			expect[*transfer](c)
+		}
+		for id := range uint32(3) {
+			c.send(0, &disposition{receiver: true, first: id, last: id, state: &deliveryState{}})
+		}
+		if len(source.settled) != 3 {
+			t.Fatalf("settled %v", source.settled)
+		}
+		c.nothing()
+		written <- nil
+		c.send(0, credit(0, 3, 10)) // the connection goes on meanwhile
+		if p := expect[*disposition](c); p.first != 0 || p.last != 0 || p.outcome.Kind != Accepted {
+			t.Fatalf("answer %+v", p)
+		}
+		c.nothing()
+		written <- Errorf(CondInternal, "the disk is full")
+		written <- nil
+		if p := expect[*disposition](c); p.first != 1 || p.last != 1 || p.outcome.Kind != Rejected {
+			t.Fatalf("answer %+v", p)
+		}
+		if p := expect[*disposition](c); p.first != 2 || p.outcome.Kind != Accepted {
+			t.Fatalf("answer %+v", p)
+		}
+	})
+}
+
+// A link that is held is answered when its function says so, or refused when that fails.
+func TestHeldLink(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		bubble(t, fmt.Sprint("refused ", refused), func(t *testing.T) {
+			ready := make(chan struct{})
+			c := opened(t, &testPeer{outgoing: func(l *Outgoing) (func(context.Context) error, error) {
+				l.Hold()
+				return func(ctx context.Context) error {
+					<-ready
+					if refused {
+						return Errorf(CondNotAllowed, "no")
+					}
+					if err := l.Attach(Map{{Key: Symbol("filter"), Value: "f"}}, Map{{Key: Symbol("property"), Value: "p"}}); err != nil {
+						return err
+					}
+					<-ctx.Done()
+					return nil
+				}, nil
+			}}, nil, nil)
+			c.session()
+			c.send(0, &attach{name: "l", receiver: true, source: &terminus{address: "node"}})
+			c.nothing()
+			close(ready)
+			a := expect[*attach](c)
+			if refused {
+				if d := expect[*detach](c); a.source != nil || d.err == nil || d.err.Condition != CondNotAllowed {
+					t.Fatalf("attach %+v, detach %+v", a, d)
+				}
+				return
+			}
+			if a.source == nil || a.source.filter.String("filter") != "f" || a.properties.String("property") != "p" || a.source.address != "node" {
+				t.Fatalf("attach %+v", a)
+			}
+			c.nothing()
+		})
+	}
 }
 
 func TestOutcomeOf(t *testing.T) {

@@ -7,7 +7,8 @@ type Outgoing struct {
 	*Link
 	wake chan struct{}
 
-	settle func(tag [16]byte, o Outcome) error // set before the client is answered
+	settle func(tag [16]byte, o Outcome) (wait func() error, err error) // set before the client is answered
+	held   *attach                                                      // the answer to the attach, which [Outgoing.Attach] sends
 
 	// Guarded by c.mu.
 	deliveryCount uint32
@@ -110,9 +111,32 @@ func (l *Outgoing) Send(n int, format uint32, encode func(b []byte, i int) []byt
 	return l.send(n, format, nil, encode)
 }
 
-// OnSettle has f called with the outcome of every message that [Outgoing.SendTagged] sends. The client is told f's error; it is called by the
-// goroutine that reads the connection, and must not block for long. OnSettle is for the [Peer], before it has opened the link.
-func (l *Outgoing) OnSettle(f func(tag [16]byte, o Outcome) error) { l.settle = f }
+// OnSettle has f called with the outcome of every message that [Outgoing.SendTagged] sends. The client is told f's error, or that of wait, if
+// there is one. f is called by the goroutine that reads the connection, and must not block for long; wait may. OnSettle is for the [Peer],
+// before it has opened the link.
+func (l *Outgoing) OnSettle(f func(tag [16]byte, o Outcome) (wait func() error, err error)) {
+	l.settle = f
+}
+
+// Hold has the client not be answered yet: the link's function does that with [Outgoing.Attach], or refuses the link by an error. It is for
+// the [Peer], before it has opened the link.
+func (l *Outgoing) Hold() { l.held = &attach{} }
+
+// Attach answers the client of a link that was held, with the filter that is in force, and properties.
+func (l *Outgoing) Attach(filter, properties Map) error {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.closing() || l.ctx.Err() != nil {
+		return ErrLinkClosed
+	}
+	source := *l.held.source
+	source.filter = filter
+	l.held.source, l.held.properties = &source, properties
+	c.push(l.s.channel, l.held)
+	l.attached, l.held = true, nil
+	return nil
+}
 
 // PreSettled tells whether the client asked for messages to be settled as they are sent.
 func (l *Outgoing) PreSettled() bool { return l.snd == senderSettled }

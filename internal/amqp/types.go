@@ -1,6 +1,9 @@
 package amqp
 
-import "time"
+import (
+	"encoding/binary"
+	"time"
+)
 
 // The Go types of decoded AMQP values are the obvious ones: nil, bool, uint8 … uint64, int8 … int64, float32, float64, []byte, string and
 // [time.Time] for a timestamp (millisecond precision), and the types below for the rest.
@@ -27,20 +30,47 @@ type (
 
 // UUIDs returns the elements of an array of UUIDs; ok is false if it is another.
 func (a Array) UUIDs() (ids []UUID, ok bool) {
+	ok = a.each(func(d *decoder, code byte) bool {
+		if code != codeUUID {
+			return false
+		}
+		ids = append(ids, UUID(d.take(16)))
+		return true
+	})
+	return ids, ok
+}
+
+// Longs returns the elements of an array of longs; ok is false if it is another.
+func (a Array) Longs() (all []int64, ok bool) {
+	ok = a.each(func(d *decoder, code byte) bool {
+		switch code {
+		case codeLong:
+			all = append(all, int64(binary.BigEndian.Uint64(d.take(8))))
+		case codeSmallLong:
+			all = append(all, int64(int8(d.take(1)[0])))
+		default:
+			return false
+		}
+		return true
+	})
+	return all, ok
+}
+
+// each calls f for each element, until that returns false, with a decoder that f has to take the element off.
+func (a Array) each(f func(d *decoder, code byte) bool) bool {
 	d := decoder{buf: []byte(a)}
 	code := d.constructor()
 	if code != codeArray8 && code != codeArray32 {
-		return nil, false
+		return false
 	}
 	end, n := d.compound(code)
-	if d.constructor() != codeUUID {
-		return nil, false
-	}
-	for ; n > 0 && d.err == nil; n-- {
-		ids = append(ids, UUID(d.take(16)))
+	for of := d.constructor(); n > 0 && d.err == nil; n-- {
+		if !f(&d, of) {
+			return false
+		}
 	}
 	d.closeCompound(end)
-	return ids, d.err == nil
+	return d.err == nil
 }
 
 // Get returns the value of the entry whose key is name, as a string or as a symbol, and nil if there is none.

@@ -8,36 +8,66 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/sluice-go/sluice/internal/disklog"
 )
 
-// Limits of Azure for names.
+// Limits of Azure.
 const (
 	maxName             = 260
 	maxSubscriptionName = 50
+	maxSubscriptions    = 2000
 )
+
+// Options adjust a [Broker]. The zero value and nil work.
+type Options struct {
+	// Failed learns of failures in the background: what was to be written, but nobody waits for, or the compaction of the journal. Default: nobody
+	// does.
+	Failed func(error)
+
+	spare int64 // see compactFrom
+}
 
 // Broker holds queues and topics. Names are the same in upper and lower case. Its methods may be called concurrently.
 type Broker struct {
+	journal *journal // nil: all is in memory only
+
 	mu     sync.Mutex
+	lastID uint64
 	queues map[string]*Queue
 	topics map[string]*Topic
 }
 
-// Topic is a topic: each of its subscriptions gets each message. Its methods may be called concurrently.
-type Topic struct {
-	name    string
-	created time.Time
-
-	mu            sync.Mutex
-	subscriptions map[string]*Queue
-	deleted       bool
+// Open returns a broker with the entities and messages of a directory, which is created if need be; one broker at a time can use it. With
+// dir "" there are none, and nothing outlives the broker.
+func Open(dir string, options *Options) (*Broker, error) {
+	b := &Broker{queues: make(map[string]*Queue), topics: make(map[string]*Topic)}
+	if dir == "" {
+		return b, nil
+	}
+	var o Options
+	if options != nil {
+		o = *options
+	}
+	if o.Failed == nil {
+		o.Failed = func(error) {}
+	}
+	log, err := disklog.Open(dir, &disklog.Config{MaxBatchBytes: 64 << 20, SegmentBytes: 16 << 20})
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{log: log, spare: cmp.Or(o.spare, compactFrom), failed: o.Failed, kick: make(chan struct{}, 1), stop: make(chan struct{})}
+	b.journal = j
+	if err := b.recover(); err != nil {
+		return nil, errors.Join(fmt.Errorf("read the journal in %s: %w", dir, err), log.Close())
+	}
+	j.done.Add(1)
+	go j.run(b.compact)
+	return b, nil
 }
 
-// New returns a broker without entities.
-func New() *Broker {
-	return &Broker{queues: make(map[string]*Queue), topics: make(map[string]*Topic)}
-}
+// Close writes what is still to be written, and gives the directory back. Operations fail from now on, if there is one.
+func (b *Broker) Close() error { return b.journal.close() }
 
 func checkName(name string, limit int) error {
 	ok := name != "" && len(name) <= limit && !strings.HasPrefix(name, "/") && !strings.HasSuffix(name, "/") && !strings.Contains(name, "//")
@@ -56,32 +86,55 @@ func (b *Broker) CreateQueue(name string, cfg *QueueConfig) (*Queue, error) {
 	if err := checkName(name, maxName); err != nil {
 		return nil, err
 	}
-	q, err := newQueue(name, cfg)
+	full, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("queue %s: %w", name, err)
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.taken(name) {
+		b.mu.Unlock()
 		return nil, fmt.Errorf("queue %s: %w", name, ErrExists)
 	}
+	q := newQueue(b.nextID(), name, full, nil, b.journal)
 	b.queues[strings.ToLower(name)] = q
+	q.mu.Lock()
+	q.notes.defined(q.definition())
+	r := q.leave()
+	b.mu.Unlock()
+	if err := r.Wait(); err != nil {
+		return nil, errors.Join(fmt.Errorf("queue %s: %w", name, err), b.Delete(name))
+	}
 	return q, nil
 }
 
 // CreateTopic adds a topic without subscriptions.
-func (b *Broker) CreateTopic(name string) (*Topic, error) {
+func (b *Broker) CreateTopic(name string, cfg *TopicConfig) (*Topic, error) {
 	if err := checkName(name, maxName); err != nil {
 		return nil, err
 	}
+	full, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("topic %s: %w", name, err)
+	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.taken(name) {
+		b.mu.Unlock()
 		return nil, fmt.Errorf("topic %s: %w", name, ErrExists)
 	}
-	t := &Topic{name: name, created: time.Now(), subscriptions: make(map[string]*Queue)}
+	t := newTopic(b.nextID(), name, full, b)
 	b.topics[strings.ToLower(name)] = t
+	r := t.rewrite()
+	b.mu.Unlock()
+	if err := r.Wait(); err != nil {
+		return nil, errors.Join(fmt.Errorf("topic %s: %w", name, err), b.Delete(name))
+	}
 	return t, nil
+}
+
+// nextID returns an id that no entity has had. b.mu is held.
+func (b *Broker) nextID() uint64 {
+	b.lastID++
+	return b.lastID
 }
 
 func (b *Broker) taken(name string) bool {
@@ -119,104 +172,31 @@ func (b *Broker) Topics() []*Topic {
 	return slices.SortedFunc(maps.Values(b.topics), func(s, t *Topic) int { return cmp.Compare(s.name, t.name) })
 }
 
+// all returns everything that holds messages, and the topics. b.mu is held.
+func (b *Broker) all() (queues []*Queue, topics []*Topic) {
+	queues = slices.Collect(maps.Values(b.queues))
+	for _, t := range b.topics {
+		topics = append(topics, t)
+		queues = append(append(queues, t.held), t.Subscriptions()...)
+	}
+	return queues, topics
+}
+
 // Delete removes a queue, or a topic with its subscriptions: [ErrNotFound].
 func (b *Broker) Delete(name string) error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	key := strings.ToLower(name)
+	var r Receipt
 	switch q, t := b.queues[key], b.topics[key]; {
 	case q != nil:
 		delete(b.queues, key)
-		q.delete()
+		r = q.delete()
 	case t != nil:
 		delete(b.topics, key)
-		t.delete()
+		r = t.delete()
 	default:
-		return fmt.Errorf("entity %.100s: %w", name, ErrNotFound)
+		r.err = fmt.Errorf("entity %.100s: %w", name, ErrNotFound)
 	}
-	return nil
-}
-
-// Name is the topic's name.
-func (t *Topic) Name() string { return t.name }
-
-// Created is when the topic was created.
-func (t *Topic) Created() time.Time { return t.created }
-
-// Subscribe adds a subscription: [ErrExists], [ErrDeleted].
-func (t *Topic) Subscribe(name string, cfg *QueueConfig) (*Queue, error) {
-	if err := checkName(name, maxSubscriptionName); err != nil {
-		return nil, err
-	}
-	q, err := newQueue(t.name+"/Subscriptions/"+name, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("subscription %s: %w", name, err)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.deleted:
-		return nil, fmt.Errorf("topic %s: %w", t.name, ErrDeleted)
-	case t.subscriptions[strings.ToLower(name)] != nil:
-		return nil, fmt.Errorf("subscription %s: %w", q.name, ErrExists)
-	}
-	t.subscriptions[strings.ToLower(name)] = q
-	return q, nil
-}
-
-// Unsubscribe removes a subscription with its messages: [ErrNotFound].
-func (t *Topic) Unsubscribe(name string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	q := t.subscriptions[strings.ToLower(name)]
-	if q == nil {
-		return fmt.Errorf("subscription %s/%.60s: %w", t.name, name, ErrNotFound)
-	}
-	delete(t.subscriptions, strings.ToLower(name))
-	q.delete()
-	return nil
-}
-
-// Subscription finds a subscription.
-func (t *Topic) Subscription(name string) (*Queue, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	q, ok := t.subscriptions[strings.ToLower(name)]
-	return q, ok
-}
-
-// Subscriptions returns the subscriptions, by name.
-func (t *Topic) Subscriptions() []*Queue {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.sorted()
-}
-
-func (t *Topic) sorted() []*Queue {
-	return slices.SortedFunc(maps.Values(t.subscriptions), func(p, q *Queue) int { return cmp.Compare(p.name, q.name) })
-}
-
-// Send puts messages into all subscriptions; without any, they are gone. A subscription that is full gets none of them, and the error is its.
-func (t *Topic) Send(ms []Message) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.deleted {
-		return ErrDeleted
-	}
-	var errs []error
-	for _, q := range t.sorted() {
-		if err := q.Send(ms); err != nil {
-			errs = append(errs, fmt.Errorf("subscription %s: %w", q.name, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (t *Topic) delete() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.deleted = true
-	for _, q := range t.subscriptions {
-		q.delete()
-	}
+	b.mu.Unlock()
+	return r.Wait()
 }

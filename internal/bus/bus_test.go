@@ -11,9 +11,18 @@ import (
 	"time"
 )
 
+func broker(t *testing.T) *Broker {
+	t.Helper()
+	b, err := Open("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func queue(t *testing.T, cfg *QueueConfig) *Queue {
 	t.Helper()
-	q, err := New().CreateQueue("orders", cfg)
+	q, err := broker(t).CreateQueue("orders", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +216,7 @@ func TestPeekAndBounds(t *testing.T) {
 		n, bytes int
 		want     string
 	}{{0, 10, 100, "[aaa bbb ccc]"}, {2, 1, 100, "[bbb]"}, {1, 10, 5, "[aaa]"}, {1, 10, 6, "[aaa bbb]"}, {4, 10, 100, "[]"}} {
-		ms, err := q.Messages().Peek(c.from, c.n, c.bytes)
+		ms, err := q.Messages().Peek(c.from, c.n, c.bytes, nil)
 		must(t, err)
 		var all []string
 		for _, m := range ms {
@@ -221,7 +230,7 @@ func TestPeekAndBounds(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New()
+		b := broker(t)
 		q, err := b.CreateQueue("orders", nil)
 		must(t, err)
 		results := make(chan error)
@@ -250,8 +259,8 @@ func TestWait(t *testing.T) {
 }
 
 func TestTopics(t *testing.T) {
-	b := New()
-	topic, err := b.CreateTopic("news")
+	b := broker(t)
+	topic, err := b.CreateTopic("news", nil)
 	must(t, err)
 	must(t, topic.Send([]Message{{Payload: []byte("nobody listens")}}))
 	one, err := topic.Subscribe("one", nil)
@@ -263,7 +272,7 @@ func TestTopics(t *testing.T) {
 	receive(t, two.Messages(), "a")
 	for _, err := range []error{
 		func() error { _, err := b.CreateQueue("NEWS", nil); return err }(),
-		func() error { _, err := b.CreateTopic("news"); return err }(),
+		func() error { _, err := b.CreateTopic("news", nil); return err }(),
 		func() error { _, err := topic.Subscribe("ONE", nil); return err }(),
 	} {
 		if !errors.Is(err, ErrExists) {
@@ -336,7 +345,7 @@ func TestModel(t *testing.T) {
 			if c := q.Counts(); int(c.Active+c.DeadLetters)+len(completed) != sent {
 				t.Fatalf("seed %d: %d sent, %d active, %d dead letters, %d completed", seed, sent, c.Active, c.DeadLetters, len(completed))
 			}
-			ms, err := q.DeadLetters().Peek(0, 1000, 1<<20)
+			ms, err := q.DeadLetters().Peek(0, 1000, 1<<20, nil)
 			must(t, err)
 			if !slices.IsSortedFunc(ms, func(a, b Message) int { return int(a.Sequence - b.Sequence) }) {
 				t.Fatalf("seed %d: dead letters are out of order", seed)

@@ -2,62 +2,19 @@ package bus
 
 import (
 	"container/heap"
-	"context"
-	"crypto/rand"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/disklog"
 )
-
-// QueueConfig holds the settings of a [Queue] or of a topic's subscription. The zero value works.
-type QueueConfig struct {
-	// Lock is how long a received message is locked. Default 1 minute.
-	Lock time.Duration
-	// MaxDeliveries is how often a message may be received before it becomes a dead letter. Default 10.
-	MaxDeliveries int
-	// TTL is how long messages live at most. Default: for ever.
-	TTL time.Duration
-	// KeepExpired has messages that expire become dead letters. Default: they are dropped.
-	KeepExpired bool
-	// MaxBytes bounds the payloads that the queue holds, dead letters included. Default 1 GiB.
-	MaxBytes int64
-}
-
-const (
-	defaultLock          = time.Minute
-	maxLock              = 5 * time.Minute
-	defaultMaxDeliveries = 10
-	defaultMaxBytes      = 1 << 30
-)
-
-func (c *QueueConfig) withDefaults() (QueueConfig, error) {
-	var full QueueConfig
-	if c != nil {
-		full = *c
-	}
-	if full.Lock == 0 {
-		full.Lock = defaultLock
-	}
-	if full.MaxDeliveries == 0 {
-		full.MaxDeliveries = defaultMaxDeliveries
-	}
-	if full.MaxBytes == 0 {
-		full.MaxBytes = defaultMaxBytes
-	}
-	switch {
-	case full.Lock < 0 || full.Lock > maxLock:
-		return full, fmt.Errorf("locks of %s: choose up to %s", full.Lock, maxLock)
-	case full.MaxDeliveries < 0:
-		return full, fmt.Errorf("at most %d deliveries: choose 1 or more", full.MaxDeliveries)
-	case full.TTL < 0 || full.MaxBytes < 0:
-		return full, fmt.Errorf("time to live %s, at most %d bytes: neither can be negative", full.TTL, full.MaxBytes)
-	}
-	return full, nil
-}
 
 // Queue is a queue, or a subscription of a topic. Its methods may be called concurrently.
 type Queue struct {
+	id      uint64
 	name    string
+	topic   *Topic // of a subscription
+	journal *journal
 	created time.Time
 
 	mu        sync.Mutex
@@ -69,20 +26,24 @@ type Queue struct {
 	bytes     int64
 	locks     map[Token]*entry
 	deadlines byTime
+	unwritten []*entry      // sent, but not on disk yet, in order
 	changed   chan struct{} // closed when a message has become available; nil if nobody waits
 	deleted   bool
+	held      bool     // it keeps the messages that are scheduled for a topic…
+	due       []*entry // …and these are to go to the subscriptions
+	notes     notes    // of the operation in progress
 }
 
-func newQueue(name string, cfg *QueueConfig) (*Queue, error) {
-	full, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
-	}
+func newQueue(id uint64, name string, cfg QueueConfig, topic *Topic, j *journal) *Queue {
 	now := time.Now()
-	q := &Queue{name: name, created: now, updated: now, cfg: full, locks: make(map[Token]*entry)}
+	q := &Queue{id: id, name: name, topic: topic, journal: j, created: now, updated: now, cfg: cfg, locks: make(map[Token]*entry)}
+	q.notes.off = j == nil
 	q.messages.q = q
 	q.dead.q, q.dead.dead = q, true
-	return q, nil
+	if cfg.Sessions {
+		q.messages.sessions = make(map[string]*session)
+	}
+	return q
 }
 
 // Name is the queue's name; of a subscription, that of the topic and its own: "topic/Subscriptions/name".
@@ -98,16 +59,22 @@ func (q *Queue) Config() QueueConfig {
 	return q.cfg
 }
 
-// Configure changes the settings. Locks that are held, and messages that are there, keep what they were given.
+// Configure changes the settings, except for sessions. Locks that are held, and messages that are there, keep what they were given.
 func (q *Queue) Configure(cfg *QueueConfig) error {
 	full, err := cfg.withDefaults()
 	if err != nil {
 		return err
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	if q.deleted {
+		q.mu.Unlock()
+		return ErrDeleted
+	}
+	full.Sessions = q.cfg.Sessions
 	q.cfg, q.updated = full, time.Now()
-	return nil
+	q.notes.defined(q.definition())
+	q.wake()
+	return q.leave().Wait()
 }
 
 // Updated is when the queue was created or configured last.
@@ -125,40 +92,184 @@ func (q *Queue) DeadLetters() *Store { return &q.dead }
 
 // Counts counts the messages.
 func (q *Queue) Counts() Counts {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.catchUp()
-	return Counts{Active: int64(q.messages.live), DeadLetters: int64(q.dead.live), Bytes: q.bytes}
+	q.enter()
+	defer q.exit()
+	return Counts{
+		Active: int64(q.messages.live - q.messages.scheduled), DeadLetters: int64(q.dead.live), Scheduled: int64(q.messages.scheduled), Bytes: q.bytes,
+	}
 }
 
-// Send puts messages into the queue, all or none: [ErrFull] where there is no room for them, [ErrDeleted] where there is no queue any more.
-// The queue keeps the payloads.
+// enter begins an operation: it takes the lock, brings about what was due, and returns now in milliseconds.
+func (q *Queue) enter() int64 {
+	if q.topic != nil {
+		q.topic.enqueueDue()
+	}
+	q.mu.Lock()
+	return q.catchUp()
+}
+
+// leave ends an operation: it gives what the operation noted its place in the journal, and lets go of the lock.
+func (q *Queue) leave() Receipt {
+	defer q.mu.Unlock()
+	return q.journal.begin(&q.notes)
+}
+
+// exit is leave where nobody waits for the disk.
+func (q *Queue) exit() { q.leave().forget() }
+
+// Receipt is the outcome of an operation, once it is on disk.
+type Receipt struct {
+	err     error
+	journal *journal
+	pending *disklog.Pending
+	then    func(error) // what follows from the outcome
+}
+
+// Wait returns once the outcome of the operation is on disk. It must be called once, unless there is an error already.
+func (r Receipt) Wait() error {
+	err := r.err
+	if r.pending != nil {
+		_, err = r.pending.Wait()
+	}
+	if r.then != nil {
+		r.then(err)
+	}
+	return err
+}
+
+// forget leaves it to the journal to write an operation whose outcome nobody waits for.
+func (r Receipt) forget() {
+	if r.pending != nil {
+		r.journal.writeSoon(r.pending)
+	}
+}
+
+// Send puts messages into the queue, all or none: [ErrFull] where there is no room for them, [ErrDeleted] where there is no queue any more,
+// [ErrSendDisabled], [ErrSessionNeeded]. The queue keeps the payloads.
 func (q *Queue) Send(ms []Message) error {
-	var size int64
+	_, r := q.Submit(ms)
+	return r.Wait()
+}
+
+// Submit is Send that doesn't wait for the disk. It returns the messages' sequence numbers.
+func (q *Queue) Submit(ms []Message) ([]int64, Receipt) {
+	now := q.enter()
+	switch {
+	case q.cfg.Status.noSending():
+		return nil, q.refuse(ErrSendDisabled)
+	case q.cfg.Sessions && slices.ContainsFunc(ms, func(m Message) bool { return !m.InSession }):
+		return nil, q.refuse(ErrSessionNeeded)
+	}
+	if err := q.room(ms); err != nil {
+		return nil, q.refuse(err)
+	}
+	numbers := make([]int64, len(ms))
+	for i := range ms {
+		numbers[i] = q.accept(&q.notes, &ms[i], now, 0).Sequence
+	}
+	return numbers, q.submitted()
+}
+
+// refuse ends an operation that came to nothing.
+func (q *Queue) refuse(err error) Receipt {
+	q.exit()
+	return Receipt{err: err}
+}
+
+// room tells whether the messages fit.
+func (q *Queue) room(ms []Message) error {
+	size := int64(0)
 	for i := range ms {
 		size += int64(len(ms[i].Payload))
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.catchUp()
 	switch {
 	case q.deleted:
 		return ErrDeleted
 	case q.bytes+size > q.cfg.MaxBytes:
 		return ErrFull
 	}
-	q.bytes += size
-	for _, m := range ms {
-		q.sequence++
-		e := &entry{Message: Message{Payload: m.Payload, TTL: m.TTL, Sequence: q.sequence, Enqueued: time.UnixMilli(now).UTC()}}
-		if ttl := lesser(m.TTL, q.cfg.TTL); ttl > 0 {
-			e.TTL, e.Expires = ttl, e.Enqueued.Add(ttl)
+	return nil
+}
+
+// accept makes an entry of a message and notes it; original is the number that it has in the topic, or 0.
+func (q *Queue) accept(n *notes, m *Message, now, original int64) *entry {
+	q.sequence++
+	e := &entry{Message: *m}
+	e.Sequence, e.Original, e.Enqueued, e.TTL = q.sequence, original, timeOf(now), lesser(m.TTL, q.cfg.TTL)
+	e.State, e.Deliveries, e.Reason, e.Description = Active, 0, "", ""
+	if original == 0 {
+		e.Original = e.Sequence
+	}
+	store := &q.messages
+	if e.Scheduled.UnixMilli() > now {
+		e.State, e.Scheduled = Scheduled, timeOf(e.Scheduled.UnixMilli())
+	} else {
+		e.Scheduled = time.Time{}
+		if q.cfg.Sessions && !e.InSession { // only a topic's message can come so far
+			store = &q.dead
+			e.Reason, e.Description = ReasonNoSession, "Session enabled entity doesn't allow a message whose session identifier is null."
+		}
+	}
+	q.put(n, store, e)
+	return e
+}
+
+// put adds a new entry, which is noted as a whole.
+func (q *Queue) put(n *notes, store *Store, e *entry) {
+	q.bytes += int64(len(e.Payload))
+	store.add(e)
+	n.whole(q.id, e)
+	q.watch(e)
+}
+
+// watch sets the deadline of an entry that isn't locked.
+func (q *Queue) watch(e *entry) {
+	switch {
+	case e.State == Scheduled:
+		heap.Push(&q.deadlines, deadline{at: e.Scheduled.UnixMilli(), e: e})
+	case e.TTL > 0:
+		e.Expires = e.Enqueued.Add(e.TTL)
+		if !e.store.dead {
 			heap.Push(&q.deadlines, deadline{at: e.Expires.UnixMilli(), e: e})
 		}
-		q.messages.add(e)
 	}
-	q.wake()
-	return nil
+}
+
+// submitted ends an operation that has put entries: they can be received once they are on disk.
+func (q *Queue) submitted() Receipt {
+	wrote := q.notes.entries
+	r := q.journal.begin(&q.notes)
+	q.sent(wrote, r)
+	q.mu.Unlock()
+	r.then = func(error) { q.settleWrites() }
+	return r
+}
+
+// sent keeps entries from being received until they are on disk. The lock is held.
+func (q *Queue) sent(wrote []*entry, r Receipt) {
+	if r.err != nil {
+		for _, e := range wrote {
+			q.drop(e)
+		}
+		return
+	}
+	if r.pending == nil {
+		q.wake()
+		return
+	}
+	for _, e := range wrote {
+		if e.store.q == q {
+			e.unwritten = r.pending
+			q.unwritten = append(q.unwritten, e)
+		}
+	}
+}
+
+// settleWrites shows what has been written meanwhile.
+func (q *Queue) settleWrites() {
+	q.mu.Lock()
+	q.catchUp()
+	q.exit()
 }
 
 // lesser is the shorter of two lives, of which 0 has no end.
@@ -167,94 +278,6 @@ func lesser(a, b time.Duration) time.Duration {
 		return b
 	}
 	return a
-}
-
-// Receive locks up to n available messages, in the order in which they were sent, that have up to maxBytes together, or one. There may be none.
-func (s *Store) Receive(n, maxBytes int) ([]Locked, error) {
-	q := s.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.catchUp()
-	if q.deleted {
-		return nil, ErrDeleted
-	}
-	var got []Locked
-	for size := 0; len(got) < n; {
-		e := s.next()
-		if e == nil {
-			break
-		}
-		if size += len(e.Payload); size > maxBytes && len(got) > 0 {
-			heap.Push(&s.ready, e)
-			break
-		}
-		rand.Read(e.token[:])
-		e.token[6], e.token[8] = e.token[6]&0x0f|0x40, e.token[8]&0x3f|0x80 // a UUID, version 4
-		q.lock(e, now)
-		q.locks[e.token] = e
-		got = append(got, Locked{Message: e.Message, Token: e.token, Until: time.UnixMilli(e.lock).UTC()})
-	}
-	return got, nil
-}
-
-// Wait returns once there may be something to receive; with ctx's error if that ends first, with [ErrDeleted] if the queue does.
-func (s *Store) Wait(ctx context.Context) error {
-	q := s.q
-	for {
-		q.mu.Lock()
-		now := q.catchUp()
-		e := s.next()
-		if e != nil {
-			heap.Push(&s.ready, e)
-		}
-		if e != nil || q.deleted {
-			q.mu.Unlock()
-			if q.deleted {
-				return ErrDeleted
-			}
-			return nil
-		}
-		if q.changed == nil {
-			q.changed = make(chan struct{})
-		}
-		changed, until := q.changed, time.Hour
-		if len(q.deadlines) > 0 {
-			until = min(until, time.Duration(q.deadlines[0].at-now)*time.Millisecond)
-		}
-		q.mu.Unlock()
-		timer := time.NewTimer(until)
-		select {
-		case <-changed:
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
-		timer.Stop()
-	}
-}
-
-// Peek returns up to n messages from a sequence number on, locked or not, that have up to maxBytes together, or one. Nothing becomes of them.
-func (s *Store) Peek(from int64, n, maxBytes int) ([]Message, error) {
-	q := s.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.catchUp()
-	if q.deleted {
-		return nil, ErrDeleted
-	}
-	var ms []Message
-	size := 0
-	for _, e := range s.entries[s.find(from):] {
-		if e.gone {
-			continue
-		}
-		if size += len(e.Payload); len(ms) == n || size > maxBytes && len(ms) > 0 {
-			break
-		}
-		ms = append(ms, e.Message)
-	}
-	return ms, nil
 }
 
 // wake ends all waits.
@@ -266,9 +289,71 @@ func (q *Queue) wake() {
 }
 
 // delete ends the queue: all waits, and all operations from now on, end with [ErrDeleted].
-func (q *Queue) delete() {
+func (q *Queue) delete() Receipt {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.deleted = true
+	q.wake()
+	q.notes.deleted(q.id)
+	return q.leave()
+}
+
+// catchUp brings about what was due by now, and returns now in milliseconds.
+func (q *Queue) catchUp() int64 {
+	now := time.Now().UnixMilli()
+	for len(q.unwritten) > 0 && q.unwritten[0].unwritten.Done() {
+		e := q.unwritten[0]
+		q.unwritten[0], q.unwritten = nil, q.unwritten[1:]
+		_, err := e.unwritten.Wait()
+		e.unwritten = nil
+		switch {
+		case e.gone:
+		case err != nil:
+			q.drop(e)
+		default:
+			e.store.push(e)
+			q.wake()
+		}
+	}
+	for len(q.deadlines) > 0 && q.deadlines[0].at <= now {
+		d := heap.Pop(&q.deadlines).(deadline)
+		e := d.e
+		switch {
+		case d.stale():
+		case d.s != nil:
+			q.endSession(d.s, now)
+		case e.lock > now:
+		case e.State == Scheduled && q.held:
+			q.due = append(q.due, e)
+		case e.State == Scheduled:
+			q.enqueue(e, now)
+		case e.lock > 0:
+			q.unlock(e)
+			q.fail(e, now)
+		default:
+			q.expire(e, now)
+		}
+	}
+	if len(q.deadlines) > 1024+4*(q.messages.live+q.dead.live) {
+		q.deadlines = slices.DeleteFunc(q.deadlines, func(d deadline) bool { return d.stale() })
+		heap.Init(&q.deadlines)
+	}
+	return now
+}
+
+// enqueue makes a scheduled message one that can be received, at the end of the queue. Those of a topic's own queue go to its subscriptions
+// instead, by [Topic.enqueueDue].
+func (q *Queue) enqueue(e *entry, now int64) {
+	e.store.remove(e)
+	old := e.Sequence
+	moved := &entry{Message: e.Message, generation: e.generation, unwritten: e.unwritten}
+	e.Payload = nil
+	q.sequence++
+	moved.Sequence, moved.State, moved.Enqueued, moved.Scheduled = q.sequence, Active, timeOf(now), time.Time{}
+	q.notes.enqueued(q.id, old, moved.Sequence, now)
+	if moved.unwritten != nil {
+		q.unwritten = append(q.unwritten, moved)
+	}
+	q.messages.add(moved)
+	q.watch(moved)
 	q.wake()
 }

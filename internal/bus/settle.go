@@ -3,14 +3,115 @@ package bus
 import (
 	"container/heap"
 	"fmt"
-	"slices"
 	"time"
 )
 
-// lock gives an entry a lock that lasts from now on.
-func (q *Queue) lock(e *entry, now int64) {
-	e.lock = now + q.cfg.Lock.Milliseconds()
-	heap.Push(&q.deadlines, deadline{at: e.lock, e: e})
+// Settlement is what is to become of a locked message.
+type Settlement struct {
+	As Outcome
+	// Edit changes the payload. Default: it stays.
+	Edit func([]byte) []byte
+	// Reason and Description are why it becomes a dead letter.
+	Reason, Description string
+}
+
+// Outcome is what becomes of a locked message.
+type Outcome byte
+
+const (
+	// Complete removes it.
+	Complete Outcome = iota
+	// Abandon gives it back. If it has been delivered as often as it may, it becomes a dead letter.
+	Abandon
+	// Release gives it back as if it had never been delivered.
+	Release
+	// Bury makes it a dead letter. What is one already stays where it is, with the new reason.
+	Bury
+	// Defer keeps it for those who ask for it by its number.
+	Defer
+)
+
+// Settle ends the lock of a message. [ErrLockLost] where the lock is no longer held, [ErrSessionLost] where it was a session's.
+func (s *Store) Settle(t Token, as Settlement) Receipt {
+	q := s.q
+	now := q.enter()
+	e, err := s.held(t)
+	if err != nil {
+		return q.refuse(err)
+	}
+	q.unlock(e)
+	var then func(error)
+	switch as.As {
+	case Complete:
+		then = q.complete(e)
+	case Abandon:
+		q.replace(e, as.Edit)
+		q.fail(e, now)
+	case Release:
+		if !q.expire(e, now) {
+			q.giveBack(e)
+		}
+	case Bury:
+		q.replace(e, as.Edit)
+		q.bury(e, as.Reason, as.Description)
+	case Defer:
+		q.replace(e, as.Edit)
+		e.State = Deferred
+		q.notes.altered(q.id, e, as.Edit != nil)
+	}
+	r := q.leave()
+	r.then = then
+	return r
+}
+
+// complete removes a message. If the disk doesn't take that, it is there again.
+func (q *Queue) complete(e *entry) (then func(error)) {
+	payload := e.Payload
+	q.notes.done(q.id, e.Sequence)
+	q.drop(e)
+	return func(err error) {
+		if err == nil {
+			return
+		}
+		q.mu.Lock()
+		back := &entry{Message: e.Message}
+		back.Payload = payload
+		q.put(&q.notes, e.store, back)
+		q.wake()
+		q.exit()
+	}
+}
+
+// Complete settles a message so, and waits for the disk, as do the others.
+func (s *Store) Complete(t Token) error { return s.Settle(t, Settlement{As: Complete}).Wait() }
+
+// Abandon gives a message back, with another payload if edit isn't nil.
+func (s *Store) Abandon(t Token, edit func([]byte) []byte) error {
+	return s.Settle(t, Settlement{As: Abandon, Edit: edit}).Wait()
+}
+
+// Release gives back a message that was never delivered: it doesn't count.
+func (s *Store) Release(t Token) error { return s.Settle(t, Settlement{As: Release}).Wait() }
+
+// DeadLetter makes a message a dead letter, with another payload if edit isn't nil.
+func (s *Store) DeadLetter(t Token, reason, description string, edit func([]byte) []byte) error {
+	return s.Settle(t, Settlement{As: Bury, Reason: reason, Description: description, Edit: edit}).Wait()
+}
+
+// Renew has a lock last as long as a new one, and returns until when. That of a message in a session lasts as long as the session's.
+func (s *Store) Renew(t Token) (time.Time, error) {
+	q := s.q
+	now := q.enter()
+	defer q.exit()
+	e, err := s.held(t)
+	switch {
+	case err != nil:
+		return time.Time{}, err
+	case e.holder != nil:
+		return timeOf(e.holder.session.until), nil
+	}
+	q.extend(e, now)
+	return timeOf(e.lock), nil
 }
 
 // held finds the message of a lock that is held on this store.
@@ -19,70 +120,27 @@ func (s *Store) held(t Token) (*entry, error) {
 		return nil, ErrDeleted
 	}
 	e := s.q.locks[t]
-	if e == nil || e.store != s {
-		return nil, ErrLockLost
+	switch {
+	case e != nil && e.store == s:
+		return e, nil
+	case s.sessions != nil:
+		return nil, ErrSessionLost
 	}
-	return e, nil
+	return nil, ErrLockLost
 }
 
-// settle does something with the message of a lock, and ends the lock.
-func (s *Store) settle(t Token, do func(e *entry, now int64)) error {
-	q := s.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.catchUp()
-	e, err := s.held(t)
-	if err != nil {
-		return err
+// extend gives an entry a lock that lasts from now on.
+func (q *Queue) extend(e *entry, now int64) {
+	e.lock = now + q.cfg.Lock.Milliseconds()
+	heap.Push(&q.deadlines, deadline{at: e.lock, e: e})
+}
+
+func (q *Queue) unlock(e *entry) {
+	delete(q.locks, e.token)
+	if e.holder != nil {
+		delete(e.holder.locked, e)
 	}
-	delete(q.locks, t)
-	e.lock = 0
-	do(e, now)
-	return nil
-}
-
-// Complete removes a message. Like all that take a token, it returns [ErrLockLost] where the lock is no longer held.
-func (s *Store) Complete(t Token) error {
-	return s.settle(t, func(e *entry, _ int64) { s.q.drop(e) })
-}
-
-// Abandon gives a message back, with another payload if edit isn't nil. If it has been delivered as often as it may, it becomes a dead letter.
-func (s *Store) Abandon(t Token, edit func([]byte) []byte) error {
-	return s.settle(t, func(e *entry, now int64) {
-		s.q.replace(e, edit)
-		s.q.fail(e, now)
-	})
-}
-
-// Release gives back a message that was never delivered: it doesn't count.
-func (s *Store) Release(t Token) error {
-	return s.settle(t, func(e *entry, now int64) {
-		if !s.q.expire(e, now) {
-			s.q.giveBack(e)
-		}
-	})
-}
-
-// DeadLetter makes a message a dead letter, with another payload if edit isn't nil. What is one already stays where it is, with the new reason.
-func (s *Store) DeadLetter(t Token, reason, description string, edit func([]byte) []byte) error {
-	return s.settle(t, func(e *entry, _ int64) {
-		s.q.replace(e, edit)
-		s.q.bury(e, reason, description)
-	})
-}
-
-// Renew has a lock last as long as a new one, and returns until when.
-func (s *Store) Renew(t Token) (time.Time, error) {
-	q := s.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.catchUp()
-	e, err := s.held(t)
-	if err != nil {
-		return time.Time{}, err
-	}
-	q.lock(e, now)
-	return time.UnixMilli(e.lock).UTC(), nil
+	e.lock, e.holder = 0, nil
 }
 
 func (q *Queue) replace(e *entry, edit func([]byte) []byte) {
@@ -90,38 +148,41 @@ func (q *Queue) replace(e *entry, edit func([]byte) []byte) {
 		q.bytes -= int64(len(e.Payload))
 		e.Payload = edit(e.Payload)
 		q.bytes += int64(len(e.Payload))
+		q.notes.altered(q.id, e, true)
 	}
 }
 
 // fail counts a delivery that came to nothing, and gives the message back, unless its life or its deliveries are over. Those of dead letters are
-// not counted, and have no end.
+// not counted, and have no end; nor have those of deferred messages.
 func (q *Queue) fail(e *entry, now int64) {
 	if !e.store.dead {
 		e.Deliveries++
+		q.notes.altered(q.id, e, false)
 	}
 	switch {
 	case q.expire(e, now):
-	case !e.store.dead && int(e.Deliveries) >= q.cfg.MaxDeliveries:
+	case !e.store.dead && e.State == Active && int(e.Deliveries) >= q.cfg.MaxDeliveries:
 		q.bury(e, ReasonDeliveries, fmt.Sprintf("Message could not be consumed after %d delivery attempts.", q.cfg.MaxDeliveries))
 	default:
 		q.giveBack(e)
 	}
 }
 
-// giveBack makes a message available again.
+// giveBack makes a message available again, unless it is deferred.
 func (q *Queue) giveBack(e *entry) {
-	heap.Push(&e.store.ready, e)
+	e.store.push(e)
 	q.wake()
 }
 
-// expire removes a message that isn't locked, if its time has come.
+// expire removes a message that isn't locked, if its time has come. Deferred ones stay.
 func (q *Queue) expire(e *entry, now int64) bool {
 	switch {
-	case e.store.dead || e.Expires.IsZero() || e.Expires.UnixMilli() > now:
+	case e.store.dead || e.State == Deferred || e.Expires.IsZero() || e.Expires.UnixMilli() > now:
 		return false
 	case q.cfg.KeepExpired:
 		q.bury(e, ReasonExpired, "The message expired and was dead lettered.")
 	default:
+		q.notes.done(q.id, e.Sequence)
 		q.drop(e)
 	}
 	return true
@@ -135,36 +196,20 @@ func (q *Queue) drop(e *entry) {
 
 // bury moves a message to the dead letters.
 func (q *Queue) bury(e *entry, reason, description string) {
-	e.Reason, e.Description = reason, description
+	e.Reason, e.Description = reason[:min(len(reason), maxReason)], description[:min(len(description), maxReason)]
 	if e.store.dead {
+		q.notes.altered(q.id, e, false)
 		q.giveBack(e)
 		return
 	}
-	moved := &entry{Message: e.Message}
+	moved := &entry{Message: e.Message, generation: e.generation, unwritten: e.unwritten}
+	moved.State = Active
+	if moved.unwritten != nil {
+		q.unwritten = append(q.unwritten, moved)
+	}
 	e.store.remove(e)
 	e.Payload = nil
 	q.dead.add(moved)
+	q.notes.altered(q.id, moved, false)
 	q.wake()
-}
-
-// catchUp brings about what was due by now, and returns now in milliseconds.
-func (q *Queue) catchUp() int64 {
-	now := time.Now().UnixMilli()
-	for len(q.deadlines) > 0 && q.deadlines[0].at <= now {
-		e := heap.Pop(&q.deadlines).(deadline).e
-		switch {
-		case e.gone || e.lock > now:
-		case e.lock > 0:
-			delete(q.locks, e.token)
-			e.lock = 0
-			q.fail(e, now)
-		default:
-			q.expire(e, now)
-		}
-	}
-	if len(q.deadlines) > 1024+4*(q.messages.live+q.dead.live) {
-		q.deadlines = slices.DeleteFunc(q.deadlines, func(d deadline) bool { return d.stale() })
-		heap.Init(&q.deadlines)
-	}
-	return now
 }

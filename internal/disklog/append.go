@@ -33,15 +33,9 @@ func (r *request) finish(first int64, err error) {
 //
 // Errors: [ErrTooLarge], [ErrClosed], ctx's, or a [*WriteError].
 func (l *Log) Append(ctx context.Context, msgs []Message) (first int64, err error) {
-	r := &request{msgs: msgs, done: make(chan struct{})}
-	for i := range msgs {
-		if len(msgs[i].Key) > maxKey {
-			return 0, fmt.Errorf("event %d of the batch: key of %d bytes: %w, which takes %d", i, len(msgs[i].Key), ErrTooLarge, maxKey)
-		}
-		r.size += frameSize(&msgs[i])
-	}
-	if r.size > l.config.MaxBatchBytes {
-		return 0, fmt.Errorf("batch of %d bytes: %w, which takes %d", r.size, ErrTooLarge, l.config.MaxBatchBytes)
+	r, err := l.request(msgs)
+	if err != nil {
+		return 0, err
 	}
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -74,6 +68,21 @@ func (l *Log) Append(ctx context.Context, msgs []Message) (first int64, err erro
 			return r.first, r.err
 		}
 	}
+}
+
+// request checks a batch.
+func (l *Log) request(msgs []Message) (*request, error) {
+	r := &request{msgs: msgs, done: make(chan struct{})}
+	for i := range msgs {
+		if len(msgs[i].Key) > maxKey {
+			return nil, fmt.Errorf("event %d of the batch: key of %d bytes: %w, which takes %d", i, len(msgs[i].Key), ErrTooLarge, maxKey)
+		}
+		r.size += frameSize(&msgs[i])
+	}
+	if r.size > l.config.MaxBatchBytes {
+		return nil, fmt.Errorf("batch of %d bytes: %w, which takes %d", r.size, ErrTooLarge, l.config.MaxBatchBytes)
+	}
+	return r, nil
 }
 
 // withdraw takes r out of the queue, unless its write has begun.

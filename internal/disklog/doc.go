@@ -45,7 +45,7 @@
 //
 // # Reading order
 //
-// log.go, append.go, write.go, frame.go, segment.go, read.go, trim.go,
+// log.go, append.go, begin.go, write.go, frame.go, segment.go, read.go, trim.go,
 // recover.go; storage.go is the seam to disk.go and memory.go. Lock order:
 // Log.turn, Log.mu, segment.mu.
 package disklog

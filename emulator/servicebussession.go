@@ -1,0 +1,96 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/internal/bus"
+)
+
+const (
+	sessionFilter   = "com.microsoft:session-filter"
+	propPatience    = "com.microsoft:timeout"
+	propLockedUntil = "com.microsoft:locked-until-utc"
+
+	// sessionPatience is how long a client waits for the next session, unless it says so.
+	sessionPatience = time.Minute
+	// ticksAtEpoch is 1970 in .NET's ticks of 100 ns.
+	ticksAtEpoch = 621355968000000000
+)
+
+// sessionAsked reads which session a receiver wants: nil is the next one. ok is false if it wants none.
+func sessionAsked(filter amqp.Map) (id *string, ok bool) {
+	for _, p := range filter {
+		if p.Key != any(amqp.Symbol(sessionFilter)) && p.Key != any(sessionFilter) {
+			continue
+		}
+		v := p.Value
+		if d, described := v.(amqp.Described); described {
+			v = d.Value
+		}
+		if text, isText := v.(string); isText {
+			return &text, true
+		}
+		return nil, true
+	}
+	return nil, false
+}
+
+// patienceOf is how long the client waits for its link.
+func patienceOf(properties amqp.Map) time.Duration {
+	if ms, ok := integer(properties.Get(propPatience)); ok && ms > 0 && ms < sessionPatience.Milliseconds() {
+		return time.Duration(ms) * time.Millisecond
+	}
+	return sessionPatience
+}
+
+// openSession opens a link for one session. The client is answered when the link has it.
+func (r *busReceiver) openSession(id *string, patience time.Duration) (func(context.Context) error, error) {
+	if !r.store.InSessions() {
+		return nil, r.c.explain(r.node, bus.ErrNoSessions)
+	}
+	r.link.Hold()
+	return func(ctx context.Context) error { return r.c.explain(r.node, r.runSession(ctx, id, patience)) }, nil
+}
+
+func (r *busReceiver) runSession(ctx context.Context, id *string, patience time.Duration) error {
+	held, err := r.accept(ctx, id, patience)
+	if err != nil {
+		return err
+	}
+	defer held.Release()
+	filter := amqp.Map{{Key: amqp.Symbol(sessionFilter), Value: amqp.Described{Descriptor: amqp.Symbol(sessionFilter), Value: held.ID()}}}
+	properties := amqp.Map{{Key: amqp.Symbol(propLockedUntil), Value: ticksAtEpoch + held.Until().UnixMilli()*10_000}}
+	if err := r.link.Attach(filter, properties); err != nil {
+		return err
+	}
+	r.from = held
+	ctx, cancel := context.WithCancel(ctx)
+	lost := make(chan error, 1)
+	go func() {
+		lost <- held.Watch(ctx)
+		cancel()
+	}()
+	err = r.run(ctx)
+	cancel()
+	if watched := <-lost; errors.Is(watched, bus.ErrSessionLost) {
+		return watched
+	}
+	return err
+}
+
+// accept locks a session, or waits for the next one that has messages.
+func (r *busReceiver) accept(ctx context.Context, id *string, patience time.Duration) (*bus.Session, error) {
+	if id != nil {
+		return r.store.AcceptSession(*id)
+	}
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	held, err := r.store.AcceptNext(waiting)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil, amqp.Errorf(condTimeout, "The operation did not complete within the allotted timeout of %s: no session is available.", patience)
+	}
+	return held, err
+}

@@ -1,0 +1,46 @@
+package disklog
+
+// Pending is a batch that is to be appended. It is written by the first that waits for it or for a later one, or that appends; not before.
+type Pending struct {
+	log *Log
+	req *request
+}
+
+// Begin gives a batch its place behind all that were begun or appended before, without waiting until it is written. Neither the keys nor
+// the payloads may change until then. Errors: [ErrTooLarge], [ErrClosed].
+func (l *Log) Begin(msgs []Message) (*Pending, error) {
+	r, err := l.request(msgs)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, ErrClosed
+	}
+	l.queue = append(l.queue, r)
+	return &Pending{log: l, req: r}, nil
+}
+
+// Wait returns once the batch is durable, with the sequence number of its first event, or with why it isn't: [ErrClosed] or a [*WriteError].
+func (p *Pending) Wait() (first int64, err error) {
+	for {
+		select {
+		case <-p.req.done:
+			return p.req.first, p.req.err
+		case p.log.turn <- struct{}{}:
+			p.log.commit()
+			<-p.log.turn
+		}
+	}
+}
+
+// Done tells whether Wait would return at once.
+func (p *Pending) Done() bool {
+	select {
+	case <-p.req.done:
+		return true
+	default:
+		return false
+	}
+}
