@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -34,12 +35,15 @@ type Config struct {
 	// TLS makes the server speak HTTPS, with a certificate of its own, and
 	// take tokens besides keys.
 	TLS bool
+	// All makes it have queues and tables besides blobs.
+	All bool
 }
 
 // Server is a private Azurite. It is safe for concurrent use.
 type Server struct {
-	url   string // of the blob service, without the account
-	roots []byte // PEM, with TLS
+	url            string // of the blob service, without the account
+	queues, tables string // of the others, if there are any
+	roots          []byte // PEM, with TLS
 
 	dir   string
 	cmd   *exec.Cmd
@@ -61,7 +65,7 @@ func Start(cfg *Config) (*Server, error) {
 	if cfg == nil {
 		cfg = &Config{}
 	}
-	program, err := program()
+	program, err := program(cfg.All)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +78,9 @@ func Start(cfg *Config) (*Server, error) {
 		"--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck",
 		"--blobHost", "127.0.0.1", "--blobPort", "0",
 	}
+	if cfg.All {
+		args = append(args, "--queueHost", "127.0.0.1", "--queuePort", "0", "--tableHost", "127.0.0.1", "--tablePort", "0")
+	}
 	if cfg.TLS {
 		more, err := s.certify()
 		if err != nil {
@@ -81,20 +88,24 @@ func Start(cfg *Config) (*Server, error) {
 		}
 		args = append(args, more...)
 	}
-	if err := s.run(args); err != nil {
+	if err := s.run(args, cfg.All); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
 // program finds Azurite in the .dev of the module that the tests run in.
-func program() (string, error) {
+func program(all bool) (string, error) {
+	name := "blob/main.js"
+	if all {
+		name = "azurite.js"
+	}
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		found := filepath.Join(dir, ".dev/azurite/node_modules/azurite/dist/src/blob/main.js")
+		found := filepath.Join(dir, ".dev/azurite/node_modules/azurite/dist/src", name)
 		if _, err := os.Stat(found); err == nil {
 			return found, nil
 		}
@@ -105,7 +116,7 @@ func program() (string, error) {
 }
 
 // run starts the program and waits until it listens.
-func (s *Server) run(args []string) error {
+func (s *Server) run(args []string, all bool) error {
 	s.cmd = exec.Command("node", args...)
 	s.cmd.Dir = s.dir
 	leash, err := s.cmd.StdinPipe()
@@ -122,7 +133,11 @@ func (s *Server) run(args []string) error {
 		close(s.done)
 		return fmt.Errorf("start Azurite: %w", err)
 	}
-	listens := make(chan string, 1)
+	services := 1
+	if all {
+		services = 3
+	}
+	listens := make(chan [2]string, services)
 	go func() {
 		defer close(s.done)
 		s.read(out, listens)
@@ -130,22 +145,43 @@ func (s *Server) run(args []string) error {
 	}()
 	timer := time.NewTimer(startWithin)
 	defer timer.Stop()
+	for range services {
+		if err := s.await(listens, timer.C); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await takes note of where one of the services listens.
+func (s *Server) await(listens <-chan [2]string, late <-chan time.Time) error {
 	select {
-	case s.url = <-listens:
+	case l := <-listens:
+		switch l[0] {
+		case "Queue":
+			s.queues = l[1]
+		case "Table":
+			s.tables = l[1]
+		default:
+			s.url = l[1]
+		}
 		return nil
 	case <-s.done:
 		return fmt.Errorf("wait for Azurite, which has ended: %s", s.Log())
-	case <-timer.C:
+	case <-late:
 		return fmt.Errorf("wait for Azurite, which does not listen after %v: %s", startWithin, s.Log())
 	}
 }
 
+// listening is said by each service, in one of two ways.
+var listening = regexp.MustCompile(`^Azurite (\w+) service (?:successfully listens on|is successfully listening at) (\S+)`)
+
 // read takes what the server prints, and tells where it listens.
-func (s *Server) read(out io.Reader, listens chan<- string) {
+func (s *Server) read(out io.Reader, listens chan<- [2]string) {
 	const kept = 50
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if _, at, found := strings.Cut(lines.Text(), "successfully listens on "); found {
-			listens <- at
+		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+			listens <- [2]string{m[1], m[2]}
 		}
 		s.mu.Lock()
 		s.tail = append(s.tail, lines.Text())
@@ -170,7 +206,11 @@ func (s *Server) ConnectionString() string {
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("DefaultEndpointsProtocol=%s;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;", u.Scheme, Account, Key, s.URL())
+	text := fmt.Sprintf("DefaultEndpointsProtocol=%s;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;", u.Scheme, Account, Key, s.URL())
+	if s.queues != "" {
+		text += fmt.Sprintf("QueueEndpoint=%s/%s;TableEndpoint=%s/%s;", s.queues, Account, s.tables, Account)
+	}
+	return text
 }
 
 // Close ends the server.

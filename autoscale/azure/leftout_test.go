@@ -1,0 +1,14 @@
+//go:build !azurite
+
+package azure_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestLeftOut(t *testing.T) {
+	const notice = "left out: the tests that need Azurite (scripts/install-azurite, then go test -tags azurite ./autoscale/azure, or make test)"
+	fmt.Println(notice)
+	t.Log(notice)
+}

@@ -1,0 +1,207 @@
+package azure
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/internal/azfail"
+)
+
+// MaxBody is how long a message may be in bytes: 64 KiB as base64.
+const MaxBody = 48 << 10
+
+// Queue is an Azure Storage queue. It is safe for concurrent use, by several
+// processes too.
+type Queue struct {
+	name          string
+	cfg           Config
+	queue, poison *azqueue.QueueClient
+}
+
+var _ autoscale.Queue = (*Queue)(nil)
+
+// forEver is the lifetime of messages: what waits for a part that is down must
+// not vanish.
+const forEver = -1
+
+// OpenQueue opens a queue, and that for what can't be used, and creates them if
+// they are missing. Names are lower case.
+func OpenQueue(ctx context.Context, name string, cfg *Config) (*Queue, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("queue %s: %w", name, err)
+	}
+	service, err := c.queues()
+	if err != nil {
+		return nil, fmt.Errorf("queue %s: %w", name, err)
+	}
+	q := &Queue{name: name, cfg: c, queue: service.NewQueueClient(name), poison: service.NewQueueClient(name + "-poison")}
+	for _, client := range []*azqueue.QueueClient{q.queue, q.poison} {
+		if _, err := client.Create(ctx, nil); err != nil && !queueerror.HasCode(err, queueerror.QueueAlreadyExists) {
+			return nil, q.fail("create", err)
+		}
+	}
+	return q, nil
+}
+
+func (q *Queue) fail(what string, err error) error {
+	return fmt.Errorf("queue %s: %s: %w", q.name, what, azfail.Brief(err))
+}
+
+// Send implements [autoscale.Queue]. A message whose reply was lost is sent
+// again, and may be there twice.
+func (q *Queue) Send(ctx context.Context, bodies ...[]byte) error {
+	for _, body := range bodies {
+		if err := send(ctx, q.queue, body); err != nil {
+			return q.fail("send", err)
+		}
+	}
+	return nil
+}
+
+func send(ctx context.Context, to *azqueue.QueueClient, body []byte) error {
+	if len(body) > MaxBody {
+		return fmt.Errorf("a message of %d bytes: %d is the most", len(body), MaxBody)
+	}
+	_, err := to.EnqueueMessage(ctx, base64.StdEncoding.EncodeToString(body), &azqueue.EnqueueMessageOptions{TimeToLive: ptr(forEver)})
+	return err
+}
+
+func ptr(n int) *int32 { return to.Ptr(int32(n)) }
+
+// mostAtOnce is how many messages Azure hands out at once.
+const mostAtOnce = 32
+
+// Receive implements [autoscale.Queue]. It looks again and again.
+func (q *Queue) Receive(ctx context.Context, most int) ([]autoscale.Message, error) {
+	for pause := q.cfg.Poll / 10; ; pause = min(2*pause, q.cfg.Poll) {
+		r, err := q.queue.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
+			NumberOfMessages: ptr(min(most, mostAtOnce)), VisibilityTimeout: ptr(int(q.cfg.Lock / time.Second))})
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			return nil, q.fail("receive", err)
+		}
+		if len(r.Messages) > 0 {
+			return q.convert(r.Messages), nil
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// convert makes messages of Azure's. The body of one that somebody else has
+// sent, and that is not base64, is its text.
+func (q *Queue) convert(from []*azqueue.DequeuedMessage) []autoscale.Message {
+	messages := make([]autoscale.Message, len(from))
+	for i, m := range from {
+		messages[i] = autoscale.Message{ID: *m.MessageID, Body: body(m.MessageText), Deliveries: int(*m.DequeueCount), Receipt: *m.PopReceipt}
+	}
+	return messages
+}
+
+func body(text *string) []byte {
+	if text == nil {
+		return nil
+	}
+	if decoded, err := base64.StdEncoding.DecodeString(*text); err == nil {
+		return decoded
+	}
+	return []byte(*text)
+}
+
+// lost tells whether an error says that a message is gone, or somebody else's.
+func lost(err error) bool {
+	return azfail.Is(err, http.StatusNotFound) || queueerror.HasCode(err, queueerror.PopReceiptMismatch)
+}
+
+// Extend implements [autoscale.Queue].
+func (q *Queue) Extend(ctx context.Context, m *autoscale.Message) error {
+	r, err := q.queue.UpdateMessage(ctx, m.ID, m.Receipt.(string), base64.StdEncoding.EncodeToString(m.Body),
+		&azqueue.UpdateMessageOptions{VisibilityTimeout: ptr(int(q.cfg.Lock / time.Second))})
+	if lost(err) {
+		return q.fail("extend", autoscale.ErrLockLost)
+	}
+	if err != nil {
+		return q.fail("extend", err)
+	}
+	m.Receipt = *r.PopReceipt
+	return nil
+}
+
+// Delete implements [autoscale.Queue].
+func (q *Queue) Delete(ctx context.Context, m *autoscale.Message) error {
+	if _, err := q.queue.DeleteMessage(ctx, m.ID, m.Receipt.(string), nil); err != nil && !lost(err) {
+		return q.fail("delete", err)
+	}
+	return nil
+}
+
+// aside is what is written into the queue NAME-poison.
+type aside struct {
+	Reason     string    `json:"reason"`
+	Time       time.Time `json:"time"`
+	ID         string    `json:"id"`
+	Deliveries int       `json:"deliveries"`
+	Text       string    `json:"text,omitempty"` // the body, if it is text
+	Body       []byte    `json:"body,omitempty"` // else, as base64
+}
+
+// SetAside implements [autoscale.Queue]: the message goes to the queue
+// NAME-poison, as JSON. If the process ends half-way it goes there twice.
+func (q *Queue) SetAside(ctx context.Context, m *autoscale.Message, reason string) error {
+	a := aside{Reason: reason, Time: time.Now().UTC(), ID: m.ID, Deliveries: m.Deliveries}
+	if json.Valid(m.Body) {
+		a.Text = string(m.Body)
+	} else {
+		a.Body = m.Body
+	}
+	text, err := json.Marshal(a)
+	if err == nil && len(text) > MaxBody { // the reason says more than half a message
+		a.Text, a.Body = "", nil
+		text, err = json.Marshal(a)
+	}
+	if err == nil {
+		err = send(ctx, q.poison, text)
+	}
+	if err != nil {
+		return q.fail("set aside", err)
+	}
+	return q.Delete(ctx, m)
+}
+
+// Aside returns the first messages that were set aside, 32 at most, and leaves
+// them where they are.
+func (q *Queue) Aside(ctx context.Context) ([]autoscale.Aside, error) {
+	r, err := q.poison.PeekMessages(ctx, &azqueue.PeekMessagesOptions{NumberOfMessages: ptr(mostAtOnce)})
+	if err != nil {
+		return nil, q.fail("look at what was set aside", err)
+	}
+	var list []autoscale.Aside
+	for _, m := range r.Messages {
+		var a aside
+		if err := json.Unmarshal(body(m.MessageText), &a); err != nil {
+			a = aside{Reason: "set aside by something else", Body: body(m.MessageText)}
+		}
+		if a.Text != "" {
+			a.Body = []byte(a.Text)
+		}
+		list = append(list, autoscale.Aside{Body: a.Body, Reason: a.Reason})
+	}
+	return list, nil
+}

@@ -1,0 +1,264 @@
+package azure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/internal/azfail"
+)
+
+// Store is an [autoscale.Store] in an Azure table. It is safe for concurrent
+// use, by several processes too.
+type Store struct {
+	name  string
+	table *aztables.Client
+}
+
+var _ autoscale.Store = (*Store)(nil)
+
+// OpenStore opens the table, which is created if it is missing.
+func OpenStore(ctx context.Context, cfg *Config) (*Store, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("state in a table: %w", err)
+	}
+	service, err := c.tables()
+	if err != nil {
+		return nil, fmt.Errorf("state in a table: %w", err)
+	}
+	s := &Store{name: c.Table, table: service.NewClient(c.Table)}
+	if _, err := s.table.CreateTable(ctx, nil); err != nil && !azfail.Is(err, http.StatusConflict) {
+		return nil, s.fail("create", err)
+	}
+	return s, nil
+}
+
+func (s *Store) fail(what string, err error) error {
+	return fmt.Errorf("%s: table %s: %w", what, s.name, azfail.Brief(err))
+}
+
+// read reads one row; a missing one is nil.
+func (s *Store) read(ctx context.Context, resource, rowKey string) (*aztables.EDMEntity, azcore.ETag, error) {
+	r, err := s.table.GetEntity(ctx, key(resource), rowKey, nil)
+	if azfail.Is(err, http.StatusNotFound) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	e := &aztables.EDMEntity{}
+	if err := json.Unmarshal(r.Value, e); err != nil {
+		return nil, "", err
+	}
+	return e, r.ETag, nil
+}
+
+// list reads the rows of a resource that a filter lets through, most at most
+// (0: all).
+func (s *Store) list(ctx context.Context, resource, filter string, most int, fn func(*aztables.EDMEntity) error) error {
+	filter = "PartitionKey eq '" + key(resource) + "' and " + filter
+	n := 0
+	for pages := s.table.NewListEntitiesPager(&aztables.ListEntitiesOptions{Filter: &filter}); pages.More(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return err
+		}
+		for _, raw := range page.Entities {
+			e := &aztables.EDMEntity{}
+			if err := json.Unmarshal(raw, e); err != nil {
+				return err
+			}
+			if err := fn(e); err != nil {
+				return err
+			}
+			if n++; n == most {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// Load implements [autoscale.Store]. The memory is read before the windows: if
+// somebody saves in between, the version is an old one, and can't be saved.
+func (s *Store) Load(ctx context.Context, resource string) (*autoscale.Memory, error) {
+	m := &autoscale.Memory{Resource: resource}
+	e, _, err := s.read(ctx, resource, memoryRow)
+	if err != nil {
+		return nil, s.fail("load memory of "+resource, err)
+	}
+	if e == nil {
+		return m, nil
+	}
+	if err := get(e, "Memory", m); err != nil {
+		return nil, s.fail("load memory of "+resource, err)
+	}
+	m.Resource, m.Version, m.Windows = resource, strconv.FormatInt(number(e, "Version"), 10), map[string]*autoscale.Window{}
+	err = s.list(ctx, resource, "RowKey lt '~'", 0, func(e *aztables.EDMEntity) error {
+		metric, _ := e.Properties["Metric"].(string)
+		w := &autoscale.Window{}
+		m.Windows[metric] = w
+		return get(e, "History", w)
+	})
+	if err != nil {
+		return nil, s.fail("load windows of "+resource, err)
+	}
+	return m, nil
+}
+
+// Save implements [autoscale.Store], in one transaction.
+func (s *Store) Save(ctx context.Context, m *autoscale.Memory, records ...autoscale.Record) error {
+	fail := func(err error) error { return s.fail("save memory of "+m.Resource, err) }
+	var expected int64 // 0: not there
+	if m.Version != "" {
+		var err error
+		if expected, err = strconv.ParseInt(m.Version, 10, 64); err != nil {
+			return fail(autoscale.ErrConflict)
+		}
+	}
+	old, etag, err := s.read(ctx, m.Resource, memoryRow)
+	if err != nil {
+		return fail(err)
+	}
+	if old == nil && expected != 0 || old != nil && number(old, "Version") != expected {
+		return fail(autoscale.ErrConflict)
+	}
+	var t transaction
+	var before []string
+	if old != nil {
+		if err := get(old, "Metrics", &before); err != nil {
+			return fail(err)
+		}
+	}
+	if err := t.memory(m, expected+1, old != nil, etag); err != nil {
+		return fail(err)
+	}
+	for _, metric := range before {
+		if m.Windows[metric] == nil {
+			t.add(aztables.TransactionTypeDelete, row(m.Resource, key(metric)), nil)
+		}
+	}
+	for metric, w := range m.Windows {
+		if err := t.window(m, metric, w); err != nil {
+			return fail(fmt.Errorf("window of %s: %w", metric, err))
+		}
+	}
+	for _, r := range records {
+		if err := t.record(m.Resource, r); err != nil {
+			return fail(fmt.Errorf("record %d: %w", r.Sequence, err))
+		}
+	}
+	if err := t.commit(ctx, s.table); err != nil {
+		return fail(err)
+	}
+	m.Version = strconv.FormatInt(expected+1, 10)
+	return nil
+}
+
+// Outcome implements [autoscale.Store].
+func (s *Store) Outcome(ctx context.Context, resource string) (*autoscale.Outcome, error) {
+	e, _, err := s.read(ctx, resource, outcomeRow)
+	if err != nil || e == nil {
+		if err != nil {
+			err = s.fail("load outcome of "+resource, err)
+		}
+		return nil, err
+	}
+	o := &autoscale.Outcome{}
+	if err := get(e, "Outcome", o); err != nil {
+		return nil, s.fail("load outcome of "+resource, err)
+	}
+	return o, nil
+}
+
+// SetOutcome implements [autoscale.Store].
+func (s *Store) SetOutcome(ctx context.Context, resource string, o autoscale.Outcome) error {
+	for {
+		err := s.trySetOutcome(ctx, resource, o)
+		if !azfail.Is(err, http.StatusConflict) && !azfail.Is(err, http.StatusPreconditionFailed) || ctx.Err() != nil {
+			if err != nil {
+				err = s.fail("save outcome of "+resource, err)
+			}
+			return err
+		}
+		// Somebody was quicker, so this comes to an end: outcomes only rise.
+	}
+}
+
+func (s *Store) trySetOutcome(ctx context.Context, resource string, o autoscale.Outcome) error {
+	old, etag, err := s.read(ctx, resource, outcomeRow)
+	if err != nil || old != nil && number(old, "Number") >= o.Number {
+		return err
+	}
+	e := row(resource, outcomeRow)
+	e.Properties["Number"] = aztables.EDMInt64(o.Number)
+	if err := put(e, "Outcome", o); err != nil {
+		return err
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	if old == nil {
+		_, err = s.table.AddEntity(ctx, text, nil)
+	} else {
+		_, err = s.table.UpdateEntity(ctx, text, &aztables.UpdateEntityOptions{IfMatch: &etag, UpdateMode: aztables.UpdateModeReplace})
+	}
+	return err
+}
+
+// records is the filter of records from and before a time; zero times: all.
+func records(from, before time.Time) string {
+	filter := "RowKey ge '" + recordPrefix + "' and RowKey lt '" + afterRecords + "'"
+	if !from.IsZero() {
+		filter += fmt.Sprintf(" and At ge %dL", from.UnixNano())
+	}
+	if !before.IsZero() {
+		filter += fmt.Sprintf(" and At lt %dL", before.UnixNano())
+	}
+	return filter
+}
+
+// Records implements [autoscale.Store].
+func (s *Store) Records(ctx context.Context, resource string, since time.Time, limit int) ([]autoscale.Record, error) {
+	var list []autoscale.Record
+	err := s.list(ctx, resource, records(since, time.Time{}), limit, func(e *aztables.EDMEntity) error {
+		list = append(list, autoscale.Record{})
+		return get(e, "Record", &list[len(list)-1])
+	})
+	if err != nil {
+		return nil, s.fail("read log of "+resource, err)
+	}
+	slices.Reverse(list)
+	return list, nil
+}
+
+// Forget implements [autoscale.Store].
+func (s *Store) Forget(ctx context.Context, resource string, before time.Time) error {
+	var t transaction
+	err := s.list(ctx, resource, records(time.Time{}, before), 0, func(e *aztables.EDMEntity) error {
+		t.add(aztables.TransactionTypeDelete, row(resource, e.RowKey), nil)
+		if len(t.actions) < mostActions {
+			return nil
+		}
+		return t.commit(ctx, s.table)
+	})
+	if err == nil {
+		err = t.commit(ctx, s.table)
+	}
+	// Somebody else may be at it, too.
+	if err != nil && !errors.Is(err, errNotThere) {
+		return s.fail("forget records of "+resource, err)
+	}
+	return nil
+}

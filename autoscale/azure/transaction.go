@@ -1,0 +1,112 @@
+package azure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+
+	"github.com/sluice-go/sluice/autoscale"
+)
+
+// mostActions is how many rows one transaction can change.
+const mostActions = 100
+
+// transaction is what changes in a partition all at once.
+type transaction struct {
+	actions []aztables.TransactionAction
+	err     error // the first
+}
+
+func (t *transaction) add(kind aztables.TransactionType, e *aztables.EDMEntity, match *azcore.ETag) {
+	text, err := json.Marshal(e)
+	if err != nil && t.err == nil {
+		t.err = err
+	}
+	t.actions = append(t.actions, aztables.TransactionAction{ActionType: kind, Entity: text, IfMatch: match})
+}
+
+// memory adds all but the windows; there tells whether there is one to replace.
+func (t *transaction) memory(m *autoscale.Memory, version int64, there bool, etag azcore.ETag) error {
+	bare := *m
+	bare.Windows, bare.Version, bare.Resource = nil, "", ""
+	e := row(m.Resource, memoryRow)
+	e.Properties["Version"] = aztables.EDMInt64(version)
+	if err := errors.Join(put(e, "Memory", bare), put(e, "Metrics", slices.Sorted(maps.Keys(m.Windows)))); err != nil {
+		return err
+	}
+	if there {
+		t.add(aztables.TransactionTypeUpdateReplace, e, &etag)
+	} else {
+		t.add(aztables.TransactionTypeAdd, e, nil)
+	}
+	return nil
+}
+
+func (t *transaction) window(m *autoscale.Memory, metric string, w *autoscale.Window) error {
+	e := row(m.Resource, key(metric))
+	e.Properties["Metric"] = metric
+	if last := m.LastAction(); !last.IsZero() {
+		e.Properties["LastAction"] = aztables.EDMDateTime(last)
+	}
+	if err := put(e, "History", w); err != nil {
+		return err
+	}
+	t.add(aztables.TransactionTypeInsertReplace, e, nil)
+	return nil
+}
+
+func (t *transaction) record(resource string, r autoscale.Record) error {
+	e := row(resource, recordRow(r.Sequence))
+	e.Properties["At"] = aztables.EDMInt64(r.Time.UnixNano())
+	if err := put(e, "Record", r); err != nil {
+		return err
+	}
+	t.add(aztables.TransactionTypeInsertReplace, e, nil)
+	return nil
+}
+
+var (
+	// errNotThere: a row that was to be removed is gone.
+	errNotThere = errors.New("a row is gone")
+	// code finds the reason in the answer to a transaction, a text in parts in
+	// which the client does not look for it.
+	code = regexp.MustCompile(`"code":\s*"(\w{1,100})"`)
+)
+
+// commit makes the changes, and begins anew. It returns
+// [autoscale.ErrConflict] if the memory has changed.
+func (t *transaction) commit(ctx context.Context, table *aztables.Client) error {
+	actions, err := t.actions, t.err
+	t.actions, t.err = nil, nil
+	switch {
+	case err != nil || len(actions) == 0:
+		return err
+	case len(actions) > mostActions:
+		return fmt.Errorf("%d rows at once: a table takes %d; a resource can't have so many metrics", len(actions), mostActions)
+	}
+	_, err = table.SubmitTransaction(ctx, actions, nil)
+	var response *azcore.ResponseError
+	if !errors.As(err, &response) || response.RawResponse == nil {
+		return err
+	}
+	body, _ := io.ReadAll(response.RawResponse.Body)
+	found := code.FindSubmatch(body)
+	if found == nil {
+		return err
+	}
+	switch string(found[1]) {
+	case "UpdateConditionNotSatisfied", "EntityAlreadyExists":
+		return autoscale.ErrConflict
+	case "ResourceNotFound", "EntityNotFound":
+		return errNotThere
+	}
+	return fmt.Errorf("transaction refused: %s", found[1])
+}
