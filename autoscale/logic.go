@@ -127,7 +127,7 @@ func (l *Logic) points(ctx context.Context, a arrival) error {
 	err := l.change(ctx, func(m *Memory, now time.Time) []Record {
 		news := false
 		for _, p := range points {
-			news = m.window(p.Metric).Add(p) || news
+			news = m.Add(p) || news
 		}
 		if !news {
 			return nil

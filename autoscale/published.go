@@ -39,3 +39,11 @@ func (r Published) Propose(s Situation) Proposal {
 func (r Published) String() string {
 	return fmt.Sprintf("up: trunc(avg(%s)) > %s; down: max(%[1]s) < %[3]s", r.Metric, Number(r.Upper), Number(r.Lower))
 }
+
+// Thresholds are the values of the metric that the rule acts beyond.
+func (r Published) Thresholds(metric string) []float64 {
+	if metric != r.Metric {
+		return nil
+	}
+	return []float64{r.Upper, r.Lower}
+}

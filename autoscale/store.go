@@ -56,3 +56,6 @@ func (m *Memory) LastAction() time.Time {
 	}
 	return m.LastDown
 }
+
+// Add puts a point into its metric's window and tells whether it is news.
+func (m *Memory) Add(p Point) bool { return m.window(p.Metric).Add(p) }

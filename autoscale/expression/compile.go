@@ -36,9 +36,10 @@ const (
 
 // program is an expression that can be evaluated.
 type program struct {
-	vm      *vm.Program
-	metrics []string // all of them: its environment
-	longest time.Duration
+	vm         *vm.Program
+	metrics    []string // all of them: its environment
+	longest    time.Duration
+	thresholds map[string][]float64 // by metric: numbers that its figures are compared with
 }
 
 // Reserved are the words that can't be the name of a metric.
@@ -82,7 +83,7 @@ func compile(source string, kind kind, metrics []string) (*program, *Error) {
 	if err != nil {
 		return nil, located(source, err)
 	}
-	return &program{vm: compiled, metrics: metrics, longest: check.longest}, nil
+	return &program{vm: compiled, metrics: metrics, longest: check.longest, thresholds: check.thresholds}, nil
 }
 
 // parse and build turn a panic of the library into an error: what it is given
@@ -141,9 +142,10 @@ func (f *fault) in(source string) *Error {
 
 // checker lets pass what belongs to the language.
 type checker struct {
-	metrics []string
-	longest time.Duration
-	fault   *fault
+	metrics    []string
+	longest    time.Duration
+	thresholds map[string][]float64
+	fault      *fault
 }
 
 func (c *checker) fail(n ast.Node, format string, args ...any) {
@@ -163,6 +165,7 @@ func (c *checker) Visit(node *ast.Node) {
 		if !slices.Contains([]string{"+", "-", "*", "/", "**", "^", "==", "!=", "<", ">", "<=", ">=", "&&", "||", "and", "or"}, n.Operator) {
 			c.fail(n, "%s is not an operator of rules", n.Operator)
 		}
+		c.compares(n)
 	case *ast.BuiltinNode:
 		c.call(n, n.Name, n.Arguments)
 	case *ast.CallNode:
@@ -175,6 +178,48 @@ func (c *checker) Visit(node *ast.Node) {
 	default:
 		c.fail(n, "is not part of the language of rules")
 	}
+}
+
+// compares keeps the number that a figure of a metric is compared with.
+func (c *checker) compares(n *ast.BinaryNode) {
+	if !strings.ContainsAny(n.Operator, "<>=") {
+		return
+	}
+	for _, sides := range [][2]ast.Node{{n.Left, n.Right}, {n.Right, n.Left}} {
+		metric, threshold := figureOf(sides[0]), 0.0
+		switch number := sides[1].(type) {
+		case *ast.IntegerNode:
+			threshold = float64(number.Value)
+		case *ast.FloatNode:
+			threshold = number.Value
+		default:
+			continue
+		}
+		if slices.Contains(c.metrics, metric) {
+			if c.thresholds == nil {
+				c.thresholds = map[string][]float64{}
+			}
+			c.thresholds[metric] = append(c.thresholds[metric], threshold)
+		}
+	}
+}
+
+// levels are the functions whose figures are values of the metric.
+var levels = []string{"avg", "max", "min", "percentile"}
+
+// figureOf is the metric that an expression is a value of, "" if it is of none.
+func figureOf(n ast.Node) string {
+	call, ok := n.(*ast.CallNode)
+	if !ok {
+		metric, _ := named(n)
+		return metric
+	}
+	callee, ok := call.Callee.(*ast.IdentifierNode)
+	if !ok || len(call.Arguments) == 0 || !slices.Contains(levels, callee.Value) {
+		return ""
+	}
+	metric, _ := named(call.Arguments[0])
+	return metric
 }
 
 func (c *checker) word(n *ast.IdentifierNode) {

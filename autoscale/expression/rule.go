@@ -103,6 +103,17 @@ func New(text Text, metrics []string) (*Rule, error) {
 // must be at least that long.
 func (r *Rule) Longest() time.Duration { return r.longest }
 
+// Thresholds are the numbers that up and down compare a metric's values with.
+func (r *Rule) Thresholds(metric string) []float64 {
+	var list []float64
+	for _, field := range []string{"up", "down"} {
+		if p := r.programs[field]; p != nil {
+			list = append(list, p.thresholds[metric]...)
+		}
+	}
+	return list
+}
+
 // String gives the rule's words.
 func (r *Rule) String() string {
 	var parts []string

@@ -1,0 +1,195 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/expression"
+	"github.com/sluice-go/sluice/internal/strictyaml"
+)
+
+// Config is an autoscaler's file, read.
+type Config struct {
+	// Resource is what is scaled, with its rule and limits.
+	Resource autoscale.Resource
+	// Keep is how long records of decisions are kept.
+	Keep time.Duration
+
+	sources map[string]opener[autoscale.Source]
+	target  opener[autoscale.Target]
+	state   opener[state]
+	places  map[string]strictyaml.Place // of metrics.NAME, target and state
+}
+
+// opener makes a part once it is needed, and what closes it.
+type opener[T any] func(ctx context.Context, env *Env) (T, closer, error)
+
+type closer func(context.Context) error
+
+func leaveOpen(context.Context) error { return nil }
+
+// Load reads a file that tells of everything.
+func Load(path string) (*Config, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data, os.LookupEnv)
+}
+
+// Parse reads a file's content; path is what errors call it. The error is
+// [strictyaml.Problems].
+func Parse(path string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
+	return parse(path, data, lookup, nil)
+}
+
+// LoadRule reads a file for its rule alone, to be tried on recorded metrics:
+// these are its metrics if it names none.
+func LoadRule(path string, recorded []string) (*Config, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	// What sources and targets would need from the environment is not used.
+	unset := func(name string) (string, bool) {
+		if value, set := os.LookupEnv(name); set && value != "" {
+			return value, true
+		}
+		return "unset", true
+	}
+	return parse(path, data, unset, recorded)
+}
+
+func readFile(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("autoscaler's file: %w", err)
+	}
+	return data, nil
+}
+
+// parse reads a file; with recorded metrics, it needs no more than a rule.
+func parse(path string, data []byte, lookup func(string) (string, bool), recorded []string) (*Config, error) {
+	base := filepath.Base(path)
+	c := &Config{
+		Resource: autoscale.Resource{Name: strings.TrimSuffix(base, filepath.Ext(base))},
+		Keep:     30 * 24 * time.Hour,
+		sources:  map[string]opener[autoscale.Source]{},
+		places:   map[string]strictyaml.Place{},
+	}
+	err := strictyaml.Read(path, data, lookup, func(n strictyaml.Node) { c.read(n, recorded) })
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// maxName is how long the name of a resource or metric may be.
+const maxName = 120
+
+func (c *Config) read(n strictyaml.Node, recorded []string) {
+	r := &c.Resource
+	var rule *strictyaml.Node
+	required := []string{"rule"}
+	if recorded == nil {
+		required = []string{"metrics", "target", "rule"}
+	}
+	n.Object(strictyaml.Keys{
+		"name": func(n strictyaml.Node) {
+			if n.Text(&r.Name) {
+				checkName(n, r.Name)
+			}
+		},
+		"every": func(n strictyaml.Node) {
+			if n.Duration(&r.Limits.Every) && r.Limits.Every < 100*time.Millisecond {
+				n.Fail("%s: must be at least 100ms", n.Shown())
+			}
+		},
+		"metrics": c.readMetrics,
+		"target":  c.readTarget,
+		"rule":    func(n strictyaml.Node) { rule = &n },
+		"state":   c.readState,
+		"keep":    func(n strictyaml.Node) { n.Duration(&c.Keep) },
+	}, required...)
+	if len(r.Metrics) == 0 {
+		r.Metrics = slices.Sorted(slices.Values(recorded))
+	}
+	if rule != nil && (len(r.Metrics) > 0 || recorded != nil) { // what it may ask for
+		c.readRule(*rule)
+	}
+	if c.state == nil {
+		c.state = sqliteState(r.Name + ".autoscale.db")
+	}
+}
+
+func checkName(n strictyaml.Node, name string) bool {
+	if len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || strings.ContainsRune(`/\#?`, r) }) {
+		return n.Fail(`%s: a name has at most %d bytes, and none of / \ # ?`, n.Shown(), maxName)
+	}
+	return true
+}
+
+func (c *Config) readMetrics(n strictyaml.Node) {
+	before := len(c.Resource.Metrics)
+	n.Each(func(name string, n strictyaml.Node) {
+		if !checkName(n, name) {
+			return
+		}
+		if expression.Reserved(name) {
+			n.Fail("%s is a word of the rules' language: give the metric another name", name)
+			return
+		}
+		c.Resource.Metrics = append(c.Resource.Metrics, name)
+		c.places[name] = n.Place()
+		if open := readSource(n); open != nil {
+			c.sources[name] = open
+		}
+	})
+	if n.IsMapping() && len(c.Resource.Metrics) == before {
+		n.Fail("has no metric")
+	}
+}
+
+// only reads a mapping with exactly one of the keys.
+func only[T any](n strictyaml.Node, what string, kinds map[string]func(strictyaml.Node) T) (value T) {
+	keys := strictyaml.Keys{}
+	var given []string
+	for kind, read := range kinds {
+		keys[kind] = func(n strictyaml.Node) {
+			given = append(given, kind)
+			if len(given) > 1 {
+				n.Fail("a second %s, beside %s: write one", what, given[0])
+				return
+			}
+			value = read(n)
+		}
+	}
+	if n.Object(keys) && len(given) == 0 {
+		names := make([]string, 0, len(kinds))
+		for kind := range kinds {
+			names = append(names, kind)
+		}
+		slices.Sort(names)
+		n.Fail("has no %s: write one of %s", what, strings.Join(names, ", "))
+	}
+	return value
+}
+
+// problem gives an error the place of what it is about.
+func (c *Config) problem(of string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var placed *strictyaml.Problem
+	if errors.As(err, &placed) {
+		return err // another file's
+	}
+	return &strictyaml.Problem{Place: c.places[of], Err: err}
+}

@@ -1,0 +1,217 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+)
+
+// Which says what of an autoscaler is to be opened.
+type Which string
+
+const (
+	Everything Which = ""          // all three parts, joined in this process
+	Collector  Which = "collector" // one part, joined to the others by queues
+	Logic      Which = "logic"
+	Scaler     Which = "scaler"
+	// Rehearsal is everything, but nothing is scaled and nothing remembered: the
+	// number of instances is read once, and from then on what it would be.
+	Rehearsal Which = "rehearsal"
+)
+
+// Env is what a program adds to what the file says. The zero value, and nil, add
+// nothing.
+type Env struct {
+	// OnRecord is told of each record of the decision log. The logic calls it.
+	OnRecord func(autoscale.Record)
+	// Log is told what is done and what fails. Default: nothing is logged.
+	Log *slog.Logger
+
+	resource string
+	rehearse bool // nothing may be started
+	existing bool // nothing may be created
+}
+
+// Parts is an autoscaler, or a part of one, ready to run.
+type Parts struct {
+	parts []autoscale.Part
+	close []closer
+}
+
+// Run runs until ctx ends, and returns nil then.
+func (p *Parts) Run(ctx context.Context) error { return autoscale.Together(ctx, p.parts...) }
+
+// Close closes what was opened, the last first.
+func (p *Parts) Close(ctx context.Context) error {
+	var errs []error
+	for _, one := range slices.Backward(p.close) {
+		errs = append(errs, one(ctx))
+	}
+	p.close = nil
+	return errors.Join(errs...)
+}
+
+// Open opens what a part needs, and no more: the collector sources, the scaler
+// the target, logic and scaler the state.
+func (c *Config) Open(ctx context.Context, which Which, env *Env) (_ *Parts, err error) {
+	e := Env{}
+	if env != nil {
+		e = *env
+	}
+	e.resource, e.rehearse = c.Resource.Name, which == Rehearsal
+	p := &Parts{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close(ctx))
+		}
+	}()
+	o := &opening{Config: c, ctx: ctx, env: &e, parts: p}
+	every := c.Resource.Limits.Every
+	queues, store, err := o.transport(which)
+	if err != nil {
+		return nil, err
+	}
+	alone := which == Everything || which == Rehearsal
+	if alone || which == Scaler {
+		target, err := o.openTarget(which)
+		if err != nil {
+			return nil, err
+		}
+		p.parts = append(p.parts, autoscale.NewScaler(c.Resource.Name, target, store, queues,
+			&autoscale.ScalerConfig{Every: min(every, time.Minute), Log: e.Log}))
+	}
+	if alone || which == Logic {
+		logic, err := autoscale.NewLogic(&c.Resource, store, queues, &autoscale.LogicConfig{Keep: c.Keep, OnRecord: e.OnRecord, Log: e.Log})
+		if err != nil {
+			return nil, err
+		}
+		p.parts = append(p.parts, logic)
+	}
+	if alone || which == Collector {
+		sources, err := o.openSources()
+		if err != nil {
+			return nil, err
+		}
+		p.parts = append(p.parts, autoscale.NewCollector(c.Resource.Name, sources, queues.Metrics,
+			&autoscale.CollectorConfig{Every: every, Log: e.Log}))
+	}
+	return p, nil
+}
+
+// OpenSources opens the sources alone, as a collector of readings that nobody
+// acts on.
+func (c *Config) OpenSources(ctx context.Context, env *Env) (*autoscale.Collector, func(context.Context) error, error) {
+	if env == nil {
+		env = &Env{}
+	}
+	p := &Parts{}
+	sources, err := (&opening{Config: c, ctx: ctx, env: env, parts: p}).openSources()
+	if err != nil {
+		return nil, nil, errors.Join(err, p.Close(ctx))
+	}
+	return autoscale.NewCollector(c.Resource.Name, sources, nil, &autoscale.CollectorConfig{Every: c.Resource.Limits.Every, Log: env.Log}), p.Close, nil
+}
+
+// OpenStore opens the state alone, to look at it. One that is not there yet is
+// an error.
+func (c *Config) OpenStore(ctx context.Context) (autoscale.Store, func(context.Context) error, error) {
+	s, done, err := c.state(ctx, &Env{resource: c.Resource.Name, existing: true})
+	if err != nil {
+		return nil, nil, c.problem("state", err)
+	}
+	return s.store, done, nil
+}
+
+// opening is an Open at work.
+type opening struct {
+	*Config
+	ctx   context.Context
+	env   *Env
+	parts *Parts
+}
+
+// transport opens the state and the queues that a part needs.
+func (o *opening) transport(which Which) (autoscale.Queues, autoscale.Store, error) {
+	inMemory := autoscale.Queues{Metrics: autoscale.NewMemoryQueue(0), Actions: autoscale.NewMemoryQueue(0), Reports: autoscale.NewMemoryQueue(0)}
+	if which == Rehearsal {
+		return inMemory, autoscale.NewMemoryStore(), nil
+	}
+	s, done, err := o.state(o.ctx, o.env)
+	if err != nil {
+		return inMemory, nil, o.problem("state", err)
+	}
+	o.parts.close = append(o.parts.close, done)
+	if which == Everything {
+		return inMemory, s.store, nil
+	}
+	var queues autoscale.Queues
+	for name, q := range map[string]*autoscale.Queue{
+		autoscale.MetricsQueue: &queues.Metrics, autoscale.ActionsQueue: &queues.Actions, autoscale.ReportsQueue: &queues.Reports,
+	} {
+		if *q, err = s.queue(o.ctx, name); err != nil {
+			return queues, nil, o.problem("state", err)
+		}
+	}
+	return queues, s.store, nil
+}
+
+func (o *opening) openSources() (map[string]autoscale.Source, error) {
+	sources := map[string]autoscale.Source{}
+	var errs []error
+	for _, name := range o.Resource.Metrics {
+		open := o.sources[name]
+		if open == nil {
+			errs = append(errs, fmt.Errorf("metric %s has no source", name))
+			continue
+		}
+		s, done, err := open(o.ctx, o.env)
+		if err != nil {
+			errs = append(errs, o.problem(name, err))
+			continue
+		}
+		sources[name] = s
+		o.parts.close = append(o.parts.close, done)
+	}
+	return sources, errors.Join(errs...)
+}
+
+func (o *opening) openTarget(which Which) (autoscale.Target, error) {
+	target, done, err := o.target(o.ctx, o.env)
+	if err != nil {
+		return nil, o.problem("target", err)
+	}
+	if which == Rehearsal {
+		n, err := target.Instances(o.ctx)
+		if err := errors.Join(err, done(o.ctx)); err != nil {
+			return nil, o.problem("target", err)
+		}
+		return &rehearsed{instances: n}, nil
+	}
+	o.parts.close = append(o.parts.close, done)
+	return target, nil
+}
+
+// rehearsed is a target that only says it has scaled.
+type rehearsed struct {
+	mu        sync.Mutex
+	instances int
+}
+
+func (r *rehearsed) Instances(context.Context) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.instances, nil
+}
+
+func (r *rehearsed) Scale(_ context.Context, to int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.instances = to
+	return nil
+}

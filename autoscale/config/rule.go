@@ -1,0 +1,205 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/expression"
+	"github.com/sluice-go/sluice/internal/strictyaml"
+)
+
+// maxInstances bounds min and max.
+const maxInstances = 1_000_000
+
+// readRule reads the rule and its limits; the metrics are known by then.
+func (c *Config) readRule(n strictyaml.Node) {
+	l := &c.Resource.Limits
+	published := &publishedRule{}
+	words := &ruleWords{at: map[string]strictyaml.Node{}}
+	ok := n.Object(strictyaml.Keys{
+		"upper":    func(n strictyaml.Node) { published.upper = readNumber(n) },
+		"lower":    func(n strictyaml.Node) { published.lower = readNumber(n) },
+		"metric":   func(n strictyaml.Node) { published.metric = &n },
+		"up":       words.read("up", &words.text.Up),
+		"down":     words.read("down", &words.text.Down),
+		"target":   words.read("target", &words.text.Target),
+		"step":     words.readStep,
+		"min":      func(n strictyaml.Node) { readMin(n, l) },
+		"max":      func(n strictyaml.Node) { n.Int(&l.Max, 1, maxInstances) },
+		"cooldown": func(n strictyaml.Node) { readCooldown(n, l) },
+		"points":   func(n strictyaml.Node) { n.Int(&l.Points, 1, autoscale.MaxValues) },
+		"window":   func(n strictyaml.Node) { n.Duration(&l.Window) },
+		"stale":    func(n strictyaml.Node) { n.Duration(&l.Stale) },
+	})
+	if !ok {
+		return
+	}
+	switch worded := words.text != (expression.Text{}); {
+	case worded && published.given():
+		n.Fail("has both thresholds (upper, lower) and expressions (up, down, target): write one of them")
+		return
+	case worded:
+		c.Resource.Rule = words.compile(n, c.Resource.Metrics, l)
+	case published.given():
+		c.Resource.Rule = published.make(n, c.Resource.Metrics)
+	default:
+		n.Fail("says nothing: write upper and lower, or up and down, or target")
+		return
+	}
+	if c.Resource.Rule == nil {
+		return
+	}
+	limits, err := l.WithDefaults()
+	if err != nil {
+		n.Fail("%w", err)
+		return
+	}
+	*l = limits
+}
+
+// publishedRule is the published rule, as far as it was read.
+type publishedRule struct {
+	upper, lower *float64
+	metric       *strictyaml.Node
+}
+
+func (p *publishedRule) given() bool { return p.upper != nil || p.lower != nil || p.metric != nil }
+
+func (p *publishedRule) make(n strictyaml.Node, metrics []string) autoscale.Rule {
+	switch {
+	case p.upper == nil || p.lower == nil:
+		n.Fail("needs both upper and lower")
+		return nil
+	case *p.lower > *p.upper:
+		n.Fail("lower %s is above upper %s: between them nothing is to be done", autoscale.Number(*p.lower), autoscale.Number(*p.upper))
+		return nil
+	case p.metric == nil && len(metrics) != 1:
+		n.Fail("needs metric: one of %s", strings.Join(metrics, ", "))
+		return nil
+	}
+	metric := ""
+	if p.metric == nil {
+		metric = metrics[0]
+	} else if !p.metric.OneOf(&metric, metrics...) {
+		return nil
+	}
+	return autoscale.Published{Metric: metric, Upper: *p.upper, Lower: *p.lower}
+}
+
+func readNumber(n strictyaml.Node) *float64 {
+	var text string
+	if !n.Text(&text) {
+		return nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+		n.Fail("%s: write a number", n.Shown())
+		return nil
+	}
+	return &f
+}
+
+func readMin(n strictyaml.Node, l *autoscale.Limits) {
+	if n.Int(&l.Min, 0, maxInstances) && l.Min == 0 {
+		l.Min = -1 // which is how limits say it
+	}
+}
+
+func readCooldown(n strictyaml.Node, l *autoscale.Limits) {
+	if !n.IsMapping() {
+		readRest(n, &l.CooldownUp)
+		l.CooldownDown = l.CooldownUp
+		return
+	}
+	n.Object(strictyaml.Keys{
+		"up":   func(n strictyaml.Node) { readRest(n, &l.CooldownUp) },
+		"down": func(n strictyaml.Node) { readRest(n, &l.CooldownDown) },
+	})
+}
+
+// readRest reads a length of time that may be none.
+func readRest(n strictyaml.Node, to *time.Duration) {
+	var text string
+	if !n.Text(&text) {
+		return
+	}
+	if text == "0" || text == "0s" {
+		*to = -1
+		return
+	}
+	n.Duration(to)
+}
+
+// ruleWords are the expressions of a rule, and where they stand.
+type ruleWords struct {
+	text expression.Text
+	both bool // one step was given for both directions
+	at   map[string]strictyaml.Node
+}
+
+func (w *ruleWords) read(field string, to *string) func(strictyaml.Node) {
+	return func(n strictyaml.Node) {
+		w.at[field] = n
+		n.Verbatim(to)
+	}
+}
+
+func (w *ruleWords) readStep(n strictyaml.Node) {
+	if n.IsMapping() {
+		n.Object(strictyaml.Keys{
+			"up":   w.read("step.up", &w.text.StepUp),
+			"down": w.read("step.down", &w.text.StepDown),
+		})
+		return
+	}
+	var text string
+	if n.Verbatim(&text) {
+		w.text.StepUp, w.text.StepDown, w.both = text, text, true
+		w.at["step.up"], w.at["step.down"] = n, n
+	}
+}
+
+// compile makes the rule, or notes its faults where they are; and sees that the
+// window is as long as the rule looks back.
+func (w *ruleWords) compile(n strictyaml.Node, metrics []string, l *autoscale.Limits) autoscale.Rule {
+	text := w.text
+	if w.both && text.Up == "" { // it may stand beside one direction alone
+		text.StepUp = ""
+	}
+	if w.both && text.Down == "" {
+		text.StepDown = ""
+	}
+	rule, err := expression.New(text, metrics)
+	if err != nil {
+		for _, one := range apart(err) {
+			var fault *expression.Error
+			if errors.As(one, &fault) {
+				w.at[fault.Field].FailAt(fault.Offset, "%s", fault.Reason)
+			} else {
+				n.Fail("%w", one)
+			}
+		}
+		return nil
+	}
+	longest := max(rule.Longest(), 10*time.Minute)
+	switch {
+	case l.Window == 0:
+		l.Window = longest
+	case l.Window < rule.Longest():
+		n.Fail("looks back by %v, beyond the window of %v", rule.Longest(), l.Window)
+		return nil
+	}
+	return rule
+}
+
+// apart are the errors that were joined into one.
+func apart(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}

@@ -1,0 +1,190 @@
+package config
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "modernc.org/sqlite"             // the driver "sqlite"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/source/httpjson"
+	"github.com/sluice-go/sluice/autoscale/source/lag"
+	"github.com/sluice-go/sluice/autoscale/source/prometheus"
+	"github.com/sluice-go/sluice/autoscale/source/servicebus"
+	"github.com/sluice-go/sluice/autoscale/source/sqlquery"
+	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/pipeline"
+)
+
+func readSource(n strictyaml.Node) opener[autoscale.Source] {
+	return only(n, "source", map[string]func(strictyaml.Node) opener[autoscale.Source]{
+		"servicebus": readServiceBus,
+		"lag":        readLag,
+		"sql":        readSQL,
+		"prometheus": readPrometheus,
+		"http":       readHTTP,
+	})
+}
+
+func readServiceBus(n strictyaml.Node) opener[autoscale.Source] {
+	var c servicebus.Config
+	var proof string
+	ok := n.Object(strictyaml.Keys{
+		"connection":   readSecret("SERVICEBUS_CONNECTION_STRING", &c.Connection),
+		"namespace":    func(n strictyaml.Node) { n.Text(&c.Namespace) },
+		"credential":   readCredential(&proof),
+		"queue":        func(n strictyaml.Node) { n.Text(&c.Queue) },
+		"topic":        func(n strictyaml.Node) { n.Text(&c.Topic) },
+		"subscription": func(n strictyaml.Node) { n.Text(&c.Subscription) },
+	})
+	if !ok {
+		return nil
+	}
+	switch {
+	case (c.Connection != "") == (c.Namespace != ""):
+		n.Fail("needs one of connection (write ${SERVICEBUS_CONNECTION_STRING}) and namespace (with credential: default)")
+		return nil
+	case (c.Namespace != "") != (proof != ""):
+		n.Fail("namespace and credential: default go together")
+		return nil
+	case (c.Queue != "") == (c.Topic != "") || (c.Topic != "") != (c.Subscription != ""):
+		n.Fail("needs queue, or topic and subscription")
+		return nil
+	}
+	return func(context.Context, *Env) (autoscale.Source, closer, error) {
+		var err error
+		if c.Credential, err = credential(proof); err != nil {
+			return nil, nil, err
+		}
+		s, err := servicebus.New(&c)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, leaveOpen, nil
+	}
+}
+
+func readLag(n strictyaml.Node) opener[autoscale.Source] {
+	var path string
+	if !n.Object(strictyaml.Keys{"pipeline": func(n strictyaml.Node) { n.Text(&path) }}, "pipeline") {
+		return nil
+	}
+	return func(ctx context.Context, _ *Env) (autoscale.Source, closer, error) {
+		p, err := pipeline.Load(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if p.InMemory {
+			return nil, nil, fmt.Errorf("pipeline %s reads into memory: it has no checkpoints to measure a lag by", path)
+		}
+		parts, err := p.Open(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return lag.New(parts.Source, parts.Checkpoints, p.Group, &lag.Config{Start: p.Start()}), parts.Close, nil
+	}
+}
+
+func readSQL(n strictyaml.Node) opener[autoscale.Source] {
+	var driver, dsn, query string
+	ok := n.Object(strictyaml.Keys{
+		"database": func(n strictyaml.Node) {
+			var text string
+			if readSecret("DATABASE_URL", &text)(n); text == "" {
+				return
+			}
+			scheme, rest, _ := strings.Cut(text, ":")
+			switch scheme {
+			case "sqlite":
+				path, err := filepath.Abs(strings.TrimPrefix(rest, "//"))
+				if err != nil || rest == "" {
+					n.Fail("sqlite: has no path behind it: write sqlite:PATH")
+					return
+				}
+				driver, dsn = "sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: "mode=ro&_pragma=busy_timeout(10000)"}).String()
+			case "postgres", "postgresql":
+				driver, dsn = "pgx", text
+			default:
+				n.Fail("write sqlite:PATH or postgres://user@host:port/database")
+			}
+		},
+		"query": func(n strictyaml.Node) { n.Verbatim(&query) },
+	}, "database", "query")
+	if !ok {
+		return nil
+	}
+	return func(context.Context, *Env) (autoscale.Source, closer, error) {
+		db, err := sql.Open(driver, dsn)
+		if err != nil {
+			return nil, nil, err
+		}
+		db.SetMaxOpenConns(1)
+		return sqlquery.New(db, query, nil), func(context.Context) error { return db.Close() }, nil
+	}
+}
+
+func readPrometheus(n strictyaml.Node) opener[autoscale.Source] {
+	var address, query string
+	var c prometheus.Config
+	ok := n.Object(strictyaml.Keys{
+		"url":           readURL(&address),
+		"query":         func(n strictyaml.Node) { n.Verbatim(&query) },
+		"authorization": readAuthorization(&c.Header),
+	}, "url", "query")
+	if !ok {
+		return nil
+	}
+	return func(context.Context, *Env) (autoscale.Source, closer, error) {
+		s, err := prometheus.New(address, query, &c)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, leaveOpen, nil
+	}
+}
+
+func readHTTP(n strictyaml.Node) opener[autoscale.Source] {
+	var address, pointer string
+	var header http.Header
+	ok := n.Object(strictyaml.Keys{
+		"url":           readURL(&address),
+		"pointer":       func(n strictyaml.Node) { n.Verbatim(&pointer) },
+		"authorization": readAuthorization(&header),
+	}, "url")
+	if !ok {
+		return nil
+	}
+	if pointer != "" && !strings.HasPrefix(pointer, "/") {
+		n.Fail("pointer %q: write a JSON pointer, such as /queue/waiting", pointer)
+		return nil
+	}
+	return func(context.Context, *Env) (autoscale.Source, closer, error) {
+		s, err := httpjson.New(address, pointer, &httpjson.Config{Header: header})
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, leaveOpen, nil
+	}
+}
+
+// readURL reads the URL of something over HTTP.
+func readURL(to *string) func(strictyaml.Node) {
+	return func(n strictyaml.Node) {
+		var text string
+		if readSecret("URL", &text)(n); text == "" {
+			return
+		}
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			n.Fail("%s: write a URL, http://… or https://…", n.Shown())
+			return
+		}
+		*to = text
+	}
+}

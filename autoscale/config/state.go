@@ -1,0 +1,97 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/azure"
+	"github.com/sluice-go/sluice/autoscale/sqlitestore"
+	"github.com/sluice-go/sluice/internal/strictyaml"
+)
+
+// state is where memory is kept, and queues between parts that run apart.
+type state struct {
+	store autoscale.Store
+	queue func(ctx context.Context, name string) (autoscale.Queue, error)
+}
+
+func (c *Config) readState(n strictyaml.Node) {
+	c.places["state"] = n.Place()
+	c.state = only(n, "state", map[string]func(strictyaml.Node) opener[state]{
+		"sqlite": func(n strictyaml.Node) opener[state] {
+			var path string
+			if !n.Text(&path) {
+				return nil
+			}
+			return sqliteState(path)
+		},
+		"azure": readAzure,
+	})
+}
+
+func sqliteState(path string) opener[state] {
+	return func(_ context.Context, env *Env) (state, closer, error) {
+		if _, err := os.Stat(path); env.existing && err != nil {
+			return state{}, nil, fmt.Errorf("%w: has the autoscaler run, and in this directory?", err)
+		}
+		s, err := sqlitestore.Open(path)
+		if err != nil {
+			return state{}, nil, err
+		}
+		queue := func(_ context.Context, name string) (autoscale.Queue, error) {
+			return s.Queue(env.resource+"/"+name, 0), nil
+		}
+		return state{s, queue}, func(context.Context) error { return s.Close() }, nil
+	}
+}
+
+// queuePrefix is what Azure lets a queue's name begin with.
+var queuePrefix = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9]){0,40}-?$`)
+
+func readAzure(n strictyaml.Node) opener[state] {
+	var c azure.Config
+	var proof, prefix string
+	ok := n.Object(strictyaml.Keys{
+		"connection": readSecret("STORAGE_CONNECTION_STRING", &c.Connection),
+		"account":    func(n strictyaml.Node) { n.Text(&c.Account) },
+		"credential": readCredential(&proof),
+		"table":      func(n strictyaml.Node) { n.Text(&c.Table) },
+		"prefix": func(n strictyaml.Node) {
+			if n.Text(&prefix) && !queuePrefix.MatchString(prefix) {
+				n.Fail("%s: write lower-case letters, digits and single hyphens", n.Shown())
+			}
+		},
+	})
+	if !ok {
+		return nil
+	}
+	switch {
+	case (c.Connection != "") == (c.Account != ""):
+		n.Fail("needs one of connection (write ${STORAGE_CONNECTION_STRING}) and account (with credential: default)")
+		return nil
+	case (c.Account != "") != (proof != ""):
+		n.Fail("account and credential: default go together")
+		return nil
+	}
+	return func(ctx context.Context, _ *Env) (state, closer, error) {
+		var err error
+		if c.Credential, err = credential(proof); err != nil {
+			return state{}, nil, err
+		}
+		s, err := azure.OpenStore(ctx, &c)
+		if err != nil {
+			return state{}, nil, err
+		}
+		queue := func(ctx context.Context, name string) (autoscale.Queue, error) {
+			q, err := azure.OpenQueue(ctx, prefix+name, &c)
+			if err != nil {
+				return nil, err
+			}
+			return q, nil
+		}
+		return state{s, queue}, leaveOpen, nil
+	}
+}

@@ -1,0 +1,169 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/target/appservice"
+	"github.com/sluice-go/sluice/autoscale/target/command"
+	"github.com/sluice-go/sluice/autoscale/target/cosmos"
+	"github.com/sluice-go/sluice/autoscale/target/kubernetes"
+	"github.com/sluice-go/sluice/autoscale/target/webhook"
+	"github.com/sluice-go/sluice/autoscale/target/workers"
+	"github.com/sluice-go/sluice/internal/strictyaml"
+)
+
+func (c *Config) readTarget(n strictyaml.Node) {
+	c.places["target"] = n.Place()
+	c.target = only(n, "target", map[string]func(strictyaml.Node) opener[autoscale.Target]{
+		"workers":    c.readWorkers,
+		"command":    readCommand,
+		"webhook":    readWebhook,
+		"kubernetes": readKubernetes,
+		"appservice": readAppService,
+		"cosmos":     readCosmos,
+	})
+}
+
+func (c *Config) readWorkers(n strictyaml.Node) opener[autoscale.Target] {
+	var pipeline, program, directory string
+	var grace time.Duration
+	ok := n.Object(strictyaml.Keys{
+		"pipeline":  func(n strictyaml.Node) { n.Text(&pipeline) },
+		"command":   func(n strictyaml.Node) { n.Verbatim(&program) },
+		"directory": func(n strictyaml.Node) { n.Text(&directory) },
+		"grace":     func(n strictyaml.Node) { n.Duration(&grace) },
+	})
+	if !ok {
+		return nil
+	}
+	if (pipeline != "") == (program != "") {
+		n.Fail("needs one of pipeline and command")
+		return nil
+	}
+	return func(_ context.Context, env *Env) (autoscale.Target, closer, error) {
+		if env.rehearse { // opening the pool would start workers
+			return &rehearsed{instances: c.Resource.Limits.Min}, leaveOpen, nil
+		}
+		line := []string{"sh", "-c", "exec " + program}
+		if pipeline != "" {
+			self, err := os.Executable()
+			if err != nil {
+				return nil, nil, fmt.Errorf("find the sluice program: %w", err)
+			}
+			line = []string{self, "run", pipeline}
+		}
+		dir := directory
+		if dir == "" {
+			dir = c.Resource.Name + ".workers"
+		}
+		pool, err := workers.New(dir, line, &workers.Config{Instances: c.Resource.Limits.Min, Grace: grace, Log: env.Log})
+		if err != nil {
+			return nil, nil, err
+		}
+		return pool, func(context.Context) error { return pool.Close() }, nil
+	}
+}
+
+func readCommand(n strictyaml.Node) opener[autoscale.Target] {
+	var count, scale string
+	var c command.Config
+	ok := n.Object(strictyaml.Keys{
+		"count":   func(n strictyaml.Node) { n.Verbatim(&count) },
+		"scale":   func(n strictyaml.Node) { n.Verbatim(&scale) },
+		"timeout": func(n strictyaml.Node) { n.Duration(&c.Timeout) },
+	}, "count", "scale")
+	if !ok {
+		return nil
+	}
+	return made(func() (*command.Target, error) {
+		return command.New([]string{"sh", "-c", count}, []string{"sh", "-c", scale}, &c)
+	})
+}
+
+func readWebhook(n strictyaml.Node) opener[autoscale.Target] {
+	var address string
+	var header http.Header
+	ok := n.Object(strictyaml.Keys{
+		"url":           readURL(&address),
+		"authorization": readAuthorization(&header),
+	}, "url")
+	if !ok {
+		return nil
+	}
+	return made(func() (*webhook.Target, error) { return webhook.New(address, &webhook.Config{Header: header}) })
+}
+
+func readKubernetes(n strictyaml.Node) opener[autoscale.Target] {
+	var c kubernetes.Config
+	ok := n.Object(strictyaml.Keys{
+		"kind":       func(n strictyaml.Node) { n.OneOf(&c.Kind, "Deployment", "StatefulSet") },
+		"name":       func(n strictyaml.Node) { n.Text(&c.Name) },
+		"namespace":  func(n strictyaml.Node) { n.Text(&c.Namespace) },
+		"kubeconfig": func(n strictyaml.Node) { n.Text(&c.Kubeconfig) },
+		"context":    func(n strictyaml.Node) { n.Text(&c.Context) },
+	}, "name")
+	if !ok {
+		return nil
+	}
+	return made(func() (*kubernetes.Target, error) { return kubernetes.New(&c) })
+}
+
+func readAppService(n strictyaml.Node) opener[autoscale.Target] {
+	var c appservice.Config
+	ok := n.Object(strictyaml.Keys{
+		"subscription":   func(n strictyaml.Node) { n.Text(&c.Subscription) },
+		"resource_group": func(n strictyaml.Node) { n.Text(&c.ResourceGroup) },
+		"plan":           func(n strictyaml.Node) { n.Text(&c.Plan) },
+	}, "subscription", "resource_group", "plan")
+	if !ok {
+		return nil
+	}
+	return made(func() (_ *appservice.Target, err error) {
+		if c.Credential, err = credential("default"); err != nil {
+			return nil, err
+		}
+		return appservice.New(&c)
+	})
+}
+
+func readCosmos(n strictyaml.Node) opener[autoscale.Target] {
+	var c cosmos.Config
+	var proof string
+	ok := n.Object(strictyaml.Keys{
+		"endpoint":   readURL(&c.Endpoint),
+		"key":        readKey("COSMOS_KEY", &c.Key),
+		"credential": readCredential(&proof),
+		"database":   func(n strictyaml.Node) { n.Text(&c.Database) },
+		"container":  func(n strictyaml.Node) { n.Text(&c.Container) },
+		"unit":       func(n strictyaml.Node) { n.Int(&c.Unit, 100, maxInstances) },
+	}, "endpoint", "database")
+	if !ok {
+		return nil
+	}
+	if (c.Key != "") == (proof != "") {
+		n.Fail("needs one of key (write ${COSMOS_KEY}) and credential: default")
+		return nil
+	}
+	return made(func() (_ *cosmos.Target, err error) {
+		if c.Credential, err = credential(proof); err != nil {
+			return nil, err
+		}
+		return cosmos.New(&c)
+	})
+}
+
+// made opens a target that needs no closing.
+func made[T autoscale.Target](make func() (T, error)) opener[autoscale.Target] {
+	return func(context.Context, *Env) (autoscale.Target, closer, error) {
+		t, err := make()
+		if err != nil {
+			return nil, nil, err
+		}
+		return t, leaveOpen, nil
+	}
+}
