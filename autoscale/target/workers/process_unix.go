@@ -91,6 +91,9 @@ func launch(s *slot) (*process, error) {
 	cmd.ExtraFiles = []*os.File{lock}
 	// A group of its own: what a terminal sends us on ^C is not for the workers.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if s.pool.cfg.Tied {
+		tie(cmd.SysProcAttr)
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -39,6 +39,13 @@ type Config struct {
 	// Env are variables for the workers besides those of this process,
 	// "NAME=value".
 	Env []string
+	// Fresh has workers that an earlier pool has left behind stopped, not taken
+	// over, and the number that it knew forgotten.
+	Fresh bool
+	// Tied has the workers interrupted when this process ends, however it ends.
+	// Only Linux does that; elsewhere, and by default, they go on, and are the
+	// next pool's.
+	Tied bool
 	// Log receives starts, ends and deaths. Default: nothing is logged.
 	Log *slog.Logger
 }
@@ -115,9 +122,13 @@ func New(dir string, command []string, cfg *Config) (*Target, error) {
 
 // resume begins where an earlier pool has ended, in whichever way.
 func (t *Target) resume() error {
-	wanted, err := t.recall()
-	if err != nil {
-		return err
+	wanted, keep := t.cfg.Instances, 0
+	if !t.cfg.Fresh {
+		var err error
+		if wanted, err = t.recall(); err != nil {
+			return err
+		}
+		keep = wanted
 	}
 	t.wanted = wanted
 	left, err := filepath.Glob(filepath.Join(t.dir, "worker-*.lock"))
@@ -127,7 +138,7 @@ func (t *Target) resume() error {
 	for _, path := range left {
 		text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "worker-"), ".lock")
 		n, err := strconv.Atoi(text)
-		if err != nil || n < wanted || n >= Most {
+		if err != nil || n < keep || n >= Most {
 			continue
 		}
 		// Not wanted any more: if it lives, it is taken over to be stopped.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,7 +20,7 @@ import (
 )
 
 // Roles of this binary: a worker, one that does not listen, and a supervisor.
-const role = "WORKERS_TEST_ROLE"
+const role, tied = "WORKERS_TEST_ROLE", "WORKERS_TEST_TIED"
 
 const patience = 30 * time.Second
 
@@ -61,7 +62,7 @@ func journal(path, what string) {
 
 // supervise scales up and down until it is killed.
 func supervise(dir, path string) {
-	pool, err := workers.New(dir, []string{os.Args[0], path}, &workers.Config{Env: []string{role + "=worker"}})
+	pool, err := workers.New(dir, []string{os.Args[0], path}, &workers.Config{Env: []string{role + "=worker"}, Tied: os.Getenv(tied) != ""})
 	for n := 0; err == nil; n++ {
 		fmt.Println("changed")
 		err = pool.Scale(context.Background(), 1+n%4)
@@ -289,6 +290,57 @@ func TestSupervisorIsKilled(t *testing.T) {
 	if living := w.alive(); len(living) != 0 {
 		t.Errorf("closed, and alive are %v", living)
 	}
+}
+
+// TestFresh: what an earlier pool has left behind is stopped.
+func TestFresh(t *testing.T) {
+	w := newWorld(t)
+	cmd := exec.Command(os.Args[0], w.dir, w.journal)
+	cmd.Env = append(os.Environ(), role+"=supervisor")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("a worker begins", func() bool { return len(w.entries("begin")) > 0 })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	before := w.alive()
+	pool := w.start("worker", workers.Config{Fresh: true, Instances: 2})
+	w.eventually("two others run", func() bool {
+		living := w.alive()
+		for number, ids := range living {
+			for _, id := range before[number] {
+				if len(ids) != 1 || ids[0] == id {
+					return false
+				}
+			}
+		}
+		return len(living) == 2
+	})
+	if n, err := pool.Instances(t.Context()); err != nil || n != 2 {
+		t.Errorf("%d instances, %v", n, err)
+	}
+}
+
+// TestTied: on Linux the workers end with their supervisor.
+func TestTied(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Log("only Linux ties processes to each other")
+		return
+	}
+	w := newWorld(t)
+	cmd := exec.Command(os.Args[0], w.dir, w.journal)
+	cmd.Env = append(os.Environ(), role+"=supervisor", tied+"=1")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("a worker begins", func() bool { return len(w.entries("begin")) > 0 })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	w.eventually("all have ended", func() bool { return len(w.alive()) == 0 })
 }
 
 func TestMistakes(t *testing.T) {
