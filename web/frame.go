@@ -52,7 +52,8 @@ type tick struct {
 	Rate      float64     `json:"rate"`
 	Lag       int64       `json:"lag"` // -1 while not known
 	InFlight  int64       `json:"inFlight"`
-	Cost      float64     `json:"cost"` // RU a second
+	Cost      float64     `json:"cost"`    // RU a second
+	Charged   bool        `json:"charged"` // the store charges RU
 	Retries   int64       `json:"retries"`
 	Redriven  int64       `json:"redriven"`
 	Parked    int64       `json:"parked"`
@@ -117,7 +118,7 @@ func (v *view) draw(s *shown, now time.Time) {
 		}
 	}
 	t.Streaming, t.Done, t.InFlight, t.Events = f.streaming, f.Done, f.inFlight, f.events
-	t.Retries, t.Redriven, t.Parked = f.Retries, f.Redriven, f.Letters
+	t.Retries, t.Redriven, t.Parked, t.Charged = f.Retries, f.Redriven, f.Letters, f.Cost > 0
 	rows := k.rows(&s.Pipeline, &f, now)
 	for i := range rows {
 		r := &rows[i]

@@ -168,6 +168,7 @@ type tick struct {
 }
 
 func TestRetry(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, nil)
 	w.hub.Append("0", events("good", "bad <b>1</b>", "good")...)
 	w.hub.Append("1", events("bad 2")...)

@@ -73,6 +73,7 @@ type rowsOf struct {
 }
 
 func TestLive(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3, nil)
 	w.hub.Append("0", events("a", "bad", "c")...)
 	w.consume()
@@ -132,6 +133,7 @@ func TestLive(t *testing.T) {
 }
 
 func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, nil)
 	w.consume()
 	client, base := w.serve()
@@ -154,6 +156,7 @@ func TestPauseAndResume(t *testing.T) {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, nil)
 	client, base := w.serve()
 	for range 64 {
@@ -170,6 +173,7 @@ func TestStreamsAreBounded(t *testing.T) {
 }
 
 func TestAStreamEndsWithItsSession(t *testing.T) {
+	t.Parallel()
 	cfg := locked
 	w := newWorld(t, 1, &cfg)
 	client, base := w.serve()

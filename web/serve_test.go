@@ -179,5 +179,6 @@ func TestGivenCertificate(t *testing.T) {
 
 // TestGate: a gate is a source like any other.
 func TestGate(t *testing.T) {
+	t.Parallel()
 	sluicetest.TestSource(t, func(testing.TB) sluicetest.SourceHarness { return harness(sluicetest.NewHub(group, 2)) })
 }

@@ -35,11 +35,14 @@ function turnTo(path, focus) {
   }
 }
 
+// address is a page's, with the pipeline where there are several.
+const address = (path) => (pipeline.options.length > 1 ? `${path}?pipeline=${encodeURIComponent(pipeline.value)}` : path);
+
 document.addEventListener("click", (e) => {
   const a = e.target.closest("a[data-page]");
   if (!a || e.button || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;
   e.preventDefault();
-  if (a.getAttribute("href") !== location.pathname) history.pushState(null, "", a.href);
+  if (a.getAttribute("href") !== location.pathname) history.pushState(null, "", address(a.getAttribute("href")));
   turnTo(location.pathname, true);
 });
 addEventListener("popstate", () => turnTo(location.pathname, true));
@@ -140,7 +143,14 @@ for (const dialog of document.querySelectorAll("dialog")) {
 $("confirm-yes").addEventListener("click", () => $("confirm").close("yes"));
 
 pipeline = $("pipeline");
-pipeline.addEventListener("change", () => { turnPipeline(); turnTo(page); });
+const asked = new URLSearchParams(location.search).get("pipeline");
+if ([...pipeline.options].some((o) => o.value === asked)) pipeline.value = asked;
+pipeline.addEventListener("change", () => {
+  turnPipeline();
+  const next = page === "/dead-letters" && $("to-letters").hidden ? "/" : page;
+  history.replaceState(null, "", address(next));
+  turnTo(next);
+});
 turnPipeline();
 themed();
 turnTo(location.pathname);

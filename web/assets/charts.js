@@ -30,7 +30,7 @@ export class Chart {
     const line = style("--line");
     const axis = { stroke: style("--quiet"), font: "12px system-ui, sans-serif", grid: { stroke: line, width: 1 }, ticks: { show: false }, gap: 6 };
     this.u = new uPlot({
-      width, height: 150, padding: [8, 20, 0, 0],
+      width, height: 150, padding: [8, 28, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
       scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(max * 1.12, this.options.least ?? 1)] } },

@@ -9,7 +9,7 @@ const SPAN = 900;
 let times = [];
 let columns = {};
 let charts = [];
-let streaming;
+let mode;
 let range = SPAN;
 let visible = false;
 
@@ -24,7 +24,7 @@ export function reset(hasCharts) {
   columns = Object.fromEntries(KEYS.map((k) => [k, []]));
   charts.forEach((c) => c.end());
   charts = [];
-  streaming = undefined;
+  mode = undefined;
   $("charts-head").hidden = $("charts").hidden = !hasCharts;
 }
 
@@ -56,17 +56,20 @@ function merge(seconds) {
 }
 
 function prepare(t) {
-  if (charts.length && streaming === t.streaming) return;
+  const next = t.charged ? "charged" : t.streaming ? "streaming" : "committing";
+  if (mode === next) return;
   charts.forEach((c) => c.end());
-  streaming = t.streaming;
+  mode = next;
   const at = $("charts");
   const ms = (v) => { const m = milliseconds(v); return `${m.text} ${m.unit}`; };
   charts = [
-    new Chart(at, streaming ? "Records written a second" : "Events a second", [{ key: "done", format: rate, fill: true }], { axis: short, least: 5 }),
+    new Chart(at, t.streaming ? "Records written a second" : "Events a second", [{ key: "done", format: rate, fill: true }], { axis: short, least: 5 }),
     new Chart(at, "Events waiting", [{ key: "lag", format: count, fill: true }], { axis: short, least: 5 }),
-    streaming
-      ? new Chart(at, "RU a second", [{ key: "cost", format: rate, fill: true }], { axis: short, least: 10 })
-      : new Chart(at, "Commits", [{ name: "mean", key: "took", format: ms }, { name: "longest", key: "longest", format: ms }], { axis: (v) => `${short(v)} ms`, least: 5 }),
+    {
+      charged: () => new Chart(at, "RU a second", [{ key: "cost", format: rate, fill: true }], { axis: short, least: 10 }),
+      streaming: () => new Chart(at, "Events in flight", [{ key: "inFlight", format: count, fill: true }], { axis: short, least: 5 }),
+      committing: () => new Chart(at, "Commits", [{ name: "mean", key: "took", format: ms }, { name: "longest", key: "longest", format: ms }], { axis: (v) => `${short(v)} ms`, least: 5 }),
+    }[mode](),
     new Chart(at, "Trouble", [{ name: "dead letters", key: "letters", format: count, colour: 2 }, { name: "attempts repeated", key: "retries", format: count, colour: 1 }], { axis: short, least: 4 }),
   ];
 }
@@ -111,11 +114,18 @@ function tiles(t) {
   put($("rate-unit"), t.streaming ? "records/s" : "events/s");
   put($("done"), `${count(t.done)} since the start`);
   put($("lag"), t.lag < 0 ? "–" : short(t.lag));
-  put($("lag-more"), t.streaming ? `${count(t.inFlight)} in flight` : until(t));
+  put($("lag-more"), t.charged ? `${count(t.inFlight)} in flight` : until(t));
   put($("dead"), count(t.dead) + (t.more ? "+" : ""));
   put($("dead-more"), [t.retrying && `${count(t.retrying)} on retry`, t.redriven && `${count(t.redriven)} applied on retry`].filter(Boolean).join(", "));
   set($("tile-letters"), "data-level", t.dead ? "bad" : null);
-  if (t.streaming) {
+  if (t.streaming && !t.charged) {
+    put($("cost-name"), "In flight");
+    put($("cost"), short(t.inFlight));
+    put($("cost-unit"), "events");
+    put($("cost-more"), "taken and not done");
+    return;
+  }
+  if (t.charged) {
     put($("cost-name"), "Cost");
     put($("cost"), short(t.cost));
     put($("cost-unit"), "RU/s");
