@@ -5,8 +5,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
+
+	"github.com/sluice-go/sluice/internal/idset"
 )
 
 // ChainID names a message by the event that caused it, the same at each
@@ -155,6 +159,10 @@ type Stamp struct {
 	// those events every message has been accepted, and none will be sent
 	// again, but for retries of dead letters.
 	Low int64
+	// Parked says which of the events up to Low are dead letters, so that the
+	// ids of those of their messages that got through are kept for the
+	// retry. Empty: none.
+	Parked string
 	// Retry says that the event is a dead letter that is tried again: it comes
 	// out of order, and the watermark says nothing about it.
 	Retry bool
@@ -162,10 +170,11 @@ type Stamp struct {
 
 // The application properties that carry a stamp.
 const (
-	propertyID    = "sluice-id"    // string
-	propertyEpoch = "sluice-epoch" // int64
-	propertyLow   = "sluice-low"   // int64
-	propertyRetry = "sluice-retry" // bool; there only if true
+	propertyID     = "sluice-id"     // string
+	propertyEpoch  = "sluice-epoch"  // int64
+	propertyLow    = "sluice-low"    // int64
+	propertyParked = "sluice-parked" // string; there only if not empty
+	propertyRetry  = "sluice-retry"  // bool; there only if true
 )
 
 // SetTo writes the stamp into a message's application properties, over one
@@ -174,10 +183,13 @@ func (s Stamp) SetTo(properties map[string]any) {
 	properties[propertyID] = s.ID.String()
 	properties[propertyEpoch] = s.Epoch
 	properties[propertyLow] = s.Low
+	delete(properties, propertyParked)
+	delete(properties, propertyRetry)
+	if s.Parked != "" {
+		properties[propertyParked] = s.Parked
+	}
 	if s.Retry {
 		properties[propertyRetry] = true
-	} else {
-		delete(properties, propertyRetry)
 	}
 }
 
@@ -194,7 +206,7 @@ func StampFrom(properties map[string]any) (Stamp, bool, error) {
 		return Stamp{}, false, err
 	}
 	s := Stamp{ID: id}
-	if s.Epoch, s.Low, s.Retry, err = stampMarks(properties); err != nil {
+	if err := s.readMarks(properties); err != nil {
 		return Stamp{}, false, fmt.Errorf("stamp of %s: %w", text, err)
 	}
 	return s, true, nil
@@ -202,34 +214,46 @@ func StampFrom(properties map[string]any) (Stamp, bool, error) {
 
 // stampText is the id of a stamp, unread.
 func stampText(properties map[string]any) (string, bool, error) {
-	switch v := properties[propertyID].(type) {
-	case nil:
+	if _, there := properties[propertyID]; !there {
 		return "", false, nil
-	case string:
-		return v, true, nil
-	case []byte:
-		return string(v), true, nil
-	default:
-		return "", false, fmt.Errorf("property %s is a %T, want a string", propertyID, v)
 	}
+	text, err := stampString(properties, propertyID)
+	return text, err == nil, err
 }
 
-// stampMarks is what a stamp says besides its id.
-func stampMarks(properties map[string]any) (epoch, low int64, retry bool, err error) {
-	if epoch, err = stampNumber(properties, propertyEpoch, 0); err != nil {
-		return 0, 0, false, err
+// readMarks reads what a stamp says besides its id. It allocates nothing.
+func (s *Stamp) readMarks(properties map[string]any) (err error) {
+	if s.Epoch, err = stampNumber(properties, propertyEpoch, 0); err != nil {
+		return err
 	}
-	if low, err = stampNumber(properties, propertyLow, -1); err != nil {
-		return 0, 0, false, err
+	if s.Low, err = stampNumber(properties, propertyLow, -1); err != nil {
+		return err
+	}
+	if s.Parked, err = stampString(properties, propertyParked); err != nil {
+		return err
 	}
 	switch v := properties[propertyRetry].(type) {
 	case nil:
 	case bool:
-		retry = v
+		s.Retry = v
 	default:
-		return 0, 0, false, fmt.Errorf("property %s is a %T, want a bool", propertyRetry, v)
+		return fmt.Errorf("property %s is a %T, want a bool", propertyRetry, v)
 	}
-	return epoch, low, retry, nil
+	return nil
+}
+
+// stampString reads a text, empty where there is no such property.
+func stampString(properties map[string]any, name string) (string, error) {
+	switch v := properties[name].(type) {
+	case nil:
+		return "", nil
+	case string:
+		return v, nil
+	case []byte:
+		return string(v), nil
+	default:
+		return "", fmt.Errorf("property %s is a %T, want a string", name, v)
+	}
 }
 
 // stampNumber reads a number, which on its way may have become one of another
@@ -257,14 +281,58 @@ func stampNumber(properties map[string]any, name string, absent int64) (int64, e
 // records.
 type emission struct {
 	Tenure
-	source string       // of the chain ids
-	low    func() int64 // the watermark
+	source string                     // of the chain ids
+	mark   *atomic.Pointer[waterMark] // as of now
+	retry  bool                       // of a dead letter
 }
 
-type (
-	emissionKey struct{}
-	retryKey    struct{}
-)
+// waterMark is how far an emitter's checkpoint was stored, and which of the
+// events up to there are dead letters, as [Stamp].Parked.
+type waterMark struct {
+	low    int64
+	parked string
+}
+
+// mostParked is how many dead letters a stamp names: they take room in every
+// message.
+const mostParked = 16
+
+// newWaterMark makes the mark of a checkpoint, given the dead letters behind
+// and before it in ascending order. Where there are too many, the latest are
+// named, and the others are told by a number that none of them is above.
+func newWaterMark(low int64, parked []int64) *waterMark {
+	low = max(low, Origin.Sequence)
+	n, _ := slices.BinarySearch(parked, low+1)
+	parked = parked[:n]
+	if n == 0 {
+		return &waterMark{low: low}
+	}
+	floor := Origin.Sequence
+	if n > mostParked {
+		floor, parked = parked[n-mostParked-1], parked[n-mostParked:]
+	}
+	ids := make([]idset.ID, len(parked))
+	for i, sequence := range parked {
+		ids[i].Sequence = sequence
+	}
+	return &waterMark{low: low, parked: fmt.Sprintf("%d/%s", floor, idset.Encode(ids))}
+}
+
+// eachParked reads [Stamp].Parked: every event up to floor may be a dead
+// letter, and those that are handed out.
+func eachParked(text string, yield func(sequence int64)) (floor int64, err error) {
+	first, list, ok := strings.Cut(text, "/")
+	floor, err = strconv.ParseInt(first, 10, 64)
+	if !ok || err != nil || floor < Origin.Sequence {
+		return Origin.Sequence, fmt.Errorf("property %s is %.80q, want what an emitter writes", propertyParked, text)
+	}
+	if err := idset.Decode(list, func(id idset.ID) { yield(id.Sequence) }); err != nil {
+		return floor, fmt.Errorf("property %s is %.80q: %w", propertyParked, text, err)
+	}
+	return floor, nil
+}
+
+type emissionKey struct{}
 
 // StampOf makes the stamp of message n of those that event e causes. It
 // works in the contexts that [AtLeastOnce] calls records and [Sink].Submit
@@ -274,10 +342,10 @@ func StampOf(ctx context.Context, e *Event, n int) (Stamp, bool) {
 	if !ok {
 		return Stamp{}, false
 	}
-	retry, _ := ctx.Value(retryKey{}).(bool)
+	mark := em.mark.Load()
 	return Stamp{
 		ID:    ChainID{Source: em.source, Partition: e.Partition, Sequence: e.Sequence, N: n},
-		Epoch: em.Lease.Epoch, Low: em.low(), Retry: retry,
+		Epoch: em.Lease.Epoch, Low: mark.low, Parked: mark.parked, Retry: em.retry,
 	}, true
 }
 

@@ -63,9 +63,9 @@ func TestStampFrom(t *testing.T) {
 	for _, stamp := range []sluice.Stamp{
 		{ID: id, Epoch: 7, Low: 40},
 		{ID: id, Epoch: 7, Low: -1},
-		{ID: id, Epoch: 7, Low: 99, Retry: true},
+		{ID: id, Epoch: 7, Low: 99, Parked: "-1/0:42,3+1", Retry: true},
 	} {
-		properties := map[string]any{"sluice-retry": true, "city": "Lyon"}
+		properties := map[string]any{"sluice-retry": true, "sluice-parked": "5/", "city": "Lyon"}
 		stamp.SetTo(properties)
 		got, there, err := sluice.StampFrom(properties)
 		if err != nil || !there || got != stamp || properties["city"] != "Lyon" {
@@ -81,7 +81,7 @@ func TestStampFrom(t *testing.T) {
 	if got, there, err := sluice.StampFrom(foreign); err != nil || !there || got != (sluice.Stamp{ID: id, Epoch: 7, Low: -1}) {
 		t.Errorf("%v is read as %+v, %v, %v", foreign, got, there, err)
 	}
-	for name, value := range map[string]any{"sluice-id": 7, "sluice-epoch": "7", "sluice-low": 1.5, "sluice-retry": int64(1)} {
+	for name, value := range map[string]any{"sluice-id": 7, "sluice-epoch": "7", "sluice-low": 1.5, "sluice-parked": 5, "sluice-retry": int64(1)} {
 		properties := map[string]any{"sluice-id": id.String()}
 		properties[name] = value
 		if got, there, err := sluice.StampFrom(properties); err == nil || there || !strings.Contains(err.Error(), name) {
@@ -157,7 +157,8 @@ func TestStampOf(t *testing.T) {
 			s.t.Fatal(err)
 		}
 		stamp := func(sequence, low int64, retry bool) sluice.Stamp {
-			return sluice.Stamp{ID: sluice.ChainID{Source: sink.stamps[0][0].ID.Source, Partition: "0", Sequence: sequence}, Epoch: 1, Low: low, Retry: retry}
+			id := sluice.ChainID{Source: sink.stamps[0][0].ID.Source, Partition: "0", Sequence: sequence}
+			return sluice.Stamp{ID: id, Epoch: 1, Low: low, Parked: []string{"", "-1/0:1"}[min(low+1, 1)], Retry: retry}
 		}
 		want := map[int64][]sluice.Stamp{
 			0: {stamp(0, -1, false), stamp(0, -1, false)},
@@ -167,6 +168,66 @@ func TestStampOf(t *testing.T) {
 		}
 		if !maps.EqualFunc(sink.stamps, want, slices.Equal) {
 			s.t.Errorf("stamps %+v\nwant %+v", sink.stamps, want)
+		}
+	})
+}
+
+// A stamp names the dead letters before the watermark, those that an earlier
+// owner left too, and the latest if there are many. A dead letter of an earlier
+// incarnation of the topic keeps its id.
+func TestStampNamesDeadLetters(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		sink := &stamping{stamps: map[int64][]sluice.Stamp{}}
+		sink.says = func(e *sluice.Event) error {
+			if string(e.Body) == "reject" {
+				return sluice.Reject(errors.New("too large"))
+			}
+			return nil
+		}
+		run := func(owner string) {
+			c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sink.records, sink, nil), sluice.AllPartitions, &sluice.Config{Owner: owner, Observer: s}))
+			ran := make(chan error, 1)
+			go func() { ran <- c.Run(s.t.Context()) }()
+			time.Sleep(time.Minute)
+			if err := errors.Join(c.Stop(s.t.Context()), <-ran); err != nil {
+				s.t.Error(err)
+			}
+		}
+		last := func(sequence int64) sluice.Stamp { return sink.stamps[sequence][len(sink.stamps[sequence])-1] }
+		s.send("0", "good", "reject", "good", "reject")
+		run("a")
+		s.send("0", "good", "reject", "reject", "good")
+		run("b")
+		s.send("0", "good")
+		run("c")
+		if got := []string{last(0).Parked, last(4).Parked, last(8).Parked}; !slices.Equal(got, []string{"", "-1/0:1,2", "-1/0:1,2,2+1"}) {
+			s.t.Errorf("named %q", got)
+		}
+		for range 20 {
+			s.send("0", "reject")
+		}
+		run("d")
+		s.send("0", "good")
+		run("e")
+		if got := last(29); got.Low != 28 || got.Parked != "12/0:13+15" {
+			s.t.Errorf("of 24 dead letters named %q at %d, want the latest 16 and the number of the one before", got.Parked, got.Low)
+		}
+		before := last(29).ID.Source
+		s.hub.Recreate()
+		sink.says = func(*sluice.Event) error { return nil }
+		must(s.store.Reset(s.t.Context(), group, "0", must(s.hub.Describe(s.t.Context())).Incarnation, sluice.Origin))
+		s.retry()
+		s.send("0", "good", "good")
+		run("f")
+		if now := last(0).ID.Source; len(s.letters()) != 0 || now == before {
+			s.t.Errorf("%d dead letters are left; ids from %q before and %q after the topic was made anew", len(s.letters()), before, now)
+		}
+		for sequence, stamps := range sink.stamps {
+			for _, stamp := range stamps {
+				if stamp.Retry != (stamp.ID.Source == before && stamp.Epoch > 5) {
+					s.t.Errorf("event %d has the stamp %+v: retries are those of the topic before", sequence, stamp)
+				}
+			}
 		}
 	})
 }

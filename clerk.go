@@ -37,6 +37,7 @@ type clerk[R any] struct {
 	taken    map[int64]bool  // ids of those under way again
 	settled  []*flight       // applied again
 	returned []*DeadLetter   // failed again
+	parked   []int64         // all events of this incarnation that are dead letters, ascending
 
 	// Its own goroutine's, and after that the stream's.
 	prior    []Range       // done by an earlier tenure
@@ -60,7 +61,14 @@ func (c *clerk[R]) begin(at Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.head, c.at, c.aged = at.Sequence, at, Unset.Sequence
-	s.low.Store(at.Sequence)
+}
+
+// know is told which events are dead letters when the stream begins.
+func (c *clerk[R]) know(parked []int64, at Position) {
+	c.stream.mu.Lock()
+	defer c.stream.mu.Unlock()
+	c.parked = parked
+	c.stream.mark.Store(newWaterMark(at.Sequence, parked))
 }
 
 // work sees to everything in turn until ctx ends.
@@ -214,6 +222,9 @@ func (c *clerk[R]) store(ctx context.Context) {
 			c.failed = nil
 		}
 		for _, f := range flights {
+			if i, found := slices.BinarySearch(c.parked, f.event.Sequence); !found {
+				c.parked = slices.Insert(c.parked, i, f.event.Sequence)
+			}
 			if s.cfg.OnDeadLetter == HoldKey {
 				key := f.event.Key
 				c.held[key] = true
@@ -261,8 +272,11 @@ func (c *clerk[R]) settle(ctx context.Context) {
 		return
 	}
 	s.mu.Lock()
-	for _, id := range ids {
-		delete(c.taken, id)
+	for _, f := range settled {
+		delete(c.taken, f.letter.ID)
+		if i, found := slices.BinarySearch(c.parked, f.event.Sequence); found && f.letter.Incarnation == s.incarnation {
+			c.parked = slices.Delete(c.parked, i, i+1)
+		}
 	}
 	for _, d := range returned {
 		delete(c.taken, d.ID)
@@ -353,7 +367,9 @@ func (c *clerk[R]) checkpoint(ctx context.Context) {
 			Duration: s.c.cfg.Clock.Elapsed() - began, Lag: s.behind(to),
 		}
 		c.at, c.done, c.passed = to, done, passed
-		s.low.Store(to.Sequence)
+		s.mu.Lock()
+		s.mark.Store(newWaterMark(to.Sequence, c.parked))
+		s.mu.Unlock()
 		s.observe(o)
 	case errors.Is(err, ErrFenced):
 		s.observe(Observation{Kind: KindFenced, From: c.at, To: to, Err: err})

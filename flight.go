@@ -90,7 +90,10 @@ func (s *stream[R]) recording(f *flight) context.Context {
 	if f.letter == nil {
 		return s.making
 	}
-	return context.WithValue(s.making, retryKey{}, true)
+	// It may be of an earlier incarnation of the topic.
+	return context.WithValue(s.making, emissionKey{}, &emission{
+		Tenure: TenureOf(s.making), source: sourceOf(s.topic.Group, f.letter.Incarnation), mark: &s.mark, retry: true,
+	})
 }
 
 // queue puts a record in its lane, and on the way if that is free.

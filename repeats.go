@@ -47,8 +47,10 @@ import (
 // watermark that this partition had seen, where nothing shows that it went back.
 //
 // A retry of a dead letter comes when the watermark has passed its event. It is
-// judged by its id alone, and its id is remembered apart, for as long as an
-// origin is.
+// judged by its id alone. So with a watermark comes which events before it are
+// dead letters: the ids of those of their messages that got through before are
+// kept when others are forgotten, and so are the ids of retries, for as long as
+// an origin is.
 
 const (
 	// rememberFor is how long an origin is remembered after its last event,
@@ -103,8 +105,10 @@ type verdict struct {
 	id         idset.ID
 	epoch, low int64 // the origin's behind the event
 	repeat     bool
-	moved      bool // epoch or low
-	back       bool // low went back
+	fresh      bool       // the id is new to the origin
+	moved      bool       // epoch or low
+	back       bool       // low went back
+	kept       []idset.ID // ids that go over to the retries
 	at         time.Time
 }
 
@@ -269,8 +273,8 @@ func (r *repeats) examine(e *Event) (verdict, bool) {
 		return v, false
 	}
 	v.id = idset.ID{Sequence: sequence, N: int32(n)}
-	epoch, low, retry, err := stampMarks(e.Properties)
-	if err != nil {
+	var stamp Stamp
+	if err := stamp.readMarks(e.Properties); err != nil {
 		return v, false
 	}
 	o := r.origins[name]
@@ -285,36 +289,79 @@ func (r *repeats) examine(e *Event) (verdict, bool) {
 	}
 	o.at = e.Enqueued
 	known := o.has(v.id)
-	if retry {
-		if o.retries == nil {
-			o.retries = r.find(name + ofRetries)
-		}
-		o = o.retries
+	if stamp.Retry {
+		o = r.retriesOf(o)
 		o.at = e.Enqueued
-		v.origin, v.epoch, v.low, v.repeat = o, o.epoch, o.low, known
+		v.origin, v.epoch, v.low = o, o.epoch, o.low
+		v.repeat, v.fresh = known, !o.ids.Has(v.id)
 	} else {
-		if v.back = epoch > o.epoch && low < o.low; v.back {
+		v.origin = o
+		v.back = stamp.Epoch > o.epoch && stamp.Low < o.low
+		v.moved = v.back || stamp.Epoch > o.epoch || stamp.Epoch == o.epoch && stamp.Low > o.low
+		switch {
+		case v.back:
 			r.forget(o, math.MaxInt64)
-			o.low, known = low, o.has(v.id)
+			o.low, known = stamp.Low, o.has(v.id)
+		case v.moved:
+			if v.kept, err = r.keep(o, stamp); err != nil {
+				v.moved = false // nobody knows what that watermark leaves behind
+			}
 		}
-		v.origin, v.repeat = o, known || sequence <= o.low
-		v.moved = v.back || epoch > o.epoch || epoch == o.epoch && low > o.low
+		v.repeat = known || sequence <= o.low
+		v.fresh = !v.repeat
 		if v.moved {
-			o.epoch, o.low = epoch, max(o.low, low)
+			o.epoch, o.low = stamp.Epoch, max(o.low, stamp.Low)
 			r.forget(o, o.low)
 		}
 		v.epoch, v.low = o.epoch, o.low
 	}
-	if !v.repeat {
+	if v.fresh {
 		r.add(o, v.id)
 	}
 	return v, true
+}
+
+// retriesOf is where the ids of an origin's retries are remembered.
+func (r *repeats) retriesOf(o *origin) *origin {
+	if o.retries == nil {
+		o.retries = r.find(o.name + ofRetries)
+	}
+	return o.retries
+}
+
+// keep hands the ids over to the retries that a watermark passes although their
+// events may be sent again, and returns them.
+func (r *repeats) keep(o *origin, stamp Stamp) (kept []idset.ID, err error) {
+	if stamp.Parked == "" {
+		return nil, nil
+	}
+	between := func(first, last int64) {
+		o.ids.Between(max(first, o.low+1), min(last, stamp.Low), func(id idset.ID) { kept = append(kept, id) })
+	}
+	floor, err := eachParked(stamp.Parked, func(sequence int64) { between(sequence, sequence) })
+	if err != nil {
+		return nil, err
+	}
+	between(Origin.Sequence, floor)
+	for _, id := range kept {
+		r.retriesOf(o).at = o.at
+		r.add(r.retriesOf(o), id)
+	}
+	return kept, nil
 }
 
 // seen is what a step must store that goes from one event to another, and how
 // many repeats it passes.
 func (r *repeats) seen(from, to int64) (list []Seen, since time.Time, repeats int) {
 	var ids [][]idset.ID
+	var rows []*origin
+	row := func(o *origin) int {
+		if o.row == 0 {
+			rows, list, ids = append(rows, o), append(list, Seen{Origin: o.name, Epoch: o.epoch, Low: o.low, Forget: o.floor}), append(ids, nil)
+			o.row = len(list)
+		}
+		return o.row - 1
+	}
 	for i := range r.trail {
 		v := &r.trail[i]
 		if v.sequence <= from || v.sequence > to {
@@ -322,27 +369,26 @@ func (r *repeats) seen(from, to int64) (list []Seen, since time.Time, repeats in
 		}
 		if v.repeat {
 			repeats++
-			if !v.moved {
-				continue
-			}
 		}
-		if v.origin.row == 0 {
-			list, ids = append(list, Seen{Origin: v.origin.name, Forget: v.origin.floor}), append(ids, nil)
-			v.origin.row = len(list)
+		if !v.fresh && !v.moved {
+			continue
 		}
-		n := v.origin.row - 1
-		row := &list[n]
+		n := row(v.origin)
 		if v.back {
-			row.Forget, ids[n] = math.MaxInt64, nil
+			list[n].Forget, ids[n] = math.MaxInt64, nil
 		}
-		row.Epoch, row.Low, row.At = v.epoch, v.low, v.at
-		row.Forget = max(row.Forget, v.low)
-		if !v.repeat {
+		list[n].Epoch, list[n].Low, list[n].At = v.epoch, v.low, v.at
+		list[n].Forget = max(list[n].Forget, v.low)
+		if v.fresh {
 			ids[n] = append(ids[n], v.id)
 		}
+		if len(v.kept) > 0 {
+			n := row(r.retriesOf(v.origin))
+			list[n].At, ids[n] = v.at, append(ids[n], v.kept...)
+		}
 	}
-	for i := range r.trail {
-		r.trail[i].origin.row = 0
+	for _, o := range rows {
+		o.row = 0
 	}
 	for i := range list {
 		list[i].IDs = idset.Encode(ids[i])

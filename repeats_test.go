@@ -31,6 +31,12 @@ func retried(sequence int64) sluice.Stamp {
 	return sluice.Stamp{ID: sluice.ChainID{Sequence: sequence}, Epoch: 1, Low: 1000, Retry: true}
 }
 
+// parked is a stamp that names dead letters.
+func parked(s sluice.Stamp, which string) sluice.Stamp {
+	s.Parked = which
+	return s
+}
+
 // pass hands what is in the hub to consumers that come and go, and returns
 // which events were handled.
 func (s *scene) pass(maxBatch, consumers int) []int64 {
@@ -100,6 +106,24 @@ func TestRepeats(t *testing.T) {
 		"retries of dead letters come below the watermark": {
 			log{message(of(20, 1, 19)), message(retried(3)), message(retried(3)), message(of(3, 1, 2)), message(retried(20)), message(retried(40)), message(of(40, 1, 19)), message(of(41, 1, 40)), message(retried(40))},
 			[]int64{0, 1, 5, 7},
+		},
+		"what got through of a dead letter is known at its retry": {
+			log{
+				message(of(5, 1, 4)), message(of(6, 1, 4)), message(of(9, 1, 4)), message(parked(of(21, 1, 20), "-1/0:5,4")), message(of(22, 1, 21)),
+				message(retried(5)), message(of(23, 2, 22)), message(retried(5)), message(retried(9)), message(retried(10)),
+			},
+			[]int64{0, 1, 2, 3, 4, 6, 9},
+		},
+		"where there are many dead letters some are told by number": {
+			log{
+				message(of(5, 1, 4)), message(of(7, 1, 4)), message(of(12, 1, 4)), message(of(15, 1, 4)), message(parked(of(21, 1, 20), "7/0:15")),
+				message(retried(5)), message(retried(7)), message(retried(15)), message(of(22, 1, 21)), message(retried(5)),
+			},
+			[]int64{0, 1, 2, 3, 4, 8},
+		},
+		"a watermark that can't be read whole does not count": {
+			log{message(of(5, 1, 4)), message(parked(of(11, 1, 10), "5")), message(of(5, 1, 4)), message(of(6, 1, 5)), message(parked(of(12, 2, 10), "-1/0:6;")), message(of(7, 1, 5))},
+			[]int64{0, 1, 3, 4, 5},
 		},
 		"events without a stamp, or with one that can't be read, are handled": {
 			log{

@@ -153,15 +153,15 @@ type stream[R any] struct {
 	*atLeastOnce[R]
 	*session
 
-	making  context.Context // for those who make and submit records: it carries an emission
-	low     atomic.Int64    // sequence number of the checkpoint, as last stored
-	arrived Position        // up to here events have been taken
-	known   bool            // skip and held are loaded
-	skip    []Range         // behind the checkpoint and done by an earlier tenure
-	limit   int             // events in flight at most
-	bytes   int64           // and of their bodies
-	taken   uint64          // events put on the work list
-	done    uint64          // of those, the ones below which all are done, when last asked
+	making  context.Context           // for those who make and submit records: it carries an emission
+	mark    atomic.Pointer[waterMark] // of the checkpoint, as last stored
+	arrived Position                  // up to here events have been taken
+	known   bool                      // skip and held are loaded
+	skip    []Range                   // behind the checkpoint and done by an earlier tenure
+	limit   int                       // events in flight at most
+	bytes   int64                     // and of their bodies
+	taken   uint64                    // events put on the work list
+	done    uint64                    // of those, the ones below which all are done, when last asked
 
 	queues[R]
 	gate    gate
@@ -202,6 +202,7 @@ func (d *atLeastOnce[R]) stream(t *tenure) *stream[R] {
 	s.arrived = Unset
 	s.list = track.New[arrival](s.limit)
 	s.clerk = clerk[R]{stream: s, taken: map[int64]bool{}, held: map[string]bool{}, failing: map[string]int{}}
+	s.mark.Store(newWaterMark(Origin.Sequence, nil))
 	s.queues.init()
 	return s
 }
@@ -322,7 +323,7 @@ func (s *stream[R]) accept(p Progress) {
 		s.making = context.WithValue(s.work, emissionKey{}, &emission{
 			Tenure: Tenure{Lease: s.lease, Incarnation: s.incarnation},
 			source: sourceOf(s.topic.Group, s.incarnation),
-			low:    func() int64 { return max(s.low.Load(), Origin.Sequence) },
+			mark:   &s.mark,
 		})
 	}
 	s.observe(Observation{Kind: KindClaimed, To: p.Position, Attempt: p.Claims})
@@ -343,13 +344,15 @@ func (s *stream[R]) from() Position { return s.arrived }
 // retry whose bodies are not stored: the broker wants no other reader of ours.
 func (s *stream[R]) beforeOpen() error {
 	if !s.known {
-		parked, err := s.letters.Parked(s.idle, s.topic.Group, s.lease.Partition, s.incarnation, s.pos.Sequence)
+		parked, err := s.letters.Parked(s.idle, s.topic.Group, s.lease.Partition, s.incarnation, Origin.Sequence)
 		if err != nil {
 			return fmt.Errorf("look for dead letters: %w", err)
 		}
-		for _, n := range parked {
+		behind, _ := slices.BinarySearch(parked, s.pos.Sequence+1)
+		for _, n := range parked[behind:] {
 			s.skip = append(s.skip, Range{n, n})
 		}
+		s.clerk.know(parked, s.pos)
 		slices.SortFunc(s.skip, func(a, b Range) int { return cmp.Compare(a.First, b.First) })
 		s.clerk.prior = slices.Clone(s.skip)
 		if s.cfg.OnDeadLetter == HoldKey {

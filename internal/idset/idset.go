@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +57,21 @@ func (s *Set) find(id ID) (int, bool) {
 func (s *Set) Has(id ID) bool {
 	i, found := s.find(id)
 	return found && s.words[i].bits&(1<<(id.Sequence&63)) != 0
+}
+
+// Between hands out the ids from one sequence number to another, both
+// included.
+func (s *Set) Between(first, last int64, yield func(ID)) {
+	i, _ := s.find(ID{Sequence: max(first, 0)})
+	for ; i < len(s.words) && s.words[i].block <= last>>6; i++ {
+		w := s.words[i]
+		for rest := w.bits; rest != 0; rest &= rest - 1 {
+			id := ID{w.block<<6 | int64(bits.TrailingZeros64(rest)), w.n}
+			if id.Sequence >= first && id.Sequence <= last {
+				yield(id)
+			}
+		}
+	}
 }
 
 // Add adds an id.

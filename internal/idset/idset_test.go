@@ -57,10 +57,26 @@ func TestSet(t *testing.T) {
 				words[[2]int64{id.Sequence >> 6, int64(id.N)}] = true
 			}
 		}
+		first := low + r.Int64N(high-low+1)
+		last := first + r.Int64N(200)
+		n := 0
+		set.Between(first, last, func(id idset.ID) {
+			if n++; !want[id] || id.Sequence < first || id.Sequence > last {
+				t.Errorf("seed %d: between %d and %d lies %v", seed, first, last, id)
+			}
+		})
+		for id := range want {
+			if id.Sequence >= max(first, low+1) && id.Sequence <= last {
+				n--
+			}
+		}
+		if n < 0 || n > 0 && first > low+64 {
+			t.Errorf("seed %d: between %d and %d lie %d too many", seed, first, last, n)
+		}
 		if set.Words() != len(words) {
 			t.Errorf("seed %d: %d words, want %d", seed, set.Words(), len(words))
 		}
-		n := set.Words()
+		n = set.Words()
 		set.Forget(set.Quarter())
 		if set.Words() > n-n/4 {
 			t.Errorf("seed %d: %d of %d words are left without the lowest quarter", seed, set.Words(), n)

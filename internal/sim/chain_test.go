@@ -49,6 +49,7 @@ func TestChainMutants(t *testing.T) {
 		"watermark without ids":      func(c *Config) { c.Chain.Unnamed = true },
 		"ids are not persisted":      func(c *Config) { c.Unsafe = sluicetest.UnsafeStore{LostSeen: true} },
 		"watermark is what was sent": func(c *Config) { c.Chain.Early = true },
+		"dead letters are not named": func(c *Config) { c.Chain.Silent = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(500) {

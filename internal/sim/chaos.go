@@ -124,7 +124,7 @@ func (w *world) body(sequence int64) string {
 	case n < 8 && w.cfg.Poison:
 		kind = "poison"
 	case n < 18 && w.cfg.Chain != nil:
-		kind = []string{"refused", "two", "two"}[n%3]
+		kind = []string{"refused", "two", "half"}[n%3]
 	case n < 12 && w.cfg.Stream != nil:
 		kind = []string{"none", "two"}[n%2]
 	}
@@ -410,7 +410,7 @@ func newWorld(cfg Config) *world {
 	w := &world{
 		cfg: cfg, group: sluice.Group{Namespace: "sim", Topic: "events", Name: "$Default"}, start: time.Now(),
 		leases: &sluicetest.Leases{Unsafe: cfg.UnsafeLeases}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
-		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{},
+		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{}, claimer: map[string]*process{},
 		down: map[string]time.Time{}, fired: map[string]int{}, written: map[written]int{}, sent: map[string]int64{},
 		trace: trace{keep: cfg.Keep},
 	}

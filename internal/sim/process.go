@@ -264,7 +264,9 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 		if err == nil {
 			s.w.mu.Lock()
 			defer s.w.mu.Unlock()
-			s.w.claimed[lane(lease)] = max(s.w.claimed[lane(lease)], lease.Epoch)
+			if lease.Epoch >= s.w.claimed[lane(lease)] {
+				s.w.claimed[lane(lease)], s.w.claimer[lane(lease)] = lease.Epoch, s.process
+			}
 		}
 		return p, err
 	})

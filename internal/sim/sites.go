@@ -26,7 +26,7 @@ var streamed = map[string][]string{
 var chained = map[string][]string{
 	"leases":   requests["leases"],
 	"hub":      requests["hub"],
-	"database": {"seen", "claim", "begin", "commit", "record", "leave", "due", "advance", "park", "settle", "parked"},
+	"database": {"seen", "claim", "begin", "commit", "record", "leave", "due", "advance", "park", "settle", "parked", "held"},
 	"target":   {"append"},
 }
 

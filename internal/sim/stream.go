@@ -179,7 +179,10 @@ func (w *world) checkpoint(partition string) sluice.Position {
 type letters struct{ *process }
 
 func (l letters) Park(ctx context.Context, list []sluice.DeadLetter) error {
-	return l.w.send(ctx, l.process, "park", list[0].Event.Partition, func() error { return l.w.store.Park(context.Background(), list) })
+	return l.w.send(ctx, l.process, "park", list[0].Event.Partition, func() error {
+		l.w.excuse(l.process, list)
+		return l.w.store.Park(context.Background(), list)
+	})
 }
 
 func (l letters) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {

@@ -46,6 +46,7 @@ type world struct {
 	coins   map[string]uint64
 	owners  map[string]*process
 	claimed map[string]int64     // the highest epoch that has claimed each lane
+	claimer map[string]*process  // who that was
 	down    map[string]time.Time // parts of the world that are out of order, until when
 	quiet   bool
 	fired   map[string]int
