@@ -51,6 +51,8 @@ type ServiceBusConfig struct {
 	TLSCertOut string
 	// AdminListen is the address of the administration API: HTTPS, with a certificate made for it. Default: none.
 	AdminListen string
+	// AdminCertOut is a file to which that certificate is written in PEM form, so that clients can trust it. Default: none.
+	AdminCertOut string
 	// Dir is the directory that keeps entities and messages. It is created if missing; one namespace at a time can use it. Default: memory.
 	Dir string
 	// Keys are the shared access keys. Clients must prove that they have one. Default: a development key that clients may use, but needn't:
@@ -113,6 +115,9 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 	if c.Premium {
 		reach.maxMessage = maxPremium
 	}
+	if c.AdminCertOut != "" && c.AdminListen == "" {
+		return fmt.Errorf("a file for the administration API's certificate, %s, but no address for the API to listen on", c.AdminCertOut)
+	}
 	if err := s.prepare(reach, func(c *amqp.Conn) amqp.Peer { return &busPeer{peer: newPeer(&s.front, c), bus: s} }); err != nil {
 		return err
 	}
@@ -127,7 +132,7 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 		s.control, err = startControl(c.Control, s.controlMux(), s.log)
 	}
 	if err == nil && c.AdminListen != "" {
-		s.admin, err = startBusAdmin(s, c.AdminListen)
+		s.admin, err = startBusAdmin(s, c.AdminListen, c.AdminCertOut)
 	}
 	if err != nil {
 		return errors.Join(err, s.Close())

@@ -29,13 +29,13 @@ type busAdmin struct {
 	http *httpServer
 }
 
-func startBusAdmin(s *ServiceBus, listen string) (*busAdmin, error) {
+func startBusAdmin(s *ServiceBus, listen, certOut string) (*busAdmin, error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return nil, fmt.Errorf("administration: %w", err)
 	}
 	a := &busAdmin{bus: s}
-	if a.cert, err = newCertificate(l.Addr(), listen, ""); err != nil {
+	if a.cert, err = newCertificate(l.Addr(), listen, certOut); err != nil {
 		return nil, errors.Join(fmt.Errorf("administration: %w", err), l.Close())
 	}
 	server := &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}

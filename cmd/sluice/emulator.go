@@ -40,7 +40,10 @@ With --cosmos it serves a Cosmos DB account too, over plain HTTP, and prints a s
 "ready" and the account's connection string, with endpoint and key. Its documents are in memory.
 
 With --servicebus it serves queues and topics too, with the keys of the hubs, and prints another
-line: "ready" and the namespace's connection string. Its messages are in memory.`,
+line: "ready" and the namespace's connection string. Its messages are in memory, unless
+--servicebus-data names a directory; queues and topics that are there keep the settings they
+have there. With --servicebus-admin clients can create and look at queues and topics; the
+connection string for that is in a line of its own, "servicebus-admin", before "ready".`,
 		Example: `  sluice emulator serve --hub flights=4 --data ./hub --retention 24h
   sluice emulator serve --hub flights=4 --key reader=c2VjcmV0:listen
   sluice emulator serve --hub docs=4 --cosmos 127.0.0.1:8081 --cosmos-container db/docs:/key --cosmos-ru 50000
@@ -109,6 +112,7 @@ func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Conf
 	if account != nil && account.ControlAddr() != "" {
 		fmt.Fprintln(a.out, "cosmos-control", "http://"+account.ControlAddr())
 	}
+	bus.report(a.out, namespace)
 	fmt.Fprintln(a.out, "ready", srv.ConnectionString())
 	if account != nil {
 		fmt.Fprintln(a.out, "ready", account.ConnectionString())

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +15,7 @@ type busFlags struct {
 	cfg    emulator.ServiceBusConfig
 	names  []string
 	paths  []string
+	tier   string
 	queues []emulator.ServiceBusQueue
 	topics []emulator.ServiceBusTopic
 }
@@ -22,16 +25,40 @@ func (b *busFlags) register(cmd *cobra.Command) {
 	f.StringVar(&b.cfg.Listen, "servicebus", "", "`address` for a Service Bus namespace, such as 127.0.0.1:5673 (default none)")
 	f.StringArrayVar(&b.names, "servicebus-queue", nil, "a queue, `NAME`; repeat for more")
 	f.StringArrayVar(&b.paths, "servicebus-topic", nil, "a topic and one of its subscriptions, `TOPIC/SUBSCRIPTION`; repeat for more")
-	f.BoolVar(&b.cfg.Premium, "servicebus-premium", false, "messages and batches of up to 1 MiB, as on the premium tier (default 256 KiB)")
+	f.StringVar(&b.cfg.Dir, "servicebus-data", "", "`directory` that keeps the namespace's entities and messages (default memory)")
+	f.StringVar(&b.tier, "servicebus-tier", tierStandard, "`tier`: standard, with messages and batches of up to 256 KiB, or premium, with up to 1 MiB")
+	f.StringVar(&b.cfg.AdminListen, "servicebus-admin", "", "`address` of the administration API, which is HTTPS with a certificate made at start (default none)")
+	f.StringVar(&b.cfg.AdminCertOut, "servicebus-admin-cert-out", "", "write that certificate to a `file`, for clients to trust")
+	f.StringVar(&b.cfg.Control, "servicebus-control", "", "`address` on loopback of an endpoint that has faults happen to the namespace, for tests (default none)")
 }
+
+// Tiers of a namespace.
+const (
+	tierStandard = "standard"
+	tierPremium  = "premium"
+)
 
 // parse checks the flags.
 func (b *busFlags) parse() error {
 	if b.cfg.Listen == "" {
-		if len(b.names) > 0 || len(b.paths) > 0 || b.cfg.Premium {
-			return misused("the namespace's address is missing: state --servicebus ADDRESS, such as --servicebus 127.0.0.1:5673")
+		for _, given := range []bool{
+			len(b.names) > 0, len(b.paths) > 0, b.tier != tierStandard, b.cfg.Dir != "", b.cfg.AdminListen != "", b.cfg.AdminCertOut != "", b.cfg.Control != "",
+		} {
+			if given {
+				return misused("the namespace's address is missing: state --servicebus ADDRESS, such as --servicebus 127.0.0.1:5673")
+			}
 		}
 		return nil
+	}
+	switch b.tier {
+	case tierStandard:
+	case tierPremium:
+		b.cfg.Premium = true
+	default:
+		return misused("--servicebus-tier %s: choose %s or %s", b.tier, tierStandard, tierPremium)
+	}
+	if b.cfg.AdminCertOut != "" && b.cfg.AdminListen == "" {
+		return misused("--servicebus-admin-cert-out: there is no certificate without --servicebus-admin ADDRESS")
 	}
 	for _, name := range b.names {
 		b.queues = append(b.queues, emulator.ServiceBusQueue{Name: name})
@@ -60,4 +87,17 @@ func (b *busFlags) start() (*emulator.ServiceBus, error) {
 		return nil, nil
 	}
 	return emulator.StartServiceBus(b.queues, b.topics, &b.cfg)
+}
+
+// report tells what clients need beside the namespace's own connection string.
+func (b *busFlags) report(out io.Writer, srv *emulator.ServiceBus) {
+	if srv == nil {
+		return
+	}
+	if addr := srv.ControlAddr(); addr != "" {
+		fmt.Fprintln(out, "servicebus-control", "http://"+addr)
+	}
+	if connection := srv.AdminConnectionString(); connection != "" {
+		fmt.Fprintln(out, "servicebus-admin", connection)
+	}
 }

@@ -2,10 +2,18 @@ package main_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 )
 
 // The Service Bus namespace joins the hub emulator: a second line has what clients need.
@@ -51,10 +59,98 @@ func TestEmulatorServiceBusMistakes(t *testing.T) {
 		"topic news: write TOPIC/SUBSC":    {"--servicebus", "127.0.0.1:0", "--servicebus-topic", "news"},
 		"topic news/: write TOPIC/SUBSC":   {"--servicebus", "127.0.0.1:0", "--servicebus-topic", "news/"},
 		"topic /one: write TOPIC/SUBSC":    {"--servicebus", "127.0.0.1:0", "--servicebus-topic", "/one"},
+		"state --servicebus ADDRESS":       {"--servicebus-data", "somewhere"},
+		"the namespace's address is":       {"--servicebus-admin", "127.0.0.1:0"},
+		"namespace's address is missing":   {"--servicebus-control", "127.0.0.1:0"},
+		"address is missing":               {"--servicebus-tier", "premium"},
+		"is missing: state --servicebus":   {"--servicebus-admin-cert-out", "cert.pem"},
+		"tier basic: choose standard or":   {"--servicebus", "127.0.0.1:0", "--servicebus-tier", "basic"},
+		"without --servicebus-admin":       {"--servicebus", "127.0.0.1:0", "--servicebus-admin-cert-out", "cert.pem"},
 	} {
 		code, out, err := invoke(t, "", nil, append(serve[:len(serve):len(serve)], args...)...)
 		if code != 2 || !strings.Contains(err, want) || strings.Count(err, "\n") != 1 || out != "" {
 			t.Errorf("%q: exit code %d: %s%s", args, code, out, err)
 		}
+	}
+}
+
+// What can't be listened on, or kept, is told by name.
+func TestEmulatorServiceBusFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"choose an address on loopback": {"--servicebus-control", "0.0.0.0:0"},
+		"is not a directory":            {"--servicebus-data", file},
+		"administration: listen":        {"--servicebus-admin", "256.0.0.1:0"},
+		"orders/: choose up to 260":     {"--servicebus-queue", "orders/"},
+		"queue a: an entity of the":     {"--servicebus-queue", "a", "--servicebus-queue", "a"},
+	} {
+		args = append([]string{"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "docs=1", "--servicebus", "127.0.0.1:0"}, args...)
+		code, out, err := invoke(t, "", nil, args...)
+		if code != 1 || !strings.Contains(err, strings.Replace(want, "orders/:", `"orders/":`, 1)) || strings.Count(err, "\n") != 1 || out != "" {
+			t.Errorf("%q: exit code %d: %s%s", args, code, out, err)
+		}
+	}
+}
+
+// A namespace with a directory is there again after its process was killed, and can be administered over HTTPS.
+func TestEmulatorServiceBusData(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	args := []string{
+		"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "docs=1", "--servicebus", "127.0.0.1:0", "--servicebus-data", filepath.Join(dir, "bus"),
+		"--servicebus-admin", "127.0.0.1:0", "--servicebus-admin-cert-out", filepath.Join(dir, "cert.pem"), "--servicebus-tier", "premium", "--servicebus-queue", "orders",
+	}
+	connect := func() (p *process, connection string, a *admin.Client) {
+		p = start(t, "", nil, args...)
+		await(t, "the emulator", func() bool { return strings.Count(p.out.String(), "\n") == 3 })
+		lines := strings.Split(p.out.String(), "\n")
+		admins, ok := strings.CutPrefix(lines[0], "servicebus-admin ")
+		connection, ready := strings.CutPrefix(lines[2], "ready ")
+		if !ok || !ready {
+			t.Fatalf("the emulator printed %q", p.out.String())
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "cert.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(text)
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+		t.Cleanup(transport.CloseIdleConnections)
+		a, err = admin.NewClientFromConnectionString(admins, &admin.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &http.Client{Transport: transport}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, connection, a
+	}
+	p, connection, a := connect()
+	if _, err := a.CreateQueue(t.Context(), "made", &admin.CreateQueueOptions{Properties: &admin.QueueProperties{RequiresSession: to.Ptr(true)}}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := azservicebus.NewClientFromConnectionString(connection, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(context.Background()) })
+	s, err := client.NewSender("orders", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SendMessage(t.Context(), &azservicebus.Message{Body: make([]byte, 500_000)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	_, _, a = connect()
+	n, err := a.GetQueueRuntimeProperties(t.Context(), "orders", nil)
+	if err != nil || n == nil || n.ActiveMessageCount != 1 || n.SizeInBytes < 500_000 {
+		t.Fatalf("after the kill: %+v, %v", n, err)
+	}
+	if q, err := a.GetQueue(t.Context(), "made", nil); err != nil || q == nil || !*q.RequiresSession {
+		t.Fatalf("after the kill: %+v, %v", q, err)
 	}
 }
