@@ -7,6 +7,8 @@ import (
 	"html/template"
 	"io"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/terminal"
 )
 
 // countJSON is how a [Count] is told to programs.
@@ -129,7 +131,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 func (r *Report) Headline() string {
 	c := &r.Total
 	if r.Exact() {
-		return fmt.Sprintf("Nothing lost, nothing doubled: %d events, %d written, %d dead letters, %d waiting.", c.Held, c.Written, c.Letters, c.Waiting)
+		return fmt.Sprintf("Nothing lost, nothing doubled: %s events, %s written, %s dead letters, %s waiting.",
+			terminal.Count(c.Held), terminal.Count(c.Written), terminal.Count(c.Letters), terminal.Count(c.Waiting))
 	}
 	text := "Not exact:"
 	for i, kind := range Kinds {
@@ -137,10 +140,10 @@ func (r *Report) Headline() string {
 			if i > 0 && text[len(text)-1] != ':' {
 				text += ","
 			}
-			text += fmt.Sprintf(" %d %s", n, kind)
+			text += fmt.Sprintf(" %s %s", terminal.Count(n), kind)
 		}
 	}
-	return fmt.Sprintf("%s, of %d events.", text, c.Held)
+	return fmt.Sprintf("%s, of %s events.", text, terminal.Count(c.Held))
 }
 
 // bins are those of all partitions together, the newest ones.

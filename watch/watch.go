@@ -51,7 +51,7 @@ type Checkpoints interface {
 
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {
-	// Unowned is how long partitions may be without an owner. Default: 2 min:
+	// Unowned is how long partitions may be without an owner. Default: 90 s:
 	// partitions are taken one a second, and a dead owner's lease must expire.
 	Unowned time.Duration
 	// Still is how long a checkpoint may stand while events wait. Default:
@@ -100,7 +100,7 @@ func New(source sluice.Source, leases sluice.LeaseStore, checkpoints Checkpoints
 	if cfg != nil {
 		c = *cfg
 	}
-	c.Unowned = cmp.Or(c.Unowned, 2*time.Minute)
+	c.Unowned = cmp.Or(c.Unowned, 90*time.Second)
 	c.Still = cmp.Or(c.Still, 5*time.Minute)
 	c.Ahead = cmp.Or(c.Ahead, 2*time.Hour)
 	if c.Now == nil {

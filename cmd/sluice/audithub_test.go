@@ -25,7 +25,7 @@ func TestAuditHub(t *testing.T) {
 		_, connection := serve(t, 2)
 		env := environment(connection, url)
 		config := example(t)
-		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:4000]), writeLines(t, spoiled(10)))
+		must(t, "", env, "send", "--hub", "flights", "--key-field", "distance", writeLines(t, flights20k(t)[:4000]), writeLines(t, spoiled(10)))
 		must(t, "", env, "run", config, "--until-caught-up", "--within", "2m")
 		audit := func(code int, faults ...string) auditReport {
 			t.Helper()
@@ -44,7 +44,7 @@ func TestAuditHub(t *testing.T) {
 			return r
 		}
 		whole := audit(0)
-		must(t, "", env, "send", "--hub", "flights", writeLines(t, spoiled(6)))
+		must(t, "", env, "send", "--hub", "flights", "--key-field", "distance", writeLines(t, spoiled(6)))
 		if r := audit(0); r.Total.Waiting != 6 || r.Total.Held != whole.Total.Held+6 {
 			t.Errorf("with six events more it counts %+v", r.Total)
 		}

@@ -28,6 +28,7 @@ type runFlags struct {
 	stopTimeout   time.Duration
 	history       string
 	web           webFlags
+	metrics       metricsFlags
 }
 
 func (a *app) run() *cobra.Command {
@@ -56,6 +57,7 @@ good order.`,
 	f.DurationVar(&flags.stopTimeout, "stop-timeout", 30*time.Second, "`time` for batches in progress when stopped")
 	f.StringVar(&flags.history, "history", "", "append what is claimed and committed to a `file`, a line of JSON each, for audits and tests")
 	flags.web.add(f)
+	flags.metrics.add(f)
 	return cmd
 }
 
@@ -101,10 +103,18 @@ func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err
 	if b != nil {
 		a.log.Info("dashboard", "at", b.String())
 	}
+	g, err := a.gauges(ctx, &flags.metrics)
+	if err != nil {
+		return err
+	}
+	defer g.close()
 	var all runner
 	var watched []monitor.Stage
 	together := &pipeline.Together{}
 	for _, w := range works {
+		if err := g.join(w); err != nil {
+			return err
+		}
 		c, err := w.parts.Consumer(interrupted, b.join(w.Name, &pipeline.Options{Observer: w.observer}))
 		if err != nil {
 			return unless(interrupted, err)
