@@ -124,17 +124,23 @@ func explain(err error) error {
 }
 
 // eventBatch uses the memory around a message's parts again, since the library
-// encodes a message at once. Of a batch's first it keeps the pointer to the
-// content type, so that one is never written to.
+// encodes a message at once. Only the first message, whose parts the library
+// keeps for the batch's envelope, has them to itself.
 type eventBatch struct {
 	partition   string
 	batch       *azeventhubs.EventDataBatch
 	maxMessages int
+	contentType *string               // nothing writes to it
 	loose       azeventhubs.EventData // an event without a key
-	keyed       azeventhubs.AMQPAnnotatedMessage
-	properties  azeventhubs.AMQPAnnotatedMessageProperties
-	annotations map[any]any
-	contentType *string
+	keyed       keyedEvent
+}
+
+// keyedEvent is an event with a key. The library encodes what pointers point to,
+// so that the key and the ids need no memory of their own.
+type keyedEvent struct {
+	message              azeventhubs.AMQPAnnotatedMessage
+	properties           azeventhubs.AMQPAnnotatedMessageProperties
+	key, id, correlation string
 }
 
 func (b *eventBatch) Len() int   { return int(b.batch.NumEvents()) }
@@ -152,7 +158,11 @@ func (b *eventBatch) Add(m *Message) error {
 	case longer(m.Key, maxKey):
 		err = fmt.Errorf("partition key has more than %d characters", maxKey)
 	default:
-		err = b.batch.AddAMQPAnnotatedMessage(b.annotated(m), nil)
+		e := &b.keyed
+		if b.Len() == 0 {
+			e = &keyedEvent{}
+		}
+		err = b.batch.AddAMQPAnnotatedMessage(e.set(m, b.kind(m)), nil)
 	}
 	if errors.Is(err, azeventhubs.ErrEventDataTooLarge) {
 		return ErrTooLarge
@@ -172,22 +182,22 @@ func (b *eventBatch) plain(m *Message) *azeventhubs.EventData {
 	return e
 }
 
-func (b *eventBatch) annotated(m *Message) *azeventhubs.AMQPAnnotatedMessage {
-	if b.annotations == nil {
-		b.annotations = make(map[any]any, 1)
+// set makes the event of a message.
+func (e *keyedEvent) set(m *Message, contentType *string) *azeventhubs.AMQPAnnotatedMessage {
+	if e.message.Properties == nil {
+		e.message.MessageAnnotations, e.message.Properties = map[any]any{keyAnnotation: &e.key}, &e.properties
 	}
-	b.annotations[keyAnnotation] = m.Key
-	b.properties = azeventhubs.AMQPAnnotatedMessageProperties{ContentType: b.kind(m)}
-	if m.MessageID != "" {
-		b.properties.MessageID = m.MessageID
+	e.key, e.id, e.correlation = m.Key, m.MessageID, m.CorrelationID
+	e.properties = azeventhubs.AMQPAnnotatedMessageProperties{ContentType: contentType}
+	if e.id != "" {
+		e.properties.MessageID = &e.id
 	}
-	if m.CorrelationID != "" {
-		b.properties.CorrelationID = m.CorrelationID
+	if e.correlation != "" {
+		e.properties.CorrelationID = &e.correlation
 	}
-	e := &b.keyed
-	e.MessageAnnotations, e.Properties, e.ApplicationProperties = b.annotations, &b.properties, m.Properties
-	e.Body.Data = append(e.Body.Data[:0], m.Body)
-	return e
+	e.message.ApplicationProperties = m.Properties
+	e.message.Body.Data = append(e.message.Body.Data[:0], m.Body)
+	return &e.message
 }
 
 // kind is the content type, nil if there is none.
