@@ -256,7 +256,9 @@ func (c *Consumer) takePartitions(work, idle context.Context) error {
 	wait := c.backoff(c.rand)
 	for idle.Err() == nil {
 		if topic.Partitions == nil || c.cfg.Clock.Elapsed()-described >= describeEvery {
-			t, err := c.source.Describe(idle)
+			ctx, cancel := context.WithTimeout(idle, c.cfg.LeaseFor)
+			t, err := c.source.Describe(ctx)
+			cancel()
 			switch {
 			case err == nil:
 				topic, described = t, c.cfg.Clock.Elapsed()
@@ -291,7 +293,9 @@ func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
 	if len(free) == 0 && c.balancer == nil {
 		return nil
 	}
-	listed, err := c.leases.List(idle, topic.Group)
+	ctx, cancel := context.WithTimeout(idle, c.cfg.LeaseFor/3)
+	listed, err := c.leases.List(ctx, topic.Group)
+	cancel()
 	if err != nil {
 		return fmt.Errorf("list leases: %w", err)
 	}

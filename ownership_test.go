@@ -278,6 +278,41 @@ func TestGivesUpBeforeExpiry(t *testing.T) {
 	})
 }
 
+// mute is a lease store, and a log, that don't answer at first.
+type mute struct {
+	*ledger
+	*sluicetest.Hub
+	list, describe sync.Once
+}
+
+func (m *mute) List(ctx context.Context, g sluice.Group) ([]sluice.LeaseInfo, error) {
+	m.list.Do(func() { <-ctx.Done() })
+	return m.ledger.List(ctx, g)
+}
+
+func (m *mute) Describe(ctx context.Context) (sluice.Topic, error) {
+	m.describe.Do(func() { <-ctx.Done() })
+	return m.Hub.Describe(ctx)
+}
+
+// A request that is never answered holds up nobody for ever.
+func TestNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mute{ledger: newLedger(), Hub: sluicetest.NewHub(group, 1)}
+		c := must(sluice.New(m, m, sluice.Transactional(&sluicetest.Store{}, nothing), 1, nil))
+		var running sync.WaitGroup
+		running.Go(func() { _ = c.Run(t.Context()) })
+		time.Sleep(time.Minute)
+		if n := len(m.takings()); n != 1 {
+			t.Errorf("%d leases taken, want 1", n)
+		}
+		if err := c.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		running.Wait()
+	})
+}
+
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
