@@ -16,15 +16,22 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 )
 
-// dirVariable makes the test binary an emulator over the directory that it names: one that can be killed.
-const dirVariable = "SLUICE_TEST_EMULATOR_DIR"
+// dirVariable and busVariable make the test binary an emulator over the directory that they name: one that can be killed.
+const (
+	dirVariable = "SLUICE_TEST_EMULATOR_DIR"
+	busVariable = "SLUICE_TEST_SERVICEBUS_DIR"
+)
 
 func TestMain(m *testing.M) {
-	dir := os.Getenv(dirVariable)
-	if dir == "" {
+	var srv interface{ ConnectionString() string }
+	var err error
+	if dir := os.Getenv(dirVariable); dir != "" {
+		srv, err = emulator.Start(one("h", 2), &emulator.Config{Dir: dir})
+	} else if dir := os.Getenv(busVariable); dir != "" {
+		srv, err = emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "orders", MaxDeliveries: 1000}}, nil, &emulator.ServiceBusConfig{Dir: dir})
+	} else {
 		os.Exit(m.Run())
 	}
-	srv, err := emulator.Start(one("h", 2), &emulator.Config{Dir: dir})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -34,10 +41,10 @@ func TestMain(m *testing.M) {
 }
 
 // child starts an emulator in a process of its own.
-func child(t *testing.T, dir string) (connection string, kill func()) {
+func child(t *testing.T, variable, dir string) (connection string, kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), dirVariable+"="+dir)
+	cmd.Env = append(os.Environ(), variable+"="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -64,7 +71,7 @@ func TestKill(t *testing.T) {
 	var mu sync.Mutex
 	sent, accepted := map[string]bool{}, map[string]bool{}
 	for round := range 5 {
-		connection, kill := child(t, dir)
+		connection, kill := child(t, dirVariable, dir)
 		p, err := azeventhubs.NewProducerClientFromConnectionString(connection, "h", &azeventhubs.ProducerClientOptions{RetryOptions: noRetry})
 		if err != nil {
 			t.Fatal(err)
