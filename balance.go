@@ -18,9 +18,9 @@ import (
 // shares from it; nobody asks anybody for anything. The number of rows that
 // stay behind is that of the processes that ever lived at once.
 //
-// Shares go by the order of the seats, one more for the first ones. Where one is added no other share grows,
-// and where one goes no other shrinks; so a change moves a partition once at
-// most, and only to who came or from who went.
+// Shares go by the order of the seats, one more for the first ones. Where a
+// seat is added no other share grows, and where one goes no other shrinks; so a
+// change moves a partition once at most, and only to who came or from who went.
 //
 // Who holds more than its share hands over what it took last, as fast as those
 // who are short can take it. So a partition is read until somebody is there to
