@@ -2,11 +2,11 @@ package main_test
 
 import (
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -59,32 +59,81 @@ type airport struct{ flights, delay, worst int64 }
 
 // departures makes flights of the last three hours, some without their delay,
 // and the table that follows from them.
-func departures(n int) (lines []string, table map[string]airport, spoiled int) {
+type departures struct {
+	sent, spoiled int
+	table         map[string]airport
+}
+
+// next is one more flight, a line.
+func (d *departures) next() string {
 	names := []string{"ATL", "DEN", "DFW", "JFK", "LAX", "OAK", "ORD", "PHX", "SAN", "SEA", "SFO", "SMF"}
-	now := time.Now().UTC()
-	table = map[string]airport{}
-	for i := range n {
-		origin, delay := names[i%len(names)], int64(i*7919%200-20)
-		at := now.Add(-time.Duration(i*104729%180) * time.Minute).Truncate(time.Minute)
-		flight := map[string]any{"departure": at.Format(time.RFC3339), "origin": origin, "destination": "X", "distance": i}
-		if i%1000 == 999 {
-			spoiled++
-		} else {
-			flight["delay"] = delay
-			key := origin + " " + at.Truncate(time.Hour).Format(time.RFC3339)
-			row, known := table[key]
-			if !known {
-				row.worst = delay
-			}
-			table[key] = airport{row.flights + 1, row.delay + delay, max(row.worst, delay)}
-		}
-		text, err := json.Marshal(flight)
-		if err != nil {
-			panic(err)
-		}
-		lines = append(lines, string(text))
+	i := d.sent
+	d.sent++
+	origin, delay := names[i%len(names)], int64(i*7919%200-20)
+	at := time.Now().UTC().Add(-time.Duration(i*104729%180) * time.Minute).Truncate(time.Minute)
+	line := fmt.Sprintf(`{"departure":%q,"origin":%q,"destination":"X","distance":%d`, at.Format(time.RFC3339), origin, i)
+	if i%1000 == 999 {
+		d.spoiled++
+		return line + "}"
 	}
-	return lines, table, spoiled
+	key := origin + " " + at.Truncate(time.Hour).Format(time.RFC3339)
+	row, known := d.table[key]
+	if !known {
+		row.worst = delay
+	}
+	if d.table == nil {
+		d.table = map[string]airport{}
+	}
+	d.table[key] = airport{row.flights + 1, row.delay + delay, max(row.worst, delay)}
+	return fmt.Sprintf(`%s,"delay":%d}`, line, delay)
+}
+
+// lines are the next n flights.
+func (d *departures) lines(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = d.next()
+	}
+	return list
+}
+
+// feed sends flights to the hub until what it returns is called, which waits
+// for the end.
+func (d *departures) feed(t testing.TB, env []string, rate int) (end func()) {
+	t.Helper()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sending := startCommand(t, "", env, out, exec.Command(binary, "send", "--hub", "flights", "--rate", fmt.Sprint(rate), "-"))
+	out.Close()
+	enough := make(chan struct{})
+	fed := make(chan error, 1)
+	go func() {
+		defer in.Close()
+		for {
+			select {
+			case <-enough:
+				fed <- nil
+				return
+			default:
+			}
+			if _, err := fmt.Fprintln(in, d.next()); err != nil {
+				fed <- err
+				return
+			}
+		}
+	}()
+	return func() {
+		t.Helper()
+		close(enough)
+		if err := <-fed; err != nil {
+			t.Fatalf("feed: %v", err)
+		}
+		if code := sending.wait(); code != 0 {
+			t.Fatalf("send: exit code %d: %s", code, sending.err.String())
+		}
+	}
 }
 
 // airports reads the table.
@@ -137,9 +186,8 @@ func TestEachStageIsKilled(t *testing.T) {
 		config := stagesFile(t)
 		must(t, "", env, "validate", config)
 
-		const rate = 2000
-		flights, want, spoiled := departures(rounds * 5 * rate)
-		sending := start(t, "", env, "send", "--hub", "flights", "--rate", fmt.Sprint(rate), writeLines(t, flights))
+		var flights departures
+		fed := flights.feed(t, env, 1000)
 		run := func(stage string) *process {
 			return start(t, "", env, "run", config, "--stage", stage, "--log-level", "debug")
 		}
@@ -168,12 +216,10 @@ func TestEachStageIsKilled(t *testing.T) {
 		atWork("figures")
 		paused.signal(syscall.SIGCONT)
 
-		if code := sending.wait(); code != 0 {
-			t.Fatalf("send: exit code %d: %s", code, sending.err.String())
-		}
-		wantFlights := int64(len(flights) - spoiled)
+		fed()
+		want, counted := flights.table, int64(flights.sent-flights.spoiled)
 		await(t, "all flights to be counted", func() bool {
-			return count(t, db, "SELECT coalesce(sum(flights), 0) FROM airports") == wantFlights
+			return count(t, db, "SELECT coalesce(sum(flights), 0) FROM airports") == counted
 		})
 		paused.kill()
 		for _, stage := range stageNames {
@@ -187,14 +233,14 @@ func TestEachStageIsKilled(t *testing.T) {
 		if got := airports(t, db); !maps.Equal(got, want) {
 			t.Errorf("the table is %v, want %v", got, want)
 		}
-		if letters, _ := deadLetters(t, env, config, "--stage", "clean"); len(letters) != spoiled {
-			t.Errorf("%d dead letters, want %d", len(letters), spoiled)
+		if letters, _ := deadLetters(t, env, config, "--stage", "clean"); len(letters) != flights.spoiled {
+			t.Errorf("%d dead letters, want %d", len(letters), flights.spoiled)
 		}
 		told := regexp.MustCompile(`msg=stopped stage=figures events=(\d+) counted=(\d+) repeats=(\d+) .* published=(\d+)`).FindStringSubmatch(last.err.String())
-		if told == nil || told[2] != fmt.Sprint(wantFlights) {
+		if told == nil || told[2] != fmt.Sprint(counted) {
 			t.Fatalf("the memory's figures are %q", told)
 		}
-		t.Logf("%d flights, kills %v, a pause of figures: %s events in the second hub, of them %s repeats that were not counted, %d rows", len(flights), kills, told[1], told[3], len(want))
+		t.Logf("%d flights, kills %v, a pause of figures: %s events in the second hub, of them %s repeats that were not counted, %d rows", flights.sent, kills, told[1], told[3], len(want))
 		server.stop()
 	})
 }
@@ -208,8 +254,9 @@ func TestStagesInOneProcess(t *testing.T) {
 	createAirports(t, db)
 	config := stagesFile(t)
 
-	flights, want, spoiled := departures(3000)
-	must(t, "", env, "send", "--hub", "flights", writeLines(t, flights))
+	var flights departures
+	must(t, "", env, "send", "--hub", "flights", writeLines(t, flights.lines(3000)))
+	want, spoiled := flights.table, flights.spoiled
 	_, _, errs := invoke(t, "", env, "run", config, "--until-caught-up")
 	if got := airports(t, db); !maps.Equal(got, want) {
 		t.Errorf("the table is %v, want %v", got, want)
