@@ -217,9 +217,10 @@ func TestStandingsOfManyPartitions(t *testing.T) {
 	}
 }
 
-func TestShowLogsWithoutATerminal(t *testing.T) {
-	log, text := recorder()
-	m := New(log)
+// unseen calls show with a screen that is no terminal, until so much virtual
+// time has passed.
+func unseen(t *testing.T, lasting time.Duration, show func(context.Context, *terminal.Screen)) {
+	t.Helper()
 	pipe, other, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -228,8 +229,16 @@ func TestShowLogsWithoutATerminal(t *testing.T) {
 	defer other.Close()
 	screen := terminal.NewScreen(other)
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 11*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), lasting)
 		defer cancel()
+		show(ctx, screen)
+	})
+}
+
+func TestShowLogsWithoutATerminal(t *testing.T) {
+	log, text := recorder()
+	m := New(log)
+	unseen(t, 11*time.Second, func(ctx context.Context, screen *terminal.Screen) {
 		m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
 		m.Show(ctx, screen)
 	})
@@ -241,16 +250,7 @@ func TestShowLogsWithoutATerminal(t *testing.T) {
 func TestShowLogsTheStandingsOfAStream(t *testing.T) {
 	log, text := recorder()
 	m := New(log)
-	pipe, other, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pipe.Close()
-	defer other.Close()
-	screen := terminal.NewScreen(other)
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
-		defer cancel()
+	unseen(t, 6*time.Second, func(ctx context.Context, screen *terminal.Screen) {
 		time.AfterFunc(time.Second, func() { stream(m) })
 		m.Show(ctx, screen)
 	})
@@ -264,16 +264,7 @@ func TestShowLogsTheStandingsOfAStream(t *testing.T) {
 func TestShowLogsEachStage(t *testing.T) {
 	log, text := recorder()
 	one, two := New(log.With("stage", "one")), New(log.With("stage", "two"))
-	pipe, other, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pipe.Close()
-	defer other.Close()
-	screen := terminal.NewScreen(other)
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
-		defer cancel()
+	unseen(t, 6*time.Second, func(ctx context.Context, screen *terminal.Screen) {
 		time.AfterFunc(time.Second, func() {
 			one.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
 		})
