@@ -1,0 +1,250 @@
+package backtest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+)
+
+// Model is how the backlog would have moved with other instances. The zero value
+// has none: the metrics are played as they were recorded.
+type Model struct {
+	// Backlog is the metric that the model makes.
+	Backlog string
+	// Drain is how much of it an instance gets done per second.
+	Drain float64
+	// Load is the column that says how much has arrived since the row before.
+	// Without it what arrived is taken from the recorded backlog: its growth, and
+	// what the recorded instances (the column "instances") got done meanwhile.
+	// While nothing waited, that is the least that can have arrived.
+	Load string
+	// StartUp is how long a new instance takes until it gets something done.
+	StartUp time.Duration
+	// Start is how many instances there are at first. Default: as recorded, else
+	// the minimum.
+	Start int
+}
+
+// Result is what would have happened.
+type Result struct {
+	Name       string             `json:"name,omitempty"` // for the reader: the file that the rule is from
+	Rule       string             `json:"rule"`
+	Steps      []Step             `json:"-"`
+	Decisions  []autoscale.Record `json:"decisions"` // those that scaled
+	Thresholds []float64          `json:"thresholds,omitempty"`
+	Backlog    string             `json:"backlog,omitempty"` // the metric plotted
+
+	Worst         float64 `json:"worst_backlog"`
+	Mean          float64 `json:"mean_backlog"` // over time
+	Final         float64 `json:"final_backlog"`
+	InstanceHours float64 `json:"instance_hours"`
+	Most          int     `json:"most_instances"`
+	Actions       int     `json:"actions"`
+	Ups           int     `json:"ups"`
+	Downs         int     `json:"downs"`
+}
+
+// Step is a row of the recording, and what became of it.
+type Step struct {
+	Time      time.Time
+	Backlog   float64
+	Instances int // from then on
+}
+
+// Run plays a recording to a resource's rule, within its limits. Each action is
+// taken to succeed at once. The metric that a model makes need not be recorded.
+func Run(r *autoscale.Resource, recording *Recording, model *Model) (*Result, error) {
+	if model == nil {
+		model = &Model{}
+	}
+	p, err := newPlay(r, recording, *model)
+	if err != nil {
+		return nil, err
+	}
+	for i := range recording.Rows {
+		p.row(i)
+	}
+	return p.finish(), nil
+}
+
+// play is a recording while it is played.
+type play struct {
+	resource  autoscale.Resource
+	recording *Recording
+	model     Model
+	memory    *autoscale.Memory
+	starting  []time.Time // when instances will get something done
+	backlog   float64
+	result    *Result
+}
+
+func newPlay(r *autoscale.Resource, recording *Recording, model Model) (*play, error) {
+	limits, err := r.Limits.WithDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("limits: %w", err)
+	}
+	every := recording.Interval()
+	if len(recording.Rows) == 0 {
+		return nil, errors.New("the recording is empty")
+	}
+	if every > 0 && limits.Window/every+1 < time.Duration(limits.Points) {
+		return nil, fmt.Errorf("the recording has a value every %v: a window of %v never has the %d values that the rule needs", every, limits.Window, limits.Points)
+	}
+	p := &play{resource: *r, recording: recording, model: model, memory: &autoscale.Memory{Resource: r.Name}}
+	p.resource.Limits = limits
+	if p.modelled() && model.Backlog == "" {
+		if len(r.Metrics) != 1 {
+			return nil, errors.New("a model needs the name of the metric that is the backlog")
+		}
+		p.model.Backlog = r.Metrics[0]
+	}
+	for _, metric := range r.Metrics {
+		if !recording.Has(metric) && (!p.modelled() || metric != p.model.Backlog) {
+			return nil, fmt.Errorf("the recording has no column %s, which the rule may ask for", metric)
+		}
+	}
+	switch {
+	case model.Drain < 0:
+		return nil, fmt.Errorf("a drain of %v: must be positive", model.Drain)
+	case model.Load != "" && !p.modelled():
+		return nil, errors.New("a load takes a drain: what an instance gets done per second")
+	case model.Load != "" && !recording.Has(model.Load):
+		return nil, fmt.Errorf("the recording has no column %s, the load", model.Load)
+	case p.modelled() && model.Load == "" && !recording.Has(p.model.Backlog):
+		return nil, fmt.Errorf("the recording has neither the backlog, %s, nor a load", p.model.Backlog)
+	}
+	p.memory.Instances = cmp.Or(model.Start, int(recording.value(0, Instances).Value), limits.Min)
+	p.result = &Result{Backlog: cmp.Or(p.model.Backlog, r.Metrics[0])}
+	if text, ok := r.Rule.(fmt.Stringer); ok {
+		p.result.Rule = text.String()
+	}
+	p.result.Thresholds = thresholds(r.Rule, p.result.Backlog)
+	return p, nil
+}
+
+func (p *play) modelled() bool { return p.model.Drain > 0 }
+
+// thresholds are those that a rule tells of for a metric, for the plot.
+func thresholds(rule autoscale.Rule, metric string) []float64 {
+	if teller, ok := rule.(interface{ Thresholds(metric string) []float64 }); ok {
+		return teller.Thresholds(metric)
+	}
+	return nil
+}
+
+// row plays one reading: what has happened since the last, then the decision.
+func (p *play) row(i int) {
+	now := p.recording.Rows[i].Time
+	if p.modelled() {
+		p.drain(i)
+	} else if cell := p.recording.value(i, p.result.Backlog); cell.State == autoscale.Active {
+		p.backlog = cell.Value
+	}
+	m := p.memory
+	m.Reported = now
+	for _, metric := range p.resource.Metrics {
+		cell := p.recording.value(i, metric)
+		if p.modelled() && metric == p.model.Backlog && (p.model.Load != "" || cell.State == autoscale.Active) {
+			cell = Cell{Value: p.backlog}
+		}
+		m.Add(autoscale.Point{Resource: p.resource.Name, Metric: metric, Time: now, Value: cell.Value, State: cell.State, Cause: "not recorded"})
+	}
+	record := p.resource.Decide(m, now, autoscale.Never)
+	if record.Kind != autoscale.Hold {
+		p.act(record, now)
+	}
+	p.result.Steps = append(p.result.Steps, Step{Time: now, Backlog: p.backlog, Instances: m.Instances})
+}
+
+// act has an action succeed.
+func (p *play) act(record autoscale.Record, now time.Time) {
+	p.result.Decisions = append(p.result.Decisions, record)
+	p.result.Actions++
+	if record.Kind == autoscale.Up {
+		p.result.Ups++
+		for range record.Wanted - record.Instances {
+			p.starting = append(p.starting, now.Add(p.model.StartUp))
+		}
+	} else {
+		p.result.Downs++
+		// The youngest go first.
+		p.starting = p.starting[:max(0, len(p.starting)-(record.Instances-record.Wanted))]
+	}
+	p.memory.Settle(autoscale.Report{Resource: p.resource.Name, Time: now, Instances: record.Wanted,
+		Outcome: &autoscale.Outcome{Number: record.Action, Time: now, Tries: 1}}, now)
+}
+
+// drain moves the backlog from the row before to this one.
+func (p *play) drain(i int) {
+	rows := p.recording.Rows
+	load := p.recording.value(i, p.model.Load)
+	if i == 0 {
+		p.backlog = p.recording.value(0, p.model.Backlog).Value
+		if p.model.Load != "" {
+			p.backlog = load.Value
+		}
+		return
+	}
+	from, to := rows[i-1].Time, rows[i].Time
+	arrived := load.Value
+	if p.model.Load == "" {
+		arrived = p.arrived(i, to.Sub(from).Seconds())
+	}
+	p.backlog = max(0, p.backlog+arrived-p.capacity(from, to))
+}
+
+// capacity is what the instances can get done between two moments.
+func (p *play) capacity(from, to time.Time) float64 {
+	seconds := float64(p.memory.Instances) * to.Sub(from).Seconds()
+	still := p.starting[:0]
+	for _, ready := range p.starting {
+		if ready.After(from) {
+			seconds -= min(ready.Sub(from), to.Sub(from)).Seconds()
+			still = append(still, ready)
+		}
+	}
+	p.starting = still
+	return p.model.Drain * seconds
+}
+
+// arrived is what must have arrived for the recorded backlog.
+func (p *play) arrived(i int, seconds float64) float64 {
+	before, after := p.recording.value(i-1, p.model.Backlog), p.recording.value(i, p.model.Backlog)
+	if before.State != autoscale.Active || after.State != autoscale.Active {
+		return 0
+	}
+	grown := after.Value - before.Value
+	if after.Value <= 0 {
+		return max(0, grown)
+	}
+	n := max(p.recording.value(i-1, Instances).Value, 0)
+	if !p.recording.Has(Instances) {
+		n = float64(cmp.Or(p.model.Start, p.resource.Limits.Min))
+	}
+	return max(0, grown+n*p.model.Drain*seconds)
+}
+
+// finish sums up.
+func (p *play) finish() *Result {
+	r := p.result
+	var area, seconds float64
+	for i, s := range r.Steps {
+		r.Worst, r.Most = max(r.Worst, s.Backlog), max(r.Most, s.Instances)
+		if i+1 < len(r.Steps) {
+			next := r.Steps[i+1]
+			d := next.Time.Sub(s.Time).Seconds()
+			seconds += d
+			area += d * (s.Backlog + next.Backlog) / 2
+			r.InstanceHours += d / 3600 * float64(s.Instances)
+		}
+	}
+	r.Final = r.Steps[len(r.Steps)-1].Backlog
+	r.Mean = r.Final
+	if seconds > 0 {
+		r.Mean = area / seconds
+	}
+	return r
+}

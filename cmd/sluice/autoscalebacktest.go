@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/backtest"
+	"github.com/sluice-go/sluice/autoscale/config"
+)
+
+type backtestFlags struct {
+	rules   []string
+	metrics string
+	plot    string
+	json    bool
+	model   backtest.Model
+}
+
+func (a *app) autoscaleBacktest() *cobra.Command {
+	var flags backtestFlags
+	cmd := &cobra.Command{
+		Use:   "backtest",
+		Short: "What a rule would have done on recorded metrics",
+		Long: `Play recorded metrics to a rule, and say what it would have done. With --drain, a
+model moves the backlog: what arrives, less what the instances get done. What
+arrives is the column --load, or taken from the recorded backlog and the recorded
+instances (the column "instances").
+
+The recording is a CSV file whose first column is the time; sluice autoscale
+record writes one. --rules given several times compares the rules.`,
+		Example: "  sluice autoscale backtest --rules orders.yaml --metrics week.csv --plot week.svg\n" +
+			"  sluice autoscale backtest --rules a.yaml --rules b.yaml --metrics load.csv --load arrivals --drain 50",
+		Args: cobra.NoArgs,
+		RunE: a.does(func(_ context.Context, _ []string) error {
+			switch {
+			case len(flags.rules) == 0 || flags.metrics == "":
+				return misused("--rules and --metrics are needed")
+			case len(flags.rules) > backtest.MaxPlotted:
+				return misused("%d rules: at most %d are compared", len(flags.rules), backtest.MaxPlotted)
+			case flags.plot != "" && plotFormat(flags.plot) == "":
+				return misused("--plot %s: write a file that ends in .png or .svg", flags.plot)
+			case flags.model.Drain < 0 || flags.model.StartUp < 0 || flags.model.Start < 0:
+				return misused("--drain, --startup and --start must not be negative")
+			}
+			return a.backtest(flags)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&flags.rules, "rules", nil, "`file` of an autoscaler, or with a rule alone")
+	f.StringVar(&flags.metrics, "metrics", "", "`file` with the recorded metrics (CSV)")
+	f.StringVar(&flags.plot, "plot", "", "draw it into a `file`, .png or .svg")
+	f.BoolVar(&flags.json, "json", false, "a line of JSON for each rule, with its decisions")
+	f.Float64Var(&flags.model.Drain, "drain", 0, "what an instance gets done per second; 0: the metrics stay as recorded")
+	f.StringVar(&flags.model.Load, "load", "", "`column` that says how much has arrived since the row before")
+	f.StringVar(&flags.model.Backlog, "backlog", "", "`metric` that the model makes; the rule's, if it has one")
+	f.DurationVar(&flags.model.StartUp, "startup", 0, "`time` until a new instance gets something done")
+	f.IntVar(&flags.model.Start, "start", 0, "instances at first; as recorded, else the minimum")
+	return cmd
+}
+
+func (a *app) backtest(flags backtestFlags) error {
+	file, err := os.Open(flags.metrics)
+	if err != nil {
+		return fmt.Errorf("recorded metrics: %w", err)
+	}
+	defer file.Close()
+	recording, err := backtest.Read(flags.metrics, file)
+	if err != nil {
+		return err
+	}
+	var results []*backtest.Result
+	for _, path := range flags.rules {
+		c, err := config.LoadRule(path, ruleMetrics(recording, flags.model))
+		if err != nil {
+			return err
+		}
+		result, err := backtest.Run(&c.Resource, recording, &flags.model)
+		if err != nil {
+			return fmt.Errorf("%s on %s: %w", path, flags.metrics, err)
+		}
+		result.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+		results = append(results, result)
+	}
+	if flags.plot != "" {
+		if err := plotInto(flags.plot, results); err != nil {
+			return err
+		}
+	}
+	if flags.json {
+		return writeResultsJSON(a.out, results)
+	}
+	return writeResults(a.out, results)
+}
+
+// ruleMetrics are what a rule that names no metrics may ask for: the columns,
+// and the backlog that the model makes.
+func ruleMetrics(r *backtest.Recording, m backtest.Model) []string {
+	metrics := slices.DeleteFunc(slices.Clone(r.Metrics), func(column string) bool {
+		return column == backtest.Instances
+	})
+	if m.Backlog != "" && !slices.Contains(metrics, m.Backlog) {
+		metrics = append(metrics, m.Backlog)
+	}
+	return metrics
+}
+
+func plotFormat(path string) string {
+	switch ext := strings.ToLower(filepath.Ext(path)); ext {
+	case ".png", ".svg":
+		return ext[1:]
+	}
+	return ""
+}
+
+func plotInto(path string, results []*backtest.Result) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("plot: %w", err)
+	}
+	if err := errors.Join(backtest.Plot(file, plotFormat(path), results...), file.Close()); err != nil {
+		return fmt.Errorf("plot %s: %w", path, err)
+	}
+	return nil
+}
+
+func writeResultsJSON(w io.Writer, results []*backtest.Result) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	for _, r := range results {
+		if err := encoder.Encode(r); err != nil {
+			return fmt.Errorf("write results: %w", err)
+		}
+	}
+	return nil
+}
+
+func writeResults(w io.Writer, results []*backtest.Result) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "RULE\tWORST BACKLOG\tMEAN\tAT THE END\tINSTANCE-HOURS\tMOST\tACTIONS\tUP\tDOWN\t")
+	for _, r := range results {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%d\t%d\t\n", r.Name, autoscale.Number(r.Worst), autoscale.Number(r.Mean), autoscale.Number(r.Final),
+			r.InstanceHours, r.Most, r.Actions, r.Ups, r.Downs)
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	if len(results) > 1 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	return writeDecisions(w, results[0].Decisions, false)
+}
