@@ -30,26 +30,75 @@ func befall(t testing.TB, srv *emulator.Server, faults ...emulator.Fault) {
 	}
 }
 
+// place is an embedded hub or queue, and messages that go there.
+type place struct {
+	traffic
+	srv interface {
+		Faults() *emulator.Faults
+		DropConnections() int
+	}
+	name, partition string // for faults of all of it, or of a part
+	open            func() sender.Transport
+	inventory       func() map[int64]int
+}
+
+func (p *place) befall(t testing.TB, f emulator.Fault) {
+	t.Helper()
+	f.Hub = p.name
+	if _, err := p.srv.Faults().Add(f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// places are made anew for each test. A directory keeps what is there.
+var places = map[string]func(t testing.TB, dir string) *place{
+	"hub": func(t testing.TB, dir string) *place {
+		srv := start(t, faultyPartitions, &emulator.Config{MaxMessageBytes: 100_000, Dir: dir})
+		return &place{
+			traffic: small, srv: srv, name: hub, partition: "2",
+			open:      func() sender.Transport { return open(t, srv, nil) },
+			inventory: func() map[int64]int { return inventory(t, srv, small, faultyPartitions) },
+		}
+	},
+	"queue": func(t testing.TB, dir string) *place {
+		srv, mix := startBus(t, &emulator.ServiceBusConfig{Dir: dir}), small.sessions()
+		return &place{
+			traffic: mix, srv: srv, name: queue,
+			open: func() sender.Transport {
+				return openBus(t, srv.ConnectionString(), queue, lanes)
+			},
+			inventory: func() map[int64]int { return busInventory(t, srv, mix) },
+		}
+	},
+}
+
+// lanes is as many as the faulty hub has partitions.
+var lanes = &sender.ServiceBusConfig{Lanes: faultyPartitions, MaxBytes: 100_000}
+
+// everyFault runs a test for each place and each kind of fault of a send.
+func everyFault(t *testing.T, test func(t *testing.T, p *place, kind emulator.FaultKind)) {
+	for name, make := range places {
+		for _, kind := range []emulator.FaultKind{emulator.FaultServerBusy, emulator.FaultDetach, emulator.FaultDrop, emulator.FaultLoseAnswer} {
+			t.Run(name+"/"+string(kind), func(t *testing.T) { test(t, make(t, ""), kind) })
+		}
+	}
+}
+
 // TestRetry has a few batches fail each way, in all modes; all arrive, and those
 // that do twice are in the report.
 func TestRetry(t *testing.T) {
-	for _, kind := range []emulator.FaultKind{emulator.FaultServerBusy, emulator.FaultDetach, emulator.FaultDrop, emulator.FaultLoseAnswer} {
-		for _, ordered := range []bool{false, true} {
-			name := string(kind)
-			if ordered {
-				name += "/ordered"
-			}
-			t.Run(name, func(t *testing.T) {
-				srv := faulty(t)
+	for mode, ordered := range map[string]bool{"by key": false, "ordered": true} {
+		t.Run(mode, func(t *testing.T) {
+			everyFault(t, func(t *testing.T, p *place, kind emulator.FaultKind) {
 				cfg := quick()
 				cfg.Ordered = ordered
-				befall(t, srv, emulator.Fault{Kind: kind, On: emulator.OnSend, Hub: hub, Partition: "1", Times: 2},
-					emulator.Fault{Kind: kind, On: emulator.OnSend, Hub: hub, Partition: "2", Times: 1})
-				report, err := sender.New(open(t, srv, nil), cfg).SendAll(within(t), small.all())
-				if err != nil || report.Messages != small.count {
-					t.Fatalf("%d of %d accepted: %v", report.Messages, small.count, err)
+				p.befall(t, emulator.Fault{Kind: kind, On: emulator.OnSend, Partition: p.partition, Times: 2})
+				p.befall(t, emulator.Fault{Kind: kind, On: emulator.OnSend, Times: 1})
+				report, err := sender.New(p.open(), cfg).SendAll(within(t), p.all())
+				if err != nil || report.Messages != p.count {
+					t.Fatalf("%d of %d accepted: %v", report.Messages, p.count, err)
 				}
-				times := inventory(t, srv, small, faultyPartitions)
+				times := p.inventory()
 				agree(t, report, times)
 				again := 0
 				for _, n := range times {
@@ -65,53 +114,47 @@ func TestRetry(t *testing.T) {
 					t.Error("no retries reported")
 				}
 			})
-		}
+		})
 	}
 }
 
-// TestGivingUp has a partition fail for good after some batches: the report
-// agrees with the hub, and what is left can be sent by it.
+// TestGivingUp has a partition, or the queue, fail for good after some batches:
+// the report agrees with what is there, and what is left can be sent by it.
 func TestGivingUp(t *testing.T) {
-	for _, kind := range []emulator.FaultKind{emulator.FaultServerBusy, emulator.FaultDetach, emulator.FaultDrop, emulator.FaultLoseAnswer} {
-		t.Run(string(kind), func(t *testing.T) {
-			srv := faulty(t)
-			cfg := quick()
-			cfg.Attempts = 3
-			hub2 := open(t, srv, nil)
-			all := func(yield func(sender.Message) bool) {
-				for i := range small.count {
-					if i == small.count/2 {
-						befall(t, srv, emulator.Fault{Kind: kind, On: emulator.OnSend, Hub: hub, Partition: "2"})
-					}
-					if !yield(small.message(i)) {
-						return
-					}
+	everyFault(t, func(t *testing.T, p *place, kind emulator.FaultKind) {
+		cfg := quick()
+		cfg.Attempts = 3
+		report, err := sender.New(p.open(), cfg).SendAll(within(t), func(yield func(sender.Message) bool) {
+			for i := range p.count {
+				if i == p.count/2 {
+					p.befall(t, emulator.Fault{Kind: kind, On: emulator.OnSend, Partition: p.partition})
 				}
-			}
-			report, err := sender.New(hub2, cfg).SendAll(within(t), all)
-			if err == nil {
-				t.Fatal("no error")
-			}
-			times := inventory(t, srv, small, faultyPartitions)
-			agree(t, report, times)
-			if busy := kind == emulator.FaultServerBusy; busy && (len(report.Unsent) == 0 || len(report.Unknown) > 0) || !busy && len(report.Unknown) == 0 {
-				t.Errorf("unsent %v, unknown %v", report.Unsent, report.Unknown)
-			}
-
-			// The rest, by the report: none is lost, and none twice but what may be.
-			srv.Faults().Clear()
-			fate, repeated := fates(t, report)
-			if _, err := sender.New(open(t, srv, nil), quick()).SendAll(within(t), small.but(report)); err != nil {
-				t.Fatal(err)
-			}
-			times = inventory(t, srv, small, faultyPartitions)
-			for i := range small.count {
-				if n := times[i]; n == 0 || n > 1 && (i >= report.Drawn || !repeated[i] && fate[i] != "unknown") {
-					t.Fatalf("message %d is there %d times", i, n)
+				if !yield(p.message(i)) {
+					return
 				}
 			}
 		})
-	}
+		if err == nil {
+			t.Fatal("no error")
+		}
+		agree(t, report, p.inventory())
+		if busy := kind == emulator.FaultServerBusy; busy && (len(report.Unsent) == 0 || len(report.Unknown) > 0) || !busy && len(report.Unknown) == 0 {
+			t.Errorf("unsent %v, unknown %v", report.Unsent, report.Unknown)
+		}
+
+		// The rest, by the report: none is lost, and none twice but what may be.
+		p.srv.Faults().Clear()
+		fate, repeated := fates(t, report)
+		if _, err := sender.New(p.open(), quick()).SendAll(within(t), p.but(report)); err != nil {
+			t.Fatal(err)
+		}
+		times := p.inventory()
+		for i := range p.count {
+			if n := times[i]; n == 0 || n > 1 && (i >= report.Drawn || !repeated[i] && fate[i] != "unknown") {
+				t.Fatalf("message %d is there %d times", i, n)
+			}
+		}
+	})
 }
 
 // TestNoRepeats ends with what may be there, not sent again.
@@ -135,52 +178,26 @@ func TestNoRepeats(t *testing.T) {
 
 // TestDroppedConnections cuts all connections again and again.
 func TestDroppedConnections(t *testing.T) {
-	srv := faulty(t)
-	all := func(yield func(sender.Message) bool) {
-		for i := range small.count {
-			if i%500 == 250 {
-				srv.DropConnections()
-			}
-			if !yield(small.message(i)) {
-				return
-			}
-		}
-	}
-	report, err := sender.New(open(t, srv, nil), quick()).SendAll(within(t), all)
-	if err != nil || report.Messages != small.count {
-		t.Fatalf("%d of %d accepted: %v", report.Messages, small.count, err)
-	}
-	agree(t, report, inventory(t, srv, small, faultyPartitions))
-}
-
-// TestServerGone kills the server half-way and starts it again: the report
-// agrees with what is on its disk.
-func TestServerGone(t *testing.T) {
-	dir := t.TempDir()
-	srv, err := emulator.Start([]emulator.Hub{{Name: hub, Partitions: faultyPartitions}}, &emulator.Config{Dir: dir, MaxMessageBytes: 100_000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := quick()
-	cfg.Attempts = 3
-	all := func(yield func(sender.Message) bool) {
-		for i := range small.count {
-			if i == small.count/2 {
-				if err := srv.Close(); err != nil {
-					t.Errorf("close the emulator: %v", err)
+	for name, make := range places {
+		t.Run(name, func(t *testing.T) {
+			p := make(t, "")
+			all := func(yield func(sender.Message) bool) {
+				for i := range p.count {
+					if i%500 == 250 {
+						p.srv.DropConnections()
+					}
+					if !yield(p.message(i)) {
+						return
+					}
 				}
 			}
-			if !yield(small.message(i)) {
-				return
+			report, err := sender.New(p.open(), quick()).SendAll(within(t), all)
+			if err != nil || report.Messages != p.count {
+				t.Fatalf("%d of %d accepted: %v", report.Messages, p.count, err)
 			}
-		}
+			agree(t, report, p.inventory())
+		})
 	}
-	report, err := sender.New(open(t, srv, nil), cfg).SendAll(within(t), all)
-	if err == nil || report.Messages == 0 || report.Messages >= small.count {
-		t.Fatalf("%d accepted: %v", report.Messages, err)
-	}
-	again := start(t, faultyPartitions, &emulator.Config{Dir: dir})
-	agree(t, report, inventory(t, again, small, faultyPartitions))
 }
 
 // TestCancel ends the sending half-way, with batches on their way that are

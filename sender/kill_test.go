@@ -17,16 +17,17 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// The test binary is an emulator over a directory, at an address, if these are
-// set: one that can be killed.
+// The test binary is an emulator of a place, over a directory, at an address, if
+// these are set: one that can be killed.
 const (
+	placeVariable  = "SLUICE_TEST_SENDER_PLACE"
 	dirVariable    = "SLUICE_TEST_SENDER_DIR"
 	listenVariable = "SLUICE_TEST_SENDER_LISTEN"
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(dirVariable); dir != "" {
-		if err := serve(dir, os.Getenv(listenVariable)); err != nil {
+	if name := os.Getenv(placeVariable); name != "" {
+		if err := serve(name, os.Getenv(dirVariable), os.Getenv(listenVariable)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -36,8 +37,17 @@ func TestMain(m *testing.M) {
 }
 
 // serve runs the emulator until standard input ends, as it does with the parent.
-func serve(dir, listen string) error {
-	srv, err := emulator.Start([]emulator.Hub{{Name: hub, Partitions: faultyPartitions}}, &emulator.Config{Dir: dir, Listen: listen, MaxMessageBytes: 100_000})
+func serve(place, dir, listen string) error {
+	var srv interface {
+		ConnectionString() string
+		Close() error
+	}
+	var err error
+	if place == "hub" {
+		srv, err = emulator.Start([]emulator.Hub{{Name: hub, Partitions: faultyPartitions}}, &emulator.Config{Dir: dir, Listen: listen, MaxMessageBytes: 100_000})
+	} else {
+		srv, err = emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: queue}}, nil, &emulator.ServiceBusConfig{Dir: dir, Listen: listen})
+	}
 	if err != nil {
 		return err
 	}
@@ -49,20 +59,21 @@ func serve(dir, listen string) error {
 // mortal is an emulator in a process of its own.
 type mortal struct {
 	t          testing.TB
+	place      string
 	dir        string
 	listen     string // the address of all its lives
 	connection string
 	kill       func()
 }
 
-func beget(t testing.TB) *mortal {
+func beget(t testing.TB, place string) *mortal {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	m := &mortal{t: t, dir: t.TempDir(), listen: l.Addr().String()}
+	m := &mortal{t: t, place: place, dir: t.TempDir(), listen: l.Addr().String()}
 	l.Close()
 	m.live()
 	return m
@@ -72,7 +83,7 @@ func beget(t testing.TB) *mortal {
 func (m *mortal) live() {
 	m.t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), dirVariable+"="+m.dir, listenVariable+"="+m.listen)
+	cmd.Env = append(os.Environ(), placeVariable+"="+m.place, dirVariable+"="+m.dir, listenVariable+"="+m.listen)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -98,43 +109,56 @@ func (m *mortal) live() {
 	m.connection = strings.TrimSpace(line)
 }
 
+// open makes a transport to it.
+func (m *mortal) open() sender.Transport {
+	if m.place == "queue" {
+		return openBus(m.t, m.connection, queue, lanes)
+	}
+	h, err := sender.OpenEventHub(m.connection, hub, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { h.Close(within(m.t)) })
+	return h
+}
+
 // TestKilled kills the emulator several times while messages are sent, and
 // starts it again, or in the end doesn't: the report agrees with what is on its
 // disk, message by message.
 func TestKilled(t *testing.T) {
-	for name, returns := range map[string]bool{"returns": true, "is gone": false} {
-		t.Run(name, func(t *testing.T) {
-			m := beget(t)
-			h, err := sender.OpenEventHub(m.connection, hub, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer h.Close(within(t))
-			cfg := &sender.Config{Attempts: 20, RetryMin: time.Millisecond, RetryMax: 100 * time.Millisecond}
-			all := func(yield func(sender.Message) bool) {
-				for i := range small.count {
-					switch i {
-					case 501, 1303, 1999:
-						m.kill()
-						m.live()
-					case 2502:
-						m.kill()
-						if returns {
+	for name, revive := range places {
+		for end, returns := range map[string]bool{"returns": true, "is gone": false} {
+			t.Run(name+" "+end, func(t *testing.T) {
+				m := beget(t, name)
+				mix := small
+				if name == "queue" {
+					mix = small.sessions()
+				}
+				cfg := &sender.Config{Attempts: 20, RetryMin: time.Millisecond, RetryMax: 100 * time.Millisecond}
+				report, err := sender.New(m.open(), cfg).SendAll(within(t), func(yield func(sender.Message) bool) {
+					for i := range mix.count {
+						switch i {
+						case 501, 1303, 1999:
+							m.kill()
 							m.live()
+						case 2502:
+							m.kill()
+							if returns {
+								m.live()
+							}
+						}
+						if !yield(mix.message(i)) {
+							return
 						}
 					}
-					if !yield(small.message(i)) {
-						return
-					}
+				})
+				if returns != (err == nil) || returns != (report.Messages == mix.count) || report.Messages < mix.count/2 {
+					t.Errorf("%d of %d accepted: %v", report.Messages, mix.count, err)
 				}
-			}
-			report, err := sender.New(h, cfg).SendAll(within(t), all)
-			if returns != (err == nil) || returns != (report.Messages == small.count) || report.Messages < small.count/2 {
-				t.Errorf("%d of %d accepted: %v", report.Messages, small.count, err)
-			}
-			m.kill()
-			t.Logf("%d retries; %d messages may be there twice, %d are unsent, %d unknown", report.Retries, total(report.Repeated), total(report.Unsent), total(report.Unknown))
-			agree(t, report, inventory(t, start(t, faultyPartitions, &emulator.Config{Dir: m.dir}), small, faultyPartitions))
-		})
+				m.kill()
+				t.Logf("%d retries; %d messages may be there twice, %d are unsent, %d unknown", report.Retries, total(report.Repeated), total(report.Unsent), total(report.Unknown))
+				agree(t, report, revive(t, m.dir).inventory())
+			})
+		}
 	}
 }
