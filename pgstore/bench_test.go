@@ -139,3 +139,5 @@ func BenchmarkEmptyStep(b *testing.B) {
 func BenchmarkAdvance(b *testing.B) { storebench.Advance(b, benchmarkTable) }
 
 func BenchmarkPark(b *testing.B) { storebench.Park(b, benchmarkTable) }
+
+func BenchmarkSeen(b *testing.B) { storebench.Seen[pgx.Tx](b, benchmarkTable) }

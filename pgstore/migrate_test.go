@@ -67,6 +67,10 @@ func use(t *testing.T, s *Store, owner string) {
 	if len(due) != 1 {
 		t.Fatalf("due are %+v, want one", due)
 	}
+	must("see", s.Commit(ctx, sluice.Step{Lease: lease, From: next, To: next, Seen: []sluice.Seen{{Origin: "b/0", Top: 1, IDs: "0:1"}}}, nil))
+	if seen, err := s.Seen(ctx, group, "0"); err != nil || len(seen) != 1 {
+		t.Fatalf("seen %+v, %v; want one", seen, err)
+	}
 	must("redrive", s.Commit(ctx, sluice.Step{Lease: lease, From: next, To: next, Redriven: []int64{due[0].ID}}, nil))
 	must("advance", s.Advance(ctx, lease, next, []sluice.Range{{First: next.Sequence + 2, Last: next.Sequence + 5}}))
 	if p, err = s.Claim(ctx, lease, "1"); err != nil || len(p.Done) != 1 {
@@ -169,6 +173,65 @@ VALUES ('ns', 'flights', 'g', '0', 'i', 9, 'a', 1, now())`)
 			t.Errorf("%s by a binary of version 1: %+v, %v; want nothing done", c.what, list, err)
 		}
 	}
+}
+
+// Tables of version 2 are taken over too. Such a binary knows nothing of what
+// was seen: that stays while it moves checkpoints, and does not count where it
+// has set one back.
+func TestBesideVersion2(t *testing.T) {
+	url := pgtest.Database(t)
+	old, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close(t.Context())
+	if _, err := migrate(t.Context(), old, "", migrations[:2]); err != nil {
+		t.Fatal(err)
+	}
+	asOld := func(statement string) {
+		t.Helper()
+		if _, err := old.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asOld(`INSERT INTO sluice_checkpoints (namespace, topic, consumer_group, partition, incarnation, sequence_number, owner, epoch, updated_at)
+VALUES ('ns', 'flights', 'g', '0', 'i', 9, 'a', 1, now())`)
+	s, err := Open(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	group := sluice.Group{Namespace: "ns", Topic: "flights", Name: "g"}
+	steps := func(what string, want ...int64) {
+		t.Helper()
+		list, err := s.Seen(t.Context(), group, "0")
+		if err != nil || !slices.EqualFunc(list, want, func(s sluice.Seen, top int64) bool { return s.Top == top }) {
+			t.Errorf("%s: seen %+v, %v; want those of %v", what, list, err, want)
+		}
+	}
+	seen := func(epoch, from, to int64) {
+		t.Helper()
+		step := sluice.Step{
+			Lease: sluice.Lease{Group: group, Partition: "0", Owner: "b", Epoch: epoch}, From: sluice.Position{Sequence: from}, To: sluice.Position{Sequence: to},
+			Seen: []sluice.Seen{{Origin: "b/0", Low: -1, Top: to, Forget: -1, IDs: "0:1"}},
+		}
+		if _, err := s.Claim(t.Context(), step.Lease, "i"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Commit(t.Context(), step, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps("tables of version 2")
+	seen(2, 9, 20)
+	seen(2, 20, 30)
+	asOld(`UPDATE sluice_checkpoints SET owner = 'old', epoch = 3, sequence_number = 40`)
+	steps("the old binary moved the checkpoint", 20, 30)
+	asOld(`UPDATE sluice_checkpoints SET owner = '', epoch = 4, sequence_number = 25`)
+	steps("it was set back", 20)
+	seen(5, 25, 27)
+	seen(5, 27, 50)
+	steps("and moved on", 20, 27, 50)
 }
 
 func TestMigrateTogether(t *testing.T) {

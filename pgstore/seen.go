@@ -13,14 +13,17 @@ import (
 const (
 	ofSeen    = ` WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
 	expireSQL = `DELETE FROM @sluice_seen` + ofSeen + ` AND seen_at < $5`
+	// forgetSQL removes what lies beyond the step as well: a binary that knows
+	// version 2 may have set the checkpoint back.
 	forgetSQL = `
-DELETE FROM @sluice_seen USING unnest($5::text[], $6::bigint[]) AS forgotten (of, up_to)` + ofSeen + ` AND origin = of AND top <= up_to`
+DELETE FROM @sluice_seen USING unnest($5::text[], $6::bigint[]) AS forgotten (of, up_to)` + ofSeen + ` AND origin = of AND (top <= up_to OR step >= $7)`
 	seeSQL = `
 INSERT INTO @sluice_seen (namespace, topic, consumer_group, partition, step, origin, epoch, low, top, seen_at, ids)
 SELECT $1, $2, $3, $4, $5, * FROM unnest($6::text[], $7::bigint[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::text[])
 ON CONFLICT (namespace, topic, consumer_group, partition, origin, step) DO UPDATE
 SET epoch = excluded.epoch, low = excluded.low, top = excluded.top, seen_at = excluded.seen_at, ids = excluded.ids`
-	seenSQL = `SELECT origin, epoch, low, top, seen_at, ids FROM @sluice_seen` + ofSeen + ` ORDER BY step`
+	seenSQL = `SELECT origin, epoch, low, top, seen_at, ids FROM @sluice_seen` + ofSeen + `
+AND step <= (SELECT sequence_number FROM @sluice_checkpoints` + ofSeen + `) ORDER BY step`
 )
 
 // see queues what stores what a step has seen, and removes what that lets
@@ -41,7 +44,7 @@ func (st *step) see(b *pgx.Batch) {
 		origins[i], ids[i], times[i] = clean(s.Origin), s.IDs, s.At
 		epochs[i], lows[i], tops[i], forget[i] = s.Epoch, s.Low, s.Top, s.Forget
 	}
-	b.Queue(st.store.sql.of(forgetSQL), of(origins, forget)...)
+	b.Queue(st.store.sql.of(forgetSQL), of(origins, forget, st.To.Sequence)...)
 	b.Queue(st.store.sql.of(seeSQL), of(st.To.Sequence, origins, epochs, lows, tops, times, ids)...)
 }
 

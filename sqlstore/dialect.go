@@ -64,7 +64,7 @@ type wording struct {
 	holder  string // key → owner, epoch, sequence_number
 	reset   string // key, incarnation, sequence_number, event_offset → epoch
 
-	forget string // key, origin, highest top
+	forget string // key, origin, highest top, step
 	expire string // key, time
 	unsee  string // key, highest step that stays
 	see    string // key, origin, step, epoch, low, top, seen_at, ids

@@ -133,6 +133,63 @@ func TestBesideVersion1(t *testing.T) {
 	}
 }
 
+// A database that a program of version 2 has made is taken over too. Such a
+// program knows nothing of what was seen: that stays while it moves
+// checkpoints, and does not count where it has set one back.
+func TestBesideVersion2(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	cfg, err := (*Config)(nil).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := openSQLite(path, cfg, sqliteDialect{sqliteStoreSteps[:2], sqliteLeaseSteps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if _, err := old.Claim(t.Context(), leaseOf("0", "old", 1), "i"); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Commit(t.Context(), sluice.Step{Lease: leaseOf("0", "old", 1), From: sluice.Unset, To: at(9)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, path)
+	steps := func(what string, want ...int64) {
+		t.Helper()
+		list, err := s.Seen(t.Context(), group, "0")
+		if err != nil || !slices.EqualFunc(list, want, func(s sluice.Seen, top int64) bool { return s.Top == top }) {
+			t.Errorf("%s: seen %+v, %v; want those of %v", what, list, err, want)
+		}
+	}
+	seen := func(epoch, from, to int64) {
+		t.Helper()
+		step := sluice.Step{Lease: leaseOf("0", "a", epoch), From: at(from), To: at(to), Seen: []sluice.Seen{{Origin: "b/0", Low: -1, Top: to, Forget: -1, IDs: "0:1"}}}
+		if _, err := s.Claim(t.Context(), step.Lease, "i"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Commit(t.Context(), step, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps("a database of version 2")
+	seen(2, 9, 20)
+	seen(2, 20, 30)
+	if _, err := old.Claim(t.Context(), leaseOf("0", "old", 3), "i"); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Commit(t.Context(), sluice.Step{Lease: leaseOf("0", "old", 3), From: at(30), To: at(40)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	steps("the old program moved the checkpoint", 20, 30)
+	if _, err := old.writer.Exec(`UPDATE sluice_checkpoints SET owner = '', epoch = 4, sequence_number = 25`); err != nil {
+		t.Fatal(err)
+	}
+	steps("it was set back", 20)
+	seen(5, 25, 27)
+	seen(5, 27, 50)
+	steps("and moved on", 20, 27, 50)
+}
+
 // A program that is too old for the tables says so, and leaves them alone.
 func TestIncompatible(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")

@@ -9,21 +9,41 @@ import (
 
 // see stores what a step has seen, and removes what that lets forget.
 func (s *Store) see(ctx context.Context, t *transaction, step sluice.Step) error {
+	if len(step.Seen) == 0 {
+		return nil
+	}
+	if err := s.seeAll(ctx, t, step); err != nil {
+		return s.outage(ctx, "store chain ids", err)
+	}
+	return nil
+}
+
+func (s *Store) seeAll(ctx context.Context, t *transaction, step sluice.Step) error {
 	of := key(step.Lease.Group, step.Lease.Partition)
 	if !step.SeenSince.IsZero() {
 		if _, err := changed(ctx, t, s.sql.expire, slices.Concat(of, []any{formatTime(step.SeenSince)})...); err != nil {
-			return s.outage(ctx, "forget old chain ids", err)
+			return err
 		}
 	}
+	forget, err := t.PrepareContext(ctx, s.sql.forget)
+	if err != nil {
+		return err
+	}
+	defer forget.Close()
+	see, err := t.PrepareContext(ctx, s.sql.see)
+	if err != nil {
+		return err
+	}
+	defer see.Close()
 	for i := range step.Seen {
 		seen := &step.Seen[i]
 		origin := clean(seen.Origin)
-		if _, err := changed(ctx, t, s.sql.forget, slices.Concat(of, []any{origin, seen.Forget})...); err != nil {
-			return s.outage(ctx, "forget chain ids", err)
+		if _, err := forget.ExecContext(ctx, slices.Concat(of, []any{origin, seen.Forget, step.To.Sequence})...); err != nil {
+			return err
 		}
 		row := []any{origin, step.To.Sequence, seen.Epoch, seen.Low, seen.Top, formatTime(seen.At), seen.IDs}
-		if _, err := changed(ctx, t, s.sql.see, slices.Concat(of, row)...); err != nil {
-			return s.outage(ctx, "store chain ids", err)
+		if _, err := see.ExecContext(ctx, slices.Concat(of, row)...); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -104,13 +104,17 @@ var sqliteWording = wording{
 			trial_sequence = 0, trial_attempts = 0, trial_error = '', done = '', updated_at = excluded.updated_at
 		RETURNING epoch`,
 
-	forget: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND origin = ? AND top <= ?`,
+	// What lies beyond the step goes as well: a program that knows version 2 may
+	// have set the checkpoint back.
+	forget: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND origin = ? AND (top <= ? OR step >= ?)`,
 	expire: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND seen_at < ?`,
 	unsee:  `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND step > ?`,
 	see: `
 		INSERT OR REPLACE INTO sluice_seen (namespace, topic, consumer_group, partition, origin, step, epoch, low, top, seen_at, ids)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-	seen: `SELECT origin, epoch, low, top, seen_at, ids FROM sluice_seen WHERE ` + ofKey + ` ORDER BY step`,
+	seen: `
+		SELECT origin, s.epoch, low, top, seen_at, ids FROM sluice_seen AS s JOIN sluice_checkpoints USING (namespace, topic, consumer_group, partition)
+		WHERE ` + ofKey + ` AND step <= sequence_number ORDER BY step`,
 
 	park: `
 		INSERT INTO sluice_dead_letters (` + strings.TrimPrefix(letterColumns, "id, ") + heavyColumns + `)

@@ -1,4 +1,5 @@
-// Package storebench measures the stores of [sluice.AtLeastOnce].
+// Package storebench measures stores: what those of [sluice.AtLeastOnce] do, and
+// how those of [sluice.Transactional] remember chain ids.
 package storebench
 
 import (

@@ -1,0 +1,101 @@
+package sluice_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// relay is an endless log whose events have the properties that an emitter of
+// so many partitions sets, or as many under other names.
+type relay struct {
+	endless
+	sources int64
+	stamped bool
+}
+
+func (s *relay) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+	r, err := s.endless.Open(ctx, partition, after, epoch)
+	return &relayReader{s, r}, err
+}
+
+type relayReader struct {
+	*relay
+	sluice.Reader
+}
+
+func (r *relayReader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
+	events, err := r.Reader.Read(ctx, max)
+	for _, e := range events {
+		n := e.Sequence / r.sources
+		id := sluice.ChainID{Source: "flights@0123456789abcdef", Partition: fmt.Sprint(e.Sequence % r.sources), Sequence: n}
+		low := sluice.Origin.Sequence
+		if n > 10_000 {
+			low = n/1000*1000 - 5000
+		}
+		if r.stamped {
+			e.Properties = make(map[string]any, 3)
+			sluice.Stamp{ID: id, Epoch: 3, Low: low}.SetTo(e.Properties)
+		} else {
+			e.Properties = map[string]any{"flight-id": id.String(), "flight-epoch": int64(3), "flight-low": low}
+		}
+	}
+	return events, err
+}
+
+// sieve is a database that keeps nothing of what was seen, so that only the
+// engine is measured.
+type sieve struct{ *sluicetest.Store }
+
+func (f sieve) Commit(ctx context.Context, step sluice.Step, fn func(context.Context, *sluicetest.Tx) error) error {
+	step.Seen = nil
+	return f.Store.Commit(ctx, step, fn)
+}
+
+// BenchmarkRepeats is what it costs per event to look for repeats: the
+// difference between events with stamps and events with as many properties of
+// other names.
+func BenchmarkRepeats(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		source sluice.Source
+	}{
+		{"without properties", &endless{partitions: 1}},
+		{"other properties/sources=1", &relay{endless{1}, 1, false}},
+		{"stamps/sources=1", &relay{endless{1}, 1, true}},
+		{"other properties/sources=32", &relay{endless{1}, 32, false}},
+		{"stamps/sources=32", &relay{endless{1}, 32, true}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			seen := make(chan int, 1024)
+			handler := func(ctx context.Context, _ *sluicetest.Tx, batch sluice.Batch) error {
+				select {
+				case seen <- len(batch.Events):
+				case <-ctx.Done():
+				}
+				return nil
+			}
+			consumer, err := sluice.New(c.source, &sluicetest.Leases{}, sluice.Transactional(sieve{&sluicetest.Store{}}, handler),
+				sluice.AllPartitions, &sluice.Config{MaxBatch: 1000, AssignEvery: time.Millisecond})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); _ = consumer.Run(ctx) }()
+			<-seen
+			b.ResetTimer()
+			for n := 0; n < b.N; {
+				n += <-seen
+			}
+			b.StopTimer()
+			cancel()
+			<-done
+		})
+	}
+}
