@@ -90,7 +90,7 @@ func (s *Server) certificate(at net.IP) (*tls.Config, error) {
 		if port := s.listener.Addr().(*net.TCPAddr).Port; port != 443 {
 			s.host = fmt.Sprintf("%s:%d", s.host, port)
 		}
-		return m.TLSConfig(), nil
+		return &tls.Config{GetCertificate: m.GetCertificate, NextProtos: []string{acme.ALPNProto}}, nil
 	case cfg.CertFile != "" || cfg.KeyFile != "":
 		if cfg.CertFile == "" || cfg.KeyFile == "" {
 			return nil, errors.New("a certificate needs its key: name both files")
@@ -106,6 +106,9 @@ func (s *Server) certificate(at net.IP) (*tls.Config, error) {
 	s.print = fingerprint(c)
 	return &tls.Config{GetCertificate: k.get}, nil
 }
+
+// Addr is where it listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // URL is where the dashboard is.
 func (s *Server) URL() string { return "https://" + s.host + "/" }

@@ -215,14 +215,9 @@ func TestToken(t *testing.T) {
 	browse(t, "token", url, map[string]string{"token": token})
 }
 
-// listen serves a dashboard of this process.
-func listen(t *testing.T, p web.Pipeline, cfg *web.Config) string {
+// serve serves a dashboard of this process, and returns its address.
+func serve(t *testing.T, d *web.Dashboard) string {
 	t.Helper()
-	cfg.Dir = t.TempDir()
-	d, err := web.New([]web.Pipeline{p}, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s, err := d.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +231,18 @@ func listen(t *testing.T, p web.Pipeline, cfg *web.Config) string {
 			t.Error(err)
 		}
 	})
-	return s.URL()
+	return s.Addr().String()
+}
+
+// listen serves a dashboard of one pipeline, and returns its URL.
+func listen(t *testing.T, p web.Pipeline, cfg *web.Config) string {
+	t.Helper()
+	cfg.Dir = t.TempDir()
+	d, err := web.New([]web.Pipeline{p}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "https://" + serve(t, d) + "/"
 }
 
 func TestMarkup(t *testing.T) {

@@ -1,8 +1,9 @@
 // Package chromium looks at the dashboard as people do: real processes of
 // sluice, and a real browser, driven by Playwright and judged by axe for
-// whether everybody can use it.
+// whether everybody can use it; and Pebble, the authority that Let's Encrypt
+// tests clients with.
 //
-// scripts/install-chromium installs both. The screenshots under
+// scripts/install-chromium installs them. The screenshots under
 // docs/screenshots are made by
 //
 //	go test -tags chromium ./web/chromium -screenshots ../../docs/screenshots
