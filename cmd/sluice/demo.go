@@ -52,7 +52,7 @@ it was.`,
 	f.StringVar(&flags.dir, "data", "sluice-data", "`directory` of the hub's events and the database")
 	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless each event has exactly one effect")
 	flags.web.add(f)
-	cmd.AddCommand(a.demoCosmos(), a.demoStages())
+	cmd.AddCommand(a.demoCosmos(), a.demoStages(), a.demoAutoscale())
 	return cmd
 }
 

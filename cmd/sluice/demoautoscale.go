@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/backtest"
+	"github.com/sluice-go/sluice/internal/demo"
+	"github.com/sluice-go/sluice/internal/terminal"
+)
+
+type demoAutoscaleFlags struct {
+	dir  string
+	plot string
+	once bool
+}
+
+func (a *app) demoAutoscale() *cobra.Command {
+	var flags demoAutoscaleFlags
+	cmd := &cobra.Command{
+		Use:   "autoscale",
+		Short: "See it work: the load rises and falls, and workers follow",
+		Long: `Send documents to an embedded hub, more and fewer of them, and have workers write
+them into an embedded Cosmos DB account: processes of "sluice run" with balanced
+partitions, each of which gets 300 events a second done. They are started and
+stopped by the hub's lag; a subscription of an embedded Service Bus beside it
+must be empty before one is stopped. Every decision that changes something is
+told with the numbers behind it. At the end Azure's own client reads every
+document back. It begins anew at every start.`,
+		Args: cobra.NoArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error { return a.runDemoAutoscale(ctx, flags) }),
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.dir, "data", "sluice-data/autoscale", "`directory` of the hub's events, the checkpoints and what the workers print")
+	f.StringVar(&flags.plot, "plot", "", "draw lag, workers and decisions into a `file`, .svg or .png")
+	f.BoolVar(&flags.once, "once", false, "end when one wave is over; fail unless all is done, the workers are as few as at first, and each event is written once")
+	return cmd
+}
+
+func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) error {
+	if flags.plot != "" && plotFormat(flags.plot) == "" {
+		return misused("--plot %s: write a file that ends in .png or .svg", flags.plot)
+	}
+	interrupted, stop := untilInterrupted(ctx)
+	defer stop()
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	d, err := demo.OpenAutoscale(interrupted, flags.dir, &demo.AutoscaleConfig{Program: program, OnRecord: a.tellDecision, Log: a.quieter()})
+	if err != nil {
+		return err
+	}
+	defer closeDemo(ctx, d)
+	fmt.Fprintf(a.out, "hub       %s (hub docs)\naccount   %s (container db/docs)\nworkers   sluice run %s\n", d.Connection(), d.Endpoint(), d.Config())
+	if !flags.once {
+		fmt.Fprintln(a.out, "goes on until you press ^C")
+	}
+
+	var watching sync.WaitGroup
+	watched, unwatch := context.WithCancel(ctx)
+	watching.Go(func() { a.showScaling(watched, d) })
+	err = d.Run(interrupted, flags.once)
+	unwatch()
+	watching.Wait()
+	if err != nil {
+		return unlessCancelled(interrupted, err)
+	}
+	log, err := d.Log(ctx)
+	if err != nil {
+		return err
+	}
+	audit, err := d.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	a.printScaling(audit, log, d.State(ctx), d.Second())
+	if flags.plot != "" {
+		if err := plotInto(flags.plot, []*backtest.Result{asResult(log)}); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "The plot is in %s.\n", flags.plot)
+	}
+	switch {
+	case audit.Faults > 0:
+		return fmt.Errorf("not exactly once: %s", audit.First)
+	case flags.once && audit.DeadLetters > 0:
+		return errors.New("there are dead letters, and no document should be one")
+	case flags.once && !audit.Exact():
+		return fmt.Errorf("%s not written", terminal.Plural(audit.Waiting, "document is", "documents are"))
+	}
+	return nil
+}
+
+// quieter is the log without what the decisions say already.
+func (a *app) quieter() *slog.Logger { return slog.New(warnings{a.log.Handler()}) }
+
+// warnings passes warnings and errors only, unless more was asked for.
+type warnings struct{ slog.Handler }
+
+func (w warnings) Enabled(ctx context.Context, l slog.Level) bool {
+	return w.Handler.Enabled(ctx, l) && (l >= slog.LevelWarn || w.Handler.Enabled(ctx, slog.LevelDebug))
+}
+
+func (w warnings) WithAttrs(list []slog.Attr) slog.Handler {
+	return warnings{w.Handler.WithAttrs(list)}
+}
+func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
+
+// tellDecision logs decisions that change something, and what became of them.
+func (a *app) tellDecision(r autoscale.Record) {
+	switch r.Kind {
+	case autoscale.Up, autoscale.Down:
+		a.log.Info("scale "+string(r.Kind), "from", r.Instances, "to", r.Wanted, "why", r.Reason)
+	case autoscale.Succeeded:
+		a.log.Info("scaled", "workers", r.Instances, "what", r.Reason)
+	case autoscale.GivenUp:
+		a.log.Error("not scaled", "workers", r.Instances, "what", r.Reason)
+	}
+}
+
+// showScaling keeps the status line up to date until ctx ends.
+func (a *app) showScaling(ctx context.Context, d *demo.Autoscale) {
+	began := time.Now()
+	a.screen.Follow(ctx, func() string {
+		s := d.State(ctx)
+		return fmt.Sprintf("%s  load %s/s  lag %s  %s written  %d waiting beside  %s",
+			terminal.Plural(s.Workers, "worker", "workers"), terminal.Count(s.Load), lagText(s.Lag), terminal.Count(s.Written), s.Waiting,
+			time.Since(began).Truncate(time.Second))
+	}, func() {
+		s := d.State(ctx)
+		a.log.Info("progress", "workers", s.Workers, "load", s.Load, "lag", lagText(s.Lag), "written", s.Written, "beside", s.Waiting)
+	})
+}
+
+func lagText(lag int64) string {
+	if lag < 0 {
+		return "?"
+	}
+	return terminal.Count(lag)
+}
+
+func (a *app) printScaling(audit *demo.Audit, log []autoscale.Record, s demo.Present, second time.Time) {
+	var b strings.Builder
+	line := func(n int64, what string) {
+		fmt.Fprintf(&b, "%12s  %s\n", terminal.Count(n), what)
+	}
+	b.WriteByte('\n')
+	line(audit.Sent, "events in the hub")
+	line(audit.Written, "documents in the container, each read back")
+	if audit.Waiting > 0 {
+		line(audit.Waiting, "not written when it was stopped")
+	}
+	if s.Again > 0 {
+		line(s.Again, "written again, over themselves, after a worker had lost its partition")
+	}
+	f := summarize(log)
+	line(int64(len(log)), "decisions and outcomes in the log")
+	line(int64(f.ups), "workers more, one at a time")
+	line(int64(f.downs), "workers fewer")
+	line(int64(f.most), "workers at most")
+	line(int64(f.worst), "events behind, at worst")
+	if audit.Exact() && audit.DeadLetters == 0 {
+		fmt.Fprintf(&b, "\n%s = %s, each exactly once: every document was compared with what was sent.\n",
+			terminal.Count(audit.Sent), terminal.Count(audit.Written))
+	}
+	if !f.above.IsZero() && second.After(f.above) {
+		fmt.Fprintf(&b, "From the first lag above the threshold to a second worker with partitions of its own: %s, with a reading every 500 ms.\n",
+			terminal.Span(second.Sub(f.above)))
+	}
+	fmt.Fprint(a.out, b.String())
+}
+
+// scaling is what a log comes to.
+type scaling struct {
+	ups, downs, most int
+	worst            float64
+	above            time.Time // of the first lag above the threshold; zero: there was none
+}
+
+func summarize(log []autoscale.Record) (s scaling) {
+	for _, r := range log {
+		s.most = max(s.most, r.Instances)
+		switch r.Kind {
+		case autoscale.Up:
+			s.ups++
+		case autoscale.Down:
+			s.downs++
+		}
+		for _, f := range r.Figures {
+			if f.Metric != demo.LagMetric {
+				continue
+			}
+			s.worst = max(s.worst, f.Last)
+			if s.above.IsZero() && f.Last > demo.UpperLag {
+				s.above = f.Newest
+			}
+		}
+	}
+	return s
+}

@@ -1,0 +1,62 @@
+package demo
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+)
+
+// TestLoad: what is due never falls, makes no jumps, and comes to an end.
+func TestLoad(t *testing.T) {
+	const step = 10 * time.Millisecond
+	for _, once := range []bool{true, false} {
+		var before, most int64
+		var over bool
+		for after := time.Duration(0); after < 2*time.Minute; after += step {
+			events, rate, ended := due(after, once)
+			if events < before || events-before > most*step.Milliseconds()/1000+2 {
+				t.Fatalf("after %v %d events are due, and just before it were %d", after, events, before)
+			}
+			if over && (!ended || events != before || rate != 0) {
+				t.Fatalf("after %v the load begins again", after)
+			}
+			before, over, most = events, ended, max(most, rate)
+		}
+		if over != once || most <= 3*workerRate {
+			t.Errorf("once %t: over %t, at most %d events a second", once, over, most)
+		}
+		if once && before != 6375 {
+			t.Errorf("a wave has %d events", before)
+		}
+	}
+}
+
+// TestRule: the published rule, but not down while the subscription holds
+// something.
+func TestRule(t *testing.T) {
+	window := func(values ...float64) *autoscale.Window {
+		w := &autoscale.Window{}
+		for i, v := range values {
+			w.Add(autoscale.Point{Time: time.Unix(int64(i), 0), Value: v})
+		}
+		return w
+	}
+	for _, c := range []struct {
+		lag, beside *autoscale.Window
+		want        int
+		why         string
+	}{
+		{window(300, 500, 500), window(0), 3, "is above 400"},
+		{window(400, 400, 400), window(0), 2, "is not above 400"},
+		{window(99, 0, 0), window(5, 0), 1, "is below 100"},
+		{window(99, 0, 0), window(0, 5), 2, "but orders-billing-backlog is 5"},
+		{window(99, 0, 100), window(0), 2, "not below 100"},
+	} {
+		p := Rule().Propose(autoscale.Situation{Instances: 2, Windows: map[string]*autoscale.Window{LagMetric: c.lag, billingMetric: c.beside}})
+		if p.Instances != c.want || !strings.Contains(p.Reason, c.why) {
+			t.Errorf("%v, %v: %d, %s; want %d, %s", c.lag.Values, c.beside.Values, p.Instances, p.Reason, c.want, c.why)
+		}
+	}
+}
