@@ -22,6 +22,7 @@ type account struct {
 	Partition
 	faults []Fault
 	bins   map[time.Time]*Bin
+	last   *Bin  // that was counted in
 	start  int64 // events before it were never to be consumed
 
 	next  func() (Entry, error, bool)
@@ -204,29 +205,29 @@ func (p *account) event(sequence int64, enqueued time.Time) error {
 	if err != nil {
 		return err
 	}
-	var c Count
-	c.Held = 1
+	p.Held++
+	b.Held++
 	switch {
 	case p.entry.Sequence == sequence:
 		if p.entry.Letter {
-			c.Letters = 1
+			p.Letters++
+			b.Letters++
 		} else {
-			c.Written = 1
+			p.Written++
+			b.Written++
 		}
 		if sequence > p.Checkpoint {
-			c.Ahead = 1
+			p.Ahead++
+			b.Ahead++
 		}
-	case sequence < p.start:
-		c.Skipped = 1
-	case sequence > p.Checkpoint:
-		c.Waiting = 1
-	}
-	p.Count.add(&c)
-	b.Count.add(&c)
-	switch {
-	case p.entry.Sequence == sequence:
 		return p.meet(sequence, enqueued, "")
-	case c.Skipped+c.Waiting == 0:
+	case sequence < p.start:
+		p.Skipped++
+		b.Skipped++
+	case sequence > p.Checkpoint:
+		p.Waiting++
+		b.Waiting++
+	default:
 		p.fault(Missing, sequence, sequence, enqueued)
 	}
 	return nil
@@ -276,8 +277,12 @@ func (p *account) fault(kind Kind, first, last int64, enqueued time.Time) {
 
 func (p *account) begins(enqueued time.Time) time.Time { return enqueued.Truncate(p.cfg.Bin) }
 
-// bin is where an event is counted.
+// bin is where an event is counted. Events come in the order of their times,
+// or nearly: mostly it is that of the event before.
 func (p *account) bin(enqueued time.Time) (*Bin, error) {
+	if b := p.last; b != nil && !enqueued.Before(b.Start) && enqueued.Sub(b.Start) < p.cfg.Bin {
+		return b, nil
+	}
 	start := p.begins(enqueued)
 	b := p.bins[start]
 	if b == nil {
@@ -287,5 +292,6 @@ func (p *account) bin(enqueued time.Time) (*Bin, error) {
 		b = &Bin{Start: start}
 		p.bins[start] = b
 	}
+	p.last = b
 	return b, nil
 }
