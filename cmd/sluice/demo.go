@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +29,13 @@ type demoFlags struct {
 	web    webFlags
 }
 
+func (d *demoFlags) check() error {
+	if d.events < 1 || d.events > 1e9 {
+		return misused("--events %d: must be 1 to 1,000,000,000", d.events)
+	}
+	return nil
+}
+
 func (a *app) demo() *cobra.Command {
 	var flags demoFlags
 	cmd := &cobra.Command{
@@ -41,8 +47,8 @@ letters. Stop it at any moment, in any way, and start it again: it goes on where
 it was.`,
 		Args: cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
-			if flags.events < 1 || flags.events > 1e9 {
-				return misused("--events %d: must be 1 to 1,000,000,000", flags.events)
+			if err := flags.check(); err != nil {
+				return err
 			}
 			return a.runDemo(ctx, flags)
 		}),
@@ -65,26 +71,17 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	}
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub flights)\ndatabase  %s\n", d.Connection(), filepath.Join(flags.dir, "flights.db"))
-	b, err := a.board(interrupted, &flags.web, flags.dir, seen{"flights", d.Parts()})
+	b, err := a.beginDemo(interrupted, &flags, seen{"flights", d.Parts()})
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	if b != nil {
-		fmt.Fprintf(a.out, "dashboard %s\n", b)
-	}
-	if !flags.once {
-		fmt.Fprintln(a.out, "goes on until you press ^C")
-	}
 
 	m := monitor.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
 	var first firstCommit
-	var watching sync.WaitGroup
-	watched, unwatch := context.WithCancel(ctx)
-	watching.Go(func() { m.Show(watched, a.screen) })
-	err = d.Run(interrupted, flags.events, flags.once, b.join("flights", &pipeline.Options{Observer: sluice.Observers(m, &first)}), m.Stopped)
-	unwatch()
-	watching.Wait()
+	err = a.watch(ctx, func() error {
+		return d.Run(interrupted, flags.events, flags.once, b.join("flights", &pipeline.Options{Observer: sluice.Observers(m, &first)}), m.Stopped)
+	}, monitor.Stage{Monitor: m})
 	if err != nil {
 		return unlessCancelled(interrupted, err)
 	}
@@ -101,6 +98,22 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 		return fmt.Errorf("%s without effect", terminal.Plural(audit.Waiting, "event is", "events are"))
 	}
 	return nil
+}
+
+// beginDemo begins the dashboard, if there is to be one, and says what is to
+// come.
+func (a *app) beginDemo(ctx context.Context, flags *demoFlags, list ...seen) (*board, error) {
+	b, err := a.board(ctx, &flags.web, flags.dir, list...)
+	if err != nil {
+		return nil, err
+	}
+	if b != nil {
+		fmt.Fprintf(a.out, "dashboard %s\n", b)
+	}
+	if !flags.once {
+		fmt.Fprintln(a.out, "goes on until you press ^C")
+	}
+	return b, nil
 }
 
 // closeDemo closes a demo whose work is done, or has failed: what goes wrong

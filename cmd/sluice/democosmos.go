@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,11 +18,8 @@ import (
 )
 
 type demoCosmosFlags struct {
-	events int64
-	ru     int
-	dir    string
-	once   bool
-	web    webFlags
+	demoFlags
+	ru int
 }
 
 func (a *app) demoCosmos() *cobra.Command {
@@ -38,10 +34,10 @@ any way, and start it again: the hub goes on where it was. The account is in
 memory, so it is filled anew from the hub.`,
 		Args: cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
-			switch {
-			case flags.events < 1 || flags.events > 1e9:
-				return misused("--events %d: must be 1 to 1,000,000,000", flags.events)
-			case flags.ru < 400 || flags.ru > 10_000_000:
+			if err := flags.check(); err != nil {
+				return err
+			}
+			if flags.ru < 400 || flags.ru > 10_000_000 {
 				return misused("--ru %d: must be 400, the least that Cosmos DB has, to 10,000,000", flags.ru)
 			}
 			return a.runDemoCosmos(ctx, flags)
@@ -66,29 +62,20 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub docs)\naccount   %s (container db/docs, %s RU/s)\npipeline  %s\n",
 		d.Connection(), d.Endpoint(), terminal.Count(flags.ru), d.Config())
-	b, err := a.board(interrupted, &flags.web, flags.dir, seen{"cosmos", d.Parts()})
+	b, err := a.beginDemo(interrupted, &flags.demoFlags, seen{"cosmos", d.Parts()})
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	if b != nil {
-		fmt.Fprintf(a.out, "dashboard %s\n", b)
-	}
-	if !flags.once {
-		fmt.Fprintln(a.out, "goes on until you press ^C")
-	}
 
 	if err := d.Fill(interrupted, flags.events); err != nil {
 		return unlessCancelled(interrupted, err)
 	}
 
 	m := monitor.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased)
-	var watching sync.WaitGroup
-	watched, unwatch := context.WithCancel(ctx)
-	watching.Go(func() { m.Show(watched, a.screen) })
-	err = d.Run(interrupted, flags.events, flags.once, b.join("cosmos", &pipeline.Options{Observer: m}), m.Stopped)
-	unwatch()
-	watching.Wait()
+	err = a.watch(ctx, func() error {
+		return d.Run(interrupted, flags.events, flags.once, b.join("cosmos", &pipeline.Options{Observer: m}), m.Stopped)
+	}, monitor.Stage{Monitor: m})
 	if err != nil {
 		return unlessCancelled(interrupted, err)
 	}

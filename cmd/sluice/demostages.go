@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,8 +28,8 @@ from the flights. Stop it at any moment, in any way, and start it again: it goes
 where it was, and the memory is built anew.`,
 		Args: cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
-			if flags.events < 1 || flags.events > 1e9 {
-				return misused("--events %d: must be 1 to 1,000,000,000", flags.events)
+			if err := flags.check(); err != nil {
+				return err
 			}
 			return a.runDemoStages(ctx, flags)
 		}),
@@ -59,17 +58,11 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	for _, name := range d.Names() {
 		list = append(list, seen{name, d.PartsOf(name)})
 	}
-	b, err := a.board(interrupted, &flags.web, flags.dir, list...)
+	b, err := a.beginDemo(interrupted, &flags, list...)
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	if b != nil {
-		fmt.Fprintf(a.out, "dashboard %s\n", b)
-	}
-	if !flags.once {
-		fmt.Fprintln(a.out, "goes on until you press ^C")
-	}
 
 	var stages []monitor.Stage
 	var opts []*pipeline.Options
@@ -79,12 +72,9 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 		stages, stopped = append(stages, monitor.Stage{Name: name, Monitor: m}), append(stopped, m.Stopped)
 		opts = append(opts, b.join(name, &pipeline.Options{Observer: m}))
 	}
-	var watching sync.WaitGroup
-	watched, unwatch := context.WithCancel(ctx)
-	watching.Go(func() { monitor.ShowStages(watched, a.screen, stages...) })
-	err = d.Run(interrupted, flags.events, flags.once, opts, stopped)
-	unwatch()
-	watching.Wait()
+	err = a.watch(ctx, func() error {
+		return d.Run(interrupted, flags.events, flags.once, opts, stopped)
+	}, stages...)
 	if err != nil {
 		return unlessCancelled(interrupted, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/catchup"
 	"github.com/sluice-go/sluice/internal/history"
 	"github.com/sluice-go/sluice/internal/monitor"
 	"github.com/sluice-go/sluice/pipeline"
@@ -71,31 +69,19 @@ func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err
 	if len(stages) > 1 && flags.history != "" {
 		return misused("--history is of one stage: name it with --stage")
 	}
-	var works []*work
-	defer func() {
-		for _, w := range works {
-			closeParts(ctx, w.parts)
-		}
-	}()
-	for _, p := range stages {
-		w, err := a.open(interrupted, p, len(stages) > 1)
-		if err != nil {
-			return unless(interrupted, err)
-		}
-		works = append(works, w)
+	all, err := a.openAll(interrupted, stages)
+	if err != nil {
+		return unless(interrupted, err)
 	}
+	defer all.close(ctx)
 	finish := func() error { return nil }
 	if flags.history != "" {
-		if works[0].observer, finish, err = recorded(works[0].monitor, flags.history); err != nil {
+		if all[0].observer, finish, err = recorded(all[0].monitor, flags.history); err != nil {
 			return err
 		}
 	}
 	defer func() { err = errors.Join(err, finish()) }()
-	list := make([]seen, len(works))
-	for i, w := range works {
-		list[i] = seen{w.Name, w.parts}
-	}
-	b, err := a.board(interrupted, &flags.web, "sluice-data", list...)
+	b, err := a.board(interrupted, &flags.web, "sluice-data", all.seen()...)
 	if err != nil {
 		return unless(interrupted, err)
 	}
@@ -108,85 +94,32 @@ func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err
 		return err
 	}
 	defer g.close()
-	var all runner
-	var watched []monitor.Stage
-	together := &pipeline.Together{}
-	for _, w := range works {
-		if err := g.join(w); err != nil {
-			return err
-		}
-		c, err := w.parts.Consumer(interrupted, b.join(w.Name, &pipeline.Options{Observer: w.observer}))
-		if err != nil {
-			return unless(interrupted, err)
-		}
-		together.Add(w.Name, c)
-		all = c
-		watched = append(watched, monitor.Stage{Name: w.Name, Monitor: w.monitor})
-	}
-	if len(works) > 1 {
-		all = together
+	consumer, err := all.consumer(interrupted, b, g)
+	if err != nil {
+		return unless(interrupted, err)
 	}
 	var until func(context.Context) error
 	if flags.untilCaughtUp {
-		until = func(ctx context.Context) error { return caughtUp(ctx, works, flags.within) }
+		until = func(ctx context.Context) error { return all.caughtUp(ctx, flags.within) }
 	}
-
-	var watching sync.WaitGroup
-	watch, unwatch := context.WithCancel(ctx)
-	watching.Go(func() { monitor.ShowStages(watch, a.screen, watched...) })
-	err = a.consume(ctx, interrupted, all, flags.stopTimeout, until)
-	unwatch()
-	watching.Wait()
-	for _, w := range works {
+	err = a.watch(ctx, func() error {
+		return a.consume(ctx, interrupted, consumer, flags.stopTimeout, until)
+	}, all.monitors()...)
+	for _, w := range all {
 		w.log.Info("stopped", w.figures()...)
 	}
 	return err
 }
 
-// work is a pipeline that is run.
-type work struct {
-	*pipeline.Pipeline
-	parts    *pipeline.Parts
-	monitor  *monitor.Monitor
-	observer sluice.Observer
-	log      *slog.Logger
-}
-
-// open opens a pipeline and sees that its hub answers.
-func (a *app) open(ctx context.Context, p *pipeline.Pipeline, oneOfSeveral bool) (*work, error) {
-	w := &work{Pipeline: p, log: a.log}
-	if oneOfSeveral {
-		w.log = a.log.With("stage", p.Name)
-	}
-	var err error
-	if w.parts, err = p.Open(ctx); err != nil {
-		return nil, err
-	}
-	if err := reach(ctx, p, w.parts.Source); err != nil {
-		closeParts(ctx, w.parts)
-		return nil, err
-	}
-	w.monitor = monitor.New(w.log)
-	w.observer = w.monitor
-	return w, nil
-}
-
-// figures are what a work has done, for the log.
-func (w *work) figures() []any {
-	f := w.monitor.Figures()
-	if w.InMemory {
-		m := w.parts.Memory()
-		return []any{"events", f.Events, "counted", m.Counted, "repeats", m.Repeats, "untimely", m.Untimely, "held", m.Held,
-			"malformed", m.Malformed, "published", m.Published}
-	}
-	list := []any{"events", f.Events, "dead_letters", f.DeadLetters, "redriven", f.Redriven}
-	if f.Streaming {
-		list = append(list, "written", f.Written, "retries", f.Retries)
-	}
-	if f.Cost > 0 {
-		list = append(list, "ru", int64(f.Cost))
-	}
-	return list
+// watch shows how work goes while it does.
+func (a *app) watch(ctx context.Context, do func() error, stages ...monitor.Stage) error {
+	var watching sync.WaitGroup
+	watched, unwatch := context.WithCancel(ctx)
+	watching.Go(func() { monitor.ShowStages(watched, a.screen, stages...) })
+	err := do()
+	unwatch()
+	watching.Wait()
+	return err
 }
 
 // recorded joins an observer with the writer of a history, if there is to be
@@ -214,51 +147,6 @@ func unless(interrupted context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-// reachFor is how long a hub that does not answer is given at the start, for
-// one that starts at the same time. Later outages are waited out.
-const reachFor = 5 * time.Second
-
-// reach sees that the hub answers.
-func reach(ctx context.Context, p *pipeline.Pipeline, source sluice.Source) error {
-	deadline := time.Now().Add(reachFor)
-	for {
-		_, err := source.Describe(ctx)
-		if err == nil {
-			return nil
-		}
-		if errors.Is(err, sluice.ErrRefused) || ctx.Err() != nil || time.Now().After(deadline) {
-			return cmp.Or(p.Check(ctx), err) // which names the place in the file
-		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// caughtUp waits for one stage after the other: each has all its events when
-// the one before is done.
-func caughtUp(ctx context.Context, works []*work, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	for _, w := range works {
-		ends, err := catchup.Now(ctx, w.parts.Source)
-		if err == nil {
-			err = ends.Wait(ctx, w.parts.Checkpoints, w.monitor.Stopped)
-		}
-		if err != nil && len(works) > 1 {
-			err = fmt.Errorf("stage %s: %w", w.Name, err)
-		}
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return fmt.Errorf("not caught up within %v: %w", within, err)
-		case err != nil:
-			return err
-		}
-	}
-	return nil
 }
 
 // runner is a consumer, or several.
