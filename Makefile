@@ -11,18 +11,19 @@ build: ## the binary, in bin/
 test: ## everything that must hold, nothing skipped
 	@scripts/test
 
-setup: ## what the tests need beyond Go: PostgreSQL, Azurite, strace, Azure's clients for JavaScript and Python, the flight records
+setup: ## what the tests need beyond Go: PostgreSQL, Azurite, strace, Azure's clients for JavaScript and Python, Chromium, the flight records
 	@scripts/install-postgres
 	@scripts/install-azurite
 	@scripts/install-attack-tools
 	@scripts/install-judges
 	@scripts/install-cosmosdb-server
+	@scripts/install-chromium
 	@scripts/fetch-flights
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt would change the files above"; exit 1; }
-	go vet -tags postgres,azurite,judges ./...
-	go run $(STATICCHECK) -tags postgres,azurite,judges ./...
+	go vet -tags postgres,azurite,judges,chromium ./...
+	go run $(STATICCHECK) -tags postgres,azurite,judges,chromium ./...
 
 bench: ## the figures of docs/performance.md, also in bin/bench.json; then those of the packages
 	@scripts/install-postgres
