@@ -17,6 +17,18 @@ type reply struct {
 	value       any
 }
 
+// properties are the reply's, in both of Azure's spellings: clients look for either.
+func (r *reply) properties() amqp.Map {
+	m := amqp.Map{
+		{Key: "status-code", Value: r.status}, {Key: "status-description", Value: r.description},
+		{Key: "statusCode", Value: r.status}, {Key: "statusDescription", Value: r.description},
+	}
+	if r.condition != "" {
+		m = append(m, amqp.Pair{Key: "error-condition", Value: r.condition}, amqp.Pair{Key: "errorCondition", Value: r.condition})
+	}
+	return m
+}
+
 // handler answers requests. An error ends the link on which they come, and the one for their replies.
 type handler func(context.Context, *amqp.Link, node, *amqp.Message) (reply, error)
 
@@ -121,14 +133,7 @@ func (p *peer) answerOne(ctx context.Context, l *amqp.Incoming, d []amqp.Deliver
 		to.link.Detach(err)
 		return err
 	}
-	m := &amqp.Message{
-		CorrelationID: req.MessageID,
-		Properties:    amqp.Map{{Key: "status-code", Value: r.status}, {Key: "status-description", Value: r.description}},
-		Value:         r.value,
-	}
-	if r.condition != "" {
-		m.Properties = append(m.Properties, amqp.Pair{Key: "error-condition", Value: r.condition})
-	}
+	m := &amqp.Message{CorrelationID: req.MessageID, Properties: r.properties(), Value: r.value}
 	if m.CorrelationID == nil {
 		m.CorrelationID = req.CorrelationID
 	}

@@ -100,7 +100,7 @@ func (a *busAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		return
 	}
-	body, err := xml.Marshal(document)
+	body, err := xml.Marshal(at(r.Host, document))
 	if err != nil {
 		a.bus.log.Error("administration API", "error", err)
 		w.WriteHeader(http.StatusInternalServerError)
@@ -167,13 +167,13 @@ func (a *busAdmin) namespace(r *http.Request) (int, any, error) {
 	if r.Method != http.MethodGet {
 		return 0, nil, refuse(http.StatusMethodNotAllowed, "the namespace can be read only")
 	}
-	tier := "Standard"
+	tier, units := "Standard", 0
 	if a.bus.premium {
-		tier = "Premium"
+		tier, units = "Premium", 1
 	}
 	host, _, _ := strings.Cut(r.Host, ":")
-	info := namespaceInfo{CreatedTime: stamp(a.bus.started), ModifiedTime: stamp(a.bus.started), MessagingSKU: tier, Name: host, Type: "Messaging"}
-	return http.StatusOK, &atomEntry{Title: host, Content: atomContent{Type: "application/xml", Description: info}}, nil
+	info := namespaceInfo{CreatedTime: stamp(a.bus.started), ModifiedTime: stamp(a.bus.started), MessagingSKU: tier, Units: units, Name: host, Type: "Messaging"}
+	return http.StatusOK, atomEntry{ID: "$namespaceinfo", Title: host, Content: atomContent{Type: "application/xml", Description: info}}, nil
 }
 
 // rules shows the one rule of a subscription. Others are refused.
@@ -189,7 +189,7 @@ func (a *busAdmin) rules(r *http.Request, path string) (int, any, error) {
 	case !ok:
 		return 0, nil, fmt.Errorf("subscription %.300s: %w", part[at+1], bus.ErrNotFound)
 	case r.Method != http.MethodGet:
-		return 0, nil, refuse(http.StatusBadRequest, "SubCode=40000. Rules aren't supported here: every subscription has the rule %s, which lets all messages pass.", defaultRule)
+		return 0, nil, refuse(http.StatusBadRequest, "SubCode=40000. Rules are not supported here: every subscription has the rule %s, which lets all messages pass.", defaultRule)
 	case len(part) == at+3:
 		return a.list(r, "Rules", []atomEntry{describeRule(q)})
 	case strings.EqualFold(part[at+3], defaultRule):
@@ -230,9 +230,13 @@ func (a *busAdmin) list(r *http.Request, title string, all []atomEntry) (int, an
 	top = min(top, maxPage)
 	rest := all[min(skip, len(all)):]
 	feed := &atomFeed{Title: title, Entries: rest[:min(top, len(rest))]}
+	link := func(rel string, skip int) {
+		query := url.Values{"$skip": {strconv.Itoa(skip)}, "$top": {strconv.Itoa(top)}}
+		feed.Links = append(feed.Links, atomLink{Rel: rel, Href: (&url.URL{Scheme: "https", Host: r.Host, Path: r.URL.Path, RawQuery: query.Encode()}).String()})
+	}
+	link("self", skip)
 	if top > 0 && len(rest) > top {
-		next := url.Values{"$skip": {strconv.Itoa(skip + top)}, "$top": {strconv.Itoa(top)}}
-		feed.Links = []atomLink{{Rel: "next", Href: "https://" + r.Host + r.URL.Path + "?" + next.Encode()}}
+		link("next", skip+top)
 	}
 	return http.StatusOK, feed, nil
 }

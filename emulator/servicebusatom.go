@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,7 +31,7 @@ type atomFeed struct {
 	Entries []atomEntry `xml:"entry"`
 }
 
-// atomLink tells where the next page is.
+// atomLink tells where this page and the next are.
 type atomLink struct {
 	Rel  string `xml:"rel,attr"`
 	Href string `xml:"href,attr"`
@@ -38,8 +39,26 @@ type atomLink struct {
 
 type atomEntry struct {
 	XMLName xml.Name    `xml:"http://www.w3.org/2005/Atom entry"`
+	ID      string      `xml:"id"` // the entity's URL; its path, until the entry is sent
 	Title   string      `xml:"title"`
 	Content atomContent `xml:"content"`
+}
+
+// at makes URLs of the paths of entries.
+func at(host string, document any) any {
+	absolute := func(e atomEntry) atomEntry {
+		e.ID = (&url.URL{Scheme: "https", Host: host, Path: e.ID}).String()
+		return e
+	}
+	switch d := document.(type) {
+	case atomEntry:
+		return absolute(d)
+	case *atomFeed:
+		for i := range d.Entries {
+			d.Entries[i] = absolute(d.Entries[i])
+		}
+	}
+	return document
 }
 
 type atomContent struct {
@@ -49,26 +68,31 @@ type atomContent struct {
 
 // description is that of a queue, topic or subscription.
 type description struct {
-	XMLName                          xml.Name
-	LockDuration                     string       `xml:",omitempty"`
-	MaxSizeInMegabytes               int64        `xml:",omitempty"`
-	RequiresDuplicateDetection       *bool        `xml:",omitempty"`
-	RequiresSession                  *bool        `xml:",omitempty"`
-	DefaultMessageTimeToLive         string       `xml:",omitempty"`
-	DeadLetteringOnMessageExpiration *bool        `xml:",omitempty"`
-	MaxDeliveryCount                 int          `xml:",omitempty"`
-	EnableBatchedOperations          *bool        `xml:",omitempty"`
-	SizeInBytes                      *int64       `xml:",omitempty"`
-	MessageCount                     *int64       `xml:",omitempty"`
-	Status                           string       `xml:",omitempty"`
-	CreatedAt                        string       `xml:",omitempty"`
-	UpdatedAt                        string       `xml:",omitempty"`
-	AccessedAt                       string       `xml:",omitempty"`
-	AutoDeleteOnIdle                 string       `xml:",omitempty"`
-	EnablePartitioning               *bool        `xml:",omitempty"`
-	CountDetails                     *countDetail `xml:",omitempty"`
-	SubscriptionCount                *int         `xml:",omitempty"`
-	UserMetadata                     string       `xml:",omitempty"`
+	XMLName                                   xml.Name
+	LockDuration                              string       `xml:",omitempty"`
+	MaxSizeInMegabytes                        int64        `xml:",omitempty"`
+	RequiresDuplicateDetection                *bool        `xml:",omitempty"`
+	RequiresSession                           *bool        `xml:",omitempty"`
+	DefaultMessageTimeToLive                  string       `xml:",omitempty"`
+	DeadLetteringOnMessageExpiration          *bool        `xml:",omitempty"`
+	DeadLetteringOnFilterEvaluationExceptions *bool        `xml:",omitempty"`
+	DuplicateDetectionHistoryTimeWindow       string       `xml:",omitempty"`
+	MaxDeliveryCount                          int          `xml:",omitempty"`
+	EnableBatchedOperations                   *bool        `xml:",omitempty"`
+	SizeInBytes                               *int64       `xml:",omitempty"`
+	MessageCount                              *int64       `xml:",omitempty"`
+	Status                                    string       `xml:",omitempty"`
+	UserMetadata                              string       `xml:",omitempty"`
+	CreatedAt                                 string       `xml:",omitempty"`
+	UpdatedAt                                 string       `xml:",omitempty"`
+	AccessedAt                                string       `xml:",omitempty"`
+	SupportOrdering                           *bool        `xml:",omitempty"`
+	CountDetails                              *countDetail `xml:",omitempty"`
+	SubscriptionCount                         *int         `xml:",omitempty"`
+	AutoDeleteOnIdle                          string       `xml:",omitempty"`
+	EnablePartitioning                        *bool        `xml:",omitempty"`
+	EntityAvailabilityStatus                  string       `xml:",omitempty"`
+	EnableExpress                             *bool        `xml:",omitempty"`
 
 	// What only requests have, to be refused.
 	ForwardTo                     string    `xml:",omitempty"`
@@ -114,7 +138,7 @@ func (d *description) plain() error {
 		{"AutoDeleteOnIdle", d.AutoDeleteOnIdle != "" && d.AutoDeleteOnIdle != forever},
 	} {
 		if setting.set {
-			return refuse(http.StatusBadRequest, "SubCode=40000. %s isn't supported here: leave it out.", setting.name)
+			return refuse(http.StatusBadRequest, "SubCode=40000. %s is not supported here: leave it out.", setting.name)
 		}
 	}
 	return nil
@@ -193,16 +217,20 @@ func describeAll[T any](all []T, describe func(T) atomEntry) []atomEntry {
 	return entries
 }
 
-func entryOf(title, kind string, d description) atomEntry {
+func entryOf(path, kind string, d description) atomEntry {
 	no, yes := false, true
 	d.XMLName = xml.Name{Space: busSpace, Local: kind}
-	d.EnablePartitioning, d.EnableBatchedOperations = &no, &yes
-	if kind != "SubscriptionDescription" {
-		d.RequiresDuplicateDetection = &no
+	d.EnableBatchedOperations, d.EntityAvailabilityStatus = &yes, "Available"
+	if kind == "SubscriptionDescription" {
+		d.DeadLetteringOnFilterEvaluationExceptions = &no
+	} else {
+		d.EnablePartitioning, d.EnableExpress, d.SupportOrdering, d.RequiresDuplicateDetection = &no, &no, &yes, &no
+		d.DuplicateDetectionHistoryTimeWindow = "PT10M" // clients want it even where there is none
 	}
 	d.AutoDeleteOnIdle = forever
 	d.AccessedAt = "0001-01-01T00:00:00" // it isn't known
-	return atomEntry{Title: title, Content: atomContent{Type: "application/xml", Description: d}}
+	title := path[strings.LastIndex(path, "/Subscriptions/")+1:]
+	return atomEntry{ID: path, Title: strings.TrimPrefix(title, "Subscriptions/"), Content: atomContent{Type: "application/xml", Description: d}}
 }
 
 func describe(q *bus.Queue) description {
@@ -220,7 +248,7 @@ func describe(q *bus.Queue) description {
 func describeQueue(q *bus.Queue) atomEntry { return entryOf(q.Name(), "QueueDescription", describe(q)) }
 
 func describeSubscription(q *bus.Queue) atomEntry {
-	return entryOf(q.Name()[strings.LastIndex(q.Name(), "/")+1:], "SubscriptionDescription", describe(q))
+	return entryOf(q.Name(), "SubscriptionDescription", describe(q))
 }
 
 func describeTopic(t *bus.Topic) atomEntry {
@@ -255,7 +283,7 @@ type ruleAction struct {
 }
 
 func describeRule(q *bus.Queue) atomEntry {
-	return atomEntry{Title: defaultRule, Content: atomContent{Type: "application/xml", Description: ruleDescription{
+	return atomEntry{ID: q.Name() + "/Rules/" + defaultRule, Title: defaultRule, Content: atomContent{Type: "application/xml", Description: ruleDescription{
 		Instance: "http://www.w3.org/2001/XMLSchema-instance", Filter: ruleFilter{Type: "TrueFilter", Expression: "1=1", Level: 20},
 		Action: ruleAction{Type: "EmptyRuleAction"}, CreatedAt: stamp(q.Created()), Name: defaultRule,
 	}}}
@@ -265,6 +293,7 @@ type namespaceInfo struct {
 	XMLName      xml.Name `xml:"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect NamespaceInfo"`
 	CreatedTime  string
 	MessagingSKU string
+	Units        int `xml:"MessagingUnits,omitempty"` // of the premium tier
 	ModifiedTime string
 	Name         string
 	Type         string `xml:"NamespaceType"`

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"crypto/rand"
 	"time"
 	"unicode/utf8"
 
@@ -34,7 +35,7 @@ func reservedInBus(name string) bool {
 // busMessage checks an encoded message, which it keeps, and reads off it what the broker must know.
 func busMessage(b []byte) (m bus.Message, err error) {
 	m.Payload = b
-	last, body := byte(0), false
+	last, body, named := byte(0), false, false
 	for len(b) > 0 {
 		sec, rest, err := amqp.NextSection(b)
 		if err != nil {
@@ -58,7 +59,7 @@ func busMessage(b []byte) (m bus.Message, err error) {
 				return m, err
 			}
 		case amqp.SectionProperties:
-			if err = sessionOf(sec, &m); err != nil {
+			if named, err = readProperties(sec, &m); err != nil {
 				return m, err
 			}
 		}
@@ -66,7 +67,31 @@ func busMessage(b []byte) (m bus.Message, err error) {
 	if !body {
 		return m, amqp.Errorf(amqp.CondDecode, "the message has no body")
 	}
+	if !named {
+		m.Payload = withID(m.Payload)
+	}
 	return m, nil
+}
+
+// withID gives an encoded message an id, as the service does where the sender gives none: clients rely on it.
+func withID(message []byte) []byte {
+	fields := amqp.List{rand.Text()}
+	b := make([]byte, 0, len(message)+64)
+	for rest := message; len(rest) > 0; {
+		sec, after, err := amqp.NextSection(rest)
+		if err != nil || sec.Code > amqp.SectionProperties {
+			break
+		}
+		rest, message = after, after
+		if sec.Code < amqp.SectionProperties {
+			b = append(b, sec.Raw...)
+		} else if v, err := sec.Decode(); err == nil {
+			if others, _ := v.(amqp.List); len(others) > 1 {
+				fields = append(fields, others[1:]...)
+			}
+		}
+	}
+	return append(amqp.AppendValue(amqp.AppendSection(b, amqp.SectionProperties), fields), message...)
 }
 
 // ttlOf reads the time to live off a header; what isn't there is 0.
@@ -106,23 +131,24 @@ func scheduleOf(annotations amqp.Section) (at time.Time, err error) {
 // maxSessionID is how many characters the id of a session may have, as on Azure.
 const maxSessionID = 128
 
-// sessionOf reads the group id off properties.
-func sessionOf(properties amqp.Section, m *bus.Message) error {
-	const groupID = 10 // section 3.2.4
+// readProperties reads off properties the session, and whether there is a message id.
+func readProperties(properties amqp.Section, m *bus.Message) (named bool, err error) {
+	const messageID, groupID = 0, 10 // section 3.2.4
 	v, err := properties.Decode()
 	if err != nil {
-		return err
+		return false, err
 	}
 	fields, _ := v.(amqp.List)
+	named = len(fields) > messageID && fields[messageID] != nil
 	if len(fields) <= groupID || fields[groupID] == nil {
-		return nil
+		return named, nil
 	}
 	id, ok := fields[groupID].(string)
 	if !ok || utf8.RuneCountInString(id) > maxSessionID {
-		return amqp.Errorf(amqp.CondInvalidField, "the group-id of a message, which names its session, must be a string of up to %d characters", maxSessionID)
+		return false, amqp.Errorf(amqp.CondInvalidField, "the group-id of a message, which names its session, must be a string of up to %d characters", maxSessionID)
 	}
 	m.Session, m.InSession = id, true
-	return nil
+	return named, nil
 }
 
 // appendBusMessage appends a message as receivers get it; until is when its lock expires, zero if it isn't locked.

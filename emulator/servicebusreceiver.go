@@ -41,8 +41,8 @@ func (c *busPeer) openReceiver(l *amqp.Outgoing, n busNode) (func(context.Contex
 	}
 	r := &busReceiver{c: c, link: l, node: n, store: store, from: store}
 	l.OnSettle(r.settle)
-	if id, ok := sessionAsked(l.Filter()); ok {
-		return r.openSession(id, patienceOf(l.Properties()))
+	if wish, ok := sessionAsked(l.Filter()); ok {
+		return r.openSession(wish, patienceOf(l.Properties()))
 	}
 	if store.InSessions() {
 		return nil, amqp.Errorf(amqp.CondNotAllowed, "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.")

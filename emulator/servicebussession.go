@@ -20,22 +20,39 @@ const (
 	ticksAtEpoch = 621355968000000000
 )
 
-// sessionAsked reads which session a receiver wants: nil is the next one. ok is false if it wants none.
-func sessionAsked(filter amqp.Map) (id *string, ok bool) {
+// sessionWish is what a receiver's filter says: which session, nil for the next one. Some clients describe the value, others don't; they are
+// answered in kind.
+type sessionWish struct {
+	id         *string
+	described  bool
+	descriptor any
+}
+
+// sessionAsked reads which session a receiver wants; ok is false if it wants none.
+func sessionAsked(filter amqp.Map) (w sessionWish, ok bool) {
 	for _, p := range filter {
 		if p.Key != any(amqp.Symbol(sessionFilter)) && p.Key != any(sessionFilter) {
 			continue
 		}
 		v := p.Value
 		if d, described := v.(amqp.Described); described {
-			v = d.Value
+			w.described, w.descriptor, v = true, d.Descriptor, d.Value
 		}
 		if text, isText := v.(string); isText {
-			return &text, true
+			w.id = &text
 		}
-		return nil, true
+		return w, true
 	}
-	return nil, false
+	return w, false
+}
+
+// answer is the filter that is in force.
+func (w *sessionWish) answer(id string) amqp.Map {
+	value := any(id)
+	if w.described {
+		value = amqp.Described{Descriptor: w.descriptor, Value: id}
+	}
+	return amqp.Map{{Key: amqp.Symbol(sessionFilter), Value: value}}
 }
 
 // patienceOf is how long the client waits for its link.
@@ -47,23 +64,22 @@ func patienceOf(properties amqp.Map) time.Duration {
 }
 
 // openSession opens a link for one session. The client is answered when the link has it.
-func (r *busReceiver) openSession(id *string, patience time.Duration) (func(context.Context) error, error) {
+func (r *busReceiver) openSession(w sessionWish, patience time.Duration) (func(context.Context) error, error) {
 	if !r.store.InSessions() {
 		return nil, r.c.explain(r.node, bus.ErrNoSessions)
 	}
 	r.link.Hold()
-	return func(ctx context.Context) error { return r.c.explain(r.node, r.runSession(ctx, id, patience)) }, nil
+	return func(ctx context.Context) error { return r.c.explain(r.node, r.runSession(ctx, w, patience)) }, nil
 }
 
-func (r *busReceiver) runSession(ctx context.Context, id *string, patience time.Duration) error {
-	held, err := r.accept(ctx, id, patience)
+func (r *busReceiver) runSession(ctx context.Context, w sessionWish, patience time.Duration) error {
+	held, err := r.accept(ctx, w.id, patience)
 	if err != nil {
 		return err
 	}
 	defer held.Release()
-	filter := amqp.Map{{Key: amqp.Symbol(sessionFilter), Value: amqp.Described{Descriptor: amqp.Symbol(sessionFilter), Value: held.ID()}}}
 	properties := amqp.Map{{Key: amqp.Symbol(propLockedUntil), Value: ticksAtEpoch + held.Until().UnixMilli()*10_000}}
-	if err := r.link.Attach(filter, properties); err != nil {
+	if err := r.link.Attach(w.answer(held.ID()), properties); err != nil {
 		return err
 	}
 	r.from = held

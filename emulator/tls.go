@@ -33,7 +33,7 @@ func newCertificate(addr net.Addr, listen, out string) (*certificate, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "Sluice emulator"},
+		Subject:               pkix.Name{CommonName: "Sluice emulator at " + addr.String()}, // of its own: by the name it is found among others
 		NotBefore:             time.Now().Add(-time.Hour),
 		NotAfter:              time.Now().AddDate(1, 0, 0),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,

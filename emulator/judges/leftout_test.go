@@ -8,7 +8,7 @@ import (
 )
 
 func TestLeftOut(t *testing.T) {
-	const notice = "left out: Azure's clients for JavaScript and Python (scripts/install-judges, then go test -tags judges ./emulator/judges, or make test)"
+	const notice = "left out: Azure's clients for JavaScript and Python, of event hubs and Service Bus (scripts/install-judges, then go test -tags judges ./emulator/judges, or make test)"
 	fmt.Println(notice)
 	t.Log(notice)
 }
