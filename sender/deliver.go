@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // serve sends a lane's parcels until there are no more.
@@ -146,12 +147,5 @@ func (r *run) pause() *pause { return &pause{min: r.s.cfg.RetryMin, max: r.s.cfg
 // wait returns false if ctx ends before.
 func (p *pause) wait(ctx context.Context) bool {
 	p.last = min(max(p.min, 2*p.last), p.max)
-	timer := time.NewTimer(p.last - p.last/8 + time.Duration(rand.Int64N(int64(p.last/4)+1)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return clock.Sleep(ctx, p.last-p.last/8+time.Duration(rand.Int64N(int64(p.last/4)+1))) == nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // pace keeps to a rate: record n is due n/rate seconds after the first. It is
@@ -34,29 +36,18 @@ func (p *pace) take() time.Time {
 	return due
 }
 
+// slack is how far ahead of its time a record may go, so that high rates don't
+// sleep for each.
+const slack = time.Millisecond
+
 // wait waits until the next record is due.
 func (p *pace) wait(ctx context.Context) error {
 	if p.every == 0 {
 		return nil
 	}
-	return sleepUntil(ctx, p.take())
-}
-
-// slack is how far ahead of its time a record may go, so that high rates don't
-// sleep for each.
-const slack = time.Millisecond
-
-func sleepUntil(ctx context.Context, due time.Time) error {
-	ahead := time.Until(due)
+	ahead := time.Until(p.take())
 	if ahead <= slack {
 		return ctx.Err()
 	}
-	t := time.NewTimer(ahead)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return clock.Sleep(ctx, ahead)
 }
