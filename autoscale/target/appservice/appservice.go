@@ -17,7 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/appservice/armappservice/v5"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/autoscale/internal/azfail"
+	"github.com/sluice-go/sluice/internal/azfail"
 )
 
 // Config names the plan, and says how it is reached. All but Poll and Options
