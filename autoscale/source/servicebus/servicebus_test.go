@@ -1,16 +1,16 @@
 package servicebus_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/source/servicebus"
@@ -22,7 +22,6 @@ import (
 type bus struct {
 	*testing.T
 	server *emulator.ServiceBus
-	status string // that descriptions get; "": as they are
 }
 
 func newBus(t *testing.T) *bus {
@@ -33,15 +32,13 @@ func newBus(t *testing.T) *bus {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Close() })
-	return &bus{T: t, server: server}
+	return &bus{t, server}
 }
 
 func (b *bus) source(cfg servicebus.Config) *servicebus.Source {
 	b.Helper()
 	cfg.Connection = b.server.AdminConnectionString()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: b.server.AdminCertPool()}}
-	b.Cleanup(transport.CloseIdleConnections)
-	cfg.Client = &http.Client{Transport: &described{transport, b}}
+	cfg.Client = b.client()
 	s, err := servicebus.New(&cfg)
 	if err != nil {
 		b.Fatal(err)
@@ -49,26 +46,42 @@ func (b *bus) source(cfg servicebus.Config) *servicebus.Source {
 	return s
 }
 
-// described changes the status in what the namespace answers: the embedded one
-// has no entities that are switched off.
-type described struct {
-	http.RoundTripper
-	bus *bus
+// client trusts the namespace's certificate.
+func (b *bus) client() *http.Client {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: b.server.AdminCertPool()}}
+	b.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
 }
 
-func (d *described) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := d.RoundTripper.RoundTrip(r)
-	if err != nil || d.bus.status == "" {
-		return response, err
+// set switches the queue and the subscription. Azure's client says nothing of a
+// subscription's status, so the request for that is our own.
+func (b *bus) set(status admin.EntityStatus) {
+	b.Helper()
+	connection := b.server.AdminConnectionString()
+	client, err := admin.NewClientFromConnectionString(connection, &admin.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: b.client()}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err = client.UpdateQueue(b.Context(), "jobs", admin.QueueProperties{Status: &status}, nil); err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(connection, "sb://")
+	host, _, _ := strings.Cut(rest, ";")
+	body := `<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><SubscriptionDescription xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"><Status>` +
+		string(status) + `</Status></SubscriptionDescription></content></entry>`
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodPut, "https://"+strings.TrimSuffix(host, "/")+"/orders/Subscriptions/billing", strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("If-Match", "*")
+	response, err := b.client().Do(r)
+	if err != nil {
+		b.Fatal(err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
+	if response.StatusCode != http.StatusOK {
+		b.Fatalf("switch the subscription: %s", response.Status)
 	}
-	body = bytes.ReplaceAll(body, []byte("<Status>Active</Status>"), []byte("<Status>"+d.bus.status+"</Status>"))
-	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	return response, nil
 }
 
 func (b *bus) send(to string, n int) {
@@ -117,14 +130,15 @@ func TestSwitchedOff(t *testing.T) {
 	b.send("orders", 5)
 	jobs, billing := b.source(servicebus.Config{Queue: "jobs"}), b.source(servicebus.Config{Topic: "orders", Subscription: "billing"})
 	for _, c := range []struct {
-		status        string
+		status        admin.EntityStatus
 		jobs, billing autoscale.Reading
 	}{
-		{"Disabled", autoscale.Reading{State: autoscale.Disabled}, autoscale.Reading{State: autoscale.Disabled}},
-		{"ReceiveDisabled", autoscale.Reading{State: autoscale.Disabled}, autoscale.Reading{State: autoscale.Disabled}},
-		{"SendDisabled", autoscale.Reading{Value: 3}, autoscale.Reading{Value: 5}},
+		{admin.EntityStatusDisabled, autoscale.Reading{State: autoscale.Disabled}, autoscale.Reading{State: autoscale.Disabled}},
+		{admin.EntityStatusReceiveDisabled, autoscale.Reading{State: autoscale.Disabled}, autoscale.Reading{State: autoscale.Disabled}},
+		{admin.EntityStatusSendDisabled, autoscale.Reading{Value: 3}, autoscale.Reading{Value: 5}},
+		{admin.EntityStatusActive, autoscale.Reading{Value: 3}, autoscale.Reading{Value: 5}},
 	} {
-		b.status = c.status
+		b.set(c.status)
 		b.expect(jobs, c.jobs)
 		b.expect(billing, c.billing)
 	}
@@ -160,11 +174,11 @@ func TestKeyWithoutTheRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	b := &bus{T: t, server: server}
+	b := &bus{t, server}
 	b.expect(b.source(servicebus.Config{Queue: "jobs"}), autoscale.Reading{})
 	s, err := servicebus.New(&servicebus.Config{
 		Connection: strings.Replace(server.AdminConnectionString(), "aHVudGVyMg==", "aHVudGVyMw==", 1), Queue: "jobs",
-		Client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: server.AdminCertPool()}}},
+		Client: b.client(),
 	})
 	if err != nil {
 		t.Fatal(err)
