@@ -174,9 +174,9 @@ func (b *blinded) Send(ctx context.Context, partition string, messages []sender.
 	return verdict, err
 }
 
-// TestEstimatorOnQueue sends to a queue without knowing sizes: few batches are
+// TestSendAllByEstimate sends to a queue without knowing sizes: few batches are
 // refused, and all messages arrive once.
-func TestEstimatorOnQueue(t *testing.T) {
+func TestSendAllByEstimate(t *testing.T) {
 	srv := startBus(t, nil)
 	mix := traffic{count: 5000 * scale(), keys: 500, size: mixed}.sessions()
 	// The link's limit holds, whatever a batch is told.

@@ -1,0 +1,140 @@
+package sender_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sender"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// relay is a service over the next stage's hub: it is busy, loses batches and
+// loses answers, as chance will have it.
+type relay struct {
+	hub *sluicetest.Hub
+
+	mu   sync.Mutex
+	rand *rand.Rand
+	sent int // messages that are there
+}
+
+func (r *relay) Partitions(ctx context.Context) ([]string, error) {
+	topic, err := r.hub.Describe(ctx)
+	return topic.Partitions, err
+}
+
+func (r *relay) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Verdict, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fate := r.rand.IntN(10)
+	switch fate {
+	case 0:
+		return sender.Busy, errors.New("busy")
+	case 1:
+		return sender.Lost, errors.New("lost on the way")
+	}
+	events := make([]*sluice.Event, len(messages))
+	for i, m := range messages {
+		events[i] = &sluice.Event{Key: m.Key, MessageID: m.MessageID, Properties: maps.Clone(m.Properties), Body: slices.Clone(m.Body)}
+	}
+	r.hub.Append(partition, events...)
+	r.sent += len(messages)
+	if fate == 2 {
+		return sender.Lost, errors.New("answer lost")
+	}
+	return sender.Accepted, nil
+}
+
+// TestChain has two stages in a row, the first of which is killed again and
+// again, and whose way to the next hub fails: each event has its effects at the
+// end of the chain exactly once, though messages of it were sent more often.
+func TestChain(t *testing.T) {
+	const events, each, seeds = 400, 2, 5
+	for seed := range uint64(seeds) {
+		synctest.Test(t, func(t *testing.T) {
+			chance := rand.New(rand.NewPCG(seed, 3))
+			first := sluicetest.NewHub(sluice.Group{Namespace: "test", Topic: "raw", Name: "clean"}, 2)
+			second := sluicetest.NewHub(sluice.Group{Namespace: "test", Topic: "clean", Name: "store"}, 3)
+			way := &relay{hub: second, rand: rand.New(rand.NewPCG(seed, 4))}
+			e, err := sender.NewEstimator(way, &sender.EstimateConfig{MaxMessages: 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			split := func(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
+				keyless, keyed := &sender.Message{Body: e.Body}, &sender.Message{Key: e.Key, Body: append([]byte("again "), e.Body...)}
+				return []*sender.Message{keyless, keyed}, nil
+			}
+			between, leases := &sluicetest.Store{}, &sluicetest.Leases{}
+			stage := func(owner string) (kill func()) {
+				sink := sender.NewSink(e, nil)
+				delivery := sluice.AtLeastOnce(between, between, sender.Stamped(split), sink, nil)
+				c, err := sluice.New(first, leases, delivery, sluice.AllPartitions, &sluice.Config{Owner: owner})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ran := make(chan struct{})
+				go func() { defer close(ran); c.Run(ctx) }()
+				return func() {
+					cancel()
+					<-ran
+					sink.Close(t.Context())
+				}
+			}
+
+			last := &sluicetest.Store{}
+			insert := sluice.Each(func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
+				return tx.Insert("effects", string(e.Body))
+			})
+			c, err := sluice.New(second, &sluicetest.Leases{}, sluice.Transactional(last, insert), sluice.AllPartitions, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ran := make(chan error, 1)
+			go func() { ran <- c.Run(t.Context()) }()
+
+			kill := stage("0")
+			for i := range events {
+				first.Append(fmt.Sprint(i%2), &sluice.Event{Key: fmt.Sprint("key-", i%31), Body: fmt.Appendf(nil, "%d", i)})
+				time.Sleep(time.Duration(chance.IntN(400)) * time.Millisecond)
+				if chance.IntN(40) == 0 {
+					kill()
+					kill = stage(strconv.Itoa(i))
+				}
+			}
+			time.Sleep(5 * time.Minute)
+			kill()
+			if err := c.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := <-ran; err != nil {
+				t.Error(err)
+			}
+			times := map[string]int{}
+			for _, row := range last.Rows("effects") {
+				times[row.(string)]++
+			}
+			for i := range events {
+				for _, body := range []string{fmt.Sprint(i), fmt.Sprint("again ", i)} {
+					if n := times[body]; n != 1 {
+						t.Errorf("seed %d: %q has its effect %d times", seed, body, n)
+					}
+				}
+			}
+			if way.sent <= events*each {
+				t.Errorf("seed %d: %d messages sent: this shows nothing", seed, way.sent)
+			}
+			t.Logf("%d messages sent for %d", way.sent, events*each)
+		})
+	}
+}
