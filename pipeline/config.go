@@ -197,10 +197,10 @@ func parseDatabase(text string) (database, error) {
 var (
 	password = regexp.MustCompile(`(?i)://[^/@:]*:[^@]+@|[?&](?:ssl)?password=[^&]`)
 	key      = regexp.MustCompile(`(?i)SharedAccess(?:Key|Signature)\s*=\s*[^;\s]`)
-	emulator = regexp.MustCompile(`(?i)UseDevelopmentEmulator\s*=\s*true`)
+	emulated = regexp.MustCompile(`(?i)UseDevelopmentEmulator\s*=\s*true`)
 )
 
 func holdsPassword(literal string) bool { return password.MatchString(literal) }
 
 // holdsKey leaves the keys of emulators alone, which are no secrets.
-func holdsKey(literal string) bool { return key.MatchString(literal) && !emulator.MatchString(literal) }
+func holdsKey(literal string) bool { return key.MatchString(literal) && !emulated.MatchString(literal) }

@@ -96,7 +96,7 @@ func TestCosmosMistakes(t *testing.T) {
 		{[]string{"partition_key: body.key", "partition_key: key"}, "p.yaml:24:5: target.cosmos.partition_key: key is not in the body, so the document needs it as a property: write {NAME: key}"},
 		{[]string{"partition_key: body.key", "partition_key: {a: key, b: body.b, c: partition, d: sequence}"}, "p.yaml:24:5: target.cosmos.partition_key: has 4 parts: 1 to 3"},
 		{[]string{"id: body.id", "id: body"}, "p.yaml:23:5: target.cosmos.id: the whole body can't be it: write body.PATH"},
-		{[]string{"leases:\n  sql: ${DATABASE_URL}\n", "database: ${DATABASE_URL}\n"}, "p.yaml:7:1: database: is for a target in a database: of a cosmos or eventhub target write leases: {sql: …}, where leases, checkpoints and dead letters are kept"},
+		{[]string{"leases:\n  sql: ${DATABASE_URL}\n", "database: ${DATABASE_URL}\n"}, "p.yaml:7:1: database: is for a target in a database: of one outside write leases: {sql: …}, where leases, checkpoints and dead letters are kept"},
 		{[]string{"leases:\n  sql: ${DATABASE_URL}\n", ""}, "lacks leases: write leases: {sql: sqlite:PATH}, which is where the checkpoints and dead letters are kept too"},
 		{[]string{"  sql: ${DATABASE_URL}", "  sql: ${DATABASE_URL}\n  blob: https://a.blob.core.windows.net/c?sig=x"}, "p.yaml:9:3: leases.blob: holds a secret: put it into an environment variable and write ${BLOB_CONTAINER}, or ${STORAGE_CONNECTION_STRING}"},
 		{[]string{"  sql: ${DATABASE_URL}", "  blob: sluice\nlease: {for: 90s}"}, "p.yaml:7:1: leases: lease of 1m30s: Azure Blob Storage grants leases of 15 s to 60 s: set the lease's length between them (30 s is the default): refused"},
@@ -108,7 +108,7 @@ func TestCosmosMistakes(t *testing.T) {
 		}
 	}
 	_, err := Parse("p.yaml", []byte(edit(t, "batch: 1000", "batch: 1000\nrate: {events: 5}")), environment())
-	if want := "p.yaml:11:1: rate: is for a cosmos or eventhub target: one transaction for each batch needs none of it"; err == nil || err.Error() != want {
+	if want := "p.yaml:11:1: rate: is for a cosmos, eventhub or servicebus target: one transaction for each batch needs none of it"; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	_, err = Parse("p.yaml", []byte(edit(t, "database: ${DATABASE_URL}\n", "")), environment())

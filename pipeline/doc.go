@@ -28,7 +28,7 @@
 //	retry: {attempts: 3, min: 100ms, max: 10s}
 //	dead_letters: {store_bodies: true, body_limit: 256KiB}
 //	database: ${DATABASE_URL}           # of insert and statement: sqlite:PATH or postgres://user:${PASSWORD}@host/database
-//	target:                             # required: insert, statement, cosmos or eventhub
+//	target:                             # required: insert, statement, cosmos, eventhub or servicebus
 //	  insert:
 //	    table: flights                  # or schema.table
 //	    create: false                   # true: create the table if it is missing
@@ -58,8 +58,12 @@
 //	    body:                           # a JSON object, mapped as columns are; the event's body as it is by default
 //	      airport: body.origin
 //	      delay: {from: body.delay, type: integer}
+//	  servicebus:                       # a queue or topic: sends at least once
+//	    connection: ${SERVICEBUS_CONNECTION_STRING}   # or namespace, credential, tls_ca_file
+//	    queue: orders                   # or topic
+//	    session: body.origin            # or key, and body, as of eventhub
 //
-// With a cosmos or eventhub target alone:
+// With a target outside a database alone:
 //
 //	leases:                             # required: where leases, checkpoints and dead letters are kept
 //	  sql: ${DATABASE_URL}              # or else
@@ -95,9 +99,10 @@
 //	    source: {eventhub: {hub: flights}}
 //	    target: {eventhub: {hub: clean}}
 //
-// They stand in the order in which events pass them. An eventhub target stamps
-// what it sends with the event that it comes from, see [sluice.StampOf]: a
-// target in a database then drops what is sent twice, and so does a memory. So
+// They stand in the order in which events pass them. An eventhub target, or
+// servicebus, stamps what it sends with the event that it comes from, see
+// [sluice.StampOf]; a target in a database then drops what is sent twice, and so
+// does a memory. So
 // each event has its effect at the end of the chain exactly once.
 //
 // In values, except sql, ${NAME} is an environment variable and ${NAME:-text}

@@ -8,11 +8,9 @@ import (
 	"os"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/internal/strictyaml"
-	"github.com/sluice-go/sluice/sender"
 )
 
 // hub is what the file says about an event hub.
@@ -118,19 +116,6 @@ func (h *hub) source() (*eventhub.Source, error) {
 		return nil, fmt.Errorf("default credential: %w", err)
 	}
 	return eventhub.NewWithCredential(h.host, h.name, credential, &h.config)
-}
-
-// transport makes what sends to the hub. It connects when it is first used.
-func (h *hub) transport() (*sender.EventHub, error) {
-	cfg := &sender.EventHubConfig{Client: azeventhubs.ProducerClientOptions{ApplicationID: "sluice", TLSConfig: h.tls}}
-	if h.connection != "" {
-		return sender.OpenEventHub(h.connection, h.name, cfg)
-	}
-	credential, err := azidentity.NewDefaultAzureCredential(nil)
-	if err != nil {
-		return nil, fmt.Errorf("default credential: %w", err)
-	}
-	return sender.OpenEventHubWithCredential(h.host, h.name, credential, cfg)
 }
 
 // trusting makes a TLS configuration that trusts the certificates in a PEM

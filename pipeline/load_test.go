@@ -254,7 +254,7 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "${DATABASE_URL}", "postgres://app:s3cret@db/flights"), nil, `p.yaml:13:1: database: holds a password: put it into an environment variable and write ${DATABASE_URL}, or postgres://user:${PASSWORD}@host/database`},
 		// target
 		{edit(t, insert, "  insrt: {}\n"), nil, `p.yaml:15:3: target.insrt: unknown key, did you mean insert?`},
-		{edit(t, insert, "  insert: {table: t, columns: {a: key}}\n  statement: {sql: 'SELECT 1'}\n"), nil, `p.yaml:14:1: target: needs one of insert, statement, cosmos and eventhub`},
+		{edit(t, insert, "  insert: {table: t, columns: {a: key}}\n  statement: {sql: 'SELECT 1'}\n"), nil, `p.yaml:14:1: target: needs one of insert, statement, cosmos, eventhub and servicebus`},
 		{edit(t, "table: flights", "table: a.b.c"), nil, `p.yaml:16:5: target.insert.table: "a.b.c": write table or schema.table`},
 		{edit(t, "table: flights", "table: sluice_checkpoints"), nil, `p.yaml:16:5: target.insert.table: "sluice_checkpoints": names that begin with sluice_ are for Sluice's own tables`},
 		{edit(t, "table: flights", "table: "+strings.Repeat("x", 64)), nil, `p.yaml:16:5: target.insert.table: "` + strings.Repeat("x", 40) + `…": a name of more than 63 bytes`},

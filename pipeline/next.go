@@ -1,14 +1,19 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
@@ -16,76 +21,133 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// hubTarget is the next hub, and what becomes of an event on the way there.
-type hubTarget struct {
-	hub
-	key     bool     // the mapping's first column is the partition key; else it is the event's own
-	mapping *mapping // key and body
+// nextTarget is a hub, or a queue or topic of Service Bus, and what becomes of an
+// event on the way there.
+type nextTarget struct {
+	exit
+	group   []column // the key or session; none: the key is the event's own
+	session bool     // it is the session
+	body    []column
 	whole   bool     // the body is the event's as it is
+	mapping *mapping // group and body
 }
 
-// maxKey is how many characters a partition key may have,
+// exit is where messages go.
+type exit interface {
+	// check sees that it is there.
+	check(ctx context.Context) error
+	transport() (transport, error)
+}
+
+// transport is a [sender.Transport] of our own.
+type transport interface {
+	sender.Transport
+	Close(ctx context.Context) error
+}
+
+// maxKey is how many characters a partition key or session may have,
 // https://learn.microsoft.com/azure/event-hubs/event-hubs-quotas.
 const maxKey = 128
 
 // readNext reads target.eventhub.
 func (p *Pipeline) readNext(n strictyaml.Node) {
-	t := &hubTarget{whole: true}
+	h := &hub{}
+	t := &nextTarget{exit: h}
 	p.next = t
-	var columns []column
-	keys := strictyaml.Keys{"hub": func(n strictyaml.Node) { n.Text(&t.name) }}
-	if p.memory == nil {
-		keys["key"] = func(n strictyaml.Node) {
-			from, ok := readOrigin(n)
-			t.key = true
-			columns = append([]column{{name: "key", at: n, from: from, typ: typeText, required: ok}}, columns...)
-		}
-		keys["body"] = func(n strictyaml.Node) {
-			t.whole = false
-			body := readColumns(n)
-			if len(body) == 0 {
-				n.Fail("has no fields: write them as NAME: {from: …, type: …}")
-			}
-			columns = append(columns, body...)
-		}
-	} else {
-		keys["key"] = p.memory.readKey
-	}
-	if !t.read(n, keys) {
+	keys := t.keys(p)
+	keys["hub"] = func(n strictyaml.Node) { n.Text(&h.name) }
+	if !h.read(n, keys) {
 		return
 	}
-	if t.at == nil {
-		t.namespace = p.hub.namespace
+	if h.at == nil {
+		h.namespace = p.hub.namespace
 	}
-	if t.at == nil { // neither has the source one, which is told
+	if h.at == nil { // neither has the source one, which is told
 		return
 	}
 	// As for a source: what is wrong with the words is told at once.
-	source, err := t.source()
+	source, err := h.source()
 	if err != nil {
-		t.at.Fail("%w", err)
+		h.at.Fail("%w", err)
 		return
 	}
 	if g := source.Group(); g.Topic == p.Group.Topic && g.Namespace == p.Group.Namespace {
 		n.Fail("hub %s is the one that is read: events would go round for ever", g.Topic)
 	}
-	t.mapping = newMapping("field", columns)
+}
+
+// keys are those of all such targets.
+func (t *nextTarget) keys(p *Pipeline) strictyaml.Keys {
+	t.compile()
+	if p.memory != nil {
+		return strictyaml.Keys{"key": p.memory.readKey}
+	}
+	t.whole = true
+	return strictyaml.Keys{
+		"key": func(n strictyaml.Node) { t.readGroup("key", n) },
+		"body": func(n strictyaml.Node) {
+			t.whole = false
+			if t.body = readColumns(n); len(t.body) == 0 {
+				n.Fail("has no fields: write them as NAME: {from: …, type: …}")
+			}
+			t.compile()
+		},
+	}
+}
+
+// readGroup reads where a message's key or session comes from.
+func (t *nextTarget) readGroup(name string, n strictyaml.Node) {
+	if from, ok := readOrigin(n); ok {
+		t.group = []column{{name: name, at: n, from: from, typ: typeText, required: true}}
+		t.compile()
+	}
+}
+
+func (t *nextTarget) compile() { t.mapping = newMapping("field", slices.Concat(t.group, t.body)) }
+
+// transport makes what sends to the hub. It connects when it is first used.
+func (h *hub) transport() (transport, error) {
+	cfg := &sender.EventHubConfig{Client: azeventhubs.ProducerClientOptions{ApplicationID: "sluice", TLSConfig: h.tls}}
+	if h.connection == "" {
+		credential, err := azidentity.NewDefaultAzureCredential(nil)
+		if err != nil {
+			return nil, fmt.Errorf("default credential: %w", err)
+		}
+		return sender.OpenEventHubWithCredential(h.host, h.name, credential, cfg)
+	}
+	name := h.name
+	if named, err := azeventhubs.ParseConnectionString(h.connection); err == nil && named.EntityPath != nil {
+		name = "" // the client library wants it in one place only
+	}
+	return sender.OpenEventHub(h.connection, name, cfg)
+}
+
+// check implements [exit].
+func (h *hub) check(ctx context.Context) error {
+	source, err := h.source()
+	if err != nil {
+		return err
+	}
+	_, err = source.Describe(ctx)
+	return errors.Join(err, source.Close(ctx))
 }
 
 // messages makes an event's message.
-func (t *hubTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
+func (t *nextTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
 	m := &sender.Message{Key: e.Key}
 	row := make([]any, len(t.mapping.columns))
 	if err := t.mapping.fill(row, make([]jsonpick.Value, t.mapping.paths), e); err != nil {
 		return nil, err
 	}
-	columns := t.mapping.columns
-	if t.key {
-		m.Key, _ = row[0].(string)
-		if utf8.RuneCountInString(m.Key) > maxKey {
-			return nil, fmt.Errorf("key: %s: has more than %d characters", columns[0].from, maxKey)
+	for _, c := range t.group {
+		group, _ := row[0].(string)
+		if utf8.RuneCountInString(group) > maxKey {
+			return nil, fmt.Errorf("%s: %s: has more than %d characters", c.name, c.from, maxKey)
 		}
-		row, columns = row[1:], columns[1:]
+		if m.Key = group; t.session {
+			m.Key, m.SessionID = "", group
+		}
+		row = row[1:]
 	}
 	if t.whole {
 		m.Body, m.MessageID, m.CorrelationID, m.ContentType = e.Body, e.MessageID, e.CorrelationID, e.ContentType
@@ -94,7 +156,7 @@ func (t *hubTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.Mess
 	}
 	m.ContentType = "application/json"
 	var err error
-	m.Body, err = appendObject(nil, columns, row)
+	m.Body, err = appendObject(nil, t.body, row)
 	return []*sender.Message{m}, err
 }
 
@@ -138,36 +200,26 @@ func (t columnType) appendJSON(b []byte, v any) ([]byte, error) {
 }
 
 // open makes the sink, after a look at the hub. Parts closes it.
-func (t *hubTarget) open(ctx context.Context, parts *Parts) (*sender.Sink, error) {
+func (t *nextTarget) open(ctx context.Context, parts *Parts) (*sender.Sink, error) {
 	// As with a database: what is wrong with the hub is told at the start.
 	if err := t.check(ctx); err != nil {
 		return nil, err
 	}
-	transport, err := t.transport()
+	out, err := t.transport()
 	if err != nil {
 		return nil, err
 	}
-	parts.closeFirst(transport.Close)
-	sink := sender.NewSink(transport, nil)
+	parts.closeFirst(out.Close)
+	sink := sender.NewSink(out, nil)
 	parts.closeFirst(sink.Close)
 	return sink, nil
 }
 
 // deliver makes the delivery into the hub.
-func (t *hubTarget) deliver(ctx context.Context, p *Pipeline, parts *Parts) (sluice.Delivery, error) {
+func (t *nextTarget) deliver(ctx context.Context, p *Pipeline, parts *Parts) (sluice.Delivery, error) {
 	sink, err := t.open(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
-	return atLeastOnce(p, parts, sender.Stamped(t.messages), sink, func(m *sender.Message) string { return m.Key })
-}
-
-// check sees that the hub is there.
-func (t *hubTarget) check(ctx context.Context) error {
-	source, err := t.source()
-	if err != nil {
-		return err
-	}
-	_, err = source.Describe(ctx)
-	return errors.Join(err, source.Close(ctx))
+	return atLeastOnce(p, parts, sender.Stamped(t.messages), sink, func(m *sender.Message) string { return cmp.Or(m.SessionID, m.Key) })
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // next makes the target of a pipeline with these lines under target.eventhub.
-func next(t *testing.T, lines string) *hubTarget {
+func next(t *testing.T, lines string) *nextTarget {
 	t.Helper()
 	p, err := Parse("p.yaml", []byte(`
 source: {eventhub: {connection: "${EVENTHUB_CONNECTION_STRING}", hub: flights}}

@@ -37,7 +37,7 @@ type Pipeline struct {
 	database  database
 	target    target // in the database, unless one of the following is set
 	cosmos    *cosmosTarget
-	next      *hubTarget
+	next      *nextTarget
 	memory    *memory // what goes to the next hub
 	streaming streaming
 	at        struct{ source, database, target strictyaml.Place }

@@ -27,7 +27,7 @@ type MemoryFigures struct {
 // recall is a pipeline's memory at work.
 type recall struct {
 	memory *memory
-	next   *hubTarget
+	next   *nextTarget
 	group  sluice.Group
 	retry  struct{ min, max time.Duration }
 

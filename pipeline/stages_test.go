@@ -73,7 +73,8 @@ func TestStages(t *testing.T) {
 		t.Fatalf("stages %q, want %q", names, want)
 	}
 	clean, middle, table := f.Stages[0], f.Stages[1], f.Stages[2]
-	if clean.InMemory || clean.next == nil || clean.next.name != "clean" || clean.next.connection != connection || !clean.next.key || clean.next.whole {
+	hub, _ := clean.next.exit.(*hub)
+	if clean.InMemory || hub == nil || hub.name != "clean" || hub.connection != connection || len(clean.next.group) != 1 || clean.next.whole {
 		t.Errorf("clean goes to %+v", clean.next)
 	}
 	m := middle.memory
@@ -119,10 +120,11 @@ func TestStagesVariations(t *testing.T) {
 			return f.Stages[0].database == sqliteDatabase{"other.db"} && f.Stages[1].database == sqliteDatabase{"flights.db"}
 		}},
 		"namespace of its own": {editStages(t, "{eventhub: {hub: figures}}\n  table", "{eventhub: {hub: figures, namespace: fabrikam.servicebus.windows.net, credential: default}}\n  table"), func(f *File) bool {
-			return f.Stages[1].next.host == "fabrikam.servicebus.windows.net" && f.Stages[1].next.connection == ""
+			hub := f.Stages[1].next.exit.(*hub)
+			return hub.host == "fabrikam.servicebus.windows.net" && hub.connection == ""
 		}},
 		"body as it is": {editStages(t, soundStages[strings.Index(soundStages, "        key: body.origin"):strings.Index(soundStages, "  figures:\n")], ""), func(f *File) bool {
-			return f.Stages[0].next.whole && !f.Stages[0].next.key
+			return f.Stages[0].next.whole && f.Stages[0].next.group == nil
 		}},
 		"lateness and key": {editStages(t, "keep: 24h", "keep: 96h\n      late: 72h", "hour(", "day(", "{hub: figures}}\n  table", "{hub: figures, key: hour}}\n  table"), func(f *File) bool {
 			m := f.Stages[1].memory
@@ -152,12 +154,12 @@ func TestStagesErrors(t *testing.T) {
 		{editStages(t, "  connection: ${EVENTHUB_CONNECTION_STRING}\n", "  credential: default\n"), `p.yaml:1:1: eventhub: needs one of connection`},
 		{editStages(t, "{eventhub: {hub: figures}}\n    target:\n", "{eventhub: {hub: clean}}\n    target:\n"), `p.yaml:25:3: stages.table: reads hub clean in the consumer group $Default as stage figures does: each needs a consumer group of its own`},
 		{editStages(t, "hub: clean\n", "hub: flights\n"), `p.yaml:11:7: stages.clean.target.eventhub: hub flights is the one that is read: events would go round for ever`},
-		{editStages(t, "    order: none\n", "    database: sqlite:x.db\n"), `p.yaml:9:5: stages.clean.database: is for a target in a database: of a cosmos or eventhub target write leases`},
+		{editStages(t, "    order: none\n", "    database: sqlite:x.db\n"), `p.yaml:9:5: stages.clean.database: is for a target in a database: of one outside write leases`},
 		{editStages(t, "database: ${DATABASE_URL}\n", ""), "p.yaml:6:3: stages.clean: lacks leases: write leases: {sql: sqlite:PATH}, which is where the checkpoints and dead letters are kept too\n"},
 		{editStages(t, "    target: {eventhub: {hub: figures}}\n", "    order: none\n    target: {eventhub: {hub: figures}}\n"), `p.yaml:24:5: stages.figures.order: is for events that are done one by one: a memory is built anew at every start`},
 		{editStages(t, "{eventhub: {hub: clean}}", "{eventhub: {hub: clean}, start: earliest}"), `p.yaml:19:38: stages.figures.source.start: is for stages with checkpoints: how far back a memory is read, memory.keep says`},
 		{editStages(t, "    target: {eventhub: {hub: figures}}\n", "    dead_letters: {store_bodies: true}\n    target: {eventhub: {hub: figures}}\n"), `stages.figures.dead_letters: is for stages with dead letters: what a memory can't take in does not count`},
-		{editStages(t, "    target: {eventhub: {hub: figures}}\n", "    target: {insert: {table: t, columns: {a: sequence}}}\n"), `p.yaml:20:5: stages.figures.memory: what it holds goes to a hub: write target: {eventhub: {hub: …}}`},
+		{editStages(t, "    target: {eventhub: {hub: figures}}\n", "    target: {insert: {table: t, columns: {a: sequence}}}\n"), `p.yaml:20:5: stages.figures.memory: what it holds goes to a hub or a queue: write target: {eventhub: {hub: …}}`},
 		{editStages(t, "{eventhub: {hub: figures}}\n  table", "{eventhub: {hub: figures, body: {a: sequence}}}\n  table"), `stages.figures.target.eventhub.body: unknown key`},
 		{editStages(t, "partitions: all", "partitions: balanced"), `p.yaml:3:1: partitions: balanced: a stage in memory must keep its partitions: write all, or a whole number`},
 		{editStages(t, "keep: 24h", "keep: 90m"), `p.yaml:20:5: stages.figures.memory: events count for 45m0s behind the beginning of their 1h0m0s: late must be longer, and keep longer than late (late is half of keep by default)`},

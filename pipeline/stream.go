@@ -90,11 +90,11 @@ func (p *Pipeline) settle(top strictyaml.Node, database, memory *strictyaml.Node
 	inDatabase := p.cosmos == nil && p.next == nil
 	switch {
 	case memory != nil && p.next == nil:
-		memory.Fail("what it holds goes to a hub: write target: {eventhub: {hub: …}}")
+		memory.Fail("what it holds goes to a hub or a queue: write target: {eventhub: {hub: …}}")
 		return
 	case inDatabase:
 		for _, n := range s.given {
-			n.Fail("is for a cosmos or eventhub target: one transaction for each batch needs none of it")
+			n.Fail("is for a cosmos, eventhub or servicebus target: one transaction for each batch needs none of it")
 		}
 	case memory != nil:
 		for _, n := range s.given {
@@ -117,7 +117,7 @@ func (p *Pipeline) settle(top strictyaml.Node, database, memory *strictyaml.Node
 		top.Fail("lacks database: write sqlite:PATH or postgres://user:${PASSWORD}@host/database")
 	case inDatabase:
 	case database != nil:
-		database.Fail("is for a target in a database: of a cosmos or eventhub target write leases: {sql: …}, where leases, checkpoints and dead letters are kept")
+		database.Fail("is for a target in a database: of one outside write leases: {sql: …}, where leases, checkpoints and dead letters are kept")
 	case p.at.database.File == "":
 		top.Fail("lacks leases: write leases: {sql: sqlite:PATH}, which is where the checkpoints and dead letters are kept too")
 	}

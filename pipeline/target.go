@@ -32,13 +32,14 @@ func (p *Pipeline) readTarget(n strictyaml.Node) {
 	}
 	found := 0
 	ok := n.Object(strictyaml.Keys{
-		"insert":    func(n strictyaml.Node) { found++; p.target.readInsert(n) },
-		"statement": func(n strictyaml.Node) { found++; p.target.readStatement(n) },
-		"cosmos":    func(n strictyaml.Node) { found++; p.readCosmos(n) },
-		"eventhub":  func(n strictyaml.Node) { found++; p.readNext(n) },
+		"insert":     func(n strictyaml.Node) { found++; p.target.readInsert(n) },
+		"statement":  func(n strictyaml.Node) { found++; p.target.readStatement(n) },
+		"cosmos":     func(n strictyaml.Node) { found++; p.readCosmos(n) },
+		"eventhub":   func(n strictyaml.Node) { found++; p.readNext(n) },
+		"servicebus": func(n strictyaml.Node) { found++; p.readBus(n) },
 	})
 	if ok && found != 1 {
-		n.Fail("needs one of insert, statement, cosmos and eventhub")
+		n.Fail("needs one of insert, statement, cosmos, eventhub and servicebus")
 	}
 	p.Table = p.target.table
 }

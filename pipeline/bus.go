@@ -1,0 +1,84 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/sender"
+)
+
+// entity is a queue or a topic of Service Bus.
+type entity struct {
+	namespace
+	name string
+}
+
+// readBus reads target.servicebus.
+func (p *Pipeline) readBus(n strictyaml.Node) {
+	e := &entity{}
+	t := &nextTarget{exit: e}
+	p.next = t
+	found := 0
+	name := func(n strictyaml.Node) { found++; n.Text(&e.name) }
+	keys := t.keys(p)
+	keys["queue"], keys["topic"] = name, name
+	if p.memory == nil {
+		group := func(name string) func(strictyaml.Node) {
+			return func(n strictyaml.Node) {
+				if len(t.group) > 0 {
+					n.Fail("needs one of key and session: a message of a session goes by that")
+				}
+				t.session = name == "session"
+				t.readGroup(name, n)
+			}
+		}
+		keys["key"], keys["session"] = group("key"), group("session")
+	}
+	if !e.read(n, keys) {
+		return
+	}
+	switch {
+	case found != 1:
+		n.Fail("needs one of queue and topic")
+	case e.at == nil:
+		n.Fail("needs one of connection (write ${SERVICEBUS_CONNECTION_STRING}) and namespace (with credential: default)")
+	case e.connection != "":
+		// The string has the same form for both services. Its own errors may tell
+		// what is in it.
+		if _, err := azeventhubs.ParseConnectionString(e.connection); err != nil {
+			e.at.Fail("not a connection string: copy the whole string, Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…")
+		}
+	}
+}
+
+// transport implements [exit].
+func (e *entity) transport() (transport, error) {
+	cfg := &sender.ServiceBusConfig{Client: azservicebus.ClientOptions{ApplicationID: "sluice", TLSConfig: e.tls}}
+	if e.connection != "" {
+		return sender.OpenServiceBus(e.connection, e.name, cfg)
+	}
+	credential, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return nil, fmt.Errorf("default credential: %w", err)
+	}
+	return sender.OpenServiceBusWithCredential(e.host, e.name, credential, cfg)
+}
+
+// check implements [exit].
+func (e *entity) check(ctx context.Context) error {
+	out, err := e.transport()
+	if err != nil {
+		return err
+	}
+	_, err = out.NewBatch(ctx, "")
+	if err != nil {
+		err = fmt.Errorf("queue or topic %s: %w", e.name, err)
+	}
+	return errors.Join(err, out.Close(ctx))
+}
