@@ -114,6 +114,14 @@ func TestRepeats(t *testing.T) {
 			},
 			[]int64{0, 1, 2, 3, 4, 6, 9},
 		},
+		"a retry that was known stays known": {
+			log{message(of(5, 1, 4)), message(retried(5)), message(of(300, 1, 299)), message(of(301, 1, 300)), message(retried(5)), message(retried(5))},
+			[]int64{0, 2, 3},
+		},
+		"a repeat's watermark counts too": {
+			log{message(of(10, 1, 4)), message(of(10, 2, 9)), {Body: []byte("good")}, {Body: []byte("good")}, {Body: []byte("good")}, {Body: []byte("good")}, message(of(8, 1, 3)), message(of(11, 2, 9))},
+			[]int64{0, 2, 3, 4, 5, 7},
+		},
 		"where there are many dead letters some are told by number": {
 			log{
 				message(of(5, 1, 4)), message(of(7, 1, 4)), message(of(12, 1, 4)), message(of(15, 1, 4)), message(parked(of(21, 1, 20), "7/0:15")),
