@@ -138,11 +138,12 @@ func (s *Source) behind(ctx context.Context, partition string, p *sluice.Progres
 	if p.Position.Sequence > b.Last.Sequence {
 		return 0, fmt.Errorf("partition %s: %w: %d, and that is %d", partition, errBeyond, p.Position.Sequence, b.Last.Sequence)
 	}
-	n := b.Last.Sequence - p.Position.Sequence
+	from := max(p.Position.Sequence+1, b.First)
+	n := b.Last.Sequence - from + 1
 	for _, r := range p.Done {
-		n -= max(r.Last-max(r.First, b.First)+1, 0)
+		n -= max(min(r.Last, b.Last.Sequence)-max(r.First, from)+1, 0)
 	}
-	return max(min(n, held), 0), nil
+	return n, nil
 }
 
 // fromStart is how many events there are from the configured start on.
