@@ -91,7 +91,7 @@ func (h *blindHub) inventory(t *testing.T, f traffic) map[int64]int {
 // TestEstimator learns hidden limits and headers, with refusals counted and
 // bounded, and none once the lesson is learned.
 func TestEstimator(t *testing.T) {
-	mix := traffic{count: 20_000, keys: 500, size: func(r *rand.Rand) int { return r.IntN(1500) }}
+	mix := traffic{count: 10_000, keys: 500, size: func(r *rand.Rand) int { return r.IntN(1500) }}
 	for name, h := range map[string]*blindHub{
 		"as assumed":    {limit: 1 << 20, header: 10},
 		"lower limit":   {limit: 100_000, header: 10},

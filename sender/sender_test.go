@@ -108,29 +108,43 @@ func TestRefused(t *testing.T) {
 }
 
 // TestExactFit has messages that just fit, and that are a byte too large: the
-// size that the error names is the one that counts.
+// size that the error names is the one that counts, also on the wire.
 func TestExactFit(t *testing.T) {
 	const limit = 50_000
-	srv := start(t, 1, &emulator.Config{MaxMessageBytes: limit})
-	s := sender.New(open(t, srv, nil), nil)
-	for _, m := range []sender.Message{
+	srv, bus := start(t, 1, &emulator.Config{MaxMessageBytes: limit}), startBus(t, nil)
+	all := []sender.Message{
 		{}, {MessageID: "7"}, {Key: "k", CorrelationID: "c", ContentType: "text/plain", Properties: map[string]any{"a": int32(1), "b": "x"}},
+	}
+	for name, c := range map[string]struct {
+		transport sender.Transport
+		arrived   func() emulator.Arrivals
+		messages  []sender.Message
+	}{
+		"hub": {open(t, srv, nil), func() emulator.Arrivals { return srv.Arrivals(hub) }, all},
+		"queue": {
+			openBus(t, bus.ConnectionString(), queue, &sender.ServiceBusConfig{MaxBytes: limit}),
+			func() emulator.Arrivals { return bus.Arrivals(queue) }, append(all, sender.Message{SessionID: "s"}),
+		},
 	} {
-		send := func(size int) (sender.Report, error) {
-			m.Body = make([]byte, size)
-			return s.SendAll(within(t), func(yield func(sender.Message) bool) { yield(m) })
-		}
-		_, err := send(limit)
-		var refused *sender.RefusedError
-		if !errors.As(err, &refused) {
-			t.Fatalf("error: %v", err)
-		}
-		fits := limit - (refused.Size - limit)
-		if report, err := send(fits); err != nil || report.Bytes != limit {
-			t.Errorf("body of %d bytes, batch of %d: %v", fits, report.Bytes, err)
-		}
-		if _, err := send(fits + 1); !errors.As(err, &refused) || refused.Size != limit+1 {
-			t.Errorf("body of %d bytes: %v", fits+1, err)
+		s := sender.New(c.transport, nil)
+		for i, m := range c.messages {
+			send := func(size int) (sender.Report, error) {
+				m.Body = make([]byte, size)
+				return s.SendAll(within(t), func(yield func(sender.Message) bool) { yield(m) })
+			}
+			_, err := send(limit)
+			var refused *sender.RefusedError
+			if !errors.As(err, &refused) {
+				t.Fatalf("%s: error: %v", name, err)
+			}
+			fits, before := limit-(refused.Size-limit), c.arrived().Bytes
+			report, err := send(fits)
+			if wire := c.arrived().Bytes - before; err != nil || report.Bytes != limit || wire != limit {
+				t.Errorf("%s, message %d: body of %d bytes, batch of %d, %d on the wire: %v", name, i, fits, report.Bytes, wire, err)
+			}
+			if _, err := send(fits + 1); !errors.As(err, &refused) || refused.Size != limit+1 {
+				t.Errorf("%s, message %d: body of %d bytes: %v", name, i, fits+1, err)
+			}
 		}
 	}
 }

@@ -93,10 +93,8 @@ func (f traffic) sessions() traffic {
 	return f
 }
 
-// busInventory looks through a queue and returns how often each message is
-// there. It checks that each is as sent, and those of a session or key in order,
-// repeats aside.
-func busInventory(t testing.TB, srv *emulator.ServiceBus, f traffic) map[int64]int {
+// eachPeeked looks through the queue.
+func eachPeeked(t testing.TB, srv *emulator.ServiceBus, do func(*azservicebus.ReceivedMessage)) {
 	t.Helper()
 	ctx := within(t)
 	c, err := azservicebus.NewClientFromConnectionString(srv.ConnectionString(), nil)
@@ -108,35 +106,45 @@ func busInventory(t testing.TB, srv *emulator.ServiceBus, f traffic) map[int64]i
 	if err != nil {
 		t.Fatal(err)
 	}
-	times, last := map[int64]int{}, map[string]int64{}
 	for {
 		messages, err := r.PeekMessages(ctx, 1000, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(messages) == 0 {
-			return times
+			return
 		}
 		for _, m := range messages {
-			i, err := strconv.ParseInt(m.MessageID, 10, 64)
-			if err != nil {
-				t.Fatalf("a message of id %s", m.MessageID)
-			}
-			times[i]++
-			want := f.message(i)
-			if !bytes.Equal(m.Body, want.Body) || *m.ContentType != want.ContentType || len(m.ApplicationProperties) != len(want.Properties) {
-				t.Fatalf("message %d arrived changed", i)
-			}
-			if text(m.SessionID) != want.SessionID || text(m.PartitionKey) != want.Key {
-				t.Fatalf("message %d has the session %q and the key %q", i, text(m.SessionID), text(m.PartitionKey))
-			}
-			group := want.SessionID + want.Key
-			if i < last[group] && times[i] == 1 && group != "" {
-				t.Fatalf("message %d of %s came after %d", i, group, last[group])
-			}
-			last[group] = max(last[group], i)
+			do(m)
 		}
 	}
+}
+
+// busInventory returns how often each message is in the queue. It checks that
+// each is as sent, and those of a session or key in order, repeats aside.
+func busInventory(t testing.TB, srv *emulator.ServiceBus, f traffic) map[int64]int {
+	t.Helper()
+	times, last := map[int64]int{}, map[string]int64{}
+	eachPeeked(t, srv, func(m *azservicebus.ReceivedMessage) {
+		i, err := strconv.ParseInt(m.MessageID, 10, 64)
+		if err != nil {
+			t.Fatalf("a message of id %s", m.MessageID)
+		}
+		times[i]++
+		want := f.message(i)
+		if !bytes.Equal(m.Body, want.Body) || *m.ContentType != want.ContentType || len(m.ApplicationProperties) != len(want.Properties) {
+			t.Fatalf("message %d arrived changed", i)
+		}
+		if text(m.SessionID) != want.SessionID || text(m.PartitionKey) != want.Key {
+			t.Fatalf("message %d has the session %q and the key %q", i, text(m.SessionID), text(m.PartitionKey))
+		}
+		group := want.SessionID + want.Key
+		if i < last[group] && times[i] == 1 && group != "" {
+			t.Fatalf("message %d of %s came after %d", i, group, last[group])
+		}
+		last[group] = max(last[group], i)
+	})
+	return times
 }
 
 func text(s *string) string {
@@ -288,35 +296,6 @@ func TestQueueRefused(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 	agree(t, report, busInventory(t, srv, mix))
-}
-
-// TestQueueExactFit has messages that just fit, and that are a byte too large.
-func TestQueueExactFit(t *testing.T) {
-	const limit = 50_000
-	srv := startBus(t, nil)
-	s := sender.New(openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{MaxBytes: limit}), nil)
-	for _, m := range []sender.Message{
-		{}, {MessageID: "7"}, {Key: "k", CorrelationID: "c", ContentType: "text/plain", Properties: map[string]any{"a": int32(1), "b": "x"}}, {SessionID: "s"},
-	} {
-		send := func(size int) (sender.Report, error) {
-			m.Body = make([]byte, size)
-			return s.SendAll(within(t), func(yield func(sender.Message) bool) { yield(m) })
-		}
-		_, err := send(limit)
-		var refused *sender.RefusedError
-		if !errors.As(err, &refused) {
-			t.Fatalf("error: %v", err)
-		}
-		fits := limit - (refused.Size - limit)
-		before := srv.Arrivals(queue)
-		report, err := send(fits)
-		if wire := srv.Arrivals(queue).Bytes - before.Bytes; err != nil || report.Bytes != limit || wire != limit {
-			t.Errorf("body of %d bytes, batch of %d, %d on the wire: %v", fits, report.Bytes, wire, err)
-		}
-		if _, err := send(fits + 1); !errors.As(err, &refused) || refused.Size != limit+1 {
-			t.Errorf("body of %d bytes: %v", fits+1, err)
-		}
-	}
 }
 
 // TestQueueEnvelope has the first of a batch differ from those behind it in all

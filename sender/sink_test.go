@@ -1,6 +1,7 @@
 package sender_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,15 +13,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sender"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// gated is a hub that can be held up.
+// gated is a hub or queue that can be held up.
 type gated struct {
-	*sender.EventHub
+	sender.Transport
 	mu    sync.Mutex
 	gate  chan struct{} // nil: open
 	sends atomic.Int64
@@ -34,7 +38,7 @@ func (g *gated) Send(ctx context.Context, batch sender.Batch) (sender.Verdict, e
 		<-gate
 	}
 	defer g.sends.Add(1)
-	return g.EventHub.Send(ctx, batch)
+	return g.Transport.Send(ctx, batch)
 }
 
 func (g *gated) block() (release func()) {
@@ -71,12 +75,12 @@ func keyedBy(i int) *sender.Message {
 	return m
 }
 
-// TestSinkConformance runs the suite of sinks on an embedded hub.
-func TestSinkConformance(t *testing.T) {
+// conform runs the suite of sinks on a place where batches have up to 20,000
+// bytes. ids tells of each message that is there.
+func conform(t *testing.T, make func(t testing.TB) (way sender.Transport, faults *emulator.Faults, ids func(func(id string)))) {
 	sluicetest.TestSink(t, func(t testing.TB) sluicetest.SinkHarness[*sender.Message] {
-		const partitions = 2
-		srv := start(t, partitions, &emulator.Config{MaxMessageBytes: 20_000})
-		g := &gated{EventHub: open(t, srv, nil)}
+		way, faults, ids := make(t)
+		g := &gated{Transport: way}
 		there, at := map[string]bool{}, int64(0)
 		var refused atomic.Int64
 		refused.Store(-1)
@@ -85,17 +89,13 @@ func TestSinkConformance(t *testing.T) {
 			Record: func(i int) *sender.Message {
 				m := keyedBy(i)
 				if int64(i) == refused.Load() {
-					m.Body = make([]byte, 20_000)
+					m.Body = bytes.Repeat([]byte("x"), 20_000)
 				}
 				return m
 			},
 			Written: func(i int) bool {
 				if sends := g.sends.Load(); at != sends {
-					for p := range partitions {
-						for _, e := range stored(t, srv, p) {
-							there[*e.MessageID] = true
-						}
-					}
+					ids(func(id string) { there[id] = true })
 					at = sends
 				}
 				return there[strconv.Itoa(i)]
@@ -103,10 +103,33 @@ func TestSinkConformance(t *testing.T) {
 			Block:  g.block,
 			Refuse: func(i int) { refused.Store(int64(i)) },
 			Break: func() (mend func()) {
-				befall(t, srv, emulator.Fault{Kind: emulator.FaultDrop, On: emulator.OnSend})
-				return srv.Faults().Clear
+				if _, err := faults.Add(emulator.Fault{Kind: emulator.FaultDrop, On: emulator.OnSend}); err != nil {
+					t.Fatal(err)
+				}
+				return faults.Clear
 			},
 		}
+	})
+}
+
+func TestSinkConformance(t *testing.T) {
+	t.Run("hub", func(t *testing.T) {
+		conform(t, func(t testing.TB) (sender.Transport, *emulator.Faults, func(func(string))) {
+			srv := start(t, 2, &emulator.Config{MaxMessageBytes: 20_000})
+			return open(t, srv, nil), srv.Faults(), func(tell func(string)) {
+				for p := range 2 {
+					eachStored(t, srv, p, func(e *azeventhubs.ReceivedEventData) { tell(*e.MessageID) })
+				}
+			}
+		})
+	})
+	t.Run("queue", func(t *testing.T) {
+		conform(t, func(t testing.TB) (sender.Transport, *emulator.Faults, func(func(string))) {
+			srv := startBus(t, nil)
+			return openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{MaxBytes: 20_000}), srv.Faults(), func(tell func(string)) {
+				eachPeeked(t, srv, func(m *azservicebus.ReceivedMessage) { tell(m.MessageID) })
+			}
+		})
 	})
 }
 
