@@ -293,9 +293,13 @@ type waterMark struct {
 	parked string
 }
 
-// mostParked is how many dead letters a stamp names: they take room in every
-// message.
-const mostParked = 16
+const (
+	// mostParked is how many dead letters a stamp names: they take room in every
+	// message.
+	mostParked = 16
+	// mostRead is how many are read in one.
+	mostRead = 1000
+)
 
 // newWaterMark makes the mark of a checkpoint, given the dead letters behind
 // and before it in ascending order. Where there are too many, the latest are
@@ -326,7 +330,7 @@ func eachParked(text string, yield func(sequence int64)) (floor int64, err error
 	if !ok || err != nil || floor < Origin.Sequence {
 		return Origin.Sequence, fmt.Errorf("property %s is %.80q, want what an emitter writes", propertyParked, text)
 	}
-	if err := idset.Decode(list, func(id idset.ID) { yield(id.Sequence) }); err != nil {
+	if err := idset.Decode(list, mostRead, func(id idset.ID) { yield(id.Sequence) }); err != nil {
 		return floor, fmt.Errorf("property %s is %.80q: %w", propertyParked, text, err)
 	}
 	return floor, nil

@@ -118,6 +118,24 @@ type passage struct {
 	to    Position
 }
 
+// Repeats tells the repeats in one partition's log, as [Transactional] does: for
+// those who account for its events. The zero value has seen nothing. It is used
+// by one goroutine.
+type Repeats struct{ memory repeats }
+
+// Next takes the log's next event, and tells whether it repeats an earlier one.
+// Of one whose id was first seen before the first event taken it can't know.
+func (r *Repeats) Next(e *Event) bool {
+	if !carriesStamp(e) {
+		return false
+	}
+	if !r.memory.loaded {
+		_ = r.memory.load(nil, e.Sequence-1) // of nothing there is no error
+	}
+	v, ok := r.memory.examine(e)
+	return ok && v.repeat
+}
+
 // carriesStamp tells whether an event has to be judged.
 func carriesStamp(e *Event) bool {
 	if len(e.Properties) == 0 {
@@ -133,9 +151,9 @@ func (r *repeats) load(rows []Seen, done int64) error {
 	*r = repeats{loaded: true, judged: done, most: cmp.Or(r.most, mostWords), origins: map[string]*origin{}}
 	for i := range rows {
 		row := &rows[i]
-		o := r.find(row.Origin)
+		o := r.find(row.Origin, row.At)
 		o.epoch, o.low, o.at = row.Epoch, row.Low, row.At
-		if err := idset.Decode(row.IDs, func(id idset.ID) { r.add(o, id) }); err != nil {
+		if err := idset.Decode(row.IDs, 64*mostWords, func(id idset.ID) { r.add(o, id) }); err != nil {
 			return fmt.Errorf("stored ids of %s: %w", row.Origin, err)
 		}
 	}
@@ -145,9 +163,10 @@ func (r *repeats) load(rows []Seen, done int64) error {
 	return nil
 }
 
-// find gives the origin of a name, a new one if there is none. Where there are
-// too many the one goes that was heard of least recently.
-func (r *repeats) find(name string) *origin {
+// find gives the origin of a name, which is heard of at a time, a new one if
+// there is none. Where there are too many the one goes that was heard of least
+// recently.
+func (r *repeats) find(name string, at time.Time) *origin {
 	if o := r.origins[name]; o != nil {
 		return o
 	}
@@ -160,11 +179,11 @@ func (r *repeats) find(name string) *origin {
 		}
 		r.drop(oldest)
 	}
-	o := &origin{name: strings.Clone(name), low: Origin.Sequence, floor: Origin.Sequence}
+	o := &origin{name: strings.Clone(name), low: Origin.Sequence, floor: Origin.Sequence, at: at}
 	o.retries = r.origins[name+ofRetries]
 	r.origins[o.name] = o
 	if of, is := strings.CutSuffix(name, ofRetries); is && strings.Count(of, "/") == 1 {
-		r.find(of).retries = o
+		r.find(of, at).retries = o
 	}
 	return o
 }
@@ -282,7 +301,7 @@ func (r *repeats) examine(e *Event) (verdict, bool) {
 		if _, err := ParseChainID(text); err != nil {
 			return v, false
 		}
-		o = r.find(name)
+		o = r.find(name, e.Enqueued)
 	}
 	if e.Enqueued.After(r.newest) {
 		r.newest = e.Enqueued
@@ -291,7 +310,6 @@ func (r *repeats) examine(e *Event) (verdict, bool) {
 	known := o.has(v.id)
 	if stamp.Retry {
 		o = r.retriesOf(o)
-		o.at = e.Enqueued
 		v.origin, v.epoch, v.low = o, o.epoch, o.low
 		v.repeat, v.fresh = known, !o.ids.Has(v.id)
 	} else {
@@ -321,11 +339,13 @@ func (r *repeats) examine(e *Event) (verdict, bool) {
 	return v, true
 }
 
-// retriesOf is where the ids of an origin's retries are remembered.
+// retriesOf is where the ids of an origin's retries are remembered. It is heard
+// of when the origin is.
 func (r *repeats) retriesOf(o *origin) *origin {
 	if o.retries == nil {
-		o.retries = r.find(o.name + ofRetries)
+		o.retries = r.find(o.name+ofRetries, o.at)
 	}
+	o.retries.at = o.at
 	return o.retries
 }
 
@@ -344,7 +364,6 @@ func (r *repeats) keep(o *origin, stamp Stamp) (kept []idset.ID, err error) {
 	}
 	between(Origin.Sequence, floor)
 	for _, id := range kept {
-		r.retriesOf(o).at = o.at
 		r.add(r.retriesOf(o), id)
 	}
 	return kept, nil

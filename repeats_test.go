@@ -142,6 +142,17 @@ func TestRepeats(t *testing.T) {
 			[]int64{0, 1, 2, 3, 4, 5, 6, 8, 9},
 		},
 	} {
+		var repeats sluice.Repeats
+		var firsts []int64
+		for n, e := range c.log {
+			e.Sequence = int64(n)
+			if !repeats.Next(e) {
+				firsts = append(firsts, int64(n))
+			}
+		}
+		if !slices.Equal(firsts, c.want) {
+			t.Errorf("%s: by the log alone %v are to be handled, want %v", name, firsts, c.want)
+		}
 		for _, maxBatch := range []int{1, 2, 3, 1000} {
 			for consumers := range 3 {
 				t.Run(fmt.Sprintf("%s/%d a batch, %d consumers", name, maxBatch, consumers+1), func(t *testing.T) {

@@ -127,17 +127,15 @@ func Encode(ids []ID) string {
 	return string(b)
 }
 
-// Most is how many ids one text can hold.
-const Most = 1 << 20
-
 var errText = errors.New("not as they were written")
 
-// Decode reads what [Encode] wrote, and hands out one id after the other.
-func Decode(text string, yield func(ID)) error {
+// Decode reads what [Encode] wrote of so many ids at most, and hands out one
+// after the other.
+func Decode(text string, most int, yield func(ID)) error {
 	if text == "" {
 		return nil
 	}
-	left := int64(Most)
+	left := int64(most)
 	for group := range strings.SplitSeq(text, ";") {
 		number, list, ok := strings.Cut(group, ":")
 		n, err := read(number, 31)
