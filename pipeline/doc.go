@@ -55,13 +55,14 @@
 //	    connection: ${NEXT_CONNECTION_STRING}   # or namespace, credential, tls_ca_file as of the source; the source's by default
 //	    hub: clean
 //	    key: body.origin                # the partition key; that of the event by default
+//	    only: {body.status: departed}   # events with other values are passed over; by default none is
 //	    body:                           # a JSON object, mapped as columns are; the event's body as it is by default
 //	      airport: body.origin
 //	      delay: {from: body.delay, type: integer}
 //	  servicebus:                       # a queue or topic: sends at least once
 //	    connection: ${SERVICEBUS_CONNECTION_STRING}   # or namespace, credential, tls_ca_file
 //	    queue: orders                   # or topic
-//	    session: body.origin            # or key, and body, as of eventhub
+//	    session: body.origin            # or key; only and body as of eventhub
 //
 // With a target outside a database alone:
 //

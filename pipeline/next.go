@@ -30,6 +30,8 @@ type nextTarget struct {
 	body    []column
 	whole   bool     // the body is the event's as it is
 	mapping *mapping // group and body
+	only    *mapping // what an event must have to be sent; nil: nothing
+	wanted  []string // its values
 }
 
 // exit is where messages go.
@@ -84,7 +86,8 @@ func (t *nextTarget) keys(p *Pipeline) strictyaml.Keys {
 	}
 	t.whole = true
 	return strictyaml.Keys{
-		"key": func(n strictyaml.Node) { t.readGroup("key", n) },
+		"key":  func(n strictyaml.Node) { t.readGroup("key", n) },
+		"only": t.readOnly,
 		"body": func(n strictyaml.Node) {
 			t.whole = false
 			if t.body = readColumns(n); len(t.body) == 0 {
@@ -101,6 +104,43 @@ func (t *nextTarget) readGroup(name string, n strictyaml.Node) {
 		t.group = []column{{name: name, at: n, from: from, typ: typeText, required: true}}
 		t.compile()
 	}
+}
+
+// readOnly reads which events are sent: those with these values.
+func (t *nextTarget) readOnly(n strictyaml.Node) {
+	var columns []column
+	n.Each(func(path string, n strictyaml.Node) {
+		from, err := parseOrigin(path)
+		if err != nil || from.field == fieldBody {
+			n.Fail("%w", cmpError(err, "the whole body can't be it: write body.PATH"))
+			return
+		}
+		var want string
+		if n.Text(&want) {
+			columns, t.wanted = append(columns, column{name: path, at: n, from: from, typ: typeText}), append(t.wanted, want)
+		}
+	})
+	if len(columns) == 0 {
+		n.Fail("has no values: write them as body.PATH: VALUE")
+	}
+	t.only = newMapping("value", columns)
+}
+
+// passes tells whether an event has what it must have to be sent.
+func (t *nextTarget) passes(e *sluice.Event) (bool, error) {
+	if t.only == nil {
+		return true, nil
+	}
+	row := make([]any, len(t.wanted))
+	if err := t.only.fill(row, make([]jsonpick.Value, t.only.paths), e); err != nil {
+		return false, err
+	}
+	for i, want := range t.wanted {
+		if row[i] != want {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func (t *nextTarget) compile() { t.mapping = newMapping("field", slices.Concat(t.group, t.body)) }
@@ -132,8 +172,11 @@ func (h *hub) check(ctx context.Context) error {
 	return errors.Join(err, source.Close(ctx))
 }
 
-// messages makes an event's message.
+// messages makes an event's message, none if it is not wanted.
 func (t *nextTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
+	if pass, err := t.passes(e); !pass {
+		return nil, err
+	}
 	m := &sender.Message{Key: e.Key}
 	row := make([]any, len(t.mapping.columns))
 	if err := t.mapping.fill(row, make([]jsonpick.Value, t.mapping.paths), e); err != nil {
