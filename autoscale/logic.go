@@ -219,9 +219,9 @@ func (l *Logic) change(ctx context.Context, fn func(m *Memory, now time.Time) []
 		if err != nil {
 			return fmt.Errorf("load memory: %w", err)
 		}
-		before := m.clone()
+		before := *m
 		records := fn(m, l.cfg.Clock.Wall().UTC())
-		if len(records) > 0 || !m.same(before) {
+		if len(records) > 0 || !m.same(&before) {
 			err = l.store.Save(ctx, m, records...)
 			if errors.Is(err, ErrConflict) && conflicts < maxConflicts {
 				continue

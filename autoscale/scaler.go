@@ -205,8 +205,8 @@ func (e *overtakenError) Error() string {
 	return fmt.Sprintf("there are %d instances, neither %d nor %d: somebody else has scaled", e.now, e.from, e.to)
 }
 
-// scale does what an action says, unless it is done already: by a try whose
-// answer was lost, or before a crash.
+// scale does what an action says, unless it is done already: by a try that was
+// cut off, or before a crash.
 func (s *Scaler) scale(ctx context.Context, a Action) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -224,8 +224,12 @@ func (s *Scaler) scale(ctx context.Context, a Action) (err error) {
 	case now != a.From:
 		return &overtakenError{now, a.From, a.To}
 	}
-	if err := s.target.Scale(withAction(ctx, a), a.To); err != nil {
-		return fmt.Errorf("scale to %d: %w", a.To, err)
+	err = s.target.Scale(withAction(ctx, a), a.To)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if now, counted := s.target.Instances(ctx); counted == nil && now == a.To {
+		return nil // only the answer was lost
+	}
+	return fmt.Errorf("scale to %d: %w", a.To, err)
 }

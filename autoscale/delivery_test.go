@@ -1,0 +1,157 @@
+package autoscale_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+)
+
+func queues() autoscale.Queues {
+	return autoscale.Queues{Metrics: autoscale.NewMemoryQueue(0), Actions: autoscale.NewMemoryQueue(0), Reports: autoscale.NewMemoryQueue(0)}
+}
+
+func send(t *testing.T, q autoscale.Queue, values ...any) {
+	t.Helper()
+	for _, v := range values {
+		body, ok := v.(string)
+		if !ok {
+			b, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body = string(b)
+		}
+		if err := q.Send(t.Context(), []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// during runs a part until everything has come to rest.
+func during(t *testing.T, p autoscale.Part) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	synctest.Wait()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOldActionAgain: an action that is delivered again, when its count fits
+// again, is not carried out again.
+func TestOldActionAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, target := queues(), &fleet{instances: 1}
+		up := autoscale.Action{Resource: "r", Number: 1, From: 1, To: 2}
+		down := autoscale.Action{Resource: "r", Number: 2, From: 2, To: 1}
+		send(t, q.Actions, up, up, down, up, down, up)
+		during(t, autoscale.NewScaler("r", target, autoscale.NewMemoryStore(), q, nil))
+		if got := target.scalings(); len(got) != 2 || got[0].number != 1 || got[1].number != 2 {
+			t.Errorf("scaled %+v, want each once", got)
+		}
+	})
+}
+
+// TestPointAgain: one decision for a point, however often it is delivered.
+func TestPointAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, store := queues(), autoscale.NewMemoryStore()
+		p := autoscale.Point{Resource: "r", Metric: "backlog", Time: time.Now(), Value: 1}
+		for range 3 {
+			logic, err := autoscale.NewLogic(resource(autoscale.Limits{}), store, q, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			send(t, q.Metrics, p, p)
+			during(t, logic)
+		}
+		if records, _ := store.Records(t.Context(), "r", time.Time{}, 0); len(records) != 1 {
+			t.Errorf("%d decisions on one point", len(records))
+		}
+	})
+}
+
+// TestPoison: what is not a message is set aside, and holds up nothing.
+func TestPoison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, target := queues(), &fleet{instances: 1}
+		send(t, q.Actions, "", "null and void", `{"resource":"r","number":0,"to":5}`, `{"resource":"other","number":1,"from":1,"to":5}`,
+			`{"resource":"r","number":1,"to":-1}`, strings.Repeat("[", 70_000), `{"resource":5}`,
+			autoscale.Action{Resource: "r", Number: 1, From: 1, To: 2})
+		during(t, autoscale.NewScaler("r", target, autoscale.NewMemoryStore(), q, nil))
+		aside := q.Actions.(*autoscale.MemoryQueue).Aside()
+		if got := target.scalings(); len(got) != 1 || len(aside) != 7 {
+			t.Errorf("scaled %+v, %d set aside, want once and 7", got, len(aside))
+		}
+		for _, a := range aside {
+			if a.Reason == "" || strings.Contains(a.Reason, "\n") {
+				t.Errorf("set aside because of %q", a.Reason)
+			}
+		}
+
+		logic, err := autoscale.NewLogic(resource(autoscale.Limits{}), autoscale.NewMemoryStore(), q, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		send(t, q.Metrics, "x", `{"resource":"r","metric":"other","time":"2026-01-31T12:00:00Z"}`, `{"resource":"r","metric":"backlog"}`)
+		send(t, q.Reports, `{"resource":"x"}`)
+		during(t, logic)
+		if m, r := len(q.Metrics.(*autoscale.MemoryQueue).Aside()), len(q.Reports.(*autoscale.MemoryQueue).Aside()); m != 3 || r != 1 {
+			t.Errorf("%d metrics and %d reports set aside, want 3 and 1", m, r)
+		}
+	})
+}
+
+// TestSilence: no points at all are worth a record, and are forgotten in time.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, store := queues(), autoscale.NewMemoryStore()
+		logic, err := autoscale.NewLogic(resource(autoscale.Limits{}), store, q, &autoscale.LogicConfig{Keep: 2 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		send(t, q.Reports, autoscale.Report{Resource: "r", Time: time.Now(), Instances: 4})
+		if err := logic.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		records, _ := store.Records(t.Context(), "r", time.Time{}, 0)
+		if len(records) < 6 || !strings.Contains(records[0].Reason, "last reported") {
+			t.Errorf("%d records of silence: %+v", len(records), records)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Hour)
+		defer cancel()
+		if err := logic.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		records, _ = store.Records(t.Context(), "r", time.Time{}, 0)
+		if oldest := time.Since(records[0].Time); oldest > 3*time.Hour+2*time.Minute {
+			t.Errorf("a record %v old is kept", oldest)
+		}
+	})
+}
+
+// TestSourcePanics: as if it had failed; so do the rule and the target.
+func TestSourcePanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := autoscale.SourceFunc(func(context.Context) (autoscale.Reading, error) { panic("out of order") })
+		hangs := autoscale.SourceFunc(func(ctx context.Context) (autoscale.Reading, error) {
+			<-ctx.Done()
+			return autoscale.Reading{}, ctx.Err()
+		})
+		c := autoscale.NewCollector("r", map[string]autoscale.Source{"bad": bad, "hangs": hangs}, nil, nil)
+		points := c.Read(t.Context())
+		if points[0].State != autoscale.Failed || points[0].Cause != "the source panicked: out of order" || points[1].Cause != "no answer within 30s" {
+			t.Errorf("points %+v", points)
+		}
+	})
+}
