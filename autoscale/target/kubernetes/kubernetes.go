@@ -8,13 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
+	"strings"
 	"time"
 
 	scaling "k8s.io/api/autoscaling/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apps "k8s.io/client-go/kubernetes/typed/apps/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 
@@ -71,7 +69,6 @@ func New(cfg *Config) (*Target, error) {
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
 	config.Timeout = cmp.Or(cfg.Timeout, 30*time.Second)
-	config.ContentType = "application/json" // what proxies between here and there understand too
 	namespace := cfg.Namespace
 	if namespace == "" {
 		if namespace, _, err = loaded.Namespace(); err != nil {
@@ -82,20 +79,7 @@ func New(cfg *Config) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
-	if kind == "StatefulSet" {
-		return Of(client.StatefulSets(namespace), kind+" "+namespace, cfg.Name), nil
-	}
-	return Of(client.Deployments(namespace), kind+" "+namespace, cfg.Name), nil
-}
-
-func connect(config *rest.Config) (*apps.AppsV1Client, error) {
-	c, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	// A redirect would carry the token elsewhere.
-	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return apps.NewForConfigAndClient(config, c)
+	return Of(&scales{client, namespace, strings.ToLower(kind) + "s"}, kind+" "+namespace, cfg.Name), nil
 }
 
 // Of returns what a client of client-go scales under a name as a target; what,
