@@ -31,7 +31,8 @@ import (
 //   - or it lies at or below the watermark. Before the watermark was sent, the
 //     emitter's checkpoint had been stored there; before that, every message of
 //     the events up to there had been accepted: so each is in the log before
-//     the watermark, and its first bearer was seen.
+//     the watermark, and its first bearer was seen. (Or the event is a dead
+//     letter of the emitter's: then its retry brings the message.)
 //
 // Neither loses anything: both say that a bearer of the id comes earlier in
 // this log. And no id above the watermark is forgotten, so no repeat is taken

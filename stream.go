@@ -105,6 +105,10 @@ func (cfg *StreamConfig[R]) withDefaults() (StreamConfig[R], error) {
 // written again after a crash: at most what was in flight, and what was
 // completed since the last checkpoint. A nil cfg takes every default.
 //
+// Where the sink is the log of a next stage that is [Transactional], records
+// with a [Stamp] (see [StampOf]) make the chain's effects exactly once. Those of
+// one event and number must go to the same partition each time.
+//
 // [Hooks].Batch is not called.
 func AtLeastOnce[R any](checkpoints CheckpointStore, letters LetterStore, records func(context.Context, *Event) ([]R, error), sink Sink[R], cfg *StreamConfig[R]) Delivery {
 	c, err := cfg.withDefaults()
