@@ -131,14 +131,13 @@ func (t *Target) resume() error {
 		keep = wanted
 	}
 	t.wanted = wanted
-	left, err := filepath.Glob(filepath.Join(t.dir, "worker-*.lock"))
+	left, err := os.ReadDir(t.dir)
 	if err != nil {
 		return err
 	}
-	for _, path := range left {
-		text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "worker-"), ".lock")
-		n, err := strconv.Atoi(text)
-		if err != nil || n < keep || n >= Most {
+	for _, file := range left {
+		var n int
+		if _, err := fmt.Sscanf(file.Name(), "worker-%d.lock", &n); err != nil || n < keep || n >= Most {
 			continue
 		}
 		// Not wanted any more: if it lives, it is taken over to be stopped.
@@ -149,7 +148,7 @@ func (t *Target) resume() error {
 		}
 	}
 	for n := range wanted {
-		if err := t.begin(n); err != nil {
+		if err := t.begin(context.Background(), n); err != nil { // it waits for the grace at most
 			return err
 		}
 	}
@@ -211,24 +210,29 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	t.wanted = to
 	t.mu.Unlock()
 	for n := range to {
-		if err := t.begin(n); err != nil {
+		if err := t.begin(ctx, n); err != nil {
 			return fmt.Errorf("scale workers: %w", err)
 		}
 	}
 	return t.retire(ctx, to)
 }
 
-// begin sees that there is a worker of this number.
-func (t *Target) begin(n int) error {
+// begin sees that there is a worker of this number. It waits for one that is on
+// its way out.
+func (t *Target) begin(ctx context.Context, n int) error {
 	t.mu.Lock()
 	s, there := t.slots[n]
 	t.mu.Unlock()
 	if there {
 		select {
 		case <-s.leaving:
-			<-s.done // within the grace
 		default:
 			return nil
+		}
+		select {
+		case <-s.done:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for worker %d to end: %w", n, ctx.Err())
 		}
 	}
 	s = t.slot(n)
