@@ -92,7 +92,8 @@ func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 
 // Consumer makes a consumer of the pipeline, after a look at the target: the
 // table must fit the mapping, and is created if it is missing and the file says
-// so. Each call makes another consumer; a nil opts adds nothing.
+// so. Each call makes another consumer, but a pipeline that is
+// [Pipeline.InMemory] has one only. A nil opts adds nothing.
 func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consumer, error) {
 	p := parts.pipeline
 	cfg, source := p.config, parts.Source

@@ -60,6 +60,9 @@ func newRecall(p *Pipeline) *recall {
 
 // deliver makes the delivery from memory into the next hub.
 func (r *recall) deliver(ctx context.Context, parts *Parts, observer sluice.Observer) (sluice.Delivery, error) {
+	if r.sink != nil {
+		return nil, errors.New("a memory has one consumer: open the pipeline again for another")
+	}
 	sink, err := r.next.open(ctx, parts)
 	if err != nil {
 		return nil, err

@@ -239,6 +239,15 @@ func TestPublishingIsTriedUntilItWorks(t *testing.T) {
 	})
 }
 
+func TestMemoryHasOneConsumer(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		defer s.start()()
+		if _, err := s.recall.deliver(t.Context(), &Parts{}, nil); err == nil || !strings.HasPrefix(err.Error(), "a memory has one consumer") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 // A stop ends the waiting for a hub that is away.
 func TestStopWhileTheNextHubIsAway(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
