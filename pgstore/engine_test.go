@@ -21,13 +21,15 @@ import (
 
 // Three consumers work through a hub over networks that lose commits in every
 // way; one is cut off in the middle for longer than its lease lasts, and one
-// is killed. Each event's effects are there once, those that the database
-// refuses are dead letters.
+// is killed. The hub holds what another stage has sent, every fifth message
+// twice. Each message's effects are there once, those that the database refuses
+// are dead letters.
 func TestConsumers(t *testing.T) {
 	const (
 		partitions = 4
-		events     = 1500 // of each partition
-		bad        = 100  // every so manieth cannot be applied
+		messages   = 1500                  // of each partition
+		events     = messages + messages/5 // with those sent twice
+		bad        = 100                   // every so manieth message cannot be applied
 	)
 	url := pgtest.Database(t)
 	direct := open(t, url, nil)
@@ -37,20 +39,32 @@ func TestConsumers(t *testing.T) {
 	}
 	hub := sluicetest.NewHub(group, partitions)
 	for p := range partitions {
-		for range events {
-			hub.Append(fmt.Sprint(p), sluicetest.Bodies("an event")...)
+		send := func(n int64) {
+			e := &sluice.Event{Properties: map[string]any{}, Body: []byte("a message")}
+			sluice.Stamp{ID: sluice.ChainID{Source: "before", Partition: fmt.Sprint(p), Sequence: n}, Epoch: 1, Low: max(n/40*40-1, -1)}.SetTo(e.Properties)
+			hub.Append(fmt.Sprint(p), e)
 		}
+		for n := range int64(messages) {
+			send(n)
+			if n%5 == 4 {
+				send(n - 3)
+			}
+		}
+	}
+	number := func(e *sluice.Event) int64 {
+		stamp, _, _ := sluice.StampFrom(e.Properties)
+		return stamp.ID.Sequence
 	}
 	handler := func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
 		rows := make([][]any, len(b.Events))
 		for i, e := range b.Events {
-			rows[i] = []any{b.Partition, e.Sequence}
+			rows[i] = []any{b.Partition, number(e)}
 		}
 		if err := pgstore.Insert(ctx, tx, "one", []string{"p", "n"}, rows); err != nil {
 			return err
 		}
 		for _, e := range b.Events {
-			if _, err := tx.Exec(ctx, `INSERT INTO two VALUES ($1, $2)`, b.Partition, e.Sequence); err != nil {
+			if _, err := tx.Exec(ctx, `INSERT INTO two VALUES ($1, $2)`, b.Partition, number(e)); err != nil {
 				return err
 			}
 		}
@@ -143,7 +157,7 @@ func TestConsumers(t *testing.T) {
 		}
 	}
 
-	const good, dead = partitions * (events - events/bad), partitions * events / bad
+	const good, dead = partitions * (messages - messages/bad), partitions * messages / bad
 	for _, table := range []string{"one", "two"} {
 		var rows, distinct int
 		if err := direct.Pool().QueryRow(t.Context(), `SELECT count(*), count(DISTINCT (p, n)) FROM `+table).Scan(&rows, &distinct); err != nil || rows != good || distinct != good {
@@ -155,8 +169,8 @@ func TestConsumers(t *testing.T) {
 		t.Errorf("%d dead letters, %v; want %d", len(letters), err, dead)
 	}
 	for _, l := range letters {
-		if l.Event.Sequence%bad != 50 {
-			t.Errorf("event %d of partition %s is a dead letter: %s", l.Event.Sequence, l.Event.Partition, l.Error)
+		if l, err = direct.Get(t.Context(), group, l.ID); err != nil || number(&l.Event)%bad != 50 {
+			t.Errorf("message %d of partition %s is a dead letter: %s, %v", number(&l.Event), l.Event.Partition, l.Error, err)
 		}
 	}
 	if stalled != nil || killed != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -49,5 +50,55 @@ func TestTwoTables(t *testing.T) {
 	}
 	if want := events - bad; rows != want || keys != want || second != want {
 		t.Errorf("%d effects of %d keys and %d in the second table, want %d", rows, keys, second, want)
+	}
+}
+
+// What another stage has sent twice takes effect once, whichever owner comes to
+// it, and what was seen does not pile up.
+func TestSentTwice(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	const messages = 3000
+	hub := sluicetest.NewHub(group, 1)
+	for n := range int64(messages) {
+		for _, n := range []int64{n, n / 7 * 6} {
+			e := &sluice.Event{Properties: map[string]any{}, Body: fmt.Append(nil, n)}
+			sluice.Stamp{ID: sluice.ChainID{Source: "before", Sequence: n}, Epoch: 1, Low: n/100*100 - 1}.SetTo(e.Properties)
+			hub.Append("0", e)
+		}
+	}
+	var s *Store
+	for i := range 4 {
+		s = open(t, path)
+		ctx, cancel := context.WithCancel(t.Context())
+		left := messages / 3 // for one owner
+		consumer, err := sluice.New(hub, s.Leases(), sluice.Transactional(s, sluice.Each(func(ctx context.Context, tx *Tx, e *sluice.Event) error {
+			if left--; left == 0 {
+				cancel()
+			}
+			return put(ctx, tx, string(e.Body))
+		})), sluice.AllPartitions, &sluice.Config{Owner: fmt.Sprint("owner ", i), MaxBatch: 30, AssignEvery: time.Millisecond, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+			if o.To.Sequence == 2*messages-1 {
+				cancel()
+			}
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := consumer.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("owner %d ended with %v", i, err)
+		}
+		cancel()
+		if i < 3 {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	var rows, keys, seen int
+	if err := s.DB().QueryRow("SELECT count(*), count(DISTINCT key), (SELECT count(*) FROM sluice_seen) FROM effects").Scan(&rows, &keys, &seen); err != nil {
+		t.Fatal(err)
+	}
+	if rows != messages || keys != messages || seen > 20 {
+		t.Errorf("%d effects of %d messages, want %d; %d rows of what was seen, want few", rows, keys, messages, seen)
 	}
 }
