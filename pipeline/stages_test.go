@@ -164,6 +164,7 @@ func TestStagesErrors(t *testing.T) {
 		{editStages(t, "    target: {eventhub: {hub: figures}}\n", "    dead_letters: {store_bodies: true}\n    target: {eventhub: {hub: figures}}\n"), `stages.figures.dead_letters: is for stages with dead letters: what a memory can't take in does not count`},
 		{editStages(t, "    target: {eventhub: {hub: figures}}\n", "    target: {insert: {table: t, columns: {a: sequence}}}\n"), `p.yaml:20:5: stages.figures.memory: what it holds goes to a hub or a queue: write target: {eventhub: {hub: …}}`},
 		{editStages(t, "{eventhub: {hub: figures}}\n  table", "{eventhub: {hub: figures, body: {a: sequence}}}\n  table"), `stages.figures.target.eventhub.body: unknown key`},
+		{editStages(t, "    order: none\n", "    rate: {ru: 400}\n"), `p.yaml:9:12: stages.clean.rate.ru: is what Cosmos DB charges: write events`},
 		{editStages(t, "partitions: all", "partitions: balanced"), `p.yaml:3:1: partitions: balanced: a stage in memory must keep its partitions: write all, or a whole number`},
 		{editStages(t, "keep: 24h", "keep: 90m"), `p.yaml:20:5: stages.figures.memory: events count for 45m0s behind the beginning of their 1h0m0s: late must be longer, and keep longer than late (late is half of keep by default)`},
 		{editStages(t, "keep: 24h", "keep: 2h\n      late: 119m"), `memory: keep is 2h0m0s and late 1h59m0s: keep must be longer by more than 5m0s; by how much it is longer the stage may be away without harm`},

@@ -19,6 +19,7 @@ type streaming struct {
 	stores  *strictyaml.Node  // leases
 	events  int               // records a second; 0: as many as go
 	ru      int               // request units a second; 0 likewise
+	charged *strictyaml.Node  // rate.ru
 	cluster bool              // the rate is that of all processes together
 	config  sluice.StreamConfig[any]
 }
@@ -41,7 +42,7 @@ func (s *streaming) readRate(n strictyaml.Node) {
 	found := 0
 	ok := n.Object(strictyaml.Keys{
 		"events":  func(n strictyaml.Node) { found++; n.Int(&s.events, 1, 1_000_000) },
-		"ru":      func(n strictyaml.Node) { found++; n.Int(&s.ru, 1, 10_000_000) },
+		"ru":      func(n strictyaml.Node) { found++; s.charged = &n; n.Int(&s.ru, 1, 10_000_000) },
 		"cluster": func(n strictyaml.Node) { n.Bool(&s.cluster) },
 	})
 	switch {
@@ -88,37 +89,28 @@ func (p *Pipeline) readLeases(n strictyaml.Node) {
 func (p *Pipeline) settle(top strictyaml.Node, database, memory *strictyaml.Node) {
 	s := &p.streaming
 	inDatabase := p.cosmos == nil && p.next == nil
-	switch {
-	case memory != nil && p.next == nil:
+	stored := p.at.database != (strictyaml.Place{})
+	if inDatabase && memory != nil {
 		memory.Fail("what it holds goes to a hub or a queue: write target: {eventhub: {hub: …}}")
 		return
+	}
+	switch {
 	case inDatabase:
 		for _, n := range s.given {
 			n.Fail("is for a cosmos, eventhub or servicebus target: one transaction for each batch needs none of it")
 		}
 	case memory != nil:
-		for _, n := range s.given {
-			if s.stores == nil || n.Place() != s.stores.Place() {
-				n.Fail("is for events that are done one by one: a memory is built anew at every start")
-			}
-		}
-		if n := p.given.start; n != nil {
-			n.Fail("is for stages with checkpoints: how far back a memory is read, memory.keep says")
-		}
-		if p.Partitions == sluice.Balanced {
-			p.given.partitions.Fail("balanced: a stage in memory must keep its partitions: write all, or a whole number")
-		}
-		if n := p.given.letters; n != nil {
-			n.Fail("is for stages with dead letters: what a memory can't take in does not count")
-		}
+		p.settleMemory()
+	case p.next != nil && s.charged != nil:
+		s.charged.Fail("is what Cosmos DB charges: write events")
 	}
 	switch {
-	case inDatabase && p.at.database.File == "":
+	case inDatabase && !stored:
 		top.Fail("lacks database: write sqlite:PATH or postgres://user:${PASSWORD}@host/database")
 	case inDatabase:
 	case database != nil:
 		database.Fail("is for a target in a database: of one outside write leases: {sql: …}, where leases, checkpoints and dead letters are kept")
-	case p.at.database.File == "":
+	case !stored:
 		top.Fail("lacks leases: write leases: {sql: sqlite:PATH}, which is where the checkpoints and dead letters are kept too")
 	}
 	if _, blobs := p.database.(blobContainer); blobs {
@@ -126,6 +118,25 @@ func (p *Pipeline) settle(top strictyaml.Node, database, memory *strictyaml.Node
 		if err := blobstore.CheckLease(lasts); err != nil {
 			s.stores.Fail("%w", err)
 		}
+	}
+}
+
+// settleMemory refuses what a pipeline in memory has no use for.
+func (p *Pipeline) settleMemory() {
+	s := &p.streaming
+	for _, n := range s.given {
+		if s.stores == nil || n.Place() != s.stores.Place() {
+			n.Fail("is for events that are done one by one: a memory is built anew at every start")
+		}
+	}
+	if n := p.given.start; n != nil {
+		n.Fail("is for stages with checkpoints: how far back a memory is read, memory.keep says")
+	}
+	if p.Partitions == sluice.Balanced {
+		p.given.partitions.Fail("balanced: a stage in memory must keep its partitions: write all, or a whole number")
+	}
+	if n := p.given.letters; n != nil {
+		n.Fail("is for stages with dead letters: what a memory can't take in does not count")
 	}
 }
 
