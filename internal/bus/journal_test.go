@@ -197,6 +197,49 @@ func TestJournalModel(t *testing.T) {
 	}
 }
 
+// What is sent can't be received before it is on disk: otherwise a receiver could know of a message that a crash undoes.
+func TestUnwritten(t *testing.T) {
+	b := open(t, t.TempDir(), 0)
+	defer b.Close()
+	q, err := b.CreateQueue("q", nil)
+	must(t, err)
+	_, sent := q.Submit([]Message{{Payload: []byte("a")}})
+	receive(t, q.Messages())
+	if ms, err := q.Messages().Peek(0, 10, 10, nil); err != nil || len(ms) != 0 {
+		t.Fatalf("peeked %d messages: %v", len(ms), err)
+	}
+	must(t, sent.Wait())
+	got := receive(t, q.Messages(), "a")
+	completed := q.Messages().Settle(got[0].Token, Settlement{As: Complete})
+	receive(t, q.Messages())
+	must(t, completed.Wait())
+	counts(t, q, 0, 0)
+}
+
+// What the disk doesn't take is not there, and what it doesn't let go of is there again.
+func TestFailedWrite(t *testing.T) {
+	b, err := Open(t.TempDir(), nil)
+	must(t, err)
+	q, err := b.CreateQueue("q", nil)
+	must(t, err)
+	send(t, q, "a")
+	got := receive(t, q.Messages(), "a")
+	_, sent := q.Submit([]Message{{Payload: []byte("b")}})
+	completed := q.Messages().Settle(got[0].Token, Settlement{As: Complete})
+	must(t, b.journal.log.Close())
+	for what, r := range map[string]Receipt{"sent": sent, "completed": completed} {
+		if err := r.Wait(); !errors.Is(err, disklog.ErrClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	ms, err := q.Messages().Peek(0, 10, 10, nil)
+	if err != nil || len(ms) != 1 || string(ms[0].Payload) != "a" {
+		t.Errorf("the queue has %d messages: %v", len(ms), err)
+	}
+	counts(t, q, 1, 0)
+	_ = b.Close() // it can't write any more
+}
+
 func sizeOf(t *testing.T, q *Queue) (size int64) {
 	for _, s := range []*Store{q.Messages(), q.DeadLetters()} {
 		ms, err := s.Peek(0, 1<<30, 1<<40, nil)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -83,16 +84,13 @@ func (s *Store) ReceiveDeferred(numbers []int64, session string) ([]Locked, erro
 	found := make([]*entry, len(numbers))
 	for i, n := range numbers {
 		e := s.get(n)
-		if e == nil || e.State != Deferred || e.lock > 0 || holder != nil && e.Session != session {
+		if e == nil || e.State != Deferred || e.lock > 0 || holder != nil && e.Session != session || slices.Contains(found[:i], e) {
 			return nil, fmt.Errorf("deferred message %d: %w", n, ErrNotFound)
 		}
 		found[i] = e
 	}
 	got := make([]Locked, len(found))
 	for i, e := range found {
-		if e.lock > 0 {
-			return got[:i], fmt.Errorf("deferred message %d is asked for twice: %w", numbers[i], ErrNotFound)
-		}
 		got[i] = q.lock(e, holder, now)
 	}
 	return got, nil
