@@ -25,6 +25,8 @@ type account struct {
 	last   *Bin  // that was counted in
 	start  int64 // events before it were never to be consumed
 
+	repeats sluice.Repeats
+
 	next  func() (Entry, error, bool)
 	entry Entry // the one at hand; its sequence number is none at the end
 	older int64 // that of the entry before
@@ -161,7 +163,7 @@ func (p *account) held(ctx context.Context) error {
 		if errors.As(err, &expired) {
 			// It was there when the view began; now nobody can tell its time.
 			for ; after.Sequence < min(expired.First-1, p.Last); after.Sequence++ {
-				if err := p.event(after.Sequence+1, time.Time{}); err != nil {
+				if err := p.event(after.Sequence+1, time.Time{}, nil); err != nil {
 					return err
 				}
 			}
@@ -189,7 +191,7 @@ func (p *account) readAll(ctx context.Context, reader sluice.Reader, last int64)
 			if e.Sequence > p.Last {
 				return p.Last, nil
 			}
-			if err := p.event(e.Sequence, e.Enqueued); err != nil {
+			if err := p.event(e.Sequence, e.Enqueued, e); err != nil {
 				return last, err
 			}
 			last = e.Sequence
@@ -199,14 +201,16 @@ func (p *account) readAll(ctx context.Context, reader sluice.Reader, last int64)
 	return last, nil
 }
 
-// event looks for what became of an event of the log.
-func (p *account) event(sequence int64, enqueued time.Time) error {
+// event looks for what became of an event of the log, which is nil if it is
+// gone by now.
+func (p *account) event(sequence int64, enqueued time.Time, e *sluice.Event) error {
 	b, err := p.bin(enqueued)
 	if err != nil {
 		return err
 	}
 	p.Held++
 	b.Held++
+	repeat := e != nil && p.repeats.Next(e)
 	switch {
 	case p.entry.Sequence == sequence:
 		if p.entry.Letter {
@@ -227,10 +231,25 @@ func (p *account) event(sequence int64, enqueued time.Time) error {
 	case sequence > p.Checkpoint:
 		p.Waiting++
 		b.Waiting++
+	case repeat:
+		p.Repeats++
+		b.Repeats++
+	case p.First > 0 && stamped(e):
+		p.Unclear++
+		b.Unclear++
 	default:
 		p.fault(Missing, sequence, sequence, enqueued)
 	}
 	return nil
+}
+
+// stamped tells whether an event may repeat another: a stage before sent it.
+func stamped(e *sluice.Event) bool {
+	if e == nil || len(e.Properties) == 0 {
+		return false
+	}
+	_, is, err := sluice.StampFrom(e.Properties)
+	return is || err != nil
 }
 
 // meet takes the entries of an event: one, or it is doubled. If they are

@@ -214,3 +214,34 @@ func TestFaultsAreBounded(t *testing.T) {
 		t.Errorf("%d faults named, %d not, %+v, %d read", len(r.Faults), r.Unnamed, r.Total, seen)
 	}
 }
+
+// TestRepeatsAreNotMissed audits what a stage before has sent, some of it twice.
+func TestRepeatsAreNotMissed(t *testing.T) {
+	hub := sluicetest.NewHub(group, 1)
+	b := &books{checkpoint: map[string]int64{"0": 5}, entries: map[string][]audit.Entry{}}
+	for n, id := range []int64{10, 11, 10, 12, 11, 13} {
+		e := sluicetest.Bodies("x")[0]
+		e.Properties = map[string]any{}
+		sluice.Stamp{ID: sluice.ChainID{Source: "s", Partition: "0", Sequence: id}, Epoch: 1, Low: -1}.SetTo(e.Properties)
+		hub.Append("0", e)
+		if n != 2 && n != 4 && n != 5 {
+			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: int64(n)})
+		}
+	}
+	look := func() *audit.Report {
+		t.Helper()
+		r, err := audit.Hub(t.Context(), hub, b, group, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := look(); r.Total.Repeats != 2 || len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 5 is missing" {
+		t.Errorf("%+v, %v", r.Total, r.Faults)
+	}
+	// Of what repeats an event that is gone nobody can know.
+	hub.Trim("0", 2)
+	if r := look(); r.Total.Repeats != 0 || r.Total.Unclear != 3 || !r.Exact() {
+		t.Errorf("%+v, %v", r.Total, r.Faults)
+	}
+}

@@ -54,9 +54,13 @@ type Count struct {
 	Letters int64 // of those, with a dead letter alone
 	Waiting int64 // of those, before the checkpoint and without either
 	Skipped int64 // of those, before the place where the consumer began
-	Ahead   int64 // with an effect, though the checkpoint has not passed them: these will be done again
-	Past    int64 // effects and dead letters of events that the log doesn't hold any more
-	Faults  map[Kind]int64
+	// Repeats are messages that a stage before sent more than once: a consumer
+	// passes over all but the first. Unclear are those without an effect that
+	// may be such, of one that the log doesn't hold any more.
+	Repeats, Unclear int64
+	Ahead            int64 // with an effect, though the checkpoint has not passed them: these will be done again
+	Past             int64 // effects and dead letters of events that the log doesn't hold any more
+	Faults           map[Kind]int64
 }
 
 func (c *Count) add(o *Count) {
@@ -65,6 +69,8 @@ func (c *Count) add(o *Count) {
 	c.Letters += o.Letters
 	c.Waiting += o.Waiting
 	c.Skipped += o.Skipped
+	c.Repeats += o.Repeats
+	c.Unclear += o.Unclear
 	c.Ahead += o.Ahead
 	c.Past += o.Past
 	for kind, n := range o.Faults {

@@ -18,6 +18,8 @@ type countJSON struct {
 	Letters int64 `json:"dead_letters"`
 	Waiting int64 `json:"waiting"`
 	Skipped int64 `json:"skipped"`
+	Repeats int64 `json:"repeats"`
+	Unclear int64 `json:"unclear"`
 	Ahead   int64 `json:"ahead"`
 	Past    int64 `json:"past_retention"`
 	Missing int64 `json:"missing"`
@@ -28,7 +30,7 @@ type countJSON struct {
 
 func (c *Count) json() countJSON {
 	return countJSON{
-		c.Held, c.Written, c.Letters, c.Waiting, c.Skipped, c.Ahead, c.Past,
+		c.Held, c.Written, c.Letters, c.Waiting, c.Skipped, c.Repeats, c.Unclear, c.Ahead, c.Past,
 		c.Faults[Missing], c.Faults[Doubled], c.Faults[Expired], c.Faults[Stray],
 	}
 }

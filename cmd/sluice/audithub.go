@@ -109,10 +109,15 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 	} else {
 		err = a.printAuditHub(report)
 	}
-	if err == nil && !report.Exact() {
-		err = &verdictError{exitLoss, "not exact: events are lost or doubled"}
+	switch {
+	case err != nil:
+		return err
+	case !report.Exact():
+		return &verdictError{exitLoss, "not exact: events are lost or doubled"}
+	case report.Total.Unclear > 0:
+		return &verdictError{exitUndecided, "can't tell of all events whether they were lost"}
 	}
-	return err
+	return nil
 }
 
 func openLedger(p *pipeline.Pipeline) (*audit.SQL, error) {
@@ -175,6 +180,12 @@ func (a *app) printAuditHub(r *audit.Report) error {
 	}
 	if n := r.Total.Skipped; n > 0 {
 		fmt.Fprintf(&b, "%s before the first effect: the pipeline does not begin at the earliest event.\n", terminal.Plural(n, "event is", "events are"))
+	}
+	if n := r.Total.Repeats; n > 0 {
+		fmt.Fprintf(&b, "%s sent before, and rightly passed over.\n", terminal.Plural(n, "message was", "messages were"))
+	}
+	if n := r.Total.Unclear; n > 0 {
+		fmt.Fprintf(&b, "%s no effect, and may repeat what the hub doesn't hold any more.\n", terminal.Plural(n, "message has", "messages have"))
 	}
 	if n := r.Total.Ahead; n > 0 {
 		fmt.Fprintf(&b, "%s an effect, though the checkpoint has not passed them: they will be done again.\n", terminal.Plural(n, "event has", "events have"))
