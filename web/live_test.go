@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -61,6 +62,26 @@ func until(t testing.TB, messages <-chan message, what string, ok func(*tick) bo
 	return nil
 }
 
+// receive waits for the next message of a name.
+func receive(t *testing.T, messages <-chan message, name string) message {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	for {
+		select {
+		case m, open := <-messages:
+			if !open {
+				t.Fatalf("the stream ended before %s came", name)
+			}
+			if m.name == name {
+				return m
+			}
+		case <-deadline.C:
+			t.Fatalf("waited in vain for %s", name)
+		}
+	}
+}
+
 // rowsOf are the partitions of a message.
 type rowsOf struct {
 	All  bool
@@ -108,17 +129,19 @@ func TestLive(t *testing.T) {
 	}
 
 	// Another event: one row changes, and no other is sent.
-	for m := range messages {
-		if m.name == "rows" && strings.HasPrefix(m.data, `{"all":false,"rows":[]}`) {
+	quiet := false
+	for range 40 {
+		if quiet = strings.HasPrefix(receive(t, messages, "rows").data, `{"all":false,"rows":[]}`); quiet {
 			break
 		}
 	}
+	if !quiet {
+		t.Fatal("rows are sent that have not changed")
+	}
 	w.hub.Append("1", events("d")...)
-	for m := range messages {
+	for {
 		var next rowsOf
-		if m.name != "rows" {
-			continue
-		}
+		m := receive(t, messages, "rows")
 		if err := json.Unmarshal([]byte(m.data), &next); err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +213,14 @@ func TestAStreamEndsWithItsSession(t *testing.T) {
 	messages := listen(t, so.Body)
 	<-messages
 	w.ask("POST", "/sign-out", "", with(c))
-	for range messages { // until it ends
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	for open := true; open; {
+		select {
+		case _, open = <-messages:
+		case <-deadline.C:
+			t.Fatal("it goes on")
+		}
 	}
 }
 
