@@ -48,6 +48,10 @@ type work struct {
 // the hubs in it. One process at a time can have it. What is there from many
 // hours ago is removed: its flights would come too late.
 func OpenStages(ctx context.Context, dir string, log *slog.Logger) (*Stages, error) {
+	return openStages(ctx, dir, freshFor, log)
+}
+
+func openStages(ctx context.Context, dir string, fresh time.Duration, log *slog.Logger) (*Stages, error) {
 	all, err := unpackFlights()
 	if err != nil {
 		return nil, err
@@ -65,7 +69,7 @@ func OpenStages(ctx context.Context, dir string, log *slog.Logger) (*Stages, err
 		}
 		stale := false
 		if err == nil {
-			stale, err = d.stale(ctx)
+			stale, err = d.stale(ctx, fresh)
 		}
 		if err == nil && !stale {
 			return d, nil
@@ -114,7 +118,7 @@ func (d *Stages) createTable(ctx context.Context) error {
 }
 
 // stale tells whether the newest flight is too old to go on from.
-func (d *Stages) stale(ctx context.Context) (bool, error) {
+func (d *Stages) stale(ctx context.Context, fresh time.Duration) (bool, error) {
 	var newest time.Time
 	for p := range partitions {
 		b, err := d.parts.Source.Bounds(ctx, strconv.Itoa(p))
@@ -125,7 +129,7 @@ func (d *Stages) stale(ctx context.Context) (bool, error) {
 			newest = b.LastEnqueued
 		}
 	}
-	return !newest.IsZero() && time.Since(newest) > freshFor, nil
+	return !newest.IsZero() && time.Since(newest) > fresh, nil
 }
 
 // remove removes what the demo has made, nothing else.
