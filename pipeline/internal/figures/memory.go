@@ -15,6 +15,7 @@ package figures
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -70,6 +71,7 @@ type Memory struct {
 	newest  time.Time // when the log took its newest event
 	sweep   time.Time // when to look for what can be forgotten
 	groups  map[string]*group
+	key     []byte // of the last event's
 	changed []*group
 	ids     seen
 }
@@ -105,17 +107,18 @@ func (m *Memory) Take(e *Event) (Outcome, error) {
 	case e.ID != nil && !m.ids.mark(*e.ID, e.Enqueued):
 		return Repeated, nil
 	}
-	key := e.Time.UTC().Format(time.RFC3339)
+	key := strconv.AppendInt(m.key[:0], e.Time.Unix(), 10)
 	for _, part := range e.Parts {
-		key += "\x00" + part
+		key = append(append(key, 0), part...)
 	}
-	g := m.groups[key]
+	m.key = key
+	g := m.groups[string(key)]
 	if g == nil {
 		if len(m.groups) == MaxGroups {
 			return Held, ErrTooMany
 		}
 		g = &group{parts: e.Parts, at: e.Time, values: make([]value, len(m.kinds))}
-		m.groups[key] = g
+		m.groups[string(key)] = g
 	}
 	g.events++
 	for i, n := range e.Values {

@@ -1,0 +1,52 @@
+package pipeline
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/pipeline/internal/figures"
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
+)
+
+// BenchmarkMemory takes in events as stages send them: JSON, stamped, of a
+// thousand groups.
+func BenchmarkMemory(b *testing.B) {
+	f, err := ParseFile("p.yaml", []byte(soundStages), environment())
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := f.Stages[1].memory
+	kinds := make([]figures.Kind, len(m.figures))
+	for i, figure := range m.figures {
+		kinds[i] = figure.kind
+	}
+	memory := figures.New(kinds, m.late, time.Time{})
+	row, picked := make([]any, len(m.mapping.columns)), make([]jsonpick.Value, m.mapping.paths)
+	now := time.Now().UTC()
+	events := make([]sluice.Event, 1000)
+	for i := range events {
+		events[i] = sluice.Event{
+			Enqueued: now, Properties: map[string]any{},
+			Body: fmt.Appendf(nil, `{"airport":"A%d","departure":%q,"delay":%d}`, i%100, now.Add(-time.Duration(i%10)*time.Hour).Format(time.RFC3339), i),
+		}
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		e := &events[i%len(events)]
+		e.Sequence = int64(i)
+		sluice.Stamp{ID: sluice.ChainID{Source: "flights@0123456789abcdef", Partition: "0", Sequence: int64(i)}, Low: -1}.SetTo(e.Properties)
+		taken, err := m.event(e, row, picked)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if so, err := memory.Take(taken); so != figures.Counted || err != nil {
+			b.Fatal(so, err)
+		}
+		if i%1000 == 999 {
+			memory.Changed()
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
