@@ -1,10 +1,13 @@
 package sender_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log"
+	"os"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -40,4 +43,65 @@ func Example() {
 	// Output:
 	// accepted: [{0 4999} {5001 9999}] in 4 batches
 	// message 5000 of 2097322 bytes: larger than the service takes in a batch
+}
+
+func ExampleServiceBus() {
+	srv, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "orders", Sessions: true}}, nil, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+
+	ctx := context.Background()
+	queue, err := sender.OpenServiceBus(srv.ConnectionString(), "orders", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer queue.Close(ctx)
+
+	orders := func(yield func(sender.Message) bool) {
+		for i := range 20_000 {
+			if !yield(sender.Message{SessionID: fmt.Sprintf("customer-%d", i%300), Body: fmt.Appendf(nil, `{"order": %d}`, i)}) {
+				return
+			}
+		}
+	}
+	report, err := sender.New(queue, nil).SendAll(ctx, orders)
+	fmt.Println("accepted:", report.Accepted, err)
+	// Output:
+	// accepted: [{0 19999}] <nil>
+}
+
+// A stage that sends what it makes of events to the next stage's hub. Each
+// message carries the id of its event, so that a transactional stage behind it
+// drops repeats.
+func ExampleSink() {
+	var (
+		source sluice.Source // of the events, such as one of package eventhub
+		leases sluice.LeaseStore
+		store  interface { // such as one of package sqlstore
+			sluice.CheckpointStore
+			sluice.LetterStore
+		}
+	)
+	ctx := context.Background()
+	next, err := sender.OpenEventHub(os.Getenv("EVENTHUB_CONNECTION_STRING"), "clean", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer next.Close(ctx)
+	sink := sender.NewSink(next, nil)
+	defer sink.Close(ctx)
+
+	clean := func(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
+		return []*sender.Message{{Key: e.Key, Body: bytes.TrimSpace(e.Body)}}, nil
+	}
+	delivery := sluice.AtLeastOnce(store, store, sender.Stamped(clean), sink, nil)
+	stage, err := sluice.New(source, leases, delivery, sluice.AllPartitions, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := stage.Run(ctx); err != nil {
+		log.Print(err)
+	}
 }

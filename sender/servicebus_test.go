@@ -336,3 +336,27 @@ func TestUnknownQueue(t *testing.T) {
 		t.Error("opened rubbish")
 	}
 }
+
+// TestQueueWantsSessions sends messages without sessions to a queue that has
+// them: they are refused for what they are, each of them.
+func TestQueueWantsSessions(t *testing.T) {
+	srv, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: queue, Sessions: true}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	b := openBus(t, srv.ConnectionString(), queue, nil)
+	report, err := sender.New(b, nil).SendAll(within(t), traffic{count: 10, size: fixed(1)}.all())
+	if err == nil || !errors.Is(err, sender.ErrFinal) || report.Messages+report.Retries != 0 || len(report.Unknown) > 0 {
+		t.Errorf("%+v: %v", report, err)
+	}
+	messages := []*sender.Message{{SessionID: "a"}, {SessionID: "a"}, {}, {SessionID: "b"}, {}}
+	for i, err := range outcome(newSink(t, b, nil), messages) {
+		if refused := messages[i].SessionID == ""; refused != errors.Is(err, sluice.ErrRejected) || !refused && err != nil {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	if counts, err := srv.Counts(queue); err != nil || counts.Active != 3 {
+		t.Errorf("%+v, %v", counts, err)
+	}
+}

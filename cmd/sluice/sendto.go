@@ -192,7 +192,14 @@ func (d *destination) explain(err error) error {
 		errors.As(err, &hub) && hub.Code == azeventhubs.ErrorCodeUnauthorizedAccess:
 		return fmt.Errorf("%s: not authorised: check the key and its right to send, or the role Azure %s Data Sender%s", d, service, words(err))
 	}
-	return fmt.Errorf("%s: %w", d, err)
+	said := words(err)
+	switch {
+	case said == "":
+		return fmt.Errorf("%s: %w", d, err)
+	case d.sessionField == "" && strings.Contains(said, "SessionId"):
+		return fmt.Errorf("%s: it takes messages with sessions only: state --session-field%s", d, said)
+	}
+	return fmt.Errorf("%s: refused%s", d, said)
 }
 
 var description = regexp.MustCompile(`Description: (.*?)\.?, Info: `)

@@ -129,6 +129,19 @@ func TestSendLeavesOutWhatTheQueueRefuses(t *testing.T) {
 	}
 }
 
+func TestSendToAQueueThatWantsSessions(t *testing.T) {
+	t.Parallel()
+	srv, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "orders", Sessions: true}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	code, out, errs := invoke(t, "", nil, "send", "--to", srv.ConnectionString(), "--queue", "orders", writeLines(t, []string{`{"a":1}`}))
+	if code != 1 || !strings.HasPrefix(out, "0 records acknowledged") || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "sluice: queue orders: it takes messages with sessions only: state --session-field") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+}
+
 // TestSendTellsItsProgress in lines of the log, where there is no terminal.
 func TestSendTellsItsProgress(t *testing.T) {
 	t.Parallel()
