@@ -173,9 +173,9 @@ func (a *app) printScaling(audit *demo.Audit, log []autoscale.Record, s demo.Pre
 		fmt.Fprintf(&b, "\n%s = %s, each exactly once: every document was compared with what was sent.\n",
 			terminal.Count(audit.Sent), terminal.Count(audit.Written))
 	}
-	if !f.above.IsZero() && second.After(f.above) {
-		fmt.Fprintf(&b, "From the first lag above the threshold to a second worker with partitions of its own: %s, with a reading every 500 ms.\n",
-			terminal.Span(second.Sub(f.above)))
+	if !f.above.IsZero() && second.After(f.decided) {
+		fmt.Fprintf(&b, "From the first lag above the threshold to the decision, at a reading every 500 ms: %s; to a second worker with partitions of its own: %s more.\n",
+			terminal.Span(f.decided.Sub(f.above)), terminal.Span(second.Sub(f.decided)))
 	}
 	fmt.Fprint(a.out, b.String())
 }
@@ -184,7 +184,7 @@ func (a *app) printScaling(audit *demo.Audit, log []autoscale.Record, s demo.Pre
 type scaling struct {
 	ups, downs, most int
 	worst            float64
-	above            time.Time // of the first lag above the threshold; zero: there was none
+	above, decided   time.Time // of the first lag above the threshold, and of what was made of it; zero: there was none
 }
 
 func summarize(log []autoscale.Record) (s scaling) {
@@ -192,7 +192,9 @@ func summarize(log []autoscale.Record) (s scaling) {
 		s.most = max(s.most, r.Instances)
 		switch r.Kind {
 		case autoscale.Up:
-			s.ups++
+			if s.ups++; s.ups == 1 {
+				s.decided = r.Time
+			}
 		case autoscale.Down:
 			s.downs++
 		}
