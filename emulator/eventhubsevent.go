@@ -82,27 +82,17 @@ func keyOf(sec amqp.Section) (key string) {
 func (s *splitter) event(b []byte) (hub.Message, error) {
 	var m hub.Message
 	var annotations amqp.Section
-	rest, last, body := b, byte(0), false
-	for len(rest) > 0 {
-		sec, after, err := amqp.NextSection(rest)
-		if err != nil {
-			return m, err
-		}
-		if sec.Code < last || sec.Code == last && sec.Code != amqp.SectionData && sec.Code != amqp.SectionSequence {
-			return m, amqp.Errorf(amqp.CondDecode, "section %#02x of a message follows section %#02x", sec.Code, last)
-		}
-		last = sec.Code
-		body = body || sec.Code >= amqp.SectionData && sec.Code <= amqp.SectionValue
+	err := eachSection(b, func(sec amqp.Section, rest []byte) error {
 		switch sec.Code {
 		case amqp.SectionHeader, amqp.SectionDeliveryAnn:
-			b = after
+			b = rest
 		case amqp.SectionMessageAnn:
-			annotations, b = sec, after
+			annotations, b = sec, rest
 		}
-		rest = after
-	}
-	if !body {
-		return m, amqp.Errorf(amqp.CondDecode, "the message has no body")
+		return nil
+	})
+	if err != nil {
+		return m, err
 	}
 	m.Payload = b
 	if annotations.Raw == nil {

@@ -35,37 +35,23 @@ func reservedInBus(name string) bool {
 // busMessage checks an encoded message, which it keeps, and reads off it what the broker must know.
 func busMessage(b []byte) (m bus.Message, err error) {
 	m.Payload = b
-	last, body, named := byte(0), false, false
-	for len(b) > 0 {
-		sec, rest, err := amqp.NextSection(b)
-		if err != nil {
-			return m, err
-		}
-		if sec.Code < last || sec.Code == last && sec.Code != amqp.SectionData && sec.Code != amqp.SectionSequence {
-			return m, amqp.Errorf(amqp.CondDecode, "section %#02x of a message follows section %#02x", sec.Code, last)
-		}
-		b, last = rest, sec.Code
-		body = body || sec.Code >= amqp.SectionData && sec.Code <= amqp.SectionValue
+	named := false
+	err = eachSection(b, func(sec amqp.Section, rest []byte) (err error) {
 		switch sec.Code {
 		case amqp.SectionHeader:
-			if m.TTL, err = ttlOf(sec); err != nil {
-				return m, err
-			}
-			m.Payload = b
+			m.Payload = rest
+			m.TTL, err = ttlOf(sec)
 		case amqp.SectionDeliveryAnn:
-			m.Payload = b
+			m.Payload = rest
 		case amqp.SectionMessageAnn:
-			if m.Scheduled, err = scheduleOf(sec); err != nil {
-				return m, err
-			}
+			m.Scheduled, err = scheduleOf(sec)
 		case amqp.SectionProperties:
-			if named, err = readProperties(sec, &m); err != nil {
-				return m, err
-			}
+			named, err = readProperties(sec, &m)
 		}
-	}
-	if !body {
-		return m, amqp.Errorf(amqp.CondDecode, "the message has no body")
+		return err
+	})
+	if err != nil {
+		return m, err
 	}
 	if !named {
 		m.Payload = withID(m.Payload)

@@ -54,10 +54,10 @@ func (n *notes) add(key, payload []byte) {
 
 // whole notes a message with its payload.
 func (n *notes) whole(queue uint64, e *entry) {
-	n.entries = append(n.entries, e)
 	if n.off {
 		return
 	}
+	n.entries = append(n.entries, e)
 	state := appendState(nil, e)
 	if !n.open || !bytes.Equal(state, n.state) || !same(e.Payload, n.payload) {
 		n.close()
