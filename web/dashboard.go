@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/watch"
 )
 
 // Config holds what has a default. The zero value is ready to use.
@@ -131,6 +132,10 @@ func (d *Dashboard) Run(ctx context.Context) {
 	defer close(d.stopped)
 	for _, s := range d.shown {
 		work.Go(func() { s.keep(ctx) })
+		if !s.Watched && s.Checkpoints != nil {
+			watcher := watch.New(s.Source, s.Leases, s.Checkpoints, nil)
+			work.Go(func() { watcher.Run(ctx, warnEvery, func(l watch.Look) { s.view.warn(l.Warnings) }) })
+		}
 	}
 	for {
 		select {
@@ -142,6 +147,16 @@ func (d *Dashboard) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// warnEvery is how often the dashboard looks for warnings.
+const warnEvery = 30 * time.Second
+
+// Warn tells the dashboard of a pipeline's warnings: all that there are.
+func (d *Dashboard) Warn(pipeline string, warnings []watch.Warning) {
+	if s := d.find(pipeline); s != nil {
+		s.view.warn(warnings)
 	}
 }
 

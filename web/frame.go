@@ -137,7 +137,7 @@ func (v *view) draw(s *shown, now time.Time) {
 			t.Here++
 		}
 	}
-	t.Trouble = troubles(&k, rows, &f, now)
+	t.Trouble = troubles(&k, rows, v.warnings())
 	text, err := json.Marshal(t)
 	if err != nil { // plain data always can be
 		panic(err)

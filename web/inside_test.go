@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -8,11 +9,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/watch"
 )
 
 func TestSeconds(t *testing.T) {
@@ -172,29 +176,52 @@ func TestGivenCertificateIsReadAgain(t *testing.T) {
 }
 
 func TestTroubles(t *testing.T) {
-	now := time.Now()
-	k := &known{
-		free:   map[string]time.Time{"1": now.Add(-time.Minute), "2": now.Add(-time.Minute), "3": now.Add(-time.Second)},
-		failed: map[string]string{"lease store": "connection refused"},
-	}
-	f := &figures{held: map[string]standing{"4": {moved: now.Add(-2 * time.Minute)}, "5": {moved: now.Add(-2 * time.Minute)}}}
-	rows := []row{
-		{ID: "0", State: "stopped", Error: "the hub was recreated"}, {ID: "1", State: "free"}, {ID: "2", State: "free"}, {ID: "3", State: "free"},
-		{ID: "4", State: "reading", Lag: 70}, {ID: "5", State: "reading"}, {ID: "6", State: "paused"}, {ID: "7", State: "elsewhere"},
+	k := &known{failed: map[string]string{"lease store": "connection refused"}}
+	rows := []row{{ID: "0", State: "stopped", Error: "the hub was recreated"}, {ID: "5", State: "reading"}, {ID: "6", State: "paused"}, {ID: "7", State: "elsewhere"}}
+	warnings := []watch.Warning{
+		{Kind: watch.Unowned, Partitions: []string{"1", "2"}, Text: "nobody reads them"},
+		{Kind: watch.Still, Partitions: []string{"6"}, Text: "of what is paused that is no news"},
+		{Kind: watch.Still, Partitions: []string{"7"}, Text: "it stands"},
+		{Kind: watch.Expired, Partitions: []string{"9"}, Text: "events are lost"},
 	}
 	var got []string
-	for _, x := range troubles(k, rows, f, now) {
+	for _, x := range troubles(k, rows, warnings) {
 		got = append(got, x.Level+": "+x.Text)
 	}
 	want := []string{
 		"bad: Partition 0 can't go on: the hub was recreated",
-		"warn: Partition 4 has not moved for 2m0s while 70 events wait.",
 		"bad: The lease store did not answer: connection refused",
-		"warn: Partitions 1, 2 have no owner: start more consumers, or let them take more.",
+		"bad: events are lost",
+		"warn: nobody reads them",
+		"warn: it stands",
 		"note: Partition 6 is paused here, until resumed or until this process ends.",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestWatching: nobody reads the partitions, and the dashboard says so by
+// itself, unless somebody else is to.
+func TestWatching(t *testing.T) {
+	for watched, want := range map[bool]int{false: 1, true: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			group := sluice.Group{Namespace: "ns", Topic: "t", Name: "g"}
+			p := Pipeline{Name: "p", Group: group, Source: sluicetest.NewHub(group, 2), Leases: new(sluicetest.Leases), Checkpoints: new(sluicetest.Store), Watched: watched}
+			d, err := New([]Pipeline{p}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { d.Run(ctx) })
+			time.Sleep(5 * time.Minute)
+			if list := d.find("p").view.warnings(); len(list) != want || want == 1 && list[0].Kind != watch.Unowned {
+				t.Errorf("it says %+v", list)
+			}
+			stop()
+			running.Wait()
+		})
 	}
 }
 

@@ -175,7 +175,7 @@ func TestRetry(t *testing.T) {
 	w.consume()
 	client, base := w.serve()
 	await(t, "dead letters", func() bool { return len(w.letters("").Letters) == 2 })
-	ticks := watch(t, client, base, "")
+	ticks := watchLive(t, client, base, "")
 
 	var marked struct{ Marked, Run int64 }
 	w.answer(&marked, "POST", "/api/dead-letters/retry", `{"all":true}`)

@@ -21,8 +21,8 @@ func (broken) List(context.Context, sluice.Group, sluice.DeadLetterFilter) ([]sl
 	return nil, errBroken
 }
 
-// watch opens a live stream.
-func watch(t testing.TB, client *http.Client, base, query string) <-chan message {
+// watchLive opens a live stream.
+func watchLive(t testing.TB, client *http.Client, base, query string) <-chan message {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", base+"api/live?"+query, nil)
 	if err != nil {
@@ -99,7 +99,7 @@ func TestLive(t *testing.T) {
 	w.hub.Append("0", events("a", "bad", "c")...)
 	w.consume()
 	client, base := w.serve()
-	messages := watch(t, client, base, "rows=1&pipeline=flights")
+	messages := watchLive(t, client, base, "rows=1&pipeline=flights")
 	all := map[string]bool{}
 	var rows rowsOf
 	settled := false
@@ -160,7 +160,7 @@ func TestPauseAndResume(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	w.consume()
 	client, base := w.serve()
-	ticks := watch(t, client, base, "")
+	ticks := watchLive(t, client, base, "")
 	until(t, ticks, "both partitions", func(k *tick) bool { return k.Here == 2 })
 
 	var so struct{ Paused bool }
@@ -183,7 +183,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	client, base := w.serve()
 	for range 64 {
-		<-watch(t, client, base, "")
+		<-watchLive(t, client, base, "")
 	}
 	so, err := client.Get(base + "api/live")
 	if err != nil {

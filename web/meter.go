@@ -55,7 +55,6 @@ type standing struct {
 	epoch    int64
 	renewed  time.Time
 	position sluice.Position
-	moved    time.Time // when the position last did
 	lag      int64     // -1 while not known
 	told     time.Time // when lag was
 	inFlight int64
@@ -79,7 +78,7 @@ func (m *Meter) Observe(o sluice.Observation) {
 	switch o.Kind {
 	case sluice.KindAcquired:
 		m.drop(o.Partition)
-		m.held[strings.Clone(o.Partition)] = &standing{epoch: o.Epoch, renewed: now, position: sluice.Unset, moved: now, lag: -1}
+		m.held[strings.Clone(o.Partition)] = &standing{epoch: o.Epoch, renewed: now, position: sluice.Unset, lag: -1}
 	case sluice.KindLost, sluice.KindReleased:
 		m.drop(o.Partition)
 	case sluice.KindParked:
@@ -116,9 +115,7 @@ func (m *Meter) Observe(o sluice.Observation) {
 	case sluice.KindStopped:
 		p.stopped = reason(o.Err)
 	case sluice.KindClaimed, sluice.KindCommitted:
-		if p.position != o.To {
-			p.position, p.moved = o.To, now
-		}
+		p.position = o.To
 	case sluice.KindWritten:
 		m.inFlight += int64(o.InFlight) - p.inFlight
 		p.inFlight = int64(o.InFlight)

@@ -10,8 +10,8 @@ import (
 type Pipeline struct {
 	Name   string // as people know it; unique on a dashboard
 	Group  sluice.Group
-	Source Source
-	Leases Leases
+	Source sluice.Source
+	Leases sluice.LeaseStore
 
 	// Checkpoints is nil for a pipeline that keeps none.
 	Checkpoints Checkpoints
@@ -23,20 +23,12 @@ type Pipeline struct {
 	// Gate is what that consumer reads through; nil if partitions can't be
 	// paused.
 	Gate *Gate
+	// Watched says that somebody else looks for warnings and tells
+	// [Dashboard.Warn]; else the dashboard does, every half minute.
+	Watched bool
 	// Redrive runs retries on partitions that nobody owns, as
 	// [sluice.Consumer.Redrive] does; nil leaves them until there is an owner.
 	Redrive func(ctx context.Context) (applied, failed int, err error)
-}
-
-// Source is the side of a [sluice.Source] that tells of the log.
-type Source interface {
-	Describe(ctx context.Context) (sluice.Topic, error)
-	Bounds(ctx context.Context, partition string) (sluice.Bounds, error)
-}
-
-// Leases is the side of a [sluice.LeaseStore] that tells who owns what.
-type Leases interface {
-	List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error)
 }
 
 // Checkpoints is the side of a [sluice.TxStore] or [sluice.CheckpointStore]

@@ -5,7 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/sluice-go/sluice/watch"
 )
 
 // trouble is what a person should know of, or do something about.
@@ -14,50 +15,50 @@ type trouble struct {
 	Text  string `json:"text"`
 }
 
-const (
-	// freeFor is how long a partition may be without an owner before that is
-	// told: it takes a while to take them all, one a second.
-	freeFor = 15 * time.Second
-	// stillFor is how long a checkpoint may stand while events wait.
-	stillFor = time.Minute
-	// named is how many partitions are named at most.
-	named = 8
-)
+// named is how many partitions are named at most.
+const named = 8
 
 // troubles says what is not as it should be, the worst first.
-func troubles(k *known, rows []row, f *figures, now time.Time) []trouble {
+func troubles(k *known, rows []row, warnings []watch.Warning) []trouble {
 	list := []trouble{}
 	say := func(level, format string, args ...any) {
 		list = append(list, trouble{level, fmt.Sprintf(format, args...)})
 	}
-	var free, paused []string
+	var paused []string
 	for i := range rows {
-		r := &rows[i]
-		switch r.State {
+		switch r := &rows[i]; r.State {
 		case "stopped":
 			say("bad", "Partition %s can't go on: %s", r.ID, r.Error)
-		case "free":
-			if since, ok := k.free[r.ID]; ok && now.Sub(since) >= freeFor {
-				free = append(free, r.ID)
-			}
 		case "paused":
 			paused = append(paused, r.ID)
-		case "reading":
-			if h := f.held[r.ID]; r.Lag > 0 && now.Sub(h.moved) >= stillFor {
-				say("warn", "Partition %s has not moved for %s while %d events wait.", r.ID, now.Sub(h.moved).Truncate(time.Second), r.Lag)
-			}
 		}
 	}
 	for _, what := range slices.Sorted(maps.Keys(k.failed)) {
 		say("bad", "The %s did not answer: %s", what, k.failed[what])
 	}
-	if len(free) > 0 {
-		say("warn", "%s no owner: start more consumers, or let them take more.", subject(free, "has", "have"))
+	for _, w := range warnings {
+		switch {
+		case w.Kind == watch.Still && among(w.Partitions, paused):
+			// It stands because a person has paused it, which is told below.
+		case w.Kind == watch.Expired || w.Kind == watch.Expiring:
+			say("bad", "%s", w.Text)
+		default:
+			say("warn", "%s", w.Text)
+		}
 	}
 	if len(paused) > 0 {
 		say("note", "%s paused here, until resumed or until this process ends.", subject(paused, "is", "are"))
 	}
+	slices.SortStableFunc(list, func(a, b trouble) int { return rank[a.Level] - rank[b.Level] })
 	return list
+}
+
+// rank orders levels, the worst first.
+var rank = map[string]int{"bad": 0, "warn": 1, "note": 2}
+
+// among tells whether all partitions are in a list.
+func among(ids, list []string) bool {
+	return !slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(list, id) })
 }
 
 // subject names partitions, with the verb that goes with them.

@@ -3,10 +3,12 @@ package web
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/watch"
 )
 
 const (
@@ -35,6 +37,7 @@ type view struct {
 	streams int
 	asked   time.Time // when somebody last did, or left
 	known   known
+	told    []watch.Warning // the newest
 	frame   *frame
 	next    chan struct{} // closed when there is a newer frame
 }
@@ -47,7 +50,6 @@ type known struct {
 	leases    map[string]leased
 	progress  map[string]sluice.Progress
 	bounds    map[string]bounds
-	free      map[string]time.Time // since when nobody has the partition
 	letters   letterCount
 	failed    map[string]string // by what was asked
 }
@@ -106,6 +108,19 @@ func (v *view) watched() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.streams > 0 || time.Since(v.asked) < unwatchedAfter
+}
+
+// warn takes all warnings that there are.
+func (v *view) warn(list []watch.Warning) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.told = slices.Clone(list)
+}
+
+func (v *view) warnings() []watch.Warning {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.told
 }
 
 func (v *view) newest() known {
@@ -205,17 +220,6 @@ func (k known) look(ctx context.Context, p *Pipeline) known {
 		next.at = now
 	}
 	next.failed = failed
-	next.free = make(map[string]time.Time)
-	for _, id := range next.topic.Partitions {
-		if next.leases[id].until.After(now) {
-			continue
-		}
-		since, ok := k.free[id]
-		if !ok {
-			since = now
-		}
-		next.free[id] = since
-	}
 	return next
 }
 

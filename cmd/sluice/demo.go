@@ -71,7 +71,7 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	}
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub flights)\ndatabase  %s\n", d.Connection(), filepath.Join(flags.dir, "flights.db"))
-	b, err := a.beginDemo(interrupted, &flags, seen{"flights", d.Parts()})
+	b, err := a.beginDemo(interrupted, &flags, seen{"flights", d.Parts(), false})
 	if err != nil {
 		return err
 	}

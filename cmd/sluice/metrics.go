@@ -91,11 +91,16 @@ func (g *gauges) close() {
 	g.work.Wait()
 }
 
-// join adds a work's metrics and warnings.
-func (g *gauges) join(w *work) error {
+// join adds a work's metrics and warnings, which the dashboard shows too.
+func (g *gauges) join(w *work, b *board) error {
 	if !w.InMemory {
 		watcher := watch.New(w.parts.Source, w.parts.Leases, w.parts.Checkpoints, nil)
-		g.work.Go(func() { watcher.Run(g.watched, watchEvery, func(l watch.Look) { g.warn(w, l) }) })
+		g.work.Go(func() {
+			watcher.Run(g.watched, watchEvery, func(l watch.Look) {
+				g.warn(w, l)
+				b.warn(w.Name, l.Warnings)
+			})
+		})
 	}
 	if g.provider == nil {
 		return nil

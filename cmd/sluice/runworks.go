@@ -50,7 +50,7 @@ func (all works) close(ctx context.Context) {
 func (all works) consumer(ctx context.Context, b *board, g *gauges) (runner, error) {
 	together := &pipeline.Together{}
 	for _, w := range all {
-		if err := g.join(w); err != nil {
+		if err := g.join(w, b); err != nil {
 			return nil, err
 		}
 		c, err := w.parts.Consumer(ctx, b.join(w.Name, &pipeline.Options{Observer: w.observer}))
@@ -68,7 +68,7 @@ func (all works) consumer(ctx context.Context, b *board, g *gauges) (runner, err
 func (all works) seen() []seen {
 	list := make([]seen, len(all))
 	for i, w := range all {
-		list[i] = seen{w.Name, w.parts}
+		list[i] = seen{w.Name, w.parts, true}
 	}
 	return list
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/pipeline"
+	"github.com/sluice-go/sluice/watch"
 	"github.com/sluice-go/sluice/web"
 )
 
@@ -54,6 +55,7 @@ func (w *webFlags) config() (*web.Config, error) {
 // board is a dashboard of pipelines that run; nil if there is to be none.
 type board struct {
 	server *web.Server
+	web    *web.Dashboard
 	shown  map[string]*web.Pipeline
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
@@ -61,8 +63,9 @@ type board struct {
 
 // seen is a pipeline that is to be shown.
 type seen struct {
-	name  string
-	parts *pipeline.Parts
+	name    string
+	parts   *pipeline.Parts
+	watched bool // somebody else looks for warnings
 }
 
 // board opens the dashboard of some pipelines, if the flags say so. What it
@@ -82,15 +85,14 @@ func (a *app) board(ctx context.Context, flags *webFlags, dir string, pipelines 
 		}
 		list[i] = web.Pipeline{
 			Name: s.name, Group: topic.Group, Source: s.parts.Source, Leases: s.parts.Leases, Checkpoints: s.parts.Checkpoints, DeadLetters: s.parts.DeadLetters,
-			Meter: web.NewMeter(), Gate: web.NewGate(s.parts.Source),
+			Meter: web.NewMeter(), Gate: web.NewGate(s.parts.Source), Watched: s.watched || s.parts.DeadLetters == nil, // which is in memory
 		}
 		b.shown[s.name] = &list[i]
 	}
-	d, err := web.New(list, cfg)
-	if err != nil {
+	if b.web, err = web.New(list, cfg); err != nil {
 		return nil, err
 	}
-	if b.server, err = d.Listen(flags.address); err != nil {
+	if b.server, err = b.web.Listen(flags.address); err != nil {
 		return nil, err
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -110,6 +112,13 @@ func (b *board) join(name string, opts *pipeline.Options) *pipeline.Options {
 		opts.Observer, opts.Source = sluice.Observers(opts.Observer, p.Meter), p.Gate
 	}
 	return opts
+}
+
+// warn shows a pipeline's warnings.
+func (b *board) warn(name string, warnings []watch.Warning) {
+	if b != nil {
+		b.web.Warn(name, warnings)
+	}
 }
 
 // String says where it is.
