@@ -111,7 +111,7 @@ func (p *Pipeline) readLease(n strictyaml.Node) {
 		"for":   func(n strictyaml.Node) { n.Duration(&c.LeaseFor) },
 		"renew": func(n strictyaml.Node) { n.Duration(&c.RenewEvery) },
 	})
-	lasts := cmp.Or(c.LeaseFor, 30*time.Second) // sluice.Config's default
+	lasts := p.LeaseFor()
 	if ok && lasts < 3*c.RenewEvery {
 		n.Fail("a lease of %v renewed every %v: it must last at least three renewals, so that one lost renewal does not lose it", lasts, c.RenewEvery)
 	}

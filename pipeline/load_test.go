@@ -88,6 +88,12 @@ func TestLoad(t *testing.T) {
 	if p.database != (sqliteDatabase{"flights.db"}) {
 		t.Errorf("database %v", p.database)
 	}
+	for lease, want := range map[string]time.Duration{"": 30 * time.Second, "lease: {for: 5m, renew: 100s}\n": 5 * time.Minute} {
+		p, err := Parse("p.yaml", []byte(edit(t, "lease: {for: 30s, renew: 10s}\n", lease)), environment())
+		if err != nil || p.LeaseFor() != want {
+			t.Errorf("%s leases last %v, %v", lease, p.LeaseFor(), err)
+		}
+	}
 }
 
 func TestLoadVariations(t *testing.T) {

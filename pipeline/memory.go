@@ -202,12 +202,9 @@ func (m *memory) event(e *sluice.Event, row []any, picked []jsonpick.Value) (*fi
 	if err := m.mapping.fill(row, picked, e); err != nil {
 		return nil, err
 	}
-	stamp, stamped, err := sluice.StampFrom(e.Properties)
-	if err != nil {
-		return nil, err
-	}
 	f := &figures.Event{Enqueued: e.Enqueued, Sequence: e.Sequence, Values: make([]*figures.Number, len(m.figures))}
-	if stamped {
+	// As a transactional stage takes it, a stamp that can't be read is none.
+	if stamp, stamped, err := sluice.StampFrom(e.Properties); stamped && err == nil {
 		f.ID = &stamp.ID
 	}
 	for i, name := range m.group {

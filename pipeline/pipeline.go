@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
@@ -111,6 +112,11 @@ func only(f *File, err error) (*Pipeline, error) {
 		return nil, err
 	}
 	return f.Stage("")
+}
+
+// LeaseFor is how long a lease lasts.
+func (p *Pipeline) LeaseFor() time.Duration {
+	return cmp.Or(p.config.LeaseFor, 30*time.Second) // sluice.Config's default
 }
 
 // nameOf is what a pipeline is called whose file doesn't say.

@@ -1,11 +1,9 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
@@ -114,8 +112,7 @@ func (p *Pipeline) settle(top strictyaml.Node, database, memory *strictyaml.Node
 		top.Fail("lacks leases: write leases: {sql: sqlite:PATH}, which is where the checkpoints and dead letters are kept too")
 	}
 	if _, blobs := p.database.(blobContainer); blobs {
-		lasts := cmp.Or(p.config.LeaseFor, 30*time.Second) // sluice.Config's default
-		if err := blobstore.CheckLease(lasts); err != nil {
+		if err := blobstore.CheckLease(p.LeaseFor()); err != nil {
 			s.stores.Fail("%w", err)
 		}
 	}
