@@ -14,7 +14,8 @@
 // keeps its key. A partition's messages are packed in the order in which they
 // come, each into the batch of the one before if it fits there. No way of
 // cutting that order into batches needs fewer of them. Messages without a key
-// have batches of their own, each full before the next is begun.
+// have batches of their own, each full before the next is begun, or with
+// [Config.Spread] one for each partition.
 //
 // Service Bus has no partitions to choose from, so sessions and keys are dealt
 // out to lanes in the same way.

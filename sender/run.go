@@ -44,7 +44,7 @@ type run struct {
 	id      []byte    // of a message that has none: a prefix of the run's own, the index
 	short   bool      // there are messages left that weren't drawn
 	keyed   []*parcel // those filling, by partition
-	loose   *parcel   // the one that fills with messages without a key
+	loose   []*parcel // those filling with messages without a key: one, or if spread by partition
 	turn    int       // the partition of the next of those; if ordered, of all
 	last    **parcel  // if ordered: the one parcel that fills
 	mixed   bool      // if ordered: all messages have the parcel of those without a key
@@ -108,7 +108,10 @@ func (r *run) take(m *Message) bool {
 // their own.
 func (r *run) slot(key string) (slot **parcel, partition int) {
 	if r.mixed || key == "" {
-		return &r.loose, r.turn
+		if r.s.cfg.Spread {
+			r.turn = (r.turn + 1) % len(r.lanes)
+		}
+		return &r.loose[r.turn%len(r.loose)], r.turn
 	}
 	partition = keyhash.Partition(key, len(r.lanes))
 	if r.s.cfg.Ordered {
@@ -131,7 +134,7 @@ func (r *run) pack(slot **parcel, partition int, m *Message, index int64) error 
 			r.refuse(index, p.batch, m, err)
 			return nil
 		}
-		if p == r.loose && !r.s.cfg.Ordered {
+		if slot == &r.loose[0] && r.inTurn() {
 			r.turn = (r.turn + 1) % len(r.lanes)
 			partition = r.turn
 		}
@@ -152,6 +155,10 @@ func (r *run) pack(slot **parcel, partition int, m *Message, index int64) error 
 	*slot = fresh
 	return nil
 }
+
+// inTurn tells whether each batch of messages without a key goes to the next
+// partition.
+func (r *run) inTurn() bool { return !r.s.cfg.Ordered && !r.s.cfg.Spread }
 
 func (r *run) open(l *lane) (*parcel, error) {
 	p := &parcel{lane: l, since: time.Now()}
@@ -193,7 +200,9 @@ func (r *run) flush() {
 	for i := range r.keyed {
 		r.ship(&r.keyed[i])
 	}
-	r.ship(&r.loose)
+	for i := range r.loose {
+		r.ship(&r.loose[i])
+	}
 }
 
 // tend starts the tender, which ships parcels that have waited long enough.
@@ -235,10 +244,12 @@ func (r *run) shipOld(before time.Time) {
 			r.ship(&r.keyed[i])
 		}
 	}
-	if p := r.loose; p != nil && p.since.Before(before) {
-		r.ship(&r.loose)
-		if !r.s.cfg.Ordered {
-			r.turn = (r.turn + 1) % len(r.lanes)
+	for i := range r.loose {
+		if p := r.loose[i]; p != nil && p.since.Before(before) {
+			r.ship(&r.loose[i])
+			if r.inTurn() {
+				r.turn = (r.turn + 1) % len(r.lanes)
+			}
 		}
 	}
 }

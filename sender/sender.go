@@ -20,6 +20,11 @@ type Config struct {
 	// follow the one before to its partition. Default: messages of a key or
 	// session keep their order.
 	Ordered bool
+	// Spread deals messages without a key out to the partitions one by one, so
+	// that each has its share also of few messages. Default: they fill one batch
+	// after the other, and the batches go to the partitions in turn, which takes
+	// the fewest. Without effect if Ordered.
+	Spread bool
 	// NoRepeats has a batch whose answer was lost end the sending, because it
 	// may be there. Default: it is sent again, and may be there twice.
 	NoRepeats bool
@@ -55,7 +60,7 @@ func (cfg *Config) withDefaults() Config {
 	c.FlushAfter = max(c.FlushAfter, 0)
 	c.InFlight = cmp.Or(max(c.InFlight, 0), 16)
 	if c.Ordered {
-		c.InFlight = 1
+		c.InFlight, c.Spread = 1, false
 	}
 	c.Attempts = cmp.Or(max(c.Attempts, 0), 8)
 	c.RetryMin = cmp.Or(max(c.RetryMin, 0), 200*time.Millisecond)
@@ -136,7 +141,10 @@ func (s *Sender) begin(ctx context.Context) (*run, error) {
 	if mixer, ok := s.transport.(Mixer); ok {
 		r.mixed = s.cfg.Ordered && mixer.Mixes()
 	}
-	r.keyed = make([]*parcel, len(partitions))
+	r.keyed, r.loose = make([]*parcel, len(partitions)), make([]*parcel, 1)
+	if s.cfg.Spread {
+		r.loose = make([]*parcel, len(partitions))
+	}
 	for _, name := range partitions {
 		l := &lane{partition: name, in: make(chan *parcel)}
 		r.lanes = append(r.lanes, l)

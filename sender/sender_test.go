@@ -31,6 +31,46 @@ func TestSendAllWithoutKeys(t *testing.T) {
 	}
 }
 
+// TestSpread gives each partition its share of few messages, in a batch each, and
+// keeps those with keys apart.
+func TestSpread(t *testing.T) {
+	const partitions = 4
+	srv := start(t, partitions, nil)
+	loose := traffic{count: 100, size: fixed(10)}
+	all := func(yield func(sender.Message) bool) {
+		for i := range loose.count {
+			m := loose.message(i)
+			if i%5 == 0 {
+				m.Key = "one"
+			}
+			if !yield(m) {
+				return
+			}
+		}
+	}
+	report, err := sender.New(open(t, srv, nil), &sender.Config{Spread: true}).SendAll(within(t), all)
+	if err != nil || report.Messages != loose.count || report.Batches != partitions+1 {
+		t.Fatalf("%+v: %v", report, err)
+	}
+	keyed := 0
+	for p := range partitions {
+		share := 0
+		for _, e := range stored(t, srv, p) {
+			if e.PartitionKey == nil {
+				share++
+			} else {
+				keyed++
+			}
+		}
+		if share != 80/partitions {
+			t.Errorf("partition %d has %d messages without a key", p, share)
+		}
+	}
+	if keyed != 20 {
+		t.Errorf("%d messages with the key", keyed)
+	}
+}
+
 // TestOrdered sends messages with and without keys to one partition, where
 // their order shows.
 func TestOrdered(t *testing.T) {

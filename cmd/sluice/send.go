@@ -31,8 +31,7 @@ JSON objects. The first character tells which. With "-" or no file the records
 come from standard input.
 
 They go in batches as large as the service takes. Records of one key, or of one
-session, keep their order. Without either they fill one batch after the other,
-and the batches go to the partitions in turn.
+session, keep their order. Without either they go to the partitions in turn.
 
 ` + aboutGenerate,
 		Example: `  sluice send --hub flights --key-field origin flights.csv

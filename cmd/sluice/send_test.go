@@ -68,6 +68,21 @@ func TestSendFromStandardInput(t *testing.T) {
 	}
 }
 
+// TestSendSpreads gives each partition its share of records without keys.
+func TestSendSpreads(t *testing.T) {
+	t.Parallel()
+	srv, connection := serve(t, 4)
+	must(t, "", nil, "send", "--to", connection, "--hub", "flights", writeLines(t, slices.Repeat([]string{"{}"}, 20)))
+	for _, e := range lookAt(t, connection).events() {
+		if e.sequence >= 5 {
+			t.Errorf("event %d of partition %s", e.sequence, e.partition)
+		}
+	}
+	if a := srv.Arrivals("flights"); a.Messages < 4 {
+		t.Errorf("%d batches", a.Messages)
+	}
+}
+
 func TestSendSaysHowMuchWasAcknowledgedAlsoOnFailure(t *testing.T) {
 	t.Parallel()
 	_, connection := serve(t, 2)
