@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/autoscale/config"
 	"github.com/sluice-go/sluice/pipeline"
 	"github.com/sluice-go/sluice/watch"
 	"github.com/sluice-go/sluice/web"
@@ -18,8 +20,8 @@ import (
 
 // webFlags are those of commands that have a dashboard.
 type webFlags struct {
-	address, cert, key, tokenEnv string
-	acme                         []string
+	address, cert, key, tokenEnv, autoscaler string
+	acme                                     []string
 }
 
 func (w *webFlags) add(f *pflag.FlagSet) {
@@ -28,14 +30,15 @@ func (w *webFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&w.key, "web-key", "", "its certificate's key, a PEM `file`")
 	f.StringSliceVar(&w.acme, "web-acme", nil, "obtain certificates for these public `names` from Let's Encrypt, whose terms this accepts; --web must be their port 443")
 	f.StringVar(&w.tokenEnv, "web-token-env", "", "the environment `variable` that holds the token to sign in with; needed beyond loopback")
+	f.StringVar(&w.autoscaler, "web-autoscale", "", "show the decisions of the autoscaler of this `CONFIG.yaml` too, wherever it runs")
 }
 
 // config checks the flags and reads the token.
 func (w *webFlags) config() (*web.Config, error) {
 	cfg := &web.Config{CertFile: w.cert, KeyFile: w.key, ACME: w.acme}
 	switch {
-	case w.address == "" && (w.cert != "" || w.key != "" || w.tokenEnv != "" || len(w.acme) > 0):
-		return nil, misused("--web-cert, --web-key, --web-acme and --web-token-env go with --web")
+	case w.address == "" && (w.cert != "" || w.key != "" || w.tokenEnv != "" || w.autoscaler != "" || len(w.acme) > 0):
+		return nil, misused("--web-cert, --web-key, --web-acme, --web-token-env and --web-autoscale go with --web")
 	case w.address == "":
 		return nil, nil
 	case (w.cert == "") != (w.key == ""):
@@ -57,6 +60,7 @@ type board struct {
 	server *web.Server
 	web    *web.Dashboard
 	shown  map[string]*web.Pipeline
+	done   func(context.Context) error // closes the autoscaler's state
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 }
@@ -76,7 +80,7 @@ func (a *app) board(ctx context.Context, flags *webFlags, dir string, pipelines 
 		return nil, err
 	}
 	cfg.Dir, cfg.Log = filepath.Join(dir, "web"), a.log
-	b := &board{shown: map[string]*web.Pipeline{}}
+	b := &board{shown: map[string]*web.Pipeline{}, done: func(context.Context) error { return nil }}
 	list := make([]web.Pipeline, len(pipelines))
 	for i, s := range pipelines {
 		topic, err := s.parts.Source.Describe(ctx)
@@ -89,20 +93,38 @@ func (a *app) board(ctx context.Context, flags *webFlags, dir string, pipelines 
 		}
 		b.shown[s.name] = &list[i]
 	}
-	if b.web, err = web.New(list, cfg); err != nil {
-		return nil, err
+	if flags.autoscaler != "" {
+		if cfg.Scaling, b.done, err = decisions(ctx, flags.autoscaler); err != nil {
+			return nil, err
+		}
 	}
-	if b.server, err = b.web.Listen(flags.address); err != nil {
-		return nil, err
+	if b.web, err = web.New(list, cfg); err == nil {
+		b.server, err = b.web.Listen(flags.address)
+	}
+	if err != nil {
+		return nil, errors.Join(err, closeSoon(ctx, b.done))
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop = stop
 	b.ended.Go(func() {
-		if err := b.server.Serve(serving); err != nil {
+		if err := errors.Join(b.server.Serve(serving), closeSoon(serving, b.done)); err != nil {
 			a.log.Error("the dashboard has ended", "error", err)
 		}
 	})
 	return b, nil
+}
+
+// decisions opens the state of an autoscaler.
+func decisions(ctx context.Context, path string) (*web.Scaling, func(context.Context) error, error) {
+	c, err := config.Load(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, done, err := c.OpenStore(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &web.Scaling{Resources: []string{c.Resource.Name}, Store: store}, done, nil
 }
 
 // join adds what the dashboard needs to the options of a pipeline's consumer.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -131,4 +132,70 @@ func TestDashboardWithAToken(t *testing.T) {
 	p = start(t, dir, env, "run", example(t), "--web", "127.0.0.1:0", "--web-cert", pem, "--web-key", pem)
 	dashboardOf(t, p)
 	p.stop()
+}
+
+func TestDashboardOfAnAutoscaler(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for name, text := range map[string]string{"instances": "1\n", "orders.yaml": `name: orders
+every: 100ms
+metrics:
+  backlog:
+    sql:
+      database: sqlite:` + path("orders.db") + `
+      query: SELECT 2500
+target:
+  command:
+    count: cat ` + path("instances") + `
+    scale: echo $SLUICE_INSTANCES > ` + path("instances") + `
+rule:
+  target: ceil(backlog / 1000)
+  max: 5
+  points: 2
+  window: 10s
+  stale: 10s
+state:
+  sqlite: ` + path("state.db") + `
+`} {
+		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := openDatabase(t, "sqlite:"+path("orders.db")).Exec("CREATE TABLE orders (id INTEGER)"); err != nil {
+		t.Fatal(err)
+	}
+	_, connection := serve(t, 1)
+	env := environment(connection, databases["sqlite"](t))
+	args := []string{"run", example(t), "--web", "127.0.0.1:0", "--web-autoscale", path("orders.yaml")}
+	if code, _, errs := invoke(t, dir, env, args...); code != 1 || !strings.Contains(errs, "state") {
+		t.Errorf("before it has a state: exit code %d, %s", code, errs)
+	}
+	scaler := start(t, dir, nil, "autoscale", "run", path("orders.yaml"))
+	await(t, "more instances", func() bool {
+		text, err := os.ReadFile(path("instances"))
+		return err == nil && strings.TrimSpace(string(text)) == "3"
+	})
+	p := start(t, dir, env, args...)
+	url := dashboardOf(t, p)
+	await(t, "the decision on the dashboard", func() bool {
+		_, text := visit(t, url+"api/autoscaling", "")
+		var so struct {
+			Resources []struct {
+				Name      string
+				Instances int
+				Decisions []struct{ Kind, Reason string }
+			}
+		}
+		decode(t, text, &so)
+		r := so.Resources
+		return len(r) == 1 && r[0].Name == "orders" && r[0].Instances == 3 && slices.ContainsFunc(r[0].Decisions, func(d struct{ Kind, Reason string }) bool {
+			return d.Kind == "up" && d.Reason != ""
+		})
+	})
+	if so, page := visit(t, url+"autoscaling", ""); so.StatusCode != http.StatusOK || !strings.Contains(page, "Autoscaling") {
+		t.Errorf("%d %s", so.StatusCode, page)
+	}
+	p.stop()
+	scaler.stop()
 }
