@@ -29,7 +29,10 @@ type AutoscaleConfig struct {
 	Program string
 	// OnRecord is told of each decision, and of what became of it.
 	OnRecord func(autoscale.Record)
-	Log      *slog.Logger
+	// SettleWithin is how long the end may take once the load is over. Default:
+	// 2 min.
+	SettleWithin time.Duration
+	Log          *slog.Logger
 }
 
 // The metrics. The subscription's has the name that collectors publish by
@@ -86,6 +89,7 @@ func OpenAutoscale(ctx context.Context, dir string, cfg *AutoscaleConfig) (*Auto
 		return nil, fmt.Errorf("demo's directory: %w", err)
 	}
 	d := &Autoscale{cfg: *cfg, lock: lock, Cosmos: &Cosmos{docs: docs}}
+	d.cfg.SettleWithin = cmp.Or(cfg.SettleWithin, 2*time.Minute)
 	if err := d.open(ctx, dir); err != nil {
 		return nil, errors.Join(err, d.Close(ctx))
 	}
@@ -245,11 +249,7 @@ func (d *Autoscale) Run(ctx context.Context, once bool) error {
 	return err
 }
 
-const (
-	// settleWithin is how long the end may take once the load is over.
-	settleWithin = 2 * time.Minute
-	lookEvery    = 200 * time.Millisecond
-)
+const lookEvery = 200 * time.Millisecond
 
 // settled waits until the load is over, its work done and the workers as few
 // as at first.
@@ -262,7 +262,7 @@ func (d *Autoscale) settled(ctx context.Context) error {
 		d.lookForSecond(ctx)
 		if d.finished.Load() {
 			if late == nil {
-				timer := time.NewTimer(settleWithin)
+				timer := time.NewTimer(d.cfg.SettleWithin)
 				defer timer.Stop()
 				late = timer.C
 			}
@@ -274,7 +274,7 @@ func (d *Autoscale) settled(ctx context.Context) error {
 		case <-tick.C:
 		case <-late:
 			return fmt.Errorf("the load was over %v ago, and still %d of %d events are written, the lag is %d, %d messages wait, and there are %d workers",
-				settleWithin, s.Written, s.Sent, s.Lag, s.Waiting, s.Workers)
+				d.cfg.SettleWithin, s.Written, s.Sent, s.Lag, s.Waiting, s.Workers)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -1,6 +1,10 @@
 package demo
 
 import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +34,45 @@ func TestLoad(t *testing.T) {
 		if once && before != 6375 {
 			t.Errorf("a wave has %d events", before)
 		}
+	}
+}
+
+// TestWorkersThatDoNothing: the demo does not end well, and says why; that
+// there are more and more of them does not help.
+func TestWorkersThatDoNothing(t *testing.T) {
+	t.Parallel()
+	idle := filepath.Join(t.TempDir(), "idle")
+	if err := os.WriteFile(idle, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenAutoscale(t.Context(), t.TempDir(), &AutoscaleConfig{Program: idle, SettleWithin: time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close(context.Background())
+	err = d.Run(t.Context(), true)
+	if err == nil || !strings.Contains(err.Error(), "still 0 of 6375 events are written, the lag is 6375, ") {
+		t.Errorf("it ends with %v", err)
+	}
+	audit, err := d.Audit(t.Context())
+	if err != nil || audit.Exact() || audit.Waiting != 6375 {
+		t.Errorf("audit %+v, %v", audit, err)
+	}
+	log, err := d.Log(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ups := 0
+	for _, r := range log {
+		switch r.Kind {
+		case autoscale.Up:
+			ups++
+		case autoscale.Down:
+			t.Errorf("down, while everything waits: %s", r.Reason)
+		}
+	}
+	if ups != mostWorkers-leastWorkers {
+		t.Errorf("%d times up", ups)
 	}
 }
 
