@@ -7,6 +7,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-go/sluice/emulator"
 )
@@ -59,4 +60,45 @@ func Example() {
 	// Output:
 	// 0 HOU MCI
 	// 1 BWI ABQ
+}
+
+func ExampleStartServiceBus() {
+	srv, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "orders"}}, nil, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	ctx := context.Background()
+
+	client, err := azservicebus.NewClientFromConnectionString(srv.ConnectionString(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+	sender, err := client.NewSender("orders", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := sender.SendMessage(ctx, &azservicebus.Message{Body: []byte("two coffees")}, nil); err != nil {
+		log.Fatal(err)
+	}
+	receiver, err := client.NewReceiverForQueue("orders", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	messages, err := receiver.ReceiveMessages(ctx, 1, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range messages {
+		fmt.Println(*m.SequenceNumber, string(m.Body))
+		if err := receiver.CompleteMessage(ctx, m, nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+	counts, err := srv.Counts("orders")
+	fmt.Println(counts.Active, err)
+	// Output:
+	// 1 two coffees
+	// 0 <nil>
 }

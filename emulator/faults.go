@@ -94,7 +94,8 @@ func (f *Fault) befalls(on Operation, hub, partition string) bool {
 
 type faultSet = faults.Set[Fault]
 
-// Faults are the faults of a server. Its methods may be called concurrently.
+// Faults are the faults of a server. Its methods may be called concurrently: beside Add, these are List, which returns each [FaultState], Remove,
+// which takes an id, and Clear.
 type Faults struct{ faultSet }
 
 // FaultState is a fault and what has come of it: its ID, and its Hits, how many operations it has befallen.

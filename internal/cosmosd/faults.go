@@ -112,7 +112,8 @@ func (f *Fault) failure() *failure {
 
 type faultSet = faults.Set[Fault]
 
-// Faults are the faults of an account. Its methods may be called concurrently.
+// Faults are the faults of an account. Its methods may be called concurrently: beside Add, these are List, which returns each [FaultState], Remove,
+// which takes an id, and Clear.
 type Faults struct{ faultSet }
 
 // FaultState is a fault and what has come of it: its ID, and its Hits, how many requests or operations it has befallen.
