@@ -42,7 +42,8 @@ func (cfg *SinkConfig) withDefaults() SinkConfig {
 // order is the engine's: with [sluice.OrderKey], that of each key.
 //
 // A message without a key goes by the id of its stamp (see [Stamped]) to a
-// partition that is the same each time, or without one to any.
+// partition that is the same each time, or without one to any. One with a stamp
+// of another stage's is rejected.
 //
 // It is safe for concurrent use, by any number of consumers. [Sink.Close] ends
 // it; the transport stays the caller's to close.
@@ -96,12 +97,17 @@ type packet struct {
 // what is done doesn't take effect later.
 func (s *Sink) Submit(ctx context.Context, m *Message, done func(sluice.Result)) {
 	p := &packet{ctx: ctx, message: m, done: done, since: time.Now()}
+	foreign := inherited(ctx, m)
 	s.mu.Lock()
 	s.live++
 	switch {
 	case s.closed:
 		s.mu.Unlock()
 		s.finish(sluice.Outage(ErrClosed), p)
+		return
+	case foreign:
+		s.mu.Unlock()
+		s.finish(sluice.Reject(errInherited), p)
 		return
 	case s.outlets == nil:
 		s.early = append(s.early, p)
@@ -113,6 +119,20 @@ func (s *Sink) Submit(ctx context.Context, m *Message, done func(sluice.Result))
 		s.outlet(m).push(p)
 	}
 	s.mu.Unlock()
+}
+
+var errInherited = errors.New("the message carries the stamp of an event of an earlier stage: have Stamped make its own")
+
+// inherited tells whether a message has a stamp that isn't of the stage that
+// submits it, as its properties have if they are those of a stamped event. The
+// next stage would take several such messages for one and its repeats.
+func inherited(ctx context.Context, m *Message) bool {
+	stamp, there, err := sluice.StampFrom(m.Properties)
+	if !there || err != nil {
+		return false
+	}
+	own, known := sluice.StampOf(ctx, &sluice.Event{}, 0)
+	return known && own.ID.Source != stamp.ID.Source
 }
 
 // outlet is where a message goes. Event Hubs gives an event without a key that

@@ -94,3 +94,58 @@ func TestStampedElsewhere(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+type mapping func(context.Context, *sluice.Event) ([]*sender.Message, error)
+
+// TestInheritedStamps has a stage pass on the properties of stamped events: with
+// Stamped its messages have stamps of their own, and without they are rejected.
+func TestInheritedStamps(t *testing.T) {
+	for name, c := range map[string]struct {
+		wrap func(mapping) mapping
+		sent int
+	}{
+		"stamped":   {func(m mapping) mapping { return sender.Stamped(m) }, 10},
+		"passed on": {func(m mapping) mapping { return m }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := sluicetest.NewHub(sluice.Group{Namespace: "test", Topic: "clean", Name: "g"}, 1)
+				for i := range 10 {
+					properties := map[string]any{}
+					sluice.Stamp{ID: sluice.ChainID{Source: "raw@1", Partition: "0", Sequence: int64(i)}, Epoch: 1, Low: -1}.SetTo(properties)
+					source.Append("0", &sluice.Event{Properties: properties})
+				}
+				h := &blindHub{limit: 1 << 20}
+				e, err := sender.NewEstimator(h, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				store, sink := &sluicetest.Store{}, newSink(t, e, nil)
+				pass := c.wrap(func(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
+					return []*sender.Message{{Properties: e.Properties}}, nil
+				})
+				stage, err := sluice.New(source, &sluicetest.Leases{}, sluice.AtLeastOnce(store, store, pass, sink, nil), sluice.AllPartitions, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ran := make(chan error, 1)
+				go func() { ran <- stage.Run(t.Context()) }()
+				time.Sleep(20 * time.Second)
+				if err := stage.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if err := <-ran; err != nil {
+					t.Error(err)
+				}
+				letters, err := store.List(t.Context(), sluice.Group{Namespace: "test", Topic: "clean", Name: "g"}, sluice.DeadLetterFilter{})
+				sent := 0
+				for _, messages := range h.stored {
+					sent += len(messages)
+				}
+				if err != nil || sent != c.sent || len(letters) != 10-c.sent {
+					t.Errorf("%d sent, %d dead letters: %v", sent, len(letters), err)
+				}
+			})
+		})
+	}
+}
