@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,11 +112,12 @@ func TestAPausedPartitionIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, leases, store := sluicetest.NewHub(group, 1), new(sluicetest.Leases), new(sluicetest.Store)
 		gate := web.NewGate(hub)
-		var counts [2]int
+		var counts [2]atomic.Int64
+		handled := func() [2]int64 { return [2]int64{counts[0].Load(), counts[1].Load()} }
 		var ended [2]chan error
 		var consumers [2]*sluice.Consumer
 		for i, source := range []sluice.Source{gate, hub} {
-			handler := sluice.Each(func(context.Context, *sluicetest.Tx, *sluice.Event) error { counts[i]++; return nil })
+			handler := sluice.Each(func(context.Context, *sluicetest.Tx, *sluice.Event) error { counts[i].Add(1); return nil })
 			c, err := sluice.New(source, leases, sluice.Transactional(store, handler), sluice.AllPartitions, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -127,13 +129,13 @@ func TestAPausedPartitionIsKept(t *testing.T) {
 		gate.Pause("0")
 		hub.Append("0", events("a", "b")...)
 		time.Sleep(10 * time.Minute)
-		if counts != [2]int{} {
-			t.Errorf("paused, they have handled %v", counts)
+		if n := handled(); n != [2]int64{} {
+			t.Errorf("paused, they have handled %v", n)
 		}
 		gate.Resume("0")
 		time.Sleep(time.Second)
-		if counts != [2]int{2, 0} {
-			t.Errorf("resumed, they have handled %v", counts)
+		if n := handled(); n != [2]int64{2, 0} {
+			t.Errorf("resumed, they have handled %v", n)
 		}
 		for i, c := range consumers {
 			if err := errors.Join(c.Stop(t.Context()), <-ended[i]); err != nil {

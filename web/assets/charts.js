@@ -2,7 +2,15 @@
 // and are drawn anew when the theme changes.
 import { el, put } from "./dom.js";
 
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// style is a colour of the page's as the theme has it, with an opacity. A probe
+// finds out, for a variable's own value is not resolved.
+const probe = el("span", { hidden: true });
+document.body.append(probe);
+function style(name, opacity = 1) {
+  probe.style.color = `color-mix(in srgb, var(${name}) ${100 * opacity}%, transparent)`;
+  return getComputedStyle(probe).color;
+}
+
 const COLOURS = ["--accent", "--warn", "--bad"];
 const all = new Set();
 
@@ -39,10 +47,10 @@ export class Chart {
         { ...axis, size: 52, space: 32, values: (_, ticks) => ticks.map((t) => this.options.axis?.(t) ?? t) },
       ],
       series: [{}, ...this.series.map((s, i) => {
-        const colour = style(COLOURS[s.colour ?? i]);
+        const colour = COLOURS[s.colour ?? i];
         return {
-          stroke: colour, width: 1.5, points: { show: false }, spanGaps: false, value: null,
-          fill: s.fill ? colour + "22" : undefined, paths: s.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
+          stroke: style(colour), width: 1.5, points: { show: false }, spanGaps: false, value: null,
+          fill: s.fill ? style(colour, 0.13) : undefined, paths: s.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
         };
       })],
       hooks: { setCursor: [() => this.label()] },
