@@ -58,9 +58,9 @@ func (b *balancer) balance(work context.Context, topic Topic, listed []LeaseInfo
 	// The store's clock, by our own lease.
 	asOf := listed[i].Renewed.Add(b.c.cfg.LeaseFor - listed[i].Remaining)
 	r := b.roster(topic, listed, asOf)
-	held := b.c.staying()
+	held, draining := b.c.staying()
 	surplus := len(held) - r.share(b.c.cfg.Owner)
-	for _, t := range held[:max(0, min(surplus, r.wanting()))] {
+	for _, t := range held[:max(0, min(surplus, r.wanting()-draining))] {
 		t.stop()
 	}
 	return surplus < 0, nil
@@ -219,18 +219,19 @@ func (r *roster) wanting() int {
 }
 
 // staying are the partitions held that are not being given back, those taken
-// last first.
-func (c *Consumer) staying() []*tenure {
+// last first, and draining is how many are.
+func (c *Consumer) staying() (list []*tenure, draining int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var list []*tenure
 	for _, t := range c.held {
 		if t.idle.Err() == nil {
 			list = append(list, t)
+		} else {
+			draining++
 		}
 	}
 	slices.SortFunc(list, func(a, b *tenure) int {
 		return cmp.Or(cmp.Compare(b.taken, a.taken), cmp.Compare(a.lease.Partition, b.lease.Partition))
 	})
-	return list
+	return list, draining
 }

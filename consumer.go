@@ -299,6 +299,7 @@ func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
 	if err != nil {
 		return fmt.Errorf("list leases: %w", err)
 	}
+	c.observe(Observation{Kind: KindListed})
 	if c.balancer != nil {
 		if short, err := c.balancer.balance(work, topic, listed); err != nil || !short {
 			return err

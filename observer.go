@@ -51,7 +51,7 @@ type Observation struct {
 // Kind is what an [Observation] is about.
 type Kind uint8
 
-// The kinds of observation. All but Failed may be counted on to carry
+// The kinds of observation. All but Failed and Listed may be counted on to carry
 // Partition and Epoch; Err is set where the name says that something went
 // wrong.
 const (
@@ -96,6 +96,9 @@ const (
 	// told, about once a second; all before To is done; Cost (of failed
 	// attempts too), InFlight, Lag.
 	KindWritten
+	// KindListed: the leases were listed, to take partitions or to share them
+	// out: the lease store answers. Partition and Epoch are empty.
+	KindListed
 )
 
 var kindNames = [...]string{
@@ -103,7 +106,7 @@ var kindNames = [...]string{
 	KindClaimed: "claimed", KindOpened: "opened", KindFetched: "fetched", KindCommitted: "committed",
 	KindFenced: "fenced", KindUnknown: "unknown", KindRetried: "retried", KindParked: "parked",
 	KindRedriven: "redriven", KindRedriveFailed: "redrive failed", KindStopped: "stopped",
-	KindFailed: "failed", KindHookFailed: "hook failed", KindWritten: "written",
+	KindFailed: "failed", KindHookFailed: "hook failed", KindWritten: "written", KindListed: "listed",
 }
 
 // String gives the kind's name.

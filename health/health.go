@@ -5,16 +5,20 @@
 //	http.Handle("/", probes) // GET /livez, GET /readyz
 //
 // A process is live unless the engine has stopped moving: a lease that it holds
-// was neither renewed nor given up for longer than it lasts. A restart helps
-// then, and nothing else does. It is ready once what it stands on answers: a
-// partition was taken or a lease renewed, and since then nothing failed without
-// recovering. A partition that waits for a person does not make the process
-// unready: its other partitions go on, and a restart would not help. It shows in the answer's
-// text.
+// was neither renewed nor given up for twice as long as it lasts. A restart
+// helps then, and nothing else does.
+//
+// It is ready once its lease store has answered, whether or not there was a
+// partition to take: a new process may have to wait for those of one that is to
+// go when this one is ready. It is no longer ready while something keeps
+// failing: for longer than [Config.Recovery], and again within it. A partition
+// that waits for a person does not make the process unready: its other
+// partitions go on, and a restart would not help. It shows in the answer's text.
 package health
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -46,12 +50,13 @@ type Health struct {
 	leases  map[string]time.Time // when a held one was taken or last renewed
 	stopped map[string]error
 	failing map[string]failure // by partition, "" for the consumer
-	worked  bool               // a store has answered
+	worked  bool               // the lease store has answered
 }
 
+// failure is what fails again and again.
 type failure struct {
-	since time.Time
-	err   error
+	since, last time.Time
+	err         error // the last one
 }
 
 // New makes a handler of probes.
@@ -73,10 +78,12 @@ func (h *Health) Observe(o sluice.Observation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch o.Kind {
+	case sluice.KindListed:
+		h.worked = true
+		delete(h.failing, "")
 	case sluice.KindAcquired, sluice.KindRenewed:
 		h.leases[o.Partition] = h.cfg.Now()
 		h.worked = true
-		delete(h.failing, "")
 	case sluice.KindLost, sluice.KindReleased:
 		delete(h.leases, o.Partition)
 		delete(h.stopped, o.Partition)
@@ -89,9 +96,13 @@ func (h *Health) Observe(o sluice.Observation) {
 	case sluice.KindCommitted:
 		delete(h.failing, o.Partition)
 	case sluice.KindFailed:
-		if _, already := h.failing[o.Partition]; !already {
-			h.failing[o.Partition] = failure{h.cfg.Now(), o.Err}
+		now := h.cfg.Now()
+		f, already := h.failing[o.Partition]
+		if !already || now.Sub(f.last) > h.cfg.Recovery {
+			f.since = now
 		}
+		f.last, f.err = now, o.Err
+		h.failing[o.Partition] = f
 	}
 }
 
@@ -117,12 +128,12 @@ func (h *Health) Ready() error {
 	now := h.cfg.Now()
 	for _, p := range slices.Sorted(maps.Keys(h.failing)) {
 		f := h.failing[p]
-		if age := now.Sub(f.since); age > h.cfg.Recovery {
+		if age := now.Sub(f.since); age > h.cfg.Recovery && now.Sub(f.last) <= h.cfg.Recovery {
 			return fmt.Errorf("failing for %v: %w", age.Truncate(time.Second), f.err)
 		}
 	}
 	if !h.worked {
-		return fmt.Errorf("no partition was taken yet")
+		return errors.New("the lease store has not answered yet")
 	}
 	return nil
 }

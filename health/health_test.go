@@ -23,24 +23,36 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	probe("/livez", 200, "ok\n")
-	probe("/readyz", 503, "no partition was taken yet\n")
-	h.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0"})
+	probe("/readyz", 503, "the lease store has not answered yet\n")
+	h.Observe(sluice.Observation{Kind: sluice.KindListed}) // all partitions are others'
 	probe("/readyz", 200, "ok\n")
+	h.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0"})
 
 	h.Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "0", Err: errors.New("database\nis down")})
 	probe("/readyz", 200, "ok\n")
-	now = now.Add(31 * time.Second)
+	now = now.Add(20 * time.Second)
+	h.Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "0", Err: errors.New("still\ndown")})
+	now = now.Add(11 * time.Second)
 	h.Observe(sluice.Observation{Kind: sluice.KindRenewed, Partition: "0"})
 	h.Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "0", Err: errors.New("still")})
-	probe("/readyz", 503, "failing for 31s: database is down\n")
+	probe("/readyz", 503, "failing for 31s: still\n")
 	probe("/livez", 200, "ok\n")
 	h.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0"})
 	probe("/readyz", 200, "ok\n")
 
-	h.Observe(sluice.Observation{Kind: sluice.KindFailed, Err: errors.New("lease store is down")})
+	// One failure alone passes, also where no event shows that it has.
+	h.Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "0", Err: errors.New("a blip")})
 	now = now.Add(31 * time.Second)
-	probe("/readyz", 503, "failing for 31s: lease store is down\n")
 	h.Observe(sluice.Observation{Kind: sluice.KindRenewed, Partition: "0"})
+	probe("/readyz", 200, "ok\n")
+
+	for range 4 {
+		h.Observe(sluice.Observation{Kind: sluice.KindFailed, Err: errors.New("lease store is down")})
+		now = now.Add(10 * time.Second)
+	}
+	h.Observe(sluice.Observation{Kind: sluice.KindRenewed, Partition: "0"})
+	probe("/readyz", 503, "failing for 40s: lease store is down\n")
+	h.Observe(sluice.Observation{Kind: sluice.KindListed})
 	probe("/readyz", 200, "ok\n")
 
 	h.Observe(sluice.Observation{Kind: sluice.KindStopped, Partition: "0", Err: errors.New("retention has passed")})

@@ -53,7 +53,7 @@ func (p *partition) expiry() (time.Duration, bool) {
 	from, to := p.pace[0], p.pace[len(p.pace)-1]
 	took := to.at.Sub(from.at)
 	closer := (to.first - from.first) - (to.checkpoint - from.checkpoint)
-	if took <= 0 || closer <= 0 {
+	if took < leastPace || closer <= 0 {
 		return 0, false
 	}
 	margin := float64(to.checkpoint + 1 - to.first)

@@ -9,8 +9,11 @@ package watch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -64,7 +67,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Watcher looks at one consumer group. It belongs to one goroutine.
+// Watcher looks at one consumer group. It belongs to one goroutine. Each look
+// asks the log once for every partition, and the stores once.
 type Watcher struct {
 	source      sluice.Source
 	leases      sluice.LeaseStore
@@ -81,7 +85,7 @@ type partition struct {
 	free  time.Time // since when nobody owns it; zero: somebody does
 	moved time.Time // when the checkpoint was first seen where it is
 	at    int64     // where
-	// pace are samples of the last hour, oldest first.
+	// pace are the samples of the last looks, oldest first.
 	pace []sample
 	late time.Time // since when it is in danger
 }
@@ -91,8 +95,17 @@ type sample struct {
 	first, checkpoint int64
 }
 
-// maxPace is how many samples are kept of a partition.
-const maxPace = 60
+const (
+	// maxPace is how many samples are kept of a partition.
+	maxPace = 120
+	// leastPace is the shortest time over which a pace is believed: logs give
+	// their oldest events up in large pieces.
+	leastPace = 10 * time.Minute
+	// parallel is how many partitions' bounds are asked for at once.
+	parallel = 16
+	// patience is how long all of them may take.
+	patience = 30 * time.Second
+)
 
 // New makes a watcher.
 func New(source sluice.Source, leases sluice.LeaseStore, checkpoints Checkpoints, cfg *Config) *Watcher {
@@ -175,11 +188,11 @@ func (w *Watcher) Look(ctx context.Context) ([]Warning, error) {
 	for _, p := range progress {
 		done[p.Partition] = p
 	}
-	for _, id := range topic.Partitions {
-		bounds, err := w.source.Bounds(ctx, id)
-		if err != nil {
-			return nil, fmt.Errorf("watch: bounds of partition %s: %w", id, err)
-		}
+	bounds, err := w.bounds(ctx, topic.Partitions)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range topic.Partitions {
 		p := w.partitions[id]
 		if p == nil {
 			p = &partition{moved: now, at: sluice.Unset.Sequence}
@@ -188,7 +201,7 @@ func (w *Watcher) Look(ctx context.Context) ([]Warning, error) {
 		c, begun := done[id]
 		begun = begun && c.Incarnation == topic.Incarnation && c.Position.Sequence >= sluice.Origin.Sequence
 		if begun {
-			found = w.follow(found, id, p, bounds, c.Position.Sequence, now)
+			found = w.follow(found, id, p, bounds[i], c.Position.Sequence, now)
 		}
 	}
 	found = w.owners(found, topic, leases, now)
@@ -199,7 +212,35 @@ func (w *Watcher) Look(ctx context.Context) ([]Warning, error) {
 	return found, nil
 }
 
-// urgency orders kinds, the most urgent first.
-func urgency(k Kind) int {
-	return slices.Index([]Kind{Expired, Expiring, Still, Short, Unowned, Gained}, k)
+// bounds asks for the ends of all partitions.
+func (w *Watcher) bounds(ctx context.Context, partitions []string) ([]sluice.Bounds, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	list := make([]sluice.Bounds, len(partitions))
+	errs := make([]error, len(partitions))
+	var next atomic.Int64
+	var asking sync.WaitGroup
+	for range min(parallel, len(partitions)) {
+		asking.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(partitions)); i = next.Add(1) - 1 {
+				if list[i], errs[i] = w.source.Bounds(ctx, partitions[i]); errs[i] != nil {
+					errs[i] = fmt.Errorf("watch: bounds of partition %s: %w", partitions[i], errs[i])
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	asking.Wait()
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return nil, err
+		}
+	}
+	return list, errors.Join(errs...)
 }
+
+// Kinds are all kinds, the most urgent first.
+var Kinds = []Kind{Expired, Expiring, Still, Short, Unowned, Gained}
+
+func urgency(k Kind) int { return slices.Index(Kinds, k) }

@@ -75,7 +75,7 @@ func (a *app) gauges(ctx context.Context, flags *metricsFlags) (*gauges, error) 
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("/", g.probe)
-	g.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	g.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 	g.address = listener.Addr()
 	g.work.Go(func() { _ = g.server.Serve(listener) })
 	a.log.Info("metrics", "at", fmt.Sprintf("http://%s/metrics", g.address))
@@ -109,7 +109,7 @@ func (g *gauges) join(w *work, b *board) error {
 	if err != nil {
 		return err
 	}
-	probes := health.New(nil)
+	probes := health.New(&health.Config{LeaseFor: w.LeaseFor()})
 	w.observer = sluice.Observers(w.observer, metrics, probes)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -144,9 +144,12 @@ func (g *gauges) warn(w *work, l watch.Look) {
 	for _, x := range l.Ended {
 		w.log.Info("no longer so", "kind", string(x.Kind), "partitions", x.Partitions)
 	}
-	g.warnings.DeletePartialMatch(prometheus.Labels{"consumer": w.Name})
+	count := map[watch.Kind]int{}
 	for _, x := range l.Warnings {
-		g.warnings.WithLabelValues(w.Name, string(x.Kind)).Add(float64(len(x.Partitions)))
+		count[x.Kind] += len(x.Partitions)
+	}
+	for _, kind := range watch.Kinds {
+		g.warnings.WithLabelValues(w.Name, string(kind)).Set(float64(count[kind]))
 	}
 	if l.Err != nil {
 		g.app.log.Debug("could not look for warnings", "error", l.Err)
