@@ -190,20 +190,20 @@ func (m *Memory) window(metric string) *Window {
 func (w *Window) missing(now time.Time, l Limits) string {
 	switch {
 	case w.State == Disabled:
-		return "disabled, seen at " + clock(w.Since)
+		return "disabled, seen at " + daytime(w.Since)
 	case w.State == Failed:
-		return fmt.Sprintf("not read at %s: %s", clock(w.Since), w.Cause)
+		return fmt.Sprintf("not read at %s: %s", daytime(w.Since), w.Cause)
 	case len(w.Values) == 0:
 		return "no value"
 	case now.Sub(w.newest()) > l.Stale:
-		return "no value since " + clock(w.newest())
+		return "no value since " + daytime(w.newest())
 	case len(w.Values) < l.Points:
 		return fmt.Sprintf("%d of %d values", len(w.Values), l.Points)
 	}
 	return ""
 }
 
-func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) }
+func daytime(t time.Time) string { return t.UTC().Format(time.TimeOnly) }
 
 func (w *Window) figures(metric, missing string) Figures {
 	f := Figures{Metric: metric, Points: len(w.Values), Newest: w.newest(), Missing: missing}
