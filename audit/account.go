@@ -210,7 +210,8 @@ func (p *account) event(sequence int64, enqueued time.Time, e *sluice.Event) err
 	}
 	p.Held++
 	b.Held++
-	repeat := e != nil && p.repeats.Next(e)
+	// Of what came before it the consumer knew nothing.
+	repeat := e != nil && sequence >= p.start && p.repeats.Next(e)
 	switch {
 	case p.entry.Sequence == sequence:
 		if p.entry.Letter {
@@ -223,6 +224,9 @@ func (p *account) event(sequence int64, enqueued time.Time, e *sluice.Event) err
 		if sequence > p.Checkpoint {
 			p.Ahead++
 			b.Ahead++
+		}
+		if repeat {
+			return p.meet(sequence, enqueued, Doubled)
 		}
 		return p.meet(sequence, enqueued, "")
 	case sequence < p.start:

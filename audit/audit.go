@@ -91,10 +91,7 @@ func Hub(ctx context.Context, source sluice.Source, ledger Ledger, group sluice.
 	for _, f := range r.Faults {
 		named += f.Events()
 	}
-	for _, n := range r.Total.Faults {
-		r.Unnamed += n
-	}
-	r.Unnamed -= named
+	r.Unnamed = r.faults() - named
 	r.Took = time.Since(began)
 	return r, nil
 }

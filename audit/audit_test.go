@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -239,9 +240,16 @@ func TestRepeatsAreNotMissed(t *testing.T) {
 	if r := look(); r.Total.Repeats != 2 || len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 5 is missing" {
 		t.Errorf("%+v, %v", r.Total, r.Faults)
 	}
+	// A repeat that has an effect is one too many.
+	whole := b.entries["0"]
+	b.entries["0"] = []audit.Entry{{Sequence: 0}, {Sequence: 1}, {Sequence: 2}, {Sequence: 3}, {Sequence: 5}}
+	if r := look(); len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 2 is doubled" {
+		t.Errorf("%+v, %v", r.Total, r.Faults)
+	}
+	b.entries["0"] = whole
 	// Of what repeats an event that is gone nobody can know.
 	hub.Trim("0", 2)
-	if r := look(); r.Total.Repeats != 0 || r.Total.Unclear != 3 || !r.Exact() {
-		t.Errorf("%+v, %v", r.Total, r.Faults)
+	if r := look(); r.Total.Repeats != 0 || r.Total.Unclear != 3 || r.Exact() || !r.Undecided() || !strings.HasPrefix(r.Headline(), "Can't tell of 3 of 4 events") {
+		t.Errorf("%s: %+v, %v", r.Headline(), r.Total, r.Faults)
 	}
 }

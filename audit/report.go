@@ -15,7 +15,8 @@ const (
 	// Missing: the checkpoint has passed the event, and it has neither effect
 	// nor dead letter.
 	Missing Kind = "missing"
-	// Doubled: it has more than one effect, or an effect and a dead letter.
+	// Doubled: it has more than one effect, or an effect and a dead letter; or
+	// it repeats a message that was sent before, and has an effect all the same.
 	Doubled Kind = "doubled"
 	// Expired: the log gave it up before the checkpoint came to it.
 	Expired Kind = "expired"
@@ -116,11 +117,16 @@ type Report struct {
 }
 
 // Exact tells that nothing is lost and nothing doubled.
-func (r *Report) Exact() bool {
-	for _, n := range r.Total.Faults {
-		if n > 0 {
-			return false
-		}
+func (r *Report) Exact() bool { return r.faults() == 0 && r.Total.Unclear == 0 }
+
+// Undecided tells that nothing is known to be lost or doubled, but that of some
+// events nobody can know.
+func (r *Report) Undecided() bool { return r.faults() == 0 && r.Total.Unclear > 0 }
+
+// faults is how many events have one.
+func (r *Report) faults() (n int64) {
+	for _, of := range r.Total.Faults {
+		n += of
 	}
-	return true
+	return n
 }

@@ -136,6 +136,9 @@ func (r *Report) Headline() string {
 		return fmt.Sprintf("Nothing lost, nothing doubled: %s events, %s written, %s dead letters, %s waiting.",
 			terminal.Count(c.Held), terminal.Count(c.Written), terminal.Count(c.Letters), terminal.Count(c.Waiting))
 	}
+	if r.Undecided() {
+		return fmt.Sprintf("Can't tell of %s of %s events: nothing else is lost or doubled.", terminal.Count(c.Unclear), terminal.Count(c.Held))
+	}
 	text := "Not exact:"
 	for i, kind := range Kinds {
 		if n := c.Faults[kind]; n > 0 {

@@ -11,9 +11,9 @@
 // It is ready once its lease store has answered, whether or not there was a
 // partition to take: a new process may have to wait for those of one that is to
 // go when this one is ready. It is no longer ready while something keeps
-// failing: for longer than [Config.Recovery], and again within it. A partition
-// that waits for a person does not make the process unready: its other
-// partitions go on, and a restart would not help. It shows in the answer's text.
+// failing for longer than [Config.Recovery]. A partition that waits for a
+// person does not make the process unready: its other partitions go on, and a
+// restart would not help. It shows in the answer's text.
 package health
 
 import (
@@ -35,7 +35,8 @@ type Config struct {
 	// LeaseFor is the consumer's. Default: 30 s.
 	LeaseFor time.Duration
 	// Recovery is how long a failure may last before the process is no longer
-	// ready. Default: LeaseFor.
+	// ready. Failures that follow each other within it, or within 2 minutes, are
+	// one that lasts. Default: LeaseFor.
 	Recovery time.Duration
 	// Now tells the time. Default: time.Now.
 	Now func() time.Time
@@ -98,13 +99,17 @@ func (h *Health) Observe(o sluice.Observation) {
 	case sluice.KindFailed:
 		now := h.cfg.Now()
 		f, already := h.failing[o.Partition]
-		if !already || now.Sub(f.last) > h.cfg.Recovery {
+		if !already || now.Sub(f.last) > h.gap() {
 			f.since = now
 		}
 		f.last, f.err = now, o.Err
 		h.failing[o.Partition] = f
 	}
 }
+
+// gap is the longest between two failures that are one. Pauses before another
+// attempt, and requests that get no answer, take their time.
+func (h *Health) gap() time.Duration { return max(h.cfg.Recovery, 2*time.Minute) }
 
 // Live tells whether the engine moves; the error says what does not.
 func (h *Health) Live() error {
@@ -128,8 +133,8 @@ func (h *Health) Ready() error {
 	now := h.cfg.Now()
 	for _, p := range slices.Sorted(maps.Keys(h.failing)) {
 		f := h.failing[p]
-		if age := now.Sub(f.since); age > h.cfg.Recovery && now.Sub(f.last) <= h.cfg.Recovery {
-			return fmt.Errorf("failing for %v: %w", age.Truncate(time.Second), f.err)
+		if f.last.Sub(f.since) > h.cfg.Recovery && now.Sub(f.last) <= h.gap() {
+			return fmt.Errorf("failing for %v: %w", now.Sub(f.since).Truncate(time.Second), f.err)
 		}
 	}
 	if !h.worked {

@@ -46,12 +46,12 @@ func TestProbes(t *testing.T) {
 	h.Observe(sluice.Observation{Kind: sluice.KindRenewed, Partition: "0"})
 	probe("/readyz", 200, "ok\n")
 
-	for range 4 {
+	for range 3 {
 		h.Observe(sluice.Observation{Kind: sluice.KindFailed, Err: errors.New("lease store is down")})
-		now = now.Add(10 * time.Second)
+		now = now.Add(40 * time.Second) // a request without an answer, and a pause
 	}
 	h.Observe(sluice.Observation{Kind: sluice.KindRenewed, Partition: "0"})
-	probe("/readyz", 503, "failing for 40s: lease store is down\n")
+	probe("/readyz", 503, "failing for 2m0s: lease store is down\n")
 	h.Observe(sluice.Observation{Kind: sluice.KindListed})
 	probe("/readyz", 200, "ok\n")
 

@@ -112,10 +112,10 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 	switch {
 	case err != nil:
 		return err
+	case report.Undecided():
+		return &verdictError{exitUndecided, "can't tell of all events whether they were lost"}
 	case !report.Exact():
 		return &verdictError{exitLoss, "not exact: events are lost or doubled"}
-	case report.Total.Unclear > 0:
-		return &verdictError{exitUndecided, "can't tell of all events whether they were lost"}
 	}
 	return nil
 }
