@@ -18,7 +18,9 @@ import (
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {
 	// Token is what people sign in with. Default: none, and then only this
-	// machine may look.
+	// machine may look. Set one behind a proxy or a forwarded port on this
+	// machine, for which everybody is this machine: those that say so are
+	// refused without, but not all do.
 	Token string
 	// CertFile and KeyFile are a certificate and its key in PEM; they are read
 	// again when they change. Default: a self-signed certificate, kept under

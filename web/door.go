@@ -61,7 +61,7 @@ var (
 // admit returns nil if the request may pass.
 func (d *door) admit(r *http.Request) error {
 	if !d.locked {
-		if !loopback(r.RemoteAddr) || !loopback(r.Host) {
+		if !loopback(r.RemoteAddr) || !loopback(r.Host) || forwarded(r) {
 			return errOutside
 		}
 		return nil
@@ -73,6 +73,17 @@ func (d *door) admit(r *http.Request) error {
 		return d.try(token, remote(r))
 	}
 	return errSignIn
+}
+
+// forwarded tells whether a proxy on this machine says that it speaks for
+// somebody else.
+func forwarded(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
+		if r.Header.Get(name) != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // presented is the token in the request's Authorization: a bearer's, or the

@@ -51,6 +51,8 @@ func TestWithoutATokenOnlyThisMachineMayLook(t *testing.T) {
 		"another address":   func(r *http.Request) { r.Host = "192.0.2.1" },
 		"no host":           func(r *http.Request) { r.Host = "" },
 		"something unusual": func(r *http.Request) { r.RemoteAddr = "@" },
+		"a proxy's":         func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.7") },
+		"a gateway's":       func(r *http.Request) { r.Header.Set("Via", "1.1 gateway") },
 	} {
 		if rec := w.ask("GET", "/api/dead-letters", "", change); rec.Code != http.StatusForbidden {
 			t.Errorf("%s: %d %s", name, rec.Code, rec.Body)
