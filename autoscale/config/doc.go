@@ -69,6 +69,7 @@
 //	state:                            # one of
 //	  sqlite: NAME.autoscale.db
 //	  azure: {connection: …, account: …, credential: default, table: Scaling}
+//	                                  # prefix: of the queues' names, where several files share an account
 //	keep: 720h                        # records of decisions
 //
 // The language of expressions is told by package expression. In them, and in
