@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -115,18 +116,26 @@ func TestCheckpointsTable(t *testing.T) {
 		}
 		return lines
 	}
-	expect := func(want ...string) {
+	// The first of three dead letters and the third share a partition.
+	letters := [2]int{2, 1}
+	if strings.HasPrefix(table()[2], "1 1 1 2 ") {
+		letters = [2]int{1, 2}
+	}
+	expect := func(position, lag string) {
 		t.Helper()
+		want := []string{"PARTITION POSITION LAG DEAD LETTERS EPOCH LEASE OWNER"}
+		for p, n := range letters {
+			want = append(want, fmt.Sprintf("%d %s %s %d 1 - -", p, position, lag, n))
+		}
 		if got := table(); !slices.Equal(got, want) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	header := "PARTITION POSITION LAG DEAD LETTERS EPOCH LEASE OWNER"
-	expect(header, "0 1 1 2 1 - -", "1 1 1 1 1 - -")
+	expect("1", "1")
 	if err := srv.Recreate("flights"); err != nil {
 		t.Fatal(err)
 	}
-	expect(header, "0 1 (hub recreated) 0 2 1 - -", "1 1 (hub recreated) 0 1 1 - -")
+	expect("1 (hub recreated)", "0")
 	srv.Close()
-	expect(header, "0 1 ? 2 1 - -", "1 1 ? 1 1 - -")
+	expect("1", "?")
 }
