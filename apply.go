@@ -199,11 +199,12 @@ func (s *applier[Tx]) transact(events []*Event, parked []DeadLetter) error {
 func (s *applier[Tx]) move(to Position, parked []DeadLetter, events int, fn func(context.Context, Tx) error) error {
 	step := Step{Lease: s.lease, From: s.pos, To: to, DeadLetters: parked}
 	var repeats int
-	step.Seen, step.SeenSince, repeats = s.repeats.seen(step.From.Sequence, to.Sequence)
+	repeats = s.repeats.seen(&step)
 	began := s.c.cfg.Clock.Elapsed()
 	if err := s.commit(step, fn); err != nil {
 		return err
 	}
+	s.repeats.stored(&step)
 	s.observe(Observation{
 		Kind: KindCommitted, From: step.From, To: step.To, Events: events + repeats, Repeats: repeats,
 		Duration: s.c.cfg.Clock.Elapsed() - began, Lag: s.behind(step.To),
@@ -276,8 +277,6 @@ func (s *applier[Tx]) commit(step Step, fn func(context.Context, Tx) error) erro
 	case step.From != step.To && s.pos.Sequence == step.To.Sequence:
 		// Nobody else moves the checkpoint in this epoch: it was this step.
 		return nil
-	case s.pos.Sequence < step.From.Sequence:
-		return errReopen
 	case errors.Is(err, ErrFenced) && s.pos.Sequence == step.From.Sequence:
 		// A rival still at it, or a database that does not keep its word.
 		if err := s.pause(s.outage.next()); err != nil {
@@ -288,13 +287,17 @@ func (s *applier[Tx]) commit(step Step, fn func(context.Context, Tx) error) erro
 }
 
 // reclaim learns from the database where the checkpoint stands, for as long as
-// that takes.
+// that takes. If it has gone back, the log must be read from there: [errReopen].
 func (s *applier[Tx]) reclaim() error {
 	for {
 		p, err := s.store.Claim(s.work, s.lease, s.incarnation)
 		switch {
 		case err == nil:
+			before := s.pos
 			s.accept(p)
+			if s.pos.Sequence < before.Sequence {
+				return errReopen
+			}
 			return nil
 		case s.work.Err() != nil:
 			return s.ended()

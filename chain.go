@@ -151,6 +151,11 @@ func nibble(c byte) byte {
 
 // Stamp is what a message of one stage tells the next, so that a
 // [Transactional] one can tell repeats.
+//
+// It belongs to one message. Where the properties of an event that has one are
+// copied to several messages, all have the same id, and the next stage drops all
+// but the first. Who makes messages of such an event gives each its own stamp
+// ([StampOf], or sender.Stamped), or takes it off ([DropStamp]).
 type Stamp struct {
 	ID    ChainID
 	Epoch int64 // of the lease under which the message was made
@@ -193,9 +198,20 @@ func (s Stamp) SetTo(properties map[string]any) {
 	}
 }
 
+// DropStamp removes the stamp from a message's application properties, if there
+// is one. It is for those who pass on the properties of a stamped event without
+// being a stage themselves: a function of one's own, a tool that queues again.
+// Without a stamp a message is no repeat of any other.
+func DropStamp(properties map[string]any) {
+	for _, name := range []string{propertyID, propertyEpoch, propertyLow, propertyParked, propertyRetry} {
+		delete(properties, name)
+	}
+}
+
 // StampFrom reads the stamp in an event's application properties, and tells
 // whether there is one. Without an epoch that is 0, without a watermark there
-// is none.
+// is none. It is the stamp of the event: messages that are made of it must not
+// inherit it (see [Stamp]).
 func StampFrom(properties map[string]any) (Stamp, bool, error) {
 	text, there, err := stampText(properties)
 	if !there || err != nil {
@@ -221,7 +237,8 @@ func stampText(properties map[string]any) (string, bool, error) {
 	return text, err == nil, err
 }
 
-// readMarks reads what a stamp says besides its id. It allocates nothing.
+// readMarks reads what a stamp says besides its id, which is known. It allocates
+// nothing.
 func (s *Stamp) readMarks(properties map[string]any) (err error) {
 	if s.Epoch, err = stampNumber(properties, propertyEpoch, 0); err != nil {
 		return err
@@ -238,6 +255,10 @@ func (s *Stamp) readMarks(properties map[string]any) (err error) {
 		s.Retry = v
 	default:
 		return fmt.Errorf("property %s is a %T, want a bool", propertyRetry, v)
+	}
+	if s.Low >= s.ID.Sequence && !s.Retry {
+		// No checkpoint passes an event before its messages are there.
+		return fmt.Errorf("property %s is %d, want less than the event's own number, %d", propertyLow, s.Low, s.ID.Sequence)
 	}
 	return nil
 }

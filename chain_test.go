@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,11 +91,22 @@ func TestStampFrom(t *testing.T) {
 	}
 	for _, properties := range []map[string]any{
 		{"sluice-id": "one"}, {"sluice-id": id.String(), "sluice-epoch": int64(-1)}, {"sluice-id": id.String(), "sluice-low": int64(-2)},
+		{"sluice-id": id.String(), "sluice-low": int64(42)}, // of the event itself, which was not done
 	} {
 		if got, there, err := sluice.StampFrom(properties); err == nil || there {
 			t.Errorf("%v is read as %+v, %v, %v; want an error", properties, got, there, err)
 		}
 	}
+}
+
+func TestDropStamp(t *testing.T) {
+	properties := map[string]any{"city": "Lyon"}
+	sluice.Stamp{ID: sluice.ChainID{Source: "flights@12ab", Sequence: 42}, Low: 99, Parked: "-1/0:42", Retry: true}.SetTo(properties)
+	sluice.DropStamp(properties)
+	if len(properties) != 1 || properties["city"] != "Lyon" {
+		t.Errorf("left are %v, want the city alone", properties)
+	}
+	sluice.DropStamp(nil)
 }
 
 // stamping is a sink that notes the stamps of records, as they are made and
@@ -135,10 +147,10 @@ func TestStampOf(t *testing.T) {
 		t.Errorf("a context of no delivery gave %+v", stamp)
 	}
 	stage(t, 1, func(s *scene) {
-		broken := true
+		var mended atomic.Bool
 		sink := &stamping{stamps: map[int64][]sluice.Stamp{}}
 		sink.says = func(e *sluice.Event) error {
-			if broken && e.Sequence == 1 {
+			if !mended.Load() && e.Sequence == 1 {
 				return sluice.Reject(errors.New("too large"))
 			}
 			return nil
@@ -150,7 +162,7 @@ func TestStampOf(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.send("0", "d")
 		time.Sleep(time.Minute)
-		broken = false
+		mended.Store(true)
 		s.retry()
 		time.Sleep(time.Minute)
 		s.send("0", "e")

@@ -29,7 +29,8 @@ type Delivery interface {
 //
 // Where the events are messages of an [AtLeastOnce] stage before it that carry
 // a [Stamp], the exactly-once holds from that stage's events on: messages that
-// were sent more than once are handled once.
+// were sent more than once are handled once. So are several messages that share
+// a stamp because an event's properties were copied to each: see [Stamp].
 func Transactional[Tx any](store TxStore[Tx], handler Handler[Tx]) Delivery {
 	return &transactional[Tx]{store: store, handler: handler}
 }
@@ -70,6 +71,10 @@ func (d *transactional[Tx]) deliver(t *tenure) error {
 
 // accept takes over what a claim returned.
 func (s *applier[Tx]) accept(p Progress) {
+	if p.Position.Sequence < s.pos.Sequence {
+		// The database has lost what came behind, the ids too.
+		s.repeats = repeats{most: s.repeats.most}
+	}
 	s.pos, s.trial = p.Position, p.Trial
 	died := p.Trial.Attempts > 0 && p.Trial.Error == "" && p.Trial.Sequence > p.Position.Sequence
 	if p.Claims > claimsTrusted || died {

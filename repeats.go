@@ -52,6 +52,13 @@ import (
 // dead letters: the ids of those of their messages that got through before are
 // kept when others are forgotten, and so are the ids of retries, for as long as
 // an origin is.
+//
+// It ends where this partition's own checkpoint is set back by hand: what was
+// seen behind the position is forgotten, but what had been forgotten there is
+// not remembered again. So messages before the position whose ids a later
+// watermark let go may take effect again if repeats of them lie behind it. A
+// checkpoint that goes back by itself, in a database that has lost commits, has
+// lost their ids with them: what is remembered is read anew then.
 
 const (
 	// rememberFor is how long an origin is remembered after its last event,
@@ -82,17 +89,20 @@ type repeats struct {
 	newest   time.Time // when the log took the newest event judged
 	swept    time.Time // likewise, when old origins were last looked for
 	crowded  string    // the origin of which ids were forgotten too early
+	evicted  []string  // origins forgotten for their number, which no verdict tells yet
 }
 
 // origin is what is remembered of one emitter's partition.
 type origin struct {
 	name       string
+	ofRetries  bool // what is remembered of another's retries
 	epoch, low int64
 	floor      int64 // ids up to here are forgotten, for there were too many
 	ids        idset.Set
-	retries    *origin // nil if there were none
-	at         time.Time
-	row        int // in a step's list, from 1 on
+	retries    *origin   // nil if there were none
+	at         time.Time // of its last event; its retries have the same
+	oldest     time.Time // the time of what is stored of it for longest; zero: nothing is
+	row        int       // in a step's list, from 1 on
 }
 
 func (o *origin) has(id idset.ID) bool {
@@ -110,6 +120,8 @@ type verdict struct {
 	moved      bool       // epoch or low
 	back       bool       // low went back
 	kept       []idset.ID // ids that go over to the retries
+	retries    *origin    // where they go
+	gone       []string   // origins forgotten for their number
 	at         time.Time
 }
 
@@ -154,12 +166,22 @@ func (r *repeats) load(rows []Seen, done int64) error {
 		row := &rows[i]
 		o := r.find(row.Origin, row.At)
 		o.epoch, o.low, o.at = row.Epoch, row.Low, row.At
+		if o.oldest.IsZero() || row.At.Before(o.oldest) {
+			o.oldest = row.At
+		}
 		if err := idset.Decode(row.IDs, 64*mostWords, func(id idset.ID) { r.add(o, id) }); err != nil {
 			return fmt.Errorf("stored ids of %s: %w", row.Origin, err)
 		}
 	}
 	for _, o := range r.origins {
 		r.forget(o, o.low)
+		if o.retries == nil {
+			continue
+		}
+		if o.retries.at.After(o.at) {
+			o.at = o.retries.at
+		}
+		o.retries.at = o.at
 	}
 	return nil
 }
@@ -171,33 +193,44 @@ func (r *repeats) find(name string, at time.Time) *origin {
 	if o := r.origins[name]; o != nil {
 		return o
 	}
-	if len(r.origins) >= mostOrigins {
-		var oldest *origin
-		for _, o := range r.origins {
-			if oldest == nil || cmp.Or(o.at.Compare(oldest.at), strings.Compare(o.name, oldest.name)) < 0 {
-				oldest = o
-			}
-		}
-		r.drop(oldest)
+	var of *origin // whose retries these are
+	if base, is := strings.CutSuffix(name, ofRetries); is && strings.Contains(base, "/") {
+		of = r.find(base, at)
 	}
-	o := &origin{name: strings.Clone(name), low: Origin.Sequence, floor: Origin.Sequence, at: at}
-	o.retries = r.origins[name+ofRetries]
+	for len(r.origins) >= mostOrigins {
+		r.evict(of)
+	}
+	o := &origin{name: strings.Clone(name), ofRetries: of != nil, low: Origin.Sequence, floor: Origin.Sequence, at: at}
 	r.origins[o.name] = o
-	if of, is := strings.CutSuffix(name, ofRetries); is && strings.Count(of, "/") == 1 {
-		r.find(of, at).retries = o
+	if of != nil {
+		of.retries = o
 	}
 	return o
 }
 
-// drop forgets an origin.
+// evict forgets the origin heard of least recently, but for one.
+func (r *repeats) evict(but *origin) {
+	var oldest *origin
+	for _, o := range r.origins {
+		if o != but && !o.ofRetries && (oldest == nil || cmp.Or(o.at.Compare(oldest.at), strings.Compare(o.name, oldest.name)) < 0) {
+			oldest = o
+		}
+	}
+	r.evicted = append(r.evicted, oldest.name)
+	if oldest.retries != nil {
+		r.evicted = append(r.evicted, oldest.retries.name)
+	}
+	r.drop(oldest)
+}
+
+// drop forgets an origin and its retries.
 func (r *repeats) drop(o *origin) {
 	r.words -= o.ids.Words()
 	o.ids = idset.Set{}
 	delete(r.origins, o.name)
-	if of, is := strings.CutSuffix(o.name, ofRetries); is {
-		if other := r.origins[of]; other != nil && other.retries == o {
-			other.retries = nil
-		}
+	if o.retries != nil {
+		r.drop(o.retries)
+		o.retries = nil
 	}
 }
 
@@ -293,7 +326,7 @@ func (r *repeats) examine(e *Event) (verdict, bool) {
 		return v, false
 	}
 	v.id = idset.ID{Sequence: sequence, N: int32(n)}
-	var stamp Stamp
+	stamp := Stamp{ID: ChainID{Sequence: sequence}}
 	if err := stamp.readMarks(e.Properties); err != nil {
 		return v, false
 	}
@@ -308,6 +341,9 @@ func (r *repeats) examine(e *Event) (verdict, bool) {
 		r.newest = e.Enqueued
 	}
 	o.at = e.Enqueued
+	if o.retries != nil {
+		o.retries.at = o.at
+	}
 	known := o.has(v.id)
 	if stamp.Retry {
 		o = r.retriesOf(o)
@@ -332,21 +368,21 @@ func (r *repeats) examine(e *Event) (verdict, bool) {
 			o.epoch, o.low = stamp.Epoch, max(o.low, stamp.Low)
 			r.forget(o, o.low)
 		}
-		v.epoch, v.low = o.epoch, o.low
+		v.epoch, v.low, v.retries = o.epoch, o.low, o.retries
 	}
 	if v.fresh {
 		r.add(o, v.id)
 	}
+	v.gone, r.evicted = r.evicted, nil
 	return v, true
 }
 
-// retriesOf is where the ids of an origin's retries are remembered. It is heard
-// of when the origin is.
+// retriesOf is where the ids of an origin's retries are remembered. It lives as
+// long as the origin.
 func (r *repeats) retriesOf(o *origin) *origin {
 	if o.retries == nil {
-		o.retries = r.find(o.name+ofRetries, o.at)
+		return r.find(o.name+ofRetries, o.at)
 	}
-	o.retries.at = o.at
 	return o.retries
 }
 
@@ -370,9 +406,10 @@ func (r *repeats) keep(o *origin, stamp Stamp) (kept []idset.ID, err error) {
 	return kept, nil
 }
 
-// seen is what a step must store that goes from one event to another, and how
-// many repeats it passes.
-func (r *repeats) seen(from, to int64) (list []Seen, since time.Time, repeats int) {
+// seen writes into a step what it must store and remove, and returns how many
+// repeats the step passes.
+func (r *repeats) seen(step *Step) (repeats int) {
+	var list []Seen
 	var ids [][]idset.ID
 	var rows []*origin
 	row := func(o *origin) int {
@@ -384,11 +421,19 @@ func (r *repeats) seen(from, to int64) (list []Seen, since time.Time, repeats in
 	}
 	for i := range r.trail {
 		v := &r.trail[i]
-		if v.sequence <= from || v.sequence > to {
+		if v.sequence <= step.From.Sequence || v.sequence > step.To.Sequence {
 			continue
 		}
 		if v.repeat {
 			repeats++
+		}
+		for _, name := range v.gone {
+			step.Forgotten = append(step.Forgotten, name)
+			for n := range list {
+				if list[n].Origin == name {
+					list[n].Origin = "" // it may come again, as another
+				}
+			}
 		}
 		if !v.fresh && !v.moved {
 			continue
@@ -403,8 +448,18 @@ func (r *repeats) seen(from, to int64) (list []Seen, since time.Time, repeats in
 			ids[n] = append(ids[n], v.id)
 		}
 		if len(v.kept) > 0 {
-			n := row(r.retriesOf(v.origin))
+			n := row(v.retries)
 			list[n].At, ids[n] = v.at, append(ids[n], v.kept...)
+		}
+	}
+	if len(list) > 0 && r.newest.Sub(r.swept) > sweepEvery {
+		step.SeenSince = r.newest.Add(-rememberFor)
+		for _, o := range r.origins {
+			if o.ofRetries && !o.oldest.IsZero() && o.oldest.Before(step.SeenSince) && !o.at.Before(step.SeenSince) {
+				// Older than its origin's last event: stored again.
+				n := row(o)
+				list[n].Forget, list[n].At, ids[n] = math.MaxInt64, o.at, r.upTo(o, step.To.Sequence)
+			}
 		}
 	}
 	for _, o := range rows {
@@ -417,13 +472,52 @@ func (r *repeats) seen(from, to int64) (list []Seen, since time.Time, repeats in
 			list[i].Top = max(list[i].Top, id.Sequence)
 		}
 	}
-	if len(list) > 0 && r.newest.Sub(r.swept) > sweepEvery {
-		r.swept, since = r.newest, r.newest.Add(-rememberFor)
-		for _, o := range r.origins {
-			if o.at.Before(since) {
-				r.drop(o)
+	step.Seen = slices.DeleteFunc(list, func(s Seen) bool { return s.Origin == "" })
+	return repeats
+}
+
+// upTo is what is remembered of retries but for what events behind one have
+// added.
+func (r *repeats) upTo(o *origin, sequence int64) (ids []idset.ID) {
+	later := map[idset.ID]bool{}
+	for i := range r.trail {
+		v := &r.trail[i]
+		if v.sequence <= sequence {
+			continue
+		}
+		if v.fresh && v.origin == o {
+			later[v.id] = true
+		}
+		if v.retries == o {
+			for _, id := range v.kept {
+				later[id] = true
 			}
 		}
 	}
-	return list, since, repeats
+	o.ids.Between(0, math.MaxInt64, func(id idset.ID) {
+		if !later[id] {
+			ids = append(ids, id)
+		}
+	})
+	return ids
+}
+
+// stored takes note that a step is done: of what it has stored, and of what was
+// removed for its age.
+func (r *repeats) stored(step *Step) {
+	for i := range step.Seen {
+		s := &step.Seen[i]
+		if o := r.origins[s.Origin]; o != nil && (o.oldest.IsZero() || s.Forget == math.MaxInt64) {
+			o.oldest = s.At
+		}
+	}
+	if step.SeenSince.IsZero() {
+		return
+	}
+	r.swept = r.newest
+	for _, o := range r.origins {
+		if !o.ofRetries && o.at.Before(step.SeenSince) {
+			r.drop(o)
+		}
+	}
 }

@@ -31,6 +31,12 @@ func retried(sequence int64) sluice.Stamp {
 	return sluice.Stamp{ID: sluice.ChainID{Sequence: sequence}, Epoch: 1, Low: 1000, Retry: true}
 }
 
+// dropped is an event whose stamp was taken off.
+func dropped(e *sluice.Event) *sluice.Event {
+	sluice.DropStamp(e.Properties)
+	return e
+}
+
 // parked is a stamp that names dead letters.
 func parked(s sluice.Stamp, which string) sluice.Stamp {
 	s.Parked = which
@@ -132,6 +138,12 @@ func TestRepeats(t *testing.T) {
 		"a watermark that can't be read whole does not count": {
 			log{message(of(5, 1, 4)), message(parked(of(11, 1, 10), "5")), message(of(5, 1, 4)), message(of(6, 1, 5)), message(parked(of(12, 2, 10), "-1/0:6;")), message(of(7, 1, 5))},
 			[]int64{0, 1, 3, 4, 5},
+		},
+		"a watermark at or above its own event is no emitter's": {
+			log{message(of(5, 1, 1<<62)), message(of(6, 1, 5)), message(of(7, 2, 7)), message(of(7, 2, 6)), message(of(8, 1, 7)), message(of(7, 2, 6))}, []int64{0, 1, 2, 3, 4},
+		},
+		"messages that inherit a stamp are one message, those without it are several": {
+			log{message(of(5, 1, 4)), message(of(5, 1, 4)), dropped(message(of(5, 1, 4))), dropped(message(of(5, 1, 4)))}, []int64{0, 2, 3},
 		},
 		"events without a stamp, or with one that can't be read, are handled": {
 			log{

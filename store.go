@@ -38,6 +38,7 @@ type Step struct {
 	Returned    []DeadLetter // dead letters on retry that have failed again: state and error updated by id, bodies left alone
 	Seen        []Seen       // chain ids of the step's events, each origin once
 	SeenSince   time.Time    // if not zero: of the partition's [Seen], those older (At) are removed
+	Forgotten   []string     // origins of which every [Seen] is removed, before those of this step are stored
 }
 
 // Seen is what one step leaves in a partition's memory of chain ids of one
@@ -115,6 +116,8 @@ type TxStore[Tx any] interface {
 	// the incarnation, and raises its epoch, which it returns, above every
 	// claim so far, so that an owner that is still at work is fenced off. It
 	// clears Claims and Trial, and removes what steps beyond the position have
-	// left to be seen.
+	// left to be seen. What they had let forget doesn't come back: of a message
+	// before the position whose id was forgotten since, a repeat behind it may
+	// take effect again.
 	Reset(ctx context.Context, group Group, partition, incarnation string, to Position) (epoch int64, err error)
 }

@@ -3,6 +3,8 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,7 +32,7 @@ AND step <= (SELECT sequence_number FROM @sluice_checkpoints` + ofSeen + `) ORDE
 // forget: three statements at most, however many origins there are.
 func (st *step) see(b *pgx.Batch) {
 	n := len(st.Seen)
-	if n == 0 {
+	if n == 0 && len(st.Forgotten) == 0 {
 		return
 	}
 	of := func(args ...any) []any { return append(leaseArgs(st.Lease)[:4], args...) }
@@ -44,7 +46,11 @@ func (st *step) see(b *pgx.Batch) {
 		origins[i], ids[i], times[i] = clean(s.Origin), s.IDs, s.At
 		epochs[i], lows[i], tops[i], forget[i] = s.Epoch, s.Low, s.Top, s.Forget
 	}
-	b.Queue(st.store.sql.of(forgetSQL), of(origins, forget, st.To.Sequence)...)
+	gone, upTo := slices.Clone(origins), forget
+	for _, origin := range st.Forgotten {
+		gone, upTo = append(gone, clean(origin)), append(upTo, math.MaxInt64)
+	}
+	b.Queue(st.store.sql.of(forgetSQL), of(gone, upTo, st.To.Sequence)...)
 	b.Queue(st.store.sql.of(seeSQL), of(st.To.Sequence, origins, epochs, lows, tops, times, ids)...)
 }
 

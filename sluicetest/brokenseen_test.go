@@ -63,6 +63,7 @@ func brokenSeen() []broken[TxHarness[*Tx]] {
 			step.Seen[i].Forget = step.Seen[i].Low
 		}
 	})
+	step("keeps forgotten origins", func(step *sluice.Step) { step.Forgotten = nil })
 	step("never lets anything expire", func(step *sluice.Step) { step.SeenSince = time.Time{} })
 	step("keeps the first 256 origins of a step", func(step *sluice.Step) { step.Seen = step.Seen[:min(256, len(step.Seen))] })
 	add("lets expire what other partitions have", func(b *bentStore, good *Store) {

@@ -36,6 +36,9 @@ func (s *Store) tread(step sluice.Step) {
 	if !step.SeenSince.IsZero() {
 		s.sweep(at, func(f footprint) bool { return f.At.Before(step.SeenSince) })
 	}
+	for _, origin := range step.Forgotten {
+		s.sweep(at, func(f footprint) bool { return f.Origin == origin })
+	}
 	for _, seen := range step.Seen {
 		s.sweep(at, func(f footprint) bool { return f.Origin == seen.Origin && f.Top <= seen.Forget })
 		if s.seen == nil {

@@ -92,6 +92,20 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.commit(t, step(a, 13, 14, anew), nil)
 			h.sees(t, "an origin begun anew", h.Store, "0", seenBy("b@1/0", 1, 30, 30), anew)
 		}},
+		{"SeenOriginForgotten", func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			b, c := seenBy("b@1/0", 1, -1, 20), seenBy("c@1/0", 1, -1, 20)
+			h.commit(t, step(a, 9, 10, b, seenBy("b@1/0/retry", 1, -1, 20)), nil)
+			h.commit(t, step(a, 10, 11, c), nil)
+			next := step(a, 11, 12)
+			next.Forgotten = []string{"b@1/0/retry", "never seen"}
+			h.commit(t, next, nil)
+			h.sees(t, "one origin forgotten", h.Store, "0", b, c)
+			next = step(a, 12, 13, seenBy("b@1/0", 2, -1, 30))
+			next.Forgotten = []string{"b@1/0", "c@1/0"}
+			h.commit(t, next, nil)
+			h.sees(t, "one that is seen again in the same step", h.Store, "0", next.Seen...)
+		}},
 		{"SeenExpires", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			b := leaseOf("1", "a", 1)

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/sluice-go/sluice"
@@ -9,7 +10,7 @@ import (
 
 // see stores what a step has seen, and removes what that lets forget.
 func (s *Store) see(ctx context.Context, t *transaction, step sluice.Step) error {
-	if len(step.Seen) == 0 {
+	if len(step.Seen) == 0 && len(step.Forgotten) == 0 {
 		return nil
 	}
 	if err := s.seeAll(ctx, t, step); err != nil {
@@ -30,6 +31,11 @@ func (s *Store) seeAll(ctx context.Context, t *transaction, step sluice.Step) er
 		return err
 	}
 	defer forget.Close()
+	for _, origin := range step.Forgotten {
+		if _, err := forget.ExecContext(ctx, slices.Concat(of, []any{clean(origin), int64(math.MaxInt64), step.To.Sequence})...); err != nil {
+			return err
+		}
+	}
 	see, err := t.PrepareContext(ctx, s.sql.see)
 	if err != nil {
 		return err

@@ -1,0 +1,192 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// amnesiac is a database that can lose all it has committed, as one does
+// that was restored from before. It keeps its fence.
+type amnesiac struct {
+	*sluicetest.Store
+	mu      sync.Mutex
+	on      func(call string) bool // loses it before this call
+	restore func(lease sluice.Lease) *sluicetest.Store
+}
+
+func (f *amnesiac) at(call string, lease sluice.Lease) *sluicetest.Store {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.on != nil && f.on(call) {
+		f.on, f.Store = nil, f.restore(lease)
+	}
+	return f.Store
+}
+
+func (f *amnesiac) Commit(ctx context.Context, step sluice.Step, fn func(context.Context, *sluicetest.Tx) error) error {
+	return f.at("commit", step.Lease).Commit(ctx, step, fn)
+}
+
+func (f *amnesiac) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+	return f.at("record", lease).Record(ctx, lease, at, trial)
+}
+
+// A checkpoint that goes back within a tenure takes the ids seen behind it
+// along: what is read again is judged as at first, wherever it was noticed.
+func TestRepeatsAfterLostCommits(t *testing.T) {
+	for _, call := range []string{"commit", "record"} {
+		t.Run(call, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				incarnation := must(s.hub.Describe(s.t.Context())).Incarnation
+				store := &amnesiac{Store: s.store}
+				store.restore = func(lease sluice.Lease) *sluicetest.Store {
+					restored := &sluicetest.Store{}
+					must(restored.Claim(s.t.Context(), lease, incarnation))
+					if err := restored.Commit(s.t.Context(), sluice.Step{Lease: lease, From: sluice.Unset, To: sluice.Origin}, nil); err != nil {
+						s.t.Error(err)
+					}
+					return restored
+				}
+				fails := true
+				c := must(sluice.New(s.hub, s.leases, sluice.Transactional(store, sluice.Each(func(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
+					if string(e.Body) == "flaky" && fails {
+						fails = false
+						return errors.New("not yet")
+					}
+					return tx.Insert("rows", e.Sequence)
+				})), sluice.AllPartitions, &sluice.Config{Observer: s, MaxBatch: 1}))
+				ran := make(chan error, 1)
+				go func() { ran <- c.Run(s.t.Context()) }()
+				s.hub.Append("0", message(of(5, 1, 4)), message(of(5, 1, 4)), message(of(6, 1, 4)))
+				time.Sleep(time.Minute)
+				store.mu.Lock()
+				store.on = func(now string) bool { return now == call }
+				store.mu.Unlock()
+				last := message(of(7, 1, 4))
+				last.Body = []byte("flaky")
+				s.hub.Append("0", last)
+				time.Sleep(10 * time.Minute)
+				if err := errors.Join(c.Stop(s.t.Context()), <-ran); err != nil {
+					s.t.Error(err)
+				}
+				var rows []int64
+				for _, row := range store.Rows("rows") {
+					rows = append(rows, row.(int64))
+				}
+				if !slices.Equal(rows, []int64{0, 2, 3}) {
+					s.t.Errorf("the database that was restored has %v, want 0, 2, 3", rows)
+				}
+				seen := must(store.Seen(s.t.Context(), group, "0"))
+				if len(seen) != 3 || store.on != nil {
+					s.t.Errorf("it has seen %+v, want what three steps have left; lost: %t", seen, store.on == nil)
+				}
+			})
+		})
+	}
+}
+
+// The ids of retries live as long as their origin sends anything, whoever owns
+// the partition, and are stored again before they would expire; but not those
+// that come only behind the step.
+func TestRepeatsKeepRetries(t *testing.T) {
+	for _, maxBatch := range []int{1, 7, 100} {
+		for _, consumers := range []int{1, 2, 3} {
+			for _, late := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d a batch, %d consumers, late: %t", maxBatch, consumers, late), func(t *testing.T) {
+					stage(t, 1, func(s *scene) {
+						at := time.Now()
+						const day = 24 * time.Hour
+						put := func(after time.Duration, stamp sluice.Stamp) {
+							e := message(stamp)
+							e.Enqueued = at.Add(after)
+							s.hub.Append("0", e)
+						}
+						put(0, of(5, 1, 4))
+						put(0, of(6, 1, 4))
+						put(0, parked(of(21, 1, 20), "-1/0:5"))
+						put(0, retried(7))
+						for d := range int64(20) {
+							put(time.Duration(d+1)*10*day, of(300+d, 1, 299+d))
+						}
+						if late {
+							s.pass(maxBatch, consumers)
+						}
+						put(201*day, retried(5))
+						put(201*day, retried(7))
+						put(201*day, retried(8))
+						put(202*day, of(400, 1, 399))
+						put(202*day, retried(8))
+						want := []int64{0, 1, 2, 3}
+						for n := int64(4); n < 24; n++ {
+							want = append(want, n)
+						}
+						want = append(want, 26, 27)
+						if got := s.pass(maxBatch, consumers); !slices.Equal(got, want) {
+							s.t.Errorf("handled %v, want %v: what got through of 5, and the retry of 7, are known for as long as their origin", got, want)
+						}
+						other := of(1, 1, -1)
+						other.ID.Source = "other"
+						put(400*day, other)
+						s.pass(maxBatch, 1)
+						put(400*day, retried(5))
+						if got := s.pass(maxBatch, 1); !slices.Equal(got, append(want, 29, 30)) {
+							s.t.Errorf("handled %v, want %v and 29, 30: the origin was silent for too long", got, want)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// An origin that goes because there are too many goes from the table too.
+func TestRepeatsEvictFromTheTable(t *testing.T) {
+	for _, maxBatch := range []int{100, 10_000} {
+		stage(t, 1, func(s *scene) {
+			at, sent := time.Now(), 0
+			send := func(source int, stamp sluice.Stamp) {
+				stamp.ID.Source = fmt.Sprint(source)
+				e := message(stamp)
+				e.Enqueued = at.Add(time.Duration(sent) * time.Millisecond)
+				sent++
+				s.hub.Append("0", e)
+			}
+			const most = 4096
+			send(0, of(5, 1, -1))
+			send(0, retried(6))
+			for n := range most {
+				send(n+1, of(5, 1, -1))
+			}
+			s.pass(maxBatch, 1)
+			rows := must(s.store.Seen(s.t.Context(), group, "0"))
+			origins := map[string]bool{}
+			for _, row := range rows {
+				origins[row.Origin] = true
+			}
+			if len(rows) != most || len(origins) != most {
+				s.t.Errorf("%d rows of %d origins are in the table, want %d", len(rows), len(origins), most)
+			}
+			if origins["flights@12ab0/0"] || origins["flights@12ab0/0/retry"] {
+				s.t.Error("the origin heard of least recently is there")
+			}
+			before := len(s.rows())
+			send(1, of(5, 1, -1))
+			send(0, of(5, 1, -1)) // which evicts one
+			send(most, of(5, 1, -1))
+			if got := s.pass(maxBatch, 1); len(got) != before+1 {
+				s.t.Errorf("%d of three were handled, want only what was forgotten", len(got)-before)
+			}
+			if rows := must(s.store.Seen(s.t.Context(), group, "0")); len(rows) != most {
+				s.t.Errorf("%d rows are in the table, want %d", len(rows), most)
+			}
+		})
+	}
+}
