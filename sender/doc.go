@@ -63,8 +63,10 @@
 //   - A repeat goes to the partition of the first. A message with a key goes by
 //     that, one without by its id, over the partitions of the next hub: so their
 //     number must not change while repeats may be under way. Where it must,
-//     stop the stage with [sluice.Consumer.Stop], which leaves none, and change
-//     it then.
+//     stop the stage with [sluice.Consumer.Stop], retry or discard its dead
+//     letters, which would be sent elsewhere too, and change it then.
+//   - A stamp belongs to one message. Whoever else passes on the properties of a
+//     stamped event takes it off ([sluice.DropStamp]).
 //   - The next stage reads the stamps. A queue of Service Bus that detects
 //     duplicates drops them too, by the message's id, within its window of time.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -159,7 +160,7 @@ func (o *outlet) send(batch Batch, packed []*packet) {
 	case verdict == Busy:
 		s.finish(sluice.RetryAfter(err, 0), packed...)
 	case verdict == Oversize && len(packed) > 1:
-		o.divide(batch, packed, err)
+		o.divide(batch, packed)
 	case verdict == Oversize:
 		s.finish(sluice.Reject(fmt.Errorf("message of %d bytes: %w: %w", sizeIn(batch, packed[0].message), ErrTooLarge, err)), packed...)
 	case verdict == Refused && len(packed) > 1:
@@ -171,17 +172,27 @@ func (o *outlet) send(batch Batch, packed []*packet) {
 	}
 }
 
-// divide sends a batch that was too large in pieces. A transport that knows no
-// pieces has another limit by the next attempt.
-func (o *outlet) divide(batch Batch, packed []*packet, why error) {
+// divide sends a batch that was too large in pieces: where the transport knows
+// none, in halves.
+func (o *outlet) divide(batch Batch, packed []*packet) {
 	splitter, ok := o.sink.transport.(Splitter)
 	if !ok {
-		o.sink.finish(sluice.RetryAfter(why, 0), packed...)
+		half := len(packed) / 2
+		if err := o.resend(packed[:half]); err != nil {
+			o.sink.finish(sluice.Outage(err), packed[half:]...)
+			return
+		}
+		_ = o.resend(packed[half:]) // which completes them whatever happens
 		return
 	}
 	for _, piece := range splitter.Split(batch) {
-		o.send(piece, packed[:piece.Len()])
+		mine := packed[:piece.Len()]
 		packed = packed[piece.Len():]
+		if slices.ContainsFunc(mine, func(p *packet) bool { return p.ctx.Err() != nil }) {
+			_ = o.resend(mine) // those that may still be sent
+		} else {
+			o.send(piece, mine)
+		}
 	}
 }
 
@@ -189,13 +200,26 @@ func (o *outlet) divide(batch Batch, packed []*packet, why error) {
 // to tell which it refuses.
 func (o *outlet) single(packed []*packet) {
 	for i := range packed {
-		batch, err := o.open()
-		if err != nil {
-			o.sink.finish(sluice.Outage(err), packed[i:]...)
+		if err := o.resend(packed[i : i+1]); err != nil {
+			o.sink.finish(sluice.Outage(err), packed[i+1:]...)
 			return
 		}
-		if alone, _ := o.pack(batch, packed[i:i+1]); len(alone) > 0 {
-			o.send(batch, alone)
+	}
+}
+
+// resend packs messages anew and sends them, but for those whose contexts have
+// ended. It completes all; its error is that no batch could be begun.
+func (o *outlet) resend(left []*packet) error {
+	for len(left) > 0 {
+		batch, err := o.open()
+		if err != nil {
+			o.sink.finish(sluice.Outage(err), left...)
+			return err
+		}
+		var packed []*packet
+		if packed, left = o.pack(batch, left); len(packed) > 0 {
+			o.send(batch, packed)
 		}
 	}
+	return nil
 }

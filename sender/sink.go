@@ -22,7 +22,8 @@ type SinkConfig struct {
 	FlushAfter time.Duration
 	// InFlight is how many batches may be on their way. Default: 16.
 	InFlight int
-	// Timeout is how long a batch may take. Default: 60 s.
+	// Timeout is how long a batch may take; where the service wants it in
+	// pieces, each of them. Default: 60 s.
 	Timeout time.Duration
 }
 
@@ -92,8 +93,8 @@ type packet struct {
 // until done is called.
 //
 // A message whose ctx ends while it is queued is completed with ctx's error
-// within a tenth of a second, and is not sent. One that is on its way is
-// completed with what the service says, or when [SinkConfig.Timeout] is up: so
+// within a tenth of a second, and is not sent; nor is one whose batch is sent
+// in pieces, if its piece hasn't begun. One that is on its way is completed with what the service says, or when [SinkConfig.Timeout] is up: so
 // what is done doesn't take effect later.
 func (s *Sink) Submit(ctx context.Context, m *Message, done func(sluice.Result)) {
 	p := &packet{ctx: ctx, message: m, done: done, since: time.Now()}
