@@ -198,8 +198,7 @@ func (s *applier[Tx]) transact(events []*Event, parked []DeadLetter) error {
 // move moves the checkpoint past so many events, and the repeats among them.
 func (s *applier[Tx]) move(to Position, parked []DeadLetter, events int, fn func(context.Context, Tx) error) error {
 	step := Step{Lease: s.lease, From: s.pos, To: to, DeadLetters: parked}
-	var repeats int
-	repeats = s.repeats.seen(&step)
+	repeats := s.repeats.seen(&step)
 	began := s.c.cfg.Clock.Elapsed()
 	if err := s.commit(step, fn); err != nil {
 		return err
