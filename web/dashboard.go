@@ -74,6 +74,7 @@ type Dashboard struct {
 	streams  chan struct{} // a token for each live stream
 	followed chan struct{} // a token for each retry that is followed
 	follow   chan *retry   // to Run
+	toAudit  chan *shown   // likewise
 	stopped  chan struct{} // closed when Run ends
 }
 
@@ -82,6 +83,7 @@ type shown struct {
 	Pipeline
 	view    view
 	retries retries
+	audits  audits
 }
 
 // New makes a dashboard of some pipelines, whose names must differ. A nil cfg
@@ -89,7 +91,7 @@ type shown struct {
 func New(pipelines []Pipeline, cfg *Config) (*Dashboard, error) {
 	d := &Dashboard{
 		cfg: cfg.withDefaults(), streams: make(chan struct{}, mostStreams), stopped: make(chan struct{}),
-		followed: make(chan struct{}, mostFollowed), follow: make(chan *retry, mostFollowed),
+		followed: make(chan struct{}, mostFollowed), follow: make(chan *retry, mostFollowed), toAudit: make(chan *shown, len(pipelines)),
 	}
 	var err error
 	if d.door, err = newDoor(d.cfg.Token); err != nil {
@@ -146,6 +148,8 @@ func (d *Dashboard) Run(ctx context.Context) {
 				r.run(ctx)
 				<-d.followed
 			})
+		case s := <-d.toAudit:
+			work.Go(func() { d.audit(ctx, s) })
 		case <-ctx.Done():
 			return
 		}
@@ -195,7 +199,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handle
 // comes from another site, and but for the way in all are admitted first.
 func (d *Dashboard) routes() http.Handler {
 	inside := http.NewServeMux()
-	for _, path := range []string{"/{$}", "/partitions", "/dead-letters"} {
+	for _, path := range []string{"/{$}", "/partitions", "/dead-letters", "/audit"} {
 		inside.HandleFunc("GET "+path, d.servePage)
 	}
 	if d.cfg.Scaling != nil {
@@ -208,6 +212,8 @@ func (d *Dashboard) routes() http.Handler {
 	inside.HandleFunc("GET /api/dead-letters/{id}", d.about(d.serveLetter))
 	inside.HandleFunc("POST /api/dead-letters/retry", d.about(d.serveRetry))
 	inside.HandleFunc("POST /api/dead-letters/discard", d.about(d.serveDiscard))
+	inside.HandleFunc("GET /api/audit", d.about(d.serveAudit))
+	inside.HandleFunc("POST /api/audit", d.about(d.serveAuditNow))
 	inside.HandleFunc("POST /api/partitions/{id}/pause", d.about(d.servePause(true)))
 	inside.HandleFunc("POST /api/partitions/{id}/resume", d.about(d.servePause(false)))
 

@@ -126,8 +126,8 @@ func refusal(w http.ResponseWriter, err error) int {
 
 func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
 	type pipeline struct {
-		Name, Group                      string
-		Charts, Letters, Pausable, Stays bool
+		Name, Group                                 string
+		Charts, Letters, Pausable, Stays, Auditable bool
 	}
 	data := struct {
 		Assets    string
@@ -138,6 +138,7 @@ func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
 	for _, s := range d.shown {
 		data.Pipelines = append(data.Pipelines, pipeline{
 			Name: s.Name, Group: s.Group.String(), Charts: s.Meter != nil, Letters: s.DeadLetters != nil, Pausable: s.Gate != nil, Stays: s.Checkpoints != nil,
+			Auditable: s.Audit != nil,
 		})
 	}
 	d.page.render(w, http.StatusOK, "index.html", data)
@@ -156,7 +157,7 @@ func (d *Dashboard) serveSignIn(w http.ResponseWriter, r *http.Request) {
 
 // within is a path of this site, the overview's if it is none.
 func within(to string) string {
-	if to == "/partitions" || to == "/dead-letters" || to == "/autoscaling" {
+	if to == "/partitions" || to == "/dead-letters" || to == "/audit" || to == "/autoscaling" {
 		return to
 	}
 	return "/"

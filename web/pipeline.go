@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/audit"
 )
 
 // Pipeline is one consumer group that the dashboard shows.
@@ -29,6 +30,11 @@ type Pipeline struct {
 	// Redrive runs retries on partitions that nobody owns, as
 	// [sluice.Consumer.Redrive] does; nil leaves them until there is an owner.
 	Redrive func(ctx context.Context) (applied, failed int, err error)
+	// Audit compares what the log holds with what the pipeline has left behind,
+	// as [audit.Hub] does, and tells how many events it has read so far; nil for
+	// a pipeline that can't be audited, which has no such page. One runs at a
+	// time, at the latest until [Dashboard.Run] ends.
+	Audit func(ctx context.Context, progress func(events int64)) (*audit.Report, error)
 }
 
 // Checkpoints is the side of a [sluice.TxStore] or [sluice.CheckpointStore]

@@ -71,7 +71,11 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	}
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub flights)\ndatabase  %s\n", d.Connection(), filepath.Join(flags.dir, "flights.db"))
-	b, err := a.beginDemo(interrupted, &flags, seen{"flights", d.Parts(), false})
+	whole, err := pipeline.Load(filepath.Join(flags.dir, "flights.yaml"))
+	if err != nil {
+		return err
+	}
+	b, err := a.beginDemo(interrupted, &flags, seen{"flights", d.Parts(), false, whole})
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub docs)\naccount   %s (container db/docs, %s RU/s)\npipeline  %s\n",
 		d.Connection(), d.Endpoint(), terminal.Count(flags.ru), d.Config())
-	b, err := a.beginDemo(interrupted, &flags.demoFlags, seen{"cosmos", d.Parts(), false})
+	b, err := a.beginDemo(interrupted, &flags.demoFlags, seen{"cosmos", d.Parts(), false, nil})
 	if err != nil {
 		return err
 	}

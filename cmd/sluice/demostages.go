@@ -56,7 +56,7 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	}
 	var list []seen
 	for _, name := range d.Names() {
-		list = append(list, seen{name, d.PartsOf(name), false})
+		list = append(list, seen{name, d.PartsOf(name), false, nil})
 	}
 	b, err := a.beginDemo(interrupted, &flags, list...)
 	if err != nil {

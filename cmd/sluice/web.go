@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/autoscale/config"
 	"github.com/sluice-go/sluice/pipeline"
 	"github.com/sluice-go/sluice/watch"
@@ -20,8 +21,8 @@ import (
 
 // webFlags are those of commands that have a dashboard.
 type webFlags struct {
-	address, cert, key, tokenEnv, autoscaler string
-	acme                                     []string
+	address, cert, key, tokenEnv, autoscaler, auditGroup string
+	acme                                                 []string
 }
 
 func (w *webFlags) add(f *pflag.FlagSet) {
@@ -31,14 +32,18 @@ func (w *webFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&w.acme, "web-acme", nil, "obtain certificates for these public `names` from Let's Encrypt, whose terms this accepts; --web must be their port 443")
 	f.StringVar(&w.tokenEnv, "web-token-env", "", "the environment `variable` that holds the token to sign in with; needed beyond loopback")
 	f.StringVar(&w.autoscaler, "web-autoscale", "", "show the decisions of the autoscaler of this `CONFIG.yaml` too, wherever it runs")
+	f.StringVar(&w.auditGroup, "web-audit-group", defaultAuditGroup, "`name` of the consumer group that audits from the dashboard read by")
 }
+
+// defaultAuditGroup is that of sluice audit hub.
+const defaultAuditGroup = "sluice-audit"
 
 // config checks the flags and reads the token.
 func (w *webFlags) config() (*web.Config, error) {
 	cfg := &web.Config{CertFile: w.cert, KeyFile: w.key, ACME: w.acme}
 	switch {
-	case w.address == "" && (w.cert != "" || w.key != "" || w.tokenEnv != "" || w.autoscaler != "" || len(w.acme) > 0):
-		return nil, misused("--web-cert, --web-key, --web-acme, --web-token-env and --web-autoscale go with --web")
+	case w.address == "" && (w.cert != "" || w.key != "" || w.tokenEnv != "" || w.autoscaler != "" || w.auditGroup != defaultAuditGroup || len(w.acme) > 0):
+		return nil, misused("--web-cert, --web-key, --web-acme, --web-token-env, --web-autoscale and --web-audit-group go with --web")
 	case w.address == "":
 		return nil, nil
 	case (w.cert == "") != (w.key == ""):
@@ -69,7 +74,8 @@ type board struct {
 type seen struct {
 	name    string
 	parts   *pipeline.Parts
-	watched bool // somebody else looks for warnings
+	watched bool               // somebody else looks for warnings
+	whole   *pipeline.Pipeline // nil for one that is not to be audited
 }
 
 // board opens the dashboard of some pipelines, if the flags say so. What it
@@ -90,6 +96,9 @@ func (a *app) board(ctx context.Context, flags *webFlags, dir string, pipelines 
 		list[i] = web.Pipeline{
 			Name: s.name, Group: topic.Group, Source: s.parts.Source, Leases: s.parts.Leases, Checkpoints: s.parts.Checkpoints, DeadLetters: s.parts.DeadLetters,
 			Meter: web.NewMeter(), Gate: web.NewGate(s.parts.Source), Watched: s.watched || s.parts.DeadLetters == nil, // which is in memory
+		}
+		if list[i].Audit, err = flags.audit(s.whole); err != nil {
+			return nil, err
 		}
 		b.shown[s.name] = &list[i]
 	}
@@ -112,6 +121,37 @@ func (a *app) board(ctx context.Context, flags *webFlags, dir string, pipelines 
 		}
 	})
 	return b, nil
+}
+
+// audit is what audits a pipeline; nil if its rows don't say which event each
+// is of.
+func (w *webFlags) audit(p *pipeline.Pipeline) (func(context.Context, func(int64)) (*audit.Report, error), error) {
+	if p == nil {
+		return nil, nil
+	}
+	if _, err := p.Trace(); err != nil {
+		return nil, nil
+	}
+	if w.auditGroup == p.Group.Name {
+		return nil, misused("--web-audit-group %s is the pipeline's own: the hub lets no second reader into it", w.auditGroup)
+	}
+	return func(ctx context.Context, progress func(int64)) (*audit.Report, error) {
+		ledger, err := openLedger(p)
+		if err != nil {
+			return nil, err
+		}
+		defer ledger.Close()
+		source, err := p.SourceAs(w.auditGroup)
+		if err != nil {
+			return nil, err
+		}
+		defer closeSoon(ctx, source.Close)
+		report, err := audit.Hub(ctx, source, ledger, p.Group, &audit.Config{Start: p.Start(), Progress: progress})
+		if errors.Is(err, sluice.ErrRefused) {
+			err = fmt.Errorf("read by consumer group %s: %w", w.auditGroup, err)
+		}
+		return report, err
+	}, nil
 }
 
 // decisions opens the state of an autoscaler.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/emulator"
 )
 
 var dashboard = regexp.MustCompile(`https://127\.0\.0\.1:\d+/`)
@@ -62,6 +64,9 @@ func TestDashboardOfTheDemo(t *testing.T) {
 		var so struct{ Letters []letter }
 		return json.Unmarshal([]byte(text), &so) == nil && len(so.Letters) >= 20
 	})
+	if so := auditBy(t, url); so.Report == nil || so.Report.Total.Held == 0 || so.Report.Total.Missing != 0 {
+		t.Errorf("its audit: %+v", so)
+	}
 	if _, err := os.Stat(filepath.Join(dir, "web", "dashboard.pem")); err != nil {
 		t.Errorf("its certificate is not kept with the data: %v", err)
 	}
@@ -198,4 +203,92 @@ state:
 	}
 	p.stop()
 	scaler.stop()
+}
+
+// command posts to a dashboard.
+func command(t *testing.T, url string) (so *http.Response, body string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	defer client.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if so, err = client.Do(r); err != nil {
+		t.Fatal(err)
+	}
+	defer so.Body.Close()
+	text, err := io.ReadAll(so.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return so, string(text)
+}
+
+type webAudit struct {
+	Ended  int64
+	Error  string
+	Report *struct {
+		Headline string
+		Total    struct{ Held, Waiting, Missing int64 }
+	}
+}
+
+// auditBy audits by a dashboard, and waits for the end.
+func auditBy(t *testing.T, url string) (so webAudit) {
+	t.Helper()
+	await(t, "an audit that begins", func() bool { // once the dashboard runs
+		so, _ := command(t, url+"api/audit")
+		return so.StatusCode == http.StatusOK
+	})
+	await(t, "the audit's end", func() bool {
+		_, text := visit(t, url+"api/audit", "")
+		so = webAudit{}
+		decode(t, text, &so)
+		return so.Ended > 0
+	})
+	return so
+}
+
+func TestAuditByTheDashboard(t *testing.T) {
+	t.Parallel()
+	hub, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 2, ConsumerGroups: []string{"auditors"}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hub.Close() })
+	database := databases["sqlite"](t)
+	env := environment(hub.ConnectionString(), database)
+	dir := t.TempDir()
+	must(t, dir, env, "send", "--hub", "flights", "--key-field", "distance", writeLines(t, flights20k(t)[:500]), writeLines(t, spoiled(3)))
+	must(t, dir, env, "run", example(t), "--until-caught-up", "--within", "2m")
+
+	p := start(t, dir, env, "run", example(t), "--web", "127.0.0.1:0", "--web-audit-group", "auditors")
+	url := dashboardOf(t, p)
+	if so := auditBy(t, url); so.Report == nil || so.Report.Headline != "Nothing lost, nothing doubled: 503 events, 500 written, 3 dead letters, 0 waiting." {
+		t.Errorf("whole: %+v", so)
+	}
+	if _, err := openDatabase(t, database).ExecContext(t.Context(), `DELETE FROM flights WHERE hub_partition = '0' AND sequence_number = 10`); err != nil {
+		t.Fatal(err)
+	}
+	if so := auditBy(t, url); so.Report == nil || so.Report.Headline != "Not exact: 1 missing, of 503 events." {
+		t.Errorf("with a row less: %+v", so)
+	}
+	p.stop()
+
+	// The default's consumer group is not one of this hub's.
+	p = start(t, dir, env, "run", example(t), "--web", "127.0.0.1:0")
+	if so := auditBy(t, dashboardOf(t, p)); so.Report != nil || !strings.HasPrefix(so.Error, "read by consumer group sluice-audit: ") || !strings.Contains(so.Error, "not found") {
+		t.Errorf("without its consumer group: %+v", so)
+	}
+	p.stop()
+
+	for says, args := range map[string][]string{
+		"is the pipeline's own": {"--web", "127.0.0.1:0", "--web-audit-group", "$Default"},
+		"go with --web":         {"--web-audit-group", "auditors"},
+	} {
+		if code, _, errs := invoke(t, dir, env, append([]string{"run", example(t)}, args...)...); code != 2 || !strings.Contains(errs, says) {
+			t.Errorf("%v: exit code %d, %s", args, code, errs)
+		}
+	}
 }

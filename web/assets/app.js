@@ -5,12 +5,14 @@ import { repaint } from "./charts.js";
 import * as overview from "./overview.js";
 import * as partitions from "./partitions.js";
 import * as letters from "./letters.js";
+import * as audit from "./audit.js";
 import * as scaling from "./scaling.js";
 
 const PAGES = {
   "/": { id: "page-overview", title: "Overview", show: overview.show },
   "/partitions": { id: "page-partitions", title: "Partitions", rows: true },
-  "/dead-letters": { id: "page-dead-letters", title: "Dead letters", show: letters.show },
+  "/dead-letters": { id: "page-dead-letters", title: "Dead letters", show: letters.show, link: "to-letters" },
+  "/audit": { id: "page-audit", title: "Audit", show: audit.show, link: "to-audit" },
   "/autoscaling": { id: "page-autoscaling", title: "Autoscaling", show: scaling.show },
 };
 
@@ -20,8 +22,11 @@ let pipeline;
 
 // Pages
 
+// has tells whether there is such a page of this pipeline.
+const has = (path) => PAGES[path] && $(PAGES[path].id) && !(PAGES[path].link && $(PAGES[path].link).hidden);
+
 function turnTo(path, focus) {
-  const next = PAGES[path] && $(PAGES[path].id) ? path : "/";
+  const next = has(path) ? path : "/";
   if (page && page !== next) PAGES[page].show?.(false);
   page = next;
   for (const [p, { id }] of Object.entries(PAGES)) if ($(id)) $(id).hidden = p !== page;
@@ -110,7 +115,9 @@ function turnPipeline() {
   overview.reset(option.hasAttribute("data-charts"));
   partitions.reset(option.hasAttribute("data-pausable"));
   letters.reset();
+  audit.reset();
   $("to-letters").hidden = !option.hasAttribute("data-letters");
+  $("to-audit").hidden = !option.hasAttribute("data-auditable");
 }
 
 // The theme
@@ -147,7 +154,7 @@ const asked = new URLSearchParams(location.search).get("pipeline");
 if ([...pipeline.options].some((o) => o.value === asked)) pipeline.value = asked;
 pipeline.addEventListener("change", () => {
   turnPipeline();
-  const next = page === "/dead-letters" && $("to-letters").hidden ? "/" : page;
+  const next = has(page) ? page : "/";
   history.replaceState(null, "", address(next));
   turnTo(next);
 });

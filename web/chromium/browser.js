@@ -279,6 +279,36 @@ const scenarios = {
     await leave(page);
   },
 
+  // An audit is asked for by the keyboard, and its verdict is shown.
+  async audit() {
+    for (const colorScheme of given.once ? ["light"] : ["light", "dark"]) {
+      for (const viewport of given.once ? [DESK] : [DESK, PHONE]) {
+        const page = await visit({ colorScheme, viewport });
+        await page.goto(given.url);
+        await page.getByRole("link", { name: "Audit" }).click();
+        await page.waitForURL("**/audit");
+        if (given.once) await judged(page, "audit, before it");
+        await tab(page, "#audit-now");
+        const before = await page.locator("#audit-when").textContent();
+        await page.waitForTimeout(1000); // the time that is shown has seconds
+        await page.keyboard.press("Enter");
+        await page.waitForFunction((old) => { const now = document.querySelector("#audit-when").textContent; return now !== old && / in /.test(now); }, before);
+        await page.locator("#audit-verdict").getByText(given.verdict).waitFor();
+        assert.equal(await page.locator("#audit-verdict").getAttribute("data-level"), given.level);
+        assert.ok(await page.evaluate(() => document.activeElement.id === "audit-now" && !document.activeElement.ariaDisabled), "the focus is lost");
+        assert.equal(await page.locator("#audit-partitions tbody tr").count(), 3); // two, and all
+        assert.equal(await page.locator("#audit-faults tbody tr").count(), Number(given.faults));
+        await judged(page, `audit ${colorScheme} ${viewport.width}`);
+        await fits(page, `audit ${viewport.width}`);
+        if (viewport === DESK) await shot(page, `audit-${colorScheme}`);
+        // Whoever comes later sees it too.
+        await page.reload();
+        await page.locator("#audit-verdict").getByText(given.verdict).waitFor();
+        await leave(page);
+      }
+    }
+  },
+
   // The page of an autoscaler.
   async scaling() {
     for (const colorScheme of ["light", "dark"]) {

@@ -5,6 +5,7 @@ package chromium
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	_ "modernc.org/sqlite" // to spoil a table
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/autoscale"
@@ -206,6 +209,32 @@ func TestLetters(t *testing.T) {
 	url := start(t, env, "run", config)
 	browse(t, "retry", url, nil)
 	browse(t, "keyboard", url, nil)
+}
+
+// TestAudit audits a pipeline whose table is whole, and then what was spoiled.
+func TestAudit(t *testing.T) {
+	records := spoiled(6)
+	for i := range 2000 {
+		records = append(records, fmt.Sprintf(`{"date":"2001/01/14 21:55","delay":%d,"distance":%d,"origin":"A%02d","destination":"SMF"}`, i%60, i, i%40))
+	}
+	config, env := lettered(t, records)
+	url := start(t, env, "run", config)
+	browse(t, "audit", url, map[string]string{"verdict": "Nothing lost, nothing doubled: 2,006 events, 2,000 written, 6 dead letters, 0 waiting.", "level": "good", "faults": "0", "once": "yes"})
+
+	db, err := sql.Open("sqlite", filepath.Join(filepath.Dir(config), "flights.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, text := range []string{
+		`DELETE FROM flights WHERE hub_partition = '0' AND sequence_number BETWEEN 100 AND 102`,
+		`INSERT INTO flights SELECT * FROM flights WHERE hub_partition = '1' AND sequence_number = 50`,
+	} {
+		if _, err := db.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	browse(t, "audit", url, map[string]string{"verdict": "Not exact: 3 missing, 1 doubled, of 2,006 events.", "level": "bad", "faults": "2"})
 }
 
 func TestToken(t *testing.T) {

@@ -1,0 +1,107 @@
+// The audit: what the hub holds, laid beside what the pipeline has written.
+import { $, el, put, set } from "./dom.js";
+import { clock, count, milliseconds, moment, plural } from "./format.js";
+import { get, post } from "./api.js";
+
+let visible = false;
+let timer;
+let drawn = ""; // which report the tables show
+let turn = 0; // answers to what was asked before the last one begun are late
+
+export function reset() {
+  turn++;
+  draw({ running: false, events: 0 });
+}
+
+export function show(on) {
+  visible = on;
+  clearTimeout(timer);
+  if (on) follow(() => get("/api/audit"));
+}
+
+// follow shows an answer, and what comes of it until the audit has ended.
+async function follow(ask) {
+  clearTimeout(timer);
+  const mine = ++turn;
+  try {
+    const so = await ask();
+    if (mine !== turn) return;
+    draw(so);
+    if (so.running && visible) timer = setTimeout(follow, 500, () => get("/api/audit"));
+  } catch (e) {
+    if (mine !== turn) return;
+    wrong(e.message);
+    if (visible) timer = setTimeout(follow, 3000, () => get("/api/audit"));
+  }
+}
+
+$("audit-now").addEventListener("click", () => {
+  if ($("audit-now").getAttribute("aria-disabled") !== "true") follow(() => post("/api/audit"));
+});
+
+function wrong(text) {
+  put($("audit-error"), text ?? "");
+  $("audit-error").hidden = !text;
+}
+
+function draw(so) {
+  // The button keeps the focus while there is nothing to press.
+  set($("audit-now"), "aria-disabled", so.running ? "true" : null);
+  put($("audit-progress"), so.running ? `${plural(so.events, "event", "events")} read` : "");
+  const took = milliseconds(so.ended - so.began);
+  put($("audit-when"), so.ended ? `${moment(so.began)}, in ${took.text} ${took.unit}` : so.running ? `since ${clock(so.began)}` : "");
+  wrong(so.error);
+  const r = so.report;
+  $("audit-verdict").hidden = !r;
+  $("audit-found").hidden = !r;
+  const key = r ? `${so.began} ${so.ended}` : "";
+  if (key === drawn) return;
+  drawn = key;
+  if (!r) {
+    put($("audit-verdict"), "");
+    return;
+  }
+  put($("audit-verdict"), r.headline);
+  set($("audit-verdict"), "data-level", r.level);
+  notes(r);
+  const rows = r.partitions.map((p) => partition(p.id, p));
+  if (rows.length > 1) rows.push(partition("All", r.total, "total"));
+  $("audit-partitions").tBodies[0].replaceChildren(...rows);
+  $("audit-wrong").hidden = r.faults.length === 0;
+  $("audit-faults").tBodies[0].replaceChildren(...r.faults.map(fault));
+  put($("audit-more"), `${plural(r.more, "event more is wrong", "events more are wrong")}: sluice audit hub names them.`);
+  $("audit-more").hidden = r.more === 0;
+}
+
+// notes tell of events that are neither of the table's columns.
+function notes(r) {
+  const list = [
+    r.skipped && `${plural(r.skipped, "event is", "events are")} before the first effect: the pipeline does not begin at the earliest event.`,
+    r.repeats && `${plural(r.repeats, "message was", "messages were")} sent before, and rightly passed over.`,
+    r.unclear && `${plural(r.unclear, "message has", "messages have")} no effect, and may repeat what the hub doesn’t hold any more.`,
+    r.ahead && `${plural(r.ahead, "event has", "events have")} an effect, though the checkpoint has not passed them: they will be done again.`,
+  ].filter(Boolean);
+  $("audit-notes").replaceChildren(...list.map((text) => el("li", {}, text)));
+  $("audit-notes").hidden = list.length === 0;
+}
+
+const td = (name, className, ...children) => el("td", { role: "cell", class: className, "data-name": name }, ...children);
+const head = (text, name = "Partition") => el("th", { role: "rowheader", scope: "row", "data-name": name }, text);
+
+function partition(id, p, className) {
+  const cells = [["held", p.held], ["checkpoint", p.checkpoint], ["written", p.written], ["dead letters", p.letters], ["waiting", p.waiting]];
+  const faults = [["missing", p.missing], ["doubled", p.doubled], ["expired", p.expired], ["stray", p.stray]];
+  return el("tr", { role: "row", class: className }, className ? head(id, null) : head(id),
+    ...cells.map(([name, n]) => td(name, "n", n != null ? count(n) : className ? "" : "none")),
+    ...faults.map(([name, n]) => td(name, n ? "n wrong" : "n", count(n))));
+}
+
+function fault(f) {
+  const time = (ms) => el("time", { datetime: new Date(ms).toISOString() }, moment(ms));
+  const times = !f.from ? ["not in the hub"] : moment(f.from) === moment(f.until) ? [time(f.from)] : [time(f.from), " to ", time(f.until)];
+  return el("tr", { role: "row" }, head(f.partition),
+    td(null, "status", el("span", { class: "state", "data-state": "stopped" }, f.kind)),
+    td("sequence numbers", null, f.first === f.last ? String(f.first) : `${f.first} to ${f.last}`),
+    td("events", "n", count(f.last - f.first + 1)),
+    td("enqueued", "quiet", ...times));
+}
