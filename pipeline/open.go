@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/otel"
 )
 
 // Parts is an opened pipeline: what it is made of, ready for use. It is safe
@@ -23,7 +26,7 @@ type Parts struct {
 	catalog  catalog
 	store    streamStore // for what is written at least once
 	recall   *recall     // for a memory
-	delivery func() sluice.Delivery
+	delivery func(trace.TracerProvider) sluice.Delivery
 	close    []func(context.Context) error
 }
 
@@ -44,6 +47,9 @@ type Options struct {
 	// Source is read instead of the pipeline's own: one that wraps it, or a
 	// test's.
 	Source sluice.Source
+	// Traces takes a span of each batch that is written to a table; see
+	// [otel.Trace]. Default: none are made.
+	Traces trace.TracerProvider
 }
 
 // database is one of the kinds of database that a pipeline can write to.
@@ -97,13 +103,15 @@ func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consumer, error) {
 	p := parts.pipeline
 	cfg, source := p.config, parts.Source
+	var traces trace.TracerProvider
 	if opts != nil {
+		traces = opts.Traces
 		cfg.Owner, cfg.Observer, cfg.Hooks = opts.Owner, opts.Observer, opts.Hooks
 		if opts.Source != nil {
 			source = opts.Source
 		}
 	}
-	delivery, err := parts.deliver(ctx, cfg.Observer)
+	delivery, err := parts.deliver(ctx, cfg.Observer, traces)
 	if err != nil {
 		return nil, p.problem(p.at.target, err)
 	}
@@ -118,7 +126,7 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 }
 
 // deliver makes the delivery, after a look at the target.
-func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer) (sluice.Delivery, error) {
+func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, traces trace.TracerProvider) (sluice.Delivery, error) {
 	p := parts.pipeline
 	switch {
 	case parts.recall != nil:
@@ -131,7 +139,15 @@ func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer) (slui
 	if err := p.target.prepare(ctx, parts.catalog, true); err != nil {
 		return nil, err
 	}
-	return parts.delivery(), nil
+	return parts.delivery(traces), nil
+}
+
+// traced has a handler make spans, if somebody takes them.
+func traced[Tx any](provider trace.TracerProvider, h sluice.Handler[Tx]) sluice.Handler[Tx] {
+	if provider == nil {
+		return h
+	}
+	return h.With(otel.Trace[Tx](provider))
 }
 
 // closeFirst has something closed before what it stands on.

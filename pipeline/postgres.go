@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/pgstore"
@@ -42,7 +43,9 @@ func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) e
 	parts.Leases, parts.DeadLetters, parts.Checkpoints = store.Leases(), store, store
 	parts.store, _ = any(store).(streamStore)
 	parts.catalog = postgresCatalog{store.Pool()}
-	parts.delivery = func() sluice.Delivery { return sluice.Transactional(store, p.target.postgresHandler()) }
+	parts.delivery = func(traces trace.TracerProvider) sluice.Delivery {
+		return sluice.Transactional(store, traced(traces, p.target.postgresHandler()))
+	}
 	parts.close = append(parts.close, func(context.Context) error { store.Close(); return nil })
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.opentelemetry.io/otel/trace"
 	_ "modernc.org/sqlite" // for a look that creates nothing
 
 	"github.com/sluice-go/sluice"
@@ -47,7 +48,9 @@ func (d sqliteDatabase) open(_ context.Context, p *Pipeline, parts *Parts) error
 	parts.Leases, parts.DeadLetters, parts.Checkpoints = store.Leases(), store, store
 	parts.store, _ = any(store).(streamStore)
 	parts.catalog = sqliteCatalog{store.DB()}
-	parts.delivery = func() sluice.Delivery { return sluice.Transactional(store, p.target.sqliteHandler()) }
+	parts.delivery = func(traces trace.TracerProvider) sluice.Delivery {
+		return sluice.Transactional(store, traced(traces, p.target.sqliteHandler()))
+	}
 	parts.close = append(parts.close, func(context.Context) error { return store.Close() })
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/health"
@@ -38,6 +39,7 @@ const watchEvery = 30 * time.Second
 type gauges struct {
 	app      *app
 	provider *metric.MeterProvider // nil: no metrics
+	traces   *trace.TracerProvider // nil: no spans
 	warnings *prometheus.GaugeVec
 	server   *http.Server
 	address  net.Addr
@@ -56,6 +58,10 @@ func (a *app) gauges(ctx context.Context, flags *metricsFlags) (*gauges, error) 
 		Name: "sluice_warnings", Help: "1 for each partition of a warning that a person must see, by kind.",
 	}, []string{"consumer", "kind"})}
 	g.watched, g.stop = context.WithCancel(ctx)
+	if err := g.trace(ctx); err != nil {
+		g.stop()
+		return nil, err
+	}
 	if flags.address == "" {
 		return g, nil
 	}
@@ -89,6 +95,7 @@ func (g *gauges) close() {
 		_ = g.server.Close()
 	}
 	g.work.Wait()
+	g.flush()
 }
 
 // join adds a work's metrics and warnings, which the dashboard shows too.

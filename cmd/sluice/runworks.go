@@ -53,7 +53,7 @@ func (all works) consumer(ctx context.Context, b *board, g *gauges) (runner, err
 		if err := g.join(w, b); err != nil {
 			return nil, err
 		}
-		c, err := w.parts.Consumer(ctx, b.join(w.Name, &pipeline.Options{Observer: w.observer}))
+		c, err := w.parts.Consumer(ctx, b.join(w.Name, &pipeline.Options{Observer: w.observer, Traces: g.spans()}))
 		if err != nil {
 			return nil, err
 		}
