@@ -44,7 +44,7 @@ func check(t *testing.T, r *report, results, runs int) {
 		t.Fatalf("%d results where %d should be", len(r.Results), results)
 	}
 	for _, res := range r.Results {
-		if len(res.Runs) != runs || res.PerSecond <= 0 || (res.Name == sluiceContender) != (res.Ratio > 0) {
+		if len(res.Runs) != runs || res.PerSecond <= 0 || (res.Name == sluiceContender || res.Name == seenContender) != (res.Ratio > 0) {
 			t.Errorf("%s, %s: %d runs, %v a second, ratio %v", res.trial, res.contender, len(res.Runs), res.PerSecond, res.Ratio)
 		}
 		for _, run := range res.Runs {

@@ -28,6 +28,7 @@ type job struct {
 
 const (
 	sluiceContender = "sluice"
+	seenContender   = "sluice, looked at" // with metrics, spans and the dashboard
 	handContender   = "by hand"
 	readContender   = "read only" // by hand, without a database
 )
@@ -39,7 +40,7 @@ func consume(ctx context.Context, p *parent, line []byte) error {
 		return err
 	}
 	run := map[string]func(context.Context, *job, *meter) error{
-		sluiceContender: runSluice, handContender: runByHand, readContender: runByHand,
+		sluiceContender: runSluice, seenContender: runSluice, handContender: runByHand, readContender: runByHand,
 	}[j.Contender]
 	m := &meter{job: &j, parent: p}
 	if err := run(ctx, &j, m); err != nil {

@@ -12,7 +12,7 @@ func TestTrialsOnPostgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check(t, r, 5, 1)
+	check(t, r, 6, 1)
 	if len(r.Latency) != 2 {
 		t.Fatalf("%d latencies", len(r.Latency))
 	}

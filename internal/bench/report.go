@@ -64,7 +64,7 @@ func (r *report) ran(t trial, c contender, run *outcome) {
 	of.Runs = append(of.Runs, run)
 	of.PerSecond = of.median(func(o *outcome) float64 { return o.PerSecond })
 	for _, res := range r.Results {
-		if hand := r.of(res.trial, contender{handContender, res.Raw}); hand != nil && res.Name == sluiceContender {
+		if hand := r.of(res.trial, contender{handContender, res.Raw}); hand != nil && (res.Name == sluiceContender || res.Name == seenContender) {
 			res.Ratio = res.PerSecond / hand.PerSecond
 		}
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -44,7 +45,7 @@ const pipelineRaw = pipelineHead + `
 `
 
 // runSluice goes the way of `sluice run`.
-func runSluice(ctx context.Context, j *job, m *meter) error {
+func runSluice(ctx context.Context, j *job, m *meter) (err error) {
 	text := pipelineDecoded
 	if j.Raw {
 		text = pipelineRaw
@@ -69,6 +70,13 @@ func runSluice(ctx context.Context, j *job, m *meter) error {
 	}
 	if j.Live {
 		options.Hooks.Batch = func(_ context.Context, b sluice.Batch) error { return goal.took(b.Events) }
+	}
+	if j.Contender == seenContender {
+		l, err := look(ctx, p, parts, options)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, l.leave()) }()
 	}
 	c, err := parts.Consumer(ctx, options)
 	if err != nil {

@@ -44,7 +44,7 @@ func both() []contender { return []contender{{Name: sluiceContender}, {Name: han
 func trials(body, partitions int) []trial {
 	postgres := trial{"postgres", body, partitions, both()}
 	if body == 1000 && partitions == maxPartitions {
-		postgres.contenders = append(postgres.contenders, contender{sluiceContender, true}, contender{handContender, true}, contender{Name: readContender})
+		postgres.contenders = append(postgres.contenders, contender{sluiceContender, true}, contender{handContender, true}, contender{Name: readContender}, contender{Name: seenContender})
 	}
 	return []trial{postgres, {"sqlite", body, partitions, both()}}
 }
