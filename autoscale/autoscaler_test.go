@@ -139,15 +139,16 @@ func TestFailedAction(t *testing.T) {
 			t.Fatal(err)
 		}
 		var kinds []string
+		var last autoscale.Record
 		for _, r := range records {
 			if r.Kind != autoscale.Hold {
-				kinds = append(kinds, fmt.Sprintf("%s %d", r.Kind, r.Action))
+				kinds, last = append(kinds, fmt.Sprintf("%s %d", r.Kind, r.Action)), r
 			}
 		}
 		if got := strings.Join(kinds, ", "); got != "up 1, failed 1, up 2, succeeded 2" {
 			t.Errorf("the log says %s", got)
 		}
-		if last := records[len(records)-1]; !strings.Contains(last.Reason, "3 tries") {
+		if !strings.Contains(last.Reason, "3 tries") {
 			t.Errorf("the second action: %s", last.Reason)
 		}
 	})
