@@ -111,7 +111,7 @@ func New(dir string, command []string, cfg *Config) (*Target, error) {
 	if err := os.MkdirAll(t.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("workers: make directory: %w", err)
 	}
-	if t.lock, err = lockDir(t.dir); err != nil {
+	if t.lock, err = disklog.LockDir(t.dir); err != nil {
 		return nil, fmt.Errorf("workers: %w", err)
 	}
 	if err := t.resume(); err != nil {
@@ -319,19 +319,3 @@ func (t *Target) Stop(ctx context.Context) error {
 
 // Close is [Target.Stop] with all the time that the grace allows.
 func (t *Target) Close() error { return t.Stop(context.Background()) }
-
-// lockFor is how long a directory may stay locked by a supervisor that was
-// killed: a worker that it was just starting keeps the lock until it has become
-// the program.
-const lockFor = 2 * time.Second
-
-// lockDir locks the directory for this supervisor.
-func lockDir(dir string) (*disklog.DirLock, error) {
-	for deadline := time.Now().Add(lockFor); ; {
-		lock, err := disklog.LockDir(dir)
-		if !errors.Is(err, disklog.ErrLocked) || time.Now().After(deadline) {
-			return lock, err
-		}
-		time.Sleep(lookEvery)
-	}
-}
