@@ -58,32 +58,39 @@ func BenchmarkEngine(b *testing.B) {
 		for _, batch := range []int{100, 1000} {
 			b.Run(fmt.Sprintf("partitions=%d/batch=%d", partitions, batch), func(b *testing.B) {
 				b.ReportAllocs()
-				seen := make(chan int, 1024)
-				handler := func(ctx context.Context, _ *sluicetest.Tx, batch sluice.Batch) error {
-					select {
-					case seen <- len(batch.Events):
-					case <-ctx.Done():
-					}
-					return nil
-				}
-				c, err := sluice.New(&endless{partitions: partitions}, &sluicetest.Leases{}, sluice.Transactional(&sluicetest.Store{}, handler),
-					sluice.AllPartitions, &sluice.Config{MaxBatch: batch, AssignEvery: time.Millisecond})
-				if err != nil {
-					b.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(b.Context())
-				done := make(chan struct{})
-				go func() { defer close(done); _ = c.Run(ctx) }()
-				<-seen
-				b.ResetTimer()
-				for n := 0; n < b.N; {
-					n += <-seen
-				}
-				b.StopTimer()
-				cancel()
-				<-done
+				consume(b, &endless{partitions: partitions}, &sluicetest.Store{}, batch)
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 			})
 		}
 	}
+}
+
+// consume times a consumer from its first batch on, until it has been given b.N
+// events.
+func consume(b *testing.B, source sluice.Source, store sluice.TxStore[*sluicetest.Tx], batch int) {
+	b.Helper()
+	seen := make(chan int, 1024)
+	handler := func(ctx context.Context, _ *sluicetest.Tx, batch sluice.Batch) error {
+		select {
+		case seen <- len(batch.Events):
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	c, err := sluice.New(source, &sluicetest.Leases{}, sluice.Transactional(store, handler),
+		sluice.AllPartitions, &sluice.Config{MaxBatch: batch, AssignEvery: time.Millisecond})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = c.Run(ctx) }()
+	<-seen
+	b.ResetTimer()
+	for n := 0; n < b.N; {
+		n += <-seen
+	}
+	b.StopTimer()
+	cancel()
+	<-done
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -72,30 +71,7 @@ func BenchmarkRepeats(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
-			seen := make(chan int, 1024)
-			handler := func(ctx context.Context, _ *sluicetest.Tx, batch sluice.Batch) error {
-				select {
-				case seen <- len(batch.Events):
-				case <-ctx.Done():
-				}
-				return nil
-			}
-			consumer, err := sluice.New(c.source, &sluicetest.Leases{}, sluice.Transactional(sieve{&sluicetest.Store{}}, handler),
-				sluice.AllPartitions, &sluice.Config{MaxBatch: 1000, AssignEvery: time.Millisecond})
-			if err != nil {
-				b.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(b.Context())
-			done := make(chan struct{})
-			go func() { defer close(done); _ = consumer.Run(ctx) }()
-			<-seen
-			b.ResetTimer()
-			for n := 0; n < b.N; {
-				n += <-seen
-			}
-			b.StopTimer()
-			cancel()
-			<-done
+			consume(b, c.source, sieve{&sluicetest.Store{}}, 1000)
 		})
 	}
 }
