@@ -5,6 +5,7 @@
 //	judge.js          the checks with @azure/event-hubs (npm)
 //	judge.py          the checks with azure-eventhub (PyPI)
 //	servicebus.js     the checks with @azure/service-bus (npm)
+//	checks.js         what the judges in JavaScript have in common
 //	vectors.js        writes down which partitions @azure/event-hubs chooses by key
 //	judges_test.go    starts emulators and runs them
 //

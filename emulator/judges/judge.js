@@ -16,33 +16,13 @@ const {
   EventHubBufferedProducerClient, EventHubConsumerClient, EventHubProducerClient, earliestEventPosition, latestEventPosition,
 } = require("@azure/event-hubs");
 const WebSocket = require("ws");
+const { check, judge, open, refused } = require("./checks.js");
 
 const { HUBS, ALL, LISTEN, SEND, TLS, IDLE, CONTROL } = process.env;
 const [HUB] = HUBS.split(" ");
 const GROUP = "$Default";
 const once = { retryOptions: { maxRetries: 0, timeoutInMs: 30_000 } };
 const patient = { retryOptions: { maxRetries: 20, retryDelayInMs: 50, timeoutInMs: 3_000 } };
-
-let checks = 0;
-let failures = 0;
-const open = []; // clients of the check in progress
-
-async function check(name, f) {
-  checks++;
-  const began = Date.now();
-  let deadline;
-  try {
-    const late = new Promise((_, reject) => { deadline = setTimeout(() => reject(new Error("took more than a minute")), 60_000); });
-    await Promise.race([f(), late]);
-    console.log(`ok   ${name} (${Date.now() - began} ms)`);
-  } catch (e) {
-    failures++;
-    console.log(`FAIL ${name} (${Date.now() - began} ms)\n${e.stack ?? e}`);
-  } finally {
-    clearTimeout(deadline);
-    await Promise.all(open.splice(0).map((c) => c.close().catch(() => {})));
-  }
-}
 
 function producer(connection = ALL, options = once, hub = HUB) {
   const p = new EventHubProducerClient(connection, hub, options);
@@ -113,13 +93,6 @@ async function control(path, body = {}) {
 async function hits(id) {
   const list = await (await fetch(CONTROL + "/faults")).json();
   return list.find((f) => f.id === id).hits;
-}
-
-// refused checks that a promise is rejected with the code and the words of Azure.
-async function refused(promise, code, ...texts) {
-  const e = await promise.then((v) => { throw new Error(`went through: ${JSON.stringify(v)}`); }, (err) => err);
-  assert.equal(e.code, code, e.stack);
-  for (const text of texts) assert.ok(e.message.includes(text), `${e.message} doesn't say ${text}`);
 }
 
 async function next(partition) {
@@ -459,7 +432,4 @@ async function main() {
   }
 }
 
-main().catch((e) => { failures++; console.log(`FAIL the judge itself\n${e.stack}`); }).finally(() => {
-  console.log(failures === 0 ? `all ${checks} checks passed` : `${failures} of ${checks} checks failed`);
-  process.exit(failures === 0 ? 0 : 1);
-});
+judge(main);

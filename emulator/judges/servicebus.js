@@ -13,33 +13,14 @@ const assert = require("node:assert/strict");
 const { setTimeout: sleep } = require("node:timers/promises");
 const { ServiceBusAdministrationClient, ServiceBusClient } = require("@azure/service-bus");
 const WebSocket = require("ws");
+const { check, judge, open, refused } = require("./checks.js");
 
 const { ALL, LISTEN, SEND, ADMIN, READER, TLS, PREMIUM, CONTROL } = process.env;
 const once = { retryOptions: { maxRetries: 0, timeoutInMs: 30_000 } };
 const patient = { retryOptions: { maxRetries: 20, retryDelayInMs: 50, timeoutInMs: 3_000 } };
 const admin = new ServiceBusAdministrationClient(ADMIN);
 
-let checks = 0;
-let failures = 0;
 let queues = 0;
-const open = []; // clients of the check in progress
-
-async function check(name, f) {
-  checks++;
-  const began = Date.now();
-  let deadline;
-  try {
-    const late = new Promise((_, reject) => { deadline = setTimeout(() => reject(new Error("took more than a minute")), 60_000); });
-    await Promise.race([f(), late]);
-    console.log(`ok   ${name} (${Date.now() - began} ms)`);
-  } catch (e) {
-    failures++;
-    console.log(`FAIL ${name} (${Date.now() - began} ms)\n${e.stack ?? e}`);
-  } finally {
-    clearTimeout(deadline);
-    await Promise.all(open.splice(0).map((c) => c.close().catch(() => {})));
-  }
-}
 
 function client(connection = ALL, options = once) {
   const c = new ServiceBusClient(connection, options);
@@ -71,13 +52,6 @@ const texts = (...list) => list.map((body) => ({ body }));
 async function counts(name) {
   const { activeMessageCount: active, deadLetterMessageCount: dead, scheduledMessageCount: scheduled } = await admin.getQueueRuntimeProperties(name);
   return { active, dead, scheduled };
-}
-
-// refused checks that a promise is rejected with the code and the words of Azure.
-async function refused(promise, code, ...words) {
-  const e = await promise.then((v) => { throw new Error(`went through: ${JSON.stringify(v)}`); }, (err) => err);
-  assert.equal(e.code, code, e.stack);
-  for (const text of words) assert.ok(e.message.includes(text), `${e.message} doesn't say ${text}`);
 }
 
 async function control(path, body = {}) {
@@ -389,7 +363,4 @@ async function main() {
   });
 }
 
-main().catch((e) => { failures++; console.log(`FAIL the judge itself\n${e.stack}`); }).finally(() => {
-  console.log(failures === 0 ? `all ${checks} checks passed` : `${failures} of ${checks} checks failed`);
-  process.exit(failures === 0 ? 0 : 1);
-});
+judge(main);
