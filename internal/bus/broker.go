@@ -57,6 +57,7 @@ func Open(dir string, options *Options) (*Broker, error) {
 		return nil, err
 	}
 	j := &journal{log: log, spare: cmp.Or(o.spare, compactFrom), failed: o.Failed, kick: make(chan struct{}, 1), stop: make(chan struct{})}
+	j.closed = sync.OnceValue(j.finish)
 	b.journal = j
 	if err := b.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("read the journal in %s: %w", dir, err), log.Close())
@@ -66,7 +67,8 @@ func Open(dir string, options *Options) (*Broker, error) {
 	return b, nil
 }
 
-// Close writes what is still to be written, and gives the directory back. Operations fail from now on, if there is one.
+// Close writes what is still to be written, and gives the directory back. Operations fail from now on, if there is one. A second Close
+// returns what the first did.
 func (b *Broker) Close() error { return b.journal.close() }
 
 func checkName(name string, limit int) error {

@@ -52,7 +52,7 @@ func receive(t *testing.T, s *Store, want ...string) []Locked {
 		payloads = append(payloads, string(l.Payload))
 	}
 	if !slices.Equal(payloads, want) {
-		t.Fatalf("received %q, not %q", payloads, want)
+		t.Fatalf("received %.40q, not %q", payloads, want)
 	}
 	return got
 }

@@ -26,6 +26,7 @@ type journal struct {
 	kick       chan struct{} // there is something to do
 	stop       chan struct{}
 	done       sync.WaitGroup
+	closed     func() error
 }
 
 // begin gives notes their place in the journal, and empties them.
@@ -116,6 +117,11 @@ func (j *journal) close() error {
 	if j == nil {
 		return nil
 	}
+	return j.closed()
+}
+
+// finish is what closed does, once.
+func (j *journal) finish() error {
 	close(j.stop)
 	j.done.Wait()
 	err := j.flush()

@@ -20,6 +20,7 @@ func open(t *testing.T, dir string, spare int64) *Broker {
 	t.Helper()
 	b, err := Open(dir, &Options{Failed: func(err error) { t.Errorf("in the background: %v", err) }, spare: spare})
 	must(t, err)
+	t.Cleanup(func() { b.Close() }) // a test that failed half-way leaves nothing running
 	return b
 }
 
@@ -258,6 +259,7 @@ func TestCompaction(t *testing.T) {
 	q, err := b.CreateQueue("q", nil)
 	must(t, err)
 	send(t, q, "stays")
+	stay := receive(t, q.Messages(), "stays")[0]
 	const senders, each = 4, 200
 	payload := make([]byte, 10_000)
 	var wg sync.WaitGroup
@@ -270,7 +272,6 @@ func TestCompaction(t *testing.T) {
 			}
 		})
 	}
-	stay := receive(t, q.Messages(), "stays")[0]
 	for done := 0; done < senders*each; {
 		must(t, q.Messages().Wait(t.Context()))
 		got, err := q.Messages().Receive(50, 1<<20)
