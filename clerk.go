@@ -30,6 +30,9 @@ type clerk[R any] struct {
 	// The stream's mu guards these.
 	written  int             // records, since last told
 	cost     float64         // of all attempts, since last told
+	waited   time.Duration   // for limiters, since last told
+	waiting  bool            // for the rate, now
+	since    time.Duration   // when that began, or was last told, by Clock.Elapsed
 	failed   []*flight       // to be stored as dead letters
 	failing  map[string]int  // their partition keys, and of those that will come, under HoldKey
 	held     map[string]bool // partition keys of those that are stored, under HoldKey
@@ -401,23 +404,39 @@ func (c *clerk[R]) withPrior(done []Range, to, head int64) []Range {
 	return done[:min(len(done), mostRanges)]
 }
 
+// waits is told when the stream begins to wait for its rate, and when it goes on.
+func (c *clerk[R]) waits(begins bool) {
+	s := c.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.c.cfg.Clock.Elapsed()
+	if !begins {
+		c.waited += now - c.since
+	}
+	c.waiting, c.since = begins, now
+}
+
 // tell tells how far the stream has come.
 func (c *clerk[R]) tell() {
 	s := c.stream
 	s.mu.Lock()
-	written, cost := c.written, c.cost
-	c.written, c.cost = 0, 0
+	written, cost, waited := c.written, c.cost, c.waited
+	c.written, c.cost, c.waited = 0, 0, 0
+	if c.waiting {
+		now := s.c.cfg.Clock.Elapsed()
+		waited, c.since = waited+now-c.since, now
+	}
 	at := c.at
 	if low, n := s.list.Low(); n > 0 {
 		at = low.Position
 	}
 	s.mu.Unlock()
 	inFlight := s.list.InFlight()
-	if written == 0 && cost == 0 && inFlight == 0 && c.inFlight == 0 {
+	if written == 0 && cost == 0 && waited == 0 && inFlight == 0 && c.inFlight == 0 {
 		return
 	}
 	c.inFlight = inFlight
-	s.observe(Observation{Kind: KindWritten, To: at, Events: written, Cost: cost, InFlight: inFlight, Lag: s.behind(at)})
+	s.observe(Observation{Kind: KindWritten, To: at, Events: written, Cost: cost, Waited: waited, InFlight: inFlight, Lag: s.behind(at)})
 }
 
 // watchAge tells of an event that does not get done.

@@ -151,7 +151,10 @@ func (s *stream[R]) submit() error {
 	}
 	if s.cfg.Rate != nil {
 		var err error
-		if n, err = s.cfg.Rate.wait(s.idle, s.c.cfg.Clock, n); err != nil {
+		s.clerk.waits(true)
+		n, err = s.cfg.Rate.wait(s.idle, s.c.cfg.Clock, n)
+		s.clerk.waits(false)
+		if err != nil {
 			return s.ended()
 		}
 	}
@@ -196,6 +199,7 @@ func (it *item[R]) done(r Result) {
 	}
 	s.mu.Lock()
 	s.clerk.cost += r.Cost
+	s.clerk.waited += r.Waited
 	if over {
 		s.clerk.written++
 	}

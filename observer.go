@@ -45,6 +45,7 @@ type Observation struct {
 	Lag       int64         // events behind To when the log last told its end; -1 if not known
 	InFlight  int           // events taken and not done
 	Cost      float64       // what the store charged, in its own unit
+	Waited    time.Duration // for a limiter
 	Err       error
 }
 
@@ -94,7 +95,9 @@ const (
 	KindHookFailed
 	// KindWritten: AtLeastOnce's sink wrote Events records since it was last
 	// told, about once a second; all before To is done; Cost (of failed
-	// attempts too), InFlight, Lag.
+	// attempts too), InFlight, Lag; Waited, for the rate and for limits of the
+	// sink's own, such as RU: a second in every second says that they, not the
+	// store, are what holds the partition up.
 	KindWritten
 	// KindListed: the leases were listed, to take partitions or to share them
 	// out: the lease store answers. Partition and Epoch are empty.

@@ -35,6 +35,9 @@ type Sink[R any] interface {
 type Result struct {
 	Err  error
 	Cost float64 // what the store charged for the attempt, in its own unit (RU for Cosmos DB); 0 if it doesn't say
+	// Waited is how long the sink held the attempt back for a limit of its own
+	// (RU for Cosmos DB). Where records waited together, one of them says so.
+	Waited time.Duration
 }
 
 // ErrOutage marks an error as the store's or the network's, not the event's.

@@ -106,6 +106,51 @@ func TestStreamRate(t *testing.T) {
 	})
 }
 
+// How long the rate holds records back is told while it does, and only then.
+func TestStreamTellsOfTheRate(t *testing.T) {
+	stage(t, 2, func(s *scene) {
+		t := s.t
+		s.keyed("0", 15, noKey)
+		s.keyed("1", 15, noKey)
+		w := newWarehouse(t)
+		waited := func() (sum, most time.Duration) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, o := range s.seen {
+				sum, most = sum+o.Waited, max(most, o.Waited)
+				if o.Waited != 0 && o.Kind != sluice.KindWritten {
+					t.Errorf("told with %v: %v", o.Kind, o.Waited)
+				}
+			}
+			return sum, most
+		}
+		rate := must(sluice.NewRate(1))
+		_, stop := s.pour(w, &sluice.StreamConfig[*sluice.Event]{Rate: rate}, sluice.Config{})
+		time.Sleep(20 * time.Second) // two partitions wait all the time, each for the other too
+		if sum, most := waited(); sum < 35*time.Second || sum > 40*time.Second || most > 1100*time.Millisecond {
+			t.Errorf("in 20 s %v, at most %v at once", sum, most)
+		}
+		if err := rate.Set(1000); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		before, _ := waited()
+		s.keyed("0", 1000, noKey)
+		time.Sleep(5 * time.Second)
+		if after, _ := waited(); after-before > 1500*time.Millisecond {
+			t.Errorf("a second's work at the rate took %v of waiting", after-before)
+		}
+		quiet, _ := waited()
+		time.Sleep(time.Minute)
+		if after, _ := waited(); after != quiet {
+			t.Errorf("with nothing to do %v", after-quiet)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // window sees that no second holds more than n.
 func window(t *testing.T, sent []time.Time, n int) {
 	t.Helper()

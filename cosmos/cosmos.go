@@ -161,6 +161,7 @@ func (s *Sink) abandon(batch []*record) {
 }
 
 func (s *Sink) finish(r *record, result sluice.Result) {
+	result.Waited = r.waited
 	r.done(result)
 	if s.live.Add(-1) == 0 && s.closed.Load() {
 		select {

@@ -131,6 +131,7 @@ type record struct {
 	etag   string        // the version that is to be replaced; empty: any
 	rounds int           // of a conditional write
 	cost   float64       // so far
+	waited time.Duration // for the budget, for its batch
 	from   *queue        // refused it,
 	why    *Error        // in these words: its range is gone, or is another
 }

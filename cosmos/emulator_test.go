@@ -54,6 +54,7 @@ type delivery struct {
 	rejected         atomic.Int64
 	last             atomic.Value // the last error
 	done             atomic.Int64
+	waited           atomic.Int64 // for the budget, in ns
 }
 
 // deliver submits documents, n at once, until ctx ends or make returns false,
@@ -71,6 +72,7 @@ func deliver(ctx context.Context, s *Sink, n int, make func(i int) (Document, bo
 	}
 	submit = func(doc Document) {
 		s.Submit(context.Background(), doc, func(r sluice.Result) {
+			d.waited.Add(int64(r.Waited))
 			if r.Err == nil {
 				d.done.Add(1)
 				room.give()
@@ -387,6 +389,9 @@ func TestEmulatorPacing(t *testing.T) {
 	if best < 0.97 || best > 1.01 || float64(all.Throttled) > 0.001*float64(all.Operations) || d.rejected.Load()+d.outages.Load() > 0 {
 		t.Errorf("%d rejected, %d outages: %v", d.rejected.Load(), d.outages.Load(), d.last.Load())
 	}
+	if waited := time.Duration(d.waited.Load()); waited < stretch {
+		t.Errorf("told of %v of waiting for five budgets that were all used up", waited)
+	}
 }
 
 // With half of the request units that are offered to it, without pacing, the
@@ -401,6 +406,9 @@ func TestEmulatorThrottles(t *testing.T) {
 	t.Logf("%d of %d operations throttled", all.Throttled, all.Operations)
 	if stats(t, srv).Documents != n || d.rejected.Load()+d.outages.Load() > 0 || d.retries.Load() == 0 {
 		t.Errorf("%d documents, %d retries, %d outages, %d rejected: %v", stats(t, srv).Documents, d.retries.Load(), d.outages.Load(), d.rejected.Load(), d.last.Load())
+	}
+	if d.waited.Load() != 0 {
+		t.Errorf("waited %v for a budget, and has none", time.Duration(d.waited.Load()))
 	}
 	if all.Throttled > n {
 		t.Errorf("%d operations throttled, for %d documents", all.Throttled, n)

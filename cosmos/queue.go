@@ -95,14 +95,20 @@ func (q *queue) pump(ctx context.Context) {
 			continue
 		}
 		var reserved float64
+		var waited time.Duration
 		if q.budget != nil {
 			n, reserved = q.estimate(n)
+			began := q.sink.clock.Elapsed()
 			if q.budget.Reserve(ctx, reserved) != nil {
 				return
 			}
+			waited = q.sink.clock.Elapsed() - began
 		}
 		q.mu.Lock()
 		batch := q.waiting.take(n, q.sink.cfg.MaxBytes)
+		if len(batch) > 0 { // unless the queue was left meanwhile
+			batch[0].waited += waited
+		}
 		q.flights++
 		q.mu.Unlock()
 		flights.Go(func() { q.fly(ctx, batch, reserved) })

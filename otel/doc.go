@@ -31,6 +31,7 @@
 //	sluice.dead_letters                 counter    by outcome: parked, redriven, redrive_failed
 //	sluice.written.records              counter    at least once: records that the sink wrote
 //	sluice.written.cost                 counter    what the store charged (RU)
+//	sluice.limiter.wait                 counter    seconds for which the rate, or the store's RU, held records back
 //	sluice.inflight.messages            gauge      at least once: taken and not done
 //	sluice.failures                     counter    outages of log, database and lease store; hooks
 //	sluice.stopped                      gauge      1 while a partition waits for a person

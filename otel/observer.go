@@ -85,7 +85,7 @@ func (o *Observer) Close() error { return o.watched.Unregister() }
 type meters struct {
 	fetched, bytes, committed, commits, repeats metric.Int64Counter
 	lost, retries, letters, written, failures   metric.Int64Counter
-	cost                                        metric.Float64Counter
+	cost, waited                                metric.Float64Counter
 	process, renewals                           metric.Float64Histogram
 
 	lag, checkpoint, held, epoch, inFlight, stopped metric.Int64ObservableGauge
@@ -133,6 +133,8 @@ func (s *meters) create(m metric.Meter) error {
 	var err error
 	s.cost, err = m.Float64Counter("sluice.written.cost", metric.WithUnit("{unit}"), metric.WithDescription("What the store charged, in its own unit (RU for Cosmos DB)."))
 	errs = append(errs, err)
+	s.waited, err = m.Float64Counter("sluice.limiter.wait", metric.WithUnit("s"), metric.WithDescription("Time for which records were held back by the rate, or by the sink's own limit (RU)."))
+	errs = append(errs, err)
 	s.age, err = m.Float64ObservableGauge("sluice.lag.time", metric.WithUnit("s"), metric.WithDescription("Age of the oldest event fetched and not done."))
 	return errors.Join(append(errs, err)...)
 }
@@ -164,6 +166,7 @@ func (o *Observer) Observe(what sluice.Observation) {
 	case sluice.KindWritten:
 		m.written.Add(ctx, int64(what.Events), p.plain)
 		m.cost.Add(ctx, what.Cost, p.plain)
+		m.waited.Add(ctx, what.Waited.Seconds(), p.plain)
 	case sluice.KindRenewed:
 		m.renewals.Record(ctx, what.Duration.Seconds(), p.plain)
 	case sluice.KindLost:

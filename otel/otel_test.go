@@ -88,7 +88,7 @@ var life = []sluice.Observation{
 	{Kind: sluice.KindUnknown, Partition: "0"},
 	{Kind: sluice.KindRenewed, Partition: "0", Duration: time.Millisecond},
 	{Kind: sluice.KindRedriven, Partition: "0", Events: 1},
-	{Kind: sluice.KindWritten, Partition: "1", Events: 7, Cost: 42.5, InFlight: 5, Lag: 0},
+	{Kind: sluice.KindWritten, Partition: "1", Events: 7, Cost: 42.5, Waited: 250 * time.Millisecond, InFlight: 5, Lag: 0},
 	{Kind: sluice.KindStopped, Partition: "1", Err: errors.New("x")},
 	{Kind: sluice.KindFailed, Err: errors.New("x")},
 }
@@ -132,7 +132,7 @@ func TestMetrics(t *testing.T) {
 		"sluice.lease.held{0}": 1, "sluice.lease.epoch{0}": 3, "sluice.lease.renewals{0}": 1,
 		"sluice.retries{0}": 1, "sluice.dead_letters{0,parked}": 1, "sluice.dead_letters{0,redriven}": 1,
 		"sluice.inflight.messages{0}": 0, "sluice.stopped{0}": 0,
-		"sluice.lease.held{1}": 1, "sluice.lease.epoch{1}": 8, "sluice.written.records{1}": 7, "sluice.written.cost{1}": 42.5,
+		"sluice.lease.held{1}": 1, "sluice.lease.epoch{1}": 8, "sluice.written.records{1}": 7, "sluice.written.cost{1}": 42.5, "sluice.limiter.wait{1}": 0.25,
 		"sluice.inflight.messages{1}": 5, "sluice.lag.messages{1}": 0, "sluice.lag.time{1}": 0, "sluice.stopped{1}": 1,
 		"sluice.failures{}": 1,
 	})
