@@ -153,7 +153,7 @@ func TestReplayGoesOnAfterACut(t *testing.T) {
 			time.Sleep(time.Second)
 			s.keyed("0", 5, noKey)
 		}
-		time.Sleep(10 * time.Second)
+		time.Sleep(2 * time.Minute) // with every cut the next attempt comes later
 		memory, told := r.now()
 		if !slices.Equal(memory, upTo(200)) || !slices.Equal(told, []string{"caught up with 100"}) {
 			t.Errorf("in memory: %v, told %q", memory, told)
@@ -182,7 +182,7 @@ func TestReplayBeginsAnew(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				change(s.hub)
 				s.keyed("0", 30, noKey)
-				time.Sleep(20 * time.Second)
+				time.Sleep(2 * time.Minute)
 				memory, told := r.now()
 				if !slices.Equal(memory, upTo(30)) || len(told) < 3 || told[0] != "caught up with 100" {
 					t.Errorf("in memory: %v, told %q", memory, told)
