@@ -174,7 +174,7 @@ func TestTimeoutAndBrokenConnection(t *testing.T) {
 		}
 		panic(http.ErrAbortHandler)
 	}
-	s := f.open(t, &Config{Timeout: 100 * time.Millisecond})
+	s := f.open(t, &Config{Timeout: time.Second}) // also to look the container up, on a busy machine
 	r := submit(t, s, document(0))[0]
 	close(release)
 	expect(t, r, 0, 0, 0, nil, "", 0)

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // open makes a sink on the fake, which the test closes.
 func (f *fake) open(t testing.TB, cfg *Config) *Sink {

@@ -122,11 +122,13 @@ func TestBrokerStopsAnswering(t *testing.T) {
 		"seek":     func() error { return second(s.Seek(b.now, "0", sluice.Ago(time.Hour), 1)) },
 	}
 	for what, ask := range questions {
-		b.ok(what, ask()) // over a link of its own, which is frozen next
+		// Over a link of its own, which is frozen next. The timeout is so short
+		// that a busy machine may need another go.
+		b.eventually(what, func() bool { return ask() == nil })
 		p.freeze()
 		began := time.Now()
 		err := ask()
-		if err == nil || time.Since(began) > 5*time.Second {
+		if err == nil || time.Since(began) > 20*time.Second {
 			t.Fatalf("%s: %v after %v", what, err, time.Since(began))
 		}
 		checkMessage(t, err.Error(), "no answer within 300ms")
@@ -134,19 +136,23 @@ func TestBrokerStopsAnswering(t *testing.T) {
 		b.eventually(what+" again", func() bool { return ask() == nil })
 	}
 	// Where a link can't be opened, that is said, too.
-	b.ok("bounds", questions["bounds"]())
-	l, _, err := s.attach(b.now, "1", azeventhubs.StartPosition{}, 1, 10)
-	b.ok("attach", err)
-	l.close(b.now)
+	b.eventually("bounds", func() bool { return questions["bounds"]() == nil })
+	b.eventually("attach", func() bool {
+		l, _, err := s.attach(b.now, "1", azeventhubs.StartPosition{}, 1, 10)
+		if err == nil {
+			l.close(b.now)
+		}
+		return err == nil
+	})
 	p.freeze()
-	_, _, err = s.attach(b.now, "1", azeventhubs.StartPosition{}, 1, 10)
+	_, _, err := s.attach(b.now, "1", azeventhubs.StartPosition{}, 1, 10)
 	if err == nil || errors.Is(err, sluice.ErrRefused) {
 		t.Fatalf("attach: %v", err)
 	}
 	checkMessage(t, err.Error(), "hub flights, partition 1: ")
 	began := time.Now()
 	s.Close(b.now)
-	if time.Since(began) > 10*time.Second {
+	if time.Since(began) > 20*time.Second {
 		t.Errorf("close took %v", time.Since(began))
 	}
 	b.producer.Close(b.now)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,10 +86,15 @@ func TestUnreachable(t *testing.T) {
 		{"postgres://user:" + secret + "@" + addr + "/flights", []string{addr, "database flights", "as user", "connection refused"}},
 		{"postgres://user:" + secret + "@" + addr + ",[::1]:" + port + "/flights", []string{addr, "[::1]:" + port, "refused"}},
 		{"host=/nonexistent port=5433 user=u dbname=flights password=" + secret, []string{"/nonexistent/.s.PGSQL.5433", "no such file"}},
-		{"postgres://user:" + secret + "@host.invalid/flights", []string{"host.invalid:5432", "not known"}},
+		// Two dots: no name server is asked.
+		{"postgres://user:" + secret + "@host..invalid/flights", []string{"host..invalid:5432", "not known"}},
 		{"postgres://user:" + secret + "@" + deaf.Addr().String() + "/flights?sslmode=disable", []string{deaf.Addr().String(), "in time"}},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		within := time.Minute
+		if slices.Contains(c.want, "in time") {
+			within = 300 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), within)
 		_, err := Open(ctx, c.url, nil)
 		cancel()
 		if err == nil {

@@ -22,7 +22,7 @@ import (
 // Roles of this binary: a worker, one that does not listen, and a supervisor.
 const role, tied = "WORKERS_TEST_ROLE", "WORKERS_TEST_TIED"
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
