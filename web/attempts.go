@@ -8,64 +8,56 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How often a token may be tried in vain: by one address at first and then
-// once every so often, and by all of them together.
+// How often one address may try a token in vain: at first, and then once every
+// so often.
 const (
 	triesAtFirst = 5
 	triesEvery   = 5 * time.Second
-	allAtFirst   = 50
-	allEvery     = time.Second
-	// addresses is how many are kept apart; any further only count together.
+	// addresses is how many are remembered.
 	addresses = 4096
 )
 
-// attempts slows down guessing.
+// attempts slows down guessing, for each address by itself: nobody is kept out
+// for what others do. Against many that guess together a token has its length.
 type attempts struct {
-	mu  sync.Mutex
-	by  map[netip.Prefix]*rate.Limiter
-	all *rate.Limiter
+	mu sync.Mutex
+	by map[netip.Prefix]*rate.Limiter // of those that have tried in vain
 }
 
-func newAttempts() *attempts {
-	return &attempts{by: map[netip.Prefix]*rate.Limiter{}, all: rate.NewLimiter(rate.Every(allEvery), allAtFirst)}
-}
-
-// may tells whether the address may try.
-func (a *attempts) may(from netip.Addr) bool {
+// may tells whether an attempt counts, which was right or was not.
+func (a *attempts) may(from netip.Addr, right bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.all.Tokens() < 1 {
-		return false
+	at := network(from)
+	l := a.by[at]
+	if right {
+		return l == nil || l.Tokens() >= 1
 	}
-	l := a.by[network(from)]
-	return l == nil || l.Tokens() >= 1
-}
-
-// failed counts an attempt in vain.
-func (a *attempts) failed(from netip.Addr) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.all.Allow()
-	l := a.by[network(from)]
 	if l == nil {
-		if len(a.by) == addresses {
+		if len(a.by) >= addresses {
 			a.forget()
 		}
-		if len(a.by) == addresses {
-			return
-		}
 		l = rate.NewLimiter(rate.Every(triesEvery), triesAtFirst)
-		a.by[network(from)] = l
+		a.by[at] = l
 	}
-	l.Allow()
+	return l.Allow()
 }
 
-// forget drops the addresses that may try as if they never had.
+// forget drops the addresses that may try as if they never had, and if there
+// are none the one that comes closest.
 func (a *attempts) forget() {
+	var closest netip.Prefix
+	most := -1.0
 	for at, l := range a.by {
-		if l.Tokens() >= triesAtFirst {
+		switch left := l.Tokens(); {
+		case left >= triesAtFirst:
 			delete(a.by, at)
+		case left > most:
+			closest, most = at, left
 		}
+	}
+	if len(a.by) >= addresses {
+		delete(a.by, closest)
 	}
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -153,7 +154,7 @@ func (d *Dashboard) audit(ctx context.Context, s *shown) {
 
 func (s *shown) auditable(w http.ResponseWriter) bool {
 	if s.Audit == nil {
-		fail(w, http.StatusNotFound, errors.New("this pipeline can't be audited here: its rows don't say which event each is of"))
+		fail(w, http.StatusNotFound, errors.New(cmp.Or(s.Unaudited, "this pipeline can't be audited here")))
 	}
 	return s.Audit != nil
 }

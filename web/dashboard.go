@@ -20,7 +20,8 @@ type Config struct {
 	// Token is what people sign in with. Default: none, and then only this
 	// machine may look. Set one behind a proxy or a forwarded port on this
 	// machine, for which everybody is this machine: those that say so are
-	// refused without, but not all do.
+	// refused without, but not all do. Whoever guesses there slows down all who
+	// sign in.
 	Token string
 	// CertFile and KeyFile are a certificate and its key in PEM; they are read
 	// again when they change. Default: a self-signed certificate, kept under
@@ -228,7 +229,7 @@ func (d *Dashboard) routes() http.Handler {
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, http.StatusForbidden, errors.New("the request came from another site"))
 	}))
-	return secured(protection.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return d.secured(protection.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, bodyBytes)
 		outside.ServeHTTP(w, r)
 	})))

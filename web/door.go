@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -32,14 +34,14 @@ const (
 type door struct {
 	token    [sha256.Size]byte // hashed, so that comparing takes the same time for all lengths
 	locked   bool              // there is a token
-	attempts *attempts
+	attempts attempts
 
 	mu       sync.Mutex
 	sessions map[[sha256.Size]byte]time.Time // by the hash of the cookie: when it ends
 }
 
 func newDoor(token string) (*door, error) {
-	d := &door{attempts: newAttempts(), sessions: map[[sha256.Size]byte]time.Time{}}
+	d := &door{attempts: attempts{by: map[netip.Prefix]*rate.Limiter{}}, sessions: map[[sha256.Size]byte]time.Time{}}
 	if token == "" {
 		return d, nil
 	}
@@ -96,14 +98,14 @@ func presented(r *http.Request) (string, bool) {
 	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
 }
 
-// try compares a token, unless it was tried too often.
+// try compares a token. Who has tried too often is not told whether it is right.
 func (d *door) try(token string, from netip.Addr) error {
-	if !d.attempts.may(from) {
-		return errTooMany
-	}
 	hash := sha256.Sum256([]byte(token))
-	if subtle.ConstantTimeCompare(hash[:], d.token[:]) != 1 {
-		d.attempts.failed(from)
+	right := subtle.ConstantTimeCompare(hash[:], d.token[:]) == 1
+	switch {
+	case !d.attempts.may(from, right):
+		return errTooMany
+	case !right:
 		return errWrong
 	}
 	return nil

@@ -159,18 +159,23 @@ func TestGuessingIsSlow(t *testing.T) {
 	})
 }
 
-func TestManyGuessersAreSlow(t *testing.T) {
+// TestGuessersElsewhere has more machines guess than are remembered.
+func TestGuessersElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := locked
 		w := newWorld(t, 1, &cfg)
-		tried := 0
-		for i := range 200 {
-			if _, code := w.signIn("a guess", fmt.Sprintf("10.0.0.%d:1", i)); code == http.StatusUnauthorized {
-				tried++
-			}
+		const last = "[2001:db8:ffff::1]:1"
+		for i := range 5000 {
+			w.signIn("a guess", fmt.Sprintf("[2001:db8:%x::1]:1", i))
 		}
-		if tried > 51 {
-			t.Errorf("%d guesses by as many machines at once", tried)
+		for range 5 {
+			w.signIn("a guess", last)
+		}
+		if _, code := w.signIn(token, last); code != http.StatusTooManyRequests {
+			t.Errorf("who has guessed last is told %d", code)
+		}
+		if c, code := w.signIn(token, "192.0.2.1:1"); c == nil {
+			t.Errorf("who has not guessed is told %d", code)
 		}
 	})
 }
@@ -258,6 +263,13 @@ func TestPagesAreKeptApart(t *testing.T) {
 	}
 	if strings.Contains(policy, "unsafe") || rec.Header().Get("X-Content-Type-Options") != "nosniff" || rec.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("headers %v", rec.Header())
+	}
+	if bound := rec.Header().Get("Strict-Transport-Security"); bound != "" {
+		t.Errorf("this machine is bound to HTTPS at all ports: %s", bound)
+	}
+	public := newWorld(t, 1, &web.Config{ACME: []string{"dashboard.example"}})
+	if bound := public.ask("GET", "/", "", nil).Header().Get("Strict-Transport-Security"); bound != "max-age=31536000" {
+		t.Errorf("a public name is bound by %q", bound)
 	}
 	page := rec.Body.String()
 	for _, bad := range []string{"<script>", " style=", " onclick=", "javascript:"} {

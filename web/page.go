@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
-	"mime"
+	"log/slog"
 	"net/http"
 	"path"
 	"strings"
@@ -50,13 +50,19 @@ func newPage() (*page, error) {
 	return p, nil
 }
 
+// types are those of the assets: a machine's own table may have others, which a
+// browser that does not sniff refuses.
+var types = map[string]string{
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
+}
+
 func (p *page) serveAsset(w http.ResponseWriter, r *http.Request) {
 	data, ok := p.files[strings.TrimPrefix(r.URL.Path, p.prefix)]
 	if !ok {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(r.URL.Path)))
+	w.Header().Set("Content-Type", types[path.Ext(r.URL.Path)])
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	_, _ = w.Write(data)
 }
@@ -77,8 +83,9 @@ func (p *page) render(w http.ResponseWriter, status int, name string, data any) 
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// secured sets what keeps a page apart from others.
-func secured(next http.Handler) http.Handler {
+// secured sets what keeps a page apart from others. Only a public name, which
+// has nothing but this, is bound to HTTPS: it would hold for all its ports.
+func (d *Dashboard) secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -88,6 +95,9 @@ func secured(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
 		h.Set("Cache-Control", "no-store")
+		if len(d.cfg.ACME) > 0 {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -102,12 +112,19 @@ func (d *Dashboard) admitted(next http.Handler) http.Handler {
 		case errors.Is(err, errSignIn) && r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/api/"):
 			http.Redirect(w, r, "/sign-in?to="+template.URLQueryEscaper(r.URL.Path), http.StatusSeeOther)
 		default:
-			if errors.Is(err, errWrong) || errors.Is(err, errTooMany) {
-				d.cfg.Log.Warn("dashboard: refused", "cause", err, "from", remote(r))
-			}
+			d.refused(r, err)
 			fail(w, refusal(w, err), err)
 		}
 	})
+}
+
+// refused logs an attempt in vain. Those that are too many don't fill the log.
+func (d *Dashboard) refused(r *http.Request, err error) {
+	level := slog.LevelDebug
+	if errors.Is(err, errWrong) {
+		level = slog.LevelWarn
+	}
+	d.cfg.Log.Log(r.Context(), level, "dashboard: refused", "cause", err, "from", remote(r))
 }
 
 // refusal is the status of an error of the door.
@@ -126,7 +143,7 @@ func refusal(w http.ResponseWriter, err error) int {
 
 func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
 	type pipeline struct {
-		Name, Group                                 string
+		Name, Group, Unaudited                      string
 		Charts, Letters, Pausable, Stays, Auditable bool
 	}
 	data := struct {
@@ -138,7 +155,7 @@ func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
 	for _, s := range d.shown {
 		data.Pipelines = append(data.Pipelines, pipeline{
 			Name: s.Name, Group: s.Group.String(), Charts: s.Meter != nil, Letters: s.DeadLetters != nil, Pausable: s.Gate != nil, Stays: s.Checkpoints != nil,
-			Auditable: s.Audit != nil,
+			Auditable: s.Audit != nil, Unaudited: s.Unaudited,
 		})
 	}
 	d.page.render(w, http.StatusOK, "index.html", data)
@@ -168,7 +185,7 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	if d.door.locked {
 		err := d.door.try(strings.TrimSpace(r.PostFormValue("token")), remote(r))
 		if err != nil {
-			d.cfg.Log.Warn("dashboard: refused", "cause", err, "from", remote(r))
+			d.refused(r, err)
 			text := err.Error()
 			d.page.render(w, refusal(w, err), "signin.html", signInPage{Assets: d.page.prefix, To: to, Error: strings.ToUpper(text[:1]) + text[1:] + "."})
 			return

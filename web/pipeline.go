@@ -32,9 +32,12 @@ type Pipeline struct {
 	Redrive func(ctx context.Context) (applied, failed int, err error)
 	// Audit compares what the log holds with what the pipeline has left behind,
 	// as [audit.Hub] does, and tells how many events it has read so far; nil for
-	// a pipeline that can't be audited, which has no such page. One runs at a
-	// time, at the latest until [Dashboard.Run] ends.
+	// a pipeline that can't be audited. One runs at a time, at the latest until
+	// [Dashboard.Run] ends.
 	Audit func(ctx context.Context, progress func(events int64)) (*audit.Report, error)
+	// Unaudited is a sentence that the page shows where there is no Audit: why,
+	// and what to do instead. Without one there is no such page.
+	Unaudited string
 }
 
 // Checkpoints is the side of a [sluice.TxStore] or [sluice.CheckpointStore]

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"os"
@@ -64,6 +65,15 @@ func TestAssets(t *testing.T) {
 	}
 	if seen < 5 {
 		t.Errorf("%d assets", seen)
+	}
+	// Browsers run no script of another type, whatever this machine says of them.
+	if err := mime.AddExtensionType(".js", "text/plain"); err != nil {
+		t.Fatal(err)
+	}
+	_, script, _ := strings.Cut(page, `<script src="`)
+	script, _, _ = strings.Cut(script, `"`)
+	if kind := w.ask("GET", script, "", nil).Header().Get("Content-Type"); kind != "text/javascript; charset=utf-8" {
+		t.Errorf("%s is %q", script, kind)
 	}
 	for _, path := range []string{"/assets/", "/assets/x/app.js", "/assets/../dashboard.go", "/favicon.ico", "/autoscaling"} {
 		if rec := w.ask("GET", path, "", nil); rec.Code == http.StatusOK {

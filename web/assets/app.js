@@ -115,9 +115,9 @@ function turnPipeline() {
   overview.reset(option.hasAttribute("data-charts"));
   partitions.reset(option.hasAttribute("data-pausable"));
   letters.reset();
-  audit.reset();
+  audit.reset(option.dataset.unaudited);
   $("to-letters").hidden = !option.hasAttribute("data-letters");
-  $("to-audit").hidden = !option.hasAttribute("data-auditable");
+  $("to-audit").hidden = !option.hasAttribute("data-auditable") && !option.dataset.unaudited;
 }
 
 // The theme

@@ -4,19 +4,25 @@ import { clock, count, milliseconds, moment, plural } from "./format.js";
 import { get, post } from "./api.js";
 
 let visible = false;
+let auditable = true;
 let timer;
 let drawn = ""; // which report the tables show
 let turn = 0; // answers to what was asked before the last one begun are late
 
-export function reset() {
+// reset begins anew, for a pipeline that can't be audited with the reason.
+export function reset(why) {
   turn++;
+  auditable = !why;
+  put($("audit-not"), why ?? "");
+  $("audit-not").hidden = auditable;
+  $("audit-about").hidden = $("audit-bar").hidden = !auditable;
   draw({ running: false, events: 0 });
 }
 
 export function show(on) {
   visible = on;
   clearTimeout(timer);
-  if (on) follow(() => get("/api/audit"));
+  if (on && auditable) follow(() => get("/api/audit"));
 }
 
 // follow shows an answer, and what comes of it until the audit has ended.
@@ -79,7 +85,7 @@ function notes(r) {
     r.skipped && `${plural(r.skipped, "event is", "events are")} before the first effect: the pipeline does not begin at the earliest event.`,
     r.repeats && `${plural(r.repeats, "message was", "messages were")} sent before, and rightly passed over.`,
     r.unclear && `${plural(r.unclear, "message has", "messages have")} no effect, and may repeat what the hub doesn’t hold any more.`,
-    r.ahead && `${plural(r.ahead, "event has", "events have")} an effect, though the checkpoint has not passed them: they will be done again.`,
+    r.ahead && `${plural(r.ahead, "event has", "events have")} an effect, though the checkpoint has not passed them: whoever goes on from it does them again.`,
   ].filter(Boolean);
   $("audit-notes").replaceChildren(...list.map((text) => el("li", {}, text)));
   $("audit-notes").hidden = list.length === 0;
