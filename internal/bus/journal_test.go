@@ -241,6 +241,27 @@ func TestFailedWrite(t *testing.T) {
 	_ = b.Close() // it can't write any more
 }
 
+// What a topic can't write down is in none of its subscriptions.
+func TestFailedTopic(t *testing.T) {
+	b, err := Open(t.TempDir(), nil)
+	must(t, err)
+	topic, err := b.CreateTopic("t", nil)
+	must(t, err)
+	for _, name := range []string{"one", "two"} {
+		_, err := topic.Subscribe(name, nil)
+		must(t, err)
+	}
+	must(t, b.Close())
+	if err := topic.Send([]Message{{Payload: []byte("to all")}}); !errors.Is(err, disklog.ErrClosed) {
+		t.Fatalf("sent to a closed broker: %v", err)
+	}
+	for _, q := range topic.Subscriptions() {
+		if c := q.Counts(); c != (Counts{}) {
+			t.Errorf("%s holds %+v", q.Name(), c)
+		}
+	}
+}
+
 func sizeOf(t *testing.T, q *Queue) (size int64) {
 	for _, s := range []*Store{q.Messages(), q.DeadLetters()} {
 		ms, err := s.Peek(0, 1<<30, 1<<40, nil)

@@ -247,18 +247,16 @@ func (q *Queue) submitted() Receipt {
 
 // sent keeps entries from being received until they are on disk. The lock is held.
 func (q *Queue) sent(wrote []*entry, r Receipt) {
-	if r.err != nil {
-		for _, e := range wrote {
-			q.drop(e)
-		}
-		return
-	}
-	if r.pending == nil {
+	if r.err == nil && r.pending == nil {
 		q.wake()
 		return
 	}
 	for _, e := range wrote {
-		if e.store.q == q {
+		switch {
+		case e.store.q != q: // another subscription's
+		case r.err != nil:
+			q.drop(e)
+		default:
 			e.unwritten = r.pending
 			q.unwritten = append(q.unwritten, e)
 		}
