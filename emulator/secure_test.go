@@ -381,7 +381,7 @@ func TestExpiredToken(t *testing.T) {
 		}
 	}
 	put("sb://localhost/h/ConsumerGroups/a", time.Now().Add(time.Hour))
-	put("sb://localhost/h/ConsumerGroups/b", time.Now().Add(5*time.Second))
+	put("sb://localhost/h/ConsumerGroups/b", time.Now().Add(8*time.Second))
 	lasting := receiver(t, s, "h/ConsumerGroups/a/Partitions/0", nil)
 	short := receiver(t, s, "h/ConsumerGroups/b/Partitions/0", nil)
 	if _, err := s.NewReceiver(within(t), "h/ConsumerGroups/c/Partitions/0", nil); condition(err) != amqp.ErrCondUnauthorizedAccess {
