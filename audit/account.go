@@ -24,8 +24,11 @@ type account struct {
 	bins   map[time.Time]*Bin
 	last   *Bin  // that was counted in
 	start  int64 // events before it were never to be consumed
+	read   int64 // the last event of the log that was looked at
 
 	repeats sluice.Repeats
+	stamps  bool // messages of a stage before were seen
+	unseen  bool // events were not seen, which may be repeated
 
 	next  func() (Entry, error, bool)
 	entry Entry // the one at hand; its sequence number is none at the end
@@ -55,12 +58,21 @@ func (p *account) audit(ctx context.Context) error {
 		return err
 	}
 	p.First, p.Last = before.First, after.Last.Sequence
+	p.unseen = p.First > 0
+	if p.Checkpoint > p.Last {
+		return fmt.Errorf("the checkpoint is at %d, and the hub's newest event is %d: check that it is the right hub: %w", p.Checkpoint, p.Last, ErrUndecided)
+	}
 	entries, stop := iter.Pull2(view.Entries(ctx))
 	defer stop()
 	p.next = func() (Entry, error, bool) { return entries() }
 	p.older, p.bins = none, map[time.Time]*Bin{}
 	if err := p.advance(); err != nil {
 		return err
+	}
+	for p.entry.Sequence < 0 {
+		if err := p.meet(p.entry.Sequence, time.Time{}, Stray); err != nil {
+			return err
+		}
 	}
 	if p.cfg.Start.Kind != sluice.StartEarliest {
 		p.start = p.entry.Sequence
@@ -154,51 +166,92 @@ func (p *account) gone(first, last int64) {
 	}
 }
 
-// held looks at what the log holds.
+// held looks at what the log holds. Where reading breaks off it goes on behind
+// the last event read.
 func (p *account) held(ctx context.Context) error {
-	after := sluice.Position{Sequence: p.First - 1}
-	for after.Sequence < p.Last {
-		reader, err := p.source.Open(ctx, p.ID, after, 0)
+	fruitless := 0
+	for p.read = p.First - 1; p.read < p.Last; {
+		from := p.read
+		broken, err := p.stretch(ctx)
+		if broken != nil && err == nil {
+			if same := p.same(ctx); errors.Is(same, ErrUndecided) {
+				err = same
+			}
+		}
 		var expired *sluice.RetentionError
-		if errors.As(err, &expired) {
-			// It was there when the view began; now nobody can tell its time.
-			for ; after.Sequence < min(expired.First-1, p.Last); after.Sequence++ {
-				if err := p.event(after.Sequence+1, time.Time{}, nil); err != nil {
+		switch {
+		case err != nil:
+			return err
+		case errors.As(broken, &expired) && expired.First > p.read+1:
+			// They were there when the view began; now nobody can tell what they were.
+			p.unseen = true
+			for p.read < min(expired.First-1, p.Last) {
+				if err := p.event(p.read+1, time.Time{}, nil); err != nil {
 					return err
 				}
 			}
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		after.Sequence, err = p.readAll(ctx, reader, after.Sequence)
-		if err := errors.Join(err, reader.Close(ctx)); err != nil {
-			return err
+		case p.read > from:
+			fruitless = 0
+		case fruitless == patience || errors.Is(broken, sluice.ErrRefused):
+			return broken
+		default:
+			select {
+			case <-time.After(pause << fruitless):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			fruitless++
 		}
 	}
 	return nil
 }
 
-// readAll reads up to the last event, and returns how far it came.
-func (p *account) readAll(ctx context.Context, reader sluice.Reader, last int64) (int64, error) {
-	for last < p.Last {
-		events, err := reader.Read(ctx, readMany)
-		if err != nil {
-			return last, err
+const (
+	// patience is how often in a row reading may be taken up again without
+	// getting any further.
+	patience = 5
+	// pause is how long the first of these waits; each next one waits twice as
+	// long.
+	pause = 200 * time.Millisecond
+)
+
+// stretch reads on, up to the last event. That the log broke off is told apart
+// from what ends the audit.
+func (p *account) stretch(ctx context.Context) (broken, err error) {
+	reader, broken := p.source.Open(ctx, p.ID, sluice.Position{Sequence: p.read}, 0)
+	if broken != nil {
+		return broken, nil
+	}
+	defer reader.Close(ctx)
+	// A reader stays with one hub, but with which?
+	if broken = p.same(ctx); broken != nil {
+		return broken, nil
+	}
+	for p.read < p.Last {
+		events, broken := reader.Read(ctx, readMany)
+		if broken != nil {
+			return broken, nil
 		}
 		for _, e := range events {
 			if e.Sequence > p.Last {
-				return p.Last, nil
+				break
 			}
 			if err := p.event(e.Sequence, e.Enqueued, e); err != nil {
-				return last, err
+				return nil, err
 			}
-			last = e.Sequence
 		}
 		p.note(len(events))
 	}
-	return last, nil
+	return nil, nil
+}
+
+// same makes sure that the hub is still the one that the audit began with.
+func (p *account) same(ctx context.Context) error {
+	topic, err := p.source.Describe(ctx)
+	if err == nil && topic.Incarnation != p.topic.Incarnation {
+		return fmt.Errorf("the hub was recreated while it was read: %w", ErrUndecided)
+	}
+	return err
 }
 
 // event looks for what became of an event of the log, which is nil if it is
@@ -208,9 +261,11 @@ func (p *account) event(sequence int64, enqueued time.Time, e *sluice.Event) err
 	if err != nil {
 		return err
 	}
+	p.read = sequence
 	p.Held++
 	b.Held++
-	// Of what came before it the consumer knew nothing.
+	p.stamps = p.stamps || stamped(e)
+	// Of what came before its start the consumer knew nothing.
 	repeat := e != nil && sequence >= p.start && p.repeats.Next(e)
 	switch {
 	case p.entry.Sequence == sequence:
@@ -238,7 +293,7 @@ func (p *account) event(sequence int64, enqueued time.Time, e *sluice.Event) err
 	case repeat:
 		p.Repeats++
 		b.Repeats++
-	case p.First > 0 && stamped(e):
+	case p.unseen && (stamped(e) || e == nil && p.stamps):
 		p.Unclear++
 		b.Unclear++
 	default:
@@ -247,7 +302,8 @@ func (p *account) event(sequence int64, enqueued time.Time, e *sluice.Event) err
 	return nil
 }
 
-// stamped tells whether an event may repeat another: a stage before sent it.
+// stamped tells whether an event, nil if nobody knows it, may repeat another: a
+// stage before sent it.
 func stamped(e *sluice.Event) bool {
 	if e == nil || len(e.Properties) == 0 {
 		return false
@@ -265,7 +321,7 @@ func (p *account) meet(sequence int64, enqueued time.Time, kind Kind) error {
 			return err
 		}
 	}
-	if sequence < p.First {
+	if sequence < p.First && kind != Stray {
 		p.Past += int64(n)
 	}
 	if kind == "" && n > 1 {

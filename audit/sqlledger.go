@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	_ "modernc.org/sqlite"             // the driver "sqlite"
 
@@ -79,6 +80,11 @@ func (l *SQL) Open(ctx context.Context, topic sluice.Topic, partition string) (V
 		opts.Isolation = sql.LevelRepeatableRead
 	}
 	tx, err := l.db.BeginTx(ctx, opts)
+	var refused *pgconn.ConnectError
+	if errors.As(err, &refused) {
+		// The driver takes a line for each address.
+		return nil, errors.New("connect to PostgreSQL: " + strings.Join(strings.Fields(err.Error()), " "))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("begin to read the database: %w", err)
 	}
@@ -118,10 +124,10 @@ WHERE namespace = ? AND topic = ? AND consumer_group = ? AND partition = ?`), g.
 func (v *sqlView) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		g := v.topic.Group
-		rows, err := v.tx.QueryContext(ctx, v.numbered(fmt.Sprintf(`SELECT %[3]s AS n, 0 AS letter FROM %[1]s WHERE %[2]s = ?
+		rows, err := v.tx.QueryContext(ctx, fmt.Sprintf(v.numbered(`SELECT t.%[3]s AS n, 0 AS letter FROM %[1]s AS t WHERE t.%[2]s = ?
 UNION ALL SELECT sequence_number, 1 FROM sluice_dead_letters
 WHERE namespace = ? AND topic = ? AND consumer_group = ? AND incarnation = ? AND partition = ?
-ORDER BY n, letter`, v.table.Name, v.table.Partition, v.table.Sequence)),
+ORDER BY n, letter`), v.table.Name, v.table.Partition, v.table.Sequence),
 			v.partition, g.Namespace, g.Topic, g.Name, v.topic.Incarnation, v.partition)
 		if err != nil {
 			yield(Entry{}, fmt.Errorf("read table %s and the dead letters: %w", v.table.Name, err))

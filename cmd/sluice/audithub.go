@@ -51,10 +51,13 @@ and with 2 if it could not tell.`,
 			err := a.runAuditHub(ctx, &flags)
 			var found *verdictError
 			var usage *usageError
-			if err != nil && !errors.As(err, &found) && !errors.As(err, &usage) {
-				return &verdictError{exitUndecided, err.Error()}
+			switch {
+			case err == nil, errors.As(err, &found), errors.As(err, &usage):
+				return err
+			case ctx.Err() != nil:
+				return &verdictError{exitUndecided, "interrupted before it could tell"}
 			}
-			return err
+			return &verdictError{exitUndecided, err.Error()}
 		}),
 	}
 	f := cmd.Flags()
@@ -177,6 +180,9 @@ func (a *app) printAuditHub(r *audit.Report) error {
 	}
 	if len(r.Faults) > 0 {
 		b.WriteByte('\n')
+	}
+	if r.Total.Faults[audit.Stray] > 0 {
+		fmt.Fprintln(&b, "Stray rows may be of a hub of this name that was there before: rows don't say of which they are.")
 	}
 	if n := r.Total.Skipped; n > 0 {
 		fmt.Fprintf(&b, "%s before the first effect: the pipeline does not begin at the earliest event.\n", terminal.Plural(n, "event is", "events are"))
