@@ -154,14 +154,14 @@ async function main() {
 
   await check("locks are renewed, and expire", async () => {
     const c = client();
-    const name = await queue({ lockDuration: "PT2S", maxDeliveryCount: 2 });
+    const name = await queue({ lockDuration: "PT5S", maxDeliveryCount: 2 });
     await c.createSender(name).sendMessages(texts("a"));
     const r = c.createReceiver(name, { maxAutoLockRenewalDurationInMs: 0 });
     const [first] = await take(r, 1);
     const until = first.lockedUntilUtc;
-    await sleep(1200);
+    await sleep(2600);
     assert.ok(await r.renewMessageLock(first) > until);
-    await sleep(1200); // longer than one lock
+    await sleep(2600); // longer than one lock
     await r.renewMessageLock(first);
     const [second] = await take(r, 1); // waits for the lock to expire
     assert.equal(second.deliveryCount, 1);
@@ -191,14 +191,15 @@ async function main() {
     const c = client();
     const name = await queue();
     const s = c.createSender(name);
-    const at = new Date(Date.now() + 1000);
     const hour = new Date(Date.now() + 3_600_000);
     const numbers = await s.scheduleMessages(texts("never", "nor this"), hour);
-    await s.scheduleMessages(texts("later"), at);
-    await s.sendMessages([{ body: "also later", scheduledEnqueueTimeUtc: at }, { body: "now" }]);
-    assert.deepEqual(await counts(name), { active: 1, dead: 0, scheduled: 4 });
+    await s.sendMessages([{ body: "not today", scheduledEnqueueTimeUtc: hour }, { body: "now" }]);
+    assert.deepEqual(await counts(name), { active: 1, dead: 0, scheduled: 3 });
     await s.cancelScheduledMessages(numbers);
     await refused(s.cancelScheduledMessages(numbers), "MessageNotFound");
+    const at = new Date(Date.now() + 1000);
+    await s.scheduleMessages(texts("later"), at);
+    await s.sendMessages({ body: "also later", scheduledEnqueueTimeUtc: at });
     const got = await take(c.createReceiver(name), 3);
     assert.deepEqual(bodies(got).sort(), ["also later", "later", "now"]);
     assert.ok(Date.now() >= at.getTime());

@@ -31,7 +31,7 @@ import (
 var screenshots = flag.String("screenshots", "", "`directory` for a picture of each page in both themes")
 
 // patience is for machines with other things to do.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 var binary string // of sluice
 
