@@ -31,11 +31,11 @@ type drawnRow struct {
 // row is a partition. It is comparable: what has not changed is not sent again.
 type row struct {
 	ID           string  `json:"id"`
-	State        string  `json:"state"` // reading, paused, stopped, elsewhere, free
+	State        string  `json:"state"` // reading, paused, stopped, elsewhere, free, unknown
 	Owner        string  `json:"owner,omitempty"`
 	Epoch        int64   `json:"epoch"`
 	Renewed      int64   `json:"renewed,omitempty"` // Unix milliseconds
-	Position     int64   `json:"position"`          // -1 before the first event, -2 before there is one
+	Position     int64   `json:"position"`          // -1 before the first event, -2 before there is one, -3 while not known
 	Checkpointed int64   `json:"checkpointed,omitempty"`
 	Lag          int64   `json:"lag"` // -1 while not known
 	Rate         float64 `json:"rate"`
@@ -57,12 +57,13 @@ type tick struct {
 	Retries   int64       `json:"retries"`
 	Redriven  int64       `json:"redriven"`
 	Parked    int64       `json:"parked"`
-	Dead      int         `json:"dead"`
+	Dead      int         `json:"dead"` // -1 while not known
 	Retrying  int         `json:"retrying"`
 	More      bool        `json:"more"` // there are more dead letters than were counted
 	Here      int         `json:"here"`
 	Elsewhere int         `json:"elsewhere"`
 	Free      int         `json:"free"`
+	Unknown   int         `json:"unknown"` // the lease store has not said who has them
 	Paused    int         `json:"paused"`
 	Known     bool        `json:"known"` // the stores were looked at
 	Seconds   *columns    `json:"seconds,omitempty"`
@@ -107,8 +108,11 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // draw makes the next frame.
 func (v *view) draw(s *shown, now time.Time) {
 	k := v.newest()
-	t := tick{Now: now.UnixMilli(), Lag: -1, Dead: k.letters.dead, Retrying: k.letters.retry, More: k.letters.more, Known: !k.at.IsZero(), Runs: s.retries.list()}
-	var f figures
+	t := tick{Now: now.UnixMilli(), Lag: -1, Dead: -1, Retrying: k.letters.retry, More: k.letters.more, Known: !k.at.IsZero(), Runs: s.retries.list()}
+	if k.letters.by != nil {
+		t.Dead = k.letters.dead
+	}
+	f := figures{events: []happening{}}
 	if s.Meter != nil {
 		f = s.Meter.figures()
 		t.Seconds = history(s.Meter, over)
@@ -130,6 +134,8 @@ func (v *view) draw(s *shown, now time.Time) {
 			t.Elsewhere++
 		case "free":
 			t.Free++
+		case "unknown":
+			t.Unknown++
 		case "paused":
 			t.Paused++
 			t.Here++
@@ -173,6 +179,9 @@ func (f *frame) after(rows []row, tick []byte) *frame {
 	return next
 }
 
+// unknown is the position of a partition while nobody has said it.
+const unknown = -3
+
 // rows are the partitions, in order.
 func (k *known) rows(p *Pipeline, f *figures, now time.Time) []row {
 	ids := slices.Clone(k.topic.Partitions)
@@ -188,6 +197,9 @@ func (k *known) rows(p *Pipeline, f *figures, now time.Time) []row {
 		l, c := k.leases[id], k.progress[id]
 		h, held := f.held[id]
 		r := row{ID: id, Owner: l.Owner, Epoch: max(l.Epoch, c.Epoch), State: "free", Position: sluice.Unset.Sequence, Lag: -1, Letters: k.letters.by[id]}
+		if k.progress == nil {
+			r.Position = unknown
+		}
 		if c.Partition != "" {
 			r.Position, r.Checkpointed = c.Position.Sequence, c.Updated.UnixMilli()
 		}
@@ -208,10 +220,14 @@ func (k *known) rows(p *Pipeline, f *figures, now time.Time) []row {
 			}
 		case l.until.After(now):
 			r.State = "elsewhere"
+		case k.leases == nil || k.failed[leaseStore] != "":
+			r.State = "unknown"
 		default:
 			r.Owner = ""
 		}
-		r.Lag = k.lag(id, r.Position, h, held && !paused[id], p.Meter)
+		if r.Position != unknown {
+			r.Lag = k.lag(id, r.Position, h, held && !paused[id], p.Meter)
+		}
 		rows[i] = r
 	}
 	return rows

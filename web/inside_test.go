@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -84,6 +85,7 @@ func TestJournal(t *testing.T) {
 		parked := func(partition string) {
 			m.Observe(sluice.Observation{Kind: sluice.KindParked, Partition: partition, Err: errors.New(strings.Repeat("x", 1000))})
 		}
+		parked("2")
 		for range 100 {
 			parked("0")
 			parked("1")
@@ -91,8 +93,16 @@ func TestJournal(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		list := m.figures().events
-		if len(list) != 2 || list[0].Times != 100 || list[0].Last-list[0].First != 99_000 || len(list[0].Text) > 410 {
+		if len(list) != 3 || list[0].Partition != "2" {
+			t.Fatalf("%d happenings, the first %+v", len(list), list[0])
+		}
+		if list = list[1:]; list[0].Times != 100 || list[0].Last-list[0].First != 99_000 || len(list[0].Text) > 410 {
 			t.Errorf("%d happenings, the first %+v", len(list), list[0])
+		}
+		// What began first and goes on comes last.
+		parked("0")
+		if list := m.figures().events; list[0].Partition != "2" || list[2].Partition != "0" || list[2].Times != 101 {
+			t.Errorf("the happenings are %+v", list)
 		}
 		time.Sleep(10 * time.Second)
 		for i := range 100 {
@@ -252,6 +262,38 @@ func TestLagOfPartitionsElsewhere(t *testing.T) {
 	}
 	if r := rows[2]; r.State != "free" || r.Lag != 10 { // of which 20 are gone already
 		t.Errorf("not begun: %+v", r)
+	}
+}
+
+// TestSilentStores: what no store has said is not made up, and what a lease
+// store said long ago is no news of who has a partition now.
+func TestSilentStores(t *testing.T) {
+	now := time.Now()
+	k := &known{
+		topic:  sluice.Topic{Partitions: []string{"0"}},
+		bounds: map[string]bounds{"0": {sluice.Bounds{Last: sluice.Position{Sequence: 100}}, now}},
+	}
+	if r := k.rows(&Pipeline{}, &figures{}, now)[0]; r.State != "unknown" || r.Lag != -1 || r.Position != unknown {
+		t.Errorf("before any store has answered: %+v", r)
+	}
+	k.leases = map[string]leased{"0": {sluice.LeaseInfo{Lease: sluice.Lease{Partition: "0", Owner: "other"}}, now.Add(-time.Second)}}
+	k.progress = map[string]sluice.Progress{}
+	if r := k.rows(&Pipeline{}, &figures{}, now)[0]; r.State != "free" || r.Lag != 101 {
+		t.Errorf("a lease that has ended: %+v", r)
+	}
+	k.failed = map[string]string{leaseStore: "connection refused"}
+	if r := k.rows(&Pipeline{}, &figures{}, now)[0]; r.State != "unknown" || r.Lag != 101 {
+		t.Errorf("a lease that may have been renewed: %+v", r)
+	}
+	s := newShown(Pipeline{Name: "p"})
+	s.view.known = known{topic: k.topic}
+	s.view.draw(s, now)
+	var drawn tick
+	if err := json.Unmarshal(s.view.frame.tick, &drawn); err != nil {
+		t.Fatal(err)
+	}
+	if drawn.Dead != -1 || drawn.Lag != -1 || drawn.Unknown != 1 || drawn.Free != 0 || drawn.Events == nil {
+		t.Errorf("drawn: %s", s.view.frame.tick)
 	}
 }
 

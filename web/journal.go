@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ const (
 	alike = 5 * time.Second
 )
 
-// journal holds the newest happenings, oldest first.
+// journal holds the newest happenings, by when they began.
 type journal struct{ entries []happening }
 
 // told are the kinds of observation that go into the journal; true for trouble.
@@ -68,4 +69,9 @@ func (j *journal) note(o sluice.Observation, now time.Time) {
 	j.entries = append(j.entries, e)
 }
 
-func (j *journal) list() []happening { return slices.Clone(j.entries) }
+// list returns the happenings, that which happened last at the end.
+func (j *journal) list() []happening {
+	list := append([]happening{}, j.entries...)
+	slices.SortStableFunc(list, func(a, b happening) int { return cmp.Compare(a.Last, b.Last) })
+	return list
+}

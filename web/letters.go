@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,8 +22,10 @@ const (
 	lettersPage = 100
 	// mostChanged is how many are retried or discarded in one request.
 	mostChanged = 10_000
-	// bodyShown is how much of a body is shown.
-	bodyShown = 256 << 10
+	// bodyShown is how much of a body is shown, and bytesShown of one that is
+	// not text.
+	bodyShown  = 256 << 10
+	bytesShown = 512
 	// storeFor is how long a request may wait for a store.
 	storeFor = 15 * time.Second
 )
@@ -54,7 +57,7 @@ func listed(d *sluice.DeadLetter) letterJSON {
 // wholeJSON is a dead letter with its event.
 type wholeJSON struct {
 	letterJSON
-	Error         string            `json:"error"` // not cut
+	Error         string            `json:"error"` // hardly cut
 	Offset        string            `json:"offset,omitempty"`
 	Incarnation   string            `json:"incarnation"`
 	Enqueued      int64             `json:"enqueued,omitempty"`
@@ -66,12 +69,13 @@ type wholeJSON struct {
 	Size          int               `json:"size"`
 	Text          string            `json:"text,omitempty"`
 	Bytes         []byte            `json:"bytes,omitempty"` // where the body is not text
+	Cut           bool              `json:"cut,omitempty"`   // there is more of the body
 }
 
 func whole(d *sluice.DeadLetter) wholeJSON {
 	e := &d.Event
 	l := wholeJSON{
-		letterJSON: listed(d), Error: d.Error, Offset: e.Offset, Incarnation: d.Incarnation, MessageID: e.MessageID, CorrelationID: e.CorrelationID,
+		letterJSON: listed(d), Error: cut(d.Error, bodyShown), Offset: e.Offset, Incarnation: d.Incarnation, MessageID: e.MessageID, CorrelationID: e.CorrelationID,
 		ContentType: e.ContentType, HasBody: d.HasBody, Size: len(e.Body),
 	}
 	if !e.Enqueued.IsZero() {
@@ -83,13 +87,48 @@ func whole(d *sluice.DeadLetter) wholeJSON {
 		}
 		l.Properties[name] = cut(fmt.Sprint(value), 4096)
 	}
-	body := e.Body[:min(len(e.Body), bodyShown)]
-	if utf8.Valid(e.Body) {
-		l.Text = strings.ToValidUTF8(string(body), "")
-	} else {
-		l.Bytes = body[:min(len(body), 4096)]
+	switch {
+	case !utf8.Valid(e.Body):
+		l.Cut = len(e.Body) > bytesShown
+		l.Bytes = e.Body[:min(len(e.Body), bytesShown)]
+	case len(e.Body) > bodyShown:
+		l.Cut = true
+		l.Text = strings.ToValidUTF8(string(e.Body[:bodyShown]), "")
+	default:
+		l.Text = indented(e.Body)
 	}
 	return l
+}
+
+// indented sets JSON in lines. Its numbers stay as they were sent, which a
+// browser would round. What is nested so deeply that most of it would be
+// margin, and what is not JSON, is as it is.
+func indented(body []byte) string {
+	var lines bytes.Buffer
+	if depth(body) > 32 || json.Indent(&lines, body, "", "  ") != nil {
+		return string(body)
+	}
+	return lines.String()
+}
+
+// depth is how deeply JSON is nested.
+func depth(text []byte) (deepest int) {
+	at, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			at++
+			deepest = max(deepest, at)
+		case c == '}' || c == ']':
+			at--
+		}
+	}
+	return deepest
 }
 
 // filter reads a search: conditions as the commands have them, or any text,
@@ -207,6 +246,13 @@ type selection struct {
 	Status string  `json:"status"`
 }
 
+// changedJSON is how many dead letters a request has changed, and whether there
+// may be more that it selects.
+type changedJSON struct {
+	Letters int64 `json:"letters"`
+	More    bool  `json:"more"`
+}
+
 // selected reads what a request selects; it answers itself if it can't.
 func (d *Dashboard) selected(w http.ResponseWriter, r *http.Request, s *shown) (*redrive.Desk, []sluice.DeadLetter, bool) {
 	if !s.keepsLetters(w) {
@@ -263,7 +309,7 @@ func (d *Dashboard) serveDiscard(w http.ResponseWriter, r *http.Request, s *show
 	}
 	d.cfg.Log.Info("dashboard: dead letters discarded", "pipeline", s.Name, "letters", n, "from", remote(r))
 	s.view.hurry()
-	answer(w, map[string]int64{"discarded": n})
+	answer(w, changedJSON{Letters: n, More: len(letters) == mostChanged})
 }
 
 // patient bounds how long a request may wait for a store.

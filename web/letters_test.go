@@ -77,6 +77,9 @@ func TestLookAtOne(t *testing.T) {
 		{Event: sluice.Event{Body: []byte{0xff, 0xfe, 0, 1}}, HasBody: true},
 		{Event: sluice.Event{Body: []byte(strings.Repeat("é", 200_000))}, HasBody: true},
 		{},
+		{Event: sluice.Event{Body: []byte(`{"id":12345678901234567890, "rate":1.50,"list":["a\\\"[", {}]}`)}, HasBody: true},
+		{Event: sluice.Event{Body: []byte(strings.Repeat("[", 9000) + strings.Repeat("]", 9000))}, HasBody: true},
+		{Event: sluice.Event{Body: []byte(strings.Repeat("\xff", 1000))}, HasBody: true, Error: strings.Repeat("e", 1<<20)},
 	}
 	for i := range letters {
 		letters[i].Group, letters[i].Status, letters[i].Event.Partition, letters[i].Event.Sequence = group, sluice.StatusDead, "0", int64(i)
@@ -90,6 +93,7 @@ func TestLookAtOne(t *testing.T) {
 		Bytes       []byte
 		HasBody     bool
 		Size        int
+		Cut         bool
 	}
 	look := func(id int) (l whole) {
 		t.Helper()
@@ -103,14 +107,23 @@ func TestLookAtOne(t *testing.T) {
 	if rec := w.ask("GET", "/api/dead-letters/1", "", nil); strings.ContainsAny(rec.Body.String(), "<>") || rec.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("%s: %s", rec.Header().Get("Content-Type"), rec.Body)
 	}
-	if l := look(2); l.Text != "" || string(l.Bytes) != "\xff\xfe\x00\x01" || l.Size != 4 {
+	if l := look(2); l.Text != "" || string(l.Bytes) != "\xff\xfe\x00\x01" || l.Size != 4 || l.Cut {
 		t.Errorf("bytes: %+v", l)
 	}
-	if l := look(3); l.Size != 400_000 || len(l.Text) > 256<<10 || strings.Trim(l.Text, "é") != "" {
+	if l := look(3); l.Size != 400_000 || len(l.Text) > 256<<10 || strings.Trim(l.Text, "é") != "" || !l.Cut {
 		t.Errorf("a long text: %d of %d", len(l.Text), l.Size)
 	}
 	if l := look(4); l.HasBody || l.Text != "" {
 		t.Errorf("without a body: %+v", l)
+	}
+	if l, want := look(5), "{\n  \"id\": 12345678901234567890,\n  \"rate\": 1.50,\n  \"list\": [\n    \"a\\\\\\\"[\",\n    {}\n  ]\n}"; l.Text != want || l.Cut {
+		t.Errorf("JSON is shown as %s", l.Text)
+	}
+	if l := look(6); l.Text != string(letters[5].Event.Body) {
+		t.Errorf("deep JSON has %d bytes of margin", len(l.Text)-18_000)
+	}
+	if l := look(7); len(l.Bytes) != 512 || l.Size != 1000 || !l.Cut || len(l.Error) > 257<<10 {
+		t.Errorf("%d bytes of %d, and %d of the error", len(l.Bytes), l.Size, len(l.Error))
 	}
 	for path, code := range map[string]int{"/api/dead-letters/99": http.StatusNotFound, "/api/dead-letters/x": http.StatusBadRequest} {
 		if rec := w.ask("GET", path, "", nil); rec.Code != code {
@@ -126,26 +139,42 @@ func TestSelections(t *testing.T) {
 		"", "{", "[]", `{}`, `{"ids":[]}`, `{"ids":[1],"all":true}`, `{"ids":["1"]}`, `{"all":true,"search":"partition="}`, `{"everything":true}`,
 		`{"ids":[` + strings.Repeat("1,", 40_000) + `1]}`,
 	} {
-		for _, verb := range []string{"discard"} {
-			if rec := w.ask("POST", "/api/dead-letters/"+verb, bad, nil); rec.Code != http.StatusBadRequest {
-				t.Errorf("%s %.40s: %d %s", verb, bad, rec.Code, rec.Body)
-			}
+		if rec := w.ask("POST", "/api/dead-letters/discard", bad, nil); rec.Code != http.StatusBadRequest {
+			t.Errorf("%.40s: %d %s", bad, rec.Code, rec.Body)
 		}
 	}
 	if so := w.letters(""); len(so.Letters) != 30 {
 		t.Fatalf("%d are left", len(so.Letters))
 	}
-	var so struct{ Discarded int64 }
+	var so changed
 	w.answer(&so, "POST", "/api/dead-letters/discard", `{"ids":[1,2,99]}`)
-	if so.Discarded != 2 {
-		t.Errorf("%d discarded, want 2", so.Discarded)
+	if so.Letters != 2 || so.More {
+		t.Errorf("%+v discarded, want 2", so)
 	}
 	w.answer(&so, "POST", "/api/dead-letters/discard", `{"all":true,"search":"partition=1"}`)
-	if so.Discarded != 14 {
-		t.Errorf("%d discarded, want the 14 that were left of partition 1", so.Discarded)
+	if so.Letters != 14 || so.More {
+		t.Errorf("%+v discarded, want the 14 that were left of partition 1", so)
 	}
 	if left, gone := w.letters(""), w.letters("?status=discarded"); len(left.Letters) != 14 || len(gone.Letters) != 16 {
 		t.Errorf("%d left, %d discarded", len(left.Letters), len(gone.Letters))
+	}
+}
+
+// changed is what a request has done to dead letters.
+type changed struct {
+	Letters int64
+	More    bool
+}
+
+func TestMoreThanARequestChanges(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.park(t, 10_001)
+	for _, want := range []changed{{10_000, true}, {1, false}} {
+		var so changed
+		w.answer(&so, "POST", "/api/dead-letters/discard", `{"all":true}`)
+		if so != want {
+			t.Errorf("%+v, want %+v", so, want)
+		}
 	}
 }
 
@@ -177,10 +206,10 @@ func TestRetry(t *testing.T) {
 	await(t, "dead letters", func() bool { return len(w.letters("").Letters) == 2 })
 	ticks := watchLive(t, client, base, "")
 
-	var marked struct{ Marked, Run int64 }
+	var marked changed
 	w.answer(&marked, "POST", "/api/dead-letters/retry", `{"all":true}`)
-	if marked.Marked != 2 {
-		t.Errorf("%d marked", marked.Marked)
+	if marked.Letters != 2 || marked.More {
+		t.Errorf("%+v marked", marked)
 	}
 	so := until(t, ticks, "the retry's end", func(k *tick) bool { return len(k.Runs) == 1 && k.Runs[0].Ended })
 	if r := so.Runs[0]; r.Applied != 0 || r.Failed != 2 || r.Waiting != 0 || len(r.Failures) != 2 || r.Error != "" {

@@ -55,14 +55,13 @@ type runJSON struct {
 	Error     string       `json:"error,omitempty"`
 }
 
-func (s *retries) add(r *retry) int {
+func (s *retries) add(r *retry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
 	r.json.ID = s.last
 	s.newest = slices.Insert(s.newest, 0, r)
 	s.newest = s.newest[:min(len(s.newest), retriesKept)]
-	return s.last
 }
 
 func (s *retries) list() []runJSON {
@@ -123,12 +122,12 @@ func (d *Dashboard) serveRetry(w http.ResponseWriter, r *http.Request, s *shown)
 	d.cfg.Log.Info("dashboard: dead letters marked for a retry", "pipeline", s.Name, "letters", marked, "from", remote(r))
 	s.view.hurry()
 	run := &retry{of: s, desk: desk, letters: letters, json: runJSON{Began: time.Now().UnixMilli(), Marked: marked, Waiting: len(letters)}}
-	number := s.retries.add(run)
+	s.retries.add(run)
 	select {
 	case d.followed <- struct{}{}:
 		d.follow <- run // which has room for as many as there are tokens
 	default:
 		run.end(errors.New("too many retries are under way to follow this one; its dead letters are marked"))
 	}
-	answer(w, map[string]int64{"marked": marked, "run": int64(number)})
+	answer(w, changedJSON{Letters: marked, More: len(letters) == mostChanged})
 }

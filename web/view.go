@@ -42,6 +42,9 @@ type view struct {
 	next    chan struct{} // closed when there is a newer frame
 }
 
+// leaseStore is what people know it by.
+const leaseStore = "lease store"
+
 // known is what the stores have said. What is in it is not changed any more.
 type known struct {
 	at        time.Time // of the first look; zero before it
@@ -168,7 +171,7 @@ func (k known) look(ctx context.Context, p *Pipeline) known {
 		})
 	}
 	next := k
-	ask("lease store", func() error {
+	ask(leaseStore, func() error {
 		list, err := p.Leases.List(ctx, p.Group)
 		if err != nil {
 			return err

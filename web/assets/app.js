@@ -98,7 +98,7 @@ setInterval(() => {
 
 function tick(t) {
   live(true);
-  const waiting = t.dead + t.retrying;
+  const waiting = Math.max(t.dead, 0) + t.retrying;
   put($("letters-count"), t.more ? "1,000+" : waiting);
   $("letters-count").hidden = waiting === 0;
   overview.update(t);
@@ -116,7 +116,7 @@ function turnPipeline() {
   partitions.reset(option.hasAttribute("data-pausable"));
   letters.reset();
   audit.reset(option.dataset.unaudited);
-  $("to-letters").hidden = !option.hasAttribute("data-letters");
+  $("to-letters").hidden = $("tile-letters").hidden = !option.hasAttribute("data-letters");
   $("to-audit").hidden = !option.hasAttribute("data-auditable") && !option.dataset.unaudited;
 }
 

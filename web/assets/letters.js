@@ -30,14 +30,13 @@ export function show(on) {
 // update takes a tick: it loads the list again when letters came or went.
 export function update(t) {
   now = t.now;
-  put($("letters-sum"), t.dead || t.retrying ? [`${count(t.dead)}${t.more ? " or more" : ""} to decide`, t.retrying && `${count(t.retrying)} on retry`].filter(Boolean).join(" · ") : "none waits");
+  put($("letters-sum"), t.dead < 0 ? "not known" : t.dead || t.retrying ? [`${count(t.dead)}${t.more ? " or more" : ""} to decide`, t.retrying && `${count(t.retrying)} on retry`].filter(Boolean).join(" · ") : "none waits");
   if (!visible) return;
   runs(t.runs);
   const state = JSON.stringify([t.dead, t.retrying, t.parked, t.redriven, t.runs]);
-  if (state !== seen) {
-    seen = state;
-    load();
-  }
+  if (state === seen || loading) return; // a slow answer is waited for: the next tick asks again
+  seen = state;
+  load();
 }
 
 const query = () => ({ search: $("search").value, status: $("status").value });
@@ -65,6 +64,7 @@ async function load(after) {
     letters = [];
     more = false;
   }
+  loading = null;
   const here = new Set(letters.map((l) => l.id));
   for (const id of picked) if (!here.has(id)) picked.delete(id);
   rows();
@@ -108,7 +108,7 @@ function row(l, key) {
     td(null, "check", box),
     el("th", { role: "rowheader", scope: "row", "data-name": "Event" }, `${l.partition} / ${l.sequence}`),
     td("key", "key", l.key ?? ""),
-    td(null, "message", el("button", { type: "button", "data-letter": `open-${l.id}`, onclick: () => look(l.id) }, l.error)),
+    td(null, "message", el("button", { type: "button", "data-letter": `open-${l.id}`, onclick: () => look(l.id) }, l.error || "no reason given")),
     td("attempts", "n", count(l.attempts)),
     td("failed", "n", el("span", { class: "when", title: moment(l.failedAt) })),
     td(null, "status", el("span", { class: "state", "data-state": l.status }, STATUS[l.status] ?? l.status)));
@@ -137,8 +137,9 @@ function selection() {
 async function act(verb, body) {
   try {
     const so = await post(`/api/dead-letters/${verb}`, body);
-    if (verb === "discard") say(`${plural(so.discarded, "dead letter", "dead letters")} discarded. They stay listed as such.`);
-    else if (so.marked === 0) say("There is nothing left to retry.");
+    if (verb === "discard") say(`${plural(so.letters, "dead letter", "dead letters")} discarded. They stay listed as such.`);
+    else if (so.letters === 0) say("There is nothing left to retry.");
+    if (so.more) say(`These were the first ${count(so.letters)}: there may be more.`);
     picked.clear();
     await load();
   } catch (e) {
@@ -207,7 +208,7 @@ async function look(id) {
   const properties = Object.entries(l.properties ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
   const table = (list) => el("dl", { class: "facts" }, ...list.flatMap(([name, value]) => [el("dt", {}, String(name)), el("dd", {}, String(value))]));
   $("letter-content").replaceChildren(
-    el("h3", {}, "Error"), el("pre", { class: "why" }, l.error),
+    el("h3", {}, "Error"), el("pre", { class: "why" }, l.error || "no reason given"),
     el("h3", {}, `Body${l.hasBody ? `, ${bytes(l.size)}` : ""}`), body(l),
     ...(properties.length ? [el("h3", {}, "Properties"), table(properties)] : []),
     el("h3", {}, "Event"), table(facts));
@@ -218,17 +219,11 @@ async function look(id) {
 
 function body(l) {
   if (!l.hasBody) return el("p", { class: "quiet" }, "It is not stored: a retry reads it from the log.");
-  if (l.bytes) return el("div", {}, el("p", { class: "quiet" }, "It is not text. It begins with:"), el("pre", {}, hex(atob(l.bytes))));
-  let text = l.text ?? "";
-  try {
-    text = JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    // not JSON: as it is
-  }
-  return el("pre", {}, text);
+  const about = [l.bytes && "It is not text.", l.cut && "It begins with:"].filter(Boolean).join(" ");
+  return el("div", {}, about && el("p", { class: "quiet" }, about), el("pre", {}, l.bytes ? hex(atob(l.bytes)) : l.text ?? ""));
 }
 
-const hex = (s) => [...s].slice(0, 512).map((c) => c.charCodeAt(0).toString(16).padStart(2, "0")).join(" ").replace(/(.{48})/g, "$1\n");
+const hex = (s) => [...s].map((c) => c.charCodeAt(0).toString(16).padStart(2, "0")).join(" ").replace(/(.{48})/g, "$1\n");
 
 for (const verb of ["retry", "discard"]) {
   $(`letter-${verb}`).addEventListener("click", () => {

@@ -95,13 +95,14 @@ export function update(t) {
 }
 
 function verdict(t) {
-  const all = t.here + t.elsewhere + t.free;
+  const all = t.here + t.elsewhere + t.free + t.unknown;
   const worst = t.trouble.some((x) => x.level === "bad") ? "bad" : t.trouble.some((x) => x.level === "warn") ? "warn" : "good";
   let text;
   if (!t.known || !all) text = "Looking at the stores…";
   else if (worst === "bad") text = "Something needs a person.";
   else if (worst === "warn") text = "Events flow, but not everywhere.";
   else if (t.free) text = `Taking partitions: ${count(all - t.free)} of ${count(all)}.`;
+  else if (t.lag < 0) text = "Looking how much waits…";
   else if (t.lag > Math.max(1000, 3 * t.rate)) text = `Catching up: ${plural(t.lag, "event waits", "events wait")}.`;
   else text = `Events flow: ${plural(all, "partition", "partitions")}, all up to date.`;
   if (worst === "good" && t.paused) text = text.replace(/\.$/, `, ${count(t.paused)} paused.`);
@@ -115,9 +116,9 @@ function tiles(t) {
   put($("done"), `${count(t.done)} since the start`);
   put($("lag"), t.lag < 0 ? "–" : short(t.lag));
   put($("lag-more"), t.charged ? `${count(t.inFlight)} in flight` : until(t));
-  put($("dead"), count(t.dead) + (t.more ? "+" : ""));
+  put($("dead"), t.dead < 0 ? "–" : count(t.dead) + (t.more ? "+" : ""));
   put($("dead-more"), [t.retrying && `${count(t.retrying)} on retry`, t.redriven && `${count(t.redriven)} applied on retry`].filter(Boolean).join(", "));
-  set($("tile-letters"), "data-level", t.dead ? "bad" : null);
+  set($("tile-letters"), "data-level", t.dead > 0 ? "bad" : null);
   if (t.streaming && !t.charged) {
     put($("cost-name"), "In flight");
     put($("cost"), short(t.inFlight));
@@ -143,7 +144,7 @@ function tiles(t) {
 function until(t) {
   if (t.lag <= 0 || t.rate <= 0) return t.lag === 0 ? "caught up" : "";
   const s = t.lag / t.rate;
-  if (s < 2) return "nothing stands";
+  if (s < 2) return "keeps up";
   return `about ${s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : `${Math.round(s / 3600)} h`} at this rate`;
 }
 

@@ -10,7 +10,7 @@ let now = 0;
 let pausable = false;
 
 const byNumber = (a, b) => a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
-const STATES = { reading: "reading", behind: "catching up", paused: "paused", stopped: "stopped", elsewhere: "elsewhere", free: "no owner" };
+const STATES = { reading: "reading", behind: "catching up", paused: "paused", stopped: "stopped", elsewhere: "elsewhere", free: "no owner", unknown: "unknown" };
 
 choice(document.querySelectorAll("[data-show]"), (b) => { shown = b.dataset.show; arrange(); });
 for (const th of document.querySelectorAll("#partitions th[data-sort]")) {
@@ -45,9 +45,9 @@ export function load(message) {
 
 export function update(t) {
   now = t.now;
-  const all = t.here + t.elsewhere + t.free;
+  const all = t.here + t.elsewhere + t.free + t.unknown;
   put($("partitions-sum"), [`${plural(all, "partition", "partitions")}`, t.here && `${count(t.here)} here`, t.elsewhere && `${count(t.elsewhere)} elsewhere`,
-    t.free && `${count(t.free)} without an owner`, t.paused && `${count(t.paused)} paused`].filter(Boolean).join(" · "));
+    t.free && `${count(t.free)} without an owner`, t.unknown && `${count(t.unknown)} not known`, t.paused && `${count(t.paused)} paused`].filter(Boolean).join(" · "));
   for (const row of rows.values()) age(row);
 }
 
@@ -71,8 +71,8 @@ function fill({ data: r, cells: c }) {
   put(c.pill, STATES[state] ?? state);
   set(c.pill, "title", r.error ?? null);
   put(c.number, r.lag < 0 ? "unknown" : count(r.lag));
-  put(c.rate, r.state === "elsewhere" || r.state === "free" ? "" : `${rate(r.rate)}/s`);
-  put(c.position, r.position === -2 ? "none yet" : r.position === -1 ? "start" : count(r.position));
+  put(c.rate, r.state === "elsewhere" || r.state === "free" || r.state === "unknown" ? "" : `${rate(r.rate)}/s`);
+  put(c.position, r.position === -3 ? "unknown" : r.position === -2 ? "none yet" : r.position === -1 ? "start" : count(r.position));
   put(c.owner, r.owner ?? "");
   set(c.owner, "title", r.owner ?? null);
   put(c.epoch, r.epoch || "");
