@@ -365,18 +365,18 @@ func TestEmulatorKeyRevoked(t *testing.T) {
 }
 
 // The rate in RU is used, and hardly anything is turned away. On a machine that
-// is busy with other things the sink may fall behind for a while, so the best
-// of several stretches counts.
+// is busy with other things the sink may fall behind for a while, so the rate is
+// far below what a core can do, and the best of several stretches counts.
 func TestEmulatorPacing(t *testing.T) {
-	const ru, stretch = 50_000, 3 * time.Second
-	srv := embedded(t, emulator.CosmosContainer{Partitions: 5, Throughput: ru}, nil)
+	const ru, stretch = 20_000, 3 * time.Second
+	srv := embedded(t, emulator.CosmosContainer{Partitions: 2, Throughput: ru}, nil)
 	s := into(t, srv, &Config{RU: ru})
 	ctx, stop := context.WithCancel(t.Context())
 	result := make(chan *delivery, 1)
-	go func() { result <- deliver(ctx, s, 20_000, upTo(1<<30)) }()
+	go func() { result <- deliver(ctx, s, 5_000, upTo(1<<30)) }()
 	eventually(t, "it runs", func() bool { return stats(t, srv).Spent > ru/2 })
 	var best float64
-	for tries := 0; tries < 8 && best < 0.97; tries++ {
+	for tries := 0; tries < 20 && best < 0.97; tries++ {
 		spent, began := stats(t, srv).Spent, time.Now()
 		<-time.After(stretch)
 		used := (stats(t, srv).Spent - spent) / time.Since(began).Seconds() / ru
@@ -390,7 +390,7 @@ func TestEmulatorPacing(t *testing.T) {
 		t.Errorf("%d rejected, %d outages: %v", d.rejected.Load(), d.outages.Load(), d.last.Load())
 	}
 	if waited := time.Duration(d.waited.Load()); waited < stretch {
-		t.Errorf("told of %v of waiting for five budgets that were all used up", waited)
+		t.Errorf("told of %v of waiting for two budgets that were both used up", waited)
 	}
 }
 
