@@ -43,22 +43,19 @@ func (a *attempts) may(from netip.Addr, right bool) bool {
 	return l.Allow()
 }
 
-// forget drops the addresses that may try as if they never had, and if there
-// are none the one that comes closest.
+// forget makes room: of some addresses, that which may try again first.
 func (a *attempts) forget() {
-	var closest netip.Prefix
-	most := -1.0
-	for at, l := range a.by {
-		switch left := l.Tokens(); {
-		case left >= triesAtFirst:
-			delete(a.by, at)
-		case left > most:
-			closest, most = at, left
+	var first netip.Prefix
+	most, seen := -1.0, 0
+	for at, l := range a.by { // in no order
+		if left := l.Tokens(); left > most {
+			first, most = at, left
+		}
+		if seen++; seen == 64 {
+			break
 		}
 	}
-	if len(a.by) >= addresses {
-		delete(a.by, closest)
-	}
+	delete(a.by, first)
 }
 
 // network is what one guesser has: an IPv4 address, or an IPv6 network.

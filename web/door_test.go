@@ -1,7 +1,6 @@
 package web_test
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -155,27 +154,6 @@ func TestGuessingIsSlow(t *testing.T) {
 		}
 		if _, code := w.signIn(token, "[2001:db8::9]:1"); code != http.StatusTooManyRequests {
 			t.Errorf("from the same network: %d", code)
-		}
-	})
-}
-
-// TestGuessersElsewhere has more machines guess than are remembered.
-func TestGuessersElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := locked
-		w := newWorld(t, 1, &cfg)
-		const last = "[2001:db8:ffff::1]:1"
-		for i := range 5000 {
-			w.signIn("a guess", fmt.Sprintf("[2001:db8:%x::1]:1", i))
-		}
-		for range 5 {
-			w.signIn("a guess", last)
-		}
-		if _, code := w.signIn(token, last); code != http.StatusTooManyRequests {
-			t.Errorf("who has guessed last is told %d", code)
-		}
-		if c, code := w.signIn(token, "192.0.2.1:1"); c == nil {
-			t.Errorf("who has not guessed is told %d", code)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -262,6 +263,35 @@ func TestLagOfPartitionsElsewhere(t *testing.T) {
 	}
 	if r := rows[2]; r.State != "free" || r.Lag != 10 { // of which 20 are gone already
 		t.Errorf("not begun: %+v", r)
+	}
+}
+
+// TestGuessersElsewhere has more machines guess than are remembered.
+func TestGuessersElsewhere(t *testing.T) {
+	d, err := newDoor(strings.Repeat("t", ShortestToken))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(n int) netip.Addr {
+		return netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, byte(n >> 8), byte(n)})
+	}
+	for i := range addresses + 1000 {
+		if err := d.try("a guess", at(i)); err != errWrong {
+			t.Fatalf("guess %d: %v", i, err)
+		}
+	}
+	if len(d.attempts.by) != addresses {
+		t.Errorf("%d addresses are remembered", len(d.attempts.by))
+	}
+	last := at(60_000)
+	for range triesAtFirst {
+		_ = d.try("a guess", last)
+	}
+	if err := d.try(strings.Repeat("t", ShortestToken), last); err != errTooMany {
+		t.Errorf("who has guessed last is told %v", err)
+	}
+	if err := d.try(strings.Repeat("t", ShortestToken), at(60_001)); err != nil {
+		t.Errorf("who has not guessed is told %v", err)
 	}
 }
 
