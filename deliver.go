@@ -53,6 +53,7 @@ type applier[Tx any] struct {
 	suspect int64    // up to this sequence number an event is suspected of killing the process; Unset's if none
 	outage  *backoff // between tries while the database fails
 	repeats repeats
+	unread  bool // it was told of a stamp that can't be read
 
 	applied, failedAgain int // retries of dead letters
 }
@@ -154,6 +155,10 @@ func (s *applier[Tx]) take(events []*Event) error {
 	if s.repeats.crowded != "" {
 		s.failed(fmt.Errorf("the oldest chain ids of %s are forgotten, for there are too many above its watermark: see that its emitter can store its checkpoint", s.repeats.crowded))
 		s.repeats.crowded = ""
+	}
+	if err := s.repeats.unread; err != nil && !s.unread {
+		s.unread = true
+		s.failed(fmt.Errorf("%w: repeats can't be told by such stamps, see who sets the properties named sluice-*", err))
 	}
 	if len(kept) == 0 {
 		return s.pass(events[len(events)-1].Position())

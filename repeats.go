@@ -89,6 +89,7 @@ type repeats struct {
 	newest   time.Time // when the log took the newest event judged
 	swept    time.Time // likewise, when old origins were last looked for
 	crowded  string    // the origin of which ids were forgotten too early
+	unread   error     // of the first stamp that could not be read, or its watermark
 	evicted  []string  // origins forgotten for their number, which no verdict tells yet
 }
 
@@ -145,8 +146,8 @@ func (r *Repeats) Next(e *Event) bool {
 	if !r.memory.loaded {
 		_ = r.memory.load(nil, e.Sequence-1) // of nothing there is no error
 	}
-	v, ok := r.memory.examine(e)
-	return ok && v.repeat
+	v, err := r.memory.examine(e)
+	return err == nil && v.repeat
 }
 
 // carriesStamp tells whether an event has to be judged.
@@ -306,8 +307,9 @@ func (r *repeats) judge(e *Event) bool {
 		i, found := slices.BinarySearchFunc(r.trail, e.Sequence, func(v verdict, n int64) int { return cmp.Compare(v.sequence, n) })
 		return found && r.trail[i].repeat
 	}
-	v, ok := r.examine(e)
-	if !ok {
+	v, err := r.examine(e)
+	if err != nil {
+		r.note(e, err)
 		return false
 	}
 	r.judged = e.Sequence
@@ -315,25 +317,34 @@ func (r *repeats) judge(e *Event) bool {
 	return v.repeat
 }
 
-func (r *repeats) examine(e *Event) (verdict, bool) {
+// note keeps what is wrong with an event's stamp, for somebody to be told.
+func (r *repeats) note(e *Event, err error) {
+	if r.unread == nil {
+		r.unread = fmt.Errorf("stamp of event %d: %w", e.Sequence, err)
+	}
+}
+
+// examine judges an event that was not judged before. The error is that its
+// stamp can't be read.
+func (r *repeats) examine(e *Event) (verdict, error) {
 	v := verdict{sequence: e.Sequence, at: e.Enqueued}
 	text, _, err := stampText(e.Properties)
 	if err != nil {
-		return v, false
+		return v, err
 	}
 	name, sequence, n, err := cutChainID(text)
 	if err != nil {
-		return v, false
+		return v, fmt.Errorf("chain id %.80q: %w", text, err)
 	}
 	v.id = idset.ID{Sequence: sequence, N: int32(n)}
 	stamp := Stamp{ID: ChainID{Sequence: sequence}}
 	if err := stamp.readMarks(e.Properties); err != nil {
-		return v, false
+		return v, err
 	}
 	o := r.origins[name]
 	if o == nil {
 		if _, err := ParseChainID(text); err != nil {
-			return v, false
+			return v, err
 		}
 		o = r.find(name, e.Enqueued)
 	}
@@ -360,6 +371,7 @@ func (r *repeats) examine(e *Event) (verdict, bool) {
 		case v.moved:
 			if v.kept, err = r.keep(o, stamp); err != nil {
 				v.moved = false // nobody knows what that watermark leaves behind
+				r.note(e, err)
 			}
 		}
 		v.repeat = known || sequence <= o.low
@@ -374,7 +386,7 @@ func (r *repeats) examine(e *Event) (verdict, bool) {
 		r.add(o, v.id)
 	}
 	v.gone, r.evicted = r.evicted, nil
-	return v, true
+	return v, nil
 }
 
 // retriesOf is where the ids of an origin's retries are remembered. It lives as

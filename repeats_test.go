@@ -332,6 +332,35 @@ func TestRepeatsOfDeadLetters(t *testing.T) {
 	})
 }
 
+// A stamp that can't be read is told, once for each tenure.
+func TestRepeatsUnreadable(t *testing.T) {
+	for want, e := range map[string]*sluice.Event{
+		"":              message(of(5, 1, 4)),
+		"chain id":      {Properties: map[string]any{"sluice-id": "one"}},
+		"sluice-low":    {Properties: map[string]any{"sluice-id": "flights@12ab/0/5/0", "sluice-low": "4"}},
+		"sluice-epoch":  {Properties: map[string]any{"sluice-id": "flights@12ab/0/5/0", "sluice-epoch": true}},
+		"sluice-id":     {Properties: map[string]any{"sluice-id": 7}},
+		"not encoded":   {Properties: map[string]any{"sluice-id": "%41/0/5/0"}},
+		"sluice-parked": message(parked(of(5, 1, 4), "5")),
+	} {
+		stage(t, 1, func(s *scene) {
+			for range 3 {
+				s.hub.Append("0", &sluice.Event{Properties: e.Properties})
+			}
+			s.pass(2, 1)
+			var told []string
+			for _, o := range s.seen {
+				if o.Kind == sluice.KindFailed {
+					told = append(told, o.Err.Error())
+				}
+			}
+			if want == "" && len(told) > 0 || want != "" && (len(told) != 1 || !strings.Contains(told[0], want) || !strings.HasPrefix(told[0], "stamp of event 0: ")) {
+				s.t.Errorf("%v: told %q, want %q once", e.Properties, told, want)
+			}
+		})
+	}
+}
+
 // crowd is a store that has seen more than a partition may remember.
 type crowd struct{ *sluicetest.Store }
 
