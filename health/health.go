@@ -144,13 +144,20 @@ func (h *Health) Ready() error {
 }
 
 // ServeHTTP answers GET /livez and /readyz with 200 or 503.
-func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var probe func() error
+func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) { Together{h}.ServeHTTP(w, r) }
+
+// Together answers for the consumers of one process: it is live and ready if
+// all are. Before there is one it is live, and not ready.
+type Together []*Health
+
+// ServeHTTP answers as [Health.ServeHTTP] does, for the first that is not well.
+func (all Together) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var probe func(*Health) error
 	switch r.URL.Path {
 	case "/livez":
-		probe = h.Live
+		probe = (*Health).Live
 	case "/readyz":
-		probe = h.Ready
+		probe = (*Health).Ready
 	default:
 		http.NotFound(w, r)
 		return
@@ -162,12 +169,21 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	text := "ok\n"
-	if err := probe(); err != nil {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		text = oneLine(err) + "\n"
+	var fault error
+	if len(all) == 0 && r.URL.Path == "/readyz" {
+		fault = errors.New("no consumer has begun yet")
 	}
-	fmt.Fprint(w, text, h.remarks())
+	remarks := ""
+	for _, h := range all {
+		fault = cmp.Or(fault, probe(h))
+		remarks += h.remarks()
+	}
+	text := "ok\n"
+	if fault != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		text = oneLine(fault) + "\n"
+	}
+	fmt.Fprint(w, text, remarks)
 }
 
 // remarks are a line for each partition that waits for a person.

@@ -75,3 +75,24 @@ func TestProbes(t *testing.T) {
 		t.Errorf("another path: %d", w.Code)
 	}
 }
+
+func TestTogether(t *testing.T) {
+	probe := func(all health.Together, path string, code int, text string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		all.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != code || w.Body.String() != text {
+			t.Errorf("%s of %d: %d %q, want %d %q", path, len(all), w.Code, w.Body, code, text)
+		}
+	}
+	// Whoever kills what has not begun has it begin for ever.
+	probe(nil, "/livez", 200, "ok\n")
+	probe(nil, "/readyz", 503, "no consumer has begun yet\n")
+	one, other := health.New(nil), health.New(nil)
+	one.Observe(sluice.Observation{Kind: sluice.KindListed})
+	probe(health.Together{one, other}, "/readyz", 503, "the lease store has not answered yet\n")
+	other.Observe(sluice.Observation{Kind: sluice.KindListed})
+	other.Observe(sluice.Observation{Kind: sluice.KindStopped, Partition: "3", Err: errors.New("recreated")})
+	probe(health.Together{one, other}, "/readyz", 200, "ok\npartition 3 waits for a person: recreated\n")
+	probe(health.Together{one, other}, "/", 404, "404 page not found\n")
+}

@@ -10,12 +10,12 @@
 // # Metrics
 //
 // All have the attributes messaging.system, messaging.destination.name (the
-// hub), messaging.consumer.group.name and, but for [Config].Total,
-// messaging.destination.partition.id, by OpenTelemetry's conventions for
-// messaging.
+// hub), messaging.consumer.group.name and messaging.destination.partition.id, by
+// OpenTelemetry's conventions for messaging. Counters begin at 0 with the
+// process; how far a partition is, only the process that has it tells.
 //
 //	messaging.client.consumed.messages  counter    events fetched from the log
-//	messaging.process.duration          histogram  s, handler and commit of a batch
+//	messaging.process.duration          histogram  s, handler and commit of a batch; at least once: the move of the checkpoint
 //	sluice.fetched.bytes                counter    bodies fetched
 //	sluice.committed.messages           counter    events that the checkpoint passed
 //	sluice.commits                      counter    by outcome: committed, fenced, unknown
@@ -25,7 +25,7 @@
 //	sluice.checkpoint                   gauge      sequence number
 //	sluice.lease.held                   gauge      1 while the partition is this process's
 //	sluice.lease.epoch                  gauge
-//	sluice.lease.renewals               histogram  s, how long renewals take
+//	sluice.lease.renewal.duration       histogram  s
 //	sluice.lease.lost                   counter
 //	sluice.retries                      counter    attempts at an event that failed and are repeated
 //	sluice.dead_letters                 counter    by outcome: parked, redriven, redrive_failed

@@ -17,6 +17,13 @@ import (
 // scope names this package among those that tell OpenTelemetry something.
 const scope = "github.com/sluice-go/sluice/otel"
 
+// What the conventions for messaging call what is read, and reading it.
+const (
+	systemKey    = attribute.Key("messaging.system")
+	eventHubs    = "eventhubs"
+	operationKey = attribute.Key("messaging.operation.name")
+)
+
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {
 	// Group is what is consumed; its names become attributes.
@@ -25,8 +32,6 @@ type Config struct {
 	System string
 	// Attributes are added to all metrics.
 	Attributes []attribute.KeyValue
-	// Total adds the partitions up, where a metric for each is too much.
-	Total bool
 	// Meter makes the metrics. Default: OpenTelemetry's global provider.
 	Meter metric.MeterProvider
 	// Now tells the time. Default: time.Now.
@@ -37,7 +42,6 @@ type Config struct {
 // use; what it costs is a few counters for each batch.
 type Observer struct {
 	now     func() time.Time
-	total   bool
 	fixed   []attribute.KeyValue
 	meters  meters
 	watched metric.Registration
@@ -53,7 +57,7 @@ func New(cfg *Config) (*Observer, error) {
 		c = *cfg
 	}
 	if c.System == "" {
-		c.System = "eventhubs"
+		c.System = eventHubs
 	}
 	if c.Meter == nil {
 		c.Meter = otel.GetMeterProvider()
@@ -61,9 +65,9 @@ func New(cfg *Config) (*Observer, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	o := &Observer{now: c.Now, total: c.Total, partitions: map[string]*partition{}}
+	o := &Observer{now: c.Now, partitions: map[string]*partition{}}
 	o.fixed = append([]attribute.KeyValue{
-		attribute.String("messaging.system", c.System),
+		systemKey.String(c.System),
 		attribute.String("messaging.destination.name", c.Group.Topic),
 		attribute.String("messaging.consumer.group.name", c.Group.Name),
 	}, c.Attributes...)
@@ -123,7 +127,7 @@ func (s *meters) create(m metric.Meter) error {
 	count(&s.written, "sluice.written.records", "{record}", "Records that the sink wrote.")
 	count(&s.failures, "sluice.failures", "{failure}", "Failures of log, database, lease store and hooks.")
 	timed(&s.process, "messaging.process.duration", "Handler and commit of a batch.")
-	timed(&s.renewals, "sluice.lease.renewals", "Renewals of leases.")
+	timed(&s.renewals, "sluice.lease.renewal.duration", "Renewals of leases.")
 	gauge(&s.lag, "sluice.lag.messages", "{message}", "Events behind the checkpoint.")
 	gauge(&s.checkpoint, "sluice.checkpoint", "{sequence}", "Sequence number of the last event done.")
 	gauge(&s.held, "sluice.lease.held", "{lease}", "1 while the partition is this process's.")
@@ -150,12 +154,12 @@ func (o *Observer) Observe(what sluice.Observation) {
 	ctx, m := context.Background(), &o.meters
 	switch what.Kind {
 	case sluice.KindFetched:
-		m.fetched.Add(ctx, int64(what.Events), p.plain)
+		m.fetched.Add(ctx, int64(what.Events), p.receive)
 		m.bytes.Add(ctx, int64(what.Bytes), p.plain)
 	case sluice.KindCommitted:
 		m.committed.Add(ctx, int64(what.Events), p.plain)
 		m.commits.Add(ctx, 1, p.outcome["committed"])
-		m.process.Record(ctx, what.Duration.Seconds(), p.plain)
+		m.process.Record(ctx, what.Duration.Seconds(), p.process)
 		if what.Repeats > 0 {
 			m.repeats.Add(ctx, int64(what.Repeats), p.plain)
 		}
@@ -204,18 +208,9 @@ func (o *Observer) gauge(_ context.Context, to metric.Observer) error {
 		list = append(list, p)
 	}
 	o.mu.Unlock()
-	now, m := o.now(), &o.meters
-	var sum standing
+	now := o.now()
 	for _, p := range list {
-		s := p.standing(now)
-		if o.total {
-			sum.add(s)
-			continue
-		}
-		s.tell(to, m, p.plain, false)
-	}
-	if o.total {
-		sum.tell(to, m, metric.WithAttributes(o.fixed...), true)
+		p.standing(now).tell(to, &o.meters, p.plain)
 	}
 	return nil
 }

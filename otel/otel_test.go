@@ -37,6 +37,9 @@ func figures(t testing.TB, reader metric.Reader) map[string]float64 {
 		if hub, _ := set.Value("messaging.destination.name"); hub.AsString() != "flights" {
 			t.Errorf("%s has the attributes %v", name, set)
 		}
+		if operation, ok := set.Value("messaging.operation.name"); ok != strings.HasPrefix(name, "messaging.") {
+			t.Errorf("%s is of the operation %q", name, operation.AsString())
+		}
 		var of []string
 		for _, key := range []attribute.Key{"messaging.destination.partition.id", "outcome"} {
 			if v, ok := set.Value(key); ok {
@@ -129,7 +132,7 @@ func TestMetrics(t *testing.T) {
 		"sluice.committed.messages{0}": 10, "sluice.repeats{0}": 2, "messaging.process.duration{0}": 1,
 		"sluice.commits{0,committed}": 1, "sluice.commits{0,fenced}": 1, "sluice.commits{0,unknown}": 1,
 		"sluice.lag.messages{0}": 30, "sluice.lag.time{0}": 20, "sluice.checkpoint{0}": 19,
-		"sluice.lease.held{0}": 1, "sluice.lease.epoch{0}": 3, "sluice.lease.renewals{0}": 1,
+		"sluice.lease.held{0}": 1, "sluice.lease.epoch{0}": 3, "sluice.lease.renewal.duration{0}": 1,
 		"sluice.retries{0}": 1, "sluice.dead_letters{0,parked}": 1, "sluice.dead_letters{0,redriven}": 1,
 		"sluice.inflight.messages{0}": 0, "sluice.stopped{0}": 0,
 		"sluice.lease.held{1}": 1, "sluice.lease.epoch{1}": 8, "sluice.written.records{1}": 7, "sluice.written.cost{1}": 42.5, "sluice.limiter.wait{1}": 0.25,
@@ -138,7 +141,12 @@ func TestMetrics(t *testing.T) {
 	})
 	o.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "0", Err: errors.New("x")})
 	after := figures(t, reader)
-	if _, told := after["sluice.lag.messages{0}"]; told || after["sluice.lease.held{0}"] != 0 || after["sluice.lease.lost{0}"] != 1 {
+	for _, name := range []string{"sluice.lag.messages{0}", "sluice.checkpoint{0}", "sluice.lease.epoch{0}"} {
+		if v, told := after[name]; told {
+			t.Errorf("of a partition that another may have it tells %s: %v", name, v)
+		}
+	}
+	if after["sluice.lease.held{0}"] != 0 || after["sluice.lease.lost{0}"] != 1 {
 		t.Errorf("of a lost partition it tells %v", after)
 	}
 	if err := o.Close(); err != nil {
@@ -146,26 +154,6 @@ func TestMetrics(t *testing.T) {
 	}
 	if left := figures(t, reader); len(left) == 0 || left["sluice.lease.held{1}"] != 0 {
 		t.Errorf("closed it tells %v", left)
-	}
-}
-
-func TestTotal(t *testing.T) {
-	o, reader := observer(t, &otel.Config{Total: true})
-	for _, x := range life {
-		o.Observe(x)
-	}
-	got := figures(t, reader)
-	for name, want := range map[string]float64{
-		"sluice.lease.held{}": 2, "sluice.lag.messages{}": 30, "sluice.lag.time{}": 20, "sluice.stopped{}": 1, "sluice.committed.messages{}": 10, "sluice.retries{}": 1,
-	} {
-		if got[name] != want {
-			t.Errorf("%s is %v, want %v", name, got[name], want)
-		}
-	}
-	for name := range got {
-		if strings.Contains(name, "{0") || strings.Contains(name, "{1") {
-			t.Errorf("%s is of a partition", name)
-		}
 	}
 }
 

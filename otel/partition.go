@@ -1,6 +1,7 @@
 package otel
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +13,9 @@ import (
 
 // partition is what is known of a partition.
 type partition struct {
-	plain   metric.MeasurementOption
-	outcome map[string]metric.MeasurementOption
+	plain            metric.MeasurementOption
+	receive, process metric.MeasurementOption // with the operation's name
+	outcome          map[string]metric.MeasurementOption
 
 	mu sync.Mutex
 	at standing
@@ -32,23 +34,26 @@ type fetched struct {
 // oldest count.
 const maxFetched = 1024
 
-// standing is where a partition is, or all of them together.
+// standing is where a partition is.
 type standing struct {
-	known                   bool // of a partition: it is owned, or was
+	known                   bool // it is owned, or was
 	held, stopped, inFlight int64
 	epoch, checkpoint, lag  int64
 	age                     float64 // seconds
 }
 
 func newPartition(o *Observer, id string) *partition {
-	attributes := o.fixed[:len(o.fixed):len(o.fixed)]
-	if !o.total && id != "" {
-		attributes = append(attributes, attribute.String("messaging.destination.partition.id", id))
+	attributes := o.fixed
+	if id != "" {
+		attributes = append(slices.Clone(attributes), attribute.String("messaging.destination.partition.id", id))
 	}
 	p := &partition{outcome: map[string]metric.MeasurementOption{}, at: standing{lag: -1, checkpoint: sluice.Unset.Sequence}}
-	p.plain = metric.WithAttributeSet(attribute.NewSet(attributes...))
+	with := func(more ...attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(slices.Concat(attributes, more)...))
+	}
+	p.plain, p.receive, p.process = with(), with(operationKey.String("receive")), with(operationKey.String("process"))
 	for _, outcome := range []string{"committed", "fenced", "unknown", "parked", "redriven", "redrive_failed"} {
-		p.outcome[outcome] = metric.WithAttributeSet(attribute.NewSet(append(attributes, attribute.String("outcome", outcome))...))
+		p.outcome[outcome] = with(attribute.String("outcome", outcome))
 	}
 	return p
 }
@@ -117,29 +122,23 @@ func (p *partition) standing(now time.Time) standing {
 	return s
 }
 
-func (s *standing) add(o standing) {
-	s.known = s.known || o.known
-	s.held += o.held
-	s.stopped += o.stopped
-	s.inFlight += o.inFlight
-	s.lag += max(o.lag, 0)
-	s.age = max(s.age, o.age)
-}
-
-func (s *standing) tell(to metric.Observer, m *meters, with metric.MeasurementOption, total bool) {
+// tell tells where a partition is, but only while it is held how far: later
+// another process knows better.
+func (s standing) tell(to metric.Observer, m *meters, with metric.MeasurementOption) {
 	if !s.known {
 		return
 	}
 	to.ObserveInt64(m.held, s.held, with)
 	to.ObserveInt64(m.stopped, s.stopped, with)
 	to.ObserveInt64(m.inFlight, s.inFlight, with)
-	if !total {
-		to.ObserveInt64(m.epoch, s.epoch, with)
-		if s.checkpoint >= 0 {
-			to.ObserveInt64(m.checkpoint, s.checkpoint, with)
-		}
+	if s.held == 0 {
+		return
 	}
-	if s.held > 0 && s.lag >= 0 {
+	to.ObserveInt64(m.epoch, s.epoch, with)
+	if s.checkpoint >= 0 {
+		to.ObserveInt64(m.checkpoint, s.checkpoint, with)
+	}
+	if s.lag >= 0 {
 		to.ObserveInt64(m.lag, s.lag, with)
 		to.ObserveFloat64(m.age, s.age, with)
 	}

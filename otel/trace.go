@@ -24,8 +24,9 @@ func Trace[Tx any](provider trace.TracerProvider) sluice.Middleware[Tx] {
 	return func(next sluice.Handler[Tx]) sluice.Handler[Tx] {
 		return func(ctx context.Context, tx Tx, b sluice.Batch) (err error) {
 			ctx, span := tracer.Start(ctx, "process "+b.Group.Topic, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links(b.Events)...), trace.WithAttributes(
+				systemKey.String(eventHubs),
+				operationKey.String("process"),
 				attribute.String("messaging.operation.type", "process"),
-				attribute.String("messaging.operation.name", "process"),
 				attribute.String("messaging.destination.name", b.Group.Topic),
 				attribute.String("messaging.consumer.group.name", b.Group.Name),
 				attribute.String("messaging.destination.partition.id", b.Partition),
@@ -59,6 +60,8 @@ func TraceRecords[R any](provider trace.TracerProvider, records func(context.Con
 	tracer := tracerOf(provider)
 	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
 		ctx, span := tracer.Start(ContextOf(ctx, e), "process", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+			systemKey.String(eventHubs),
+			operationKey.String("process"),
 			attribute.String("messaging.operation.type", "process"),
 			attribute.String("messaging.destination.partition.id", e.Partition),
 			attribute.Int64("sluice.sequence.first", e.Sequence),

@@ -49,7 +49,7 @@ type gauges struct {
 	work    sync.WaitGroup
 
 	mu     sync.Mutex
-	health []*health.Health // of each work
+	health health.Together // of each work
 }
 
 // gauges begins to serve.
@@ -83,7 +83,11 @@ func (a *app) gauges(ctx context.Context, flags *metricsFlags) (*gauges, error) 
 	mux.HandleFunc("/", g.probe)
 	g.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 	g.address = listener.Addr()
-	g.work.Go(func() { _ = g.server.Serve(listener) })
+	g.work.Go(func() {
+		if err := g.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			a.log.Error("metrics and probes are served no more", "error", err)
+		}
+	})
 	a.log.Info("metrics", "at", fmt.Sprintf("http://%s/metrics", g.address))
 	return g, nil
 }
@@ -124,23 +128,12 @@ func (g *gauges) join(w *work, b *board) error {
 	return nil
 }
 
-// probe answers for all works: the first that is not well speaks.
+// probe answers for all works.
 func (g *gauges) probe(out http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	list := slices.Clone(g.health)
 	g.mu.Unlock()
-	if len(list) == 0 {
-		http.Error(out, "starting", http.StatusServiceUnavailable)
-		return
-	}
-	speaker := list[0]
-	for _, h := range list {
-		if r.URL.Path == "/livez" && h.Live() != nil || r.URL.Path == "/readyz" && h.Ready() != nil {
-			speaker = h
-			break
-		}
-	}
-	speaker.ServeHTTP(out, r)
+	list.ServeHTTP(out, r)
 }
 
 // warn tells what a look has found.
