@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -91,8 +90,8 @@ func (c *Collector) point(ctx context.Context, metric string, now time.Time) Poi
 	defer cancel()
 	r, err := read(ctx, c.sources[metric])
 	switch {
-	case err == nil && r.State == Active && (math.IsNaN(r.Value) || math.IsInf(r.Value, 0)):
-		err = fmt.Errorf("%v is not a number", r.Value)
+	case err == nil && r.State == Active && !countable(r.Value):
+		err = fmt.Errorf("%v is not a number between %v and %v", r.Value, -MaxValue, MaxValue)
 	case err != nil && ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}

@@ -35,7 +35,7 @@ func (r *Resource) Decide(m *Memory, now time.Time, rested time.Duration) Record
 	record := Record{Resource: r.Name, Sequence: m.Records, Time: now, Kind: Hold, Instances: m.Instances, Wanted: m.Instances, Proposed: m.Instances}
 	for _, name := range r.Metrics {
 		w := m.window(name)
-		w.Trim(at, l.Window)
+		w.Trim(now, now.Sub(at)+l.Window)
 		missing := w.missing(now, l)
 		if missing == "" {
 			s.Windows[name] = w
@@ -96,14 +96,15 @@ func (r *Resource) propose(s Situation) (p Proposal) {
 	return r.Rule.Propose(s)
 }
 
-// anchor is the moment that windows end at: the newest value's time, if it is of
-// this interval, so that what lies between reading and deciding does not push
-// the oldest value out.
+// anchor is the moment that windows end at: the newest value's time, if it is
+// less than an interval from now, so that what lies between reading and deciding
+// does not push the oldest value out, nor a collector's clock that is ahead.
 func (m *Memory) anchor(now time.Time, every time.Duration) time.Time {
 	var newest time.Time
+	latest := now.Add(min(every, ahead))
 	for _, w := range m.Windows {
 		for _, v := range slices.Backward(w.Values) {
-			if !v.Time.After(now) {
+			if !v.Time.After(latest) {
 				if v.Time.After(newest) {
 					newest = v.Time
 				}

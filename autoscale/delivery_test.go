@@ -3,7 +3,9 @@ package autoscale_test
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,12 +86,12 @@ func TestPoison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, target := queues(), &fleet{instances: 1}
 		send(t, q.Actions, "", "null and void", `{"resource":"r","number":0,"to":5}`, `{"resource":"other","number":1,"from":1,"to":5}`,
-			`{"resource":"r","number":1,"to":-1}`, strings.Repeat("[", 70_000), `{"resource":5}`,
+			`{"resource":"r","number":1,"to":-1}`, `{"resource":"r","number":1,"to":1000001}`, strings.Repeat("[", 70_000), `{"resource":5}`,
 			autoscale.Action{Resource: "r", Number: 1, From: 1, To: 2})
 		during(t, autoscale.NewScaler("r", target, autoscale.NewMemoryStore(), q, nil))
 		aside := q.Actions.(*autoscale.MemoryQueue).Aside()
-		if got := target.scalings(); len(got) != 1 || len(aside) != 7 {
-			t.Errorf("scaled %+v, %d set aside, want once and 7", got, len(aside))
+		if got := target.scalings(); len(got) != 1 || len(aside) != 8 {
+			t.Errorf("scaled %+v, %d set aside, want once and 8", got, len(aside))
 		}
 		for _, a := range aside {
 			if a.Reason == "" || strings.Contains(a.Reason, "\n") {
@@ -102,10 +104,91 @@ func TestPoison(t *testing.T) {
 			t.Fatal(err)
 		}
 		send(t, q.Metrics, "x", `{"resource":"r","metric":"other","time":"2026-01-31T12:00:00Z"}`, `{"resource":"r","metric":"backlog"}`)
-		send(t, q.Reports, `{"resource":"x"}`)
+		send(t, q.Reports, `{"resource":"x"}`, `{"resource":"r","instances":-1}`, `{"resource":"r","instances":9223372036854775807}`)
 		during(t, logic)
-		if m, r := len(q.Metrics.(*autoscale.MemoryQueue).Aside()), len(q.Reports.(*autoscale.MemoryQueue).Aside()); m != 3 || r != 1 {
-			t.Errorf("%d metrics and %d reports set aside, want 3 and 1", m, r)
+		if m, r := len(q.Metrics.(*autoscale.MemoryQueue).Aside()), len(q.Reports.(*autoscale.MemoryQueue).Aside()); m != 3 || r != 3 {
+			t.Errorf("%d metrics and %d reports set aside, want 3 and 3", m, r)
+		}
+	})
+}
+
+// holding is a queue that takes its time to extend a message, whose receipt is
+// another one then.
+type holding struct {
+	*autoscale.MemoryQueue
+	extending atomic.Bool
+	clash     atomic.Bool
+}
+
+func (q *holding) Extend(ctx context.Context, m *autoscale.Message) error {
+	q.extending.Store(true)
+	defer q.extending.Store(false)
+	select {
+	case <-time.After(5 * time.Second):
+	case <-ctx.Done():
+	}
+	return q.MemoryQueue.Extend(ctx, m)
+}
+
+func (q *holding) Delete(ctx context.Context, m *autoscale.Message) error {
+	if q.extending.Load() {
+		q.clash.Store(true)
+	}
+	return q.MemoryQueue.Delete(ctx, m)
+}
+
+// TestDeletedOnceLetGo: an action's message is not deleted while it is being
+// extended, which changes what it is deleted by.
+func TestDeletedOnceLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queues()
+		actions := &holding{MemoryQueue: autoscale.NewMemoryQueue(0)}
+		q.Actions = actions
+		target := &fleet{instances: 1, takes: 12 * time.Second} // extending begins after 10 s
+		send(t, actions, autoscale.Action{Resource: "r", Number: 1, From: 1, To: 2})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		if err := autoscale.NewScaler("r", target, autoscale.NewMemoryStore(), q, nil).Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if actions.clash.Load() {
+			t.Error("a message was deleted while it was being extended")
+		}
+		over, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if left, err := actions.Receive(over, 1); err == nil {
+			t.Errorf("%d messages are left", len(left))
+		}
+		if got := target.scalings(); len(got) != 1 {
+			t.Errorf("scaled %+v", got)
+		}
+	})
+}
+
+// TestOutOfTheQuestion: counts and values that nothing can be computed with.
+func TestOutOfTheQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, v := range []float64{math.NaN(), math.Inf(1), 1e308, -1e16} {
+			source := &gauge{}
+			source.set(v)
+			p := autoscale.NewCollector("r", map[string]autoscale.Source{"backlog": source}, nil, nil).Read(t.Context())[0]
+			if p.State != autoscale.Failed || !strings.Contains(p.Cause, "is not a number between") {
+				t.Errorf("%v is read as %+v", v, p)
+			}
+			if (&autoscale.Memory{}).Add(autoscale.Point{Metric: "backlog", Time: time.Now(), Value: v}) {
+				t.Errorf("%v is remembered", v)
+			}
+		}
+		q, target := queues(), &fleet{instances: math.MaxInt}
+		store := autoscale.NewMemoryStore()
+		send(t, q.Actions, autoscale.Action{Resource: "r", Number: 1, From: 1, To: 2})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := autoscale.NewScaler("r", target, store, q, nil).Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if o, _ := store.Outcome(t.Context(), "r"); o == nil || !strings.Contains(o.Err, "are out of the question") || len(target.scalings()) > 0 {
+			t.Errorf("the outcome is %+v", o)
 		}
 	})
 }

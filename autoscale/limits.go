@@ -6,6 +6,14 @@ import (
 	"time"
 )
 
+const (
+	// MaxInstances is the most that there can be of anything.
+	MaxInstances = 1_000_000
+	// MaxValue is the most that a metric can say, and -MaxValue the least: sums
+	// over a window of such values are numbers.
+	MaxValue = 1e15
+)
+
 // Limits are what holds whatever a [Rule] says. The zero value takes every
 // default.
 type Limits struct {
@@ -49,6 +57,8 @@ func (l Limits) WithDefaults() (Limits, error) {
 	switch {
 	case l.Min < 0 || l.Max < l.Min:
 		return l, fmt.Errorf("%d to %d instances: the minimum must not be negative, nor above the maximum", l.Min, l.Max)
+	case l.Max > MaxInstances:
+		return l, fmt.Errorf("up to %d instances: must be %d at most", l.Max, MaxInstances)
 	case l.Points < 1:
 		return l, fmt.Errorf("%d points: must be at least 1", l.Points)
 	case l.Every < time.Millisecond || l.Window < l.Every || l.Stale < l.Every:

@@ -145,8 +145,11 @@ func (l *Logic) points(ctx context.Context, a arrival) error {
 // reports takes what the scaler has sent.
 func (l *Logic) reports(ctx context.Context, a arrival) error {
 	reports, messages := unpack(ctx, a, l.cfg.Log, func(r Report) error {
-		if r.Resource != l.resource.Name {
+		switch {
+		case r.Resource != l.resource.Name:
 			return fmt.Errorf("%w: of the resource %q, not %q", errBadMessage, r.Resource, l.resource.Name)
+		case r.Instances < 0 || r.Instances > MaxInstances:
+			return fmt.Errorf("%w: %d instances", errBadMessage, r.Instances)
 		}
 		return nil
 	})

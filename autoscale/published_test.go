@@ -81,6 +81,10 @@ func TestPublishedRule(t *testing.T) {
 
 		{"the clock set back: values from the future are dropped", "11:00", append(p("11:00", 0, 0, 0, 0), p("12:00", 900, 900, 900, 900, 900)...), "", autoscale.Hold, "4 of 5 values"},
 		{"and an action in the future was just now", "11:00", p("11:00", 900, 900, 900, 900, 900), "12:00", autoscale.Hold, "the last action was 0s ago"},
+		{"a collector's clock that is ahead loses nothing", "12:00:00", append(p("11:59:09", 900, 900, 900, 900), single("12:00:10", 900)), "", autoscale.Up, "900"},
+		{"its newest value is where the window ends", "12:00:00", append([]autoscale.Point{single("11:50:10", 900)}, p("12:00:10", 0, 0, 0, 0)...), "", autoscale.Hold, "900, not below 300"},
+		{"and one a second older is gone", "12:00:00", append([]autoscale.Point{single("11:50:09", 900)}, p("12:00:10", 0, 0, 0, 0)...), "", autoscale.Hold, "4 of 5 values"},
+		{"a clock more than a minute ahead is not believed", "12:00:00", append(p("11:59:00", 900, 900, 900, 900), single("12:01:01", 900)), "", autoscale.Hold, "4 of 5 values"},
 		{"the clock set back by seconds changes nothing", "11:59:50", p("12:00", 900, 900, 900, 900, 900), "", autoscale.Up, "900"},
 	}
 	limits, err := autoscale.Limits{}.WithDefaults()

@@ -94,9 +94,9 @@ func (s *Scaler) Run(ctx context.Context) error {
 
 // report tells how many instances there are, and the outcome of the last action.
 func (s *Scaler) report(ctx context.Context) error {
-	n, err := s.target.Instances(ctx)
+	n, err := s.count(ctx)
 	if err != nil {
-		return fmt.Errorf("count instances: %w", err)
+		return err
 	}
 	o, err := s.store.Outcome(ctx, s.resource)
 	if err != nil {
@@ -112,6 +112,18 @@ func (s *Scaler) report(ctx context.Context) error {
 	return nil
 }
 
+// count asks the target how many instances there are.
+func (s *Scaler) count(ctx context.Context) (int, error) {
+	n, err := s.target.Instances(ctx)
+	if err == nil && (n < 0 || n > MaxInstances) {
+		err = fmt.Errorf("%d are out of the question", n)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count instances: %w", err)
+	}
+	return n, nil
+}
+
 // carryOut carries out the actions of an arrival. One that fails half-way, in
 // the store or in a queue, comes again.
 func (s *Scaler) carryOut(ctx context.Context, a arrival) error {
@@ -119,14 +131,18 @@ func (s *Scaler) carryOut(ctx context.Context, a arrival) error {
 		switch {
 		case a.Resource != s.resource:
 			return fmt.Errorf("%w: of the resource %q, not %q", errBadMessage, a.Resource, s.resource)
-		case a.Number < 1 || a.To < 0:
+		case a.Number < 1 || a.To < 0 || a.To > MaxInstances:
 			return fmt.Errorf("%w: action %d to %d instances", errBadMessage, a.Number, a.To)
 		}
 		return nil
 	})
+	done := 0
 	stop := s.hold(ctx, a.queue, messages)
-	defer stop()
-	for i, action := range actions {
+	defer func() {
+		stop() // first: extending a message changes what it is deleted by
+		deleteAll(ctx, a.queue, messages[:done], s.cfg.Log)
+	}()
+	for _, action := range actions {
 		last, err := s.store.Outcome(ctx, s.resource)
 		if err != nil {
 			return fmt.Errorf("load outcome: %w", err)
@@ -143,7 +159,7 @@ func (s *Scaler) carryOut(ctx context.Context, a arrival) error {
 		if err := s.report(ctx); err != nil {
 			return err
 		}
-		deleteAll(ctx, a.queue, messages[i:i+1], s.cfg.Log)
+		done++
 	}
 	return nil
 }
@@ -215,10 +231,10 @@ func (s *Scaler) scale(ctx context.Context, a Action) (err error) {
 	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Timeout, fmt.Errorf("not done within %v", s.cfg.Timeout))
 	defer cancel()
-	now, err := s.target.Instances(ctx)
+	now, err := s.count(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("count instances: %w", err)
+		return err
 	case now == a.To:
 		return nil
 	case now != a.From:
@@ -228,7 +244,7 @@ func (s *Scaler) scale(ctx context.Context, a Action) (err error) {
 	if err == nil {
 		return nil
 	}
-	if now, counted := s.target.Instances(ctx); counted == nil && now == a.To {
+	if now, counted := s.count(ctx); counted == nil && now == a.To {
 		return nil // only the answer was lost
 	}
 	return fmt.Errorf("scale to %d: %w", a.To, err)

@@ -26,9 +26,9 @@ type Value struct {
 const MaxValues = 10_000
 
 // Add puts a point into its place and tells whether it is news: one of a time
-// that is there already, or is not a number, is not.
+// that is there already, or beyond MaxValue, is not.
 func (w *Window) Add(p Point) bool {
-	if p.State == Active && (math.IsNaN(p.Value) || math.IsInf(p.Value, 0)) {
+	if p.State == Active && !countable(p.Value) {
 		return false
 	}
 	at := p.Time
@@ -47,6 +47,9 @@ func (w *Window) Add(p Point) bool {
 	}
 	return true
 }
+
+// countable tells a value that figures can be made of. NaN is none.
+func countable(f float64) bool { return math.Abs(f) <= MaxValue }
 
 // ahead is by how much the clock of whoever reads a metric may be ahead.
 const ahead = time.Minute

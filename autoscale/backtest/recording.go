@@ -134,7 +134,7 @@ func readRow(fields []string) (row Row, column int, err error) {
 			cell.State = autoscale.Disabled
 		default:
 			cell.Value, err = strconv.ParseFloat(text, 64)
-			if err != nil || math.IsNaN(cell.Value) || math.Abs(cell.Value) > 1e15 {
+			if err != nil || !(math.Abs(cell.Value) <= autoscale.MaxValue) {
 				return row, i + 1, fmt.Errorf("%q: write a number, nothing, or disabled", clip(text))
 			}
 		}

@@ -12,9 +12,6 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// maxInstances bounds min and max.
-const maxInstances = 1_000_000
-
 // readRule reads the rule and its limits; the metrics are known by then.
 func (c *Config) readRule(n strictyaml.Node) {
 	l := &c.Resource.Limits
@@ -29,7 +26,7 @@ func (c *Config) readRule(n strictyaml.Node) {
 		"target":   words.read("target", &words.text.Target),
 		"step":     words.readStep,
 		"min":      func(n strictyaml.Node) { readMin(n, l) },
-		"max":      func(n strictyaml.Node) { n.Int(&l.Max, 1, maxInstances) },
+		"max":      func(n strictyaml.Node) { n.Int(&l.Max, 1, autoscale.MaxInstances) },
 		"cooldown": func(n strictyaml.Node) { readCooldown(n, l) },
 		"points":   func(n strictyaml.Node) { n.Int(&l.Points, 1, autoscale.MaxValues) },
 		"window":   func(n strictyaml.Node) { n.Duration(&l.Window) },
@@ -104,7 +101,7 @@ func readNumber(n strictyaml.Node) *float64 {
 }
 
 func readMin(n strictyaml.Node, l *autoscale.Limits) {
-	if n.Int(&l.Min, 0, maxInstances) && l.Min == 0 {
+	if n.Int(&l.Min, 0, autoscale.MaxInstances) && l.Min == 0 {
 		l.Min = -1 // which is how limits say it
 	}
 }

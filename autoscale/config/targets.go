@@ -140,7 +140,7 @@ func readCosmos(n strictyaml.Node) opener[autoscale.Target] {
 		"credential": readCredential(&proof),
 		"database":   func(n strictyaml.Node) { n.Text(&c.Database) },
 		"container":  func(n strictyaml.Node) { n.Text(&c.Container) },
-		"unit":       func(n strictyaml.Node) { n.Int(&c.Unit, 100, maxInstances) },
+		"unit":       func(n strictyaml.Node) { n.Int(&c.Unit, 100, autoscale.MaxInstances) },
 	}, "endpoint", "database")
 	if !ok {
 		return nil

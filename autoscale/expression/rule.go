@@ -188,10 +188,7 @@ func (r *Rule) step(field string, e *evaluation) (int, error) {
 	return whole(f), nil
 }
 
-// mostInstances bounds what an expression may ask for.
-const mostInstances = 1_000_000
-
-func whole(f float64) int { return int(min(max(f, 0), mostInstances)) }
+func whole(f float64) int { return int(min(max(f, 0), autoscale.MaxInstances)) }
 
 // evaluation is one evaluation: the situation, and the figures looked at.
 type evaluation struct {
