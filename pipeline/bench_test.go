@@ -37,7 +37,7 @@ func BenchmarkMemory(b *testing.B) {
 		e := &events[i%len(events)]
 		e.Sequence = int64(i)
 		sluice.Stamp{ID: sluice.ChainID{Source: "flights@0123456789abcdef", Partition: "0", Sequence: int64(i)}, Low: -1}.SetTo(e.Properties)
-		taken, err := m.event(e, row, picked)
+		taken, _, err := m.event(e, row, picked)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -59,7 +59,11 @@ target:
 // edit replaces parts of the sound file: old, new, old, new, …
 func edit(t *testing.T, edits ...string) string {
 	t.Helper()
-	text := sound
+	return replaced(t, sound, edits)
+}
+
+func replaced(t *testing.T, text string, edits []string) string {
+	t.Helper()
 	for i := 0; i < len(edits); i += 2 {
 		if !strings.Contains(text, edits[i]) {
 			t.Fatalf("the sound file has no %q", edits[i])

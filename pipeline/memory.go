@@ -194,17 +194,19 @@ func (m *memory) readKey(n strictyaml.Node) {
 // maxPart bounds a value that names a group.
 const maxPart = 1 << 10
 
-// event makes of an event what a memory takes.
-func (m *memory) event(e *sluice.Event, row []any, picked []jsonpick.Value) (*figures.Event, error) {
+// event makes of an event what a memory takes. Unread is why its stamp can't be
+// read.
+func (m *memory) event(e *sluice.Event, row []any, picked []jsonpick.Value) (f *figures.Event, unread, err error) {
 	if e.Enqueued.IsZero() {
-		return nil, errors.New("the log doesn't say when it was enqueued")
+		return nil, nil, errors.New("the log doesn't say when it was enqueued")
 	}
 	if err := m.mapping.fill(row, picked, e); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	f := &figures.Event{Enqueued: e.Enqueued, Sequence: e.Sequence, Values: make([]*figures.Number, len(m.figures))}
+	f = &figures.Event{Enqueued: e.Enqueued, Sequence: e.Sequence, Values: make([]*figures.Number, len(m.figures))}
 	// As a transactional stage takes it, a stamp that can't be read is none.
-	if stamp, stamped, err := sluice.StampFrom(e.Properties); stamped && err == nil {
+	stamp, stamped, unread := sluice.StampFrom(e.Properties)
+	if stamped {
 		f.ID = &stamp.ID
 	}
 	for i, name := range m.group {
@@ -213,7 +215,7 @@ func (m *memory) event(e *sluice.Event, row []any, picked []jsonpick.Value) (*fi
 			f.Time = v.Truncate(m.unit)
 		case string:
 			if len(v) > maxPart || i == m.key && utf8.RuneCountInString(v) > maxKey {
-				return nil, fmt.Errorf("field %s: %s: is too long to name a group", name, m.mapping.columns[i].from)
+				return nil, nil, fmt.Errorf("field %s: %s: is too long to name a group", name, m.mapping.columns[i].from)
 			}
 			f.Parts = append(f.Parts, v)
 		}
@@ -228,11 +230,11 @@ func (m *memory) event(e *sluice.Event, row []any, picked []jsonpick.Value) (*fi
 		}
 		number, err := figures.ParseNumber(text)
 		if err != nil {
-			return nil, fmt.Errorf("field %s: %s: %w", figure.name, m.mapping.columns[figure.value].from, err)
+			return nil, nil, fmt.Errorf("field %s: %s: %w", figure.name, m.mapping.columns[figure.value].from, err)
 		}
 		f.Values[i] = &number
 	}
-	return f, nil
+	return f, unread, nil
 }
 
 // message is what is published of a group.

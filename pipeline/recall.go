@@ -47,6 +47,7 @@ type part struct {
 	cut         bool      // from is behind the first event: what came before is gone
 	at          sluice.Position
 	caught      bool // what is in memory is published
+	unread      bool // it was told of a stamp that can't be read
 	memory      *figures.Memory
 	row         []any
 	picked      []jsonpick.Value
@@ -151,11 +152,15 @@ func (r *recall) apply(ctx context.Context, b sluice.Batch) error {
 	m := r.memoryOf(p, b.Events[0])
 	var sums MemoryFigures
 	for _, e := range b.Events {
-		f, err := r.memory.event(e, p.row, p.picked)
+		f, unread, err := r.memory.event(e, p.row, p.picked)
 		if err != nil {
 			sums.Malformed++
 			r.tell(b.Partition, b.Epoch, sluice.Reject(fmt.Errorf("event %d does not count: %w", e.Sequence, err)))
 			continue
+		}
+		if unread != nil && !p.unread {
+			p.unread = true
+			r.tell(b.Partition, b.Epoch, fmt.Errorf("stamp of event %d: %w: repeats can't be told by such stamps, see who sets the properties named sluice-*", e.Sequence, unread))
 		}
 		outcome, err := m.Take(f)
 		if err != nil {

@@ -47,14 +47,7 @@ stages:
 
 func editStages(t *testing.T, edits ...string) string {
 	t.Helper()
-	text := soundStages
-	for i := 0; i < len(edits); i += 2 {
-		if !strings.Contains(text, edits[i]) {
-			t.Fatalf("the sound file has no %q", edits[i])
-		}
-		text = strings.Replace(text, edits[i], edits[i+1], 1)
-	}
-	return text
+	return replaced(t, soundStages, edits)
 }
 
 func TestStages(t *testing.T) {

@@ -54,7 +54,7 @@
 //
 // If the next stage is [sluice.Transactional], it drops repeats by their ids, in
 // the transaction that has the effects, and each event of the first hub has its
-// effect at the end of the chain exactly once. That rests on three things:
+// effect at the end of the chain exactly once. That rests on four things:
 //
 //   - The mapping is a function of the event alone: the same messages in the same
 //     order at each repeat, for an id is the event's position and the message's
