@@ -77,7 +77,7 @@ type Target struct {
 	stopped error
 
 	mu     sync.Mutex
-	wanted int
+	wanted int           // changed by who has the turn
 	slots  map[int]*slot // by number; those on their way out among them
 }
 
@@ -191,8 +191,9 @@ func (t *Target) Instances(context.Context) (int, error) {
 
 // Scale starts or stops workers until there are so many, and returns once
 // those that were started run and those that were stopped have ended; to ask
-// for the number that there is does nothing. Workers whose end is still under
-// way when ctx ends are stopped all the same.
+// for the number that there is does nothing. If one can't be started, those that
+// were go again. Workers whose end is still under way when ctx ends are stopped
+// all the same.
 func (t *Target) Scale(ctx context.Context, to int) error {
 	if to < 0 || to > Most {
 		return fmt.Errorf("scale workers to %d: must be 0 to %d", to, Most)
@@ -206,14 +207,14 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	if err := t.note(to); err != nil {
 		return fmt.Errorf("scale workers: %w", err)
 	}
+	for n := range to {
+		if err := t.begin(ctx, n); err != nil {
+			return fmt.Errorf("scale workers: %w", errors.Join(err, t.note(t.wanted), t.retire(ctx, t.wanted)))
+		}
+	}
 	t.mu.Lock()
 	t.wanted = to
 	t.mu.Unlock()
-	for n := range to {
-		if err := t.begin(ctx, n); err != nil {
-			return fmt.Errorf("scale workers: %w", err)
-		}
-	}
 	return t.retire(ctx, to)
 }
 

@@ -197,6 +197,34 @@ func TestTheDeadAreReplaced(t *testing.T) {
 	w.eventually("it begins once more", func() bool { return len(w.entries("begin")) == 4 })
 }
 
+// TestOneDoesNotStart: then it is as it was before, and is not taken for done.
+func TestOneDoesNotStart(t *testing.T) {
+	w := newWorld(t)
+	pool := w.start("worker", workers.Config{})
+	obstacle := filepath.Join(w.dir, "worker-2.log")
+	if err := os.Mkdir(obstacle, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := pool.Scale(ctx, 4); err == nil || !strings.Contains(err.Error(), "start worker 2") {
+		t.Errorf("scaled over an obstacle: %v", err)
+	}
+	if n, err := pool.Instances(ctx); n != 1 || err != nil {
+		t.Errorf("there are %d, %v; want 1", n, err)
+	}
+	if list := pool.Workers(); len(list) != 1 {
+		t.Errorf("workers are %+v", list)
+	}
+	if noted, err := os.ReadFile(filepath.Join(w.dir, "instances")); err != nil || string(noted) != "1\n" {
+		t.Errorf("noted is %q, %v", noted, err)
+	}
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	w.scale(pool, 4)
+}
+
 func TestStubbornWorkersAreKilled(t *testing.T) {
 	w := newWorld(t)
 	pool := w.start("stubborn", workers.Config{Grace: 50 * time.Millisecond})
