@@ -33,7 +33,8 @@ func (d *demoFlags) check() error {
 	if d.events < 1 || d.events > 1e9 {
 		return misused("--events %d: must be 1 to 1,000,000,000", d.events)
 	}
-	return nil
+	_, err := d.web.config()
+	return err
 }
 
 func (a *app) demo() *cobra.Command {
@@ -58,6 +59,7 @@ it was.`,
 	f.StringVar(&flags.dir, "data", "sluice-data", "`directory` of the hub's events and the database")
 	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless each event has exactly one effect")
 	flags.web.add(f)
+	flags.web.addScaling(f)
 	cmd.AddCommand(a.demoCosmos(), a.demoStages(), a.demoAutoscale())
 	return cmd
 }
@@ -71,11 +73,7 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	}
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub flights)\ndatabase  %s\n", d.Connection(), filepath.Join(flags.dir, "flights.db"))
-	whole, err := pipeline.Load(filepath.Join(flags.dir, "flights.yaml"))
-	if err != nil {
-		return err
-	}
-	b, err := a.beginDemo(interrupted, &flags, seen{"flights", d.Parts(), false, whole})
+	b, err := a.beginDemo(interrupted, &flags, seen{name: "flights", pipeline: d.Pipeline(), parts: d.Parts()})
 	if err != nil {
 		return err
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/sluice-go/sluice/autoscale/backtest"
 	"github.com/sluice-go/sluice/internal/demo"
 	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/web"
 )
 
 type demoAutoscaleFlags struct {
-	dir  string
-	plot string
-	once bool
+	demoFlags // but for the events: how many there are the load decides
+	plot      string
 }
 
 func (a *app) demoAutoscale() *cobra.Command {
@@ -37,19 +37,25 @@ must be empty before one is stopped. Every decision that changes something is
 told with the numbers behind it. At the end Azure's own client reads every
 document back. It begins anew at every start.`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error { return a.runDemoAutoscale(ctx, flags) }),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			if flags.plot != "" && plotFormat(flags.plot) == "" {
+				return misused("--plot %s: write a file that ends in .png or .svg", flags.plot)
+			}
+			if _, err := flags.web.config(); err != nil {
+				return err
+			}
+			return a.runDemoAutoscale(ctx, flags)
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&flags.dir, "data", "sluice-data/autoscale", "`directory` of the hub's events, the checkpoints and what the workers print")
 	f.StringVar(&flags.plot, "plot", "", "draw lag, workers and decisions into a `file`, .svg or .png")
 	f.BoolVar(&flags.once, "once", false, "end when one wave is over; fail unless all is done, the workers are as few as at first, and each event is written once")
+	flags.web.add(f)
 	return cmd
 }
 
 func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) error {
-	if flags.plot != "" && plotFormat(flags.plot) == "" {
-		return misused("--plot %s: write a file that ends in .png or .svg", flags.plot)
-	}
 	interrupted, stop := untilInterrupted(ctx)
 	defer stop()
 	program, err := os.Executable()
@@ -62,9 +68,13 @@ func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) er
 	}
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub docs)\naccount   %s (container db/docs)\nworkers   sluice run %s\n", d.Connection(), d.Endpoint(), d.Config())
-	if !flags.once {
-		fmt.Fprintln(a.out, "goes on until you press ^C")
+	resource, store := d.Scaling()
+	b, err := a.beginDemo(interrupted, &flags.demoFlags, seen{name: "worker", pipeline: d.Pipeline(), parts: d.Parts(), elsewhere: true,
+		scaling: &web.Scaling{Resources: []string{resource}, Store: store}, audit: d.HubAudit})
+	if err != nil {
+		return err
 	}
+	defer b.close()
 
 	var watching sync.WaitGroup
 	watched, unwatch := context.WithCancel(ctx)

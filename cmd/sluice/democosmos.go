@@ -49,6 +49,7 @@ memory, so it is filled anew from the hub.`,
 	f.StringVar(&flags.dir, "data", "sluice-data/cosmos", "`directory` of the hub's events and the checkpoints")
 	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless each document is there exactly once")
 	flags.web.add(f)
+	flags.web.addScaling(f)
 	return cmd
 }
 
@@ -62,7 +63,7 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub docs)\naccount   %s (container db/docs, %s RU/s)\npipeline  %s\n",
 		d.Connection(), d.Endpoint(), terminal.Count(flags.ru), d.Config())
-	b, err := a.beginDemo(interrupted, &flags.demoFlags, seen{"cosmos", d.Parts(), false, nil})
+	b, err := a.beginDemo(interrupted, &flags.demoFlags, seen{name: "cosmos", pipeline: d.Pipeline(), parts: d.Parts(), audit: d.HubAudit})
 	if err != nil {
 		return err
 	}

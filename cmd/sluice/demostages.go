@@ -39,6 +39,7 @@ where it was, and the memory is built anew.`,
 	f.StringVar(&flags.dir, "data", "sluice-data/stages", "`directory` of the hubs' events and the database")
 	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless the table is as computed directly")
 	flags.web.add(f)
+	flags.web.addScaling(f)
 	return cmd
 }
 
@@ -56,7 +57,11 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	}
 	var list []seen
 	for _, name := range d.Names() {
-		list = append(list, seen{name, d.PartsOf(name), false, nil})
+		s := seen{name: name, parts: d.PartsOf(name), unaudited: d.Unaudited(name)}
+		if s.unaudited == "" {
+			s.pipeline, s.audit = d.Pipeline(), d.HubAudit
+		}
+		list = append(list, s)
 	}
 	b, err := a.beginDemo(interrupted, &flags, list...)
 	if err != nil {

@@ -55,6 +55,7 @@ good order.`,
 	f.DurationVar(&flags.stopTimeout, "stop-timeout", 30*time.Second, "`time` for batches in progress when stopped")
 	f.StringVar(&flags.history, "history", "", "append what is claimed and committed to a `file`, a line of JSON each, for audits and tests")
 	flags.web.add(f)
+	flags.web.addScaling(f)
 	flags.metrics.add(f)
 	return cmd
 }

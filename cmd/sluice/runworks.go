@@ -68,7 +68,7 @@ func (all works) consumer(ctx context.Context, b *board, g *gauges) (runner, err
 func (all works) seen() []seen {
 	list := make([]seen, len(all))
 	for i, w := range all {
-		list[i] = seen{w.Name, w.parts, true, w.Pipeline}
+		list[i] = seen{name: w.Name, pipeline: w.Pipeline, parts: w.parts, watched: true}
 	}
 	return list
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/sluice-go/sluice/web"
 )
 
-// webFlags are those of commands that have a dashboard.
+// webFlags are those of commands that have a dashboard. Add and addScaling
+// declare them: the second is for those without an autoscaler of their own.
 type webFlags struct {
 	address, cert, key, tokenEnv, autoscaler, auditGroup string
 	acme                                                 []string
@@ -31,8 +32,11 @@ func (w *webFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&w.key, "web-key", "", "its certificate's key, a PEM `file`")
 	f.StringSliceVar(&w.acme, "web-acme", nil, "obtain certificates for these public `names` from Let's Encrypt, whose terms this accepts; --web must be their port 443")
 	f.StringVar(&w.tokenEnv, "web-token-env", "", "the environment `variable` that holds the token to sign in with; needed beyond loopback")
-	f.StringVar(&w.autoscaler, "web-autoscale", "", "show the decisions of the autoscaler of this `CONFIG.yaml` too, wherever it runs")
 	f.StringVar(&w.auditGroup, "web-audit-group", defaultAuditGroup, "`name` of the consumer group that audits from the dashboard read by")
+}
+
+func (w *webFlags) addScaling(f *pflag.FlagSet) {
+	f.StringVar(&w.autoscaler, "web-autoscale", "", "show the decisions of the autoscaler of this `CONFIG.yaml` too, wherever it runs")
 }
 
 // defaultAuditGroup is that of sluice audit hub.
@@ -43,7 +47,7 @@ func (w *webFlags) config() (*web.Config, error) {
 	cfg := &web.Config{CertFile: w.cert, KeyFile: w.key, ACME: w.acme}
 	switch {
 	case w.address == "" && (w.cert != "" || w.key != "" || w.tokenEnv != "" || w.autoscaler != "" || w.auditGroup != defaultAuditGroup || len(w.acme) > 0):
-		return nil, misused("--web-cert, --web-key, --web-acme, --web-token-env, --web-autoscale and --web-audit-group go with --web")
+		return nil, misused("flags that begin with --web- go with --web")
 	case w.address == "":
 		return nil, nil
 	case (w.cert == "") != (w.key == ""):
@@ -72,11 +76,19 @@ type board struct {
 
 // seen is a pipeline that is to be shown.
 type seen struct {
-	name    string
-	parts   *pipeline.Parts
-	watched bool               // somebody else looks for warnings
-	whole   *pipeline.Pipeline // nil for one that is not to be audited
+	name      string
+	pipeline  *pipeline.Pipeline
+	parts     *pipeline.Parts
+	watched   bool         // somebody else looks for warnings
+	elsewhere bool         // its consumers are other processes
+	scaling   *web.Scaling // of these; nil if there is none
+	audit     auditor      // in another way than by its rows
+	unaudited string       // why it can't be audited
 }
+
+// auditor audits a pipeline as web.Pipeline's Audit does, reading the hub by a
+// consumer group.
+type auditor func(ctx context.Context, consumerGroup string, progress func(events int64)) (*audit.Report, error)
 
 // board opens the dashboard of some pipelines, if the flags say so. What it
 // needs to keep it keeps under dir.
@@ -95,9 +107,15 @@ func (a *app) board(ctx context.Context, flags *webFlags, dir string, pipelines 
 		}
 		list[i] = web.Pipeline{
 			Name: s.name, Group: topic.Group, Source: s.parts.Source, Leases: s.parts.Leases, Checkpoints: s.parts.Checkpoints, DeadLetters: s.parts.DeadLetters,
-			Meter: web.NewMeter(), Gate: web.NewGate(s.parts.Source), Watched: s.watched || s.parts.DeadLetters == nil, // which is in memory
+			Watched: s.watched || s.parts.DeadLetters == nil, // which is in memory
 		}
-		if list[i].Audit, err = flags.audit(s.whole); err != nil {
+		if !s.elsewhere {
+			list[i].Meter, list[i].Gate = web.NewMeter(), web.NewGate(s.parts.Source)
+		}
+		if s.scaling != nil {
+			cfg.Scaling = s.scaling
+		}
+		if list[i].Audit, list[i].Unaudited, err = flags.audit(&s); err != nil {
 			return nil, err
 		}
 		b.shown[s.name] = &list[i]
@@ -123,35 +141,46 @@ func (a *app) board(ctx context.Context, flags *webFlags, dir string, pipelines 
 	return b, nil
 }
 
-// audit is what audits a pipeline; nil if its rows don't say which event each
-// is of.
-func (w *webFlags) audit(p *pipeline.Pipeline) (func(context.Context, func(int64)) (*audit.Report, error), error) {
-	if p == nil {
-		return nil, nil
+// audit is what audits a pipeline, or why none can.
+func (w *webFlags) audit(s *seen) (run func(context.Context, func(int64)) (*audit.Report, error), unaudited string, err error) {
+	by := s.audit
+	switch {
+	case s.unaudited != "":
+		return nil, s.unaudited, nil
+	case by == nil:
+		if _, err := s.pipeline.Trace(); err != nil {
+			return nil, fmt.Sprintf("Its events can't be looked for one by one: %v.", err), nil
+		}
+		by = auditRows(s.pipeline)
 	}
-	if _, err := p.Trace(); err != nil {
-		return nil, nil
-	}
-	if w.auditGroup == p.Group.Name {
-		return nil, misused("--web-audit-group %s is the pipeline's own: the hub lets no second reader into it", w.auditGroup)
+	group := w.auditGroup
+	if group == s.pipeline.Group.Name {
+		return nil, "", misused("--web-audit-group %s is the pipeline's own: the hub lets no second reader into it", group)
 	}
 	return func(ctx context.Context, progress func(int64)) (*audit.Report, error) {
+		report, err := by(ctx, group, progress)
+		if errors.Is(err, sluice.ErrRefused) {
+			err = fmt.Errorf("read by consumer group %s: %w", group, err)
+		}
+		return report, err
+	}, "", nil
+}
+
+// auditRows audits a pipeline whose rows say which event each is of.
+func auditRows(p *pipeline.Pipeline) auditor {
+	return func(ctx context.Context, consumerGroup string, progress func(int64)) (*audit.Report, error) {
 		ledger, err := openLedger(p)
 		if err != nil {
 			return nil, err
 		}
 		defer ledger.Close()
-		source, err := p.SourceAs(w.auditGroup)
+		source, err := p.SourceAs(consumerGroup)
 		if err != nil {
 			return nil, err
 		}
 		defer closeSoon(ctx, source.Close)
-		report, err := audit.Hub(ctx, source, ledger, p.Group, &audit.Config{Start: p.Start(), Progress: progress})
-		if errors.Is(err, sluice.ErrRefused) {
-			err = fmt.Errorf("read by consumer group %s: %w", w.auditGroup, err)
-		}
-		return report, err
-	}, nil
+		return audit.Hub(ctx, source, ledger, p.Group, &audit.Config{Start: p.Start(), Progress: progress})
+	}
 }
 
 // decisions opens the state of an autoscaler.

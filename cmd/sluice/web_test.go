@@ -64,7 +64,7 @@ func TestDashboardOfTheDemo(t *testing.T) {
 		var so struct{ Letters []letter }
 		return json.Unmarshal([]byte(text), &so) == nil && len(so.Letters) >= 20
 	})
-	if so := auditBy(t, url); so.Report == nil || so.Report.Total.Held == 0 || so.Report.Total.Missing != 0 {
+	if so := auditBy(t, url, ""); so.Report == nil || so.Report.Total.Held == 0 || so.Report.Total.Missing != 0 {
 		t.Errorf("its audit: %+v", so)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "web", "dashboard.pem")); err != nil {
@@ -91,7 +91,76 @@ func TestDashboardOfStages(t *testing.T) {
 			return sum > 0
 		})
 	}
+	if so := auditBy(t, url, "clean"); so.Report == nil || so.Report.Total.Written == 0 || so.Report.Total.Missing != 0 {
+		t.Errorf("the audit of clean: %+v", so)
+	}
+	for name, why := range map[string]string{"figures": "made of many events", "table": "overwritten"} {
+		if so, text := visit(t, url+"api/audit?pipeline="+name, ""); so.StatusCode != http.StatusNotFound || !strings.Contains(text, why) {
+			t.Errorf("the audit of %s: %d %s", name, so.StatusCode, text)
+		}
+	}
 	p.stop()
+}
+
+func TestDashboardOfTheDemoIntoCosmos(t *testing.T) {
+	t.Parallel()
+	p := start(t, "", nil, "demo", "cosmos", "--events", "500", "--data", t.TempDir(), "--web", "127.0.0.1:0")
+	url := dashboardOf(t, p)
+	await(t, "documents that an audit finds", func() bool {
+		so := auditBy(t, url, "")
+		if so.Report == nil || so.Report.Total.Missing != 0 {
+			t.Fatalf("its audit: %+v", so)
+		}
+		return so.Report.Total.Written >= 500
+	})
+	p.stop()
+}
+
+// TestDashboardOfTheDemoOfAutoscaling: its own autoscaler's decisions are
+// shown, and no figures of consumers, which are other processes.
+func TestDashboardOfTheDemoOfAutoscaling(t *testing.T) {
+	t.Parallel()
+	p := start(t, "", nil, "demo", "autoscale", "--data", t.TempDir(), "--web", "127.0.0.1:0")
+	url := dashboardOf(t, p)
+	if _, page := visit(t, url, ""); strings.Contains(page, "data-charts") || strings.Contains(page, "data-pausable") || !strings.Contains(page, "data-auditable") {
+		t.Errorf("the page: %s", page)
+	}
+	await(t, "a worker more", func() bool {
+		_, text := visit(t, url+"api/autoscaling", "")
+		var so struct {
+			Resources []struct {
+				Name      string
+				Metrics   []struct{ Name string }
+				Decisions []struct{ Kind, Reason string }
+			}
+		}
+		decode(t, text, &so)
+		r := so.Resources
+		return len(r) == 1 && r[0].Name == "workers" && len(r[0].Metrics) == 2 && slices.ContainsFunc(r[0].Decisions, func(d struct{ Kind, Reason string }) bool {
+			return d.Kind == "up" && strings.Contains(d.Reason, "lag")
+		})
+	})
+	if so := auditBy(t, url, ""); so.Report == nil || so.Report.Total.Held == 0 || so.Report.Total.Missing != 0 {
+		t.Errorf("its audit: %+v", so)
+	}
+	p.stop()
+}
+
+func TestDashboardsOfDemosMisused(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, of := range []string{"", "cosmos", "stages", "autoscale"} {
+		for says, more := range map[string]string{
+			"go with --web":         "--web-token-env TOKEN",
+			"needs a token":         "--web 0.0.0.0:0",
+			"is the pipeline's own": "--web 127.0.0.1:0 --web-audit-group $Default",
+		} {
+			args := slices.Concat([]string{"demo"}, strings.Fields(of), []string{"--data", dir}, strings.Fields(more))
+			if code, out, errs := invoke(t, "", nil, args...); code == 0 || !strings.Contains(errs, says) || strings.Count(errs, "\n") != 1 {
+				t.Errorf("%v: exit code %d\n%s%s", args, code, out, errs)
+			}
+		}
+	}
 }
 
 func TestDashboardWithAToken(t *testing.T) {
@@ -230,19 +299,21 @@ type webAudit struct {
 	Error  string
 	Report *struct {
 		Headline string
-		Total    struct{ Held, Waiting, Missing int64 }
+		Total    struct{ Held, Written, Waiting, Missing int64 }
 	}
 }
 
-// auditBy audits by a dashboard, and waits for the end.
-func auditBy(t *testing.T, url string) (so webAudit) {
+// auditBy audits a pipeline, or the only one, by a dashboard, and waits for the
+// end.
+func auditBy(t *testing.T, url, name string) (so webAudit) {
 	t.Helper()
+	url += "api/audit?pipeline=" + name
 	await(t, "an audit that begins", func() bool { // once the dashboard runs
-		so, _ := command(t, url+"api/audit")
+		so, _ := command(t, url)
 		return so.StatusCode == http.StatusOK
 	})
 	await(t, "the audit's end", func() bool {
-		_, text := visit(t, url+"api/audit", "")
+		_, text := visit(t, url, "")
 		so = webAudit{}
 		decode(t, text, &so)
 		return so.Ended > 0
@@ -265,20 +336,20 @@ func TestAuditByTheDashboard(t *testing.T) {
 
 	p := start(t, dir, env, "run", example(t), "--web", "127.0.0.1:0", "--web-audit-group", "auditors")
 	url := dashboardOf(t, p)
-	if so := auditBy(t, url); so.Report == nil || so.Report.Headline != "Nothing lost, nothing doubled: 503 events, 500 written, 3 dead letters, 0 waiting." {
+	if so := auditBy(t, url, ""); so.Report == nil || so.Report.Headline != "Nothing lost, nothing doubled: 503 events, 500 written, 3 dead letters, 0 waiting." {
 		t.Errorf("whole: %+v", so)
 	}
 	if _, err := openDatabase(t, database).ExecContext(t.Context(), `DELETE FROM flights WHERE hub_partition = '0' AND sequence_number = 10`); err != nil {
 		t.Fatal(err)
 	}
-	if so := auditBy(t, url); so.Report == nil || so.Report.Headline != "Not exact: 1 missing, of 503 events." {
+	if so := auditBy(t, url, ""); so.Report == nil || so.Report.Headline != "Not exact: 1 missing, of 503 events." {
 		t.Errorf("with a row less: %+v", so)
 	}
 	p.stop()
 
 	// The default's consumer group is not one of this hub's.
 	p = start(t, dir, env, "run", example(t), "--web", "127.0.0.1:0")
-	if so := auditBy(t, dashboardOf(t, p)); so.Report != nil || !strings.HasPrefix(so.Error, "read by consumer group sluice-audit: ") || !strings.Contains(so.Error, "not found") {
+	if so := auditBy(t, dashboardOf(t, p), ""); so.Report != nil || !strings.HasPrefix(so.Error, "read by consumer group sluice-audit: ") || !strings.Contains(so.Error, "not found") {
 		t.Errorf("without its consumer group: %+v", so)
 	}
 	p.stop()

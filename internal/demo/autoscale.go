@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/source/lag"
 	"github.com/sluice-go/sluice/autoscale/sqlitestore"
@@ -64,7 +63,6 @@ type Autoscale struct {
 	store   *sqlitestore.Store
 	scaler  *autoscale.Autoscaler
 	lag     *lag.Source
-	group   sluice.Group
 
 	second   atomic.Int64 // when a second worker first had a partition, nanoseconds since 1970
 	again    atomic.Int64 // documents that were written more than once
@@ -90,13 +88,13 @@ func OpenAutoscale(ctx context.Context, dir string, cfg *AutoscaleConfig) (*Auto
 	}
 	d := &Autoscale{cfg: *cfg, lock: lock, Cosmos: &Cosmos{docs: docs}}
 	d.cfg.SettleWithin = cmp.Or(cfg.SettleWithin, 2*time.Minute)
-	if err := d.open(ctx, dir); err != nil {
+	if err := d.begin(ctx, dir); err != nil {
 		return nil, errors.Join(err, d.Close(ctx))
 	}
 	return d, nil
 }
 
-func (d *Autoscale) open(ctx context.Context, dir string) (err error) {
+func (d *Autoscale) begin(ctx context.Context, dir string) (err error) {
 	for _, old := range []string{"hub", "state"} {
 		if err := os.RemoveAll(filepath.Join(dir, old)); err != nil {
 			return fmt.Errorf("what was there before: %w", err)
@@ -153,11 +151,11 @@ func (d *Autoscale) openPipeline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.group = p.Group
-	if d.parts, err = p.Open(ctx); err == nil {
-		d.lag = lag.New(d.parts.Source, d.parts.Checkpoints, p.Group, nil)
+	if err := d.open(ctx, p); err != nil {
+		return err
 	}
-	return err
+	d.lag = lag.New(d.parts.Source, d.parts.Checkpoints, p.Group, nil)
+	return nil
 }
 
 func (d *Autoscale) openScaler() (err error) {
@@ -286,7 +284,7 @@ func (d *Autoscale) lookForSecond(ctx context.Context) {
 	if d.second.Load() != 0 {
 		return
 	}
-	leases, err := d.parts.Leases.List(ctx, d.group)
+	leases, err := d.parts.Leases.List(ctx, d.pipeline.Group)
 	if err != nil {
 		return // it is asked again
 	}
@@ -333,6 +331,9 @@ func (d *Autoscale) State(ctx context.Context) Present {
 	p.Wanted, _ = d.pool.Instances(ctx) // never fails
 	return p
 }
+
+// Scaling is the autoscaler's state: what is scaled, and where it is told.
+func (d *Autoscale) Scaling() (resource string, store *sqlitestore.Store) { return scaled, d.store }
 
 // Log is the decision log.
 func (d *Autoscale) Log(ctx context.Context) ([]autoscale.Record, error) {

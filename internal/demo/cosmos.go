@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
+	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/feed"
 	"github.com/sluice-go/sluice/pipeline"
@@ -52,13 +53,13 @@ func OpenCosmos(ctx context.Context, dir string, ru int, log *slog.Logger) (*Cos
 	}
 	l.record = func(i int64) (record, error) { return record{body: docs.Append(nil, i), key: docs.Key(i)}, nil }
 	d := &Cosmos{line: l, ru: ru, docs: docs, config: filepath.Join(l.dir, "cosmos.yaml")}
-	if err := d.open(ctx, log); err != nil {
+	if err := d.begin(ctx, log); err != nil {
 		return nil, errors.Join(err, d.Close(ctx))
 	}
 	return d, nil
 }
 
-func (d *Cosmos) open(ctx context.Context, log *slog.Logger) (err error) {
+func (d *Cosmos) begin(ctx context.Context, log *slog.Logger) (err error) {
 	d.account, err = emulator.StartCosmos(
 		[]emulator.CosmosContainer{{Database: cosmosDatabase, Name: cosmosContainer, KeyPaths: []string{"/key"}}},
 		&emulator.CosmosConfig{Throughput: d.ru, OnWrite: func(emulator.CosmosWrite) { d.span.note() }, Log: log})
@@ -84,8 +85,7 @@ func (d *Cosmos) open(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	d.parts, err = p.Open(ctx)
-	return err
+	return d.open(ctx, p)
 }
 
 // Close closes the pipeline, the account and the hub.
@@ -152,7 +152,8 @@ func (d *Cosmos) Audit(ctx context.Context) (*Audit, error) {
 // reading uses up too.
 const readRetries = 1000
 
-func (d *Cosmos) auditDocuments(ctx context.Context, a *Audit, effect effect) error {
+// read gives each item that a query finds to take, by Azure's own client.
+func (d *Cosmos) read(ctx context.Context, query string, take func(item []byte) error) error {
 	client, err := azcosmos.NewClientFromConnectionString(d.account.ConnectionString(), &azcosmos.ClientOptions{
 		ClientOptions: policy.ClientOptions{Retry: policy.RetryOptions{MaxRetries: readRetries}},
 	})
@@ -163,39 +164,74 @@ func (d *Cosmos) auditDocuments(ctx context.Context, a *Audit, effect effect) er
 	if err != nil {
 		return err
 	}
-	pages := container.NewQueryItemsPager("SELECT c.id, c.key, c.payload FROM c", azcosmos.NewPartitionKey(), &azcosmos.QueryOptions{PageSizeHint: 1000})
-	var want []byte
+	pages := container.NewQueryItemsPager(query, azcosmos.NewPartitionKey(), &azcosmos.QueryOptions{PageSizeHint: 1000})
 	for pages.More() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return err
 		}
 		for _, item := range page.Items {
-			var got struct {
-				ID      string `json:"id"`
-				Key     string `json:"key"`
-				Payload string `json:"payload"`
-			}
-			if err := json.Unmarshal(item, &got); err != nil {
+			if err := take(item); err != nil {
 				return err
-			}
-			a.Written++
-			i, known := d.docs.Number(got.ID)
-			if !known {
-				a.fault("document %q, which was never sent", got.ID)
-				continue
-			}
-			effect("document "+got.ID, strconv.FormatInt(i%partitions, 10), i/partitions)
-			again, err := json.Marshal(got)
-			if err != nil {
-				return err
-			}
-			if want = d.docs.Append(want[:0], i); string(again) != string(want) {
-				a.fault("document %s is not what was sent", got.ID)
 			}
 		}
 	}
 	return nil
+}
+
+func (d *Cosmos) auditDocuments(ctx context.Context, a *Audit, effect effect) error {
+	var want []byte
+	return d.read(ctx, "SELECT c.id, c.key, c.payload FROM c", func(item []byte) error {
+		var got struct {
+			ID      string `json:"id"`
+			Key     string `json:"key"`
+			Payload string `json:"payload"`
+		}
+		if err := json.Unmarshal(item, &got); err != nil {
+			return err
+		}
+		a.Written++
+		i, known := d.docs.Number(got.ID)
+		if !known {
+			a.fault("document %q, which was never sent", got.ID)
+			return nil
+		}
+		effect("document "+got.ID, strconv.FormatInt(i%partitions, 10), i/partitions)
+		again, err := json.Marshal(got)
+		if err != nil {
+			return err
+		}
+		if want = d.docs.Append(want[:0], i); string(again) != string(want) {
+			a.fault("document %s is not what was sent", got.ID)
+		}
+		return nil
+	})
+}
+
+// HubAudit looks for each event's document, by its id, while the demo runs. It
+// reads the hub by a consumer group of its own, and tells how many events it
+// has read.
+func (d *Cosmos) HubAudit(ctx context.Context, consumerGroup string, progress func(events int64)) (*audit.Report, error) {
+	return d.hubAudit(ctx, consumerGroup, progress, func(ctx context.Context, found found) error {
+		err := d.read(ctx, "SELECT c.id FROM c", func(item []byte) error {
+			var got struct {
+				ID string `json:"id"`
+			}
+			if err := json.Unmarshal(item, &got); err != nil {
+				return err
+			}
+			i, known := d.docs.Number(got.ID)
+			if !known {
+				return fmt.Errorf("document %q was never sent", got.ID)
+			}
+			found(strconv.FormatInt(i%partitions, 10), i/partitions)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read the documents: %w", err)
+		}
+		return nil
+	})
 }
 
 const cosmosFile = `# The pipeline of the demo into Cosmos DB.

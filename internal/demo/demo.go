@@ -37,13 +37,13 @@ func Open(ctx context.Context, dir string, log *slog.Logger) (*Demo, error) {
 		body, err := all.record(i)
 		return record{body: body}, err
 	}
-	if err := d.open(ctx); err != nil {
+	if err := d.begin(ctx); err != nil {
 		return nil, errors.Join(err, d.Close(ctx))
 	}
 	return d, nil
 }
 
-func (d *Demo) open(ctx context.Context) (err error) {
+func (d *Demo) begin(ctx context.Context) (err error) {
 	if d.files, err = writeFiles(d.dir, d.Connection()); err != nil {
 		return err
 	}
@@ -51,6 +51,5 @@ func (d *Demo) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.parts, err = p.Open(ctx)
-	return err
+	return d.open(ctx, p)
 }

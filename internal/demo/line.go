@@ -21,11 +21,12 @@ const partitions = 4
 // line is what the demos have in common: a hub over a directory, a producer of
 // numbered records, and a pipeline that reads them.
 type line struct {
-	dir    string
-	name   string // of the hub
-	hub    *emulator.Server
-	parts  *pipeline.Parts
-	record func(i int64) (record, error) // number i, counted from 0
+	dir      string
+	name     string // of the hub
+	hub      *emulator.Server
+	pipeline *pipeline.Pipeline
+	parts    *pipeline.Parts
+	record   func(i int64) (record, error) // number i, counted from 0
 }
 
 // record is what is sent.
@@ -63,6 +64,16 @@ func (l *line) Close(ctx context.Context) error {
 	}
 	return errors.Join(err, l.hub.Close())
 }
+
+// open opens the pipeline.
+func (l *line) open(ctx context.Context, p *pipeline.Pipeline) (err error) {
+	l.pipeline = p
+	l.parts, err = p.Open(ctx)
+	return err
+}
+
+// Pipeline is the one that reads the hub.
+func (l *line) Pipeline() *pipeline.Pipeline { return l.pipeline }
 
 // Parts are the pipeline's.
 func (l *line) Parts() *pipeline.Parts { return l.parts }

@@ -63,7 +63,7 @@ func openStages(ctx context.Context, dir string, fresh time.Duration, log *slog.
 		}
 		d.record = d.flightNow
 		d.config, d.database = filepath.Join(d.dir, "stages.yaml"), filepath.Join(d.dir, "stages.db")
-		err := d.open(ctx)
+		err := d.begin(ctx)
 		if err == nil && d.anew {
 			return d, nil
 		}
@@ -84,7 +84,7 @@ func openStages(ctx context.Context, dir string, fresh time.Duration, log *slog.
 	}
 }
 
-func (d *Stages) open(ctx context.Context) error {
+func (d *Stages) begin(ctx context.Context) error {
 	if err := d.createTable(ctx); err != nil {
 		return fmt.Errorf("create the table: %w", err)
 	}
@@ -102,7 +102,7 @@ func (d *Stages) open(ctx context.Context) error {
 		}
 		d.works = append(d.works, work{p, parts})
 	}
-	d.parts = d.works[0].parts
+	d.pipeline, d.parts = d.works[0].Pipeline, d.works[0].parts
 	return nil
 }
 

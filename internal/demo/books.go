@@ -1,0 +1,103 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/audit"
+)
+
+// books are the ledger of a demo whose effects are in no table: all that has
+// become of its events, read at one time.
+type books struct {
+	progress map[string]sluice.Progress // by partition
+	entries  map[string][]audit.Entry   // sorted
+}
+
+// found takes note of an event's effect.
+type found func(partition string, sequence int64)
+
+// hubAudit compares what the hub holds, read by a consumer group of the
+// audit's own, with the effects, which read finds, and the dead letters. The
+// demo may go on meanwhile.
+func (l *line) hubAudit(ctx context.Context, consumerGroup string, progress func(events int64), read func(context.Context, found) error) (*audit.Report, error) {
+	source, err := l.pipeline.SourceAs(consumerGroup)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close(context.WithoutCancel(ctx))
+	b, err := l.balance(ctx, read)
+	if err != nil {
+		return nil, err
+	}
+	return audit.Hub(ctx, source, b, l.pipeline.Group, &audit.Config{Start: l.pipeline.Start(), Progress: progress})
+}
+
+// balance reads the books. Checkpoints come first: what they have passed was
+// done before, and so is among what is read then.
+func (l *line) balance(ctx context.Context, read func(context.Context, found) error) (*books, error) {
+	b := &books{progress: map[string]sluice.Progress{}, entries: map[string][]audit.Entry{}}
+	list, err := l.parts.Checkpoints.Read(ctx, l.pipeline.Group)
+	if err != nil {
+		return nil, fmt.Errorf("read the checkpoints: %w", err)
+	}
+	for _, p := range list {
+		b.progress[p.Partition] = p
+	}
+	letters, err := l.parts.DeadLetters.List(ctx, l.pipeline.Group, sluice.DeadLetterFilter{})
+	if err != nil {
+		return nil, fmt.Errorf("read the dead letters: %w", err)
+	}
+	for _, d := range letters {
+		b.entries[d.Event.Partition] = append(b.entries[d.Event.Partition], audit.Entry{Sequence: d.Event.Sequence, Letter: true})
+	}
+	err = read(ctx, func(partition string, sequence int64) {
+		b.entries[partition] = append(b.entries[partition], audit.Entry{Sequence: sequence})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for partition, entries := range b.entries {
+		if p, err := strconv.Atoi(partition); err != nil || p < 0 || p >= partitions {
+			return nil, fmt.Errorf("something was made of event %d of partition %s, which the hub does not have", entries[0].Sequence, partition)
+		}
+		slices.SortFunc(entries, func(a, b audit.Entry) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	}
+	return b, nil
+}
+
+// Open implements [audit.Ledger].
+func (b *books) Open(_ context.Context, _ sluice.Topic, partition string) (audit.View, error) {
+	return page{b, partition}, nil
+}
+
+// page is what the books say of a partition.
+type page struct {
+	*books
+	partition string
+}
+
+// Checkpoint implements [audit.View].
+func (p page) Checkpoint(context.Context) (sluice.Progress, bool, error) {
+	progress, there := p.progress[p.partition]
+	return progress, there, nil
+}
+
+// Entries implements [audit.View].
+func (p page) Entries(context.Context) iter.Seq2[audit.Entry, error] {
+	return func(yield func(audit.Entry, error) bool) {
+		for _, e := range p.entries[p.partition] {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Close implements [audit.View].
+func (p page) Close() error { return nil }
