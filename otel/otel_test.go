@@ -157,6 +157,17 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestFetchedWaits: the first batch waits too, until it is done.
+func TestFetchedWaits(t *testing.T) {
+	o, reader := observer(t, &otel.Config{})
+	for _, x := range life[:4] {
+		o.Observe(x)
+	}
+	if lag := figures(t, reader)["sluice.lag.messages{0}"]; lag != 40 {
+		t.Errorf("10 fetched and 30 behind them make %v", lag)
+	}
+}
+
 func TestTraceLinksSenders(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := trace.NewTracerProvider(trace.WithSpanProcessor(spans))

@@ -84,7 +84,7 @@ func (p *partition) note(o *sluice.Observation) {
 			p.fetched = append(p.fetched, fetched{o.To.Sequence, o.Enqueued})
 		}
 		if p.at.lag < 0 {
-			p.at.lag = o.Lag
+			p.at.lag = o.Lag + int64(o.Events)
 		}
 	case sluice.KindCommitted:
 		p.at.checkpoint = o.To.Sequence

@@ -63,6 +63,25 @@ func TestSeconds(t *testing.T) {
 	})
 }
 
+// TestFetchedWaits: a batch that a handler has is not done.
+func TestFetchedWaits(t *testing.T) {
+	m := NewMeter()
+	waiting := func(o sluice.Observation, want int64) {
+		t.Helper()
+		m.Observe(o)
+		if f := m.figures(); f.lag != want {
+			t.Errorf("after %v %d wait, want %d", o.Kind, f.lag, want)
+		}
+	}
+	at := func(n int64) sluice.Position { return sluice.Position{Sequence: n} }
+	waiting(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0"}, -1)
+	waiting(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: at(14), Events: 5, Lag: 30}, 35)
+	waiting(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: at(14), Events: 5, Lag: 30}, 30)
+	waiting(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: at(24), Events: 10, Lag: 20}, 30)
+	waiting(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: at(44), Events: 20, Lag: 0}, 30)
+	waiting(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: at(44), Events: 30, Lag: 0}, 0)
+}
+
 func TestRecordsCountWhereThereAreSome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMeter()

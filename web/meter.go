@@ -123,9 +123,21 @@ func (m *Meter) Observe(o sluice.Observation) {
 	// Where much is in flight, only what is told of the work done says how much
 	// remains.
 	if o.Lag >= 0 && (o.Kind == sluice.KindWritten || !m.streaming && (o.Kind == sluice.KindFetched || o.Kind == sluice.KindCommitted)) {
-		m.lag += o.Lag - max(p.lag, 0)
-		p.lag, p.told = o.Lag, now
+		lag := o.Lag
+		if o.Kind == sluice.KindFetched { // which is not done yet
+			lag += p.undone(o)
+		}
+		m.lag += lag - max(p.lag, 0)
+		p.lag, p.told = lag, now
 	}
+}
+
+// undone is how many events up to those fetched are not done.
+func (p *standing) undone(o sluice.Observation) int64 {
+	if p.position.Sequence < sluice.Origin.Sequence { // nobody knows where the first is
+		return int64(o.Events)
+	}
+	return max(0, o.To.Sequence-p.position.Sequence)
 }
 
 func (m *Meter) done(s *sample, p *standing, o sluice.Observation, now time.Time) {

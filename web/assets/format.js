@@ -10,7 +10,7 @@ export const rate = (n) => (n > 0 && n < 10 ? fine.format(n) : short(n));
 export const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many}`;
 
 export function milliseconds(ms) {
-  if (ms >= 10000) return { text: fine.format(ms / 1000), unit: "s" };
+  if (ms >= 1000) return { text: fine.format(ms / 1000), unit: "s" };
   return { text: ms < 10 ? fine.format(ms) : whole.format(ms), unit: "ms" };
 }
 

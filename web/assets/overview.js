@@ -25,7 +25,7 @@ export function reset(hasCharts) {
   charts.forEach((c) => c.end());
   charts = [];
   mode = undefined;
-  $("charts-head").hidden = $("charts").hidden = !hasCharts;
+  for (const id of ["charts-head", "charts", "tile-rate", "tile-cost", "lately"]) $(id).hidden = !hasCharts;
 }
 
 // load puts in place what was before the page was opened.
@@ -68,7 +68,7 @@ function prepare(t) {
     {
       charged: () => new Chart(at, "RU a second", [{ key: "cost", format: rate, fill: true }], { axis: short, least: 10 }),
       streaming: () => new Chart(at, "Events in flight", [{ key: "inFlight", format: count, fill: true }], { axis: short, least: 5 }),
-      committing: () => new Chart(at, "Commits", [{ name: "mean", key: "took", format: ms }, { name: "longest", key: "longest", format: ms }], { axis: (v) => `${short(v)} ms`, least: 5 }),
+      committing: () => new Chart(at, "Commits", [{ name: "mean", key: "took", format: ms }, { name: "longest", key: "longest", format: ms }], { axis: ms, least: 5 }),
     }[mode](),
     new Chart(at, "Trouble", [{ name: "dead letters", key: "letters", format: count, colour: 2 }, { name: "attempts repeated", key: "retries", format: count, colour: 1 }], { axis: short, least: 4 }),
   ];
@@ -96,18 +96,19 @@ export function update(t) {
 
 function verdict(t) {
   const all = t.here + t.elsewhere + t.free + t.unknown;
-  const worst = t.trouble.some((x) => x.level === "bad") ? "bad" : t.trouble.some((x) => x.level === "warn") ? "warn" : "good";
-  let text;
-  if (!t.known || !all) text = "Looking at the stores…";
-  else if (worst === "bad") text = "Something needs a person.";
-  else if (worst === "warn") text = "Events flow, but not everywhere.";
-  else if (t.free) text = `Taking partitions: ${count(all - t.free)} of ${count(all)}.`;
-  else if (t.lag < 0) text = "Looking how much waits…";
-  else if (t.lag > Math.max(1000, 3 * t.rate)) text = `Catching up: ${plural(t.lag, "event waits", "events wait")}.`;
-  else text = `Events flow: ${plural(all, "partition", "partitions")}, all up to date.`;
-  if (worst === "good" && t.paused) text = text.replace(/\.$/, `, ${count(t.paused)} paused.`);
+  const are = (level) => t.trouble.some((x) => x.level === level);
+  let [level, text] =
+    !t.known || !all ? ["wait", "Looking at the stores…"]
+    : are("bad") ? ["bad", "Something needs a person."]
+    : are("warn") ? ["warn", "Events flow, but not everywhere."]
+    : t.free === all ? ["wait", "No partition has an owner yet."]
+    : t.free ? ["good", `Taking partitions: ${count(all - t.free)} of ${count(all)}.`]
+    : t.lag < 0 ? ["wait", "Looking how much waits…"]
+    : t.lag > Math.max(1000, 3 * t.rate) ? ["good", `Catching up: ${plural(t.lag, "event waits", "events wait")}.`]
+    : ["good", `Events flow: ${plural(all, "partition", "partitions")}, all up to date.`];
+  if (level === "good" && t.paused) text = text.replace(/\.$/, `, ${count(t.paused)} paused.`);
   put($("verdict"), text);
-  set($("verdict"), "data-level", t.known && all ? worst : "wait");
+  set($("verdict"), "data-level", level);
 }
 
 function tiles(t) {
@@ -133,6 +134,7 @@ function tiles(t) {
     put($("cost-more"), t.rate > 0 ? `${(t.cost / t.rate).toFixed(1)} RU each` : "");
     return;
   }
+  put($("cost-name"), "Commit time");
   const took = (t.seconds?.took ?? []).filter((x) => x > 0);
   const m = took.length ? milliseconds(took.reduce((a, b) => a + b, 0) / took.length) : { text: "–", unit: "ms" };
   put($("cost"), m.text);

@@ -108,7 +108,7 @@ const scenarios = {
     }
     await page.getByRole("button", { name: "Resume partition 1" }).click();
     await page.waitForFunction(() => document.querySelectorAll("#partitions tbody tr")[1].querySelector("td[data-name=waiting]").textContent === "0");
-    assert.notEqual(await position(), held);
+    await page.waitForFunction((old) => document.querySelectorAll("#partitions tbody tr")[1].querySelector("td[data-name=position]").textContent !== old, held);
 
     // The theme that is chosen stays.
     await page.getByRole("button", { name: "Switch to the dark theme" }).click();
