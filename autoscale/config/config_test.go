@@ -3,6 +3,7 @@ package config_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -250,6 +251,44 @@ func TestRehearsalChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestWorkersPipeline: workers that could not run are refused at the start, and
+// those that can't share a hub are told of.
+func TestWorkersPipeline(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "flights.yaml")
+	for _, c := range []struct{ pipeline, want, log string }{
+		{"", "flights.yaml: cannot be read", ""},
+		{"partitions: some\n", path + ":1:1: partitions: ", ""},
+		{"all", "", "partitions: balanced"},
+		{"balanced", "", ""},
+	} {
+		if text := c.pipeline; text != "" {
+			if !strings.HasPrefix(text, "partitions") {
+				text = "source: {eventhub: {connection: 'Endpoint=sb://h;SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true', hub: h}}\ndatabase: sqlite:f.db\n" +
+					"target: {insert: {table: t, columns: {s: sequence}}}\npartitions: " + text + "\n"
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, err := parse(metrics + "target: {workers: {pipeline: " + path + "}}\nrule: {upper: 5, lower: 3}\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		parts, err := a.Open(t.Context(), config.Rehearsal, &config.Env{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err == nil {
+			err = parts.Close(t.Context())
+		}
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.pipeline, err, c.want)
+		}
+		if said := log.String(); (said == "") != (c.log == "") || !strings.Contains(said, c.log) {
+			t.Errorf("%q: logged %q, want %q", c.pipeline, said, c.log)
+		}
+	}
 }
 
 // FuzzParse reads anything; it must not panic, and what it takes has sane limits.

@@ -3,10 +3,12 @@ package config
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/target/appservice"
 	"github.com/sluice-go/sluice/autoscale/target/command"
@@ -15,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale/target/webhook"
 	"github.com/sluice-go/sluice/autoscale/target/workers"
 	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/pipeline"
 )
 
 func (c *Config) readTarget(n strictyaml.Node) {
@@ -30,10 +33,10 @@ func (c *Config) readTarget(n strictyaml.Node) {
 }
 
 func (c *Config) readWorkers(n strictyaml.Node) opener[autoscale.Target] {
-	var pipeline, program, directory string
+	var path, program, directory string
 	var grace time.Duration
 	ok := n.Object(strictyaml.Keys{
-		"pipeline":  func(n strictyaml.Node) { n.Text(&pipeline) },
+		"pipeline":  func(n strictyaml.Node) { n.Text(&path) },
 		"command":   func(n strictyaml.Node) { n.Verbatim(&program) },
 		"directory": func(n strictyaml.Node) { n.Text(&directory) },
 		"grace":     func(n strictyaml.Node) { n.Duration(&grace) },
@@ -41,21 +44,24 @@ func (c *Config) readWorkers(n strictyaml.Node) opener[autoscale.Target] {
 	if !ok {
 		return nil
 	}
-	if (pipeline != "") == (program != "") {
+	if (path != "") == (program != "") {
 		n.Fail("needs one of pipeline and command")
 		return nil
 	}
 	return func(_ context.Context, env *Env) (autoscale.Target, closer, error) {
+		if err := checkWorkers(path, env.Log); err != nil {
+			return nil, nil, err
+		}
 		if env.rehearse { // opening the pool would start workers
 			return &rehearsed{instances: c.Resource.Limits.Min}, leaveOpen, nil
 		}
 		line := []string{"sh", "-c", "exec " + program}
-		if pipeline != "" {
+		if path != "" {
 			self, err := os.Executable()
 			if err != nil {
 				return nil, nil, fmt.Errorf("find the sluice program: %w", err)
 			}
-			line = []string{self, "run", pipeline}
+			line = []string{self, "run", path}
 		}
 		dir := directory
 		if dir == "" {
@@ -67,6 +73,24 @@ func (c *Config) readWorkers(n strictyaml.Node) opener[autoscale.Target] {
 		}
 		return pool, func(context.Context) error { return pool.Close() }, nil
 	}
+}
+
+// checkWorkers reads the pipeline's file as its workers will, "" if they are of
+// another program, and warns if they can't share a hub.
+func checkWorkers(path string, log *slog.Logger) error {
+	if path == "" {
+		return nil
+	}
+	f, err := pipeline.LoadFile(path)
+	if err != nil {
+		return err
+	}
+	for _, p := range f.Stages {
+		if p.Partitions != sluice.Balanced && !p.InMemory && log != nil {
+			log.Warn("workers don't share partitions: write partitions: balanced into their pipeline's file", "pipeline", p.Name, "file", path)
+		}
+	}
+	return nil
 }
 
 func readCommand(n strictyaml.Node) opener[autoscale.Target] {
