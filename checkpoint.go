@@ -35,7 +35,8 @@ type CheckpointStore interface {
 	Read(ctx context.Context, group Group) ([]Progress, error)
 
 	// Reset moves a checkpoint by hand, as [TxStore.Reset] does, and forgets
-	// what was done behind it.
+	// what was done behind it. Going back repeats on purpose: also a next stage
+	// that tells repeats takes what is sent again for new, but for the newest.
 	Reset(ctx context.Context, group Group, partition, incarnation string, to Position) (epoch int64, err error)
 }
 

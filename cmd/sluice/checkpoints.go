@@ -87,7 +87,10 @@ delivered. Events that were done are then delivered again, or others passed over
 the command says how many.
 
 It refuses while a partition has a live owner, before it has changed anything.
-With --force the owner is fenced off: what it has not committed yet it never will.`,
+With --force the owner is fenced off: what it has not committed yet it never will.
+
+Going back brings back no ids of a stage before that were forgotten since: of a
+message that it sent twice, before START and behind it, both may take effect.`,
 		Example: `  sluice checkpoints set --config flights.yaml --all --to earliest --dry-run
   sluice checkpoints set --config flights.yaml --partition 3 --to "sequence 1200"`,
 		Args: cobra.NoArgs,
