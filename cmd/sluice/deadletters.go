@@ -127,6 +127,9 @@ func (a *app) deadLettersList() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if limit < 0 {
+				return misused("--limit %d: must not be negative", limit)
+			}
 			if l.all {
 				f.Status = nil
 			}

@@ -3,6 +3,7 @@ package main_test
 import (
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,7 +59,9 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 		{"impossible database", environment(right, "sqlite:/nowhere/flights.db"), []string{"run", example(t)}, []string{"flights.yaml:", "/nowhere"}},
 		{"send to an unknown hub", environment(right, ""), []string{"send", "--hub", "flihgts", writeLines(t, []string{"{}"})}, []string{"flihgts", "not found"}},
 		{"send with a wrong key", environment(wrong, ""), []string{"send", "--hub", "flights", writeLines(t, []string{"{}"})}, []string{"not authorised"}},
-		{"send nothing", environment(right, ""), []string{"send", "--hub", "flights", "nowhere.json"}, []string{"nowhere.json: not a file"}},
+		{"send nothing", environment(right, ""), []string{"send", "--hub", "flights", "nowhere.json"}, []string{"nowhere.json: cannot be read: no such file"}},
+		{"send a directory", environment(right, ""), []string{"send", "--hub", "flights", "."}, []string{".: cannot be read: it is a directory"}},
+		{"send to a queue out of reach", nil, []string{"send", "--to", absent, "--queue", "orders", writeLines(t, []string{"{}"})}, []string{"queue orders: connect: ", closed, "connection refused"}},
 		{"unknown dead letter", environment(right, existing), []string{"deadletters", "retry", "--config", example(t), "17"}, []string{"dead letter 17: not found"}},
 		{"show an unknown dead letter", environment(right, existing), []string{"deadletters", "show", "--config", example(t), "17"}, []string{"dead letter 17: not found"}},
 		{"dead letters of a database that is not there", environment(right, "sqlite:slip.db"), []string{"deadletters", "list", "--config", example(t)}, []string{"flights.yaml:", "database: there is no such database yet"}},
@@ -105,17 +108,22 @@ func TestMisuse(t *testing.T) {
 		"emulator serve --hub flights":       "write NAME=PARTITIONS",
 		"emulator serve --hub h=1 --key app": "write NAME=BASE64",
 		"emulator serve --hub h=1 --key app=" + secret + "!": "not base64",
-		"send --hub h":                                             "EVENTHUB_CONNECTION_STRING is not set",
-		"send --hub h --to env:NOWHERE":                            "NOWHERE is not set",
-		"send --hub h --rate -1":                                   "must be positive",
-		"deadletters":                                              "say which: list, show, retry, discard",
-		"deadletters lst":                                          `unknown command "lst": there are list, show`,
-		"deadletters list":                                         `required flag(s) "config" not set`,
-		"deadletters show --config " + config:                      "requires at least 1 arg",
-		"deadletters retry --config " + config:                     "say which: ids, --where or --all",
-		"deadletters retry --all 3 --config " + config:             "--all goes without ids",
-		"deadletters retry x --config " + config:                   `"x" is not a dead letter's id`,
-		"deadletters retry --all --at tomorrow --config " + config: "--at tomorrow: write a time like",
+		"send --hub h":                  "EVENTHUB_CONNECTION_STRING is not set",
+		"send --hub h --to env:NOWHERE": "NOWHERE is not set",
+		"send --to Endpoint=sb://h;SharedAccessKeyName=a;SharedAccessKey=" + secret: "say where to: --hub NAME",
+		"send --hub h --rate -1":                                                          "must be positive",
+		"deadletters":                                                                     "say which: list, show, retry, discard",
+		"deadletters lst":                                                                 `unknown command "lst": there are list, show`,
+		"deadletters list":                                                                `required flag(s) "config" not set`,
+		"deadletters show --config " + config:                                             "requires at least 1 arg",
+		"deadletters list --limit -3 --config " + config:                                  "--limit -3: must not be negative",
+		"deadletters list --limit few --config " + config:                                 "--limit few: write a whole number",
+		"deadletters retry --all --within soon --config " + config:                        "--within soon: write a time such as",
+		"send --hub h --rate many":                                                        "--rate many: write a number",
+		"deadletters retry --config " + config:                                            "say which: ids, --where or --all",
+		"deadletters retry --all 3 --config " + config:                                    "--all goes without ids",
+		"deadletters retry x --config " + config:                                          `"x" is not a dead letter's id`,
+		"deadletters retry --all --at tomorrow --config " + config:                        "--at tomorrow: write a time like",
 		"deadletters retry --all --after 1h --at 2026-01-01T00:00:00Z --config " + config: "state one of them",
 		"deadletters discard --where status=dad --config " + config:                       `"dad" is not one of dead, retry, discarded`,
 		"checkpoints set --config " + config + " --to latest":                             "say which: --partition P or --all",
@@ -130,6 +138,23 @@ func TestMisuse(t *testing.T) {
 	}
 	if _, err := os.Stat(config); err == nil {
 		t.Error("a misused command has written a file")
+	}
+}
+
+func TestResultsThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	var errs strings.Builder
+	cmd := exec.Command(binary, "validate", "--offline", example(t))
+	cmd.Env = environment("Endpoint=sb://h;SharedAccessKeyName=a;SharedAccessKey="+secret, "sqlite:flights.db")
+	cmd.Stdout, cmd.Stderr = full, &errs
+	_ = cmd.Run()
+	if code := cmd.ProcessState.ExitCode(); code != 1 || errs.String() != "sluice: write /dev/stdout: no space left on device\n" {
+		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,10 +9,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluice-go/sluice/internal/terminal"
 )
@@ -31,13 +35,17 @@ type app struct {
 }
 
 func execute(ctx context.Context, args []string) int {
-	a := &app{out: os.Stdout, screen: terminal.NewScreen(os.Stderr)}
+	out := &output{to: os.Stdout}
+	a := &app{out: out, screen: terminal.NewScreen(os.Stderr)}
 	a.log = slog.New(slog.NewTextHandler(a.screen, nil))
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(os.Stdout)
 	root.SetErr(a.screen)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = out.failed()
+	}
 	if err == nil {
 		return 0
 	}
@@ -63,6 +71,51 @@ func oneLine(err error) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
+// plainly says what a flag wants, where the parser's own words are Go's.
+func plainly(_ *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) || errors.Is(err, strconv.ErrRange) {
+		return err
+	}
+	wanted := ""
+	switch invalid.GetFlag().Value.Type() {
+	case "int", "int64":
+		wanted = "a whole number"
+	case "float64":
+		wanted = "a number"
+	case "duration":
+		wanted = "a time such as 30s, 10m or 1h30m"
+	default:
+		return err
+	}
+	return fmt.Errorf("--%s %s: write %s", invalid.GetFlag().Name, invalid.GetValue(), wanted)
+}
+
+// output is where results go. No command ends well whose results could not be
+// written.
+type output struct {
+	to io.Writer
+
+	mu  sync.Mutex
+	err error // the first
+}
+
+func (o *output) Write(text []byte) (int, error) {
+	n, err := o.to.Write(text)
+	if err != nil {
+		o.mu.Lock()
+		o.err = cmp.Or(o.err, err)
+		o.mu.Unlock()
+	}
+	return n, err
+}
+
+func (o *output) failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
 // usageError is a mistake in how a command was called.
 type usageError struct{ text string }
 
@@ -75,8 +128,14 @@ func misused(format string, args ...any) error {
 func (a *app) root() *cobra.Command {
 	var format, level string
 	root := &cobra.Command{
-		Use:           "sluice",
-		Short:         "Event hubs into SQL, every event's effect exactly once",
+		Use:   "sluice",
+		Short: "Event hubs into SQL, every event's effect exactly once",
+		Long: `Event hubs into SQL, every event's effect exactly once; or into Cosmos DB, the next
+hub, a queue or a topic, each at least once.
+
+Every command exits with 0 if all that it was asked for is done, with 1 if not,
+and with 2 if it was called wrongly; audits also exit with 2 if they can't tell.
+Results go to standard output, all else to standard error.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -84,6 +143,7 @@ func (a *app) root() *cobra.Command {
 		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
+	root.SetFlagErrorFunc(plainly)
 	root.PersistentFlags().StringVar(&format, "log-format", "text", "log lines as `text` or json")
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "log from this `level` on: debug, info, warn or error")
 	root.AddCommand(a.demo(), a.emulator(), a.run(), a.validate(), a.send(), a.deadLetters(), a.checkpoints(), a.audit(), a.autoscale(), a.version())

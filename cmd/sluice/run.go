@@ -178,7 +178,7 @@ func (a *app) consume(ctx, interrupted context.Context, c runner, stopTimeout ti
 	case <-interrupted.Done():
 		a.log.Info("stopping", "cause", context.Cause(interrupted))
 		if until != nil {
-			a.log.Warn("interrupted before it had caught up")
+			result = errors.New("interrupted before it had caught up")
 		}
 	}
 	again := make(chan os.Signal, 1)

@@ -109,6 +109,20 @@ func TestUntilCaughtUpFailsInTime(t *testing.T) {
 	}
 }
 
+// A job that is taken off its machine has not done what it was for.
+func TestUntilCaughtUpInterruptedFails(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 2)
+	env := environment(connection, databases["sqlite"](t), "PARTITIONS=1")
+	must(t, "", env, "send", "--hub", "flights", "--key-field", "origin", writeLines(t, flights20k(t)[:100]))
+	p := start(t, "", env, "run", example(t), "--until-caught-up")
+	await(t, "a partition", func() bool { return strings.Contains(p.err.String(), "reading begins") })
+	p.signal(os.Interrupt)
+	if code := p.wait(); code != 1 || !strings.HasSuffix(p.err.String(), "sluice: interrupted before it had caught up\n") {
+		t.Errorf("exit code %d: %s", code, p.err.String())
+	}
+}
+
 func TestUntilCaughtUpFailsSoonWhereAPersonMustAct(t *testing.T) {
 	t.Parallel()
 	srv, connection := serve(t, 1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -80,8 +81,8 @@ func (a *app) sendFiles(ctx context.Context, to *destination, files []string, ra
 		files = []string{"-"}
 	}
 	for _, name := range files {
-		if info, err := os.Stat(name); name != "-" && (err != nil || info.IsDir()) {
-			return fmt.Errorf("%s: not a file that can be read", name)
+		if err := readable(name); name != "-" && err != nil {
+			return fmt.Errorf("%s: cannot be read: %w", name, err)
 		}
 	}
 	ctx, stop := untilInterrupted(ctx)
@@ -99,6 +100,19 @@ func (a *app) sendFiles(ctx context.Context, to *destination, files []string, ra
 	cfg.Refused = p.refused
 	s := sender.New(way.transports[0], cfg)
 	return a.reportSending(ctx, way, []*sender.Sender{s}, func() error { return p.send(ctx, s, files) })
+}
+
+// readable tells why a file can't be read, if so.
+func readable(name string) error {
+	info, err := os.Stat(name)
+	var at *fs.PathError
+	switch {
+	case errors.As(err, &at):
+		return at.Err
+	case err == nil && info.IsDir():
+		return errors.New("it is a directory")
+	}
+	return err
 }
 
 // post is the sending of files.

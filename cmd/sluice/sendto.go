@@ -113,6 +113,9 @@ func (d *destination) open(ctx context.Context, n, batch int) (*road, error) {
 		return nil, err
 	}
 	if !d.isBus() {
+		if props, err := azeventhubs.ParseConnectionString(connection); err == nil && props.EntityPath == nil && d.hub == "" {
+			return nil, misused("say where to: --hub NAME, as the connection string has no EntityPath, --queue NAME or --topic NAME")
+		}
 		if err := describeHub(ctx, connection, d.hub); err != nil {
 			return nil, err
 		}
@@ -174,14 +177,18 @@ func (r *road) close(ctx context.Context) {
 
 // explain makes one clear line of an error that trying again doesn't mend.
 func (d *destination) explain(err error) error {
-	if !errors.Is(err, sender.ErrFinal) {
+	var bus *azservicebus.Error
+	switch {
+	case errors.Is(err, sender.ErrFinal):
+	case errors.As(err, &bus) && bus.Code == azservicebus.CodeConnectionLost:
+		return fmt.Errorf("%s: connect: %s", d, strings.TrimPrefix(bus.Error(), "(connlost): "))
+	default:
 		return fmt.Errorf("%s: %w", d, err)
 	}
 	service := "Event Hubs"
 	if d.isBus() {
 		service = "Service Bus"
 	}
-	var bus *azservicebus.Error
 	var hub *azeventhubs.Error
 	var answer *amqp.Error
 	is := func(condition amqp.ErrCond) bool { return errors.As(err, &answer) && answer.Condition == condition }
