@@ -32,11 +32,11 @@ const maxReplicas = 256
 
 func (g *generateFlags) add(f *pflag.FlagSet) {
 	f.Int64Var(&g.count, "generate", 0, "make up and send so `many` documents")
-	f.IntVar(&g.replicas, "replicas", 2, "producers at a time, each with a connection of its own")
-	f.IntVar(&g.batch, "batch", 500, "messages in a batch at most; fewer if no more fit")
-	f.Int64Var(&g.docs.Keys, "key-count", 70_000, "different keys")
+	f.IntVar(&g.replicas, "replicas", 2, "`number` of producers at a time, each with a connection of its own")
+	f.IntVar(&g.batch, "batch", 500, "`number` of messages in a batch at most; fewer if no more fit")
+	f.Int64Var(&g.docs.Keys, "key-count", 70_000, "`number` of different keys")
 	f.IntVar(&g.docs.Size, "size", 1000, "`bytes` of a document")
-	f.StringVar(&g.docs.Prefix, "id-prefix", "doc-", "beginning of the ids")
+	f.StringVar(&g.docs.Prefix, "id-prefix", "doc-", "`text` that the ids begin with")
 }
 
 // check says what is wrong with how the flags were used.
