@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/config/internal/rulefile"
 	"github.com/sluice-go/sluice/autoscale/expression"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
@@ -122,7 +123,7 @@ func (c *Config) read(n strictyaml.Node, recorded []string) {
 		r.Metrics = slices.Sorted(slices.Values(recorded))
 	}
 	if rule != nil && (len(r.Metrics) > 0 || recorded != nil) { // what it may ask for
-		c.readRule(*rule)
+		r.Rule = rulefile.Read(*rule, r.Metrics, &r.Limits)
 	}
 	if c.state == nil {
 		c.state = sqliteState(r.Name + ".autoscale.db")

@@ -290,23 +290,3 @@ func TestWorkersPipeline(t *testing.T) {
 		}
 	}
 }
-
-// FuzzParse reads anything; it must not panic, and what it takes has sane limits.
-func FuzzParse(f *testing.F) {
-	f.Add(metrics + target + "rule: {upper: 500, lower: 300}\n")
-	f.Add(metrics + target + "rule:\n  up: avg(backlog) > 5\n  down: |\n    max(backlog) < 3\n  step: {up: 2}\n  cooldown: {up: 0s}\n")
-	f.Add(metrics + target + "rule: {target: ceil(backlog / 1000), min: 0}\nstate: {azure: {connection: x}}\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		c, err := parse(text)
-		if err != nil {
-			if strings.TrimSpace(err.Error()) == "" {
-				t.Error("an error without words")
-			}
-			return
-		}
-		l := c.Resource.Limits
-		if c.Resource.Rule == nil || l.Min < 0 || l.Max < l.Min || l.Points < 1 || l.Every <= 0 || len(c.Resource.Metrics) == 0 {
-			t.Errorf("%q was taken as %+v", text, c.Resource)
-		}
-	})
-}

@@ -38,7 +38,7 @@
 //	      authorization: Bearer ${TOKEN}
 //	target:                           # one of
 //	  workers:                        # processes on this machine
-//	    pipeline: flights.yaml        # sluice run flights.yaml; or command: any program
+//	    pipeline: flights.yaml        # sluice run flights.yaml, with partitions: balanced; or command: any program
 //	    directory: NAME.workers       # what is known of them
 //	    grace: 45s                    # for one that is to end
 //	  command:                        # by sh -c

@@ -1,4 +1,7 @@
-package config
+// Package rulefile reads the rule of an autoscaler's file. It is apart from the
+// rest of the file, which brings along the SDKs of sources and targets, so that
+// it can be fuzzed at speed.
+package rulefile
 
 import (
 	"errors"
@@ -12,9 +15,9 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// readRule reads the rule and its limits; the metrics are known by then.
-func (c *Config) readRule(n strictyaml.Node) {
-	l := &c.Resource.Limits
+// Read reads a rule over these metrics, and the limits beside it, which get
+// their defaults. What is wrong is noted in the file; the rule is nil then.
+func Read(n strictyaml.Node, metrics []string, l *autoscale.Limits) (rule autoscale.Rule) {
 	published := &publishedRule{}
 	words := &ruleWords{at: map[string]strictyaml.Node{}}
 	ok := n.Object(strictyaml.Keys{
@@ -33,29 +36,30 @@ func (c *Config) readRule(n strictyaml.Node) {
 		"stale":    func(n strictyaml.Node) { n.Duration(&l.Stale) },
 	})
 	if !ok {
-		return
+		return nil
 	}
 	switch worded := words.text != (expression.Text{}); {
 	case worded && published.given():
 		n.Fail("has both thresholds (upper, lower) and expressions (up, down, target): write one of them")
-		return
+		return nil
 	case worded:
-		c.Resource.Rule = words.compile(n, c.Resource.Metrics, l)
+		rule = words.compile(n, metrics, l)
 	case published.given():
-		c.Resource.Rule = published.make(n, c.Resource.Metrics)
+		rule = published.make(n, metrics)
 	default:
 		n.Fail("says nothing: write upper and lower, or up and down, or target")
-		return
+		return nil
 	}
-	if c.Resource.Rule == nil {
-		return
+	if rule == nil {
+		return nil
 	}
 	limits, err := l.WithDefaults()
 	if err != nil {
 		n.Fail("%w", err)
-		return
+		return nil
 	}
 	*l = limits
+	return rule
 }
 
 // publishedRule is the published rule, as far as it was read.
