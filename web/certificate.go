@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -36,6 +37,7 @@ const (
 // for concurrent use.
 type keeper struct {
 	load func(now time.Time) (*tls.Certificate, error)
+	log  *slog.Logger
 
 	mu      sync.Mutex
 	current *tls.Certificate
@@ -55,7 +57,9 @@ func (k *keeper) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if err != nil && k.current == nil {
 		return nil, err
 	}
-	if err == nil {
+	if err != nil {
+		k.log.Error("dashboard: the certificate in use is kept", "until", k.current.Leaf.NotAfter, "error", err)
+	} else {
 		k.current = c
 	}
 	k.looked = now
@@ -64,8 +68,8 @@ func (k *keeper) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // given is a keeper of a certificate in files, which may be replaced while it
 // is in use.
-func given(cert, key string) *keeper {
-	return &keeper{load: func(time.Time) (*tls.Certificate, error) {
+func given(cert, key string, log *slog.Logger) *keeper {
+	return &keeper{log: log, load: func(time.Time) (*tls.Certificate, error) {
 		c, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
 			return nil, fmt.Errorf("certificate %s with key %s: %w", cert, key, err)
@@ -76,9 +80,9 @@ func given(cert, key string) *keeper {
 
 // own is a keeper of a self-signed certificate for some names and addresses,
 // kept in a directory and made anew before it ends, or when they change.
-func own(dir string, names []string) *keeper {
+func own(dir string, names []string, log *slog.Logger) *keeper {
 	names = slices.Sorted(slices.Values(names))
-	return &keeper{load: func(now time.Time) (*tls.Certificate, error) {
+	return &keeper{log: log, load: func(now time.Time) (*tls.Certificate, error) {
 		path := filepath.Join(dir, "dashboard.pem")
 		c, err := readOwn(path, names, now)
 		if err == nil {

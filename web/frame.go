@@ -108,7 +108,7 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // draw makes the next frame.
 func (v *view) draw(s *shown, now time.Time) {
 	k := v.newest()
-	t := tick{Now: now.UnixMilli(), Lag: -1, Dead: -1, Retrying: k.letters.retry, More: k.letters.more, Known: !k.at.IsZero(), Runs: s.retries.list()}
+	t := tick{Now: now.UnixMilli(), Lag: -1, Dead: -1, Retrying: k.letters.retry, More: k.letters.more, Known: !k.at.IsZero(), Runs: s.retries.list(now)}
 	if k.letters.by != nil {
 		t.Dead = k.letters.dead
 	}

@@ -1,11 +1,13 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -137,7 +139,7 @@ func TestJournal(t *testing.T) {
 func TestOwnCertificateIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, names := t.TempDir(), []string{"localhost", "127.0.0.1"}
-		k := own(dir, names)
+		k := own(dir, names, slog.New(slog.DiscardHandler))
 		get := func() *tls.Certificate {
 			t.Helper()
 			c, err := k.get(nil)
@@ -156,10 +158,10 @@ func TestOwnCertificateIsRenewed(t *testing.T) {
 		if fingerprint(second) == fingerprint(first) || !second.Leaf.NotAfter.After(first.Leaf.NotAfter) {
 			t.Error("it is not made anew")
 		}
-		if c, err := own(dir, names).get(nil); err != nil || fingerprint(c) != fingerprint(second) {
+		if c, err := own(dir, names, slog.New(slog.DiscardHandler)).get(nil); err != nil || fingerprint(c) != fingerprint(second) {
 			t.Errorf("it is not kept: %v", err)
 		}
-		if c, err := own(dir, append(names, "10.1.2.3")).get(nil); err != nil || c.Leaf.VerifyHostname("10.1.2.3") != nil {
+		if c, err := own(dir, append(names, "10.1.2.3"), slog.New(slog.DiscardHandler)).get(nil); err != nil || c.Leaf.VerifyHostname("10.1.2.3") != nil {
 			t.Errorf("not made anew for another address: %v", err)
 		}
 	})
@@ -183,7 +185,8 @@ func TestGivenCertificateIsReadAgain(t *testing.T) {
 			}
 			return fingerprint(&c)
 		}
-		k := given(path, path)
+		var log bytes.Buffer
+		k := given(path, path, slog.New(slog.NewTextHandler(&log, nil)))
 		for range 3 {
 			want := write()
 			if c, err := k.get(nil); err != nil || fingerprint(c) != want {
@@ -201,6 +204,9 @@ func TestGivenCertificateIsReadAgain(t *testing.T) {
 		time.Sleep(lookAgain)
 		if c, err := k.get(nil); err != nil || fingerprint(c) != want {
 			t.Errorf("while the file is being replaced: %v", err)
+		}
+		if !strings.Contains(log.String(), path) {
+			t.Errorf("of a file that can't be read it logs %q", &log)
 		}
 	})
 }
@@ -401,5 +407,25 @@ func BenchmarkObserve(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		s.Meter.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: ids[i%1000], Events: 500, Bytes: 500_000, Lag: 10})
+	}
+}
+
+func TestRetriesShown(t *testing.T) {
+	now := time.Now()
+	var s retries
+	for _, so := range []runJSON{
+		{Began: now.Add(-time.Hour).UnixMilli()},
+		{Began: now.Add(-time.Hour).UnixMilli(), Ended: true},
+		{Began: now.Add(-time.Minute).UnixMilli(), Ended: true},
+	} {
+		s.add(&retry{json: so})
+	}
+	list := s.list(now)
+	if len(list) != 2 || list[0].ID != 3 || list[1].ID != 1 {
+		t.Errorf("shown are %+v", list)
+	}
+	s.add(&retry{})
+	if list := s.list(now); len(list) != 2 || list[0].ID != 4 || list[1].ID != 3 {
+		t.Errorf("of more than are shown the newest are not: %+v", list)
 	}
 }

@@ -18,10 +18,12 @@ const (
 	// long.
 	mostFollowed = 8
 	followFor    = 10 * time.Minute
-	// retriesKept is how many retries are shown, and failuresShown how many
-	// dead letters of each that have failed again.
-	retriesKept   = 5
-	failuresShown = 20
+	// retriesShown is how many retries are shown at most, shownFor how long after
+	// they have begun unless they go on, and failuresShown how many dead letters
+	// of each that have failed again.
+	retriesShown  = 3
+	shownFor      = 10 * time.Minute
+	failuresShown = 5
 )
 
 // retries are the latest that people have asked for, newest first.
@@ -61,17 +63,21 @@ func (s *retries) add(r *retry) {
 	s.last++
 	r.json.ID = s.last
 	s.newest = slices.Insert(s.newest, 0, r)
-	s.newest = s.newest[:min(len(s.newest), retriesKept)]
+	s.newest = s.newest[:min(len(s.newest), retriesShown)]
 }
 
-func (s *retries) list() []runJSON {
+// list returns those that are shown.
+func (s *retries) list(now time.Time) []runJSON {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]runJSON, len(s.newest))
-	for i, r := range s.newest {
+	list := []runJSON{}
+	for _, r := range s.newest {
 		r.mu.Lock()
-		list[i] = r.json
+		so := r.json
 		r.mu.Unlock()
+		if !so.Ended || now.Sub(time.UnixMilli(so.Began)) < shownFor {
+			list = append(list, so)
+		}
 	}
 	return list
 }

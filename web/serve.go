@@ -95,9 +95,9 @@ func (s *Server) certificate(at net.IP) (*tls.Config, error) {
 		if cfg.CertFile == "" || cfg.KeyFile == "" {
 			return nil, errors.New("a certificate needs its key: name both files")
 		}
-		k = given(cfg.CertFile, cfg.KeyFile)
+		k = given(cfg.CertFile, cfg.KeyFile, cfg.Log)
 	default:
-		k = own(cfg.Dir, namesOf(at))
+		k = own(cfg.Dir, namesOf(at), cfg.Log)
 	}
 	c, err := k.get(nil)
 	if err != nil {

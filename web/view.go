@@ -205,7 +205,7 @@ func (k known) look(ctx context.Context, p *Pipeline) known {
 			return err
 		})
 	}
-	if k.at.IsZero() || time.Since(k.described) >= describeEvery {
+	if time.Since(k.described) >= describeEvery {
 		ask("log", func() error {
 			topic, err := p.Source.Describe(ctx)
 			if err == nil {
@@ -213,8 +213,6 @@ func (k known) look(ctx context.Context, p *Pipeline) known {
 			}
 			return err
 		})
-	} else if text, ok := k.failed["log"]; ok && k.described.IsZero() {
-		failed["log"] = text
 	}
 	work.Wait()
 	next.bounds = k.ends(ctx, p, next.topic)

@@ -176,15 +176,14 @@ function fresh() {
 // runs tells what became of retries.
 function runs(list) {
   const node = $("runs");
-  const recent = list.filter((r) => !r.ended || now - r.began < 10 * 60 * 1000).slice(0, 3);
-  const keys = JSON.stringify(recent);
+  const keys = JSON.stringify(list);
   if (node.dataset.keys === keys) return;
   node.dataset.keys = keys;
-  node.replaceChildren(...recent.map((r) => {
+  node.replaceChildren(...list.map((r) => {
     const parts = [r.applied && `${count(r.applied)} applied`, r.failed && `${count(r.failed)} failed again`, r.discarded && `${count(r.discarded)} discarded meanwhile`, r.waiting && `${count(r.waiting)} waiting for the partition’s owner`];
     const text = `Retry of ${plural(r.marked, "dead letter", "dead letters")}: ${parts.filter(Boolean).join(", ") || "under way"}${r.error ? ` (${r.error})` : ""}.`;
     const level = r.failed || r.error ? "bad" : r.ended ? "good" : "wait";
-    const failures = (r.failures ?? []).slice(0, 5).map((f) => el("li", {}, `event ${f.partition} / ${f.sequence}: ${f.error}`));
+    const failures = (r.failures ?? []).map((f) => el("li", {}, `event ${f.partition} / ${f.sequence}: ${f.error}`));
     return el("div", { "data-level": level }, text, failures.length && el("ul", {}, ...failures));
   }));
 }
