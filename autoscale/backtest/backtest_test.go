@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"image/png"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -132,7 +133,9 @@ func TestRunRefuses(t *testing.T) {
 		{minutes("other", 1, 2), backtest.Model{Drain: 1}, "neither the backlog, backlog, nor a load"},
 		{minutes("backlog", 1, 2), backtest.Model{Load: "backlog"}, "a load takes a drain"},
 		{minutes("backlog", 1, 2), backtest.Model{Load: "x", Drain: 1}, "no column x, the load"},
-		{minutes("backlog", 1, 2), backtest.Model{Drain: -1}, "must be positive"},
+		{minutes("backlog", 1, 2), backtest.Model{Drain: -1}, "a drain of -1: must be a number from 0 on"},
+		{minutes("backlog", 1, 2), backtest.Model{Drain: math.NaN()}, "a drain of NaN"},
+		{minutes("backlog", 1, 2), backtest.Model{Drain: math.Inf(1)}, "a drain of +Inf"},
 	} {
 		if _, err := backtest.Run(published(), read(t, c.text), &c.model); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want … %s …", c.model, err, c.want)
@@ -152,9 +155,9 @@ func TestReadRefuses(t *testing.T) {
 		head + "now,1,2\n":                 `f.csv:2: time: "now": write RFC 3339`,
 		head + "2026-01-31T08:00:00Z,1,x":  `f.csv:2: b: "x": write a number, nothing, or disabled`,
 		head + "2026-01-31T08:00:00Z,NaN,": `f.csv:2: a: "NaN"`,
-		head + "2026-01-31T08:00:00Z,1\n":  "wrong number of fields",
+		head + "2026-01-31T08:00:00Z,1\n":  "f.csv:2:1: not CSV: wrong number of fields",
 		head + "2026-01-31T08:00:00Z,1,2\n2026-01-31T08:00:00Z,1,2\n": "f.csv:3: time: 2026-01-31T08:00:00Z is not after",
-		head + "2026-01-31T08:00:00Z,\"1,2\n":                         "quote",
+		head + "2026-01-31T08:00:00Z,\"1,2\n":                         `f.csv:2:27: not CSV: extraneous or missing " in quoted-field`,
 	} {
 		if _, err := backtest.Read("f.csv", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want … %s …", text, err, want)

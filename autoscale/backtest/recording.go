@@ -77,7 +77,7 @@ func Read(name string, from io.Reader) (*Recording, error) {
 	if errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: empty: the first line must be time and the metrics' names", name)
 	} else if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, placed(name, err)
 	}
 	if len(header) < 2 || len(header) > maxColumns || strings.TrimPrefix(header[0], "\ufeff") != "time" {
 		return nil, fmt.Errorf("%s:1: the first line must be time and the names of 1 to %d metrics", name, maxColumns-1)
@@ -94,7 +94,7 @@ func Read(name string, from io.Reader) (*Recording, error) {
 		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, placed(name, err)
 		}
 		line, _ := reader.FieldPos(0)
 		row, column, err := readRow(fields)
@@ -116,6 +116,14 @@ func Read(name string, from io.Reader) (*Recording, error) {
 		return nil, fmt.Errorf("%s: no values behind the first line", name)
 	}
 	return r, nil
+}
+
+// placed says where in a file what is no CSV was found.
+func placed(name string, err error) error {
+	if at, ok := errors.AsType[*csv.ParseError](err); ok {
+		return fmt.Errorf("%s:%d:%d: not CSV: %w", name, at.Line, at.Column, at.Err)
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }
 
 // readRow reads a line; an error is about the column.

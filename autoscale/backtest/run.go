@@ -107,8 +107,8 @@ func newPlay(r *autoscale.Resource, recording *Recording, model Model) (*play, e
 		}
 	}
 	switch {
-	case model.Drain < 0:
-		return nil, fmt.Errorf("a drain of %v: must be positive", model.Drain)
+	case !(model.Drain >= 0 && model.Drain <= autoscale.MaxValue):
+		return nil, fmt.Errorf("a drain of %v: must be a number from 0 on", model.Drain)
 	case model.Load != "" && !p.modelled():
 		return nil, errors.New("a load takes a drain: what an instance gets done per second")
 	case model.Load != "" && !recording.Has(model.Load):
