@@ -303,9 +303,6 @@ func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 // Dir is the server's directory; its unix socket lies in it.
 func (s *Server) Dir() string { return s.dir }
 
-// Password is the superuser's.
-func (s *Server) Password() string { return s.password }
-
 // CreateDatabase makes an empty database and returns its URL.
 func (s *Server) CreateDatabase(ctx context.Context, name string) (string, error) {
 	if err := s.admin(ctx, "CREATE DATABASE "+name); err != nil {
