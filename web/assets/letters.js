@@ -82,8 +82,8 @@ function rows() {
   });
   if (list.length !== body.children.length || list.some((tr, i) => tr !== body.children[i])) {
     body.replaceChildren(...list);
-    if (focused?.isConnected) focused.focus();
-    else if (focused?.dataset?.letter) body.querySelector(`[data-letter="${focused.dataset.letter}"]`)?.focus();
+    const again = focused?.isConnected ? focused : focused?.dataset?.letter && body.querySelector(`[data-letter="${focused.dataset.letter}"]`);
+    if (again) again.focus({ preventScroll: true });
   }
   for (const [i, tr] of list.entries()) {
     put(tr.querySelector(".when"), ago(letters[i].failedAt, now));

@@ -39,7 +39,9 @@ export function load(message) {
     rows.set(data.id, row);
     fill(row);
   }
-  if (message.all || order.by !== "id" || shown !== "all") arrange();
+  // Rows don't move away under the hand of somebody who is about to press a button.
+  const pointed = $("partitions").tBodies[0].matches(":hover, :focus-within");
+  if (message.all || (!pointed && (order.by !== "id" || shown !== "all"))) arrange();
   bars();
 }
 
@@ -122,7 +124,7 @@ function arrange() {
   if (!same) {
     const focused = document.activeElement;
     body.replaceChildren(...list.map((r) => r.tr));
-    if (focused && body.contains(focused)) focused.focus();
+    if (focused && body.contains(focused)) focused.focus({ preventScroll: true });
   }
   $("partitions-empty").hidden = list.length > 0;
 }
