@@ -96,7 +96,7 @@ func (s *Scaling) read(ctx context.Context, name string) resourceJSON {
 	out.Instances, out.Pending = m.Instances, m.Pending != nil
 	out.Reported, out.LastUp, out.LastDown = stamp(m.Reported), stamp(m.LastUp), stamp(m.LastDown)
 	for metric, w := range m.Windows {
-		out.Metrics = append(out.Metrics, drawnMetric(metric, w))
+		out.Metrics = append(out.Metrics, drawnMetric(metric, w, records))
 	}
 	slices.SortFunc(out.Metrics, func(a, b metricJSON) int { return byNumber(a.Name, b.Name) })
 	for _, r := range slices.Backward(records) {
@@ -105,10 +105,25 @@ func (s *Scaling) read(ctx context.Context, name string) resourceJSON {
 	return out
 }
 
-func drawnMetric(name string, w *autoscale.Window) metricJSON {
+// drawnMetric is a metric as far back as the decisions are shown: what was the
+// newest value at each, and then all of its window.
+func drawnMetric(name string, w *autoscale.Window, records []autoscale.Record) metricJSON {
 	m := metricJSON{Name: name, State: string(w.State), Cause: cut(w.Cause, 400), Times: []int64{}, Values: []float64{}}
-	for _, v := range w.Values[max(0, len(w.Values)-valuesShown):] {
-		m.Times, m.Values = append(m.Times, v.Time.UnixMilli()), append(m.Values, finite(v.Value))
+	add := func(at time.Time, value float64) {
+		if n, ms := len(m.Times), at.UnixMilli(); n == 0 || ms > m.Times[n-1] {
+			m.Times, m.Values = append(m.Times, ms), append(m.Values, finite(value))
+		}
+	}
+	values := w.Values[max(0, len(w.Values)-valuesShown):]
+	for _, r := range records {
+		for _, f := range r.Figures {
+			if f.Metric == name && !f.Newest.IsZero() && (len(values) == 0 || f.Newest.Before(values[0].Time)) {
+				add(f.Newest, f.Last)
+			}
+		}
+	}
+	for _, v := range values {
+		add(v.Time, v.Value)
 	}
 	return m
 }

@@ -12,7 +12,7 @@ export function show(on) {
   clearInterval(timer);
   if (!on) return;
   load();
-  timer = setInterval(load, 5000);
+  timer = setInterval(load, 2000);
 }
 
 async function load() {
@@ -33,7 +33,7 @@ function draw(r, now) {
     const head = (name, className) => el("th", { role: "columnheader", scope: "col", class: className }, name);
     const table = el("table", { class: "grid cards decisions", role: "table" }, el("caption", { class: "unseen" }, `Decisions about ${r.name}`),
       el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, head("Time"), head("Decision"), head("Instances", "n"), head("Why"), head("Figures"))), at.body);
-    at.only = el("input", { type: "checkbox" });
+    at.only = el("input", { type: "checkbox", checked: true });
     at.only.addEventListener("change", () => rows(at));
     $("resources").append(el("section", { class: "resource", "aria-label": r.name }, el("div", { class: "head" }, at.title, at.sum), at.error, at.plots,
       el("div", { class: "head decisions-head" }, el("h3", {}, "Decisions"), el("label", { class: "quiet" }, at.only, " only changes")), el("div", { class: "scroll" }, table)));
@@ -54,7 +54,7 @@ function chart(at, key, title, options) {
 }
 
 function rows(at) {
-  const list = at.data.decisions.filter((d) => !at.only.checked || d.kind !== "hold");
+  const list = at.data.decisions.filter((d, i) => i === 0 || !at.only.checked || d.kind !== "hold"); // the newest says how things are
   const keys = list.map((d) => d.sequence).join();
   if (at.keys === keys) return;
   at.keys = keys;

@@ -310,18 +310,26 @@ const scenarios = {
     }
   },
 
-  // The page of an autoscaler.
+  // The pages of an autoscaler and of a pipeline that other processes consume,
+  // and that can't be audited.
   async scaling() {
+    const page = await visit();
+    await page.goto(given.url);
+    await page.locator("#verdict").getByText("partition").waitFor();
+    await page.getByRole("link", { name: "Audit" }).click();
+    await page.locator("#audit-not").getByText(given.unaudited).waitFor();
+    assert.ok(!(await page.locator("#audit-now").isVisible()), "there is a button that audits");
+    await judged(page, "no audit");
+    await leave(page);
     for (const colorScheme of ["light", "dark"]) {
       for (const viewport of [DESK, PHONE]) {
         const page = await visit({ colorScheme, viewport });
         await page.goto(`${given.url}autoscaling`);
         await page.locator("#resources canvas").nth(1).waitFor();
         await page.getByText("average 640 over 500").first().waitFor();
-        assert.ok((await page.locator(".decisions tbody tr").count()) > 5);
-        await page.getByLabel("only changes").check();
-        await page.waitForFunction(() => document.querySelectorAll(".decisions tbody tr").length === 2);
+        assert.equal(await page.locator(".decisions tbody tr").count(), 3); // two changes, and how things are
         await page.getByLabel("only changes").uncheck();
+        await page.waitForFunction(() => document.querySelectorAll(".decisions tbody tr").length > 5);
         await page.waitForTimeout(500);
         await judged(page, `autoscaling ${colorScheme} ${viewport.width}`);
         await fits(page, `autoscaling ${viewport.width}`);

@@ -324,7 +324,8 @@ func TestScaling(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := sluice.Group{Namespace: "ns", Topic: "t", Name: "g"}
-	url := listen(t, web.Pipeline{Name: "orders", Group: group, Source: sluicetest.NewHub(group, 1), Leases: new(sluicetest.Leases)},
+	const unaudited = "Orders are summed up: compare the sums."
+	url := listen(t, web.Pipeline{Name: "orders", Group: group, Source: sluicetest.NewHub(group, 1), Leases: new(sluicetest.Leases), Unaudited: unaudited},
 		&web.Config{Scaling: &web.Scaling{Resources: []string{resource}, Store: store}})
-	browse(t, "scaling", url, nil)
+	browse(t, "scaling", url, map[string]string{"unaudited": unaudited})
 }
