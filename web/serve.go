@@ -26,6 +26,10 @@ const (
 	stopFor         = 5 * time.Second
 )
 
+// ErrNoToken is what an address beyond loopback is refused with where there is
+// no [Config].Token.
+var ErrNoToken = errors.New("it can be reached from other machines, so it needs a token to sign in with")
+
 // Server is a dashboard that listens.
 type Server struct {
 	dashboard *Dashboard
@@ -35,9 +39,8 @@ type Server struct {
 	print     string
 }
 
-// Listen starts to listen at a TCP address, like "127.0.0.1:8443". It returns
-// an error, and does not listen, where that is beyond loopback and there is no
-// token.
+// Listen starts to listen at a TCP address, like "127.0.0.1:8443". Beyond
+// loopback it returns [ErrNoToken], and does not listen, unless there is one.
 func (d *Dashboard) Listen(address string) (*Server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -53,7 +56,7 @@ func (d *Dashboard) Listen(address string) (*Server, error) {
 func (d *Dashboard) server(l net.Listener) (*Server, error) {
 	at := l.Addr().(*net.TCPAddr)
 	if !at.IP.IsLoopback() && !d.door.locked {
-		return nil, errors.New("it can be reached from other machines, so it needs a token to sign in with: set one, or listen at 127.0.0.1")
+		return nil, ErrNoToken
 	}
 	s := &Server{dashboard: d, listener: netutil.LimitListener(l, mostConnections), host: at.String()}
 	if at.IP.IsUnspecified() {

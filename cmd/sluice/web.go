@@ -128,6 +128,9 @@ func (a *app) board(ctx context.Context, flags *webFlags, dir string, pipelines 
 	if b.web, err = web.New(list, cfg); err == nil {
 		b.server, err = b.web.Listen(flags.address)
 	}
+	if errors.Is(err, web.ErrNoToken) {
+		err = fmt.Errorf("--web %s: %w: name the variable that holds one with --web-token-env, or listen at 127.0.0.1", flags.address, web.ErrNoToken)
+	}
 	if err != nil {
 		return nil, errors.Join(err, closeSoon(ctx, b.done))
 	}

@@ -152,7 +152,7 @@ func TestDashboardsOfDemosMisused(t *testing.T) {
 	for _, of := range []string{"", "cosmos", "stages", "autoscale"} {
 		for says, more := range map[string]string{
 			"go with --web":         "--web-token-env TOKEN",
-			"needs a token":         "--web 0.0.0.0:0",
+			"--web-token-env":       "--web 0.0.0.0:0",
 			"is the pipeline's own": "--web 127.0.0.1:0 --web-audit-group $Default",
 		} {
 			args := slices.Concat([]string{"demo"}, strings.Fields(of), []string{"--data", dir}, strings.Fields(more))
