@@ -100,6 +100,7 @@ func TestMisuse(t *testing.T) {
 		"run --until-caught-up --within -1s x.yaml": "must be positive",
 		"demo --evnts 3":                     "unknown flag: --evnts; see sluice demo --help",
 		"demo --events 0":                    "must be 1 to",
+		"help deadletters lst":               `sluice help: there is no command "deadletters lst"; see sluice help --help`,
 		"demo x":                             "sluice demo: unknown command",
 		"demo --log-format xml":              "write text or json",
 		"demo --log-level loud":              "write debug, info, warn or error",

@@ -147,7 +147,20 @@ Results go to standard output, all else to standard error.`,
 	root.PersistentFlags().StringVar(&format, "log-format", "text", "log lines as `text` or json")
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "log from this `level` on: debug, info, warn or error")
 	root.AddCommand(a.demo(), a.emulator(), a.run(), a.validate(), a.send(), a.deadLetters(), a.checkpoints(), a.audit(), a.autoscale(), a.version())
+	helpKnows(root)
 	return root
+}
+
+// helpKnows has help refuse commands that there are none of.
+func helpKnows(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Args = func(_ *cobra.Command, args []string) error {
+		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+			return fmt.Errorf("there is no command %q", strings.Join(args, " "))
+		}
+		return nil
+	}
 }
 
 func (a *app) setLog(format, level string) error {
