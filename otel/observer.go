@@ -128,7 +128,7 @@ func (s *meters) create(m metric.Meter) error {
 	count(&s.failures, "sluice.failures", "{failure}", "Failures of log, database, lease store and hooks.")
 	timed(&s.process, "messaging.process.duration", "Handler and commit of a batch.")
 	timed(&s.renewals, "sluice.lease.renewal.duration", "Renewals of leases.")
-	gauge(&s.lag, "sluice.lag.messages", "{message}", "Events behind the checkpoint.")
+	gauge(&s.lag, "sluice.lag.messages", "{message}", "Events that are not done.")
 	gauge(&s.checkpoint, "sluice.checkpoint", "{sequence}", "Sequence number of the last event done.")
 	gauge(&s.held, "sluice.lease.held", "{lease}", "1 while the partition is this process's.")
 	gauge(&s.epoch, "sluice.lease.epoch", "{epoch}", "Epoch of the partition's lease.")

@@ -168,6 +168,23 @@ func TestFetchedWaits(t *testing.T) {
 	}
 }
 
+// TestWrittenIsDone: the checkpoint follows what is written after a while, and
+// says nothing new of how much waits.
+func TestWrittenIsDone(t *testing.T) {
+	o, reader := observer(t, &otel.Config{})
+	for _, x := range []sluice.Observation{
+		{Kind: sluice.KindAcquired}, {Kind: sluice.KindFetched, To: sluice.Position{Sequence: 99}, Events: 100, Lag: 500, Enqueued: now.Add(-time.Minute)},
+		{Kind: sluice.KindWritten, To: sluice.Position{Sequence: 90}, Events: 90, InFlight: 10, Lag: 510},
+		{Kind: sluice.KindCommitted, To: sluice.Position{Sequence: 40}, Events: 41, Lag: 560},
+	} {
+		x.Partition = "0"
+		o.Observe(x)
+	}
+	if got := figures(t, reader); got["sluice.lag.messages{0}"] != 510 || got["sluice.checkpoint{0}"] != 40 || got["sluice.lag.time{0}"] != 60 {
+		t.Errorf("it tells %v", got)
+	}
+}
+
 func TestTraceLinksSenders(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := trace.NewTracerProvider(trace.WithSpanProcessor(spans))

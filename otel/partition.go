@@ -21,8 +21,9 @@ type partition struct {
 	at standing
 	// fetched are batches that are not done, oldest first: the last event's
 	// number and time.
-	fetched []fetched
-	newest  time.Time // when the last event that was done was enqueued
+	fetched   []fetched
+	newest    time.Time // when the last event that was done was enqueued
+	streaming bool      // what is done is told as it is written, not by checkpoint
 }
 
 type fetched struct {
@@ -88,8 +89,11 @@ func (p *partition) note(o *sluice.Observation) {
 		}
 	case sluice.KindCommitted:
 		p.at.checkpoint = o.To.Sequence
-		p.done(o)
+		if !p.streaming {
+			p.done(o)
+		}
 	case sluice.KindWritten:
+		p.streaming = true
 		p.at.inFlight = int64(o.InFlight)
 		p.done(o)
 	}

@@ -50,7 +50,8 @@ type tick struct {
 	Streaming bool        `json:"streaming"`
 	Done      int64       `json:"done"`
 	Rate      float64     `json:"rate"`
-	Lag       int64       `json:"lag"` // -1 while not known
+	Lag       int64       `json:"lag"`  // -1 while not known
+	Seen      int         `json:"seen"` // partitions of which it is known
 	InFlight  int64       `json:"inFlight"`
 	Cost      float64     `json:"cost"`    // RU a second
 	Charged   bool        `json:"charged"` // the store charges RU
@@ -128,6 +129,7 @@ func (v *view) draw(s *shown, now time.Time) {
 		r := &rows[i]
 		if r.Lag >= 0 {
 			t.Lag = max(t.Lag, 0) + r.Lag
+			t.Seen++
 		}
 		switch r.State {
 		case "elsewhere":

@@ -347,7 +347,7 @@ func TestSilentStores(t *testing.T) {
 	if err := json.Unmarshal(s.view.frame.tick, &drawn); err != nil {
 		t.Fatal(err)
 	}
-	if drawn.Dead != -1 || drawn.Lag != -1 || drawn.Unknown != 1 || drawn.Free != 0 || drawn.Events == nil {
+	if drawn.Dead != -1 || drawn.Lag != -1 || drawn.Seen != 0 || drawn.Unknown != 1 || drawn.Free != 0 || drawn.Events == nil {
 		t.Errorf("drawn: %s", s.view.frame.tick)
 	}
 }

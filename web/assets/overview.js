@@ -94,8 +94,10 @@ export function update(t) {
   events(t);
 }
 
+const total = (t) => t.here + t.elsewhere + t.free + t.unknown;
+
 function verdict(t) {
-  const all = t.here + t.elsewhere + t.free + t.unknown;
+  const all = total(t);
   const are = (level) => t.trouble.some((x) => x.level === level);
   let [level, text] =
     !t.known || !all ? ["wait", "Looking at the stores…"]
@@ -105,7 +107,7 @@ function verdict(t) {
     : t.free ? ["good", `Taking partitions: ${count(all - t.free)} of ${count(all)}.`]
     : t.lag < 0 ? ["wait", "Looking how much waits…"]
     : t.lag > Math.max(1000, 3 * t.rate) ? ["good", `Catching up: ${plural(t.lag, "event waits", "events wait")}.`]
-    : ["good", `Events flow: ${plural(all, "partition", "partitions")}, all up to date.`];
+    : ["good", `Events flow: ${plural(all, "partition", "partitions")}${t.seen === all ? ", all up to date" : ""}.`];
   if (level === "good" && t.paused) text = text.replace(/\.$/, `, ${count(t.paused)} paused.`);
   put($("verdict"), text);
   set($("verdict"), "data-level", level);
@@ -144,6 +146,8 @@ function tiles(t) {
 }
 
 function until(t) {
+  const all = total(t);
+  if (t.lag >= 0 && t.seen < all) return `in ${count(t.seen)} of ${plural(all, "partition", "partitions")}`;
   if (t.lag <= 0 || t.rate <= 0) return t.lag === 0 ? "caught up" : "";
   const s = t.lag / t.rate;
   if (s < 2) return "keeps up";
