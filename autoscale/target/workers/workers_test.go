@@ -24,6 +24,10 @@ const role, tied = "WORKERS_TEST_ROLE", "WORKERS_TEST_TIED"
 
 const patience = 2 * time.Minute
 
+// quickly is the grace of workers that may be deaf to interrupts: a shell has
+// what it runs in the background ignore them, and they are inherited.
+const quickly = 5 * time.Second
+
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
 	case "":
@@ -334,7 +338,7 @@ func TestFresh(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	before := w.alive()
-	pool := w.start("worker", workers.Config{Fresh: true, Instances: 2})
+	pool := w.start("worker", workers.Config{Fresh: true, Instances: 2, Grace: quickly})
 	w.eventually("two others run", func() bool {
 		living := w.alive()
 		for number, ids := range living {
@@ -399,7 +403,7 @@ func TestNumbersInArguments(t *testing.T) {
 	dir := t.TempDir()
 	// It ends at once, and is started again and again.
 	pool, err := workers.New(filepath.Join(dir, "pool"), []string{"/bin/sh", "-c", `echo "$1 $SLUICE_WORKER" >"$1"; exec sleep 1000`, "sh", filepath.Join(dir, "of-{worker}")},
-		&workers.Config{Instances: 2})
+		&workers.Config{Instances: 2, Grace: quickly})
 	if err != nil {
 		t.Fatal(err)
 	}
