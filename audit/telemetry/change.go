@@ -24,7 +24,7 @@ type RateChange struct {
 const (
 	// permutations is how many orders of the days chance gets. P is at least
 	// one more than that to one.
-	permutations = 4_999
+	permutations = 1_999
 	// changeLevel is the P below which a change is one.
 	changeLevel = 0.001
 	// leastChange is the least change of the rate that is told, relative.
@@ -47,7 +47,7 @@ func rateChanges(days []*Bin) []RateChange {
 		if hi-lo < 2*leastDays {
 			return
 		}
-		at, size := excursion(logs[lo:hi])
+		at, size := excursion(logs[lo:hi], mean(logs[lo:hi]))
 		at += lo
 		if at-lo < leastDays || hi-at < leastDays {
 			return
@@ -84,10 +84,10 @@ func rateChanges(days []*Bin) []RateChange {
 
 // excursion is where the cumulative sum of deviations from the mean is
 // furthest from zero (the first index behind it), and how far.
-func excursion(x []float64) (at int, size float64) {
-	m, s := mean(x), 0.0
+func excursion(x []float64, mean float64) (at int, size float64) {
+	s := 0.0
 	for i, v := range x[:len(x)-1] {
-		s += v - m
+		s += v - mean
 		if math.Abs(s) > size {
 			at, size = i+1, math.Abs(s)
 		}
@@ -101,11 +101,11 @@ func byChance(x []float64, size float64) float64 {
 	r := rand.New(rand.NewPCG(uint64(len(x)), math.Float64bits(size)))
 	order := slices.Clone(x)
 	slices.Sort(order)
-	as := 1
+	m, as := mean(x), 1
 	for range permutations {
 		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		// Sums in another order differ in the last digits.
-		if _, s := excursion(order); s >= size*(1-1e-9) {
+		if _, s := excursion(order, m); s >= size*(1-1e-9) {
 			as++
 		}
 	}

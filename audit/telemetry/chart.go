@@ -56,6 +56,9 @@ var (
 // out of the verdict are pale; lines mark the days of which it speaks.
 func (r *Report) Draw(w io.Writer, chart Chart, format string) error {
 	p := plot.New()
+	if format == "svg" {
+		p.BackgroundColor = nil // the page's, light or dark
+	}
 	for _, style := range []*text.Style{&p.Title.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label} {
 		style.Font.Typeface, style.Font.Variant = face, "Sans"
 	}
@@ -74,7 +77,7 @@ func (r *Report) Draw(w io.Writer, chart Chart, format string) error {
 
 	var path plotter.XYs
 	for _, b := range r.Bins {
-		path = append(path, plotter.XY{X: float64(b.Start.Unix()), Y: chart.value(b)})
+		path = append(path, plotter.XY{X: wall(b.Start), Y: chart.value(b)})
 	}
 	line, err := plotter.NewLine(path)
 	if err != nil {
@@ -94,7 +97,7 @@ func (r *Report) Draw(w io.Writer, chart Chart, format string) error {
 			v := chart.value(b)
 			top = max(top, v)
 			if out[midnightOf(b.Start, b.Start.Location())] != in {
-				line = append(line, plotter.XY{X: float64(b.Start.Unix()), Y: v})
+				line = append(line, plotter.XY{X: wall(b.Start), Y: v})
 			}
 		}
 		points, err := plotter.NewScatter(line)
@@ -112,7 +115,7 @@ func (r *Report) Draw(w io.Writer, chart Chart, format string) error {
 		p.Y.Max = 108
 	}
 	for _, at := range r.marks() {
-		x := float64(at.Unix())
+		x := wall(at)
 		rule, err := plotter.NewLine(plotter.XYs{{X: x, Y: 0}, {X: x, Y: p.Y.Max}})
 		if err != nil {
 			return fmt.Errorf("chart %s: %w", chart, err)
@@ -148,10 +151,20 @@ func (r *Report) marks() []time.Time {
 	if r.Step != nil && !r.Step.Day.IsZero() {
 		list = append(list, r.Step.Day)
 	}
+	for _, s := range r.Short[:min(len(r.Short), shownShort)] {
+		list = append(list, s.Day)
+	}
 	return list
 }
 
-// dayTicks puts ticks on midnights in UTC, at most a dozen.
+// wall is what the clock on the wall says, as if it were UTC: charts know no
+// other zone.
+func wall(t time.Time) float64 {
+	_, offset := t.Zone()
+	return float64(t.Unix() + int64(offset))
+}
+
+// dayTicks puts ticks on midnights, at most a dozen.
 func dayTicks(low, high float64) []plot.Tick {
 	const day = 24 * 60 * 60
 	every := float64(day)

@@ -31,17 +31,19 @@
 // side.
 //
 // Loss is a lasting step in the logarithm of the weighted sum, beside a factor
-// for each day of the week. It is tested with Student's t on the days on which
-// the rate changed, and, with Bonferroni's correction, on every other day.
-// Holidays and single days that stand out (deleted residuals) take no part and
-// are named. Where a steady drift explains the days better than a step, there
-// is no verdict.
+// for each day of the week. It is tested with Student's t, to one side: most of
+// the level goes to the days on which the rate changed, the rest, with
+// Bonferroni's correction, to every other day. Holidays and single days that
+// stand out (deleted residuals) take no part and are named. Where a steady drift
+// explains the days better than a step, there is no verdict.
 //
 // How small a loss can be seen depends on how much the days differ. With days
 // that vary by 5 %, two weeks before and one after, the step's standard error
 // is 5 % × √(1/14 + 1/8) = 2.2 %: no test that gives one false alarm in a hundred
 // can find a loss of 5 % more than half of the time. Therefore each verdict says
-// what it can exclude, and "can't tell" is one. With a reference that was not
-// sampled, such as how many events the hub held each day, the days' own
-// variation falls away, and a loss of half a percent shows.
+// what it can exclude and what it would have found, and "can't tell" is one.
+//
+// With a reference that was not sampled, such as how many events the hub held
+// each day, the days' own variation falls away: a lasting loss of half a percent
+// shows, and of single days those that fall short by the tolerance.
 package telemetry

@@ -21,12 +21,9 @@ func (r *Report) Explain() []string {
 	if r.Drift {
 		list = append(list, "The weighted sums drift from day to day rather than step: look for a trend of the business before looking for a loss.")
 	}
-	if !r.Drift && (r.Step == nil || r.Step.Change >= 0) {
-		if r.Unseen < 1 {
-			list = append(list, fmt.Sprintf("A loss of more than %.1f %% is excluded with 95 %% confidence.", 100*max(r.Unseen, 0)))
-		} else {
-			list = append(list, "There are too few days to exclude any loss.")
-		}
+	list = append(list, r.shortages()...)
+	if !r.Drift && !r.lost() && r.Unseen < 1 {
+		list = append(list, fmt.Sprintf("A loss of more than %.1f %% is excluded with 95 %% confidence; one of %.1f %% or more would have been found nine times in ten.", 100*max(r.Unseen, 0), 100*r.Found))
 	}
 	if !r.Referred && r.Spread > 0 {
 		list = append(list, fmt.Sprintf("Days that should be alike differ by %.1f %%; a reference (how many events there were, unsampled) would show a smaller loss.", 100*r.Spread))
@@ -36,6 +33,24 @@ func (r *Report) Explain() []string {
 	}
 	for _, l := range r.LeftOut {
 		list = append(list, fmt.Sprintf("%s is left out of the verdict: %s.", l.Day.Format(time.DateOnly), l.Why))
+	}
+	return list
+}
+
+// shownShort is how many days that fall short are told one by one.
+const shownShort = 10
+
+// shortages are sentences about the days that fall short by themselves.
+func (r *Report) shortages() (list []string) {
+	for i, s := range r.Short {
+		if i == shownShort {
+			return append(list, fmt.Sprintf("And %d more days fall short of the reference.", len(r.Short)-i))
+		}
+		if s.Change == -1 {
+			list = append(list, fmt.Sprintf("On %s there are no items, though the reference counts some.", s.Day.Format(time.DateOnly)))
+		} else {
+			list = append(list, fmt.Sprintf("On %s by itself the weighted sum is %.1f %% short of the reference.", s.Day.Format(time.DateOnly), -100*s.Change))
+		}
 	}
 	return list
 }
@@ -51,8 +66,15 @@ func (r *Report) headline() string {
 	case Neither:
 		return "Nothing has changed: the sampling rate is steady, and so are the weighted sums."
 	}
-	if r.Drift {
+	switch {
+	case r.Drift:
 		return "Can't tell: the days drift."
+	case r.Unseen >= 1:
+		return "Can't tell: there are too few days to exclude any loss."
+	case r.Beyond == 1:
+		return "Can't tell: the reference has a day after the last item; ask for the same days."
+	case r.Beyond > 1:
+		return fmt.Sprintf("Can't tell: the reference has %d days after the last item; ask for the same days.", r.Beyond)
 	}
 	return "Can't tell: the days differ too much from each other to exclude a loss that matters."
 }

@@ -10,7 +10,8 @@ import (
 // model is a linear regression by least squares.
 type model struct {
 	beta      []float64
-	errors    []float64 // standard errors of beta
+	unit      []float64 // standard errors of beta, for observations of variance 1
+	errors    []float64 // the same for the variance that they turn out to have
 	residuals []float64
 	leverage  []float64 // the diagonal of the hat matrix
 	rss       float64
@@ -53,32 +54,32 @@ func regress(y []float64, columns [][]float64) (model, bool) {
 	}
 	variance := m.rss / float64(m.free)
 	for j := range k {
-		m.errors = append(m.errors, math.Sqrt(variance*inverse.At(j, j)))
+		m.unit = append(m.unit, math.Sqrt(inverse.At(j, j)))
+		m.errors = append(m.errors, math.Sqrt(variance)*m.unit[j])
 	}
 	return m, true
 }
 
 // outlier is the observation with the largest deleted residual, and how likely
-// chance makes one of all as large (Bonferroni). Where nothing deviates it is
-// -1.
-func (m *model) outlier() (index int, p float64) {
-	index, p = -1, 1.0
+// chance makes one of all as large (Bonferroni), if the standard deviation is
+// known to be that many at least. Where nothing deviates it is -1.
+func (m *model) outlier(least float64) (index int, p float64) {
 	if m.free < 2 {
-		return index, p
+		return -1, 1
 	}
-	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(m.free - 1)}
+	index, most := -1, 0.0
 	for i, r := range m.residuals {
 		spare := 1 - m.leverage[i]
 		left := m.rss - r*r/spare
-		if spare < 1e-9 || left <= 0 {
+		deviation := max(math.Sqrt(max(left, 0)/float64(m.free-1)), least)
+		if spare < 1e-9 || deviation == 0 {
 			continue
 		}
-		deleted := r / math.Sqrt(spare*left/float64(m.free-1))
-		if q := 2 * t.Survival(math.Abs(deleted)) * float64(len(m.residuals)); q < p {
-			index, p = i, q
+		if deleted := math.Abs(r) / math.Sqrt(spare) / deviation; deleted > most {
+			index, most = i, deleted
 		}
 	}
-	return index, min(p, 1)
+	return index, min(1, 2*survival(most, m.free-1)*float64(len(m.residuals)))
 }
 
 // quantile is Student's t.

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 )
@@ -32,10 +33,12 @@ type Config struct {
 }
 
 const (
-	// level is how often a step is seen where there is none.
+	// level is how often a fall is seen where there is none, and as often a rise.
 	level = 0.005
 	// outlierLevel is how often a day stands out by chance.
 	outlierLevel = 0.01
+	// shortLevel is how often a day falls short of the reference by chance.
+	shortLevel = 0.001
 	// leastSide is how many days a step needs on either side.
 	leastSide = 3
 	// leastLoss is the loss below which a difference to the reference says
@@ -47,12 +50,20 @@ const (
 	// noise is the least standard deviation of a day, relative, that is
 	// believed.
 	noise = 0.0005
+	// maxDays bounds the time that a verdict takes: three years.
+	maxDays = 1100
 )
 
 // LeftOut is a day that takes no part in the verdict.
 type LeftOut struct {
 	Day time.Time
 	Why string
+}
+
+// Short is a day that by itself falls short of the reference.
+type Short struct {
+	Day    time.Time
+	Change float64 // relative: -1 is all
 }
 
 // Step is a lasting change of the weighted sum.
@@ -78,9 +89,16 @@ type Report struct {
 	Spread float64
 	// Step is the lasting change seen, nil if there is none.
 	Step *Step
+	// Short are days that fall short of the reference by themselves.
+	Short []Short
+	// Beyond is how many days of the reference come after the last item.
+	Beyond int
 	// Unseen is the largest loss that can't be excluded with 95 % confidence;
 	// 1 if nothing can.
-	Unseen   float64
+	Unseen float64
+	// Found is the least loss that is found nine times in ten in days like
+	// these; 1 if none is.
+	Found    float64
 	Suspect  int64 // items that gave their sampling rate, but itemCount 1
 	Drift    bool  // a steady drift explains the days better than a step
 	Verdict  Verdict
@@ -98,8 +116,11 @@ func (s *Series) Judge(cfg *Config) (*Report, error) {
 	if len(all) == 0 {
 		return nil, errors.New("no item counts: look at the names of event and measurement")
 	}
-	r := &Report{Bins: s.Bins(), Referred: c.Reference != nil, Unseen: 1}
+	r := &Report{Bins: s.Bins(), Referred: c.Reference != nil, Unseen: 1, Found: 1}
 	days := r.choose(all, s.zone, &c)
+	if len(days) > maxDays {
+		return nil, fmt.Errorf("it is of %d days: take %d or fewer at a time", len(days), maxDays)
+	}
 	for _, d := range r.Days {
 		r.Suspect += d.Suspect
 	}
@@ -124,7 +145,11 @@ func (r *Report) choose(all []*Bin, zone *time.Location, c *Config) (days []*Bin
 		at := first.AddDate(0, 0, i)
 		leave := func(why string) { r.LeftOut = append(r.LeftOut, LeftOut{at, why}) }
 		if d == nil {
-			leave("no items")
+			if c.Reference[at] > 0 && !holiday[at] {
+				r.Short = append(r.Short, Short{at, -1})
+			} else {
+				leave("no items")
+			}
 			continue
 		}
 		r.Days = append(r.Days, d)
@@ -141,6 +166,12 @@ func (r *Report) choose(all []*Bin, zone *time.Location, c *Config) (days []*Bin
 			leave("no reference")
 		default:
 			days = append(days, d)
+		}
+	}
+	last := first.AddDate(0, 0, len(all)-1)
+	for at, count := range c.Reference {
+		if at.After(last) && count > 0 {
+			r.Beyond++
 		}
 	}
 	return days
@@ -176,16 +207,21 @@ func (r *Report) verdict(tolerance float64) Verdict {
 	switch {
 	case r.Drift:
 		return CantTell
-	case r.Step != nil && r.Step.Change < 0 && changed:
+	case r.lost() && changed:
 		return Both
-	case r.Step != nil && r.Step.Change < 0:
+	case r.lost():
 		return Loss
-	case r.Unseen >= tolerance:
+	case r.Unseen >= tolerance || r.Beyond > 0:
 		return CantTell
 	case changed:
 		return Sampling
 	}
 	return Neither
+}
+
+// lost tells whether a loss was found.
+func (r *Report) lost() bool {
+	return r.Step != nil && r.Step.Change < 0 || len(r.Short) > 0
 }
 
 // relative turns a difference of logarithms into a relative change.

@@ -37,31 +37,46 @@ func (c *candidate) step() (size, deviation float64) {
 	return c.beta[last], max(c.errors[last], noise)
 }
 
-// bestStep tries a step on each day on which the rate changed, to which half
-// of the level goes, and on all others, to which the other half.
-func (r *Report) bestStep(days []*Bin, y []float64, base [][]float64) (best candidate, found bool) {
-	var known []int
+// knownShare is the share of the level that goes to the days on which the rate
+// changed, where there are any: they are few, and it is there that one looks.
+const knownShare = 0.75
+
+// portions says how much of the level each of n days has, as a step's first.
+func (r *Report) portions(n int) func(at int) float64 {
+	known := map[int]bool{}
 	for _, c := range r.Changes {
-		known = append(known, c.index)
+		known[c.index] = true
 	}
-	first, last := leastSide, len(days)-leastSide
-	tried := map[bool]int{}
-	for at := first; at <= last; at++ {
-		tried[slices.Contains(known, at)]++
+	tried := map[bool]float64{}
+	for at := leastSide; at <= n-leastSide; at++ {
+		tried[known[at]]++
 	}
-	for at := first; at <= last; at++ {
+	share := map[bool]float64{true: knownShare, false: 1 - knownShare}
+	if tried[true] == 0 {
+		share[false] = 1
+	}
+	return func(at int) float64 { return share[known[at]] / tried[known[at]] }
+}
+
+// bestStep tries a step on each day.
+func (r *Report) bestStep(days []*Bin, y []float64, base [][]float64) (best candidate, found bool) {
+	portion := r.portions(len(days))
+	for at := leastSide; at <= len(days)-leastSide; at++ {
 		c, ok := stepAt(y, base, at)
 		if !ok {
 			continue
 		}
 		size, deviation := c.step()
-		c.p = 2 * survival(math.Abs(size)/deviation, c.free) * 2 * float64(tried[slices.Contains(known, at)])
+		c.p = survival(math.Abs(size)/deviation, c.free) / portion(at)
 		if !found || c.p < best.p {
 			best, found = c, true
 		}
 	}
 	return best, found
 }
+
+// mostAlone is how many days may stand out; nor may more than a tenth.
+const mostAlone = 20
 
 // stepAt fits a step, beside factors of their own for the few days that stand
 // out beside it.
@@ -74,8 +89,8 @@ func stepAt(y []float64, base [][]float64, at int) (candidate, bool) {
 			return c, false
 		}
 		c.model = m
-		i, p := m.outlier()
-		if i < 0 || p >= outlierLevel || len(c.alone) == max(1, len(y)/10) {
+		i, p := m.outlier(0)
+		if i < 0 || p >= outlierLevel || len(c.alone) == min(max(1, len(y)/10), mostAlone) {
 			return c, true
 		}
 		own := make([]float64, len(y))
@@ -139,7 +154,7 @@ func (r *Report) conclude(days []*Bin, y []float64, best candidate) {
 			return
 		}
 	}
-	r.Unseen = r.unseen(y, best.base)
+	r.Unseen, r.Found = r.bounds(y, best.base)
 }
 
 func (c *candidate) describe(days []*Bin) *Step {
@@ -151,9 +166,9 @@ func (c *candidate) describe(days []*Bin) *Step {
 	}
 }
 
-// unseen is the largest loss that a step could be with 95 % confidence: where
-// the rate changed, or else where there is a week on either side.
-func (r *Report) unseen(y []float64, base [][]float64) float64 {
+// bounds are [Report.Unseen] and [Report.Found] of a step where the rate
+// changed, or else where there is a week on either side.
+func (r *Report) bounds(y []float64, base [][]float64) (unseen, found float64) {
 	var at []int
 	for _, c := range r.Changes {
 		at = append(at, c.index)
@@ -163,20 +178,27 @@ func (r *Report) unseen(y []float64, base [][]float64) float64 {
 			at = append(at, i)
 		}
 	}
-	worst := 0.0
+	if len(at) == 0 {
+		return 1, 1
+	}
+	portion := r.portions(len(y))
 	for _, i := range at {
 		m, ok := regress(y, append(slices.Clip(base), after(len(y), i)))
 		if !ok || i < leastSide || i > len(y)-leastSide {
-			return 1
+			return 1, 1
 		}
 		c := candidate{model: m}
 		size, deviation := c.step()
-		worst = max(worst, -relative(size-quantile(0.95, m.free)*deviation))
+		unseen = max(unseen, -relative(size-quantile(0.95, m.free)*deviation))
+		found = max(found, power(deviation, level*portion(i), m.free))
 	}
-	if len(at) == 0 {
-		return 1
-	}
-	return worst
+	return unseen, found
+}
+
+// power is the loss that is found nine times in ten, as a share, by a test of
+// this level with these degrees of freedom.
+func power(deviation, level float64, free int) float64 {
+	return -relative(-(quantile(1-level, free) + quantile(0.9, free)) * deviation)
 }
 
 // compare looks at the weighted sums beside the reference, in the stretches
@@ -195,41 +217,67 @@ func (r *Report) compare(days []*Bin, c *Config) {
 	}
 	slices.Sort(cuts)
 	cuts = slices.Compact(cuts)
-	r.levels(days, y, cuts)
+	r.levels(days, y, cuts, c.Tolerance)
+	slices.SortFunc(r.Short, func(a, b Short) int { return a.Day.Compare(b.Day) })
 }
 
 // levels tests whether a stretch of days falls short of the reference. A day's
 // variance is what the sampling makes it, or all together so many times that as
-// they turn out to vary (quasi-likelihood).
-func (r *Report) levels(days []*Bin, y []float64, cuts []int) {
+// they turn out to vary (quasi-likelihood). Days that fall short by themselves
+// are told, and taken out.
+func (r *Report) levels(days []*Bin, y []float64, cuts []int, tolerance float64) {
+	taken := make([]int, len(days)) // indices of the days that take part
+	for d := range taken {
+		taken[d] = d
+	}
+	for {
+		m, ok := stretches(days, y, cuts, taken)
+		if !ok {
+			return
+		}
+		i, p := m.outlier(1)
+		if i < 0 || p >= shortLevel || m.residuals[i] > 0 || relative(y[taken[i]]) > -tolerance || len(days)-len(taken) == mostAlone {
+			r.settle(days, cuts, m)
+			return
+		}
+		r.Short = append(r.Short, Short{days[taken[i]].Start, relative(y[taken[i]])})
+		taken = slices.Delete(taken, i, i+1)
+	}
+}
+
+// stretches fits a level to each stretch, in standard deviations of the days.
+func stretches(days []*Bin, y []float64, cuts, taken []int) (model, bool) {
 	columns := make([][]float64, len(cuts)-1)
 	for i := range columns {
-		columns[i] = make([]float64, len(y))
+		columns[i] = make([]float64, len(taken))
 	}
-	scaled := make([]float64, len(y))
+	scaled := make([]float64, len(taken))
 	stretch := 0
-	for d, b := range days {
-		if d == cuts[stretch+1] {
+	for i, d := range taken {
+		for d >= cuts[stretch+1] {
 			stretch++
 		}
-		deviation := math.Sqrt((1-float64(b.Items)/b.Weight)/float64(b.Items) + borders*borders)
-		columns[stretch][d], scaled[d] = 1/deviation, y[d]/deviation
+		b := days[d]
+		deviation := math.Sqrt(max(0, 1-float64(b.Items)/b.Weight)/float64(b.Items) + borders*borders)
+		columns[stretch][i], scaled[i] = 1/deviation, y[d]/deviation
 	}
-	m, ok := regress(scaled, columns)
-	if !ok {
-		return
-	}
+	return regress(scaled, columns)
+}
+
+// settle concludes from the levels of the stretches.
+func (r *Report) settle(days []*Bin, cuts []int, m model) {
 	scale := math.Sqrt(m.rss / float64(m.free))
-	r.Spread, r.Unseen = scale, 0
+	r.Spread, r.Unseen, r.Found = scale, 0, leastLoss
 	for i, size := range m.beta {
-		deviation := m.errors[i] / min(scale, 1)
-		p := 2 * survival(math.Abs(size)/deviation, m.free) * float64(len(columns))
+		deviation := m.unit[i] * max(scale, 1)
+		p := 2 * survival(math.Abs(size)/deviation, m.free) * float64(len(m.beta))
 		t := quantile(0.975, m.free)
 		s := &Step{Change: relative(size), P: min(p, 1), Low: relative(size - t*deviation), High: relative(size + t*deviation)}
 		if i > 0 {
 			s.Day = days[cuts[i]].Start
 		}
 		r.Unseen = max(r.Unseen, -relative(size-quantile(0.95, m.free)*deviation))
+		r.Found = max(r.Found, power(deviation, level/float64(2*len(m.beta)), m.free))
 		if p < level && s.Change <= -leastLoss && (r.Step == nil || s.Change < r.Step.Change) {
 			r.Step = s
 		}

@@ -35,9 +35,10 @@ func (e *RowError) Error() string { return fmt.Sprintf("row %d: %v", e.Row, e.Er
 func (e *RowError) Unwrap() error { return e.Err }
 
 // Read reads an export, CSV with a header or JSON lines, which the first
-// character tells, and yields the items that count to add. It stops at the
-// first row that can't be understood ([*RowError]) and at add's first error.
-// Columns that it doesn't know are passed over.
+// character tells, and yields the items that count to add. CSV may have
+// semicolons or tabs for commas. It stops at the first row that can't be
+// understood ([*RowError]) and at add's first error. Columns that it doesn't
+// know are passed over.
 func Read(r io.Reader, filter Filter, add func(Item) error) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	if mark, _ := in.Peek(3); bytes.Equal(mark, []byte("\xef\xbb\xbf")) {
@@ -91,10 +92,10 @@ func readLines(r io.Reader, filter Filter, add func(Item) error) error {
 	return lines.Err()
 }
 
-func readCSV(r io.Reader, filter Filter, add func(Item) error) error {
+func readCSV(r *bufio.Reader, filter Filter, add func(Item) error) error {
 	bounded := &recordReader{from: r}
 	in := csv.NewReader(bounded)
-	in.ReuseRecord = true
+	in.Comma, in.ReuseRecord = separator(r), true
 	header, err := in.Read()
 	if err != nil {
 		return fmt.Errorf("header: %w", err)
@@ -114,14 +115,27 @@ func readCSV(r io.Reader, filter Filter, add func(Item) error) error {
 		}
 		f := fields{}
 		for i, value := range record {
-			if value != "" {
-				f.set(columns[i], value)
-			}
+			f.set(columns[i], value)
 		}
 		if err := f.yield(filter, add); err != nil {
 			return &RowError{row, err}
 		}
 	}
+}
+
+// separator is what separates the header's columns: a comma, unless there are
+// more of another.
+func separator(r *bufio.Reader) rune {
+	_, _ = r.Peek(1) // fills the buffer
+	header, _ := r.Peek(r.Buffered())
+	header, _, _ = bytes.Cut(header, []byte("\n"))
+	best := ','
+	for _, c := range []rune{';', '\t'} {
+		if bytes.Count(header, []byte(string(c))) > bytes.Count(header, []byte(string(best))) {
+			best = c
+		}
+	}
+	return best
 }
 
 // recordReader fails once it has been read further than a record may be long.
@@ -154,12 +168,13 @@ var names = map[string]string{
 	"items": "items", "raw": "raw", "weight": "weight", "weighted": "weighted", "suspect": "suspect",
 }
 
-// set keeps a value whose column is known. The portal's exports write the zone
-// behind the name of a time: "timestamp [UTC]".
+// set keeps a value whose column is known, if it is there; of the name also
+// that it isn't. The portal's exports write the zone behind the name of a time:
+// "timestamp [UTC]".
 func (f fields) set(column string, value any) {
 	column = strings.ToLower(strings.TrimSpace(column))
 	column = strings.TrimSpace(strings.TrimSuffix(column, "[utc]"))
-	if name, known := names[column]; known && value != nil {
+	if name, known := names[column]; known && (value != nil && value != "" || name == "name") {
 		f[name] = value
 	}
 }
@@ -176,7 +191,7 @@ func (f fields) yield(filter Filter, add func(Item) error) error {
 	if _, summed := f["weighted"]; summed {
 		return f.summed(at, sdk, add)
 	}
-	count, err := f.number("count", 1)
+	count, err := f.number("count", 0)
 	if err != nil {
 		return err
 	}
@@ -185,8 +200,11 @@ func (f fields) yield(filter Filter, add func(Item) error) error {
 		return err
 	}
 	rate, err := f.rate()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case count < 1 && rate <= 0:
+		return errors.New("it has no itemCount of 1 or more: without one, sampling looks like loss")
 	}
 	return add(single(at, value, count, rate, sdk))
 }

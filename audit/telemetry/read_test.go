@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"testing"
@@ -37,6 +38,14 @@ func TestReadBothSchemas(t *testing.T) {
 {"TimeGenerated": "2025-04-21T10:00:00.5+02:00", "Name": "imported", "ItemCount": 4, "Measurements": {"flights": 20}, "SDKVersion": "dotnet:2.22.0", "More": [1]}
 
 {"TimeGenerated": "2025-04-21T08:00:01Z", "Name": "imported", "ItemCount": 4, "Measurements": "{\"other\": 1}", "SDKVersion": null}
+`,
+		"semicolons": `timestamp;name;itemCount;customMeasurements;sdkVersion
+2025-04-21T08:00:00.5Z;imported;4;"{""flights"": 20, ""other"": 1}";dotnet:2.22.0
+2025-04-21T08:00:00.5Z;;4;"{""flights"": 20}";dotnet:2.22.0
+`,
+		"tabs": "timestamp\titemCount\tcustomMeasurements\tsdkVersion\n2025-04-21T08:00:00.5Z\t4\t\"{\"\"flights\"\": 20}\"\tdotnet:2.22.0\n",
+		"a name that is null": `{"TimeGenerated": "2025-04-21", "Name": null, "ItemCount": 4, "Measurements": {"flights": 20}}
+{"TimeGenerated": "2025-04-21T08:00:00.5Z", "ItemCount": 4, "Measurements": {"flights": 20}, "SDKVersion": "dotnet:2.22.0"}
 `,
 		"summed up": `time,items,raw,weight,weighted,sdk
 2025-04-21 08:00:00.5,1,20,4,80,dotnet:2.22.0
@@ -81,6 +90,9 @@ func TestReadMistakes(t *testing.T) {
 		{"name\nx\n", "row 1: it has no time: the column is timestamp or TimeGenerated"},
 		{"timestamp,itemCount\n2025-04-21,many\n", "row 1: count: many is not a number that can be summed"},
 		{"timestamp,itemCount\n2025-04-21,-1\n", "row 1: count: -1 is negative"},
+		{"timestamp,itemCount,customMeasurements\n2025-04-21,0,\"{\"\"flights\"\": 1}\"\n", "row 1: it has no itemCount of 1 or more"},
+		{"timestamp,customMeasurements\n2025-04-21,\"{\"\"flights\"\": 1}\"\n", "row 1: it has no itemCount of 1 or more"},
+		{"timestamp;itemCount\n2025-04-21;\"2,5\"\n", "row 1: count: 2,5 is not a number that can be summed"},
 		{"timestamp,itemCount\n2025-04-21,1e300\n", "row 1: count: 1e300 is not a number that can be summed"},
 		{"timestamp,customMeasurements\n2025-04-21,{x\n", "row 1: measurements: not a JSON object"},
 		{`{"timestamp": "2025-04-21", "customMeasurements": {"flights": "many"}}`, "row 1: measurement flights: many is not a number that can be summed"},
@@ -113,17 +125,25 @@ func FuzzRead(f *testing.F) {
 		if telemetry.Read(strings.NewReader(text), telemetry.Filter{Measurement: measurement}, s.Add) != nil {
 			return
 		}
-		r, err := s.Judge(nil)
-		if err != nil {
-			return
-		}
-		for _, b := range r.Days {
-			if v := b.Raw + b.Weight + b.Weighted + b.Rate(); math.IsNaN(v) || math.IsInf(v, 0) {
-				t.Errorf("%+v", b)
+		var cfg telemetry.Config
+		for range 2 {
+			r, err := s.Judge(&cfg)
+			if err != nil {
+				return
 			}
-		}
-		if text := fmt.Sprint(r.Explain()); strings.Contains(text, "NaN") {
-			t.Error(text)
+			cfg.Reference = map[time.Time]float64{}
+			for _, b := range r.Days {
+				if v := b.Raw + b.Weight + b.Weighted + b.Rate(); math.IsNaN(v) || math.IsInf(v, 0) {
+					t.Errorf("%+v", b)
+				}
+				cfg.Reference[b.Start] = b.Raw
+			}
+			if text := fmt.Sprint(r.Explain()); strings.Contains(text, "NaN") {
+				t.Error(text)
+			}
+			if err := r.WriteJSON(io.Discard); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

@@ -93,18 +93,25 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		Came   []string `json:"sdk_came,omitempty"`
 		Went   []string `json:"sdk_went,omitempty"`
 	}
+	type short struct {
+		Day    string  `json:"day"`
+		Change float64 `json:"change"`
+	}
 	data := struct {
 		Verdict  Verdict   `json:"verdict"`
 		Changes  []change  `json:"rate_changes"`
 		Step     *step     `json:"step,omitempty"`
+		Short    []short   `json:"days_short_of_the_reference,omitempty"`
+		Beyond   int       `json:"reference_days_after_the_last_item,omitempty"`
 		Unseen   float64   `json:"largest_loss_not_excluded"`
+		Found    float64   `json:"loss_found_nine_times_in_ten"`
 		Spread   float64   `json:"spread"`
 		Weekdays []float64 `json:"weekday_factors_from_sunday,omitempty"`
 		Suspect  int64     `json:"items_with_rate_but_item_count_1"`
 		Explain  []string  `json:"explanation"`
 		Days     []row     `json:"days"`
 	}{
-		Verdict: r.Verdict, Changes: []change{}, Unseen: max(r.Unseen, 0), Spread: r.Spread, Weekdays: r.Weekdays,
+		Verdict: r.Verdict, Changes: []change{}, Beyond: r.Beyond, Unseen: max(r.Unseen, 0), Found: r.Found, Spread: r.Spread, Weekdays: r.Weekdays,
 		Suspect: r.Suspect, Explain: r.Explain(), Days: r.rows(),
 	}
 	for _, c := range r.Changes {
@@ -116,8 +123,11 @@ func (r *Report) WriteJSON(w io.Writer) error {
 			data.Step.Day = s.Day.Format(time.DateOnly)
 		}
 	}
+	for _, s := range r.Short {
+		data.Short = append(data.Short, short{s.Day.Format(time.DateOnly), s.Change})
+	}
 	if r.Drift {
-		data.Unseen = 1
+		data.Unseen, data.Found = 1, 1
 	}
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")

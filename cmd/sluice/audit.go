@@ -1,6 +1,11 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+)
 
 func (a *app) audit() *cobra.Command {
 	return a.family("audit", "Find out whether anything was lost", a.auditHub(), a.auditTelemetry())
@@ -20,3 +25,17 @@ type verdictError struct {
 }
 
 func (e *verdictError) Error() string { return e.text }
+
+// undecided makes of whatever kept an audit from its verdict that there is
+// none: exit code 1 says that something is lost.
+func undecided(ctx context.Context, err error) error {
+	var found *verdictError
+	var usage *usageError
+	switch {
+	case err == nil, errors.As(err, &found), errors.As(err, &usage):
+		return err
+	case ctx.Err() != nil:
+		return &verdictError{exitUndecided, "interrupted before it could tell"}
+	}
+	return &verdictError{exitUndecided, err.Error()}
+}

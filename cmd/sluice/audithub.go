@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -48,16 +47,7 @@ and with 2 if it could not tell.`,
 			}
 			ctx, stop := untilInterrupted(ctx)
 			defer stop()
-			err := a.runAuditHub(ctx, &flags)
-			var found *verdictError
-			var usage *usageError
-			switch {
-			case err == nil, errors.As(err, &found), errors.As(err, &usage):
-				return err
-			case ctx.Err() != nil:
-				return &verdictError{exitUndecided, "interrupted before it could tell"}
-			}
-			return &verdictError{exitUndecided, err.Error()}
+			return undecided(ctx, a.runAuditHub(ctx, &flags))
 		}),
 	}
 	f := cmd.Flags()

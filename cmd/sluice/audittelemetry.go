@@ -44,8 +44,8 @@ it stands for, and say whether a drop is sampling, loss, or both. It reads an
 export (CSV with a header, or JSON lines; "-" is standard input) or asks a
 Log Analytics workspace, as Azure's default credential.
 
-It exits with 0 if nothing is lost, with 1 if there is a loss, and with 2 if the
-days differ too much to tell.`,
+It exits with 0 if nothing is lost, with 1 if there is a loss, and with 2 if it
+could not tell, because the days differ too much or for another reason.`,
 		Example: `  sluice audit telemetry export.csv --event imported --measurement flights --html report.html
   sluice audit telemetry --workspace 6f2a… --event imported --since 720h
   sluice audit telemetry export.jsonl --reference hub.csv`,
@@ -61,9 +61,13 @@ days differ too much to tell.`,
 			case flags.tolerance <= 0 || flags.tolerance >= 1:
 				return misused("--tolerance %v: must be between 0 and 1", flags.tolerance)
 			}
-			ctx, stop := untilInterrupted(ctx)
-			defer stop()
-			return a.runTelemetry(ctx, files, &flags)
+			// Reading a file or a terminal doesn't look at ctx: a signal ends the process.
+			if flags.workspace != "" {
+				var stop context.CancelFunc
+				ctx, stop = untilInterrupted(ctx)
+				defer stop()
+			}
+			return undecided(ctx, a.runTelemetry(ctx, files, &flags))
 		}),
 	}
 	f := cmd.Flags()
@@ -179,10 +183,15 @@ func readFile(name string, read func(io.Reader) error) error {
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, errors.Unwrap(err))
+		return fmt.Errorf("%s: cannot be read: %w", name, errors.Unwrap(err))
 	}
 	defer f.Close()
-	if err := read(f); err != nil {
+	err = read(f)
+	var failed *os.PathError
+	if errors.As(err, &failed) {
+		return fmt.Errorf("%s: cannot be read: %w", name, failed.Err)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil

@@ -76,22 +76,22 @@ func TestAuditTelemetryMistakes(t *testing.T) {
 	file := export(t, dir, 50, 0)
 	for _, c := range []struct {
 		args []string
-		code int
 		want string
 	}{
-		{nil, 2, "say what to read: a FILE, - for standard input, or --workspace ID"},
-		{[]string{file, "--workspace", "x"}, 2, "a FILE and --workspace: one of them only"},
-		{[]string{file, "--query", "x"}, 2, "--query is for --workspace"},
-		{[]string{file, "--zone", "Mars"}, 2, "--zone Mars: not a time zone"},
-		{[]string{file, "--bin", "7h"}, 2, "--bin: bins of 7h0m0s: take a length from 1m to 24h that divides a day"},
-		{[]string{file, "--holiday", "Easter"}, 2, "--holiday Easter: write a day as 2026-01-31"},
-		{[]string{file, "--tolerance", "5"}, 2, "--tolerance 5: must be between 0 and 1"},
-		{[]string{"none.csv"}, 1, "sluice: none.csv: no such file or directory"},
-		{[]string{file, "--event", "other"}, 1, "no item counts: look at the names of event and measurement"},
-		{[]string{file, "--reference", file}, 1, "export.csv: row 1: "},
+		{nil, "say what to read: a FILE, - for standard input, or --workspace ID"},
+		{[]string{file, "--workspace", "x"}, "a FILE and --workspace: one of them only"},
+		{[]string{file, "--query", "x"}, "--query is for --workspace"},
+		{[]string{file, "--zone", "Mars"}, "--zone Mars: not a time zone"},
+		{[]string{file, "--bin", "7h"}, "--bin: bins of 7h0m0s: take a length from 1m to 24h that divides a day"},
+		{[]string{file, "--holiday", "Easter"}, "--holiday Easter: write a day as 2026-01-31"},
+		{[]string{file, "--tolerance", "5"}, "--tolerance 5: must be between 0 and 1"},
+		{[]string{"none.csv"}, "sluice: none.csv: cannot be read: no such file or directory"},
+		{[]string{"."}, "sluice: .: cannot be read: is a directory"},
+		{[]string{file, "--event", "other"}, "no item counts: look at the names of event and measurement"},
+		{[]string{file, "--reference", file}, "export.csv: row 1: "},
 	} {
 		code, _, errs := invoke(t, dir, nil, append([]string{"audit", "telemetry"}, c.args...)...)
-		if code != c.code || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
+		if code != 2 || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
 			t.Errorf("%v: exit code %d: %s", c.args, code, errs)
 		}
 	}
