@@ -15,6 +15,9 @@ import (
 	"github.com/sluice-go/sluice/otel"
 )
 
+// unshown is for other questions than a dashboard's.
+var unshown = map[string]bool{"sluice_fetched_bytes_total": true, "sluice_checkpoint": true, "target_info": true}
+
 // TestGrafana compares the metrics that the dashboard asks for with those that
 // Prometheus is given.
 func TestGrafana(t *testing.T) {
@@ -71,11 +74,8 @@ func TestGrafana(t *testing.T) {
 		}
 	}
 	for f := range given {
-		if strings.HasSuffix(f, "_bucket") || f == "sluice_fetched_bytes_total" {
-			continue
-		}
-		if !asked[f] && !asked[f+"_bucket"] {
-			t.Logf("no panel shows %s", f)
+		if !strings.HasSuffix(f, "_bucket") && !asked[f] && !asked[f+"_bucket"] && !unshown[f] {
+			t.Errorf("no panel shows %s", f)
 		}
 	}
 	if len(asked) < 15 {

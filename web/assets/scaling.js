@@ -7,15 +7,16 @@ import { Chart } from "./charts.js";
 const KINDS = { up: "up", down: "down", hold: "hold", succeeded: "done", failed: "given up" };
 let resources = new Map();
 let timer;
+let turn = 0; // one that is over asks no more
 
 export function show(on) {
-  clearInterval(timer);
-  if (!on) return;
-  load();
-  timer = setInterval(load, 2000);
+  clearTimeout(timer);
+  turn++;
+  if (on) load();
 }
 
 async function load() {
+  const mine = turn;
   try {
     const so = await get("/api/autoscaling");
     $("scaling-error").hidden = true;
@@ -24,6 +25,7 @@ async function load() {
     put($("scaling-error"), e.message);
     $("scaling-error").hidden = false;
   }
+  if (mine === turn) timer = setTimeout(load, 2000);
 }
 
 function draw(r, now) {
@@ -33,10 +35,12 @@ function draw(r, now) {
     const head = (name, className) => el("th", { role: "columnheader", scope: "col", class: className }, name);
     const table = el("table", { class: "grid cards decisions", role: "table" }, el("caption", { class: "unseen" }, `Decisions about ${r.name}`),
       el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, head("Time"), head("Decision"), head("Instances", "n"), head("Why"), head("Figures"))), at.body);
+    at.scroll = el("div", { class: "scroll" }, table);
+    at.none = el("p", { class: "empty" }, "No decisions in the last 24 hours.");
     at.only = el("input", { type: "checkbox", checked: true });
     at.only.addEventListener("change", () => rows(at));
     $("resources").append(el("section", { class: "resource", "aria-label": r.name }, el("div", { class: "head" }, at.title, at.sum), at.error, at.plots,
-      el("div", { class: "head decisions-head" }, el("h3", {}, "Decisions"), el("label", { class: "quiet" }, at.only, " only changes")), el("div", { class: "scroll" }, table)));
+      el("div", { class: "head decisions-head" }, el("h3", {}, "Decisions"), el("label", { class: "quiet" }, at.only, " only changes")), at.scroll, at.none));
     resources.set(r.name, at);
   }
   at.data = r;
@@ -45,6 +49,8 @@ function draw(r, now) {
   for (const m of r.metrics) chart(at, m.name, m.state ? `${m.name} (${m.state})` : m.name, {}).show([m.times.map((t) => t / 1000), m.values]);
   const changes = r.decisions.toReversed();
   if (changes.length) chart(at, "\0instances", "Instances", { steps: true }).show([[...changes.map((d) => d.time / 1000), now / 1000], [...changes.map((d) => d.instances), r.instances]]);
+  at.scroll.hidden = r.decisions.length === 0;
+  at.none.hidden = r.decisions.length > 0;
   rows(at);
 }
 
