@@ -41,7 +41,12 @@ func (a *app) checkpointsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list --config PIPELINE.yaml",
 		Short: "List position, lag, owner and dead letters of each partition",
-		Args:  cobra.NoArgs,
+		Long: `List position, lag, owner and dead letters of each partition. The position is the
+sequence number of the event up to which all are done: "origin" before the first,
+"-" where no consumer has begun. The lag is how many events the hub holds behind
+it, "?" if the hub is out of reach; the lease is what is left of the owner's.`,
+		Example: "  sluice checkpoints list --config flights.yaml\n  sluice checkpoints list --config stages.yaml --stage clean --json",
+		Args:    cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			return atTable(ctx, config, stage, func(ctx context.Context, t *checkpoint.Table) error {
 				rows, hub, err := t.List(ctx)

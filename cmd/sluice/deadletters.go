@@ -156,6 +156,7 @@ func (a *app) deadLettersShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show --config PIPELINE.yaml ID…",
 		Short: "Show dead letters with their events",
+		Long:  "Show dead letters with their events: where each lay in the hub, why it failed, and\nits body, if that was stored.",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			if _, err := l.filter(args); err != nil {

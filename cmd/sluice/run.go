@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -197,7 +196,7 @@ func (a *app) consume(ctx, interrupted context.Context, c runner, stopTimeout ti
 		a.log.Warn("batches in progress were cancelled", "after", stopTimeout)
 	}
 	if err := <-ended; err != nil && work.Err() == nil {
-		return cmp.Or(result, err)
+		return errors.Join(result, err)
 	}
 	return result
 }
