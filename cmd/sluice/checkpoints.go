@@ -88,8 +88,8 @@ func (a *app) checkpointsSet() *cobra.Command {
 		Short: "Set where partitions go on",
 		Long: `Set where partitions go on: earliest, latest, a time like 2026-01-31T08:00:00Z,
 "24h ago", "sequence N" or "offset O"; the event there is the first to be
-delivered. Events that were done are then delivered again, or others passed over;
-the command says how many.
+delivered, or the next to come where START is past the newest. Events that were
+done are then delivered again, or others passed over; the command says how many.
 
 It refuses while a partition has a live owner, before it has changed anything.
 With --force the owner is fenced off: what it has not committed yet it never will.
