@@ -30,14 +30,20 @@ CREATE INDEX sluice_dead_letters_failed ON sluice_dead_letters (failed_at)`},
 	migration{oldest: ours + 1, sql: `ALTER TABLE sluice_leases ADD COLUMN note text NOT NULL DEFAULT ''`},
 )
 
-func migrateTo(t *testing.T, url string, version int) error {
+// connect connects until the test ends.
+func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context())
-	_, err = migrate(t.Context(), conn, "", later[:version])
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+func migrateTo(t *testing.T, url string, version int) error {
+	t.Helper()
+	_, err := migrate(t.Context(), connect(t, url), "", later[:version])
 	return err
 }
 
@@ -123,33 +129,37 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// Tables that a binary of version 1 has made are taken over as they are, and
-// such a binary may go on beside this one: it claims and moves checkpoints
-// without knowing of what is done behind them, which then must not count.
-func TestBesideVersion1(t *testing.T) {
+// beside returns a store over tables that a binary of an earlier version has
+// made, with a checkpoint of a group at 9, and what executes such a binary's
+// statements.
+func beside(t *testing.T, version int) (s *Store, group sluice.Group, asOld func(statement string)) {
+	t.Helper()
 	url := pgtest.Database(t)
-	old, err := pgx.Connect(t.Context(), url)
-	if err != nil {
+	old := connect(t, url)
+	if _, err := migrate(t.Context(), old, "", migrations[:version]); err != nil {
 		t.Fatal(err)
 	}
-	defer old.Close(t.Context())
-	if _, err := migrate(t.Context(), old, "", migrations[:1]); err != nil {
-		t.Fatal(err)
-	}
-	asOld := func(statement string) {
+	asOld = func(statement string) {
 		t.Helper()
 		if _, err := old.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
 	}
-	group := sluice.Group{Namespace: "ns", Topic: "flights", Name: "g"}
 	asOld(`INSERT INTO sluice_checkpoints (namespace, topic, consumer_group, partition, incarnation, sequence_number, owner, epoch, updated_at)
 VALUES ('ns', 'flights', 'g', '0', 'i', 9, 'a', 1, now())`)
 	s, err := Open(t.Context(), url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(s.Close)
+	return s, sluice.Group{Namespace: "ns", Topic: "flights", Name: "g"}, asOld
+}
+
+// Tables that a binary of version 1 has made are taken over as they are, and
+// such a binary may go on beside this one: it claims and moves checkpoints
+// without knowing of what is done behind them, which then must not count.
+func TestBesideVersion1(t *testing.T) {
+	s, group, asOld := beside(t, 1)
 	for i, c := range []struct{ what, statement string }{
 		{"claimed", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = claims + 1`},
 		{"claimed and moved", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = 1, sequence_number = sequence_number + 3`},
@@ -179,29 +189,7 @@ VALUES ('ns', 'flights', 'g', '0', 'i', 9, 'a', 1, now())`)
 // was seen: that stays while it moves checkpoints, and does not count where it
 // has set one back.
 func TestBesideVersion2(t *testing.T) {
-	url := pgtest.Database(t)
-	old, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer old.Close(t.Context())
-	if _, err := migrate(t.Context(), old, "", migrations[:2]); err != nil {
-		t.Fatal(err)
-	}
-	asOld := func(statement string) {
-		t.Helper()
-		if _, err := old.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	asOld(`INSERT INTO sluice_checkpoints (namespace, topic, consumer_group, partition, incarnation, sequence_number, owner, epoch, updated_at)
-VALUES ('ns', 'flights', 'g', '0', 'i', 9, 'a', 1, now())`)
-	s, err := Open(t.Context(), url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	group := sluice.Group{Namespace: "ns", Topic: "flights", Name: "g"}
+	s, group, asOld := beside(t, 2)
 	steps := func(what string, want ...int64) {
 		t.Helper()
 		list, err := s.Seen(t.Context(), group, "0")
@@ -254,11 +242,7 @@ func TestMigrateTogether(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := connect(t, url)
 	var v version
 	if err := conn.QueryRow(t.Context(), `SELECT version, oldest_compatible FROM sluice_schema WHERE component = 'store'`).Scan(&v.version, &v.oldest); err != nil || v != (version{ours + 2, ours + 1}) {
 		t.Errorf("the tables are at %+v, %v", v, err)
@@ -268,11 +252,7 @@ func TestMigrateTogether(t *testing.T) {
 // A migration that fails leaves nothing behind.
 func TestMigrationFails(t *testing.T) {
 	url := pgtest.Database(t)
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := connect(t, url)
 	broken := append(append([]migration{}, later...), migration{oldest: 1, sql: `CREATE TABLE sluice_more (n int); SELECT 1/0`})
 	if _, err := migrate(t.Context(), conn, "", broken); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", ours+3)) {
 		t.Errorf("error is %v, want it to name version %d", err, ours+3)
@@ -311,16 +291,12 @@ func TestSchemas(t *testing.T) {
 
 func TestMayNotCreate(t *testing.T) {
 	url := pgtest.Database(t)
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := connect(t, url)
 	if _, err := conn.Exec(t.Context(), `DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN PASSWORD 'reader'; REVOKE CREATE ON SCHEMA public FROM PUBLIC`); err != nil {
 		t.Fatal(err)
 	}
 	c := conn.Config()
-	_, err = Open(t.Context(), fmt.Sprintf("postgres://reader:reader@%s:%d/%s?sslmode=disable", c.Host, c.Port, c.Database), nil)
+	_, err := Open(t.Context(), fmt.Sprintf("postgres://reader:reader@%s:%d/%s?sslmode=disable", c.Host, c.Port, c.Database), nil)
 	if err == nil || !strings.Contains(err.Error(), "grant") || !strings.Contains(err.Error(), "public") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("error is %v, want one line that says what to grant", err)
 	}
@@ -328,18 +304,14 @@ func TestMayNotCreate(t *testing.T) {
 
 func TestEncoding(t *testing.T) {
 	url := pgtest.Database(t)
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := connect(t, url)
 	if _, err := conn.Exec(t.Context(), `DROP DATABASE IF EXISTS latin`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Exec(t.Context(), `CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(t.Context(), strings.Replace(url, "/"+conn.Config().Database, "/latin", 1), nil)
+	_, err := Open(t.Context(), strings.Replace(url, "/"+conn.Config().Database, "/latin", 1), nil)
 	if err == nil || !strings.Contains(err.Error(), "LATIN1") || errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v, want the encoding refused", err)
 	}
