@@ -70,10 +70,11 @@ func LoadRule(path string, recorded []string) (*Config, error) {
 
 func readFile(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("autoscaler's file: %w", err)
+	var failed *os.PathError
+	if errors.As(err, &failed) {
+		return nil, fmt.Errorf("%s: cannot be read: %w", path, failed.Err)
 	}
-	return data, nil
+	return data, err
 }
 
 // parse reads a file; with recorded metrics, it needs no more than a rule.

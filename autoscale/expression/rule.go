@@ -145,7 +145,7 @@ func (r *Rule) propose(e *evaluation) (wanted int, why string) {
 		case err != nil:
 			return now, "target: " + err.Error()
 		case math.IsNaN(f):
-			return now, "no target, as a metric does not count"
+			return now, "no target: it is not a number, as where a metric does not count, or of 0 / 0"
 		}
 		return whole(math.Ceil(f)), "target " + autoscale.Number(f)
 	}

@@ -99,7 +99,8 @@ func TestProposals(t *testing.T) {
 		{expression.Text{Down: `backlog > 100`, StepDown: `2.9`}, 2, "down holds"},
 		{expression.Text{Target: `ceil(backlog / 1000)`}, 1, "target 1"},
 		{expression.Text{Target: `backlog / 250`}, 3, "target 2.4"},
-		{expression.Text{Target: `gone / 250`}, 4, "no target, as a metric does not count"},
+		{expression.Text{Target: `gone / 250`}, 4, "no target: it is not a number, as where a metric does not count"},
+		{expression.Text{Target: `(backlog - backlog) / 0`}, 4, "or of 0 / 0"},
 		{expression.Text{Target: `-5`}, 0, "target -5"},
 		{expression.Text{Target: `backlog / 0`}, 1_000_000, "target +Inf"},
 	} {

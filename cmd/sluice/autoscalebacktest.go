@@ -71,8 +71,11 @@ record writes one. --rules given several times compares the rules.`,
 
 func (a *app) backtest(flags backtestFlags) error {
 	file, err := os.Open(flags.metrics)
-	if err != nil {
-		return fmt.Errorf("recorded metrics: %w", err)
+	var failed *os.PathError
+	if errors.As(err, &failed) {
+		return fmt.Errorf("%s: cannot be read: %w", flags.metrics, failed.Err)
+	} else if err != nil {
+		return err
 	}
 	defer file.Close()
 	recording, err := backtest.Read(flags.metrics, file)
