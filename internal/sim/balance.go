@@ -19,7 +19,7 @@ const (
 
 // holders tells who holds each partition that somebody holds.
 func (w *world) holders() map[string]string {
-	list, _ := w.leases.List(context.Background(), w.group)
+	list, _ := w.leaseStore().List(context.Background(), w.group)
 	holders := map[string]string{}
 	for _, l := range list {
 		if l.Live() && !l.Seat() {

@@ -19,6 +19,7 @@ type Config struct {
 	Seed       uint64
 	Free       bool // many goroutines at once, not reproducible
 	Partitions int
+	Added      int // of them, while the world runs
 	Processes  int
 	Want       sluice.Partitions
 	MaxBatch   int
@@ -140,6 +141,9 @@ func (w *world) nextTrouble() (time.Time, func()) {
 	if w.feed.Before(at) {
 		at, fire = w.feed, w.produce
 	}
+	if w.adding > 0 && w.growth.Before(at) {
+		at, fire = w.growth, w.grow
+	}
 	for _, s := range w.slots {
 		if s.process == nil && s.restart.Before(at) {
 			at, fire = s.restart, func() { w.spawn(s) }
@@ -155,7 +159,7 @@ func (w *world) produce() {
 	w.mu.Lock()
 	w.feed = time.Now().Add(time.Duration(50+w.rng.IntN(1000)) * time.Millisecond)
 	for range 1 + w.rng.IntN(2*w.cfg.Partitions) {
-		partition := fmt.Sprint(w.rng.IntN(w.cfg.Partitions))
+		partition := fmt.Sprint(w.rng.IntN(w.cfg.Partitions - w.adding))
 		if n := w.sent[partition]; n < int64(w.cfg.Events) {
 			e := &sluice.Event{Body: []byte(w.body(n))}
 			if w.cfg.Stream != nil {
@@ -172,6 +176,23 @@ func (w *world) produce() {
 	for _, partition := range slices.Sorted(maps.Keys(batch)) {
 		w.hub.Append(partition, batch[partition]...)
 	}
+}
+
+// grow adds a partition to the topic.
+func (w *world) grow() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.adding--
+	w.growth = time.Now().Add(w.cfg.Length / 10)
+	w.note("partition %d is added", w.cfg.Partitions-w.adding-1)
+	w.fired["partition added"]++
+}
+
+// partitions is how many the topic has by now.
+func (w *world) partitions() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cfg.Partitions - w.adding
 }
 
 func never(w *world) time.Time { return w.start.Add(1000 * time.Hour) }
@@ -202,20 +223,36 @@ func (w *world) strike() {
 		w.stop(p, span)
 		w.bury(s, span/10)
 	case n < 60 && p != nil:
+		what := "pause"
 		w.mu.Lock()
-		p.pausedUntil = time.Now().Add(span)
-		w.note("pause %s for %v", p.name, span)
+		switch { // a machine that is suspended, one that is restored later
+		case n < 49:
+			p.pause(span, &p.monotonic)
+			what = "pause, the monotonic clock too"
+		case n < 53:
+			p.pause(span, &p.monotonic, &p.wall)
+			what = "pause, all clocks too"
+		default:
+			p.pause(span)
+		}
+		w.note("%s: %s for %v", what, p.name, span)
 		w.mu.Unlock()
-		w.count("pause")
+		w.count(what)
 		if span > 30*time.Second {
 			w.count("pause past the lease")
 		}
-	case n < 70 && p != nil:
+	case n < 66 && p != nil:
 		w.mu.Lock()
 		p.skew += time.Duration(w.rng.IntN(7200)-3600) * time.Second
 		w.note("clock of %s off by %v", p.name, p.skew)
 		w.mu.Unlock()
 		w.count("clock jump")
+	case n >= 66 && n < 70:
+		w.mu.Lock()
+		w.leases = &sluicetest.Leases{Unsafe: w.cfg.UnsafeLeases}
+		w.note("leases are lost")
+		w.mu.Unlock()
+		w.count("loss of the leases")
 	case n < 90 && (w.cfg.Stream == nil || n < 80):
 		w.mu.Lock()
 		parts := []string{"leases", "database", "hub"}
@@ -229,7 +266,7 @@ func (w *world) strike() {
 		w.count("outage of the " + what)
 	default:
 		for _, g := range w.groups() {
-			_, _ = w.store.Retry(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead}}, time.Time{})
+			w.retry(g)
 		}
 		w.count("retry of all dead letters")
 		if n%2 == 0 && n >= 90 {
@@ -282,22 +319,15 @@ func Run(cfg Config) Result {
 		}
 	}
 	for _, p := range w.owners {
-		p.pausedUntil = time.Time{}
+		p.pause(0)
 	}
 	w.mu.Unlock()
-	even := time.Duration(-1) // since when in a row
-	for step := time.Duration(0); step < Quiet; step += time.Second {
-		w.drive(now.Add(step))
-		if !w.even() {
-			even = -1
-		} else if even < 0 {
-			even = step
-		}
-		if w.settled() && even >= 0 {
-			break
-		}
-	}
+	even := w.settle()
 	uneven := w.judgeBalance()
+	if w.cfg.Chain != nil {
+		w.retry(w.group)
+		w.settle()
+	}
 	violations := append(w.judge(), uneven...)
 
 	w.mu.Lock()
@@ -321,6 +351,30 @@ func Run(cfg Config) Result {
 	letters, _ := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
 	r.Letters = len(letters)
 	return r
+}
+
+// settle drives the world until it has come to rest, and tells how long it took
+// to be even for good.
+func (w *world) settle() time.Duration {
+	began := time.Now()
+	even := time.Duration(-1) // since when in a row
+	for step := time.Duration(0); step < Quiet; step += time.Second {
+		w.drive(began.Add(step))
+		if !w.even() {
+			even = -1
+		} else if even < 0 {
+			even = step
+		}
+		if w.settled() && even >= 0 {
+			break
+		}
+	}
+	return even
+}
+
+// retry has all dead letters of a group tried again.
+func (w *world) retry(g sluice.Group) {
+	_, _ = w.store.Retry(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead}}, time.Time{})
 }
 
 // settled tells whether every event is done and no retry is waiting.
@@ -418,6 +472,7 @@ func newWorld(cfg Config) *world {
 	w.link()
 	w.store.Faults = w
 	w.feed, w.trouble = w.start, w.start.Add(5*time.Second)
+	w.adding, w.growth = cfg.Added, w.start.Add(cfg.Length/10)
 	for n := range cfg.Processes {
 		w.slots = append(w.slots, &slot{n: n})
 	}
@@ -442,6 +497,9 @@ func Draw(seed uint64) Config {
 	}
 	if r.IntN(2) == 0 {
 		c.Observer = sluice.ObserverFunc(func(sluice.Observation) {})
+	}
+	if c.Partitions > 4 {
+		c.Added = r.IntN(3)
 	}
 	return c
 }

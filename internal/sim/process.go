@@ -42,6 +42,8 @@ type process struct {
 	dead        bool
 	pausedUntil time.Time
 	skew        time.Duration
+	monotonic   standstill
+	wall        standstill
 	committing  map[string]context.Context // by partition
 }
 
@@ -156,11 +158,47 @@ func (w *world) kill(p *process) {
 func (p *process) Wall() time.Time {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	return time.Now().Add(p.skew)
+	now := time.Now()
+	return now.Add(p.skew - p.wall.lost(now))
 }
 
 // Elapsed implements [sluice.Clock].
-func (p *process) Elapsed() time.Duration { return time.Since(p.w.start) }
+func (p *process) Elapsed() time.Duration {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	now := time.Now()
+	return now.Sub(p.w.start) - p.monotonic.lost(now)
+}
+
+// pause has a process do nothing for a while; still are those of its clocks
+// that stand still meanwhile. The lock is held.
+func (p *process) pause(span time.Duration, still ...*standstill) {
+	now := time.Now()
+	p.pausedUntil = now.Add(span)
+	for _, s := range []*standstill{&p.monotonic, &p.wall} {
+		s.begin(now, 0)
+	}
+	for _, s := range still {
+		s.begin(now, span)
+	}
+}
+
+// standstill is what a clock has lost while its machine was suspended.
+type standstill struct {
+	before      time.Duration // earlier
+	from, until time.Time
+}
+
+func (s *standstill) begin(now time.Time, span time.Duration) {
+	s.before, s.from, s.until = s.lost(now), now, now.Add(span)
+}
+
+func (s *standstill) lost(now time.Time) time.Duration {
+	if now.After(s.until) {
+		now = s.until
+	}
+	return s.before + now.Sub(s.from)
+}
 
 // Sleep implements [sluice.Clock].
 func (p *process) Sleep(ctx context.Context, d time.Duration) error { return p.w.sleep(ctx, p, d) }
@@ -194,7 +232,13 @@ func tell(ctx context.Context, p *process, op, partition string, do func() error
 type source struct{ *process }
 
 func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
-	return ask(ctx, s.process, "describe", "", func() (sluice.Topic, error) { return s.hub().Describe(ctx) })
+	return ask(ctx, s.process, "describe", "", func() (sluice.Topic, error) {
+		topic, err := s.hub().Describe(ctx)
+		if err == nil && !s.next {
+			topic.Partitions = topic.Partitions[:s.w.partitions()]
+		}
+		return topic, err
+	})
 }
 
 func (s source) Bounds(ctx context.Context, partition string) (sluice.Bounds, error) {
@@ -234,25 +278,32 @@ func (r reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 
 func (r reader) Close(ctx context.Context) error { return r.inner.Close(ctx) }
 
+// leaseStore is where the leases are, until they are lost.
+func (w *world) leaseStore() *sluicetest.Leases {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.leases
+}
+
 // leases is the lease store as a process sees it.
 type leases struct{ *process }
 
 func (l leases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
 	return ask(ctx, l.process, "acquire", partition, func() (sluice.Lease, error) {
-		return l.w.leases.Acquire(ctx, group, partition, owner, ttl, above)
+		return l.w.leaseStore().Acquire(ctx, group, partition, owner, ttl, above)
 	})
 }
 
 func (l leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
-	return tell(ctx, l.process, "renew", lease.Partition, func() error { return l.w.leases.Renew(ctx, lease, ttl) })
+	return tell(ctx, l.process, "renew", lease.Partition, func() error { return l.w.leaseStore().Renew(ctx, lease, ttl) })
 }
 
 func (l leases) Release(ctx context.Context, lease sluice.Lease) error {
-	return tell(ctx, l.process, "release", lease.Partition, func() error { return l.w.leases.Release(ctx, lease) })
+	return tell(ctx, l.process, "release", lease.Partition, func() error { return l.w.leaseStore().Release(ctx, lease) })
 }
 
 func (l leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
-	return ask(ctx, l.process, "list", "", func() ([]sluice.LeaseInfo, error) { return l.w.leases.List(ctx, group) })
+	return ask(ctx, l.process, "list", "", func() ([]sluice.LeaseInfo, error) { return l.w.leaseStore().List(ctx, group) })
 }
 
 // store is the database as a process sees it.

@@ -35,7 +35,7 @@ var chained = map[string][]string{
 var rare = map[string]float64{
 	"acquire": 0.15, "bounds": 0.15, "claim": 0.1, "open": 0.2, "seek": 0.5,
 	"commit": 0.1, "record": 0.35, "leave": 0.6, "due": 0.15, "release": 0.6,
-	"seen": 0.4, "append": 0.15,
+	"fetch": 0.08, "seen": 0.4, "append": 0.15,
 	"advance": 0.3, "park": 0.7, "settle": 0.95, "parked": 0.3, "held": 0.3,
 }
 
@@ -69,7 +69,10 @@ func ChainSites() []string {
 
 // sites are those of requests, of which some change something.
 func sites(requests map[string][]string, changes string, more ...string) []string {
-	list := append([]string{"kill", "stop", "pause", "pause past the lease", "clock jump", "retry of all dead letters", "command to redrive", "late commit"}, more...)
+	list := append([]string{
+		"kill", "stop", "pause", "pause, the monotonic clock too", "pause, all clocks too", "pause past the lease", "clock jump",
+		"loss of the leases", "partition added", "retry of all dead letters", "command to redrive", "late commit",
+	}, more...)
 	for _, op := range strings.Fields(changes) {
 		list = append(list, fatal.String()+" "+op, delayed.String()+" "+op)
 	}

@@ -6,9 +6,10 @@
 // engine (a request, a wait) parks as a ticket. In the driven mode one driver
 // waits until every goroutine is blocked, draws the fates of the new tickets
 // from the seed, and releases them one at a time in the order of their due
-// times; so one seed gives one trace, at any GOMAXPROCS. In the free mode the
-// tickets release themselves, many goroutines run at once, and the race
-// detector has something to see.
+// times; so one seed gives one trace, at any GOMAXPROCS, as far as goroutines
+// that wake each other leave it to the driver. In the free mode the tickets
+// release themselves, many goroutines run at once, and the race detector has
+// something to see.
 package sim
 
 import (
@@ -59,6 +60,8 @@ type world struct {
 	commands int              // started so far
 	sent     map[string]int64 // events per partition
 	feed     time.Time        // when the next events are sent
+	adding   int              // partitions that are still to be added
+	growth   time.Time        // when the next one is
 	trouble  time.Time        // when the next thing goes wrong
 
 	live sync.WaitGroup // processes
@@ -127,7 +130,7 @@ func (w *world) edge(ctx context.Context, p *process, op, partition string, appl
 	w.mu.Lock()
 	if p.dead {
 		w.mu.Unlock()
-		return abandoned
+		return lost // the dead send nothing
 	}
 	if w.cfg.Free {
 		w.draw(t)
