@@ -41,9 +41,9 @@ type clerk[R any] struct {
 	settled  []*flight       // applied again
 	returned []*DeadLetter   // failed again
 	parked   []int64         // all events of this incarnation that are dead letters, ascending
+	prior    []Range         // done by an earlier tenure
 
 	// Its own goroutine's, and after that the stream's.
-	prior    []Range       // done by an earlier tenure
 	at       Position      // the checkpoint
 	done     []Range       // behind it, as stored
 	passed   uint64        // events below it since the stream began
@@ -66,11 +66,12 @@ func (c *clerk[R]) begin(at Position) {
 	s.head, c.at, c.aged = at.Sequence, at, Unset.Sequence
 }
 
-// know is told which events are dead letters when the stream begins.
-func (c *clerk[R]) know(parked []int64, at Position) {
+// know is told which events are dead letters when the stream begins, and which
+// are done.
+func (c *clerk[R]) know(parked []int64, prior []Range, at Position) {
 	c.stream.mu.Lock()
 	defer c.stream.mu.Unlock()
-	c.parked = parked
+	c.parked, c.prior = parked, prior
 	c.stream.mark.Store(newWaterMark(at.Sequence, parked))
 }
 
@@ -342,7 +343,8 @@ func (c *clerk[R]) checkpoint(ctx context.Context) {
 	s := c.stream
 	s.mu.Lock()
 	low, passed := s.list.Low()
-	to := c.at
+	at := c.at
+	to := at
 	if passed > 0 {
 		to = low.Position
 	}
@@ -353,10 +355,9 @@ func (c *clerk[R]) checkpoint(ctx context.Context) {
 		}
 		done = append(done, Range{first.Sequence, last.Sequence})
 	}
-	head := s.head
+	done = c.withPrior(done, to.Sequence, max(s.head, to.Sequence))
 	s.mu.Unlock()
-	done = c.withPrior(done, to.Sequence, max(head, to.Sequence))
-	if to == c.at && slices.Equal(done, c.done) || to == Unset {
+	if to == at && slices.Equal(done, c.done) || to == Unset {
 		return
 	}
 	rctx, cancel := c.request(ctx)
@@ -383,7 +384,7 @@ func (c *clerk[R]) checkpoint(ctx context.Context) {
 }
 
 // withPrior adds what an earlier tenure has done beyond head, where this one
-// has not come to yet.
+// has not come to yet. The stream's mu is held.
 func (c *clerk[R]) withPrior(done []Range, to, head int64) []Range {
 	for len(c.prior) > 0 && c.prior[0].Last <= head {
 		c.prior = c.prior[1:]

@@ -222,23 +222,36 @@ func (s *stream[R]) start() {
 func (d *atLeastOnce[R]) deliver(t *tenure) error {
 	s := d.stream(t)
 	defer s.leave()
-	if rate := d.cfg.Rate; rate != nil && rate.cluster {
-		// Whoever had the partition's share before may have used it up to the
-		// last moment.
-		if err := t.pause(time.Second); err != nil {
-			return err
-		}
-		index := slices.Index(t.topic.Partitions, t.lease.Partition)
-		if err := rate.join(t.lease.Partition, index, len(t.topic.Partitions)); err != nil {
+	leaveRate, err := d.joinRate(t)
+	if err != nil {
+		if t.idle.Err() == nil { // it is too low: no other tenure will do better
 			t.c.fail(err)
-			return err
 		}
-		defer rate.part(t.lease.Partition)
+		return err
 	}
+	defer leaveRate()
 	s.start()
-	err := s.run()
+	err = s.run()
 	s.land(err)
 	return err
+}
+
+// joinRate brings the partition's share to a rate that is a cluster's.
+func (d *atLeastOnce[R]) joinRate(t *tenure) (leave func(), err error) {
+	rate := d.cfg.Rate
+	if rate == nil || !rate.cluster {
+		return func() {}, nil
+	}
+	// Whoever had the partition's share before may have used it up to the last
+	// moment.
+	if err := t.pause(time.Second); err != nil {
+		return nil, err
+	}
+	index := slices.Index(t.topic.Partitions, t.lease.Partition)
+	if err := rate.join(t.lease.Partition, index, len(t.topic.Partitions)); err != nil {
+		return nil, err
+	}
+	return func() { rate.part(t.lease.Partition) }, nil
 }
 
 // land waits for the records that the sink has, and stores what has come of
@@ -285,6 +298,11 @@ func (d *atLeastOnce[R]) due(ctx context.Context, group Group, partition string)
 func (d *atLeastOnce[R]) redrive(t *tenure) (applied, failed int, err error) {
 	s := d.stream(t)
 	defer s.leave()
+	leaveRate, err := d.joinRate(t)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer leaveRate()
 	if err := s.claim(); err != nil {
 		return 0, 0, err
 	}
@@ -356,9 +374,8 @@ func (s *stream[R]) beforeOpen() error {
 		for _, n := range parked[behind:] {
 			s.skip = append(s.skip, Range{n, n})
 		}
-		s.clerk.know(parked, s.pos)
 		slices.SortFunc(s.skip, func(a, b Range) int { return cmp.Compare(a.First, b.First) })
-		s.clerk.prior = slices.Clone(s.skip)
+		s.clerk.know(parked, slices.Clone(s.skip), s.pos)
 		if s.cfg.OnDeadLetter == HoldKey {
 			held, err := s.letters.Held(s.idle, s.topic.Group, s.lease.Partition)
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -401,4 +402,56 @@ func TestStreamCancel(t *testing.T) {
 			t.Errorf("checkpoint at %d, want 49", got)
 		}
 	})
+}
+
+// ticking tells of each sleep of a millisecond.
+type ticking struct {
+	sluice.Clock
+	ticks chan struct{}
+}
+
+func (c ticking) Sleep(ctx context.Context, d time.Duration) error {
+	if d == time.Millisecond {
+		select {
+		case c.ticks <- struct{}{}:
+		default:
+		}
+	}
+	return c.Clock.Sleep(ctx, d)
+}
+
+// slowly opens the log after some ticks.
+type slowly struct {
+	sluice.Source
+	ticks chan struct{}
+}
+
+func (s slowly) Open(ctx context.Context, partition string, from sluice.Position, epoch int64) (sluice.Reader, error) {
+	for range 5 {
+		<-s.ticks
+	}
+	return s.Source.Open(ctx, partition, from, epoch)
+}
+
+// The clerk is at work before the log is open: what the stream tells it then is
+// guarded, which the race detector sees. In real time, for a bubble puts into an
+// order what happens.
+func TestStreamClerkBeginsEarly(t *testing.T) {
+	hub, store, ticks := sluicetest.NewHub(group, 1), &sluicetest.Store{}, make(chan struct{}, 64)
+	hub.Append("0", sluicetest.Bodies("a", "b", "c")...)
+	done := make(chan struct{})
+	observer := sluice.ObserverFunc(func(o sluice.Observation) {
+		if o.Kind == sluice.KindCommitted && o.To.Sequence == 2 {
+			close(done)
+		}
+	})
+	sink := must(sluice.Workers(1, func(context.Context, *sluice.Event) error { return nil }))
+	cfg := &sluice.StreamConfig[*sluice.Event]{CheckpointEvery: time.Millisecond}
+	c := must(sluice.New(slowly{hub, ticks}, newLedger(), sluice.AtLeastOnce(store, store, sluice.Itself, sink, cfg), 1, &sluice.Config{Observer: observer, Clock: ticking{clock.New(), ticks}}))
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(t.Context()) }()
+	<-done
+	if err := errors.Join(c.Stop(t.Context()), <-ran); err != nil {
+		t.Error(err)
+	}
 }

@@ -221,3 +221,28 @@ func TestStreamRedrives(t *testing.T) {
 		})
 	}
 }
+
+// A retry by command keeps to the cluster's rate: it brings the share of the
+// partition that it takes.
+func TestStreamRedrivesWithinAClusterRate(t *testing.T) {
+	stage(t, 2, func(s *scene) {
+		t := s.t
+		s.keyed("1", 20, noKey)
+		w := newWarehouse(t)
+		w.says = func(*sluice.Event, int) error { return sluice.Reject(errors.New("no")) }
+		_, stop := s.pour(w, nil, sluice.Config{})
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		must(s.store.Retry(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
+		w.says, w.sent = nil, nil
+		cfg := &sluice.StreamConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(10))}
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, cfg), 1, nil))
+		applied, failed, err := c.Redrive(t.Context())
+		if applied != 20 || failed != 0 || err != nil {
+			t.Errorf("redrive: %d applied, %d failed, %v", applied, failed, err)
+		}
+		window(t, w.sent, 5)
+	})
+}
