@@ -67,3 +67,40 @@ func TestOpenAgain(t *testing.T) {
 		t.Errorf("received %v, %v", messages, err)
 	}
 }
+
+// TestAsideIsBounded: of what is set aside the last thousand stay.
+func TestAsideIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s, err := sqlitestore.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1100)
+		INSERT INTO messages (queue, body, aside) SELECT 'metrics', i, 'bad' FROM n UNION ALL SELECT 'other', 1, 'bad'`); err != nil {
+		t.Fatal(err)
+	}
+	q := s.Queue("metrics", 0)
+	if err := q.Send(t.Context(), []byte("last")); err != nil {
+		t.Fatal(err)
+	}
+	messages, err := q.Receive(t.Context(), 1)
+	if err == nil {
+		err = q.SetAside(t.Context(), &messages[0], "bad too")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := q.Aside(t.Context())
+	if err != nil || len(list) != 1000 || string(list[0].Body) != "102" || string(list[999].Body) != "last" {
+		t.Errorf("%d are set aside, %v; want 1,000, from 102 on", len(list), err)
+	}
+	if other, err := s.Queue("other", 0).Aside(t.Context()); err != nil || len(other) != 1 {
+		t.Errorf("of another queue %d are left, %v", len(other), err)
+	}
+}

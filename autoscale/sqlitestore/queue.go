@@ -137,9 +137,17 @@ func (q *Queue) Delete(ctx context.Context, m *autoscale.Message) error {
 	return nil
 }
 
+// mostAside is how many messages are kept that were set aside.
+const mostAside = 1000
+
 // SetAside implements [autoscale.Queue].
 func (q *Queue) SetAside(ctx context.Context, m *autoscale.Message, reason string) error {
-	if _, err := q.change(ctx, m, "UPDATE messages SET aside = ? WHERE id = ? AND deliveries = ? AND aside IS NULL", reason, m); err != nil {
+	_, err := q.change(ctx, m, "UPDATE messages SET aside = ? WHERE id = ? AND deliveries = ? AND aside IS NULL", reason, m)
+	if err == nil {
+		_, err = q.store.db.ExecContext(ctx, `DELETE FROM messages WHERE queue = ? AND aside IS NOT NULL AND id <=
+			(SELECT id FROM messages WHERE queue = ? AND aside IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET ?)`, q.name, q.name, mostAside)
+	}
+	if err != nil {
 		return q.fail("set aside in queue", err)
 	}
 	return nil
@@ -167,7 +175,7 @@ func (q *Queue) change(ctx context.Context, m *autoscale.Message, query string, 
 	return result.RowsAffected()
 }
 
-// Aside returns what has been set aside, oldest first.
+// Aside returns what has been set aside, oldest first; at most the last 1,000.
 func (q *Queue) Aside(ctx context.Context) ([]autoscale.Aside, error) {
 	rows, err := q.store.db.QueryContext(ctx, "SELECT body, aside FROM messages WHERE queue = ? AND aside IS NOT NULL ORDER BY id", q.name)
 	if err != nil {
