@@ -207,7 +207,7 @@ func (r *run) flush() {
 
 // tend starts the tender, which ships parcels that have waited long enough.
 func (r *run) tend() {
-	patience := r.s.cfg.FlushAfter
+	patience := r.s.cfg.MaxWait
 	if patience == 0 {
 		return
 	}

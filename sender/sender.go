@@ -28,10 +28,10 @@ type Config struct {
 	// NoRepeats has a batch whose answer was lost end the sending, because it
 	// may be there. Default: it is sent again, and may be there twice.
 	NoRepeats bool
-	// FlushAfter is how long a message waits at most for others to fill its
+	// MaxWait is how long a message waits at most for others to fill its
 	// batch, also while the sequence pauses. Default: until it is full, or the
 	// sequence ends.
-	FlushAfter time.Duration
+	MaxWait time.Duration
 	// Refused is called for each message that can't be sent, at once, perhaps
 	// from several goroutines; for one that is refused as it is drawn, before the
 	// sequence goes on. The error of SendAll doesn't name it then. Default: the
@@ -57,7 +57,7 @@ func (cfg *Config) withDefaults() Config {
 	if cfg != nil {
 		c = *cfg
 	}
-	c.FlushAfter = max(c.FlushAfter, 0)
+	c.MaxWait = max(c.MaxWait, 0)
 	c.InFlight = cmp.Or(max(c.InFlight, 0), 16)
 	if c.Ordered {
 		c.InFlight, c.Spread = 1, false

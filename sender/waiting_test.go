@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// TestFlushAfter has a sequence pause: what it has yielded doesn't wait for what
+// TestMaxWait has a sequence pause: what it has yielded doesn't wait for what
 // follows, and batches still fill where it doesn't pause.
-func TestFlushAfter(t *testing.T) {
+func TestMaxWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		ordered bool
 		keys    int64
@@ -28,7 +28,7 @@ func TestFlushAfter(t *testing.T) {
 					t.Fatal(err)
 				}
 				f := traffic{count: 1000, keys: c.keys, size: fixed(10)}
-				s := sender.New(e, &sender.Config{FlushAfter: time.Second, Ordered: c.ordered})
+				s := sender.New(e, &sender.Config{MaxWait: time.Second, Ordered: c.ordered})
 				report, err := s.SendAll(t.Context(), func(yield func(sender.Message) bool) {
 					for i := range f.count {
 						if i%250 == 101 {

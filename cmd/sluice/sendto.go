@@ -224,7 +224,7 @@ func words(err error) string {
 // come slowly don't wait for each other, and an outage of some seconds is sat
 // out.
 func senderConfig() *sender.Config {
-	return &sender.Config{Spread: true, FlushAfter: 50 * time.Millisecond, Attempts: 6, RetryMax: 5 * time.Second, Parting: 3 * time.Second}
+	return &sender.Config{Spread: true, MaxWait: 50 * time.Millisecond, Attempts: 6, RetryMax: 5 * time.Second, Parting: 3 * time.Second}
 }
 
 // message makes a message of a record.
