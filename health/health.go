@@ -86,6 +86,17 @@ func (h *Health) Observe(o sluice.Observation) {
 		h.leases[o.Partition] = h.cfg.Now()
 		h.worked = true
 	case sluice.KindLost, sluice.KindReleased:
+		// What cost the lease is not over with it.
+		if f, ok := h.failing[o.Partition]; ok && o.Kind == sluice.KindLost {
+			all, already := h.failing[""]
+			if !already {
+				all = f
+			}
+			if f.since.Before(all.since) {
+				all.since = f.since
+			}
+			h.failing[""] = all
+		}
 		delete(h.leases, o.Partition)
 		delete(h.stopped, o.Partition)
 		delete(h.failing, o.Partition)

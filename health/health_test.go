@@ -64,6 +64,19 @@ func TestProbes(t *testing.T) {
 	h.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "0"})
 	probe("/livez", 200, "ok\n")
 
+	// An outage of what keeps the leases costs them, and goes on.
+	h.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0"})
+	h.Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "0", Err: errors.New("down")})
+	now = now.Add(25 * time.Second)
+	h.Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "0", Err: errors.New("still down")})
+	h.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "0"})
+	probe("/readyz", 200, "ok\n")
+	now = now.Add(10 * time.Second)
+	h.Observe(sluice.Observation{Kind: sluice.KindFailed, Err: errors.New("no leases")})
+	probe("/readyz", 503, "failing for 35s: no leases\n")
+	h.Observe(sluice.Observation{Kind: sluice.KindListed})
+	probe("/readyz", 200, "ok\n")
+
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/livez", nil))
 	if w.Code != http.StatusMethodNotAllowed {

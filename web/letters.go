@@ -195,7 +195,7 @@ func (d *Dashboard) serveLetters(w http.ResponseWriter, r *http.Request, s *show
 	defer cancel()
 	letters, err := s.DeadLetters.List(ctx, s.Group, f)
 	if err != nil {
-		fail(w, http.StatusBadGateway, fmt.Errorf("list dead letters: %w", err))
+		fail(w, http.StatusBadGateway, err)
 		return
 	}
 	page := struct {
@@ -231,7 +231,7 @@ func (d *Dashboard) serveLetter(w http.ResponseWriter, r *http.Request, s *shown
 	case errors.Is(err, sluice.ErrNotFound):
 		fail(w, http.StatusNotFound, fmt.Errorf("dead letter %d is gone: it was applied, or never was", id))
 	case err != nil:
-		fail(w, http.StatusBadGateway, fmt.Errorf("read dead letter %d: %w", id, err))
+		fail(w, http.StatusBadGateway, err)
 	default:
 		answer(w, whole(&letter))
 	}

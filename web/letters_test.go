@@ -249,7 +249,7 @@ func TestStoresOutOfOrder(t *testing.T) {
 	w.dashboard = d
 	rec := w.ask("GET", "/api/dead-letters", "", nil)
 	var so struct{ Error string }
-	if err := json.Unmarshal(rec.Body.Bytes(), &so); err != nil || rec.Code != http.StatusBadGateway || so.Error != "list dead letters: out of order" {
+	if err := json.Unmarshal(rec.Body.Bytes(), &so); err != nil || rec.Code != http.StatusBadGateway || so.Error != errBroken.Error() {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }
