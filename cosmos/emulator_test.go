@@ -398,7 +398,7 @@ func TestEmulatorPacing(t *testing.T) {
 // sink finds the account's limit by its 429s: nothing is lost, and it does not
 // hammer.
 func TestEmulatorThrottles(t *testing.T) {
-	const ru, n = 5000, 2000 // 12,500 RU
+	const ru, n = 5000, 2500 // 15,700 RU, which any machine can ask for in three seconds
 	srv := embedded(t, emulator.CosmosContainer{Partitions: 1, Throughput: ru}, nil)
 	s := into(t, srv, nil)
 	d := deliver(t.Context(), s, 1000, upTo(n))

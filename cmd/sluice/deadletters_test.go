@@ -111,7 +111,7 @@ func TestRetryUnderKill(t *testing.T) {
 					t.Fatalf("it ended before it was killed, %d rows", count(t, g.db, countRows))
 				default:
 				}
-				return count(t, g.db, countRows) > int64(kills+1)*n/8
+				return count(t, g.db, countRows) > int64(kills+1)*n/16
 			})
 			p.kill()
 		}
