@@ -149,7 +149,7 @@ func (t *Table) look(ctx context.Context, partition string) (state, error) {
 	}
 	all, err := t.Checkpoints.Read(ctx, t.Group)
 	if err != nil {
-		return s, fmt.Errorf("read checkpoints: %w", err)
+		return s, err
 	}
 	for _, p := range all {
 		if p.Partition == partition {
@@ -171,7 +171,7 @@ func known(topic sluice.Topic, partition string) error {
 func (t *Table) holder(ctx context.Context, partition string) (sluice.LeaseInfo, error) {
 	leases, err := t.Leases.List(ctx, t.Group)
 	if err != nil {
-		return sluice.LeaseInfo{}, fmt.Errorf("list leases: %w", err)
+		return sluice.LeaseInfo{}, err
 	}
 	for _, l := range leases {
 		if l.Partition == partition {

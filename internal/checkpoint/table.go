@@ -47,15 +47,15 @@ type Row struct {
 func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 	progress, err := t.Checkpoints.Read(ctx, t.Group)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read checkpoints: %w", err)
+		return nil, nil, err
 	}
 	leases, err := t.Leases.List(ctx, t.Group)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list leases: %w", err)
+		return nil, nil, err
 	}
 	letters, err := t.DeadLetters.List(ctx, t.Group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead, sluice.StatusRetry}})
 	if err != nil {
-		return nil, nil, fmt.Errorf("list dead letters: %w", err)
+		return nil, nil, err
 	}
 	topic, hub := t.Source.Describe(ctx)
 	at := make(map[string]int)
