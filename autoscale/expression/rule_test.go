@@ -185,7 +185,7 @@ func FuzzExpression(f *testing.F) {
 				t.Errorf("%q proposes %+v", source, p)
 			}
 		}
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("%q took %v", source, took)
 		}
 	})
