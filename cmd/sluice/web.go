@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -128,8 +129,11 @@ func (a *app) board(ctx context.Context, flags *webFlags, dir string, pipelines 
 	if b.web, err = web.New(list, cfg); err == nil {
 		b.server, err = b.web.Listen(flags.address)
 	}
-	if errors.Is(err, web.ErrNoToken) {
+	switch {
+	case errors.Is(err, web.ErrNoToken):
 		err = fmt.Errorf("--web %s: %w: name the variable that holds one with --web-token-env, or listen at 127.0.0.1", flags.address, web.ErrNoToken)
+	case errors.Is(err, syscall.EADDRINUSE):
+		err = fmt.Errorf("--web %s: %w: name another port; 0 is a free one", flags.address, syscall.EADDRINUSE)
 	}
 	if err != nil {
 		return nil, errors.Join(err, closeSoon(ctx, b.done))

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -181,6 +182,11 @@ func TestDashboardWithAToken(t *testing.T) {
 		t.Errorf("the token is told: %s%s", p.out.String(), p.err.String())
 	}
 	pem := filepath.Join(dir, "sluice-data", "web", "dashboard.pem")
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
 
 	for name, c := range map[string]struct {
 		code int
@@ -195,6 +201,7 @@ func TestDashboardWithAToken(t *testing.T) {
 		"half a certificate": {2, "go together", []string{"--web", "127.0.0.1:0", "--web-cert", pem}},
 		"both certificates":  {2, "goes without", []string{"--web", "127.0.0.1:0", "--web-cert", pem, "--web-key", pem, "--web-acme", "example.org"}},
 		"a missing file":     {1, "missing.pem", []string{"--web", "127.0.0.1:0", "--web-cert", "missing.pem", "--web-key", pem}},
+		"a busy port":        {1, "name another port", []string{"--web", busy.Addr().String()}},
 		"not an address":     {1, "dashboard", []string{"--web", "nowhere"}},
 	} {
 		code, out, errs := invoke(t, dir, env, append([]string{"run", example(t)}, c.args...)...)
