@@ -23,7 +23,7 @@ func (r *Report) Explain() []string {
 	}
 	list = append(list, r.shortages()...)
 	if !r.Drift && !r.lost() && r.Unseen < 1 {
-		list = append(list, fmt.Sprintf("A loss of more than %.1f %% is excluded with 95 %% confidence; one of %.1f %% or more would have been found nine times in ten.", 100*max(r.Unseen, 0), 100*r.Found))
+		list = append(list, fmt.Sprintf("A loss of more than %.1f %% is excluded with 95 %% confidence; one of %.1f %% or more would have been found about nine times in ten.", 100*max(r.Unseen, 0), 100*r.Found))
 	}
 	if !r.Referred && r.Spread > 0 {
 		list = append(list, fmt.Sprintf("Days that should be alike differ by %.1f %%; a reference (how many events there were, unsampled) would show a smaller loss.", 100*r.Spread))

@@ -96,7 +96,7 @@ type Report struct {
 	// Unseen is the largest loss that can't be excluded with 95 % confidence;
 	// 1 if nothing can.
 	Unseen float64
-	// Found is the least loss that is found nine times in ten in days like
+	// Found is the least loss that is found about nine times in ten in days like
 	// these; 1 if none is.
 	Found    float64
 	Suspect  int64 // items that gave their sampling rate, but itemCount 1
