@@ -125,7 +125,7 @@ func TestSlowReadersOfOneClient(t *testing.T) {
 // anew, the one who waits without trying again would see an error.
 func TestIdleReceiver(t *testing.T) {
 	t.Parallel()
-	const silence = 3 * time.Second
+	const silence = 5 * time.Second
 	srv := start(t, one("h", 1), &emulator.Config{IdleTimeout: silence})
 	pc := partition(t, consumer(t, srv, "h", "$Default", ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest, OwnerLevel: to.Ptr(int64(1))})
 	ctx, cancel := context.WithTimeout(within(t), 2*silence+silence/2)
