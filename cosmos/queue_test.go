@@ -85,7 +85,7 @@ func TestFifo(t *testing.T) {
 // A batch that is not full goes at once while nothing is on its way, and after
 // FlushAfter otherwise.
 func TestFlush(t *testing.T) {
-	const flushAfter = 500 * time.Millisecond
+	const flushAfter = time.Second
 	f := newFake(t)
 	arrived, release := make(chan int, 10), make(chan struct{})
 	f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {

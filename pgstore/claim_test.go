@@ -230,7 +230,7 @@ func TestConnectionsUsedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim(t, s, l)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = s.Commit(ctx, sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
 		return s.Leases().Renew(ctx, l, time.Minute)

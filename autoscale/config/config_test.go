@@ -208,7 +208,7 @@ state: {sqlite: "` + file("s.db") + `"}
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	parts, err := c.Open(ctx, config.Everything, &config.Env{OnRecord: func(r autoscale.Record) {
 		if r.Kind == autoscale.Succeeded {

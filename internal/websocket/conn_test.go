@@ -35,7 +35,7 @@ func serve(t testing.TB, e Endpoint, f func(net.Conn)) (addr string, wait func()
 			return
 		}
 		defer nc.Close()
-		_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = nc.SetDeadline(time.Now().Add(2 * time.Minute))
 		f(nc)
 	}()
 	t.Cleanup(func() {
@@ -55,7 +55,7 @@ func dial(t testing.TB, addr, text string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := io.WriteString(nc, text); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestPlain(t *testing.T) {
 // An independent client, with messages of all sizes in both directions.
 func TestClient(t *testing.T) {
 	addr, _ := serve(t, endpoint, echo)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	ws, _, err := websocket.Dial(ctx, "ws://"+addr+"/here", &websocket.DialOptions{Subprotocols: []string{"other"}})
 	if err != nil {
@@ -342,7 +342,7 @@ func TestDeadline(t *testing.T) {
 			t.Errorf("got %v, want a timeout", err)
 		}
 		close(passed)
-		_ = nc.SetReadDeadline(time.Now().Add(20 * time.Second))
+		_ = nc.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		if n, err := nc.Read(b); err != nil || string(b[:n]) != "b" {
 			t.Errorf("got %q, %v", b[:n], err)
 		}
