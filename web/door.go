@@ -56,7 +56,7 @@ func newDoor(token string) (*door, error) {
 var (
 	errSignIn  = errors.New("sign in first")
 	errWrong   = errors.New("this token is not right")
-	errTooMany = errors.New("too many attempts: wait a minute")
+	errTooMany = errors.New("too many attempts from here: wait a few seconds")
 	errOutside = errors.New("without a token only this machine may look, by its loopback address: set one to reach the dashboard from elsewhere")
 )
 

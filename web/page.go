@@ -13,7 +13,9 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
+	"time"
 )
 
 //go:embed assets
@@ -131,7 +133,7 @@ func (d *Dashboard) refused(r *http.Request, err error) {
 func refusal(w http.ResponseWriter, err error) int {
 	switch {
 	case errors.Is(err, errTooMany):
-		w.Header().Set("Retry-After", "60")
+		w.Header().Set("Retry-After", strconv.Itoa(int(triesEvery/time.Second)))
 		return http.StatusTooManyRequests
 	case errors.Is(err, errOutside):
 		return http.StatusForbidden
