@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-go/sluice/audit/telemetry"
 )
@@ -62,5 +63,38 @@ func TestReport(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "report.html"), page.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestChartsGoByTheZonesDays draws the same days in two zones.
+func TestChartsGoByTheZonesDays(t *testing.T) {
+	draw := func(name string) string {
+		t.Helper()
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := telemetry.NewSeries(24*time.Hour, zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for d := range 5 {
+			at := time.Date(2025, 7, 1+d, 12, 0, 0, 0, zone)
+			if err := s.Add(telemetry.Item{Time: at, Items: 10, Raw: 10, Weight: 10, Weighted: 10}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := s.Judge(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := r.Draw(&b, telemetry.ChartRaw, "svg"); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if there, utc := draw("Pacific/Auckland"), draw("UTC"); there != utc || !strings.Contains(utc, "2 Jul") {
+		t.Errorf("in Auckland\n%s\nand in UTC\n%s", there, utc)
 	}
 }
