@@ -3,7 +3,8 @@
 // moment and started again it goes on where it was, and nothing is sent or
 // written twice. [Cosmos]: an embedded hub, a producer of documents, and a
 // pipeline into an embedded Cosmos DB account at a rate in RU per second.
-// [Stages]: three pipelines that feed each other through hubs.
+// [Stages]: three pipelines that feed each other through hubs. [Autoscale]: a
+// load that rises and falls, and workers that follow.
 package demo
 
 import (
