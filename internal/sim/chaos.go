@@ -141,6 +141,9 @@ func (w *world) nextTrouble() (time.Time, func()) {
 	if w.feed.Before(at) {
 		at, fire = w.feed, w.produce
 	}
+	if w.replica != nil && w.failover.Before(at) {
+		at, fire = w.failover, w.failOver
+	}
 	if w.adding > 0 && w.growth.Before(at) {
 		at, fire = w.growth, w.grow
 	}
@@ -175,6 +178,39 @@ func (w *world) produce() {
 	w.mu.Unlock()
 	for _, partition := range slices.Sorted(maps.Keys(batch)) {
 		w.hub.Append(partition, batch[partition]...)
+	}
+}
+
+// failOver puts the database back to where its replica is, which lags behind.
+func (w *world) failOver() {
+	w.mu.Lock()
+	restore := w.replica
+	w.replica = nil
+	w.note("failover")
+	w.fired["failover that loses commits"]++
+	w.mu.Unlock()
+	restore()
+	list, _ := w.store.Read(context.Background(), w.group)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.claimed)
+	for _, p := range list {
+		w.claimed[lane(sluice.Lease{Group: w.group, Partition: p.Partition})] = p.Epoch
+	}
+}
+
+// remind sends an event more to each partition: an owner whose events are all
+// done learns of commits that the database has lost when the next one comes.
+func (w *world) remind() {
+	w.mu.Lock()
+	lost := w.fired["failover that loses commits"] > 0
+	w.mu.Unlock()
+	for n := 0; lost && n < w.cfg.Partitions; n++ {
+		partition := fmt.Sprint(n)
+		w.hub.Append(partition, &sluice.Event{Body: []byte("good")})
+		w.mu.Lock()
+		w.sent[partition]++
+		w.mu.Unlock()
 	}
 }
 
@@ -253,6 +289,10 @@ func (w *world) strike() {
 		w.note("leases are lost")
 		w.mu.Unlock()
 		w.count("loss of the leases")
+	case n >= 86 && n < 90 && w.cfg.Stream == nil:
+		w.mu.Lock()
+		w.replica, w.failover = w.store.Snapshot(), time.Now().Add(span/10)
+		w.mu.Unlock()
 	case n < 90 && (w.cfg.Stream == nil || n < 80):
 		w.mu.Lock()
 		parts := []string{"leases", "database", "hub"}
@@ -310,7 +350,7 @@ func Run(cfg Config) Result {
 	// From here on nothing goes wrong any more, and everything must come to
 	// its end in time.
 	w.mu.Lock()
-	w.quiet = true
+	w.quiet, w.replica = true, nil
 	clear(w.down)
 	now := time.Now()
 	for _, s := range w.slots {
@@ -322,6 +362,7 @@ func Run(cfg Config) Result {
 		p.pause(0)
 	}
 	w.mu.Unlock()
+	w.remind()
 	even := w.settle()
 	uneven := w.judgeBalance()
 	if w.cfg.Chain != nil {

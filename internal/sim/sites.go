@@ -54,7 +54,7 @@ func part(op string) string {
 // Sites are all the ways in which a world goes wrong, sorted; [Result] counts
 // under these names.
 func Sites() []string {
-	return sites(requests, "commit", "poisoned", "lost insert", "late commit that took effect", "gave up a commit under way")
+	return sites(requests, "commit", "failover that loses commits", "poisoned", "lost insert", "late commit that took effect", "gave up a commit under way")
 }
 
 // StreamSites are those of worlds whose consumers deliver at least once.

@@ -63,6 +63,8 @@ type world struct {
 	adding   int              // partitions that are still to be added
 	growth   time.Time        // when the next one is
 	trouble  time.Time        // when the next thing goes wrong
+	replica  func()           // puts the database back to where its replica is
+	failover time.Time        // when that happens
 
 	live sync.WaitGroup // processes
 }

@@ -1,0 +1,45 @@
+package sluicetest
+
+import (
+	"maps"
+	"slices"
+)
+
+// Snapshot remembers what the database holds. The function it returns puts that
+// back, as a failover does to a replica that lags behind: what was committed
+// since then is lost, and so are the transactions in progress.
+func (s *Store) Snapshot() (restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.content()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		claims := s.checkpoints
+		c := kept.content() // it may be put back more than once
+		s.checkpoints, s.tables, s.seen, s.letters, s.lastID = c.checkpoints, c.tables, c.seen, c.letters, c.lastID
+		for at, c := range s.checkpoints {
+			c.claim = claims[at].claim + 1
+		}
+	}
+}
+
+// content is a copy of what is stored. The lock is held.
+func (s *Store) content() *Store {
+	c := &Store{checkpoints: map[place]*checkpoint{}, tables: map[string]*table{}, seen: map[place][]footprint{}, lastID: s.lastID}
+	for at, p := range s.checkpoints {
+		c.checkpoints[at] = &checkpoint{Progress: p.progress(), claim: p.claim}
+	}
+	for name, t := range s.tables {
+		c.tables[name] = &table{rows: slices.Clone(t.rows), keys: maps.Clone(t.keys)}
+	}
+	for at, list := range s.seen {
+		c.seen[at] = slices.Clone(list)
+	}
+	for _, l := range s.letters {
+		letter := *l
+		letter.Event = *clone(&l.Event)
+		c.letters = append(c.letters, &letter)
+	}
+	return c
+}
