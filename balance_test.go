@@ -413,15 +413,23 @@ func TestBalancedMoreProcessesThanPartitions(t *testing.T) {
 
 // TestBalancedAtRandom has up to 20 processes come, stop and be killed on up to
 // 64 partitions, at times before the last change has settled.
-// SLUICE_BALANCED_WORLDS sets how many times over.
+// SLUICE_BALANCED_WORLDS sets how many times over, SLUICE_BALANCED_FIRST the
+// first seed.
 func TestBalancedAtRandom(t *testing.T) {
 	const changes = 12
 	worlds := 6
 	if text := os.Getenv("SLUICE_BALANCED_WORLDS"); text != "" {
 		worlds = must(strconv.Atoi(text))
 	}
+	var first uint64
+	if text := os.Getenv("SLUICE_BALANCED_FIRST"); text != "" {
+		first = must(strconv.ParseUint(text, 10, 63))
+	}
 	var shares, alls []time.Duration
-	for seed := range uint64(worlds) {
+	for seed := first; seed < first+uint64(worlds); seed++ {
+		if n := seed - first; n > 0 && n%50 == 0 {
+			t.Logf("%d worlds", n)
+		}
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			f := newFleet(t, 1+rng.IntN(64))

@@ -256,17 +256,22 @@ func (w *trial) judge() error {
 // TestChaos: whatever is delivered twice, lost, late, killed or out of order:
 // never beyond the limits, never two actions within a cooldown, never down on
 // missing data, each action carried out once and in the log. More seeds than a
-// few are tried with SLUICE_AUTOSCALE_SEEDS.
+// few are tried with SLUICE_AUTOSCALE_SEEDS, from SLUICE_AUTOSCALE_FIRST on.
 func TestChaos(t *testing.T) {
-	seeds := uint64(12)
-	if text := os.Getenv("SLUICE_AUTOSCALE_SEEDS"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 32)
-		if err != nil {
-			t.Fatalf("SLUICE_AUTOSCALE_SEEDS: %v", err)
+	number := func(variable string, number uint64) uint64 {
+		if text := os.Getenv(variable); text != "" {
+			var err error
+			if number, err = strconv.ParseUint(text, 10, 63); err != nil {
+				t.Fatalf("%s: %v", variable, err)
+			}
 		}
-		seeds = n
+		return number
 	}
-	for seed := range seeds {
+	seeds, first := number("SLUICE_AUTOSCALE_SEEDS", 12), number("SLUICE_AUTOSCALE_FIRST", 0)
+	for seed := first; seed < first+seeds; seed++ {
+		if n := seed - first; n > 0 && n%50 == 0 {
+			t.Logf("%d trials", n)
+		}
 		synctest.Test(t, func(t *testing.T) {
 			w := newTrial(t, seed)
 			stop := w.run()

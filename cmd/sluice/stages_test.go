@@ -201,7 +201,8 @@ func TestEachStageIsKilled(t *testing.T) {
 			<-time.NewTimer(time.Duration(r.Int64N(int64(300 * time.Millisecond)))).C
 		}
 		kills := map[string]int{}
-		for range rounds {
+		for round := range rounds {
+			t.Logf("round %d of %d", round+1, rounds)
 			for _, stage := range stageNames {
 				atWork(stage)
 				work[stage].kill()
