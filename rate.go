@@ -39,6 +39,10 @@ func NewRate(perSecond int) (*Rate, error) {
 // unused, so a cluster whose partitions are filled unevenly runs below the
 // rate, never above it. It must be at least the number of partitions. An owner
 // waits a second before it uses a share that was another's.
+//
+// If the topic is given more partitions, the shares of a process become smaller
+// when it takes one of the new ones: those that take none must be started again,
+// or together they are above the rate.
 func NewClusterRate(perSecond int) (*Rate, error) {
 	if err := checkRate(perSecond); err != nil {
 		return nil, err
@@ -69,14 +73,21 @@ func (r *Rate) Set(perSecond int) error {
 	return r.apply()
 }
 
-// join adds the share of a partition that is owned from now on.
+// join adds the share of a partition that is owned from now on, of so many. If
+// there were fewer before, the other shares become smaller.
 func (r *Rate) join(partition string, index, of int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, s := range r.shares {
+		of = max(of, s.of)
+	}
 	if r.perSecond < of {
 		return fmt.Errorf("rate of %d a second for %d partitions: must be at least one for each", r.perSecond, of)
 	}
 	r.shares[partition] = share{index, of}
+	for p, s := range r.shares {
+		r.shares[p] = share{s.index, of}
+	}
 	return r.apply()
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -195,6 +196,45 @@ func TestStreamClusterRate(t *testing.T) {
 		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, &sluice.StreamConfig[*sluice.Event]{Rate: small}), 1, nil))
 		if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "3 a second for 4 partitions") {
 			t.Errorf("a rate below the number of partitions: %v", err)
+		}
+	})
+}
+
+// growing is a topic that is given more partitions.
+type growing struct {
+	sluice.Source
+	partitions *atomic.Int64
+}
+
+func (g growing) Describe(ctx context.Context) (sluice.Topic, error) {
+	topic, err := g.Source.Describe(ctx)
+	topic.Partitions = topic.Partitions[:min(g.partitions.Load(), int64(len(topic.Partitions)))]
+	return topic, err
+}
+
+// With more partitions each has a smaller share, those that were there too.
+func TestStreamClusterRateOfMorePartitions(t *testing.T) {
+	stage(t, 4, func(s *scene) {
+		t := s.t
+		for p := range 4 {
+			s.keyed(fmt.Sprint(p), 2000, noKey)
+		}
+		w := newWarehouse(t)
+		source := growing{s.hub, new(atomic.Int64)}
+		source.partitions.Store(2)
+		cfg := &sluice.StreamConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(20))}
+		c := must(sluice.New(source, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, cfg), sluice.AllPartitions, nil))
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(t.Context()) }()
+		time.Sleep(30 * time.Second)
+		source.partitions.Store(4)
+		time.Sleep(2 * time.Minute)
+		if err := errors.Join(c.Stop(t.Context()), <-ran); err != nil {
+			t.Fatal(err)
+		}
+		window(t, w.sent, 20)
+		if n := len(w.sent); n < 145*19 {
+			t.Errorf("%d sent in 150 s at 20/s", n)
 		}
 	})
 }
