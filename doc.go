@@ -29,9 +29,10 @@
 // # Ownership
 //
 // A consumer takes a fixed number of partitions, at most one a second, and
-// keeps them while it lives; nobody takes them from it. When it stops in good
-// order it gives them back at once; when it dies they are free after the lease
-// has run out.
+// keeps them while it lives; nobody takes them from it. [Balanced] consumers
+// share the partitions out instead, and hand some over, between two batches, to
+// those that come. A consumer that stops in good order gives its partitions back
+// at once; when it dies they are free after the lease has run out.
 //
 // # Failures
 //
