@@ -150,16 +150,17 @@ func TestDashboardOfTheDemoOfAutoscaling(t *testing.T) {
 func TestDashboardsOfDemosMisused(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	for _, of := range []string{"", "cosmos", "stages", "autoscale"} {
-		for says, more := range map[string]string{
-			"go with --web":         "--web-token-env TOKEN",
-			"--web-token-env":       "--web 0.0.0.0:0",
-			"is the pipeline's own": "--web 127.0.0.1:0 --web-audit-group $Default",
-		} {
-			args := slices.Concat([]string{"demo"}, strings.Fields(of), []string{"--data", dir}, strings.Fields(more))
-			if code, out, errs := invoke(t, "", nil, args...); code == 0 || !strings.Contains(errs, says) || strings.Count(errs, "\n") != 1 {
-				t.Errorf("%v: exit code %d\n%s%s", args, code, out, errs)
-			}
+	for args, says := range map[string]string{
+		"--web-key key.pem":                                   "go with --web",
+		"cosmos --web 127.0.0.1:0 --web-key k":                "go together",
+		"stages --web-token-env TOKEN":                        "go with --web",
+		"autoscale --web-cert cert.pem":                       "go with --web",
+		"autoscale --web 0.0.0.0:0":                           "needs a token",
+		"stages --web 127.0.0.1:0 --web-audit-group $Default": "is the pipeline's own",
+	} {
+		args := slices.Concat([]string{"demo"}, strings.Fields(args), []string{"--data", dir})
+		if code, out, errs := invoke(t, "", nil, args...); code == 0 || !strings.Contains(errs, says) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%v: exit code %d\n%s%s", args, code, out, errs)
 		}
 	}
 }
