@@ -192,8 +192,8 @@ func (t *Target) Instances(context.Context) (int, error) {
 // Scale starts or stops workers until there are so many, and returns once
 // those that were started run and those that were stopped have ended; to ask
 // for the number that there is does nothing. If one can't be started, those that
-// were go again. Workers whose end is still under way when ctx ends are stopped
-// all the same.
+// were are stopped again. Workers whose end is still under way when ctx ends are
+// stopped all the same.
 func (t *Target) Scale(ctx context.Context, to int) error {
 	if to < 0 || to > Most {
 		return fmt.Errorf("scale workers to %d: must be 0 to %d", to, Most)
