@@ -61,7 +61,7 @@ record writes one. --rules given several times compares the rules.`,
 	f.StringVar(&flags.metrics, "metrics", "", "`file` with the recorded metrics (CSV)")
 	f.StringVar(&flags.plot, "plot", "", "draw it into a `file`, .png or .svg")
 	f.BoolVar(&flags.json, "json", false, "a line of JSON for each rule, with its decisions")
-	f.Float64Var(&flags.model.Drain, "drain", 0, "how `much` an instance gets done per second; 0: the metrics stay as recorded")
+	f.Float64Var(&flags.model.Drain, "drain", 0, "what an instance gets done per second, a `number`; 0: the metrics stay as recorded")
 	f.StringVar(&flags.model.Load, "load", "", "`column` that says how much has arrived since the row before")
 	f.StringVar(&flags.model.Backlog, "backlog", "", "`metric` that the model makes; the rule's, if it has one")
 	f.DurationVar(&flags.model.StartUp, "startup", 0, "`time` until a new instance gets something done")
