@@ -133,8 +133,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 func (r *Report) Headline() string {
 	c := &r.Total
 	if r.Exact() {
-		return fmt.Sprintf("Nothing lost, nothing doubled: %s events, %s written, %s dead letters, %s waiting.",
-			terminal.Count(c.Held), terminal.Count(c.Written), terminal.Count(c.Letters), terminal.Count(c.Waiting))
+		return fmt.Sprintf("Nothing lost, nothing doubled: %s, %s written, %s, %s waiting.",
+			terminal.Plural(c.Held, "event", "events"), terminal.Count(c.Written), terminal.Plural(c.Letters, "dead letter", "dead letters"), terminal.Count(c.Waiting))
 	}
 	if r.Undecided() {
 		return fmt.Sprintf("Can't tell of %s of %s events: nothing else is lost or doubled.", terminal.Count(c.Unclear), terminal.Count(c.Held))
