@@ -44,10 +44,10 @@ func replay(cfg Config) string {
 }
 
 const (
-	freshSeeds  = 2000 // by default
-	streamSeeds = 1750
+	freshSeeds  = 1800 // by default
+	streamSeeds = 1700
 	freeSeeds   = 300
-	eachSite    = 700 // how often everything must have gone wrong in so many
+	eachSite    = 600 // how often everything must have gone wrong in so many
 )
 
 // TestFreshSeeds runs worlds that no run before has seen, and counts what goes
