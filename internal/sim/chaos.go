@@ -128,6 +128,8 @@ func (w *world) body(sequence int64) string {
 		kind = []string{"refused", "two", "half"}[n%3]
 	case n < 12 && w.cfg.Stream != nil:
 		kind = []string{"none", "two"}[n%2]
+	case n < 18 && w.cfg.Stream != nil:
+		kind = "reject" // so that there is something to retry
 	}
 	return fmt.Sprintf("%s %d", kind, sequence)
 }
@@ -540,7 +542,7 @@ func Draw(seed uint64) Config {
 		c.Observer = sluice.ObserverFunc(func(sluice.Observation) {})
 	}
 	if c.Partitions > 4 {
-		c.Added = r.IntN(3)
+		c.Added = 1 + r.IntN(2)
 	}
 	return c
 }

@@ -44,10 +44,10 @@ func replay(cfg Config) string {
 }
 
 const (
-	freshSeeds  = 1800 // by default
-	streamSeeds = 1700
+	freshSeeds  = 2000 // by default
+	streamSeeds = 2000
 	freeSeeds   = 300
-	eachSite    = 600 // how often everything must have gone wrong in so many
+	eachSite    = 1000 // how often everything must have gone wrong in so many
 )
 
 // TestFreshSeeds runs worlds that no run before has seen, and counts what goes
