@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -92,13 +93,25 @@ func body(b azeventhubs.AMQPAnnotatedMessageBody) []byte {
 	return encode(value)
 }
 
-// properties gives values types that a dead letter can be stored with.
+// properties gives values types, and all names letters, that a dead letter can
+// be stored with.
 func properties(in map[string]any) map[string]any {
+	var broken []string
 	for name, v := range in {
+		if utf8(name) != name {
+			broken = append(broken, name)
+		}
 		if s, ok := v.(string); ok && utf8(s) == s {
 			continue
 		}
 		in[name] = storable(v)
+	}
+	slices.Sort(broken) // which of two that are mended to one name stays is not chance
+	for _, name := range broken {
+		if _, there := in[utf8(name)]; !there {
+			in[utf8(name)] = in[name]
+		}
+		delete(in, name)
 	}
 	return in
 }

@@ -95,6 +95,7 @@ func TestPropertiesCanBeStored(t *testing.T) {
 		"u8": uint8(1), "u16": uint16(1), "u32": uint32(1), "u64": uint64(math.MaxUint64), "f32": float32(0.1), "f64": math.Inf(-1), "bytes": []byte{1},
 		"time": time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC), "far": time.UnixMilli(math.MaxInt64 / 2), "past": time.UnixMilli(math.MinInt64 / 2),
 		"uuid": uuid, "symbol": amqp.Symbol("s"), "list": []any{int32(1)}, "map": map[string]any{"a": uuid}, "array": []int32{1, 2}, "odd": struct{ A int }{1},
+		"name\xff": "x", "two\xfe": "first", "two\xff": "second", "there\xff": 1, "there\uFFFD": "stays",
 	}
 	out := properties(in)
 	data, err := property.Encode(out)
@@ -111,6 +112,7 @@ func TestPropertiesCanBeStored(t *testing.T) {
 	for name, want := range map[string]any{
 		"null": nil, "bad": "a\uFFFDb", "u64": uint64(math.MaxUint64), "f32": float32(0.1), "uuid": uuidText, "symbol": "s",
 		"list": "[1]", "map": `{"a":"` + uuidText + `"}`, "array": "[1,2]", "far": int64(math.MaxInt64 / 2),
+		"name\uFFFD": "x", "two\uFFFD": "first", "there\uFFFD": "stays",
 	} {
 		if !reflect.DeepEqual(out[name], want) {
 			t.Errorf("%s: got %#v, want %#v", name, out[name], want)
