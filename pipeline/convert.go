@@ -207,7 +207,7 @@ func toInteger(v scalar, least, most int64) (any, error) {
 		return nil, fmt.Errorf("%s where a whole number should be", v)
 	}
 	i, err := strconv.ParseInt(string(v.text), 10, 64)
-	if errors.Is(err, strconv.ErrSyntax) {
+	if err != nil && bytes.ContainsAny(v.text, ".eE") { // too large may be what the exponent makes smaller
 		d, exact := splitDecimal(v.text)
 		if !exact || strings.Trim(d.fraction, "0") != "" {
 			return nil, v.is("not a whole number")

@@ -70,6 +70,7 @@ func TestConvert(t *testing.T) {
 		{"bigint", `9223372036854775807`, int64(math.MaxInt64)},
 		{"bigint", `-9.223372036854775808e18`, int64(math.MinInt64)},
 		{"bigint", `9223372036854775808`, errors.New(`9223372036854775808 is not from -9223372036854775808 to 9223372036854775807`)},
+		{"bigint", `100000000000000000000e-2`, int64(1e18)},
 		{"bigint", `1e999999999999`, errors.New(`1e999999999999 is not a whole number`)},
 
 		{"double", `0.1`, 0.1},
