@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	chainSeeds  = 550 // by default
-	eachInChain = 15  // how often everything must have gone wrong in so many
+	chainSeeds  = 700 // by default
+	eachInChain = 25  // how often everything must have gone wrong in so many
 )
 
 // TestChains runs worlds of two stages. SLUICE_SIM_CHAINS sets how many;
@@ -20,7 +20,7 @@ func TestChains(t *testing.T) {
 // TestChainsOneTrace runs worlds of two stages again.
 func TestChainsOneTrace(t *testing.T) {
 	for seed := range uint64(30) {
-		oneTrace(t, DrawChain(seed), 3)
+		oneTrace(t, DrawChain(seed), 3, 1)
 	}
 }
 

@@ -135,16 +135,15 @@ func TestOneSeedOneTrace(t *testing.T) {
 		if seed < 2 {
 			times = 20
 		}
-		for _, cfg := range []Config{Draw(seed), DrawStream(seed)} {
-			oneTrace(t, cfg, times)
-		}
+		oneTrace(t, Draw(seed), times, 0)
+		oneTrace(t, DrawStream(seed), times, 1)
 	}
 }
 
-// oneTrace runs a world so many times again. One odd trace is let pass: a
-// stream's goroutine and its clerk's, awake at the same moment since one has
-// woken the other, now and then come in the other order.
-func oneTrace(t *testing.T, cfg Config, times int) {
+// oneTrace runs a world so many times again. Of worlds with streams one odd
+// trace is let pass: a stream's goroutine and its clerk's, awake at the same
+// moment since one has woken the other, now and then come in the other order.
+func oneTrace(t *testing.T, cfg Config, times, odd int) {
 	t.Helper()
 	traces := map[uint64]int{}
 	for range times + 1 {
@@ -154,7 +153,7 @@ func oneTrace(t *testing.T, cfg Config, times int) {
 	for _, n := range traces {
 		most = max(most, n)
 	}
-	if most < times {
+	if most < times+1-odd {
 		t.Fatalf("seed %d gave %d traces in %d runs: %s", cfg.Seed, len(traces), times+1, replay(cfg))
 	}
 }
