@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/Azure/go-amqp"
 
@@ -201,15 +201,42 @@ func (e *tokenError) Unwrap() error { return e.err }
 // NonRetriable marks the error for the SDK.
 func (e *tokenError) NonRetriable() {}
 
-// final tells whether Entra ID looked at the credential and turned it down.
+// final reports whether Entra ID checked the credential and refused it.
 func (e *tokenError) final() bool {
-	var failed *azidentity.AuthenticationFailedError
-	if !errors.As(e.err, &failed) || failed.RawResponse == nil {
-		return false
-	}
-	switch failed.RawResponse.StatusCode {
+	switch authenticationStatus(e.err) {
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
 		return true
 	}
 	return false
+}
+
+// authenticationStatus is the HTTP status in the [azidentity.AuthenticationFailedError] that err is or
+// wraps, 0 if there is none. The type has no method that returns the status, so it is recognised by name
+// and its field is read by reflection: importing azidentity for it would make every user of this package
+// compile 39 packages of 7 more modules, whatever credential they use.
+//
+// [azidentity.AuthenticationFailedError]: https://pkg.go.dev/github.com/Azure/azure-sdk-for-go/sdk/azidentity#AuthenticationFailedError
+func authenticationStatus(err error) int {
+	if err == nil {
+		return 0
+	}
+	if v := reflect.ValueOf(err); v.Type().String() == "*azidentity.AuthenticationFailedError" && !v.IsNil() {
+		if field := v.Elem().FieldByName("RawResponse"); field.IsValid() {
+			if response, ok := field.Interface().(*http.Response); ok && response != nil {
+				return response.StatusCode
+			}
+		}
+		return 0
+	}
+	switch wrapper := err.(type) {
+	case interface{ Unwrap() error }:
+		return authenticationStatus(wrapper.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, wrapped := range wrapper.Unwrap() {
+			if status := authenticationStatus(wrapped); status != 0 {
+				return status
+			}
+		}
+	}
+	return 0
 }

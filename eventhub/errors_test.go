@@ -72,6 +72,8 @@ func TestExplain(t *testing.T) {
 		{answer(500), "flights: no. TrackingId:1", false},
 		{io.ErrUnexpectedEOF, "contoso.servicebus.windows.net:5671 ended the connection", false},
 		{&tokenError{denied}, "no token from Entra ID", true},
+		{&tokenError{fmt.Errorf("chain: %w", errors.Join(io.EOF, denied))}, "no token from Entra ID", true},
+		{&tokenError{&azidentity.AuthenticationFailedError{}}, "no token from Entra ID", false},
 		{&tokenError{down}, "no token from Entra ID", false},
 		{&tokenError{errors.New("no route")}, "no route", false},
 		{errors.New("two\nlines with " + canary), "two lines with ***", false},
