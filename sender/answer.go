@@ -9,32 +9,32 @@ import (
 
 // final are AMQP's conditions that trying again doesn't mend, as verdicts on a
 // batch that gets them for an answer.
-var final = map[amqp.ErrCond]Verdict{
-	amqp.ErrCondUnauthorizedAccess:                      Denied,
-	amqp.ErrCondNotFound:                                Denied,
-	amqp.ErrCondResourceLimitExceeded:                   Denied,
-	amqp.ErrCond("com.microsoft:entity-disabled"):       Denied,
-	amqp.ErrCondNotAllowed:                              Refused,
-	amqp.ErrCondNotImplemented:                          Refused,
-	amqp.ErrCondDecodeError:                             Refused,
-	amqp.ErrCondInvalidField:                            Refused,
-	amqp.ErrCond("com.microsoft:argument-error"):        Refused,
-	amqp.ErrCond("com.microsoft:argument-out-of-range"): Refused,
-	amqp.ErrCondMessageSizeExceeded:                     Oversize,
+var final = map[amqp.ErrCond]Outcome{
+	amqp.ErrCondUnauthorizedAccess:                      OutcomeDenied,
+	amqp.ErrCondNotFound:                                OutcomeDenied,
+	amqp.ErrCondResourceLimitExceeded:                   OutcomeDenied,
+	amqp.ErrCond("com.microsoft:entity-disabled"):       OutcomeDenied,
+	amqp.ErrCondNotAllowed:                              OutcomeRejected,
+	amqp.ErrCondNotImplemented:                          OutcomeRejected,
+	amqp.ErrCondDecodeError:                             OutcomeRejected,
+	amqp.ErrCondInvalidField:                            OutcomeRejected,
+	amqp.ErrCond("com.microsoft:argument-error"):        OutcomeRejected,
+	amqp.ErrCond("com.microsoft:argument-out-of-range"): OutcomeRejected,
+	amqp.ErrCondMessageSizeExceeded:                     OutcomeTooLarge,
 }
 
-// verdictOf tells what an error of a send says about the batch. Only the
+// outcomeOf tells what an error of a send says about the batch. Only the
 // service's own answer to it says that it wasn't taken.
-func verdictOf(err error) Verdict {
+func outcomeOf(err error) Outcome {
 	var link *amqp.LinkError
 	var answer *amqp.Error
 	if errors.As(err, &link) || !errors.As(err, &answer) {
-		return Lost
+		return OutcomeUnknown
 	}
 	if answer.Condition == "com.microsoft:server-busy" {
-		return Busy
+		return OutcomeBusy
 	}
-	return cmp.Or(final[answer.Condition], Lost)
+	return cmp.Or(final[answer.Condition], OutcomeUnknown)
 }
 
 // isFinal tells whether an error is an answer that trying again doesn't mend.

@@ -33,15 +33,15 @@ func (r *relay) Partitions(ctx context.Context) ([]string, error) {
 	return topic.Partitions, err
 }
 
-func (r *relay) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Verdict, error) {
+func (r *relay) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Outcome, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fate := r.rand.IntN(10)
 	switch fate {
 	case 0:
-		return sender.Busy, errors.New("busy")
+		return sender.OutcomeBusy, errors.New("busy")
 	case 1:
-		return sender.Lost, errors.New("lost on the way")
+		return sender.OutcomeUnknown, errors.New("lost on the way")
 	}
 	events := make([]*sluice.Event, len(messages))
 	for i, m := range messages {
@@ -50,9 +50,9 @@ func (r *relay) Send(ctx context.Context, partition string, messages []sender.Me
 	r.hub.Append(partition, events...)
 	r.sent += len(messages)
 	if fate == 2 {
-		return sender.Lost, errors.New("answer lost")
+		return sender.OutcomeUnknown, errors.New("answer lost")
 	}
-	return sender.Accepted, nil
+	return sender.OutcomeAccepted, nil
 }
 
 // TestChain has two stages in a row, the first of which is killed again and
@@ -66,7 +66,7 @@ func TestChain(t *testing.T) {
 			first := sluicetest.NewHub(sluice.Group{Namespace: "test", Topic: "raw", Name: "clean"}, 2)
 			second := sluicetest.NewHub(sluice.Group{Namespace: "test", Topic: "clean", Name: "store"}, 3)
 			way := &relay{hub: second, rand: rand.New(rand.NewPCG(seed, 4))}
-			e, err := sender.NewEstimator(way, &sender.EstimateConfig{MaxMessages: 20})
+			e, err := sender.NewEstimator(way, &sender.EstimatorConfig{MaxMessages: 20})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
@@ -23,34 +22,34 @@ func (r *run) deliver(p *parcel) {
 	pause := r.pause()
 	for attempt := 1; r.going.Err() == nil; attempt++ {
 		if attempt > 1 {
-			r.count(func(f *Figures) { f.Retries++ })
+			r.count(func(f *Stats) { f.Retries++ })
 			p.repeated = p.repeated || p.lost
 		}
-		verdict, err := r.send(p)
-		switch verdict {
-		case Accepted:
-			r.settle(p, Accepted)
+		outcome, err := r.send(p)
+		switch outcome {
+		case OutcomeAccepted:
+			r.settle(p, OutcomeAccepted)
 			return
-		case Oversize:
+		case OutcomeTooLarge:
 			r.divide(p, err)
 			return
-		case Lost:
+		case OutcomeUnknown:
 			p.lost = true
-		case Busy:
+		case OutcomeBusy:
 		default:
 			r.fail(p, err)
 			return
 		}
-		if attempt >= r.s.cfg.Attempts || p.lost && r.s.cfg.NoRepeats {
+		if attempt >= r.s.cfg.Attempts || p.lost && r.s.cfg.NoDuplicates {
 			r.fail(p, err)
 			return
 		}
 		pause.wait(r.going)
 	}
-	r.settle(p, Busy)
+	r.settle(p, OutcomeBusy)
 }
 
-func (r *run) send(p *parcel) (Verdict, error) {
+func (r *run) send(p *parcel) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(r.sending, r.s.cfg.Timeout)
 	defer cancel()
 	return r.s.transport.Send(ctx, p.batch)
@@ -58,7 +57,7 @@ func (r *run) send(p *parcel) (Verdict, error) {
 
 // divide sends a parcel that was too large in pieces.
 func (r *run) divide(p *parcel, why error) {
-	r.count(func(f *Figures) { f.Oversize++ })
+	r.count(func(f *Stats) { f.TooLarge++ })
 	splitter, ok := r.s.transport.(Splitter)
 	if !ok {
 		r.fail(p, why)
@@ -66,7 +65,7 @@ func (r *run) divide(p *parcel, why error) {
 	}
 	pieces := splitter.Split(p.batch)
 	if len(pieces) == 0 {
-		r.reject(&RefusedError{Index: p.indices[0].First, Size: p.batch.Bytes(), Err: fmt.Errorf("%w: %w", ErrTooLarge, why)})
+		r.reject(&RejectedError{Index: p.indices[0].First, Size: p.batch.Bytes(), Err: fmt.Errorf("%w: %w", ErrTooLarge, why)})
 		return
 	}
 	for _, batch := range pieces {
@@ -77,15 +76,15 @@ func (r *run) divide(p *parcel, why error) {
 }
 
 // cut takes the first n indices off a list.
-func cut(list []sluice.Range, n int64) (first, others []sluice.Range) {
+func cut(list []IndexRange, n int64) (first, others []IndexRange) {
 	for i, r := range list {
 		size := r.Last - r.First + 1
 		if n < size {
 			first = append(first, list[:i]...)
 			if n > 0 {
-				first = append(first, sluice.Range{First: r.First, Last: r.First + n - 1})
+				first = append(first, IndexRange{First: r.First, Last: r.First + n - 1})
 			}
-			others = append(others, sluice.Range{First: r.First + n, Last: r.Last})
+			others = append(others, IndexRange{First: r.First + n, Last: r.Last})
 			return first, append(others, list[i+1:]...)
 		}
 		n -= size
@@ -96,26 +95,26 @@ func cut(list []sluice.Range, n int64) (first, others []sluice.Range) {
 // fail ends the run because of a parcel.
 func (r *run) fail(p *parcel, err error) {
 	r.stop(fmt.Errorf("send %d messages, number %d and on, to %s: %w", total(p.indices), p.indices[0].First, p.lane.name(), err))
-	r.settle(p, Busy)
+	r.settle(p, OutcomeBusy)
 }
 
 // settle notes a parcel's fate: Accepted, or that it wasn't for all that is
 // known.
-func (r *run) settle(p *parcel, verdict Verdict) {
+func (r *run) settle(p *parcel, outcome Outcome) {
 	r.mu.Lock()
 	switch {
-	case verdict == Accepted:
+	case outcome == OutcomeAccepted:
 	case p.lost:
-		r.outcome.Unknown = append(r.outcome.Unknown, p.indices...)
+		r.result.Unknown = append(r.result.Unknown, p.indices...)
 	default:
-		r.outcome.Unsent = append(r.outcome.Unsent, p.indices...)
+		r.result.Unsent = append(r.result.Unsent, p.indices...)
 	}
 	if p.repeated {
-		r.outcome.Repeated = append(r.outcome.Repeated, p.indices...)
+		r.result.PossibleDuplicates = append(r.result.PossibleDuplicates, p.indices...)
 	}
 	r.mu.Unlock()
-	if verdict == Accepted {
-		r.count(func(f *Figures) {
+	if outcome == OutcomeAccepted {
+		r.count(func(f *Stats) {
 			f.Messages += total(p.indices)
 			f.Batches++
 			f.Bytes += int64(p.batch.Bytes())
@@ -124,18 +123,18 @@ func (r *run) settle(p *parcel, verdict Verdict) {
 }
 
 // count adds to the figures of the run and of the sender.
-func (r *run) count(add func(*Figures)) {
-	var f Figures
+func (r *run) count(add func(*Stats)) {
+	var f Stats
 	add(&f)
 	r.mu.Lock()
-	add(&r.outcome.Figures)
+	add(&r.result.Stats)
 	r.mu.Unlock()
 	s := r.s
 	s.messages.Add(f.Messages)
 	s.batches.Add(f.Batches)
 	s.bytes.Add(f.Bytes)
 	s.retries.Add(f.Retries)
-	s.oversize.Add(f.Oversize)
+	s.tooLarge.Add(f.TooLarge)
 }
 
 // pause is the waits between attempts: each twice the one before, varied at

@@ -39,7 +39,7 @@
 // whether it was accepted, was not, or may have been.
 //
 // A batch sent again after its answer was lost may be there twice. The report
-// names those messages too, and [Config.NoRepeats] has such a batch end the
+// names those messages too, and [Config.NoDuplicates] has such a batch end the
 // sending instead.
 //
 // # From stage to stage

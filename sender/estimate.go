@@ -7,18 +7,18 @@ import (
 	"sync"
 )
 
-// Blind is a service that refuses batches that are too large, and tells no
+// SizeUnaware is a service that refuses batches that are too large, and tells no
 // sizes ahead. Its methods are called concurrently.
-type Blind interface {
+type SizeUnaware interface {
 	// Partitions is [Transport]'s.
 	Partitions(ctx context.Context) ([]string, error)
 	// Send sends messages as one batch, once, and tells its fate. The error says
 	// why it isn't Accepted.
-	Send(ctx context.Context, partition string, messages []Message) (Verdict, error)
+	Send(ctx context.Context, partition string, messages []Message) (Outcome, error)
 }
 
-// EstimateConfig holds what has a default. The zero value is ready to use.
-type EstimateConfig struct {
+// EstimatorConfig holds what has a default. The zero value is ready to use.
+type EstimatorConfig struct {
 	// Limit is what a batch may have, in bytes, to begin with. Default: 262,000,
 	// what Service Bus' standard tier takes.
 	Limit int
@@ -51,8 +51,8 @@ type EstimateConfig struct {
 // A message that is taken for more than the limit goes alone, for the service
 // to judge; if that refuses it, the message can't be sent.
 type Estimator struct {
-	service Blind
-	cfg     EstimateConfig
+	service SizeUnaware
+	cfg     EstimatorConfig
 
 	mu            sync.Mutex
 	limit, header int
@@ -64,7 +64,7 @@ var (
 )
 
 // NewEstimator makes a transport of a service that tells no sizes.
-func NewEstimator(service Blind, cfg *EstimateConfig) (*Estimator, error) {
+func NewEstimator(service SizeUnaware, cfg *EstimatorConfig) (*Estimator, error) {
 	e := &Estimator{service: service}
 	if cfg != nil {
 		e.cfg = *cfg
@@ -122,7 +122,7 @@ func (e *Estimator) NewBatch(_ context.Context, partition string) (Batch, error)
 }
 
 // Send implements [Transport].
-func (e *Estimator) Send(ctx context.Context, batch Batch) (Verdict, error) {
+func (e *Estimator) Send(ctx context.Context, batch Batch) (Outcome, error) {
 	b := batch.(*estimate)
 	return e.service.Send(ctx, b.partition, b.messages)
 }

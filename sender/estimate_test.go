@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -38,7 +37,7 @@ func (h *blindHub) size(messages []sender.Message) (n int) {
 	return n
 }
 
-func (h *blindHub) Send(_ context.Context, partition string, messages []sender.Message) (sender.Verdict, error) {
+func (h *blindHub) Send(_ context.Context, partition string, messages []sender.Message) (sender.Outcome, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	fate := 9
@@ -47,12 +46,12 @@ func (h *blindHub) Send(_ context.Context, partition string, messages []sender.M
 	}
 	switch {
 	case fate == 0:
-		return sender.Busy, errors.New("busy")
+		return sender.OutcomeBusy, errors.New("busy")
 	case fate == 1:
-		return sender.Lost, errors.New("lost on the way")
+		return sender.OutcomeUnknown, errors.New("lost on the way")
 	case h.size(messages) > h.limit:
 		h.refusals++
-		return sender.Oversize, errors.New("too large")
+		return sender.OutcomeTooLarge, errors.New("too large")
 	}
 	h.batches++
 	if h.stored == nil {
@@ -60,9 +59,9 @@ func (h *blindHub) Send(_ context.Context, partition string, messages []sender.M
 	}
 	h.stored[partition] = append(h.stored[partition], messages...)
 	if fate == 2 {
-		return sender.Lost, errors.New("answer lost")
+		return sender.OutcomeUnknown, errors.New("answer lost")
 	}
-	return sender.Accepted, nil
+	return sender.OutcomeAccepted, nil
 }
 
 // inventory is how often each message is there. It checks the order of keys.
@@ -114,8 +113,8 @@ func TestEstimator(t *testing.T) {
 					t.Fatalf("%d of %d accepted: %v", report.Messages, mix.count, err)
 				}
 				agree(t, report, h.inventory(t, mix))
-				if report.Oversize != h.refusals || report.Batches != h.batches {
-					t.Errorf("%+v; the service refused %d and took %d batches", report.Figures, h.refusals, h.batches)
+				if report.TooLarge != h.refusals || report.Batches != h.batches {
+					t.Errorf("%+v; the service refused %d and took %d batches", report.Stats, h.refusals, h.batches)
 				}
 				limit, header := e.Learned()
 				lessons := int64(math.Ceil(math.Log(262_000/float64(limit))/0.051) + math.Ceil(math.Log(float64(header)/54)/math.Log(1.25)))
@@ -123,9 +122,9 @@ func TestEstimator(t *testing.T) {
 				if ordered {
 					stale = 1
 				}
-				t.Logf("%d batches, %d refusals; learned a limit of %d and a header of %d", report.Batches, report.Oversize, limit, header)
-				if most := lessons * (1 + stale); report.Oversize > most {
-					t.Errorf("%d refusals for %d lessons, at most %d", report.Oversize, lessons, most)
+				t.Logf("%d batches, %d refusals; learned a limit of %d and a header of %d", report.Batches, report.TooLarge, limit, header)
+				if most := lessons * (1 + stale); report.TooLarge > most {
+					t.Errorf("%d refusals for %d lessons, at most %d", report.TooLarge, lessons, most)
 				}
 				if lessons == 0 && name != "as assumed" {
 					t.Error("nothing was learned")
@@ -159,10 +158,10 @@ func TestEstimatorLargeMessages(t *testing.T) {
 		return 1000
 	}}
 	report, err := sender.New(e, nil).SendAll(within(t), mix.all())
-	var want []sluice.Range
+	var want []sender.IndexRange
 	for i := range mix.count {
 		if m := mix.message(i); h.size([]sender.Message{m}) > h.limit {
-			want = append(want, sluice.Range{First: i, Last: i})
+			want = append(want, sender.IndexRange{First: i, Last: i})
 		}
 	}
 	fate, _ := fates(t, report)
@@ -180,7 +179,7 @@ func TestEstimatorLargeMessages(t *testing.T) {
 			t.Errorf("message %d: %s", r.First, fate[r.First])
 		}
 	}
-	var first *sender.RefusedError
+	var first *sender.RejectedError
 	if !errors.As(err, &first) || !errors.Is(first, sender.ErrTooLarge) || fate[first.Index] != "refused" || first.Size < 500_000 {
 		t.Errorf("error: %v", err)
 	}
@@ -204,7 +203,7 @@ func TestEstimatorFaults(t *testing.T) {
 		cfg := quick()
 		cfg.RetryMin, cfg.RetryMax = 1, 1
 		cfg.Attempts = 2 + int(seed%3)
-		cfg.NoRepeats = seed%5 == 0
+		cfg.NoDuplicates = seed%5 == 0
 		cfg.Ordered = seed%7 == 0
 		report, err := sender.New(e, cfg).SendAll(within(t), mix.all())
 		agree(t, report, h.inventory(t, mix))

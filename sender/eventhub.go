@@ -28,7 +28,7 @@ type EventHubConfig struct {
 //
 // The client library sends a batch once more on its own, unheard, if the
 // service detaches its link meanwhile. Was the batch stored though it got no
-// answer, it is there twice and not in the report's Repeated.
+// answer, it is there twice and not in the report's PossibleDuplicates.
 type EventHub struct {
 	client      *azeventhubs.ProducerClient
 	maxBytes    uint64
@@ -79,8 +79,8 @@ func (h *EventHub) Partitions(ctx context.Context) ([]string, error) {
 	return properties.PartitionIDs, nil
 }
 
-// Limit is how large a batch may be, in bytes.
-func (h *EventHub) Limit(ctx context.Context) (int, error) {
+// MaxBatchBytes is how large a batch may be, in bytes.
+func (h *EventHub) MaxBatchBytes(ctx context.Context) (int, error) {
 	partitions, err := h.Partitions(ctx)
 	if err != nil {
 		return 0, err
@@ -98,27 +98,27 @@ func (h *EventHub) NewBatch(ctx context.Context, partition string) (Batch, error
 }
 
 // Send implements [Transport].
-func (h *EventHub) Send(ctx context.Context, batch Batch) (Verdict, error) {
+func (h *EventHub) Send(ctx context.Context, batch Batch) (Outcome, error) {
 	b := batch.(*eventBatch)
 	// What fails to open a link has sent nothing.
 	if _, err := h.NewBatch(ctx, b.partition); err != nil {
-		if errors.Is(err, ErrFinal) {
-			return Denied, err
+		if errors.Is(err, ErrPermanent) {
+			return OutcomeDenied, err
 		}
-		return Busy, err
+		return OutcomeBusy, err
 	}
 	err := h.client.SendEventDataBatch(ctx, b.batch, nil)
 	if err == nil {
-		return Accepted, nil
+		return OutcomeAccepted, nil
 	}
-	return verdictOf(err), explain(err)
+	return outcomeOf(err), explain(err)
 }
 
 // explain marks an error that trying again doesn't mend.
 func explain(err error) error {
 	var own *azeventhubs.Error
 	if isFinal(err) || errors.As(err, &own) && own.Code == azeventhubs.ErrorCodeUnauthorizedAccess {
-		return fmt.Errorf("%w: %w", err, ErrFinal)
+		return fmt.Errorf("%w: %w", err, ErrPermanent)
 	}
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -73,7 +72,7 @@ var places = map[string]func(t testing.TB, dir string) *place{
 }
 
 // lanes is as many as the faulty hub has partitions.
-var lanes = &sender.ServiceBusConfig{Lanes: faultyPartitions, MaxBytes: 100_000}
+var lanes = &sender.ServiceBusConfig{Writers: faultyPartitions, MaxBytes: 100_000}
 
 // everyFault runs a test for each place and each kind of fault of a send.
 func everyFault(t *testing.T, test func(t *testing.T, p *place, kind emulator.FaultKind)) {
@@ -107,8 +106,8 @@ func TestRetry(t *testing.T) {
 				switch {
 				case kind == emulator.FaultLoseAnswer && again == 0:
 					t.Error("no messages came again")
-				case kind == emulator.FaultServerBusy && (again > 0 || len(report.Repeated) > 0):
-					t.Errorf("%d messages came again, %v reported", again, report.Repeated)
+				case kind == emulator.FaultServerBusy && (again > 0 || len(report.PossibleDuplicates) > 0):
+					t.Errorf("%d messages came again, %v reported", again, report.PossibleDuplicates)
 				}
 				if report.Retries == 0 && kind != emulator.FaultDetach {
 					t.Error("no retries reported")
@@ -150,7 +149,7 @@ func TestGivingUp(t *testing.T) {
 		}
 		times := p.inventory()
 		for i := range p.count {
-			if n := times[i]; n == 0 || n > 1 && (i >= report.Drawn || !repeated[i] && fate[i] != "unknown") {
+			if n := times[i]; n == 0 || n > 1 && (i >= report.Taken || !repeated[i] && fate[i] != "unknown") {
 				t.Fatalf("message %d is there %d times", i, n)
 			}
 		}
@@ -161,11 +160,11 @@ func TestGivingUp(t *testing.T) {
 func TestNoRepeats(t *testing.T) {
 	srv := faulty(t)
 	cfg := quick()
-	cfg.NoRepeats = true
+	cfg.NoDuplicates = true
 	befall(t, srv, emulator.Fault{Kind: emulator.FaultLoseAnswer, On: emulator.OnSend, Hub: hub, Partition: "3", Times: 1})
 	report, err := sender.New(open(t, srv, nil), cfg).SendAll(within(t), small.all())
-	if err == nil || len(report.Unknown) == 0 || len(report.Repeated) > 0 {
-		t.Fatalf("unknown %v, repeated %v: %v", report.Unknown, report.Repeated, err)
+	if err == nil || len(report.Unknown) == 0 || len(report.PossibleDuplicates) > 0 {
+		t.Fatalf("unknown %v, repeated %v: %v", report.Unknown, report.PossibleDuplicates, err)
 	}
 	times := inventory(t, srv, small, faultyPartitions)
 	agree(t, report, times)
@@ -203,11 +202,11 @@ func TestDroppedConnections(t *testing.T) {
 // TestCancel ends the sending half-way, with batches on their way that are
 // slow, or so slow that their answer isn't waited for.
 func TestCancel(t *testing.T) {
-	for name, parting := range map[string]time.Duration{"answered": time.Minute, "given up": time.Millisecond} {
+	for name, drainTimeout := range map[string]time.Duration{"answered": time.Minute, "given up": time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			srv := faulty(t)
 			cfg := quick()
-			cfg.Parting = parting
+			cfg.DrainTimeout = drainTimeout
 			ctx, cancel := context.WithCancel(within(t))
 			defer cancel()
 			all := func(yield func(sender.Message) bool) {
@@ -224,10 +223,10 @@ func TestCancel(t *testing.T) {
 				}
 			}
 			report, err := sender.New(open(t, srv, nil), cfg).SendAll(ctx, all)
-			if !errors.Is(err, context.Canceled) || report.Drawn != small.count/2 {
-				t.Errorf("%d drawn: %v", report.Drawn, err)
+			if !errors.Is(err, context.Canceled) || report.Taken != small.count/2 {
+				t.Errorf("%d drawn: %v", report.Taken, err)
 			}
-			if answered := parting == time.Minute; answered != (len(report.Unknown) == 0) || len(report.Unsent) == 0 {
+			if answered := drainTimeout == time.Minute; answered != (len(report.Unknown) == 0) || len(report.Unsent) == 0 {
 				t.Errorf("unsent %v, unknown %v", report.Unsent, report.Unknown)
 			}
 			srv.Faults().Clear()
@@ -242,7 +241,7 @@ func TestBusyLinks(t *testing.T) {
 	befall(t, srv, emulator.Fault{Kind: emulator.FaultServerBusy, On: emulator.OnManage, Times: 2},
 		emulator.Fault{Kind: emulator.FaultServerBusy, On: emulator.OnAttach, Times: 3})
 	report, err := sender.New(open(t, srv, nil), quick()).SendAll(within(t), small.all())
-	if err != nil || len(report.Accepted) != 1 || report.Accepted[0] != (sluice.Range{First: 0, Last: small.count - 1}) || report.Repeated != nil {
+	if err != nil || len(report.Accepted) != 1 || report.Accepted[0] != (sender.IndexRange{First: 0, Last: small.count - 1}) || report.PossibleDuplicates != nil {
 		t.Errorf("accepted %v: %v", report.Accepted, err)
 	}
 }

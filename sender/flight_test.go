@@ -14,7 +14,7 @@ type stuckHub struct {
 	answer chan struct{}
 }
 
-func (h *stuckHub) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Verdict, error) {
+func (h *stuckHub) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Outcome, error) {
 	<-h.answer
 	return h.blindHub.Send(ctx, partition, messages)
 }
@@ -36,7 +36,7 @@ func TestInFlight(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const limit, size = 50_000, 1000
 				h := &stuckHub{blindHub: blindHub{limit: 1 << 20}, answer: make(chan struct{})}
-				e, err := sender.NewEstimator(h, &sender.EstimateConfig{Limit: limit})
+				e, err := sender.NewEstimator(h, &sender.EstimatorConfig{Limit: limit})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -156,7 +156,7 @@ func TestKilled(t *testing.T) {
 					t.Errorf("%d of %d accepted: %v", report.Messages, mix.count, err)
 				}
 				m.kill()
-				t.Logf("%d retries; %d messages may be there twice, %d are unsent, %d unknown", report.Retries, total(report.Repeated), total(report.Unsent), total(report.Unknown))
+				t.Logf("%d retries; %d messages may be there twice, %d are unsent, %d unknown", report.Retries, total(report.PossibleDuplicates), total(report.Unsent), total(report.Unknown))
 				agree(t, report, revive(t, m.dir).inventory())
 			})
 		}

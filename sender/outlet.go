@@ -150,22 +150,22 @@ func (o *outlet) send(batch Batch, packed []*packet) {
 	s := o.sink
 	ctx, cancel := context.WithTimeout(s.sending, s.cfg.Timeout)
 	defer cancel()
-	verdict, err := s.transport.Send(ctx, batch)
+	outcome, err := s.transport.Send(ctx, batch)
 	if err != nil {
 		err = fmt.Errorf("send to partition %s: %w", o.partition, err)
 	}
 	switch {
-	case verdict == Accepted:
+	case outcome == OutcomeAccepted:
 		s.finish(nil, packed...)
-	case verdict == Busy:
+	case outcome == OutcomeBusy:
 		s.finish(sluice.RetryAfter(err, 0), packed...)
-	case verdict == Oversize && len(packed) > 1:
+	case outcome == OutcomeTooLarge && len(packed) > 1:
 		o.divide(batch, packed)
-	case verdict == Oversize:
+	case outcome == OutcomeTooLarge:
 		s.finish(sluice.Reject(fmt.Errorf("message of %d bytes: %w: %w", sizeIn(batch, packed[0].message), ErrTooLarge, err)), packed...)
-	case verdict == Refused && len(packed) > 1:
+	case outcome == OutcomeRejected && len(packed) > 1:
 		o.single(packed)
-	case verdict == Refused:
+	case outcome == OutcomeRejected:
 		s.finish(sluice.Reject(err), packed...)
 	default:
 		s.finish(sluice.Outage(err), packed...)

@@ -38,13 +38,13 @@ func (h *narrowHub) NewBatch(context.Context, string) (sender.Batch, error) {
 	return &narrowBatch{}, nil
 }
 
-func (h *narrowHub) Send(_ context.Context, b sender.Batch) (sender.Verdict, error) {
+func (h *narrowHub) Send(_ context.Context, b sender.Batch) (sender.Outcome, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sends++
 	ids := b.(*narrowBatch).ids
 	if len(ids) > h.takes || slices.Contains(ids, "huge") {
-		return sender.Oversize, errors.New("too large")
+		return sender.OutcomeTooLarge, errors.New("too large")
 	}
 	for _, id := range ids {
 		h.stored = append(h.stored, id)
@@ -52,7 +52,7 @@ func (h *narrowHub) Send(_ context.Context, b sender.Batch) (sender.Verdict, err
 			h.taken(id)
 		}
 	}
-	return sender.Accepted, nil
+	return sender.OutcomeAccepted, nil
 }
 
 // splittingHub knows pieces.
@@ -90,7 +90,7 @@ func TestSinkDividesWhatIsTooLarge(t *testing.T) {
 						}
 						messages = append(messages, &sender.Message{Key: "k", MessageID: id})
 					}
-					for i, err := range outcome(newSink(t, way, nil), messages) {
+					for i, err := range submitAll(newSink(t, way, nil), messages) {
 						if (i == 11) != errors.Is(err, sender.ErrTooLarge) || (i == 11) != errors.Is(err, sluice.ErrRejected) || i != 11 && err != nil {
 							t.Errorf("message %d: %v", i, err)
 						}

@@ -3,14 +3,12 @@ package sender
 import (
 	"math/rand/v2"
 	"testing"
-
-	"github.com/sluice-go/sluice"
 )
 
 // TestRanges compares what is done with ranges with the same done with sets.
 func TestRanges(t *testing.T) {
 	const n = 60
-	set := func(lists ...[]sluice.Range) (in [n]bool) {
+	set := func(lists ...[]IndexRange) (in [n]bool) {
 		for _, list := range lists {
 			for _, r := range list {
 				for i := r.First; i <= r.Last; i++ {
@@ -20,7 +18,7 @@ func TestRanges(t *testing.T) {
 		}
 		return in
 	}
-	tidy := func(list []sluice.Range) bool {
+	tidy := func(list []IndexRange) bool {
 		for i, r := range list {
 			if r.Last < r.First || i > 0 && r.First <= list[i-1].Last+1 {
 				return false
@@ -30,11 +28,11 @@ func TestRanges(t *testing.T) {
 	}
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		var lists [2][]sluice.Range
+		var lists [2][]IndexRange
 		for range r.IntN(12) {
 			first := r.Int64N(n)
 			l := &lists[r.IntN(2)]
-			*l = append(*l, sluice.Range{First: first, Last: min(first+r.Int64N(9), n-1)})
+			*l = append(*l, IndexRange{First: first, Last: min(first+r.Int64N(9), n-1)})
 		}
 		want := set(lists[:]...)
 		left := rest(n, lists[:]...)

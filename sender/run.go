@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/keyhash"
 )
 
@@ -50,7 +49,7 @@ type run struct {
 	mixed   bool      // if ordered: all messages have the parcel of those without a key
 
 	mu       sync.Mutex
-	outcome  Report
+	result   Report
 	refusals []error
 }
 
@@ -64,7 +63,7 @@ type lane struct {
 type parcel struct {
 	lane     *lane
 	batch    Batch
-	indices  []sluice.Range
+	indices  []IndexRange
 	since    time.Time // it was begun
 	lost     bool      // an answer was
 	repeated bool      // it was sent after that
@@ -96,7 +95,7 @@ func (r *run) take(m *Message) bool {
 	if err := r.pack(slot, partition, m, index); err != nil {
 		r.stop(err)
 		r.mu.Lock()
-		r.outcome.Unsent = append(r.outcome.Unsent, sluice.Range{First: index, Last: index})
+		r.result.Unsent = append(r.result.Unsent, IndexRange{First: index, Last: index})
 		r.mu.Unlock()
 		return false
 	}
@@ -192,7 +191,7 @@ func (r *run) ship(slot **parcel) {
 		}
 	case <-r.going.Done():
 	}
-	r.settle(p, Busy)
+	r.settle(p, OutcomeBusy)
 }
 
 // flush ships what is still filling.
@@ -269,7 +268,7 @@ func (r *run) halt() {
 
 // refuse notes a message that can't be sent.
 func (r *run) refuse(index int64, batch Batch, m *Message, why error) {
-	r.reject(&RefusedError{Index: index, Size: sizeIn(batch, m), Err: why})
+	r.reject(&RejectedError{Index: index, Size: sizeIn(batch, m), Err: why})
 }
 
 // sizeIn is what a message alone would have in a batch, or its body if the batch
@@ -283,10 +282,10 @@ func sizeIn(batch Batch, m *Message) int {
 	return len(m.Body)
 }
 
-func (r *run) reject(e *RefusedError) {
-	tell := r.s.cfg.Refused
+func (r *run) reject(e *RejectedError) {
+	tell := r.s.cfg.OnRejected
 	r.mu.Lock()
-	r.outcome.Refused = extend(r.outcome.Refused, e.Index)
+	r.result.Rejected = extend(r.result.Rejected, e.Index)
 	if tell == nil && len(r.refusals) < maxRefusals {
 		r.refusals = append(r.refusals, e)
 	}
@@ -298,13 +297,13 @@ func (r *run) reject(e *RefusedError) {
 
 // report sums up, once all is settled.
 func (r *run) report() (Report, error) {
-	out := &r.outcome
-	out.Drawn = r.drawn
-	for _, list := range []*[]sluice.Range{&out.Refused, &out.Unsent, &out.Unknown, &out.Repeated} {
+	out := &r.result
+	out.Taken = r.drawn
+	for _, list := range []*[]IndexRange{&out.Rejected, &out.Unsent, &out.Unknown, &out.PossibleDuplicates} {
 		*list = union(*list)
 	}
-	out.Accepted = rest(r.drawn, out.Refused, out.Unsent, out.Unknown)
-	if more := total(out.Refused) - int64(len(r.refusals)); more > 0 && r.s.cfg.Refused == nil {
+	out.Accepted = rest(r.drawn, out.Rejected, out.Unsent, out.Unknown)
+	if more := total(out.Rejected) - int64(len(r.refusals)); more > 0 && r.s.cfg.OnRejected == nil {
 		r.refusals = append(r.refusals, fmt.Errorf("and %d messages more can't be sent: see the report's Refused", more))
 	}
 	err := errors.Join(r.refusals...)

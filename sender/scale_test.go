@@ -12,7 +12,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/Azure/go-amqp"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/keyhash"
 	"github.com/sluice-go/sluice/sender"
@@ -70,7 +69,7 @@ func sectionOf(t testing.TB, m sender.Message) int {
 // flawless wants all messages accepted at the first attempt.
 func flawless(t testing.TB, report sender.Report, count int64) {
 	t.Helper()
-	if len(report.Accepted) != 1 || report.Accepted[0] != (sluice.Range{First: 0, Last: count - 1}) || report.Retries+report.Oversize != 0 {
+	if len(report.Accepted) != 1 || report.Accepted[0] != (sender.IndexRange{First: 0, Last: count - 1}) || report.Retries+report.TooLarge != 0 {
 		t.Fatalf("%+v", report)
 	}
 }
@@ -132,7 +131,7 @@ func TestSendAllToQueue(t *testing.T) {
 	const lanes, limit = 2, 256 << 10
 	srv := startBus(t, nil)
 	mix := traffic{count: 5000 * scale(), keys: 500, size: mixed}.sessions()
-	b := openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Lanes: lanes})
+	b := openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Writers: lanes})
 	began := time.Now()
 	report, err := sender.New(b, nil).SendAll(within(t), mix.all())
 	took := time.Since(began)
@@ -157,21 +156,21 @@ type blinded struct {
 	refusals atomic.Int64
 }
 
-func (b *blinded) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Verdict, error) {
+func (b *blinded) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Outcome, error) {
 	batch, err := b.NewBatch(ctx, partition)
 	if err != nil {
-		return sender.Busy, err
+		return sender.OutcomeBusy, err
 	}
 	for i := range messages {
 		if err := batch.Add(&messages[i]); err != nil {
-			return sender.Refused, err
+			return sender.OutcomeRejected, err
 		}
 	}
-	verdict, err := b.Transport.Send(ctx, batch)
-	if verdict == sender.Oversize {
+	outcome, err := b.Transport.Send(ctx, batch)
+	if outcome == sender.OutcomeTooLarge {
 		b.refusals.Add(1)
 	}
-	return verdict, err
+	return outcome, err
 }
 
 // TestSendAllByEstimate sends to a queue without knowing sizes: few batches are
@@ -191,13 +190,13 @@ func TestSendAllByEstimate(t *testing.T) {
 	}
 	agree(t, report, busInventory(t, srv, mix))
 	limit, header := e.Learned()
-	t.Logf("%d batches, %d refusals; learned a limit of %d and a header of %d", report.Batches, report.Oversize, limit, header)
-	if refusals := b.refusals.Load(); report.Oversize != refusals || refusals == 0 {
-		t.Errorf("%d refusals reported, there were %d", report.Oversize, refusals)
+	t.Logf("%d batches, %d refusals; learned a limit of %d and a header of %d", report.Batches, report.TooLarge, limit, header)
+	if refusals := b.refusals.Load(); report.TooLarge != refusals || refusals == 0 {
+		t.Errorf("%d refusals reported, there were %d", report.TooLarge, refusals)
 	}
 	lessons := int64(math.Ceil(math.Log(262_000/float64(limit))/0.051) + math.Ceil(math.Log(float64(header)/54)/math.Log(1.25)))
-	if most := lessons * 9; report.Oversize > most { // four lanes, one batch on its way and one that fills for each
-		t.Errorf("%d refusals for %d lessons, at most %d", report.Oversize, lessons, most)
+	if most := lessons * 9; report.TooLarge > most { // four lanes, one batch on its way and one that fills for each
+		t.Errorf("%d refusals for %d lessons, at most %d", report.TooLarge, lessons, most)
 	}
 	if wire := srv.Arrivals(queue); report.Batches != wire.Messages-wire.TooLarge {
 		t.Errorf("%d batches reported, %d arrived, %d too large", report.Batches, wire.Messages, wire.TooLarge)

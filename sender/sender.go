@@ -25,9 +25,9 @@ type Config struct {
 	// after the other, and the batches go to the partitions in turn, which takes
 	// the fewest. Without effect if Ordered.
 	Spread bool
-	// NoRepeats has a batch whose answer was lost end the sending, because it
+	// NoDuplicates has a batch whose answer was lost end the sending, because it
 	// may be there. Default: it is sent again, and may be there twice.
-	NoRepeats bool
+	NoDuplicates bool
 	// MaxWait is how long a message waits at most for others to fill its
 	// batch, also while the sequence pauses. Default: until it is full, or the
 	// sequence ends.
@@ -36,7 +36,7 @@ type Config struct {
 	// from several goroutines; for one that is refused as it is drawn, before the
 	// sequence goes on. The error of SendAll doesn't name it then. Default: the
 	// error names the first 16.
-	Refused func(*RefusedError)
+	OnRejected func(*RejectedError)
 	// InFlight is how many batches may be on their way. As many again as the
 	// hub has partitions may be filling. Default: 16.
 	InFlight int
@@ -47,9 +47,9 @@ type Config struct {
 	RetryMin, RetryMax time.Duration
 	// Timeout is how long an attempt may take. Default: 60 s.
 	Timeout time.Duration
-	// Parting is how long batches on their way are waited for once the context
+	// DrainTimeout is how long batches on their way are waited for once the context
 	// has ended. Default: 5 s.
-	Parting time.Duration
+	DrainTimeout time.Duration
 }
 
 func (cfg *Config) withDefaults() Config {
@@ -66,7 +66,7 @@ func (cfg *Config) withDefaults() Config {
 	c.RetryMin = cmp.Or(max(c.RetryMin, 0), 200*time.Millisecond)
 	c.RetryMax = max(c.RetryMin, cmp.Or(max(c.RetryMax, 0), 10*time.Second))
 	c.Timeout = cmp.Or(max(c.Timeout, 0), time.Minute)
-	c.Parting = cmp.Or(max(c.Parting, 0), 5*time.Second)
+	c.DrainTimeout = cmp.Or(max(c.DrainTimeout, 0), 5*time.Second)
 	return c
 }
 
@@ -76,7 +76,7 @@ type Sender struct {
 	transport Transport
 	cfg       Config
 
-	messages, batches, bytes, retries, oversize atomic.Int64
+	messages, batches, bytes, retries, tooLarge atomic.Int64
 }
 
 // New makes a sender. The transport stays the caller's to close.
@@ -84,20 +84,20 @@ func New(transport Transport, cfg *Config) *Sender {
 	return &Sender{transport: transport, cfg: cfg.withDefaults()}
 }
 
-// Figures is what the sender has done so far, in all its SendAlls.
-func (s *Sender) Figures() Figures {
-	return Figures{
+// Stats is what the sender has done so far, in all its SendAlls.
+func (s *Sender) Stats() Stats {
+	return Stats{
 		Messages: s.messages.Load(), Batches: s.batches.Load(), Bytes: s.bytes.Load(),
-		Retries: s.retries.Load(), Oversize: s.oversize.Load(),
+		Retries: s.retries.Load(), TooLarge: s.tooLarge.Load(),
 	}
 }
 
 // SendAll sends what the sequence yields, of which it holds no more than
 // [Config.InFlight] batches on their way and those that are filling. It returns
 // once each message's fate is known, or can't be; the error is nil if all were
-// accepted, or told to [Config.Refused]. The sequence is run by the calling goroutine.
+// accepted, or told to [Config.OnRejected]. The sequence is run by the calling goroutine.
 //
-// Once ctx ends, SendAll draws no more messages and waits [Config.Parting] for
+// Once ctx ends, SendAll draws no more messages and waits [Config.DrainTimeout] for
 // batches on their way; those that have no answer then are in the report's
 // Unknown.
 func (s *Sender) SendAll(ctx context.Context, messages iter.Seq[Message]) (Report, error) {
@@ -124,7 +124,7 @@ func (s *Sender) begin(ctx context.Context) (*run, error) {
 	r := &run{s: s, tokens: make(chan struct{}, s.cfg.InFlight), id: []byte(rand.Text())}
 	r.going, r.stop = context.WithCancelCause(ctx)
 	r.sending, r.cut = context.WithCancel(context.WithoutCancel(ctx))
-	r.parted = context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.Parting, r.cut) })
+	r.parted = context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.DrainTimeout, r.cut) })
 	var partitions []string
 	err := r.persist(func(ctx context.Context) (err error) {
 		partitions, err = s.transport.Partitions(ctx)
@@ -138,8 +138,8 @@ func (s *Sender) begin(ctx context.Context) (*run, error) {
 		r.stop(nil)
 		return nil, fmt.Errorf("look up the partitions: %w", err)
 	}
-	if mixer, ok := s.transport.(Mixer); ok {
-		r.mixed = s.cfg.Ordered && mixer.Mixes()
+	if mixer, ok := s.transport.(PartitionMixer); ok {
+		r.mixed = s.cfg.Ordered && mixer.MixesPartitions()
 	}
 	r.keyed, r.loose = make([]*parcel, len(partitions)), make([]*parcel, 1)
 	if s.cfg.Spread {
@@ -163,7 +163,7 @@ func (r *run) persist(do func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(r.going, r.s.cfg.Timeout)
 		err := do(ctx)
 		cancel()
-		if err == nil || errors.Is(err, ErrFinal) || attempt >= r.s.cfg.Attempts {
+		if err == nil || errors.Is(err, ErrPermanent) || attempt >= r.s.cfg.Attempts {
 			return err
 		}
 		if !pause.wait(r.going) {

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -128,16 +127,16 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	report, err := sender.New(hub, nil).SendAll(within(t), messages)
-	want := []sluice.Range{{First: 0, Last: 0}, {First: 500, Last: 501}, {First: 700, Last: 700}, {First: 900, Last: 900}}
-	if len(report.Refused) != len(want) {
-		t.Fatalf("refused: %v, want %v", report.Refused, want)
+	want := []sender.IndexRange{{First: 0, Last: 0}, {First: 500, Last: 501}, {First: 700, Last: 700}, {First: 900, Last: 900}}
+	if len(report.Rejected) != len(want) {
+		t.Fatalf("refused: %v, want %v", report.Rejected, want)
 	}
 	for i := range want {
-		if report.Refused[i] != want[i] {
-			t.Fatalf("refused: %v, want %v", report.Refused, want)
+		if report.Rejected[i] != want[i] {
+			t.Fatalf("refused: %v, want %v", report.Rejected, want)
 		}
 	}
-	var refused *sender.RefusedError
+	var refused *sender.RejectedError
 	if !errors.As(err, &refused) || refused.Index != 0 || refused.Size < 100_000 || refused.Size > 100_500 || !errors.Is(refused, sender.ErrTooLarge) {
 		t.Errorf("error: %v", err)
 	}
@@ -173,7 +172,7 @@ func TestExactFit(t *testing.T) {
 				return s.SendAll(within(t), func(yield func(sender.Message) bool) { yield(m) })
 			}
 			_, err := send(limit)
-			var refused *sender.RefusedError
+			var refused *sender.RejectedError
 			if !errors.As(err, &refused) {
 				t.Fatalf("%s: error: %v", name, err)
 			}
@@ -192,7 +191,7 @@ func TestExactFit(t *testing.T) {
 func TestEmpty(t *testing.T) {
 	srv := start(t, 1, nil)
 	report, err := sender.New(open(t, srv, nil), nil).SendAll(within(t), traffic{}.all())
-	if err != nil || report.Drawn != 0 || report.Accepted != nil || report.Batches != 0 {
+	if err != nil || report.Taken != 0 || report.Accepted != nil || report.Batches != 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
@@ -204,7 +203,7 @@ func TestUnknownHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close(context.Background())
-	if _, err := sender.New(h, nil).SendAll(within(t), traffic{count: 1, size: fixed(1)}.all()); !errors.Is(err, sender.ErrFinal) {
+	if _, err := sender.New(h, nil).SendAll(within(t), traffic{count: 1, size: fixed(1)}.all()); !errors.Is(err, sender.ErrPermanent) {
 		t.Errorf("error: %v", err)
 	}
 }

@@ -17,9 +17,9 @@ import (
 
 // ServiceBusConfig holds what has a default. The zero value is ready to use.
 type ServiceBusConfig struct {
-	// Lanes is how many batches may be on their way: a session belongs to one of
+	// Writers is how many batches may be on their way: a session belongs to one of
 	// as many lanes, each with one batch at a time. Default: 4.
-	Lanes int
+	Writers int
 	// MaxBytes bounds a batch's size. Default: what the link negotiates, 256 KiB
 	// in Azure's standard tier and 1 MiB in the premium tier.
 	MaxBytes int
@@ -41,7 +41,7 @@ type ServiceBusConfig struct {
 //
 // The client library sends a batch once more on its own, unheard, if the
 // service detaches its link meanwhile. Was the batch stored though it got no
-// answer, it is there twice and not in the report's Repeated, unless the
+// answer, it is there twice and not in the report's PossibleDuplicates, unless the
 // queue or topic detects duplicates.
 type ServiceBus struct {
 	cfg   ServiceBusConfig
@@ -82,14 +82,14 @@ func openServiceBus(entity string, cfg *ServiceBusConfig, open func(*azservicebu
 		b.cfg = *cfg
 	}
 	c := &b.cfg
-	c.Lanes, c.MaxMessages = cmp.Or(c.Lanes, 4), cmp.Or(c.MaxMessages, 4500)
+	c.Writers, c.MaxMessages = cmp.Or(c.Writers, 4), cmp.Or(c.MaxMessages, 4500)
 	switch {
 	case entity == "":
 		return nil, errors.New("the name of the queue or topic is missing")
-	case c.Lanes < 0 || c.MaxMessages < 0 || c.MaxBytes < 0:
-		return nil, fmt.Errorf("%d lanes, batches of up to %d messages and %d bytes: must be positive", c.Lanes, c.MaxMessages, c.MaxBytes)
+	case c.Writers < 0 || c.MaxMessages < 0 || c.MaxBytes < 0:
+		return nil, fmt.Errorf("%d lanes, batches of up to %d messages and %d bytes: must be positive", c.Writers, c.MaxMessages, c.MaxBytes)
 	}
-	for i := range c.Lanes {
+	for i := range c.Writers {
 		b.lanes = append(b.lanes, strconv.Itoa(i))
 	}
 	c.Client.RetryOptions = azservicebus.RetryOptions{MaxRetries: -1}
@@ -136,7 +136,7 @@ func (b *ServiceBus) use() (*busLink, error) {
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
-		return nil, fmt.Errorf("the transport is closed: %w", ErrFinal)
+		return nil, fmt.Errorf("the transport is closed: %w", ErrPermanent)
 	case b.link == nil:
 		l, err := b.dial()
 		if err != nil {
@@ -155,7 +155,7 @@ const hangUpWithin = 2 * time.Second
 // leave one that is given up closes it: others may have answers to come on it.
 func (b *ServiceBus) leave(l *busLink, err error) {
 	b.mu.Lock()
-	if err != nil && verdictOf(err) == Lost && b.link == l {
+	if err != nil && outcomeOf(err) == OutcomeUnknown && b.link == l {
 		b.link = nil
 	}
 	l.users--
@@ -171,11 +171,11 @@ func (b *ServiceBus) leave(l *busLink, err error) {
 // Partitions implements [Transport].
 func (b *ServiceBus) Partitions(context.Context) ([]string, error) { return b.lanes, nil }
 
-// Mixes implements [Mixer].
-func (b *ServiceBus) Mixes() bool { return true }
+// MixesPartitions implements [PartitionMixer].
+func (b *ServiceBus) MixesPartitions() bool { return true }
 
-// Limit is how large a batch may be, in bytes.
-func (b *ServiceBus) Limit(ctx context.Context) (int, error) {
+// MaxBatchBytes is how large a batch may be, in bytes.
+func (b *ServiceBus) MaxBatchBytes(ctx context.Context) (int, error) {
 	return limitOf(func() (Batch, error) { return b.NewBatch(ctx, "") })
 }
 
@@ -198,24 +198,24 @@ func (l *busLink) batch(ctx context.Context, maxBytes int) (*azservicebus.Messag
 }
 
 // Send implements [Transport].
-func (b *ServiceBus) Send(ctx context.Context, batch Batch) (verdict Verdict, err error) {
+func (b *ServiceBus) Send(ctx context.Context, batch Batch) (outcome Outcome, err error) {
 	l, err := b.use()
 	if err != nil {
-		return Denied, err
+		return OutcomeDenied, err
 	}
 	defer func() { b.leave(l, err) }()
 	// What fails to open a link has sent nothing.
 	if _, err = l.batch(ctx, 0); err != nil {
 		err = explainBus(err)
-		if errors.Is(err, ErrFinal) {
-			return Denied, err
+		if errors.Is(err, ErrPermanent) {
+			return OutcomeDenied, err
 		}
-		return Busy, err
+		return OutcomeBusy, err
 	}
 	if err = l.sender.SendMessageBatch(ctx, batch.(*busBatch).batch, nil); err != nil {
-		return verdictOf(err), explainBus(err)
+		return outcomeOf(err), explainBus(err)
 	}
-	return Accepted, nil
+	return OutcomeAccepted, nil
 }
 
 // explainBus marks an error that trying again doesn't mend. The library's own
@@ -223,7 +223,7 @@ func (b *ServiceBus) Send(ctx context.Context, batch Batch) (verdict Verdict, er
 func explainBus(err error) error {
 	var own *azservicebus.Error
 	if isFinal(err) || errors.As(err, &own) && (own.Code == azservicebus.CodeUnauthorizedAccess || own.Code == azservicebus.CodeNotFound) {
-		return fmt.Errorf("%w: %w", err, ErrFinal)
+		return fmt.Errorf("%w: %w", err, ErrPermanent)
 	}
 	return err
 }

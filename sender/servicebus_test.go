@@ -162,7 +162,7 @@ func TestQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := startBus(t, nil)
 			report, err := sender.New(openBus(t, srv.ConnectionString(), queue, nil), nil).SendAll(within(t), f.all())
-			if err != nil || report.Messages != f.count || report.Retries+report.Oversize > 0 {
+			if err != nil || report.Messages != f.count || report.Retries+report.TooLarge > 0 {
 				t.Fatalf("%+v: %v", report, err)
 			}
 			agree(t, report, busInventory(t, srv, f))
@@ -224,7 +224,7 @@ func TestQueueOrdered(t *testing.T) {
 func TestQueueBatches(t *testing.T) {
 	srv := startBus(t, nil)
 	tiny := traffic{count: 10_000, size: fixed(1)}
-	s := sender.New(openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Lanes: 1}), nil)
+	s := sender.New(openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Writers: 1}), nil)
 	bare := func(yield func(sender.Message) bool) {
 		for range tiny.count {
 			if !yield(sender.Message{}) {
@@ -272,23 +272,23 @@ func TestQueueRefused(t *testing.T) {
 		550: func(m *sender.Message) { m.MessageID = long },
 		560: func(m *sender.Message) { m.Key = "another" },
 	}
-	var want []sluice.Range
+	var want []sender.IndexRange
 	report, err := sender.New(openBus(t, srv.ConnectionString(), queue, nil), nil).SendAll(within(t), func(yield func(sender.Message) bool) {
 		for i := range mix.count {
 			m := mix.message(i)
 			if spoil := wrong[i]; spoil != nil {
 				spoil(&m)
-				want = append(want, sluice.Range{First: i, Last: i})
+				want = append(want, sender.IndexRange{First: i, Last: i})
 			}
 			if !yield(m) {
 				return
 			}
 		}
 	})
-	if !slices.Equal(report.Refused, want) || len(want) != len(wrong) {
-		t.Fatalf("refused: %v, want %v", report.Refused, want)
+	if !slices.Equal(report.Rejected, want) || len(want) != len(wrong) {
+		t.Fatalf("refused: %v, want %v", report.Rejected, want)
 	}
-	var refused *sender.RefusedError
+	var refused *sender.RejectedError
 	if !errors.As(err, &refused) || refused.Index != 0 || refused.Size < 256<<10 || refused.Size > 257<<10 || !errors.Is(refused, sender.ErrTooLarge) {
 		t.Errorf("error: %v", err)
 	}
@@ -302,7 +302,7 @@ func TestQueueRefused(t *testing.T) {
 // that the batch's envelope repeats.
 func TestQueueEnvelope(t *testing.T) {
 	srv := startBus(t, nil)
-	s := sender.New(openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Lanes: 1}), nil)
+	s := sender.New(openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Writers: 1}), nil)
 	const n = 50
 	before := srv.Arrivals(queue)
 	report, err := s.SendAll(within(t), func(yield func(sender.Message) bool) {
@@ -314,7 +314,7 @@ func TestQueueEnvelope(t *testing.T) {
 		}
 	})
 	if wire := srv.Arrivals(queue).Bytes - before.Bytes; err != nil || report.Batches != 1 || wire != report.Bytes {
-		t.Errorf("%+v, %d on the wire: %v", report.Figures, wire, err)
+		t.Errorf("%+v, %d on the wire: %v", report.Stats, wire, err)
 	}
 	for i, m := range received(t, srv.ConnectionString(), queue, n) {
 		if len(text(m.SessionID)) != n-i || len(text(m.ContentType)) != i+1 {
@@ -326,7 +326,7 @@ func TestQueueEnvelope(t *testing.T) {
 func TestUnknownQueue(t *testing.T) {
 	srv := startBus(t, nil)
 	s := sender.New(openBus(t, srv.ConnectionString(), "nowhere", nil), nil)
-	if report, err := s.SendAll(within(t), traffic{count: 1, size: fixed(1)}.all()); !errors.Is(err, sender.ErrFinal) || fmt.Sprint(report.Unsent) != "[{0 0}]" {
+	if report, err := s.SendAll(within(t), traffic{count: 1, size: fixed(1)}.all()); !errors.Is(err, sender.ErrPermanent) || fmt.Sprint(report.Unsent) != "[{0 0}]" {
 		t.Errorf("%+v: %v", report, err)
 	}
 	if _, err := sender.OpenServiceBus(srv.ConnectionString(), "", nil); err == nil {
@@ -347,11 +347,11 @@ func TestQueueWantsSessions(t *testing.T) {
 	defer srv.Close()
 	b := openBus(t, srv.ConnectionString(), queue, nil)
 	report, err := sender.New(b, nil).SendAll(within(t), traffic{count: 10, size: fixed(1)}.all())
-	if err == nil || !errors.Is(err, sender.ErrFinal) || report.Messages+report.Retries != 0 || len(report.Unknown) > 0 {
+	if err == nil || !errors.Is(err, sender.ErrPermanent) || report.Messages+report.Retries != 0 || len(report.Unknown) > 0 {
 		t.Errorf("%+v: %v", report, err)
 	}
 	messages := []*sender.Message{{SessionID: "a"}, {SessionID: "a"}, {}, {SessionID: "b"}, {}}
-	for i, err := range outcome(newSink(t, b, nil), messages) {
+	for i, err := range submitAll(newSink(t, b, nil), messages) {
 		if refused := messages[i].SessionID == ""; refused != errors.Is(err, sluice.ErrRejected) || !refused && err != nil {
 			t.Errorf("message %d: %v", i, err)
 		}

@@ -30,7 +30,7 @@ type gated struct {
 	sends atomic.Int64
 }
 
-func (g *gated) Send(ctx context.Context, batch sender.Batch) (sender.Verdict, error) {
+func (g *gated) Send(ctx context.Context, batch sender.Batch) (sender.Outcome, error) {
 	g.mu.Lock()
 	gate := g.gate
 	g.mu.Unlock()
@@ -137,21 +137,21 @@ func TestSinkConformance(t *testing.T) {
 type pickyHub struct {
 	blindHub
 	refuses string         // the id of a message
-	verdict sender.Verdict // on every batch; 0: what is just
+	outcome sender.Outcome // on every batch; 0: what is just
 }
 
-func (h *pickyHub) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Verdict, error) {
+func (h *pickyHub) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Outcome, error) {
 	switch {
-	case h.verdict != 0:
-		return h.verdict, errors.New("as told")
+	case h.outcome != 0:
+		return h.outcome, errors.New("as told")
 	case slices.ContainsFunc(messages, func(m sender.Message) bool { return m.MessageID == h.refuses }):
-		return sender.Refused, errors.New("not that one")
+		return sender.OutcomeRejected, errors.New("not that one")
 	}
 	return h.blindHub.Send(ctx, partition, messages)
 }
 
-// outcome submits messages and waits for what becomes of them.
-func outcome(s *sender.Sink, messages []*sender.Message) []error {
+// submitAll submits messages and waits for what becomes of them.
+func submitAll(s *sender.Sink, messages []*sender.Message) []error {
 	var all sync.WaitGroup
 	errs := make([]error, len(messages))
 	all.Add(len(messages))
@@ -165,34 +165,34 @@ func outcome(s *sender.Sink, messages []*sender.Message) []error {
 	return errs
 }
 
-// TestSinkVerdicts says whose fault each verdict is.
-func TestSinkVerdicts(t *testing.T) {
+// TestSinkOutcomes says whose fault each outcome is.
+func TestSinkOutcomes(t *testing.T) {
 	retry := func(err error) bool {
 		_, ok := errors.AsType[*sluice.RetryError](err)
 		return ok
 	}
 	outage := func(err error) bool { return errors.Is(err, sluice.ErrOutage) }
-	for verdict, is := range map[sender.Verdict]func(error) bool{
-		sender.Accepted: func(err error) bool { return err == nil },
-		sender.Busy:     retry,
-		sender.Lost:     outage,
-		sender.Denied:   outage,
-		sender.Refused:  func(err error) bool { return errors.Is(err, sluice.ErrRejected) },
-		sender.Oversize: func(err error) bool {
+	for outcome, is := range map[sender.Outcome]func(error) bool{
+		sender.OutcomeAccepted: func(err error) bool { return err == nil },
+		sender.OutcomeBusy:     retry,
+		sender.OutcomeUnknown:  outage,
+		sender.OutcomeDenied:   outage,
+		sender.OutcomeRejected: func(err error) bool { return errors.Is(err, sluice.ErrRejected) },
+		sender.OutcomeTooLarge: func(err error) bool {
 			return errors.Is(err, sluice.ErrRejected) && errors.Is(err, sender.ErrTooLarge)
 		},
 	} {
-		h := &pickyHub{blindHub: blindHub{limit: 1 << 20}, verdict: verdict}
-		if verdict == sender.Accepted {
-			h.verdict = 0
+		h := &pickyHub{blindHub: blindHub{limit: 1 << 20}, outcome: outcome}
+		if outcome == sender.OutcomeAccepted {
+			h.outcome = 0
 		}
 		e, err := sender.NewEstimator(h, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, err := range outcome(newSink(t, e, nil), []*sender.Message{keyedBy(0), keyedBy(1), keyedBy(2)}) {
+		for _, err := range submitAll(newSink(t, e, nil), []*sender.Message{keyedBy(0), keyedBy(1), keyedBy(2)}) {
 			if !is(err) {
-				t.Errorf("verdict %d: %v", verdict, err)
+				t.Errorf("outcome %d: %v", outcome, err)
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func TestSinkFindsCulprit(t *testing.T) {
 	for i := range messages {
 		messages[i] = keyedBy(i)
 	}
-	for i, err := range outcome(newSink(t, e, nil), messages) {
+	for i, err := range submitAll(newSink(t, e, nil), messages) {
 		if errors.Is(err, sluice.ErrRejected) != (i == 101) || err != nil && i != 101 {
 			t.Errorf("message %d: %v", i, err)
 		}
@@ -237,7 +237,7 @@ func TestSinkFindsCulprit(t *testing.T) {
 func TestSinkBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &blindHub{limit: 1 << 20}
-		e, err := sender.NewEstimator(h, &sender.EstimateConfig{MaxMessages: 100})
+		e, err := sender.NewEstimator(h, &sender.EstimatorConfig{MaxMessages: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +249,7 @@ func TestSinkBatches(t *testing.T) {
 			for i := range messages {
 				messages[i] = &sender.Message{Key: "k", MessageID: strconv.Itoa(i)}
 			}
-			for _, err := range outcome(s, messages) {
+			for _, err := range submitAll(s, messages) {
 				if err != nil {
 					t.Error(err)
 				}
@@ -291,13 +291,13 @@ func TestSinkLooksForPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSink(t, e, nil)
-	for _, err := range outcome(s, []*sender.Message{keyedBy(0), keyedBy(1)}) {
+	for _, err := range submitAll(s, []*sender.Message{keyedBy(0), keyedBy(1)}) {
 		if !errors.Is(err, sluice.ErrOutage) {
 			t.Errorf("while the service is away: %v", err)
 		}
 	}
 	h.err = nil
-	for _, err := range outcome(s, []*sender.Message{keyedBy(0), keyedBy(1)}) {
+	for _, err := range submitAll(s, []*sender.Message{keyedBy(0), keyedBy(1)}) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -314,7 +314,7 @@ func TestSinkClose(t *testing.T) {
 				if !stuck {
 					close(h.answer)
 				}
-				e, err := sender.NewEstimator(h, &sender.EstimateConfig{MaxMessages: 2})
+				e, err := sender.NewEstimator(h, &sender.EstimatorConfig{MaxMessages: 2})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -343,7 +343,7 @@ func TestSinkClose(t *testing.T) {
 				if stuck && (sent.Load() != 2 || closed.Load() != 3) || !stuck && sent.Load() != 5 || other.Load() > 0 {
 					t.Errorf("%d sent, %d met a closed sink, %d something else", sent.Load(), closed.Load(), other.Load())
 				}
-				if err := outcome(s, []*sender.Message{{}})[0]; !errors.Is(err, sender.ErrClosed) {
+				if err := submitAll(s, []*sender.Message{{}})[0]; !errors.Is(err, sender.ErrClosed) {
 					t.Errorf("submitted to a closed sink: %v", err)
 				}
 			})

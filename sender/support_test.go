@@ -14,7 +14,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -207,9 +206,9 @@ func inventory(t testing.TB, srv *emulator.Server, f traffic, partitions int) ma
 // fates gives each index's fate by a report: each has exactly one.
 func fates(t testing.TB, report sender.Report) (fate []string, repeated map[int64]bool) {
 	t.Helper()
-	fate, repeated = make([]string, report.Drawn), map[int64]bool{}
-	for name, list := range map[string][]sluice.Range{
-		"accepted": report.Accepted, "refused": report.Refused, "unsent": report.Unsent, "unknown": report.Unknown,
+	fate, repeated = make([]string, report.Taken), map[int64]bool{}
+	for name, list := range map[string][]sender.IndexRange{
+		"accepted": report.Accepted, "refused": report.Rejected, "unsent": report.Unsent, "unknown": report.Unknown,
 	} {
 		for _, r := range list {
 			for i := r.First; i <= r.Last; i++ {
@@ -220,7 +219,7 @@ func fates(t testing.TB, report sender.Report) (fate []string, repeated map[int6
 			}
 		}
 	}
-	for _, r := range report.Repeated {
+	for _, r := range report.PossibleDuplicates {
 		for i := r.First; i <= r.Last; i++ {
 			repeated[i] = true
 		}
@@ -253,14 +252,14 @@ func agree(t testing.TB, report sender.Report, times map[int64]int) {
 		t.Errorf("%d messages accepted, by the figures %d", accepted, report.Messages)
 	}
 	for i := range times {
-		if i >= report.Drawn {
-			t.Fatalf("message %d is there, but only %d were drawn", i, report.Drawn)
+		if i >= report.Taken {
+			t.Fatalf("message %d is there, but only %d were drawn", i, report.Taken)
 		}
 	}
 }
 
 // total is how many indices there are in ranges.
-func total(list []sluice.Range) (n int64) {
+func total(list []sender.IndexRange) (n int64) {
 	for _, r := range list {
 		n += r.Last - r.First + 1
 	}

@@ -15,11 +15,11 @@ type Transport interface {
 	// the service hashes keys to them.
 	Partitions(ctx context.Context) ([]string, error)
 	// NewBatch begins a batch for a partition. If it fails with an error that
-	// wraps [ErrFinal], it isn't called again.
+	// wraps [ErrPermanent], it isn't called again.
 	NewBatch(ctx context.Context, partition string) (Batch, error)
 	// Send sends a batch that has messages, once, and tells its fate. The error
 	// says why it isn't Accepted.
-	Send(ctx context.Context, batch Batch) (Verdict, error)
+	Send(ctx context.Context, batch Batch) (Outcome, error)
 }
 
 // Batch is messages that travel together. It belongs to one goroutine.
@@ -37,17 +37,17 @@ type Batch interface {
 
 // Splitter is a transport whose batches may turn out to be too large.
 type Splitter interface {
-	// Split deals out the messages of a batch whose verdict was Oversize to
+	// Split deals out the messages of a batch whose outcome was Oversize to
 	// smaller ones, in order. It returns none if there is one message only.
 	Split(batch Batch) []Batch
 }
 
-// Mixer is a transport that may let messages of different partitions, and those
+// PartitionMixer is a transport that may let messages of different partitions, and those
 // without a key, share a batch.
-type Mixer interface {
-	// Mixes tells whether it does. Then [Config.Ordered] ends no batch but for
+type PartitionMixer interface {
+	// MixesPartitions tells whether it does. Then [Config.Ordered] ends no batch but for
 	// its size.
-	Mixes() bool
+	MixesPartitions() bool
 }
 
 // Sizer is a batch that knows a message's size without taking it.
@@ -56,24 +56,24 @@ type Sizer interface {
 	Size(m *Message) (int, error)
 }
 
-// ErrFinal is wrapped by errors of transports that trying again doesn't mend.
-var ErrFinal = errors.New("no use to try again")
+// ErrPermanent is wrapped by errors of transports that trying again doesn't mend.
+var ErrPermanent = errors.New("no use to try again")
 
-// Verdict is what became of a batch.
-type Verdict int
+// Outcome is what became of a batch.
+type Outcome int
 
 const (
-	// Accepted: the service has it.
-	Accepted Verdict = iota + 1
-	// Busy: the service hasn't taken it, but may the next time.
-	Busy
-	// Lost: nobody knows; the link or the answer was lost.
-	Lost
-	// Oversize: the service hasn't taken it because it is too large.
-	Oversize
-	// Refused: the service hasn't taken it and won't, for what is in it.
-	Refused
-	// Denied: the service takes nothing from this sender: its credentials, the
+	// OutcomeAccepted: the service has it.
+	OutcomeAccepted Outcome = iota + 1
+	// OutcomeBusy: the service hasn't taken it, but may the next time.
+	OutcomeBusy
+	// OutcomeUnknown: nobody knows; the link or the answer was lost.
+	OutcomeUnknown
+	// OutcomeTooLarge: the service hasn't taken it because it is too large.
+	OutcomeTooLarge
+	// OutcomeRejected: the service hasn't taken it and won't, for what is in it.
+	OutcomeRejected
+	// OutcomeDenied: the service takes nothing from this sender: its credentials, the
 	// name, or the service's own state forbid it.
-	Denied
+	OutcomeDenied
 )

@@ -23,7 +23,7 @@ func TestMaxWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &blindHub{limit: 1 << 20}
-				e, err := sender.NewEstimator(h, &sender.EstimateConfig{MaxMessages: 50})
+				e, err := sender.NewEstimator(h, &sender.EstimatorConfig{MaxMessages: 50})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -33,7 +33,7 @@ func TestMaxWait(t *testing.T) {
 					for i := range f.count {
 						if i%250 == 101 {
 							time.Sleep(2 * time.Second)
-							if n := s.Figures().Messages; n != i {
+							if n := s.Stats().Messages; n != i {
 								t.Errorf("%d of %d messages went during the pause", n, i)
 							}
 						}
@@ -58,7 +58,7 @@ func TestMaxWait(t *testing.T) {
 // error for the others.
 func TestRefusedIsTold(t *testing.T) {
 	h := &blindHub{limit: 5000}
-	e, err := sender.NewEstimator(h, &sender.EstimateConfig{Limit: 3000})
+	e, err := sender.NewEstimator(h, &sender.EstimatorConfig{Limit: 3000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestRefusedIsTold(t *testing.T) {
 	}}
 	var mu sync.Mutex
 	var told []int64
-	s := sender.New(e, &sender.Config{Refused: func(e *sender.RefusedError) {
+	s := sender.New(e, &sender.Config{OnRejected: func(e *sender.RejectedError) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, e.Index)
@@ -84,7 +84,7 @@ func TestRefusedIsTold(t *testing.T) {
 	}
 	slices.Sort(told)
 	var want []int64
-	for _, r := range report.Refused {
+	for _, r := range report.Rejected {
 		for i := r.First; i <= r.Last; i++ {
 			want = append(want, i)
 		}
@@ -102,16 +102,22 @@ func TestLimit(t *testing.T) {
 		limit func() (int, error)
 		want  int
 	}{
-		"hub":           {func() (int, error) { return open(t, srv, nil).Limit(within(t)) }, 123_456},
-		"hub, by hand":  {func() (int, error) { return open(t, srv, &sender.EventHubConfig{MaxBytes: 999}).Limit(within(t)) }, 999},
-		"standard tier": {func() (int, error) { return openBus(t, standard.ConnectionString(), queue, nil).Limit(within(t)) }, 256 << 10},
-		"premium tier":  {func() (int, error) { return openBus(t, premium.ConnectionString(), queue, nil).Limit(within(t)) }, 1 << 20},
+		"hub": {func() (int, error) { return open(t, srv, nil).MaxBatchBytes(within(t)) }, 123_456},
+		"hub, by hand": {func() (int, error) {
+			return open(t, srv, &sender.EventHubConfig{MaxBytes: 999}).MaxBatchBytes(within(t))
+		}, 999},
+		"standard tier": {func() (int, error) {
+			return openBus(t, standard.ConnectionString(), queue, nil).MaxBatchBytes(within(t))
+		}, 256 << 10},
+		"premium tier": {func() (int, error) {
+			return openBus(t, premium.ConnectionString(), queue, nil).MaxBatchBytes(within(t))
+		}, 1 << 20},
 	} {
 		if got, err := c.limit(); err != nil || got != c.want {
 			t.Errorf("%s: %d bytes, want %d: %v", name, got, c.want, err)
 		}
 	}
-	if _, err := openBus(t, standard.ConnectionString(), "nowhere", nil).Limit(within(t)); !errors.Is(err, sender.ErrFinal) {
+	if _, err := openBus(t, standard.ConnectionString(), "nowhere", nil).MaxBatchBytes(within(t)); !errors.Is(err, sender.ErrPermanent) {
 		t.Errorf("a queue that isn't there: %v", err)
 	}
 

@@ -97,7 +97,7 @@ func (a *app) sendFiles(ctx context.Context, to *destination, files []string, ra
 		return err
 	}
 	cfg := senderConfig()
-	cfg.Refused = p.refused
+	cfg.OnRejected = p.refused
 	s := sender.New(way.transports[0], cfg)
 	return a.reportSending(ctx, way, []*sender.Sender{s}, func() error { return p.send(ctx, s, files) })
 }
@@ -187,7 +187,7 @@ func (p *post) tooLarge(e *records.TooLargeError) {
 
 // refused notes a record that can't be sent: it is the one that was drawn last,
 // for the services say how large a batch may be.
-func (p *post) refused(e *sender.RefusedError) {
+func (p *post) refused(e *sender.RejectedError) {
 	if errors.Is(e, sender.ErrTooLarge) {
 		p.tooLarge(&records.TooLargeError{Place: p.place, Size: p.size})
 		return
@@ -204,9 +204,9 @@ func (a *app) reportSending(ctx context.Context, way *road, senders []*sender.Se
 	var watching sync.WaitGroup
 	watched, unwatch := context.WithCancel(ctx)
 	began := time.Now()
-	figures := func() (all sender.Figures) {
+	figures := func() (all sender.Stats) {
 		for _, s := range senders {
-			f := s.Figures()
+			f := s.Stats()
 			all.Messages += f.Messages
 			all.Batches += f.Batches
 			all.Bytes += f.Bytes
@@ -232,10 +232,10 @@ func (a *app) reportSending(ctx context.Context, way *road, senders []*sender.Se
 
 // watchSending shows the figures of what was acknowledged, and how full its
 // batches were.
-func (a *app) watchSending(ctx context.Context, figures func() sender.Figures, limit int, began time.Time) {
+func (a *app) watchSending(ctx context.Context, figures func() sender.Stats, limit int, began time.Time) {
 	var speed terminal.Speed
 	speed.At(began, 0)
-	fill := func(f sender.Figures) int64 { return f.Bytes * 100 / max(f.Batches*int64(limit), 1) }
+	fill := func(f sender.Stats) int64 { return f.Bytes * 100 / max(f.Batches*int64(limit), 1) }
 	a.screen.Follow(ctx, func() string {
 		now, f := time.Now(), figures()
 		return fmt.Sprintf("%s acknowledged  %s, %d %% full  %.1f MB  %s/s  %s",

@@ -94,7 +94,7 @@ func (d *destination) connection() (string, error) {
 // transport is a way to the destination.
 type transport interface {
 	sender.Transport
-	Limit(context.Context) (int, error)
+	MaxBatchBytes(context.Context) (int, error)
 	Close(context.Context) error
 }
 
@@ -129,7 +129,7 @@ func (d *destination) open(ctx context.Context, n, batch int) (*road, error) {
 		}
 		r.transports = append(r.transports, t)
 	}
-	if r.limit, err = r.transports[0].Limit(ctx); err != nil {
+	if r.limit, err = r.transports[0].MaxBatchBytes(ctx); err != nil {
 		r.close(ctx)
 		return nil, d.explain(err)
 	}
@@ -179,7 +179,7 @@ func (r *road) close(ctx context.Context) {
 func (d *destination) explain(err error) error {
 	var bus *azservicebus.Error
 	switch {
-	case errors.Is(err, sender.ErrFinal):
+	case errors.Is(err, sender.ErrPermanent):
 	case errors.As(err, &bus) && bus.Code == azservicebus.CodeConnectionLost:
 		return fmt.Errorf("%s: connect: %s", d, strings.TrimPrefix(bus.Error(), "(connlost): "))
 	default:
@@ -224,7 +224,7 @@ func words(err error) string {
 // come slowly don't wait for each other, and an outage of some seconds is sat
 // out.
 func senderConfig() *sender.Config {
-	return &sender.Config{Spread: true, MaxWait: 50 * time.Millisecond, Attempts: 6, RetryMax: 5 * time.Second, Parting: 3 * time.Second}
+	return &sender.Config{Spread: true, MaxWait: 50 * time.Millisecond, Attempts: 6, RetryMax: 5 * time.Second, DrainTimeout: 3 * time.Second}
 }
 
 // message makes a message of a record.
