@@ -11,8 +11,7 @@ import (
 	"strings"
 	"time"
 
-	scaling "k8s.io/api/autoscaling/v1"
-	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 
@@ -32,6 +31,9 @@ type Config struct {
 	// usual places (KUBECONFIG, ~/.kube/config); in a pod, its service account.
 	// That needs the rights to get and update the scale subresource.
 	Kubeconfig, Context string
+	// REST is how the cluster is reached, instead of a kubeconfig's way, for programs that have
+	// a connection of their own. Default: Kubeconfig and Context.
+	REST *rest.Config
 	// Timeout is how long the API server may take to answer. Default: 30 s.
 	Timeout time.Duration
 }
@@ -39,14 +41,7 @@ type Config struct {
 // Target is a Deployment or StatefulSet. It is safe for concurrent use.
 type Target struct {
 	what, name string
-	scales     Scales
-}
-
-// Scales is the side of client-go's clients for Deployments and StatefulSets
-// that is needed here.
-type Scales interface {
-	GetScale(ctx context.Context, name string, options meta.GetOptions) (*scaling.Scale, error)
-	UpdateScale(ctx context.Context, name string, scale *scaling.Scale, options meta.UpdateOptions) (*scaling.Scale, error)
+	scales     *scales
 }
 
 var _ autoscale.Target = (*Target)(nil)
@@ -61,36 +56,38 @@ func New(cfg *Config) (*Target, error) {
 	case kind != "Deployment" && kind != "StatefulSet":
 		return nil, fmt.Errorf("kubernetes: kind %q: must be Deployment or StatefulSet", kind)
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = cfg.Kubeconfig
-	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: cfg.Context})
-	config, err := loaded.ClientConfig()
+	config, inherited, err := cfg.load()
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
 	config.Timeout = cmp.Or(cfg.Timeout, 30*time.Second)
-	namespace := cfg.Namespace
-	if namespace == "" {
-		if namespace, _, err = loaded.Namespace(); err != nil {
-			return nil, fmt.Errorf("kubernetes: %w", err)
-		}
-	}
+	namespace := cmp.Or(cfg.Namespace, inherited)
 	client, err := connect(config)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
-	return Of(&scales{client, namespace, strings.ToLower(kind) + "s"}, kind+" "+namespace, cfg.Name), nil
+	return &Target{what: kind + " " + namespace, name: cfg.Name, scales: &scales{client, namespace, strings.ToLower(kind) + "s"}}, nil
 }
 
-// Of returns what a client of client-go scales under a name as a target; what,
-// such as "Deployment shop", goes before the name in errors.
-func Of(scales Scales, what, name string) *Target {
-	return &Target{what: what, name: name, scales: scales}
+// load returns how the cluster is reached, and the namespace to use if none is configured.
+func (c *Config) load() (*rest.Config, string, error) {
+	if c.REST != nil {
+		return rest.CopyConfig(c.REST), "default", nil
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context})
+	config, err := loaded.ClientConfig()
+	if err != nil || c.Namespace != "" {
+		return config, "", err
+	}
+	namespace, _, err := loaded.Namespace()
+	return config, namespace, err
 }
 
 // Instances is the number of replicas wanted.
 func (t *Target) Instances(ctx context.Context) (int, error) {
-	s, err := t.scales.GetScale(ctx, t.name, meta.GetOptions{})
+	s, err := t.scales.get(ctx, t.name)
 	if err != nil {
 		return 0, t.fail(err)
 	}
@@ -103,13 +100,12 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 		return t.fail(fmt.Errorf("%d replicas are out of the question", to))
 	}
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		s, err := t.scales.GetScale(ctx, t.name, meta.GetOptions{})
+		s, err := t.scales.get(ctx, t.name)
 		if err != nil || s.Spec.Replicas == int32(to) {
 			return err
 		}
 		s.Spec.Replicas = int32(to)
-		_, err = t.scales.UpdateScale(ctx, t.name, s, meta.UpdateOptions{FieldManager: "sluice"})
-		return err
+		return t.scales.update(ctx, t.name, s)
 	})
 	if err != nil {
 		return t.fail(err)

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/sluice-go/sluice/autoscale/target/kubernetes"
 )
 
@@ -29,6 +31,8 @@ type cluster struct {
 	conflicts int // updates that another one is to overtake
 	updates   int
 	config    string
+	url       string
+	ca        []byte
 	hold      chan struct{} // if set, requests wait for its end
 }
 
@@ -38,11 +42,11 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{T: t, replicas: map[string]int32{deployment: 2, stateful: 3}, version: 1}
 	server := httptest.NewTLSServer(c)
 	t.Cleanup(server.Close)
+	c.url, c.ca = server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	c.config = filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "here",
 		"clusters": [{"name": "c", "cluster": {"server": %q, "certificate-authority-data": %q}}], "users": [{"name": "u", "user": {"token": "hunter2"}}],
-		"contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "shop"}}]}`, server.URL,
-		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+		"contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "shop"}}]}`, c.url, base64.StdEncoding.EncodeToString(c.ca))
 	if err := os.WriteFile(c.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +86,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			c.version++
 		}
 		var s scale
-		if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+		if err := json.NewDecoder(r.Body).Decode(&s); err != nil || s.Kind != "Scale" || s.APIVersion != "autoscaling/v1" {
 			status(w, http.StatusBadRequest, "BadRequest")
 			return
 		}
@@ -150,6 +154,21 @@ func TestConflicts(t *testing.T) {
 	}
 	if err := c.target(kubernetes.Config{Name: "workers"}).Scale(t.Context(), 4); err != nil || c.updates != 1 {
 		t.Errorf("what is so already is changed: %v, %d updates", err, c.updates)
+	}
+}
+
+func TestConnectionOfOwn(t *testing.T) {
+	c := newCluster(t)
+	own := &rest.Config{Host: c.url, BearerToken: "hunter2", TLSClientConfig: rest.TLSClientConfig{CAData: c.ca}}
+	target, err := kubernetes.New(&kubernetes.Config{Name: "workers", Namespace: "shop", REST: own})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Scale(t.Context(), 4); err != nil || c.replicas[deployment] != 4 {
+		t.Errorf("%v; %d replicas", err, c.replicas[deployment])
+	}
+	if own.Timeout != 0 || own.GroupVersion != nil {
+		t.Errorf("the caller's configuration was changed: %v", own)
 	}
 }
 

@@ -2,9 +2,9 @@ package kubernetes
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 
-	scaling "k8s.io/api/autoscaling/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,8 +12,27 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// scales is [Scales] of one kind in one namespace, over client-go's REST client
-// alone: its typed clients bring along every type that Kubernetes has.
+// scale is Scale of autoscaling/v1, the scale subresource. It is written out here because k8s.io/api,
+// which has it, brings along every type that Kubernetes has: 9 CPU seconds to compile.
+type scale struct {
+	meta.TypeMeta   `json:",inline"`
+	meta.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec struct {
+		Replicas int32 `json:"replicas"`
+	} `json:"spec"`
+	Status json.RawMessage `json:"status,omitempty"`
+}
+
+// DeepCopyObject makes a scale a [runtime.Object].
+func (s *scale) DeepCopyObject() runtime.Object {
+	c := *s
+	s.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
+// scales reads and writes the scales of one kind in one namespace, over
+// client-go's REST client alone: its typed clients need k8s.io/api too.
 type scales struct {
 	client    rest.Interface
 	namespace string
@@ -22,9 +41,9 @@ type scales struct {
 
 func connect(config *rest.Config) (rest.Interface, error) {
 	known := runtime.NewScheme()
-	if err := scaling.AddToScheme(known); err != nil {
-		return nil, err
-	}
+	autoscaling := schema.GroupVersion{Group: "autoscaling", Version: "v1"}
+	known.AddKnownTypeWithName(autoscaling.WithKind("Scale"), &scale{})
+	meta.AddToGroupVersion(known, autoscaling)
 	meta.AddToGroupVersion(known, schema.GroupVersion{Version: "v1"}) // errors
 	config.APIPath, config.GroupVersion = "/apis", &schema.GroupVersion{Group: "apps", Version: "v1"}
 	config.NegotiatedSerializer = serializer.NewCodecFactory(known).WithoutConversion()
@@ -43,16 +62,11 @@ func (s *scales) on(r *rest.Request, name string) *rest.Request {
 	return r.Namespace(s.namespace).Resource(s.resource).Name(name).SubResource("scale")
 }
 
-func (s *scales) GetScale(ctx context.Context, name string, _ meta.GetOptions) (*scaling.Scale, error) {
-	found := &scaling.Scale{}
+func (s *scales) get(ctx context.Context, name string) (*scale, error) {
+	found := &scale{}
 	return found, s.on(s.client.Get(), name).Do(ctx).Into(found)
 }
 
-func (s *scales) UpdateScale(ctx context.Context, name string, scale *scaling.Scale, options meta.UpdateOptions) (*scaling.Scale, error) {
-	r := s.on(s.client.Put(), name)
-	if options.FieldManager != "" {
-		r = r.Param("fieldManager", options.FieldManager)
-	}
-	found := &scaling.Scale{}
-	return found, r.Body(scale).Do(ctx).Into(found)
+func (s *scales) update(ctx context.Context, name string, changed *scale) error {
+	return s.on(s.client.Put(), name).Param("fieldManager", "sluice").Body(changed).Do(ctx).Error()
 }
