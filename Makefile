@@ -30,10 +30,10 @@ bench: ## the figures of docs/performance.md, also in bin/bench.json; then those
 	@scripts/install-azurite
 	@mkdir -p bin
 	@scripts/install-judges
-	GOEXPERIMENT=jsonv2 go run ./internal/bench -json bin/bench.json
-	go run ./internal/headline -modes bulk
-	go run ./internal/headline -modes point -events 1000000
-	go run ./internal/headline -modes bulk -events 1000000 -ru 50000
+	GOEXPERIMENT=jsonv2 go run ./cmd/sluice/internal/proof/bench -json bin/bench.json
+	go run ./cmd/sluice/internal/proof/headline -modes bulk
+	go run ./cmd/sluice/internal/proof/headline -modes point -events 1000000
+	go run ./cmd/sluice/internal/proof/headline -modes bulk -events 1000000 -ru 50000
 	go test -tags postgres,azurite -run '^$$' -bench . -benchmem ./...
 
 soak: ## hours of fresh seeds and of attacks; scripts/soak says what bounds them

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/sluice-go/sluice/internal/limit"
+	"github.com/sluice-go/sluice/internal/limiter"
 )
 
 // Rate is how many records a second [AtLeastOnce] may send, over all
@@ -17,7 +17,7 @@ type Rate struct {
 
 	mu        sync.Mutex
 	perSecond int
-	limiter   *limit.Limiter   // made at the first use, with the consumer's clock
+	limiter   *limiter.Limiter   // made at the first use, with the consumer's clock
 	shares    map[string]share // of the partitions that are owned, in a cluster
 }
 
@@ -114,7 +114,7 @@ func (r *Rate) now() int {
 	}
 	sum := 0
 	for _, s := range r.shares {
-		sum += limit.Share(r.perSecond, s.of, s.index)
+		sum += limiter.Share(r.perSecond, s.of, s.index)
 	}
 	return sum
 }
@@ -124,7 +124,7 @@ func (r *Rate) now() int {
 func (r *Rate) wait(ctx context.Context, clock Clock, most int) (int, error) {
 	r.mu.Lock()
 	if r.limiter == nil {
-		l, err := limit.New(r.now(), clock)
+		l, err := limiter.New(r.now(), clock)
 		if err != nil {
 			r.mu.Unlock()
 			return 0, fmt.Errorf("rate: %w", err)

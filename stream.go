@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/track"
+	"github.com/sluice-go/sluice/internal/worklist"
 )
 
 // Order says which records [AtLeastOnce] keeps apart.
@@ -181,7 +181,7 @@ type stream[R any] struct {
 
 	mu sync.Mutex // guards what follows; never held over a call
 	// list tells how far all is done. Of its methods Done alone needs no lock.
-	list    *track.List[arrival]
+	list    *worklist.List[arrival]
 	head    int64      // sequence number of the newest event on it
 	landed  []*item[R] // results that the stream must see
 	alarmAt time.Duration
@@ -204,7 +204,7 @@ func (d *atLeastOnce[R]) stream(t *tenure) *stream[R] {
 	}
 	s.session = &session{tenure: t, course: s, checkpoints: d.checkpoints, pos: Unset}
 	s.arrived = Unset
-	s.list = track.New[arrival](s.limit)
+	s.list = worklist.New[arrival](s.limit)
 	s.clerk = clerk[R]{stream: s, taken: map[int64]bool{}, held: map[string]bool{}, failing: map[string]int{}}
 	s.mark.Store(newWaterMark(Origin.Sequence, nil))
 	s.queues.init()

@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/internal/humanize"
 )
 
 // countJSON is how a [Count] is told to programs.
@@ -134,10 +134,10 @@ func (r *Report) Headline() string {
 	c := &r.Total
 	if r.Exact() {
 		return fmt.Sprintf("Nothing lost, nothing doubled: %s, %s written, %s, %s waiting.",
-			terminal.Plural(c.Held, "event", "events"), terminal.Count(c.Written), terminal.Plural(c.Letters, "dead letter", "dead letters"), terminal.Count(c.Waiting))
+			humanize.Plural(c.Held, "event", "events"), humanize.Count(c.Written), humanize.Plural(c.Letters, "dead letter", "dead letters"), humanize.Count(c.Waiting))
 	}
 	if r.Undecided() {
-		return fmt.Sprintf("Can't tell of %s of %s events: nothing else is lost or doubled.", terminal.Count(c.Unclear), terminal.Count(c.Held))
+		return fmt.Sprintf("Can't tell of %s of %s events: nothing else is lost or doubled.", humanize.Count(c.Unclear), humanize.Count(c.Held))
 	}
 	text := "Not exact:"
 	for i, kind := range Kinds {
@@ -145,10 +145,10 @@ func (r *Report) Headline() string {
 			if i > 0 && text[len(text)-1] != ':' {
 				text += ","
 			}
-			text += fmt.Sprintf(" %s %s", terminal.Count(n), kind)
+			text += fmt.Sprintf(" %s %s", humanize.Count(n), kind)
 		}
 	}
-	return fmt.Sprintf("%s, of %s events.", text, terminal.Count(c.Held))
+	return fmt.Sprintf("%s, of %s events.", text, humanize.Count(c.Held))
 }
 
 // bins are those of all partitions together, the newest ones.

@@ -6,16 +6,16 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/autoscale/autoscaletest"
 )
 
 func TestMemoryStore(t *testing.T) {
-	sluicetest.TestAutoscaleStore(t, func(testing.TB) autoscale.Store { return autoscale.NewMemoryStore() })
+	autoscaletest.TestStore(t, func(testing.TB) autoscale.Store { return autoscale.NewMemoryStore() })
 }
 
 func TestMemoryQueue(t *testing.T) {
-	sluicetest.TestAutoscaleQueue(t, func(_ testing.TB, lock time.Duration) sluicetest.AutoscaleQueue {
+	autoscaletest.TestQueue(t, func(_ testing.TB, lock time.Duration) autoscaletest.Queue {
 		q := autoscale.NewMemoryQueue(lock)
-		return sluicetest.AutoscaleQueue{Queue: q, Aside: func(context.Context) ([]autoscale.Aside, error) { return q.Aside(), nil }}
+		return autoscaletest.Queue{Queue: q, Aside: func(context.Context) ([]autoscale.Aside, error) { return q.Aside(), nil }}
 	})
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
-	"github.com/sluice-go/sluice/internal/azurite"
+	"github.com/sluice-go/sluice/internal/proof/azurite"
 )
 
 // works takes a lease and leaves a checkpoint and a dead letter.

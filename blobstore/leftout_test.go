@@ -8,7 +8,7 @@ import (
 )
 
 func TestLeftOut(t *testing.T) {
-	const notice = "left out: the tests that need Azurite (scripts/install-azurite, then go test -tags azurite ./blobstore ./internal/azurite, or make test)"
+	const notice = "left out: the tests that need Azurite (scripts/install-azurite, then go test -tags azurite ./blobstore ./internal/proof/azurite, or make test)"
 	fmt.Println(notice)
 	t.Log(notice)
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
-	"github.com/sluice-go/sluice/internal/azurite"
+	"github.com/sluice-go/sluice/internal/proof/azurite"
 )
 
 func TestMain(m *testing.M) {

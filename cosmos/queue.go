@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/epk"
-	"github.com/sluice-go/sluice/internal/limit"
+	"github.com/sluice-go/sluice/internal/limiter"
 )
 
 // queue holds what waits for one physical partition. Its pump, a goroutine,
@@ -16,7 +16,7 @@ type queue struct {
 	id   string // of the partition key range
 	span epk.Range
 
-	budget *limit.Budget // nil: no limit
+	budget *limiter.Budget // nil: no limit
 	wake   chan struct{} // the pump is to look again
 
 	mu      sync.Mutex

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/epk"
-	"github.com/sluice-go/sluice/internal/limit"
+	"github.com/sluice-go/sluice/internal/limiter"
 )
 
 // table is the container as it was last looked up: how keys are hashed, and
@@ -309,7 +309,7 @@ func (s *Sink) pace(queues []*queue) error {
 	for _, q := range queues {
 		var err error
 		if q.budget == nil {
-			q.budget, err = limit.NewBudget(share, s.clock)
+			q.budget, err = limiter.NewBudget(share, s.clock)
 		} else {
 			err = q.budget.SetRate(share)
 		}

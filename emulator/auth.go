@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
 // maxGrants bounds the entities that one connection can put tokens for.

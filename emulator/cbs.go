@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
 // putToken handles a request to $cbs (AMQP claims-based security, draft 01): a token in the body, the audience and the kind of token in the

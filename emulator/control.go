@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/faults"
+	"github.com/sluice-go/sluice/emulator/internal/faults"
 )
 
 // Control endpoints are for test programs that can't call the methods of a server: plain HTTP with JSON, on loopback only. All of them have

@@ -9,7 +9,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/sluice-go/sluice/internal/cosmosd"
+	"github.com/sluice-go/sluice/emulator/internal/cosmosdb"
 )
 
 // CosmosContainer describes a container of documents.
@@ -53,28 +53,28 @@ type CosmosConfig struct {
 
 // What goes wrong on demand in a [Cosmos], and what it counts.
 type (
-	CosmosFault          = cosmosd.Fault
-	CosmosFaults         = cosmosd.Faults
-	CosmosFaultKind      = cosmosd.FaultKind
-	CosmosRequest        = cosmosd.Request
-	CosmosStats          = cosmosd.Stats
-	CosmosWrite          = cosmosd.Write
-	CosmosContainerStats = cosmosd.ContainerStats
+	CosmosFault          = cosmosdb.Fault
+	CosmosFaults         = cosmosdb.Faults
+	CosmosFaultKind      = cosmosdb.FaultKind
+	CosmosRequest        = cosmosdb.Request
+	CosmosStats          = cosmosdb.Stats
+	CosmosWrite          = cosmosdb.Write
+	CosmosContainerStats = cosmosdb.ContainerStats
 )
 
 // Kinds of faults, and requests that they befall.
 const (
-	CosmosFaultDelay      = cosmosd.FaultDelay
-	CosmosFaultStatus     = cosmosd.FaultStatus
-	CosmosFaultDrop       = cosmosd.FaultDrop
-	CosmosFaultLoseAnswer = cosmosd.FaultLoseAnswer
+	CosmosFaultDelay      = cosmosdb.FaultDelay
+	CosmosFaultStatus     = cosmosdb.FaultStatus
+	CosmosFaultDrop       = cosmosdb.FaultDrop
+	CosmosFaultLoseAnswer = cosmosdb.FaultLoseAnswer
 
-	OnCosmosRead     = cosmosd.OnRead
-	OnCosmosWrite    = cosmosd.OnWrite
-	OnCosmosBatch    = cosmosd.OnBatch
-	OnCosmosQuery    = cosmosd.OnQuery
-	OnCosmosRanges   = cosmosd.OnRanges
-	OnCosmosMetadata = cosmosd.OnMetadata
+	OnCosmosRead     = cosmosdb.OnRead
+	OnCosmosWrite    = cosmosdb.OnWrite
+	OnCosmosBatch    = cosmosdb.OnBatch
+	OnCosmosQuery    = cosmosdb.OnQuery
+	OnCosmosRanges   = cosmosdb.OnRanges
+	OnCosmosMetadata = cosmosdb.OnMetadata
 )
 
 // Cosmos is an embedded Azure Cosmos DB account for the NoSQL API. The official client libraries work against it unmodified. Its documents are in
@@ -87,10 +87,10 @@ const (
 type Cosmos struct {
 	cfg     CosmosConfig
 	log     *slog.Logger
-	account *cosmosd.Account
+	account *cosmosdb.Account
 	at      net.Listener
 	cert    *certificate
-	server  *cosmosd.Server
+	server  *cosmosdb.Server
 
 	control *httpServer // nil if there is none
 	close   sync.Once
@@ -110,11 +110,11 @@ func StartCosmos(containers []CosmosContainer, cfg *CosmosConfig) (*Cosmos, erro
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	configs := make([]cosmosd.ContainerConfig, len(containers))
+	configs := make([]cosmosdb.ContainerConfig, len(containers))
 	for i, c := range containers {
 		configs[i] = c.config()
 	}
-	account, err := cosmosd.Open(configs, &cosmosd.Config{
+	account, err := cosmosdb.Open(configs, &cosmosdb.Config{
 		Keys: s.cfg.Keys, Tokens: s.cfg.Tokens, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: s.cfg.OnWrite, Log: s.log,
 	})
 	if err != nil {
@@ -127,8 +127,8 @@ func StartCosmos(containers []CosmosContainer, cfg *CosmosConfig) (*Cosmos, erro
 	return s, nil
 }
 
-func (c *CosmosContainer) config() cosmosd.ContainerConfig {
-	return cosmosd.ContainerConfig{
+func (c *CosmosContainer) config() cosmosdb.ContainerConfig {
+	return cosmosdb.ContainerConfig{
 		Database: c.Database, Name: c.Name, Paths: c.KeyPaths, Version: c.KeyVersion, Throughput: c.Throughput, Partitions: c.Partitions,
 	}
 }
@@ -189,7 +189,7 @@ func (s *Cosmos) Key() string {
 	if len(s.cfg.Keys) > 0 {
 		return s.cfg.Keys[0]
 	}
-	return cosmosd.DevKey
+	return cosmosdb.DevKey
 }
 
 // ConnectionString has the endpoint and the key.

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/cosmosd"
+	"github.com/sluice-go/sluice/emulator/internal/cosmosdb"
 )
 
 // The control endpoint of a [Cosmos] has, beside what control.go lists,
@@ -51,7 +51,7 @@ func (w *wireCosmosFault) fault() (CosmosFault, error) {
 	return f, nil
 }
 
-func wireOfCosmos(s cosmosd.FaultState) wireCosmosFault {
+func wireOfCosmos(s cosmosdb.FaultState) wireCosmosFault {
 	f := s.Fault
 	return wireCosmosFault{
 		ID: s.ID, Kind: string(f.Kind), Status: f.Status, Substatus: f.Substatus, RetryAfter: wireDuration(f.RetryAfter),

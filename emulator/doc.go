@@ -16,6 +16,6 @@
 //
 // # Reading order
 //
-// front.go, peer.go, request.go and auth.go are what the AMQP servers have in common; behind them are eventhubs*.go over internal/hub, and
-// servicebus*.go over internal/bus. cosmos*.go stand apart, over internal/cosmosd.
+// front.go, peer.go, request.go and auth.go are what the AMQP servers have in common; behind them are eventhubs*.go over emulator/internal/eventhubs, and
+// servicebus*.go over emulator/internal/servicebus. cosmos*.go stand apart, over emulator/internal/cosmosdb.
 package emulator

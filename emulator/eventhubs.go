@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/hub"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
 )
 
 // Hub describes an event hub.
@@ -57,7 +57,7 @@ const maxMessage = 1 << 20
 // What isn't there: HTTPS, Kafka, publisher policies, capture, and Entra ID tokens where keys are configured.
 type Server struct {
 	front
-	broker  *hub.Broker
+	broker  *eventhubs.Broker
 	control *httpServer // nil if there is none
 }
 
@@ -86,12 +86,12 @@ func (s *Server) start(hubs []Hub, cfg *Config) error {
 	if err := s.prepare(reach, func(c *amqp.Conn) amqp.Peer { return &hubPeer{peer: newPeer(&s.front, c), broker: s.broker} }); err != nil {
 		return err
 	}
-	configs := make([]hub.Config, len(hubs))
+	configs := make([]eventhubs.Config, len(hubs))
 	for i, h := range hubs {
-		configs[i] = hub.Config{Name: h.Name, Partitions: h.Partitions, ConsumerGroups: h.ConsumerGroups}
+		configs[i] = eventhubs.Config{Name: h.Name, Partitions: h.Partitions, ConsumerGroups: h.ConsumerGroups}
 	}
 	var err error
-	s.broker, err = hub.Open(cfg.Dir, configs, &hub.Options{
+	s.broker, err = eventhubs.Open(cfg.Dir, configs, &eventhubs.Options{
 		Retention: cfg.Retention, RetentionBytes: cfg.RetentionBytes,
 		RetentionFailed: func(err error) { s.log.Error("retention failed, it will be tried again", "error", err) },
 	})
@@ -127,7 +127,7 @@ func (s *Server) Recreate(name string) error { return s.broker.Recreate(name) }
 func (s *Server) Trim(name, partition string, before int64) error {
 	h, ok := s.broker.Hub(name)
 	if !ok {
-		return fmt.Errorf("event hub %q: %w", name, hub.ErrUnknownHub)
+		return fmt.Errorf("event hub %q: %w", name, eventhubs.ErrUnknownHub)
 	}
 	p, ok := h.Partition(partition)
 	if !ok {

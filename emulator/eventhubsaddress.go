@@ -3,7 +3,7 @@ package emulator
 import (
 	"strings"
 
-	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
 // hubNode is what a link's address stands for in an Event Hubs namespace.

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/hub"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
 )
 
 // hubPeer is the server's side of one connection to event hubs.
 type hubPeer struct {
 	*peer
-	broker *hub.Broker
+	broker *eventhubs.Broker
 }
 
 // Incoming implements [amqp.Peer].
@@ -54,7 +54,7 @@ func (c *hubPeer) Outgoing(l *amqp.Outgoing) (func(context.Context) error, error
 }
 
 // lookup finds the hub and, where the node has one, the partition.
-func (c *hubPeer) lookup(n hubNode) (*hub.Hub, *hub.Partition, error) {
+func (c *hubPeer) lookup(n hubNode) (*eventhubs.Hub, *eventhubs.Partition, error) {
 	h, ok := c.broker.Hub(n.entity)
 	if !ok {
 		return nil, nil, c.noSuch(n.path)
@@ -75,9 +75,9 @@ func (c *hubPeer) explain(n hubNode, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, hub.ErrDeleted), errors.Is(err, hub.ErrUnknownGroup):
+	case errors.Is(err, eventhubs.ErrDeleted), errors.Is(err, eventhubs.ErrUnknownGroup):
 		return c.noSuch(n.path)
-	case errors.Is(err, hub.ErrClosed):
+	case errors.Is(err, eventhubs.ErrClosed):
 		return amqp.Errorf(amqp.CondDetachForced, "the server is shutting down")
 	}
 	return fmt.Errorf("%s: %w", n.path, err)

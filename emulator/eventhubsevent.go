@@ -3,8 +3,8 @@ package emulator
 import (
 	"time"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/hub"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
 )
 
 // formatBatch is the message format of a batch: an envelope whose data sections are the encoded events.
@@ -33,7 +33,7 @@ type splitter struct {
 }
 
 // split appends the events of a delivery to dst. The events hold parts of the delivery's payload or of the arena.
-func (s *splitter) split(d amqp.Delivery, dst []hub.Message) ([]hub.Message, error) {
+func (s *splitter) split(d amqp.Delivery, dst []eventhubs.Message) ([]eventhubs.Message, error) {
 	if d.Format != formatBatch {
 		m, err := s.event(d.Payload)
 		return append(dst, m), err
@@ -79,8 +79,8 @@ func keyOf(sec amqp.Section) (key string) {
 
 // event checks an encoded message, and strips what isn't to be kept: its header and delivery annotations, which concern only the way to the
 // broker, as Azure does, and the annotations that the broker owns. What the producer annotated besides stays, in front.
-func (s *splitter) event(b []byte) (hub.Message, error) {
-	var m hub.Message
+func (s *splitter) event(b []byte) (eventhubs.Message, error) {
+	var m eventhubs.Message
 	var annotations amqp.Section
 	err := eachSection(b, func(sec amqp.Section, rest []byte) error {
 		switch sec.Code {
@@ -129,7 +129,7 @@ var (
 )
 
 // appendMetrics appends the delivery annotations with which a receiver that asks for them learns how far the partition reaches.
-func appendMetrics(b []byte, info hub.Info, now time.Time) []byte {
+func appendMetrics(b []byte, info eventhubs.Info, now time.Time) []byte {
 	return amqp.AppendValue(amqp.AppendSection(b, amqp.SectionDeliveryAnn), amqp.Map{
 		{Key: amqp.Symbol("last_enqueued_sequence_number"), Value: info.Last},
 		{Key: amqp.Symbol("last_enqueued_offset"), Value: info.LastOffset},
@@ -139,7 +139,7 @@ func appendMetrics(b []byte, info hub.Info, now time.Time) []byte {
 }
 
 // appendEvent appends a stored event as consumers get it: with the broker's annotations before those of the producer.
-func appendEvent(b []byte, e *hub.Stored) []byte {
+func appendEvent(b []byte, e *eventhubs.Stored) []byte {
 	var scratch [192]byte
 	a, n := scratch[:0], 3
 	a = amqp.AppendLong(append(a, symSequence...), e.Sequence)

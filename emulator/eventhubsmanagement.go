@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/hub"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
 )
 
 // Entity types of a READ request.
@@ -59,7 +59,7 @@ func notFound(description string) reply {
 	return reply{status: http.StatusNotFound, description: description, condition: amqp.CondNotFound}
 }
 
-func readHub(h *hub.Hub) reply {
+func readHub(h *eventhubs.Hub) reply {
 	ids := h.PartitionIDs()
 	return reply{status: http.StatusOK, description: "OK", value: amqp.Map{
 		{Key: "name", Value: h.Name()},
@@ -71,7 +71,7 @@ func readHub(h *hub.Hub) reply {
 	}}
 }
 
-func readPartition(h *hub.Hub, id string) reply {
+func readPartition(h *eventhubs.Hub, id string) reply {
 	p, ok := h.Partition(id)
 	if !ok {
 		return notFound(fmt.Sprintf("The messaging entity '%s~%.100s' could not be found: the partitions are 0 to %d.", h.Name(), id, len(h.PartitionIDs())-1))

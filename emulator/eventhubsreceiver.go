@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/hub"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
 )
 
 const (
@@ -33,9 +33,9 @@ type hubReceiver struct {
 	c    *hubPeer
 	link *amqp.Outgoing
 	node hubNode
-	part *hub.Partition
+	part *eventhubs.Partition
 	next int64
-	buf  []hub.Stored
+	buf  []eventhubs.Stored
 
 	withMetrics bool
 	metrics     []byte // encoded delivery annotations
@@ -123,14 +123,14 @@ func (r *hubReceiver) run(ctx context.Context) error {
 //	amqp.annotation.x-opt-offset > '@latest'
 //
 // Without one, the oldest event is the first.
-func startOf(filter amqp.Map) (hub.Start, error) {
+func startOf(filter amqp.Map) (eventhubs.Start, error) {
 	d, ok := filter.Get(selectorName).(amqp.Described)
 	if !ok {
-		return hub.Start{Kind: hub.Earliest}, nil
+		return eventhubs.Start{Kind: eventhubs.Earliest}, nil
 	}
 	text, _ := d.Value.(string)
-	bad := func() (hub.Start, error) {
-		return hub.Start{}, amqp.Errorf(amqp.CondInvalidField, "The selector '%.200s' isn't supported: it must compare amqp.annotation.%s, "+
+	bad := func() (eventhubs.Start, error) {
+		return eventhubs.Start{}, amqp.Errorf(amqp.CondInvalidField, "The selector '%.200s' isn't supported: it must compare amqp.annotation.%s, "+
 			"amqp.annotation.%s or amqp.annotation.%s by > or >= with a value in single quotes.", text, annOffset, annSequence, annEnqueued)
 	}
 	field, value, ok := strings.Cut(text, ">")
@@ -141,7 +141,7 @@ func startOf(filter amqp.Map) (hub.Start, error) {
 	if !ok {
 		return bad()
 	}
-	var start hub.Start
+	var start eventhubs.Start
 	if value, ok = strings.CutPrefix(value, "="); ok {
 		start.Inclusive = true
 	}
@@ -155,12 +155,12 @@ func startOf(filter amqp.Map) (hub.Start, error) {
 	number, err := strconv.ParseInt(value, 10, 64)
 	switch field {
 	case annOffset:
-		start.Kind, start.Offset = hub.AtOffset, value
+		start.Kind, start.Offset = eventhubs.AtOffset, value
 		return start, nil
 	case annSequence:
-		start.Kind, start.Sequence = hub.AtSequence, number
+		start.Kind, start.Sequence = eventhubs.AtSequence, number
 	case annEnqueued, "x-opt-enqueuedtimeutc":
-		start.Kind, start.Time = hub.AtTime, time.UnixMilli(number)
+		start.Kind, start.Time = eventhubs.AtTime, time.UnixMilli(number)
 	default:
 		return bad()
 	}
@@ -223,8 +223,8 @@ func epochText(epoch *int64) string {
 
 // explainAttach words the refusal of a reader as Azure does.
 func (c *hubPeer) explainAttach(n hubNode, name string, err error) error {
-	var epoch *hub.EpochError
-	var limit *hub.ReaderLimitError
+	var epoch *eventhubs.EpochError
+	var limit *eventhubs.ReaderLimitError
 	switch {
 	case errors.As(err, &epoch) && epoch.Epoch == nil:
 		return amqp.Errorf(amqp.CondStolen, "At least one receiver for the endpoint is created with epoch of '%d', and so non-epoch receiver is not "+
@@ -245,14 +245,14 @@ func (c *hubPeer) explainAttach(n hubNode, name string, err error) error {
 }
 
 // explainStart words the refusal of a start position as Azure does.
-func (c *hubPeer) explainStart(n hubNode, p *hub.Partition, err error) error {
-	var refused *hub.StartError
+func (c *hubPeer) explainStart(n hubNode, p *eventhubs.Partition, err error) error {
+	var refused *eventhubs.StartError
 	if !errors.As(err, &refused) {
 		return c.explain(n, err)
 	}
 	info := p.Info()
 	what, last, value := "offset", info.LastOffset, refused.Start.Offset
-	if refused.Start.Kind == hub.AtSequence {
+	if refused.Start.Kind == eventhubs.AtSequence {
 		what, last, value = "sequence number", fmt.Sprint(info.Last), fmt.Sprint(refused.Start.Sequence)
 	}
 	return amqp.Errorf(amqp.CondArgument, "The supplied %s '%.100s' is invalid. The last %s in the system is '%s'", what, value, what, last)

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/hub"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
 )
 
 const (
@@ -24,12 +24,12 @@ type hubSender struct {
 	c    *hubPeer
 	link *amqp.Incoming
 	node hubNode
-	hub  *hub.Hub
-	part *hub.Partition // nil: the event's key decides, or the turn
+	hub  *eventhubs.Hub
+	part *eventhubs.Partition // nil: the event's key decides, or the turn
 
 	splitter splitter
-	events   []hub.Message // of one delivery
-	groups   map[*hub.Partition]*group
+	events   []eventhubs.Message // of one delivery
+	groups   map[*eventhubs.Partition]*group
 	active   []*group
 	verdicts []error // by delivery since the last append
 	unheard  bool    // a fault keeps the client from hearing of the next append
@@ -37,8 +37,8 @@ type hubSender struct {
 
 // group is what goes to one partition with one append.
 type group struct {
-	part       *hub.Partition
-	events     []hub.Message
+	part       *eventhubs.Partition
+	events     []eventhubs.Message
 	bytes      int   // in the log
 	deliveries []int // indices of verdicts
 	err        error
@@ -53,7 +53,7 @@ func (c *hubPeer) openSender(l *amqp.Incoming, n hubNode) (func(context.Context)
 		return nil, err
 	}
 	l.CountWith(c.front.meters.of(h.Name()))
-	s := &hubSender{c: c, link: l, node: n, hub: h, part: p, groups: make(map[*hub.Partition]*group)}
+	s := &hubSender{c: c, link: l, node: n, hub: h, part: p, groups: make(map[*eventhubs.Partition]*group)}
 	return s.run, nil
 }
 

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/websocket"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/websocket"
 )
 
 // front is what the clients of a namespace meet first: its listeners, keys and links, and the faults that befall them.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/hub"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
 )
 
 // Whatever is asked of the control endpoint, it answers with JSON and the right status, keeps its limits, and obeys no web page.
@@ -126,14 +126,14 @@ func FuzzSelector(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	broker, err := hub.Open("", []hub.Config{{Name: "h", Partitions: 1}}, nil)
+	broker, err := eventhubs.Open("", []eventhubs.Config{{Name: "h", Partitions: 1}}, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { broker.Close() })
 	h, _ := broker.Hub("h")
 	p, _ := h.Partition("0")
-	if _, err := p.Append(f.Context(), make([]hub.Message, 5)); err != nil {
+	if _, err := p.Append(f.Context(), make([]eventhubs.Message, 5)); err != nil {
 		f.Fatal(err)
 	}
 	if err := p.Trim(2); err != nil {
@@ -149,7 +149,7 @@ func FuzzSelector(f *testing.F) {
 			return
 		}
 		next, err := p.Seek(start)
-		var refused *hub.StartError
+		var refused *eventhubs.StartError
 		switch {
 		case errors.As(err, &refused):
 		case err != nil:
@@ -192,7 +192,7 @@ func FuzzEvent(f *testing.F) {
 		size := 0
 		for i := range events {
 			size += len(events[i].Payload)
-			stored := hub.Stored{Sequence: int64(i), Offset: "40", Enqueued: fuzzNow, Key: events[i].Key, Payload: events[i].Payload}
+			stored := eventhubs.Stored{Sequence: int64(i), Offset: "40", Enqueued: fuzzNow, Key: events[i].Key, Payload: events[i].Payload}
 			encoded := appendEvent(nil, &stored)
 			annotations, _, err := amqp.NextSection(encoded)
 			if err != nil || annotations.Code != amqp.SectionMessageAnn {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
 // linkSet is the links of a server's clients, to detach them from outside.

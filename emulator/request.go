@@ -3,7 +3,7 @@ package emulator
 import (
 	"context"
 
-	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
 // maxRequest bounds a request to $cbs or $management, in bytes. Tokens are a few kilobytes.

@@ -1,6 +1,6 @@
 package emulator
 
-import "github.com/sluice-go/sluice/internal/amqp"
+import "github.com/sluice-go/sluice/emulator/internal/amqp"
 
 // eachSection calls f for each section of an encoded message, and what follows it. Sections must be in order, and a body among them (AMQP 1.0,
 // section 3.2).

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/bus"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
 // ServiceBusQueue describes a queue, or a subscription of a topic.
@@ -29,8 +29,8 @@ type ServiceBusQueue struct {
 	Sessions bool
 }
 
-func (q *ServiceBusQueue) config() *bus.QueueConfig {
-	return &bus.QueueConfig{Lock: q.Lock, MaxDeliveries: q.MaxDeliveries, TTL: q.TTL, KeepExpired: q.KeepExpired, MaxBytes: q.MaxBytes, Sessions: q.Sessions}
+func (q *ServiceBusQueue) config() *servicebus.QueueConfig {
+	return &servicebus.QueueConfig{Lock: q.Lock, MaxDeliveries: q.MaxDeliveries, TTL: q.TTL, KeepExpired: q.KeepExpired, MaxBytes: q.MaxBytes, Sessions: q.Sessions}
 }
 
 // ServiceBusTopic describes a topic. Each of its subscriptions gets every message: there are no rules.
@@ -90,7 +90,7 @@ type ServiceBus struct {
 	front
 	premium bool
 	started time.Time
-	broker  *bus.Broker
+	broker  *servicebus.Broker
 	admin   *busAdmin   // nil if there is none
 	control *httpServer // nil if there is none
 }
@@ -121,7 +121,7 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 	if err := s.prepare(reach, func(c *amqp.Conn) amqp.Peer { return &busPeer{peer: newPeer(&s.front, c), bus: s} }); err != nil {
 		return err
 	}
-	s.broker, err = bus.Open(c.Dir, &bus.Options{Failed: func(err error) { s.log.Error("the journal of the Service Bus", "error", err) }})
+	s.broker, err = servicebus.Open(c.Dir, &servicebus.Options{Failed: func(err error) { s.log.Error("the journal of the Service Bus", "error", err) }})
 	if err != nil {
 		return err
 	}
@@ -214,13 +214,13 @@ func (s *ServiceBus) Counts(path string) (ServiceBusCounts, error) {
 	}
 	q, ok := s.queue(n)
 	if !ok {
-		return ServiceBusCounts{}, fmt.Errorf("queue or subscription %.300s: %w", path, bus.ErrNotFound)
+		return ServiceBusCounts{}, fmt.Errorf("queue or subscription %.300s: %w", path, servicebus.ErrNotFound)
 	}
 	return ServiceBusCounts(q.Counts()), nil
 }
 
 // queue finds the queue or subscription of a node.
-func (s *ServiceBus) queue(n busNode) (*bus.Queue, bool) {
+func (s *ServiceBus) queue(n busNode) (*servicebus.Queue, bool) {
 	if n.subscription == "" {
 		return s.broker.Queue(n.name)
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/bus"
+	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
 const (
@@ -87,9 +87,9 @@ func (a *busAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var e *adminError
 		switch {
 		case errors.As(err, &e):
-		case errors.Is(err, bus.ErrExists):
+		case errors.Is(err, servicebus.ErrExists):
 			e = &adminError{Code: http.StatusConflict, Detail: "SubCode=40900. Conflict. " + err.Error()}
-		case errors.Is(err, bus.ErrNotFound), errors.Is(err, bus.ErrDeleted):
+		case errors.Is(err, servicebus.ErrNotFound), errors.Is(err, servicebus.ErrDeleted):
 			e = &adminError{Code: http.StatusNotFound, Detail: "SubCode=40400. Not Found. " + err.Error()}
 		default: // of settings: the broker has nothing else to refuse
 			e = &adminError{Code: http.StatusBadRequest, Detail: "SubCode=40000. Bad Request. " + err.Error()}
@@ -187,7 +187,7 @@ func (a *busAdmin) rules(r *http.Request, path string) (int, any, error) {
 	q, ok := t.Subscription(part[at+1])
 	switch {
 	case !ok:
-		return 0, nil, fmt.Errorf("subscription %.300s: %w", part[at+1], bus.ErrNotFound)
+		return 0, nil, fmt.Errorf("subscription %.300s: %w", part[at+1], servicebus.ErrNotFound)
 	case r.Method != http.MethodGet:
 		return 0, nil, refuse(http.StatusBadRequest, "SubCode=40000. Rules are not supported here: every subscription has the rule %s, which lets all messages pass.", defaultRule)
 	case len(part) == at+3:
@@ -195,13 +195,13 @@ func (a *busAdmin) rules(r *http.Request, path string) (int, any, error) {
 	case strings.EqualFold(part[at+3], defaultRule):
 		return http.StatusOK, describeRule(q), nil
 	}
-	return 0, nil, fmt.Errorf("rule %.60s: %w", part[at+3], bus.ErrNotFound)
+	return 0, nil, fmt.Errorf("rule %.60s: %w", part[at+3], servicebus.ErrNotFound)
 }
 
-func (a *busAdmin) topic(name string) (*bus.Topic, error) {
+func (a *busAdmin) topic(name string) (*servicebus.Topic, error) {
 	t, ok := a.bus.broker.Topic(name)
 	if !ok {
-		return nil, fmt.Errorf("topic %.300s: %w", name, bus.ErrNotFound)
+		return nil, fmt.Errorf("topic %.300s: %w", name, servicebus.ErrNotFound)
 	}
 	return t, nil
 }
@@ -271,7 +271,7 @@ func (a *busAdmin) entity(w http.ResponseWriter, r *http.Request, name string) (
 		if err != nil {
 			return 0, nil, err
 		}
-		return put(update, isQueue, q, cfg, describeQueue, func() (*bus.Queue, error) { return b.CreateQueue(name, cfg) })
+		return put(update, isQueue, q, cfg, describeQueue, func() (*servicebus.Queue, error) { return b.CreateQueue(name, cfg) })
 	case entry.Topic == nil:
 		return 0, nil, refuse(http.StatusBadRequest, "SubCode=40000. The request has neither a QueueDescription nor a TopicDescription.")
 	}
@@ -283,7 +283,7 @@ func (a *busAdmin) entity(w http.ResponseWriter, r *http.Request, name string) (
 			return http.StatusCreated, describeTopic(t), nil
 		}
 	case !isTopic:
-		err = fmt.Errorf("topic %.300s: %w", name, bus.ErrNotFound)
+		err = fmt.Errorf("topic %.300s: %w", name, servicebus.ErrNotFound)
 	default:
 		if err = t.Configure(cfg); err == nil {
 			return http.StatusOK, describeTopic(t), nil
@@ -292,7 +292,7 @@ func (a *busAdmin) entity(w http.ResponseWriter, r *http.Request, name string) (
 	return 0, nil, err
 }
 
-func (a *busAdmin) subscription(w http.ResponseWriter, r *http.Request, t *bus.Topic, name string) (int, any, error) {
+func (a *busAdmin) subscription(w http.ResponseWriter, r *http.Request, t *servicebus.Topic, name string) (int, any, error) {
 	q, ok := t.Subscription(name)
 	switch {
 	case r.Method == http.MethodDelete:
@@ -300,7 +300,7 @@ func (a *busAdmin) subscription(w http.ResponseWriter, r *http.Request, t *bus.T
 	case r.Method == http.MethodGet && ok:
 		return http.StatusOK, describeSubscription(q), nil
 	case r.Method == http.MethodGet:
-		return 0, nil, fmt.Errorf("subscription %.300s: %w", name, bus.ErrNotFound)
+		return 0, nil, fmt.Errorf("subscription %.300s: %w", name, servicebus.ErrNotFound)
 	case r.Method != http.MethodPut:
 		return 0, nil, refuse(http.StatusMethodNotAllowed, "the methods are GET, PUT and DELETE")
 	}
@@ -315,16 +315,16 @@ func (a *busAdmin) subscription(w http.ResponseWriter, r *http.Request, t *bus.T
 	if err != nil {
 		return 0, nil, err
 	}
-	return put(r.Header.Get("If-Match") != "", ok, q, cfg, describeSubscription, func() (*bus.Queue, error) { return t.Subscribe(name, cfg) })
+	return put(r.Header.Get("If-Match") != "", ok, q, cfg, describeSubscription, func() (*servicebus.Queue, error) { return t.Subscribe(name, cfg) })
 }
 
 // put updates or creates a queue or subscription.
-func put(update, there bool, q *bus.Queue, cfg *bus.QueueConfig, describe func(*bus.Queue) atomEntry, create func() (*bus.Queue, error)) (int, any, error) {
+func put(update, there bool, q *servicebus.Queue, cfg *servicebus.QueueConfig, describe func(*servicebus.Queue) atomEntry, create func() (*servicebus.Queue, error)) (int, any, error) {
 	status := http.StatusOK
 	var err error
 	switch {
 	case update && !there:
-		err = fmt.Errorf("update: %w", bus.ErrNotFound)
+		err = fmt.Errorf("update: %w", servicebus.ErrNotFound)
 	case update && cfg.Sessions != q.Config().Sessions:
 		err = errors.New("RequiresSession can't be changed")
 	case update:

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/bus"
+	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
 // The documents of the administration API. Clients of other languages go by the prefix d2p1 of the counts.
@@ -149,15 +149,15 @@ func isTrue(b *bool) bool { return b != nil && *b }
 // statuses are the names of statuses, in their order.
 var statuses = []string{"Active", "Disabled", "SendDisabled", "ReceiveDisabled"}
 
-func (d *description) status() (bus.Status, error) {
+func (d *description) status() (servicebus.Status, error) {
 	if d.Status == "" {
-		return bus.Enabled, nil
+		return servicebus.Enabled, nil
 	}
 	i := slices.Index(statuses, d.Status)
 	if i < 0 {
 		return 0, fmt.Errorf("status %.40q: choose one of %s", d.Status, strings.Join(statuses, ", "))
 	}
-	return bus.Status(i), nil
+	return servicebus.Status(i), nil
 }
 
 // bytes reads how much the entity may hold; 0 is the default.
@@ -169,7 +169,7 @@ func (d *description) bytes() (int64, error) {
 }
 
 // config reads the settings of a queue or subscription.
-func (d *description) config() (*bus.QueueConfig, error) {
+func (d *description) config() (*servicebus.QueueConfig, error) {
 	if err := d.plain(); err != nil {
 		return nil, err
 	}
@@ -186,14 +186,14 @@ func (d *description) config() (*bus.QueueConfig, error) {
 		return nil, err
 	}
 	most, err := d.bytes()
-	return &bus.QueueConfig{
+	return &servicebus.QueueConfig{
 		Lock: lock, MaxDeliveries: d.MaxDeliveryCount, TTL: ttl, KeepExpired: isTrue(d.DeadLetteringOnMessageExpiration), MaxBytes: most,
 		Sessions: isTrue(d.RequiresSession), Status: status, Metadata: d.UserMetadata,
 	}, err
 }
 
 // topicConfig reads the settings of a topic.
-func (d *description) topicConfig() (*bus.TopicConfig, error) {
+func (d *description) topicConfig() (*servicebus.TopicConfig, error) {
 	if err := d.plain(); err != nil {
 		return nil, err
 	}
@@ -206,7 +206,7 @@ func (d *description) topicConfig() (*bus.TopicConfig, error) {
 		return nil, err
 	}
 	most, err := d.bytes()
-	return &bus.TopicConfig{TTL: ttl, MaxBytes: most, Status: status, Metadata: d.UserMetadata}, err
+	return &servicebus.TopicConfig{TTL: ttl, MaxBytes: most, Status: status, Metadata: d.UserMetadata}, err
 }
 
 func describeAll[T any](all []T, describe func(T) atomEntry) []atomEntry {
@@ -233,7 +233,7 @@ func entryOf(path, kind string, d description) atomEntry {
 	return atomEntry{ID: path, Title: strings.TrimPrefix(title, "Subscriptions/"), Content: atomContent{Type: "application/xml", Description: d}}
 }
 
-func describe(q *bus.Queue) description {
+func describe(q *servicebus.Queue) description {
 	cfg, n := q.Config(), q.Counts()
 	total := n.Active + n.DeadLetters + n.Scheduled
 	return description{
@@ -245,13 +245,13 @@ func describe(q *bus.Queue) description {
 	}
 }
 
-func describeQueue(q *bus.Queue) atomEntry { return entryOf(q.Name(), "QueueDescription", describe(q)) }
+func describeQueue(q *servicebus.Queue) atomEntry { return entryOf(q.Name(), "QueueDescription", describe(q)) }
 
-func describeSubscription(q *bus.Queue) atomEntry {
+func describeSubscription(q *servicebus.Queue) atomEntry {
 	return entryOf(q.Name(), "SubscriptionDescription", describe(q))
 }
 
-func describeTopic(t *bus.Topic) atomEntry {
+func describeTopic(t *servicebus.Topic) atomEntry {
 	cfg, c, n := t.Config(), t.Counts(), len(t.Subscriptions())
 	return entryOf(t.Name(), "TopicDescription", description{
 		DefaultMessageTimeToLive: formatISO(cfg.TTL), MaxSizeInMegabytes: cfg.MaxBytes >> 20, SizeInBytes: &c.Bytes, SubscriptionCount: &n,
@@ -282,7 +282,7 @@ type ruleAction struct {
 	Type string `xml:"i:type,attr"`
 }
 
-func describeRule(q *bus.Queue) atomEntry {
+func describeRule(q *servicebus.Queue) atomEntry {
 	return atomEntry{ID: q.Name() + "/Rules/" + defaultRule, Title: defaultRule, Content: atomContent{Type: "application/xml", Description: ruleDescription{
 		Instance: "http://www.w3.org/2001/XMLSchema-instance", Filter: ruleFilter{Type: "TrueFilter", Expression: "1=1", Level: 20},
 		Action: ruleAction{Type: "EmptyRuleAction"}, CreatedAt: stamp(q.Created()), Name: defaultRule,

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/bus"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
 // busNode is what a link's address stands for in a Service Bus namespace.
@@ -106,7 +106,7 @@ func (c *busPeer) Outgoing(l *amqp.Outgoing) (func(context.Context) error, error
 }
 
 // store finds the messages that a node stands for.
-func (c *busPeer) store(n busNode) (*bus.Store, error) {
+func (c *busPeer) store(n busNode) (*servicebus.Store, error) {
 	q, ok := c.bus.queue(n)
 	switch {
 	case !ok:
@@ -118,7 +118,7 @@ func (c *busPeer) store(n busNode) (*bus.Store, error) {
 }
 
 // managed finds the messages that requests to a $management node concern; a topic has none.
-func (c *busPeer) managed(n busNode) (*bus.Store, error) {
+func (c *busPeer) managed(n busNode) (*servicebus.Store, error) {
 	if _, ok := c.bus.broker.Topic(n.name); ok && n.subscription == "" && !n.dead {
 		return nil, nil
 	}
@@ -127,8 +127,8 @@ func (c *busPeer) managed(n busNode) (*bus.Store, error) {
 
 // target is what one can send to, and cancel what is scheduled.
 type target interface {
-	Submit([]bus.Message) ([]int64, bus.Receipt)
-	Cancel([]int64) bus.Receipt
+	Submit([]servicebus.Message) ([]int64, servicebus.Receipt)
+	Cancel([]int64) servicebus.Receipt
 }
 
 func (c *busPeer) target(n busNode) (target, error) {
@@ -159,27 +159,27 @@ func (c *busPeer) explain(n busNode, err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):
 		return err
-	case errors.Is(err, bus.ErrLockLost):
+	case errors.Is(err, servicebus.ErrLockLost):
 		return amqp.Errorf(condLockLost, "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue, "+
 			"or was received by a different receiver instance.")
-	case errors.Is(err, bus.ErrFull):
+	case errors.Is(err, servicebus.ErrFull):
 		return amqp.Errorf(amqp.CondResourceLimit, "The maximum entity size has been reached or exceeded for '%.300s'.", n.entity)
-	case errors.Is(err, bus.ErrDeleted):
+	case errors.Is(err, servicebus.ErrDeleted):
 		return c.noSuch(n.entity)
-	case errors.Is(err, bus.ErrNotFound):
+	case errors.Is(err, servicebus.ErrNotFound):
 		return amqp.Errorf(condMessageNotFound, "Failed to lock one or more specified messages in '%.300s': %.200s", n.entity, err.Error())
-	case errors.Is(err, bus.ErrSendDisabled):
+	case errors.Is(err, servicebus.ErrSendDisabled):
 		return amqp.Errorf(condDisabled, "Sending to '%.300s' is disabled.", n.entity)
-	case errors.Is(err, bus.ErrReceiveDisabled):
+	case errors.Is(err, servicebus.ErrReceiveDisabled):
 		return amqp.Errorf(condDisabled, "Receiving from '%.300s' is disabled.", n.entity)
-	case errors.Is(err, bus.ErrSessionNeeded):
+	case errors.Is(err, servicebus.ErrSessionNeeded):
 		return amqp.Errorf(amqp.CondNotAllowed, "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session "+
 			"support enabled can only receive messages that have the SessionId set to a valid value.")
-	case errors.Is(err, bus.ErrNoSessions):
+	case errors.Is(err, servicebus.ErrNoSessions):
 		return amqp.Errorf(amqp.CondNotAllowed, "A sessionful message receiver cannot be created on an entity that does not require sessions.")
-	case errors.Is(err, bus.ErrSessionLocked):
+	case errors.Is(err, servicebus.ErrSessionLocked):
 		return amqp.Errorf(condSessionLocked, "The requested session cannot be accepted. It may be locked by another receiver.")
-	case errors.Is(err, bus.ErrSessionLost):
+	case errors.Is(err, servicebus.ErrSessionLost):
 		return amqp.Errorf(condSessionLost, "The session lock has expired on the MessageSession. Accept a new MessageSession.")
 	}
 	return fmt.Errorf("%s: %w", n.entity, err)

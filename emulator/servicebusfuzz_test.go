@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/bus"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
 // sections takes an encoded message apart; it must be whole, and its sections in order.
@@ -110,7 +110,7 @@ func FuzzBusDescription(f *testing.F) {
 		if err != nil {
 			return
 		}
-		broker, err := bus.Open("", nil)
+		broker, err := servicebus.Open("", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/bus"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 // busOperation is a request to $management (Azure's "request-response-based operations").
 type busOperation struct {
 	right  Rights
-	handle func(c *busPeer, n busNode, store *bus.Store, body amqp.Map) reply // store is nil for a topic
+	handle func(c *busPeer, n busNode, store *servicebus.Store, body amqp.Map) reply // store is nil for a topic
 	topics bool                                                               // it is for topics too
 }
 
@@ -42,7 +42,7 @@ var busOperations = map[string]busOperation{
 }
 
 // manage handles a request to $management; store is nil for a topic.
-func (c *busPeer) manage(ctx context.Context, l *amqp.Link, n busNode, store *bus.Store, req *amqp.Message) (reply, error) {
+func (c *busPeer) manage(ctx context.Context, l *amqp.Link, n busNode, store *servicebus.Store, req *amqp.Message) (reply, error) {
 	switch kind, err := c.front.faults.strike(ctx, l, OnManage, n.entity, ""); {
 	case kind == FaultServerBusy && err == errServerBusy:
 		return reply{status: http.StatusServiceUnavailable, description: errServerBusy.Description, condition: errServerBusy.Condition}, nil
@@ -88,7 +88,7 @@ func ok(value amqp.Map) reply {
 	return reply{status: http.StatusOK, description: "OK", value: value}
 }
 
-func (c *busPeer) peek(n busNode, store *bus.Store, body amqp.Map) reply {
+func (c *busPeer) peek(n busNode, store *servicebus.Store, body amqp.Map) reply {
 	from, ok1 := integer(body.Get("from-sequence-number"))
 	count, ok2 := integer(body.Get("message-count"))
 	if !ok1 || !ok2 || count < 1 {
@@ -119,7 +119,7 @@ func tokensOf(body amqp.Map) ([]amqp.UUID, bool) {
 	return tokens, valid && len(tokens) > 0 && len(tokens) <= maxTokens
 }
 
-func (c *busPeer) renew(n busNode, store *bus.Store, body amqp.Map) reply {
+func (c *busPeer) renew(n busNode, store *servicebus.Store, body amqp.Map) reply {
 	tokens, valid := tokensOf(body)
 	if !valid {
 		return badRequest("renew-lock needs lock-tokens, an array of UUIDs.")
@@ -127,7 +127,7 @@ func (c *busPeer) renew(n busNode, store *bus.Store, body amqp.Map) reply {
 	until := make([]time.Time, len(tokens))
 	for i, t := range tokens {
 		var err error
-		if until[i], err = store.Renew(bus.Token(t)); err != nil {
+		if until[i], err = store.Renew(servicebus.Token(t)); err != nil {
 			return c.failed(n, err)
 		}
 	}
@@ -135,28 +135,28 @@ func (c *busPeer) renew(n busNode, store *bus.Store, body amqp.Map) reply {
 }
 
 // settleByToken settles messages whose link is gone.
-func (c *busPeer) settleByToken(n busNode, store *bus.Store, body amqp.Map) reply {
+func (c *busPeer) settleByToken(n busNode, store *servicebus.Store, body amqp.Map) reply {
 	tokens, valid := tokensOf(body)
 	if !valid {
 		return badRequest("update-disposition needs lock-tokens, an array of UUIDs.")
 	}
 	properties, _ := body.Get("properties-to-modify").(amqp.Map)
-	as := bus.Settlement{Edit: change(properties)}
+	as := servicebus.Settlement{Edit: change(properties)}
 	switch status := body.String("disposition-status"); status {
 	case "completed":
-		as.As = bus.Complete
+		as.As = servicebus.Complete
 	case "abandoned":
-		as.As = bus.Abandon
+		as.As = servicebus.Abandon
 	case "suspended":
-		as.As, as.Reason, as.Description = bus.Bury, body.String("deadletter-reason"), body.String("deadletter-description")
+		as.As, as.Reason, as.Description = servicebus.Bury, body.String("deadletter-reason"), body.String("deadletter-description")
 	case "defered": // as Azure spells it
-		as.As = bus.Defer
+		as.As = servicebus.Defer
 	default:
 		return badRequest(fmt.Sprintf("update-disposition doesn't know the disposition-status '%.50s'.", status))
 	}
-	receipts := make([]bus.Receipt, len(tokens))
+	receipts := make([]servicebus.Receipt, len(tokens))
 	for i, t := range tokens {
-		receipts[i] = store.Settle(bus.Token(t), as)
+		receipts[i] = store.Settle(servicebus.Token(t), as)
 	}
 	var failed error
 	for _, r := range receipts {
@@ -178,7 +178,7 @@ func numbersOf(body amqp.Map) ([]int64, bool) {
 }
 
 // receiveDeferred locks deferred messages by their numbers, or deletes them, as the receiver does with others.
-func (c *busPeer) receiveDeferred(n busNode, store *bus.Store, body amqp.Map) reply {
+func (c *busPeer) receiveDeferred(n busNode, store *servicebus.Store, body amqp.Map) reply {
 	numbers, valid := numbersOf(body)
 	mode, _ := integer(body.Get("receiver-settle-mode"))
 	if !valid || mode != 0 && mode != 1 {
@@ -202,7 +202,7 @@ func (c *busPeer) receiveDeferred(n busNode, store *bus.Store, body amqp.Map) re
 }
 
 // appendDeferred encodes a message that is received without a delivery, in whose tag clients look for the lock token: it is annotated instead.
-func appendDeferred(m *bus.Locked) []byte {
+func appendDeferred(m *servicebus.Locked) []byte {
 	encoded := appendBusMessage(nil, &m.Message, m.Until)
 	header, rest, err := amqp.NextSection(encoded)
 	if err != nil {
@@ -214,7 +214,7 @@ func appendDeferred(m *bus.Locked) []byte {
 }
 
 // schedule sends messages that are to be enqueued later.
-func (c *busPeer) schedule(n busNode, _ *bus.Store, body amqp.Map) reply {
+func (c *busPeer) schedule(n busNode, _ *servicebus.Store, body amqp.Map) reply {
 	to, err := c.target(n)
 	if err != nil {
 		return c.failed(n, err)
@@ -223,7 +223,7 @@ func (c *busPeer) schedule(n busNode, _ *bus.Store, body amqp.Map) reply {
 	if len(list) == 0 || len(list) > maxBatch {
 		return badRequest("schedule-message needs messages, a list.")
 	}
-	ms := make([]bus.Message, len(list))
+	ms := make([]servicebus.Message, len(list))
 	for i := range list {
 		entry, _ := list[i].(amqp.Map)
 		encoded, isMessage := entry.Get("message").([]byte)
@@ -244,7 +244,7 @@ func (c *busPeer) schedule(n busNode, _ *bus.Store, body amqp.Map) reply {
 	return ok(amqp.Map{{Key: "sequence-numbers", Value: numbers}})
 }
 
-func (c *busPeer) cancelScheduled(n busNode, _ *bus.Store, body amqp.Map) reply {
+func (c *busPeer) cancelScheduled(n busNode, _ *servicebus.Store, body amqp.Map) reply {
 	numbers, valid := numbersOf(body)
 	if !valid {
 		return badRequest("cancel-scheduled-message needs sequence-numbers, an array of longs.")
@@ -259,7 +259,7 @@ func (c *busPeer) cancelScheduled(n busNode, _ *bus.Store, body amqp.Map) reply 
 	return ok(nil)
 }
 
-func (c *busPeer) renewSession(n busNode, store *bus.Store, body amqp.Map) reply {
+func (c *busPeer) renewSession(n busNode, store *servicebus.Store, body amqp.Map) reply {
 	until, err := store.RenewSession(body.String("session-id"))
 	if err != nil {
 		return c.failed(n, err)
@@ -267,7 +267,7 @@ func (c *busPeer) renewSession(n busNode, store *bus.Store, body amqp.Map) reply
 	return ok(amqp.Map{{Key: "expiration", Value: until}})
 }
 
-func (c *busPeer) sessionState(n busNode, store *bus.Store, body amqp.Map) reply {
+func (c *busPeer) sessionState(n busNode, store *servicebus.Store, body amqp.Map) reply {
 	state, err := store.SessionState(body.String("session-id"))
 	if err != nil {
 		return c.failed(n, err)
@@ -279,7 +279,7 @@ func (c *busPeer) sessionState(n busNode, store *bus.Store, body amqp.Map) reply
 	return ok(amqp.Map{{Key: "session-state", Value: value}})
 }
 
-func (c *busPeer) setSessionState(n busNode, store *bus.Store, body amqp.Map) reply {
+func (c *busPeer) setSessionState(n busNode, store *servicebus.Store, body amqp.Map) reply {
 	state, valid := body.Get("session-state").([]byte)
 	if !valid && body.Get("session-state") != nil {
 		return badRequest("set-session-state needs a session-state, which is binary or null.")
@@ -291,14 +291,14 @@ func (c *busPeer) setSessionState(n busNode, store *bus.Store, body amqp.Map) re
 }
 
 // sessions lists sessions. Since when their state hasn't changed, which the request may ask, isn't known: all are listed.
-func (c *busPeer) sessions(n busNode, store *bus.Store, body amqp.Map) reply {
+func (c *busPeer) sessions(n busNode, store *servicebus.Store, body amqp.Map) reply {
 	skip, ok1 := integer(body.Get("skip"))
 	top, ok2 := integer(body.Get("top"))
 	switch {
 	case !ok1 || !ok2 || skip < 0 || top < 1:
 		return badRequest("get-message-sessions needs skip, which isn't negative, and top, which is positive.")
 	case !store.InSessions():
-		return c.failed(n, bus.ErrNoSessions)
+		return c.failed(n, servicebus.ErrNoSessions)
 	}
 	ids := store.Sessions()
 	ids = ids[min(skip, int64(len(ids))):]

@@ -5,8 +5,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/bus"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
 // The annotations of a message that the broker owns, beside those of an event. What a sender sends under these names is dropped.
@@ -33,7 +33,7 @@ func reservedInBus(name string) bool {
 }
 
 // busMessage checks an encoded message, which it keeps, and reads off it what the broker must know.
-func busMessage(b []byte) (m bus.Message, err error) {
+func busMessage(b []byte) (m servicebus.Message, err error) {
 	m.Payload = b
 	named := false
 	err = eachSection(b, func(sec amqp.Section, rest []byte) (err error) {
@@ -118,7 +118,7 @@ func scheduleOf(annotations amqp.Section) (at time.Time, err error) {
 const maxSessionID = 128
 
 // readProperties reads off properties the session, and whether there is a message id.
-func readProperties(properties amqp.Section, m *bus.Message) (named bool, err error) {
+func readProperties(properties amqp.Section, m *servicebus.Message) (named bool, err error) {
 	const messageID, groupID = 0, 10 // section 3.2.4
 	v, err := properties.Decode()
 	if err != nil {
@@ -138,7 +138,7 @@ func readProperties(properties amqp.Section, m *bus.Message) (named bool, err er
 }
 
 // appendBusMessage appends a message as receivers get it; until is when its lock expires, zero if it isn't locked.
-func appendBusMessage(b []byte, m *bus.Message, until time.Time) []byte {
+func appendBusMessage(b []byte, m *servicebus.Message, until time.Time) []byte {
 	header := amqp.List{nil, nil, nil, nil, m.Deliveries}
 	if m.TTL > 0 {
 		header[2] = uint32(min(m.TTL.Milliseconds(), 1<<32-1))
@@ -147,11 +147,11 @@ func appendBusMessage(b []byte, m *bus.Message, until time.Time) []byte {
 	a, n := amqp.AppendLong(append(make([]byte, 0, 256), symSequence...), m.Sequence), 3
 	a = amqp.AppendTimestamp(append(a, symEnqueued...), m.Enqueued)
 	a = amqp.AppendLong(amqp.AppendSymbol(a, annOriginal), m.Original)
-	if m.State != bus.Active {
+	if m.State != servicebus.Active {
 		a = amqp.AppendValue(amqp.AppendSymbol(a, annState), int32(m.State))
 		n++
 	}
-	if m.State == bus.Scheduled {
+	if m.State == servicebus.Scheduled {
 		a = amqp.AppendTimestamp(amqp.AppendSymbol(a, annScheduled), m.Scheduled)
 		n++
 	}

@@ -3,8 +3,8 @@ package emulator
 import (
 	"context"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/bus"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
 // receiveMessages and receiveBytes bound what is locked for a receiver at once.
@@ -18,13 +18,13 @@ type busReceiver struct {
 	c     *busPeer
 	link  *amqp.Outgoing
 	node  busNode
-	store *bus.Store
+	store *servicebus.Store
 	from  origin
 }
 
 // origin is where a receiver's messages come from: a [bus.Store], or a [bus.Session] of one.
 type origin interface {
-	Receive(n, maxBytes int) ([]bus.Locked, error)
+	Receive(n, maxBytes int) ([]servicebus.Locked, error)
 	Wait(context.Context) error
 }
 
@@ -79,7 +79,7 @@ func (r *busReceiver) run(ctx context.Context) error {
 }
 
 // deliverLocked sends messages that the client has to settle. Those that it can't send are given back.
-func (r *busReceiver) deliverLocked(ctx context.Context, got []bus.Locked) error {
+func (r *busReceiver) deliverLocked(ctx context.Context, got []servicebus.Locked) error {
 	defer func() {
 		for _, m := range got {
 			_ = r.store.Release(m.Token) // unless the lock has expired meanwhile
@@ -104,7 +104,7 @@ func (r *busReceiver) deliverLocked(ctx context.Context, got []bus.Locked) error
 
 // deliverDeleted sends messages that are gone once they are received: they are deleted before, so that none is received twice. What the client
 // is no longer there for is lost, as on Azure.
-func (r *busReceiver) deliverDeleted(ctx context.Context, got []bus.Locked) error {
+func (r *busReceiver) deliverDeleted(ctx context.Context, got []servicebus.Locked) error {
 	if _, err := r.c.front.faults.strike(ctx, r.link.Link, OnReceive, r.node.entity, ""); err != nil {
 		for _, m := range got {
 			_ = r.store.Release(m.Token)
@@ -126,10 +126,10 @@ func (r *busReceiver) deliverDeleted(ctx context.Context, got []bus.Locked) erro
 	}
 }
 
-func completeAll(store *bus.Store, got []bus.Locked) (err error) {
-	receipts := make([]bus.Receipt, len(got))
+func completeAll(store *servicebus.Store, got []servicebus.Locked) (err error) {
+	receipts := make([]servicebus.Receipt, len(got))
 	for i := range got {
-		receipts[i] = store.Settle(got[i].Token, bus.Settlement{As: bus.Complete})
+		receipts[i] = store.Settle(got[i].Token, servicebus.Settlement{As: servicebus.Complete})
 	}
 	for _, r := range receipts {
 		if failed := r.Wait(); failed != nil && err == nil {
@@ -141,19 +141,19 @@ func completeAll(store *bus.Store, got []bus.Locked) (err error) {
 
 // settle does what a receiver says is to become of a message.
 func (r *busReceiver) settle(tag [16]byte, o amqp.Outcome) (wait func() error, err error) {
-	var as bus.Settlement
+	var as servicebus.Settlement
 	switch o.Kind {
 	case amqp.Accepted:
-		as.As = bus.Complete
+		as.As = servicebus.Complete
 	case amqp.Rejected:
-		as.As, as.Reason, as.Description = bus.Bury, o.Info.String(propReason), o.Info.String(propDescription)
+		as.As, as.Reason, as.Description = servicebus.Bury, o.Info.String(propReason), o.Info.String(propDescription)
 		as.Edit = change(without(o.Info, propReason, propDescription))
 	case amqp.Released:
-		as.As = bus.Release
+		as.As = servicebus.Release
 	case amqp.Modified:
-		as.As, as.Edit = bus.Abandon, change(o.Annotations)
+		as.As, as.Edit = servicebus.Abandon, change(o.Annotations)
 		if o.Undeliverable {
-			as.As = bus.Defer
+			as.As = servicebus.Defer
 		}
 	}
 	receipt := r.store.Settle(guid(tag), as)

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/bus"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
 // maxBatch is how many messages a batch may have, as on Azure.
@@ -25,7 +25,7 @@ type busSender struct {
 // begun is a delivery on its way to the disk.
 type begun struct {
 	refused error
-	receipt bus.Receipt
+	receipt servicebus.Receipt
 }
 
 func (c *busPeer) openSender(l *amqp.Incoming, n busNode) (func(context.Context) error, error) {
@@ -103,10 +103,10 @@ func (s *busSender) finish(ds []amqp.Delivery) {
 }
 
 // splitBus makes messages of a delivery: one, or as many as the batch holds.
-func splitBus(d amqp.Delivery) (ms []bus.Message, err error) {
+func splitBus(d amqp.Delivery) (ms []servicebus.Message, err error) {
 	if d.Format != formatBatch {
 		m, err := busMessage(bytes.Clone(d.Payload))
-		return []bus.Message{m}, err
+		return []servicebus.Message{m}, err
 	}
 	for b := d.Payload; len(b) > 0; {
 		sec, rest, err := amqp.NextSection(b)

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/amqp"
-	"github.com/sluice-go/sluice/internal/bus"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
 const (
@@ -66,7 +66,7 @@ func patienceOf(properties amqp.Map) time.Duration {
 // openSession opens a link for one session. The client is answered when the link has it.
 func (r *busReceiver) openSession(w sessionWish, patience time.Duration) (func(context.Context) error, error) {
 	if !r.store.InSessions() {
-		return nil, r.c.explain(r.node, bus.ErrNoSessions)
+		return nil, r.c.explain(r.node, servicebus.ErrNoSessions)
 	}
 	r.link.Hold()
 	return func(ctx context.Context) error { return r.c.explain(r.node, r.runSession(ctx, w, patience)) }, nil
@@ -91,14 +91,14 @@ func (r *busReceiver) runSession(ctx context.Context, w sessionWish, patience ti
 	}()
 	err = r.run(ctx)
 	cancel()
-	if watched := <-lost; errors.Is(watched, bus.ErrSessionLost) {
+	if watched := <-lost; errors.Is(watched, servicebus.ErrSessionLost) {
 		return watched
 	}
 	return err
 }
 
 // accept locks a session, or waits for the next one that has messages.
-func (r *busReceiver) accept(ctx context.Context, id *string, patience time.Duration) (*bus.Session, error) {
+func (r *busReceiver) accept(ctx context.Context, id *string, patience time.Duration) (*servicebus.Session, error) {
 	if id != nil {
 		return r.store.AcceptSession(*id)
 	}

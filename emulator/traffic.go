@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
 // Wire is what clients have sent a server and were sent over all connections since its start, in bytes of AMQP: frames with their headers,

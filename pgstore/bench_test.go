@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/pgtest"
-	"github.com/sluice-go/sluice/internal/storebench"
+	"github.com/sluice-go/sluice/internal/proof/pgtest"
+	"github.com/sluice-go/sluice/internal/proof/storebench"
 	"github.com/sluice-go/sluice/pgstore"
 )
 

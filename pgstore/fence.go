@@ -11,7 +11,7 @@ import (
 )
 
 // What stands here is left out by -tags sluice_unfenced. Such a build must not
-// be used; internal/attack makes one, to see that it finds the duplicates.
+// be used; cmd/sluice/internal/proof/attack makes one, to see that it finds the duplicates.
 
 // fence restricts a step to a checkpoint that is still its lease's and stands
 // where the step begins.

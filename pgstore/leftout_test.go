@@ -8,7 +8,7 @@ import (
 )
 
 func TestLeftOut(t *testing.T) {
-	const notice = "left out: the tests that need PostgreSQL (scripts/install-postgres, then go test -tags postgres ./pgstore ./internal/pgtest, or make test)"
+	const notice = "left out: the tests that need PostgreSQL (scripts/install-postgres, then go test -tags postgres ./pgstore ./internal/proof/pgtest, or make test)"
 	fmt.Println(notice)
 	t.Log(notice)
 }

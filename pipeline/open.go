@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
-	"github.com/sluice-go/sluice/otel"
+	"github.com/sluice-go/sluice/sluiceotel"
 )
 
 // Parts is an opened pipeline: what it is made of, ready for use. It is safe
@@ -147,7 +147,7 @@ func traced[Tx any](provider trace.TracerProvider, h sluice.Handler[Tx]) sluice.
 	if provider == nil {
 		return h
 	}
-	return h.With(otel.Trace[Tx](provider))
+	return h.With(sluiceotel.Trace[Tx](provider))
 }
 
 // closeFirst has something closed before what it stands on.

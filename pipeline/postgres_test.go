@@ -16,7 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/pgtest"
+	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/storebench"
+	"github.com/sluice-go/sluice/internal/proof/storebench"
 )
 
 // BenchmarkCommit writes batches with the checkpoint in the same transaction.

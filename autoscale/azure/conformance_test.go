@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/autoscaletest"
 	"github.com/sluice-go/sluice/autoscale/azure"
-	"github.com/sluice-go/sluice/internal/azurite"
-	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/internal/proof/azurite"
 )
 
 // names makes queues and tables apart.
@@ -38,14 +38,14 @@ func openQueue(t testing.TB, lock time.Duration) *azure.Queue {
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	sluicetest.TestAutoscaleStore(t, func(t testing.TB) autoscale.Store { return openStore(t) })
+	autoscaletest.TestStore(t, func(t testing.TB) autoscale.Store { return openStore(t) })
 }
 
 func TestQueue(t *testing.T) {
 	t.Parallel()
-	sluicetest.TestAutoscaleQueue(t, func(t testing.TB, lock time.Duration) sluicetest.AutoscaleQueue {
+	autoscaletest.TestQueue(t, func(t testing.TB, lock time.Duration) autoscaletest.Queue {
 		q := openQueue(t, lock)
-		return sluicetest.AutoscaleQueue{Queue: q, Aside: q.Aside}
+		return autoscaletest.Queue{Queue: q, Aside: q.Aside}
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/azure"
-	"github.com/sluice-go/sluice/internal/azurite"
+	"github.com/sluice-go/sluice/internal/proof/azurite"
 )
 
 // A part of an autoscaler runs in this binary, as a process of its own, if the

@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/internal/azfail"
+	"github.com/sluice-go/sluice/autoscale/internal/azfail"
 )
 
 // MaxBody is how long a message may be in bytes: 64 KiB as base64.

@@ -14,7 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/internal/azfail"
+	"github.com/sluice-go/sluice/autoscale/internal/azfail"
 )
 
 // Store is an [autoscale.Store] in an Azure table. It is safe for concurrent

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/autoscaletest"
 	"github.com/sluice-go/sluice/autoscale/sqlitestore"
-	"github.com/sluice-go/sluice/sluicetest"
 )
 
 func open(t testing.TB) *sqlitestore.Store {
@@ -25,16 +25,16 @@ func open(t testing.TB) *sqlitestore.Store {
 }
 
 func TestStore(t *testing.T) {
-	sluicetest.TestAutoscaleStore(t, func(t testing.TB) autoscale.Store { return open(t) })
+	autoscaletest.TestStore(t, func(t testing.TB) autoscale.Store { return open(t) })
 }
 
 func TestQueue(t *testing.T) {
-	sluicetest.TestAutoscaleQueue(t, func(t testing.TB, lock time.Duration) sluicetest.AutoscaleQueue {
+	autoscaletest.TestQueue(t, func(t testing.TB, lock time.Duration) autoscaletest.Queue {
 		s := open(t)
 		if err := s.Queue("other", lock).Send(t.Context(), []byte("of another queue")); err != nil {
 			t.Fatal(err)
 		}
 		q := s.Queue("metrics", lock)
-		return sluicetest.AutoscaleQueue{Queue: q, Aside: q.Aside}
+		return autoscaletest.Queue{Queue: q, Aside: q.Aside}
 	})
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice/audit"
-	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -127,11 +128,11 @@ func openLedger(p *pipeline.Pipeline) (*audit.SQL, error) {
 
 func (a *app) watchAudit(ctx context.Context, read *atomic.Int64) {
 	began := time.Now()
-	var speed terminal.Speed
+	var speed term.Speed
 	speed.At(began, 0)
 	a.screen.Follow(ctx, func() string {
 		now, n := time.Now(), read.Load()
-		return fmt.Sprintf("%s read  %s/s  %s", terminal.Plural(n, "event", "events"), terminal.Count(speed.At(now, n)), now.Sub(began).Truncate(time.Second))
+		return fmt.Sprintf("%s read  %s/s  %s", humanize.Plural(n, "event", "events"), humanize.Count(speed.At(now, n)), now.Sub(began).Truncate(time.Second))
 	}, func() {
 		n := read.Load()
 		a.log.Info("progress", "read", n, "per_second", speed.At(time.Now(), n))
@@ -143,16 +144,16 @@ func (a *app) watchAudit(ctx context.Context, read *atomic.Int64) {
 const shownFaults = 50
 
 func (a *app) printAuditHub(r *audit.Report) error {
-	table := terminal.NewTable("PARTITION", "HELD", "CHECKPOINT", "WRITTEN", "DEAD LETTERS", "WAITING", "MISSING", "DOUBLED", "EXPIRED", "STRAY")
+	table := term.NewTable("PARTITION", "HELD", "CHECKPOINT", "WRITTEN", "DEAD LETTERS", "WAITING", "MISSING", "DOUBLED", "EXPIRED", "STRAY")
 	for i := range r.Partitions {
 		p := &r.Partitions[i]
 		checkpoint := "none"
 		if p.Checkpoint >= 0 {
-			checkpoint = terminal.Count(p.Checkpoint)
+			checkpoint = humanize.Count(p.Checkpoint)
 		}
-		cells := []string{p.ID, terminal.Count(p.Held), checkpoint, terminal.Count(p.Written), terminal.Count(p.Letters), terminal.Count(p.Waiting)}
+		cells := []string{p.ID, humanize.Count(p.Held), checkpoint, humanize.Count(p.Written), humanize.Count(p.Letters), humanize.Count(p.Waiting)}
 		for _, kind := range audit.Kinds {
-			cells = append(cells, terminal.Count(p.Faults[kind]))
+			cells = append(cells, humanize.Count(p.Faults[kind]))
 		}
 		table.Add(cells...)
 	}
@@ -163,7 +164,7 @@ func (a *app) printAuditHub(r *audit.Report) error {
 	b.WriteByte('\n')
 	for i, f := range r.Faults {
 		if i == shownFaults {
-			fmt.Fprintf(&b, "and %s more: see --json or --html\n", terminal.Plural(len(r.Faults)-i, "run of events", "runs of events"))
+			fmt.Fprintf(&b, "and %s more: see --json or --html\n", humanize.Plural(len(r.Faults)-i, "run of events", "runs of events"))
 			break
 		}
 		fmt.Fprintln(&b, f)
@@ -175,19 +176,19 @@ func (a *app) printAuditHub(r *audit.Report) error {
 		fmt.Fprintln(&b, "Stray rows may be of a hub of this name that was there before: rows don't say of which they are.")
 	}
 	if n := r.Total.Skipped; n > 0 {
-		fmt.Fprintf(&b, "%s before the first effect: the pipeline does not begin at the earliest event.\n", terminal.Plural(n, "event is", "events are"))
+		fmt.Fprintf(&b, "%s before the first effect: the pipeline does not begin at the earliest event.\n", humanize.Plural(n, "event is", "events are"))
 	}
 	if n := r.Total.Repeats; n > 0 {
-		fmt.Fprintf(&b, "%s sent before, and rightly passed over.\n", terminal.Plural(n, "message was", "messages were"))
+		fmt.Fprintf(&b, "%s sent before, and rightly passed over.\n", humanize.Plural(n, "message was", "messages were"))
 	}
 	if n := r.Total.Unclear; n > 0 {
-		fmt.Fprintf(&b, "%s no effect, and may repeat what the hub doesn't hold any more.\n", terminal.Plural(n, "message has", "messages have"))
+		fmt.Fprintf(&b, "%s no effect, and may repeat what the hub doesn't hold any more.\n", humanize.Plural(n, "message has", "messages have"))
 	}
 	if n := r.Total.Ahead; n > 0 {
-		fmt.Fprintf(&b, "%s an effect, though the checkpoint has not passed them: they will be done again.\n", terminal.Plural(n, "event has", "events have"))
+		fmt.Fprintf(&b, "%s an effect, though the checkpoint has not passed them: they will be done again.\n", humanize.Plural(n, "event has", "events have"))
 	}
 	rate := float64(r.Total.Held) / max(r.Took.Seconds(), 0.001)
-	fmt.Fprintf(&b, "%s\nRead in %s, %s events/s.\n", r.Headline(), terminal.Span(r.Took), terminal.Count(int64(rate)))
+	fmt.Fprintf(&b, "%s\nRead in %s, %s events/s.\n", r.Headline(), humanize.Span(r.Took), humanize.Count(int64(rate)))
 	_, err := io.WriteString(a.out, b.String())
 	return err
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-go/sluice/audit/loganalytics"
-	"github.com/sluice-go/sluice/audit/telemetry"
-	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/loganalytics"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/telemetry"
+	"github.com/sluice-go/sluice/internal/humanize"
 )
 
 type telemetryFlags struct {
@@ -264,7 +264,7 @@ func (a *app) printTelemetry(r *telemetry.Report) {
 	fmt.Fprintf(&b, "%-14s %12s %14s %8s %14s\n", "DAY", "ITEMS", "RAW", "RATE", "WEIGHTED")
 	for _, d := range r.Days {
 		fmt.Fprintf(&b, "%-14s %12s %14s %6.1f %% %14s\n", d.Start.Format("Mon 2006-01-02"),
-			terminal.Count(d.Items), terminal.Count(int64(d.Raw)), d.Rate(), terminal.Count(int64(d.Weighted)))
+			humanize.Count(d.Items), humanize.Count(int64(d.Raw)), d.Rate(), humanize.Count(int64(d.Weighted)))
 	}
 	b.WriteByte('\n')
 	for _, sentence := range r.Explain() {

@@ -5,7 +5,7 @@ package main_test
 import (
 	"testing"
 
-	"github.com/sluice-go/sluice/internal/azurite"
+	"github.com/sluice-go/sluice/internal/proof/azurite"
 )
 
 // TestLeasesInBlobs keeps leases, checkpoints and dead letters in a container:

@@ -9,8 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/checkpoint"
-	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/internal/humanize"
 )
 
 func (a *app) checkpoints() *cobra.Command {
@@ -178,9 +179,9 @@ func tell(m checkpoint.Move, planned bool) string {
 	}
 	switch {
 	case m.Repeated > 0:
-		parts = append(parts, terminal.Plural(m.Repeated, "event is repeated", "events are repeated"))
+		parts = append(parts, humanize.Plural(m.Repeated, "event is repeated", "events are repeated"))
 	case m.Skipped > 0:
-		parts = append(parts, terminal.Plural(m.Skipped, "event is skipped", "events are skipped"))
+		parts = append(parts, humanize.Plural(m.Skipped, "event is skipped", "events are skipped"))
 	default:
 		parts = append(parts, "nothing is repeated or skipped")
 	}
@@ -227,7 +228,7 @@ func (a *app) printRows(rows []checkpoint.Row) error {
 		_, err := fmt.Fprintln(a.out, "no checkpoints")
 		return err
 	}
-	t := terminal.NewTable("PARTITION", "POSITION", "LAG", "DEAD LETTERS", "EPOCH", "LEASE", "OWNER")
+	t := term.NewTable("PARTITION", "POSITION", "LAG", "DEAD LETTERS", "EPOCH", "LEASE", "OWNER")
 	for _, r := range rows {
 		position, lag, lease, owner := "-", "?", "-", "-"
 		if r.Begun {
@@ -237,12 +238,12 @@ func (a *app) printRows(rows []checkpoint.Row) error {
 			position += " (hub recreated)"
 		}
 		if r.Lag >= 0 {
-			lag = terminal.Count(r.Lag)
+			lag = humanize.Count(r.Lag)
 		}
 		if r.Owner != "" {
-			lease, owner = terminal.Span(r.LeaseLeft.Truncate(100*time.Millisecond)), r.Owner
+			lease, owner = humanize.Span(r.LeaseLeft.Truncate(100*time.Millisecond)), r.Owner
 		}
-		t.Add(r.Partition, position, lag, terminal.Count(r.DeadLetters), fmt.Sprint(r.Epoch), lease, owner)
+		t.Add(r.Partition, position, lag, humanize.Count(r.DeadLetters), fmt.Sprint(r.Epoch), lease, owner)
 	}
 	_, err := t.WriteTo(a.out)
 	return err

@@ -14,9 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice/blobstore"
-	"github.com/sluice-go/sluice/internal/checkpoint"
-	"github.com/sluice-go/sluice/internal/processors"
-	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/processors"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/internal/humanize"
 )
 
 // storageEnv is where Azure's own tools look for it too.
@@ -148,11 +149,11 @@ func noneFound(t *checkpoint.Table, others []string) error {
 }
 
 func foreign(c processors.Checkpoint) checkpoint.Foreign {
-	return checkpoint.Foreign{Partition: c.Partition, Sequence: c.Sequence, Offset: c.Offset, Owner: terminal.Shorten(c.Owner, 100)}
+	return checkpoint.Foreign{Partition: c.Partition, Sequence: c.Sequence, Offset: c.Offset, Owner: humanize.Shorten(c.Owner, 100)}
 }
 
 func (a *app) printImports(ctx context.Context, t *checkpoint.Table, found []processors.Checkpoint, moves []checkpoint.Move, planned bool) error {
-	table := terminal.NewTable("PARTITION", "LAST DONE", "OFFSET", "LEFT BEHIND", "CHECKPOINT HERE", "BLOB")
+	table := term.NewTable("PARTITION", "LAST DONE", "OFFSET", "LEFT BEHIND", "CHECKPOINT HERE", "BLOB")
 	for i, m := range moves {
 		c := found[i]
 		last, offset, here := "?", "-", m.To.String()
@@ -160,7 +161,7 @@ func (a *app) printImports(ctx context.Context, t *checkpoint.Table, found []pro
 			last = fmt.Sprint(c.Sequence)
 		}
 		if c.Offset != "" {
-			offset = terminal.Shorten(c.Offset, 40)
+			offset = humanize.Shorten(c.Offset, 40)
 		}
 		if m.Begun {
 			here = m.From.String() + " → " + here
@@ -168,7 +169,7 @@ func (a *app) printImports(ctx context.Context, t *checkpoint.Table, found []pro
 		if m.Fenced != "" {
 			here += " (" + m.Fenced + " is fenced off)"
 		}
-		table.Add(m.Partition, last, offset, c.Updated.Format(time.DateTime), here, terminal.Shorten(c.Blob, 200))
+		table.Add(m.Partition, last, offset, c.Updated.Format(time.DateTime), here, humanize.Shorten(c.Blob, 200))
 	}
 	if _, err := table.WriteTo(a.out); err != nil {
 		return err
@@ -177,7 +178,7 @@ func (a *app) printImports(ctx context.Context, t *checkpoint.Table, found []pro
 	if planned {
 		verb = "would be set; nothing was changed"
 	}
-	_, err := fmt.Fprintf(a.out, "%s %s\n", terminal.Plural(len(moves), "checkpoint", "checkpoints"), verb)
+	_, err := fmt.Fprintf(a.out, "%s %s\n", humanize.Plural(len(moves), "checkpoint", "checkpoints"), verb)
 	if missing := missing(ctx, t, found); err == nil && missing != "" {
 		_, err = fmt.Fprintf(a.out, "nothing was found for %s: they begin where the pipeline says\n", missing)
 	}

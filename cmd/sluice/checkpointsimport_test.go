@@ -18,7 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 
-	"github.com/sluice-go/sluice/internal/azurite"
+	"github.com/sluice-go/sluice/internal/proof/azurite"
 )
 
 // storage is a container on a server of its own.

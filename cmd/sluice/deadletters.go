@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/redrive"
-	"github.com/sluice-go/sluice/internal/terminal"
 	"github.com/sluice-go/sluice/internal/where"
 	"github.com/sluice-go/sluice/pipeline"
 )
@@ -212,7 +212,7 @@ func (a *app) deadLettersDiscard() *cobra.Command {
 				if l.json {
 					return a.printJSON(map[string]int64{"discarded": n})
 				}
-				fmt.Fprintf(a.out, "%s discarded\n", terminal.Plural(n, "dead letter", "dead letters"))
+				fmt.Fprintf(a.out, "%s discarded\n", humanize.Plural(n, "dead letter", "dead letters"))
 				return nil
 			})
 		}),

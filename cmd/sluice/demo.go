@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/demo"
-	"github.com/sluice-go/sluice/internal/monitor"
-	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -79,11 +79,11 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	}
 	defer b.close()
 
-	m := monitor.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
+	m := progress.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
 	var first firstCommit
 	err = a.watch(ctx, func() error {
 		return d.Run(interrupted, flags.events, flags.once, b.join("flights", &pipeline.Options{Observer: sluice.Observers(m, &first)}), m.Stopped)
-	}, monitor.Stage{Monitor: m})
+	}, progress.Stage{Monitor: m})
 	if err != nil {
 		return unlessCancelled(interrupted, err)
 	}
@@ -97,7 +97,7 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	case audit.Faults > 0:
 		return fmt.Errorf("not exactly once: %s", audit.First)
 	case flags.once && !audit.Exact():
-		return fmt.Errorf("%s without effect", terminal.Plural(audit.Waiting, "event is", "events are"))
+		return fmt.Errorf("%s without effect", humanize.Plural(audit.Waiting, "event is", "events are"))
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (f *firstCommit) after() time.Duration { return time.Duration(f.nanos.Load(
 func (a *app) printAudit(audit *demo.Audit, flags demoFlags, first, took time.Duration) {
 	var b strings.Builder
 	line := func(n int64, what string) {
-		fmt.Fprintf(&b, "%12s  %s\n", terminal.Count(n), what)
+		fmt.Fprintf(&b, "%12s  %s\n", humanize.Count(n), what)
 	}
 	b.WriteByte('\n')
 	line(audit.Sent, "events in the hub")
@@ -158,10 +158,10 @@ func (a *app) printAudit(audit *demo.Audit, flags demoFlags, first, took time.Du
 	}
 	if audit.Exact() {
 		fmt.Fprintf(&b, "\n%s = %s + %s, each exactly once: checked by partition and sequence number.\n",
-			terminal.Count(audit.Sent), terminal.Count(audit.Written), terminal.Count(audit.DeadLetters))
+			humanize.Count(audit.Sent), humanize.Count(audit.Written), humanize.Count(audit.DeadLetters))
 	}
 	if first > 0 {
-		fmt.Fprintf(&b, "The first was committed after %s, the last seen after %s.\n", terminal.Span(first), terminal.Span(took))
+		fmt.Fprintf(&b, "The first was committed after %s, the last seen after %s.\n", humanize.Span(first), humanize.Span(took))
 	}
 	if audit.DeadLetters > 0 {
 		self := invocation()

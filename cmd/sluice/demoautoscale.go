@@ -14,8 +14,8 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/backtest"
-	"github.com/sluice-go/sluice/internal/demo"
-	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/web"
 )
 
@@ -106,7 +106,7 @@ func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) er
 	case flags.once && audit.DeadLetters > 0:
 		return errors.New("there are dead letters, and no document should be one")
 	case flags.once && !audit.Exact():
-		return fmt.Errorf("%s not written", terminal.Plural(audit.Waiting, "document is", "documents are"))
+		return fmt.Errorf("%s not written", humanize.Plural(audit.Waiting, "document is", "documents are"))
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (a *app) showScaling(ctx context.Context, d *demo.Autoscale) {
 	a.screen.Follow(ctx, func() string {
 		s := d.State(ctx)
 		return fmt.Sprintf("%s  load %s/s  lag %s  %s written  %d waiting beside  %s",
-			terminal.Plural(s.Workers, "worker", "workers"), terminal.Count(s.Load), lagText(s.Lag), terminal.Count(s.Written), s.Waiting,
+			humanize.Plural(s.Workers, "worker", "workers"), humanize.Count(s.Load), lagText(s.Lag), humanize.Count(s.Written), s.Waiting,
 			time.Since(began).Truncate(time.Second))
 	}, func() {
 		s := d.State(ctx)
@@ -156,13 +156,13 @@ func lagText(lag int64) string {
 	if lag < 0 {
 		return "?"
 	}
-	return terminal.Count(lag)
+	return humanize.Count(lag)
 }
 
 func (a *app) printScaling(audit *demo.Audit, log []autoscale.Record, s demo.Present, second time.Time) {
 	var b strings.Builder
 	line := func(n int64, what string) {
-		fmt.Fprintf(&b, "%12s  %s\n", terminal.Count(n), what)
+		fmt.Fprintf(&b, "%12s  %s\n", humanize.Count(n), what)
 	}
 	b.WriteByte('\n')
 	line(audit.Sent, "events in the hub")
@@ -181,11 +181,11 @@ func (a *app) printScaling(audit *demo.Audit, log []autoscale.Record, s demo.Pre
 	line(int64(f.worst), "events behind, at worst")
 	if audit.Exact() && audit.DeadLetters == 0 {
 		fmt.Fprintf(&b, "\n%s = %s, each exactly once: every document was compared with what was sent.\n",
-			terminal.Count(audit.Sent), terminal.Count(audit.Written))
+			humanize.Count(audit.Sent), humanize.Count(audit.Written))
 	}
 	if !f.above.IsZero() && second.After(f.decided) {
 		fmt.Fprintf(&b, "From the first lag above the threshold to the decision, at a reading every 500 ms: %s; to a second worker with partitions of its own: %s more.\n",
-			terminal.Span(f.decided.Sub(f.above)), terminal.Span(second.Sub(f.decided)))
+			humanize.Span(f.decided.Sub(f.above)), humanize.Span(second.Sub(f.decided)))
 	}
 	fmt.Fprint(a.out, b.String())
 }

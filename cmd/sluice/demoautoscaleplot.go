@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/backtest"
-	"github.com/sluice-go/sluice/internal/demo"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
 )
 
 // asResult makes of a log what can be drawn.

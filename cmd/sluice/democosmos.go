@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/demo"
-	"github.com/sluice-go/sluice/internal/monitor"
-	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -62,7 +62,7 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	}
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub docs)\naccount   %s (container db/docs, %s RU/s)\npipeline  %s\n",
-		d.Connection(), d.Endpoint(), terminal.Count(flags.ru), d.Config())
+		d.Connection(), d.Endpoint(), humanize.Count(flags.ru), d.Config())
 	b, err := a.beginDemo(interrupted, &flags.demoFlags, seen{name: "cosmos", pipeline: d.Pipeline(), parts: d.Parts(), audit: d.HubAudit})
 	if err != nil {
 		return err
@@ -73,10 +73,10 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 		return unlessCancelled(interrupted, err)
 	}
 
-	m := monitor.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased)
+	m := progress.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased)
 	err = a.watch(ctx, func() error {
 		return d.Run(interrupted, flags.events, flags.once, b.join("cosmos", &pipeline.Options{Observer: m}), m.Stopped)
-	}, monitor.Stage{Monitor: m})
+	}, progress.Stage{Monitor: m})
 	if err != nil {
 		return unlessCancelled(interrupted, err)
 	}
@@ -95,7 +95,7 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	case flags.once && audit.DeadLetters > 0:
 		return errors.New("there are dead letters, and no document should be one")
 	case flags.once && !audit.Exact():
-		return fmt.Errorf("%s not written", terminal.Plural(audit.Waiting, "document is", "documents are"))
+		return fmt.Errorf("%s not written", humanize.Plural(audit.Waiting, "document is", "documents are"))
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ const atFullRate = 5 * time.Second
 func (a *app) printCosmosAudit(audit *demo.Audit, pace demo.Pace, flags demoCosmosFlags) {
 	var b strings.Builder
 	line := func(n int64, what string) {
-		fmt.Fprintf(&b, "%12s  %s\n", terminal.Count(n), what)
+		fmt.Fprintf(&b, "%12s  %s\n", humanize.Count(n), what)
 	}
 	b.WriteByte('\n')
 	line(audit.Sent, "events in the hub")
@@ -118,16 +118,16 @@ func (a *app) printCosmosAudit(audit *demo.Audit, pace demo.Pace, flags demoCosm
 	}
 	if audit.Exact() && audit.DeadLetters == 0 {
 		fmt.Fprintf(&b, "\n%s = %s, each exactly once: every document was compared with what was sent.\n",
-			terminal.Count(audit.Sent), terminal.Count(audit.Written))
+			humanize.Count(audit.Sent), humanize.Count(audit.Written))
 	}
 	if seconds := pace.Took.Seconds(); seconds > 0 {
-		fmt.Fprintf(&b, "%s RU in %s", terminal.Count(int64(math.Round(pace.RU))), terminal.Span(pace.Took))
+		fmt.Fprintf(&b, "%s RU in %s", humanize.Count(int64(math.Round(pace.RU))), humanize.Span(pace.Took))
 		// At first partitions are taken one a second, and the rate is not what holds it up.
 		if pace.RU > atFullRate.Seconds()*float64(flags.ru) {
 			fmt.Fprintf(&b, ", %.1f %% of the %s RU/s that there are, %s documents/s",
-				100*pace.RU/seconds/float64(flags.ru), terminal.Count(flags.ru), terminal.Count(int64(float64(audit.Written)/seconds)))
+				100*pace.RU/seconds/float64(flags.ru), humanize.Count(flags.ru), humanize.Count(int64(float64(audit.Written)/seconds)))
 		}
-		fmt.Fprintf(&b, "; %s answered 429.\n", terminal.Plural(pace.Throttled, "attempt was", "attempts were"))
+		fmt.Fprintf(&b, "; %s answered 429.\n", humanize.Plural(pace.Throttled, "attempt was", "attempts were"))
 	}
 	fmt.Fprint(a.out, b.String())
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/demo"
-	"github.com/sluice-go/sluice/internal/monitor"
-	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -69,12 +69,12 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	}
 	defer b.close()
 
-	var stages []monitor.Stage
+	var stages []progress.Stage
 	var opts []*pipeline.Options
 	var stopped []func() map[string]error
 	for _, name := range d.Names() {
-		m := monitor.New(a.log.With("stage", name), sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
-		stages, stopped = append(stages, monitor.Stage{Name: name, Monitor: m}), append(stopped, m.Stopped)
+		m := progress.New(a.log.With("stage", name), sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
+		stages, stopped = append(stages, progress.Stage{Name: name, Monitor: m}), append(stopped, m.Stopped)
 		opts = append(opts, b.join(name, &pipeline.Options{Observer: m}))
 	}
 	err = a.watch(ctx, func() error {
@@ -101,7 +101,7 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 func (a *app) printStagesAudit(audit *demo.StagesAudit, d *demo.Stages, flags demoFlags, took time.Duration) {
 	var b strings.Builder
 	line := func(n int64, what string) {
-		fmt.Fprintf(&b, "%12s  %s\n", terminal.Count(n), what)
+		fmt.Fprintf(&b, "%12s  %s\n", humanize.Count(n), what)
 	}
 	b.WriteByte('\n')
 	line(audit.Sent, "flights in the first hub")
@@ -111,13 +111,13 @@ func (a *app) printStagesAudit(audit *demo.StagesAudit, d *demo.Stages, flags de
 	switch {
 	case audit.Exact():
 		fmt.Fprintf(&b, "\n%s = %s + %s, and every row is what follows from the flights: computed from them directly, and compared.\n",
-			terminal.Count(audit.Sent), terminal.Count(audit.Counted), terminal.Count(audit.DeadLetters))
+			humanize.Count(audit.Sent), humanize.Count(audit.Counted), humanize.Count(audit.DeadLetters))
 	case !flags.once:
 		b.WriteString("\nStopped on the way: start the demo again to go on.\n")
 	}
 	if n := d.Repeats(); n > 0 {
-		fmt.Fprintf(&b, "%s a second time between the stages, and not counted again.\n", terminal.Plural(n, "flight came", "flights came"))
+		fmt.Fprintf(&b, "%s a second time between the stages, and not counted again.\n", humanize.Plural(n, "flight came", "flights came"))
 	}
-	fmt.Fprintf(&b, "The last was seen after %s.\n", terminal.Span(took))
+	fmt.Fprintf(&b, "The last was seen after %s.\n", humanize.Span(took))
 	fmt.Fprint(a.out, b.String())
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-go/sluice/internal/feed"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -16,7 +16,7 @@ type generateFlags struct {
 	count    int64
 	replicas int
 	batch    int
-	docs     feed.DocumentsConfig
+	docs     loadgen.DocumentsConfig
 }
 
 const aboutGenerate = `With --generate the records are documents made up for load tests, numbered from
@@ -57,8 +57,8 @@ func (g *generateFlags) check(cmd *cobra.Command, files []string) error {
 		return misused("--key-field: generated documents have a key already, see --key-count")
 	case given("session-field"):
 		return misused("--session-field: generated documents have no session, but a key")
-	case g.count < 1 || g.count > feed.MaxCount:
-		return misused("--generate %d: must be 1 to %d", g.count, int64(feed.MaxCount))
+	case g.count < 1 || g.count > loadgen.MaxCount:
+		return misused("--generate %d: must be 1 to %d", g.count, int64(loadgen.MaxCount))
 	case g.replicas < 1 || g.replicas > maxReplicas:
 		return misused("--replicas %d: must be 1 to %d", g.replicas, maxReplicas)
 	case g.batch < 1:
@@ -70,7 +70,7 @@ func (g *generateFlags) check(cmd *cobra.Command, files []string) error {
 	case g.docs.Prefix == "":
 		return misused("--id-prefix: must not be empty")
 	}
-	if _, err := feed.NewDocuments(&g.docs); err != nil {
+	if _, err := loadgen.NewDocuments(&g.docs); err != nil {
 		return misused("%s", err)
 	}
 	return nil
@@ -78,11 +78,11 @@ func (g *generateFlags) check(cmd *cobra.Command, files []string) error {
 
 // sendGenerated sends documents that it makes up.
 func (a *app) sendGenerated(ctx context.Context, to *destination, g *generateFlags, rate float64) error {
-	docs, err := feed.NewDocuments(&g.docs)
+	docs, err := loadgen.NewDocuments(&g.docs)
 	if err != nil {
 		return err
 	}
-	load, err := feed.NewLoad(docs, g.count, &feed.LoadConfig{Replicas: g.replicas, Rate: rate})
+	load, err := loadgen.NewLoad(docs, g.count, &loadgen.LoadConfig{Replicas: g.replicas, Rate: rate})
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (a *app) sendGenerated(ctx context.Context, to *destination, g *generateFla
 }
 
 // sendLoad has each sender send a part of a load. The first error ends all.
-func sendLoad(ctx context.Context, to *destination, senders []*sender.Sender, load *feed.Load) error {
+func sendLoad(ctx context.Context, to *destination, senders []*sender.Sender, load *loadgen.Load) error {
 	going, give := context.WithCancelCause(ctx)
 	defer give(nil)
 	var work sync.WaitGroup

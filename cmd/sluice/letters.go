@@ -10,8 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/redrive"
-	"github.com/sluice-go/sluice/internal/terminal"
 )
 
 // letter is a dead letter as --json prints it.
@@ -92,15 +93,15 @@ func (a *app) printLetters(letters []sluice.DeadLetter) error {
 		_, err := fmt.Fprintln(a.out, "no dead letters")
 		return err
 	}
-	t := terminal.NewTable("ID", "PARTITION", "SEQUENCE", "KEY", "STATUS", "ATTEMPTS", "FAILED", "ERROR")
+	t := term.NewTable("ID", "PARTITION", "SEQUENCE", "KEY", "STATUS", "ATTEMPTS", "FAILED", "ERROR")
 	for i := range letters {
 		d := &letters[i]
 		status := string(d.Status)
 		if d.Status == sluice.StatusRetry && !d.NextAttempt.IsZero() {
 			status += " at " + moment(d.NextAttempt)
 		}
-		t.Add(fmt.Sprint(d.ID), d.Event.Partition, fmt.Sprint(d.Event.Sequence), terminal.Shorten(d.Event.Key, 20), status,
-			fmt.Sprint(d.Attempts), moment(d.FailedAt), terminal.Shorten(d.Error, 80))
+		t.Add(fmt.Sprint(d.ID), d.Event.Partition, fmt.Sprint(d.Event.Sequence), humanize.Shorten(d.Event.Key, 20), status,
+			fmt.Sprint(d.Attempts), moment(d.FailedAt), humanize.Shorten(d.Error, 80))
 	}
 	_, err := t.WriteTo(a.out)
 	return err
@@ -164,7 +165,7 @@ func (a *app) printMarked(r *retryFlags, marked int64, at time.Time) error {
 			At     *time.Time `json:"at,omitempty"`
 		}{marked, stated(at)})
 	}
-	text := terminal.Plural(marked, "dead letter", "dead letters") + " marked for a retry"
+	text := humanize.Plural(marked, "dead letter", "dead letters") + " marked for a retry"
 	switch {
 	case marked == 0:
 		text = "no dead letters to retry"
@@ -189,17 +190,17 @@ func (a *app) printOutcome(r *retryFlags, so redrive.Outcome) error {
 	const named = 10
 	for i := range so.Failed[:min(len(so.Failed), named)] {
 		d := &so.Failed[i]
-		fmt.Fprintf(a.out, "%d failed again (partition %s, sequence %d): %s\n", d.ID, d.Event.Partition, d.Event.Sequence, terminal.Shorten(d.Error, 200))
+		fmt.Fprintf(a.out, "%d failed again (partition %s, sequence %d): %s\n", d.ID, d.Event.Partition, d.Event.Sequence, humanize.Shorten(d.Error, 200))
 	}
 	if more := len(so.Failed) - named; more > 0 {
-		fmt.Fprintf(a.out, "and %s more\n", terminal.Count(more))
+		fmt.Fprintf(a.out, "and %s more\n", humanize.Count(more))
 	}
-	text := fmt.Sprintf("%s applied, %s failed again", terminal.Count(so.Applied), terminal.Count(len(so.Failed)))
+	text := fmt.Sprintf("%s applied, %s failed again", humanize.Count(so.Applied), humanize.Count(len(so.Failed)))
 	if so.Discarded > 0 {
-		text += fmt.Sprintf(", %s discarded meanwhile", terminal.Count(so.Discarded))
+		text += fmt.Sprintf(", %s discarded meanwhile", humanize.Count(so.Discarded))
 	}
 	if len(so.Waiting) > 0 {
-		text += fmt.Sprintf(", %s waiting", terminal.Count(len(so.Waiting)))
+		text += fmt.Sprintf(", %s waiting", humanize.Count(len(so.Waiting)))
 	}
 	_, err := fmt.Fprintln(a.out, text)
 	return err

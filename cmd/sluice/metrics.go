@@ -20,7 +20,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/health"
-	"github.com/sluice-go/sluice/otel"
+	"github.com/sluice-go/sluice/sluiceotel"
 	"github.com/sluice-go/sluice/watch"
 )
 
@@ -116,7 +116,7 @@ func (g *gauges) join(w *work, b *board) error {
 	if g.provider == nil {
 		return nil
 	}
-	metrics, err := otel.New(&otel.Config{Group: w.Group, Meter: g.provider})
+	metrics, err := sluiceotel.New(&sluiceotel.Config{Group: w.Group, Meter: g.provider})
 	if err != nil {
 		return err
 	}

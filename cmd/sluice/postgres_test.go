@@ -5,7 +5,7 @@ package main_test
 import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/sluice-go/sluice/internal/pgtest"
+	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
 func init() {

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/monitor"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/redrive"
-	"github.com/sluice-go/sluice/internal/terminal"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -99,7 +99,7 @@ func (r *retryFlags) moment(now time.Time) (time.Time, error) {
 func (a *app) redriver(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts) (func(context.Context) (int, int, error), error) {
 	var once sync.Once
 	// Of the retries themselves the command gives account.
-	m := monitor.New(a.log, sluice.KindAcquired, sluice.KindReleased, sluice.KindRedriven, sluice.KindRedriveFailed)
+	m := progress.New(a.log, sluice.KindAcquired, sluice.KindReleased, sluice.KindRedriven, sluice.KindRedriveFailed)
 	c, err := parts.Consumer(ctx, &pipeline.Options{
 		Observer: m,
 		Source: &redrive.Recorded{Source: parts.Source, Group: p.Group, Checkpoints: parts.Checkpoints, Unreachable: func(err error) {
@@ -131,7 +131,7 @@ func (a *app) follow(ctx context.Context, r *retryFlags, d *redrive.Desk, letter
 		a.screen.Follow(watched, func() string {
 			so := state()
 			return fmt.Sprintf("%s applied  %s failed again  %s waiting",
-				terminal.Count(so.Applied), terminal.Count(len(so.Failed)), terminal.Count(len(so.Waiting)))
+				humanize.Count(so.Applied), humanize.Count(len(so.Failed)), humanize.Count(len(so.Waiting)))
 		}, func() {
 			so := state()
 			a.log.Info("progress", "applied", so.Applied, "failed", len(so.Failed), "waiting", len(so.Waiting))
@@ -150,13 +150,13 @@ func (a *app) follow(ctx context.Context, r *retryFlags, d *redrive.Desk, letter
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
 		return fmt.Errorf("%s after %v: look who owns the partitions with `sluice checkpoints list`",
-			terminal.Plural(len(so.Waiting), "dead letter still waits", "dead letters still wait"), r.within)
+			humanize.Plural(len(so.Waiting), "dead letter still waits", "dead letters still wait"), r.within)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return errors.New("interrupted: what still waits stays marked")
 	case err != nil:
 		return err
 	case len(so.Failed) > 0:
-		return fmt.Errorf("%s failed again", terminal.Plural(len(so.Failed), "dead letter", "dead letters"))
+		return fmt.Errorf("%s failed again", humanize.Plural(len(so.Failed), "dead letter", "dead letters"))
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 )
 
 // Exit codes.
@@ -28,15 +28,15 @@ const (
 
 // app is what all commands share.
 type app struct {
-	out    io.Writer        // results
-	screen *terminal.Screen // everything else
+	out    io.Writer    // results
+	screen *term.Screen // everything else
 	log    *slog.Logger
 	begun  bool // a command's own work has begun: its usage was right
 }
 
 func execute(ctx context.Context, args []string) int {
 	out := &output{to: os.Stdout}
-	a := &app{out: out, screen: terminal.NewScreen(os.Stderr)}
+	a := &app{out: out, screen: term.NewScreen(os.Stderr)}
 	a.log = slog.New(slog.NewTextHandler(a.screen, nil))
 	root := a.root()
 	root.SetArgs(args)

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/history"
-	"github.com/sluice-go/sluice/internal/monitor"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/history"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -112,10 +112,10 @@ func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err
 }
 
 // watch shows how work goes while it does.
-func (a *app) watch(ctx context.Context, do func() error, stages ...monitor.Stage) error {
+func (a *app) watch(ctx context.Context, do func() error, stages ...progress.Stage) error {
 	var watching sync.WaitGroup
 	watched, unwatch := context.WithCancel(ctx)
-	watching.Go(func() { monitor.ShowStages(watched, a.screen, stages...) })
+	watching.Go(func() { progress.ShowStages(watched, a.screen, stages...) })
 	err := do()
 	unwatch()
 	watching.Wait()

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/history"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/history"
 )
 
 // TestThreeConsumersOfWhichOneIsKilled runs real processes: a hub, three

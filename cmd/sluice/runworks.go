@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/catchup"
-	"github.com/sluice-go/sluice/internal/monitor"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/catchup"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -18,7 +18,7 @@ import (
 type work struct {
 	*pipeline.Pipeline
 	parts    *pipeline.Parts
-	monitor  *monitor.Monitor
+	monitor  *progress.Monitor
 	observer sluice.Observer
 	log      *slog.Logger
 }
@@ -73,10 +73,10 @@ func (all works) seen() []seen {
 	return list
 }
 
-func (all works) monitors() []monitor.Stage {
-	list := make([]monitor.Stage, len(all))
+func (all works) monitors() []progress.Stage {
+	list := make([]progress.Stage, len(all))
 	for i, w := range all {
-		list[i] = monitor.Stage{Name: w.Name, Monitor: w.monitor}
+		list[i] = progress.Stage{Name: w.Name, Monitor: w.monitor}
 	}
 	return list
 }
@@ -95,7 +95,7 @@ func (a *app) open(ctx context.Context, p *pipeline.Pipeline, oneOfSeveral bool)
 		closeParts(ctx, w.parts)
 		return nil, err
 	}
-	w.monitor = monitor.New(w.log)
+	w.monitor = progress.New(w.log)
 	w.observer = w.monitor
 	return w, nil
 }

@@ -13,9 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-go/sluice/internal/feed"
-	"github.com/sluice-go/sluice/internal/records"
-	"github.com/sluice-go/sluice/internal/terminal"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -93,7 +94,7 @@ func (a *app) sendFiles(ctx context.Context, to *destination, files []string, ra
 	}
 	defer way.close(ctx)
 	p := &post{app: a, to: to}
-	if p.feed, err = feed.New(&feed.Config{KeyField: to.keyField + to.sessionField, Rate: rate, TooLarge: p.tooLarge}); err != nil {
+	if p.feed, err = loadgen.New(&loadgen.Config{KeyField: to.keyField + to.sessionField, Rate: rate, TooLarge: p.tooLarge}); err != nil {
 		return err
 	}
 	cfg := senderConfig()
@@ -119,7 +120,7 @@ func readable(name string) error {
 type post struct {
 	app  *app
 	to   *destination
-	feed *feed.Feed
+	feed *loadgen.Feed
 
 	place  records.Place // of the record that was drawn last
 	size   int           // and its bytes
@@ -144,9 +145,9 @@ func (p *post) send(ctx context.Context, s *sender.Sender, files []string) error
 	case p.failed != nil:
 		return p.failed
 	case p.unsound > 0:
-		return fmt.Errorf("%s by the %s: all others were sent", terminal.Plural(p.large+p.unsound, "record was refused", "records were refused"), p.to.kind())
+		return fmt.Errorf("%s by the %s: all others were sent", humanize.Plural(p.large+p.unsound, "record was refused", "records were refused"), p.to.kind())
 	case p.large > 0:
-		return fmt.Errorf("%s too large for the %s: all others were sent", terminal.Plural(p.large, "record was", "records were"), p.to.kind())
+		return fmt.Errorf("%s too large for the %s: all others were sent", humanize.Plural(p.large, "record was", "records were"), p.to.kind())
 	}
 	return nil
 }
@@ -223,7 +224,7 @@ func (a *app) reportSending(ctx context.Context, way *road, senders []*sender.Se
 		noun = "record"
 	}
 	// Scripts read the number, so it has no separators.
-	fmt.Fprintf(a.out, "%d %s acknowledged in %s\n", acknowledged, noun, terminal.Span(took))
+	fmt.Fprintf(a.out, "%d %s acknowledged in %s\n", acknowledged, noun, humanize.Span(took))
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
@@ -233,14 +234,14 @@ func (a *app) reportSending(ctx context.Context, way *road, senders []*sender.Se
 // watchSending shows the figures of what was acknowledged, and how full its
 // batches were.
 func (a *app) watchSending(ctx context.Context, figures func() sender.Stats, limit int, began time.Time) {
-	var speed terminal.Speed
+	var speed term.Speed
 	speed.At(began, 0)
 	fill := func(f sender.Stats) int64 { return f.Bytes * 100 / max(f.Batches*int64(limit), 1) }
 	a.screen.Follow(ctx, func() string {
 		now, f := time.Now(), figures()
 		return fmt.Sprintf("%s acknowledged  %s, %d %% full  %.1f MB  %s/s  %s",
-			terminal.Plural(f.Messages, "record", "records"), terminal.Plural(f.Batches, "batch", "batches"), fill(f), float64(f.Bytes)/1e6,
-			terminal.Count(speed.At(now, f.Messages)), now.Sub(began).Truncate(time.Second))
+			humanize.Plural(f.Messages, "record", "records"), humanize.Plural(f.Batches, "batch", "batches"), fill(f), float64(f.Bytes)/1e6,
+			humanize.Count(speed.At(now, f.Messages)), now.Sub(began).Truncate(time.Second))
 	}, func() {
 		f := figures()
 		a.log.Info("progress", "acknowledged", f.Messages, "batches", f.Batches, "bytes", f.Bytes, "fill_percent", fill(f),

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/exchange"
+	"github.com/sluice-go/sluice/autoscale/internal/exchange"
 )
 
 func serve(t *testing.T, h http.HandlerFunc) string {

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/internal/exchange"
+	"github.com/sluice-go/sluice/autoscale/internal/exchange"
 )
 
 // Config holds what has a default. The zero value is ready to use.

@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/internal/azfail"
+	"github.com/sluice-go/sluice/autoscale/internal/azfail"
 )
 
 // Config says what is counted, and how it is reached.

@@ -19,7 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/internal/azfail"
+	"github.com/sluice-go/sluice/autoscale/internal/azfail"
 )
 
 // Config names the plan, and says how it is reached. All but Poll and Options

@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/internal/azfail"
+	"github.com/sluice-go/sluice/autoscale/internal/azfail"
 )
 
 // Config says what is scaled, and how it is reached.

@@ -17,8 +17,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/dirlock"
+
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/internal/disklog"
 )
 
 // Most is the largest number of workers that a pool has.
@@ -70,7 +71,7 @@ type Target struct {
 	dir     string
 	command []string
 	cfg     Config
-	lock    *disklog.DirLock
+	lock    *dirlock.Lock
 	turn    chan struct{} // a token: one change at a time
 
 	stop    sync.Once
@@ -111,7 +112,7 @@ func New(dir string, command []string, cfg *Config) (*Target, error) {
 	if err := os.MkdirAll(t.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("workers: make directory: %w", err)
 	}
-	if t.lock, err = disklog.LockDir(t.dir); err != nil {
+	if t.lock, err = dirlock.Acquire(t.dir); err != nil {
 		return nil, fmt.Errorf("workers: %w", err)
 	}
 	if err := t.resume(); err != nil {

@@ -1,0 +1,235 @@
+package checkpoint_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+var group = sluice.Group{Namespace: "n", Topic: "t", Name: "g"}
+
+// world is a topic of two partitions with ten events in the first, of which
+// events 2 to 9 are still held, and a checkpoint at 5.
+type world struct {
+	hub    *sluicetest.Hub
+	store  *sluicetest.Store
+	leases *sluicetest.Leases
+	table  *checkpoint.Table
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{hub: sluicetest.NewHub(group, 2), store: &sluicetest.Store{}, leases: &sluicetest.Leases{}}
+	for range 10 {
+		w.hub.Append("0", sluicetest.Bodies("x")...)
+		time.Sleep(time.Second)
+	}
+	w.hub.Trim("0", 2)
+	w.table = &checkpoint.Table{Group: group, Source: w.hub, Leases: w.leases, Checkpoints: w.store, DeadLetters: w.store}
+	topic, err := w.hub.Describe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.store.Reset(t.Context(), group, "0", topic.Incarnation, sluice.Position{Sequence: 5}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) own(t *testing.T, partition string) sluice.Lease {
+	t.Helper()
+	l, err := w.leases.Acquire(t.Context(), group, partition, "rival", time.Minute, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (w *world) at(t *testing.T, partition string) sluice.Progress {
+	t.Helper()
+	all, err := w.store.Read(t.Context(), group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Partition == partition {
+			return p
+		}
+	}
+	return sluice.Progress{Position: sluice.Unset}
+}
+
+func TestSetCountsWhatIsRepeatedAndSkipped(t *testing.T) {
+	for _, c := range []struct {
+		start             sluice.Start
+		to                int64
+		repeated, skipped int64
+	}{
+		{sluice.Earliest(), 1, 4, 0},
+		{sluice.Latest(), 9, 0, 4},
+		{sluice.FromSequence(6), 5, 0, 0},
+		{sluice.FromSequence(4), 3, 2, 0},
+		{sluice.FromSequence(8), 7, 0, 2},
+		{sluice.FromSequence(100), 9, 0, 4},
+	} {
+		t.Run(c.start.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				before := w.at(t, "0")
+				planned, err := w.table.Plan(t.Context(), "0", c.start, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p := w.at(t, "0"); p.Epoch != before.Epoch || p.Position != before.Position {
+					t.Errorf("a plan has moved the checkpoint: %+v", p)
+				}
+				m, err := w.table.Set(t.Context(), "0", c.start, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !m.Begun || m.From.Sequence != 5 || m.To.Sequence != c.to || m.Repeated != c.repeated || m.Skipped != c.skipped || m.Recreated {
+					t.Errorf("got %+v", m)
+				}
+				p := w.at(t, "0")
+				if p.Position.Sequence != c.to || p.Epoch != m.Epoch || m.Epoch <= before.Epoch {
+					t.Errorf("checkpoint is %+v", p)
+				}
+				planned.Epoch = m.Epoch
+				if planned != m {
+					t.Errorf("planned %+v, did %+v", planned, m)
+				}
+				w.own(t, "0") // fails unless the lease was given back
+			})
+		})
+	}
+}
+
+func TestSetWhereNothingWasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub.Append("1", sluicetest.Bodies("a", "b", "c")...)
+		m, err := w.table.Set(t.Context(), "1", sluice.FromSequence(2), false)
+		if err != nil || m.Begun || m.Repeated != 0 || m.Skipped != 2 || w.at(t, "1").Position.Sequence != 1 {
+			t.Errorf("got %+v, %v", m, err)
+		}
+	})
+}
+
+func TestSetRefusesWhileThereIsALiveOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		lease := w.own(t, "0")
+		claimed, err := w.store.Claim(t.Context(), sluice.Lease{Group: group, Partition: "0", Owner: "rival", Epoch: lease.Epoch + 5}, w.at(t, "0").Incarnation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, set := range []func(context.Context, string, sluice.Start, bool) (checkpoint.Move, error){w.table.Set, w.table.Plan} {
+			_, err := set(t.Context(), "0", sluice.Earliest(), false)
+			var held *checkpoint.HeldError
+			if !errors.As(err, &held) || !errors.Is(err, sluice.ErrHeld) || held.Owner != "rival" || held.Left != time.Minute {
+				t.Errorf("got %v", err)
+			}
+		}
+		if p := w.at(t, "0"); p.Position.Sequence != 5 || p.Epoch != claimed.Epoch {
+			t.Errorf("refused, but the checkpoint is %+v", p)
+		}
+		m, err := w.table.Set(t.Context(), "0", sluice.Earliest(), true)
+		if err != nil || m.Fenced != "rival" || m.Epoch <= claimed.Epoch {
+			t.Fatalf("by force: %+v, %v", m, err)
+		}
+		step := sluice.Step{Lease: sluice.Lease{Group: group, Partition: "0", Owner: "rival", Epoch: claimed.Epoch}, From: sluice.Position{Sequence: 1}, To: sluice.Position{Sequence: 6}}
+		if err := w.store.Commit(t.Context(), step, nil); !errors.Is(err, sluice.ErrFenced) {
+			t.Errorf("the owner that was overridden commits: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := w.table.Set(t.Context(), "0", sluice.Earliest(), false); err != nil {
+			t.Errorf("after the lease expired: %v", err)
+		}
+	})
+}
+
+func TestSetOnARecreatedHub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub.Recreate()
+		w.hub.Append("0", sluicetest.Bodies("a", "b", "c")...)
+		rows, _, err := w.table.List(t.Context())
+		if err != nil || !rows[0].Recreated || rows[0].Lag != 3 {
+			t.Errorf("list: %+v, %v", rows, err)
+		}
+		m, err := w.table.Set(t.Context(), "0", sluice.FromSequence(1), false)
+		if err != nil || !m.Recreated || m.Repeated != 0 || m.Skipped != 1 {
+			t.Errorf("set: %+v, %v", m, err)
+		}
+		rows, _, err = w.table.List(t.Context())
+		if err != nil || rows[0].Recreated || rows[0].Position.Sequence != 0 || rows[0].Lag != 2 {
+			t.Errorf("list after it: %+v, %v", rows, err)
+		}
+	})
+}
+
+func TestSetRefusesWhatIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for text, c := range map[string]struct {
+			partition string
+			start     sluice.Start
+		}{
+			"hub t has no partition 7: it has 0, 1": {"7", sluice.Earliest()},
+			"partition 0: event 1 has passed retention: the oldest held is 2, so set to sequence 2 or earliest": {"0", sluice.FromSequence(1)},
+		} {
+			if _, err := w.table.Set(t.Context(), c.partition, c.start, false); err == nil || err.Error() != text {
+				t.Errorf("got %v, want %s", err, text)
+			}
+		}
+		w.own(t, "0") // fails unless the lease was given back
+	})
+}
+
+func TestList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub.Append("1", sluicetest.Bodies("a", "b", "c")...)
+		lease := w.own(t, "0")
+		w.own(t, "~0") // a seat, which is no partition
+		lease.Epoch += 10
+		if _, err := w.store.Claim(t.Context(), lease, w.at(t, "0").Incarnation); err != nil {
+			t.Fatal(err)
+		}
+		letter := sluice.DeadLetter{Group: group, Incarnation: w.at(t, "0").Incarnation, Status: sluice.StatusDead, Event: sluice.Event{Partition: "0", Sequence: 6}}
+		at := sluice.Position{Sequence: 6}
+		if err := w.store.Commit(t.Context(), sluice.Step{Lease: lease, From: sluice.Position{Sequence: 5}, To: at, DeadLetters: []sluice.DeadLetter{letter}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		rows, hub, err := w.table.List(t.Context())
+		if err != nil || hub != nil || len(rows) != 2 {
+			t.Fatalf("%+v, %v, %v", rows, hub, err)
+		}
+		r := rows[0]
+		if r.Partition != "0" || !r.Begun || r.Position != at || r.Lag != 3 || r.End != 9 || r.Owner != "rival" || r.LeaseLeft != time.Minute || r.Epoch != lease.Epoch || r.DeadLetters != 1 {
+			t.Errorf("partition 0: %+v", r)
+		}
+		if r := rows[1]; r.Partition != "1" || r.Begun || r.Lag != 3 || r.Owner != "" {
+			t.Errorf("partition 1: %+v", r)
+		}
+
+		w.table.Source = &absent{}
+		rows, hub, err = w.table.List(t.Context())
+		if err != nil || hub == nil || !strings.Contains(hub.Error(), "no route") || len(rows) != 1 || rows[0].Lag != -1 || rows[0].Position != at || rows[0].Recreated {
+			t.Errorf("without the hub: %+v, %v, %v", rows, hub, err)
+		}
+	})
+}
+
+// absent is a hub that can't be reached.
+type absent struct{ sluice.Source }
+
+func (*absent) Describe(context.Context) (sluice.Topic, error) {
+	return sluice.Topic{}, errors.New("no route")
+}

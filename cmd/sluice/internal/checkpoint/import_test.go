@@ -1,0 +1,119 @@
+package checkpoint_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// fresh is the world with five events in partition 1, without a checkpoint,
+// of which events 2 to 4 are still held.
+func fresh(t *testing.T) *world {
+	w := newWorld(t)
+	w.hub.Append("1", sluicetest.Bodies("a", "b", "c", "d", "e")...)
+	w.hub.Trim("1", 2)
+	return w
+}
+
+func offset(t *testing.T, w *world, sequence int64) string {
+	t.Helper()
+	r, err := w.hub.Open(t.Context(), "1", sluice.Position{Sequence: sequence - 1}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := r.Read(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events[0].Offset
+}
+
+func TestImport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			sequence, offset int64 // -1: not known
+			to               int64
+		}{
+			"both":                           {3, 3, 3},
+			"sequence number alone":          {3, -1, 3},
+			"newest":                         {4, 4, 4},
+			"last before the oldest held":    {1, -1, 1},
+			"offset alone":                   {-1, 3, 3},
+			"offset of the newest":           {-1, 4, 4},
+			"offset of the oldest, or gone?": {-1, 2, 1},
+		} {
+			w := fresh(t)
+			f := checkpoint.Foreign{Partition: "1", Sequence: c.sequence}
+			if c.offset >= 0 {
+				f.Offset = offset(t, w, c.offset)
+			}
+			planned, err := w.table.PlanImport(t.Context(), f, false)
+			if err != nil || planned.To.Sequence != c.to || w.at(t, "1").Position != sluice.Unset {
+				t.Errorf("%s: planned %+v, %v", name, planned, err)
+			}
+			m, err := w.table.Import(t.Context(), f, false)
+			if err != nil || m.To.Sequence != c.to || m.Begun || m.Epoch < 1 || w.at(t, "1").Position.Sequence != c.to {
+				t.Errorf("%s: moved %+v, %v; want it at %d", name, m, err, c.to)
+			}
+			w.own(t, "1") // fails unless the lease was given back
+		}
+	})
+}
+
+func TestImportRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			foreign checkpoint.Foreign
+			owned   bool
+			forced  int64 // position by force; -3: refused all the same
+			says    string
+		}{
+			"a checkpoint is there":   {checkpoint.Foreign{Partition: "0", Sequence: 7}, false, 7, "partition 0 has a checkpoint already, at 5"},
+			"a live owner":            {checkpoint.Foreign{Partition: "1", Sequence: 3}, true, 3, "partition 1 is owned by rival"},
+			"the other is at work":    {checkpoint.Foreign{Partition: "1", Sequence: 3, Owner: "worker-7"}, false, 3, "still processed by worker-7"},
+			"events are gone":         {checkpoint.Foreign{Partition: "1", Sequence: 0}, false, 1, "events 1 to 1 have passed retention unread"},
+			"past the end":            {checkpoint.Foreign{Partition: "1", Sequence: 5}, false, -3, "the newest event of t is 4"},
+			"no such partition":       {checkpoint.Foreign{Partition: "7", Sequence: 3}, false, -3, "hub t has no partition 7"},
+			"an offset that's no one": {checkpoint.Foreign{Partition: "1", Sequence: -1, Offset: "nonsense"}, false, -3, "seek offset nonsense"},
+		} {
+			w := fresh(t)
+			if c.owned {
+				w.own(t, c.foreign.Partition)
+			}
+			before := w.at(t, c.foreign.Partition)
+			for _, do := range []func() (checkpoint.Move, error){
+				func() (checkpoint.Move, error) { return w.table.PlanImport(t.Context(), c.foreign, false) },
+				func() (checkpoint.Move, error) { return w.table.Import(t.Context(), c.foreign, false) },
+			} {
+				if _, err := do(); err == nil || !strings.Contains(err.Error(), c.says) || c.forced >= 0 && !strings.Contains(err.Error(), "--force") {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			if after := w.at(t, c.foreign.Partition); after.Position != before.Position || after.Epoch != before.Epoch {
+				t.Errorf("%s: refused, but the checkpoint is %+v", name, after)
+			}
+			m, err := w.table.Import(t.Context(), c.foreign, true)
+			if c.forced < -1 {
+				if err == nil {
+					t.Errorf("%s: forced to %+v", name, m)
+				}
+				continue
+			}
+			if err != nil || m.To.Sequence != c.forced || w.at(t, c.foreign.Partition).Position.Sequence != c.forced {
+				t.Errorf("%s, by force: %+v, %v", name, m, err)
+			}
+			if c.owned && m.Fenced != "rival" {
+				t.Errorf("%s: fenced off %q", name, m.Fenced)
+			}
+		}
+		var exists *checkpoint.ExistsError
+		if _, err := fresh(t).table.Import(t.Context(), checkpoint.Foreign{Partition: "0", Sequence: 7}, false); !errors.As(err, &exists) || exists.At.Sequence != 5 {
+			t.Errorf("got %v", err)
+		}
+	})
+}

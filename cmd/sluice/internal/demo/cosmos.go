@@ -1,0 +1,268 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
+
+	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
+	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/pipeline"
+)
+
+// Where the documents go.
+const (
+	cosmosDatabase  = "db"
+	cosmosContainer = "docs"
+)
+
+// Cosmos is a hub and a pipeline into a Cosmos DB account, over one directory.
+// The account is in memory, so it begins empty at every start, and so do the
+// pipeline's checkpoints: all that the hub holds is written anew.
+type Cosmos struct {
+	*line
+	ru      int
+	config  string
+	account *emulator.Cosmos
+	docs    *loadgen.Documents
+	span    span
+}
+
+// OpenCosmos opens the directory, which is created if it is missing, and starts
+// the hub in it and an account with ru RU per second. One process at a time can
+// have it.
+func OpenCosmos(ctx context.Context, dir string, ru int, log *slog.Logger) (*Cosmos, error) {
+	docs, err := loadgen.NewDocuments(nil)
+	if err != nil {
+		return nil, err
+	}
+	l, err := startLine(dir, log, cosmosContainer)
+	if err != nil {
+		return nil, err
+	}
+	l.record = func(i int64) (record, error) { return record{body: docs.Append(nil, i), key: docs.Key(i)}, nil }
+	d := &Cosmos{line: l, ru: ru, docs: docs, config: filepath.Join(l.dir, "cosmos.yaml")}
+	if err := d.begin(ctx, log); err != nil {
+		return nil, errors.Join(err, d.Close(ctx))
+	}
+	return d, nil
+}
+
+func (d *Cosmos) begin(ctx context.Context, log *slog.Logger) (err error) {
+	d.account, err = emulator.StartCosmos(
+		[]emulator.CosmosContainer{{Database: cosmosDatabase, Name: cosmosContainer, KeyPaths: []string{"/key"}}},
+		&emulator.CosmosConfig{Throughput: d.ru, OnWrite: func(emulator.CosmosWrite) { d.span.note() }, Log: log})
+	if err != nil {
+		return err
+	}
+	// The hub's lock tells that nobody uses what is removed.
+	state := filepath.Join(d.dir, "state")
+	if err := errors.Join(os.RemoveAll(state), os.Mkdir(state, 0o755)); err != nil {
+		return fmt.Errorf("checkpoints of before: %w", err)
+	}
+	text := fmt.Sprintf(cosmosFile, d.account.Key(), quote(d.Connection()), quote("sqlite:"+filepath.Join(state, "cosmos.db")), d.ru,
+		quote(d.account.Endpoint()), cosmosDatabase, cosmosContainer)
+	if err := writeFile(d.config, text); err != nil {
+		return err
+	}
+	p, err := pipeline.Parse(d.config, []byte(text), func(name string) (string, bool) {
+		if name == "COSMOS_KEY" {
+			return d.account.Key(), true
+		}
+		return os.LookupEnv(name)
+	})
+	if err != nil {
+		return err
+	}
+	return d.open(ctx, p)
+}
+
+// Close closes the pipeline, the account and the hub.
+func (d *Cosmos) Close(ctx context.Context) error {
+	err := d.line.Close(ctx)
+	if d.account != nil {
+		err = errors.Join(err, d.account.Close())
+	}
+	return err
+}
+
+// Endpoint is the account's URL.
+func (d *Cosmos) Endpoint() string { return d.account.Endpoint() }
+
+// Config is the path of the pipeline's file.
+func (d *Cosmos) Config() string { return d.config }
+
+// Fill sends documents until the hub has so many. Thereafter [Cosmos.Run] finds
+// enough to do from the first moment on, and how fast it goes is how fast the
+// account may be used.
+func (d *Cosmos) Fill(ctx context.Context, events int64) error { return d.produceAll(ctx, events) }
+
+// span notes when the first and the last document were written.
+type span struct{ first, last atomic.Int64 }
+
+func (s *span) note() {
+	now := time.Now().UnixNano()
+	s.first.CompareAndSwap(0, now)
+	s.last.Store(now)
+}
+
+// Pace is what the account counted.
+type Pace struct {
+	Partitions int           // physical ones
+	RU         float64       // spent on the documents
+	Took       time.Duration // from the first document to the last
+	Throttled  int64         // attempts that were answered with 429
+}
+
+// Pace tells what the account has counted so far.
+func (d *Cosmos) Pace() (Pace, error) {
+	stats, err := d.account.ContainerStats(cosmosDatabase, cosmosContainer)
+	if err != nil {
+		return Pace{}, err
+	}
+	return Pace{
+		Partitions: len(stats.Ranges), RU: stats.Spent, Throttled: d.account.Stats().Throttled,
+		Took: time.Duration(d.span.last.Load() - d.span.first.Load()),
+	}, nil
+}
+
+// Audit compares what the hub says that it holds with the documents, every one
+// of them read back by Azure's own client, and the dead letters.
+func (d *Cosmos) Audit(ctx context.Context) (*Audit, error) {
+	return d.audit(ctx, func(a *Audit, effect effect) error {
+		if err := d.auditDocuments(ctx, a, effect); err != nil {
+			return fmt.Errorf("audit the documents: %w", err)
+		}
+		return nil
+	})
+}
+
+// readRetries is how often the client waits for the account's RU, which
+// reading uses up too.
+const readRetries = 1000
+
+// read gives each item that a query finds to take, by Azure's own client.
+func (d *Cosmos) read(ctx context.Context, query string, take func(item []byte) error) error {
+	client, err := azcosmos.NewClientFromConnectionString(d.account.ConnectionString(), &azcosmos.ClientOptions{
+		ClientOptions: policy.ClientOptions{Retry: policy.RetryOptions{MaxRetries: readRetries}},
+	})
+	if err != nil {
+		return err
+	}
+	container, err := client.NewContainer(cosmosDatabase, cosmosContainer)
+	if err != nil {
+		return err
+	}
+	pages := container.NewQueryItemsPager(query, azcosmos.NewPartitionKey(), &azcosmos.QueryOptions{PageSizeHint: 1000})
+	for pages.More() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return err
+		}
+		for _, item := range page.Items {
+			if err := take(item); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *Cosmos) auditDocuments(ctx context.Context, a *Audit, effect effect) error {
+	var want []byte
+	return d.read(ctx, "SELECT c.id, c.key, c.payload FROM c", func(item []byte) error {
+		var got struct {
+			ID      string `json:"id"`
+			Key     string `json:"key"`
+			Payload string `json:"payload"`
+		}
+		if err := json.Unmarshal(item, &got); err != nil {
+			return err
+		}
+		a.Written++
+		i, known := d.docs.Number(got.ID)
+		if !known {
+			a.fault("document %q, which was never sent", got.ID)
+			return nil
+		}
+		effect("document "+got.ID, strconv.FormatInt(i%partitions, 10), i/partitions)
+		again, err := json.Marshal(got)
+		if err != nil {
+			return err
+		}
+		if want = d.docs.Append(want[:0], i); string(again) != string(want) {
+			a.fault("document %s is not what was sent", got.ID)
+		}
+		return nil
+	})
+}
+
+// HubAudit looks for each event's document, by its id, while the demo runs. It
+// reads the hub by a consumer group of its own, and tells how many events it
+// has read.
+func (d *Cosmos) HubAudit(ctx context.Context, consumerGroup string, progress func(events int64)) (*audit.Report, error) {
+	return d.hubAudit(ctx, consumerGroup, progress, func(ctx context.Context, found found) error {
+		err := d.read(ctx, "SELECT c.id FROM c", func(item []byte) error {
+			var got struct {
+				ID string `json:"id"`
+			}
+			if err := json.Unmarshal(item, &got); err != nil {
+				return err
+			}
+			i, known := d.docs.Number(got.ID)
+			if !known {
+				return fmt.Errorf("document %q was never sent", got.ID)
+			}
+			found(strconv.FormatInt(i%partitions, 10), i/partitions)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read the documents: %w", err)
+		}
+		return nil
+	})
+}
+
+const cosmosFile = `# The pipeline of the demo into Cosmos DB.
+# Written by sluice demo cosmos at every start. Hub and account are there while
+# the demo runs. For other commands, the key that Microsoft publishes for its
+# emulator:
+#
+#   export COSMOS_KEY=%s
+name: cosmos
+source:
+  eventhub:
+    connection: %s
+    hub: docs
+  start: earliest
+
+partitions: all
+
+# Leases, checkpoints and dead letters. The account is in memory: at every start
+# all begin anew.
+leases:
+  sql: %s
+checkpoint_every: 1s
+
+rate: {ru: %d}
+
+target:
+  cosmos:
+    endpoint: %s
+    key: ${COSMOS_KEY}
+    database: %s
+    container: %s
+    id: body.id
+    partition_key: body.key
+`

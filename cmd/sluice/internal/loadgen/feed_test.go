@@ -1,0 +1,137 @@
+package loadgen_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
+)
+
+func newFeed(t testing.TB, cfg *loadgen.Config) *loadgen.Feed {
+	t.Helper()
+	f, err := loadgen.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func reader(text string) *records.Reader { return records.NewReader(strings.NewReader(text), "in") }
+
+// drawn is what a feed makes of a text.
+func drawn(ctx context.Context, f *loadgen.Feed, text string) (list []loadgen.Record, err error) {
+	for r, wrong := range f.Records(ctx, reader(text)) {
+		if wrong != nil {
+			return list, wrong
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+func TestRecordsWithTheirKeys(t *testing.T) {
+	const n = 5000
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "{\"n\":%d,\"key\":\"k%d\"}\n", i, i%99)
+	}
+	for field, key := range map[string]func(i int) string{
+		"":    func(int) string { return "" },
+		"key": func(i int) string { return fmt.Sprint("k", i%99) },
+		"n":   func(i int) string { return fmt.Sprint(i) },
+	} {
+		list, err := drawn(t.Context(), newFeed(t, &loadgen.Config{KeyField: field}), b.String())
+		if err != nil || len(list) != n {
+			t.Fatalf("field %q: %d records: %v", field, len(list), err)
+		}
+		for i, r := range list {
+			if r.Key != key(i) || r.Number != i+1 || string(r.Body) != fmt.Sprintf(`{"n":%d,"key":"k%d"}`, i, i%99) {
+				t.Fatalf("field %q: record %d has key %q and is %s", field, i, r.Key, r.Body)
+			}
+		}
+	}
+}
+
+func TestTooLargeRecordsAreNamedAndTheOthersDrawn(t *testing.T) {
+	var named []string
+	f := newFeed(t, &loadgen.Config{KeyField: "key", TooLarge: func(e *records.TooLargeError) { named = append(named, e.Place.String()) }})
+	huge := fmt.Sprintf(`{"key":"a","pad":%q}`, strings.Repeat("x", records.MaxSize))
+	list, err := drawn(t.Context(), f, `{"key":"a"}`+"\n"+huge+"\n"+`{"key":"b"}`+"\n")
+	if err != nil || len(list) != 2 || list[1].Key != "b" || strings.Join(named, " ") != "in: line 2" {
+		t.Errorf("%d records, %q too large: %v", len(list), named, err)
+	}
+}
+
+func TestRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		list, err := drawn(t.Context(), newFeed(t, &loadgen.Config{Rate: 1000}), strings.Repeat("{}\n", 500))
+		if took := time.Since(began); err != nil || len(list) != 500 || took < 490*time.Millisecond || took > 510*time.Millisecond {
+			t.Errorf("%d records at 1,000 a second took %v: %v", len(list), took, err)
+		}
+	})
+}
+
+func TestARecordDoesNotWaitForTheNext(t *testing.T) {
+	in, out := io.Pipe()
+	defer out.Close()
+	go io.WriteString(out, `{"n":0}`+"\n")
+	gone := errors.New("caller is gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	count := 0
+	for r, err := range newFeed(t, nil).Records(ctx, records.NewReader(in, "in")) {
+		if count++; count == 1 {
+			if err != nil || string(r.Body) != `{"n":0}` {
+				t.Errorf("got %s, %v", r.Body, err)
+			}
+			cancel(gone)
+		} else if err != gone {
+			t.Errorf("got %v", err)
+		}
+	}
+	if count != 2 {
+		t.Errorf("yielded %d times", count)
+	}
+}
+
+func TestMissingKeysAreNamed(t *testing.T) {
+	for in, want := range map[string]string{
+		"{\"key\":\"a\"}\n{\"k\":1}\n": "in: line 2: the key's field key is missing",
+		"{\"key\":null}\n":             "in: line 1: the key's field key is missing",
+		"{\"key\":\"\"}\n":             "in: line 1: the key's field key is empty",
+		"{\"key\":[1]}\n":              "in: line 1: the key's field key is neither text nor number",
+		"[7]":                          "in: record 1: the key's field key: not an object",
+		fmt.Sprintf("{\"key\":%q}\n", strings.Repeat("x", 129)):              "in: line 1: the key's field key has 129 characters",
+		"{\"key\":1}\n{\"key\":true}\n{\"key\":\"\\u00e4\"}\n{\"key\":\"a\"": "in: line 4: not JSON",
+	} {
+		list, err := drawn(t.Context(), newFeed(t, &loadgen.Config{KeyField: "key"}), in)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", in, err, want)
+		}
+		// What stands before the record that can't be sent is drawn.
+		keys := ""
+		for _, r := range list {
+			keys += r.Key + " "
+		}
+		switch before := strings.Count(in, "\n"); {
+		case before == 3 && keys != "1 true ä ", strings.Contains(in, `"k":1`) && keys != "a ":
+			t.Errorf("%s: drew %s", in, keys)
+		}
+	}
+}
+
+func TestImpossibleRates(t *testing.T) {
+	for _, rate := range []float64{-1, 1e8} {
+		if _, err := loadgen.New(&loadgen.Config{Rate: rate}); err == nil {
+			t.Errorf("no error for a rate of %v", rate)
+		}
+	}
+}

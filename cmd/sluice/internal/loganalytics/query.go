@@ -1,0 +1,139 @@
+// Package loganalytics reads telemetry from a Log Analytics workspace, in which
+// Application Insights keeps it.
+package loganalytics
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/monitor/query/azlogs"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/telemetry"
+)
+
+// Workspace is a Log Analytics workspace. It is safe for concurrent use.
+type Workspace struct {
+	client *azlogs.Client
+	id     string
+}
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	Client azlogs.ClientOptions // of Azure's SDK
+}
+
+// New makes a workspace of its id, a GUID that the portal's overview shows.
+func New(id string, credential azcore.TokenCredential, cfg *Config) (*Workspace, error) {
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	client, err := azlogs.NewClient(credential, &cfg.Client)
+	if err != nil {
+		return nil, fmt.Errorf("client of workspace %s: %w", id, err)
+	}
+	return &Workspace{client, id}, nil
+}
+
+// Query is the query, in Kusto's language, that sums up what [telemetry] needs
+// by hours or less, the versions of the SDK apart. A text of one's own may
+// return what [telemetry.Read] takes, summed up or not.
+func Query(filter telemetry.Filter, bin time.Duration) string {
+	// Hours, so that days can be those of any zone, and show where they end.
+	bin = min(bin, time.Hour)
+	var b strings.Builder
+	b.WriteString("AppEvents\n")
+	if filter.Event != "" {
+		fmt.Fprintf(&b, "| where Name == %s\n", literal(filter.Event))
+	}
+	value := "1.0"
+	if filter.Measurement != "" {
+		value = "todouble(Measurements[" + literal(filter.Measurement) + "])"
+	}
+	fmt.Fprintf(&b, `| extend value = %s, rate = todouble(Properties["microsoft.sample_rate"])
+| where isnotnull(value)
+| extend suspect = ItemCount == 1 and isnotnull(rate) and rate > 0 and rate < 100
+| extend weight = iff(suspect, 100.0 / rate, todouble(ItemCount))
+| summarize items = count(), raw = sum(value), weight = sum(weight), weighted = sum(value * weight), suspect = countif(suspect)
+    by time = bin(TimeGenerated, %ds), sdk = SDKVersion
+`, value, int64(bin/time.Second))
+	return b.String()
+}
+
+// literal is a string of Kusto's language.
+func literal(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r < ' ' || r == 0x7f:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// Read runs a query over a stretch of time and yields what it returns to add.
+func (w *Workspace) Read(ctx context.Context, query string, from, until time.Time, filter telemetry.Filter, add func(telemetry.Item) error) error {
+	answer, err := w.client.QueryWorkspace(ctx, w.id, azlogs.QueryBody{
+		Query: to.Ptr(query), Timespan: to.Ptr(azlogs.NewTimeInterval(from, until)),
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("query workspace %s: %w", w.id, brief(err))
+	}
+	if answer.Error != nil {
+		// Part of an answer would look like a loss.
+		return fmt.Errorf("query workspace %s: the answer is not whole (%s): ask for less time, or in longer bins", w.id, answer.Error.Code)
+	}
+	var rows bytes.Buffer
+	out := json.NewEncoder(&rows)
+	for _, table := range answer.Tables {
+		for _, row := range table.Rows {
+			if len(row) != len(table.Columns) {
+				return errors.New("the workspace's answer has rows of another length than its header")
+			}
+			object := make(map[string]any, len(row))
+			for i, c := range table.Columns {
+				object[*c.Name] = row[i]
+			}
+			if err := out.Encode(object); err != nil {
+				return fmt.Errorf("row of the workspace's answer: %w", err)
+			}
+		}
+	}
+	if rows.Len() == 0 {
+		return nil
+	}
+	return telemetry.Read(&rows, filter, add)
+}
+
+// brief is the service's refusal in a line; the SDK's takes a page.
+func brief(err error) error {
+	var refusal *azcore.ResponseError
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	hint := ""
+	switch refusal.StatusCode {
+	case http.StatusForbidden:
+		hint = ": give the identity the role Log Analytics Reader there"
+	case http.StatusNotFound:
+		hint = ": look at the workspace's id in its overview"
+	case http.StatusBadRequest:
+		hint = ": look at the query"
+	}
+	return fmt.Errorf("answered %d %s%s", refusal.StatusCode, refusal.ErrorCode, hint)
+}

@@ -1,0 +1,296 @@
+package progress
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+)
+
+func recorder() (*slog.Logger, *strings.Builder) {
+	b := &strings.Builder{}
+	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})), b
+}
+
+func TestFigures(t *testing.T) {
+	m := New(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if got := m.Figures(); got != (Figures{Lag: -1}) {
+		t.Errorf("at first %+v", got)
+	}
+	broken := errors.New("broken")
+	for _, o := range []sluice.Observation{
+		{Kind: sluice.KindAcquired, Partition: "0"},
+		{Kind: sluice.KindAcquired, Partition: "1"},
+		{Kind: sluice.KindFetched, Partition: "0", Lag: 70},
+		{Kind: sluice.KindCommitted, Partition: "0", Events: 30, Lag: 40},
+		{Kind: sluice.KindParked, Partition: "0"},
+		{Kind: sluice.KindRedriven, Partition: "1"},
+		{Kind: sluice.KindCommitted, Partition: "1", Events: 5, Lag: -1},
+		{Kind: sluice.KindStopped, Partition: "1", Err: broken},
+	} {
+		m.Observe(o)
+	}
+	if got, want := m.Figures(), (Figures{Events: 35, DeadLetters: 1, Redriven: 1, Lag: 40, Partitions: 2}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if s := m.Stopped(); len(s) != 1 || s["1"] != broken {
+		t.Errorf("stopped: %v", s)
+	}
+	m.Observe(sluice.Observation{Kind: sluice.KindOpened, Partition: "1"})
+	m.Observe(sluice.Observation{Kind: sluice.KindReleased, Partition: "0"})
+	if s, f := m.Stopped(), m.Figures(); len(s) != 0 || f.Lag != -1 || f.Partitions != 1 {
+		t.Errorf("at the end: stopped %v, %+v", s, f)
+	}
+}
+
+func TestBatchesAreNotLogged(t *testing.T) {
+	log, text := recorder()
+	m := New(log)
+	m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "3", Epoch: 7})
+	for range 100 {
+		m.Observe(sluice.Observation{Kind: sluice.KindFetched, Partition: "3"})
+		m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "3"})
+		m.Observe(sluice.Observation{Kind: sluice.KindRenewed, Partition: "3"})
+	}
+	if got, want := text.String(), "level=INFO msg=\"partition taken\" partition=3 epoch=7\n"; got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestFloodIsCounted(t *testing.T) {
+	log, text := recorder()
+	m := New(log)
+	began := time.Unix(1e9, 0)
+	parked := func(after time.Duration) {
+		m.Observe(sluice.Observation{Kind: sluice.KindParked, Time: began.Add(after), Partition: "0", Err: errors.New("odd")})
+	}
+	for range 1000 {
+		parked(0)
+	}
+	parked(5 * time.Second)
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if len(lines) != 10+2 || !strings.Contains(lines[10], "990 more") {
+		t.Errorf("%d lines:\n%s", len(lines), text)
+	}
+	if got := m.Figures().DeadLetters; got != 1001 {
+		t.Errorf("%d dead letters counted", got)
+	}
+}
+
+// TestAStormOfRetries: a store that is too busy for ten minutes, at fifty
+// retries a second, is a line a minute; a failure of its own shows beside it.
+func TestAStormOfRetries(t *testing.T) {
+	log, text := recorder()
+	m := New(log)
+	began := time.Unix(1e9, 0)
+	retried := func(at time.Duration, err error, attempt int) {
+		m.Observe(sluice.Observation{Kind: sluice.KindRetried, Time: began.Add(at), Partition: "0", Attempt: attempt, Err: err})
+	}
+	throttled := sluice.RetryAfter(errors.New("429 request rate is large"), time.Second)
+	for at := time.Duration(0); at < 10*time.Minute; at += 20 * time.Millisecond {
+		retried(at, throttled, 0)
+	}
+	retried(10*time.Minute-1, errors.New("disk is odd"), 2)
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if len(lines) != 10+9+1 {
+		t.Errorf("%d lines:\n%s", len(lines), text)
+	}
+	if !strings.Contains(lines[0], "store asks for another attempt later") || !strings.Contains(lines[0], "429") || strings.Contains(lines[0], "attempt=") {
+		t.Errorf("the first line is %s", lines[0])
+	}
+	if !strings.Contains(lines[1], "2999 more") {
+		t.Errorf("the second line is %s", lines[1])
+	}
+	if last := lines[len(lines)-1]; !strings.Contains(last, "event failed and is tried again") || !strings.Contains(last, "attempt=2") || !strings.Contains(last, "disk is odd") {
+		t.Errorf("the last line is %s", last)
+	}
+	if got := m.Figures().Retries; got != 30_001 {
+		t.Errorf("%d retries counted", got)
+	}
+}
+
+func TestAnEventThatDoesNotGetDone(t *testing.T) {
+	log, text := recorder()
+	New(log).Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "4", Epoch: 2,
+		Err: &sluice.BacklogError{Partition: "4", Sequence: 812, Age: 11 * time.Minute, InFlight: 70}})
+	if got := text.String(); !strings.Contains(got, `msg="event does not get done" partition=4`) || !strings.Contains(got, "event 812 has been in flight for 11m0s") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestWhatAMemoryPassesOver(t *testing.T) {
+	log, text := recorder()
+	New(log).Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "4", Epoch: 2, Err: sluice.Reject(errors.New("event 7 does not count: too late"))})
+	if got, want := text.String(), "level=WARN msg=\"rejected and passed over\" partition=4 epoch=2 error=\"event 7 does not count: too late\"\n"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// stream is what a pipeline at least once tells of two partitions in a second.
+func stream(m *Monitor) {
+	for _, o := range []sluice.Observation{
+		{Kind: sluice.KindAcquired, Partition: "9"},
+		{Kind: sluice.KindClaimed, Partition: "9", To: sluice.Position{Sequence: 99}},
+		{Kind: sluice.KindAcquired, Partition: "10"},
+		{Kind: sluice.KindClaimed, Partition: "10", To: sluice.Unset},
+		{Kind: sluice.KindWritten, Partition: "9", Events: 900, Cost: 6000, InFlight: 40, Lag: 500, To: sluice.Position{Sequence: 999}},
+		{Kind: sluice.KindWritten, Partition: "10", Events: 100, Cost: 100, InFlight: 2, Lag: 7000},
+		{Kind: sluice.KindCommitted, Partition: "9", Events: 850, Lag: 550, To: sluice.Position{Sequence: 949}},
+		{Kind: sluice.KindFetched, Partition: "9", Lag: 460},
+		{Kind: sluice.KindRetried, Partition: "9", Err: sluice.RetryAfter(errors.New("busy"), 0)},
+		{Kind: sluice.KindParked, Partition: "10", Err: errors.New("odd")},
+	} {
+		m.Observe(o)
+	}
+}
+
+func TestFiguresOfAStream(t *testing.T) {
+	m := New(slog.New(slog.DiscardHandler))
+	stream(m)
+	want := Figures{Events: 850, DeadLetters: 1, Lag: 7500, Partitions: 2,
+		Streaming: true, Written: 1000, Retries: 1, Cost: 6100, InFlight: 42}
+	if got := m.Figures(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	// What is lost does not count any more; what comes late from there neither.
+	m.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "10"})
+	m.Observe(sluice.Observation{Kind: sluice.KindWritten, Partition: "10", Events: 1, InFlight: 2, Lag: 7000})
+	want.Lag, want.Partitions, want.InFlight, want.Written = 500, 1, 40, 1001
+	if got := m.Figures(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestLines(t *testing.T) {
+	m := New(slog.New(slog.DiscardHandler))
+	now := time.Unix(1e9, 0)
+	s := &show{}
+	s.take(m, now)
+	m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", Events: 5000, Lag: 40})
+	m.Observe(sluice.Observation{Kind: sluice.KindRedriven})
+	s.take(m, now.Add(2*time.Second))
+	if got, want := s.line(62*time.Second), "5,000 events  2,500/s  lag ?  0 dead letters  0 partitions  1 redriven  1m2s"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+
+	m = New(slog.New(slog.DiscardHandler))
+	s = &show{}
+	s.take(m, now)
+	stream(m)
+	s.take(m, now.Add(2*time.Second))
+	if got, want := s.line(62*time.Second), "1,000 written  500/s  lag 7,500  1 dead letter  3,050 RU/s (6.1 each)  1 retry  42 in flight  2 partitions  1m2s"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestStandingsOfManyPartitions(t *testing.T) {
+	log, text := recorder()
+	m := New(log)
+	for i := range 100 {
+		p := strconv.Itoa(i)
+		m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: p})
+		m.Observe(sluice.Observation{Kind: sluice.KindWritten, Partition: p, Lag: int64(i % 50)})
+	}
+	text.Reset()
+	log.LogAttrs(t.Context(), slog.LevelInfo, "partitions", m.standings()...)
+	got := text.String()
+	if n := strings.Count(got, ".checkpoint="); n != 16 || strings.Count(got, "\n") != 1 {
+		t.Errorf("%d partitions in %s", n, got)
+	}
+	// Those furthest behind, in order; 2×(0+…+41) remain elsewhere.
+	if !strings.Contains(got, "msg=partitions 42.checkpoint=unset 42.remain=42 43.checkpoint") || !strings.Contains(got, "99.remain=49 others.partitions=84 others.remain=1722") {
+		t.Errorf("got %s", got)
+	}
+}
+
+// unseen calls show with a screen that is no terminal, until so much virtual
+// time has passed.
+func unseen(t *testing.T, lasting time.Duration, show func(context.Context, *term.Screen)) {
+	t.Helper()
+	pipe, other, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	defer other.Close()
+	screen := term.NewScreen(other)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), lasting)
+		defer cancel()
+		show(ctx, screen)
+	})
+}
+
+func TestShowLogsWithoutATerminal(t *testing.T) {
+	log, text := recorder()
+	m := New(log)
+	unseen(t, 11*time.Second, func(ctx context.Context, screen *term.Screen) {
+		m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
+		m.Show(ctx, screen)
+	})
+	if n := strings.Count(text.String(), "msg=progress events=1000"); n != 2 {
+		t.Errorf("%d progress lines in 11 s:\n%s", n, text)
+	}
+}
+
+func TestShowLogsTheStandingsOfAStream(t *testing.T) {
+	log, text := recorder()
+	m := New(log)
+	unseen(t, 6*time.Second, func(ctx context.Context, screen *term.Screen) {
+		time.AfterFunc(time.Second, func() { stream(m) })
+		m.Show(ctx, screen)
+	})
+	want := "level=INFO msg=progress written=1000 per_second=200 dead_letters=1 retries=1 in_flight=42 lag=7500 ru_each=6.10 ru_per_second=1220 partitions=2 seconds=5\n" +
+		"level=INFO msg=partitions 9.checkpoint=949 9.remain=500 10.checkpoint=unset 10.remain=7000\n"
+	if got := text.String(); !strings.HasSuffix(got, "\n"+want) {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestShowLogsEachStage(t *testing.T) {
+	log, text := recorder()
+	one, two := New(log.With("stage", "one")), New(log.With("stage", "two"))
+	unseen(t, 6*time.Second, func(ctx context.Context, screen *term.Screen) {
+		time.AfterFunc(time.Second, func() {
+			one.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
+		})
+		ShowStages(ctx, screen, Stage{"one", one}, Stage{"two", two})
+	})
+	want := "level=INFO msg=progress stage=one events=1000 per_second=200 lag=unknown dead_letters=0 partitions=0\n" +
+		"level=INFO msg=progress stage=two events=0 per_second=0 lag=unknown dead_letters=0 partitions=0\n"
+	if got := text.String(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestStagesShareALine(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	stages := make([]Stage, 2)
+	shows := make([]*show, 2)
+	for i, name := range []string{"clean", "table"} {
+		stages[i] = Stage{name, New(slog.New(slog.DiscardHandler))}
+		shows[i] = &show{}
+		shows[i].take(stages[i].Monitor, now)
+	}
+	stream(stages[0].Monitor)
+	for i := range stages {
+		shows[i].take(stages[i].Monitor, now.Add(2*time.Second))
+	}
+	if got, want := together(stages, shows, 62*time.Second), "clean 500/s  lag 7,500  1 dead | table 0/s  lag ?  1m2s"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

@@ -1,0 +1,189 @@
+package progress
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/internal/humanize"
+)
+
+// Show keeps screen's status line up to date until ctx ends; without a
+// terminal it logs the figures every five seconds.
+func (m *Monitor) Show(ctx context.Context, screen *term.Screen) {
+	ShowStages(ctx, screen, Stage{Monitor: m})
+}
+
+// Stage is a monitor with the name of what it watches.
+type Stage struct {
+	Name string
+	*Monitor
+}
+
+// ShowStages is [Monitor.Show] of several stages, in one line.
+func ShowStages(ctx context.Context, screen *term.Screen, stages ...Stage) {
+	began := time.Now()
+	shows := make([]*show, len(stages))
+	take := func(now time.Time) time.Duration {
+		for i, s := range stages {
+			shows[i].take(s.Monitor, now)
+		}
+		return now.Sub(began)
+	}
+	for i := range stages {
+		shows[i] = &show{}
+	}
+	take(began)
+	screen.Follow(ctx, func() string {
+		running := take(time.Now())
+		if len(stages) == 1 {
+			return shows[0].line(running)
+		}
+		return together(stages, shows, running)
+	}, func() {
+		running := take(time.Now())
+		for i, s := range stages {
+			s.log.LogAttrs(ctx, slog.LevelInfo, "progress", shows[i].attributes(running)...)
+			if shows[i].Streaming {
+				s.log.LogAttrs(ctx, slog.LevelInfo, "partitions", s.standings()...)
+			}
+		}
+	})
+}
+
+// together is a line that the stages share.
+func together(stages []Stage, shows []*show, running time.Duration) string {
+	parts := make([]string, len(stages))
+	for i, s := range stages {
+		parts[i] = s.Name + " " + shows[i].brief()
+	}
+	return strings.Join(parts, " | ") + "  " + running.Truncate(time.Second).String()
+}
+
+// show is what is shown: figures and how fast they grow.
+type show struct {
+	Figures
+	rate, charge       int64 // a second
+	speed, chargeSpeed term.Speed
+}
+
+func (s *show) take(m *Monitor, now time.Time) {
+	s.Figures = m.Figures()
+	done := s.Events
+	if s.Streaming {
+		done = s.Written
+	}
+	s.rate = s.speed.At(now, done)
+	s.charge = s.chargeSpeed.At(now, int64(s.Cost))
+}
+
+// average is what a record has cost.
+func (f *Figures) average() float64 { return f.Cost / float64(max(f.Written, 1)) }
+
+// behind is the lag in words.
+func (s *show) behind() string {
+	if s.Lag < 0 {
+		return "lag ?"
+	}
+	return "lag " + humanize.Count(s.Lag)
+}
+
+// brief is what matters most, for a line that others share.
+func (s *show) brief() string {
+	text := humanize.Count(s.rate) + "/s  " + s.behind()
+	if s.DeadLetters > 0 {
+		text += "  " + humanize.Count(s.DeadLetters) + " dead"
+	}
+	return text
+}
+
+func (s *show) line(running time.Duration) string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if s.Streaming {
+		// What matters most comes first, for terminals are narrow.
+		add("%s written", humanize.Count(s.Written))
+		add("%s/s", humanize.Count(s.rate))
+		add("%s", s.behind())
+		if s.DeadLetters > 0 {
+			add("%s", humanize.Plural(s.DeadLetters, "dead letter", "dead letters"))
+		}
+		if s.Cost > 0 {
+			add("%s RU/s (%.1f each)", humanize.Count(s.charge), s.average())
+		}
+		if s.Retries > 0 {
+			add("%s", humanize.Plural(s.Retries, "retry", "retries"))
+		}
+		add("%s in flight", humanize.Count(s.InFlight))
+	} else {
+		add("%s", humanize.Plural(s.Events, "event", "events"))
+		add("%s/s", humanize.Count(s.rate))
+		add("%s", s.behind())
+		add("%s", humanize.Plural(s.DeadLetters, "dead letter", "dead letters"))
+	}
+	add("%s", humanize.Plural(s.Partitions, "partition", "partitions"))
+	if s.Redriven > 0 {
+		add("%s redriven", humanize.Count(s.Redriven))
+	}
+	add("%s", running.Truncate(time.Second))
+	return strings.Join(parts, "  ")
+}
+
+func (s *show) attributes(running time.Duration) []slog.Attr {
+	if !s.Streaming {
+		return []slog.Attr{slog.Int64("events", s.Events), slog.Int64("per_second", s.rate), slog.Any("lag", known(s.Lag)),
+			slog.Int64("dead_letters", s.DeadLetters), slog.Int("partitions", s.Partitions)}
+	}
+	list := []slog.Attr{slog.Int64("written", s.Written), slog.Int64("per_second", s.rate), slog.Int64("dead_letters", s.DeadLetters),
+		slog.Int64("retries", s.Retries), slog.Int("in_flight", s.InFlight), slog.Any("lag", known(s.Lag))}
+	if s.Cost > 0 {
+		list = append(list, slog.String("ru_each", fmt.Sprintf("%.2f", s.average())), slog.Int64("ru_per_second", s.charge))
+	}
+	return append(list, slog.Int("partitions", s.Partitions), slog.Int64("seconds", int64(running.Seconds())))
+}
+
+// mostStandings is how many partitions' standings one log line holds.
+const mostStandings = 16
+
+// standings tells of each partition its checkpoint and how many events remain;
+// where there are many, of those that are furthest behind.
+func (m *Monitor) standings() []slog.Attr {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ids := slices.Collect(maps.Keys(m.owned))
+	slices.SortFunc(ids, func(a, b string) int {
+		return cmp.Or(cmp.Compare(m.owned[b].lag, m.owned[a].lag), byNumber(a, b))
+	})
+	var list []slog.Attr
+	more := ids[min(len(ids), mostStandings):]
+	ids = ids[:len(ids)-len(more)]
+	slices.SortFunc(ids, byNumber)
+	for _, id := range ids {
+		p := m.owned[id]
+		list = append(list, slog.Group(id, slog.String("checkpoint", p.checkpoint.String()), slog.Any("remain", known(p.lag))))
+	}
+	if len(more) > 0 {
+		rest := int64(0)
+		for _, id := range more {
+			rest += max(m.owned[id].lag, 0)
+		}
+		list = append(list, slog.Group("others", slog.Int("partitions", len(more)), slog.Int64("remain", rest)))
+	}
+	return list
+}
+
+// byNumber sorts "10" behind "9".
+func byNumber(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
+
+func known(lag int64) any {
+	if lag < 0 {
+		return "unknown"
+	}
+	return lag
+}

@@ -1,0 +1,59 @@
+//go:build postgres && linux
+
+package attack_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/attack"
+)
+
+// rounds is how often each disk fails.
+func rounds(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("SLUICE_ATTACK_DISK")
+	if text == "" {
+		return 3
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("SLUICE_ATTACK_DISK=%s: write a number above 0", text)
+	}
+	return n
+}
+
+// TestDisk: disks that are full, and disks that fail to sync, under the hub and
+// under SQLite. What went wrong is said in one line, nothing acknowledged is
+// lost, and it goes on with room on the disk, or after a restart.
+func TestDisk(t *testing.T) {
+	for name, strike := range map[string]func(context.Context, attack.DiskConfig) (*attack.DiskReport, error){
+		"hub full": attack.FillHub, "hub fsync": attack.SpoilHub, "sqlite full": attack.FillSQLite, "sqlite fsync": attack.SpoilSQLite,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if strings.HasSuffix(name, "full") && os.Geteuid() != 0 {
+				fmt.Printf("left out: %s, which needs root to mount a small disk\n", name)
+				return
+			}
+			c := config(t, binary, attack.Plan{Seed: 1})
+			r, err := strike(t.Context(), attack.DiskConfig{
+				Binary: c.Binary, Pipeline: c.Pipeline, Records: c.Records, Dir: c.Dir, Rounds: rounds(t), Seed: 1, Log: t.Logf,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Printf("\n%s: %s\n", name, r)
+			if r.Faults < rounds(t) {
+				t.Errorf("%d faults, want %d", r.Faults, rounds(t))
+			}
+			for _, f := range r.Findings {
+				t.Error(f)
+			}
+		})
+	}
+}

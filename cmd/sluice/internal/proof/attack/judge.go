@@ -1,0 +1,297 @@
+//go:build linux
+
+package attack
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/history"
+	"github.com/sluice-go/sluice/eventhub"
+)
+
+// mostFindings bounds a report.
+const mostFindings = 20
+
+// judge compares what the hub has with what is in the database, and searches
+// for secrets. It leaves the servers stopped.
+func (w *world) judge(ctx context.Context, r *Report) error {
+	r.Acknowledged = w.load.acknowledged()
+	var check history.Checker
+	r.Records = map[string]int{}
+	if err := histories(w.Dir, &check, r.Records); err != nil {
+		return err
+	}
+	if err := w.judgeEffects(ctx, &check, r); err != nil {
+		return err
+	}
+	for _, f := range check.Findings(0) {
+		switch f.Fault {
+		case history.Doubled:
+			r.Doubled++
+		case history.Lost:
+			r.Lost++
+		}
+		r.find("%v", f)
+	}
+	panics(w.Dir, r.find)
+	for _, c := range w.consumers {
+		_, life := c.now()
+		r.Lives += life
+	}
+	_, r.HubLives = w.hub.now()
+	if err := w.hub.retire(ctx); err != nil {
+		r.find("hub: %v", err)
+	}
+	log := w.pg.Log()
+	if err := os.WriteFile(filepath.Join(w.Dir, "postgres.log"), []byte(log), 0o644); err != nil {
+		return err
+	}
+	if err := w.pg.Stop(); err != nil {
+		return err
+	}
+	// So that a search that sees nothing is noticed.
+	planted := filepath.Join(w.Dir, "planted")
+	if err := os.WriteFile(planted, []byte(w.secrets.password), 0o600); err != nil {
+		return err
+	}
+	may := func(path, line string) bool {
+		return path == planted || readyLine(path, line)
+	}
+	found, searched, err := w.secrets.search(may, w.Dir, w.pg.Dir())
+	if err != nil {
+		return err
+	}
+	if searched.Allowed == 0 {
+		r.find("the search for secrets did not find the one that was planted")
+	}
+	r.Searched = searched
+	for _, f := range found {
+		r.find("%s", f)
+	}
+	return nil
+}
+
+func (r *Report) find(format string, args ...any) {
+	if len(r.Findings) < mostFindings {
+		r.Findings = append(r.Findings, fmt.Sprintf(format, args...))
+	}
+}
+
+// histories reads what the consumers have written, and counts it by kind.
+func histories(dir string, check *history.Checker, counts map[string]int) error {
+	files, err := filepath.Glob(historyOf(dir, "*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range files {
+		if err := readHistory(path, func(record history.Record) {
+			counts[string(record.Kind)]++
+			check.Add(record)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readHistory(path string, add func(history.Record)) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := history.Read(file, add); err != nil {
+		return fmt.Errorf("history %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// judgeEffects holds the hub's events against the database.
+func (w *world) judgeEffects(ctx context.Context, check *history.Checker, r *Report) error {
+	connection := "Endpoint=sb://" + w.hubAddr + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + w.secrets.key + ";UseDevelopmentEmulator=true"
+	source, err := eventhub.New(connection, hubName, nil)
+	if err != nil {
+		return err
+	}
+	defer source.Close(context.WithoutCancel(ctx))
+	done, err := readEffects(ctx, w.db)
+	if err != nil {
+		return err
+	}
+	r.Rows, r.Letters = done.tell(check)
+	seen := make([]bool, r.Acknowledged)
+	if r.Events, err = done.compare(ctx, source, partitions, check, seen, r.find); err != nil {
+		return err
+	}
+	for n, ok := range seen {
+		if !ok {
+			r.find("record %d was acknowledged, and is not in the hub", n)
+		}
+	}
+	return nil
+}
+
+// effects are what is in the database: by partition and sequence number, in
+// the order in which they were read, and so with all repeats.
+type effects struct {
+	rows    map[string][]mapped
+	letters map[string][]int64
+}
+
+// mapped is a row, what the pipeline makes of a flight.
+type mapped struct {
+	sequence, delay, distance int64
+	origin                    string
+}
+
+func readEffects(ctx context.Context, db *sql.DB) (*effects, error) {
+	e := &effects{rows: map[string][]mapped{}, letters: map[string][]int64{}}
+	err := each(ctx, db, `SELECT hub_partition, sequence_number, delay, distance, coalesce(origin, '') FROM flights`, func(rows *sql.Rows) error {
+		var partition string
+		var m mapped
+		err := rows.Scan(&partition, &m.sequence, &m.delay, &m.distance, &m.origin)
+		e.rows[partition] = append(e.rows[partition], m)
+		return err
+	})
+	if err == nil {
+		err = each(ctx, db, `SELECT partition, sequence_number FROM sluice_dead_letters`, func(rows *sql.Rows) error {
+			var partition string
+			var sequence int64
+			err := rows.Scan(&partition, &sequence)
+			e.letters[partition] = append(e.letters[partition], sequence)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read rows and dead letters: %w", err)
+	}
+	return e, nil
+}
+
+func each(ctx context.Context, db *sql.DB, query string, fn func(*sql.Rows) error) error {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := fn(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// tell hands them to a checker, and counts them.
+func (e *effects) tell(check *history.Checker) (rows, letters int64) {
+	for partition, list := range e.rows {
+		rows += int64(len(list))
+		for _, m := range list {
+			check.Add(history.Record{Kind: history.Effect, Partition: partition, To: m.sequence})
+		}
+	}
+	for partition, list := range e.letters {
+		letters += int64(len(list))
+		for _, sequence := range list {
+			check.Add(history.Record{Kind: history.Letter, Partition: partition, To: sequence})
+		}
+	}
+	return rows, letters
+}
+
+// compare reads the hub, tells a checker what it holds, marks the numbers of
+// the records that are there, and sees that each row has what is in its event.
+// It returns how many events there are.
+func (e *effects) compare(ctx context.Context, source *eventhub.Source, partitions int, check *history.Checker, seen []bool, find func(string, ...any)) (events int64, err error) {
+	for p := range partitions {
+		id := fmt.Sprint(p)
+		b, err := source.Bounds(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		if b.First != 0 && b.Last.Sequence >= 0 {
+			find("partition %s of the hub begins with event %d", id, b.First)
+		}
+		events += b.Last.Sequence + 1
+		check.Add(history.Record{Kind: history.Sent, Partition: id, From: -1, To: b.Last.Sequence})
+		rows := make(map[int64]mapped, len(e.rows[id]))
+		for _, m := range e.rows[id] {
+			rows[m.sequence] = m
+		}
+		letters := make(map[int64]bool, len(e.letters[id]))
+		for _, sequence := range e.letters[id] {
+			letters[sequence] = true
+		}
+		err = readAll(ctx, source, id, b.Last.Sequence, func(ev *sluice.Event) {
+			var f flight
+			if err := json.Unmarshal(ev.Body, &f); err != nil {
+				find("partition %s: event %d is %q", id, ev.Sequence, ev.Body)
+				return
+			}
+			if f.N < int64(len(seen)) {
+				seen[f.N] = true
+			}
+			row, has := rows[ev.Sequence]
+			switch {
+			case f.Delay == nil && has:
+				find("partition %s: event %d cannot be mapped, and yet there is a row", id, ev.Sequence)
+			case f.Delay != nil && has && row != (mapped{ev.Sequence, *f.Delay, f.Distance, f.Origin}):
+				find("partition %s: event %d is %s, its row is %v", id, ev.Sequence, ev.Body, row)
+			case f.Delay != nil && letters[ev.Sequence]:
+				find("partition %s: event %d is %s, and yet a dead letter", id, ev.Sequence, ev.Body)
+			}
+		})
+		if err != nil {
+			return 0, fmt.Errorf("read partition %s: %w", id, err)
+		}
+	}
+	return events, nil
+}
+
+// readAll hands on all events of a partition up to last.
+func readAll(ctx context.Context, source *eventhub.Source, partition string, last int64, see func(*sluice.Event)) (err error) {
+	if last < 0 {
+		return nil
+	}
+	reader, err := source.Open(ctx, partition, sluice.Origin, 1<<40)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, reader.Close(ctx)) }()
+	for next := int64(0); next <= last; {
+		events, err := reader.Read(ctx, 1000)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			see(e)
+			next = e.Sequence + 1
+		}
+	}
+	return nil
+}
+
+// panics looks for what a program must never print.
+func panics(dir string, find func(string, ...any)) {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.err")) // the pattern is well-formed
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			find("%v", err)
+			continue
+		}
+		for _, bad := range []string{"panic: ", "fatal error: ", "DATA RACE"} {
+			if at := strings.Index(string(text), bad); at >= 0 {
+				find("%s: %s", filepath.Base(path), text[at:min(len(text), at+500)])
+			}
+		}
+	}
+}

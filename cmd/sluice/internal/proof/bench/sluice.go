@@ -1,0 +1,180 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/pipeline"
+)
+
+const pipelineHead = `
+source:
+  eventhub: {connection: "${HUB}", hub: bench}
+partitions: all
+database: "${DATABASE_URL}"
+target:
+  insert:
+`
+
+const pipelineDecoded = pipelineHead + `
+    table: readings
+    columns:
+      hub_partition: partition
+      sequence_number: sequence
+      device: body.device
+      at: {from: body.at, type: timestamp}
+      delay: {from: body.delay, type: integer}
+      distance: {from: body.distance, type: integer}
+      payload: body.payload
+`
+
+const pipelineRaw = pipelineHead + `
+    table: raw
+    columns:
+      hub_partition: partition
+      sequence_number: sequence
+      body: {from: body, type: text}
+`
+
+// runSluice goes the way of `sluice run`.
+func runSluice(ctx context.Context, j *job, m *meter) (err error) {
+	text := pipelineDecoded
+	if j.Raw {
+		text = pipelineRaw
+	}
+	p, err := pipeline.Parse("bench.yaml", []byte(text), func(name string) (string, bool) {
+		value, ok := map[string]string{"HUB": j.Hub, "DATABASE_URL": j.Database}[name]
+		return value, ok
+	})
+	if err != nil {
+		return err
+	}
+	parts, err := p.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer parts.Close(context.WithoutCancel(ctx))
+
+	goal := newGoal(j, m)
+	options := &pipeline.Options{
+		Source:   gatedSource{parts.Source, newGate(j.Partitions, m)},
+		Observer: sluice.Observers(progress.New(slog.New(slog.DiscardHandler)), goal),
+	}
+	if j.Live {
+		options.Hooks.Batch = func(_ context.Context, b sluice.Batch) error { return goal.took(b.Events) }
+	}
+	if j.Contender == seenContender {
+		l, err := look(ctx, p, parts, options)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, l.leave()) }()
+	}
+	c, err := parts.Consumer(ctx, options)
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	var failed error
+	running.Go(func() { failed = c.Run(ctx) })
+	defer running.Wait()
+	select {
+	case <-goal.reached:
+		err = m.stop()
+	case err = <-goal.failed:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if stopped := c.Stop(stopping); err == nil {
+		err = stopped
+	}
+	running.Wait()
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+// gatedSource holds partitions back until all may be opened.
+type gatedSource struct {
+	sluice.Source
+	gate *gate
+}
+
+func (s gatedSource) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+	if err := s.gate.pass(ctx); err != nil {
+		return nil, err
+	}
+	return s.Source.Open(ctx, partition, after, epoch)
+}
+
+// goal observes a consumer until it has committed all events.
+type goal struct {
+	meter   *meter
+	last    int64
+	reached chan struct{}
+	failed  chan error
+
+	mu       sync.Mutex
+	left     int
+	untimed  int // while Live: events that are not timed yet
+	complete bool
+}
+
+func newGoal(j *job, m *meter) *goal {
+	g := &goal{meter: m, last: int64(j.Events) - 1, reached: make(chan struct{}), failed: make(chan error, 1), left: j.Partitions}
+	if j.Live {
+		g.untimed = j.Events * j.Partitions
+	}
+	return g
+}
+
+// Observe implements [sluice.Observer]. Whatever goes wrong spoils the figures.
+func (g *goal) Observe(o sluice.Observation) {
+	switch o.Kind {
+	case sluice.KindCommitted:
+		g.meter.committed()
+		if o.To.Sequence == g.last {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.left--
+			g.look()
+		}
+	case sluice.KindFailed, sluice.KindFenced, sluice.KindUnknown, sluice.KindRetried, sluice.KindParked, sluice.KindLost, sluice.KindStopped, sluice.KindHookFailed:
+		select {
+		case g.failed <- fmt.Errorf("%v: %w", o.Kind, o.Err):
+		default:
+		}
+	}
+}
+
+// took times events that are committed now.
+func (g *goal) took(events []*sluice.Event) error {
+	for _, e := range events {
+		if err := g.meter.took(e.Enqueued, e.Body); err != nil {
+			return err
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.untimed -= len(events)
+	g.look()
+	return nil
+}
+
+func (g *goal) look() {
+	if !g.complete && g.left == 0 && g.untimed == 0 {
+		g.complete = true
+		close(g.reached)
+	}
+}

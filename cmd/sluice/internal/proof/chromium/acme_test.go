@@ -1,0 +1,180 @@
+//go:build chromium
+
+package chromium
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/web"
+)
+
+// TestACME obtains a certificate from Pebble, the authority that Let's Encrypt
+// tests clients with. It looks at the name by TLS-ALPN-01, on the dashboard's
+// own port; a DNS server of its own says that all names are here.
+func TestACME(t *testing.T) {
+	const name = "sluice.example.com"
+	group := sluice.Group{Namespace: "ns", Topic: "t", Name: "g"}
+	p := web.Pipeline{Name: "p", Group: group, Source: sluicetest.NewHub(group, 1), Leases: new(sluicetest.Leases)}
+	api, management, dns := freeAddress(t), freeAddress(t), freeAddress(t)
+	cert, key, roots := localCertificate(t)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	defer client.CloseIdleConnections()
+
+	log := &output{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the dashboard:\n%s", log)
+		}
+	})
+	d, err := web.New([]web.Pipeline{p}, &web.Config{
+		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Dir: t.TempDir(), ACME: []string{name}, ACMEDirectory: "https://" + api + "/dir", ACMEClient: client, Token: "correct horse battery staple",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := serve(t, d)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "pebble.json")
+	text := fmt.Sprintf(`{"pebble": {"listenAddress": %q, "managementListenAddress": %q, "certificate": %q, "privateKey": %q, "httpPort": 1, "tlsPort": %s}}`,
+		api, management, cert, key, port)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, nil, "pebble-challtestsrv", "-dns01", dns, "-management", freeAddress(t), "-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "", "-defaultIPv6", "", "-defaultIPv4", "127.0.0.1")
+	run(t, []string{"PEBBLE_VA_NOSLEEP=1"}, "pebble", "-config", config, "-dnsserver", dns)
+
+	// Pebble's own root is another at each start.
+	trusted := x509.NewCertPool()
+	for deadline := time.Now().Add(patience); ; {
+		so, err := client.Get("https://" + management + "/roots/0")
+		if err == nil {
+			text, _ := io.ReadAll(so.Body)
+			so.Body.Close()
+			if !trusted.AppendCertsFromPEM(text) {
+				t.Fatalf("Pebble's root is %s", text)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	dial := func(name string) (*tls.Conn, error) {
+		dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: &tls.Config{ServerName: name, RootCAs: trusted, NextProtos: []string{"h2"}}}
+		c, err := dialer.DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { c.Close() })
+		return c.(*tls.Conn), nil
+	}
+	c, err := dial(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := c.ConnectionState()
+	if state.NegotiatedProtocol != "h2" || len(state.VerifiedChains) == 0 || state.PeerCertificates[0].VerifyHostname(name) != nil {
+		t.Errorf("it serves %v, %s", state.PeerCertificates[0].DNSNames, state.NegotiatedProtocol)
+	}
+	again, err := dial(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.ConnectionState().PeerCertificates[0].SerialNumber.Cmp(state.PeerCertificates[0].SerialNumber) != 0 {
+		t.Error("each connection has a certificate of its own")
+	}
+	if _, err := dial("other.example.com"); err == nil {
+		t.Error("it obtains certificates for names of others")
+	}
+}
+
+// run runs a program of Pebble's until the test ends.
+func run(t *testing.T, env []string, name string, args ...string) {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("../../../../../.dev/chromium/bin", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &output{}
+	cmd := exec.Command(path, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%v: run scripts/install-chromium", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+		if t.Failed() {
+			t.Logf("%s:\n%s", name, out)
+		}
+	})
+}
+
+// freeAddress is one that nobody listens at, at present.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// localCertificate makes files of a certificate for 127.0.0.1, and what trusts
+// it.
+func localCertificate(t *testing.T) (cert, key string, roots *x509.CertPool) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots = x509.NewCertPool()
+	roots.AddCert(parsed)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key, roots
+}

@@ -1,0 +1,149 @@
+package telemetry_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/telemetry"
+)
+
+func read(t *testing.T, text string, filter telemetry.Filter) ([]telemetry.Item, error) {
+	t.Helper()
+	var items []telemetry.Item
+	err := telemetry.Read(strings.NewReader(text), filter, func(it telemetry.Item) error {
+		items = append(items, it)
+		return nil
+	})
+	return items, err
+}
+
+func TestReadBothSchemas(t *testing.T) {
+	filter := telemetry.Filter{Event: "imported", Measurement: "flights"}
+	at := time.Date(2025, 4, 21, 8, 0, 0, 500_000_000, time.UTC)
+	for name, text := range map[string]string{
+		"Application Insights, CSV": `timestamp,name,itemCount,customMeasurements,customDimensions,sdkVersion
+2025-04-21T08:00:00.5Z,imported,4,"{""flights"": 20, ""other"": 1}",{},dotnet:2.22.0
+2025-04-21T08:00:01Z,something else,4,"{""flights"": 1}",{},dotnet:2.22.0
+2025-04-21T08:00:01Z,imported,4,"{""other"": 1}",{},dotnet:2.22.0
+`,
+		"the portal's CSV": "\xef\xbb\xbf" + `"timestamp [UTC]",name,itemCount,customMeasurements,sdkVersion
+"4/21/2025, 8:00:00.500 AM",imported,4,"{""flights"":""20""}",dotnet:2.22.0
+`,
+		"Log Analytics, JSON lines": `
+{"TimeGenerated": "2025-04-21T10:00:00.5+02:00", "Name": "imported", "ItemCount": 4, "Measurements": {"flights": 20}, "SDKVersion": "dotnet:2.22.0", "More": [1]}
+
+{"TimeGenerated": "2025-04-21T08:00:01Z", "Name": "imported", "ItemCount": 4, "Measurements": "{\"other\": 1}", "SDKVersion": null}
+`,
+		"semicolons": `timestamp;name;itemCount;customMeasurements;sdkVersion
+2025-04-21T08:00:00.5Z;imported;4;"{""flights"": 20, ""other"": 1}";dotnet:2.22.0
+2025-04-21T08:00:00.5Z;;4;"{""flights"": 20}";dotnet:2.22.0
+`,
+		"tabs": "timestamp\titemCount\tcustomMeasurements\tsdkVersion\n2025-04-21T08:00:00.5Z\t4\t\"{\"\"flights\"\": 20}\"\tdotnet:2.22.0\n",
+		"a name that is null": `{"TimeGenerated": "2025-04-21", "Name": null, "ItemCount": 4, "Measurements": {"flights": 20}}
+{"TimeGenerated": "2025-04-21T08:00:00.5Z", "ItemCount": 4, "Measurements": {"flights": 20}, "SDKVersion": "dotnet:2.22.0"}
+`,
+		"summed up": `time,items,raw,weight,weighted,sdk
+2025-04-21 08:00:00.5,1,20,4,80,dotnet:2.22.0
+`,
+	} {
+		items, err := read(t, text, filter)
+		want := telemetry.Item{Time: at, Items: 1, Raw: 20, Weight: 4, Weighted: 80, SDK: "dotnet:2.22.0"}
+		if err != nil || len(items) != 1 || !items[0].Time.Equal(at) {
+			t.Errorf("%s: %+v, %v", name, items, err)
+			continue
+		}
+		if items[0].Time = at; items[0] != want {
+			t.Errorf("%s: %+v", name, items[0])
+		}
+	}
+}
+
+// TestReadRateBesideItemCountOne is what exporters write that sample and say
+// itemCount 1.
+func TestReadRateBesideItemCountOne(t *testing.T) {
+	text := `{"timestamp": "2025-04-21", "itemCount": 1, "customDimensions": {"microsoft.sample_rate": "25"}}
+{"timestamp": "2025-04-21", "itemCount": 4, "customDimensions": {"microsoft.sample_rate": 25}}
+{"timestamp": "2025-04-21", "customDimensions": "{\"microsoft.sample_rate\": 100}"}
+`
+	items, err := read(t, text, telemetry.Filter{})
+	if err != nil || len(items) != 3 {
+		t.Fatalf("%v: %v", items, err)
+	}
+	for i, want := range []struct{ weight, suspect int64 }{{4, 1}, {4, 0}, {1, 0}} {
+		if items[i].Weight != float64(want.weight) || items[i].Suspect != want.suspect || items[i].Weighted != items[i].Weight {
+			t.Errorf("item %d: %+v", i, items[i])
+		}
+	}
+}
+
+func TestReadMistakes(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "it is empty"},
+		{" \n", "it is empty"},
+		{"timestamp,itemCount\n2025-04-21,1\nyesterday,1\n", `row 2: the time "yesterday": write it as 2026-01-31T08:00:00Z`},
+		{"timestamp\n0001-01-01\n", `row 1: the time "0001-01-01" is not of this age`},
+		{"name\nx\n", "row 1: it has no time: the column is timestamp or TimeGenerated"},
+		{"timestamp,itemCount\n2025-04-21,many\n", "row 1: count: many is not a number that can be summed"},
+		{"timestamp,itemCount\n2025-04-21,-1\n", "row 1: count: -1 is negative"},
+		{"timestamp,itemCount,customMeasurements\n2025-04-21,0,\"{\"\"flights\"\": 1}\"\n", "row 1: it has no itemCount of 1 or more"},
+		{"timestamp,customMeasurements\n2025-04-21,\"{\"\"flights\"\": 1}\"\n", "row 1: it has no itemCount of 1 or more"},
+		{"timestamp;itemCount\n2025-04-21;\"2,5\"\n", "row 1: count: 2,5 is not a number that can be summed"},
+		{"timestamp,itemCount\n2025-04-21,1e300\n", "row 1: count: 1e300 is not a number that can be summed"},
+		{"timestamp,customMeasurements\n2025-04-21,{x\n", "row 1: measurements: not a JSON object"},
+		{`{"timestamp": "2025-04-21", "customMeasurements": {"flights": "many"}}`, "row 1: measurement flights: many is not a number that can be summed"},
+		{"{\"timestamp\": \"2025-04-21\"}\n[1]\n", "row 2: not a JSON object"},
+		{"timestamp,items,weighted\n2025-04-21,1,1\n", "row 1: column raw is missing"},
+		{"timestamp\n2025-04-21,1,1\n", "row 1: record on line 2: wrong number of fields"},
+		{"{\"a\":\"" + strings.Repeat("x", 1<<20) + "\"}", "row 1: longer than 1048576 bytes"},
+		{"timestamp\n\"" + strings.Repeat("x", 2<<20), "row 1: longer than 1048576 bytes"},
+	} {
+		_, err := read(t, c.text, telemetry.Filter{Measurement: "flights"})
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%.60q: %v, want %s", c.text, err, c.want)
+		}
+		var row *telemetry.RowError
+		if strings.HasPrefix(c.want, "row") && !errors.As(err, &row) {
+			t.Errorf("%.60q: %T", c.text, err)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add("timestamp,name,itemCount,customMeasurements,customDimensions\n2025-04-21T08:00:00Z,a,4,\"{\"\"m\"\": 1}\",\"{\"\"microsoft.sample_rate\"\":25}\"\n", "m")
+	f.Add(`{"TimeGenerated":"2025-04-21","Measurements":{"m":1e15},"Properties":{"microsoft.sample_rate":"0.001"}}`, "m")
+	f.Add("time,items,raw,weight,weighted\n2025-04-21,0,0,0,0\n2025-04-22,3,3,3,3\n", "")
+	f.Fuzz(func(t *testing.T, text, measurement string) {
+		s, err := telemetry.NewSeries(time.Hour, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if telemetry.Read(strings.NewReader(text), telemetry.Filter{Measurement: measurement}, s.Add) != nil {
+			return
+		}
+		var cfg telemetry.Config
+		for range 2 {
+			r, err := s.Judge(&cfg)
+			if err != nil {
+				return
+			}
+			cfg.Reference = map[time.Time]float64{}
+			for _, b := range r.Days {
+				if v := b.Raw + b.Weight + b.Weighted + b.Rate(); math.IsNaN(v) || math.IsInf(v, 0) {
+					t.Errorf("%+v", b)
+				}
+				cfg.Reference[b.Start] = b.Raw
+			}
+			if text := fmt.Sprint(r.Explain()); strings.Contains(text, "NaN") {
+				t.Error(text)
+			}
+			if err := r.WriteJSON(io.Discard); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

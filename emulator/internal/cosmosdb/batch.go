@@ -1,0 +1,377 @@
+package cosmosdb
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/epk"
+)
+
+const maxBatch = 100
+
+// batch is a batch of operations on its way in. Its space is used again.
+type batch struct {
+	ops  []batchOp
+	docs []document
+}
+
+// batchOp is an operation of a batch as it was sent.
+type batchOp struct {
+	verb        verb
+	id          []byte
+	key         []byte // the text of the partition key, in JSON
+	hasKey      bool
+	hasBody     bool
+	err         error // of the document
+	doc         *document
+	ifMatch     []byte
+	ifNoneMatch []byte
+	minimal     bool // the result of a write is to come without the document
+}
+
+var (
+	errBatch     = errors.New("a batch is an array of operations, each an object with operationType, id, partitionKey and resourceBody")
+	errBatchSize = errors.New("batch request has more operations than what is supported, 100")
+	errNoBatch   = errors.New("batch request has no operations")
+)
+
+// read scans a batch once, the documents in it too. A document that can't be stored is no error of the batch's.
+func (b *batch) read(data []byte, paths []keyPath) error {
+	b.ops = b.ops[:0]
+	if len(b.docs) < maxBatch {
+		b.docs = make([]document, maxBatch)
+	}
+	s := scanner{data: data}
+	if s.peek() != '[' {
+		return errBatch
+	}
+	err := s.array(func() error {
+		if len(b.ops) == maxBatch {
+			return errBatchSize
+		}
+		if s.peek() != '{' {
+			return errBatch
+		}
+		b.ops = append(b.ops, batchOp{doc: &b.docs[len(b.ops)]})
+		op := &b.ops[len(b.ops)-1]
+		return s.object(func(name []byte) error { return op.member(&s, name, paths) })
+	})
+	if err == nil {
+		err = s.end()
+	}
+	if err == nil && len(b.ops) == 0 {
+		err = errNoBatch
+	}
+	return err
+}
+
+func (op *batchOp) member(s *scanner, name []byte, paths []keyPath) error {
+	if string(name) == `"resourceBody"` && s.peek() == '{' {
+		op.hasBody = true
+		err := op.doc.scan(s, paths)
+		if errors.Is(err, errJSON) {
+			return err
+		}
+		op.err = err
+		return nil
+	}
+	value, err := s.value()
+	if err != nil {
+		return err
+	}
+	text := value[0] == '"'
+	switch string(name) {
+	case `"operationType"`:
+		switch string(value) {
+		case `"Create"`:
+			op.verb = verbCreate
+		case `"Upsert"`:
+			op.verb = verbUpsert
+		case `"Replace"`:
+			op.verb = verbReplace
+		case `"Read"`:
+			op.verb = verbRead
+		case `"Delete"`:
+			op.verb = verbDelete
+		}
+	case `"id"`:
+		if text {
+			op.id = unquote(value)
+		}
+	case `"partitionKey"`:
+		op.key, op.hasKey = value, true
+		if text {
+			op.key = unquote(value)
+		}
+	case `"minimalReturnPreference"`:
+		op.minimal = string(value) == "true"
+	case `"ifMatch"`:
+		if text {
+			op.ifMatch = unquote(value)
+		}
+	case `"ifNoneMatch"`:
+		if text {
+			op.ifNoneMatch = unquote(value)
+		}
+	}
+	return nil
+}
+
+// batch carries out a batch: of one partition key and atomic, or in bulk, of one partition key range.
+func (c *call) batch(owner *Container) *failure {
+	data, f := c.body(maxBatchBody)
+	if f != nil {
+		return f
+	}
+	b := &c.buffers.batch
+	if err := b.read(data, owner.paths); err != nil {
+		f := bad(sentence(err))
+		f.charge = chargeConflict
+		return f
+	}
+	if c.isTrue("X-Ms-Cosmos-Batch-Atomic") || c.rangeID() == "" {
+		return c.transaction(owner, b)
+	}
+	return c.bulk(owner, b)
+}
+
+// prepare is the operation, and the hash of its partition key, unless it is refused. The key of the request is that of all operations of a
+// transaction; in bulk, where it is nil, each has its own.
+func (op *batchOp) prepare(owner *Container, key []byte, hash []byte) (operation, []byte, *result) {
+	refused := func(substatus int, message string) (operation, []byte, *result) {
+		return operation{}, nil, &result{status: http.StatusBadRequest, substatus: substatus, charge: chargeConflict, message: message}
+	}
+	write := op.verb == verbCreate || op.verb == verbUpsert || op.verb == verbReplace
+	switch {
+	case op.verb == 0:
+		return refused(0, "The emulator carries out Create, Upsert, Replace, Read and Delete.")
+	case write && !op.hasBody:
+		return refused(0, "The operation needs a resourceBody that is an object.")
+	case !write && len(op.id) == 0:
+		return refused(0, "The operation needs an id.")
+	case write && op.err != nil:
+		o, h, res := refused(0, sentence(op.err))
+		if errors.Is(op.err, errTooLarge) {
+			res.status = http.StatusRequestEntityTooLarge
+		}
+		return o, h, res
+	case op.verb == verbReplace && len(op.id) > 0 && !bytes.Equal(op.id, op.doc.id):
+		return refused(0, "The id in the document must be that of the operation.")
+	}
+	out := operation{verb: op.verb, id: op.id, ifMatch: op.ifMatch, ifNoneMatch: op.ifNoneMatch}
+	if write {
+		out.doc, out.id, out.keyText = op.doc, op.doc.id, op.doc.keyText
+	}
+	switch {
+	case key != nil:
+		if write && !bytes.Equal(op.doc.keyText, key) {
+			return refused(substatusMismatch, messageMismatch)
+		}
+		out.keyText = key
+	case write && (!op.hasKey || bytes.Equal(op.key, op.doc.keyText)):
+		hash = owner.hash.AppendHash(hash, op.doc.key...)
+	default:
+		values, f := owner.parseKey(string(op.key))
+		if f != nil {
+			return refused(f.substatus, f.message)
+		}
+		text := epk.AppendJSON(nil, values)
+		if write && !bytes.Equal(text, op.doc.keyText) {
+			return refused(substatusMismatch, messageMismatch)
+		}
+		out.keyText = text
+		hash = owner.hash.AppendHash(hash, values...)
+	}
+	out.hash = hashOf(out.keyText, out.id)
+	return out, hash, nil
+}
+
+// bulk carries out operations that don't depend on each other.
+func (c *call) bulk(owner *Container, b *batch) *failure {
+	rangeID := c.rangeID()
+	p, f := owner.find(rangeID)
+	if f != nil {
+		return f
+	}
+	now := c.account.now()
+	if wait, ok := p.budget.admit(now); !ok {
+		c.account.stats.operations.Add(int64(len(b.ops)))
+		c.account.stats.throttled.Add(int64(len(b.ops)) - 1)
+		return failThrottled(wait)
+	}
+	name := c.path[1] + "/" + c.path[3]
+	header := c.r.Header.Get("X-Ms-Cosmos-Batch-Continue-On-Error")
+	goOn := header == "" || strings.EqualFold(header, "true")
+	w := resultWriter{owner: owner, minimal: c.minimal(verbUpsert), out: append(c.buffers.out[:0], '[')}
+	failed := false
+	refused := 0.0 // RU of the operations that were throttled
+	p.mu.Lock()
+	if p.gone {
+		p.mu.Unlock()
+		return failGone()
+	}
+	for i := range b.ops {
+		res := result{status: http.StatusFailedDependency}
+		if !failed || goOn {
+			res = c.each(owner, p, &b.ops[i], name, now, refused)
+		}
+		if res.status == http.StatusTooManyRequests {
+			c.account.stats.throttled.Add(1)
+			if refused += chargeRead; b.ops[i].hasBody {
+				refused += chargeCreate(b.ops[i].doc.size, b.ops[i].doc.values, owner.indexed.Load())
+			}
+		}
+		failed = failed || !res.ok()
+		w.write(&b.ops[i], &res)
+	}
+	p.mu.Unlock()
+	c.account.stats.operations.Add(int64(len(b.ops)))
+	return c.answerBatch(owner, p, &w, failed)
+}
+
+// each carries out one operation of a bulk batch, of which operations of so many RU were refused. The caller holds the partition's lock.
+func (c *call) each(owner *Container, p *partition, op *batchOp, container string, now time.Time, ahead float64) result {
+	if fault, ok := c.account.faults.next(OnBatch, container, p.id, true); ok {
+		f := fault.failure()
+		return result{status: f.status, substatus: f.substatus, charge: f.charge, message: f.message, retryAfter: f.retryAfter}
+	}
+	var space [128]byte
+	o, hash, refused := op.prepare(owner, nil, space[:0])
+	if refused != nil {
+		p.budget.spend(refused.charge)
+		return *refused
+	}
+	if !p.bounds.Contains(string(hash)) {
+		f := failGone()
+		return result{status: f.status, substatus: f.substatus, message: f.message}
+	}
+	if _, ok := p.budget.admit(now); !ok {
+		wait := p.budget.behind(ahead)
+		f := failThrottled(wait)
+		return result{status: f.status, substatus: f.substatus, charge: f.charge, message: f.message, retryAfter: wait}
+	}
+	res := owner.apply(p, &o, now, nil)
+	p.budget.spend(res.charge)
+	return res
+}
+
+// transaction carries out all operations or none.
+func (c *call) transaction(owner *Container, b *batch) *failure {
+	values, f := owner.parseKey(c.r.Header.Get(keyHeader))
+	if f != nil {
+		return f
+	}
+	key := epk.AppendJSON(nil, values)
+	hash := owner.hash.Hash(values...)
+	now := c.account.now()
+	c.account.stats.operations.Add(int64(len(b.ops)))
+	for {
+		p := owner.route(hash)
+		if wait, ok := p.budget.admit(now); !ok {
+			return failThrottled(wait)
+		}
+		p.mu.Lock()
+		if !p.gone {
+			w, failed, err := c.atomically(owner, p, b, key, c.minimal(verbUpsert), now)
+			p.mu.Unlock()
+			if err != nil {
+				return fail(http.StatusInternalServerError, 0, messageFull)
+			}
+			p.budget.spend(w.charge)
+			return c.answerBatch(owner, p, w, failed)
+		}
+		p.mu.Unlock()
+		if owner.isClosed() {
+			return failNotFound()
+		}
+	}
+}
+
+// atomically is transaction with the partition locked.
+func (c *call) atomically(owner *Container, p *partition, b *batch, key []byte, minimal bool, now time.Time) (w *resultWriter, failed bool, err error) {
+	w = &resultWriter{owner: owner, minimal: minimal, out: append(c.buffers.out[:0], '[')}
+	var undo undoLog
+	for i := range b.ops {
+		op, _, refused := b.ops[i].prepare(owner, key, nil)
+		if refused == nil {
+			res := owner.apply(p, &op, now, &undo)
+			refused = &res
+		}
+		if refused.ok() {
+			w.write(&b.ops[i], refused)
+			continue
+		}
+		if err := p.rollback(&undo); err != nil {
+			return nil, true, err
+		}
+		w.out = append(w.out[:0], '[')
+		for j := range b.ops {
+			res := result{status: http.StatusFailedDependency}
+			if j == i {
+				res = *refused
+			}
+			w.write(&b.ops[j], &res)
+		}
+		return w, true, nil
+	}
+	return w, false, nil
+}
+
+func (c *call) answerBatch(owner *Container, p *partition, w *resultWriter, failed bool) *failure {
+	c.buffers.out = append(w.out, ']')
+	c.charge = w.charge
+	c.session(owner, p.id)
+	status := http.StatusOK
+	if failed {
+		status = http.StatusMultiStatus
+	}
+	return c.answer(status, c.buffers.out)
+}
+
+// resultWriter writes the results of a batch's operations.
+type resultWriter struct {
+	owner   *Container
+	minimal bool
+	out     []byte
+	charge  float64
+}
+
+// write appends a result, while its record is good.
+func (w *resultWriter) write(op *batchOp, r *result) {
+	b := w.out
+	if len(b) > 1 {
+		b = append(b, ',')
+	}
+	b = append(b, `{"statusCode":`...)
+	b = strconv.AppendInt(b, int64(r.status), 10)
+	if r.substatus != 0 {
+		b = append(b, `,"subStatusCode":`...)
+		b = strconv.AppendInt(b, int64(r.substatus), 10)
+	}
+	b = append(b, `,"requestCharge":`...)
+	b = appendFloat(b, round(r.charge))
+	w.charge += r.charge
+	if r.rec != nil {
+		b = append(b, `,"eTag":"\`...)
+		b = appendEtag(b, r.rec.version(), r.rec.seconds())
+		b[len(b)-1] = '\\'
+		b = append(b, `""`...)
+		if r.ok() && r.status != http.StatusNotModified && (op.verb == verbRead || !w.minimal && !op.minimal) {
+			b = append(b, `,"resourceBody":`...)
+			b = w.owner.appendDocument(b, r.rec)
+		}
+	}
+	if r.retryAfter > 0 {
+		b = append(b, `,"retryAfterMilliseconds":`...)
+		b = strconv.AppendInt(b, r.retryAfter.Milliseconds(), 10)
+	}
+	if r.message != "" {
+		b = append(b, `,"message":`...)
+		b = appendQuoted(b, r.message)
+	}
+	w.out = append(b, '}')
+}

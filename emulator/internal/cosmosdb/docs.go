@@ -1,0 +1,171 @@
+package cosmosdb
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-go/sluice/internal/epk"
+)
+
+const keyHeader = "X-Ms-Documentdb-Partitionkey"
+
+// writeDocument creates, upserts or replaces one document.
+func (c *call) writeDocument(owner *Container, v verb) *failure {
+	if c.isTrue("X-Ms-Documentdb-Is-Upsert") && v == verbCreate {
+		v = verbUpsert
+	}
+	data, f := c.body(maxBody)
+	if f != nil {
+		return f
+	}
+	doc := &c.buffers.doc
+	if err := doc.read(data, owner.paths); err != nil {
+		return refusedDocument(err)
+	}
+	if f := c.checkKey(owner, doc); f != nil {
+		return f
+	}
+	if v == verbReplace && string(doc.id) != c.path[5] {
+		return bad("The id in the document must be that in the request's path.")
+	}
+	op := operation{verb: v, doc: doc, id: doc.id, keyText: doc.keyText}
+	return c.one(owner, &op, owner.hash.Hash(doc.key...))
+}
+
+// refusedDocument is the answer to a document that can't be stored.
+func refusedDocument(err error) *failure {
+	f := bad(sentence(err))
+	if errors.Is(err, errTooLarge) {
+		f.status = http.StatusRequestEntityTooLarge
+	}
+	f.charge = chargeConflict
+	return f
+}
+
+// sentence is an error for the eyes of a client's user.
+func sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+// checkKey compares the partition key in the header with the document's.
+func (c *call) checkKey(owner *Container, doc *document) *failure {
+	header := c.r.Header.Get(keyHeader)
+	if header == string(doc.keyText) {
+		return nil
+	}
+	values, f := owner.parseKey(header)
+	if f != nil {
+		return f
+	}
+	if string(epk.AppendJSON(nil, values)) != string(doc.keyText) {
+		return &failure{status: http.StatusBadRequest, substatus: substatusMismatch, message: messageMismatch, charge: chargeConflict}
+	}
+	return nil
+}
+
+// parseKey reads the whole partition key of a document from a header or an operation.
+func (c *Container) parseKey(text string) ([]epk.Value, *failure) {
+	if text == "" {
+		return nil, bad("The partition key must be stated in the header x-ms-documentdb-partitionkey.")
+	}
+	values, err := epk.Parse([]byte(text))
+	if err != nil || len(text) > maxKey*6 {
+		return nil, bad("Partition key " + strconv.Quote(text[:min(len(text), 40)]) + " is invalid.")
+	}
+	if len(values) == 0 && len(c.paths) == 1 {
+		values = []epk.Value{epk.Undefined} // what old clients write for a document without the property
+	}
+	if len(values) != len(c.paths) {
+		return nil, &failure{
+			status: http.StatusBadRequest, substatus: substatusMismatch, charge: chargeConflict,
+			message: "The partition key supplied in x-ms-partitionkey header has fewer components than defined in the the collection.",
+		}
+	}
+	return values, nil
+}
+
+// addressed is an operation on the document that the request's path and key say.
+func (c *call) addressed(owner *Container, v verb) (op operation, hash string, f *failure) {
+	values, f := owner.parseKey(c.r.Header.Get(keyHeader))
+	if f != nil {
+		return op, "", f
+	}
+	return operation{verb: v, id: []byte(c.path[5]), keyText: epk.AppendJSON(nil, values)}, owner.hash.Hash(values...), nil
+}
+
+func (c *call) readDocument(owner *Container) *failure {
+	op, hash, f := c.addressed(owner, verbRead)
+	if f != nil {
+		return f
+	}
+	return c.one(owner, &op, hash)
+}
+
+func (c *call) deleteDocument(owner *Container) *failure {
+	op, hash, f := c.addressed(owner, verbDelete)
+	if f != nil {
+		return f
+	}
+	return c.one(owner, &op, hash)
+}
+
+// one carries out an operation and answers.
+func (c *call) one(owner *Container, op *operation, hash string) *failure {
+	op.hash = hashOf(op.keyText, op.id)
+	op.ifMatch = []byte(c.r.Header.Get("If-Match"))
+	op.ifNoneMatch = []byte(c.r.Header.Get("If-None-Match"))
+	now := c.account.now()
+	c.account.stats.operations.Add(1)
+	for {
+		p := owner.route(hash)
+		if wait, ok := p.budget.admit(now); !ok {
+			return failThrottled(wait)
+		}
+		p.mu.Lock()
+		if p.gone {
+			p.mu.Unlock()
+			if owner.isClosed() {
+				return failNotFound()
+			}
+			continue // split since it was looked up: the gateway routes anew
+		}
+		res := owner.apply(p, op, now, nil)
+		c.buffers.out = c.buffers.out[:0]
+		if res.rec != nil && res.ok() && res.status != http.StatusNotModified && !c.minimal(op.verb) {
+			c.buffers.out = owner.appendDocument(c.buffers.out, res.rec)
+		}
+		if res.rec != nil {
+			c.w.Header()["Etag"] = []string{etag(res.rec.version(), res.rec.seconds())}
+		}
+		p.mu.Unlock()
+		p.budget.spend(res.charge)
+		c.session(owner, p.id)
+		if !res.ok() {
+			return &failure{status: res.status, substatus: res.substatus, message: res.message, charge: res.charge}
+		}
+		c.charge = res.charge
+		return c.answer(res.status, c.buffers.out)
+	}
+}
+
+// minimal tells whether the client wants to be spared of the document that it wrote.
+func (c *call) minimal(v verb) bool {
+	return v != verbRead && strings.Contains(c.r.Header.Get("Prefer"), "return=minimal")
+}
+
+// session states the session token; reads always see the last write, so that no one needs it.
+func (c *call) session(owner *Container, rangeID string) {
+	h := c.w.Header()
+	h["X-Ms-Session-Token"] = []string{rangeID + ":-1#" + strconv.FormatUint(owner.version.Load(), 10)}
+	h["X-Ms-Alt-Content-Path"] = []string{"dbs/" + c.path[1] + "/colls/" + c.path[3]}
+	h["X-Ms-Content-Path"] = []string{owner.rid}
+}
+
+func (c *Container) isClosed() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.closed
+}

@@ -1,0 +1,165 @@
+package cosmosdb
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+
+	"github.com/sluice-go/sluice/internal/epk"
+)
+
+const (
+	maxDocument = 2 << 20
+	maxID       = 1023 // bytes
+	maxKey      = 2048 // bytes of a partition key in JSON
+)
+
+// document is a document on its way in. Its parts are slices of the request, and of space that is used again.
+type document struct {
+	id     []byte
+	body   []byte // the object without its closing brace, and without the properties that the account adds
+	values int    // that the index holds
+	size   int    // as it was sent
+
+	key     []epk.Value
+	keyText []byte // canonical: documents of one key have the same
+	kept    []byte // space of body, where something was left out
+}
+
+var (
+	errNoID     = errors.New("the document must have an id: a string of 1 to 1,023 bytes without / \\ ? and #")
+	errKeyType  = errors.New("a partition key must be a string, a number, a boolean or null")
+	errKeyLong  = errors.New("the partition key is longer than 2,048 bytes")
+	errTooLarge = errors.New("the document is larger than 2 MB")
+)
+
+// keyPath is a path of a partition key definition, such as ["address", "city"].
+type keyPath []string
+
+func parseKeyPath(path string) (keyPath, bool) {
+	rest, ok := strings.CutPrefix(path, "/")
+	if !ok || rest == "" || len(path) > maxID {
+		return nil, false
+	}
+	parts := strings.Split(rest, "/")
+	for i, p := range parts {
+		if len(p) > 1 && p[0] == '"' && p[len(p)-1] == '"' {
+			p = p[1 : len(p)-1]
+		}
+		if p == "" {
+			return nil, false
+		}
+		parts[i] = p
+	}
+	return parts, true
+}
+
+// read scans a document once, and finds its id and partition key.
+func (d *document) read(data []byte, paths []keyPath) error {
+	s := scanner{data: data}
+	if s.peek() != '{' {
+		return errJSON
+	}
+	if err := d.scan(&s, paths); err != nil {
+		return err
+	}
+	return s.end()
+}
+
+// scan reads the object that s stands at.
+func (d *document) scan(s *scanner, paths []keyPath) error {
+	d.id, d.key = nil, d.key[:0]
+	for range paths {
+		d.key = append(d.key, epk.Undefined)
+	}
+	s.space()
+	from, before := s.at, s.values
+	own := false // properties of the account's own are in the document
+	var bad error
+	err := s.object(func(name []byte) error {
+		value, err := s.value()
+		if err != nil {
+			return err
+		}
+		switch {
+		case is(name, "id"):
+			if d.id = nil; value[0] == '"' {
+				d.id = unquote(value)
+			}
+		case len(name) > 2 && name[1] == '_' && system(name):
+			own = true
+		}
+		for i, p := range paths {
+			if is(name, p[0]) {
+				if d.key[i], err = keyValue(value, p[1:]); err != nil {
+					bad = err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	d.size = s.at - from
+	d.values = min(s.values-before, 1<<16-1)
+	d.body = bytes.TrimRight(s.data[from:s.at-1], " \t\r\n")
+	if own {
+		d.strip(s.data[from:s.at])
+	}
+	switch {
+	case bad != nil:
+		return bad
+	case len(d.id) == 0 || len(d.id) > maxID || bytes.ContainsAny(d.id, `/\?#`):
+		return errNoID
+	case d.size > maxDocument:
+		return errTooLarge
+	}
+	d.keyText = epk.AppendJSON(d.keyText[:0], d.key)
+	if len(d.keyText) > maxKey {
+		return errKeyLong
+	}
+	return nil
+}
+
+// keyValue is the component of the partition key at a path in a value.
+func keyValue(value []byte, path []string) (epk.Value, error) {
+	value, ok := lookup(value, path)
+	if !ok {
+		return epk.Undefined, nil
+	}
+	if value[0] == '{' || value[0] == '[' {
+		return epk.Undefined, errKeyType
+	}
+	v, err := epk.ParseValue(value)
+	if err != nil {
+		return v, errKeyType
+	}
+	return v, nil
+}
+
+// strip leaves out what the account adds to documents: it is the account that says what is in them, whatever a client sends back.
+func (d *document) strip(object []byte) {
+	s := scanner{data: object}
+	d.kept = append(d.kept[:0], '{')
+	_ = s.object(func(name []byte) error { // it was passed before
+		value, err := s.value()
+		if !system(name) {
+			if len(d.kept) > 1 {
+				d.kept = append(d.kept, ',')
+			}
+			d.kept = append(append(append(d.kept, name...), ':'), value...)
+		}
+		return err
+	})
+	d.body = d.kept
+}
+
+// system tells whether the account adds the property.
+func system(name []byte) bool {
+	switch string(name) {
+	case `"_rid"`, `"_self"`, `"_etag"`, `"_attachments"`, `"_ts"`:
+		return true
+	}
+	return false
+}

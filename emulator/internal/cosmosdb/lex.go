@@ -1,0 +1,135 @@
+package cosmosdb
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// maxQuery is the length of a query's text, as on Azure.
+const maxQuery = 512 << 10
+
+// token is a word of a query.
+type token struct {
+	kind tokenKind
+	text string // of a string: what it says
+	at   int
+}
+
+type tokenKind byte
+
+const (
+	tokenEnd tokenKind = iota
+	tokenName
+	tokenParameter
+	tokenNumber
+	tokenString
+	tokenMark
+)
+
+// lex cuts a query into its words.
+func lex(text string) ([]token, error) {
+	if len(text) > maxQuery {
+		return nil, fmt.Errorf("the query is longer than %d bytes", maxQuery)
+	}
+	var list []token
+	for at := 0; at < len(text); {
+		c := text[at]
+		switch {
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			at++
+			continue
+		case strings.HasPrefix(text[at:], "--"):
+			if end := strings.IndexByte(text[at:], '\n'); end >= 0 {
+				at += end
+			} else {
+				at = len(text)
+			}
+			continue
+		case c == '"' || c == '\'':
+			t, n, err := lexString(text[at:])
+			if err != nil {
+				return nil, fmt.Errorf("%w at %d", err, at)
+			}
+			list = append(list, token{tokenString, t, at})
+			at += n
+			continue
+		}
+		kind, n := tokenMark, 1
+		switch {
+		case letter(c):
+			kind, n = tokenName, span(text[at:], func(c byte) bool { return letter(c) || digit(c) })
+		case c == '@':
+			kind, n = tokenParameter, 1+span(text[at+1:], func(c byte) bool { return letter(c) || digit(c) })
+		case digit(c) || c == '.' && at+1 < len(text) && digit(text[at+1]):
+			kind, n = tokenNumber, numberSpan(text[at:])
+		case len(text)-at >= 2 && strings.Contains("!= <> <= >= ||", text[at:at+2]) && text[at+1] != ' ' && c != ' ' && c != '=':
+			n = 2
+		case !strings.ContainsRune("()[]{},.:=<>*+-/%?", rune(c)):
+			return nil, fmt.Errorf("syntax error near %.20q at %d", text[at:], at)
+		}
+		list = append(list, token{kind, text[at : at+n], at})
+		at += n
+	}
+	return append(list, token{tokenEnd, "", len(text)}), nil
+}
+
+func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || c >= 0x80 }
+func digit(c byte) bool  { return c >= '0' && c <= '9' }
+
+func span(s string, f func(byte) bool) int {
+	n := 0
+	for n < len(s) && f(s[n]) {
+		n++
+	}
+	return n
+}
+
+func numberSpan(s string) int {
+	n := span(s, digit)
+	if n < len(s) && s[n] == '.' {
+		n += 1 + span(s[n+1:], digit)
+	}
+	if n < len(s) && s[n]|0x20 == 'e' {
+		e := n + 1
+		if e < len(s) && (s[e] == '+' || s[e] == '-') {
+			e++
+		}
+		if d := span(s[e:], digit); d > 0 {
+			n = e + d
+		}
+	}
+	return n
+}
+
+var errString = errors.New("a string doesn't end")
+
+// lexString reads a string in either kind of quotes, with the escapes of JSON.
+func lexString(s string) (text string, n int, err error) {
+	quote := s[0]
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == quote:
+			b.WriteByte('"')
+			sc := scanner{data: []byte(b.String())}
+			t, err := sc.text()
+			if err != nil {
+				return "", 0, errString
+			}
+			return string(unquote(t)), i + 1, nil
+		case c == '\\' && i+1 < len(s):
+			i++
+			if s[i] != '\'' {
+				b.WriteByte('\\')
+			}
+			b.WriteByte(s[i])
+		case c == '"':
+			b.WriteString(`\"`)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "", 0, errString
+}

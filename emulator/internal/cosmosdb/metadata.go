@@ -1,0 +1,308 @@
+package cosmosdb
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+)
+
+// resource is what all resources have in common.
+type resource struct {
+	ID      string `json:"id"`
+	RID     string `json:"_rid"`
+	Self    string `json:"_self"`
+	Etag    string `json:"_etag"`
+	Seconds int64  `json:"_ts"`
+}
+
+type accountBody struct {
+	Self        string     `json:"_self"`
+	ID          string     `json:"id"`
+	RID         string     `json:"_rid"`
+	Media       string     `json:"media"`
+	Addresses   string     `json:"addresses"`
+	Databases   string     `json:"_dbs"`
+	Writable    []location `json:"writableLocations"`
+	Readable    []location `json:"readableLocations"`
+	MultiWrite  bool       `json:"enableMultipleWriteLocations"`
+	Replication struct {
+		Async bool `json:"asyncReplication"`
+		Min   int  `json:"minReplicaSetSize"`
+		Max   int  `json:"maxReplicasetSize"`
+	} `json:"userReplicationPolicy"`
+	Consistency struct {
+		Level string `json:"defaultConsistencyLevel"`
+	} `json:"userConsistencyPolicy"`
+	SystemReplication struct {
+		Min int `json:"minReplicaSetSize"`
+		Max int `json:"maxReplicasetSize"`
+	} `json:"systemReplicationPolicy"`
+	ReadPolicy struct {
+		Primary   int `json:"primaryReadCoefficient"`
+		Secondary int `json:"secondaryReadCoefficient"`
+	} `json:"readPolicy"`
+	QueryEngine string `json:"queryEngineConfiguration"`
+}
+
+type location struct {
+	Name     string `json:"name"`
+	Endpoint string `json:"databaseAccountEndpoint"`
+}
+
+// readAccount tells clients where the account's regions are: one, at the address that they called.
+func (c *call) readAccount() *failure {
+	scheme := "http://"
+	if c.r.TLS != nil {
+		scheme = "https://"
+	}
+	here := []location{{Name: "Emulator", Endpoint: scheme + c.r.Host + "/"}}
+	body := accountBody{ID: "emulator", RID: "emulator", Media: "//media/", Addresses: "//addresses/", Databases: "//dbs/", Writable: here, Readable: here}
+	body.Replication.Min, body.Replication.Max = 1, 1
+	body.Consistency.Level = "Session"
+	body.SystemReplication.Min, body.SystemReplication.Max = 1, 1
+	body.ReadPolicy.Primary, body.ReadPolicy.Secondary = 1, 1
+	limits, _ := json.Marshal(map[string]any{"maxSqlQueryInputLength": maxQuery, "maxQueryRequestTimeoutFraction": 0.9, "enableSpatialIndexing": true})
+	body.QueryEngine = string(limits)
+	return c.answer(http.StatusOK, mustJSON(body))
+}
+
+type databaseBody struct {
+	resource
+	Colls string `json:"_colls"`
+	Users string `json:"_users"`
+}
+
+func (db *database) body() databaseBody {
+	self := "dbs/" + db.rid + "/"
+	return databaseBody{resource{db.id, db.rid, self, db.etag, db.seconds}, "colls/", "users/"}
+}
+
+func (c *call) allDatabases() *failure {
+	switch {
+	case c.r.Method == http.MethodGet || c.isQuery():
+		var list []json.RawMessage
+		for _, db := range c.account.listDatabases() {
+			list = append(list, mustJSON(db.body()))
+		}
+		return c.feed("Databases", "", list)
+	case c.r.Method != http.MethodPost:
+		return c.unsupported()
+	}
+	var in struct {
+		ID string `json:"id"`
+	}
+	if f := c.decode(&in); f != nil {
+		return f
+	}
+	db, err := c.account.createDatabase(in.ID)
+	if err != nil {
+		return refusedResource(err)
+	}
+	return c.answerResource(http.StatusCreated, db.etag, db.body())
+}
+
+func (c *call) oneDatabase() *failure {
+	db := c.account.database(c.path[1])
+	if db == nil {
+		return failNotFound()
+	}
+	switch c.r.Method {
+	case http.MethodGet:
+		return c.answerResource(http.StatusOK, db.etag, db.body())
+	case http.MethodDelete:
+		if !c.account.deleteDatabase(db.id) {
+			return failNotFound()
+		}
+		return c.answer(http.StatusNoContent, nil)
+	}
+	return c.unsupported()
+}
+
+type containerBody struct {
+	ID        string          `json:"id"`
+	Indexing  json.RawMessage `json:"indexingPolicy"`
+	Key       keyDefinition   `json:"partitionKey"`
+	TTL       json.RawMessage `json:"defaultTtl,omitempty"`
+	Conflict  json.RawMessage `json:"conflictResolutionPolicy"`
+	RID       string          `json:"_rid"`
+	Self      string          `json:"_self"`
+	Etag      string          `json:"_etag"`
+	Seconds   int64           `json:"_ts"`
+	Docs      string          `json:"_docs"`
+	Sprocs    string          `json:"_sprocs"`
+	Triggers  string          `json:"_triggers"`
+	Functions string          `json:"_udfs"`
+	Conflicts string          `json:"_conflicts"`
+}
+
+var (
+	defaultIndexing = json.RawMessage(`{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}]}`)
+	defaultConflict = json.RawMessage(`{"mode":"LastWriterWins","conflictResolutionPath":"/_ts","conflictResolutionProcedure":""}`)
+)
+
+func (c *Container) body() containerBody {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	indexing := c.indexing
+	if len(indexing) == 0 {
+		indexing = defaultIndexing
+	}
+	return containerBody{
+		ID: c.id, Indexing: indexing, Key: c.key, TTL: c.ttl, Conflict: defaultConflict, RID: c.rid, Self: c.self, Etag: c.etag, Seconds: c.seconds,
+		Docs: "docs/", Sprocs: "sprocs/", Triggers: "triggers/", Functions: "udfs/", Conflicts: "conflicts/",
+	}
+}
+
+// containerIn is a container's definition as a client sends it.
+type containerIn struct {
+	ID       string          `json:"id"`
+	Key      *keyDefinition  `json:"partitionKey"`
+	Indexing json.RawMessage `json:"indexingPolicy"`
+	TTL      json.RawMessage `json:"defaultTtl"`
+}
+
+func (c *call) allContainers(db *database) *failure {
+	switch {
+	case c.r.Method == http.MethodGet || c.isQuery():
+		var list []json.RawMessage
+		for _, owner := range c.account.listContainers(db) {
+			list = append(list, mustJSON(owner.body()))
+		}
+		return c.feed("DocumentCollections", db.rid, list)
+	case c.r.Method != http.MethodPost:
+		return c.unsupported()
+	}
+	var in containerIn
+	if f := c.decode(&in); f != nil {
+		return f
+	}
+	if in.Key == nil {
+		return bad("The partition key definition is missing: a container needs one.")
+	}
+	spec := containerSpec{id: in.ID, key: *in.Key, indexing: in.Indexing, ttl: in.TTL}
+	var f *failure
+	if spec.throughput, f = c.offered(); f != nil {
+		return f
+	}
+	owner, err := c.account.createContainer(db, spec)
+	if err != nil {
+		return refusedResource(err)
+	}
+	body := owner.body()
+	return c.answerResource(http.StatusCreated, body.Etag, body)
+}
+
+// offered is the throughput that a container is to be made with, 0 if none is stated.
+func (c *call) offered() (int, *failure) {
+	text := c.r.Header.Get("X-Ms-Offer-Throughput")
+	if scale := c.r.Header.Get("X-Ms-Cosmos-Offer-Autopilot-Settings"); scale != "" {
+		var settings autoscale
+		if json.Unmarshal([]byte(scale), &settings) != nil {
+			return 0, bad("The header x-ms-cosmos-offer-autopilot-settings must be JSON with maxThroughput.")
+		}
+		text = strconv.Itoa(settings.Max)
+	}
+	if text == "" {
+		return 0, nil
+	}
+	ru, err := strconv.Atoi(text)
+	if err != nil || ru < minThroughput || ru > maxThroughput {
+		return 0, bad("The offer should have a throughput from 400 to 1000000 RU/s.")
+	}
+	return ru, nil
+}
+
+func (c *call) oneContainer(db *database) *failure {
+	owner, err := c.account.Container(db.id, c.path[3])
+	if err != nil {
+		return failNotFound()
+	}
+	switch c.r.Method {
+	case http.MethodGet:
+	case http.MethodPut:
+		var in containerIn
+		if f := c.decode(&in); f != nil {
+			return f
+		}
+		if f := owner.redefine(&in); f != nil {
+			return f
+		}
+	case http.MethodDelete:
+		if !c.account.deleteContainer(db, owner.id) {
+			return failNotFound()
+		}
+		return c.answer(http.StatusNoContent, nil)
+	default:
+		return c.unsupported()
+	}
+	body := owner.body()
+	return c.answerResource(http.StatusOK, body.Etag, body)
+}
+
+// redefine changes what of a container can be changed: its indexing policy and time to live.
+func (c *Container) redefine(in *containerIn) *failure {
+	if in.ID != c.id {
+		return bad("The id in the definition must be the container's.")
+	}
+	if in.Key != nil {
+		if _, err := in.Key.check(); err != nil || in.Key.Kind != c.key.Kind || max(1, in.Key.Version) != max(1, c.key.Version) || !equal(in.Key.Paths, c.key.Paths) {
+			return bad("Document collection partition key cannot be changed.")
+		}
+	}
+	c.account.mu.Lock()
+	next := c.account.nextEtag()
+	c.account.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.indexing, c.ttl, c.etag, c.seconds = in.Indexing, in.TTL, next, c.account.now().Unix()
+	c.indexed.Store(indexes(c.indexing))
+	return nil
+}
+
+func equal(a, b []string) bool { return string(mustJSON(a)) == string(mustJSON(b)) }
+
+// refusedResource is the answer to a database or container that can't be made.
+func refusedResource(err error) *failure {
+	if errors.Is(err, errExists) {
+		return fail(http.StatusConflict, 0, messageConflict)
+	}
+	return bad(sentence(err))
+}
+
+// decode reads a small JSON body.
+func (c *call) decode(v any) *failure {
+	data, f := c.body(maxMetadata)
+	if f != nil {
+		return f
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return bad("The request body is not JSON as it should be.")
+	}
+	return nil
+}
+
+const maxMetadata = 256 << 10
+
+func (c *call) answerResource(status int, tag string, body any) *failure {
+	c.w.Header()["Etag"] = []string{tag}
+	return c.answer(status, mustJSON(body))
+}
+
+// feed answers a list of resources, or a query of them.
+func (c *call) feed(name, rid string, list []json.RawMessage) *failure {
+	if c.isQuery() {
+		q, f := c.readQuery()
+		if f != nil {
+			return f
+		}
+		if list, f = q.filter(list); f != nil {
+			return f
+		}
+	}
+	if list == nil {
+		list = []json.RawMessage{}
+	}
+	c.w.Header()["X-Ms-Item-Count"] = []string{strconv.Itoa(len(list))}
+	return c.answer(http.StatusOK, mustJSON(map[string]any{"_rid": rid, name: list, "_count": len(list)}))
+}

@@ -1,0 +1,531 @@
+package cosmosdb
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// query is a SELECT that was understood.
+//
+//	SELECT [TOP n] * | VALUE expression | expression [AS name], …
+//	FROM name [[AS] alias]
+//	[WHERE expression] [ORDER BY path [ASC|DESC], …] [OFFSET n LIMIT n]
+//
+// Expressions have paths, parameters, literals, arrays and objects, = != <> < <= > >=, AND, OR, NOT, IN, BETWEEN, the functions of functions.go
+// and the aggregates COUNT, SUM, MIN, MAX and AVG. There is no JOIN, GROUP BY, DISTINCT or arithmetic.
+type query struct {
+	alias      string
+	top        int // -1: all
+	offset     int
+	limit      int // -1: all
+	value      bool
+	items      []item // none: *
+	where      expr
+	order      []sortKey
+	aggregates []*aggregate
+
+	text string
+	from int // where FROM begins in it
+}
+
+// item is a column of the result.
+type item struct {
+	name string
+	expr expr
+}
+
+type sortKey struct {
+	expr expr
+	down bool
+}
+
+const maxQueryDepth = 100
+
+// parser reads a query by recursive descent.
+type parser struct {
+	tokens     []token
+	at         int
+	depth      int
+	parameters map[string]scalar
+	query      *query
+	aggregates bool // may stand here
+}
+
+// parseQuery reads a query. The parameters are values in JSON by their names, @ included.
+func parseQuery(text string, parameters map[string]json.RawMessage) (*query, error) {
+	tokens, err := lex(text)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{tokens: tokens, parameters: make(map[string]scalar, len(parameters)), query: &query{top: -1, limit: -1, text: text}}
+	for name, raw := range parameters {
+		p.parameters[name] = scalarOf(raw)
+	}
+	if err := p.parse(); err != nil {
+		return nil, err
+	}
+	return p.query, nil
+}
+
+func (p *parser) parse() error {
+	q := p.query
+	if !p.word("SELECT") {
+		return p.fail()
+	}
+	if p.word("DISTINCT") {
+		return errors.New("the emulator's queries have no DISTINCT")
+	}
+	if p.word("TOP") {
+		n, err := p.count()
+		if err != nil {
+			return err
+		}
+		q.top = n
+	}
+	// The alias of FROM comes after what uses it.
+	if err := p.findAlias(); err != nil {
+		return err
+	}
+	p.aggregates = true
+	if err := p.columns(); err != nil {
+		return err
+	}
+	p.aggregates = false
+	q.from = p.tokens[p.at].at
+	if p.word("FROM") {
+		p.at++ // its name was checked by findAlias
+		if p.word("AS") || p.tokens[p.at].kind == tokenName && !p.keyword() {
+			p.at++
+		}
+	}
+	if p.word("WHERE") {
+		var err error
+		if q.where, err = p.or(); err != nil {
+			return err
+		}
+	}
+	if p.word("ORDER") {
+		if err := p.orderBy(); err != nil {
+			return err
+		}
+	}
+	if p.word("OFFSET") {
+		var err error
+		if q.offset, err = p.count(); err != nil {
+			return err
+		}
+		if !p.word("LIMIT") {
+			return p.fail()
+		}
+		if q.limit, err = p.count(); err != nil {
+			return err
+		}
+	}
+	for _, w := range []string{"JOIN", "GROUP", "IN"} {
+		if p.is(w) {
+			return fmt.Errorf("the emulator's queries have no %s", w)
+		}
+	}
+	if p.tokens[p.at].kind != tokenEnd {
+		return p.fail()
+	}
+	return nil
+}
+
+// findAlias looks ahead for the name that FROM gives documents.
+func (p *parser) findAlias() error {
+	p.query.alias = "root"
+	for i := p.at; i+1 < len(p.tokens); i++ {
+		if t := p.tokens[i]; t.kind != tokenName || !strings.EqualFold(t.text, "FROM") || i > 0 && p.tokens[i-1].text == "." {
+			continue
+		}
+		name, next := p.tokens[i+1], p.tokens[min(i+2, len(p.tokens)-1)]
+		if name.kind != tokenName {
+			return fmt.Errorf("syntax error near %.20q: FROM needs a name", name.text)
+		}
+		if strings.EqualFold(next.text, "AS") && next.kind == tokenName {
+			next = p.tokens[min(i+3, len(p.tokens)-1)]
+			if next.kind != tokenName {
+				return fmt.Errorf("syntax error near %.20q: AS needs a name", next.text)
+			}
+		}
+		if p.query.alias = name.text; next.kind == tokenName && !reserved[strings.ToUpper(next.text)] {
+			p.query.alias = next.text
+		}
+		return nil
+	}
+	return nil
+}
+
+var reserved = map[string]bool{
+	"WHERE": true, "ORDER": true, "GROUP": true, "JOIN": true, "OFFSET": true, "LIMIT": true, "FROM": true, "AS": true, "IN": true, "AND": true, "OR": true, "NOT": true,
+	"BETWEEN": true, "ASC": true, "DESC": true,
+}
+
+func (p *parser) keyword() bool { return reserved[strings.ToUpper(p.tokens[p.at].text)] }
+
+func (p *parser) columns() error {
+	q := p.query
+	if p.mark("*") {
+		return nil
+	}
+	if q.value = p.word("VALUE"); q.value {
+		e, err := p.or()
+		q.items = []item{{expr: e}}
+		return err
+	}
+	for {
+		e, err := p.or()
+		if err != nil {
+			return err
+		}
+		it := item{name: fmt.Sprintf("$%d", len(q.items)+1), expr: e}
+		if path, ok := e.(path); ok {
+			it.name = q.alias
+			if len(path) > 0 {
+				it.name = path[len(path)-1]
+			}
+		}
+		if p.word("AS") || p.tokens[p.at].kind == tokenName && !p.keyword() {
+			if p.tokens[p.at].kind != tokenName {
+				return p.fail()
+			}
+			it.name = p.tokens[p.at].text
+			p.at++
+		}
+		if q.items = append(q.items, it); !p.mark(",") {
+			return nil
+		}
+	}
+}
+
+func (p *parser) orderBy() error {
+	if !p.word("BY") {
+		return p.fail()
+	}
+	for {
+		e, err := p.primary()
+		if err != nil {
+			return err
+		}
+		if _, ok := e.(path); !ok {
+			return errors.New("ORDER BY needs paths")
+		}
+		k := sortKey{expr: e}
+		if !p.word("ASC") {
+			k.down = p.word("DESC")
+		}
+		if p.query.order = append(p.query.order, k); !p.mark(",") {
+			return nil
+		}
+	}
+}
+
+// count reads a number of documents, stated or as a parameter.
+func (p *parser) count() (int, error) {
+	e, err := p.primary()
+	if err != nil {
+		return 0, err
+	}
+	v, ok := e.(scalar)
+	if !ok || v.kind != kindNumber || v.number < 0 || v.number > 1<<31 || v.number != float64(int(v.number)) {
+		return 0, errors.New("TOP, OFFSET and LIMIT need numbers of documents")
+	}
+	return int(v.number), nil
+}
+
+// or is the loosest kind of expression.
+func (p *parser) or() (expr, error) {
+	if p.depth++; p.depth > maxQueryDepth {
+		return nil, fmt.Errorf("the query is nested more than %d deep", maxQueryDepth)
+	}
+	defer func() { p.depth-- }()
+	return p.chain("OR", func() (expr, error) { return p.chain("AND", p.not, func(l []expr) expr { return all(l) }) }, func(l []expr) expr { return some(l) })
+}
+
+// chain reads operands with an operator between them.
+func (p *parser) chain(operator string, operand func() (expr, error), join func([]expr) expr) (expr, error) {
+	var list []expr
+	for {
+		e, err := operand()
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, e); !p.word(operator) {
+			break
+		}
+	}
+	if len(list) == 1 {
+		return list[0], nil
+	}
+	return join(list), nil
+}
+
+func (p *parser) not() (expr, error) {
+	negated := false
+	for p.word("NOT") {
+		negated = !negated
+	}
+	e, err := p.comparison()
+	if err != nil || !negated {
+		return e, err
+	}
+	return inverse{e}, nil
+}
+
+func (p *parser) comparison() (expr, error) {
+	left, err := p.primary()
+	if err != nil {
+		return nil, err
+	}
+	negated := false
+	if p.is("NOT") {
+		p.at++
+		negated = true
+	}
+	var e expr
+	switch t := p.tokens[p.at]; {
+	case p.word("IN"):
+		e, err = p.in(left)
+	case p.word("BETWEEN"):
+		e, err = p.between(left)
+	case negated:
+		return nil, p.fail()
+	case t.kind == tokenMark && strings.Contains(" = != <> < <= > >= ", " "+t.text+" "):
+		p.at++
+		right, err := p.primary()
+		return comparison{t.text, left, right}, err
+	default:
+		return left, nil
+	}
+	if err == nil && negated {
+		e = inverse{e}
+	}
+	return e, err
+}
+
+func (p *parser) in(left expr) (expr, error) {
+	if !p.mark("(") {
+		return nil, p.fail()
+	}
+	list, err := p.list(")")
+	if err != nil || len(list) == 0 {
+		return nil, p.failOr(err)
+	}
+	return membership{left, list}, nil
+}
+
+func (p *parser) between(left expr) (expr, error) {
+	low, err := p.primary()
+	if err != nil || !p.word("AND") {
+		return nil, p.failOr(err)
+	}
+	high, err := p.primary()
+	return all{comparison{">=", left, low}, comparison{"<=", left, high}}, err
+}
+
+// list reads expressions with commas between them, and what closes them.
+func (p *parser) list(closing string) ([]expr, error) {
+	var list []expr
+	if p.mark(closing) {
+		return nil, nil
+	}
+	for {
+		e, err := p.or()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, e)
+		if p.mark(closing) {
+			return list, nil
+		}
+		if !p.mark(",") {
+			return nil, p.fail()
+		}
+	}
+}
+
+func (p *parser) primary() (expr, error) {
+	t := p.tokens[p.at]
+	p.at++
+	switch {
+	case t.kind == tokenNumber:
+		return p.number(t.text)
+	case t.kind == tokenString:
+		return scalar{kind: kindString, text: t.text}, nil
+	case t.kind == tokenParameter:
+		if v, ok := p.parameters[t.text]; ok {
+			return v, nil
+		}
+		return nil, fmt.Errorf("the query's parameter %.40s is missing", t.text)
+	case t.kind == tokenMark && t.text == "-" && p.tokens[p.at].kind == tokenNumber:
+		p.at++
+		return p.number("-" + p.tokens[p.at-1].text)
+	case t.kind == tokenMark && t.text == "(":
+		e, err := p.or()
+		if err == nil && !p.mark(")") {
+			err = p.fail()
+		}
+		return e, err
+	case t.kind == tokenMark && t.text == "[":
+		list, err := p.list("]")
+		return arrayOf(list), err
+	case t.kind == tokenMark && t.text == "{":
+		return p.object()
+	case t.kind == tokenName:
+		return p.named(t)
+	}
+	p.at--
+	return nil, p.fail()
+}
+
+func (p *parser) number(text string) (expr, error) {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return nil, fmt.Errorf("the number %.40s is too large", text)
+	}
+	return scalar{kind: kindNumber, number: f}, nil
+}
+
+func (p *parser) object() (expr, error) {
+	var o objectOf
+	if p.mark("}") {
+		return o, nil
+	}
+	for {
+		t := p.tokens[p.at]
+		if t.kind != tokenString && t.kind != tokenName {
+			return nil, p.fail()
+		}
+		p.at++
+		if !p.mark(":") {
+			return nil, p.fail()
+		}
+		e, err := p.or()
+		if err != nil {
+			return nil, err
+		}
+		o = append(o, item{t.text, e})
+		if p.mark("}") {
+			return o, nil
+		}
+		if !p.mark(",") {
+			return nil, p.fail()
+		}
+	}
+}
+
+// named reads what begins with a name: a constant, a function, or a path.
+func (p *parser) named(t token) (expr, error) {
+	switch strings.ToLower(t.text) {
+	case "true", "false":
+		return scalar{kind: kindBool, truth: strings.EqualFold(t.text, "true")}, nil
+	case "null":
+		return scalar{kind: kindNull}, nil
+	case "undefined":
+		return scalar{}, nil
+	}
+	if p.mark("(") {
+		return p.function(strings.ToUpper(t.text))
+	}
+	if t.text != p.query.alias && !strings.EqualFold(t.text, "root") {
+		p.at--
+		return nil, fmt.Errorf("identifier %.40q could not be resolved", t.text)
+	}
+	e := path{}
+	for {
+		switch {
+		case p.mark("."):
+			if p.tokens[p.at].kind != tokenName {
+				return nil, p.fail()
+			}
+			e = append(e, p.tokens[p.at].text)
+			p.at++
+		case p.mark("["):
+			if p.tokens[p.at].kind != tokenString {
+				return nil, p.fail()
+			}
+			e = append(e, p.tokens[p.at].text)
+			if p.at++; !p.mark("]") {
+				return nil, p.fail()
+			}
+		default:
+			return e, nil
+		}
+		if len(e) > maxDepth {
+			return nil, fmt.Errorf("a path is longer than %d names", maxDepth)
+		}
+	}
+}
+
+func (p *parser) function(name string) (expr, error) {
+	within := p.aggregates
+	kind, isAggregate := aggregateKinds[name]
+	if isAggregate {
+		if !within {
+			return nil, fmt.Errorf("%s may not stand here", name)
+		}
+		p.aggregates = false // none within another
+	}
+	list, err := p.list(")")
+	p.aggregates = within
+	if err != nil {
+		return nil, err
+	}
+	if isAggregate {
+		if len(list) != 1 {
+			return nil, fmt.Errorf("%s needs one argument", name)
+		}
+		a := &aggregate{kind: kind, name: name, of: list[0]}
+		p.query.aggregates = append(p.query.aggregates, a)
+		return a, nil
+	}
+	f, ok := functions[name]
+	if !ok {
+		return nil, fmt.Errorf("the emulator has no function %.40s", name)
+	}
+	if len(list) != f.arguments {
+		return nil, fmt.Errorf("%s needs %d arguments", name, f.arguments)
+	}
+	return application{f.apply, list}, nil
+}
+
+// is tells whether the next word is a keyword; word takes it.
+func (p *parser) is(keyword string) bool {
+	t := p.tokens[p.at]
+	return t.kind == tokenName && strings.EqualFold(t.text, keyword)
+}
+
+func (p *parser) word(keyword string) bool {
+	if !p.is(keyword) {
+		return false
+	}
+	p.at++
+	return true
+}
+
+func (p *parser) mark(text string) bool {
+	if t := p.tokens[p.at]; t.kind != tokenMark || t.text != text {
+		return false
+	}
+	p.at++
+	return true
+}
+
+func (p *parser) fail() error {
+	t := p.tokens[min(p.at, len(p.tokens)-1)]
+	if t.kind == tokenEnd {
+		return errors.New("syntax error: the query ends too early")
+	}
+	return fmt.Errorf("syntax error near %.20q at %d", t.text, t.at)
+}
+
+func (p *parser) failOr(err error) error {
+	if err != nil {
+		return err
+	}
+	return p.fail()
+}

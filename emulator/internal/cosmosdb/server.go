@@ -1,0 +1,366 @@
+package cosmosdb
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxHeader      = 64 << 10
+	maxBody        = 4 << 20 // documents and batches are up to 2 MB
+	maxBatchBody   = 2<<20 + 256<<10
+	headerTimeout  = 30 * time.Second
+	idleTimeout    = 5 * time.Minute
+	requestTimeout = 5 * time.Minute // to receive a request
+)
+
+// Server is an account's HTTP front.
+type Server struct {
+	account *Account
+	http    *http.Server
+	stop    context.CancelFunc
+	serving sync.WaitGroup
+}
+
+// Serve serves the account to the clients that connect to l, until Close. Of the account's address clients are told what is in their requests'
+// Host header.
+func (a *Account) Serve(l net.Listener) *Server {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Server{account: a, stop: stop}
+	s.http = &http.Server{
+		Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog:    slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				a.stats.connections.Add(1)
+				a.stats.open.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				a.stats.open.Add(-1)
+			}
+		},
+	}
+	s.serving.Go(func() {
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			a.log.Error("the Cosmos account stopped accepting connections", "error", err)
+		}
+	})
+	return s
+}
+
+// Close lets requests in progress finish, for up to a second, disconnects the clients and waits.
+func (s *Server) Close() error {
+	s.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = s.http.Close()
+	}
+	s.serving.Wait()
+	return err
+}
+
+// call is a request in progress.
+type call struct {
+	account *Account
+	w       http.ResponseWriter
+	r       *http.Request
+	path    []string // unescaped
+	charge  float64
+	lose    bool // the connection is cut instead of an answer
+	buffers *buffers
+}
+
+// buffers are the space of a call, used again by others.
+type buffers struct {
+	in, out []byte
+	doc     document
+	batch   batch
+}
+
+var bufferPool = sync.Pool{New: func() any { return new(buffers) }}
+
+// keepBuffer is up to what size a buffer is used again.
+const keepBuffer = 8 << 20
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	b := bufferPool.Get().(*buffers)
+	c := &call{account: s.account, w: w, r: r, buffers: b}
+	s.account.stats.requests.Add(1)
+	if f := c.serve(); f != nil {
+		c.refuse(f)
+	}
+	if cap(b.in) <= keepBuffer && cap(b.out) <= keepBuffer {
+		bufferPool.Put(b)
+	}
+}
+
+// serve reads a request's path, and authorizes it.
+func (c *call) serve() *failure {
+	for part := range strings.SplitSeq(strings.Trim(c.r.URL.EscapedPath(), "/"), "/") {
+		plain, err := url.PathUnescape(part)
+		if err != nil || len(c.path) > 8 {
+			return bad("The request's path is malformed.")
+		}
+		if plain != "" {
+			c.path = append(c.path, plain)
+		}
+	}
+	kind, link := c.resource()
+	if f := c.account.authorize(c.r, kind, link); f != nil {
+		c.account.stats.refused.Add(1)
+		return f
+	}
+	return c.dispatch()
+}
+
+// dispatch serves a request that is authorized.
+func (c *call) dispatch() *failure {
+	p := c.path
+	if len(p) >= 5 && p[0] == "dbs" && p[2] == "colls" {
+		return c.inContainer()
+	}
+	if f := c.strike(OnMetadata, "", ""); f != nil {
+		return f
+	}
+	c.charge = chargeMetadata
+	switch {
+	case len(p) == 0 && c.r.Method == http.MethodGet:
+		return c.readAccount()
+	case len(p) == 1 && p[0] == "dbs":
+		return c.allDatabases()
+	case len(p) == 2 && p[0] == "dbs":
+		return c.oneDatabase()
+	case len(p) >= 3 && p[0] == "dbs" && p[2] == "colls":
+		db := c.account.database(p[1])
+		if db == nil {
+			return failNotFound()
+		}
+		if len(p) == 3 {
+			return c.allContainers(db)
+		}
+		return c.oneContainer(db)
+	case len(p) == 1 && p[0] == "offers":
+		return c.allOffers()
+	case len(p) == 2 && p[0] == "offers":
+		return c.oneOffer()
+	}
+	return c.unsupported()
+}
+
+func (c *call) unsupported() *failure {
+	return bad("The emulator doesn't support " + c.r.Method + " of " + strings.Join(c.path, "/") + ".")
+}
+
+// resource is what the signature of the request covers: the type and the link of what it is about, the owner's link where that is a list.
+func (c *call) resource() (kind, link string) {
+	p := c.path
+	switch {
+	case len(p) == 0:
+		return "", ""
+	case len(p)%2 == 1:
+		return p[len(p)-1], strings.Join(p[:len(p)-1], "/")
+	case p[0] == "offers":
+		return p[0], strings.ToLower(p[1]) // it is addressed by resource id
+	default:
+		return p[len(p)-2], strings.Join(p, "/")
+	}
+}
+
+// inContainer serves what is below /dbs/…/colls/….
+func (c *call) inContainer() *failure {
+	p := c.path
+	owner, err := c.account.Container(p[1], p[3])
+	on := c.kind()
+	rangeID := c.rangeID()
+	if f := c.strike(on, p[1]+"/"+p[3], rangeID); f != nil {
+		return f
+	}
+	switch {
+	case err != nil:
+		f := failNotFound()
+		f.substatus = 1003 // of the owner
+		return f
+	case len(p) == 5 && p[4] == "pkranges" && c.r.Method == http.MethodGet:
+		return c.readRanges(owner)
+	case len(p) == 5 && p[4] == "docs":
+		switch on {
+		case OnQuery:
+			return c.query(owner)
+		case OnBatch:
+			return c.batch(owner)
+		}
+		if c.r.Method == http.MethodPost {
+			return c.writeDocument(owner, verbCreate)
+		}
+	case len(p) == 6 && p[4] == "docs":
+		switch c.r.Method {
+		case http.MethodGet:
+			return c.readDocument(owner)
+		case http.MethodPut:
+			return c.writeDocument(owner, verbReplace)
+		case http.MethodDelete:
+			return c.deleteDocument(owner)
+		}
+	}
+	return c.unsupported()
+}
+
+// kind is the kind of a request below a container.
+func (c *call) kind() Request {
+	switch {
+	case c.path[4] == "pkranges":
+		return OnRanges
+	case c.isTrue("X-Ms-Cosmos-Is-Batch-Request"):
+		return OnBatch
+	case len(c.path) == 5 && (c.r.Method == http.MethodGet || c.isQuery() || c.isTrue("X-Ms-Cosmos-Is-Query-Plan-Request")):
+		return OnQuery
+	case c.r.Method == http.MethodGet:
+		return OnRead
+	default:
+		return OnWrite
+	}
+}
+
+func (c *call) isTrue(header string) bool { return strings.EqualFold(c.r.Header.Get(header), "true") }
+
+// rangeID is the partition key range that the request is for. Some clients write the container's resource id before it.
+func (c *call) rangeID() string {
+	id := c.r.Header.Get("X-Ms-Documentdb-Partitionkeyrangeid")
+	return id[strings.LastIndexByte(id, ',')+1:]
+}
+
+func (c *call) isQuery() bool {
+	return c.r.Method == http.MethodPost &&
+		(c.isTrue("X-Ms-Documentdb-Query") || c.isTrue("X-Ms-Documentdb-Isquery") || strings.HasPrefix(c.r.Header.Get("Content-Type"), "application/query+json"))
+}
+
+// strike has a fault happen, if one befalls the request.
+func (c *call) strike(on Request, container, rangeID string) *failure {
+	fault, ok := c.account.faults.next(on, container, rangeID, false)
+	if !ok {
+		return nil
+	}
+	if fault.Delay > 0 {
+		wait := time.NewTimer(fault.Delay)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case <-c.r.Context().Done():
+		}
+	}
+	switch fault.Kind {
+	case FaultStatus:
+		return fault.failure()
+	case FaultDrop:
+		c.cut()
+		return errCut
+	case FaultLoseAnswer:
+		c.lose = true
+	}
+	return nil
+}
+
+// errCut says that the connection is gone: there is no one to answer.
+var errCut = &failure{}
+
+// cut ends the connection at once, as a failing network would.
+func (c *call) cut() {
+	conn, _, err := http.NewResponseController(c.w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// body reads the request's body into the call's buffer.
+func (c *call) body(limit int64) ([]byte, *failure) {
+	tooLarge := fail(http.StatusRequestEntityTooLarge, 0, "Request size is too large")
+	if c.r.ContentLength > limit {
+		return nil, tooLarge
+	}
+	b := c.buffers.in[:0]
+	if n := int(c.r.ContentLength); n > cap(b) {
+		b = make([]byte, 0, n+n/4)
+	}
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := c.r.Body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		c.buffers.in = b
+		switch {
+		case int64(len(b)) > limit:
+			return nil, tooLarge
+		case errors.Is(err, io.EOF):
+			return b, nil
+		case err != nil:
+			return nil, bad("The request's body ended early.")
+		}
+	}
+}
+
+// answer sends a body that is JSON already.
+func (c *call) answer(status int, body []byte) *failure {
+	if c.lose {
+		c.cut()
+		return nil
+	}
+	h := c.w.Header()
+	h["X-Ms-Request-Charge"] = []string{strconv.FormatFloat(round(c.charge), 'f', -1, 64)}
+	h["X-Ms-Activity-Id"] = []string{activityID}
+	h["X-Ms-Gatewayversion"] = gatewayVersion
+	if status != http.StatusNoContent && status != http.StatusNotModified {
+		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+		h["Content-Type"] = contentType
+	}
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(body) // an error is the client's
+	return nil
+}
+
+var (
+	contentType    = []string{"application/json"}
+	gatewayVersion = []string{"version=2.0.0"}
+)
+
+// activityID is one for all: nobody looks requests up by it.
+const activityID = "00000000-0000-0000-0000-000000000000"
+
+// refuse answers with an error.
+func (c *call) refuse(f *failure) {
+	if f == errCut {
+		return
+	}
+	h := c.w.Header()
+	if f.substatus != 0 {
+		h["X-Ms-Substatus"] = []string{strconv.Itoa(f.substatus)}
+	}
+	if f.retryAfter > 0 {
+		h["X-Ms-Retry-After-Ms"] = []string{strconv.FormatInt(f.retryAfter.Milliseconds(), 10)}
+	}
+	if f.status == http.StatusTooManyRequests {
+		c.account.stats.throttled.Add(1)
+	}
+	c.charge = f.charge
+	b := append(c.buffers.out[:0], `{"code":"`...)
+	b = append(append(b, codeName(f.status)...), `","message":`...)
+	b = appendQuoted(b, f.message)
+	c.buffers.out = append(b, '}')
+	_ = c.answer(f.status, c.buffers.out)
+}

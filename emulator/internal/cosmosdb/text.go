@@ -1,0 +1,33 @@
+package cosmosdb
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
+
+func appendFloat(dst []byte, f float64) []byte { return strconv.AppendFloat(dst, f, 'f', -1, 64) }
+
+// appendQuoted appends a JSON string.
+func appendQuoted(dst []byte, s string) []byte {
+	text, _ := json.Marshal(s) // strings can always be written
+	return append(dst, text...)
+}
+
+// mustJSON is for values of the package's own types.
+func mustJSON(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// appendNumber appends a number as JSON has it: whole ones without an exponent as long as they are exact.
+func appendNumber(dst []byte, f float64) []byte {
+	if f == float64(int64(f)) && f < 1<<53 && f > -1<<53 {
+		return strconv.AppendInt(dst, int64(f), 10)
+	}
+	return strconv.AppendFloat(dst, f, 'g', -1, 64)
+}

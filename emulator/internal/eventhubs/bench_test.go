@@ -1,0 +1,45 @@
+package eventhubs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// BenchmarkAppend has 8 appenders share 1 or 8 partitions, which have a log
+// each, with batches of one event and of 100, of 1 KB.
+func BenchmarkAppend(b *testing.B) {
+	for _, size := range []int{1, 100} {
+		for _, partitions := range []int{1, 8} {
+			b.Run(fmt.Sprintf("batch=%d/partitions=%d", size, partitions), func(b *testing.B) {
+				broker, err := Open(b.TempDir(), []Config{{Name: "h", Partitions: partitions}}, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer broker.Close()
+				h, _ := broker.Hub("h")
+				batch := make([]Message, size)
+				for i := range batch {
+					batch[i] = Message{Key: "key", Payload: make([]byte, 1000)}
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				var wg sync.WaitGroup
+				for a := range 8 {
+					wg.Go(func() {
+						p := h.partitions[a%partitions]
+						for i := a; i < b.N; i += 8 {
+							if _, err := p.Append(context.Background(), batch); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "events/s")
+			})
+		}
+	}
+}

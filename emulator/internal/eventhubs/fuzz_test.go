@@ -1,0 +1,32 @@
+package eventhubs
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice/internal/keyhash"
+)
+
+// A hub that may exist has a directory of its own in the broker's, and every
+// key one of its partitions, always the same.
+func FuzzHub(f *testing.F) {
+	f.Add("flights", 4, "DFW")
+	f.Add("a.b-c_d9", 1024, "")
+	f.Add("../x", 1, "\xff")
+	f.Add("con/..", 32, strings.Repeat("k", 500))
+	f.Fuzz(func(t *testing.T, name string, partitions int, key string) {
+		c := Config{Name: name, Partitions: partitions}
+		if c.validate() != nil {
+			return
+		}
+		b := &Broker{dir: "/data"}
+		if dir := b.hubDir(c); filepath.Clean(dir) != dir || filepath.Dir(dir) != "/data" || len(filepath.Base(dir)) > 255 {
+			t.Fatalf("hub %q has the directory %q", name, dir)
+		}
+		p := keyhash.Partition(key, partitions)
+		if p < 0 || p >= partitions || keyhash.Partition(key, partitions) != p {
+			t.Fatalf("key %q belongs to partition %d of %d", key, p, partitions)
+		}
+	})
+}

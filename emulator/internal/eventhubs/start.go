@@ -1,0 +1,48 @@
+package eventhubs
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Start tells where in a partition to begin to read. The zero value is the
+// oldest event that the partition holds.
+type Start struct {
+	Kind      StartKind
+	Offset    string    // for [AtOffset]
+	Sequence  int64     // for [AtSequence]
+	Time      time.Time // for [AtTime]
+	Inclusive bool      // with the event at the offset, sequence number or time itself, not only those behind it
+}
+
+// StartKind says which field of a [Start] counts.
+type StartKind uint8
+
+// The kinds of start.
+const (
+	Earliest   StartKind = iota // the oldest event that the partition holds
+	Latest                      // the next event that arrives
+	AtOffset                    // an offset; "-1" and "@latest" mean what they do on Azure
+	AtSequence                  // a sequence number
+	AtTime                      // the enqueued time
+)
+
+// String describes the start for an error message.
+func (s Start) String() string {
+	bound := "after "
+	if s.Inclusive {
+		bound = ""
+	}
+	switch s.Kind {
+	case Latest:
+		return "latest"
+	case AtOffset:
+		return bound + "offset " + strconv.Quote(s.Offset)
+	case AtSequence:
+		return fmt.Sprintf("%ssequence number %d", bound, s.Sequence)
+	case AtTime:
+		return bound + s.Time.UTC().Format(time.RFC3339Nano)
+	}
+	return "earliest"
+}

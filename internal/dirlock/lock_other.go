@@ -1,0 +1,33 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package dirlock
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Lock is a lock on a directory. One holder in one process can have it.
+type Lock struct{ file *os.File }
+
+// Acquire locks a directory, or fails with [ErrLocked]. A file that is open
+// cannot be removed here, so the lock is one that could be.
+func Acquire(path string) (*Lock, error) {
+	name := filepath.Join(path, "lock")
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w: stop that one, or use another directory", path, ErrLocked)
+	}
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return &Lock{f}, nil
+}
+
+// Unlock releases the lock.
+func (l *Lock) Unlock() error {
+	return errors.Join(l.file.Close(), os.Remove(l.file.Name()))
+}

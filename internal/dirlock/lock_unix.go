@@ -1,0 +1,49 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package dirlock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Lock is a lock on a directory. One holder in one process can have it.
+type Lock struct{ dir *os.File }
+
+// lockWithin is how long a lock may outlast its process: one that was killed
+// while it started another leaves the lock with that, until it has become its
+// program.
+const lockWithin = time.Second
+
+// Acquire locks a directory, or fails with [ErrLocked] if that takes longer
+// than a second. The kernel releases the lock when the process ends, however it
+// ends.
+func Acquire(path string) (*Lock, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(lockWithin); ; <-again.C {
+		err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return &Lock{dir}, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+			break
+		}
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = fmt.Errorf("%s: %w: stop that one, or use another directory", path, ErrLocked)
+	} else {
+		err = fmt.Errorf("lock %s: %w", path, err)
+	}
+	return nil, errors.Join(err, dir.Close())
+}
+
+// Unlock releases the lock.
+func (l *Lock) Unlock() error { return l.dir.Close() }

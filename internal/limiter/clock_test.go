@@ -1,0 +1,82 @@
+package limiter
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// handClock is moved by the test, and by who sleeps on it: for one goroutine.
+type handClock struct {
+	now  time.Duration
+	late func() time.Duration // how late a sleeper wakes
+}
+
+func (c *handClock) Elapsed() time.Duration { return c.now }
+
+func (c *handClock) Sleep(ctx context.Context, d time.Duration) error {
+	c.now += max(d, 0)
+	if c.late != nil {
+		c.now += c.late()
+	}
+	return ctx.Err()
+}
+
+// record is what was granted, in order.
+type record struct {
+	mu     sync.Mutex
+	grants []grants
+}
+
+func (r *record) add(at time.Duration, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.grants = append(r.grants, grants{at, n})
+}
+
+// total is how much was granted in [from, to).
+func (r *record) total(from, to time.Duration) (n int) {
+	for _, g := range r.grants {
+		if from <= g.at && g.at < to {
+			n += g.n
+		}
+	}
+	return n
+}
+
+// windows returns the least and the most grants that a half-open window of a
+// second holds. The fullest windows end right behind a grant; the emptiest end
+// right before one, and of those count the ones that begin after warm.
+func (r *record) windows(warm time.Duration) (least, most int) {
+	slices.SortStableFunc(r.grants, func(a, b grants) int { return int(a.at - b.at) })
+	least = math.MaxInt
+	before, within := 0, 0 // grants in [g.at-1s, g.at), and in (g.at-1s, g.at]
+	begin, end, old := 0, 0, 0
+	for _, g := range r.grants {
+		for ; r.grants[end].at < g.at; end++ {
+			before += r.grants[end].n
+		}
+		for ; r.grants[begin].at < g.at-time.Second; begin++ {
+			before -= r.grants[begin].n
+		}
+		if g.at-time.Second >= warm {
+			least = min(least, before)
+		}
+		within += g.n
+		for ; r.grants[old].at <= g.at-time.Second; old++ {
+			within -= r.grants[old].n
+		}
+		most = max(most, within)
+	}
+	return least, most
+}
+
+func (r *record) atMost(t *testing.T, perSecond int) {
+	t.Helper()
+	if _, most := r.windows(0); most > perSecond {
+		t.Fatalf("a window of a second holds %d grants, %d more than the rate", most, most-perSecond)
+	}
+}

@@ -1,0 +1,54 @@
+package limiter
+
+import "time"
+
+// second is what was granted within the last second. It knows this to
+// resolution: grants closer together count as granted at the last of them,
+// which errs to the safe side.
+type second struct {
+	n           int             // in all
+	began, at   time.Duration   // of the last grants: the first and the last of them
+	log         [logSize]grants // a ring
+	first, next uint
+}
+
+type grants struct {
+	at time.Duration
+	n  int
+}
+
+const (
+	resolution = 500 * time.Microsecond
+	logSize    = 1 << 11 // more than a second has of resolution
+)
+
+// add adds n grants.
+func (s *second) add(now time.Duration, n int) {
+	if s.first == s.next || now-s.began >= resolution {
+		s.began = now
+		s.log[s.next%logSize] = grants{}
+		s.next++
+	}
+	g := &s.log[(s.next-1)%logSize]
+	g.at, s.at = now, now
+	g.n += n
+	s.n += n
+}
+
+// forget drops the grants that are a second old.
+func (s *second) forget(now time.Duration) {
+	for s.first != s.next && s.log[s.first%logSize].at <= now-time.Second {
+		s.n -= s.log[s.first%logSize].n
+		s.first++
+	}
+}
+
+// below is the moment at which fewer than n grants are left.
+func (s *second) below(n int) (at time.Duration) {
+	left := s.n
+	for i := s.first; left >= n && i != s.next; i++ {
+		left -= s.log[i%logSize].n
+		at = s.log[i%logSize].at + time.Second
+	}
+	return at
+}

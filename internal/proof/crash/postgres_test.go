@@ -1,0 +1,89 @@
+//go:build postgres
+
+package crash
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/pgtest"
+	"github.com/sluice-go/sluice/pgstore"
+)
+
+func run(m *testing.M) int { return pgtest.Run(m) }
+
+func init() {
+	databases["postgres"] = func(ctx context.Context, url string) (sluice.Delivery, sluice.LeaseStore, error) {
+		s, err := pgstore.Open(ctx, url, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		return sluice.Transactional(s, handler(func(ctx context.Context, tx pgx.Tx, query string, args ...any) error {
+			_, err := tx.Exec(ctx, query, args...)
+			return err
+		})), s.Leases(), nil
+	}
+}
+
+func postgres(t *testing.T) (database string, n count) {
+	return at(t, pgtest.Database(t))
+}
+
+// at makes the tables in a database.
+func at(t *testing.T, url string) (database string, n count) {
+	s, err := pgstore.Open(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	if _, err := s.Pool().Exec(t.Context(), tables); err != nil {
+		t.Fatal(err)
+	}
+	return url, func(query string) int {
+		n := -1
+		_ = s.Pool().QueryRow(t.Context(), query).Scan(&n)
+		return n
+	}
+}
+
+func TestKilledHalfWayPostgreSQL(t *testing.T) {
+	database, n := postgres(t)
+	killedHalfWay(t, database, n)
+}
+
+func TestKillerIsParkedPostgreSQL(t *testing.T) {
+	database, n := postgres(t)
+	killerIsParked(t, database, n)
+}
+
+// TestOutageOfAMinute stops PostgreSQL for a minute under a working consumer:
+// it goes on by itself, and no event is held to account.
+func TestOutageOfAMinute(t *testing.T) {
+	server := pgtest.New(t, nil)
+	url, err := server.CreateDatabase(t.Context(), "outage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	database, n := at(t, url)
+	a := newArena(t, database, make([]string, 600))
+	a.start()
+	until(t, time.Minute, "first commit", func() bool { return n(done) > 0 })
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	a.send(make([]string, 600))
+	<-time.After(time.Minute)
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	until(t, time.Minute, "the end", func() bool { return n(done) == 1200 })
+	t.Logf("went on and caught up within %v", time.Since(began).Round(time.Millisecond))
+	if rows, letters := n("SELECT count(*) FROM first"), n("SELECT count(*) FROM sluice_dead_letters"); rows != 1200 || letters != 0 {
+		t.Errorf("%d rows, %d dead letters", rows, letters)
+	}
+}

@@ -1,0 +1,228 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// run runs one world in a bubble of its own. However it ends, by a panic or not
+// at all, its seed is told; that a traceback has the labels of its goroutine
+// takes GODEBUG=tracebacklabels=1.
+func run(t *testing.T, cfg Config) (r Result) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			panic(fmt.Sprintf("%v\nreplay: %s", cause, replay(cfg)))
+		}
+	}()
+	defer time.AfterFunc(time.Minute, func() { panic("a world has not come to its end\nreplay: " + replay(cfg)) }).Stop()
+	pprof.Do(t.Context(), pprof.Labels("replay", replay(cfg)), func(context.Context) {
+		synctest.Test(t, func(*testing.T) { r = Run(cfg) })
+	})
+	return r
+}
+
+// replay is the command that runs one seed again.
+func replay(cfg Config) string {
+	if cfg.Chain != nil {
+		return fmt.Sprintf("SLUICE_SIM_CHAIN=%d go test ./internal/proof/sim -run TestChains -v", cfg.Seed)
+	}
+	if cfg.Stream != nil {
+		return fmt.Sprintf("SLUICE_SIM_STREAM=%d go test ./internal/proof/sim -run TestStreams -v", cfg.Seed)
+	}
+	return fmt.Sprintf("SLUICE_SIM_SEED=%d go test ./internal/proof/sim -run TestFreshSeeds -v", cfg.Seed)
+}
+
+const (
+	freshSeeds  = 2000 // by default
+	streamSeeds = 2000
+	freeSeeds   = 300
+	eachSite    = 1000 // how often everything must have gone wrong in so many
+)
+
+// TestFreshSeeds runs worlds that no run before has seen, and counts what goes
+// wrong in them. SLUICE_SIM_SEEDS sets how many; SLUICE_SIM_SEED runs one and
+// prints its trace.
+func TestFreshSeeds(t *testing.T) {
+	many(t, "SEED", freshSeeds, eachSite, Draw, Sites())
+}
+
+// many runs fresh seeds, or the one of the variable SLUICE_SIM_NAME.
+func many(t *testing.T, name string, byDefault, each int, draw func(uint64) Config, sites []string) {
+	if text := os.Getenv("SLUICE_SIM_" + name); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := draw(seed)
+		cfg.Keep = true
+		r := run(t, cfg)
+		fmt.Println(strings.Join(r.Lines, "\n"))
+		for _, v := range r.Violations {
+			t.Error(v)
+		}
+		return
+	}
+	seeds := byDefault
+	if text := os.Getenv("SLUICE_SIM_" + name + "S"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seeds = n
+	}
+	first := uint64(time.Now().UnixNano()) / 1000
+	fired := map[string]int{}
+	var events, rows, letters int
+	var virtual time.Duration
+	var even []time.Duration
+	began := time.Now()
+	for n := range seeds {
+		cfg := draw(first + uint64(n))
+		r := run(t, cfg)
+		for k, v := range r.Fired {
+			fired[k] += v
+		}
+		events, rows, letters, virtual = events+r.Events, rows+r.Rows, letters+r.Letters, virtual+r.Virtual
+		if cfg.Want == sluice.Balanced {
+			even = append(even, r.Even)
+		}
+		if len(r.Violations) > 0 {
+			t.Errorf("seed %d: %d violations, the first: %s\nreplay: %s", cfg.Seed, len(r.Violations), r.Violations[0], replay(cfg))
+		}
+		if n%1000 == 999 {
+			t.Logf("%d seeds, %v simulated", n+1, virtual.Round(time.Minute))
+		}
+	}
+	t.Logf("%d seeds from %d: %v simulated in %v; %d events, %d rows, %d dead letters", seeds, first, virtual.Round(time.Minute), time.Since(began).Round(time.Second), events, rows, letters)
+	if slices.Sort(even); len(even) > 0 {
+		t.Logf("%d worlds share out: even %v (median), %v (95%%), %v (longest) after the last trouble", len(even), even[len(even)/2], even[len(even)*95/100], even[len(even)-1])
+	}
+	for _, site := range sites {
+		t.Logf("%8d %s", fired[site], site)
+		if seeds >= byDefault && fired[site] < each {
+			t.Errorf("%s: only %d times in %d seeds, which proves too little: at least %d are wanted", site, fired[site], seeds, each)
+		}
+	}
+	for site := range fired {
+		if !slices.Contains(sites, site) {
+			t.Errorf("%s is not among the sites", site)
+		}
+	}
+}
+
+// TestStreams runs worlds whose consumers deliver at least once. SLUICE_SIM_STREAMS
+// sets how many; SLUICE_SIM_STREAM runs one and prints its trace.
+func TestStreams(t *testing.T) {
+	many(t, "STREAM", streamSeeds, eachSite, DrawStream, StreamSites())
+}
+
+// TestOneSeedOneTrace runs worlds again and again: nothing but the seed decides
+// what happens.
+func TestOneSeedOneTrace(t *testing.T) {
+	for seed := range uint64(50) {
+		times := 3
+		if seed < 2 {
+			times = 20
+		}
+		oneTrace(t, Draw(seed), times, 0)
+		oneTrace(t, DrawStream(seed), times, 1)
+	}
+}
+
+// oneTrace runs a world so many times again. Of worlds with streams one odd
+// trace is let pass: a stream's goroutine and its clerk's, awake at the same
+// moment since one has woken the other, now and then come in the other order.
+func oneTrace(t *testing.T, cfg Config, times, odd int) {
+	t.Helper()
+	traces := map[uint64]int{}
+	for range times + 1 {
+		traces[run(t, cfg).Trace]++
+	}
+	most := 0
+	for _, n := range traces {
+		most = max(most, n)
+	}
+	if most < times+1-odd {
+		t.Fatalf("seed %d gave %d traces in %d runs: %s", cfg.Seed, len(traces), times+1, replay(cfg))
+	}
+}
+
+// TestFree runs worlds in which goroutines really run at once, for the race
+// detector.
+func TestFree(t *testing.T) {
+	began := time.Now()
+	for seed := range uint64(freeSeeds) {
+		cfg := Draw(seed)
+		if seed%3 == 0 {
+			cfg = DrawStream(seed)
+		}
+		cfg.Free = true
+		for _, v := range run(t, cfg).Violations {
+			t.Errorf("seed %d: %s", seed, v)
+		}
+	}
+	t.Logf("%d seeds in %v", freeSeeds, time.Since(began).Round(time.Second))
+}
+
+// TestMutants takes one protection away at a time, and the worlds must notice.
+func TestMutants(t *testing.T) {
+	for _, m := range []struct {
+		name   string
+		mutate func(*Config)
+	}{
+		{"no fence, no position check", func(c *Config) {
+			c.Unsafe = sluicetest.UnsafeStore{NoFence: true, NoPosition: true, LateCommit: true}
+		}},
+		{"no fence", func(c *Config) { c.Unsafe = sluicetest.UnsafeStore{NoFence: true, LateCommit: true} }},
+		{"no position check", func(c *Config) { c.Unsafe = sluicetest.UnsafeStore{NoPosition: true, LateCommit: true} }},
+		{"epoch not raised", func(c *Config) {
+			c.Want = sluice.AllPartitions // seats of one epoch are no seats
+			c.UnsafeLeases.SameEpoch = true
+			c.Unsafe = sluicetest.UnsafeStore{NoPosition: true, LateCommit: true}
+		}},
+		{"effects and checkpoint in two transactions", func(c *Config) { c.Unsafe.SplitCommit = true }},
+		{"blind retry of an unknown commit, no position check", func(c *Config) {
+			c.Blind = true
+			c.Unsafe = sluicetest.UnsafeStore{NoPosition: true, LateCommit: true}
+		}},
+		{"stream: checkpoint at the highest done instead of the furthest consecutive", func(c *Config) {
+			*c = DrawStream(c.Seed)
+			c.Stream.Highest = true
+		}},
+		{"stream: dead letters lost", func(c *Config) {
+			*c = DrawStream(c.Seed)
+			c.Unsafe.LostLetters = true
+		}},
+		{"stream: no fence", func(c *Config) {
+			*c = DrawStream(c.Seed)
+			c.Unsafe.NoFence = true
+		}},
+		{"stream: backwards", func(c *Config) {
+			*c = DrawStream(c.Seed)
+			c.Unsafe.Backwards = true
+		}},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			for seed := range uint64(500) {
+				cfg := Draw(seed)
+				m.mutate(&cfg)
+				if r := run(t, cfg); len(r.Violations) > 0 {
+					t.Logf("caught by seed %d: %s", seed, r.Violations[0])
+					return
+				}
+			}
+			t.Error("not caught by 500 seeds")
+		})
+	}
+}

@@ -1,0 +1,45 @@
+// Package sluiceotel tells OpenTelemetry what a consumer does: metrics from the
+// engine's observations, and spans of what handlers do, joined to the traces of
+// those who sent the events.
+//
+//	metrics, err := otel.New(&otel.Config{Group: source.Group()})
+//	...
+//	consumer, err := sluice.New(source, leases, delivery, sluice.AllPartitions,
+//		&sluice.Config{Observer: metrics})
+//
+// # Metrics
+//
+// All have the attributes messaging.system, messaging.destination.name (the
+// hub), messaging.consumer.group.name and messaging.destination.partition.id, by
+// OpenTelemetry's conventions for messaging. Counters begin at 0 with the
+// process; how far a partition is, only the process that has it tells.
+//
+//	messaging.client.consumed.messages  counter    events fetched from the log
+//	messaging.process.duration          histogram  s, handler and commit of a batch; at least once: the move of the checkpoint
+//	sluice.fetched.bytes                counter    bodies fetched
+//	sluice.committed.messages           counter    events that the checkpoint passed
+//	sluice.commits                      counter    by outcome: committed, fenced, unknown
+//	sluice.repeats                      counter    of those, passed over: sent more than once
+//	sluice.lag.messages                 gauge      events not done: behind the checkpoint; at least once: behind what is written
+//	sluice.lag.time                     gauge      s, age of the oldest event fetched and not done
+//	sluice.checkpoint                   gauge      sequence number
+//	sluice.lease.held                   gauge      1 while the partition is this process's
+//	sluice.lease.epoch                  gauge
+//	sluice.lease.renewal.duration       histogram  s
+//	sluice.lease.lost                   counter
+//	sluice.retries                      counter    attempts at an event that failed and are repeated
+//	sluice.dead_letters                 counter    by outcome: parked, redriven, redrive_failed
+//	sluice.written.records              counter    at least once: records that the sink wrote
+//	sluice.written.cost                 counter    what the store charged (RU)
+//	sluice.limiter.wait                 counter    seconds for which the rate, or the store's RU, held records back
+//	sluice.inflight.messages            gauge      at least once: taken and not done
+//	sluice.failures                     counter    outages of log, database and lease store; hooks
+//	sluice.stopped                      gauge      1 while a partition waits for a person
+//
+// # Traces
+//
+// [Trace] is middleware that makes a span of each batch, with a link to the
+// trace of each event's sender; [ContextOf] continues an event's own trace. The
+// trace context is read from the application properties traceparent and
+// tracestate (W3C), or Diagnostic-Id, in which Azure's older clients wrote it.
+package sluiceotel

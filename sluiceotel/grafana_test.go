@@ -1,0 +1,84 @@
+package sluiceotel_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluiceotel"
+)
+
+// unshown is for other questions than a dashboard's.
+var unshown = map[string]bool{"sluice_fetched_bytes_total": true, "sluice_checkpoint": true, "target_info": true}
+
+// TestGrafana compares the metrics that the dashboard asks for with those that
+// Prometheus is given.
+func TestGrafana(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := sluiceotel.New(&sluiceotel.Config{Group: group, Meter: metric.NewMeterProvider(metric.WithReader(reader))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range life {
+		o.Observe(x)
+	}
+	o.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "2"})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]bool{"sluice_warnings": true} // it is cmd's
+	labels := map[string]bool{"le": true, "instance": true}
+	for _, f := range families {
+		given[f.GetName()], given[f.GetName()+"_bucket"] = true, true
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = true
+			}
+		}
+	}
+	text, err := os.ReadFile("../docs/grafana.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &board); err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`\b(?:sluice|messaging)_[a-z_]+`)
+	asked := map[string]bool{}
+	for _, p := range board.Panels {
+		for _, target := range p.Targets {
+			for _, n := range name.FindAllString(target.Expr, -1) {
+				asked[n] = true
+				if !given[n] && !labels[n] {
+					t.Errorf("panel %q asks for %s, which nobody gives", p.Title, n)
+				}
+			}
+		}
+	}
+	for f := range given {
+		if !strings.HasSuffix(f, "_bucket") && !asked[f] && !asked[f+"_bucket"] && !unshown[f] {
+			t.Errorf("no panel shows %s", f)
+		}
+	}
+	if len(asked) < 15 {
+		t.Errorf("the panels ask for %d metrics and labels only", len(asked))
+	}
+}

@@ -1,0 +1,216 @@
+package sluiceotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/sluice-go/sluice"
+)
+
+// scope names this package among those that tell OpenTelemetry something.
+const scope = "github.com/sluice-go/sluice/otel"
+
+// What the conventions for messaging call what is read, and reading it.
+const (
+	systemKey    = attribute.Key("messaging.system")
+	eventHubs    = "eventhubs"
+	operationKey = attribute.Key("messaging.operation.name")
+)
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	// Group is what is consumed; its names become attributes.
+	Group sluice.Group
+	// System is messaging.system. Default: eventhubs.
+	System string
+	// Attributes are added to all metrics.
+	Attributes []attribute.KeyValue
+	// Meter makes the metrics. Default: OpenTelemetry's global provider.
+	Meter metric.MeterProvider
+	// Now tells the time. Default: time.Now.
+	Now func() time.Time
+}
+
+// Observer is a [sluice.Observer] that feeds metrics. It is safe for concurrent
+// use; what it costs is a few counters for each batch.
+type Observer struct {
+	now     func() time.Time
+	fixed   []attribute.KeyValue
+	meters  meters
+	watched metric.Registration
+
+	mu         sync.Mutex
+	partitions map[string]*partition
+}
+
+// New makes an observer and registers its metrics.
+func New(cfg *Config) (*Observer, error) {
+	var c Config
+	if cfg != nil {
+		c = *cfg
+	}
+	if c.System == "" {
+		c.System = eventHubs
+	}
+	if c.Meter == nil {
+		c.Meter = otel.GetMeterProvider()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	o := &Observer{now: c.Now, partitions: map[string]*partition{}}
+	o.fixed = append([]attribute.KeyValue{
+		systemKey.String(c.System),
+		attribute.String("messaging.destination.name", c.Group.Topic),
+		attribute.String("messaging.consumer.group.name", c.Group.Name),
+	}, c.Attributes...)
+	m := c.Meter.Meter(scope)
+	if err := o.meters.create(m); err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	var err error
+	if o.watched, err = m.RegisterCallback(o.gauge, o.meters.gauges()...); err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	return o, nil
+}
+
+// Close takes the gauges back.
+func (o *Observer) Close() error { return o.watched.Unregister() }
+
+// meters are the instruments.
+type meters struct {
+	fetched, bytes, committed, commits, repeats metric.Int64Counter
+	lost, retries, letters, written, failures   metric.Int64Counter
+	cost, waited                                metric.Float64Counter
+	process, renewals                           metric.Float64Histogram
+
+	lag, checkpoint, held, epoch, inFlight, stopped metric.Int64ObservableGauge
+	age                                             metric.Float64ObservableGauge
+}
+
+// boundaries of durations in seconds, as OpenTelemetry's conventions advise.
+var boundaries = metric.WithExplicitBucketBoundaries(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+
+func (s *meters) create(m metric.Meter) error {
+	var errs []error
+	count := func(into *metric.Int64Counter, name, unit, text string) {
+		var err error
+		*into, err = m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+	}
+	gauge := func(into *metric.Int64ObservableGauge, name, unit, text string) {
+		var err error
+		*into, err = m.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+	}
+	timed := func(into *metric.Float64Histogram, name, text string) {
+		var err error
+		*into, err = m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(text), boundaries)
+		errs = append(errs, err)
+	}
+	count(&s.fetched, "messaging.client.consumed.messages", "{message}", "Events fetched from the log.")
+	count(&s.bytes, "sluice.fetched.bytes", "By", "Bodies of events fetched from the log.")
+	count(&s.committed, "sluice.committed.messages", "{message}", "Events that the checkpoint passed.")
+	count(&s.commits, "sluice.commits", "{commit}", "Moves of the checkpoint, by outcome.")
+	count(&s.repeats, "sluice.repeats", "{message}", "Events passed over because they were sent before.")
+	count(&s.lost, "sluice.lease.lost", "{lease}", "Leases lost, by expiry or to another owner.")
+	count(&s.retries, "sluice.retries", "{attempt}", "Attempts at an event that failed and are repeated.")
+	count(&s.letters, "sluice.dead_letters", "{message}", "Dead letters, by outcome.")
+	count(&s.written, "sluice.written.records", "{record}", "Records that the sink wrote.")
+	count(&s.failures, "sluice.failures", "{failure}", "Failures of log, database, lease store and hooks.")
+	timed(&s.process, "messaging.process.duration", "Handler and commit of a batch.")
+	timed(&s.renewals, "sluice.lease.renewal.duration", "Renewals of leases.")
+	gauge(&s.lag, "sluice.lag.messages", "{message}", "Events that are not done.")
+	gauge(&s.checkpoint, "sluice.checkpoint", "{sequence}", "Sequence number of the last event done.")
+	gauge(&s.held, "sluice.lease.held", "{lease}", "1 while the partition is this process's.")
+	gauge(&s.epoch, "sluice.lease.epoch", "{epoch}", "Epoch of the partition's lease.")
+	gauge(&s.inFlight, "sluice.inflight.messages", "{message}", "Events taken and not done.")
+	gauge(&s.stopped, "sluice.stopped", "{partition}", "1 while the partition waits for a person.")
+	var err error
+	s.cost, err = m.Float64Counter("sluice.written.cost", metric.WithUnit("{unit}"), metric.WithDescription("What the store charged, in its own unit (RU for Cosmos DB)."))
+	errs = append(errs, err)
+	s.waited, err = m.Float64Counter("sluice.limiter.wait", metric.WithUnit("s"), metric.WithDescription("Time for which records were held back by the rate, or by the sink's own limit (RU)."))
+	errs = append(errs, err)
+	s.age, err = m.Float64ObservableGauge("sluice.lag.time", metric.WithUnit("s"), metric.WithDescription("Age of the oldest event fetched and not done."))
+	return errors.Join(append(errs, err)...)
+}
+
+func (s *meters) gauges() []metric.Observable {
+	return []metric.Observable{s.lag, s.checkpoint, s.held, s.epoch, s.inFlight, s.stopped, s.age}
+}
+
+// Observe implements [sluice.Observer].
+func (o *Observer) Observe(what sluice.Observation) {
+	p := o.partition(what.Partition)
+	p.note(&what)
+	ctx, m := context.Background(), &o.meters
+	switch what.Kind {
+	case sluice.KindFetched:
+		m.fetched.Add(ctx, int64(what.Events), p.receive)
+		m.bytes.Add(ctx, int64(what.Bytes), p.plain)
+	case sluice.KindCommitted:
+		m.committed.Add(ctx, int64(what.Events), p.plain)
+		m.commits.Add(ctx, 1, p.outcome["committed"])
+		m.process.Record(ctx, what.Duration.Seconds(), p.process)
+		if what.Repeats > 0 {
+			m.repeats.Add(ctx, int64(what.Repeats), p.plain)
+		}
+	case sluice.KindFenced:
+		m.commits.Add(ctx, 1, p.outcome["fenced"])
+	case sluice.KindUnknown:
+		m.commits.Add(ctx, 1, p.outcome["unknown"])
+	case sluice.KindWritten:
+		m.written.Add(ctx, int64(what.Events), p.plain)
+		m.cost.Add(ctx, what.Cost, p.plain)
+		m.waited.Add(ctx, what.Waited.Seconds(), p.plain)
+	case sluice.KindRenewed:
+		m.renewals.Record(ctx, what.Duration.Seconds(), p.plain)
+	case sluice.KindLost:
+		m.lost.Add(ctx, 1, p.plain)
+	case sluice.KindRetried:
+		m.retries.Add(ctx, 1, p.plain)
+	case sluice.KindParked:
+		m.letters.Add(ctx, 1, p.outcome["parked"])
+	case sluice.KindRedriven:
+		m.letters.Add(ctx, 1, p.outcome["redriven"])
+	case sluice.KindRedriveFailed:
+		m.letters.Add(ctx, 1, p.outcome["redrive_failed"])
+	case sluice.KindFailed, sluice.KindHookFailed:
+		m.failures.Add(ctx, 1, p.plain)
+	}
+}
+
+// partition finds a partition's attributes, which are made once.
+func (o *Observer) partition(id string) *partition {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.partitions[id]
+	if p == nil {
+		p = newPartition(o, id)
+		o.partitions[id] = p
+	}
+	return p
+}
+
+// gauge tells where the partitions stand.
+func (o *Observer) gauge(_ context.Context, to metric.Observer) error {
+	o.mu.Lock()
+	list := make([]*partition, 0, len(o.partitions))
+	for _, p := range o.partitions {
+		list = append(list, p)
+	}
+	o.mu.Unlock()
+	now := o.now()
+	for _, p := range list {
+		p.standing(now).tell(to, &o.meters, p.plain)
+	}
+	return nil
+}
