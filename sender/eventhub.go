@@ -85,7 +85,7 @@ func (h *EventHub) MaxBatchBytes(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return limitOf(func() (Batch, error) { return h.NewBatch(ctx, partitions[0]) })
+	return maxBatchBytes(func() (Batch, error) { return h.NewBatch(ctx, partitions[0]) })
 }
 
 // NewBatch implements [Transport].
@@ -117,7 +117,7 @@ func (h *EventHub) Send(ctx context.Context, batch Batch) (Outcome, error) {
 // explain marks an error that trying again doesn't mend.
 func explain(err error) error {
 	var own *azeventhubs.Error
-	if isFinal(err) || errors.As(err, &own) && own.Code == azeventhubs.ErrorCodeUnauthorizedAccess {
+	if isPermanent(err) || errors.As(err, &own) && own.Code == azeventhubs.ErrorCodeUnauthorizedAccess {
 		return fmt.Errorf("%w: %w", err, ErrPermanent)
 	}
 	return err
@@ -219,7 +219,7 @@ func (b *eventBatch) Size(m *Message) (int, error) {
 		event.ApplicationProperties = m.Properties
 	}
 	if m.MessageID == "" {
-		event.Properties.MessageID = madeUpID
+		event.Properties.MessageID = generatedID
 	}
 	if m.Key != "" {
 		event.Annotations = amqp.Annotations{keyAnnotation: m.Key}

@@ -42,7 +42,7 @@ func Example() {
 	fmt.Println(err)
 	// Output:
 	// accepted: [{0 4999} {5001 9999}] in 4 batches
-	// message 5000 of 2097322 bytes: larger than the service takes in a batch
+	// message 5000 (2097322 bytes) rejected: too large for a batch
 }
 
 func ExampleServiceBus() {

@@ -6,39 +6,40 @@ import (
 	"slices"
 )
 
-// Report tells what became of the messages of a SendAll, by index: the first
-// that the sequence yielded is 0. Ranges ascend and don't touch. Each index
-// below Taken is in exactly one of Accepted, Refused, Unsent and Unknown.
+// Report says what became of the messages of one SendAll, by index: the first
+// message of the sequence has index 0. Ranges are sorted and don't touch. Each
+// index below Taken is in exactly one of Accepted, Rejected, Unsent and Unknown.
 //
-// To resume, send from the sequence what isn't in Accepted or Refused; what is
-// in Unknown may be there already.
+// To resume, send the messages of the sequence that are not in Accepted or
+// Rejected. Those in Unknown may be stored already.
 type Report struct {
-	// Taken is how many messages were taken from the sequence: that of this
-	// index, if there is one, was not looked at.
+	// Taken is how many messages were taken from the sequence. The message of this
+	// index, if there is one, wasn't looked at.
 	Taken int64
-	// Accepted are those that the service confirmed.
+	// Accepted are the messages that the service has confirmed.
 	Accepted []IndexRange
-	// Refused can't be sent as they are; the error has a [*RejectedError] for
-	// each of the first ones.
+	// Rejected are the messages that can't be sent as they are. The error of
+	// SendAll has a [*RejectedError] for each of the first 16.
 	Rejected []IndexRange
-	// Unsent were not accepted, for certain.
+	// Unsent are the messages that the service certainly hasn't stored.
 	Unsent []IndexRange
-	// Unknown were sent, but whether they were accepted, nobody answered.
+	// Unknown are the messages that were sent without an answer: they may be
+	// stored.
 	Unknown []IndexRange
-	// PossibleDuplicates are those of Accepted and Unknown that were sent again after an
-	// answer was lost, and may be there more than once.
+	// PossibleDuplicates are the messages of Accepted and Unknown that were sent
+	// again after an answer was lost: they may be stored more than once.
 	PossibleDuplicates []IndexRange
 
 	Stats
 }
 
-// Stats are what a sender has done.
+// Stats counts what a sender has done.
 type Stats struct {
 	Messages int64 // accepted
 	Batches  int64 // accepted
-	Bytes    int64 // of these batches, as encoded
+	Bytes    int64 // of the accepted batches, as encoded
 	Retries  int64 // batches sent again
-	TooLarge int64 // batches that were refused for their size
+	TooLarge int64 // batches that the service refused as too large
 }
 
 // IndexRange is the messages from First to Last, both included.
@@ -47,12 +48,12 @@ type IndexRange struct{ First, Last int64 }
 // RejectedError is a message that can't be sent as it is.
 type RejectedError struct {
 	Index int64 // in the sequence
-	Size  int   // bytes of a batch of it alone, or of its body where the transport doesn't know
-	Err   error // [ErrTooLarge], or why else
+	Size  int   // bytes of a batch of it alone, or of its body if the transport doesn't know
+	Err   error // the reason, such as [ErrTooLarge]
 }
 
 func (e *RejectedError) Error() string {
-	return fmt.Sprintf("message %d of %d bytes: %v", e.Index, e.Size, e.Err)
+	return fmt.Sprintf("message %d (%d bytes) rejected: %v", e.Index, e.Size, e.Err)
 }
 
 // Unwrap returns Err.
@@ -75,6 +76,23 @@ func extend(list []IndexRange, index int64) []IndexRange {
 	return append(list, IndexRange{First: index, Last: index})
 }
 
+// cut takes the first n indices off a list.
+func cut(list []IndexRange, n int64) (first, others []IndexRange) {
+	for i, r := range list {
+		size := r.Last - r.First + 1
+		if n < size {
+			first = append(first, list[:i]...)
+			if n > 0 {
+				first = append(first, IndexRange{First: r.First, Last: r.First + n - 1})
+			}
+			others = append(others, IndexRange{First: r.First + n, Last: r.Last})
+			return first, append(others, list[i+1:]...)
+		}
+		n -= size
+	}
+	return list, nil
+}
+
 // union sorts ranges and joins those that touch or overlap.
 func union(list []IndexRange) []IndexRange {
 	slices.SortFunc(list, func(a, b IndexRange) int { return cmp.Compare(a.First, b.First) })
@@ -89,7 +107,7 @@ func union(list []IndexRange) []IndexRange {
 	return joined
 }
 
-// rest is what of 0 to n-1 is in none of the lists.
+// rest is the indices from 0 to n-1 that are in none of the lists.
 func rest(n int64, lists ...[]IndexRange) []IndexRange {
 	var left []IndexRange
 	next := int64(0)

@@ -176,7 +176,7 @@ func (b *ServiceBus) MixesPartitions() bool { return true }
 
 // MaxBatchBytes is how large a batch may be, in bytes.
 func (b *ServiceBus) MaxBatchBytes(ctx context.Context) (int, error) {
-	return limitOf(func() (Batch, error) { return b.NewBatch(ctx, "") })
+	return maxBatchBytes(func() (Batch, error) { return b.NewBatch(ctx, "") })
 }
 
 // NewBatch implements [Transport].
@@ -222,7 +222,7 @@ func (b *ServiceBus) Send(ctx context.Context, batch Batch) (outcome Outcome, er
 // kind of error doesn't tell what it is made of.
 func explainBus(err error) error {
 	var own *azservicebus.Error
-	if isFinal(err) || errors.As(err, &own) && (own.Code == azservicebus.CodeUnauthorizedAccess || own.Code == azservicebus.CodeNotFound) {
+	if isPermanent(err) || errors.As(err, &own) && (own.Code == azservicebus.CodeUnauthorizedAccess || own.Code == azservicebus.CodeNotFound) {
 		return fmt.Errorf("%w: %w", err, ErrPermanent)
 	}
 	return err
@@ -329,7 +329,7 @@ func (b *busBatch) annotated(m *Message) *azservicebus.AMQPAnnotatedMessage {
 func (b *busBatch) Size(m *Message) (int, error) {
 	message := amqp.Message{Properties: &amqp.MessageProperties{MessageID: m.MessageID}, Annotations: amqp.Annotations{}, ApplicationProperties: m.Properties}
 	if m.MessageID == "" {
-		message.Properties.MessageID = madeUpID
+		message.Properties.MessageID = generatedID
 	}
 	if m.Key != "" {
 		message.Annotations[keyAnnotation] = m.Key

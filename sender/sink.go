@@ -12,18 +12,19 @@ import (
 	"github.com/sluice-go/sluice/internal/keyhash"
 )
 
-// ErrClosed is the outage that messages meet in a [Sink] that is closed.
-var ErrClosed = errors.New("the sink is closed")
+// ErrClosed is wrapped by the outage that completes the messages of a [Sink]
+// that is closed.
+var ErrClosed = errors.New("sink is closed")
 
-// SinkConfig holds what has a default. The zero value is ready to use.
+// SinkConfig holds optional settings. The zero value is ready to use.
 type SinkConfig struct {
 	// FlushAfter is how long a message waits for others to fill its batch.
 	// Default: 5 ms.
 	FlushAfter time.Duration
-	// InFlight is how many batches may be on their way. Default: 16.
+	// InFlight is how many batches may be in flight. Default: 16.
 	InFlight int
-	// Timeout is how long a batch may take; where the service wants it in
-	// pieces, each of them. Default: 60 s.
+	// Timeout is how long sending a batch may take. If the service refuses the
+	// batch, it applies to each smaller batch that is sent instead. Default: 60 s.
 	Timeout time.Duration
 }
 
@@ -38,96 +39,98 @@ func (cfg *SinkConfig) withDefaults() SinkConfig {
 	return c
 }
 
-// Sink sends the messages that [sluice.AtLeastOnce] makes of events. Each has
-// an outcome of its own; none is sent again but by the engine, so the Sink's
-// order is the engine's: with [sluice.OrderKey], that of each key.
+// Sink sends the messages that [sluice.AtLeastOnce] makes of events. Each message
+// has its own result. The Sink doesn't retry: the engine does, and so decides on
+// the order, which with [sluice.OrderKey] is that of each key.
 //
-// A message without a key goes by the id of its stamp (see [Stamped]) to a
-// partition that is the same each time, or without one to any. One with a stamp
-// of another stage's is rejected.
+// A message with a key or session goes to the partition of that. A message
+// without one goes by the id of its stamp (see [Stamped]), so to the same
+// partition each time, or without a stamp to any partition. A message that
+// carries the stamp of an earlier stage is rejected.
 //
-// It is safe for concurrent use, by any number of consumers. [Sink.Close] ends
-// it; the transport stays the caller's to close.
+// A Sink is safe for concurrent use by any number of consumers. Stop it with
+// [Sink.Close]; the caller closes the transport.
 type Sink struct {
-	transport Transport
-	cfg       SinkConfig
+	packer *packer
+	cfg    SinkConfig
 
-	sending  context.Context // ends when batches on their way are given up
-	cut      context.CancelFunc
-	tokens   chan struct{} // one for each batch on its way
-	closing  chan struct{} // closed by Close: nothing waits for others any more
-	settled  chan struct{} // a note that the sink closes and live is 0
+	sending  context.Context // ends when batches in flight are abandoned
+	abandon  context.CancelFunc
+	tokens   chan struct{} // one for each batch in flight
+	closing  chan struct{} // closed by Close: no message waits for others any more
+	idle     chan struct{} // signals that the sink is closed and unfinished is 0
 	working  sync.WaitGroup
-	watching sync.WaitGroup
+	sweeping sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows, and the outlets' queues
-	closed  bool
-	live    int       // messages without an outcome
-	seeking bool      // the partitions are being looked up
-	early   []*packet // what came before they were known
-	outlets []*outlet // for each partition that of messages with keys, then that of the others
-	turn    int       // the partition of the next message that may go to any
+	mu         sync.Mutex // guards the fields below, and the queues of the partitions
+	closed     bool
+	unfinished int              // messages without a result
+	lookingUp  bool             // the partitions are being looked up
+	waiting    []*pending       // messages submitted before the partitions were known
+	partitions []*sinkPartition // one for each partition for messages with a key, then one for each for messages without
+	next       int              // the partition of the next message that may go to any
 }
 
 var _ sluice.Sink[*Message] = (*Sink)(nil)
 
-// NewSink makes a sink. It doesn't connect: a service that is away, or refuses
-// the credentials, is an outage, in the outcome of what is submitted.
+// NewSink makes a sink. It doesn't connect: if the service can't be reached or
+// refuses the credentials, the results of the submitted messages are outages.
 func NewSink(transport Transport, cfg *SinkConfig) *Sink {
-	s := &Sink{transport: transport, cfg: cfg.withDefaults(), closing: make(chan struct{}), settled: make(chan struct{}, 1)}
+	s := &Sink{packer: newPacker(transport), cfg: cfg.withDefaults(), closing: make(chan struct{}), idle: make(chan struct{}, 1)}
 	s.tokens = make(chan struct{}, s.cfg.InFlight)
-	s.sending, s.cut = context.WithCancel(context.Background())
-	s.watching.Go(s.watch)
+	s.sending, s.abandon = context.WithCancel(context.Background())
+	s.sweeping.Go(s.sweepLoop)
 	return s
 }
 
-// packet is a message that has no outcome yet.
-type packet struct {
+// pending is a message without a result.
+type pending struct {
 	ctx     context.Context
 	message *Message
 	done    func(sluice.Result)
 	since   time.Time
 }
 
-// Submit queues a message and returns at once. Nothing of it may be changed
+// Submit queues a message and returns at once. The message must not be changed
 // until done is called.
 //
-// A message whose ctx ends while it is queued is completed with ctx's error
-// within a tenth of a second, and is not sent; nor is one whose batch is sent
-// in pieces, if its piece hasn't begun. One that is on its way is completed with what the service says, or when [SinkConfig.Timeout] is up: so
-// what is done doesn't take effect later.
+// If ctx ends while the message is queued, done gets ctx's error within 100 ms
+// and the message isn't sent. The same holds for a message whose batch was
+// refused and that waits to be sent again. Once the message is in flight, done
+// gets what the service answers, or an error after [SinkConfig.Timeout], even if
+// ctx ends: a message whose result is ctx's error is never sent later.
 func (s *Sink) Submit(ctx context.Context, m *Message, done func(sluice.Result)) {
-	p := &packet{ctx: ctx, message: m, done: done, since: time.Now()}
-	foreign := inherited(ctx, m)
+	p := &pending{ctx: ctx, message: m, done: done, since: time.Now()}
+	foreign := hasForeignStamp(ctx, m)
 	s.mu.Lock()
-	s.live++
+	s.unfinished++
 	switch {
 	case s.closed:
 		s.mu.Unlock()
-		s.finish(sluice.Outage(ErrClosed), p)
+		s.complete(sluice.Outage(ErrClosed), p)
 		return
 	case foreign:
 		s.mu.Unlock()
-		s.finish(sluice.Reject(errInherited), p)
+		s.complete(sluice.Reject(errForeignStamp), p)
 		return
-	case s.outlets == nil:
-		s.early = append(s.early, p)
-		if !s.seeking {
-			s.seeking = true
-			s.working.Go(s.seek)
+	case s.partitions == nil:
+		s.waiting = append(s.waiting, p)
+		if !s.lookingUp {
+			s.lookingUp = true
+			s.working.Go(s.lookUpPartitions)
 		}
 	default:
-		s.outlet(m).push(p)
+		s.partitionOf(m).add(p)
 	}
 	s.mu.Unlock()
 }
 
-var errInherited = errors.New("the message carries the stamp of an event of an earlier stage: have Stamped make its own")
+var errForeignStamp = errors.New("message carries the stamp of an earlier stage's event: wrap the mapping in sender.Stamped, or remove the stamp with sluice.DropStamp")
 
-// inherited tells whether a message has a stamp that isn't of the stage that
-// submits it, as its properties have if they are those of a stamped event. The
-// next stage would take several such messages for one and its repeats.
-func inherited(ctx context.Context, m *Message) bool {
+// hasForeignStamp reports whether a message has a stamp that isn't of the stage
+// that submits it, as it has if its properties are those of a stamped event. The
+// next stage would take several such messages for duplicates of one.
+func hasForeignStamp(ctx context.Context, m *Message) bool {
 	stamp, there, err := sluice.StampFrom(m.Properties)
 	if !there || err != nil {
 		return false
@@ -136,94 +139,97 @@ func inherited(ctx context.Context, m *Message) bool {
 	return known && own.ID.Source != stamp.ID.Source
 }
 
-// outlet is where a message goes. Event Hubs gives an event without a key that
-// of the batch's first event: so those have batches of their own.
-func (s *Sink) outlet(m *Message) *outlet {
-	n := len(s.outlets) / 2
+// partitionOf is where a message goes. Event Hubs gives an event without a key
+// the key of the batch's first event, so messages without a key have batches of
+// their own.
+func (s *Sink) partitionOf(m *Message) *sinkPartition {
+	n := len(s.partitions) / 2
 	if key := m.group(); key != "" {
-		return s.outlets[keyhash.Partition(key, n)]
+		return s.partitions[keyhash.Partition(key, n)]
 	}
 	if stamp, ok, err := sluice.StampFrom(m.Properties); ok && err == nil {
-		return s.outlets[n+keyhash.Partition(stamp.ID.String(), n)]
+		return s.partitions[n+keyhash.Partition(stamp.ID.String(), n)]
 	}
-	s.turn = (s.turn + 1) % n
-	return s.outlets[n+s.turn]
+	s.next = (s.next + 1) % n
+	return s.partitions[n+s.next]
 }
 
-// seek looks the partitions up, and places what waits for them.
-func (s *Sink) seek() {
+// lookUpPartitions looks up the partitions and queues the messages that wait for
+// them.
+func (s *Sink) lookUpPartitions() {
 	ctx, cancel := context.WithTimeout(s.sending, s.cfg.Timeout)
 	defer cancel()
-	partitions, err := s.transport.Partitions(ctx)
-	if err == nil && len(partitions) == 0 {
-		err = errors.New("there are none")
+	names, err := s.packer.transport.Partitions(ctx)
+	if err == nil && len(names) == 0 {
+		err = errNoPartitions
 	}
 	s.mu.Lock()
-	early := s.early
-	s.seeking, s.early = false, nil
+	waiting := s.waiting
+	s.lookingUp, s.waiting = false, nil
 	if err == nil {
-		s.outlets = make([]*outlet, 2*len(partitions))
-		for i := range s.outlets {
-			s.outlets[i] = &outlet{sink: s, partition: partitions[i%len(partitions)], full: make(chan struct{}, 1)}
+		s.partitions = make([]*sinkPartition, 2*len(names))
+		for i := range s.partitions {
+			s.partitions[i] = &sinkPartition{sink: s, partition: names[i%len(names)], full: make(chan struct{}, 1)}
 		}
-		for _, p := range early {
-			s.outlet(p.message).push(p)
+		for _, p := range waiting {
+			s.partitionOf(p.message).add(p)
 		}
 	}
 	s.mu.Unlock()
 	if err != nil {
-		s.finish(sluice.Outage(fmt.Errorf("look up the partitions: %w", err)), early...)
+		s.complete(sluice.Outage(fmt.Errorf("look up partitions: %w", err)), waiting...)
 	}
 }
 
-// finish completes messages, which none of the queues has any more.
-func (s *Sink) finish(err error, packets ...*packet) {
-	for _, p := range packets {
+// complete reports the result of messages that are in no queue any more.
+func (s *Sink) complete(err error, messages ...*pending) {
+	for _, p := range messages {
 		p.done(sluice.Result{Err: err})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.live -= len(packets); s.live == 0 && s.closed {
+	if s.unfinished -= len(messages); s.unfinished == 0 && s.closed {
 		select {
-		case s.settled <- struct{}{}:
+		case s.idle <- struct{}{}:
 		default:
 		}
 	}
 }
 
 // Close sends what is queued, without waiting for batches to fill, and returns
-// once all has its outcome. When ctx ends before, it gives up what is on its
-// way, completes what is still queued with [ErrClosed], and returns ctx's error.
+// once each message has its result. If ctx ends first, Close abandons the batches
+// in flight, completes the queued messages with [ErrClosed] and returns ctx's
+// error.
 func (s *Sink) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closed {
 		s.closed = true
 		close(s.closing)
 	}
-	live := s.live
+	unfinished := s.unfinished
 	s.mu.Unlock()
 	var err error
-	for live > 0 && err == nil {
+	for unfinished > 0 && err == nil {
 		select {
-		case <-s.settled:
+		case <-s.idle:
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 		s.mu.Lock()
-		live = s.live
+		unfinished = s.unfinished
 		s.mu.Unlock()
 	}
-	s.cut()
+	s.abandon()
 	s.working.Wait()
-	s.watching.Wait()
+	s.sweeping.Wait()
 	return err
 }
 
-// sweepEvery is how often what is queued is looked through for ended contexts.
+// sweepEvery is how often the queues are searched for messages whose contexts
+// have ended.
 const sweepEvery = 100 * time.Millisecond
 
-// watch completes messages whose contexts end while they are queued.
-func (s *Sink) watch() {
+func (s *Sink) sweepLoop() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
@@ -236,9 +242,10 @@ func (s *Sink) watch() {
 	}
 }
 
+// sweep completes the queued messages whose contexts have ended.
 func (s *Sink) sweep() {
-	var ended []*packet
-	sift := func(queue []*packet) []*packet {
+	var ended []*pending
+	remove := func(queue []*pending) []*pending {
 		kept := queue[:0]
 		for _, p := range queue {
 			if p.ctx.Err() != nil {
@@ -251,12 +258,12 @@ func (s *Sink) sweep() {
 		return kept
 	}
 	s.mu.Lock()
-	s.early = sift(s.early)
-	for _, o := range s.outlets {
-		o.queue = sift(o.queue)
+	s.waiting = remove(s.waiting)
+	for _, p := range s.partitions {
+		p.queue = remove(p.queue)
 	}
 	s.mu.Unlock()
 	for _, p := range ended {
-		s.finish(p.ctx.Err(), p)
+		s.complete(p.ctx.Err(), p)
 	}
 }

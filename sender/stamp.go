@@ -8,12 +8,13 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Stamped has each message that mapping makes of an event carry the id of that
-// event and its own number, from 0 on, in its application properties (see
-// [sluice.Stamp]): so a [sluice.Transactional] stage that reads them drops
-// repeats. A message without an id of its own gets that of the stamp. It is for
-// [sluice.AtLeastOnce]; mapping must make the same messages in the same order at
-// each repeat.
+// Stamped makes the messages of mapping carry the id of their event and their
+// own number, from 0 on, in their application properties (see [sluice.Stamp]).
+// A [sluice.Transactional] stage that reads the stamps drops duplicates. A
+// message without an id gets that of the stamp.
+//
+// Stamped is for the mapping of [sluice.AtLeastOnce], which must return the same
+// messages in the same order each time it gets the same event.
 func Stamped(mapping func(context.Context, *sluice.Event) ([]*Message, error)) func(context.Context, *sluice.Event) ([]*Message, error) {
 	return func(ctx context.Context, e *sluice.Event) ([]*Message, error) {
 		messages, err := mapping(ctx, e)
@@ -23,9 +24,9 @@ func Stamped(mapping func(context.Context, *sluice.Event) ([]*Message, error)) f
 		for i, m := range messages {
 			stamp, ok := sluice.StampOf(ctx, e, i)
 			if !ok {
-				return nil, errors.New("stamp a message: only AtLeastOnce can tell of which event it is")
+				return nil, errors.New("stamp a message: the context has no event: use Stamped for the mapping of AtLeastOnce only")
 			}
-			properties := maps.Clone(m.Properties) // which may be the event's
+			properties := maps.Clone(m.Properties) // the map may be the event's own
 			if properties == nil {
 				properties = make(map[string]any, 3)
 			}

@@ -5,75 +5,73 @@ import (
 	"errors"
 )
 
-// ErrTooLarge is what a message is refused with that doesn't fit into a batch.
-var ErrTooLarge = errors.New("larger than the service takes in a batch")
+// ErrTooLarge means that a message doesn't fit into a batch.
+var ErrTooLarge = errors.New("too large for a batch")
 
-// Transport is a service that takes batches. Its methods are called
-// concurrently, but for one partition Send has one batch at a time.
+// ErrPermanent is wrapped by errors of a [Transport] that a retry doesn't cure.
+var ErrPermanent = errors.New("permanent error, not retried")
+
+// Transport is a service that takes batches, such as [EventHub]. Its methods are
+// called concurrently, but Send has one batch at a time for each partition.
 type Transport interface {
-	// Partitions lists the partitions, always the same, in the order in which
+	// Partitions returns the partitions: always the same, in the order in which
 	// the service hashes keys to them.
 	Partitions(ctx context.Context) ([]string, error)
-	// NewBatch begins a batch for a partition. If it fails with an error that
-	// wraps [ErrPermanent], it isn't called again.
+	// NewBatch begins a batch for a partition. It isn't called again after an
+	// error that wraps [ErrPermanent].
 	NewBatch(ctx context.Context, partition string) (Batch, error)
-	// Send sends a batch that has messages, once, and tells its fate. The error
-	// says why it isn't Accepted.
+	// Send sends a batch that has messages, once. The error says why the outcome
+	// isn't OutcomeAccepted.
 	Send(ctx context.Context, batch Batch) (Outcome, error)
 }
 
-// Batch is messages that travel together. It belongs to one goroutine.
+// Batch is messages that are sent together. It is used by one goroutine at a
+// time.
 type Batch interface {
-	// Add puts a message behind the others. [ErrTooLarge] means that it doesn't
-	// fit behind them, or, in an empty batch, not at all; any other error, that
-	// it can't be sent. The batch is as before then. It keeps what m points to
-	// at most, not m.
+	// Add appends a message. [ErrTooLarge] means that it doesn't fit, which in an
+	// empty batch means that it fits into none. Any other error means that it
+	// can't be sent. After an error the batch is as before. Add may keep what m
+	// points to, but not m.
 	Add(m *Message) error
-	// Len is how many messages there are, Bytes the size of all as they are
-	// sent, as far as that is known.
+	// Len is how many messages the batch has.
 	Len() int
+	// Bytes is the size of the batch as it is sent, as far as it is known.
 	Bytes() int
 }
 
-// Splitter is a transport whose batches may turn out to be too large.
-type Splitter interface {
-	// Split deals out the messages of a batch whose outcome was Oversize to
-	// smaller ones, in order. It returns none if there is one message only.
-	Split(batch Batch) []Batch
-}
-
-// PartitionMixer is a transport that may let messages of different partitions, and those
-// without a key, share a batch.
-type PartitionMixer interface {
-	// MixesPartitions tells whether it does. Then [Config.Ordered] ends no batch but for
-	// its size.
-	MixesPartitions() bool
-}
-
-// Sizer is a batch that knows a message's size without taking it.
+// Sizer is a [Batch] that knows a message's size without adding it.
 type Sizer interface {
 	// Size is how many bytes a batch of this message alone has.
 	Size(m *Message) (int, error)
 }
 
-// ErrPermanent is wrapped by errors of transports that trying again doesn't mend.
-var ErrPermanent = errors.New("no use to try again")
+// PartitionMixer is a [Transport] whose batches may have messages of different
+// partitions, and messages without a key among them.
+type PartitionMixer interface {
+	// MixesPartitions reports whether they may. If so, [Config.Ordered] ends a
+	// batch only when it is full.
+	MixesPartitions() bool
+}
 
 // Outcome is what became of a batch.
 type Outcome int
 
 const (
-	// OutcomeAccepted: the service has it.
+	// OutcomeAccepted means that the service has stored the batch.
 	OutcomeAccepted Outcome = iota + 1
-	// OutcomeBusy: the service hasn't taken it, but may the next time.
+	// OutcomeBusy means that the service hasn't stored the batch, but a retry may
+	// succeed.
 	OutcomeBusy
-	// OutcomeUnknown: nobody knows; the link or the answer was lost.
+	// OutcomeUnknown means that the link or the answer was lost: the batch may be
+	// stored.
 	OutcomeUnknown
-	// OutcomeTooLarge: the service hasn't taken it because it is too large.
+	// OutcomeTooLarge means that the service hasn't stored the batch because it is
+	// too large.
 	OutcomeTooLarge
-	// OutcomeRejected: the service hasn't taken it and won't, for what is in it.
+	// OutcomeRejected means that the service hasn't stored the batch and never
+	// will, because of its content.
 	OutcomeRejected
-	// OutcomeDenied: the service takes nothing from this sender: its credentials, the
-	// name, or the service's own state forbid it.
+	// OutcomeDenied means that the service takes nothing from this sender: the
+	// credentials, the entity's name or the entity's state forbid it.
 	OutcomeDenied
 )

@@ -7,9 +7,9 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// final are AMQP's conditions that trying again doesn't mend, as verdicts on a
-// batch that gets them for an answer.
-var final = map[amqp.ErrCond]Outcome{
+// permanentConditions maps the AMQP error conditions that a retry doesn't cure
+// to the outcome of a batch that is answered with them.
+var permanentConditions = map[amqp.ErrCond]Outcome{
 	amqp.ErrCondUnauthorizedAccess:                      OutcomeDenied,
 	amqp.ErrCondNotFound:                                OutcomeDenied,
 	amqp.ErrCondResourceLimitExceeded:                   OutcomeDenied,
@@ -23,8 +23,8 @@ var final = map[amqp.ErrCond]Outcome{
 	amqp.ErrCondMessageSizeExceeded:                     OutcomeTooLarge,
 }
 
-// outcomeOf tells what an error of a send says about the batch. Only the
-// service's own answer to it says that it wasn't taken.
+// outcomeOf is the outcome of a batch whose send failed with err. Only the
+// service's own answer to the batch says that the batch wasn't stored.
 func outcomeOf(err error) Outcome {
 	var link *amqp.LinkError
 	var answer *amqp.Error
@@ -34,13 +34,14 @@ func outcomeOf(err error) Outcome {
 	if answer.Condition == "com.microsoft:server-busy" {
 		return OutcomeBusy
 	}
-	return cmp.Or(final[answer.Condition], OutcomeUnknown)
+	return cmp.Or(permanentConditions[answer.Condition], OutcomeUnknown)
 }
 
-// isFinal tells whether an error is an answer that trying again doesn't mend.
-func isFinal(err error) bool {
+// isPermanent reports whether err is an answer of the service that a retry
+// doesn't change.
+func isPermanent(err error) bool {
 	var answer *amqp.Error
 	var status interface{ RPCCode() int }
-	return errors.As(err, &answer) && final[answer.Condition] != 0 ||
+	return errors.As(err, &answer) && permanentConditions[answer.Condition] != 0 ||
 		errors.As(err, &status) && (status.RPCCode() == 401 || status.RPCCode() == 404)
 }

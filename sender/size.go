@@ -6,22 +6,22 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// keyAnnotation is where a message carries its partition key.
+// keyAnnotation is the annotation that carries a message's partition key.
 const keyAnnotation = "x-opt-partition-key"
 
 // maxKey is how many characters a partition key may have.
 const maxKey = 128
 
-// madeUpID is as long as the ids that the client libraries give messages that
+// generatedID is as long as the ids that the client libraries give messages that
 // have none.
-const madeUpID = "01234567-89ab-cdef-0123-456789abcdef"
+const generatedID = "01234567-89ab-cdef-0123-456789abcdef"
 
-// longer tells whether a text has more than n characters.
+// longer reports whether a text has more than n characters.
 func longer(text string, n int) bool { return len(text) > n && utf8.RuneCountInString(text) > n }
 
-// batchSize is how many bytes a batch of one message has. Its envelope repeats
-// all of its first message but the body, and the message is a data section in
-// it.
+// batchSize is how many bytes a batch of one message has. The batch's envelope
+// repeats all of its first message except the body, and contains the message as
+// a data section.
 func batchSize(message *amqp.Message, body []byte) (int, error) {
 	envelope, err := message.MarshalBinary()
 	if err != nil {
@@ -34,17 +34,35 @@ func batchSize(message *amqp.Message, body []byte) (int, error) {
 	}
 	section := 5 // descriptor, type and a length of one byte
 	if len(whole) > 255 {
-		section = 8 // or four
+		section = 8 // a length of four bytes
 	}
 	return len(envelope) + section + len(whole), nil
 }
 
-// maxLimit is where the search for a limit ends.
-const maxLimit = 64 << 20
+// overhead is how many bytes a message has beside its body, without their
+// encoding.
+func overhead(m *Message) int {
+	n := len(m.Key) + len(m.MessageID) + len(m.CorrelationID) + len(m.ContentType)
+	for name, value := range m.Properties {
+		n += len(name)
+		switch v := value.(type) {
+		case string:
+			n += len(v)
+		case []byte:
+			n += len(v)
+		default:
+			n += 9 // a type and eight bytes
+		}
+	}
+	return n
+}
 
-// limitOf finds out how large a batch may be, by trial: the client libraries
-// know it, and don't tell.
-func limitOf(begin func() (Batch, error)) (int, error) {
+// maxProbe is the largest limit that maxBatchBytes looks for.
+const maxProbe = 64 << 20
+
+// maxBatchBytes finds out how large a batch may be, by trial: the client
+// libraries know the limit, but don't export it.
+func maxBatchBytes(begin func() (Batch, error)) (int, error) {
 	taken := 0 // bytes of the largest batch so far
 	fits := func(size int) (bool, error) {
 		batch, err := begin()
@@ -56,13 +74,13 @@ func limitOf(begin func() (Batch, error)) (int, error) {
 		}
 		return err == nil, nil
 	}
-	least, most := 0, 64<<10 // bodies; one of least bytes fits
+	least, most := 0, 64<<10 // bytes of a body; one of least bytes fits
 	for {
 		ok, err := fits(most)
 		if err != nil {
 			return 0, err
 		}
-		if !ok || most >= maxLimit {
+		if !ok || most >= maxProbe {
 			break
 		}
 		least, most = most, 2*most

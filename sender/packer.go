@@ -1,0 +1,106 @@
+package sender
+
+import (
+	"context"
+	"math"
+	"sync"
+)
+
+// packer packs messages into batches, for a [Sender] or a [Sink]. One rule holds
+// for a batch that the service refuses as too large: send corrects the estimate
+// of what fits, and the caller packs the messages of that batch again, up to
+// packedBatch.fewer in a batch. What a packer has learned stays for its life.
+type packer struct {
+	transport Transport
+	limit     sizeEstimate // of batches that know their size; an [Estimator] has its own
+}
+
+func newPacker(transport Transport) *packer {
+	return &packer{transport: transport, limit: sizeEstimate{limit: math.MaxInt}}
+}
+
+// newBatch begins a batch for a partition.
+func (p *packer) newBatch(ctx context.Context, partition string) (*packedBatch, error) {
+	b, err := p.transport.NewBatch(ctx, partition)
+	if err != nil {
+		return nil, err
+	}
+	return &packedBatch{Batch: b, packer: p}, nil
+}
+
+// send sends a batch once, and learns from a refusal as too large.
+func (p *packer) send(ctx context.Context, b *packedBatch) (Outcome, error) {
+	outcome, err := p.transport.Send(ctx, b.Batch)
+	if outcome != OutcomeTooLarge || b.Len() < 2 {
+		return outcome, err
+	}
+	if e, ok := b.Batch.(*estimatedBatch); ok {
+		e.refusedAsTooLarge()
+	} else {
+		p.limit.refusedAsTooLarge(0, func(int) int { return b.Bytes() })
+	}
+	return outcome, err
+}
+
+// packedBatch is a transport's batch, filled up to what its packer has learned.
+type packedBatch struct {
+	Batch
+	packer *packer
+}
+
+// Add is [Batch.Add] with the learned limit. A batch that is no [Sizer] may
+// exceed that by what its last message has beside the body.
+func (b *packedBatch) Add(m *Message) error {
+	if limit, _ := b.packer.limit.current(); limit < math.MaxInt && b.Len() > 0 {
+		if size := b.Bytes(); size >= limit || size+sizeIn(b.Batch, m) > limit {
+			return ErrTooLarge
+		}
+	}
+	return b.Batch.Add(m)
+}
+
+// fewer is how many messages the next batch may have at most if this one was
+// too large: 95 % of them. So packing again makes progress even if the batch's
+// size is unknown or the correction was too small.
+func (b *packedBatch) fewer() int { return b.Len() * 95 / 100 }
+
+// sizeIn is the size of a batch of this message alone, or of the message's body
+// if the batch is no [Sizer].
+func sizeIn(batch Batch, m *Message) int {
+	if sizer, ok := batch.(Sizer); ok {
+		if n, err := sizer.Size(m); err == nil {
+			return n
+		}
+	}
+	return len(m.Body)
+}
+
+// sizeEstimate is what is assumed to fit into a batch.
+type sizeEstimate struct {
+	mu     sync.Mutex
+	limit  int // bytes of a batch
+	header int // bytes of a message beside its body; 0 if sizes are known
+}
+
+func (s *sizeEstimate) current() (limit, header int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit, s.header
+}
+
+// refusedAsTooLarge corrects the estimate by a refused batch: if a message has
+// more beside its body than the header allows for, the header is raised; if
+// not, the limit is cut to 95 % of the batch's size, which size computes from a
+// header. A batch above the current limit was packed before an earlier
+// correction, and changes nothing.
+func (s *sizeEstimate) refusedAsTooLarge(largestOverhead int, size func(header int) int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if largestOverhead > s.header {
+		s.header = max(largestOverhead, s.header+s.header/4)
+		return
+	}
+	if n := size(s.header); n <= s.limit {
+		s.limit = n * 95 / 100
+	}
+}

@@ -1,0 +1,147 @@
+package sender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
+)
+
+// partitionWriter sends the batches of a run for one partition, one after the
+// other.
+type partitionWriter struct {
+	run       *run
+	partition string
+	in        chan *batch
+}
+
+// work sends batches until there are no more.
+func (w *partitionWriter) work() {
+	for b := range w.in {
+		w.deliver(b)
+		<-w.run.tokens
+	}
+}
+
+// deliver sends a batch until it is settled. If the service refuses it as too
+// large, its messages are packed again and sent in smaller batches.
+func (w *partitionWriter) deliver(b *batch) {
+	left := *b // the messages that are not settled
+	for most := b.Len(); ; {
+		switch refusal := w.attempt(b); {
+		case refusal == nil:
+			left.drop(b.Len())
+		case b.Len() == 1:
+			w.run.reject(&RejectedError{Index: left.indices[0].First, Size: b.Bytes(), Err: refusal})
+			left.drop(1)
+		default:
+			most, left.lost, left.duplicate = b.fewer(), b.lost, b.duplicate
+		}
+		if b = w.repack(&left, most); b == nil {
+			return
+		}
+	}
+}
+
+// drop takes the first n messages out of a batch that is to be packed again.
+func (b *batch) drop(n int) {
+	b.messages = b.messages[n:]
+	_, b.indices = cut(b.indices, int64(n))
+}
+
+// repack packs the first messages of left into a new batch, up to most of them.
+// It returns nil if there are none.
+func (w *partitionWriter) repack(left *batch, most int) *batch {
+	r := w.run
+	for len(left.messages) > 0 {
+		b, err := r.open(w)
+		if err != nil {
+			r.stop(err)
+			r.settle(left, false)
+			return nil
+		}
+		for n := 0; n < min(most, len(left.messages)) && err == nil; n++ {
+			err = b.Add(&left.messages[n])
+		}
+		if n := b.Len(); n > 0 {
+			b.messages, b.lost, b.duplicate = left.messages[:n], left.lost, left.duplicate
+			b.indices, _ = cut(left.indices, int64(n))
+			return b
+		}
+		r.rejectMessage(left.indices[0].First, b, &left.messages[0], err)
+		left.drop(1)
+	}
+	return nil
+}
+
+// attempt sends a batch, with retries, until it is settled or the run ends. It
+// returns an error that wraps [ErrTooLarge] if the service refuses the batch as too
+// large: then it isn't settled.
+func (w *partitionWriter) attempt(b *batch) (refusal error) {
+	r := w.run
+	pause := r.backoff()
+	for attempt := 1; r.sending.Err() == nil; attempt++ {
+		if attempt > 1 {
+			r.count(func(s *Stats) { s.Retries++ })
+			b.duplicate = b.duplicate || b.lost
+		}
+		outcome, err := w.send(b)
+		switch outcome {
+		case OutcomeAccepted:
+			r.settle(b, true)
+			return nil
+		case OutcomeTooLarge:
+			r.count(func(s *Stats) { s.TooLarge++ })
+			return fmt.Errorf("%w: %w", ErrTooLarge, err)
+		case OutcomeUnknown:
+			b.lost = true
+		}
+		mayRetry := outcome == OutcomeUnknown || outcome == OutcomeBusy
+		if !mayRetry || attempt >= r.s.cfg.Attempts || b.lost && r.s.cfg.NoDuplicates {
+			r.stop(fmt.Errorf("send %d messages, the first with index %d, to partition %s: %w", b.Len(), b.indices[0].First, w.partition, err))
+			break
+		}
+		pause.wait(r.sending)
+	}
+	r.settle(b, false)
+	return nil
+}
+
+// send sends a batch once.
+func (w *partitionWriter) send(b *batch) (Outcome, error) {
+	ctx, cancel := context.WithTimeout(w.run.inFlight, w.run.s.cfg.Timeout)
+	defer cancel()
+	return w.run.s.packer.send(ctx, b.packedBatch)
+}
+
+// retry calls do until it succeeds, fails permanently, or has been called
+// Config.Attempts times.
+func (r *run) retry(do func(context.Context) error) error {
+	pause := r.backoff()
+	for attempt := 1; ; attempt++ {
+		ctx, cancel := context.WithTimeout(r.sending, r.s.cfg.Timeout)
+		err := do(ctx)
+		cancel()
+		if err == nil || errors.Is(err, ErrPermanent) || attempt >= r.s.cfg.Attempts {
+			return err
+		}
+		if !pause.wait(r.sending) {
+			return context.Cause(r.sending)
+		}
+	}
+}
+
+// backoff is the pauses between attempts: each twice the one before, varied at
+// random by a quarter so that many senders don't retry at the same moment.
+type backoff struct{ last, min, max time.Duration }
+
+func (r *run) backoff() *backoff { return &backoff{min: r.s.cfg.RetryMin, max: r.s.cfg.RetryMax} }
+
+// wait returns false if ctx ends before.
+func (b *backoff) wait(ctx context.Context) bool {
+	b.last = min(max(b.min, 2*b.last), b.max)
+	return clock.Sleep(ctx, b.last-b.last/8+time.Duration(rand.Int64N(int64(b.last/4)+1))) == nil
+}
