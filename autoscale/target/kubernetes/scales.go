@@ -13,7 +13,7 @@ import (
 )
 
 // scale is Scale of autoscaling/v1, the scale subresource. It is written out here because k8s.io/api,
-// which has it, brings along every type that Kubernetes has: 9 CPU seconds to compile.
+// where it is defined, would compile every other type of Kubernetes with it.
 type scale struct {
 	meta.TypeMeta   `json:",inline"`
 	meta.ObjectMeta `json:"metadata,omitempty"`
