@@ -21,7 +21,13 @@ type partitionWriter struct {
 // work sends batches until there are no more.
 func (w *partitionWriter) work() {
 	for b := range w.in {
+		messages := b.messages
 		w.deliver(b)
+		clear(messages)
+		select {
+		case w.run.spare <- messages[:0]:
+		default:
+		}
 		<-w.run.tokens
 	}
 }

@@ -32,6 +32,7 @@ type run struct {
 
 	writers []*partitionWriter
 	tokens  chan struct{} // one for each batch in flight
+	spare   chan []Message // of settled batches, to be used again
 	working sync.WaitGroup
 	drained sync.Once
 
@@ -68,7 +69,7 @@ type batch struct {
 
 // begin looks up the partitions and starts a writer for each.
 func (s *Sender) begin(ctx context.Context) (*run, error) {
-	r := &run{s: s, tokens: make(chan struct{}, s.cfg.InFlight), id: []byte(rand.Text())}
+	r := &run{s: s, tokens: make(chan struct{}, s.cfg.InFlight), spare: make(chan []Message, s.cfg.InFlight), id: []byte(rand.Text())}
 	r.sending, r.stop = context.WithCancelCause(ctx)
 	r.inFlight, r.abandon = context.WithCancel(context.WithoutCancel(ctx))
 	r.drainStop = context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.DrainTimeout, r.abandon) })
@@ -192,6 +193,12 @@ func (r *run) pack(slot **batch, partition int, m *Message, index int64) error {
 func (b *batch) add(m *Message, index int64) error {
 	if err := b.Add(m); err != nil {
 		return err
+	}
+	if b.messages == nil {
+		select {
+		case b.messages = <-b.writer.run.spare:
+		default:
+		}
 	}
 	b.messages, b.indices = append(b.messages, *m), extend(b.indices, index)
 	return nil
