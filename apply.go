@@ -133,7 +133,7 @@ func (s *applier[Tx]) settle(e *Event, failure error) error {
 			}
 			return err
 		}
-		if err := s.record(Trial{Sequence: e.Sequence, Attempts: attempt, Error: describe(failure)}); err != nil {
+		if err := s.record(AttemptRecord{Sequence: e.Sequence, Attempts: attempt, Error: describe(failure)}); err != nil {
 			if errors.Is(err, errAgain) {
 				continue
 			}
@@ -159,7 +159,7 @@ func (s *applier[Tx]) alone(e *Event) error {
 		case <-s.work.Done():
 			return s.ended()
 		}
-		if err := s.record(Trial{Sequence: e.Sequence, Attempts: s.attempts(e) + 1}); err != nil {
+		if err := s.record(AttemptRecord{Sequence: e.Sequence, Attempts: s.attempts(e) + 1}); err != nil {
 			return err
 		}
 	}
@@ -205,7 +205,7 @@ func (s *applier[Tx]) move(to Position, parked []DeadLetter, events int, fn func
 	}
 	s.repeats.stored(&step)
 	s.observe(Observation{
-		Kind: KindCommitted, From: step.From, To: step.To, Events: events + repeats, Repeats: repeats,
+		Kind: KindCommitted, From: step.From, To: step.To, Events: events + repeats, Duplicates: repeats,
 		Duration: s.c.cfg.Clock.Elapsed() - began, Lag: s.behind(step.To),
 	})
 	return nil
@@ -247,7 +247,7 @@ func (s *applier[Tx]) commit(step Step, fn func(context.Context, Tx) error) erro
 		s.outage.reset()
 		s.pos = step.To
 		if step.From != step.To {
-			s.trial = Trial{}
+			s.trial = AttemptRecord{}
 		}
 		return nil
 	case errors.As(err, &failed) && s.work.Err() == nil:
@@ -311,8 +311,8 @@ func (s *applier[Tx]) reclaim() error {
 }
 
 // record stores a trial. Like commit it returns [errAgain] after a failure.
-func (s *applier[Tx]) record(trial Trial) error {
-	err := s.store.Record(s.work, s.lease, s.pos, trial)
+func (s *applier[Tx]) record(trial AttemptRecord) error {
+	err := s.store.RecordAttempt(s.work, s.lease, s.pos, trial)
 	switch {
 	case err == nil:
 		s.trial = trial

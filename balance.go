@@ -76,7 +76,7 @@ func (b *balancer) sit(work context.Context, group Group, listed []LeaseInfo) er
 	taken := map[string]bool{}
 	var names []string
 	for _, l := range listed {
-		if l.Seat() && l.Owner == b.c.cfg.Owner {
+		if l.Member() && l.Owner == b.c.cfg.Owner {
 			names = append(names, l.Partition)
 		} else {
 			taken[l.Partition] = l.Live()
@@ -89,7 +89,7 @@ func (b *balancer) sit(work context.Context, group Group, listed []LeaseInfo) er
 		if len(names) > 0 {
 			name, names = names[0], names[1:]
 		} else {
-			name = fmt.Sprint(seatPrefix, n)
+			name = fmt.Sprint(MemberPrefix, n)
 			n++
 		}
 		if taken[name] {
@@ -166,7 +166,7 @@ func (b *balancer) roster(topic Topic, listed []LeaseInfo, asOf time.Time) roste
 	holder := map[string]string{}
 	for _, l := range listed {
 		switch {
-		case !l.Seat():
+		case !l.Member():
 			if l.Live() {
 				holder[l.Partition] = l.Owner
 			}

@@ -90,7 +90,7 @@ func (f *fleet) send(n int) {
 func (f *fleet) holds() (list []int, all int) {
 	held := map[string]int{}
 	for _, l := range must(f.leases.List(f.t.Context(), group)) {
-		if l.Live() && !l.Seat() {
+		if l.Live() && !l.Member() {
 			held[l.Owner]++
 		}
 	}
@@ -296,7 +296,7 @@ func TestBalancedSlowStop(t *testing.T) {
 // held are the partitions of an owner.
 func (f *fleet) held(owner string) (list []string) {
 	for _, l := range must(f.leases.List(f.t.Context(), group)) {
-		if l.Live() && !l.Seat() && l.Owner == owner {
+		if l.Live() && !l.Member() && l.Owner == owner {
 			list = append(list, l.Partition)
 		}
 	}

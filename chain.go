@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-go/sluice/internal/idset"
 )
 
-// ChainID names a message by the event that caused it, the same at each
+// CausationID names a message by the event that caused it, the same at each
 // repeat: message number N of those that one event makes.
-type ChainID struct {
+type CausationID struct {
 	// Source names the reading that the event came from: the topic, and behind
 	// it a digest of namespace, topic, its incarnation and the consumer group.
 	// So ids don't meet where a hub was created anew, or where two stages
@@ -31,7 +31,7 @@ const maxChainID = 512
 
 // String gives source/partition/sequence/n. In source and partition slashes,
 // percent signs, spaces and what is not printable ASCII are percent-encoded.
-func (id ChainID) String() string {
+func (id CausationID) String() string {
 	b := make([]byte, 0, len(id.Source)+len(id.Partition)+24)
 	b = append(appendPart(b, id.Source), '/')
 	b = append(appendPart(b, id.Partition), '/')
@@ -56,20 +56,20 @@ func appendPart(b []byte, part string) []byte {
 
 var errChainID = errors.New("want source/partition/sequence/n")
 
-// ParseChainID reads what [ChainID.String] wrote, and nothing else: an id has
+// ParseCausationID reads what [CausationID.String] wrote, and nothing else: an id has
 // one text.
-func ParseChainID(text string) (ChainID, error) {
+func ParseCausationID(text string) (CausationID, error) {
 	origin, sequence, n, err := cutChainID(text)
 	if err != nil {
-		return ChainID{}, fmt.Errorf("chain id %.80q: %w", text, err)
+		return CausationID{}, fmt.Errorf("chain id %.80q: %w", text, err)
 	}
 	source, partition, _ := strings.Cut(origin, "/")
-	id := ChainID{Sequence: sequence, N: n}
+	id := CausationID{Sequence: sequence, N: n}
 	if id.Source, err = readPart(source); err == nil {
 		id.Partition, err = readPart(partition)
 	}
 	if err != nil {
-		return ChainID{}, fmt.Errorf("chain id %.80q: %w", text, err)
+		return CausationID{}, fmt.Errorf("chain id %.80q: %w", text, err)
 	}
 	return id, nil
 }
@@ -157,7 +157,7 @@ func nibble(c byte) byte {
 // but the first. Who makes messages of such an event gives each its own stamp
 // ([StampOf], or sender.Stamped), or takes it off ([DropStamp]).
 type Stamp struct {
-	ID    ChainID
+	ID    CausationID
 	Epoch int64 // of the lease under which the message was made
 	// Low is the watermark: the number of the event up to which the emitter's
 	// checkpoint had been stored when it made the message; -1 if none. Of
@@ -168,9 +168,9 @@ type Stamp struct {
 	// ids of those of their messages that got through are kept for the
 	// retry. Empty: none.
 	Parked string
-	// Retry says that the event is a dead letter that is tried again: it comes
+	// Redrive says that the event is a dead letter that is tried again: it comes
 	// out of order, and the watermark says nothing about it.
-	Retry bool
+	Redrive bool
 }
 
 // The application properties that carry a stamp.
@@ -193,7 +193,7 @@ func (s Stamp) SetTo(properties map[string]any) {
 	if s.Parked != "" {
 		properties[propertyParked] = s.Parked
 	}
-	if s.Retry {
+	if s.Redrive {
 		properties[propertyRetry] = true
 	}
 }
@@ -217,7 +217,7 @@ func StampFrom(properties map[string]any) (Stamp, bool, error) {
 	if !there || err != nil {
 		return Stamp{}, false, err
 	}
-	id, err := ParseChainID(text)
+	id, err := ParseCausationID(text)
 	if err != nil {
 		return Stamp{}, false, err
 	}
@@ -252,11 +252,11 @@ func (s *Stamp) readMarks(properties map[string]any) (err error) {
 	switch v := properties[propertyRetry].(type) {
 	case nil:
 	case bool:
-		s.Retry = v
+		s.Redrive = v
 	default:
 		return fmt.Errorf("property %s is a %T, want a bool", propertyRetry, v)
 	}
-	if s.Low >= s.ID.Sequence && !s.Retry {
+	if s.Low >= s.ID.Sequence && !s.Redrive {
 		// No checkpoint passes an event before its messages are there.
 		return fmt.Errorf("property %s is %d, want less than the event's own number, %d", propertyLow, s.Low, s.ID.Sequence)
 	}
@@ -301,7 +301,7 @@ func stampNumber(properties map[string]any, name string, absent int64) (int64, e
 // emission is what the contexts know in which [AtLeastOnce] makes and submits
 // records.
 type emission struct {
-	Tenure
+	FencingToken
 	source string                     // of the chain ids
 	mark   *atomic.Pointer[waterMark] // as of now
 	retry  bool                       // of a dead letter
@@ -369,15 +369,15 @@ func StampOf(ctx context.Context, e *Event, n int) (Stamp, bool) {
 	}
 	mark := em.mark.Load()
 	return Stamp{
-		ID:    ChainID{Source: em.source, Partition: e.Partition, Sequence: e.Sequence, N: n},
-		Epoch: em.Lease.Epoch, Low: mark.low, Parked: mark.parked, Retry: em.retry,
+		ID:    CausationID{Source: em.source, Partition: e.Partition, Sequence: e.Sequence, N: n},
+		Epoch: em.Lease.Epoch, Low: mark.low, Parked: mark.parked, Redrive: em.retry,
 	}, true
 }
 
 // mostTopic is how much of a topic's name chain ids carry.
 const mostTopic = 64
 
-// sourceOf names the reading of a topic for [ChainID].Source.
+// sourceOf names the reading of a topic for [CausationID].Source.
 func sourceOf(group Group, incarnation string) string {
 	h := sha256.New()
 	for _, part := range []string{group.Namespace, group.Topic, group.Name, incarnation} {

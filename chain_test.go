@@ -15,7 +15,7 @@ import (
 )
 
 func TestChainID(t *testing.T) {
-	for text, id := range map[string]sluice.ChainID{
+	for text, id := range map[string]sluice.CausationID{
 		"flights@12ab/0/42/0":                  {Source: "flights@12ab", Partition: "0", Sequence: 42},
 		"a%2Fb%25%20%C3%BC/%2F/0/7":            {Source: "a/b% ü", Partition: "/", N: 7},
 		"//9223372036854775807/2147483647":     {Sequence: 1<<63 - 1, N: 1<<31 - 1},
@@ -25,7 +25,7 @@ func TestChainID(t *testing.T) {
 		if got := id.String(); got != text {
 			t.Errorf("%+v is written %q, want %q", id, got, text)
 		}
-		if got, err := sluice.ParseChainID(text); err != nil || got != id {
+		if got, err := sluice.ParseCausationID(text); err != nil || got != id {
 			t.Errorf("%q is read as %+v, %v; want %+v", text, got, err, id)
 		}
 	}
@@ -33,7 +33,7 @@ func TestChainID(t *testing.T) {
 		"", "/", "a/0/1", "a/b/0/1/0", "a/0/-1/0", "a/0/1/-1", "a/0/01/0", "a/0/+1/0", "a/0//0", "a/0/1/", "a/0/1/2147483648", "a/0/9223372036854775808/0",
 		"a b/0/1/0", "ü/0/1/0", "a%2/0/1/0", "a%2f/0/1/0", "a%41/0/1/0", "a%/0/1/0", "a/0/1/0\n", strings.Repeat("x", 600) + "/0/1/0",
 	} {
-		if id, err := sluice.ParseChainID(text); err == nil {
+		if id, err := sluice.ParseCausationID(text); err == nil {
 			t.Errorf("%q is read as %+v, want an error", text, id)
 		} else if strings.ContainsAny(err.Error(), "\r\n") || len(err.Error()) > 200 {
 			t.Errorf("%q: error %q, want one short line", text, err)
@@ -46,7 +46,7 @@ func FuzzParseChainID(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		id, err := sluice.ParseChainID(text)
+		id, err := sluice.ParseCausationID(text)
 		if err != nil {
 			if strings.ContainsAny(err.Error(), "\r\n") {
 				t.Errorf("error of several lines: %q", err)
@@ -60,11 +60,11 @@ func FuzzParseChainID(f *testing.F) {
 }
 
 func TestStampFrom(t *testing.T) {
-	id := sluice.ChainID{Source: "flights@12ab", Partition: "3", Sequence: 42, N: 1}
+	id := sluice.CausationID{Source: "flights@12ab", Partition: "3", Sequence: 42, N: 1}
 	for _, stamp := range []sluice.Stamp{
 		{ID: id, Epoch: 7, Low: 40},
 		{ID: id, Epoch: 7, Low: -1},
-		{ID: id, Epoch: 7, Low: 99, Parked: "-1/0:42,3+1", Retry: true},
+		{ID: id, Epoch: 7, Low: 99, Parked: "-1/0:42,3+1", Redrive: true},
 	} {
 		properties := map[string]any{"sluice-retry": true, "sluice-parked": "5/", "city": "Lyon"}
 		stamp.SetTo(properties)
@@ -101,7 +101,7 @@ func TestStampFrom(t *testing.T) {
 
 func TestDropStamp(t *testing.T) {
 	properties := map[string]any{"city": "Lyon"}
-	sluice.Stamp{ID: sluice.ChainID{Source: "flights@12ab", Sequence: 42}, Low: 99, Parked: "-1/0:42", Retry: true}.SetTo(properties)
+	sluice.Stamp{ID: sluice.CausationID{Source: "flights@12ab", Sequence: 42}, Low: 99, Parked: "-1/0:42", Redrive: true}.SetTo(properties)
 	sluice.DropStamp(properties)
 	if len(properties) != 1 || properties["city"] != "Lyon" {
 		t.Errorf("left are %v, want the city alone", properties)
@@ -119,7 +119,7 @@ type stamping struct {
 
 func (s *stamping) note(ctx context.Context, e *sluice.Event) error {
 	stamp, ok := sluice.StampOf(ctx, e, 0)
-	if !ok || sluice.TenureOf(ctx).Lease.Epoch != stamp.Epoch {
+	if !ok || sluice.FencingTokenOf(ctx).Lease.Epoch != stamp.Epoch {
 		return sluice.Reject(errors.New("no stamp in this context"))
 	}
 	s.mu.Lock()
@@ -132,12 +132,12 @@ func (s *stamping) records(ctx context.Context, e *sluice.Event) ([]*sluice.Even
 	return []*sluice.Event{e}, s.note(ctx, e)
 }
 
-func (s *stamping) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Result)) {
+func (s *stamping) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
 	err := s.note(ctx, e)
 	if err == nil {
 		err = s.says(e)
 	}
-	done(sluice.Result{Err: err})
+	done(sluice.WriteResult{Err: err})
 }
 
 // The stamp of a message tells where it comes from, and how far the checkpoint
@@ -173,8 +173,8 @@ func TestStampOf(t *testing.T) {
 			s.t.Fatal(err)
 		}
 		stamp := func(sequence, low int64, retry bool) sluice.Stamp {
-			id := sluice.ChainID{Source: sink.stamps[0][0].ID.Source, Partition: "0", Sequence: sequence}
-			return sluice.Stamp{ID: id, Epoch: 1, Low: low, Parked: []string{"", "-1/0:1"}[min(low+1, 1)], Retry: retry}
+			id := sluice.CausationID{Source: sink.stamps[0][0].ID.Source, Partition: "0", Sequence: sequence}
+			return sluice.Stamp{ID: id, Epoch: 1, Low: low, Parked: []string{"", "-1/0:1"}[min(low+1, 1)], Redrive: retry}
 		}
 		want := map[int64][]sluice.Stamp{
 			0: {stamp(0, -1, false), stamp(0, -1, false)},
@@ -245,7 +245,7 @@ func TestStampNamesDeadLetters(t *testing.T) {
 		}
 		for sequence, stamps := range sink.stamps {
 			for _, stamp := range stamps {
-				if stamp.Retry != (stamp.ID.Source == before && stamp.Epoch > 5) {
+				if stamp.Redrive != (stamp.ID.Source == before && stamp.Epoch > 5) {
 					s.t.Errorf("event %d has the stamp %+v: retries are those of the topic before", sequence, stamp)
 				}
 			}

@@ -2,9 +2,9 @@ package sluice
 
 import "context"
 
-// Range is a run of events of a partition, by sequence number, both ends
+// SequenceRange is a run of events of a partition, by sequence number, both ends
 // included.
-type Range struct{ First, Last int64 }
+type SequenceRange struct{ First, Last int64 }
 
 // CheckpointStore keeps the checkpoints of [AtLeastOnce], apart from where the
 // events take effect. Implementations are safe for concurrent use.
@@ -13,7 +13,7 @@ type CheckpointStore interface {
 	// checkpoint, creating it if it is missing, and returns it. It does and
 	// refuses what [TxStore.Claim] does; once it has returned, nothing sent
 	// under an earlier claim can change the checkpoint any more.
-	Claim(ctx context.Context, lease Lease, incarnation string) (Progress, error)
+	Claim(ctx context.Context, lease Lease, incarnation string) (Checkpoint, error)
 
 	// Advance moves the checkpoint to a position and replaces what is done
 	// behind it: ranges in ascending order that neither touch nor overlap. A
@@ -24,7 +24,7 @@ type CheckpointStore interface {
 	// checkpoint's epoch and owner are not the lease's or if it stands behind
 	// `to` already: it never moves backwards. After any other error it may
 	// have happened or not, or may still; the same or a later one may be tried.
-	Advance(ctx context.Context, lease Lease, to Position, done []Range) error
+	Advance(ctx context.Context, lease Lease, to Position, done []SequenceRange) error
 
 	// Leave notes that the owner gives the partition up in good order, as
 	// [TxStore.Leave] does.
@@ -32,7 +32,7 @@ type CheckpointStore interface {
 
 	// Read returns the group's checkpoints sorted by partition, without
 	// claiming them.
-	Read(ctx context.Context, group Group) ([]Progress, error)
+	Read(ctx context.Context, group Group) ([]Checkpoint, error)
 
 	// Reset moves a checkpoint by hand, as [TxStore.Reset] does, and forgets
 	// what was done behind it. Going back repeats on purpose: also a next stage
@@ -40,11 +40,11 @@ type CheckpointStore interface {
 	Reset(ctx context.Context, group Group, partition, incarnation string, to Position) (epoch int64, err error)
 }
 
-// LetterStore is where [AtLeastOnce] leaves dead letters and finds those to
+// DeadLetterQueue is where [AtLeastOnce] leaves dead letters and finds those to
 // try again. They are stored before the checkpoint passes their events. What
 // commands do with them is [DeadLetterStore]'s. Implementations are safe for
 // concurrent use.
-type LetterStore interface {
+type DeadLetterQueue interface {
 	// Park stores dead letters in one go, or none of them. Of one whose
 	// identity is there, attempts, error, time and status are updated. ID is
 	// the store's to choose.

@@ -9,7 +9,7 @@ import (
 )
 
 // BacklogError is observed when an event has been in flight for longer than
-// [StreamConfig].MaxAge.
+// [AtLeastOnceConfig].MaxAge.
 type BacklogError struct {
 	Partition string
 	Sequence  int64
@@ -34,23 +34,23 @@ type clerk[R any] struct {
 	waiting  bool            // for the rate, now
 	since    time.Duration   // when that began, or was last told, by Clock.Elapsed
 	failed   []*flight       // to be stored as dead letters
-	failing  map[string]int  // their partition keys, and of those that will come, under HoldKey
-	held     map[string]bool // partition keys of those that are stored, under HoldKey
+	failing  map[string]int  // their partition keys, and of those that will come, under KeyHold
+	held     map[string]bool // partition keys of those that are stored, under KeyHold
 	due      []*DeadLetter   // to be tried again, for the stream
 	taken    map[int64]bool  // ids of those under way again
 	settled  []*flight       // applied again
 	returned []*DeadLetter   // failed again
 	parked   []int64         // all events of this incarnation that are dead letters, ascending
-	prior    []Range         // done by an earlier tenure
+	prior    []SequenceRange // done by an earlier tenure
 
 	// Its own goroutine's, and after that the stream's.
-	at       Position      // the checkpoint
-	done     []Range       // behind it, as stored
-	passed   uint64        // events below it since the stream began
-	next     time.Duration // checkpoint due, by Clock.Elapsed
-	look     time.Duration // retries to be looked for, likewise
-	aged     int64         // the event that was last told to be old
-	inFlight int           // when last told
+	at       Position        // the checkpoint
+	done     []SequenceRange // behind it, as stored
+	passed   uint64          // events below it since the stream began
+	next     time.Duration   // checkpoint due, by Clock.Elapsed
+	look     time.Duration   // retries to be looked for, likewise
+	aged     int64           // the event that was last told to be old
+	inFlight int             // when last told
 
 	applied, failedAgain int // retries that have come to an end
 }
@@ -68,7 +68,7 @@ func (c *clerk[R]) begin(at Position) {
 
 // know is told which events are dead letters when the stream begins, and which
 // are done.
-func (c *clerk[R]) know(parked []int64, prior []Range, at Position) {
+func (c *clerk[R]) know(parked []int64, prior []SequenceRange, at Position) {
 	c.stream.mu.Lock()
 	defer c.stream.mu.Unlock()
 	c.parked, c.prior = parked, prior
@@ -107,7 +107,7 @@ func (c *clerk[R]) close(ctx context.Context) {
 
 // expect is told of a flight that has failed, before another of its key can go.
 func (c *clerk[R]) expect(f *flight) {
-	if c.stream.cfg.OnDeadLetter != HoldKey || f.letter != nil {
+	if c.stream.cfg.OnDeadLetter != KeyHold || f.letter != nil {
 		return
 	}
 	c.stream.mu.Lock()
@@ -229,7 +229,7 @@ func (c *clerk[R]) store(ctx context.Context) {
 			if i, found := slices.BinarySearch(c.parked, f.event.Sequence); !found {
 				c.parked = slices.Insert(c.parked, i, f.event.Sequence)
 			}
-			if s.cfg.OnDeadLetter == HoldKey {
+			if s.cfg.OnDeadLetter == KeyHold {
 				key := f.event.Key
 				c.held[key] = true
 				if c.failing[key]--; c.failing[key] == 0 {
@@ -348,12 +348,12 @@ func (c *clerk[R]) checkpoint(ctx context.Context) {
 	if passed > 0 {
 		to = low.Position
 	}
-	var done []Range
+	var done []SequenceRange
 	for first, last := range s.list.Above() {
 		if len(done) == mostRanges {
 			break
 		}
-		done = append(done, Range{first.Sequence, last.Sequence})
+		done = append(done, SequenceRange{first.Sequence, last.Sequence})
 	}
 	done = c.withPrior(done, to.Sequence, max(s.head, to.Sequence))
 	s.mu.Unlock()
@@ -385,7 +385,7 @@ func (c *clerk[R]) checkpoint(ctx context.Context) {
 
 // withPrior adds what an earlier tenure has done beyond head, where this one
 // has not come to yet. The stream's mu is held.
-func (c *clerk[R]) withPrior(done []Range, to, head int64) []Range {
+func (c *clerk[R]) withPrior(done []SequenceRange, to, head int64) []SequenceRange {
 	for len(c.prior) > 0 && c.prior[0].Last <= head {
 		c.prior = c.prior[1:]
 	}

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Status is the state of a dead letter.
-type Status string
+// DeadLetterStatus is the state of a dead letter.
+type DeadLetterStatus string
 
 // The states of a dead letter. One that was retried with success is gone.
 const (
-	StatusDead      Status = "dead"      // waits for a decision
-	StatusRetry     Status = "retry"     // the partition's owner runs it again once NextAttempt has passed
-	StatusDiscarded Status = "discarded" // given up by hand; kept so that an audit can account for it
+	StatusDead      DeadLetterStatus = "dead"      // waits for a decision
+	StatusRedrive   DeadLetterStatus = "retry"     // the partition's owner runs it again once NextAttempt has passed
+	StatusDiscarded DeadLetterStatus = "discarded" // given up by hand; kept so that an audit can account for it
 )
 
 // DeadLetter is an event that could not be handled. Its identity is group,
@@ -25,7 +25,7 @@ type DeadLetter struct {
 	FailedAt    time.Time
 	Error       string
 	Attempts    int
-	Status      Status
+	Status      DeadLetterStatus
 	NextAttempt time.Time // of status retry; zero otherwise
 
 	// Event is the event itself. Where HasBody is false (the body was over the
@@ -40,9 +40,9 @@ type DeadLetter struct {
 type DeadLetterFilter struct {
 	IDs           []int64
 	Partition     string
-	Status        []Status // any of these
-	Key           string   // partition key
-	ErrorContains string   // case-insensitive
+	Status        []DeadLetterStatus // any of these
+	Key           string             // partition key
+	ErrorContains string             // case-insensitive
 	FailedSince   time.Time
 	FailedBefore  time.Time
 	FirstSequence *int64
@@ -59,10 +59,10 @@ type DeadLetterStore interface {
 	List(ctx context.Context, group Group, filter DeadLetterFilter) ([]DeadLetter, error)
 	// Get returns one with its body. It returns [ErrNotFound] if there is none.
 	Get(ctx context.Context, group Group, id int64) (DeadLetter, error)
-	// Retry marks the selected dead letters for a retry at a time (the zero
+	// Redrive marks the selected dead letters for a retry at a time (the zero
 	// time: now, by the store's clock) and returns how many it marked. Marking
 	// one twice is harmless. The partition's owner runs the retry.
-	Retry(ctx context.Context, group Group, filter DeadLetterFilter, at time.Time) (int64, error)
+	Redrive(ctx context.Context, group Group, filter DeadLetterFilter, at time.Time) (int64, error)
 	// Discard gives the selected ones up and returns how many.
 	Discard(ctx context.Context, group Group, filter DeadLetterFilter) (int64, error)
 }

@@ -49,9 +49,9 @@ type applier[Tx any] struct {
 	*transactional[Tx]
 	*session
 
-	trial   Trial    // of the event behind pos, or of a dead letter on retry
-	suspect int64    // up to this sequence number an event is suspected of killing the process; Unset's if none
-	outage  *backoff // between tries while the database fails
+	trial   AttemptRecord // of the event behind pos, or of a dead letter on retry
+	suspect int64         // up to this sequence number an event is suspected of killing the process; Unset's if none
+	outage  *backoff      // between tries while the database fails
 	repeats repeats
 	unread  bool // it was told of a stamp that can't be read
 
@@ -71,13 +71,13 @@ func (d *transactional[Tx]) deliver(t *tenure) error {
 }
 
 // accept takes over what a claim returned.
-func (s *applier[Tx]) accept(p Progress) {
+func (s *applier[Tx]) accept(p Checkpoint) {
 	if p.Position.Sequence < s.pos.Sequence {
 		// The database has lost what came behind, the ids too.
 		s.repeats = repeats{most: s.repeats.most}
 	}
-	s.pos, s.trial = p.Position, p.Trial
-	died := p.Trial.Attempts > 0 && p.Trial.Error == "" && p.Trial.Sequence > p.Position.Sequence
+	s.pos, s.trial = p.Position, p.Attempt
+	died := p.Attempt.Attempts > 0 && p.Attempt.Error == "" && p.Attempt.Sequence > p.Position.Sequence
 	if p.Claims > claimsTrusted || died {
 		s.suspect = max(s.suspect, p.Position.Sequence+int64(s.c.cfg.MaxBatch))
 	}
@@ -143,7 +143,7 @@ func (s *applier[Tx]) take(events []*Event) error {
 	}
 	if !s.repeats.loaded {
 		// Nobody else adds to it in this epoch.
-		rows, err := s.store.Seen(s.work, s.topic.Group, s.lease.Partition)
+		rows, err := s.store.ReadDedup(s.work, s.topic.Group, s.lease.Partition)
 		if err == nil {
 			err = s.repeats.load(rows, s.pos.Sequence)
 		}

@@ -39,7 +39,7 @@ func (s *scene) Observe(o sluice.Observation) {
 	s.seen = append(s.seen, o)
 }
 
-func (s *scene) count(k sluice.Kind) (n int) {
+func (s *scene) count(k sluice.ObservationKind) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.seen {
@@ -64,7 +64,7 @@ func (s *scene) rows() (list []int64) {
 	return list
 }
 
-func (s *scene) letters(status ...sluice.Status) []sluice.DeadLetter {
+func (s *scene) letters(status ...sluice.DeadLetterStatus) []sluice.DeadLetter {
 	return must(s.store.List(s.t.Context(), group, sluice.DeadLetterFilter{Status: status}))
 }
 
@@ -324,11 +324,11 @@ func (m *mortal) Commit(ctx context.Context, step sluice.Step, fn func(context.C
 	})
 }
 
-func (m *mortal) Record(ctx context.Context, l sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+func (m *mortal) RecordAttempt(ctx context.Context, l sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
 	if err := m.gone(); err != nil {
 		return err
 	}
-	return m.Store.Record(ctx, l, at, trial)
+	return m.Store.RecordAttempt(ctx, l, at, trial)
 }
 
 func TestStartPositions(t *testing.T) {

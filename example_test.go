@@ -119,7 +119,7 @@ func ExampleConsumer_Redrive() {
 
 	mended = true
 	topic := must(source.Describe(ctx))
-	marked := must(store.Retry(ctx, topic.Group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead}}, time.Time{}))
+	marked := must(store.Redrive(ctx, topic.Group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}}, time.Time{}))
 	applied, failed, err := newConsumer().Redrive(ctx)
 	fmt.Println("marked", marked, "applied", applied, "failed again", failed, err)
 	fmt.Println(count(store, "SELECT count(*) FROM events"), "rows,", count(store, "SELECT count(*) FROM sluice_dead_letters"), "dead letters")

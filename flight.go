@@ -33,7 +33,7 @@ type item[R any] struct {
 	laned    bool   // it has one
 	attempts int    // that failed and count
 	probe    bool   // sent to see whether an outage is over
-	result   Result
+	result   WriteResult
 	due      time.Duration // by Clock.Elapsed, while it waits for another attempt
 	behind   *item[R]      // waits for it, in its lane
 }
@@ -92,7 +92,7 @@ func (s *stream[R]) recording(f *flight) context.Context {
 	}
 	// It may be of an earlier incarnation of the topic.
 	return context.WithValue(s.making, emissionKey{}, &emission{
-		Tenure: TenureOf(s.making), source: sourceOf(s.topic.Group, f.letter.Incarnation), mark: &s.mark, retry: true,
+		FencingToken: FencingTokenOf(s.making), source: sourceOf(s.topic.Group, f.letter.Incarnation), mark: &s.mark, retry: true,
 	})
 }
 
@@ -190,7 +190,7 @@ func (s *stream[R]) submit() error {
 }
 
 // done takes a record's result, on a goroutine of the sink's.
-func (it *item[R]) done(r Result) {
+func (it *item[R]) done(r WriteResult) {
 	s := it.stream
 	it.result = r
 	over := r.Err == nil
@@ -320,7 +320,7 @@ func (s *stream[R]) complete(f *flight) {
 
 // holds tells whether a flight's key is held back by a dead letter.
 func (s *stream[R]) holds(f *flight) bool {
-	return s.cfg.OnDeadLetter == HoldKey && f.letter == nil && f.event.Key != "" && s.clerk.holds(f.event.Key)
+	return s.cfg.OnDeadLetter == KeyHold && f.letter == nil && f.event.Key != "" && s.clerk.holds(f.event.Key)
 }
 
 // gate keeps records back while the store, or the way to it, is down.

@@ -16,13 +16,13 @@ type Lease struct {
 	Epoch     int64  // at least 1
 }
 
-// Seat tells whether the lease is on no partition but on a seat ("~0", "~1" and
+// Member tells whether the lease is on no partition but on a seat ("~0", "~1" and
 // so on), by which consumers with [Balanced] partitions know of each other.
 // Seats are leased and listed like partitions.
-func (l Lease) Seat() bool { return strings.HasPrefix(l.Partition, seatPrefix) }
+func (l Lease) Member() bool { return strings.HasPrefix(l.Partition, MemberPrefix) }
 
-// seatPrefix begins the names of seats: no log has partitions of such names.
-const seatPrefix = "~"
+// MemberPrefix begins the names of seats: no log has partitions of such names.
+const MemberPrefix = "~"
 
 // LeaseInfo is a lease as its store sees it.
 type LeaseInfo struct {

@@ -30,34 +30,34 @@ func Observers(list ...Observer) Observer {
 // Observation is one thing that happened. Which fields besides Kind, Time and
 // Owner are set is said at the kinds.
 type Observation struct {
-	Kind      Kind
-	Time      time.Time // wall clock
-	Owner     string
-	Partition string
-	Epoch     int64
-	From, To  Position
-	Events    int           // how many events
-	Repeats   int           // of those, how many were passed over, for they repeat earlier ones
-	Bytes     int           // their bodies' size
-	Enqueued  time.Time     // when the log took the event To
-	Attempt   int           // from 1
-	Duration  time.Duration // of the operation
-	Lag       int64         // events behind To when the log last told its end; -1 if not known
-	InFlight  int           // events taken and not done
-	Cost      float64       // what the store charged, in its own unit
-	Waited    time.Duration // for a limiter
-	Err       error
+	Kind       ObservationKind
+	Time       time.Time // wall clock
+	Owner      string
+	Partition  string
+	Epoch      int64
+	From, To   Position
+	Events     int           // how many events
+	Duplicates int           // of those, how many were passed over, for they repeat earlier ones
+	Bytes      int           // their bodies' size
+	Enqueued   time.Time     // when the log took the event To
+	Attempt    int           // from 1
+	Duration   time.Duration // of the operation
+	Lag        int64         // events behind To when the log last told its end; -1 if not known
+	InFlight   int           // events taken and not done
+	Cost       float64       // what the store charged, in its own unit
+	Waited     time.Duration // for a limiter
+	Err        error
 }
 
-// Kind is what an [Observation] is about.
-type Kind uint8
+// ObservationKind is what an [Observation] is about.
+type ObservationKind uint8
 
 // The kinds of observation. All but Failed and Listed may be counted on to carry
 // Partition and Epoch; Err is set where the name says that something went
 // wrong.
 const (
 	// KindAcquired: a lease was taken.
-	KindAcquired Kind = iota + 1
+	KindAcquired ObservationKind = iota + 1
 	// KindRenewed: a lease was renewed; Duration.
 	KindRenewed
 	// KindLost: a lease was lost, by expiry or to another owner; Err.
@@ -113,7 +113,7 @@ var kindNames = [...]string{
 }
 
 // String gives the kind's name.
-func (k Kind) String() string {
+func (k ObservationKind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
 	}
@@ -125,7 +125,7 @@ func (k Kind) String() string {
 // errors and panics are observed as [KindHookFailed] and change nothing.
 type Hooks struct {
 	// Assigned is called before the first event of the partition is read.
-	Assigned func(ctx context.Context, lease Lease, at Progress) error
+	Assigned func(ctx context.Context, lease Lease, at Checkpoint) error
 	// Renewed is called after a renewal; a renewal during the call is not told.
 	Renewed func(ctx context.Context, lease Lease) error
 	// Released is called after the last event was handled and the lease is

@@ -168,7 +168,7 @@ func TestNothingMovesInADay(t *testing.T) {
 func TestHooksHoldUpNoRenewal(t *testing.T) {
 	block := func(ctx context.Context) error { <-ctx.Done(); return nil }
 	hang := sluice.Hooks{
-		Assigned: func(ctx context.Context, _ sluice.Lease, _ sluice.Progress) error { return block(ctx) },
+		Assigned: func(ctx context.Context, _ sluice.Lease, _ sluice.Checkpoint) error { return block(ctx) },
 	}
 	for name, hooks := range map[string]sluice.Hooks{
 		"assigned hangs":   hang,
@@ -176,7 +176,7 @@ func TestHooksHoldUpNoRenewal(t *testing.T) {
 		"batch hangs":      {Batch: func(ctx context.Context, _ sluice.Batch) error { return block(ctx) }},
 		"renewed panics":   {Renewed: func(context.Context, sluice.Lease) error { panic("hook") }},
 		"batch panics":     {Batch: func(context.Context, sluice.Batch) error { panic("hook") }},
-		"assigned panics":  {Assigned: func(context.Context, sluice.Lease, sluice.Progress) error { panic("hook") }},
+		"assigned panics":  {Assigned: func(context.Context, sluice.Lease, sluice.Checkpoint) error { panic("hook") }},
 		"error in renewed": {Renewed: func(context.Context, sluice.Lease) error { return errCut }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestHooksHoldUpNoRenewal(t *testing.T) {
 				hub, leases, store := sluicetest.NewHub(group, 2), newLedger(), &sluicetest.Store{}
 				hub.Append("0", sluicetest.Bodies("x", "y")...)
 				var mu sync.Mutex
-				seen := map[sluice.Kind]int{}
+				seen := map[sluice.ObservationKind]int{}
 				_, end := consumer(t, hub, leases, store, nil, sluice.AllPartitions, sluice.Config{Owner: "a", Hooks: hooks,
 					Observer: sluice.ObserverFunc(func(o sluice.Observation) {
 						mu.Lock()

@@ -109,7 +109,7 @@ func (s *applier[Tx]) redriveOne(d *DeadLetter) error {
 	// so for ever. But not in the place of an event whose attempts are counted;
 	// only a command gets here then, and it can be seen to die.
 	if !s.trying() {
-		if err := s.record(Trial{Sequence: e.Sequence, Attempts: attempt + 1}); err != nil {
+		if err := s.record(AttemptRecord{Sequence: e.Sequence, Attempts: attempt + 1}); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func (s *applier[Tx]) putBack(d *DeadLetter, failure error) error {
 	d.Status, d.NextAttempt = StatusDead, time.Time{}
 	d.Attempts++
 	d.Error, d.FailedAt = describe(failure), s.c.cfg.Clock.Wall().UTC()
-	err := s.commit(Step{Lease: s.lease, From: s.pos, To: s.pos, Returned: []DeadLetter{*d}}, nil)
+	err := s.commit(Step{Lease: s.lease, From: s.pos, To: s.pos, FailedRedrives: []DeadLetter{*d}}, nil)
 	if err != nil {
 		return err
 	}
@@ -150,6 +150,6 @@ func (s *applier[Tx]) putBack(d *DeadLetter, failure error) error {
 // forget ends the trial of a retry.
 func (s *applier[Tx]) forget(sequence int64) {
 	if s.trial.Sequence == sequence {
-		s.trial = Trial{}
+		s.trial = AttemptRecord{}
 	}
 }

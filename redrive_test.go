@@ -41,7 +41,7 @@ func (s *scene) parked(cfg sluice.Config) {
 
 // retry marks all dead letters.
 func (s *scene) retry() {
-	must(s.store.Retry(s.t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
+	must(s.store.Redrive(s.t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
 }
 
 // exactly checks that n events, from the first on, have one row each.
@@ -168,7 +168,7 @@ func TestRetryFailsAgain(t *testing.T) {
 func TestRetryThatKills(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		s.parked(sluice.Config{})
-		must(s.store.Retry(s.t.Context(), group, sluice.DeadLetterFilter{IDs: []int64{s.letters()[4].ID}}, time.Time{}))
+		must(s.store.Redrive(s.t.Context(), group, sluice.DeadLetterFilter{IDs: []int64{s.letters()[4].ID}}, time.Time{}))
 		deaths := 0
 		for life := range 10 {
 			s.send("0", "good")
@@ -215,8 +215,8 @@ func TestRedriveBesideAnEventUnderTrial(t *testing.T) {
 		if applied, failed, err := c.Redrive(s.t.Context()); applied != 10 || failed != 0 || err != nil {
 			s.t.Errorf("applied %d, failed %d, %v", applied, failed, err)
 		}
-		if p := must(s.store.Read(s.t.Context(), group))[0]; p.Trial.Sequence != 30 || p.Trial.Attempts != 1 {
-			s.t.Errorf("the record of event 30 is %+v", p.Trial)
+		if p := must(s.store.Read(s.t.Context(), group))[0]; p.Attempt.Sequence != 30 || p.Attempt.Attempts != 1 {
+			s.t.Errorf("the record of event 30 is %+v", p.Attempt)
 		}
 	})
 }

@@ -132,14 +132,14 @@ type passage struct {
 	to    Position
 }
 
-// Repeats tells the repeats in one partition's log, as [Transactional] does: for
+// Deduplicator tells the repeats in one partition's log, as [Transactional] does: for
 // those who account for its events. The zero value has seen nothing. It is used
 // by one goroutine.
-type Repeats struct{ memory repeats }
+type Deduplicator struct{ memory repeats }
 
-// Next takes the log's next event, and tells whether it repeats an earlier one.
+// IsDuplicate takes the log's next event, and tells whether it repeats an earlier one.
 // Of one whose id was first seen before the first event taken it can't know.
-func (r *Repeats) Next(e *Event) bool {
+func (r *Deduplicator) IsDuplicate(e *Event) bool {
 	if !carriesStamp(e) {
 		return false
 	}
@@ -161,7 +161,7 @@ func carriesStamp(e *Event) bool {
 
 // load takes over what the store has of the partition, oldest first, whose
 // checkpoint stands at done.
-func (r *repeats) load(rows []Seen, done int64) error {
+func (r *repeats) load(rows []DedupState, done int64) error {
 	*r = repeats{loaded: true, judged: done, most: cmp.Or(r.most, mostWords), origins: map[string]*origin{}}
 	for i := range rows {
 		row := &rows[i]
@@ -337,13 +337,13 @@ func (r *repeats) examine(e *Event) (verdict, error) {
 		return v, fmt.Errorf("chain id %.80q: %w", text, err)
 	}
 	v.id = idset.ID{Sequence: sequence, N: int32(n)}
-	stamp := Stamp{ID: ChainID{Sequence: sequence}}
+	stamp := Stamp{ID: CausationID{Sequence: sequence}}
 	if err := stamp.readMarks(e.Properties); err != nil {
 		return v, err
 	}
 	o := r.origins[name]
 	if o == nil {
-		if _, err := ParseChainID(text); err != nil {
+		if _, err := ParseCausationID(text); err != nil {
 			return v, err
 		}
 		o = r.find(name, e.Enqueued)
@@ -356,7 +356,7 @@ func (r *repeats) examine(e *Event) (verdict, error) {
 		o.retries.at = o.at
 	}
 	known := o.has(v.id)
-	if stamp.Retry {
+	if stamp.Redrive {
 		o = r.retriesOf(o)
 		v.origin, v.epoch, v.low = o, o.epoch, o.low
 		v.repeat, v.fresh = known, !o.ids.Has(v.id)
@@ -421,12 +421,12 @@ func (r *repeats) keep(o *origin, stamp Stamp) (kept []idset.ID, err error) {
 // seen writes into a step what it must store and remove, and returns how many
 // repeats the step passes.
 func (r *repeats) seen(step *Step) (repeats int) {
-	var list []Seen
+	var list []DedupState
 	var ids [][]idset.ID
 	var rows []*origin
 	row := func(o *origin) int {
 		if o.row == 0 {
-			rows, list, ids = append(rows, o), append(list, Seen{Origin: o.name, Epoch: o.epoch, Low: o.low, Forget: o.floor}), append(ids, nil)
+			rows, list, ids = append(rows, o), append(list, DedupState{Origin: o.name, Epoch: o.epoch, Low: o.low, Forget: o.floor}), append(ids, nil)
 			o.row = len(list)
 		}
 		return o.row - 1
@@ -440,7 +440,7 @@ func (r *repeats) seen(step *Step) (repeats int) {
 			repeats++
 		}
 		for _, name := range v.gone {
-			step.Forgotten = append(step.Forgotten, name)
+			step.DedupForgotten = append(step.DedupForgotten, name)
 			for n := range list {
 				if list[n].Origin == name {
 					list[n].Origin = "" // it may come again, as another
@@ -465,9 +465,9 @@ func (r *repeats) seen(step *Step) (repeats int) {
 		}
 	}
 	if len(list) > 0 && r.newest.Sub(r.swept) > sweepEvery {
-		step.SeenSince = r.newest.Add(-rememberFor)
+		step.DedupSince = r.newest.Add(-rememberFor)
 		for _, o := range r.origins {
-			if o.ofRetries && !o.oldest.IsZero() && o.oldest.Before(step.SeenSince) && !o.at.Before(step.SeenSince) {
+			if o.ofRetries && !o.oldest.IsZero() && o.oldest.Before(step.DedupSince) && !o.at.Before(step.DedupSince) {
 				// Older than its origin's last event: stored again.
 				n := row(o)
 				list[n].Forget, list[n].At, ids[n] = math.MaxInt64, o.at, r.upTo(o, step.To.Sequence)
@@ -484,7 +484,7 @@ func (r *repeats) seen(step *Step) (repeats int) {
 			list[i].Top = max(list[i].Top, id.Sequence)
 		}
 	}
-	step.Seen = slices.DeleteFunc(list, func(s Seen) bool { return s.Origin == "" })
+	step.Dedup = slices.DeleteFunc(list, func(s DedupState) bool { return s.Origin == "" })
 	return repeats
 }
 
@@ -517,18 +517,18 @@ func (r *repeats) upTo(o *origin, sequence int64) (ids []idset.ID) {
 // stored takes note that a step is done: of what it has stored, and of what was
 // removed for its age.
 func (r *repeats) stored(step *Step) {
-	for i := range step.Seen {
-		s := &step.Seen[i]
+	for i := range step.Dedup {
+		s := &step.Dedup[i]
 		if o := r.origins[s.Origin]; o != nil && (o.oldest.IsZero() || s.Forget == math.MaxInt64) {
 			o.oldest = s.At
 		}
 	}
-	if step.SeenSince.IsZero() {
+	if step.DedupSince.IsZero() {
 		return
 	}
 	r.swept = r.newest
 	for _, o := range r.origins {
-		if !o.ofRetries && o.at.Before(step.SeenSince) {
+		if !o.ofRetries && o.at.Before(step.DedupSince) {
 			r.drop(o)
 		}
 	}

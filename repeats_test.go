@@ -24,11 +24,11 @@ func message(stamp sluice.Stamp) *sluice.Event {
 
 // of is the stamp of an event's first message.
 func of(sequence, epoch, low int64) sluice.Stamp {
-	return sluice.Stamp{ID: sluice.ChainID{Sequence: sequence}, Epoch: epoch, Low: low}
+	return sluice.Stamp{ID: sluice.CausationID{Sequence: sequence}, Epoch: epoch, Low: low}
 }
 
 func retried(sequence int64) sluice.Stamp {
-	return sluice.Stamp{ID: sluice.ChainID{Sequence: sequence}, Epoch: 1, Low: 1000, Retry: true}
+	return sluice.Stamp{ID: sluice.CausationID{Sequence: sequence}, Epoch: 1, Low: 1000, Redrive: true}
 }
 
 // dropped is an event whose stamp was taken off.
@@ -66,7 +66,7 @@ func (s *scene) pass(maxBatch, consumers int) []int64 {
 // What counts as a repeat depends on the log alone: not on how it is cut into
 // batches, nor on how many owners share the work.
 func TestRepeats(t *testing.T) {
-	other := func(change func(id *sluice.ChainID)) sluice.Stamp {
+	other := func(change func(id *sluice.CausationID)) sluice.Stamp {
 		s := of(5, 1, 4)
 		change(&s.ID)
 		return s
@@ -85,8 +85,8 @@ func TestRepeats(t *testing.T) {
 		},
 		"ids differ in each of their parts": {
 			log{
-				message(of(5, 1, 4)), message(other(func(id *sluice.ChainID) { id.N = 1 })), message(other(func(id *sluice.ChainID) { id.Partition = "1" })),
-				message(other(func(id *sluice.ChainID) { id.Source = "x" })), message(other(func(id *sluice.ChainID) { id.N = 1 })),
+				message(of(5, 1, 4)), message(other(func(id *sluice.CausationID) { id.N = 1 })), message(other(func(id *sluice.CausationID) { id.Partition = "1" })),
+				message(other(func(id *sluice.CausationID) { id.Source = "x" })), message(other(func(id *sluice.CausationID) { id.N = 1 })),
 			},
 			[]int64{0, 1, 2, 3},
 		},
@@ -154,11 +154,11 @@ func TestRepeats(t *testing.T) {
 			[]int64{0, 1, 2, 3, 4, 5, 6, 8, 9},
 		},
 	} {
-		var repeats sluice.Repeats
+		var repeats sluice.Deduplicator
 		var firsts []int64
 		for n, e := range c.log {
 			e.Sequence = int64(n)
-			if !repeats.Next(e) {
+			if !repeats.IsDuplicate(e) {
 				firsts = append(firsts, int64(n))
 			}
 		}
@@ -191,7 +191,7 @@ func (s *scene) repeats() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.seen {
-		n += o.Repeats
+		n += o.Duplicates
 	}
 	return n
 }
@@ -295,7 +295,7 @@ func TestRepeatsAtRandom(t *testing.T) {
 			if at := s.position("0"); at != int64(len(log)-1) {
 				s.t.Errorf("seed %d: the checkpoint is at %d of %d", seed, at, len(log)-1)
 			}
-			rows := must(s.store.Seen(s.t.Context(), group, "0"))
+			rows := must(s.store.ReadDedup(s.t.Context(), group, "0"))
 			for _, row := range rows[:len(rows)-1] {
 				if row.Top <= rows[len(rows)-1].Low {
 					s.t.Errorf("seed %d: at the watermark %d there is still %+v", seed, rows[len(rows)-1].Low, row)
@@ -364,10 +364,10 @@ func TestRepeatsUnreadable(t *testing.T) {
 // crowd is a store that has seen more than a partition may remember.
 type crowd struct{ *sluicetest.Store }
 
-func (c crowd) Seen(context.Context, sluice.Group, string) ([]sluice.Seen, error) {
+func (c crowd) ReadDedup(context.Context, sluice.Group, string) ([]sluice.DedupState, error) {
 	const each = 600_000
 	text := "0:%d" + strings.Repeat(",64", each-1)
-	return []sluice.Seen{
+	return []sluice.DedupState{
 		{Origin: "flights@12ab/0", Epoch: 1, Low: -1, IDs: fmt.Sprintf(text, 0)},
 		{Origin: "flights@12ab/0", Epoch: 1, Low: -1, IDs: fmt.Sprintf(text, each*64)},
 	}, nil
@@ -417,7 +417,7 @@ func TestRepeatsExpire(t *testing.T) {
 		if rows := s.pass(1, 1); len(rows) != 3 {
 			s.t.Errorf("handled %v", rows)
 		}
-		if rows := must(s.store.Seen(s.t.Context(), group, "0")); len(rows) != 3 {
+		if rows := must(s.store.ReadDedup(s.t.Context(), group, "0")); len(rows) != 3 {
 			s.t.Errorf("remembered %+v, want all three", rows)
 		}
 		send(91*day, "there", 1)
@@ -425,8 +425,8 @@ func TestRepeatsExpire(t *testing.T) {
 		if rows := s.pass(1, 1); !slices.Equal(rows, []int64{0, 1, 2, 4}) {
 			s.t.Errorf("handled %v, want 0, 1, 2, 4", rows)
 		}
-		rows := must(s.store.Seen(s.t.Context(), group, "0"))
-		if len(rows) != 3 || slices.ContainsFunc(rows, func(r sluice.Seen) bool { return strings.Contains(r.Origin, "gone") }) {
+		rows := must(s.store.ReadDedup(s.t.Context(), group, "0"))
+		if len(rows) != 3 || slices.ContainsFunc(rows, func(r sluice.DedupState) bool { return strings.Contains(r.Origin, "gone") }) {
 			s.t.Errorf("remembered %+v, want only what is there", rows)
 		}
 	})

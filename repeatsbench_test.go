@@ -31,7 +31,7 @@ func (r *relayReader) Read(ctx context.Context, max int) ([]*sluice.Event, error
 	events, err := r.Reader.Read(ctx, max)
 	for _, e := range events {
 		n := e.Sequence / r.sources
-		id := sluice.ChainID{Source: "flights@0123456789abcdef", Partition: fmt.Sprint(e.Sequence % r.sources), Sequence: n}
+		id := sluice.CausationID{Source: "flights@0123456789abcdef", Partition: fmt.Sprint(e.Sequence % r.sources), Sequence: n}
 		low := sluice.Origin.Sequence
 		if n > 10_000 {
 			low = n/1000*1000 - 5000
@@ -51,7 +51,7 @@ func (r *relayReader) Read(ctx context.Context, max int) ([]*sluice.Event, error
 type sieve struct{ *sluicetest.Store }
 
 func (f sieve) Commit(ctx context.Context, step sluice.Step, fn func(context.Context, *sluicetest.Tx) error) error {
-	step.Seen = nil
+	step.Dedup = nil
 	return f.Store.Commit(ctx, step, fn)
 }
 

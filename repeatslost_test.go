@@ -35,8 +35,8 @@ func (f *amnesiac) Commit(ctx context.Context, step sluice.Step, fn func(context
 	return f.at("commit", step.Lease).Commit(ctx, step, fn)
 }
 
-func (f *amnesiac) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
-	return f.at("record", lease).Record(ctx, lease, at, trial)
+func (f *amnesiac) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+	return f.at("record", lease).RecordAttempt(ctx, lease, at, trial)
 }
 
 // A checkpoint that goes back within a tenure takes the ids seen behind it
@@ -84,7 +84,7 @@ func TestRepeatsAfterLostCommits(t *testing.T) {
 				if !slices.Equal(rows, []int64{0, 2, 3}) {
 					s.t.Errorf("the database that was restored has %v, want 0, 2, 3", rows)
 				}
-				seen := must(store.Seen(s.t.Context(), group, "0"))
+				seen := must(store.ReadDedup(s.t.Context(), group, "0"))
 				if len(seen) != 3 || store.on != nil {
 					s.t.Errorf("it has seen %+v, want what three steps have left; lost: %t", seen, store.on == nil)
 				}
@@ -166,7 +166,7 @@ func TestRepeatsEvictFromTheTable(t *testing.T) {
 				send(n+1, of(5, 1, -1))
 			}
 			s.pass(maxBatch, 1)
-			rows := must(s.store.Seen(s.t.Context(), group, "0"))
+			rows := must(s.store.ReadDedup(s.t.Context(), group, "0"))
 			origins := map[string]bool{}
 			for _, row := range rows {
 				origins[row.Origin] = true
@@ -184,7 +184,7 @@ func TestRepeatsEvictFromTheTable(t *testing.T) {
 			if got := s.pass(maxBatch, 1); len(got) != before+1 {
 				s.t.Errorf("%d of three were handled, want only what was forgotten", len(got)-before)
 			}
-			if rows := must(s.store.Seen(s.t.Context(), group, "0")); len(rows) != most {
+			if rows := must(s.store.ReadDedup(s.t.Context(), group, "0")); len(rows) != most {
 				s.t.Errorf("%d rows are in the table, want %d", len(rows), most)
 			}
 		})

@@ -48,8 +48,8 @@ func (d *replay) redrive(*tenure) (applied, failed int, err error) {
 // forgetful is a store of checkpoints that keeps none.
 type forgetful struct{}
 
-func (forgetful) Claim(_ context.Context, lease Lease, incarnation string) (Progress, error) {
-	return Progress{Group: lease.Group, Partition: lease.Partition, Incarnation: incarnation, Position: Unset, Owner: lease.Owner, Epoch: lease.Epoch}, nil
+func (forgetful) Claim(_ context.Context, lease Lease, incarnation string) (Checkpoint, error) {
+	return Checkpoint{Group: lease.Group, Partition: lease.Partition, Incarnation: incarnation, Position: Unset, Owner: lease.Owner, Epoch: lease.Epoch}, nil
 }
 
 func (forgetful) Leave(context.Context, Lease) error { return nil }
@@ -110,7 +110,7 @@ func (s *rerun) drop(cause error) {
 	}
 }
 
-func (s *rerun) accept(Progress) {}
+func (s *rerun) accept(Checkpoint) {}
 
 func (s *rerun) begin(start Position) error {
 	s.pos = start

@@ -28,7 +28,7 @@ type session struct {
 // course is what deliveries do differently.
 type course interface {
 	// accept takes over what a claim returned.
-	accept(p Progress)
+	accept(p Checkpoint)
 	// begin stores where a partition without a checkpoint begins.
 	begin(start Position) error
 	// beforeOpen does what must be done while nobody reads the log.
@@ -41,7 +41,7 @@ type course interface {
 
 // claims is what stores of checkpoints have in common.
 type claims interface {
-	Claim(ctx context.Context, lease Lease, incarnation string) (Progress, error)
+	Claim(ctx context.Context, lease Lease, incarnation string) (Checkpoint, error)
 	Leave(ctx context.Context, lease Lease) error
 }
 

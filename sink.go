@@ -20,10 +20,10 @@ type Sink[R any] interface {
 	//
 	// The sink does not try again by itself: every attempt is the engine's to
 	// count and to pace.
-	Submit(ctx context.Context, record R, done func(Result))
+	Submit(ctx context.Context, record R, done func(WriteResult))
 }
 
-// Result is what became of a record.
+// WriteResult is what became of a record.
 //
 // Err says whose fault it is: nil, it is written; [ErrRejected] (see [Reject]),
 // the event can never be, and goes to the dead letters at once; a
@@ -32,7 +32,7 @@ type Sink[R any] interface {
 // to blame: the partition waits, with back-off, and nothing is held against
 // the event. Any other is the event's own failure, tried [Config.Attempts]
 // times before it becomes a dead letter.
-type Result struct {
+type WriteResult struct {
 	Err  error
 	Cost float64 // what the store charged for the attempt, in its own unit (RU for Cosmos DB); 0 if it doesn't say
 	// Waited is how long the sink held the attempt back for a limit of its own
@@ -59,7 +59,7 @@ func (o *outage) Is(target error) bool { return target == ErrOutage }
 
 // RetryError asks for another attempt.
 type RetryError struct {
-	After time.Duration // how long to wait; 0: [StreamConfig.RetryAfter]
+	After time.Duration // how long to wait; 0: [AtLeastOnceConfig.RetryAfter]
 	Err   error         // why
 }
 
@@ -77,13 +77,13 @@ func RetryAfter(err error, d time.Duration) error {
 	return &RetryError{After: d, Err: err}
 }
 
-// Itself makes an event its own record, for sinks like [Workers] that take
+// EventAsRecord makes an event its own record, for sinks like [Workers] that take
 // events.
-func Itself(_ context.Context, e *Event) ([]*Event, error) { return []*Event{e}, nil }
+func EventAsRecord(_ context.Context, e *Event) ([]*Event, error) { return []*Event{e}, nil }
 
 // Workers is a sink that calls fn for each event, up to n calls at a time,
 // for users with a store of their own. What fn returns is read as
-// [Result].Err; a panic is an error.
+// [WriteResult].Err; a panic is an error.
 func Workers(n int, fn func(ctx context.Context, e *Event) error) (*WorkerSink, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("%d workers: must be positive", n)
@@ -104,11 +104,11 @@ type WorkerSink struct {
 type call struct {
 	ctx  context.Context
 	e    *Event
-	done func(Result)
+	done func(WriteResult)
 }
 
 // Submit queues the event for the next free worker.
-func (s *WorkerSink) Submit(ctx context.Context, e *Event, done func(Result)) {
+func (s *WorkerSink) Submit(ctx context.Context, e *Event, done func(WriteResult)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = append(s.waiting, call{ctx, e, done})
@@ -136,6 +136,6 @@ func (s *WorkerSink) work() {
 		if err == nil {
 			err = guard(func() error { return s.fn(c.ctx, c.e) })
 		}
-		c.done(Result{Err: err})
+		c.done(WriteResult{Err: err})
 	}
 }

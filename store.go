@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Progress is a partition's checkpoint.
-type Progress struct {
+// Checkpoint is a partition's checkpoint.
+type Checkpoint struct {
 	Group       Group
 	Partition   string
-	Incarnation string   // of the topic, when the checkpoint was made or set
-	Position    Position // the last event that is done; Unset before a start was chosen
-	Owner       string   // who claimed it last
-	Epoch       int64    // of that claim; only ever rises
-	Claims      int      // claims since the position last moved or a process left cleanly, the newest included
-	Trial       Trial    // what is known of the event behind the position
-	Done        []Range  // of AtLeastOnce: events behind the position that are done too, ascending
+	Incarnation string          // of the topic, when the checkpoint was made or set
+	Position    Position        // the last event that is done; Unset before a start was chosen
+	Owner       string          // who claimed it last
+	Epoch       int64           // of that claim; only ever rises
+	Claims      int             // claims since the position last moved or a process left cleanly, the newest included
+	Attempt     AttemptRecord   // what is known of the event behind the position
+	Done        []SequenceRange // of AtLeastOnce: events behind the position that are done too, ascending
 	Updated     time.Time
 }
 
-// Trial records failed attempts at one event, the one numbered Sequence, so
+// AttemptRecord records failed attempts at one event, the one numbered Sequence, so
 // that attempts are counted across restarts. The zero value means none.
-type Trial struct {
+type AttemptRecord struct {
 	Sequence int64
 	Attempts int    // begun or failed; 0 if there is no trial
 	Error    string // of the last failed attempt; empty if it never came to an end
@@ -31,20 +31,20 @@ type Trial struct {
 // writes: it moves the checkpoint from From to To, parks and redrives events.
 // From and To are equal when only dead letters change.
 type Step struct {
-	Lease       Lease
-	From, To    Position
-	DeadLetters []DeadLetter // stored, or updated if a dead letter of the same identity is there
-	Redriven    []int64      // ids of dead letters on retry that this step's handler has applied: removed
-	Returned    []DeadLetter // dead letters on retry that have failed again: state and error updated by id, bodies left alone
-	Seen        []Seen       // chain ids of the step's events, each origin once
-	SeenSince   time.Time    // if not zero: of the partition's [Seen], those older (At) are removed
-	Forgotten   []string     // origins of which every [Seen] is removed, before those of this step are stored
+	Lease          Lease
+	From, To       Position
+	DeadLetters    []DeadLetter // stored, or updated if a dead letter of the same identity is there
+	Redriven       []int64      // ids of dead letters on retry that this step's handler has applied: removed
+	FailedRedrives []DeadLetter // dead letters on retry that have failed again: state and error updated by id, bodies left alone
+	Dedup          []DedupState // chain ids of the step's events, each origin once
+	DedupSince     time.Time    // if not zero: of the partition's [DedupState], those older (At) are removed
+	DedupForgotten []string     // origins of which every [DedupState] is removed, before those of this step are stored
 }
 
-// Seen is what one step leaves in a partition's memory of chain ids of one
+// DedupState is what one step leaves in a partition's memory of chain ids of one
 // origin (their source and partition), so that the next owner can tell
 // repeats. The last one's Epoch and Low are the ones that hold.
-type Seen struct {
+type DedupState struct {
 	Origin string
 	Epoch  int64     // the highest so far
 	Low    int64     // the watermark: ids of events up to this number need not be remembered
@@ -68,7 +68,7 @@ type TxStore[Tx any] interface {
 	// [*FencedError] if the checkpoint has a higher epoch, or the same one
 	// under another owner. A checkpoint of another incarnation is claimed and
 	// returned as it is; to judge that is the caller's business.
-	Claim(ctx context.Context, lease Lease, incarnation string) (Progress, error)
+	Claim(ctx context.Context, lease Lease, incarnation string) (Checkpoint, error)
 
 	// Commit runs one transaction: it checks, by updating exactly one row,
 	// that the checkpoint has the lease's epoch and owner and stands at
@@ -91,9 +91,9 @@ type TxStore[Tx any] interface {
 	//     and the same step may be tried again.
 	Commit(ctx context.Context, step Step, fn func(ctx context.Context, tx Tx) error) error
 
-	// Record stores the trial of the event behind position at, fenced as
+	// RecordAttempt stores the trial of the event behind position at, fenced as
 	// Commit is.
-	Record(ctx context.Context, lease Lease, at Position, trial Trial) error
+	RecordAttempt(ctx context.Context, lease Lease, at Position, trial AttemptRecord) error
 
 	// Leave notes that the owner gives the partition up in good order: it sets
 	// Claims to 0, if the checkpoint is still this lease's. A lease that was
@@ -104,13 +104,13 @@ type TxStore[Tx any] interface {
 	// store's clock, with bodies, lowest sequence number first, at most limit.
 	Due(ctx context.Context, group Group, partition string, limit int) ([]DeadLetter, error)
 
-	// Seen returns what the partition's steps have left, up to the one that
+	// ReadDedup returns what the partition's steps have left, up to the one that
 	// brought the checkpoint to where it stands, in their order.
-	Seen(ctx context.Context, group Group, partition string) ([]Seen, error)
+	ReadDedup(ctx context.Context, group Group, partition string) ([]DedupState, error)
 
 	// Read returns the group's checkpoints sorted by partition, without
 	// claiming them: for lag, audit and lists.
-	Read(ctx context.Context, group Group) ([]Progress, error)
+	Read(ctx context.Context, group Group) ([]Checkpoint, error)
 
 	// Reset moves a checkpoint by hand, creating it if it is missing, gives it
 	// the incarnation, and raises its epoch, which it returns, above every

@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-go/sluice/internal/worklist"
 )
 
-// Order says which records [AtLeastOnce] keeps apart.
-type Order uint8
+// Ordering says which records [AtLeastOnce] keeps apart.
+type Ordering uint8
 
 // The orders. Whatever the order, dead letters that are retried come late.
 const (
 	// OrderKey: records of one key are written one after the other, in the
 	// log's order; those without a key in any.
-	OrderKey Order = iota
+	OrderKey Ordering = iota
 	// OrderPartition: a partition's records are written one after the other.
 	OrderPartition
 	// OrderNone: records are written in any order.
@@ -33,18 +33,18 @@ type KeyPolicy uint8
 
 // The policies.
 const (
-	// GoOn: nothing.
-	GoOn KeyPolicy = iota
-	// HoldKey: they become dead letters too, unwritten, until none with the
+	// KeyContinue: nothing.
+	KeyContinue KeyPolicy = iota
+	// KeyHold: they become dead letters too, unwritten, until none with the
 	// key is left, so that a retry of all applies them in order.
-	HoldKey
+	KeyHold
 )
 
-// StreamConfig holds what has a default in [AtLeastOnce]. The zero value is
+// AtLeastOnceConfig holds what has a default in [AtLeastOnce]. The zero value is
 // ready to use.
-type StreamConfig[R any] struct {
+type AtLeastOnceConfig[R any] struct {
 	// Order is which records are never in flight together. Default: OrderKey.
-	Order Order
+	Order Ordering
 	// Key gives a record's key for OrderKey; the empty one is none. Default:
 	// the event's partition key.
 	Key func(R) string
@@ -65,12 +65,12 @@ type StreamConfig[R any] struct {
 	// RetryAfter is the wait before another attempt where the sink gives none.
 	// Default: 2 s.
 	RetryAfter time.Duration
-	// OnDeadLetter is what becomes of its key. Default: GoOn.
+	// OnDeadLetter is what becomes of its key. Default: KeyContinue.
 	OnDeadLetter KeyPolicy
 }
 
-func (cfg *StreamConfig[R]) withDefaults() (StreamConfig[R], error) {
-	var c StreamConfig[R]
+func (cfg *AtLeastOnceConfig[R]) withDefaults() (AtLeastOnceConfig[R], error) {
+	var c AtLeastOnceConfig[R]
 	if cfg != nil {
 		c = *cfg
 	}
@@ -82,7 +82,7 @@ func (cfg *StreamConfig[R]) withDefaults() (StreamConfig[R], error) {
 	switch {
 	case c.Order > OrderNone:
 		return c, fmt.Errorf("order %d: there is none of that number", c.Order)
-	case c.OnDeadLetter > HoldKey:
+	case c.OnDeadLetter > KeyHold:
 		return c, fmt.Errorf("policy %d for the keys of dead letters: there is none of that number", c.OnDeadLetter)
 	case c.CheckpointEvery < 0:
 		return c, fmt.Errorf("checkpoint every %v: must be positive", c.CheckpointEvery)
@@ -110,37 +110,37 @@ func (cfg *StreamConfig[R]) withDefaults() (StreamConfig[R], error) {
 // one event and number must go to the same partition each time.
 //
 // [Hooks].Batch is not called.
-func AtLeastOnce[R any](checkpoints CheckpointStore, letters LetterStore, records func(context.Context, *Event) ([]R, error), sink Sink[R], cfg *StreamConfig[R]) Delivery {
+func AtLeastOnce[R any](checkpoints CheckpointStore, letters DeadLetterQueue, records func(context.Context, *Event) ([]R, error), sink Sink[R], cfg *AtLeastOnceConfig[R]) Delivery {
 	c, err := cfg.withDefaults()
 	return &atLeastOnce[R]{checkpoints: checkpoints, letters: letters, records: records, sink: sink, cfg: c, err: err}
 }
 
 type atLeastOnce[R any] struct {
 	checkpoints CheckpointStore
-	letters     LetterStore
+	letters     DeadLetterQueue
 	records     func(context.Context, *Event) ([]R, error)
 	sink        Sink[R]
-	cfg         StreamConfig[R]
+	cfg         AtLeastOnceConfig[R]
 	err         error // of the configuration
 }
 
 func (d *atLeastOnce[R]) check() error { return d.err }
 
-// Tenure says under which lease, and of which incarnation of the topic, an
+// FencingToken says under which lease, and of which incarnation of the topic, an
 // event is being written. Stores that can tell an older write from a newer one
 // keep it with what they write.
-type Tenure struct {
+type FencingToken struct {
 	Lease       Lease
 	Incarnation string
 }
 
-// TenureOf gives the tenure of the contexts that [AtLeastOnce] calls records
+// FencingTokenOf gives the tenure of the contexts that [AtLeastOnce] calls records
 // and [Sink].Submit with; of any other the zero value.
-func TenureOf(ctx context.Context) Tenure {
+func FencingTokenOf(ctx context.Context) FencingToken {
 	if em, ok := ctx.Value(emissionKey{}).(*emission); ok {
-		return em.Tenure
+		return em.FencingToken
 	}
-	return Tenure{}
+	return FencingToken{}
 }
 
 // arrival is what the work list remembers of an event.
@@ -161,7 +161,7 @@ type stream[R any] struct {
 	mark    atomic.Pointer[waterMark] // of the checkpoint, as last stored
 	arrived Position                  // up to here events have been taken
 	known   bool                      // skip and held are loaded
-	skip    []Range                   // behind the checkpoint and done by an earlier tenure
+	skip    []SequenceRange           // behind the checkpoint and done by an earlier tenure
 	limit   int                       // events in flight at most
 	bytes   int64                     // and of their bodies
 	taken   uint64                    // events put on the work list
@@ -338,14 +338,14 @@ func (s *stream[R]) redriveAll() error {
 
 // accept takes over what a claim returned. Only the first of a tenure tells
 // something new: nobody else moves the checkpoint in this epoch.
-func (s *stream[R]) accept(p Progress) {
+func (s *stream[R]) accept(p Checkpoint) {
 	if s.arrived == Unset {
 		s.pos, s.arrived, s.skip = p.Position, p.Position, p.Done
 		s.clerk.begin(p.Position)
 		s.making = context.WithValue(s.work, emissionKey{}, &emission{
-			Tenure: Tenure{Lease: s.lease, Incarnation: s.incarnation},
-			source: sourceOf(s.topic.Group, s.incarnation),
-			mark:   &s.mark,
+			FencingToken: FencingToken{Lease: s.lease, Incarnation: s.incarnation},
+			source:       sourceOf(s.topic.Group, s.incarnation),
+			mark:         &s.mark,
 		})
 	}
 	s.observe(Observation{Kind: KindClaimed, To: p.Position, Attempt: p.Claims})
@@ -372,11 +372,11 @@ func (s *stream[R]) beforeOpen() error {
 		}
 		behind, _ := slices.BinarySearch(parked, s.pos.Sequence+1)
 		for _, n := range parked[behind:] {
-			s.skip = append(s.skip, Range{n, n})
+			s.skip = append(s.skip, SequenceRange{n, n})
 		}
-		slices.SortFunc(s.skip, func(a, b Range) int { return cmp.Compare(a.First, b.First) })
+		slices.SortFunc(s.skip, func(a, b SequenceRange) int { return cmp.Compare(a.First, b.First) })
 		s.clerk.know(parked, slices.Clone(s.skip), s.pos)
-		if s.cfg.OnDeadLetter == HoldKey {
+		if s.cfg.OnDeadLetter == KeyHold {
 			held, err := s.letters.Held(s.idle, s.topic.Group, s.lease.Partition)
 			if err != nil {
 				return fmt.Errorf("look for keys held back: %w", err)

@@ -40,7 +40,7 @@ func newWarehouse(t *testing.T) *warehouse {
 	return w
 }
 
-func (w *warehouse) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Result)) {
+func (w *warehouse) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sent = append(w.sent, time.Now())
@@ -71,7 +71,7 @@ func (w *warehouse) Submit(ctx context.Context, e *sluice.Event, done func(sluic
 		w.flying[e.Key]--
 		w.all--
 		w.mu.Unlock()
-		done(sluice.Result{Err: err, Cost: 2})
+		done(sluice.WriteResult{Err: err, Cost: 2})
 	})
 }
 
@@ -89,10 +89,10 @@ func (w *warehouse) tries(sequence int64) int {
 
 // pour starts a consumer of the second delivery; the function it returns stops
 // it and returns what Run did.
-func (s *scene) pour(sink sluice.Sink[*sluice.Event], stream *sluice.StreamConfig[*sluice.Event], cfg sluice.Config) (*sluice.Consumer, func() error) {
+func (s *scene) pour(sink sluice.Sink[*sluice.Event], stream *sluice.AtLeastOnceConfig[*sluice.Event], cfg sluice.Config) (*sluice.Consumer, func() error) {
 	s.t.Helper()
 	cfg.Observer = s
-	c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, sink, stream), sluice.AllPartitions, &cfg))
+	c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, sink, stream), sluice.AllPartitions, &cfg))
 	ran := make(chan error, 1)
 	go func() { ran <- c.Run(s.t.Context()) }()
 	return c, sync.OnceValue(func() error {
@@ -151,7 +151,7 @@ func TestStreamWritesAllOutOfOrder(t *testing.T) {
 
 func TestStreamOrders(t *testing.T) {
 	for _, c := range []struct {
-		order        sluice.Order
+		order        sluice.Ordering
 		perKey, most int
 	}{{sluice.OrderKey, 1, 10}, {sluice.OrderPartition, 1, 1}, {sluice.OrderNone, 10, 100}} {
 		t.Run(fmt.Sprint(c.order), func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestStreamOrders(t *testing.T) {
 					}
 					return nil
 				}
-				_, stop := s.pour(w, &sluice.StreamConfig[*sluice.Event]{Order: c.order}, sluice.Config{})
+				_, stop := s.pour(w, &sluice.AtLeastOnceConfig[*sluice.Event]{Order: c.order}, sluice.Config{})
 				time.Sleep(30 * time.Second)
 				if err := stop(); err != nil {
 					t.Fatal(err)
@@ -214,7 +214,7 @@ func TestStreamRestart(t *testing.T) {
 			return time.Millisecond
 		}
 		ctx, crash := context.WithCancel(t.Context())
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, nil), sluice.AllPartitions, &sluice.Config{Owner: "first"}))
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, nil), sluice.AllPartitions, &sluice.Config{Owner: "first"}))
 		s.leases.cutOff("none")
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(ctx) }()
@@ -256,7 +256,7 @@ func TestStreamRestartsTwice(t *testing.T) {
 				return time.Millisecond
 			}
 			ctx, crash := context.WithCancel(t.Context())
-			c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, &sluice.StreamConfig[*sluice.Event]{MaxEvents: limit}), sluice.AllPartitions, nil))
+			c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, &sluice.AtLeastOnceConfig[*sluice.Event]{MaxEvents: limit}), sluice.AllPartitions, nil))
 			ran := make(chan error, 1)
 			go func() { ran <- c.Run(ctx) }()
 			time.Sleep(20 * time.Second)
@@ -318,7 +318,7 @@ func TestStreamReadsOnAfterACut(t *testing.T) {
 		s.keyed("0", 500, noKey)
 		w := newWarehouse(t)
 		w.takes = func(e *sluice.Event) time.Duration { return 20 * time.Second }
-		c := must(sluice.New(&flaky{s.hub, 3 * time.Second}, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, nil), 1, &sluice.Config{Observer: s}))
+		c := must(sluice.New(&flaky{s.hub, 3 * time.Second}, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, nil), 1, &sluice.Config{Observer: s}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(t.Context()) }()
 		time.Sleep(5 * time.Second)
@@ -388,7 +388,7 @@ func TestStreamCancel(t *testing.T) {
 			}
 			return time.Millisecond
 		}
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, nil), 1, nil))
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, nil), 1, nil))
 		ctx, cancel := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(ctx) }()
@@ -446,8 +446,8 @@ func TestStreamClerkBeginsEarly(t *testing.T) {
 		}
 	})
 	sink := must(sluice.Workers(1, func(context.Context, *sluice.Event) error { return nil }))
-	cfg := &sluice.StreamConfig[*sluice.Event]{CheckpointEvery: time.Millisecond}
-	c := must(sluice.New(slowly{hub, ticks}, newLedger(), sluice.AtLeastOnce(store, store, sluice.Itself, sink, cfg), 1, &sluice.Config{Observer: observer, Clock: ticking{clock.New(), ticks}}))
+	cfg := &sluice.AtLeastOnceConfig[*sluice.Event]{CheckpointEvery: time.Millisecond}
+	c := must(sluice.New(slowly{hub, ticks}, newLedger(), sluice.AtLeastOnce(store, store, sluice.EventAsRecord, sink, cfg), 1, &sluice.Config{Observer: observer, Clock: ticking{clock.New(), ticks}}))
 	ran := make(chan error, 1)
 	go func() { ran <- c.Run(t.Context()) }()
 	<-done

@@ -74,8 +74,8 @@ func TestStreamLettersComeFirst(t *testing.T) {
 			}
 			return nil
 		}
-		letters := &failingLetters{LetterStore: s.store, err: errors.New("no room")}
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, letters, sluice.Itself, w, nil), sluice.AllPartitions, &sluice.Config{Observer: s}))
+		letters := &failingLetters{DeadLetterQueue: s.store, err: errors.New("no room")}
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, letters, sluice.EventAsRecord, w, nil), sluice.AllPartitions, &sluice.Config{Observer: s}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(t.Context()) }()
 		time.Sleep(20 * time.Second)
@@ -95,7 +95,7 @@ func TestStreamLettersComeFirst(t *testing.T) {
 }
 
 type failingLetters struct {
-	sluice.LetterStore
+	sluice.DeadLetterQueue
 	mu  sync.Mutex
 	err error
 }
@@ -113,7 +113,7 @@ func (l *failingLetters) Park(ctx context.Context, letters []sluice.DeadLetter) 
 	if err != nil {
 		return err
 	}
-	return l.LetterStore.Park(ctx, letters)
+	return l.DeadLetterQueue.Park(ctx, letters)
 }
 
 func TestStreamHoldsKeys(t *testing.T) {
@@ -130,7 +130,7 @@ func TestStreamHoldsKeys(t *testing.T) {
 			}
 			return nil
 		}
-		cfg := &sluice.StreamConfig[*sluice.Event]{OnDeadLetter: sluice.HoldKey}
+		cfg := &sluice.AtLeastOnceConfig[*sluice.Event]{OnDeadLetter: sluice.KeyHold}
 		_, stop := s.pour(w, cfg, sluice.Config{})
 		time.Sleep(10 * time.Second)
 		if err := stop(); err != nil {
@@ -149,7 +149,7 @@ func TestStreamHoldsKeys(t *testing.T) {
 		w.mu.Lock()
 		broken = false
 		w.mu.Unlock()
-		must(s.store.Retry(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
+		must(s.store.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
 		time.Sleep(10 * time.Second)
 		s.keyed("0", 1, func(int) string { return "k0" })
 		time.Sleep(10 * time.Second)
@@ -195,7 +195,7 @@ func TestStreamRedrives(t *testing.T) {
 				w.mu.Lock()
 				broken = false
 				w.mu.Unlock()
-				must(s.store.Retry(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
+				must(s.store.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
 				s.keyed("0", 50, noKey)
 				time.Sleep(30 * time.Second)
 				left := s.letters()
@@ -206,9 +206,9 @@ func TestStreamRedrives(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Fatal(err)
 				}
-				must(s.store.Retry(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
+				must(s.store.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
 				w.says = nil
-				c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, nil), 1, nil))
+				c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, nil), 1, nil))
 				applied, failed, err := c.Redrive(t.Context())
 				if applied != 1 || failed != 0 || err != nil {
 					t.Errorf("redrive: %d applied, %d failed, %v", applied, failed, err)
@@ -235,10 +235,10 @@ func TestStreamRedrivesWithinAClusterRate(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		must(s.store.Retry(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
+		must(s.store.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
 		w.says, w.sent = nil, nil
-		cfg := &sluice.StreamConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(10))}
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, cfg), 1, nil))
+		cfg := &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(10))}
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, cfg), 1, nil))
 		applied, failed, err := c.Redrive(t.Context())
 		if applied != 20 || failed != 0 || err != nil {
 			t.Errorf("redrive: %d applied, %d failed, %v", applied, failed, err)

@@ -27,7 +27,7 @@ func TestStreamBackPressure(t *testing.T) {
 			}
 			return time.Millisecond
 		}
-		cfg := &sluice.StreamConfig[*sluice.Event]{MaxEvents: 1000, MaxAge: time.Minute}
+		cfg := &sluice.AtLeastOnceConfig[*sluice.Event]{MaxEvents: 1000, MaxAge: time.Minute}
 		_, stop := s.pour(w, cfg, sluice.Config{})
 		time.Sleep(50 * time.Second)
 		if got := s.position("1"); got != 4999 {
@@ -67,7 +67,7 @@ func TestStreamAgeIsFatal(t *testing.T) {
 		s.keyed("0", 10, noKey)
 		w := newWarehouse(t)
 		w.takes = func(e *sluice.Event) time.Duration { return time.Hour }
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, &sluice.StreamConfig[*sluice.Event]{AgeFatal: true}), sluice.AllPartitions, nil))
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, &sluice.AtLeastOnceConfig[*sluice.Event]{AgeFatal: true}), sluice.AllPartitions, nil))
 		began := time.Now()
 		err := c.Run(t.Context())
 		var old *sluice.BacklogError
@@ -91,7 +91,7 @@ func TestStreamRate(t *testing.T) {
 			return nil
 		}
 		rate := must(sluice.NewRate(100))
-		_, stop := s.pour(w, &sluice.StreamConfig[*sluice.Event]{Rate: rate}, sluice.Config{})
+		_, stop := s.pour(w, &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: rate}, sluice.Config{})
 		time.Sleep(20 * time.Second)
 		if err := rate.Set(50); err != nil {
 			t.Fatal(err)
@@ -126,7 +126,7 @@ func TestStreamTellsOfTheRate(t *testing.T) {
 			return sum, most
 		}
 		rate := must(sluice.NewRate(1))
-		_, stop := s.pour(w, &sluice.StreamConfig[*sluice.Event]{Rate: rate}, sluice.Config{})
+		_, stop := s.pour(w, &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: rate}, sluice.Config{})
 		time.Sleep(20 * time.Second) // two partitions wait all the time, each for the other too
 		if sum, most := waited(); sum < 35*time.Second || sum > 40*time.Second || most > 1100*time.Millisecond {
 			t.Errorf("in 20 s %v, at most %v at once", sum, most)
@@ -171,8 +171,8 @@ func TestStreamClusterRate(t *testing.T) {
 		}
 		w := newWarehouse(t)
 		run := func(owner string, n sluice.Partitions) *sluice.Consumer {
-			cfg := &sluice.StreamConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(202))}
-			return must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, cfg), n, &sluice.Config{Owner: owner}))
+			cfg := &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(202))}
+			return must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, cfg), n, &sluice.Config{Owner: owner}))
 		}
 		var running sync.WaitGroup
 		first, second := run("a", 4), run("b", 4)
@@ -193,7 +193,7 @@ func TestStreamClusterRate(t *testing.T) {
 			t.Errorf("%d written after the takeover", n-before)
 		}
 		small := must(sluice.NewClusterRate(3))
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, &sluice.StreamConfig[*sluice.Event]{Rate: small}), 1, nil))
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: small}), 1, nil))
 		if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "3 a second for 4 partitions") {
 			t.Errorf("a rate below the number of partitions: %v", err)
 		}
@@ -222,8 +222,8 @@ func TestStreamClusterRateOfMorePartitions(t *testing.T) {
 		w := newWarehouse(t)
 		source := growing{s.hub, new(atomic.Int64)}
 		source.partitions.Store(2)
-		cfg := &sluice.StreamConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(20))}
-		c := must(sluice.New(source, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.Itself, w, cfg), sluice.AllPartitions, nil))
+		cfg := &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(20))}
+		c := must(sluice.New(source, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, cfg), sluice.AllPartitions, nil))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(t.Context()) }()
 		time.Sleep(30 * time.Second)
@@ -246,7 +246,7 @@ func TestStreamClusterRateAfterTaking(t *testing.T) {
 		t := s.t
 		s.keyed("0", 10, noKey)
 		w := newWarehouse(t)
-		_, stop := s.pour(w, &sluice.StreamConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(10))}, sluice.Config{})
+		_, stop := s.pour(w, &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(10))}, sluice.Config{})
 		time.Sleep(10 * time.Second)
 		if err := stop(); err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ type account struct {
 	start  int64 // events before it were never to be consumed
 	read   int64 // the last event of the log that was looked at
 
-	repeats sluice.Repeats
+	repeats sluice.Deduplicator
 	stamps  bool // messages of a stage before were seen
 	unseen  bool // events were not seen, which may be repeated
 
@@ -266,7 +266,7 @@ func (p *account) event(sequence int64, enqueued time.Time, e *sluice.Event) err
 	b.Held++
 	p.stamps = p.stamps || stamped(e)
 	// Of what came before its start the consumer knew nothing.
-	repeat := e != nil && sequence >= p.start && p.repeats.Next(e)
+	repeat := e != nil && sequence >= p.start && p.repeats.IsDuplicate(e)
 	switch {
 	case p.entry.Sequence == sequence:
 		if p.entry.Letter {

@@ -36,13 +36,13 @@ func (b *books) Open(_ context.Context, topic sluice.Topic, partition string) (a
 	return &page{b, topic, partition}, nil
 }
 
-func (p *page) Checkpoint(context.Context) (sluice.Progress, bool, error) {
+func (p *page) Checkpoint(context.Context) (sluice.Checkpoint, bool, error) {
 	n, ok := p.checkpoint[p.partition]
 	incarnation := p.incarnation
 	if incarnation == "" {
 		incarnation = p.topic.Incarnation
 	}
-	return sluice.Progress{Incarnation: incarnation, Position: sluice.Position{Sequence: n}}, ok, nil
+	return sluice.Checkpoint{Incarnation: incarnation, Position: sluice.Position{Sequence: n}}, ok, nil
 }
 
 func (p *page) Entries(context.Context) iter.Seq2[audit.Entry, error] {
@@ -223,7 +223,7 @@ func TestRepeatsAreNotMissed(t *testing.T) {
 	for n, id := range []int64{10, 11, 10, 12, 11, 13} {
 		e := sluicetest.Bodies("x")[0]
 		e.Properties = map[string]any{}
-		sluice.Stamp{ID: sluice.ChainID{Source: "s", Partition: "0", Sequence: id}, Epoch: 1, Low: -1}.SetTo(e.Properties)
+		sluice.Stamp{ID: sluice.CausationID{Source: "s", Partition: "0", Sequence: id}, Epoch: 1, Low: -1}.SetTo(e.Properties)
 		hub.Append("0", e)
 		if n != 2 && n != 4 && n != 5 {
 			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: int64(n)})

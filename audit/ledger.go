@@ -18,7 +18,7 @@ type Ledger interface {
 // View is what became of a partition's events. It is used by one goroutine.
 type View interface {
 	// Checkpoint is the partition's, false if there is none.
-	Checkpoint(ctx context.Context) (sluice.Progress, bool, error)
+	Checkpoint(ctx context.Context) (sluice.Checkpoint, bool, error)
 	// Entries yields rows and dead letters in ascending order of their
 	// sequence numbers, each as often as it is there. It is asked once.
 	Entries(ctx context.Context) iter.Seq2[Entry, error]

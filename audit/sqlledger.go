@@ -101,9 +101,9 @@ type sqlView struct {
 func (v *sqlView) Close() error { return v.tx.Rollback() }
 
 // Checkpoint implements [View].
-func (v *sqlView) Checkpoint(ctx context.Context) (sluice.Progress, bool, error) {
+func (v *sqlView) Checkpoint(ctx context.Context) (sluice.Checkpoint, bool, error) {
 	g := v.topic.Group
-	p := sluice.Progress{Group: g, Partition: v.partition}
+	p := sluice.Checkpoint{Group: g, Partition: v.partition}
 	var updated any // SQLite keeps text
 	err := v.tx.QueryRowContext(ctx, v.numbered(`SELECT incarnation, sequence_number, owner, epoch, updated_at FROM sluice_checkpoints
 WHERE namespace = ? AND topic = ? AND consumer_group = ? AND partition = ?`), g.Namespace, g.Topic, g.Name, v.partition).

@@ -43,9 +43,9 @@ func BenchmarkAdvance(b *testing.B) {
 	n := int64(0)
 	for b.Loop() {
 		n++
-		var done []sluice.Range
+		var done []sluice.SequenceRange
 		for i := range int64(300) {
-			done = append(done, sluice.Range{First: n + 2 + 10*i, Last: n + 5 + 10*i})
+			done = append(done, sluice.SequenceRange{First: n + 2 + 10*i, Last: n + 5 + 10*i})
 		}
 		if err := s.Advance(b.Context(), l, at(n), done); err != nil {
 			b.Fatal(err)

@@ -13,12 +13,12 @@ import (
 )
 
 // Claim implements [sluice.CheckpointStore].
-func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
-	var p sluice.Progress
+func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
+	var p sluice.Checkpoint
 	err := errors.Join(fits("the owner's name", lease.Owner), fits("the incarnation", incarnation))
 	if err == nil {
 		err = s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
-			p = sluice.Progress{Incarnation: incarnation, Position: sluice.Unset}
+			p = sluice.Checkpoint{Incarnation: incarnation, Position: sluice.Unset}
 			if c.checkpoint != nil {
 				p = *c.checkpoint
 			}
@@ -33,14 +33,14 @@ func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation strin
 		})
 	}
 	if err != nil {
-		return sluice.Progress{}, fmt.Errorf("claim partition %s: %w", lease.Partition, refused(err, lease))
+		return sluice.Checkpoint{}, fmt.Errorf("claim partition %s: %w", lease.Partition, refused(err, lease))
 	}
 	p.Group, p.Partition = lease.Group, lease.Partition
 	return p, nil
 }
 
 // Advance implements [sluice.CheckpointStore].
-func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 	err := s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
 		p := c.checkpoint
 		switch {
@@ -84,7 +84,7 @@ func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 // writeUnder writes a checkpoint, and when, in the name of a lease: under the
 // blob's own, if that is it. One of another lease store has no lease on the blob, and then
 // nobody else may.
-func (s *Store) writeUnder(ctx context.Context, c cell, lease sluice.Lease, p *sluice.Progress) error {
+func (s *Store) writeUnder(ctx context.Context, c cell, lease sluice.Lease, p *sluice.Checkpoint) error {
 	id := ""
 	switch {
 	case c.lease.above(lease):
@@ -106,8 +106,8 @@ func refused(err error, lease sluice.Lease) error {
 }
 
 // Read implements [sluice.CheckpointStore].
-func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
-	var list []sluice.Progress
+func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
+	var list []sluice.Checkpoint
 	err := s.cells(ctx, group, func(partition string, c cell) {
 		if p := c.checkpoint; p != nil {
 			p.Group, p.Partition = group, partition
@@ -117,7 +117,7 @@ func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress
 	if err != nil {
 		return nil, fmt.Errorf("read checkpoints of %v: %w", group, err)
 	}
-	slices.SortFunc(list, func(a, b sluice.Progress) int { return cmp.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(list, func(a, b sluice.Checkpoint) int { return cmp.Compare(a.Partition, b.Partition) })
 	return list, nil
 }
 
@@ -130,7 +130,7 @@ func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarn
 	err := fits("the incarnation", incarnation)
 	if err == nil {
 		err = s.edit(ctx, group, partition, func(c cell) error {
-			p := sluice.Progress{Incarnation: incarnation, Position: to, Updated: c.now}
+			p := sluice.Checkpoint{Incarnation: incarnation, Position: to, Updated: c.now}
 			if c.checkpoint != nil {
 				p.Epoch = c.checkpoint.Epoch
 			}

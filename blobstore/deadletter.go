@@ -136,14 +136,14 @@ func (s *Store) get(ctx context.Context, group sluice.Group, id int64) (d sluice
 	return d, false, nil
 }
 
-// Retry implements [sluice.DeadLetterStore].
-func (s *Store) Retry(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+// Redrive implements [sluice.DeadLetterStore].
+func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
 	n, err := s.mark(ctx, group, filter, func(e *entry, now time.Time) {
 		next := at
 		if at.IsZero() {
 			next = now
 		}
-		e.mark(sluice.StatusRetry, next)
+		e.mark(sluice.StatusRedrive, next)
 	})
 	if err != nil {
 		return n, fmt.Errorf("retry dead letters of %v: %w", group, err)

@@ -21,15 +21,15 @@ type collector struct {
 	taken []string
 }
 
-func (c *collector) Submit(_ context.Context, text string, done func(sluice.Result)) {
+func (c *collector) Submit(_ context.Context, text string, done func(sluice.WriteResult)) {
 	if text == "poison" {
-		done(sluice.Result{Err: sluice.Reject(fmt.Errorf("no %s", text))})
+		done(sluice.WriteResult{Err: sluice.Reject(fmt.Errorf("no %s", text))})
 		return
 	}
 	c.mu.Lock()
 	c.taken = append(c.taken, text)
 	c.mu.Unlock()
-	done(sluice.Result{})
+	done(sluice.WriteResult{})
 }
 
 func (c *collector) has(n int) bool {

@@ -23,7 +23,7 @@ func ExampleOpen() {
 	var (
 		leases      sluice.LeaseStore      = store.Leases()
 		checkpoints sluice.CheckpointStore = store
-		letters     sluice.LetterStore     = store
+		letters     sluice.DeadLetterQueue = store
 	)
 	fmt.Println(leases, checkpoints, letters)
 }

@@ -20,7 +20,7 @@ import (
 // claimed and at 5.
 var calls = map[string]struct {
 	do    func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error
-	after func(t *testing.T, l sluice.Lease, p sluice.Progress, info sluice.LeaseInfo)
+	after func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo)
 }{
 	"acquire": {
 		func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error {
@@ -33,7 +33,7 @@ var calls = map[string]struct {
 			}
 			return err
 		},
-		func(t *testing.T, l sluice.Lease, p sluice.Progress, info sluice.LeaseInfo) {
+		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
 			if info.Epoch <= l.Epoch || !info.Live() || info.Owner != "a" {
 				t.Errorf("lease is %+v", info)
 			}
@@ -43,7 +43,7 @@ var calls = map[string]struct {
 		func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error {
 			return s.Leases().Renew(ctx, l, blobstore.MaxLease)
 		},
-		func(t *testing.T, l sluice.Lease, p sluice.Progress, info sluice.LeaseInfo) {
+		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
 			if info.Lease != l || info.Remaining <= blobstore.MinLease {
 				t.Errorf("lease is %+v", info)
 			}
@@ -51,7 +51,7 @@ var calls = map[string]struct {
 	},
 	"release": {
 		func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error { return s.Leases().Release(ctx, l) },
-		func(t *testing.T, l sluice.Lease, p sluice.Progress, info sluice.LeaseInfo) {
+		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
 			if info.Lease != l || info.Live() {
 				t.Errorf("lease is %+v", info)
 			}
@@ -65,7 +65,7 @@ var calls = map[string]struct {
 			}
 			return err
 		},
-		func(t *testing.T, l sluice.Lease, p sluice.Progress, info sluice.LeaseInfo) {
+		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
 			if p.Position != at(5) || p.Claims != 1 {
 				t.Errorf("checkpoint is %+v", p)
 			}
@@ -73,9 +73,9 @@ var calls = map[string]struct {
 	},
 	"advance": {
 		func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error {
-			return s.Advance(ctx, l, at(7), []sluice.Range{{First: 9, Last: 9}})
+			return s.Advance(ctx, l, at(7), []sluice.SequenceRange{{First: 9, Last: 9}})
 		},
-		func(t *testing.T, l sluice.Lease, p sluice.Progress, info sluice.LeaseInfo) {
+		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
 			if p.Position != at(7) || len(p.Done) != 1 || p.Epoch != l.Epoch {
 				t.Errorf("checkpoint is %+v", p)
 			}
@@ -83,7 +83,7 @@ var calls = map[string]struct {
 	},
 	"leave": {
 		func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error { return s.Leave(ctx, l) },
-		func(t *testing.T, l sluice.Lease, p sluice.Progress, info sluice.LeaseInfo) {
+		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
 			if p.Claims != 0 || p.Position != at(5) {
 				t.Errorf("checkpoint is %+v", p)
 			}
@@ -94,7 +94,7 @@ var calls = map[string]struct {
 			_, err := s.Reset(ctx, group, "0", "incarnation 1", at(2))
 			return err
 		},
-		func(t *testing.T, l sluice.Lease, p sluice.Progress, info sluice.LeaseInfo) {
+		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
 			if p.Position != at(2) || p.Epoch <= l.Epoch || info.Lease != l || !info.Live() {
 				t.Errorf("checkpoint is %+v, lease %+v", p, info)
 			}

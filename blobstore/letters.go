@@ -45,7 +45,7 @@ feed:
 	return context.Cause(stop)
 }
 
-// Park implements [sluice.LetterStore]. Letters of one partition are stored in
+// Park implements [sluice.DeadLetterQueue]. Letters of one partition are stored in
 // one go; of several partitions those of the first may be stored alone.
 func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
 	type place struct {
@@ -135,7 +135,7 @@ func (p *parking) unused() []string {
 	return names
 }
 
-// Due implements [sluice.LetterStore]. Where no retry is due it takes one
+// Due implements [sluice.DeadLetterQueue]. Where no retry is due it takes one
 // request.
 func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 	list, err := s.due(ctx, group, partition, limit)
@@ -154,12 +154,12 @@ func (s *Store) due(ctx context.Context, group sluice.Group, partition string, l
 	if err != nil {
 		return nil, err
 	}
-	entries := slices.DeleteFunc(r.entries, func(e entry) bool { return e.Status != sluice.StatusRetry || e.NextAttempt.After(r.now) })
+	entries := slices.DeleteFunc(r.entries, func(e entry) bool { return e.Status != sluice.StatusRedrive || e.NextAttempt.After(r.now) })
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.ID, b.ID)) })
 	list := make([]sluice.DeadLetter, min(len(entries), max(limit, 0)))
 	err = each(ctx, len(list), func(ctx context.Context, i int) error {
 		d, found, err := s.whole(ctx, r, entries[i])
-		if found && d.Status == sluice.StatusRetry {
+		if found && d.Status == sluice.StatusRedrive {
 			list[i] = d
 		}
 		return err
@@ -215,7 +215,7 @@ func (s *Store) whole(ctx context.Context, r *register, e entry) (d sluice.DeadL
 	return d, false, fmt.Errorf("dead letter %d changes all the time", e.ID)
 }
 
-// Settle implements [sluice.LetterStore]. Retries of one partition are settled
+// Settle implements [sluice.DeadLetterQueue]. Retries of one partition are settled
 // in one go.
 func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
 	failed := make(map[int64]*sluice.DeadLetter, len(returned))
@@ -238,7 +238,7 @@ func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64,
 		err := s.change(ctx, group, partition, func(_ context.Context, r *register) (changed bool, _ error) {
 			last = r
 			r.entries = slices.DeleteFunc(r.entries, func(e entry) bool {
-				remove := e.Status == sluice.StatusRetry && gone[e.ID]
+				remove := e.Status == sluice.StatusRedrive && gone[e.ID]
 				if remove && e.Body != "" {
 					bodies = append(bodies, e.Body)
 				}
@@ -247,7 +247,7 @@ func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64,
 			})
 			for i := range r.entries {
 				e := &r.entries[i]
-				if d := failed[e.ID]; d != nil && e.Status == sluice.StatusRetry {
+				if d := failed[e.ID]; d != nil && e.Status == sluice.StatusRedrive {
 					e.fail(d)
 					changed = true
 				}
@@ -262,7 +262,7 @@ func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64,
 	return nil
 }
 
-// Parked implements [sluice.LetterStore].
+// Parked implements [sluice.DeadLetterQueue].
 func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
 	r, err := s.open(ctx, group, partition)
 	if err != nil {
@@ -278,7 +278,7 @@ func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incar
 	return numbers, nil
 }
 
-// Held implements [sluice.LetterStore]. An event without a key holds nothing
+// Held implements [sluice.DeadLetterQueue]. An event without a key holds nothing
 // back.
 func (s *Store) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
 	r, err := s.open(ctx, group, partition)

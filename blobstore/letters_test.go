@@ -76,14 +76,14 @@ func TestLettersLostRequests(t *testing.T) {
 			return s.Settle(ctx, group, ids[:1], again)
 		}, 2, "dead retry"},
 		"retry": {func(ctx context.Context, s *blobstore.Store, ids []int64) error {
-			n, err := s.Retry(ctx, group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry}}, time.Now())
+			n, err := s.Redrive(ctx, group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}}, time.Now())
 			if err == nil && n != 3 {
 				err = fmt.Errorf("%d marked, want 3", n)
 			}
 			return err
 		}, 3, "retry retry retry"},
 		"discard": {func(ctx context.Context, s *blobstore.Store, ids []int64) error {
-			n, err := s.Discard(ctx, group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry}, IDs: ids[1:]})
+			n, err := s.Discard(ctx, group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}, IDs: ids[1:]})
 			if err == nil && n != 2 {
 				err = fmt.Errorf("%d marked, want 2", n)
 			}
@@ -100,7 +100,7 @@ func TestLettersLostRequests(t *testing.T) {
 						t.Fatal(err)
 					}
 					known := ids(listed(t, s))
-					if _, err := s.Retry(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}); err != nil {
+					if _, err := s.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}); err != nil {
 						t.Fatal(err)
 					}
 					w := &wire{}
@@ -190,7 +190,7 @@ func TestBodyGone(t *testing.T) {
 	if _, err := p.client(t).NewBlobClient(p.blobs(t, "bodies")[0]).Delete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Retry(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}); err != nil {
+	if _, err := s.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	due, err := s.Due(t.Context(), group, "0", 10)
@@ -217,7 +217,7 @@ func TestLettersOfNamedPartitions(t *testing.T) {
 			t.Errorf("dead letter %d: %+v, %v", l.ID, d, err)
 		}
 	}
-	if _, err := s.Retry(t.Context(), group, sluice.DeadLetterFilter{IDs: ids(list)}, time.Time{}); err != nil {
+	if _, err := s.Redrive(t.Context(), group, sluice.DeadLetterFilter{IDs: ids(list)}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Settle(t.Context(), group, ids(list), nil); err != nil {
@@ -254,7 +254,7 @@ func TestFilters(t *testing.T) {
 		t.Fatalf("event %d is not listed", sequence)
 		return 0
 	}
-	if n, err := s.Retry(t.Context(), group, sluice.DeadLetterFilter{IDs: []int64{id(1), id(2), 1 << 40}}, time.Time{}); err != nil || n != 2 {
+	if n, err := s.Redrive(t.Context(), group, sluice.DeadLetterFilter{IDs: []int64{id(1), id(2), 1 << 40}}, time.Time{}); err != nil || n != 2 {
 		t.Errorf("marked %d, %v", n, err)
 	}
 	if n, err := s.Discard(t.Context(), group, sluice.DeadLetterFilter{Key: "key 1", FirstSequence: new(int64(3)), Limit: 1}); err != nil || n != 1 {
@@ -269,8 +269,8 @@ func TestFilters(t *testing.T) {
 		"id and place":  {sluice.DeadLetterFilter{IDs: []int64{id(6), id(90)}, Partition: "1"}, []int64{90}},
 		"partition":     {sluice.DeadLetterFilter{Partition: "1"}, []int64{90}},
 		"none of these": {sluice.DeadLetterFilter{Partition: "01"}, nil},
-		"status":        {sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry}}, []int64{1, 2}},
-		"two statuses":  {sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry, sluice.StatusDiscarded}}, []int64{1, 2, 3}},
+		"status":        {sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}}, []int64{1, 2}},
+		"two statuses":  {sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive, sluice.StatusDiscarded}}, []int64{1, 2, 3}},
 		"key":           {sluice.DeadLetterFilter{Key: "key 1"}, []int64{1, 3, 5, 7}},
 		"part of a key": {sluice.DeadLetterFilter{Key: "key"}, nil},
 		"error":         {sluice.DeadLetterFilter{ErrorContains: "divisION by"}, []int64{0, 4}},

@@ -20,7 +20,7 @@ const (
 // record is what the metadata of a partition's blob says.
 type record struct {
 	lease      leaseRecord
-	checkpoint *sluice.Progress // without group and partition; nil if there is none
+	checkpoint *sluice.Checkpoint // without group and partition; nil if there is none
 }
 
 // leaseRecord is the newest lease; its epoch is 0 if there never was one.
@@ -152,7 +152,7 @@ func decode(m map[string]*string) (record, error) {
 		owner: f.text("leaseowner"), epoch: f.number("leaseepoch"), seconds: f.number("leaseseconds"), renewed: f.time("leaserenewed"),
 	}}
 	if f.has("epoch") {
-		c := &sluice.Progress{
+		c := &sluice.Checkpoint{
 			Owner: f.text("owner"), Epoch: f.number("epoch"), Incarnation: f.text("incarnation"),
 			Position: sluice.Position{Sequence: f.number("sequencenumber"), Offset: f.text("offset")},
 			Claims:   int(f.number("claims")), Updated: f.time("updated"),

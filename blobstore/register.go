@@ -26,22 +26,22 @@ import (
 // entry is a dead letter in its partition's register: all but body and
 // properties, which have a blob of their own.
 type entry struct {
-	ID            int64         `json:"id"`
-	Sequence      int64         `json:"sequence_number"`
-	Incarnation   string        `json:"incarnation,omitempty"`
-	Offset        string        `json:"offset,omitempty"`
-	Enqueued      time.Time     `json:"enqueued,omitzero"`
-	Key           string        `json:"key,omitempty"`
-	MessageID     string        `json:"message_id,omitempty"`
-	CorrelationID string        `json:"correlation_id,omitempty"`
-	ContentType   string        `json:"content_type,omitempty"`
-	FailedAt      time.Time     `json:"failed_at,omitzero"`
-	Error         string        `json:"error,omitempty"`
-	Attempts      int           `json:"attempts"`
-	Status        sluice.Status `json:"status"`
-	NextAttempt   time.Time     `json:"next_attempt,omitzero"`
-	Body          string        `json:"body,omitempty"` // last part of its blob's name; empty if it is not stored
-	Head          int64         `json:"head,omitempty"` // bytes of that blob before the body: the properties
+	ID            int64                   `json:"id"`
+	Sequence      int64                   `json:"sequence_number"`
+	Incarnation   string                  `json:"incarnation,omitempty"`
+	Offset        string                  `json:"offset,omitempty"`
+	Enqueued      time.Time               `json:"enqueued,omitzero"`
+	Key           string                  `json:"key,omitempty"`
+	MessageID     string                  `json:"message_id,omitempty"`
+	CorrelationID string                  `json:"correlation_id,omitempty"`
+	ContentType   string                  `json:"content_type,omitempty"`
+	FailedAt      time.Time               `json:"failed_at,omitzero"`
+	Error         string                  `json:"error,omitempty"`
+	Attempts      int                     `json:"attempts"`
+	Status        sluice.DeadLetterStatus `json:"status"`
+	NextAttempt   time.Time               `json:"next_attempt,omitzero"`
+	Body          string                  `json:"body,omitempty"` // last part of its blob's name; empty if it is not stored
+	Head          int64                   `json:"head,omitempty"` // bytes of that blob before the body: the properties
 }
 
 // enter makes an entry of a dead letter, still without id and body.
@@ -61,9 +61,9 @@ func (e *entry) fail(d *sluice.DeadLetter) {
 	e.mark(d.Status, d.NextAttempt)
 }
 
-func (e *entry) mark(status sluice.Status, next time.Time) {
+func (e *entry) mark(status sluice.DeadLetterStatus, next time.Time) {
 	e.Status, e.NextAttempt = status, time.Time{}
-	if status == sluice.StatusRetry {
+	if status == sluice.StatusRedrive {
 		e.NextAttempt = written(next)
 	}
 }
@@ -144,7 +144,7 @@ func (s *Store) save(ctx context.Context, r *register) error {
 	m := metadata{}
 	retries, next := 0, time.Time{}
 	for i := range r.entries {
-		if e := &r.entries[i]; e.Status == sluice.StatusRetry {
+		if e := &r.entries[i]; e.Status == sluice.StatusRedrive {
 			if retries++; retries == 1 || e.NextAttempt.Before(next) {
 				next = e.NextAttempt
 			}

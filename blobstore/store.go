@@ -39,7 +39,7 @@ type Store struct {
 
 var (
 	_ sluice.CheckpointStore = (*Store)(nil)
-	_ sluice.LetterStore     = (*Store)(nil)
+	_ sluice.DeadLetterQueue = (*Store)(nil)
 	_ sluice.DeadLetterStore = (*Store)(nil)
 )
 

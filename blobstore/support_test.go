@@ -81,7 +81,7 @@ func acquire(t testing.TB, s *blobstore.Store, owner string) sluice.Lease {
 	return l
 }
 
-func claim(t testing.TB, s *blobstore.Store, l sluice.Lease) sluice.Progress {
+func claim(t testing.TB, s *blobstore.Store, l sluice.Lease) sluice.Checkpoint {
 	t.Helper()
 	p, err := s.Claim(t.Context(), l, "incarnation 1")
 	if err != nil {
@@ -91,7 +91,7 @@ func claim(t testing.TB, s *blobstore.Store, l sluice.Lease) sluice.Progress {
 }
 
 // progress reads partition 0's checkpoint.
-func progress(t testing.TB, s *blobstore.Store) sluice.Progress {
+func progress(t testing.TB, s *blobstore.Store) sluice.Checkpoint {
 	t.Helper()
 	list, err := s.Read(t.Context(), group)
 	if err != nil || len(list) != 1 {

@@ -137,7 +137,7 @@ func actSuccessor(ctx context.Context, p place) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Advance(ctx, l, at(9), []sluice.Range{{First: 11, Last: 12}}); err != nil {
+	if err := s.Advance(ctx, l, at(9), []sluice.SequenceRange{{First: 11, Last: 12}}); err != nil {
 		return err
 	}
 	fmt.Println("took it at", c.Position.Sequence)

@@ -84,7 +84,7 @@ func benchmark(b *testing.B, size int, cfg *Config, source bool) {
 	const inFlight = 20_000
 	room := make(chan struct{}, inFlight)
 	var failed error
-	done := func(r sluice.Result) {
+	done := func(r sluice.WriteResult) {
 		if r.Err != nil {
 			failed = r.Err
 		}

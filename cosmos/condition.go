@@ -90,7 +90,7 @@ func (q *queue) compare(r *record, stored *Source, op *operation) bool {
 	switch {
 	case r.doc.Operation == Create && same && stored.Sequence == source.Sequence,
 		r.doc.Operation != Create && same && !source.newer(stored):
-		q.sink.finish(r, sluice.Result{Cost: r.cost})
+		q.sink.finish(r, sluice.WriteResult{Cost: r.cost})
 		return true
 	case r.doc.Operation == Create:
 		op.status, op.sub = http.StatusConflict, 0

@@ -207,7 +207,7 @@ func race(t *testing.T, conditional bool) (back int, last bool) {
 					}
 					for done := false; !done; {
 						over := make(chan error, 1)
-						s.Submit(context.Background(), document(n, epoch), func(r sluice.Result) { over <- r.Err })
+						s.Submit(context.Background(), document(n, epoch), func(r sluice.WriteResult) { over <- r.Err })
 						err := <-over
 						if done = err == nil; !done && !errors.As(err, new(*sluice.RetryError)) {
 							t.Error(err)

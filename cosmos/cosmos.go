@@ -96,7 +96,7 @@ func newSink(endpoint, database, container string, cfg *Config, secret []byte, c
 // within a tenth of a second, and is not sent. One that is on its way is
 // completed with what the account says, or when [Config.Timeout] is up: so
 // what is done does not take effect later.
-func (s *Sink) Submit(ctx context.Context, document Document, done func(sluice.Result)) {
+func (s *Sink) Submit(ctx context.Context, document Document, done func(sluice.WriteResult)) {
 	r := &record{ctx: ctx, doc: document, done: done}
 	s.live.Add(1)
 	if s.closed.Load() {
@@ -104,7 +104,7 @@ func (s *Sink) Submit(ctx context.Context, document Document, done func(sluice.R
 		return
 	}
 	if err := ctx.Err(); err != nil {
-		s.finish(r, sluice.Result{Err: err})
+		s.finish(r, sluice.WriteResult{Err: err})
 		return
 	}
 	if err := r.check(); err != nil {
@@ -112,7 +112,7 @@ func (s *Sink) Submit(ctx context.Context, document Document, done func(sluice.R
 		return
 	}
 	if !s.plan(r) {
-		s.finish(r, sluice.Result{})
+		s.finish(r, sluice.WriteResult{})
 		return
 	}
 	s.route(r)
@@ -156,11 +156,11 @@ func (s *Sink) Close(ctx context.Context) error {
 
 func (s *Sink) abandon(batch []*record) {
 	for _, r := range batch {
-		s.finish(r, sluice.Result{Err: sluice.Outage(fmt.Errorf("cosmos: %s: %w", s.account.name(), ErrClosed)), Cost: r.cost})
+		s.finish(r, sluice.WriteResult{Err: sluice.Outage(fmt.Errorf("cosmos: %s: %w", s.account.name(), ErrClosed)), Cost: r.cost})
 	}
 }
 
-func (s *Sink) finish(r *record, result sluice.Result) {
+func (s *Sink) finish(r *record, result sluice.WriteResult) {
 	result.Waited = r.waited
 	r.done(result)
 	if s.live.Add(-1) == 0 && s.closed.Load() {
@@ -172,8 +172,8 @@ func (s *Sink) finish(r *record, result sluice.Result) {
 }
 
 // reject is the outcome for a record that the account need not be asked about.
-func (s *Sink) reject(r *record, err error) sluice.Result {
-	return sluice.Result{Err: sluice.Reject(fmt.Errorf("cosmos: %s: document %.80q: %w", s.account.name(), r.doc.ID, err)), Cost: r.cost}
+func (s *Sink) reject(r *record, err error) sluice.WriteResult {
+	return sluice.WriteResult{Err: sluice.Reject(fmt.Errorf("cosmos: %s: document %.80q: %w", s.account.name(), r.doc.ID, err)), Cost: r.cost}
 }
 
 // watch looks for ended contexts.

@@ -119,7 +119,7 @@ func parseSource(value []byte) *Source {
 type record struct {
 	ctx  context.Context
 	doc  Document
-	done func(sluice.Result)
+	done func(sluice.WriteResult)
 
 	key   [3]epk.Value // the partition key,
 	keys  int          // of so many values

@@ -71,7 +71,7 @@ func deliver(ctx context.Context, s *Sink, n int, make func(i int) (Document, bo
 		})
 	}
 	submit = func(doc Document) {
-		s.Submit(context.Background(), doc, func(r sluice.Result) {
+		s.Submit(context.Background(), doc, func(r sluice.WriteResult) {
 			d.waited.Add(int64(r.Waited))
 			if r.Err == nil {
 				d.done.Add(1)

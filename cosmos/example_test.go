@@ -34,7 +34,7 @@ func Example() {
 			PartitionKey: []any{"s1"},
 			Body:         fmt.Appendf(nil, `{"sensor":"s1","celsius":%d}`, celsius),
 			Source:       &cosmos.Source{Partition: "0", Epoch: 1, Sequence: sequence},
-		}, func(r sluice.Result) {
+		}, func(r sluice.WriteResult) {
 			fmt.Printf("event %d: %v, written: %v\n", sequence, r.Err, r.Cost > 0)
 			done.Done()
 		})

@@ -22,7 +22,7 @@ func (q *queue) send(ctx context.Context, batch []*record) (f flown) {
 	live := batch[:0]
 	for _, r := range batch {
 		if err := r.ctx.Err(); err != nil {
-			q.sink.finish(r, sluice.Result{Err: err, Cost: r.cost})
+			q.sink.finish(r, sluice.WriteResult{Err: err, Cost: r.cost})
 		} else {
 			live = append(live, r)
 		}
@@ -170,7 +170,7 @@ func (q *queue) settle(r *record, op *operation, l *landing) {
 	}
 	v := judge(op.status, op.sub)
 	if v == written {
-		q.sink.finish(r, sluice.Result{Cost: r.cost})
+		q.sink.finish(r, sluice.WriteResult{Cost: r.cost})
 		return
 	}
 	if op.status == http.StatusTooManyRequests {

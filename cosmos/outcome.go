@@ -193,16 +193,16 @@ func judgeBatch(status, sub int) verdict {
 }
 
 // result is what the engine is told.
-func (e *Error) result(v verdict, after time.Duration, cost float64) sluice.Result {
+func (e *Error) result(v verdict, after time.Duration, cost float64) sluice.WriteResult {
 	switch v {
 	case written:
-		return sluice.Result{Cost: cost}
+		return sluice.WriteResult{Cost: cost}
 	case busy, moved:
-		return sluice.Result{Err: sluice.RetryAfter(e, after), Cost: cost}
+		return sluice.WriteResult{Err: sluice.RetryAfter(e, after), Cost: cost}
 	case refused:
-		return sluice.Result{Err: sluice.Reject(e), Cost: cost}
+		return sluice.WriteResult{Err: sluice.Reject(e), Cost: cost}
 	}
-	return sluice.Result{Err: sluice.Outage(e), Cost: cost}
+	return sluice.WriteResult{Err: sluice.Outage(e), Cost: cost}
 }
 
 // passing tells whether it is worth asking again soon after err, which came

@@ -50,7 +50,7 @@ func TestOutcomesOfOperations(t *testing.T) {
 	}
 }
 
-func expect(t *testing.T, r sluice.Result, status, sub int, after time.Duration, want error, activity string, cost float64) {
+func expect(t *testing.T, r sluice.WriteResult, status, sub int, after time.Duration, want error, activity string, cost float64) {
 	t.Helper()
 	var e *Error
 	if !errors.As(r.Err, &e) || e.Status != status || e.SubStatus != sub || e.ActivityID != activity || r.Cost != cost {
@@ -314,7 +314,7 @@ func FuzzAnswer(f *testing.F) {
 			if i > 1 {
 				d.Source = &Source{Partition: "0", Sequence: 1}
 			}
-			r := &record{ctx: t.Context(), doc: d, done: func(sluice.Result) { done[i].Add(1) }}
+			r := &record{ctx: t.Context(), doc: d, done: func(sluice.WriteResult) { done[i].Add(1) }}
 			if err := r.check(); err != nil {
 				t.Fatal(err)
 			}
@@ -326,7 +326,7 @@ func FuzzAnswer(f *testing.F) {
 		req.answer.Write(answer)
 		q.land(batch, req)
 		for _, r := range q.leave() {
-			s.finish(r, sluice.Result{})
+			s.finish(r, sluice.WriteResult{})
 		}
 		eventually(t, "all are done", func() bool { return s.live.Load() == 0 })
 		for i := range done {

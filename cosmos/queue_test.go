@@ -105,7 +105,7 @@ func TestFlush(t *testing.T) {
 	send := func(n int) time.Duration {
 		began := time.Now()
 		for i := range n {
-			s.Submit(t.Context(), document(i), func(sluice.Result) {})
+			s.Submit(t.Context(), document(i), func(sluice.WriteResult) {})
 		}
 		if got := <-arrived; got != n {
 			t.Errorf("a batch of %d, want %d", got, n)

@@ -350,6 +350,6 @@ func (s *Sink) sweep() {
 		}
 	}
 	for _, r := range out {
-		s.finish(r, sluice.Result{Err: r.ctx.Err(), Cost: r.cost})
+		s.finish(r, sluice.WriteResult{Err: r.ctx.Err(), Cost: r.cost})
 	}
 }

@@ -28,7 +28,7 @@ func TestAdvanceLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			proxy.Next(fault)
-			if err := s.Advance(t.Context(), a, at(10), []sluice.Range{{First: 12, Last: 12}}); err == nil || errors.Is(err, sluice.ErrFenced) {
+			if err := s.Advance(t.Context(), a, at(10), []sluice.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, sluice.ErrFenced) {
 				t.Errorf("an advance that %s: got %v, want an error that is not ErrFenced", how, err)
 			}
 			p := claim(t, direct, b)

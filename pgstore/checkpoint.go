@@ -25,7 +25,7 @@ const progressColumns = `incarnation, sequence_number, event_offset, owner, epoc
 
 // checkpoint is a row in the making.
 type checkpoint struct {
-	sluice.Progress
+	sluice.Checkpoint
 	done string
 }
 
@@ -33,33 +33,33 @@ type checkpoint struct {
 func (c *checkpoint) columns() []any {
 	return []any{
 		&c.Incarnation, &c.Position.Sequence, &c.Position.Offset, &c.Owner, &c.Epoch, &c.Claims,
-		&c.Trial.Sequence, &c.Trial.Attempts, &c.Trial.Error, &c.Updated, &c.done,
+		&c.Attempt.Sequence, &c.Attempt.Attempts, &c.Attempt.Error, &c.Updated, &c.done,
 	}
 }
 
 // progress is what the columns say.
-func (c *checkpoint) progress() (p sluice.Progress, err error) {
+func (c *checkpoint) progress() (p sluice.Checkpoint, err error) {
 	c.Done, err = ranges.Decode(c.Position.Sequence, c.done)
-	return c.Progress, err
+	return c.Checkpoint, err
 }
 
 // Claim implements [sluice.TxStore] and [sluice.CheckpointStore]. The checkpoint is claimed by one
 // statement, which waits for the row. A transaction that holds the row for
 // longer than [Config.LockTimeout] is ended, unless its owner has the better
 // right to it.
-func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
-	c := checkpoint{Progress: sluice.Progress{Group: lease.Group, Partition: lease.Partition}}
+func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
+	c := checkpoint{Checkpoint: sluice.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
 	args := append(leaseArgs(lease), clean(incarnation), sluice.Unset.Sequence)
 	err := s.seize(ctx, &lease, claimSQL, args, c.columns()...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = s.refused(ctx, lease)
 	}
-	var p sluice.Progress
+	var p sluice.Checkpoint
 	if err == nil {
 		p, err = c.progress()
 	}
 	if err != nil {
-		return sluice.Progress{}, fmt.Errorf("claim partition %s: %w", lease.Partition, err)
+		return sluice.Checkpoint{}, fmt.Errorf("claim partition %s: %w", lease.Partition, err)
 	}
 	return p, nil
 }
@@ -91,7 +91,7 @@ SELECT owner, epoch, sequence_number FROM @sluice_checkpoints
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
 
 // winner reads who has the checkpoint, and where it stands.
-func (s *Store) winner(ctx context.Context, conn *pgx.Conn, lease sluice.Lease) (w sluice.Progress, err error) {
+func (s *Store) winner(ctx context.Context, conn *pgx.Conn, lease sluice.Lease) (w sluice.Checkpoint, err error) {
 	g := lease.Group
 	err = conn.QueryRow(ctx, s.sql.of(winnerSQL), g.Namespace, g.Topic, g.Name, lease.Partition).Scan(&w.Owner, &w.Epoch, &w.Position.Sequence)
 	return w, err
@@ -134,8 +134,8 @@ const recordSQL = `
 UPDATE @sluice_checkpoints SET trial_sequence = $8, trial_attempts = $9, trial_error = $10, updated_at = clock_timestamp()
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number = $7`
 
-// Record implements [sluice.TxStore].
-func (s *Store) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+// RecordAttempt implements [sluice.TxStore].
+func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return fmt.Errorf("record trial: %w", err)
@@ -175,17 +175,17 @@ WHERE namespace = $1 AND topic = $2 AND consumer_group = $3
 ORDER BY partition COLLATE "C"`
 
 // Read implements [sluice.TxStore] and [sluice.CheckpointStore].
-func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return nil, fmt.Errorf("read checkpoints: %w", err)
 	}
 	defer conn.Release()
 	rows, _ := conn.Query(ctx, s.sql.of(readSQL), group.Namespace, group.Topic, group.Name) // CollectRows returns the error
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (sluice.Progress, error) {
-		c := checkpoint{Progress: sluice.Progress{Group: group}}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (sluice.Checkpoint, error) {
+		c := checkpoint{Checkpoint: sluice.Checkpoint{Group: group}}
 		if err := row.Scan(append([]any{&c.Partition}, c.columns()...)...); err != nil {
-			return c.Progress, err
+			return c.Checkpoint, err
 		}
 		return c.progress()
 	})

@@ -193,7 +193,7 @@ func (st *step) commit(ctx context.Context) error {
 	for i := range st.DeadLetters {
 		st.store.park(&b, st.Lease.Group, st.Lease.Partition, &st.DeadLetters[i])
 	}
-	if len(st.Redriven)+len(st.Returned) > 0 {
+	if len(st.Redriven)+len(st.FailedRedrives) > 0 {
 		if err := st.settle(ctx, &b); err != nil {
 			st.rollback(ctx)
 			return err
@@ -233,8 +233,8 @@ func (st *step) settle(ctx context.Context, b *pgx.Batch) error {
 	for _, id := range st.Redriven {
 		st.store.remove(b, st.Lease, id)
 	}
-	for i := range st.Returned {
-		st.store.putBack(b, st.Lease, &st.Returned[i])
+	for i := range st.FailedRedrives {
+		st.store.putBack(b, st.Lease, &st.FailedRedrives[i])
 	}
 	br := st.conn.SendBatch(ctx, b)
 	gone := false

@@ -76,7 +76,7 @@ func (s *Store) putBack(b *pgx.Batch, lease sluice.Lease, d *sluice.DeadLetter) 
 
 // nextAttempt is the time of the next attempt, null unless there is to be one.
 func nextAttempt(d *sluice.DeadLetter) *time.Time {
-	if d.Status != sluice.StatusRetry {
+	if d.Status != sluice.StatusRedrive {
 		return nil
 	}
 	return &d.NextAttempt
@@ -123,7 +123,7 @@ SELECT ` + contentColumns + ` FROM @sluice_dead_letters
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND status = 'retry' AND next_attempt <= clock_timestamp()
 ORDER BY sequence_number, id LIMIT $5`
 
-// Due implements [sluice.TxStore] and [sluice.LetterStore].
+// Due implements [sluice.TxStore] and [sluice.DeadLetterQueue].
 func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 	list, err := s.letters(ctx, group, dueSQL, group.Namespace, group.Topic, group.Name, partition, max(limit, 0))
 	if err != nil {
@@ -170,8 +170,8 @@ func (s *Store) letters(ctx context.Context, group sluice.Group, sql string, arg
 	})
 }
 
-// Retry implements [sluice.DeadLetterStore].
-func (s *Store) Retry(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+// Redrive implements [sluice.DeadLetterStore].
+func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
 	n, err := s.mark(ctx, group, filter, `status = 'retry', next_attempt = coalesce($1::timestamptz, clock_timestamp())`, timeOrNull(at))
 	if err != nil {
 		return 0, fmt.Errorf("retry dead letters: %w", err)

@@ -41,7 +41,7 @@ func TestConsumers(t *testing.T) {
 	for p := range partitions {
 		send := func(n int64) {
 			e := &sluice.Event{Properties: map[string]any{}, Body: []byte("a message")}
-			sluice.Stamp{ID: sluice.ChainID{Source: "before", Partition: fmt.Sprint(p), Sequence: n}, Epoch: 1, Low: max(n/40*40-1, -1)}.SetTo(e.Properties)
+			sluice.Stamp{ID: sluice.CausationID{Source: "before", Partition: fmt.Sprint(p), Sequence: n}, Epoch: 1, Low: max(n/40*40-1, -1)}.SetTo(e.Properties)
 			hub.Append(fmt.Sprint(p), e)
 		}
 		for n := range int64(messages) {

@@ -64,21 +64,21 @@ func use(t *testing.T, s *Store, owner string) {
 	p, err := s.Claim(ctx, lease, "1")
 	must("claim", err)
 	next := sluice.Position{Sequence: p.Position.Sequence + 1}
-	letter := sluice.DeadLetter{Incarnation: "1", Status: sluice.StatusRetry, HasBody: true, Event: sluice.Event{Partition: "0", Sequence: next.Sequence}}
+	letter := sluice.DeadLetter{Incarnation: "1", Status: sluice.StatusRedrive, HasBody: true, Event: sluice.Event{Partition: "0", Sequence: next.Sequence}}
 	must("commit", s.Commit(ctx, sluice.Step{Lease: lease, From: p.Position, To: next, DeadLetters: []sluice.DeadLetter{letter}}, nil))
-	_, err = s.Retry(ctx, group, sluice.DeadLetterFilter{}, time.Time{})
+	_, err = s.Redrive(ctx, group, sluice.DeadLetterFilter{}, time.Time{})
 	must("retry", err)
 	due, err := s.Due(ctx, group, "0", 10)
 	must("due", err)
 	if len(due) != 1 {
 		t.Fatalf("due are %+v, want one", due)
 	}
-	must("see", s.Commit(ctx, sluice.Step{Lease: lease, From: next, To: next, Seen: []sluice.Seen{{Origin: "b/0", Top: 1, IDs: "0:1"}}}, nil))
-	if seen, err := s.Seen(ctx, group, "0"); err != nil || len(seen) != 1 {
+	must("see", s.Commit(ctx, sluice.Step{Lease: lease, From: next, To: next, Dedup: []sluice.DedupState{{Origin: "b/0", Top: 1, IDs: "0:1"}}}, nil))
+	if seen, err := s.ReadDedup(ctx, group, "0"); err != nil || len(seen) != 1 {
 		t.Fatalf("seen %+v, %v; want one", seen, err)
 	}
 	must("redrive", s.Commit(ctx, sluice.Step{Lease: lease, From: next, To: next, Redriven: []int64{due[0].ID}}, nil))
-	must("advance", s.Advance(ctx, lease, next, []sluice.Range{{First: next.Sequence + 2, Last: next.Sequence + 5}}))
+	must("advance", s.Advance(ctx, lease, next, []sluice.SequenceRange{{First: next.Sequence + 2, Last: next.Sequence + 5}}))
 	if p, err = s.Claim(ctx, lease, "1"); err != nil || len(p.Done) != 1 {
 		t.Fatalf("claimed %+v, %v; want a range that is done", p, err)
 	}
@@ -170,7 +170,7 @@ func TestBesideVersion1(t *testing.T) {
 		if err != nil || len(p.Done) > 0 || p.Position.Sequence < 9 {
 			t.Fatalf("claimed %+v, %v", p, err)
 		}
-		done := []sluice.Range{{First: p.Position.Sequence + 3, Last: p.Position.Sequence + 5}}
+		done := []sluice.SequenceRange{{First: p.Position.Sequence + 3, Last: p.Position.Sequence + 5}}
 		if err := s.Advance(t.Context(), l, p.Position, done); err != nil {
 			t.Fatal(err)
 		}
@@ -192,8 +192,8 @@ func TestBesideVersion2(t *testing.T) {
 	s, group, asOld := beside(t, 2)
 	steps := func(what string, want ...int64) {
 		t.Helper()
-		list, err := s.Seen(t.Context(), group, "0")
-		if err != nil || !slices.EqualFunc(list, want, func(s sluice.Seen, top int64) bool { return s.Top == top }) {
+		list, err := s.ReadDedup(t.Context(), group, "0")
+		if err != nil || !slices.EqualFunc(list, want, func(s sluice.DedupState, top int64) bool { return s.Top == top }) {
 			t.Errorf("%s: seen %+v, %v; want those of %v", what, list, err, want)
 		}
 	}
@@ -201,7 +201,7 @@ func TestBesideVersion2(t *testing.T) {
 		t.Helper()
 		step := sluice.Step{
 			Lease: sluice.Lease{Group: group, Partition: "0", Owner: "b", Epoch: epoch}, From: sluice.Position{Sequence: from}, To: sluice.Position{Sequence: to},
-			Seen: []sluice.Seen{{Origin: "b/0", Low: -1, Top: to, Forget: -1, IDs: "0:1"}},
+			Dedup: []sluice.DedupState{{Origin: "b/0", Low: -1, Top: to, Forget: -1, IDs: "0:1"}},
 		}
 		if _, err := s.Claim(t.Context(), step.Lease, "i"); err != nil {
 			t.Fatal(err)

@@ -31,31 +31,31 @@ AND step <= (SELECT sequence_number FROM @sluice_checkpoints` + ofSeen + `) ORDE
 // see queues what stores what a step has seen, and removes what that lets
 // forget: three statements at most, however many origins there are.
 func (st *step) see(b *pgx.Batch) {
-	n := len(st.Seen)
-	if n == 0 && len(st.Forgotten) == 0 {
+	n := len(st.Dedup)
+	if n == 0 && len(st.DedupForgotten) == 0 {
 		return
 	}
 	of := func(args ...any) []any { return append(leaseArgs(st.Lease)[:4], args...) }
-	if !st.SeenSince.IsZero() {
-		b.Queue(st.store.sql.of(expireSQL), of(st.SeenSince)...)
+	if !st.DedupSince.IsZero() {
+		b.Queue(st.store.sql.of(expireSQL), of(st.DedupSince)...)
 	}
 	origins, ids, times := make([]string, n), make([]string, n), make([]time.Time, n)
 	epochs, lows, tops, forget := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
-	for i := range st.Seen {
-		s := &st.Seen[i]
+	for i := range st.Dedup {
+		s := &st.Dedup[i]
 		origins[i], ids[i], times[i] = clean(s.Origin), s.IDs, s.At
 		epochs[i], lows[i], tops[i], forget[i] = s.Epoch, s.Low, s.Top, s.Forget
 	}
 	gone, upTo := slices.Clone(origins), forget
-	for _, origin := range st.Forgotten {
+	for _, origin := range st.DedupForgotten {
 		gone, upTo = append(gone, clean(origin)), append(upTo, math.MaxInt64)
 	}
 	b.Queue(st.store.sql.of(forgetSQL), of(gone, upTo, st.To.Sequence)...)
 	b.Queue(st.store.sql.of(seeSQL), of(st.To.Sequence, origins, epochs, lows, tops, times, ids)...)
 }
 
-// Seen implements [sluice.TxStore].
-func (s *Store) Seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
+// ReadDedup implements [sluice.TxStore].
+func (s *Store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
 	list, err := s.seen(ctx, group, partition)
 	if err != nil {
 		return nil, fmt.Errorf("read chain ids of partition %s: %w", partition, err)
@@ -63,14 +63,14 @@ func (s *Store) Seen(ctx context.Context, group sluice.Group, partition string) 
 	return list, nil
 }
 
-func (s *Store) seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
+func (s *Store) seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Release()
 	rows, _ := conn.Query(ctx, s.sql.of(seenSQL), group.Namespace, group.Topic, group.Name, partition) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (seen sluice.Seen, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (seen sluice.DedupState, err error) {
 		err = row.Scan(&seen.Origin, &seen.Epoch, &seen.Low, &seen.Top, &seen.At, &seen.IDs)
 		return seen, err
 	})

@@ -70,7 +70,7 @@ type Store struct {
 var (
 	_ sluice.TxStore[pgx.Tx] = (*Store)(nil)
 	_ sluice.CheckpointStore = (*Store)(nil)
-	_ sluice.LetterStore     = (*Store)(nil)
+	_ sluice.DeadLetterQueue = (*Store)(nil)
 	_ sluice.DeadLetterStore = (*Store)(nil)
 )
 

@@ -23,7 +23,7 @@ func lease(owner string, epoch int64) sluice.Lease {
 
 func at(sequence int64) sluice.Position { return sluice.Position{Sequence: sequence} }
 
-func claim(t testing.TB, s *pgstore.Store, l sluice.Lease) sluice.Progress {
+func claim(t testing.TB, s *pgstore.Store, l sluice.Lease) sluice.Checkpoint {
 	t.Helper()
 	p, err := s.Claim(t.Context(), l, "1")
 	if err != nil {

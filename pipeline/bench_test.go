@@ -36,7 +36,7 @@ func BenchmarkMemory(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		e := &events[i%len(events)]
 		e.Sequence = int64(i)
-		sluice.Stamp{ID: sluice.ChainID{Source: "flights@0123456789abcdef", Partition: "0", Sequence: int64(i)}, Low: -1}.SetTo(e.Properties)
+		sluice.Stamp{ID: sluice.CausationID{Source: "flights@0123456789abcdef", Partition: "0", Sequence: int64(i)}, Low: -1}.SetTo(e.Properties)
 		taken, _, err := m.event(e, row, picked)
 		if err != nil {
 			b.Fatal(err)

@@ -143,7 +143,7 @@ func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
 		},
 	})
 	if hold {
-		p.streaming.config.OnDeadLetter = sluice.HoldKey
+		p.streaming.config.OnDeadLetter = sluice.KeyHold
 	}
 	switch {
 	case !store || limit == 0:

@@ -190,7 +190,7 @@ func (t *cosmosTarget) records(ctx context.Context, e *sluice.Event) ([]record, 
 		}
 	}
 	if t.conditional {
-		tenure := sluice.TenureOf(ctx)
+		tenure := sluice.FencingTokenOf(ctx)
 		doc.Source = &cosmos.Source{Topic: tenure.Lease.Group.Topic + " " + tenure.Incarnation, Partition: e.Partition, Epoch: tenure.Lease.Epoch, Sequence: e.Sequence}
 	}
 	return []record{doc}, nil

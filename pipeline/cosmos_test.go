@@ -55,9 +55,9 @@ func TestCosmosFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := sluice.StreamConfig[any]{
+	want := sluice.AtLeastOnceConfig[any]{
 		Order: sluice.OrderNone, CheckpointEvery: 2 * time.Second, MaxEvents: 5000, MaxBytes: 1 << 20, MaxAge: time.Minute, AgeFatal: true,
-		OnDeadLetter: sluice.HoldKey,
+		OnDeadLetter: sluice.KeyHold,
 	}
 	if got := p.streaming.config; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -33,7 +33,7 @@ type Parts struct {
 // Checkpoints is the operator's side of a [sluice.TxStore].
 type Checkpoints interface {
 	// Read returns the group's checkpoints sorted by partition.
-	Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 	// Reset moves a checkpoint by hand, as [sluice.TxStore.Reset] says.
 	Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (epoch int64, err error)
 }

@@ -256,7 +256,7 @@ func (r *recall) send(ctx context.Context, partition string, epoch int64, messag
 		var flying sync.WaitGroup
 		for i, m := range messages {
 			flying.Add(1)
-			r.sink.Submit(ctx, m, func(so sluice.Result) {
+			r.sink.Submit(ctx, m, func(so sluice.WriteResult) {
 				results[i] = so.Err
 				flying.Done()
 			})
@@ -301,13 +301,13 @@ func (r *recall) tell(partition string, epoch int64, err error) {
 }
 
 // Read implements [Checkpoints] with what this process has published.
-func (r *recall) Read(context.Context, sluice.Group) ([]sluice.Progress, error) {
+func (r *recall) Read(context.Context, sluice.Group) ([]sluice.Checkpoint, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var list []sluice.Progress
+	var list []sluice.Checkpoint
 	for partition, p := range r.parts {
 		if p.caught {
-			list = append(list, sluice.Progress{Group: r.group, Partition: partition, Incarnation: p.incarnation, Position: p.at})
+			list = append(list, sluice.Checkpoint{Group: r.group, Partition: partition, Incarnation: p.incarnation, Position: p.at})
 		}
 	}
 	return list, nil

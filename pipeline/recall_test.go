@@ -38,7 +38,7 @@ func play(t *testing.T, fn func(t *testing.T, s *scene)) {
 	})
 }
 
-func (s *scene) Submit(_ context.Context, m *sender.Message, done func(sluice.Result)) {
+func (s *scene) Submit(_ context.Context, m *sender.Message, done func(sluice.WriteResult)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error
@@ -48,7 +48,7 @@ func (s *scene) Submit(_ context.Context, m *sender.Message, done func(sluice.Re
 	if err == nil {
 		s.published = append(s.published, m.Key+" "+string(m.Body))
 	}
-	done(sluice.Result{Err: err})
+	done(sluice.WriteResult{Err: err})
 }
 
 func (s *scene) Observe(o sluice.Observation) {
@@ -216,7 +216,7 @@ func TestMemoryDoesNotCountRepeats(t *testing.T) {
 		defer s.start()()
 		begin := time.Now()
 		stamped := map[string]any{}
-		sluice.Stamp{ID: sluice.ChainID{Source: "flights", Partition: "0", Sequence: 7}, Low: -1}.SetTo(stamped)
+		sluice.Stamp{ID: sluice.CausationID{Source: "flights", Partition: "0", Sequence: 7}, Low: -1}.SetTo(stamped)
 		body := fmt.Appendf(nil, `{"airport":"SAN","departure":%q,"delay":1}`, begin.UTC().Format(time.RFC3339))
 		for _, properties := range []map[string]any{stamped, stamped, nil, nil, {"sluice-id": "odd"}, {"sluice-id": 7}, stamped} {
 			s.hub.Append("0", &sluice.Event{Body: body, Properties: properties})

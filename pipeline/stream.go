@@ -19,7 +19,7 @@ type streaming struct {
 	ru      int               // request units a second; 0 likewise
 	charged *strictyaml.Node  // rate.ru
 	cluster bool              // the rate is that of all processes together
-	config  sluice.StreamConfig[any]
+	config  sluice.AtLeastOnceConfig[any]
 }
 
 // keys are those of a file for such a store.
@@ -67,7 +67,7 @@ func (s *streaming) readOrder(n strictyaml.Node) {
 	if !n.OneOf(&word, "key", "partition", "none") {
 		return
 	}
-	s.config.Order = map[string]sluice.Order{"key": sluice.OrderKey, "partition": sluice.OrderPartition, "none": sluice.OrderNone}[word]
+	s.config.Order = map[string]sluice.Ordering{"key": sluice.OrderKey, "partition": sluice.OrderPartition, "none": sluice.OrderNone}[word]
 }
 
 // readLeases reads where leases, checkpoints and dead letters are kept.
@@ -151,7 +151,7 @@ func (s *streaming) rate() (*sluice.Rate, error) {
 // streamStore is where such a pipeline keeps its checkpoints and dead letters.
 type streamStore interface {
 	sluice.CheckpointStore
-	sluice.LetterStore
+	sluice.DeadLetterQueue
 }
 
 // atLeastOnce makes the delivery of a pipeline into a sink that parts closes.
@@ -160,7 +160,7 @@ func atLeastOnce[R any](p *Pipeline, parts *Parts, records func(context.Context,
 		return nil, errors.New("these stores keep no checkpoints of their own")
 	}
 	c := p.streaming.config
-	cfg := sluice.StreamConfig[R]{
+	cfg := sluice.AtLeastOnceConfig[R]{
 		Key: key, Order: c.Order, CheckpointEvery: c.CheckpointEvery, MaxEvents: c.MaxEvents, MaxBytes: c.MaxBytes,
 		MaxAge: c.MaxAge, AgeFatal: c.AgeFatal, RetryAfter: c.RetryAfter, OnDeadLetter: c.OnDeadLetter,
 	}

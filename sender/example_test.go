@@ -81,7 +81,7 @@ func ExampleSink() {
 		leases sluice.LeaseStore
 		store  interface { // such as one of package sqlstore
 			sluice.CheckpointStore
-			sluice.LetterStore
+			sluice.DeadLetterQueue
 		}
 	)
 	ctx := context.Background()

@@ -216,7 +216,7 @@ func TestSinkEndedWhileTooLarge(t *testing.T) {
 				of = ctx
 			}
 			done.Add(1)
-			s.Submit(of, &sender.Message{Key: "k", MessageID: strconv.Itoa(i)}, func(r sluice.Result) {
+			s.Submit(of, &sender.Message{Key: "k", MessageID: strconv.Itoa(i)}, func(r sluice.WriteResult) {
 				results[i] = r.Err
 				done.Done()
 			})

@@ -87,7 +87,7 @@ func NewSink(transport Transport, cfg *SinkConfig) *Sink {
 type pending struct {
 	ctx     context.Context
 	message *Message
-	done    func(sluice.Result)
+	done    func(sluice.WriteResult)
 	since   time.Time
 }
 
@@ -99,7 +99,7 @@ type pending struct {
 // refused and that waits to be sent again. Once the message is in flight, done
 // gets what the service answers, or an error after [SinkConfig.Timeout], even if
 // ctx ends: a message whose result is ctx's error is never sent later.
-func (s *Sink) Submit(ctx context.Context, m *Message, done func(sluice.Result)) {
+func (s *Sink) Submit(ctx context.Context, m *Message, done func(sluice.WriteResult)) {
 	p := &pending{ctx: ctx, message: m, done: done, since: time.Now()}
 	foreign := hasForeignStamp(ctx, m)
 	s.mu.Lock()
@@ -184,7 +184,7 @@ func (s *Sink) lookUpPartitions() {
 // complete reports the result of messages that are in no queue any more.
 func (s *Sink) complete(err error, messages ...*pending) {
 	for _, p := range messages {
-		p.done(sluice.Result{Err: err})
+		p.done(sluice.WriteResult{Err: err})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

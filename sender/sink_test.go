@@ -156,7 +156,7 @@ func submitAll(s *sender.Sink, messages []*sender.Message) []error {
 	errs := make([]error, len(messages))
 	all.Add(len(messages))
 	for i, m := range messages {
-		s.Submit(context.Background(), m, func(r sluice.Result) {
+		s.Submit(context.Background(), m, func(r sluice.WriteResult) {
 			errs[i] = r.Err
 			all.Done()
 		})
@@ -321,7 +321,7 @@ func TestSinkClose(t *testing.T) {
 				s := sender.NewSink(e, &sender.SinkConfig{FlushAfter: time.Hour})
 				var sent, closed, other atomic.Int64
 				for range 5 {
-					s.Submit(t.Context(), &sender.Message{Key: "k"}, func(r sluice.Result) {
+					s.Submit(t.Context(), &sender.Message{Key: "k"}, func(r sluice.WriteResult) {
 						switch {
 						case r.Err == nil:
 							sent.Add(1)

@@ -112,7 +112,7 @@ func TestInheritedStamps(t *testing.T) {
 				source := sluicetest.NewHub(sluice.Group{Namespace: "test", Topic: "clean", Name: "g"}, 1)
 				for i := range 10 {
 					properties := map[string]any{}
-					sluice.Stamp{ID: sluice.ChainID{Source: "raw@1", Partition: "0", Sequence: int64(i)}, Epoch: 1, Low: -1}.SetTo(properties)
+					sluice.Stamp{ID: sluice.CausationID{Source: "raw@1", Partition: "0", Sequence: int64(i)}, Epoch: 1, Low: -1}.SetTo(properties)
 					source.Append("0", &sluice.Event{Properties: properties})
 				}
 				h := &blindHub{limit: 1 << 20}

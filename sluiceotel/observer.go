@@ -160,8 +160,8 @@ func (o *Observer) Observe(what sluice.Observation) {
 		m.committed.Add(ctx, int64(what.Events), p.plain)
 		m.commits.Add(ctx, 1, p.outcome["committed"])
 		m.process.Record(ctx, what.Duration.Seconds(), p.process)
-		if what.Repeats > 0 {
-			m.repeats.Add(ctx, int64(what.Repeats), p.plain)
+		if what.Duplicates > 0 {
+			m.repeats.Add(ctx, int64(what.Duplicates), p.plain)
 		}
 	case sluice.KindFenced:
 		m.commits.Add(ctx, 1, p.outcome["fenced"])

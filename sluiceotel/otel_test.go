@@ -86,7 +86,7 @@ var life = []sluice.Observation{
 	{Kind: sluice.KindFetched, Partition: "0", To: sluice.Position{Sequence: 29}, Events: 10, Bytes: 1000, Lag: 20, Enqueued: now.Add(-20 * time.Second)},
 	{Kind: sluice.KindRetried, Partition: "0", To: sluice.Position{Sequence: 12}, Attempt: 1, Err: errors.New("x")},
 	{Kind: sluice.KindParked, Partition: "0", To: sluice.Position{Sequence: 12}, Attempt: 3, Err: errors.New("x")},
-	{Kind: sluice.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Repeats: 2, Duration: 30 * time.Millisecond, Lag: 30},
+	{Kind: sluice.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Duplicates: 2, Duration: 30 * time.Millisecond, Lag: 30},
 	{Kind: sluice.KindFenced, Partition: "0"},
 	{Kind: sluice.KindUnknown, Partition: "0"},
 	{Kind: sluice.KindRenewed, Partition: "0", Duration: time.Millisecond},
@@ -230,7 +230,7 @@ func TestTraceLinksSenders(t *testing.T) {
 func TestTraceRecordsContinuesTheSendersTrace(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := trace.NewTracerProvider(trace.WithSpanProcessor(spans))
-	records := sluiceotel.TraceRecords(provider, sluice.Itself)
+	records := sluiceotel.TraceRecords(provider, sluice.EventAsRecord)
 	e := &sluice.Event{Partition: "1", Sequence: 4, Properties: map[string]any{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}
 	if list, err := records(t.Context(), e); err != nil || len(list) != 1 {
 		t.Fatal(list, err)

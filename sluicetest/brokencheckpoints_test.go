@@ -15,10 +15,10 @@ import (
 // bentCheckpoints is a checkpoint store whose methods can be replaced.
 type bentCheckpoints struct {
 	bentStore
-	advance func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error
+	advance func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error
 }
 
-func (b *bentCheckpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+func (b *bentCheckpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 	if b.advance != nil {
 		return b.advance(ctx, lease, to, done)
 	}
@@ -41,7 +41,7 @@ func TestPoorCheckpointsPass(t *testing.T) {
 	for _, most := range []int{0, 2} {
 		virtual(t, checkpointChecks(), func(testing.TB) CheckpointHarness {
 			b := &bentCheckpoints{bentStore: bentStore{Store: new(Store)}}
-			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 				return b.Store.Advance(ctx, lease, to, done[:min(most, len(done))])
 			}
 			h := checkpointHarness(b)
@@ -59,15 +59,15 @@ func TestLeasedCheckpointsPass(t *testing.T) {
 			held := leases.row(l.Group, l.Partition)
 			return held.is(l)
 		}
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 			if ctx.Err() == nil && !holds(lease) {
 				return sluice.ErrFenced
 			}
 			return b.Store.Advance(ctx, lease, to, done)
 		}
-		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 			if known := b.row(lease); known.Epoch < lease.Epoch && ctx.Err() == nil && !holds(lease) {
-				return sluice.Progress{}, errors.New("nobody holds this lease")
+				return sluice.Checkpoint{}, errors.New("nobody holds this lease")
 			}
 			return b.Store.Claim(ctx, lease, incarnation)
 		}
@@ -89,9 +89,9 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 			return checkpointHarness(b)
 		}})
 	}
-	advance := func(how string, bend func(b *bentCheckpoints, lease *sluice.Lease, to *sluice.Position, done *[]sluice.Range)) {
+	advance := func(how string, bend func(b *bentCheckpoints, lease *sluice.Lease, to *sluice.Position, done *[]sluice.SequenceRange)) {
 		add(how, func(b *bentCheckpoints, good *Store) {
-			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 				done = slices.Clone(done)
 				bend(b, &lease, &to, &done)
 				return good.Advance(ctx, lease, to, done)
@@ -100,61 +100,65 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 	}
 	add("has no fence", func(_ *bentCheckpoints, good *Store) { good.Unsafe.NoFence = true })
 	add("goes backwards", func(_ *bentCheckpoints, good *Store) { good.Unsafe.Backwards = true })
-	advance("looks at the epoch alone", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]sluice.Range) {
+	advance("looks at the epoch alone", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]sluice.SequenceRange) {
 		if row := b.row(*l); row.Epoch == l.Epoch {
 			l.Owner = row.Owner
 		}
 	})
-	advance("looks at the owner alone", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]sluice.Range) {
+	advance("looks at the owner alone", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]sluice.SequenceRange) {
 		if row := b.row(*l); row.Owner == l.Owner {
 			l.Epoch = row.Epoch
 		}
 	})
-	advance("lets later epochs in", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]sluice.Range) {
+	advance("lets later epochs in", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]sluice.SequenceRange) {
 		if row := b.row(*l); row.Owner == l.Owner {
 			l.Epoch = min(l.Epoch, row.Epoch)
 		}
 	})
-	advance("keys checkpoints by partition", func(_ *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]sluice.Range) {
+	advance("keys checkpoints by partition", func(_ *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]sluice.SequenceRange) {
 		l.Group = testGroup
 	})
-	advance("loses offsets", func(_ *bentCheckpoints, _ *sluice.Lease, to *sluice.Position, _ *[]sluice.Range) { to.Offset = "" })
-	advance("stores sequence numbers in 32 bits", func(_ *bentCheckpoints, _ *sluice.Lease, to *sluice.Position, done *[]sluice.Range) {
-		to.Sequence = int64(int32(to.Sequence))
-		*done = slices.DeleteFunc(*done, func(r sluice.Range) bool { return r.First < to.Sequence+2 })
+	advance("loses offsets", func(_ *bentCheckpoints, _ *sluice.Lease, to *sluice.Position, _ *[]sluice.SequenceRange) {
+		to.Offset = ""
 	})
-	advance("keeps no ranges", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.Range) { *done = nil })
-	advance("keeps fewer ranges than it says", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.Range) {
+	advance("stores sequence numbers in 32 bits", func(_ *bentCheckpoints, _ *sluice.Lease, to *sluice.Position, done *[]sluice.SequenceRange) {
+		to.Sequence = int64(int32(to.Sequence))
+		*done = slices.DeleteFunc(*done, func(r sluice.SequenceRange) bool { return r.First < to.Sequence+2 })
+	})
+	advance("keeps no ranges", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.SequenceRange) {
+		*done = nil
+	})
+	advance("keeps fewer ranges than it says", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.SequenceRange) {
 		*done = (*done)[:min(500, len(*done))]
 	})
-	advance("keeps the last ranges", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.Range) {
+	advance("keeps the last ranges", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.SequenceRange) {
 		*done = (*done)[max(0, len(*done)-1000):]
 	})
-	advance("joins ranges", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.Range) {
+	advance("joins ranges", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.SequenceRange) {
 		if d := *done; len(d) > 0 {
-			*done = []sluice.Range{{First: d[0].First, Last: d[len(d)-1].Last}}
+			*done = []sluice.SequenceRange{{First: d[0].First, Last: d[len(d)-1].Last}}
 		}
 	})
-	advance("takes the end of a range for open", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.Range) {
+	advance("takes the end of a range for open", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.SequenceRange) {
 		for i := range *done {
 			if (*done)[i].Last < math.MaxInt64 {
 				(*done)[i].Last++
 			}
 		}
 	})
-	advance("adds to what is done", func(b *bentCheckpoints, l *sluice.Lease, to *sluice.Position, done *[]sluice.Range) {
+	advance("adds to what is done", func(b *bentCheckpoints, l *sluice.Lease, to *sluice.Position, done *[]sluice.SequenceRange) {
 		if row := b.row(*l); len(*done) == 0 && row.Position.Sequence == to.Sequence {
 			*done = row.Done
 		}
 	})
-	advance("keeps what is done when it moves", func(b *bentCheckpoints, l *sluice.Lease, to *sluice.Position, done *[]sluice.Range) {
+	advance("keeps what is done when it moves", func(b *bentCheckpoints, l *sluice.Lease, to *sluice.Position, done *[]sluice.SequenceRange) {
 		if row := b.row(*l); len(*done) == 0 && to.Sequence > row.Position.Sequence {
-			*done = slices.DeleteFunc(slices.Clone(row.Done), func(r sluice.Range) bool { return r.First < to.Sequence+2 })
+			*done = slices.DeleteFunc(slices.Clone(row.Done), func(r sluice.SequenceRange) bool { return r.First < to.Sequence+2 })
 		}
 	})
 	after := func(how string, fn func(before, row *checkpoint)) {
 		add(how, func(b *bentCheckpoints, good *Store) {
-			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 				before := b.row(lease)
 				err := good.Advance(ctx, lease, to, done)
 				if err == nil {
@@ -172,7 +176,7 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 	after("takes every advance for progress", func(_, row *checkpoint) { row.Claims = 1 })
 	after("counts claims on through progress", func(before, row *checkpoint) { row.Claims = before.Claims })
 	add("moves, then keeps what is done", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 			if err := good.Advance(ctx, lease, to, nil); err != nil {
 				return err
 			}
@@ -182,7 +186,7 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 		}
 	})
 	add("looks at the fence, then writes", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 			if row := b.row(lease); !row.held(lease) || row.Position.Sequence > to.Sequence {
 				return sluice.ErrFenced
 			}
@@ -192,7 +196,7 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 		}
 	})
 	add("refuses an advance that moves nothing", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 			if b.row(lease).Position.Sequence == to.Sequence {
 				return sluice.ErrFenced
 			}
@@ -200,13 +204,13 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 		}
 	})
 	add("creates what is not there", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 			good.locked(func() { good.checkpoint(lease.Group, lease.Partition, "") })
 			return good.Advance(ctx, lease, to, done)
 		}
 	})
 	add("fails on an offset that it can't hold", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 			if strings.ContainsAny(to.Offset, "\x00\r\n") {
 				return errors.New("invalid header")
 			}
@@ -214,35 +218,35 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 		}
 	})
 	add("goes on although the context has ended", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 			return good.Advance(context.WithoutCancel(ctx), lease, to, done)
 		}
 	})
 
-	claim := func(how string, after func(b *bentCheckpoints, p *sluice.Progress, lease sluice.Lease)) {
+	claim := func(how string, after func(b *bentCheckpoints, p *sluice.Checkpoint, lease sluice.Lease)) {
 		add(how, func(b *bentCheckpoints, good *Store) {
-			b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+			b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 				p, err := good.Claim(ctx, lease, incarnation)
 				after(b, &p, lease)
 				return p, err
 			}
 		})
 	}
-	claim("returns what is done only to its own", func(_ *bentCheckpoints, p *sluice.Progress, lease sluice.Lease) {
+	claim("returns what is done only to its own", func(_ *bentCheckpoints, p *sluice.Checkpoint, lease sluice.Lease) {
 		if p.Claims != 1 {
 			p.Done = nil
 		}
 	})
-	claim("forgets what is done at a claim", func(b *bentCheckpoints, _ *sluice.Progress, lease sluice.Lease) {
+	claim("forgets what is done at a claim", func(b *bentCheckpoints, _ *sluice.Checkpoint, lease sluice.Lease) {
 		b.edit(lease, func(c *checkpoint) { c.Done = nil })
 	})
-	claim("takes a position to be the origin", func(_ *bentCheckpoints, p *sluice.Progress, _ sluice.Lease) {
+	claim("takes a position to be the origin", func(_ *bentCheckpoints, p *sluice.Checkpoint, _ sluice.Lease) {
 		if p.Position == sluice.Unset {
 			p.Position = sluice.Origin
 		}
 	})
 	add("does not say who won", func(b *bentCheckpoints, good *Store) {
-		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 			p, err := good.Claim(ctx, lease, incarnation)
 			if errors.Is(err, sluice.ErrFenced) {
 				err = sluice.ErrFenced
@@ -250,24 +254,24 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 			return p, err
 		}
 	})
-	claim("takes over the incarnation at a claim", func(b *bentCheckpoints, p *sluice.Progress, lease sluice.Lease) {
+	claim("takes over the incarnation at a claim", func(b *bentCheckpoints, p *sluice.Checkpoint, lease sluice.Lease) {
 		b.edit(lease, func(c *checkpoint) { c.Incarnation = "incarnation 2" })
 		p.Incarnation = "incarnation 2"
 	})
-	claim("keeps the owner of before", func(b *bentCheckpoints, p *sluice.Progress, lease sluice.Lease) {
+	claim("keeps the owner of before", func(b *bentCheckpoints, p *sluice.Checkpoint, lease sluice.Lease) {
 		if lease.Owner == "a" && p.Claims > 1 {
 			p.Owner = "b"
 		}
 	})
 	add("reads in any order", func(b *bentCheckpoints, good *Store) {
-		b.read = func(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+		b.read = func(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
 			list, err := good.Read(ctx, group)
 			slices.Reverse(list)
 			return list, err
 		}
 	})
 	add("reads without what is done", func(b *bentCheckpoints, good *Store) {
-		b.read = func(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+		b.read = func(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
 			list, err := good.Read(ctx, group)
 			for i := range list {
 				list[i].Done = nil

@@ -37,11 +37,11 @@ func (b *bentLetters) Get(ctx context.Context, group sluice.Group, id int64) (sl
 	return b.Store.Get(ctx, group, id)
 }
 
-func (b *bentLetters) Retry(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+func (b *bentLetters) Redrive(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
 	if b.retry != nil {
 		return b.retry(ctx, group, filter, at)
 	}
-	return b.Store.Retry(ctx, group, filter, at)
+	return b.Store.Redrive(ctx, group, filter, at)
 }
 
 func (b *bentLetters) Discard(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
@@ -143,7 +143,7 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 			return good.Get(ctx, testGroup, id)
 		}
 		b.retry = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
-			return good.Retry(ctx, testGroup, filter, at)
+			return good.Redrive(ctx, testGroup, filter, at)
 		}
 	})
 	get := func(how string, after func(l *sluice.DeadLetter, err error) error) {
@@ -196,11 +196,11 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 		}
 	})
 	add("fails on a trial's error that it can't hold", func(_ *bentLetters, s *bentStore, good *Store) {
-		s.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+		s.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
 			if strings.ContainsRune(trial.Error, 0) {
 				return errors.New("invalid byte sequence")
 			}
-			return good.Record(ctx, lease, at, trial)
+			return good.RecordAttempt(ctx, lease, at, trial)
 		}
 	})
 
@@ -208,7 +208,7 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 		add(how, func(b *bentLetters, _ *bentStore, good *Store) {
 			b.retry = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
 				bend(good, &filter, &at)
-				return good.Retry(ctx, group, filter, at)
+				return good.Redrive(ctx, group, filter, at)
 			}
 		})
 	}
@@ -222,13 +222,13 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 		good.mu.Lock()
 		defer good.mu.Unlock()
 		for _, l := range good.letters {
-			if l.Status == sluice.StatusRetry {
+			if l.Status == sluice.StatusRedrive {
 				*at = l.NextAttempt
 			}
 		}
 	})
 	retry("retries only what is dead", func(_ *Store, f *sluice.DeadLetterFilter, _ *time.Time) {
-		f.Status = []sluice.Status{sluice.StatusDead}
+		f.Status = []sluice.DeadLetterStatus{sluice.StatusDead}
 	})
 	retry("retries beyond the limit", func(_ *Store, f *sluice.DeadLetterFilter, _ *time.Time) { f.Limit = 0 })
 	retry("retries all", func(_ *Store, f *sluice.DeadLetterFilter, _ *time.Time) { *f = sluice.DeadLetterFilter{} })
@@ -270,7 +270,7 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 			read := slices.Clone(good.letters)
 			good.mu.Unlock()
 			<-time.After(time.Millisecond)
-			n, err := good.Retry(ctx, group, filter, at)
+			n, err := good.Redrive(ctx, group, filter, at)
 			good.mu.Lock()
 			defer good.mu.Unlock()
 			for _, l := range read {

@@ -93,7 +93,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 		})
 	}
 	// known is the status of the letter that is there, empty if none is.
-	known := func(good *Store, l *sluice.DeadLetter) (status sluice.Status) {
+	known := func(good *Store, l *sluice.DeadLetter) (status sluice.DeadLetterStatus) {
 		good.locked(func() {
 			for _, o := range good.letters {
 				if o.Group == l.Group && o.Incarnation == l.Incarnation && o.Event.Partition == l.Event.Partition && o.Event.Sequence == l.Event.Sequence {
@@ -105,7 +105,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 	}
 	park("keeps a letter as it was first", func(good *Store, l *sluice.DeadLetter) bool { return known(good, l) == "" })
 	park("keeps a letter on retry that is parked again", func(good *Store, l *sluice.DeadLetter) bool {
-		return known(good, l) != sluice.StatusRetry
+		return known(good, l) != sluice.StatusRedrive
 	})
 	park("stores a letter again as another", func(good *Store, l *sluice.DeadLetter) bool {
 		if known(good, l) != "" {
@@ -246,7 +246,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 		b.due = func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 			good.locked(func() {
 				for _, l := range good.letters {
-					if l.Status == sluice.StatusRetry {
+					if l.Status == sluice.StatusRedrive {
 						l.NextAttempt = time.Time{}
 					}
 				}
@@ -278,7 +278,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 		good.locked(func() {
 			for _, l := range good.letters {
 				if slices.Contains(ids, l.ID) {
-					l.Status = sluice.StatusRetry
+					l.Status = sluice.StatusRedrive
 				}
 			}
 		})
@@ -335,7 +335,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 		b.settle = func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
 			good.locked(func() {
 				for i, id := range applied {
-					if l := good.letter(group, id); l == nil || l.Status != sluice.StatusRetry {
+					if l := good.letter(group, id); l == nil || l.Status != sluice.StatusRedrive {
 						applied = applied[:i]
 						break
 					}

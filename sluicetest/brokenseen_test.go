@@ -27,17 +27,17 @@ func brokenSeen() []broken[TxHarness[*Tx]] {
 	step := func(how string, bend func(step *sluice.Step)) {
 		add(how, func(b *bentStore, good *Store) {
 			b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
-				step.Seen = slices.Clone(step.Seen)
+				step.Dedup = slices.Clone(step.Dedup)
 				bend(&step)
 				return good.Commit(ctx, step, fn)
 			}
 		})
 	}
 	// seen bends what is read.
-	seen := func(how string, bend func(list []sluice.Seen) []sluice.Seen) {
+	seen := func(how string, bend func(list []sluice.DedupState) []sluice.DedupState) {
 		add(how, func(b *bentStore, good *Store) {
-			b.seen = func(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
-				list, err := good.Seen(ctx, group, partition)
+			b.seen = func(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
+				list, err := good.ReadDedup(ctx, group, partition)
 				return bend(list), err
 			}
 		})
@@ -54,53 +54,53 @@ func brokenSeen() []broken[TxHarness[*Tx]] {
 		}
 	})
 	step("never forgets", func(step *sluice.Step) {
-		for i := range step.Seen {
-			step.Seen[i].Forget = -1
+		for i := range step.Dedup {
+			step.Dedup[i].Forget = -1
 		}
 	})
 	step("forgets by the watermark alone", func(step *sluice.Step) {
-		for i := range step.Seen {
-			step.Seen[i].Forget = step.Seen[i].Low
+		for i := range step.Dedup {
+			step.Dedup[i].Forget = step.Dedup[i].Low
 		}
 	})
-	step("keeps forgotten origins", func(step *sluice.Step) { step.Forgotten = nil })
-	step("never lets anything expire", func(step *sluice.Step) { step.SeenSince = time.Time{} })
-	step("keeps the first 256 origins of a step", func(step *sluice.Step) { step.Seen = step.Seen[:min(256, len(step.Seen))] })
+	step("keeps forgotten origins", func(step *sluice.Step) { step.DedupForgotten = nil })
+	step("never lets anything expire", func(step *sluice.Step) { step.DedupSince = time.Time{} })
+	step("keeps the first 256 origins of a step", func(step *sluice.Step) { step.Dedup = step.Dedup[:min(256, len(step.Dedup))] })
 	add("lets expire what other partitions have", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
-			if err == nil && !step.SeenSince.IsZero() {
+			if err == nil && !step.DedupSince.IsZero() {
 				b.locked(func() {
 					for at := range good.seen {
-						good.sweep(at, func(f footprint) bool { return f.At.Before(step.SeenSince) })
+						good.sweep(at, func(f footprint) bool { return f.At.Before(step.DedupSince) })
 					}
 				})
 			}
 			return err
 		}
 	})
-	seen("returns the newest first", func(list []sluice.Seen) []sluice.Seen {
+	seen("returns the newest first", func(list []sluice.DedupState) []sluice.DedupState {
 		slices.Reverse(list)
 		return list
 	})
-	seen("sorts by origin", func(list []sluice.Seen) []sluice.Seen {
-		slices.SortStableFunc(list, func(a, b sluice.Seen) int { return strings.Compare(a.Origin, b.Origin) })
+	seen("sorts by origin", func(list []sluice.DedupState) []sluice.DedupState {
+		slices.SortStableFunc(list, func(a, b sluice.DedupState) int { return strings.Compare(a.Origin, b.Origin) })
 		return list
 	})
-	seen("rounds times to milliseconds", func(list []sluice.Seen) []sluice.Seen {
+	seen("rounds times to milliseconds", func(list []sluice.DedupState) []sluice.DedupState {
 		for i := range list {
 			list[i].At = list[i].At.Truncate(time.Millisecond)
 		}
 		return list
 	})
 	add("takes all partitions for one", func(b *bentStore, good *Store) {
-		b.seen = func(ctx context.Context, group sluice.Group, _ string) ([]sluice.Seen, error) {
-			return good.Seen(ctx, group, "0")
+		b.seen = func(ctx context.Context, group sluice.Group, _ string) ([]sluice.DedupState, error) {
+			return good.ReadDedup(ctx, group, "0")
 		}
 	})
 	add("takes all groups for one", func(b *bentStore, good *Store) {
-		b.seen = func(ctx context.Context, _ sluice.Group, partition string) ([]sluice.Seen, error) {
-			return good.Seen(ctx, testGroup, partition)
+		b.seen = func(ctx context.Context, _ sluice.Group, partition string) ([]sluice.DedupState, error) {
+			return good.ReadDedup(ctx, testGroup, partition)
 		}
 	})
 	reset := func(how string, gone func(f footprint, to sluice.Position) bool) {

@@ -91,9 +91,9 @@ func TestSinkOfWorkers(t *testing.T) {
 }
 
 // bentSink is a sink whose Submit is a function.
-type bentSink func(ctx context.Context, e *sluice.Event, done func(sluice.Result))
+type bentSink func(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult))
 
-func (b bentSink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Result)) {
+func (b bentSink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
 	b(ctx, e, done)
 }
 
@@ -112,9 +112,9 @@ func TestSinkSuiteCatches(t *testing.T) {
 	type (
 		ctx    = context.Context
 		event  = *sluice.Event
-		done   = func(sluice.Result)
+		done   = func(sluice.WriteResult)
 		sink   = sluice.Sink[*sluice.Event]
-		result = sluice.Result
+		result = sluice.WriteResult
 	)
 	add("is done twice", func(s *shelf, good sink) bentSink {
 		return func(c ctx, e event, d done) { good.Submit(c, e, func(r result) { d(r); d(r) }) }

@@ -16,17 +16,17 @@ type handler = func(ctx context.Context, tx *Tx) error
 // bentStore is a store whose methods can be replaced.
 type bentStore struct {
 	*Store
-	claim  func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error)
+	claim  func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error)
 	commit func(ctx context.Context, step sluice.Step, fn handler) error
-	record func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error
+	record func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error
 	leave  func(ctx context.Context, lease sluice.Lease) error
 	due    func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
-	seen   func(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error)
-	read   func(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+	seen   func(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error)
+	read   func(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 	reset  func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error)
 }
 
-func (b *bentStore) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+func (b *bentStore) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 	if b.claim != nil {
 		return b.claim(ctx, lease, incarnation)
 	}
@@ -43,11 +43,11 @@ func (b *bentStore) Commit(ctx context.Context, step sluice.Step, fn handler) er
 	return b.Store.Commit(ctx, step, fn)
 }
 
-func (b *bentStore) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+func (b *bentStore) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
 	if b.record != nil {
 		return b.record(ctx, lease, at, trial)
 	}
-	return b.Store.Record(ctx, lease, at, trial)
+	return b.Store.RecordAttempt(ctx, lease, at, trial)
 }
 
 func (b *bentStore) Leave(ctx context.Context, lease sluice.Lease) error {
@@ -64,14 +64,14 @@ func (b *bentStore) Due(ctx context.Context, group sluice.Group, partition strin
 	return b.Store.Due(ctx, group, partition, limit)
 }
 
-func (b *bentStore) Seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
+func (b *bentStore) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
 	if b.seen != nil {
 		return b.seen(ctx, group, partition)
 	}
-	return b.Store.Seen(ctx, group, partition)
+	return b.Store.ReadDedup(ctx, group, partition)
 }
 
-func (b *bentStore) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+func (b *bentStore) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
 	if b.read != nil {
 		return b.read(ctx, group)
 	}
@@ -124,7 +124,7 @@ func oneAtATime(b *bentStore, good *Store) {
 	b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
 		return turn(ctx, func() error { return good.Commit(ctx, step, fn) })
 	}
-	b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (p sluice.Progress, err error) {
+	b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (p sluice.Checkpoint, err error) {
 		err = turn(ctx, func() error { p, err = good.Claim(ctx, lease, incarnation); return err })
 		return p, err
 	}
@@ -166,17 +166,17 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	whole("says that it waits for open transactions and does not", func(h *TxHarness[*Tx], b *bentStore, good *Store) { h.Features.WaitsForOpen = true })
 	add("ends no open transaction when it claims", func(b *bentStore, good *Store) {
 		good.Unsafe = UnsafeStore{LateCommit: true, NoFence: true}
-		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 			if c := b.row(lease); c.Epoch > lease.Epoch || c.Epoch == lease.Epoch && c.Owner != lease.Owner && c.Epoch > 0 {
-				return sluice.Progress{}, c.fenced()
+				return sluice.Checkpoint{}, c.fenced()
 			}
 			return good.Claim(ctx, lease, incarnation)
 		}
 	})
 
-	claim := func(how string, after func(p *sluice.Progress, row *checkpoint, again bool)) {
+	claim := func(how string, after func(p *sluice.Checkpoint, row *checkpoint, again bool)) {
 		add(how, func(b *bentStore, good *Store) {
-			b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+			b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 				c := b.row(lease)
 				again := c.Epoch == lease.Epoch && c.Owner == lease.Owner
 				p, err := good.Claim(ctx, lease, incarnation)
@@ -187,21 +187,23 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 			}
 		})
 	}
-	claim("does not count claims", func(p *sluice.Progress, row *checkpoint, _ bool) { p.Claims, row.Claims = 1, 1 })
-	claim("counts repeated claims", func(p *sluice.Progress, row *checkpoint, again bool) {
+	claim("does not count claims", func(p *sluice.Checkpoint, row *checkpoint, _ bool) { p.Claims, row.Claims = 1, 1 })
+	claim("counts repeated claims", func(p *sluice.Checkpoint, row *checkpoint, again bool) {
 		if again {
 			row.Claims++
 			p.Claims++
 		}
 	})
-	claim("takes a position to be the origin", func(p *sluice.Progress, _ *checkpoint, _ bool) {
+	claim("takes a position to be the origin", func(p *sluice.Checkpoint, _ *checkpoint, _ bool) {
 		if p.Position == sluice.Unset {
 			p.Position = sluice.Origin
 		}
 	})
-	claim("clears the trial at a claim", func(p *sluice.Progress, row *checkpoint, _ bool) { p.Trial, row.Trial = sluice.Trial{}, sluice.Trial{} })
+	claim("clears the trial at a claim", func(p *sluice.Checkpoint, row *checkpoint, _ bool) {
+		p.Attempt, row.Attempt = sluice.AttemptRecord{}, sluice.AttemptRecord{}
+	})
 	add("selects a checkpoint and then updates it", func(b *bentStore, good *Store) {
-		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 			before := b.row(lease)
 			<-time.After(time.Millisecond)
 			p, err := good.Claim(ctx, lease, incarnation)
@@ -212,14 +214,14 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("takes over the incarnation at a claim", func(b *bentStore, good *Store) {
-		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 			p, err := good.Claim(ctx, lease, incarnation)
 			p.Incarnation = incarnation
 			return p, err
 		}
 	})
 	add("does not say who won", func(b *bentStore, good *Store) {
-		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 			p, err := good.Claim(ctx, lease, incarnation)
 			if errors.Is(err, sluice.ErrFenced) {
 				err = sluice.ErrFenced
@@ -228,7 +230,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("lets an owner claim in a lower epoch", func(b *bentStore, good *Store) {
-		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 			b.edit(lease, func(c *checkpoint) {
 				if c.Owner == lease.Owner && c.Epoch > lease.Epoch {
 					c.Epoch = lease.Epoch
@@ -238,7 +240,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("keys checkpoints by partition", func(b *bentStore, good *Store) {
-		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 			group := lease.Group
 			lease.Group = testGroup
 			p, err := good.Claim(ctx, lease, incarnation)
@@ -347,16 +349,16 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
 			if err == nil {
-				b.edit(step.Lease, func(c *checkpoint) { c.Claims, c.Trial = 1, sluice.Trial{} })
+				b.edit(step.Lease, func(c *checkpoint) { c.Claims, c.Attempt = 1, sluice.AttemptRecord{} })
 			}
 			return err
 		}
 	})
 	add("keeps the trial after progress", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
-			trial := b.row(step.Lease).Trial
+			trial := b.row(step.Lease).Attempt
 			err := good.Commit(ctx, step, fn)
-			b.edit(step.Lease, func(c *checkpoint) { c.Trial = trial })
+			b.edit(step.Lease, func(c *checkpoint) { c.Attempt = trial })
 			return err
 		}
 	})
@@ -370,7 +372,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	})
 	add("moves nothing when it need not", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
-			if step.From == step.To && len(step.DeadLetters)+len(step.Redriven)+len(step.Returned) == 0 {
+			if step.From == step.To && len(step.DeadLetters)+len(step.Redriven)+len(step.FailedRedrives) == 0 {
 				return fn(ctx, &Tx{store: good})
 			}
 			return good.Commit(ctx, step, fn)
@@ -456,7 +458,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	})
 	add("returns dead letters by identity, also those that are gone", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
-			step.DeadLetters, step.Returned = append(step.DeadLetters, step.Returned...), nil
+			step.DeadLetters, step.FailedRedrives = append(step.DeadLetters, step.FailedRedrives...), nil
 			return good.Commit(ctx, step, fn)
 		}
 	})
@@ -464,7 +466,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
 			good.locked(func() {
-				for _, l := range step.Returned {
+				for _, l := range step.FailedRedrives {
 					if stored := good.letter(testGroup, l.ID); stored != nil && err == nil {
 						stored.Event.Body = l.Event.Body
 					}
@@ -496,17 +498,17 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	})
 
 	add("records a trial for anybody", func(b *bentStore, good *Store) {
-		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
-			b.edit(lease, func(c *checkpoint) { c.Trial = trial })
+		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+			b.edit(lease, func(c *checkpoint) { c.Attempt = trial })
 			return nil
 		}
 	})
 	add("never clears a trial by hand", func(b *bentStore, good *Store) {
-		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
-			if trial == (sluice.Trial{}) {
+		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+			if trial == (sluice.AttemptRecord{}) {
 				return nil
 			}
-			return good.Record(ctx, lease, at, trial)
+			return good.RecordAttempt(ctx, lease, at, trial)
 		}
 	})
 	add("lets anybody leave", func(b *bentStore, good *Store) {
@@ -524,14 +526,14 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("reads in any order", func(b *bentStore, good *Store) {
-		b.read = func(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+		b.read = func(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
 			list, err := good.Read(ctx, group)
 			slices.Reverse(list)
 			return list, err
 		}
 	})
 	add("claims when it reads", func(b *bentStore, good *Store) {
-		b.read = func(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+		b.read = func(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
 			list, err := good.Read(ctx, group)
 			good.locked(func() {
 				for _, c := range good.checkpoints {
@@ -553,7 +555,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		})
 	}
 	reset("keeps the epoch at a reset", func(before, row *checkpoint) { row.Epoch, row.Owner = before.Epoch, before.Owner })
-	reset("keeps the trial at a reset", func(before, row *checkpoint) { row.Trial = before.Trial })
+	reset("keeps the trial at a reset", func(before, row *checkpoint) { row.Attempt = before.Attempt })
 	reset("keeps the claims at a reset", func(before, row *checkpoint) { row.Claims = before.Claims })
 	reset("keeps the incarnation at a reset", func(before, row *checkpoint) { row.Incarnation = before.Incarnation })
 	add("resets only what is there", func(b *bentStore, good *Store) {
@@ -585,7 +587,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	})
 	add("returns what is not due yet", func(b *bentStore, good *Store) {
 		b.due = func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
-			list, err := good.List(ctx, group, sluice.DeadLetterFilter{Partition: partition, Status: []sluice.Status{sluice.StatusRetry}, Limit: limit})
+			list, err := good.List(ctx, group, sluice.DeadLetterFilter{Partition: partition, Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}, Limit: limit})
 			for i, l := range list {
 				list[i], _ = good.Get(ctx, group, l.ID)
 			}

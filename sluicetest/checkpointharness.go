@@ -70,7 +70,7 @@ func (h *CheckpointHarness) rival(t testing.TB, epoch int64) sluice.Lease {
 }
 
 // claim claims and stops the test at an error.
-func (h *CheckpointHarness) claim(t testing.TB, lease sluice.Lease) sluice.Progress {
+func (h *CheckpointHarness) claim(t testing.TB, lease sluice.Lease) sluice.Checkpoint {
 	t.Helper()
 	p, err := h.Store.Claim(limited(t), lease, "incarnation 1")
 	ok(t, fmt.Sprintf("claim for %s in epoch %d", lease.Owner, lease.Epoch), err)
@@ -86,13 +86,13 @@ func (h *CheckpointHarness) begin(t testing.TB) sluice.Lease {
 	return l
 }
 
-func (h *CheckpointHarness) advance(t testing.TB, lease sluice.Lease, to sluice.Position, done ...sluice.Range) {
+func (h *CheckpointHarness) advance(t testing.TB, lease sluice.Lease, to sluice.Position, done ...sluice.SequenceRange) {
 	t.Helper()
 	ok(t, fmt.Sprintf("advance to %v in epoch %d", to, lease.Epoch), h.Store.Advance(limited(t), lease, to, done))
 }
 
 // progress reads a partition's checkpoint without claiming it.
-func (h *CheckpointHarness) progress(t testing.TB, partition string) sluice.Progress {
+func (h *CheckpointHarness) progress(t testing.TB, partition string) sluice.Checkpoint {
 	t.Helper()
 	list, err := h.Store.Read(limited(t), testGroup)
 	ok(t, "read", err)
@@ -102,19 +102,19 @@ func (h *CheckpointHarness) progress(t testing.TB, partition string) sluice.Prog
 		}
 	}
 	t.Fatalf("read: no checkpoint of partition %s in %v", partition, list)
-	return sluice.Progress{}
+	return sluice.Checkpoint{}
 }
 
 // stands notes a checkpoint of partition 0 that is not at this position, or
 // has not this done behind it.
-func (h *CheckpointHarness) stands(t testing.TB, want sluice.Position, done ...sluice.Range) {
+func (h *CheckpointHarness) stands(t testing.TB, want sluice.Position, done ...sluice.SequenceRange) {
 	t.Helper()
 	h.keeps(t, "read", h.progress(t, "0"), want, done...)
 }
 
 // keeps notes progress that is not at this position, or has lost more of what
 // is done behind it than the store may.
-func (h *CheckpointHarness) keeps(t testing.TB, what string, p sluice.Progress, want sluice.Position, done ...sluice.Range) {
+func (h *CheckpointHarness) keeps(t testing.TB, what string, p sluice.Checkpoint, want sluice.Position, done ...sluice.SequenceRange) {
 	t.Helper()
 	if p.Position != want {
 		t.Errorf("%s: checkpoint is at %+v, want %+v", what, p.Position, want)
@@ -128,7 +128,7 @@ func (h *CheckpointHarness) keeps(t testing.TB, what string, p sluice.Progress, 
 }
 
 // brief is what an error shows of ranges.
-func brief(ranges []sluice.Range) string {
+func brief(ranges []sluice.SequenceRange) string {
 	const most = 4
 	if len(ranges) <= most {
 		return fmt.Sprint(ranges)

@@ -60,10 +60,10 @@ func TestOutageOfEveryOperation(t *testing.T) {
 			return store.Commit(ctx, sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("10"))
 		},
 		OpRecord: func(ctx context.Context) error {
-			return store.Record(ctx, a, at(9), sluice.Trial{Sequence: 10, Attempts: 1})
+			return store.RecordAttempt(ctx, a, at(9), sluice.AttemptRecord{Sequence: 10, Attempts: 1})
 		},
 		OpLeave: func(ctx context.Context) error { return store.Leave(ctx, a) },
-		OpSeen:  func(ctx context.Context) error { _, err := store.Seen(ctx, testGroup, "0"); return err },
+		OpSeen:  func(ctx context.Context) error { _, err := store.ReadDedup(ctx, testGroup, "0"); return err },
 		OpDue:   func(ctx context.Context) error { _, err := store.Due(ctx, testGroup, "0", 1); return err },
 		OpRead:  func(ctx context.Context) error { _, err := store.Read(ctx, testGroup); return err },
 		OpReset: func(ctx context.Context) error { _, err := store.Reset(ctx, testGroup, "0", "", at(0)); return err },
@@ -73,7 +73,7 @@ func TestOutageOfEveryOperation(t *testing.T) {
 		},
 		OpGet: func(ctx context.Context) error { _, err := store.Get(ctx, testGroup, 1); return err },
 		OpRetry: func(ctx context.Context) error {
-			_, err := store.Retry(ctx, testGroup, sluice.DeadLetterFilter{}, time.Time{})
+			_, err := store.Redrive(ctx, testGroup, sluice.DeadLetterFilter{}, time.Time{})
 			return err
 		},
 		OpDiscard: func(ctx context.Context) error {
@@ -246,14 +246,14 @@ func TestWriteFaults(t *testing.T) {
 	store := &Store{Faults: w}
 	h := LetterHarness{Store: store, DeadLetters: store}
 	a, b := leaseOf("0", "a", 1), leaseOf("0", "b", 2)
-	claim := func(l sluice.Lease) sluice.Progress {
+	claim := func(l sluice.Lease) sluice.Checkpoint {
 		t.Helper()
 		p, err := store.Claim(limited(t), l, "incarnation 1")
 		ok(t, "claim", err)
 		return p
 	}
 	claim(a)
-	done := []sluice.Range{{First: 12, Last: 13}}
+	done := []sluice.SequenceRange{{First: 12, Last: 13}}
 	calls := map[Op]func() error{
 		OpAdvance: func() error { return store.Advance(limited(t), a, at(10), done) },
 		OpPark:    func() error { return store.Park(limited(t), []sluice.DeadLetter{parked("0", 5)}) },
@@ -277,7 +277,7 @@ func TestWriteFaults(t *testing.T) {
 	done[0].Last = 99 // whoever sent it may use its memory again
 	ok(t, "a late advance", late[OpAdvance]())
 	ok(t, "a late park", late[OpPark]())
-	if p := claim(a); p.Position != at(10) || !slices.Equal(p.Done, []sluice.Range{{First: 12, Last: 13}}) || len(h.letters(t)) != 1 {
+	if p := claim(a); p.Position != at(10) || !slices.Equal(p.Done, []sluice.SequenceRange{{First: 12, Last: 13}}) || len(h.letters(t)) != 1 {
 		t.Errorf("late writes left %+v, %v", p, h.letters(t))
 	}
 	for _, op := range []Op{OpAdvance, OpPark} {

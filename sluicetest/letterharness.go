@@ -11,14 +11,14 @@ import (
 // LetterHarness is what [TestLetterStore] works on: an empty store of dead
 // letters.
 type LetterHarness struct {
-	Store       sluice.LetterStore
+	Store       sluice.DeadLetterQueue
 	DeadLetters sluice.DeadLetterStore // over the same letters
 	// Peer is another store over the same letters, as another process has it.
 	// Nil: Store itself.
-	Peer sluice.LetterStore
+	Peer sluice.DeadLetterQueue
 }
 
-func (h *LetterHarness) peer() sluice.LetterStore {
+func (h *LetterHarness) peer() sluice.DeadLetterQueue {
 	if h.Peer != nil {
 		return h.Peer
 	}
@@ -55,7 +55,7 @@ func (h *LetterHarness) retry(t testing.TB, ids ...int64) {
 
 func (h *LetterHarness) retryAt(t testing.TB, at time.Time, ids ...int64) {
 	t.Helper()
-	n, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{IDs: ids}, at)
+	n, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{IDs: ids}, at)
 	ok(t, "retry", err)
 	if n != int64(len(ids)) {
 		t.Errorf("retry of %d dead letters marked %d", len(ids), n)

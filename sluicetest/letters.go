@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Due implements [sluice.TxStore] and [sluice.LetterStore].
+// Due implements [sluice.TxStore] and [sluice.DeadLetterQueue].
 func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 	if err := s.begin(ctx, OpDue, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, l
 	now := time.Now()
 	var due []sluice.DeadLetter
 	for _, l := range s.letters {
-		if l.Group == group && l.Event.Partition == partition && l.Status == sluice.StatusRetry && !l.NextAttempt.After(now) {
+		if l.Group == group && l.Event.Partition == partition && l.Status == sluice.StatusRedrive && !l.NextAttempt.After(now) {
 			due = append(due, *copyLetter(l))
 		}
 	}
@@ -59,12 +59,12 @@ func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.D
 	return *copyLetter(l), nil
 }
 
-// Retry implements [sluice.DeadLetterStore].
-func (s *Store) Retry(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+// Redrive implements [sluice.DeadLetterStore].
+func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
 	if at.IsZero() {
 		at = time.Now()
 	}
-	return s.mark(ctx, OpRetry, group, filter, sluice.StatusRetry, at)
+	return s.mark(ctx, OpRetry, group, filter, sluice.StatusRedrive, at)
 }
 
 // Discard implements [sluice.DeadLetterStore].
@@ -72,7 +72,7 @@ func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.D
 	return s.mark(ctx, OpDiscard, group, filter, sluice.StatusDiscarded, time.Time{})
 }
 
-func (s *Store) mark(ctx context.Context, op Op, group sluice.Group, filter sluice.DeadLetterFilter, status sluice.Status, next time.Time) (int64, error) {
+func (s *Store) mark(ctx context.Context, op Op, group sluice.Group, filter sluice.DeadLetterFilter, status sluice.DeadLetterStatus, next time.Time) (int64, error) {
 	if err := s.begin(ctx, op, sluice.Lease{Group: group}); err != nil {
 		return 0, err
 	}

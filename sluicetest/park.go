@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Park implements [sluice.LetterStore].
+// Park implements [sluice.DeadLetterQueue].
 func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
 	var about sluice.Lease // the first one's place
 	if len(letters) > 0 {
@@ -31,7 +31,7 @@ func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
 	})
 }
 
-// Settle implements [sluice.LetterStore].
+// Settle implements [sluice.DeadLetterQueue].
 func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
 	about := sluice.Lease{Group: group}
 	if err := s.begin(ctx, OpSettle, about); err != nil {
@@ -40,18 +40,18 @@ func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64,
 	applied, returned = slices.Clone(applied), slices.Clone(returned)
 	return s.write(OpSettle, about, func() error {
 		for i := range returned {
-			if l := s.letter(group, returned[i].ID); l != nil && l.Status == sluice.StatusRetry {
+			if l := s.letter(group, returned[i].ID); l != nil && l.Status == sluice.StatusRedrive {
 				failed(l, &returned[i])
 			}
 		}
 		s.letters = slices.DeleteFunc(s.letters, func(l *sluice.DeadLetter) bool {
-			return l.Group == group && l.Status == sluice.StatusRetry && slices.Contains(applied, l.ID)
+			return l.Group == group && l.Status == sluice.StatusRedrive && slices.Contains(applied, l.ID)
 		})
 		return nil
 	})
 }
 
-// Parked implements [sluice.LetterStore].
+// Parked implements [sluice.DeadLetterQueue].
 func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
 	if err := s.begin(ctx, OpParked, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incar
 	return numbers, nil
 }
 
-// Held implements [sluice.LetterStore]. An event without a key holds nothing
+// Held implements [sluice.DeadLetterQueue]. An event without a key holds nothing
 // back.
 func (s *Store) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
 	if err := s.begin(ctx, OpHeld, sluice.Lease{Group: group, Partition: partition}); err != nil {

@@ -15,7 +15,7 @@ import (
 // Result is what came of a [Run].
 type Result struct {
 	// Progress has the checkpoints, by partition.
-	Progress []sluice.Progress
+	Progress []sluice.Checkpoint
 	// DeadLetters are the events that were parked, with bodies, lowest id
 	// first. It is nil if the store is not a [sluice.DeadLetterStore] as well.
 	DeadLetters []sluice.DeadLetter
@@ -96,7 +96,7 @@ func load(t testing.TB, events []*sluice.Event) (*Hub, map[string]sluice.Positio
 }
 
 // reached tells whether no event is left.
-func reached(progress []sluice.Progress, last map[string]sluice.Position) bool {
+func reached(progress []sluice.Checkpoint, last map[string]sluice.Position) bool {
 	left := len(last)
 	for _, p := range progress {
 		if end, some := last[p.Partition]; some && p.Position.Sequence >= end.Sequence {
@@ -125,7 +125,7 @@ func result[Tx any](ctx context.Context, t testing.TB, store sluice.TxStore[Tx],
 	return r
 }
 
-func positions(progress []sluice.Progress) map[string]sluice.Position {
+func positions(progress []sluice.Checkpoint) map[string]sluice.Position {
 	at := make(map[string]sluice.Position)
 	for _, p := range progress {
 		at[p.Partition] = p.Position

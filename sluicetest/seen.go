@@ -10,19 +10,19 @@ import (
 // footprint is what the step that ended at an event has left to be seen.
 type footprint struct {
 	step int64
-	sluice.Seen
+	sluice.DedupState
 }
 
-// Seen implements [sluice.TxStore].
-func (s *Store) Seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
+// ReadDedup implements [sluice.TxStore].
+func (s *Store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
 	if err := s.begin(ctx, OpSeen, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []sluice.Seen
+	var list []sluice.DedupState
 	for _, f := range s.seen[place{group, partition}] {
-		list = append(list, f.Seen)
+		list = append(list, f.DedupState)
 	}
 	return list, nil
 }
@@ -33,13 +33,13 @@ func (s *Store) tread(step sluice.Step) {
 		return
 	}
 	at := place{step.Lease.Group, step.Lease.Partition}
-	if !step.SeenSince.IsZero() {
-		s.sweep(at, func(f footprint) bool { return f.At.Before(step.SeenSince) })
+	if !step.DedupSince.IsZero() {
+		s.sweep(at, func(f footprint) bool { return f.At.Before(step.DedupSince) })
 	}
-	for _, origin := range step.Forgotten {
+	for _, origin := range step.DedupForgotten {
 		s.sweep(at, func(f footprint) bool { return f.Origin == origin })
 	}
-	for _, seen := range step.Seen {
+	for _, seen := range step.Dedup {
 		s.sweep(at, func(f footprint) bool { return f.Origin == seen.Origin && f.Top <= seen.Forget })
 		if s.seen == nil {
 			s.seen = make(map[place][]footprint)

@@ -28,7 +28,7 @@ func (s *Store) Snapshot() (restore func()) {
 func (s *Store) content() *Store {
 	c := &Store{checkpoints: map[place]*checkpoint{}, tables: map[string]*table{}, seen: map[place][]footprint{}, lastID: s.lastID}
 	for at, p := range s.checkpoints {
-		c.checkpoints[at] = &checkpoint{Progress: p.progress(), claim: p.claim}
+		c.checkpoints[at] = &checkpoint{Checkpoint: p.progress(), claim: p.claim}
 	}
 	for name, t := range s.tables {
 		c.tables[name] = &table{rows: slices.Clone(t.rows), keys: maps.Clone(t.keys)}

@@ -13,7 +13,7 @@ import (
 )
 
 // Store is a database in memory: a [sluice.TxStore] whose handlers write rows
-// through a [*Tx], the [sluice.CheckpointStore] and [sluice.LetterStore] of
+// through a [*Tx], the [sluice.CheckpointStore] and [sluice.DeadLetterQueue] of
 // deliveries without transactions, and the [sluice.DeadLetterStore] beside
 // them. Its clock is [time.Now]. The zero value is ready to use. It is safe for
 // concurrent use.
@@ -38,14 +38,14 @@ type Store struct {
 var (
 	_ sluice.TxStore[*Tx]    = (*Store)(nil)
 	_ sluice.CheckpointStore = (*Store)(nil)
-	_ sluice.LetterStore     = (*Store)(nil)
+	_ sluice.DeadLetterQueue = (*Store)(nil)
 	_ sluice.DeadLetterStore = (*Store)(nil)
 )
 
 // checkpoint is a row. Its claim number tells a transaction that a claim came
 // in between.
 type checkpoint struct {
-	sluice.Progress
+	sluice.Checkpoint
 	claim int
 }
 
@@ -61,9 +61,9 @@ func (s *Store) Rows(table string) []any {
 }
 
 // Claim implements [sluice.TxStore] and [sluice.CheckpointStore].
-func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
+func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 	if err := s.begin(ctx, OpClaim, lease); err != nil {
-		return sluice.Progress{}, err
+		return sluice.Checkpoint{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation strin
 	switch {
 	case s.Unsafe.NoFence:
 	case c.Epoch > lease.Epoch, c.Epoch == lease.Epoch && c.Owner != lease.Owner:
-		return sluice.Progress{}, c.fenced()
+		return sluice.Checkpoint{}, c.fenced()
 	}
 	if !c.held(lease) {
 		c.Epoch, c.Owner = lease.Epoch, lease.Owner
@@ -166,12 +166,12 @@ func (s *Store) check(step sluice.Step) (claim int, err error) {
 		return claim, err
 	}
 	retried := slices.Clone(step.Redriven)
-	for i := range step.Returned {
-		retried = append(retried, step.Returned[i].ID)
+	for i := range step.FailedRedrives {
+		retried = append(retried, step.FailedRedrives[i].ID)
 	}
 	for i, id := range retried {
 		l := s.letter(step.Lease.Group, id)
-		if l == nil || l.Event.Partition != step.Lease.Partition || l.Status != sluice.StatusRetry || slices.Contains(retried[:i], id) {
+		if l == nil || l.Event.Partition != step.Lease.Partition || l.Status != sluice.StatusRedrive || slices.Contains(retried[:i], id) {
 			return claim, fmt.Errorf("dead letter %d is not there for a retry any more: %w", id, sluice.ErrFenced)
 		}
 	}
@@ -199,8 +199,8 @@ func (c *checkpoint) held(lease sluice.Lease) bool {
 }
 
 // progress is the row as a caller may keep it.
-func (c *checkpoint) progress() sluice.Progress {
-	p := c.Progress
+func (c *checkpoint) progress() sluice.Checkpoint {
+	p := c.Checkpoint
 	p.Done = slices.Clone(c.Done)
 	return p
 }
@@ -209,7 +209,7 @@ func (c *checkpoint) progress() sluice.Progress {
 // the last one is forgotten, if it moves.
 func (c *checkpoint) move(to sluice.Position) {
 	if c.Position.Sequence != to.Sequence {
-		c.Claims, c.Trial, c.Done = 1, sluice.Trial{}, nil
+		c.Claims, c.Attempt, c.Done = 1, sluice.AttemptRecord{}, nil
 	}
 	c.Position, c.Updated = to, time.Now()
 }
@@ -235,15 +235,15 @@ func (s *Store) apply(step sluice.Step, claim int, writes []write) error {
 	for i := range step.DeadLetters {
 		s.put(&step.DeadLetters[i])
 	}
-	for i := range step.Returned {
-		failed(s.letter(step.Lease.Group, step.Returned[i].ID), &step.Returned[i])
+	for i := range step.FailedRedrives {
+		failed(s.letter(step.Lease.Group, step.FailedRedrives[i].ID), &step.FailedRedrives[i])
 	}
 	s.letters = slices.DeleteFunc(s.letters, func(l *sluice.DeadLetter) bool { return slices.Contains(step.Redriven, l.ID) })
 	return nil
 }
 
-// Record implements [sluice.TxStore].
-func (s *Store) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+// RecordAttempt implements [sluice.TxStore].
+func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
 	if err := s.begin(ctx, OpRecord, lease); err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (s *Store) Record(ctx context.Context, lease sluice.Lease, at sluice.Positi
 		return err
 	}
 	c := s.checkpoints[place{lease.Group, lease.Partition}]
-	c.Trial, c.Updated = trial, time.Now()
+	c.Attempt, c.Updated = trial, time.Now()
 	return nil
 }
 
@@ -271,19 +271,19 @@ func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 }
 
 // Read implements [sluice.TxStore] and [sluice.CheckpointStore].
-func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
 	if err := s.begin(ctx, OpRead, sluice.Lease{Group: group}); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []sluice.Progress
+	var list []sluice.Checkpoint
 	for at, c := range s.checkpoints {
 		if at.group == group {
 			list = append(list, c.progress())
 		}
 	}
-	slices.SortFunc(list, func(a, b sluice.Progress) int { return cmp.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(list, func(a, b sluice.Checkpoint) int { return cmp.Compare(a.Partition, b.Partition) })
 	return list, nil
 }
 
@@ -299,7 +299,7 @@ func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarn
 	// The new epoch is nobody's: not even the last owner's lease may have it.
 	c.Owner = ""
 	c.Epoch++
-	c.Claims, c.Trial, c.Done, c.Updated = 0, sluice.Trial{}, nil, time.Now()
+	c.Claims, c.Attempt, c.Done, c.Updated = 0, sluice.AttemptRecord{}, nil, time.Now()
 	s.sweep(place{group, partition}, func(f footprint) bool { return f.step > to.Sequence })
 	return c.Epoch, nil
 }
@@ -323,7 +323,7 @@ func (s *Store) checkpoint(group sluice.Group, partition, incarnation string) *c
 		if s.checkpoints == nil {
 			s.checkpoints = make(map[place]*checkpoint)
 		}
-		c = &checkpoint{Progress: sluice.Progress{Group: group, Partition: partition, Incarnation: incarnation, Position: sluice.Unset}}
+		c = &checkpoint{Checkpoint: sluice.Checkpoint{Group: group, Partition: partition, Incarnation: incarnation, Position: sluice.Unset}}
 		s.checkpoints[at] = c
 	}
 	return c

@@ -33,7 +33,7 @@ func checkBalance(t testing.TB, h leaseHarness) {
 			ok(t, "list", err)
 			held := map[string]int{}
 			for _, l := range list {
-				if l.Live() && !l.Seat() {
+				if l.Live() && !l.Member() {
 					held[l.Owner]++
 				}
 			}

@@ -12,7 +12,7 @@ import (
 
 // claimed is what a Claim returned.
 type claimed struct {
-	progress sluice.Progress
+	progress sluice.Checkpoint
 	err      error
 }
 
@@ -233,7 +233,7 @@ func (h *TxHarness[Tx]) claimLater(t testing.TB, lease sluice.Lease) <-chan clai
 
 // truthful sees that the outcome of the step from 9 to 10 with the effect "10"
 // is what the claim that met it was told, and stays so.
-func (h *TxHarness[Tx]) truthful(t testing.TB, outcome error, p sluice.Progress) {
+func (h *TxHarness[Tx]) truthful(t testing.TB, outcome error, p sluice.Checkpoint) {
 	t.Helper()
 	if blames(outcome) {
 		t.Errorf("commit that met a claim: got %v, which blames the handler", outcome)

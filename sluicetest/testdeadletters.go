@@ -77,8 +77,8 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 						t.Errorf("%s %q became %q, want what can be kept of it", what, text, kept)
 					}
 				}
-				ok(t, "record a trial", h.Store.Record(limited(t), a, at(9), sluice.Trial{Sequence: 10, Attempts: 1, Error: text}))
-				if kept := h.progress(t, "0").Trial.Error; !strings.HasPrefix(kept, "before") || !strings.HasSuffix(kept, "after") {
+				ok(t, "record a trial", h.Store.RecordAttempt(limited(t), a, at(9), sluice.AttemptRecord{Sequence: 10, Attempts: 1, Error: text}))
+				if kept := h.progress(t, "0").Attempt.Error; !strings.HasPrefix(kept, "before") || !strings.HasSuffix(kept, "after") {
 					t.Errorf("error %q of a trial became %q", text, kept)
 				}
 			}
@@ -113,8 +113,8 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 				{"no ids", sluice.DeadLetterFilter{IDs: []int64{}}, []int64{0, 1, 2, 3, 4, 5, 6, 7, 90}},
 				{"partition", sluice.DeadLetterFilter{Partition: "1"}, []int64{90}},
 				{"no such partition", sluice.DeadLetterFilter{Partition: "01"}, nil},
-				{"status", sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry}}, []int64{1, 2}},
-				{"two statuses", sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry, sluice.StatusDiscarded}}, []int64{1, 2, 3}},
+				{"status", sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}}, []int64{1, 2}},
+				{"two statuses", sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive, sluice.StatusDiscarded}}, []int64{1, 2, 3}},
 				{"key", sluice.DeadLetterFilter{Key: "key 1"}, []int64{1, 3, 5, 7}},
 				{"part of a key", sluice.DeadLetterFilter{Key: "key"}, nil},
 				{"error", sluice.DeadLetterFilter{ErrorContains: "divisION by"}, []int64{0, 4}},
@@ -133,7 +133,7 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 				{"after an id", sluice.DeadLetterFilter{AfterID: found[6].ID}, []int64{7, 90}},
 				{"limit", sluice.DeadLetterFilter{Limit: 3}, []int64{0, 1, 2}},
 				{"all at once", sluice.DeadLetterFilter{
-					IDs: []int64{found[1].ID, found[5].ID, found[7].ID}, Partition: "0", Status: []sluice.Status{sluice.StatusDead, sluice.StatusRetry}, Key: "key 1",
+					IDs: []int64{found[1].ID, found[5].ID, found[7].ID}, Partition: "0", Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}, Key: "key 1",
 					ErrorContains: "of", FailedSince: hour(1), FailedBefore: hour(7), FirstSequence: &zero, LastSequence: &five, AfterID: found[0].ID, Limit: 1,
 				}, []int64{1}},
 			} {
@@ -200,13 +200,13 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 			five := sluice.DeadLetterFilter{IDs: []int64{found[5].ID}}
 			mark := func(at time.Time) sluice.DeadLetter {
 				t.Helper()
-				n, err := h.DeadLetters.Retry(limited(t), testGroup, five, at)
+				n, err := h.DeadLetters.Redrive(limited(t), testGroup, five, at)
 				ok(t, "retry", err)
 				if n != 1 {
 					t.Errorf("retry of one dead letter marked %d", n)
 				}
 				l := h.letters(t)[5]
-				if l.Status != sluice.StatusRetry {
+				if l.Status != sluice.StatusRedrive {
 					t.Errorf("status %s after retry", l.Status)
 				}
 				return l
@@ -249,7 +249,7 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 				}
 			}
 			h.retry(t, found[6].ID) // a decision can be taken back
-			if l, err := h.DeadLetters.Get(limited(t), testGroup, found[6].ID); err != nil || l.Status != sluice.StatusRetry || string(l.Event.Body) != "body 6" {
+			if l, err := h.DeadLetters.Get(limited(t), testGroup, found[6].ID); err != nil || l.Status != sluice.StatusRedrive || string(l.Event.Body) != "body 6" {
 				t.Errorf("discarded, then on retry: got %+v, %v", l, err)
 			}
 		}},
@@ -263,16 +263,16 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 					t.Errorf("%s: %d, want %d", what, n, want)
 				}
 			}
-			n, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{Limit: 2}, time.Time{})
+			n, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{Limit: 2}, time.Time{})
 			count("retry of at most two", n, err, 2)
-			if l := h.letters(t); l[1].ID < l[3].ID && (l[1].Status != sluice.StatusRetry || l[3].Status != sluice.StatusDead) {
+			if l := h.letters(t); l[1].ID < l[3].ID && (l[1].Status != sluice.StatusRedrive || l[3].Status != sluice.StatusDead) {
 				t.Errorf("retry of at most two did not begin at the lowest id: %v", l)
 			}
-			n, err = h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead}})
+			n, err = h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}})
 			count("discard of those dead", n, err, 2)
-			n, err = h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{Partition: "7"}, time.Time{})
+			n, err = h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{Partition: "7"}, time.Time{})
 			count("retry in another partition", n, err, 0)
-			n, err = h.DeadLetters.Retry(limited(t), strangers[0], sluice.DeadLetterFilter{}, time.Time{})
+			n, err = h.DeadLetters.Redrive(limited(t), strangers[0], sluice.DeadLetterFilter{}, time.Time{})
 			count("retry in another group", n, err, 0)
 			n, err = h.DeadLetters.Discard(limited(t), strangers[1], sluice.DeadLetterFilter{IDs: []int64{found[1].ID}})
 			count("discard in another group", n, err, 0)
@@ -289,7 +289,7 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 				letter := parked("0", 5) // the same but for the group
 				letter.Group, letter.Error = g, fmt.Sprint("of stranger ", i)
 				ok(t, "commit", h.Store.Commit(limited(t), sluice.Step{Lease: l, From: sluice.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{letter}}, nil))
-				_, err = h.DeadLetters.Retry(limited(t), g, sluice.DeadLetterFilter{}, time.Time{})
+				_, err = h.DeadLetters.Redrive(limited(t), g, sluice.DeadLetterFilter{}, time.Time{})
 				ok(t, "retry", err)
 				list, err := h.DeadLetters.List(limited(t), g, sluice.DeadLetterFilter{})
 				ok(t, "list", err)
@@ -313,7 +313,7 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 				key := fmt.Sprint(round)
 				for err := range race(t, 3, func(i int) error {
 					if i > 0 {
-						_, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+						_, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
 						return err
 					}
 					step := sluice.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}

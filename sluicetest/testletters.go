@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// TestLetterStore is the conformance suite of [sluice.LetterStore], together
+// TestLetterStore is the conformance suite of [sluice.DeadLetterQueue], together
 // with what the [sluice.DeadLetterStore] beside it makes of what it stores.
 // Every case asks new for an empty store.
 func TestLetterStore(t *testing.T, new func(t testing.TB) LetterHarness) {
@@ -43,7 +43,7 @@ func parkChecks() []check[LetterHarness] {
 				t.Fatalf("%d dead letters are due, want 1", len(due))
 			}
 			retried := want
-			retried.Status, retried.NextAttempt = sluice.StatusRetry, due[0].NextAttempt
+			retried.Status, retried.NextAttempt = sluice.StatusRedrive, due[0].NextAttempt
 			sameLetter(t, "due", due[0], retried)
 			want.Event.Body, want.Event.Properties = nil, nil
 			sameLetter(t, "list, without body and properties", listed, want)
@@ -280,11 +280,11 @@ func settleChecks() []check[LetterHarness] {
 			failed.Status, failed.NextAttempt = sluice.StatusDead, time.Time{}
 			failed.Error, failed.Attempts, failed.FailedAt = "failed again", 4, five.FailedAt.Add(time.Hour)
 			later := found[6]
-			later.Status, later.NextAttempt = sluice.StatusRetry, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
+			later.Status, later.NextAttempt = sluice.StatusRedrive, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
 			h.settle(t, []int64{found[7].ID, found[8].ID}, failed, later)
 			failed.Event = five.Event
 			sameLetter(t, "a retry that failed", h.get(t, failed.ID), failed)
-			if got := h.get(t, later.ID); got.Status != sluice.StatusRetry || !got.NextAttempt.Equal(later.NextAttempt) || !bytes.Equal(got.Event.Body, six.Event.Body) {
+			if got := h.get(t, later.ID); got.Status != sluice.StatusRedrive || !got.NextAttempt.Equal(later.NextAttempt) || !bytes.Equal(got.Event.Body, six.Event.Body) {
 				t.Errorf("returned for another retry at %v: got %s at %v with body %q", later.NextAttempt, got.Status, got.NextAttempt, got.Event.Body)
 			}
 			for _, sequence := range []int64{7, 8} {
@@ -338,7 +338,7 @@ func settleChecks() []check[LetterHarness] {
 				letters = append(letters, parked("0", i))
 			}
 			h.park(t, letters...)
-			_, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+			_, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
 			ok(t, "retry", err)
 			due, err := h.Store.Due(limited(t), testGroup, "0", n)
 			ok(t, "due", err)
@@ -374,7 +374,7 @@ func settleChecks() []check[LetterHarness] {
 					case 0:
 						return h.Store.Settle(limited(t), testGroup, []int64{id}, nil)
 					case 1:
-						_, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+						_, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
 						return err
 					}
 					return h.peer().Park(limited(t), []sluice.DeadLetter{parked("0", round)})
@@ -479,7 +479,7 @@ func askChecks() []check[LetterHarness] {
 			}
 			ok(t, "park", h.Store.Park(limited(t), letters)) // of several groups in one go
 			for i, g := range strangers {
-				_, err := h.DeadLetters.Retry(limited(t), g, sluice.DeadLetterFilter{}, time.Time{})
+				_, err := h.DeadLetters.Redrive(limited(t), g, sluice.DeadLetterFilter{}, time.Time{})
 				ok(t, "retry", err)
 				list, err := h.DeadLetters.List(limited(t), g, sluice.DeadLetterFilter{})
 				ok(t, "list", err)

@@ -78,7 +78,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			again := found[5] // as listed: without body and properties
 			again.Status, again.NextAttempt = sluice.StatusDead, time.Time{}
 			again.Error, again.Attempts, again.FailedAt = "failed again", 4, five.FailedAt.Add(time.Hour)
-			step := sluice.Step{Lease: a, From: at(9), To: at(9), Returned: []sluice.DeadLetter{again}}
+			step := sluice.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []sluice.DeadLetter{again}}
 			h.commit(t, step, nil)
 			got, err := h.DeadLetters.Get(limited(t), testGroup, again.ID)
 			ok(t, "get", err)
@@ -87,9 +87,9 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			fenced(t, "the same step again, not on retry any more", h.Store.Commit(limited(t), step, nil))
 
 			later := found[6]
-			later.Status, later.NextAttempt = sluice.StatusRetry, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
-			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(10), Returned: []sluice.DeadLetter{later}}, nil)
-			if got := h.letters(t)[6]; got.Status != sluice.StatusRetry || !got.NextAttempt.Equal(later.NextAttempt) {
+			later.Status, later.NextAttempt = sluice.StatusRedrive, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
+			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(10), FailedRedrives: []sluice.DeadLetter{later}}, nil)
+			if got := h.letters(t)[6]; got.Status != sluice.StatusRedrive || !got.NextAttempt.Equal(later.NextAttempt) {
 				t.Errorf("returned for another retry at %v: got %s at %v", later.NextAttempt, got.Status, got.NextAttempt)
 			}
 			h.stands(t, "0", at(10))
@@ -130,7 +130,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 				step := sluice.Step{Lease: c.lease, From: c.at, To: c.at}
 				step.Redriven = []int64{c.id}
 				fenced(t, "redriven is a dead letter that is "+c.what, h.Store.Commit(limited(t), step, h.put(c.what)))
-				step.Redriven, step.Returned = nil, []sluice.DeadLetter{again}
+				step.Redriven, step.FailedRedrives = nil, []sluice.DeadLetter{again}
 				fenced(t, "returned is a dead letter that is "+c.what, h.Store.Commit(limited(t), step, h.put(c.what)))
 				if c.lease == a { // nor does one that is on retry help
 					step.Redriven = []int64{found[8].ID}
@@ -185,7 +185,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			}
 			mark := func(sequence int64, at time.Time) {
 				t.Helper()
-				n, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[sequence].ID}}, at)
+				n, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[sequence].ID}}, at)
 				ok(t, "retry", err)
 				if n != 1 {
 					t.Errorf("retry of one dead letter marked %d", n)
@@ -195,7 +195,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			mark(3, time.Now().Add(-time.Hour))
 			mark(5, time.Now().Add(-24*time.Hour))
 			mark(2, time.Now().Add(time.Hour))
-			_, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{Partition: "1"}, time.Time{})
+			_, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{Partition: "1"}, time.Time{})
 			ok(t, "retry", err)
 			if got := due(10); !slices.Equal(got, []int64{3, 5, 8}) {
 				t.Errorf("due are events %v, want 3, 5, 8", got)
@@ -228,7 +228,7 @@ func dueOf(t testing.TB, store interface {
 	ok(t, "due", err)
 	var got []int64
 	for _, l := range list {
-		if l.Group != testGroup || l.Incarnation != "incarnation 1" || l.Status != sluice.StatusRetry || !l.HasBody || string(l.Event.Body) != fmt.Sprint("body ", l.Event.Sequence) {
+		if l.Group != testGroup || l.Incarnation != "incarnation 1" || l.Status != sluice.StatusRedrive || !l.HasBody || string(l.Event.Body) != fmt.Sprint("body ", l.Event.Sequence) {
 			t.Errorf("due: got %+v, want it whole", l)
 		}
 		got = append(got, l.Event.Sequence)

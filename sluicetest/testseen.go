@@ -17,17 +17,17 @@ import (
 var seenAt = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
 
 // seenBy is what a step leaves of an origin, its ids those of the step.
-func seenBy(origin string, epoch, low, top int64) sluice.Seen {
-	return sluice.Seen{Origin: origin, Epoch: epoch, Low: low, Top: top, Forget: low, At: seenAt, IDs: fmt.Sprintf("0:%d;7:%d+3,2", top-1, top-8)}
+func seenBy(origin string, epoch, low, top int64) sluice.DedupState {
+	return sluice.DedupState{Origin: origin, Epoch: epoch, Low: low, Top: top, Forget: low, At: seenAt, IDs: fmt.Sprintf("0:%d;7:%d+3,2", top-1, top-8)}
 }
 
 // sees notes what a partition has seen that is not as wanted. Of several
 // origins in one step the order is open.
-func (h *TxHarness[Tx]) sees(t testing.TB, what string, store sluice.TxStore[Tx], partition string, want ...sluice.Seen) {
+func (h *TxHarness[Tx]) sees(t testing.TB, what string, store sluice.TxStore[Tx], partition string, want ...sluice.DedupState) {
 	t.Helper()
-	got, err := store.Seen(limited(t), testGroup, partition)
+	got, err := store.ReadDedup(limited(t), testGroup, partition)
 	ok(t, "read what was seen", err)
-	same := func(a, b sluice.Seen) bool {
+	same := func(a, b sluice.DedupState) bool {
 		return a.Origin == b.Origin && a.Epoch == b.Epoch && a.Low == b.Low && a.Top == b.Top && a.At.Equal(b.At) && a.IDs == b.IDs
 	}
 	if !slices.EqualFunc(got, want, same) {
@@ -37,8 +37,8 @@ func (h *TxHarness[Tx]) sees(t testing.TB, what string, store sluice.TxStore[Tx]
 
 // seenChecks are about what steps leave of chain ids.
 func seenChecks[Tx any]() []check[TxHarness[Tx]] {
-	step := func(l sluice.Lease, from, to int64, seen ...sluice.Seen) sluice.Step {
-		return sluice.Step{Lease: l, From: at(from), To: at(to), Seen: seen}
+	step := func(l sluice.Lease, from, to int64, seen ...sluice.DedupState) sluice.Step {
+		return sluice.Step{Lease: l, From: at(from), To: at(to), Dedup: seen}
 	}
 	return []check[TxHarness[Tx]]{
 		{"SeenCommits", func(t testing.TB, h TxHarness[Tx]) {
@@ -56,7 +56,7 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.sees(t, "after another's claim", h.peer(), "0", first, second, third)
 			h.sees(t, "another partition", h.Store, "1")
 			for _, g := range strangers {
-				if list, err := h.Store.Seen(limited(t), g, "0"); err != nil || len(list) > 0 {
+				if list, err := h.Store.ReadDedup(limited(t), g, "0"); err != nil || len(list) > 0 {
 					t.Errorf("group %v has seen %+v, %v", g, list, err)
 				}
 			}
@@ -66,7 +66,7 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			kept := seenBy("b@1/0", 3, 9, 20)
 			h.commit(t, step(a, 9, 12, kept), nil)
 			next := step(a, 12, 15, seenBy("b@1/0", 3, 20, 30), seenBy("c@1/0", 3, -1, 30))
-			next.Seen[0].Forget, next.SeenSince = math.MaxInt64, seenAt.Add(time.Hour)
+			next.Dedup[0].Forget, next.DedupSince = math.MaxInt64, seenAt.Add(time.Hour)
 			no := errors.New("no")
 			blamed(t, "commit", h.Store.Commit(limited(t), next, func(ctx context.Context, tx Tx) error {
 				return errors.Join(h.Put(ctx, tx, "13"), no)
@@ -75,7 +75,7 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.claim(t, leaseOf("0", "b", 2))
 			fenced(t, "a step of an earlier owner", h.Store.Commit(limited(t), next, nil))
 			h.sees(t, "after a fenced step", h.Store, "0", kept)
-			late := step(leaseOf("0", "b", 2), 11, 15, next.Seen...)
+			late := step(leaseOf("0", "b", 2), 11, 15, next.Dedup...)
 			fenced(t, "a step from another position", h.Store.Commit(limited(t), late, nil))
 			h.sees(t, "after a step from another position", h.Store, "0", kept)
 		}},
@@ -98,13 +98,13 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.commit(t, step(a, 9, 10, b, seenBy("b@1/0/retry", 1, -1, 20)), nil)
 			h.commit(t, step(a, 10, 11, c), nil)
 			next := step(a, 11, 12)
-			next.Forgotten = []string{"b@1/0/retry", "never seen"}
+			next.DedupForgotten = []string{"b@1/0/retry", "never seen"}
 			h.commit(t, next, nil)
 			h.sees(t, "one origin forgotten", h.Store, "0", b, c)
 			next = step(a, 12, 13, seenBy("b@1/0", 2, -1, 30))
-			next.Forgotten = []string{"b@1/0", "c@1/0"}
+			next.DedupForgotten = []string{"b@1/0", "c@1/0"}
 			h.commit(t, next, nil)
-			h.sees(t, "one that is seen again in the same step", h.Store, "0", next.Seen...)
+			h.sees(t, "one that is seen again in the same step", h.Store, "0", next.Dedup...)
 		}},
 		{"SeenExpires", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
@@ -113,11 +113,11 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			old, young := seenBy("b@1/0", 1, -1, 20), seenBy("c@1/0", 1, -1, 20)
 			young.At = seenAt.Add(time.Microsecond)
 			h.commit(t, step(a, 9, 10, old, young), nil)
-			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(9), Seen: []sluice.Seen{old}}, nil)
+			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(9), Dedup: []sluice.DedupState{old}}, nil)
 			last := step(a, 10, 11, seenBy("d@1/0", 1, -1, 20))
-			last.Seen[0].At, last.SeenSince = seenAt.Add(time.Hour), young.At
+			last.Dedup[0].At, last.DedupSince = seenAt.Add(time.Hour), young.At
 			h.commit(t, last, nil)
-			h.sees(t, "what is older", h.Store, "0", young, last.Seen[0])
+			h.sees(t, "what is older", h.Store, "0", young, last.Dedup[0])
 			h.sees(t, "another partition", h.Store, "1", old)
 		}},
 		{"SeenReset", func(t testing.TB, h TxHarness[Tx]) {
@@ -143,14 +143,14 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 		}},
 		{"SeenMany", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			var all []sluice.Seen
+			var all []sluice.DedupState
 			for i := range int64(300) {
 				all = append(all, seenBy(fmt.Sprintf("b@1/%03d", i), i, -1, i+100))
 			}
 			h.commit(t, step(a, 9, 10, all...), h.put("10"))
-			got, err := h.Store.Seen(limited(t), testGroup, "0")
+			got, err := h.Store.ReadDedup(limited(t), testGroup, "0")
 			ok(t, "read what was seen", err)
-			slices.SortFunc(got, func(a, b sluice.Seen) int { return int(a.Epoch - b.Epoch) })
+			slices.SortFunc(got, func(a, b sluice.DedupState) int { return int(a.Epoch - b.Epoch) })
 			if len(got) != len(all) || got[299].Origin != all[299].Origin || got[299].IDs != all[299].IDs {
 				t.Errorf("%d origins seen in one step, want %d", len(got), len(all))
 			}
@@ -158,9 +158,9 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			for i := range all {
 				all[i].Forget = math.MaxInt64
 			}
-			again.Seen = all
+			again.Dedup = all
 			h.commit(t, again, nil)
-			if got, err := h.Store.Seen(limited(t), testGroup, "0"); err != nil || len(got) != len(all) {
+			if got, err := h.Store.ReadDedup(limited(t), testGroup, "0"); err != nil || len(got) != len(all) {
 				t.Errorf("%d after each was forgotten and seen again, %v; want %d", len(got), err, len(all))
 			}
 		}},

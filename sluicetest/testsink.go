@@ -36,17 +36,17 @@ func TestSink[R any](t *testing.T, new func(t testing.TB) SinkHarness[R]) {
 type outcomes struct {
 	mu      sync.Mutex
 	times   map[int]int
-	results map[int]sluice.Result
+	results map[int]sluice.WriteResult
 
 	submitting sync.WaitGroup
 }
 
-func (o *outcomes) done(t testing.TB, i int) func(sluice.Result) {
-	return func(r sluice.Result) {
+func (o *outcomes) done(t testing.TB, i int) func(sluice.WriteResult) {
+	return func(r sluice.WriteResult) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if o.times == nil {
-			o.times, o.results = map[int]int{}, map[int]sluice.Result{}
+			o.times, o.results = map[int]int{}, map[int]sluice.WriteResult{}
 		}
 		if o.times[i]++; o.times[i] > 1 {
 			t.Errorf("record %d is done %d times", i, o.times[i])
@@ -59,7 +59,7 @@ func (o *outcomes) done(t testing.TB, i int) func(sluice.Result) {
 }
 
 // all waits until n records are done, and a moment for what must not follow.
-func (o *outcomes) all(t testing.TB, n int) map[int]sluice.Result {
+func (o *outcomes) all(t testing.TB, n int) map[int]sluice.WriteResult {
 	t.Helper()
 	eventually(t, "every record is done", func() bool {
 		o.mu.Lock()
@@ -190,7 +190,7 @@ func sinkChecks[R any]() []check[SinkHarness[R]] {
 			next = func(i int) {
 				done := o.done(t, i)
 				follow := sync.OnceFunc(func() { next(i + 1) })
-				h.Sink.Submit(t.Context(), h.Record(i), func(r sluice.Result) {
+				h.Sink.Submit(t.Context(), h.Record(i), func(r sluice.WriteResult) {
 					if i+1 < n {
 						follow()
 					}

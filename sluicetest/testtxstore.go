@@ -36,7 +36,7 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 			l := leaseOf("0", "a", 7)
 			p := h.claim(t, l)
 			p.Updated = p.Updated.UTC()
-			want := sluice.Progress{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: sluice.Unset, Owner: "a", Epoch: 7, Claims: 1, Updated: p.Updated}
+			want := sluice.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: sluice.Unset, Owner: "a", Epoch: 7, Claims: 1, Updated: p.Updated}
 			if !reflect.DeepEqual(p, want) || p.Updated.IsZero() {
 				t.Errorf("claimed %+v, want %+v", p, want)
 			}
@@ -86,7 +86,7 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("claimed in three epochs: %d claims", p.Claims)
 			}
 			b := leaseOf("0", "b", 3)
-			ok(t, "record", h.Store.Record(limited(t), b, sluice.Unset, sluice.Trial{Sequence: 0, Attempts: 1, Error: "no"}))
+			ok(t, "record", h.Store.RecordAttempt(limited(t), b, sluice.Unset, sluice.AttemptRecord{Sequence: 0, Attempts: 1, Error: "no"}))
 			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: sluice.Unset, DeadLetters: []sluice.DeadLetter{parked("0", 3)}}, nil)
 			claims("no progress", 3)
 			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(0)}, nil)
@@ -114,9 +114,9 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 		}},
 		{"Trial", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			trial := sluice.Trial{Sequence: 10, Attempts: 2, Error: "first line\nsecond 'line' \"√\" \\ %"}
-			ok(t, "record", h.Store.Record(limited(t), a, at(9), trial))
-			if got := h.progress(t, "0").Trial; got != trial {
+			trial := sluice.AttemptRecord{Sequence: 10, Attempts: 2, Error: "first line\nsecond 'line' \"√\" \\ %"}
+			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(9), trial))
+			if got := h.progress(t, "0").Attempt; got != trial {
 				t.Errorf("read trial %+v, want %+v", got, trial)
 			}
 			for what, try := range map[string]struct {
@@ -128,23 +128,23 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				"position":  {a, at(8)},
 				"partition": {leaseOf("1", "a", 1), at(9)},
 			} {
-				fenced(t, "record under another "+what, h.Store.Record(limited(t), try.lease, try.at, sluice.Trial{Sequence: 99, Attempts: 9}))
+				fenced(t, "record under another "+what, h.Store.RecordAttempt(limited(t), try.lease, try.at, sluice.AttemptRecord{Sequence: 99, Attempts: 9}))
 			}
 			b := leaseOf("0", "b", 2)
-			if p := h.claim(t, b); p.Trial != trial {
-				t.Errorf("claimed trial %+v, want %+v", p.Trial, trial)
+			if p := h.claim(t, b); p.Attempt != trial {
+				t.Errorf("claimed trial %+v, want %+v", p.Attempt, trial)
 			}
 			h.commit(t, sluice.Step{Lease: b, From: at(9), To: at(9)}, nil)
-			if got := h.progress(t, "0").Trial; got != trial {
+			if got := h.progress(t, "0").Attempt; got != trial {
 				t.Errorf("a step that moves nothing left trial %+v, want %+v", got, trial)
 			}
 			h.commit(t, sluice.Step{Lease: b, From: at(9), To: at(10)}, nil)
-			if got := h.progress(t, "0").Trial; got != (sluice.Trial{}) {
+			if got := h.progress(t, "0").Attempt; got != (sluice.AttemptRecord{}) {
 				t.Errorf("progress left trial %+v", got)
 			}
-			ok(t, "record", h.Store.Record(limited(t), b, at(10), trial))
-			ok(t, "record none", h.Store.Record(limited(t), b, at(10), sluice.Trial{}))
-			if got := h.progress(t, "0").Trial; got != (sluice.Trial{}) {
+			ok(t, "record", h.Store.RecordAttempt(limited(t), b, at(10), trial))
+			ok(t, "record none", h.Store.RecordAttempt(limited(t), b, at(10), sluice.AttemptRecord{}))
+			if got := h.progress(t, "0").Attempt; got != (sluice.AttemptRecord{}) {
 				t.Errorf("recording none left trial %+v", got)
 			}
 		}},
@@ -187,11 +187,11 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 			a := h.begin(t)
 			h.claim(t, leaseOf("0", "a", 2))
 			a.Epoch = 2
-			ok(t, "record", h.Store.Record(limited(t), a, at(9), sluice.Trial{Sequence: 10, Attempts: 1}))
+			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(9), sluice.AttemptRecord{Sequence: 10, Attempts: 1}))
 			epoch, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", at(4))
 			ok(t, "reset", err)
 			p := h.progress(t, "0")
-			if epoch <= 2 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || p.Trial != (sluice.Trial{}) {
+			if epoch <= 2 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || p.Attempt != (sluice.AttemptRecord{}) {
 				t.Errorf("reset to epoch %d: %+v, want an epoch above 2, position %+v of incarnation 2, no claims, no trial", epoch, p, at(4))
 			}
 			called := false
@@ -204,7 +204,7 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 			if called {
 				t.Error("a handler was called under a lease that a reset had fenced off")
 			}
-			fenced(t, "record by the owner of before", h.Store.Record(limited(t), a, at(4), sluice.Trial{}))
+			fenced(t, "record by the owner of before", h.Store.RecordAttempt(limited(t), a, at(4), sluice.AttemptRecord{}))
 			_, err = h.Store.Claim(limited(t), a, "incarnation 2")
 			fenced(t, "claim in the epoch of before", err)
 			_, err = h.Store.Claim(limited(t), leaseOf("0", "b", epoch), "incarnation 2")
@@ -238,11 +238,11 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				return
 			}
 			a := h.begin(t)
-			done := []sluice.Range{{First: 13, Last: 14}}
-			trial := sluice.Trial{Sequence: 10, Attempts: 1, Error: "no"}
-			ok(t, "record", h.Store.Record(limited(t), a, at(9), trial))
+			done := []sluice.SequenceRange{{First: 13, Last: 14}}
+			trial := sluice.AttemptRecord{Sequence: 10, Attempts: 1, Error: "no"}
+			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(9), trial))
 			ok(t, "advance", checkpoints.Advance(limited(t), a, at(9), done))
-			if p := h.claim(t, a); p.Trial != trial || !slices.Equal(p.Done, done) {
+			if p := h.claim(t, a); p.Attempt != trial || !slices.Equal(p.Done, done) {
 				t.Errorf("advanced in place: %+v, want trial %+v and %v done", p, trial, done)
 			}
 			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(9)}, nil)
@@ -253,9 +253,9 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 			if p := h.progress(t, "0"); len(p.Done) > 0 {
 				t.Errorf("a step left %v done behind %v, want none", p.Done, p.Position)
 			}
-			ok(t, "record", h.Store.Record(limited(t), a, at(10), sluice.Trial{Sequence: 11, Attempts: 1}))
+			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(10), sluice.AttemptRecord{Sequence: 11, Attempts: 1}))
 			ok(t, "advance", checkpoints.Advance(limited(t), a, at(11), done))
-			if p := h.progress(t, "0"); p.Trial != (sluice.Trial{}) || p.Claims != 1 {
+			if p := h.progress(t, "0"); p.Attempt != (sluice.AttemptRecord{}) || p.Claims != 1 {
 				t.Errorf("an advance left %+v, want no trial and 1 claim", p)
 			}
 			fenced(t, "commit from where it was", h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(10), To: at(12)}, nil))
@@ -271,7 +271,7 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 }
 
 // sameProgress compares all but the time.
-func sameProgress(a, b sluice.Progress) bool {
+func sameProgress(a, b sluice.Checkpoint) bool {
 	if !slices.Equal(a.Done, b.Done) {
 		return false
 	}

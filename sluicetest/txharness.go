@@ -83,7 +83,7 @@ func at(sequence int64) sluice.Position {
 }
 
 // claim claims and stops the test at an error.
-func (h *TxHarness[Tx]) claim(t testing.TB, lease sluice.Lease) sluice.Progress {
+func (h *TxHarness[Tx]) claim(t testing.TB, lease sluice.Lease) sluice.Checkpoint {
 	t.Helper()
 	p, err := h.Store.Claim(limited(t), lease, "incarnation 1")
 	ok(t, fmt.Sprintf("claim for %s in epoch %d", lease.Owner, lease.Epoch), err)
@@ -105,7 +105,7 @@ func (h *TxHarness[Tx]) commit(t testing.TB, step sluice.Step, fn func(context.C
 }
 
 // progress reads a partition's checkpoint without claiming it.
-func (h *TxHarness[Tx]) progress(t testing.TB, partition string) sluice.Progress {
+func (h *TxHarness[Tx]) progress(t testing.TB, partition string) sluice.Checkpoint {
 	t.Helper()
 	list, err := h.Store.Read(limited(t), testGroup)
 	ok(t, "read", err)
@@ -115,7 +115,7 @@ func (h *TxHarness[Tx]) progress(t testing.TB, partition string) sluice.Progress
 		}
 	}
 	t.Fatalf("read: no checkpoint of partition %s in %v", partition, list)
-	return sluice.Progress{}
+	return sluice.Checkpoint{}
 }
 
 // stands notes a checkpoint that is not at this position.
@@ -193,7 +193,7 @@ func lettersOf(t testing.TB, store sluice.DeadLetterStore) map[int64]sluice.Dead
 // retry marks dead letters for a retry now.
 func (h *TxHarness[Tx]) retry(t testing.TB, ids ...int64) {
 	t.Helper()
-	n, err := h.DeadLetters.Retry(limited(t), testGroup, sluice.DeadLetterFilter{IDs: ids}, time.Time{})
+	n, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{IDs: ids}, time.Time{})
 	ok(t, "retry", err)
 	if n != int64(len(ids)) {
 		t.Errorf("retry of %d dead letters marked %d", len(ids), n)

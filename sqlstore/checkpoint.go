@@ -12,15 +12,15 @@ import (
 // Claim implements [sluice.TxStore] and [sluice.CheckpointStore]. A transaction in progress on the database
 // is waited for: in this process until ctx ends, in another one for
 // [Config.BusyTimeout].
-func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
-	c := checkpoint{Progress: sluice.Progress{Group: lease.Group, Partition: lease.Partition}}
+func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
+	c := checkpoint{Checkpoint: sluice.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
 	args := append(key(lease.Group, lease.Partition), clean(incarnation), clean(lease.Owner), lease.Epoch)
 	ours, err := s.one(ctx, s.sql.claim, args, c.columns()...)
 	switch {
 	case err != nil:
-		return sluice.Progress{}, s.outage(ctx, "claim checkpoint of partition "+lease.Partition, err)
+		return sluice.Checkpoint{}, s.outage(ctx, "claim checkpoint of partition "+lease.Partition, err)
 	case !ours:
-		return sluice.Progress{}, s.fenced(ctx, s.writer, lease, "")
+		return sluice.Checkpoint{}, s.fenced(ctx, s.writer, lease, "")
 	}
 	p, err := c.progress()
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation strin
 
 // checkpoint is a row in the making.
 type checkpoint struct {
-	sluice.Progress
+	sluice.Checkpoint
 	updated storedTime
 	done    string
 }
@@ -40,15 +40,15 @@ type checkpoint struct {
 func (c *checkpoint) columns() []any {
 	return []any{
 		&c.Incarnation, &c.Position.Sequence, &c.Position.Offset, &c.Owner, &c.Epoch, &c.Claims,
-		&c.Trial.Sequence, &c.Trial.Attempts, &c.Trial.Error, &c.updated, &c.done,
+		&c.Attempt.Sequence, &c.Attempt.Attempts, &c.Attempt.Error, &c.updated, &c.done,
 	}
 }
 
 // progress is what the columns say.
-func (c *checkpoint) progress() (p sluice.Progress, err error) {
+func (c *checkpoint) progress() (p sluice.Checkpoint, err error) {
 	c.Updated = c.updated.Time
 	c.Done, err = ranges.Decode(c.Position.Sequence, c.done)
-	return c.Progress, err
+	return c.Checkpoint, err
 }
 
 // fenced says why a lease's checkpoint is not as its owner expects. The
@@ -72,8 +72,8 @@ func (s *Store) fenced(ctx context.Context, q querier, lease sluice.Lease, expec
 // notAt is what a step expects.
 func notAt(p sluice.Position) string { return "not at " + p.String() }
 
-// Record implements [sluice.TxStore].
-func (s *Store) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
+// RecordAttempt implements [sluice.TxStore].
+func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
 	args := append([]any{trial.Sequence, trial.Attempts, clean(trial.Error)}, leaseArgs(lease)...)
 	n, err := s.change(ctx, s.sql.record, append(args, at.Sequence)...)
 	switch {
@@ -94,7 +94,7 @@ func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 }
 
 // Read implements [sluice.TxStore] and [sluice.CheckpointStore].
-func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
 	list, err := s.read(ctx, group)
 	if err != nil {
 		return nil, s.outage(ctx, "read checkpoints of "+group.String(), err)
@@ -102,15 +102,15 @@ func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress
 	return list, nil
 }
 
-func (s *Store) read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
+func (s *Store) read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
 	rows, err := s.reader.QueryContext(ctx, s.sql.read, key(group, "")[:3]...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var list []sluice.Progress
+	var list []sluice.Checkpoint
 	for rows.Next() {
-		c := checkpoint{Progress: sluice.Progress{Group: group}}
+		c := checkpoint{Checkpoint: sluice.Checkpoint{Group: group}}
 		if err := rows.Scan(append([]any{&c.Partition}, c.columns()...)...); err != nil {
 			return nil, err
 		}

@@ -167,8 +167,8 @@ func (s *Store) settle(ctx context.Context, t *transaction, step sluice.Step) er
 			return err
 		}
 	}
-	for i := range step.Returned {
-		d := &step.Returned[i]
+	for i := range step.FailedRedrives {
+		d := &step.FailedRedrives[i]
 		if err := s.onRetry(ctx, t, d.ID, s.sql.again, slices.Concat(failureArgs(d), of, []any{d.ID})); err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func letterArgs(d *sluice.DeadLetter) ([]any, error) {
 // failureArgs are the columns of how an event failed and what becomes of it.
 func failureArgs(d *sluice.DeadLetter) []any {
 	var next any
-	if d.Status == sluice.StatusRetry {
+	if d.Status == sluice.StatusRedrive {
 		next = formatTime(d.NextAttempt)
 	}
 	return []any{formatTime(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), next}
@@ -88,7 +88,7 @@ func letter(rows *sql.Rows, heavy bool) (sluice.DeadLetter, error) {
 	if err := rows.Scan(dest...); err != nil {
 		return d, err
 	}
-	e.Enqueued, d.FailedAt, d.NextAttempt, d.Status = enqueued.Time, failed.Time, next.Time, sluice.Status(status)
+	e.Enqueued, d.FailedAt, d.NextAttempt, d.Status = enqueued.Time, failed.Time, next.Time, sluice.DeadLetterStatus(status)
 	var err error
 	if e.Properties, err = property.Decode([]byte(properties.String)); err != nil {
 		return d, fmt.Errorf("dead letter %d: %w", d.ID, err)
@@ -96,7 +96,7 @@ func letter(rows *sql.Rows, heavy bool) (sluice.DeadLetter, error) {
 	return d, nil
 }
 
-// Due implements [sluice.TxStore] and [sluice.LetterStore].
+// Due implements [sluice.TxStore] and [sluice.DeadLetterQueue].
 func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 	list, err := letters(ctx, s.reader, true, s.sql.due, append(key(group, partition), max(limit, 0))...)
 	if err != nil {
@@ -130,8 +130,8 @@ func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.D
 	return list[0], nil
 }
 
-// Retry implements [sluice.DeadLetterStore].
-func (s *Store) Retry(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+// Redrive implements [sluice.DeadLetterStore].
+func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
 	var when any
 	if !at.IsZero() {
 		when = formatTime(at)

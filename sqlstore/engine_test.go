@@ -62,7 +62,7 @@ func TestSentTwice(t *testing.T) {
 	for n := range int64(messages) {
 		for _, n := range []int64{n, max(n-20, 0)} {
 			e := &sluice.Event{Properties: map[string]any{}, Body: fmt.Append(nil, n)}
-			sluice.Stamp{ID: sluice.ChainID{Source: "before", Sequence: n}, Epoch: 1, Low: max(n/100*100-101, -1)}.SetTo(e.Properties)
+			sluice.Stamp{ID: sluice.CausationID{Source: "before", Sequence: n}, Epoch: 1, Low: max(n/100*100-101, -1)}.SetTo(e.Properties)
 			hub.Append("0", e)
 		}
 	}

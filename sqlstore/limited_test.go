@@ -57,10 +57,10 @@ func limited(ctx context.Context, s *Store) error {
 		if _, blames := errors.AsType[*sluice.HandlerError](err); err == nil || blames || errors.Is(err, sluice.ErrUnknown) != try.unknown || !strings.Contains(err.Error(), "x.db: disk I/O error") {
 			return fmt.Errorf("commit of %d rows: %v; want an I/O error; unknown outcome %v", try.rows, err, try.unknown)
 		}
-		if err := s.Record(ctx, l, p.Position, sluice.Trial{Sequence: 1, Attempts: attempts}); err == nil {
+		if err := s.RecordAttempt(ctx, l, p.Position, sluice.AttemptRecord{Sequence: 1, Attempts: attempts}); err == nil {
 			return errors.New("record while nothing can be written: no error")
 		}
-		if err := s.Advance(ctx, l, at(9), []sluice.Range{{First: 12, Last: 12}}); err == nil || errors.Is(err, sluice.ErrFenced) {
+		if err := s.Advance(ctx, l, at(9), []sluice.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, sluice.ErrFenced) {
 			return fmt.Errorf("advance while nothing can be written: %v", err)
 		}
 		letters := []sluice.DeadLetter{{Group: group, Event: sluice.Event{Partition: "0", Sequence: 1}}, {Group: group, Event: sluice.Event{Partition: "0", Sequence: 2}}}

@@ -37,7 +37,7 @@ func TestBusy(t *testing.T) {
 	saysAll(t, "commit", err, "begin transaction", s.name, "locked", "another process holds it")
 	_, err = s.Claim(t.Context(), l, "i")
 	mustNotBlame(t, "claim", err)
-	err = s.Record(t.Context(), l, at(9), sluice.Trial{})
+	err = s.RecordAttempt(t.Context(), l, at(9), sluice.AttemptRecord{})
 	mustNotBlame(t, "record", err)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

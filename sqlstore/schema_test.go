@@ -72,7 +72,7 @@ func TestOlderBesideNewer(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := s.Retry(t.Context(), group, sluice.DeadLetterFilter{}, letter.FailedAt); err != nil || n != int64(i+1) {
+		if n, err := s.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, letter.FailedAt); err != nil || n != int64(i+1) {
 			t.Errorf("retry of %d dead letters: %d, %v", i+1, n, err)
 		}
 		from = to
@@ -105,7 +105,7 @@ func TestBesideVersion1(t *testing.T) {
 	}
 	asOld(`INSERT INTO sluice_checkpoints VALUES ('` + strings.Join([]string{group.Namespace, group.Topic, group.Name}, "','") + `', '0', 'i', 9, 'o', 'a', 1, 1, 0, 0, '', '2026-01-02T03:04:05.000000Z')`)
 	s := open(t, path)
-	done := []sluice.Range{{First: 12, Last: 14}}
+	done := []sluice.SequenceRange{{First: 12, Last: 14}}
 	for epoch, c := range []struct{ what, statement string }{
 		{"claimed", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = claims + 1`},
 		{"claimed and moved", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = 1, sequence_number = sequence_number + 3`},
@@ -117,7 +117,7 @@ func TestBesideVersion1(t *testing.T) {
 			t.Fatalf("claimed %+v, %v", p, err)
 		}
 		for i := range done {
-			done[i] = sluice.Range{First: p.Position.Sequence + 3, Last: p.Position.Sequence + 5}
+			done[i] = sluice.SequenceRange{First: p.Position.Sequence + 3, Last: p.Position.Sequence + 5}
 		}
 		if err := s.Advance(t.Context(), l, p.Position, done); err != nil {
 			t.Fatal(err)
@@ -156,14 +156,14 @@ func TestBesideVersion2(t *testing.T) {
 	s := open(t, path)
 	steps := func(what string, want ...int64) {
 		t.Helper()
-		list, err := s.Seen(t.Context(), group, "0")
-		if err != nil || !slices.EqualFunc(list, want, func(s sluice.Seen, top int64) bool { return s.Top == top }) {
+		list, err := s.ReadDedup(t.Context(), group, "0")
+		if err != nil || !slices.EqualFunc(list, want, func(s sluice.DedupState, top int64) bool { return s.Top == top }) {
 			t.Errorf("%s: seen %+v, %v; want those of %v", what, list, err, want)
 		}
 	}
 	seen := func(epoch, from, to int64) {
 		t.Helper()
-		step := sluice.Step{Lease: leaseOf("0", "a", epoch), From: at(from), To: at(to), Seen: []sluice.Seen{{Origin: "b/0", Low: -1, Top: to, Forget: -1, IDs: "0:1"}}}
+		step := sluice.Step{Lease: leaseOf("0", "a", epoch), From: at(from), To: at(to), Dedup: []sluice.DedupState{{Origin: "b/0", Low: -1, Top: to, Forget: -1, IDs: "0:1"}}}
 		if _, err := s.Claim(t.Context(), step.Lease, "i"); err != nil {
 			t.Fatal(err)
 		}

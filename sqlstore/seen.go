@@ -10,7 +10,7 @@ import (
 
 // see stores what a step has seen, and removes what that lets forget.
 func (s *Store) see(ctx context.Context, t *transaction, step sluice.Step) error {
-	if len(step.Seen) == 0 && len(step.Forgotten) == 0 {
+	if len(step.Dedup) == 0 && len(step.DedupForgotten) == 0 {
 		return nil
 	}
 	if err := s.seeAll(ctx, t, step); err != nil {
@@ -21,8 +21,8 @@ func (s *Store) see(ctx context.Context, t *transaction, step sluice.Step) error
 
 func (s *Store) seeAll(ctx context.Context, t *transaction, step sluice.Step) error {
 	of := key(step.Lease.Group, step.Lease.Partition)
-	if !step.SeenSince.IsZero() {
-		if _, err := changed(ctx, t, s.sql.expire, slices.Concat(of, []any{formatTime(step.SeenSince)})...); err != nil {
+	if !step.DedupSince.IsZero() {
+		if _, err := changed(ctx, t, s.sql.expire, slices.Concat(of, []any{formatTime(step.DedupSince)})...); err != nil {
 			return err
 		}
 	}
@@ -31,7 +31,7 @@ func (s *Store) seeAll(ctx context.Context, t *transaction, step sluice.Step) er
 		return err
 	}
 	defer forget.Close()
-	for _, origin := range step.Forgotten {
+	for _, origin := range step.DedupForgotten {
 		if _, err := forget.ExecContext(ctx, slices.Concat(of, []any{clean(origin), int64(math.MaxInt64), step.To.Sequence})...); err != nil {
 			return err
 		}
@@ -41,8 +41,8 @@ func (s *Store) seeAll(ctx context.Context, t *transaction, step sluice.Step) er
 		return err
 	}
 	defer see.Close()
-	for i := range step.Seen {
-		seen := &step.Seen[i]
+	for i := range step.Dedup {
+		seen := &step.Dedup[i]
 		origin := clean(seen.Origin)
 		if _, err := forget.ExecContext(ctx, slices.Concat(of, []any{origin, seen.Forget, step.To.Sequence})...); err != nil {
 			return err
@@ -55,8 +55,8 @@ func (s *Store) seeAll(ctx context.Context, t *transaction, step sluice.Step) er
 	return nil
 }
 
-// Seen implements [sluice.TxStore].
-func (s *Store) Seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
+// ReadDedup implements [sluice.TxStore].
+func (s *Store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
 	list, err := s.allSeen(ctx, group, partition)
 	if err != nil {
 		return nil, s.outage(ctx, "read chain ids of partition "+partition, err)
@@ -64,15 +64,15 @@ func (s *Store) Seen(ctx context.Context, group sluice.Group, partition string) 
 	return list, nil
 }
 
-func (s *Store) allSeen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
+func (s *Store) allSeen(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
 	rows, err := s.reader.QueryContext(ctx, s.sql.seen, key(group, partition)...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var list []sluice.Seen
+	var list []sluice.DedupState
 	for rows.Next() {
-		var seen sluice.Seen
+		var seen sluice.DedupState
 		var at storedTime
 		if err := rows.Scan(&seen.Origin, &seen.Epoch, &seen.Low, &seen.Top, &at, &seen.IDs); err != nil {
 			return nil, err

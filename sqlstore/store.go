@@ -53,7 +53,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 
 // Store keeps checkpoints and dead letters in the database that handlers write
 // to. It is safe for concurrent use. Its transactions run one after the other:
-// so a handler must not call what writes here ([Store.Claim], [Store.Retry] and
+// so a handler must not call what writes here ([Store.Claim], [Store.Redrive] and
 // so on), which would wait for the handler to end.
 type Store struct {
 	name    string // of the database, for errors
@@ -69,7 +69,7 @@ type Store struct {
 var (
 	_ sluice.TxStore[*Tx]    = (*Store)(nil)
 	_ sluice.CheckpointStore = (*Store)(nil)
-	_ sluice.LetterStore     = (*Store)(nil)
+	_ sluice.DeadLetterQueue = (*Store)(nil)
 	_ sluice.DeadLetterStore = (*Store)(nil)
 	_ sluice.LeaseStore      = (*Leases)(nil)
 )

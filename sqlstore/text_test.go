@@ -64,7 +64,7 @@ func TestStoredForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	letter := sluice.DeadLetter{
-		Group: group, Incarnation: "i", Status: sluice.StatusRetry, FailedAt: time.Now(), NextAttempt: time.Now(),
+		Group: group, Incarnation: "i", Status: sluice.StatusRedrive, FailedAt: time.Now(), NextAttempt: time.Now(),
 		Event: sluice.Event{Partition: "0", Sequence: 1, Enqueued: time.Now(), Key: "a\x00b"},
 	}
 	if err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(9), DeadLetters: []sluice.DeadLetter{letter}}, nil); err != nil {

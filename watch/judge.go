@@ -68,7 +68,7 @@ func (w *Watcher) owners(found []Warning, topic sluice.Topic, leases []sluice.Le
 	for _, l := range leases {
 		switch {
 		case !l.Live():
-		case l.Seat():
+		case l.Member():
 			balanced = true
 		default:
 			holds[l.Owner]++

@@ -49,7 +49,7 @@ type Warning struct {
 
 // Checkpoints is what is asked of a store of checkpoints.
 type Checkpoints interface {
-	Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }
 
 // Config holds what has a default. The zero value is ready to use.
@@ -184,7 +184,7 @@ func (w *Watcher) Look(ctx context.Context) ([]Warning, error) {
 	}
 	now := w.cfg.Now()
 	var found []Warning
-	done := map[string]sluice.Progress{}
+	done := map[string]sluice.Checkpoint{}
 	for _, p := range progress {
 		done[p.Partition] = p
 	}

@@ -46,9 +46,9 @@ func (w *world) Acquire(context.Context, sluice.Group, string, string, time.Dura
 func (w *world) Renew(context.Context, sluice.Lease, time.Duration) error { panic("nor renews") }
 func (w *world) Release(context.Context, sluice.Lease) error              { panic("nor gives back") }
 
-func (w *world) Read(context.Context, sluice.Group) (list []sluice.Progress, err error) {
+func (w *world) Read(context.Context, sluice.Group) (list []sluice.Checkpoint, err error) {
 	for p, n := range w.checkpoints {
-		list = append(list, sluice.Progress{Group: group, Partition: p, Incarnation: "i", Position: sluice.Position{Sequence: n}})
+		list = append(list, sluice.Checkpoint{Group: group, Partition: p, Incarnation: "i", Position: sluice.Position{Sequence: n}})
 	}
 	return list, nil
 }

@@ -33,8 +33,8 @@ func (l ledger) Open(_ context.Context, topic sluice.Topic, partition string) (a
 	return ledgerView{l, topic.Incarnation}, nil
 }
 
-func (v ledgerView) Checkpoint(context.Context) (sluice.Progress, bool, error) {
-	return sluice.Progress{Incarnation: v.incarnation, Position: sluice.Position{Sequence: v.checkpoint}}, v.checkpoint >= 0, nil
+func (v ledgerView) Checkpoint(context.Context) (sluice.Checkpoint, bool, error) {
+	return sluice.Checkpoint{Incarnation: v.incarnation, Position: sluice.Position{Sequence: v.checkpoint}}, v.checkpoint >= 0, nil
 }
 
 func (v ledgerView) Entries(context.Context) iter.Seq2[audit.Entry, error] {

@@ -268,7 +268,7 @@ func TestLagOfPartitionsElsewhere(t *testing.T) {
 	k := &known{
 		topic:  sluice.Topic{Partitions: []string{"10", "9", "8"}},
 		leases: map[string]leased{"9": {sluice.LeaseInfo{Lease: sluice.Lease{Partition: "9", Owner: "other", Epoch: 4}}, now.Add(time.Minute)}},
-		progress: map[string]sluice.Progress{
+		progress: map[string]sluice.Checkpoint{
 			"9": {Partition: "9", Position: sluice.Position{Sequence: 40}}, "10": {Partition: "10", Position: sluice.Unset},
 		},
 		bounds: map[string]bounds{
@@ -332,7 +332,7 @@ func TestSilentStores(t *testing.T) {
 		t.Errorf("before any store has answered: %+v", r)
 	}
 	k.leases = map[string]leased{"0": {sluice.LeaseInfo{Lease: sluice.Lease{Partition: "0", Owner: "other"}}, now.Add(-time.Second)}}
-	k.progress = map[string]sluice.Progress{}
+	k.progress = map[string]sluice.Checkpoint{}
 	if r := k.rows(&Pipeline{}, &figures{}, now)[0]; r.State != "free" || r.Lag != 101 {
 		t.Errorf("a lease that has ended: %+v", r)
 	}
@@ -355,7 +355,7 @@ func TestSilentStores(t *testing.T) {
 // aThousand is a pipeline of a thousand partitions of which all move.
 func aThousand() (*shown, []string) {
 	m, ids := NewMeter(), make([]string, 1000)
-	k := &known{at: time.Now(), leases: map[string]leased{}, progress: map[string]sluice.Progress{}, bounds: map[string]bounds{}}
+	k := &known{at: time.Now(), leases: map[string]leased{}, progress: map[string]sluice.Checkpoint{}, bounds: map[string]bounds{}}
 	for i := range ids {
 		ids[i] = fmt.Sprint(i)
 		l := sluice.Lease{Partition: ids[i], Owner: "host-1234-abcdef01", Epoch: 12}

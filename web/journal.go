@@ -33,7 +33,7 @@ const (
 type journal struct{ entries []happening }
 
 // told are the kinds of observation that go into the journal; true for trouble.
-var told = map[sluice.Kind]bool{
+var told = map[sluice.ObservationKind]bool{
 	sluice.KindAcquired: false, sluice.KindReleased: false, sluice.KindRedriven: false,
 	sluice.KindLost: true, sluice.KindFenced: true, sluice.KindUnknown: true, sluice.KindParked: true,
 	sluice.KindRedriveFailed: true, sluice.KindStopped: true, sluice.KindFailed: true, sluice.KindHookFailed: true,

@@ -32,15 +32,15 @@ const (
 
 // letterJSON is a dead letter in a list.
 type letterJSON struct {
-	ID          int64         `json:"id"`
-	Status      sluice.Status `json:"status"`
-	Partition   string        `json:"partition"`
-	Sequence    int64         `json:"sequence"`
-	Key         string        `json:"key,omitempty"`
-	FailedAt    int64         `json:"failedAt"` // Unix milliseconds
-	NextAttempt int64         `json:"nextAttempt,omitempty"`
-	Attempts    int           `json:"attempts"`
-	Error       string        `json:"error"`
+	ID          int64                   `json:"id"`
+	Status      sluice.DeadLetterStatus `json:"status"`
+	Partition   string                  `json:"partition"`
+	Sequence    int64                   `json:"sequence"`
+	Key         string                  `json:"key,omitempty"`
+	FailedAt    int64                   `json:"failedAt"` // Unix milliseconds
+	NextAttempt int64                   `json:"nextAttempt,omitempty"`
+	Attempts    int                     `json:"attempts"`
+	Error       string                  `json:"error"`
 }
 
 func listed(d *sluice.DeadLetter) letterJSON {
@@ -149,13 +149,13 @@ func filter(search, status string) (sluice.DeadLetterFilter, error) {
 			f = sluice.DeadLetterFilter{ErrorContains: search}
 		}
 	}
-	switch s := sluice.Status(status); {
+	switch s := sluice.DeadLetterStatus(status); {
 	case len(f.Status) > 0: // the search says it
 	case status == "all":
 	case status == "":
-		f.Status = []sluice.Status{sluice.StatusDead, sluice.StatusRetry}
-	case s == sluice.StatusDead || s == sluice.StatusRetry || s == sluice.StatusDiscarded:
-		f.Status = []sluice.Status{s}
+		f.Status = []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}
+	case s == sluice.StatusDead || s == sluice.StatusRedrive || s == sluice.StatusDiscarded:
+		f.Status = []sluice.DeadLetterStatus{s}
 	default:
 		return f, fmt.Errorf("status %q: must be dead, retry, discarded or all", cut(status, 100))
 	}

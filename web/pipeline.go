@@ -43,5 +43,5 @@ type Pipeline struct {
 // Checkpoints is the side of a [sluice.TxStore] or [sluice.CheckpointStore]
 // that reads without claiming.
 type Checkpoints interface {
-	Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }

@@ -51,7 +51,7 @@ type known struct {
 	topic     sluice.Topic
 	described time.Time
 	leases    map[string]leased
-	progress  map[string]sluice.Progress
+	progress  map[string]sluice.Checkpoint
 	bounds    map[string]bounds
 	letters   letterCount
 	failed    map[string]string // by what was asked
@@ -189,7 +189,7 @@ func (k known) look(ctx context.Context, p *Pipeline) known {
 			if err != nil {
 				return err
 			}
-			next.progress = make(map[string]sluice.Progress, len(list))
+			next.progress = make(map[string]sluice.Checkpoint, len(list))
 			for _, c := range list {
 				next.progress[c.Partition] = c
 			}
@@ -226,11 +226,11 @@ func (k known) look(ctx context.Context, p *Pipeline) known {
 
 func count(ctx context.Context, p *Pipeline) (letterCount, error) {
 	list, err := p.DeadLetters.List(ctx, p.Group, sluice.DeadLetterFilter{
-		Status: []sluice.Status{sluice.StatusDead, sluice.StatusRetry}, Limit: lettersCounted + 1,
+		Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}, Limit: lettersCounted + 1,
 	})
 	c := letterCount{by: map[string]int{}, more: len(list) > lettersCounted}
 	for _, d := range list[:min(len(list), lettersCounted)] {
-		if d.Status == sluice.StatusRetry {
+		if d.Status == sluice.StatusRedrive {
 			c.retry++
 		} else {
 			c.dead++

@@ -72,7 +72,7 @@ func (l *letterFlags) filter(args []string) (sluice.DeadLetterFilter, error) {
 	}
 	f.IDs = l.ids
 	if len(f.IDs) == 0 && len(f.Status) == 0 {
-		f.Status = []sluice.Status{sluice.StatusDead, sluice.StatusRetry}
+		f.Status = []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}
 	}
 	return f, nil
 }

@@ -17,25 +17,25 @@ import (
 
 // letter is a dead letter as --json prints it.
 type letter struct {
-	ID            int64             `json:"id"`
-	Status        sluice.Status     `json:"status"`
-	Partition     string            `json:"partition"`
-	Sequence      int64             `json:"sequence"`
-	Offset        string            `json:"offset,omitempty"`
-	Incarnation   string            `json:"incarnation"`
-	Key           string            `json:"key,omitempty"`
-	Enqueued      *time.Time        `json:"enqueued,omitempty"`
-	FailedAt      time.Time         `json:"failed_at"`
-	NextAttempt   *time.Time        `json:"next_attempt,omitempty"`
-	Attempts      int               `json:"attempts"`
-	Error         string            `json:"error"`
-	MessageID     string            `json:"message_id,omitempty"`
-	CorrelationID string            `json:"correlation_id,omitempty"`
-	ContentType   string            `json:"content_type,omitempty"`
-	Properties    map[string]string `json:"properties,omitempty"`
-	HasBody       bool              `json:"has_body"`
-	Body          *string           `json:"body,omitempty"`
-	BodyBytes     []byte            `json:"body_base64,omitempty"` // where it is not text
+	ID            int64                   `json:"id"`
+	Status        sluice.DeadLetterStatus `json:"status"`
+	Partition     string                  `json:"partition"`
+	Sequence      int64                   `json:"sequence"`
+	Offset        string                  `json:"offset,omitempty"`
+	Incarnation   string                  `json:"incarnation"`
+	Key           string                  `json:"key,omitempty"`
+	Enqueued      *time.Time              `json:"enqueued,omitempty"`
+	FailedAt      time.Time               `json:"failed_at"`
+	NextAttempt   *time.Time              `json:"next_attempt,omitempty"`
+	Attempts      int                     `json:"attempts"`
+	Error         string                  `json:"error"`
+	MessageID     string                  `json:"message_id,omitempty"`
+	CorrelationID string                  `json:"correlation_id,omitempty"`
+	ContentType   string                  `json:"content_type,omitempty"`
+	Properties    map[string]string       `json:"properties,omitempty"`
+	HasBody       bool                    `json:"has_body"`
+	Body          *string                 `json:"body,omitempty"`
+	BodyBytes     []byte                  `json:"body_base64,omitempty"` // where it is not text
 }
 
 func describeAll(letters []sluice.DeadLetter) []letter {
@@ -97,7 +97,7 @@ func (a *app) printLetters(letters []sluice.DeadLetter) error {
 	for i := range letters {
 		d := &letters[i]
 		status := string(d.Status)
-		if d.Status == sluice.StatusRetry && !d.NextAttempt.IsZero() {
+		if d.Status == sluice.StatusRedrive && !d.NextAttempt.IsZero() {
 			status += " at " + moment(d.NextAttempt)
 		}
 		t.Add(fmt.Sprint(d.ID), d.Event.Partition, fmt.Sprint(d.Event.Sequence), humanize.Shorten(d.Event.Key, 20), status,

@@ -14,14 +14,14 @@ import (
 func TestEncode(t *testing.T) {
 	for _, c := range []struct {
 		after int64
-		list  []sluice.Range
+		list  []sluice.SequenceRange
 		want  string
 	}{
 		{9, nil, ""},
-		{9, []sluice.Range{{First: 11, Last: 11}, {First: 13, Last: 20}}, "1,1+7"},
-		{sluice.Unset.Sequence, []sluice.Range{{First: 0, Last: 0}}, "1"},
-		{sluice.Origin.Sequence, []sluice.Range{{First: 1, Last: math.MaxInt64}}, "1+9223372036854775806"},
-		{sluice.Unset.Sequence, []sluice.Range{{First: math.MaxInt64, Last: math.MaxInt64}}, "9223372036854775808"},
+		{9, []sluice.SequenceRange{{First: 11, Last: 11}, {First: 13, Last: 20}}, "1,1+7"},
+		{sluice.Unset.Sequence, []sluice.SequenceRange{{First: 0, Last: 0}}, "1"},
+		{sluice.Origin.Sequence, []sluice.SequenceRange{{First: 1, Last: math.MaxInt64}}, "1+9223372036854775806"},
+		{sluice.Unset.Sequence, []sluice.SequenceRange{{First: math.MaxInt64, Last: math.MaxInt64}}, "9223372036854775808"},
 	} {
 		text, err := ranges.Encode(c.after, c.list)
 		if err != nil || text != c.want {
@@ -36,10 +36,10 @@ func TestEncode(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	for range 100 {
 		after := rand.Int64N(1<<rand.IntN(50)) - 2
-		var list []sluice.Range
+		var list []sluice.SequenceRange
 		for last := after; len(list) < 100; last = list[len(list)-1].Last {
 			first := last + 2 + rand.Int64N(1<<rand.IntN(40))
-			list = append(list, sluice.Range{First: first, Last: first + rand.Int64N(1<<rand.IntN(40))})
+			list = append(list, sluice.SequenceRange{First: first, Last: first + rand.Int64N(1<<rand.IntN(40))})
 		}
 		text, err := ranges.Encode(after, list)
 		if err != nil {
@@ -52,7 +52,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestEncodeRefuses(t *testing.T) {
-	for _, list := range [][]sluice.Range{
+	for _, list := range [][]sluice.SequenceRange{
 		{{First: 9, Last: 9}},
 		{{First: 10, Last: 12}}, // touches
 		{{First: math.MinInt64, Last: 12}},

@@ -61,7 +61,7 @@ func (d *Desk) Select(ctx context.Context, filter sluice.DeadLetterFilter) ([]sl
 // returns how many of them were still there.
 func (d *Desk) Mark(ctx context.Context, letters []sluice.DeadLetter, at time.Time) (marked int64, err error) {
 	err = paged(letters, func(ids []int64) error {
-		n, err := d.DeadLetters.Retry(ctx, d.Group, sluice.DeadLetterFilter{IDs: ids}, at)
+		n, err := d.DeadLetters.Redrive(ctx, d.Group, sluice.DeadLetterFilter{IDs: ids}, at)
 		marked += n
 		return err
 	})
@@ -130,7 +130,7 @@ func (d *Desk) Follow(ctx context.Context, letters []sluice.DeadLetter, report f
 
 // look finds out which of those that waited do so no more.
 func (d *Desk) look(ctx context.Context, so *Outcome) error {
-	marked, err := d.Select(ctx, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry}})
+	marked, err := d.Select(ctx, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (d *Desk) look(ctx context.Context, so *Outcome) error {
 		switch {
 		case !ok:
 			so.Applied++
-		case l.Status == sluice.StatusRetry: // marked anew between the two requests
+		case l.Status == sluice.StatusRedrive: // marked anew between the two requests
 			still = append(still, l)
 		case l.Status == sluice.StatusDiscarded:
 			so.Discarded++

@@ -171,7 +171,7 @@ func TestWhatWaitsStaysMarked(t *testing.T) {
 			t.Errorf("outcome %+v, %v", so, err)
 		}
 		letters, err := w.store.List(t.Context(), group, sluice.DeadLetterFilter{})
-		if err != nil || len(letters) != 1 || letters[0].Status != sluice.StatusRetry {
+		if err != nil || len(letters) != 1 || letters[0].Status != sluice.StatusRedrive {
 			t.Errorf("dead letters %+v, %v", letters, err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 
 // Checkpoints is the side of a [sluice.TxStore] that is needed here.
 type Checkpoints interface {
-	Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }
 
 // Recorded is a source that describes its topic as the checkpoints know it

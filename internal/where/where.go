@@ -137,11 +137,11 @@ func (c condition) apply(f *sluice.DeadLetterFilter, now time.Time) (err error) 
 	return nil
 }
 
-func statuses(text string) (list []sluice.Status, err error) {
+func statuses(text string) (list []sluice.DeadLetterStatus, err error) {
 	for word := range strings.SplitSeq(text, "|") {
-		s := sluice.Status(strings.TrimSpace(word))
+		s := sluice.DeadLetterStatus(strings.TrimSpace(word))
 		switch s {
-		case sluice.StatusDead, sluice.StatusRetry, sluice.StatusDiscarded:
+		case sluice.StatusDead, sluice.StatusRedrive, sluice.StatusDiscarded:
 		default:
 			return nil, fmt.Errorf("%q is not one of dead, retry, discarded", string(s))
 		}

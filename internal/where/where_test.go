@@ -18,10 +18,10 @@ func TestParse(t *testing.T) {
 		"partition=3": {Partition: "3"},
 		"partition=3, error~timeout, since=2026-01-01T00:00:00Z, status=dead, key=LAX, sequence=10..20": {
 			Partition: "3", ErrorContains: "timeout", FailedSince: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-			Status: []sluice.Status{sluice.StatusDead}, Key: "LAX", FirstSequence: n(10), LastSequence: n(20),
+			Status: []sluice.DeadLetterStatus{sluice.StatusDead}, Key: "LAX", FirstSequence: n(10), LastSequence: n(20),
 		},
 		`error~"a, \"b\" \\ = ~ " ,key = x y `:   {ErrorContains: `a, "b" \ = ~ `, Key: "x y"},
-		"status=dead | retry|dead":               {Status: []sluice.Status{sluice.StatusDead, sluice.StatusRetry}},
+		"status=dead | retry|dead":               {Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}},
 		"since=24h ago,before=90m ago":           {FailedSince: now.Add(-24 * time.Hour), FailedBefore: now.Add(-90 * time.Minute)},
 		"sequence=7":                             {FirstSequence: n(7), LastSequence: n(7)},
 		"sequence=7..":                           {FirstSequence: n(7)},

@@ -18,7 +18,7 @@ import (
 // of Sluice has it.
 type Checkpoints interface {
 	// Read returns the group's checkpoints, without claiming them.
-	Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }
 
 // Config holds what has a default. The zero value is ready to use.
@@ -78,7 +78,7 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	if err != nil {
 		return autoscale.Reading{}, fmt.Errorf("lag of %s: read checkpoints: %w", s.group.Topic, err)
 	}
-	at := make(map[string]*sluice.Progress, len(all))
+	at := make(map[string]*sluice.Checkpoint, len(all))
 	for i := range all {
 		p := &all[i]
 		// A claim alone, without a start chosen, is moved over by its owner.
@@ -95,7 +95,7 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 }
 
 // sum adds up the partitions, some at a time. The first error ends it.
-func (s *Source) sum(ctx context.Context, partitions []string, at map[string]*sluice.Progress) (total int64, err error) {
+func (s *Source) sum(ctx context.Context, partitions []string, at map[string]*sluice.Checkpoint) (total int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	next := make(chan string)
@@ -126,7 +126,7 @@ func (s *Source) sum(ctx context.Context, partitions []string, at map[string]*sl
 var errBeyond = errors.New("its checkpoint lies behind the newest event")
 
 // behind is how many events of a partition are to be dealt with.
-func (s *Source) behind(ctx context.Context, partition string, p *sluice.Progress) (int64, error) {
+func (s *Source) behind(ctx context.Context, partition string, p *sluice.Checkpoint) (int64, error) {
 	b, err := s.hub.Bounds(ctx, partition)
 	if err != nil {
 		return 0, fmt.Errorf("bounds of partition %s: %w", partition, err)

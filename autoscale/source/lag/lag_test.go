@@ -135,9 +135,9 @@ func TestCheckpointBeyondTheEnd(t *testing.T) {
 }
 
 // listed is a store that knows one group's checkpoints.
-type listed []sluice.Progress
+type listed []sluice.Checkpoint
 
-func (l listed) Read(context.Context, sluice.Group) ([]sluice.Progress, error) { return l, nil }
+func (l listed) Read(context.Context, sluice.Group) ([]sluice.Checkpoint, error) { return l, nil }
 
 func TestDoneBehindTheCheckpoint(t *testing.T) {
 	w := newWorld(t)
@@ -146,7 +146,7 @@ func TestDoneBehindTheCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := listed{{Partition: "0", Incarnation: topic.Incarnation, Position: sluice.Position{Sequence: 9}, Done: []sluice.Range{{First: 20, Last: 29}, {First: 50, Last: 50}}}}
+	at := listed{{Partition: "0", Incarnation: topic.Incarnation, Position: sluice.Position{Sequence: 9}, Done: []sluice.SequenceRange{{First: 20, Last: 29}, {First: 50, Last: 50}}}}
 	r, err := lag.New(w.hub, at, group, nil).Read(t.Context())
 	if err != nil || r.Value != 79 {
 		t.Errorf("lag is %v, %v; want 79", r.Value, err)

@@ -22,7 +22,7 @@ func (w *world) holders() map[string]string {
 	list, _ := w.leaseStore().List(context.Background(), w.group)
 	holders := map[string]string{}
 	for _, l := range list {
-		if l.Live() && !l.Seat() {
+		if l.Live() && !l.Member() {
 			holders[l.Partition] = l.Owner
 		}
 	}

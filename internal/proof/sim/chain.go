@@ -52,7 +52,7 @@ func (w *world) groups() []sluice.Group {
 // firstStage is a delivery into the log of the next one.
 func (p *process) firstStage() sluice.Delivery {
 	s := p.w.cfg.Stream
-	return sluice.AtLeastOnce[*sluice.Event](checkpoints{store{p}}, letters{p}, p.messages, &forward{process: p, sent: map[string]int64{}}, &sluice.StreamConfig[*sluice.Event]{
+	return sluice.AtLeastOnce[*sluice.Event](checkpoints{store{p}}, letters{p}, p.messages, &forward{process: p, sent: map[string]int64{}}, &sluice.AtLeastOnceConfig[*sluice.Event]{
 		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond,
 	})
 }
@@ -69,7 +69,7 @@ func (p *process) messages(ctx context.Context, e *sluice.Event) ([]*sluice.Even
 	case "two", "half":
 		n = 2
 	case "refused":
-		if stamp, _ := sluice.StampOf(ctx, e, 0); !stamp.Retry {
+		if stamp, _ := sluice.StampOf(ctx, e, 0); !stamp.Redrive {
 			return nil, errors.New("refused")
 		}
 	}
@@ -92,7 +92,7 @@ type forward struct {
 	sent map[string]int64 // the highest event submitted, by partition; guarded by world.mu
 }
 
-func (f *forward) Submit(ctx context.Context, m *sluice.Event, done func(sluice.Result)) {
+func (f *forward) Submit(ctx context.Context, m *sluice.Event, done func(sluice.WriteResult)) {
 	if f.w.cfg.Chain.Early {
 		f.w.mu.Lock()
 		f.sent[m.Partition] = max(f.sent[m.Partition], m.Sequence)
@@ -102,14 +102,14 @@ func (f *forward) Submit(ctx context.Context, m *sluice.Event, done func(sluice.
 		stamp.Low = low
 		stamp.SetTo(m.Properties)
 	}
-	f.w.live.Go(func() { done(sluice.Result{Err: f.put(ctx, m), Cost: 1}) })
+	f.w.live.Go(func() { done(sluice.WriteResult{Err: f.put(ctx, m), Cost: 1}) })
 }
 
 // put appends one message. The partition is a matter of its key and number. Of
 // some events the second message is refused until somebody has it tried again.
 func (f *forward) put(ctx context.Context, m *sluice.Event) error {
 	stamp, _, _ := sluice.StampFrom(m.Properties)
-	if kind, _, _ := strings.Cut(string(m.Body), " "); kind == "half" && stamp.ID.N == 1 && !stamp.Retry {
+	if kind, _, _ := strings.Cut(string(m.Body), " "); kind == "half" && stamp.ID.N == 1 && !stamp.Redrive {
 		return sluice.Reject(errors.New("too large"))
 	}
 	to := fmt.Sprint((int(m.Sequence%5) + len(m.MessageID)) % f.w.cfg.Chain.Partitions)
@@ -190,7 +190,7 @@ func (w *world) chainSettled() bool {
 			return false
 		}
 	}
-	retries, _ := w.store.List(ctx, group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry}})
+	retries, _ := w.store.List(ctx, group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
 	return len(list) == w.cfg.Chain.Partitions && len(retries) == 0
 }
 

@@ -417,7 +417,7 @@ func (w *world) settle() time.Duration {
 
 // retry has all dead letters of a group tried again.
 func (w *world) retry(g sluice.Group) {
-	_, _ = w.store.Retry(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead}}, time.Time{})
+	_, _ = w.store.Redrive(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}}, time.Time{})
 }
 
 // settled tells whether every event is done and no retry is waiting.
@@ -436,7 +436,7 @@ func (w *world) settled() bool {
 			return false
 		}
 	}
-	retries, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusRetry}})
+	retries, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
 	return len(list) == w.cfg.Partitions && len(retries) == 0 && w.chainSettled()
 }
 
@@ -484,7 +484,7 @@ func (w *world) judge() []string {
 	parked := map[id]int{}
 	for _, l := range letters {
 		parked[id{l.Event.Partition, l.Event.Sequence}]++
-		if l.Status == sluice.StatusRetry {
+		if l.Status == sluice.StatusRedrive {
 			complain("partition %s: event %d still waits for its retry", l.Event.Partition, l.Event.Sequence)
 		}
 	}

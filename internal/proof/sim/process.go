@@ -309,8 +309,8 @@ func (l leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInf
 // store is the database as a process sees it.
 type store struct{ *process }
 
-func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Progress, error) {
-	return ask(ctx, s.process, "claim", lease.Partition, func() (sluice.Progress, error) {
+func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
+	return ask(ctx, s.process, "claim", lease.Partition, func() (sluice.Checkpoint, error) {
 		p, err := s.w.store.Claim(ctx, lease, incarnation)
 		if err == nil {
 			s.w.mu.Lock()
@@ -346,8 +346,8 @@ func (s store) blind(ctx context.Context, step sluice.Step, fn func(context.Cont
 	}
 }
 
-func (s store) Record(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.Trial) error {
-	return tell(ctx, s.process, "record", lease.Partition, func() error { return s.w.store.Record(ctx, lease, at, trial) })
+func (s store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+	return tell(ctx, s.process, "record", lease.Partition, func() error { return s.w.store.RecordAttempt(ctx, lease, at, trial) })
 }
 
 func (s store) Leave(ctx context.Context, lease sluice.Lease) error {
@@ -358,12 +358,12 @@ func (s store) Due(ctx context.Context, group sluice.Group, partition string, li
 	return ask(ctx, s.process, "due", partition, func() ([]sluice.DeadLetter, error) { return s.w.store.Due(ctx, group, partition, limit) })
 }
 
-func (s store) Seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.Seen, error) {
-	return ask(ctx, s.process, "seen", partition, func() ([]sluice.Seen, error) { return s.w.store.Seen(ctx, group, partition) })
+func (s store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
+	return ask(ctx, s.process, "seen", partition, func() ([]sluice.DedupState, error) { return s.w.store.ReadDedup(ctx, group, partition) })
 }
 
-func (s store) Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error) {
-	return ask(ctx, s.process, "read", "", func() ([]sluice.Progress, error) { return s.w.store.Read(ctx, group) })
+func (s store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
+	return ask(ctx, s.process, "read", "", func() ([]sluice.Checkpoint, error) { return s.w.store.Read(ctx, group) })
 }
 
 func (s store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {

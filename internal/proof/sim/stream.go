@@ -13,7 +13,7 @@ import (
 
 // streaming is what a world has more whose consumers deliver at least once.
 type streaming struct {
-	Order   sluice.Order
+	Order   sluice.Ordering
 	Policy  sluice.KeyPolicy
 	Events  int  // in flight at most
 	Highest bool // a mutant: the checkpoint goes to the highest event that is done
@@ -28,7 +28,7 @@ type written struct {
 // stream is the delivery of such a process.
 func (p *process) stream() sluice.Delivery {
 	s := p.w.cfg.Stream
-	return sluice.AtLeastOnce[*sluice.Event](checkpoints{store{p}}, letters{p}, p.records, sink{p}, &sluice.StreamConfig[*sluice.Event]{
+	return sluice.AtLeastOnce[*sluice.Event](checkpoints{store{p}}, letters{p}, p.records, sink{p}, &sluice.AtLeastOnceConfig[*sluice.Event]{
 		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond,
 	})
 }
@@ -52,8 +52,8 @@ func place(e *sluice.Event) string { return fmt.Sprintf("%s/%d", e.Partition, e.
 // sink is the target store as a process sees it.
 type sink struct{ *process }
 
-func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Result)) {
-	s.w.live.Go(func() { done(sluice.Result{Err: s.put(ctx, e), Cost: 1}) })
+func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
+	s.w.live.Go(func() { done(sluice.WriteResult{Err: s.put(ctx, e), Cost: 1}) })
 }
 
 // put writes one record.
@@ -122,7 +122,7 @@ func (w *world) send(ctx context.Context, p *process, op, place string, apply fu
 // checkpoints are the database's, as a process sees them.
 type checkpoints struct{ store }
 
-func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 	if n := len(done); n > 0 && c.w.cfg.Stream.Highest {
 		to, done = sluice.Position{Sequence: done[n-1].Last}, nil
 	}
@@ -132,7 +132,7 @@ func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.
 // advance moves a checkpoint, and holds against the engine what it should not
 // have: to pass an event that is neither written nor a dead letter, to go back,
 // to come from an owner that another has taken over from.
-func (w *world) advance(lease sluice.Lease, to sluice.Position, done []sluice.Range) error {
+func (w *world) advance(lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
 	ctx := context.Background()
 	before := w.checkpoint(lease.Partition)
 	parked, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{Partition: lease.Partition})
@@ -154,7 +154,7 @@ func (w *world) advance(lease sluice.Lease, to sluice.Position, done []sluice.Ra
 	if claimed := w.claimed[lane(lease)]; lease.Epoch < claimed {
 		complain("the checkpoint was moved under epoch %d after epoch %d had claimed", lease.Epoch, claimed)
 	}
-	for _, r := range append([]sluice.Range{{First: before.Sequence + 1, Last: to.Sequence}}, done...) {
+	for _, r := range append([]sluice.SequenceRange{{First: before.Sequence + 1, Last: to.Sequence}}, done...) {
 		for n := max(r.First, 0); n <= r.Last; n++ {
 			if !settled[n] && w.written[written{lease.Partition, n}] == 0 {
 				complain("event %d counts as done at checkpoint %v, but is neither written nor a dead letter", n, to)
@@ -214,7 +214,7 @@ func (w *world) judgeStream() []string {
 	parked := map[written]bool{}
 	for _, d := range list {
 		parked[written{d.Event.Partition, d.Event.Sequence}] = true
-		if d.Status == sluice.StatusRetry {
+		if d.Status == sluice.StatusRedrive {
 			bad = append(bad, fmt.Sprintf("partition %s: event %d still waits for its retry", d.Event.Partition, d.Event.Sequence))
 		}
 	}
@@ -236,7 +236,7 @@ func DrawStream(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 2))
 	c.Poison, c.Unsafe.LateCommit = false, false
 	c.Stream = &streaming{
-		Order: sluice.Order(r.IntN(3)), Policy: sluice.KeyPolicy(r.IntN(2)),
+		Order: sluice.Ordering(r.IntN(3)), Policy: sluice.KeyPolicy(r.IntN(2)),
 		Events: []int{8, 40, 1000}[r.IntN(3)] * c.Partitions,
 	}
 	return c

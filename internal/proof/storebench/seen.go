@@ -20,23 +20,23 @@ func Seen[Tx any, S sluice.TxStore[Tx]](b *testing.B, open func(b *testing.B) S)
 			if _, err := s.Claim(b.Context(), lease, incarnation); err != nil {
 				b.Fatal(err)
 			}
-			seen, at := make([]sluice.Seen, origins), sluice.Unset
+			seen, at := make([]sluice.DedupState, origins), sluice.Unset
 			for n := int64(0); b.Loop(); n++ {
 				for i := range seen {
 					each := events / origins
 					low := (n - behind) * each
-					seen[i] = sluice.Seen{
+					seen[i] = sluice.DedupState{
 						Origin: fmt.Sprintf("flights@0123456789abcdef/%d", i), Epoch: 1, Low: low, Top: (n + 1) * each, Forget: low, At: time.Now(),
 						IDs: fmt.Sprintf("0:%d", n*each) + strings.Repeat(",2", int(each)-1),
 					}
 				}
 				to := sluice.Position{Sequence: (n + 1) * events}
-				if err := s.Commit(b.Context(), sluice.Step{Lease: lease, From: at, To: to, Seen: seen}, nil); err != nil {
+				if err := s.Commit(b.Context(), sluice.Step{Lease: lease, From: at, To: to, Dedup: seen}, nil); err != nil {
 					b.Fatal(err)
 				}
 				at = to
 			}
-			rows, err := s.Seen(b.Context(), group, "0")
+			rows, err := s.ReadDedup(b.Context(), group, "0")
 			if err != nil || int64(len(rows)) > 2*behind*origins {
 				b.Errorf("%d rows are left, %v", len(rows), err)
 			}

@@ -24,11 +24,11 @@ func Advance[S sluice.CheckpointStore](b *testing.B, open func(b *testing.B) S) 
 			if _, err := s.Claim(b.Context(), lease, incarnation); err != nil {
 				b.Fatal(err)
 			}
-			done := make([]sluice.Range, n)
+			done := make([]sluice.SequenceRange, n)
 			to := int64(0)
 			for b.Loop() {
 				for i := range done {
-					done[i] = sluice.Range{First: to + 10 + 7*int64(i), Last: to + 12 + 7*int64(i)}
+					done[i] = sluice.SequenceRange{First: to + 10 + 7*int64(i), Last: to + 12 + 7*int64(i)}
 				}
 				if err := s.Advance(b.Context(), lease, sluice.Position{Sequence: to}, done); err != nil {
 					b.Fatal(err)
@@ -41,7 +41,7 @@ func Advance[S sluice.CheckpointStore](b *testing.B, open func(b *testing.B) S) 
 
 // Park measures dead letters of 1 KB, so many in one go, and a look at them
 // afterwards.
-func Park[S sluice.LetterStore](b *testing.B, open func(b *testing.B) S) {
+func Park[S sluice.DeadLetterQueue](b *testing.B, open func(b *testing.B) S) {
 	for _, n := range []int{1, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			s := open(b)

@@ -35,10 +35,10 @@ var ErrTooMany = errors.New("more than 1000000 groups in memory: make fewer, or 
 type Event struct {
 	Enqueued time.Time
 	Sequence int64
-	ID       *sluice.ChainID // nil: it is no other's repeat
-	Parts    []string        // what names its group, but for the time; without NUL characters
-	Time     time.Time       // its group's
-	Values   []*Number       // one for each figure; nil: it lacks it
+	ID       *sluice.CausationID // nil: it is no other's repeat
+	Parts    []string            // what names its group, but for the time; without NUL characters
+	Time     time.Time           // its group's
+	Values   []*Number           // one for each figure; nil: it lacks it
 }
 
 // Outcome is what became of an event.

@@ -25,7 +25,7 @@ type page struct {
 type seen map[pageKey]*page
 
 // mark notes an id, and tells whether it was new.
-func (s seen) mark(id sluice.ChainID, enqueued time.Time) bool {
+func (s seen) mark(id sluice.CausationID, enqueued time.Time) bool {
 	key := pageKey{id.Source, id.Partition, id.N, id.Sequence / pageBits}
 	p := s[key]
 	if p == nil {

@@ -15,7 +15,7 @@ import (
 
 // Checkpoints is the side of a [sluice.TxStore] that is needed here.
 type Checkpoints interface {
-	Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }
 
 // Ends is where each partition of a topic ended.
@@ -87,7 +87,7 @@ func (e *Ends) Wait(ctx context.Context, checkpoints Checkpoints, stopped func()
 	}
 }
 
-func (e *Ends) compare(all []sluice.Progress) *Unreached {
+func (e *Ends) compare(all []sluice.Checkpoint) *Unreached {
 	at := make(map[string]sluice.Position, len(all))
 	for _, p := range all {
 		if p.Incarnation == e.topic.Incarnation && p.Position != sluice.Unset {

@@ -151,7 +151,7 @@ type flaky struct {
 	err  error
 }
 
-func (f *flaky) Read(ctx context.Context, g sluice.Group) ([]sluice.Progress, error) {
+func (f *flaky) Read(ctx context.Context, g sluice.Group) ([]sluice.Checkpoint, error) {
 	if f.fail--; f.fail >= 0 {
 		return nil, f.err
 	}

@@ -51,7 +51,7 @@ func (w *world) own(t *testing.T, partition string) sluice.Lease {
 	return l
 }
 
-func (w *world) at(t *testing.T, partition string) sluice.Progress {
+func (w *world) at(t *testing.T, partition string) sluice.Checkpoint {
 	t.Helper()
 	all, err := w.store.Read(t.Context(), group)
 	if err != nil {
@@ -62,7 +62,7 @@ func (w *world) at(t *testing.T, partition string) sluice.Progress {
 			return p
 		}
 	}
-	return sluice.Progress{Position: sluice.Unset}
+	return sluice.Checkpoint{Position: sluice.Unset}
 }
 
 func TestSetCountsWhatIsRepeatedAndSkipped(t *testing.T) {

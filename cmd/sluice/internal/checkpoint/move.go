@@ -131,12 +131,12 @@ func (t *Table) held(ctx context.Context, partition string) error {
 type state struct {
 	topic     sluice.Topic
 	partition string
-	progress  sluice.Progress // zero but for Position, which is Unset, if there is no checkpoint
+	progress  sluice.Checkpoint // zero but for Position, which is Unset, if there is no checkpoint
 	holder    sluice.LeaseInfo
 }
 
 func (t *Table) look(ctx context.Context, partition string) (state, error) {
-	s := state{partition: partition, progress: sluice.Progress{Position: sluice.Unset}}
+	s := state{partition: partition, progress: sluice.Checkpoint{Position: sluice.Unset}}
 	var err error
 	if s.topic, err = t.Source.Describe(ctx); err != nil {
 		return s, fmt.Errorf("describe topic: %w", err)

@@ -13,7 +13,7 @@ import (
 
 // Store is the side of a [sluice.TxStore] that is needed here.
 type Store interface {
-	Read(ctx context.Context, group sluice.Group) ([]sluice.Progress, error)
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 	Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error)
 }
 
@@ -53,7 +53,7 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	letters, err := t.DeadLetters.List(ctx, t.Group, sluice.DeadLetterFilter{Status: []sluice.Status{sluice.StatusDead, sluice.StatusRetry}})
+	letters, err := t.DeadLetters.List(ctx, t.Group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,7 +78,7 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 		r.Recreated = hub == nil && p.Incarnation != topic.Incarnation
 	}
 	for _, l := range leases {
-		if l.Seat() {
+		if l.Member() {
 			continue
 		}
 		r := row(l.Partition)

@@ -291,7 +291,7 @@ func (d *Autoscale) lookForSecond(ctx context.Context) {
 	}
 	owners := map[string]bool{}
 	for _, l := range leases {
-		if l.Live() && !l.Seat() {
+		if l.Live() && !l.Member() {
 			owners[l.Owner] = true
 		}
 	}

@@ -15,8 +15,8 @@ import (
 // books are the ledger of a demo whose effects are in no table: all that has
 // become of its events, read at one time.
 type books struct {
-	progress map[string]sluice.Progress // by partition
-	entries  map[string][]audit.Entry   // sorted
+	progress map[string]sluice.Checkpoint // by partition
+	entries  map[string][]audit.Entry     // sorted
 }
 
 // found takes note of an event's effect.
@@ -41,7 +41,7 @@ func (l *line) hubAudit(ctx context.Context, consumerGroup string, progress func
 // balance reads the books. Checkpoints come first: what they have passed was
 // done before, and so is among what is read then.
 func (l *line) balance(ctx context.Context, read func(context.Context, found) error) (*books, error) {
-	b := &books{progress: map[string]sluice.Progress{}, entries: map[string][]audit.Entry{}}
+	b := &books{progress: map[string]sluice.Checkpoint{}, entries: map[string][]audit.Entry{}}
 	list, err := l.parts.Checkpoints.Read(ctx, l.pipeline.Group)
 	if err != nil {
 		return nil, fmt.Errorf("read the checkpoints: %w", err)
@@ -83,7 +83,7 @@ type page struct {
 }
 
 // Checkpoint implements [audit.View].
-func (p page) Checkpoint(context.Context) (sluice.Progress, bool, error) {
+func (p page) Checkpoint(context.Context) (sluice.Checkpoint, bool, error) {
 	progress, there := p.progress[p.partition]
 	return progress, there, nil
 }

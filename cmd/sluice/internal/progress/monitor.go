@@ -31,7 +31,7 @@ type Figures struct {
 // Monitor is a [sluice.Observer].
 type Monitor struct {
 	log    *slog.Logger
-	silent []sluice.Kind
+	silent []sluice.ObservationKind
 	flood  flood
 
 	mu      sync.Mutex
@@ -50,7 +50,7 @@ type partition struct {
 // New makes a monitor that writes to log: turns of ownership as they happen,
 // single batches and renewals at debug level, trouble of one kind a few lines
 // at a time. What is silent is only counted.
-func New(log *slog.Logger, silent ...sluice.Kind) *Monitor {
+func New(log *slog.Logger, silent ...sluice.ObservationKind) *Monitor {
 	return &Monitor{log: log, silent: silent, owned: map[string]*partition{}, stopped: map[string]error{}, flood: flood{log: log}}
 }
 

@@ -113,7 +113,7 @@ func write(t *testing.T, s *cosmos.Sink, docs ...cosmos.Document) []error {
 	var all sync.WaitGroup
 	all.Add(len(docs))
 	for i, d := range docs {
-		s.Submit(t.Context(), d, func(r sluice.Result) {
+		s.Submit(t.Context(), d, func(r sluice.WriteResult) {
 			outcomes[i] = r.Err
 			all.Done()
 		})
