@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/sluice-go/sluice"
 )
 
 // Config holds what has a default. The zero value is ready to use.
@@ -21,7 +19,7 @@ type Config struct {
 	// OnRecord is told of each record once it is kept; it must return soon.
 	OnRecord func(Record)
 	// Clock is the time. Default: the system's.
-	Clock sluice.Clock
+	Clock Clock
 	// Log is told what is done and what fails. Default: nothing is logged.
 	Log *slog.Logger
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/sluice-go/sluice"
 )
 
 // CollectorConfig holds what has a default. The zero value is ready to use.
@@ -23,7 +21,7 @@ type CollectorConfig struct {
 	// Timeout is what a source may take. Default: Every, at most 30 s.
 	Timeout time.Duration
 	// Clock is the time. Default: the system's.
-	Clock sluice.Clock
+	Clock Clock
 	// Log is told what fails. Default: nothing is logged.
 	Log *slog.Logger
 }

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/sluice-go/sluice"
 )
 
 // LogicConfig holds what has a default. The zero value is ready to use.
@@ -24,7 +22,7 @@ type LogicConfig struct {
 	// OnRecord is told of each record once it is kept, on the logic's goroutine.
 	OnRecord func(Record)
 	// Clock is the time. Default: the system's.
-	Clock sluice.Clock
+	Clock Clock
 	// Log is told what fails. Default: nothing is logged.
 	Log *slog.Logger
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
-
-	"github.com/sluice-go/sluice"
 )
 
 const (
@@ -30,7 +28,7 @@ type arrival struct {
 }
 
 // receive hands over what a queue delivers, one batch at a time, until ctx ends.
-func receive(ctx context.Context, q Queue, to chan<- arrival, clock sluice.Clock, log *slog.Logger) {
+func receive(ctx context.Context, q Queue, to chan<- arrival, clock Clock, log *slog.Logger) {
 	for ctx.Err() == nil {
 		messages, err := q.Receive(ctx, batch)
 		if err != nil {

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/sluice-go/sluice"
 )
 
 // ScalerConfig holds what has a default. The zero value is ready to use.
@@ -25,7 +23,7 @@ type ScalerConfig struct {
 	// Timeout is what one try may take. Default: 5 min.
 	Timeout time.Duration
 	// Clock is the time. Default: the system's.
-	Clock sluice.Clock
+	Clock Clock
 	// Log is told what is done and what fails. Default: nothing is logged.
 	Log *slog.Logger
 }

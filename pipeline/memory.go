@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/spelling"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/figures"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
@@ -145,7 +146,7 @@ func (m *memory) readFigures(n strictyaml.Node) []column {
 		}
 		kind, known := figures.Kinds[word]
 		if !known || of == (kind == figures.Count) {
-			near := strictyaml.Nearest(word, words)
+			near := spelling.Nearest(word, words)
 			if near != "" && near != word {
 				n.Fail("%s: did you mean %s?", n.Shown(), near)
 			} else {

@@ -16,7 +16,7 @@ import (
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/vm"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/spelling"
 )
 
 // Bounds of an expression.
@@ -229,7 +229,7 @@ func (c *checker) word(n *ast.IdentifierNode) {
 	known := append([]string{"instances", "since_action"}, c.metrics...)
 	known = slices.AppendSeq(known, maps.Keys(functions(&evaluation{})))
 	slices.Sort(known)
-	if near := strictyaml.Nearest(n.Value, known); near != "" {
+	if near := spelling.Nearest(n.Value, known); near != "" {
 		c.fail(n, "unknown metric %s: did you mean %s?", n.Value, near)
 		return
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-go/sluice/internal/spelling"
 )
 
 // Node is a value in the file. Its methods that read into a variable return
@@ -60,7 +62,7 @@ func (n Node) Object(keys Keys, required ...string) bool {
 			return
 		}
 		known := slices.Sorted(maps.Keys(keys))
-		if near := Nearest(key, known); near != "" {
+		if near := spelling.Nearest(key, known); near != "" {
 			seen[near] = true
 			value.Fail("unknown key, did you mean %s?", near)
 		} else {
@@ -122,50 +124,4 @@ func (n Node) kind() string {
 		return "a list"
 	}
 	return "a single value"
-}
-
-// maxWord is the longest word that others are proposed for.
-const maxWord = 64
-
-// Nearest returns the word most like the given one, "" if none is like it.
-func Nearest(word string, among []string) string {
-	if len(word) > maxWord {
-		return ""
-	}
-	fold := strings.NewReplacer("-", "_", " ", "_")
-	word = fold.Replace(strings.ToLower(word))
-	best, distance := "", max(1, len(word)/3)+1
-	for _, w := range among {
-		if d := edits(word, strings.ToLower(w)); d < distance {
-			best, distance = w, d
-		}
-	}
-	return best
-}
-
-// edits counts the letters to insert, remove, replace or swap with the next
-// that make b of a.
-func edits(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d = min(d, rows[i-2][j-2]+1)
-			}
-			rows[i][j] = d
-		}
-	}
-	return rows[len(a)][len(b)]
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-go/sluice/internal/spelling"
 )
 
 // Literal is what of a scalar stands in the file itself: variables are empty,
@@ -77,7 +79,7 @@ func (n Node) OneOf(to *string, words ...string) bool {
 			return true
 		}
 	}
-	if near := Nearest(text, words); near != "" {
+	if near := spelling.Nearest(text, words); near != "" {
 		return n.Fail("%s: did you mean %s?", n.Shown(), near)
 	}
 	return n.Fail("%s: write one of %s", n.Shown(), strings.Join(words, ", "))

@@ -7,18 +7,6 @@ import (
 	"testing"
 )
 
-func TestNearest(t *testing.T) {
-	among := []string{"consumer_group", "connection", "hub", "tls_ca_file"}
-	for word, want := range map[string]string{
-		"consumer_grup": "consumer_group", "consumergroup": "consumer_group", "Consumer-Group": "consumer_group", "conection": "connection",
-		"hbu": "hub", "huh": "hub", "tls_file": "", "zebra": "", "x": "", "": "", strings.Repeat("hub", 1000): "",
-	} {
-		if got := Nearest(word, among); got != want {
-			t.Errorf("%.30s: %q, want %q", word, got, want)
-		}
-	}
-}
-
 func TestExpand(t *testing.T) {
 	lookup := func(name string) (string, bool) {
 		value, ok := map[string]string{"A": "1", "B_2": "x${A}\r\n", "EMPTY": ""}[name]
