@@ -12,52 +12,54 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// EventHubConfig holds what has a default. The zero value is ready to use.
+// EventHubConfig holds optional settings. The zero value is ready to use.
 type EventHubConfig struct {
-	// MaxBytes bounds a batch's size. Default: what the link negotiates, 1 MiB
-	// on Azure (256 KiB on the basic tier).
+	// MaxBytes is how large a batch may be. Default: what the link negotiates,
+	// 1 MiB on Azure (256 KiB in the basic tier).
 	MaxBytes int
 	// MaxMessages is how many messages a batch may have. Default: any number.
 	MaxMessages int
-	// Client is the client library's own options. Its RetryOptions don't
-	// count: a [Sender] does that, and keeps account of it.
+	// Client is the options of the client library. Its RetryOptions are ignored:
+	// a [Sender] retries, and reports it.
 	Client azeventhubs.ProducerClientOptions
 }
 
-// EventHub is an event hub as a [Transport].
+// EventHub is a [Transport] to an event hub. It is safe for concurrent use.
 //
-// The client library sends a batch once more on its own, unheard, if the
-// service detaches its link meanwhile. Was the batch stored though it got no
-// answer, it is there twice and not in the report's PossibleDuplicates.
+// If the service detaches the link during a send, the client library sends the
+// batch once more without reporting it. If the batch had been stored without an
+// answer, it is then stored twice and missing from
+// [Report.PossibleDuplicates].
 type EventHub struct {
 	client      *azeventhubs.ProducerClient
 	maxBytes    uint64
 	maxMessages int
 }
 
-// OpenEventHub makes a transport from a connection string. The hub may be empty
-// if the string names one in EntityPath. It doesn't connect yet.
+// OpenEventHub makes a transport from a connection string. hub must be empty if
+// the string names the hub in EntityPath. OpenEventHub doesn't connect yet.
 func OpenEventHub(connectionString, hub string, cfg *EventHubConfig) (*EventHub, error) {
-	return openEventHub(cfg, func(o *azeventhubs.ProducerClientOptions) (*azeventhubs.ProducerClient, error) {
+	return newEventHub(cfg, func(o *azeventhubs.ProducerClientOptions) (*azeventhubs.ProducerClient, error) {
 		return azeventhubs.NewProducerClientFromConnectionString(connectionString, hub, o)
 	})
 }
 
 // OpenEventHubWithCredential makes a transport that signs in with Entra ID. The
-// namespace is like contoso.servicebus.windows.net. It doesn't connect yet.
+// namespace is a host name, like contoso.servicebus.windows.net.
+// OpenEventHubWithCredential doesn't connect yet.
 func OpenEventHubWithCredential(namespace, hub string, credential azcore.TokenCredential, cfg *EventHubConfig) (*EventHub, error) {
-	return openEventHub(cfg, func(o *azeventhubs.ProducerClientOptions) (*azeventhubs.ProducerClient, error) {
+	return newEventHub(cfg, func(o *azeventhubs.ProducerClientOptions) (*azeventhubs.ProducerClient, error) {
 		return azeventhubs.NewProducerClient(namespace, hub, credential, o)
 	})
 }
 
-func openEventHub(cfg *EventHubConfig, open func(*azeventhubs.ProducerClientOptions) (*azeventhubs.ProducerClient, error)) (*EventHub, error) {
+func newEventHub(cfg *EventHubConfig, open func(*azeventhubs.ProducerClientOptions) (*azeventhubs.ProducerClient, error)) (*EventHub, error) {
 	var c EventHubConfig
 	if cfg != nil {
 		c = *cfg
 	}
 	if c.MaxBytes < 0 || c.MaxMessages < 0 {
-		return nil, fmt.Errorf("batches of up to %d messages and %d bytes: must be positive", c.MaxMessages, c.MaxBytes)
+		return nil, fmt.Errorf("event hub: MaxMessages %d and MaxBytes %d must not be negative", c.MaxMessages, c.MaxBytes)
 	}
 	c.Client.RetryOptions = azeventhubs.RetryOptions{MaxRetries: -1}
 	client, err := open(&c.Client)
@@ -67,19 +69,20 @@ func openEventHub(cfg *EventHubConfig, open func(*azeventhubs.ProducerClientOpti
 	return &EventHub{client: client, maxBytes: uint64(c.MaxBytes), maxMessages: cmp.Or(c.MaxMessages, math.MaxInt)}, nil
 }
 
-// Close closes the links and the connection.
+// Close closes the links and the connection. No SendAll or [Sink] may use the
+// transport any more.
 func (h *EventHub) Close(ctx context.Context) error { return h.client.Close(ctx) }
 
 // Partitions implements [Transport].
 func (h *EventHub) Partitions(ctx context.Context) ([]string, error) {
 	properties, err := h.client.GetEventHubProperties(ctx, nil)
 	if err != nil {
-		return nil, explain(err)
+		return nil, explainEventHub(err)
 	}
 	return properties.PartitionIDs, nil
 }
 
-// MaxBatchBytes is how large a batch may be, in bytes.
+// MaxBatchBytes returns how large a batch may be, in bytes. It connects.
 func (h *EventHub) MaxBatchBytes(ctx context.Context) (int, error) {
 	partitions, err := h.Partitions(ctx)
 	if err != nil {
@@ -92,7 +95,7 @@ func (h *EventHub) MaxBatchBytes(ctx context.Context) (int, error) {
 func (h *EventHub) NewBatch(ctx context.Context, partition string) (Batch, error) {
 	batch, err := h.client.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: &partition, MaxBytes: h.maxBytes})
 	if err != nil {
-		return nil, explain(err)
+		return nil, explainEventHub(err)
 	}
 	return &eventBatch{partition: partition, batch: batch, maxMessages: h.maxMessages}, nil
 }
@@ -100,7 +103,7 @@ func (h *EventHub) NewBatch(ctx context.Context, partition string) (Batch, error
 // Send implements [Transport].
 func (h *EventHub) Send(ctx context.Context, batch Batch) (Outcome, error) {
 	b := batch.(*eventBatch)
-	// What fails to open a link has sent nothing.
+	// If the link can't be opened, nothing was sent.
 	if _, err := h.NewBatch(ctx, b.partition); err != nil {
 		if errors.Is(err, ErrPermanent) {
 			return OutcomeDenied, err
@@ -111,11 +114,11 @@ func (h *EventHub) Send(ctx context.Context, batch Batch) (Outcome, error) {
 	if err == nil {
 		return OutcomeAccepted, nil
 	}
-	return outcomeOf(err), explain(err)
+	return outcomeOf(err), explainEventHub(err)
 }
 
-// explain marks an error that trying again doesn't mend.
-func explain(err error) error {
+// explainEventHub marks an error that a retry doesn't cure.
+func explainEventHub(err error) error {
 	var own *azeventhubs.Error
 	if isPermanent(err) || errors.As(err, &own) && own.Code == azeventhubs.ErrorCodeUnauthorizedAccess {
 		return fmt.Errorf("%w: %w", err, ErrPermanent)
@@ -123,20 +126,20 @@ func explain(err error) error {
 	return err
 }
 
-// eventBatch uses the memory around a message's parts again, since the library
-// encodes a message at once. Only the first message, whose parts the library
-// keeps for the batch's envelope, has them to itself.
+// eventBatch reuses the memory around the parts of a message, because the library
+// encodes each message at once. Only the batch's first message has that memory to
+// itself: the library keeps it for the batch's envelope.
 type eventBatch struct {
 	partition   string
 	batch       *azeventhubs.EventDataBatch
 	maxMessages int
-	contentType *string               // nothing writes to it
-	loose       azeventhubs.EventData // an event without a key
+	contentType *string               // is never written to, so messages share it
+	keyless     azeventhubs.EventData // an event without a key
 	keyed       keyedEvent
 }
 
 // keyedEvent is an event with a key. The library encodes what pointers point to,
-// so that the key and the ids need no memory of their own.
+// so the key and the ids need no memory of their own.
 type keyedEvent struct {
 	message              azeventhubs.AMQPAnnotatedMessage
 	properties           azeventhubs.AMQPAnnotatedMessageProperties
@@ -152,9 +155,9 @@ func (b *eventBatch) Add(m *Message) error {
 	case b.Len() == b.maxMessages:
 		return ErrTooLarge
 	case m.SessionID != "":
-		err = errors.New("event hubs have no sessions: give the message a key")
+		err = errors.New("event hubs have no sessions: set Key instead of SessionID")
 	case m.Key == "":
-		err = b.batch.AddEventData(b.plain(m), nil)
+		err = b.batch.AddEventData(b.event(m), nil)
 	case longer(m.Key, maxKey):
 		err = fmt.Errorf("partition key has more than %d characters", maxKey)
 	default:
@@ -162,7 +165,7 @@ func (b *eventBatch) Add(m *Message) error {
 		if b.Len() == 0 {
 			e = &keyedEvent{}
 		}
-		err = b.batch.AddAMQPAnnotatedMessage(e.set(m, b.kind(m)), nil)
+		err = b.batch.AddAMQPAnnotatedMessage(e.set(m, b.contentTypeOf(m)), nil)
 	}
 	if errors.Is(err, azeventhubs.ErrEventDataTooLarge) {
 		return ErrTooLarge
@@ -170,9 +173,10 @@ func (b *eventBatch) Add(m *Message) error {
 	return err
 }
 
-func (b *eventBatch) plain(m *Message) *azeventhubs.EventData {
-	e := &b.loose
-	*e = azeventhubs.EventData{Body: m.Body, Properties: m.Properties, ContentType: b.kind(m)}
+// event makes the event of a message without a key.
+func (b *eventBatch) event(m *Message) *azeventhubs.EventData {
+	e := &b.keyless
+	*e = azeventhubs.EventData{Body: m.Body, Properties: m.Properties, ContentType: b.contentTypeOf(m)}
 	if m.MessageID != "" {
 		e.MessageID = &m.MessageID
 	}
@@ -182,7 +186,7 @@ func (b *eventBatch) plain(m *Message) *azeventhubs.EventData {
 	return e
 }
 
-// set makes the event of a message.
+// set makes the event of a message with a key.
 func (e *keyedEvent) set(m *Message, contentType *string) *azeventhubs.AMQPAnnotatedMessage {
 	if e.message.Properties == nil {
 		e.message.MessageAnnotations, e.message.Properties = map[any]any{keyAnnotation: &e.key}, &e.properties
@@ -200,14 +204,14 @@ func (e *keyedEvent) set(m *Message, contentType *string) *azeventhubs.AMQPAnnot
 	return &e.message
 }
 
-// kind is the content type, nil if there is none.
-func (b *eventBatch) kind(m *Message) *string {
+// contentTypeOf is a message's content type, nil if it has none.
+func (b *eventBatch) contentTypeOf(m *Message) *string {
 	if m.ContentType == "" {
 		return nil
 	}
 	if b.contentType == nil || *b.contentType != m.ContentType {
-		kind := m.ContentType
-		b.contentType = &kind
+		contentType := m.ContentType
+		b.contentType = &contentType
 	}
 	return b.contentType
 }

@@ -31,7 +31,7 @@ type run struct {
 	drainStop func() bool // stops the timer of Config.DrainTimeout
 
 	writers []*partitionWriter
-	tokens  chan struct{} // one for each batch in flight
+	tokens  chan struct{}  // one for each batch in flight
 	spare   chan []Message // of settled batches, to be used again
 	working sync.WaitGroup
 	drained sync.Once
@@ -46,10 +46,10 @@ type run struct {
 	id        []byte   // of a message that has none: a prefix of the run's own and the index
 	endsEarly bool     // the sequence has a message that wasn't taken
 	keyed     []*batch // filling with messages that have a key, by partition
-	keyless   []*batch // filling with messages without a key: one, or one for each partition if Config.Spread
-	next      int      // the partition of the next batch without a key; if Config.Ordered, of the last message
-	last      **batch  // if Config.Ordered: the only batch that is filling
-	mixed     bool     // if Config.Ordered: all messages share the batch of those without a key
+	keyless   []*batch // filling with messages without a key; one, but with Spread one for each partition
+	next      int      // the partition of the next keyless batch; with Ordered, of the last message
+	last      **batch  // with Ordered: the only batch that is filling
+	mixed     bool     // with Ordered: all messages share the batch of those without a key
 
 	mu         sync.Mutex
 	result     Report
@@ -98,7 +98,8 @@ func (s *Sender) begin(ctx context.Context) (*run, error) {
 		r.writers = append(r.writers, w)
 		r.working.Go(w.work)
 	}
-	r.next = mrand.IntN(len(r.writers)) // so that many short sequences don't all begin with the same partition
+	// At random, so that many short sequences don't all begin with one partition.
+	r.next = mrand.IntN(len(r.writers))
 	r.startFlusher()
 	return r, nil
 }

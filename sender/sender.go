@@ -34,8 +34,9 @@ type Config struct {
 	// of SendAll then has no rejected messages. Default: the error has the first
 	// 16.
 	OnRejected func(*RejectedError)
-	// InFlight is how many batches may be in flight. In addition, two batches may
-	// be filling for each partition. Default: 16.
+	// InFlight is how many batches may be in flight. In addition, one batch may be
+	// filling for each partition, and one of messages without a key (with Spread,
+	// one for each partition). Default: 16.
 	InFlight int
 	// Attempts is how many times a batch is sent at most. Default: 8.
 	Attempts int
@@ -89,9 +90,10 @@ func (s *Sender) Stats() Stats {
 	}
 }
 
-// SendAll sends the messages of a sequence of any length. It holds no more of
-// them than fit into the batches in flight ([Config.InFlight]) and those that are
-// filling. The calling goroutine runs the sequence.
+// SendAll sends the messages of a sequence of any length. It keeps each message
+// until its batch has an outcome, and holds no more messages than fit into the
+// batches in flight ([Config.InFlight]) and those that are filling. The calling
+// goroutine runs the sequence.
 //
 // SendAll returns once the outcome of each message is known, or can't become
 // known. The error is nil if all messages were accepted, except those that

@@ -15,47 +15,50 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// ServiceBusConfig holds what has a default. The zero value is ready to use.
+// ServiceBusConfig holds optional settings. The zero value is ready to use.
 type ServiceBusConfig struct {
-	// Writers is how many batches may be on their way: a session belongs to one of
-	// as many lanes, each with one batch at a time. Default: 4.
+	// Writers is how many batches may be in flight: sessions and keys are
+	// distributed over as many writers, each with one batch in flight at a time.
+	// Default: 4.
 	Writers int
-	// MaxBytes bounds a batch's size. Default: what the link negotiates, 256 KiB
-	// in Azure's standard tier and 1 MiB in the premium tier.
+	// MaxBytes is how large a batch may be. Default: what the link negotiates,
+	// 256 KiB in Azure's standard tier and 1 MiB in the premium tier.
 	MaxBytes int
 	// MaxMessages is how many messages a batch may have. Default: 4,500, what
 	// the basic and standard tiers take; premium takes more.
 	MaxMessages int
-	// Partitioned says that the queue or topic is partitioned: a batch then has
-	// messages of one session or key only, as the service wants, and ends where
-	// the next message has another. Where it detects duplicates too, the service
-	// wants MaxMessages to be 1. Default: messages of all sessions share batches.
+	// Partitioned must be set if the queue or topic is partitioned: a batch then
+	// has messages of one session or key only, because the service refuses others,
+	// and ends where the next message has another. If the queue or topic detects
+	// duplicates too, the service requires MaxMessages to be 1. Default: messages
+	// of all sessions share batches.
 	Partitioned bool
-	// Client is the client library's own options. Its RetryOptions don't
-	// count: a [Sender] does that, and keeps account of it.
+	// Client is the options of the client library. Its RetryOptions are ignored:
+	// a [Sender] retries, and reports it.
 	Client azservicebus.ClientOptions
 }
 
-// ServiceBus is a queue or a topic as a [Transport]. It has no partitions that
-// a sender could choose, so its lanes take their part.
+// ServiceBus is a [Transport] to a queue or topic of Service Bus. It is safe for
+// concurrent use. A sender can't choose a partition of Service Bus, so the
+// writers ([ServiceBusConfig.Writers]) take the place of the partitions.
 //
-// The client library sends a batch once more on its own, unheard, if the
-// service detaches its link meanwhile. Was the batch stored though it got no
-// answer, it is there twice and not in the report's PossibleDuplicates, unless the
-// queue or topic detects duplicates.
+// If the service detaches the link during a send, the client library sends the
+// batch once more without reporting it. If the batch had been stored without an
+// answer, it is then stored twice and missing from
+// [Report.PossibleDuplicates], unless the queue or topic detects duplicates.
 type ServiceBus struct {
-	cfg   ServiceBusConfig
-	lanes []string
-	dial  func() (*busLink, error)
+	cfg     ServiceBusConfig
+	writers []string // the names of the writers
+	dial    func() (*serviceBusLink, error)
 
 	mu     sync.Mutex
-	link   *busLink // nil: the next to need one opens it
+	link   *serviceBusLink // nil: the next use opens one
 	closed bool
 }
 
-// OpenServiceBus makes a transport from a connection string and the name of a
-// queue or topic, which may be empty if the string has it in EntityPath. It
-// doesn't connect yet.
+// OpenServiceBus makes a transport from a connection string. entity is the name
+// of a queue or topic, and may be empty if the string has it in EntityPath.
+// OpenServiceBus doesn't connect yet.
 func OpenServiceBus(connectionString, entity string, cfg *ServiceBusConfig) (*ServiceBus, error) {
 	if entity == "" {
 		// The string has the same form for both services.
@@ -63,20 +66,21 @@ func OpenServiceBus(connectionString, entity string, cfg *ServiceBusConfig) (*Se
 			entity = *named.EntityPath
 		}
 	}
-	return openServiceBus(entity, cfg, func(o *azservicebus.ClientOptions) (*azservicebus.Client, error) {
+	return newServiceBus(entity, cfg, func(o *azservicebus.ClientOptions) (*azservicebus.Client, error) {
 		return azservicebus.NewClientFromConnectionString(connectionString, o)
 	})
 }
 
-// OpenServiceBusWithCredential makes a transport that signs in with Entra ID.
-// The namespace is like contoso.servicebus.windows.net. It doesn't connect yet.
+// OpenServiceBusWithCredential makes a transport that signs in with Entra ID. The
+// namespace is a host name, like contoso.servicebus.windows.net.
+// OpenServiceBusWithCredential doesn't connect yet.
 func OpenServiceBusWithCredential(namespace, entity string, credential azcore.TokenCredential, cfg *ServiceBusConfig) (*ServiceBus, error) {
-	return openServiceBus(entity, cfg, func(o *azservicebus.ClientOptions) (*azservicebus.Client, error) {
+	return newServiceBus(entity, cfg, func(o *azservicebus.ClientOptions) (*azservicebus.Client, error) {
 		return azservicebus.NewClient(namespace, credential, o)
 	})
 }
 
-func openServiceBus(entity string, cfg *ServiceBusConfig, open func(*azservicebus.ClientOptions) (*azservicebus.Client, error)) (*ServiceBus, error) {
+func newServiceBus(entity string, cfg *ServiceBusConfig, open func(*azservicebus.ClientOptions) (*azservicebus.Client, error)) (*ServiceBus, error) {
 	b := &ServiceBus{}
 	if cfg != nil {
 		b.cfg = *cfg
@@ -85,15 +89,15 @@ func openServiceBus(entity string, cfg *ServiceBusConfig, open func(*azservicebu
 	c.Writers, c.MaxMessages = cmp.Or(c.Writers, 4), cmp.Or(c.MaxMessages, 4500)
 	switch {
 	case entity == "":
-		return nil, errors.New("the name of the queue or topic is missing")
+		return nil, errors.New("service bus: the name of the queue or topic is missing: give it as entity, or as EntityPath in the connection string")
 	case c.Writers < 0 || c.MaxMessages < 0 || c.MaxBytes < 0:
-		return nil, fmt.Errorf("%d lanes, batches of up to %d messages and %d bytes: must be positive", c.Writers, c.MaxMessages, c.MaxBytes)
+		return nil, fmt.Errorf("service bus: Writers %d, MaxMessages %d and MaxBytes %d must not be negative", c.Writers, c.MaxMessages, c.MaxBytes)
 	}
 	for i := range c.Writers {
-		b.lanes = append(b.lanes, strconv.Itoa(i))
+		b.writers = append(b.writers, strconv.Itoa(i))
 	}
 	c.Client.RetryOptions = azservicebus.RetryOptions{MaxRetries: -1}
-	b.dial = func() (*busLink, error) {
+	b.dial = func() (*serviceBusLink, error) {
 		client, err := open(&c.Client)
 		if err != nil {
 			return nil, fmt.Errorf("service bus client: %w", err)
@@ -102,14 +106,15 @@ func openServiceBus(entity string, cfg *ServiceBusConfig, open func(*azservicebu
 		if err != nil {
 			return nil, fmt.Errorf("service bus sender: %w", err)
 		}
-		return &busLink{client: client, sender: sender}, nil
+		return &serviceBusLink{client: client, sender: sender}, nil
 	}
 	var err error
 	b.link, err = b.dial()
 	return b, err
 }
 
-// Close closes the link and the connection. Nothing may be on its way.
+// Close closes the link and the connection. No SendAll or [Sink] may use the
+// transport any more.
 func (b *ServiceBus) Close(ctx context.Context) error {
 	b.mu.Lock()
 	l := b.link
@@ -121,22 +126,24 @@ func (b *ServiceBus) Close(ctx context.Context) error {
 	return l.client.Close(ctx)
 }
 
-// busLink is a link with a connection of its own. Without its own retries, in
-// which it would send again unheard, the client library never leaves a
-// connection that is lost: so the link is given up with it.
-type busLink struct {
+// serviceBusLink is a link with a connection of its own. The client library's retries
+// are off, because they would send batches again without reporting it. Without
+// them the library never replaces a lost connection, so ServiceBus replaces link
+// and connection together.
+type serviceBusLink struct {
 	client *azservicebus.Client
 	sender *azservicebus.Sender
-	users  int // the transport's mu guards it
+	users  int // guarded by the transport's mu
 }
 
-// use takes the link, or opens another. [ServiceBus.leave] must follow.
-func (b *ServiceBus) use() (*busLink, error) {
+// use returns the link, and opens one if there is none. [ServiceBus.release] must
+// follow.
+func (b *ServiceBus) use() (*serviceBusLink, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
-		return nil, fmt.Errorf("the transport is closed: %w", ErrPermanent)
+		return nil, fmt.Errorf("service bus: the transport is closed: %w", ErrPermanent)
 	case b.link == nil:
 		l, err := b.dial()
 		if err != nil {
@@ -148,33 +155,34 @@ func (b *ServiceBus) use() (*busLink, error) {
 	return b.link, nil
 }
 
-// hangUpWithin bounds the good-bye to a connection that is given up.
-const hangUpWithin = 2 * time.Second
+// closeTimeout bounds the closing of a link that has failed.
+const closeTimeout = 2 * time.Second
 
-// leave gives the link back, and up if what came of its use says so. The last to
-// leave one that is given up closes it: others may have answers to come on it.
-func (b *ServiceBus) leave(l *busLink, err error) {
+// release ends a use of the link. err is the error of that use: if it says that
+// the link is lost, the next use opens another. The last user of a lost link
+// closes it, because other users may still get answers on it.
+func (b *ServiceBus) release(l *serviceBusLink, err error) {
 	b.mu.Lock()
 	if err != nil && outcomeOf(err) == OutcomeUnknown && b.link == l {
 		b.link = nil
 	}
 	l.users--
-	over := l.users == 0 && b.link != l
+	unused := l.users == 0 && b.link != l
 	b.mu.Unlock()
-	if over {
-		ctx, cancel := context.WithTimeout(context.Background(), hangUpWithin)
+	if unused {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		_ = l.client.Close(ctx) // it has failed already
+		_ = l.client.Close(ctx) // the link has failed already
 	}
 }
 
-// Partitions implements [Transport].
-func (b *ServiceBus) Partitions(context.Context) ([]string, error) { return b.lanes, nil }
+// Partitions implements [Transport]: it returns the writers.
+func (b *ServiceBus) Partitions(context.Context) ([]string, error) { return b.writers, nil }
 
 // MixesPartitions implements [PartitionMixer].
 func (b *ServiceBus) MixesPartitions() bool { return true }
 
-// MaxBatchBytes is how large a batch may be, in bytes.
+// MaxBatchBytes returns how large a batch may be, in bytes. It connects.
 func (b *ServiceBus) MaxBatchBytes(ctx context.Context) (int, error) {
 	return maxBatchBytes(func() (Batch, error) { return b.NewBatch(ctx, "") })
 }
@@ -186,14 +194,14 @@ func (b *ServiceBus) NewBatch(ctx context.Context, _ string) (Batch, error) {
 		return nil, err
 	}
 	batch, err := l.batch(ctx, b.cfg.MaxBytes)
-	b.leave(l, err)
+	b.release(l, err)
 	if err != nil {
-		return nil, explainBus(err)
+		return nil, explainServiceBus(err)
 	}
-	return &busBatch{cfg: &b.cfg, batch: batch}, nil
+	return &serviceBusBatch{cfg: &b.cfg, batch: batch}, nil
 }
 
-func (l *busLink) batch(ctx context.Context, maxBytes int) (*azservicebus.MessageBatch, error) {
+func (l *serviceBusLink) batch(ctx context.Context, maxBytes int) (*azservicebus.MessageBatch, error) {
 	return l.sender.NewMessageBatch(ctx, &azservicebus.MessageBatchOptions{MaxBytes: uint64(maxBytes)})
 }
 
@@ -203,24 +211,25 @@ func (b *ServiceBus) Send(ctx context.Context, batch Batch) (outcome Outcome, er
 	if err != nil {
 		return OutcomeDenied, err
 	}
-	defer func() { b.leave(l, err) }()
-	// What fails to open a link has sent nothing.
+	defer func() { b.release(l, err) }()
+	// If the link can't be opened, nothing was sent.
 	if _, err = l.batch(ctx, 0); err != nil {
-		err = explainBus(err)
+		err = explainServiceBus(err)
 		if errors.Is(err, ErrPermanent) {
 			return OutcomeDenied, err
 		}
 		return OutcomeBusy, err
 	}
-	if err = l.sender.SendMessageBatch(ctx, batch.(*busBatch).batch, nil); err != nil {
-		return outcomeOf(err), explainBus(err)
+	if err = l.sender.SendMessageBatch(ctx, batch.(*serviceBusBatch).batch, nil); err != nil {
+		return outcomeOf(err), explainServiceBus(err)
 	}
 	return OutcomeAccepted, nil
 }
 
-// explainBus marks an error that trying again doesn't mend. The library's own
-// kind of error doesn't tell what it is made of.
-func explainBus(err error) error {
+// explainServiceBus marks an error that a retry doesn't cure. The library's own error
+// type doesn't wrap the AMQP error that it was made of, so its code is checked
+// too.
+func explainServiceBus(err error) error {
 	var own *azservicebus.Error
 	if isPermanent(err) || errors.As(err, &own) && (own.Code == azservicebus.CodeUnauthorizedAccess || own.Code == azservicebus.CodeNotFound) {
 		return fmt.Errorf("%w: %w", err, ErrPermanent)
@@ -228,31 +237,30 @@ func explainBus(err error) error {
 	return err
 }
 
-// The service's limits of what a message has beside its body, from its
-// documented quotas.
+// The service's documented quotas for what a message has beside its body.
 const (
-	maxID         = 128      // characters of the ids of messages and sessions
+	maxID         = 128      // characters of the id of a message or session
 	maxProperty   = 32 << 10 // bytes of one property
-	maxProperties = 64 << 10 // of all together
+	maxProperties = 64 << 10 // bytes of all properties
 )
 
-// busBatch uses the memory around a message's parts again, since the library
-// encodes a message at once. Only the first message, whose parts the library
-// keeps for the batch's envelope, has them to itself.
-type busBatch struct {
+// serviceBusBatch reuses the memory around the parts of a message, because the library
+// encodes each message at once. Only the batch's first message has that memory to
+// itself: the library keeps it for the batch's envelope.
+type serviceBusBatch struct {
 	cfg         *ServiceBusConfig
 	batch       *azservicebus.MessageBatch
 	message     azservicebus.AMQPAnnotatedMessage
 	properties  azservicebus.AMQPAnnotatedMessageProperties
 	annotations map[any]any
-	key         string // of all, if partitioned
+	key         string // of all messages, if ServiceBusConfig.Partitioned
 }
 
-func (b *busBatch) Len() int   { return int(b.batch.NumMessages()) }
-func (b *busBatch) Bytes() int { return int(b.batch.NumBytes()) }
+func (b *serviceBusBatch) Len() int   { return int(b.batch.NumMessages()) }
+func (b *serviceBusBatch) Bytes() int { return int(b.batch.NumBytes()) }
 
-func (b *busBatch) Add(m *Message) error {
-	if err := checkBus(m); err != nil {
+func (b *serviceBusBatch) Add(m *Message) error {
+	if err := checkServiceBus(m); err != nil {
 		return err
 	}
 	n, key := b.Len(), m.group()
@@ -269,12 +277,12 @@ func (b *busBatch) Add(m *Message) error {
 	return err
 }
 
-// checkBus tells what of a message the service doesn't take: it would refuse
-// the whole batch.
-func checkBus(m *Message) error {
+// checkServiceBus returns why the service doesn't take a message, if so: it would
+// refuse the whole batch.
+func checkServiceBus(m *Message) error {
 	switch {
 	case m.SessionID != "" && m.Key != "" && m.Key != m.SessionID:
-		return errors.New("the partition key is not the session's id: leave it out")
+		return errors.New("partition key differs from the session id: leave Key empty")
 	case longer(m.SessionID, maxID):
 		return fmt.Errorf("session id has more than %d characters", maxID)
 	case longer(m.Key, maxKey):
@@ -294,7 +302,8 @@ func checkBus(m *Message) error {
 	return nil
 }
 
-func (b *busBatch) annotated(m *Message) *azservicebus.AMQPAnnotatedMessage {
+// annotated makes the AMQP message of a message.
+func (b *serviceBusBatch) annotated(m *Message) *azservicebus.AMQPAnnotatedMessage {
 	if b.Len() == 0 {
 		first := *m
 		m = &first
@@ -326,7 +335,7 @@ func (b *busBatch) annotated(m *Message) *azservicebus.AMQPAnnotatedMessage {
 }
 
 // Size implements [Sizer].
-func (b *busBatch) Size(m *Message) (int, error) {
+func (b *serviceBusBatch) Size(m *Message) (int, error) {
 	message := amqp.Message{Properties: &amqp.MessageProperties{MessageID: m.MessageID}, Annotations: amqp.Annotations{}, ApplicationProperties: m.Properties}
 	if m.MessageID == "" {
 		message.Properties.MessageID = generatedID

@@ -64,11 +64,14 @@ type Sink struct {
 
 	mu         sync.Mutex // guards the fields below, and the queues of the partitions
 	closed     bool
-	unfinished int              // messages without a result
-	lookingUp  bool             // the partitions are being looked up
-	waiting    []*pending       // messages submitted before the partitions were known
-	partitions []*sinkPartition // one for each partition for messages with a key, then one for each for messages without
-	next       int              // the partition of the next message that may go to any
+	unfinished int        // messages without a result
+	lookingUp  bool       // the partitions are being looked up
+	waiting    []*pending // messages submitted before the partitions were known
+	next       int        // the partition of the next message that may go to any
+
+	// Two for each partition: the first half is for messages with a key, the
+	// second half for messages without.
+	partitions []*sinkPartition
 }
 
 var _ sluice.Sink[*Message] = (*Sink)(nil)
