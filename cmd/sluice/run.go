@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/history"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/history"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 )
 
 // TestThreeConsumersOfWhichOneIsKilled runs real processes: a hub, three

@@ -21,7 +21,7 @@ import (
 
 	_ "modernc.org/sqlite" // driver sqlite
 
-	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/history"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 	"github.com/sluice-go/sluice/eventhub"
 )
 

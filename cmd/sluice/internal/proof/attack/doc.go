@@ -3,7 +3,7 @@
 // crashes the hub and PostgreSQL, resets, swallows and cuts what is on the
 // wire, loses COMMITs, their answers, or delivers them late. At the end every
 // event must have taken effect exactly once, or be a dead letter once; what
-// was sent, claimed and committed is checked by cmd/sluice/internal/proof/history, and no
+// was sent, claimed and committed is checked by cmd/sluice/internal/history, and no
 // secret may have come to light.
 //
 // Its parts: a [Plan] says what strikes how often; [Run] strikes and judges; a

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/history"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 	"github.com/sluice-go/sluice/eventhub"
 )
 

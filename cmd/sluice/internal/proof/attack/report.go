@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/history"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 )
 
 // Report is what came of an attack.

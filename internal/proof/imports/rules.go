@@ -1,0 +1,227 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// rule says what the packages of a group may import. Outside of tests it covers
+// indirect imports too: a package must not reach by a detour what it may not
+// import directly.
+type rule struct {
+	group string
+	// paths are the group's packages, below the module's path. "a/..." is a and
+	// all that lies below it; the longest pattern that matches decides.
+	paths []string
+	// may are the groups that its packages may import, beside its own. Packages
+	// of the group "below autoscale" may not import each other.
+	may []string
+	// standardOnly: nothing outside of the standard library and this project.
+	standardOnly bool
+	text         string
+}
+
+var drivers = []string{"eventhub", "pgstore", "sqlstore", "blobstore", "cosmos", "sender"}
+
+var rules = append([]rule{
+	{"root", []string{""}, []string{"driver", "internal"}, true,
+		"the root package imports the standard library, driver and internal/ only"},
+	{"driver", []string{"driver/..."}, []string{"root", "internal"}, true,
+		"driver imports the standard library, the root and internal/ only"},
+	{"internal", []string{"internal/..."}, []string{"root", "driver", "internal"}, false,
+		"a package below internal/ imports the root, driver and internal/ at most"},
+	{"emulator", []string{"emulator/..."}, []string{"internal"}, false,
+		"the emulator shares no code with the engine: it imports internal/ only"},
+	{"suites", []string{"sluicetest/...", "storetest/..."}, []string{"root", "driver", "internal", "suites", "suite"}, false,
+		"sluicetest and storetest import the root, driver, internal/ and internal/proof/suite only"},
+	{"observers", []string{"sluiceotel/...", "health/...", "watch/..."}, []string{"root", "driver", "internal"}, false,
+		"an observer imports the root, driver and internal/ only"},
+	{"audit", []string{"audit/..."}, []string{"root", "driver", "internal"}, false,
+		"audit imports the root, driver and internal/ only, no driver of a database"},
+	{"web", []string{"web/..."}, []string{"root", "driver", "internal", "audit", "observers"}, false,
+		"web imports the root, driver, internal/, audit and the observers only"},
+	{"pipeline", []string{"pipeline/..."}, append([]string{"root", "driver", "internal", "observers"}, drivers...), false,
+		"pipeline imports the root, the drivers, the observers and internal/ only"},
+	{"proof", []string{"internal/proof/..."}, []string{"any of the library"}, false,
+		"a package below internal/proof/ imports the library only"},
+	{"suite", []string{"internal/proof/suite"}, []string{}, false,
+		"internal/proof/suite imports no other package of ours"},
+
+	{"autoscale", []string{"autoscale"}, []string{"root", "internal"}, false,
+		"autoscale imports the root of the library and internal/ only"},
+	{"autoscale/internal", []string{"autoscale/internal/..."}, []string{"internal"}, false,
+		"a package below autoscale/internal/ imports internal/ only"},
+	{"below autoscale", []string{"autoscale/..."}, []string{"root", "driver", "internal", "autoscale", "autoscale/internal"}, false,
+		"a package below autoscale imports autoscale, the root of the library and internal/ only, never its siblings"},
+	{"autoscaletest", []string{"autoscale/autoscaletest"}, []string{"root", "internal", "suite", "autoscale"}, false,
+		"autoscaletest imports autoscale and internal/proof/suite only"},
+	{"autoscale/config", []string{"autoscale/config/..."}, append([]string{"root", "driver", "internal", "observers", "pipeline",
+		"autoscale", "autoscale/internal", "below autoscale"}, drivers...), false,
+		"autoscale/config imports what lies below autoscale, pipeline and internal/ only"},
+
+	{"cmd", []string{"cmd/sluice/..."}, []string{"any but proof"}, false,
+		"the program imports no suite and nothing below internal/proof/: tests do"},
+	{"proof of cmd", []string{"cmd/sluice/internal/proof/..."}, []string{"any"}, false, ""},
+}, driverRules()...)
+
+func driverRules() []rule {
+	var list []rule
+	for _, name := range drivers {
+		list = append(list, rule{name, []string{name + "/..."}, []string{"root", "driver", "internal"}, false,
+			"a driver imports the root, driver and internal/ only, never another driver"})
+	}
+	return list
+}
+
+// The rules about whole modules hold for tests too.
+var moduleRules = []struct {
+	of, not []string
+	text    string
+}{
+	{[]string{"library"}, []string{"autoscale", "cmd/sluice"}, "the library's module imports neither autoscale nor cmd/sluice, not even in tests"},
+	{[]string{"autoscale"}, []string{"cmd/sluice"}, "the module autoscale does not import cmd/sluice, not even in tests"},
+}
+
+// A program that imports these packages compiles no packages of ours but them,
+// driver and internal/.
+var smallProgram = []string{"", "eventhub", "pgstore"}
+
+// The library's go.mod names no module with one of these paths or below them.
+var forbiddenModules = []string{"k8s.io", "sigs.k8s.io", "gonum.org", "github.com/expr-lang", "github.com/spf13/cobra", "github.com/prometheus/client_golang"}
+
+// check returns the violations, sorted.
+func (g graph) check() []string {
+	var problems []string
+	for path, n := range g {
+		if !ours(path) {
+			continue
+		}
+		of := ruleOf(path)
+		if of == nil {
+			problems = append(problems, fmt.Sprintf("%s is in no group: add it to rules.go", path))
+			continue
+		}
+		for to, chain := range g.reach(path) {
+			if of.forbids(path, to, g[to]) {
+				problems = append(problems, fmt.Sprintf("%s imports %s%s: %s", path, to, through(chain), of.text))
+			}
+		}
+		for _, r := range moduleRules {
+			for _, to := range union(n.imports, n.testImports) {
+				if ours(to) && slices.Contains(r.of, moduleOf(path)) && slices.Contains(r.not, moduleOf(to)) {
+					problems = append(problems, fmt.Sprintf("%s imports %s: %s", path, to, r.text))
+				}
+			}
+		}
+	}
+	for _, from := range smallProgram {
+		for to := range g.reach(join(from)) {
+			if r := ruleOf(to); ours(to) && (r == nil || !slices.Contains([]string{"root", "driver", "internal", "eventhub", "pgstore"}, r.group)) {
+				problems = append(problems, fmt.Sprintf("%s imports %s: a program with the root, eventhub and pgstore compiles nothing else of ours but driver and internal/", join(from), to))
+			}
+		}
+	}
+	slices.Sort(problems)
+	return slices.Compact(problems)
+}
+
+// forbids reports whether a package of the rule's group must not import another.
+func (r *rule) forbids(from, to string, n *node) bool {
+	if !ours(to) {
+		return r.standardOnly && (n == nil || !n.standard)
+	}
+	other := ruleOf(to)
+	if other == nil || other.group == r.group && !strings.HasPrefix(r.group, "below") {
+		return false // a package in no group is reported by itself
+	}
+	proof := slices.Contains([]string{"proof", "proof of cmd", "suite", "suites", "autoscaletest"}, other.group)
+	for _, may := range r.may {
+		switch may {
+		case other.group, "any":
+			return false
+		case "any of the library":
+			return moduleOf(to) != "library"
+		case "any but proof":
+			return proof
+		}
+	}
+	return from != to
+}
+
+// reach returns what a package imports outside of tests, directly or not, with
+// a shortest chain of the packages between the two. It does not look into
+// packages that are not ours: the import that leads to them is in the result.
+func (g graph) reach(from string) map[string][]string {
+	chains := map[string][]string{}
+	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
+		if g[queue[0]] == nil || !ours(queue[0]) {
+			continue
+		}
+		for _, to := range g[queue[0]].imports {
+			if _, known := chains[to]; known || to == from {
+				continue
+			}
+			chains[to] = append(slices.Clone(chains[queue[0]]), to)
+			queue = append(queue, to)
+		}
+	}
+	for to, chain := range chains {
+		chains[to] = chain[:len(chain)-1]
+	}
+	return chains
+}
+
+func through(chain []string) string {
+	if len(chain) == 0 {
+		return ""
+	}
+	return " (through " + strings.Join(chain, ", ") + ")"
+}
+
+func checkGoMod(text string) []string {
+	var problems []string
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "//")
+		for field := range strings.FieldsSeq(line) {
+			for _, path := range forbiddenModules {
+				if field == path || strings.HasPrefix(field, path+"/") {
+					problems = append(problems, fmt.Sprintf("go.mod of the library names %s: only autoscale and cmd/sluice may require it", field))
+				}
+			}
+		}
+	}
+	return problems
+}
+
+func ours(path string) bool { return path == module || strings.HasPrefix(path, module+"/") }
+
+func join(below string) string { return strings.TrimSuffix(module+"/"+below, "/") }
+
+func moduleOf(path string) string {
+	for _, name := range []string{"autoscale", "cmd/sluice"} {
+		if path == join(name) || strings.HasPrefix(path, join(name)+"/") {
+			return name
+		}
+	}
+	return "library"
+}
+
+// ruleOf returns the rule of a package's group, nil if it is in none.
+func ruleOf(path string) *rule {
+	var found *rule
+	longest := -1
+	for i, r := range rules {
+		for _, pattern := range r.paths {
+			tree, isTree := strings.CutSuffix(pattern, "/...")
+			matches := path == join(tree) || isTree && strings.HasPrefix(path, join(tree)+"/")
+			if !isTree && matches {
+				return &rules[i]
+			}
+			if matches && len(tree) > longest {
+				found, longest = &rules[i], len(tree)
+			}
+		}
+	}
+	return found
+}

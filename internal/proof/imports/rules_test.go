@@ -1,0 +1,157 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sound is a small project without violations.
+func sound() graph {
+	g := graph{}
+	for path, imports := range map[string]string{
+		"":                             "fmt driver internal/worklist",
+		"driver":                       "",
+		"internal/worklist":            "",
+		"internal/strictyaml":          "go.yaml.in/yaml/v3",
+		"internal/proof/suite":         "",
+		"internal/proof/sim":           ". sluicetest",
+		"eventhub":                     ". driver github.com/Azure/go-amqp",
+		"pgstore":                      ". driver internal/worklist",
+		"sqlstore":                     ".",
+		"emulator":                     "internal/worklist emulator/internal/amqp",
+		"emulator/internal/amqp":       "",
+		"sluicetest":                   ".",
+		"storetest":                    ". driver internal/proof/suite",
+		"health":                       ".",
+		"audit":                        ".",
+		"web":                          ". audit health",
+		"pipeline":                     ". eventhub pgstore",
+		"autoscale":                    "internal/worklist",
+		"autoscale/internal/azfail":    "",
+		"autoscale/source/lag":         ". autoscale",
+		"autoscale/target/webhook":     "autoscale",
+		"autoscale/autoscaletest":      "autoscale internal/proof/suite",
+		"autoscale/config":             "autoscale autoscale/source/lag pipeline",
+		"cmd/sluice":                   ". emulator web autoscale/config cmd/sluice/internal/term",
+		"cmd/sluice/internal/term":     "",
+		"cmd/sluice/internal/proof/ch": "cmd/sluice/internal/term emulator internal/proof/sim",
+	} {
+		g.add(join(path), false, paths(imports), nil)
+	}
+	g.add("fmt", true, nil, nil)
+	g.add(join("web"), false, nil, paths("emulator internal/proof/sim sluicetest"))
+	return g
+}
+
+// paths makes import paths: "." is the root, a name that has no dot is ours.
+func paths(text string) []string {
+	var list []string
+	for _, field := range strings.Fields(text) {
+		switch {
+		case field == ".":
+			field = module
+		case field != "fmt" && !strings.Contains(strings.Split(field, "/")[0], "."):
+			field = join(field)
+		}
+		list = append(list, field)
+	}
+	return list
+}
+
+func TestSoundProject(t *testing.T) {
+	if problems := sound().check(); len(problems) > 0 {
+		t.Errorf("problems: %q", problems)
+	}
+}
+
+func TestViolations(t *testing.T) {
+	fired := map[string]bool{}
+	for _, c := range []struct {
+		from, to string
+		test     bool
+		want     []string // what the lines contain, package and import aside
+	}{
+		{from: "", to: "github.com/jackc/pgx/v5", want: []string{"the root package imports the standard library"}},
+		{from: "internal/worklist", to: "golang.org/x/time/rate", want: []string{"(through " + module + "/internal/worklist): the root package imports the standard library"}},
+		{from: "internal/worklist", to: "sqlstore", want: []string{"a package below internal/ imports", "(through " + module + "/internal/worklist): a driver imports", "a program with the root, eventhub and pgstore"}},
+		{from: "driver", to: "internal/strictyaml", want: []string{"go.yaml.in/yaml/v3 (through " + module + "/internal/strictyaml): driver imports the standard library"}},
+		{from: "eventhub", to: "pgstore", want: []string{"a driver imports the root"}},
+		{from: "eventhub", to: "health", want: []string{"a driver imports the root", "a program with the root, eventhub and pgstore"}},
+		{from: "sqlstore", to: "emulator", want: []string{"a driver imports the root"}},
+		{from: "sqlstore", to: "internal/proof/sim", want: []string{"a driver imports the root"}},
+		{from: "emulator", to: "", want: []string{"the emulator shares no code"}},
+		{from: "sluicetest", to: "autoscale", want: []string{"sluicetest and storetest import", "the library's module imports neither"}},
+		{from: "storetest", to: "internal/proof/sim", want: []string{"sluicetest and storetest import"}},
+		{from: "health", to: "eventhub", want: []string{"an observer imports"}},
+		{from: "audit", to: "sqlstore", want: []string{"audit imports the root", "(through " + module + "/audit): web imports"}},
+		{from: "web", to: "pgstore", want: []string{"web imports"}},
+		{from: "web", to: "autoscale", test: true, want: []string{"the library's module imports neither"}},
+		{from: "web", to: "cmd/sluice/internal/term", test: true, want: []string{"the library's module imports neither"}},
+		{from: "pipeline", to: "emulator", want: []string{"pipeline imports"}},
+		{from: "internal/proof/sim", to: "autoscale", want: []string{"a package below internal/proof/ imports", "the library's module imports neither"}},
+		{from: "internal/proof/suite", to: "", want: []string{"internal/proof/suite imports no other"}},
+		{from: "autoscale", to: "eventhub", want: []string{"autoscale imports the root"}},
+		{from: "autoscale/internal/azfail", to: "autoscale/target/webhook", want: []string{"a package below autoscale/internal/"}},
+		{from: "autoscale/source/lag", to: "autoscale/target/webhook", want: []string{"never its siblings"}},
+		{from: "autoscale/source/lag", to: "cmd/sluice/internal/term", test: true, want: []string{"the module autoscale does not import cmd/sluice"}},
+		{from: "autoscale/autoscaletest", to: "internal/proof/sim", want: []string{"autoscaletest imports"}},
+		{from: "autoscale/config", to: "web", want: []string{"autoscale/config imports"}},
+		{from: "cmd/sluice/internal/term", to: "sluicetest", want: []string{"the program imports no suite"}},
+		{from: "cmd/sluice", to: "internal/proof/sim", want: []string{"the program imports no suite"}},
+		{from: "util", to: "fmt", want: []string{module + "/util is in no group"}},
+	} {
+		g := sound()
+		if c.test {
+			g.add(join(c.from), false, nil, paths(c.to))
+		} else {
+			to := paths(c.to)
+			if c.to == "" {
+				to = []string{module}
+			}
+			g.add(join(c.from), false, to, nil)
+		}
+		problems := g.check()
+		for _, want := range c.want {
+			if !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, want) && strings.HasPrefix(p, module) }) {
+				t.Errorf("%q imports %q: no line has %q in %q", c.from, c.to, want, problems)
+			}
+		}
+		for _, r := range rules {
+			fired[r.text] = fired[r.text] || slices.ContainsFunc(problems, func(p string) bool { return strings.HasSuffix(p, ": "+r.text) })
+		}
+	}
+	for _, r := range rules {
+		if r.text != "" && !fired[r.text] {
+			t.Errorf("no case violates this rule: %s", r.text)
+		}
+	}
+}
+
+func TestLongestPatternDecides(t *testing.T) {
+	for path, want := range map[string]string{
+		"": "root", "internal/worklist": "internal", "internal/proof/sim": "proof", "internal/proof/suite": "suite", "autoscale": "autoscale",
+		"autoscale/target/webhook": "below autoscale", "autoscale/config/internal/rulefile": "autoscale/config", "cmd/sluice/internal/proof/attack": "proof of cmd",
+	} {
+		if r := ruleOf(join(path)); r == nil || r.group != want {
+			t.Errorf("%q is in the group %v, not %s", path, r, want)
+		}
+	}
+	if r := ruleOf(join("emulators")); r != nil {
+		t.Errorf("a package with a similar name is in the group %s", r.group)
+	}
+}
+
+func TestGoModNamesNothingForbidden(t *testing.T) {
+	const sound = "module github.com/sluice-go/sluice\n\nrequire (\n\tgithub.com/jackc/pgx/v5 v5.12.0 // not k8s.io/api\n\tgithub.com/prometheus/client_model v0.6.3 // indirect\n)\n"
+	if problems := checkGoMod(sound); len(problems) > 0 {
+		t.Errorf("problems: %q", problems)
+	}
+	for _, path := range forbiddenModules {
+		for _, line := range []string{"require " + path + "/x v1.0.0\n", "require (\n\t" + path + " v1.0.0 // indirect\n)\n"} {
+			if problems := checkGoMod(sound + line); len(problems) != 1 || !strings.Contains(problems[0], path) {
+				t.Errorf("%q: problems %q", line, problems)
+			}
+		}
+	}
+}
