@@ -7,21 +7,71 @@ import (
 	"net/http"
 	"slices"
 	"time"
-
-	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Scaling is what the dashboard shows of an autoscaler: its state, in whatever
-// process it runs.
+// Scaling is what the dashboard shows of an autoscaler, whichever process it
+// runs in.
 type Scaling struct {
 	Resources []string // their names, in the order in which they are shown
 	Store     ScalingStore
 }
 
-// ScalingStore is the side of an [autoscale.Store] that is read.
+// ScalingStore reads the state of an autoscaler. It must be safe for concurrent
+// use.
 type ScalingStore interface {
-	Load(ctx context.Context, resource string) (*autoscale.Memory, error)
-	Records(ctx context.Context, resource string, since time.Time, limit int) ([]autoscale.Record, error)
+	// State returns the state of a resource; the zero state for one that the
+	// store does not know.
+	State(ctx context.Context, resource string) (*ScalingState, error)
+	// Decisions returns the newest decisions about a resource since a time, at
+	// most limit, oldest first.
+	Decisions(ctx context.Context, resource string, since time.Time, limit int) ([]ScalingDecision, error)
+}
+
+// ScalingState is the state of a scaled resource.
+type ScalingState struct {
+	Instances int       // as last reported
+	Reported  time.Time // when that was; zero: never
+	LastUp    time.Time // when the last scale-up had succeeded; zero: never
+	LastDown  time.Time // the same of the last scale-down
+	Pending   bool      // an action is under way
+	Metrics   map[string]ScalingMetric
+}
+
+// ScalingMetric is a metric that decides about a resource.
+type ScalingMetric struct {
+	Values []ScalingValue // oldest first
+	State  string         // of the newest value; empty: it counts
+	Cause  string         // why the metric has that state
+}
+
+// ScalingValue is one value of a metric.
+type ScalingValue struct {
+	Time  time.Time
+	Value float64
+}
+
+// ScalingDecision is one decision, or what became of one.
+type ScalingDecision struct {
+	Sequence  int64 // from 1, consecutive for each resource
+	Time      time.Time
+	Kind      string
+	Instances int    // at that time
+	Wanted    int    // decided, within the limits
+	Reason    string // one line
+	Stats     []ScalingStats
+}
+
+// ScalingStats are a metric's statistics at the time of a decision, over its
+// window.
+type ScalingStats struct {
+	Metric  string
+	Points  int
+	Last    float64
+	Average float64
+	Min     float64
+	Max     float64
+	Newest  time.Time // of the value Last; zero: there is none
+	Missing string    // why the metric did not count; empty: it did
 }
 
 const (
@@ -54,16 +104,16 @@ type metricJSON struct {
 }
 
 type decisionJSON struct {
-	Sequence  int64        `json:"sequence"`
-	Time      int64        `json:"time"`
-	Kind      string       `json:"kind"`
-	Instances int          `json:"instances"`
-	Wanted    int          `json:"wanted"`
-	Reason    string       `json:"reason"`
-	Figures   []figureJSON `json:"figures,omitempty"`
+	Sequence  int64       `json:"sequence"`
+	Time      int64       `json:"time"`
+	Kind      string      `json:"kind"`
+	Instances int         `json:"instances"`
+	Wanted    int         `json:"wanted"`
+	Reason    string      `json:"reason"`
+	Figures   []statsJSON `json:"figures,omitempty"`
 }
 
-type figureJSON struct {
+type statsJSON struct {
 	Metric  string  `json:"metric"`
 	Points  int     `json:"points"`
 	Average float64 `json:"average"`
@@ -84,41 +134,41 @@ func (d *Dashboard) serveScaling(w http.ResponseWriter, r *http.Request) {
 
 func (s *Scaling) read(ctx context.Context, name string) resourceJSON {
 	out := resourceJSON{Name: name, Metrics: []metricJSON{}, Decisions: []decisionJSON{}}
-	m, err := s.Store.Load(ctx, name)
+	state, err := s.Store.State(ctx, name)
 	if err != nil {
 		out.Error = reason(fmt.Errorf("load the state of %s: %w", name, err))
 		return out
 	}
-	records, err := s.Store.Records(ctx, name, time.Now().Add(-decisionsFor), decisionsShown)
+	decisions, err := s.Store.Decisions(ctx, name, time.Now().Add(-decisionsFor), decisionsShown)
 	if err != nil {
 		out.Error = reason(fmt.Errorf("read the decisions of %s: %w", name, err))
 	}
-	out.Instances, out.Pending = m.Instances, m.Pending != nil
-	out.Reported, out.LastUp, out.LastDown = stamp(m.Reported), stamp(m.LastUp), stamp(m.LastDown)
-	for metric, w := range m.Windows {
-		out.Metrics = append(out.Metrics, drawnMetric(metric, w, records))
+	out.Instances, out.Pending = state.Instances, state.Pending
+	out.Reported, out.LastUp, out.LastDown = stamp(state.Reported), stamp(state.LastUp), stamp(state.LastDown)
+	for name, m := range state.Metrics {
+		out.Metrics = append(out.Metrics, metricChart(name, &m, decisions))
 	}
 	slices.SortFunc(out.Metrics, func(a, b metricJSON) int { return byNumber(a.Name, b.Name) })
-	for _, r := range slices.Backward(records) {
-		out.Decisions = append(out.Decisions, decision(&r))
+	for _, d := range slices.Backward(decisions) {
+		out.Decisions = append(out.Decisions, decision(&d))
 	}
 	return out
 }
 
-// drawnMetric is a metric as far back as the decisions are shown: what was the
-// newest value at each, and then all of its window.
-func drawnMetric(name string, w *autoscale.Window, records []autoscale.Record) metricJSON {
-	m := metricJSON{Name: name, State: string(w.State), Cause: cut(w.Cause, 400), Times: []int64{}, Values: []float64{}}
+// metricChart is a metric as far back as the decisions are shown: the newest
+// value at each decision, and then all of its window.
+func metricChart(name string, of *ScalingMetric, decisions []ScalingDecision) metricJSON {
+	m := metricJSON{Name: name, State: of.State, Cause: cut(of.Cause, 400), Times: []int64{}, Values: []float64{}}
 	add := func(at time.Time, value float64) {
 		if n, ms := len(m.Times), at.UnixMilli(); n == 0 || ms > m.Times[n-1] {
 			m.Times, m.Values = append(m.Times, ms), append(m.Values, finite(value))
 		}
 	}
-	values := w.Values[max(0, len(w.Values)-valuesShown):]
-	for _, r := range records {
-		for _, f := range r.Figures {
-			if f.Metric == name && !f.Newest.IsZero() && (len(values) == 0 || f.Newest.Before(values[0].Time)) {
-				add(f.Newest, f.Last)
+	values := of.Values[max(0, len(of.Values)-valuesShown):]
+	for _, d := range decisions {
+		for _, s := range d.Stats {
+			if s.Metric == name && !s.Newest.IsZero() && (len(values) == 0 || s.Newest.Before(values[0].Time)) {
+				add(s.Newest, s.Last)
 			}
 		}
 	}
@@ -128,13 +178,13 @@ func drawnMetric(name string, w *autoscale.Window, records []autoscale.Record) m
 	return m
 }
 
-func decision(r *autoscale.Record) decisionJSON {
+func decision(of *ScalingDecision) decisionJSON {
 	d := decisionJSON{
-		Sequence: r.Sequence, Time: r.Time.UnixMilli(), Kind: string(r.Kind), Instances: r.Instances, Wanted: r.Wanted, Reason: cut(r.Reason, 1000),
+		Sequence: of.Sequence, Time: of.Time.UnixMilli(), Kind: of.Kind, Instances: of.Instances, Wanted: of.Wanted, Reason: cut(of.Reason, 1000),
 	}
-	for _, f := range r.Figures {
-		d.Figures = append(d.Figures, figureJSON{
-			Metric: f.Metric, Points: f.Points, Average: finite(f.Average), Min: finite(f.Min), Max: finite(f.Max), Missing: cut(f.Missing, 400),
+	for _, s := range of.Stats {
+		d.Figures = append(d.Figures, statsJSON{
+			Metric: s.Metric, Points: s.Points, Average: finite(s.Average), Min: finite(s.Min), Max: finite(s.Max), Missing: cut(s.Missing, 400),
 		})
 	}
 	return d

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/backtest"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/web"
 )
 
 type demoAutoscaleFlags struct {
@@ -70,7 +70,7 @@ func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) er
 	fmt.Fprintf(a.out, "hub       %s (hub docs)\naccount   %s (container db/docs)\nworkers   sluice run %s\n", d.Connection(), d.Endpoint(), d.Config())
 	resource, store := d.Scaling()
 	b, err := a.beginDemo(interrupted, &flags.demoFlags, seen{name: "worker", pipeline: d.Pipeline(), parts: d.Parts(), elsewhere: true,
-		scaling: &web.Scaling{Resources: []string{resource}, Store: store}, audit: d.HubAudit})
+		scaling: scalingview.New(store, resource), audit: d.HubAudit})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/autoscale/config"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
 	"github.com/sluice-go/sluice/pipeline"
 	"github.com/sluice-go/sluice/watch"
 	"github.com/sluice-go/sluice/web"
@@ -200,7 +201,7 @@ func decisions(ctx context.Context, path string) (*web.Scaling, func(context.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	return &web.Scaling{Resources: []string{c.Resource.Name}, Store: store}, done, nil
+	return scalingview.New(store, c.Resource.Name), done, nil
 }
 
 // join adds what the dashboard needs to the options of a pipeline's consumer.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/web"
@@ -326,6 +327,6 @@ func TestScaling(t *testing.T) {
 	group := sluice.Group{Namespace: "ns", Topic: "t", Name: "g"}
 	const unaudited = "Orders are summed up: compare the sums."
 	url := listen(t, web.Pipeline{Name: "orders", Group: group, Source: sluicetest.NewHub(group, 1), Leases: new(sluicetest.Leases), Unaudited: unaudited},
-		&web.Config{Scaling: &web.Scaling{Resources: []string{resource}, Store: store}})
+		&web.Config{Scaling: scalingview.New(store, resource)})
 	browse(t, "scaling", url, map[string]string{"unaudited": unaudited})
 }

@@ -1,0 +1,45 @@
+package scalingview
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/web"
+)
+
+func TestViewOfAStore(t *testing.T) {
+	const resource, metric = "workers", "lag"
+	ctx, store, at := t.Context(), autoscale.NewMemoryStore(), time.Now().Truncate(time.Second)
+	m, err := store.Load(ctx, resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Instances, m.Reported, m.LastUp, m.LastDown, m.Pending = 2, at, at.Add(-time.Hour), at.Add(-time.Minute), &autoscale.Action{Number: 1}
+	w := &autoscale.Window{}
+	w.Add(autoscale.Point{Resource: resource, Metric: metric, Time: at, Value: 7})
+	w.Add(autoscale.Point{Resource: resource, Metric: metric, Time: at.Add(time.Second), State: autoscale.Failed, Cause: "no answer"})
+	m.Windows = map[string]*autoscale.Window{metric: w}
+	record := autoscale.Record{Resource: resource, Sequence: 1, Time: at, Kind: autoscale.Up, Instances: 2, Wanted: 3, Reason: "over 5", Figures: []autoscale.Figures{
+		{Metric: metric, Points: 1, Last: 7, Average: 6, Min: 5, Max: 8, Newest: at, Missing: "few"},
+	}}
+	if err := store.Save(ctx, m, record); err != nil {
+		t.Fatal(err)
+	}
+	view := New(store, resource)
+	state, err := view.Store.State(ctx, resource)
+	if want := (&web.ScalingState{
+		Instances: 2, Reported: at, LastUp: at.Add(-time.Hour), LastDown: at.Add(-time.Minute), Pending: true,
+		Metrics: map[string]web.ScalingMetric{metric: {State: "failed", Cause: "no answer", Values: []web.ScalingValue{{Time: at, Value: 7}}}},
+	}); err != nil || !reflect.DeepEqual(state, want) {
+		t.Errorf("state %+v, %v; want %+v", state, err, want)
+	}
+	decisions, err := view.Store.Decisions(ctx, resource, at, 10)
+	if want := []web.ScalingDecision{{
+		Sequence: 1, Time: at, Kind: "up", Instances: 2, Wanted: 3, Reason: "over 5",
+		Stats: []web.ScalingStats{{Metric: metric, Points: 1, Last: 7, Average: 6, Min: 5, Max: 8, Newest: at, Missing: "few"}},
+	}}; err != nil || !reflect.DeepEqual(decisions, want) {
+		t.Errorf("decisions %+v, %v; want %+v", decisions, err, want)
+	}
+}
