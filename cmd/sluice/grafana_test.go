@@ -1,4 +1,4 @@
-package sluiceotel_test
+package main_test
 
 import (
 	"encoding/json"
@@ -18,27 +18,36 @@ import (
 // unshown is for other questions than a dashboard's.
 var unshown = map[string]bool{"sluice_fetched_bytes_total": true, "sluice_checkpoint": true, "target_info": true}
 
-// TestGrafana compares the metrics that the dashboard asks for with those that
-// Prometheus is given.
+// TestGrafana compares the metrics that the Grafana dashboard queries with those
+// that are exported to Prometheus.
 func TestGrafana(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := sluiceotel.New(&sluiceotel.Config{Group: group, Meter: metric.NewMeterProvider(metric.WithReader(reader))})
+	o, err := sluiceotel.New(&sluiceotel.Config{Group: sluice.Group{Namespace: "ns", Topic: "flights", Name: "g"}, Meter: metric.NewMeterProvider(metric.WithReader(reader))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range life {
+	for kind := sluice.KindAcquired; kind <= sluice.KindListed; kind++ {
+		if kind != sluice.KindReleased {
+			o.Observe(sluice.Observation{Kind: kind, Partition: "2"})
+		}
+	}
+	for _, x := range []sluice.Observation{
+		{Kind: sluice.KindAcquired, Partition: "0", Epoch: 3},
+		{Kind: sluice.KindClaimed, Partition: "0", To: sluice.Position{Sequence: 9}},
+		{Kind: sluice.KindFetched, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Bytes: 1000, Lag: 30},
+		{Kind: sluice.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Repeats: 2, Lag: 30},
+	} {
 		o.Observe(x)
 	}
-	o.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "2"})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := map[string]bool{"sluice_warnings": true} // it is cmd's
+	given := map[string]bool{"sluice_warnings": true} // this command's
 	labels := map[string]bool{"le": true, "instance": true}
 	for _, f := range families {
 		given[f.GetName()], given[f.GetName()+"_bucket"] = true, true
@@ -48,7 +57,7 @@ func TestGrafana(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile("../docs/grafana.json")
+	text, err := os.ReadFile("../../docs/grafana.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +77,7 @@ func TestGrafana(t *testing.T) {
 			for _, n := range name.FindAllString(target.Expr, -1) {
 				asked[n] = true
 				if !given[n] && !labels[n] {
-					t.Errorf("panel %q asks for %s, which nobody gives", p.Title, n)
+					t.Errorf("panel %q asks for %s, which no observer exports", p.Title, n)
 				}
 			}
 		}
