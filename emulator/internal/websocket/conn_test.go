@@ -82,6 +82,17 @@ func opened(t testing.TB, addr string) (net.Conn, *bufio.Reader) {
 	return nc, r
 }
 
+// The first bytes of frames (RFC 6455, section 5.2).
+const (
+	final  = 0x80 // the last frame of a message
+	masked = 0x80 // in the second byte
+
+	opContinuation = 0
+	opBinary       = 2
+	opClose        = 8
+	opPing         = 9
+)
+
 // frame is one that a client sends.
 func frame(first byte, payload []byte) []byte {
 	b := []byte{first}
@@ -99,16 +110,6 @@ func frame(first byte, payload []byte) []byte {
 		b = append(b, p^mask[i&3])
 	}
 	return b
-}
-
-// expect reads a frame that the server sent.
-func expect(t testing.TB, r *bufio.Reader, first byte, payload string) {
-	t.Helper()
-	want := append([]byte{first, byte(len(payload))}, payload...)
-	got := make([]byte, len(want))
-	if _, err := io.ReadFull(r, got); err != nil || !bytes.Equal(got, want) {
-		t.Fatalf("got % x, %v, want % x", got, err, want)
-	}
 }
 
 // A connection that doesn't begin with a request passes as it is.
@@ -181,7 +182,7 @@ func TestRefusedRequests(t *testing.T) {
 		"another path":           {"/here", "/there", 404},
 		"no upgrade":             {"Upgrade: WebSocket", "Upgrade: h2c", 426},
 		"an upgrade not asked":   {"keep-alive, Upgrade", "keep-alive", 426},
-		"another version":        {"Version: 13", "Version: 8", 426},
+		"another version":        {"Version: 13", "Version: 8", 400},
 		"no key":                 {"Sec-WebSocket-Key", "X-Key", 400},
 		"a short key":            {"dGhlIHNhbXBsZSBub25jZQ==", "dGhl", 400},
 		"another subprotocol":    {"chat, bytes", "chat", 400},
@@ -223,90 +224,32 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// Messages may come in pieces, with control frames in between.
-func TestFrames(t *testing.T) {
-	addr, _ := serve(t, endpoint, echo)
-	nc, r := opened(t, addr)
-	for _, b := range [][]byte{
-		frame(opBinary, []byte("ab")), frame(final|opPing, []byte("are you there")), frame(opContinuation, nil),
-		frame(final|opPong, nil), frame(final|opContinuation, []byte("c")), frame(final|opBinary, []byte("d")),
-	} {
-		for _, one := range b { // a byte at a time
-			if _, err := nc.Write([]byte{one}); err != nil {
-				t.Fatal(err)
-			}
+// A client that sends text ends its connection, and is sent the reason.
+func TestText(t *testing.T) {
+	var first, again error
+	addr, wait := serve(t, endpoint, func(nc net.Conn) {
+		_, first = nc.Read(make([]byte, 10))
+		_, again = nc.Read(make([]byte, 10))
+		if _, err := nc.Write([]byte("x")); err == nil {
+			t.Error("a write after the close frame")
 		}
-	}
-	var data, pong string
-	for data != "abcd" || pong == "" {
-		var h [2]byte
-		if _, err := io.ReadFull(r, h[:]); err != nil {
-			t.Fatalf("after %q, %q: %v", data, pong, err)
-		}
-		payload := make([]byte, h[1])
-		if _, err := io.ReadFull(r, payload); err != nil {
-			t.Fatal(err)
-		}
-		switch h[0] {
-		case final | opBinary:
-			data += string(payload)
-		case final | opPong:
-			pong += string(payload)
-		default:
-			t.Fatalf("frame %#x %q", h[0], payload)
-		}
-	}
-	if pong != "are you there" {
-		t.Errorf("pong %q", pong)
-	}
-	if _, err := nc.Write(frame(final|opClose, []byte("\x03\xe8done"))); err != nil {
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	ws, _, err := websocket.Dial(ctx, "ws://"+addr+"/here", &websocket.DialOptions{Subprotocols: []string{"bytes"}})
+	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, r, final|opClose, "\x03\xe8")
-	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
-		t.Errorf("after the close: %v", err)
+	defer ws.CloseNow()
+	if err := ws.Write(ctx, websocket.MessageText, []byte("hi")); err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestBrokenFrames(t *testing.T) {
-	for name, v := range map[string]struct {
-		input  []byte
-		status string
-	}{
-		"without mask":             {[]byte{final | opBinary, 0}, "\x03\xea"},
-		"with an extension":        {frame(0x40|final|opBinary, nil), "\x03\xea"},
-		"text":                     {frame(final|1, []byte("hi")), "\x03\xeb"},
-		"reserved data":            {frame(final|3, nil), "\x03\xeb"},
-		"reserved control":         {frame(final|11, nil), "\x03\xea"},
-		"a ping in pieces":         {frame(opPing, nil), "\x03\xea"},
-		"a long ping":              {frame(final|opPing, make([]byte, 126)), "\x03\xea"},
-		"no beginning":             {frame(final|opContinuation, nil), "\x03\xea"},
-		"a message within another": {append(frame(opBinary, nil), frame(final|opBinary, nil)...), "\x03\xea"},
-		"half a status":            {frame(final|opClose, []byte{3}), "\x03\xea"},
-		"of impossible size":       {[]byte{final | opBinary, masked | 127, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}, "\x03\xea"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var first, again error
-			addr, wait := serve(t, endpoint, func(nc net.Conn) {
-				_, first = nc.Read(make([]byte, 10))
-				_, again = nc.Read(make([]byte, 10))
-				if _, err := nc.Write([]byte("x")); err == nil {
-					t.Error("a write after the close frame")
-				}
-			})
-			nc, r := opened(t, addr)
-			if _, err := nc.Write(v.input); err != nil {
-				t.Fatal(err)
-			}
-			expect(t, r, final|opClose, v.status)
-			if _, err := r.ReadByte(); err == nil {
-				t.Error("the connection goes on")
-			}
-			wait()
-			if !errors.Is(first, errProtocol) || !errors.Is(again, errProtocol) {
-				t.Errorf("got %v, then %v", first, again)
-			}
-		})
+	if _, _, err := ws.Read(ctx); websocket.CloseStatus(err) != websocket.StatusUnsupportedData {
+		t.Errorf("the client got %v", err)
+	}
+	wait()
+	if !errors.Is(first, errNotBinary) || !errors.Is(again, errNotBinary) {
+		t.Errorf("got %v, then %v", first, again)
 	}
 }
 
@@ -328,9 +271,9 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// A deadline that passes within a header does no harm.
-func TestDeadline(t *testing.T) {
-	passed := make(chan struct{})
+// After a read deadline has passed, the connection can still be written to, and
+// closed by a handshake: a server sends its last words then.
+func TestReadDeadline(t *testing.T) {
 	addr, wait := serve(t, endpoint, func(nc net.Conn) {
 		b := make([]byte, 10)
 		if n, err := nc.Read(b); err != nil || string(b[:n]) != "a" {
@@ -341,20 +284,62 @@ func TestDeadline(t *testing.T) {
 		if _, err := nc.Read(b); !errors.As(err, &ne) || !ne.Timeout() {
 			t.Errorf("got %v, want a timeout", err)
 		}
-		close(passed)
-		_ = nc.SetReadDeadline(time.Now().Add(2 * time.Minute))
-		if n, err := nc.Read(b); err != nil || string(b[:n]) != "b" {
-			t.Errorf("got %q, %v", b[:n], err)
+		if _, err := nc.Write([]byte("last words")); err != nil {
+			t.Error(err)
+		}
+		if err := nc.(*conn).CloseWrite(); err != nil {
+			t.Error(err)
 		}
 	})
-	nc, _ := opened(t, addr)
-	second := frame(final|opBinary, []byte("b"))
-	if _, err := nc.Write(append(frame(final|opBinary, []byte("a")), second[:3]...)); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	ws, _, err := websocket.Dial(ctx, "ws://"+addr+"/here", &websocket.DialOptions{Subprotocols: []string{"bytes"}})
+	if err != nil {
 		t.Fatal(err)
 	}
-	<-passed
-	if _, err := nc.Write(second[3:]); err != nil {
+	nc := websocket.NetConn(ctx, ws, websocket.MessageBinary)
+	if _, err := nc.Write([]byte("a")); err != nil {
 		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(nc); err != nil || string(got) != "last words" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	wait()
+}
+
+// A ping is answered however long ago the deadline of the last write passed.
+func TestPingAfterWriteDeadline(t *testing.T) {
+	addr, wait := serve(t, endpoint, func(nc net.Conn) {
+		if _, err := nc.Read(make([]byte, 10)); err != nil {
+			t.Error(err)
+		}
+		_ = nc.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+		if _, err := nc.Write([]byte("b")); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if _, err := nc.Read(make([]byte, 10)); !errors.Is(err, io.EOF) {
+			t.Errorf("got %v", err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	ws, _, err := websocket.Dial(ctx, "ws://"+addr+"/here", &websocket.DialOptions{Subprotocols: []string{"bytes"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.Write(ctx, websocket.MessageBinary, []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if _, got, err := ws.Read(ctx); err != nil || string(got) != "b" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	go func() { _, _, _ = ws.Read(ctx) }() // for the pong
+	if err := ws.Ping(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := ws.Close(websocket.StatusNormalClosure, ""); err != nil {
+		t.Error(err)
 	}
 	wait()
 }
