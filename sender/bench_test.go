@@ -15,26 +15,26 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// benchKeys are many enough for every partition to have some.
+// benchKeys is large enough for each partition to have keys.
 const (
 	benchKeys       = 1000
 	benchPartitions = 4
 )
 
-// contestant sends n messages.
-type contestant func(n int) error
+// sendFunc sends n messages.
+type sendFunc func(n int) error
 
-// BenchmarkSendAll compares SendAll with the loop that the client libraries'
-// documentation has: fill a batch, send it, begin the next. With keys, that loop
-// has a batch for each partition and puts the key on each event, as SendAll
-// does. Both send to an embedded server in the same process, by turns.
+// BenchmarkSendAll compares SendAll with the loop in the documentation of the
+// client libraries: fill a batch, send it, begin the next. With keys, the loop
+// has a batch for each partition and sets the key of each event, as SendAll does.
+// The two take turns to send to an embedded server in the same process.
 func BenchmarkSendAll(b *testing.B) {
 	for _, size := range []int{100, 1000} {
 		body, keys := make([]byte, size), make([]string, benchKeys)
 		for i := range keys {
 			keys[i] = fmt.Sprintf("key-%d", i)
 		}
-		for name, keyed := range map[string]bool{"keys": true, "loose": false} {
+		for name, keyed := range map[string]bool{"keys": true, "keyless": false} {
 			key := func(i int) string {
 				if keyed {
 					return keys[i%benchKeys]
@@ -47,35 +47,35 @@ func BenchmarkSendAll(b *testing.B) {
 				if keyed {
 					loop = keyedHubLoop(b, srv, body, key)
 				}
-				compare(b, size, ours(b, open(b, srv, nil), body, key), loop)
+				compare(b, size, withSendAll(b, open(b, srv, nil), body, key), loop)
 			})
 			b.Run(fmt.Sprintf("queue/%dB/%s", size, name), func(b *testing.B) {
-				// A topic nobody has subscribed to: the messages need no memory.
+				// A topic without subscriptions keeps no messages.
 				srv, err := emulator.StartServiceBus(nil, []emulator.ServiceBusTopic{{Name: "void"}}, nil)
 				if err != nil {
 					b.Fatal(err)
 				}
 				defer srv.Close()
-				compare(b, size, ours(b, openBus(b, srv.ConnectionString(), "void", nil), body, key), busLoop(b, srv, body, key))
+				compare(b, size, withSendAll(b, openBus(b, srv.ConnectionString(), "void", nil), body, key), busLoop(b, srv, body, key))
 			})
 		}
 	}
 }
 
-// rounds is how often the contestants take turns.
+// rounds is how often each sendFunc has its turn.
 const rounds = 6
 
-// compare has both send b.N messages, by turns.
-func compare(b *testing.B, size int, ours, loop contestant) {
+// compare has each of the two send b.N messages, in turns.
+func compare(b *testing.B, size int, ours, loop sendFunc) {
 	b.SetBytes(int64(size))
 	b.ResetTimer()
 	var took [2]time.Duration
 	for round := range rounds {
 		n := b.N/rounds + 1
-		for i, send := range []contestant{ours, loop} {
+		for i, send := range []sendFunc{ours, loop} {
 			began := time.Now()
 			if err := send(n); err != nil {
-				b.Fatalf("contestant %d in round %d: %v", i, round, err)
+				b.Fatalf("sender %d in round %d: %v", i, round, err)
 			}
 			took[i] += time.Since(began)
 		}
@@ -86,8 +86,8 @@ func compare(b *testing.B, size int, ours, loop contestant) {
 	b.ReportMetric(took[1].Seconds()/took[0].Seconds(), "ratio")
 }
 
-// ours sends by SendAll.
-func ours(b *testing.B, t sender.Transport, body []byte, key func(int) string) contestant {
+// withSendAll sends with SendAll.
+func withSendAll(b *testing.B, t sender.Transport, body []byte, key func(int) string) sendFunc {
 	s := sender.New(t, nil)
 	return func(n int) error {
 		report, err := s.SendAll(b.Context(), func(yield func(sender.Message) bool) {
@@ -113,8 +113,8 @@ func hubClient(b *testing.B, srv *emulator.Server) *azeventhubs.ProducerClient {
 	return client
 }
 
-// hubLoop is the client library's, as written by hand.
-func hubLoop(b *testing.B, srv *emulator.Server, body []byte) contestant {
+// hubLoop sends with a loop over the batches of the client library.
+func hubLoop(b *testing.B, srv *emulator.Server, body []byte) sendFunc {
 	client := hubClient(b, srv)
 	return func(n int) error {
 		ctx := b.Context()
@@ -143,7 +143,7 @@ func hubLoop(b *testing.B, srv *emulator.Server, body []byte) contestant {
 }
 
 // keyedHubLoop keeps a batch for each partition.
-func keyedHubLoop(b *testing.B, srv *emulator.Server, body []byte, key func(int) string) contestant {
+func keyedHubLoop(b *testing.B, srv *emulator.Server, body []byte, key func(int) string) sendFunc {
 	client := hubClient(b, srv)
 	return func(n int) error {
 		ctx := b.Context()
@@ -190,8 +190,9 @@ func keyedHubLoop(b *testing.B, srv *emulator.Server, body []byte, key func(int)
 	}
 }
 
-// busLoop is that of Service Bus' client library.
-func busLoop(b *testing.B, srv *emulator.ServiceBus, body []byte, key func(int) string) contestant {
+// busLoop sends with a loop over the batches of the client library for Service
+// Bus.
+func busLoop(b *testing.B, srv *emulator.ServiceBus, body []byte, key func(int) string) sendFunc {
 	client, err := azservicebus.NewClientFromConnectionString(srv.ConnectionString(), nil)
 	if err != nil {
 		b.Fatal(err)

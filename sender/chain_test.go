@@ -18,30 +18,30 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// relay is a service over the next stage's hub: it is busy, loses batches and
-// loses answers, as chance will have it.
-type relay struct {
+// lossyHub is a service in front of the next stage's hub. At random it is busy,
+// loses a batch or loses an answer.
+type lossyHub struct {
 	hub *sluicetest.Hub
 
 	mu   sync.Mutex
 	rand *rand.Rand
-	sent int // messages that are there
+	sent int // stored messages
 }
 
-func (r *relay) Partitions(ctx context.Context) ([]string, error) {
+func (r *lossyHub) Partitions(ctx context.Context) ([]string, error) {
 	topic, err := r.hub.Describe(ctx)
 	return topic.Partitions, err
 }
 
-func (r *relay) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Outcome, error) {
+func (r *lossyHub) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Outcome, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fate := r.rand.IntN(10)
-	switch fate {
+	fault := r.rand.IntN(10)
+	switch fault {
 	case 0:
 		return sender.OutcomeBusy, errors.New("busy")
 	case 1:
-		return sender.OutcomeUnknown, errors.New("lost on the way")
+		return sender.OutcomeUnknown, errors.New("batch lost")
 	}
 	events := make([]*sluice.Event, len(messages))
 	for i, m := range messages {
@@ -49,15 +49,15 @@ func (r *relay) Send(ctx context.Context, partition string, messages []sender.Me
 	}
 	r.hub.Append(partition, events...)
 	r.sent += len(messages)
-	if fate == 2 {
+	if fault == 2 {
 		return sender.OutcomeUnknown, errors.New("answer lost")
 	}
 	return sender.OutcomeAccepted, nil
 }
 
-// TestChain has two stages in a row, the first of which is killed again and
-// again, and whose way to the next hub fails: each event has its effects at the
-// end of the chain exactly once, though messages of it were sent more often.
+// TestChain runs two stages in a row. The first is killed again and again, and
+// its connection to the next hub fails. Each event has its effects at the end of
+// the chain exactly once, although its messages were sent more often.
 func TestChain(t *testing.T) {
 	const events, each, seeds = 400, 2, 5
 	for seed := range uint64(seeds) {
@@ -65,8 +65,8 @@ func TestChain(t *testing.T) {
 			chance := rand.New(rand.NewPCG(seed, 3))
 			first := sluicetest.NewHub(sluice.Group{Namespace: "test", Topic: "raw", Name: "clean"}, 2)
 			second := sluicetest.NewHub(sluice.Group{Namespace: "test", Topic: "clean", Name: "store"}, 3)
-			way := &relay{hub: second, rand: rand.New(rand.NewPCG(seed, 4))}
-			e, err := sender.NewEstimator(way, &sender.EstimatorConfig{MaxMessages: 20})
+			transport := &lossyHub{hub: second, rand: rand.New(rand.NewPCG(seed, 4))}
+			e, err := sender.NewEstimator(transport, &sender.EstimatorConfig{MaxMessages: 20})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,10 +131,10 @@ func TestChain(t *testing.T) {
 					}
 				}
 			}
-			if way.sent <= events*each {
-				t.Errorf("seed %d: %d messages sent: this shows nothing", seed, way.sent)
+			if transport.sent <= events*each {
+				t.Errorf("seed %d: %d messages sent: this shows nothing", seed, transport.sent)
 			}
-			t.Logf("%d messages sent for %d", way.sent, events*each)
+			t.Logf("%d messages sent for %d", transport.sent, events*each)
 		})
 	}
 }

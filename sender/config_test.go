@@ -13,16 +13,16 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// TestMaxWait has a sequence pause: what it has yielded doesn't wait for what
-// follows, and batches still fill where it doesn't pause.
+// TestMaxWait pauses the sequence: the messages before the pause don't wait for
+// those after it, and batches still fill between the pauses.
 func TestMaxWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		ordered bool
 		keys    int64
-	}{"keys": {keys: 100}, "loose": {}, "ordered": {ordered: true, keys: 100}} {
+	}{"keys": {keys: 100}, "keyless": {}, "ordered": {ordered: true, keys: 100}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := &blindHub{limit: 1 << 20}
+				h := &sizeUnawareHub{limit: 1 << 20}
 				e, err := sender.NewEstimator(h, &sender.EstimatorConfig{MaxMessages: 50})
 				if err != nil {
 					t.Fatal(err)
@@ -45,7 +45,7 @@ func TestMaxWait(t *testing.T) {
 				if err != nil || report.Messages != f.count {
 					t.Fatalf("%d of %d accepted: %v", report.Messages, f.count, err)
 				}
-				agree(t, report, h.inventory(t, f))
+				checkReport(t, report, h.inventory(t, f))
 				if most := int64(20 + 5*4); !c.ordered && report.Batches > most {
 					t.Errorf("%d batches", report.Batches)
 				}
@@ -54,10 +54,10 @@ func TestMaxWait(t *testing.T) {
 	}
 }
 
-// TestRefusedIsTold has each message that can't be sent told at once, and no
-// error for the others.
-func TestRefusedIsTold(t *testing.T) {
-	h := &blindHub{limit: 5000}
+// TestOnRejected checks that OnRejected is called for each message that can't be
+// sent, and that SendAll returns no error for the others.
+func TestOnRejected(t *testing.T) {
+	h := &sizeUnawareHub{limit: 5000}
 	e, err := sender.NewEstimator(h, &sender.EstimatorConfig{Limit: 3000})
 	if err != nil {
 		t.Fatal(err)
@@ -69,61 +69,62 @@ func TestRefusedIsTold(t *testing.T) {
 		return 100
 	}}
 	var mu sync.Mutex
-	var told []int64
+	var notified []int64
 	s := sender.New(e, &sender.Config{OnRejected: func(e *sender.RejectedError) {
 		mu.Lock()
 		defer mu.Unlock()
-		told = append(told, e.Index)
+		notified = append(notified, e.Index)
 		if !errors.Is(e, sender.ErrTooLarge) {
 			t.Errorf("refused: %v", e)
 		}
 	}})
-	report, err := s.SendAll(within(t), f.all())
-	if err != nil || report.Messages+int64(len(told)) != f.count || len(told) < 10 {
-		t.Fatalf("%d of %d accepted, %d refused: %v", report.Messages, f.count, len(told), err)
+	report, err := s.SendAll(testContext(t), f.all())
+	if err != nil || report.Messages+int64(len(notified)) != f.count || len(notified) < 10 {
+		t.Fatalf("%d of %d accepted, %d refused: %v", report.Messages, f.count, len(notified), err)
 	}
-	slices.Sort(told)
+	slices.Sort(notified)
 	var want []int64
 	for _, r := range report.Rejected {
 		for i := r.First; i <= r.Last; i++ {
 			want = append(want, i)
 		}
 	}
-	if !slices.Equal(told, want) {
-		t.Errorf("told of %v, reported %v", told, want)
+	if !slices.Equal(notified, want) {
+		t.Errorf("OnRejected was called for %v, the report has %v", notified, want)
 	}
 }
 
-// TestLimit asks for the size of batches, and bounds how many messages one has.
-func TestLimit(t *testing.T) {
+// TestMaxBatchBytes asks for the size of a batch, and bounds how many messages a
+// batch has.
+func TestMaxBatchBytes(t *testing.T) {
 	srv := start(t, 2, &emulator.Config{MaxMessageBytes: 123_456})
 	standard, premium := startBus(t, nil), startBus(t, &emulator.ServiceBusConfig{Premium: true})
 	for name, c := range map[string]struct {
 		limit func() (int, error)
 		want  int
 	}{
-		"hub": {func() (int, error) { return open(t, srv, nil).MaxBatchBytes(within(t)) }, 123_456},
-		"hub, by hand": {func() (int, error) {
-			return open(t, srv, &sender.EventHubConfig{MaxBytes: 999}).MaxBatchBytes(within(t))
+		"hub": {func() (int, error) { return open(t, srv, nil).MaxBatchBytes(testContext(t)) }, 123_456},
+		"hub, MaxBytes": {func() (int, error) {
+			return open(t, srv, &sender.EventHubConfig{MaxBytes: 999}).MaxBatchBytes(testContext(t))
 		}, 999},
 		"standard tier": {func() (int, error) {
-			return openBus(t, standard.ConnectionString(), queue, nil).MaxBatchBytes(within(t))
+			return openBus(t, standard.ConnectionString(), queue, nil).MaxBatchBytes(testContext(t))
 		}, 256 << 10},
 		"premium tier": {func() (int, error) {
-			return openBus(t, premium.ConnectionString(), queue, nil).MaxBatchBytes(within(t))
+			return openBus(t, premium.ConnectionString(), queue, nil).MaxBatchBytes(testContext(t))
 		}, 1 << 20},
 	} {
 		if got, err := c.limit(); err != nil || got != c.want {
 			t.Errorf("%s: %d bytes, want %d: %v", name, got, c.want, err)
 		}
 	}
-	if _, err := openBus(t, standard.ConnectionString(), "nowhere", nil).MaxBatchBytes(within(t)); !errors.Is(err, sender.ErrPermanent) {
+	if _, err := openBus(t, standard.ConnectionString(), "nowhere", nil).MaxBatchBytes(testContext(t)); !errors.Is(err, sender.ErrPermanent) {
 		t.Errorf("a queue that isn't there: %v", err)
 	}
 
-	loose := traffic{count: 100, size: fixed(10)}
-	report, err := sender.New(open(t, srv, &sender.EventHubConfig{MaxMessages: 10}), nil).SendAll(within(t), loose.all())
-	if err != nil || report.Batches != 10 || report.Messages != loose.count {
+	keyless := traffic{count: 100, size: fixed(10)}
+	report, err := sender.New(open(t, srv, &sender.EventHubConfig{MaxMessages: 10}), nil).SendAll(testContext(t), keyless.all())
+	if err != nil || report.Batches != 10 || report.Messages != keyless.count {
 		t.Errorf("%+v: %v", report, err)
 	}
 	if a := srv.Arrivals(hub); a.Messages != 10 {

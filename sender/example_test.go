@@ -3,16 +3,18 @@ package sender_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
+	"sync/atomic"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sender"
 )
 
-func Example() {
+func ExampleSender_SendAll() {
 	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 4}}, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -72,14 +74,56 @@ func ExampleServiceBus() {
 	// accepted: [{0 19999}] <nil>
 }
 
-// A stage that sends what it makes of events to the next stage's hub. Each
-// message carries the id of its event, so that a transactional stage behind it
-// drops repeats.
+// A Sink reports the result of each message. Usually [sluice.AtLeastOnce] submits
+// the messages: see the example of Stamped.
 func ExampleSink() {
+	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 4}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+
+	ctx := context.Background()
+	hub, err := sender.OpenEventHub(srv.ConnectionString(), "flights", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close(ctx)
+
+	sink := sender.NewSink(hub, nil)
+	var accepted, rejected atomic.Int64
+	for i := range 100 {
+		m := &sender.Message{Key: fmt.Sprintf("airport-%d", i%30), Body: fmt.Appendf(nil, `{"flight": %d}`, i)}
+		if i == 50 {
+			m.Body = make([]byte, 2<<20)
+		}
+		sink.Submit(ctx, m, func(r sluice.WriteResult) {
+			switch {
+			case r.Err == nil:
+				accepted.Add(1)
+			case errors.Is(r.Err, sluice.ErrRejected):
+				rejected.Add(1)
+			default:
+				log.Print(r.Err)
+			}
+		})
+	}
+	if err := sink.Close(ctx); err != nil { // waits for all results
+		log.Fatal(err)
+	}
+	fmt.Println(accepted.Load(), "accepted,", rejected.Load(), "rejected")
+	// Output:
+	// 99 accepted, 1 rejected
+}
+
+// A stage sends the messages that it makes of events to the hub of the next
+// stage. Each message carries the id of its event, so a transactional next stage
+// drops duplicates.
+func ExampleStamped() {
 	var (
-		source sluice.Source // of the events, such as one of package eventhub
+		source sluice.Source // of the events, for example from package eventhub
 		leases sluice.LeaseStore
-		store  interface { // such as one of package sqlstore
+		store  interface { // for example from package sqlstore
 			sluice.CheckpointStore
 			sluice.DeadLetterQueue
 		}

@@ -13,14 +13,14 @@ import (
 
 const faultyPartitions = 4
 
-// small is some thirty batches of 100,000 bytes.
+// small fills some thirty batches of 100,000 bytes.
 var small = traffic{count: 3000, keys: 300, size: func(r *rand.Rand) int { return r.IntN(2000) }}
 
-func faulty(t testing.TB) *emulator.Server {
+func startFaulty(t testing.TB) *emulator.Server {
 	return start(t, faultyPartitions, &emulator.Config{MaxMessageBytes: 100_000})
 }
 
-func befall(t testing.TB, srv *emulator.Server, faults ...emulator.Fault) {
+func addFaults(t testing.TB, srv *emulator.Server, faults ...emulator.Fault) {
 	t.Helper()
 	for _, f := range faults {
 		if _, err := srv.Faults().Add(f); err != nil {
@@ -29,19 +29,19 @@ func befall(t testing.TB, srv *emulator.Server, faults ...emulator.Fault) {
 	}
 }
 
-// place is an embedded hub or queue, and messages that go there.
-type place struct {
+// target is an embedded hub or queue, and the messages to send there.
+type target struct {
 	traffic
 	srv interface {
 		Faults() *emulator.Faults
 		DropConnections() int
 	}
-	name, partition string // for faults of all of it, or of a part
+	name, partition string // for faults of the whole target, or of one partition
 	open            func() sender.Transport
 	inventory       func() map[int64]int
 }
 
-func (p *place) befall(t testing.TB, f emulator.Fault) {
+func (p *target) addFault(t testing.TB, f emulator.Fault) {
 	t.Helper()
 	f.Hub = p.name
 	if _, err := p.srv.Faults().Add(f); err != nil {
@@ -49,56 +49,56 @@ func (p *place) befall(t testing.TB, f emulator.Fault) {
 	}
 }
 
-// places are made anew for each test. A directory keeps what is there.
-var places = map[string]func(t testing.TB, dir string) *place{
-	"hub": func(t testing.TB, dir string) *place {
+// targets makes a new target for each test. The data stays in the directory.
+var targets = map[string]func(t testing.TB, dir string) *target{
+	"hub": func(t testing.TB, dir string) *target {
 		srv := start(t, faultyPartitions, &emulator.Config{MaxMessageBytes: 100_000, Dir: dir})
-		return &place{
+		return &target{
 			traffic: small, srv: srv, name: hub, partition: "2",
 			open:      func() sender.Transport { return open(t, srv, nil) },
 			inventory: func() map[int64]int { return inventory(t, srv, small, faultyPartitions) },
 		}
 	},
-	"queue": func(t testing.TB, dir string) *place {
+	"queue": func(t testing.TB, dir string) *target {
 		srv, mix := startBus(t, &emulator.ServiceBusConfig{Dir: dir}), small.sessions()
-		return &place{
+		return &target{
 			traffic: mix, srv: srv, name: queue,
 			open: func() sender.Transport {
-				return openBus(t, srv.ConnectionString(), queue, lanes)
+				return openBus(t, srv.ConnectionString(), queue, writers)
 			},
 			inventory: func() map[int64]int { return busInventory(t, srv, mix) },
 		}
 	},
 }
 
-// lanes is as many as the faulty hub has partitions.
-var lanes = &sender.ServiceBusConfig{Writers: faultyPartitions, MaxBytes: 100_000}
+// writers has as many writers as the hub has partitions.
+var writers = &sender.ServiceBusConfig{Writers: faultyPartitions, MaxBytes: 100_000}
 
-// everyFault runs a test for each place and each kind of fault of a send.
-func everyFault(t *testing.T, test func(t *testing.T, p *place, kind emulator.FaultKind)) {
-	for name, make := range places {
+// everyFault runs a test for each target and each kind of fault of a send.
+func everyFault(t *testing.T, test func(t *testing.T, p *target, kind emulator.FaultKind)) {
+	for name, make := range targets {
 		for _, kind := range []emulator.FaultKind{emulator.FaultServerBusy, emulator.FaultDetach, emulator.FaultDrop, emulator.FaultLoseAnswer} {
 			t.Run(name+"/"+string(kind), func(t *testing.T) { test(t, make(t, ""), kind) })
 		}
 	}
 }
 
-// TestRetry has a few batches fail each way, in all modes; all arrive, and those
-// that do twice are in the report.
+// TestRetry makes a few batches fail in each way, in all modes. All messages are
+// stored, and the report has those that are stored twice.
 func TestRetry(t *testing.T) {
 	for mode, ordered := range map[string]bool{"by key": false, "ordered": true} {
 		t.Run(mode, func(t *testing.T) {
-			everyFault(t, func(t *testing.T, p *place, kind emulator.FaultKind) {
-				cfg := quick()
+			everyFault(t, func(t *testing.T, p *target, kind emulator.FaultKind) {
+				cfg := fastRetries()
 				cfg.Ordered = ordered
-				p.befall(t, emulator.Fault{Kind: kind, On: emulator.OnSend, Partition: p.partition, Times: 2})
-				p.befall(t, emulator.Fault{Kind: kind, On: emulator.OnSend, Times: 1})
-				report, err := sender.New(p.open(), cfg).SendAll(within(t), p.all())
+				p.addFault(t, emulator.Fault{Kind: kind, On: emulator.OnSend, Partition: p.partition, Times: 2})
+				p.addFault(t, emulator.Fault{Kind: kind, On: emulator.OnSend, Times: 1})
+				report, err := sender.New(p.open(), cfg).SendAll(testContext(t), p.all())
 				if err != nil || report.Messages != p.count {
 					t.Fatalf("%d of %d accepted: %v", report.Messages, p.count, err)
 				}
 				times := p.inventory()
-				agree(t, report, times)
+				checkReport(t, report, times)
 				again := 0
 				for _, n := range times {
 					again += n - 1
@@ -117,16 +117,16 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestGivingUp has a partition, or the queue, fail for good after some batches:
-// the report agrees with what is there, and what is left can be sent by it.
+// TestGivingUp makes a partition, or the queue, fail for good after some batches.
+// The report agrees with what is stored, and says what is left to send.
 func TestGivingUp(t *testing.T) {
-	everyFault(t, func(t *testing.T, p *place, kind emulator.FaultKind) {
-		cfg := quick()
+	everyFault(t, func(t *testing.T, p *target, kind emulator.FaultKind) {
+		cfg := fastRetries()
 		cfg.Attempts = 3
-		report, err := sender.New(p.open(), cfg).SendAll(within(t), func(yield func(sender.Message) bool) {
+		report, err := sender.New(p.open(), cfg).SendAll(testContext(t), func(yield func(sender.Message) bool) {
 			for i := range p.count {
 				if i == p.count/2 {
-					p.befall(t, emulator.Fault{Kind: kind, On: emulator.OnSend, Partition: p.partition})
+					p.addFault(t, emulator.Fault{Kind: kind, On: emulator.OnSend, Partition: p.partition})
 				}
 				if !yield(p.message(i)) {
 					return
@@ -136,38 +136,39 @@ func TestGivingUp(t *testing.T) {
 		if err == nil {
 			t.Fatal("no error")
 		}
-		agree(t, report, p.inventory())
+		checkReport(t, report, p.inventory())
 		if busy := kind == emulator.FaultServerBusy; busy && (len(report.Unsent) == 0 || len(report.Unknown) > 0) || !busy && len(report.Unknown) == 0 {
 			t.Errorf("unsent %v, unknown %v", report.Unsent, report.Unknown)
 		}
 
-		// The rest, by the report: none is lost, and none twice but what may be.
+		// Sends the rest by the report: none is lost, and only possible duplicates are stored twice.
 		p.srv.Faults().Clear()
-		fate, repeated := fates(t, report)
-		if _, err := sender.New(p.open(), quick()).SendAll(within(t), p.but(report)); err != nil {
+		outcome, duplicate := outcomes(t, report)
+		if _, err := sender.New(p.open(), fastRetries()).SendAll(testContext(t), p.notAccepted(report)); err != nil {
 			t.Fatal(err)
 		}
 		times := p.inventory()
 		for i := range p.count {
-			if n := times[i]; n == 0 || n > 1 && (i >= report.Taken || !repeated[i] && fate[i] != "unknown") {
+			if n := times[i]; n == 0 || n > 1 && (i >= report.Taken || !duplicate[i] && outcome[i] != "unknown") {
 				t.Fatalf("message %d is there %d times", i, n)
 			}
 		}
 	})
 }
 
-// TestNoRepeats ends with what may be there, not sent again.
-func TestNoRepeats(t *testing.T) {
-	srv := faulty(t)
-	cfg := quick()
+// TestNoDuplicates ends with messages that may be stored, and doesn't send them
+// again.
+func TestNoDuplicates(t *testing.T) {
+	srv := startFaulty(t)
+	cfg := fastRetries()
 	cfg.NoDuplicates = true
-	befall(t, srv, emulator.Fault{Kind: emulator.FaultLoseAnswer, On: emulator.OnSend, Hub: hub, Partition: "3", Times: 1})
-	report, err := sender.New(open(t, srv, nil), cfg).SendAll(within(t), small.all())
+	addFaults(t, srv, emulator.Fault{Kind: emulator.FaultLoseAnswer, On: emulator.OnSend, Hub: hub, Partition: "3", Times: 1})
+	report, err := sender.New(open(t, srv, nil), cfg).SendAll(testContext(t), small.all())
 	if err == nil || len(report.Unknown) == 0 || len(report.PossibleDuplicates) > 0 {
-		t.Fatalf("unknown %v, repeated %v: %v", report.Unknown, report.PossibleDuplicates, err)
+		t.Fatalf("unknown %v, duplicate %v: %v", report.Unknown, report.PossibleDuplicates, err)
 	}
 	times := inventory(t, srv, small, faultyPartitions)
-	agree(t, report, times)
+	checkReport(t, report, times)
 	for i, n := range times {
 		if n != 1 {
 			t.Errorf("message %d is there %d times", i, n)
@@ -175,9 +176,9 @@ func TestNoRepeats(t *testing.T) {
 	}
 }
 
-// TestDroppedConnections cuts all connections again and again.
+// TestDroppedConnections drops all connections again and again.
 func TestDroppedConnections(t *testing.T) {
-	for name, make := range places {
+	for name, make := range targets {
 		t.Run(name, func(t *testing.T) {
 			p := make(t, "")
 			all := func(yield func(sender.Message) bool) {
@@ -190,30 +191,30 @@ func TestDroppedConnections(t *testing.T) {
 					}
 				}
 			}
-			report, err := sender.New(p.open(), quick()).SendAll(within(t), all)
+			report, err := sender.New(p.open(), fastRetries()).SendAll(testContext(t), all)
 			if err != nil || report.Messages != p.count {
 				t.Fatalf("%d of %d accepted: %v", report.Messages, p.count, err)
 			}
-			agree(t, report, p.inventory())
+			checkReport(t, report, p.inventory())
 		})
 	}
 }
 
-// TestCancel ends the sending half-way, with batches on their way that are
-// slow, or so slow that their answer isn't waited for.
+// TestCancel cancels half-way, while batches in flight are slow: they get their
+// answers in time, or not.
 func TestCancel(t *testing.T) {
 	for name, drainTimeout := range map[string]time.Duration{"answered": time.Minute, "given up": time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			srv := faulty(t)
-			cfg := quick()
+			srv := startFaulty(t)
+			cfg := fastRetries()
 			cfg.DrainTimeout = drainTimeout
-			ctx, cancel := context.WithCancel(within(t))
+			ctx, cancel := context.WithCancel(testContext(t))
 			defer cancel()
 			all := func(yield func(sender.Message) bool) {
 				for i := range small.count {
 					switch i {
 					case small.count / 3:
-						befall(t, srv, emulator.Fault{Kind: emulator.FaultDelay, On: emulator.OnSend, Delay: 200 * time.Millisecond})
+						addFaults(t, srv, emulator.Fault{Kind: emulator.FaultDelay, On: emulator.OnSend, Delay: 200 * time.Millisecond})
 					case small.count / 2:
 						cancel()
 					}
@@ -224,23 +225,23 @@ func TestCancel(t *testing.T) {
 			}
 			report, err := sender.New(open(t, srv, nil), cfg).SendAll(ctx, all)
 			if !errors.Is(err, context.Canceled) || report.Taken != small.count/2 {
-				t.Errorf("%d drawn: %v", report.Taken, err)
+				t.Errorf("%d taken: %v", report.Taken, err)
 			}
 			if answered := drainTimeout == time.Minute; answered != (len(report.Unknown) == 0) || len(report.Unsent) == 0 {
 				t.Errorf("unsent %v, unknown %v", report.Unsent, report.Unknown)
 			}
 			srv.Faults().Clear()
-			agree(t, report, inventory(t, srv, small, faultyPartitions))
+			checkReport(t, report, inventory(t, srv, small, faultyPartitions))
 		})
 	}
 }
 
-// TestBusyLinks has links refused for a while before anything is sent.
+// TestBusyLinks has the service refuse links for a while before anything is sent.
 func TestBusyLinks(t *testing.T) {
-	srv := faulty(t)
-	befall(t, srv, emulator.Fault{Kind: emulator.FaultServerBusy, On: emulator.OnManage, Times: 2},
+	srv := startFaulty(t)
+	addFaults(t, srv, emulator.Fault{Kind: emulator.FaultServerBusy, On: emulator.OnManage, Times: 2},
 		emulator.Fault{Kind: emulator.FaultServerBusy, On: emulator.OnAttach, Times: 3})
-	report, err := sender.New(open(t, srv, nil), quick()).SendAll(within(t), small.all())
+	report, err := sender.New(open(t, srv, nil), fastRetries()).SendAll(testContext(t), small.all())
 	if err != nil || len(report.Accepted) != 1 || report.Accepted[0] != (sender.IndexRange{First: 0, Last: small.count - 1}) || report.PossibleDuplicates != nil {
 		t.Errorf("accepted %v: %v", report.Accepted, err)
 	}

@@ -48,20 +48,20 @@ func open(t testing.TB, srv *emulator.Server, cfg *sender.EventHubConfig) *sende
 	return h
 }
 
-// within is a context that ends the test rather than let it hang.
-func within(t testing.TB) context.Context {
+// testContext ends a test that would hang.
+func testContext(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(scale())*2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// quick are settings for tests of failures.
-func quick() *sender.Config {
+// fastRetries is the configuration for tests of failures.
+func fastRetries() *sender.Config {
 	return &sender.Config{RetryMin: time.Millisecond, RetryMax: 5 * time.Millisecond}
 }
 
-// traffic is messages that their index determines.
+// traffic is messages whose content depends on their index only.
 type traffic struct {
 	count int64
 	keys  int64 // 0: no message has a key
@@ -70,7 +70,8 @@ type traffic struct {
 	inSessions bool // the keys are those of sessions
 }
 
-// mixed are sizes up to 2 KB for 99 of 100 messages, up to 200 KB for the rest.
+// mixed is a size of up to 2 KB for 99 of 100 messages, and up to 200 KB for the
+// rest.
 func mixed(r *rand.Rand) int {
 	if r.IntN(100) == 0 {
 		return r.IntN(200_000)
@@ -106,8 +107,8 @@ func (f traffic) all() iter.Seq[sender.Message] {
 	}
 }
 
-// but are all messages that a report doesn't tell were accepted.
-func (f traffic) but(report sender.Report) iter.Seq[sender.Message] {
+// notAccepted is all messages that a report doesn't have as accepted.
+func (f traffic) notAccepted(report sender.Report) iter.Seq[sender.Message] {
 	return func(yield func(sender.Message) bool) {
 		accepted := report.Accepted
 		for i := range f.count {
@@ -121,17 +122,17 @@ func (f traffic) but(report sender.Report) iter.Seq[sender.Message] {
 	}
 }
 
-// stored is a partition's events.
+// stored is the events of a partition.
 func stored(t testing.TB, srv *emulator.Server, partition int) (events []*azeventhubs.ReceivedEventData) {
 	t.Helper()
 	eachStored(t, srv, partition, func(e *azeventhubs.ReceivedEventData) { events = append(events, e) })
 	return events
 }
 
-// eachStored reads a partition's events.
+// eachStored reads the events of a partition.
 func eachStored(t testing.TB, srv *emulator.Server, partition int, do func(*azeventhubs.ReceivedEventData)) {
 	t.Helper()
-	ctx := within(t)
+	ctx := testContext(t)
 	c, err := azeventhubs.NewConsumerClientFromConnectionString(srv.ConnectionString(), hub, azeventhubs.DefaultConsumerGroup, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -163,9 +164,9 @@ func eachStored(t testing.TB, srv *emulator.Server, partition int, do func(*azev
 	}
 }
 
-// inventory reads all partitions and returns how often each message is there.
-// It checks that each is as sent, and that those of a key are in one partition
-// and in order, repeats aside.
+// inventory reads all partitions and returns how often each message is stored. It
+// checks that each is as sent, and that those of a key are in one partition and in
+// order, except duplicates.
 func inventory(t testing.TB, srv *emulator.Server, f traffic, partitions int) map[int64]int {
 	t.Helper()
 	times := map[int64]int{}
@@ -203,57 +204,58 @@ func inventory(t testing.TB, srv *emulator.Server, f traffic, partitions int) ma
 	return times
 }
 
-// fates gives each index's fate by a report: each has exactly one.
-func fates(t testing.TB, report sender.Report) (fate []string, repeated map[int64]bool) {
+// outcomes returns the outcome of each index by a report. Each index has exactly
+// one.
+func outcomes(t testing.TB, report sender.Report) (outcome []string, duplicate map[int64]bool) {
 	t.Helper()
-	fate, repeated = make([]string, report.Taken), map[int64]bool{}
+	outcome, duplicate = make([]string, report.Taken), map[int64]bool{}
 	for name, list := range map[string][]sender.IndexRange{
 		"accepted": report.Accepted, "refused": report.Rejected, "unsent": report.Unsent, "unknown": report.Unknown,
 	} {
 		for _, r := range list {
 			for i := r.First; i <= r.Last; i++ {
-				if fate[i] != "" {
-					t.Fatalf("message %d is both %s and %s", i, fate[i], name)
+				if outcome[i] != "" {
+					t.Fatalf("message %d is both %s and %s", i, outcome[i], name)
 				}
-				fate[i] = name
+				outcome[i] = name
 			}
 		}
 	}
 	for _, r := range report.PossibleDuplicates {
 		for i := r.First; i <= r.Last; i++ {
-			repeated[i] = true
+			duplicate[i] = true
 		}
 	}
-	return fate, repeated
+	return outcome, duplicate
 }
 
-// agree compares a report with what the hub holds, message by message.
-func agree(t testing.TB, report sender.Report, times map[int64]int) {
+// checkReport compares a report with what is stored, message by message.
+func checkReport(t testing.TB, report sender.Report, times map[int64]int) {
 	t.Helper()
-	fate, repeated := fates(t, report)
+	outcome, duplicate := outcomes(t, report)
 	accepted := int64(0)
-	for i, fate := range fate {
+	for i, outcome := range outcome {
 		n := times[int64(i)]
 		ok := false
-		switch fate {
+		switch outcome {
 		case "accepted":
 			accepted++
-			ok = n == 1 || n > 1 && repeated[int64(i)]
+			ok = n == 1 || n > 1 && duplicate[int64(i)]
 		case "refused", "unsent":
 			ok = n == 0
 		case "unknown":
-			ok = n <= 1 || repeated[int64(i)]
+			ok = n <= 1 || duplicate[int64(i)]
 		}
 		if !ok {
-			t.Fatalf("message %d is %q by the report, repeated: %t, and is there %d times", i, fate, repeated[int64(i)], n)
+			t.Fatalf("message %d is %q by the report, duplicate: %t, and is there %d times", i, outcome, duplicate[int64(i)], n)
 		}
 	}
 	if accepted != report.Messages {
-		t.Errorf("%d messages accepted, by the figures %d", accepted, report.Messages)
+		t.Errorf("%d messages accepted, by the statistics %d", accepted, report.Messages)
 	}
 	for i := range times {
 		if i >= report.Taken {
-			t.Fatalf("message %d is there, but only %d were drawn", i, report.Taken)
+			t.Fatalf("message %d is there, but only %d were taken", i, report.Taken)
 		}
 	}
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// The test binary is an emulator of a place, over a directory, at an address, if
-// these are set: one that can be killed.
+// If these are set, the test binary is an emulator of a target, which can be
+// killed: over a directory, at an address.
 const (
-	placeVariable  = "SLUICE_TEST_SENDER_PLACE"
+	targetVariable = "SLUICE_TEST_SENDER_TARGET"
 	dirVariable    = "SLUICE_TEST_SENDER_DIR"
 	listenVariable = "SLUICE_TEST_SENDER_LISTEN"
 )
 
 func TestMain(m *testing.M) {
-	if name := os.Getenv(placeVariable); name != "" {
+	if name := os.Getenv(targetVariable); name != "" {
 		if err := serve(name, os.Getenv(dirVariable), os.Getenv(listenVariable)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -36,14 +36,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve runs the emulator until standard input ends, as it does with the parent.
-func serve(place, dir, listen string) error {
+// serve runs the emulator until standard input ends, which it does when the
+// parent process ends.
+func serve(target, dir, listen string) error {
 	var srv interface {
 		ConnectionString() string
 		Close() error
 	}
 	var err error
-	if place == "hub" {
+	if target == "hub" {
 		srv, err = emulator.Start([]emulator.Hub{{Name: hub, Partitions: faultyPartitions}}, &emulator.Config{Dir: dir, Listen: listen, MaxMessageBytes: 100_000})
 	} else {
 		srv, err = emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: queue}}, nil, &emulator.ServiceBusConfig{Dir: dir, Listen: listen})
@@ -56,34 +57,34 @@ func serve(place, dir, listen string) error {
 	return errors.Join(err, srv.Close())
 }
 
-// mortal is an emulator in a process of its own.
-type mortal struct {
+// killable is an emulator in a process of its own.
+type killable struct {
 	t          testing.TB
-	place      string
+	target     string
 	dir        string
-	listen     string // the address of all its lives
+	listen     string // the same address after each start
 	connection string
 	kill       func()
 }
 
-func beget(t testing.TB, place string) *mortal {
+func startKillable(t testing.TB, target string) *killable {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	m := &mortal{t: t, place: place, dir: t.TempDir(), listen: l.Addr().String()}
+	m := &killable{t: t, target: target, dir: t.TempDir(), listen: l.Addr().String()}
 	l.Close()
-	m.live()
+	m.start()
 	return m
 }
 
-// live begins another life.
-func (m *mortal) live() {
+// start starts the process, again after a kill.
+func (m *killable) start() {
 	m.t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), placeVariable+"="+m.place, dirVariable+"="+m.dir, listenVariable+"="+m.listen)
+	cmd.Env = append(os.Environ(), targetVariable+"="+m.target, dirVariable+"="+m.dir, listenVariable+"="+m.listen)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -104,47 +105,47 @@ func (m *mortal) live() {
 	m.t.Cleanup(m.kill)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		m.t.Fatalf("the emulator doesn't live: %v", err)
+		m.t.Fatalf("the emulator doesn't start: %v", err)
 	}
 	m.connection = strings.TrimSpace(line)
 }
 
 // open makes a transport to it.
-func (m *mortal) open() sender.Transport {
-	if m.place == "queue" {
-		return openBus(m.t, m.connection, queue, lanes)
+func (m *killable) open() sender.Transport {
+	if m.target == "queue" {
+		return openBus(m.t, m.connection, queue, writers)
 	}
 	h, err := sender.OpenEventHub(m.connection, hub, nil)
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.t.Cleanup(func() { h.Close(within(m.t)) })
+	m.t.Cleanup(func() { h.Close(testContext(m.t)) })
 	return h
 }
 
-// TestKilled kills the emulator several times while messages are sent, and
-// starts it again, or in the end doesn't: the report agrees with what is on its
-// disk, message by message.
+// TestKilled kills the emulator several times while messages are sent, and starts
+// it again, except the last time in half of the cases. The report agrees with
+// what is on the emulator's disk, message by message.
 func TestKilled(t *testing.T) {
-	for name, revive := range places {
+	for name, revive := range targets {
 		for end, returns := range map[string]bool{"returns": true, "is gone": false} {
 			t.Run(name+" "+end, func(t *testing.T) {
-				m := beget(t, name)
+				m := startKillable(t, name)
 				mix := small
 				if name == "queue" {
 					mix = small.sessions()
 				}
 				cfg := &sender.Config{Attempts: 20, RetryMin: time.Millisecond, RetryMax: 100 * time.Millisecond}
-				report, err := sender.New(m.open(), cfg).SendAll(within(t), func(yield func(sender.Message) bool) {
+				report, err := sender.New(m.open(), cfg).SendAll(testContext(t), func(yield func(sender.Message) bool) {
 					for i := range mix.count {
 						switch i {
 						case 501, 1303, 1999:
 							m.kill()
-							m.live()
+							m.start()
 						case 2502:
 							m.kill()
 							if returns {
-								m.live()
+								m.start()
 							}
 						}
 						if !yield(mix.message(i)) {
@@ -157,7 +158,7 @@ func TestKilled(t *testing.T) {
 				}
 				m.kill()
 				t.Logf("%d retries; %d messages may be there twice, %d are unsent, %d unknown", report.Retries, total(report.PossibleDuplicates), total(report.Unsent), total(report.Unknown))
-				agree(t, report, revive(t, m.dir).inventory())
+				checkReport(t, report, revive(t, m.dir).inventory())
 			})
 		}
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// TestMadeUpIDs sends messages without ids, some of them twice: each has an id
-// of its own, in all SendAlls, and repeats have the same.
-func TestMadeUpIDs(t *testing.T) {
-	srv := faulty(t)
-	befall(t, srv, emulator.Fault{Kind: emulator.FaultLoseAnswer, On: emulator.OnSend, Times: 1})
+// TestGeneratedIDs sends messages without ids, some of them twice: each has an id
+// of its own, across all SendAlls, and its duplicates have the same.
+func TestGeneratedIDs(t *testing.T) {
+	srv := startFaulty(t)
+	addFaults(t, srv, emulator.Fault{Kind: emulator.FaultLoseAnswer, On: emulator.OnSend, Times: 1})
 	const count = 2000
 	for range 2 {
-		_, err := sender.New(open(t, srv, nil), quick()).SendAll(within(t), func(yield func(sender.Message) bool) {
+		_, err := sender.New(open(t, srv, nil), fastRetries()).SendAll(testContext(t), func(yield func(sender.Message) bool) {
 			for i := range count {
 				if !yield(sender.Message{Key: strconv.Itoa(i % 7), Body: strconv.AppendInt(make([]byte, 300), int64(i), 10)}) {
 					return

@@ -63,7 +63,7 @@ var paths = map[string]func(t *testing.T, transport sender.Transport) func([]*se
 	"SendAll": func(t *testing.T, transport sender.Transport) func([]*sender.Message) []error {
 		s := sender.New(transport, nil)
 		return func(messages []*sender.Message) []error {
-			report, err := s.SendAll(within(t), func(yield func(sender.Message) bool) {
+			report, err := s.SendAll(testContext(t), func(yield func(sender.Message) bool) {
 				for _, m := range messages {
 					if !yield(*m) {
 						return
@@ -87,7 +87,7 @@ var paths = map[string]func(t *testing.T, transport sender.Transport) func([]*se
 	},
 }
 
-// sendLog notes how many messages each batch has, and its outcome.
+// sendLog records how many messages each batch has, and whether it was refused.
 type sendLog struct {
 	sender.Transport
 	mu    sync.Mutex
@@ -116,7 +116,7 @@ func TestTooLargeOnBothPaths(t *testing.T) {
 			[]string{"7", "7", "6"},
 		},
 		"estimated sizes": {func() sender.Transport {
-			e, err := sender.NewEstimator(&blindHub{limit: 2000, header: 100}, nil)
+			e, err := sender.NewEstimator(&sizeUnawareHub{limit: 2000, header: 100}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,8 +160,8 @@ func TestTooLargeOnBothPaths(t *testing.T) {
 	}
 }
 
-// TestTooLargeMessage has a batch too large, and a message that is too large by
-// itself: each other message is stored once, in order.
+// TestTooLargeMessage has batches that are too large, and a message that is too
+// large by itself: each other message is stored once, in order.
 func TestTooLargeMessage(t *testing.T) {
 	for path, open := range paths {
 		for _, takes := range []int{1, 2, 3, 7} {
@@ -197,8 +197,8 @@ func TestTooLargeMessage(t *testing.T) {
 	}
 }
 
-// TestSinkEndedWhileTooLarge has a message's context end while the messages
-// before it in a refused batch are sent again: it isn't sent any more.
+// TestSinkEndedWhileTooLarge ends the context of a message while those before it
+// in a refused batch are sent again: the message isn't sent any more.
 func TestSinkEndedWhileTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

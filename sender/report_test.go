@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestRanges compares what is done with ranges with the same done with sets.
+// TestRanges compares the operations on ranges with the same operations on sets.
 func TestRanges(t *testing.T) {
 	const n = 60
 	set := func(lists ...[]IndexRange) (in [n]bool) {

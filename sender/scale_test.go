@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// scale is how many times as many messages as in a short run are sent:
-// SENDER_SCALE=20 makes it a million to a hub and a hundred thousand to a queue.
+// scale is the factor for the number of messages: SENDER_SCALE=20 makes it a
+// million to a hub and a hundred thousand to a queue.
 func scale() int64 {
 	n, err := strconv.ParseInt(os.Getenv("SENDER_SCALE"), 10, 64)
 	if err != nil || n < 1 {
@@ -28,8 +28,8 @@ func scale() int64 {
 }
 
 // packing counts the batches that messages need at least if they are packed in
-// their order, by the bytes of each alone: the envelope of a batch, which
-// takes some more, is left out.
+// their order. It counts the bytes of each message alone, without the envelope of
+// the batch.
 type packing struct {
 	limit, room int
 	batches     int64
@@ -66,17 +66,17 @@ func sectionOf(t testing.TB, m sender.Message) int {
 	return len(whole) + 8
 }
 
-// flawless wants all messages accepted at the first attempt.
-func flawless(t testing.TB, report sender.Report, count int64) {
+// checkAllAccepted checks that all messages were accepted at the first attempt.
+func checkAllAccepted(t testing.TB, report sender.Report, count int64) {
 	t.Helper()
 	if len(report.Accepted) != 1 || report.Accepted[0] != (sender.IndexRange{First: 0, Last: count - 1}) || report.Retries+report.TooLarge != 0 {
 		t.Fatalf("%+v", report)
 	}
 }
 
-// thrifty compares the sender's figures with what arrived on the wire, and the
-// number of batches with that of the best packing, per partition.
-func thrifty(t testing.TB, report sender.Report, wire emulator.Arrivals, limit int, best []packing, took time.Duration) {
+// checkBatchCount compares the report with what arrived on the wire, and the
+// number of batches with that of the best packing of each partition.
+func checkBatchCount(t testing.TB, report sender.Report, wire emulator.Arrivals, limit int, best []packing, took time.Duration) {
 	t.Helper()
 	if wire.Messages != report.Batches || wire.Bytes != report.Bytes {
 		t.Errorf("%d batches of %d bytes reported, %d of %d arrived", report.Batches, report.Bytes, wire.Messages, wire.Bytes)
@@ -95,8 +95,9 @@ func thrifty(t testing.TB, report sender.Report, wire emulator.Arrivals, limit i
 	}
 }
 
-// TestSendAll sends a mix of sizes to a hub: all arrive once, in order by key, in
-// hardly more batches than the best packing of each partition has.
+// TestSendAll sends a mix of sizes to a hub: all messages are stored once, in
+// order by key, in at most 2 % more batches than the best packing of each
+// partition.
 func TestSendAll(t *testing.T) {
 	const partitions, limit = 4, 1 << 20
 	cfg := &emulator.Config{}
@@ -106,14 +107,14 @@ func TestSendAll(t *testing.T) {
 	srv := start(t, partitions, cfg)
 	mix := traffic{count: 50_000 * scale(), keys: 5000, size: mixed}
 	began := time.Now()
-	report, err := sender.New(open(t, srv, nil), nil).SendAll(within(t), mix.all())
+	report, err := sender.New(open(t, srv, nil), nil).SendAll(testContext(t), mix.all())
 	took := time.Since(began)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wire := srv.Arrivals(hub)
-	flawless(t, report, mix.count)
-	agree(t, report, inventory(t, srv, mix, partitions))
+	checkAllAccepted(t, report, mix.count)
+	checkReport(t, report, inventory(t, srv, mix, partitions))
 	best := make([]packing, partitions)
 	for p := range best {
 		best[p].limit = limit
@@ -122,41 +123,41 @@ func TestSendAll(t *testing.T) {
 			best[p].add(sectionOf(t, mix.message(i)))
 		})
 	}
-	thrifty(t, report, wire, limit, best, took)
+	checkBatchCount(t, report, wire, limit, best, took)
 }
 
-// TestSendAllToQueue does the same with a queue and sessions, which are dealt out
-// to the lanes as keys are to partitions.
+// TestSendAllToQueue does the same with a queue and sessions, which are
+// distributed over the writers as keys are over partitions.
 func TestSendAllToQueue(t *testing.T) {
-	const lanes, limit = 2, 256 << 10
+	const writers, limit = 2, 256 << 10
 	srv := startBus(t, nil)
 	mix := traffic{count: 5000 * scale(), keys: 500, size: mixed}.sessions()
-	b := openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Writers: lanes})
+	b := openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Writers: writers})
 	began := time.Now()
-	report, err := sender.New(b, nil).SendAll(within(t), mix.all())
+	report, err := sender.New(b, nil).SendAll(testContext(t), mix.all())
 	took := time.Since(began)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wire := srv.Arrivals(queue)
-	flawless(t, report, mix.count)
-	agree(t, report, busInventory(t, srv, mix))
-	best := make([]packing, lanes)
+	checkAllAccepted(t, report, mix.count)
+	checkReport(t, report, busInventory(t, srv, mix))
+	best := make([]packing, writers)
 	for m := range mix.all() {
-		p := &best[keyhash.Partition(m.SessionID, lanes)]
+		p := &best[keyhash.Partition(m.SessionID, writers)]
 		p.limit = limit
 		p.add(sectionOf(t, m))
 	}
-	thrifty(t, report, wire, limit, best, took)
+	checkBatchCount(t, report, wire, limit, best, took)
 }
 
-// blinded hides a transport's sizes, and counts what is refused.
-type blinded struct {
+// sizesHidden hides the sizes of a transport, and counts the refusals.
+type sizesHidden struct {
 	sender.Transport
 	refusals atomic.Int64
 }
 
-func (b *blinded) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Outcome, error) {
+func (b *sizesHidden) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Outcome, error) {
 	batch, err := b.NewBatch(ctx, partition)
 	if err != nil {
 		return sender.OutcomeBusy, err
@@ -174,28 +175,28 @@ func (b *blinded) Send(ctx context.Context, partition string, messages []sender.
 }
 
 // TestSendAllByEstimate sends to a queue without knowing sizes: few batches are
-// refused, and all messages arrive once.
+// refused, and all messages are stored once.
 func TestSendAllByEstimate(t *testing.T) {
 	srv := startBus(t, nil)
 	mix := traffic{count: 5000 * scale(), keys: 500, size: mixed}.sessions()
-	// The link's limit holds, whatever a batch is told.
-	b := &blinded{Transport: openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{MaxBytes: 1 << 30})}
+	// The limit of the link holds, whatever MaxBytes says.
+	b := &sizesHidden{Transport: openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{MaxBytes: 1 << 30})}
 	e, err := sender.NewEstimator(b, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := sender.New(e, nil).SendAll(within(t), mix.all())
+	report, err := sender.New(e, nil).SendAll(testContext(t), mix.all())
 	if err != nil || report.Messages != mix.count || report.Retries > 0 {
 		t.Fatalf("%d of %d accepted, %d retries: %v", report.Messages, mix.count, report.Retries, err)
 	}
-	agree(t, report, busInventory(t, srv, mix))
+	checkReport(t, report, busInventory(t, srv, mix))
 	limit, header := e.Learned()
 	t.Logf("%d batches, %d refusals; learned a limit of %d and a header of %d", report.Batches, report.TooLarge, limit, header)
 	if refusals := b.refusals.Load(); report.TooLarge != refusals || refusals == 0 {
 		t.Errorf("%d refusals reported, there were %d", report.TooLarge, refusals)
 	}
 	lessons := int64(math.Ceil(math.Log(262_000/float64(limit))/0.051) + math.Ceil(math.Log(float64(header)/54)/math.Log(1.25)))
-	if most := lessons * 9; report.TooLarge > most { // four lanes, one batch on its way and one that fills for each
+	if most := lessons * 9; report.TooLarge > most { // four writers, one batch in flight and one that fills for each
 		t.Errorf("%d refusals for %d lessons, at most %d", report.TooLarge, lessons, most)
 	}
 	if wire := srv.Arrivals(queue); report.Batches != wire.Messages-wire.TooLarge {

@@ -14,12 +14,12 @@ import (
 func TestSendAllWithoutKeys(t *testing.T) {
 	const partitions = 3
 	srv := start(t, partitions, nil)
-	loose := traffic{count: 20_000, size: fixed(1000)}
-	report, err := sender.New(open(t, srv, nil), nil).SendAll(within(t), loose.all())
+	keyless := traffic{count: 20_000, size: fixed(1000)}
+	report, err := sender.New(open(t, srv, nil), nil).SendAll(testContext(t), keyless.all())
 	if err != nil {
 		t.Fatal(err)
 	}
-	agree(t, report, inventory(t, srv, loose, partitions))
+	checkReport(t, report, inventory(t, srv, keyless, partitions))
 	if fewest := report.Bytes/(1<<20) + 1; report.Batches > fewest {
 		t.Errorf("%d batches for %d bytes", report.Batches, report.Bytes)
 	}
@@ -30,15 +30,15 @@ func TestSendAllWithoutKeys(t *testing.T) {
 	}
 }
 
-// TestSpread gives each partition its share of few messages, in a batch each, and
-// keeps those with keys apart.
+// TestSpread gives each partition an equal share of few messages, in a batch
+// each, and keeps messages with keys in batches of their own.
 func TestSpread(t *testing.T) {
 	const partitions = 4
 	srv := start(t, partitions, nil)
-	loose := traffic{count: 100, size: fixed(10)}
+	keyless := traffic{count: 100, size: fixed(10)}
 	all := func(yield func(sender.Message) bool) {
-		for i := range loose.count {
-			m := loose.message(i)
+		for i := range keyless.count {
+			m := keyless.message(i)
 			if i%5 == 0 {
 				m.Key = "one"
 			}
@@ -47,8 +47,8 @@ func TestSpread(t *testing.T) {
 			}
 		}
 	}
-	report, err := sender.New(open(t, srv, nil), &sender.Config{Spread: true}).SendAll(within(t), all)
-	if err != nil || report.Messages != loose.count || report.Batches != partitions+1 {
+	report, err := sender.New(open(t, srv, nil), &sender.Config{Spread: true}).SendAll(testContext(t), all)
+	if err != nil || report.Messages != keyless.count || report.Batches != partitions+1 {
 		t.Fatalf("%+v: %v", report, err)
 	}
 	keyed := 0
@@ -70,8 +70,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestOrdered sends messages with and without keys to one partition, where
-// their order shows.
+// TestOrdered sends messages with and without keys to one partition, where their
+// order can be checked.
 func TestOrdered(t *testing.T) {
 	srv := start(t, 1, nil)
 	mix := traffic{count: 3000, keys: 50, size: fixed(2000)}
@@ -86,7 +86,7 @@ func TestOrdered(t *testing.T) {
 			}
 		}
 	}
-	report, err := sender.New(open(t, srv, nil), &sender.Config{Ordered: true}).SendAll(within(t), some)
+	report, err := sender.New(open(t, srv, nil), &sender.Config{Ordered: true}).SendAll(testContext(t), some)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +104,8 @@ func TestOrdered(t *testing.T) {
 	}
 }
 
-// TestRefused leaves out what can't be sent; all else goes.
-func TestRefused(t *testing.T) {
+// TestRejected has some messages that can't be sent: all others are stored.
+func TestRejected(t *testing.T) {
 	const partitions = 2
 	srv := start(t, partitions, &emulator.Config{MaxMessageBytes: 100_000})
 	hub := open(t, srv, nil)
@@ -126,7 +126,7 @@ func TestRefused(t *testing.T) {
 			}
 		}
 	}
-	report, err := sender.New(hub, nil).SendAll(within(t), messages)
+	report, err := sender.New(hub, nil).SendAll(testContext(t), messages)
 	want := []sender.IndexRange{{First: 0, Last: 0}, {First: 500, Last: 501}, {First: 700, Last: 700}, {First: 900, Last: 900}}
 	if len(report.Rejected) != len(want) {
 		t.Fatalf("refused: %v, want %v", report.Rejected, want)
@@ -143,11 +143,11 @@ func TestRefused(t *testing.T) {
 	if report.Messages != mix.count-5 || len(report.Unsent)+len(report.Unknown) > 0 {
 		t.Errorf("%+v", report)
 	}
-	agree(t, report, inventory(t, srv, mix, partitions))
+	checkReport(t, report, inventory(t, srv, mix, partitions))
 }
 
-// TestExactFit has messages that just fit, and that are a byte too large: the
-// size that the error names is the one that counts, also on the wire.
+// TestExactFit sends messages that just fit, and messages that are one byte too
+// large: the size in the error is the size on the wire.
 func TestExactFit(t *testing.T) {
 	const limit = 50_000
 	srv, bus := start(t, 1, &emulator.Config{MaxMessageBytes: limit}), startBus(t, nil)
@@ -169,7 +169,7 @@ func TestExactFit(t *testing.T) {
 		for i, m := range c.messages {
 			send := func(size int) (sender.Report, error) {
 				m.Body = make([]byte, size)
-				return s.SendAll(within(t), func(yield func(sender.Message) bool) { yield(m) })
+				return s.SendAll(testContext(t), func(yield func(sender.Message) bool) { yield(m) })
 			}
 			_, err := send(limit)
 			var refused *sender.RejectedError
@@ -190,7 +190,7 @@ func TestExactFit(t *testing.T) {
 
 func TestEmpty(t *testing.T) {
 	srv := start(t, 1, nil)
-	report, err := sender.New(open(t, srv, nil), nil).SendAll(within(t), traffic{}.all())
+	report, err := sender.New(open(t, srv, nil), nil).SendAll(testContext(t), traffic{}.all())
 	if err != nil || report.Taken != 0 || report.Accepted != nil || report.Batches != 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -203,7 +203,7 @@ func TestUnknownHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close(context.Background())
-	if _, err := sender.New(h, nil).SendAll(within(t), traffic{count: 1, size: fixed(1)}.all()); !errors.Is(err, sender.ErrPermanent) {
+	if _, err := sender.New(h, nil).SendAll(testContext(t), traffic{count: 1, size: fixed(1)}.all()); !errors.Is(err, sender.ErrPermanent) {
 		t.Errorf("error: %v", err)
 	}
 }

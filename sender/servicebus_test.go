@@ -49,7 +49,7 @@ func openBus(t testing.TB, connection, entity string, cfg *sender.ServiceBusConf
 	return b
 }
 
-// received takes n messages out of a queue, or of a subscription
+// received receives n messages from a queue, or from a subscription
 // (topic/subscription).
 func received(t testing.TB, connection, entity string, n int64) (all []*azservicebus.ReceivedMessage) {
 	t.Helper()
@@ -59,7 +59,7 @@ func received(t testing.TB, connection, entity string, n int64) (all []*azservic
 
 func eachReceived(t testing.TB, connection, entity string, n int64, do func(*azservicebus.ReceivedMessage)) {
 	t.Helper()
-	ctx := within(t)
+	ctx := testContext(t)
 	c, err := azservicebus.NewClientFromConnectionString(connection, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -87,16 +87,16 @@ func eachReceived(t testing.TB, connection, entity string, n int64, do func(*azs
 	}
 }
 
-// sessions are messages of which each has a session instead of a key.
+// sessions is the same messages with sessions instead of keys.
 func (f traffic) sessions() traffic {
 	f.inSessions = true
 	return f
 }
 
-// eachPeeked looks through the queue.
+// eachPeeked peeks all messages of the queue.
 func eachPeeked(t testing.TB, srv *emulator.ServiceBus, do func(*azservicebus.ReceivedMessage)) {
 	t.Helper()
-	ctx := within(t)
+	ctx := testContext(t)
 	c, err := azservicebus.NewClientFromConnectionString(srv.ConnectionString(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,8 @@ func eachPeeked(t testing.TB, srv *emulator.ServiceBus, do func(*azservicebus.Re
 }
 
 // busInventory returns how often each message is in the queue. It checks that
-// each is as sent, and those of a session or key in order, repeats aside.
+// each is as sent, and that those of a session or key are in order, except
+// duplicates.
 func busInventory(t testing.TB, srv *emulator.ServiceBus, f traffic) map[int64]int {
 	t.Helper()
 	times, last := map[int64]int{}, map[string]int64{}
@@ -155,18 +156,18 @@ func text(s *string) string {
 }
 
 // TestQueue sends messages with sessions, with keys and with neither to a queue:
-// all arrive once, in order by session or key.
+// all are stored once, in order by session or key.
 func TestQueue(t *testing.T) {
 	mix := traffic{count: 3000, keys: 200, size: fixed(2000)}
-	for name, f := range map[string]traffic{"sessions": mix.sessions(), "keys": mix, "loose": {count: 3000, size: fixed(2000)}} {
+	for name, f := range map[string]traffic{"sessions": mix.sessions(), "keys": mix, "keyless": {count: 3000, size: fixed(2000)}} {
 		t.Run(name, func(t *testing.T) {
 			srv := startBus(t, nil)
-			report, err := sender.New(openBus(t, srv.ConnectionString(), queue, nil), nil).SendAll(within(t), f.all())
+			report, err := sender.New(openBus(t, srv.ConnectionString(), queue, nil), nil).SendAll(testContext(t), f.all())
 			if err != nil || report.Messages != f.count || report.Retries+report.TooLarge > 0 {
 				t.Fatalf("%+v: %v", report, err)
 			}
-			agree(t, report, busInventory(t, srv, f))
-			if fewest := report.Bytes / (256 << 10); report.Batches > fewest+1+4 { // each lane has one that isn't full
+			checkReport(t, report, busInventory(t, srv, f))
+			if fewest := report.Bytes / (256 << 10); report.Batches > fewest+1+4 { // each writer has one that isn't full
 				t.Errorf("%d batches for %d bytes", report.Batches, report.Bytes)
 			}
 		})
@@ -177,7 +178,7 @@ func TestQueue(t *testing.T) {
 func TestTopic(t *testing.T) {
 	srv := startBus(t, nil)
 	mix := traffic{count: 500, keys: 20, size: fixed(100)}
-	report, err := sender.New(openBus(t, srv.ConnectionString()+";EntityPath=news", "", nil), nil).SendAll(within(t), mix.all())
+	report, err := sender.New(openBus(t, srv.ConnectionString()+";EntityPath=news", "", nil), nil).SendAll(testContext(t), mix.all())
 	if err != nil || report.Messages != mix.count {
 		t.Fatalf("%+v: %v", report, err)
 	}
@@ -186,8 +187,8 @@ func TestTopic(t *testing.T) {
 	}
 }
 
-// TestQueueOrdered has messages with sessions, keys and neither arrive in the
-// order in which they came, in batches that are full.
+// TestQueueOrdered sends messages with sessions, keys and neither: they arrive in
+// the order of the sequence, in full batches.
 func TestQueueOrdered(t *testing.T) {
 	srv := startBus(t, nil)
 	mix := traffic{count: 2000, keys: 50, size: fixed(2000)}
@@ -205,7 +206,7 @@ func TestQueueOrdered(t *testing.T) {
 			}
 		}
 	}
-	report, err := sender.New(openBus(t, srv.ConnectionString(), queue, nil), &sender.Config{Ordered: true}).SendAll(within(t), all)
+	report, err := sender.New(openBus(t, srv.ConnectionString(), queue, nil), &sender.Config{Ordered: true}).SendAll(testContext(t), all)
 	if err != nil || report.Messages != mix.count {
 		t.Fatalf("%+v: %v", report, err)
 	}
@@ -219,8 +220,8 @@ func TestQueueOrdered(t *testing.T) {
 	}
 }
 
-// TestQueueBatches keeps to the service's rules for batches: how many messages,
-// and of one session only where the queue is partitioned.
+// TestQueueBatches checks the service's rules for batches: the number of
+// messages, and one session only if the queue is partitioned.
 func TestQueueBatches(t *testing.T) {
 	srv := startBus(t, nil)
 	tiny := traffic{count: 10_000, size: fixed(1)}
@@ -232,7 +233,7 @@ func TestQueueBatches(t *testing.T) {
 			}
 		}
 	}
-	if report, err := s.SendAll(within(t), bare); err != nil || report.Batches < 3 || report.Messages != tiny.count {
+	if report, err := s.SendAll(testContext(t), bare); err != nil || report.Batches < 3 || report.Messages != tiny.count {
 		t.Errorf("%+v: %v", report, err)
 	}
 	if a := srv.Arrivals(queue); a.TooLarge > 0 || a.Messages < 3 {
@@ -240,7 +241,7 @@ func TestQueueBatches(t *testing.T) {
 	}
 
 	b := openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Partitioned: true})
-	batch, err := b.NewBatch(within(t), "0")
+	batch, err := b.NewBatch(testContext(t), "0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,8 +256,9 @@ func TestQueueBatches(t *testing.T) {
 	}
 }
 
-// TestQueueRefused leaves out what the service wouldn't take; all else goes.
-func TestQueueRefused(t *testing.T) {
+// TestQueueRejected has some messages that the service wouldn't take: all others
+// are stored.
+func TestQueueRejected(t *testing.T) {
 	srv := startBus(t, nil)
 	mix := traffic{count: 1000, keys: 40, size: func(r *rand.Rand) int { return r.IntN(3000) }}.sessions()
 	long := strings.Repeat("x", 129)
@@ -273,7 +275,7 @@ func TestQueueRefused(t *testing.T) {
 		560: func(m *sender.Message) { m.Key = "another" },
 	}
 	var want []sender.IndexRange
-	report, err := sender.New(openBus(t, srv.ConnectionString(), queue, nil), nil).SendAll(within(t), func(yield func(sender.Message) bool) {
+	report, err := sender.New(openBus(t, srv.ConnectionString(), queue, nil), nil).SendAll(testContext(t), func(yield func(sender.Message) bool) {
 		for i := range mix.count {
 			m := mix.message(i)
 			if spoil := wrong[i]; spoil != nil {
@@ -295,17 +297,17 @@ func TestQueueRefused(t *testing.T) {
 	if len(report.Unsent)+len(report.Unknown) > 0 {
 		t.Errorf("%+v", report)
 	}
-	agree(t, report, busInventory(t, srv, mix))
+	checkReport(t, report, busInventory(t, srv, mix))
 }
 
-// TestQueueEnvelope has the first of a batch differ from those behind it in all
-// that the batch's envelope repeats.
+// TestQueueEnvelope sends a batch whose first message differs from the others in
+// everything that the batch's envelope repeats.
 func TestQueueEnvelope(t *testing.T) {
 	srv := startBus(t, nil)
 	s := sender.New(openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Writers: 1}), nil)
 	const n = 50
 	before := srv.Arrivals(queue)
-	report, err := s.SendAll(within(t), func(yield func(sender.Message) bool) {
+	report, err := s.SendAll(testContext(t), func(yield func(sender.Message) bool) {
 		for i := range n {
 			m := sender.Message{SessionID: strings.Repeat("s", n-i), ContentType: strings.Repeat("c", i+1), Body: []byte("x")}
 			if !yield(m) {
@@ -326,7 +328,7 @@ func TestQueueEnvelope(t *testing.T) {
 func TestUnknownQueue(t *testing.T) {
 	srv := startBus(t, nil)
 	s := sender.New(openBus(t, srv.ConnectionString(), "nowhere", nil), nil)
-	if report, err := s.SendAll(within(t), traffic{count: 1, size: fixed(1)}.all()); !errors.Is(err, sender.ErrPermanent) || fmt.Sprint(report.Unsent) != "[{0 0}]" {
+	if report, err := s.SendAll(testContext(t), traffic{count: 1, size: fixed(1)}.all()); !errors.Is(err, sender.ErrPermanent) || fmt.Sprint(report.Unsent) != "[{0 0}]" {
 		t.Errorf("%+v: %v", report, err)
 	}
 	if _, err := sender.OpenServiceBus(srv.ConnectionString(), "", nil); err == nil {
@@ -337,8 +339,8 @@ func TestUnknownQueue(t *testing.T) {
 	}
 }
 
-// TestQueueWantsSessions sends messages without sessions to a queue that has
-// them: they are refused for what they are, each of them.
+// TestQueueWantsSessions sends messages without sessions to a queue that requires
+// them: each of them is rejected, and no other.
 func TestQueueWantsSessions(t *testing.T) {
 	srv, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: queue, Sessions: true}}, nil, nil)
 	if err != nil {
@@ -346,7 +348,7 @@ func TestQueueWantsSessions(t *testing.T) {
 	}
 	defer srv.Close()
 	b := openBus(t, srv.ConnectionString(), queue, nil)
-	report, err := sender.New(b, nil).SendAll(within(t), traffic{count: 10, size: fixed(1)}.all())
+	report, err := sender.New(b, nil).SendAll(testContext(t), traffic{count: 10, size: fixed(1)}.all())
 	if err == nil || !errors.Is(err, sender.ErrPermanent) || report.Messages+report.Retries != 0 || len(report.Unknown) > 0 {
 		t.Errorf("%+v: %v", report, err)
 	}

@@ -22,15 +22,15 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// gated is a hub or queue that can be held up.
-type gated struct {
+// blockable is a transport that can be blocked.
+type blockable struct {
 	sender.Transport
 	mu    sync.Mutex
 	gate  chan struct{} // nil: open
 	sends atomic.Int64
 }
 
-func (g *gated) Send(ctx context.Context, batch sender.Batch) (sender.Outcome, error) {
+func (g *blockable) Send(ctx context.Context, batch sender.Batch) (sender.Outcome, error) {
 	g.mu.Lock()
 	gate := g.gate
 	g.mu.Unlock()
@@ -41,7 +41,7 @@ func (g *gated) Send(ctx context.Context, batch sender.Batch) (sender.Outcome, e
 	return g.Transport.Send(ctx, batch)
 }
 
-func (g *gated) block() (release func()) {
+func (g *blockable) block() (release func()) {
 	gate := make(chan struct{})
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,20 +54,21 @@ func (g *gated) block() (release func()) {
 	}
 }
 
-// newSink is a sink that the test closes.
+// newSink makes a sink that the test closes.
 func newSink(t testing.TB, transport sender.Transport, cfg *sender.SinkConfig) *sender.Sink {
 	t.Helper()
 	s := sender.NewSink(transport, cfg)
 	t.Cleanup(func() {
-		if err := s.Close(within(t)); err != nil {
+		if err := s.Close(testContext(t)); err != nil {
 			t.Errorf("close the sink: %v", err)
 		}
 	})
 	return s
 }
 
-// keyedBy is a record of the conformance suite: some have keys, some don't.
-func keyedBy(i int) *sender.Message {
+// conformanceMessage is a record of the conformance suite: some have keys, some
+// don't.
+func conformanceMessage(i int) *sender.Message {
 	m := &sender.Message{MessageID: strconv.Itoa(i), Body: []byte("body")}
 	if i%3 > 0 {
 		m.Key = fmt.Sprint("key-", i%97)
@@ -75,19 +76,19 @@ func keyedBy(i int) *sender.Message {
 	return m
 }
 
-// conform runs the suite of sinks on a place where batches have up to 20,000
-// bytes. ids tells of each message that is there.
-func conform(t *testing.T, make func(t testing.TB) (way sender.Transport, faults *emulator.Faults, ids func(func(id string)))) {
+// testConformance runs the conformance suite of sinks with batches of up to
+// 20,000 bytes. ids calls its argument for each stored message.
+func testConformance(t *testing.T, make func(t testing.TB) (transport sender.Transport, faults *emulator.Faults, ids func(func(id string)))) {
 	sluicetest.TestSink(t, func(t testing.TB) sluicetest.SinkHarness[*sender.Message] {
-		way, faults, ids := make(t)
-		g := &gated{Transport: way}
+		transport, faults, ids := make(t)
+		g := &blockable{Transport: transport}
 		there, at := map[string]bool{}, int64(0)
 		var refused atomic.Int64
 		refused.Store(-1)
 		return sluicetest.SinkHarness[*sender.Message]{
 			Sink: newSink(t, g, nil),
 			Record: func(i int) *sender.Message {
-				m := keyedBy(i)
+				m := conformanceMessage(i)
 				if int64(i) == refused.Load() {
 					m.Body = bytes.Repeat([]byte("x"), 20_000)
 				}
@@ -114,7 +115,7 @@ func conform(t *testing.T, make func(t testing.TB) (way sender.Transport, faults
 
 func TestSinkConformance(t *testing.T) {
 	t.Run("hub", func(t *testing.T) {
-		conform(t, func(t testing.TB) (sender.Transport, *emulator.Faults, func(func(string))) {
+		testConformance(t, func(t testing.TB) (sender.Transport, *emulator.Faults, func(func(string))) {
 			srv := start(t, 2, &emulator.Config{MaxMessageBytes: 20_000})
 			return open(t, srv, nil), srv.Faults(), func(tell func(string)) {
 				for p := range 2 {
@@ -124,7 +125,7 @@ func TestSinkConformance(t *testing.T) {
 		})
 	})
 	t.Run("queue", func(t *testing.T) {
-		conform(t, func(t testing.TB) (sender.Transport, *emulator.Faults, func(func(string))) {
+		testConformance(t, func(t testing.TB) (sender.Transport, *emulator.Faults, func(func(string))) {
 			srv := startBus(t, nil)
 			return openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{MaxBytes: 20_000}), srv.Faults(), func(tell func(string)) {
 				eachPeeked(t, srv, func(m *azservicebus.ReceivedMessage) { tell(m.MessageID) })
@@ -133,24 +134,25 @@ func TestSinkConformance(t *testing.T) {
 	})
 }
 
-// pickyHub refuses a batch for what is in it, or all batches.
-type pickyHub struct {
-	blindHub
+// rejectingHub rejects the batches that have a certain message, or gives all
+// batches the same outcome.
+type rejectingHub struct {
+	sizeUnawareHub
 	refuses string         // the id of a message
-	outcome sender.Outcome // on every batch; 0: what is just
+	outcome sender.Outcome // of every batch; 0: by the batch
 }
 
-func (h *pickyHub) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Outcome, error) {
+func (h *rejectingHub) Send(ctx context.Context, partition string, messages []sender.Message) (sender.Outcome, error) {
 	switch {
 	case h.outcome != 0:
-		return h.outcome, errors.New("as told")
+		return h.outcome, errors.New("this outcome for all")
 	case slices.ContainsFunc(messages, func(m sender.Message) bool { return m.MessageID == h.refuses }):
 		return sender.OutcomeRejected, errors.New("not that one")
 	}
-	return h.blindHub.Send(ctx, partition, messages)
+	return h.sizeUnawareHub.Send(ctx, partition, messages)
 }
 
-// submitAll submits messages and waits for what becomes of them.
+// submitAll submits messages and waits for their results.
 func submitAll(s *sender.Sink, messages []*sender.Message) []error {
 	var all sync.WaitGroup
 	errs := make([]error, len(messages))
@@ -165,7 +167,7 @@ func submitAll(s *sender.Sink, messages []*sender.Message) []error {
 	return errs
 }
 
-// TestSinkOutcomes says whose fault each outcome is.
+// TestSinkOutcomes checks which result each outcome becomes.
 func TestSinkOutcomes(t *testing.T) {
 	retry := func(err error) bool {
 		_, ok := errors.AsType[*sluice.RetryError](err)
@@ -182,7 +184,7 @@ func TestSinkOutcomes(t *testing.T) {
 			return errors.Is(err, sluice.ErrRejected) && errors.Is(err, sender.ErrTooLarge)
 		},
 	} {
-		h := &pickyHub{blindHub: blindHub{limit: 1 << 20}, outcome: outcome}
+		h := &rejectingHub{sizeUnawareHub: sizeUnawareHub{limit: 1 << 20}, outcome: outcome}
 		if outcome == sender.OutcomeAccepted {
 			h.outcome = 0
 		}
@@ -190,7 +192,7 @@ func TestSinkOutcomes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, err := range submitAll(newSink(t, e, nil), []*sender.Message{keyedBy(0), keyedBy(1), keyedBy(2)}) {
+		for _, err := range submitAll(newSink(t, e, nil), []*sender.Message{conformanceMessage(0), conformanceMessage(1), conformanceMessage(2)}) {
 			if !is(err) {
 				t.Errorf("outcome %d: %v", outcome, err)
 			}
@@ -198,18 +200,18 @@ func TestSinkOutcomes(t *testing.T) {
 	}
 }
 
-// TestSinkFindsCulprit has the service refuse batches for one message: it alone
-// is rejected. Others are too large for what the transport takes for the limit:
-// they go in pieces.
-func TestSinkFindsCulprit(t *testing.T) {
-	h := &pickyHub{blindHub: blindHub{limit: 5_000, header: 100}, refuses: "101"}
+// TestSinkRejectsOneMessage has the service reject the batches that have a
+// certain message: only that message is rejected. Other batches are above the
+// service's limit: their messages are sent in smaller ones.
+func TestSinkRejectsOneMessage(t *testing.T) {
+	h := &rejectingHub{sizeUnawareHub: sizeUnawareHub{limit: 5_000, header: 100}, refuses: "101"}
 	e, err := sender.NewEstimator(h, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	messages := make([]*sender.Message, 500)
 	for i := range messages {
-		messages[i] = keyedBy(i)
+		messages[i] = conformanceMessage(i)
 	}
 	for i, err := range submitAll(newSink(t, e, nil), messages) {
 		if errors.Is(err, sluice.ErrRejected) != (i == 101) || err != nil && i != 101 {
@@ -232,11 +234,11 @@ func TestSinkFindsCulprit(t *testing.T) {
 	}
 }
 
-// TestSinkBatches sends what comes at once in one batch, as soon as it is full
-// or a message has waited, and each message once.
+// TestSinkBatches checks that messages submitted together are sent together, once
+// a batch is full or a message has waited, and each message once.
 func TestSinkBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &blindHub{limit: 1 << 20}
+		h := &sizeUnawareHub{limit: 1 << 20}
 		e, err := sender.NewEstimator(h, &sender.EstimatorConfig{MaxMessages: 100})
 		if err != nil {
 			t.Fatal(err)
@@ -259,8 +261,8 @@ func TestSinkBatches(t *testing.T) {
 			}
 		}
 		submit(30, time.Second)     // one batch, once the first has waited
-		submit(130, 2*time.Second)  // 100, which teaches what fills a batch; the others have waited as long
-		submit(100, 2*time.Second)  // that
+		submit(130, 2*time.Second)  // a batch of 100, which shows how many fill one; the others wait as long
+		submit(100, 2*time.Second)  // a full batch doesn't wait
 		submit(1, 3*time.Second)    // waits for others
 		submit(230, 4*time.Second)  // two at once
 		if h.batches != 1+2+1+1+3 { // and 30 that wait
@@ -269,48 +271,48 @@ func TestSinkBatches(t *testing.T) {
 	})
 }
 
-// lostHub has partitions once they are found.
-type lostHub struct {
-	blindHub
+// unreachableHub can't list its partitions while err is set.
+type unreachableHub struct {
+	sizeUnawareHub
 	err error
 }
 
-func (h *lostHub) Partitions(ctx context.Context) ([]string, error) {
+func (h *unreachableHub) Partitions(ctx context.Context) ([]string, error) {
 	if h.err != nil {
 		return nil, h.err
 	}
-	return h.blindHub.Partitions(ctx)
+	return h.sizeUnawareHub.Partitions(ctx)
 }
 
-// TestSinkLooksForPartitions has the service away at first: an outage, and no
-// more.
-func TestSinkLooksForPartitions(t *testing.T) {
-	h := &lostHub{blindHub: blindHub{limit: 1 << 20}, err: errors.New("away")}
+// TestSinkLooksUpPartitions has the service unreachable at first: the results are
+// outages, and the sink works once it is reachable.
+func TestSinkLooksUpPartitions(t *testing.T) {
+	h := &unreachableHub{sizeUnawareHub: sizeUnawareHub{limit: 1 << 20}, err: errors.New("away")}
 	e, err := sender.NewEstimator(h, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := newSink(t, e, nil)
-	for _, err := range submitAll(s, []*sender.Message{keyedBy(0), keyedBy(1)}) {
+	for _, err := range submitAll(s, []*sender.Message{conformanceMessage(0), conformanceMessage(1)}) {
 		if !errors.Is(err, sluice.ErrOutage) {
 			t.Errorf("while the service is away: %v", err)
 		}
 	}
 	h.err = nil
-	for _, err := range submitAll(s, []*sender.Message{keyedBy(0), keyedBy(1)}) {
+	for _, err := range submitAll(s, []*sender.Message{conformanceMessage(0), conformanceMessage(1)}) {
 		if err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// TestSinkClose sends what is queued, or completes it at least, and takes no
-// more.
+// TestSinkClose checks that Close sends what is queued, or completes it when its
+// context ends, and that the sink takes no more messages.
 func TestSinkClose(t *testing.T) {
 	for name, stuck := range map[string]bool{"sends": false, "gives up": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := &stuckHub{blindHub: blindHub{limit: 1 << 20}, answer: make(chan struct{})}
+				h := &blockedHub{sizeUnawareHub: sizeUnawareHub{limit: 1 << 20}, answer: make(chan struct{})}
 				if !stuck {
 					close(h.answer)
 				}
@@ -335,7 +337,7 @@ func TestSinkClose(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				if stuck {
-					time.AfterFunc(time.Hour, func() { close(h.answer) }) // it doesn't listen
+					time.AfterFunc(time.Hour, func() { close(h.answer) }) // it ignores the context of Send
 				}
 				if err := s.Close(ctx); stuck != errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("close: %v", err)

@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// TestStamped runs a stage twice over the same events, into a hub that fails
-// now and then: the repeats of a message, with a key or without, go to the
-// partition that it was in, under the same id.
+// TestStamped runs a stage twice over the same events, into a hub that fails now
+// and then: the duplicates of a message, with a key or without, go to the
+// partition of the first, with the same id.
 func TestStamped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events, each = 300, 3
@@ -32,7 +32,7 @@ func TestStamped(t *testing.T) {
 				{Body: fmt.Appendf(nil, "%s third", e.Body), MessageID: "own"},
 			}, nil
 		}
-		h := &blindHub{limit: 1 << 20}
+		h := &sizeUnawareHub{limit: 1 << 20}
 		e, err := sender.NewEstimator(h, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -87,8 +87,8 @@ func TestStamped(t *testing.T) {
 	})
 }
 
-// TestStampedElsewhere has a context that knows of no event.
-func TestStampedElsewhere(t *testing.T) {
+// TestStampedWithoutEvent uses a context that has no event.
+func TestStampedWithoutEvent(t *testing.T) {
 	stamped := sender.Stamped(func(context.Context, *sluice.Event) ([]*sender.Message, error) { return []*sender.Message{{}}, nil })
 	if _, err := stamped(t.Context(), &sluice.Event{Partition: "0"}); err == nil {
 		t.Error("no error")
@@ -97,9 +97,10 @@ func TestStampedElsewhere(t *testing.T) {
 
 type mapping func(context.Context, *sluice.Event) ([]*sender.Message, error)
 
-// TestInheritedStamps has a stage pass on the properties of stamped events: with
-// Stamped its messages have stamps of their own, and without they are rejected.
-func TestInheritedStamps(t *testing.T) {
+// TestForeignStamps has a stage pass on the properties of stamped events: with
+// Stamped its messages have stamps of their own, and without it they are
+// rejected.
+func TestForeignStamps(t *testing.T) {
 	for name, c := range map[string]struct {
 		wrap func(mapping) mapping
 		sent int
@@ -115,7 +116,7 @@ func TestInheritedStamps(t *testing.T) {
 					sluice.Stamp{ID: sluice.CausationID{Source: "raw@1", Partition: "0", Sequence: int64(i)}, Epoch: 1, Low: -1}.SetTo(properties)
 					source.Append("0", &sluice.Event{Properties: properties})
 				}
-				h := &blindHub{limit: 1 << 20}
+				h := &sizeUnawareHub{limit: 1 << 20}
 				e, err := sender.NewEstimator(h, nil)
 				if err != nil {
 					t.Fatal(err)
