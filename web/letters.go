@@ -13,8 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/redrive"
-	"github.com/sluice-go/sluice/internal/where"
+	"github.com/sluice-go/sluice/internal/deadletters"
 )
 
 const (
@@ -136,12 +135,12 @@ func depth(text []byte) (deepest int) {
 func filter(search, status string) (sluice.DeadLetterFilter, error) {
 	var f sluice.DeadLetterFilter
 	search = strings.TrimSpace(search)
-	if len(search) > where.MaxLength {
-		return f, fmt.Errorf("search of %d bytes: at most %d are read", len(search), where.MaxLength)
+	if len(search) > deadletters.MaxFilterLength {
+		return f, fmt.Errorf("search of %d bytes: at most %d are read", len(search), deadletters.MaxFilterLength)
 	}
 	if search != "" {
 		var err error
-		f, err = where.Parse(search, time.Now())
+		f, err = deadletters.ParseFilter(search, time.Now())
 		switch {
 		case err != nil && conditions(search):
 			return f, err
@@ -254,7 +253,7 @@ type changedJSON struct {
 }
 
 // selected reads what a request selects; it answers itself if it can't.
-func (d *Dashboard) selected(w http.ResponseWriter, r *http.Request, s *shown) (*redrive.Desk, []sluice.DeadLetter, bool) {
+func (d *Dashboard) selected(w http.ResponseWriter, r *http.Request, s *shown) (*deadletters.Admin, []sluice.DeadLetter, bool) {
 	if !s.keepsLetters(w) {
 		return nil, nil, false
 	}
@@ -278,31 +277,31 @@ func (d *Dashboard) selected(w http.ResponseWriter, r *http.Request, s *shown) (
 		}
 	}
 	f.Limit = mostChanged
-	desk := s.desk()
-	letters, err := desk.Select(r.Context(), f)
+	admin := s.admin()
+	letters, err := admin.Select(r.Context(), f)
 	if err != nil {
 		fail(w, http.StatusBadGateway, err)
 		return nil, nil, false
 	}
-	return desk, letters, true
+	return admin, letters, true
 }
 
-func (s *shown) desk() *redrive.Desk {
-	desk := &redrive.Desk{Group: s.Group, DeadLetters: s.DeadLetters, Redrive: s.Redrive}
-	if desk.Redrive == nil {
-		desk.Redrive = func(context.Context) (int, int, error) { return 0, 0, nil }
+func (s *shown) admin() *deadletters.Admin {
+	admin := &deadletters.Admin{Group: s.Group, DeadLetters: s.DeadLetters, Redrive: s.Redrive}
+	if admin.Redrive == nil {
+		admin.Redrive = func(context.Context) (int, int, error) { return 0, 0, nil }
 	}
-	return desk
+	return admin
 }
 
 func (d *Dashboard) serveDiscard(w http.ResponseWriter, r *http.Request, s *shown) {
 	r, cancel := patient(r)
 	defer cancel()
-	desk, letters, ok := d.selected(w, r, s)
+	admin, letters, ok := d.selected(w, r, s)
 	if !ok {
 		return
 	}
-	n, err := desk.Discard(r.Context(), letters)
+	n, err := admin.Discard(r.Context(), letters)
 	if err != nil {
 		fail(w, http.StatusBadGateway, err)
 		return

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/redrive"
+	"github.com/sluice-go/sluice/internal/deadletters"
 )
 
 const (
@@ -36,7 +36,7 @@ type retries struct {
 // retry is one request to retry dead letters.
 type retry struct {
 	of      *shown
-	desk    *redrive.Desk
+	admin   *deadletters.Admin
 	letters []sluice.DeadLetter
 
 	mu   sync.Mutex
@@ -86,7 +86,7 @@ func (s *retries) list(now time.Time) []runJSON {
 func (r *retry) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, followFor)
 	defer cancel()
-	_, err := r.desk.Follow(ctx, r.letters, func(so redrive.Outcome) {
+	_, err := r.admin.Follow(ctx, r.letters, func(so deadletters.Outcome) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.json.Applied, r.json.Failed, r.json.Discarded, r.json.Waiting = so.Applied, len(so.Failed), so.Discarded, len(so.Waiting)
@@ -106,7 +106,7 @@ func (r *retry) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.json.Ended, r.json.Error = true, reason(err)
-	r.desk, r.letters = nil, nil
+	r.admin, r.letters = nil, nil
 }
 
 func (d *Dashboard) serveRetry(w http.ResponseWriter, r *http.Request, s *shown) {
@@ -116,18 +116,18 @@ func (d *Dashboard) serveRetry(w http.ResponseWriter, r *http.Request, s *shown)
 	}
 	r, cancel := patient(r)
 	defer cancel()
-	desk, letters, ok := d.selected(w, r, s)
+	admin, letters, ok := d.selected(w, r, s)
 	if !ok {
 		return
 	}
-	marked, err := desk.Mark(r.Context(), letters, time.Time{})
+	marked, err := admin.Mark(r.Context(), letters, time.Time{})
 	if err != nil {
 		fail(w, http.StatusBadGateway, err)
 		return
 	}
 	d.cfg.Log.Info("dashboard: dead letters marked for a retry", "pipeline", s.Name, "letters", marked, "from", remote(r))
 	s.view.hurry()
-	run := &retry{of: s, desk: desk, letters: letters, json: runJSON{Began: time.Now().UnixMilli(), Marked: marked, Waiting: len(letters)}}
+	run := &retry{of: s, admin: admin, letters: letters, json: runJSON{Began: time.Now().UnixMilli(), Marked: marked, Waiting: len(letters)}}
 	s.retries.add(run)
 	select {
 	case d.followed <- struct{}{}:

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/processors"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
@@ -109,7 +109,7 @@ func storage(from string) (*container.Client, error) {
 
 // importCheckpoints plans all moves before it makes the first.
 func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, client *container.Client, f *importFlags) error {
-	found, err := processors.Read(ctx, client, f.prefix, t.Group)
+	found, err := azurecheckpoints.Read(ctx, client, f.prefix, t.Group)
 	if err != nil {
 		return fmt.Errorf("read checkpoints of other processors: %w", blobstore.Plain(err))
 	}
@@ -148,11 +148,11 @@ func noneFound(t *checkpoint.Table, others []string) error {
 	return fmt.Errorf("the container has no checkpoints of %v%s: look at hub and consumer group in the pipeline, and whether the blobs' names have a prefix (--prefix)", t.Group, more)
 }
 
-func foreign(c processors.Checkpoint) checkpoint.Foreign {
+func foreign(c azurecheckpoints.Checkpoint) checkpoint.Foreign {
 	return checkpoint.Foreign{Partition: c.Partition, Sequence: c.Sequence, Offset: c.Offset, Owner: humanize.Shorten(c.Owner, 100)}
 }
 
-func (a *app) printImports(ctx context.Context, t *checkpoint.Table, found []processors.Checkpoint, moves []checkpoint.Move, planned bool) error {
+func (a *app) printImports(ctx context.Context, t *checkpoint.Table, found []azurecheckpoints.Checkpoint, moves []checkpoint.Move, planned bool) error {
 	table := term.NewTable("PARTITION", "LAST DONE", "OFFSET", "LEFT BEHIND", "CHECKPOINT HERE", "BLOB")
 	for i, m := range moves {
 		c := found[i]
@@ -186,13 +186,13 @@ func (a *app) printImports(ctx context.Context, t *checkpoint.Table, found []pro
 }
 
 // missing names the hub's partitions that nothing was found for.
-func missing(ctx context.Context, t *checkpoint.Table, found []processors.Checkpoint) string {
+func missing(ctx context.Context, t *checkpoint.Table, found []azurecheckpoints.Checkpoint) string {
 	topic, err := t.Source.Describe(ctx)
 	if err != nil { // it could be asked a moment ago
 		return ""
 	}
 	list := slices.DeleteFunc(topic.Partitions, func(p string) bool {
-		return slices.ContainsFunc(found, func(c processors.Checkpoint) bool { return c.Partition == p })
+		return slices.ContainsFunc(found, func(c azurecheckpoints.Checkpoint) bool { return c.Partition == p })
 	})
 	if len(list) == 0 {
 		return ""
@@ -209,7 +209,7 @@ type imported struct {
 	Left     *time.Time `json:"left,omitempty"`
 }
 
-func describeImports(found []processors.Checkpoint, moves []checkpoint.Move) []imported {
+func describeImports(found []azurecheckpoints.Checkpoint, moves []checkpoint.Move) []imported {
 	list := make([]imported, len(moves))
 	for i, m := range describeMoves(moves) {
 		list[i] = imported{move: m, Blob: found[i].Blob, Offset: found[i].Offset, Left: stated(found[i].Updated)}

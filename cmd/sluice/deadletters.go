@@ -11,9 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/redrive"
-	"github.com/sluice-go/sluice/internal/where"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -57,7 +56,7 @@ func (l *letterFlags) filter(args []string) (sluice.DeadLetterFilter, error) {
 	}
 	if l.where != "" {
 		var err error
-		if f, err = where.Parse(l.where, time.Now()); err != nil {
+		if f, err = deadletters.ParseFilter(l.where, time.Now()); err != nil {
 			return f, misused("--where: %v", err)
 		}
 	}
@@ -86,7 +85,7 @@ func (l *letterFlags) must(args []string) (sluice.DeadLetterFilter, error) {
 }
 
 // selected lists what the filter selects; an id that is not there is an error.
-func (l *letterFlags) selected(ctx context.Context, d *redrive.Desk, f sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+func (l *letterFlags) selected(ctx context.Context, d *deadletters.Admin, f sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 	letters, err := d.Select(ctx, f)
 	if err != nil || l.where != "" {
 		return letters, err
@@ -100,7 +99,7 @@ func (l *letterFlags) selected(ctx context.Context, d *redrive.Desk, f sluice.De
 }
 
 // atDesk opens the pipeline for fn.
-func (l *letterFlags) atDesk(ctx context.Context, fn func(context.Context, *pipeline.Pipeline, *pipeline.Parts, *redrive.Desk) error) error {
+func (l *letterFlags) atDesk(ctx context.Context, fn func(context.Context, *pipeline.Pipeline, *pipeline.Parts, *deadletters.Admin) error) error {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	p, err := loadKeeping(l.config, l.stage)
@@ -112,7 +111,7 @@ func (l *letterFlags) atDesk(ctx context.Context, fn func(context.Context, *pipe
 		return err
 	}
 	defer closeParts(ctx, parts)
-	return fn(ctx, p, parts, &redrive.Desk{Group: p.Group, DeadLetters: parts.DeadLetters})
+	return fn(ctx, p, parts, &deadletters.Admin{Group: p.Group, DeadLetters: parts.DeadLetters})
 }
 
 func (a *app) deadLettersList() *cobra.Command {
@@ -134,7 +133,7 @@ func (a *app) deadLettersList() *cobra.Command {
 				f.Status = nil
 			}
 			f.Limit = limit
-			return l.atDesk(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *redrive.Desk) error {
+			return l.atDesk(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *deadletters.Admin) error {
 				letters, err := l.selected(ctx, d, f)
 				if err != nil {
 					return err
@@ -162,7 +161,7 @@ func (a *app) deadLettersShow() *cobra.Command {
 			if _, err := l.filter(args); err != nil {
 				return err
 			}
-			return l.atDesk(ctx, func(ctx context.Context, _ *pipeline.Pipeline, parts *pipeline.Parts, d *redrive.Desk) error {
+			return l.atDesk(ctx, func(ctx context.Context, _ *pipeline.Pipeline, parts *pipeline.Parts, d *deadletters.Admin) error {
 				var letters []sluice.DeadLetter
 				for _, id := range l.ids {
 					letter, err := parts.DeadLetters.Get(ctx, d.Group, id)
@@ -200,7 +199,7 @@ func (a *app) deadLettersDiscard() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return l.atDesk(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *redrive.Desk) error {
+			return l.atDesk(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *deadletters.Admin) error {
 				letters, err := l.selected(ctx, d, f)
 				if err != nil {
 					return err

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/redrive"
 )
 
 // letter is a dead letter as --json prints it.
@@ -178,7 +178,7 @@ func (a *app) printMarked(r *retryFlags, marked int64, at time.Time) error {
 
 // printOutcome prints what has become of a retry; the first few that failed
 // again are named.
-func (a *app) printOutcome(r *retryFlags, so redrive.Outcome) error {
+func (a *app) printOutcome(r *retryFlags, so deadletters.Outcome) error {
 	if r.json {
 		return a.printJSON(struct {
 			Applied   int      `json:"applied"`

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/redrive"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -45,7 +45,7 @@ then runs them.
 			if err != nil {
 				return err
 			}
-			return r.atDesk(ctx, func(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, d *redrive.Desk) error {
+			return r.atDesk(ctx, func(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, d *deadletters.Admin) error {
 				letters, err := r.selected(ctx, d, f)
 				if err != nil {
 					return err
@@ -102,7 +102,7 @@ func (a *app) redriver(ctx context.Context, p *pipeline.Pipeline, parts *pipelin
 	m := progress.New(a.log, sluice.KindAcquired, sluice.KindReleased, sluice.KindRedriven, sluice.KindRedriveFailed)
 	c, err := parts.Consumer(ctx, &pipeline.Options{
 		Observer: m,
-		Source: &redrive.Recorded{Source: parts.Source, Group: p.Group, Checkpoints: parts.Checkpoints, Unreachable: func(err error) {
+		Source: &deadletters.OfflineSource{Source: parts.Source, Group: p.Group, Checkpoints: parts.Checkpoints, Unreachable: func(err error) {
 			once.Do(func() {
 				a.log.Info("the hub is out of reach: retrying from stored bodies", "error", err)
 			})
@@ -115,12 +115,12 @@ func (a *app) redriver(ctx context.Context, p *pipeline.Pipeline, parts *pipelin
 }
 
 // follow waits for the retries and gives account of them.
-func (a *app) follow(ctx context.Context, r *retryFlags, d *redrive.Desk, letters []sluice.DeadLetter) error {
+func (a *app) follow(ctx context.Context, r *retryFlags, d *deadletters.Admin, letters []sluice.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(ctx, r.within)
 	defer cancel()
 	var mu sync.Mutex
-	var latest redrive.Outcome
-	state := func() redrive.Outcome {
+	var latest deadletters.Outcome
+	state := func() deadletters.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
 		return latest
@@ -137,7 +137,7 @@ func (a *app) follow(ctx context.Context, r *retryFlags, d *redrive.Desk, letter
 			a.log.Info("progress", "applied", so.Applied, "failed", len(so.Failed), "waiting", len(so.Waiting))
 		})
 	})
-	so, err := d.Follow(ctx, letters, func(so redrive.Outcome) {
+	so, err := d.Follow(ctx, letters, func(so deadletters.Outcome) {
 		mu.Lock()
 		defer mu.Unlock()
 		latest = so

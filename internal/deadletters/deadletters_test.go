@@ -1,4 +1,4 @@
-package redrive_test
+package deadletters_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/redrive"
+	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -69,11 +69,11 @@ func newWorld(t *testing.T, bodies ...string) *world {
 	return w
 }
 
-func (w *world) desk(t *testing.T, source sluice.Source) *redrive.Desk {
-	return &redrive.Desk{Group: group, DeadLetters: w.store, Redrive: w.consumer(t, source).Redrive}
+func (w *world) admin(t *testing.T, source sluice.Source) *deadletters.Admin {
+	return &deadletters.Admin{Group: group, DeadLetters: w.store, Redrive: w.consumer(t, source).Redrive}
 }
 
-func (w *world) retry(t *testing.T, ctx context.Context, d *redrive.Desk) (redrive.Outcome, error) {
+func (w *world) retry(t *testing.T, ctx context.Context, d *deadletters.Admin) (deadletters.Outcome, error) {
 	t.Helper()
 	letters, err := d.Select(t.Context(), sluice.DeadLetterFilter{})
 	if err != nil {
@@ -82,7 +82,7 @@ func (w *world) retry(t *testing.T, ctx context.Context, d *redrive.Desk) (redri
 	if _, err := d.Mark(t.Context(), letters, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	return d.Follow(ctx, letters, func(redrive.Outcome) {})
+	return d.Follow(ctx, letters, func(deadletters.Outcome) {})
 }
 
 func (w *world) rows() []string {
@@ -94,7 +94,7 @@ func (w *world) rows() []string {
 	return rows
 }
 
-func (w *world) expect(t *testing.T, so redrive.Outcome, err error, applied, failed int, rows ...string) {
+func (w *world) expect(t *testing.T, so deadletters.Outcome, err error, applied, failed int, rows ...string) {
 	t.Helper()
 	if err != nil || so.Applied != applied || len(so.Failed) != failed || len(so.Waiting) != 0 || so.Discarded != 0 {
 		t.Errorf("outcome %+v, %v; want %d applied, %d failed", so, err, applied, failed)
@@ -107,7 +107,7 @@ func (w *world) expect(t *testing.T, so redrive.Outcome, err error, applied, fai
 func TestWhereNobodyOwns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b", "bad", "c")
-		so, err := w.retry(t, t.Context(), w.desk(t, w.hub))
+		so, err := w.retry(t, t.Context(), w.admin(t, w.hub))
 		w.expect(t, so, err, 3, 1, "0/0", "1/0", "1/1")
 		if l := so.Failed[0]; l.Event.Sequence != 1 || l.Event.Partition != "0" || l.Error != "odd" {
 			t.Errorf("failed again: %+v", l)
@@ -120,7 +120,7 @@ func TestWhereAnOwnerLives(t *testing.T) {
 		w := newWorld(t, "a", "b", "bad", "c")
 		defer w.run(t)()
 		time.Sleep(10 * time.Second)
-		so, err := w.retry(t, t.Context(), w.desk(t, w.hub))
+		so, err := w.retry(t, t.Context(), w.admin(t, w.hub))
 		w.expect(t, so, err, 3, 1, "0/0", "1/0", "1/1")
 	})
 }
@@ -131,13 +131,13 @@ func TestTwoCommandsAtOnce(t *testing.T) {
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
-				if so, err := w.retry(t, t.Context(), w.desk(t, w.hub)); err != nil || len(so.Failed)+len(so.Waiting) != 0 {
+				if so, err := w.retry(t, t.Context(), w.admin(t, w.hub)); err != nil || len(so.Failed)+len(so.Waiting) != 0 {
 					t.Errorf("outcome %+v, %v", so, err)
 				}
 			})
 		}
 		both.Wait()
-		w.expect(t, redrive.Outcome{}, nil, 0, 0, "0/0", "0/1", "0/2", "1/0", "1/1", "1/2")
+		w.expect(t, deadletters.Outcome{}, nil, 0, 0, "0/0", "0/1", "0/2", "1/0", "1/1", "1/2")
 	})
 }
 
@@ -145,14 +145,14 @@ func TestWithoutTheHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b")
 		var told error
-		so, err := w.retry(t, t.Context(), w.desk(t, &redrive.Recorded{
+		so, err := w.retry(t, t.Context(), w.admin(t, &deadletters.OfflineSource{
 			Source: &absent{}, Group: group, Checkpoints: w.store, Unreachable: func(err error) { told = err },
 		}))
 		w.expect(t, so, err, 2, 0, "0/0", "1/0")
 		if !errors.Is(told, errAbsent) {
 			t.Errorf("told %v", told)
 		}
-		if _, err := w.retry(t, t.Context(), w.desk(t, &absent{})); err != nil {
+		if _, err := w.retry(t, t.Context(), w.admin(t, &absent{})); err != nil {
 			t.Errorf("nothing to do, and yet %v", err)
 		}
 	})
@@ -166,7 +166,7 @@ func TestWhatWaitsStaysMarked(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		so, err := w.retry(t, ctx, w.desk(t, w.hub))
+		so, err := w.retry(t, ctx, w.admin(t, w.hub))
 		if !errors.Is(err, context.DeadlineExceeded) || len(so.Waiting) != 1 || so.Applied != 0 {
 			t.Errorf("outcome %+v, %v", so, err)
 		}
@@ -188,7 +188,7 @@ func TestWhatIsDiscardedMeanwhileIsNotWaitedFor(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		so, err := w.retry(t, t.Context(), w.desk(t, w.hub))
+		so, err := w.retry(t, t.Context(), w.admin(t, w.hub))
 		if err != nil || so.Discarded != 1 || so.Applied+len(so.Failed)+len(so.Waiting) != 0 {
 			t.Errorf("outcome %+v, %v", so, err)
 		}
@@ -198,7 +198,7 @@ func TestWhatIsDiscardedMeanwhileIsNotWaitedFor(t *testing.T) {
 func TestSelectPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, make([]string, 1201)...)
-		d := w.desk(t, w.hub)
+		d := w.admin(t, w.hub)
 		for limit, want := range map[int]int{0: 1201, 500: 500, 700: 700, 5000: 1201} {
 			letters, err := d.Select(t.Context(), sluice.DeadLetterFilter{Limit: limit})
 			if err != nil || len(letters) != want {

@@ -1,6 +1,7 @@
-// Package redrive has dead letters retried, and follows each until it is
-// applied or has failed again, whoever runs the retry.
-package redrive
+// Package deadletters is what the command line and the dashboard do with dead letters: select
+// them by conditions, redrive or discard them, and follow each redrive until it has succeeded or
+// failed again, whichever process runs it.
+package deadletters
 
 import (
 	"context"
@@ -11,33 +12,33 @@ import (
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
-// Desk is where an operator deals with the dead letters of a consumer group.
-type Desk struct {
+// Admin manages the dead letters of one consumer group for an operator.
+type Admin struct {
 	Group       sluice.Group
 	DeadLetters sluice.DeadLetterStore
-	// Redrive runs the retries on partitions that nobody owns; see
+	// Redrive runs the redrives that are due on partitions without an owner; see
 	// [sluice.Consumer.Redrive].
 	Redrive func(ctx context.Context) (applied, failed int, err error)
 }
 
-// Outcome is what has become of dead letters that were marked for a retry.
+// Outcome says what happened to dead letters that were marked for a redrive.
 type Outcome struct {
-	Applied   int // gone, their effects committed
-	Discarded int // given up by somebody else meanwhile
+	Applied   int // effect committed, dead letter deleted
+	Discarded int // discarded by another operator in the meantime
 	Failed    []sluice.DeadLetter
 	Waiting   []sluice.DeadLetter // for the owner of their partition
 }
 
 const (
-	// page is how many dead letters are named or listed in one request.
+	// page is the largest number of dead letters in one request.
 	page      = 500
 	pollEvery = 200 * time.Millisecond
-	// driveEvery is the time between two looks for partitions without an owner.
-	driveEvery = time.Second
+	// redriveEvery is the time between two calls of Admin.Redrive.
+	redriveEvery = time.Second
 )
 
-// Select lists the dead letters that filter selects.
-func (d *Desk) Select(ctx context.Context, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+// Select lists the dead letters that match filter, at most filter.Limit if that is positive.
+func (d *Admin) Select(ctx context.Context, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 	limit := filter.Limit
 	var all []sluice.DeadLetter
 	for {
@@ -57,22 +58,22 @@ func (d *Desk) Select(ctx context.Context, filter sluice.DeadLetterFilter) ([]sl
 	}
 }
 
-// Mark has the dead letters retried at a time, the zero time meaning now, and
-// returns how many of them were still there.
-func (d *Desk) Mark(ctx context.Context, letters []sluice.DeadLetter, at time.Time) (marked int64, err error) {
+// Mark schedules a redrive of the dead letters at a time, where the zero time means now. It
+// returns how many of them still existed.
+func (d *Admin) Mark(ctx context.Context, letters []sluice.DeadLetter, at time.Time) (marked int64, err error) {
 	err = paged(letters, func(ids []int64) error {
 		n, err := d.DeadLetters.Redrive(ctx, d.Group, sluice.DeadLetterFilter{IDs: ids}, at)
 		marked += n
 		return err
 	})
 	if err != nil {
-		return marked, fmt.Errorf("mark dead letters for a retry: %w", err)
+		return marked, fmt.Errorf("mark dead letters for redrive: %w", err)
 	}
 	return marked, nil
 }
 
-// Discard gives the dead letters up and returns how many were still there.
-func (d *Desk) Discard(ctx context.Context, letters []sluice.DeadLetter) (discarded int64, err error) {
+// Discard discards the dead letters. It returns how many of them still existed.
+func (d *Admin) Discard(ctx context.Context, letters []sluice.DeadLetter) (discarded int64, err error) {
 	err = paged(letters, func(ids []int64) error {
 		n, err := d.DeadLetters.Discard(ctx, d.Group, sluice.DeadLetterFilter{IDs: ids})
 		discarded += n
@@ -84,11 +85,10 @@ func (d *Desk) Discard(ctx context.Context, letters []sluice.DeadLetter) (discar
 	return discarded, nil
 }
 
-// Follow waits until none of the marked dead letters waits any more, and runs
-// those on partitions that nobody owns. It reports each look. If ctx ends
-// first, or the retries can't go on, it returns the outcome so far with the
-// error: what waits then stays marked.
-func (d *Desk) Follow(ctx context.Context, letters []sluice.DeadLetter, report func(Outcome)) (Outcome, error) {
+// Follow waits until no marked dead letter waits any more, and runs the redrives of partitions
+// without an owner. It calls report after each poll. If ctx ends first, or Redrive fails, it
+// returns the outcome so far and the error; the dead letters that still wait stay marked.
+func (d *Admin) Follow(ctx context.Context, letters []sluice.DeadLetter, report func(Outcome)) (Outcome, error) {
 	running, stop := context.WithCancel(ctx)
 	broken := make(chan error, 1)
 	ended := make(chan struct{})
@@ -99,7 +99,7 @@ func (d *Desk) Follow(ctx context.Context, letters []sluice.DeadLetter, report f
 				broken <- err
 				return
 			}
-			if clock.Sleep(running, driveEvery) != nil {
+			if clock.Sleep(running, redriveEvery) != nil {
 				return
 			}
 		}
@@ -128,8 +128,8 @@ func (d *Desk) Follow(ctx context.Context, letters []sluice.DeadLetter, report f
 	}
 }
 
-// look finds out which of those that waited do so no more.
-func (d *Desk) look(ctx context.Context, so *Outcome) error {
+// look moves the dead letters that no longer wait out of so.Waiting.
+func (d *Admin) look(ctx context.Context, so *Outcome) error {
 	marked, err := d.Select(ctx, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (d *Desk) look(ctx context.Context, so *Outcome) error {
 		switch {
 		case !ok:
 			so.Applied++
-		case l.Status == sluice.StatusRedrive: // marked anew between the two requests
+		case l.Status == sluice.StatusRedrive: // marked again between the two requests
 			still = append(still, l)
 		case l.Status == sluice.StatusDiscarded:
 			so.Discarded++
@@ -174,7 +174,7 @@ func (d *Desk) look(ctx context.Context, so *Outcome) error {
 	return nil
 }
 
-// identity tells dead letters apart for good; an id may be used again.
+// identity identifies a dead letter for good. Its id does not: a store may use an id again.
 type identity struct {
 	incarnation, partition string
 	sequence               int64
@@ -184,7 +184,7 @@ func identify(l sluice.DeadLetter) identity {
 	return identity{l.Incarnation, l.Event.Partition, l.Event.Sequence}
 }
 
-// paged calls fn with the ids of the dead letters, some at a time.
+// paged calls fn with the ids of the dead letters, at most page at a time.
 func paged(letters []sluice.DeadLetter, fn func(ids []int64) error) error {
 	for len(letters) > 0 {
 		n := min(len(letters), page)

@@ -1,4 +1,4 @@
-package redrive
+package deadletters
 
 import (
 	"context"
@@ -8,27 +8,27 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Checkpoints is the side of a [sluice.TxStore] that is needed here.
+// Checkpoints is the part of a [sluice.TxStore] that [OfflineSource] needs.
 type Checkpoints interface {
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }
 
-// Recorded is a source that describes its topic as the checkpoints know it
-// while the hub is out of reach, so that retries go on from stored bodies.
-// Whatever needs the log itself still fails.
-type Recorded struct {
+// OfflineSource is a source that, while the hub cannot be reached, describes the topic from its
+// checkpoints, so that redrives from stored bodies work during an outage. Everything that reads
+// the hub still fails.
+type OfflineSource struct {
 	sluice.Source
 	Group       sluice.Group
 	Checkpoints Checkpoints
-	// Unreachable is called with the hub's error each time.
+	// Unreachable is called with the error each time the hub cannot be reached.
 	Unreachable func(error)
 }
 
-// describeFor is how long the hub is waited for.
+// describeFor limits how long Describe waits for the hub.
 const describeFor = 5 * time.Second
 
-// Describe asks the hub, then the checkpoints.
-func (r *Recorded) Describe(ctx context.Context) (sluice.Topic, error) {
+// Describe asks the hub. If that fails, the checkpoints answer.
+func (r *OfflineSource) Describe(ctx context.Context) (sluice.Topic, error) {
 	asking, cancel := context.WithTimeout(ctx, describeFor)
 	defer cancel()
 	topic, err := r.Source.Describe(asking)

@@ -1,4 +1,4 @@
-// Package processors reads what other event processors have left in a
+// Package azurecheckpoints reads what other event processors have left in a
 // container of Azure Blob Storage: their checkpoints, and who is at work.
 //
 //   - The current SDKs (Go, .NET, Java, JavaScript, Python) and Azure Functions
@@ -15,4 +15,4 @@
 //     (EventProcessorHost) or hub/group/partition, and its lease is the owner's.
 //
 // Both kinds name the last event that is done.
-package processors
+package azurecheckpoints

@@ -1,4 +1,4 @@
-package where_test
+package deadletters_test
 
 import (
 	"reflect"
@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/where"
+	"github.com/sluice-go/sluice/internal/deadletters"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestParse(t *testing.T) {
+func TestParseFilter(t *testing.T) {
 	n := func(v int64) *int64 { return &v }
 	for text, want := range map[string]sluice.DeadLetterFilter{
 		"partition=3": {Partition: "3"},
@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 		"error~delay=x":                          {ErrorContains: "delay=x"},
 		"before=2026-01-01T00:00:00+02:00,key=a": {FailedBefore: time.Date(2025, 12, 31, 22, 0, 0, 0, time.UTC), Key: "a"},
 	} {
-		got, err := where.Parse(text, now)
+		got, err := deadletters.ParseFilter(text, now)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -41,32 +41,32 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestParseFilterErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                "write it like one of partition=P",
 		"partition":                       `condition "partition"`,
 		"partition=3,":                    `condition ""`,
 		"partition=3,,key=a":              `condition ""`,
-		"partitions=3":                    `no condition "partitions": there are partition=P`,
+		"partitions=3":                    `unknown condition "partitions": use one of partition=P`,
 		"partition=":                      `condition "partition": the value is missing`,
 		`key=""`:                          `condition "key": the value is missing`,
-		"partition=3,partition=4":         `condition "partition": stated twice`,
+		"partition=3,partition=4":         `condition "partition": given twice`,
 		"partition~3":                     "write it as partition=",
 		"error=x":                         "write it as error~",
 		"status=dad":                      `"dad" is not one of dead, retry, discarded`,
 		"since=yesterday":                 "write a time like 2026-01-01T00:00:00Z",
 		"since=-3h ago":                   "write a time like 24h ago",
-		"sequence=..":                     "neither a beginning nor an end",
+		"sequence=..":                     "no first and no last number",
 		"sequence=9..3":                   "9..3 is empty",
 		"sequence=-1":                     `"-1" is not a sequence number`,
 		"sequence=99999999999999999999":   "is not a sequence number",
 		`error~"a`:                        "the closing quote is missing",
 		`error~"a"b`:                      "a comma must follow the closing quote",
-		`error~"a\n"`:                     "a backslash goes before",
-		`error~"a\`:                       "a backslash goes before",
-		"key=" + strings.Repeat("x", 5e3): "at most 4096",
+		`error~"a\n"`:                     "a backslash can only stand before",
+		`error~"a\`:                       "a backslash can only stand before",
+		"key=" + strings.Repeat("x", 5e3): "limit is 4096",
 	} {
-		_, err := where.Parse(text, now)
+		_, err := deadletters.ParseFilter(text, now)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40s: got %v, want %q", text, err, want)
 		}
@@ -81,7 +81,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := where.Parse(text, now)
+		got, err := deadletters.ParseFilter(text, now)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("error of more than one line: %q", err)

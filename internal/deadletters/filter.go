@@ -1,11 +1,4 @@
-// Package where reads the conditions by which commands select dead letters:
-//
-//	partition=3, error~timeout, since=2026-01-01T00:00:00Z, status=dead, key=LAX, sequence=10..20
-//
-// Conditions are joined by commas and must all hold. A value that holds a
-// comma, or space at its ends, stands in double quotes, within which a
-// backslash goes before a quote or a backslash.
-package where
+package deadletters
 
 import (
 	"errors"
@@ -18,17 +11,17 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// MaxLength is the longest text in bytes that [Parse] reads.
-const MaxLength = 4096
+// MaxFilterLength is the longest text that [ParseFilter] accepts, in bytes.
+const MaxFilterLength = 4096
 
 const forms = "partition=P, status=dead|retry|discarded, key=K, error~TEXT, since=TIME, before=TIME, sequence=N, sequence=N..M"
 
 // Parse turns conditions into a filter. Times are RFC 3339, or like "24h ago"
 // before now.
-func Parse(text string, now time.Time) (sluice.DeadLetterFilter, error) {
+func ParseFilter(text string, now time.Time) (sluice.DeadLetterFilter, error) {
 	var f sluice.DeadLetterFilter
-	if len(text) > MaxLength {
-		return f, fmt.Errorf("conditions of %d bytes: at most %d are read", len(text), MaxLength)
+	if len(text) > MaxFilterLength {
+		return f, fmt.Errorf("conditions of %d bytes: the limit is %d bytes", len(text), MaxFilterLength)
 	}
 	seen := make(map[string]bool)
 	for rest := text; ; {
@@ -37,7 +30,7 @@ func Parse(text string, now time.Time) (sluice.DeadLetterFilter, error) {
 			return f, err
 		}
 		if seen[c.word] {
-			return f, fmt.Errorf("condition %q: stated twice", c.word)
+			return f, fmt.Errorf("condition %q: given twice", c.word)
 		}
 		seen[c.word] = true
 		if err := c.apply(&f, now); err != nil {
@@ -56,7 +49,7 @@ type condition struct {
 	value    string
 }
 
-// next splits the first condition off; tail is empty or begins with a comma.
+// next splits off the first condition. The tail is empty or begins with a comma.
 func next(text string) (c condition, tail string, err error) {
 	at := strings.IndexAny(text, "=~,")
 	if at < 0 || text[at] == ',' {
@@ -91,7 +84,7 @@ func unquote(text string) (value, tail string, err error) {
 		case '\\':
 			i++
 			if i == len(text) || (text[i] != '"' && text[i] != '\\') {
-				return "", "", errors.New(`a backslash goes before a quote or a backslash only`)
+				return "", "", errors.New(`a backslash can only stand before a quote or a backslash`)
 			}
 			b.WriteByte(text[i])
 		case '"':
@@ -126,7 +119,7 @@ func (c condition) apply(f *sluice.DeadLetterFilter, now time.Time) (err error) 
 	case "sequence":
 		f.FirstSequence, f.LastSequence, err = span(c.value)
 	default:
-		return fmt.Errorf("no condition %q: there are %s", c.word, forms)
+		return fmt.Errorf("unknown condition %q: use one of %s", c.word, forms)
 	}
 	if err != nil {
 		return fmt.Errorf("condition %q: %w", c.word, err)
@@ -181,7 +174,7 @@ func span(text string) (first, last *int64, err error) {
 	}
 	switch {
 	case first == nil && last == nil:
-		return nil, nil, errors.New("the range has neither a beginning nor an end")
+		return nil, nil, errors.New("the range has no first and no last number")
 	case first != nil && last != nil && *first > *last:
 		return nil, nil, fmt.Errorf("%d..%d is empty", *first, *last)
 	}
