@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sluice-go/sluice/internal/jsonscan"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
@@ -187,7 +188,7 @@ func (v scalar) numeric() bool {
 	if v.kind == number {
 		return true
 	}
-	return v.kind == text && jsonpick.IsNumber(v.text)
+	return v.kind == text && jsonscan.IsNumber(v.text)
 }
 
 func toText(v scalar) (any, error) {

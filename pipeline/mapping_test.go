@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/jsonscan"
 	"github.com/sluice-go/sluice/internal/strictyaml"
-	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
 // mappingOf reads columns as they stand in a file.
@@ -240,7 +240,7 @@ func FuzzNumbers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, literal string) {
 		v := scalar{number, []byte(literal)}
-		if !jsonpick.IsNumber(v.text) {
+		if !jsonscan.IsNumber(v.text) {
 			return
 		}
 		decimal, err := typeNumeric.convert(v)

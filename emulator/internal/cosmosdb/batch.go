@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
 const maxBatch = 100
@@ -45,32 +46,32 @@ func (b *batch) read(data []byte, paths []keyPath) error {
 	if len(b.docs) < maxBatch {
 		b.docs = make([]document, maxBatch)
 	}
-	s := scanner{data: data}
-	if s.peek() != '[' {
+	s := jsonscan.New(data, maxDepth)
+	if s.Peek() != '[' {
 		return errBatch
 	}
-	err := s.array(func() error {
+	err := s.Array(func() error {
 		if len(b.ops) == maxBatch {
 			return errBatchSize
 		}
-		if s.peek() != '{' {
+		if s.Peek() != '{' {
 			return errBatch
 		}
 		b.ops = append(b.ops, batchOp{doc: &b.docs[len(b.ops)]})
 		op := &b.ops[len(b.ops)-1]
-		return s.object(func(name []byte) error { return op.member(&s, name, paths) })
+		return s.Object(func(name []byte) error { return op.member(s, name, paths) })
 	})
 	if err == nil {
-		err = s.end()
+		err = s.End()
 	}
 	if err == nil && len(b.ops) == 0 {
 		err = errNoBatch
 	}
-	return err
+	return notJSON(err)
 }
 
-func (op *batchOp) member(s *scanner, name []byte, paths []keyPath) error {
-	if string(name) == `"resourceBody"` && s.peek() == '{' {
+func (op *batchOp) member(s *jsonscan.Scanner, name []byte, paths []keyPath) error {
+	if string(name) == `"resourceBody"` && s.Peek() == '{' {
 		op.hasBody = true
 		err := op.doc.scan(s, paths)
 		if errors.Is(err, errJSON) {
@@ -79,7 +80,7 @@ func (op *batchOp) member(s *scanner, name []byte, paths []keyPath) error {
 		op.err = err
 		return nil
 	}
-	value, err := s.value()
+	value, err := s.Value()
 	if err != nil {
 		return err
 	}
@@ -100,22 +101,22 @@ func (op *batchOp) member(s *scanner, name []byte, paths []keyPath) error {
 		}
 	case `"id"`:
 		if text {
-			op.id = unquote(value)
+			op.id = jsonscan.Unquote(value)
 		}
 	case `"partitionKey"`:
 		op.key, op.hasKey = value, true
 		if text {
-			op.key = unquote(value)
+			op.key = jsonscan.Unquote(value)
 		}
 	case `"minimalReturnPreference"`:
 		op.minimal = string(value) == "true"
 	case `"ifMatch"`:
 		if text {
-			op.ifMatch = unquote(value)
+			op.ifMatch = jsonscan.Unquote(value)
 		}
 	case `"ifNoneMatch"`:
 		if text {
-			op.ifNoneMatch = unquote(value)
+			op.ifNoneMatch = jsonscan.Unquote(value)
 		}
 	}
 	return nil

@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
 const (
 	maxDocument = 2 << 20
 	maxID       = 1023 // bytes
 	maxKey      = 2048 // bytes of a partition key in JSON
+	maxDepth    = 128  // of arrays and objects in each other
 )
 
 // document is a document on its way in. Its parts are slices of the request, and of space that is used again.
@@ -27,6 +29,7 @@ type document struct {
 }
 
 var (
+	errJSON     = errors.New("the request body is not valid JSON")
 	errNoID     = errors.New("the document must have an id: a string of 1 to 1,023 bytes without / \\ ? and #")
 	errKeyType  = errors.New("a partition key must be a string, a number, a boolean or null")
 	errKeyLong  = errors.New("the partition key is longer than 2,048 bytes")
@@ -56,41 +59,47 @@ func parseKeyPath(path string) (keyPath, bool) {
 
 // read scans a document once, and finds its id and partition key.
 func (d *document) read(data []byte, paths []keyPath) error {
-	s := scanner{data: data}
-	if s.peek() != '{' {
-		return errJSON
-	}
-	if err := d.scan(&s, paths); err != nil {
+	s := jsonscan.New(data, maxDepth)
+	if err := d.scan(s, paths); err != nil {
 		return err
 	}
-	return s.end()
+	return notJSON(s.End())
+}
+
+// notJSON replaces what a scanner found wrong by the account's own message.
+func notJSON(err error) error {
+	var syntax *jsonscan.SyntaxError
+	if errors.As(err, &syntax) {
+		return errJSON
+	}
+	return err
 }
 
 // scan reads the object that s stands at.
-func (d *document) scan(s *scanner, paths []keyPath) error {
+func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
 	d.id, d.key = nil, d.key[:0]
 	for range paths {
 		d.key = append(d.key, epk.Undefined)
 	}
-	s.space()
-	from, before := s.at, s.values
+	s.Peek()
+	from, before := s.Offset(), s.Scalars()
 	own := false // properties of the account's own are in the document
 	var bad error
-	err := s.object(func(name []byte) error {
-		value, err := s.value()
+	err := s.Object(func(name []byte) error {
+		value, err := s.Value()
 		if err != nil {
 			return err
 		}
 		switch {
-		case is(name, "id"):
+		case jsonscan.Equal(name, "id"):
 			if d.id = nil; value[0] == '"' {
-				d.id = unquote(value)
+				d.id = jsonscan.Unquote(value)
 			}
 		case len(name) > 2 && name[1] == '_' && system(name):
 			own = true
 		}
 		for i, p := range paths {
-			if is(name, p[0]) {
+			if jsonscan.Equal(name, p[0]) {
 				if d.key[i], err = keyValue(value, p[1:]); err != nil {
 					bad = err
 				}
@@ -99,13 +108,14 @@ func (d *document) scan(s *scanner, paths []keyPath) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return notJSON(err)
 	}
-	d.size = s.at - from
-	d.values = min(s.values-before, 1<<16-1)
-	d.body = bytes.TrimRight(s.data[from:s.at-1], " \t\r\n")
+	object := s.Since(from)
+	d.size = len(object)
+	d.values = min(s.Scalars()-before, 1<<16-1)
+	d.body = bytes.TrimRight(object[:len(object)-1], " \t\r\n")
 	if own {
-		d.strip(s.data[from:s.at])
+		d.strip(object)
 	}
 	switch {
 	case bad != nil:
@@ -140,10 +150,10 @@ func keyValue(value []byte, path []string) (epk.Value, error) {
 
 // strip leaves out what the account adds to documents: it is the account that says what is in them, whatever a client sends back.
 func (d *document) strip(object []byte) {
-	s := scanner{data: object}
+	s := jsonscan.New(object, maxDepth)
 	d.kept = append(d.kept[:0], '{')
-	_ = s.object(func(name []byte) error { // it was passed before
-		value, err := s.value()
+	_ = s.Object(func(name []byte) error { // it was passed before
+		value, err := s.Value()
 		if !system(name) {
 			if len(d.kept) > 1 {
 				d.kept = append(d.kept, ',')
@@ -162,4 +172,27 @@ func system(name []byte) bool {
 		return true
 	}
 	return false
+}
+
+// lookup finds the value at a path in a valid document, of several of one name the last.
+func lookup(value []byte, path []string) (found []byte, ok bool) {
+	for _, p := range path {
+		s := jsonscan.New(value, maxDepth)
+		if s.Peek() != '{' {
+			return nil, false
+		}
+		ok = false
+		err := s.Object(func(name []byte) error {
+			v, err := s.Value()
+			if err == nil && jsonscan.Equal(name, p) {
+				found, ok = v, true
+			}
+			return err
+		})
+		if err != nil || !ok {
+			return nil, false
+		}
+		value = found
+	}
+	return value, true
 }

@@ -1,6 +1,10 @@
 package cosmosdb
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/sluice-go/sluice/internal/jsonscan"
+)
 
 // expr is an expression of a query. Documents are whole objects in JSON.
 type expr interface {
@@ -212,9 +216,9 @@ func arrayContains(v []scalar) scalar {
 		return boolean(false)
 	}
 	found := false
-	s := scanner{data: v[0].raw}
-	_ = s.array(func() error { // it was scanned before
-		raw, err := s.value()
+	s := jsonscan.New(v[0].raw, maxDepth)
+	_ = s.Array(func() error { // it was scanned before
+		raw, err := s.Value()
 		if o := scalarOf(raw); err == nil && o.kind == v[1].kind && o.compare(v[1]) == 0 {
 			found = true
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
 // maxQuery is the length of a query's text, as on Azure.
@@ -113,12 +115,11 @@ func lexString(s string) (text string, n int, err error) {
 		switch c := s[i]; {
 		case c == quote:
 			b.WriteByte('"')
-			sc := scanner{data: []byte(b.String())}
-			t, err := sc.text()
+			t, err := jsonscan.New([]byte(b.String()), 0).Text()
 			if err != nil {
 				return "", 0, errString
 			}
-			return string(unquote(t)), i + 1, nil
+			return string(jsonscan.Unquote(t)), i + 1, nil
 		case c == '\\' && i+1 < len(s):
 			i++
 			if s[i] != '\'' {

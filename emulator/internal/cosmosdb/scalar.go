@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
 // scalar is a value in a query. The zero value is undefined, which a property that isn't there is.
@@ -37,7 +39,7 @@ func scalarOf(raw []byte) scalar {
 	}
 	switch raw[0] {
 	case '"':
-		return scalar{kind: kindString, text: string(unquote(raw))}
+		return scalar{kind: kindString, text: string(jsonscan.Unquote(raw))}
 	case 't', 'f':
 		return scalar{kind: kindBool, truth: raw[0] == 't'}
 	case 'n':

@@ -1,12 +1,13 @@
 // Package jsonpick takes the values at known paths out of a JSON document in
 // one pass. The whole document is checked, but only what was asked for is
-// remembered, as slices of the document: picking allocates nothing.
+// kept, as slices of the document: picking allocates nothing.
 package jsonpick
 
 import (
 	"bytes"
-	"fmt"
-	"unicode/utf8"
+	"errors"
+
+	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
 // Kind is what a [Value] is.
@@ -35,14 +36,20 @@ type Value struct {
 	Raw  []byte // the value's JSON, a slice of the document
 }
 
-// SyntaxError says where a document stops being JSON.
-type SyntaxError struct {
-	Offset int // in bytes
-	Reason string
-}
+// errHalf: JSON can spell what no text can hold.
+var errHalf = errors.New("has an escape for half of a character")
 
-func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("not JSON at byte %d: %s", e.Offset, e.Reason)
+// Text returns the text of a string value, a slice of the document unless it
+// is written with escapes. It fails if an escape names half of a surrogate pair.
+func (v Value) Text() ([]byte, error) {
+	if bytes.IndexByte(v.Raw, '\\') < 0 {
+		return v.Raw[1 : len(v.Raw)-1], nil
+	}
+	text, whole := jsonscan.AppendUnquoted(make([]byte, 0, len(v.Raw)), v.Raw)
+	if !whole {
+		return nil, errHalf
+	}
+	return text, nil
 }
 
 // Picker picks the values at its paths. It is safe for concurrent use.
@@ -106,250 +113,107 @@ func (n *node) child(step Step) *node {
 	return c.node
 }
 
-// Pick checks that doc is one JSON value in UTF-8 and puts what is at the
+// maxDepth is how deep arrays and objects may nest, as in encoding/json.
+const maxDepth = 10000
+
+// Pick checks that doc is one JSON value in UTF-8, and puts what is at the
 // picker's paths into values, in the order of the paths; it must be as long as
-// there are paths. Of a key that an object has twice the last one counts.
+// there are paths. If an object has a key twice, the last one counts. The error
+// is a [*jsonscan.SyntaxError].
 func (p *Picker) Pick(doc []byte, values []Value) error {
 	values = values[:p.paths]
 	clear(values)
-	s := scanner{doc: doc, values: values}
-	if !utf8.Valid(doc) {
-		return s.notUTF8()
+	w := walk{jsonscan.New(doc, maxDepth), values}
+	if err := w.value(&p.root); err != nil {
+		return err
 	}
-	if !s.value(&p.root, 0) {
-		err := s.err // only now on the heap
-		return &err
+	return w.scanner.End()
+}
+
+// walk reads one document.
+type walk struct {
+	scanner *jsonscan.Scanner
+	values  []Value
+}
+
+// value reads the value of n.
+func (w *walk) value(n *node) error {
+	first := w.scanner.Peek()
+	from := w.scanner.Offset()
+	var err error
+	switch {
+	case first == '{' && len(n.keys) > 0:
+		err = w.object(n)
+	case first == '[' && len(n.items) > 0:
+		err = w.array(n)
+	default:
+		_, err = w.scanner.Value()
 	}
-	s.space()
-	if s.at != len(doc) {
-		return &SyntaxError{s.at, fmt.Sprintf("%s after the value", s.here())}
+	if err != nil {
+		return err
+	}
+	for _, slot := range n.slots {
+		w.values[slot] = Value{kindOf(first), w.scanner.Since(from)}
 	}
 	return nil
 }
 
-// maxDepth is how deep arrays and objects may lie in each other, as in
-// encoding/json.
-const maxDepth = 10000
-
-// scanner reads one document. Its methods return false once err is set.
-type scanner struct {
-	doc    []byte
-	at     int
-	values []Value
-	err    SyntaxError
+// kindOf returns the kind of the value that begins with a byte.
+func kindOf(first byte) Kind {
+	switch first {
+	case '{':
+		return Object
+	case '[':
+		return Array
+	case '"':
+		return String
+	case 't':
+		return True
+	case 'f':
+		return False
+	case 'n':
+		return Null
+	}
+	return Number
 }
 
-func (s *scanner) fail(reason string) bool {
-	s.err = SyntaxError{s.at, reason}
-	return false
+func (w *walk) object(n *node) error {
+	return w.scanner.Object(func(key []byte) error {
+		child := n.find(key)
+		if child == nil {
+			_, err := w.scanner.Value()
+			return err
+		}
+		for _, slot := range child.below { // what an earlier value of the same key had
+			w.values[slot] = Value{}
+		}
+		return w.value(child)
+	})
 }
 
-// unexpected fails at the current byte.
-func (s *scanner) unexpected(want string) bool {
-	return s.fail(fmt.Sprintf("%s where %s should be", s.here(), want))
-}
-
-func (s *scanner) here() string {
-	if s.at >= len(s.doc) {
-		return "the end"
-	}
-	r, _ := utf8.DecodeRune(s.doc[s.at:])
-	return fmt.Sprintf("%q", r)
-}
-
-func (s *scanner) notUTF8() error {
-	for s.at < len(s.doc) {
-		r, n := utf8.DecodeRune(s.doc[s.at:])
-		if r == utf8.RuneError && n == 1 {
-			break
-		}
-		s.at += n
-	}
-	return &SyntaxError{s.at, "not UTF-8"}
-}
-
-func (s *scanner) space() {
-	for s.at < len(s.doc) {
-		switch s.doc[s.at] {
-		case ' ', '\t', '\n', '\r':
-			s.at++
-		default:
-			return
-		}
-	}
-}
-
-// value reads a value and the space before it; n is nil if nothing in it is
-// asked for.
-func (s *scanner) value(n *node, depth int) bool {
-	s.space()
-	if s.at == len(s.doc) {
-		return s.unexpected("a value")
-	}
-	start := s.at
-	kind, ok := Missing, false
-	switch c := s.doc[s.at]; {
-	case c == '"':
-		kind, ok = String, s.text()
-	case c == '-' || c >= '0' && c <= '9':
-		kind, ok = Number, s.number()
-	case c == '{':
-		kind, ok = Object, s.object(n, depth+1)
-	case c == '[':
-		kind, ok = Array, s.array(n, depth+1)
-	case c == 't':
-		kind, ok = True, s.word("true")
-	case c == 'f':
-		kind, ok = False, s.word("false")
-	case c == 'n':
-		kind, ok = Null, s.word("null")
-	default:
-		return s.unexpected("a value")
-	}
-	if ok && n != nil {
-		for _, slot := range n.slots {
-			s.values[slot] = Value{kind, s.doc[start:s.at]}
-		}
-	}
-	return ok
-}
-
-func (s *scanner) object(n *node, depth int) bool {
-	if depth > maxDepth {
-		return s.fail("nested too deep")
-	}
-	s.at++
-	s.space()
-	if s.next('}') {
-		return true
-	}
-	for {
-		s.space()
-		start := s.at
-		if s.at == len(s.doc) || s.doc[s.at] != '"' {
-			return s.unexpected("a key in double quotes")
-		}
-		if !s.text() {
-			return false
-		}
-		key := s.doc[start+1 : s.at-1]
-		s.space()
-		if !s.next(':') {
-			return s.unexpected("a colon")
-		}
-		var child *node
-		if n != nil && len(n.keys) > 0 {
-			child = s.find(n, key)
-		}
-		if !s.value(child, depth) {
-			return false
-		}
-		s.space()
-		if s.next('}') {
-			return true
-		}
-		if !s.next(',') {
-			return s.unexpected("a comma or }")
-		}
-	}
-}
-
-// find returns the node of a key, and forgets what an earlier value of the
-// same key has left there.
-func (s *scanner) find(n *node, raw []byte) *node {
-	key := raw
-	if bytes.IndexByte(raw, '\\') >= 0 {
-		key, _ = appendText(nil, raw)
-	}
+// find returns the node of a key in its quotes, nil if there is none.
+func (n *node) find(quoted []byte) *node {
+	key := jsonscan.Unquote(quoted)
 	for i := range n.keys {
 		if c := &n.keys[i]; bytes.Equal(c.key, key) {
-			for _, slot := range c.node.below {
-				s.values[slot] = Value{}
-			}
 			return c.node
 		}
 	}
 	return nil
 }
 
-func (s *scanner) array(n *node, depth int) bool {
-	if depth > maxDepth {
-		return s.fail("nested too deep")
-	}
-	s.at++
-	s.space()
-	if s.next(']') {
-		return true
-	}
-	for i := 0; ; i++ {
-		var child *node
-		if n != nil && i <= n.last {
+func (w *walk) array(n *node) error {
+	i := -1
+	return w.scanner.Array(func() error {
+		i++
+		if i <= n.last {
 			for _, c := range n.items {
 				if c.index == i {
-					child = c.node
+					return w.value(c.node)
 				}
 			}
 		}
-		if !s.value(child, depth) {
-			return false
-		}
-		s.space()
-		if s.next(']') {
-			return true
-		}
-		if !s.next(',') {
-			return s.unexpected("a comma or ]")
-		}
-	}
-}
-
-func (s *scanner) next(c byte) bool {
-	if s.at < len(s.doc) && s.doc[s.at] == c {
-		s.at++
-		return true
-	}
-	return false
-}
-
-func (s *scanner) word(w string) bool {
-	for i := range len(w) {
-		if !s.next(w[i]) {
-			return s.unexpected("the rest of " + w)
-		}
-	}
-	return true
-}
-
-// IsNumber tells whether text is a number as JSON writes it.
-func IsNumber(text []byte) bool {
-	s := scanner{doc: text}
-	return s.number() && s.at == len(text)
-}
-
-func (s *scanner) number() bool {
-	s.next('-')
-	if !s.next('0') && !s.digits() {
-		return s.unexpected("a digit")
-	}
-	if s.next('.') && !s.digits() {
-		return s.unexpected("a digit")
-	}
-	if s.next('e') || s.next('E') {
-		if !s.next('+') {
-			s.next('-')
-		}
-		if !s.digits() {
-			return s.unexpected("a digit")
-		}
-	}
-	return true
-}
-
-// digits reads at least one digit.
-func (s *scanner) digits() bool {
-	start := s.at
-	for s.at < len(s.doc) && s.doc[s.at] >= '0' && s.doc[s.at] <= '9' {
-		s.at++
-	}
-	return s.at > start
+		_, err := w.scanner.Value()
+		return err
+	})
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
 func paths(t testing.TB, texts ...string) []Path {
@@ -107,7 +109,7 @@ func TestPickErrors(t *testing.T) {
 		strings.Repeat("[", maxDepth+1): `not JSON at byte 10000: nested too deep`,
 	} {
 		err := New(Path{}).Pick([]byte(doc), make([]Value, 1))
-		var syntax *SyntaxError
+		var syntax *jsonscan.SyntaxError
 		if !errors.As(err, &syntax) || err.Error() != want {
 			t.Errorf("%.20q: %v, want %s", doc, err, want)
 		}
@@ -134,14 +136,6 @@ func TestText(t *testing.T) {
 		}
 		if string(got) != want {
 			t.Errorf("%s: %q, want %q", raw, got, want)
-		}
-	}
-}
-
-func TestIsNumber(t *testing.T) {
-	for text, want := range map[string]bool{"0": true, "-1.5e+07": true, "": false, "01": false, "+1": false, "1 ": false, "1.": false, "0x1": false, "NaN": false} {
-		if IsNumber([]byte(text)) != want {
-			t.Errorf("%q: %t", text, !want)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
 // documents is a corpus of JSON, valid and not.
@@ -16,47 +18,6 @@ var documents = []string{
 	`{"id":"1","key":{"a":1}}`, `{"id":"1","key":5}`, `{"id":"1","key":null}`, `{"id":"a/b"}`, `{"id":""}`, `{"id":5}`, `{"id":"1","id":"2"}`, `[]`, `"x"`, `5`, `null`, ``, ` `, `{`, `{"id"}`,
 	`{"id":}`, `{"id":"1",}`, `{"id":"1"}x`, `{"a":01}`, `{"a":1.}`, `{"a":-}`, `{"a":1e}`, `{"a":+1}`, `{"a":tru}`, `{"a":"` + "\x01" + `"}`, `{"a":"` + "\xff" + `"}`, `{"a":"\x"}`, `{"a":"\u12g4"}`,
 	`{"a":"\`, `{"a":"\u12`, `{"a":"`, `{"a":"` + strings.Repeat("x", 100) + `"}`, strings.Repeat("[", 200), strings.Repeat(`{"a":`, 200), `{"a":"\ud800"}`, `{"a":"\ud800\u0041"}`, `{"a":"\udc00\ud800"}`,
-}
-
-// agrees checks the scanner against the standard library.
-func agrees(t *testing.T, data []byte) {
-	t.Helper()
-	s := scanner{data: data}
-	_, err := s.value()
-	if err == nil {
-		err = s.end()
-	}
-	valid := json.Valid(data) && bytes.Equal(bytes.ToValidUTF8(data, []byte("?")), data)
-	if (err == nil) != valid && !tooDeep(data) {
-		t.Fatalf("%q: %v, but valid: %v", data, err, valid)
-	}
-}
-
-func tooDeep(data []byte) bool {
-	return bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) > maxDepth
-}
-
-func TestScanner(t *testing.T) {
-	for _, d := range documents {
-		agrees(t, []byte(d))
-	}
-	if s := (scanner{data: []byte(strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1))}); true {
-		if _, err := s.value(); err == nil {
-			t.Error("too deep a value passes")
-		}
-	}
-}
-
-func TestUnquote(t *testing.T) {
-	for _, s := range []string{`""`, `"abc"`, `"a\"\\\/\b\f\n\r\tz"`, `"\u00fc\u65e5\ud83d\ude00"`, `"\ud800"`, `"\ud800x"`, `"\ud800\u0041"`, `"\udc00\ud800\udc00"`, `"\ud800\ud83d\ude00"`} {
-		var want string
-		if err := json.Unmarshal([]byte(s), &want); err != nil {
-			t.Fatal(err)
-		}
-		if got := string(unquote([]byte(s))); got != want {
-			t.Errorf("%s: %q, want %q", s, got, want)
-		}
-	}
 }
 
 func TestDocument(t *testing.T) {
@@ -119,7 +80,6 @@ func FuzzDocument(f *testing.F) {
 	}
 	path, _ := parseKeyPath("/key")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		agrees(t, data)
 		var d document
 		if d.read(data, []keyPath{path}) != nil {
 			return
@@ -209,8 +169,8 @@ func FuzzQuery(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, document string) {
 		q, err := parseQuery(text, map[string]json.RawMessage{"@p": json.RawMessage(`{"x":1}`)})
-		s := scanner{data: []byte(document)}
-		if _, bad := s.value(); err != nil || bad != nil || s.end() != nil {
+		s := jsonscan.New([]byte(document), maxDepth)
+		if _, bad := s.Value(); err != nil || bad != nil || s.End() != nil {
 			return
 		}
 		doc := bytes.TrimSpace([]byte(document))
