@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -152,7 +153,7 @@ func TestTooLargeOnBothPaths(t *testing.T) {
 			if c.first != nil && (!slices.Equal(got[0], c.first) || !slices.Equal(got[1], c.second)) {
 				t.Errorf("sent %v, want %v and %v", got, c.first, c.second)
 			}
-			refused := func(s string) bool { return len(s) > 2 }
+			refused := func(s string) bool { return strings.HasSuffix(s, "refused") }
 			if !slices.ContainsFunc(got[0], refused) || slices.ContainsFunc(got[1], refused) {
 				t.Errorf("refused: %v, and once the limit is known %v", got[0], got[1])
 			}
@@ -231,4 +232,39 @@ func TestSinkEndedWhileTooLarge(t *testing.T) {
 			t.Errorf("stored %v, want %v", h.stored, want)
 		}
 	})
+}
+
+// TestTooLargeQueue has batches of up to 1 GiB refused by the link of a queue: all
+// messages are stored once, and the limit is known from then on.
+func TestTooLargeQueue(t *testing.T) {
+	for path, open := range paths {
+		t.Run(path, func(t *testing.T) {
+			srv := startBus(t, nil)
+			log := &sendLog{Transport: openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Writers: 1, MaxBytes: 1 << 30})}
+			send := open(t, log)
+			mix := traffic{count: 800, keys: 20, size: fixed(2000)}.sessions()
+			for half := range int64(2) {
+				var messages []*sender.Message
+				for i := half * 400; i < (half+1)*400; i++ {
+					m := mix.message(i)
+					messages = append(messages, &m)
+				}
+				log.sends = nil
+				for i, err := range send(messages) {
+					if err != nil {
+						t.Fatalf("message %d: %v", i, err)
+					}
+				}
+				refused := slices.ContainsFunc(log.sends, func(s string) bool { return strings.HasSuffix(s, "refused") })
+				if first := half == 0; refused != first {
+					t.Fatalf("batches: %v", log.sends)
+				}
+			}
+			for i, n := range busInventory(t, srv, mix) {
+				if n != 1 {
+					t.Errorf("message %d is stored %d times", i, n)
+				}
+			}
+		})
+	}
 }
