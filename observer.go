@@ -42,7 +42,7 @@ type Observation struct {
 	Enqueued   time.Time     // when the log took the event To
 	Attempt    int           // from 1
 	Duration   time.Duration // of the operation
-	Lag        int64         // events behind To when the log last told its end; -1 if not known
+	Lag        int64         // events in the log that are not done; -1 until the log was asked for its end
 	InFlight   int           // events taken and not done
 	Cost       float64       // what the store charged, in its own unit
 	Waited     time.Duration // for a limiter
@@ -68,7 +68,8 @@ const (
 	KindClaimed
 	// KindOpened: reading began behind To.
 	KindOpened
-	// KindFetched: Events came from the log, up to To; Bytes, Enqueued, Lag.
+	// KindFetched: Events came from the log, up to To; Bytes, Enqueued, and Lag,
+	// which they are part of: they are not done.
 	KindFetched
 	// KindCommitted: the checkpoint moved From, To; Events (dead letters
 	// included), Duration (of handler and commit, or of the request), Lag. Of

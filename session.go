@@ -168,7 +168,7 @@ func (s *session) read() (err error) {
 				bytes += len(e.Body)
 			}
 			last := newest.Position()
-			s.observe(Observation{Kind: KindFetched, To: last, Events: len(events), Bytes: bytes, Enqueued: newest.Enqueued, Lag: s.behind(last)})
+			s.observe(Observation{Kind: KindFetched, To: last, Events: len(events), Bytes: bytes, Enqueued: newest.Enqueued, Lag: s.fetched(last.Sequence)})
 		})
 	})
 	defer fetching.Wait()

@@ -35,6 +35,10 @@ type Bounds struct {
 	LastEnqueued time.Time // when the newest event was enqueued; zero if there never was one
 }
 
+// Lag is how many of the events that a partition holds are behind a position.
+// Events that retention has removed do not count.
+func (b Bounds) Lag(p Position) int64 { return max(0, b.Last.Sequence-max(p.Sequence, b.First-1)) }
+
 // Source is a partitioned log, read by one consumer group. Implementations are
 // safe for concurrent use.
 type Source interface {

@@ -32,7 +32,11 @@ type tenure struct {
 	taken   time.Duration      // when, by Clock.Elapsed
 	keepers sync.WaitGroup
 	hooks   hookQueue // for hooks that must not hold up the keeper
-	lag     atomic.Int64
+
+	// For the lag: what the log holds, nil until it was asked; the sequence
+	// numbers below which all is done, and up to which events were read.
+	bounds     atomic.Pointer[Bounds]
+	done, read atomic.Int64
 }
 
 // begin starts a tenure whose lease was asked for LeaseFor before until.
@@ -40,7 +44,8 @@ func begin(c *Consumer, work context.Context, topic Topic, lease Lease, until de
 	h := fnv.New64a()
 	fmt.Fprint(h, lease.Partition, lease.Epoch)
 	t := &tenure{c: c, topic: topic, lease: lease, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), taken: c.cfg.Clock.Elapsed()}
-	t.lag.Store(-1)
+	t.done.Store(Unset.Sequence)
+	t.read.Store(Unset.Sequence)
 	t.work, t.cancel = context.WithCancelCause(work)
 	t.idle, t.stop = context.WithCancel(t.work)
 	t.deaf = context.AfterFunc(c.stopping, t.stop)
@@ -130,14 +135,14 @@ func (t *tenure) keep(until deadline) {
 // lagEvery is how often the log is asked for a partition's end.
 const lagEvery = 5 * time.Second
 
-// watchLag keeps the partition's end, so that lag can be told.
+// watchLag keeps the partition's bounds, which the lag is computed from.
 func (t *tenure) watchLag() {
 	if t.c.cfg.Observer == nil {
 		return
 	}
 	for {
 		if b, err := t.c.source.Bounds(t.idle, t.lease.Partition); err == nil {
-			t.lag.Store(b.Last.Sequence)
+			t.bounds.Store(&b)
 		}
 		if t.c.cfg.Clock.Sleep(t.idle, lagEvery) != nil {
 			return
@@ -145,13 +150,37 @@ func (t *tenure) watchLag() {
 	}
 }
 
-// behind is the lag at a position, -1 if the end is not known.
+// note keeps what the lag is computed from.
+func (t *tenure) note(o *Observation) {
+	switch at := o.To.Sequence; o.Kind {
+	case KindClaimed:
+		t.done.Store(at)
+	case KindOpened:
+		// A first start has no checkpoint when it is claimed.
+		t.done.CompareAndSwap(Unset.Sequence, at)
+		t.read.Store(at)
+	case KindCommitted, KindWritten:
+		t.done.Store(max(at, t.done.Load()))
+	}
+}
+
+// behind is the lag at a position: how many events the log holds behind it, -1
+// if the log has not been asked. Events that were read since it was asked count.
 func (t *tenure) behind(p Position) int64 {
-	end := t.lag.Load()
-	if end < 0 {
+	b := t.bounds.Load()
+	if b == nil {
 		return -1
 	}
-	return max(0, end-p.Sequence)
+	known := *b
+	known.Last.Sequence = max(known.Last.Sequence, t.read.Load())
+	return known.Lag(p)
+}
+
+// fetched is the lag after events up to a sequence number were read: none of
+// them is done yet.
+func (t *tenure) fetched(last int64) int64 {
+	t.read.Store(last)
+	return t.behind(Position{Sequence: t.done.Load()})
 }
 
 // brief bounds a request that should be quick, so that one that hangs is told.
@@ -182,6 +211,7 @@ func (t *tenure) ended() error {
 
 func (t *tenure) observe(o Observation) {
 	o.Partition, o.Epoch = t.lease.Partition, t.lease.Epoch
+	t.note(&o)
 	t.c.observe(o)
 	hook := t.c.cfg.Hooks.Error
 	if hook == nil {

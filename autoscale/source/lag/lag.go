@@ -139,7 +139,7 @@ func (s *Source) behind(ctx context.Context, partition string, p *sluice.Checkpo
 		return 0, fmt.Errorf("partition %s: %w: %d, and that is %d", partition, errBeyond, p.Position.Sequence, b.Last.Sequence)
 	}
 	from := max(p.Position.Sequence+1, b.First)
-	n := b.Last.Sequence - from + 1
+	n := b.Lag(p.Position)
 	for _, r := range p.Done {
 		n -= max(min(r.Last, b.Last.Sequence)-max(r.First, from)+1, 0)
 	}

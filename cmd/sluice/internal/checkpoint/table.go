@@ -105,10 +105,10 @@ func (t *Table) measure(ctx context.Context, r *Row) error {
 	if err != nil {
 		return fmt.Errorf("end of partition %s: %w", r.Partition, err)
 	}
-	from := b.First - 1
+	from := sluice.Origin
 	if r.Begun && !r.Recreated {
-		from = max(from, r.Position.Sequence)
+		from = r.Position
 	}
-	r.End, r.Lag = b.Last.Sequence, max(b.Last.Sequence-from, 0)
+	r.End, r.Lag = b.Last.Sequence, b.Lag(from)
 	return nil
 }
