@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/spf13/cobra"
 )
 
 func (a *app) audit() *cobra.Command {
-	return a.family("audit", "Find out whether anything was lost", a.auditHub(), a.auditTelemetry())
+	return a.group("audit", "Find out whether anything was lost", a.auditHub(), a.auditTelemetry())
 }
 
 // Exit codes of audits.
@@ -30,9 +31,9 @@ func (e *verdictError) Error() string { return e.text }
 // none: exit code 1 says that something is lost.
 func undecided(ctx context.Context, err error) error {
 	var found *verdictError
-	var usage *usageError
+	var mistake *usage.Error
 	switch {
-	case err == nil, errors.As(err, &found), errors.As(err, &usage):
+	case err == nil, errors.As(err, &found), errors.As(err, &mistake):
 		return err
 	case ctx.Err() != nil:
 		return &verdictError{exitUndecided, "interrupted before it could tell"}

@@ -12,9 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/rowaudit"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/pipeline"
 )
 
 type auditFlags struct {
@@ -42,9 +43,9 @@ It exits with 0 if nothing is lost and nothing doubled, with 1 if something is,
 and with 2 if it could not tell.`,
 		Example: "  sluice audit hub --config flights.yaml\n  sluice audit hub --config flights.yaml --consumer-group audit --html audit.html",
 		Args:    cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			if flags.bin < time.Minute {
-				return misused("--bin %v: must be at least 1m", flags.bin)
+				return usage.Errorf("--bin %v: must be at least 1m", flags.bin)
 			}
 			ctx, stop := untilInterrupted(ctx)
 			defer stop()
@@ -63,31 +64,18 @@ and with 2 if it could not tell.`,
 }
 
 func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
-	p, err := loadKeeping(flags.config, flags.stage)
+	p, err := loadStageWithCheckpoints(flags.config, flags.stage)
 	if err != nil {
 		return err
 	}
 	if flags.consumerGroup == p.Group.Name {
-		return misused("--consumer-group %s is the pipeline's own: the hub lets no second reader into it", flags.consumerGroup)
+		return usage.Errorf("--consumer-group %s is the pipeline's own: the hub lets no second reader into it", flags.consumerGroup)
 	}
-	ledger, err := openLedger(p)
-	if err != nil {
-		return err
-	}
-	defer ledger.Close()
-	source, err := p.SourceAs(flags.consumerGroup)
-	if err != nil {
-		return err
-	}
-	defer source.Close(context.WithoutCancel(ctx))
-
 	var read atomic.Int64
 	var watching sync.WaitGroup
 	watched, unwatch := context.WithCancel(ctx)
 	watching.Go(func() { a.watchAudit(watched, &read) })
-	report, err := audit.Hub(ctx, source, ledger, p.Group, &audit.Config{
-		Start: p.Start(), Bin: flags.bin, Progress: func(n int64) { read.Store(n) },
-	})
+	report, err := rowaudit.Run(ctx, p, flags.consumerGroup, audit.Config{Bin: flags.bin, Progress: read.Store})
 	unwatch()
 	watching.Wait()
 	if err != nil {
@@ -112,18 +100,6 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 		return &verdictError{exitLoss, "not exact: events are lost or doubled"}
 	}
 	return nil
-}
-
-func openLedger(p *pipeline.Pipeline) (*audit.SQL, error) {
-	t, err := p.Trace()
-	if err != nil {
-		return nil, err
-	}
-	table := audit.Table{Name: t.Table, Partition: t.Partition, Sequence: t.Sequence}
-	if t.SQLite != "" {
-		return audit.OpenSQLite(t.SQLite, table)
-	}
-	return audit.OpenPostgres(t.Postgres, table)
 }
 
 func (a *app) watchAudit(ctx context.Context, read *atomic.Int64) {

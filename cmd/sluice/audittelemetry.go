@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loganalytics"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/telemetry"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 
@@ -50,16 +51,16 @@ could not tell, because the days differ too much or for another reason.`,
   sluice audit telemetry --workspace 6f2a… --event imported --since 720h
   sluice audit telemetry export.jsonl --reference hub.csv`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: a.does(func(ctx context.Context, files []string) error {
+		RunE: a.runE(func(ctx context.Context, files []string) error {
 			switch {
 			case len(files) == 0 && flags.workspace == "":
-				return misused("say what to read: a FILE, - for standard input, or --workspace ID")
+				return usage.Errorf("say what to read: a FILE, - for standard input, or --workspace ID")
 			case len(files) > 0 && flags.workspace != "":
-				return misused("a FILE and --workspace: one of them only")
+				return usage.Errorf("a FILE and --workspace: one of them only")
 			case flags.query != "" && flags.workspace == "":
-				return misused("--query is for --workspace")
+				return usage.Errorf("--query is for --workspace")
 			case flags.tolerance <= 0 || flags.tolerance >= 1:
-				return misused("--tolerance %v: must be between 0 and 1", flags.tolerance)
+				return usage.Errorf("--tolerance %v: must be between 0 and 1", flags.tolerance)
 			}
 			// Reading a file or a terminal doesn't look at ctx: a signal ends the process.
 			if flags.workspace != "" {
@@ -90,7 +91,7 @@ could not tell, because the days differ too much or for another reason.`,
 func (a *app) runTelemetry(ctx context.Context, files []string, flags *telemetryFlags) error {
 	zone, err := time.LoadLocation(flags.zone)
 	if err != nil {
-		return misused("--zone %s: not a time zone: write one such as Europe/Berlin", flags.zone)
+		return usage.Errorf("--zone %s: not a time zone: write one such as Europe/Berlin", flags.zone)
 	}
 	cfg, err := flags.config(zone)
 	if err != nil {
@@ -98,7 +99,7 @@ func (a *app) runTelemetry(ctx context.Context, files []string, flags *telemetry
 	}
 	series, err := telemetry.NewSeries(flags.bin, zone)
 	if err != nil {
-		return misused("--bin: %v", err)
+		return usage.Errorf("--bin: %v", err)
 	}
 	subject := "workspace " + flags.workspace
 	if flags.workspace != "" {
@@ -138,7 +139,7 @@ func (f *telemetryFlags) config(zone *time.Location) (*telemetry.Config, error) 
 	for _, text := range f.holidays {
 		day, err := time.ParseInLocation(time.DateOnly, text, zone)
 		if err != nil {
-			return nil, misused("--holiday %s: write a day as 2026-01-31", text)
+			return nil, usage.Errorf("--holiday %s: write a day as 2026-01-31", text)
 		}
 		cfg.Holidays = append(cfg.Holidays, day)
 	}

@@ -10,10 +10,11 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/config"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 )
 
 func (a *app) autoscale() *cobra.Command {
-	return a.family("autoscale", "Scale what does the work by how much work waits",
+	return a.group("autoscale", "Scale what does the work by how much work waits",
 		a.autoscaleRun(), a.autoscaleLog(), a.autoscaleRecord(), a.autoscaleBacktest())
 }
 
@@ -30,13 +31,13 @@ The three parts, collector, logic and scaler, may run as processes of their own,
 with the same file; queues in the file's state join them.`,
 		Example: "  sluice autoscale run orders.yaml\n  sluice autoscale run orders.yaml --dry-run\n  sluice autoscale run orders.yaml --part collector",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(func(ctx context.Context, args []string) error {
+		RunE: a.runE(func(ctx context.Context, args []string) error {
 			which := config.Which(part)
 			switch {
 			case which != config.Everything && which != config.Collector && which != config.Logic && which != config.Scaler:
-				return misused("--part %s: write collector, logic or scaler", part)
+				return usage.Errorf("--part %s: write collector, logic or scaler", part)
 			case dry && which != config.Everything:
-				return misused("--dry-run runs all parts: leave out --part")
+				return usage.Errorf("--dry-run runs all parts: leave out --part")
 			case dry:
 				which = config.Rehearsal
 			}
@@ -58,7 +59,7 @@ func (a *app) runAutoscaler(ctx context.Context, path string, which config.Which
 	}
 	parts, err := c.Open(ctx, which, &config.Env{Log: a.log, OnRecord: a.logDecision})
 	if err != nil {
-		return unless(ctx, err)
+		return unlessInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, closeSoon(ctx, parts.Close)) }()
 	r := &c.Resource
@@ -105,9 +106,9 @@ func (a *app) autoscaleLog() *cobra.Command {
 was to leave things as they are; and what became of each action.`,
 		Example: "  sluice autoscale log orders.yaml --since 1h\n  sluice autoscale log orders.yaml --json | jq 'select(.kind != \"hold\")'",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(func(ctx context.Context, args []string) error {
+		RunE: a.runE(func(ctx context.Context, args []string) error {
 			if flags.within < 0 || flags.limit < 0 {
-				return misused("--since and --limit must not be negative")
+				return usage.Errorf("--since and --limit must not be negative")
 			}
 			return a.showDecisions(ctx, args[0], flags)
 		}),

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/backtest"
 	"github.com/sluice-go/sluice/autoscale/config"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 )
 
 type backtestFlags struct {
@@ -42,16 +43,16 @@ record writes one. --rules given several times compares the rules.`,
 		Example: "  sluice autoscale backtest --rules orders.yaml --metrics week.csv --plot week.svg\n" +
 			"  sluice autoscale backtest --rules a.yaml --rules b.yaml --metrics load.csv --load arrivals --drain 50",
 		Args: cobra.NoArgs,
-		RunE: a.does(func(_ context.Context, _ []string) error {
+		RunE: a.runE(func(_ context.Context, _ []string) error {
 			switch {
 			case len(flags.rules) == 0 || flags.metrics == "":
-				return misused("--rules and --metrics are needed")
+				return usage.Errorf("--rules and --metrics are needed")
 			case len(flags.rules) > backtest.MaxPlotted:
-				return misused("%d rules: at most %d are compared", len(flags.rules), backtest.MaxPlotted)
+				return usage.Errorf("%d rules: at most %d are compared", len(flags.rules), backtest.MaxPlotted)
 			case flags.plot != "" && plotFormat(flags.plot) == "":
-				return misused("--plot %s: write a file that ends in .png or .svg", flags.plot)
+				return usage.Errorf("--plot %s: write a file that ends in .png or .svg", flags.plot)
 			case flags.model.Drain < 0 || flags.model.StartUp < 0 || flags.model.Start < 0:
-				return misused("--drain, --startup and --start must not be negative")
+				return usage.Errorf("--drain, --startup and --start must not be negative")
 			}
 			return a.backtest(flags)
 		}),

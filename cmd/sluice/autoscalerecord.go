@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/backtest"
 	"github.com/sluice-go/sluice/autoscale/config"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 )
 
 func (a *app) autoscaleRecord() *cobra.Command {
@@ -27,12 +28,12 @@ interrupted. Where the autoscaler itself runs, the number of instances that it
 knows of is recorded too.`,
 		Example: "  sluice autoscale record orders.yaml --out week.csv\n  sluice autoscale record orders.yaml --out hour.csv --for 1h",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(func(ctx context.Context, args []string) error {
+		RunE: a.runE(func(ctx context.Context, args []string) error {
 			if out == "" {
-				return misused("--out is needed: the file to write")
+				return usage.Errorf("--out is needed: the file to write")
 			}
 			if within < 0 {
-				return misused("--for must not be negative")
+				return usage.Errorf("--for must not be negative")
 			}
 			return a.recordMetrics(ctx, args[0], out, within)
 		}),
@@ -57,7 +58,7 @@ func (a *app) recordMetrics(ctx context.Context, path, out string, within time.D
 	}
 	collector, done, err := c.OpenSources(ctx, &config.Env{Log: a.log})
 	if err != nil {
-		return unless(ctx, err)
+		return unlessInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, closeSoon(ctx, done)) }()
 	store, closeStore, err := c.OpenStore(ctx)
@@ -65,7 +66,7 @@ func (a *app) recordMetrics(ctx context.Context, path, out string, within time.D
 	case errors.Is(err, fs.ErrNotExist): // the autoscaler has not run
 		store = nil
 	case err != nil:
-		return unless(ctx, err)
+		return unlessInterrupted(ctx, err)
 	default:
 		defer func() { err = errors.Join(err, closeSoon(ctx, closeStore)) }()
 	}

@@ -10,19 +10,21 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 
 func (a *app) checkpoints() *cobra.Command {
-	return a.family("checkpoints", "Look at how far a pipeline is, or set where it goes on", a.checkpointsList(), a.checkpointsSet(), a.checkpointsImport())
+	return a.group("checkpoints", "Look at how far a pipeline is, or set where it goes on", a.checkpointsList(), a.checkpointsSet(), a.checkpointsImport())
 }
 
 // atTable opens the pipeline for fn.
 func atTable(ctx context.Context, config, stage string, fn func(context.Context, *checkpoint.Table) error) error {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	p, err := loadKeeping(config, stage)
+	p, err := loadStageWithCheckpoints(config, stage)
 	if err != nil {
 		return err
 	}
@@ -30,7 +32,7 @@ func atTable(ctx context.Context, config, stage string, fn func(context.Context,
 	if err != nil {
 		return err
 	}
-	defer closeParts(ctx, parts)
+	defer pipelines.CloseParts(ctx, parts)
 	return fn(ctx, &checkpoint.Table{
 		Group: p.Group, Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
 	})
@@ -48,7 +50,7 @@ sequence number of the event up to which all are done: "origin" before the first
 it, "?" if the hub is out of reach; the lease is what is left of the owner's.`,
 		Example: "  sluice checkpoints list --config flights.yaml\n  sluice checkpoints list --config stages.yaml --stage clean --json",
 		Args:    cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			return atTable(ctx, config, stage, func(ctx context.Context, t *checkpoint.Table) error {
 				rows, hub, err := t.List(ctx)
 				if err != nil {
@@ -100,16 +102,16 @@ message that it sent twice, before START and behind it, both may take effect.`,
 		Example: `  sluice checkpoints set --config flights.yaml --all --to earliest --dry-run
   sluice checkpoints set --config flights.yaml --partition 3 --to "sequence 1200"`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			if s.all == (len(s.partitions) > 0) {
-				return misused("say which: --partition P or --all")
+				return usage.Errorf("say which: --partition P or --all")
 			}
 			if s.to == "" {
-				return misused("say where to: --to earliest, latest, a time, \"24h ago\", \"sequence N\" or \"offset O\"")
+				return usage.Errorf("say where to: --to earliest, latest, a time, \"24h ago\", \"sequence N\" or \"offset O\"")
 			}
 			start, err := sluice.ParseStart(s.to)
 			if err != nil {
-				return misused("--to: %v", err)
+				return usage.Errorf("--to: %v", err)
 			}
 			return atTable(ctx, s.config, s.stage, func(ctx context.Context, t *checkpoint.Table) error {
 				return a.setCheckpoints(ctx, t, &s, start)

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 
@@ -60,7 +61,7 @@ past the end of the hub is of another hub, and is refused in any case.`,
 		Example: `  export ` + storageEnv + `="$(az storage account show-connection-string -n ACCOUNT -o tsv)"
   sluice checkpoints import --from-blob azure-webjobs-eventhub --config flights.yaml --dry-run`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			client, err := storage(f.from)
 			if err != nil {
 				return err
@@ -91,7 +92,7 @@ func storage(from string) (*container.Client, error) {
 		switch {
 		case cfg.ConnectionString != "":
 		case !strings.Contains(from, "://"):
-			return nil, misused("--from-blob: the name of a container needs the storage account's connection string in " + storageEnv + "; or write its URL")
+			return nil, usage.Errorf("--from-blob: the name of a container needs the storage account's connection string in " + storageEnv + "; or write its URL")
 		case strings.HasPrefix(from, "https://"):
 			credential, err := azidentity.NewDefaultAzureCredential(nil)
 			if err != nil {

@@ -11,13 +11,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
 func (a *app) deadLetters() *cobra.Command {
-	return a.family("deadletters", "Look at the events that failed, retry them, or give them up",
+	return a.group("deadletters", "Look at the events that failed, retry them, or give them up",
 		a.deadLettersList(), a.deadLettersShow(), a.deadLettersRetry(), a.deadLettersDiscard())
 }
 
@@ -52,18 +54,18 @@ func (l *letterFlags) add(cmd *cobra.Command) {
 func (l *letterFlags) filter(args []string) (sluice.DeadLetterFilter, error) {
 	var f sluice.DeadLetterFilter
 	if l.all && l.where != "" || l.all && len(args) > 0 {
-		return f, misused("--all goes without ids and --where")
+		return f, usage.Errorf("--all goes without ids and --where")
 	}
 	if l.where != "" {
 		var err error
 		if f, err = deadletters.ParseFilter(l.where, time.Now()); err != nil {
-			return f, misused("--where: %v", err)
+			return f, usage.Errorf("--where: %v", err)
 		}
 	}
 	for _, text := range args {
 		id, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return f, misused("%q is not a dead letter's id", text)
+			return f, usage.Errorf("%q is not a dead letter's id", text)
 		}
 		if !slices.Contains(l.ids, id) {
 			l.ids = append(l.ids, id)
@@ -79,7 +81,7 @@ func (l *letterFlags) filter(args []string) (sluice.DeadLetterFilter, error) {
 // must is filter for commands that change what they select.
 func (l *letterFlags) must(args []string) (sluice.DeadLetterFilter, error) {
 	if !l.all && l.where == "" && len(args) == 0 {
-		return sluice.DeadLetterFilter{}, misused("say which: ids, --where or --all")
+		return sluice.DeadLetterFilter{}, usage.Errorf("say which: ids, --where or --all")
 	}
 	return l.filter(args)
 }
@@ -102,7 +104,7 @@ func (l *letterFlags) selected(ctx context.Context, d *deadletters.Admin, f slui
 func (l *letterFlags) atDesk(ctx context.Context, fn func(context.Context, *pipeline.Pipeline, *pipeline.Parts, *deadletters.Admin) error) error {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	p, err := loadKeeping(l.config, l.stage)
+	p, err := loadStageWithCheckpoints(l.config, l.stage)
 	if err != nil {
 		return err
 	}
@@ -110,7 +112,7 @@ func (l *letterFlags) atDesk(ctx context.Context, fn func(context.Context, *pipe
 	if err != nil {
 		return err
 	}
-	defer closeParts(ctx, parts)
+	defer pipelines.CloseParts(ctx, parts)
 	return fn(ctx, p, parts, &deadletters.Admin{Group: p.Group, DeadLetters: parts.DeadLetters})
 }
 
@@ -121,13 +123,13 @@ func (a *app) deadLettersList() *cobra.Command {
 		Use:   "list --config PIPELINE.yaml [ID…|--all|--where …]",
 		Short: "List dead letters",
 		Long:  "List dead letters, without --all those that are not discarded.\n" + selecting,
-		RunE: a.does(func(ctx context.Context, args []string) error {
+		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := l.filter(args)
 			if err != nil {
 				return err
 			}
 			if limit < 0 {
-				return misused("--limit %d: must not be negative", limit)
+				return usage.Errorf("--limit %d: must not be negative", limit)
 			}
 			if l.all {
 				f.Status = nil
@@ -157,7 +159,7 @@ func (a *app) deadLettersShow() *cobra.Command {
 		Short: "Show dead letters with their events",
 		Long:  "Show dead letters with their events: where each lay in the hub, why it failed, and\nits body, if that was stored.",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: a.does(func(ctx context.Context, args []string) error {
+		RunE: a.runE(func(ctx context.Context, args []string) error {
 			if _, err := l.filter(args); err != nil {
 				return err
 			}
@@ -194,7 +196,7 @@ func (a *app) deadLettersDiscard() *cobra.Command {
 		Use:   "discard --config PIPELINE.yaml {ID…|--all|--where …}",
 		Short: "Give dead letters up",
 		Long:  "Give dead letters up. They stay listed as discarded, and can still be retried by id.\n" + selecting,
-		RunE: a.does(func(ctx context.Context, args []string) error {
+		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := l.must(args)
 			if err != nil {
 				return err

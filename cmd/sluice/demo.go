@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/pipeline"
 )
@@ -31,7 +33,7 @@ type demoFlags struct {
 
 func (d *demoFlags) check() error {
 	if d.events < 1 || d.events > 1e9 {
-		return misused("--events %d: must be 1 to 1,000,000,000", d.events)
+		return usage.Errorf("--events %d: must be 1 to 1,000,000,000", d.events)
 	}
 	_, err := d.web.config()
 	return err
@@ -47,7 +49,7 @@ exactly once. A few lack their delay, which the table demands: they become dead
 letters. Stop it at any moment, in any way, and start it again: it goes on where
 it was.`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			if err := flags.check(); err != nil {
 				return err
 			}
@@ -73,16 +75,16 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	}
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub flights)\ndatabase  %s\n", d.Connection(), filepath.Join(flags.dir, "flights.db"))
-	b, err := a.beginDemo(interrupted, &flags, seen{name: "flights", pipeline: d.Pipeline(), parts: d.Parts()})
+	b, err := a.beginDemo(interrupted, &flags, dashboard.Pipeline{Name: "flights", Pipeline: d.Pipeline(), Parts: d.Parts()})
 	if err != nil {
 		return err
 	}
-	defer b.close()
+	defer b.Close()
 
 	m := progress.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
 	var first firstCommit
-	err = a.watch(ctx, func() error {
-		return d.Run(interrupted, flags.events, flags.once, b.join("flights", &pipeline.Options{Observer: sluice.Observers(m, &first)}), m.Stopped)
+	err = a.showProgress(ctx, func() error {
+		return d.Run(interrupted, flags.events, flags.once, b.Options("flights", &pipeline.Options{Observer: sluice.Observers(m, &first)}), m.Stopped)
 	}, progress.Stage{Monitor: m})
 	if err != nil {
 		return unlessCancelled(interrupted, err)
@@ -104,8 +106,8 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 
 // beginDemo begins the dashboard, if there is to be one, and says what is to
 // come.
-func (a *app) beginDemo(ctx context.Context, flags *demoFlags, list ...seen) (*board, error) {
-	b, err := a.board(ctx, &flags.web, flags.dir, list...)
+func (a *app) beginDemo(ctx context.Context, flags *demoFlags, list ...dashboard.Pipeline) (*dashboard.Dashboard, error) {
+	b, err := a.openDashboard(ctx, &flags.web, flags.dir, list...)
 	if err != nil {
 		return nil, err
 	}

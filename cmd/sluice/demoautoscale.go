@@ -14,8 +14,10 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/backtest"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 
@@ -37,9 +39,9 @@ must be empty before one is stopped. Every decision that changes something is
 told with the numbers behind it. At the end Azure's own client reads every
 document back. It begins anew at every start.`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			if flags.plot != "" && plotFormat(flags.plot) == "" {
-				return misused("--plot %s: write a file that ends in .png or .svg", flags.plot)
+				return usage.Errorf("--plot %s: write a file that ends in .png or .svg", flags.plot)
 			}
 			if _, err := flags.web.config(); err != nil {
 				return err
@@ -69,12 +71,12 @@ func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) er
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub docs)\naccount   %s (container db/docs)\nworkers   sluice run %s\n", d.Connection(), d.Endpoint(), d.Config())
 	resource, store := d.Scaling()
-	b, err := a.beginDemo(interrupted, &flags.demoFlags, seen{name: "worker", pipeline: d.Pipeline(), parts: d.Parts(), elsewhere: true,
-		scaling: scalingview.New(store, resource), audit: d.HubAudit})
+	b, err := a.beginDemo(interrupted, &flags.demoFlags, dashboard.Pipeline{Name: "worker", Pipeline: d.Pipeline(), Parts: d.Parts(), Elsewhere: true,
+		Scaling: scalingview.New(store, resource), Audit: d.HubAudit})
 	if err != nil {
 		return err
 	}
-	defer b.close()
+	defer b.Close()
 
 	var watching sync.WaitGroup
 	watched, unwatch := context.WithCancel(ctx)

@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/pipeline"
 )
@@ -33,12 +35,12 @@ the end Azure's own client reads every document back. Stop it at any moment, in
 any way, and start it again: the hub goes on where it was. The account is in
 memory, so it is filled anew from the hub.`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			if err := flags.check(); err != nil {
 				return err
 			}
 			if flags.ru < 400 || flags.ru > 10_000_000 {
-				return misused("--ru %d: must be 400, the least that Cosmos DB has, to 10,000,000", flags.ru)
+				return usage.Errorf("--ru %d: must be 400, the least that Cosmos DB has, to 10,000,000", flags.ru)
 			}
 			return a.runDemoCosmos(ctx, flags)
 		}),
@@ -63,19 +65,19 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hub       %s (hub docs)\naccount   %s (container db/docs, %s RU/s)\npipeline  %s\n",
 		d.Connection(), d.Endpoint(), humanize.Count(flags.ru), d.Config())
-	b, err := a.beginDemo(interrupted, &flags.demoFlags, seen{name: "cosmos", pipeline: d.Pipeline(), parts: d.Parts(), audit: d.HubAudit})
+	b, err := a.beginDemo(interrupted, &flags.demoFlags, dashboard.Pipeline{Name: "cosmos", Pipeline: d.Pipeline(), Parts: d.Parts(), Audit: d.HubAudit})
 	if err != nil {
 		return err
 	}
-	defer b.close()
+	defer b.Close()
 
 	if err := d.Fill(interrupted, flags.events); err != nil {
 		return unlessCancelled(interrupted, err)
 	}
 
 	m := progress.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased)
-	err = a.watch(ctx, func() error {
-		return d.Run(interrupted, flags.events, flags.once, b.join("cosmos", &pipeline.Options{Observer: m}), m.Stopped)
+	err = a.showProgress(ctx, func() error {
+		return d.Run(interrupted, flags.events, flags.once, b.Options("cosmos", &pipeline.Options{Observer: m}), m.Stopped)
 	}, progress.Stage{Monitor: m})
 	if err != nil {
 		return unlessCancelled(interrupted, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
 	"github.com/sluice-go/sluice/internal/humanize"
@@ -27,7 +28,7 @@ into a table of SQLite. At the end the table is compared with one computed direc
 from the flights. Stop it at any moment, in any way, and start it again: it goes on
 where it was, and the memory is built anew.`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			if err := flags.check(); err != nil {
 				return err
 			}
@@ -55,11 +56,11 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	if d.Anew() {
 		fmt.Fprintln(a.out, "begins anew: what was there is too old for a memory of 24 hours")
 	}
-	var list []seen
+	var list []dashboard.Pipeline
 	for _, name := range d.Names() {
-		s := seen{name: name, parts: d.PartsOf(name), unaudited: d.Unaudited(name)}
-		if s.unaudited == "" {
-			s.pipeline, s.audit = d.Pipeline(), d.HubAudit
+		s := dashboard.Pipeline{Name: name, Parts: d.PartsOf(name), Unaudited: d.Unaudited(name)}
+		if s.Unaudited == "" {
+			s.Pipeline, s.Audit = d.Pipeline(), d.HubAudit
 		}
 		list = append(list, s)
 	}
@@ -67,7 +68,7 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	if err != nil {
 		return err
 	}
-	defer b.close()
+	defer b.Close()
 
 	var stages []progress.Stage
 	var opts []*pipeline.Options
@@ -75,9 +76,9 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	for _, name := range d.Names() {
 		m := progress.New(a.log.With("stage", name), sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
 		stages, stopped = append(stages, progress.Stage{Name: name, Monitor: m}), append(stopped, m.Stopped)
-		opts = append(opts, b.join(name, &pipeline.Options{Observer: m}))
+		opts = append(opts, b.Options(name, &pipeline.Options{Observer: m}))
 	}
-	err = a.watch(ctx, func() error {
+	err = a.showProgress(ctx, func() error {
 		return d.Run(interrupted, flags.events, flags.once, opts, stopped)
 	}, stages...)
 	if err != nil {

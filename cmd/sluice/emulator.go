@@ -12,11 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/emulator"
 )
 
 func (a *app) emulator() *cobra.Command {
-	return a.family("emulator", "An Event Hubs server for development and tests", a.emulatorServe())
+	return a.group("emulator", "An Event Hubs server for development and tests", a.emulatorServe())
 }
 
 func (a *app) emulatorServe() *cobra.Command {
@@ -49,7 +50,7 @@ connection string for that is in a line of its own, "servicebus-admin", before "
   sluice emulator serve --hub docs=4 --cosmos 127.0.0.1:8081 --cosmos-container db/docs:/key --cosmos-ru 50000
   sluice emulator serve --hub flights=4 --servicebus 127.0.0.1:5673 --servicebus-queue orders --servicebus-topic news/all`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			list, err := parseHubs(hubs)
 			if err != nil {
 				return err
@@ -133,14 +134,14 @@ func closing(what string, c io.Closer) error {
 
 func parseHubs(list []string) ([]emulator.Hub, error) {
 	if len(list) == 0 {
-		return nil, misused("state at least one --hub NAME=PARTITIONS")
+		return nil, usage.Errorf("state at least one --hub NAME=PARTITIONS")
 	}
 	hubs := make([]emulator.Hub, len(list))
 	for i, text := range list {
 		name, count, ok := strings.Cut(text, "=")
 		n, err := strconv.Atoi(count)
 		if !ok || err != nil || name == "" {
-			return nil, misused("--hub %s: write NAME=PARTITIONS", text)
+			return nil, usage.Errorf("--hub %s: write NAME=PARTITIONS", text)
 		}
 		hubs[i] = emulator.Hub{Name: name, Partitions: n}
 	}
@@ -153,20 +154,20 @@ func parseKeys(list []string) ([]emulator.Key, error) {
 	for i, text := range list {
 		name, secret, ok := strings.Cut(text, "=")
 		if !ok || name == "" || secret == "" {
-			return nil, misused("--key number %d: write NAME=BASE64 or NAME=BASE64:RIGHTS", i+1)
+			return nil, usage.Errorf("--key number %d: write NAME=BASE64 or NAME=BASE64:RIGHTS", i+1)
 		}
 		secret, rights, limited := strings.Cut(secret, ":")
 		if _, err := base64.StdEncoding.DecodeString(secret); err != nil || secret == "" {
-			return nil, misused("--key %s: what follows the = is not base64", name)
+			return nil, usage.Errorf("--key %s: what follows the = is not base64", name)
 		}
 		if slices.ContainsFunc(keys[:i], func(k emulator.Key) bool { return k.Name == name }) {
-			return nil, misused("--key %s is stated twice", name)
+			return nil, usage.Errorf("--key %s is stated twice", name)
 		}
 		keys[i] = emulator.Key{Name: name, Secret: secret}
 		if limited {
 			var err error
 			if keys[i].Rights, err = emulator.ParseRights(rights); err != nil {
-				return nil, misused("--key %s: what follows the colon: %v", name, err)
+				return nil, usage.Errorf("--key %s: what follows the colon: %v", name, err)
 			}
 		}
 	}

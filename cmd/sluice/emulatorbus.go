@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/emulator"
 )
 
@@ -45,7 +46,7 @@ func (b *busFlags) parse() error {
 			len(b.names) > 0, len(b.paths) > 0, b.tier != tierStandard, b.cfg.Dir != "", b.cfg.AdminListen != "", b.cfg.AdminCertOut != "", b.cfg.Control != "",
 		} {
 			if given {
-				return misused("the namespace's address is missing: state --servicebus ADDRESS, such as --servicebus 127.0.0.1:5673")
+				return usage.Errorf("the namespace's address is missing: state --servicebus ADDRESS, such as --servicebus 127.0.0.1:5673")
 			}
 		}
 		return nil
@@ -55,10 +56,10 @@ func (b *busFlags) parse() error {
 	case tierPremium:
 		b.cfg.Premium = true
 	default:
-		return misused("--servicebus-tier %s: choose %s or %s", b.tier, tierStandard, tierPremium)
+		return usage.Errorf("--servicebus-tier %s: choose %s or %s", b.tier, tierStandard, tierPremium)
 	}
 	if b.cfg.AdminCertOut != "" && b.cfg.AdminListen == "" {
-		return misused("--servicebus-admin-cert-out: there is no certificate without --servicebus-admin ADDRESS")
+		return usage.Errorf("--servicebus-admin-cert-out: there is no certificate without --servicebus-admin ADDRESS")
 	}
 	for _, name := range b.names {
 		b.queues = append(b.queues, emulator.ServiceBusQueue{Name: name})
@@ -67,7 +68,7 @@ func (b *busFlags) parse() error {
 	for _, path := range b.paths {
 		slash := strings.LastIndex(path, "/")
 		if slash < 1 || slash == len(path)-1 {
-			return misused("--servicebus-topic %s: write TOPIC/SUBSCRIPTION", path)
+			return usage.Errorf("--servicebus-topic %s: write TOPIC/SUBSCRIPTION", path)
 		}
 		topic := path[:slash]
 		i, known := at[topic]

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/emulator"
 )
 
@@ -31,19 +32,19 @@ func (c *cosmosFlags) register(cmd *cobra.Command) {
 func (c *cosmosFlags) parse() error {
 	if c.cfg.Listen == "" {
 		if len(c.texts) > 0 || c.key != "" || c.cfg.Control != "" || c.cfg.Throughput != 0 || c.cfg.Partitions != 0 {
-			return misused("the account's address is missing: state --cosmos ADDRESS, such as --cosmos 127.0.0.1:8081")
+			return usage.Errorf("the account's address is missing: state --cosmos ADDRESS, such as --cosmos 127.0.0.1:8081")
 		}
 		return nil
 	}
 	if c.cfg.Throughput < 0 {
-		return misused("--cosmos-ru %d: state a positive number of RU per second, or leave it out", c.cfg.Throughput)
+		return usage.Errorf("--cosmos-ru %d: state a positive number of RU per second, or leave it out", c.cfg.Throughput)
 	}
 	if c.cfg.Partitions < 0 || c.cfg.Partitions > 1024 {
-		return misused("--cosmos-partitions %d: choose 1 to 1024", c.cfg.Partitions)
+		return usage.Errorf("--cosmos-partitions %d: choose 1 to 1024", c.cfg.Partitions)
 	}
 	if c.key != "" {
 		if secret, err := base64.StdEncoding.DecodeString(c.key); err != nil || len(secret) == 0 {
-			return misused("--cosmos-key: it is not base64")
+			return usage.Errorf("--cosmos-key: it is not base64")
 		}
 		c.cfg.Keys = []string{c.key}
 	}
@@ -51,16 +52,16 @@ func (c *cosmosFlags) parse() error {
 		names, keys, ok := strings.Cut(text, ":")
 		database, name, both := strings.Cut(names, "/")
 		if !ok || !both || database == "" || name == "" || strings.Contains(name, "/") {
-			return misused("--cosmos-container %s: write DATABASE/NAME:/KEY", text)
+			return usage.Errorf("--cosmos-container %s: write DATABASE/NAME:/KEY", text)
 		}
 		paths := strings.Split(keys, ",")
 		for _, p := range paths {
 			if len(p) < 2 || p[0] != '/' {
-				return misused("--cosmos-container %s: a partition key's path begins with /", text)
+				return usage.Errorf("--cosmos-container %s: a partition key's path begins with /", text)
 			}
 		}
 		if len(paths) > 3 {
-			return misused("--cosmos-container %s: a partition key has up to three paths", text)
+			return usage.Errorf("--cosmos-container %s: a partition key has up to three paths", text)
 		}
 		c.containers = append(c.containers, emulator.CosmosContainer{Database: database, Name: name, KeyPaths: paths})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -45,33 +46,33 @@ func (g *generateFlags) check(cmd *cobra.Command, files []string) error {
 	if !given("generate") {
 		for _, name := range []string{"replicas", "batch", "key-count", "size", "id-prefix"} {
 			if given(name) {
-				return misused("--%s: goes with --generate", name)
+				return usage.Errorf("--%s: goes with --generate", name)
 			}
 		}
 		return nil
 	}
 	switch {
 	case len(files) > 0:
-		return misused("--generate makes up what is sent: leave the files out")
+		return usage.Errorf("--generate makes up what is sent: leave the files out")
 	case given("key-field"):
-		return misused("--key-field: generated documents have a key already, see --key-count")
+		return usage.Errorf("--key-field: generated documents have a key already, see --key-count")
 	case given("session-field"):
-		return misused("--session-field: generated documents have no session, but a key")
+		return usage.Errorf("--session-field: generated documents have no session, but a key")
 	case g.count < 1 || g.count > loadgen.MaxCount:
-		return misused("--generate %d: must be 1 to %d", g.count, int64(loadgen.MaxCount))
+		return usage.Errorf("--generate %d: must be 1 to %d", g.count, int64(loadgen.MaxCount))
 	case g.replicas < 1 || g.replicas > maxReplicas:
-		return misused("--replicas %d: must be 1 to %d", g.replicas, maxReplicas)
+		return usage.Errorf("--replicas %d: must be 1 to %d", g.replicas, maxReplicas)
 	case g.batch < 1:
-		return misused("--batch %d: must be positive", g.batch)
+		return usage.Errorf("--batch %d: must be positive", g.batch)
 	case g.docs.Keys < 1:
-		return misused("--key-count %d: must be positive", g.docs.Keys)
+		return usage.Errorf("--key-count %d: must be positive", g.docs.Keys)
 	case g.docs.Size < 1:
-		return misused("--size %d: must be positive", g.docs.Size)
+		return usage.Errorf("--size %d: must be positive", g.docs.Size)
 	case g.docs.Prefix == "":
-		return misused("--id-prefix: must not be empty")
+		return usage.Errorf("--id-prefix: must not be empty")
 	}
 	if _, err := loadgen.NewDocuments(&g.docs); err != nil {
-		return misused("%s", err)
+		return usage.Errorf("%s", err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/pipeline"
@@ -36,7 +37,7 @@ its retries; those of partitions that nobody owns are run here.
 With --at or --after, or --no-wait, they are only marked: who owns the partition
 then runs them.
 ` + selecting,
-		RunE: a.does(func(ctx context.Context, args []string) error {
+		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := r.must(args)
 			if err != nil {
 				return err
@@ -77,11 +78,11 @@ then runs them.
 func (r *retryFlags) moment(now time.Time) (time.Time, error) {
 	switch {
 	case r.within <= 0:
-		return time.Time{}, misused("--within %v: must be positive", r.within)
+		return time.Time{}, usage.Errorf("--within %v: must be positive", r.within)
 	case r.at != "" && r.after != 0:
-		return time.Time{}, misused("--at and --after: state one of them")
+		return time.Time{}, usage.Errorf("--at and --after: state one of them")
 	case r.after < 0:
-		return time.Time{}, misused("--after %v: must be positive", r.after)
+		return time.Time{}, usage.Errorf("--after %v: must be positive", r.after)
 	case r.after > 0:
 		return now.Add(r.after), nil
 	case r.at == "":
@@ -89,7 +90,7 @@ func (r *retryFlags) moment(now time.Time) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, r.at)
 	if err != nil {
-		return t, misused("--at %s: write a time like 2026-01-31T08:00:00Z", r.at)
+		return t, usage.Errorf("--at %s: write a time like 2026-01-31T08:00:00Z", r.at)
 	}
 	return t, nil
 }

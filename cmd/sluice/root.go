@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 )
 
 // Exit codes.
@@ -49,8 +50,8 @@ func execute(ctx context.Context, args []string) int {
 	if err == nil {
 		return 0
 	}
-	var usage *usageError
-	if !a.begun || errors.As(err, &usage) {
+	var mistake *usage.Error
+	if !a.begun || errors.As(err, &mistake) {
 		fmt.Fprintf(a.screen, "%s: %s; see %s --help\n", cmd.CommandPath(), oneLine(err), cmd.CommandPath())
 		return exitUsage
 	}
@@ -116,15 +117,6 @@ func (o *output) failed() error {
 	return o.err
 }
 
-// usageError is a mistake in how a command was called.
-type usageError struct{ text string }
-
-func (e *usageError) Error() string { return e.text }
-
-func misused(format string, args ...any) error {
-	return &usageError{fmt.Sprintf(format, args...)}
-}
-
 func (a *app) root() *cobra.Command {
 	var format, level string
 	root := &cobra.Command{
@@ -182,7 +174,7 @@ func (a *app) setLog(format, level string) error {
 }
 
 // does makes a command's work of fn.
-func (a *app) does(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+func (a *app) runE(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.begun = true
 		return fn(cmd.Context(), args)
@@ -190,7 +182,7 @@ func (a *app) does(fn func(ctx context.Context, args []string) error) func(*cobr
 }
 
 // family is a command that only holds others.
-func (a *app) family(use, short string, members ...*cobra.Command) *cobra.Command {
+func (a *app) group(use, short string, members ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
@@ -204,7 +196,7 @@ func (a *app) family(use, short string, members ...*cobra.Command) *cobra.Comman
 			}
 			return fmt.Errorf("say which: %s", strings.Join(names, ", "))
 		},
-		RunE: a.does(func(context.Context, []string) error { return nil }),
+		RunE: a.runE(func(context.Context, []string) error { return nil }),
 	}
 	cmd.AddCommand(members...)
 	return cmd

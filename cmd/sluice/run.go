@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"sync"
@@ -12,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/monitoring"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
-	"github.com/sluice-go/sluice/pipeline"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 )
 
 type runFlags struct {
@@ -25,7 +26,7 @@ type runFlags struct {
 	stopTimeout   time.Duration
 	history       string
 	web           webFlags
-	metrics       metricsFlags
+	metrics       string
 }
 
 func (a *app) run() *cobra.Command {
@@ -40,9 +41,9 @@ half-done is committed either way. A stage that fails for good ends the others i
 good order.`,
 		Example: "  sluice run flights.yaml\n  sluice run flights.yaml --until-caught-up --within 5m\n  sluice run stages.yaml --stage clean",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(func(ctx context.Context, args []string) error {
+		RunE: a.runE(func(ctx context.Context, args []string) error {
 			if flags.within <= 0 || flags.stopTimeout <= 0 {
-				return misused("--within and --stop-timeout must be positive")
+				return usage.Errorf("--within and --stop-timeout must be positive")
 			}
 			return a.runPipeline(ctx, args[0], flags)
 		}),
@@ -55,64 +56,72 @@ good order.`,
 	f.StringVar(&flags.history, "history", "", "append what is claimed and committed to a `file`, a line of JSON each, for audits and tests")
 	flags.web.add(f)
 	flags.web.addScaling(f)
-	flags.metrics.add(f)
+	f.StringVar(&flags.metrics, "metrics", "", "serve /metrics (Prometheus), /livez and /readyz over plain HTTP at this `address`, such as 127.0.0.1:9090")
 	return cmd
 }
 
 func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err error) {
 	interrupted, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	stages, err := chosen(path, flags.stage)
+	stages, err := loadStages(path, flags.stage)
 	if err != nil {
 		return err
 	}
 	if len(stages) > 1 && flags.history != "" {
-		return misused("--history is of one stage: name it with --stage")
+		return usage.Errorf("--history records one stage: choose it with --stage")
 	}
-	all, err := a.openAll(interrupted, stages)
+	all, err := pipelines.Open(interrupted, stages, a.log)
 	if err != nil {
-		return unless(interrupted, err)
+		return unlessInterrupted(interrupted, err)
 	}
-	defer all.close(ctx)
-	finish := func() error { return nil }
+	defer all.Close(ctx)
 	if flags.history != "" {
-		if all[0].observer, finish, err = recorded(all[0].monitor, flags.history); err != nil {
-			return err
+		finish, openErr := all[0].Record(flags.history)
+		if openErr != nil {
+			return openErr
 		}
+		defer func() { err = errors.Join(err, finish()) }()
 	}
-	defer func() { err = errors.Join(err, finish()) }()
-	b, err := a.board(interrupted, &flags.web, "sluice-data", all.seen()...)
+	d, err := a.openDashboard(interrupted, &flags.web, "sluice-data", all.Shown()...)
 	if err != nil {
-		return unless(interrupted, err)
+		return unlessInterrupted(interrupted, err)
 	}
-	defer b.close()
-	if b != nil {
-		a.log.Info("dashboard", "at", b.String())
+	defer d.Close()
+	if d != nil {
+		a.log.Info("dashboard", "at", d.String())
 	}
-	g, err := a.gauges(ctx, &flags.metrics)
+	m, err := a.startMonitoring(ctx, flags.metrics)
 	if err != nil {
 		return err
 	}
-	defer g.close()
-	consumer, err := all.consumer(interrupted, b, g)
+	defer m.Close()
+	consumer, err := all.Consumer(interrupted, d, m)
 	if err != nil {
-		return unless(interrupted, err)
+		return unlessInterrupted(interrupted, err)
 	}
-	var until func(context.Context) error
+	cfg := &pipelines.RunConfig{StopTimeout: flags.stopTimeout, Log: a.log}
 	if flags.untilCaughtUp {
-		until = func(ctx context.Context) error { return all.caughtUp(ctx, flags.within) }
+		cfg.Until = func(ctx context.Context) error { return all.WaitCaughtUp(ctx, flags.within) }
 	}
-	err = a.watch(ctx, func() error {
-		return a.consume(ctx, interrupted, consumer, flags.stopTimeout, until)
-	}, all.monitors()...)
-	for _, w := range all {
-		w.log.Info("stopped", w.figures()...)
-	}
+	err = a.showProgress(ctx, func() error { return pipelines.Run(ctx, interrupted, consumer, cfg) }, all.Stages()...)
+	all.LogStopped()
 	return err
 }
 
-// watch shows how work goes while it does.
-func (a *app) watch(ctx context.Context, do func() error, stages ...progress.Stage) error {
+// startMonitoring serves metrics and probes at an address, if there is one.
+func (a *app) startMonitoring(ctx context.Context, address string) (*monitoring.Monitoring, error) {
+	var listener net.Listener
+	if address != "" {
+		var err error
+		if listener, err = net.Listen("tcp", address); err != nil {
+			return nil, fmt.Errorf("--metrics %s: %w", address, errors.Unwrap(err))
+		}
+	}
+	return monitoring.Start(ctx, listener, a.log)
+}
+
+// showProgress keeps the status line up to date while do runs.
+func (a *app) showProgress(ctx context.Context, do func() error, stages ...progress.Stage) error {
 	var watching sync.WaitGroup
 	watched, unwatch := context.WithCancel(ctx)
 	watching.Go(func() { progress.ShowStages(watched, a.screen, stages...) })
@@ -122,88 +131,10 @@ func (a *app) watch(ctx context.Context, do func() error, stages ...progress.Sta
 	return err
 }
 
-// recorded joins an observer with the writer of a history, if there is to be
-// one. A history that could not be written whole is an error at the end.
-func recorded(observer sluice.Observer, path string) (sluice.Observer, func() error, error) {
-	if path == "" {
-		return observer, func() error { return nil }, nil
-	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		return nil, nil, fmt.Errorf("history: %w", err)
-	}
-	w := history.NewWriter(file)
-	return sluice.Observers(observer, w), func() error {
-		if err := errors.Join(w.Err(), file.Close()); err != nil {
-			return fmt.Errorf("history: %w", err)
-		}
-		return nil
-	}, nil
-}
-
-// unless drops the error of something that was interrupted.
-func unless(interrupted context.Context, err error) error {
+// unlessInterrupted drops the error of something that was interrupted.
+func unlessInterrupted(interrupted context.Context, err error) error {
 	if interrupted.Err() != nil {
 		return nil
 	}
 	return err
-}
-
-// runner is a consumer, or several.
-type runner interface {
-	Run(ctx context.Context) error
-	Stop(ctx context.Context) error
-}
-
-// consume runs consumers until interrupted, or until what it is given to wait
-// for. Another signal cancels.
-func (a *app) consume(ctx, interrupted context.Context, c runner, stopTimeout time.Duration, until func(context.Context) error) error {
-	work, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(work) }()
-	reached := make(chan error, 1)
-	var waiting sync.WaitGroup
-	if until != nil {
-		waiting.Go(func() { reached <- until(work) })
-	}
-	defer func() { cancel(); waiting.Wait() }()
-
-	var result error
-	select {
-	case err := <-ended:
-		return err
-	case result = <-reached:
-	case <-interrupted.Done():
-		a.log.Info("stopping", "cause", context.Cause(interrupted))
-		if until != nil {
-			result = errors.New("interrupted before it had caught up")
-		}
-	}
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(again)
-	stopping, stopped := context.WithTimeout(ctx, stopTimeout)
-	defer stopped()
-	waiting.Go(func() {
-		select {
-		case <-again:
-			cancel()
-		case <-work.Done():
-		}
-	})
-	if err := c.Stop(stopping); err != nil {
-		a.log.Warn("batches in progress were cancelled", "after", stopTimeout)
-	}
-	if err := <-ended; err != nil && work.Err() == nil {
-		return errors.Join(result, err)
-	}
-	return result
-}
-
-// closeParts takes its time, but not for ever.
-func closeParts(ctx context.Context, parts *pipeline.Parts) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	_ = parts.Close(ctx)
 }

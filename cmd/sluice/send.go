@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -40,7 +41,7 @@ session, keep their order. Without either they go to the partitions in turn.
   sluice send --queue orders --session-field customer orders.ndjson
   sluice send --hub docs --generate 4200000 --replicas 4 --batch 500`,
 	}
-	cmd.RunE = a.does(func(ctx context.Context, files []string) error {
+	cmd.RunE = a.runE(func(ctx context.Context, files []string) error {
 		if err := made.check(cmd, files); err != nil {
 			return err
 		}
@@ -48,7 +49,7 @@ session, keep their order. Without either they go to the partitions in turn.
 			return err
 		}
 		if rate < 0 {
-			return misused("--rate %v: must be positive", rate)
+			return usage.Errorf("--rate %v: must be positive", rate)
 		}
 		if made.count > 0 {
 			return a.sendGenerated(ctx, &to, &made, rate)
@@ -71,7 +72,7 @@ func connectionString(to string) (string, error) {
 	}
 	value := os.Getenv(name)
 	if value == "" {
-		return "", misused("the environment variable %s is not set: put the connection string there, or state --to", name)
+		return "", usage.Errorf("the environment variable %s is not set: put the connection string there, or state --to", name)
 	}
 	return value, nil
 }

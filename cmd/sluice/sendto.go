@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -47,18 +48,18 @@ func (d *destination) check(cmd *cobra.Command) error {
 		switch {
 		case !flag.Changed:
 		case flag.Value.String() == "":
-			return misused("--%s: must not be empty", name)
+			return usage.Errorf("--%s: must not be empty", name)
 		case given != "":
-			return misused("--%s and --%s: state one of them", given, name)
+			return usage.Errorf("--%s and --%s: state one of them", given, name)
 		default:
 			given = name
 		}
 	}
 	switch {
 	case d.sessionField != "" && !d.isBus():
-		return misused("--session-field: goes with --queue or --topic; for an event hub see --key-field")
+		return usage.Errorf("--session-field: goes with --queue or --topic; for an event hub see --key-field")
 	case d.sessionField != "" && d.keyField != "":
-		return misused("--key-field and --session-field: state one of them, a session's id is its partition key")
+		return usage.Errorf("--key-field and --session-field: state one of them, a session's id is its partition key")
 	}
 	return nil
 }
@@ -114,7 +115,7 @@ func (d *destination) open(ctx context.Context, n, batch int) (*road, error) {
 	}
 	if !d.isBus() {
 		if props, err := azeventhubs.ParseConnectionString(connection); err == nil && props.EntityPath == nil && d.hub == "" {
-			return nil, misused("say where to: --hub NAME, as the connection string has no EntityPath, --queue NAME or --topic NAME")
+			return nil, usage.Errorf("say where to: --hub NAME, as the connection string has no EntityPath, --queue NAME or --topic NAME")
 		}
 		if err := describeHub(ctx, connection, d.hub); err != nil {
 			return nil, err

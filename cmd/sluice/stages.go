@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -21,13 +22,13 @@ func loadStage(path, stage string) (*pipeline.Pipeline, error) {
 	}
 	p, err := f.Stage(stage)
 	if err != nil {
-		return nil, misused("--stage: %v", err)
+		return nil, usage.Errorf("--stage: %v", err)
 	}
 	return p, nil
 }
 
 // loadKeeping is loadStage of one that keeps checkpoints.
-func loadKeeping(path, stage string) (*pipeline.Pipeline, error) {
+func loadStageWithCheckpoints(path, stage string) (*pipeline.Pipeline, error) {
 	p, err := loadStage(path, stage)
 	if err == nil && p.InMemory {
 		err = fmt.Errorf("%s: stage %s is in memory: it has neither checkpoints nor dead letters, and is read anew at every start", path, p.Name)
@@ -36,7 +37,7 @@ func loadKeeping(path, stage string) (*pipeline.Pipeline, error) {
 }
 
 // chosen are the stages of a file that a command is for: one, or all.
-func chosen(path, stage string) ([]*pipeline.Pipeline, error) {
+func loadStages(path, stage string) ([]*pipeline.Pipeline, error) {
 	if stage != "" {
 		p, err := loadStage(path, stage)
 		return []*pipeline.Pipeline{p}, err

@@ -18,10 +18,10 @@ func (a *app) validate() *cobra.Command {
 table fits. Of a file with several stages all are checked, or one. Nothing is
 changed. Each problem is one line.`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.does(func(ctx context.Context, args []string) error {
+		RunE: a.runE(func(ctx context.Context, args []string) error {
 			ctx, stop := untilInterrupted(ctx)
 			defer stop()
-			stages, err := chosen(args[0], stage)
+			stages, err := loadStages(args[0], stage)
 			if err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ func (a *app) version() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
-		RunE: a.does(func(context.Context, []string) error {
+		RunE: a.runE(func(context.Context, []string) error {
 			_, err := fmt.Fprintln(a.out, "sluice", build())
 			return err
 		}),

@@ -152,7 +152,7 @@ func TestDashboardsOfDemosMisused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	for args, says := range map[string]string{
 		"--web-key key.pem":                                   "go with --web",
-		"cosmos --web 127.0.0.1:0 --web-key k":                "go together",
+		"cosmos --web 127.0.0.1:0 --web-key k":                "given together",
 		"stages --web-token-env TOKEN":                        "go with --web",
 		"autoscale --web-cert cert.pem":                       "go with --web",
 		"autoscale --web 0.0.0.0:0":                           "needs a token",
@@ -199,8 +199,8 @@ func TestDashboardWithAToken(t *testing.T) {
 		"an empty one":       {1, "EMPTY is empty", []string{"--web", "127.0.0.1:0", "--web-token-env", "EMPTY"}},
 		"a short one":        {1, "must have 16", []string{"--web", "127.0.0.1:0", "--web-token-env", "SHORT"}},
 		"no address":         {2, "go with --web", []string{"--web-token-env", "TOKEN"}},
-		"half a certificate": {2, "go together", []string{"--web", "127.0.0.1:0", "--web-cert", pem}},
-		"both certificates":  {2, "goes without", []string{"--web", "127.0.0.1:0", "--web-cert", pem, "--web-key", pem, "--web-acme", "example.org"}},
+		"half a certificate": {2, "given together", []string{"--web", "127.0.0.1:0", "--web-cert", pem}},
+		"both certificates":  {2, "exclude each other", []string{"--web", "127.0.0.1:0", "--web-cert", pem, "--web-key", pem, "--web-acme", "example.org"}},
 		"a missing file":     {1, "missing.pem", []string{"--web", "127.0.0.1:0", "--web-cert", "missing.pem", "--web-key", pem}},
 		"a busy port":        {1, "name another port", []string{"--web", busy.Addr().String()}},
 		"not an address":     {1, "dashboard", []string{"--web", "nowhere"}},

@@ -1,0 +1,206 @@
+// Package dashboard serves the web dashboard of the pipelines that a command runs.
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/autoscale/config"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/rowaudit"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/pipeline"
+	"github.com/sluice-go/sluice/watch"
+	"github.com/sluice-go/sluice/web"
+)
+
+// Config says how a dashboard is served, as the --web flags do.
+type Config struct {
+	// Address is where the dashboard listens.
+	Address string
+	// CertFile, KeyFile, ACME and Token are those of [web.Config].
+	CertFile, KeyFile string
+	ACME              []string
+	Token             string
+	// Autoscaler is the configuration file of the autoscaler whose decisions are shown. Empty: none.
+	Autoscaler string
+	// AuditGroup is the consumer group that audits started from the dashboard read with.
+	AuditGroup string
+	// Dir is the command's data directory. The dashboard keeps its files in web/ below it.
+	Dir string
+	Log *slog.Logger
+}
+
+// Pipeline is a pipeline that the dashboard shows.
+type Pipeline struct {
+	Name     string
+	Pipeline *pipeline.Pipeline
+	Parts    *pipeline.Parts
+	// Watched: the command calls [Dashboard.Warn] itself.
+	Watched bool
+	// Elsewhere: the pipeline's consumers run in other processes.
+	Elsewhere bool
+	// Scaling is the autoscaler of those processes, nil if there is none.
+	Scaling *web.Scaling
+	// Audit is used where the rows don't say which event each one belongs to. Default: compare rows.
+	Audit Auditor
+	// Unaudited is why no audit is possible. Empty: an audit is possible.
+	Unaudited string
+}
+
+// Auditor audits a pipeline like [web.Pipeline].Audit. It reads the hub with a consumer group of
+// its own.
+type Auditor func(ctx context.Context, consumerGroup string, progress func(events int64)) (*audit.Report, error)
+
+// Dashboard is a dashboard that is served. A nil *Dashboard is valid: it shows nothing.
+type Dashboard struct {
+	server          *web.Server
+	web             *web.Dashboard
+	shown           map[string]*web.Pipeline
+	closeAutoscaler func(context.Context) error
+	stop            context.CancelFunc
+	serving         sync.WaitGroup
+}
+
+// Open starts to serve a dashboard of some pipelines.
+func Open(ctx context.Context, cfg *Config, pipelines ...Pipeline) (*Dashboard, error) {
+	webConfig := &web.Config{
+		CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, ACME: cfg.ACME, Token: cfg.Token, Dir: filepath.Join(cfg.Dir, "web"), Log: cfg.Log,
+	}
+	d := &Dashboard{shown: map[string]*web.Pipeline{}, closeAutoscaler: func(context.Context) error { return nil }}
+	list := make([]web.Pipeline, len(pipelines))
+	for i, p := range pipelines {
+		topic, err := p.Parts.Source.Describe(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("dashboard of %s: %w", p.Name, err)
+		}
+		list[i] = web.Pipeline{
+			Name: p.Name, Group: topic.Group, Source: p.Parts.Source, Leases: p.Parts.Leases, Checkpoints: p.Parts.Checkpoints, DeadLetters: p.Parts.DeadLetters,
+			Watched: p.Watched || p.Parts.DeadLetters == nil, // a stage in memory has nothing to watch
+		}
+		if !p.Elsewhere {
+			list[i].Meter, list[i].Gate = web.NewMeter(), web.NewGate(p.Parts.Source)
+		}
+		if p.Scaling != nil {
+			webConfig.Scaling = p.Scaling
+		}
+		if list[i].Audit, list[i].Unaudited, err = auditOf(p, cfg.AuditGroup); err != nil {
+			return nil, err
+		}
+		d.shown[p.Name] = &list[i]
+	}
+	var err error
+	if cfg.Autoscaler != "" {
+		if webConfig.Scaling, d.closeAutoscaler, err = openAutoscaler(ctx, cfg.Autoscaler); err != nil {
+			return nil, err
+		}
+	}
+	if d.web, err = web.New(list, webConfig); err == nil {
+		d.server, err = d.web.Listen(cfg.Address)
+	}
+	switch {
+	case errors.Is(err, web.ErrNoToken):
+		err = fmt.Errorf("--web %s: %w: name the environment variable that holds one with --web-token-env, or listen on 127.0.0.1", cfg.Address, web.ErrNoToken)
+	case errors.Is(err, syscall.EADDRINUSE):
+		err = fmt.Errorf("--web %s: %w: choose another port; port 0 picks a free one", cfg.Address, syscall.EADDRINUSE)
+	}
+	if err != nil {
+		return nil, errors.Join(err, closeSoon(ctx, d.closeAutoscaler))
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	d.stop = stop
+	d.serving.Go(func() {
+		if err := errors.Join(d.server.Serve(serving), closeSoon(serving, d.closeAutoscaler)); err != nil {
+			cfg.Log.Error("dashboard stopped", "error", err)
+		}
+	})
+	return d, nil
+}
+
+// openAutoscaler opens the state of an autoscaler.
+func openAutoscaler(ctx context.Context, path string) (*web.Scaling, func(context.Context) error, error) {
+	c, err := config.Load(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, closeStore, err := c.OpenStore(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return scalingview.New(store, c.Resource.Name), closeStore, nil
+}
+
+// closeSoon closes something even if ctx has ended, within a bounded time: a store in Azure may
+// not answer.
+func closeSoon(ctx context.Context, close func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+	defer cancel()
+	return close(ctx)
+}
+
+// auditOf returns the audit of a pipeline, or why there is none.
+func auditOf(p Pipeline, group string) (run func(context.Context, func(int64)) (*audit.Report, error), unaudited string, err error) {
+	by := p.Audit
+	switch {
+	case p.Unaudited != "":
+		return nil, p.Unaudited, nil
+	case by == nil:
+		if _, err := p.Pipeline.Trace(); err != nil {
+			return nil, fmt.Sprintf("Its events cannot be checked one by one: %v.", err), nil
+		}
+		by = func(ctx context.Context, group string, progress func(int64)) (*audit.Report, error) {
+			return rowaudit.Run(ctx, p.Pipeline, group, audit.Config{Progress: progress})
+		}
+	}
+	if group == p.Pipeline.Group.Name {
+		return nil, "", usage.Errorf("--web-audit-group %s is the pipeline's own consumer group, and the hub allows it no second reader: name another group", group)
+	}
+	return func(ctx context.Context, progress func(int64)) (*audit.Report, error) {
+		report, err := by(ctx, group, progress)
+		if errors.Is(err, sluice.ErrRefused) {
+			err = fmt.Errorf("read with consumer group %s: %w", group, err)
+		}
+		return report, err
+	}, "", nil
+}
+
+// Options adds what the dashboard needs to the options of a pipeline's consumer, and returns them.
+func (d *Dashboard) Options(name string, opts *pipeline.Options) *pipeline.Options {
+	if d != nil {
+		p := d.shown[name]
+		opts.Observer, opts.Source = sluice.Observers(opts.Observer, p.Meter), p.Gate
+	}
+	return opts
+}
+
+// Warn shows the warnings of a pipeline.
+func (d *Dashboard) Warn(name string, warnings []watch.Warning) {
+	if d != nil {
+		d.web.Warn(name, warnings)
+	}
+}
+
+// String is the dashboard's URL, and its certificate's fingerprint if that is self-signed.
+func (d *Dashboard) String() string {
+	text := d.server.URL()
+	if print := d.server.Fingerprint(); print != "" {
+		text += " (certificate SHA-256 " + print[:23] + "…)"
+	}
+	return text
+}
+
+// Close stops the dashboard and waits for it.
+func (d *Dashboard) Close() {
+	if d != nil {
+		d.stop()
+		d.serving.Wait()
+	}
+}

@@ -1,0 +1,164 @@
+// Package monitoring serves the metrics and probes of the pipelines that a process runs, exports
+// their spans, and logs their warnings.
+package monitoring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/health"
+	"github.com/sluice-go/sluice/pipeline"
+	"github.com/sluice-go/sluice/sluiceotel"
+	"github.com/sluice-go/sluice/watch"
+)
+
+// watchEvery is the time between two checks of a consumer group for warnings.
+const watchEvery = 30 * time.Second
+
+// Monitoring watches the pipelines of one process.
+type Monitoring struct {
+	log      *slog.Logger
+	provider *metric.MeterProvider // nil: no metrics
+	traces   *trace.TracerProvider // nil: no spans
+	warnings *prometheus.GaugeVec
+	server   *http.Server
+
+	stop    context.CancelFunc
+	watched context.Context
+	work    sync.WaitGroup
+
+	mu     sync.Mutex
+	health health.Together // one for each pipeline
+}
+
+// Start begins to export spans, if the OTEL_ variables name a collector, and serves /metrics,
+// /livez and /readyz on listener. A nil listener means that neither metrics nor probes
+// are served; warnings are logged all the same. Close closes listener.
+func Start(ctx context.Context, listener net.Listener, log *slog.Logger) (*Monitoring, error) {
+	m := &Monitoring{log: log, warnings: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sluice_warnings", Help: "Partitions with a warning that an operator must see, by kind.",
+	}, []string{"consumer", "kind"})}
+	m.watched, m.stop = context.WithCancel(ctx)
+	err := m.startTraces(ctx)
+	if err == nil && listener != nil {
+		err = m.serve(listener)
+	}
+	if err != nil {
+		m.stop()
+		if listener != nil {
+			err = errors.Join(err, listener.Close())
+		}
+		return nil, err
+	}
+	return m, nil
+}
+
+// serve serves metrics and probes.
+func (m *Monitoring) serve(listener net.Listener) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.warnings, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	m.provider = metric.NewMeterProvider(metric.WithReader(reader))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	mux.HandleFunc("/", m.serveProbe)
+	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	m.work.Go(func() {
+		if err := m.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			m.log.Error("metrics and probes stopped", "error", err)
+		}
+	})
+	m.log.Info("metrics", "at", fmt.Sprintf("http://%s/metrics", listener.Addr()))
+	return nil
+}
+
+// Close stops serving and watching, waits for both, and sends the last spans.
+func (m *Monitoring) Close() {
+	m.stop()
+	if m.server != nil {
+		_ = m.server.Close()
+	}
+	m.work.Wait()
+	m.flushTraces()
+}
+
+// Pipeline is a pipeline to monitor.
+type Pipeline struct {
+	*pipeline.Pipeline
+	Parts *pipeline.Parts
+	Log   *slog.Logger
+	// OnWarnings receives the present warnings after each check.
+	OnWarnings func([]watch.Warning)
+}
+
+// Add begins to watch a pipeline for warnings. It returns the observer that its consumer needs
+// for metrics and probes, nil if they are not served.
+func (m *Monitoring) Add(p Pipeline) (sluice.Observer, error) {
+	if !p.InMemory {
+		watcher := watch.New(p.Parts.Source, p.Parts.Leases, p.Parts.Checkpoints, nil)
+		m.work.Go(func() {
+			watcher.Run(m.watched, watchEvery, func(l watch.Look) {
+				m.warn(p, l)
+				p.OnWarnings(l.Warnings)
+			})
+		})
+	}
+	if m.provider == nil {
+		return nil, nil
+	}
+	metrics, err := sluiceotel.New(&sluiceotel.Config{Group: p.Group, Meter: m.provider})
+	if err != nil {
+		return nil, err
+	}
+	probes := health.New(&health.Config{LeaseFor: p.LeaseFor()})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.health = append(m.health, probes)
+	return sluice.Observers(metrics, probes), nil
+}
+
+// serveProbe answers for all pipelines together.
+func (m *Monitoring) serveProbe(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	list := slices.Clone(m.health)
+	m.mu.Unlock()
+	list.ServeHTTP(w, r)
+}
+
+// warn logs and counts the warnings of a check.
+func (m *Monitoring) warn(p Pipeline, l watch.Look) {
+	for _, x := range l.Began {
+		p.Log.Warn(x.Text, "kind", string(x.Kind))
+	}
+	for _, x := range l.Ended {
+		p.Log.Info("warning resolved", "kind", string(x.Kind), "partitions", x.Partitions)
+	}
+	count := map[watch.Kind]int{}
+	for _, x := range l.Warnings {
+		count[x.Kind] += len(x.Partitions)
+	}
+	for _, kind := range watch.Kinds {
+		m.warnings.WithLabelValues(p.Name, string(kind)).Set(float64(count[kind]))
+	}
+	if l.Err != nil {
+		m.log.Debug("check for warnings failed", "error", l.Err)
+	}
+}
