@@ -101,7 +101,7 @@ func TestSendGeneratedToAHubThatIsKilled(t *testing.T) {
 		t.Fatalf("exit code %d: %s%s", code, p.out.String(), p.err.String())
 	}
 	// It was sending to a partition, or about to begin a batch for one.
-	if errs := p.err.String(); !strings.Contains(errs, "sluice: hub flights: sending ended") || !strings.Contains(errs, " partition ") {
+	if errs := p.err.String(); !strings.Contains(errs, "sluice: hub flights: sending stopped") || !strings.Contains(errs, " partition ") {
 		t.Errorf("it says %s", errs)
 	}
 	again := start(t, "", nil, serveArgs...)

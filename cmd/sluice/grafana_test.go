@@ -39,7 +39,7 @@ func TestGrafana(t *testing.T) {
 		{Kind: sluice.KindAcquired, Partition: "0", Epoch: 3},
 		{Kind: sluice.KindClaimed, Partition: "0", To: sluice.Position{Sequence: 9}},
 		{Kind: sluice.KindFetched, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Bytes: 1000, Lag: 30},
-		{Kind: sluice.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Repeats: 2, Lag: 30},
+		{Kind: sluice.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Duplicates: 2, Lag: 30},
 	} {
 		o.Observe(x)
 	}
