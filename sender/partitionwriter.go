@@ -24,10 +24,8 @@ func (w *partitionWriter) work() {
 		messages := b.messages
 		w.deliver(b)
 		clear(messages)
-		select {
-		case w.run.spare <- messages[:0]:
-		default:
-		}
+		messages = messages[:0]
+		w.run.s.spare.Put(&messages)
 		<-w.run.tokens
 	}
 }

@@ -31,8 +31,7 @@ type run struct {
 	drainStop func() bool // stops the timer of Config.DrainTimeout
 
 	writers []*partitionWriter
-	tokens  chan struct{}  // one for each batch in flight
-	spare   chan []Message // of settled batches, to be used again
+	tokens  chan struct{} // one for each batch in flight
 	working sync.WaitGroup
 	drained sync.Once
 
@@ -69,7 +68,7 @@ type batch struct {
 
 // begin looks up the partitions and starts a writer for each.
 func (s *Sender) begin(ctx context.Context) (*run, error) {
-	r := &run{s: s, tokens: make(chan struct{}, s.cfg.InFlight), spare: make(chan []Message, s.cfg.InFlight), id: []byte(rand.Text())}
+	r := &run{s: s, tokens: make(chan struct{}, s.cfg.InFlight), id: []byte(rand.Text())}
 	r.sending, r.stop = context.WithCancelCause(ctx)
 	r.inFlight, r.abandon = context.WithCancel(context.WithoutCancel(ctx))
 	r.drainStop = context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.DrainTimeout, r.abandon) })
@@ -196,9 +195,8 @@ func (b *batch) add(m *Message, index int64) error {
 		return err
 	}
 	if b.messages == nil {
-		select {
-		case b.messages = <-b.writer.run.spare:
-		default:
+		if spare, ok := b.writer.run.s.spare.Get().(*[]Message); ok {
+			b.messages = *spare
 		}
 	}
 	b.messages, b.indices = append(b.messages, *m), extend(b.indices, index)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -73,6 +74,7 @@ func (cfg *Config) withDefaults() Config {
 type Sender struct {
 	packer *packer
 	cfg    Config
+	spare  sync.Pool // the *[]Message of settled batches, to use their memory again
 
 	messages, batches, bytes, retries, tooLarge atomic.Int64
 }
