@@ -38,8 +38,8 @@ type run struct {
 	flusherStop context.CancelFunc // nil: there is no flusher
 	flusher     sync.WaitGroup
 
-	// The fields below belong to the calling goroutine. If there is a flusher, mu
-	// of filling guards them.
+	// The fields below belong to the calling goroutine. If there is a flusher,
+	// filling guards them.
 	filling   sync.Mutex
 	taken     int64
 	id        []byte   // of a message that has none: a prefix of the run's own and the index
