@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 const (
@@ -35,7 +37,7 @@ func (s *applier[Tx]) apply(events []*Event) error {
 			return s.settle(events[0], nil)
 		}
 		err := s.transact(events, nil)
-		var failure *HandlerError
+		var failure *driver.HandlerError
 		switch {
 		case err == nil:
 			return nil
@@ -104,7 +106,7 @@ func (s *applier[Tx]) settle(e *Event, failure error) error {
 		}
 		if failure == nil {
 			err := s.alone(e)
-			var failed *HandlerError
+			var failed *driver.HandlerError
 			switch {
 			case err == nil:
 				return nil
@@ -124,7 +126,7 @@ func (s *applier[Tx]) settle(e *Event, failure error) error {
 		}
 		if s.final(failure, attempt) {
 			err := s.transact([]*Event{e}, []DeadLetter{s.letter(e, failure, attempt)})
-			var failed *HandlerError
+			var failed *driver.HandlerError
 			switch {
 			case errors.Is(err, errAgain):
 				continue
@@ -133,7 +135,7 @@ func (s *applier[Tx]) settle(e *Event, failure error) error {
 			}
 			return err
 		}
-		if err := s.record(AttemptRecord{Sequence: e.Sequence, Attempts: attempt, Error: describe(failure)}); err != nil {
+		if err := s.record(driver.AttemptRecord{Sequence: e.Sequence, Attempts: attempt, Error: describe(failure)}); err != nil {
 			if errors.Is(err, errAgain) {
 				continue
 			}
@@ -159,7 +161,7 @@ func (s *applier[Tx]) alone(e *Event) error {
 		case <-s.work.Done():
 			return s.ended()
 		}
-		if err := s.record(AttemptRecord{Sequence: e.Sequence, Attempts: s.attempts(e) + 1}); err != nil {
+		if err := s.record(driver.AttemptRecord{Sequence: e.Sequence, Attempts: s.attempts(e) + 1}); err != nil {
 			return err
 		}
 	}
@@ -197,7 +199,7 @@ func (s *applier[Tx]) transact(events []*Event, parked []DeadLetter) error {
 
 // move moves the checkpoint past so many events, and the repeats among them.
 func (s *applier[Tx]) move(to Position, parked []DeadLetter, events int, fn func(context.Context, Tx) error) error {
-	step := Step{Lease: s.lease, From: s.pos, To: to, DeadLetters: parked}
+	step := driver.Step{Lease: s.lease, From: s.pos, To: to, DeadLetters: parked}
 	repeats := s.repeats.seen(&step)
 	began := s.c.cfg.Clock.Elapsed()
 	if err := s.commit(step, fn); err != nil {
@@ -215,7 +217,7 @@ func (s *applier[Tx]) move(to Position, parked []DeadLetter, events int, fn func
 func (s *applier[Tx]) pass(to Position) error {
 	for s.pos.Sequence < to.Sequence {
 		err := s.move(to, nil, 0, nil)
-		var failed *HandlerError
+		var failed *driver.HandlerError
 		switch {
 		case errors.As(err, &failed):
 			return fmt.Errorf("pass repeats: %w", failed.Err)
@@ -239,15 +241,15 @@ func (s *applier[Tx]) handle(b Batch) func(context.Context, Tx) error {
 // commit runs one step. It returns nil if the step is known to be done, a
 // [*HandlerError], [errAgain] if it is not and the checkpoint was claimed
 // again, or the reason why the tenure must end.
-func (s *applier[Tx]) commit(step Step, fn func(context.Context, Tx) error) error {
+func (s *applier[Tx]) commit(step driver.Step, fn func(context.Context, Tx) error) error {
 	err := s.store.Commit(s.work, step, fn)
-	var failed *HandlerError
+	var failed *driver.HandlerError
 	switch {
 	case err == nil:
 		s.outage.reset()
 		s.pos = step.To
 		if step.From != step.To {
-			s.trial = AttemptRecord{}
+			s.trial = driver.AttemptRecord{}
 		}
 		return nil
 	case errors.As(err, &failed) && s.work.Err() == nil:
@@ -311,7 +313,7 @@ func (s *applier[Tx]) reclaim() error {
 }
 
 // record stores a trial. Like commit it returns [errAgain] after a failure.
-func (s *applier[Tx]) record(trial AttemptRecord) error {
+func (s *applier[Tx]) record(trial driver.AttemptRecord) error {
 	err := s.store.RecordAttempt(s.work, s.lease, s.pos, trial)
 	switch {
 	case err == nil:

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // balancer is a consumer's part in sharing a topic's partitions out evenly. It
@@ -47,8 +49,8 @@ func newBalancer(c *Consumer) (*balancer, error) {
 
 // balance keeps the seat, hands over what is too much, and tells whether the
 // consumer is short of partitions.
-func (b *balancer) balance(work context.Context, topic Topic, listed []LeaseInfo) (short bool, err error) {
-	i := slices.IndexFunc(listed, func(l LeaseInfo) bool { return l.Lease == b.seat && l.Live() })
+func (b *balancer) balance(work context.Context, topic Topic, listed []driver.LeaseInfo) (short bool, err error) {
+	i := slices.IndexFunc(listed, func(l driver.LeaseInfo) bool { return l.Lease == b.seat && l.Live() })
 	if i < 0 {
 		return false, b.sit(work, topic.Group, listed)
 	}
@@ -71,7 +73,7 @@ const maxSeats = 10_000
 
 // sit takes a seat: the one it had, if that is still there, else the lowest
 // that is free. The answer to an earlier try may have been lost.
-func (b *balancer) sit(work context.Context, group Group, listed []LeaseInfo) error {
+func (b *balancer) sit(work context.Context, group Group, listed []driver.LeaseInfo) error {
 	b.seat = Lease{}
 	taken := map[string]bool{}
 	var names []string
@@ -89,7 +91,7 @@ func (b *balancer) sit(work context.Context, group Group, listed []LeaseInfo) er
 		if len(names) > 0 {
 			name, names = names[0], names[1:]
 		} else {
-			name = fmt.Sprint(MemberPrefix, n)
+			name = fmt.Sprint(driver.MemberPrefix, n)
 			n++
 		}
 		if taken[name] {
@@ -97,7 +99,7 @@ func (b *balancer) sit(work context.Context, group Group, listed []LeaseInfo) er
 		}
 		began := b.c.cfg.Clock.Elapsed()
 		lease, err := b.c.leases.Acquire(ctx, group, name, b.c.cfg.Owner, b.c.cfg.LeaseFor, 0)
-		if errors.Is(err, ErrHeld) {
+		if errors.Is(err, driver.ErrHeld) {
 			continue
 		}
 		if err != nil {
@@ -147,10 +149,10 @@ func (b *balancer) leave(work context.Context) {
 
 // roster is who shares partitions out, by one listing of the leases.
 type roster struct {
-	seats []LeaseInfo    // that count, by name
-	held  map[string]int // partitions, by owner
-	pool  int            // partitions that are shared out
-	free  int            // of those, the ones that nobody holds
+	seats []driver.LeaseInfo // that count, by name
+	held  map[string]int     // partitions, by owner
+	pool  int                // partitions that are shared out
+	free  int                // of those, the ones that nobody holds
 }
 
 // roster reads a listing that was made at asOf by the store's clock.
@@ -160,7 +162,7 @@ type roster struct {
 // seat are shared out all the same for LeaseFor: he is about to stop, or to take
 // a seat, or he redrives. After that he counts as one who states a number, and
 // what he holds is his.
-func (b *balancer) roster(topic Topic, listed []LeaseInfo, asOf time.Time) roster {
+func (b *balancer) roster(topic Topic, listed []driver.LeaseInfo, asOf time.Time) roster {
 	r := roster{held: map[string]int{}}
 	seated := map[string]bool{}
 	holder := map[string]string{}
@@ -200,7 +202,7 @@ func (b *balancer) roster(topic Topic, listed []LeaseInfo, asOf time.Time) roste
 // share is how many partitions an owner of a seat should hold: the pool by the
 // number of seats, one more for the first ones where that leaves a rest.
 func (r *roster) share(owner string) int {
-	rank := slices.IndexFunc(r.seats, func(l LeaseInfo) bool { return l.Owner == owner })
+	rank := slices.IndexFunc(r.seats, func(l driver.LeaseInfo) bool { return l.Owner == owner })
 	return fairShare(r.pool, rank, len(r.seats))
 }
 

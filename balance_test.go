@@ -499,7 +499,8 @@ func TestBalancedIsRefused(t *testing.T) {
 		"Replay":            {replay, sluice.Config{}},
 		"assigned every 1m": {sluice.Transactional(store, nothing), sluice.Config{AssignEvery: time.Minute}},
 	} {
-		if _, err := sluice.New(hub, leases, c.delivery, sluice.Balanced, &c.cfg); err == nil || !strings.Contains(err.Error(), name) {
+		c.cfg.Partitions = sluice.Balanced
+		if _, err := sluice.New(hub, leases, c.delivery, &c.cfg); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

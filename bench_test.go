@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -24,15 +26,15 @@ func (s *endless) Describe(context.Context) (sluice.Topic, error) {
 	return t, nil
 }
 
-func (s *endless) Bounds(context.Context, string) (sluice.Bounds, error) {
-	return sluice.Bounds{Last: sluice.Position{Sequence: 1 << 60}}, nil
+func (s *endless) Bounds(context.Context, string) (driver.Bounds, error) {
+	return driver.Bounds{Last: sluice.Position{Sequence: 1 << 60}}, nil
 }
 
 func (s *endless) Seek(context.Context, string, sluice.Start, int64) (sluice.Position, error) {
-	return sluice.Origin, nil
+	return driver.Origin, nil
 }
 
-func (s *endless) Open(_ context.Context, _ string, after sluice.Position, _ int64) (sluice.Reader, error) {
+func (s *endless) Open(_ context.Context, _ string, after sluice.Position, _ int64) (driver.Reader, error) {
 	return &endlessReader{next: after.Sequence + 1}, nil
 }
 
@@ -67,7 +69,7 @@ func BenchmarkEngine(b *testing.B) {
 
 // consume times a consumer from its first batch on, until it has been given b.N
 // events.
-func consume(b *testing.B, source sluice.Source, store sluice.TxStore[*sluicetest.Tx], batch int) {
+func consume(b *testing.B, source driver.Source, store driver.TxStore[*sluicetest.Tx], batch int) {
 	b.Helper()
 	seen := make(chan int, 1024)
 	handler := func(ctx context.Context, _ *sluicetest.Tx, batch sluice.Batch) error {
@@ -78,7 +80,7 @@ func consume(b *testing.B, source sluice.Source, store sluice.TxStore[*sluicetes
 		return nil
 	}
 	c, err := sluice.New(source, &sluicetest.Leases{}, sluice.Transactional(store, handler),
-		sluice.AllPartitions, &sluice.Config{MaxBatch: batch, AssignEvery: time.Millisecond})
+		&sluice.Config{MaxBatch: batch, AssignEvery: time.Millisecond})
 	if err != nil {
 		b.Fatal(err)
 	}

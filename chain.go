@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/idset"
 )
 
@@ -326,13 +328,13 @@ const (
 // and before it in ascending order. Where there are too many, the latest are
 // named, and the others are told by a number that none of them is above.
 func newWaterMark(low int64, parked []int64) *waterMark {
-	low = max(low, Origin.Sequence)
+	low = max(low, driver.Origin.Sequence)
 	n, _ := slices.BinarySearch(parked, low+1)
 	parked = parked[:n]
 	if n == 0 {
 		return &waterMark{low: low}
 	}
-	floor := Origin.Sequence
+	floor := driver.Origin.Sequence
 	if n > mostParked {
 		floor, parked = parked[n-mostParked-1], parked[n-mostParked:]
 	}
@@ -348,8 +350,8 @@ func newWaterMark(low int64, parked []int64) *waterMark {
 func eachParked(text string, yield func(sequence int64)) (floor int64, err error) {
 	first, list, ok := strings.Cut(text, "/")
 	floor, err = strconv.ParseInt(first, 10, 64)
-	if !ok || err != nil || floor < Origin.Sequence {
-		return Origin.Sequence, fmt.Errorf("property %s is %.80q, want what an emitter writes", propertyParked, text)
+	if !ok || err != nil || floor < driver.Origin.Sequence {
+		return driver.Origin.Sequence, fmt.Errorf("property %s is %.80q, want what an emitter writes", propertyParked, text)
 	}
 	if err := idset.Decode(list, mostRead, func(id idset.ID) { yield(id.Sequence) }); err != nil {
 		return floor, fmt.Errorf("property %s is %.80q: %w", propertyParked, text, err)

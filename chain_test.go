@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -155,7 +157,7 @@ func TestStampOf(t *testing.T) {
 			}
 			return nil
 		}
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sink.records, sink, nil), sluice.AllPartitions, &sluice.Config{Observer: s}))
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sink.records, sink, nil), &sluice.Config{Observer: s}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(s.t.Context()) }()
 		s.send("0", "a", "b", "c")
@@ -206,7 +208,7 @@ func TestStampNamesDeadLetters(t *testing.T) {
 			return nil
 		}
 		run := func(owner string) {
-			c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sink.records, sink, nil), sluice.AllPartitions, &sluice.Config{Owner: owner, Observer: s}))
+			c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sink.records, sink, nil), &sluice.Config{Owner: owner, Observer: s}))
 			ran := make(chan error, 1)
 			go func() { ran <- c.Run(s.t.Context()) }()
 			time.Sleep(time.Minute)
@@ -236,7 +238,7 @@ func TestStampNamesDeadLetters(t *testing.T) {
 		before := last(29).ID.Source
 		s.hub.Recreate()
 		sink.says = func(*sluice.Event) error { return nil }
-		must(s.store.Reset(s.t.Context(), group, "0", must(s.hub.Describe(s.t.Context())).Incarnation, sluice.Origin))
+		must(s.store.Reset(s.t.Context(), group, "0", must(s.hub.Describe(s.t.Context())).Incarnation, driver.Origin))
 		s.retry()
 		s.send("0", "good", "good")
 		run("f")

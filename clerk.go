@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // BacklogError is observed when an event has been in flight for longer than
@@ -28,29 +30,29 @@ type clerk[R any] struct {
 	stream *stream[R]
 
 	// The stream's mu guards these.
-	written  int             // records, since last told
-	cost     float64         // of all attempts, since last told
-	waited   time.Duration   // for limiters, since last told
-	waiting  bool            // for the rate, now
-	since    time.Duration   // when that began, or was last told, by Clock.Elapsed
-	failed   []*flight       // to be stored as dead letters
-	failing  map[string]int  // their partition keys, and of those that will come, under KeyHold
-	held     map[string]bool // partition keys of those that are stored, under KeyHold
-	due      []*DeadLetter   // to be tried again, for the stream
-	taken    map[int64]bool  // ids of those under way again
-	settled  []*flight       // applied again
-	returned []*DeadLetter   // failed again
-	parked   []int64         // all events of this incarnation that are dead letters, ascending
-	prior    []SequenceRange // done by an earlier tenure
+	written  int                    // records, since last told
+	cost     float64                // of all attempts, since last told
+	waited   time.Duration          // for limiters, since last told
+	waiting  bool                   // for the rate, now
+	since    time.Duration          // when that began, or was last told, by Clock.Elapsed
+	failed   []*flight              // to be stored as dead letters
+	failing  map[string]int         // their partition keys, and of those that will come, under KeyHold
+	held     map[string]bool        // partition keys of those that are stored, under KeyHold
+	due      []*DeadLetter          // to be tried again, for the stream
+	taken    map[int64]bool         // ids of those under way again
+	settled  []*flight              // applied again
+	returned []*DeadLetter          // failed again
+	parked   []int64                // all events of this incarnation that are dead letters, ascending
+	prior    []driver.SequenceRange // done by an earlier tenure
 
 	// Its own goroutine's, and after that the stream's.
-	at       Position        // the checkpoint
-	done     []SequenceRange // behind it, as stored
-	passed   uint64          // events below it since the stream began
-	next     time.Duration   // checkpoint due, by Clock.Elapsed
-	look     time.Duration   // retries to be looked for, likewise
-	aged     int64           // the event that was last told to be old
-	inFlight int             // when last told
+	at       Position               // the checkpoint
+	done     []driver.SequenceRange // behind it, as stored
+	passed   uint64                 // events below it since the stream began
+	next     time.Duration          // checkpoint due, by Clock.Elapsed
+	look     time.Duration          // retries to be looked for, likewise
+	aged     int64                  // the event that was last told to be old
+	inFlight int                    // when last told
 
 	applied, failedAgain int // retries that have come to an end
 }
@@ -63,12 +65,12 @@ func (c *clerk[R]) begin(at Position) {
 	s := c.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.head, c.at, c.aged = at.Sequence, at, Unset.Sequence
+	s.head, c.at, c.aged = at.Sequence, at, driver.Unset.Sequence
 }
 
 // know is told which events are dead letters when the stream begins, and which
 // are done.
-func (c *clerk[R]) know(parked []int64, prior []SequenceRange, at Position) {
+func (c *clerk[R]) know(parked []int64, prior []driver.SequenceRange, at Position) {
 	c.stream.mu.Lock()
 	defer c.stream.mu.Unlock()
 	c.parked, c.prior = parked, prior
@@ -212,7 +214,7 @@ func (c *clerk[R]) store(ctx context.Context) {
 			letters[i] = s.letter(f.event, f.failure, f.attempts)
 		}
 		rctx, cancel := c.request(ctx)
-		err := s.letters.Park(rctx, letters)
+		err := s.store.Park(rctx, letters)
 		cancel()
 		if err != nil {
 			if ctx.Err() == nil {
@@ -266,7 +268,7 @@ func (c *clerk[R]) settle(ctx context.Context) {
 	}
 	rctx, cancel := c.request(ctx)
 	defer cancel()
-	if err := s.letters.Settle(rctx, s.topic.Group, ids, letters); err != nil {
+	if err := s.store.Settle(rctx, s.topic.Group, ids, letters); err != nil {
 		s.mu.Lock()
 		c.settled, c.returned = append(settled, c.settled...), append(returned, c.returned...)
 		s.mu.Unlock()
@@ -308,10 +310,10 @@ func (c *clerk[R]) lookForRetries(ctx context.Context) {
 	if underWay >= redriveMost {
 		return
 	}
-	letters, err := s.letters.Due(rctx, s.topic.Group, s.lease.Partition, redriveMost)
+	letters, err := s.store.Due(rctx, s.topic.Group, s.lease.Partition, redriveMost)
 	if err == nil && holding {
 		var keys []string
-		if keys, err = s.letters.Held(rctx, s.topic.Group, s.lease.Partition); err == nil {
+		if keys, err = s.store.Held(rctx, s.topic.Group, s.lease.Partition); err == nil {
 			c.hold(keys)
 		}
 	}
@@ -348,22 +350,22 @@ func (c *clerk[R]) checkpoint(ctx context.Context) {
 	if passed > 0 {
 		to = low.Position
 	}
-	var done []SequenceRange
+	var done []driver.SequenceRange
 	for first, last := range s.list.Above() {
 		if len(done) == mostRanges {
 			break
 		}
-		done = append(done, SequenceRange{first.Sequence, last.Sequence})
+		done = append(done, driver.SequenceRange{First: first.Sequence, Last: last.Sequence})
 	}
 	done = c.withPrior(done, to.Sequence, max(s.head, to.Sequence))
 	s.mu.Unlock()
-	if to == at && slices.Equal(done, c.done) || to == Unset {
+	if to == at && slices.Equal(done, c.done) || to == driver.Unset {
 		return
 	}
 	rctx, cancel := c.request(ctx)
 	defer cancel()
 	began := s.c.cfg.Clock.Elapsed()
-	err := s.atLeastOnce.checkpoints.Advance(rctx, s.lease, to, done)
+	err := s.store.Advance(rctx, s.lease, to, done)
 	switch {
 	case err == nil:
 		o := Observation{
@@ -385,7 +387,7 @@ func (c *clerk[R]) checkpoint(ctx context.Context) {
 
 // withPrior adds what an earlier tenure has done beyond head, where this one
 // has not come to yet. The stream's mu is held.
-func (c *clerk[R]) withPrior(done []SequenceRange, to, head int64) []SequenceRange {
+func (c *clerk[R]) withPrior(done []driver.SequenceRange, to, head int64) []driver.SequenceRange {
 	for len(c.prior) > 0 && c.prior[0].Last <= head {
 		c.prior = c.prior[1:]
 	}

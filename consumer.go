@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
@@ -24,7 +26,7 @@ type Partitions int
 
 const (
 	// AllPartitions takes every partition that is free.
-	AllPartitions Partitions = -1
+	AllPartitions Partitions = 0
 	// Balanced takes a fair share: the consumers of a group that state it share
 	// the topic's partitions out so that no two differ by more than one. Who
 	// comes is given partitions by those who have too many, which finish their
@@ -40,11 +42,14 @@ const (
 	// All balanced consumers of a group must have the same LeaseFor and
 	// RenewEvery. Each lists the leases once every AssignEvery, which must not
 	// be above RenewEvery, and renews one more than it has partitions.
-	Balanced Partitions = -2
+	Balanced Partitions = -1
 )
 
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {
+	// Partitions is how many partitions the consumer takes: a positive number,
+	// AllPartitions or Balanced. Default: AllPartitions.
+	Partitions Partitions
 	// Owner names this process in leases and checkpoints; it must be unique
 	// among processes, also across restarts. Default: host name, process id
 	// and a random part.
@@ -110,6 +115,8 @@ func (cfg *Config) withDefaults() (Config, error) {
 		c.Seed = binary.NativeEndian.Uint64(b[:])
 	}
 	switch {
+	case c.Partitions < Balanced:
+		return c, fmt.Errorf("%d partitions: state a positive number, AllPartitions or Balanced", c.Partitions)
 	case c.LeaseFor < 0 || c.RenewEvery <= 0 || c.LeaseFor < 3*c.RenewEvery:
 		return c, fmt.Errorf("lease of %v renewed every %v: a lease must last at least three renewals, so that one lost renewal does not lose it", c.LeaseFor, c.RenewEvery)
 	case c.AssignEvery < 0:
@@ -142,10 +149,9 @@ func newOwner() string {
 // with goroutines of its own: one keeps the lease, one fetches, one delivers
 // (tenure.go, deliver.go).
 type Consumer struct {
-	source   Source
-	leases   LeaseStore
+	source   driver.Source
+	leases   driver.LeaseStore
 	delivery Delivery
-	want     Partitions
 	cfg      Config
 	rand     *mathrand.Rand // of the goroutine that takes partitions
 	balancer *balancer      // nil: partitions are not shared out
@@ -171,13 +177,8 @@ type floor struct {
 	until time.Duration // by Clock.Elapsed
 }
 
-// New makes a consumer that takes so many partitions (a positive number,
-// [AllPartitions] or [Balanced]) of the source's topic. A nil cfg takes every
-// default.
-func New(source Source, leases LeaseStore, delivery Delivery, partitions Partitions, cfg *Config) (*Consumer, error) {
-	if partitions != AllPartitions && partitions != Balanced && partitions <= 0 {
-		return nil, fmt.Errorf("%d partitions: state a positive number, AllPartitions or Balanced", partitions)
-	}
+// New makes a consumer of the source's topic. A nil cfg takes every default.
+func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg *Config) (*Consumer, error) {
 	config, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -186,14 +187,14 @@ func New(source Source, leases LeaseStore, delivery Delivery, partitions Partiti
 		return nil, err
 	}
 	c := &Consumer{
-		source: source, leases: leases, delivery: delivery, want: partitions, cfg: config,
+		source: source, leases: leases, delivery: delivery, cfg: config,
 		rand:    mathrand.New(mathrand.NewPCG(config.Seed, 0)),
 		done:    make(chan struct{}),
 		careful: make(chan struct{}, 1),
 		held:    map[string]*tenure{},
 		floor:   map[string]floor{},
 	}
-	if partitions == Balanced {
+	if config.Partitions == Balanced {
 		if c.balancer, err = newBalancer(c); err != nil {
 			return nil, err
 		}
@@ -316,7 +317,7 @@ func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
 			return nil
 		}
 		t, err := c.acquire(work, topic, partition)
-		if errors.Is(err, ErrHeld) {
+		if errors.Is(err, driver.ErrHeld) {
 			continue
 		}
 		if err != nil {
@@ -334,7 +335,7 @@ func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
 func (c *Consumer) wanted(topic Topic) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.want > 0 && len(c.held) >= int(c.want) {
+	if c.cfg.Partitions > 0 && len(c.held) >= int(c.cfg.Partitions) {
 		return nil
 	}
 	now := c.cfg.Clock.Elapsed()
@@ -441,7 +442,7 @@ func (c *Consumer) Redrive(ctx context.Context) (applied, failed int, err error)
 			continue
 		}
 		t, err := c.acquire(work, topic, partition)
-		if errors.Is(err, ErrHeld) {
+		if errors.Is(err, driver.ErrHeld) {
 			continue
 		}
 		if err != nil {

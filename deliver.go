@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Delivery is how events take effect; its constructor's name is the guarantee:
@@ -31,12 +33,12 @@ type Delivery interface {
 // a [Stamp], the exactly-once holds from that stage's events on: messages that
 // were sent more than once are handled once. So are several messages that share
 // a stamp because an event's properties were copied to each: see [Stamp].
-func Transactional[Tx any](store TxStore[Tx], handler Handler[Tx]) Delivery {
+func Transactional[Tx any](store driver.TxStore[Tx], handler Handler[Tx]) Delivery {
 	return &transactional[Tx]{store: store, handler: handler}
 }
 
 type transactional[Tx any] struct {
-	store   TxStore[Tx]
+	store   driver.TxStore[Tx]
 	handler Handler[Tx]
 }
 
@@ -49,9 +51,9 @@ type applier[Tx any] struct {
 	*transactional[Tx]
 	*session
 
-	trial   AttemptRecord // of the event behind pos, or of a dead letter on retry
-	suspect int64         // up to this sequence number an event is suspected of killing the process; Unset's if none
-	outage  *backoff      // between tries while the database fails
+	trial   driver.AttemptRecord // of the event behind pos, or of a dead letter on retry
+	suspect int64                // up to this sequence number an event is suspected of killing the process; Unset's if none
+	outage  *backoff             // between tries while the database fails
 	repeats repeats
 	unread  bool // it was told of a stamp that can't be read
 
@@ -59,7 +61,7 @@ type applier[Tx any] struct {
 }
 
 func (d *transactional[Tx]) applier(t *tenure) *applier[Tx] {
-	s := &applier[Tx]{transactional: d, suspect: Unset.Sequence, outage: t.c.backoff(t.rand)}
+	s := &applier[Tx]{transactional: d, suspect: driver.Unset.Sequence, outage: t.c.backoff(t.rand)}
 	s.session = &session{tenure: t, course: s, checkpoints: d.store}
 	return s
 }
@@ -85,7 +87,7 @@ func (s *applier[Tx]) accept(p Checkpoint) {
 }
 
 func (s *applier[Tx]) begin(start Position) error {
-	err := s.commit(Step{Lease: s.lease, From: Unset, To: start}, nil)
+	err := s.commit(driver.Step{Lease: s.lease, From: driver.Unset, To: start}, nil)
 	if errors.Is(err, errAgain) {
 		return errReopen
 	}

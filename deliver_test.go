@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -74,7 +76,7 @@ func (s *scene) position(partition string) int64 {
 			return p.Position.Sequence
 		}
 	}
-	return sluice.Unset.Sequence
+	return driver.Unset.Sequence
 }
 
 func (s *scene) send(partition string, bodies ...string) {
@@ -201,7 +203,7 @@ func (o *outages) Before(sluicetest.Op, sluice.Lease) error {
 	return nil
 }
 
-func (o *outages) Commit(_ sluice.Step, apply func() error) error {
+func (o *outages) Commit(_ driver.Step, apply func() error) error {
 	if err := o.Before("", sluice.Lease{}); err != nil {
 		return err
 	}
@@ -260,7 +262,7 @@ func TestKillerIsFound(t *testing.T) {
 				return insert(ctx, tx, e)
 			})
 			store := &mortal{Store: s.store, dead: dead}
-			c := must(sluice.New(s.hub, s.leases, sluice.Transactional(store, h), sluice.AllPartitions, &sluice.Config{Owner: owner, Observer: s}))
+			c := must(sluice.New(s.hub, s.leases, sluice.Transactional(store, h), &sluice.Config{Owner: owner, Observer: s}))
 			ctx, cancel := context.WithCancel(s.t.Context())
 			done := make(chan struct{})
 			go func() { defer close(done); _ = c.Run(ctx) }()
@@ -310,7 +312,7 @@ func (m *mortal) Leave(ctx context.Context, l sluice.Lease) error {
 	return m.Store.Leave(ctx, l)
 }
 
-func (m *mortal) Commit(ctx context.Context, step sluice.Step, fn func(context.Context, *sluicetest.Tx) error) error {
+func (m *mortal) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	if err := m.gone(); err != nil {
 		return err
 	}
@@ -324,7 +326,7 @@ func (m *mortal) Commit(ctx context.Context, step sluice.Step, fn func(context.C
 	})
 }
 
-func (m *mortal) RecordAttempt(ctx context.Context, l sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+func (m *mortal) RecordAttempt(ctx context.Context, l sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
 	if err := m.gone(); err != nil {
 		return err
 	}
@@ -436,7 +438,7 @@ type unknown struct {
 
 func (u *unknown) Before(sluicetest.Op, sluice.Lease) error { return nil }
 
-func (u *unknown) Commit(_ sluice.Step, apply func() error) error {
+func (u *unknown) Commit(_ driver.Step, apply func() error) error {
 	u.mu.Lock()
 	u.n++
 	lose := u.n%2 == 1

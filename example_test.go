@@ -34,7 +34,7 @@ func Example() {
 		_, err := tx.ExecContext(ctx, "INSERT INTO colours (name) VALUES (?)", string(e.Body))
 		return err
 	})
-	consumer := must(sluice.New(source, store.Leases(), sluice.Transactional(store, handler), sluice.AllPartitions, nil))
+	consumer := must(sluice.New(source, store.Leases(), sluice.Transactional(store, handler), nil))
 	go stopWhen(ctx, consumer, func() bool { return count(store, "SELECT count(*) FROM colours") == 3 })
 	if err := consumer.Run(ctx); err != nil {
 		log.Fatal(err)
@@ -69,7 +69,7 @@ func ExampleTyped() {
 		_, err := tx.ExecContext(ctx, "INSERT INTO orders (id, total) VALUES (?, ?)", o.ID, o.Total)
 		return err
 	})
-	consumer := must(sluice.New(source, store.Leases(), sluice.Transactional(store, handler), sluice.AllPartitions, nil))
+	consumer := must(sluice.New(source, store.Leases(), sluice.Transactional(store, handler), nil))
 	go stopWhen(ctx, consumer, func() bool { return count(store, "SELECT max(sequence_number) FROM sluice_checkpoints") == 3 })
 	if err := consumer.Run(ctx); err != nil {
 		log.Fatal(err)
@@ -108,7 +108,7 @@ func ExampleConsumer_Redrive() {
 		return err
 	})
 	newConsumer := func() *sluice.Consumer {
-		return must(sluice.New(source, store.Leases(), sluice.Transactional(store, handler), sluice.AllPartitions, nil))
+		return must(sluice.New(source, store.Leases(), sluice.Transactional(store, handler), nil))
 	}
 	consumer := newConsumer()
 	go stopWhen(ctx, consumer, func() bool { return count(store, "SELECT max(sequence_number) FROM sluice_checkpoints") == 2 })

@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -17,8 +19,8 @@ type held struct {
 
 func (h *held) Before(sluicetest.Op, sluice.Lease) error { return nil }
 
-func (h *held) Commit(step sluice.Step, apply func() error) error {
-	if step.Lease.Owner == h.owner && step.From != sluice.Unset {
+func (h *held) Commit(step driver.Step, apply func() error) error {
+	if step.Lease.Owner == h.owner && step.From != driver.Unset {
 		<-h.release
 	}
 	return apply()

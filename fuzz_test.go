@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -25,14 +27,14 @@ func FuzzParseStart(f *testing.F) {
 			return
 		}
 		again, err := sluice.ParseStart(start.String())
-		if start.Kind == sluice.StartTime && start.Time.Equal(again.Time) {
+		if start.Kind == driver.StartTime && start.Time.Equal(again.Time) {
 			again.Time, start.Time = time.Time{}, time.Time{}
 		}
 		if err != nil || again != start {
 			t.Fatalf("%q became %q, which is %+v, %v", text, start, again, err)
 		}
 		// What does not count in a start does not belong into its text.
-		if words := len(strings.Fields(text)); start.Kind != sluice.StartOffset && words > 2 {
+		if words := len(strings.Fields(text)); start.Kind != driver.StartOffset && words > 2 {
 			t.Fatalf("%q has %d words, and is taken for %q", text, words, start)
 		}
 	})

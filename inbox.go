@@ -3,6 +3,8 @@ package sluice
 import (
 	"context"
 	"sync"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // inbox hands events from the goroutine that fetches to the one that
@@ -25,7 +27,7 @@ func newInbox(max int) *inbox {
 
 // fetch fills the inbox until reading fails or ctx ends, which it returns no
 // error for. Each read is told to the observer.
-func (b *inbox) fetch(ctx context.Context, r Reader, observe func([]*Event)) {
+func (b *inbox) fetch(ctx context.Context, r driver.Reader, observe func([]*Event)) {
 	for {
 		b.mu.Lock()
 		full := len(b.events) >= b.max

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -98,12 +100,13 @@ func nothing(context.Context, *sluicetest.Tx, sluice.Batch) error { return nil }
 
 // consumer makes a consumer over drivers in memory and runs it. The function
 // it returns stops it as cancelling its context does.
-func consumer(t *testing.T, hub *sluicetest.Hub, leases sluice.LeaseStore, store *sluicetest.Store, h sluice.Handler[*sluicetest.Tx], n sluice.Partitions, cfg sluice.Config) (*sluice.Consumer, func()) {
+func consumer(t *testing.T, hub *sluicetest.Hub, leases driver.LeaseStore, store *sluicetest.Store, h sluice.Handler[*sluicetest.Tx], n sluice.Partitions, cfg sluice.Config) (*sluice.Consumer, func()) {
 	t.Helper()
 	if h == nil {
 		h = nothing
 	}
-	c, err := sluice.New(hub, leases, sluice.Transactional(store, h), n, &cfg)
+	cfg.Partitions = n
+	c, err := sluice.New(hub, leases, sluice.Transactional(store, h), &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +288,7 @@ type mute struct {
 	list, describe sync.Once
 }
 
-func (m *mute) List(ctx context.Context, g sluice.Group) ([]sluice.LeaseInfo, error) {
+func (m *mute) List(ctx context.Context, g sluice.Group) ([]driver.LeaseInfo, error) {
 	m.list.Do(func() { <-ctx.Done() })
 	return m.ledger.List(ctx, g)
 }
@@ -299,7 +302,7 @@ func (m *mute) Describe(ctx context.Context) (sluice.Topic, error) {
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mute{ledger: newLedger(), Hub: sluicetest.NewHub(group, 1)}
-		c := must(sluice.New(m, m, sluice.Transactional(&sluicetest.Store{}, nothing), 1, nil))
+		c := must(sluice.New(m, m, sluice.Transactional(&sluicetest.Store{}, nothing), &sluice.Config{Partitions: 1}))
 		var running sync.WaitGroup
 		running.Go(func() { _ = c.Run(t.Context()) })
 		time.Sleep(time.Minute)
@@ -392,7 +395,7 @@ func TestStop(t *testing.T) {
 func TestRunOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, leases, store := sluicetest.NewHub(group, 1), newLedger(), &sluicetest.Store{}
-		c := must(sluice.New(hub, leases, sluice.Transactional(store, nothing), 1, nil))
+		c := must(sluice.New(hub, leases, sluice.Transactional(store, nothing), &sluice.Config{Partitions: 1}))
 		if err := c.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -411,12 +414,13 @@ func TestConfig(t *testing.T) {
 		n   sluice.Partitions
 		cfg sluice.Config
 	}{
-		{0, sluice.Config{}}, {-3, sluice.Config{}},
+		{-2, sluice.Config{}}, {-3, sluice.Config{}},
 		{1, sluice.Config{LeaseFor: 20 * time.Second, RenewEvery: 10 * time.Second}},
 		{1, sluice.Config{MaxBatch: -1}}, {1, sluice.Config{Attempts: -1}},
 		{1, sluice.Config{RetryMin: time.Second, RetryMax: time.Millisecond}},
 	} {
-		if _, err := sluice.New(hub, leases, sluice.Transactional(store, nothing), bad.n, &bad.cfg); err == nil {
+		bad.cfg.Partitions = bad.n
+		if _, err := sluice.New(hub, leases, sluice.Transactional(store, nothing), &bad.cfg); err == nil {
 			t.Errorf("accepted %d partitions, %+v", bad.n, bad.cfg)
 		}
 	}

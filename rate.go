@@ -17,7 +17,7 @@ type Rate struct {
 
 	mu        sync.Mutex
 	perSecond int
-	limiter   *limiter.Limiter   // made at the first use, with the consumer's clock
+	limiter   *limiter.Limiter // made at the first use, with the consumer's clock
 	shares    map[string]share // of the partitions that are owned, in a cluster
 }
 

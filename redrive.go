@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // redrivePage is how many retries are looked up at a time.
@@ -109,13 +111,13 @@ func (s *applier[Tx]) redriveOne(d *DeadLetter) error {
 	// so for ever. But not in the place of an event whose attempts are counted;
 	// only a command gets here then, and it can be seen to die.
 	if !s.trying() {
-		if err := s.record(AttemptRecord{Sequence: e.Sequence, Attempts: attempt + 1}); err != nil {
+		if err := s.record(driver.AttemptRecord{Sequence: e.Sequence, Attempts: attempt + 1}); err != nil {
 			return err
 		}
 	}
 	b := Batch{Group: s.topic.Group, Partition: s.lease.Partition, Epoch: s.lease.Epoch, Redriven: true, Events: []*Event{&e}}
-	err := s.commit(Step{Lease: s.lease, From: s.pos, To: s.pos, Redriven: []int64{d.ID}}, s.handle(b))
-	var failed *HandlerError
+	err := s.commit(driver.Step{Lease: s.lease, From: s.pos, To: s.pos, Redriven: []int64{d.ID}}, s.handle(b))
+	var failed *driver.HandlerError
 	switch {
 	case err == nil:
 		s.forget(e.Sequence)
@@ -137,7 +139,7 @@ func (s *applier[Tx]) putBack(d *DeadLetter, failure error) error {
 	d.Status, d.NextAttempt = StatusDead, time.Time{}
 	d.Attempts++
 	d.Error, d.FailedAt = describe(failure), s.c.cfg.Clock.Wall().UTC()
-	err := s.commit(Step{Lease: s.lease, From: s.pos, To: s.pos, FailedRedrives: []DeadLetter{*d}}, nil)
+	err := s.commit(driver.Step{Lease: s.lease, From: s.pos, To: s.pos, FailedRedrives: []DeadLetter{*d}}, nil)
 	if err != nil {
 		return err
 	}
@@ -150,6 +152,6 @@ func (s *applier[Tx]) putBack(d *DeadLetter, failure error) error {
 // forget ends the trial of a retry.
 func (s *applier[Tx]) forget(sequence int64) {
 	if s.trial.Sequence == sequence {
-		s.trial = AttemptRecord{}
+		s.trial = driver.AttemptRecord{}
 	}
 }

@@ -91,7 +91,7 @@ func TestCommandsRedriveWhatNobodyOwns(t *testing.T) {
 		total := 0
 		for n := range 3 {
 			wg.Go(func() {
-				c := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, mended), sluice.AllPartitions, &sluice.Config{Owner: fmt.Sprint("command", n)}))
+				c := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, mended), &sluice.Config{Owner: fmt.Sprint("command", n)}))
 				applied, failed, err := c.Redrive(s.t.Context())
 				if err != nil || failed != 0 {
 					s.t.Error(failed, err)
@@ -118,7 +118,7 @@ func TestRedriveLeavesOwnedPartitionsAlone(t *testing.T) {
 		_, end := s.consume("a", mended, sluice.Config{RedriveEvery: time.Hour})
 		time.Sleep(10 * time.Second)
 		s.retry()
-		c := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, mended), sluice.AllPartitions, nil))
+		c := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, mended), nil))
 		if applied, failed, err := c.Redrive(s.t.Context()); applied+failed != 0 || err != nil {
 			s.t.Error(applied, failed, err)
 		}
@@ -182,7 +182,7 @@ func TestRetryThatKills(t *testing.T) {
 				}
 				return mended(ctx, tx, b)
 			}
-			c := must(sluice.New(s.hub, s.leases, sluice.Transactional(&mortal{Store: s.store, dead: dead}, h), 1, &sluice.Config{Owner: owner}))
+			c := must(sluice.New(s.hub, s.leases, sluice.Transactional(&mortal{Store: s.store, dead: dead}, h), &sluice.Config{Partitions: 1, Owner: owner}))
 			ctx, cancel := context.WithCancel(s.t.Context())
 			done := make(chan struct{})
 			go func() { defer close(done); _ = c.Run(ctx) }()
@@ -211,7 +211,7 @@ func TestRedriveBesideAnEventUnderTrial(t *testing.T) {
 		time.Sleep(time.Minute)
 		end()
 		s.retry()
-		c := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, mended), 1, nil))
+		c := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, mended), &sluice.Config{Partitions: 1}))
 		if applied, failed, err := c.Redrive(s.t.Context()); applied != 10 || failed != 0 || err != nil {
 			s.t.Errorf("applied %d, failed %d, %v", applied, failed, err)
 		}

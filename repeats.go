@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/idset"
 )
 
@@ -161,7 +163,7 @@ func carriesStamp(e *Event) bool {
 
 // load takes over what the store has of the partition, oldest first, whose
 // checkpoint stands at done.
-func (r *repeats) load(rows []DedupState, done int64) error {
+func (r *repeats) load(rows []driver.DedupState, done int64) error {
 	*r = repeats{loaded: true, judged: done, most: cmp.Or(r.most, mostWords), origins: map[string]*origin{}}
 	for i := range rows {
 		row := &rows[i]
@@ -201,7 +203,7 @@ func (r *repeats) find(name string, at time.Time) *origin {
 	for len(r.origins) >= mostOrigins {
 		r.evict(of)
 	}
-	o := &origin{name: strings.Clone(name), ofRetries: of != nil, low: Origin.Sequence, floor: Origin.Sequence, at: at}
+	o := &origin{name: strings.Clone(name), ofRetries: of != nil, low: driver.Origin.Sequence, floor: driver.Origin.Sequence, at: at}
 	r.origins[o.name] = o
 	if of != nil {
 		of.retries = o
@@ -411,7 +413,7 @@ func (r *repeats) keep(o *origin, stamp Stamp) (kept []idset.ID, err error) {
 	if err != nil {
 		return nil, err
 	}
-	between(Origin.Sequence, floor)
+	between(driver.Origin.Sequence, floor)
 	for _, id := range kept {
 		r.add(r.retriesOf(o), id)
 	}
@@ -420,13 +422,13 @@ func (r *repeats) keep(o *origin, stamp Stamp) (kept []idset.ID, err error) {
 
 // seen writes into a step what it must store and remove, and returns how many
 // repeats the step passes.
-func (r *repeats) seen(step *Step) (repeats int) {
-	var list []DedupState
+func (r *repeats) seen(step *driver.Step) (repeats int) {
+	var list []driver.DedupState
 	var ids [][]idset.ID
 	var rows []*origin
 	row := func(o *origin) int {
 		if o.row == 0 {
-			rows, list, ids = append(rows, o), append(list, DedupState{Origin: o.name, Epoch: o.epoch, Low: o.low, Forget: o.floor}), append(ids, nil)
+			rows, list, ids = append(rows, o), append(list, driver.DedupState{Origin: o.name, Epoch: o.epoch, Low: o.low, Forget: o.floor}), append(ids, nil)
 			o.row = len(list)
 		}
 		return o.row - 1
@@ -484,7 +486,7 @@ func (r *repeats) seen(step *Step) (repeats int) {
 			list[i].Top = max(list[i].Top, id.Sequence)
 		}
 	}
-	step.Dedup = slices.DeleteFunc(list, func(s DedupState) bool { return s.Origin == "" })
+	step.Dedup = slices.DeleteFunc(list, func(s driver.DedupState) bool { return s.Origin == "" })
 	return repeats
 }
 
@@ -516,7 +518,7 @@ func (r *repeats) upTo(o *origin, sequence int64) (ids []idset.ID) {
 
 // stored takes note that a step is done: of what it has stored, and of what was
 // removed for its age.
-func (r *repeats) stored(step *Step) {
+func (r *repeats) stored(step *driver.Step) {
 	for i := range step.Dedup {
 		s := &step.Dedup[i]
 		if o := r.origins[s.Origin]; o != nil && (o.oldest.IsZero() || s.Forget == math.MaxInt64) {

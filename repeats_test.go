@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -52,7 +54,7 @@ func (s *scene) pass(maxBatch, consumers int) []int64 {
 				return sluice.Outage(errors.New("for the next consumer")) // tried again and again, until that one stops
 			}
 			return tx.Insert("rows", e.Sequence)
-		})), sluice.AllPartitions, &sluice.Config{Owner: fmt.Sprint("c", n), MaxBatch: maxBatch, Observer: s, Attempts: 1 << 30}))
+		})), &sluice.Config{Owner: fmt.Sprint("c", n), MaxBatch: maxBatch, Observer: s, Attempts: 1 << 30}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(s.t.Context()) }()
 		time.Sleep(time.Minute)
@@ -364,10 +366,10 @@ func TestRepeatsUnreadable(t *testing.T) {
 // crowd is a store that has seen more than a partition may remember.
 type crowd struct{ *sluicetest.Store }
 
-func (c crowd) ReadDedup(context.Context, sluice.Group, string) ([]sluice.DedupState, error) {
+func (c crowd) ReadDedup(context.Context, sluice.Group, string) ([]driver.DedupState, error) {
 	const each = 600_000
 	text := "0:%d" + strings.Repeat(",64", each-1)
-	return []sluice.DedupState{
+	return []driver.DedupState{
 		{Origin: "flights@12ab/0", Epoch: 1, Low: -1, IDs: fmt.Sprintf(text, 0)},
 		{Origin: "flights@12ab/0", Epoch: 1, Low: -1, IDs: fmt.Sprintf(text, each*64)},
 	}, nil
@@ -380,7 +382,7 @@ func TestRepeatsBounded(t *testing.T) {
 		s.hub.Append("0", message(of(0, 1, -1)), message(of(64*1_199_999, 1, -1)), message(of(1, 1, -1)))
 		c := must(sluice.New(s.hub, s.leases, sluice.Transactional(crowd{s.store}, sluice.Each(func(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 			return tx.Insert("rows", e.Sequence)
-		})), sluice.AllPartitions, &sluice.Config{Observer: s}))
+		})), &sluice.Config{Observer: s}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(s.t.Context()) }()
 		time.Sleep(time.Minute)
@@ -426,7 +428,7 @@ func TestRepeatsExpire(t *testing.T) {
 			s.t.Errorf("handled %v, want 0, 1, 2, 4", rows)
 		}
 		rows := must(s.store.ReadDedup(s.t.Context(), group, "0"))
-		if len(rows) != 3 || slices.ContainsFunc(rows, func(r sluice.DedupState) bool { return strings.Contains(r.Origin, "gone") }) {
+		if len(rows) != 3 || slices.ContainsFunc(rows, func(r driver.DedupState) bool { return strings.Contains(r.Origin, "gone") }) {
 			s.t.Errorf("remembered %+v, want only what is there", rows)
 		}
 	})

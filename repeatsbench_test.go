@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -17,14 +19,14 @@ type relay struct {
 	stamped bool
 }
 
-func (s *relay) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+func (s *relay) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	r, err := s.endless.Open(ctx, partition, after, epoch)
 	return &relayReader{s, r}, err
 }
 
 type relayReader struct {
 	*relay
-	sluice.Reader
+	driver.Reader
 }
 
 func (r *relayReader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
@@ -32,7 +34,7 @@ func (r *relayReader) Read(ctx context.Context, max int) ([]*sluice.Event, error
 	for _, e := range events {
 		n := e.Sequence / r.sources
 		id := sluice.CausationID{Source: "flights@0123456789abcdef", Partition: fmt.Sprint(e.Sequence % r.sources), Sequence: n}
-		low := sluice.Origin.Sequence
+		low := driver.Origin.Sequence
 		if n > 10_000 {
 			low = n/1000*1000 - 5000
 		}
@@ -50,7 +52,7 @@ func (r *relayReader) Read(ctx context.Context, max int) ([]*sluice.Event, error
 // engine is measured.
 type sieve struct{ *sluicetest.Store }
 
-func (f sieve) Commit(ctx context.Context, step sluice.Step, fn func(context.Context, *sluicetest.Tx) error) error {
+func (f sieve) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	step.Dedup = nil
 	return f.Store.Commit(ctx, step, fn)
 }
@@ -61,7 +63,7 @@ func (f sieve) Commit(ctx context.Context, step sluice.Step, fn func(context.Con
 func BenchmarkRepeats(b *testing.B) {
 	for _, c := range []struct {
 		name   string
-		source sluice.Source
+		source driver.Source
 	}{
 		{"without properties", &endless{partitions: 1}},
 		{"other properties/sources=1", &relay{endless{1}, 1, false}},

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -31,11 +33,11 @@ func (f *amnesiac) at(call string, lease sluice.Lease) *sluicetest.Store {
 	return f.Store
 }
 
-func (f *amnesiac) Commit(ctx context.Context, step sluice.Step, fn func(context.Context, *sluicetest.Tx) error) error {
+func (f *amnesiac) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	return f.at("commit", step.Lease).Commit(ctx, step, fn)
 }
 
-func (f *amnesiac) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+func (f *amnesiac) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
 	return f.at("record", lease).RecordAttempt(ctx, lease, at, trial)
 }
 
@@ -50,7 +52,7 @@ func TestRepeatsAfterLostCommits(t *testing.T) {
 				store.restore = func(lease sluice.Lease) *sluicetest.Store {
 					restored := &sluicetest.Store{}
 					must(restored.Claim(s.t.Context(), lease, incarnation))
-					if err := restored.Commit(s.t.Context(), sluice.Step{Lease: lease, From: sluice.Unset, To: sluice.Origin}, nil); err != nil {
+					if err := restored.Commit(s.t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: driver.Origin}, nil); err != nil {
 						s.t.Error(err)
 					}
 					return restored
@@ -62,7 +64,7 @@ func TestRepeatsAfterLostCommits(t *testing.T) {
 						return errors.New("not yet")
 					}
 					return tx.Insert("rows", e.Sequence)
-				})), sluice.AllPartitions, &sluice.Config{Observer: s, MaxBatch: 1}))
+				})), &sluice.Config{Observer: s, MaxBatch: 1}))
 				ran := make(chan error, 1)
 				go func() { ran <- c.Run(s.t.Context()) }()
 				s.hub.Append("0", message(of(5, 1, 4)), message(of(5, 1, 4)), message(of(6, 1, 4)))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Replayer is what [Replay] delivers to: memory that can be built anew from
@@ -49,7 +51,7 @@ func (d *replay) redrive(*tenure) (applied, failed int, err error) {
 type forgetful struct{}
 
 func (forgetful) Claim(_ context.Context, lease Lease, incarnation string) (Checkpoint, error) {
-	return Checkpoint{Group: lease.Group, Partition: lease.Partition, Incarnation: incarnation, Position: Unset, Owner: lease.Owner, Epoch: lease.Epoch}, nil
+	return Checkpoint{Group: lease.Group, Partition: lease.Partition, Incarnation: incarnation, Position: driver.Unset, Owner: lease.Owner, Epoch: lease.Epoch}, nil
 }
 
 func (forgetful) Leave(context.Context, Lease) error { return nil }
@@ -69,7 +71,7 @@ var errReplay = errors.New("replay")
 
 func (d *replay) deliver(t *tenure) error {
 	s := &rerun{replay: d}
-	s.session = &session{tenure: t, course: s, checkpoints: forgetful{}, pos: Unset}
+	s.session = &session{tenure: t, course: s, checkpoints: forgetful{}, pos: driver.Unset}
 	wait := t.c.backoff(t.rand)
 	for {
 		began := t.c.cfg.Clock.Elapsed()
@@ -101,7 +103,7 @@ func (d *replay) deliver(t *tenure) error {
 // drop has the memory dropped, so that the next reading begins anew.
 func (s *rerun) drop(cause error) {
 	held := s.of != ""
-	s.of, s.pos, s.caught = "", Unset, false
+	s.of, s.pos, s.caught = "", driver.Unset, false
 	if errors.Is(cause, ErrStopped) {
 		cause = nil
 	}

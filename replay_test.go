@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -57,9 +59,9 @@ func (r *recollection) now() ([]int64, []string) {
 	return slices.Clone(r.memory), slices.Clone(r.told)
 }
 
-func (s *scene) remember(source sluice.Source, r *recollection, start sluice.Start) func() error {
+func (s *scene) remember(source driver.Source, r *recollection, start sluice.Start) func() error {
 	s.t.Helper()
-	c := must(sluice.New(source, s.leases, sluice.Replay(r.replayer()), sluice.AllPartitions, &sluice.Config{Observer: s, Start: start, MaxBatch: 70}))
+	c := must(sluice.New(source, s.leases, sluice.Replay(r.replayer()), &sluice.Config{Observer: s, Start: start, MaxBatch: 70}))
 	ran := make(chan error, 1)
 	go func() { ran <- c.Run(s.t.Context()) }()
 	return func() error { return errors.Join(c.Stop(s.t.Context()), <-ran) }
@@ -196,7 +198,7 @@ func TestReplayBeginsAnew(t *testing.T) {
 }
 
 func TestReplayNeedsApply(t *testing.T) {
-	if _, err := sluice.New(sluicetest.NewHub(group, 1), newLedger(), sluice.Replay(sluice.Replayer{}), 1, nil); err == nil {
+	if _, err := sluice.New(sluicetest.NewHub(group, 1), newLedger(), sluice.Replay(sluice.Replayer{}), &sluice.Config{Partitions: 1}); err == nil {
 		t.Error("a replay without Apply was taken")
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/property"
 )
 
@@ -113,7 +115,7 @@ func (s *session) claim() error {
 		return &RecreatedError{Topic: topic.Topic, Partition: s.lease.Partition, Had: p.Incarnation, Has: topic.Incarnation}
 	}
 	s.course.accept(p)
-	if s.pos == Unset {
+	if s.pos == driver.Unset {
 		start, err := s.c.source.Seek(ctx, s.lease.Partition, s.c.cfg.Start, s.lease.Epoch)
 		if err != nil {
 			return fmt.Errorf("seek %s: %w", s.c.cfg.Start, err)

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/worklist"
 )
 
@@ -42,12 +44,13 @@ const (
 
 // AtLeastOnceConfig holds what has a default in [AtLeastOnce]. The zero value is
 // ready to use.
-type AtLeastOnceConfig[R any] struct {
+type AtLeastOnceConfig struct {
 	// Order is which records are never in flight together. Default: OrderKey.
 	Order Ordering
-	// Key gives a record's key for OrderKey; the empty one is none. Default:
-	// the event's partition key.
-	Key func(R) string
+	// Key returns a record's key for OrderKey; an empty key is none. The records
+	// are those that the function given to AtLeastOnce makes. Default: the
+	// event's partition key.
+	Key func(record any) string
 	// Rate is how many records a second may be sent, retries included; several
 	// consumers may share one. Default: no bound.
 	Rate *Rate
@@ -69,8 +72,8 @@ type AtLeastOnceConfig[R any] struct {
 	OnDeadLetter KeyPolicy
 }
 
-func (cfg *AtLeastOnceConfig[R]) withDefaults() (AtLeastOnceConfig[R], error) {
-	var c AtLeastOnceConfig[R]
+func (cfg *AtLeastOnceConfig) withDefaults() (AtLeastOnceConfig, error) {
+	var c AtLeastOnceConfig
 	if cfg != nil {
 		c = *cfg
 	}
@@ -110,18 +113,17 @@ func (cfg *AtLeastOnceConfig[R]) withDefaults() (AtLeastOnceConfig[R], error) {
 // one event and number must go to the same partition each time.
 //
 // [Hooks].Batch is not called.
-func AtLeastOnce[R any](checkpoints CheckpointStore, letters DeadLetterQueue, records func(context.Context, *Event) ([]R, error), sink Sink[R], cfg *AtLeastOnceConfig[R]) Delivery {
+func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Context, *Event) ([]R, error), sink Sink[R], cfg *AtLeastOnceConfig) Delivery {
 	c, err := cfg.withDefaults()
-	return &atLeastOnce[R]{checkpoints: checkpoints, letters: letters, records: records, sink: sink, cfg: c, err: err}
+	return &atLeastOnce[R]{store: store, records: records, sink: sink, cfg: c, err: err}
 }
 
 type atLeastOnce[R any] struct {
-	checkpoints CheckpointStore
-	letters     DeadLetterQueue
-	records     func(context.Context, *Event) ([]R, error)
-	sink        Sink[R]
-	cfg         AtLeastOnceConfig[R]
-	err         error // of the configuration
+	store   driver.AtLeastOnceStore
+	records func(context.Context, *Event) ([]R, error)
+	sink    Sink[R]
+	cfg     AtLeastOnceConfig
+	err     error // of the configuration
 }
 
 func (d *atLeastOnce[R]) check() error { return d.err }
@@ -161,7 +163,7 @@ type stream[R any] struct {
 	mark    atomic.Pointer[waterMark] // of the checkpoint, as last stored
 	arrived Position                  // up to here events have been taken
 	known   bool                      // skip and held are loaded
-	skip    []SequenceRange           // behind the checkpoint and done by an earlier tenure
+	skip    []driver.SequenceRange    // behind the checkpoint and done by an earlier tenure
 	limit   int                       // events in flight at most
 	bytes   int64                     // and of their bodies
 	taken   uint64                    // events put on the work list
@@ -189,8 +191,8 @@ type stream[R any] struct {
 }
 
 func (d *atLeastOnce[R]) stream(t *tenure) *stream[R] {
-	sharers := int(t.c.want)
-	if t.c.want < 0 { // it may come to hold all
+	sharers := int(t.c.cfg.Partitions)
+	if t.c.cfg.Partitions <= 0 { // it may come to hold all
 		sharers = len(t.topic.Partitions)
 	}
 	s := &stream[R]{
@@ -202,11 +204,11 @@ func (d *atLeastOnce[R]) stream(t *tenure) *stream[R] {
 		alarmSet:    make(chan struct{}, 1),
 		alarmAt:     never,
 	}
-	s.session = &session{tenure: t, course: s, checkpoints: d.checkpoints, pos: Unset}
-	s.arrived = Unset
+	s.session = &session{tenure: t, course: s, checkpoints: d.store, pos: driver.Unset}
+	s.arrived = driver.Unset
 	s.list = worklist.New[arrival](s.limit)
 	s.clerk = clerk[R]{stream: s, taken: map[int64]bool{}, held: map[string]bool{}, failing: map[string]int{}}
-	s.mark.Store(newWaterMark(Origin.Sequence, nil))
+	s.mark.Store(newWaterMark(driver.Origin.Sequence, nil))
 	s.queues.init()
 	return s
 }
@@ -291,7 +293,7 @@ func (s *stream[R]) land(cause error) {
 }
 
 func (d *atLeastOnce[R]) due(ctx context.Context, group Group, partition string) (bool, error) {
-	letters, err := d.letters.Due(ctx, group, partition, 1)
+	letters, err := d.store.Due(ctx, group, partition, 1)
 	return len(letters) > 0, err
 }
 
@@ -339,7 +341,7 @@ func (s *stream[R]) redriveAll() error {
 // accept takes over what a claim returned. Only the first of a tenure tells
 // something new: nobody else moves the checkpoint in this epoch.
 func (s *stream[R]) accept(p Checkpoint) {
-	if s.arrived == Unset {
+	if s.arrived == driver.Unset {
 		s.pos, s.arrived, s.skip = p.Position, p.Position, p.Done
 		s.clerk.begin(p.Position)
 		s.making = context.WithValue(s.work, emissionKey{}, &emission{
@@ -352,7 +354,7 @@ func (s *stream[R]) accept(p Checkpoint) {
 }
 
 func (s *stream[R]) begin(start Position) error {
-	if err := s.atLeastOnce.checkpoints.Advance(s.work, s.lease, start, nil); err != nil {
+	if err := s.store.Advance(s.work, s.lease, start, nil); err != nil {
 		return err
 	}
 	s.pos, s.arrived = start, start
@@ -366,18 +368,18 @@ func (s *stream[R]) from() Position { return s.arrived }
 // retry whose bodies are not stored: the broker wants no other reader of ours.
 func (s *stream[R]) beforeOpen() error {
 	if !s.known {
-		parked, err := s.letters.Parked(s.idle, s.topic.Group, s.lease.Partition, s.incarnation, Origin.Sequence)
+		parked, err := s.store.Parked(s.idle, s.topic.Group, s.lease.Partition, s.incarnation, driver.Origin.Sequence)
 		if err != nil {
 			return fmt.Errorf("look for dead letters: %w", err)
 		}
 		behind, _ := slices.BinarySearch(parked, s.pos.Sequence+1)
 		for _, n := range parked[behind:] {
-			s.skip = append(s.skip, SequenceRange{n, n})
+			s.skip = append(s.skip, driver.SequenceRange{First: n, Last: n})
 		}
-		slices.SortFunc(s.skip, func(a, b SequenceRange) int { return cmp.Compare(a.First, b.First) })
+		slices.SortFunc(s.skip, func(a, b driver.SequenceRange) int { return cmp.Compare(a.First, b.First) })
 		s.clerk.know(parked, slices.Clone(s.skip), s.pos)
 		if s.cfg.OnDeadLetter == KeyHold {
-			held, err := s.letters.Held(s.idle, s.topic.Group, s.lease.Partition)
+			held, err := s.store.Held(s.idle, s.topic.Group, s.lease.Partition)
 			if err != nil {
 				return fmt.Errorf("look for keys held back: %w", err)
 			}
@@ -385,7 +387,7 @@ func (s *stream[R]) beforeOpen() error {
 		}
 		s.known = true
 	}
-	letters, err := s.letters.Due(s.idle, s.topic.Group, s.lease.Partition, redrivePage)
+	letters, err := s.store.Due(s.idle, s.topic.Group, s.lease.Partition, redrivePage)
 	if err != nil {
 		return fmt.Errorf("look for retries: %w", err)
 	}

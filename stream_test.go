@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -89,10 +91,10 @@ func (w *warehouse) tries(sequence int64) int {
 
 // pour starts a consumer of the second delivery; the function it returns stops
 // it and returns what Run did.
-func (s *scene) pour(sink sluice.Sink[*sluice.Event], stream *sluice.AtLeastOnceConfig[*sluice.Event], cfg sluice.Config) (*sluice.Consumer, func() error) {
+func (s *scene) pour(sink sluice.Sink[*sluice.Event], stream *sluice.AtLeastOnceConfig, cfg sluice.Config) (*sluice.Consumer, func() error) {
 	s.t.Helper()
 	cfg.Observer = s
-	c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, sink, stream), sluice.AllPartitions, &cfg))
+	c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, sink, stream), &cfg))
 	ran := make(chan error, 1)
 	go func() { ran <- c.Run(s.t.Context()) }()
 	return c, sync.OnceValue(func() error {
@@ -170,7 +172,7 @@ func TestStreamOrders(t *testing.T) {
 					}
 					return nil
 				}
-				_, stop := s.pour(w, &sluice.AtLeastOnceConfig[*sluice.Event]{Order: c.order}, sluice.Config{})
+				_, stop := s.pour(w, &sluice.AtLeastOnceConfig{Order: c.order}, sluice.Config{})
 				time.Sleep(30 * time.Second)
 				if err := stop(); err != nil {
 					t.Fatal(err)
@@ -214,7 +216,7 @@ func TestStreamRestart(t *testing.T) {
 			return time.Millisecond
 		}
 		ctx, crash := context.WithCancel(t.Context())
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, nil), sluice.AllPartitions, &sluice.Config{Owner: "first"}))
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Owner: "first"}))
 		s.leases.cutOff("none")
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(ctx) }()
@@ -256,7 +258,7 @@ func TestStreamRestartsTwice(t *testing.T) {
 				return time.Millisecond
 			}
 			ctx, crash := context.WithCancel(t.Context())
-			c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, &sluice.AtLeastOnceConfig[*sluice.Event]{MaxEvents: limit}), sluice.AllPartitions, nil))
+			c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, &sluice.AtLeastOnceConfig{MaxEvents: limit}), nil))
 			ran := make(chan error, 1)
 			go func() { ran <- c.Run(ctx) }()
 			time.Sleep(20 * time.Second)
@@ -292,11 +294,11 @@ type flaky struct {
 }
 
 type flakyReader struct {
-	sluice.Reader
+	driver.Reader
 	until time.Time
 }
 
-func (f *flaky) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+func (f *flaky) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	r, err := f.Hub.Open(ctx, partition, after, epoch)
 	return &flakyReader{r, time.Now().Add(f.every)}, err
 }
@@ -318,7 +320,7 @@ func TestStreamReadsOnAfterACut(t *testing.T) {
 		s.keyed("0", 500, noKey)
 		w := newWarehouse(t)
 		w.takes = func(e *sluice.Event) time.Duration { return 20 * time.Second }
-		c := must(sluice.New(&flaky{s.hub, 3 * time.Second}, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, nil), 1, &sluice.Config{Observer: s}))
+		c := must(sluice.New(&flaky{s.hub, 3 * time.Second}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Partitions: 1, Observer: s}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(t.Context()) }()
 		time.Sleep(5 * time.Second)
@@ -388,7 +390,7 @@ func TestStreamCancel(t *testing.T) {
 			}
 			return time.Millisecond
 		}
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, nil), 1, nil))
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Partitions: 1}))
 		ctx, cancel := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(ctx) }()
@@ -422,11 +424,11 @@ func (c ticking) Sleep(ctx context.Context, d time.Duration) error {
 
 // slowly opens the log after some ticks.
 type slowly struct {
-	sluice.Source
+	driver.Source
 	ticks chan struct{}
 }
 
-func (s slowly) Open(ctx context.Context, partition string, from sluice.Position, epoch int64) (sluice.Reader, error) {
+func (s slowly) Open(ctx context.Context, partition string, from sluice.Position, epoch int64) (driver.Reader, error) {
 	for range 5 {
 		<-s.ticks
 	}
@@ -446,8 +448,8 @@ func TestStreamClerkBeginsEarly(t *testing.T) {
 		}
 	})
 	sink := must(sluice.Workers(1, func(context.Context, *sluice.Event) error { return nil }))
-	cfg := &sluice.AtLeastOnceConfig[*sluice.Event]{CheckpointEvery: time.Millisecond}
-	c := must(sluice.New(slowly{hub, ticks}, newLedger(), sluice.AtLeastOnce(store, store, sluice.EventAsRecord, sink, cfg), 1, &sluice.Config{Observer: observer, Clock: ticking{clock.New(), ticks}}))
+	cfg := &sluice.AtLeastOnceConfig{CheckpointEvery: time.Millisecond}
+	c := must(sluice.New(slowly{hub, ticks}, newLedger(), sluice.AtLeastOnce(store, sluice.EventAsRecord, sink, cfg), &sluice.Config{Partitions: 1, Observer: observer, Clock: ticking{clock.New(), ticks}}))
 	ran := make(chan error, 1)
 	go func() { ran <- c.Run(t.Context()) }()
 	<-done

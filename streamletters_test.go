@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -36,7 +38,7 @@ func TestStreamDeadLetters(t *testing.T) {
 			}
 			return []*sluice.Event{e}, nil
 		}
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, records, w, nil), sluice.AllPartitions, &sluice.Config{Observer: s}))
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, records, w, nil), &sluice.Config{Observer: s}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(t.Context()) }()
 		time.Sleep(10 * time.Second)
@@ -75,7 +77,10 @@ func TestStreamLettersComeFirst(t *testing.T) {
 			return nil
 		}
 		letters := &failingLetters{DeadLetterQueue: s.store, err: errors.New("no room")}
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, letters, sluice.EventAsRecord, w, nil), sluice.AllPartitions, &sluice.Config{Observer: s}))
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(struct {
+			driver.CheckpointStore
+			driver.DeadLetterQueue
+		}{s.store, letters}, sluice.EventAsRecord, w, nil), &sluice.Config{Observer: s}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(t.Context()) }()
 		time.Sleep(20 * time.Second)
@@ -95,7 +100,7 @@ func TestStreamLettersComeFirst(t *testing.T) {
 }
 
 type failingLetters struct {
-	sluice.DeadLetterQueue
+	driver.DeadLetterQueue
 	mu  sync.Mutex
 	err error
 }
@@ -130,7 +135,7 @@ func TestStreamHoldsKeys(t *testing.T) {
 			}
 			return nil
 		}
-		cfg := &sluice.AtLeastOnceConfig[*sluice.Event]{OnDeadLetter: sluice.KeyHold}
+		cfg := &sluice.AtLeastOnceConfig{OnDeadLetter: sluice.KeyHold}
 		_, stop := s.pour(w, cfg, sluice.Config{})
 		time.Sleep(10 * time.Second)
 		if err := stop(); err != nil {
@@ -208,7 +213,7 @@ func TestStreamRedrives(t *testing.T) {
 				}
 				must(s.store.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
 				w.says = nil
-				c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, nil), 1, nil))
+				c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Partitions: 1}))
 				applied, failed, err := c.Redrive(t.Context())
 				if applied != 1 || failed != 0 || err != nil {
 					t.Errorf("redrive: %d applied, %d failed, %v", applied, failed, err)
@@ -237,8 +242,8 @@ func TestStreamRedrivesWithinAClusterRate(t *testing.T) {
 		}
 		must(s.store.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
 		w.says, w.sent = nil, nil
-		cfg := &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(10))}
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, cfg), 1, nil))
+		cfg := &sluice.AtLeastOnceConfig{Rate: must(sluice.NewClusterRate(10))}
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, cfg), &sluice.Config{Partitions: 1}))
 		applied, failed, err := c.Redrive(t.Context())
 		if applied != 20 || failed != 0 || err != nil {
 			t.Errorf("redrive: %d applied, %d failed, %v", applied, failed, err)

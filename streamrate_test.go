@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -27,7 +29,7 @@ func TestStreamBackPressure(t *testing.T) {
 			}
 			return time.Millisecond
 		}
-		cfg := &sluice.AtLeastOnceConfig[*sluice.Event]{MaxEvents: 1000, MaxAge: time.Minute}
+		cfg := &sluice.AtLeastOnceConfig{MaxEvents: 1000, MaxAge: time.Minute}
 		_, stop := s.pour(w, cfg, sluice.Config{})
 		time.Sleep(50 * time.Second)
 		if got := s.position("1"); got != 4999 {
@@ -67,7 +69,7 @@ func TestStreamAgeIsFatal(t *testing.T) {
 		s.keyed("0", 10, noKey)
 		w := newWarehouse(t)
 		w.takes = func(e *sluice.Event) time.Duration { return time.Hour }
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, &sluice.AtLeastOnceConfig[*sluice.Event]{AgeFatal: true}), sluice.AllPartitions, nil))
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, &sluice.AtLeastOnceConfig{AgeFatal: true}), nil))
 		began := time.Now()
 		err := c.Run(t.Context())
 		var old *sluice.BacklogError
@@ -91,7 +93,7 @@ func TestStreamRate(t *testing.T) {
 			return nil
 		}
 		rate := must(sluice.NewRate(100))
-		_, stop := s.pour(w, &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: rate}, sluice.Config{})
+		_, stop := s.pour(w, &sluice.AtLeastOnceConfig{Rate: rate}, sluice.Config{})
 		time.Sleep(20 * time.Second)
 		if err := rate.Set(50); err != nil {
 			t.Fatal(err)
@@ -126,7 +128,7 @@ func TestStreamTellsOfTheRate(t *testing.T) {
 			return sum, most
 		}
 		rate := must(sluice.NewRate(1))
-		_, stop := s.pour(w, &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: rate}, sluice.Config{})
+		_, stop := s.pour(w, &sluice.AtLeastOnceConfig{Rate: rate}, sluice.Config{})
 		time.Sleep(20 * time.Second) // two partitions wait all the time, each for the other too
 		if sum, most := waited(); sum < 35*time.Second || sum > 40*time.Second || most > 1100*time.Millisecond {
 			t.Errorf("in 20 s %v, at most %v at once", sum, most)
@@ -171,8 +173,8 @@ func TestStreamClusterRate(t *testing.T) {
 		}
 		w := newWarehouse(t)
 		run := func(owner string, n sluice.Partitions) *sluice.Consumer {
-			cfg := &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(202))}
-			return must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, cfg), n, &sluice.Config{Owner: owner}))
+			cfg := &sluice.AtLeastOnceConfig{Rate: must(sluice.NewClusterRate(202))}
+			return must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, cfg), &sluice.Config{Partitions: n, Owner: owner}))
 		}
 		var running sync.WaitGroup
 		first, second := run("a", 4), run("b", 4)
@@ -193,7 +195,7 @@ func TestStreamClusterRate(t *testing.T) {
 			t.Errorf("%d written after the takeover", n-before)
 		}
 		small := must(sluice.NewClusterRate(3))
-		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: small}), 1, nil))
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, &sluice.AtLeastOnceConfig{Rate: small}), &sluice.Config{Partitions: 1}))
 		if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "3 a second for 4 partitions") {
 			t.Errorf("a rate below the number of partitions: %v", err)
 		}
@@ -202,7 +204,7 @@ func TestStreamClusterRate(t *testing.T) {
 
 // growing is a topic that is given more partitions.
 type growing struct {
-	sluice.Source
+	driver.Source
 	partitions *atomic.Int64
 }
 
@@ -222,8 +224,8 @@ func TestStreamClusterRateOfMorePartitions(t *testing.T) {
 		w := newWarehouse(t)
 		source := growing{s.hub, new(atomic.Int64)}
 		source.partitions.Store(2)
-		cfg := &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(20))}
-		c := must(sluice.New(source, s.leases, sluice.AtLeastOnce(s.store, s.store, sluice.EventAsRecord, w, cfg), sluice.AllPartitions, nil))
+		cfg := &sluice.AtLeastOnceConfig{Rate: must(sluice.NewClusterRate(20))}
+		c := must(sluice.New(source, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, cfg), nil))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(t.Context()) }()
 		time.Sleep(30 * time.Second)
@@ -246,7 +248,7 @@ func TestStreamClusterRateAfterTaking(t *testing.T) {
 		t := s.t
 		s.keyed("0", 10, noKey)
 		w := newWarehouse(t)
-		_, stop := s.pour(w, &sluice.AtLeastOnceConfig[*sluice.Event]{Rate: must(sluice.NewClusterRate(10))}, sluice.Config{})
+		_, stop := s.pour(w, &sluice.AtLeastOnceConfig{Rate: must(sluice.NewClusterRate(10))}, sluice.Config{})
 		time.Sleep(10 * time.Second)
 		if err := stop(); err != nil {
 			t.Fatal(err)

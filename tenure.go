@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // tenure is one partition's time with this consumer, from the taking of the
@@ -35,7 +37,7 @@ type tenure struct {
 
 	// For the lag: what the log holds, nil until it was asked; the sequence
 	// numbers below which all is done, and up to which events were read.
-	bounds     atomic.Pointer[Bounds]
+	bounds     atomic.Pointer[driver.Bounds]
 	done, read atomic.Int64
 }
 
@@ -44,8 +46,8 @@ func begin(c *Consumer, work context.Context, topic Topic, lease Lease, until de
 	h := fnv.New64a()
 	fmt.Fprint(h, lease.Partition, lease.Epoch)
 	t := &tenure{c: c, topic: topic, lease: lease, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), taken: c.cfg.Clock.Elapsed()}
-	t.done.Store(Unset.Sequence)
-	t.read.Store(Unset.Sequence)
+	t.done.Store(driver.Unset.Sequence)
+	t.read.Store(driver.Unset.Sequence)
 	t.work, t.cancel = context.WithCancelCause(work)
 	t.idle, t.stop = context.WithCancel(t.work)
 	t.deaf = context.AfterFunc(c.stopping, t.stop)
@@ -157,7 +159,7 @@ func (t *tenure) note(o *Observation) {
 		t.done.Store(at)
 	case KindOpened:
 		// A first start has no checkpoint when it is claimed.
-		t.done.CompareAndSwap(Unset.Sequence, at)
+		t.done.CompareAndSwap(driver.Unset.Sequence, at)
 		t.read.Store(at)
 	case KindCommitted, KindWritten:
 		t.done.Store(max(at, t.done.Load()))

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -74,7 +76,7 @@ func (p *account) audit(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.cfg.Start.Kind != sluice.StartEarliest {
+	if p.cfg.Start.Kind != driver.StartEarliest {
 		p.start = p.entry.Sequence
 		if p.start == none {
 			p.start = p.Checkpoint + 1
@@ -100,7 +102,7 @@ func (p *account) audit(ctx context.Context) error {
 
 // begin reads the checkpoint.
 func (p *account) begin(ctx context.Context, view View) error {
-	p.Checkpoint = sluice.Unset.Sequence
+	p.Checkpoint = driver.Unset.Sequence
 	progress, found, err := view.Checkpoint(ctx)
 	if err != nil || !found {
 		return err
@@ -145,7 +147,7 @@ func (p *account) past() error {
 	}
 	if next == none {
 		next = p.Checkpoint + 1
-		if p.Checkpoint < sluice.Origin.Sequence {
+		if p.Checkpoint < driver.Origin.Sequence {
 			return nil
 		}
 	}

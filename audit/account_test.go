@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -21,7 +23,7 @@ type brittle struct {
 	opened int
 }
 
-func (b *brittle) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+func (b *brittle) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	r, err := b.Hub.Open(ctx, partition, after, epoch)
 	if err != nil {
 		return nil, err
@@ -31,7 +33,7 @@ func (b *brittle) Open(ctx context.Context, partition string, after sluice.Posit
 }
 
 type brittleReader struct {
-	sluice.Reader
+	driver.Reader
 	hub  *brittle
 	last int64
 }

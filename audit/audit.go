@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -51,7 +53,7 @@ func (cfg *Config) withDefaults() Config {
 // Events that come while it works are not looked at. An error that is
 // [ErrUndecided] says why there is no verdict; it is none if something is
 // wrong: that is in the report.
-func Hub(ctx context.Context, source sluice.Source, ledger Ledger, group sluice.Group, cfg *Config) (*Report, error) {
+func Hub(ctx context.Context, source driver.Source, ledger Ledger, group sluice.Group, cfg *Config) (*Report, error) {
 	began := time.Now()
 	topic, err := source.Describe(ctx)
 	if err != nil {
@@ -109,7 +111,7 @@ func first(errs []error) error {
 
 // auditor is what the partitions of an audit share.
 type auditor struct {
-	source sluice.Source
+	source driver.Source
 	ledger Ledger
 	topic  sluice.Topic
 	cfg    Config

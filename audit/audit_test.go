@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -179,7 +181,7 @@ func TestConsumerThatBeganLate(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
 	hub.Append("0", sluicetest.Bodies("0", "1", "2", "3", "4", "5")...)
 	b := &books{checkpoint: map[string]int64{"0": 4}, entries: map[string][]audit.Entry{"0": {{Sequence: 2}, {Sequence: 4}}}}
-	r, err := audit.Hub(t.Context(), hub, b, group, &audit.Config{Start: sluice.Start{Kind: sluice.StartLatest}})
+	r, err := audit.Hub(t.Context(), hub, b, group, &audit.Config{Start: sluice.Start{Kind: driver.StartLatest}})
 	if err != nil {
 		t.Fatal(err)
 	}

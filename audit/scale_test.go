@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
@@ -155,8 +157,8 @@ func book(t *testing.T, path string, group sluice.Group, topic sluice.Topic, n i
 }
 
 // plain reads a partition and does nothing with it.
-func plain(ctx context.Context, source sluice.Source, partition string, n int64) error {
-	reader, err := source.Open(ctx, partition, sluice.Origin, 0)
+func plain(ctx context.Context, source driver.Source, partition string, n int64) error {
+	reader, err := source.Open(ctx, partition, driver.Origin, 0)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/blobstore"
 )
 
@@ -43,9 +44,9 @@ func BenchmarkAdvance(b *testing.B) {
 	n := int64(0)
 	for b.Loop() {
 		n++
-		var done []sluice.SequenceRange
+		var done []driver.SequenceRange
 		for i := range int64(300) {
-			done = append(done, sluice.SequenceRange{First: n + 2 + 10*i, Last: n + 5 + 10*i})
+			done = append(done, driver.SequenceRange{First: n + 2 + 10*i, Last: n + 5 + 10*i})
 		}
 		if err := s.Advance(b.Context(), l, at(n), done); err != nil {
 			b.Fatal(err)

@@ -8,10 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/property"
 )
 
@@ -27,7 +28,7 @@ func (s *Store) bodyName(r *register, body string) (string, error) {
 
 // storeBody stores a body under a name that was never used, and notes it in
 // the entry. By itself that means nothing: the register tells what is there.
-func (s *Store) storeBody(ctx context.Context, r *register, d *sluice.DeadLetter, e *entry) error {
+func (s *Store) storeBody(ctx context.Context, r *register, d *driver.DeadLetter, e *entry) error {
 	if !d.HasBody {
 		return nil
 	}
@@ -51,7 +52,7 @@ func (s *Store) storeBody(ctx context.Context, r *register, d *sluice.DeadLetter
 }
 
 // readBody adds body and properties to a dead letter.
-func (s *Store) readBody(ctx context.Context, r *register, e *entry, d *sluice.DeadLetter) error {
+func (s *Store) readBody(ctx context.Context, r *register, e *entry, d *driver.DeadLetter) error {
 	name, err := s.bodyName(r, e.Body)
 	if err != nil {
 		return err

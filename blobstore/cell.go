@@ -8,14 +8,14 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
-
-	"github.com/sluice-go/sluice"
 )
 
 // cell is a partition's blob as it was read.
@@ -102,7 +102,7 @@ const mostTries = 50
 // edit reads a partition's blob, decides, and writes, again and again while it
 // is changed meanwhile. try returns errChanged for that, and errLease to see
 // whether that is why the lease was refused.
-func (s *Store) edit(ctx context.Context, group sluice.Group, partition string, try func(c cell) error) error {
+func (s *Store) edit(ctx context.Context, group driver.Group, partition string, try func(c cell) error) error {
 	name, err := s.name(group, partition)
 	if err != nil {
 		return err

@@ -7,23 +7,23 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"github.com/sluice-go/sluice/driver"
 
-	"github.com/sluice-go/sluice"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 )
 
 // Claim implements [sluice.CheckpointStore].
-func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
-	var p sluice.Checkpoint
+func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
+	var p driver.Checkpoint
 	err := errors.Join(fits("the owner's name", lease.Owner), fits("the incarnation", incarnation))
 	if err == nil {
 		err = s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
-			p = sluice.Checkpoint{Incarnation: incarnation, Position: sluice.Unset}
+			p = driver.Checkpoint{Incarnation: incarnation, Position: driver.Unset}
 			if c.checkpoint != nil {
 				p = *c.checkpoint
 			}
 			if p.Epoch > lease.Epoch || p.Epoch == lease.Epoch && p.Owner != lease.Owner {
-				return &sluice.FencedError{Partition: lease.Partition, Epoch: p.Epoch, Owner: p.Owner}
+				return &driver.FencedError{Partition: lease.Partition, Epoch: p.Epoch, Owner: p.Owner}
 			}
 			if p.Epoch < lease.Epoch {
 				p.Claims++
@@ -33,23 +33,23 @@ func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation strin
 		})
 	}
 	if err != nil {
-		return sluice.Checkpoint{}, fmt.Errorf("claim partition %s: %w", lease.Partition, refused(err, lease))
+		return driver.Checkpoint{}, fmt.Errorf("claim partition %s: %w", lease.Partition, refused(err, lease))
 	}
 	p.Group, p.Partition = lease.Group, lease.Partition
 	return p, nil
 }
 
 // Advance implements [sluice.CheckpointStore].
-func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
 	err := s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
 		p := c.checkpoint
 		switch {
 		case p == nil:
-			return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, sluice.ErrFenced)
+			return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, driver.ErrFenced)
 		case p.Epoch != lease.Epoch || p.Owner != lease.Owner:
-			return &sluice.FencedError{Partition: lease.Partition, Epoch: p.Epoch, Owner: p.Owner}
+			return &driver.FencedError{Partition: lease.Partition, Epoch: p.Epoch, Owner: p.Owner}
 		case p.Position.Sequence > to.Sequence:
-			return fmt.Errorf("partition %s: its checkpoint is at %v, behind %v: %w", lease.Partition, p.Position, to, sluice.ErrFenced)
+			return fmt.Errorf("partition %s: its checkpoint is at %v, behind %v: %w", lease.Partition, p.Position, to, driver.ErrFenced)
 		}
 		next := *p
 		if p.Position.Sequence != to.Sequence {
@@ -65,7 +65,7 @@ func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Posit
 }
 
 // Leave implements [sluice.CheckpointStore].
-func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
+func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 	err := s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
 		p := c.checkpoint
 		if p == nil || p.Epoch != lease.Epoch || p.Owner != lease.Owner || p.Claims == 0 {
@@ -75,7 +75,7 @@ func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 		next.Claims = 0
 		return s.writeUnder(ctx, c, lease, &next)
 	})
-	if err = refused(err, lease); err != nil && !errors.Is(err, sluice.ErrFenced) {
+	if err = refused(err, lease); err != nil && !errors.Is(err, driver.ErrFenced) {
 		return fmt.Errorf("leave partition %s: %w", lease.Partition, err)
 	}
 	return nil
@@ -84,11 +84,11 @@ func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 // writeUnder writes a checkpoint, and when, in the name of a lease: under the
 // blob's own, if that is it. One of another lease store has no lease on the blob, and then
 // nobody else may.
-func (s *Store) writeUnder(ctx context.Context, c cell, lease sluice.Lease, p *sluice.Checkpoint) error {
+func (s *Store) writeUnder(ctx context.Context, c cell, lease driver.Lease, p *driver.Checkpoint) error {
 	id := ""
 	switch {
 	case c.lease.above(lease):
-		return &sluice.FencedError{Partition: lease.Partition, Epoch: c.lease.epoch, Owner: c.lease.owner}
+		return &driver.FencedError{Partition: lease.Partition, Epoch: c.lease.epoch, Owner: c.lease.owner}
 	case c.lease.is(lease):
 		id = c.leaseID()
 	}
@@ -98,16 +98,16 @@ func (s *Store) writeUnder(ctx context.Context, c cell, lease sluice.Lease, p *s
 }
 
 // refused makes a fence of what the blob's lease has refused for good.
-func refused(err error, lease sluice.Lease) error {
+func refused(err error, lease driver.Lease) error {
 	if errors.Is(err, errLease) {
-		return fmt.Errorf("partition %s: epoch %d of %s does not have the lease on its blob: %w: %w", lease.Partition, lease.Epoch, lease.Owner, sluice.ErrFenced, err)
+		return fmt.Errorf("partition %s: epoch %d of %s does not have the lease on its blob: %w: %w", lease.Partition, lease.Epoch, lease.Owner, driver.ErrFenced, err)
 	}
 	return err
 }
 
 // Read implements [sluice.CheckpointStore].
-func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
-	var list []sluice.Checkpoint
+func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error) {
+	var list []driver.Checkpoint
 	err := s.cells(ctx, group, func(partition string, c cell) {
 		if p := c.checkpoint; p != nil {
 			p.Group, p.Partition = group, partition
@@ -117,7 +117,7 @@ func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoi
 	if err != nil {
 		return nil, fmt.Errorf("read checkpoints of %v: %w", group, err)
 	}
-	slices.SortFunc(list, func(a, b sluice.Checkpoint) int { return cmp.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(list, func(a, b driver.Checkpoint) int { return cmp.Compare(a.Partition, b.Partition) })
 	return list, nil
 }
 
@@ -125,12 +125,12 @@ func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoi
 // lease is of that epoch. It is written under the lease of whoever has the
 // partition, which stays that owner's, who finds itself fenced off; a lease
 // whose id is not known is broken.
-func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
 	var epoch int64
 	err := fits("the incarnation", incarnation)
 	if err == nil {
 		err = s.edit(ctx, group, partition, func(c cell) error {
-			p := sluice.Checkpoint{Incarnation: incarnation, Position: to, Updated: c.now}
+			p := driver.Checkpoint{Incarnation: incarnation, Position: to, Updated: c.now}
 			if c.checkpoint != nil {
 				p.Epoch = c.checkpoint.Epoch
 			}

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
 )
@@ -28,8 +29,8 @@ func works(t *testing.T, s *blobstore.Store) {
 	if err := s.Advance(t.Context(), l, at(1), nil); err != nil {
 		t.Error(err)
 	}
-	letter := sluice.DeadLetter{Group: group, Status: sluice.StatusDead, HasBody: true, Event: sluice.Event{Partition: "0", Sequence: 2, Body: []byte("x")}}
-	if err := s.Park(t.Context(), []sluice.DeadLetter{letter}); err != nil {
+	letter := driver.DeadLetter{Group: group, Status: driver.StatusDead, HasBody: true, Event: driver.Event{Partition: "0", Sequence: 2, Body: []byte("x")}}
+	if err := s.Park(t.Context(), []driver.DeadLetter{letter}); err != nil {
 		t.Error(err)
 	}
 	if err := s.Leases().Release(t.Context(), l); err != nil {

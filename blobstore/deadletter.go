@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/sluice-go/sluice/driver"
 
-	"github.com/sluice-go/sluice"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
 // matches tells whether a filter, but for its limit, selects the dead letter.
-func matches(f *sluice.DeadLetterFilter, d *sluice.DeadLetter) bool {
+func matches(f *driver.DeadLetterFilter, d *driver.DeadLetter) bool {
 	e := &d.Event
 	return (len(f.IDs) == 0 || slices.Contains(f.IDs, d.ID)) &&
 		(f.Partition == "" || f.Partition == e.Partition) &&
@@ -30,7 +30,7 @@ func matches(f *sluice.DeadLetterFilter, d *sluice.DeadLetter) bool {
 
 // partitionsOf are the partitions that dead letters with these ids can be in:
 // those that the ids tell, or all that have any.
-func (s *Store) partitionsOf(ctx context.Context, group sluice.Group, ids []int64) ([]string, error) {
+func (s *Store) partitionsOf(ctx context.Context, group driver.Group, ids []int64) ([]string, error) {
 	var list []string
 	for _, id := range ids {
 		p, ok := partitionOf(id)
@@ -44,7 +44,7 @@ func (s *Store) partitionsOf(ctx context.Context, group sluice.Group, ids []int6
 }
 
 // lettered are the partitions that have a register.
-func (s *Store) lettered(ctx context.Context, group sluice.Group) ([]string, error) {
+func (s *Store) lettered(ctx context.Context, group driver.Group) ([]string, error) {
 	folder, err := s.folder(group, letters)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (s *Store) lettered(ctx context.Context, group sluice.Group) ([]string, err
 }
 
 // selected are the dead letters that a filter selects, lowest id first.
-func (s *Store) selected(ctx context.Context, group sluice.Group, f *sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+func (s *Store) selected(ctx context.Context, group driver.Group, f *driver.DeadLetterFilter) ([]driver.DeadLetter, error) {
 	among, err := []string{f.Partition}, error(nil)
 	switch {
 	case f.Partition != "":
@@ -72,7 +72,7 @@ func (s *Store) selected(ctx context.Context, group sluice.Group, f *sluice.Dead
 	if err != nil {
 		return nil, err
 	}
-	found := make([][]sluice.DeadLetter, len(among))
+	found := make([][]driver.DeadLetter, len(among))
 	err = each(ctx, len(among), func(ctx context.Context, i int) error {
 		r, err := s.open(ctx, group, among[i])
 		if err != nil {
@@ -89,7 +89,7 @@ func (s *Store) selected(ctx context.Context, group sluice.Group, f *sluice.Dead
 		return nil, err
 	}
 	list := slices.Concat(found...)
-	slices.SortFunc(list, func(a, b sluice.DeadLetter) int {
+	slices.SortFunc(list, func(a, b driver.DeadLetter) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Event.Partition, b.Event.Partition))
 	})
 	if f.Limit > 0 {
@@ -99,7 +99,7 @@ func (s *Store) selected(ctx context.Context, group sluice.Group, f *sluice.Dead
 }
 
 // List implements [sluice.DeadLetterStore].
-func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+func (s *Store) List(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetter, error) {
 	list, err := s.selected(ctx, group, &filter)
 	if err != nil {
 		return nil, fmt.Errorf("list dead letters of %v: %w", group, err)
@@ -108,18 +108,18 @@ func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.Dead
 }
 
 // Get implements [sluice.DeadLetterStore].
-func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
+func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.DeadLetter, error) {
 	d, found, err := s.get(ctx, group, id)
 	switch {
 	case err != nil:
-		return sluice.DeadLetter{}, fmt.Errorf("read dead letter %d: %w", id, err)
+		return driver.DeadLetter{}, fmt.Errorf("read dead letter %d: %w", id, err)
 	case !found:
-		return sluice.DeadLetter{}, fmt.Errorf("dead letter %d of %v: %w", id, group, sluice.ErrNotFound)
+		return driver.DeadLetter{}, fmt.Errorf("dead letter %d of %v: %w", id, group, driver.ErrNotFound)
 	}
 	return d, nil
 }
 
-func (s *Store) get(ctx context.Context, group sluice.Group, id int64) (d sluice.DeadLetter, found bool, err error) {
+func (s *Store) get(ctx context.Context, group driver.Group, id int64) (d driver.DeadLetter, found bool, err error) {
 	among, err := s.partitionsOf(ctx, group, []int64{id})
 	if err != nil {
 		return d, false, err
@@ -137,13 +137,13 @@ func (s *Store) get(ctx context.Context, group sluice.Group, id int64) (d sluice
 }
 
 // Redrive implements [sluice.DeadLetterStore].
-func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter, at time.Time) (int64, error) {
 	n, err := s.mark(ctx, group, filter, func(e *entry, now time.Time) {
 		next := at
 		if at.IsZero() {
 			next = now
 		}
-		e.mark(sluice.StatusRedrive, next)
+		e.mark(driver.StatusRedrive, next)
 	})
 	if err != nil {
 		return n, fmt.Errorf("retry dead letters of %v: %w", group, err)
@@ -152,8 +152,8 @@ func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.D
 }
 
 // Discard implements [sluice.DeadLetterStore].
-func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
-	n, err := s.mark(ctx, group, filter, func(e *entry, _ time.Time) { e.mark(sluice.StatusDiscarded, time.Time{}) })
+func (s *Store) Discard(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) (int64, error) {
+	n, err := s.mark(ctx, group, filter, func(e *entry, _ time.Time) { e.mark(driver.StatusDiscarded, time.Time{}) })
 	if err != nil {
 		return n, fmt.Errorf("discard dead letters of %v: %w", group, err)
 	}
@@ -162,7 +162,7 @@ func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.D
 
 // mark changes the state of the dead letters that a filter selects, one
 // partition after the other. If it fails it tells how many it has marked.
-func (s *Store) mark(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, set func(e *entry, now time.Time)) (int64, error) {
+func (s *Store) mark(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter, set func(e *entry, now time.Time)) (int64, error) {
 	list, err := s.selected(ctx, group, &filter)
 	if err != nil {
 		return 0, err

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -55,8 +57,8 @@ func TestConsumers(t *testing.T) {
 	run := func(until func() bool) {
 		t.Helper()
 		store := p.open(t)
-		records := func(_ context.Context, e *sluice.Event) ([]string, error) { return []string{string(e.Body)}, nil }
-		c, err := sluice.New(hub, store.Leases(), sluice.AtLeastOnce(store, store, records, sink, nil), sluice.AllPartitions, &sluice.Config{
+		records := func(_ context.Context, e *driver.Event) ([]string, error) { return []string{string(e.Body)}, nil }
+		c, err := sluice.New(hub, store.Leases(), sluice.AtLeastOnce(store, records, sink, nil), &sluice.Config{
 			LeaseFor: blobstore.MinLease, AssignEvery: 10 * time.Millisecond,
 		})
 		if err != nil {

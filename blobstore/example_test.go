@@ -6,7 +6,8 @@ import (
 	"log"
 	"os"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/blobstore"
 )
 
@@ -21,9 +22,9 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	var (
-		leases      sluice.LeaseStore      = store.Leases()
-		checkpoints sluice.CheckpointStore = store
-		letters     sluice.DeadLetterQueue = store
+		leases      driver.LeaseStore      = store.Leases()
+		checkpoints driver.CheckpointStore = store
+		letters     driver.DeadLetterQueue = store
 	)
 	fmt.Println(leases, checkpoints, letters)
 }

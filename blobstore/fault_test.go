@@ -10,20 +10,21 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 )
 
 // calls are what an owner asks a store for, from a lease taken and a checkpoint
 // claimed and at 5.
 var calls = map[string]struct {
-	do    func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error
-	after func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo)
+	do    func(ctx context.Context, s *blobstore.Store, l driver.Lease) error
+	after func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo)
 }{
 	"acquire": {
-		func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error {
+		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error {
 			next, err := s.Leases().Acquire(ctx, group, "0", "a", blobstore.MaxLease, 0)
 			if err == nil && next.Epoch <= l.Epoch {
 				return errors.New("epoch not raised")
@@ -33,68 +34,68 @@ var calls = map[string]struct {
 			}
 			return err
 		},
-		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
+		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
 			if info.Epoch <= l.Epoch || !info.Live() || info.Owner != "a" {
 				t.Errorf("lease is %+v", info)
 			}
 		},
 	},
 	"renew": {
-		func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error {
+		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error {
 			return s.Leases().Renew(ctx, l, blobstore.MaxLease)
 		},
-		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
+		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
 			if info.Lease != l || info.Remaining <= blobstore.MinLease {
 				t.Errorf("lease is %+v", info)
 			}
 		},
 	},
 	"release": {
-		func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error { return s.Leases().Release(ctx, l) },
-		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
+		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error { return s.Leases().Release(ctx, l) },
+		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
 			if info.Lease != l || info.Live() {
 				t.Errorf("lease is %+v", info)
 			}
 		},
 	},
 	"claim": {
-		func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error {
+		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error {
 			p, err := s.Claim(ctx, l, "incarnation 1")
 			if err == nil && (p.Position != at(5) || p.Claims != 1) {
 				return errors.New("not what was there")
 			}
 			return err
 		},
-		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
+		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
 			if p.Position != at(5) || p.Claims != 1 {
 				t.Errorf("checkpoint is %+v", p)
 			}
 		},
 	},
 	"advance": {
-		func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error {
-			return s.Advance(ctx, l, at(7), []sluice.SequenceRange{{First: 9, Last: 9}})
+		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error {
+			return s.Advance(ctx, l, at(7), []driver.SequenceRange{{First: 9, Last: 9}})
 		},
-		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
+		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
 			if p.Position != at(7) || len(p.Done) != 1 || p.Epoch != l.Epoch {
 				t.Errorf("checkpoint is %+v", p)
 			}
 		},
 	},
 	"leave": {
-		func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error { return s.Leave(ctx, l) },
-		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
+		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error { return s.Leave(ctx, l) },
+		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
 			if p.Claims != 0 || p.Position != at(5) {
 				t.Errorf("checkpoint is %+v", p)
 			}
 		},
 	},
 	"reset": {
-		func(ctx context.Context, s *blobstore.Store, l sluice.Lease) error {
+		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error {
 			_, err := s.Reset(ctx, group, "0", "incarnation 1", at(2))
 			return err
 		},
-		func(t *testing.T, l sluice.Lease, p sluice.Checkpoint, info sluice.LeaseInfo) {
+		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
 			if p.Position != at(2) || p.Epoch <= l.Epoch || info.Lease != l || !info.Live() {
 				t.Errorf("checkpoint is %+v, lease %+v", p, info)
 			}
@@ -102,7 +103,7 @@ var calls = map[string]struct {
 	},
 }
 
-func leaseInfo(t *testing.T, s *blobstore.Store) sluice.LeaseInfo {
+func leaseInfo(t *testing.T, s *blobstore.Store) driver.LeaseInfo {
 	t.Helper()
 	list, err := s.Leases().List(t.Context(), group)
 	if err != nil || len(list) != 1 {
@@ -232,7 +233,7 @@ func TestAcquireThatFailsLetsGo(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := broken.Leases().Acquire(t.Context(), group, "0", "b", blobstore.MaxLease, 0); err == nil || errors.Is(err, sluice.ErrHeld) {
+	if _, err := broken.Leases().Acquire(t.Context(), group, "0", "b", blobstore.MaxLease, 0); err == nil || errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("acquired although nothing could be written: %v", err)
 	}
 	if l := acquire(t, s, "c"); l.Epoch != 2 {
@@ -256,10 +257,10 @@ func TestForeignLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.Leases().Acquire(t.Context(), group, "0", "b", blobstore.MinLease, 0)
-	if !errors.Is(err, sluice.ErrHeld) {
+	if !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("acquired a blob that is leased by something else: %v", err)
 	}
-	if _, err := s.Claim(t.Context(), sluice.Lease{Group: group, Partition: "0", Owner: "b", Epoch: 5}, "1"); err == nil {
+	if _, err := s.Claim(t.Context(), driver.Lease{Group: group, Partition: "0", Owner: "b", Epoch: 5}, "1"); err == nil {
 		t.Error("claimed a blob that is leased by something else")
 	}
 	epoch, err := s.Reset(t.Context(), group, "0", "1", at(3))
@@ -282,7 +283,7 @@ func TestAdvanceBehindExpiry(t *testing.T) {
 	if err := expire(t.Context(), p.client(t), blob); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Advance(t.Context(), l, at(1), nil); !errors.Is(err, sluice.ErrFenced) {
+	if err := s.Advance(t.Context(), l, at(1), nil); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("advance after the lease's end: %v", err)
 	}
 	if got := strings.Join(w.log(), ", "); !strings.Contains(got, "metadata 412") {
@@ -310,10 +311,10 @@ func TestBlobDeleted(t *testing.T) {
 	if _, err := past.NewBlobClient(blob).Delete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Leases().Renew(t.Context(), l, blobstore.MinLease); !errors.Is(err, sluice.ErrFenced) {
+	if err := s.Leases().Renew(t.Context(), l, blobstore.MinLease); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("renew: %v", err)
 	}
-	if err := s.Advance(t.Context(), l, at(1), nil); !errors.Is(err, sluice.ErrFenced) {
+	if err := s.Advance(t.Context(), l, at(1), nil); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("advance: %v", err)
 	}
 	next, err := s.Leases().Acquire(t.Context(), group, "0", "b", blobstore.MinLease, l.Epoch)

@@ -10,11 +10,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
-
-	"github.com/sluice-go/sluice"
 )
 
 // Azure's bounds of a lease that ends by itself:
@@ -29,7 +29,7 @@ const (
 // [sluice.ErrRefused].
 func CheckLease(ttl time.Duration) error {
 	if ttl < MinLease || ttl > MaxLease {
-		return fmt.Errorf("lease of %v: Azure Blob Storage grants leases of 15 s to 60 s: set the lease's length between them (30 s is the default): %w", ttl, sluice.ErrRefused)
+		return fmt.Errorf("lease of %v: Azure Blob Storage grants leases of 15 s to 60 s: set the lease's length between them (30 s is the default): %w", ttl, driver.ErrRefused)
 	}
 	return nil
 }
@@ -39,7 +39,7 @@ func CheckLease(ttl time.Duration) error {
 // use.
 type Leases struct{ store *Store }
 
-var _ sluice.LeaseStore = (*Leases)(nil)
+var _ driver.LeaseStore = (*Leases)(nil)
 
 // leaseID is the id of the lease on a blob: it follows from owner and epoch,
 // so that it is known wherever these are, and a request that is sent twice asks
@@ -83,21 +83,21 @@ func (s *Store) grab(ctx context.Context, c cell, id string, seconds int64) (tim
 // Acquire implements [sluice.LeaseStore]. It returns once the new epoch is
 // written under the new lease. A ttl that Azure does not grant is refused, as
 // by [CheckLease].
-func (l *Leases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, owner string, ttl time.Duration, above int64) (driver.Lease, error) {
 	a := acquisition{
 		store: l.store, above: above, seconds: wholeSeconds(ttl),
-		lease: sluice.Lease{Group: group, Partition: partition, Owner: owner},
+		lease: driver.Lease{Group: group, Partition: partition, Owner: owner},
 	}
 	err := errors.Join(CheckLease(ttl), fits("the owner's name", owner))
 	if err == nil {
 		err = l.store.edit(ctx, group, partition, func(c cell) error { return a.try(ctx, c) })
 	}
 	if errors.Is(err, errLease) {
-		err = sluice.ErrHeld // its epoch is not written yet
+		err = driver.ErrHeld // its epoch is not written yet
 	}
 	if err != nil {
 		a.giveBack(ctx)
-		return sluice.Lease{}, fmt.Errorf("acquire lease on partition %s: %w", partition, err)
+		return driver.Lease{}, fmt.Errorf("acquire lease on partition %s: %w", partition, err)
 	}
 	return a.lease, nil
 }
@@ -107,7 +107,7 @@ func wholeSeconds(ttl time.Duration) int64 { return int64((ttl + time.Second - 1
 // acquisition is an Acquire in progress.
 type acquisition struct {
 	store   *Store
-	lease   sluice.Lease
+	lease   driver.Lease
 	seconds int64
 	above   int64
 
@@ -128,7 +128,7 @@ func (a *acquisition) try(ctx context.Context, c cell) error {
 		epoch = max(epoch, c.checkpoint.Epoch)
 	}
 	if epoch == math.MaxInt64 {
-		return fmt.Errorf("there is no epoch above %d: %w", epoch, sluice.ErrRefused)
+		return fmt.Errorf("there is no epoch above %d: %w", epoch, driver.ErrRefused)
 	}
 	epoch++
 	id := leaseID(c.name, a.lease.Owner, epoch)
@@ -158,7 +158,7 @@ func (a *acquisition) takeOver(ctx context.Context, c cell, id string) error {
 	from := a.id
 	if from == "" {
 		if c.lease.owner != a.lease.Owner && !c.lease.released() || c.lease.epoch == 0 {
-			return fmt.Errorf("by %s for another %v: %w", cmp.Or(c.lease.owner, "an unknown owner"), c.remaining(), sluice.ErrHeld)
+			return fmt.Errorf("by %s for another %v: %w", cmp.Or(c.lease.owner, "an unknown owner"), c.remaining(), driver.ErrHeld)
 		}
 		from = c.leaseID()
 	}
@@ -200,12 +200,12 @@ func (s *Store) letGo(ctx context.Context, c cell, id string, condition *blob.Mo
 }
 
 // Renew implements [sluice.LeaseStore].
-func (l *Leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duration) error {
 	err := CheckLease(ttl)
 	if err == nil {
 		err = l.store.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
 			if !c.exists || !c.lease.is(lease) || c.lease.released() {
-				return fmt.Errorf("%w: the lease is %s", sluice.ErrFenced, c.lease.tell())
+				return fmt.Errorf("%w: the lease is %s", driver.ErrFenced, c.lease.tell())
 			}
 			since, err := l.store.grab(ctx, c, c.leaseID(), wholeSeconds(ttl))
 			if err != nil {
@@ -217,7 +217,7 @@ func (l *Leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duratio
 		})
 	}
 	if errors.Is(err, errLease) { // another has it, whose epoch is not written yet
-		err = fmt.Errorf("%w: %w", sluice.ErrFenced, err)
+		err = fmt.Errorf("%w: %w", driver.ErrFenced, err)
 	}
 	if err != nil {
 		return fmt.Errorf("renew lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, err)
@@ -238,7 +238,7 @@ func (l leaseRecord) tell() string {
 
 // Release implements [sluice.LeaseStore]. It is written first that the lease is
 // given back, and then let go; a successor may take it between the two.
-func (l *Leases) Release(ctx context.Context, lease sluice.Lease) error {
+func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 	err := l.store.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
 		if !c.exists || !c.lease.is(lease) {
 			return nil
@@ -279,12 +279,12 @@ func (c *cell) remaining() time.Duration {
 }
 
 // List implements [sluice.LeaseStore].
-func (l *Leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
-	var list []sluice.LeaseInfo
+func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseInfo, error) {
+	var list []driver.LeaseInfo
 	err := l.store.cells(ctx, group, func(partition string, c cell) {
 		if c.lease.epoch > 0 {
-			list = append(list, sluice.LeaseInfo{
-				Lease:     sluice.Lease{Group: group, Partition: partition, Owner: c.lease.owner, Epoch: c.lease.epoch},
+			list = append(list, driver.LeaseInfo{
+				Lease:     driver.Lease{Group: group, Partition: partition, Owner: c.lease.owner, Epoch: c.lease.epoch},
 				Remaining: c.remaining(), Renewed: c.lease.renewed,
 			})
 		}
@@ -292,12 +292,12 @@ func (l *Leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseIn
 	if err != nil {
 		return nil, fmt.Errorf("list leases of %v: %w", group, err)
 	}
-	slices.SortFunc(list, func(a, b sluice.LeaseInfo) int { return cmp.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(list, func(a, b driver.LeaseInfo) int { return cmp.Compare(a.Partition, b.Partition) })
 	return list, nil
 }
 
 // cells lists the blobs of a group's partitions.
-func (s *Store) cells(ctx context.Context, group sluice.Group, found func(partition string, c cell)) error {
+func (s *Store) cells(ctx context.Context, group driver.Group, found func(partition string, c cell)) error {
 	folder, err := s.folder(group, partitions)
 	if err != nil {
 		return err

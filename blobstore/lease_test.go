@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/blobstore"
 )
 
@@ -23,9 +24,9 @@ func TestLeaseLengths(t *testing.T) {
 		_, err := s.Leases().Acquire(t.Context(), group, "0", "a", ttl, 0)
 		for what, err := range map[string]error{
 			"acquire": err, "check": blobstore.CheckLease(ttl),
-			"renew": s.Leases().Renew(t.Context(), sluice.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}, ttl),
+			"renew": s.Leases().Renew(t.Context(), driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}, ttl),
 		} {
-			if !errors.Is(err, sluice.ErrRefused) || !strings.Contains(err.Error(), "15 s to 60 s") || !strings.Contains(err.Error(), ttl.String()) {
+			if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "15 s to 60 s") || !strings.Contains(err.Error(), ttl.String()) {
 				t.Errorf("%s for %v: %v", what, ttl, err)
 			}
 		}
@@ -60,7 +61,7 @@ func TestHeldNamesTheOwner(t *testing.T) {
 	s := p.openThrough(t, w, 0)
 	asked := len(w.log())
 	_, err := s.Leases().Acquire(t.Context(), group, "0", "b", blobstore.MinLease, 0)
-	if !errors.Is(err, sluice.ErrHeld) || !strings.Contains(err.Error(), "partition 0") || !strings.Contains(err.Error(), "worker-7") {
+	if !errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), "partition 0") || !strings.Contains(err.Error(), "worker-7") {
 		t.Errorf("got %v", err)
 	}
 	if got := w.log()[asked:]; len(got) != 1 {
@@ -82,7 +83,7 @@ func TestResetUnderALiveOwner(t *testing.T) {
 		t.Fatalf("reset to epoch %d, %v", epoch, err)
 	}
 	err = s.Advance(t.Context(), l, at(10), nil)
-	if f, found := errors.AsType[*sluice.FencedError](err); !found || f.Epoch != epoch {
+	if f, found := errors.AsType[*driver.FencedError](err); !found || f.Epoch != epoch {
 		t.Errorf("advance: %v, want a FencedError that names epoch %d", err, epoch)
 	}
 	if err := s.Leases().Renew(t.Context(), l, blobstore.MinLease); err != nil {
@@ -112,7 +113,7 @@ func TestMetadataOfSomethingElse(t *testing.T) {
 	_, acquired := s.Leases().Acquire(t.Context(), group, "0", "a", blobstore.MinLease, 0)
 	_, read := s.Read(t.Context(), group)
 	for what, err := range map[string]error{"acquire": acquired, "read": read, "renew": s.Leases().Renew(t.Context(), l, blobstore.MinLease)} {
-		if err == nil || errors.Is(err, sluice.ErrFenced) || !strings.Contains(err.Error(), blob) || !strings.Contains(err.Error(), "leaseepoch") {
+		if err == nil || errors.Is(err, driver.ErrFenced) || !strings.Contains(err.Error(), blob) || !strings.Contains(err.Error(), "leaseepoch") {
 			t.Errorf("%s: %v, want that it names the blob and what is wrong", what, err)
 		}
 	}
@@ -131,7 +132,7 @@ func TestRivalsAtOnce(t *testing.T) {
 	last := int64(0)
 	for round := range 12 {
 		type result struct {
-			lease sluice.Lease
+			lease driver.Lease
 			err   error
 		}
 		results := make(chan result)
@@ -144,12 +145,12 @@ func TestRivalsAtOnce(t *testing.T) {
 			}()
 		}
 		close(begin)
-		var won []sluice.Lease
+		var won []driver.Lease
 		for range rivals {
 			switch r := <-results; {
 			case r.err == nil:
 				won = append(won, r.lease)
-			case !errors.Is(r.err, sluice.ErrHeld):
+			case !errors.Is(r.err, driver.ErrHeld):
 				t.Errorf("one of %d at once: %v", rivals, r.err)
 			}
 		}

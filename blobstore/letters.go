@@ -8,9 +8,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/sluice-go/sluice/driver"
 
-	"github.com/sluice-go/sluice"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
 
 // atOnce is how many requests about dead letters one call has under way.
@@ -47,12 +47,12 @@ feed:
 
 // Park implements [sluice.DeadLetterQueue]. Letters of one partition are stored in
 // one go; of several partitions those of the first may be stored alone.
-func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
+func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 	type place struct {
-		group     sluice.Group
+		group     driver.Group
 		partition string
 	}
-	of := make(map[place][]*sluice.DeadLetter)
+	of := make(map[place][]*driver.DeadLetter)
 	var places []place
 	for i := range letters {
 		p := place{letters[i].Group, letters[i].Event.Partition}
@@ -78,7 +78,7 @@ func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
 // those that are new, then the register that tells of them.
 type parking struct {
 	store    *Store
-	letters  []*sluice.DeadLetter
+	letters  []*driver.DeadLetter
 	stored   map[identity]entry // whose bodies are stored
 	register *register          // as it was last read, and then changed
 	sent     bool               // it may have been saved
@@ -87,7 +87,7 @@ type parking struct {
 func (p *parking) try(ctx context.Context, r *register) (bool, error) {
 	p.register = r
 	places := r.places()
-	var fresh []*sluice.DeadLetter
+	var fresh []*driver.DeadLetter
 	for _, d := range p.letters {
 		id := identityOf(d)
 		if _, known := places[id]; known {
@@ -137,7 +137,7 @@ func (p *parking) unused() []string {
 
 // Due implements [sluice.DeadLetterQueue]. Where no retry is due it takes one
 // request.
-func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+func (s *Store) Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
 	list, err := s.due(ctx, group, partition, limit)
 	if err != nil {
 		return nil, fmt.Errorf("look for retries of partition %s: %w", partition, err)
@@ -145,7 +145,7 @@ func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, l
 	return list, nil
 }
 
-func (s *Store) due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+func (s *Store) due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
 	some, err := s.anyDue(ctx, group, partition)
 	if err != nil || !some {
 		return nil, err
@@ -154,12 +154,12 @@ func (s *Store) due(ctx context.Context, group sluice.Group, partition string, l
 	if err != nil {
 		return nil, err
 	}
-	entries := slices.DeleteFunc(r.entries, func(e entry) bool { return e.Status != sluice.StatusRedrive || e.NextAttempt.After(r.now) })
+	entries := slices.DeleteFunc(r.entries, func(e entry) bool { return e.Status != driver.StatusRedrive || e.NextAttempt.After(r.now) })
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.ID, b.ID)) })
-	list := make([]sluice.DeadLetter, min(len(entries), max(limit, 0)))
+	list := make([]driver.DeadLetter, min(len(entries), max(limit, 0)))
 	err = each(ctx, len(list), func(ctx context.Context, i int) error {
 		d, found, err := s.whole(ctx, r, entries[i])
-		if found && d.Status == sluice.StatusRedrive {
+		if found && d.Status == driver.StatusRedrive {
 			list[i] = d
 		}
 		return err
@@ -167,11 +167,11 @@ func (s *Store) due(ctx context.Context, group sluice.Group, partition string, l
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list, func(d sluice.DeadLetter) bool { return d.Status == "" }), nil // settled meanwhile
+	return slices.DeleteFunc(list, func(d driver.DeadLetter) bool { return d.Status == "" }), nil // settled meanwhile
 }
 
 // anyDue asks whether a register has a retry that is due.
-func (s *Store) anyDue(ctx context.Context, group sluice.Group, partition string) (bool, error) {
+func (s *Store) anyDue(ctx context.Context, group driver.Group, partition string) (bool, error) {
 	name, err := s.join(group, letters, escape(partition))
 	if err != nil {
 		return false, err
@@ -190,7 +190,7 @@ func (s *Store) anyDue(ctx context.Context, group sluice.Group, partition string
 
 // whole reads a dead letter with its body. One whose body alone is gone is one
 // without a body; one that is gone altogether is not found.
-func (s *Store) whole(ctx context.Context, r *register, e entry) (d sluice.DeadLetter, found bool, err error) {
+func (s *Store) whole(ctx context.Context, r *register, e entry) (d driver.DeadLetter, found bool, err error) {
 	for range mostTries {
 		d = e.letter(r.group, r.partition)
 		if e.Body == "" {
@@ -217,8 +217,8 @@ func (s *Store) whole(ctx context.Context, r *register, e entry) (d sluice.DeadL
 
 // Settle implements [sluice.DeadLetterQueue]. Retries of one partition are settled
 // in one go.
-func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
-	failed := make(map[int64]*sluice.DeadLetter, len(returned))
+func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64, returned []driver.DeadLetter) error {
+	failed := make(map[int64]*driver.DeadLetter, len(returned))
 	ids := slices.Clone(applied)
 	for i := range returned {
 		failed[returned[i].ID] = &returned[i]
@@ -238,7 +238,7 @@ func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64,
 		err := s.change(ctx, group, partition, func(_ context.Context, r *register) (changed bool, _ error) {
 			last = r
 			r.entries = slices.DeleteFunc(r.entries, func(e entry) bool {
-				remove := e.Status == sluice.StatusRedrive && gone[e.ID]
+				remove := e.Status == driver.StatusRedrive && gone[e.ID]
 				if remove && e.Body != "" {
 					bodies = append(bodies, e.Body)
 				}
@@ -247,7 +247,7 @@ func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64,
 			})
 			for i := range r.entries {
 				e := &r.entries[i]
-				if d := failed[e.ID]; d != nil && e.Status == sluice.StatusRedrive {
+				if d := failed[e.ID]; d != nil && e.Status == driver.StatusRedrive {
 					e.fail(d)
 					changed = true
 				}
@@ -263,7 +263,7 @@ func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64,
 }
 
 // Parked implements [sluice.DeadLetterQueue].
-func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]int64, error) {
 	r, err := s.open(ctx, group, partition)
 	if err != nil {
 		return nil, fmt.Errorf("read dead letters of partition %s: %w", partition, err)
@@ -280,14 +280,14 @@ func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incar
 
 // Held implements [sluice.DeadLetterQueue]. An event without a key holds nothing
 // back.
-func (s *Store) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+func (s *Store) Held(ctx context.Context, group driver.Group, partition string) ([]string, error) {
 	r, err := s.open(ctx, group, partition)
 	if err != nil {
 		return nil, fmt.Errorf("read keys held back in partition %s: %w", partition, err)
 	}
 	var keys []string
 	for _, e := range r.entries {
-		if e.Status != sluice.StatusDiscarded && e.Key != "" {
+		if e.Status != driver.StatusDiscarded && e.Key != "" {
 			keys = append(keys, e.Key)
 		}
 	}

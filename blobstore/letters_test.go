@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 )
 
@@ -35,26 +36,26 @@ func (p place) blobs(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-func dead(partition string, sequences ...int64) (list []sluice.DeadLetter) {
+func dead(partition string, sequences ...int64) (list []driver.DeadLetter) {
 	for _, n := range sequences {
-		list = append(list, sluice.DeadLetter{
-			Group: group, Incarnation: "1", Status: sluice.StatusDead, Error: "no", Attempts: 3, FailedAt: time.Now(), HasBody: true,
-			Event: sluice.Event{Partition: partition, Sequence: n, Body: fmt.Append(nil, "body ", n), Properties: map[string]any{"n": n}},
+		list = append(list, driver.DeadLetter{
+			Group: group, Incarnation: "1", Status: driver.StatusDead, Error: "no", Attempts: 3, FailedAt: time.Now(), HasBody: true,
+			Event: driver.Event{Partition: partition, Sequence: n, Body: fmt.Append(nil, "body ", n), Properties: map[string]any{"n": n}},
 		})
 	}
 	return list
 }
 
-func listed(t *testing.T, s *blobstore.Store) []sluice.DeadLetter {
+func listed(t *testing.T, s *blobstore.Store) []driver.DeadLetter {
 	t.Helper()
-	list, err := s.List(t.Context(), group, sluice.DeadLetterFilter{})
+	list, err := s.List(t.Context(), group, driver.DeadLetterFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return list
 }
 
-func ids(list []sluice.DeadLetter) (n []int64) {
+func ids(list []driver.DeadLetter) (n []int64) {
 	for _, d := range list {
 		n = append(n, d.ID)
 	}
@@ -76,14 +77,14 @@ func TestLettersLostRequests(t *testing.T) {
 			return s.Settle(ctx, group, ids[:1], again)
 		}, 2, "dead retry"},
 		"retry": {func(ctx context.Context, s *blobstore.Store, ids []int64) error {
-			n, err := s.Redrive(ctx, group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}}, time.Now())
+			n, err := s.Redrive(ctx, group, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive}}, time.Now())
 			if err == nil && n != 3 {
 				err = fmt.Errorf("%d marked, want 3", n)
 			}
 			return err
 		}, 3, "retry retry retry"},
 		"discard": {func(ctx context.Context, s *blobstore.Store, ids []int64) error {
-			n, err := s.Discard(ctx, group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}, IDs: ids[1:]})
+			n, err := s.Discard(ctx, group, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive}, IDs: ids[1:]})
 			if err == nil && n != 2 {
 				err = fmt.Errorf("%d marked, want 2", n)
 			}
@@ -100,7 +101,7 @@ func TestLettersLostRequests(t *testing.T) {
 						t.Fatal(err)
 					}
 					known := ids(listed(t, s))
-					if _, err := s.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}); err != nil {
+					if _, err := s.Redrive(t.Context(), group, driver.DeadLetterFilter{}, time.Time{}); err != nil {
 						t.Fatal(err)
 					}
 					w := &wire{}
@@ -119,7 +120,7 @@ func TestLettersLostRequests(t *testing.T) {
 					var states []string
 					for _, d := range listed(t, s) {
 						if name == "park" && d.Event.Sequence > 3 && d.Event.Sequence < 9 {
-							d.Status = sluice.StatusDead // on retry since before
+							d.Status = driver.StatusDead // on retry since before
 						}
 						states = append(states, string(d.Status))
 					}
@@ -190,14 +191,14 @@ func TestBodyGone(t *testing.T) {
 	if _, err := p.client(t).NewBlobClient(p.blobs(t, "bodies")[0]).Delete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}); err != nil {
+	if _, err := s.Redrive(t.Context(), group, driver.DeadLetterFilter{}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	due, err := s.Due(t.Context(), group, "0", 10)
 	if err != nil || len(due) != 1 || due[0].HasBody || due[0].Event.Body != nil {
 		t.Errorf("due are %+v, %v", due, err)
 	}
-	if _, err := s.Get(t.Context(), group, 12345); !errors.Is(err, sluice.ErrNotFound) {
+	if _, err := s.Get(t.Context(), group, 12345); !errors.Is(err, driver.ErrNotFound) {
 		t.Errorf("one that was never there: %v", err)
 	}
 }
@@ -217,7 +218,7 @@ func TestLettersOfNamedPartitions(t *testing.T) {
 			t.Errorf("dead letter %d: %+v, %v", l.ID, d, err)
 		}
 	}
-	if _, err := s.Redrive(t.Context(), group, sluice.DeadLetterFilter{IDs: ids(list)}, time.Time{}); err != nil {
+	if _, err := s.Redrive(t.Context(), group, driver.DeadLetterFilter{IDs: ids(list)}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Settle(t.Context(), group, ids(list), nil); err != nil {
@@ -231,7 +232,7 @@ func TestLettersOfNamedPartitions(t *testing.T) {
 // Each field of a filter selects, also what is marked.
 func TestFilters(t *testing.T) {
 	s := newPlace(t).open(t)
-	var all []sluice.DeadLetter
+	var all []driver.DeadLetter
 	hour := func(n int64) time.Time {
 		return time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC).Add(time.Duration(n) * time.Hour)
 	}
@@ -254,34 +255,34 @@ func TestFilters(t *testing.T) {
 		t.Fatalf("event %d is not listed", sequence)
 		return 0
 	}
-	if n, err := s.Redrive(t.Context(), group, sluice.DeadLetterFilter{IDs: []int64{id(1), id(2), 1 << 40}}, time.Time{}); err != nil || n != 2 {
+	if n, err := s.Redrive(t.Context(), group, driver.DeadLetterFilter{IDs: []int64{id(1), id(2), 1 << 40}}, time.Time{}); err != nil || n != 2 {
 		t.Errorf("marked %d, %v", n, err)
 	}
-	if n, err := s.Discard(t.Context(), group, sluice.DeadLetterFilter{Key: "key 1", FirstSequence: new(int64(3)), Limit: 1}); err != nil || n != 1 {
+	if n, err := s.Discard(t.Context(), group, driver.DeadLetterFilter{Key: "key 1", FirstSequence: new(int64(3)), Limit: 1}); err != nil || n != 1 {
 		t.Errorf("discarded %d, %v", n, err)
 	}
 	for name, c := range map[string]struct {
-		filter sluice.DeadLetterFilter
+		filter driver.DeadLetterFilter
 		want   []int64
 	}{
-		"nothing":       {sluice.DeadLetterFilter{}, []int64{0, 1, 2, 3, 4, 5, 6, 7, 90}},
-		"ids":           {sluice.DeadLetterFilter{IDs: []int64{id(6), id(1), 1 << 40}}, []int64{1, 6}},
-		"id and place":  {sluice.DeadLetterFilter{IDs: []int64{id(6), id(90)}, Partition: "1"}, []int64{90}},
-		"partition":     {sluice.DeadLetterFilter{Partition: "1"}, []int64{90}},
-		"none of these": {sluice.DeadLetterFilter{Partition: "01"}, nil},
-		"status":        {sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}}, []int64{1, 2}},
-		"two statuses":  {sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive, sluice.StatusDiscarded}}, []int64{1, 2, 3}},
-		"key":           {sluice.DeadLetterFilter{Key: "key 1"}, []int64{1, 3, 5, 7}},
-		"part of a key": {sluice.DeadLetterFilter{Key: "key"}, nil},
-		"error":         {sluice.DeadLetterFilter{ErrorContains: "divisION by"}, []int64{0, 4}},
-		"percent":       {sluice.DeadLetterFilter{ErrorContains: "0% OF A_"}, []int64{1, 5}},
-		"since":         {sluice.DeadLetterFilter{FailedSince: hour(6), Partition: "0"}, []int64{6, 7}},
-		"before":        {sluice.DeadLetterFilter{FailedBefore: hour(2)}, []int64{0, 1}},
-		"from":          {sluice.DeadLetterFilter{FirstSequence: new(int64(5))}, []int64{5, 6, 7, 90}},
-		"to":            {sluice.DeadLetterFilter{LastSequence: new(int64(2))}, []int64{0, 1, 2}},
-		"after":         {sluice.DeadLetterFilter{AfterID: id(6)}, []int64{7, 90}},
-		"limit":         {sluice.DeadLetterFilter{Limit: 3}, []int64{0, 1, 2}},
-		"all at once":   {sluice.DeadLetterFilter{Key: "key 0", ErrorContains: "no", FirstSequence: new(int64(3)), AfterID: id(2), Limit: 5}, []int64{6}},
+		"nothing":       {driver.DeadLetterFilter{}, []int64{0, 1, 2, 3, 4, 5, 6, 7, 90}},
+		"ids":           {driver.DeadLetterFilter{IDs: []int64{id(6), id(1), 1 << 40}}, []int64{1, 6}},
+		"id and place":  {driver.DeadLetterFilter{IDs: []int64{id(6), id(90)}, Partition: "1"}, []int64{90}},
+		"partition":     {driver.DeadLetterFilter{Partition: "1"}, []int64{90}},
+		"none of these": {driver.DeadLetterFilter{Partition: "01"}, nil},
+		"status":        {driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive}}, []int64{1, 2}},
+		"two statuses":  {driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive, driver.StatusDiscarded}}, []int64{1, 2, 3}},
+		"key":           {driver.DeadLetterFilter{Key: "key 1"}, []int64{1, 3, 5, 7}},
+		"part of a key": {driver.DeadLetterFilter{Key: "key"}, nil},
+		"error":         {driver.DeadLetterFilter{ErrorContains: "divisION by"}, []int64{0, 4}},
+		"percent":       {driver.DeadLetterFilter{ErrorContains: "0% OF A_"}, []int64{1, 5}},
+		"since":         {driver.DeadLetterFilter{FailedSince: hour(6), Partition: "0"}, []int64{6, 7}},
+		"before":        {driver.DeadLetterFilter{FailedBefore: hour(2)}, []int64{0, 1}},
+		"from":          {driver.DeadLetterFilter{FirstSequence: new(int64(5))}, []int64{5, 6, 7, 90}},
+		"to":            {driver.DeadLetterFilter{LastSequence: new(int64(2))}, []int64{0, 1, 2}},
+		"after":         {driver.DeadLetterFilter{AfterID: id(6)}, []int64{7, 90}},
+		"limit":         {driver.DeadLetterFilter{Limit: 3}, []int64{0, 1, 2}},
+		"all at once":   {driver.DeadLetterFilter{Key: "key 0", ErrorContains: "no", FirstSequence: new(int64(3)), AfterID: id(2), Limit: 5}, []int64{6}},
 	} {
 		list, err := s.List(t.Context(), group, c.filter)
 		if err != nil {
@@ -295,7 +296,7 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%s: listed events %v, want %v", name, got, c.want)
 		}
 	}
-	if list, err := s.List(t.Context(), sluice.Group{Namespace: group.Namespace, Topic: group.Topic, Name: "other"}, sluice.DeadLetterFilter{}); err != nil || len(list) > 0 {
+	if list, err := s.List(t.Context(), driver.Group{Namespace: group.Namespace, Topic: group.Topic, Name: "other"}, driver.DeadLetterFilter{}); err != nil || len(list) > 0 {
 		t.Errorf("of another group: %v, %v", list, err)
 	}
 }

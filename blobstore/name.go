@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Limits of blob names:
@@ -23,16 +23,16 @@ const (
 )
 
 // folder is the name that the blobs of one kind begin with.
-func (s *Store) folder(group sluice.Group, kind string) (string, error) {
+func (s *Store) folder(group driver.Group, kind string) (string, error) {
 	return s.join(group, kind, "")
 }
 
 // name is that of a partition's blob.
-func (s *Store) name(group sluice.Group, partition string) (string, error) {
+func (s *Store) name(group driver.Group, partition string) (string, error) {
 	return s.join(group, partitions, escape(partition))
 }
 
-func (s *Store) join(group sluice.Group, kind string, rest ...string) (string, error) {
+func (s *Store) join(group driver.Group, kind string, rest ...string) (string, error) {
 	segments := append([]string{escape(group.Namespace), escape(group.Topic), escape(group.Name), kind}, rest...)
 	for _, g := range segments {
 		if len(g) > maxSegment {

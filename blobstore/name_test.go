@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 func TestEscape(t *testing.T) {
@@ -38,7 +38,7 @@ func FuzzEscape(f *testing.F) {
 func TestNamesTooLong(t *testing.T) {
 	s := &Store{prefix: "sluice/"}
 	long := strings.Repeat("x", maxSegment)
-	for _, g := range []sluice.Group{
+	for _, g := range []driver.Group{
 		{Namespace: "n", Topic: long + "y", Name: "g"},
 		{Namespace: long, Topic: long, Name: long},
 	} {
@@ -46,7 +46,7 @@ func TestNamesTooLong(t *testing.T) {
 			t.Errorf("%v: no error", g)
 		}
 	}
-	if err := fits("the owner's name", strings.Repeat("ü", 100)); !errors.Is(err, sluice.ErrRefused) {
+	if err := fits("the owner's name", strings.Repeat("ü", 100)); !errors.Is(err, driver.ErrRefused) {
 		t.Errorf("600 bytes as written: %v", err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Ranges are packed as pairs of unsigned varints, in base64: how many events
@@ -16,7 +16,7 @@ import (
 // a hundred events, metadata holds twice as many ranges as of that text.
 
 // packRanges packs the first ranges that fit in so many characters.
-func packRanges(position int64, ranges []sluice.SequenceRange, room int) string {
+func packRanges(position int64, ranges []driver.SequenceRange, room int) string {
 	var packed []byte
 	last := position
 	for _, r := range ranges {
@@ -36,12 +36,12 @@ func packRanges(position int64, ranges []sluice.SequenceRange, room int) string 
 var errRanges = errors.New("not ranges")
 
 // unpackRanges is the inverse of packRanges.
-func unpackRanges(position int64, text string) ([]sluice.SequenceRange, error) {
+func unpackRanges(position int64, text string) ([]driver.SequenceRange, error) {
 	packed, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
 		return nil, errRanges
 	}
-	var ranges []sluice.SequenceRange
+	var ranges []driver.SequenceRange
 	for last := position; len(packed) > 0; {
 		gap, n := binary.Uvarint(packed)
 		if n <= 0 {
@@ -52,7 +52,7 @@ func unpackRanges(position int64, text string) ([]sluice.SequenceRange, error) {
 			return nil, errRanges
 		}
 		packed = packed[n+m:]
-		r := sluice.SequenceRange{First: int64(uint64(last) + gap + 1)}
+		r := driver.SequenceRange{First: int64(uint64(last) + gap + 1)}
 		r.Last = int64(uint64(r.First) + more)
 		if r.First <= last || r.Last < r.First {
 			return nil, errRanges

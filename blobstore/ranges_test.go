@@ -6,11 +6,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 func TestRangesRoundTrip(t *testing.T) {
-	for position, ranges := range map[int64][]sluice.SequenceRange{
+	for position, ranges := range map[int64][]driver.SequenceRange{
 		-2: {{First: 0, Last: 0}},
 		-1: {{First: 1, Last: math.MaxInt64}},
 		9:  {{First: 11, Last: 11}, {First: 13, Last: 20}, {First: 22, Last: 1 << 41}},
@@ -25,11 +25,11 @@ func TestRangesRoundTrip(t *testing.T) {
 
 // What there is no room for is left out from the end.
 func TestRangesRoom(t *testing.T) {
-	var ranges []sluice.SequenceRange
+	var ranges []driver.SequenceRange
 	next := int64(0)
 	for range 5000 {
 		next += 2 + rand.Int64N(100)
-		ranges = append(ranges, sluice.SequenceRange{First: next, Last: next})
+		ranges = append(ranges, driver.SequenceRange{First: next, Last: next})
 	}
 	for _, room := range []int{0, 1, 3, 100, 6500} {
 		text := packRanges(-1, ranges, room)
@@ -45,16 +45,16 @@ func TestRangesRoom(t *testing.T) {
 
 // Ranges that a caller must not give end the list.
 func TestRangesOutOfOrder(t *testing.T) {
-	for _, bad := range []sluice.SequenceRange{{First: 5, Last: 5}, {First: 20, Last: 19}, {First: 12, Last: 30}} {
-		got, err := unpackRanges(9, packRanges(9, []sluice.SequenceRange{{First: 11, Last: 12}, bad, {First: 40, Last: 41}}, 1000))
-		if err != nil || !slices.Equal(got, []sluice.SequenceRange{{First: 11, Last: 12}}) {
+	for _, bad := range []driver.SequenceRange{{First: 5, Last: 5}, {First: 20, Last: 19}, {First: 12, Last: 30}} {
+		got, err := unpackRanges(9, packRanges(9, []driver.SequenceRange{{First: 11, Last: 12}, bad, {First: 40, Last: 41}}, 1000))
+		if err != nil || !slices.Equal(got, []driver.SequenceRange{{First: 11, Last: 12}}) {
 			t.Errorf("with %v: %v, %v", bad, got, err)
 		}
 	}
 }
 
 func FuzzUnpackRanges(f *testing.F) {
-	f.Add(int64(9), packRanges(9, []sluice.SequenceRange{{First: 11, Last: 12}, {First: 40, Last: 41}}, 1000))
+	f.Add(int64(9), packRanges(9, []driver.SequenceRange{{First: 11, Last: 12}, {First: 40, Last: 41}}, 1000))
 	f.Add(int64(math.MaxInt64), "AQAB")
 	f.Add(int64(-2), "_____________wE")
 	f.Fuzz(func(t *testing.T, position int64, text string) {

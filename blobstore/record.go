@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Room in a blob's metadata: names and values together may take 8 KB, of which
@@ -20,7 +20,7 @@ const (
 // record is what the metadata of a partition's blob says.
 type record struct {
 	lease      leaseRecord
-	checkpoint *sluice.Checkpoint // without group and partition; nil if there is none
+	checkpoint *driver.Checkpoint // without group and partition; nil if there is none
 }
 
 // leaseRecord is the newest lease; its epoch is 0 if there never was one.
@@ -31,14 +31,14 @@ type leaseRecord struct {
 	renewed time.Time // by the server's clock, to the second
 }
 
-func (l leaseRecord) is(lease sluice.Lease) bool {
+func (l leaseRecord) is(lease driver.Lease) bool {
 	return l.epoch == lease.Epoch && l.owner == lease.Owner
 }
 
 func (l leaseRecord) released() bool { return l.seconds == 0 }
 
 // above tells whether the lease in the record came after this one.
-func (l leaseRecord) above(lease sluice.Lease) bool {
+func (l leaseRecord) above(lease driver.Lease) bool {
 	return l.epoch > lease.Epoch || l.epoch == lease.Epoch && l.owner != lease.Owner
 }
 
@@ -152,9 +152,9 @@ func decode(m map[string]*string) (record, error) {
 		owner: f.text("leaseowner"), epoch: f.number("leaseepoch"), seconds: f.number("leaseseconds"), renewed: f.time("leaserenewed"),
 	}}
 	if f.has("epoch") {
-		c := &sluice.Checkpoint{
+		c := &driver.Checkpoint{
 			Owner: f.text("owner"), Epoch: f.number("epoch"), Incarnation: f.text("incarnation"),
-			Position: sluice.Position{Sequence: f.number("sequencenumber"), Offset: f.text("offset")},
+			Position: driver.Position{Sequence: f.number("sequencenumber"), Offset: f.text("offset")},
 			Claims:   int(f.number("claims")), Updated: f.time("updated"),
 		}
 		var err error
@@ -168,7 +168,7 @@ func decode(m map[string]*string) (record, error) {
 // fits refuses names that metadata has no room for.
 func fits(what, text string) error {
 	if n := len(url.PathEscape(text)); n > maxText {
-		return fmt.Errorf("%s takes %d bytes, and a blob's metadata has room for %d: %w", what, n, maxText, sluice.ErrRefused)
+		return fmt.Errorf("%s takes %d bytes, and a blob's metadata has room for %d: %w", what, n, maxText, driver.ErrRefused)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // asSent is metadata as the SDK hands it out: names as HTTP writes them.
@@ -24,11 +24,11 @@ func TestRecordRoundTrip(t *testing.T) {
 	for _, r := range []record{
 		{},
 		{lease: leaseRecord{owner: "a ü/%\x00", epoch: 3, seconds: 30, renewed: now}},
-		{lease: leaseRecord{owner: "a", epoch: 3}, checkpoint: &sluice.Checkpoint{
-			Owner: "b", Epoch: math.MaxInt64, Incarnation: "2026-01-02T03:04:05.678Z", Position: sluice.Position{Sequence: math.MaxInt64 - 5, Offset: "12 34"},
-			Claims: 2, Updated: now, Done: []sluice.SequenceRange{{First: math.MaxInt64 - 3, Last: math.MaxInt64}},
+		{lease: leaseRecord{owner: "a", epoch: 3}, checkpoint: &driver.Checkpoint{
+			Owner: "b", Epoch: math.MaxInt64, Incarnation: "2026-01-02T03:04:05.678Z", Position: driver.Position{Sequence: math.MaxInt64 - 5, Offset: "12 34"},
+			Claims: 2, Updated: now, Done: []driver.SequenceRange{{First: math.MaxInt64 - 3, Last: math.MaxInt64}},
 		}},
-		{checkpoint: &sluice.Checkpoint{Epoch: 1, Position: sluice.Unset, Updated: now}},
+		{checkpoint: &driver.Checkpoint{Epoch: 1, Position: driver.Unset, Updated: now}},
 	} {
 		got, err := decode(asSent(r.encode()))
 		if err != nil || !reflect.DeepEqual(got, r) {
@@ -40,9 +40,9 @@ func TestRecordRoundTrip(t *testing.T) {
 // However much there is to say, it stays within what a blob takes.
 func TestRecordSize(t *testing.T) {
 	long := strings.Repeat("x", maxText)
-	p := &sluice.Checkpoint{Owner: long, Epoch: math.MaxInt64, Incarnation: long, Position: sluice.Position{Offset: long + "x"}, Claims: math.MaxInt, Updated: time.Now()}
+	p := &driver.Checkpoint{Owner: long, Epoch: math.MaxInt64, Incarnation: long, Position: driver.Position{Offset: long + "x"}, Claims: math.MaxInt, Updated: time.Now()}
 	for i := range int64(10_000) {
-		p.Done = append(p.Done, sluice.SequenceRange{First: (i + 1) << 49, Last: (i+1)<<49 + 1<<48})
+		p.Done = append(p.Done, driver.SequenceRange{First: (i + 1) << 49, Last: (i+1)<<49 + 1<<48})
 	}
 	r := record{lease: leaseRecord{owner: long, epoch: math.MaxInt64, seconds: 60, renewed: time.Now()}, checkpoint: p}
 	m := r.encode()

@@ -14,13 +14,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
-
-	"github.com/sluice-go/sluice"
 )
 
 // entry is a dead letter in its partition's register: all but body and
@@ -38,14 +38,14 @@ type entry struct {
 	FailedAt      time.Time               `json:"failed_at,omitzero"`
 	Error         string                  `json:"error,omitempty"`
 	Attempts      int                     `json:"attempts"`
-	Status        sluice.DeadLetterStatus `json:"status"`
+	Status        driver.DeadLetterStatus `json:"status"`
 	NextAttempt   time.Time               `json:"next_attempt,omitzero"`
 	Body          string                  `json:"body,omitempty"` // last part of its blob's name; empty if it is not stored
 	Head          int64                   `json:"head,omitempty"` // bytes of that blob before the body: the properties
 }
 
 // enter makes an entry of a dead letter, still without id and body.
-func enter(d *sluice.DeadLetter) entry {
+func enter(d *driver.DeadLetter) entry {
 	v := &d.Event
 	e := entry{
 		Sequence: v.Sequence, Incarnation: clean(d.Incarnation), Offset: clean(v.Offset), Enqueued: written(v.Enqueued),
@@ -56,23 +56,23 @@ func enter(d *sluice.DeadLetter) entry {
 }
 
 // fail notes how the event failed and what becomes of it.
-func (e *entry) fail(d *sluice.DeadLetter) {
+func (e *entry) fail(d *driver.DeadLetter) {
 	e.FailedAt, e.Error, e.Attempts = written(d.FailedAt), clean(d.Error), d.Attempts
 	e.mark(d.Status, d.NextAttempt)
 }
 
-func (e *entry) mark(status sluice.DeadLetterStatus, next time.Time) {
+func (e *entry) mark(status driver.DeadLetterStatus, next time.Time) {
 	e.Status, e.NextAttempt = status, time.Time{}
-	if status == sluice.StatusRedrive {
+	if status == driver.StatusRedrive {
 		e.NextAttempt = written(next)
 	}
 }
 
-func (e *entry) letter(group sluice.Group, partition string) sluice.DeadLetter {
-	return sluice.DeadLetter{
+func (e *entry) letter(group driver.Group, partition string) driver.DeadLetter {
+	return driver.DeadLetter{
 		ID: e.ID, Group: group, Incarnation: e.Incarnation, FailedAt: e.FailedAt, Error: e.Error, Attempts: e.Attempts,
 		Status: e.Status, NextAttempt: e.NextAttempt, HasBody: e.Body != "",
-		Event: sluice.Event{
+		Event: driver.Event{
 			Partition: partition, Sequence: e.Sequence, Offset: e.Offset, Enqueued: e.Enqueued,
 			Key: e.Key, MessageID: e.MessageID, CorrelationID: e.CorrelationID, ContentType: e.ContentType,
 		},
@@ -81,7 +81,7 @@ func (e *entry) letter(group sluice.Group, partition string) sluice.DeadLetter {
 
 // register is the blob with a partition's dead letters, as it was read.
 type register struct {
-	group     sluice.Group
+	group     driver.Group
 	partition string
 	name      string
 	etag      azcore.ETag // empty if it is not there
@@ -93,7 +93,7 @@ type register struct {
 const maxRegister = 128 << 20
 
 // open reads a partition's register; one that is not there is empty.
-func (s *Store) open(ctx context.Context, group sluice.Group, partition string) (*register, error) {
+func (s *Store) open(ctx context.Context, group driver.Group, partition string) (*register, error) {
 	r := &register{group: group, partition: partition}
 	var err error
 	if r.name, err = s.join(group, letters, escape(partition)); err != nil {
@@ -144,7 +144,7 @@ func (s *Store) save(ctx context.Context, r *register) error {
 	m := metadata{}
 	retries, next := 0, time.Time{}
 	for i := range r.entries {
-		if e := &r.entries[i]; e.Status == sluice.StatusRedrive {
+		if e := &r.entries[i]; e.Status == driver.StatusRedrive {
 			if retries++; retries == 1 || e.NextAttempt.Before(next) {
 				next = e.NextAttempt
 			}
@@ -170,7 +170,7 @@ var jsonType = "application/json"
 // change reads a partition's register, changes it, and saves it if change says
 // that there is something to save: again and again while it is changed
 // meanwhile.
-func (s *Store) change(ctx context.Context, group sluice.Group, partition string, change func(ctx context.Context, r *register) (bool, error)) error {
+func (s *Store) change(ctx context.Context, group driver.Group, partition string, change func(ctx context.Context, r *register) (bool, error)) error {
 	name, err := s.join(group, letters, escape(partition))
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ type identity struct {
 	incarnation string
 }
 
-func identityOf(d *sluice.DeadLetter) identity {
+func identityOf(d *driver.DeadLetter) identity {
 	return identity{d.Event.Sequence, clean(d.Incarnation)}
 }
 

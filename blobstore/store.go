@@ -6,11 +6,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-
-	"github.com/sluice-go/sluice"
 )
 
 // Config holds what has a default. The zero value is ready to use.
@@ -38,9 +38,9 @@ type Store struct {
 }
 
 var (
-	_ sluice.CheckpointStore = (*Store)(nil)
-	_ sluice.DeadLetterQueue = (*Store)(nil)
-	_ sluice.DeadLetterStore = (*Store)(nil)
+	_ driver.CheckpointStore = (*Store)(nil)
+	_ driver.DeadLetterQueue = (*Store)(nil)
+	_ driver.DeadLetterStore = (*Store)(nil)
 )
 
 // Open connects to a container as [Connect] does, and creates it if it is

@@ -7,7 +7,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -20,7 +21,7 @@ func beside(t testing.TB) {
 }
 
 func TestLeases(t *testing.T) {
-	sluicetest.TestLeases(t, func(t testing.TB) sluice.LeaseStore {
+	sluicetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
 		beside(t)
 		return newPlace(t).open(t).Leases()
 	}, &sluicetest.LeasesConfig{TTL: blobstore.MinLease, Long: blobstore.MaxLease})
@@ -35,13 +36,13 @@ func TestCheckpointsUnderLeases(t *testing.T) {
 		store, peer, past := p.open(t), p.open(t), p.client(t)
 		return sluicetest.CheckpointHarness{
 			Store: store, Peer: peer, Features: features,
-			Lease: func(ctx context.Context, with bool, g sluice.Group, partition, owner string, above int64) (sluice.Lease, error) {
+			Lease: func(ctx context.Context, with bool, g driver.Group, partition, owner string, above int64) (driver.Lease, error) {
 				s := store
 				if with {
 					s = peer
 				}
 				l, err := s.Leases().Acquire(ctx, g, partition, owner, blobstore.MaxLease, above)
-				if !errors.Is(err, sluice.ErrHeld) {
+				if !errors.Is(err, driver.ErrHeld) {
 					return l, err
 				}
 				// What the suite waits for, the end of the lease in force, would take a minute.

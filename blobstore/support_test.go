@@ -8,10 +8,11 @@ import (
 	"os"
 	"testing"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
 )
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(azurite.Run(m))
 }
 
-var group = sluice.Group{Namespace: "ns.servicebus.windows.net", Topic: "flights", Name: "$Default"}
+var group = driver.Group{Namespace: "ns.servicebus.windows.net", Topic: "flights", Name: "$Default"}
 
 // place is a container of the test's own.
 type place struct{ connection, name string }
@@ -70,9 +71,9 @@ func expire(ctx context.Context, c *container.Client, name string) error {
 	return err
 }
 
-func at(sequence int64) sluice.Position { return sluice.Position{Sequence: sequence} }
+func at(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
 
-func acquire(t testing.TB, s *blobstore.Store, owner string) sluice.Lease {
+func acquire(t testing.TB, s *blobstore.Store, owner string) driver.Lease {
 	t.Helper()
 	l, err := s.Leases().Acquire(t.Context(), group, "0", owner, blobstore.MinLease, 0)
 	if err != nil {
@@ -81,7 +82,7 @@ func acquire(t testing.TB, s *blobstore.Store, owner string) sluice.Lease {
 	return l
 }
 
-func claim(t testing.TB, s *blobstore.Store, l sluice.Lease) sluice.Checkpoint {
+func claim(t testing.TB, s *blobstore.Store, l driver.Lease) driver.Checkpoint {
 	t.Helper()
 	p, err := s.Claim(t.Context(), l, "incarnation 1")
 	if err != nil {
@@ -91,7 +92,7 @@ func claim(t testing.TB, s *blobstore.Store, l sluice.Lease) sluice.Checkpoint {
 }
 
 // progress reads partition 0's checkpoint.
-func progress(t testing.TB, s *blobstore.Store) sluice.Checkpoint {
+func progress(t testing.TB, s *blobstore.Store) driver.Checkpoint {
 	t.Helper()
 	list, err := s.Read(t.Context(), group)
 	if err != nil || len(list) != 1 {

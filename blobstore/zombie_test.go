@@ -17,7 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/blobstore"
 )
 
@@ -38,7 +39,7 @@ func outcome(err error) string {
 	switch {
 	case err == nil:
 		return "done"
-	case errors.Is(err, sluice.ErrFenced):
+	case errors.Is(err, driver.ErrFenced):
 		return "fenced"
 	}
 	return err.Error()
@@ -121,14 +122,14 @@ func actSuccessor(ctx context.Context, p place) error {
 	if err != nil {
 		return err
 	}
-	var l sluice.Lease
+	var l driver.Lease
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		if l, err = s.Leases().Acquire(ctx, group, "0", "successor", blobstore.MaxLease, 0); err == nil {
 			break
 		}
-		if !errors.Is(err, sluice.ErrHeld) {
+		if !errors.Is(err, driver.ErrHeld) {
 			return err
 		}
 		<-tick.C
@@ -137,7 +138,7 @@ func actSuccessor(ctx context.Context, p place) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Advance(ctx, l, at(9), []sluice.SequenceRange{{First: 11, Last: 12}}); err != nil {
+	if err := s.Advance(ctx, l, at(9), []driver.SequenceRange{{First: 11, Last: 12}}); err != nil {
 		return err
 	}
 	fmt.Println("took it at", c.Position.Sequence)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // cpu is the processor time that the process has used.
@@ -40,7 +40,7 @@ func BenchmarkRead(b *testing.B) {
 			for p := range partitions {
 				work.Go(func() {
 					for left := b.N / partitions; left > 0; {
-						r, err := s.Open(br.now, fmt.Sprint(p), sluice.Origin, 1)
+						r, err := s.Open(br.now, fmt.Sprint(p), driver.Origin, 1)
 						if err != nil {
 							b.Error(err)
 							return

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 )
 
@@ -104,7 +105,7 @@ func (b *broker) sendEvents(partition string, events ...*azeventhubs.EventData) 
 	b.ok("send", b.producer.SendEventDataBatch(b.now, batch, nil))
 }
 
-func (b *broker) open(s *Source, partition string, after sluice.Position, epoch int64) sluice.Reader {
+func (b *broker) open(s *Source, partition string, after driver.Position, epoch int64) driver.Reader {
 	b.t.Helper()
 	r, err := s.Open(b.now, partition, after, epoch)
 	b.ok("open", err)
@@ -114,9 +115,9 @@ func (b *broker) open(s *Source, partition string, after sluice.Position, epoch 
 
 // read reads n events in batches of at most limit and checks that they follow
 // each other.
-func (b *broker) read(r sluice.Reader, n, limit int) []*sluice.Event {
+func (b *broker) read(r driver.Reader, n, limit int) []*driver.Event {
 	b.t.Helper()
-	var all []*sluice.Event
+	var all []*driver.Event
 	for len(all) < n {
 		events, err := r.Read(b.now, min(limit, n-len(all)))
 		if err != nil {

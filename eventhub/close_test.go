@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
@@ -35,15 +37,15 @@ func TestCloseLeavesNothing(t *testing.T) {
 		b.producer.Close(b.now)
 		before := len(ours())
 		s := open(&Config{Timeout: time.Second})
-		r := b.open(s, "0", sluice.Origin, 1)
+		r := b.open(s, "0", driver.Origin, 1)
 		b.read(r, 500, 100)
-		b.open(s, "1", sluice.Origin, 1)
-		b.open(s, "0", sluice.Origin, 2) // evicts the first
+		b.open(s, "1", driver.Origin, 1)
+		b.open(s, "0", driver.Origin, 2) // evicts the first
 		if _, err := s.Seek(b.now, "0", sluice.Ago(time.Hour), 3); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 10 {
-			b.open(s, "2", sluice.Origin, int64(10-i)).Close(b.now)
+			b.open(s, "2", driver.Origin, int64(10-i)).Close(b.now)
 			if i == 5 {
 				b.DropConnections()
 			}
@@ -62,7 +64,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 			"read":     second(r.Read(b.now, 1)),
 			"bounds":   second(s.Bounds(b.now, "0")),
 			"describe": second(s.Describe(b.now)),
-			"open":     second(s.Open(b.now, "0", sluice.Origin, 1)),
+			"open":     second(s.Open(b.now, "0", driver.Origin, 1)),
 			"seek":     second(s.Seek(b.now, "0", sluice.Latest(), 1)),
 		} {
 			if err == nil {
@@ -77,12 +79,12 @@ func second[T any](_ T, err error) error { return err }
 func TestCloseEndsRead(t *testing.T) {
 	b := newBroker(t, nil)
 	s := b.source(nil)
-	for _, close := range map[string]func(sluice.Reader){
-		"reader": func(r sluice.Reader) { r.Close(b.now) },
-		"source": func(sluice.Reader) { s.Close(b.now) },
+	for _, close := range map[string]func(driver.Reader){
+		"reader": func(r driver.Reader) { r.Close(b.now) },
+		"source": func(driver.Reader) { s.Close(b.now) },
 	} {
 		s = b.source(nil)
-		r := b.open(s, "0", sluice.Origin, 1)
+		r := b.open(s, "0", driver.Origin, 1)
 		done := make(chan error, 1)
 		go func() {
 			_, err := r.Read(b.now, 1)
@@ -146,23 +148,23 @@ func TestRefusals(t *testing.T) {
 				if strings.Contains(err.Error(), other) {
 					t.Errorf("%v tells the key", err)
 				}
-				if errors.Is(err, sluice.ErrRefused) != c.refused {
+				if errors.Is(err, driver.ErrRefused) != c.refused {
 					t.Errorf("%v: refused: %v", err, !c.refused)
 				}
 			}
 			_, err = s.Describe(b.now)
 			check(err, c.describe)
-			_, err = s.Open(b.now, "0", sluice.Origin, 1)
+			_, err = s.Open(b.now, "0", driver.Origin, 1)
 			check(err, c.open)
 		})
 	}
 	s := b.source(nil)
 	for what, err := range map[string]error{
 		"bounds": second(s.Bounds(b.now, "99")),
-		"open":   second(s.Open(b.now, "99", sluice.Origin, 1)),
+		"open":   second(s.Open(b.now, "99", driver.Origin, 1)),
 		"seek":   second(s.Seek(b.now, "99", sluice.Latest(), 1)),
 	} {
-		if !errors.Is(err, sluice.ErrRefused) {
+		if !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("%s of an unknown partition: %v", what, err)
 		}
 	}
@@ -179,7 +181,7 @@ func TestEntraID(t *testing.T) {
 	}
 	b.send("0", 0, 10, 0)
 	s := open(static("token"))
-	b.read(b.open(s, "0", sluice.Origin, 1), 10, 10)
+	b.read(b.open(s, "0", driver.Origin, 1), 10, 10)
 	if g := s.Group(); g.Namespace != "127.0.0.1" {
 		t.Errorf("group %v", g)
 	}
@@ -187,7 +189,7 @@ func TestEntraID(t *testing.T) {
 	b.ok("new credential", err)
 	for _, c := range []azcore.TokenCredential{stuck{}, secret} {
 		_, err := open(c).Describe(b.now)
-		if err == nil || errors.Is(err, sluice.ErrRefused) {
+		if err == nil || errors.Is(err, driver.ErrRefused) {
 			t.Fatalf("%T: %v", c, err)
 		}
 		checkMessage(t, err.Error(), "hub flights: no token from Entra ID: ")

@@ -4,10 +4,11 @@ import (
 	"context"
 	"testing"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -29,8 +30,8 @@ func TestConformance(t *testing.T) {
 
 func harness(b *broker, connect func() *Source) sluicetest.SourceHarness {
 	return sluicetest.SourceHarness{
-		Connect: func(testing.TB) sluice.Source { return connect() },
-		Append: func(ctx context.Context, partition string, events ...*sluice.Event) error {
+		Connect: func(testing.TB) driver.Source { return connect() },
+		Append: func(ctx context.Context, partition string, events ...*driver.Event) error {
 			return b.append(ctx, partition, events)
 		},
 		Trim: func(_ context.Context, partition string, before int64) error {
@@ -42,7 +43,7 @@ func harness(b *broker, connect func() *Source) sluicetest.SourceHarness {
 
 // append sends over a client of its own, so that it may run beside others and
 // after the hub was recreated.
-func (b *broker) append(ctx context.Context, partition string, events []*sluice.Event) error {
+func (b *broker) append(ctx context.Context, partition string, events []*driver.Event) error {
 	producer, err := azeventhubs.NewProducerClientFromConnectionString(b.ConnectionString(), hubName, nil)
 	if err != nil {
 		return err

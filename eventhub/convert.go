@@ -9,15 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/Azure/go-amqp"
-
-	"github.com/sluice-go/sluice"
 )
 
 // convert makes an event of the SDK's. It takes over the SDK's memory, of which
 // nobody else knows.
-func convert(e *sluice.Event, in *azeventhubs.ReceivedEventData, partition string) {
+func convert(e *driver.Event, in *azeventhubs.ReceivedEventData, partition string) {
 	e.Partition = partition
 	e.Sequence = in.SequenceNumber
 	e.Offset = in.Offset

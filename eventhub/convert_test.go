@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/Azure/go-amqp"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/property"
 )
 
@@ -28,18 +29,18 @@ func TestConvert(t *testing.T) {
 		EnqueuedTime: &at, PartitionKey: to.Ptr("key"), Offset: "4096", SequenceNumber: 42,
 		RawAMQPMessage: &azeventhubs.AMQPAnnotatedMessage{Properties: &azeventhubs.AMQPAnnotatedMessageProperties{MessageID: uuid}},
 	}
-	want := sluice.Event{
+	want := driver.Event{
 		Partition: "3", Sequence: 42, Offset: "4096", Enqueued: at.UTC(), Key: "key", MessageID: uuidText, CorrelationID: "7",
 		ContentType: "application/json", Properties: map[string]any{"a": "text", "b": uuidText}, Body: []byte("body"),
 	}
-	var got sluice.Event
+	var got driver.Event
 	convert(&got, in, "3")
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	var bare sluice.Event
+	var bare driver.Event
 	convert(&bare, &azeventhubs.ReceivedEventData{SequenceNumber: 1}, "3")
-	if !reflect.DeepEqual(bare, sluice.Event{Partition: "3", Sequence: 1}) {
+	if !reflect.DeepEqual(bare, driver.Event{Partition: "3", Sequence: 1}) {
 		t.Errorf("of nothing came %+v", bare)
 	}
 }

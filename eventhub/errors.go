@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/Azure/go-amqp"
-
-	"github.com/sluice-go/sluice"
 )
 
 // refusal is an [sluice.ErrRefused] that tells in one line what was refused,
@@ -29,7 +29,7 @@ type refusal struct {
 
 func (r *refusal) Error() string        { return r.text }
 func (r *refusal) Unwrap() error        { return r.err }
-func (r *refusal) Is(target error) bool { return target == sluice.ErrRefused }
+func (r *refusal) Is(target error) bool { return target == driver.ErrRefused }
 
 // What to do about what the broker says. The conditions are AMQP's and, with
 // their own prefix, Event Hubs'; the status codes are those of answers over
@@ -86,7 +86,7 @@ func (l *link) explain(err error) error {
 	f := faultOf(err)
 	switch {
 	case f.condition == amqp.ErrCondStolen:
-		return &sluice.StolenError{Partition: l.partition, Epoch: epochIn(f.text)}
+		return &driver.StolenError{Partition: l.partition, Epoch: epochIn(f.text)}
 	case f.advice != "" || l.wire.cause() == nil:
 		return l.source.explain(l.name(), err)
 	case errors.Is(l.wire.cause(), errDetached):

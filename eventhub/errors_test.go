@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/go-amqp"
-
-	"github.com/sluice-go/sluice"
 )
 
 // static is a credential that always gives the same token.
@@ -83,7 +83,7 @@ func TestExplain(t *testing.T) {
 		got := s.explain("hub flights", c.err)
 		checkMessage(t, got.Error(), c.want)
 		checkMessage(t, got.Error(), "hub flights: ")
-		if errors.Is(got, sluice.ErrRefused) != c.refused {
+		if errors.Is(got, driver.ErrRefused) != c.refused {
 			t.Errorf("%q: refused: %v", got, !c.refused)
 		}
 		if strings.Contains(got.Error(), "SystemTracker") {

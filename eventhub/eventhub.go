@@ -15,10 +15,10 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
-
-	"github.com/sluice-go/sluice"
 )
 
 // Config holds what has a default. The zero value is ready to use.
@@ -111,7 +111,7 @@ type Source struct {
 	closing bool
 }
 
-var _ sluice.Source = (*Source)(nil)
+var _ driver.Source = (*Source)(nil)
 
 // New makes a source from a connection string, as Azure's portal and `sluice
 // emulator serve` give it. The hub may be empty if the string names one in
@@ -169,8 +169,8 @@ func newSource(ep endpoint, hub string, credential azcore.TokenCredential, cfg *
 
 // Group names the hub and the consumer group as Describe does, without asking
 // the broker.
-func (s *Source) Group() sluice.Group {
-	return sluice.Group{Namespace: s.cfg.Namespace, Topic: s.hub, Name: s.cfg.ConsumerGroup}
+func (s *Source) Group() driver.Group {
+	return driver.Group{Namespace: s.cfg.Namespace, Topic: s.hub, Name: s.cfg.ConsumerGroup}
 }
 
 // Format writes the group whatever the verb, so that no message or log that

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/eventhub"
 )
@@ -29,7 +30,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer source.Close(ctx)
-	reader, err := source.Open(ctx, "0", sluice.Origin, 1)
+	reader, err := source.Open(ctx, "0", driver.Origin, 1)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -5,10 +5,11 @@ import (
 	"testing"
 	textutf8 "unicode/utf8"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/Azure/go-amqp"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/property"
 )
 
@@ -33,7 +34,7 @@ func FuzzConvert(f *testing.F) {
 		if in == nil {
 			return
 		}
-		var e sluice.Event
+		var e driver.Event
 		convert(&e, in, "0")
 		for _, s := range []string{e.Key, e.MessageID, e.CorrelationID, e.ContentType} {
 			if !textutf8.ValidString(s) {

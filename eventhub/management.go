@@ -7,21 +7,21 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/sluice-go/sluice/driver"
 
-	"github.com/sluice-go/sluice"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 )
 
 // Describe implements [sluice.Source]. The incarnation is the hub's creation
 // time at the broker.
-func (s *Source) Describe(ctx context.Context) (sluice.Topic, error) {
+func (s *Source) Describe(ctx context.Context) (driver.Topic, error) {
 	p, err := ask(ctx, &s.management, func(ctx context.Context, c *azeventhubs.ProducerClient) (azeventhubs.EventHubProperties, error) {
 		return c.GetEventHubProperties(ctx, nil)
 	})
 	if err != nil {
-		return sluice.Topic{}, s.explain("hub "+s.hub, err)
+		return driver.Topic{}, s.explain("hub "+s.hub, err)
 	}
-	return sluice.Topic{
+	return driver.Topic{
 		Group:       s.Group(),
 		Incarnation: p.CreatedOn.UTC().Format(time.RFC3339Nano),
 		Partitions:  p.PartitionIDs,
@@ -29,19 +29,19 @@ func (s *Source) Describe(ctx context.Context) (sluice.Topic, error) {
 }
 
 // Bounds implements [sluice.Source]. It is one question to the broker.
-func (s *Source) Bounds(ctx context.Context, partition string) (sluice.Bounds, error) {
+func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
 	p, err := ask(ctx, &s.management, func(ctx context.Context, c *azeventhubs.ProducerClient) (azeventhubs.PartitionProperties, error) {
 		return c.GetPartitionProperties(ctx, partition, nil)
 	})
 	if err != nil {
-		return sluice.Bounds{}, s.explain(fmt.Sprintf("hub %s, partition %s", s.hub, partition), err)
+		return driver.Bounds{}, s.explain(fmt.Sprintf("hub %s, partition %s", s.hub, partition), err)
 	}
-	b := sluice.Bounds{
+	b := driver.Bounds{
 		First: p.BeginningSequenceNumber,
-		Last:  sluice.Position{Sequence: p.LastEnqueuedSequenceNumber, Offset: p.LastEnqueuedOffset},
+		Last:  driver.Position{Sequence: p.LastEnqueuedSequenceNumber, Offset: p.LastEnqueuedOffset},
 	}
 	if p.LastEnqueuedSequenceNumber < 0 {
-		b.Last = sluice.Origin
+		b.Last = driver.Origin
 	} else {
 		b.LastEnqueued = p.LastEnqueuedOn.UTC()
 	}

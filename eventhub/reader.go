@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
-
-	"github.com/sluice-go/sluice"
 )
 
 // Open implements [sluice.Source]. It asks for the partition's bounds and then
@@ -20,8 +20,8 @@ import (
 //
 // A hub that is deleted and created again between Describe and Open goes
 // unnoticed; after Open it doesn't, because a link is never attached twice.
-func (s *Source) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
-	if after.Sequence < sluice.Origin.Sequence {
+func (s *Source) Open(ctx context.Context, partition string, after driver.Position, epoch int64) (driver.Reader, error) {
+	if after.Sequence < driver.Origin.Sequence {
 		return nil, &refusal{text: fmt.Sprintf("hub %s, partition %s: no position to open at: seek one first", s.hub, partition)}
 	}
 	b, err := s.Bounds(ctx, partition)
@@ -29,13 +29,13 @@ func (s *Source) Open(ctx context.Context, partition string, after sluice.Positi
 	case err != nil:
 		return nil, err
 	case after.Sequence < b.First-1:
-		return nil, &sluice.RetentionError{Partition: partition, After: after.Sequence, First: b.First}
+		return nil, &driver.RetentionError{Partition: partition, After: after.Sequence, First: b.First}
 	case after.Sequence > b.Last.Sequence:
 		return nil, fmt.Errorf("hub %s, partition %s: position %v, but the newest event is %v: check that it is the right hub, then go on with `sluice checkpoints set`: %w",
-			s.hub, partition, after, b.Last, sluice.ErrPastEnd)
+			s.hub, partition, after, b.Last, driver.ErrPastEnd)
 	}
 	start := azeventhubs.StartPosition{SequenceNumber: &after.Sequence}
-	if after.Sequence == sluice.Origin.Sequence {
+	if after.Sequence == driver.Origin.Sequence {
 		start = azeventhubs.StartPosition{Earliest: to.Ptr(true)}
 	}
 	r := &reader{next: after.Sequence + 1, window: newWindow(s.cfg.Prefetch, s.cfg.PrefetchBytes)}
@@ -56,14 +56,14 @@ type reader struct {
 	link   *link
 	next   int64 // sequence number of the event that must come next
 	window window
-	held   []*sluice.Event // received and not handed out
+	held   []*driver.Event // received and not handed out
 	broken error           // why there is nothing behind held
 	served time.Time       // when events were last handed out
 }
 
 // Read implements [sluice.Reader]. Called again at once, it lingers a moment
 // so that the events of a stream come in batches.
-func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
+func (r *reader) Read(ctx context.Context, max int) ([]*driver.Event, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (r *reader) hold(events []*azeventhubs.ReceivedEventData) {
 		return
 	}
 	r.held = slices.Grow(r.held, len(events))
-	room := make([]sluice.Event, len(events)) // one allocation for all
+	room := make([]driver.Event, len(events)) // one allocation for all
 	bytes := 0
 	for i, in := range events {
 		if r.broken = r.follow(in.SequenceNumber); r.broken != nil {
@@ -158,7 +158,7 @@ func (r *reader) hold(events []*azeventhubs.ReceivedEventData) {
 func (r *reader) follow(sequence int64) error {
 	switch {
 	case sequence > r.next:
-		return &sluice.RetentionError{Partition: r.link.partition, After: r.next - 1, First: sequence}
+		return &driver.RetentionError{Partition: r.link.partition, After: r.next - 1, First: sequence}
 	case sequence < r.next:
 		return errors.New(r.link.name() + fmt.Sprintf(": event %d came again where %d was next", sequence, r.next))
 	}

@@ -6,42 +6,42 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
-
-	"github.com/sluice-go/sluice"
 )
 
 // Seek implements [sluice.Source]. The ends and sequence numbers are answered
 // from the partition's bounds; a time or an offset opens a link under the epoch
 // for a moment, unless it lies behind the newest event. A sequence number that
 // retention has passed stays what it is, and Open reports what is gone.
-func (s *Source) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
+func (s *Source) Seek(ctx context.Context, partition string, start driver.Start, epoch int64) (driver.Position, error) {
 	b, err := s.Bounds(ctx, partition)
 	if err != nil {
-		return sluice.Unset, err
+		return driver.Unset, err
 	}
 	switch start.Kind {
-	case sluice.StartEarliest:
-		return sluice.Position{Sequence: b.First - 1}, nil
-	case sluice.StartLatest:
+	case driver.StartEarliest:
+		return driver.Position{Sequence: b.First - 1}, nil
+	case driver.StartLatest:
 		return b.Last, nil
-	case sluice.StartSequence:
+	case driver.StartSequence:
 		if start.Sequence > b.Last.Sequence {
 			return b.Last, nil
 		}
-		return sluice.Position{Sequence: max(start.Sequence, 0) - 1}, nil
-	case sluice.StartTime:
+		return driver.Position{Sequence: max(start.Sequence, 0) - 1}, nil
+	case driver.StartTime:
 		return s.seekTime(ctx, partition, start.Time, b, epoch)
-	case sluice.StartAgo:
+	case driver.StartAgo:
 		return s.seekTime(ctx, partition, time.Now().Add(-start.Ago), b, epoch)
-	case sluice.StartOffset:
+	case driver.StartOffset:
 		return s.seekOffset(ctx, partition, start.Offset, b, epoch)
 	}
-	return sluice.Unset, &refusal{text: fmt.Sprintf("hub %s, partition %s: unknown kind of start %d", s.hub, partition, start.Kind)}
+	return driver.Unset, &refusal{text: fmt.Sprintf("hub %s, partition %s: unknown kind of start %d", s.hub, partition, start.Kind)}
 }
 
-func (s *Source) seekTime(ctx context.Context, partition string, at time.Time, b sluice.Bounds, epoch int64) (sluice.Position, error) {
+func (s *Source) seekTime(ctx context.Context, partition string, at time.Time, b driver.Bounds, epoch int64) (driver.Position, error) {
 	if b.First > b.Last.Sequence || at.After(b.LastEnqueued) {
 		return b.Last, nil
 	}
@@ -54,7 +54,7 @@ func (s *Source) seekTime(ctx context.Context, partition string, at time.Time, b
 	})
 }
 
-func (s *Source) seekOffset(ctx context.Context, partition, offset string, b sluice.Bounds, epoch int64) (sluice.Position, error) {
+func (s *Source) seekOffset(ctx context.Context, partition, offset string, b driver.Bounds, epoch int64) (driver.Position, error) {
 	if b.First > b.Last.Sequence {
 		return b.Last, nil
 	}
@@ -71,25 +71,25 @@ func (s *Source) seekOffset(ctx context.Context, partition, offset string, b slu
 
 // before reads from a start up to the first event that is wanted, and returns
 // the position before it. The caller has seen that there is one.
-func (s *Source) before(ctx context.Context, partition string, from azeventhubs.StartPosition, epoch int64, wanted func(*azeventhubs.ReceivedEventData) bool) (sluice.Position, error) {
+func (s *Source) before(ctx context.Context, partition string, from azeventhubs.StartPosition, epoch int64, wanted func(*azeventhubs.ReceivedEventData) bool) (driver.Position, error) {
 	bound, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	l, events, err := s.attach(bound, partition, from, epoch, 1)
 	if err != nil {
-		return sluice.Unset, err
+		return driver.Unset, err
 	}
 	defer l.close(ctx)
 	for {
 		for _, e := range events {
 			if wanted(e) {
-				return sluice.Position{Sequence: e.SequenceNumber - 1}, nil
+				return driver.Position{Sequence: e.SequenceNumber - 1}, nil
 			}
 		}
 		if events, err = l.wait(bound); err != nil {
 			if bound.Err() != nil && ctx.Err() == nil {
 				err = fmt.Errorf("%s: no event within %v, though there should be one", l.name(), s.cfg.Timeout)
 			}
-			return sluice.Unset, err
+			return driver.Unset, err
 		}
 	}
 }

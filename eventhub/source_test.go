@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/Azure/go-amqp"
@@ -25,7 +27,7 @@ func TestReadsInOrder(t *testing.T) {
 		const n = 5000
 		s := open(nil)
 		b.send("1", 0, n, 100)
-		r := b.open(s, "1", sluice.Origin, 1)
+		r := b.open(s, "1", driver.Origin, 1)
 		for i, e := range b.read(r, n, 700) {
 			number, _, _ := strings.Cut(string(e.Body), " ")
 			if e.Sequence != int64(i) || number != fmt.Sprint(i) || e.Partition != "1" || e.Offset == "" || time.Since(e.Enqueued) > patience {
@@ -36,7 +38,7 @@ func TestReadsInOrder(t *testing.T) {
 		if e := b.read(r, 1, 1)[0]; e.Sequence != n {
 			t.Errorf("then came %d", e.Sequence)
 		}
-		middle := b.open(s, "1", sluice.Position{Sequence: 1233}, 1)
+		middle := b.open(s, "1", driver.Position{Sequence: 1233}, 1)
 		if e := b.read(middle, 10, 3)[0]; e.Sequence != 1234 {
 			t.Errorf("behind 1233 came %d", e.Sequence)
 		}
@@ -52,8 +54,8 @@ func TestDescribe(t *testing.T) {
 		if err != nil || !strings.HasSuffix(topic.Incarnation, "Z") || time.Since(at) > patience {
 			t.Errorf("incarnation %q: %v", topic.Incarnation, err)
 		}
-		want := sluice.Topic{
-			Group:       sluice.Group{Namespace: "127.0.0.1", Topic: hubName, Name: "other"},
+		want := driver.Topic{
+			Group:       driver.Group{Namespace: "127.0.0.1", Topic: hubName, Name: "other"},
 			Incarnation: topic.Incarnation, Partitions: []string{"0", "1", "2", "3"},
 		}
 		if !reflect.DeepEqual(topic, want) || topic.Group != s.Group() {
@@ -65,7 +67,7 @@ func TestDescribe(t *testing.T) {
 func TestBounds(t *testing.T) {
 	b := newBroker(t, nil)
 	s := b.source(nil)
-	check := func(first, last int64) sluice.Bounds {
+	check := func(first, last int64) driver.Bounds {
 		t.Helper()
 		got, err := s.Bounds(b.now, "2")
 		b.ok("bounds", err)
@@ -77,7 +79,7 @@ func TestBounds(t *testing.T) {
 	check(0, -1)
 	b.send("2", 0, 10, 0)
 	end := check(0, 9)
-	if e := b.read(b.open(s, "2", sluice.Position{Sequence: 8}, 1), 1, 1)[0]; e.Position() != end.Last || !e.Enqueued.Equal(end.LastEnqueued) {
+	if e := b.read(b.open(s, "2", driver.Position{Sequence: 8}, 1), 1, 1)[0]; e.Position() != end.Last || !e.Enqueued.Equal(end.LastEnqueued) {
 		t.Errorf("the last event is %+v, the bounds %+v", e, end)
 	}
 	b.ok("trim", b.Trim(hubName, "2", 4))
@@ -110,10 +112,10 @@ func TestEventsOfAllKinds(t *testing.T) {
 	b.ok("add", keyed.AddEventData(&azeventhubs.EventData{Body: []byte("keyed")}, nil))
 	b.ok("send", b.producer.SendEventDataBatch(b.now, keyed, nil))
 
-	events := b.read(b.open(s, "0", sluice.Origin, 1), 6, 10)
+	events := b.read(b.open(s, "0", driver.Origin, 1), 6, 10)
 	first := *events[0]
 	first.Offset, first.Enqueued = "", time.Time{}
-	if want := (sluice.Event{
+	if want := (driver.Event{
 		Partition: "0", ContentType: "application/json", MessageID: "id", CorrelationID: uuidText, Body: []byte(`{"a":1}`),
 		Properties: map[string]any{"n": int64(1), "u": uuidText, "t": time.UnixMilli(1767323045006).UTC()},
 	}); !reflect.DeepEqual(first, want) {
@@ -136,7 +138,7 @@ func TestEventsOfAllKinds(t *testing.T) {
 		if p == "0" && bounds.Last.Sequence == 5 || bounds.Last.Sequence < 0 {
 			continue
 		}
-		e := b.read(b.open(s, p, sluice.Position{Sequence: bounds.Last.Sequence - 1}, 2), 1, 1)[0]
+		e := b.read(b.open(s, p, driver.Position{Sequence: bounds.Last.Sequence - 1}, 2), 1, 1)[0]
 		if e.Key != "Grüße" || string(e.Body) != "keyed" {
 			t.Errorf("partition %s: %+v", p, e)
 		}
@@ -148,7 +150,7 @@ func TestEventsOfAllKinds(t *testing.T) {
 func TestSeek(t *testing.T) {
 	brokers(t, func(t *testing.T, b *broker, open func(*Config) *Source) {
 		s := open(nil)
-		at := func(what string, start sluice.Start, want int64) {
+		at := func(what string, start driver.Start, want int64) {
 			t.Helper()
 			got, err := s.Seek(b.now, "0", start, 1)
 			if err != nil || got.Sequence != want {
@@ -156,11 +158,11 @@ func TestSeek(t *testing.T) {
 			}
 		}
 		long, soon := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-		for _, start := range []sluice.Start{sluice.Earliest(), sluice.Latest(), sluice.At(long), sluice.At(soon), sluice.Ago(time.Hour), sluice.FromSequence(0), sluice.FromSequence(7), sluice.FromOffset("100")} {
+		for _, start := range []driver.Start{sluice.Earliest(), sluice.Latest(), sluice.At(long), sluice.At(soon), sluice.Ago(time.Hour), sluice.FromSequence(0), sluice.FromSequence(7), sluice.FromOffset("100")} {
 			at("empty", start, -1)
 		}
-		var events []*sluice.Event
-		r := b.open(s, "0", sluice.Origin, 1)
+		var events []*driver.Event
+		r := b.open(s, "0", driver.Origin, 1)
 		for i := range 5 { // each at a millisecond of its own
 			b.send("0", i, 1, 0)
 			events = append(events, b.read(r, 1, 1)...)
@@ -197,7 +199,7 @@ func TestSeek(t *testing.T) {
 		at("emptied", sluice.At(long), 4)
 		at("emptied", sluice.FromOffset(events[0].Offset), 4)
 		b.send("0", 0, 1, 0)
-		if _, err := s.Seek(b.now, "0", sluice.FromOffset("nonsense"), 1); !errors.Is(err, sluice.ErrRefused) {
+		if _, err := s.Seek(b.now, "0", sluice.FromOffset("nonsense"), 1); !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("seek of a bad offset: %v", err)
 		}
 	})
@@ -208,17 +210,17 @@ func TestSeekUnderEpoch(t *testing.T) {
 	b := newBroker(t, nil)
 	s := b.source(nil)
 	b.send("0", 0, 1, 0)
-	r := b.open(s, "0", sluice.Origin, 5)
+	r := b.open(s, "0", driver.Origin, 5)
 	b.read(r, 1, 1)
 	_, err := s.Seek(b.now, "0", sluice.Ago(time.Hour), 4)
-	if stolen, ok := errors.AsType[*sluice.StolenError](err); !ok || *stolen != (sluice.StolenError{Partition: "0", Epoch: 5}) {
+	if stolen, ok := errors.AsType[*driver.StolenError](err); !ok || *stolen != (driver.StolenError{Partition: "0", Epoch: 5}) {
 		t.Errorf("seek under a lower epoch: %v", err)
 	}
 	if _, err := s.Seek(b.now, "0", sluice.Ago(time.Hour), 6); err != nil {
 		t.Errorf("seek under a higher epoch: %v", err)
 	}
 	_, err = r.Read(b.now, 1)
-	if stolen, ok := errors.AsType[*sluice.StolenError](err); !ok || stolen.Epoch != 6 {
+	if stolen, ok := errors.AsType[*driver.StolenError](err); !ok || stolen.Epoch != 6 {
 		t.Errorf("the reader saw %v", err)
 	}
 }
@@ -226,7 +228,7 @@ func TestSeekUnderEpoch(t *testing.T) {
 func TestEpochs(t *testing.T) {
 	brokers(t, func(t *testing.T, b *broker, open func(*Config) *Source) {
 		mine, other := open(nil), open(nil)
-		low := b.open(mine, "0", sluice.Origin, 3)
+		low := b.open(mine, "0", driver.Origin, 3)
 		b.send("0", 0, 10, 0)
 		b.read(low, 10, 10)
 		waiting := make(chan error, 1)
@@ -234,23 +236,23 @@ func TestEpochs(t *testing.T) {
 			_, err := low.Read(b.now, 10)
 			waiting <- err
 		}()
-		high := b.open(other, "0", sluice.Position{Sequence: 9}, 7)
+		high := b.open(other, "0", driver.Position{Sequence: 9}, 7)
 		err := <-waiting
-		if stolen, ok := errors.AsType[*sluice.StolenError](err); !ok || *stolen != (sluice.StolenError{Partition: "0", Epoch: 7}) {
+		if stolen, ok := errors.AsType[*driver.StolenError](err); !ok || *stolen != (driver.StolenError{Partition: "0", Epoch: 7}) {
 			t.Errorf("the evicted reader saw %v", err)
 		}
-		if _, again := low.Read(b.now, 10); !errors.Is(again, sluice.ErrStolen) {
+		if _, again := low.Read(b.now, 10); !errors.Is(again, driver.ErrStolen) {
 			t.Errorf("and then %v", again)
 		}
-		_, err = mine.Open(b.now, "0", sluice.Position{Sequence: 9}, 6)
-		if stolen, ok := errors.AsType[*sluice.StolenError](err); !ok || *stolen != (sluice.StolenError{Partition: "0", Epoch: 7}) {
+		_, err = mine.Open(b.now, "0", driver.Position{Sequence: 9}, 6)
+		if stolen, ok := errors.AsType[*driver.StolenError](err); !ok || *stolen != (driver.StolenError{Partition: "0", Epoch: 7}) {
 			t.Errorf("a lower epoch saw %v", err)
 		}
 		b.send("0", 10, 1, 0)
 		b.read(high, 1, 1) // nothing has happened to it
-		b.open(mine, "1", sluice.Origin, 1)
+		b.open(mine, "1", driver.Origin, 1)
 		high.Close(b.now)
-		b.open(mine, "0", sluice.Position{Sequence: 9}, 6) // live links alone count
+		b.open(mine, "0", driver.Position{Sequence: 9}, 6) // live links alone count
 	})
 }
 
@@ -260,24 +262,24 @@ func TestRetentionBeforeOpen(t *testing.T) {
 	b.send("0", 0, 100, 0)
 	b.ok("trim", b.Trim(hubName, "0", 50))
 	for _, after := range []int64{-1, 0, 48} {
-		_, err := s.Open(b.now, "0", sluice.Position{Sequence: after}, 1)
-		if gone, ok := errors.AsType[*sluice.RetentionError](err); !ok || *gone != (sluice.RetentionError{Partition: "0", After: after, First: 50}) {
+		_, err := s.Open(b.now, "0", driver.Position{Sequence: after}, 1)
+		if gone, ok := errors.AsType[*driver.RetentionError](err); !ok || *gone != (driver.RetentionError{Partition: "0", After: after, First: 50}) {
 			t.Errorf("open behind %d: %v", after, err)
 		}
 	}
-	if e := b.read(b.open(s, "0", sluice.Position{Sequence: 49}, 1), 50, 100)[0]; e.Sequence != 50 {
+	if e := b.read(b.open(s, "0", driver.Position{Sequence: 49}, 1), 50, 100)[0]; e.Sequence != 50 {
 		t.Errorf("behind 49 came %d", e.Sequence)
 	}
-	_, err := s.Open(b.now, "0", sluice.Position{Sequence: 100}, 1)
-	if !errors.Is(err, sluice.ErrPastEnd) {
+	_, err := s.Open(b.now, "0", driver.Position{Sequence: 100}, 1)
+	if !errors.Is(err, driver.ErrPastEnd) {
 		t.Errorf("open past the end: %v", err)
 	}
 	checkMessage(t, err.Error(), "position 100, but the newest event is 99")
-	if _, err := s.Open(b.now, "0", sluice.Unset, 1); !errors.Is(err, sluice.ErrRefused) {
+	if _, err := s.Open(b.now, "0", driver.Unset, 1); !errors.Is(err, driver.ErrRefused) {
 		t.Errorf("open at no position: %v", err)
 	}
 	b.ok("trim", b.Trim(hubName, "0", 100))
-	r := b.open(s, "0", sluice.Position{Sequence: 99}, 1)
+	r := b.open(s, "0", driver.Position{Sequence: 99}, 1)
 	b.send("0", 100, 1, 0)
 	if e := b.read(r, 1, 1)[0]; e.Sequence != 100 {
 		t.Errorf("behind the end came %d", e.Sequence)
@@ -290,13 +292,13 @@ func TestRetentionPassesReader(t *testing.T) {
 	b := newBroker(t, nil)
 	s := b.source(&Config{Prefetch: 10})
 	b.send("0", 0, 1000, 0)
-	r := b.open(s, "0", sluice.Origin, 1)
+	r := b.open(s, "0", driver.Origin, 1)
 	next := b.read(r, 10, 10)[9].Sequence + 1
 	b.ok("trim", b.Trim(hubName, "0", 500))
 	for {
 		events, err := r.Read(b.now, 10)
 		if err != nil {
-			if gone, ok := errors.AsType[*sluice.RetentionError](err); !ok || *gone != (sluice.RetentionError{Partition: "0", After: next - 1, First: 500}) {
+			if gone, ok := errors.AsType[*driver.RetentionError](err); !ok || *gone != (driver.RetentionError{Partition: "0", After: next - 1, First: 500}) {
 				t.Errorf("before %d came %v", next, err)
 			}
 			break
@@ -308,7 +310,7 @@ func TestRetentionPassesReader(t *testing.T) {
 			next++
 		}
 	}
-	if _, err := r.Read(b.now, 10); !errors.Is(err, sluice.ErrRetention) {
+	if _, err := r.Read(b.now, 10); !errors.Is(err, driver.ErrRetention) {
 		t.Errorf("the next read: %v", err)
 	}
 	if next < 10 || next > 100 {
@@ -326,9 +328,9 @@ func TestRecreatedHub(t *testing.T) {
 		before, err := s.Describe(b.now)
 		b.ok("describe", err)
 		b.send("0", 0, 3, 0)
-		busy := b.open(s, "0", sluice.Origin, 1) // has read something
+		busy := b.open(s, "0", driver.Origin, 1) // has read something
 		b.read(busy, 3, 3)
-		idle := b.open(s, "1", sluice.Origin, 1) // waits from the start
+		idle := b.open(s, "1", driver.Origin, 1) // waits from the start
 		waiting := make(chan error, 1)
 		go func() {
 			events, err := idle.Read(b.now, 10)
@@ -355,7 +357,7 @@ func TestRecreatedHub(t *testing.T) {
 		if err := <-waiting; !strings.Contains(err.Error(), errDetached.Error()) {
 			t.Fatalf("the waiting reader: %v", err)
 		}
-		again := b.open(s, "0", sluice.Position{Sequence: 2}, 1)
+		again := b.open(s, "0", driver.Position{Sequence: 2}, 1)
 		b.read(again, 6, 6)
 	}
 }
@@ -366,8 +368,8 @@ func TestDroppedConnections(t *testing.T) {
 		const n = 2000
 		s := open(&Config{Prefetch: 50})
 		b.send("0", 0, n, 1000)
-		var got []*sluice.Event
-		at := sluice.Origin
+		var got []*driver.Event
+		at := driver.Origin
 		drops := 0
 		for len(got) < n {
 			r := b.open(s, "0", at, 1)
@@ -404,8 +406,8 @@ func TestDroppedConnections(t *testing.T) {
 func TestReadContext(t *testing.T) {
 	b := newBroker(t, nil)
 	s := b.source(nil)
-	r := b.open(s, "0", sluice.Origin, 1)
-	var got []*sluice.Event
+	r := b.open(s, "0", driver.Origin, 1)
+	var got []*driver.Event
 	for i := range 50 {
 		ctx, cancel := context.WithTimeout(b.now, time.Duration(i%5)*time.Millisecond)
 		events, err := r.Read(ctx, 10)
@@ -439,7 +441,7 @@ func TestPrefetchBytes(t *testing.T) {
 	b := newBroker(t, nil)
 	s := b.source(&Config{PrefetchBytes: 1 << 20})
 	b.send("0", 0, 64, 256<<10)
-	r := b.open(s, "0", sluice.Origin, 1).(*reader)
+	r := b.open(s, "0", driver.Origin, 1).(*reader)
 	for read := 0; read < 64; {
 		read += len(b.read(r, 1, 1))
 		if held := len(r.held); held > 32 {
@@ -450,7 +452,7 @@ func TestPrefetchBytes(t *testing.T) {
 		t.Errorf("%d events of 256 KiB may be under way, in 1 MiB", c)
 	}
 	b.send("1", 0, 1, 1<<20-1000)
-	if e := b.read(b.open(s, "1", sluice.Origin, 1), 1, 1)[0]; len(e.Body) < 1<<20-1000 || !bytes.HasSuffix(e.Body, []byte("xxx")) {
+	if e := b.read(b.open(s, "1", driver.Origin, 1), 1, 1)[0]; len(e.Body) < 1<<20-1000 || !bytes.HasSuffix(e.Body, []byte("xxx")) {
 		t.Errorf("of an event of 1 MiB came %d bytes", len(e.Body))
 	}
 }
@@ -463,7 +465,7 @@ func TestWebSocket(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "tcp", b.Addr()) // as good as any
 	}})
 	b.send("0", 0, 10, 0)
-	b.read(b.open(s, "0", sluice.Origin, 1), 10, 10)
+	b.read(b.open(s, "0", driver.Origin, 1), 10, 10)
 	for range 2 { // the link for questions, and the reader's
 		if got, want := <-urls, "wss://"+b.Addr()+"/$servicebus/websocket"; got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -481,7 +483,7 @@ func TestConcurrentUse(t *testing.T) {
 	for _, p := range []string{"0", "1", "2", "3"} {
 		b.send(p, 0, 1000, 100)
 		work.Go(func() {
-			r, err := s.Open(b.now, p, sluice.Origin, 1)
+			r, err := s.Open(b.now, p, driver.Origin, 1)
 			if err != nil {
 				t.Error(err)
 				return

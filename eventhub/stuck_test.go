@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice"
@@ -118,7 +120,7 @@ func TestBrokerStopsAnswering(t *testing.T) {
 	questions := map[string]func() error{
 		"bounds":   func() error { return second(s.Bounds(b.now, "0")) },
 		"describe": func() error { return second(s.Describe(b.now)) },
-		"open":     func() error { return second(s.Open(b.now, "0", sluice.Origin, 1)) },
+		"open":     func() error { return second(s.Open(b.now, "0", driver.Origin, 1)) },
 		"seek":     func() error { return second(s.Seek(b.now, "0", sluice.Ago(time.Hour), 1)) },
 	}
 	for what, ask := range questions {
@@ -146,7 +148,7 @@ func TestBrokerStopsAnswering(t *testing.T) {
 	})
 	p.freeze()
 	_, _, err := s.attach(b.now, "1", azeventhubs.StartPosition{}, 1, 10)
-	if err == nil || errors.Is(err, sluice.ErrRefused) {
+	if err == nil || errors.Is(err, driver.ErrRefused) {
 		t.Fatalf("attach: %v", err)
 	}
 	checkMessage(t, err.Error(), "hub flights, partition 1: ")

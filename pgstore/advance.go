@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
@@ -23,7 +24,7 @@ WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 A
 
 // Advance implements [sluice.CheckpointStore], in one round trip. It keeps the
 // first 10,000 of the ranges that are done.
-func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
 	err := s.advance(ctx, lease, to, done)
 	if err != nil {
 		return fmt.Errorf("advance partition %s: %w", lease.Partition, err)
@@ -31,7 +32,7 @@ func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Posit
 	return nil
 }
 
-func (s *Store) advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+func (s *Store) advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
 	text, err := ranges.Encode(to.Sequence, done[:min(len(done), doneRanges)])
 	if err != nil {
 		return err

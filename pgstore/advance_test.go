@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
@@ -28,7 +29,7 @@ func TestAdvanceLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			proxy.Next(fault)
-			if err := s.Advance(t.Context(), a, at(10), []sluice.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, sluice.ErrFenced) {
+			if err := s.Advance(t.Context(), a, at(10), []driver.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, driver.ErrFenced) {
 				t.Errorf("an advance that %s: got %v, want an error that is not ErrFenced", how, err)
 			}
 			p := claim(t, direct, b)
@@ -36,7 +37,7 @@ func TestAdvanceLost(t *testing.T) {
 				t.Errorf("claimed %+v after an advance that %s", p, how)
 			}
 			proxy.Deliver()
-			if err := s.Advance(t.Context(), a, at(11), nil); !errors.Is(err, sluice.ErrFenced) {
+			if err := s.Advance(t.Context(), a, at(11), nil); !errors.Is(err, driver.ErrFenced) {
 				t.Errorf("an advance after the claim: got %v, want ErrFenced", err)
 			}
 			expect(t, direct, p.Position)
@@ -50,11 +51,11 @@ func TestParkLost(t *testing.T) {
 	for how, fault := range lost {
 		t.Run(how, func(t *testing.T) {
 			proxy, s, direct := proxied(t)
-			var letters []sluice.DeadLetter
+			var letters []driver.DeadLetter
 			for i := range int64(5) {
-				letters = append(letters, sluice.DeadLetter{
-					Group: group, Incarnation: "1", Status: sluice.StatusDead, HasBody: true,
-					Event: sluice.Event{Partition: "0", Sequence: i, Key: fmt.Sprint(i % 2), Body: make([]byte, 3<<20)}, // more than goes at a time
+				letters = append(letters, driver.DeadLetter{
+					Group: group, Incarnation: "1", Status: driver.StatusDead, HasBody: true,
+					Event: driver.Event{Partition: "0", Sequence: i, Key: fmt.Sprint(i % 2), Body: make([]byte, 3<<20)}, // more than goes at a time
 				})
 			}
 			stored := func() int {
@@ -87,7 +88,7 @@ func TestParkLost(t *testing.T) {
 				eventually(t, "the late park has ended", func() bool { return stored() == len(letters) })
 			}
 			eventually(t, "they can be parked again", func() bool { return direct.Park(t.Context(), letters) == nil })
-			list, err := direct.List(t.Context(), group, sluice.DeadLetterFilter{})
+			list, err := direct.List(t.Context(), group, driver.DeadLetterFilter{})
 			if err != nil || len(list) != len(letters) {
 				t.Errorf("%d letters, %v; want %d", len(list), err, len(letters))
 			}

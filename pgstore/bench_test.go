@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/internal/proof/storebench"
 	"github.com/sluice-go/sluice/pgstore"
@@ -33,8 +34,8 @@ func BenchmarkCommit(b *testing.B) {
 				l.Partition = fmt.Sprint(partition)
 				at := claim(b, s, l).Position
 				return func(ctx context.Context) error {
-					to := sluice.Position{Sequence: at.Sequence + batch}
-					err := s.Commit(ctx, sluice.Step{Lease: l, From: at, To: to}, func(ctx context.Context, tx pgx.Tx) error {
+					to := driver.Position{Sequence: at.Sequence + batch}
+					err := s.Commit(ctx, driver.Step{Lease: l, From: at, To: to}, func(ctx context.Context, tx pgx.Tx) error {
 						return insertBatch(ctx, tx, partition)
 					})
 					at = to
@@ -128,8 +129,8 @@ func BenchmarkEmptyStep(b *testing.B) {
 	l := lease("a", 1)
 	at := claim(b, s, l).Position
 	for b.Loop() {
-		to := sluice.Position{Sequence: at.Sequence + 1}
-		if err := s.Commit(b.Context(), sluice.Step{Lease: l, From: at, To: to}, nil); err != nil {
+		to := driver.Position{Sequence: at.Sequence + 1}
+		if err := s.Commit(b.Context(), driver.Step{Lease: l, From: at, To: to}, nil); err != nil {
 			b.Fatal(err)
 		}
 		at = to

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
@@ -25,7 +26,7 @@ const progressColumns = `incarnation, sequence_number, event_offset, owner, epoc
 
 // checkpoint is a row in the making.
 type checkpoint struct {
-	sluice.Checkpoint
+	driver.Checkpoint
 	done string
 }
 
@@ -38,7 +39,7 @@ func (c *checkpoint) columns() []any {
 }
 
 // progress is what the columns say.
-func (c *checkpoint) progress() (p sluice.Checkpoint, err error) {
+func (c *checkpoint) progress() (p driver.Checkpoint, err error) {
 	c.Done, err = ranges.Decode(c.Position.Sequence, c.done)
 	return c.Checkpoint, err
 }
@@ -47,19 +48,19 @@ func (c *checkpoint) progress() (p sluice.Checkpoint, err error) {
 // statement, which waits for the row. A transaction that holds the row for
 // longer than [Config.LockTimeout] is ended, unless its owner has the better
 // right to it.
-func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
-	c := checkpoint{Checkpoint: sluice.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
-	args := append(leaseArgs(lease), clean(incarnation), sluice.Unset.Sequence)
+func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
+	c := checkpoint{Checkpoint: driver.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
+	args := append(leaseArgs(lease), clean(incarnation), driver.Unset.Sequence)
 	err := s.seize(ctx, &lease, claimSQL, args, c.columns()...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = s.refused(ctx, lease)
 	}
-	var p sluice.Checkpoint
+	var p driver.Checkpoint
 	if err == nil {
 		p, err = c.progress()
 	}
 	if err != nil {
-		return sluice.Checkpoint{}, fmt.Errorf("claim partition %s: %w", lease.Partition, err)
+		return driver.Checkpoint{}, fmt.Errorf("claim partition %s: %w", lease.Partition, err)
 	}
 	return p, nil
 }
@@ -77,7 +78,7 @@ RETURNING epoch`
 // Reset implements [sluice.TxStore] and [sluice.CheckpointStore]. The new epoch has no owner: no lease is
 // of that epoch. A transaction in progress on the checkpoint is ended as by
 // [Store.Claim].
-func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
 	var epoch int64
 	args := []any{group.Namespace, group.Topic, group.Name, partition, clean(incarnation), to.Sequence, clean(to.Offset)}
 	if err := s.seize(ctx, nil, resetSQL, args, &epoch); err != nil {
@@ -91,14 +92,14 @@ SELECT owner, epoch, sequence_number FROM @sluice_checkpoints
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
 
 // winner reads who has the checkpoint, and where it stands.
-func (s *Store) winner(ctx context.Context, conn *pgx.Conn, lease sluice.Lease) (w sluice.Checkpoint, err error) {
+func (s *Store) winner(ctx context.Context, conn *pgx.Conn, lease driver.Lease) (w driver.Checkpoint, err error) {
 	g := lease.Group
 	err = conn.QueryRow(ctx, s.sql.of(winnerSQL), g.Namespace, g.Topic, g.Name, lease.Partition).Scan(&w.Owner, &w.Epoch, &w.Position.Sequence)
 	return w, err
 }
 
 // refused is the error of a claim that changed no row.
-func (s *Store) refused(ctx context.Context, lease sluice.Lease) error {
+func (s *Store) refused(ctx context.Context, lease driver.Lease) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return err
@@ -108,34 +109,34 @@ func (s *Store) refused(ctx context.Context, lease sluice.Lease) error {
 	if err != nil {
 		return fmt.Errorf("read its checkpoint: %w", err)
 	}
-	return &sluice.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
+	return &driver.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
 }
 
 // fenced says why a checkpoint was not as expected. The answer is
 // [sluice.ErrFenced] in any case; what it reads is for the user, and so are the
 // words for what was expected.
-func (s *Store) fenced(ctx context.Context, conn *pgx.Conn, lease sluice.Lease, expected string) error {
+func (s *Store) fenced(ctx context.Context, conn *pgx.Conn, lease driver.Lease, expected string) error {
 	w, err := s.winner(ctx, conn, lease)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, sluice.ErrFenced)
+		return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, driver.ErrFenced)
 	case err != nil:
-		return fmt.Errorf("partition %s: %w", lease.Partition, sluice.ErrFenced)
+		return fmt.Errorf("partition %s: %w", lease.Partition, driver.ErrFenced)
 	case w.Epoch != lease.Epoch || w.Owner != lease.Owner:
-		return &sluice.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
+		return &driver.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
 	}
-	return fmt.Errorf("partition %s: its checkpoint is at %v, %s: %w", lease.Partition, w.Position, expected, sluice.ErrFenced)
+	return fmt.Errorf("partition %s: its checkpoint is at %v, %s: %w", lease.Partition, w.Position, expected, driver.ErrFenced)
 }
 
 // notAt is what a step expects.
-func notAt(p sluice.Position) string { return "not at " + p.String() }
+func notAt(p driver.Position) string { return "not at " + p.String() }
 
 const recordSQL = `
 UPDATE @sluice_checkpoints SET trial_sequence = $8, trial_attempts = $9, trial_error = $10, updated_at = clock_timestamp()
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number = $7`
 
 // RecordAttempt implements [sluice.TxStore].
-func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, trial driver.AttemptRecord) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return fmt.Errorf("record trial: %w", err)
@@ -157,7 +158,7 @@ UPDATE @sluice_checkpoints SET claims = 0, updated_at = clock_timestamp()
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6`
 
 // Leave implements [sluice.TxStore] and [sluice.CheckpointStore].
-func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
+func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return fmt.Errorf("leave partition %s: %w", lease.Partition, err)
@@ -175,15 +176,15 @@ WHERE namespace = $1 AND topic = $2 AND consumer_group = $3
 ORDER BY partition COLLATE "C"`
 
 // Read implements [sluice.TxStore] and [sluice.CheckpointStore].
-func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
+func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return nil, fmt.Errorf("read checkpoints: %w", err)
 	}
 	defer conn.Release()
 	rows, _ := conn.Query(ctx, s.sql.of(readSQL), group.Namespace, group.Topic, group.Name) // CollectRows returns the error
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (sluice.Checkpoint, error) {
-		c := checkpoint{Checkpoint: sluice.Checkpoint{Group: group}}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.Checkpoint, error) {
+		c := checkpoint{Checkpoint: driver.Checkpoint{Group: group}}
 		if err := row.Scan(append([]any{&c.Partition}, c.columns()...)...); err != nil {
 			return c.Checkpoint, err
 		}

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 )
@@ -29,7 +30,7 @@ func TestClaimEndsCopy(t *testing.T) {
 	copying, goOn := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Commit(t.Context(), sluice.Step{Lease: a, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+		done <- s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
 			n := 0
 			_, err := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"key"}, pgx.CopyFromFunc(func() ([]any, error) {
 				if n++; n == 10_000 {
@@ -47,10 +48,10 @@ func TestClaimEndsCopy(t *testing.T) {
 	<-copying
 	proxy.Stall()
 	b := lease("b", 2)
-	if p := claim(t, direct, b); p.Position != sluice.Unset || p.Owner != "b" {
+	if p := claim(t, direct, b); p.Position != driver.Unset || p.Owner != "b" {
 		t.Errorf("claimed %+v, want it unset", p)
 	}
-	if err := commit(t.Context(), direct, b, sluice.Unset, at(1), "b"); err != nil {
+	if err := commit(t.Context(), direct, b, driver.Unset, at(1), "b"); err != nil {
 		t.Error(err)
 	}
 	close(goOn)
@@ -61,14 +62,14 @@ func TestClaimEndsCopy(t *testing.T) {
 
 // hold keeps a transaction open on the checkpoint until the test ends, or the
 // server ends it. It returns the session's end.
-func hold(t *testing.T, s *pgstore.Store, l sluice.Lease) <-chan error {
+func hold(t *testing.T, s *pgstore.Store, l driver.Lease) <-chan error {
 	t.Helper()
 	held, release := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		done <- s.Commit(context.Background(), sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}, func(context.Context, pgx.Tx) error {
+		done <- s.Commit(context.Background(), driver.Step{Lease: l, From: driver.Unset, To: at(1)}, func(context.Context, pgx.Tx) error {
 			close(held)
 			<-release
 			return errors.New("not this time")
@@ -88,10 +89,10 @@ func TestClaimSparesTheBetter(t *testing.T) {
 	claim(t, s, lease("a", 1))
 	b := lease("b", 2)
 	claim(t, s, b)
-	err := s.Commit(t.Context(), sluice.Step{Lease: b, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
-		for _, l := range []sluice.Lease{lease("a", 1), lease("a", 2)} {
+	err := s.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+		for _, l := range []driver.Lease{lease("a", 1), lease("a", 2)} {
 			_, err := rival.Claim(ctx, l, "1")
-			if f, found := errors.AsType[*sluice.FencedError](err); !found || f.Owner != "b" || f.Epoch != 2 {
+			if f, found := errors.AsType[*driver.FencedError](err); !found || f.Owner != "b" || f.Epoch != 2 {
 				t.Errorf("claim for %s in epoch %d: %v, want a FencedError that names b", l.Owner, l.Epoch, err)
 			}
 		}
@@ -125,7 +126,7 @@ func TestClaimsTogether(t *testing.T) {
 		switch err := <-errs; {
 		case err == nil:
 			wins++
-		case !errors.Is(err, sluice.ErrFenced):
+		case !errors.Is(err, driver.ErrFenced):
 			t.Errorf("claim: %v, want that it succeeds or is fenced", err)
 		}
 	}
@@ -158,9 +159,9 @@ func TestStepDoesNotWaitForever(t *testing.T) {
 	a := lease("a", 1)
 	claim(t, s, a)
 	hold(t, s, a)
-	outage(t, commit(t.Context(), again, a, sluice.Unset, at(1), "1"))
+	outage(t, commit(t.Context(), again, a, driver.Unset, at(1), "1"))
 	claim(t, again, a)
-	if err := commit(t.Context(), again, a, sluice.Unset, at(1), "1"); err != nil {
+	if err := commit(t.Context(), again, a, driver.Unset, at(1), "1"); err != nil {
 		t.Error(err)
 	}
 	expect(t, again, at(1), "1")
@@ -232,13 +233,13 @@ func TestConnectionsUsedUp(t *testing.T) {
 	claim(t, s, l)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err = s.Commit(ctx, sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.Commit(ctx, driver.Step{Lease: l, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
 		return s.Leases().Renew(ctx, l, time.Minute)
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	if err := s.Commit(ctx, sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}, nil); !errors.Is(err, sluice.ErrFenced) {
+	if err := s.Commit(ctx, driver.Step{Lease: l, From: driver.Unset, To: at(1)}, nil); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("error is %v, want ErrFenced", err)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/sluice-go/sluice"
 )
 
 // cleanUpWithin bounds what is done after a failure, which also runs when the
@@ -39,7 +39,7 @@ const sameSQL = `SELECT 1 / (pg_current_xact_id()::text = $1)::int`
 
 // step is a step in progress on a connection.
 type step struct {
-	sluice.Step
+	driver.Step
 	store *Store
 	conn  *pgx.Conn
 	tx    pgx.Tx
@@ -49,7 +49,7 @@ type step struct {
 // Commit implements [sluice.TxStore]. What the handler gets is a real
 // transaction that only Commit can end; nested ones are savepoints. If the
 // handler panics its writes are undone.
-func (s *Store) Commit(ctx context.Context, todo sluice.Step, fn func(ctx context.Context, tx pgx.Tx) error) error {
+func (s *Store) Commit(ctx context.Context, todo driver.Step, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return fmt.Errorf("commit partition %s: %w", todo.Lease.Partition, err)
@@ -98,7 +98,7 @@ func (st *step) begin(ctx context.Context) error {
 		return fmt.Errorf("move checkpoint: %w", err)
 	}
 	if back != nil {
-		return fmt.Errorf("partition %s: %w", st.Lease.Partition, sluice.ErrFenced)
+		return fmt.Errorf("partition %s: %w", st.Lease.Partition, driver.ErrFenced)
 	}
 	return st.store.fenced(ctx, st.conn, st.Lease, notAt(st.From))
 }
@@ -145,7 +145,7 @@ func (st *step) undo(ctx context.Context, w *watch, err error) error {
 	if away {
 		return outage("handler", err)
 	}
-	return &sluice.HandlerError{Err: err}
+	return &driver.HandlerError{Err: err}
 }
 
 var errDropped = errors.New("the handler dropped an error of PostgreSQL, which has given the transaction up")
@@ -178,7 +178,7 @@ func (st *step) undone(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("roll back: %w", err)
 	case status == "committed":
-		return fmt.Errorf("%w: the handler has committed, checkpoint and all: %w", sluice.ErrUnknown, errCommit)
+		return fmt.Errorf("%w: the handler has committed, checkpoint and all: %w", driver.ErrUnknown, errCommit)
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func (st *step) settle(ctx context.Context, b *pgx.Batch) error {
 	case err != nil:
 		return fmt.Errorf("store and settle dead letters: %w", err)
 	case gone:
-		return fmt.Errorf("partition %s: a dead letter is not there for a retry any more: %w", st.Lease.Partition, sluice.ErrFenced)
+		return fmt.Errorf("partition %s: a dead letter is not there for a retry any more: %w", st.Lease.Partition, driver.ErrFenced)
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ func (st *step) committed(tag pgconn.CommandTag, err error) error {
 	case err == nil && tag.String() == "COMMIT":
 		return nil
 	case err == nil: // ROLLBACK
-		return &sluice.HandlerError{Err: errDropped}
+		return &driver.HandlerError{Err: errDropped}
 	case uncertain(err):
 		return unknown(err)
 	case unavailable(err):
@@ -272,12 +272,12 @@ func (st *step) committed(tag pgconn.CommandTag, err error) error {
 	}
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
-		return &sluice.HandlerError{Err: err} // a deferred constraint or trigger
+		return &driver.HandlerError{Err: err} // a deferred constraint or trigger
 	}
 	return err
 }
 
-func unknown(err error) error { return fmt.Errorf("%w: %w", sluice.ErrUnknown, err) }
+func unknown(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnknown, err) }
 
 func divided(err error) bool {
 	var e *pgconn.PgError

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/property"
 )
 
@@ -21,7 +22,7 @@ SET failed_at = excluded.failed_at, error = excluded.error, attempts = excluded.
 
 // park queues the storing of a dead letter. One of the same identity keeps its
 // id and its event.
-func (s *Store) park(b *pgx.Batch, group sluice.Group, partition string, d *sluice.DeadLetter) {
+func (s *Store) park(b *pgx.Batch, group driver.Group, partition string, d *driver.DeadLetter) {
 	e := &d.Event
 	var body []byte
 	var properties *string
@@ -58,7 +59,7 @@ WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 A
 const removeSQL = `DELETE FROM @sluice_dead_letters` + onRetry
 
 // remove queues the removal of a dead letter whose retry was applied.
-func (s *Store) remove(b *pgx.Batch, lease sluice.Lease, id int64) {
+func (s *Store) remove(b *pgx.Batch, lease driver.Lease, id int64) {
 	g := lease.Group
 	b.Queue(s.sql.of(removeSQL), g.Namespace, g.Topic, g.Name, lease.Partition, id)
 }
@@ -68,15 +69,15 @@ UPDATE @sluice_dead_letters
 SET failed_at = coalesce($6, clock_timestamp()), error = $7, attempts = $8, status = $9, next_attempt = $10` + onRetry
 
 // putBack queues the return of a dead letter whose retry has failed.
-func (s *Store) putBack(b *pgx.Batch, lease sluice.Lease, d *sluice.DeadLetter) {
+func (s *Store) putBack(b *pgx.Batch, lease driver.Lease, d *driver.DeadLetter) {
 	g := lease.Group
 	b.Queue(s.sql.of(putBackSQL), g.Namespace, g.Topic, g.Name, lease.Partition, d.ID,
 		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d))
 }
 
 // nextAttempt is the time of the next attempt, null unless there is to be one.
-func nextAttempt(d *sluice.DeadLetter) *time.Time {
-	if d.Status != sluice.StatusRedrive {
+func nextAttempt(d *driver.DeadLetter) *time.Time {
+	if d.Status != driver.StatusRedrive {
 		return nil
 	}
 	return &d.NextAttempt
@@ -89,7 +90,7 @@ const (
 )
 
 // scanLetter reads a row of letterColumns or contentColumns.
-func scanLetter(row pgx.CollectableRow) (d sluice.DeadLetter, err error) {
+func scanLetter(row pgx.CollectableRow) (d driver.DeadLetter, err error) {
 	e := &d.Event
 	var enqueued, next *time.Time
 	var properties *string
@@ -124,7 +125,7 @@ WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 A
 ORDER BY sequence_number, id LIMIT $5`
 
 // Due implements [sluice.TxStore] and [sluice.DeadLetterQueue].
-func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+func (s *Store) Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
 	list, err := s.letters(ctx, group, dueSQL, group.Namespace, group.Topic, group.Name, partition, max(limit, 0))
 	if err != nil {
 		return nil, fmt.Errorf("look for due dead letters of partition %s: %w", partition, err)
@@ -133,7 +134,7 @@ func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, l
 }
 
 // List implements [sluice.DeadLetterStore].
-func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+func (s *Store) List(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetter, error) {
 	c := selection(group, filter)
 	sql := `SELECT ` + letterColumns + ` FROM @sluice_dead_letters` + c.ordered(filter.Limit)
 	list, err := s.letters(ctx, group, sql, c.args...)
@@ -144,26 +145,26 @@ func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.Dead
 }
 
 // Get implements [sluice.DeadLetterStore].
-func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
-	c := selection(group, sluice.DeadLetterFilter{IDs: []int64{id}})
+func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.DeadLetter, error) {
+	c := selection(group, driver.DeadLetterFilter{IDs: []int64{id}})
 	list, err := s.letters(ctx, group, `SELECT `+contentColumns+` FROM @sluice_dead_letters`+c.where(), c.args...)
 	if err == nil && len(list) == 0 {
-		err = sluice.ErrNotFound
+		err = driver.ErrNotFound
 	}
 	if err != nil {
-		return sluice.DeadLetter{}, fmt.Errorf("dead letter %d of %v: %w", id, group, err)
+		return driver.DeadLetter{}, fmt.Errorf("dead letter %d of %v: %w", id, group, err)
 	}
 	return list[0], nil
 }
 
-func (s *Store) letters(ctx context.Context, group sluice.Group, sql string, args ...any) ([]sluice.DeadLetter, error) {
+func (s *Store) letters(ctx context.Context, group driver.Group, sql string, args ...any) ([]driver.DeadLetter, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Release()
 	rows, _ := conn.Query(ctx, s.sql.of(sql), args...) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (sluice.DeadLetter, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.DeadLetter, error) {
 		d, err := scanLetter(row)
 		d.Group = group
 		return d, err
@@ -171,7 +172,7 @@ func (s *Store) letters(ctx context.Context, group sluice.Group, sql string, arg
 }
 
 // Redrive implements [sluice.DeadLetterStore].
-func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter, at time.Time) (int64, error) {
 	n, err := s.mark(ctx, group, filter, `status = 'retry', next_attempt = coalesce($1::timestamptz, clock_timestamp())`, timeOrNull(at))
 	if err != nil {
 		return 0, fmt.Errorf("retry dead letters: %w", err)
@@ -180,7 +181,7 @@ func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.D
 }
 
 // Discard implements [sluice.DeadLetterStore].
-func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
+func (s *Store) Discard(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) (int64, error) {
 	n, err := s.mark(ctx, group, filter, `status = 'discarded', next_attempt = NULL`)
 	if err != nil {
 		return 0, fmt.Errorf("discard dead letters: %w", err)
@@ -191,7 +192,7 @@ func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.D
 // mark changes the selected dead letters, locked in order so that two commands
 // don't end in a deadlock. One whose retry is just being committed is gone when
 // its row's turn comes.
-func (s *Store) mark(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, set string, args ...any) (int64, error) {
+func (s *Store) mark(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter, set string, args ...any) (int64, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return 0, err
@@ -227,7 +228,7 @@ func (c *conditions) ordered(limit int) string {
 }
 
 // selection selects dead letters of a group. Its arguments come behind args.
-func selection(group sluice.Group, f sluice.DeadLetterFilter, args ...any) *conditions {
+func selection(group driver.Group, f driver.DeadLetterFilter, args ...any) *conditions {
 	c := &conditions{args: args}
 	c.and(`namespace = ?`, group.Namespace)
 	c.and(`topic = ?`, group.Topic)

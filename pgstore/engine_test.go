@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice"
@@ -40,7 +42,7 @@ func TestConsumers(t *testing.T) {
 	hub := sluicetest.NewHub(group, partitions)
 	for p := range partitions {
 		send := func(n int64) {
-			e := &sluice.Event{Properties: map[string]any{}, Body: []byte("a message")}
+			e := &driver.Event{Properties: map[string]any{}, Body: []byte("a message")}
 			sluice.Stamp{ID: sluice.CausationID{Source: "before", Partition: fmt.Sprint(p), Sequence: n}, Epoch: 1, Low: max(n/40*40-1, -1)}.SetTo(e.Properties)
 			hub.Append(fmt.Sprint(p), e)
 		}
@@ -51,7 +53,7 @@ func TestConsumers(t *testing.T) {
 			}
 		}
 	}
-	number := func(e *sluice.Event) int64 {
+	number := func(e *driver.Event) int64 {
 		stamp, _, _ := sluice.StampFrom(e.Properties)
 		return stamp.ID.Sequence
 	}
@@ -90,7 +92,7 @@ func TestConsumers(t *testing.T) {
 			return pgtest.None
 		})
 		s := open(t, through, &pgstore.Config{LeaseFor: time.Second, LockTimeout: 50 * time.Millisecond})
-		consumer, err := sluice.New(hub, s.Leases(), sluice.Transactional(s, handler), sluice.AllPartitions, &sluice.Config{
+		consumer, err := sluice.New(hub, s.Leases(), sluice.Transactional(s, handler), &sluice.Config{
 			Owner: fmt.Sprint("consumer ", i), LeaseFor: time.Second, AssignEvery: 20 * time.Millisecond, MaxBatch: 20,
 			RetryMin: time.Millisecond, RetryMax: 20 * time.Millisecond, Seed: uint64(i) + 1,
 			Observer: sluice.ObserverFunc(func(o sluice.Observation) {
@@ -164,7 +166,7 @@ func TestConsumers(t *testing.T) {
 			t.Errorf("table %s: %d rows of %d events, %v; want %d", table, rows, distinct, err, good)
 		}
 	}
-	letters, err := direct.List(t.Context(), group, sluice.DeadLetterFilter{})
+	letters, err := direct.List(t.Context(), group, driver.DeadLetterFilter{})
 	if err != nil || len(letters) != dead {
 		t.Errorf("%d dead letters, %v; want %d", len(letters), err, dead)
 	}

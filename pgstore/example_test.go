@@ -8,6 +8,8 @@ import (
 	"log"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice"
@@ -31,7 +33,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	hub := sluicetest.NewHub(sluice.Group{Namespace: "example", Topic: "orders", Name: "$Default"}, 1) // your event hub
+	hub := sluicetest.NewHub(driver.Group{Namespace: "example", Topic: "orders", Name: "$Default"}, 1) // your event hub
 	hub.Append("0", sluicetest.Bodies(`{"ID": 1, "Items": ["tea", "milk"]}`, `{"ID": 2, "Items": ["bread"]}`)...)
 
 	store, err := pgstore.Open(ctx, url, nil)
@@ -47,7 +49,7 @@ func Example() {
 		ID    int64
 		Items []string
 	}
-	handler := sluice.Typed(func(ctx context.Context, tx pgx.Tx, e *sluice.Event, o order) error {
+	handler := sluice.Typed(func(ctx context.Context, tx pgx.Tx, e *driver.Event, o order) error {
 		if _, err := tx.Exec(ctx, "INSERT INTO orders (id) VALUES ($1)", o.ID); err != nil {
 			return err
 		}
@@ -57,7 +59,7 @@ func Example() {
 		}
 		return pgstore.Insert(ctx, tx, "items", []string{"order_id", "name"}, rows) // COPY
 	})
-	consumer, err := sluice.New(hub, store.Leases(), sluice.Transactional(store, handler), sluice.AllPartitions, nil)
+	consumer, err := sluice.New(hub, store.Leases(), sluice.Transactional(store, handler), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 )
@@ -36,14 +37,14 @@ func TestCommitNeverArrives(t *testing.T) {
 	a := lease("a", 1)
 	claim(t, s, a)
 	proxy.Next(pgtest.CutBefore)
-	if err := commit(t.Context(), s, a, sluice.Unset, at(1), "1"); !errors.Is(err, sluice.ErrUnknown) || blames(err) {
+	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) || blames(err) {
 		t.Errorf("commit that was lost on its way: %v, want ErrUnknown", err)
 	}
-	if p := claim(t, direct, a); p.Position != sluice.Unset {
+	if p := claim(t, direct, a); p.Position != driver.Unset {
 		t.Errorf("claimed at %v, want unset", p.Position)
 	}
-	expect(t, direct, sluice.Unset)
-	if err := commit(t.Context(), s, a, sluice.Unset, at(1), "1"); err != nil {
+	expect(t, direct, driver.Unset)
+	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); err != nil {
 		t.Error(err)
 	}
 	expect(t, direct, at(1), "1")
@@ -54,14 +55,14 @@ func TestCommitAnswerLost(t *testing.T) {
 	a := lease("a", 1)
 	claim(t, s, a)
 	proxy.Next(pgtest.LoseReply)
-	if err := commit(t.Context(), s, a, sluice.Unset, at(1), "1"); !errors.Is(err, sluice.ErrUnknown) || blames(err) {
+	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) || blames(err) {
 		t.Errorf("commit whose answer was lost: %v, want ErrUnknown", err)
 	}
 	if p := claim(t, s, a); p.Position.Sequence != 1 || p.Claims != 1 {
 		t.Errorf("claimed %+v, want position 1", p)
 	}
 	expect(t, direct, at(1), "1")
-	if err := commit(t.Context(), s, a, sluice.Unset, at(1), "1"); !errors.Is(err, sluice.ErrFenced) {
+	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("the same step again: %v, want ErrFenced", err)
 	}
 	expect(t, direct, at(1), "1")
@@ -72,18 +73,18 @@ func TestCommitLate(t *testing.T) {
 	a := lease("a", 1)
 	claim(t, s, a)
 	proxy.Next(pgtest.DeliverLate)
-	if err := commit(t.Context(), s, a, sluice.Unset, at(1), "1"); !errors.Is(err, sluice.ErrUnknown) || blames(err) {
+	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) || blames(err) {
 		t.Errorf("commit that is late: %v, want ErrUnknown", err)
 	}
 	// The transaction is still open on the server. What the claim returns must
 	// not change any more.
-	if p := claim(t, direct, a); p.Position != sluice.Unset {
+	if p := claim(t, direct, a); p.Position != driver.Unset {
 		t.Errorf("claimed at %v, want unset", p.Position)
 	}
 	if n := proxy.Deliver(); n != 1 {
 		t.Fatalf("%d commits were late, want 1", n)
 	}
-	expect(t, direct, sluice.Unset)
+	expect(t, direct, driver.Unset)
 }
 
 func TestCommitLateButBeforeTheClaim(t *testing.T) {
@@ -91,7 +92,7 @@ func TestCommitLateButBeforeTheClaim(t *testing.T) {
 	a := lease("a", 1)
 	claim(t, s, a)
 	proxy.Next(pgtest.DeliverLate)
-	if err := commit(t.Context(), s, a, sluice.Unset, at(1), "1"); !errors.Is(err, sluice.ErrUnknown) {
+	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) {
 		t.Errorf("commit that is late: %v, want ErrUnknown", err)
 	}
 	proxy.Deliver()
@@ -108,7 +109,7 @@ func TestCommitCancelledUnderway(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	proxy.OnCommit(func(int) pgtest.Fault { cancel(); return pgtest.LoseReply })
-	if err := commit(ctx, s, a, sluice.Unset, at(1), "1"); !errors.Is(err, sluice.ErrUnknown) {
+	if err := commit(ctx, s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) {
 		t.Errorf("commit cancelled while it was under way: %v, want ErrUnknown", err)
 	}
 	eventually(t, "the server has committed", func() bool { return claim(t, direct, a).Position.Sequence == 1 })
@@ -149,7 +150,7 @@ func TestLostCommits(t *testing.T) {
 			position = next
 			continue
 		}
-		if blames(err) || errors.Is(err, sluice.ErrFenced) {
+		if blames(err) || errors.Is(err, driver.ErrFenced) {
 			t.Fatal(err)
 		}
 		deliver <- struct{}{} // sometimes before, sometimes after the claim
@@ -159,7 +160,7 @@ func TestLostCommits(t *testing.T) {
 				position = p.Position
 				break
 			}
-			if errors.Is(err, sluice.ErrFenced) {
+			if errors.Is(err, driver.ErrFenced) {
 				t.Fatal(err)
 			}
 		}
@@ -197,7 +198,7 @@ func TestServerStopsInTheMiddle(t *testing.T) {
 		eventually(t, "the store has found the server again", func() bool { return s.Pool().Ping(t.Context()) == nil })
 	}
 
-	err = s.Commit(t.Context(), sluice.Step{Lease: a, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
 		err := put(ctx, tx, "1")
 		stop()
 		return errors.Join(err, put(ctx, tx, "2"))
@@ -207,20 +208,20 @@ func TestServerStopsInTheMiddle(t *testing.T) {
 	outage(t, err)
 	outage(t, s.Leases().Renew(t.Context(), a, time.Second))
 	restart()
-	expect(t, s, sluice.Unset)
+	expect(t, s, driver.Unset)
 
-	err = s.Commit(t.Context(), sluice.Step{Lease: a, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
 		err := put(ctx, tx, "1")
 		stop()
 		return err
 	})
-	if err == nil || blames(err) || errors.Is(err, sluice.ErrFenced) {
+	if err == nil || blames(err) || errors.Is(err, driver.ErrFenced) {
 		t.Errorf("server stopped before the commit: %v", err)
 	}
 	restart()
 	claim(t, s, a)
-	expect(t, s, sluice.Unset)
-	if err := commit(t.Context(), s, a, sluice.Unset, at(1), "1"); err != nil {
+	expect(t, s, driver.Unset)
+	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); err != nil {
 		t.Error(err)
 	}
 	expect(t, s, at(1), "1")
@@ -236,7 +237,7 @@ func TestSessionEnded(t *testing.T) {
 		`SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(1)`,
 	} {
 		for _, swallow := range []bool{false, true} {
-			outage(t, s.Commit(t.Context(), sluice.Step{Lease: a, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+			outage(t, s.Commit(t.Context(), driver.Step{Lease: a, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, sql)
 				if err == nil {
 					t.Errorf("%s: no error", sql)
@@ -248,7 +249,7 @@ func TestSessionEnded(t *testing.T) {
 			}))
 		}
 	}
-	expect(t, s, sluice.Unset)
+	expect(t, s, driver.Unset)
 }
 
 func TestIdleInTransaction(t *testing.T) {
@@ -257,10 +258,10 @@ func TestIdleInTransaction(t *testing.T) {
 	createEffects(t, s)
 	a := lease("a", 1)
 	claim(t, s, a)
-	if err := commit(t.Context(), s, a, sluice.Unset, at(1), "1"); err != nil {
+	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); err != nil {
 		t.Fatal(err)
 	}
-	outage(t, s.Commit(t.Context(), sluice.Step{Lease: a, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
+	outage(t, s.Commit(t.Context(), driver.Step{Lease: a, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
 		if err := put(ctx, tx, "2"); err != nil {
 			return err
 		}
@@ -285,8 +286,8 @@ func TestDeadlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	met := make(chan struct{}, 2)
-	transfer := func(l sluice.Lease, first, second int) error {
-		return s.Commit(t.Context(), sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+	transfer := func(l driver.Lease, first, second int) error {
+		return s.Commit(t.Context(), driver.Step{Lease: l, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
 			const sql = `UPDATE accounts SET n = n + 1 WHERE id = $1`
 			if _, err := tx.Exec(ctx, sql, first); err != nil {
 				return err

@@ -5,9 +5,9 @@ package pgstore
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/sluice-go/sluice/driver"
 
-	"github.com/sluice-go/sluice"
+	"github.com/jackc/pgx/v5"
 )
 
 // What stands here is left out by -tags sluice_unfenced. Such a build must not
@@ -18,6 +18,6 @@ import (
 const fence = ` AND owner = $5 AND epoch = $6 AND sequence_number = $7`
 
 // overrule takes a checkpoint's row from a transaction that does not end.
-func (s *Store) overrule(ctx context.Context, conn *pgx.Conn, _ *sluice.Lease, sql string, args, dest []any) error {
+func (s *Store) overrule(ctx context.Context, conn *pgx.Conn, _ *driver.Lease, sql string, args, dest []any) error {
 	return s.forcibly(ctx, conn, sql, args, dest)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -20,7 +22,7 @@ import (
 )
 
 // begun is a store with effects and a claimed checkpoint.
-func begun(t testing.TB) (*pgstore.Store, sluice.Lease) {
+func begun(t testing.TB) (*pgstore.Store, driver.Lease) {
 	s := open(t, pgtest.Database(t), nil)
 	createEffects(t, s)
 	l := lease("a", 1)
@@ -29,8 +31,8 @@ func begun(t testing.TB) (*pgstore.Store, sluice.Lease) {
 }
 
 // first is the step that the tests take.
-func first(l sluice.Lease) sluice.Step {
-	return sluice.Step{Lease: l, From: sluice.Unset, To: at(1)}
+func first(l driver.Lease) driver.Step {
+	return driver.Step{Lease: l, From: driver.Unset, To: at(1)}
 }
 
 type handler func(ctx context.Context, tx pgx.Tx) error
@@ -89,7 +91,7 @@ func TestErrorsDropped(t *testing.T) {
 			if _, found := errors.AsType[*pgconn.PgError](err); !found && name != "Conn" {
 				t.Errorf("error is %v, want PostgreSQL's own inside", err)
 			}
-			expect(t, s, sluice.Unset)
+			expect(t, s, driver.Unset)
 		})
 	}
 }
@@ -113,9 +115,9 @@ func TestLeftOpen(t *testing.T) {
 			return err
 		},
 	} {
-		step := sluice.Step{Lease: l, From: at(position), To: at(position + 1)}
+		step := driver.Step{Lease: l, From: at(position), To: at(position + 1)}
 		if position == 0 {
-			step.From = sluice.Unset
+			step.From = driver.Unset
 		}
 		position++
 		if err := s.Commit(t.Context(), step, open); err != nil {
@@ -134,13 +136,13 @@ func TestDeferredConstraint(t *testing.T) {
 	if e, found := errors.AsType[*pgconn.PgError](err); !blames(err) || !found || e.Code != "23505" {
 		t.Errorf("error is %v, want a HandlerError with the violation", err)
 	}
-	expect(t, s, sluice.Unset)
+	expect(t, s, driver.Unset)
 }
 
 // Whichever way a handler tries to end its transaction, it can't, and can go on.
 func TestHandlerCannotCommit(t *testing.T) {
 	s, l := begun(t)
-	from := sluice.Unset
+	from := driver.Unset
 	for name, try := range map[string]func(ctx context.Context, tx pgx.Tx) error{
 		"Commit":   func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
 		"Rollback": func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
@@ -172,7 +174,7 @@ func TestHandlerCannotCommit(t *testing.T) {
 		},
 	} {
 		refused := errors.New("undo this")
-		err := s.Commit(t.Context(), sluice.Step{Lease: l, From: from, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
+		err := s.Commit(t.Context(), driver.Step{Lease: l, From: from, To: at(1)}, func(ctx context.Context, tx pgx.Tx) error {
 			if err := put(ctx, tx, name); err != nil {
 				return err
 			}
@@ -225,10 +227,10 @@ func TestCommittedBehindOurBack(t *testing.T) {
 					if !blames(err) {
 						t.Errorf("error is %T %v, want a HandlerError", err, err)
 					}
-					expect(t, s, sluice.Unset)
+					expect(t, s, driver.Unset)
 					return
 				}
-				if !errors.Is(err, sluice.ErrUnknown) || blames(err) {
+				if !errors.Is(err, driver.ErrUnknown) || blames(err) {
 					t.Errorf("error is %T %v, want ErrUnknown", err, err)
 				}
 				expect(t, s, at(1), "1")
@@ -279,7 +281,7 @@ func TestPanic(t *testing.T) {
 			panic("oops")
 		})
 	}()
-	if err := commit(t.Context(), s, l, sluice.Unset, at(1), "after"); err != nil {
+	if err := commit(t.Context(), s, l, driver.Unset, at(1), "after"); err != nil {
 		t.Error(err)
 	}
 	expect(t, s, at(1), "after")
@@ -315,7 +317,7 @@ func TestRecovered(t *testing.T) {
 			t.Errorf("%s: error is %v, want the handler's own", c.code, err)
 		}
 	}
-	expect(t, s, sluice.Unset)
+	expect(t, s, driver.Unset)
 }
 
 // dbtx is what sqlc generates.
@@ -435,7 +437,7 @@ func TestInsert(t *testing.T) {
 		"no such table":           {"app.none", [][]any{good}, -1},
 		"a foreign key":           {"app.pointing", [][]any{good, good}, -1}, // found out after the rows
 	} {
-		err = s.Commit(t.Context(), sluice.Step{Lease: l, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
+		err = s.Commit(t.Context(), driver.Step{Lease: l, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
 			return pgstore.Insert(ctx, tx, c.table, columns, c.rows)
 		})
 		if !blames(err) || !strings.Contains(err.Error(), c.table) {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/sluice-go/sluice"
 )
 
 // Leases keeps leases in PostgreSQL, by the server's clock. Every operation is
@@ -19,7 +19,7 @@ type Leases struct {
 	sql  *texts
 }
 
-var _ sluice.LeaseStore = (*Leases)(nil)
+var _ driver.LeaseStore = (*Leases)(nil)
 
 // released is when a lease that was given back expires: never a moment that a
 // clock set back could return to.
@@ -38,29 +38,29 @@ SELECT owner, extract(epoch FROM expires_at - clock_timestamp())::float8 FROM @s
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
 
 // Acquire implements [sluice.LeaseStore].
-func (l *Leases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, owner string, ttl time.Duration, above int64) (driver.Lease, error) {
 	conn, err := acquire(ctx, l.pool)
 	if err != nil {
-		return sluice.Lease{}, fmt.Errorf("acquire lease: %w", err)
+		return driver.Lease{}, fmt.Errorf("acquire lease: %w", err)
 	}
 	defer conn.Release()
-	lease := sluice.Lease{Group: group, Partition: partition, Owner: owner}
+	lease := driver.Lease{Group: group, Partition: partition, Owner: owner}
 	args := []any{group.Namespace, group.Topic, group.Name, partition, owner, above, ttl.Microseconds()}
 	_, err = once(ctx, conn.Conn(), 0, l.sql.of(acquireSQL), args, &lease.Epoch)
 	if err == nil {
 		return lease, nil
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
-		return sluice.Lease{}, fmt.Errorf("acquire lease on partition %s: %w", partition, err)
+		return driver.Lease{}, fmt.Errorf("acquire lease on partition %s: %w", partition, err)
 	}
 	var holder string
 	var seconds float64
 	err = conn.QueryRow(ctx, l.sql.of(holderSQL), group.Namespace, group.Topic, group.Name, partition).Scan(&holder, &seconds)
 	if err != nil {
-		return sluice.Lease{}, fmt.Errorf("read holder of partition %s: %w", partition, err)
+		return driver.Lease{}, fmt.Errorf("read holder of partition %s: %w", partition, err)
 	}
 	left := time.Duration(seconds * float64(time.Second)).Round(time.Millisecond)
-	return sluice.Lease{}, fmt.Errorf("partition %s, by %s for another %v: %w", partition, holder, max(left, 0), sluice.ErrHeld)
+	return driver.Lease{}, fmt.Errorf("partition %s, by %s for another %v: %w", partition, holder, max(left, 0), driver.ErrHeld)
 }
 
 const renewSQL = `
@@ -69,10 +69,10 @@ WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 A
   AND expires_at > ` + released
 
 // Renew implements [sluice.LeaseStore].
-func (l *Leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duration) error {
 	changed, err := l.exec(ctx, renewSQL, lease, ttl.Microseconds())
 	if err == nil && !changed {
-		err = sluice.ErrFenced
+		err = driver.ErrFenced
 	}
 	if err != nil {
 		return fmt.Errorf("renew lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, err)
@@ -85,7 +85,7 @@ UPDATE @sluice_leases SET expires_at = ` + released + `
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6`
 
 // Release implements [sluice.LeaseStore].
-func (l *Leases) Release(ctx context.Context, lease sluice.Lease) error {
+func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 	if _, err := l.exec(ctx, releaseSQL, lease); err != nil {
 		return fmt.Errorf("release lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, err)
 	}
@@ -93,7 +93,7 @@ func (l *Leases) Release(ctx context.Context, lease sluice.Lease) error {
 }
 
 // exec runs a statement about one lease and tells whether it changed its row.
-func (l *Leases) exec(ctx context.Context, sql string, lease sluice.Lease, args ...any) (bool, error) {
+func (l *Leases) exec(ctx context.Context, sql string, lease driver.Lease, args ...any) (bool, error) {
 	conn, err := acquire(ctx, l.pool)
 	if err != nil {
 		return false, err
@@ -104,7 +104,7 @@ func (l *Leases) exec(ctx context.Context, sql string, lease sluice.Lease, args 
 }
 
 // leaseArgs are the arguments $1 to $6 of statements about a lease.
-func leaseArgs(l sluice.Lease) []any {
+func leaseArgs(l driver.Lease) []any {
 	return []any{l.Group.Namespace, l.Group.Topic, l.Group.Name, l.Partition, l.Owner, l.Epoch}
 }
 
@@ -115,15 +115,15 @@ FROM @sluice_leases WHERE namespace = $1 AND topic = $2 AND consumer_group = $3
 ORDER BY partition COLLATE "C"`
 
 // List implements [sluice.LeaseStore].
-func (l *Leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseInfo, error) {
 	conn, err := acquire(ctx, l.pool)
 	if err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
 	defer conn.Release()
 	rows, _ := conn.Query(ctx, l.sql.of(leasesSQL), group.Namespace, group.Topic, group.Name) // CollectRows returns the error
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (sluice.LeaseInfo, error) {
-		info := sluice.LeaseInfo{Lease: sluice.Lease{Group: group}}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.LeaseInfo, error) {
+		info := driver.LeaseInfo{Lease: driver.Lease{Group: group}}
 		var seconds float64
 		err := row.Scan(&info.Partition, &info.Owner, &info.Epoch, &info.Renewed, &seconds)
 		info.Remaining = time.Duration(seconds * float64(time.Second))

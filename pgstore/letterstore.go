@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/sluice-go/sluice/driver"
 
-	"github.com/sluice-go/sluice"
+	"github.com/jackc/pgx/v5"
 )
 
 // parkBytes is how much is sent at a time: it is in memory once more until it
@@ -17,12 +17,12 @@ const parkBytes = 8 << 20
 
 // Park implements [sluice.DeadLetterQueue], in one transaction, and in one round
 // trip unless the bodies are large.
-func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
+func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 	if len(letters) == 0 {
 		return ctx.Err()
 	}
 	// In one order, so that two who park the same don't end in a deadlock.
-	sorted := make([]*sluice.DeadLetter, len(letters))
+	sorted := make([]*driver.DeadLetter, len(letters))
 	for i := range letters {
 		sorted[i] = &letters[i]
 	}
@@ -46,7 +46,7 @@ func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
 	return nil
 }
 
-func byIdentity(a, b *sluice.DeadLetter) int {
+func byIdentity(a, b *driver.DeadLetter) int {
 	return cmp.Or(
 		cmp.Compare(a.Group.Namespace, b.Group.Namespace), cmp.Compare(a.Group.Topic, b.Group.Topic), cmp.Compare(a.Group.Name, b.Group.Name),
 		cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.Event.Partition, b.Event.Partition), cmp.Compare(a.Event.Sequence, b.Event.Sequence),
@@ -96,7 +96,7 @@ SET failed_at = coalesce($5, clock_timestamp()), error = $6, attempts = $7, stat
 
 // Settle implements [sluice.DeadLetterQueue], in one transaction and one round
 // trip.
-func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64, returned []driver.DeadLetter) error {
 	if len(applied)+len(returned) == 0 {
 		return ctx.Err()
 	}
@@ -126,7 +126,7 @@ WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND incarnation = $4
 ORDER BY sequence_number`
 
 // Parked implements [sluice.DeadLetterQueue].
-func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]int64, error) {
 	numbers, err := column[int64](ctx, s, parkedSQL, group.Namespace, group.Topic, group.Name, clean(incarnation), partition, after)
 	if err != nil {
 		return nil, fmt.Errorf("read what is parked of partition %s: %w", partition, err)
@@ -140,7 +140,7 @@ WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 A
 
 // Held implements [sluice.DeadLetterQueue]. An event without a key holds nothing
 // back.
-func (s *Store) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+func (s *Store) Held(ctx context.Context, group driver.Group, partition string) ([]string, error) {
 	keys, err := column[string](ctx, s, heldSQL, group.Namespace, group.Topic, group.Name, partition)
 	if err != nil {
 		return nil, fmt.Errorf("read keys of dead letters of partition %s: %w", partition, err)

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
@@ -51,7 +52,7 @@ func migrateTo(t *testing.T, url string, version int) error {
 func use(t *testing.T, s *Store, owner string) {
 	t.Helper()
 	ctx := t.Context()
-	group := sluice.Group{Namespace: "ns", Topic: "flights", Name: owner}
+	group := driver.Group{Namespace: "ns", Topic: "flights", Name: owner}
 	must := func(what string, err error) {
 		t.Helper()
 		if err != nil {
@@ -63,27 +64,27 @@ func use(t *testing.T, s *Store, owner string) {
 	must("renew", s.Leases().Renew(ctx, lease, time.Minute))
 	p, err := s.Claim(ctx, lease, "1")
 	must("claim", err)
-	next := sluice.Position{Sequence: p.Position.Sequence + 1}
-	letter := sluice.DeadLetter{Incarnation: "1", Status: sluice.StatusRedrive, HasBody: true, Event: sluice.Event{Partition: "0", Sequence: next.Sequence}}
-	must("commit", s.Commit(ctx, sluice.Step{Lease: lease, From: p.Position, To: next, DeadLetters: []sluice.DeadLetter{letter}}, nil))
-	_, err = s.Redrive(ctx, group, sluice.DeadLetterFilter{}, time.Time{})
+	next := driver.Position{Sequence: p.Position.Sequence + 1}
+	letter := driver.DeadLetter{Incarnation: "1", Status: driver.StatusRedrive, HasBody: true, Event: driver.Event{Partition: "0", Sequence: next.Sequence}}
+	must("commit", s.Commit(ctx, driver.Step{Lease: lease, From: p.Position, To: next, DeadLetters: []driver.DeadLetter{letter}}, nil))
+	_, err = s.Redrive(ctx, group, driver.DeadLetterFilter{}, time.Time{})
 	must("retry", err)
 	due, err := s.Due(ctx, group, "0", 10)
 	must("due", err)
 	if len(due) != 1 {
 		t.Fatalf("due are %+v, want one", due)
 	}
-	must("see", s.Commit(ctx, sluice.Step{Lease: lease, From: next, To: next, Dedup: []sluice.DedupState{{Origin: "b/0", Top: 1, IDs: "0:1"}}}, nil))
+	must("see", s.Commit(ctx, driver.Step{Lease: lease, From: next, To: next, Dedup: []driver.DedupState{{Origin: "b/0", Top: 1, IDs: "0:1"}}}, nil))
 	if seen, err := s.ReadDedup(ctx, group, "0"); err != nil || len(seen) != 1 {
 		t.Fatalf("seen %+v, %v; want one", seen, err)
 	}
-	must("redrive", s.Commit(ctx, sluice.Step{Lease: lease, From: next, To: next, Redriven: []int64{due[0].ID}}, nil))
-	must("advance", s.Advance(ctx, lease, next, []sluice.SequenceRange{{First: next.Sequence + 2, Last: next.Sequence + 5}}))
+	must("redrive", s.Commit(ctx, driver.Step{Lease: lease, From: next, To: next, Redriven: []int64{due[0].ID}}, nil))
+	must("advance", s.Advance(ctx, lease, next, []driver.SequenceRange{{First: next.Sequence + 2, Last: next.Sequence + 5}}))
 	if p, err = s.Claim(ctx, lease, "1"); err != nil || len(p.Done) != 1 {
 		t.Fatalf("claimed %+v, %v; want a range that is done", p, err)
 	}
 	letter.Group, letter.Event.Key = group, "key"
-	must("park", s.Park(ctx, []sluice.DeadLetter{letter}))
+	must("park", s.Park(ctx, []driver.DeadLetter{letter}))
 	if due, err = s.Due(ctx, group, "0", 10); err != nil || len(due) != 1 {
 		t.Fatalf("due are %+v, %v; want one", due, err)
 	}
@@ -132,7 +133,7 @@ func TestSideBySide(t *testing.T) {
 // beside returns a store over tables that a binary of an earlier version has
 // made, with a checkpoint of a group at 9, and what executes such a binary's
 // statements.
-func beside(t *testing.T, version int) (s *Store, group sluice.Group, asOld func(statement string)) {
+func beside(t *testing.T, version int) (s *Store, group driver.Group, asOld func(statement string)) {
 	t.Helper()
 	url := pgtest.Database(t)
 	old := connect(t, url)
@@ -152,7 +153,7 @@ VALUES ('ns', 'flights', 'g', '0', 'i', 9, 'a', 1, now())`)
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return s, sluice.Group{Namespace: "ns", Topic: "flights", Name: "g"}, asOld
+	return s, driver.Group{Namespace: "ns", Topic: "flights", Name: "g"}, asOld
 }
 
 // Tables that a binary of version 1 has made are taken over as they are, and
@@ -165,12 +166,12 @@ func TestBesideVersion1(t *testing.T) {
 		{"claimed and moved", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = 1, sequence_number = sequence_number + 3`},
 		{"reset", `UPDATE sluice_checkpoints SET owner = '', epoch = epoch + 1, claims = 0, incarnation = 'another'`},
 	} {
-		l := sluice.Lease{Group: group, Partition: "0", Owner: "a", Epoch: int64(2*i + 2)}
+		l := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: int64(2*i + 2)}
 		p, err := s.Claim(t.Context(), l, "i")
 		if err != nil || len(p.Done) > 0 || p.Position.Sequence < 9 {
 			t.Fatalf("claimed %+v, %v", p, err)
 		}
-		done := []sluice.SequenceRange{{First: p.Position.Sequence + 3, Last: p.Position.Sequence + 5}}
+		done := []driver.SequenceRange{{First: p.Position.Sequence + 3, Last: p.Position.Sequence + 5}}
 		if err := s.Advance(t.Context(), l, p.Position, done); err != nil {
 			t.Fatal(err)
 		}
@@ -193,15 +194,15 @@ func TestBesideVersion2(t *testing.T) {
 	steps := func(what string, want ...int64) {
 		t.Helper()
 		list, err := s.ReadDedup(t.Context(), group, "0")
-		if err != nil || !slices.EqualFunc(list, want, func(s sluice.DedupState, top int64) bool { return s.Top == top }) {
+		if err != nil || !slices.EqualFunc(list, want, func(s driver.DedupState, top int64) bool { return s.Top == top }) {
 			t.Errorf("%s: seen %+v, %v; want those of %v", what, list, err, want)
 		}
 	}
 	seen := func(epoch, from, to int64) {
 		t.Helper()
-		step := sluice.Step{
-			Lease: sluice.Lease{Group: group, Partition: "0", Owner: "b", Epoch: epoch}, From: sluice.Position{Sequence: from}, To: sluice.Position{Sequence: to},
-			Dedup: []sluice.DedupState{{Origin: "b/0", Low: -1, Top: to, Forget: -1, IDs: "0:1"}},
+		step := driver.Step{
+			Lease: driver.Lease{Group: group, Partition: "0", Owner: "b", Epoch: epoch}, From: driver.Position{Sequence: from}, To: driver.Position{Sequence: to},
+			Dedup: []driver.DedupState{{Origin: "b/0", Low: -1, Top: to, Forget: -1, IDs: "0:1"}},
 		}
 		if _, err := s.Claim(t.Context(), step.Lease, "i"); err != nil {
 			t.Fatal(err)

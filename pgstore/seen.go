@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/sluice-go/sluice/driver"
 
-	"github.com/sluice-go/sluice"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -55,7 +55,7 @@ func (st *step) see(b *pgx.Batch) {
 }
 
 // ReadDedup implements [sluice.TxStore].
-func (s *Store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
+func (s *Store) ReadDedup(ctx context.Context, group driver.Group, partition string) ([]driver.DedupState, error) {
 	list, err := s.seen(ctx, group, partition)
 	if err != nil {
 		return nil, fmt.Errorf("read chain ids of partition %s: %w", partition, err)
@@ -63,14 +63,14 @@ func (s *Store) ReadDedup(ctx context.Context, group sluice.Group, partition str
 	return list, nil
 }
 
-func (s *Store) seen(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
+func (s *Store) seen(ctx context.Context, group driver.Group, partition string) ([]driver.DedupState, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Release()
 	rows, _ := conn.Query(ctx, s.sql.of(seenSQL), group.Namespace, group.Topic, group.Name, partition) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (seen sluice.DedupState, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (seen driver.DedupState, err error) {
 		err = row.Scan(&seen.Origin, &seen.Epoch, &seen.Low, &seen.Top, &seen.At, &seen.IDs)
 		return seen, err
 	})

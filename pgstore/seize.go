@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/sluice-go/sluice"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 // seize runs a statement on a checkpoint's row: patiently at first, then by
 // ending the sessions that hold the row. With a lease, it gives way to a rival
 // that has a better right to the checkpoint.
-func (s *Store) seize(ctx context.Context, lease *sluice.Lease, sql string, args []any, dest ...any) error {
+func (s *Store) seize(ctx context.Context, lease *driver.Lease, sql string, args []any, dest ...any) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (s *Store) seize(ctx context.Context, lease *sluice.Lease, sql string, args
 		case err != nil:
 			return err
 		case w.Epoch > lease.Epoch || w.Epoch == lease.Epoch && w.Owner != lease.Owner:
-			return &sluice.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
+			return &driver.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
 		}
 	}
 	return s.overrule(ctx, conn.Conn(), lease, s.sql.of(sql), args, dest)

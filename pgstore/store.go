@@ -7,10 +7,10 @@ import (
 	"math"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/sluice-go/sluice"
 )
 
 // controlConns is how many connections serve leases and end other sessions.
@@ -68,10 +68,10 @@ type Store struct {
 }
 
 var (
-	_ sluice.TxStore[pgx.Tx] = (*Store)(nil)
-	_ sluice.CheckpointStore = (*Store)(nil)
-	_ sluice.DeadLetterQueue = (*Store)(nil)
-	_ sluice.DeadLetterStore = (*Store)(nil)
+	_ driver.TxStore[pgx.Tx] = (*Store)(nil)
+	_ driver.CheckpointStore = (*Store)(nil)
+	_ driver.DeadLetterQueue = (*Store)(nil)
+	_ driver.DeadLetterStore = (*Store)(nil)
 )
 
 // Connect makes a pool of connections to the database at url, a URL like

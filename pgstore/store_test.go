@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -58,7 +59,7 @@ func readEffects(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-func harness(t testing.TB, s *pgstore.Store, peer sluice.TxStore[pgx.Tx]) sluicetest.TxHarness[pgx.Tx] {
+func harness(t testing.TB, s *pgstore.Store, peer driver.TxStore[pgx.Tx]) sluicetest.TxHarness[pgx.Tx] {
 	createEffects(t, s)
 	return sluicetest.TxHarness[pgx.Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
@@ -133,7 +134,7 @@ func TestLetterStore(t *testing.T) {
 
 func TestLeases(t *testing.T) {
 	schema := schemas(t)
-	sluicetest.TestLeases(t, func(t testing.TB) sluice.LeaseStore { return open(t, schema(t), nil).Leases() }, nil)
+	sluicetest.TestLeases(t, func(t testing.TB) driver.LeaseStore { return open(t, schema(t), nil).Leases() }, nil)
 }
 
 // The store asks nothing of the role's defaults, of the pool's way to send

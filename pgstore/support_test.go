@@ -9,21 +9,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/pgstore"
 )
 
-var group = sluice.Group{Namespace: "ns", Topic: "flights", Name: "$Default"}
+var group = driver.Group{Namespace: "ns", Topic: "flights", Name: "$Default"}
 
-func lease(owner string, epoch int64) sluice.Lease {
-	return sluice.Lease{Group: group, Partition: "0", Owner: owner, Epoch: epoch}
+func lease(owner string, epoch int64) driver.Lease {
+	return driver.Lease{Group: group, Partition: "0", Owner: owner, Epoch: epoch}
 }
 
-func at(sequence int64) sluice.Position { return sluice.Position{Sequence: sequence} }
+func at(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
 
-func claim(t testing.TB, s *pgstore.Store, l sluice.Lease) sluice.Checkpoint {
+func claim(t testing.TB, s *pgstore.Store, l driver.Lease) driver.Checkpoint {
 	t.Helper()
 	p, err := s.Claim(t.Context(), l, "1")
 	if err != nil {
@@ -33,12 +34,12 @@ func claim(t testing.TB, s *pgstore.Store, l sluice.Lease) sluice.Checkpoint {
 }
 
 // commit moves from to to with one effect.
-func commit(ctx context.Context, s *pgstore.Store, l sluice.Lease, from, to sluice.Position, key string) error {
-	return s.Commit(ctx, sluice.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx pgx.Tx) error { return put(ctx, tx, key) })
+func commit(ctx context.Context, s *pgstore.Store, l driver.Lease, from, to driver.Position, key string) error {
+	return s.Commit(ctx, driver.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx pgx.Tx) error { return put(ctx, tx, key) })
 }
 
 // expect notes effects and a position that are not those wanted.
-func expect(t testing.TB, s *pgstore.Store, position sluice.Position, want ...string) {
+func expect(t testing.TB, s *pgstore.Store, position driver.Position, want ...string) {
 	t.Helper()
 	got, err := readEffects(t.Context(), s.Pool())
 	if err != nil {
@@ -57,13 +58,13 @@ func expect(t testing.TB, s *pgstore.Store, position sluice.Position, want ...st
 // not do it.
 func outage(t testing.TB, err error) {
 	t.Helper()
-	if err == nil || blames(err) || errors.Is(err, sluice.ErrUnknown) || errors.Is(err, sluice.ErrFenced) {
+	if err == nil || blames(err) || errors.Is(err, driver.ErrUnknown) || errors.Is(err, driver.ErrFenced) {
 		t.Errorf("error is %T %v, want that of an outage", err, err)
 	}
 }
 
 func blames(err error) bool {
-	_, found := errors.AsType[*sluice.HandlerError](err)
+	_, found := errors.AsType[*driver.HandlerError](err)
 	return found
 }
 

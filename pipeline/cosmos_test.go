@@ -55,7 +55,7 @@ func TestCosmosFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := sluice.AtLeastOnceConfig[any]{
+	want := sluice.AtLeastOnceConfig{
 		Order: sluice.OrderNone, CheckpointEvery: 2 * time.Second, MaxEvents: 5000, MaxBytes: 1 << 20, MaxAge: time.Minute, AgeFatal: true,
 		OnDeadLetter: sluice.KeyHold,
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
@@ -15,17 +17,17 @@ import (
 // Parts is an opened pipeline: what it is made of, ready for use. It is safe
 // for concurrent use.
 type Parts struct {
-	Source      sluice.Source
-	Leases      sluice.LeaseStore
-	DeadLetters sluice.DeadLetterStore // nil for a pipeline that is [Pipeline.InMemory]
+	Source      driver.Source
+	Leases      driver.LeaseStore
+	DeadLetters driver.DeadLetterStore // nil for a pipeline that is [Pipeline.InMemory]
 	// Checkpoints are, for a pipeline that is [Pipeline.InMemory], those of
 	// this process: what its memory holds, and has published.
 	Checkpoints Checkpoints
 
 	pipeline *Pipeline
 	catalog  catalog
-	store    streamStore // for what is written at least once
-	recall   *recall     // for a memory
+	store    driver.AtLeastOnceStore // for what is written at least once
+	recall   *recall                 // for a memory
 	delivery func(trace.TracerProvider) sluice.Delivery
 	close    []func(context.Context) error
 }
@@ -46,7 +48,7 @@ type Options struct {
 	Hooks    sluice.Hooks
 	// Source is read instead of the pipeline's own: one that wraps it, or a
 	// test's.
-	Source sluice.Source
+	Source driver.Source
 	// Traces takes a span of each batch that is written to a table; see
 	// [otel.Trace]. Default: none are made.
 	Traces trace.TracerProvider
@@ -118,7 +120,8 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 	if parts.recall != nil {
 		source = parts.recall.over(source)
 	}
-	c, err := sluice.New(source, parts.Leases, delivery, p.Partitions, &cfg)
+	cfg.Partitions = p.Partitions
+	c, err := sluice.New(source, parts.Leases, delivery, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/pgstore"
 )
 
@@ -41,7 +42,7 @@ func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) e
 		return err
 	}
 	parts.Leases, parts.DeadLetters, parts.Checkpoints = store.Leases(), store, store
-	parts.store, _ = any(store).(streamStore)
+	parts.store, _ = any(store).(driver.AtLeastOnceStore)
 	parts.catalog = postgresCatalog{store.Pool()}
 	parts.delivery = func(traces trace.TracerProvider) sluice.Delivery {
 		return sluice.Transactional(store, traced(traces, p.target.postgresHandler()))

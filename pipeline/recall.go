@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/pipeline/internal/figures"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
@@ -78,12 +80,12 @@ func (r *recall) into(sink sluice.Sink[*sender.Message], observer sluice.Observe
 }
 
 // over is the source as the memory reads it.
-func (r *recall) over(source sluice.Source) sluice.Source { return &window{source, r} }
+func (r *recall) over(source driver.Source) driver.Source { return &window{source, r} }
 
 // window is a source that is read as far back as the memory reaches, and tells
 // it how far that is.
 type window struct {
-	sluice.Source
+	driver.Source
 	recall *recall
 }
 

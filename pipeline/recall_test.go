@@ -69,7 +69,7 @@ func (s *scene) start() func() {
 	}
 	p := f.Stages[1]
 	s.recall = newRecall(p)
-	c, err := sluice.New(s.recall.over(s.hub), &s.leases, s.recall.into(s, s), p.Partitions, &sluice.Config{Observer: s, MaxBatch: 2})
+	c, err := sluice.New(s.recall.over(s.hub), &s.leases, s.recall.into(s, s), &sluice.Config{Partitions: p.Partitions, Observer: s, MaxBatch: 2})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestStopWhileTheNextHubIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.recall = newRecall(f.Stages[1])
-		c, err := sluice.New(s.recall.over(s.hub), &s.leases, s.recall.into(s, s), 1, nil)
+		c, err := sluice.New(s.recall.over(s.hub), &s.leases, s.recall.into(s, s), &sluice.Config{Partitions: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

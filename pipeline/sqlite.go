@@ -15,6 +15,7 @@ import (
 	_ "modernc.org/sqlite" // for a look that creates nothing
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -46,7 +47,7 @@ func (d sqliteDatabase) open(_ context.Context, p *Pipeline, parts *Parts) error
 		return err
 	}
 	parts.Leases, parts.DeadLetters, parts.Checkpoints = store.Leases(), store, store
-	parts.store, _ = any(store).(streamStore)
+	parts.store, _ = any(store).(driver.AtLeastOnceStore)
 	parts.catalog = sqliteCatalog{store.DB()}
 	parts.delivery = func(traces trace.TracerProvider) sluice.Delivery {
 		return sluice.Transactional(store, traced(traces, p.target.sqliteHandler()))

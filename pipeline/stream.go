@@ -19,7 +19,7 @@ type streaming struct {
 	ru      int               // request units a second; 0 likewise
 	charged *strictyaml.Node  // rate.ru
 	cluster bool              // the rate is that of all processes together
-	config  sluice.AtLeastOnceConfig[any]
+	config  sluice.AtLeastOnceConfig
 }
 
 // keys are those of a file for such a store.
@@ -148,25 +148,19 @@ func (s *streaming) rate() (*sluice.Rate, error) {
 	return sluice.NewRate(s.events)
 }
 
-// streamStore is where such a pipeline keeps its checkpoints and dead letters.
-type streamStore interface {
-	sluice.CheckpointStore
-	sluice.DeadLetterQueue
-}
-
 // atLeastOnce makes the delivery of a pipeline into a sink that parts closes.
 func atLeastOnce[R any](p *Pipeline, parts *Parts, records func(context.Context, *sluice.Event) ([]R, error), sink sluice.Sink[R], key func(R) string) (sluice.Delivery, error) {
 	if parts.store == nil {
 		return nil, errors.New("these stores keep no checkpoints of their own")
 	}
 	c := p.streaming.config
-	cfg := sluice.AtLeastOnceConfig[R]{
-		Key: key, Order: c.Order, CheckpointEvery: c.CheckpointEvery, MaxEvents: c.MaxEvents, MaxBytes: c.MaxBytes,
+	cfg := sluice.AtLeastOnceConfig{
+		Key: func(record any) string { return key(record.(R)) }, Order: c.Order, CheckpointEvery: c.CheckpointEvery, MaxEvents: c.MaxEvents, MaxBytes: c.MaxBytes,
 		MaxAge: c.MaxAge, AgeFatal: c.AgeFatal, RetryAfter: c.RetryAfter, OnDeadLetter: c.OnDeadLetter,
 	}
 	var err error
 	if cfg.Rate, err = p.streaming.rate(); err != nil {
 		return nil, fmt.Errorf("rate: %w", err)
 	}
-	return sluice.AtLeastOnce(parts.store, parts.store, records, sink, &cfg), nil
+	return sluice.AtLeastOnce(parts.store, records, sink, &cfg), nil
 }

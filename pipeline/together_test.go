@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -20,14 +22,14 @@ func (refusing) Describe(context.Context) (sluice.Topic, error) {
 	return sluice.Topic{}, sluice.ErrRefused
 }
 
-func stageOf(t *testing.T, source sluice.Source, released *atomic.Int64) *sluice.Consumer {
+func stageOf(t *testing.T, source driver.Source, released *atomic.Int64) *sluice.Consumer {
 	t.Helper()
 	cfg := &sluice.Config{Observer: observerFunc(func(o sluice.Observation) {
 		if o.Kind == sluice.KindReleased {
 			released.Add(1)
 		}
 	})}
-	c, err := sluice.New(source, &sluicetest.Leases{}, sluice.Replay(sluice.Replayer{Apply: func(context.Context, sluice.Batch) error { return nil }}), sluice.AllPartitions, cfg)
+	c, err := sluice.New(source, &sluicetest.Leases{}, sluice.Replay(sluice.Replayer{Apply: func(context.Context, sluice.Batch) error { return nil }}), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +79,7 @@ func TestAStageThatFailsEndsAllInGoodOrder(t *testing.T) {
 
 // late is a source that doesn't answer at first.
 type late struct {
-	sluice.Source
+	driver.Source
 	until time.Time
 }
 

@@ -77,8 +77,8 @@ func TestChain(t *testing.T) {
 			between, leases := &sluicetest.Store{}, &sluicetest.Leases{}
 			stage := func(owner string) (kill func()) {
 				sink := sender.NewSink(e, nil)
-				delivery := sluice.AtLeastOnce(between, between, sender.Stamped(split), sink, nil)
-				c, err := sluice.New(first, leases, delivery, sluice.AllPartitions, &sluice.Config{Owner: owner})
+				delivery := sluice.AtLeastOnce(between, sender.Stamped(split), sink, nil)
+				c, err := sluice.New(first, leases, delivery, &sluice.Config{Owner: owner})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -96,7 +96,7 @@ func TestChain(t *testing.T) {
 			insert := sluice.Each(func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 				return tx.Insert("effects", string(e.Body))
 			})
-			c, err := sluice.New(second, &sluicetest.Leases{}, sluice.Transactional(last, insert), sluice.AllPartitions, nil)
+			c, err := sluice.New(second, &sluicetest.Leases{}, sluice.Transactional(last, insert), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sender"
@@ -121,11 +123,11 @@ func ExampleSink() {
 // drops duplicates.
 func ExampleStamped() {
 	var (
-		source sluice.Source // of the events, for example from package eventhub
-		leases sluice.LeaseStore
+		source driver.Source // of the events, for example from package eventhub
+		leases driver.LeaseStore
 		store  interface { // for example from package sqlstore
-			sluice.CheckpointStore
-			sluice.DeadLetterQueue
+			driver.CheckpointStore
+			driver.DeadLetterQueue
 		}
 	)
 	ctx := context.Background()
@@ -140,8 +142,8 @@ func ExampleStamped() {
 	clean := func(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
 		return []*sender.Message{{Key: e.Key, Body: bytes.TrimSpace(e.Body)}}, nil
 	}
-	delivery := sluice.AtLeastOnce(store, store, sender.Stamped(clean), sink, nil)
-	stage, err := sluice.New(source, leases, delivery, sluice.AllPartitions, nil)
+	delivery := sluice.AtLeastOnce(store, sender.Stamped(clean), sink, nil)
+	stage, err := sluice.New(source, leases, delivery, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

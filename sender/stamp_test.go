@@ -40,7 +40,7 @@ func TestStamped(t *testing.T) {
 		sink := newSink(t, e, nil)
 		for range 2 {
 			store := &sluicetest.Store{}
-			c, err := sluice.New(source, &sluicetest.Leases{}, sluice.AtLeastOnce(store, store, sender.Stamped(split), sink, nil), sluice.AllPartitions, nil)
+			c, err := sluice.New(source, &sluicetest.Leases{}, sluice.AtLeastOnce(store, sender.Stamped(split), sink, nil), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,7 +125,7 @@ func TestForeignStamps(t *testing.T) {
 				pass := c.wrap(func(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
 					return []*sender.Message{{Properties: e.Properties}}, nil
 				})
-				stage, err := sluice.New(source, &sluicetest.Leases{}, sluice.AtLeastOnce(store, store, pass, sink, nil), sluice.AllPartitions, nil)
+				stage, err := sluice.New(source, &sluicetest.Leases{}, sluice.AtLeastOnce(store, pass, sink, nil), nil)
 				if err != nil {
 					t.Fatal(err)
 				}

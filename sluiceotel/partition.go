@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -48,7 +50,7 @@ func newPartition(o *Observer, id string) *partition {
 	if id != "" {
 		attributes = append(slices.Clone(attributes), attribute.String("messaging.destination.partition.id", id))
 	}
-	p := &partition{outcome: map[string]metric.MeasurementOption{}, at: standing{lag: -1, checkpoint: sluice.Unset.Sequence}}
+	p := &partition{outcome: map[string]metric.MeasurementOption{}, at: standing{lag: -1, checkpoint: driver.Unset.Sequence}}
 	with := func(more ...attribute.KeyValue) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(slices.Concat(attributes, more)...))
 	}
@@ -68,7 +70,7 @@ func (p *partition) note(o *sluice.Observation) {
 	defer p.mu.Unlock()
 	switch o.Kind {
 	case sluice.KindAcquired:
-		p.at = standing{known: true, held: 1, epoch: o.Epoch, lag: -1, checkpoint: sluice.Unset.Sequence}
+		p.at = standing{known: true, held: 1, epoch: o.Epoch, lag: -1, checkpoint: driver.Unset.Sequence}
 		p.fetched, p.newest = p.fetched[:0], time.Time{}
 	case sluice.KindLost, sluice.KindReleased:
 		p.at.held, p.at.stopped, p.at.inFlight, p.at.lag = 0, 0, 0, -1

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
 // Advance implements [sluice.CheckpointStore]. It keeps all of what is done,
 // and refuses ranges that are not in order.
-func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 	if err := s.begin(ctx, OpAdvance, lease); err != nil {
 		return err
 	}
@@ -26,7 +28,7 @@ func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Posit
 }
 
 // advance is what the database makes of an Advance. The lock is held.
-func (s *Store) advance(lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+func (s *Store) advance(lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 	c := s.checkpoints[place{lease.Group, lease.Partition}]
 	switch {
 	case c == nil:

@@ -9,23 +9,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
 // bentCheckpoints is a checkpoint store whose methods can be replaced.
 type bentCheckpoints struct {
 	bentStore
-	advance func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error
+	advance func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error
 }
 
-func (b *bentCheckpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+func (b *bentCheckpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 	if b.advance != nil {
 		return b.advance(ctx, lease, to, done)
 	}
 	return b.Store.Advance(ctx, lease, to, done)
 }
 
-func checkpointHarness(s sluice.CheckpointStore) CheckpointHarness {
+func checkpointHarness(s driver.CheckpointStore) CheckpointHarness {
 	return CheckpointHarness{Store: s, Features: CheckpointFeatures{Ranges: 1000}}
 }
 
@@ -41,7 +43,7 @@ func TestPoorCheckpointsPass(t *testing.T) {
 	for _, most := range []int{0, 2} {
 		virtual(t, checkpointChecks(), func(testing.TB) CheckpointHarness {
 			b := &bentCheckpoints{bentStore: bentStore{Store: new(Store)}}
-			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 				return b.Store.Advance(ctx, lease, to, done[:min(most, len(done))])
 			}
 			h := checkpointHarness(b)
@@ -59,7 +61,7 @@ func TestLeasedCheckpointsPass(t *testing.T) {
 			held := leases.row(l.Group, l.Partition)
 			return held.is(l)
 		}
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 			if ctx.Err() == nil && !holds(lease) {
 				return sluice.ErrFenced
 			}
@@ -89,9 +91,9 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 			return checkpointHarness(b)
 		}})
 	}
-	advance := func(how string, bend func(b *bentCheckpoints, lease *sluice.Lease, to *sluice.Position, done *[]sluice.SequenceRange)) {
+	advance := func(how string, bend func(b *bentCheckpoints, lease *sluice.Lease, to *sluice.Position, done *[]driver.SequenceRange)) {
 		add(how, func(b *bentCheckpoints, good *Store) {
-			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 				done = slices.Clone(done)
 				bend(b, &lease, &to, &done)
 				return good.Advance(ctx, lease, to, done)
@@ -100,65 +102,65 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 	}
 	add("has no fence", func(_ *bentCheckpoints, good *Store) { good.Unsafe.NoFence = true })
 	add("goes backwards", func(_ *bentCheckpoints, good *Store) { good.Unsafe.Backwards = true })
-	advance("looks at the epoch alone", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]sluice.SequenceRange) {
+	advance("looks at the epoch alone", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]driver.SequenceRange) {
 		if row := b.row(*l); row.Epoch == l.Epoch {
 			l.Owner = row.Owner
 		}
 	})
-	advance("looks at the owner alone", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]sluice.SequenceRange) {
+	advance("looks at the owner alone", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]driver.SequenceRange) {
 		if row := b.row(*l); row.Owner == l.Owner {
 			l.Epoch = row.Epoch
 		}
 	})
-	advance("lets later epochs in", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]sluice.SequenceRange) {
+	advance("lets later epochs in", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]driver.SequenceRange) {
 		if row := b.row(*l); row.Owner == l.Owner {
 			l.Epoch = min(l.Epoch, row.Epoch)
 		}
 	})
-	advance("keys checkpoints by partition", func(_ *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]sluice.SequenceRange) {
+	advance("keys checkpoints by partition", func(_ *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]driver.SequenceRange) {
 		l.Group = testGroup
 	})
-	advance("loses offsets", func(_ *bentCheckpoints, _ *sluice.Lease, to *sluice.Position, _ *[]sluice.SequenceRange) {
+	advance("loses offsets", func(_ *bentCheckpoints, _ *sluice.Lease, to *sluice.Position, _ *[]driver.SequenceRange) {
 		to.Offset = ""
 	})
-	advance("stores sequence numbers in 32 bits", func(_ *bentCheckpoints, _ *sluice.Lease, to *sluice.Position, done *[]sluice.SequenceRange) {
+	advance("stores sequence numbers in 32 bits", func(_ *bentCheckpoints, _ *sluice.Lease, to *sluice.Position, done *[]driver.SequenceRange) {
 		to.Sequence = int64(int32(to.Sequence))
-		*done = slices.DeleteFunc(*done, func(r sluice.SequenceRange) bool { return r.First < to.Sequence+2 })
+		*done = slices.DeleteFunc(*done, func(r driver.SequenceRange) bool { return r.First < to.Sequence+2 })
 	})
-	advance("keeps no ranges", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.SequenceRange) {
+	advance("keeps no ranges", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]driver.SequenceRange) {
 		*done = nil
 	})
-	advance("keeps fewer ranges than it says", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.SequenceRange) {
+	advance("keeps fewer ranges than it says", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]driver.SequenceRange) {
 		*done = (*done)[:min(500, len(*done))]
 	})
-	advance("keeps the last ranges", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.SequenceRange) {
+	advance("keeps the last ranges", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]driver.SequenceRange) {
 		*done = (*done)[max(0, len(*done)-1000):]
 	})
-	advance("joins ranges", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.SequenceRange) {
+	advance("joins ranges", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]driver.SequenceRange) {
 		if d := *done; len(d) > 0 {
-			*done = []sluice.SequenceRange{{First: d[0].First, Last: d[len(d)-1].Last}}
+			*done = []driver.SequenceRange{{First: d[0].First, Last: d[len(d)-1].Last}}
 		}
 	})
-	advance("takes the end of a range for open", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]sluice.SequenceRange) {
+	advance("takes the end of a range for open", func(_ *bentCheckpoints, _ *sluice.Lease, _ *sluice.Position, done *[]driver.SequenceRange) {
 		for i := range *done {
 			if (*done)[i].Last < math.MaxInt64 {
 				(*done)[i].Last++
 			}
 		}
 	})
-	advance("adds to what is done", func(b *bentCheckpoints, l *sluice.Lease, to *sluice.Position, done *[]sluice.SequenceRange) {
+	advance("adds to what is done", func(b *bentCheckpoints, l *sluice.Lease, to *sluice.Position, done *[]driver.SequenceRange) {
 		if row := b.row(*l); len(*done) == 0 && row.Position.Sequence == to.Sequence {
 			*done = row.Done
 		}
 	})
-	advance("keeps what is done when it moves", func(b *bentCheckpoints, l *sluice.Lease, to *sluice.Position, done *[]sluice.SequenceRange) {
+	advance("keeps what is done when it moves", func(b *bentCheckpoints, l *sluice.Lease, to *sluice.Position, done *[]driver.SequenceRange) {
 		if row := b.row(*l); len(*done) == 0 && to.Sequence > row.Position.Sequence {
-			*done = slices.DeleteFunc(slices.Clone(row.Done), func(r sluice.SequenceRange) bool { return r.First < to.Sequence+2 })
+			*done = slices.DeleteFunc(slices.Clone(row.Done), func(r driver.SequenceRange) bool { return r.First < to.Sequence+2 })
 		}
 	})
 	after := func(how string, fn func(before, row *checkpoint)) {
 		add(how, func(b *bentCheckpoints, good *Store) {
-			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 				before := b.row(lease)
 				err := good.Advance(ctx, lease, to, done)
 				if err == nil {
@@ -176,7 +178,7 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 	after("takes every advance for progress", func(_, row *checkpoint) { row.Claims = 1 })
 	after("counts claims on through progress", func(before, row *checkpoint) { row.Claims = before.Claims })
 	add("moves, then keeps what is done", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 			if err := good.Advance(ctx, lease, to, nil); err != nil {
 				return err
 			}
@@ -186,7 +188,7 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 		}
 	})
 	add("looks at the fence, then writes", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 			if row := b.row(lease); !row.held(lease) || row.Position.Sequence > to.Sequence {
 				return sluice.ErrFenced
 			}
@@ -196,7 +198,7 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 		}
 	})
 	add("refuses an advance that moves nothing", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 			if b.row(lease).Position.Sequence == to.Sequence {
 				return sluice.ErrFenced
 			}
@@ -204,13 +206,13 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 		}
 	})
 	add("creates what is not there", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 			good.locked(func() { good.checkpoint(lease.Group, lease.Partition, "") })
 			return good.Advance(ctx, lease, to, done)
 		}
 	})
 	add("fails on an offset that it can't hold", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 			if strings.ContainsAny(to.Offset, "\x00\r\n") {
 				return errors.New("invalid header")
 			}
@@ -218,7 +220,7 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 		}
 	})
 	add("goes on although the context has ended", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 			return good.Advance(context.WithoutCancel(ctx), lease, to, done)
 		}
 	})
@@ -241,8 +243,8 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 		b.edit(lease, func(c *checkpoint) { c.Done = nil })
 	})
 	claim("takes a position to be the origin", func(_ *bentCheckpoints, p *sluice.Checkpoint, _ sluice.Lease) {
-		if p.Position == sluice.Unset {
-			p.Position = sluice.Origin
+		if p.Position == driver.Unset {
+			p.Position = driver.Origin
 		}
 	})
 	add("does not say who won", func(b *bentCheckpoints, good *Store) {

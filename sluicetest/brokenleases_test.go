@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -16,7 +18,7 @@ type bentLeases struct {
 	acquire func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error)
 	renew   func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error
 	release func(ctx context.Context, lease sluice.Lease) error
-	list    func(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error)
+	list    func(ctx context.Context, group sluice.Group) ([]driver.LeaseInfo, error)
 }
 
 func (b *bentLeases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
@@ -40,7 +42,7 @@ func (b *bentLeases) Release(ctx context.Context, lease sluice.Lease) error {
 	return b.Leases.Release(ctx, lease)
 }
 
-func (b *bentLeases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+func (b *bentLeases) List(ctx context.Context, group sluice.Group) ([]driver.LeaseInfo, error) {
 	if b.list != nil {
 		return b.list(ctx, group)
 	}
@@ -128,7 +130,7 @@ func TestLeasesSuiteCatches(t *testing.T) {
 		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
 			l := b.row(group, partition)
 			if l.owner != owner && time.Now().Before(l.until) {
-				return sluice.Lease{}, sluice.ErrHeld
+				return sluice.Lease{}, driver.ErrHeld
 			}
 			<-time.After(time.Millisecond)
 			b.edit(group, partition, free)
@@ -261,16 +263,16 @@ func TestLeasesSuiteCatches(t *testing.T) {
 	stretch("ends leases early", 0.7)
 	stretch("never ends leases", 1e4)
 	add("lists in any order", func(b *bentLeases, good *Leases) {
-		b.list = func(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+		b.list = func(ctx context.Context, group sluice.Group) ([]driver.LeaseInfo, error) {
 			list, err := good.List(ctx, group)
 			slices.Reverse(list)
 			return list, err
 		}
 	})
 	add("lists live leases only", func(b *bentLeases, good *Leases) {
-		b.list = func(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+		b.list = func(ctx context.Context, group sluice.Group) ([]driver.LeaseInfo, error) {
 			list, err := good.List(ctx, group)
-			return slices.DeleteFunc(list, func(l sluice.LeaseInfo) bool { return !l.Live() }), err
+			return slices.DeleteFunc(list, func(l driver.LeaseInfo) bool { return !l.Live() }), err
 		}
 	})
 	for how, key := range map[string]func(g sluice.Group) string{
@@ -292,7 +294,7 @@ func TestLeasesSuiteCatches(t *testing.T) {
 				held.Group = sluice.Group{Name: key(held.Group)}
 				return good.Release(ctx, held)
 			}
-			b.list = func(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+			b.list = func(ctx context.Context, group sluice.Group) ([]driver.LeaseInfo, error) {
 				list, err := good.List(ctx, sluice.Group{Name: key(group)})
 				for i := range list {
 					list[i].Group = group

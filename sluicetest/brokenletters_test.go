@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -186,7 +188,7 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 		return err
 	})
 	add("fails on text that it can't hold", func(_ *bentLetters, s *bentStore, good *Store) {
-		s.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		s.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			for _, l := range step.DeadLetters {
 				if strings.ContainsRune(l.Error, 0) {
 					return errors.New("invalid byte sequence")
@@ -196,7 +198,7 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 		}
 	})
 	add("fails on a trial's error that it can't hold", func(_ *bentLetters, s *bentStore, good *Store) {
-		s.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+		s.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
 			if strings.ContainsRune(trial.Error, 0) {
 				return errors.New("invalid byte sequence")
 			}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -24,9 +26,9 @@ func brokenSeen() []broken[TxHarness[*Tx]] {
 		}})
 	}
 	// step bends what is committed.
-	step := func(how string, bend func(step *sluice.Step)) {
+	step := func(how string, bend func(step *driver.Step)) {
 		add(how, func(b *bentStore, good *Store) {
-			b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+			b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 				step.Dedup = slices.Clone(step.Dedup)
 				bend(&step)
 				return good.Commit(ctx, step, fn)
@@ -34,9 +36,9 @@ func brokenSeen() []broken[TxHarness[*Tx]] {
 		})
 	}
 	// seen bends what is read.
-	seen := func(how string, bend func(list []sluice.DedupState) []sluice.DedupState) {
+	seen := func(how string, bend func(list []driver.DedupState) []driver.DedupState) {
 		add(how, func(b *bentStore, good *Store) {
-			b.seen = func(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
+			b.seen = func(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error) {
 				list, err := good.ReadDedup(ctx, group, partition)
 				return bend(list), err
 			}
@@ -45,29 +47,29 @@ func brokenSeen() []broken[TxHarness[*Tx]] {
 
 	add("stores nothing of what was seen", func(b *bentStore, good *Store) { good.Unsafe.LostSeen = true })
 	add("stores what was seen whatever becomes of the step", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
-			if blamed := (*sluice.HandlerError)(nil); errors.As(err, &blamed) {
+			if blamed := (*driver.HandlerError)(nil); errors.As(err, &blamed) {
 				b.locked(func() { good.tread(step) })
 			}
 			return err
 		}
 	})
-	step("never forgets", func(step *sluice.Step) {
+	step("never forgets", func(step *driver.Step) {
 		for i := range step.Dedup {
 			step.Dedup[i].Forget = -1
 		}
 	})
-	step("forgets by the watermark alone", func(step *sluice.Step) {
+	step("forgets by the watermark alone", func(step *driver.Step) {
 		for i := range step.Dedup {
 			step.Dedup[i].Forget = step.Dedup[i].Low
 		}
 	})
-	step("keeps forgotten origins", func(step *sluice.Step) { step.DedupForgotten = nil })
-	step("never lets anything expire", func(step *sluice.Step) { step.DedupSince = time.Time{} })
-	step("keeps the first 256 origins of a step", func(step *sluice.Step) { step.Dedup = step.Dedup[:min(256, len(step.Dedup))] })
+	step("keeps forgotten origins", func(step *driver.Step) { step.DedupForgotten = nil })
+	step("never lets anything expire", func(step *driver.Step) { step.DedupSince = time.Time{} })
+	step("keeps the first 256 origins of a step", func(step *driver.Step) { step.Dedup = step.Dedup[:min(256, len(step.Dedup))] })
 	add("lets expire what other partitions have", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
 			if err == nil && !step.DedupSince.IsZero() {
 				b.locked(func() {
@@ -79,27 +81,27 @@ func brokenSeen() []broken[TxHarness[*Tx]] {
 			return err
 		}
 	})
-	seen("returns the newest first", func(list []sluice.DedupState) []sluice.DedupState {
+	seen("returns the newest first", func(list []driver.DedupState) []driver.DedupState {
 		slices.Reverse(list)
 		return list
 	})
-	seen("sorts by origin", func(list []sluice.DedupState) []sluice.DedupState {
-		slices.SortStableFunc(list, func(a, b sluice.DedupState) int { return strings.Compare(a.Origin, b.Origin) })
+	seen("sorts by origin", func(list []driver.DedupState) []driver.DedupState {
+		slices.SortStableFunc(list, func(a, b driver.DedupState) int { return strings.Compare(a.Origin, b.Origin) })
 		return list
 	})
-	seen("rounds times to milliseconds", func(list []sluice.DedupState) []sluice.DedupState {
+	seen("rounds times to milliseconds", func(list []driver.DedupState) []driver.DedupState {
 		for i := range list {
 			list[i].At = list[i].At.Truncate(time.Millisecond)
 		}
 		return list
 	})
 	add("takes all partitions for one", func(b *bentStore, good *Store) {
-		b.seen = func(ctx context.Context, group sluice.Group, _ string) ([]sluice.DedupState, error) {
+		b.seen = func(ctx context.Context, group sluice.Group, _ string) ([]driver.DedupState, error) {
 			return good.ReadDedup(ctx, group, "0")
 		}
 	})
 	add("takes all groups for one", func(b *bentStore, good *Store) {
-		b.seen = func(ctx context.Context, _ sluice.Group, partition string) ([]sluice.DedupState, error) {
+		b.seen = func(ctx context.Context, _ sluice.Group, partition string) ([]driver.DedupState, error) {
 			return good.ReadDedup(ctx, testGroup, partition)
 		}
 	})

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -18,9 +20,9 @@ import (
 type bentSource struct {
 	*Hub
 	describe func(ctx context.Context) (sluice.Topic, error)
-	bounds   func(ctx context.Context, partition string) (sluice.Bounds, error)
+	bounds   func(ctx context.Context, partition string) (driver.Bounds, error)
 	seek     func(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error)
-	open     func(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error)
+	open     func(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error)
 	read     func(ctx context.Context, r *reader, max int) ([]*sluice.Event, error)
 	close    func(ctx context.Context, r *reader) error
 }
@@ -32,7 +34,7 @@ func (b *bentSource) Describe(ctx context.Context) (sluice.Topic, error) {
 	return b.Hub.Describe(ctx)
 }
 
-func (b *bentSource) Bounds(ctx context.Context, partition string) (sluice.Bounds, error) {
+func (b *bentSource) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
 	if b.bounds != nil {
 		return b.bounds(ctx, partition)
 	}
@@ -46,7 +48,7 @@ func (b *bentSource) Seek(ctx context.Context, partition string, start sluice.St
 	return b.Hub.Seek(ctx, partition, start, epoch)
 }
 
-func (b *bentSource) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+func (b *bentSource) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	open := b.Hub.Open
 	if b.open != nil {
 		open = b.open
@@ -94,7 +96,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 			good := NewHub(testGroup, 2)
 			b := &bentSource{Hub: good}
 			h := hubHarness(good)
-			h.Connect = func(testing.TB) sluice.Source { return b }
+			h.Connect = func(testing.TB) driver.Source { return b }
 			bend(&h, b, good)
 			return h
 		}})
@@ -118,36 +120,36 @@ func TestSourceSuiteCatches(t *testing.T) {
 	describe("has one partition twice", func(topic *sluice.Topic) { topic.Partitions = append(topic.Partitions, topic.Partitions...) })
 	describe("does not say which consumer group", func(topic *sluice.Topic) { topic.Name = "" })
 
-	bounds := func(how string, after func(b *sluice.Bounds)) {
+	bounds := func(how string, after func(b *driver.Bounds)) {
 		add(how, func(b *bentSource, good *Hub) {
-			b.bounds = func(ctx context.Context, partition string) (sluice.Bounds, error) {
+			b.bounds = func(ctx context.Context, partition string) (driver.Bounds, error) {
 				bounds, err := good.Bounds(ctx, partition)
 				after(&bounds)
 				return bounds, err
 			}
 		})
 	}
-	bounds("takes an empty partition to end at 0", func(b *sluice.Bounds) { b.Last.Sequence = max(b.Last.Sequence, 0) })
-	bounds("says that all begins at 0", func(b *sluice.Bounds) { b.First = 0 })
-	bounds("loses the end's offset", func(b *sluice.Bounds) { b.Last.Offset = "" })
-	bounds("loses the end's time", func(b *sluice.Bounds) { b.LastEnqueued = time.Time{} })
-	bounds("stamps an empty partition", func(b *sluice.Bounds) { b.LastEnqueued = b.LastEnqueued.Add(1) })
+	bounds("takes an empty partition to end at 0", func(b *driver.Bounds) { b.Last.Sequence = max(b.Last.Sequence, 0) })
+	bounds("says that all begins at 0", func(b *driver.Bounds) { b.First = 0 })
+	bounds("loses the end's offset", func(b *driver.Bounds) { b.Last.Offset = "" })
+	bounds("loses the end's time", func(b *driver.Bounds) { b.LastEnqueued = time.Time{} })
+	bounds("stamps an empty partition", func(b *driver.Bounds) { b.LastEnqueued = b.LastEnqueued.Add(1) })
 	add("knows every partition", func(b *bentSource, good *Hub) {
-		b.bounds = func(ctx context.Context, partition string) (sluice.Bounds, error) {
+		b.bounds = func(ctx context.Context, partition string) (driver.Bounds, error) {
 			bounds, err := good.Bounds(ctx, partition)
 			if errors.Is(err, sluice.ErrRefused) {
-				return sluice.Bounds{}, nil
+				return driver.Bounds{}, nil
 			}
 			return bounds, err
 		}
 	})
 	add("has one partition only", func(b *bentSource, good *Hub) {
-		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 			return good.Open(ctx, "0", after, epoch)
 		}
 	})
 	add("works on after it was cancelled", func(b *bentSource, good *Hub) {
-		b.bounds = func(ctx context.Context, partition string) (sluice.Bounds, error) {
+		b.bounds = func(ctx context.Context, partition string) (driver.Bounds, error) {
 			return good.Bounds(context.WithoutCancel(ctx), partition)
 		}
 	})
@@ -212,14 +214,14 @@ func TestSourceSuiteCatches(t *testing.T) {
 		}
 	})
 	add("reads the first event twice", func(b *bentSource, good *Hub) {
-		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 			return good.Open(ctx, partition, sluice.Position{Sequence: max(after.Sequence-1, -1)}, epoch)
 		}
 	})
 	add("opens at the offset, which need not be there", func(b *bentSource, good *Hub) {
-		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 			if after.Offset == "" {
-				after = sluice.Origin
+				after = driver.Origin
 			}
 			return good.Open(ctx, partition, after, epoch)
 		}
@@ -246,7 +248,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 		})
 	}
 	seek("begins behind the event that is meant", func(start sluice.Start, p *sluice.Position, err error) error {
-		if start.Kind == sluice.StartSequence {
+		if start.Kind == driver.StartSequence {
 			p.Sequence++
 		}
 		return err
@@ -256,14 +258,14 @@ func TestSourceSuiteCatches(t *testing.T) {
 		return err
 	})
 	seek("seeks beyond the end", func(start sluice.Start, p *sluice.Position, err error) error {
-		if start.Kind == sluice.StartSequence {
+		if start.Kind == driver.StartSequence {
 			p.Sequence = start.Sequence - 1
 		}
 		return err
 	})
 	seek("takes an unknown kind of start for the earliest", func(start sluice.Start, p *sluice.Position, err error) error {
-		if start.Kind > sluice.StartOffset {
-			*p, err = sluice.Origin, nil
+		if start.Kind > driver.StartOffset {
+			*p, err = driver.Origin, nil
 		}
 		return err
 	})
@@ -285,7 +287,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 
 	open := func(how string, before func(good *Hub, partition string, after *sluice.Position)) {
 		add(how, func(b *bentSource, good *Hub) {
-			b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+			b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 				before(good, partition, &after)
 				return good.Open(ctx, partition, after, epoch)
 			}
@@ -337,7 +339,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 		}
 	})
 	add("refuses readers of the same epoch", func(b *bentSource, good *Hub) {
-		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 			good.mu.Lock()
 			p, err := good.find(partition)
 			held := err == nil && p.reader != nil && p.reader.epoch == epoch
@@ -350,7 +352,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 	})
 	add("remembers the highest epoch", func(b *bentSource, good *Hub) {
 		var highest int64
-		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 			good.mu.Lock()
 			highest = max(highest, epoch)
 			seen := highest

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -17,11 +19,11 @@ type handler = func(ctx context.Context, tx *Tx) error
 type bentStore struct {
 	*Store
 	claim  func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error)
-	commit func(ctx context.Context, step sluice.Step, fn handler) error
-	record func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error
+	commit func(ctx context.Context, step driver.Step, fn handler) error
+	record func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error
 	leave  func(ctx context.Context, lease sluice.Lease) error
 	due    func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
-	seen   func(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error)
+	seen   func(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error)
 	read   func(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 	reset  func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error)
 }
@@ -33,7 +35,7 @@ func (b *bentStore) Claim(ctx context.Context, lease sluice.Lease, incarnation s
 	return b.Store.Claim(ctx, lease, incarnation)
 }
 
-func (b *bentStore) Commit(ctx context.Context, step sluice.Step, fn handler) error {
+func (b *bentStore) Commit(ctx context.Context, step driver.Step, fn handler) error {
 	if fn == nil {
 		fn = func(context.Context, *Tx) error { return nil }
 	}
@@ -43,7 +45,7 @@ func (b *bentStore) Commit(ctx context.Context, step sluice.Step, fn handler) er
 	return b.Store.Commit(ctx, step, fn)
 }
 
-func (b *bentStore) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+func (b *bentStore) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
 	if b.record != nil {
 		return b.record(ctx, lease, at, trial)
 	}
@@ -64,7 +66,7 @@ func (b *bentStore) Due(ctx context.Context, group sluice.Group, partition strin
 	return b.Store.Due(ctx, group, partition, limit)
 }
 
-func (b *bentStore) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
+func (b *bentStore) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error) {
 	if b.seen != nil {
 		return b.seen(ctx, group, partition)
 	}
@@ -121,7 +123,7 @@ func oneAtATime(b *bentStore, good *Store) {
 			return ctx.Err()
 		}
 	}
-	b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+	b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 		return turn(ctx, func() error { return good.Commit(ctx, step, fn) })
 	}
 	b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (p sluice.Checkpoint, err error) {
@@ -195,12 +197,12 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	claim("takes a position to be the origin", func(p *sluice.Checkpoint, _ *checkpoint, _ bool) {
-		if p.Position == sluice.Unset {
-			p.Position = sluice.Origin
+		if p.Position == driver.Unset {
+			p.Position = driver.Origin
 		}
 	})
 	claim("clears the trial at a claim", func(p *sluice.Checkpoint, row *checkpoint, _ bool) {
-		p.Attempt, row.Attempt = sluice.AttemptRecord{}, sluice.AttemptRecord{}
+		p.Attempt, row.Attempt = driver.AttemptRecord{}, driver.AttemptRecord{}
 	})
 	add("selects a checkpoint and then updates it", func(b *bentStore, good *Store) {
 		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
@@ -250,7 +252,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	})
 
 	add("calls the handler before it looks", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			tx := &Tx{store: good}
 			failure := fn(ctx, tx)
 			err := good.Commit(ctx, step, func(context.Context, *Tx) error { return failure })
@@ -263,39 +265,39 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("does not wrap the handler's error", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
-			if h, found := errors.AsType[*sluice.HandlerError](err); found {
+			if h, found := errors.AsType[*driver.HandlerError](err); found {
 				return h.Err
 			}
 			return err
 		}
 	})
 	add("loses the handler's error", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
 			if blames(err) {
-				return &sluice.HandlerError{Err: errors.New(err.Error())}
+				return &driver.HandlerError{Err: errors.New(err.Error())}
 			}
 			return err
 		}
 	})
 	add("blames the handler for whatever goes wrong", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
 			if err != nil && !errors.Is(err, sluice.ErrFenced) {
-				return &sluice.HandlerError{Err: err}
+				return &driver.HandlerError{Err: err}
 			}
 			return err
 		}
 	})
 	add("commits although the context has ended", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			return good.Commit(context.WithoutCancel(ctx), step, func(_ context.Context, tx *Tx) error { return fn(ctx, tx) })
 		}
 	})
 	add("commits what the handler wrote before it failed", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			var wrote []write
 			err := good.Commit(ctx, step, func(ctx context.Context, tx *Tx) error {
 				defer func() { wrote = tx.writes }()
@@ -310,7 +312,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("reports as committed what the database has rolled back", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			ended := errors.New("rolled back")
 			var own error
 			err := good.Commit(ctx, step, func(ctx context.Context, tx *Tx) error {
@@ -326,7 +328,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("compares offsets", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			if c := b.row(step.Lease); c.Position.Offset != step.From.Offset {
 				return sluice.ErrFenced
 			}
@@ -334,28 +336,28 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("loses offsets", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			step.To.Offset = ""
 			return good.Commit(ctx, step, fn)
 		}
 	})
 	add("stores sequence numbers in 32 bits", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			step.To.Sequence = int64(int32(step.To.Sequence))
 			return good.Commit(ctx, step, fn)
 		}
 	})
 	add("takes every step for progress", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
 			if err == nil {
-				b.edit(step.Lease, func(c *checkpoint) { c.Claims, c.Attempt = 1, sluice.AttemptRecord{} })
+				b.edit(step.Lease, func(c *checkpoint) { c.Claims, c.Attempt = 1, driver.AttemptRecord{} })
 			}
 			return err
 		}
 	})
 	add("keeps the trial after progress", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			trial := b.row(step.Lease).Attempt
 			err := good.Commit(ctx, step, fn)
 			b.edit(step.Lease, func(c *checkpoint) { c.Attempt = trial })
@@ -363,7 +365,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("keeps what was done behind the position after progress", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			done := b.row(step.Lease).Done
 			err := good.Commit(ctx, step, fn)
 			b.edit(step.Lease, func(c *checkpoint) { c.Done = done })
@@ -371,7 +373,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("moves nothing when it need not", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			if step.From == step.To && len(step.DeadLetters)+len(step.Redriven)+len(step.FailedRedrives) == 0 {
 				return fn(ctx, &Tx{store: good})
 			}
@@ -379,7 +381,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("stores dead letters in a transaction of their own", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			good.mu.Lock()
 			for i := range step.DeadLetters {
 				good.put(&step.DeadLetters[i])
@@ -390,13 +392,13 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("stores no more than 500 dead letters", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			step.DeadLetters = step.DeadLetters[:min(500, len(step.DeadLetters))]
 			return good.Commit(ctx, step, fn)
 		}
 	})
 	add("stores a dead letter again as another", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
 			good.locked(func() {
 				for i := range step.DeadLetters {
@@ -413,7 +415,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("keeps a dead letter as it was first", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			good.locked(func() {
 				for i := range step.DeadLetters {
 					for _, l := range good.letters {
@@ -427,7 +429,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("takes two incarnations for one", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			for i := range step.DeadLetters {
 				step.DeadLetters[i].Incarnation = "incarnation 1"
 			}
@@ -435,7 +437,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("removes redriven dead letters without looking", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			redriven := step.Redriven
 			step.Redriven = nil
 			err := good.Commit(ctx, step, fn)
@@ -446,7 +448,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("keeps redriven dead letters", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			var kept []*sluice.DeadLetter
 			good.locked(func() { kept = slices.Clone(good.letters) })
 			err := good.Commit(ctx, step, fn)
@@ -457,13 +459,13 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}
 	})
 	add("returns dead letters by identity, also those that are gone", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			step.DeadLetters, step.FailedRedrives = append(step.DeadLetters, step.FailedRedrives...), nil
 			return good.Commit(ctx, step, fn)
 		}
 	})
 	add("drops the body of what is returned", func(b *bentStore, good *Store) {
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
 			good.locked(func() {
 				for _, l := range step.FailedRedrives {
@@ -485,7 +487,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	})
 	add("commits one partition at a time, or says it is fenced", func(b *bentStore, good *Store) {
 		busy := make(chan struct{}, 1)
-		b.commit = func(ctx context.Context, step sluice.Step, fn handler) error {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			select {
 			case busy <- struct{}{}:
 				defer func() { <-busy }()
@@ -498,14 +500,14 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	})
 
 	add("records a trial for anybody", func(b *bentStore, good *Store) {
-		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
 			b.edit(lease, func(c *checkpoint) { c.Attempt = trial })
 			return nil
 		}
 	})
 	add("never clears a trial by hand", func(b *bentStore, good *Store) {
-		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
-			if trial == (sluice.AttemptRecord{}) {
+		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
+			if trial == (driver.AttemptRecord{}) {
 				return nil
 			}
 			return good.RecordAttempt(ctx, lease, at, trial)

@@ -6,16 +6,18 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
 // CheckpointHarness is what [TestCheckpointStore] works on: a store without
 // checkpoints.
 type CheckpointHarness struct {
-	Store sluice.CheckpointStore
+	Store driver.CheckpointStore
 	// Peer is another store over the same checkpoints, as another process has
 	// it. Nil: Store itself.
-	Peer sluice.CheckpointStore
+	Peer driver.CheckpointStore
 
 	// Lease gets the partition's lease for an owner, in an epoch above `above`
 	// and above every one before; the lease that was live until then, if any,
@@ -34,7 +36,7 @@ type CheckpointFeatures struct {
 	Ranges int
 }
 
-func (h *CheckpointHarness) peer() sluice.CheckpointStore {
+func (h *CheckpointHarness) peer() driver.CheckpointStore {
 	if h.Peer != nil {
 		return h.Peer
 	}
@@ -86,7 +88,7 @@ func (h *CheckpointHarness) begin(t testing.TB) sluice.Lease {
 	return l
 }
 
-func (h *CheckpointHarness) advance(t testing.TB, lease sluice.Lease, to sluice.Position, done ...sluice.SequenceRange) {
+func (h *CheckpointHarness) advance(t testing.TB, lease sluice.Lease, to sluice.Position, done ...driver.SequenceRange) {
 	t.Helper()
 	ok(t, fmt.Sprintf("advance to %v in epoch %d", to, lease.Epoch), h.Store.Advance(limited(t), lease, to, done))
 }
@@ -107,14 +109,14 @@ func (h *CheckpointHarness) progress(t testing.TB, partition string) sluice.Chec
 
 // stands notes a checkpoint of partition 0 that is not at this position, or
 // has not this done behind it.
-func (h *CheckpointHarness) stands(t testing.TB, want sluice.Position, done ...sluice.SequenceRange) {
+func (h *CheckpointHarness) stands(t testing.TB, want sluice.Position, done ...driver.SequenceRange) {
 	t.Helper()
 	h.keeps(t, "read", h.progress(t, "0"), want, done...)
 }
 
 // keeps notes progress that is not at this position, or has lost more of what
 // is done behind it than the store may.
-func (h *CheckpointHarness) keeps(t testing.TB, what string, p sluice.Checkpoint, want sluice.Position, done ...sluice.SequenceRange) {
+func (h *CheckpointHarness) keeps(t testing.TB, what string, p sluice.Checkpoint, want sluice.Position, done ...driver.SequenceRange) {
 	t.Helper()
 	if p.Position != want {
 		t.Errorf("%s: checkpoint is at %+v, want %+v", what, p.Position, want)
@@ -128,7 +130,7 @@ func (h *CheckpointHarness) keeps(t testing.TB, what string, p sluice.Checkpoint
 }
 
 // brief is what an error shows of ranges.
-func brief(ranges []sluice.SequenceRange) string {
+func brief(ranges []driver.SequenceRange) string {
 	const most = 4
 	if len(ranges) <= most {
 		return fmt.Sprint(ranges)

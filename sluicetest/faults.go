@@ -1,6 +1,9 @@
 package sluicetest
 
-import "github.com/sluice-go/sluice"
+import (
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+)
 
 // Op names an operation of a [Store], for [Faults].
 type Op string
@@ -49,7 +52,7 @@ type Faults interface {
 	// apply checks the fence and writes, atomically, at the moment it is
 	// called. What it returns is what a database would answer. A second call
 	// fails and does nothing.
-	Commit(step sluice.Step, apply func() error) error
+	Commit(step driver.Step, apply func() error) error
 }
 
 // WriteFaults are [Faults] that also come between the database and what is

@@ -9,13 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
 // script is faults made of functions.
 type script struct {
 	before func(op Op, lease sluice.Lease) error
-	commit func(step sluice.Step, apply func() error) error
+	commit func(step driver.Step, apply func() error) error
 }
 
 func (s *script) Before(op Op, lease sluice.Lease) error {
@@ -25,7 +27,7 @@ func (s *script) Before(op Op, lease sluice.Lease) error {
 	return s.before(op, lease)
 }
 
-func (s *script) Commit(step sluice.Step, apply func() error) error {
+func (s *script) Commit(step driver.Step, apply func() error) error {
 	if s.commit == nil {
 		return apply()
 	}
@@ -57,10 +59,10 @@ func TestOutageOfEveryOperation(t *testing.T) {
 	calls := map[Op]func(ctx context.Context) error{
 		OpClaim: func(ctx context.Context) error { _, err := store.Claim(ctx, a, ""); return err },
 		OpCommit: func(ctx context.Context) error {
-			return store.Commit(ctx, sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("10"))
+			return store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10"))
 		},
 		OpRecord: func(ctx context.Context) error {
-			return store.RecordAttempt(ctx, a, at(9), sluice.AttemptRecord{Sequence: 10, Attempts: 1})
+			return store.RecordAttempt(ctx, a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1})
 		},
 		OpLeave: func(ctx context.Context) error { return store.Leave(ctx, a) },
 		OpSeen:  func(ctx context.Context) error { _, err := store.ReadDedup(ctx, testGroup, "0"); return err },
@@ -124,7 +126,7 @@ func TestOutageDuringTheHandler(t *testing.T) {
 			}
 			return nil
 		}
-		err := store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+		err := store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
 			if err := h.Put(ctx, tx, "first"); err != nil {
 				return err
 			}
@@ -145,22 +147,22 @@ func TestOutageDuringTheHandler(t *testing.T) {
 
 func TestCommitLost(t *testing.T) {
 	h, store, s, a := scripted(t)
-	s.commit = func(sluice.Step, func() error) error { return errCut }
-	is(t, "commit", store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), errCut)
+	s.commit = func(driver.Step, func() error) error { return errCut }
+	is(t, "commit", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), errCut)
 	h.effects(t)
 	h.stands(t, "0", at(9))
 }
 
 func TestCommitUnanswered(t *testing.T) {
 	h, store, s, a := scripted(t)
-	s.commit = func(step sluice.Step, apply func() error) error {
+	s.commit = func(step driver.Step, apply func() error) error {
 		if step.To != at(10) {
 			t.Errorf("told of step %+v", step)
 		}
 		ok(t, "apply", apply())
 		return sluice.ErrUnknown
 	}
-	is(t, "commit", store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), sluice.ErrUnknown)
+	is(t, "commit", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), sluice.ErrUnknown)
 	h.effects(t, "10")
 	h.stands(t, "0", at(10))
 }
@@ -169,11 +171,11 @@ func TestCommitLate(t *testing.T) {
 	unknown := func(t *testing.T) (TxHarness[*Tx], *Store, sluice.Lease, func() error) {
 		h, store, s, a := scripted(t)
 		var late func() error
-		s.commit = func(_ sluice.Step, apply func() error) error {
+		s.commit = func(_ driver.Step, apply func() error) error {
 			late, s.commit = apply, nil
 			return sluice.ErrUnknown
 		}
-		is(t, "commit", store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("late")), sluice.ErrUnknown)
+		is(t, "commit", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("late")), sluice.ErrUnknown)
 		h.effects(t)
 		return h, store, a, late
 	}
@@ -196,7 +198,7 @@ func TestCommitLate(t *testing.T) {
 		if err := late(); err == nil {
 			t.Error("applied behind the claim's back")
 		}
-		ok(t, "commit again", store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
+		ok(t, "commit again", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
 		h.effects(t, "again")
 	})
 	t.Run("after a claim that does not end it", func(t *testing.T) {
@@ -204,14 +206,14 @@ func TestCommitLate(t *testing.T) {
 		store.Unsafe.LateCommit = true
 		h.claim(t, a)
 		ok(t, "apply", late())
-		fenced(t, "commit again", store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
+		fenced(t, "commit again", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
 		h.effects(t, "late")
 	})
 	t.Run("after the same step was done again", func(t *testing.T) {
 		h, store, a, late := unknown(t)
 		store.Unsafe.LateCommit = true
 		h.claim(t, a)
-		ok(t, "commit again", store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
+		ok(t, "commit again", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
 		fenced(t, "apply", late())
 		h.effects(t, "again")
 	})
@@ -226,8 +228,8 @@ func TestCommitLate(t *testing.T) {
 
 func TestCommitAnsweredWithoutBeingApplied(t *testing.T) {
 	h, store, s, a := scripted(t)
-	s.commit = func(sluice.Step, func() error) error { return nil }
-	if err := store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")); err == nil {
+	s.commit = func(driver.Step, func() error) error { return nil }
+	if err := store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")); err == nil {
 		t.Error("faults that answer for nothing are believed")
 	}
 }
@@ -235,8 +237,8 @@ func TestCommitAnsweredWithoutBeingApplied(t *testing.T) {
 func TestSplitCommitLeavesEffectsBehind(t *testing.T) {
 	h, store, s, a := scripted(t)
 	store.Unsafe.SplitCommit = true
-	s.commit = func(sluice.Step, func() error) error { return errCut }
-	is(t, "commit", store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), errCut)
+	s.commit = func(driver.Step, func() error) error { return errCut }
+	is(t, "commit", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), errCut)
 	h.effects(t, "10")
 	h.stands(t, "0", at(9))
 }
@@ -253,7 +255,7 @@ func TestWriteFaults(t *testing.T) {
 		return p
 	}
 	claim(a)
-	done := []sluice.SequenceRange{{First: 12, Last: 13}}
+	done := []driver.SequenceRange{{First: 12, Last: 13}}
 	calls := map[Op]func() error{
 		OpAdvance: func() error { return store.Advance(limited(t), a, at(10), done) },
 		OpPark:    func() error { return store.Park(limited(t), []sluice.DeadLetter{parked("0", 5)}) },
@@ -271,13 +273,13 @@ func TestWriteFaults(t *testing.T) {
 		}
 		is(t, string(op), call(), errCut)
 	}
-	if p := claim(a); p.Position != sluice.Unset || len(h.letters(t)) > 0 {
+	if p := claim(a); p.Position != driver.Unset || len(h.letters(t)) > 0 {
 		t.Errorf("writes that were lost left %+v, %v", p, h.letters(t))
 	}
 	done[0].Last = 99 // whoever sent it may use its memory again
 	ok(t, "a late advance", late[OpAdvance]())
 	ok(t, "a late park", late[OpPark]())
-	if p := claim(a); p.Position != at(10) || !slices.Equal(p.Done, []sluice.SequenceRange{{First: 12, Last: 13}}) || len(h.letters(t)) != 1 {
+	if p := claim(a); p.Position != at(10) || !slices.Equal(p.Done, []driver.SequenceRange{{First: 12, Last: 13}}) || len(h.letters(t)) != 1 {
 		t.Errorf("late writes left %+v, %v", p, h.letters(t))
 	}
 	for _, op := range []Op{OpAdvance, OpPark} {

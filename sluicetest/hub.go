@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -27,7 +29,7 @@ type Hub struct {
 	logs    []*partition
 }
 
-var _ sluice.Source = (*Hub)(nil)
+var _ driver.Source = (*Hub)(nil)
 
 // partition is one log. Its fields are guarded by the hub's lock.
 type partition struct {
@@ -50,7 +52,7 @@ func NewHub(group sluice.Group, partitions int) *Hub {
 }
 
 func newPartition(id string) *partition {
-	return &partition{id: id, last: sluice.Origin, grown: make(chan struct{})}
+	return &partition{id: id, last: driver.Origin, grown: make(chan struct{})}
 }
 
 // Bodies makes one event of each text.
@@ -128,17 +130,17 @@ func (h *Hub) Describe(ctx context.Context) (sluice.Topic, error) {
 }
 
 // Bounds implements [sluice.Source].
-func (h *Hub) Bounds(ctx context.Context, partition string) (sluice.Bounds, error) {
+func (h *Hub) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
 	if err := ctx.Err(); err != nil {
-		return sluice.Bounds{}, err
+		return driver.Bounds{}, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p, err := h.find(partition)
 	if err != nil {
-		return sluice.Bounds{}, err
+		return driver.Bounds{}, err
 	}
-	return sluice.Bounds{First: p.first, Last: p.last, LastEnqueued: p.lastEnqueued}, nil
+	return driver.Bounds{First: p.first, Last: p.last, LastEnqueued: p.lastEnqueued}, nil
 }
 
 // Seek implements [sluice.Source]. As at a broker that can only be asked by
@@ -146,40 +148,40 @@ func (h *Hub) Bounds(ctx context.Context, partition string) (sluice.Bounds, erro
 // moment, which evicts a reader and can be refused.
 func (h *Hub) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
 	if err := ctx.Err(); err != nil {
-		return sluice.Unset, err
+		return driver.Unset, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p, err := h.find(partition)
 	if err != nil {
-		return sluice.Unset, err
+		return driver.Unset, err
 	}
 	switch start.Kind {
-	case sluice.StartEarliest:
+	case driver.StartEarliest:
 		return p.before(p.first), nil
-	case sluice.StartLatest:
+	case driver.StartLatest:
 		return p.last, nil
-	case sluice.StartSequence:
+	case driver.StartSequence:
 		return p.before(max(start.Sequence, 0)), nil
-	case sluice.StartTime:
+	case driver.StartTime:
 		return p.search(start.Time, epoch)
-	case sluice.StartAgo:
+	case driver.StartAgo:
 		return p.search(time.Now().Add(-start.Ago), epoch)
-	case sluice.StartOffset:
+	case driver.StartOffset:
 		offset, err := strconv.ParseInt(start.Offset, 10, 64)
 		if err != nil {
-			return sluice.Unset, fmt.Errorf("seek in partition %s: offset %q is not a number: %w", p.id, start.Offset, sluice.ErrRefused)
+			return driver.Unset, fmt.Errorf("seek in partition %s: offset %q is not a number: %w", p.id, start.Offset, sluice.ErrRefused)
 		}
 		if err := p.evict(epoch); err != nil {
-			return sluice.Unset, err
+			return driver.Unset, err
 		}
 		return p.before(max((offset+offsetStep-1)/offsetStep, p.first)), nil
 	}
-	return sluice.Unset, fmt.Errorf("seek in partition %s: unknown kind of start %d: %w", p.id, start.Kind, sluice.ErrRefused)
+	return driver.Unset, fmt.Errorf("seek in partition %s: unknown kind of start %d: %w", p.id, start.Kind, sluice.ErrRefused)
 }
 
 // Open implements [sluice.Source].
-func (h *Hub) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+func (h *Hub) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -189,7 +191,7 @@ func (h *Hub) Open(ctx context.Context, partition string, after sluice.Position,
 	switch {
 	case err != nil:
 		return nil, err
-	case after.Sequence < sluice.Origin.Sequence:
+	case after.Sequence < driver.Origin.Sequence:
 		return nil, fmt.Errorf("open partition %s: no position given: %w", p.id, sluice.ErrRefused)
 	case after.Sequence > p.last.Sequence:
 		return nil, fmt.Errorf("open partition %s at %v, its newest event is %v: %w", p.id, after, p.last, sluice.ErrPastEnd)
@@ -233,7 +235,7 @@ func (p *partition) before(n int64) sluice.Position {
 
 func (p *partition) search(t time.Time, epoch int64) (sluice.Position, error) {
 	if err := p.evict(epoch); err != nil {
-		return sluice.Unset, err
+		return driver.Unset, err
 	}
 	i := slices.IndexFunc(p.events, func(e *sluice.Event) bool { return !e.Enqueued.Before(t) })
 	if i < 0 {

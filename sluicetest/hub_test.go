@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -16,7 +18,7 @@ func TestHubKeepsItsEventsApart(t *testing.T) {
 	}
 	spoil(sent)
 	for range 2 {
-		e := read(t, open(t, h, "0", sluice.Origin, 1), 1)[0]
+		e := read(t, open(t, h, "0", driver.Origin, 1), 1)[0]
 		if string(e.Body) != "body" || e.Properties["a"] != 1 || e.Sequence != 0 {
 			t.Errorf("read %+v, which someone has changed", e)
 		}
@@ -28,7 +30,7 @@ func TestHubSeeksByReading(t *testing.T) {
 	h := NewHub(testGroup, 1)
 	h.Append("0", Bodies("a", "b")...)
 	for _, where := range []sluice.Start{sluice.At(time.Now().Add(-time.Hour)), sluice.Ago(time.Hour), sluice.FromOffset("0")} {
-		r := open(t, h, "0", sluice.Origin, 5)
+		r := open(t, h, "0", driver.Origin, 5)
 		_, err := h.Seek(limited(t), "0", where, 4)
 		stolen(t, "seek in a lower epoch", err, "0", 5)
 		if got := bodies(t, r, 1); got != "a" {
@@ -71,7 +73,7 @@ func TestHubRefusesMistakes(t *testing.T) {
 			fn()
 		}()
 	}
-	r := open(t, h, "0", sluice.Origin, 1)
+	r := open(t, h, "0", driver.Origin, 1)
 	if _, err := r.Read(limited(t), 0); err == nil {
 		t.Error("read at most 0 events: no error")
 	}

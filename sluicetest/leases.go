@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -23,7 +25,7 @@ type Leases struct {
 	leases map[place]*lease
 }
 
-var _ sluice.LeaseStore = (*Leases)(nil)
+var _ driver.LeaseStore = (*Leases)(nil)
 
 // UnsafeLeases are the mutants of [Leases].
 type UnsafeLeases struct {
@@ -63,7 +65,7 @@ func (s *Leases) Acquire(ctx context.Context, group sluice.Group, partition, own
 		l = &lease{}
 		s.leases[at] = l
 	case l.owner != owner && now.Before(l.until):
-		return sluice.Lease{}, fmt.Errorf("partition %s, by %s for another %v: %w", partition, l.owner, l.until.Sub(now), sluice.ErrHeld)
+		return sluice.Lease{}, fmt.Errorf("partition %s, by %s for another %v: %w", partition, l.owner, l.until.Sub(now), driver.ErrHeld)
 	}
 	epoch := max(l.epoch, above) + 1
 	if s.Unsafe.SameEpoch {
@@ -103,19 +105,19 @@ func (s *Leases) Release(ctx context.Context, lease sluice.Lease) error {
 }
 
 // List implements [sluice.LeaseStore].
-func (s *Leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+func (s *Leases) List(ctx context.Context, group sluice.Group) ([]driver.LeaseInfo, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	var list []sluice.LeaseInfo
+	var list []driver.LeaseInfo
 	for at, l := range s.leases {
 		if at.group != group {
 			continue
 		}
-		info := sluice.LeaseInfo{
+		info := driver.LeaseInfo{
 			Lease:   sluice.Lease{Group: group, Partition: at.partition, Owner: l.owner, Epoch: l.epoch},
 			Renewed: l.renewed,
 		}
@@ -124,7 +126,7 @@ func (s *Leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseIn
 		}
 		list = append(list, info)
 	}
-	slices.SortFunc(list, func(a, b sluice.LeaseInfo) int { return cmp.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(list, func(a, b driver.LeaseInfo) int { return cmp.Compare(a.Partition, b.Partition) })
 	return list, nil
 }
 

@@ -5,20 +5,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
 // LetterHarness is what [TestLetterStore] works on: an empty store of dead
 // letters.
 type LetterHarness struct {
-	Store       sluice.DeadLetterQueue
-	DeadLetters sluice.DeadLetterStore // over the same letters
+	Store       driver.DeadLetterQueue
+	DeadLetters driver.DeadLetterStore // over the same letters
 	// Peer is another store over the same letters, as another process has it.
 	// Nil: Store itself.
-	Peer sluice.DeadLetterQueue
+	Peer driver.DeadLetterQueue
 }
 
-func (h *LetterHarness) peer() sluice.DeadLetterQueue {
+func (h *LetterHarness) peer() driver.DeadLetterQueue {
 	if h.Peer != nil {
 		return h.Peer
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -37,11 +39,11 @@ type Result struct {
 // each other within milliseconds. The test fails if a partition comes to a
 // stop, or if nothing is committed for half a minute. Handlers must not call
 // t.FailNow or t.Fatal, which are for the test's own goroutine.
-func Run[Tx any](t testing.TB, store sluice.TxStore[Tx], handler sluice.Handler[Tx], events []*sluice.Event, cfg *sluice.Config) Result {
+func Run[Tx any](t testing.TB, store driver.TxStore[Tx], handler sluice.Handler[Tx], events []*sluice.Event, cfg *sluice.Config) Result {
 	t.Helper()
 	hub, last := load(t, events)
 	watch := &watcher{news: make(chan struct{}, 1), stopped: make(chan error, 1)}
-	consumer, err := sluice.New(hub, new(Leases), sluice.Transactional(store, handler), sluice.AllPartitions, watch.config(cfg))
+	consumer, err := sluice.New(hub, new(Leases), sluice.Transactional(store, handler), watch.config(cfg))
 	ok(t, "make a consumer", err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -106,13 +108,13 @@ func reached(progress []sluice.Checkpoint, last map[string]sluice.Position) bool
 	return left == 0
 }
 
-func result[Tx any](ctx context.Context, t testing.TB, store sluice.TxStore[Tx], group sluice.Group) Result {
+func result[Tx any](ctx context.Context, t testing.TB, store driver.TxStore[Tx], group sluice.Group) Result {
 	t.Helper()
 	var r Result
 	var err error
 	r.Progress, err = store.Read(ctx, group)
 	ok(t, "read the checkpoints", err)
-	letters, is := store.(sluice.DeadLetterStore)
+	letters, is := store.(driver.DeadLetterStore)
 	if !is {
 		return r
 	}

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -105,7 +107,7 @@ func (o outage) Before(op sluicetest.Op, _ sluice.Lease) error {
 	return nil
 }
 
-func (o outage) Commit(_ sluice.Step, apply func() error) error { return apply() }
+func (o outage) Commit(_ driver.Step, apply func() error) error { return apply() }
 
 func TestRunInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,23 +4,25 @@ import (
 	"context"
 	"slices"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
 // footprint is what the step that ended at an event has left to be seen.
 type footprint struct {
 	step int64
-	sluice.DedupState
+	driver.DedupState
 }
 
 // ReadDedup implements [sluice.TxStore].
-func (s *Store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
+func (s *Store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error) {
 	if err := s.begin(ctx, OpSeen, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []sluice.DedupState
+	var list []driver.DedupState
 	for _, f := range s.seen[place{group, partition}] {
 		list = append(list, f.DedupState)
 	}
@@ -28,7 +30,7 @@ func (s *Store) ReadDedup(ctx context.Context, group sluice.Group, partition str
 }
 
 // tread keeps what a step has seen. The lock is held.
-func (s *Store) tread(step sluice.Step) {
+func (s *Store) tread(step driver.Step) {
 	if s.Unsafe.LostSeen {
 		return
 	}

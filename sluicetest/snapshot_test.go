@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -24,7 +26,7 @@ func TestSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	commit := func(from, to int64, during func()) error {
-		step := sluice.Step{Lease: lease, From: sluice.Position{Sequence: from}, To: sluice.Position{Sequence: to}}
+		step := driver.Step{Lease: lease, From: sluice.Position{Sequence: from}, To: sluice.Position{Sequence: to}}
 		return store.Commit(ctx, step, func(_ context.Context, tx *sluicetest.Tx) error {
 			if during != nil {
 				during()
@@ -32,7 +34,7 @@ func TestSnapshot(t *testing.T) {
 			return tx.Insert("rows", to)
 		})
 	}
-	if err := commit(sluice.Unset.Sequence, 1, nil); err != nil {
+	if err := commit(driver.Unset.Sequence, 1, nil); err != nil {
 		t.Fatal(err)
 	}
 	restore := store.Snapshot()

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -14,7 +16,7 @@ import (
 type SourceHarness struct {
 	// Connect gives a source for the topic. Two of them are like those of two
 	// processes, in the same consumer group.
-	Connect func(t testing.TB) sluice.Source
+	Connect func(t testing.TB) driver.Source
 	// Append sends events to a partition. It returns once they can be read.
 	Append func(ctx context.Context, partition string, events ...*sluice.Event) error
 	// Trim drops the events numbered below before, as retention does.
@@ -47,7 +49,7 @@ func (h *SourceHarness) send(t testing.TB, partition string, texts ...string) {
 }
 
 // partitions names the topic's first two partitions.
-func (h *SourceHarness) partitions(t testing.TB, s sluice.Source) (string, string) {
+func (h *SourceHarness) partitions(t testing.TB, s driver.Source) (string, string) {
 	t.Helper()
 	topic, err := s.Describe(limited(t))
 	ok(t, "describe", err)
@@ -60,7 +62,7 @@ func (h *SourceHarness) partitions(t testing.TB, s sluice.Source) (string, strin
 // filled connects to the topic with five events, a to e, in its first
 // partition, each enqueued later than the one before. It returns them as they
 // are read.
-func (h *SourceHarness) filled(t testing.TB) (s sluice.Source, partition string, events []*sluice.Event) {
+func (h *SourceHarness) filled(t testing.TB) (s driver.Source, partition string, events []*sluice.Event) {
 	t.Helper()
 	s = h.Connect(t)
 	partition, _ = h.partitions(t, s)
@@ -79,7 +81,7 @@ func (h *SourceHarness) filled(t testing.TB) (s sluice.Source, partition string,
 }
 
 // start seeks.
-func start(t testing.TB, s sluice.Source, partition string, where sluice.Start) sluice.Position {
+func start(t testing.TB, s driver.Source, partition string, where sluice.Start) sluice.Position {
 	t.Helper()
 	p, err := s.Seek(limited(t), partition, where, 1)
 	ok(t, fmt.Sprintf("seek %v", where), err)
@@ -87,7 +89,7 @@ func start(t testing.TB, s sluice.Source, partition string, where sluice.Start) 
 }
 
 // open opens a reader, which is closed at the end of the test.
-func open(t testing.TB, s sluice.Source, partition string, after sluice.Position, epoch int64) sluice.Reader {
+func open(t testing.TB, s driver.Source, partition string, after sluice.Position, epoch int64) driver.Reader {
 	t.Helper()
 	r, err := s.Open(limited(t), partition, after, epoch)
 	ok(t, fmt.Sprintf("open partition %s at %v in epoch %d", partition, after, epoch), err)
@@ -100,7 +102,7 @@ func open(t testing.TB, s sluice.Source, partition string, after sluice.Position
 }
 
 // read reads n events.
-func read(t testing.TB, r sluice.Reader, n int) []*sluice.Event {
+func read(t testing.TB, r driver.Reader, n int) []*sluice.Event {
 	t.Helper()
 	var events []*sluice.Event
 	for len(events) < n {
@@ -115,7 +117,7 @@ func read(t testing.TB, r sluice.Reader, n int) []*sluice.Event {
 }
 
 // bodies reads n events and returns their bodies, joined.
-func bodies(t testing.TB, r sluice.Reader, n int) string {
+func bodies(t testing.TB, r driver.Reader, n int) string {
 	t.Helper()
 	text := ""
 	for _, e := range read(t, r, n) {
@@ -126,7 +128,7 @@ func bodies(t testing.TB, r sluice.Reader, n int) string {
 
 // fails reads until there is an error, and returns it: events may have been
 // fetched ahead.
-func fails(t testing.TB, r sluice.Reader) error {
+func fails(t testing.TB, r driver.Reader) error {
 	t.Helper()
 	ctx := limited(t)
 	for {

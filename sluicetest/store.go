@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -36,10 +38,10 @@ type Store struct {
 }
 
 var (
-	_ sluice.TxStore[*Tx]    = (*Store)(nil)
-	_ sluice.CheckpointStore = (*Store)(nil)
-	_ sluice.DeadLetterQueue = (*Store)(nil)
-	_ sluice.DeadLetterStore = (*Store)(nil)
+	_ driver.TxStore[*Tx]    = (*Store)(nil)
+	_ driver.CheckpointStore = (*Store)(nil)
+	_ driver.DeadLetterQueue = (*Store)(nil)
+	_ driver.DeadLetterStore = (*Store)(nil)
 )
 
 // checkpoint is a row. Its claim number tells a transaction that a claim came
@@ -84,7 +86,7 @@ func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation strin
 
 // Commit implements [sluice.TxStore]. It holds no lock while fn runs: the
 // fence is checked before, and once more at the commit.
-func (s *Store) Commit(ctx context.Context, step sluice.Step, fn func(ctx context.Context, tx *Tx) error) error {
+func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx context.Context, tx *Tx) error) error {
 	if err := s.begin(ctx, OpCommit, step.Lease); err != nil {
 		return err
 	}
@@ -108,19 +110,19 @@ func (s *Store) Commit(ctx context.Context, step sluice.Step, fn func(ctx contex
 		// its context.
 		return fmt.Errorf("commit partition %s: %w", step.Lease.Partition, context.Cause(ctx))
 	case err != nil:
-		return &sluice.HandlerError{Err: err}
+		return &driver.HandlerError{Err: err}
 	}
 	return s.send(step, claim, tx.writes)
 }
 
 // send takes a transaction through Faults to the database.
-func (s *Store) send(step sluice.Step, claim int, writes []write) error {
+func (s *Store) send(step driver.Step, claim int, writes []write) error {
 	if s.Unsafe.SplitCommit {
 		s.mu.Lock()
 		err := s.insert(writes)
 		s.mu.Unlock()
 		if err != nil {
-			return &sluice.HandlerError{Err: err}
+			return &driver.HandlerError{Err: err}
 		}
 		writes = nil
 	}
@@ -158,7 +160,7 @@ func (s *Store) through(way func(apply func() error) error, change func() error)
 
 // check tells whether the checkpoint and the dead letters are as the step
 // expects. It returns the number of the claim. The lock is held.
-func (s *Store) check(step sluice.Step) (claim int, err error) {
+func (s *Store) check(step driver.Step) (claim int, err error) {
 	if c := s.checkpoints[place{step.Lease.Group, step.Lease.Partition}]; c != nil {
 		claim = c.claim
 	}
@@ -209,7 +211,7 @@ func (c *checkpoint) progress() sluice.Checkpoint {
 // the last one is forgotten, if it moves.
 func (c *checkpoint) move(to sluice.Position) {
 	if c.Position.Sequence != to.Sequence {
-		c.Claims, c.Attempt, c.Done = 1, sluice.AttemptRecord{}, nil
+		c.Claims, c.Attempt, c.Done = 1, driver.AttemptRecord{}, nil
 	}
 	c.Position, c.Updated = to, time.Now()
 }
@@ -219,7 +221,7 @@ func (c *checkpoint) fenced() error {
 }
 
 // apply commits: all of it, or nothing. The lock is held.
-func (s *Store) apply(step sluice.Step, claim int, writes []write) error {
+func (s *Store) apply(step driver.Step, claim int, writes []write) error {
 	now, err := s.check(step)
 	if err != nil {
 		return err
@@ -228,7 +230,7 @@ func (s *Store) apply(step sluice.Step, claim int, writes []write) error {
 		return fmt.Errorf("commit partition %s: the transaction was ended by a claim", step.Lease.Partition)
 	}
 	if err := s.insert(writes); err != nil { // the last thing that can fail
-		return &sluice.HandlerError{Err: err}
+		return &driver.HandlerError{Err: err}
 	}
 	s.checkpoints[place{step.Lease.Group, step.Lease.Partition}].move(step.To)
 	s.tread(step)
@@ -243,7 +245,7 @@ func (s *Store) apply(step sluice.Step, claim int, writes []write) error {
 }
 
 // RecordAttempt implements [sluice.TxStore].
-func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
 	if err := s.begin(ctx, OpRecord, lease); err != nil {
 		return err
 	}
@@ -299,7 +301,7 @@ func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarn
 	// The new epoch is nobody's: not even the last owner's lease may have it.
 	c.Owner = ""
 	c.Epoch++
-	c.Claims, c.Attempt, c.Done, c.Updated = 0, sluice.AttemptRecord{}, nil, time.Now()
+	c.Claims, c.Attempt, c.Done, c.Updated = 0, driver.AttemptRecord{}, nil, time.Now()
 	s.sweep(place{group, partition}, func(f footprint) bool { return f.step > to.Sequence })
 	return c.Epoch, nil
 }
@@ -323,7 +325,7 @@ func (s *Store) checkpoint(group sluice.Group, partition, incarnation string) *c
 		if s.checkpoints == nil {
 			s.checkpoints = make(map[place]*checkpoint)
 		}
-		c = &checkpoint{Checkpoint: sluice.Checkpoint{Group: group, Partition: partition, Incarnation: incarnation, Position: sluice.Unset}}
+		c = &checkpoint{Checkpoint: sluice.Checkpoint{Group: group, Partition: partition, Incarnation: incarnation, Position: driver.Unset}}
 		s.checkpoints[at] = c
 	}
 	return c

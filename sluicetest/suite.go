@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -90,7 +92,7 @@ func is(t testing.TB, what string, err, want error) {
 
 // blames tells whether err is a [*sluice.HandlerError].
 func blames(err error) bool {
-	_, found := errors.AsType[*sluice.HandlerError](err)
+	_, found := errors.AsType[*driver.HandlerError](err)
 	return found
 }
 

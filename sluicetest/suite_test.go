@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -128,7 +130,7 @@ func TestLeasesInMemory(t *testing.T) {
 	t.Run("virtual", func(t *testing.T) {
 		virtual(t, leaseChecks, func(testing.TB) leaseHarness { return newLeaseHarness(new(Leases), nil) })
 	})
-	TestLeases(t, func(testing.TB) sluice.LeaseStore { return new(Leases) }, nil)
+	TestLeases(t, func(testing.TB) driver.LeaseStore { return new(Leases) }, nil)
 }
 
 // hub is the harness of the in-memory hub.
@@ -136,7 +138,7 @@ func hub(testing.TB) SourceHarness { return hubHarness(NewHub(testGroup, 2)) }
 
 func hubHarness(h *Hub) SourceHarness {
 	return SourceHarness{
-		Connect: func(testing.TB) sluice.Source { return h },
+		Connect: func(testing.TB) driver.Source { return h },
 		Append: func(_ context.Context, partition string, events ...*sluice.Event) error {
 			h.Append(partition, events...)
 			return nil

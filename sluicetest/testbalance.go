@@ -16,8 +16,9 @@ func checkBalance(t testing.TB, h leaseHarness) {
 	hub := NewHub(testGroup, 4)
 	consume := func(owner string) (stop func()) {
 		idle := func(context.Context, *Tx, sluice.Batch) error { return nil }
-		c, err := sluice.New(hub, h.LeaseStore, sluice.Transactional(new(Store), idle), sluice.Balanced, &sluice.Config{
-			Owner: owner, LeaseFor: h.long, RenewEvery: time.Second, AssignEvery: 20 * time.Millisecond,
+		c, err := sluice.New(hub, h.LeaseStore, sluice.Transactional(new(Store), idle), &sluice.Config{
+			Partitions: sluice.Balanced,
+			Owner:      owner, LeaseFor: h.long, RenewEvery: time.Second, AssignEvery: 20 * time.Millisecond,
 		})
 		ok(t, "make a consumer", err)
 		ran := make(chan error, 1)

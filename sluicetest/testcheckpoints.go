@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -31,7 +33,7 @@ func ownChecks() []check[CheckpointHarness] {
 		{"ClaimCreates", func(t testing.TB, h CheckpointHarness) {
 			l := h.lease(t, "0", "a", 7)
 			p := h.claim(t, l)
-			want := sluice.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: sluice.Unset, Owner: "a", Epoch: l.Epoch, Claims: 1}
+			want := sluice.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: driver.Unset, Owner: "a", Epoch: l.Epoch, Claims: 1}
 			if !sameProgress(p, want) || p.Updated.IsZero() {
 				t.Errorf("claimed %+v, want %+v", p, want)
 			}
@@ -83,13 +85,13 @@ func ownChecks() []check[CheckpointHarness] {
 			if p := h.claim(t, b); p.Claims != 3 {
 				t.Errorf("claimed in three epochs: %d claims", p.Claims)
 			}
-			h.advance(t, b, sluice.Origin)
+			h.advance(t, b, driver.Origin)
 			claims("a start chosen", 1)
 			c := h.lease(t, "0", "c", 4)
 			h.claim(t, c)
-			h.advance(t, c, sluice.Origin, sluice.SequenceRange{First: 3, Last: 4})
+			h.advance(t, c, driver.Origin, driver.SequenceRange{First: 3, Last: 4})
 			claims("more done, but the position where it was", 2)
-			h.advance(t, c, at(0), sluice.SequenceRange{First: 3, Last: 4})
+			h.advance(t, c, at(0), driver.SequenceRange{First: 3, Last: 4})
 			claims("progress", 1)
 			d := h.lease(t, "0", "d", 9)
 			if p := h.claim(t, d); p.Claims != 2 {
@@ -101,7 +103,7 @@ func ownChecks() []check[CheckpointHarness] {
 			claims("left by one who was fenced off", 2)
 			ok(t, "leave", h.Store.Leave(limited(t), d))
 			claims("left in good order", 0)
-			h.stands(t, at(0), sluice.SequenceRange{First: 3, Last: 4})
+			h.stands(t, at(0), driver.SequenceRange{First: 3, Last: 4})
 			if p := h.claim(t, h.lease(t, "0", "e", 10)); p.Claims != 1 || p.Position != at(0) {
 				t.Errorf("claimed after a clean leave: %d claims at %+v, want 1 at %+v", p.Claims, p.Position, at(0))
 			}
@@ -146,7 +148,7 @@ func ownChecks() []check[CheckpointHarness] {
 				l := h.leaseIn(t, g, "0", `o'wner "√" \%`, 1)
 				p, err := h.Store.Claim(limited(t), l, "incarnation \"√\" 1")
 				ok(t, fmt.Sprintf("claim in group %v", g), err)
-				if p.Position != sluice.Unset || p.Group != g || p.Owner != l.Owner || p.Incarnation != "incarnation \"√\" 1" {
+				if p.Position != driver.Unset || p.Group != g || p.Owner != l.Owner || p.Incarnation != "incarnation \"√\" 1" {
 					t.Errorf("group %v: claimed %+v, want a checkpoint of its own", g, p)
 				}
 				h.advance(t, l, at(int64(70+i)))
@@ -163,7 +165,7 @@ func ownChecks() []check[CheckpointHarness] {
 		}},
 		{"Reset", func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
-			h.advance(t, a, at(10), sluice.SequenceRange{First: 12, Last: 14})
+			h.advance(t, a, at(10), driver.SequenceRange{First: 12, Last: 14})
 			epoch, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", at(4))
 			ok(t, "reset", err)
 			p := h.progress(t, "0")
@@ -179,13 +181,13 @@ func ownChecks() []check[CheckpointHarness] {
 			if f, found := errors.AsType[*sluice.FencedError](err); !found || f.Epoch != epoch {
 				t.Errorf("claim in the reset's own epoch: got %v, want a FencedError that names epoch %d", err, epoch)
 			}
-			again, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", sluice.Origin)
+			again, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", driver.Origin)
 			ok(t, "reset again", err)
 			if again <= epoch {
 				t.Errorf("reset again to epoch %d, after %d", again, epoch)
 			}
 			b := h.lease(t, "0", "b", again+1)
-			if p := h.claim(t, b); p.Claims != 1 || p.Position != sluice.Origin || len(p.Done) > 0 {
+			if p := h.claim(t, b); p.Claims != 1 || p.Position != driver.Origin || len(p.Done) > 0 {
 				t.Errorf("claimed after a reset: %+v, want 1 claim at the origin", p)
 			}
 			h.advance(t, b, at(3))
@@ -205,7 +207,7 @@ func ownChecks() []check[CheckpointHarness] {
 			l := h.lease(t, "0", "a", 1<<40)
 			h.claim(t, l)
 			far := sluice.Position{Sequence: 1<<62 + 1, Offset: strings.Repeat("9", 60)}
-			done := []sluice.SequenceRange{{First: far.Sequence + 2, Last: far.Sequence + 2}, {First: far.Sequence + 4, Last: math.MaxInt64}}
+			done := []driver.SequenceRange{{First: far.Sequence + 2, Last: far.Sequence + 2}, {First: far.Sequence + 4, Last: math.MaxInt64}}
 			h.advance(t, l, far, done...)
 			h.stands(t, far, done...)
 		}},
@@ -218,7 +220,7 @@ func advanceChecks() []check[CheckpointHarness] {
 		{"Advance", func(t testing.TB, h CheckpointHarness) {
 			a := h.lease(t, "0", "a", 1)
 			h.claim(t, a)
-			for _, to := range []sluice.Position{sluice.Origin, at(0), at(1), at(12), {Sequence: 1300}} { // the last without an offset
+			for _, to := range []sluice.Position{driver.Origin, at(0), at(1), at(12), {Sequence: 1300}} { // the last without an offset
 				h.advance(t, a, to)
 				h.stands(t, to)
 				if p := h.claim(t, a); p.Position != to || p.Epoch != a.Epoch || p.Owner != "a" {
@@ -226,26 +228,26 @@ func advanceChecks() []check[CheckpointHarness] {
 				}
 			}
 			h.claim(t, h.lease(t, "1", "a", 1))
-			if p := h.progress(t, "1"); p.Position != sluice.Unset {
+			if p := h.progress(t, "1"); p.Position != driver.Unset {
 				t.Errorf("another partition is at %+v", p.Position)
 			}
 		}},
 		{"AdvanceAgain", func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			for range 3 {
-				h.advance(t, a, at(10), sluice.SequenceRange{First: 12, Last: 14})
-				h.stands(t, at(10), sluice.SequenceRange{First: 12, Last: 14})
+				h.advance(t, a, at(10), driver.SequenceRange{First: 12, Last: 14})
+				h.stands(t, at(10), driver.SequenceRange{First: 12, Last: 14})
 			}
-			h.advance(t, a, at(11), sluice.SequenceRange{First: 13, Last: 14})
-			h.stands(t, at(11), sluice.SequenceRange{First: 13, Last: 14})
+			h.advance(t, a, at(11), driver.SequenceRange{First: 13, Last: 14})
+			h.stands(t, at(11), driver.SequenceRange{First: 13, Last: 14})
 		}},
 		{"Backwards", func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
-			done := []sluice.SequenceRange{{First: 14, Last: 15}, {First: 17, Last: 17}}
+			done := []driver.SequenceRange{{First: 14, Last: 15}, {First: 17, Last: 17}}
 			h.advance(t, a, at(12), done...)
 			before := h.progress(t, "0")
-			for _, to := range []sluice.Position{at(11), {Sequence: 11}, at(0), sluice.Origin, sluice.Unset} {
-				is(t, fmt.Sprintf("advance from 12 to %v", to), h.Store.Advance(limited(t), a, to, []sluice.SequenceRange{{First: 13, Last: 13}}), sluice.ErrFenced)
+			for _, to := range []sluice.Position{at(11), {Sequence: 11}, at(0), driver.Origin, driver.Unset} {
+				is(t, fmt.Sprintf("advance from 12 to %v", to), h.Store.Advance(limited(t), a, to, []driver.SequenceRange{{First: 13, Last: 13}}), sluice.ErrFenced)
 			}
 			if after := h.progress(t, "0"); !sameProgress(before, after) {
 				t.Errorf("advances in vain changed %+v to %+v", before, after)
@@ -254,7 +256,7 @@ func advanceChecks() []check[CheckpointHarness] {
 		}},
 		{"Done", func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
-			first := []sluice.SequenceRange{{First: 11, Last: 11}, {First: 13, Last: 20}, {First: 22, Last: 1 << 41}}
+			first := []driver.SequenceRange{{First: 11, Last: 11}, {First: 13, Last: 20}, {First: 22, Last: 1 << 41}}
 			h.advance(t, a, at(9), first...)
 			h.stands(t, at(9), first...)
 			h.keeps(t, "claimed again", h.claim(t, a), at(9), first...)
@@ -262,7 +264,7 @@ func advanceChecks() []check[CheckpointHarness] {
 			b := h.lease(t, "0", "b", 2)
 			h.keeps(t, "claimed by another", h.claim(t, b), at(9), first...)
 			h.stands(t, at(9), first...)
-			fewer := []sluice.SequenceRange{{First: 15, Last: 15}}
+			fewer := []driver.SequenceRange{{First: 15, Last: 15}}
 			h.advance(t, b, at(9), fewer...)
 			h.stands(t, at(9), fewer...)
 			h.advance(t, b, at(9))
@@ -272,17 +274,17 @@ func advanceChecks() []check[CheckpointHarness] {
 			h.stands(t, at(12))
 			other := h.lease(t, "1", "a", 1)
 			h.claim(t, other)
-			h.advance(t, other, at(1), sluice.SequenceRange{First: 3, Last: 3})
+			h.advance(t, other, at(1), driver.SequenceRange{First: 3, Last: 3})
 			h.stands(t, at(12))
-			h.keeps(t, "another partition", h.progress(t, "1"), at(1), sluice.SequenceRange{First: 3, Last: 3})
+			h.keeps(t, "another partition", h.progress(t, "1"), at(1), driver.SequenceRange{First: 3, Last: 3})
 		}},
 		{"ManyDone", func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
-			var done []sluice.SequenceRange
+			var done []driver.SequenceRange
 			next := int64(9)
 			for i := range int64(max(100, 4*h.Features.Ranges)) {
 				next += 1e12 + i*7919
-				done = append(done, sluice.SequenceRange{First: next, Last: next + 1e11 + i})
+				done = append(done, driver.SequenceRange{First: next, Last: next + 1e11 + i})
 				next += 1e11 + i
 			}
 			h.advance(t, a, at(9), done...)
@@ -333,7 +335,7 @@ func rivalChecks() []check[CheckpointHarness] {
 			a := h.begin(t)
 			b := h.lease(t, "0", "b", 5)
 			h.claim(t, b)
-			done := []sluice.SequenceRange{{First: 12, Last: 12}}
+			done := []driver.SequenceRange{{First: 12, Last: 12}}
 			h.advance(t, b, at(10), done...)
 			before := h.progress(t, "0")
 			other := b
@@ -384,21 +386,21 @@ func rivalChecks() []check[CheckpointHarness] {
 				base := 10 + round*n
 				for err := range race(t, n, func(i int) error {
 					to := base + int64(i)
-					return h.Store.Advance(limited(t), a, at(to), []sluice.SequenceRange{{First: to + 2, Last: to + 3}})
+					return h.Store.Advance(limited(t), a, at(to), []driver.SequenceRange{{First: to + 2, Last: to + 3}})
 				}) {
 					if err != nil && !errors.Is(err, sluice.ErrFenced) {
 						t.Errorf("one of %d advances at once: got %v, want nil or ErrFenced", n, err)
 					}
 				}
 				last := base + n - 1
-				h.stands(t, at(last), sluice.SequenceRange{First: last + 2, Last: last + 3})
+				h.stands(t, at(last), driver.SequenceRange{First: last + 2, Last: last + 3})
 			}
 		}},
 		{"ClaimMeetsAdvance", func(t testing.TB, h CheckpointHarness) {
 			// The owner of the old epoch advances step by step while another
 			// claims. What the claim returned is the last word.
 			h.begin(t)
-			done := func(n int64) []sluice.SequenceRange { return []sluice.SequenceRange{{First: n + 2, Last: n + 2 + n%3}} }
+			done := func(n int64) []driver.SequenceRange { return []driver.SequenceRange{{First: n + 2, Last: n + 2 + n%3}} }
 			for round := range int64(6) {
 				a := h.lease(t, "0", "a", 2*round+2)
 				start := h.claim(t, a).Position.Sequence

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -14,19 +16,19 @@ func commitChecks[Tx any]() []check[TxHarness[Tx]] {
 	return []check[TxHarness[Tx]]{
 		{"Commit", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(12)}, h.put("10", "11", "12"))
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(12)}, h.put("10", "11", "12"))
 			h.effects(t, "10", "11", "12")
 			h.stands(t, "0", at(12))
 			if p := h.claim(t, a); p.Position != at(12) {
 				t.Errorf("claimed at %+v, want %+v", p.Position, at(12))
 			}
-			h.commit(t, sluice.Step{Lease: a, From: at(12), To: at(13)}, h.put("13"))
+			h.commit(t, driver.Step{Lease: a, From: at(12), To: at(13)}, h.put("13"))
 			h.effects(t, "10", "11", "12", "13")
 		}},
 		{"CommitBySequence", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			h.commit(t, sluice.Step{Lease: a, From: sluice.Position{Sequence: 9, Offset: "not the one stored"}, To: at(10)}, h.put("10"))
-			h.commit(t, sluice.Step{Lease: a, From: sluice.Position{Sequence: 10}, To: sluice.Position{Sequence: 11}}, h.put("11"))
+			h.commit(t, driver.Step{Lease: a, From: sluice.Position{Sequence: 9, Offset: "not the one stored"}, To: at(10)}, h.put("10"))
+			h.commit(t, driver.Step{Lease: a, From: sluice.Position{Sequence: 10}, To: sluice.Position{Sequence: 11}}, h.put("11"))
 			h.stands(t, "0", sluice.Position{Sequence: 11})
 			h.effects(t, "10", "11")
 		}},
@@ -34,7 +36,7 @@ func commitChecks[Tx any]() []check[TxHarness[Tx]] {
 			a := h.begin(t)
 			h.claim(t, leaseOf("0", "a", 2))
 			a.Epoch = 2
-			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(9)}, h.put("x"))
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9)}, h.put("x"))
 			h.effects(t, "x")
 			if p := h.progress(t, "0"); p.Position != at(9) || p.Claims != 2 {
 				t.Errorf("after a step that moves nothing: %+v, want position %+v and 2 claims", p, at(9))
@@ -46,14 +48,14 @@ func commitChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.claim(t, b)
 			other := b
 			other.Group = strangers[0]
-			for what, step := range map[string]sluice.Step{
+			for what, step := range map[string]driver.Step{
 				"an earlier epoch and owner": {Lease: leaseOf("0", "a", 1), From: at(9), To: at(10)},
 				"an earlier epoch":           {Lease: leaseOf("0", "b", 4), From: at(9), To: at(10)},
 				"an epoch never claimed":     {Lease: leaseOf("0", "b", 6), From: at(9), To: at(10)},
 				"another owner":              {Lease: leaseOf("0", "a", 5), From: at(9), To: at(10)},
 				"a position behind":          {Lease: b, From: at(8), To: at(10)},
 				"a position ahead":           {Lease: b, From: at(10), To: at(11)},
-				"an unset position":          {Lease: b, From: sluice.Unset, To: at(10)},
+				"an unset position":          {Lease: b, From: driver.Unset, To: at(10)},
 				"a position that is To":      {Lease: b, From: at(8), To: at(9)},
 				"a partition never claimed":  {Lease: leaseOf("1", "b", 5), From: at(9), To: at(10)},
 				"a group never claimed":      {Lease: other, From: at(9), To: at(10)},
@@ -74,12 +76,12 @@ func commitChecks[Tx any]() []check[TxHarness[Tx]] {
 			if found := h.letters(t); len(found) != 0 {
 				t.Errorf("a fenced step left dead letters: %v", found)
 			}
-			h.commit(t, sluice.Step{Lease: b, From: at(9), To: at(10)}, h.put("10"))
+			h.commit(t, driver.Step{Lease: b, From: at(9), To: at(10)}, h.put("10"))
 			h.effects(t, "10")
 		}},
 		{"DeadLettersInStep", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			step := sluice.Step{Lease: a, From: at(9), To: at(12), DeadLetters: []sluice.DeadLetter{parked("0", 11)}}
+			step := driver.Step{Lease: a, From: at(9), To: at(12), DeadLetters: []sluice.DeadLetter{parked("0", 11)}}
 			lost := errors.New("no")
 			blamed(t, "commit", h.Store.Commit(limited(t), step, func(ctx context.Context, tx Tx) error {
 				return errors.Join(h.Put(ctx, tx, "10"), lost)
@@ -96,7 +98,7 @@ func commitChecks[Tx any]() []check[TxHarness[Tx]] {
 		{"LargeBatch", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			const n = 1000
-			step := sluice.Step{Lease: a, From: at(9), To: at(9 + 2*n)}
+			step := driver.Step{Lease: a, From: at(9), To: at(9 + 2*n)}
 			var keys []string
 			for i := range int64(n) {
 				keys = append(keys, fmt.Sprint(10+2*i))
@@ -119,7 +121,7 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 		t.Helper()
 		h.effects(t)
 		h.stands(t, "0", at(9))
-		h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(10)}, h.put("good"))
+		h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("good"))
 		h.effects(t, "good")
 		h.stands(t, "0", at(10))
 	}
@@ -127,7 +129,7 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 		{"HandlerError", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			no := &sluice.EventError{Index: 1, Err: sluice.Reject(errors.New("no"))}
-			err := h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 				return errors.Join(h.Put(ctx, tx, "bad"), no)
 			})
 			blamed(t, "commit", err, sluice.ErrRejected)
@@ -139,7 +141,7 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 		{"DatabaseRefuses", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			var refusal error
-			err := h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "bad"); err != nil {
 					return err
 				}
@@ -157,7 +159,7 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 			if h.BreakLater == nil {
 				h.BreakLater = h.Break // which then is the handler's last write
 			}
-			err := h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "bad"); err != nil {
 					return err
 				}
@@ -173,7 +175,7 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 			// Databases differ in what is left of a transaction after an error.
 			// Either way it must be all of what is reported.
 			a := h.begin(t)
-			err := h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(11)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(11)}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "10"); err != nil {
 					return err
 				}
@@ -202,7 +204,7 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 			} {
 				ctx, cancel := context.WithCancelCause(limited(t))
 				called := false
-				err := h.Store.Commit(ctx, sluice.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
+				err := h.Store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
 					called = true
 					if err := h.Put(ctx, tx, "bad"); err != nil {
 						return err
@@ -231,7 +233,7 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 			ctx, cancel := context.WithCancel(limited(t))
 			cancel()
 			called := false
-			err := h.Store.Commit(ctx, sluice.Step{Lease: a, From: at(9), To: at(10)}, func(context.Context, Tx) error {
+			err := h.Store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10)}, func(context.Context, Tx) error {
 				called = true
 				return nil
 			})
@@ -246,7 +248,7 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 		{"AfterTheEnd", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			var kept Tx
-			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 				kept = tx
 				return h.Put(ctx, tx, "10")
 			})

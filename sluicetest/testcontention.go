@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -26,7 +28,7 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 			var claim <-chan claimed
 			var meanwhile claimed
 			cut := false
-			err := h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "10"); err != nil {
 					return err
 				}
@@ -49,7 +51,7 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 			release := make(chan struct{})
 			opened := make(chan struct{})
 			commit := spawn(t, func() error {
-				return h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+				return h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 					err := h.Put(ctx, tx, "10")
 					close(opened)
 					<-release
@@ -93,7 +95,7 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 			var reset <-chan error
 			var wrong error
 			cut := false
-			err := h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "10"); err != nil {
 					return err
 				}
@@ -117,7 +119,7 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 			} else {
 				h.effects(t, "10")
 			}
-			fenced(t, "commit after the reset", h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(4), To: at(5)}, h.put("5")))
+			fenced(t, "commit after the reset", h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(4), To: at(5)}, h.put("5")))
 		}},
 		{"SameStepAtOnce", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
@@ -128,7 +130,7 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 					if i%2 == 1 {
 						s = h.peer()
 					}
-					return s.Commit(limited(t), sluice.Step{Lease: a, From: at(n), To: at(n + 1)}, h.put(fmt.Sprint(n+1)))
+					return s.Commit(limited(t), driver.Step{Lease: a, From: at(n), To: at(n + 1)}, h.put(fmt.Sprint(n+1)))
 				}) {
 					switch {
 					case err == nil:
@@ -160,7 +162,7 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 					var r run
 					for n := start; n < start+50; n++ {
 						key := fmt.Sprint(n + 1)
-						if r.err = h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(n), To: at(n + 1)}, h.put(key)); r.err != nil {
+						if r.err = h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(n), To: at(n + 1)}, h.put(key)); r.err != nil {
 							break
 						}
 						r.done = append(r.done, key)
@@ -171,7 +173,7 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 				p, err := h.peer().Claim(limited(t), b, "incarnation 1")
 				ok(t, "claim while the old owner commits", err)
 				next := p.Position.Sequence + 1
-				ok(t, "commit after the claim", h.peer().Commit(limited(t), sluice.Step{Lease: b, From: p.Position, To: at(next)}, h.put(fmt.Sprint(next))))
+				ok(t, "commit after the claim", h.peer().Commit(limited(t), driver.Step{Lease: b, From: p.Position, To: at(next)}, h.put(fmt.Sprint(next))))
 				r := <-old
 				if blames(r.err) || errors.Is(r.err, sluice.ErrUnknown) {
 					t.Errorf("the old owner's last commit: got %T %v, want ErrFenced or that the database couldn't", r.err, r.err)
@@ -198,10 +200,10 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 				}
 			}
 			for err := range race(t, partitions, func(p int) error {
-				from := sluice.Unset
+				from := driver.Unset
 				for n := range steps {
 					to := at(int64(n))
-					step := sluice.Step{Lease: leaseOf(fmt.Sprint(p), "a", 1), From: from, To: to}
+					step := driver.Step{Lease: leaseOf(fmt.Sprint(p), "a", 1), From: from, To: to}
 					var err error
 					for range 100 { // what the database couldn't do may be tried again
 						err = h.Store.Commit(limited(t), step, h.put(fmt.Sprintf("%d of %d", n, p)))
@@ -247,7 +249,7 @@ func (h *TxHarness[Tx]) truthful(t testing.TB, outcome error, p sluice.Checkpoin
 	}
 	h.effects(t, effects...)
 	h.stands(t, "0", want)
-	step := sluice.Step{Lease: leaseOf("0", "b", 2), From: want, To: at(11)}
+	step := driver.Step{Lease: leaseOf("0", "b", 2), From: want, To: at(11)}
 	ok(t, "commit after the claim", h.peer().Commit(limited(t), step, h.put("11")))
 	h.effects(t, append(effects, "11")...)
 }

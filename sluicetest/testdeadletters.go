@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -77,7 +79,7 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 						t.Errorf("%s %q became %q, want what can be kept of it", what, text, kept)
 					}
 				}
-				ok(t, "record a trial", h.Store.RecordAttempt(limited(t), a, at(9), sluice.AttemptRecord{Sequence: 10, Attempts: 1, Error: text}))
+				ok(t, "record a trial", h.Store.RecordAttempt(limited(t), a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1, Error: text}))
 				if kept := h.progress(t, "0").Attempt.Error; !strings.HasPrefix(kept, "before") || !strings.HasSuffix(kept, "after") {
 					t.Errorf("error %q of a trial became %q", text, kept)
 				}
@@ -96,7 +98,7 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.park(t, a, letters...)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(99), DeadLetters: []sluice.DeadLetter{parked("1", 90)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(99), DeadLetters: []sluice.DeadLetter{parked("1", 90)}}, nil)
 			found := h.letters(t)
 			h.retry(t, found[1].ID, found[2].ID)
 			_, err := h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[3].ID}})
@@ -288,7 +290,7 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 				ok(t, "claim", err)
 				letter := parked("0", 5) // the same but for the group
 				letter.Group, letter.Error = g, fmt.Sprint("of stranger ", i)
-				ok(t, "commit", h.Store.Commit(limited(t), sluice.Step{Lease: l, From: sluice.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{letter}}, nil))
+				ok(t, "commit", h.Store.Commit(limited(t), driver.Step{Lease: l, From: driver.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{letter}}, nil))
 				_, err = h.DeadLetters.Redrive(limited(t), g, sluice.DeadLetterFilter{}, time.Time{})
 				ok(t, "retry", err)
 				list, err := h.DeadLetters.List(limited(t), g, sluice.DeadLetterFilter{})
@@ -316,7 +318,7 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 						_, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
 						return err
 					}
-					step := sluice.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}
+					step := driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}
 					var err error
 					for range 100 { // what the database couldn't do may be tried again
 						err = h.Store.Commit(limited(t), step, h.put(key))

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -24,11 +26,11 @@ type LeasesConfig struct {
 
 // TestLeases is the conformance suite of [sluice.LeaseStore]. Every case asks
 // new for an empty store.
-func TestLeases(t *testing.T, new func(t testing.TB) sluice.LeaseStore, cfg *LeasesConfig) {
+func TestLeases(t *testing.T, new func(t testing.TB) driver.LeaseStore, cfg *LeasesConfig) {
 	runChecks(t, leaseChecks, func(t testing.TB) leaseHarness { return newLeaseHarness(new(t), cfg) })
 }
 
-func newLeaseHarness(store sluice.LeaseStore, cfg *LeasesConfig) leaseHarness {
+func newLeaseHarness(store driver.LeaseStore, cfg *LeasesConfig) leaseHarness {
 	h := leaseHarness{LeaseStore: store, ttl: 250 * time.Millisecond, long: time.Hour}
 	if cfg != nil {
 		h.ttl, h.long = cmp.Or(cfg.TTL, h.ttl), cmp.Or(cfg.Long, h.long)
@@ -38,7 +40,7 @@ func newLeaseHarness(store sluice.LeaseStore, cfg *LeasesConfig) leaseHarness {
 
 // leaseHarness is the store under test with short forms of its methods.
 type leaseHarness struct {
-	sluice.LeaseStore
+	driver.LeaseStore
 	ttl, long time.Duration
 }
 
@@ -52,10 +54,10 @@ func (h leaseHarness) take(t testing.TB, partition, owner string, ttl time.Durat
 func (h leaseHarness) held(t testing.TB, partition, by, from string) {
 	t.Helper()
 	_, err := h.Acquire(limited(t), testGroup, partition, from, h.long, 0)
-	is(t, fmt.Sprintf("acquire for %s while %s holds it", from, by), err, sluice.ErrHeld)
+	is(t, fmt.Sprintf("acquire for %s while %s holds it", from, by), err, driver.ErrHeld)
 }
 
-func (h leaseHarness) info(t testing.TB, partition string) sluice.LeaseInfo {
+func (h leaseHarness) info(t testing.TB, partition string) driver.LeaseInfo {
 	t.Helper()
 	list, err := h.List(limited(t), testGroup)
 	ok(t, "list", err)
@@ -65,7 +67,7 @@ func (h leaseHarness) info(t testing.TB, partition string) sluice.LeaseInfo {
 		}
 	}
 	t.Fatalf("list: partition %s is missing in %v", partition, list)
-	return sluice.LeaseInfo{}
+	return driver.LeaseInfo{}
 }
 
 // expire waits until the newest lease of a partition has run out.
@@ -150,7 +152,7 @@ var leaseChecks = []check[leaseHarness]{
 			var err error
 			l, err = h.Acquire(limited(t), testGroup, "0", "b", h.long, 0)
 			if err != nil {
-				is(t, "acquire for b", err, sluice.ErrHeld)
+				is(t, "acquire for b", err, driver.ErrHeld)
 			}
 			return err == nil
 		})
@@ -214,7 +216,7 @@ var leaseChecks = []check[leaseHarness]{
 				if err == nil {
 					wins++
 				} else {
-					is(t, "acquire against others", err, sluice.ErrHeld)
+					is(t, "acquire against others", err, driver.ErrHeld)
 				}
 			}
 			if wins != 1 {
@@ -299,7 +301,7 @@ var leaseChecks = []check[leaseHarness]{
 		ctx, cancel := context.WithCancel(limited(t))
 		l := h.take(t, "1", "a", h.long, 0)
 		cancel()
-		if _, err := h.Acquire(ctx, testGroup, "0", "a", h.long, 0); err == nil || errors.Is(err, sluice.ErrHeld) {
+		if _, err := h.Acquire(ctx, testGroup, "0", "a", h.long, 0); err == nil || errors.Is(err, driver.ErrHeld) {
 			t.Errorf("acquire with a cancelled context: got %v", err)
 		}
 		if err := h.Renew(ctx, l, h.long); err == nil || errors.Is(err, sluice.ErrFenced) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -402,8 +404,8 @@ func askChecks() []check[LetterHarness] {
 			h.retry(t, found[5].ID)
 			h.discard(t, found[6].ID)
 			for after, want := range map[int64][]int64{
-				sluice.Unset.Sequence:  {0, 3, 5, 6, 8, 1<<62 + 1},
-				sluice.Origin.Sequence: {0, 3, 5, 6, 8, 1<<62 + 1},
+				driver.Unset.Sequence:  {0, 3, 5, 6, 8, 1<<62 + 1},
+				driver.Origin.Sequence: {0, 3, 5, 6, 8, 1<<62 + 1},
 				0:                      {3, 5, 6, 8, 1<<62 + 1},
 				4:                      {5, 6, 8, 1<<62 + 1},
 				5:                      {6, 8, 1<<62 + 1},

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -36,10 +38,10 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			a := h.begin(t)
 			recreated := parked("0", 5)
 			recreated.Incarnation = "incarnation 2"
-			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(9), DeadLetters: []sluice.DeadLetter{parked("0", 5), recreated, parked("0", 6)}}, nil)
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), DeadLetters: []sluice.DeadLetter{parked("0", 5), recreated, parked("0", 6)}}, nil)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 5)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 5)}}, nil)
 			list, err := h.DeadLetters.List(limited(t), testGroup, sluice.DeadLetterFilter{})
 			ok(t, "list", err)
 			if len(list) != 4 {
@@ -51,7 +53,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			found := h.park(t, a, parked("0", 5), parked("0", 6), parked("0", 7))
 			five, seven := found[5].ID, found[7].ID
 			h.retry(t, five, seven)
-			step := sluice.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{five}}
+			step := driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{five}}
 			no := errors.New("no")
 			blamed(t, "a retry that fails", h.Store.Commit(limited(t), step, func(context.Context, Tx) error { return no }), no)
 			h.commit(t, step, h.put("5"))
@@ -78,7 +80,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			again := found[5] // as listed: without body and properties
 			again.Status, again.NextAttempt = sluice.StatusDead, time.Time{}
 			again.Error, again.Attempts, again.FailedAt = "failed again", 4, five.FailedAt.Add(time.Hour)
-			step := sluice.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []sluice.DeadLetter{again}}
+			step := driver.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []sluice.DeadLetter{again}}
 			h.commit(t, step, nil)
 			got, err := h.DeadLetters.Get(limited(t), testGroup, again.ID)
 			ok(t, "get", err)
@@ -88,7 +90,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 
 			later := found[6]
 			later.Status, later.NextAttempt = sluice.StatusRedrive, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
-			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(10), FailedRedrives: []sluice.DeadLetter{later}}, nil)
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10), FailedRedrives: []sluice.DeadLetter{later}}, nil)
 			if got := h.letters(t)[6]; got.Status != sluice.StatusRedrive || !got.NextAttempt.Equal(later.NextAttempt) {
 				t.Errorf("returned for another retry at %v: got %s at %v", later.NextAttempt, got.Status, got.NextAttempt)
 			}
@@ -99,7 +101,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.park(t, a, parked("0", 5), parked("0", 6), parked("0", 8), parked("0", 9))
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 7)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 7)}}, nil)
 			found := h.letters(t)
 			stranger := sluice.Lease{Group: strangers[0], Partition: "0", Owner: "a", Epoch: 1}
 			_, err := h.Store.Claim(limited(t), stranger, "incarnation 1")
@@ -107,7 +109,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.retry(t, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
 			_, err = h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[6].ID}})
 			ok(t, "discard", err)
-			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[9].ID}}, nil)
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[9].ID}}, nil)
 			before := h.letters(t)
 			for _, c := range []struct {
 				what  string
@@ -120,14 +122,14 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 				{"gone", a, at(9), found[9].ID},
 				{"not there", a, at(9), 1 << 40},
 				{"another partition's", a, at(9), found[7].ID},
-				{"another group's", stranger, sluice.Unset, found[8].ID},
+				{"another group's", stranger, driver.Unset, found[8].ID},
 				{"on retry, from behind", b, at(8), found[7].ID},
 				{"on retry, under a later epoch", leaseOf("1", "a", 2), at(9), found[7].ID},
 				{"on retry, while nothing claims", leaseOf("2", "a", 1), at(9), found[7].ID},
 			} {
 				again := parked(c.lease.Partition, 7)
 				again.ID, again.Group, again.Error = c.id, c.lease.Group, "failed again"
-				step := sluice.Step{Lease: c.lease, From: c.at, To: c.at}
+				step := driver.Step{Lease: c.lease, From: c.at, To: c.at}
 				step.Redriven = []int64{c.id}
 				fenced(t, "redriven is a dead letter that is "+c.what, h.Store.Commit(limited(t), step, h.put(c.what)))
 				step.Redriven, step.FailedRedrives = nil, []sluice.DeadLetter{again}
@@ -141,7 +143,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			if after := h.letters(t); !reflect.DeepEqual(before, after) {
 				t.Errorf("steps in vain changed the dead letters from %+v to %+v", before, after)
 			}
-			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[8].ID}}, h.put("8"))
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[8].ID}}, h.put("8"))
 			h.effects(t, "8")
 		}},
 		{"RedrivenAtOnce", func(t testing.TB, h TxHarness[Tx]) {
@@ -155,7 +157,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 					if i%2 == 1 {
 						s = h.peer()
 					}
-					return s.Commit(limited(t), sluice.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}, h.put(fmt.Sprint(round)))
+					return s.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}, h.put(fmt.Sprint(round)))
 				}) {
 					switch {
 					case err == nil:
@@ -175,7 +177,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			found := h.park(t, a, parked("0", 8), parked("0", 3), parked("0", 5), parked("0", 4), parked("0", 2), parked("0", 1))
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 7)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 7)}}, nil)
 			due := func(limit int) []int64 {
 				t.Helper()
 				return dueOf(t, h.Store, limit)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -17,17 +19,17 @@ import (
 var seenAt = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
 
 // seenBy is what a step leaves of an origin, its ids those of the step.
-func seenBy(origin string, epoch, low, top int64) sluice.DedupState {
-	return sluice.DedupState{Origin: origin, Epoch: epoch, Low: low, Top: top, Forget: low, At: seenAt, IDs: fmt.Sprintf("0:%d;7:%d+3,2", top-1, top-8)}
+func seenBy(origin string, epoch, low, top int64) driver.DedupState {
+	return driver.DedupState{Origin: origin, Epoch: epoch, Low: low, Top: top, Forget: low, At: seenAt, IDs: fmt.Sprintf("0:%d;7:%d+3,2", top-1, top-8)}
 }
 
 // sees notes what a partition has seen that is not as wanted. Of several
 // origins in one step the order is open.
-func (h *TxHarness[Tx]) sees(t testing.TB, what string, store sluice.TxStore[Tx], partition string, want ...sluice.DedupState) {
+func (h *TxHarness[Tx]) sees(t testing.TB, what string, store driver.TxStore[Tx], partition string, want ...driver.DedupState) {
 	t.Helper()
 	got, err := store.ReadDedup(limited(t), testGroup, partition)
 	ok(t, "read what was seen", err)
-	same := func(a, b sluice.DedupState) bool {
+	same := func(a, b driver.DedupState) bool {
 		return a.Origin == b.Origin && a.Epoch == b.Epoch && a.Low == b.Low && a.Top == b.Top && a.At.Equal(b.At) && a.IDs == b.IDs
 	}
 	if !slices.EqualFunc(got, want, same) {
@@ -37,8 +39,8 @@ func (h *TxHarness[Tx]) sees(t testing.TB, what string, store sluice.TxStore[Tx]
 
 // seenChecks are about what steps leave of chain ids.
 func seenChecks[Tx any]() []check[TxHarness[Tx]] {
-	step := func(l sluice.Lease, from, to int64, seen ...sluice.DedupState) sluice.Step {
-		return sluice.Step{Lease: l, From: at(from), To: at(to), Dedup: seen}
+	step := func(l sluice.Lease, from, to int64, seen ...driver.DedupState) driver.Step {
+		return driver.Step{Lease: l, From: at(from), To: at(to), Dedup: seen}
 	}
 	return []check[TxHarness[Tx]]{
 		{"SeenCommits", func(t testing.TB, h TxHarness[Tx]) {
@@ -50,7 +52,7 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.commit(t, step(a, 9, 99, first), h.put("99"))
 			h.commit(t, step(a, 99, 100, second), nil)
 			h.commit(t, step(a, 100, 1000, third), h.put("1000"))
-			h.commit(t, sluice.Step{Lease: a, From: at(1000), To: at(1001)}, nil)
+			h.commit(t, driver.Step{Lease: a, From: at(1000), To: at(1001)}, nil)
 			h.sees(t, "after three steps", h.Store, "0", first, second, third)
 			h.claim(t, leaseOf("0", "b", 2))
 			h.sees(t, "after another's claim", h.peer(), "0", first, second, third)
@@ -113,7 +115,7 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			old, young := seenBy("b@1/0", 1, -1, 20), seenBy("c@1/0", 1, -1, 20)
 			young.At = seenAt.Add(time.Microsecond)
 			h.commit(t, step(a, 9, 10, old, young), nil)
-			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(9), Dedup: []sluice.DedupState{old}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), Dedup: []driver.DedupState{old}}, nil)
 			last := step(a, 10, 11, seenBy("d@1/0", 1, -1, 20))
 			last.Dedup[0].At, last.DedupSince = seenAt.Add(time.Hour), young.At
 			h.commit(t, last, nil)
@@ -138,19 +140,19 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.claim(t, c)
 			h.commit(t, step(c, 19, 20, late), nil)
 			h.sees(t, "and on again", h.Store, "0", early, late)
-			reset(sluice.Origin)
+			reset(driver.Origin)
 			h.sees(t, "set to the beginning", h.Store, "0")
 		}},
 		{"SeenMany", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			var all []sluice.DedupState
+			var all []driver.DedupState
 			for i := range int64(300) {
 				all = append(all, seenBy(fmt.Sprintf("b@1/%03d", i), i, -1, i+100))
 			}
 			h.commit(t, step(a, 9, 10, all...), h.put("10"))
 			got, err := h.Store.ReadDedup(limited(t), testGroup, "0")
 			ok(t, "read what was seen", err)
-			slices.SortFunc(got, func(a, b sluice.DedupState) int { return int(a.Epoch - b.Epoch) })
+			slices.SortFunc(got, func(a, b driver.DedupState) int { return int(a.Epoch - b.Epoch) })
 			if len(got) != len(all) || got[299].Origin != all[299].Origin || got[299].IDs != all[299].IDs {
 				t.Errorf("%d origins seen in one step, want %d", len(got), len(all))
 			}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -37,7 +39,7 @@ var describeChecks = []check[SourceHarness]{
 			}
 			seen[p] = true
 		}
-		for _, other := range []sluice.Source{s, h.Connect(t)} {
+		for _, other := range []driver.Source{s, h.Connect(t)} {
 			again, err := other.Describe(limited(t))
 			ok(t, "describe", err)
 			if !reflect.DeepEqual(topic, again) {
@@ -74,7 +76,7 @@ var describeChecks = []check[SourceHarness]{
 			if at, err := s.Seek(limited(t), p, sluice.Earliest(), 1); err == nil {
 				t.Errorf("seek in partition %q: %v", p, at)
 			}
-			if r, err := s.Open(limited(t), p, sluice.Origin, 1); err == nil {
+			if r, err := s.Open(limited(t), p, driver.Origin, 1); err == nil {
 				t.Errorf("open of partition %q: no error", p)
 				_ = r.Close(limited(t))
 			}
@@ -91,7 +93,7 @@ var describeChecks = []check[SourceHarness]{
 		is(t, "bounds", err, context.Canceled)
 		_, err = s.Seek(ctx, p, sluice.Earliest(), 1)
 		is(t, "seek", err, context.Canceled)
-		_, err = s.Open(ctx, p, sluice.Origin, 1)
+		_, err = s.Open(ctx, p, driver.Origin, 1)
 		is(t, "open", err, context.Canceled)
 	}},
 }
@@ -346,7 +348,7 @@ var lossChecks = []check[SourceHarness]{
 	{"Unset", func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, _ := h.partitions(t, s)
-		if _, err := s.Open(limited(t), p, sluice.Unset, 1); err == nil {
+		if _, err := s.Open(limited(t), p, driver.Unset, 1); err == nil {
 			t.Error("open at no position: no error")
 		}
 	}},
@@ -430,7 +432,7 @@ var lossChecks = []check[SourceHarness]{
 		ok(t, "describe", err)
 		old := open(t, s, p, events[4].Position(), 1)
 		ok(t, "recreate", h.Recreate(limited(t)))
-		for _, s := range []sluice.Source{s, h.Connect(t)} {
+		for _, s := range []driver.Source{s, h.Connect(t)} {
 			after, err := s.Describe(limited(t))
 			ok(t, "describe", err)
 			if after.Incarnation == before.Incarnation || after.Group != before.Group {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -36,7 +38,7 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 			l := leaseOf("0", "a", 7)
 			p := h.claim(t, l)
 			p.Updated = p.Updated.UTC()
-			want := sluice.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: sluice.Unset, Owner: "a", Epoch: 7, Claims: 1, Updated: p.Updated}
+			want := sluice.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: driver.Unset, Owner: "a", Epoch: 7, Claims: 1, Updated: p.Updated}
 			if !reflect.DeepEqual(p, want) || p.Updated.IsZero() {
 				t.Errorf("claimed %+v, want %+v", p, want)
 			}
@@ -86,10 +88,10 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("claimed in three epochs: %d claims", p.Claims)
 			}
 			b := leaseOf("0", "b", 3)
-			ok(t, "record", h.Store.RecordAttempt(limited(t), b, sluice.Unset, sluice.AttemptRecord{Sequence: 0, Attempts: 1, Error: "no"}))
-			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: sluice.Unset, DeadLetters: []sluice.DeadLetter{parked("0", 3)}}, nil)
+			ok(t, "record", h.Store.RecordAttempt(limited(t), b, driver.Unset, driver.AttemptRecord{Sequence: 0, Attempts: 1, Error: "no"}))
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: driver.Unset, DeadLetters: []sluice.DeadLetter{parked("0", 3)}}, nil)
 			claims("no progress", 3)
-			h.commit(t, sluice.Step{Lease: b, From: sluice.Unset, To: at(0)}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(0)}, nil)
 			claims("progress", 1)
 			if p := h.claim(t, leaseOf("0", "c", 9)); p.Claims != 2 {
 				t.Errorf("claimed after progress: %d claims, want 2", p.Claims)
@@ -114,7 +116,7 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 		}},
 		{"Trial", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			trial := sluice.AttemptRecord{Sequence: 10, Attempts: 2, Error: "first line\nsecond 'line' \"√\" \\ %"}
+			trial := driver.AttemptRecord{Sequence: 10, Attempts: 2, Error: "first line\nsecond 'line' \"√\" \\ %"}
 			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(9), trial))
 			if got := h.progress(t, "0").Attempt; got != trial {
 				t.Errorf("read trial %+v, want %+v", got, trial)
@@ -128,23 +130,23 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				"position":  {a, at(8)},
 				"partition": {leaseOf("1", "a", 1), at(9)},
 			} {
-				fenced(t, "record under another "+what, h.Store.RecordAttempt(limited(t), try.lease, try.at, sluice.AttemptRecord{Sequence: 99, Attempts: 9}))
+				fenced(t, "record under another "+what, h.Store.RecordAttempt(limited(t), try.lease, try.at, driver.AttemptRecord{Sequence: 99, Attempts: 9}))
 			}
 			b := leaseOf("0", "b", 2)
 			if p := h.claim(t, b); p.Attempt != trial {
 				t.Errorf("claimed trial %+v, want %+v", p.Attempt, trial)
 			}
-			h.commit(t, sluice.Step{Lease: b, From: at(9), To: at(9)}, nil)
+			h.commit(t, driver.Step{Lease: b, From: at(9), To: at(9)}, nil)
 			if got := h.progress(t, "0").Attempt; got != trial {
 				t.Errorf("a step that moves nothing left trial %+v, want %+v", got, trial)
 			}
-			h.commit(t, sluice.Step{Lease: b, From: at(9), To: at(10)}, nil)
-			if got := h.progress(t, "0").Attempt; got != (sluice.AttemptRecord{}) {
+			h.commit(t, driver.Step{Lease: b, From: at(9), To: at(10)}, nil)
+			if got := h.progress(t, "0").Attempt; got != (driver.AttemptRecord{}) {
 				t.Errorf("progress left trial %+v", got)
 			}
 			ok(t, "record", h.Store.RecordAttempt(limited(t), b, at(10), trial))
-			ok(t, "record none", h.Store.RecordAttempt(limited(t), b, at(10), sluice.AttemptRecord{}))
-			if got := h.progress(t, "0").Attempt; got != (sluice.AttemptRecord{}) {
+			ok(t, "record none", h.Store.RecordAttempt(limited(t), b, at(10), driver.AttemptRecord{}))
+			if got := h.progress(t, "0").Attempt; got != (driver.AttemptRecord{}) {
 				t.Errorf("recording none left trial %+v", got)
 			}
 		}},
@@ -175,28 +177,28 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				l := sluice.Lease{Group: g, Partition: "0", Owner: "o'wner", Epoch: 1}
 				p, err := h.Store.Claim(limited(t), l, "incarnation 1")
 				ok(t, fmt.Sprintf("claim in group %v", g), err)
-				if p.Position != sluice.Unset || p.Group != g {
+				if p.Position != driver.Unset || p.Group != g {
 					t.Errorf("group %v: claimed %+v, another group's", g, p)
 				}
-				ok(t, "commit", h.Store.Commit(limited(t), sluice.Step{Lease: l, From: sluice.Unset, To: at(77)}, nil))
+				ok(t, "commit", h.Store.Commit(limited(t), driver.Step{Lease: l, From: driver.Unset, To: at(77)}, nil))
 			}
 			h.stands(t, "0", at(9))
-			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(10)}, nil)
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, nil)
 		}},
 		{"Reset", func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.claim(t, leaseOf("0", "a", 2))
 			a.Epoch = 2
-			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(9), sluice.AttemptRecord{Sequence: 10, Attempts: 1}))
+			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1}))
 			epoch, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", at(4))
 			ok(t, "reset", err)
 			p := h.progress(t, "0")
-			if epoch <= 2 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || p.Attempt != (sluice.AttemptRecord{}) {
+			if epoch <= 2 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || p.Attempt != (driver.AttemptRecord{}) {
 				t.Errorf("reset to epoch %d: %+v, want an epoch above 2, position %+v of incarnation 2, no claims, no trial", epoch, p, at(4))
 			}
 			called := false
 			for _, from := range []int64{9, 4} {
-				fenced(t, "commit by the owner of before", h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(from), To: at(10)}, func(context.Context, Tx) error {
+				fenced(t, "commit by the owner of before", h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(from), To: at(10)}, func(context.Context, Tx) error {
 					called = true
 					return nil
 				}))
@@ -204,19 +206,19 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 			if called {
 				t.Error("a handler was called under a lease that a reset had fenced off")
 			}
-			fenced(t, "record by the owner of before", h.Store.RecordAttempt(limited(t), a, at(4), sluice.AttemptRecord{}))
+			fenced(t, "record by the owner of before", h.Store.RecordAttempt(limited(t), a, at(4), driver.AttemptRecord{}))
 			_, err = h.Store.Claim(limited(t), a, "incarnation 2")
 			fenced(t, "claim in the epoch of before", err)
 			_, err = h.Store.Claim(limited(t), leaseOf("0", "b", epoch), "incarnation 2")
 			if f, found := errors.AsType[*sluice.FencedError](err); !found || f.Epoch != epoch {
 				t.Errorf("claim in the reset's own epoch: got %v, want a FencedError that names epoch %d", err, epoch)
 			}
-			again, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", sluice.Origin)
+			again, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", driver.Origin)
 			ok(t, "reset again", err)
 			if again <= epoch {
 				t.Errorf("reset again to epoch %d, after %d", again, epoch)
 			}
-			if p := h.claim(t, leaseOf("0", "b", again+1)); p.Claims != 1 || p.Position != sluice.Origin {
+			if p := h.claim(t, leaseOf("0", "b", again+1)); p.Claims != 1 || p.Position != driver.Origin {
 				t.Errorf("claimed after a reset: %+v, want 1 claim at the origin", p)
 			}
 		}},
@@ -228,43 +230,43 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("reset made %+v with epoch %d", p, epoch)
 			}
 			h.claim(t, leaseOf("0", "a", epoch+1))
-			h.commit(t, sluice.Step{Lease: leaseOf("0", "a", epoch+1), From: at(4), To: at(5)}, nil)
+			h.commit(t, driver.Step{Lease: leaseOf("0", "a", epoch+1), From: at(4), To: at(5)}, nil)
 		}},
 		{"AfterAdvance", func(t testing.TB, h TxHarness[Tx]) {
 			// A store may serve deliveries of both kinds, and a group change from
 			// one to the other. What lies behind a position goes when it moves.
-			checkpoints, both := any(h.Store).(sluice.CheckpointStore)
+			checkpoints, both := any(h.Store).(driver.CheckpointStore)
 			if !both {
 				return
 			}
 			a := h.begin(t)
-			done := []sluice.SequenceRange{{First: 13, Last: 14}}
-			trial := sluice.AttemptRecord{Sequence: 10, Attempts: 1, Error: "no"}
+			done := []driver.SequenceRange{{First: 13, Last: 14}}
+			trial := driver.AttemptRecord{Sequence: 10, Attempts: 1, Error: "no"}
 			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(9), trial))
 			ok(t, "advance", checkpoints.Advance(limited(t), a, at(9), done))
 			if p := h.claim(t, a); p.Attempt != trial || !slices.Equal(p.Done, done) {
 				t.Errorf("advanced in place: %+v, want trial %+v and %v done", p, trial, done)
 			}
-			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(9)}, nil)
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9)}, nil)
 			if p := h.claim(t, a); !slices.Equal(p.Done, done) {
 				t.Errorf("a step that moves nothing left %v done, want %v", p.Done, done)
 			}
-			h.commit(t, sluice.Step{Lease: a, From: at(9), To: at(10)}, nil)
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, nil)
 			if p := h.progress(t, "0"); len(p.Done) > 0 {
 				t.Errorf("a step left %v done behind %v, want none", p.Done, p.Position)
 			}
-			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(10), sluice.AttemptRecord{Sequence: 11, Attempts: 1}))
+			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(10), driver.AttemptRecord{Sequence: 11, Attempts: 1}))
 			ok(t, "advance", checkpoints.Advance(limited(t), a, at(11), done))
-			if p := h.progress(t, "0"); p.Attempt != (sluice.AttemptRecord{}) || p.Claims != 1 {
+			if p := h.progress(t, "0"); p.Attempt != (driver.AttemptRecord{}) || p.Claims != 1 {
 				t.Errorf("an advance left %+v, want no trial and 1 claim", p)
 			}
-			fenced(t, "commit from where it was", h.Store.Commit(limited(t), sluice.Step{Lease: a, From: at(10), To: at(12)}, nil))
+			fenced(t, "commit from where it was", h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(10), To: at(12)}, nil))
 		}},
 		{"LargeNumbers", func(t testing.TB, h TxHarness[Tx]) {
 			l := leaseOf("0", "a", 1<<40)
 			h.claim(t, l)
 			far := sluice.Position{Sequence: 1<<62 + 1, Offset: strings.Repeat("9", 60)}
-			h.commit(t, sluice.Step{Lease: l, From: sluice.Unset, To: far}, nil)
+			h.commit(t, driver.Step{Lease: l, From: driver.Unset, To: far}, nil)
 			h.stands(t, "0", far)
 		}},
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -15,11 +17,11 @@ import (
 // database, seen through a store, and a table of effects in it that has one
 // text column for a key, without a unique constraint.
 type TxHarness[Tx any] struct {
-	Store       sluice.TxStore[Tx]
-	DeadLetters sluice.DeadLetterStore // over the same database
+	Store       driver.TxStore[Tx]
+	DeadLetters driver.DeadLetterStore // over the same database
 	// Peer is another store over the same database, as another process has
 	// it. Nil: Store itself.
-	Peer sluice.TxStore[Tx]
+	Peer driver.TxStore[Tx]
 
 	// Put inserts an effect.
 	Put func(ctx context.Context, tx Tx, key string) error
@@ -43,7 +45,7 @@ type TxFeatures struct {
 	WaitsForOpen bool
 }
 
-func (h *TxHarness[Tx]) peer() sluice.TxStore[Tx] {
+func (h *TxHarness[Tx]) peer() driver.TxStore[Tx] {
 	if h.Peer != nil {
 		return h.Peer
 	}
@@ -95,11 +97,11 @@ func (h *TxHarness[Tx]) begin(t testing.TB) sluice.Lease {
 	t.Helper()
 	l := leaseOf("0", "a", 1)
 	h.claim(t, l)
-	h.commit(t, sluice.Step{Lease: l, From: sluice.Unset, To: at(9)}, nil)
+	h.commit(t, driver.Step{Lease: l, From: driver.Unset, To: at(9)}, nil)
 	return l
 }
 
-func (h *TxHarness[Tx]) commit(t testing.TB, step sluice.Step, fn func(context.Context, Tx) error) {
+func (h *TxHarness[Tx]) commit(t testing.TB, step driver.Step, fn func(context.Context, Tx) error) {
 	t.Helper()
 	ok(t, fmt.Sprintf("commit from %v to %v in epoch %d", step.From, step.To, step.Lease.Epoch), h.Store.Commit(limited(t), step, fn))
 }
@@ -165,7 +167,7 @@ func parked(partition string, sequence int64) sluice.DeadLetter {
 // are then listed, by sequence number.
 func (h *TxHarness[Tx]) park(t testing.TB, lease sluice.Lease, letters ...sluice.DeadLetter) map[int64]sluice.DeadLetter {
 	t.Helper()
-	h.commit(t, sluice.Step{Lease: lease, From: at(9), To: at(9), DeadLetters: letters}, nil)
+	h.commit(t, driver.Step{Lease: lease, From: at(9), To: at(9), DeadLetters: letters}, nil)
 	return h.letters(t)
 }
 
@@ -176,7 +178,7 @@ func (h *TxHarness[Tx]) letters(t testing.TB) map[int64]sluice.DeadLetter {
 }
 
 // lettersOf lists testGroup's dead letters by sequence number.
-func lettersOf(t testing.TB, store sluice.DeadLetterStore) map[int64]sluice.DeadLetter {
+func lettersOf(t testing.TB, store driver.DeadLetterStore) map[int64]sluice.DeadLetter {
 	t.Helper()
 	list, err := store.List(limited(t), testGroup, sluice.DeadLetterFilter{})
 	ok(t, "list dead letters", err)

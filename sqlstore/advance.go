@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
@@ -15,7 +16,7 @@ const doneRanges = 10_000
 // Advance implements [sluice.CheckpointStore]. It keeps the first 10,000 of
 // the ranges that are done. Like everything that writes it waits for a
 // transaction in progress on the database, see [Store.Claim].
-func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
 	what := "advance checkpoint of partition " + lease.Partition
 	text, err := ranges.Encode(to.Sequence, done[:min(len(done), doneRanges)])
 	if err != nil {

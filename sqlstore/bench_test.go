@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/proof/storebench"
 )
 
@@ -34,7 +35,7 @@ func BenchmarkCommit(b *testing.B) {
 					done++
 				}
 				to := at(int64(done))
-				if err := s.Commit(b.Context(), sluice.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
+				if err := s.Commit(b.Context(), driver.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
 					return tx.Insert(ctx, "rows", columns, rows)
 				}); err != nil {
 					b.Fatal(err)

@@ -5,22 +5,23 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
 // Claim implements [sluice.TxStore] and [sluice.CheckpointStore]. A transaction in progress on the database
 // is waited for: in this process until ctx ends, in another one for
 // [Config.BusyTimeout].
-func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
-	c := checkpoint{Checkpoint: sluice.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
+func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
+	c := checkpoint{Checkpoint: driver.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
 	args := append(key(lease.Group, lease.Partition), clean(incarnation), clean(lease.Owner), lease.Epoch)
 	ours, err := s.one(ctx, s.sql.claim, args, c.columns()...)
 	switch {
 	case err != nil:
-		return sluice.Checkpoint{}, s.outage(ctx, "claim checkpoint of partition "+lease.Partition, err)
+		return driver.Checkpoint{}, s.outage(ctx, "claim checkpoint of partition "+lease.Partition, err)
 	case !ours:
-		return sluice.Checkpoint{}, s.fenced(ctx, s.writer, lease, "")
+		return driver.Checkpoint{}, s.fenced(ctx, s.writer, lease, "")
 	}
 	p, err := c.progress()
 	if err != nil {
@@ -31,7 +32,7 @@ func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation strin
 
 // checkpoint is a row in the making.
 type checkpoint struct {
-	sluice.Checkpoint
+	driver.Checkpoint
 	updated storedTime
 	done    string
 }
@@ -45,7 +46,7 @@ func (c *checkpoint) columns() []any {
 }
 
 // progress is what the columns say.
-func (c *checkpoint) progress() (p sluice.Checkpoint, err error) {
+func (c *checkpoint) progress() (p driver.Checkpoint, err error) {
 	c.Updated = c.updated.Time
 	c.Done, err = ranges.Decode(c.Position.Sequence, c.done)
 	return c.Checkpoint, err
@@ -54,26 +55,26 @@ func (c *checkpoint) progress() (p sluice.Checkpoint, err error) {
 // fenced says why a lease's checkpoint is not as its owner expects. The
 // refusal itself was the statement's; this only looks for words. What the
 // owner expected is the answer where the checkpoint is still the lease's.
-func (s *Store) fenced(ctx context.Context, q querier, lease sluice.Lease, expected string) error {
+func (s *Store) fenced(ctx context.Context, q querier, lease driver.Lease, expected string) error {
 	var owner string
 	var epoch, sequence int64
 	found, err := one(ctx, q, s.sql.holder, key(lease.Group, lease.Partition), &owner, &epoch, &sequence)
 	switch {
 	case err != nil:
-		return fmt.Errorf("partition %s: %w", lease.Partition, sluice.ErrFenced)
+		return fmt.Errorf("partition %s: %w", lease.Partition, driver.ErrFenced)
 	case !found:
-		return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, sluice.ErrFenced)
+		return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, driver.ErrFenced)
 	case expected != "" && epoch == lease.Epoch && owner == clean(lease.Owner):
-		return fmt.Errorf("partition %s: checkpoint is at %s, %s: %w", lease.Partition, sluice.Position{Sequence: sequence}, expected, sluice.ErrFenced)
+		return fmt.Errorf("partition %s: checkpoint is at %s, %s: %w", lease.Partition, driver.Position{Sequence: sequence}, expected, driver.ErrFenced)
 	}
-	return &sluice.FencedError{Partition: lease.Partition, Epoch: epoch, Owner: owner}
+	return &driver.FencedError{Partition: lease.Partition, Epoch: epoch, Owner: owner}
 }
 
 // notAt is what a step expects.
-func notAt(p sluice.Position) string { return "not at " + p.String() }
+func notAt(p driver.Position) string { return "not at " + p.String() }
 
 // RecordAttempt implements [sluice.TxStore].
-func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, trial driver.AttemptRecord) error {
 	args := append([]any{trial.Sequence, trial.Attempts, clean(trial.Error)}, leaseArgs(lease)...)
 	n, err := s.change(ctx, s.sql.record, append(args, at.Sequence)...)
 	switch {
@@ -86,7 +87,7 @@ func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice
 }
 
 // Leave implements [sluice.TxStore] and [sluice.CheckpointStore].
-func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
+func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 	if _, err := s.change(ctx, s.sql.leave, leaseArgs(lease)...); err != nil {
 		return s.outage(ctx, "leave checkpoint of partition "+lease.Partition, err)
 	}
@@ -94,7 +95,7 @@ func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 }
 
 // Read implements [sluice.TxStore] and [sluice.CheckpointStore].
-func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
+func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error) {
 	list, err := s.read(ctx, group)
 	if err != nil {
 		return nil, s.outage(ctx, "read checkpoints of "+group.String(), err)
@@ -102,15 +103,15 @@ func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoi
 	return list, nil
 }
 
-func (s *Store) read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
+func (s *Store) read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error) {
 	rows, err := s.reader.QueryContext(ctx, s.sql.read, key(group, "")[:3]...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var list []sluice.Checkpoint
+	var list []driver.Checkpoint
 	for rows.Next() {
-		c := checkpoint{Checkpoint: sluice.Checkpoint{Group: group}}
+		c := checkpoint{Checkpoint: driver.Checkpoint{Group: group}}
 		if err := rows.Scan(append([]any{&c.Partition}, c.columns()...)...); err != nil {
 			return nil, err
 		}
@@ -124,7 +125,7 @@ func (s *Store) read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoi
 }
 
 // Reset implements [sluice.TxStore] and [sluice.CheckpointStore]. The checkpoint then has no owner.
-func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
 	var epoch int64
 	of := key(group, partition)
 	err := s.alone(ctx, func(t *transaction) error {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // errEnded is what a handler gets that ends the transaction it was given.
@@ -19,7 +19,7 @@ var errEnded = errors.New("the handler ended its own transaction (by COMMIT, ROL
 // a partition that has gone on; then the handler, which cannot commit; then
 // the dead letters and chain ids; then the one commit. That one is not cut short when ctx
 // ends: it waits for nobody, and an interrupted commit would have no outcome.
-func (s *Store) Commit(ctx context.Context, step sluice.Step, fn func(ctx context.Context, tx *Tx) error) error {
+func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx context.Context, tx *Tx) error) error {
 	t, err := s.begin(ctx)
 	if err != nil {
 		return s.outage(ctx, "begin transaction", err)
@@ -100,7 +100,7 @@ func (t *transaction) end() {
 
 // move is the fence: it moves the checkpoint, or keeps it where it is, if
 // it is still this lease's and stands where the step begins.
-func (s *Store) move(ctx context.Context, t *transaction, step sluice.Step) error {
+func (s *Store) move(ctx context.Context, t *transaction, step driver.Step) error {
 	query, args := s.sql.stay, []any(nil)
 	if step.From.Sequence != step.To.Sequence {
 		query, args = s.sql.move, []any{step.To.Sequence, clean(step.To.Offset)}
@@ -117,7 +117,7 @@ func (s *Store) move(ctx context.Context, t *transaction, step sluice.Step) erro
 }
 
 // handle runs the handler and says who is to blame if it fails.
-func (s *Store) handle(ctx context.Context, t *transaction, step sluice.Step, fn func(context.Context, *Tx) error) error {
+func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn func(context.Context, *Tx) error) error {
 	t.watch.guard()
 	tx := &Tx{tx: t.Tx, dialect: s.dialect}
 	err := fn(ctx, tx)
@@ -141,7 +141,7 @@ func (s *Store) handle(ctx context.Context, t *transaction, step sluice.Step, fn
 // blame makes a failure the handler's, if the database is well: it must be
 // able to write and to bring that to disk, for which the checkpoint's time is
 // set anew; and the checkpoint must still be this lease's.
-func (s *Store) blame(ctx context.Context, step sluice.Step, failure error) error {
+func (s *Store) blame(ctx context.Context, step driver.Step, failure error) error {
 	if ctx.Err() != nil {
 		return s.outage(ctx, "handler's transaction", failure)
 	}
@@ -152,12 +152,12 @@ func (s *Store) blame(ctx context.Context, step sluice.Step, failure error) erro
 	case n != 1:
 		return s.fenced(ctx, s.writer, step.Lease, notAt(step.From))
 	}
-	return &sluice.HandlerError{Err: failure}
+	return &driver.HandlerError{Err: failure}
 }
 
 // settle stores the step's dead letters, removes those that were redriven, and
 // puts back those whose retry has failed.
-func (s *Store) settle(ctx context.Context, t *transaction, step sluice.Step) error {
+func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) error {
 	if err := s.park(ctx, t, step.DeadLetters); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (s *Store) onRetry(ctx context.Context, t *transaction, id int64, query str
 	case err != nil:
 		return s.outage(ctx, fmt.Sprintf("update dead letter %d", id), err)
 	case n != 1:
-		return fmt.Errorf("dead letter %d does not wait for a retry any more: %w", id, sluice.ErrFenced)
+		return fmt.Errorf("dead letter %d does not wait for a retry any more: %w", id, driver.ErrFenced)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (s *Store) onRetry(ctx context.Context, t *transaction, id int64, query str
 // one of three things: a rule of the schema that was deferred until now, which
 // is the handler's; a refusal, after which nothing is written; or anything
 // else, after which the disk may hold the commit or not.
-func (s *Store) commit(ctx context.Context, t *transaction, step sluice.Step) error {
+func (s *Store) commit(ctx context.Context, t *transaction, step driver.Step) error {
 	if !t.keep() {
 		return s.outage(ctx, "commit", ctx.Err())
 	}
@@ -209,5 +209,5 @@ func (s *Store) commit(ctx context.Context, t *transaction, step sluice.Step) er
 	case faultBusy, faultRefused:
 		return s.outage(context.WithoutCancel(ctx), "commit", err)
 	}
-	return fmt.Errorf("%w: %w", sluice.ErrUnknown, s.outage(context.WithoutCancel(ctx), "commit", err))
+	return fmt.Errorf("%w: %w", driver.ErrUnknown, s.outage(context.WithoutCancel(ctx), "commit", err))
 }

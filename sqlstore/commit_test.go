@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // begun is a new store with partition 0 claimed and at position 9.
-func begun(t testing.TB, cfg *Config) (*Store, sluice.Lease) {
+func begun(t testing.TB, cfg *Config) (*Store, driver.Lease) {
 	t.Helper()
 	s := open(t, filepath.Join(t.TempDir(), "x.db"))
 	if cfg != nil {
@@ -26,7 +26,7 @@ func begun(t testing.TB, cfg *Config) (*Store, sluice.Lease) {
 	if _, err := s.Claim(t.Context(), l, "i"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Commit(t.Context(), sluice.Step{Lease: l, From: sluice.Unset, To: at(9)}, nil); err != nil {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: driver.Unset, To: at(9)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return s, l
@@ -34,7 +34,7 @@ func begun(t testing.TB, cfg *Config) (*Store, sluice.Lease) {
 
 // untouched fails the test unless nothing was written since begun, and the
 // next step works.
-func untouched(t testing.TB, what string, s *Store, l sluice.Lease) {
+func untouched(t testing.TB, what string, s *Store, l driver.Lease) {
 	t.Helper()
 	for _, want := range [][]string{nil, {"next"}} {
 		got, err := effects(t.Context(), s)
@@ -44,7 +44,7 @@ func untouched(t testing.TB, what string, s *Store, l sluice.Lease) {
 		if want != nil {
 			break
 		}
-		if err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+		if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
 			return put(ctx, tx, "next")
 		}); err != nil {
 			t.Fatalf("%s: the next step: %v", what, err)
@@ -95,7 +95,7 @@ func TestHandlerEndsTransaction(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, l := begun(t, nil)
-			err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{{Group: group}}}, func(ctx context.Context, tx *Tx) error {
+			err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10), DeadLetters: []driver.DeadLetter{{Group: group}}}, func(ctx context.Context, tx *Tx) error {
 				if err := put(ctx, tx, "before"); err != nil {
 					return err
 				}
@@ -125,7 +125,7 @@ func TestHandlerEndsTransaction(t *testing.T) {
 // it in SQLite. What comes after must not be written on its own.
 func TestHandlerCancelsStatement(t *testing.T) {
 	s, l := begun(t, nil)
-	err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+	err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
 		if err := put(ctx, tx, "before"); err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func TestHandlerCancelsStatement(t *testing.T) {
 // Savepoints are the handler's own affair.
 func TestHandlerSavepoints(t *testing.T) {
 	s, l := begun(t, nil)
-	if err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
 		for _, query := range []string{
 			"SAVEPOINT a", "INSERT INTO effects (key) VALUES ('undone')", "ROLLBACK TO a", "RELEASE a",
 			"SAVEPOINT b", "INSERT INTO effects (key) VALUES ('kept')", "RELEASE b",
@@ -167,7 +167,7 @@ func TestHandlerSavepoints(t *testing.T) {
 func TestHandlerLeaks(t *testing.T) {
 	s, l := begun(t, nil)
 	var late *sql.Stmt
-	if err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
 		for range 3 {
 			if err := put(ctx, tx, "kept"); err != nil {
 				return err
@@ -200,7 +200,7 @@ func TestHandlerPanics(t *testing.T) {
 				t.Error("the panic did not come through")
 			}
 		}()
-		s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+		s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
 			put(ctx, tx, "bad")
 			panic("no")
 		})
@@ -210,7 +210,7 @@ func TestHandlerPanics(t *testing.T) {
 
 func TestUnknownTable(t *testing.T) {
 	s, l := begun(t, nil)
-	err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+	err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
 		return err
 	})
@@ -224,7 +224,7 @@ func TestUnknownTable(t *testing.T) {
 func TestForeignKeys(t *testing.T) {
 	for _, column := range []string{"now", "later"} {
 		s, l := begun(t, nil)
-		err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+		err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO children ("+column+") VALUES (404)")
 			if (err != nil) != (column == "now") {
 				t.Errorf("%s: %v", column, err)
@@ -241,7 +241,7 @@ func TestForeignKeys(t *testing.T) {
 // Leases go on while a handler holds the database.
 func TestLeasesBesideHandler(t *testing.T) {
 	s, l := begun(t, nil)
-	if err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
 		lease, err := s.Leases().Acquire(ctx, group, "0", "a", time.Hour, 0)
 		if err != nil {
 			return err
@@ -265,7 +265,7 @@ func TestCancelledAtAnyTime(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		timer := time.AfterFunc(rand.N(2*time.Millisecond), cancel)
 		to := at(from.Sequence + 1)
-		err := s.Commit(ctx, sluice.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
+		err := s.Commit(ctx, driver.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
 			return tx.Insert(ctx, "effects", []string{"key", "part"}, rowsOf(fmt.Sprint(to), 100, 20))
 		})
 		timer.Stop()

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/property"
 )
 
@@ -22,7 +23,7 @@ const (
 )
 
 // letterArgs are the values of a dead letter's columns, but for the id.
-func letterArgs(d *sluice.DeadLetter) ([]any, error) {
+func letterArgs(d *driver.DeadLetter) ([]any, error) {
 	e := &d.Event
 	var body, properties any
 	if d.HasBody {
@@ -46,22 +47,22 @@ func letterArgs(d *sluice.DeadLetter) ([]any, error) {
 }
 
 // failureArgs are the columns of how an event failed and what becomes of it.
-func failureArgs(d *sluice.DeadLetter) []any {
+func failureArgs(d *driver.DeadLetter) []any {
 	var next any
-	if d.Status == sluice.StatusRedrive {
+	if d.Status == driver.StatusRedrive {
 		next = formatTime(d.NextAttempt)
 	}
 	return []any{formatTime(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), next}
 }
 
 // letters reads dead letters, with their bodies if the statement has them.
-func letters(ctx context.Context, q querier, heavy bool, query string, args ...any) ([]sluice.DeadLetter, error) {
+func letters(ctx context.Context, q querier, heavy bool, query string, args ...any) ([]driver.DeadLetter, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var list []sluice.DeadLetter
+	var list []driver.DeadLetter
 	for rows.Next() {
 		d, err := letter(rows, heavy)
 		if err != nil {
@@ -72,8 +73,8 @@ func letters(ctx context.Context, q querier, heavy bool, query string, args ...a
 	return list, rows.Err()
 }
 
-func letter(rows *sql.Rows, heavy bool) (sluice.DeadLetter, error) {
-	var d sluice.DeadLetter
+func letter(rows *sql.Rows, heavy bool) (driver.DeadLetter, error) {
+	var d driver.DeadLetter
 	var enqueued, failed, next storedTime
 	var status string
 	var properties sql.NullString
@@ -88,7 +89,7 @@ func letter(rows *sql.Rows, heavy bool) (sluice.DeadLetter, error) {
 	if err := rows.Scan(dest...); err != nil {
 		return d, err
 	}
-	e.Enqueued, d.FailedAt, d.NextAttempt, d.Status = enqueued.Time, failed.Time, next.Time, sluice.DeadLetterStatus(status)
+	e.Enqueued, d.FailedAt, d.NextAttempt, d.Status = enqueued.Time, failed.Time, next.Time, driver.DeadLetterStatus(status)
 	var err error
 	if e.Properties, err = property.Decode([]byte(properties.String)); err != nil {
 		return d, fmt.Errorf("dead letter %d: %w", d.ID, err)
@@ -97,7 +98,7 @@ func letter(rows *sql.Rows, heavy bool) (sluice.DeadLetter, error) {
 }
 
 // Due implements [sluice.TxStore] and [sluice.DeadLetterQueue].
-func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+func (s *Store) Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
 	list, err := letters(ctx, s.reader, true, s.sql.due, append(key(group, partition), max(limit, 0))...)
 	if err != nil {
 		return nil, s.outage(ctx, "look for retries of partition "+partition, err)
@@ -106,7 +107,7 @@ func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, l
 }
 
 // List implements [sluice.DeadLetterStore].
-func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+func (s *Store) List(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetter, error) {
 	cond, args := s.selected(group, filter)
 	query := "SELECT " + letterColumns + " FROM sluice_dead_letters WHERE " + cond + " ORDER BY id"
 	list, err := letters(ctx, s.reader, false, s.dialect.rebind(query), args...)
@@ -117,21 +118,21 @@ func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.Dead
 }
 
 // Get implements [sluice.DeadLetterStore].
-func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
-	cond, args := s.selected(group, sluice.DeadLetterFilter{IDs: []int64{id}})
+func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.DeadLetter, error) {
+	cond, args := s.selected(group, driver.DeadLetterFilter{IDs: []int64{id}})
 	query := "SELECT " + letterColumns + heavyColumns + " FROM sluice_dead_letters WHERE " + cond
 	list, err := letters(ctx, s.reader, true, s.dialect.rebind(query), args...)
 	switch {
 	case err != nil:
-		return sluice.DeadLetter{}, s.outage(ctx, fmt.Sprintf("read dead letter %d", id), err)
+		return driver.DeadLetter{}, s.outage(ctx, fmt.Sprintf("read dead letter %d", id), err)
 	case len(list) == 0:
-		return sluice.DeadLetter{}, fmt.Errorf("dead letter %d of %s: %w", id, group, sluice.ErrNotFound)
+		return driver.DeadLetter{}, fmt.Errorf("dead letter %d of %s: %w", id, group, driver.ErrNotFound)
 	}
 	return list[0], nil
 }
 
 // Redrive implements [sluice.DeadLetterStore].
-func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter, at time.Time) (int64, error) {
 	var when any
 	if !at.IsZero() {
 		when = formatTime(at)
@@ -140,11 +141,11 @@ func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.D
 }
 
 // Discard implements [sluice.DeadLetterStore].
-func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
+func (s *Store) Discard(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) (int64, error) {
 	return s.mark(ctx, "discard", s.sql.discard, nil, group, filter)
 }
 
-func (s *Store) mark(ctx context.Context, verb, update string, args []any, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
+func (s *Store) mark(ctx context.Context, verb, update string, args []any, group driver.Group, filter driver.DeadLetterFilter) (int64, error) {
 	cond, selected := s.selected(group, filter)
 	n, err := s.change(ctx, s.dialect.rebind(update+" "+cond), append(args, selected...)...)
 	if err != nil {
@@ -154,7 +155,7 @@ func (s *Store) mark(ctx context.Context, verb, update string, args []any, group
 }
 
 // selected turns a filter into a condition and its arguments.
-func (s *Store) selected(group sluice.Group, f sluice.DeadLetterFilter) (string, []any) {
+func (s *Store) selected(group driver.Group, f driver.DeadLetterFilter) (string, []any) {
 	terms := []string{"namespace = ?", "topic = ?", "consumer_group = ?"}
 	args := key(group, "")[:3]
 	add := func(set bool, term string, arg any) {

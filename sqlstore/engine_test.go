@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -30,7 +32,7 @@ func TestTwoTables(t *testing.T) {
 			bad++
 		}
 	}
-	handler := sluice.Each(func(ctx context.Context, tx *Tx, e *sluice.Event) error {
+	handler := sluice.Each(func(ctx context.Context, tx *Tx, e *driver.Event) error {
 		if err := put(ctx, tx, fmt.Sprintf("%s/%d", e.Partition, e.Sequence)); err != nil {
 			return err
 		}
@@ -61,7 +63,7 @@ func TestSentTwice(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
 	for n := range int64(messages) {
 		for _, n := range []int64{n, max(n-20, 0)} {
-			e := &sluice.Event{Properties: map[string]any{}, Body: fmt.Append(nil, n)}
+			e := &driver.Event{Properties: map[string]any{}, Body: fmt.Append(nil, n)}
 			sluice.Stamp{ID: sluice.CausationID{Source: "before", Sequence: n}, Epoch: 1, Low: max(n/100*100-101, -1)}.SetTo(e.Properties)
 			hub.Append("0", e)
 		}
@@ -71,12 +73,12 @@ func TestSentTwice(t *testing.T) {
 		s = open(t, path)
 		ctx, cancel := context.WithCancel(t.Context())
 		left := messages / 3 // for one owner
-		consumer, err := sluice.New(hub, s.Leases(), sluice.Transactional(s, sluice.Each(func(ctx context.Context, tx *Tx, e *sluice.Event) error {
+		consumer, err := sluice.New(hub, s.Leases(), sluice.Transactional(s, sluice.Each(func(ctx context.Context, tx *Tx, e *driver.Event) error {
 			if left--; left == 0 {
 				cancel()
 			}
 			return put(ctx, tx, string(e.Body))
-		})), sluice.AllPartitions, &sluice.Config{Owner: fmt.Sprint("owner ", i), MaxBatch: 30, AssignEvery: time.Millisecond, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+		})), &sluice.Config{Owner: fmt.Sprint("owner ", i), MaxBatch: 30, AssignEvery: time.Millisecond, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
 			if (o.Kind == sluice.KindCommitted || o.Kind == sluice.KindClaimed) && o.To.Sequence == 2*messages-1 {
 				cancel()
 			}

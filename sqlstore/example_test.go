@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/sqlstore"
@@ -42,11 +44,11 @@ func ExampleTx_Insert() {
 		return err
 	})
 
-	group := sluice.Group{Namespace: "example", Topic: "colours", Name: "$Default"}
+	group := driver.Group{Namespace: "example", Topic: "colours", Name: "$Default"}
 	hub := sluicetest.NewHub(group, 1)
 	hub.Append("0", sluicetest.Bodies("red", "", "blue")...)
 	ctx, done := context.Background(), make(chan struct{})
-	consumer, err := sluice.New(hub, store.Leases(), sluice.Transactional(store, handler), sluice.AllPartitions, &sluice.Config{
+	consumer, err := sluice.New(hub, store.Leases(), sluice.Transactional(store, handler), &sluice.Config{
 		Observer: sluice.ObserverFunc(func(o sluice.Observation) {
 			if o.Kind == sluice.KindCommitted && o.To.Sequence == 2 {
 				close(done)
@@ -66,7 +68,7 @@ func ExampleTx_Insert() {
 		log.Fatal(err)
 	}
 	fmt.Println(names)
-	letters, err := store.List(ctx, group, sluice.DeadLetterFilter{})
+	letters, err := store.List(ctx, group, driver.DeadLetterFilter{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Leases keeps the leases of consumer groups. With SQLite they have a file of
@@ -22,8 +22,8 @@ type Leases struct {
 }
 
 // Acquire implements [sluice.LeaseStore].
-func (l *Leases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
-	lease := sluice.Lease{Group: group, Partition: partition, Owner: owner}
+func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, owner string, ttl time.Duration, above int64) (driver.Lease, error) {
+	lease := driver.Lease{Group: group, Partition: partition, Owner: owner}
 	if above == math.MaxInt64 {
 		return lease, fmt.Errorf("acquire lease of partition %s: there is no epoch above %d: remove the checkpoint or the reader that claims it", partition, above)
 	}
@@ -33,26 +33,26 @@ func (l *Leases) Acquire(ctx context.Context, group sluice.Group, partition, own
 	case err != nil:
 		return lease, l.outage(ctx, "acquire lease of partition "+partition, err)
 	case !free:
-		return lease, fmt.Errorf("acquire lease of partition %s: %w", partition, sluice.ErrHeld)
+		return lease, fmt.Errorf("acquire lease of partition %s: %w", partition, driver.ErrHeld)
 	}
 	return lease, nil
 }
 
 // Renew implements [sluice.LeaseStore].
-func (l *Leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duration) error {
 	args := append([]any{ttl.Milliseconds()}, leaseArgs(lease)...)
 	n, err := changed(ctx, l.db, l.sql.renew, args...)
 	switch {
 	case err != nil:
 		return l.outage(ctx, "renew lease of partition "+lease.Partition, err)
 	case n != 1:
-		return fmt.Errorf("renew lease of partition %s: it is not %s's in epoch %d any more: %w", lease.Partition, lease.Owner, lease.Epoch, sluice.ErrFenced)
+		return fmt.Errorf("renew lease of partition %s: it is not %s's in epoch %d any more: %w", lease.Partition, lease.Owner, lease.Epoch, driver.ErrFenced)
 	}
 	return nil
 }
 
 // Release implements [sluice.LeaseStore].
-func (l *Leases) Release(ctx context.Context, lease sluice.Lease) error {
+func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 	if _, err := changed(ctx, l.db, l.sql.release, leaseArgs(lease)...); err != nil {
 		return l.outage(ctx, "release lease of partition "+lease.Partition, err)
 	}
@@ -60,7 +60,7 @@ func (l *Leases) Release(ctx context.Context, lease sluice.Lease) error {
 }
 
 // List implements [sluice.LeaseStore].
-func (l *Leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseInfo, error) {
 	list, err := l.list(ctx, group)
 	if err != nil {
 		return nil, l.outage(ctx, "list leases of "+group.String(), err)
@@ -68,15 +68,15 @@ func (l *Leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseIn
 	return list, nil
 }
 
-func (l *Leases) list(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
+func (l *Leases) list(ctx context.Context, group driver.Group) ([]driver.LeaseInfo, error) {
 	rows, err := l.db.QueryContext(ctx, l.sql.leases, key(group, "")[:3]...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var list []sluice.LeaseInfo
+	var list []driver.LeaseInfo
 	for rows.Next() {
-		info := sluice.LeaseInfo{Lease: sluice.Lease{Group: group}}
+		info := driver.LeaseInfo{Lease: driver.Lease{Group: group}}
 		var ms int64
 		var renewed storedTime
 		if err := rows.Scan(&info.Partition, &info.Owner, &info.Epoch, &ms, &renewed); err != nil {
@@ -93,6 +93,6 @@ func (l *Leases) outage(ctx context.Context, what string, err error) error {
 }
 
 // leaseArgs names a lease in one epoch.
-func leaseArgs(lease sluice.Lease) []any {
+func leaseArgs(lease driver.Lease) []any {
 	return append(key(lease.Group, lease.Partition), clean(lease.Owner), lease.Epoch)
 }

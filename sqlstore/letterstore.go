@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Park implements [sluice.DeadLetterQueue], in one transaction.
-func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
+func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 	return s.alone(ctx, func(t *transaction) error { return s.park(ctx, t, letters) })
 }
 
 // park stores dead letters. Those that are there already keep their id and
 // their event.
-func (s *Store) park(ctx context.Context, t *transaction, letters []sluice.DeadLetter) error {
+func (s *Store) park(ctx context.Context, t *transaction, letters []driver.DeadLetter) error {
 	if len(letters) == 0 {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (s *Store) park(ctx context.Context, t *transaction, letters []sluice.DeadL
 }
 
 // Settle implements [sluice.DeadLetterQueue], in one transaction.
-func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64, returned []driver.DeadLetter) error {
 	of := key(group, "")[:3]
 	return s.alone(ctx, func(t *transaction) error {
 		if len(applied) > 0 {
@@ -77,7 +77,7 @@ func (s *Store) alone(ctx context.Context, fn func(t *transaction) error) error 
 }
 
 // Parked implements [sluice.DeadLetterQueue].
-func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]int64, error) {
 	args := append(key(group, "")[:3], clean(incarnation), clean(partition), after)
 	numbers, err := column[int64](ctx, s.reader, s.sql.parked, args)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incar
 
 // Held implements [sluice.DeadLetterQueue]. An event without a key holds nothing
 // back.
-func (s *Store) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+func (s *Store) Held(ctx context.Context, group driver.Group, partition string) ([]string, error) {
 	keys, err := column[string](ctx, s.reader, s.sql.held, key(group, partition))
 	if err != nil {
 		return nil, s.outage(ctx, "read keys of dead letters of partition "+partition, err)

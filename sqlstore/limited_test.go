@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 func init() { children["limited"] = limited }
@@ -46,7 +46,7 @@ func limited(ctx context.Context, s *Store) error {
 		if err := limitFiles(true); err != nil {
 			return err
 		}
-		err = s.Commit(ctx, sluice.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		err = s.Commit(ctx, driver.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
 			for range try.rows {
 				if put(ctx, tx, big) != nil {
 					return errors.New("could not write")
@@ -54,16 +54,16 @@ func limited(ctx context.Context, s *Store) error {
 			}
 			return try.failure
 		})
-		if _, blames := errors.AsType[*sluice.HandlerError](err); err == nil || blames || errors.Is(err, sluice.ErrUnknown) != try.unknown || !strings.Contains(err.Error(), "x.db: disk I/O error") {
+		if _, blames := errors.AsType[*driver.HandlerError](err); err == nil || blames || errors.Is(err, driver.ErrUnknown) != try.unknown || !strings.Contains(err.Error(), "x.db: disk I/O error") {
 			return fmt.Errorf("commit of %d rows: %v; want an I/O error; unknown outcome %v", try.rows, err, try.unknown)
 		}
-		if err := s.RecordAttempt(ctx, l, p.Position, sluice.AttemptRecord{Sequence: 1, Attempts: attempts}); err == nil {
+		if err := s.RecordAttempt(ctx, l, p.Position, driver.AttemptRecord{Sequence: 1, Attempts: attempts}); err == nil {
 			return errors.New("record while nothing can be written: no error")
 		}
-		if err := s.Advance(ctx, l, at(9), []sluice.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, sluice.ErrFenced) {
+		if err := s.Advance(ctx, l, at(9), []driver.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, driver.ErrFenced) {
 			return fmt.Errorf("advance while nothing can be written: %v", err)
 		}
-		letters := []sluice.DeadLetter{{Group: group, Event: sluice.Event{Partition: "0", Sequence: 1}}, {Group: group, Event: sluice.Event{Partition: "0", Sequence: 2}}}
+		letters := []driver.DeadLetter{{Group: group, Event: driver.Event{Partition: "0", Sequence: 1}}, {Group: group, Event: driver.Event{Partition: "0", Sequence: 2}}}
 		if err := s.Park(ctx, letters); err == nil {
 			return errors.New("park while nothing can be written: no error")
 		}
@@ -78,7 +78,7 @@ func limited(ctx context.Context, s *Store) error {
 			return fmt.Errorf("after the failure, parked are %v, %w, done %v; want neither", parked, err, again.Done)
 		}
 	}
-	if err := s.Commit(ctx, sluice.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+	if err := s.Commit(ctx, driver.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
 		return put(ctx, tx, "once")
 	}); err != nil {
 		return err

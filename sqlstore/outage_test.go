@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -31,13 +33,13 @@ func TestBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	step := sluice.Step{Lease: l, From: at(9), To: at(10)}
+	step := driver.Step{Lease: l, From: at(9), To: at(10)}
 	err = s.Commit(t.Context(), step, func(ctx context.Context, tx *Tx) error { return errors.New("not reached") })
 	mustNotBlame(t, "commit", err)
 	saysAll(t, "commit", err, "begin transaction", s.name, "locked", "another process holds it")
 	_, err = s.Claim(t.Context(), l, "i")
 	mustNotBlame(t, "claim", err)
-	err = s.RecordAttempt(t.Context(), l, at(9), sluice.AttemptRecord{})
+	err = s.RecordAttempt(t.Context(), l, at(9), driver.AttemptRecord{})
 	mustNotBlame(t, "record", err)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -104,7 +106,7 @@ func TestDiskFull(t *testing.T) {
 	} {
 		s, l := begun(t, nil)
 		full(t, s, 3)
-		err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10)}, handler)
+		err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, handler)
 		mustNotBlame(t, what, err)
 		saysAll(t, what, err, s.name, "full", "free some room")
 		full(t, s, 1000)
@@ -113,8 +115,8 @@ func TestDiskFull(t *testing.T) {
 
 	s, l := begun(t, nil)
 	full(t, s, 3)
-	letter := sluice.DeadLetter{Group: group, Status: sluice.StatusDead, HasBody: true, Event: sluice.Event{Partition: "0", Sequence: 10, Body: []byte(big)}}
-	err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{letter}}, func(ctx context.Context, tx *Tx) error {
+	letter := driver.DeadLetter{Group: group, Status: driver.StatusDead, HasBody: true, Event: driver.Event{Partition: "0", Sequence: 10, Body: []byte(big)}}
+	err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10), DeadLetters: []driver.DeadLetter{letter}}, func(ctx context.Context, tx *Tx) error {
 		return put(ctx, tx, "bad")
 	})
 	mustNotBlame(t, "dead letter", err)
@@ -135,12 +137,12 @@ func TestClosed(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("close twice: %v", err)
 	}
-	err = s.Commit(t.Context(), sluice.Step{Lease: l}, nil)
+	err = s.Commit(t.Context(), driver.Step{Lease: l}, nil)
 	mustNotBlame(t, "commit", err)
 	saysAll(t, "commit", err, s.name, "closed")
 	_, err = s.Claim(t.Context(), l, "i")
 	mustNotBlame(t, "claim", err)
-	if err := s.Leases().Renew(t.Context(), l, time.Second); err == nil || errors.Is(err, sluice.ErrFenced) {
+	if err := s.Leases().Renew(t.Context(), l, time.Second); err == nil || errors.Is(err, driver.ErrFenced) {
 		t.Errorf("renew: %v", err)
 	}
 }

@@ -15,16 +15,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
-var group = sluice.Group{Namespace: "ns", Topic: "flights", Name: "$Default"}
+var group = driver.Group{Namespace: "ns", Topic: "flights", Name: "$Default"}
 
-func leaseOf(partition, owner string, epoch int64) sluice.Lease {
-	return sluice.Lease{Group: group, Partition: partition, Owner: owner, Epoch: epoch}
+func leaseOf(partition, owner string, epoch int64) driver.Lease {
+	return driver.Lease{Group: group, Partition: partition, Owner: owner, Epoch: epoch}
 }
 
-func at(sequence int64) sluice.Position { return sluice.Position{Sequence: sequence} }
+func at(sequence int64) driver.Position { return driver.Position{Sequence: sequence} }
 
 // The test binary is its own second process: with this variable set it does
 // what the variable says and tests nothing.
@@ -66,7 +66,7 @@ func child(what string, args []string) error {
 		if err != nil {
 			return err
 		}
-		return s.Commit(ctx, sluice.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		return s.Commit(ctx, driver.Step{Lease: l, From: p.Position, To: at(9)}, func(ctx context.Context, tx *Tx) error {
 			for i := range 2000 { // more than the page cache holds: some is in the log already
 				if err := put(ctx, tx, fmt.Sprint(i, strings.Repeat(" ", 4000))); err != nil {
 					return err
@@ -97,8 +97,8 @@ func work(ctx context.Context, s *Store, partition, steps string) error {
 	longest, at := time.Duration(0), p.Position
 	for i := range n {
 		began := time.Now()
-		next := sluice.Position{Sequence: i}
-		err := s.Commit(ctx, sluice.Step{Lease: l, From: at, To: next}, func(ctx context.Context, tx *Tx) error {
+		next := driver.Position{Sequence: i}
+		err := s.Commit(ctx, driver.Step{Lease: l, From: at, To: next}, func(ctx context.Context, tx *Tx) error {
 			return tx.Insert(ctx, "effects", []string{"key", "part"}, rowsOf(fmt.Sprintf("%s/%d", partition, i), 100, 200))
 		})
 		if err != nil {
@@ -123,15 +123,15 @@ func march(ctx context.Context, s *Store, epoch string) error {
 		return err
 	}
 	from := p.Position
-	if from == sluice.Unset {
-		from = sluice.Origin
-		if err := s.Commit(ctx, sluice.Step{Lease: l, From: sluice.Unset, To: from}, nil); err != nil {
+	if from == driver.Unset {
+		from = driver.Origin
+		if err := s.Commit(ctx, driver.Step{Lease: l, From: driver.Unset, To: from}, nil); err != nil {
 			return err
 		}
 	}
 	for {
 		to := at(from.Sequence + 1)
-		if err := s.Commit(ctx, sluice.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
+		if err := s.Commit(ctx, driver.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
 			if err := put(ctx, tx, fmt.Sprint(to)); err != nil {
 				return err
 			}
@@ -214,10 +214,10 @@ func TestKilledInTransaction(t *testing.T) {
 	}
 	l := leaseOf("0", "b", 2)
 	p, err := s.Claim(t.Context(), l, "i")
-	if err != nil || p.Position != sluice.Unset || p.Claims != 2 {
+	if err != nil || p.Position != driver.Unset || p.Claims != 2 {
 		t.Fatalf("claim after the kill: %+v, %v; want the unset position, 2 claims", p, err)
 	}
-	if err := s.Commit(t.Context(), sluice.Step{Lease: l, From: sluice.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
 		return put(ctx, tx, "once")
 	}); err != nil {
 		t.Fatal(err)

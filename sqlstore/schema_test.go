@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // openAs opens the database as a program that knows these steps beyond
@@ -60,19 +60,19 @@ func TestOlderBesideNewer(t *testing.T) {
 	if v, oldest := version(t, starting); v != ours+1 || oldest != 1 {
 		t.Errorf("version %d, oldest %d; want %d, 1: the older program must not change them", v, oldest, ours+1)
 	}
-	from := sluice.Unset
+	from := driver.Unset
 	for i, s := range []*Store{running, newer, starting} {
 		l, to := leaseOf("0", "a", int64(i+1)), at(int64(i))
 		if _, err := s.Claim(t.Context(), l, "i"); err != nil {
 			t.Fatal(err)
 		}
-		letter := sluice.DeadLetter{Group: group, Incarnation: "i", Status: sluice.StatusDead, Event: sluice.Event{Partition: "0", Sequence: to.Sequence}}
-		if err := s.Commit(t.Context(), sluice.Step{Lease: l, From: from, To: to, DeadLetters: []sluice.DeadLetter{letter}}, func(ctx context.Context, tx *Tx) error {
+		letter := driver.DeadLetter{Group: group, Incarnation: "i", Status: driver.StatusDead, Event: driver.Event{Partition: "0", Sequence: to.Sequence}}
+		if err := s.Commit(t.Context(), driver.Step{Lease: l, From: from, To: to, DeadLetters: []driver.DeadLetter{letter}}, func(ctx context.Context, tx *Tx) error {
 			return put(ctx, tx, "x")
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := s.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, letter.FailedAt); err != nil || n != int64(i+1) {
+		if n, err := s.Redrive(t.Context(), group, driver.DeadLetterFilter{}, letter.FailedAt); err != nil || n != int64(i+1) {
 			t.Errorf("retry of %d dead letters: %d, %v", i+1, n, err)
 		}
 		from = to
@@ -105,7 +105,7 @@ func TestBesideVersion1(t *testing.T) {
 	}
 	asOld(`INSERT INTO sluice_checkpoints VALUES ('` + strings.Join([]string{group.Namespace, group.Topic, group.Name}, "','") + `', '0', 'i', 9, 'o', 'a', 1, 1, 0, 0, '', '2026-01-02T03:04:05.000000Z')`)
 	s := open(t, path)
-	done := []sluice.SequenceRange{{First: 12, Last: 14}}
+	done := []driver.SequenceRange{{First: 12, Last: 14}}
 	for epoch, c := range []struct{ what, statement string }{
 		{"claimed", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = claims + 1`},
 		{"claimed and moved", `UPDATE sluice_checkpoints SET owner = 'old', epoch = epoch + 1, claims = 1, sequence_number = sequence_number + 3`},
@@ -117,7 +117,7 @@ func TestBesideVersion1(t *testing.T) {
 			t.Fatalf("claimed %+v, %v", p, err)
 		}
 		for i := range done {
-			done[i] = sluice.SequenceRange{First: p.Position.Sequence + 3, Last: p.Position.Sequence + 5}
+			done[i] = driver.SequenceRange{First: p.Position.Sequence + 3, Last: p.Position.Sequence + 5}
 		}
 		if err := s.Advance(t.Context(), l, p.Position, done); err != nil {
 			t.Fatal(err)
@@ -150,20 +150,20 @@ func TestBesideVersion2(t *testing.T) {
 	if _, err := old.Claim(t.Context(), leaseOf("0", "old", 1), "i"); err != nil {
 		t.Fatal(err)
 	}
-	if err := old.Commit(t.Context(), sluice.Step{Lease: leaseOf("0", "old", 1), From: sluice.Unset, To: at(9)}, nil); err != nil {
+	if err := old.Commit(t.Context(), driver.Step{Lease: leaseOf("0", "old", 1), From: driver.Unset, To: at(9)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, path)
 	steps := func(what string, want ...int64) {
 		t.Helper()
 		list, err := s.ReadDedup(t.Context(), group, "0")
-		if err != nil || !slices.EqualFunc(list, want, func(s sluice.DedupState, top int64) bool { return s.Top == top }) {
+		if err != nil || !slices.EqualFunc(list, want, func(s driver.DedupState, top int64) bool { return s.Top == top }) {
 			t.Errorf("%s: seen %+v, %v; want those of %v", what, list, err, want)
 		}
 	}
 	seen := func(epoch, from, to int64) {
 		t.Helper()
-		step := sluice.Step{Lease: leaseOf("0", "a", epoch), From: at(from), To: at(to), Dedup: []sluice.DedupState{{Origin: "b/0", Low: -1, Top: to, Forget: -1, IDs: "0:1"}}}
+		step := driver.Step{Lease: leaseOf("0", "a", epoch), From: at(from), To: at(to), Dedup: []driver.DedupState{{Origin: "b/0", Low: -1, Top: to, Forget: -1, IDs: "0:1"}}}
 		if _, err := s.Claim(t.Context(), step.Lease, "i"); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestBesideVersion2(t *testing.T) {
 	if _, err := old.Claim(t.Context(), leaseOf("0", "old", 3), "i"); err != nil {
 		t.Fatal(err)
 	}
-	if err := old.Commit(t.Context(), sluice.Step{Lease: leaseOf("0", "old", 3), From: at(30), To: at(40)}, nil); err != nil {
+	if err := old.Commit(t.Context(), driver.Step{Lease: leaseOf("0", "old", 3), From: at(30), To: at(40)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	steps("the old program moved the checkpoint", 20, 30)
@@ -247,7 +247,7 @@ func TestFirstStarts(t *testing.T) {
 // The start of a program does not wait for a transaction in progress.
 func TestStartBesideHandler(t *testing.T) {
 	s, l := begun(t, nil)
-	if err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(10)}, func(context.Context, *Tx) error {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(context.Context, *Tx) error {
 		other, err := OpenSQLite(s.name, nil)
 		if err != nil {
 			return err

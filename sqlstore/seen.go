@@ -5,11 +5,11 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // see stores what a step has seen, and removes what that lets forget.
-func (s *Store) see(ctx context.Context, t *transaction, step sluice.Step) error {
+func (s *Store) see(ctx context.Context, t *transaction, step driver.Step) error {
 	if len(step.Dedup) == 0 && len(step.DedupForgotten) == 0 {
 		return nil
 	}
@@ -19,7 +19,7 @@ func (s *Store) see(ctx context.Context, t *transaction, step sluice.Step) error
 	return nil
 }
 
-func (s *Store) seeAll(ctx context.Context, t *transaction, step sluice.Step) error {
+func (s *Store) seeAll(ctx context.Context, t *transaction, step driver.Step) error {
 	of := key(step.Lease.Group, step.Lease.Partition)
 	if !step.DedupSince.IsZero() {
 		if _, err := changed(ctx, t, s.sql.expire, slices.Concat(of, []any{formatTime(step.DedupSince)})...); err != nil {
@@ -56,7 +56,7 @@ func (s *Store) seeAll(ctx context.Context, t *transaction, step sluice.Step) er
 }
 
 // ReadDedup implements [sluice.TxStore].
-func (s *Store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
+func (s *Store) ReadDedup(ctx context.Context, group driver.Group, partition string) ([]driver.DedupState, error) {
 	list, err := s.allSeen(ctx, group, partition)
 	if err != nil {
 		return nil, s.outage(ctx, "read chain ids of partition "+partition, err)
@@ -64,15 +64,15 @@ func (s *Store) ReadDedup(ctx context.Context, group sluice.Group, partition str
 	return list, nil
 }
 
-func (s *Store) allSeen(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
+func (s *Store) allSeen(ctx context.Context, group driver.Group, partition string) ([]driver.DedupState, error) {
 	rows, err := s.reader.QueryContext(ctx, s.sql.seen, key(group, partition)...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var list []sluice.DedupState
+	var list []driver.DedupState
 	for rows.Next() {
-		var seen sluice.DedupState
+		var seen driver.DedupState
 		var at storedTime
 		if err := rows.Scan(&seen.Origin, &seen.Epoch, &seen.Low, &seen.Top, &at, &seen.IDs); err != nil {
 			return nil, err

@@ -20,7 +20,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Config holds what has a default. The zero value is ready to use.
@@ -67,11 +67,11 @@ type Store struct {
 }
 
 var (
-	_ sluice.TxStore[*Tx]    = (*Store)(nil)
-	_ sluice.CheckpointStore = (*Store)(nil)
-	_ sluice.DeadLetterQueue = (*Store)(nil)
-	_ sluice.DeadLetterStore = (*Store)(nil)
-	_ sluice.LeaseStore      = (*Leases)(nil)
+	_ driver.TxStore[*Tx]    = (*Store)(nil)
+	_ driver.CheckpointStore = (*Store)(nil)
+	_ driver.DeadLetterQueue = (*Store)(nil)
+	_ driver.DeadLetterStore = (*Store)(nil)
+	_ driver.LeaseStore      = (*Leases)(nil)
 )
 
 // DB is the database for set-up (creating tables) and for reading. A handler
@@ -161,6 +161,6 @@ func changed(ctx context.Context, q querier, query string, args ...any) (int64, 
 }
 
 // key is the primary key of a partition's lease and checkpoint.
-func key(g sluice.Group, partition string) []any {
+func key(g driver.Group, partition string) []any {
 	return []any{clean(g.Namespace), clean(g.Topic), clean(g.Name), clean(partition)}
 }

@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -104,23 +105,23 @@ func TestLetterStore(t *testing.T) {
 }
 
 func TestLeases(t *testing.T) {
-	sluicetest.TestLeases(t, func(t testing.TB) sluice.LeaseStore {
+	sluicetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
 		return open(t, filepath.Join(t.TempDir(), "x.db")).Leases()
 	}, nil)
 }
 
 // TestLeasesOfTwo runs the suite with every call on one of two stores in turn.
 func TestLeasesOfTwo(t *testing.T) {
-	sluicetest.TestLeases(t, func(t testing.TB) sluice.LeaseStore {
+	sluicetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
 		a, b := pair(t)
 		return &inTurn{stores: []*Leases{a.Leases(), b.Leases()}}
 	}, nil)
 }
 
 // mustBlame fails the test unless err blames the handler.
-func mustBlame(t testing.TB, what string, err error) *sluice.HandlerError {
+func mustBlame(t testing.TB, what string, err error) *driver.HandlerError {
 	t.Helper()
-	failed, ok := errors.AsType[*sluice.HandlerError](err)
+	failed, ok := errors.AsType[*driver.HandlerError](err)
 	if !ok {
 		t.Fatalf("%s: got %T: %v; want a HandlerError", what, err, err)
 	}
@@ -130,7 +131,7 @@ func mustBlame(t testing.TB, what string, err error) *sluice.HandlerError {
 // mustNotBlame fails the test unless err is one that a step may be repeated after.
 func mustNotBlame(t testing.TB, what string, err error) {
 	t.Helper()
-	if _, blames := errors.AsType[*sluice.HandlerError](err); err == nil || blames || errors.Is(err, sluice.ErrFenced) || errors.Is(err, sluice.ErrUnknown) {
+	if _, blames := errors.AsType[*driver.HandlerError](err); err == nil || blames || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
 		t.Fatalf("%s: got %T: %v; want an error of the database", what, err, err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 func TestClean(t *testing.T) {
@@ -63,11 +63,11 @@ func TestStoredForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	letter := sluice.DeadLetter{
-		Group: group, Incarnation: "i", Status: sluice.StatusRedrive, FailedAt: time.Now(), NextAttempt: time.Now(),
-		Event: sluice.Event{Partition: "0", Sequence: 1, Enqueued: time.Now(), Key: "a\x00b"},
+	letter := driver.DeadLetter{
+		Group: group, Incarnation: "i", Status: driver.StatusRedrive, FailedAt: time.Now(), NextAttempt: time.Now(),
+		Event: driver.Event{Partition: "0", Sequence: 1, Enqueued: time.Now(), Key: "a\x00b"},
 	}
-	if err := s.Commit(t.Context(), sluice.Step{Lease: l, From: at(9), To: at(9), DeadLetters: []sluice.DeadLetter{letter}}, nil); err != nil {
+	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(9), DeadLetters: []driver.DeadLetter{letter}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	const form = "____-__-__T__:__:__.______Z"

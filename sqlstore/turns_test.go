@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
@@ -60,7 +61,7 @@ func TestTurns(t *testing.T) {
 		p, err := busy.Claim(ctx, l, "i")
 		for n := int64(0); err == nil; n++ {
 			next := at(n)
-			err = busy.Commit(ctx, sluice.Step{Lease: l, From: p.Position, To: next}, func(ctx context.Context, tx *Tx) error {
+			err = busy.Commit(ctx, driver.Step{Lease: l, From: p.Position, To: next}, func(ctx context.Context, tx *Tx) error {
 				return tx.Insert(ctx, "effects", []string{"key", "part"}, rowsOf(fmt.Sprint(n), 2000, 100))
 			})
 			if p.Position = next; n == 0 {

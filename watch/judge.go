@@ -5,11 +5,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
 // follow compares a partition's checkpoint with the ends of what the log holds.
-func (w *Watcher) follow(found []Warning, id string, p *partition, b sluice.Bounds, checkpoint int64, now time.Time) []Warning {
+func (w *Watcher) follow(found []Warning, id string, p *partition, b driver.Bounds, checkpoint int64, now time.Time) []Warning {
 	if checkpoint != p.at {
 		p.at, p.moved = checkpoint, now
 	}
@@ -61,7 +63,7 @@ func (p *partition) expiry() (time.Duration, bool) {
 }
 
 // owners looks for partitions without one.
-func (w *Watcher) owners(found []Warning, topic sluice.Topic, leases []sluice.LeaseInfo, now time.Time) []Warning {
+func (w *Watcher) owners(found []Warning, topic sluice.Topic, leases []driver.LeaseInfo, now time.Time) []Warning {
 	holds := map[string]int{}
 	owned := map[string]bool{}
 	balanced := false

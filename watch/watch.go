@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -70,8 +72,8 @@ type Config struct {
 // Watcher looks at one consumer group. It belongs to one goroutine. Each look
 // asks the log once for every partition, and the stores once.
 type Watcher struct {
-	source      sluice.Source
-	leases      sluice.LeaseStore
+	source      driver.Source
+	leases      driver.LeaseStore
 	checkpoints Checkpoints
 	cfg         Config
 
@@ -108,7 +110,7 @@ const (
 )
 
 // New makes a watcher.
-func New(source sluice.Source, leases sluice.LeaseStore, checkpoints Checkpoints, cfg *Config) *Watcher {
+func New(source driver.Source, leases driver.LeaseStore, checkpoints Checkpoints, cfg *Config) *Watcher {
 	var c Config
 	if cfg != nil {
 		c = *cfg
@@ -195,11 +197,11 @@ func (w *Watcher) Look(ctx context.Context) ([]Warning, error) {
 	for i, id := range topic.Partitions {
 		p := w.partitions[id]
 		if p == nil {
-			p = &partition{moved: now, at: sluice.Unset.Sequence}
+			p = &partition{moved: now, at: driver.Unset.Sequence}
 			w.partitions[id] = p
 		}
 		c, begun := done[id]
-		begun = begun && c.Incarnation == topic.Incarnation && c.Position.Sequence >= sluice.Origin.Sequence
+		begun = begun && c.Incarnation == topic.Incarnation && c.Position.Sequence >= driver.Origin.Sequence
 		if begun {
 			found = w.follow(found, id, p, bounds[i], c.Position.Sequence, now)
 		}
@@ -213,10 +215,10 @@ func (w *Watcher) Look(ctx context.Context) ([]Warning, error) {
 }
 
 // bounds asks for the ends of all partitions.
-func (w *Watcher) bounds(ctx context.Context, partitions []string) ([]sluice.Bounds, error) {
+func (w *Watcher) bounds(ctx context.Context, partitions []string) ([]driver.Bounds, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	list := make([]sluice.Bounds, len(partitions))
+	list := make([]driver.Bounds, len(partitions))
 	errs := make([]error, len(partitions))
 	var next atomic.Int64
 	var asking sync.WaitGroup

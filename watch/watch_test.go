@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/watch"
@@ -19,7 +21,7 @@ type world struct {
 	sluicetest.Hub
 	now         time.Time
 	topic       []string
-	bounds      map[string]sluice.Bounds
+	bounds      map[string]driver.Bounds
 	checkpoints map[string]int64
 	owners      map[string]string
 	err         error
@@ -29,13 +31,13 @@ func (w *world) Describe(context.Context) (sluice.Topic, error) {
 	return sluice.Topic{Group: group, Incarnation: "i", Partitions: w.topic}, w.err
 }
 
-func (w *world) Bounds(_ context.Context, partition string) (sluice.Bounds, error) {
+func (w *world) Bounds(_ context.Context, partition string) (driver.Bounds, error) {
 	return w.bounds[partition], nil
 }
 
-func (w *world) List(context.Context, sluice.Group) (list []sluice.LeaseInfo, err error) {
+func (w *world) List(context.Context, sluice.Group) (list []driver.LeaseInfo, err error) {
 	for p, owner := range w.owners {
-		list = append(list, sluice.LeaseInfo{Lease: sluice.Lease{Group: group, Partition: p, Owner: owner, Epoch: 1}, Remaining: time.Second})
+		list = append(list, driver.LeaseInfo{Lease: sluice.Lease{Group: group, Partition: p, Owner: owner, Epoch: 1}, Remaining: time.Second})
 	}
 	return list, nil
 }
@@ -53,14 +55,14 @@ func (w *world) Read(context.Context, sluice.Group) (list []sluice.Checkpoint, e
 	return list, nil
 }
 
-func bounds(first, last int64) sluice.Bounds {
-	return sluice.Bounds{First: first, Last: sluice.Position{Sequence: last}}
+func bounds(first, last int64) driver.Bounds {
+	return driver.Bounds{First: first, Last: sluice.Position{Sequence: last}}
 }
 
 func newWorld() (*world, *watch.Watcher) {
 	w := &world{
 		now: time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC), topic: []string{"0", "1"},
-		bounds:      map[string]sluice.Bounds{"0": bounds(0, 99), "1": bounds(0, 99)},
+		bounds:      map[string]driver.Bounds{"0": bounds(0, 99), "1": bounds(0, 99)},
 		checkpoints: map[string]int64{"0": 99, "1": 99},
 		owners:      map[string]string{"0": "a", "1": "b"},
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // frameEvery is the time between two frames.
@@ -198,7 +198,7 @@ func (k *known) rows(p *Pipeline, f *figures, now time.Time) []row {
 	for i, id := range ids {
 		l, c := k.leases[id], k.progress[id]
 		h, held := f.held[id]
-		r := row{ID: id, Owner: l.Owner, Epoch: max(l.Epoch, c.Epoch), State: "free", Position: sluice.Unset.Sequence, Lag: -1, Letters: k.letters.by[id]}
+		r := row{ID: id, Owner: l.Owner, Epoch: max(l.Epoch, c.Epoch), State: "free", Position: driver.Unset.Sequence, Lag: -1, Letters: k.letters.by[id]}
 		if k.progress == nil {
 			r.Position = unknown
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -16,14 +18,14 @@ import (
 // is delivered still: up to twice [sluice.Config.MaxBatch] events, or what is
 // in flight. A pause ends with the process.
 type Gate struct {
-	sluice.Source
+	driver.Source
 
 	mu     sync.Mutex
 	paused map[string]chan struct{} // closed when the partition is resumed
 }
 
 // NewGate makes a gate before a source.
-func NewGate(source sluice.Source) *Gate {
+func NewGate(source driver.Source) *Gate {
 	return &Gate{Source: source, paused: map[string]chan struct{}{}}
 }
 
@@ -66,7 +68,7 @@ func (g *Gate) hold(partition string) <-chan struct{} {
 }
 
 // Open implements [sluice.Source].
-func (g *Gate) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+func (g *Gate) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	r, err := g.Source.Open(ctx, partition, after, epoch)
 	if err != nil {
 		return nil, err
@@ -75,7 +77,7 @@ func (g *Gate) Open(ctx context.Context, partition string, after sluice.Position
 }
 
 type gatedReader struct {
-	sluice.Reader
+	driver.Reader
 	gate      *Gate
 	partition string
 	kept      []*sluice.Event // read, but not handed out yet

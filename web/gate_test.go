@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/web"
@@ -15,7 +17,7 @@ import (
 
 func harness(h *sluicetest.Hub) sluicetest.SourceHarness {
 	return sluicetest.SourceHarness{
-		Connect: func(testing.TB) sluice.Source { return web.NewGate(h) },
+		Connect: func(testing.TB) driver.Source { return web.NewGate(h) },
 		Append: func(_ context.Context, partition string, events ...*sluice.Event) error {
 			h.Append(partition, events...)
 			return nil
@@ -35,7 +37,7 @@ func TestAPauseLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := sluicetest.NewHub(group, 1)
 		gate := web.NewGate(hub)
-		r, err := gate.Open(t.Context(), "0", sluice.Origin, 1)
+		r, err := gate.Open(t.Context(), "0", driver.Origin, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,9 +118,9 @@ func TestAPausedPartitionIsKept(t *testing.T) {
 		handled := func() [2]int64 { return [2]int64{counts[0].Load(), counts[1].Load()} }
 		var ended [2]chan error
 		var consumers [2]*sluice.Consumer
-		for i, source := range []sluice.Source{gate, hub} {
+		for i, source := range []driver.Source{gate, hub} {
 			handler := sluice.Each(func(context.Context, *sluicetest.Tx, *sluice.Event) error { counts[i].Add(1); return nil })
-			c, err := sluice.New(source, leases, sluice.Transactional(store, handler), sluice.AllPartitions, nil)
+			c, err := sluice.New(source, leases, sluice.Transactional(store, handler), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

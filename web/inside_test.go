@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/watch"
@@ -267,13 +269,13 @@ func TestLagOfPartitionsElsewhere(t *testing.T) {
 	now := time.Now()
 	k := &known{
 		topic:  sluice.Topic{Partitions: []string{"10", "9", "8"}},
-		leases: map[string]leased{"9": {sluice.LeaseInfo{Lease: sluice.Lease{Partition: "9", Owner: "other", Epoch: 4}}, now.Add(time.Minute)}},
+		leases: map[string]leased{"9": {driver.LeaseInfo{Lease: sluice.Lease{Partition: "9", Owner: "other", Epoch: 4}}, now.Add(time.Minute)}},
 		progress: map[string]sluice.Checkpoint{
-			"9": {Partition: "9", Position: sluice.Position{Sequence: 40}}, "10": {Partition: "10", Position: sluice.Unset},
+			"9": {Partition: "9", Position: sluice.Position{Sequence: 40}}, "10": {Partition: "10", Position: driver.Unset},
 		},
 		bounds: map[string]bounds{
-			"9":  {sluice.Bounds{First: 0, Last: sluice.Position{Sequence: 100}}, now},
-			"10": {sluice.Bounds{First: 20, Last: sluice.Position{Sequence: 29}}, now},
+			"9":  {driver.Bounds{First: 0, Last: sluice.Position{Sequence: 100}}, now},
+			"10": {driver.Bounds{First: 20, Last: sluice.Position{Sequence: 29}}, now},
 		},
 	}
 	rows := k.rows(&Pipeline{}, &figures{}, now)
@@ -326,12 +328,12 @@ func TestSilentStores(t *testing.T) {
 	now := time.Now()
 	k := &known{
 		topic:  sluice.Topic{Partitions: []string{"0"}},
-		bounds: map[string]bounds{"0": {sluice.Bounds{Last: sluice.Position{Sequence: 100}}, now}},
+		bounds: map[string]bounds{"0": {driver.Bounds{Last: sluice.Position{Sequence: 100}}, now}},
 	}
 	if r := k.rows(&Pipeline{}, &figures{}, now)[0]; r.State != "unknown" || r.Lag != -1 || r.Position != unknown {
 		t.Errorf("before any store has answered: %+v", r)
 	}
-	k.leases = map[string]leased{"0": {sluice.LeaseInfo{Lease: sluice.Lease{Partition: "0", Owner: "other"}}, now.Add(-time.Second)}}
+	k.leases = map[string]leased{"0": {driver.LeaseInfo{Lease: sluice.Lease{Partition: "0", Owner: "other"}}, now.Add(-time.Second)}}
 	k.progress = map[string]sluice.Checkpoint{}
 	if r := k.rows(&Pipeline{}, &figures{}, now)[0]; r.State != "free" || r.Lag != 101 {
 		t.Errorf("a lease that has ended: %+v", r)
@@ -360,7 +362,7 @@ func aThousand() (*shown, []string) {
 		ids[i] = fmt.Sprint(i)
 		l := sluice.Lease{Partition: ids[i], Owner: "host-1234-abcdef01", Epoch: 12}
 		m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: ids[i], Epoch: 12})
-		k.leases[ids[i]] = leased{sluice.LeaseInfo{Lease: l, Renewed: time.Now()}, time.Now().Add(time.Hour)}
+		k.leases[ids[i]] = leased{driver.LeaseInfo{Lease: l, Renewed: time.Now()}, time.Now().Add(time.Hour)}
 	}
 	k.topic.Partitions = ids
 	s := newShown(Pipeline{Name: "p", Meter: m})

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -15,7 +17,7 @@ import (
 func events(bodies ...string) []*sluice.Event { return sluicetest.Bodies(bodies...) }
 
 // broken is a store of dead letters that can't list them.
-type broken struct{ sluice.DeadLetterStore }
+type broken struct{ driver.DeadLetterStore }
 
 func (broken) List(context.Context, sluice.Group, sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 	return nil, errBroken

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -78,7 +80,7 @@ func (m *Meter) Observe(o sluice.Observation) {
 	switch o.Kind {
 	case sluice.KindAcquired:
 		m.drop(o.Partition)
-		m.held[strings.Clone(o.Partition)] = &standing{epoch: o.Epoch, renewed: now, position: sluice.Unset, lag: -1}
+		m.held[strings.Clone(o.Partition)] = &standing{epoch: o.Epoch, renewed: now, position: driver.Unset, lag: -1}
 	case sluice.KindLost, sluice.KindReleased:
 		m.drop(o.Partition)
 	case sluice.KindParked:
@@ -134,7 +136,7 @@ func (m *Meter) Observe(o sluice.Observation) {
 
 // undone is how many events up to those fetched are not done.
 func (p *standing) undone(o sluice.Observation) int64 {
-	if p.position.Sequence < sluice.Origin.Sequence { // nobody knows where the first is
+	if p.position.Sequence < driver.Origin.Sequence { // nobody knows where the first is
 		return int64(o.Events)
 	}
 	return max(0, o.To.Sequence-p.position.Sequence)

@@ -3,6 +3,8 @@ package web
 import (
 	"context"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
 )
@@ -11,13 +13,13 @@ import (
 type Pipeline struct {
 	Name   string // as people know it; unique on a dashboard
 	Group  sluice.Group
-	Source sluice.Source
-	Leases sluice.LeaseStore
+	Source driver.Source
+	Leases driver.LeaseStore
 
 	// Checkpoints is nil for a pipeline that keeps none.
 	Checkpoints Checkpoints
 	// DeadLetters is nil for a pipeline that keeps none.
-	DeadLetters sluice.DeadLetterStore
+	DeadLetters driver.DeadLetterStore
 	// Meter is what the consumer in this process has as its observer; nil if
 	// there is no consumer here: then there are no charts.
 	Meter *Meter

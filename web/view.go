@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/watch"
 )
@@ -58,12 +60,12 @@ type known struct {
 }
 
 type leased struct {
-	sluice.LeaseInfo
+	driver.LeaseInfo
 	until time.Time
 }
 
 type bounds struct {
-	sluice.Bounds
+	driver.Bounds
 	at time.Time
 }
 

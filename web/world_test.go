@@ -66,7 +66,7 @@ func (w *world) consume() {
 		}
 		return tx.Insert("rows", string(e.Body))
 	})
-	c, err := sluice.New(w.gate, w.leases, sluice.Transactional(w.store, handler), sluice.AllPartitions, &sluice.Config{
+	c, err := sluice.New(w.gate, w.leases, sluice.Transactional(w.store, handler), &sluice.Config{
 		Owner: "here", Observer: w.meter, AssignEvery: time.Millisecond, RedriveEvery: 10 * time.Millisecond,
 	})
 	if err != nil {

@@ -13,9 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-go/sluice/driver"
+
 	_ "modernc.org/sqlite"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/eventhub"
 )
@@ -137,7 +138,7 @@ func (h *hub) bodies() (list []string) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		r, err := h.source.Open(h.t.Context(), p, sluice.Origin, 1<<40)
+		r, err := h.source.Open(h.t.Context(), p, driver.Origin, 1<<40)
 		if err != nil {
 			h.t.Fatal(err)
 		}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/clock"
 )
@@ -15,7 +17,7 @@ import (
 // Admin manages the dead letters of one consumer group for an operator.
 type Admin struct {
 	Group       sluice.Group
-	DeadLetters sluice.DeadLetterStore
+	DeadLetters driver.DeadLetterStore
 	// Redrive runs the redrives that are due on partitions without an owner; see
 	// [sluice.Consumer.Redrive].
 	Redrive func(ctx context.Context) (applied, failed int, err error)

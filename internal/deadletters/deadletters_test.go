@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -33,9 +35,9 @@ func (w *world) handle(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) 
 	return tx.Insert("rows", fmt.Sprintf("%s/%d", e.Partition, e.Sequence))
 }
 
-func (w *world) consumer(t *testing.T, source sluice.Source) *sluice.Consumer {
+func (w *world) consumer(t *testing.T, source driver.Source) *sluice.Consumer {
 	t.Helper()
-	c, err := sluice.New(source, w.leases, sluice.Transactional(w.store, sluice.Each(w.handle)), sluice.AllPartitions, nil)
+	c, err := sluice.New(source, w.leases, sluice.Transactional(w.store, sluice.Each(w.handle)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,7 @@ func newWorld(t *testing.T, bodies ...string) *world {
 	return w
 }
 
-func (w *world) admin(t *testing.T, source sluice.Source) *deadletters.Admin {
+func (w *world) admin(t *testing.T, source driver.Source) *deadletters.Admin {
 	return &deadletters.Admin{Group: group, DeadLetters: w.store, Redrive: w.consumer(t, source).Redrive}
 }
 
@@ -218,6 +220,6 @@ func TestSelectPages(t *testing.T) {
 var errAbsent = errors.New("no route")
 
 // absent is a hub that can't be reached.
-type absent struct{ sluice.Source }
+type absent struct{ driver.Source }
 
 func (*absent) Describe(context.Context) (sluice.Topic, error) { return sluice.Topic{}, errAbsent }

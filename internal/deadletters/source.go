@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -17,7 +19,7 @@ type Checkpoints interface {
 // checkpoints, so that redrives from stored bodies work during an outage. Everything that reads
 // the hub still fails.
 type OfflineSource struct {
-	sluice.Source
+	driver.Source
 	Group       sluice.Group
 	Checkpoints Checkpoints
 	// Unreachable is called with the error each time the hub cannot be reached.

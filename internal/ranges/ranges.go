@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Encode writes ranges behind the event numbered after as a text of printable
@@ -16,7 +16,7 @@ import (
 // sign, how many follow its first. So behind 9, the ranges 11 to 11 and 13 to
 // 20 are "1,1+7". The ranges must ascend and touch neither each other nor the
 // event.
-func Encode(after int64, list []sluice.SequenceRange) (string, error) {
+func Encode(after int64, list []driver.SequenceRange) (string, error) {
 	var text []byte
 	for i, r := range list {
 		// The difference of two numbers from -2 on always fits an uint64.
@@ -36,11 +36,11 @@ func Encode(after int64, list []sluice.SequenceRange) (string, error) {
 }
 
 // Decode reads what [Encode] wrote for the same event.
-func Decode(after int64, text string) ([]sluice.SequenceRange, error) {
+func Decode(after int64, text string) ([]driver.SequenceRange, error) {
 	if text == "" {
 		return nil, nil
 	}
-	list := make([]sluice.SequenceRange, 0, strings.Count(text, ",")+1)
+	list := make([]driver.SequenceRange, 0, strings.Count(text, ",")+1)
 	for part := range strings.SplitSeq(text, ",") {
 		gap, more, long := strings.Cut(part, "+")
 		r, err := follow(after, gap, more, long)
@@ -54,8 +54,8 @@ func Decode(after int64, text string) ([]sluice.SequenceRange, error) {
 }
 
 // follow makes the range behind a gap.
-func follow(after int64, gap, more string, long bool) (sluice.SequenceRange, error) {
-	var r sluice.SequenceRange
+func follow(after int64, gap, more string, long bool) (driver.SequenceRange, error) {
+	var r driver.SequenceRange
 	missing, err := strconv.ParseUint(gap, 10, 64)
 	switch {
 	case err != nil:

@@ -7,21 +7,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
 func TestEncode(t *testing.T) {
 	for _, c := range []struct {
 		after int64
-		list  []sluice.SequenceRange
+		list  []driver.SequenceRange
 		want  string
 	}{
 		{9, nil, ""},
-		{9, []sluice.SequenceRange{{First: 11, Last: 11}, {First: 13, Last: 20}}, "1,1+7"},
-		{sluice.Unset.Sequence, []sluice.SequenceRange{{First: 0, Last: 0}}, "1"},
-		{sluice.Origin.Sequence, []sluice.SequenceRange{{First: 1, Last: math.MaxInt64}}, "1+9223372036854775806"},
-		{sluice.Unset.Sequence, []sluice.SequenceRange{{First: math.MaxInt64, Last: math.MaxInt64}}, "9223372036854775808"},
+		{9, []driver.SequenceRange{{First: 11, Last: 11}, {First: 13, Last: 20}}, "1,1+7"},
+		{driver.Unset.Sequence, []driver.SequenceRange{{First: 0, Last: 0}}, "1"},
+		{driver.Origin.Sequence, []driver.SequenceRange{{First: 1, Last: math.MaxInt64}}, "1+9223372036854775806"},
+		{driver.Unset.Sequence, []driver.SequenceRange{{First: math.MaxInt64, Last: math.MaxInt64}}, "9223372036854775808"},
 	} {
 		text, err := ranges.Encode(c.after, c.list)
 		if err != nil || text != c.want {
@@ -36,10 +37,10 @@ func TestEncode(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	for range 100 {
 		after := rand.Int64N(1<<rand.IntN(50)) - 2
-		var list []sluice.SequenceRange
+		var list []driver.SequenceRange
 		for last := after; len(list) < 100; last = list[len(list)-1].Last {
 			first := last + 2 + rand.Int64N(1<<rand.IntN(40))
-			list = append(list, sluice.SequenceRange{First: first, Last: first + rand.Int64N(1<<rand.IntN(40))})
+			list = append(list, driver.SequenceRange{First: first, Last: first + rand.Int64N(1<<rand.IntN(40))})
 		}
 		text, err := ranges.Encode(after, list)
 		if err != nil {
@@ -52,7 +53,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestEncodeRefuses(t *testing.T) {
-	for _, list := range [][]sluice.SequenceRange{
+	for _, list := range [][]driver.SequenceRange{
 		{{First: 9, Last: 9}},
 		{{First: 10, Last: 12}}, // touches
 		{{First: math.MinInt64, Last: 12}},

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/autoscale"
 )
@@ -35,7 +37,7 @@ type Config struct {
 // Source is the lag of a consumer group: how many events of the hub it has not
 // dealt with.
 type Source struct {
-	hub         sluice.Source
+	hub         driver.Source
 	checkpoints Checkpoints
 	group       sluice.Group
 	cfg         Config
@@ -44,7 +46,7 @@ type Source struct {
 var _ autoscale.Source = (*Source)(nil)
 
 // New returns the lag of a group. A nil cfg takes every default.
-func New(hub sluice.Source, checkpoints Checkpoints, group sluice.Group, cfg *Config) *Source {
+func New(hub driver.Source, checkpoints Checkpoints, group sluice.Group, cfg *Config) *Source {
 	s := &Source{hub: hub, checkpoints: checkpoints, group: group}
 	if cfg != nil {
 		s.cfg = *cfg
@@ -82,7 +84,7 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	for i := range all {
 		p := &all[i]
 		// A claim alone, without a start chosen, is moved over by its owner.
-		if p.Incarnation != topic.Incarnation && p.Position != sluice.Unset {
+		if p.Incarnation != topic.Incarnation && p.Position != driver.Unset {
 			return autoscale.Reading{}, &RecreatedError{s.group, p.Partition}
 		}
 		at[p.Partition] = p
@@ -132,7 +134,7 @@ func (s *Source) behind(ctx context.Context, partition string, p *sluice.Checkpo
 		return 0, fmt.Errorf("bounds of partition %s: %w", partition, err)
 	}
 	held := b.Last.Sequence - b.First + 1
-	if p == nil || p.Position == sluice.Unset {
+	if p == nil || p.Position == driver.Unset {
 		return min(max(s.fromStart(b), 0), held), nil
 	}
 	if p.Position.Sequence > b.Last.Sequence {
@@ -147,19 +149,19 @@ func (s *Source) behind(ctx context.Context, partition string, p *sluice.Checkpo
 }
 
 // fromStart is how many events there are from the configured start on.
-func (s *Source) fromStart(b sluice.Bounds) int64 {
+func (s *Source) fromStart(b driver.Bounds) int64 {
 	last, held := b.Last.Sequence, b.Last.Sequence-b.First+1
 	start := s.cfg.Start
 	switch start.Kind {
-	case sluice.StartLatest:
+	case driver.StartLatest:
 		return 0
-	case sluice.StartSequence:
+	case driver.StartSequence:
 		return last - start.Sequence + 1
-	case sluice.StartTime:
+	case driver.StartTime:
 		if b.LastEnqueued.Before(start.Time) {
 			return 0
 		}
-	case sluice.StartAgo:
+	case driver.StartAgo:
 		if b.LastEnqueued.Before(time.Now().Add(-start.Ago)) {
 			return 0
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
@@ -146,7 +148,7 @@ func TestDoneBehindTheCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := listed{{Partition: "0", Incarnation: topic.Incarnation, Position: sluice.Position{Sequence: 9}, Done: []sluice.SequenceRange{{First: 20, Last: 29}, {First: 50, Last: 50}}}}
+	at := listed{{Partition: "0", Incarnation: topic.Incarnation, Position: sluice.Position{Sequence: 9}, Done: []driver.SequenceRange{{First: 20, Last: 29}, {First: 50, Last: 50}}}}
 	r, err := lag.New(w.hub, at, group, nil).Read(t.Context())
 	if err != nil || r.Value != 79 {
 		t.Errorf("lag is %v, %v; want 79", r.Value, err)
@@ -159,7 +161,7 @@ func TestDoneBehindTheCheckpoint(t *testing.T) {
 
 // slow is a hub that counts how many ask at once, and fails for one partition.
 type slow struct {
-	sluice.Source
+	driver.Source
 	ids          []string
 	asking, most atomic.Int32
 	fail         string
@@ -169,21 +171,21 @@ func (s *slow) Describe(context.Context) (sluice.Topic, error) {
 	return sluice.Topic{Group: group, Incarnation: "1", Partitions: s.ids}, nil
 }
 
-func (s *slow) Bounds(ctx context.Context, partition string) (sluice.Bounds, error) {
+func (s *slow) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
 	n := s.asking.Add(1)
 	defer s.asking.Add(-1)
 	for most := s.most.Load(); n > most && !s.most.CompareAndSwap(most, n); most = s.most.Load() {
 	}
 	if partition == s.fail {
-		return sluice.Bounds{}, errors.New("no answer")
+		return driver.Bounds{}, errors.New("no answer")
 	}
 	timer := time.NewTimer(time.Millisecond)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return sluice.Bounds{First: 0, Last: sluice.Position{Sequence: 9}}, nil
+		return driver.Bounds{First: 0, Last: sluice.Position{Sequence: 9}}, nil
 	case <-ctx.Done():
-		return sluice.Bounds{}, ctx.Err()
+		return driver.Bounds{}, ctx.Err()
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice"
@@ -57,7 +59,7 @@ func consume(hub, database string) error {
 	if err != nil {
 		return err
 	}
-	c, err := sluice.New(source, leases, delivery, sluice.AllPartitions, &sluice.Config{
+	c, err := sluice.New(source, leases, delivery, &sluice.Config{
 		LeaseFor: 1500 * time.Millisecond, RenewEvery: 500 * time.Millisecond, AssignEvery: 20 * time.Millisecond,
 		MaxBatch: 100, RetryMin: time.Millisecond, RetryMax: 100 * time.Millisecond,
 	})
@@ -68,8 +70,8 @@ func consume(hub, database string) error {
 }
 
 // databases opens a store by its URL's scheme. Files behind build tags add more.
-var databases = map[string]func(context.Context, string) (sluice.Delivery, sluice.LeaseStore, error){
-	"sqlite": func(_ context.Context, path string) (sluice.Delivery, sluice.LeaseStore, error) {
+var databases = map[string]func(context.Context, string) (sluice.Delivery, driver.LeaseStore, error){
+	"sqlite": func(_ context.Context, path string) (sluice.Delivery, driver.LeaseStore, error) {
 		s, err := sqlstore.OpenSQLite(strings.TrimPrefix(path, "sqlite:"), nil)
 		if err != nil {
 			return nil, nil, err
@@ -81,7 +83,7 @@ var databases = map[string]func(context.Context, string) (sluice.Delivery, sluic
 	},
 }
 
-func open(ctx context.Context, database string) (sluice.Delivery, sluice.LeaseStore, error) {
+func open(ctx context.Context, database string) (sluice.Delivery, driver.LeaseStore, error) {
 	scheme, _, _ := strings.Cut(database, ":")
 	return databases[scheme](ctx, database)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice"
@@ -17,7 +19,7 @@ import (
 func run(m *testing.M) int { return pgtest.Run(m) }
 
 func init() {
-	databases["postgres"] = func(ctx context.Context, url string) (sluice.Delivery, sluice.LeaseStore, error) {
+	databases["postgres"] = func(ctx context.Context, url string) (sluice.Delivery, driver.LeaseStore, error) {
 		s, err := pgstore.Open(ctx, url, nil)
 		if err != nil {
 			return nil, nil, err

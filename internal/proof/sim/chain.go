@@ -52,7 +52,7 @@ func (w *world) groups() []sluice.Group {
 // firstStage is a delivery into the log of the next one.
 func (p *process) firstStage() sluice.Delivery {
 	s := p.w.cfg.Stream
-	return sluice.AtLeastOnce[*sluice.Event](checkpoints{store{p}}, letters{p}, p.messages, &forward{process: p, sent: map[string]int64{}}, &sluice.AtLeastOnceConfig[*sluice.Event]{
+	return sluice.AtLeastOnce[*sluice.Event](atLeastOnceStore{checkpoints{store{p}}, letters{p}}, p.messages, &forward{process: p, sent: map[string]int64{}}, &sluice.AtLeastOnceConfig{
 		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond,
 	})
 }

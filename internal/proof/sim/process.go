@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -83,8 +85,9 @@ func (w *world) launch(name string, next bool, run func(context.Context, *sluice
 	case w.cfg.Stream != nil:
 		delivery = p.stream()
 	}
-	consumer, err := sluice.New(source{p}, leases{p}, delivery, w.cfg.Want, &sluice.Config{
-		Owner: p.name, Clock: p, Seed: h.Sum64() | 1,
+	consumer, err := sluice.New(source{p}, leases{p}, delivery, &sluice.Config{
+		Partitions: w.cfg.Want,
+		Owner:      p.name, Clock: p, Seed: h.Sum64() | 1,
 		MaxBatch: w.cfg.MaxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
 		RedriveEvery: 5 * time.Second, Observer: w.cfg.Observer,
 	})
@@ -241,16 +244,16 @@ func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
 	})
 }
 
-func (s source) Bounds(ctx context.Context, partition string) (sluice.Bounds, error) {
-	return ask(ctx, s.process, "bounds", partition, func() (sluice.Bounds, error) { return s.hub().Bounds(ctx, partition) })
+func (s source) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
+	return ask(ctx, s.process, "bounds", partition, func() (driver.Bounds, error) { return s.hub().Bounds(ctx, partition) })
 }
 
 func (s source) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
 	return ask(ctx, s.process, "seek", partition, func() (sluice.Position, error) { return s.hub().Seek(ctx, partition, start, epoch) })
 }
 
-func (s source) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
-	return ask(ctx, s.process, "open", partition, func() (sluice.Reader, error) {
+func (s source) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
+	return ask(ctx, s.process, "open", partition, func() (driver.Reader, error) {
 		r, err := s.hub().Open(ctx, partition, after, epoch)
 		if err != nil {
 			return nil, err
@@ -269,7 +272,7 @@ func (s source) hub() *sluicetest.Hub {
 type reader struct {
 	*process
 	partition string
-	inner     sluice.Reader
+	inner     driver.Reader
 }
 
 func (r reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
@@ -302,8 +305,8 @@ func (l leases) Release(ctx context.Context, lease sluice.Lease) error {
 	return tell(ctx, l.process, "release", lease.Partition, func() error { return l.w.leaseStore().Release(ctx, lease) })
 }
 
-func (l leases) List(ctx context.Context, group sluice.Group) ([]sluice.LeaseInfo, error) {
-	return ask(ctx, l.process, "list", "", func() ([]sluice.LeaseInfo, error) { return l.w.leaseStore().List(ctx, group) })
+func (l leases) List(ctx context.Context, group sluice.Group) ([]driver.LeaseInfo, error) {
+	return ask(ctx, l.process, "list", "", func() ([]driver.LeaseInfo, error) { return l.w.leaseStore().List(ctx, group) })
 }
 
 // store is the database as a process sees it.
@@ -325,7 +328,7 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 
 // Commit begins the transaction behind one edge; the other, where it commits,
 // is in world.Commit.
-func (s store) Commit(ctx context.Context, step sluice.Step, fn func(context.Context, *sluicetest.Tx) error) error {
+func (s store) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	s.w.mu.Lock()
 	s.committing[step.Lease.Partition] = ctx
 	s.w.mu.Unlock()
@@ -337,7 +340,7 @@ func (s store) Commit(ctx context.Context, step sluice.Step, fn func(context.Con
 
 // blind is a mutant: it takes a commit of unknown outcome for a failed one
 // and runs it again, whatever the checkpoint says.
-func (s store) blind(ctx context.Context, step sluice.Step, fn func(context.Context, *sluicetest.Tx) error) error {
+func (s store) blind(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	for {
 		err := tell(ctx, s.process, "begin", step.Lease.Partition, func() error { return s.w.store.Commit(ctx, step, fn) })
 		if !errors.Is(err, sluice.ErrUnknown) {
@@ -346,7 +349,7 @@ func (s store) blind(ctx context.Context, step sluice.Step, fn func(context.Cont
 	}
 }
 
-func (s store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial sluice.AttemptRecord) error {
+func (s store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
 	return tell(ctx, s.process, "record", lease.Partition, func() error { return s.w.store.RecordAttempt(ctx, lease, at, trial) })
 }
 
@@ -358,8 +361,8 @@ func (s store) Due(ctx context.Context, group sluice.Group, partition string, li
 	return ask(ctx, s.process, "due", partition, func() ([]sluice.DeadLetter, error) { return s.w.store.Due(ctx, group, partition, limit) })
 }
 
-func (s store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]sluice.DedupState, error) {
-	return ask(ctx, s.process, "seen", partition, func() ([]sluice.DedupState, error) { return s.w.store.ReadDedup(ctx, group, partition) })
+func (s store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error) {
+	return ask(ctx, s.process, "seen", partition, func() ([]driver.DedupState, error) { return s.w.store.ReadDedup(ctx, group, partition) })
 }
 
 func (s store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
@@ -386,7 +389,7 @@ func (w *world) Before(op sluicetest.Op, lease sluice.Lease) error {
 }
 
 // Commit implements [sluicetest.Faults].
-func (w *world) Commit(step sluice.Step, apply func() error) error {
+func (w *world) Commit(step driver.Step, apply func() error) error {
 	w.mu.Lock()
 	p := w.owners[step.Lease.Owner]
 	ctx := p.committing[step.Lease.Partition]
@@ -423,7 +426,7 @@ func lane(l sluice.Lease) string { return l.Group.Topic + "/" + l.Partition }
 
 // watched is a commit that is held against its owner if it takes effect after
 // a later one has claimed the partition.
-func (w *world) watched(step sluice.Step, apply func() error) func() error {
+func (w *world) watched(step driver.Step, apply func() error) func() error {
 	return func() error {
 		w.mu.Lock()
 		claimed := w.claimed[lane(step.Lease)]

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -28,7 +30,7 @@ type written struct {
 // stream is the delivery of such a process.
 func (p *process) stream() sluice.Delivery {
 	s := p.w.cfg.Stream
-	return sluice.AtLeastOnce[*sluice.Event](checkpoints{store{p}}, letters{p}, p.records, sink{p}, &sluice.AtLeastOnceConfig[*sluice.Event]{
+	return sluice.AtLeastOnce[*sluice.Event](atLeastOnceStore{checkpoints{store{p}}, letters{p}}, p.records, sink{p}, &sluice.AtLeastOnceConfig{
 		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond,
 	})
 }
@@ -122,7 +124,12 @@ func (w *world) send(ctx context.Context, p *process, op, place string, apply fu
 // checkpoints are the database's, as a process sees them.
 type checkpoints struct{ store }
 
-func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+type atLeastOnceStore struct {
+	checkpoints
+	letters
+}
+
+func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 	if n := len(done); n > 0 && c.w.cfg.Stream.Highest {
 		to, done = sluice.Position{Sequence: done[n-1].Last}, nil
 	}
@@ -132,7 +139,7 @@ func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.
 // advance moves a checkpoint, and holds against the engine what it should not
 // have: to pass an event that is neither written nor a dead letter, to go back,
 // to come from an owner that another has taken over from.
-func (w *world) advance(lease sluice.Lease, to sluice.Position, done []sluice.SequenceRange) error {
+func (w *world) advance(lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 	ctx := context.Background()
 	before := w.checkpoint(lease.Partition)
 	parked, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{Partition: lease.Partition})
@@ -154,7 +161,7 @@ func (w *world) advance(lease sluice.Lease, to sluice.Position, done []sluice.Se
 	if claimed := w.claimed[lane(lease)]; lease.Epoch < claimed {
 		complain("the checkpoint was moved under epoch %d after epoch %d had claimed", lease.Epoch, claimed)
 	}
-	for _, r := range append([]sluice.SequenceRange{{First: before.Sequence + 1, Last: to.Sequence}}, done...) {
+	for _, r := range append([]driver.SequenceRange{{First: before.Sequence + 1, Last: to.Sequence}}, done...) {
 		for n := max(r.First, 0); n <= r.Last; n++ {
 			if !settled[n] && w.written[written{lease.Partition, n}] == 0 {
 				complain("event %d counts as done at checkpoint %v, but is neither written nor a dead letter", n, to)
@@ -172,7 +179,7 @@ func (w *world) checkpoint(partition string) sluice.Position {
 			return p.Position
 		}
 	}
-	return sluice.Unset
+	return driver.Unset
 }
 
 // letters are the dead letters, as a process sees them.

@@ -7,30 +7,30 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
-var group = sluice.Group{Namespace: "bench", Topic: "events", Name: "$Default"}
+var group = driver.Group{Namespace: "bench", Topic: "events", Name: "$Default"}
 
 const incarnation = "1"
 
 // Advance measures a checkpoint's move with so many ranges that are done
 // behind it.
-func Advance[S sluice.CheckpointStore](b *testing.B, open func(b *testing.B) S) {
+func Advance[S driver.CheckpointStore](b *testing.B, open func(b *testing.B) S) {
 	for _, n := range []int{0, 100, 10_000} {
 		b.Run(fmt.Sprintf("ranges=%d", n), func(b *testing.B) {
 			s := open(b)
-			lease := sluice.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
+			lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
 			if _, err := s.Claim(b.Context(), lease, incarnation); err != nil {
 				b.Fatal(err)
 			}
-			done := make([]sluice.SequenceRange, n)
+			done := make([]driver.SequenceRange, n)
 			to := int64(0)
 			for b.Loop() {
 				for i := range done {
-					done[i] = sluice.SequenceRange{First: to + 10 + 7*int64(i), Last: to + 12 + 7*int64(i)}
+					done[i] = driver.SequenceRange{First: to + 10 + 7*int64(i), Last: to + 12 + 7*int64(i)}
 				}
-				if err := s.Advance(b.Context(), lease, sluice.Position{Sequence: to}, done); err != nil {
+				if err := s.Advance(b.Context(), lease, driver.Position{Sequence: to}, done); err != nil {
 					b.Fatal(err)
 				}
 				to++
@@ -41,17 +41,17 @@ func Advance[S sluice.CheckpointStore](b *testing.B, open func(b *testing.B) S) 
 
 // Park measures dead letters of 1 KB, so many in one go, and a look at them
 // afterwards.
-func Park[S sluice.DeadLetterQueue](b *testing.B, open func(b *testing.B) S) {
+func Park[S driver.DeadLetterQueue](b *testing.B, open func(b *testing.B) S) {
 	for _, n := range []int{1, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			s := open(b)
-			letters, body := make([]sluice.DeadLetter, n), make([]byte, 1024)
+			letters, body := make([]driver.DeadLetter, n), make([]byte, 1024)
 			sequence := int64(0)
 			for b.Loop() {
 				for i := range letters {
-					letters[i] = sluice.DeadLetter{
-						Group: group, Incarnation: incarnation, FailedAt: time.Now(), Error: "no", Attempts: 3, Status: sluice.StatusDead, HasBody: true,
-						Event: sluice.Event{Partition: "0", Sequence: sequence, Key: fmt.Sprint(sequence % 1000), Body: body},
+					letters[i] = driver.DeadLetter{
+						Group: group, Incarnation: incarnation, FailedAt: time.Now(), Error: "no", Attempts: 3, Status: driver.StatusDead, HasBody: true,
+						Event: driver.Event{Partition: "0", Sequence: sequence, Key: fmt.Sprint(sequence % 1000), Body: body},
 					}
 					sequence++
 				}

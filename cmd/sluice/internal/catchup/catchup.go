@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/clock"
 )
@@ -30,7 +32,7 @@ const pollEvery = 200 * time.Millisecond
 
 // Now asks for the ends of all partitions. It tries again until ctx ends,
 // unless the source refuses.
-func Now(ctx context.Context, source sluice.Source) (*Ends, error) {
+func Now(ctx context.Context, source driver.Source) (*Ends, error) {
 	for {
 		e, err := ends(ctx, source)
 		if err == nil || errors.Is(err, sluice.ErrRefused) {
@@ -42,7 +44,7 @@ func Now(ctx context.Context, source sluice.Source) (*Ends, error) {
 	}
 }
 
-func ends(ctx context.Context, source sluice.Source) (*Ends, error) {
+func ends(ctx context.Context, source driver.Source) (*Ends, error) {
 	topic, err := source.Describe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("describe topic: %w", err)
@@ -90,7 +92,7 @@ func (e *Ends) Wait(ctx context.Context, checkpoints Checkpoints, stopped func()
 func (e *Ends) compare(all []sluice.Checkpoint) *Unreached {
 	at := make(map[string]sluice.Position, len(all))
 	for _, p := range all {
-		if p.Incarnation == e.topic.Incarnation && p.Position != sluice.Unset {
+		if p.Incarnation == e.topic.Incarnation && p.Position != driver.Unset {
 			at[p.Partition] = p.Position
 		}
 	}

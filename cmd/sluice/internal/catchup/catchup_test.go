@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/catchup"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -160,7 +162,7 @@ func (f *flaky) Read(ctx context.Context, g sluice.Group) ([]sluice.Checkpoint, 
 
 // absent is a hub that can't be reached, or refuses.
 type absent struct {
-	sluice.Source
+	driver.Source
 	err error
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -62,7 +64,7 @@ func (w *world) at(t *testing.T, partition string) sluice.Checkpoint {
 			return p
 		}
 	}
-	return sluice.Checkpoint{Position: sluice.Unset}
+	return sluice.Checkpoint{Position: driver.Unset}
 }
 
 func TestSetCountsWhatIsRepeatedAndSkipped(t *testing.T) {
@@ -132,7 +134,7 @@ func TestSetRefusesWhileThereIsALiveOwner(t *testing.T) {
 		for _, set := range []func(context.Context, string, sluice.Start, bool) (checkpoint.Move, error){w.table.Set, w.table.Plan} {
 			_, err := set(t.Context(), "0", sluice.Earliest(), false)
 			var held *checkpoint.HeldError
-			if !errors.As(err, &held) || !errors.Is(err, sluice.ErrHeld) || held.Owner != "rival" || held.Left != time.Minute {
+			if !errors.As(err, &held) || !errors.Is(err, driver.ErrHeld) || held.Owner != "rival" || held.Left != time.Minute {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -143,7 +145,7 @@ func TestSetRefusesWhileThereIsALiveOwner(t *testing.T) {
 		if err != nil || m.Fenced != "rival" || m.Epoch <= claimed.Epoch {
 			t.Fatalf("by force: %+v, %v", m, err)
 		}
-		step := sluice.Step{Lease: sluice.Lease{Group: group, Partition: "0", Owner: "rival", Epoch: claimed.Epoch}, From: sluice.Position{Sequence: 1}, To: sluice.Position{Sequence: 6}}
+		step := driver.Step{Lease: sluice.Lease{Group: group, Partition: "0", Owner: "rival", Epoch: claimed.Epoch}, From: sluice.Position{Sequence: 1}, To: sluice.Position{Sequence: 6}}
 		if err := w.store.Commit(t.Context(), step, nil); !errors.Is(err, sluice.ErrFenced) {
 			t.Errorf("the owner that was overridden commits: %v", err)
 		}
@@ -204,7 +206,7 @@ func TestList(t *testing.T) {
 		}
 		letter := sluice.DeadLetter{Group: group, Incarnation: w.at(t, "0").Incarnation, Status: sluice.StatusDead, Event: sluice.Event{Partition: "0", Sequence: 6}}
 		at := sluice.Position{Sequence: 6}
-		if err := w.store.Commit(t.Context(), sluice.Step{Lease: lease, From: sluice.Position{Sequence: 5}, To: at, DeadLetters: []sluice.DeadLetter{letter}}, nil); err != nil {
+		if err := w.store.Commit(t.Context(), driver.Step{Lease: lease, From: sluice.Position{Sequence: 5}, To: at, DeadLetters: []sluice.DeadLetter{letter}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		rows, hub, err := w.table.List(t.Context())
@@ -228,7 +230,7 @@ func TestList(t *testing.T) {
 }
 
 // absent is a hub that can't be reached.
-type absent struct{ sluice.Source }
+type absent struct{ driver.Source }
 
 func (*absent) Describe(context.Context) (sluice.Topic, error) {
 	return sluice.Topic{}, errors.New("no route")

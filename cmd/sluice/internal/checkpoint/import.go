@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -47,12 +49,12 @@ func (t *Table) Import(ctx context.Context, f Foreign, force bool) (Move, error)
 }
 
 func (f Foreign) aim(force bool) aim {
-	return func(ctx context.Context, t *Table, s state, b sluice.Bounds, epoch int64) (sluice.Position, error) {
+	return func(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int64) (sluice.Position, error) {
 		to := sluice.Position{Sequence: f.Sequence, Offset: f.Offset}
 		switch {
 		case f.Owner != "" && !force:
 			return to, &AtWorkError{Partition: s.partition, Owner: f.Owner}
-		case s.progress.Position != sluice.Unset && !force:
+		case s.progress.Position != driver.Unset && !force:
 			return to, &ExistsError{Partition: s.partition, At: s.progress.Position}
 		case f.Sequence < 0:
 			return f.find(ctx, t, b, epoch)
@@ -71,7 +73,7 @@ func (f Foreign) aim(force bool) aim {
 
 // find is the position of an event of which the offset alone is known: right
 // behind it, or before it where it may have passed retention.
-func (f Foreign) find(ctx context.Context, t *Table, b sluice.Bounds, epoch int64) (sluice.Position, error) {
+func (f Foreign) find(ctx context.Context, t *Table, b driver.Bounds, epoch int64) (sluice.Position, error) {
 	before, err := t.Source.Seek(ctx, f.Partition, sluice.FromOffset(f.Offset), epoch)
 	if err != nil {
 		return before, fmt.Errorf("seek offset %s in partition %s: %w", f.Offset, f.Partition, err)

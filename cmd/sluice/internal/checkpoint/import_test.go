@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -53,7 +55,7 @@ func TestImport(t *testing.T) {
 				f.Offset = offset(t, w, c.offset)
 			}
 			planned, err := w.table.PlanImport(t.Context(), f, false)
-			if err != nil || planned.To.Sequence != c.to || w.at(t, "1").Position != sluice.Unset {
+			if err != nil || planned.To.Sequence != c.to || w.at(t, "1").Position != driver.Unset {
 				t.Errorf("%s: planned %+v, %v", name, planned, err)
 			}
 			m, err := w.table.Import(t.Context(), f, false)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -36,19 +38,19 @@ func (e *HeldError) Error() string {
 }
 
 // Is makes a HeldError an [sluice.ErrHeld].
-func (e *HeldError) Is(target error) bool { return target == sluice.ErrHeld }
+func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld }
 
 // leaseFor is how long a partition is kept from consumers while its checkpoint
 // is moved, and so how long that may take.
 const leaseFor = 30 * time.Second
 
 // aim finds where a move goes.
-type aim func(ctx context.Context, t *Table, s state, b sluice.Bounds, epoch int64) (sluice.Position, error)
+type aim func(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int64) (sluice.Position, error)
 
 // aimAt makes an aim of a start.
 func aimAt(start sluice.Start) aim {
-	return func(ctx context.Context, t *Table, s state, b sluice.Bounds, epoch int64) (sluice.Position, error) {
-		if start.Kind == sluice.StartSequence && start.Sequence < b.First {
+	return func(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int64) (sluice.Position, error) {
+		if start.Kind == driver.StartSequence && start.Sequence < b.First {
 			return sluice.Position{}, fmt.Errorf("partition %s: event %d has passed retention: the oldest held is %d, so set to sequence %d or earliest",
 				s.partition, start.Sequence, b.First, b.First)
 		}
@@ -96,7 +98,7 @@ func (t *Table) move(ctx context.Context, partition string, to aim, force bool, 
 	case err == nil:
 		epoch = lease.Epoch
 		defer t.release(ctx, lease)
-	case !errors.Is(err, sluice.ErrHeld):
+	case !errors.Is(err, driver.ErrHeld):
 		return Move{}, fmt.Errorf("acquire lease of partition %s: %w", partition, err)
 	case !force:
 		return Move{}, t.held(ctx, partition)
@@ -132,11 +134,11 @@ type state struct {
 	topic     sluice.Topic
 	partition string
 	progress  sluice.Checkpoint // zero but for Position, which is Unset, if there is no checkpoint
-	holder    sluice.LeaseInfo
+	holder    driver.LeaseInfo
 }
 
 func (t *Table) look(ctx context.Context, partition string) (state, error) {
-	s := state{partition: partition, progress: sluice.Checkpoint{Position: sluice.Unset}}
+	s := state{partition: partition, progress: sluice.Checkpoint{Position: driver.Unset}}
 	var err error
 	if s.topic, err = t.Source.Describe(ctx); err != nil {
 		return s, fmt.Errorf("describe topic: %w", err)
@@ -168,22 +170,22 @@ func known(topic sluice.Topic, partition string) error {
 	return fmt.Errorf("hub %s has no partition %s: it has %s", topic.Topic, partition, strings.Join(topic.Partitions, ", "))
 }
 
-func (t *Table) holder(ctx context.Context, partition string) (sluice.LeaseInfo, error) {
+func (t *Table) holder(ctx context.Context, partition string) (driver.LeaseInfo, error) {
 	leases, err := t.Leases.List(ctx, t.Group)
 	if err != nil {
-		return sluice.LeaseInfo{}, err
+		return driver.LeaseInfo{}, err
 	}
 	for _, l := range leases {
 		if l.Partition == partition {
 			return l, nil
 		}
 	}
-	return sluice.LeaseInfo{}, nil
+	return driver.LeaseInfo{}, nil
 }
 
 // plan finds the position that a move goes to, and what that does to whom.
 func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (Move, error) {
-	m := Move{Partition: s.partition, From: s.progress.Position, Begun: s.progress.Position != sluice.Unset}
+	m := Move{Partition: s.partition, From: s.progress.Position, Begun: s.progress.Position != driver.Unset}
 	if s.holder.Live() {
 		m.Fenced = s.holder.Owner
 	}

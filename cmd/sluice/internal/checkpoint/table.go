@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -20,10 +22,10 @@ type Store interface {
 // Table is the checkpoints of one consumer group and what goes with them.
 type Table struct {
 	Group       sluice.Group
-	Source      sluice.Source
-	Leases      sluice.LeaseStore
+	Source      driver.Source
+	Leases      driver.LeaseStore
 	Checkpoints Store
-	DeadLetters sluice.DeadLetterStore
+	DeadLetters driver.DeadLetterStore
 }
 
 // Row is what is known of one partition.
@@ -73,7 +75,7 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 	}
 	for _, p := range progress {
 		r := row(p.Partition)
-		r.Begun = p.Position != sluice.Unset
+		r.Begun = p.Position != driver.Unset
 		r.Position, r.Epoch, r.Updated = p.Position, p.Epoch, p.Updated
 		r.Recreated = hub == nil && p.Incarnation != topic.Incarnation
 	}
@@ -105,7 +107,7 @@ func (t *Table) measure(ctx context.Context, r *Row) error {
 	if err != nil {
 		return fmt.Errorf("end of partition %s: %w", r.Partition, err)
 	}
-	from := sluice.Origin
+	from := driver.Origin
 	if r.Begun && !r.Recreated {
 		from = r.Position
 	}

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -96,7 +97,7 @@ func TestConnectionsAreCutWhileProducing(t *testing.T) {
 	}
 	t.Logf("%d cuts", cuts)
 	for p := range partitions {
-		r, err := d.parts.Source.Open(t.Context(), strconv.Itoa(p), sluice.Origin, 1)
+		r, err := d.parts.Source.Open(t.Context(), strconv.Itoa(p), driver.Origin, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
-
-	"github.com/sluice-go/sluice"
 )
 
 // Record number i goes to partition i % partitions, so that it gets sequence
@@ -87,7 +87,7 @@ func (l *line) produce(ctx context.Context, fn func(*producer) error) error {
 // producer sends one partition's records.
 type producer struct {
 	client    *azeventhubs.ProducerClient
-	hub       sluice.Source
+	hub       driver.Source
 	record    func(i int64) (record, error)
 	partition int
 	next      int64 // sequence number that the next record will get

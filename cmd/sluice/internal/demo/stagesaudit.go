@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
 )
@@ -139,12 +141,12 @@ func (d *Stages) Unaudited(name string) string {
 }
 
 // readAll gives all events to take that a partition holds now.
-func readAll(ctx context.Context, source sluice.Source, partition string, epoch int64, take func(*sluice.Event) error) error {
+func readAll(ctx context.Context, source driver.Source, partition string, epoch int64, take func(*sluice.Event) error) error {
 	b, err := source.Bounds(ctx, partition)
 	if err != nil || b.Last.Sequence < 0 {
 		return err
 	}
-	r, err := source.Open(ctx, partition, sluice.Origin, epoch)
+	r, err := source.Open(ctx, partition, driver.Origin, epoch)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/catchup"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
@@ -68,7 +70,7 @@ func open(ctx context.Context, p *pipeline.Pipeline, log *slog.Logger) (*Pipelin
 const reachFor = 5 * time.Second
 
 // reach checks that the hub answers.
-func reach(ctx context.Context, p *pipeline.Pipeline, source sluice.Source) error {
+func reach(ctx context.Context, p *pipeline.Pipeline, source driver.Source) error {
 	deadline := time.Now().Add(reachFor)
 	for {
 		_, err := source.Describe(ctx)

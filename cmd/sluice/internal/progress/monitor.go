@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 )
 
@@ -79,7 +81,7 @@ func (m *Monitor) count(o sluice.Observation) {
 	}
 	switch o.Kind {
 	case sluice.KindAcquired:
-		m.owned[o.Partition] = &partition{checkpoint: sluice.Unset, lag: -1}
+		m.owned[o.Partition] = &partition{checkpoint: driver.Unset, lag: -1}
 	case sluice.KindLost, sluice.KindReleased:
 		delete(m.owned, o.Partition)
 		delete(m.stopped, o.Partition)

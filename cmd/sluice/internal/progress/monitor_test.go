@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 )
@@ -146,7 +148,7 @@ func stream(m *Monitor) {
 		{Kind: sluice.KindAcquired, Partition: "9"},
 		{Kind: sluice.KindClaimed, Partition: "9", To: sluice.Position{Sequence: 99}},
 		{Kind: sluice.KindAcquired, Partition: "10"},
-		{Kind: sluice.KindClaimed, Partition: "10", To: sluice.Unset},
+		{Kind: sluice.KindClaimed, Partition: "10", To: driver.Unset},
 		{Kind: sluice.KindWritten, Partition: "9", Events: 900, Cost: 6000, InFlight: 40, Lag: 500, To: sluice.Position{Sequence: 999}},
 		{Kind: sluice.KindWritten, Partition: "10", Events: 100, Cost: 100, InFlight: 2, Lag: 7000},
 		{Kind: sluice.KindCommitted, Partition: "9", Events: 850, Lag: 550, To: sluice.Position{Sequence: 949}},

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 	"github.com/sluice-go/sluice/eventhub"
@@ -261,7 +263,7 @@ func readAll(ctx context.Context, source *eventhub.Source, partition string, las
 	if last < 0 {
 		return nil
 	}
-	reader, err := source.Open(ctx, partition, sluice.Origin, 1<<40)
+	reader, err := source.Open(ctx, partition, driver.Origin, 1<<40)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
 	"github.com/sluice-go/sluice/pipeline"
@@ -107,11 +109,11 @@ func runSluice(ctx context.Context, j *job, m *meter) (err error) {
 
 // gatedSource holds partitions back until all may be opened.
 type gatedSource struct {
-	sluice.Source
+	driver.Source
 	gate *gate
 }
 
-func (s gatedSource) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (sluice.Reader, error) {
+func (s gatedSource) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	if err := s.gate.pass(ctx); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package sluice
+package driver
 
 import "time"
 
@@ -20,13 +20,3 @@ type Event struct {
 
 // Position is the event's own position: "up to and including this event".
 func (e *Event) Position() Position { return Position{Sequence: e.Sequence, Offset: e.Offset} }
-
-// Batch is a run of events of one partition in the log's order, never empty.
-// All of it takes effect in one transaction, or none of it does.
-type Batch struct {
-	Group     Group
-	Partition string
-	Epoch     int64 // of the lease under which the batch is delivered
-	Redriven  bool  // the single event is a dead letter on retry, out of the partition's order
-	Events    []*Event
-}

@@ -1,31 +1,9 @@
-package sluice
+package driver
 
 import (
 	"context"
 	"time"
 )
-
-// Checkpoint is a partition's checkpoint.
-type Checkpoint struct {
-	Group       Group
-	Partition   string
-	Incarnation string          // of the topic, when the checkpoint was made or set
-	Position    Position        // the last event that is done; Unset before a start was chosen
-	Owner       string          // who claimed it last
-	Epoch       int64           // of that claim; only ever rises
-	Claims      int             // claims since the position last moved or a process left cleanly, the newest included
-	Attempt     AttemptRecord   // what is known of the event behind the position
-	Done        []SequenceRange // of AtLeastOnce: events behind the position that are done too, ascending
-	Updated     time.Time
-}
-
-// AttemptRecord records failed attempts at one event, the one numbered Sequence, so
-// that attempts are counted across restarts. The zero value means none.
-type AttemptRecord struct {
-	Sequence int64
-	Attempts int    // begun or failed; 0 if there is no trial
-	Error    string // of the last failed attempt; empty if it never came to an end
-}
 
 // Step is what one transaction does to a partition besides the handler's own
 // writes: it moves the checkpoint from From to To, parks and redrives events.

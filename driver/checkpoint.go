@@ -1,6 +1,31 @@
-package sluice
+package driver
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// Checkpoint is a partition's checkpoint.
+type Checkpoint struct {
+	Group       Group
+	Partition   string
+	Incarnation string          // of the topic, when the checkpoint was made or set
+	Position    Position        // the last event that is done; Unset before a start was chosen
+	Owner       string          // who claimed it last
+	Epoch       int64           // of that claim; only ever rises
+	Claims      int             // claims since the position last moved or a process left cleanly, the newest included
+	Attempt     AttemptRecord   // what is known of the event behind the position
+	Done        []SequenceRange // of AtLeastOnce: events behind the position that are done too, ascending
+	Updated     time.Time
+}
+
+// AttemptRecord records failed attempts at one event, the one numbered Sequence, so
+// that attempts are counted across restarts. The zero value means none.
+type AttemptRecord struct {
+	Sequence int64
+	Attempts int    // begun or failed; 0 if there is no trial
+	Error    string // of the last failed attempt; empty if it never came to an end
+}
 
 // SequenceRange is a run of events of a partition, by sequence number, both ends
 // included.
@@ -38,30 +63,4 @@ type CheckpointStore interface {
 	// what was done behind it. Going back repeats on purpose: also a next stage
 	// that tells repeats takes what is sent again for new, but for the newest.
 	Reset(ctx context.Context, group Group, partition, incarnation string, to Position) (epoch int64, err error)
-}
-
-// DeadLetterQueue is where [AtLeastOnce] leaves dead letters and finds those to
-// try again. They are stored before the checkpoint passes their events. What
-// commands do with them is [DeadLetterStore]'s. Implementations are safe for
-// concurrent use.
-type DeadLetterQueue interface {
-	// Park stores dead letters in one go, or none of them. Of one whose
-	// identity is there, attempts, error, time and status are updated. ID is
-	// the store's to choose.
-	Park(ctx context.Context, letters []DeadLetter) error
-	// Due returns the partition's dead letters whose retry is due by the
-	// store's clock, with bodies, lowest sequence number first, at most limit.
-	Due(ctx context.Context, group Group, partition string, limit int) ([]DeadLetter, error)
-	// Settle ends retries: those applied (by id) are removed, those that
-	// failed again get their new status, error, time and attempts. Only
-	// letters with status retry change; others are passed over, for a
-	// person may have been quicker.
-	Settle(ctx context.Context, group Group, applied []int64, returned []DeadLetter) error
-	// Parked returns the sequence numbers above `after` of the partition's
-	// dead letters of any status, ascending: after a restart these events
-	// count as done.
-	Parked(ctx context.Context, group Group, partition, incarnation string, after int64) ([]int64, error)
-	// Held returns the partition keys, each once, of the partition's dead
-	// letters that are not discarded.
-	Held(ctx context.Context, group Group, partition string) ([]string, error)
 }

@@ -1,4 +1,4 @@
-package sluice
+package driver
 
 import (
 	"context"
@@ -65,4 +65,37 @@ type DeadLetterStore interface {
 	Redrive(ctx context.Context, group Group, filter DeadLetterFilter, at time.Time) (int64, error)
 	// Discard gives the selected ones up and returns how many.
 	Discard(ctx context.Context, group Group, filter DeadLetterFilter) (int64, error)
+}
+
+// DeadLetterQueue is where [AtLeastOnce] leaves dead letters and finds those to
+// try again. They are stored before the checkpoint passes their events. What
+// commands do with them is [DeadLetterStore]'s. Implementations are safe for
+// concurrent use.
+type DeadLetterQueue interface {
+	// Park stores dead letters in one go, or none of them. Of one whose
+	// identity is there, attempts, error, time and status are updated. ID is
+	// the store's to choose.
+	Park(ctx context.Context, letters []DeadLetter) error
+	// Due returns the partition's dead letters whose retry is due by the
+	// store's clock, with bodies, lowest sequence number first, at most limit.
+	Due(ctx context.Context, group Group, partition string, limit int) ([]DeadLetter, error)
+	// Settle ends retries: those applied (by id) are removed, those that
+	// failed again get their new status, error, time and attempts. Only
+	// letters with status retry change; others are passed over, for a
+	// person may have been quicker.
+	Settle(ctx context.Context, group Group, applied []int64, returned []DeadLetter) error
+	// Parked returns the sequence numbers above `after` of the partition's
+	// dead letters of any status, ascending: after a restart these events
+	// count as done.
+	Parked(ctx context.Context, group Group, partition, incarnation string, after int64) ([]int64, error)
+	// Held returns the partition keys, each once, of the partition's dead
+	// letters that are not discarded.
+	Held(ctx context.Context, group Group, partition string) ([]string, error)
+}
+
+// AtLeastOnceStore keeps what the at-least-once delivery needs to store:
+// checkpoints and dead letters.
+type AtLeastOnceStore interface {
+	CheckpointStore
+	DeadLetterQueue
 }
