@@ -15,7 +15,7 @@ setup: ## what the tests need beyond Go: PostgreSQL, Azurite, strace, Azure's cl
 	@scripts/install-postgres
 	@scripts/install-azurite
 	@scripts/install-attack-tools
-	@scripts/install-judges
+	@scripts/install-interop
 	@scripts/install-cosmosdb-server
 	@scripts/install-chromium
 	@scripts/fetch-flights
@@ -29,11 +29,11 @@ bench: ## the figures of docs/performance.md, also in bin/bench.json; then those
 	@scripts/install-postgres
 	@scripts/install-azurite
 	@mkdir -p bin
-	@scripts/install-judges
+	@scripts/install-interop
 	GOEXPERIMENT=jsonv2 go run ./cmd/sluice/internal/proof/bench -json bin/bench.json
-	go run ./cmd/sluice/internal/proof/headline -modes bulk
-	go run ./cmd/sluice/internal/proof/headline -modes point -events 1000000
-	go run ./cmd/sluice/internal/proof/headline -modes bulk -events 1000000 -ru 50000
+	go run ./cmd/sluice/internal/proof/bench cosmos -modes bulk
+	go run ./cmd/sluice/internal/proof/bench cosmos -modes point -events 1000000
+	go run ./cmd/sluice/internal/proof/bench cosmos -modes bulk -events 1000000 -ru 50000
 	go test -tags postgres,azurite -run '^$$' -bench . -benchmem ./...
 
 soak: ## hours of fresh seeds and of attacks; scripts/soak says what bounds them

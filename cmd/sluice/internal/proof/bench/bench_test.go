@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The processes that the tests start are this binary again.
+// The tests start this test binary as their child processes.
 func TestMain(m *testing.M) {
 	if _, ok := os.LookupEnv(roleVariable); ok {
 		main()
@@ -37,14 +37,14 @@ func TestTrialOnSQLite(t *testing.T) {
 	check(t, r, 2, 2)
 }
 
-// check looks whether a report has what it should have.
+// check checks that a report is complete.
 func check(t *testing.T, r *report, results, runs int) {
 	t.Helper()
 	if len(r.Results) != results {
 		t.Fatalf("%d results where %d should be", len(r.Results), results)
 	}
 	for _, res := range r.Results {
-		if len(res.Runs) != runs || res.PerSecond <= 0 || (res.Name == sluiceContender || res.Name == seenContender) != (res.Ratio > 0) {
+		if len(res.Runs) != runs || res.PerSecond <= 0 || (res.Name == sluiceContender || res.Name == observedContender) != (res.Ratio > 0) {
 			t.Errorf("%s, %s: %d runs, %v a second, ratio %v", res.trial, res.contender, len(res.Runs), res.PerSecond, res.Ratio)
 		}
 		for _, run := range res.Runs {
@@ -70,15 +70,15 @@ func TestRunThatLosesRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.drop()
-	if _, err := d.open.Exec(`INSERT INTO readings (hub_partition, sequence_number) VALUES ('0', 1), ('0', 2), ('0', 2)`); err != nil {
+	if _, err := d.db.Exec(`INSERT INTO readings (hub_partition, sequence_number) VALUES ('0', 1), ('0', 2), ('0', 2)`); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{2, 3, 4} {
 		if err := d.hasRows(t.Context(), want); err == nil {
-			t.Errorf("2 events in 3 rows pass for %d", want)
+			t.Errorf("2 events in 3 rows are accepted as %d events", want)
 		}
 	}
-	if _, err := d.open.Exec(`UPDATE readings SET hub_partition = rowid`); err != nil {
+	if _, err := d.db.Exec(`UPDATE readings SET hub_partition = rowid`); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.hasRows(t.Context(), 3); err != nil {
@@ -124,10 +124,10 @@ func TestChildThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.cmd.Stderr = nil
-	if err := c.hear(new(string)); err == nil {
-		t.Error("it said something")
+	if err := c.receive(new(string)); err == nil {
+		t.Error("a child that failed sent a line")
 	}
 	if err := c.end(); err == nil {
-		t.Error("it ended well")
+		t.Error("a child that failed exited with 0")
 	}
 }

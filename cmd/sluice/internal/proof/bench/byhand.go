@@ -22,10 +22,10 @@ type writer interface {
 }
 
 // runByHand is the loop that one writes without Sluice: for each partition
-// receive, decode, insert together with the position, and again. Receiving goes
-// on meanwhile: the client library fetches ahead.
+// receive, decode, insert together with the position, repeat. The client
+// library prefetches meanwhile.
 func runByHand(ctx context.Context, j *job, m *meter) error {
-	var out writer = nowhere{}
+	var out writer = discard{}
 	var err error
 	switch scheme, path, _ := strings.Cut(j.Database, ":"); {
 	case j.Database == "":
@@ -41,7 +41,7 @@ func runByHand(ctx context.Context, j *job, m *meter) error {
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	g := newGate(j.Partitions, m)
+	g := newStartBarrier(j.Partitions, m)
 	var loops sync.WaitGroup
 	for p := range j.Partitions {
 		loops.Go(func() {
@@ -57,13 +57,13 @@ func runByHand(ctx context.Context, j *job, m *meter) error {
 	return m.stop()
 }
 
-func loopByHand(ctx context.Context, j *job, m *meter, partition string, g *gate, out writer) error {
+func loopByHand(ctx context.Context, j *job, m *meter, partition string, g *startBarrier, out writer) error {
 	client, err := azeventhubs.NewConsumerClientFromConnectionString(j.Hub, hubName, azeventhubs.DefaultConsumerGroup, nil)
 	if err != nil {
 		return err
 	}
 	defer client.Close(context.WithoutCancel(ctx))
-	if err := g.pass(ctx); err != nil {
+	if err := g.wait(ctx); err != nil {
 		return err
 	}
 	receiver, err := client.NewPartitionClient(partition, &azeventhubs.PartitionClientOptions{
@@ -87,7 +87,7 @@ func loopByHand(ctx context.Context, j *job, m *meter, partition string, g *gate
 			continue
 		}
 		for _, e := range events {
-			if err := m.took(*e.EnqueuedTime, e.Body); err != nil {
+			if err := m.timed(*e.EnqueuedTime, e.Body); err != nil {
 				return err
 			}
 		}
@@ -95,9 +95,9 @@ func loopByHand(ctx context.Context, j *job, m *meter, partition string, g *gate
 	return nil
 }
 
-// receive returns the next events. The library waits for as many as it is
-// asked for; so where they come as they are published, one waits for one and
-// takes what has come with it.
+// receive returns the next events. The client library waits until it has as
+// many as requested. So for live events, receive waits for one event and adds
+// what has arrived with it.
 func receive(ctx context.Context, receiver *azeventhubs.PartitionClient, most int, live bool) ([]*azeventhubs.ReceivedEventData, error) {
 	if !live {
 		return receiver.ReceiveEvents(ctx, most, nil)
@@ -141,7 +141,7 @@ func row(partition string, e *azeventhubs.ReceivedEventData, raw bool) ([]any, e
 	return []any{partition, e.SequenceNumber, r.Device, r.At, r.Delay, r.Distance, r.Payload}, nil
 }
 
-type nowhere struct{}
+type discard struct{}
 
-func (nowhere) write(context.Context, string, []*azeventhubs.ReceivedEventData) error { return nil }
-func (nowhere) close()                                                                {}
+func (discard) write(context.Context, string, []*azeventhubs.ReceivedEventData) error { return nil }
+func (discard) close()                                                                {}

@@ -13,9 +13,9 @@ import (
 	"os/exec"
 )
 
-// roleVariable makes this program another process's child. The job comes as
-// JSON in the first line of its input, since it holds passwords; what it has
-// to say goes to its output in lines of JSON.
+// roleVariable makes this process a child of another process of this program.
+// Its job is the first line of its standard input, as JSON, since it holds
+// passwords; it reports on its standard output, one line of JSON each.
 const (
 	roleVariable = "SLUICE_BENCH_ROLE"
 	hubRole      = "hub"
@@ -60,54 +60,54 @@ func spawn(ctx context.Context, role string, job any) (*child, error) {
 	return c, nil
 }
 
-// hear reads the child's next line into v.
-func (c *child) hear(v any) error {
+// receive reads the child's next line into v.
+func (c *child) receive(v any) error {
 	line, err := c.out.ReadBytes('\n')
 	if err != nil {
-		return fmt.Errorf("the process ended early: %w", err)
+		return fmt.Errorf("the child process ended early: %w", err)
 	}
 	return json.Unmarshal(line, v)
 }
 
-// nod lets a child go on that has told something.
-func (c *child) nod() error {
+// confirm lets a child continue that waits in sendAndWait.
+func (c *child) confirm() error {
 	_, err := c.in.Write([]byte{'\n'})
 	return err
 }
 
-// end lets the child go and waits for it.
+// end closes the input of the child, which ends it, and waits for it.
 func (c *child) end() error {
 	c.in.Close()
 	return c.cmd.Wait()
 }
 
-// parent is who has started this process.
+// parent is the connection to the process that has started this one.
 type parent struct {
-	nods chan struct{}
+	confirmations chan struct{}
 }
 
-// say writes a line for the parent.
-func (*parent) say(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }
+// send writes a line to the parent.
+func (*parent) send(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }
 
-// tell writes a line and waits for the parent's nod.
-func (p *parent) tell(v any) error {
-	if err := p.say(v); err != nil {
+// sendAndWait writes a line and waits until the parent confirms it.
+func (p *parent) sendAndWait(v any) error {
+	if err := p.send(v); err != nil {
 		return err
 	}
-	if _, ok := <-p.nods; !ok {
-		return errors.New("the parent is gone")
+	if _, ok := <-p.confirmations; !ok {
+		return errors.New("the parent process has ended")
 	}
 	return nil
 }
 
-// listen hears the parent's nods until its end of the pipe is closed: it is
-// gone then, or wants this process gone.
+// listen reads the parent's confirmations until the parent closes its end of the
+// pipe: it has ended then, or ends this process.
 func (p *parent) listen(in io.ByteReader) {
-	defer close(p.nods)
+	defer close(p.confirmations)
 	for {
 		if _, err := in.ReadByte(); err != nil {
 			return
 		}
-		p.nods <- struct{}{}
+		p.confirmations <- struct{}{}
 	}
 }

@@ -13,45 +13,45 @@ import (
 // eventsPerBatch is the largest batch of either contender.
 const eventsPerBatch = 1000
 
-// job is what a consumer process has to do: read each partition of a hub up to
-// its end, or for as long as it takes to get so many events of each.
+// job is the work of a consumer process: to read so many events of each
+// partition of a hub.
 type job struct {
 	Contender  string
 	Hub        string // connection string
 	Partitions int
 	Events     int    // of each partition
-	Database   string // URL as in a pipeline file; none for a contender that only reads
+	Database   string // URL as in a pipeline file; empty for a contender that only reads
 	Raw        bool   // write bodies as they are, without decoding
 	Live       bool   // events are published meanwhile: measure how long each takes
-	Profiles   string // path and the names' beginning, if any are wanted
+	Profiles   string // prefix of the paths of profiles; empty for none
 }
 
 const (
-	sluiceContender = "sluice"
-	seenContender   = "sluice, looked at" // with metrics, spans and the dashboard
-	handContender   = "by hand"
-	readContender   = "read only" // by hand, without a database
+	sluiceContender   = "sluice"
+	observedContender = "sluice, observed" // with metrics, spans and the dashboard
+	handContender     = "by hand"
+	readContender     = "read only" // by hand, without a database
 )
 
-// consume is the process of a contender.
+// consume runs a contender's process.
 func consume(ctx context.Context, p *parent, line []byte) error {
 	var j job
 	if err := json.Unmarshal(line, &j); err != nil {
 		return err
 	}
 	run := map[string]func(context.Context, *job, *meter) error{
-		sluiceContender: runSluice, seenContender: runSluice, handContender: runByHand, readContender: runByHand,
+		sluiceContender: runSluice, observedContender: runSluice, handContender: runByHand, readContender: runByHand,
 	}[j.Contender]
 	m := &meter{job: &j, parent: p}
 	if err := run(ctx, &j, m); err != nil {
 		return fmt.Errorf("%s: %w", j.Contender, err)
 	}
-	return p.say(m.figures)
+	return p.send(m.stats)
 }
 
-// gate opens for all partitions at once, when the last has arrived; the clock
-// runs from then.
-type gate struct {
+// startBarrier holds the partitions back until all of them wait at it, then
+// starts the clock and lets all of them continue.
+type startBarrier struct {
 	meter *meter
 	mu    sync.Mutex
 	left  int
@@ -59,12 +59,12 @@ type gate struct {
 	err   error
 }
 
-func newGate(partitions int, m *meter) *gate {
-	return &gate{meter: m, left: partitions, open: make(chan struct{})}
+func newStartBarrier(partitions int, m *meter) *startBarrier {
+	return &startBarrier{meter: m, left: partitions, open: make(chan struct{})}
 }
 
-// pass waits until the gate opens. Whoever passes again does so at once.
-func (g *gate) pass(ctx context.Context) error {
+// wait waits until all partitions wait. Later calls return at once.
+func (g *startBarrier) wait(ctx context.Context) error {
 	g.mu.Lock()
 	if g.left--; g.left == 0 {
 		g.err = g.meter.start()
@@ -79,7 +79,7 @@ func (g *gate) pass(ctx context.Context) error {
 	}
 }
 
-// published is the time that a reading carries.
+// published is the time in the body of an event: when it was published.
 func published(body []byte) (time.Time, error) {
 	var r struct {
 		At time.Time `json:"at"`

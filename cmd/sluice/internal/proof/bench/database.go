@@ -28,8 +28,8 @@ type databases struct {
 	count   int
 }
 
-// openDatabases starts PostgreSQL as it runs in production: with fsync and all,
-// and warm.
+// openDatabases starts PostgreSQL as it runs in production, with fsync, and
+// warms it up.
 func openDatabases(ctx context.Context) (*databases, error) {
 	server, err := pgtest.Start(&pgtest.Config{Durable: true, Settings: []string{"min_wal_size = '2GB'", "max_wal_size = '4GB'"}})
 	if err != nil {
@@ -51,8 +51,8 @@ func openDatabases(ctx context.Context) (*databases, error) {
 	return db, nil
 }
 
-// warm has PostgreSQL create the files of its write-ahead log and touch its
-// buffers: afterwards it uses them again, and the first run is like the others.
+// warm makes PostgreSQL create the files of its write-ahead log and fill its
+// buffers. Later runs reuse them, so the first run is like the others.
 func (db *databases) warm(ctx context.Context) error {
 	for _, sql := range []string{
 		"CREATE TABLE warm AS SELECT repeat('x', 1000) FROM generate_series(1, 600000)", "DROP TABLE warm", "CHECKPOINT",
@@ -90,7 +90,7 @@ func (db *databases) pid() int {
 type database struct {
 	url   string // as in a pipeline file
 	table string
-	open  *sql.DB
+	db    *sql.DB
 	drop  func()
 }
 
@@ -110,25 +110,25 @@ func (db *databases) fresh(ctx context.Context, kind string, c contender) (*data
 	var create string
 	if kind == "postgres" {
 		create = table[d.table].postgres
-		// What an earlier run has left to write must not be this run's burden.
+		// Otherwise PostgreSQL would write the pages of an earlier run during this one.
 		if _, err := db.admin.ExecContext(ctx, "CHECKPOINT"); err != nil {
 			return nil, err
 		}
 		if d.url, err = db.server.CreateDatabase(ctx, name); err != nil {
 			return nil, err
 		}
-		d.open, err = sql.Open("pgx", d.url)
+		d.db, err = sql.Open("pgx", d.url)
 		d.drop = func() {
-			d.open.Close()
-			_, _ = db.admin.Exec("DROP DATABASE " + name + " WITH (FORCE)") // goes with the server at the latest
+			d.db.Close()
+			_, _ = db.admin.Exec("DROP DATABASE " + name + " WITH (FORCE)") // if this fails, it goes with the server
 		}
 	} else {
 		create = table[d.table].sqlite
 		path := filepath.Join(db.dir, name)
 		d.url = "sqlite:" + path
-		d.open, err = sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)")
+		d.db, err = sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)")
 		d.drop = func() {
-			d.open.Close()
+			d.db.Close()
 			files, _ := filepath.Glob(path + "*")
 			for _, f := range files {
 				os.Remove(f)
@@ -136,7 +136,7 @@ func (db *databases) fresh(ctx context.Context, kind string, c contender) (*data
 		}
 	}
 	if err == nil {
-		_, err = d.open.ExecContext(ctx, create)
+		_, err = d.db.ExecContext(ctx, create)
 	}
 	if err != nil {
 		d.drop()
@@ -145,24 +145,24 @@ func (db *databases) fresh(ctx context.Context, kind string, c contender) (*data
 	return d, nil
 }
 
-// hasRows counts the rows: a run that lost or doubled an event has no figures.
+// hasRows counts the rows: a run that lost or duplicated an event is not reported.
 func (d *database) hasRows(ctx context.Context, want int) error {
-	if d.open == nil {
+	if d.db == nil {
 		return nil
 	}
 	var rows, events int
 	query := "SELECT count(*), count(DISTINCT (hub_partition || ':' || sequence_number)) FROM " + d.table
-	if err := d.open.QueryRowContext(ctx, query).Scan(&rows, &events); err != nil {
+	if err := d.db.QueryRowContext(ctx, query).Scan(&rows, &events); err != nil {
 		return err
 	}
 	if rows != want || events != want {
-		return fmt.Errorf("%d rows of %d events where %d should be", rows, events, want)
+		return fmt.Errorf("the table has %d rows of %d events, want one row for each of %d", rows, events, want)
 	}
 	return nil
 }
 
-// cpuOf is the processor time that a process and its children have used, where
-// the kernel tells (proc(5)).
+// cpuOf is the processor time that a process and its children have used, 0
+// where there is no /proc (proc(5)).
 func cpuOf(pid int) time.Duration {
 	if pid == 0 {
 		return 0
@@ -199,7 +199,7 @@ func procTimes(pid int) (used time.Duration, parent int) {
 	return used, parent
 }
 
-// processor names the machine's, where the kernel tells.
+// processor is the name of the machine's processor, empty where there is no /proc.
 func processor() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 const hubName = "bench"
 
-// serveHub is the process of the emulator. It keeps the events in memory.
+// serveHub runs the emulator's process. It keeps the events in memory.
 func serveHub(ctx context.Context, p *parent, job []byte) error {
 	var partitions int
 	if err := json.Unmarshal(job, &partitions); err != nil {
@@ -28,7 +28,7 @@ func serveHub(ctx context.Context, p *parent, job []byte) error {
 		return err
 	}
 	defer srv.Close()
-	if err := p.say(srv.ConnectionString()); err != nil {
+	if err := p.send(srv.ConnectionString()); err != nil {
 		return err
 	}
 	<-ctx.Done()
@@ -48,7 +48,7 @@ func startHub(ctx context.Context, partitions int) (*hub, error) {
 		return nil, err
 	}
 	h := &hub{child: c, partitions: partitions}
-	if err := c.hear(&h.connection); err != nil {
+	if err := c.receive(&h.connection); err != nil {
 		c.end()
 		return nil, fmt.Errorf("start hub: %w", err)
 	}

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// figures are what a consumer process says of its run.
-type figures struct {
+// runStats are what a consumer process measured in its run.
+type runStats struct {
 	Seconds   float64 `json:"seconds"`
 	CPU       float64 `json:"cpu_seconds"`
 	PeakRSS   int64   `json:"peak_rss_bytes"`
@@ -29,9 +29,9 @@ type figures struct {
 
 // meter measures from start to stop.
 type meter struct {
-	job     *job
-	parent  *parent
-	figures figures
+	job    *job
+	parent *parent
+	stats  runStats
 
 	began     time.Time
 	cpu       time.Duration
@@ -45,12 +45,12 @@ type meter struct {
 	enqueued, published []time.Duration
 }
 
-// start starts the clock, after it has told the parent.
+// start starts the clock, after the parent has confirmed it.
 func (m *meter) start() (err error) {
 	if m.finish, err = profile(m.job.Profiles); err != nil {
 		return err
 	}
-	if err := m.parent.tell("start"); err != nil {
+	if err := m.parent.sendAndWait("start"); err != nil {
 		return err
 	}
 	m.endSample = make(chan struct{})
@@ -63,7 +63,7 @@ func (m *meter) start() (err error) {
 
 // stop stops the clock. It is called once the last commit has returned.
 func (m *meter) stop() error {
-	f := &m.figures
+	f := &m.stats
 	f.Seconds = time.Since(m.began).Seconds()
 	f.CPU = (cpuTime() - m.cpu).Seconds()
 	var mem runtime.MemStats
@@ -84,7 +84,7 @@ func (m *meter) stop() error {
 			return err
 		}
 	}
-	return m.parent.tell("stop")
+	return m.parent.sendAndWait("stop")
 }
 
 // committed counts a transaction.
@@ -94,8 +94,8 @@ func (m *meter) committed() {
 	m.transactions++
 }
 
-// took records how long an event took that is committed now.
-func (m *meter) took(enqueued time.Time, body []byte) error {
+// timed records how long an event took that is committed now.
+func (m *meter) timed(enqueued time.Time, body []byte) error {
 	now := time.Now()
 	at, err := published(body)
 	if err != nil {
@@ -108,14 +108,14 @@ func (m *meter) took(enqueued time.Time, body []byte) error {
 	return nil
 }
 
-// sample looks at the heap now and then.
+// sample records the largest size of the heap, read every 10 ms.
 func (m *meter) sample() {
 	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		metrics.Read(s)
-		m.figures.PeakHeap = max(m.figures.PeakHeap, int64(s[0].Value.Uint64()))
+		m.stats.PeakHeap = max(m.stats.PeakHeap, int64(s[0].Value.Uint64()))
 		select {
 		case <-tick.C:
 		case <-m.endSample:
@@ -135,7 +135,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// peakRSS is in bytes; kernels count in units of their own.
+// peakRSS is in bytes. Linux counts in KiB, macOS in bytes.
 func peakRSS() int64 {
 	u := usage()
 	if runtime.GOOS == "darwin" {
@@ -144,7 +144,7 @@ func peakRSS() int64 {
 	return int64(u.Maxrss) << 10
 }
 
-// profile begins to profile, if that is wanted, and returns what ends it.
+// profile starts profiling unless prefix is empty. finish writes the profiles.
 func profile(prefix string) (finish func() error, err error) {
 	if prefix == "" {
 		return nil, nil

@@ -8,6 +8,6 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "bench: needs a Unix system: it asks the kernel what processes have used")
+	fmt.Fprintln(os.Stderr, "bench: needs a Unix system: it reads the processor time and the memory of processes from the kernel")
 	os.Exit(1)
 }

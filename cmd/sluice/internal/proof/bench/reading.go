@@ -12,11 +12,11 @@ import (
 func reading(n, size int, at time.Time) []byte {
 	body := fmt.Appendf(make([]byte, 0, size), `{"device":"gauge-%04d","at":"%s","delay":%d,"distance":%d,"payload":"`,
 		n%10_000, at.UTC().Format("2006-01-02T15:04:05.000000Z"), n%500-20, 100+n%2000)
-	body = append(body, filling[:max(0, size-len(body)-len(`"}`))]...)
+	body = append(body, padding[:max(0, size-len(body)-len(`"}`))]...)
 	return append(body, `"}`...)
 }
 
-var filling = strings.Repeat("Each event's effect is in the database exactly once, or its dead letter is. ", 14)
+var padding = strings.Repeat("Each event's effect is in the database exactly once, or its dead letter is. ", 14)
 
 // table is what both contenders insert into, raw the one without decoding.
 var table = map[string]struct{ postgres, sqlite string }{

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// report is all that was measured.
+// report holds all that was measured.
 type report struct {
 	Machine struct {
 		Processor string `json:"processor,omitempty"`
@@ -18,18 +18,18 @@ type report struct {
 		Go        string `json:"go"`
 		Postgres  string `json:"postgresql"`
 	} `json:"machine"`
-	Hubs    []filled  `json:"hubs"`
-	Results []*result `json:"results"`
-	Latency []*lived  `json:"latency"`
+	Hubs    []hubFill        `json:"hubs"`
+	Results []*result        `json:"results"`
+	Latency []*latencyResult `json:"latency"`
 }
 
-type filled struct {
+type hubFill struct {
 	Body       int     `json:"body_bytes"`
 	Partitions int     `json:"partitions"`
 	PerSecond  float64 `json:"produced_per_second"`
 }
 
-// result is a contender's in a trial.
+// result is what was measured of a contender in a trial.
 type result struct {
 	trial
 	contender
@@ -38,10 +38,10 @@ type result struct {
 	Runs      []*outcome `json:"runs"`
 }
 
-type lived struct {
+type latencyResult struct {
 	contender
-	Rate int        `json:"events_per_second"`
-	Runs []*figures `json:"runs"`
+	Rate int         `json:"events_per_second"`
+	Runs []*runStats `json:"runs"`
 }
 
 func newReport(postgres string) *report {
@@ -51,12 +51,12 @@ func newReport(postgres string) *report {
 	return r
 }
 
-func (r *report) filled(body, partitions int, perSecond float64) {
-	r.Hubs = append(r.Hubs, filled{body, partitions, perSecond})
+func (r *report) addHub(body, partitions int, perSecond float64) {
+	r.Hubs = append(r.Hubs, hubFill{body, partitions, perSecond})
 }
 
-func (r *report) ran(t trial, c contender, run *outcome) {
-	of := r.of(t, c)
+func (r *report) add(t trial, c contender, run *outcome) {
+	of := r.find(t, c)
 	if of == nil {
 		of = &result{trial: t, contender: c}
 		r.Results = append(r.Results, of)
@@ -64,13 +64,13 @@ func (r *report) ran(t trial, c contender, run *outcome) {
 	of.Runs = append(of.Runs, run)
 	of.PerSecond = of.median(func(o *outcome) float64 { return o.PerSecond })
 	for _, res := range r.Results {
-		if hand := r.of(res.trial, contender{handContender, res.Raw}); hand != nil && (res.Name == sluiceContender || res.Name == seenContender) {
+		if hand := r.find(res.trial, contender{handContender, res.Raw}); hand != nil && (res.Name == sluiceContender || res.Name == observedContender) {
 			res.Ratio = res.PerSecond / hand.PerSecond
 		}
 	}
 }
 
-func (r *report) of(t trial, c contender) *result {
+func (r *report) find(t trial, c contender) *result {
 	i := slices.IndexFunc(r.Results, func(res *result) bool { return res.trial.String() == t.String() && res.contender == c })
 	if i < 0 {
 		return nil
@@ -78,11 +78,11 @@ func (r *report) of(t trial, c contender) *result {
 	return r.Results[i]
 }
 
-func (r *report) live(rate int, c contender, f *figures) {
-	i := slices.IndexFunc(r.Latency, func(l *lived) bool { return l.contender == c })
+func (r *report) addLatency(rate int, c contender, f *runStats) {
+	i := slices.IndexFunc(r.Latency, func(l *latencyResult) bool { return l.contender == c })
 	if i < 0 {
 		i = len(r.Latency)
-		r.Latency = append(r.Latency, &lived{contender: c, Rate: rate})
+		r.Latency = append(r.Latency, &latencyResult{contender: c, Rate: rate})
 	}
 	r.Latency[i].Runs = append(r.Latency[i].Runs, f)
 }
@@ -126,7 +126,7 @@ func (r *report) print(w io.Writer) {
 	}
 	fmt.Fprintln(w, "\n| latency at | consumer | published → committed p50 | p99 | max | enqueued → committed p50 | p99 | events a transaction |\n|---|---|---|---|---|---|---|---|")
 	for _, l := range r.Latency {
-		of := func(get func(*figures) float64) float64 {
+		of := func(get func(*runStats) float64) float64 {
 			list := make([]float64, len(l.Runs))
 			for i, f := range l.Runs {
 				list[i] = get(f)
@@ -134,9 +134,9 @@ func (r *report) print(w io.Writer) {
 			return median(list)
 		}
 		fmt.Fprintf(w, "| %s/s | %s | %.1f ms | %.1f ms | %.1f ms | %.1f ms | %.1f ms | %.0f |\n", thousands(float64(l.Rate)), l.contender,
-			of(func(f *figures) float64 { return f.Published.P50 }), of(func(f *figures) float64 { return f.Published.P99 }),
-			of(func(f *figures) float64 { return f.Published.Max }), of(func(f *figures) float64 { return f.Enqueued.P50 }),
-			of(func(f *figures) float64 { return f.Enqueued.P99 }), of(func(f *figures) float64 { return f.Batch }))
+			of(func(f *runStats) float64 { return f.Published.P50 }), of(func(f *runStats) float64 { return f.Published.P99 }),
+			of(func(f *runStats) float64 { return f.Published.Max }), of(func(f *runStats) float64 { return f.Enqueued.P50 }),
+			of(func(f *runStats) float64 { return f.Enqueued.P99 }), of(func(f *runStats) float64 { return f.Batch }))
 	}
 }
 

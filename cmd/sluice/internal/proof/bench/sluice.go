@@ -46,7 +46,7 @@ const pipelineRaw = pipelineHead + `
       body: {from: body, type: text}
 `
 
-// runSluice goes the way of `sluice run`.
+// runSluice consumes as `sluice run` does.
 func runSluice(ctx context.Context, j *job, m *meter) (err error) {
 	text := pipelineDecoded
 	if j.Raw {
@@ -67,18 +67,18 @@ func runSluice(ctx context.Context, j *job, m *meter) (err error) {
 
 	goal := newGoal(j, m)
 	options := &pipeline.Options{
-		Source:   gatedSource{parts.Source, newGate(j.Partitions, m)},
+		Source:   barrierSource{parts.Source, newStartBarrier(j.Partitions, m)},
 		Observer: sluice.Observers(progress.New(slog.New(slog.DiscardHandler)), goal),
 	}
 	if j.Live {
-		options.Hooks.Batch = func(_ context.Context, b sluice.Batch) error { return goal.took(b.Events) }
+		options.Hooks.Batch = func(_ context.Context, b sluice.Batch) error { return goal.timed(b.Events) }
 	}
-	if j.Contender == seenContender {
-		l, err := look(ctx, p, parts, options)
+	if j.Contender == observedContender {
+		l, err := observe(ctx, p, parts, options)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, l.leave()) }()
+		defer func() { err = errors.Join(err, l.close()) }()
 	}
 	c, err := parts.Consumer(ctx, options)
 	if err != nil {
@@ -107,14 +107,14 @@ func runSluice(ctx context.Context, j *job, m *meter) (err error) {
 	return err
 }
 
-// gatedSource holds partitions back until all may be opened.
-type gatedSource struct {
+// barrierSource opens no partition until all are about to be opened.
+type barrierSource struct {
 	driver.Source
-	gate *gate
+	barrier *startBarrier
 }
 
-func (s gatedSource) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
-	if err := s.gate.pass(ctx); err != nil {
+func (s barrierSource) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
+	if err := s.barrier.wait(ctx); err != nil {
 		return nil, err
 	}
 	return s.Source.Open(ctx, partition, after, epoch)
@@ -141,7 +141,7 @@ func newGoal(j *job, m *meter) *goal {
 	return g
 }
 
-// Observe implements [sluice.Observer]. Whatever goes wrong spoils the figures.
+// Observe implements [sluice.Observer]. Any failure makes the measurement void.
 func (g *goal) Observe(o sluice.Observation) {
 	switch o.Kind {
 	case sluice.KindCommitted:
@@ -150,7 +150,7 @@ func (g *goal) Observe(o sluice.Observation) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			g.left--
-			g.look()
+			g.check()
 		}
 	case sluice.KindFailed, sluice.KindFenced, sluice.KindUnknown, sluice.KindRetried, sluice.KindParked, sluice.KindLost, sluice.KindStopped, sluice.KindHookFailed:
 		select {
@@ -160,21 +160,21 @@ func (g *goal) Observe(o sluice.Observation) {
 	}
 }
 
-// took times events that are committed now.
-func (g *goal) took(events []*sluice.Event) error {
+// timed times events that are committed now.
+func (g *goal) timed(events []*sluice.Event) error {
 	for _, e := range events {
-		if err := g.meter.took(e.Enqueued, e.Body); err != nil {
+		if err := g.meter.timed(e.Enqueued, e.Body); err != nil {
 			return err
 		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.untimed -= len(events)
-	g.look()
+	g.check()
 	return nil
 }
 
-func (g *goal) look() {
+func (g *goal) check() {
 	if !g.complete && g.left == 0 && g.untimed == 0 {
 		g.complete = true
 		close(g.reached)

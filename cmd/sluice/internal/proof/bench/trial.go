@@ -13,7 +13,7 @@ import (
 
 const maxPartitions = 4
 
-// contender is one side of a trial.
+// contender is one of the consumers that a trial compares.
 type contender struct {
 	Name string `json:"name"`
 	Raw  bool   `json:"raw,omitempty"` // without decoding
@@ -26,7 +26,7 @@ func (c contender) String() string {
 	return c.Name
 }
 
-// trial is a comparison under one set of circumstances.
+// trial is a comparison on one database, with one size of bodies and one number of partitions.
 type trial struct {
 	Database   string `json:"database,omitempty"`
 	Body       int    `json:"body_bytes"`
@@ -36,20 +36,22 @@ type trial struct {
 
 func (t trial) String() string { return fmt.Sprintf("%s/%dB/%d", t.Database, t.Body, t.Partitions) }
 
-func both() []contender { return []contender{{Name: sluiceContender}, {Name: handContender}} }
-
-// trials lists what is compared on a hub of so many partitions with bodies of
-// a size. The one that the aim is stated for also tells what decoding costs,
-// and what is left without a database.
-func trials(body, partitions int) []trial {
-	postgres := trial{"postgres", body, partitions, both()}
-	if body == 1000 && partitions == maxPartitions {
-		postgres.contenders = append(postgres.contenders, contender{sluiceContender, true}, contender{handContender, true}, contender{Name: readContender}, contender{Name: seenContender})
-	}
-	return []trial{postgres, {"sqlite", body, partitions, both()}}
+func sluiceAndByHand() []contender {
+	return []contender{{Name: sluiceContender}, {Name: handContender}}
 }
 
-// measure runs all trials and tells of each run as it ends.
+// trials lists what is compared on a hub of so many partitions with bodies of
+// a size. The trial for which the project states its goal (1000 B, four
+// partitions) also measures what decoding costs, and reading without a database.
+func trials(body, partitions int) []trial {
+	postgres := trial{"postgres", body, partitions, sluiceAndByHand()}
+	if body == 1000 && partitions == maxPartitions {
+		postgres.contenders = append(postgres.contenders, contender{sluiceContender, true}, contender{handContender, true}, contender{Name: readContender}, contender{Name: observedContender})
+	}
+	return []trial{postgres, {"sqlite", body, partitions, sluiceAndByHand()}}
+}
+
+// measure runs all trials, and writes a line of progress after each run.
 func measure(ctx context.Context, o options, progress io.Writer) (*report, error) {
 	db, err := openDatabases(ctx)
 	if err != nil {
@@ -78,7 +80,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 		return r, nil
 	}
 	for i := range o.runs {
-		for _, c := range turn(both(), i) {
+		for _, c := range alternate(sluiceAndByHand(), i) {
 			if !o.only.MatchString("latency/" + c.String()) {
 				continue
 			}
@@ -87,7 +89,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 				return nil, fmt.Errorf("latency, %s: %w", c, err)
 			}
 			fmt.Fprintf(progress, "latency %d/%d %s: p50 %.1f ms, p99 %.1f ms\n", i+1, o.runs, c, l.Published.P50, l.Published.P99)
-			r.live(o.rate, c, l)
+			r.addLatency(o.rate, c, l)
 		}
 	}
 	return r, nil
@@ -108,26 +110,27 @@ func measureHub(ctx context.Context, o options, db *databases, r *report, wanted
 		return fmt.Errorf("fill hub: %w", err)
 	}
 	fmt.Fprintf(progress, "%d partitions, %d B: filled at %.0f/s\n", partitions, body, perSecond)
-	r.filled(body, partitions, perSecond)
+	r.addHub(body, partitions, perSecond)
 	for _, t := range wanted {
 		for i := range o.runs {
-			for _, c := range turn(t.contenders, i) {
+			for _, c := range alternate(t.contenders, i) {
 				run, err := db.run(ctx, o, h, t, c, each)
 				if err != nil {
 					return fmt.Errorf("%s, %s: %w", t, c, err)
 				}
 				fmt.Fprintf(progress, "%s %d/%d %s: %.0f/s, CPU µs an event: consumer %.1f, hub %.1f, database %.1f\n",
 					t, i+1, o.runs, c, run.PerSecond, run.ConsumerCPU, run.HubCPU, run.DatabaseCPU)
-				r.ran(t, c, run)
+				r.add(t, c, run)
 			}
 		}
 	}
 	return nil
 }
 
-// turn is the order of the contenders in a round: nobody is always behind the
-// same one, which leaves caches and files in a state of its own.
-func turn(list []contender, round int) []contender {
+// alternate is the order of the contenders in a round. It is reversed every
+// other round, so that none always follows the same one, whose effects on
+// caches and files it would inherit.
+func alternate(list []contender, round int) []contender {
 	list = slices.Clone(list)
 	if round%2 == 1 {
 		slices.Reverse(list)
@@ -135,9 +138,9 @@ func turn(list []contender, round int) []contender {
 	return list
 }
 
-// outcome is what came of one run.
+// outcome is what was measured in one run.
 type outcome struct {
-	figures
+	runStats
 	PerSecond float64 `json:"events_per_second"`
 	// Processor time of an event in microseconds.
 	ConsumerCPU float64 `json:"consumer_cpu_us"`
@@ -145,7 +148,7 @@ type outcome struct {
 	DatabaseCPU float64 `json:"database_cpu_us"`
 }
 
-// run has one contender read a filled hub, into a fresh database.
+// run measures one contender that reads a filled hub into a fresh database.
 func (db *databases) run(ctx context.Context, o options, h *hub, t trial, c contender, each int) (*outcome, error) {
 	d, err := db.fresh(ctx, t.Database, c)
 	if err != nil {
@@ -160,7 +163,7 @@ func (db *databases) run(ctx context.Context, o options, h *hub, t trial, c cont
 	var before, after [2]time.Duration
 	use := func() [2]time.Duration { return [2]time.Duration{cpuOf(h.cmd.Process.Pid), cpuOf(db.pid())} }
 	out := &outcome{}
-	err = consumeBy(ctx, j, &out.figures, func() { before = use() }, func() { after = use() })
+	err = consumeBy(ctx, j, &out.runStats, func() { before = use() }, func() { after = use() })
 	if err != nil {
 		return nil, err
 	}
@@ -172,8 +175,8 @@ func (db *databases) run(ctx context.Context, o options, h *hub, t trial, c cont
 	return out, d.hasRows(ctx, each*t.Partitions)
 }
 
-// live has one contender read what is published at the same time.
-func (db *databases) live(ctx context.Context, o options, c contender) (*figures, error) {
+// live measures one contender that reads events while they are published.
+func (db *databases) live(ctx context.Context, o options, c contender) (*runStats, error) {
 	h, err := startHub(ctx, maxPartitions)
 	if err != nil {
 		return nil, err
@@ -186,7 +189,7 @@ func (db *databases) live(ctx context.Context, o options, c contender) (*figures
 	defer d.drop()
 	each := int(float64(o.rate) / maxPartitions * o.live.Seconds())
 	j := &job{Contender: c.Name, Hub: h.connection, Partitions: maxPartitions, Events: each, Database: d.url, Live: true}
-	f := &figures{}
+	f := &runStats{}
 	published := make(chan error, 1)
 	err = consumeBy(ctx, j, f, func() {
 		go func() { published <- h.publish(ctx, o.rate, 1000, each) }()
@@ -204,8 +207,8 @@ func (db *databases) live(ctx context.Context, o options, c contender) (*figures
 const runWithin = 5 * time.Minute
 
 // consumeBy runs a consumer process, and calls started and stopped when its
-// clock does. The process waits for each to return.
-func consumeBy(ctx context.Context, j *job, f *figures, started, stopped func()) (err error) {
+// clock starts and stops. The process waits for each to return.
+func consumeBy(ctx context.Context, j *job, f *runStats, started, stopped func()) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, runWithin)
 	defer cancel()
 	child, err := spawn(ctx, consumerRole, j)
@@ -219,13 +222,13 @@ func consumeBy(ctx context.Context, j *job, f *figures, started, stopped func())
 	}()
 	var word string
 	for _, then := range []func(){started, stopped} {
-		if err := child.hear(&word); err != nil {
+		if err := child.receive(&word); err != nil {
 			return err
 		}
 		then()
-		if err := child.nod(); err != nil {
+		if err := child.confirm(); err != nil {
 			return err
 		}
 	}
-	return child.hear(f)
+	return child.receive(f)
 }

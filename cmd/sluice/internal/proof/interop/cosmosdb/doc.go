@@ -1,11 +1,12 @@
-// Package judges holds what others think of the Cosmos account: Azure's own
-// clients for JavaScript and Python, unmodified, go through what an account
-// promises.
+// Package cosmosdb holds the interop tests of the emulated Cosmos account:
+// Azure's own clients for JavaScript and Python, unmodified, check what an
+// account promises.
 //
-//	judge.js          the checks with @azure/cosmos (npm)
-//	judge.py          the checks with azure-cosmos (PyPI)
-//	judges_test.go    starts an account and runs both, and makes the vectors of internal/epk anew
+//	cosmosdb.js        the checks with @azure/cosmos (npm)
+//	cosmosdb.py        the checks with azure-cosmos (PyPI)
+//	interop_test.go    starts an account, runs both, and recomputes the vectors of internal/epk
 //
-// scripts/install-judges installs the clients, in the versions that
-// cmd/sluice/internal/proof/interop/emulator pins. The Go client's checks are tests of emulator/internal/cosmosdb.
-package judges
+// scripts/install-interop installs the clients, in the versions that
+// cmd/sluice/internal/proof/interop/emulator pins. The Go client's checks are
+// tests of emulator/internal/cosmosdb.
+package cosmosdb

@@ -1,6 +1,6 @@
 //go:build !judges
 
-package judges
+package cosmosdriver
 
 import (
 	"fmt"

@@ -1,5 +1,5 @@
-// Starts the server at a free port of the loopback address, and says where. It
-// ends with its standard input.
+// Starts the server on a free port of the loopback address, and prints its
+// address. It ends when its standard input ends.
 "use strict";
 const { createHttpServer } = require("@vercel/cosmosdb-server");
 

@@ -1,5 +1,5 @@
-// What the judges in JavaScript have in common: each check has a line, a minute,
-// and clients of its own.
+// What the checks in JavaScript share: each prints a line, may take a minute,
+// and has its own clients.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -25,19 +25,19 @@ async function check(name, f) {
   }
 }
 
-// refused checks that a promise is rejected with the code and the words of Azure.
+// refused checks that a promise is rejected with Azure's code and message.
 async function refused(promise, code, ...words) {
-  const e = await promise.then((v) => { throw new Error(`went through: ${JSON.stringify(v)}`); }, (err) => err);
+  const e = await promise.then((v) => { throw new Error(`was not refused: ${JSON.stringify(v)}`); }, (err) => err);
   assert.equal(e.code, code, e.stack);
-  for (const text of words) assert.ok(e.message.includes(text), `${e.message} doesn't say ${text}`);
+  for (const text of words) assert.ok(e.message.includes(text), `${e.message} does not contain ${text}`);
 }
 
-// judge runs all checks, and exits with 1 if one failed.
-function judge(main) {
-  main().catch((e) => { failures++; console.log(`FAIL the judge itself\n${e.stack}`); }).finally(() => {
+// run runs all checks, and exits with 1 if one failed.
+function run(main) {
+  main().catch((e) => { failures++; console.log(`FAIL outside of the checks\n${e.stack}`); }).finally(() => {
     console.log(failures === 0 ? `all ${checks} checks passed` : `${failures} of ${checks} checks failed`);
     process.exit(failures === 0 ? 0 : 1);
   });
 }
 
-module.exports = { check, judge, open, refused };
+module.exports = { check, run, open, refused };

@@ -1,15 +1,15 @@
-// Package judges holds what others think of the emulator: Azure's own clients
-// for JavaScript and Python, unmodified, go through what event hubs, queues,
-// topics and subscriptions promise.
+// Package emulator holds the interop tests of the emulator: Azure's own clients
+// for JavaScript and Python, unmodified, check what event hubs, queues, topics
+// and subscriptions promise.
 //
-//	judge.js          the checks with @azure/event-hubs (npm)
-//	judge.py          the checks with azure-eventhub (PyPI)
-//	servicebus.js     the checks with @azure/service-bus (npm)
-//	checks.js         what the judges in JavaScript have in common
-//	vectors.js        writes down which partitions @azure/event-hubs chooses by key
-//	judges_test.go    starts emulators and runs them
+//	eventhubs.js       the checks with @azure/event-hubs (npm)
+//	eventhubs.py       the checks with azure-eventhub (PyPI)
+//	servicebus.js      the checks with @azure/service-bus (npm)
+//	checks.js          what the checks in JavaScript share
+//	vectors.js         prints which partitions @azure/event-hubs chooses by key
+//	interop_test.go    starts emulators and runs the checks
 //
-// scripts/install-judges installs the clients, in the versions that
+// scripts/install-interop installs the clients, in the versions that
 // package-lock.json and requirements.txt pin. The Go client's checks are tests
 // of the emulator itself.
-package judges
+package emulator

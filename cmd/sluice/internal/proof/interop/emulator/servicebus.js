@@ -1,6 +1,6 @@
-// A judge of the emulator's Service Bus: Azure's own client for JavaScript,
-// unmodified. It goes through what queues, topics and subscriptions promise,
-// prints a line for each check, and exits with 1 if one failed.
+// Checks what queues, topics and subscriptions promise with Azure's own client
+// for JavaScript, unmodified. Prints a line for each check, and exits with 1 if
+// one failed.
 //
 // Environment: ALL, LISTEN and SEND (connection strings with these rights),
 // ADMIN and READER (connection strings of the administration API, with all rights
@@ -13,7 +13,7 @@ const assert = require("node:assert/strict");
 const { setTimeout: sleep } = require("node:timers/promises");
 const { ServiceBusAdministrationClient, ServiceBusClient } = require("@azure/service-bus");
 const WebSocket = require("ws");
-const { check, judge, open, refused } = require("./checks.js");
+const { check, run, open, refused } = require("./checks.js");
 
 const { ALL, LISTEN, SEND, ADMIN, READER, TLS, PREMIUM, CONTROL } = process.env;
 const once = { retryOptions: { maxRetries: 0, timeoutInMs: 30_000 } };
@@ -30,7 +30,7 @@ function client(connection = ALL, options = once) {
 
 // queue makes a queue of the check's own.
 async function queue(options) {
-  const name = `judged/queue${queues++}`;
+  const name = `checked/queue${queues++}`;
   await admin.createQueue(name, options);
   return name;
 }
@@ -355,13 +355,13 @@ async function main() {
     assert.equal(pages, 3);
     const names = [];
     for await (const q of admin.listQueues()) names.push(q.name);
-    assert.ok(names.length > 10 && names.every((n) => n.startsWith("judged/")), `${names}`);
+    assert.ok(names.length > 10 && names.every((n) => n.startsWith("checked/")), `${names}`);
   });
 
   await check("administration: the namespace, and keys", async () => {
     assert.equal((await admin.getNamespaceProperties()).messagingSku, "Standard");
-    await refused(new ServiceBusAdministrationClient(READER).getQueue("judged/queue0"), "UnauthorizedRequestError");
+    await refused(new ServiceBusAdministrationClient(READER).getQueue("checked/queue0"), "UnauthorizedRequestError");
   });
 }
 
-judge(main);
+run(main);

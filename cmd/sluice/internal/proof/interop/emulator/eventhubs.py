@@ -1,8 +1,7 @@
-"""A judge of the emulator: Azure's own client for Python, unmodified.
+"""Checks what an event hub promises with Azure's own client for Python, unmodified.
 
-It goes through what an event hub promises, prints a line for each check, and
-exits with 1 if one failed. The client waits more than it works: so the checks run
-side by side, each with an event hub of its own.
+Prints a line for each check, and exits with 1 if one failed. The client mostly
+waits, so the checks run concurrently, each with an event hub of its own.
 
 Environment: HUBS (names of event hubs with 4 partitions, empty, and the consumer
 group audit, separated by spaces), ALL, LISTEN and SEND (connection strings with
@@ -567,7 +566,7 @@ def tell(line):
         sys.stdout.flush()
 
 
-def judge(name, f, hub):
+def run_check(name, f, hub):
     mine.hub = hub
     began = time.monotonic()
     try:
@@ -584,8 +583,8 @@ def main():
     if len(all_checks) < len(checks + disturbing):
         sys.exit(f"{len(HUBS)} event hubs are too few for {len(checks + disturbing)} checks")
     with ThreadPoolExecutor(12) as pool:
-        passed = list(pool.map(lambda c: judge(*c), all_checks[:len(checks)]))
-    passed += [judge(*c) for c in all_checks[len(checks):]]
+        passed = list(pool.map(lambda c: run_check(*c), all_checks[:len(checks)]))
+    passed += [run_check(*c) for c in all_checks[len(checks):]]
     failures = passed.count(False)
     print(f"all {len(passed)} checks passed" if failures == 0 else f"{failures} of {len(passed)} checks failed", flush=True)
     os._exit(1 if failures else 0)  # threads of a check that failed may hang

@@ -1,7 +1,6 @@
-// Package interop runs what others think of the emulator: programs that go through its promises with Azure's own clients, and print a line
-// for each check. It is for tests.
-//
-// scripts/install-judges installs the clients.
+// Package interop runs the interop tests: programs that check the emulator with
+// Azure's own clients for JavaScript and Python, and print a line for each check.
+// scripts/install-interop installs the clients.
 package interop
 
 import (
@@ -18,16 +17,17 @@ import (
 	"time"
 )
 
-// patience is how long one judge may take for all of its checks.
+// patience is how long one program may take for all of its checks.
 const patience = 5 * time.Minute
 
-// Node and Python are the programs that judges are written for.
+// Node and Python are the interpreters of the programs, below [Installed].
 const (
 	Node   = "bin/node"
 	Python = "venv/bin/python"
 )
 
-// Installed is where the clients are.
+// Installed is the directory of the clients. It fails the test if they are not
+// installed.
 func Installed(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -39,17 +39,18 @@ func Installed(t testing.TB) string {
 			break
 		}
 		if dir == filepath.Dir(dir) {
-			t.Fatal("the test doesn't run in the module")
+			t.Fatal("found no go.work: run the test in the repository")
 		}
 	}
-	dir = filepath.Join(dir, ".dev", "judges")
+	dir = filepath.Join(dir, ".dev", "interop")
 	if _, err := os.Stat(filepath.Join(dir, "versions")); err != nil {
-		t.Fatalf("the clients are not installed: run scripts/install-judges (%v)", err)
+		t.Fatalf("Azure's clients are not installed: run scripts/install-interop (%v)", err)
 	}
 	return dir
 }
 
-// Command is a program with the clients at hand. It is killed when it takes too long, or the test is over.
+// Command is a program that can import the clients. It is killed after five
+// minutes, and at the end of the test.
 func Command(t testing.TB, program string, args ...string) *exec.Cmd {
 	t.Helper()
 	dir := Installed(t)
@@ -61,9 +62,11 @@ func Command(t testing.TB, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Judge runs a judge, whose checks become tests. It prints "ok" or "FAIL", the check's name, and its time in parentheses; behind one that
-// failed, the reasons; and at last how many there were: "all 7 checks passed".
-func Judge(t *testing.T, program, script string, environment ...string) {
+// Run runs a program of checks, and makes each check a subtest. The program
+// prints for each check "ok" or "FAIL", its name, and its time in parentheses,
+// then the reasons if it failed; and at the end their number: "all 7 checks
+// passed".
+func Run(t *testing.T, program, script string, environment ...string) {
 	t.Helper()
 	cmd := Command(t, program, script)
 	cmd.Env = append(cmd.Env, environment...)
@@ -75,7 +78,7 @@ func Judge(t *testing.T, program, script string, environment ...string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	last, n := verdicts(t, output)
+	last, n := readChecks(t, output)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%s: %v", script, err)
 	}
@@ -84,7 +87,7 @@ func Judge(t *testing.T, program, script string, environment ...string) {
 	}
 }
 
-// SameAs expects a program to print what a file holds.
+// SameAs checks that a program prints exactly the content of a file.
 func SameAs(t *testing.T, cmd *exec.Cmd, file string) {
 	t.Helper()
 	kept, err := os.ReadFile(file)
@@ -100,10 +103,11 @@ func SameAs(t *testing.T, cmd *exec.Cmd, file string) {
 	}
 }
 
-var verdict = regexp.MustCompile(`^(ok  |FAIL) (.+) \((\d+ ms)\)$`)
+var checkLine = regexp.MustCompile(`^(ok  |FAIL) (.+) \((\d+ ms)\)$`)
 
-// verdicts reads a judge's output. It returns the last line, and the number of checks.
-func verdicts(t *testing.T, output io.Reader) (last string, n int) {
+// readChecks reads the output of a program of checks. It returns the last line,
+// and the number of checks.
+func readChecks(t *testing.T, output io.Reader) (last string, n int) {
 	var check []string // the parts of its line
 	var reason strings.Builder
 	conclude := func() {
@@ -120,7 +124,7 @@ func verdicts(t *testing.T, output io.Reader) (last string, n int) {
 	}
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		last = lines.Text()
-		if m := verdict.FindStringSubmatch(last); m != nil {
+		if m := checkLine.FindStringSubmatch(last); m != nil {
 			conclude()
 			check = m
 		} else {

@@ -1,6 +1,5 @@
-// A judge of the emulator: Azure's own client for JavaScript, unmodified. It
-// goes through what an event hub promises, prints a line for each check, and
-// exits with 1 if one failed.
+// Checks what an event hub promises with Azure's own client for JavaScript,
+// unmodified. Prints a line for each check, and exits with 1 if one failed.
 //
 // Environment: HUBS (the first is the name of an event hub with 4 partitions, empty,
 // and the consumer group audit), ALL, LISTEN and SEND (connection strings with these
@@ -16,7 +15,7 @@ const {
   EventHubBufferedProducerClient, EventHubConsumerClient, EventHubProducerClient, earliestEventPosition, latestEventPosition,
 } = require("@azure/event-hubs");
 const WebSocket = require("ws");
-const { check, judge, open, refused } = require("./checks.js");
+const { check, run, open, refused } = require("./checks.js");
 
 const { HUBS, ALL, LISTEN, SEND, TLS, IDLE, CONTROL } = process.env;
 const [HUB] = HUBS.split(" ");
@@ -36,7 +35,7 @@ function consumer(connection = ALL, options = once, group = GROUP, hub = HUB) {
   return c;
 }
 
-// Reading is a subscription of one partition that collects what comes.
+// Reading is a subscription of one partition that collects its events and errors.
 class Reading {
   constructor(client, partition, options = {}) {
     this.events = [];
@@ -432,4 +431,4 @@ async function main() {
   }
 }
 
-judge(main);
+run(main);

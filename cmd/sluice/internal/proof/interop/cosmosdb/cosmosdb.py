@@ -1,5 +1,5 @@
-"""A judge of the Cosmos account: Azure's own client for Python, unmodified. It goes through what an account promises, prints a line for each check, and
-exits with 1 if one failed.
+"""Checks what a Cosmos account promises with Azure's own client for Python,
+unmodified. Prints a line for each check, and exits with 1 if one failed.
 
 Environment: ENDPOINT, KEY; CONTROL (address of the control endpoint).
 """

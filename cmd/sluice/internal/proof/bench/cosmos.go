@@ -1,13 +1,5 @@
 //go:build unix
 
-// Command headline measures what Sluice was built for: millions of events from
-// a hub into Cosmos DB, through `sluice run` as its users run it, with the
-// embedded hub and account on the same machine. Every document's id is read
-// back with Azure's own client for JavaScript (scripts/install-judges).
-//
-//	go run ./cmd/sluice/internal/proof/headline                                  # 4,200,000 events, in bulk
-//	go run ./cmd/sluice/internal/proof/headline -events 1000000 -modes bulk,point
-//	go run ./cmd/sluice/internal/proof/headline -events 1000000 -ru 50000        # paced by RU
 package main
 
 import (
@@ -21,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -29,17 +20,8 @@ import (
 	"time"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "headline:", err)
-		os.Exit(1)
-	}
-}
-
-// options are the command's.
-type options struct {
+// cosmosBench is a run of `bench cosmos`.
+type cosmosBench struct {
 	events     int
 	ru         int
 	offered    int
@@ -47,25 +29,30 @@ type options struct {
 	hub        int
 	modes      string
 	dir        string
-	judges     string // where scripts/install-judges has put Azure's clients
+	clients    string // where scripts/install-interop has put Azure's clients
 }
 
-func run(ctx context.Context) error {
-	var o options
+// runCosmos measures millions of events from a hub into Cosmos DB, through
+// `sluice run` as its users run it, with the embedded hub and account on the
+// same machine. Azure's own client for JavaScript reads the id of every
+// document back.
+func runCosmos(ctx context.Context, args []string) error {
+	var o cosmosBench
+	flag := flag.NewFlagSet("bench cosmos", flag.ExitOnError)
 	flag.IntVar(&o.events, "events", 4_200_000, "how many events of about 1 KB")
 	flag.IntVar(&o.ru, "ru", 0, "RU per second that the account has provisioned; 0: no limit")
 	flag.IntVar(&o.offered, "rate-ru", 0, "RU per second that the pipeline may use; 0: what the account has")
 	flag.IntVar(&o.partitions, "partitions", 5, "physical partitions of the container")
 	flag.IntVar(&o.hub, "hub-partitions", 8, "partitions of the hub")
 	flag.StringVar(&o.modes, "modes", "bulk", "how documents travel: bulk, point, or bulk,point for a run of each")
-	flag.Parse()
+	_ = flag.Parse(args) // exits on an error
 	if flag.NArg() > 0 || o.events < 1 || o.partitions < 1 || o.hub < 1 || o.ru < 0 {
-		return errors.New("arguments: want no words, and positive numbers")
+		return errors.New("bench cosmos takes flags only, and positive numbers; -help lists them")
 	}
-	if err := o.findJudge(); err != nil {
+	if err := o.findClients(); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "sluice-headline-")
+	dir, err := os.MkdirTemp("", "sluice-bench-cosmos-")
 	if err != nil {
 		return err
 	}
@@ -83,22 +70,22 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// findJudge sees, before anything is measured, that what is to read the
-// documents back is there.
-func (o *options) findJudge() (err error) {
-	if o.judges, err = filepath.Abs(filepath.Join(".dev", "judges")); err != nil {
+// findClients checks, before anything is measured, that the client is installed
+// which reads the documents back.
+func (o *cosmosBench) findClients() (err error) {
+	if o.clients, err = filepath.Abs(filepath.Join(".dev", "interop")); err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(o.judges, "bin", "node")); err != nil {
-		return fmt.Errorf("the client that reads the documents back is not here: run scripts/install-judges in the project's directory (%w)", err)
+	if _, err := os.Stat(filepath.Join(o.clients, "bin", "node")); err != nil {
+		return fmt.Errorf("the client that reads the documents back is not installed: run scripts/install-interop in the project's directory (%w)", err)
 	}
 	return nil
 }
 
-func (o *options) binary() string { return filepath.Join(o.dir, "sluice") }
+func (o *cosmosBench) binary() string { return filepath.Join(o.dir, "sluice") }
 
-// figures are what came of a run.
-type figures struct {
+// cosmosResult is what was measured in a run.
+type cosmosResult struct {
 	Mode       string          `json:"mode"`
 	Events     int             `json:"events"`
 	Seconds    float64         `json:"seconds"` // of the consumer's process, start and stop included
@@ -115,18 +102,18 @@ type figures struct {
 	Connection int64           `json:"connections"`
 }
 
-// stats are the account's counts, of which this is what is needed.
-type stats struct {
+// accountStats are those of the account's counts that are needed here.
+type accountStats struct {
 	Connections, Operations, Throttled int64
-	container
+	containerStats
 }
 
-type container struct {
+type containerStats struct {
 	Spent  float64
 	Ranges []struct{ Writes int64 }
 }
 
-func (o *options) measure(ctx context.Context, mode string) error {
+func (o *cosmosBench) measure(ctx context.Context, mode string) error {
 	data, err := os.MkdirTemp(o.dir, "hub-")
 	if err != nil {
 		return err
@@ -137,29 +124,29 @@ func (o *options) measure(ctx context.Context, mode string) error {
 	if o.ru > 0 {
 		args = append(args, "--cosmos-ru", strconv.Itoa(o.ru))
 	}
-	servers, ready, err := o.serve(ctx, args)
+	running, ready, err := o.serve(ctx, args)
 	if err != nil {
 		return err
 	}
-	defer servers.end()
+	defer running.end()
 	config, err := o.pipeline(mode)
 	if err != nil {
 		return err
 	}
 	env := append(os.Environ(), "EVENTHUB_CONNECTION_STRING="+ready.hub, "COSMOS_ENDPOINT="+ready.endpoint, "COSMOS_KEY="+ready.key,
-		fmt.Sprint("COSMOS_RU=", o.pace()), "DATABASE_URL=sqlite:"+filepath.Join(data, "state.db"))
+		fmt.Sprint("COSMOS_RU=", o.allowedRU()), "DATABASE_URL=sqlite:"+filepath.Join(data, "state.db"))
 
-	f := figures{Mode: mode, Events: o.events}
+	f := cosmosResult{Mode: mode, Events: o.events}
 	began := time.Now()
 	if _, err := o.command(ctx, env, "send", "--hub", "docs", "--generate", strconv.Itoa(o.events), "--replicas", "2"); err != nil {
 		return err
 	}
 	f.Sent = float64(o.events) / time.Since(began).Seconds()
 
-	before := servers.cpu()
+	before := cpuOf(running.cmd.Process.Pid)
 	watched, unwatch := context.WithCancel(ctx)
 	writing := make(chan time.Duration, 1)
-	go func() { writing <- watch(watched, ready.control+"/stats/db/docs") }()
+	go func() { writing <- writingTime(watched, ready.control+"/stats/db/docs") }()
 	began = time.Now()
 	used, err := o.command(ctx, env, "run", config, "--until-caught-up", "--within", "60m")
 	unwatch()
@@ -170,12 +157,12 @@ func (o *options) measure(ctx context.Context, mode string) error {
 	f.Seconds = time.Since(began).Seconds()
 	f.PerSecond = float64(o.events) / f.Seconds
 	f.CPU = (used.SystemTime() + used.UserTime()).Seconds() / float64(o.events) * 1e6
-	f.ServerCPU = (servers.cpu() - before).Seconds() / float64(o.events) * 1e6
+	f.ServerCPU = (cpuOf(running.cmd.Process.Pid) - before).Seconds() / float64(o.events) * 1e6
 	if rusage, ok := used.SysUsage().(*syscall.Rusage); ok {
 		f.PeakMB = float64(rusage.Maxrss) / 1024
 	}
-	var s stats
-	if err := errors.Join(get(ctx, ready.control+"/stats", &s), get(ctx, ready.control+"/stats/db/docs", &s.container)); err != nil {
+	var s accountStats
+	if err := errors.Join(get(ctx, ready.control+"/stats", &s), get(ctx, ready.control+"/stats/db/docs", &s.containerStats)); err != nil {
 		return err
 	}
 	for _, r := range s.Ranges {
@@ -193,15 +180,15 @@ func (o *options) measure(ctx context.Context, mode string) error {
 	return out.Encode(f)
 }
 
-// watch returns the time from the first write to the last, to a tenth of a
-// second, once ctx has ended.
-func watch(ctx context.Context, url string) time.Duration {
-	look := time.NewTicker(100 * time.Millisecond)
-	defer look.Stop()
+// writingTime returns the time from the first write to the last, to a tenth of
+// a second. It returns when ctx ends.
+func writingTime(ctx context.Context, url string) time.Duration {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
 	var first, last time.Time
 	var spent float64
 	for {
-		var c container
+		var c containerStats
 		if get(ctx, url, &c) == nil && c.Spent > spent {
 			spent, last = c.Spent, time.Now()
 			if first.IsZero() {
@@ -209,15 +196,16 @@ func watch(ctx context.Context, url string) time.Duration {
 			}
 		}
 		select {
-		case <-look.C:
+		case <-tick.C:
 		case <-ctx.Done():
-			return last.Sub(first) + 100*time.Millisecond // the first look saw what was written before it
+			return last.Sub(first) + 100*time.Millisecond // the first poll saw what was written before it
 		}
 	}
 }
 
-// pace is what the pipeline may use, which has to be stated.
-func (o *options) pace() int {
+// allowedRU is the RU per second that the pipeline may use: the pipeline file
+// must state one.
+func (o *cosmosBench) allowedRU() int {
 	switch {
 	case o.offered > 0:
 		return o.offered
@@ -227,8 +215,8 @@ func (o *options) pace() int {
 	return 10_000_000
 }
 
-// pipeline is the example, for a mode.
-func (o *options) pipeline(mode string) (string, error) {
+// pipeline writes examples/cosmos.yaml with a mode, and returns its path.
+func (o *cosmosBench) pipeline(mode string) (string, error) {
 	text, err := os.ReadFile("examples/cosmos.yaml")
 	if err != nil {
 		return "", fmt.Errorf("run it in the project's directory: %w", err)
@@ -241,8 +229,8 @@ func (o *options) pipeline(mode string) (string, error) {
 	return path, os.WriteFile(path, bytes.Replace(text, []byte(at), []byte("    mode: "+mode+"\n"+at), 1), 0o644)
 }
 
-// command runs the binary to its end; what it says goes to the terminal.
-func (o *options) command(ctx context.Context, env []string, args ...string) (*os.ProcessState, error) {
+// command runs the binary to its end. Its output goes to standard error.
+func (o *cosmosBench) command(ctx context.Context, env []string, args ...string) (*os.ProcessState, error) {
 	cmd := exec.CommandContext(ctx, o.binary(), args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -251,10 +239,10 @@ func (o *options) command(ctx context.Context, env []string, args ...string) (*o
 	return cmd.ProcessState, nil
 }
 
-// readback has Azure's client read every id.
-func (o *options) readback(ctx context.Context, env []string) (json.RawMessage, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(o.judges, "bin", "node"), "cmd/sluice/internal/proof/headline/readback.js")
-	cmd.Env, cmd.Stderr = append(env, fmt.Sprint("COUNT=", o.events), "NODE_PATH="+filepath.Join(o.judges, "node_modules")), os.Stderr
+// readback reads every id with Azure's client and returns what it counted.
+func (o *cosmosBench) readback(ctx context.Context, env []string) (json.RawMessage, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(o.clients, "bin", "node"), "cmd/sluice/internal/proof/bench/readback.js")
+	cmd.Env, cmd.Stderr = append(env, fmt.Sprint("COUNT=", o.events), "NODE_PATH="+filepath.Join(o.clients, "node_modules")), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("read back: %w: %s", err, out)
@@ -267,25 +255,25 @@ func get(ctx context.Context, url string, into any) error {
 	if err != nil {
 		return err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	return json.NewDecoder(answer.Body).Decode(into)
+	defer response.Body.Close()
+	return json.NewDecoder(response.Body).Decode(into)
 }
 
 // addresses are what the servers print when they are ready.
 type addresses struct{ control, hub, endpoint, key string }
 
-// process is the servers' process.
-type process struct {
-	cmd  *exec.Cmd
-	rest chan struct{}
+// servers is the process of hub and account.
+type servers struct {
+	cmd     *exec.Cmd
+	drained chan struct{} // closed when its output has ended
 }
 
 // serve starts the servers.
-func (o *options) serve(ctx context.Context, args []string) (*process, *addresses, error) {
+func (o *cosmosBench) serve(ctx context.Context, args []string) (*servers, *addresses, error) {
 	cmd := exec.CommandContext(ctx, o.binary(), args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -295,7 +283,7 @@ func (o *options) serve(ctx context.Context, args []string) (*process, *addresse
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
 	}
-	p := &process{cmd: cmd, rest: make(chan struct{})}
+	p := &servers{cmd: cmd, drained: make(chan struct{})}
 	lines := bufio.NewScanner(out)
 	var a addresses
 	for lines.Scan() {
@@ -316,35 +304,19 @@ func (o *options) serve(ctx context.Context, args []string) (*process, *addresse
 		}
 	}
 	go func() {
-		defer close(p.rest)
+		defer close(p.drained)
 		for lines.Scan() {
 		}
 	}()
 	if a.key == "" || a.control == "" {
 		p.end()
-		return nil, nil, errors.New("the servers are not ready")
+		return nil, nil, errors.New("sluice emulator serve ended before its servers were ready; its output is above")
 	}
 	return p, &a, nil
 }
 
-func (p *process) end() {
+func (p *servers) end() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	<-p.rest
+	<-p.drained
 	_ = p.cmd.Wait()
-}
-
-// cpu is the processor time so far, 0 where the system does not tell.
-func (p *process) cpu() time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	// Behind the name in parentheses: user and system time are the 12th and 13th, in hundredths of a second.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond
 }

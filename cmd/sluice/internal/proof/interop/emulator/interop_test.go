@@ -1,6 +1,6 @@
 //go:build judges
 
-package judges
+package emulator
 
 import (
 	"fmt"
@@ -16,20 +16,20 @@ import (
 
 func TestJavaScript(t *testing.T) {
 	t.Parallel()
-	interop.Judge(t, interop.Node, "judge.js", surroundings(t)...)
+	interop.Run(t, interop.Node, "eventhubs.js", eventHubs(t)...)
 }
 
 func TestPython(t *testing.T) {
 	t.Parallel()
-	interop.Judge(t, interop.Python, "judge.py", surroundings(t)...)
+	interop.Run(t, interop.Python, "eventhubs.py", eventHubs(t)...)
 }
 
 func TestServiceBus(t *testing.T) {
 	t.Parallel()
-	interop.Judge(t, interop.Node, "servicebus.js", namespaces(t)...)
+	interop.Run(t, interop.Node, "servicebus.js", namespaces(t)...)
 }
 
-// What the hash of partition keys is tested with is what the client computes now.
+// The vectors that the hash of partition keys is tested with are those that the client computes now.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	interop.SameAs(t, interop.Command(t, interop.Node, "vectors.js"), filepath.Join("..", "..", "..", "..", "..", "..", "internal", "keyhash", "testdata", "keys.json"))
@@ -46,8 +46,8 @@ func as(k emulator.Key, connection string) string {
 	return strings.NewReplacer("="+keys[0].Name+";", "="+k.Name+";", "="+keys[0].Secret, "="+k.Secret).Replace(connection)
 }
 
-// surroundings starts emulators and returns the environment in which the judges find them.
-func surroundings(t *testing.T) []string {
+// eventHubs starts emulators and returns the environment variables with which the checks find them.
+func eventHubs(t *testing.T) []string {
 	cert := filepath.Join(t.TempDir(), "cert.pem")
 	hubs := make([]emulator.Hub, 50)
 	names := make([]string, len(hubs))
@@ -77,7 +77,7 @@ func start(t *testing.T, hubs []emulator.Hub, cfg *emulator.Config) *emulator.Se
 	return srv
 }
 
-// namespaces starts Service Bus namespaces and returns the environment in which their judge finds them.
+// namespaces starts Service Bus namespaces and returns the environment variables with which the checks find them.
 func namespaces(t *testing.T) []string {
 	dir := t.TempDir()
 	certs := []string{filepath.Join(dir, "amqp.pem"), filepath.Join(dir, "admin.pem")}

@@ -1,5 +1,5 @@
-// A judge of the Cosmos account: Azure's own client for JavaScript, unmodified. It goes through what an account promises, prints a line for each
-// check, and exits with 1 if one failed.
+// Checks what a Cosmos account promises with Azure's own client for JavaScript,
+// unmodified. Prints a line for each check, and exits with 1 if one failed.
 //
 // Environment: ENDPOINT, KEY; CONTROL (address of the control endpoint).
 "use strict";
@@ -34,7 +34,7 @@ const control = async (path, body) => {
 const code = (want) => (e) => (assert.equal(e.code, want, `${e.code}: ${e.message}`), true);
 
 async function collection(name, more = {}) {
-  const { database } = await client.databases.createIfNotExists({ id: "judge" });
+  const { database } = await client.databases.createIfNotExists({ id: "checked" });
   const { container } = await database.containers.createIfNotExists({ id: name, partitionKey: { paths: ["/key"], version: 2 }, ...more });
   return container;
 }
@@ -181,7 +181,7 @@ async function collection(name, more = {}) {
     const c = await collection("splits", { throughput: 20000 });
     const operations = (from) => Array.from({ length: 300 }, (_, i) => ({ operationType: "Upsert", partitionKey: `k${i}`, resourceBody: { id: `${from + i}`, key: `k${i}` } }));
     await c.items.executeBulkOperations(operations(0));
-    await control("/split", { database: "judge", container: "splits", range: "0" });
+    await control("/split", { database: "checked", container: "splits", range: "0" });
     for (const r of await c.items.executeBulkOperations(operations(1000))) assert.equal(r.response?.statusCode, 201, JSON.stringify(r.error));
     assert.equal((await c.items.readAll({ maxItemCount: 37 }).fetchAll()).resources.length, 600);
     assert.deepEqual((await c.items.query("SELECT VALUE COUNT(1) FROM c", { forceQueryPlan: true }).fetchAll()).resources, [600]);
@@ -193,8 +193,8 @@ async function collection(name, more = {}) {
     const began = Date.now();
     for (const r of await c.items.executeBulkOperations(operations)) assert.equal(r.response?.statusCode, 201, JSON.stringify(r.error));
     assert.ok(Date.now() - began > 1500, "200 documents took more than 1,200 RU at 400 RU/s");
-    const hasty = new CosmosClient({ endpoint: ENDPOINT, key: KEY, connectionPolicy: { retryOptions: { maxRetryAttemptCount: 0 } } }).database("judge").container("small");
-    await control("/throughput", { database: "judge", container: "small", ru: 5 }); // however slow this machine is
+    const hasty = new CosmosClient({ endpoint: ENDPOINT, key: KEY, connectionPolicy: { retryOptions: { maxRetryAttemptCount: 0 } } }).database("checked").container("small");
+    await control("/throughput", { database: "checked", container: "small", ru: 5 }); // however slow this machine is
     const refused = [];
     await Promise.all(Array.from({ length: 150 }, (_, i) => hasty.items.create({ id: `x${i}`, key: "a" }).catch((e) => refused.push(e))));
     assert.ok(refused.length > 20, `${refused.length} were refused`);

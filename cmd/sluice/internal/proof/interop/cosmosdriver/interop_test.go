@@ -1,6 +1,6 @@
 //go:build judges
 
-package judges
+package cosmosdriver
 
 import (
 	"bufio"
@@ -38,7 +38,7 @@ func serve(t *testing.T) (endpoint string, container *azcosmos.ContainerClient) 
 	if _, err := os.Stat(modules); err != nil {
 		t.Fatalf("the server is not installed: run scripts/install-cosmosdb-server (%v)", err)
 	}
-	cmd := exec.Command(filepath.Join("..", "..", "..", "..", "..", "..", ".dev", "judges", "bin", "node"), "server.js")
+	cmd := exec.Command(filepath.Join("..", "..", "..", "..", "..", "..", ".dev", "interop", "bin", "node"), "server.js")
 	cmd.Env = append(os.Environ(), "NODE_PATH="+modules)
 	cmd.Stderr = os.Stderr
 	input, err := cmd.StdinPipe()
@@ -61,7 +61,7 @@ func serve(t *testing.T) (endpoint string, container *azcosmos.ContainerClient) 
 	line, err := bufio.NewReader(output).ReadString('\n')
 	endpoint, ready := strings.CutPrefix(strings.TrimSpace(line), "ready ")
 	if err != nil || !ready {
-		t.Fatalf("the server says %q: %v", line, err)
+		t.Fatalf("the server is not ready, it printed %q: %v", line, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -106,7 +106,7 @@ func open(t *testing.T, endpoint string, mode cosmos.Mode) *cosmos.Sink {
 	return s
 }
 
-// write writes documents and returns what became of each.
+// write writes documents and returns the error of each.
 func write(t *testing.T, s *cosmos.Sink, docs ...cosmos.Document) []error {
 	t.Helper()
 	outcomes := make([]error, len(docs))
@@ -201,8 +201,8 @@ func TestOperations(t *testing.T) {
 	})
 }
 
-// Two sinks that each believe they own the partition: the newest event's
-// document is what stays.
+// Two sinks that each believe they own the partition: the document of the
+// newest event stays.
 func TestConditional(t *testing.T) {
 	modes(t, func(t *testing.T, mode cosmos.Mode) {
 		endpoint, container := serve(t)

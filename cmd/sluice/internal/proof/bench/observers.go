@@ -28,25 +28,25 @@ import (
 	"github.com/sluice-go/sluice/web"
 )
 
-// onlookers is all that may look at a consumer at once: metrics that are
+// observers is everything that may observe a consumer at once: metrics that are
 // scraped, spans that are made, probes, and the dashboard with a browser on its
 // live stream.
-type onlookers struct {
-	stop context.CancelFunc
-	work sync.WaitGroup
-	last []func() error
+type observers struct {
+	stop    context.CancelFunc
+	work    sync.WaitGroup
+	cleanup []func() error
 
-	mu    sync.Mutex
-	looks map[string]int // answers that they had
+	mu      sync.Mutex
+	answers map[string]int // bytes that each has received
 }
 
-// look adds the onlookers to a pipeline's options.
-func look(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, opts *pipeline.Options) (_ *onlookers, err error) {
-	l := &onlookers{looks: map[string]int{}}
+// observe adds all observers to a pipeline's options.
+func observe(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, opts *pipeline.Options) (_ *observers, err error) {
+	l := &observers{answers: map[string]int{}}
 	ctx, l.stop = context.WithCancel(ctx)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, l.leave())
+			err = errors.Join(err, l.close())
 		}
 	}()
 	registry := prometheus.NewRegistry()
@@ -60,13 +60,13 @@ func look(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, opts
 	}
 	served := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	spans := trace.NewTracerProvider(trace.WithBatcher(tracetest.NewNoopExporter()))
-	l.last = append(l.last, func() error { served.Close(); return nil }, func() error { return spans.Shutdown(context.Background()) })
+	l.cleanup = append(l.cleanup, func() error { served.Close(); return nil }, func() error { return spans.Shutdown(context.Background()) })
 
 	dir, err := os.MkdirTemp("", "sluice-bench-web")
 	if err != nil {
 		return nil, err
 	}
-	l.last = append(l.last, func() error { return os.RemoveAll(dir) })
+	l.cleanup = append(l.cleanup, func() error { return os.RemoveAll(dir) })
 	shown := web.Pipeline{
 		Name: p.Name, Group: p.Group, Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
 		Meter: web.NewMeter(), Gate: web.NewGate(opts.Source),
@@ -83,19 +83,19 @@ func look(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, opts
 	opts.Observer = sluice.Observers(opts.Observer, metrics, health.New(nil), shown.Meter)
 	opts.Source, opts.Traces = shown.Gate, spans
 
-	// The certificate is the dashboard's own, made a moment ago.
+	// The dashboard has just made its own self-signed certificate.
 	browser := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	l.work.Go(func() { l.follow(ctx, browser, server.URL()+"api/live") })
 	l.work.Go(func() { l.scrape(ctx, served.URL) })
 	return l, nil
 }
 
-// scrape asks for the metrics every second.
-func (l *onlookers) scrape(ctx context.Context, url string) {
+// scrape reads the metrics every second.
+func (l *observers) scrape(ctx context.Context, url string) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		if err := answer(ctx, http.DefaultClient, url, func(n int) { l.note("scrape", n) }); err != nil {
+		if err := readAnswer(ctx, http.DefaultClient, url, func(n int) { l.count("scrape", n) }); err != nil {
 			return
 		}
 		select {
@@ -106,20 +106,20 @@ func (l *onlookers) scrape(ctx context.Context, url string) {
 	}
 }
 
-// follow reads a stream as long as it lasts.
-func (l *onlookers) follow(ctx context.Context, client *http.Client, url string) {
-	_ = answer(ctx, client, url, func(n int) { l.note("browser", n) })
+// follow reads the dashboard's stream until it ends.
+func (l *observers) follow(ctx context.Context, client *http.Client, url string) {
+	_ = readAnswer(ctx, client, url, func(n int) { l.count("browser", n) })
 	client.CloseIdleConnections()
 }
 
-func (l *onlookers) note(who string, bytes int) {
+func (l *observers) count(who string, bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.looks[who] += bytes
+	l.answers[who] += bytes
 }
 
-// answer reads an answer and tells how much came, as it comes.
-func answer(ctx context.Context, client *http.Client, url string, came func(int)) error {
+// readAnswer reads an answer, and calls came with the size of each part as it arrives.
+func readAnswer(ctx context.Context, client *http.Client, url string, came func(int)) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -145,17 +145,17 @@ func answer(ctx context.Context, client *http.Client, url string, came func(int)
 	}
 }
 
-// leave ends the onlookers. It fails if they saw nothing.
-func (l *onlookers) leave() error {
+// close stops the observers. It fails if one of them received nothing.
+func (l *observers) close() error {
 	l.stop()
 	l.work.Wait()
 	var errs []error
-	for _, last := range l.last {
+	for _, last := range l.cleanup {
 		errs = append(errs, last())
 	}
 	for _, who := range []string{"scrape", "browser"} {
-		if l.looks[who] == 0 {
-			errs = append(errs, fmt.Errorf("the onlookers: the %s saw nothing", who))
+		if l.answers[who] == 0 {
+			errs = append(errs, fmt.Errorf("the observer %s received nothing", who))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,6 @@
 //go:build judges
 
-package judges
+package cosmosdb
 
 import (
 	"path/filepath"
@@ -12,15 +12,15 @@ import (
 
 func TestJavaScript(t *testing.T) {
 	t.Parallel()
-	judge(t, interop.Node, "judge.js")
+	run(t, interop.Node, "cosmosdb.js")
 }
 
 func TestPython(t *testing.T) {
 	t.Parallel()
-	judge(t, interop.Python, "judge.py")
+	run(t, interop.Python, "cosmosdb.py")
 }
 
-// What the hashes of partition keys are tested with is what the clients compute now.
+// The vectors that the hashes of partition keys are tested with are those that the clients compute now.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	epk := filepath.Join("..", "..", "..", "..", "..", "..", "internal", "epk")
@@ -29,8 +29,8 @@ func TestVectors(t *testing.T) {
 	interop.SameAs(t, interop.Command(t, interop.Python, filepath.Join(epk, "vectors", "vectors.py")), filepath.Join(epk, "testdata", "python.json"))
 }
 
-// judge has a client check an account of its own.
-func judge(t *testing.T, program, script string) {
+// run starts an account and runs the checks of a client on it.
+func run(t *testing.T, program, script string) {
 	srv, err := emulator.StartCosmos(nil, &emulator.CosmosConfig{Control: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -40,5 +40,5 @@ func judge(t *testing.T, program, script string) {
 			t.Errorf("close the account: %v", err)
 		}
 	})
-	interop.Judge(t, program, script, "ENDPOINT="+srv.Endpoint(), "KEY="+srv.Key(), "CONTROL=http://"+srv.ControlAddr())
+	interop.Run(t, program, script, "ENDPOINT="+srv.Endpoint(), "KEY="+srv.Key(), "CONTROL=http://"+srv.ControlAddr())
 }
