@@ -121,7 +121,7 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 	if err := s.prepare(reach, func(c *amqp.Conn) amqp.Peer { return &busPeer{peer: newPeer(&s.front, c), bus: s} }); err != nil {
 		return err
 	}
-	s.broker, err = servicebus.Open(c.Dir, &servicebus.Options{Failed: func(err error) { s.log.Error("the journal of the Service Bus", "error", err) }})
+	s.broker, err = servicebus.Open(c.Dir, &servicebus.Options{OnError: func(err error) { s.log.Error("the journal of the Service Bus", "error", err) }})
 	if err != nil {
 		return err
 	}

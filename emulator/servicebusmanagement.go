@@ -25,7 +25,7 @@ const (
 type busOperation struct {
 	right  Rights
 	handle func(c *busPeer, n busNode, store *servicebus.Store, body amqp.Map) reply // store is nil for a topic
-	topics bool                                                               // it is for topics too
+	topics bool                                                                      // it is for topics too
 }
 
 var busOperations = map[string]busOperation{
@@ -144,13 +144,13 @@ func (c *busPeer) settleByToken(n busNode, store *servicebus.Store, body amqp.Ma
 	as := servicebus.Settlement{Edit: change(properties)}
 	switch status := body.String("disposition-status"); status {
 	case "completed":
-		as.As = servicebus.Complete
+		as.Outcome = servicebus.Complete
 	case "abandoned":
-		as.As = servicebus.Abandon
+		as.Outcome = servicebus.Abandon
 	case "suspended":
-		as.As, as.Reason, as.Description = servicebus.Bury, body.String("deadletter-reason"), body.String("deadletter-description")
+		as.Outcome, as.Reason, as.Description = servicebus.DeadLetter, body.String("deadletter-reason"), body.String("deadletter-description")
 	case "defered": // as Azure spells it
-		as.As = servicebus.Defer
+		as.Outcome = servicebus.Defer
 	default:
 		return badRequest(fmt.Sprintf("update-disposition doesn't know the disposition-status '%.50s'.", status))
 	}

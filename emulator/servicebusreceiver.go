@@ -129,7 +129,7 @@ func (r *busReceiver) deliverDeleted(ctx context.Context, got []servicebus.Locke
 func completeAll(store *servicebus.Store, got []servicebus.Locked) (err error) {
 	receipts := make([]servicebus.Receipt, len(got))
 	for i := range got {
-		receipts[i] = store.Settle(got[i].Token, servicebus.Settlement{As: servicebus.Complete})
+		receipts[i] = store.Settle(got[i].Token, servicebus.Settlement{Outcome: servicebus.Complete})
 	}
 	for _, r := range receipts {
 		if failed := r.Wait(); failed != nil && err == nil {
@@ -144,16 +144,16 @@ func (r *busReceiver) settle(tag [16]byte, o amqp.Outcome) (wait func() error, e
 	var as servicebus.Settlement
 	switch o.Kind {
 	case amqp.Accepted:
-		as.As = servicebus.Complete
+		as.Outcome = servicebus.Complete
 	case amqp.Rejected:
-		as.As, as.Reason, as.Description = servicebus.Bury, o.Info.String(propReason), o.Info.String(propDescription)
+		as.Outcome, as.Reason, as.Description = servicebus.DeadLetter, o.Info.String(propReason), o.Info.String(propDescription)
 		as.Edit = change(without(o.Info, propReason, propDescription))
 	case amqp.Released:
-		as.As = servicebus.Release
+		as.Outcome = servicebus.Release
 	case amqp.Modified:
-		as.As, as.Edit = servicebus.Abandon, change(o.Annotations)
+		as.Outcome, as.Edit = servicebus.Abandon, change(o.Annotations)
 		if o.Undeliverable {
-			as.As = servicebus.Defer
+			as.Outcome = servicebus.Defer
 		}
 	}
 	receipt := r.store.Settle(guid(tag), as)

@@ -86,7 +86,7 @@ func (r *busReceiver) runSession(ctx context.Context, w sessionWish, patience ti
 	ctx, cancel := context.WithCancel(ctx)
 	lost := make(chan error, 1)
 	go func() {
-		lost <- held.Watch(ctx)
+		lost <- held.WaitLost(ctx)
 		cancel()
 	}()
 	err = r.run(ctx)

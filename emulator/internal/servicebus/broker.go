@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/disklog"
 )
 
-// Limits of Azure.
+// Limits of Azure Service Bus.
 const (
 	maxName             = 260
 	maxSubscriptionName = 50
@@ -21,16 +21,18 @@ const (
 
 // Options adjust a [Broker]. The zero value and nil work.
 type Options struct {
-	// Failed learns of failures in the background: what was to be written, but nobody waits for, or the compaction of the journal. Default: nobody
-	// does.
-	Failed func(error)
+	// OnError is called with errors that happen in the background: a write whose
+	// outcome no caller waits for, or the compaction of the journal. Default: such
+	// errors are ignored.
+	OnError func(error)
 
-	spare int64 // see compactFrom
+	slack int64 // overrides compactSlack, in tests
 }
 
-// Broker holds queues and topics. Names are the same in upper and lower case. Its methods may be called concurrently.
+// Broker holds queues and topics. Names are case-insensitive. A Broker is safe for
+// concurrent use.
 type Broker struct {
-	journal *journal // nil: all is in memory only
+	journal *journal // nil: in memory only
 
 	mu     sync.Mutex
 	lastID uint64
@@ -38,8 +40,9 @@ type Broker struct {
 	topics map[string]*Topic
 }
 
-// Open returns a broker with the entities and messages of a directory, which is created if need be; one broker at a time can use it. With
-// dir "" there are none, and nothing outlives the broker.
+// Open returns a broker with the entities and messages in directory dir, which is
+// created if it doesn't exist. Only one broker at a time can use a directory. If dir is
+// empty, the broker starts empty and keeps everything in memory only.
 func Open(dir string, options *Options) (*Broker, error) {
 	b := &Broker{queues: make(map[string]*Queue), topics: make(map[string]*Topic)}
 	if dir == "" {
@@ -49,14 +52,14 @@ func Open(dir string, options *Options) (*Broker, error) {
 	if options != nil {
 		o = *options
 	}
-	if o.Failed == nil {
-		o.Failed = func(error) {}
+	if o.OnError == nil {
+		o.OnError = func(error) {}
 	}
 	log, err := disklog.Open(dir, &disklog.Config{MaxBatchBytes: 64 << 20, SegmentBytes: 16 << 20})
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{log: log, spare: cmp.Or(o.spare, compactFrom), failed: o.Failed, kick: make(chan struct{}, 1), stop: make(chan struct{})}
+	j := &journal{log: log, slack: cmp.Or(o.slack, compactSlack), onError: o.OnError, wakeup: make(chan struct{}, 1), stop: make(chan struct{})}
 	j.closed = sync.OnceValue(j.finish)
 	b.journal = j
 	if err := b.recover(); err != nil {
@@ -67,8 +70,8 @@ func Open(dir string, options *Options) (*Broker, error) {
 	return b, nil
 }
 
-// Close writes what is still to be written, and gives the directory back. Operations fail from now on, if there is one. A second Close
-// returns what the first did.
+// Close writes what is not on disk yet and releases the directory. If the broker has a
+// directory, later operations fail. A second Close returns the result of the first.
 func (b *Broker) Close() error { return b.journal.close() }
 
 func checkName(name string, limit int) error {
@@ -78,12 +81,13 @@ func checkName(name string, limit int) error {
 		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-/", c) >= 0
 	}
 	if !ok {
-		return fmt.Errorf("name %.60q: choose up to %d letters, digits, periods, hyphens, underscores, and slashes inside", name, limit)
+		return fmt.Errorf("name %.60q: use 1 to %d letters, digits, periods, hyphens, underscores, and slashes that are neither first, last nor doubled", name, limit)
 	}
 	return nil
 }
 
-// CreateQueue adds a queue. Queues and topics share one space of names: [ErrExists].
+// CreateQueue adds a queue. It fails with [ErrExists] if a queue or topic has the name
+// already. A nil cfg stands for the defaults.
 func (b *Broker) CreateQueue(name string, cfg *QueueConfig) (*Queue, error) {
 	if err := checkName(name, maxName); err != nil {
 		return nil, err
@@ -100,8 +104,8 @@ func (b *Broker) CreateQueue(name string, cfg *QueueConfig) (*Queue, error) {
 	q := newQueue(b.nextID(), name, full, nil, b.journal)
 	b.queues[strings.ToLower(name)] = q
 	q.mu.Lock()
-	q.notes.defined(q.definition())
-	r := q.leave()
+	q.changes.define(q.definition())
+	r := q.commit()
 	b.mu.Unlock()
 	if err := r.Wait(); err != nil {
 		return nil, errors.Join(fmt.Errorf("queue %s: %w", name, err), b.Delete(name))
@@ -109,7 +113,8 @@ func (b *Broker) CreateQueue(name string, cfg *QueueConfig) (*Queue, error) {
 	return q, nil
 }
 
-// CreateTopic adds a topic without subscriptions.
+// CreateTopic adds a topic without subscriptions. It fails with [ErrExists] if a queue
+// or topic has the name already. A nil cfg stands for the defaults.
 func (b *Broker) CreateTopic(name string, cfg *TopicConfig) (*Topic, error) {
 	if err := checkName(name, maxName); err != nil {
 		return nil, err
@@ -125,7 +130,7 @@ func (b *Broker) CreateTopic(name string, cfg *TopicConfig) (*Topic, error) {
 	}
 	t := newTopic(b.nextID(), name, full, b)
 	b.topics[strings.ToLower(name)] = t
-	r := t.rewrite()
+	r := t.recordDefinition()
 	b.mu.Unlock()
 	if err := r.Wait(); err != nil {
 		return nil, errors.Join(fmt.Errorf("topic %s: %w", name, err), b.Delete(name))
@@ -133,7 +138,7 @@ func (b *Broker) CreateTopic(name string, cfg *TopicConfig) (*Topic, error) {
 	return t, nil
 }
 
-// nextID returns an id that no entity has had. b.mu is held.
+// nextID returns an id that no entity ever had. b.mu is held.
 func (b *Broker) nextID() uint64 {
 	b.lastID++
 	return b.lastID
@@ -144,7 +149,7 @@ func (b *Broker) taken(name string) bool {
 	return b.queues[name] != nil || b.topics[name] != nil
 }
 
-// Queue finds a queue.
+// Queue returns the queue with the name.
 func (b *Broker) Queue(name string) (*Queue, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +157,7 @@ func (b *Broker) Queue(name string) (*Queue, bool) {
 	return q, ok
 }
 
-// Topic finds a topic.
+// Topic returns the topic with the name.
 func (b *Broker) Topic(name string) (*Topic, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,31 +165,33 @@ func (b *Broker) Topic(name string) (*Topic, bool) {
 	return t, ok
 }
 
-// Queues returns the queues, by name.
+// Queues returns all queues, sorted by name.
 func (b *Broker) Queues() []*Queue {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.SortedFunc(maps.Values(b.queues), func(p, q *Queue) int { return cmp.Compare(p.name, q.name) })
 }
 
-// Topics returns the topics, by name.
+// Topics returns all topics, sorted by name.
 func (b *Broker) Topics() []*Topic {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.SortedFunc(maps.Values(b.topics), func(s, t *Topic) int { return cmp.Compare(s.name, t.name) })
 }
 
-// all returns everything that holds messages, and the topics. b.mu is held.
+// all returns everything that holds messages (queues, subscriptions, and the scheduled
+// messages of topics), and the topics. b.mu is held.
 func (b *Broker) all() (queues []*Queue, topics []*Topic) {
 	queues = slices.Collect(maps.Values(b.queues))
 	for _, t := range b.topics {
 		topics = append(topics, t)
-		queues = append(append(queues, t.held), t.Subscriptions()...)
+		queues = append(append(queues, t.scheduled), t.Subscriptions()...)
 	}
 	return queues, topics
 }
 
-// Delete removes a queue, or a topic with its subscriptions: [ErrNotFound].
+// Delete removes a queue, or a topic with its subscriptions. It fails with
+// [ErrNotFound] if there is neither.
 func (b *Broker) Delete(name string) error {
 	b.mu.Lock()
 	key := strings.ToLower(name)

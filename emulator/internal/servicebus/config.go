@@ -5,44 +5,48 @@ import (
 	"time"
 )
 
-// Status is what may be done with an entity.
+// Status says which operations an entity allows.
 type Status byte
 
 const (
-	// Enabled lets all be done.
+	// Enabled allows sending and receiving.
 	Enabled Status = iota
-	// Disabled forbids to send and to receive.
+	// Disabled forbids sending and receiving.
 	Disabled
-	// SendDisabled forbids to send. A subscription gets its topic's messages all the same.
+	// SendDisabled forbids sending. A subscription still gets its topic's messages.
 	SendDisabled
-	// ReceiveDisabled forbids to receive.
+	// ReceiveDisabled forbids receiving.
 	ReceiveDisabled
 )
 
-func (s Status) noSending() bool   { return s == Disabled || s == SendDisabled }
-func (s Status) noReceiving() bool { return s == Disabled || s == ReceiveDisabled }
+func (s Status) sendDisabled() bool    { return s == Disabled || s == SendDisabled }
+func (s Status) receiveDisabled() bool { return s == Disabled || s == ReceiveDisabled }
 
 // QueueConfig holds the settings of a [Queue] or of a topic's subscription. The zero value works.
 type QueueConfig struct {
-	// Lock is how long a received message, or a session, is locked. Default 1 minute.
+	// Lock is how long a received message, or a session, is locked. Default 1 minute,
+	// at most 5.
 	Lock time.Duration
-	// MaxDeliveries is how often a message may be received before it becomes a dead letter. Default 10.
+	// MaxDeliveries is the delivery count at which a message becomes a dead letter.
+	// Default 10.
 	MaxDeliveries int
-	// TTL is how long messages live at most. Default: for ever.
+	// TTL is the time to live of messages that don't set a shorter one. Default: unlimited.
 	TTL time.Duration
-	// KeepExpired has messages that expire become dead letters. Default: they are dropped.
+	// KeepExpired makes expired messages dead letters. Default: they are removed.
 	KeepExpired bool
-	// MaxBytes bounds the payloads that the queue holds, dead letters included. Default 1 GiB.
+	// MaxBytes limits the payload bytes that the queue holds, dead letters included.
+	// Default 1 GiB.
 	MaxBytes int64
-	// Sessions has receivers lock a session, and get its messages in order. It can't be changed.
+	// Sessions means that receivers lock a session and get its messages in order. It
+	// can't be changed later.
 	Sessions bool
-	// Status is what may be done with it.
+	// Status says which operations are allowed.
 	Status Status
-	// Metadata is the user's own text about it, up to 1,024 bytes.
+	// Metadata is the user's own text, up to 1,024 bytes.
 	Metadata string
 }
 
-// Bounds of settings.
+// Defaults and limits of settings.
 const (
 	defaultLock          = time.Minute
 	maxLock              = 5 * time.Minute
@@ -67,26 +71,28 @@ func (c *QueueConfig) withDefaults() (QueueConfig, error) {
 	}
 	switch {
 	case full.Lock < 0 || full.Lock > maxLock:
-		return full, fmt.Errorf("locks of %s: choose up to %s", full.Lock, maxLock)
+		return full, fmt.Errorf("lock duration %s: must be positive and at most %s", full.Lock, maxLock)
 	case full.MaxDeliveries < 0:
-		return full, fmt.Errorf("at most %d deliveries: choose 1 or more", full.MaxDeliveries)
+		return full, fmt.Errorf("maximum delivery count %d: must be at least 1", full.MaxDeliveries)
 	case full.TTL < 0 || full.MaxBytes < 0:
-		return full, fmt.Errorf("time to live %s, at most %d bytes: neither can be negative", full.TTL, full.MaxBytes)
+		return full, fmt.Errorf("time to live %s, at most %d bytes: neither may be negative", full.TTL, full.MaxBytes)
 	case full.Status > ReceiveDisabled:
-		return full, fmt.Errorf("status %d: there is none of that number", full.Status)
+		return full, fmt.Errorf("status %d: unknown", full.Status)
 	}
 	return full, checkMetadata(full.Metadata)
 }
 
 // TopicConfig holds the settings of a [Topic]. The zero value works.
 type TopicConfig struct {
-	// TTL is how long messages live at most. Default: for ever.
+	// TTL is the time to live of messages that don't set a shorter one. Default: unlimited.
 	TTL time.Duration
-	// MaxBytes bounds the payloads of the messages that are scheduled; each subscription has a bound of its own. Default 1 GiB.
+	// MaxBytes limits the payload bytes of scheduled messages; each subscription has
+	// its own limit. Default 1 GiB.
 	MaxBytes int64
-	// Status is what may be done with it. While receiving is disabled, it is for all subscriptions.
+	// Status says which operations are allowed. If receiving is disabled, it is for all
+	// subscriptions.
 	Status Status
-	// Metadata is the user's own text about it, up to 1,024 bytes.
+	// Metadata is the user's own text, up to 1,024 bytes.
 	Metadata string
 }
 
@@ -100,16 +106,16 @@ func (c *TopicConfig) withDefaults() (TopicConfig, error) {
 	}
 	switch {
 	case full.TTL < 0 || full.MaxBytes < 0:
-		return full, fmt.Errorf("time to live %s, at most %d bytes: neither can be negative", full.TTL, full.MaxBytes)
+		return full, fmt.Errorf("time to live %s, at most %d bytes: neither may be negative", full.TTL, full.MaxBytes)
 	case full.Status > ReceiveDisabled:
-		return full, fmt.Errorf("status %d: there is none of that number", full.Status)
+		return full, fmt.Errorf("status %d: unknown", full.Status)
 	}
 	return full, checkMetadata(full.Metadata)
 }
 
 func checkMetadata(text string) error {
 	if len(text) > maxMetadata {
-		return fmt.Errorf("user metadata of %d bytes: choose up to %d", len(text), maxMetadata)
+		return fmt.Errorf("user metadata has %d bytes: must be at most %d", len(text), maxMetadata)
 	}
 	return nil
 }

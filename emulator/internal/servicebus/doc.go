@@ -1,24 +1,35 @@
-// Package servicebus is a broker of queues, topics and subscriptions, as Azure Service Bus keeps them, without a network: messages are received
-// under locks, settled by lock token, given back when a lock expires, and dead-lettered after too many deliveries or too long a life.
-// Messages can be scheduled, deferred, and belong to sessions.
+// Package servicebus is a broker of queues, topics and subscriptions with the semantics
+// of Azure Service Bus, without a network. A receiver locks a message (peek-lock) and
+// settles it by its lock token: complete, abandon, defer or dead-letter. When a lock
+// expires, the message becomes available again; after too many deliveries, or when its
+// time to live is over, it becomes a dead letter. Messages can be scheduled, deferred,
+// and belong to sessions.
 //
-// It knows nothing of AMQP: a message is bytes and what the broker itself keeps of it. Messages are in memory, and with a directory also in
-// a journal there: what [Receipt.Wait] has confirmed survives a killed process. Locks do not: after a restart messages are free.
+// The package knows nothing of AMQP: a message is a payload plus the broker's own
+// properties. Messages are in memory and, if the broker has a directory, also in a
+// journal there: what [Receipt.Wait] has confirmed survives a killed process. Locks do
+// not: after a restart no message is locked.
 //
-// Hardly anything runs in the background. What time brings about (locks that expire, messages that do, or that are due) is caught up with
-// at the start of every operation; whoever waits for a message also waits for the next such moment.
+// Hardly anything runs in the background. Every operation begins by applying what is
+// due by then: locks that have expired, messages that have expired, scheduled messages.
+// A receiver that waits for a message also waits for the next such deadline.
 //
 // # The journal
 //
-// It is a log (emulator/internal/disklog) of what became of entities and messages, replayed at the start. Every change is given its place in it under
-// the lock of the queue that it is about, so that the order there is the order of the changes; only then does one wait, without the lock,
-// until it is on disk: what waits together is written together. A message that is sent can be received once it is on disk, not before.
+// The journal is a log (emulator/internal/disklog) of the changes to entities and
+// messages, replayed on start. A change gets its place in the log under the lock of its
+// queue, so that the log has the order of the changes. The caller then waits for the
+// disk without the lock, so that concurrent changes share one write. A message can be
+// received only once it is on disk.
 //
-// When most of it is about messages that are gone, those that are left are written again, and what lies before is removed: so it is never
-// much more than twice as large as what it tells of.
+// When most of the journal is about messages that no longer exist, the remaining ones
+// are written again and the older part is removed. So the journal is never much more
+// than twice as large as its content.
 //
 // # Reading order
 //
-// broker.go and topic.go (entities), queue.go, store.go, receive.go, settle.go, session.go; then record.go, journal.go, recover.go.
-// Lock order: Broker.mu, Topic.mu, Queue.mu (of several queues: the topic's own, then by id), journal.mu.
+// broker.go and topic.go (entities), queue.go, store.go, receive.go, settle.go,
+// session.go; then record.go, journal.go, recover.go. Lock order: Broker.mu, Topic.mu,
+// Queue.mu (of several queues: Topic.scheduled, then the subscriptions by id),
+// journal.mu.
 package servicebus

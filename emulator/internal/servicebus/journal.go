@@ -6,40 +6,42 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/disklog"
 )
 
-// compactFrom is how many bytes the journal may have beside those that it needs, before it is compacted.
-const compactFrom = 64 << 20
+// compactSlack is how many bytes beyond those that it needs the journal may have before
+// it is compacted.
+const compactSlack = 64 << 20
 
-// compactChunk is about how much of a queue is written again at once.
+// compactChunk is about how many bytes of a queue compaction writes at once.
 const compactChunk = 1 << 20
 
-// journal writes down what becomes of entities and messages. nil is none: everything is in memory only.
+// journal records the changes to entities and messages. A nil journal records nothing:
+// everything is in memory only.
 type journal struct {
-	log    *disklog.Log
-	spare  int64 // compactFrom, but in tests
-	failed func(error)
+	log     *disklog.Log
+	slack   int64 // compactSlack, except in tests
+	onError func(error)
 
 	mu         sync.Mutex
-	generation uint64 // of the entries that are noted as a whole now
-	written    int64  // bytes since the last compaction
-	limit      int64  // of those
-	latest     *disklog.Pending
-	kick       chan struct{} // there is something to do
+	generation uint64           // of the messages that are written now
+	written    int64            // bytes since the last compaction
+	limit      int64            // of written: compaction is due above it
+	latest     *disklog.Pending // to be flushed by run
+	wakeup     chan struct{}    // run has something to do
 	stop       chan struct{}
 	done       sync.WaitGroup
 	closed     func() error
 }
 
-// begin gives notes their place in the journal, and empties them.
-func (j *journal) begin(n *notes) Receipt {
+// submit gives the changes their place in the journal, and empties them.
+func (j *journal) submit(n *changes) Receipt {
 	entries := n.entries
 	n.entries = nil
 	if j == nil || n.empty() {
 		n.records = n.records[:0]
 		return Receipt{}
 	}
-	n.close()
+	n.closeMessage()
 	records := n.records
-	n.records = nil // the log keeps them until they are written
+	n.records = nil // the log keeps the slice until it is written
 	size := int64(0)
 	for i := range records {
 		size += int64(len(records[i].Key) + len(records[i].Payload))
@@ -61,30 +63,30 @@ func (j *journal) begin(n *notes) Receipt {
 
 func (j *journal) wake() {
 	select {
-	case j.kick <- struct{}{}:
+	case j.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// writeSoon has what was begun up to now written, although nobody waits for it.
-func (j *journal) writeSoon(p *disklog.Pending) {
+// flushLater has the journal written up to p in the background.
+func (j *journal) flushLater(p *disklog.Pending) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.latest = p
 	j.wake()
 }
 
-// run writes what nobody waits for, and compacts the journal, until it is stopped.
+// run writes in the background and compacts the journal, until j.stop is closed.
 func (j *journal) run(compact func() error) {
 	defer j.done.Done()
 	for {
 		select {
-		case <-j.kick:
+		case <-j.wakeup:
 		case <-j.stop:
 			return
 		}
 		if err := j.flush(); err != nil {
-			j.failed(err)
+			j.onError(err)
 		}
 		j.mu.Lock()
 		due := j.written > j.limit
@@ -93,9 +95,9 @@ func (j *journal) run(compact func() error) {
 			continue
 		}
 		if err := compact(); err != nil {
-			j.failed(err)
+			j.onError(err)
 			j.mu.Lock()
-			j.limit += j.spare // not again at once
+			j.limit += j.slack // so that it isn't tried again at once
 			j.mu.Unlock()
 		}
 	}
@@ -120,7 +122,7 @@ func (j *journal) close() error {
 	return j.closed()
 }
 
-// finish is what closed does, once.
+// finish does the work of close, once.
 func (j *journal) finish() error {
 	close(j.stop)
 	j.done.Wait()
@@ -131,10 +133,11 @@ func (j *journal) finish() error {
 	return err
 }
 
-// compact writes everything that is left again, and removes what lies before.
+// compact writes all entities and messages again, and removes the older part of the
+// journal.
 func (b *Broker) compact() error {
 	j := b.journal
-	b.mu.Lock() // so that all entities that were defined before the mark are among those that follow
+	b.mu.Lock() // so that all entities that were defined before the mark are written after it
 	j.mu.Lock()
 	j.generation++
 	generation := j.generation
@@ -152,7 +155,7 @@ func (b *Broker) compact() error {
 	}
 	kept := int64(0)
 	for _, t := range topics {
-		r := t.rewrite()
+		r := t.recordDefinition()
 		if err := r.Wait(); err != nil {
 			return err
 		}
@@ -169,36 +172,37 @@ func (b *Broker) compact() error {
 	}
 	j.mu.Lock()
 	j.written -= begun
-	j.limit = max(j.spare, kept) + kept
+	j.limit = max(j.slack, kept) + kept
 	j.mu.Unlock()
 	return nil
 }
 
-// rewrite notes a queue, with all that is older than a generation, again. It returns how many bytes that is.
+// rewrite writes a queue again, with the messages that were last written in an older
+// generation. It returns how many bytes that is.
 func (q *Queue) rewrite(generation uint64) (size int64, err error) {
 	q.mu.Lock()
-	q.catchUp()
+	q.applyDue()
 	if !q.deleted {
-		if !q.held { // the topic's own definition is that of the topic
-			q.notes.defined(q.definition())
+		if !q.ofTopic { // it has the topic's definition
+			q.changes.define(q.definition())
 		}
 		for id, x := range q.messages.sessions {
 			if x.state != nil {
-				q.notes.sessionState(q.id, id, x.state)
+				q.changes.sessionState(q.id, id, x.state)
 				size += int64(len(x.state))
 			}
 		}
 	}
-	if err := q.leave().Wait(); err != nil {
+	if err := q.commit().Wait(); err != nil {
 		return size, err
 	}
-	for _, s := range []*Store{&q.messages, &q.dead} { // in this order: that is how messages move
+	for _, s := range []*Store{&q.messages, &q.deadLetters} { // in this order, because messages move from the first to the second
 		for from, more := int64(0), true; more; {
 			var n int64
 			q.mu.Lock()
-			n, from, more = s.note(from, generation)
+			n, from, more = s.rewriteChunk(from, generation)
 			size += n
-			if err := q.leave().Wait(); err != nil {
+			if err := q.commit().Wait(); err != nil {
 				return size, err
 			}
 		}
@@ -206,8 +210,9 @@ func (q *Queue) rewrite(generation uint64) (size int64, err error) {
 	return size, nil
 }
 
-// note notes entries of an older generation from a sequence number on, about as many as make a chunk. It returns their size, and where to go on.
-func (s *Store) note(from int64, generation uint64) (size, next int64, more bool) {
+// rewriteChunk writes about one chunk of the entries of an older generation, from a
+// sequence number on. It returns their size and the sequence number to continue from.
+func (s *Store) rewriteChunk(from int64, generation uint64) (size, next int64, more bool) {
 	if s.q.deleted {
 		return 0, 0, false
 	}
@@ -216,7 +221,7 @@ func (s *Store) note(from int64, generation uint64) (size, next int64, more bool
 			return size, e.Sequence, true
 		}
 		if !e.gone && e.generation < generation {
-			s.q.notes.whole(s.q.id, e)
+			s.q.changes.message(s.q.id, e)
 			size += int64(len(e.Payload)) + 64
 		}
 	}

@@ -18,13 +18,13 @@ import (
 
 func open(t *testing.T, dir string, spare int64) *Broker {
 	t.Helper()
-	b, err := Open(dir, &Options{Failed: func(err error) { t.Errorf("in the background: %v", err) }, spare: spare})
+	b, err := Open(dir, &Options{OnError: func(err error) { t.Errorf("in the background: %v", err) }, slack: spare})
 	must(t, err)
-	t.Cleanup(func() { b.Close() }) // a test that failed half-way leaves nothing running
+	t.Cleanup(func() { b.Close() }) // a test that fails half-way leaves nothing running
 	return b
 }
 
-// snapshot is what a queue holds, by sequence number, as text.
+// snapshot returns what a queue holds, by sequence number, as text.
 func snapshot(t *testing.T, q *Queue) map[int64]string {
 	t.Helper()
 	all := make(map[int64]string)
@@ -39,7 +39,7 @@ func snapshot(t *testing.T, q *Queue) map[int64]string {
 	return all
 }
 
-// Everything that becomes of messages and entities is there again.
+// All changes to messages and entities survive a restart.
 func TestReopen(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir, 0)
@@ -53,7 +53,7 @@ func TestReopen(t *testing.T) {
 	must(t, s.Abandon(got[1].Token, func(p []byte) []byte { return append([]byte("edited "), p...) }))
 	must(t, s.Release(got[2].Token))
 	must(t, s.DeadLetter(got[3].Token, "odd", "very odd", nil))
-	must(t, s.Settle(got[4].Token, Settlement{As: Defer}).Wait())
+	must(t, s.Settle(got[4].Token, Settlement{Outcome: Defer}).Wait())
 	must(t, s.Abandon(got[6].Token, nil))
 	for range 2 {
 		all, err := s.Receive(100, 1<<20)
@@ -83,10 +83,10 @@ func TestReopen(t *testing.T) {
 	_, err = b.CreateQueue("deleted", nil)
 	must(t, err)
 	must(t, b.Delete("deleted"))
-	_, err = b.CreateQueue("deleted", nil) // again, and empty
+	_, err = b.CreateQueue("deleted", nil) // a new one, empty
 	must(t, err)
 
-	want := []map[int64]string{snapshot(t, q), snapshot(t, two), snapshot(t, topic.held)}
+	want := []map[int64]string{snapshot(t, q), snapshot(t, two), snapshot(t, topic.scheduled)}
 	for round := range 3 {
 		must(t, b.Close())
 		b = open(t, dir, 0)
@@ -99,7 +99,7 @@ func TestReopen(t *testing.T) {
 			t.Fatalf("round %d: the topic is %t", round, ok)
 		}
 		two, _ := topic.Subscription("two")
-		for i, of := range []*Queue{q, two, topic.held} {
+		for i, of := range []*Queue{q, two, topic.scheduled} {
 			if got := snapshot(t, of); !maps.Equal(got, want[i]) {
 				t.Fatalf("round %d: %s holds\n%v, not\n%v", round, of.Name(), got, want[i])
 			}
@@ -131,8 +131,9 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// TestJournalModel has random operations, compactions and restarts: what was confirmed is there, and nothing else. SLUICE_BUS_SEEDS has it try
-// more histories.
+// TestJournalModel does random operations, compactions and restarts: everything
+// confirmed is there afterwards, and nothing else. SLUICE_BUS_SEEDS sets the number of
+// histories.
 func TestJournalModel(t *testing.T) {
 	seeds := uint64(4)
 	if text := os.Getenv("SLUICE_BUS_SEEDS"); text != "" {
@@ -167,7 +168,7 @@ func TestJournalModel(t *testing.T) {
 				got, err := q.Messages().Receive(1+r.IntN(4), 1<<20)
 				must(t, err)
 				for _, l := range got {
-					must(t, q.Messages().Settle(l.Token, Settlement{As: Outcome(r.IntN(5)), Reason: "r"}).Wait())
+					must(t, q.Messages().Settle(l.Token, Settlement{Outcome: Outcome(r.IntN(5)), Reason: "r"}).Wait())
 				}
 			case 9:
 				got, err := q.DeadLetters().Receive(2, 1<<20)
@@ -178,7 +179,7 @@ func TestJournalModel(t *testing.T) {
 			case 10:
 				must(t, b.compact())
 			case 11:
-				for topic.Counts().Scheduled > 0 { // due at different times in different lives
+				for topic.Counts().Scheduled > 0 { // the due times differ between runs
 				}
 				before := []map[int64]string{snapshot(t, topic.Subscriptions()[0]), snapshot(t, topic.Subscriptions()[1])}
 				must(t, b.Close())
@@ -198,7 +199,8 @@ func TestJournalModel(t *testing.T) {
 	}
 }
 
-// What is sent can't be received before it is on disk: otherwise a receiver could know of a message that a crash undoes.
+// A message can't be received before it is on disk: otherwise a receiver could have a
+// message that a crash removes.
 func TestUnwritten(t *testing.T) {
 	b := open(t, t.TempDir(), 0)
 	defer b.Close()
@@ -211,13 +213,14 @@ func TestUnwritten(t *testing.T) {
 	}
 	must(t, sent.Wait())
 	got := receive(t, q.Messages(), "a")
-	completed := q.Messages().Settle(got[0].Token, Settlement{As: Complete})
+	completed := q.Messages().Settle(got[0].Token, Settlement{Outcome: Complete})
 	receive(t, q.Messages())
 	must(t, completed.Wait())
 	counts(t, q, 0, 0)
 }
 
-// What the disk doesn't take is not there, and what it doesn't let go of is there again.
+// A message whose write fails is removed again, and a message whose completion can't be
+// written is added again.
 func TestFailedWrite(t *testing.T) {
 	b, err := Open(t.TempDir(), nil)
 	must(t, err)
@@ -226,7 +229,7 @@ func TestFailedWrite(t *testing.T) {
 	send(t, q, "a")
 	got := receive(t, q.Messages(), "a")
 	_, sent := q.Submit([]Message{{Payload: []byte("b")}})
-	completed := q.Messages().Settle(got[0].Token, Settlement{As: Complete})
+	completed := q.Messages().Settle(got[0].Token, Settlement{Outcome: Complete})
 	must(t, b.journal.log.Close())
 	for what, r := range map[string]Receipt{"sent": sent, "completed": completed} {
 		if err := r.Wait(); !errors.Is(err, disklog.ErrClosed) {
@@ -238,10 +241,10 @@ func TestFailedWrite(t *testing.T) {
 		t.Errorf("the queue has %d messages: %v", len(ms), err)
 	}
 	counts(t, q, 1, 0)
-	_ = b.Close() // it can't write any more
+	_ = b.Close() // it can't write from now on
 }
 
-// What a topic can't write down is in none of its subscriptions.
+// A message that a topic can't write is in none of its subscriptions.
 func TestFailedTopic(t *testing.T) {
 	b, err := Open(t.TempDir(), nil)
 	must(t, err)
@@ -273,7 +276,7 @@ func sizeOf(t *testing.T, q *Queue) (size int64) {
 	return size
 }
 
-// The journal stays small however much goes through, also while it is used.
+// The journal stays small, however many messages pass through it.
 func TestCompaction(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir, 256<<10)
@@ -304,7 +307,7 @@ func TestCompaction(t *testing.T) {
 	}
 	wg.Wait()
 	must(t, q.Messages().Release(stay.Token))
-	// By now the journal may have as much as it needed once, and is compacted at twice that.
+	// The limit follows from the former size: the journal is compacted at twice that.
 	written := func() int64 {
 		b.journal.mu.Lock()
 		defer b.journal.mu.Unlock()
@@ -332,7 +335,8 @@ func TestCompaction(t *testing.T) {
 	must(t, b.Close())
 }
 
-// A journal whose end is torn off anywhere is what was confirmed up to there: no message half, none twice.
+// A journal that is cut off anywhere holds what was confirmed up to there: no half
+// message, none twice.
 func TestTornEnd(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir, 0)
@@ -376,14 +380,14 @@ func TestTornEnd(t *testing.T) {
 func FuzzRecord(f *testing.F) {
 	q := newQueue(7, "q", QueueConfig{}, nil, nil)
 	e := &entry{Message: Message{Sequence: 3, TTL: time.Second, Session: "s", InSession: true, State: Scheduled, Scheduled: time.UnixMilli(9), Reason: "r"}, store: q.DeadLetters()}
-	var n notes
-	n.whole(7, e)
-	n.altered(7, e, true)
-	n.done(7, 3)
-	n.enqueued(7, 3, 4, 5)
+	var n changes
+	n.message(7, e)
+	n.update(7, e, true)
+	n.remove(7, 3)
+	n.enqueue(7, 3, 4, 5)
 	n.sessionState(7, "s", nil)
-	n.deleted(7)
-	n.defined(q.definition())
+	n.deleteEntity(7)
+	n.define(q.definition())
 	for _, r := range n.records {
 		f.Add(r.Key, r.Payload)
 	}

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// childVariable makes the test binary a broker over the directory that it names: one that can be killed.
+// childVariable makes the test binary run a broker over the directory that it names, in
+// a process that can be killed.
 const childVariable = "BUS_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -21,10 +22,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// useUntilKilled sends messages and completes most of them, in a journal that is compacted all the time. It prints what was confirmed: "sent NAME",
-// "done NAME"; and "doing NAME" before it completes one.
+// useUntilKilled sends messages and completes most of them, in a journal that is
+// compacted all the time. It prints what is confirmed: "sent NAME", "done NAME"; and
+// "doing NAME" before it completes one.
 func useUntilKilled(dir, round string) error {
-	b, err := Open(dir, &Options{spare: 8 << 10})
+	b, err := Open(dir, &Options{slack: 8 << 10})
 	if err != nil {
 		return err
 	}
@@ -57,10 +59,11 @@ func useUntilKilled(dir, round string) error {
 	}
 }
 
-// TestKill kills a process over and over, mostly in the middle of a compaction: all that was sent is there, and nothing that was done.
+// TestKill kills a process over and over, mostly in the middle of a compaction: all
+// messages that were sent are there, and none that was completed.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
-	last := make(map[string]string) // what was said of a message last
+	last := make(map[string]string) // the last line about each message
 	for round := range 8 {
 		cmd := exec.Command(os.Args[0], strconv.Itoa(round))
 		cmd.Env = append(os.Environ(), childVariable+"="+dir)
@@ -72,7 +75,7 @@ func TestKill(t *testing.T) {
 		for left := 100 + rand.IntN(200); lines.Scan(); {
 			var what, name string
 			if _, err := fmt.Sscan(lines.Text(), &what, &name); err != nil {
-				continue // cut off
+				continue // a line that the kill cut off
 			}
 			last[name] = what
 			if left--; left == 0 {

@@ -5,61 +5,66 @@ import "time"
 // Token identifies one lock of one message.
 type Token [16]byte
 
-// Message is a message of a queue. Its payload is shared: nobody may change its bytes.
+// Message is a message in a queue. Its payload is shared and must not be modified.
 type Message struct {
 	Payload []byte
-	// TTL is how long the message lives, at most as long as its queue says. 0 is as long as that says.
+	// TTL is the message's time to live, limited by that of its queue. 0: that of the
+	// queue.
 	TTL time.Duration
-	// Scheduled is when the message is to be enqueued. Zero, or in the past: at once.
+	// Scheduled is the time at which the message is enqueued. Zero or past: at once.
 	Scheduled time.Time
-	// Session is what the message belongs to, if InSession.
+	// Session is the id of the message's session, if InSession.
 	Session   string
 	InSession bool
 
-	// What follows is the broker's.
+	// The broker sets the fields below.
 
-	Sequence int64     // unique in its queue, and increasing; a scheduled message gets a new one when it is enqueued
-	Original int64     // the number that it was sent under: of a topic's messages, the topic's
+	Sequence int64     // unique in its queue and increasing; a scheduled message gets a new one when it is enqueued
+	Original int64     // the sequence number on sending; in a subscription, that in the topic
 	Enqueued time.Time // in whole milliseconds
 	Expires  time.Time // zero: never
 	State    State
-	// Deliveries is how often the message was received before and given back, or lost its lock.
+	// Deliveries is the delivery count: earlier receptions that ended in abandon or an
+	// expired lock.
 	Deliveries uint32
-	// Reason and Description are why it is a dead letter.
+	// Reason and Description say why the message is a dead letter.
 	Reason, Description string
 }
 
-// State is whether a message can be received.
+// State says how a message can be received.
 type State byte
 
 const (
-	// Active messages can be received.
+	// Active: the message can be received.
 	Active State = iota
-	// Deferred messages can be received by their sequence number only.
+	// Deferred: the message can be received by its sequence number only.
 	Deferred
-	// Scheduled messages aren't enqueued yet.
+	// Scheduled: the message isn't enqueued yet.
 	Scheduled
 )
 
-// Locked is a message that one receiver has until it is settled or the lock expires.
+// Locked is a message that is locked by one receiver until it is settled or the lock
+// expires.
 type Locked struct {
 	Message
 	Token Token
 	Until time.Time
 }
 
-// Counts are the messages of a queue, locked and deferred ones among the active.
+// Counts are the numbers of messages in a queue. Locked and deferred ones count as
+// active.
 type Counts struct {
 	Active, DeadLetters, Scheduled int64
-	Bytes                          int64 // payloads of all
+	Bytes                          int64 // of all payloads
 }
 
-// Why the broker itself makes a message a dead letter, worded as Azure does.
+// Reasons why the broker dead-letters a message, in the words of Azure Service Bus.
 const (
 	ReasonDeliveries = "MaxDeliveryCountExceeded"
 	ReasonExpired    = "TTLExpiredException"
 	ReasonNoSession  = "Session ID is null"
 )
 
-// maxReason bounds reason and description of a dead letter, in bytes. Azure's limit is 4,096 characters.
+// maxReason limits reason and description of a dead letter, in bytes. Azure's limit is
+// 4,096 characters.
 const maxReason = 4096

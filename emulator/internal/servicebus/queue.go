@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/disklog"
 )
 
-// Queue is a queue, or a subscription of a topic. Its methods may be called concurrently.
+// Queue is a queue or a topic's subscription. It is safe for concurrent use.
 type Queue struct {
 	id      uint64
 	name    string
@@ -17,39 +17,39 @@ type Queue struct {
 	journal *journal
 	created time.Time
 
-	mu        sync.Mutex
-	cfg       QueueConfig
-	updated   time.Time
-	messages  Store
-	dead      Store
-	sequence  int64 // of the newest message
-	bytes     int64
-	locks     map[Token]*entry
-	deadlines byTime
-	unwritten []*entry      // sent, but not on disk yet, in order
-	changed   chan struct{} // closed when a message has become available; nil if nobody waits
-	deleted   bool
-	held      bool     // it keeps the messages that are scheduled for a topic…
-	due       []*entry // …and these are to go to the subscriptions
-	notes     notes    // of the operation in progress
+	mu          sync.Mutex
+	cfg         QueueConfig
+	updated     time.Time
+	messages    Store
+	deadLetters Store
+	sequence    int64 // of the newest message
+	bytes       int64
+	locks       map[Token]*entry
+	deadlines   byTime
+	unwritten   []*entry      // sent, but not on disk yet, in order
+	changed     chan struct{} // closed when a message becomes available; nil if nobody waits
+	deleted     bool
+	ofTopic     bool     // this queue holds a topic's scheduled messages…
+	dueMessages []*entry // …of which these are due for the subscriptions
+	changes     changes  // of the operation in progress
 }
 
 func newQueue(id uint64, name string, cfg QueueConfig, topic *Topic, j *journal) *Queue {
 	now := time.Now()
 	q := &Queue{id: id, name: name, topic: topic, journal: j, created: now, updated: now, cfg: cfg, locks: make(map[Token]*entry)}
-	q.notes.off = j == nil
+	q.changes.disabled = j == nil
 	q.messages.q = q
-	q.dead.q, q.dead.dead = q, true
+	q.deadLetters.q, q.deadLetters.dead = q, true
 	if cfg.Sessions {
 		q.messages.sessions = make(map[string]*session)
 	}
 	return q
 }
 
-// Name is the queue's name; of a subscription, that of the topic and its own: "topic/Subscriptions/name".
+// Name returns the queue's name; for a subscription, "topic/Subscriptions/name".
 func (q *Queue) Name() string { return q.name }
 
-// Created is when the queue was created.
+// Created returns when the queue was created.
 func (q *Queue) Created() time.Time { return q.created }
 
 // Config returns the settings, defaults filled in.
@@ -59,7 +59,8 @@ func (q *Queue) Config() QueueConfig {
 	return q.cfg
 }
 
-// Configure changes the settings, except for sessions. Locks that are held, and messages that are there, keep what they were given.
+// Configure changes the settings except Sessions. Existing locks and messages keep
+// their deadlines.
 func (q *Queue) Configure(cfg *QueueConfig) error {
 	full, err := cfg.withDefaults()
 	if err != nil {
@@ -72,60 +73,63 @@ func (q *Queue) Configure(cfg *QueueConfig) error {
 	}
 	full.Sessions = q.cfg.Sessions
 	q.cfg, q.updated = full, time.Now()
-	q.notes.defined(q.definition())
+	q.changes.define(q.definition())
 	q.wake()
-	return q.leave().Wait()
+	return q.commit().Wait()
 }
 
-// Updated is when the queue was created or configured last.
+// Updated returns when the queue was created or last configured.
 func (q *Queue) Updated() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.updated
 }
 
-// Messages are what was sent to the queue.
+// Messages returns the store of the queue's messages.
 func (q *Queue) Messages() *Store { return &q.messages }
 
-// DeadLetters are the messages that couldn't be consumed.
-func (q *Queue) DeadLetters() *Store { return &q.dead }
+// DeadLetters returns the store of the queue's dead letters.
+func (q *Queue) DeadLetters() *Store { return &q.deadLetters }
 
 // Counts counts the messages.
 func (q *Queue) Counts() Counts {
-	q.enter()
-	defer q.exit()
+	q.begin()
+	defer q.end()
 	return Counts{
-		Active: int64(q.messages.live - q.messages.scheduled), DeadLetters: int64(q.dead.live), Scheduled: int64(q.messages.scheduled), Bytes: q.bytes,
+		Active: int64(q.messages.live - q.messages.scheduled), DeadLetters: int64(q.deadLetters.live), Scheduled: int64(q.messages.scheduled), Bytes: q.bytes,
 	}
 }
 
-// enter begins an operation: it takes the lock, brings about what was due, and returns now in milliseconds.
-func (q *Queue) enter() int64 {
+// begin begins an operation: it takes the lock, applies what is due, and returns the
+// time in ms since 1970.
+func (q *Queue) begin() int64 {
 	if q.topic != nil {
 		q.topic.enqueueDue()
 	}
 	q.mu.Lock()
-	return q.catchUp()
+	return q.applyDue()
 }
 
-// leave ends an operation: it gives what the operation noted its place in the journal, and lets go of the lock.
-func (q *Queue) leave() Receipt {
+// commit ends an operation: it submits the operation's changes to the journal and
+// releases the lock.
+func (q *Queue) commit() Receipt {
 	defer q.mu.Unlock()
-	return q.journal.begin(&q.notes)
+	return q.journal.submit(&q.changes)
 }
 
-// exit is leave where nobody waits for the disk.
-func (q *Queue) exit() { q.leave().forget() }
+// end is commit for a caller that doesn't wait for the disk.
+func (q *Queue) end() { q.commit().detach() }
 
-// Receipt is the outcome of an operation, once it is on disk.
+// Receipt is the outcome of an operation that may not be on disk yet.
 type Receipt struct {
 	err     error
 	journal *journal
 	pending *disklog.Pending
-	then    func(error) // what follows from the outcome
+	then    func(error) // called with the outcome
 }
 
-// Wait returns once the outcome of the operation is on disk. It must be called once, unless there is an error already.
+// Wait returns once the operation is on disk. The caller of an operation calls it
+// exactly once.
 func (r Receipt) Wait() error {
 	err := r.err
 	if r.pending != nil {
@@ -137,47 +141,49 @@ func (r Receipt) Wait() error {
 	return err
 }
 
-// forget leaves it to the journal to write an operation whose outcome nobody waits for.
-func (r Receipt) forget() {
+// detach has the journal write the operation in the background.
+func (r Receipt) detach() {
 	if r.pending != nil {
-		r.journal.writeSoon(r.pending)
+		r.journal.flushLater(r.pending)
 	}
 }
 
-// Send puts messages into the queue, all or none: [ErrFull] where there is no room for them, [ErrDeleted] where there is no queue any more,
-// [ErrSendDisabled], [ErrSessionNeeded]. The queue keeps the payloads.
+// Send enqueues messages, all or none, and returns once they are on disk. Errors:
+// [ErrFull], [ErrDeleted], [ErrSendDisabled], [ErrSessionNeeded]. The queue keeps the
+// payloads.
 func (q *Queue) Send(ms []Message) error {
 	_, r := q.Submit(ms)
 	return r.Wait()
 }
 
-// Submit is Send that doesn't wait for the disk. It returns the messages' sequence numbers.
+// Submit is Send without waiting for the disk. It returns the messages' sequence
+// numbers.
 func (q *Queue) Submit(ms []Message) ([]int64, Receipt) {
-	now := q.enter()
+	now := q.begin()
 	switch {
-	case q.cfg.Status.noSending():
-		return nil, q.refuse(ErrSendDisabled)
+	case q.cfg.Status.sendDisabled():
+		return nil, q.reject(ErrSendDisabled)
 	case q.cfg.Sessions && slices.ContainsFunc(ms, func(m Message) bool { return !m.InSession }):
-		return nil, q.refuse(ErrSessionNeeded)
+		return nil, q.reject(ErrSessionNeeded)
 	}
-	if err := q.room(ms); err != nil {
-		return nil, q.refuse(err)
+	if err := q.checkSend(ms); err != nil {
+		return nil, q.reject(err)
 	}
 	numbers := make([]int64, len(ms))
 	for i := range ms {
-		numbers[i] = q.accept(&q.notes, &ms[i], now, 0).Sequence
+		numbers[i] = q.enqueue(&q.changes, &ms[i], now, 0).Sequence
 	}
-	return numbers, q.submitted()
+	return numbers, q.commitSent()
 }
 
-// refuse ends an operation that came to nothing.
-func (q *Queue) refuse(err error) Receipt {
-	q.exit()
+// reject ends an operation that failed with err.
+func (q *Queue) reject(err error) Receipt {
+	q.end()
 	return Receipt{err: err}
 }
 
-// room tells whether the messages fit.
-func (q *Queue) room(ms []Message) error {
+// checkSend returns an error unless the queue has room for the messages.
+func (q *Queue) checkSend(ms []Message) error {
 	size := int64(0)
 	for i := range ms {
 		size += int64(len(ms[i].Payload))
@@ -191,11 +197,12 @@ func (q *Queue) room(ms []Message) error {
 	return nil
 }
 
-// accept makes an entry of a message and notes it; original is the number that it has in the topic, or 0.
-func (q *Queue) accept(n *notes, m *Message, now, original int64) *entry {
+// enqueue adds a message to the queue and to the changes; original is its sequence
+// number in the topic, or 0.
+func (q *Queue) enqueue(n *changes, m *Message, now, original int64) *entry {
 	q.sequence++
 	e := &entry{Message: *m}
-	e.Sequence, e.Original, e.Enqueued, e.TTL = q.sequence, original, timeOf(now), lesser(m.TTL, q.cfg.TTL)
+	e.Sequence, e.Original, e.Enqueued, e.TTL = q.sequence, original, timeOf(now), shorterTTL(m.TTL, q.cfg.TTL)
 	e.State, e.Deliveries, e.Reason, e.Description = Active, 0, "", ""
 	if original == 0 {
 		e.Original = e.Sequence
@@ -205,25 +212,25 @@ func (q *Queue) accept(n *notes, m *Message, now, original int64) *entry {
 		e.State, e.Scheduled = Scheduled, timeOf(e.Scheduled.UnixMilli())
 	} else {
 		e.Scheduled = time.Time{}
-		if q.cfg.Sessions && !e.InSession { // only a topic's message can come so far
-			store = &q.dead
+		if q.cfg.Sessions && !e.InSession { // Submit rejects it; a topic's message has not been checked
+			store = &q.deadLetters
 			e.Reason, e.Description = ReasonNoSession, "Session enabled entity doesn't allow a message whose session identifier is null."
 		}
 	}
-	q.put(n, store, e)
+	q.insert(n, store, e)
 	return e
 }
 
-// put adds a new entry, which is noted as a whole.
-func (q *Queue) put(n *notes, store *Store, e *entry) {
+// insert adds a new entry to the store and, with its payload, to the changes.
+func (q *Queue) insert(n *changes, store *Store, e *entry) {
 	q.bytes += int64(len(e.Payload))
 	store.add(e)
-	n.whole(q.id, e)
-	q.watch(e)
+	n.message(q.id, e)
+	q.setDeadline(e)
 }
 
-// watch sets the deadline of an entry that isn't locked.
-func (q *Queue) watch(e *entry) {
+// setDeadline sets the next deadline of an entry that isn't locked: due time or expiry.
+func (q *Queue) setDeadline(e *entry) {
 	switch {
 	case e.State == Scheduled:
 		heap.Push(&q.deadlines, deadline{at: e.Scheduled.UnixMilli(), e: e})
@@ -235,25 +242,26 @@ func (q *Queue) watch(e *entry) {
 	}
 }
 
-// submitted ends an operation that has put entries: they can be received once they are on disk.
-func (q *Queue) submitted() Receipt {
-	wrote := q.notes.entries
-	r := q.journal.begin(&q.notes)
-	q.sent(wrote, r)
+// commitSent is commit for an operation that added entries: they can be received once
+// they are on disk.
+func (q *Queue) commitSent() Receipt {
+	wrote := q.changes.entries
+	r := q.journal.submit(&q.changes)
+	q.hideUntilWritten(wrote, r)
 	q.mu.Unlock()
-	r.then = func(error) { q.settleWrites() }
+	r.then = func(error) { q.showWritten() }
 	return r
 }
 
-// sent keeps entries from being received until they are on disk. The lock is held.
-func (q *Queue) sent(wrote []*entry, r Receipt) {
+// hideUntilWritten hides entries from receivers until they are on disk. q.mu is held.
+func (q *Queue) hideUntilWritten(wrote []*entry, r Receipt) {
 	if r.err == nil && r.pending == nil {
 		q.wake()
 		return
 	}
 	for _, e := range wrote {
 		switch {
-		case e.store.q != q: // another subscription's
+		case e.store.q != q: // of another subscription
 		case r.err != nil:
 			q.drop(e)
 		default:
@@ -263,22 +271,22 @@ func (q *Queue) sent(wrote []*entry, r Receipt) {
 	}
 }
 
-// settleWrites shows what has been written meanwhile.
-func (q *Queue) settleWrites() {
+// showWritten makes entries available that have been written meanwhile.
+func (q *Queue) showWritten() {
 	q.mu.Lock()
-	q.catchUp()
-	q.exit()
+	q.applyDue()
+	q.end()
 }
 
-// lesser is the shorter of two lives, of which 0 has no end.
-func lesser(a, b time.Duration) time.Duration {
+// shorterTTL returns the shorter of two times to live; 0 is unlimited.
+func shorterTTL(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
 	return a
 }
 
-// wake ends all waits.
+// wake wakes all waiting receivers. q.mu is held.
 func (q *Queue) wake() {
 	if q.changed != nil {
 		close(q.changed)
@@ -286,17 +294,18 @@ func (q *Queue) wake() {
 	}
 }
 
-// delete ends the queue: all waits, and all operations from now on, end with [ErrDeleted].
+// delete marks the queue as deleted: all waits, and all later operations, end with
+// [ErrDeleted].
 func (q *Queue) delete() Receipt {
 	q.mu.Lock()
 	q.deleted = true
 	q.wake()
-	q.notes.deleted(q.id)
-	return q.leave()
+	q.changes.deleteEntity(q.id)
+	return q.commit()
 }
 
-// catchUp brings about what was due by now, and returns now in milliseconds.
-func (q *Queue) catchUp() int64 {
+// applyDue applies what is due, and returns the time in ms since 1970. q.mu is held.
+func (q *Queue) applyDue() int64 {
 	now := time.Now().UnixMilli()
 	for len(q.unwritten) > 0 && q.unwritten[0].unwritten.Done() {
 		e := q.unwritten[0]
@@ -318,40 +327,41 @@ func (q *Queue) catchUp() int64 {
 		switch {
 		case d.stale():
 		case d.s != nil:
-			q.endSession(d.s, now)
+			q.releaseSession(d.s, now)
 		case e.lock > now:
-		case e.State == Scheduled && q.held:
-			q.due = append(q.due, e)
+		case e.State == Scheduled && q.ofTopic:
+			q.dueMessages = append(q.dueMessages, e)
 		case e.State == Scheduled:
-			q.enqueue(e, now)
+			q.activate(e, now)
 		case e.lock > 0:
 			q.unlock(e)
-			q.fail(e, now)
+			q.abandon(e, now)
 		default:
 			q.expire(e, now)
 		}
 	}
-	if len(q.deadlines) > 1024+4*(q.messages.live+q.dead.live) {
+	if len(q.deadlines) > 1024+4*(q.messages.live+q.deadLetters.live) {
 		q.deadlines = slices.DeleteFunc(q.deadlines, func(d deadline) bool { return d.stale() })
 		heap.Init(&q.deadlines)
 	}
 	return now
 }
 
-// enqueue makes a scheduled message one that can be received, at the end of the queue. Those of a topic's own queue go to its subscriptions
-// instead, by [Topic.enqueueDue].
-func (q *Queue) enqueue(e *entry, now int64) {
+// activate makes a scheduled message active, with a new sequence number at the end of
+// the queue. A topic's scheduled messages go to the subscriptions instead, by
+// [Topic.enqueueDue].
+func (q *Queue) activate(e *entry, now int64) {
 	e.store.remove(e)
 	old := e.Sequence
 	moved := &entry{Message: e.Message, generation: e.generation, unwritten: e.unwritten}
 	e.Payload = nil
 	q.sequence++
 	moved.Sequence, moved.State, moved.Enqueued, moved.Scheduled = q.sequence, Active, timeOf(now), time.Time{}
-	q.notes.enqueued(q.id, old, moved.Sequence, now)
+	q.changes.enqueue(q.id, old, moved.Sequence, now)
 	if moved.unwritten != nil {
 		q.unwritten = append(q.unwritten, moved)
 	}
 	q.messages.add(moved)
-	q.watch(moved)
+	q.setDeadline(moved)
 	q.wake()
 }

@@ -9,18 +9,20 @@ import (
 	"time"
 )
 
-// Receive locks up to n available messages, in the order in which they were sent, that have up to maxBytes together, or one. There may be none.
-// [ErrSessionNeeded] where messages are received by session.
+// Receive locks up to n available messages in the order of their sequence numbers, with
+// up to maxBytes of payload in total, but at least one message if any is available. It
+// doesn't wait. Errors: [ErrSessionNeeded] if messages are received by session,
+// [ErrDeleted], [ErrReceiveDisabled].
 func (s *Store) Receive(n, maxBytes int) ([]Locked, error) {
 	if s.sessions != nil {
 		return nil, ErrSessionNeeded
 	}
-	now := s.q.enter()
-	defer s.q.exit()
+	now := s.q.begin()
+	defer s.q.end()
 	return s.receive(&s.ready, nil, n, maxBytes, now)
 }
 
-// receive locks what is ready, for a session or for nobody in particular.
+// receive locks messages that are ready; holder is the session's holder, or nil.
 func (s *Store) receive(ready *byNumber, holder *Session, n, maxBytes int, now int64) ([]Locked, error) {
 	if err := s.receivable(); err != nil {
 		return nil, err
@@ -44,13 +46,13 @@ func (s *Store) receivable() error {
 	switch q := s.q; {
 	case q.deleted:
 		return ErrDeleted
-	case q.cfg.Status.noReceiving() || q.topic != nil && q.topic.receivingDisabled():
+	case q.cfg.Status.receiveDisabled() || q.topic != nil && q.topic.receiveDisabled():
 		return ErrReceiveDisabled
 	}
 	return nil
 }
 
-// lock gives a message to a receiver.
+// lock locks a message for a receiver.
 func (q *Queue) lock(e *entry, holder *Session, now int64) Locked {
 	rand.Read(e.token[:])
 	e.token[6], e.token[8] = e.token[6]&0x0f|0x40, e.token[8]&0x3f|0x80 // a UUID, version 4
@@ -64,12 +66,13 @@ func (q *Queue) lock(e *entry, holder *Session, now int64) Locked {
 	return Locked{Message: e.Message, Token: e.token, Until: timeOf(e.lock)}
 }
 
-// ReceiveDeferred locks deferred messages by their sequence numbers; of a queue with sessions, those of a session that a receiver holds.
-// [ErrNotFound] if one of them isn't there, isn't deferred, or is locked.
+// ReceiveDeferred locks deferred messages by their sequence numbers; in a queue with
+// sessions, those of a session that is locked. It locks all or none, and fails with
+// [ErrNotFound] if one of them doesn't exist, isn't deferred, or is locked.
 func (s *Store) ReceiveDeferred(numbers []int64, session string) ([]Locked, error) {
 	q := s.q
-	now := q.enter()
-	defer q.exit()
+	now := q.begin()
+	defer q.end()
 	if err := s.receivable(); err != nil {
 		return nil, err
 	}
@@ -96,18 +99,20 @@ func (s *Store) ReceiveDeferred(numbers []int64, session string) ([]Locked, erro
 	return got, nil
 }
 
-// Wait returns once there may be something to receive; with ctx's error if that ends first, with [ErrDeleted] if the queue does.
+// Wait returns nil once a message may be available, ctx's error if ctx ends first, or
+// [ErrDeleted] if the queue is deleted.
 func (s *Store) Wait(ctx context.Context) error {
 	return s.wait(ctx, func() (bool, error) { return s.ready.peek() != nil, s.receivable() })
 }
 
-// wait returns once met says so. That is called with the lock held, whenever something may have changed.
+// wait returns once met returns true or an error. It calls met with the lock held,
+// whenever something may have changed.
 func (s *Store) wait(ctx context.Context, met func() (bool, error)) error {
 	q := s.q
 	for {
-		now := q.enter()
+		now := q.begin()
 		if ok, err := met(); ok || err != nil {
-			q.exit()
+			q.end()
 			return err
 		}
 		if q.changed == nil {
@@ -118,9 +123,9 @@ func (s *Store) wait(ctx context.Context, met func() (bool, error)) error {
 			next = q.deadlines[0].at
 		}
 		if q.topic != nil {
-			next = min(next, q.topic.due.Load())
+			next = min(next, q.topic.nextDue.Load())
 		}
-		q.exit()
+		q.end()
 		timer := time.NewTimer(time.Duration(min(next-now, time.Hour.Milliseconds())) * time.Millisecond)
 		select {
 		case <-changed:
@@ -133,12 +138,14 @@ func (s *Store) wait(ctx context.Context, met func() (bool, error)) error {
 	}
 }
 
-// Peek returns up to n messages from a sequence number on, locked or not, deferred and scheduled ones too, that have up to maxBytes together,
-// or one; with a session, those of that session. Nothing becomes of them.
+// Peek returns up to n messages from a sequence number on, with up to maxBytes of
+// payload in total but at least one, without locking them. Locked, deferred and
+// scheduled messages are included. If session isn't nil, only messages of that session
+// are returned.
 func (s *Store) Peek(from int64, n, maxBytes int, session *string) ([]Message, error) {
 	q := s.q
-	q.enter()
-	defer q.exit()
+	q.begin()
+	defer q.end()
 	if q.deleted {
 		return nil, ErrDeleted
 	}
@@ -156,24 +163,24 @@ func (s *Store) Peek(from int64, n, maxBytes int, session *string) ([]Message, e
 	return ms, nil
 }
 
-// Cancel removes scheduled messages by the numbers that they were sent under. [ErrNotFound] if one of them isn't there any more; then none is
-// removed.
+// Cancel removes scheduled messages by their sequence numbers, all or none. It fails
+// with [ErrNotFound] if one of them is not, or no longer, scheduled.
 func (q *Queue) Cancel(numbers []int64) Receipt {
-	q.enter()
+	q.begin()
 	if q.deleted {
-		return q.refuse(ErrDeleted)
+		return q.reject(ErrDeleted)
 	}
 	found := make(map[*entry]struct{})
 	for _, n := range numbers {
 		e := q.messages.get(n)
 		if e == nil || e.State != Scheduled {
-			return q.refuse(fmt.Errorf("scheduled message %d: %w", n, ErrNotFound))
+			return q.reject(fmt.Errorf("scheduled message %d: %w", n, ErrNotFound))
 		}
 		found[e] = struct{}{}
 	}
 	for e := range found {
-		q.notes.done(q.id, e.Sequence)
+		q.changes.remove(q.id, e.Sequence)
 		q.drop(e)
 	}
-	return q.leave()
+	return q.commit()
 }

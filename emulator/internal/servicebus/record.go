@@ -10,34 +10,38 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/disklog"
 )
 
-// Records of the journal. The key of a record is its kind, followed by numbers as varints and texts with their lengths; what is large is the
-// payload.
+// Kinds of journal records. The key of a record is its kind, followed by numbers as
+// varints and texts with their lengths; large data is in the payload.
 const (
-	// recordEntity: an entity as JSON, in the payload.
+	// recordEntity: the definition of an entity. Payload: JSON.
 	recordEntity = 'E'
 	// recordDeleted: the entity's id.
 	recordDeleted = 'X'
-	// recordWhole: number of targets; for each, queue and sequence number; the message's state. Payload: the message's.
-	recordWhole = 'M'
-	// recordAltered: queue, sequence number, whether there is a payload, the message's state.
-	recordAltered = 'A'
-	// recordDone: queue and sequence number of a message that is gone.
-	recordDone = 'D'
-	// recordEnqueued: queue, old and new sequence number, time of a scheduled message.
+	// recordMessage: a message: the number of queues that have it; for each, queue and
+	// sequence number; the message's state. Payload: the message's.
+	recordMessage = 'M'
+	// recordUpdated: a message has changed: queue, sequence number, whether there is a
+	// payload, the message's state. Payload: the new one.
+	recordUpdated = 'A'
+	// recordRemoved: a message is removed: queue and sequence number.
+	recordRemoved = 'D'
+	// recordEnqueued: a scheduled message is enqueued: queue, old and new sequence
+	// number, time.
 	recordEnqueued = 'Q'
-	// recordState: queue, session, whether there is a state. Payload: the state.
-	recordState = 'S'
-	// recordMark: nothing; it marks a place.
+	// recordSession: the state of a session: queue, session id, whether there is a
+	// state. Payload: the state.
+	recordSession = 'S'
+	// recordMark: the place from which compaction writes everything again.
 	recordMark = '-'
 )
 
-// notes are records on their way into the journal.
-type notes struct {
-	off     bool // nothing is to be noted
-	records []disklog.Message
-	entries []*entry // noted as a whole
+// changes collects the records of an operation until they are submitted to the journal.
+type changes struct {
+	disabled bool // there is no journal
+	records  []disklog.Message
+	entries  []*entry // the messages in records that have their payloads
 
-	// A message that was noted as a whole last: other queues may get the same.
+	// The last message, whose record is still open: other queues may get the same one.
 	open    bool
 	targets []byte
 	count   uint64
@@ -45,50 +49,50 @@ type notes struct {
 	payload []byte
 }
 
-func (n *notes) empty() bool { return len(n.records) == 0 && !n.open }
+func (n *changes) empty() bool { return len(n.records) == 0 && !n.open }
 
-func (n *notes) add(key, payload []byte) {
-	n.close()
+func (n *changes) add(key, payload []byte) {
+	n.closeMessage()
 	n.records = append(n.records, disklog.Message{Key: string(key), Payload: payload})
 }
 
-// whole notes a message with its payload.
-func (n *notes) whole(queue uint64, e *entry) {
-	if n.off {
+// message records a message with its payload.
+func (n *changes) message(queue uint64, e *entry) {
+	if n.disabled {
 		return
 	}
 	n.entries = append(n.entries, e)
 	state := appendState(nil, e)
 	if !n.open || !bytes.Equal(state, n.state) || !same(e.Payload, n.payload) {
-		n.close()
+		n.closeMessage()
 		n.open, n.targets, n.count, n.state, n.payload = true, n.targets[:0], 0, state, e.Payload
 	}
 	n.count++
 	n.targets = appendTarget(n.targets, queue, e.Sequence)
 }
 
-// same tells whether two slices are the same memory.
+// same reports whether two slices are the same memory.
 func same(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// close ends the record of a whole message.
-func (n *notes) close() {
+// closeMessage ends the record of the last message.
+func (n *changes) closeMessage() {
 	if !n.open {
 		return
 	}
 	n.open = false
-	key := binary.AppendUvarint([]byte{recordWhole}, n.count)
+	key := binary.AppendUvarint([]byte{recordMessage}, n.count)
 	key = append(append(key, n.targets...), n.state...)
 	n.records = append(n.records, disklog.Message{Key: string(key), Payload: n.payload})
 	n.payload = nil
 }
 
-func (n *notes) altered(queue uint64, e *entry, withPayload bool) {
-	if n.off {
+func (n *changes) update(queue uint64, e *entry, withPayload bool) {
+	if n.disabled {
 		return
 	}
-	key := appendFlag(appendTarget([]byte{recordAltered}, queue, e.Sequence), withPayload)
+	key := appendFlag(appendTarget([]byte{recordUpdated}, queue, e.Sequence), withPayload)
 	var payload []byte
 	if withPayload {
 		payload = e.Payload
@@ -96,41 +100,41 @@ func (n *notes) altered(queue uint64, e *entry, withPayload bool) {
 	n.add(appendState(key, e), payload)
 }
 
-func (n *notes) done(queue uint64, sequence int64) {
-	if !n.off {
-		n.add(appendTarget([]byte{recordDone}, queue, sequence), nil)
+func (n *changes) remove(queue uint64, sequence int64) {
+	if !n.disabled {
+		n.add(appendTarget([]byte{recordRemoved}, queue, sequence), nil)
 	}
 }
 
-func (n *notes) enqueued(queue uint64, old, sequence, now int64) {
-	if !n.off {
+func (n *changes) enqueue(queue uint64, old, sequence, now int64) {
+	if !n.disabled {
 		n.add(binary.AppendVarint(binary.AppendVarint(appendTarget([]byte{recordEnqueued}, queue, old), sequence), now), nil)
 	}
 }
 
-func (n *notes) sessionState(queue uint64, id string, state []byte) {
-	if !n.off {
-		key := binary.AppendUvarint([]byte{recordState}, queue)
+func (n *changes) sessionState(queue uint64, id string, state []byte) {
+	if !n.disabled {
+		key := binary.AppendUvarint([]byte{recordSession}, queue)
 		n.add(appendFlag(appendText(key, id), state != nil), state)
 	}
 }
 
-func (n *notes) defined(entity []byte) {
-	if !n.off {
+func (n *changes) define(entity []byte) {
+	if !n.disabled {
 		n.add([]byte{recordEntity}, entity)
 	}
 }
 
-func (n *notes) deleted(id uint64) {
-	if !n.off {
+func (n *changes) deleteEntity(id uint64) {
+	if !n.disabled {
 		n.add(binary.AppendUvarint([]byte{recordDeleted}, id), nil)
 	}
 }
 
-// absorb takes over what another has noted.
-func (n *notes) absorb(other *notes) {
-	n.close()
-	other.close()
+// take moves the records of other to n.
+func (n *changes) take(other *changes) {
+	n.closeMessage()
+	other.closeMessage()
 	n.records, n.entries = append(n.records, other.records...), append(n.entries, other.entries...)
 	other.records, other.entries = nil, nil
 }
@@ -150,7 +154,7 @@ func appendFlag(b []byte, set bool) []byte {
 	return append(b, 0)
 }
 
-// appendState appends what the broker keeps of a message beside its sequence number.
+// appendState appends the broker's properties of a message, except its sequence number.
 func appendState(b []byte, e *entry) []byte {
 	b = append(appendFlag(b, e.store.dead), byte(e.State))
 	b = binary.AppendVarint(b, e.Original)
@@ -166,25 +170,25 @@ func appendState(b []byte, e *entry) []byte {
 	return appendText(appendText(b, e.Reason), e.Description)
 }
 
-// target is a message's place.
+// target is the place of a message.
 type target struct {
 	queue    uint64
 	sequence int64
 }
 
-// record is a record taken apart.
+// record is a parsed record.
 type record struct {
-	kind    byte
-	targets []target // of a whole message, as many as have it; else one
-	state   Message
-	dead    bool
-	has     bool // there is a payload
-	number  int64
-	when    int64
-	session string
+	kind       byte
+	targets    []target // of a recordMessage, all queues that have it; else one
+	state      Message
+	dead       bool
+	hasPayload bool // the record has a payload
+	number     int64
+	when       int64
+	session    string
 }
 
-var errRecord = errors.New("not a record of a broker's journal")
+var errRecord = errors.New("not a journal record of this version, or a damaged one")
 
 func parseRecord(key string) (r record, err error) {
 	p := parser{b: []byte(key)}
@@ -192,25 +196,25 @@ func parseRecord(key string) (r record, err error) {
 	case recordEntity, recordMark:
 	case recordDeleted:
 		r.targets = []target{{queue: p.uvarint()}}
-	case recordWhole:
+	case recordMessage:
 		for n := p.uvarint(); n > 0 && !p.bad; n-- {
 			r.targets = append(r.targets, p.target())
 		}
-		r.has = true
+		r.hasPayload = true
 		p.state(&r)
-	case recordAltered:
+	case recordUpdated:
 		r.targets = []target{p.target()}
-		r.has = p.flag()
+		r.hasPayload = p.flag()
 		p.state(&r)
-	case recordDone:
+	case recordRemoved:
 		r.targets = []target{p.target()}
 	case recordEnqueued:
 		r.targets = []target{p.target()}
 		r.number, r.when = p.varint(), p.varint()
-	case recordState:
+	case recordSession:
 		r.targets = []target{{queue: p.uvarint()}}
 		r.session = p.text()
-		r.has = p.flag()
+		r.hasPayload = p.flag()
 	default:
 		return r, fmt.Errorf("kind %q: %w", r.kind, errRecord)
 	}
@@ -220,7 +224,7 @@ func parseRecord(key string) (r record, err error) {
 	return r, nil
 }
 
-// parser takes a key apart. Once something is missing, all is zero.
+// parser parses the key of a record. After a failure it returns zero values.
 type parser struct {
 	b   []byte
 	bad bool

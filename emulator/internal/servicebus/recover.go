@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/disklog"
 )
 
-// definition is an entity in the journal. The sequence number is that of its newest message when it was written.
+// definition is an entity in the journal. Sequence is the newest message's when the
+// definition was written.
 type definition struct {
 	ID       uint64       `json:"id"`
 	Name     string       `json:"name"` // of a subscription, its own
@@ -25,7 +26,7 @@ type definition struct {
 	Fanout   *TopicConfig `json:"fanout,omitempty"`
 }
 
-// definition describes the queue. q.mu is held.
+// definition returns the queue's definition as JSON. q.mu is held.
 func (q *Queue) definition() []byte {
 	d := definition{ID: q.id, Name: q.name, Created: q.created, Updated: q.updated, Sequence: q.sequence, Queue: &q.cfg}
 	if q.topic != nil {
@@ -34,21 +35,21 @@ func (q *Queue) definition() []byte {
 	return d.encode()
 }
 
-// definition describes the topic. t.mu and t.held.mu are held.
+// definition returns the topic's definition as JSON. t.mu and t.held.mu are held.
 func (t *Topic) definition() []byte {
-	d := definition{ID: t.id, Name: t.name, Created: t.created, Updated: t.updated, Sequence: t.held.sequence, Fanout: &t.cfg}
+	d := definition{ID: t.id, Name: t.name, Created: t.created, Updated: t.updated, Sequence: t.scheduled.sequence, Fanout: &t.cfg}
 	return d.encode()
 }
 
 func (d *definition) encode() []byte {
 	text, err := json.Marshal(d)
 	if err != nil {
-		panic(err) // it holds nothing that could fail
+		panic(err) // no field can fail
 	}
 	return text
 }
 
-// recovery is what the journal tells of one queue.
+// recovery collects what the journal has about one queue.
 type recovery struct {
 	definition *definition
 	deleted    bool
@@ -63,7 +64,7 @@ type recovered struct {
 	dead bool
 }
 
-// recover reads the journal.
+// recover reads the journal and creates the entities in it.
 func (b *Broker) recover() error {
 	j := b.journal
 	all := make(map[uint64]*recovery)
@@ -86,11 +87,12 @@ func (b *Broker) recover() error {
 	if err != nil {
 		return err
 	}
-	j.limit = max(j.spare, kept) + kept
+	j.limit = max(j.slack, kept) + kept
 	return nil
 }
 
-// replay takes one record. What it says of an entity may be said before the entity itself is: compaction writes that again, but at the end.
+// replay applies one record. The records of an entity may come before its definition,
+// because compaction writes the definition again, at the end.
 func (b *Broker) replay(all map[uint64]*recovery, e *disklog.Stored) error {
 	r, err := parseRecord(e.Key)
 	if err != nil {
@@ -115,7 +117,7 @@ func (b *Broker) replay(all map[uint64]*recovery, e *disklog.Stored) error {
 		return nil
 	}
 	var payload []byte
-	if r.has {
+	if r.hasPayload {
 		payload = bytes.Clone(e.Payload)
 	}
 	for _, t := range r.targets {
@@ -125,22 +127,22 @@ func (b *Broker) replay(all map[uint64]*recovery, e *disklog.Stored) error {
 		switch r.kind {
 		case recordDeleted:
 			x.deleted, x.messages, x.sessions = true, nil, nil
-		case recordWhole:
+		case recordMessage:
 			if x.deleted {
 				continue
 			}
 			x.messages[t.sequence] = &recovered{Message: r.state, dead: r.dead}
 			x.messages[t.sequence].Payload, x.messages[t.sequence].Sequence = payload, t.sequence
-		case recordAltered:
+		case recordUpdated:
 			if m == nil {
 				continue
 			}
-			if !r.has {
+			if !r.hasPayload {
 				payload = m.Payload
 			}
 			m.Message, m.dead = r.state, r.dead
 			m.Payload, m.Sequence = payload, t.sequence
-		case recordDone:
+		case recordRemoved:
 			delete(x.messages, t.sequence)
 		case recordEnqueued:
 			x.sequence = max(x.sequence, r.number)
@@ -150,9 +152,9 @@ func (b *Broker) replay(all map[uint64]*recovery, e *disklog.Stored) error {
 			delete(x.messages, t.sequence)
 			m.Sequence, m.State, m.Enqueued, m.Scheduled = r.number, Active, timeOf(r.when), time.Time{}
 			x.messages[r.number] = m
-		case recordState:
+		case recordSession:
 			if !x.deleted {
-				if delete(x.sessions, r.session); r.has {
+				if delete(x.sessions, r.session); r.hasPayload {
 					x.sessions[r.session] = payload
 				}
 			}
@@ -161,7 +163,8 @@ func (b *Broker) replay(all map[uint64]*recovery, e *disklog.Stored) error {
 	return nil
 }
 
-// build makes the entities, and returns how many bytes their messages take in the journal.
+// build creates the entities, and returns how many bytes their messages take in the
+// journal.
 func (b *Broker) build(all map[uint64]*recovery) (kept int64, err error) {
 	topics := make(map[uint64]*Topic)
 	var rest []*recovery
@@ -173,9 +176,9 @@ func (b *Broker) build(all map[uint64]*recovery) (kept int64, err error) {
 			t.created, t.updated = d.Created, d.Updated
 			topics[d.ID] = t
 			b.topics[strings.ToLower(d.Name)] = t
-			kept += t.held.restore(x)
-			if len(t.held.deadlines) > 0 {
-				t.due.Store(t.held.deadlines[0].at)
+			kept += t.scheduled.restore(x)
+			if len(t.scheduled.deadlines) > 0 {
+				t.nextDue.Store(t.scheduled.deadlines[0].at)
 			}
 		case d.Queue != nil:
 			rest = append(rest, x)
@@ -206,14 +209,14 @@ func (b *Broker) build(all map[uint64]*recovery) (kept int64, err error) {
 	return kept, nil
 }
 
-// restore fills a new queue with what the journal tells of it.
+// restore fills a new queue with what the journal has about it.
 func (q *Queue) restore(x *recovery) (kept int64) {
 	q.created, q.updated, q.sequence = x.definition.Created, x.definition.Updated, x.sequence
 	entries := make([]*entry, 0, len(x.messages))
 	for _, m := range x.messages {
 		entries = append(entries, &entry{Message: m.Message, store: &q.messages})
 		if m.dead {
-			entries[len(entries)-1].store = &q.dead
+			entries[len(entries)-1].store = &q.deadLetters
 		}
 	}
 	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.Sequence, b.Sequence) })
@@ -221,7 +224,7 @@ func (q *Queue) restore(x *recovery) (kept int64) {
 		q.bytes += int64(len(e.Payload))
 		kept += int64(len(e.Payload)) + 128
 		e.store.add(e)
-		q.watch(e)
+		q.setDeadline(e)
 	}
 	if q.messages.sessions != nil {
 		for id, state := range x.sessions {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// session is what a queue keeps of one session.
+// session is the state of one session in a queue.
 type session struct {
 	id     string
 	ready  byNumber
@@ -18,10 +18,10 @@ type session struct {
 	state  []byte
 }
 
-// maxState bounds the state of a session, as on Azure's standard tier.
+// maxState is the largest session state in bytes, as on Azure's standard tier.
 const maxState = 256 << 10
 
-// session finds or makes a session.
+// session returns the session with the id, which it creates if there is none.
 func (s *Store) session(id string) *session {
 	x := s.sessions[id]
 	if x == nil {
@@ -31,32 +31,35 @@ func (s *Store) session(id string) *session {
 	return x
 }
 
-// InSessions tells whether messages are received by session.
+// InSessions reports whether messages are received by session.
 func (s *Store) InSessions() bool { return s.sessions != nil }
 
-// Session is a receiver's hold of a session: nobody else gets its messages, until it is given back or its lock expires. Its methods may be
-// called concurrently, and return [ErrSessionLost] from then on.
+// Session is a session that a receiver has locked: no other receiver gets its messages
+// until it is released or its lock expires. Its methods return [ErrSessionLost] from
+// then on. A Session is safe for concurrent use.
 type Session struct {
 	store   *Store
 	session *session
 	locked  map[*entry]struct{}
 }
 
-// AcceptSession locks a session, whether there are messages of it or not: [ErrNoSessions], [ErrSessionLocked].
+// AcceptSession locks a session, which needs no messages. Errors: [ErrNoSessions],
+// [ErrSessionLocked].
 func (s *Store) AcceptSession(id string) (*Session, error) {
 	q := s.q
-	now := q.enter()
-	defer q.exit()
+	now := q.begin()
+	defer q.end()
 	if err := s.receivable(); err != nil {
 		return nil, err
 	}
 	if s.sessions == nil {
 		return nil, ErrNoSessions
 	}
-	return s.take(s.session(id), now)
+	return s.lockSession(s.session(id), now)
 }
 
-// AcceptNext locks the session of the first message that can be received, and waits for one.
+// AcceptNext locks the session of the first available message. It waits until there is
+// one.
 func (s *Store) AcceptNext(ctx context.Context) (held *Session, err error) {
 	if s.sessions == nil {
 		return nil, ErrNoSessions
@@ -72,7 +75,7 @@ func (s *Store) AcceptNext(ctx context.Context) (held *Session, err error) {
 				continue
 			}
 			if e := x.ready.peek(); e == nil {
-				s.tidy(x)
+				s.removeIfUnused(x)
 			} else if first == nil || e.Sequence < at {
 				first, at = x, e.Sequence
 			}
@@ -80,13 +83,13 @@ func (s *Store) AcceptNext(ctx context.Context) (held *Session, err error) {
 		if first == nil {
 			return false, nil
 		}
-		held, err = s.take(first, time.Now().UnixMilli())
+		held, err = s.lockSession(first, time.Now().UnixMilli())
 		return true, err
 	})
 	return held, err
 }
 
-func (s *Store) take(x *session, now int64) (*Session, error) {
+func (s *Store) lockSession(x *session, now int64) (*Session, error) {
 	if x.holder != nil {
 		return nil, fmt.Errorf("session %.128q: %w", x.id, ErrSessionLocked)
 	}
@@ -100,8 +103,9 @@ func (q *Queue) extendSession(x *session, now int64) {
 	heap.Push(&q.deadlines, deadline{at: x.until, s: x})
 }
 
-// endSession gives a session back. What its receiver had locked counts as delivered.
-func (q *Queue) endSession(x *session, now int64) {
+// releaseSession unlocks a session. Messages that are still locked with it are
+// abandoned.
+func (q *Queue) releaseSession(x *session, now int64) {
 	locked := x.holder.locked
 	x.holder = nil
 	back := make([]*entry, 0, len(locked))
@@ -112,44 +116,45 @@ func (q *Queue) endSession(x *session, now int64) {
 	for _, e := range back {
 		delete(q.locks, e.token)
 		e.lock, e.holder = 0, nil
-		q.fail(e, now)
+		q.abandon(e, now)
 	}
-	q.messages.tidy(x)
+	q.messages.removeIfUnused(x)
 	q.wake()
 }
 
-// tidy forgets a session of which there is nothing.
-func (s *Store) tidy(x *session) {
+// removeIfUnused removes a session that has no holder, no state and no available
+// messages.
+func (s *Store) removeIfUnused(x *session) {
 	if x.holder == nil && x.state == nil && x.ready.peek() == nil {
 		delete(s.sessions, x.id)
 	}
 }
 
-// ID is the session's.
+// ID returns the session's id.
 func (h *Session) ID() string { return h.session.id }
 
-// lost tells whether the session is no longer held. The queue's lock is held.
+// lost reports whether the session is no longer locked by h. The queue's mutex is held.
 func (h *Session) lost() bool { return h.session.holder != h }
 
-// Until is when the lock of the session expires, unless it is renewed.
+// Until returns when the lock of the session expires, unless it is renewed.
 func (h *Session) Until() time.Time {
 	h.store.q.mu.Lock()
 	defer h.store.q.mu.Unlock()
 	return timeOf(h.session.until)
 }
 
-// Receive is as that of a [Store], with messages of the session.
+// Receive is [Store.Receive] for the messages of the session.
 func (h *Session) Receive(n, maxBytes int) ([]Locked, error) {
 	q := h.store.q
-	now := q.enter()
-	defer q.exit()
+	now := q.begin()
+	defer q.end()
 	if h.lost() {
 		return nil, ErrSessionLost
 	}
 	return h.store.receive(&h.session.ready, h, n, maxBytes, now)
 }
 
-// Wait is as that of a [Store].
+// Wait is [Store.Wait] for the messages of the session.
 func (h *Session) Wait(ctx context.Context) error {
 	return h.store.wait(ctx, func() (bool, error) {
 		if h.lost() {
@@ -159,8 +164,9 @@ func (h *Session) Wait(ctx context.Context) error {
 	})
 }
 
-// Watch returns [ErrSessionLost] once the session is no longer held, or ctx's error if that ends first.
-func (h *Session) Watch(ctx context.Context) error {
+// WaitLost waits until the session's lock is lost, and returns [ErrSessionLost]; or
+// ctx's error if ctx ends first.
+func (h *Session) WaitLost(ctx context.Context) error {
 	return h.store.wait(ctx, func() (bool, error) {
 		if h.lost() {
 			return false, ErrSessionLost
@@ -169,17 +175,18 @@ func (h *Session) Watch(ctx context.Context) error {
 	})
 }
 
-// Release gives the session back.
+// Release unlocks the session.
 func (h *Session) Release() {
 	q := h.store.q
-	now := q.enter()
+	now := q.begin()
 	if !h.lost() {
-		q.endSession(h.session, now)
+		q.releaseSession(h.session, now)
 	}
-	q.exit()
+	q.end()
 }
 
-// heldSession finds a session that somebody holds. The queue's lock is held.
+// heldSession returns the session with the id if a receiver has locked it. The queue's
+// mutex is held.
 func (s *Store) heldSession(id string) (*session, error) {
 	if s.sessions == nil {
 		return nil, ErrNoSessions
@@ -190,10 +197,11 @@ func (s *Store) heldSession(id string) (*session, error) {
 	return nil, ErrSessionLost
 }
 
-// RenewSession has the lock of a session last as long as a new one, and returns until when.
+// RenewSession renews the lock of a session for the lock duration, and returns its new
+// expiry.
 func (s *Store) RenewSession(id string) (time.Time, error) {
-	now := s.q.enter()
-	defer s.q.exit()
+	now := s.q.begin()
+	defer s.q.end()
 	x, err := s.heldSession(id)
 	if err != nil {
 		return time.Time{}, err
@@ -202,10 +210,10 @@ func (s *Store) RenewSession(id string) (time.Time, error) {
 	return timeOf(x.until), nil
 }
 
-// SessionState is what receivers have kept of a session, nil if nothing.
+// SessionState returns the state of a session that is locked, nil if it has none.
 func (s *Store) SessionState(id string) ([]byte, error) {
-	s.q.enter()
-	defer s.q.exit()
+	s.q.begin()
+	defer s.q.end()
 	x, err := s.heldSession(id)
 	if err != nil {
 		return nil, err
@@ -213,26 +221,28 @@ func (s *Store) SessionState(id string) ([]byte, error) {
 	return x.state, nil
 }
 
-// SetSessionState keeps something of a session, up to 256 KiB; nil is nothing. The session must be held.
+// SetSessionState sets the state of a session, up to 256 KiB; nil removes it. The
+// session must be locked.
 func (s *Store) SetSessionState(id string, state []byte) Receipt {
 	q := s.q
-	q.enter()
+	q.begin()
 	x, err := s.heldSession(id)
 	switch {
 	case err != nil:
-		return q.refuse(err)
+		return q.reject(err)
 	case len(state) > maxState:
-		return q.refuse(fmt.Errorf("session state of %d bytes: %w, which takes %d", len(state), ErrFull, maxState))
+		return q.reject(fmt.Errorf("session state of %d bytes: %w, which takes %d", len(state), ErrFull, maxState))
 	}
 	x.state = state
-	q.notes.sessionState(q.id, id, state)
-	return q.leave()
+	q.changes.sessionState(q.id, id, state)
+	return q.commit()
 }
 
-// Sessions are the ids of the sessions that have a state or messages that can be received, in order.
+// Sessions returns the ids of the sessions that have a state or available messages,
+// sorted.
 func (s *Store) Sessions() []string {
-	s.q.enter()
-	defer s.q.exit()
+	s.q.begin()
+	defer s.q.end()
 	var ids []string
 	for id, x := range s.sessions {
 		if x.state != nil || x.ready.peek() != nil {

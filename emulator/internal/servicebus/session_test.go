@@ -25,7 +25,7 @@ func accept(t *testing.T, q *Queue, id string) *Session {
 	return h
 }
 
-// receiveOf expects these payloads of a session.
+// receiveOf receives messages of a session, which must have these payloads.
 func receiveOf(t *testing.T, h *Session, want ...string) []Locked {
 	t.Helper()
 	got, err := h.Receive(100, 1<<20)
@@ -50,7 +50,7 @@ func TestSessions(t *testing.T) {
 		if _, err := s.Receive(1, 1); !errors.Is(err, ErrSessionNeeded) {
 			t.Fatalf("received without a session: %v", err)
 		}
-		must(t, q.Send(inSession("", "e1"))) // an id like others
+		must(t, q.Send(inSession("", "e1"))) // the empty id is valid
 		must(t, q.Send(inSession("red", "r1", "r2")))
 		empty, err := s.AcceptNext(t.Context())
 		if err != nil || empty.ID() != "" {
@@ -80,7 +80,7 @@ func TestSessions(t *testing.T) {
 			t.Fatalf("renewed until %s: %v", same, err)
 		}
 		watched := make(chan error)
-		go func() { watched <- red.Watch(t.Context()) }()
+		go func() { watched <- red.WaitLost(t.Context()) }()
 		synctest.Wait()
 		start := time.Now()
 		if err := <-watched; !errors.Is(err, ErrSessionLost) || time.Since(start) > time.Minute {
@@ -101,12 +101,12 @@ func TestSessions(t *testing.T) {
 		if m := receiveOf(t, again, "r2")[0]; m.Deliveries != 1 {
 			t.Fatalf("%d deliveries before", m.Deliveries)
 		}
-		again.Release() // the second delivery that comes to nothing
+		again.Release() // the second failed delivery
 		counts(t, q, 1, 1)
 		if ids := s.Sessions(); !slices.Equal(ids, []string{"", "red"}) {
 			t.Fatalf("sessions %q", ids)
 		}
-		for range 100 { // nothing is kept of sessions of which there is nothing
+		for range 100 { // unused sessions take no memory
 			h := accept(t, q, fmt.Sprint("visited", time.Now()))
 			h.Release()
 		}
@@ -164,7 +164,7 @@ func TestDeferred(t *testing.T) {
 		s := q.Messages()
 		send(t, q, "a", "b")
 		for _, l := range receive(t, s, "a", "b") {
-			must(t, s.Settle(l.Token, Settlement{As: Defer}).Wait())
+			must(t, s.Settle(l.Token, Settlement{Outcome: Defer}).Wait())
 		}
 		receive(t, s)
 		time.Sleep(2 * time.Hour) // deferred messages don't expire
@@ -177,7 +177,7 @@ func TestDeferred(t *testing.T) {
 				t.Fatalf("received %d: %v", numbers, err)
 			}
 		}
-		time.Sleep(2 * time.Minute) // the locks expire, and they are deferred still
+		time.Sleep(2 * time.Minute) // the locks expire, and the messages stay deferred
 		receive(t, s)
 		if got, err = s.ReceiveDeferred([]int64{1, 2}, ""); err != nil || len(got) != 2 || got[1].Deliveries != 1 {
 			t.Fatalf("received %d: %v", len(got), err)

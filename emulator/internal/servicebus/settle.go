@@ -6,68 +6,72 @@ import (
 	"time"
 )
 
-// Settlement is what is to become of a locked message.
+// Settlement says how a locked message is settled.
 type Settlement struct {
-	As Outcome
-	// Edit changes the payload. Default: it stays.
+	Outcome Outcome
+	// Edit returns the new payload for the old one. Default: the payload stays.
 	Edit func([]byte) []byte
-	// Reason and Description are why it becomes a dead letter.
+	// Reason and Description say why the message becomes a dead letter.
 	Reason, Description string
 }
 
-// Outcome is what becomes of a locked message.
+// Outcome is the way in which a locked message is settled.
 type Outcome byte
 
 const (
-	// Complete removes it.
+	// Complete removes the message.
 	Complete Outcome = iota
-	// Abandon gives it back. If it has been delivered as often as it may, it becomes a dead letter.
+	// Abandon unlocks the message and increases its delivery count. At the maximum the
+	// message becomes a dead letter.
 	Abandon
-	// Release gives it back as if it had never been delivered.
+	// Release unlocks the message without increasing its delivery count.
 	Release
-	// Bury makes it a dead letter. What is one already stays where it is, with the new reason.
-	Bury
-	// Defer keeps it for those who ask for it by its number.
+	// DeadLetter makes the message a dead letter. If it already is one, only its reason
+	// changes.
+	DeadLetter
+	// Defer keeps the message for receivers that ask for it by its sequence number.
 	Defer
 )
 
-// Settle ends the lock of a message. [ErrLockLost] where the lock is no longer held, [ErrSessionLost] where it was a session's.
+// Settle settles a locked message. It fails with [ErrLockLost] if the lock is no longer
+// held, and in a queue with sessions with [ErrSessionLost].
 func (s *Store) Settle(t Token, as Settlement) Receipt {
 	q := s.q
-	now := q.enter()
-	e, err := s.held(t)
+	now := q.begin()
+	e, err := s.locked(t)
 	if err != nil {
-		return q.refuse(err)
+		return q.reject(err)
 	}
 	q.unlock(e)
 	var then func(error)
-	switch as.As {
+	switch as.Outcome {
 	case Complete:
 		then = q.complete(e)
 	case Abandon:
 		q.replace(e, as.Edit)
-		q.fail(e, now)
+		q.abandon(e, now)
 	case Release:
 		if !q.expire(e, now) {
-			q.giveBack(e)
+			q.makeAvailable(e)
 		}
-	case Bury:
+	case DeadLetter:
 		q.replace(e, as.Edit)
-		q.bury(e, as.Reason, as.Description)
+		q.deadLetter(e, as.Reason, as.Description)
 	case Defer:
 		q.replace(e, as.Edit)
 		e.State = Deferred
-		q.notes.altered(q.id, e, as.Edit != nil)
+		q.changes.update(q.id, e, as.Edit != nil)
 	}
-	r := q.leave()
+	r := q.commit()
 	r.then = then
 	return r
 }
 
-// complete removes a message. If the disk doesn't take that, it is there again.
+// complete removes a message. If that can't be written to disk, the message is added
+// again.
 func (q *Queue) complete(e *entry) (then func(error)) {
 	payload := e.Payload
-	q.notes.done(q.id, e.Sequence)
+	q.changes.remove(q.id, e.Sequence)
 	q.drop(e)
 	return func(err error) {
 		if err == nil {
@@ -76,34 +80,38 @@ func (q *Queue) complete(e *entry) (then func(error)) {
 		q.mu.Lock()
 		back := &entry{Message: e.Message}
 		back.Payload = payload
-		q.put(&q.notes, e.store, back)
+		q.insert(&q.changes, e.store, back)
 		q.wake()
-		q.exit()
+		q.end()
 	}
 }
 
-// Complete settles a message so, and waits for the disk, as do the others.
-func (s *Store) Complete(t Token) error { return s.Settle(t, Settlement{As: Complete}).Wait() }
+// Complete settles a message as [Complete] does, and waits for the disk.
+func (s *Store) Complete(t Token) error { return s.Settle(t, Settlement{Outcome: Complete}).Wait() }
 
-// Abandon gives a message back, with another payload if edit isn't nil.
+// Abandon settles a message as [Abandon] does, and waits for the disk. If edit isn't
+// nil, it replaces the payload.
 func (s *Store) Abandon(t Token, edit func([]byte) []byte) error {
-	return s.Settle(t, Settlement{As: Abandon, Edit: edit}).Wait()
+	return s.Settle(t, Settlement{Outcome: Abandon, Edit: edit}).Wait()
 }
 
-// Release gives back a message that was never delivered: it doesn't count.
-func (s *Store) Release(t Token) error { return s.Settle(t, Settlement{As: Release}).Wait() }
+// Release settles a message as [Release] does, and waits for the disk.
+func (s *Store) Release(t Token) error { return s.Settle(t, Settlement{Outcome: Release}).Wait() }
 
-// DeadLetter makes a message a dead letter, with another payload if edit isn't nil.
+// DeadLetter settles a message as [DeadLetter] does, and waits for the disk. If edit
+// isn't nil, it replaces the payload.
 func (s *Store) DeadLetter(t Token, reason, description string, edit func([]byte) []byte) error {
-	return s.Settle(t, Settlement{As: Bury, Reason: reason, Description: description, Edit: edit}).Wait()
+	return s.Settle(t, Settlement{Outcome: DeadLetter, Reason: reason, Description: description, Edit: edit}).Wait()
 }
 
-// Renew has a lock last as long as a new one, and returns until when. That of a message in a session lasts as long as the session's.
+// Renew renews the lock of a message for the lock duration, and returns its new expiry.
+// The lock of a message in a session lasts as long as the session's and isn't renewed
+// by itself.
 func (s *Store) Renew(t Token) (time.Time, error) {
 	q := s.q
-	now := q.enter()
-	defer q.exit()
-	e, err := s.held(t)
+	now := q.begin()
+	defer q.end()
+	e, err := s.locked(t)
 	switch {
 	case err != nil:
 		return time.Time{}, err
@@ -114,8 +122,8 @@ func (s *Store) Renew(t Token) (time.Time, error) {
 	return timeOf(e.lock), nil
 }
 
-// held finds the message of a lock that is held on this store.
-func (s *Store) held(t Token) (*entry, error) {
+// locked returns the message of this store that has the lock token.
+func (s *Store) locked(t Token) (*entry, error) {
 	if s.q.deleted {
 		return nil, ErrDeleted
 	}
@@ -129,7 +137,7 @@ func (s *Store) held(t Token) (*entry, error) {
 	return nil, ErrLockLost
 }
 
-// extend gives an entry a lock that lasts from now on.
+// extend locks an entry for the lock duration from now on.
 func (q *Queue) extend(e *entry, now int64) {
 	e.lock = now + q.cfg.Lock.Milliseconds()
 	heap.Push(&q.deadlines, deadline{at: e.lock, e: e})
@@ -148,41 +156,43 @@ func (q *Queue) replace(e *entry, edit func([]byte) []byte) {
 		q.bytes -= int64(len(e.Payload))
 		e.Payload = edit(e.Payload)
 		q.bytes += int64(len(e.Payload))
-		q.notes.altered(q.id, e, true)
+		q.changes.update(q.id, e, true)
 	}
 }
 
-// fail counts a delivery that came to nothing, and gives the message back, unless its life or its deliveries are over. Those of dead letters are
-// not counted, and have no end; nor have those of deferred messages.
-func (q *Queue) fail(e *entry, now int64) {
+// abandon counts a failed delivery and makes the message available again, unless the
+// message has expired or has reached the maximum delivery count. Deliveries of dead
+// letters are not counted. Dead letters and deferred messages have no maximum.
+func (q *Queue) abandon(e *entry, now int64) {
 	if !e.store.dead {
 		e.Deliveries++
-		q.notes.altered(q.id, e, false)
+		q.changes.update(q.id, e, false)
 	}
 	switch {
 	case q.expire(e, now):
 	case !e.store.dead && e.State == Active && int(e.Deliveries) >= q.cfg.MaxDeliveries:
-		q.bury(e, ReasonDeliveries, fmt.Sprintf("Message could not be consumed after %d delivery attempts.", q.cfg.MaxDeliveries))
+		q.deadLetter(e, ReasonDeliveries, fmt.Sprintf("Message could not be consumed after %d delivery attempts.", q.cfg.MaxDeliveries))
 	default:
-		q.giveBack(e)
+		q.makeAvailable(e)
 	}
 }
 
-// giveBack makes a message available again, unless it is deferred.
-func (q *Queue) giveBack(e *entry) {
+// makeAvailable makes a message available again, unless it is deferred.
+func (q *Queue) makeAvailable(e *entry) {
 	e.store.push(e)
 	q.wake()
 }
 
-// expire removes a message that isn't locked, if its time has come. Deferred ones stay.
+// expire removes or dead-letters an unlocked message if it has expired, and reports
+// whether it has. Dead letters and deferred messages don't expire.
 func (q *Queue) expire(e *entry, now int64) bool {
 	switch {
 	case e.store.dead || e.State == Deferred || e.Expires.IsZero() || e.Expires.UnixMilli() > now:
 		return false
 	case q.cfg.KeepExpired:
-		q.bury(e, ReasonExpired, "The message expired and was dead lettered.")
+		q.deadLetter(e, ReasonExpired, "The message expired and was dead lettered.")
 	default:
-		q.notes.done(q.id, e.Sequence)
+		q.changes.remove(q.id, e.Sequence)
 		q.drop(e)
 	}
 	return true
@@ -191,15 +201,15 @@ func (q *Queue) expire(e *entry, now int64) bool {
 func (q *Queue) drop(e *entry) {
 	e.store.remove(e)
 	q.bytes -= int64(len(e.Payload))
-	e.Payload = nil // deadlines may hold the entry for long
+	e.Payload = nil // deadlines may keep the entry for long
 }
 
-// bury moves a message to the dead letters.
-func (q *Queue) bury(e *entry, reason, description string) {
+// deadLetter moves a message to the dead letters, with reason and description.
+func (q *Queue) deadLetter(e *entry, reason, description string) {
 	e.Reason, e.Description = reason[:min(len(reason), maxReason)], description[:min(len(description), maxReason)]
 	if e.store.dead {
-		q.notes.altered(q.id, e, false)
-		q.giveBack(e)
+		q.changes.update(q.id, e, false)
+		q.makeAvailable(e)
 		return
 	}
 	moved := &entry{Message: e.Message, generation: e.generation, unwritten: e.unwritten}
@@ -209,7 +219,7 @@ func (q *Queue) bury(e *entry, reason, description string) {
 	}
 	e.store.remove(e)
 	e.Payload = nil
-	q.dead.add(moved)
-	q.notes.altered(q.id, moved, false)
+	q.deadLetters.add(moved)
+	q.changes.update(q.id, moved, false)
 	q.wake()
 }

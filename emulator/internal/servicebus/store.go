@@ -14,33 +14,35 @@ type entry struct {
 	Message
 	store      *Store
 	token      Token
-	lock       int64    // when the lock expires, in ms since 1970; 0 if the message isn't locked, sessionLock if it is with its session
+	lock       int64    // when the lock expires, in ms since 1970; or 0, or sessionLock
 	holder     *Session // whose lock it is, in a session
-	gone       bool     // from its store
+	gone       bool     // removed from its store
 	unwritten  *disklog.Pending
-	generation uint64 // of the journal, in which the message was written as a whole
+	generation uint64 // of the journal in which the message was last written with its payload
 }
 
-// sessionLock is the lock of a message that lasts as long as that of its session.
+// sessionLock is the lock time of a message whose lock lasts as long as its session's.
 const sessionLock = 1<<63 - 1
 
-// available tells whether the message can be received.
+// available reports whether the message can be received.
 func (e *entry) available() bool {
 	return !e.gone && e.lock == 0 && e.State == Active && e.unwritten == nil
 }
 
-// Store holds the messages of a queue, or its dead letters. Its methods may be called concurrently.
+// Store holds the messages of a queue, or its dead letters. It is safe for concurrent
+// use.
 type Store struct {
 	q         *Queue
 	dead      bool
-	entries   []*entry // by sequence number, some of them gone
-	live      int      // of entries
-	scheduled int      // of those
-	ready     byNumber // available, as are those of sessions; some may no longer be
+	entries   []*entry // by sequence number; some are gone
+	live      int      // entries that aren't gone
+	scheduled int      // of those that aren't gone
+	ready     byNumber // available messages, without those of sessions; some may no longer be available
 	sessions  map[string]*session
 }
 
-// add puts an entry in its place: the end, but for dead letters and what comes back.
+// add adds an entry in the order of sequence numbers. That is at the end, except for
+// dead letters and messages that are added again.
 func (s *Store) add(e *entry) {
 	e.store = s
 	at := len(s.entries)
@@ -55,7 +57,7 @@ func (s *Store) add(e *entry) {
 	s.push(e)
 }
 
-// push makes an entry that is available one of those to receive next.
+// push adds an entry to the messages to be received next, if it is available.
 func (s *Store) push(e *entry) {
 	switch {
 	case !e.available():
@@ -66,13 +68,13 @@ func (s *Store) push(e *entry) {
 	}
 }
 
-// find is the index of the first entry of that sequence number or a higher one.
+// find returns the index of the first entry with that sequence number or a higher one.
 func (s *Store) find(sequence int64) int {
 	at, _ := slices.BinarySearchFunc(s.entries, sequence, func(e *entry, n int64) int { return cmp.Compare(e.Sequence, n) })
 	return at
 }
 
-// get is the entry of a sequence number, nil if there is none.
+// get returns the entry with a sequence number, nil if there is none.
 func (s *Store) get(sequence int64) *entry {
 	for _, e := range s.entries[s.find(sequence):] {
 		if e.Sequence != sequence {
@@ -85,7 +87,8 @@ func (s *Store) get(sequence int64) *entry {
 	return nil
 }
 
-// remove takes an entry out. The places of those that are gone are given back when they are the most.
+// remove marks an entry as gone. Once more than half of the entries are gone, the slice
+// is compacted.
 func (s *Store) remove(e *entry) {
 	e.gone = true
 	s.live--
@@ -100,7 +103,7 @@ func (s *Store) remove(e *entry) {
 // byNumber is a heap of entries by sequence number.
 type byNumber []*entry
 
-// next takes the first entry that can be received; nil if there is none.
+// next removes and returns the first available entry; nil if there is none.
 func (h *byNumber) next() *entry {
 	for len(*h) > 0 {
 		if e := heap.Pop(h).(*entry); e.available() {
@@ -110,7 +113,7 @@ func (h *byNumber) next() *entry {
 	return nil
 }
 
-// peek is the first entry that can be received; nil if there is none.
+// peek returns the first available entry; nil if there is none.
 func (h *byNumber) peek() *entry {
 	e := h.next()
 	if e != nil {
@@ -132,15 +135,15 @@ func (h *byNumber) Pop() any {
 	return e
 }
 
-// deadline is a moment at which something may become of an entry or a session: a lock ends, a life does, or a message is due, unless that
-// was changed meanwhile.
+// deadline is a time, in ms since 1970, at which a lock or a message expires, or a
+// scheduled message is due, unless that was changed meanwhile.
 type deadline struct {
 	at int64
 	e  *entry
 	s  *session
 }
 
-// stale tells whether the moment no longer matters.
+// stale reports whether the deadline no longer applies.
 func (d deadline) stale() bool {
 	switch {
 	case d.s != nil:

@@ -14,15 +14,16 @@ import (
 	"time"
 )
 
-// Topic is a topic: each of its subscriptions gets each message. Its methods may be called concurrently.
+// Topic is a topic: each of its subscriptions gets each message. It is safe for
+// concurrent use.
 type Topic struct {
-	id      uint64
-	name    string
-	broker  *Broker
-	created time.Time
-	held    *Queue       // the messages that are scheduled
-	due     atomic.Int64 // when the first of them is, in ms since 1970
-	status  atomic.Uint32
+	id        uint64
+	name      string
+	broker    *Broker
+	created   time.Time
+	scheduled *Queue       // holds the scheduled messages
+	nextDue   atomic.Int64 // when the first scheduled message is due, in ms since 1970
+	status    atomic.Uint32
 
 	mu            sync.Mutex
 	cfg           TopicConfig
@@ -34,29 +35,29 @@ type Topic struct {
 func newTopic(id uint64, name string, cfg TopicConfig, b *Broker) *Topic {
 	now := time.Now()
 	t := &Topic{id: id, name: name, broker: b, created: now, updated: now, subscriptions: make(map[string]*Queue)}
-	t.held = newQueue(id, name, QueueConfig{MaxBytes: cfg.MaxBytes}, nil, b.journal)
-	t.held.held = true
-	t.due.Store(math.MaxInt64)
+	t.scheduled = newQueue(id, name, QueueConfig{MaxBytes: cfg.MaxBytes}, nil, b.journal)
+	t.scheduled.ofTopic = true
+	t.nextDue.Store(math.MaxInt64)
 	t.apply(cfg)
 	return t
 }
 
-// apply has settings count. t.mu is held, or nobody knows the topic yet.
+// apply makes settings effective. t.mu is held, or the topic isn't shared yet.
 func (t *Topic) apply(cfg TopicConfig) {
 	t.cfg = cfg
 	t.status.Store(uint32(cfg.Status))
-	t.held.mu.Lock()
-	defer t.held.mu.Unlock()
-	t.held.cfg.MaxBytes = cfg.MaxBytes
+	t.scheduled.mu.Lock()
+	defer t.scheduled.mu.Unlock()
+	t.scheduled.cfg.MaxBytes = cfg.MaxBytes
 }
 
-// Name is the topic's name.
+// Name returns the topic's name.
 func (t *Topic) Name() string { return t.name }
 
-// Created is when the topic was created.
+// Created returns when the topic was created.
 func (t *Topic) Created() time.Time { return t.created }
 
-// Updated is when the topic was created or configured last.
+// Updated returns when the topic was created or last configured.
 func (t *Topic) Updated() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +71,7 @@ func (t *Topic) Config() TopicConfig {
 	return t.cfg
 }
 
-// Configure changes the settings. Messages that are there keep what they were given.
+// Configure changes the settings. Existing messages keep their deadlines.
 func (t *Topic) Configure(cfg *TopicConfig) error {
 	full, err := cfg.withDefaults()
 	if err != nil {
@@ -85,22 +86,24 @@ func (t *Topic) Configure(cfg *TopicConfig) error {
 	t.updated = time.Now()
 	t.wake()
 	t.mu.Unlock()
-	return t.rewrite().Wait()
+	return t.recordDefinition().Wait()
 }
 
-func (t *Topic) receivingDisabled() bool { return Status(t.status.Load()).noReceiving() }
+func (t *Topic) receiveDisabled() bool { return Status(t.status.Load()).receiveDisabled() }
 
-// Counts counts the messages that are scheduled, and the bytes of all that the topic and its subscriptions hold.
+// Counts returns the number of scheduled messages, and the payload bytes of the topic
+// and its subscriptions.
 func (t *Topic) Counts() Counts {
 	t.enqueueDue()
-	c := Counts{Scheduled: t.held.Counts().Scheduled, Bytes: t.held.Counts().Bytes}
+	c := Counts{Scheduled: t.scheduled.Counts().Scheduled, Bytes: t.scheduled.Counts().Bytes}
 	for _, q := range t.Subscriptions() {
 		c.Bytes += q.Counts().Bytes
 	}
 	return c
 }
 
-// Subscribe adds a subscription: [ErrExists], [ErrDeleted].
+// Subscribe adds a subscription. It fails with [ErrExists] or [ErrDeleted]. A nil cfg
+// stands for the defaults.
 func (t *Topic) Subscribe(name string, cfg *QueueConfig) (*Queue, error) {
 	if err := checkName(name, maxSubscriptionName); err != nil {
 		return nil, err
@@ -119,14 +122,14 @@ func (t *Topic) Subscribe(name string, cfg *QueueConfig) (*Queue, error) {
 	case t.subscriptions[strings.ToLower(name)] != nil:
 		err = fmt.Errorf("subscription %s: %w", q.name, ErrExists)
 	case len(t.subscriptions) >= maxSubscriptions:
-		err = fmt.Errorf("topic %s has %d subscriptions, more aren't possible", t.name, maxSubscriptions)
+		err = fmt.Errorf("topic %s has %d subscriptions, which is the maximum: delete one first", t.name, maxSubscriptions)
 	}
 	var r Receipt
 	if err == nil {
 		t.subscriptions[strings.ToLower(name)] = q
 		q.mu.Lock()
-		q.notes.defined(q.definition())
-		r = q.leave()
+		q.changes.define(q.definition())
+		r = q.commit()
 	}
 	t.mu.Unlock()
 	t.broker.mu.Unlock()
@@ -139,7 +142,7 @@ func (t *Topic) Subscribe(name string, cfg *QueueConfig) (*Queue, error) {
 	return q, nil
 }
 
-// Unsubscribe removes a subscription with its messages: [ErrNotFound].
+// Unsubscribe removes a subscription with its messages. It fails with [ErrNotFound].
 func (t *Topic) Unsubscribe(name string) error {
 	t.mu.Lock()
 	q := t.subscriptions[strings.ToLower(name)]
@@ -153,7 +156,7 @@ func (t *Topic) Unsubscribe(name string) error {
 	return r.Wait()
 }
 
-// Subscription finds a subscription.
+// Subscription returns the subscription with the name.
 func (t *Topic) Subscription(name string) (*Queue, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,28 +164,30 @@ func (t *Topic) Subscription(name string) (*Queue, bool) {
 	return q, ok
 }
 
-// Subscriptions returns the subscriptions, by name.
+// Subscriptions returns all subscriptions, sorted by name.
 func (t *Topic) Subscriptions() []*Queue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.SortedFunc(maps.Values(t.subscriptions), func(p, q *Queue) int { return cmp.Compare(p.name, q.name) })
 }
 
-// Send puts messages into all subscriptions, all or none; without any, they are gone. [ErrFull] where one of them has no room, [ErrDeleted],
-// [ErrSendDisabled].
+// Send enqueues messages in all subscriptions, all or none, and returns once they are
+// on disk. Without a subscription the messages are discarded. Errors: [ErrFull] if one
+// of the subscriptions has no room, [ErrDeleted], [ErrSendDisabled].
 func (t *Topic) Send(ms []Message) error {
 	_, r := t.Submit(ms)
 	return r.Wait()
 }
 
-// Submit is Send that doesn't wait for the disk. It returns the messages' sequence numbers in the topic.
+// Submit is Send without waiting for the disk. It returns the messages' sequence
+// numbers in the topic.
 func (t *Topic) Submit(ms []Message) ([]int64, Receipt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.deleted:
 		return nil, Receipt{err: ErrDeleted}
-	case t.cfg.Status.noSending():
+	case t.cfg.Status.sendDisabled():
 		return nil, Receipt{err: ErrSendDisabled}
 	}
 	now := time.Now().UnixMilli()
@@ -195,92 +200,93 @@ func (t *Topic) Submit(ms []Message) ([]int64, Receipt) {
 		}
 	}
 	subscriptions := t.lockAll()
-	err := t.held.room(later)
+	err := t.scheduled.checkSend(later)
 	for _, q := range subscriptions {
-		if full := q.room(soon); full != nil && err == nil {
+		if full := q.checkSend(soon); full != nil && err == nil {
 			err = fmt.Errorf("subscription %s: %w", q.name, full)
 		}
 	}
 	if err != nil {
-		for _, q := range append(subscriptions, t.held) {
-			q.exit()
+		for _, q := range append(subscriptions, t.scheduled) {
+			q.end()
 		}
 		return nil, Receipt{err: err}
 	}
-	all := t.absorb(subscriptions)
+	all := t.takeChanges(subscriptions)
 	numbers := make([]int64, len(ms))
 	for i := range ms {
 		m := ms[i]
-		m.TTL = lesser(m.TTL, t.cfg.TTL)
+		m.TTL = shorterTTL(m.TTL, t.cfg.TTL)
 		if m.Scheduled.UnixMilli() > now {
-			numbers[i] = t.held.accept(&all, &m, now, 0).Sequence
-			t.due.Store(min(t.due.Load(), m.Scheduled.UnixMilli()))
+			numbers[i] = t.scheduled.enqueue(&all, &m, now, 0).Sequence
+			t.nextDue.Store(min(t.nextDue.Load(), m.Scheduled.UnixMilli()))
 			t.wakeLocked(subscriptions)
 			continue
 		}
 		m.Scheduled = time.Time{}
-		t.held.sequence++
-		numbers[i] = t.held.sequence
+		t.scheduled.sequence++
+		numbers[i] = t.scheduled.sequence
 		for _, q := range subscriptions {
-			q.accept(&all, &m, now, numbers[i])
+			q.enqueue(&all, &m, now, numbers[i])
 		}
 	}
 	wrote := all.entries
-	r := t.broker.journal.begin(&all)
-	for _, q := range append(subscriptions, t.held) {
-		q.sent(wrote, r)
+	r := t.broker.journal.submit(&all)
+	for _, q := range append(subscriptions, t.scheduled) {
+		q.hideUntilWritten(wrote, r)
 		q.mu.Unlock()
 	}
 	r.then = func(error) {
-		for _, q := range append(subscriptions, t.held) {
-			q.settleWrites()
+		for _, q := range append(subscriptions, t.scheduled) {
+			q.showWritten()
 		}
 	}
 	return numbers, r
 }
 
-// Cancel is as that of a [Queue].
+// Cancel is [Queue.Cancel] for the topic's scheduled messages.
 func (t *Topic) Cancel(numbers []int64) Receipt {
 	t.enqueueDue()
-	return t.held.Cancel(numbers)
+	return t.scheduled.Cancel(numbers)
 }
 
-// lockAll locks the topic's own queue and those of its subscriptions. t.mu is held.
+// lockAll locks the queue of scheduled messages and all subscriptions, which it
+// returns, and applies what is due. t.mu is held.
 func (t *Topic) lockAll() []*Queue {
 	all := slices.SortedFunc(maps.Values(t.subscriptions), func(p, q *Queue) int { return cmp.Compare(p.id, q.id) })
-	t.held.mu.Lock()
-	t.held.catchUp()
+	t.scheduled.mu.Lock()
+	t.scheduled.applyDue()
 	for _, q := range all {
 		q.mu.Lock()
-		q.catchUp()
+		q.applyDue()
 	}
 	return all
 }
 
-// absorb takes what lockAll has brought about.
-func (t *Topic) absorb(subscriptions []*Queue) notes {
-	all := notes{off: t.broker.journal == nil}
-	all.absorb(&t.held.notes)
+// takeChanges takes the changes that lockAll made in all queues.
+func (t *Topic) takeChanges(subscriptions []*Queue) changes {
+	all := changes{disabled: t.broker.journal == nil}
+	all.take(&t.scheduled.changes)
 	for _, q := range subscriptions {
-		all.absorb(&q.notes)
+		all.take(&q.changes)
 	}
 	all.entries = nil
 	return all
 }
 
-// enqueueDue gives the subscriptions the messages that were scheduled for now, or earlier.
+// enqueueDue enqueues the scheduled messages that are due in all subscriptions.
 func (t *Topic) enqueueDue() {
-	if t.due.Load() > time.Now().UnixMilli() {
+	if t.nextDue.Load() > time.Now().UnixMilli() {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	subscriptions := t.lockAll()
 	now := time.Now().UnixMilli()
-	all := t.absorb(subscriptions)
-	held := t.held
+	all := t.takeChanges(subscriptions)
+	held := t.scheduled
 	var early []*entry // not on disk yet
-	for _, e := range held.due {
+	for _, e := range held.dueMessages {
 		switch {
 		case e.gone:
 			continue
@@ -291,12 +297,12 @@ func (t *Topic) enqueueDue() {
 		m := e.Message
 		m.Scheduled = time.Time{}
 		for _, q := range subscriptions {
-			q.accept(&all, &m, now, e.Sequence)
+			q.enqueue(&all, &m, now, e.Sequence)
 		}
-		all.done(held.id, e.Sequence)
+		all.remove(held.id, e.Sequence)
 		held.drop(e)
 	}
-	held.due = early
+	held.dueMessages = early
 	next := int64(math.MaxInt64)
 	if len(early) > 0 {
 		next = now + 1
@@ -307,9 +313,10 @@ func (t *Topic) enqueueDue() {
 	if len(held.deadlines) > 0 {
 		next = min(next, held.deadlines[0].at)
 	}
-	t.due.Store(next)
-	// Whoever completes one of them is later in the journal than this: so they needn't be on disk to be received.
-	t.broker.journal.begin(&all).forget()
+	t.nextDue.Store(next)
+	// A later completion of one of them comes later in the journal: so they needn't be
+	// on disk before they are received.
+	t.broker.journal.submit(&all).detach()
 	t.wakeLocked(subscriptions)
 	for _, q := range append(subscriptions, held) {
 		q.mu.Unlock()
@@ -322,7 +329,7 @@ func (t *Topic) wakeLocked(subscriptions []*Queue) {
 	}
 }
 
-// wake ends all waits at the subscriptions. t.mu is held.
+// wake wakes the waiting receivers of all subscriptions. t.mu is held.
 func (t *Topic) wake() {
 	for _, q := range t.subscriptions {
 		q.mu.Lock()
@@ -331,16 +338,16 @@ func (t *Topic) wake() {
 	}
 }
 
-// rewrite notes the topic's definition.
-func (t *Topic) rewrite() Receipt {
+// recordDefinition writes the topic's definition to the journal.
+func (t *Topic) recordDefinition() Receipt {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.deleted {
 		return Receipt{}
 	}
-	t.held.mu.Lock()
-	t.held.notes.defined(t.definition())
-	return t.held.leave()
+	t.scheduled.mu.Lock()
+	t.scheduled.changes.define(t.definition())
+	return t.scheduled.commit()
 }
 
 func (t *Topic) delete() Receipt {
@@ -348,7 +355,7 @@ func (t *Topic) delete() Receipt {
 	defer t.mu.Unlock()
 	t.deleted = true
 	for _, q := range t.subscriptions {
-		q.delete().forget()
+		q.delete().detach()
 	}
-	return t.held.delete()
+	return t.scheduled.delete()
 }

@@ -40,7 +40,7 @@ func send(t *testing.T, q *Queue, payloads ...string) {
 	}
 }
 
-// receive expects these payloads, and returns their locks.
+// receive receives messages, which must have these payloads, and returns them.
 func receive(t *testing.T, s *Store, want ...string) []Locked {
 	t.Helper()
 	got, err := s.Receive(100, 1<<20)
@@ -151,14 +151,14 @@ func TestMaxDeliveries(t *testing.T) {
 			got := receive(t, s, "poison", "good")
 			must(t, s.Release(got[1].Token))
 			if i == 1 {
-				time.Sleep(time.Minute) // the lock's end counts as well
+				time.Sleep(time.Minute) // an expired lock counts as a delivery, too
 				continue
 			}
 			must(t, s.Abandon(got[0].Token, nil))
 		}
 		counts(t, q, 1, 1)
 		dead := q.DeadLetters()
-		for range 5 { // nothing becomes of a dead letter however often it is given back
+		for range 5 { // a dead letter has no maximum delivery count
 			l := receive(t, dead, "poison")[0]
 			if l.Reason != ReasonDeliveries || l.Deliveries != 3 {
 				t.Fatalf("dead letter %+v", l.Message)
@@ -178,7 +178,7 @@ func TestTimeToLive(t *testing.T) {
 		if got[0].TTL != time.Hour {
 			t.Fatalf("the message lives %s, longer than its queue lets it", got[0].TTL)
 		}
-		time.Sleep(45 * time.Second) // held is past its life, but locked
+		time.Sleep(45 * time.Second) // held has expired, but is locked
 		counts(t, q, 2, 1)
 		must(t, q.Messages().Abandon(got[1].Token, nil))
 		must(t, q.Messages().Release(got[0].Token))
@@ -294,7 +294,8 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-// TestModel has random operations on a queue in virtual time: no message may be lost, or be with two receivers at once.
+// TestModel does random operations on a queue in virtual time: no message may be lost
+// or locked by two receivers at once.
 func TestModel(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
