@@ -17,10 +17,10 @@ type Action struct {
 
 // Outcome is what became of an [Action].
 type Outcome struct {
-	Number int64     `json:"number"` // the action's
-	Time   time.Time `json:"time"`   // when it had succeeded, or was given up
-	Err    string    `json:"error,omitempty"`
-	Tries  int       `json:"tries"`
+	Number   int64     `json:"number"` // the action's
+	Time     time.Time `json:"time"`   // when it had succeeded, or was given up
+	Err      string    `json:"error,omitempty"`
+	Attempts int       `json:"tries"`
 }
 
 // OK tells whether the action succeeded.

@@ -14,8 +14,8 @@ import (
 type Config struct {
 	// Store is what the autoscaler remembers by. Default: a [MemoryStore].
 	Store Store
-	// Keep is how long records of decisions are kept. Default: 30 days.
-	Keep time.Duration
+	// Retention is how long records of decisions are kept. Default: 30 days.
+	Retention time.Duration
 	// OnRecord is told of each record once it is kept; it must return soon.
 	OnRecord func(Record)
 	// Clock is the time. Default: the system's.
@@ -51,21 +51,21 @@ func New(resource *Resource, sources map[string]Source, target Target, cfg *Conf
 		return nil, fmt.Errorf("%d sources for the %d metrics of %s", len(sources), len(resource.Metrics), resource.Name)
 	}
 	queues := Queues{Metrics: NewMemoryQueue(0), Actions: NewMemoryQueue(0), Reports: NewMemoryQueue(0)}
-	logic, err := NewLogic(resource, c.Store, queues, &LogicConfig{Keep: c.Keep, OnRecord: c.OnRecord, Clock: c.Clock, Log: c.Log})
+	logic, err := NewLogic(resource, c.Store, queues, &LogicConfig{Retention: c.Retention, OnRecord: c.OnRecord, Clock: c.Clock, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
-	every := logic.resource.Limits.Every
+	every := logic.resource.Limits.Interval
 	return &Autoscaler{
 		logic:     logic,
-		collector: NewCollector(resource.Name, sources, queues.Metrics, &CollectorConfig{Every: every, Clock: c.Clock, Log: c.Log}),
-		scaler:    NewScaler(resource.Name, target, c.Store, queues, &ScalerConfig{Every: min(every, time.Minute), Clock: c.Clock, Log: c.Log}),
+		collector: NewCollector(resource.Name, sources, queues.Metrics, &CollectorConfig{Interval: every, Clock: c.Clock, Log: c.Log}),
+		scaler:    NewScaler(resource.Name, target, c.Store, queues, &ScalerConfig{Interval: min(every, time.Minute), Clock: c.Clock, Log: c.Log}),
 	}, nil
 }
 
 // Run scales until ctx ends, and returns nil then.
 func (a *Autoscaler) Run(ctx context.Context) error {
-	return Together(ctx, a.scaler, a.logic, a.collector)
+	return RunAll(ctx, a.scaler, a.logic, a.collector)
 }
 
 // Part is a [Collector], a [Logic] or a [Scaler].
@@ -74,8 +74,8 @@ type Part interface {
 	Run(ctx context.Context) error
 }
 
-// Together runs parts until ctx ends, or one of them fails.
-func Together(ctx context.Context, parts ...Part) error {
+// RunAll runs parts until ctx ends, or one of them fails.
+func RunAll(ctx context.Context, parts ...Part) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	errs := make([]error, len(parts))

@@ -11,7 +11,7 @@ import (
 )
 
 func resource(limits autoscale.Limits) *autoscale.Resource {
-	return &autoscale.Resource{Name: "r", Metrics: []string{"backlog"}, Rule: autoscale.Published{Metric: "backlog", Upper: 500, Lower: 300}, Limits: limits}
+	return &autoscale.Resource{Name: "r", Metrics: []string{"backlog"}, Rule: autoscale.ThresholdRule{Metric: "backlog", Upper: 500, Lower: 300}, Limits: limits}
 }
 
 // TestReaction: how long from the first reading over the threshold to the action.
@@ -46,7 +46,7 @@ func TestReaction(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := resource(autoscale.Limits{Every: c.every})
+				r := resource(autoscale.Limits{Interval: c.every})
 				if c.rule != nil {
 					r.Rule = c.rule
 				}
@@ -173,7 +173,7 @@ func TestOvertaken(t *testing.T) {
 		records, _ := store.Records(t.Context(), "r", time.Time{}, 0)
 		var said string
 		for _, r := range records {
-			if r.Kind == autoscale.GivenUp {
+			if r.Kind == autoscale.ActionFailed {
 				said = r.Reason
 			}
 		}

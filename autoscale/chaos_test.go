@@ -86,7 +86,7 @@ type troubledStore struct {
 	dice *dice
 }
 
-func (s *troubledStore) Save(ctx context.Context, m *autoscale.Memory, records ...autoscale.Record) error {
+func (s *troubledStore) Save(ctx context.Context, m *autoscale.ResourceState, records ...autoscale.Record) error {
 	if s.dice.roll(0.05) {
 		return errOut
 	}
@@ -140,7 +140,7 @@ func newTrial(t *testing.T, seed uint64) *trial {
 	w.target = &fleet{instances: 4, takes: 2 * time.Second, fail: d.fault(0.2), lose: d.fault(0.2)}
 	w.store = &troubledStore{autoscale.NewMemoryStore(), d}
 	w.gauges = [2]*gauge{{}, {}}
-	limits, err := autoscale.Limits{Min: 2, Max: 7, CooldownUp: trialRest, Points: 3, Window: 5 * time.Minute, Every: 20 * time.Second}.WithDefaults()
+	limits, err := autoscale.Limits{Min: 2, Max: 7, CooldownUp: trialRest, MinPoints: 3, Window: 5 * time.Minute, Interval: 20 * time.Second}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func newTrial(t *testing.T, seed uint64) *trial {
 	parts := []func() autoscale.Part{
 		func() autoscale.Part {
 			sources := map[string]autoscale.Source{"a": w.gauges[0], "b": w.gauges[1]}
-			return autoscale.NewCollector("r", sources, queues.Metrics, &autoscale.CollectorConfig{Every: limits.Every, Clock: w.clock})
+			return autoscale.NewCollector("r", sources, queues.Metrics, &autoscale.CollectorConfig{Interval: limits.Interval, Clock: w.clock})
 		},
 		func() autoscale.Part {
 			l, err := autoscale.NewLogic(r, w.store, queues, &autoscale.LogicConfig{Clock: w.clock})
@@ -161,7 +161,7 @@ func newTrial(t *testing.T, seed uint64) *trial {
 			return l
 		},
 		func() autoscale.Part {
-			return autoscale.NewScaler("r", w.target, w.store, queues, &autoscale.ScalerConfig{Every: limits.Every, Clock: w.clock})
+			return autoscale.NewScaler("r", w.target, w.store, queues, &autoscale.ScalerConfig{Interval: limits.Interval, Clock: w.clock})
 		},
 	}
 	w.run = func() (stop func()) {
@@ -228,12 +228,12 @@ func (w *trial) judge() error {
 		switch r.Kind {
 		case autoscale.Up, autoscale.Down:
 			decided[r.Action]++
-			for _, f := range r.Figures {
+			for _, f := range r.Stats {
 				if r.Kind == autoscale.Down && f.Missing != "" {
 					complain("down although %s is missing: %s", f.Metric, f.Missing)
 				}
 			}
-		case autoscale.Succeeded, autoscale.GivenUp:
+		case autoscale.ActionSucceeded, autoscale.ActionFailed:
 			ended[r.Action]++
 		}
 	}

@@ -16,8 +16,8 @@ import (
 
 // CollectorConfig holds what has a default. The zero value is ready to use.
 type CollectorConfig struct {
-	// Every is the interval between readings. Default: 1 min.
-	Every time.Duration
+	// Interval is the interval between readings. Default: 1 min.
+	Interval time.Duration
 	// Timeout is what a source may take. Default: Every, at most 30 s.
 	Timeout time.Duration
 	// Clock is the time. Default: the system's.
@@ -43,8 +43,8 @@ func NewCollector(resource string, sources map[string]Source, metrics Queue, cfg
 	if cfg != nil {
 		c.cfg = *cfg
 	}
-	c.cfg.Every = cmp.Or(c.cfg.Every, time.Minute)
-	c.cfg.Timeout = cmp.Or(c.cfg.Timeout, min(c.cfg.Every, 30*time.Second))
+	c.cfg.Interval = cmp.Or(c.cfg.Interval, time.Minute)
+	c.cfg.Timeout = cmp.Or(c.cfg.Timeout, min(c.cfg.Interval, 30*time.Second))
 	c.cfg.Clock = clockOr(c.cfg.Clock)
 	c.cfg.Log = logOr(c.cfg.Log)
 	return c
@@ -59,7 +59,7 @@ func (c *Collector) Run(ctx context.Context) error {
 			return nil
 		}
 		c.send(ctx, points)
-		next = max(next+c.cfg.Every, c.cfg.Clock.Elapsed()) // a round that took too long is not made up for
+		next = max(next+c.cfg.Interval, c.cfg.Clock.Elapsed()) // a round that took too long is not made up for
 		if c.cfg.Clock.Sleep(ctx, next-c.cfg.Clock.Elapsed()) != nil {
 			return nil
 		}
@@ -88,13 +88,13 @@ func (c *Collector) point(ctx context.Context, metric string, now time.Time) Poi
 	defer cancel()
 	r, err := read(ctx, c.sources[metric])
 	switch {
-	case err == nil && r.State == Active && !countable(r.Value):
+	case err == nil && r.State == Active && !inRange(r.Value):
 		err = fmt.Errorf("%v is not a number between %v and %v", r.Value, -MaxValue, MaxValue)
 	case err != nil && ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		p.State, p.Cause = Failed, line(err)
+		p.State, p.Cause = Failed, oneLine(err)
 		return p
 	}
 	p.State = r.State
@@ -107,8 +107,8 @@ func (c *Collector) point(ctx context.Context, metric string, now time.Time) Poi
 // read asks a source, and takes a panic for an error.
 func read(ctx context.Context, s Source) (r Reading, err error) {
 	defer func() {
-		if panicked := recover(); panicked != nil {
-			err = fmt.Errorf("the source panicked: %v", panicked)
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the source panicked: %v", r)
 		}
 	}()
 	return s.Read(ctx)
@@ -143,8 +143,8 @@ func (c *Collector) send(ctx context.Context, points []Point) {
 // maxLine is how long an error's text may be in a point or an outcome.
 const maxLine = 500
 
-// line makes one line of an error's text, of bounded length.
-func line(err error) string {
+// oneLine makes one line of an error's text, of bounded length.
+func oneLine(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if len(text) > maxLine {
 		text = strings.ToValidUTF8(text[:maxLine], "") + "…"

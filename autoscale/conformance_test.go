@@ -16,6 +16,6 @@ func TestMemoryStore(t *testing.T) {
 func TestMemoryQueue(t *testing.T) {
 	autoscaletest.TestQueue(t, func(_ testing.TB, lock time.Duration) autoscaletest.Queue {
 		q := autoscale.NewMemoryQueue(lock)
-		return autoscaletest.Queue{Queue: q, Aside: func(context.Context) ([]autoscale.Aside, error) { return q.Aside(), nil }}
+		return autoscaletest.Queue{Queue: q, DeadLetters: func(context.Context) ([]autoscale.DeadLetter, error) { return q.DeadLetters(), nil }}
 	})
 }

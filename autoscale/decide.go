@@ -20,16 +20,16 @@ type Resource struct {
 // m's windows, and puts the action decided on, if any, into m.Pending. rested
 // is the least time since the last action that another clock has seen (Never if
 // none has); the more cautious one counts. r's limits must have their defaults.
-func (r *Resource) Decide(m *Memory, now time.Time, rested time.Duration) Record {
+func (r *Resource) Decide(m *ResourceState, now time.Time, sinceAction time.Duration) Record {
 	l := r.Limits
-	m.fromTheFuture(now)
-	at := m.anchor(now, l.Every)
+	m.clampFuture(now)
+	at := m.windowEnd(now, l.Interval)
 	s := Situation{
 		Now:         at,
 		Windows:     map[string]*Window{},
 		Missing:     map[string]string{},
 		Instances:   m.Instances,
-		SinceAction: min(since(m.LastAction(), now), rested),
+		SinceAction: min(since(m.LastAction(), now), sinceAction),
 	}
 	m.Records++
 	record := Record{Resource: r.Name, Sequence: m.Records, Time: now, Kind: Hold, Instances: m.Instances, Wanted: m.Instances, Proposed: m.Instances}
@@ -42,7 +42,7 @@ func (r *Resource) Decide(m *Memory, now time.Time, rested time.Duration) Record
 		} else {
 			s.Missing[name] = missing
 		}
-		record.Figures = append(record.Figures, w.figures(name, missing))
+		record.Stats = append(record.Stats, w.stats(name, missing))
 	}
 	if text, ok := r.Rule.(fmt.Stringer); ok {
 		record.Rule = text.String()
@@ -57,7 +57,7 @@ func (r *Resource) Decide(m *Memory, now time.Time, rested time.Duration) Record
 		return hold("how many instances there are is not known yet")
 	case m.Pending != nil:
 		return hold("action %d, from %d to %d, is under way", m.Pending.Number, m.Pending.From, m.Pending.To)
-	case reported > l.Stale:
+	case reported > l.StaleAfter:
 		return hold("how many instances there are was last reported %v ago", reported.Round(time.Second))
 	}
 	p := r.propose(s)
@@ -72,7 +72,7 @@ func (r *Resource) Decide(m *Memory, now time.Time, rested time.Duration) Record
 	case wanted == m.Instances:
 		return hold("%s", reason)
 	case !up && len(s.Missing) > 0:
-		return hold("%s; but not down while a metric is missing: %s", reason, s.missing())
+		return hold("%s; but not down while a metric is missing: %s", reason, s.missingList())
 	case s.SinceAction <= l.cooldown(up):
 		return hold("%s; but the last action was %v ago, and the cooldown is %v", reason, s.SinceAction.Round(time.Second), l.cooldown(up))
 	}
@@ -89,19 +89,19 @@ func (r *Resource) Decide(m *Memory, now time.Time, rested time.Duration) Record
 // propose asks the rule, and takes a panic for a proposal to change nothing.
 func (r *Resource) propose(s Situation) (p Proposal) {
 	defer func() {
-		if panicked := recover(); panicked != nil {
-			p = Proposal{s.Instances, fmt.Sprintf("the rule panicked: %v", panicked)}
+		if r := recover(); r != nil {
+			p = Proposal{s.Instances, fmt.Sprintf("the rule panicked: %v", r)}
 		}
 	}()
 	return r.Rule.Propose(s)
 }
 
-// anchor is the moment that windows end at: the newest value's time, if it is
+// windowEnd is the moment that windows end at: the newest value's time, if it is
 // less than an interval from now, so that what lies between reading and deciding
 // does not push the oldest value out, nor a collector's clock that is ahead.
-func (m *Memory) anchor(now time.Time, every time.Duration) time.Time {
+func (m *ResourceState) windowEnd(now time.Time, every time.Duration) time.Time {
 	var newest time.Time
-	latest := now.Add(min(every, ahead))
+	latest := now.Add(min(every, maxClockSkew))
 	for _, w := range m.Windows {
 		for _, v := range slices.Backward(w.Values) {
 			if !v.Time.After(latest) {
@@ -118,9 +118,9 @@ func (m *Memory) anchor(now time.Time, every time.Duration) time.Time {
 	return now
 }
 
-// Settle takes a scaler's report into the memory. It returns a record of what
+// ApplyReport takes a scaler's report into the memory. It returns a record of what
 // became of the pending action, if the report tells, and otherwise nil.
-func (m *Memory) Settle(report Report, now time.Time) *Record {
+func (m *ResourceState) ApplyReport(report Report, now time.Time) *Record {
 	if report.Time.Before(m.Reported) && !m.Reported.After(now) {
 		report.Instances, report.Time = m.Instances, m.Reported // an old one, delivered late
 	}
@@ -132,35 +132,35 @@ func (m *Memory) Settle(report Report, now time.Time) *Record {
 	a := *m.Pending
 	m.Pending = nil
 	m.Records++
-	record := &Record{Resource: m.Resource, Sequence: m.Records, Time: now, Kind: Succeeded,
+	record := &Record{Resource: m.Resource, Sequence: m.Records, Time: now, Kind: ActionSucceeded,
 		Instances: m.Instances, Wanted: a.To, Proposed: a.To, Action: a.Number}
 	switch took := o.Time.Sub(a.Decided).Round(time.Millisecond); {
 	case !o.OK():
-		record.Kind = GivenUp
-		record.Reason = fmt.Sprintf("from %d to %d: given up after %s: %s", a.From, a.To, tries(o.Tries), o.Err)
+		record.Kind = ActionFailed
+		record.Reason = fmt.Sprintf("from %d to %d: given up after %s: %s", a.From, a.To, attempts(o.Attempts), o.Err)
 	case a.To > a.From:
 		m.LastUp = o.Time
-		record.Reason = fmt.Sprintf("from %d to %d, %v after the decision, in %s", a.From, a.To, took, tries(o.Tries))
+		record.Reason = fmt.Sprintf("from %d to %d, %v after the decision, in %s", a.From, a.To, took, attempts(o.Attempts))
 	default:
 		m.LastDown = o.Time
-		record.Reason = fmt.Sprintf("from %d to %d, %v after the decision, in %s", a.From, a.To, took, tries(o.Tries))
+		record.Reason = fmt.Sprintf("from %d to %d, %v after the decision, in %s", a.From, a.To, took, attempts(o.Attempts))
 	}
 	return record
 }
 
-func tries(n int) string {
+func attempts(n int) string {
 	if n == 1 {
 		return "1 try"
 	}
 	return fmt.Sprintf("%d tries", n)
 }
 
-// fromTheFuture takes times that lie ahead of the clock, which has been set
+// clampFuture takes times that lie ahead of the clock, which has been set
 // back, for just now: a cooldown begins anew rather than last until the clock
 // has caught up.
-func (m *Memory) fromTheFuture(now time.Time) {
+func (m *ResourceState) clampFuture(now time.Time) {
 	for _, t := range []*time.Time{&m.LastUp, &m.LastDown, &m.Reported} {
-		if t.After(now.Add(ahead)) {
+		if t.After(now.Add(maxClockSkew)) {
 			*t = now
 		}
 	}
@@ -175,7 +175,7 @@ func since(t, now time.Time) time.Duration {
 }
 
 // window is a metric's window, which may be new.
-func (m *Memory) window(metric string) *Window {
+func (m *ResourceState) window(metric string) *Window {
 	if m.Windows == nil {
 		m.Windows = map[string]*Window{}
 	}
@@ -191,31 +191,31 @@ func (m *Memory) window(metric string) *Window {
 func (w *Window) missing(now time.Time, l Limits) string {
 	switch {
 	case w.State == Disabled:
-		return "disabled, seen at " + daytime(w.Since)
+		return "disabled, seen at " + timeOfDay(w.Since)
 	case w.State == Failed:
-		return fmt.Sprintf("not read at %s: %s", daytime(w.Since), w.Cause)
+		return fmt.Sprintf("not read at %s: %s", timeOfDay(w.Since), w.Cause)
 	case len(w.Values) == 0:
 		return "no value"
-	case now.Sub(w.newest()) > l.Stale:
-		return "no value since " + daytime(w.newest())
-	case len(w.Values) < l.Points:
-		return fmt.Sprintf("%d of %d values", len(w.Values), l.Points)
+	case now.Sub(w.newest()) > l.StaleAfter:
+		return "no value since " + timeOfDay(w.newest())
+	case len(w.Values) < l.MinPoints:
+		return fmt.Sprintf("%d of %d values", len(w.Values), l.MinPoints)
 	}
 	return ""
 }
 
-func daytime(t time.Time) string { return t.UTC().Format(time.TimeOnly) }
+func timeOfDay(t time.Time) string { return t.UTC().Format(time.TimeOnly) }
 
-func (w *Window) figures(metric, missing string) Figures {
-	f := Figures{Metric: metric, Points: len(w.Values), Newest: w.newest(), Missing: missing}
+func (w *Window) stats(metric, missing string) MetricStats {
+	f := MetricStats{Metric: metric, Points: len(w.Values), Newest: w.newest(), Missing: missing}
 	if all := w.All(); len(all) > 0 {
 		f.Last, f.Average, f.Min, f.Max = all.Newest(), all.Average(), all.Min(), all.Max()
 	}
 	return f
 }
 
-// missing lists what is missing, in order of name.
-func (s Situation) missing() string {
+// missingList lists what is missing, in order of name.
+func (s Situation) missingList() string {
 	list := make([]string, 0, len(s.Missing))
 	for name, why := range s.Missing {
 		list = append(list, name+" ("+why+")")

@@ -89,7 +89,7 @@ func TestPoison(t *testing.T) {
 			`{"resource":"r","number":1,"to":-1}`, `{"resource":"r","number":1,"to":1000001}`, strings.Repeat("[", 70_000), `{"resource":5}`,
 			autoscale.Action{Resource: "r", Number: 1, From: 1, To: 2})
 		during(t, autoscale.NewScaler("r", target, autoscale.NewMemoryStore(), q, nil))
-		aside := q.Actions.(*autoscale.MemoryQueue).Aside()
+		aside := q.Actions.(*autoscale.MemoryQueue).DeadLetters()
 		if got := target.scalings(); len(got) != 1 || len(aside) != 8 {
 			t.Errorf("scaled %+v, %d set aside, want once and 8", got, len(aside))
 		}
@@ -106,7 +106,7 @@ func TestPoison(t *testing.T) {
 		send(t, q.Metrics, "x", `{"resource":"r","metric":"other","time":"2026-01-31T12:00:00Z"}`, `{"resource":"r","metric":"backlog"}`)
 		send(t, q.Reports, `{"resource":"x"}`, `{"resource":"r","instances":-1}`, `{"resource":"r","instances":9223372036854775807}`)
 		during(t, logic)
-		if m, r := len(q.Metrics.(*autoscale.MemoryQueue).Aside()), len(q.Reports.(*autoscale.MemoryQueue).Aside()); m != 3 || r != 3 {
+		if m, r := len(q.Metrics.(*autoscale.MemoryQueue).DeadLetters()), len(q.Reports.(*autoscale.MemoryQueue).DeadLetters()); m != 3 || r != 3 {
 			t.Errorf("%d metrics and %d reports set aside, want 3 and 3", m, r)
 		}
 	})
@@ -175,7 +175,7 @@ func TestOutOfTheQuestion(t *testing.T) {
 			if p.State != autoscale.Failed || !strings.Contains(p.Cause, "is not a number between") {
 				t.Errorf("%v is read as %+v", v, p)
 			}
-			if (&autoscale.Memory{}).Add(autoscale.Point{Metric: "backlog", Time: time.Now(), Value: v}) {
+			if (&autoscale.ResourceState{}).AddPoint(autoscale.Point{Metric: "backlog", Time: time.Now(), Value: v}) {
 				t.Errorf("%v is remembered", v)
 			}
 		}
@@ -197,7 +197,7 @@ func TestOutOfTheQuestion(t *testing.T) {
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, store := queues(), autoscale.NewMemoryStore()
-		logic, err := autoscale.NewLogic(resource(autoscale.Limits{}), store, q, &autoscale.LogicConfig{Keep: 2 * time.Hour})
+		logic, err := autoscale.NewLogic(resource(autoscale.Limits{}), store, q, &autoscale.LogicConfig{Retention: 2 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

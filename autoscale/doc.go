@@ -22,7 +22,7 @@
 // The cooldown starts when an action has succeeded, and is the resource's;
 // windows are the metric's. Both survive a restart in a [Store].
 //
-// Reading order: point.go and window.go, rule.go and published.go, limits.go,
+// Reading order: point.go and window.go, rule.go and thresholdrule.go, limits.go,
 // decide.go; then collector.go, logic.go, scaler.go, autoscaler.go; and the
 // seams: source.go, target.go, store.go, queue.go.
 package autoscale

@@ -25,17 +25,17 @@ type Limits struct {
 	CooldownUp time.Duration
 	// CooldownDown is the same for scaling down. Default: CooldownUp.
 	CooldownDown time.Duration
-	// Points is how many values a metric needs in its window to count.
+	// MinPoints is how many values a metric needs in its window to count.
 	// Default: 5.
-	Points int
+	MinPoints int
 	// Window is how long values are kept; one exactly that old still is.
 	// Default: 10 min.
 	Window time.Duration
-	// Stale is how old a metric's newest value may be to count. Default: three
+	// StaleAfter is how old a metric's newest value may be to count. Default: three
 	// intervals of collection.
-	Stale time.Duration
-	// Every is the interval of collection. Default: 1 min.
-	Every time.Duration
+	StaleAfter time.Duration
+	// Interval is the interval of collection. Default: 1 min.
+	Interval time.Duration
 }
 
 // WithDefaults fills in what is not set, and refuses what can't be meant.
@@ -50,23 +50,23 @@ func (l Limits) WithDefaults() (Limits, error) {
 	l.CooldownUp = cmp.Or(l.CooldownUp, 10*time.Minute)
 	l.CooldownDown = cmp.Or(l.CooldownDown, l.CooldownUp)
 	l.CooldownUp, l.CooldownDown = max(l.CooldownUp, 0), max(l.CooldownDown, 0)
-	l.Points = cmp.Or(l.Points, 5)
+	l.MinPoints = cmp.Or(l.MinPoints, 5)
 	l.Window = cmp.Or(l.Window, 10*time.Minute)
-	l.Every = cmp.Or(l.Every, time.Minute)
-	l.Stale = cmp.Or(l.Stale, 3*l.Every)
+	l.Interval = cmp.Or(l.Interval, time.Minute)
+	l.StaleAfter = cmp.Or(l.StaleAfter, 3*l.Interval)
 	switch {
 	case l.Min < 0 || l.Max < l.Min:
 		return l, fmt.Errorf("%d to %d instances: the minimum must not be negative, nor above the maximum", l.Min, l.Max)
 	case l.Max > MaxInstances:
 		return l, fmt.Errorf("up to %d instances: must be %d at most", l.Max, MaxInstances)
-	case l.Points < 1:
-		return l, fmt.Errorf("%d points: must be at least 1", l.Points)
-	case l.Every < time.Millisecond || l.Window < l.Every || l.Stale < l.Every:
-		return l, fmt.Errorf("a window of %v and staleness after %v: must be at least the interval of collection, %v", l.Window, l.Stale, l.Every)
-	case l.Window/l.Every+1 < time.Duration(l.Points):
-		return l, fmt.Errorf("%d points: a window of %v has room for %d, at one every %v", l.Points, l.Window, l.Window/l.Every+1, l.Every)
-	case l.Window/l.Every >= MaxValues:
-		return l, fmt.Errorf("a window of %v: at one value every %v that is more than %d", l.Window, l.Every, MaxValues)
+	case l.MinPoints < 1:
+		return l, fmt.Errorf("%d points: must be at least 1", l.MinPoints)
+	case l.Interval < time.Millisecond || l.Window < l.Interval || l.StaleAfter < l.Interval:
+		return l, fmt.Errorf("a window of %v and staleness after %v: must be at least the interval of collection, %v", l.Window, l.StaleAfter, l.Interval)
+	case l.Window/l.Interval+1 < time.Duration(l.MinPoints):
+		return l, fmt.Errorf("%d points: a window of %v has room for %d, at one every %v", l.MinPoints, l.Window, l.Window/l.Interval+1, l.Interval)
+	case l.Window/l.Interval >= MaxValues:
+		return l, fmt.Errorf("a window of %v: at one value every %v that is more than %d", l.Window, l.Interval, MaxValues)
 	}
 	return l, nil
 }

@@ -14,11 +14,11 @@ import (
 
 // LogicConfig holds what has a default. The zero value is ready to use.
 type LogicConfig struct {
-	// Keep is how long records of decisions are kept. Default: 30 days.
-	Keep time.Duration
-	// Resend is how long an action may be without an outcome before it is sent
+	// Retention is how long records of decisions are kept. Default: 30 days.
+	Retention time.Duration
+	// ResendAfter is how long an action may be without an outcome before it is sent
 	// again. Default: 1 min.
-	Resend time.Duration
+	ResendAfter time.Duration
 	// OnRecord is told of each record once it is kept, on the logic's goroutine.
 	OnRecord func(Record)
 	// Clock is the time. Default: the system's.
@@ -35,12 +35,12 @@ type Logic struct {
 	queues   Queues
 	cfg      LogicConfig
 
-	settled  time.Duration // when an action succeeded, by the monotonic clock
-	acted    bool          // an action has succeeded since the start
-	heard    time.Duration // when points last arrived
-	sent     int64         // the number of the action sent last
-	sentAt   time.Duration
-	forgotAt time.Duration
+	lastSuccess time.Duration // when an action succeeded, by the monotonic clock
+	hasActed    bool          // an action has succeeded since the start
+	lastPoints  time.Duration // when points last arrived
+	sent        int64         // the number of the action sent last
+	sentAt      time.Duration
+	purgedAt    time.Duration
 }
 
 // Queues join the parts.
@@ -54,8 +54,8 @@ func NewLogic(resource *Resource, store Store, queues Queues, cfg *LogicConfig) 
 	if cfg != nil {
 		l.cfg = *cfg
 	}
-	l.cfg.Keep = cmp.Or(l.cfg.Keep, 30*24*time.Hour)
-	l.cfg.Resend = cmp.Or(l.cfg.Resend, time.Minute)
+	l.cfg.Retention = cmp.Or(l.cfg.Retention, 30*24*time.Hour)
+	l.cfg.ResendAfter = cmp.Or(l.cfg.ResendAfter, time.Minute)
 	l.cfg.Clock = clockOr(l.cfg.Clock)
 	l.cfg.Log = logOr(l.cfg.Log)
 	limits, err := resource.Limits.WithDefaults()
@@ -68,7 +68,7 @@ func NewLogic(resource *Resource, store Store, queues Queues, cfg *LogicConfig) 
 
 // Run decides until ctx ends, and returns nil then.
 func (l *Logic) Run(ctx context.Context) error {
-	metrics, reports := make(chan arrival), make(chan arrival)
+	metrics, reports := make(chan batch), make(chan batch)
 	var receiving sync.WaitGroup
 	receiving.Go(func() { receive(ctx, l.queues.Metrics, metrics, l.cfg.Clock, l.cfg.Log) })
 	receiving.Go(func() { receive(ctx, l.queues.Reports, reports, l.cfg.Clock, l.cfg.Log) })
@@ -76,39 +76,39 @@ func (l *Logic) Run(ctx context.Context) error {
 
 	ticks := make(chan struct{})
 	receiving.Go(func() {
-		for l.cfg.Clock.Sleep(ctx, l.resource.Limits.Every) == nil {
+		for l.cfg.Clock.Sleep(ctx, l.resource.Limits.Interval) == nil {
 			select {
 			case ticks <- struct{}{}:
 			case <-ctx.Done():
 			}
 		}
 	})
-	l.heard = l.cfg.Clock.Elapsed()
-	l.forgotAt = l.heard - forgetEvery
+	l.lastPoints = l.cfg.Clock.Elapsed()
+	l.purgedAt = l.lastPoints - purgeInterval
 	for {
 		var err error
 		select {
 		case a := <-metrics:
-			err = l.points(ctx, a)
+			err = l.handlePoints(ctx, a)
 			close(a.done)
 		case a := <-reports:
-			err = l.reports(ctx, a)
+			err = l.handleReports(ctx, a)
 			close(a.done)
 		case <-ticks:
-			err = l.tick(ctx)
+			err = l.onTick(ctx)
 		case <-ctx.Done():
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {
 			l.cfg.Log.Error("not decided: it is tried again", "resource", l.resource.Name, "error", err)
-			_ = l.cfg.Clock.Sleep(ctx, again)
+			_ = l.cfg.Clock.Sleep(ctx, retryPause)
 		}
 	}
 }
 
-// points takes what the collector has sent and decides, if there was news.
-func (l *Logic) points(ctx context.Context, a arrival) error {
-	points, messages := unpack(ctx, a, l.cfg.Log, func(p Point) error {
+// handlePoints takes what the collector has sent and decides, if there was news.
+func (l *Logic) handlePoints(ctx context.Context, a batch) error {
+	points, messages := decodeBatch(ctx, a, l.cfg.Log, func(p Point) error {
 		switch {
 		case p.Resource != l.resource.Name:
 			return fmt.Errorf("%w: of the resource %q, not %q", errBadMessage, p.Resource, l.resource.Name)
@@ -122,27 +122,27 @@ func (l *Logic) points(ctx context.Context, a arrival) error {
 	if len(points) == 0 {
 		return nil
 	}
-	err := l.change(ctx, func(m *Memory, now time.Time) []Record {
-		news := false
+	err := l.update(ctx, func(m *ResourceState, now time.Time) []Record {
+		added := false
 		for _, p := range points {
-			news = m.Add(p) || news
+			added = m.AddPoint(p) || added
 		}
-		if !news {
+		if !added {
 			return nil
 		}
-		return []Record{l.resource.Decide(m, now, l.rested())}
+		return []Record{l.resource.Decide(m, now, l.sinceAction())}
 	})
 	if err != nil {
 		return err
 	}
-	l.heard = l.cfg.Clock.Elapsed()
+	l.lastPoints = l.cfg.Clock.Elapsed()
 	deleteAll(ctx, a.queue, messages, l.cfg.Log)
 	return nil
 }
 
-// reports takes what the scaler has sent.
-func (l *Logic) reports(ctx context.Context, a arrival) error {
-	reports, messages := unpack(ctx, a, l.cfg.Log, func(r Report) error {
+// handleReports takes what the scaler has sent.
+func (l *Logic) handleReports(ctx context.Context, a batch) error {
+	reports, messages := decodeBatch(ctx, a, l.cfg.Log, func(r Report) error {
 		switch {
 		case r.Resource != l.resource.Name:
 			return fmt.Errorf("%w: of the resource %q, not %q", errBadMessage, r.Resource, l.resource.Name)
@@ -155,12 +155,12 @@ func (l *Logic) reports(ctx context.Context, a arrival) error {
 		return nil
 	}
 	succeeded := false
-	err := l.change(ctx, func(m *Memory, now time.Time) (records []Record) {
+	err := l.update(ctx, func(m *ResourceState, now time.Time) (records []Record) {
 		succeeded = false
 		for _, r := range reports {
-			if record := m.Settle(r, now); record != nil {
+			if record := m.ApplyReport(r, now); record != nil {
 				records = append(records, *record)
-				succeeded = succeeded || record.Kind == Succeeded
+				succeeded = succeeded || record.Kind == ActionSucceeded
 			}
 		}
 		return records
@@ -169,52 +169,52 @@ func (l *Logic) reports(ctx context.Context, a arrival) error {
 		return err
 	}
 	if succeeded {
-		l.acted, l.settled = true, l.cfg.Clock.Elapsed()
+		l.hasActed, l.lastSuccess = true, l.cfg.Clock.Elapsed()
 	}
 	deleteAll(ctx, a.queue, messages, l.cfg.Log)
 	return nil
 }
 
-// forgetEvery is how often old records are removed.
-const forgetEvery = time.Hour
+// purgeInterval is how often old records are removed.
+const purgeInterval = time.Hour
 
-// tick sends an action again whose outcome is overdue, says that nothing was
+// onTick sends an action again whose outcome is overdue, says that nothing was
 // heard of any metric, and removes old records.
-func (l *Logic) tick(ctx context.Context) error {
+func (l *Logic) onTick(ctx context.Context) error {
 	now := l.cfg.Clock.Elapsed()
-	silent := now-l.heard > l.resource.Limits.Stale
-	err := l.change(ctx, func(m *Memory, now time.Time) []Record {
+	silent := now-l.lastPoints > l.resource.Limits.StaleAfter
+	err := l.update(ctx, func(m *ResourceState, now time.Time) []Record {
 		if !silent {
 			return nil
 		}
-		return []Record{l.resource.Decide(m, now, l.rested())}
+		return []Record{l.resource.Decide(m, now, l.sinceAction())}
 	})
 	if err != nil {
 		return err
 	}
-	if now-l.forgotAt >= forgetEvery {
-		l.forgotAt = now
-		return l.store.Forget(ctx, l.resource.Name, l.cfg.Clock.Wall().Add(-l.cfg.Keep))
+	if now-l.purgedAt >= purgeInterval {
+		l.purgedAt = now
+		return l.store.DeleteRecords(ctx, l.resource.Name, l.cfg.Clock.Wall().Add(-l.cfg.Retention))
 	}
 	return nil
 }
 
-// rested is the time since an action succeeded in this process's lifetime.
-func (l *Logic) rested() time.Duration {
-	if !l.acted {
+// sinceAction is the time since an action succeeded in this process's lifetime.
+func (l *Logic) sinceAction() time.Duration {
+	if !l.hasActed {
 		return Never
 	}
-	return l.cfg.Clock.Elapsed() - l.settled
+	return l.cfg.Clock.Elapsed() - l.lastSuccess
 }
 
 // maxConflicts is how often a change is made anew because another process was
 // faster.
 const maxConflicts = 10
 
-// change loads the memory, changes it, and saves it with the records that the
+// update loads the memory, changes it, and saves it with the records that the
 // change returns; and sees that the pending action is on its way. The action is
 // saved before it is sent, so that none is sent that is not remembered.
-func (l *Logic) change(ctx context.Context, fn func(m *Memory, now time.Time) []Record) error {
+func (l *Logic) update(ctx context.Context, fn func(m *ResourceState, now time.Time) []Record) error {
 	for conflicts := 0; ; conflicts++ {
 		m, err := l.store.Load(ctx, l.resource.Name)
 		if err != nil {
@@ -222,7 +222,7 @@ func (l *Logic) change(ctx context.Context, fn func(m *Memory, now time.Time) []
 		}
 		before := *m
 		records := fn(m, l.cfg.Clock.Wall().UTC())
-		if len(records) > 0 || !m.same(&before) {
+		if len(records) > 0 || !m.equalReport(&before) {
 			err = l.store.Save(ctx, m, records...)
 			if errors.Is(err, ErrConflict) && conflicts < maxConflicts {
 				continue
@@ -236,14 +236,14 @@ func (l *Logic) change(ctx context.Context, fn func(m *Memory, now time.Time) []
 				l.cfg.OnRecord(r)
 			}
 		}
-		return l.send(ctx, m.Pending)
+		return l.sendPending(ctx, m.Pending)
 	}
 }
 
-// send sends an action that has not been sent from here, or long ago.
-func (l *Logic) send(ctx context.Context, a *Action) error {
+// sendPending sends an action that has not been sent from here, or long ago.
+func (l *Logic) sendPending(ctx context.Context, a *Action) error {
 	now := l.cfg.Clock.Elapsed()
-	if a == nil || a.Number == l.sent && now-l.sentAt < l.cfg.Resend {
+	if a == nil || a.Number == l.sent && now-l.sentAt < l.cfg.ResendAfter {
 		return nil
 	}
 	body, err := json.Marshal(a)
@@ -257,8 +257,8 @@ func (l *Logic) send(ctx context.Context, a *Action) error {
 	return nil
 }
 
-// same tells whether reports have left a memory as it was; points always come
+// equalReport tells whether reports have left a memory as it was; points always come
 // with a record.
-func (m *Memory) same(o *Memory) bool {
+func (m *ResourceState) equalReport(o *ResourceState) bool {
 	return m.Instances == o.Instances && m.Reported.Equal(o.Reported) && (m.Pending == nil) == (o.Pending == nil)
 }

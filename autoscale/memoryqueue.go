@@ -13,22 +13,22 @@ import (
 type MemoryQueue struct {
 	lock time.Duration
 
-	mu    sync.Mutex
-	items []*queued
-	aside []Aside
-	next  int
-	news  chan struct{} // closed and replaced when something was sent
+	mu          sync.Mutex
+	items       []*queuedMessage
+	deadLetters []DeadLetter
+	next        int
+	arrived     chan struct{} // closed and replaced when something was sent
 }
 
-type queued struct {
+type queuedMessage struct {
 	id         int
 	body       []byte
 	deliveries int
 	until      time.Time // hidden until then
 }
 
-// Aside is a message that was set aside.
-type Aside struct {
+// DeadLetter is a message that was set aside.
+type DeadLetter struct {
 	Body   []byte
 	Reason string
 }
@@ -39,7 +39,7 @@ func NewMemoryQueue(lock time.Duration) *MemoryQueue {
 	if lock <= 0 {
 		lock = 30 * time.Second
 	}
-	return &MemoryQueue{lock: lock, news: make(chan struct{})}
+	return &MemoryQueue{lock: lock, arrived: make(chan struct{})}
 }
 
 // Send implements [Queue].
@@ -48,17 +48,17 @@ func (q *MemoryQueue) Send(_ context.Context, bodies ...[]byte) error {
 	defer q.mu.Unlock()
 	for _, b := range bodies {
 		q.next++
-		q.items = append(q.items, &queued{id: q.next, body: slices.Clone(b)})
+		q.items = append(q.items, &queuedMessage{id: q.next, body: slices.Clone(b)})
 	}
-	close(q.news)
-	q.news = make(chan struct{})
+	close(q.arrived)
+	q.arrived = make(chan struct{})
 	return nil
 }
 
 // Receive implements [Queue].
 func (q *MemoryQueue) Receive(ctx context.Context, most int) ([]Message, error) {
 	for {
-		messages, news, wait := q.take(most)
+		messages, added, wait := q.take(most)
 		if len(messages) > 0 {
 			return messages, nil
 		}
@@ -67,7 +67,7 @@ func (q *MemoryQueue) Receive(ctx context.Context, most int) ([]Message, error) 
 			due = time.After(wait)
 		}
 		select {
-		case <-news:
+		case <-added:
 		case <-due:
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -77,7 +77,7 @@ func (q *MemoryQueue) Receive(ctx context.Context, most int) ([]Message, error) 
 
 // take returns what can be received now; else what to wait for, and how long
 // until a hidden message comes again.
-func (q *MemoryQueue) take(most int) (messages []Message, news <-chan struct{}, wait time.Duration) {
+func (q *MemoryQueue) take(most int) (messages []Message, added <-chan struct{}, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
@@ -100,12 +100,12 @@ func (q *MemoryQueue) take(most int) (messages []Message, news <-chan struct{}, 
 			Receipt:    receipt{item, item.deliveries},
 		})
 	}
-	return messages, q.news, wait
+	return messages, q.arrived, wait
 }
 
 // receipt is valid until the message is received again.
 type receipt struct {
-	item     *queued
+	item     *queuedMessage
 	delivery int
 }
 
@@ -127,27 +127,27 @@ func (q *MemoryQueue) Delete(_ context.Context, m *Message) error {
 	return nil
 }
 
-// SetAside implements [Queue].
-func (q *MemoryQueue) SetAside(_ context.Context, m *Message, reason string) error {
+// DeadLetter implements [Queue].
+func (q *MemoryQueue) DeadLetter(_ context.Context, m *Message, reason string) error {
 	if q.remove(m) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.aside = append(q.aside, Aside{m.Body, reason})
-		if extra := len(q.aside) - maxAside; extra > 0 {
-			q.aside = slices.Delete(q.aside, 0, extra)
+		q.deadLetters = append(q.deadLetters, DeadLetter{m.Body, reason})
+		if extra := len(q.deadLetters) - maxDeadLetters; extra > 0 {
+			q.deadLetters = slices.Delete(q.deadLetters, 0, extra)
 		}
 	}
 	return nil
 }
 
-// maxAside is how many messages are kept that were set aside.
-const maxAside = 1000
+// maxDeadLetters is how many messages are kept that were set aside.
+const maxDeadLetters = 1000
 
-// Aside returns what has been set aside, oldest first; at most the last 1,000.
-func (q *MemoryQueue) Aside() []Aside {
+// DeadLetters returns what has been set aside, oldest first; at most the last 1,000.
+func (q *MemoryQueue) DeadLetters() []DeadLetter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return slices.Clone(q.aside)
+	return slices.Clone(q.deadLetters)
 }
 
 // remove takes a message out unless it has been received again since.

@@ -15,28 +15,28 @@ import (
 // testing/synctest.
 type MemoryStore struct {
 	mu       sync.Mutex
-	memories map[string]*Memory
+	memories map[string]*ResourceState
 	outcomes map[string]Outcome
 	records  map[string][]Record
 }
 
 // NewMemoryStore returns an empty store.
 func NewMemoryStore() *MemoryStore {
-	return &MemoryStore{memories: map[string]*Memory{}, outcomes: map[string]Outcome{}, records: map[string][]Record{}}
+	return &MemoryStore{memories: map[string]*ResourceState{}, outcomes: map[string]Outcome{}, records: map[string][]Record{}}
 }
 
 // Load implements [Store].
-func (s *MemoryStore) Load(_ context.Context, resource string) (*Memory, error) {
+func (s *MemoryStore) Load(_ context.Context, resource string) (*ResourceState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.memories[resource]; m != nil {
 		return m.clone(), nil
 	}
-	return &Memory{Resource: resource}, nil
+	return &ResourceState{Resource: resource}, nil
 }
 
 // Save implements [Store].
-func (s *MemoryStore) Save(_ context.Context, m *Memory, records ...Record) error {
+func (s *MemoryStore) Save(_ context.Context, m *ResourceState, records ...Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	version := 0
@@ -52,7 +52,7 @@ func (s *MemoryStore) Save(_ context.Context, m *Memory, records ...Record) erro
 	s.memories[m.Resource] = m.clone()
 	log := s.records[m.Resource]
 	for _, r := range records {
-		r.Figures = slices.Clone(r.Figures)
+		r.Stats = slices.Clone(r.Stats)
 		i, found := slices.BinarySearchFunc(log, r.Sequence, func(r Record, n int64) int { return cmp.Compare(r.Sequence, n) })
 		if found {
 			log[i] = r
@@ -91,7 +91,7 @@ func (s *MemoryStore) Records(_ context.Context, resource string, since time.Tim
 	var list []Record
 	for _, r := range s.records[resource] {
 		if !r.Time.Before(since) {
-			r.Figures = slices.Clone(r.Figures)
+			r.Stats = slices.Clone(r.Stats)
 			list = append(list, r)
 		}
 	}
@@ -101,8 +101,8 @@ func (s *MemoryStore) Records(_ context.Context, resource string, since time.Tim
 	return list, nil
 }
 
-// Forget implements [Store].
-func (s *MemoryStore) Forget(_ context.Context, resource string, before time.Time) error {
+// DeleteRecords implements [Store].
+func (s *MemoryStore) DeleteRecords(_ context.Context, resource string, before time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records[resource] = slices.DeleteFunc(s.records[resource], func(r Record) bool { return r.Time.Before(before) })
@@ -110,7 +110,7 @@ func (s *MemoryStore) Forget(_ context.Context, resource string, before time.Tim
 }
 
 // clone copies everything that can be changed.
-func (m *Memory) clone() *Memory {
+func (m *ResourceState) clone() *ResourceState {
 	c := *m
 	c.Windows = maps.Clone(m.Windows)
 	for name, w := range c.Windows {

@@ -24,9 +24,9 @@ type Queue interface {
 	// Delete removes a message. One that is gone already is no error; one whose
 	// lock is lost may come again.
 	Delete(ctx context.Context, m *Message) error
-	// SetAside removes a message that can't be used, and keeps it, with the
+	// DeadLetter removes a message that can't be used, and keeps it, with the
 	// reason, where people can look at it.
-	SetAside(ctx context.Context, m *Message, reason string) error
+	DeadLetter(ctx context.Context, m *Message, reason string) error
 }
 
 // Message is a message received from a [Queue].

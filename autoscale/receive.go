@@ -9,36 +9,36 @@ import (
 )
 
 const (
-	// batch is how many messages are received at once.
-	batch = 32
+	// batchSize is how many messages are received at once.
+	batchSize = 32
 	// maxDeliveries is how often a message that can't be dealt with comes again
 	// before it is set aside.
 	maxDeliveries = 100
 	// maxBody bounds a message.
 	maxBody = 64 << 10
-	// again is how long a queue that fails is left alone.
-	again = time.Second
+	// retryPause is how long a queue that fails is left alone.
+	retryPause = time.Second
 )
 
-// arrival is what a queue has delivered. Whoever deals with it closes done.
-type arrival struct {
+// batch is what a queue has delivered. Whoever deals with it closes done.
+type batch struct {
 	queue    Queue
 	messages []Message
 	done     chan struct{}
 }
 
 // receive hands over what a queue delivers, one batch at a time, until ctx ends.
-func receive(ctx context.Context, q Queue, to chan<- arrival, clock Clock, log *slog.Logger) {
+func receive(ctx context.Context, q Queue, to chan<- batch, clock Clock, log *slog.Logger) {
 	for ctx.Err() == nil {
-		messages, err := q.Receive(ctx, batch)
+		messages, err := q.Receive(ctx, batchSize)
 		if err != nil {
 			if ctx.Err() == nil {
 				log.Warn("queue not read", "error", err)
 			}
-			_ = clock.Sleep(ctx, again)
+			_ = clock.Sleep(ctx, retryPause)
 			continue
 		}
-		a := arrival{q, messages, make(chan struct{})}
+		a := batch{q, messages, make(chan struct{})}
 		select {
 		case to <- a:
 		case <-ctx.Done():
@@ -52,8 +52,8 @@ func receive(ctx context.Context, q Queue, to chan<- arrival, clock Clock, log *
 	}
 }
 
-// unpack decodes the messages of an arrival. What is not one is set aside.
-func unpack[T any](ctx context.Context, a arrival, log *slog.Logger, check func(T) error) (values []T, of []*Message) {
+// decodeBatch decodes the messages of an arrival. What is not one is set aside.
+func decodeBatch[T any](ctx context.Context, a batch, log *slog.Logger, check func(T) error) (values []T, of []*Message) {
 	for i := range a.messages {
 		m := &a.messages[i]
 		var v T
@@ -66,7 +66,7 @@ func unpack[T any](ctx context.Context, a arrival, log *slog.Logger, check func(
 			continue
 		}
 		log.Error("message set aside", "id", m.ID, "error", err)
-		if err := a.queue.SetAside(ctx, m, line(err)); err != nil && ctx.Err() == nil {
+		if err := a.queue.DeadLetter(ctx, m, oneLine(err)); err != nil && ctx.Err() == nil {
 			log.Warn("message not set aside: it comes again", "id", m.ID, "error", err)
 		}
 	}

@@ -2,35 +2,35 @@ package autoscale
 
 import "time"
 
-// Kind says what a [Record] is about.
-type Kind string
+// RecordKind says what a [Record] is about.
+type RecordKind string
 
 const (
-	Up        Kind = "up"        // decided: more instances
-	Down      Kind = "down"      // decided: fewer
-	Hold      Kind = "hold"      // decided: leave it
-	Succeeded Kind = "succeeded" // an action had its effect
-	GivenUp   Kind = "failed"    // an action was given up
+	Up              RecordKind = "up"        // decided: more instances
+	Down            RecordKind = "down"      // decided: fewer
+	Hold            RecordKind = "hold"      // decided: leave it
+	ActionSucceeded RecordKind = "succeeded" // an action had its effect
+	ActionFailed    RecordKind = "failed"    // an action was given up
 )
 
 // Record is an entry of the decision log: a decision with the numbers behind
 // it, also one to leave things as they are; or what became of an action.
 type Record struct {
-	Resource  string    `json:"resource"`
-	Sequence  int64     `json:"sequence"` // from 1, consecutive per resource
-	Time      time.Time `json:"time"`
-	Kind      Kind      `json:"kind"`
-	Instances int       `json:"instances"`        // present; of Succeeded: now
-	Wanted    int       `json:"wanted"`           // decided, within the limits
-	Action    int64     `json:"action,omitempty"` // the number of the action decided on, or that it is about
-	Rule      string    `json:"rule,omitempty"`   // the rule's own words
-	Proposed  int       `json:"proposed"`         // what the rule proposed, before the limits
-	Reason    string    `json:"reason"`           // why, in one line
-	Figures   []Figures `json:"figures,omitempty"`
+	Resource  string        `json:"resource"`
+	Sequence  int64         `json:"sequence"` // from 1, consecutive per resource
+	Time      time.Time     `json:"time"`
+	Kind      RecordKind    `json:"kind"`
+	Instances int           `json:"instances"`        // present; of Succeeded: now
+	Wanted    int           `json:"wanted"`           // decided, within the limits
+	Action    int64         `json:"action,omitempty"` // the number of the action decided on, or that it is about
+	Rule      string        `json:"rule,omitempty"`   // the rule's own words
+	Proposed  int           `json:"proposed"`         // what the rule proposed, before the limits
+	Reason    string        `json:"reason"`           // why, in one line
+	Stats     []MetricStats `json:"figures,omitempty"`
 }
 
-// Figures are a metric's numbers at the time of a decision, over its window.
-type Figures struct {
+// MetricStats are a metric's numbers at the time of a decision, over its window.
+type MetricStats struct {
 	Metric  string    `json:"metric"`
 	Points  int       `json:"points"`
 	Last    float64   `json:"last"`

@@ -13,10 +13,10 @@ import (
 
 // ScalerConfig holds what has a default. The zero value is ready to use.
 type ScalerConfig struct {
-	// Every is how often it reports how many instances there are. Default: 1 min.
-	Every time.Duration
-	// Tries is how often an action is tried before it is given up. Default: 5.
-	Tries int
+	// Interval is how often it reports how many instances there are. Default: 1 min.
+	Interval time.Duration
+	// MaxAttempts is how often an action is tried before it is given up. Default: 5.
+	MaxAttempts int
 	// RetryMin and RetryMax are the wait after the first failure, and the longest;
 	// it doubles in between. Defaults: 1 s and 30 s.
 	RetryMin, RetryMax time.Duration
@@ -45,8 +45,8 @@ func NewScaler(resource string, target Target, store Store, queues Queues, cfg *
 	if cfg != nil {
 		s.cfg = *cfg
 	}
-	s.cfg.Every = cmp.Or(s.cfg.Every, time.Minute)
-	s.cfg.Tries = cmp.Or(s.cfg.Tries, 5)
+	s.cfg.Interval = cmp.Or(s.cfg.Interval, time.Minute)
+	s.cfg.MaxAttempts = cmp.Or(s.cfg.MaxAttempts, 5)
 	s.cfg.RetryMin = cmp.Or(s.cfg.RetryMin, time.Second)
 	s.cfg.RetryMax = cmp.Or(s.cfg.RetryMax, 30*time.Second)
 	s.cfg.Timeout = cmp.Or(s.cfg.Timeout, 5*time.Minute)
@@ -59,7 +59,7 @@ func NewScaler(resource string, target Target, store Store, queues Queues, cfg *
 // sent, until ctx ends. It returns nil then. An action that is cut off then is
 // not given up: it comes again.
 func (s *Scaler) Run(ctx context.Context) error {
-	actions, ticks := make(chan arrival), make(chan struct{})
+	actions, ticks := make(chan batch), make(chan struct{})
 	var owned sync.WaitGroup
 	defer owned.Wait()
 	owned.Go(func() { receive(ctx, s.queues.Actions, actions, s.cfg.Clock, s.cfg.Log) })
@@ -69,29 +69,29 @@ func (s *Scaler) Run(ctx context.Context) error {
 			case ticks <- struct{}{}:
 			case <-ctx.Done():
 			}
-			_ = s.cfg.Clock.Sleep(ctx, s.cfg.Every)
+			_ = s.cfg.Clock.Sleep(ctx, s.cfg.Interval)
 		}
 	})
 	for {
 		var err error
 		select {
 		case a := <-actions:
-			err = s.carryOut(ctx, a)
+			err = s.handleActions(ctx, a)
 			close(a.done)
 		case <-ticks:
-			err = s.report(ctx)
+			err = s.sendReport(ctx)
 		case <-ctx.Done():
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error("scaler", "resource", s.resource, "error", err)
-			_ = s.cfg.Clock.Sleep(ctx, again)
+			_ = s.cfg.Clock.Sleep(ctx, retryPause)
 		}
 	}
 }
 
-// report tells how many instances there are, and the outcome of the last action.
-func (s *Scaler) report(ctx context.Context) error {
+// sendReport tells how many instances there are, and the outcome of the last action.
+func (s *Scaler) sendReport(ctx context.Context) error {
 	n, err := s.count(ctx)
 	if err != nil {
 		return err
@@ -122,10 +122,10 @@ func (s *Scaler) count(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// carryOut carries out the actions of an arrival. One that fails half-way, in
+// handleActions carries out the actions of an arrival. One that fails half-way, in
 // the store or in a queue, comes again.
-func (s *Scaler) carryOut(ctx context.Context, a arrival) error {
-	actions, messages := unpack(ctx, a, s.cfg.Log, func(a Action) error {
+func (s *Scaler) handleActions(ctx context.Context, a batch) error {
+	actions, messages := decodeBatch(ctx, a, s.cfg.Log, func(a Action) error {
 		switch {
 		case a.Resource != s.resource:
 			return fmt.Errorf("%w: of the resource %q, not %q", errBadMessage, a.Resource, s.resource)
@@ -135,7 +135,7 @@ func (s *Scaler) carryOut(ctx context.Context, a arrival) error {
 		return nil
 	})
 	done := 0
-	stop := s.hold(ctx, a.queue, messages)
+	stop := s.keepLocked(ctx, a.queue, messages)
 	defer func() {
 		stop() // first: extending a message changes what it is deleted by
 		deleteAll(ctx, a.queue, messages[:done], s.cfg.Log)
@@ -146,7 +146,7 @@ func (s *Scaler) carryOut(ctx context.Context, a arrival) error {
 			return fmt.Errorf("load outcome: %w", err)
 		}
 		if last == nil || last.Number < action.Number {
-			o, err := s.try(ctx, action)
+			o, err := s.execute(ctx, action)
 			if err != nil {
 				return err
 			}
@@ -154,7 +154,7 @@ func (s *Scaler) carryOut(ctx context.Context, a arrival) error {
 				return fmt.Errorf("save outcome: %w", err)
 			}
 		}
-		if err := s.report(ctx); err != nil {
+		if err := s.sendReport(ctx); err != nil {
 			return err
 		}
 		done++
@@ -162,12 +162,12 @@ func (s *Scaler) carryOut(ctx context.Context, a arrival) error {
 	return nil
 }
 
-// hold keeps messages locked until the function that it returns is called.
-func (s *Scaler) hold(ctx context.Context, q Queue, messages []*Message) (stop func()) {
+// keepLocked keeps messages locked until the function that it returns is called.
+func (s *Scaler) keepLocked(ctx context.Context, q Queue, messages []*Message) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var holding sync.WaitGroup
 	holding.Go(func() {
-		for s.cfg.Clock.Sleep(ctx, extendEvery) == nil {
+		for s.cfg.Clock.Sleep(ctx, extendInterval) == nil {
 			for _, m := range messages {
 				// One that is lost is carried out twice at most in name: To is a count.
 				_ = q.Extend(ctx, m)
@@ -177,31 +177,31 @@ func (s *Scaler) hold(ctx context.Context, q Queue, messages []*Message) (stop f
 	return func() { cancel(); holding.Wait() }
 }
 
-// extendEvery is well below the lock time of queues, 30 s.
-const extendEvery = 10 * time.Second
+// extendInterval is well below the lock time of queues, 30 s.
+const extendInterval = 10 * time.Second
 
 // errStopped: the scaler stopped before an action had an outcome.
 var errStopped = errors.New("stopped before the action was done")
 
-// try does what an action says, as often as it takes, and returns its outcome.
+// execute does what an action says, as often as it takes, and returns its outcome.
 // The error is that there is none yet.
-func (s *Scaler) try(ctx context.Context, a Action) (Outcome, error) {
+func (s *Scaler) execute(ctx context.Context, a Action) (Outcome, error) {
 	wait := s.cfg.RetryMin
-	for tries := 1; ; tries++ {
-		err := s.scale(ctx, a)
+	for n := 1; ; n++ {
+		err := s.attempt(ctx, a)
 		if ctx.Err() != nil {
 			return Outcome{}, errStopped
 		}
-		o := Outcome{Number: a.Number, Time: s.cfg.Clock.Wall().UTC(), Tries: tries}
-		log := s.cfg.Log.With("resource", a.Resource, "action", a.Number, "from", a.From, "to", a.To, "tries", tries)
-		var overtaken *overtakenError
+		o := Outcome{Number: a.Number, Time: s.cfg.Clock.Wall().UTC(), Attempts: n}
+		log := s.cfg.Log.With("resource", a.Resource, "action", a.Number, "from", a.From, "to", a.To, "tries", n)
+		var stale *staleActionError
 		switch {
 		case err == nil:
 			log.Info("scaled")
 			return o, nil
-		case tries >= s.cfg.Tries || errors.As(err, &overtaken):
+		case n >= s.cfg.MaxAttempts || errors.As(err, &stale):
 			log.Error("action given up", "error", err)
-			o.Err = line(err)
+			o.Err = oneLine(err)
 			return o, nil
 		}
 		log.Warn("action failed: it is tried again", "in", wait, "error", err)
@@ -212,19 +212,19 @@ func (s *Scaler) try(ctx context.Context, a Action) (Outcome, error) {
 	}
 }
 
-// overtakenError is an action that no longer fits: somebody else has scaled.
-type overtakenError struct{ now, from, to int }
+// staleActionError is an action that no longer fits: somebody else has scaled.
+type staleActionError struct{ now, from, to int }
 
-func (e *overtakenError) Error() string {
+func (e *staleActionError) Error() string {
 	return fmt.Sprintf("there are %d instances, neither %d nor %d: somebody else has scaled", e.now, e.from, e.to)
 }
 
-// scale does what an action says, unless it is done already: by a try that was
+// attempt does what an action says, unless it is done already: by a try that was
 // cut off, or before a crash.
-func (s *Scaler) scale(ctx context.Context, a Action) (err error) {
+func (s *Scaler) attempt(ctx context.Context, a Action) (err error) {
 	defer func() {
-		if panicked := recover(); panicked != nil {
-			err = fmt.Errorf("the target panicked: %v", panicked)
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the target panicked: %v", r)
 		}
 	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Timeout, fmt.Errorf("not done within %v", s.cfg.Timeout))
@@ -236,7 +236,7 @@ func (s *Scaler) scale(ctx context.Context, a Action) (err error) {
 	case now == a.To:
 		return nil
 	case now != a.From:
-		return &overtakenError{now, a.From, a.To}
+		return &staleActionError{now, a.From, a.To}
 	}
 	err = s.target.Scale(withAction(ctx, a), a.To)
 	if err == nil {

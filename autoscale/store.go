@@ -10,12 +10,12 @@ import (
 type Store interface {
 	// Load returns a resource's memory. One that was never saved is empty, with
 	// its Resource set.
-	Load(ctx context.Context, resource string) (*Memory, error)
+	Load(ctx context.Context, resource string) (*ResourceState, error)
 	// Save replaces a resource's memory and adds records to its log: both or
 	// neither. It fails with ErrConflict if somebody else has saved it since m
 	// was loaded (or saved), else gives m its new Version. Records with a
 	// Sequence that the log has already replace them.
-	Save(ctx context.Context, m *Memory, records ...Record) error
+	Save(ctx context.Context, m *ResourceState, records ...Record) error
 
 	// Outcome returns the outcome of the resource's highest-numbered action that
 	// has one, or nil.
@@ -27,12 +27,12 @@ type Store interface {
 	// Records returns a resource's log from a time on, oldest first, and of
 	// these the newest limit (0: all).
 	Records(ctx context.Context, resource string, since time.Time, limit int) ([]Record, error)
-	// Forget removes the records before a time.
-	Forget(ctx context.Context, resource string, before time.Time) error
+	// DeleteRecords removes the records before a time.
+	DeleteRecords(ctx context.Context, resource string, before time.Time) error
 }
 
-// Memory is what the [Logic] remembers of a resource.
-type Memory struct {
+// ResourceState is what the [Logic] remembers of a resource.
+type ResourceState struct {
 	Resource string
 	Version  string // the store's; "" before the first Save
 
@@ -50,12 +50,12 @@ type Memory struct {
 }
 
 // LastAction is when the last action had succeeded; zero: never.
-func (m *Memory) LastAction() time.Time {
+func (m *ResourceState) LastAction() time.Time {
 	if m.LastUp.After(m.LastDown) {
 		return m.LastUp
 	}
 	return m.LastDown
 }
 
-// Add puts a point into its metric's window and tells whether it is news.
-func (m *Memory) Add(p Point) bool { return m.window(p.Metric).Add(p) }
+// AddPoint puts a point into its metric's window and tells whether it is news.
+func (m *ResourceState) AddPoint(p Point) bool { return m.window(p.Metric).Add(p) }

@@ -11,9 +11,9 @@ import (
 type Window struct {
 	Values []Value `json:"values"`
 	// State and Cause are those of the newest point, which Since is the time of.
-	State State     `json:"state,omitempty"`
-	Cause string    `json:"cause,omitempty"`
-	Since time.Time `json:"since,omitzero"`
+	State MetricState `json:"state,omitempty"`
+	Cause string      `json:"cause,omitempty"`
+	Since time.Time   `json:"since,omitzero"`
 }
 
 // Value is a value in a [Window].
@@ -28,7 +28,7 @@ const MaxValues = 10_000
 // Add puts a point into its place and tells whether it is news: one of a time
 // that is there already, or beyond MaxValue, is not.
 func (w *Window) Add(p Point) bool {
-	if p.State == Active && !countable(p.Value) {
+	if p.State == Active && !inRange(p.Value) {
 		return false
 	}
 	at := p.Time
@@ -48,16 +48,16 @@ func (w *Window) Add(p Point) bool {
 	return true
 }
 
-// countable tells a value that figures can be made of. NaN is none.
-func countable(f float64) bool { return math.Abs(f) <= MaxValue }
+// inRange tells a value that figures can be made of. NaN is none.
+func inRange(f float64) bool { return math.Abs(f) <= MaxValue }
 
-// ahead is by how much the clock of whoever reads a metric may be ahead.
-const ahead = time.Minute
+// maxClockSkew is by how much the clock of whoever reads a metric may be ahead.
+const maxClockSkew = time.Minute
 
 // Trim drops what is older than keep at the time now (a value exactly that old
 // stays), and what is from the future: from before the clock was set back.
 func (w *Window) Trim(now time.Time, keep time.Duration) {
-	oldest, newest := now.Add(-keep), now.Add(ahead)
+	oldest, newest := now.Add(-keep), now.Add(maxClockSkew)
 	w.Values = slices.DeleteFunc(w.Values, func(v Value) bool {
 		return v.Time.Before(oldest) || v.Time.After(newest)
 	})

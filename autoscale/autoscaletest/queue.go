@@ -16,8 +16,8 @@ import (
 // Queue is a queue under test.
 type Queue struct {
 	autoscale.Queue
-	// Aside returns what has been set aside.
-	Aside func(ctx context.Context) ([]autoscale.Aside, error)
+	// DeadLetters returns what has been set aside.
+	DeadLetters func(ctx context.Context) ([]autoscale.DeadLetter, error)
 }
 
 const (
@@ -175,7 +175,7 @@ func queueAside(t testing.TB, q Queue) {
 		for _, m := range received(t, q, 2) {
 			left--
 			if string(m.Body) == "bad" {
-				suite.NoError(t, "set aside", q.SetAside(suite.Context(t), &m, "not JSON: 'b'"))
+				suite.NoError(t, "set aside", q.DeadLetter(suite.Context(t), &m, "not JSON: 'b'"))
 			} else {
 				suite.NoError(t, "delete", q.Delete(suite.Context(t), &m))
 			}
@@ -183,7 +183,7 @@ func queueAside(t testing.TB, q Queue) {
 	}
 	<-time.After(queueLock + 2*suite.Moment)
 	quiet(t, q, "it was set aside")
-	aside, err := q.Aside(suite.Context(t))
+	aside, err := q.DeadLetters(suite.Context(t))
 	suite.NoError(t, "what is set aside", err)
 	if len(aside) != 1 || string(aside[0].Body) != "bad" || aside[0].Reason != "not JSON: 'b'" {
 		t.Errorf("set aside is %q, want \"bad\" with its reason", aside)

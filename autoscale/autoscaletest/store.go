@@ -37,8 +37,8 @@ var autoscaleChecks = []suite.Check[autoscale.Store]{
 // sampleTime has all the digits that a store may lose.
 var sampleTime = time.Date(2026, 1, 31, 8, 59, 59, 123456789, time.UTC)
 
-func sampleMemory(resource string) *autoscale.Memory {
-	return &autoscale.Memory{
+func sampleMemory(resource string) *autoscale.ResourceState {
+	return &autoscale.ResourceState{
 		Resource: resource,
 		Windows: map[string]*autoscale.Window{
 			"orders-billing-backlog": {Values: []autoscale.Value{{Time: sampleTime, Value: 0.1}, {Time: sampleTime.Add(time.Minute), Value: 1e300}}, Since: sampleTime.Add(time.Minute)},
@@ -54,7 +54,7 @@ func sampleRecord(resource string, sequence int64) autoscale.Record {
 	return autoscale.Record{
 		Resource: resource, Sequence: sequence, Time: sampleTime.Add(time.Duration(sequence) * time.Minute), Kind: autoscale.Hold,
 		Instances: 3, Wanted: 3, Proposed: 4, Rule: "up: avg(x) > 500", Reason: fmt.Sprintf("%d, not above", sequence),
-		Figures: []autoscale.Figures{{Metric: "x", Points: 5, Last: 1, Average: 2.5, Min: 0, Max: 9, Newest: sampleTime, Missing: "no"}},
+		Stats: []autoscale.MetricStats{{Metric: "x", Points: 5, Last: 1, Average: 2.5, Min: 0, Max: 9, Newest: sampleTime, Missing: "no"}},
 	}
 }
 
@@ -66,7 +66,7 @@ func equal(t testing.TB, what string, got, want any) {
 	}
 }
 
-func loaded(t testing.TB, s autoscale.Store, resource string) *autoscale.Memory {
+func loaded(t testing.TB, s autoscale.Store, resource string) *autoscale.ResourceState {
 	t.Helper()
 	m, err := s.Load(suite.Context(t), resource)
 	suite.NoError(t, "load", err)
@@ -74,7 +74,7 @@ func loaded(t testing.TB, s autoscale.Store, resource string) *autoscale.Memory 
 }
 
 // sameMemory compares what was loaded with what was saved, but for the version.
-func sameMemory(t testing.TB, got, want *autoscale.Memory) {
+func sameMemory(t testing.TB, got, want *autoscale.ResourceState) {
 	t.Helper()
 	g, w := *got, *want
 	g.Version, w.Version = "", ""
@@ -95,7 +95,7 @@ func sameMemory(t testing.TB, got, want *autoscale.Memory) {
 }
 
 func memoryEmpty(t testing.TB, s autoscale.Store) {
-	sameMemory(t, loaded(t, s, "r"), &autoscale.Memory{Resource: "r"})
+	sameMemory(t, loaded(t, s, "r"), &autoscale.ResourceState{Resource: "r"})
 	o, err := s.Outcome(suite.Context(t), "r")
 	suite.NoError(t, "outcome", err)
 	if o != nil {
@@ -127,7 +127,7 @@ func memoryLarge(t testing.TB, s autoscale.Store) {
 	for i := range 3600 {
 		w.Add(autoscale.Point{Time: sampleTime.Add(time.Duration(i) * time.Second), Value: float64(i*7919) / 13})
 	}
-	m := &autoscale.Memory{Resource: "r", Windows: map[string]*autoscale.Window{"x": w}}
+	m := &autoscale.ResourceState{Resource: "r", Windows: map[string]*autoscale.Window{"x": w}}
 	suite.NoError(t, "save", s.Save(suite.Context(t), m))
 	sameMemory(t, loaded(t, s, "r"), m)
 }
@@ -231,11 +231,11 @@ func memoryRace(t testing.TB, s autoscale.Store) {
 
 func outcomeHighest(t testing.TB, s autoscale.Store) {
 	for _, n := range []int64{2, 1, 2, 10, 9} {
-		suite.NoError(t, "set outcome", s.SetOutcome(suite.Context(t), "r", autoscale.Outcome{Number: n, Time: sampleTime, Err: fmt.Sprintf("it's %d", n), Tries: int(n)}))
+		suite.NoError(t, "set outcome", s.SetOutcome(suite.Context(t), "r", autoscale.Outcome{Number: n, Time: sampleTime, Err: fmt.Sprintf("it's %d", n), Attempts: int(n)}))
 	}
 	o, err := s.Outcome(suite.Context(t), "r")
 	suite.NoError(t, "outcome", err)
-	equal(t, "outcome", o, &autoscale.Outcome{Number: 10, Time: sampleTime, Err: "it's 10", Tries: 10})
+	equal(t, "outcome", o, &autoscale.Outcome{Number: 10, Time: sampleTime, Err: "it's 10", Attempts: 10})
 	suite.NoError(t, "set outcome again", s.SetOutcome(suite.Context(t), "r", autoscale.Outcome{Number: 10, Time: sampleTime}))
 	if o, err := s.Outcome(suite.Context(t), "r"); err != nil || o.Err != "it's 10" {
 		t.Errorf("a second outcome of one action replaced the first: %+v, %v", o, err)
@@ -243,7 +243,7 @@ func outcomeHighest(t testing.TB, s autoscale.Store) {
 }
 
 func recordsRead(t testing.TB, s autoscale.Store) {
-	m := &autoscale.Memory{Resource: "r"}
+	m := &autoscale.ResourceState{Resource: "r"}
 	for n := int64(1); n <= 12; n++ {
 		suite.NoError(t, "save", s.Save(suite.Context(t), m, sampleRecord("r", n)))
 	}
@@ -269,7 +269,7 @@ func recordsRead(t testing.TB, s autoscale.Store) {
 }
 
 func recordsReplace(t testing.TB, s autoscale.Store) {
-	m := &autoscale.Memory{Resource: "r"}
+	m := &autoscale.ResourceState{Resource: "r"}
 	suite.NoError(t, "save", s.Save(suite.Context(t), m, sampleRecord("r", 1), sampleRecord("r", 2)))
 	other := sampleRecord("r", 2)
 	other.Reason = "on second thoughts"
@@ -284,7 +284,7 @@ func recordsForget(t testing.TB, s autoscale.Store) {
 	for n := int64(1); n <= 5; n++ {
 		suite.NoError(t, "save", s.Save(suite.Context(t), m, sampleRecord("r", n)))
 	}
-	suite.NoError(t, "forget", s.Forget(suite.Context(t), "r", sampleTime.Add(4*time.Minute)))
+	suite.NoError(t, "forget", s.DeleteRecords(suite.Context(t), "r", sampleTime.Add(4*time.Minute)))
 	records, err := s.Records(suite.Context(t), "r", time.Time{}, 0)
 	suite.NoError(t, "records", err)
 	equal(t, "records", records, []autoscale.Record{sampleRecord("r", 4), sampleRecord("r", 5)})

@@ -104,7 +104,7 @@ func TestPublishedNames(t *testing.T) {
 	if err != nil || len(list) != 1 || string(list[0].Body) != "{not base64}" {
 		t.Fatalf("received %v, %v", list, err)
 	}
-	if err := queue.SetAside(t.Context(), &list[0], "not JSON"); err != nil {
+	if err := queue.DeadLetter(t.Context(), &list[0], "not JSON"); err != nil {
 		t.Fatal(err)
 	}
 	poison, err := service.NewQueueClient("actions-poison").PeekMessage(t.Context(), nil)

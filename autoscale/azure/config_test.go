@@ -39,7 +39,7 @@ func TestKeys(t *testing.T) {
 
 // TestChunks: a text is cut between characters, and put together again.
 func TestChunks(t *testing.T) {
-	for _, n := range []int{0, 1, chunk - 2, chunk, 3*chunk + 1} {
+	for _, n := range []int{0, 1, maxProperty - 2, maxProperty, 3*maxProperty + 1} {
 		for _, letter := range []string{"a", "ü", "✈", "𝄞"} {
 			e := row("r", "k")
 			text, got := strings.Repeat(letter, n/len(letter)), ""
@@ -51,7 +51,7 @@ func TestChunks(t *testing.T) {
 			}
 		}
 	}
-	if err := put(row("r", "k"), "History", strings.Repeat("x", chunk*mostChunk)); err == nil {
+	if err := put(row("r", "k"), "History", strings.Repeat("x", maxProperty*maxProperties)); err == nil {
 		t.Error("an entity takes more than there is room for")
 	}
 }

@@ -45,7 +45,7 @@ func TestQueue(t *testing.T) {
 	t.Parallel()
 	autoscaletest.TestQueue(t, func(t testing.TB, lock time.Duration) autoscaletest.Queue {
 		q := openQueue(t, lock)
-		return autoscaletest.Queue{Queue: q, Aside: q.Aside}
+		return autoscaletest.Queue{Queue: q, DeadLetters: q.DeadLetters}
 	})
 }
 

@@ -43,8 +43,8 @@ func key(name string) string {
 
 // A property holds 64 KiB of text and an entity 1 MiB, both as UTF-16.
 const (
-	chunk     = 32_000
-	mostChunk = 14
+	maxProperty   = 32_000
+	maxProperties = 14
 )
 
 var errTooLarge = errors.New("it does not fit into an entity of the table: keep fewer values, by a shorter window or a longer interval")
@@ -57,10 +57,10 @@ func put(e *aztables.EDMEntity, name string, value any) error {
 	}
 	rest := string(text)
 	for i := 0; i == 0 || rest != ""; i++ {
-		if i == mostChunk {
+		if i == maxProperties {
 			return errTooLarge
 		}
-		cut := min(chunk, len(rest)) // in bytes: no fewer than there are of UTF-16's units
+		cut := min(maxProperty, len(rest)) // in bytes: no fewer than there are of UTF-16's units
 		for cut < len(rest) && !utf8.RuneStart(rest[cut]) {
 			cut--
 		}

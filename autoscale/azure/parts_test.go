@@ -97,7 +97,7 @@ const fresh = 5 * time.Second
 
 func workers() *autoscale.Resource {
 	return &autoscale.Resource{Name: resource, Metrics: []string{"wave"}, Rule: autoscale.RuleFunc(follow),
-		Limits: autoscale.Limits{Max: 9, CooldownUp: -1, CooldownDown: -1, Points: 1, Window: fresh, Stale: fresh, Every: 50 * time.Millisecond}}
+		Limits: autoscale.Limits{Max: 9, CooldownUp: -1, CooldownDown: -1, MinPoints: 1, Window: fresh, StaleAfter: fresh, Interval: 50 * time.Millisecond}}
 }
 
 // part runs one part until the process is killed.
@@ -115,15 +115,15 @@ func part(name string) error {
 	switch name {
 	case "collector":
 		sources := map[string]autoscale.Source{"wave": autoscale.SourceFunc(wave)}
-		return autoscale.NewCollector(resource, sources, queues.Metrics, &autoscale.CollectorConfig{Every: 100 * time.Millisecond}).Run(ctx)
+		return autoscale.NewCollector(resource, sources, queues.Metrics, &autoscale.CollectorConfig{Interval: 100 * time.Millisecond}).Run(ctx)
 	case "logic":
-		logic, err := autoscale.NewLogic(workers(), store, queues, &autoscale.LogicConfig{Resend: 500 * time.Millisecond})
+		logic, err := autoscale.NewLogic(workers(), store, queues, &autoscale.LogicConfig{ResendAfter: 500 * time.Millisecond})
 		if err != nil {
 			return err
 		}
 		return logic.Run(ctx)
 	}
-	return autoscale.NewScaler(resource, journal(os.Getenv(fileVariable)), store, queues, &autoscale.ScalerConfig{Every: 200 * time.Millisecond}).Run(ctx)
+	return autoscale.NewScaler(resource, journal(os.Getenv(fileVariable)), store, queues, &autoscale.ScalerConfig{Interval: 200 * time.Millisecond}).Run(ctx)
 }
 
 // openQueues opens the published names' queues.
@@ -275,12 +275,12 @@ func judge(t *testing.T, store *azure.Store, file journal, kills int) {
 				t.Errorf("action %d is decided as the %d.", r.Action, len(decided)+1)
 			}
 			decided[r.Action] = r
-		case autoscale.Succeeded, autoscale.GivenUp:
+		case autoscale.ActionSucceeded, autoscale.ActionFailed:
 			if _, twice := outcomes[r.Action]; twice {
 				t.Errorf("action %d has two outcomes", r.Action)
 			}
 			outcomes[r.Action] = r
-			if r.Kind == autoscale.GivenUp {
+			if r.Kind == autoscale.ActionFailed {
 				t.Errorf("action %d was given up: %s", r.Action, r.Reason)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/autoscale/internal/azfail"
+	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
 // MaxBody is how long a message may be in bytes: 64 KiB as base64.
@@ -29,9 +29,9 @@ type Queue struct {
 
 var _ autoscale.Queue = (*Queue)(nil)
 
-// forEver is the lifetime of messages: what waits for a part that is down must
+// neverExpires is the lifetime of messages: what waits for a part that is down must
 // not vanish.
-const forEver = -1
+const neverExpires = -1
 
 // OpenQueue opens a queue, and that for what can't be used, and creates them if
 // they are missing. Names are lower case.
@@ -54,7 +54,7 @@ func OpenQueue(ctx context.Context, name string, cfg *Config) (*Queue, error) {
 }
 
 func (q *Queue) fail(what string, err error) error {
-	return fmt.Errorf("queue %s: %s: %w", q.name, what, azfail.Brief(err))
+	return fmt.Errorf("queue %s: %s: %w", q.name, what, azerror.Shorten(err))
 }
 
 // Send implements [autoscale.Queue]. A message whose reply was lost is sent
@@ -72,20 +72,20 @@ func send(ctx context.Context, to *azqueue.QueueClient, body []byte) error {
 	if len(body) > MaxBody {
 		return fmt.Errorf("a message of %d bytes: %d is the most", len(body), MaxBody)
 	}
-	_, err := to.EnqueueMessage(ctx, base64.StdEncoding.EncodeToString(body), &azqueue.EnqueueMessageOptions{TimeToLive: ptr(forEver)})
+	_, err := to.EnqueueMessage(ctx, base64.StdEncoding.EncodeToString(body), &azqueue.EnqueueMessageOptions{TimeToLive: ptr(neverExpires)})
 	return err
 }
 
 func ptr(n int) *int32 { return to.Ptr(int32(n)) }
 
-// mostAtOnce is how many messages Azure hands out at once.
-const mostAtOnce = 32
+// maxReceive is how many messages Azure hands out at once.
+const maxReceive = 32
 
 // Receive implements [autoscale.Queue]. It looks again and again.
 func (q *Queue) Receive(ctx context.Context, most int) ([]autoscale.Message, error) {
 	for pause := q.cfg.Poll / 10; ; pause = min(2*pause, q.cfg.Poll) {
 		r, err := q.queue.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
-			NumberOfMessages: ptr(min(most, mostAtOnce)), VisibilityTimeout: ptr(int(q.cfg.Lock / time.Second))})
+			NumberOfMessages: ptr(min(most, maxReceive)), VisibilityTimeout: ptr(int(q.cfg.Lock / time.Second))})
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -125,16 +125,16 @@ func body(text *string) []byte {
 	return []byte(*text)
 }
 
-// lost tells whether an error says that a message is gone, or somebody else's.
-func lost(err error) bool {
-	return azfail.Is(err, http.StatusNotFound) || queueerror.HasCode(err, queueerror.PopReceiptMismatch)
+// lockLost tells whether an error says that a message is gone, or somebody else's.
+func lockLost(err error) bool {
+	return azerror.HasStatus(err, http.StatusNotFound) || queueerror.HasCode(err, queueerror.PopReceiptMismatch)
 }
 
 // Extend implements [autoscale.Queue].
 func (q *Queue) Extend(ctx context.Context, m *autoscale.Message) error {
 	r, err := q.queue.UpdateMessage(ctx, m.ID, m.Receipt.(string), base64.StdEncoding.EncodeToString(m.Body),
 		&azqueue.UpdateMessageOptions{VisibilityTimeout: ptr(int(q.cfg.Lock / time.Second))})
-	if lost(err) {
+	if lockLost(err) {
 		return q.fail("extend", autoscale.ErrLockLost)
 	}
 	if err != nil {
@@ -146,14 +146,14 @@ func (q *Queue) Extend(ctx context.Context, m *autoscale.Message) error {
 
 // Delete implements [autoscale.Queue].
 func (q *Queue) Delete(ctx context.Context, m *autoscale.Message) error {
-	if _, err := q.queue.DeleteMessage(ctx, m.ID, m.Receipt.(string), nil); err != nil && !lost(err) {
+	if _, err := q.queue.DeleteMessage(ctx, m.ID, m.Receipt.(string), nil); err != nil && !lockLost(err) {
 		return q.fail("delete", err)
 	}
 	return nil
 }
 
-// aside is what is written into the queue NAME-poison.
-type aside struct {
+// deadLetter is what is written into the queue NAME-poison.
+type deadLetter struct {
 	Reason     string    `json:"reason"`
 	Time       time.Time `json:"time"`
 	ID         string    `json:"id"`
@@ -162,10 +162,10 @@ type aside struct {
 	Body       []byte    `json:"body,omitempty"` // else, as base64
 }
 
-// SetAside implements [autoscale.Queue]: the message goes to the queue
+// DeadLetter implements [autoscale.Queue]: the message goes to the queue
 // NAME-poison, as JSON. If the process ends half-way it goes there twice.
-func (q *Queue) SetAside(ctx context.Context, m *autoscale.Message, reason string) error {
-	a := aside{Reason: reason, Time: time.Now().UTC(), ID: m.ID, Deliveries: m.Deliveries}
+func (q *Queue) DeadLetter(ctx context.Context, m *autoscale.Message, reason string) error {
+	a := deadLetter{Reason: reason, Time: time.Now().UTC(), ID: m.ID, Deliveries: m.Deliveries}
 	if json.Valid(m.Body) {
 		a.Text = string(m.Body)
 	} else {
@@ -185,23 +185,23 @@ func (q *Queue) SetAside(ctx context.Context, m *autoscale.Message, reason strin
 	return q.Delete(ctx, m)
 }
 
-// Aside returns the first messages that were set aside, 32 at most, and leaves
+// DeadLetters returns the first messages that were set aside, 32 at most, and leaves
 // them where they are.
-func (q *Queue) Aside(ctx context.Context) ([]autoscale.Aside, error) {
-	r, err := q.poison.PeekMessages(ctx, &azqueue.PeekMessagesOptions{NumberOfMessages: ptr(mostAtOnce)})
+func (q *Queue) DeadLetters(ctx context.Context) ([]autoscale.DeadLetter, error) {
+	r, err := q.poison.PeekMessages(ctx, &azqueue.PeekMessagesOptions{NumberOfMessages: ptr(maxReceive)})
 	if err != nil {
 		return nil, q.fail("look at what was set aside", err)
 	}
-	var list []autoscale.Aside
+	var list []autoscale.DeadLetter
 	for _, m := range r.Messages {
-		var a aside
+		var a deadLetter
 		if err := json.Unmarshal(body(m.MessageText), &a); err != nil {
-			a = aside{Reason: "set aside by something else", Body: body(m.MessageText)}
+			a = deadLetter{Reason: "set aside by something else", Body: body(m.MessageText)}
 		}
 		if a.Text != "" {
 			a.Body = []byte(a.Text)
 		}
-		list = append(list, autoscale.Aside{Body: a.Body, Reason: a.Reason})
+		list = append(list, autoscale.DeadLetter{Body: a.Body, Reason: a.Reason})
 	}
 	return list, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/autoscale/internal/azfail"
+	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
 // Store is an [autoscale.Store] in an Azure table. It is safe for concurrent
@@ -37,20 +37,20 @@ func OpenStore(ctx context.Context, cfg *Config) (*Store, error) {
 		return nil, fmt.Errorf("state in a table: %w", err)
 	}
 	s := &Store{name: c.Table, table: service.NewClient(c.Table)}
-	if _, err := s.table.CreateTable(ctx, nil); err != nil && !azfail.Is(err, http.StatusConflict) {
+	if _, err := s.table.CreateTable(ctx, nil); err != nil && !azerror.HasStatus(err, http.StatusConflict) {
 		return nil, s.fail("create", err)
 	}
 	return s, nil
 }
 
 func (s *Store) fail(what string, err error) error {
-	return fmt.Errorf("%s: table %s: %w", what, s.name, azfail.Brief(err))
+	return fmt.Errorf("%s: table %s: %w", what, s.name, azerror.Shorten(err))
 }
 
 // read reads one row; a missing one is nil.
 func (s *Store) read(ctx context.Context, resource, rowKey string) (*aztables.EDMEntity, azcore.ETag, error) {
 	r, err := s.table.GetEntity(ctx, key(resource), rowKey, nil)
-	if azfail.Is(err, http.StatusNotFound) {
+	if azerror.HasStatus(err, http.StatusNotFound) {
 		return nil, "", nil
 	}
 	if err != nil {
@@ -91,8 +91,8 @@ func (s *Store) list(ctx context.Context, resource, filter string, most int, fn 
 
 // Load implements [autoscale.Store]. The memory is read before the windows: if
 // somebody saves in between, the version is an old one, and can't be saved.
-func (s *Store) Load(ctx context.Context, resource string) (*autoscale.Memory, error) {
-	m := &autoscale.Memory{Resource: resource}
+func (s *Store) Load(ctx context.Context, resource string) (*autoscale.ResourceState, error) {
+	m := &autoscale.ResourceState{Resource: resource}
 	e, _, err := s.read(ctx, resource, memoryRow)
 	if err != nil {
 		return nil, s.fail("load memory of "+resource, err)
@@ -117,7 +117,7 @@ func (s *Store) Load(ctx context.Context, resource string) (*autoscale.Memory, e
 }
 
 // Save implements [autoscale.Store], in one transaction.
-func (s *Store) Save(ctx context.Context, m *autoscale.Memory, records ...autoscale.Record) error {
+func (s *Store) Save(ctx context.Context, m *autoscale.ResourceState, records ...autoscale.Record) error {
 	fail := func(err error) error { return s.fail("save memory of "+m.Resource, err) }
 	var expected int64 // 0: not there
 	if m.Version != "" {
@@ -185,7 +185,7 @@ func (s *Store) Outcome(ctx context.Context, resource string) (*autoscale.Outcom
 func (s *Store) SetOutcome(ctx context.Context, resource string, o autoscale.Outcome) error {
 	for {
 		err := s.trySetOutcome(ctx, resource, o)
-		if !azfail.Is(err, http.StatusConflict) && !azfail.Is(err, http.StatusPreconditionFailed) || ctx.Err() != nil {
+		if !azerror.HasStatus(err, http.StatusConflict) && !azerror.HasStatus(err, http.StatusPreconditionFailed) || ctx.Err() != nil {
 			if err != nil {
 				err = s.fail("save outcome of "+resource, err)
 			}
@@ -243,12 +243,12 @@ func (s *Store) Records(ctx context.Context, resource string, since time.Time, l
 	return list, nil
 }
 
-// Forget implements [autoscale.Store].
-func (s *Store) Forget(ctx context.Context, resource string, before time.Time) error {
+// DeleteRecords implements [autoscale.Store].
+func (s *Store) DeleteRecords(ctx context.Context, resource string, before time.Time) error {
 	var t transaction
 	err := s.list(ctx, resource, records(time.Time{}, before), 0, func(e *aztables.EDMEntity) error {
 		t.add(aztables.TransactionTypeDelete, row(resource, e.RowKey), nil)
-		if len(t.actions) < mostActions {
+		if len(t.actions) < maxTransaction {
 			return nil
 		}
 		return t.commit(ctx, s.table)
@@ -257,7 +257,7 @@ func (s *Store) Forget(ctx context.Context, resource string, before time.Time) e
 		err = t.commit(ctx, s.table)
 	}
 	// Somebody else may be at it, too.
-	if err != nil && !errors.Is(err, errNotThere) {
+	if err != nil && !errors.Is(err, errRowGone) {
 		return s.fail("forget records of "+resource, err)
 	}
 	return nil

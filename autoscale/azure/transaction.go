@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// mostActions is how many rows one transaction can change.
-const mostActions = 100
+// maxTransaction is how many rows one transaction can change.
+const maxTransaction = 100
 
 // transaction is what changes in a partition all at once.
 type transaction struct {
@@ -34,7 +34,7 @@ func (t *transaction) add(kind aztables.TransactionType, e *aztables.EDMEntity, 
 }
 
 // memory adds all but the windows; there tells whether there is one to replace.
-func (t *transaction) memory(m *autoscale.Memory, version int64, there bool, etag azcore.ETag) error {
+func (t *transaction) memory(m *autoscale.ResourceState, version int64, exists bool, etag azcore.ETag) error {
 	bare := *m
 	bare.Windows, bare.Version, bare.Resource = nil, "", ""
 	e := row(m.Resource, memoryRow)
@@ -42,7 +42,7 @@ func (t *transaction) memory(m *autoscale.Memory, version int64, there bool, eta
 	if err := errors.Join(put(e, "Memory", bare), put(e, "Metrics", slices.Sorted(maps.Keys(m.Windows)))); err != nil {
 		return err
 	}
-	if there {
+	if exists {
 		t.add(aztables.TransactionTypeUpdateReplace, e, &etag)
 	} else {
 		t.add(aztables.TransactionTypeAdd, e, nil)
@@ -50,7 +50,7 @@ func (t *transaction) memory(m *autoscale.Memory, version int64, there bool, eta
 	return nil
 }
 
-func (t *transaction) window(m *autoscale.Memory, metric string, w *autoscale.Window) error {
+func (t *transaction) window(m *autoscale.ResourceState, metric string, w *autoscale.Window) error {
 	e := row(m.Resource, key(metric))
 	e.Properties["Metric"] = metric
 	if last := m.LastAction(); !last.IsZero() {
@@ -74,8 +74,8 @@ func (t *transaction) record(resource string, r autoscale.Record) error {
 }
 
 var (
-	// errNotThere: a row that was to be removed is gone.
-	errNotThere = errors.New("a row is gone")
+	// errRowGone: a row that was to be removed is gone.
+	errRowGone = errors.New("a row is gone")
 	// code finds the reason in the answer to a transaction, a text in parts in
 	// which the client does not look for it.
 	code = regexp.MustCompile(`"code":\s*"(\w{1,100})"`)
@@ -89,8 +89,8 @@ func (t *transaction) commit(ctx context.Context, table *aztables.Client) error 
 	switch {
 	case err != nil || len(actions) == 0:
 		return err
-	case len(actions) > mostActions:
-		return fmt.Errorf("%d rows at once: a table takes %d; a resource can't have so many metrics", len(actions), mostActions)
+	case len(actions) > maxTransaction:
+		return fmt.Errorf("%d rows at once: a table takes %d; a resource can't have so many metrics", len(actions), maxTransaction)
 	}
 	_, err = table.SubmitTransaction(ctx, actions, nil)
 	var response *azcore.ResponseError
@@ -106,7 +106,7 @@ func (t *transaction) commit(ctx context.Context, table *aztables.Client) error 
 	case "UpdateConditionNotSatisfied", "EntityAlreadyExists":
 		return autoscale.ErrConflict
 	case "ResourceNotFound", "EntityNotFound":
-		return errNotThere
+		return errRowGone
 	}
 	return fmt.Errorf("transaction refused: %s", found[1])
 }

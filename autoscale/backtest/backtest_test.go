@@ -45,7 +45,7 @@ func repeated(n int, v float64) []float64 {
 }
 
 func published() *autoscale.Resource {
-	return &autoscale.Resource{Name: "r", Metrics: []string{"backlog"}, Rule: autoscale.Published{Metric: "backlog", Upper: 500, Lower: 300}}
+	return &autoscale.Resource{Name: "r", Metrics: []string{"backlog"}, Rule: autoscale.ThresholdRule{Metric: "backlog", Upper: 500, Lower: 300}}
 }
 
 // TestAsRecorded plays metrics that the decisions don't move: up at the fifth
@@ -61,7 +61,7 @@ func TestAsRecorded(t *testing.T) {
 	for _, d := range got.Decisions {
 		when = append(when, d.Time.Format("15:04"))
 	}
-	if strings.Join(when, " ") != "00:04 00:15" || got.Most != 3 || got.Actions != 2 || got.Ups != 2 || got.Worst != 900 || got.Final != 900 || got.Mean != 900 {
+	if strings.Join(when, " ") != "00:04 00:15" || got.MaxInstances != 3 || got.Actions != 2 || got.ScaleUps != 2 || got.MaxBacklog != 900 || got.FinalBacklog != 900 || got.MeanBacklog != 900 {
 		t.Errorf("decided at %q: %+v", when, got)
 	}
 	// 4 minutes of 1 instance, 11 of 2, 24 of 3.
@@ -73,7 +73,7 @@ func TestAsRecorded(t *testing.T) {
 // TestModel has 600 arrive a minute, of which an instance does 300, the second
 // one from half a minute after the decision on.
 func TestModel(t *testing.T) {
-	model := &backtest.Model{Load: "arrivals", Drain: 5, StartUp: 30 * time.Second}
+	model := &backtest.Model{Load: "arrivals", DrainRate: 5, StartupTime: 30 * time.Second}
 	got, err := backtest.Run(published(), read(t, minutes("arrivals", repeated(8, 600)...)), model)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestModel(t *testing.T) {
 // backlog comes out, until nothing waits: then the least that can have arrived.
 func TestArrivalsFromBacklog(t *testing.T) {
 	text := "time,backlog,instances\n2026-01-31T00:00:00Z,100,2\n2026-01-31T00:01:00Z,400,2\n2026-01-31T00:02:00Z,340,2\n2026-01-31T00:03:00Z,0,2\n"
-	got, err := backtest.Run(published(), read(t, text), &backtest.Model{Drain: 1})
+	got, err := backtest.Run(published(), read(t, text), &backtest.Model{DrainRate: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestMissingNeverScalesDown(t *testing.T) {
 			}
 			b.WriteString(line)
 		}
-		got, err := backtest.Run(published(), read(t, b.String()), &backtest.Model{Start: 5})
+		got, err := backtest.Run(published(), read(t, b.String()), &backtest.Model{InitialInstances: 5})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,12 +130,12 @@ func TestRunRefuses(t *testing.T) {
 	}{
 		{hourly, backtest.Model{}, "a value every 1h0m0s: a window of 10m0s never has the 5 values"},
 		{minutes("other", 1, 2), backtest.Model{}, "no column backlog, which the rule may ask for"},
-		{minutes("other", 1, 2), backtest.Model{Drain: 1}, "neither the backlog, backlog, nor a load"},
+		{minutes("other", 1, 2), backtest.Model{DrainRate: 1}, "neither the backlog, backlog, nor a load"},
 		{minutes("backlog", 1, 2), backtest.Model{Load: "backlog"}, "a load takes a drain"},
-		{minutes("backlog", 1, 2), backtest.Model{Load: "x", Drain: 1}, "no column x, the load"},
-		{minutes("backlog", 1, 2), backtest.Model{Drain: -1}, "a drain of -1: must be a number from 0 on"},
-		{minutes("backlog", 1, 2), backtest.Model{Drain: math.NaN()}, "a drain of NaN"},
-		{minutes("backlog", 1, 2), backtest.Model{Drain: math.Inf(1)}, "a drain of +Inf"},
+		{minutes("backlog", 1, 2), backtest.Model{Load: "x", DrainRate: 1}, "no column x, the load"},
+		{minutes("backlog", 1, 2), backtest.Model{DrainRate: -1}, "a drain of -1: must be a number from 0 on"},
+		{minutes("backlog", 1, 2), backtest.Model{DrainRate: math.NaN()}, "a drain of NaN"},
+		{minutes("backlog", 1, 2), backtest.Model{DrainRate: math.Inf(1)}, "a drain of +Inf"},
 	} {
 		if _, err := backtest.Run(published(), read(t, c.text), &c.model); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want … %s …", c.model, err, c.want)
@@ -197,15 +197,15 @@ func TestDepartures(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := published()
-	r.Rule = autoscale.Published{Metric: "backlog", Upper: 50, Lower: 30}
+	r.Rule = autoscale.ThresholdRule{Metric: "backlog", Upper: 50, Lower: 30}
 	r.Limits.Max = 12
-	model := &backtest.Model{Load: "departures", Drain: 0.1, StartUp: 30 * time.Second}
+	model := &backtest.Model{Load: "departures", DrainRate: 0.1, StartupTime: 30 * time.Second}
 	result, err := backtest.Run(r, recording, model)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result.Worst != 250 || result.Actions != 160 || result.Final != 0 {
-		t.Errorf("worst %v, %d actions, %v at the end; docs/autoscale.md says 250, 160, 0", result.Worst, result.Actions, result.Final)
+	if result.MaxBacklog != 250 || result.Actions != 160 || result.FinalBacklog != 0 {
+		t.Errorf("worst %v, %d actions, %v at the end; docs/autoscale.md says 250, 160, 0", result.MaxBacklog, result.Actions, result.FinalBacklog)
 	}
 	for i := 1; i < len(result.Decisions); i++ {
 		if gap := result.Decisions[i].Time.Sub(result.Decisions[i-1].Time); gap <= 10*time.Minute {
@@ -260,9 +260,9 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, model := range []*backtest.Model{nil, {Drain: 2}, {Drain: 2, Load: "arrivals", Backlog: "backlog"}} {
+		for _, model := range []*backtest.Model{nil, {DrainRate: 2}, {DrainRate: 2, Load: "arrivals", Backlog: "backlog"}} {
 			result, err := backtest.Run(published(), recording, model)
-			if err == nil && (len(result.Steps) != len(recording.Rows) || result.Most < 1 && len(recording.Rows) > 0) {
+			if err == nil && (len(result.Steps) != len(recording.Rows) || result.MaxInstances < 1 && len(recording.Rows) > 0) {
 				t.Errorf("%q: %+v", text, result)
 			}
 		}

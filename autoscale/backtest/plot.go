@@ -145,7 +145,7 @@ func threshold(p *plot.Plot, at float64) error {
 		return err
 	}
 	line.Color, line.Width, line.Dashes = limit, vg.Points(0.8), dashes
-	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: p.X.Max, Y: at}}, Labels: []string{autoscale.Number(at)}})
+	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: p.X.Max, Y: at}}, Labels: []string{autoscale.FormatNumber(at)}})
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ const maxMarks = 300
 
 // decisions marks each change where it was decided.
 func decisions(p *plot.Plot, r *Result) error {
-	for _, kind := range []autoscale.Kind{autoscale.Up, autoscale.Down} {
+	for _, kind := range []autoscale.RecordKind{autoscale.Up, autoscale.Down} {
 		var marks plotter.XYs
 		for _, d := range r.Decisions {
 			if d.Kind == kind {
@@ -281,7 +281,7 @@ func countTicks(low, high float64) []plot.Tick {
 	step = max(step, 1)
 	var ticks []plot.Tick
 	for v := math.Ceil(low/step) * step; v <= high; v += step {
-		label := autoscale.Number(v)
+		label := autoscale.FormatNumber(v)
 		switch {
 		case v >= 1e6:
 			label = fmt.Sprintf("%gM", v/1e6)

@@ -21,8 +21,8 @@ const (
 	maxField   = 1000
 )
 
-// Instances is the column for how many instances there were.
-const Instances = "instances"
+// InstancesColumn is the column for how many instances there were.
+const InstancesColumn = "instances"
 
 // Recording is metrics over time: a table with a row for each reading of all of
 // them. As CSV its first column is the time, in RFC 3339, and each other one is
@@ -41,7 +41,7 @@ type Row struct {
 // Cell is a value, or the state that there was instead.
 type Cell struct {
 	Value float64
-	State autoscale.State // Active, Disabled, or Failed for one that is missing
+	State autoscale.MetricState // Active, Disabled, or Failed for one that is missing
 }
 
 // Has tells whether there is a column.
@@ -77,7 +77,7 @@ func Read(name string, from io.Reader) (*Recording, error) {
 	if errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: empty: the first line must be time and the metrics' names", name)
 	} else if err != nil {
-		return nil, placed(name, err)
+		return nil, withPosition(name, err)
 	}
 	if len(header) < 2 || len(header) > maxColumns || strings.TrimPrefix(header[0], "\ufeff") != "time" {
 		return nil, fmt.Errorf("%s:1: the first line must be time and the names of 1 to %d metrics", name, maxColumns-1)
@@ -94,7 +94,7 @@ func Read(name string, from io.Reader) (*Recording, error) {
 		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return nil, placed(name, err)
+			return nil, withPosition(name, err)
 		}
 		line, _ := reader.FieldPos(0)
 		row, column, err := readRow(fields)
@@ -118,8 +118,8 @@ func Read(name string, from io.Reader) (*Recording, error) {
 	return r, nil
 }
 
-// placed says where in a file what is no CSV was found.
-func placed(name string, err error) error {
+// withPosition says where in a file what is no CSV was found.
+func withPosition(name string, err error) error {
 	if at, ok := errors.AsType[*csv.ParseError](err); ok {
 		return fmt.Errorf("%s:%d:%d: not CSV: %w", name, at.Line, at.Column, at.Err)
 	}
@@ -160,21 +160,21 @@ func clip(text string) string {
 
 // Writer writes a recording as CSV, row by row.
 type Writer struct {
-	to      *csv.Writer
-	columns []string
-	begun   bool
+	to            *csv.Writer
+	columns       []string
+	headerWritten bool
 }
 
 // NewWriter returns a writer of these columns; one that appends leaves the first
 // line out.
 func NewWriter(to io.Writer, columns []string, appends bool) *Writer {
-	return &Writer{to: csv.NewWriter(to), columns: columns, begun: appends}
+	return &Writer{to: csv.NewWriter(to), columns: columns, headerWritten: appends}
 }
 
 // Write writes a row: points of one time, and other columns by name.
 func (w *Writer) Write(at time.Time, points []autoscale.Point, others map[string]float64) error {
-	if !w.begun {
-		w.begun = true
+	if !w.headerWritten {
+		w.headerWritten = true
 		if err := w.to.Write(append([]string{"time"}, w.columns...)); err != nil {
 			return fmt.Errorf("write recording: %w", err)
 		}

@@ -14,18 +14,18 @@ import (
 type Model struct {
 	// Backlog is the metric that the model makes.
 	Backlog string
-	// Drain is how much of it an instance gets done per second.
-	Drain float64
+	// DrainRate is how much of it an instance gets done per second.
+	DrainRate float64
 	// Load is the column that says how much has arrived since the row before.
 	// Without it what arrived is taken from the recorded backlog: its growth, and
 	// what the recorded instances (the column "instances") got done meanwhile.
 	// While nothing waited, that is the least that can have arrived.
 	Load string
-	// StartUp is how long a new instance takes until it gets something done.
-	StartUp time.Duration
-	// Start is how many instances there are at first. Default: as recorded, else
+	// StartupTime is how long a new instance takes until it gets something done.
+	StartupTime time.Duration
+	// InitialInstances is how many instances there are at first. Default: as recorded, else
 	// the minimum.
-	Start int
+	InitialInstances int
 }
 
 // Result is what would have happened.
@@ -37,14 +37,14 @@ type Result struct {
 	Thresholds []float64          `json:"thresholds,omitempty"`
 	Backlog    string             `json:"backlog,omitempty"` // the metric plotted
 
-	Worst         float64 `json:"worst_backlog"`
-	Mean          float64 `json:"mean_backlog"` // over time
-	Final         float64 `json:"final_backlog"`
+	MaxBacklog    float64 `json:"worst_backlog"`
+	MeanBacklog   float64 `json:"mean_backlog"` // over time
+	FinalBacklog  float64 `json:"final_backlog"`
 	InstanceHours float64 `json:"instance_hours"`
-	Most          int     `json:"most_instances"`
+	MaxInstances  int     `json:"most_instances"`
 	Actions       int     `json:"actions"`
-	Ups           int     `json:"ups"`
-	Downs         int     `json:"downs"`
+	ScaleUps      int     `json:"ups"`
+	ScaleDowns    int     `json:"downs"`
 }
 
 // Step is a row of the recording, and what became of it.
@@ -60,7 +60,7 @@ func Run(r *autoscale.Resource, recording *Recording, model *Model) (*Result, er
 	if model == nil {
 		model = &Model{}
 	}
-	p, err := newPlay(r, recording, *model)
+	p, err := newSimulation(r, recording, *model)
 	if err != nil {
 		return nil, err
 	}
@@ -70,18 +70,18 @@ func Run(r *autoscale.Resource, recording *Recording, model *Model) (*Result, er
 	return p.finish(), nil
 }
 
-// play is a recording while it is played.
-type play struct {
+// simulation is a recording while it is played.
+type simulation struct {
 	resource  autoscale.Resource
 	recording *Recording
 	model     Model
-	memory    *autoscale.Memory
+	memory    *autoscale.ResourceState
 	starting  []time.Time // when instances will get something done
 	backlog   float64
 	result    *Result
 }
 
-func newPlay(r *autoscale.Resource, recording *Recording, model Model) (*play, error) {
+func newSimulation(r *autoscale.Resource, recording *Recording, model Model) (*simulation, error) {
 	limits, err := r.Limits.WithDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("limits: %w", err)
@@ -90,33 +90,33 @@ func newPlay(r *autoscale.Resource, recording *Recording, model Model) (*play, e
 	if len(recording.Rows) == 0 {
 		return nil, errors.New("the recording is empty")
 	}
-	if every > 0 && limits.Window/every+1 < time.Duration(limits.Points) {
-		return nil, fmt.Errorf("the recording has a value every %v: a window of %v never has the %d values that the rule needs", every, limits.Window, limits.Points)
+	if every > 0 && limits.Window/every+1 < time.Duration(limits.MinPoints) {
+		return nil, fmt.Errorf("the recording has a value every %v: a window of %v never has the %d values that the rule needs", every, limits.Window, limits.MinPoints)
 	}
-	p := &play{resource: *r, recording: recording, model: model, memory: &autoscale.Memory{Resource: r.Name}}
+	p := &simulation{resource: *r, recording: recording, model: model, memory: &autoscale.ResourceState{Resource: r.Name}}
 	p.resource.Limits = limits
-	if p.modelled() && model.Backlog == "" {
+	if p.hasModel() && model.Backlog == "" {
 		if len(r.Metrics) != 1 {
 			return nil, errors.New("a model needs the name of the metric that is the backlog")
 		}
 		p.model.Backlog = r.Metrics[0]
 	}
 	for _, metric := range r.Metrics {
-		if !recording.Has(metric) && (!p.modelled() || metric != p.model.Backlog) {
+		if !recording.Has(metric) && (!p.hasModel() || metric != p.model.Backlog) {
 			return nil, fmt.Errorf("the recording has no column %s, which the rule may ask for", metric)
 		}
 	}
 	switch {
-	case !(model.Drain >= 0 && model.Drain <= autoscale.MaxValue):
-		return nil, fmt.Errorf("a drain of %v: must be a number from 0 on", model.Drain)
-	case model.Load != "" && !p.modelled():
+	case !(model.DrainRate >= 0 && model.DrainRate <= autoscale.MaxValue):
+		return nil, fmt.Errorf("a drain of %v: must be a number from 0 on", model.DrainRate)
+	case model.Load != "" && !p.hasModel():
 		return nil, errors.New("a load takes a drain: what an instance gets done per second")
 	case model.Load != "" && !recording.Has(model.Load):
 		return nil, fmt.Errorf("the recording has no column %s, the load", model.Load)
-	case p.modelled() && model.Load == "" && !recording.Has(p.model.Backlog):
+	case p.hasModel() && model.Load == "" && !recording.Has(p.model.Backlog):
 		return nil, fmt.Errorf("the recording has neither the backlog, %s, nor a load", p.model.Backlog)
 	}
-	p.memory.Instances = cmp.Or(model.Start, int(recording.value(0, Instances).Value), limits.Min)
+	p.memory.Instances = cmp.Or(model.InitialInstances, int(recording.value(0, InstancesColumn).Value), limits.Min)
 	p.result = &Result{Backlog: cmp.Or(p.model.Backlog, r.Metrics[0])}
 	if text, ok := r.Rule.(fmt.Stringer); ok {
 		p.result.Rule = text.String()
@@ -125,7 +125,7 @@ func newPlay(r *autoscale.Resource, recording *Recording, model Model) (*play, e
 	return p, nil
 }
 
-func (p *play) modelled() bool { return p.model.Drain > 0 }
+func (p *simulation) hasModel() bool { return p.model.DrainRate > 0 }
 
 // thresholds are those that a rule tells of for a metric, for the plot.
 func thresholds(rule autoscale.Rule, metric string) []float64 {
@@ -136,9 +136,9 @@ func thresholds(rule autoscale.Rule, metric string) []float64 {
 }
 
 // row plays one reading: what has happened since the last, then the decision.
-func (p *play) row(i int) {
+func (p *simulation) row(i int) {
 	now := p.recording.Rows[i].Time
-	if p.modelled() {
+	if p.hasModel() {
 		p.drain(i)
 	} else if cell := p.recording.value(i, p.result.Backlog); cell.State == autoscale.Active {
 		p.backlog = cell.Value
@@ -147,38 +147,38 @@ func (p *play) row(i int) {
 	m.Reported = now
 	for _, metric := range p.resource.Metrics {
 		cell := p.recording.value(i, metric)
-		if p.modelled() && metric == p.model.Backlog && (p.model.Load != "" || cell.State == autoscale.Active) {
+		if p.hasModel() && metric == p.model.Backlog && (p.model.Load != "" || cell.State == autoscale.Active) {
 			cell = Cell{Value: p.backlog}
 		}
-		m.Add(autoscale.Point{Resource: p.resource.Name, Metric: metric, Time: now, Value: cell.Value, State: cell.State, Cause: "not recorded"})
+		m.AddPoint(autoscale.Point{Resource: p.resource.Name, Metric: metric, Time: now, Value: cell.Value, State: cell.State, Cause: "not recorded"})
 	}
 	record := p.resource.Decide(m, now, autoscale.Never)
 	if record.Kind != autoscale.Hold {
-		p.act(record, now)
+		p.apply(record, now)
 	}
 	p.result.Steps = append(p.result.Steps, Step{Time: now, Backlog: p.backlog, Instances: m.Instances})
 }
 
-// act has an action succeed.
-func (p *play) act(record autoscale.Record, now time.Time) {
+// apply has an action succeed.
+func (p *simulation) apply(record autoscale.Record, now time.Time) {
 	p.result.Decisions = append(p.result.Decisions, record)
 	p.result.Actions++
 	if record.Kind == autoscale.Up {
-		p.result.Ups++
+		p.result.ScaleUps++
 		for range record.Wanted - record.Instances {
-			p.starting = append(p.starting, now.Add(p.model.StartUp))
+			p.starting = append(p.starting, now.Add(p.model.StartupTime))
 		}
 	} else {
-		p.result.Downs++
+		p.result.ScaleDowns++
 		// The youngest go first.
 		p.starting = p.starting[:max(0, len(p.starting)-(record.Instances-record.Wanted))]
 	}
-	p.memory.Settle(autoscale.Report{Resource: p.resource.Name, Time: now, Instances: record.Wanted,
-		Outcome: &autoscale.Outcome{Number: record.Action, Time: now, Tries: 1}}, now)
+	p.memory.ApplyReport(autoscale.Report{Resource: p.resource.Name, Time: now, Instances: record.Wanted,
+		Outcome: &autoscale.Outcome{Number: record.Action, Time: now, Attempts: 1}}, now)
 }
 
 // drain moves the backlog from the row before to this one.
-func (p *play) drain(i int) {
+func (p *simulation) drain(i int) {
 	rows := p.recording.Rows
 	load := p.recording.value(i, p.model.Load)
 	if i == 0 {
@@ -197,7 +197,7 @@ func (p *play) drain(i int) {
 }
 
 // capacity is what the instances can get done between two moments.
-func (p *play) capacity(from, to time.Time) float64 {
+func (p *simulation) capacity(from, to time.Time) float64 {
 	seconds := float64(p.memory.Instances) * to.Sub(from).Seconds()
 	still := p.starting[:0]
 	for _, ready := range p.starting {
@@ -207,11 +207,11 @@ func (p *play) capacity(from, to time.Time) float64 {
 		}
 	}
 	p.starting = still
-	return p.model.Drain * seconds
+	return p.model.DrainRate * seconds
 }
 
 // arrived is what must have arrived for the recorded backlog.
-func (p *play) arrived(i int, seconds float64) float64 {
+func (p *simulation) arrived(i int, seconds float64) float64 {
 	before, after := p.recording.value(i-1, p.model.Backlog), p.recording.value(i, p.model.Backlog)
 	if before.State != autoscale.Active || after.State != autoscale.Active {
 		return 0
@@ -220,19 +220,19 @@ func (p *play) arrived(i int, seconds float64) float64 {
 	if after.Value <= 0 {
 		return max(0, grown)
 	}
-	n := max(p.recording.value(i-1, Instances).Value, 0)
-	if !p.recording.Has(Instances) {
-		n = float64(cmp.Or(p.model.Start, p.resource.Limits.Min))
+	n := max(p.recording.value(i-1, InstancesColumn).Value, 0)
+	if !p.recording.Has(InstancesColumn) {
+		n = float64(cmp.Or(p.model.InitialInstances, p.resource.Limits.Min))
 	}
-	return max(0, grown+n*p.model.Drain*seconds)
+	return max(0, grown+n*p.model.DrainRate*seconds)
 }
 
 // finish sums up.
-func (p *play) finish() *Result {
+func (p *simulation) finish() *Result {
 	r := p.result
 	var area, seconds float64
 	for i, s := range r.Steps {
-		r.Worst, r.Most = max(r.Worst, s.Backlog), max(r.Most, s.Instances)
+		r.MaxBacklog, r.MaxInstances = max(r.MaxBacklog, s.Backlog), max(r.MaxInstances, s.Instances)
 		if i+1 < len(r.Steps) {
 			next := r.Steps[i+1]
 			d := next.Time.Sub(s.Time).Seconds()
@@ -241,10 +241,10 @@ func (p *play) finish() *Result {
 			r.InstanceHours += d / 3600 * float64(s.Instances)
 		}
 	}
-	r.Final = r.Steps[len(r.Steps)-1].Backlog
-	r.Mean = r.Final
+	r.FinalBacklog = r.Steps[len(r.Steps)-1].Backlog
+	r.MeanBacklog = r.FinalBacklog
 	if seconds > 0 {
-		r.Mean = area / seconds
+		r.MeanBacklog = area / seconds
 	}
 	return r
 }

@@ -20,8 +20,8 @@ import (
 type Config struct {
 	// Resource is what is scaled, with its rule and limits.
 	Resource autoscale.Resource
-	// Keep is how long records of decisions are kept.
-	Keep time.Duration
+	// Retention is how long records of decisions are kept.
+	Retention time.Duration
 
 	sources map[string]opener[autoscale.Source]
 	target  opener[autoscale.Target]
@@ -30,11 +30,11 @@ type Config struct {
 }
 
 // opener makes a part once it is needed, and what closes it.
-type opener[T any] func(ctx context.Context, env *Env) (T, closer, error)
+type opener[T any] func(ctx context.Context, opts *Options) (T, closer, error)
 
 type closer func(context.Context) error
 
-func leaveOpen(context.Context) error { return nil }
+func noClose(context.Context) error { return nil }
 
 // Load reads a file that tells of everything.
 func Load(path string) (*Config, error) {
@@ -81,10 +81,10 @@ func readFile(path string) ([]byte, error) {
 func parse(path string, data []byte, lookup func(string) (string, bool), recorded []string) (*Config, error) {
 	base := filepath.Base(path)
 	c := &Config{
-		Resource: autoscale.Resource{Name: strings.TrimSuffix(base, filepath.Ext(base))},
-		Keep:     30 * 24 * time.Hour,
-		sources:  map[string]opener[autoscale.Source]{},
-		places:   map[string]strictyaml.Place{},
+		Resource:  autoscale.Resource{Name: strings.TrimSuffix(base, filepath.Ext(base))},
+		Retention: 30 * 24 * time.Hour,
+		sources:   map[string]opener[autoscale.Source]{},
+		places:    map[string]strictyaml.Place{},
 	}
 	err := strictyaml.Read(path, data, lookup, func(n strictyaml.Node) { c.read(n, recorded) })
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Config) read(n strictyaml.Node, recorded []string) {
 			}
 		},
 		"every": func(n strictyaml.Node) {
-			if n.Duration(&r.Limits.Every) && r.Limits.Every < 100*time.Millisecond {
+			if n.Duration(&r.Limits.Interval) && r.Limits.Interval < 100*time.Millisecond {
 				n.Fail("%s: must be at least 100ms", n.Shown())
 			}
 		},
@@ -118,7 +118,7 @@ func (c *Config) read(n strictyaml.Node, recorded []string) {
 		"target":  c.readTarget,
 		"rule":    func(n strictyaml.Node) { rule = &n },
 		"state":   c.readState,
-		"keep":    func(n strictyaml.Node) { n.Duration(&c.Keep) },
+		"keep":    func(n strictyaml.Node) { n.Duration(&c.Retention) },
 	}, required...)
 	if len(r.Metrics) == 0 {
 		r.Metrics = slices.Sorted(slices.Values(recorded))
@@ -159,8 +159,8 @@ func (c *Config) readMetrics(n strictyaml.Node) {
 	}
 }
 
-// only reads a mapping with exactly one of the keys.
-func only[T any](n strictyaml.Node, what string, kinds map[string]func(strictyaml.Node) T) (value T) {
+// exactlyOne reads a mapping with exactly one of the keys.
+func exactlyOne[T any](n strictyaml.Node, what string, kinds map[string]func(strictyaml.Node) T) (value T) {
 	keys := strictyaml.Keys{}
 	var given []string
 	for kind, read := range kinds {

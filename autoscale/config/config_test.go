@@ -38,12 +38,12 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (autoscale.Published{Metric: "backlog", Upper: 500, Lower: 300}); c.Resource.Rule != want {
+	if want := (autoscale.ThresholdRule{Metric: "backlog", Upper: 500, Lower: 300}); c.Resource.Rule != want {
 		t.Errorf("rule %+v, want %+v", c.Resource.Rule, want)
 	}
-	want := autoscale.Limits{Min: 1, Max: 10, CooldownUp: 10 * time.Minute, CooldownDown: 10 * time.Minute, Points: 5, Window: 10 * time.Minute, Stale: 3 * time.Minute, Every: time.Minute}
-	if c.Resource.Limits != want || c.Resource.Name != "orders" || c.Keep != 720*time.Hour {
-		t.Errorf("limits %+v, name %q, keep %v; want %+v", c.Resource.Limits, c.Resource.Name, c.Keep, want)
+	want := autoscale.Limits{Min: 1, Max: 10, CooldownUp: 10 * time.Minute, CooldownDown: 10 * time.Minute, MinPoints: 5, Window: 10 * time.Minute, StaleAfter: 3 * time.Minute, Interval: time.Minute}
+	if c.Resource.Limits != want || c.Resource.Name != "orders" || c.Retention != 720*time.Hour {
+		t.Errorf("limits %+v, name %q, keep %v; want %+v", c.Resource.Limits, c.Resource.Name, c.Retention, want)
 	}
 }
 
@@ -87,7 +87,7 @@ rule:
 			continue
 		}
 		l := c.Resource.Limits
-		if l.Min != 0 || l.Max != 20 || l.CooldownUp != 0 || l.CooldownDown != 5*time.Minute || l.Points != 3 || l.Window != 20*time.Minute || l.Stale != time.Minute || l.Every != 10*time.Second {
+		if l.Min != 0 || l.Max != 20 || l.CooldownUp != 0 || l.CooldownDown != 5*time.Minute || l.MinPoints != 3 || l.Window != 20*time.Minute || l.StaleAfter != time.Minute || l.Interval != 10*time.Second {
 			t.Errorf("limits %+v", l)
 		}
 		if c.Resource.Name != "everything" || len(c.Resource.Metrics) != 6 {
@@ -210,8 +210,8 @@ state: {sqlite: "` + file("s.db") + `"}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	parts, err := c.Open(ctx, config.Everything, &config.Env{OnRecord: func(r autoscale.Record) {
-		if r.Kind == autoscale.Succeeded {
+	parts, err := c.Open(ctx, config.AllParts, &config.Options{OnRecord: func(r autoscale.Record) {
+		if r.Kind == autoscale.ActionSucceeded {
 			cancel()
 		}
 	}})
@@ -232,7 +232,7 @@ state: {sqlite: "` + file("s.db") + `"}
 	if err := errors.Join(err, done(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if last := records[len(records)-1]; last.Kind != autoscale.Succeeded || last.Instances != 4 {
+	if last := records[len(records)-1]; last.Kind != autoscale.ActionSucceeded || last.Instances != 4 {
 		t.Errorf("the log ends with %+v", last)
 	}
 }
@@ -243,7 +243,7 @@ func TestRehearsalChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts, err := c.Open(t.Context(), config.Rehearsal, nil)
+		parts, err := c.Open(t.Context(), config.DryRun, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +278,7 @@ func TestWorkersPipeline(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log strings.Builder
-		parts, err := a.Open(t.Context(), config.Rehearsal, &config.Env{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		parts, err := a.Open(t.Context(), config.DryRun, &config.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if err == nil {
 			err = parts.Close(t.Context())
 		}

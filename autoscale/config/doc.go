@@ -1,7 +1,7 @@
 // Package config makes an autoscaler of a YAML file.
 //
 //	c, err := config.Load("autoscale.yaml")
-//	parts, err := c.Open(ctx, config.Everything, nil)
+//	parts, err := c.Open(ctx, config.AllParts, nil)
 //	defer parts.Close(ctx)
 //	err = parts.Run(ctx)
 //

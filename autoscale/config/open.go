@@ -12,30 +12,30 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Which says what of an autoscaler is to be opened.
-type Which string
+// Mode says what of an autoscaler is to be opened.
+type Mode string
 
 const (
-	Everything Which = ""          // all three parts, joined in this process
-	Collector  Which = "collector" // one part, joined to the others by queues
-	Logic      Which = "logic"
-	Scaler     Which = "scaler"
-	// Rehearsal is everything, but nothing is scaled and nothing remembered: the
+	AllParts  Mode = ""          // all three parts, joined in this process
+	Collector Mode = "collector" // one part, joined to the others by queues
+	Logic     Mode = "logic"
+	Scaler    Mode = "scaler"
+	// DryRun is everything, but nothing is scaled and nothing remembered: the
 	// number of instances is read once, and from then on what it would be.
-	Rehearsal Which = "rehearsal"
+	DryRun Mode = "dry-run"
 )
 
-// Env is what a program adds to what the file says. The zero value, and nil, add
+// Options is what a program adds to what the file says. The zero value, and nil, add
 // nothing.
-type Env struct {
+type Options struct {
 	// OnRecord is told of each record of the decision log. The logic calls it.
 	OnRecord func(autoscale.Record)
 	// Log is told what is done and what fails. Default: nothing is logged.
 	Log *slog.Logger
 
-	resource string
-	rehearse bool // nothing may be started
-	existing bool // nothing may be created
+	resource  string
+	dryRun    bool // nothing may be started
+	mustExist bool // nothing may be created
 }
 
 // Parts is an autoscaler, or a part of one, ready to run.
@@ -45,7 +45,7 @@ type Parts struct {
 }
 
 // Run runs until ctx ends, and returns nil then.
-func (p *Parts) Run(ctx context.Context) error { return autoscale.Together(ctx, p.parts...) }
+func (p *Parts) Run(ctx context.Context) error { return autoscale.RunAll(ctx, p.parts...) }
 
 // Close closes what was opened, the last first.
 func (p *Parts) Close(ctx context.Context) error {
@@ -59,69 +59,69 @@ func (p *Parts) Close(ctx context.Context) error {
 
 // Open opens what a part needs, and no more: the collector sources, the scaler
 // the target, logic and scaler the state.
-func (c *Config) Open(ctx context.Context, which Which, env *Env) (_ *Parts, err error) {
-	e := Env{}
-	if env != nil {
-		e = *env
+func (c *Config) Open(ctx context.Context, mode Mode, opts *Options) (_ *Parts, err error) {
+	e := Options{}
+	if opts != nil {
+		e = *opts
 	}
-	e.resource, e.rehearse = c.Resource.Name, which == Rehearsal
+	e.resource, e.dryRun = c.Resource.Name, mode == DryRun
 	p := &Parts{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close(ctx))
 		}
 	}()
-	o := &opening{Config: c, ctx: ctx, env: &e, parts: p}
-	every := c.Resource.Limits.Every
-	queues, store, err := o.transport(which)
+	o := &opening{Config: c, ctx: ctx, opts: &e, parts: p}
+	every := c.Resource.Limits.Interval
+	queues, store, err := o.transport(mode)
 	if err != nil {
 		return nil, err
 	}
-	alone := which == Everything || which == Rehearsal
-	if alone || which == Scaler {
-		target, err := o.openTarget(which)
+	alone := mode == AllParts || mode == DryRun
+	if alone || mode == Scaler {
+		target, err := o.openTarget(mode)
 		if err != nil {
 			return nil, err
 		}
 		p.parts = append(p.parts, autoscale.NewScaler(c.Resource.Name, target, store, queues,
-			&autoscale.ScalerConfig{Every: min(every, time.Minute), Log: e.Log}))
+			&autoscale.ScalerConfig{Interval: min(every, time.Minute), Log: e.Log}))
 	}
-	if alone || which == Logic {
-		logic, err := autoscale.NewLogic(&c.Resource, store, queues, &autoscale.LogicConfig{Keep: c.Keep, OnRecord: e.OnRecord, Log: e.Log})
+	if alone || mode == Logic {
+		logic, err := autoscale.NewLogic(&c.Resource, store, queues, &autoscale.LogicConfig{Retention: c.Retention, OnRecord: e.OnRecord, Log: e.Log})
 		if err != nil {
 			return nil, err
 		}
 		p.parts = append(p.parts, logic)
 	}
-	if alone || which == Collector {
+	if alone || mode == Collector {
 		sources, err := o.openSources()
 		if err != nil {
 			return nil, err
 		}
 		p.parts = append(p.parts, autoscale.NewCollector(c.Resource.Name, sources, queues.Metrics,
-			&autoscale.CollectorConfig{Every: every, Log: e.Log}))
+			&autoscale.CollectorConfig{Interval: every, Log: e.Log}))
 	}
 	return p, nil
 }
 
 // OpenSources opens the sources alone, as a collector of readings that nobody
 // acts on.
-func (c *Config) OpenSources(ctx context.Context, env *Env) (*autoscale.Collector, func(context.Context) error, error) {
-	if env == nil {
-		env = &Env{}
+func (c *Config) OpenSources(ctx context.Context, opts *Options) (*autoscale.Collector, func(context.Context) error, error) {
+	if opts == nil {
+		opts = &Options{}
 	}
 	p := &Parts{}
-	sources, err := (&opening{Config: c, ctx: ctx, env: env, parts: p}).openSources()
+	sources, err := (&opening{Config: c, ctx: ctx, opts: opts, parts: p}).openSources()
 	if err != nil {
 		return nil, nil, errors.Join(err, p.Close(ctx))
 	}
-	return autoscale.NewCollector(c.Resource.Name, sources, nil, &autoscale.CollectorConfig{Every: c.Resource.Limits.Every, Log: env.Log}), p.Close, nil
+	return autoscale.NewCollector(c.Resource.Name, sources, nil, &autoscale.CollectorConfig{Interval: c.Resource.Limits.Interval, Log: opts.Log}), p.Close, nil
 }
 
 // OpenStore opens the state alone, to look at it. One that is not there yet is
 // an error.
 func (c *Config) OpenStore(ctx context.Context) (autoscale.Store, func(context.Context) error, error) {
-	s, done, err := c.state(ctx, &Env{resource: c.Resource.Name, existing: true})
+	s, done, err := c.state(ctx, &Options{resource: c.Resource.Name, mustExist: true})
 	if err != nil {
 		return nil, nil, c.problem("state", err)
 	}
@@ -132,22 +132,22 @@ func (c *Config) OpenStore(ctx context.Context) (autoscale.Store, func(context.C
 type opening struct {
 	*Config
 	ctx   context.Context
-	env   *Env
+	opts  *Options
 	parts *Parts
 }
 
 // transport opens the state and the queues that a part needs.
-func (o *opening) transport(which Which) (autoscale.Queues, autoscale.Store, error) {
+func (o *opening) transport(mode Mode) (autoscale.Queues, autoscale.Store, error) {
 	inMemory := autoscale.Queues{Metrics: autoscale.NewMemoryQueue(0), Actions: autoscale.NewMemoryQueue(0), Reports: autoscale.NewMemoryQueue(0)}
-	if which == Rehearsal {
+	if mode == DryRun {
 		return inMemory, autoscale.NewMemoryStore(), nil
 	}
-	s, done, err := o.state(o.ctx, o.env)
+	s, done, err := o.state(o.ctx, o.opts)
 	if err != nil {
 		return inMemory, nil, o.problem("state", err)
 	}
 	o.parts.close = append(o.parts.close, done)
-	if which == Everything {
+	if mode == AllParts {
 		return inMemory, s.store, nil
 	}
 	var queues autoscale.Queues
@@ -170,7 +170,7 @@ func (o *opening) openSources() (map[string]autoscale.Source, error) {
 			errs = append(errs, fmt.Errorf("metric %s has no source", name))
 			continue
 		}
-		s, done, err := open(o.ctx, o.env)
+		s, done, err := open(o.ctx, o.opts)
 		if err != nil {
 			errs = append(errs, o.problem(name, err))
 			continue
@@ -181,35 +181,35 @@ func (o *opening) openSources() (map[string]autoscale.Source, error) {
 	return sources, errors.Join(errs...)
 }
 
-func (o *opening) openTarget(which Which) (autoscale.Target, error) {
-	target, done, err := o.target(o.ctx, o.env)
+func (o *opening) openTarget(mode Mode) (autoscale.Target, error) {
+	target, done, err := o.target(o.ctx, o.opts)
 	if err != nil {
 		return nil, o.problem("target", err)
 	}
-	if which == Rehearsal {
+	if mode == DryRun {
 		n, err := target.Instances(o.ctx)
 		if err := errors.Join(err, done(o.ctx)); err != nil {
 			return nil, o.problem("target", err)
 		}
-		return &rehearsed{instances: n}, nil
+		return &dryRunTarget{instances: n}, nil
 	}
 	o.parts.close = append(o.parts.close, done)
 	return target, nil
 }
 
-// rehearsed is a target that only says it has scaled.
-type rehearsed struct {
+// dryRunTarget is a target that only says it has scaled.
+type dryRunTarget struct {
 	mu        sync.Mutex
 	instances int
 }
 
-func (r *rehearsed) Instances(context.Context) (int, error) {
+func (r *dryRunTarget) Instances(context.Context) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.instances, nil
 }
 
-func (r *rehearsed) Scale(_ context.Context, to int) error {
+func (r *dryRunTarget) Scale(_ context.Context, to int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.instances = to

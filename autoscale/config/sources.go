@@ -23,7 +23,7 @@ import (
 )
 
 func readSource(n strictyaml.Node) opener[autoscale.Source] {
-	return only(n, "source", map[string]func(strictyaml.Node) opener[autoscale.Source]{
+	return exactlyOne(n, "source", map[string]func(strictyaml.Node) opener[autoscale.Source]{
 		"servicebus": readServiceBus,
 		"lag":        readLag,
 		"sql":        readSQL,
@@ -34,11 +34,11 @@ func readSource(n strictyaml.Node) opener[autoscale.Source] {
 
 func readServiceBus(n strictyaml.Node) opener[autoscale.Source] {
 	var c servicebus.Config
-	var proof string
+	var credentialName string
 	ok := n.Object(strictyaml.Keys{
 		"connection":   readSecret("SERVICEBUS_CONNECTION_STRING", &c.Connection),
 		"namespace":    func(n strictyaml.Node) { n.Text(&c.Namespace) },
-		"credential":   readCredential(&proof),
+		"credential":   readCredential(&credentialName),
 		"queue":        func(n strictyaml.Node) { n.Text(&c.Queue) },
 		"topic":        func(n strictyaml.Node) { n.Text(&c.Topic) },
 		"subscription": func(n strictyaml.Node) { n.Text(&c.Subscription) },
@@ -50,23 +50,23 @@ func readServiceBus(n strictyaml.Node) opener[autoscale.Source] {
 	case (c.Connection != "") == (c.Namespace != ""):
 		n.Fail("needs one of connection (write ${SERVICEBUS_CONNECTION_STRING}) and namespace (with credential: default)")
 		return nil
-	case (c.Namespace != "") != (proof != ""):
+	case (c.Namespace != "") != (credentialName != ""):
 		n.Fail("namespace and credential: default go together")
 		return nil
 	case (c.Queue != "") == (c.Topic != "") || (c.Topic != "") != (c.Subscription != ""):
 		n.Fail("needs queue, or topic and subscription")
 		return nil
 	}
-	return func(context.Context, *Env) (autoscale.Source, closer, error) {
+	return func(context.Context, *Options) (autoscale.Source, closer, error) {
 		var err error
-		if c.Credential, err = credential(proof); err != nil {
+		if c.Credential, err = credential(credentialName); err != nil {
 			return nil, nil, err
 		}
 		s, err := servicebus.New(&c)
 		if err != nil {
 			return nil, nil, err
 		}
-		return s, leaveOpen, nil
+		return s, noClose, nil
 	}
 }
 
@@ -75,7 +75,7 @@ func readLag(n strictyaml.Node) opener[autoscale.Source] {
 	if !n.Object(strictyaml.Keys{"pipeline": func(n strictyaml.Node) { n.Text(&path) }}, "pipeline") {
 		return nil
 	}
-	return func(ctx context.Context, _ *Env) (autoscale.Source, closer, error) {
+	return func(ctx context.Context, _ *Options) (autoscale.Source, closer, error) {
 		p, err := pipeline.Load(path)
 		if err != nil {
 			return nil, nil, err
@@ -119,7 +119,7 @@ func readSQL(n strictyaml.Node) opener[autoscale.Source] {
 	if !ok {
 		return nil
 	}
-	return func(context.Context, *Env) (autoscale.Source, closer, error) {
+	return func(context.Context, *Options) (autoscale.Source, closer, error) {
 		db, err := sql.Open(driver, dsn)
 		if err != nil {
 			return nil, nil, err
@@ -140,12 +140,12 @@ func readPrometheus(n strictyaml.Node) opener[autoscale.Source] {
 	if !ok {
 		return nil
 	}
-	return func(context.Context, *Env) (autoscale.Source, closer, error) {
+	return func(context.Context, *Options) (autoscale.Source, closer, error) {
 		s, err := prometheus.New(address, query, &c)
 		if err != nil {
 			return nil, nil, err
 		}
-		return s, leaveOpen, nil
+		return s, noClose, nil
 	}
 }
 
@@ -164,12 +164,12 @@ func readHTTP(n strictyaml.Node) opener[autoscale.Source] {
 		n.Fail("pointer %q: write a JSON pointer, such as /queue/waiting", pointer)
 		return nil
 	}
-	return func(context.Context, *Env) (autoscale.Source, closer, error) {
+	return func(context.Context, *Options) (autoscale.Source, closer, error) {
 		s, err := httpjson.New(address, pointer, &httpjson.Config{Header: header})
 		if err != nil {
 			return nil, nil, err
 		}
-		return s, leaveOpen, nil
+		return s, noClose, nil
 	}
 }
 

@@ -20,7 +20,7 @@ type state struct {
 
 func (c *Config) readState(n strictyaml.Node) {
 	c.places["state"] = n.Place()
-	c.state = only(n, "state", map[string]func(strictyaml.Node) opener[state]{
+	c.state = exactlyOne(n, "state", map[string]func(strictyaml.Node) opener[state]{
 		"sqlite": func(n strictyaml.Node) opener[state] {
 			var path string
 			if !n.Text(&path) {
@@ -33,8 +33,8 @@ func (c *Config) readState(n strictyaml.Node) {
 }
 
 func sqliteState(path string) opener[state] {
-	return func(_ context.Context, env *Env) (state, closer, error) {
-		if _, err := os.Stat(path); env.existing && err != nil {
+	return func(_ context.Context, opts *Options) (state, closer, error) {
+		if _, err := os.Stat(path); opts.mustExist && err != nil {
 			return state{}, nil, fmt.Errorf("%w: has the autoscaler run, and in this directory?", err)
 		}
 		s, err := sqlitestore.Open(path)
@@ -42,7 +42,7 @@ func sqliteState(path string) opener[state] {
 			return state{}, nil, err
 		}
 		queue := func(_ context.Context, name string) (autoscale.Queue, error) {
-			return s.Queue(env.resource+"/"+name, 0), nil
+			return s.Queue(opts.resource+"/"+name, 0), nil
 		}
 		return state{s, queue}, func(context.Context) error { return s.Close() }, nil
 	}
@@ -53,11 +53,11 @@ var queuePrefix = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9]){0,40}-?$`)
 
 func readAzure(n strictyaml.Node) opener[state] {
 	var c azure.Config
-	var proof, prefix string
+	var credentialName, prefix string
 	ok := n.Object(strictyaml.Keys{
 		"connection": readSecret("STORAGE_CONNECTION_STRING", &c.Connection),
 		"account":    func(n strictyaml.Node) { n.Text(&c.Account) },
-		"credential": readCredential(&proof),
+		"credential": readCredential(&credentialName),
 		"table":      func(n strictyaml.Node) { n.Text(&c.Table) },
 		"prefix": func(n strictyaml.Node) {
 			if n.Text(&prefix) && !queuePrefix.MatchString(prefix) {
@@ -72,13 +72,13 @@ func readAzure(n strictyaml.Node) opener[state] {
 	case (c.Connection != "") == (c.Account != ""):
 		n.Fail("needs one of connection (write ${STORAGE_CONNECTION_STRING}) and account (with credential: default)")
 		return nil
-	case (c.Account != "") != (proof != ""):
+	case (c.Account != "") != (credentialName != ""):
 		n.Fail("account and credential: default go together")
 		return nil
 	}
-	return func(ctx context.Context, _ *Env) (state, closer, error) {
+	return func(ctx context.Context, _ *Options) (state, closer, error) {
 		var err error
-		if c.Credential, err = credential(proof); err != nil {
+		if c.Credential, err = credential(credentialName); err != nil {
 			return state{}, nil, err
 		}
 		s, err := azure.OpenStore(ctx, &c)
@@ -92,6 +92,6 @@ func readAzure(n strictyaml.Node) opener[state] {
 			}
 			return q, nil
 		}
-		return state{s, queue}, leaveOpen, nil
+		return state{s, queue}, noClose, nil
 	}
 }

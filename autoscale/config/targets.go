@@ -22,7 +22,7 @@ import (
 
 func (c *Config) readTarget(n strictyaml.Node) {
 	c.places["target"] = n.Place()
-	c.target = only(n, "target", map[string]func(strictyaml.Node) opener[autoscale.Target]{
+	c.target = exactlyOne(n, "target", map[string]func(strictyaml.Node) opener[autoscale.Target]{
 		"workers":    c.readWorkers,
 		"command":    readCommand,
 		"webhook":    readWebhook,
@@ -48,12 +48,12 @@ func (c *Config) readWorkers(n strictyaml.Node) opener[autoscale.Target] {
 		n.Fail("needs one of pipeline and command")
 		return nil
 	}
-	return func(_ context.Context, env *Env) (autoscale.Target, closer, error) {
-		if err := checkWorkers(path, env.Log); err != nil {
+	return func(_ context.Context, opts *Options) (autoscale.Target, closer, error) {
+		if err := checkWorkers(path, opts.Log); err != nil {
 			return nil, nil, err
 		}
-		if env.rehearse { // opening the pool would start workers
-			return &rehearsed{instances: c.Resource.Limits.Min}, leaveOpen, nil
+		if opts.dryRun { // opening the pool would start workers
+			return &dryRunTarget{instances: c.Resource.Limits.Min}, noClose, nil
 		}
 		line := []string{"sh", "-c", "exec " + program}
 		if path != "" {
@@ -67,7 +67,7 @@ func (c *Config) readWorkers(n strictyaml.Node) opener[autoscale.Target] {
 		if dir == "" {
 			dir = c.Resource.Name + ".workers"
 		}
-		pool, err := workers.New(dir, line, &workers.Config{Instances: c.Resource.Limits.Min, Grace: grace, Log: env.Log})
+		pool, err := workers.New(dir, line, &workers.Config{Instances: c.Resource.Limits.Min, Grace: grace, Log: opts.Log})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -104,7 +104,7 @@ func readCommand(n strictyaml.Node) opener[autoscale.Target] {
 	if !ok {
 		return nil
 	}
-	return made(func() (*command.Target, error) {
+	return withoutClose(func() (*command.Target, error) {
 		return command.New([]string{"sh", "-c", count}, []string{"sh", "-c", scale}, &c)
 	})
 }
@@ -119,7 +119,7 @@ func readWebhook(n strictyaml.Node) opener[autoscale.Target] {
 	if !ok {
 		return nil
 	}
-	return made(func() (*webhook.Target, error) { return webhook.New(address, &webhook.Config{Header: header}) })
+	return withoutClose(func() (*webhook.Target, error) { return webhook.New(address, &webhook.Config{Header: header}) })
 }
 
 func readKubernetes(n strictyaml.Node) opener[autoscale.Target] {
@@ -134,7 +134,7 @@ func readKubernetes(n strictyaml.Node) opener[autoscale.Target] {
 	if !ok {
 		return nil
 	}
-	return made(func() (*kubernetes.Target, error) { return kubernetes.New(&c) })
+	return withoutClose(func() (*kubernetes.Target, error) { return kubernetes.New(&c) })
 }
 
 func readAppService(n strictyaml.Node) opener[autoscale.Target] {
@@ -147,7 +147,7 @@ func readAppService(n strictyaml.Node) opener[autoscale.Target] {
 	if !ok {
 		return nil
 	}
-	return made(func() (_ *appservice.Target, err error) {
+	return withoutClose(func() (_ *appservice.Target, err error) {
 		if c.Credential, err = credential("default"); err != nil {
 			return nil, err
 		}
@@ -157,11 +157,11 @@ func readAppService(n strictyaml.Node) opener[autoscale.Target] {
 
 func readCosmos(n strictyaml.Node) opener[autoscale.Target] {
 	var c cosmos.Config
-	var proof string
+	var credentialName string
 	ok := n.Object(strictyaml.Keys{
 		"endpoint":   readURL(&c.Endpoint),
 		"key":        readKey("COSMOS_KEY", &c.Key),
-		"credential": readCredential(&proof),
+		"credential": readCredential(&credentialName),
 		"database":   func(n strictyaml.Node) { n.Text(&c.Database) },
 		"container":  func(n strictyaml.Node) { n.Text(&c.Container) },
 		"unit":       func(n strictyaml.Node) { n.Int(&c.Unit, 100, autoscale.MaxInstances) },
@@ -169,25 +169,25 @@ func readCosmos(n strictyaml.Node) opener[autoscale.Target] {
 	if !ok {
 		return nil
 	}
-	if (c.Key != "") == (proof != "") {
+	if (c.Key != "") == (credentialName != "") {
 		n.Fail("needs one of key (write ${COSMOS_KEY}) and credential: default")
 		return nil
 	}
-	return made(func() (_ *cosmos.Target, err error) {
-		if c.Credential, err = credential(proof); err != nil {
+	return withoutClose(func() (_ *cosmos.Target, err error) {
+		if c.Credential, err = credential(credentialName); err != nil {
 			return nil, err
 		}
 		return cosmos.New(&c)
 	})
 }
 
-// made opens a target that needs no closing.
-func made[T autoscale.Target](make func() (T, error)) opener[autoscale.Target] {
-	return func(context.Context, *Env) (autoscale.Target, closer, error) {
+// withoutClose opens a target that needs no closing.
+func withoutClose[T autoscale.Target](make func() (T, error)) opener[autoscale.Target] {
+	return func(context.Context, *Options) (autoscale.Target, closer, error) {
 		t, err := make()
 		if err != nil {
 			return nil, nil, err
 		}
-		return t, leaveOpen, nil
+		return t, noClose, nil
 	}
 }

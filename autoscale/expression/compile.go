@@ -38,7 +38,7 @@ const (
 type program struct {
 	vm         *vm.Program
 	metrics    []string // all of them: its environment
-	longest    time.Duration
+	lookBack   time.Duration
 	thresholds map[string][]float64 // by metric: numbers that its figures are compared with
 }
 
@@ -69,7 +69,7 @@ func compile(source string, kind kind, metrics []string) (*program, *Error) {
 	check := &checker{metrics: metrics}
 	tree, err := parse(source, language)
 	if err != nil {
-		return nil, located(source, err)
+		return nil, withOffset(source, err)
 	}
 	ast.Walk(&tree.Node, check)
 	if check.fault != nil {
@@ -81,15 +81,15 @@ func compile(source string, kind kind, metrics []string) (*program, *Error) {
 	}
 	compiled, err := build(source, append(language, as, expr.Patch(&rewriter{metrics})))
 	if err != nil {
-		return nil, located(source, err)
+		return nil, withOffset(source, err)
 	}
-	return &program{vm: compiled, metrics: metrics, longest: check.longest, thresholds: check.thresholds}, nil
+	return &program{vm: compiled, metrics: metrics, lookBack: check.lookBack, thresholds: check.thresholds}, nil
 }
 
 // parse and build turn a panic of the library into an error: what it is given
 // comes from outside.
 func parse(source string, language []expr.Option) (tree *parser.Tree, err error) {
-	defer caught(&err)
+	defer recoverAsError(&err)
 	c := conf.CreateNew()
 	for _, option := range language {
 		option(c)
@@ -98,26 +98,26 @@ func parse(source string, language []expr.Option) (tree *parser.Tree, err error)
 }
 
 func build(source string, options []expr.Option) (p *vm.Program, err error) {
-	defer caught(&err)
+	defer recoverAsError(&err)
 	return expr.Compile(source, options...)
 }
 
-func caught(err *error) {
+func recoverAsError(err *error) {
 	if panicked := recover(); panicked != nil {
 		*err = fmt.Errorf("can't be read: %v", panicked)
 	}
 }
 
-// located takes the place from the library's error.
-func located(source string, err error) *Error {
+// withOffset takes the place from the library's error.
+func withOffset(source string, err error) *Error {
 	if e, ok := errors.AsType[*file.Error](err); ok {
-		return (&fault{e.From, plain(e.Message)}).in(source)
+		return (&fault{e.From, plainMessage(e.Message)}).in(source)
 	}
-	return &Error{Reason: plain(err.Error())}
+	return &Error{Reason: plainMessage(err.Error())}
 }
 
-// plain is the first line of a message, in this package's words for types.
-func plain(message string) string {
+// plainMessage is the first line of a message, in this package's words for types.
+func plainMessage(message string) string {
 	message, _, _ = strings.Cut(message, "\n")
 	return strings.NewReplacer("float64", "a number", "bool", "a condition", "func(string, ...string) a number", "a function", ", but got ", ", but this is ").Replace(message)
 }
@@ -143,7 +143,7 @@ func (f *fault) in(source string) *Error {
 // checker lets pass what belongs to the language.
 type checker struct {
 	metrics    []string
-	longest    time.Duration
+	lookBack   time.Duration
 	thresholds map[string][]float64
 	fault      *fault
 }
@@ -160,12 +160,12 @@ func (c *checker) Visit(node *ast.Node) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.UnaryNode, *ast.ConditionalNode:
 	case *ast.StringNode: // an argument, or the types don't fit
 	case *ast.IdentifierNode:
-		c.word(n)
+		c.identifier(n)
 	case *ast.BinaryNode:
 		if !slices.Contains([]string{"+", "-", "*", "/", "**", "^", "==", "!=", "<", ">", "<=", ">=", "&&", "||", "and", "or"}, n.Operator) {
 			c.fail(n, "%s is not an operator of rules", n.Operator)
 		}
-		c.compares(n)
+		c.noteThreshold(n)
 	case *ast.BuiltinNode:
 		c.call(n, n.Name, n.Arguments)
 	case *ast.CallNode:
@@ -180,13 +180,13 @@ func (c *checker) Visit(node *ast.Node) {
 	}
 }
 
-// compares keeps the number that a figure of a metric is compared with.
-func (c *checker) compares(n *ast.BinaryNode) {
+// noteThreshold keeps the number that a figure of a metric is compared with.
+func (c *checker) noteThreshold(n *ast.BinaryNode) {
 	if !strings.ContainsAny(n.Operator, "<>=") {
 		return
 	}
 	for _, sides := range [][2]ast.Node{{n.Left, n.Right}, {n.Right, n.Left}} {
-		metric, threshold := figureOf(sides[0]), 0.0
+		metric, threshold := metricOf(sides[0]), 0.0
 		switch number := sides[1].(type) {
 		case *ast.IntegerNode:
 			threshold = float64(number.Value)
@@ -204,25 +204,25 @@ func (c *checker) compares(n *ast.BinaryNode) {
 	}
 }
 
-// levels are the functions whose figures are values of the metric.
-var levels = []string{"avg", "max", "min", "percentile"}
+// valueFunctions are the functions whose figures are values of the metric.
+var valueFunctions = []string{"avg", "max", "min", "percentile"}
 
-// figureOf is the metric that an expression is a value of, "" if it is of none.
-func figureOf(n ast.Node) string {
+// metricOf is the metric that an expression is a value of, "" if it is of none.
+func metricOf(n ast.Node) string {
 	call, ok := n.(*ast.CallNode)
 	if !ok {
-		metric, _ := named(n)
+		metric, _ := metricArgument(n)
 		return metric
 	}
 	callee, ok := call.Callee.(*ast.IdentifierNode)
-	if !ok || len(call.Arguments) == 0 || !slices.Contains(levels, callee.Value) {
+	if !ok || len(call.Arguments) == 0 || !slices.Contains(valueFunctions, callee.Value) {
 		return ""
 	}
-	metric, _ := named(call.Arguments[0])
+	metric, _ := metricArgument(call.Arguments[0])
 	return metric
 }
 
-func (c *checker) word(n *ast.IdentifierNode) {
+func (c *checker) identifier(n *ast.IdentifierNode) {
 	if Reserved(n.Value) || slices.Contains(c.metrics, n.Value) {
 		return
 	}
@@ -247,13 +247,13 @@ func (c *checker) call(n ast.Node, name string, arguments []ast.Node) {
 		c.fail(n, "unknown function %s: there are abs, avg, ceil, count, floor, max, min, missing, percentile, rate, round, sum, trunc", name)
 		return
 	}
-	if !overWindow(name, arguments, c.metrics) {
-		if windowed[name] && name != "max" && name != "min" {
+	if !isWindowCall(name, arguments, c.metrics) {
+		if windowFunctions[name] && name != "max" && name != "min" {
 			c.fail(n, "%s takes a metric first: there are %s", name, strings.Join(c.metrics, ", "))
 		}
 		return
 	}
-	if metric, _ := named(arguments[0]); !slices.Contains(c.metrics, metric) {
+	if metric, _ := metricArgument(arguments[0]); !slices.Contains(c.metrics, metric) {
 		c.fail(arguments[0], "unknown metric %q: there are %s", metric, strings.Join(c.metrics, ", "))
 		return
 	}
@@ -267,20 +267,20 @@ func (c *checker) call(n ast.Node, name string, arguments []ast.Node) {
 			c.fail(a, "%q: write a length of time up to %v, such as \"10m\"", text.Value, maxSpan)
 			return
 		}
-		c.longest = max(c.longest, d)
+		c.lookBack = max(c.lookBack, d)
 	}
 }
 
-// windowed are the functions over a metric's values; of them max and min are
+// windowFunctions are the functions over a metric's values; of them max and min are
 // also functions of numbers.
-var windowed = map[string]bool{"avg": true, "max": true, "min": true, "sum": true, "count": true, "rate": true, "percentile": true, "missing": true}
+var windowFunctions = map[string]bool{"avg": true, "max": true, "min": true, "sum": true, "count": true, "rate": true, "percentile": true, "missing": true}
 
-// overWindow tells max(backlog, "10m") from max(1, backlog).
-func overWindow(name string, arguments []ast.Node, metrics []string) bool {
-	if !windowed[name] || len(arguments) == 0 {
+// isWindowCall tells max(backlog, "10m") from max(1, backlog).
+func isWindowCall(name string, arguments []ast.Node, metrics []string) bool {
+	if !windowFunctions[name] || len(arguments) == 0 {
 		return false
 	}
-	metric, quoted := named(arguments[0])
+	metric, quoted := metricArgument(arguments[0])
 	if metric == "" || !quoted && !slices.Contains(metrics, metric) {
 		return false
 	}
@@ -294,8 +294,8 @@ func overWindow(name string, arguments []ast.Node, metrics []string) bool {
 	return text
 }
 
-// named is the metric that an argument names.
-func named(n ast.Node) (name string, quoted bool) {
+// metricArgument is the metric that an argument names.
+func metricArgument(n ast.Node) (name string, quoted bool) {
 	switch n := n.(type) {
 	case *ast.IdentifierNode:
 		return n.Value, false
@@ -305,8 +305,8 @@ func named(n ast.Node) (name string, quoted bool) {
 	return "", false
 }
 
-// ofWindow is behind the names of functions of windows, inside.
-const ofWindow = " of a window"
+// windowSuffix is behind the names of functions of windows, inside.
+const windowSuffix = " of a window"
 
 // rewriter hands functions of windows the metric's name in place of its value.
 type rewriter struct{ metrics []string }
@@ -318,14 +318,14 @@ func (r *rewriter) Visit(node *ast.Node) {
 		return
 	}
 	callee, ok := n.Callee.(*ast.IdentifierNode)
-	if !ok || !overWindow(callee.Value, n.Arguments, r.metrics) {
+	if !ok || !isWindowCall(callee.Value, n.Arguments, r.metrics) {
 		return
 	}
-	metric, quoted := named(n.Arguments[0])
+	metric, quoted := metricArgument(n.Arguments[0])
 	if !quoted {
 		ast.Patch(&n.Arguments[0], &ast.StringNode{Value: metric})
 	}
 	if callee.Value == "max" || callee.Value == "min" {
-		ast.Patch(&n.Callee, &ast.IdentifierNode{Value: callee.Value + ofWindow})
+		ast.Patch(&n.Callee, &ast.IdentifierNode{Value: callee.Value + windowSuffix})
 	}
 }

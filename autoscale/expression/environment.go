@@ -39,14 +39,14 @@ func functions(e *evaluation) map[string]any {
 	}
 	average, most, least := window("avg", autoscale.Span.Average), window("max", autoscale.Span.Max), window("min", autoscale.Span.Min)
 	return map[string]any{
-		"avg":            average,
-		"max" + ofWindow: most,
-		"min" + ofWindow: least,
-		"sum":            window("sum", counted(autoscale.Span.Sum)),
-		"count":          window("count", func(s autoscale.Span) float64 { return float64(len(s)) }),
-		"rate":           window("rate", autoscale.Span.Rate),
+		"avg":                average,
+		"max" + windowSuffix: most,
+		"min" + windowSuffix: least,
+		"sum":                window("sum", nanIfEmpty(autoscale.Span.Sum)),
+		"count":              window("count", func(s autoscale.Span) float64 { return float64(len(s)) }),
+		"rate":               window("rate", autoscale.Span.Rate),
 		"percentile": func(metric string, p float64, last ...string) float64 {
-			return e.note(call("percentile "+autoscale.Number(p), metric, last...), e.span(metric, last...).Percentile(p))
+			return e.note(call("percentile "+autoscale.FormatNumber(p), metric, last...), e.span(metric, last...).Percentile(p))
 		},
 		"missing": func(metric string) bool { return e.situation.Windows[metric] == nil },
 		"max":     func(a float64, more ...float64) float64 { return fold(math.Max, a, more) },
@@ -55,8 +55,8 @@ func functions(e *evaluation) map[string]any {
 	}
 }
 
-// counted makes a figure of no values unknown.
-func counted(figure func(autoscale.Span) float64) func(autoscale.Span) float64 {
+// nanIfEmpty makes a figure of no values unknown.
+func nanIfEmpty(figure func(autoscale.Span) float64) func(autoscale.Span) float64 {
 	return func(s autoscale.Span) float64 {
 		if len(s) == 0 {
 			return math.NaN()
@@ -95,10 +95,10 @@ func (e *evaluation) span(metric string, last ...string) autoscale.Span {
 }
 
 func (p *program) run(e *evaluation) (out any, err error) {
-	defer caught(&err)
+	defer recoverAsError(&err)
 	out, err = expr.Run(p.vm, environment(e, p.metrics))
 	if err != nil {
-		return nil, fmt.Errorf("not evaluated: %s", plain(err.Error()))
+		return nil, fmt.Errorf("not evaluated: %s", plainMessage(err.Error()))
 	}
 	return out, nil
 }

@@ -37,9 +37,9 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Text is a rule in words. Either Target is given, or Up and Down, or one of
+// Spec is a rule in words. Either Target is given, or Up and Down, or one of
 // these.
-type Text struct {
+type Spec struct {
 	Up, Down         string // conditions
 	StepUp, StepDown string // by how many; 1 if not given
 	Target           string // how many there should be; rounded up
@@ -56,15 +56,15 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: at %d: %s", e.Field, e.
 
 // Rule is an [autoscale.Rule] made of expressions. It is safe for concurrent use.
 type Rule struct {
-	text     Text
+	spec     Spec
 	programs map[string]*program
-	longest  time.Duration
+	lookBack time.Duration
 }
 
 // New makes a rule over these metrics. The error is an [*Error], or several
 // joined.
-func New(text Text, metrics []string) (*Rule, error) {
-	r := &Rule{text: text, programs: map[string]*program{}}
+func New(text Spec, metrics []string) (*Rule, error) {
+	r := &Rule{spec: text, programs: map[string]*program{}}
 	var errs []error
 	add := func(field, source string, kind kind) {
 		if source == "" {
@@ -77,7 +77,7 @@ func New(text Text, metrics []string) (*Rule, error) {
 			return
 		}
 		r.programs[field] = p
-		r.longest = max(r.longest, p.longest)
+		r.lookBack = max(r.lookBack, p.lookBack)
 	}
 	add("up", text.Up, condition)
 	add("down", text.Down, condition)
@@ -86,7 +86,7 @@ func New(text Text, metrics []string) (*Rule, error) {
 	add("target", text.Target, number)
 	switch {
 	case len(errs) > 0:
-	case text.Target != "" && text != Text{Target: text.Target}:
+	case text.Target != "" && text != Spec{Target: text.Target}:
 		errs = append(errs, errors.New("a target stands alone, without up and down"))
 	case text.Target == "" && text.Up == "" && text.Down == "":
 		errs = append(errs, errors.New("a rule needs up and down, or a target"))
@@ -99,9 +99,9 @@ func New(text Text, metrics []string) (*Rule, error) {
 	return r, nil
 }
 
-// Longest is the longest while that the rule looks back by name; the window
+// LookBack is the longest while that the rule looks back by name; the window
 // must be at least that long.
-func (r *Rule) Longest() time.Duration { return r.longest }
+func (r *Rule) LookBack() time.Duration { return r.lookBack }
 
 // Thresholds are the numbers that up and down compare a metric's values with.
 func (r *Rule) Thresholds(metric string) []float64 {
@@ -118,7 +118,7 @@ func (r *Rule) Thresholds(metric string) []float64 {
 func (r *Rule) String() string {
 	var parts []string
 	for _, f := range []struct{ name, text string }{
-		{"up", r.text.Up}, {"down", r.text.Down}, {"step up", r.text.StepUp}, {"step down", r.text.StepDown}, {"target", r.text.Target},
+		{"up", r.spec.Up}, {"down", r.spec.Down}, {"step up", r.spec.StepUp}, {"step down", r.spec.StepDown}, {"target", r.spec.Target},
 	} {
 		if f.text != "" {
 			parts = append(parts, f.name+": "+strings.Join(strings.Fields(f.text), " "))
@@ -131,15 +131,15 @@ func (r *Rule) String() string {
 func (r *Rule) Propose(s autoscale.Situation) autoscale.Proposal {
 	e := &evaluation{situation: s}
 	wanted, why := r.propose(e)
-	if len(e.figures) > 0 {
-		why += ": " + strings.Join(e.figures, ", ")
+	if len(e.observed) > 0 {
+		why += ": " + strings.Join(e.observed, ", ")
 	}
 	return autoscale.Proposal{Instances: wanted, Reason: why}
 }
 
 func (r *Rule) propose(e *evaluation) (wanted int, why string) {
 	now := e.situation.Instances
-	if r.text.Target != "" {
+	if r.spec.Target != "" {
 		f, err := r.programs["target"].number(e)
 		switch {
 		case err != nil:
@@ -147,7 +147,7 @@ func (r *Rule) propose(e *evaluation) (wanted int, why string) {
 		case math.IsNaN(f):
 			return now, "no target: it is not a number, as where a metric does not count, or of 0 / 0"
 		}
-		return whole(math.Ceil(f)), "target " + autoscale.Number(f)
+		return whole(math.Ceil(f)), "target " + autoscale.FormatNumber(f)
 	}
 	for _, field := range []string{"up", "down"} { // if both hold, up
 		p := r.programs[field]
@@ -183,7 +183,7 @@ func (r *Rule) step(field string, e *evaluation) (int, error) {
 	case err != nil:
 		return 0, err
 	case math.IsNaN(f) || f < 1:
-		return 0, fmt.Errorf("%s is not a step: must be at least 1", autoscale.Number(f))
+		return 0, fmt.Errorf("%s is not a step: must be at least 1", autoscale.FormatNumber(f))
 	}
 	return whole(f), nil
 }
@@ -193,17 +193,17 @@ func whole(f float64) int { return int(min(max(f, 0), autoscale.MaxInstances)) }
 // evaluation is one evaluation: the situation, and the figures looked at.
 type evaluation struct {
 	situation autoscale.Situation
-	figures   []string
+	observed  []string
 }
 
 // note keeps a figure for the reason, once.
 func (e *evaluation) note(what string, f float64) float64 {
-	text := what + " = " + autoscale.Number(f)
+	text := what + " = " + autoscale.FormatNumber(f)
 	if math.IsNaN(f) {
 		text = what + " is unknown"
 	}
-	if !slices.Contains(e.figures, text) {
-		e.figures = append(e.figures, text)
+	if !slices.Contains(e.observed, text) {
+		e.observed = append(e.observed, text)
 	}
 	return f
 }

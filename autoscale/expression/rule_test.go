@@ -71,7 +71,7 @@ func TestExpressions(t *testing.T) {
 		"backlog > 500 // the threshold":                             true,
 		"avg(backlog,\n  \"10m\")\n  > 300":                          true,
 	} {
-		r, err := expression.New(expression.Text{Up: source}, metrics)
+		r, err := expression.New(expression.Spec{Up: source}, metrics)
 		if err != nil {
 			t.Errorf("%s: %v", source, err)
 			continue
@@ -85,24 +85,24 @@ func TestExpressions(t *testing.T) {
 
 func TestProposals(t *testing.T) {
 	for _, c := range []struct {
-		text   expression.Text
+		text   expression.Spec
 		want   int
 		reason string
 	}{
-		{expression.Text{Up: `avg(backlog, "10m") > 300`, Down: `max(backlog, "10m") < 100`}, 5, "up holds: avg(backlog, 10m) = 350"},
-		{expression.Text{Up: `avg(backlog, "10m") > 400`, Down: `max(backlog, "10m") < 601`}, 3, "down holds: avg(backlog, 10m) = 350, max(backlog, 10m) = 600"},
-		{expression.Text{Up: `true`, Down: `true`}, 5, "up holds"},
-		{expression.Text{Up: `backlog > 1000`}, 4, "neither up nor down holds"},
-		{expression.Text{Up: `backlog > 100`, StepUp: `backlog > 500 ? 3 : 1`}, 7, "up holds"},
-		{expression.Text{Up: `backlog > 100`, StepUp: `0.5`}, 4, "0.5 is not a step: must be at least 1"},
-		{expression.Text{Up: `backlog > 100`, StepUp: `gone`}, 4, "is not a step"},
-		{expression.Text{Down: `backlog > 100`, StepDown: `2.9`}, 2, "down holds"},
-		{expression.Text{Target: `ceil(backlog / 1000)`}, 1, "target 1"},
-		{expression.Text{Target: `backlog / 250`}, 3, "target 2.4"},
-		{expression.Text{Target: `gone / 250`}, 4, "no target: it is not a number, as where a metric does not count"},
-		{expression.Text{Target: `(backlog - backlog) / 0`}, 4, "or of 0 / 0"},
-		{expression.Text{Target: `-5`}, 0, "target -5"},
-		{expression.Text{Target: `backlog / 0`}, 1_000_000, "target +Inf"},
+		{expression.Spec{Up: `avg(backlog, "10m") > 300`, Down: `max(backlog, "10m") < 100`}, 5, "up holds: avg(backlog, 10m) = 350"},
+		{expression.Spec{Up: `avg(backlog, "10m") > 400`, Down: `max(backlog, "10m") < 601`}, 3, "down holds: avg(backlog, 10m) = 350, max(backlog, 10m) = 600"},
+		{expression.Spec{Up: `true`, Down: `true`}, 5, "up holds"},
+		{expression.Spec{Up: `backlog > 1000`}, 4, "neither up nor down holds"},
+		{expression.Spec{Up: `backlog > 100`, StepUp: `backlog > 500 ? 3 : 1`}, 7, "up holds"},
+		{expression.Spec{Up: `backlog > 100`, StepUp: `0.5`}, 4, "0.5 is not a step: must be at least 1"},
+		{expression.Spec{Up: `backlog > 100`, StepUp: `gone`}, 4, "is not a step"},
+		{expression.Spec{Down: `backlog > 100`, StepDown: `2.9`}, 2, "down holds"},
+		{expression.Spec{Target: `ceil(backlog / 1000)`}, 1, "target 1"},
+		{expression.Spec{Target: `backlog / 250`}, 3, "target 2.4"},
+		{expression.Spec{Target: `gone / 250`}, 4, "no target: it is not a number, as where a metric does not count"},
+		{expression.Spec{Target: `(backlog - backlog) / 0`}, 4, "or of 0 / 0"},
+		{expression.Spec{Target: `-5`}, 0, "target -5"},
+		{expression.Spec{Target: `backlog / 0`}, 1_000_000, "target +Inf"},
 	} {
 		r, err := expression.New(c.text, metrics)
 		if err != nil {
@@ -144,7 +144,7 @@ func TestFaults(t *testing.T) {
 		{strings.Repeat("a", 5000), ``, "longer than 4096 bytes"},
 		{"backlog > \xff", ``, "not UTF-8"},
 	} {
-		_, err := expression.New(expression.Text{Up: c.source}, metrics)
+		_, err := expression.New(expression.Spec{Up: c.source}, metrics)
 		fault, ok := errors.AsType[*expression.Error](err)
 		if !ok {
 			t.Errorf("%.40s: got %v, want a fault", c.source, err)
@@ -159,7 +159,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%.40s: several lines: %s", c.source, fault.Reason)
 		}
 	}
-	for _, text := range []expression.Text{{}, {Up: "true", Target: "1"}, {StepUp: "1", Target: "1"}, {Up: "true", StepDown: "1"}} {
+	for _, text := range []expression.Spec{{}, {Up: "true", Target: "1"}, {StepUp: "1", Target: "1"}, {Up: "true", StepDown: "1"}} {
 		if _, err := expression.New(text, metrics); err == nil {
 			t.Errorf("%+v was taken", text)
 		}
@@ -173,7 +173,7 @@ func FuzzExpression(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, source string) {
 		began := time.Now()
-		for _, text := range []expression.Text{{Up: source}, {Target: source}} {
+		for _, text := range []expression.Spec{{Up: source}, {Target: source}} {
 			r, err := expression.New(text, metrics)
 			if err != nil {
 				if fault, ok := errors.AsType[*expression.Error](err); ok && (fault.Offset < 0 || fault.Offset > len(source)) {

@@ -35,6 +35,6 @@ func TestQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := s.Queue("metrics", lock)
-		return autoscaletest.Queue{Queue: q, Aside: q.Aside}
+		return autoscaletest.Queue{Queue: q, DeadLetters: q.DeadLetters}
 	})
 }

@@ -43,7 +43,7 @@ func TestOpenAgain(t *testing.T) {
 		}
 		stores = append(stores, s)
 	}
-	if err := stores[0].Save(t.Context(), &autoscale.Memory{Resource: "r", Instances: 7}); err != nil {
+	if err := stores[0].Save(t.Context(), &autoscale.ResourceState{Resource: "r", Instances: 7}); err != nil {
 		t.Fatal(err)
 	}
 	if err := stores[1].Queue("q", 0).Send(t.Context(), []byte("a")); err != nil {
@@ -91,16 +91,16 @@ func TestAsideIsBounded(t *testing.T) {
 	}
 	messages, err := q.Receive(t.Context(), 1)
 	if err == nil {
-		err = q.SetAside(t.Context(), &messages[0], "bad too")
+		err = q.DeadLetter(t.Context(), &messages[0], "bad too")
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := q.Aside(t.Context())
+	list, err := q.DeadLetters(t.Context())
 	if err != nil || len(list) != 1000 || string(list[0].Body) != "102" || string(list[999].Body) != "last" {
 		t.Errorf("%d are set aside, %v; want 1,000, from 102 on", len(list), err)
 	}
-	if other, err := s.Queue("other", 0).Aside(t.Context()); err != nil || len(other) != 1 {
+	if other, err := s.Queue("other", 0).DeadLetters(t.Context()); err != nil || len(other) != 1 {
 		t.Errorf("of another queue %d are left, %v", len(other), err)
 	}
 }

@@ -21,8 +21,8 @@ type Queue struct {
 
 var _ autoscale.Queue = (*Queue)(nil)
 
-// lookEvery is how often an empty queue is looked into.
-const lookEvery = 100 * time.Millisecond
+// pollInterval is how often an empty queue is looked into.
+const pollInterval = 100 * time.Millisecond
 
 // Queue returns the queue of a name. lock is how long a received message is
 // hidden from other receivers; zero means 30 s.
@@ -39,7 +39,7 @@ func (q *Queue) fail(what string, err error) error {
 
 // Send implements [autoscale.Queue]: all of the messages or none.
 func (q *Queue) Send(ctx context.Context, bodies ...[]byte) error {
-	err := q.store.within(ctx, func(tx *sql.Tx) error {
+	err := q.store.inTx(ctx, func(tx *sql.Tx) error {
 		for _, b := range bodies {
 			if b == nil {
 				b = []byte{}
@@ -58,7 +58,7 @@ func (q *Queue) Send(ctx context.Context, bodies ...[]byte) error {
 
 // Receive implements [autoscale.Queue].
 func (q *Queue) Receive(ctx context.Context, most int) ([]autoscale.Message, error) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		messages, err := q.take(ctx, most)
@@ -137,15 +137,15 @@ func (q *Queue) Delete(ctx context.Context, m *autoscale.Message) error {
 	return nil
 }
 
-// mostAside is how many messages are kept that were set aside.
-const mostAside = 1000
+// maxDeadLetters is how many messages are kept that were set aside.
+const maxDeadLetters = 1000
 
-// SetAside implements [autoscale.Queue].
-func (q *Queue) SetAside(ctx context.Context, m *autoscale.Message, reason string) error {
+// DeadLetter implements [autoscale.Queue].
+func (q *Queue) DeadLetter(ctx context.Context, m *autoscale.Message, reason string) error {
 	_, err := q.change(ctx, m, "UPDATE messages SET aside = ? WHERE id = ? AND deliveries = ? AND aside IS NULL", reason, m)
 	if err == nil {
 		_, err = q.store.db.ExecContext(ctx, `DELETE FROM messages WHERE queue = ? AND aside IS NOT NULL AND id <=
-			(SELECT id FROM messages WHERE queue = ? AND aside IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET ?)`, q.name, q.name, mostAside)
+			(SELECT id FROM messages WHERE queue = ? AND aside IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET ?)`, q.name, q.name, maxDeadLetters)
 	}
 	if err != nil {
 		return q.fail("set aside in queue", err)
@@ -175,16 +175,16 @@ func (q *Queue) change(ctx context.Context, m *autoscale.Message, query string, 
 	return result.RowsAffected()
 }
 
-// Aside returns what has been set aside, oldest first; at most the last 1,000.
-func (q *Queue) Aside(ctx context.Context) ([]autoscale.Aside, error) {
+// DeadLetters returns what has been set aside, oldest first; at most the last 1,000.
+func (q *Queue) DeadLetters(ctx context.Context) ([]autoscale.DeadLetter, error) {
 	rows, err := q.store.db.QueryContext(ctx, "SELECT body, aside FROM messages WHERE queue = ? AND aside IS NOT NULL ORDER BY id", q.name)
 	if err != nil {
 		return nil, q.fail("read what is set aside in queue", err)
 	}
 	defer rows.Close()
-	var list []autoscale.Aside
+	var list []autoscale.DeadLetter
 	for rows.Next() {
-		var a autoscale.Aside
+		var a autoscale.DeadLetter
 		if err := rows.Scan(&a.Body, &a.Reason); err != nil {
 			return nil, q.fail("read what is set aside in queue", err)
 		}

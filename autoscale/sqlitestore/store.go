@@ -89,7 +89,7 @@ func Open(path string) (*Store, error) {
 
 // prepare creates the tables in a new file.
 func (s *Store) prepare(ctx context.Context) error {
-	return s.within(ctx, func(tx *sql.Tx) error {
+	return s.inTx(ctx, func(tx *sql.Tx) error {
 		var version, tables int
 		if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 			return err
@@ -114,8 +114,8 @@ func (s *Store) prepare(ctx context.Context) error {
 // Close closes the file. Queues in it fail from then on.
 func (s *Store) Close() error { return s.db.Close() }
 
-// within runs fn in a transaction that others wait for.
-func (s *Store) within(ctx context.Context, fn func(*sql.Tx) error) error {
+// inTx runs fn in a transaction that others wait for.
+func (s *Store) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -140,9 +140,9 @@ func (s *Store) fail(what string, err error) error {
 }
 
 // Load implements [autoscale.Store].
-func (s *Store) Load(ctx context.Context, resource string) (*autoscale.Memory, error) {
-	m := &autoscale.Memory{Resource: resource}
-	err := s.within(ctx, func(tx *sql.Tx) error {
+func (s *Store) Load(ctx context.Context, resource string) (*autoscale.ResourceState, error) {
+	m := &autoscale.ResourceState{Resource: resource}
+	err := s.inTx(ctx, func(tx *sql.Tx) error {
 		var version int64
 		var content string
 		err := tx.QueryRowContext(ctx, "SELECT version, content FROM memory WHERE resource = ?", resource).Scan(&version, &content)
@@ -186,7 +186,7 @@ func loadWindows(ctx context.Context, tx *sql.Tx, resource string) (map[string]*
 }
 
 // Save implements [autoscale.Store].
-func (s *Store) Save(ctx context.Context, m *autoscale.Memory, records ...autoscale.Record) error {
+func (s *Store) Save(ctx context.Context, m *autoscale.ResourceState, records ...autoscale.Record) error {
 	var expected int64 // 0: not there
 	if m.Version != "" {
 		var err error
@@ -194,7 +194,7 @@ func (s *Store) Save(ctx context.Context, m *autoscale.Memory, records ...autosc
 			return s.fail("save memory of "+m.Resource, fmt.Errorf("version %q: %w", m.Version, autoscale.ErrConflict))
 		}
 	}
-	err := s.within(ctx, func(tx *sql.Tx) error {
+	err := s.inTx(ctx, func(tx *sql.Tx) error {
 		if err := saveMemory(ctx, tx, m, expected); err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (s *Store) Save(ctx context.Context, m *autoscale.Memory, records ...autosc
 	return nil
 }
 
-func saveMemory(ctx context.Context, tx *sql.Tx, m *autoscale.Memory, expected int64) error {
+func saveMemory(ctx context.Context, tx *sql.Tx, m *autoscale.ResourceState, expected int64) error {
 	bare := *m
 	bare.Windows, bare.Version, bare.Resource = nil, "", ""
 	content, err := json.Marshal(bare)
@@ -242,7 +242,7 @@ func saveMemory(ctx context.Context, tx *sql.Tx, m *autoscale.Memory, expected i
 	return nil
 }
 
-func saveWindows(ctx context.Context, tx *sql.Tx, m *autoscale.Memory) error {
+func saveWindows(ctx context.Context, tx *sql.Tx, m *autoscale.ResourceState) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM windows WHERE resource = ?", m.Resource); err != nil {
 		return err
 	}
@@ -323,8 +323,8 @@ func (s *Store) Records(ctx context.Context, resource string, since time.Time, l
 	return list, nil
 }
 
-// Forget implements [autoscale.Store].
-func (s *Store) Forget(ctx context.Context, resource string, before time.Time) error {
+// DeleteRecords implements [autoscale.Store].
+func (s *Store) DeleteRecords(ctx context.Context, resource string, before time.Time) error {
 	if _, err := s.db.ExecContext(ctx, "DELETE FROM records WHERE resource = ? AND time < ?", resource, before.UnixNano()); err != nil {
 		return s.fail("forget records of "+resource, err)
 	}

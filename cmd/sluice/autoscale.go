@@ -32,14 +32,14 @@ with the same file; queues in the file's state join them.`,
 		Example: "  sluice autoscale run orders.yaml\n  sluice autoscale run orders.yaml --dry-run\n  sluice autoscale run orders.yaml --part collector",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
-			which := config.Which(part)
+			which := config.Mode(part)
 			switch {
-			case which != config.Everything && which != config.Collector && which != config.Logic && which != config.Scaler:
+			case which != config.AllParts && which != config.Collector && which != config.Logic && which != config.Scaler:
 				return usage.Errorf("--part %s: write collector, logic or scaler", part)
-			case dry && which != config.Everything:
+			case dry && which != config.AllParts:
 				return usage.Errorf("--dry-run runs all parts: leave out --part")
 			case dry:
-				which = config.Rehearsal
+				which = config.DryRun
 			}
 			return a.runAutoscaler(ctx, args[0], which)
 		}),
@@ -50,20 +50,20 @@ with the same file; queues in the file's state join them.`,
 	return cmd
 }
 
-func (a *app) runAutoscaler(ctx context.Context, path string, which config.Which) (err error) {
+func (a *app) runAutoscaler(ctx context.Context, path string, which config.Mode) (err error) {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	c, err := config.Load(path)
 	if err != nil {
 		return err
 	}
-	parts, err := c.Open(ctx, which, &config.Env{Log: a.log, OnRecord: a.logDecision})
+	parts, err := c.Open(ctx, which, &config.Options{Log: a.log, OnRecord: a.logDecision})
 	if err != nil {
 		return unlessInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, closeSoon(ctx, parts.Close)) }()
 	r := &c.Resource
-	a.log.Info("autoscaling", "resource", r.Name, "every", r.Limits.Every, "min", r.Limits.Min, "max", r.Limits.Max, "dry_run", which == config.Rehearsal)
+	a.log.Info("autoscaling", "resource", r.Name, "every", r.Limits.Interval, "min", r.Limits.Min, "max", r.Limits.Max, "dry_run", which == config.DryRun)
 	return parts.Run(ctx)
 }
 
@@ -74,7 +74,7 @@ func (a *app) logDecision(r autoscale.Record) {
 	switch r.Kind {
 	case autoscale.Hold:
 		log = a.log.Debug
-	case autoscale.GivenUp:
+	case autoscale.ActionFailed:
 		log = a.log.Error
 	}
 	log(string(r.Kind), "resource", r.Resource, "instances", r.Instances, "wanted", r.Wanted, "reason", r.Reason)

@@ -51,7 +51,7 @@ record writes one. --rules given several times compares the rules.`,
 				return usage.Errorf("%d rules: at most %d are compared", len(flags.rules), backtest.MaxPlotted)
 			case flags.plot != "" && plotFormat(flags.plot) == "":
 				return usage.Errorf("--plot %s: write a file that ends in .png or .svg", flags.plot)
-			case flags.model.Drain < 0 || flags.model.StartUp < 0 || flags.model.Start < 0:
+			case flags.model.DrainRate < 0 || flags.model.StartupTime < 0 || flags.model.InitialInstances < 0:
 				return usage.Errorf("--drain, --startup and --start must not be negative")
 			}
 			return a.backtest(flags)
@@ -62,11 +62,11 @@ record writes one. --rules given several times compares the rules.`,
 	f.StringVar(&flags.metrics, "metrics", "", "`file` with the recorded metrics (CSV)")
 	f.StringVar(&flags.plot, "plot", "", "draw it into a `file`, .png or .svg")
 	f.BoolVar(&flags.json, "json", false, "a line of JSON for each rule, with its decisions")
-	f.Float64Var(&flags.model.Drain, "drain", 0, "what an instance gets done per second, a `number`; 0: the metrics stay as recorded")
+	f.Float64Var(&flags.model.DrainRate, "drain", 0, "what an instance gets done per second, a `number`; 0: the metrics stay as recorded")
 	f.StringVar(&flags.model.Load, "load", "", "`column` that says how much has arrived since the row before")
 	f.StringVar(&flags.model.Backlog, "backlog", "", "`metric` that the model makes; the rule's, if it has one")
-	f.DurationVar(&flags.model.StartUp, "startup", 0, "`time` until a new instance gets something done")
-	f.IntVar(&flags.model.Start, "start", 0, "`instances` at first; as recorded, else the minimum")
+	f.DurationVar(&flags.model.StartupTime, "startup", 0, "`time` until a new instance gets something done")
+	f.IntVar(&flags.model.InitialInstances, "start", 0, "`instances` at first; as recorded, else the minimum")
 	return cmd
 }
 
@@ -111,7 +111,7 @@ func (a *app) backtest(flags backtestFlags) error {
 // and the backlog that the model makes.
 func ruleMetrics(r *backtest.Recording, m backtest.Model) []string {
 	metrics := slices.DeleteFunc(slices.Clone(r.Metrics), func(column string) bool {
-		return column == backtest.Instances
+		return column == backtest.InstancesColumn
 	})
 	if m.Backlog != "" && !slices.Contains(metrics, m.Backlog) {
 		metrics = append(metrics, m.Backlog)
@@ -153,8 +153,8 @@ func writeResults(w io.Writer, results []*backtest.Result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "RULE\tWORST BACKLOG\tMEAN\tAT THE END\tINSTANCE-HOURS\tMOST\tACTIONS\tUP\tDOWN\t")
 	for _, r := range results {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%d\t%d\t\n", r.Name, autoscale.Number(r.Worst), autoscale.Number(r.Mean), autoscale.Number(r.Final),
-			r.InstanceHours, r.Most, r.Actions, r.Ups, r.Downs)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%d\t%d\t\n", r.Name, autoscale.FormatNumber(r.MaxBacklog), autoscale.FormatNumber(r.MeanBacklog), autoscale.FormatNumber(r.FinalBacklog),
+			r.InstanceHours, r.MaxInstances, r.Actions, r.ScaleUps, r.ScaleDowns)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write results: %w", err)

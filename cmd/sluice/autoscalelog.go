@@ -26,7 +26,7 @@ func writeDecisions(w io.Writer, records []autoscale.Record, asJSON bool) error 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TIME\tDECISION\tINSTANCES\tMETRICS\tREASON")
 	for _, r := range records {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.Time.UTC().Format(time.RFC3339), r.Kind, change(r), figures(r), r.Reason)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.Time.UTC().Format(time.RFC3339), r.Kind, change(r), metricStats(r), r.Reason)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write decisions: %w", err)
@@ -41,15 +41,15 @@ func change(r autoscale.Record) string {
 	return fmt.Sprint(r.Instances)
 }
 
-// figures are each metric's newest value and how many there are.
-func figures(r autoscale.Record) string {
-	list := make([]string, len(r.Figures))
-	for i, f := range r.Figures {
+// metricStats are each metric's newest value and how many there are.
+func metricStats(r autoscale.Record) string {
+	list := make([]string, len(r.Stats))
+	for i, f := range r.Stats {
 		if f.Points == 0 {
 			list[i] = f.Metric + " –"
 			continue
 		}
-		list[i] = fmt.Sprintf("%s %s (avg %s, max %s of %d)", f.Metric, autoscale.Number(f.Last), autoscale.Number(f.Average), autoscale.Number(f.Max), f.Points)
+		list[i] = fmt.Sprintf("%s %s (avg %s, max %s of %d)", f.Metric, autoscale.FormatNumber(f.Last), autoscale.FormatNumber(f.Average), autoscale.FormatNumber(f.Max), f.Points)
 	}
 	return strings.Join(list, "; ")
 }

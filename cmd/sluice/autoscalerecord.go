@@ -56,7 +56,7 @@ func (a *app) recordMetrics(ctx context.Context, path, out string, within time.D
 	if err != nil {
 		return err
 	}
-	collector, done, err := c.OpenSources(ctx, &config.Env{Log: a.log})
+	collector, done, err := c.OpenSources(ctx, &config.Options{Log: a.log})
 	if err != nil {
 		return unlessInterrupted(ctx, err)
 	}
@@ -71,7 +71,7 @@ func (a *app) recordMetrics(ctx context.Context, path, out string, within time.D
 		defer func() { err = errors.Join(err, closeSoon(ctx, closeStore)) }()
 	}
 
-	columns := append(slices.Clone(c.Resource.Metrics), backtest.Instances)
+	columns := append(slices.Clone(c.Resource.Metrics), backtest.InstancesColumn)
 	file, appends, err := openRecording(out, columns)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (a *app) recordMetrics(ctx context.Context, path, out string, within time.D
 	defer func() { err = errors.Join(err, file.Close()) }()
 	w := backtest.NewWriter(file, columns, appends)
 	rows := 0
-	tick := time.NewTicker(c.Resource.Limits.Every)
+	tick := time.NewTicker(c.Resource.Limits.Interval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		now := time.Now()
@@ -111,10 +111,10 @@ func knownInstances(ctx context.Context, c *config.Config, store autoscale.Store
 		return nil
 	}
 	m, err := store.Load(ctx, c.Resource.Name)
-	if err != nil || now.Sub(m.Reported) > c.Resource.Limits.Stale {
+	if err != nil || now.Sub(m.Reported) > c.Resource.Limits.StaleAfter {
 		return nil
 	}
-	return map[string]float64{backtest.Instances: float64(m.Instances)}
+	return map[string]float64{backtest.InstancesColumn: float64(m.Instances)}
 }
 
 // openRecording opens a new file, or one with the same columns to append to.

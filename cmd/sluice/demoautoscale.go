@@ -133,9 +133,9 @@ func (a *app) tellDecision(r autoscale.Record) {
 	switch r.Kind {
 	case autoscale.Up, autoscale.Down:
 		a.log.Info("scale "+string(r.Kind), "from", r.Instances, "to", r.Wanted, "why", r.Reason)
-	case autoscale.Succeeded:
+	case autoscale.ActionSucceeded:
 		a.log.Info("scaled", "workers", r.Instances, "what", r.Reason)
-	case autoscale.GivenUp:
+	case autoscale.ActionFailed:
 		a.log.Error("not scaled", "workers", r.Instances, "what", r.Reason)
 	}
 }
@@ -210,7 +210,7 @@ func summarize(log []autoscale.Record) (s scaling) {
 		case autoscale.Down:
 			s.downs++
 		}
-		for _, f := range r.Figures {
+		for _, f := range r.Stats {
 			if f.Metric != demo.LagMetric {
 				continue
 			}

@@ -68,13 +68,13 @@ func TestDemoAutoscaleOnce(t *testing.T) {
 	now, most := 1, 1
 	for _, r := range log {
 		switch r.Kind {
-		case autoscale.Succeeded:
+		case autoscale.ActionSucceeded:
 			if r.Instances-now != 1 && r.Instances-now != -1 {
 				t.Errorf("from %d to %d at once", now, r.Instances)
 			}
 			now = r.Instances
 			most = max(most, now)
-		case autoscale.GivenUp:
+		case autoscale.ActionFailed:
 			t.Errorf("given up: %s", r.Reason)
 		}
 	}

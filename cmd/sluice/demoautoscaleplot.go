@@ -14,7 +14,7 @@ func asResult(log []autoscale.Record) *backtest.Result {
 		if d.Kind == autoscale.Up || d.Kind == autoscale.Down {
 			r.Rule, r.Decisions = d.Rule, append(r.Decisions, d)
 		}
-		for _, f := range d.Figures {
+		for _, f := range d.Stats {
 			if f.Metric == demo.LagMetric {
 				lag = f.Last
 			}

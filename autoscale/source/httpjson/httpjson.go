@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/autoscale/internal/exchange"
+	"github.com/sluice-go/sluice/autoscale/internal/httpfetch"
 )
 
 // Config holds what has a default. The zero value is ready to use.
@@ -39,13 +39,13 @@ var _ autoscale.Source = (*Source)(nil)
 // The place is a JSON pointer (RFC 6901), such as /queues/0/waiting; an empty
 // one is the whole document.
 func New(endpoint, path string, cfg *Config) (*Source, error) {
-	at, err := exchange.Parse(endpoint)
+	at, err := httpfetch.ParseURL(endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
 	p, err := parsePointer(path)
 	if err != nil {
-		return nil, fmt.Errorf("endpoint %s: %w", exchange.Place(at), err)
+		return nil, fmt.Errorf("endpoint %s: %w", httpfetch.Redacted(at), err)
 	}
 	s := &Source{at: at, path: p}
 	if cfg != nil {
@@ -64,13 +64,13 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	for name, values := range s.cfg.Header {
 		r.Header[http.CanonicalHeaderKey(name)] = values
 	}
-	body, err := exchange.Do(s.cfg.Client, r)
+	body, err := httpfetch.Do(s.cfg.Client, r)
 	if err != nil {
 		return autoscale.Reading{}, fmt.Errorf("endpoint: %w", err)
 	}
 	value, err := s.path.number(body)
 	if err != nil {
-		return autoscale.Reading{}, fmt.Errorf("endpoint %s: %w", exchange.Place(s.at), err)
+		return autoscale.Reading{}, fmt.Errorf("endpoint %s: %w", httpfetch.Redacted(s.at), err)
 	}
 	return autoscale.Reading{Value: value}, nil
 }

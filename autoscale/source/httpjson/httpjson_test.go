@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/autoscale/internal/exchange"
+	"github.com/sluice-go/sluice/autoscale/internal/httpfetch"
 )
 
 func serve(t *testing.T, h http.HandlerFunc) string {
@@ -97,7 +97,7 @@ func TestFailures(t *testing.T) {
 		case "/refused":
 			w.WriteHeader(http.StatusForbidden)
 		case "/long":
-			_, _ = w.Write(make([]byte, exchange.MaxAnswer+1))
+			_, _ = w.Write(make([]byte, httpfetch.MaxBody+1))
 		case "/html":
 			fmt.Fprint(w, "<html>")
 		case "/slow":

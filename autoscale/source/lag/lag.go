@@ -89,15 +89,15 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 		}
 		at[p.Partition] = p
 	}
-	total, err := s.sum(ctx, topic.Partitions, at)
+	total, err := s.totalLag(ctx, topic.Partitions, at)
 	if err != nil {
 		return autoscale.Reading{}, fmt.Errorf("lag of %s: %w", s.group.Topic, err)
 	}
 	return autoscale.Reading{Value: float64(total)}, nil
 }
 
-// sum adds up the partitions, some at a time. The first error ends it.
-func (s *Source) sum(ctx context.Context, partitions []string, at map[string]*sluice.Checkpoint) (total int64, err error) {
+// totalLag adds up the partitions, some at a time. The first error ends it.
+func (s *Source) totalLag(ctx context.Context, partitions []string, at map[string]*sluice.Checkpoint) (total int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	next := make(chan string)
@@ -106,7 +106,7 @@ func (s *Source) sum(ctx context.Context, partitions []string, at map[string]*sl
 	for range min(s.cfg.Parallel, len(partitions)) {
 		asking.Go(func() {
 			for p := range next {
-				n, failed := s.behind(ctx, p, at[p])
+				n, failed := s.partitionLag(ctx, p, at[p])
 				mu.Lock()
 				total += n
 				if failed != nil && err == nil {
@@ -125,10 +125,10 @@ func (s *Source) sum(ctx context.Context, partitions []string, at map[string]*sl
 	return total, err
 }
 
-var errBeyond = errors.New("its checkpoint lies behind the newest event")
+var errAheadOfHub = errors.New("its checkpoint lies behind the newest event")
 
-// behind is how many events of a partition are to be dealt with.
-func (s *Source) behind(ctx context.Context, partition string, p *sluice.Checkpoint) (int64, error) {
+// partitionLag is how many events of a partition are to be dealt with.
+func (s *Source) partitionLag(ctx context.Context, partition string, p *sluice.Checkpoint) (int64, error) {
 	b, err := s.hub.Bounds(ctx, partition)
 	if err != nil {
 		return 0, fmt.Errorf("bounds of partition %s: %w", partition, err)
@@ -138,7 +138,7 @@ func (s *Source) behind(ctx context.Context, partition string, p *sluice.Checkpo
 		return min(max(s.fromStart(b), 0), held), nil
 	}
 	if p.Position.Sequence > b.Last.Sequence {
-		return 0, fmt.Errorf("partition %s: %w: %d, and that is %d", partition, errBeyond, p.Position.Sequence, b.Last.Sequence)
+		return 0, fmt.Errorf("partition %s: %w: %d, and that is %d", partition, errAheadOfHub, p.Position.Sequence, b.Last.Sequence)
 	}
 	from := max(p.Position.Sequence+1, b.First)
 	n := b.Lag(p.Position)

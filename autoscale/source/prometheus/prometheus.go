@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/autoscale/internal/exchange"
+	"github.com/sluice-go/sluice/autoscale/internal/httpfetch"
 )
 
 // Config holds what has a default. The zero value is ready to use.
@@ -38,7 +38,7 @@ var _ autoscale.Source = (*Source)(nil)
 // below the URL (…/api/v1/query). The expression must give a scalar or one
 // series: sum(…), and `… or vector(0)` where no series means zero.
 func New(server, query string, cfg *Config) (*Source, error) {
-	at, err := exchange.Parse(server)
+	at, err := httpfetch.ParseURL(server)
 	if err != nil {
 		return nil, fmt.Errorf("prometheus: %w", err)
 	}
@@ -73,8 +73,8 @@ func (s *Source) ask(ctx context.Context) (float64, error) {
 	for name, values := range s.cfg.Header {
 		r.Header[http.CanonicalHeaderKey(name)] = values
 	}
-	body, err := exchange.Do(s.cfg.Client, r)
-	var status *exchange.StatusError
+	body, err := httpfetch.Do(s.cfg.Client, r)
+	var status *httpfetch.StatusError
 	if errors.As(err, &status) {
 		var a answer // a refused query comes with its reason
 		if json.Unmarshal(status.Body, &a) == nil && a.Error != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/autoscale/internal/azfail"
+	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
 // Config says what is counted, and how it is reached.
@@ -82,7 +82,7 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	}
 	r, err := read(ctx)
 	if err != nil {
-		return r, fmt.Errorf("service bus: %s: %w", what, azfail.Brief(err))
+		return r, fmt.Errorf("service bus: %s: %w", what, azerror.Shorten(err))
 	}
 	return r, nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/autoscale/internal/azfail"
+	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
 // Config names the plan, and says how it is reached. All but Poll and Options
@@ -185,5 +185,5 @@ func (t *Target) request(ctx context.Context, method string) (*policy.Request, e
 }
 
 func (t *Target) fail(err error) error {
-	return fmt.Errorf("app service plan %s/%s: %w", t.cfg.ResourceGroup, t.cfg.Plan, azfail.Brief(err))
+	return fmt.Errorf("app service plan %s/%s: %w", t.cfg.ResourceGroup, t.cfg.Plan, azerror.Shorten(err))
 }

@@ -92,8 +92,8 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	return nil
 }
 
-// late is how long a program that was killed may take to let go of its output.
-const late = time.Second
+// outputDelay is how long a program that was killed may take to let go of its output.
+const outputDelay = time.Second
 
 func (t *Target) run(ctx context.Context, program []string, env ...string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, t.cfg.Timeout, fmt.Errorf("not done within %v", t.cfg.Timeout))
@@ -102,8 +102,8 @@ func (t *Target) run(ctx context.Context, program []string, env ...string) (stri
 	cmd.Env = slices.Concat(os.Environ(), t.cfg.Env, env)
 	var out, report tail
 	cmd.Stdout, cmd.Stderr = &out, &report
-	cmd.WaitDelay = late
-	together(cmd)
+	cmd.WaitDelay = outputDelay
+	killWholeGroup(cmd)
 	err := cmd.Run()
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return "", cause
@@ -120,22 +120,22 @@ func (t *Target) run(ctx context.Context, program []string, env ...string) (stri
 // tail keeps the end of what is written to it.
 type tail struct{ kept []byte }
 
-const mostKept = 4096
+const maxKept = 4096
 
 // Write implements [io.Writer].
 func (t *tail) Write(p []byte) (int, error) {
 	t.kept = append(t.kept, p...)
-	if extra := len(t.kept) - mostKept; extra > 0 {
+	if extra := len(t.kept) - maxKept; extra > 0 {
 		t.kept = append(t.kept[:0], t.kept[extra:]...)
 	}
 	return len(p), nil
 }
 
-// longestLine bounds what of a program's words goes into an error.
-const longestLine = 200
+// maxErrorLine bounds what of a program's words goes into an error.
+const maxErrorLine = 200
 
 func (t *tail) lastLine() string {
 	text := bytes.TrimSpace(t.kept)
 	text = text[bytes.LastIndexByte(text, '\n')+1:]
-	return strings.ToValidUTF8(string(text[:min(len(text), longestLine)]), "")
+	return strings.ToValidUTF8(string(text[:min(len(text), maxErrorLine)]), "")
 }

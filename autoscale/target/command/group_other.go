@@ -4,5 +4,5 @@ package command
 
 import "os/exec"
 
-// together does nothing: what a program has started can't be told here.
-func together(*exec.Cmd) {}
+// killWholeGroup does nothing: only Unix has process groups. A timeout kills the program alone.
+func killWholeGroup(*exec.Cmd) {}

@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/autoscale/internal/azfail"
+	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
 // Config says what is scaled, and how it is reached.
@@ -117,7 +117,7 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	if err != nil {
 		return t.fail(err)
 	}
-	_, byItself, err := provisioned(r)
+	_, autoscaled, err := provisioned(r)
 	if err != nil {
 		return t.fail(err)
 	}
@@ -125,11 +125,11 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	switch {
 	case r.MinThroughput != nil && ru < *r.MinThroughput:
 		return t.fail(fmt.Errorf("%d RU/s: it holds so much, or had so many, that %d RU/s is the least", ru, *r.MinThroughput))
-	case byItself && ru%1000 != 0:
+	case autoscaled && ru%1000 != 0:
 		return t.fail(fmt.Errorf("%d RU/s: a maximum up to which Azure scales by itself is a multiple of 1,000", ru))
 	}
 	properties := azcosmos.NewManualThroughputProperties(ru)
-	if byItself {
+	if autoscaled {
 		properties = azcosmos.NewAutoscaleThroughputProperties(ru)
 	}
 	if _, err := t.ReplaceThroughput(ctx, properties, nil); err != nil {
@@ -140,7 +140,7 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 
 // provisioned reads a throughput, and tells whether it is a maximum up to
 // which Azure scales by itself.
-func provisioned(r azcosmos.ThroughputResponse) (ru int, byItself bool, err error) {
+func provisioned(r azcosmos.ThroughputResponse) (ru int, autoscaled bool, err error) {
 	if r.ThroughputProperties != nil {
 		if ru, ok := r.ThroughputProperties.AutoscaleMaxThroughput(); ok {
 			return int(ru), true, nil
@@ -153,5 +153,5 @@ func provisioned(r azcosmos.ThroughputResponse) (ru int, byItself bool, err erro
 }
 
 func (t *Target) fail(err error) error {
-	return fmt.Errorf("throughput of %s: %w", t.what, azfail.Brief(err))
+	return fmt.Errorf("throughput of %s: %w", t.what, azerror.Shorten(err))
 }

@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/autoscale/internal/exchange"
+	"github.com/sluice-go/sluice/autoscale/internal/httpfetch"
 )
 
 // Config holds what has a default. The zero value is ready to use.
@@ -48,7 +48,7 @@ var _ autoscale.Target = (*Target)(nil)
 
 // New returns the endpoint at a URL as a target.
 func New(endpoint string, cfg *Config) (*Target, error) {
-	at, err := exchange.Parse(endpoint)
+	at, err := httpfetch.ParseURL(endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
@@ -69,18 +69,18 @@ func (t *Target) Instances(ctx context.Context) (int, error) {
 		Instances *int `json:"instances"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return 0, fmt.Errorf("webhook: GET %s: the answer is not %s: %w", exchange.Place(t.at), form, err)
+		return 0, fmt.Errorf("webhook: GET %s: the answer is not %s: %w", httpfetch.Redacted(t.at), wantedForm, err)
 	}
 	if answer.Instances == nil || *answer.Instances < 0 {
-		return 0, fmt.Errorf("webhook: GET %s: the answer is not %s", exchange.Place(t.at), form)
+		return 0, fmt.Errorf("webhook: GET %s: the answer is not %s", httpfetch.Redacted(t.at), wantedForm)
 	}
 	return *answer.Instances, nil
 }
 
-const form = `{"instances": a number}`
+const wantedForm = `{"instances": a number}`
 
-// order is what a POST says.
-type order struct {
+// scaleRequest is what a POST says.
+type scaleRequest struct {
 	Resource string    `json:"resource"`
 	Action   int64     `json:"action"`
 	From     int       `json:"from"`
@@ -97,7 +97,7 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	if !ok {
 		return fmt.Errorf("webhook: %w", errNoAction)
 	}
-	body, err := json.Marshal(order{Resource: a.Resource, Action: a.Number, From: a.From, To: to, Decided: a.Decided, Reason: a.Reason})
+	body, err := json.Marshal(scaleRequest{Resource: a.Resource, Action: a.Number, From: a.From, To: to, Decided: a.Decided, Reason: a.Reason})
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
@@ -121,5 +121,5 @@ func (t *Target) do(ctx context.Context, method string, body []byte, key string)
 	for name, values := range t.cfg.Header {
 		r.Header[http.CanonicalHeaderKey(name)] = values
 	}
-	return exchange.Do(t.cfg.Client, r)
+	return httpfetch.Do(t.cfg.Client, r)
 }

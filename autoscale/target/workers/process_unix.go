@@ -23,21 +23,21 @@ type process struct {
 }
 
 const (
-	// recording has the process note its own id before it becomes the worker:
+	// launchScript has the process note its own id before it becomes the worker:
 	// a supervisor that dies right behind the fork leaves no nameless worker.
-	recording = `echo $$ >"$0" && exec "$@"`
-	// largestLog is how long a worker's output gets before another file is
+	launchScript = `echo $$ >"$0" && exec "$@"`
+	// maxLogSize is how long a worker's output gets before another file is
 	// begun at its next start; one such file is kept.
-	largestLog = 8 << 20
-	// lookEvery is the time between two looks at a process that is no child.
-	lookEvery = 100 * time.Millisecond
-	// nameless is how long a process may take to note its id.
-	nameless = 5 * time.Second
+	maxLogSize = 8 << 20
+	// pollInterval is the time between two looks at a process that is no child.
+	pollInterval = 100 * time.Millisecond
+	// pidTimeout is how long a process may take to note its id.
+	pidTimeout = 5 * time.Second
 )
 
-// hold opens and locks the file, which tells that its worker does not live. A
+// tryLock opens and locks the file, which tells that its worker does not live. A
 // held lock is no error: the file is nil.
-func hold(path string) (*os.File, error) {
+func tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
@@ -52,9 +52,9 @@ func hold(path string) (*os.File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// lives tells whether somebody holds the lock.
-func lives(path string) bool {
-	f, err := hold(path)
+// locked tells whether somebody holds the lock.
+func locked(path string) bool {
+	f, err := tryLock(path)
 	if f != nil {
 		_ = f.Close()
 	}
@@ -64,7 +64,7 @@ func lives(path string) bool {
 // launch starts a slot's worker. The lock goes along: it is held until the
 // last process that has the file open is gone.
 func launch(s *slot) (*process, error) {
-	lock, err := hold(s.file("lock"))
+	lock, err := tryLock(s.file("lock"))
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func launch(s *slot) (*process, error) {
 		return nil, err
 	}
 	number := strconv.Itoa(s.number)
-	args := []string{"-c", recording, s.file("pid")}
+	args := []string{"-c", launchScript, s.file("pid")}
 	for _, a := range s.pool.command {
 		args = append(args, strings.ReplaceAll(a, "{worker}", number))
 	}
@@ -91,8 +91,8 @@ func launch(s *slot) (*process, error) {
 	cmd.ExtraFiles = []*os.File{lock}
 	// A group of its own: what a terminal sends us on ^C is not for the workers.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if s.pool.cfg.Tied {
-		tie(cmd.SysProcAttr)
+	if s.pool.cfg.StopWithParent {
+		interruptWithParent(cmd.SysProcAttr)
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func launch(s *slot) (*process, error) {
 
 // openLog opens the file for what the worker prints.
 func openLog(path string) (*os.File, error) {
-	if info, err := os.Stat(path); err == nil && info.Size() > largestLog {
+	if info, err := os.Stat(path); err == nil && info.Size() > maxLogSize {
 		if err := os.Rename(path, path+".old"); err != nil {
 			return nil, err
 		}
@@ -117,9 +117,9 @@ func openLog(path string) (*os.File, error) {
 
 // find finds a worker that lives, or nil.
 func find(lock, pid string) *process {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	for end := time.Now().Add(nameless); lives(lock); <-tick.C {
+	for end := time.Now().Add(pidTimeout); locked(lock); <-tick.C {
 		text, _ := os.ReadFile(pid)
 		id, err := strconv.Atoi(strings.TrimSpace(string(text)))
 		if err != nil || id <= 1 {
@@ -138,9 +138,9 @@ func find(lock, pid string) *process {
 // watch waits until nobody holds the lock.
 func (p *process) watch(lock string) {
 	defer close(p.ended)
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	for lives(lock) {
+	for locked(lock) {
 		<-tick.C
 	}
 }

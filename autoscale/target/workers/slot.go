@@ -17,30 +17,30 @@ type slot struct {
 	pool   *Target
 	log    *slog.Logger
 
-	leave   sync.Once
-	leaving chan struct{} // closed when the worker is to end
-	rush    sync.Once
-	rushed  chan struct{} // closed when it is to be killed
-	done    chan struct{} // closed once it has ended
+	stopOnce sync.Once
+	stopping chan struct{} // closed when the worker is to end
+	killOnce sync.Once
+	killing  chan struct{} // closed when it is to be killed
+	done     chan struct{} // closed once it has ended
 
-	mu     sync.Mutex
-	now    *process // nil between two
-	began  time.Time
-	deaths int
+	mu       sync.Mutex
+	current  *process // nil between two
+	started  time.Time
+	restarts int
 }
 
 func (t *Target) slot(n int) *slot {
 	return &slot{
 		number: n, pool: t, log: t.cfg.Log.With("worker", n),
-		leaving: make(chan struct{}), rushed: make(chan struct{}), done: make(chan struct{}),
+		stopping: make(chan struct{}), killing: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
-// retire has the worker end in good order.
-func (s *slot) retire() { s.leave.Do(func() { close(s.leaving) }) }
+// stop has the worker end in good order.
+func (s *slot) stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
 
-// hurry has it end at once.
-func (s *slot) hurry() { s.rush.Do(func() { close(s.rushed) }) }
+// kill has it end at once.
+func (s *slot) kill() { s.killOnce.Do(func() { close(s.killing) }) }
 
 // file is the path of one of the worker's files.
 func (s *slot) file(extension string) string {
@@ -50,16 +50,16 @@ func (s *slot) file(extension string) string {
 func (s *slot) set(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now, s.began = p, time.Now()
+	s.current, s.started = p, time.Now()
 }
 
 func (s *slot) describe() (w Worker, runs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.now == nil {
+	if s.current == nil {
 		return w, false
 	}
-	return Worker{Number: s.number, Process: s.now.id, Began: s.began, Deaths: s.deaths}, true
+	return Worker{Number: s.number, PID: s.current.id, Started: s.started, Restarts: s.restarts}, true
 }
 
 // takeOver finds a worker of this number that runs already, and tells whether
@@ -91,18 +91,18 @@ func (s *slot) run() {
 	wait := s.pool.cfg.RestartMin
 	for {
 		s.mu.Lock()
-		p, began := s.now, s.began
+		p, began := s.current, s.started
 		s.mu.Unlock()
 		select {
 		case <-p.ended:
-		case <-s.leaving:
-			s.end(p)
+		case <-s.stopping:
+			s.terminate(p)
 			s.set(nil)
 			return
 		}
 		s.mu.Lock()
-		s.now = nil
-		s.deaths++
+		s.current = nil
+		s.restarts++
 		s.mu.Unlock()
 		if time.Since(began) > s.pool.cfg.RestartMax {
 			wait = s.pool.cfg.RestartMin
@@ -129,13 +129,13 @@ func (s *slot) pause(d time.Duration) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-s.leaving:
+	case <-s.stopping:
 		return false
 	}
 }
 
-// end interrupts the process, kills it when its time is up, and waits for its end.
-func (s *slot) end(p *process) {
+// terminate interrupts the process, kills it when its time is up, and waits for its end.
+func (s *slot) terminate(p *process) {
 	p.interrupt()
 	timer := time.NewTimer(s.pool.cfg.Grace)
 	defer timer.Stop()
@@ -145,7 +145,7 @@ func (s *slot) end(p *process) {
 		return
 	case <-timer.C:
 		s.log.Warn("worker is killed: it did not end when asked to", "process", p.id, "after", s.pool.cfg.Grace)
-	case <-s.rushed:
+	case <-s.killing:
 		s.log.Warn("worker is killed: there is no time left", "process", p.id)
 	}
 	p.kill()

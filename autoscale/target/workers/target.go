@@ -22,8 +22,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Most is the largest number of workers that a pool has.
-const Most = 1000
+// MaxWorkers is the largest number of workers that a pool has.
+const MaxWorkers = 1000
 
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {
@@ -40,13 +40,13 @@ type Config struct {
 	// Env are variables for the workers besides those of this process,
 	// "NAME=value".
 	Env []string
-	// Fresh has workers that an earlier pool has left behind stopped, not taken
+	// DiscardPrevious has workers that an earlier pool has left behind stopped, not taken
 	// over, and the number that it knew forgotten.
-	Fresh bool
-	// Tied has the workers interrupted when this process ends, however it ends.
+	DiscardPrevious bool
+	// StopWithParent has the workers interrupted when this process ends, however it ends.
 	// Only Linux does that; elsewhere, and by default, they go on, and are the
 	// next pool's.
-	Tied bool
+	StopWithParent bool
 	// Log receives starts, ends and deaths. Default: nothing is logged.
 	Log *slog.Logger
 }
@@ -68,11 +68,11 @@ func (cfg *Config) withDefaults() Config {
 
 // Target is a pool of workers. It is safe for concurrent use.
 type Target struct {
-	dir     string
-	command []string
-	cfg     Config
-	lock    *dirlock.Lock
-	turn    chan struct{} // a token: one change at a time
+	dir      string
+	command  []string
+	cfg      Config
+	lock     *dirlock.Lock
+	changing chan struct{} // a token: one change at a time
 
 	stop    sync.Once
 	stopped error
@@ -94,9 +94,9 @@ func New(dir string, command []string, cfg *Config) (*Target, error) {
 	if len(command) == 0 {
 		return nil, errors.New("workers: there is no command: name the program and its arguments")
 	}
-	t := &Target{cfg: cfg.withDefaults(), turn: make(chan struct{}, 1), slots: make(map[int]*slot)}
-	if t.cfg.Instances < 0 || t.cfg.Instances > Most {
-		return nil, fmt.Errorf("workers: %d instances: must be 0 to %d", t.cfg.Instances, Most)
+	t := &Target{cfg: cfg.withDefaults(), changing: make(chan struct{}, 1), slots: make(map[int]*slot)}
+	if t.cfg.Instances < 0 || t.cfg.Instances > MaxWorkers {
+		return nil, fmt.Errorf("workers: %d instances: must be 0 to %d", t.cfg.Instances, MaxWorkers)
 	}
 	program, err := exec.LookPath(command[0])
 	if err == nil {
@@ -124,9 +124,9 @@ func New(dir string, command []string, cfg *Config) (*Target, error) {
 // resume begins where an earlier pool has ended, in whichever way.
 func (t *Target) resume() error {
 	wanted, keep := t.cfg.Instances, 0
-	if !t.cfg.Fresh {
+	if !t.cfg.DiscardPrevious {
 		var err error
-		if wanted, err = t.recall(); err != nil {
+		if wanted, err = t.readInstances(); err != nil {
 			return err
 		}
 		keep = wanted
@@ -138,26 +138,26 @@ func (t *Target) resume() error {
 	}
 	for _, file := range left {
 		var n int
-		if _, err := fmt.Sscanf(file.Name(), "worker-%d.lock", &n); err != nil || n < keep || n >= Most {
+		if _, err := fmt.Sscanf(file.Name(), "worker-%d.lock", &n); err != nil || n < keep || n >= MaxWorkers {
 			continue
 		}
 		// Not wanted any more: if it lives, it is taken over to be stopped.
 		if s := t.slot(n); s.takeOver() {
 			t.slots[n] = s
-			s.retire()
+			s.stop()
 			go s.run()
 		}
 	}
 	for n := range wanted {
-		if err := t.begin(context.Background(), n); err != nil { // it waits for the grace at most
+		if err := t.ensure(context.Background(), n); err != nil { // it waits for the grace at most
 			return err
 		}
 	}
 	return nil
 }
 
-// recall reads how many workers were wanted.
-func (t *Target) recall() (int, error) {
+// readInstances reads how many workers were wanted.
+func (t *Target) readInstances() (int, error) {
 	path := filepath.Join(t.dir, "instances")
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -167,14 +167,14 @@ func (t *Target) recall() (int, error) {
 		return 0, err
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || n < 0 || n > Most {
-		return 0, fmt.Errorf("%s does not hold a number from 0 to %d: write one into it, or remove it", path, Most)
+	if err != nil || n < 0 || n > MaxWorkers {
+		return 0, fmt.Errorf("%s does not hold a number from 0 to %d: write one into it, or remove it", path, MaxWorkers)
 	}
 	return n, nil
 }
 
-// note writes how many workers are wanted, all at once.
-func (t *Target) note(wanted int) error {
+// writeInstances writes how many workers are wanted, all at once.
+func (t *Target) writeInstances(wanted int) error {
 	path := filepath.Join(t.dir, "instances")
 	if err := os.WriteFile(path+".new", fmt.Appendln(nil, wanted), 0o644); err != nil {
 		return err
@@ -196,38 +196,38 @@ func (t *Target) Instances(context.Context) (int, error) {
 // were are stopped again. Workers whose end is still under way when ctx ends are
 // stopped all the same.
 func (t *Target) Scale(ctx context.Context, to int) error {
-	if to < 0 || to > Most {
-		return fmt.Errorf("scale workers to %d: must be 0 to %d", to, Most)
+	if to < 0 || to > MaxWorkers {
+		return fmt.Errorf("scale workers to %d: must be 0 to %d", to, MaxWorkers)
 	}
 	select {
-	case t.turn <- struct{}{}:
-		defer func() { <-t.turn }()
+	case t.changing <- struct{}{}:
+		defer func() { <-t.changing }()
 	case <-ctx.Done():
 		return fmt.Errorf("scale workers: %w", ctx.Err())
 	}
-	if err := t.note(to); err != nil {
+	if err := t.writeInstances(to); err != nil {
 		return fmt.Errorf("scale workers: %w", err)
 	}
 	for n := range to {
-		if err := t.begin(ctx, n); err != nil {
-			return fmt.Errorf("scale workers: %w", errors.Join(err, t.note(t.wanted), t.retire(ctx, t.wanted)))
+		if err := t.ensure(ctx, n); err != nil {
+			return fmt.Errorf("scale workers: %w", errors.Join(err, t.writeInstances(t.wanted), t.stopFrom(ctx, t.wanted)))
 		}
 	}
 	t.mu.Lock()
 	t.wanted = to
 	t.mu.Unlock()
-	return t.retire(ctx, to)
+	return t.stopFrom(ctx, to)
 }
 
-// begin sees that there is a worker of this number. It waits for one that is on
+// ensure sees that there is a worker of this number. It waits for one that is on
 // its way out.
-func (t *Target) begin(ctx context.Context, n int) error {
+func (t *Target) ensure(ctx context.Context, n int) error {
 	t.mu.Lock()
 	s, there := t.slots[n]
 	t.mu.Unlock()
 	if there {
 		select {
-		case <-s.leaving:
+		case <-s.stopping:
 		default:
 			return nil
 		}
@@ -250,13 +250,13 @@ func (t *Target) begin(ctx context.Context, n int) error {
 	return nil
 }
 
-// retire stops the workers from this number on, and waits for their ends.
-func (t *Target) retire(ctx context.Context, from int) error {
+// stopFrom stops the workers from this number on, and waits for their ends.
+func (t *Target) stopFrom(ctx context.Context, from int) error {
 	t.mu.Lock()
 	var leaving []*slot
 	for n, s := range t.slots {
 		if n >= from {
-			s.retire()
+			s.stop()
 			leaving = append(leaving, s)
 		}
 	}
@@ -280,10 +280,10 @@ func (t *Target) retire(ctx context.Context, from int) error {
 
 // Worker is one of a pool's processes.
 type Worker struct {
-	Number  int
-	Process int // id
-	Began   time.Time
-	Deaths  int // how often it was started again
+	Number   int
+	PID      int // id
+	Started  time.Time
+	Restarts int // how often it was started again
 }
 
 // Workers are those that run, by number.
@@ -304,15 +304,15 @@ func (t *Target) Workers() []Worker {
 // that are still there are killed.
 func (t *Target) Stop(ctx context.Context) error {
 	t.stop.Do(func() {
-		t.turn <- struct{}{} // for good: nothing changes after this
-		t.stopped = t.retire(ctx, 0)
+		t.changing <- struct{}{} // for good: nothing changes after this
+		t.stopped = t.stopFrom(ctx, 0)
 		if t.stopped != nil {
 			t.mu.Lock()
 			for _, s := range t.slots {
-				s.hurry()
+				s.kill()
 			}
 			t.mu.Unlock()
-			t.stopped = errors.Join(t.stopped, t.retire(context.WithoutCancel(ctx), 0))
+			t.stopped = errors.Join(t.stopped, t.stopFrom(context.WithoutCancel(ctx), 0))
 		}
 		t.stopped = errors.Join(t.stopped, t.lock.Unlock())
 	})

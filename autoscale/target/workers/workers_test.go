@@ -66,7 +66,7 @@ func journal(path, what string) {
 
 // supervise scales up and down until it is killed.
 func supervise(dir, path string) {
-	pool, err := workers.New(dir, []string{os.Args[0], path}, &workers.Config{Env: []string{role + "=worker"}, Tied: os.Getenv(tied) != ""})
+	pool, err := workers.New(dir, []string{os.Args[0], path}, &workers.Config{Env: []string{role + "=worker"}, StopWithParent: os.Getenv(tied) != ""})
 	for n := 0; err == nil; n++ {
 		fmt.Println("changed")
 		err = pool.Scale(context.Background(), 1+n%4)
@@ -169,7 +169,7 @@ func TestUpAndDown(t *testing.T) {
 	pool := w.start("worker", workers.Config{})
 	w.scale(pool, 3)
 	w.eventually("three workers begin", func() bool { return len(w.entries("begin")) == 3 })
-	if list := pool.Workers(); len(list) != 3 || list[2].Number != 2 || list[2].Process <= 0 {
+	if list := pool.Workers(); len(list) != 3 || list[2].Number != 2 || list[2].PID <= 0 {
 		t.Errorf("workers are %+v", list)
 	}
 	w.scale(pool, 3) // nothing to do
@@ -191,10 +191,10 @@ func TestTheDeadAreReplaced(t *testing.T) {
 	pool := w.start("worker", workers.Config{RestartMin: time.Millisecond})
 	for death := range 3 {
 		w.eventually("a worker begins", func() bool { return len(w.entries("begin")) == death+1 && len(pool.Workers()) == 1 })
-		if list := pool.Workers(); list[0].Deaths != death {
+		if list := pool.Workers(); list[0].Restarts != death {
 			t.Errorf("after %d deaths: %+v", death, list)
 		}
-		if err := syscall.Kill(pool.Workers()[0].Process, syscall.SIGKILL); err != nil {
+		if err := syscall.Kill(pool.Workers()[0].PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -305,8 +305,8 @@ func TestSupervisorIsKilled(t *testing.T) {
 	}
 	w.scale(pool, 4)
 	for _, taken := range pool.Workers() {
-		if old := before[strconv.Itoa(taken.Number)]; len(old) == 1 && taken.Number < n && old[0] != taken.Process {
-			t.Errorf("worker %d was process %d, and is %d now", taken.Number, old[0], taken.Process)
+		if old := before[strconv.Itoa(taken.Number)]; len(old) == 1 && taken.Number < n && old[0] != taken.PID {
+			t.Errorf("worker %d was process %d, and is %d now", taken.Number, old[0], taken.PID)
 		}
 	}
 	w.eventually("each number has one worker", func() bool {
@@ -338,7 +338,7 @@ func TestFresh(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	before := w.alive()
-	pool := w.start("worker", workers.Config{Fresh: true, Instances: 2, Grace: quickly})
+	pool := w.start("worker", workers.Config{DiscardPrevious: true, Instances: 2, Grace: quickly})
 	w.eventually("two others run", func() bool {
 		living := w.alive()
 		for number, ids := range living {

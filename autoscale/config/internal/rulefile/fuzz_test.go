@@ -26,7 +26,7 @@ func FuzzRead(f *testing.F) {
 			}
 			return
 		}
-		if rule == nil || limits.Min < 0 || limits.Max < limits.Min || limits.Max > autoscale.MaxInstances || limits.Points < 1 || limits.Window <= 0 {
+		if rule == nil || limits.Min < 0 || limits.Max < limits.Min || limits.Max > autoscale.MaxInstances || limits.MinPoints < 1 || limits.Window <= 0 {
 			t.Errorf("%q was taken as %v within %+v", text, rule, limits)
 		}
 	})

@@ -18,34 +18,34 @@ import (
 // Read reads a rule over these metrics, and the limits beside it, which get
 // their defaults. What is wrong is noted in the file; the rule is nil then.
 func Read(n strictyaml.Node, metrics []string, l *autoscale.Limits) (rule autoscale.Rule) {
-	published := &publishedRule{}
-	words := &ruleWords{at: map[string]strictyaml.Node{}}
+	thresholds := &thresholdRule{}
+	expressions := &ruleExpressions{at: map[string]strictyaml.Node{}}
 	ok := n.Object(strictyaml.Keys{
-		"upper":    func(n strictyaml.Node) { published.upper = readNumber(n) },
-		"lower":    func(n strictyaml.Node) { published.lower = readNumber(n) },
-		"metric":   func(n strictyaml.Node) { published.metric = &n },
-		"up":       words.read("up", &words.text.Up),
-		"down":     words.read("down", &words.text.Down),
-		"target":   words.read("target", &words.text.Target),
-		"step":     words.readStep,
+		"upper":    func(n strictyaml.Node) { thresholds.upper = readNumber(n) },
+		"lower":    func(n strictyaml.Node) { thresholds.lower = readNumber(n) },
+		"metric":   func(n strictyaml.Node) { thresholds.metric = &n },
+		"up":       expressions.read("up", &expressions.spec.Up),
+		"down":     expressions.read("down", &expressions.spec.Down),
+		"target":   expressions.read("target", &expressions.spec.Target),
+		"step":     expressions.readStep,
 		"min":      func(n strictyaml.Node) { readMin(n, l) },
 		"max":      func(n strictyaml.Node) { n.Int(&l.Max, 1, autoscale.MaxInstances) },
 		"cooldown": func(n strictyaml.Node) { readCooldown(n, l) },
-		"points":   func(n strictyaml.Node) { n.Int(&l.Points, 1, autoscale.MaxValues) },
+		"points":   func(n strictyaml.Node) { n.Int(&l.MinPoints, 1, autoscale.MaxValues) },
 		"window":   func(n strictyaml.Node) { n.Duration(&l.Window) },
-		"stale":    func(n strictyaml.Node) { n.Duration(&l.Stale) },
+		"stale":    func(n strictyaml.Node) { n.Duration(&l.StaleAfter) },
 	})
 	if !ok {
 		return nil
 	}
-	switch worded := words.text != (expression.Text{}); {
-	case worded && published.given():
+	switch hasExpressions := expressions.spec != (expression.Spec{}); {
+	case hasExpressions && thresholds.given():
 		n.Fail("has both thresholds (upper, lower) and expressions (up, down, target): write one of them")
 		return nil
-	case worded:
-		rule = words.compile(n, metrics, l)
-	case published.given():
-		rule = published.make(n, metrics)
+	case hasExpressions:
+		rule = expressions.compile(n, metrics, l)
+	case thresholds.given():
+		rule = thresholds.make(n, metrics)
 	default:
 		n.Fail("says nothing: write upper and lower, or up and down, or target")
 		return nil
@@ -62,21 +62,21 @@ func Read(n strictyaml.Node, metrics []string, l *autoscale.Limits) (rule autosc
 	return rule
 }
 
-// publishedRule is the published rule, as far as it was read.
-type publishedRule struct {
+// thresholdRule is the published rule, as far as it was read.
+type thresholdRule struct {
 	upper, lower *float64
 	metric       *strictyaml.Node
 }
 
-func (p *publishedRule) given() bool { return p.upper != nil || p.lower != nil || p.metric != nil }
+func (p *thresholdRule) given() bool { return p.upper != nil || p.lower != nil || p.metric != nil }
 
-func (p *publishedRule) make(n strictyaml.Node, metrics []string) autoscale.Rule {
+func (p *thresholdRule) make(n strictyaml.Node, metrics []string) autoscale.Rule {
 	switch {
 	case p.upper == nil || p.lower == nil:
 		n.Fail("needs both upper and lower")
 		return nil
 	case *p.lower > *p.upper:
-		n.Fail("lower %s is above upper %s: between them nothing is to be done", autoscale.Number(*p.lower), autoscale.Number(*p.upper))
+		n.Fail("lower %s is above upper %s: between them nothing is to be done", autoscale.FormatNumber(*p.lower), autoscale.FormatNumber(*p.upper))
 		return nil
 	case p.metric == nil && len(metrics) != 1:
 		n.Fail("needs metric: one of %s", strings.Join(metrics, ", "))
@@ -88,7 +88,7 @@ func (p *publishedRule) make(n strictyaml.Node, metrics []string) autoscale.Rule
 	} else if !p.metric.OneOf(&metric, metrics...) {
 		return nil
 	}
-	return autoscale.Published{Metric: metric, Upper: *p.upper, Lower: *p.lower}
+	return autoscale.ThresholdRule{Metric: metric, Upper: *p.upper, Lower: *p.lower}
 }
 
 func readNumber(n strictyaml.Node) *float64 {
@@ -112,18 +112,18 @@ func readMin(n strictyaml.Node, l *autoscale.Limits) {
 
 func readCooldown(n strictyaml.Node, l *autoscale.Limits) {
 	if !n.IsMapping() {
-		readRest(n, &l.CooldownUp)
+		readOptionalDuration(n, &l.CooldownUp)
 		l.CooldownDown = l.CooldownUp
 		return
 	}
 	n.Object(strictyaml.Keys{
-		"up":   func(n strictyaml.Node) { readRest(n, &l.CooldownUp) },
-		"down": func(n strictyaml.Node) { readRest(n, &l.CooldownDown) },
+		"up":   func(n strictyaml.Node) { readOptionalDuration(n, &l.CooldownUp) },
+		"down": func(n strictyaml.Node) { readOptionalDuration(n, &l.CooldownDown) },
 	})
 }
 
-// readRest reads a length of time that may be none.
-func readRest(n strictyaml.Node, to *time.Duration) {
+// readOptionalDuration reads a length of time that may be none.
+func readOptionalDuration(n strictyaml.Node, to *time.Duration) {
 	var text string
 	if !n.Text(&text) {
 		return
@@ -135,39 +135,39 @@ func readRest(n strictyaml.Node, to *time.Duration) {
 	n.Duration(to)
 }
 
-// ruleWords are the expressions of a rule, and where they stand.
-type ruleWords struct {
-	text expression.Text
+// ruleExpressions are the expressions of a rule, and where they stand.
+type ruleExpressions struct {
+	spec expression.Spec
 	both bool // one step was given for both directions
 	at   map[string]strictyaml.Node
 }
 
-func (w *ruleWords) read(field string, to *string) func(strictyaml.Node) {
+func (w *ruleExpressions) read(field string, to *string) func(strictyaml.Node) {
 	return func(n strictyaml.Node) {
 		w.at[field] = n
 		n.Verbatim(to)
 	}
 }
 
-func (w *ruleWords) readStep(n strictyaml.Node) {
+func (w *ruleExpressions) readStep(n strictyaml.Node) {
 	if n.IsMapping() {
 		n.Object(strictyaml.Keys{
-			"up":   w.read("step.up", &w.text.StepUp),
-			"down": w.read("step.down", &w.text.StepDown),
+			"up":   w.read("step.up", &w.spec.StepUp),
+			"down": w.read("step.down", &w.spec.StepDown),
 		})
 		return
 	}
 	var text string
 	if n.Verbatim(&text) {
-		w.text.StepUp, w.text.StepDown, w.both = text, text, true
+		w.spec.StepUp, w.spec.StepDown, w.both = text, text, true
 		w.at["step.up"], w.at["step.down"] = n, n
 	}
 }
 
 // compile makes the rule, or notes its faults where they are; and sees that the
 // window is as long as the rule looks back.
-func (w *ruleWords) compile(n strictyaml.Node, metrics []string, l *autoscale.Limits) autoscale.Rule {
-	text := w.text
+func (w *ruleExpressions) compile(n strictyaml.Node, metrics []string, l *autoscale.Limits) autoscale.Rule {
+	text := w.spec
 	if w.both && text.Up == "" { // it may stand beside one direction alone
 		text.StepUp = ""
 	}
@@ -176,7 +176,7 @@ func (w *ruleWords) compile(n strictyaml.Node, metrics []string, l *autoscale.Li
 	}
 	rule, err := expression.New(text, metrics)
 	if err != nil {
-		for _, one := range apart(err) {
+		for _, one := range unjoin(err) {
 			var fault *expression.Error
 			if errors.As(one, &fault) {
 				w.at[fault.Field].FailAt(fault.Offset, "%s", fault.Reason)
@@ -186,19 +186,19 @@ func (w *ruleWords) compile(n strictyaml.Node, metrics []string, l *autoscale.Li
 		}
 		return nil
 	}
-	longest := max(rule.Longest(), 10*time.Minute)
+	longest := max(rule.LookBack(), 10*time.Minute)
 	switch {
 	case l.Window == 0:
 		l.Window = longest
-	case l.Window < rule.Longest():
-		n.Fail("looks back by %v, beyond the window of %v", rule.Longest(), l.Window)
+	case l.Window < rule.LookBack():
+		n.Fail("looks back by %v, beyond the window of %v", rule.LookBack(), l.Window)
 		return nil
 	}
 	return rule
 }
 
-// apart are the errors that were joined into one.
-func apart(err error) []error {
+// unjoin are the errors that were joined into one.
+func unjoin(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
 	}

@@ -118,7 +118,7 @@ func (d *Autoscale) begin(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	d.pool, err = workers.New(filepath.Join(d.dir, "workers"), []string{d.cfg.Program, "run", d.config}, &workers.Config{
-		Instances: leastWorkers, Fresh: true, Tied: true, Grace: 15 * time.Second, Env: []string{"COSMOS_KEY=" + d.account.Key()}, Log: d.cfg.Log})
+		Instances: leastWorkers, DiscardPrevious: true, StopWithParent: true, Grace: 15 * time.Second, Env: []string{"COSMOS_KEY=" + d.account.Key()}, Log: d.cfg.Log})
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (d *Autoscale) openScaler() (err error) {
 	}
 	d.scaler, err = autoscale.New(
 		&autoscale.Resource{Name: scaled, Metrics: []string{LagMetric, billingMetric}, Rule: Rule(), Limits: autoscale.Limits{
-			Min: leastWorkers, Max: mostWorkers, Every: 500 * time.Millisecond, Points: 3, Window: 1500 * time.Millisecond, Stale: 5 * time.Second,
+			Min: leastWorkers, Max: mostWorkers, Interval: 500 * time.Millisecond, MinPoints: 3, Window: 1500 * time.Millisecond, StaleAfter: 5 * time.Second,
 			CooldownUp: time.Second, CooldownDown: time.Second,
 		}},
 		map[string]autoscale.Source{LagMetric: d.lag, billingMetric: d.side.backlog}, d.pool,
@@ -176,25 +176,25 @@ func (d *Autoscale) openScaler() (err error) {
 // Rule is the demo's: the published one for the hub's lag, but down only while
 // the subscription is empty too.
 func Rule() autoscale.Rule {
-	return quiet{autoscale.Published{Metric: LagMetric, Upper: UpperLag, Lower: LowerLag}}
+	return quiet{autoscale.ThresholdRule{Metric: LagMetric, Upper: UpperLag, Lower: LowerLag}}
 }
 
-type quiet struct{ autoscale.Published }
+type quiet struct{ autoscale.ThresholdRule }
 
 // Propose implements [autoscale.Rule].
 func (r quiet) Propose(s autoscale.Situation) autoscale.Proposal {
-	p := r.Published.Propose(s)
+	p := r.ThresholdRule.Propose(s)
 	beside := s.Windows[billingMetric]
 	if p.Instances < s.Instances && beside != nil && beside.All().Newest() > 0 {
 		return autoscale.Proposal{Instances: s.Instances,
-			Reason: fmt.Sprintf("%s, but %s is %s", p.Reason, billingMetric, autoscale.Number(beside.All().Newest()))}
+			Reason: fmt.Sprintf("%s, but %s is %s", p.Reason, billingMetric, autoscale.FormatNumber(beside.All().Newest()))}
 	}
 	return p
 }
 
 // String gives the rule as an expression says it.
 func (r quiet) String() string {
-	return r.Published.String() + " && last(\"" + billingMetric + "\") == 0"
+	return r.ThresholdRule.String() + " && last(\"" + billingMetric + "\") == 0"
 }
 
 // Close ends the workers and all else. It may be called early.

@@ -11,7 +11,7 @@ import (
 
 // Reader is the part of an [autoscale.Store] that is read.
 type Reader interface {
-	Load(ctx context.Context, resource string) (*autoscale.Memory, error)
+	Load(ctx context.Context, resource string) (*autoscale.ResourceState, error)
 	Records(ctx context.Context, resource string, since time.Time, limit int) ([]autoscale.Record, error)
 }
 
@@ -52,7 +52,7 @@ func (v view) Decisions(ctx context.Context, resource string, since time.Time, l
 	list := make([]web.ScalingDecision, len(records))
 	for i, r := range records {
 		d := web.ScalingDecision{Sequence: r.Sequence, Time: r.Time, Kind: string(r.Kind), Instances: r.Instances, Wanted: r.Wanted, Reason: r.Reason}
-		for _, f := range r.Figures {
+		for _, f := range r.Stats {
 			d.Stats = append(d.Stats, web.ScalingStats(f))
 		}
 		list[i] = d

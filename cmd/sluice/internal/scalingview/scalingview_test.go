@@ -21,7 +21,7 @@ func TestViewOfAStore(t *testing.T) {
 	w.Add(autoscale.Point{Resource: resource, Metric: metric, Time: at, Value: 7})
 	w.Add(autoscale.Point{Resource: resource, Metric: metric, Time: at.Add(time.Second), State: autoscale.Failed, Cause: "no answer"})
 	m.Windows = map[string]*autoscale.Window{metric: w}
-	record := autoscale.Record{Resource: resource, Sequence: 1, Time: at, Kind: autoscale.Up, Instances: 2, Wanted: 3, Reason: "over 5", Figures: []autoscale.Figures{
+	record := autoscale.Record{Resource: resource, Sequence: 1, Time: at, Kind: autoscale.Up, Instances: 2, Wanted: 3, Reason: "over 5", Stats: []autoscale.MetricStats{
 		{Metric: metric, Points: 1, Last: 7, Average: 6, Min: 5, Max: 8, Newest: at, Missing: "few"},
 	}}
 	if err := store.Save(ctx, m, record); err != nil {

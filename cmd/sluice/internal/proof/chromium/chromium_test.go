@@ -311,13 +311,13 @@ func TestScaling(t *testing.T) {
 		switch {
 		case i == 4:
 			r.Kind, r.Wanted, r.Action, r.Reason = autoscale.Up, 3, 1, "average 640 over 500"
-			r.Figures = []autoscale.Figures{{Metric: metric, Points: 5, Last: 800, Average: 640, Min: 420, Max: 800, Newest: at}}
+			r.Stats = []autoscale.MetricStats{{Metric: metric, Points: 5, Last: 800, Average: 640, Min: 420, Max: 800, Newest: at}}
 		case i > 4:
 			r.Instances, r.Wanted, r.Reason = 3, 3, "cooling down: the last action was less than 10m ago"
 		}
 		records = append(records, r)
 		if i == 4 {
-			records = append(records, autoscale.Record{Resource: resource, Sequence: int64(len(records) + 1), Time: at.Add(5 * time.Second), Kind: autoscale.Succeeded, Instances: 3, Wanted: 3, Action: 1, Reason: "3 instances after 5s"})
+			records = append(records, autoscale.Record{Resource: resource, Sequence: int64(len(records) + 1), Time: at.Add(5 * time.Second), Kind: autoscale.ActionSucceeded, Instances: 3, Wanted: 3, Action: 1, Reason: "3 instances after 5s"})
 		}
 	}
 	m.Windows = map[string]*autoscale.Window{metric: w}

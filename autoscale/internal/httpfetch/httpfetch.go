@@ -1,6 +1,6 @@
-// Package exchange asks HTTP endpoints that may answer anything: answers are
+// Package httpfetch asks HTTP endpoints that may answer anything: answers are
 // bounded, and errors hold neither queries nor headers, where secrets are.
-package exchange
+package httpfetch
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"net/url"
 )
 
-// MaxAnswer is how long an answer may be in bytes.
-const MaxAnswer = 1 << 20
+// MaxBody is how long an answer may be in bytes.
+const MaxBody = 1 << 20
 
 // StatusError is an answer whose status is not one of success.
 type StatusError struct {
@@ -23,8 +23,8 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("HTTP %d (%s)", e.Code, http.StatusText(e.Code))
 }
 
-// Parse reads an absolute http or https URL.
-func Parse(text string) (*url.URL, error) {
+// ParseURL reads an absolute http or https URL.
+func ParseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, errors.New("write a URL that begins with http:// or https:// and a host")
@@ -32,8 +32,8 @@ func Parse(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Place is a URL without what may be secret.
-func Place(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
+// Redacted is a URL without what may be secret.
+func Redacted(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
 
 // Do sends a request and returns the body of a successful answer. A nil client
 // is http.DefaultClient.
@@ -47,17 +47,17 @@ func Do(client *http.Client, r *http.Request) ([]byte, error) {
 		if errors.As(err, &u) {
 			err = u.Err // the URL's query may hold a token
 		}
-		return nil, fmt.Errorf("%s %s: %w", r.Method, Place(r.URL), err)
+		return nil, fmt.Errorf("%s %s: %w", r.Method, Redacted(r.URL), err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, MaxBody+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s %s: read answer: %w", r.Method, Place(r.URL), err)
-	case len(body) > MaxAnswer:
-		return nil, fmt.Errorf("%s %s: the answer is longer than %d bytes", r.Method, Place(r.URL), MaxAnswer)
+		return nil, fmt.Errorf("%s %s: read answer: %w", r.Method, Redacted(r.URL), err)
+	case len(body) > MaxBody:
+		return nil, fmt.Errorf("%s %s: the answer is longer than %d bytes", r.Method, Redacted(r.URL), MaxBody)
 	case response.StatusCode < 200 || response.StatusCode > 299:
-		return nil, fmt.Errorf("%s %s: %w", r.Method, Place(r.URL), &StatusError{response.StatusCode, body})
+		return nil, fmt.Errorf("%s %s: %w", r.Method, Redacted(r.URL), &StatusError{response.StatusCode, body})
 	}
 	return body, nil
 }

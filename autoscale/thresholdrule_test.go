@@ -40,7 +40,7 @@ func TestPublishedRule(t *testing.T) {
 		now    string
 		points []autoscale.Point
 		last   string // when the last action succeeded
-		want   autoscale.Kind
+		want   autoscale.RecordKind
 		reason string
 	}
 	p := func(last string, values ...float64) []autoscale.Point { return points(at(t, last), values...) }
@@ -91,7 +91,7 @@ func TestPublishedRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resource := &autoscale.Resource{Name: "r", Metrics: []string{"backlog"}, Rule: autoscale.Published{Metric: "backlog", Upper: 500, Lower: 300}, Limits: limits}
+	resource := &autoscale.Resource{Name: "r", Metrics: []string{"backlog"}, Rule: autoscale.ThresholdRule{Metric: "backlog", Upper: 500, Lower: 300}, Limits: limits}
 	for _, h := range histories {
 		t.Run(h.name, func(t *testing.T) {
 			now, w := time.Time{}, &autoscale.Window{}
@@ -103,7 +103,7 @@ func TestPublishedRule(t *testing.T) {
 			for _, p := range h.points {
 				w.Add(p)
 			}
-			m := &autoscale.Memory{Resource: "r", Windows: map[string]*autoscale.Window{"backlog": w}, Instances: 3, Reported: now}
+			m := &autoscale.ResourceState{Resource: "r", Windows: map[string]*autoscale.Window{"backlog": w}, Instances: 3, Reported: now}
 			if h.last != "" {
 				m.LastUp = at(t, h.last)
 			}
@@ -111,7 +111,7 @@ func TestPublishedRule(t *testing.T) {
 			if record.Kind != h.want || !strings.Contains(record.Reason, h.reason) {
 				t.Fatalf("got %s: %s; want %s: … %s …", record.Kind, record.Reason, h.want, h.reason)
 			}
-			wanted := map[autoscale.Kind]int{autoscale.Up: 4, autoscale.Hold: 3, autoscale.Down: 2}[h.want]
+			wanted := map[autoscale.RecordKind]int{autoscale.Up: 4, autoscale.Hold: 3, autoscale.Down: 2}[h.want]
 			if record.Wanted != wanted || (m.Pending != nil) != (h.want != autoscale.Hold) {
 				t.Errorf("wants %d instances, pending %v; want %d", record.Wanted, m.Pending, wanted)
 			}

@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// Number writes a figure for people: whole if it is whole, else with four
+// FormatNumber writes a figure for people: whole if it is whole, else with four
 // significant digits.
-func Number(f float64) string {
+func FormatNumber(f float64) string {
 	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
 		return strconv.FormatFloat(f, 'f', 0, 64)
 	}

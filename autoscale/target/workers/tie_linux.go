@@ -1,7 +1,0 @@
-package workers
-
-import "syscall"
-
-// tie has the process interrupted when its parent ends. The kernel goes by the
-// thread that started it; the runtime ends no threads that it may use again.
-func tie(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGINT }
