@@ -111,7 +111,7 @@ func TestMisuse(t *testing.T) {
 		"emulator serve --hub h=1 --key app=" + secret + "!": "not base64",
 		"send --hub h":                  "EVENTHUB_CONNECTION_STRING is not set",
 		"send --hub h --to env:NOWHERE": "NOWHERE is not set",
-		"send --to Endpoint=sb://h;SharedAccessKeyName=a;SharedAccessKey=" + secret: "say where to: --hub NAME",
+		"send --to Endpoint=sb://h;SharedAccessKeyName=a;SharedAccessKey=" + secret: "the destination is missing: pass --hub NAME",
 		"send --hub h --rate -1":                                                          "must be positive",
 		"deadletters":                                                                     "say which: list, show, retry, discard",
 		"deadletters lst":                                                                 `unknown command "lst": there are list, show`,

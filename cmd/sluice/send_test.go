@@ -94,7 +94,7 @@ func TestSendSaysHowMuchWasAcknowledgedAlsoOnFailure(t *testing.T) {
 		return invoke(t, "", nil, "send", "--to", connection, "--hub", "flights", "--key-field", "a", path)
 	}
 	code, out, errs := send(writeLines(t, append(slices.Clone(lines), `{"b":1}`, `{"a":1}`)))
-	if code != 1 || !strings.HasPrefix(out, "50 records acknowledged") || !strings.Contains(errs, ".ndjson: line 51: the key's field a is missing") {
+	if code != 1 || !strings.HasPrefix(out, "50 records acknowledged") || !strings.Contains(errs, ".ndjson: line 51: key field a is missing") {
 		t.Errorf("a record without its key: exit code %d: %s%s", code, out, errs)
 	}
 	large := fmt.Sprintf(`{"a":1,"b":%q}`, strings.Repeat("x", 2<<20))

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Documents are made-up documents for load tests, numbered from 0. A document
-// is a JSON object of three texts: an id that no other has, a key that it
-// shares with those whose number differs by a multiple of the number of keys,
-// and a payload that fills it up. All follow from its number, so that whoever
-// reads them back can tell which are missing, and whether one is what was sent.
+// Documents are generated documents for load tests, numbered from 0. A document is a JSON object
+// of three strings: an id that no other document has; a key, which documents share if the
+// difference of their numbers is a multiple of the number of keys; and a payload that fills it up
+// to its size. All of it follows from the number, so that a reader can tell which documents are
+// missing, and whether one is what was sent.
 type Documents struct{ cfg DocumentsConfig }
 
-// DocumentsConfig holds what has a default. The zero value is ready to use.
+// DocumentsConfig configures [Documents]. The zero value is ready to use.
 type DocumentsConfig struct {
-	// Prefix begins every id; the number follows, in ten digits or more.
+	// Prefix is the beginning of every id; the number follows, with at least ten digits.
 	// Default: "doc-".
 	Prefix string
-	// Keys is how many keys there are. Default: 70,000.
+	// Keys is the number of keys. Default: 70,000.
 	Keys int64
-	// Size is a document's length in bytes. Default: 1,000.
+	// Size is the length of a document in bytes. Default: 1,000.
 	Size int
 }
 
@@ -43,7 +43,7 @@ func NewDocuments(cfg *DocumentsConfig) (*Documents, error) {
 	c.Prefix, c.Keys, c.Size = cmp.Or(c.Prefix, "doc-"), cmp.Or(c.Keys, 70_000), cmp.Or(c.Size, 1000)
 	switch least := len(d.frame(nil, MaxCount-1)); {
 	case len(c.Prefix) > maxPrefix || strings.ContainsFunc(c.Prefix, unfit):
-		return nil, fmt.Errorf("prefix %.100q of ids: must be at most %d letters, digits and signs other than / \\ ? # < > & and quotes", c.Prefix, maxPrefix)
+		return nil, fmt.Errorf("id prefix %.100q: must be at most %d letters, digits and other ASCII characters without / \\ ? # < > & and quotes", c.Prefix, maxPrefix)
 	case c.Keys < 1 || c.Keys > maxKeys:
 		return nil, fmt.Errorf("%d keys: must be 1 to %d", c.Keys, maxKeys)
 	case c.Size < least || c.Size > maxSize:
@@ -52,14 +52,14 @@ func NewDocuments(cfg *DocumentsConfig) (*Documents, error) {
 	return d, nil
 }
 
-// unfit tells what can't stand in an id: what Cosmos DB refuses there, what
-// JSON would escape, and what is not ASCII.
+// unfit reports whether a character cannot be in an id: Cosmos DB refuses it there, JSON would
+// escape it, or it is not ASCII.
 func unfit(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`/\?#"<>&'`, r) }
 
 // ID returns document n's id.
 func (d *Documents) ID(n int64) string { return string(d.appendID(nil, n)) }
 
-// Number returns the number of the document with an id, if there is one.
+// Number returns the number of the document that has an id, if there is one.
 func (d *Documents) Number(id string) (n int64, ok bool) {
 	digits, ok := strings.CutPrefix(id, d.cfg.Prefix)
 	if !ok {
@@ -98,7 +98,7 @@ func (d *Documents) Append(b []byte, n int64) []byte {
 	start := len(b)
 	b = d.frame(b, n)
 	b = b[:len(b)-len(`"}`)]
-	// Any part of the noise is as good as another; neighbours get distant ones.
+	// Documents with neighbouring numbers get parts of the noise that are far apart.
 	from := int(n * 7919 % int64(len(noise)))
 	for left := d.cfg.Size - (len(b) - start) - len(`"}`); left > 0; {
 		part := noise[from:min(from+left, len(noise))]
@@ -109,7 +109,7 @@ func (d *Documents) Append(b []byte, n int64) []byte {
 	return append(b, `"}`...)
 }
 
-// noise is what payloads are cut from: text that does not compress to nothing.
+// noise is the text that payloads are cut from. It is random, so that it does not compress well.
 var noise = func() string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	r := rand.New(rand.NewPCG(1, 1))

@@ -1,3 +1,4 @@
+// Package loadgen makes documents for load tests, and limits the rate at which they are sent.
 package loadgen
 
 import (
@@ -7,26 +8,25 @@ import (
 	"iter"
 )
 
-// LoadConfig holds what has a default. The zero value is ready to use.
+// LoadConfig configures a [Load]. The zero value is ready to use.
 type LoadConfig struct {
-	// Replicas is how many parts the load has, to be sent at the same time.
-	// Default: 1.
+	// Replicas is the number of parts of the load, which are sent at the same time. Default: 1.
 	Replicas int
-	// Rate is how many documents are drawn a second, in all parts together.
-	// Default: as fast as they are taken.
+	// Rate limits how many documents are yielded per second, in all parts together. Default: no
+	// limit.
 	Rate float64
 }
 
-// MaxCount is how many documents a load may have.
+// MaxCount is the largest number of documents in a load.
 const MaxCount = 100_000_000_000
 
-// Load is a number of documents. A key's documents are in one of its parts, in
-// the order of their numbers.
+// Load is a number of documents. All documents of a key are in the same part, in the order of
+// their numbers.
 type Load struct {
 	docs     *Documents
 	count    int64
 	replicas int
-	pace     *pace
+	pace     *Pacer
 }
 
 // NewLoad makes a load of the first count of docs.
@@ -35,33 +35,36 @@ func NewLoad(docs *Documents, count int64, cfg *LoadConfig) (*Load, error) {
 	if cfg != nil {
 		c = *cfg
 	}
-	l := &Load{docs: docs, count: count, replicas: cmp.Or(c.Replicas, 1), pace: newPace(c.Rate)}
+	pace, err := NewPacer(c.Rate)
+	l := &Load{docs: docs, count: count, replicas: cmp.Or(c.Replicas, 1), pace: pace}
 	switch {
+	case err != nil:
+		return nil, err
 	case count < 1 || count > MaxCount:
 		return nil, fmt.Errorf("%d documents: must be 1 to %d", count, int64(MaxCount))
 	case l.replicas < 1:
 		return nil, fmt.Errorf("%d replicas: must be positive", l.replicas)
 	}
-	return l, checkRate(c.Rate)
+	return l, nil
 }
 
-// Document is one of [Documents].
+// Document is one document of a [Load].
 type Document struct {
 	ID, Key string
 	Body    []byte
 }
 
-// chunk is how much memory documents are given at a time.
+// chunk is how much memory is allocated for documents at a time, in bytes.
 const chunk = 256 << 10
 
-// Part yields the documents of a part, numbered from 0, until ctx ends.
+// Part yields the documents of one part, until ctx ends. Parts are numbered from 0.
 func (l *Load) Part(ctx context.Context, replica int) iter.Seq[Document] {
 	return func(yield func(Document) bool) {
 		keys, size := l.docs.cfg.Keys, l.docs.cfg.Size
 		var room []byte
 		for round := int64(0); round < l.count; round += keys {
 			for k := int64(replica); k < keys && round+k < l.count; k += int64(l.replicas) {
-				if l.pace.wait(ctx) != nil {
+				if l.pace.Wait(ctx) != nil {
 					return
 				}
 				if cap(room)-len(room) < size {

@@ -1,4 +1,4 @@
-package loadgen_test
+package upload_test
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/upload"
 )
 
-func newFeed(t testing.TB, cfg *loadgen.Config) *loadgen.Feed {
+func newFeed(t testing.TB, cfg *upload.FeedConfig) *upload.Feed {
 	t.Helper()
-	f, err := loadgen.New(cfg)
+	f, err := upload.NewFeed(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func newFeed(t testing.TB, cfg *loadgen.Config) *loadgen.Feed {
 func reader(text string) *records.Reader { return records.NewReader(strings.NewReader(text), "in") }
 
 // drawn is what a feed makes of a text.
-func drawn(ctx context.Context, f *loadgen.Feed, text string) (list []loadgen.Record, err error) {
+func drawn(ctx context.Context, f *upload.Feed, text string) (list []upload.Record, err error) {
 	for r, wrong := range f.Records(ctx, reader(text)) {
 		if wrong != nil {
 			return list, wrong
@@ -47,7 +47,7 @@ func TestRecordsWithTheirKeys(t *testing.T) {
 		"key": func(i int) string { return fmt.Sprint("k", i%99) },
 		"n":   func(i int) string { return fmt.Sprint(i) },
 	} {
-		list, err := drawn(t.Context(), newFeed(t, &loadgen.Config{KeyField: field}), b.String())
+		list, err := drawn(t.Context(), newFeed(t, &upload.FeedConfig{KeyField: field}), b.String())
 		if err != nil || len(list) != n {
 			t.Fatalf("field %q: %d records: %v", field, len(list), err)
 		}
@@ -61,7 +61,7 @@ func TestRecordsWithTheirKeys(t *testing.T) {
 
 func TestTooLargeRecordsAreNamedAndTheOthersDrawn(t *testing.T) {
 	var named []string
-	f := newFeed(t, &loadgen.Config{KeyField: "key", TooLarge: func(e *records.TooLargeError) { named = append(named, e.Place.String()) }})
+	f := newFeed(t, &upload.FeedConfig{KeyField: "key", TooLarge: func(e *records.TooLargeError) { named = append(named, e.Place.String()) }})
 	huge := fmt.Sprintf(`{"key":"a","pad":%q}`, strings.Repeat("x", records.MaxSize))
 	list, err := drawn(t.Context(), f, `{"key":"a"}`+"\n"+huge+"\n"+`{"key":"b"}`+"\n")
 	if err != nil || len(list) != 2 || list[1].Key != "b" || strings.Join(named, " ") != "in: line 2" {
@@ -72,7 +72,7 @@ func TestTooLargeRecordsAreNamedAndTheOthersDrawn(t *testing.T) {
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		list, err := drawn(t.Context(), newFeed(t, &loadgen.Config{Rate: 1000}), strings.Repeat("{}\n", 500))
+		list, err := drawn(t.Context(), newFeed(t, &upload.FeedConfig{Rate: 1000}), strings.Repeat("{}\n", 500))
 		if took := time.Since(began); err != nil || len(list) != 500 || took < 490*time.Millisecond || took > 510*time.Millisecond {
 			t.Errorf("%d records at 1,000 a second took %v: %v", len(list), took, err)
 		}
@@ -104,15 +104,15 @@ func TestARecordDoesNotWaitForTheNext(t *testing.T) {
 
 func TestMissingKeysAreNamed(t *testing.T) {
 	for in, want := range map[string]string{
-		"{\"key\":\"a\"}\n{\"k\":1}\n": "in: line 2: the key's field key is missing",
-		"{\"key\":null}\n":             "in: line 1: the key's field key is missing",
-		"{\"key\":\"\"}\n":             "in: line 1: the key's field key is empty",
-		"{\"key\":[1]}\n":              "in: line 1: the key's field key is neither text nor number",
-		"[7]":                          "in: record 1: the key's field key: not an object",
-		fmt.Sprintf("{\"key\":%q}\n", strings.Repeat("x", 129)):              "in: line 1: the key's field key has 129 characters",
+		"{\"key\":\"a\"}\n{\"k\":1}\n": "in: line 2: key field key is missing",
+		"{\"key\":null}\n":             "in: line 1: key field key is missing",
+		"{\"key\":\"\"}\n":             "in: line 1: key field key is empty",
+		"{\"key\":[1]}\n":              "in: line 1: key field key is an object or an array",
+		"[7]":                          "in: record 1: key field key: the record is not a JSON object",
+		fmt.Sprintf("{\"key\":%q}\n", strings.Repeat("x", 129)):              "in: line 1: key field key has 129 characters",
 		"{\"key\":1}\n{\"key\":true}\n{\"key\":\"\\u00e4\"}\n{\"key\":\"a\"": "in: line 4: not JSON",
 	} {
-		list, err := drawn(t.Context(), newFeed(t, &loadgen.Config{KeyField: "key"}), in)
+		list, err := drawn(t.Context(), newFeed(t, &upload.FeedConfig{KeyField: "key"}), in)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", in, err, want)
 		}
@@ -130,7 +130,7 @@ func TestMissingKeysAreNamed(t *testing.T) {
 
 func TestImpossibleRates(t *testing.T) {
 	for _, rate := range []float64{-1, 1e8} {
-		if _, err := loadgen.New(&loadgen.Config{Rate: rate}); err == nil {
+		if _, err := upload.NewFeed(&upload.FeedConfig{Rate: rate}); err == nil {
 			t.Errorf("no error for a rate of %v", rate)
 		}
 	}

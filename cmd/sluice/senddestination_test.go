@@ -137,7 +137,7 @@ func TestSendToAQueueThatWantsSessions(t *testing.T) {
 	}
 	defer srv.Close()
 	code, out, errs := invoke(t, "", nil, "send", "--to", srv.ConnectionString(), "--queue", "orders", writeLines(t, []string{`{"a":1}`}))
-	if code != 1 || !strings.HasPrefix(out, "0 records acknowledged") || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "sluice: queue orders: it takes messages with sessions only: state --session-field") {
+	if code != 1 || !strings.HasPrefix(out, "0 records acknowledged") || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "sluice: queue orders: it accepts only messages with a session: pass --session-field") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
 }
@@ -190,15 +190,15 @@ func TestSendToWrongPlaces(t *testing.T) {
 func TestSendToMisused(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--hub h --queue q":         "--hub and --queue: state one of them",
-		"--queue q --topic t":       "--queue and --topic: state one of them",
+		"--hub h --queue q":         "--hub and --queue exclude each other",
+		"--queue q --topic t":       "--queue and --topic exclude each other",
 		"--queue=":                  "--queue: must not be empty",
 		"--queue q":                 "SERVICEBUS_CONNECTION_STRING is not set",
 		"--hub h":                   "EVENTHUB_CONNECTION_STRING is not set",
-		"--hub h --session-field s": "--session-field: goes with --queue or --topic",
-		"--queue q --session-field s --key-field k":      "--key-field and --session-field: state one of them",
+		"--hub h --session-field s": "--session-field needs --queue or --topic",
+		"--queue q --session-field s --key-field k":      "--key-field and --session-field exclude each other",
 		"--topic t --to env:NOWHERE":                     "NOWHERE is not set",
-		"--queue q --generate 5 --session-field s":       "--session-field: generated documents have no session",
+		"--queue q --generate 5 --session-field s":       "--session-field: generated documents have a key, but no session",
 		"--queue q --rate -1 --to Endpoint=sb://nowhere": "--rate -1: must be positive",
 	} {
 		code, out, errs := invoke(t, "", nil, append([]string{"send"}, strings.Fields(args)...)...)

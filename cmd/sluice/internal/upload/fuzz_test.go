@@ -1,4 +1,4 @@
-package loadgen
+package upload
 
 import (
 	"encoding/json"

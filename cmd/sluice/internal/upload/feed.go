@@ -1,6 +1,4 @@
-// Package loadgen draws what is to be sent: the records of files, and documents
-// made up for load tests.
-package loadgen
+package upload
 
 import (
 	"context"
@@ -9,29 +7,18 @@ import (
 	"io"
 	"iter"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
 )
 
-// Config holds what has a default. The zero value is ready to use.
-type Config struct {
-	// KeyField names the field whose value is the key. Default: records have
-	// none.
+// FeedConfig configures a [Feed]. The zero value is ready to use.
+type FeedConfig struct {
+	// KeyField is the name of the field whose value is the key. Default: records have no key.
 	KeyField string
-	// Rate is how many records are drawn a second. Default: as fast as they
-	// are taken.
+	// Rate limits how many records are yielded per second. Default: no limit.
 	Rate float64
-	// TooLarge is called for each record that is too large to be read; the
-	// others are drawn.
+	// TooLarge is called for each record that is too large to read. It is left out.
 	TooLarge func(*records.TooLargeError)
-}
-
-const maxRate = 1e7
-
-func checkRate(rate float64) error {
-	if rate < 0 || rate > maxRate {
-		return fmt.Errorf("rate of %v a second: must be positive and at most %d", rate, int(maxRate))
-	}
-	return nil
 }
 
 // Record is a record of a file, and its key.
@@ -40,27 +27,28 @@ type Record struct {
 	Key string // empty: none
 }
 
-// Feed draws the records of files.
+// Feed yields the records of files at a limited rate.
 type Feed struct {
-	cfg  Config
-	pace *pace
+	cfg  FeedConfig
+	pace *loadgen.Pacer
 }
 
-// New makes a feed.
-func New(cfg *Config) (*Feed, error) {
+// NewFeed makes a feed. A nil cfg takes every default.
+func NewFeed(cfg *FeedConfig) (*Feed, error) {
 	f := &Feed{}
 	if cfg != nil {
 		f.cfg = *cfg
 	}
-	f.pace = newPace(f.cfg.Rate)
-	return f, checkRate(f.cfg.Rate)
+	var err error
+	f.pace, err = loadgen.NewPacer(f.cfg.Rate)
+	return f, err
 }
 
-// Records yields the records of a file as they come, and behind them what went
-// wrong, if anything did; if ctx has ended, why that was.
+// Records yields the records of a file, and last the error that ended it, if any: that of ctx if
+// it has ended.
 //
-// It does not wait for its reader, which may be waiting for input that never
-// comes; the reader ends with the next record, or with the input.
+// It does not wait for its reader goroutine, which may be blocked on input that never comes; that
+// goroutine ends with the next record or with the input.
 func (f *Feed) Records(ctx context.Context, in *records.Reader) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		reading, stop := context.WithCancel(ctx)
@@ -90,7 +78,7 @@ func (f *Feed) Records(ctx context.Context, in *records.Reader) iter.Seq2[Record
 	}
 }
 
-// read passes records on at the configured rate.
+// read sends records to out at the configured rate.
 func (f *Feed) read(ctx context.Context, in *records.Reader, out chan<- Record) error {
 	for {
 		r, err := in.Next()
@@ -112,7 +100,7 @@ func (f *Feed) read(ctx context.Context, in *records.Reader, out chan<- Record) 
 				return fmt.Errorf("%s: %w", r.Place, err)
 			}
 		}
-		if err := f.pace.wait(ctx); err != nil {
+		if err := f.pace.Wait(ctx); err != nil {
 			return err
 		}
 		select {

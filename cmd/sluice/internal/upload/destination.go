@@ -1,0 +1,224 @@
+// Package upload sends the records of files, or generated documents, to an event hub, or to a
+// queue or topic of Service Bus.
+package upload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/eventhub"
+	"github.com/sluice-go/sluice/sender"
+)
+
+// The environment variables that hold the connection string by default.
+const (
+	EventHubVariable   = "EVENTHUB_CONNECTION_STRING"
+	ServiceBusVariable = "SERVICEBUS_CONNECTION_STRING"
+)
+
+// Destination is where messages are sent: a hub, a queue or a topic.
+type Destination struct {
+	// Connection is the connection string, or env:NAME for that of an environment variable.
+	// Default: that of [EventHubVariable] or [ServiceBusVariable].
+	Connection string
+	// Hub, Queue or Topic is the name of the entity. A hub's can be in the connection string.
+	Hub, Queue, Topic string
+	// KeyField or SessionField is the name of the field whose value is the partition key or the
+	// session id.
+	KeyField, SessionField string
+}
+
+// IsServiceBus reports whether the destination is a queue or a topic.
+func (d *Destination) IsServiceBus() bool { return d.Queue != "" || d.Topic != "" }
+
+// kind is what the destination is: hub, queue or topic.
+func (d *Destination) kind() string {
+	switch {
+	case d.Queue != "":
+		return "queue"
+	case d.Topic != "":
+		return "topic"
+	}
+	return "hub"
+}
+
+// String gives "hub flights".
+func (d *Destination) String() string {
+	return strings.TrimSpace(d.kind() + " " + d.Hub + d.Queue + d.Topic)
+}
+
+// connectionString returns the connection string, resolving env:NAME. Such a name keeps keys out
+// of the list of processes.
+func (d *Destination) connectionString() (string, error) {
+	from := d.Connection
+	switch {
+	case from != "":
+	case d.IsServiceBus():
+		from = "env:" + ServiceBusVariable
+	default:
+		from = "env:" + EventHubVariable
+	}
+	name, ok := strings.CutPrefix(from, "env:")
+	if !ok {
+		return from, nil
+	}
+	value := os.Getenv(name)
+	if value == "" {
+		return "", usage.Errorf("the environment variable %s is not set: put the connection string there, or pass --to", name)
+	}
+	return value, nil
+}
+
+// transport is a connection to the destination.
+type transport interface {
+	sender.Transport
+	MaxBatchBytes(context.Context) (int, error)
+	Close(context.Context) error
+}
+
+// connections are open connections to a destination.
+type connections struct {
+	transports []transport
+	maxBatch   int // in bytes
+}
+
+// connect opens n connections. It asks for the destination's properties first, so that a wrong
+// connection string fails before anything is sent. batch limits the messages of a batch; 0 means
+// as many as fit.
+func (d *Destination) connect(ctx context.Context, n, batch int) (*connections, error) {
+	connection, err := d.connectionString()
+	if err != nil {
+		return nil, err
+	}
+	if !d.IsServiceBus() {
+		if props, err := azeventhubs.ParseConnectionString(connection); err == nil && props.EntityPath == nil && d.Hub == "" {
+			return nil, usage.Errorf("the destination is missing: pass --hub NAME (the connection string has no EntityPath), --queue NAME or --topic NAME")
+		}
+		if err := describeHub(ctx, connection, d.Hub); err != nil {
+			return nil, err
+		}
+	}
+	c := &connections{}
+	for range n {
+		t, err := d.dial(connection, batch)
+		if err != nil {
+			c.close(ctx)
+			return nil, errors.New("connection string: not understood")
+		}
+		c.transports = append(c.transports, t)
+	}
+	if c.maxBatch, err = c.transports[0].MaxBatchBytes(ctx); err != nil {
+		c.close(ctx)
+		return nil, d.explain(err)
+	}
+	return c, nil
+}
+
+// describeHub asks for a hub's properties.
+func describeHub(ctx context.Context, connection, hub string) error {
+	source, err := eventhub.New(connection, hub, nil)
+	if err != nil {
+		return err
+	}
+	defer source.Close(ctx)
+	_, err = source.Describe(ctx)
+	return err
+}
+
+func (d *Destination) dial(connection string, batch int) (transport, error) {
+	if d.IsServiceBus() {
+		return sender.OpenServiceBus(connection, d.Queue+d.Topic, &sender.ServiceBusConfig{
+			MaxMessages: batch, Client: azservicebus.ClientOptions{ApplicationID: "sluice"},
+		})
+	}
+	hub := d.Hub
+	props, err := azeventhubs.ParseConnectionString(connection)
+	if err != nil {
+		return nil, err
+	}
+	if props.EntityPath != nil {
+		hub = "" // the SDK refuses a hub that is named twice
+	}
+	return sender.OpenEventHub(connection, hub, &sender.EventHubConfig{
+		MaxMessages: batch, Client: azeventhubs.ProducerClientOptions{ApplicationID: "sluice"},
+	})
+}
+
+// close closes the connections, even if ctx has ended.
+func (c *connections) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	for _, t := range c.transports {
+		_ = t.Close(ctx)
+	}
+}
+
+// explain turns an error that a retry cannot fix into one clear line.
+func (d *Destination) explain(err error) error {
+	var bus *azservicebus.Error
+	switch {
+	case errors.Is(err, sender.ErrPermanent):
+	case errors.As(err, &bus) && bus.Code == azservicebus.CodeConnectionLost:
+		return fmt.Errorf("%s: connect: %s", d, strings.TrimPrefix(bus.Error(), "(connlost): "))
+	default:
+		return fmt.Errorf("%s: %w", d, err)
+	}
+	service := "Event Hubs"
+	if d.IsServiceBus() {
+		service = "Service Bus"
+	}
+	var hub *azeventhubs.Error
+	var answer *amqp.Error
+	is := func(condition amqp.ErrCond) bool { return errors.As(err, &answer) && answer.Condition == condition }
+	switch {
+	case is(amqp.ErrCondNotFound), errors.As(err, &bus) && bus.Code == azservicebus.CodeNotFound:
+		return fmt.Errorf("%s: not found: check its name, and the namespace in the connection string", d)
+	case is(amqp.ErrCondUnauthorizedAccess), errors.As(err, &bus) && bus.Code == azservicebus.CodeUnauthorizedAccess,
+		errors.As(err, &hub) && hub.Code == azeventhubs.ErrorCodeUnauthorizedAccess:
+		return fmt.Errorf("%s: not authorised: check the key and its right to send, or the role Azure %s Data Sender%s", d, service, serviceText(err))
+	}
+	text := serviceText(err)
+	switch {
+	case text == "":
+		return fmt.Errorf("%s: %w", d, err)
+	case d.SessionField == "" && strings.Contains(text, "SessionId"):
+		return fmt.Errorf("%s: it accepts only messages with a session: pass --session-field%s", d, text)
+	}
+	return fmt.Errorf("%s: refused%s", d, text)
+}
+
+var description = regexp.MustCompile(`Description: (.*?)\.?, Info: `)
+
+// serviceText is the service's own description of an error, in parentheses, or empty. It is taken
+// from the text, since not all errors of the SDKs can be unwrapped.
+func serviceText(err error) string {
+	if text := description.FindStringSubmatch(err.Error()); text != nil {
+		return fmt.Sprintf(" (%s)", text[1])
+	}
+	return ""
+}
+
+// senderConfig spreads messages over the partitions, sends slow input without delay, and retries
+// for some seconds during an outage.
+func senderConfig() *sender.Config {
+	return &sender.Config{Spread: true, MaxWait: 50 * time.Millisecond, Attempts: 6, RetryMax: 5 * time.Second, DrainTimeout: 3 * time.Second}
+}
+
+// message makes the message of a record.
+func (d *Destination) message(key string, body []byte) sender.Message {
+	m := sender.Message{Key: key, ContentType: "application/json", Body: body}
+	if d.SessionField != "" {
+		m.Key, m.SessionID = "", key
+	}
+	return m
+}

@@ -1,0 +1,250 @@
+package upload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/internal/humanize"
+	"github.com/sluice-go/sluice/sender"
+)
+
+// Uploader sends to a destination. It shows its progress on Screen, and prints to Out how many
+// records were acknowledged.
+type Uploader struct {
+	To     *Destination
+	Rate   float64 // records per second; 0: no limit
+	Out    io.Writer
+	Screen *term.Screen
+	Log    *slog.Logger
+}
+
+// Files sends the records of files, one file after the other. The name "-" is standard input.
+func (u *Uploader) Files(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := checkReadable(name); name != "-" && err != nil {
+			return fmt.Errorf("%s: cannot be read: %w", name, err)
+		}
+	}
+	to, err := u.To.connect(ctx, 1, 0)
+	if err != nil {
+		return err
+	}
+	defer to.close(ctx)
+	f := &files{Uploader: u}
+	if f.feed, err = NewFeed(&FeedConfig{KeyField: u.To.KeyField + u.To.SessionField, Rate: u.Rate, TooLarge: f.tooLarge}); err != nil {
+		return err
+	}
+	cfg := senderConfig()
+	cfg.OnRejected = f.rejected
+	s := sender.New(to.transports[0], cfg)
+	return u.report(ctx, to, []*sender.Sender{s}, func() error { return f.send(ctx, s, names) })
+}
+
+// checkReadable returns why a file cannot be read.
+func checkReadable(name string) error {
+	info, err := os.Stat(name)
+	var at *fs.PathError
+	switch {
+	case errors.As(err, &at):
+		return at.Err
+	case err == nil && info.IsDir():
+		return errors.New("it is a directory")
+	}
+	return err
+}
+
+// files sends the records of files.
+type files struct {
+	*Uploader
+	feed *Feed
+
+	place records.Place // of the record that was yielded last
+	size  int           // of that record, in bytes
+	err   error         // why reading ended
+
+	mu         sync.Mutex
+	largeCount int // records that were too large
+	otherCount int // records that were refused for another reason
+}
+
+func (f *files) send(ctx context.Context, s *sender.Sender, names []string) error {
+	_, err := s.SendAll(ctx, func(yield func(sender.Message) bool) {
+		for _, name := range names {
+			if !f.yieldFile(ctx, name, yield) {
+				return
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return f.To.explain(err)
+	case f.err != nil:
+		return f.err
+	case f.otherCount > 0:
+		return fmt.Errorf("%s by the %s: all others were sent", humanize.Plural(f.largeCount+f.otherCount, "record was refused", "records were refused"), f.To.kind())
+	case f.largeCount > 0:
+		return fmt.Errorf("%s too large for the %s: all others were sent", humanize.Plural(f.largeCount, "record was", "records were"), f.To.kind())
+	}
+	return nil
+}
+
+// yieldFile yields the records of a file. It returns false if no other file must be sent.
+func (f *files) yieldFile(ctx context.Context, name string, yield func(sender.Message) bool) bool {
+	var in io.Reader = os.Stdin
+	if name == "-" {
+		name = "standard input"
+	} else {
+		file, err := os.Open(name)
+		if err != nil {
+			f.err = err
+			return false
+		}
+		defer file.Close()
+		in = file
+	}
+	for r, err := range f.feed.Records(ctx, records.NewReader(in, name)) {
+		if f.err = err; err != nil {
+			return false
+		}
+		f.place, f.size = r.Place, len(r.Body)
+		if !yield(f.To.message(r.Key, r.Body)) {
+			return false
+		}
+	}
+	return true
+}
+
+// tooLarge logs and counts a record that is too large to be read or sent.
+func (f *files) tooLarge(e *records.TooLargeError) {
+	f.mu.Lock()
+	f.largeCount++
+	f.mu.Unlock()
+	f.Log.Error("record not sent", "error", e.Error())
+}
+
+// rejected logs and counts a record that cannot be sent. It is the one that was yielded last: the
+// sender checks each message before it takes the next one.
+func (f *files) rejected(e *sender.RejectedError) {
+	if errors.Is(e, sender.ErrTooLarge) {
+		f.tooLarge(&records.TooLargeError{Place: f.place, Size: f.size})
+		return
+	}
+	f.mu.Lock()
+	f.otherCount++
+	f.mu.Unlock()
+	f.Log.Error("record not sent", "error", fmt.Sprintf("%s: %v", f.place, e.Err))
+}
+
+// Generated says what documents are generated, and how they are sent.
+type Generated struct {
+	Count     int64
+	Replicas  int // concurrent senders, each with its own connection
+	Batch     int // messages in a batch at most
+	Documents loadgen.DocumentsConfig
+}
+
+// Generated sends generated documents.
+func (u *Uploader) Generated(ctx context.Context, g *Generated) error {
+	docs, err := loadgen.NewDocuments(&g.Documents)
+	if err != nil {
+		return err
+	}
+	load, err := loadgen.NewLoad(docs, g.Count, &loadgen.LoadConfig{Replicas: g.Replicas, Rate: u.Rate})
+	if err != nil {
+		return err
+	}
+	to, err := u.To.connect(ctx, g.Replicas, g.Batch)
+	if err != nil {
+		return err
+	}
+	defer to.close(ctx)
+	senders := make([]*sender.Sender, g.Replicas)
+	for i, t := range to.transports {
+		senders[i] = sender.New(t, senderConfig())
+	}
+	return u.report(ctx, to, senders, func() error { return u.sendLoad(ctx, senders, load) })
+}
+
+// sendLoad lets each sender send a part of a load. The first error stops all of them.
+func (u *Uploader) sendLoad(ctx context.Context, senders []*sender.Sender, load *loadgen.Load) error {
+	sending, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var work sync.WaitGroup
+	for i, s := range senders {
+		work.Go(func() {
+			_, err := s.SendAll(sending, func(yield func(sender.Message) bool) {
+				for d := range load.Part(sending, i) {
+					m := u.To.message(d.Key, d.Body)
+					m.MessageID = d.ID
+					if !yield(m) {
+						return
+					}
+				}
+			})
+			if err != nil {
+				stop(u.To.explain(err))
+			}
+		})
+	}
+	work.Wait()
+	return context.Cause(sending)
+}
+
+// report shows progress while send runs, and then prints how many records were acknowledged, also
+// if send fails.
+func (u *Uploader) report(ctx context.Context, to *connections, senders []*sender.Sender, send func() error) error {
+	var watching sync.WaitGroup
+	watched, unwatch := context.WithCancel(ctx)
+	began := time.Now()
+	stats := func() (all sender.Stats) {
+		for _, s := range senders {
+			f := s.Stats()
+			all.Messages += f.Messages
+			all.Batches += f.Batches
+			all.Bytes += f.Bytes
+		}
+		return all
+	}
+	watching.Go(func() { u.showProgress(watched, stats, to.maxBatch, began) })
+	err := send()
+	unwatch()
+	watching.Wait()
+	took := time.Since(began)
+	acknowledged, noun := stats().Messages, "records"
+	if acknowledged == 1 {
+		noun = "record"
+	}
+	// Scripts read the number, so it has no separators.
+	fmt.Fprintf(u.Out, "%d %s acknowledged in %s\n", acknowledged, noun, humanize.Span(took))
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return err
+}
+
+// showProgress shows how much was acknowledged, and how full the batches were.
+func (u *Uploader) showProgress(ctx context.Context, stats func() sender.Stats, maxBatch int, began time.Time) {
+	var speed term.Speed
+	speed.At(began, 0)
+	fill := func(f sender.Stats) int64 { return f.Bytes * 100 / max(f.Batches*int64(maxBatch), 1) }
+	u.Screen.Follow(ctx, func() string {
+		now, f := time.Now(), stats()
+		return fmt.Sprintf("%s acknowledged  %s, %d %% full  %.1f MB  %s/s  %s",
+			humanize.Plural(f.Messages, "record", "records"), humanize.Plural(f.Batches, "batch", "batches"), fill(f), float64(f.Bytes)/1e6,
+			humanize.Count(speed.At(now, f.Messages)), now.Sub(began).Truncate(time.Second))
+	}, func() {
+		f := stats()
+		u.Log.Info("progress", "acknowledged", f.Messages, "batches", f.Batches, "bytes", f.Bytes, "fill_percent", fill(f),
+			"per_second", speed.At(time.Now(), f.Messages))
+	})
+}
