@@ -93,7 +93,7 @@ func (s *Server) start(hubs []Hub, cfg *Config) error {
 	var err error
 	s.broker, err = eventhubs.Open(cfg.Dir, configs, &eventhubs.Options{
 		Retention: cfg.Retention, RetentionBytes: cfg.RetentionBytes,
-		RetentionFailed: func(err error) { s.log.Error("retention failed, it will be tried again", "error", err) },
+		OnRetentionError: func(err error) { s.log.Error("retention failed, it will be tried again", "error", err) },
 	})
 	if err != nil {
 		return err

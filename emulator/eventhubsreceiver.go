@@ -78,7 +78,7 @@ func (c *hubPeer) openReceiver(l *amqp.Outgoing, n hubNode) (func(context.Contex
 
 func (r *hubReceiver) run(ctx context.Context) error {
 	for {
-		credit, err := r.link.Ready(ctx)
+		credit, err := r.link.WaitCredit(ctx)
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (r *hubReceiver) run(ctx context.Context) error {
 				events = events[n:]
 			}
 			if len(events) > 0 {
-				if _, err := r.link.Ready(ctx); err != nil {
+				if _, err := r.link.WaitCredit(ctx); err != nil {
 					return err
 				}
 			}
@@ -123,14 +123,14 @@ func (r *hubReceiver) run(ctx context.Context) error {
 //	amqp.annotation.x-opt-offset > '@latest'
 //
 // Without one, the oldest event is the first.
-func startOf(filter amqp.Map) (eventhubs.Start, error) {
+func startOf(filter amqp.Map) (eventhubs.StartPosition, error) {
 	d, ok := filter.Get(selectorName).(amqp.Described)
 	if !ok {
-		return eventhubs.Start{Kind: eventhubs.Earliest}, nil
+		return eventhubs.StartPosition{Kind: eventhubs.Earliest}, nil
 	}
 	text, _ := d.Value.(string)
-	bad := func() (eventhubs.Start, error) {
-		return eventhubs.Start{}, amqp.Errorf(amqp.CondInvalidField, "The selector '%.200s' isn't supported: it must compare amqp.annotation.%s, "+
+	bad := func() (eventhubs.StartPosition, error) {
+		return eventhubs.StartPosition{}, amqp.Errorf(amqp.CondInvalidField, "The selector '%.200s' isn't supported: it must compare amqp.annotation.%s, "+
 			"amqp.annotation.%s or amqp.annotation.%s by > or >= with a value in single quotes.", text, annOffset, annSequence, annEnqueued)
 	}
 	field, value, ok := strings.Cut(text, ">")
@@ -141,7 +141,7 @@ func startOf(filter amqp.Map) (eventhubs.Start, error) {
 	if !ok {
 		return bad()
 	}
-	var start eventhubs.Start
+	var start eventhubs.StartPosition
 	if value, ok = strings.CutPrefix(value, "="); ok {
 		start.Inclusive = true
 	}

@@ -144,7 +144,7 @@ func (s *hubSender) flush(ds []amqp.Delivery) error {
 		g.events, g.deliveries, g.bytes, g.err = g.events[:0], g.deliveries[:0], 0, nil
 	}
 	if s.unheard {
-		s.link.Cut()
+		s.link.DropConnection()
 		return errCut
 	}
 	for i := 0; i < len(ds); {

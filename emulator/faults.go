@@ -131,7 +131,7 @@ func (f *Faults) strike(ctx context.Context, l *amqp.Link, on Operation, hub, pa
 	case FaultDetach:
 		return fault.Kind, forcedDetach(l)
 	case FaultDrop:
-		l.Cut()
+		l.DropConnection()
 		return fault.Kind, errCut
 	}
 	return fault.Kind, nil

@@ -55,7 +55,7 @@ func (p *peer) openReplies(l *amqp.Outgoing, n node) func(context.Context) error
 			l.Idle()
 			select {
 			case m := <-r.queue:
-				if _, err := l.Ready(ctx); err != nil {
+				if _, err := l.WaitCredit(ctx); err != nil {
 					return err
 				}
 				if _, err := l.Send(1, 0, func(b []byte, _ int) []byte { return m.Encode(b) }); err != nil {

@@ -52,7 +52,7 @@ func (c *busPeer) openReceiver(l *amqp.Outgoing, n busNode) (func(context.Contex
 
 func (r *busReceiver) run(ctx context.Context) error {
 	for {
-		credit, err := r.link.Ready(ctx)
+		credit, err := r.link.WaitCredit(ctx)
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (r *busReceiver) deliverLocked(ctx context.Context, got []servicebus.Locked
 		if err != nil || len(got) == 0 {
 			return err
 		}
-		if _, err := r.link.Ready(ctx); err != nil {
+		if _, err := r.link.WaitCredit(ctx); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func (r *busReceiver) deliverDeleted(ctx context.Context, got []servicebus.Locke
 		if err != nil || len(got) == 0 {
 			return err
 		}
-		if _, err := r.link.Ready(ctx); err != nil {
+		if _, err := r.link.WaitCredit(ctx); err != nil {
 			return err
 		}
 	}

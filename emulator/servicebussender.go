@@ -90,7 +90,7 @@ func (s *busSender) finish(ds []amqp.Delivery) {
 		}
 	}
 	if s.unheard {
-		s.link.Cut()
+		s.link.DropConnection()
 	}
 	for i := 0; i < len(ds); {
 		first := i

@@ -68,7 +68,7 @@ func (r *busReceiver) openSession(w sessionWish, patience time.Duration) (func(c
 	if !r.store.InSessions() {
 		return nil, r.c.explain(r.node, servicebus.ErrNoSessions)
 	}
-	r.link.Hold()
+	r.link.DeferAttach()
 	return func(ctx context.Context) error { return r.c.explain(r.node, r.runSession(ctx, w, patience)) }, nil
 }
 
@@ -79,7 +79,7 @@ func (r *busReceiver) runSession(ctx context.Context, w sessionWish, patience ti
 	}
 	defer held.Release()
 	properties := amqp.Map{{Key: amqp.Symbol(propLockedUntil), Value: ticksAtEpoch + held.Until().UnixMilli()*10_000}}
-	if err := r.link.Attach(w.answer(held.ID()), properties); err != nil {
+	if err := r.link.CompleteAttach(w.answer(held.ID()), properties); err != nil {
 		return err
 	}
 	r.from = held

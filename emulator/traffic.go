@@ -13,7 +13,7 @@ type Wire = amqp.Traffic
 
 // Arrivals are the messages and batches that arrived for an event hub, a queue or a topic, as the client encoded them: what a client's
 // batch says of its own size is about this.
-type Arrivals = amqp.Arrivals
+type Arrivals = amqp.IncomingStats
 
 // meterSet is what has arrived, by entity in lower case.
 type meterSet struct {

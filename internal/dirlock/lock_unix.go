@@ -13,10 +13,10 @@ import (
 // Lock is a lock on a directory. One holder in one process can have it.
 type Lock struct{ dir *os.File }
 
-// lockWithin is how long a lock may outlast its process: one that was killed
+// lockTimeout is how long a lock may outlast its process: one that was killed
 // while it started another leaves the lock with that, until it has become its
 // program.
-const lockWithin = time.Second
+const lockTimeout = time.Second
 
 // Acquire locks a directory, or fails with [ErrLocked] if that takes longer
 // than a second. The kernel releases the lock when the process ends, however it
@@ -28,7 +28,7 @@ func Acquire(path string) (*Lock, error) {
 	}
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
-	for deadline := time.Now().Add(lockWithin); ; <-again.C {
+	for deadline := time.Now().Add(lockTimeout); ; <-again.C {
 		err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return &Lock{dir}, nil

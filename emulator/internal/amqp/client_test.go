@@ -212,7 +212,7 @@ func expectError(c *testClient, condition Symbol) {
 	r := c.next()
 	var e *Error
 	switch p := r.p.(type) {
-	case *ending:
+	case *endOrClose:
 		e = p.err
 	case *detach:
 		e = p.err
@@ -348,7 +348,7 @@ func (s *counting) open(l *Outgoing) (func(context.Context) error, error) {
 		}()
 		next := 0
 		for {
-			credit, err := l.Ready(ctx)
+			credit, err := l.WaitCredit(ctx)
 			if err != nil {
 				return err
 			}

@@ -25,41 +25,41 @@ const (
 //
 // mu guards all state of the connection, its sessions and links. It is never held over I/O or a call of the Peer, only over encoding.
 type Conn struct {
-	srv    *Server
-	cfg    *Config
-	net    net.Conn
-	fr     *frameReader
-	peer   Peer
-	ctx    context.Context // ends with the connection
-	cancel context.CancelFunc
-	links  sync.WaitGroup
+	srv       *Server
+	cfg       *Config
+	net       net.Conn
+	fr        *frameReader
+	peer      Peer
+	ctx       context.Context // ends with the connection
+	cancel    context.CancelFunc
+	linkGroup sync.WaitGroup
 
-	kick    chan struct{} // something to write
-	drained chan struct{} // something was written
-	freed   chan struct{} // something buffered was handled
+	writerWake  chan struct{} // something to write
+	outputTaken chan struct{} // something was written
+	bufferFreed chan struct{} // something buffered was handled
 
-	mu           sync.Mutex
-	hostname     string
-	out          []byte // frames to be written
-	written      bool   // the writer ends once out is empty
-	mute         bool   // nothing may be queued: the close frame has been, or the network failed
-	quiet        bool   // links end without a detach frame: the connection's close says it all
-	stopping     bool   // the server closes
-	peerMaxFrame int
-	heartbeat    time.Duration
-	sessions     map[uint16]*session
-	byName       map[linkKey]*Link
-	nlinks       int
-	waiters      []*Outgoing // links that wait for room in out
-	buffered     int         // bytes of complete messages that no link has handled yet
-	answers      []answer    // to what clients have settled, in order
-	answering    bool        // a goroutine is at them
-	partial      int         // bytes of messages whose last frame is still to come
+	mu                  sync.Mutex
+	hostname            string
+	out                 []byte // frames to be written
+	outputComplete      bool   // the writer ends once out is empty
+	outputClosed        bool   // nothing may be queued: the close frame has been, or the network failed
+	suppressDetach      bool   // links end without a detach frame: the connection's close says it all
+	shuttingDown        bool   // the server closes
+	peerMaxFrame        int
+	heartbeat           time.Duration
+	sessions            map[uint16]*session
+	linksByName         map[linkKey]*Link
+	linkCount           int
+	waitingLinks        []*Outgoing          // links that wait for room in out
+	bufferedBytes       int                  // bytes of complete messages that no link has handled yet
+	dispositions        []pendingDisposition // to what clients have settled, in order
+	sendingDispositions bool                 // a goroutine is at them
+	partialBytes        int                  // bytes of messages whose last frame is still to come
 
-	greeted bool                  // the AMQP headers have been exchanged; only the reader uses it
-	opened  bool                  // the open frames have been exchanged; only the reader uses it
-	cutOff  atomic.Bool           // the connection was cut
-	fault   atomic.Pointer[Error] // ends the connection, although what was read was in order
+	headersExchanged bool                  // the AMQP headers have been exchanged; only the reader uses it
+	opened           bool                  // the open frames have been exchanged; only the reader uses it
+	dropped          atomic.Bool           // the connection was cut
+	localError       atomic.Pointer[Error] // ends the connection, although what was read was in order
 }
 
 type linkKey struct {
@@ -70,8 +70,8 @@ type linkKey struct {
 func newConn(s *Server, nc net.Conn) *Conn {
 	c := &Conn{
 		srv: s, cfg: &s.cfg, net: nc,
-		kick: make(chan struct{}, 1), drained: make(chan struct{}, 1), freed: make(chan struct{}, 1),
-		sessions: make(map[uint16]*session), byName: make(map[linkKey]*Link),
+		writerWake: make(chan struct{}, 1), outputTaken: make(chan struct{}, 1), bufferFreed: make(chan struct{}, 1),
+		sessions: make(map[uint16]*session), linksByName: make(map[linkKey]*Link),
 		peerMaxFrame: minFrameSize,
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -116,7 +116,7 @@ func (r idleReader) Read(b []byte) (int, error) {
 // interrupt makes the reader of the connection return.
 func (c *Conn) interrupt() { _ = c.net.SetReadDeadline(time.Unix(1, 0)) }
 
-func (c *Conn) interrupted() bool { return c.ctx.Err() != nil || c.fault.Load() != nil }
+func (c *Conn) interrupted() bool { return c.ctx.Err() != nil || c.localError.Load() != nil }
 
 // serve runs the connection until its end.
 func (c *Conn) serve() {
@@ -133,12 +133,12 @@ func (c *Conn) serve() {
 	if err == nil {
 		err = c.readLoop()
 	}
-	if e := c.fault.Load(); e != nil {
+	if e := c.localError.Load(); e != nil {
 		err = e
 	}
-	c.end(err)
-	c.links.Wait()
-	c.farewell(err)
+	c.startClose(err)
+	c.linkGroup.Wait()
+	c.finishClose(err)
 	<-done
 	c.linger(err)
 	c.net.Close()
@@ -147,21 +147,21 @@ func (c *Conn) serve() {
 	c.cfg.Log.Debug("connection closed", "remote", c.RemoteAddr().String(), "reason", err)
 }
 
-// errClosed is the end of a connection that the client closed in the proper way.
-var errClosed = errors.New("closed by the client")
+// errClosedByClient is the end of a connection that the client closed in the proper way.
+var errClosedByClient = errors.New("closed by the client")
 
-// end is called when reading has ended, for whatever reason: it makes the links' functions return.
-func (c *Conn) end(err error) {
+// startClose is called when reading has ended, for whatever reason: it makes the links' functions return.
+func (c *Conn) startClose(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.quiet = true
+	c.suppressDetach = true
 	var e *Error
-	if errors.As(err, &e) && !c.stopping && c.greeted {
+	if errors.As(err, &e) && !c.shuttingDown && c.headersExchanged {
 		if !c.opened {
 			c.pushOpen() // no close without an open
 		}
-		c.push(0, &ending{desc: descClose, err: e})
-		c.mute = true
+		c.push(0, &endOrClose{desc: descClose, err: e})
+		c.outputClosed = true
 	}
 	for _, s := range c.sessions {
 		s.cancelLinks()
@@ -169,28 +169,28 @@ func (c *Conn) end(err error) {
 	c.cancel()
 }
 
-// farewell sends the close frame, if it is still due, and has the writer finish.
-func (c *Conn) farewell(err error) {
+// finishClose sends the close frame, if it is still due, and has the writer finish.
+func (c *Conn) finishClose(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.stopping && c.opened:
-		c.push(0, &ending{desc: descClose, err: Errorf(CondConnectionForced, "the server is shutting down")})
-	case errors.Is(err, errClosed):
-		c.push(0, &ending{desc: descClose})
+	case c.shuttingDown && c.opened:
+		c.push(0, &endOrClose{desc: descClose, err: Errorf(CondConnectionForced, "the server is shutting down")})
+	case errors.Is(err, errClosedByClient):
+		c.push(0, &endOrClose{desc: descClose})
 	}
-	c.mute, c.written = true, true
-	c.kickWriter()
+	c.outputClosed, c.outputComplete = true, true
+	c.wakeWriter()
 }
 
 // linger gives the client time to read the close frame: closing a socket that holds unread input would discard it on the way.
 func (c *Conn) linger(err error) {
 	var e *Error
 	c.mu.Lock()
-	stopping := c.stopping
+	stopping := c.shuttingDown
 	c.mu.Unlock()
 	half, ok := c.net.(interface{ CloseWrite() error })
-	if !ok || c.cutOff.Load() || half.CloseWrite() != nil {
+	if !ok || c.dropped.Load() || half.CloseWrite() != nil {
 		return
 	}
 	if !stopping && !errors.As(err, &e) && !errors.Is(err, errNotAMQP) || c.net.SetReadDeadline(time.Now().Add(lingerTimeout)) != nil {
@@ -199,48 +199,48 @@ func (c *Conn) linger(err error) {
 	_, _ = io.Copy(io.Discard, c.net)
 }
 
-// stop ends the connection because the server closes.
-func (c *Conn) stop() {
+// shutdown ends the connection because the server closes.
+func (c *Conn) shutdown() {
 	c.mu.Lock()
-	c.stopping, c.quiet = true, true
+	c.shuttingDown, c.suppressDetach = true, true
 	c.mu.Unlock()
 	c.cancel()
 	c.interrupt()
 }
 
-// cut ends the connection without a word.
-func (c *Conn) cut() {
-	c.cutOff.Store(true)
+// drop ends the connection without a word.
+func (c *Conn) drop() {
+	c.dropped.Store(true)
 	c.mu.Lock()
-	c.mute = true
+	c.outputClosed = true
 	c.mu.Unlock()
 	c.cancel()
 	c.net.Close()
 }
 
-func (c *Conn) kickWriter() {
+func (c *Conn) wakeWriter() {
 	select {
-	case c.kick <- struct{}{}:
+	case c.writerWake <- struct{}{}:
 	default:
 	}
 }
 
 // push queues a frame. c.mu is held.
 func (c *Conn) push(channel uint16, p performative) {
-	if c.mute {
+	if c.outputClosed {
 		return
 	}
 	b, at := beginFrame(c.out, frameAMQP, channel)
 	b = endFrame(p.encode(b), at)
 	if size := len(b) - at; size > c.peerMaxFrame {
 		c.out = b[:at]
-		if c.fault.CompareAndSwap(nil, Errorf(CondFrameSizeTooSmall, "an answer needs a frame of %d bytes", size)) {
+		if c.localError.CompareAndSwap(nil, Errorf(CondFrameSizeTooSmall, "an answer needs a frame of %d bytes", size)) {
 			c.interrupt()
 		}
 		return
 	}
 	c.out = b
-	c.kickWriter()
+	c.wakeWriter()
 }
 
 // writeLoop writes what is queued until the connection's end. Whatever accumulates during one write goes out with the next.
@@ -253,16 +253,16 @@ func (c *Conn) writeLoop() {
 		c.mu.Lock()
 		buf := c.out
 		c.out = spare[:0]
-		last, every := c.written, c.heartbeat
-		waiters := c.waiters
-		c.waiters = nil
+		last, every := c.outputComplete, c.heartbeat
+		waiters := c.waitingLinks
+		c.waitingLinks = nil
 		c.mu.Unlock()
 		spare = buf
 		for _, l := range waiters {
 			l.wakeUp()
 		}
 		select {
-		case c.drained <- struct{}{}:
+		case c.outputTaken <- struct{}{}:
 		default:
 		}
 		if len(buf) == 0 {
@@ -273,7 +273,7 @@ func (c *Conn) writeLoop() {
 				beat.Reset(every)
 			}
 			select {
-			case <-c.kick:
+			case <-c.writerWake:
 				beat.Stop()
 				continue
 			case <-beat.C:
@@ -284,7 +284,7 @@ func (c *Conn) writeLoop() {
 		n, err := c.net.Write(buf)
 		c.srv.sent.Add(int64(n))
 		if err != nil {
-			c.cut()
+			c.drop()
 			return
 		}
 		if cap(spare) > 8*highWater {
@@ -349,31 +349,31 @@ func (c *Conn) readLoop() error {
 		if f.kind != frameAMQP {
 			return Errorf(CondFraming, "frame of type %d on an open connection", f.kind)
 		}
-		if err := c.handle(f); err != nil {
+		if err := c.dispatch(f); err != nil {
 			return err
 		}
-		if err := c.pace(); err != nil {
+		if err := c.applyBackpressure(); err != nil {
 			return err
 		}
 	}
 }
 
-// pace holds the reader back while too much of what it read is unhandled, or too much of what it answered is unread.
-func (c *Conn) pace() error {
+// applyBackpressure holds the reader back while too much of what it read is unhandled, or too much of what it answered is unread.
+func (c *Conn) applyBackpressure() error {
 	for {
 		c.mu.Lock()
-		full, clogged := c.buffered > c.cfg.MaxBuffered, len(c.out) > 4*highWater
+		full, clogged := c.bufferedBytes > c.cfg.MaxBuffered, len(c.out) > 4*highWater
 		c.mu.Unlock()
 		switch {
 		case clogged:
 			select {
-			case <-c.drained:
+			case <-c.outputTaken:
 			case <-c.ctx.Done():
 				return net.ErrClosed
 			}
 		case full:
 			select {
-			case <-c.freed:
+			case <-c.bufferFreed:
 			case <-c.ctx.Done():
 				return net.ErrClosed
 			}
@@ -383,8 +383,8 @@ func (c *Conn) pace() error {
 	}
 }
 
-// handle acts on one frame. An error ends the connection.
-func (c *Conn) handle(f frame) error {
+// dispatch acts on one frame. An error ends the connection.
+func (c *Conn) dispatch(f frame) error {
 	d := decoder{buf: f.body}
 	switch code := d.descriptor(performativeNames); code {
 	case descTransfer:
@@ -418,14 +418,14 @@ func (c *Conn) handle(f frame) error {
 			return c.onBegin(f.channel, &p)
 		}
 	case descEnd:
-		var p ending
+		var p endOrClose
 		if p.decode(&d); d.err == nil {
 			return c.onEnd(f.channel)
 		}
 	case descClose:
-		var p ending
+		var p endOrClose
 		if p.decode(&d); d.err == nil {
-			return errClosed
+			return errClosedByClient
 		}
 	default:
 		d.fail("unexpected performative %#02x", code)

@@ -81,8 +81,8 @@ func TestOpen(t *testing.T) {
 		if p.containerID != "me" || p.maxFrameSize != 4096 || p.channelMax != 6 || p.idleTimeOut != 30000 {
 			t.Errorf("open %+v", p)
 		}
-		c.send(0, &ending{desc: descClose})
-		if e := expect[*ending](c); e.desc != descClose || e.err != nil {
+		c.send(0, &endOrClose{desc: descClose})
+		if e := expect[*endOrClose](c); e.desc != descClose || e.err != nil {
 			t.Errorf("got %+v", e)
 		}
 		c.gone()
@@ -135,7 +135,7 @@ func TestMalformedFrames(t *testing.T) {
 		"unknown performative":           {frame("\x00\x53\x1f\x45"), CondDecode},
 		"second open":                    {encoded(&open{containerID: "c", maxFrameSize: 512}), CondDecode},
 		"begin with 4 billion fields":    {frame("\x00\x53\x11\xd0\x00\x00\x00\x04\xff\xff\xff\xff"), CondDecode},
-		"end without a session":          {encoded(&ending{desc: descEnd}), CondNotAllowed},
+		"end without a session":          {encoded(&endOrClose{desc: descEnd}), CondNotAllowed},
 		"flow without a session":         {encoded(&flow{}), CondNotAllowed},
 		"transfer without a session":     {encoded(&transfer{}), CondNotAllowed},
 		"attach without a session":       {encoded(&attach{}), CondNotAllowed},

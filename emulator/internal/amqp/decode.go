@@ -9,8 +9,8 @@ import (
 // maxDepth bounds the nesting of lists, maps, arrays and described values.
 const maxDepth = 32
 
-// maxAhead bounds the elements for which room is made before they are seen: of lists within lists, each can claim as many as there are bytes.
-const maxAhead = 32
+// maxPrealloc bounds the elements for which room is made before they are seen: of lists within lists, each can claim as many as there are bytes.
+const maxPrealloc = 32
 
 // decoder reads values off a byte slice. The first error sticks: every later read yields zero values, so that a caller checks once, at the
 // end. It never reads past buf, and allocates at most a small multiple of its length.
@@ -121,14 +121,14 @@ func (d *decoder) closeCompound(end int) {
 	}
 }
 
-func (d *decoder) enter() bool {
+func (d *decoder) descend() bool {
 	if d.depth++; d.depth > maxDepth {
 		d.fail("values nested deeper than %d", maxDepth)
 	}
 	return d.err == nil
 }
 
-func (d *decoder) leave() { d.depth-- }
+func (d *decoder) ascend() { d.depth-- }
 
 // value decodes the next value.
 func (d *decoder) value() any {
@@ -207,10 +207,10 @@ func (d *decoder) valueOf(code byte) any {
 
 // nested decodes the types that hold other values.
 func (d *decoder) nested(code byte) any {
-	if !d.enter() {
+	if !d.descend() {
 		return nil
 	}
-	defer d.leave()
+	defer d.ascend()
 	switch code {
 	case codeDescribed:
 		return Described{Descriptor: d.value(), Value: d.value()}
@@ -218,7 +218,7 @@ func (d *decoder) nested(code byte) any {
 		return List{}
 	case codeList8, codeList32:
 		end, n := d.compound(code)
-		l := make(List, 0, min(n, maxAhead))
+		l := make(List, 0, min(n, maxPrealloc))
 		for i := 0; i < n && d.err == nil; i++ {
 			l = append(l, d.value())
 		}
@@ -229,7 +229,7 @@ func (d *decoder) nested(code byte) any {
 		if n%2 != 0 {
 			d.fail("map of an odd number of elements")
 		}
-		m := make(Map, 0, min(n/2, maxAhead))
+		m := make(Map, 0, min(n/2, maxPrealloc))
 		for i := 0; i < n && d.err == nil; i += 2 {
 			m = append(m, Pair{Key: d.value(), Value: d.value()})
 		}
@@ -296,10 +296,10 @@ func (d *decoder) skipOf(code byte) {
 		d.take(d.size32())
 		return
 	}
-	if !d.enter() {
+	if !d.descend() {
 		return
 	}
-	defer d.leave()
+	defer d.ascend()
 	switch code {
 	case codeDescribed:
 		d.skip()

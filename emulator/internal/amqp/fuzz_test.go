@@ -26,7 +26,7 @@ func FuzzConnection(f *testing.F) {
 		&disposition{receiver: true, first: 0, last: 4},
 		&flow{hasIncomingID: true, incomingWindow: 1, echo: true},
 		&detach{handle: 1, closed: true},
-		&ending{desc: descEnd},
+		&endOrClose{desc: descEnd},
 	} {
 		stream = append(stream, encoded(p)...)
 		body := p.encode(nil)

@@ -16,7 +16,7 @@ type Incoming struct {
 	deliveryCount uint32
 	queue         []Delivery // received, not yet taken by Next
 	taken         []Delivery // returned by Next last
-	part          *Delivery  // its last frame is still to come
+	partial       *Delivery  // its last frame is still to come
 }
 
 // Delivery is a message received.
@@ -72,8 +72,8 @@ func (c *Conn) onTransfer(channel uint16, p *transfer, payload []byte) error {
 	}
 	s.nextIncomingID++
 	// The window is opened again before it is used up: what holds a client back are the links' credit and the pace of reading.
-	if s.incomingLeft--; s.incomingLeft < sessionWindow/2 {
-		s.incomingLeft = sessionWindow
+	if s.incomingWindow--; s.incomingWindow < sessionWindow/2 {
+		s.incomingWindow = sessionWindow
 		s.pushFlow(flow{})
 	}
 	l := s.links[p.handle]
@@ -92,7 +92,7 @@ func (c *Conn) onTransfer(channel uint16, p *transfer, payload []byte) error {
 		l.cancel()
 		l.pushDetach()
 	}
-	if c.partial > c.cfg.MaxBuffered {
+	if c.partialBytes > c.cfg.MaxBuffered {
 		return Errorf(CondResourceLimit, "more than %d bytes of unfinished messages", c.cfg.MaxBuffered)
 	}
 	return nil
@@ -101,18 +101,18 @@ func (c *Conn) onTransfer(channel uint16, p *transfer, payload []byte) error {
 // receive adds a frame to the message it belongs to, and queues the message when it is complete.
 func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 	c := l.c
-	if l.part == nil {
+	if l.partial == nil {
 		switch {
 		case !p.hasID:
 			return Errorf(CondInvalidField, "the first transfer of a message has no delivery-id")
 		case l.credit == 0:
 			return Errorf(CondTransferLimit, "more messages than the link's credit")
 		}
-		l.part = &Delivery{Format: p.format, id: p.deliveryID, buf: newBuffer(p.more, len(payload))}
-	} else if p.hasID && p.deliveryID != l.part.id {
-		return Errorf(CondInvalidField, "message %d begins before message %d is complete", p.deliveryID, l.part.id)
+		l.partial = &Delivery{Format: p.format, id: p.deliveryID, buf: newBuffer(p.more, len(payload))}
+	} else if p.hasID && p.deliveryID != l.partial.id {
+		return Errorf(CondInvalidField, "message %d begins before message %d is complete", p.deliveryID, l.partial.id)
 	}
-	d := l.part
+	d := l.partial
 	if p.aborted {
 		l.dropPartial()
 		l.credit--
@@ -123,15 +123,15 @@ func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 	d.settled = d.settled || p.settled
 	if d.size += len(payload); d.size > c.cfg.MaxMessageSize {
 		payload = nil // it is read to its end, but nothing of it is kept
-		c.partial -= len(*d.buf)
+		c.partialBytes -= len(*d.buf)
 		*d.buf = (*d.buf)[:0]
 	}
 	*d.buf = append(*d.buf, payload...)
-	c.partial += len(payload)
+	c.partialBytes += len(payload)
 	if p.more {
 		return nil
 	}
-	l.part = nil
+	l.partial = nil
 	l.credit--
 	l.deliveryCount++
 	tooLarge := d.size > c.cfg.MaxMessageSize
@@ -143,8 +143,8 @@ func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 		return nil
 	}
 	d.Payload = *d.buf
-	c.partial -= len(d.Payload)
-	c.buffered += len(d.Payload)
+	c.partialBytes -= len(d.Payload)
+	c.bufferedBytes += len(d.Payload)
 	l.queue = append(l.queue, *d)
 	l.wakeUp()
 	return nil
@@ -169,10 +169,10 @@ func (l *Incoming) wakeUp() {
 }
 
 func (l *Incoming) dropPartial() {
-	if l.part != nil {
-		l.c.partial -= len(*l.part.buf)
-		l.part.free()
-		l.part = nil
+	if l.partial != nil {
+		l.c.partialBytes -= len(*l.partial.buf)
+		l.partial.free()
+		l.partial = nil
 	}
 }
 
@@ -222,18 +222,18 @@ func (l *Incoming) Next(ctx context.Context) ([]Delivery, error) {
 // release frees the messages that Next returned last.
 func (l *Incoming) release() {
 	for i := range l.taken {
-		l.c.buffered -= len(l.taken[i].Payload)
+		l.c.bufferedBytes -= len(l.taken[i].Payload)
 		l.taken[i].free()
 	}
 	l.taken = l.taken[:0]
 	select {
-	case l.c.freed <- struct{}{}:
+	case l.c.bufferFreed <- struct{}{}:
 	default:
 	}
 }
 
-// drop forgets what was received and will not be handled.
-func (l *Incoming) drop() {
+// discard forgets what was received and will not be handled.
+func (l *Incoming) discard() {
 	l.release()
 	l.taken, l.queue = l.queue, nil
 	l.release()
@@ -246,7 +246,7 @@ func (l *Incoming) drop() {
 func (l *Incoming) Settle(ds []Delivery, err error) {
 	state := &deliveryState{}
 	if err != nil {
-		state.err = l.c.report(err)
+		state.err = l.c.errorForPeer(err)
 	}
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()

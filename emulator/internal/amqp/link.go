@@ -14,18 +14,18 @@ const (
 
 // Link is what incoming and outgoing links have in common. c.mu guards the fields that change.
 type Link struct {
-	c       *Conn
-	s       *session
-	name    string
-	handle  uint32
-	address string
-	other   string
-	props   Map
-	filter  Map
-	desired []Symbol
-	snd     byte
-	ctx     context.Context
-	cancel  context.CancelFunc
+	c             *Conn
+	s             *session
+	name          string
+	handle        uint32
+	address       string
+	clientAddress string
+	props         Map
+	filter        Map
+	desired       []Symbol
+	sndSettle     byte
+	ctx           context.Context
+	cancel        context.CancelFunc
 
 	in  *Incoming // exactly one of these is set
 	out *Outgoing
@@ -34,7 +34,7 @@ type Link struct {
 	detachErr      *Error
 	detachSent     bool
 	detachReceived bool
-	mirrorClosed   bool // the client's detach said closed
+	peerClosed     bool // the client's detach said closed
 }
 
 // Name is the link's name, chosen by the client.
@@ -44,7 +44,7 @@ func (l *Link) Name() string { return l.name }
 func (l *Link) Address() string { return l.address }
 
 // ClientAddress is the address at the client's end of the link; replies to requests are sent to it.
-func (l *Link) ClientAddress() string { return l.other }
+func (l *Link) ClientAddress() string { return l.clientAddress }
 
 // Properties are the link properties that the client sent. Like the filter and the desired capabilities, they are there only while the
 // [Peer] opens the link.
@@ -73,8 +73,8 @@ func (l *Link) Detach(err error) {
 	}
 }
 
-// Cut ends the link's connection as a failing network would.
-func (l *Link) Cut() { l.c.cut() }
+// DropConnection ends the link's connection as a failing network would.
+func (l *Link) DropConnection() { l.c.drop() }
 
 // pushDetach sends the detach frame, if it is still due.
 func (l *Link) pushDetach() {
@@ -82,17 +82,17 @@ func (l *Link) pushDetach() {
 		return
 	}
 	l.detachSent = true
-	if l.c.quiet {
+	if l.c.suppressDetach {
 		return
 	}
-	closed := !l.detachReceived || l.mirrorClosed || l.detachErr != nil
+	closed := !l.detachReceived || l.peerClosed || l.detachErr != nil
 	l.c.push(l.s.channel, &detach{handle: l.handle, closed: closed, err: l.detachErr})
 }
 
 func (c *Conn) onAttach(channel uint16, p *attach) error {
 	var in *Incoming
 	var out *Outgoing
-	l := &Link{c: c, name: p.name, handle: p.handle, props: p.properties, snd: p.sndSettle, desired: p.desired}
+	l := &Link{c: c, name: p.name, handle: p.handle, props: p.properties, sndSettle: p.sndSettle, desired: p.desired}
 	if p.receiver {
 		out = &Outgoing{Link: l, wake: make(chan struct{}, 1)}
 		l.out = out
@@ -102,7 +102,7 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	}
 	l.ctx, l.cancel = context.WithCancel(c.ctx)
 	ok := false
-	if err := c.withSession(channel, func(s *session) { ok = s.admit(l) }); err != nil || !ok {
+	if err := c.withSession(channel, func(s *session) { ok = s.register(l) }); err != nil || !ok {
 		l.cancel()
 		return err
 	}
@@ -132,8 +132,8 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	if in != nil {
 		answer.maxMessage = uint64(c.cfg.MaxMessageSize)
 	}
-	if out != nil && out.held != nil {
-		out.held = &answer
+	if out != nil && out.deferred != nil {
+		out.deferred = &answer
 	} else {
 		l.attached = true
 		c.push(channel, &answer)
@@ -141,17 +141,17 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	if in != nil {
 		in.replenish()
 	}
-	l.s.running++
-	c.links.Add(1)
+	l.s.runningLinks++
+	c.linkGroup.Add(1)
 	go func() {
-		defer c.links.Done()
+		defer c.linkGroup.Done()
 		l.finish(run(l.ctx))
 	}()
 	return nil
 }
 
-// admit registers a new link, unless the client's attach breaks the rules.
-func (s *session) admit(l *Link) bool {
+// register registers a new link, unless the client's attach breaks the rules.
+func (s *session) register(l *Link) bool {
 	c := s.c
 	l.s = s
 	switch {
@@ -164,19 +164,19 @@ func (s *session) admit(l *Link) bool {
 	case s.links[l.handle] != nil:
 		s.fail(Errorf(CondHandleInUse, "handle %d is in use", l.handle))
 		return false
-	case c.nlinks >= c.cfg.MaxLinks:
+	case c.linkCount >= c.cfg.MaxLinks:
 		s.fail(Errorf(CondResourceLimit, "a connection may have at most %d links", c.cfg.MaxLinks))
 		return false
 	}
 	// A second link of the same name and direction takes the place of the first (section 2.6.1).
-	if old := c.byName[l.key()]; old != nil && old.detachErr == nil && !old.detachReceived {
+	if old := c.linksByName[l.key()]; old != nil && old.detachErr == nil && !old.detachReceived {
 		old.detachErr = Errorf(CondStolen, "another link of this name was attached")
 		old.cancel()
 		old.pushDetach()
 	}
 	s.links[l.handle] = l
-	c.byName[l.key()] = l
-	c.nlinks++
+	c.linksByName[l.key()] = l
+	c.linkCount++
 	return true
 }
 
@@ -194,7 +194,7 @@ func (l *Link) readTermini(p *attach) error {
 	}
 	l.address = near.address
 	if far != nil {
-		l.other = far.address
+		l.clientAddress = far.address
 	}
 	if p.source != nil {
 		l.filter = p.source.filter
@@ -207,7 +207,7 @@ func (l *Link) refuse(p *attach, err error) {
 	answer := &attach{name: p.name, handle: p.handle, receiver: !p.receiver, sndSettle: p.sndSettle, rcvSettle: p.rcvSettle}
 	l.c.push(l.s.channel, answer)
 	if l.detachErr == nil {
-		l.detachErr = l.c.report(err)
+		l.detachErr = l.c.errorForPeer(err)
 	}
 	l.cancel()
 	l.pushDetach()
@@ -220,27 +220,27 @@ func (l *Link) finish(err error) {
 	defer c.mu.Unlock()
 	quietly := err == nil || errors.Is(err, ErrLinkClosed) || errors.Is(err, context.Canceled)
 	if !quietly && l.detachErr == nil {
-		l.detachErr = c.report(err)
+		l.detachErr = c.errorForPeer(err)
 	}
 	l.cancel()
 	if !l.attached && !l.s.endSent { // it was held, and is refused
 		l.attached = true
-		p := l.out.held
+		p := l.out.deferred
 		c.push(l.s.channel, &attach{name: p.name, handle: p.handle, sndSettle: p.sndSettle, rcvSettle: p.rcvSettle})
 	}
 	l.pushDetach()
 	if l.in != nil {
-		l.in.drop()
+		l.in.discard()
 	}
 	if l.detachReceived {
-		l.s.forget(l)
+		l.s.unregister(l)
 	}
-	l.s.running--
-	l.s.maybeEnd()
+	l.s.runningLinks--
+	l.s.endIfDone()
 }
 
-// report turns an error into what the client is told, and logs it if it is the server's own.
-func (c *Conn) report(err error) *Error {
+// errorForPeer turns an error into what the client is told, and logs it if it is the server's own.
+func (c *Conn) errorForPeer(err error) *Error {
 	var e *Error
 	if !errors.As(err, &e) {
 		c.cfg.Log.Error("link failed", "remote", c.RemoteAddr().String(), "error", err)

@@ -288,7 +288,7 @@ func TestReceivedMessages(t *testing.T) {
 		if got := outcomes(); !maps.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
-		if got, want := target.meter.Read(), (Arrivals{Messages: 4, Bytes: 20 + 10 + 11 + 11, Largest: 20, TooLarge: 3}); got != want {
+		if got, want := target.meter.Read(), (IncomingStats{Messages: 4, Bytes: 20 + 10 + 11 + 11, Largest: 20, TooLarge: 3}); got != want {
 			t.Errorf("%+v arrived, not %+v", got, want)
 		}
 		// The link goes on, as long as one likes.
@@ -476,7 +476,7 @@ func TestBufferedBytesAreBounded(t *testing.T) {
 		var held int
 		c.srv.each(func(conn *Conn) {
 			conn.mu.Lock()
-			held = conn.buffered
+			held = conn.bufferedBytes
 			conn.mu.Unlock()
 		})
 		if held < 1000 || held > 1100 {

@@ -12,8 +12,8 @@ func (s *Server) Traffic() Traffic {
 	return Traffic{Received: s.received.Load(), Sent: s.sent.Load()}
 }
 
-// Arrivals are the messages that came over links, as the client encoded them: what their transfer frames carry, put together.
-type Arrivals struct {
+// IncomingStats are the messages that came over links, as the client encoded them: what their transfer frames carry, put together.
+type IncomingStats struct {
 	Messages int64 // a batch is one message
 	Bytes    int64
 	Largest  int64 // bytes of one message
@@ -26,8 +26,8 @@ type Meter struct {
 }
 
 // Read returns the counts so far.
-func (m *Meter) Read() Arrivals {
-	return Arrivals{Messages: m.messages.Load(), Bytes: m.bytes.Load(), Largest: m.largest.Load(), TooLarge: m.tooLarge.Load()}
+func (m *Meter) Read() IncomingStats {
+	return IncomingStats{Messages: m.messages.Load(), Bytes: m.bytes.Load(), Largest: m.largest.Load(), TooLarge: m.tooLarge.Load()}
 }
 
 func (m *Meter) count(size int, tooLarge bool) {

@@ -28,13 +28,13 @@ var outcomeNames = map[Symbol]uint64{
 
 // outcomeOf reads a delivery state; ok is false if it is none, or one that isn't final.
 func outcomeOf(state any) (o Outcome, ok bool) {
-	code, in := composite(state, outcomeNames)
+	code, in := splitComposite(state, outcomeNames)
 	switch code {
 	case descAccepted:
 		o.Kind = Accepted
 	case descRejected:
 		o.Kind = Rejected
-		if _, e := composite(field(in, 0), map[Symbol]uint64{"amqp:error:list": descError}); e != nil {
+		if _, e := splitComposite(field(in, 0), map[Symbol]uint64{"amqp:error:list": descError}); e != nil {
 			o.Info, _ = field(e, 2).(Map)
 		}
 	case descReleased:
@@ -50,8 +50,8 @@ func outcomeOf(state any) (o Outcome, ok bool) {
 	return o, true
 }
 
-// composite takes a decoded composite value apart.
-func composite(v any, names map[Symbol]uint64) (code uint64, in List) {
+// splitComposite takes a decoded composite value apart.
+func splitComposite(v any, names map[Symbol]uint64) (code uint64, in List) {
 	d, ok := v.(Described)
 	if !ok {
 		return 0, nil
@@ -79,8 +79,8 @@ type unsettled struct {
 	tag  [16]byte
 }
 
-// answer tells a client what has become of a message that it settled, once that is known.
-type answer struct {
+// pendingDisposition tells a client what has become of a message that it settled, once that is known.
+type pendingDisposition struct {
 	link   *Outgoing
 	id     uint32
 	kind   OutcomeKind
@@ -101,30 +101,30 @@ func (c *Conn) onDisposition(channel uint16, p *disposition) error {
 	if len(settled) == 0 {
 		return err
 	}
-	answers := make([]answer, len(settled))
+	answers := make([]pendingDisposition, len(settled))
 	for i, u := range settled {
-		answers[i] = answer{link: u.link, id: ids[i], kind: p.outcome.Kind, silent: p.settled}
+		answers[i] = pendingDisposition{link: u.link, id: ids[i], kind: p.outcome.Kind, silent: p.settled}
 		answers[i].wait, answers[i].err = u.link.settle(u.tag, *p.outcome)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answers = append(c.answers, answers...)
-	if !c.answering {
-		c.answering = true
-		c.links.Add(1)
-		go c.answer()
+	c.dispositions = append(c.dispositions, answers...)
+	if !c.sendingDispositions {
+		c.sendingDispositions = true
+		c.linkGroup.Add(1)
+		go c.sendDispositions()
 	}
 	return err
 }
 
-// answer waits for what is to be answered, in order, and answers. It ends when there is nothing left.
-func (c *Conn) answer() {
-	defer c.links.Done()
+// sendDispositions waits for what is to be answered, in order, and answers. It ends when there is nothing left.
+func (c *Conn) sendDispositions() {
+	defer c.linkGroup.Done()
 	for {
 		c.mu.Lock()
-		answers := c.answers
-		c.answers = nil
-		c.answering = len(answers) > 0
+		answers := c.dispositions
+		c.dispositions = nil
+		c.sendingDispositions = len(answers) > 0
 		c.mu.Unlock()
 		if len(answers) == 0 {
 			return
@@ -134,12 +134,12 @@ func (c *Conn) answer() {
 				a.err = a.wait()
 			}
 		}
-		c.pushAnswers(answers)
+		c.pushDispositions(answers)
 	}
 }
 
-// pushAnswers sends dispositions, one for neighbours of which the same has become.
-func (c *Conn) pushAnswers(answers []answer) {
+// pushDispositions sends dispositions, one for neighbours of which the same has become.
+func (c *Conn) pushDispositions(answers []pendingDisposition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := 0; i < len(answers); {
@@ -153,14 +153,14 @@ func (c *Conn) pushAnswers(answers []answer) {
 		}
 		state := &deliveryState{kind: a.kind}
 		if a.err != nil {
-			state.err = c.report(a.err)
+			state.err = c.errorForPeer(a.err)
 		}
 		c.push(s.channel, &disposition{first: a.id, last: last, settled: true, state: state})
 	}
 }
 
 // follows tells whether the answer can go with those that begin with first and end with the id last.
-func (a *answer) follows(first *answer, last uint32) bool {
+func (a *pendingDisposition) follows(first *pendingDisposition, last uint32) bool {
 	return a.id == last+1 && a.link.s == first.link.s && a.kind == first.kind && a.silent == first.silent && a.err == nil && first.err == nil
 }
 

@@ -24,7 +24,7 @@ func (s *tagged) open(l *Outgoing) (func(context.Context) error, error) {
 		return s.wait, s.err
 	})
 	return func(ctx context.Context) error {
-		if _, err := l.Ready(ctx); err != nil {
+		if _, err := l.WaitCredit(ctx); err != nil {
 			return err
 		}
 		_, err := l.SendTagged(3, 0, func(i int) [16]byte { return [16]byte{15: byte(i + 1)} }, func(b []byte, i int) []byte { return append(b, byte(i)) })
@@ -113,13 +113,13 @@ func TestHeldLink(t *testing.T) {
 		bubble(t, fmt.Sprint("refused ", refused), func(t *testing.T) {
 			ready := make(chan struct{})
 			c := opened(t, &testPeer{outgoing: func(l *Outgoing) (func(context.Context) error, error) {
-				l.Hold()
+				l.DeferAttach()
 				return func(ctx context.Context) error {
 					<-ready
 					if refused {
 						return Errorf(CondNotAllowed, "no")
 					}
-					if err := l.Attach(Map{{Key: Symbol("filter"), Value: "f"}}, Map{{Key: Symbol("property"), Value: "p"}}); err != nil {
+					if err := l.CompleteAttach(Map{{Key: Symbol("filter"), Value: "f"}}, Map{{Key: Symbol("property"), Value: "p"}}); err != nil {
 						return err
 					}
 					<-ctx.Done()

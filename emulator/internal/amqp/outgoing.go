@@ -7,8 +7,8 @@ type Outgoing struct {
 	*Link
 	wake chan struct{}
 
-	settle func(tag [16]byte, o Outcome) (wait func() error, err error) // set before the client is answered
-	held   *attach                                                      // the answer to the attach, which [Outgoing.Attach] sends
+	settle   func(tag [16]byte, o Outcome) (wait func() error, err error) // set before the client is answered
+	deferred *attach                                                      // the answer to the attach, which [Outgoing.CompleteAttach] sends
 
 	// Guarded by c.mu.
 	deliveryCount uint32
@@ -16,7 +16,7 @@ type Outgoing struct {
 	drain         bool
 	idle          bool     // there is nothing to send
 	rest          []byte   // what the session's window left of a message begun
-	begun         transfer // that message
+	restTransfer  transfer // that message
 }
 
 func (l *Outgoing) wakeUp() {
@@ -37,7 +37,7 @@ func (l *Outgoing) onFlow(p *flow) {
 	}
 	l.drain = p.drain
 	if l.idle && l.drain {
-		l.giveBack()
+		l.finishDrain()
 		return
 	}
 	if p.echo {
@@ -45,8 +45,8 @@ func (l *Outgoing) onFlow(p *flow) {
 	}
 }
 
-// giveBack ends a drain: the credit that nothing could be sent for is used up.
-func (l *Outgoing) giveBack() {
+// finishDrain ends a drain: the credit that nothing could be sent for is used up.
+func (l *Outgoing) finishDrain() {
 	l.deliveryCount += l.credit
 	l.credit = 0
 	l.pushFlow()
@@ -57,14 +57,14 @@ func (l *Outgoing) pushFlow() {
 	l.s.pushFlow(flow{handle: l.handle, hasHandle: true, deliveryCount: l.deliveryCount, credit: l.credit, drain: l.drain})
 }
 
-// Ready waits until a message may be sent, and returns how many the client has granted credit for.
-func (l *Outgoing) Ready(ctx context.Context) (int, error) {
+// WaitCredit waits until a message may be sent, and returns how many the client has granted credit for.
+func (l *Outgoing) WaitCredit(ctx context.Context) (int, error) {
 	for {
 		l.c.mu.Lock()
 		l.idle = false
 		l.sendRest()
 		credit := 0
-		if len(l.rest) == 0 && l.s.remoteWindow > 0 && l.room() {
+		if len(l.rest) == 0 && l.s.remoteIncomingWindow > 0 && l.hasRoom() {
 			credit = int(min(l.credit, 1<<30))
 		}
 		l.c.mu.Unlock()
@@ -89,18 +89,20 @@ func (l *Outgoing) Idle() {
 	defer l.c.mu.Unlock()
 	l.idle = true
 	if l.drain && !l.closing() {
-		l.giveBack()
+		l.finishDrain()
 	}
 }
 
-func (l *Outgoing) closing() bool { return l.detachSent || l.detachReceived || l.s.endSent || l.c.mute }
+func (l *Outgoing) closing() bool {
+	return l.detachSent || l.detachReceived || l.s.endSent || l.c.outputClosed
+}
 
-// room tells whether more may be queued for the network; if not, the writer will wake the link.
-func (l *Outgoing) room() bool {
+// hasRoom tells whether more may be queued for the network; if not, the writer will wake the link.
+func (l *Outgoing) hasRoom() bool {
 	if len(l.c.out) < highWater {
 		return true
 	}
-	l.c.waiters = append(l.c.waiters, l)
+	l.c.waitingLinks = append(l.c.waitingLinks, l)
 	return false
 }
 
@@ -118,28 +120,28 @@ func (l *Outgoing) OnSettle(f func(tag [16]byte, o Outcome) (wait func() error, 
 	l.settle = f
 }
 
-// Hold has the client not be answered yet: the link's function does that with [Outgoing.Attach], or refuses the link by an error. It is for
+// DeferAttach has the client not be answered yet: the link's function does that with [Outgoing.CompleteAttach], or refuses the link by an error. It is for
 // the [Peer], before it has opened the link.
-func (l *Outgoing) Hold() { l.held = &attach{} }
+func (l *Outgoing) DeferAttach() { l.deferred = &attach{} }
 
-// Attach answers the client of a link that was held, with the filter that is in force, and properties.
-func (l *Outgoing) Attach(filter, properties Map) error {
+// CompleteAttach answers the client of a link that was held, with the filter that is in force, and properties.
+func (l *Outgoing) CompleteAttach(filter, properties Map) error {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l.closing() || l.ctx.Err() != nil {
 		return ErrLinkClosed
 	}
-	source := *l.held.source
+	source := *l.deferred.source
 	source.filter = filter
-	l.held.source, l.held.properties = &source, properties
-	c.push(l.s.channel, l.held)
-	l.attached, l.held = true, nil
+	l.deferred.source, l.deferred.properties = &source, properties
+	c.push(l.s.channel, l.deferred)
+	l.attached, l.deferred = true, nil
 	return nil
 }
 
 // PreSettled tells whether the client asked for messages to be settled as they are sent.
-func (l *Outgoing) PreSettled() bool { return l.snd == senderSettled }
+func (l *Outgoing) PreSettled() bool { return l.sndSettle == senderSettled }
 
 // SendTagged is Send for messages that the client has to settle, each under its own tag.
 func (l *Outgoing) SendTagged(n int, format uint32, tag func(i int) [16]byte, encode func(b []byte, i int) []byte) (sent int, err error) {
@@ -153,8 +155,8 @@ func (l *Outgoing) send(n int, format uint32, tag func(i int) [16]byte, encode f
 	if l.closing() || l.ctx.Err() != nil {
 		return 0, ErrLinkClosed
 	}
-	for sent < n && l.credit > 0 && s.remoteWindow > 0 && len(l.rest) == 0 && (len(c.out) < highWater || sent == 0) {
-		t := transfer{handle: l.handle, deliveryID: s.nextDeliveryID, hasID: true, format: format, settled: l.snd != senderUnsettled}
+	for sent < n && l.credit > 0 && s.remoteIncomingWindow > 0 && len(l.rest) == 0 && (len(c.out) < highWater || sent == 0) {
+		t := transfer{handle: l.handle, deliveryID: s.nextDeliveryID, hasID: true, format: format, settled: l.sndSettle != senderUnsettled}
 		if tag != nil {
 			u := unsettled{link: l, tag: tag(sent)}
 			s.unsettled[t.deliveryID] = u
@@ -171,15 +173,15 @@ func (l *Outgoing) send(n int, format uint32, tag func(i int) [16]byte, encode f
 		if len(b)-at <= c.peerMaxFrame {
 			c.out = endFrame(b, at)
 			s.nextOutgoingID++
-			s.remoteWindow--
+			s.remoteIncomingWindow--
 			continue
 		}
-		l.rest, l.begun = append(l.rest[:0], b[body:]...), t
+		l.rest, l.restTransfer = append(l.rest[:0], b[body:]...), t
 		c.out = b[:at]
 		l.sendRest()
 	}
 	if sent > 0 {
-		c.kickWriter()
+		c.wakeWriter()
 	}
 	return sent, nil
 }
@@ -191,15 +193,15 @@ func (l *Outgoing) sendRest() {
 		return
 	}
 	rest := l.rest
-	for len(rest) > 0 && s.remoteWindow > 0 {
+	for len(rest) > 0 && s.remoteIncomingWindow > 0 {
 		part := rest[:min(len(rest), c.peerMaxFrame-transferOverhead)]
 		rest = rest[len(part):]
-		l.begun.more = len(rest) > 0
+		l.restTransfer.more = len(rest) > 0
 		b, at := beginFrame(c.out, frameAMQP, s.channel)
-		c.out = endFrame(append(l.begun.encode(b), part...), at)
+		c.out = endFrame(append(l.restTransfer.encode(b), part...), at)
 		s.nextOutgoingID++
-		s.remoteWindow--
+		s.remoteIncomingWindow--
 	}
 	l.rest = l.rest[:copy(l.rest, rest)]
-	c.kickWriter()
+	c.wakeWriter()
 }

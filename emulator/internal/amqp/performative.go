@@ -386,19 +386,19 @@ func (p *detach) encode(b []byte) []byte {
 	return endCompound(b, at, 3)
 }
 
-// ending is an end or a close: both hold but an error.
-type ending struct {
+// endOrClose is an end or a close: both hold but an error.
+type endOrClose struct {
 	desc byte
 	err  *Error
 }
 
-func (p *ending) decode(d *decoder) {
+func (p *endOrClose) decode(d *decoder) {
 	f := d.openFields()
 	p.err = f.error()
 	f.close()
 }
 
-func (p *ending) encode(b []byte) []byte {
+func (p *endOrClose) encode(b []byte) []byte {
 	b, at := beginCompound(appendDescriptor(b, p.desc), codeList32)
 	return endCompound(p.err.encode(b), at, 1)
 }

@@ -42,7 +42,7 @@ func decodeFrameBody(body []byte) (p any, payload []byte, err *Error) {
 		v.decode(&d)
 		p = v
 	case descEnd, descClose:
-		v := &ending{desc: code}
+		v := &endOrClose{desc: code}
 		v.decode(&d)
 		p = v
 	case descInit:
@@ -74,8 +74,8 @@ func TestPerformativeRoundTrip(t *testing.T) {
 		&disposition{receiver: true, first: 3, last: 9, settled: true},
 		&detach{handle: 2, closed: true, err: Errorf(CondStolen, "it is")},
 		&detach{handle: 2},
-		&ending{desc: descEnd, err: Errorf(CondErrantLink, "x")},
-		&ending{desc: descClose},
+		&endOrClose{desc: descEnd, err: Errorf(CondErrantLink, "x")},
+		&endOrClose{desc: descClose},
 	} {
 		b := p.encode(nil)
 		got, payload, err := decodeFrameBody(append(bytes.Clone(b), "payload"...))
@@ -92,8 +92,8 @@ func TestPerformativesOfClients(t *testing.T) {
 		want      any
 	}{
 		{"trailing fields left out", "005310 c0 06 01 a1 03 616263", &open{containerID: "abc", maxFrameSize: 0xffffffff, channelMax: 0xffff}},
-		{"descriptor in nine bytes", "00800000000000000018 45", &ending{desc: descClose}},
-		{"descriptor by name", "00a3 0d 616d71703a656e643a6c697374 45", &ending{desc: descEnd}},
+		{"descriptor in nine bytes", "00800000000000000018 45", &endOrClose{desc: descClose}},
+		{"descriptor by name", "00a3 0d 616d71703a656e643a6c697374 45", &endOrClose{desc: descEnd}},
 		{"list32", "005314 d00000000c 00000005 43 5201 a00101 43 41", &transfer{deliveryID: 1, hasID: true, tag: []byte{1}, settled: true}},
 		{"disposition of one delivery", "005315 c0 0a 05 41 5203 40 41 005324 45",
 			&disposition{receiver: true, first: 3, last: 3, settled: true, outcome: &Outcome{}}},
@@ -155,7 +155,7 @@ func TestEveryFieldIsPresent(t *testing.T) {
 		want int
 	}{
 		{&open{}, 10}, {&begin{}, 8}, {&attach{}, 14}, {&flow{}, 11}, {&transfer{}, 11}, {&disposition{}, 6}, {&detach{}, 3},
-		{&ending{desc: descEnd}, 1}, {&ending{desc: descClose}, 1},
+		{&endOrClose{desc: descEnd}, 1}, {&endOrClose{desc: descClose}, 1},
 	} {
 		d := decoder{buf: v.p.encode(nil)}
 		fields, _ := d.value().(Described).Value.(List)
@@ -177,7 +177,7 @@ func FuzzFrameBody(f *testing.F) {
 	for _, p := range []performative{
 		&open{containerID: "c", properties: Map{{Symbol("a"), "b"}}}, &begin{}, &flow{hasHandle: true}, &transfer{}, &disposition{},
 		&attach{name: "n", source: &terminus{address: "a", filter: Map{{"a", Described{uint64(1), List{}}}}}, target: &terminus{}},
-		&detach{err: Errorf(CondInternal, "x")}, &ending{desc: descClose},
+		&detach{err: Errorf(CondInternal, "x")}, &endOrClose{desc: descClose},
 	} {
 		f.Add(p.encode(nil))
 	}

@@ -46,7 +46,7 @@ func (c *Conn) handshake() error {
 		return errNotAMQP
 	}
 	c.write(headerAMQP[:])
-	c.greeted = true
+	c.headersExchanged = true
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (c *Conn) write(b []byte) {
 	c.mu.Lock()
 	c.out = append(c.out, b...)
 	c.mu.Unlock()
-	c.kickWriter()
+	c.wakeWriter()
 }
 
 func (c *Conn) writeSASL(p performative) {
@@ -95,5 +95,5 @@ func (c *Conn) writeSASL(p performative) {
 	b, at := beginFrame(c.out, frameSASL, 0)
 	c.out = endFrame(p.encode(b), at)
 	c.mu.Unlock()
-	c.kickWriter()
+	c.wakeWriter()
 }

@@ -181,7 +181,7 @@ func (s *Server) each(f func(*Conn)) {
 
 // Drop cuts all connections as a failing network would, and returns how many there were. New ones are still accepted.
 func (s *Server) Drop() (n int) {
-	s.each(func(c *Conn) { c.cut(); n++ })
+	s.each(func(c *Conn) { c.drop(); n++ })
 	return n
 }
 
@@ -203,6 +203,6 @@ func (s *Server) Close() {
 		l.Close()
 	}
 	s.mu.Unlock()
-	s.each((*Conn).stop)
+	s.each((*Conn).shutdown)
 	s.wg.Wait()
 }

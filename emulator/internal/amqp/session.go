@@ -8,17 +8,17 @@ const sessionWindow = 5000
 // session is one session of a connection. Its channel number and the handles of its links are the same in both directions: the server
 // answers with the number that the client chose. c.mu guards it.
 type session struct {
-	c       *Conn
-	channel uint16
-	links   map[uint32]*Link
-	running int // links whose function hasn't returned
+	c            *Conn
+	channel      uint16
+	links        map[uint32]*Link
+	runningLinks int // links whose function hasn't returned
 
-	nextIncomingID uint32
-	incomingLeft   uint32 // transfers the client may still send
-	nextOutgoingID uint32
-	remoteWindow   uint32 // transfers the client still takes
-	nextDeliveryID uint32
-	unsettled      map[uint32]unsettled // by delivery id
+	nextIncomingID       uint32
+	incomingWindow       uint32 // transfers the client may still send
+	nextOutgoingID       uint32
+	remoteIncomingWindow uint32 // transfers the client still takes
+	nextDeliveryID       uint32
+	unsettled            map[uint32]unsettled // by delivery id
 
 	endReceived, endSent bool
 }
@@ -36,7 +36,7 @@ func (c *Conn) onBegin(channel uint16, p *begin) error {
 	}
 	s := &session{
 		c: c, channel: channel, links: make(map[uint32]*Link), unsettled: make(map[uint32]unsettled),
-		nextIncomingID: p.nextOutgoingID, incomingLeft: sessionWindow, remoteWindow: p.incomingWindow,
+		nextIncomingID: p.nextOutgoingID, incomingWindow: sessionWindow, remoteIncomingWindow: p.incomingWindow,
 	}
 	c.sessions[channel] = s
 	c.push(channel, &begin{
@@ -56,7 +56,7 @@ func (c *Conn) onEnd(channel uint16) error {
 	}
 	s.endReceived = true
 	s.cancelLinks()
-	s.maybeEnd()
+	s.endIfDone()
 	return nil
 }
 
@@ -66,17 +66,17 @@ func (s *session) cancelLinks() {
 	}
 }
 
-// maybeEnd completes the end of the session once it may.
-func (s *session) maybeEnd() {
-	if !s.endReceived || s.running > 0 {
+// endIfDone completes the end of the session once it may.
+func (s *session) endIfDone() {
+	if !s.endReceived || s.runningLinks > 0 {
 		return
 	}
 	if !s.endSent {
-		s.c.push(s.channel, &ending{desc: descEnd})
+		s.c.push(s.channel, &endOrClose{desc: descEnd})
 		s.endSent = true
 	}
 	for _, l := range s.links {
-		s.forget(l)
+		s.unregister(l)
 	}
 	delete(s.c.sessions, s.channel)
 }
@@ -86,20 +86,20 @@ func (s *session) fail(e *Error) {
 	if s.endSent {
 		return
 	}
-	s.c.push(s.channel, &ending{desc: descEnd, err: e})
+	s.c.push(s.channel, &endOrClose{desc: descEnd, err: e})
 	s.endSent = true
 	s.cancelLinks()
 }
 
-// forget frees a link's handle and name.
-func (s *session) forget(l *Link) {
+// unregister frees a link's handle and name.
+func (s *session) unregister(l *Link) {
 	if s.links[l.handle] != l {
 		return
 	}
 	delete(s.links, l.handle)
-	s.c.nlinks--
-	if key := l.key(); s.c.byName[key] == l {
-		delete(s.c.byName, key)
+	s.c.linkCount--
+	if key := l.key(); s.c.linksByName[key] == l {
+		delete(s.c.linksByName, key)
 	}
 	if l.in != nil {
 		l.in.dropPartial()
@@ -119,7 +119,7 @@ func (s *session) onFlow(p *flow) {
 	if int32(window) < 0 && p.incomingWindow < 1<<31 {
 		window = 0
 	}
-	s.remoteWindow = window
+	s.remoteIncomingWindow = window
 	for _, l := range s.links {
 		if l.out != nil {
 			l.out.wakeUp()
@@ -146,7 +146,7 @@ func (s *session) onFlow(p *flow) {
 // pushFlow sends the state of the session, and of the link that p names.
 func (s *session) pushFlow(p flow) {
 	p.nextIncomingID = s.nextIncomingID
-	p.incomingWindow = s.incomingLeft
+	p.incomingWindow = s.incomingWindow
 	p.nextOutgoingID = s.nextOutgoingID
 	p.outgoingWindow = sessionWindow
 	s.c.push(s.channel, &p)
@@ -176,9 +176,9 @@ func (s *session) onDetach(p *detach) {
 		return
 	}
 	if l.detachSent {
-		s.forget(l)
+		s.unregister(l)
 		return
 	}
-	l.detachReceived, l.mirrorClosed = true, p.closed
+	l.detachReceived, l.peerClosed = true, p.closed
 	l.cancel() // the detach is answered when the link's function has returned
 }

@@ -17,7 +17,7 @@ func TestSessions(t *testing.T) {
 				t.Fatalf("channel %d: got %T %+v on %d", ch, r.p, r.p, r.channel)
 			}
 		}
-		c.send(3, &ending{desc: descEnd})
+		c.send(3, &endOrClose{desc: descEnd})
 		if r := c.next(); r.channel != 3 {
 			t.Errorf("end on channel %d", r.channel)
 		}
@@ -50,10 +50,10 @@ func TestSessions(t *testing.T) {
 		expect[*flow](c)
 		c.receiver(1)
 		c.queue(0, &transfer{handle: 0, deliveryID: 0, hasID: true}, 'x')
-		c.queue(0, &ending{desc: descEnd})
+		c.queue(0, &endOrClose{desc: descEnd})
 		c.flush()
 		for {
-			if _, ok := c.next().p.(*ending); ok {
+			if _, ok := c.next().p.(*endOrClose); ok {
 				break
 			}
 		}
@@ -110,7 +110,7 @@ func TestSessionErrors(t *testing.T) {
 			if !target.done || source.ended != 1 {
 				t.Error("a link's function still runs")
 			}
-			c.send(0, &ending{desc: descEnd})
+			c.send(0, &endOrClose{desc: descEnd})
 			c.nothing()
 			c.session()
 			c.send(1, &flow{hasIncomingID: true, incomingWindow: 1, echo: true}) // the other session lives

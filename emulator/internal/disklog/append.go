@@ -9,8 +9,8 @@ import (
 // one is larger.
 const maxWrite = 8 << 20
 
-// request is a batch that waits to be written.
-type request struct {
+// appendRequest is a batch that waits to be written.
+type appendRequest struct {
 	msgs  []Message
 	size  int64 // with frames
 	first int64
@@ -18,7 +18,7 @@ type request struct {
 	done  chan struct{} // closed when first and err are set
 }
 
-func (r *request) finish(first int64, err error) {
+func (r *appendRequest) finish(first int64, err error) {
 	r.first, r.err = first, err
 	close(r.done)
 }
@@ -33,7 +33,7 @@ func (r *request) finish(first int64, err error) {
 //
 // Errors: [ErrTooLarge], [ErrClosed], ctx's, or a [*WriteError].
 func (l *Log) Append(ctx context.Context, msgs []Message) (first int64, err error) {
-	r, err := l.request(msgs)
+	r, err := l.newRequest(msgs)
 	if err != nil {
 		return 0, err
 	}
@@ -57,9 +57,9 @@ func (l *Log) Append(ctx context.Context, msgs []Message) (first int64, err erro
 		select {
 		case <-r.done:
 			return r.first, r.err
-		case l.turn <- struct{}{}:
+		case l.writeLock <- struct{}{}:
 			l.commit()
-			<-l.turn
+			<-l.writeLock
 		case <-ctx.Done():
 			if l.withdraw(r) {
 				return 0, ctx.Err()
@@ -70,14 +70,14 @@ func (l *Log) Append(ctx context.Context, msgs []Message) (first int64, err erro
 	}
 }
 
-// request checks a batch.
-func (l *Log) request(msgs []Message) (*request, error) {
-	r := &request{msgs: msgs, done: make(chan struct{})}
+// newRequest checks a batch.
+func (l *Log) newRequest(msgs []Message) (*appendRequest, error) {
+	r := &appendRequest{msgs: msgs, done: make(chan struct{})}
 	for i := range msgs {
 		if len(msgs[i].Key) > maxKey {
 			return nil, fmt.Errorf("event %d of the batch: key of %d bytes: %w, which takes %d", i, len(msgs[i].Key), ErrTooLarge, maxKey)
 		}
-		r.size += frameSize(&msgs[i])
+		r.size += recordSize(&msgs[i])
 	}
 	if r.size > l.config.MaxBatchBytes {
 		return nil, fmt.Errorf("batch of %d bytes: %w, which takes %d", r.size, ErrTooLarge, l.config.MaxBatchBytes)
@@ -86,7 +86,7 @@ func (l *Log) request(msgs []Message) (*request, error) {
 }
 
 // withdraw takes r out of the queue, unless its write has begun.
-func (l *Log) withdraw(r *request) bool {
+func (l *Log) withdraw(r *appendRequest) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, q := range l.queue {
@@ -98,9 +98,9 @@ func (l *Log) withdraw(r *request) bool {
 	return false
 }
 
-// take removes from the head of the queue as many requests as go into one
+// takeGroup removes from the head of the queue as many requests as go into one
 // write. The caller holds the turn.
-func (l *Log) take() []*request {
+func (l *Log) takeGroup() []*appendRequest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -109,7 +109,7 @@ func (l *Log) take() []*request {
 			break
 		}
 	}
-	group := append([]*request(nil), l.queue[:n]...)
+	group := append([]*appendRequest(nil), l.queue[:n]...)
 	rest := copy(l.queue, l.queue[n:])
 	clear(l.queue[rest:])
 	l.queue = l.queue[:rest]
@@ -119,7 +119,7 @@ func (l *Log) take() []*request {
 // commit writes the waiting batches and tells the appenders. The caller holds
 // the turn.
 func (l *Log) commit() {
-	group := l.take()
+	group := l.takeGroup()
 	if len(group) == 0 {
 		return
 	}

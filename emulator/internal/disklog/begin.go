@@ -3,13 +3,13 @@ package disklog
 // Pending is a batch that is to be appended. It is written by the first that waits for it or for a later one, or that appends; not before.
 type Pending struct {
 	log *Log
-	req *request
+	req *appendRequest
 }
 
 // Begin gives a batch its place behind all that were begun or appended before, without waiting until it is written. Neither the keys nor
 // the payloads may change until then. Errors: [ErrTooLarge], [ErrClosed].
 func (l *Log) Begin(msgs []Message) (*Pending, error) {
-	r, err := l.request(msgs)
+	r, err := l.newRequest(msgs)
 	if err != nil {
 		return nil, err
 	}
@@ -28,9 +28,9 @@ func (p *Pending) Wait() (first int64, err error) {
 		select {
 		case <-p.req.done:
 			return p.req.first, p.req.err
-		case p.log.turn <- struct{}{}:
+		case p.log.writeLock <- struct{}{}:
 			p.log.commit()
-			<-p.log.turn
+			<-p.log.writeLock
 		}
 	}
 }

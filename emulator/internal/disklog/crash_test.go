@@ -10,13 +10,13 @@ import (
 
 // appendTogether appends batches that arrive at once, so that they share writes,
 // and returns the requests with their outcomes.
-func appendTogether(l *Log, batches [][]Message) []*request {
-	var rs []*request
-	l.turn <- struct{}{}
+func appendTogether(l *Log, batches [][]Message) []*appendRequest {
+	var rs []*appendRequest
+	l.writeLock <- struct{}{}
 	for _, b := range batches {
-		r := &request{msgs: b, done: make(chan struct{})}
+		r := &appendRequest{msgs: b, done: make(chan struct{})}
 		for i := range b {
-			r.size += frameSize(&b[i])
+			r.size += recordSize(&b[i])
 		}
 		l.queue = append(l.queue, r)
 		rs = append(rs, r)
@@ -24,7 +24,7 @@ func appendTogether(l *Log, batches [][]Message) []*request {
 	for len(l.queue) > 0 {
 		l.commit()
 	}
-	<-l.turn
+	<-l.writeLock
 	for _, r := range rs {
 		<-r.done
 	}
@@ -109,7 +109,7 @@ func (m *model) live(l *Log, store *machine, rng *rand.Rand) (doubtful [][]Messa
 				m.first = max(m.first, min(before, m.next()))
 			}
 			// A trim that failed may have happened.
-			m.first = max(m.first, l.Info().First, l.saved.First)
+			m.first = max(m.first, l.Info().First, l.savedState.First)
 			if store.off {
 				return nil, nil
 			}

@@ -118,7 +118,7 @@ func MakeDir(dir string) error {
 // ReplaceFile writes a small file durably, as a whole or not at all, in the
 // place of the one that was there.
 func ReplaceFile(path string, data []byte) error {
-	next := path + temporary
+	next := path + temporarySuffix
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return err

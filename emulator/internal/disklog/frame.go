@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	frameHeader = 40
-	maxKey      = 1<<16 - 1
+	recordHeader = 40
+	maxKey       = 1<<16 - 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// frame is the header of an event's frame.
-type frame struct {
+// record is the header of an event's frame.
+type record struct {
 	size     int   // of the whole frame
 	left     int   // events of the batch that follow
 	sequence int64 // of the event
@@ -22,15 +22,15 @@ type frame struct {
 	key      int   // size of the key
 }
 
-func frameSize(m *Message) int64 { return frameHeader + int64(len(m.Key)) + int64(len(m.Payload)) }
+func recordSize(m *Message) int64 { return recordHeader + int64(len(m.Key)) + int64(len(m.Payload)) }
 
-// appendFrame appends to buf the frame of m, which f describes but for its
+// appendRecord appends to buf the frame of m, which f describes but for its
 // sizes, for position pos.
-func appendFrame(buf []byte, mark uint32, pos int64, f frame, m *Message) []byte {
+func appendRecord(buf []byte, mark uint32, pos int64, f record, m *Message) []byte {
 	start := len(buf)
 	buf = binary.LittleEndian.AppendUint32(buf, mark)
 	buf = binary.LittleEndian.AppendUint32(buf, 0)
-	buf = binary.LittleEndian.AppendUint32(buf, uint32(frameSize(m)))
+	buf = binary.LittleEndian.AppendUint32(buf, uint32(recordSize(m)))
 	buf = binary.LittleEndian.AppendUint32(buf, uint32(f.left))
 	buf = binary.LittleEndian.AppendUint64(buf, uint64(f.sequence))
 	buf = binary.LittleEndian.AppendUint64(buf, uint64(f.enqueued))
@@ -43,13 +43,13 @@ func appendFrame(buf []byte, mark uint32, pos int64, f frame, m *Message) []byte
 	return buf
 }
 
-// parseFrame reads the header at the beginning of b. It reports false if that
+// parseRecord reads the header at the beginning of b. It reports false if that
 // cannot be one: then b is too short, damaged, or the end of the log.
-func parseFrame(b []byte, mark uint32) (frame, bool) {
-	if len(b) < frameHeader || binary.LittleEndian.Uint32(b) != mark {
-		return frame{}, false
+func parseRecord(b []byte, mark uint32) (record, bool) {
+	if len(b) < recordHeader || binary.LittleEndian.Uint32(b) != mark {
+		return record{}, false
 	}
-	f := frame{
+	f := record{
 		size:     int(binary.LittleEndian.Uint32(b[8:])),
 		left:     int(binary.LittleEndian.Uint32(b[12:])),
 		sequence: int64(binary.LittleEndian.Uint64(b[16:])),
@@ -57,12 +57,12 @@ func parseFrame(b []byte, mark uint32) (frame, bool) {
 		written:  int64(binary.LittleEndian.Uint32(b[32:])),
 		key:      int(binary.LittleEndian.Uint16(b[36:])),
 	}
-	return f, f.size >= frameHeader+f.key && f.size <= maxFrame && f.sequence >= 0
+	return f, f.size >= recordHeader+f.key && f.size <= maxRecord && f.sequence >= 0
 }
 
-// intact reports whether the checksum of the frame b, all of it, is right for
+// checksumValid reports whether the checksum of the frame b, all of it, is right for
 // position pos.
-func intact(b []byte, pos int64) bool {
+func checksumValid(b []byte, pos int64) bool {
 	return binary.LittleEndian.Uint32(b[4:]) == checksum(b, pos)
 }
 

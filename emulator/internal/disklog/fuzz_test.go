@@ -200,7 +200,7 @@ func FuzzRecover(f *testing.F) {
 			t.Fatalf("recovered, yet %v", err)
 		}
 		info := l.Info()
-		if n := info.Last - info.First + 1; n != int64(len(before)) || n > int64(len(file)/frameHeader) {
+		if n := info.Last - info.First + 1; n != int64(len(before)) || n > int64(len(file)/recordHeader) {
 			t.Fatalf("%d events read of %+v, in %d bytes", len(before), info, len(file))
 		}
 		for _, e := range before {
@@ -229,10 +229,10 @@ func repaired(file []byte) []byte {
 	clear(b[16:24])
 	binary.LittleEndian.PutUint32(b[8:], crc32.Checksum(b[12:segmentHeader], castagnoli))
 	mark, position := binary.LittleEndian.Uint32(b[12:]), int64(binary.LittleEndian.Uint64(b[24:]))
-	for at := segmentHeader; at+frameHeader <= len(b); {
+	for at := segmentHeader; at+recordHeader <= len(b); {
 		binary.LittleEndian.PutUint32(b[at:], mark)
 		size := int(binary.LittleEndian.Uint32(b[at+8:]))
-		if size < frameHeader || size > len(b)-at {
+		if size < recordHeader || size > len(b)-at {
 			return b
 		}
 		binary.LittleEndian.PutUint32(b[at+4:], checksum(b[at:at+size], position+int64(at-segmentHeader)))

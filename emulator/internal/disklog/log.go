@@ -20,7 +20,7 @@ const (
 	defaultMemorySegment = 1 << 20
 	maxSegment           = 1 << 30
 	defaultBatch         = 16 << 20
-	maxFrame             = 256 << 20 // of which a batch is made; larger sizes are damage
+	maxRecord            = 256 << 20 // of which a batch is made; larger sizes are damage
 )
 
 func (c *Config) withDefaults(dir string) (Config, error) {
@@ -43,8 +43,8 @@ func (c *Config) withDefaults(dir string) (Config, error) {
 	if full.SegmentBytes < 0 || full.SegmentBytes > maxSegment {
 		return full, fmt.Errorf("segments of %d bytes: choose up to %d", full.SegmentBytes, maxSegment)
 	}
-	if full.MaxBatchBytes < 0 || full.MaxBatchBytes > maxFrame {
-		return full, fmt.Errorf("batches of %d bytes: choose up to %d", full.MaxBatchBytes, maxFrame)
+	if full.MaxBatchBytes < 0 || full.MaxBatchBytes > maxRecord {
+		return full, fmt.Errorf("batches of %d bytes: choose up to %d", full.MaxBatchBytes, maxRecord)
 	}
 	return full, nil
 }
@@ -79,29 +79,29 @@ type Log struct {
 	store  storage
 	config Config
 
-	// turn is held by whoever writes. What it guards, and what only its holder
+	// writeLock is held by whoever writes. What it guards, and what only its holder
 	// changes, next, end and last among them, the holder reads without mu.
-	turn      chan struct{}
-	allocated int64  // size of the last segment's file, with what is allocated ahead
-	tail      []byte // the last bytes of that file, at most tailBytes
-	writer    writer
-	saved     state
-	unusable  error // why appends are refused, if they are
+	writeLock  chan struct{}
+	allocated  int64  // size of the last segment's file, with what is allocated ahead
+	tail       []byte // the last bytes of that file, at most tailBytes
+	writer     writer
+	savedState state
+	unusable   error // why appends are refused, if they are
 
-	mu       sync.Mutex // below turn; never held while something is written or synced
-	queue    []*request
-	segments []*segment // in order; the last is written to
-	warm     []*segment // the others that have their files open, least recently read first
-	first    int64
-	next     int64 // sequence number of the next event
-	end      int64 // position behind the last durable frame
-	last     newest
-	grown    chan struct{} // closed when next rises; nil if nobody waits
-	closed   bool
+	mu         sync.Mutex // below turn; never held while something is written or synced
+	queue      []*appendRequest
+	segments   []*segment // in order; the last is written to
+	openSealed []*segment // the others that have their files open, least recently read first
+	first      int64
+	next       int64 // sequence number of the next event
+	end        int64 // position behind the last durable frame
+	last       lastEvent
+	appended   chan struct{} // closed when next rises; nil if nobody waits
+	closed     bool
 }
 
-// newest describes the last event before a place in the log, which may be gone.
-type newest struct {
+// lastEvent describes the last event before a place in the log, which may be gone.
+type lastEvent struct {
 	position int64 // -1 if there never was one
 	enqueued int64 // in ms
 }
@@ -149,10 +149,10 @@ func (l *Log) Wait(ctx context.Context, next int64) error {
 			l.mu.Unlock()
 			return nil
 		}
-		if l.grown == nil {
-			l.grown = make(chan struct{})
+		if l.appended == nil {
+			l.appended = make(chan struct{})
 		}
-		grown := l.grown
+		grown := l.appended
 		l.mu.Unlock()
 		select {
 		case <-grown:
@@ -164,9 +164,9 @@ func (l *Log) Wait(ctx context.Context, next int64) error {
 
 // wake ends all waits; mu is held.
 func (l *Log) wake() {
-	if l.grown != nil {
-		close(l.grown)
-		l.grown = nil
+	if l.appended != nil {
+		close(l.appended)
+		l.appended = nil
 	}
 }
 
@@ -191,16 +191,16 @@ func (l *Log) Close() error {
 	l.wake()
 	l.mu.Unlock()
 
-	l.turn <- struct{}{}
-	defer func() { <-l.turn }()
+	l.writeLock <- struct{}{}
+	defer func() { <-l.writeLock }()
 	// What was allocated ahead goes back. The log is whole without this too.
-	errs := []error{l.active().file.truncate(l.active().fileAt(l.end)), l.save(l.first)}
+	errs := []error{l.active().file.truncate(l.active().fileAt(l.end)), l.saveState(l.first)}
 	for _, s := range l.segments {
 		l.mu.Lock()
 		idle := l.retire(s, false)
 		l.mu.Unlock()
 		if idle {
-			errs = append(errs, l.bury(s))
+			errs = append(errs, l.closeRetired(s))
 		}
 	}
 	errs = append(errs, l.store.close())

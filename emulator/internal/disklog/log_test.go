@@ -102,7 +102,7 @@ func TestReadWhileTrimmed(t *testing.T) {
 		mustAppend(t, l, fmt.Sprintf("event %d", i))
 	}
 	l.mu.Lock()
-	held, _ := l.hold(0)
+	held, _ := l.acquire(0)
 	l.mu.Unlock()
 	f, err := held.open(l.store)
 	if err != nil {
@@ -175,8 +175,8 @@ func TestOpenFiles(t *testing.T) {
 			open++
 		}
 	}
-	if open != maxWarm+1 {
-		t.Errorf("%d of %d files are open, want %d", open, len(l.segments), maxWarm+1)
+	if open != maxOpenSealed+1 {
+		t.Errorf("%d of %d files are open, want %d", open, len(l.segments), maxOpenSealed+1)
 	}
 }
 
@@ -193,9 +193,9 @@ func TestLock(t *testing.T) {
 func TestLimits(t *testing.T) {
 	l := mustOpen(t, "", &Config{MaxBatchBytes: 1000})
 	defer mustClose(t, l)
-	mustAppend(t, l, string(make([]byte, 1000-frameHeader-1)))
+	mustAppend(t, l, string(make([]byte, 1000-recordHeader-1)))
 	for _, msgs := range [][]Message{
-		messages(string(make([]byte, 1000-frameHeader))),
+		messages(string(make([]byte, 1000-recordHeader))),
 		{{Key: string(make([]byte, maxKey+1))}},
 	} {
 		if _, err := l.Append(context.Background(), msgs); !errors.Is(err, ErrTooLarge) {
@@ -205,7 +205,7 @@ func TestLimits(t *testing.T) {
 	if first, err := l.Append(context.Background(), nil); first != 1 || err != nil {
 		t.Errorf("append nothing: got %d, %v, want the next sequence number", first, err)
 	}
-	for _, c := range []Config{{SegmentBytes: -1}, {SegmentBytes: maxSegment + 1}, {MaxBatchBytes: maxFrame + 1}} {
+	for _, c := range []Config{{SegmentBytes: -1}, {SegmentBytes: maxSegment + 1}, {MaxBatchBytes: maxRecord + 1}} {
 		if _, err := Open("", &c); err == nil {
 			t.Errorf("open with %+v: no error", c)
 		}
@@ -248,7 +248,7 @@ func TestAppendContext(t *testing.T) {
 			_, err := l.Append(ctx, messages("waiting"))
 			outcome <- err
 		}
-		l.turn <- struct{}{} // somebody writes
+		l.writeLock <- struct{}{} // somebody writes
 		go try()
 		synctest.Wait()
 		cancel()
@@ -261,14 +261,14 @@ func TestAppendContext(t *testing.T) {
 		ctx, cancel = context.WithCancel(context.Background())
 		go try()
 		synctest.Wait()
-		group := l.take() // somebody begins to write it
+		group := l.takeGroup() // somebody begins to write it
 		cancel()
 		synctest.Wait()
 		group[0].finish(7, nil)
 		if err := <-outcome; err != nil {
 			t.Errorf("append cancelled while being written: %v", err)
 		}
-		<-l.turn
+		<-l.writeLock
 		if info := l.Info(); !info.Empty {
 			t.Errorf("cancelled appends left %+v", info)
 		}
@@ -331,7 +331,7 @@ func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := mustOpen(t, "", nil)
 		mustAppend(t, l, "one")
-		l.turn <- struct{}{} // somebody writes
+		l.writeLock <- struct{}{} // somebody writes
 		outcome := make(chan error, 2)
 		for range 2 {
 			go func() {
@@ -343,7 +343,7 @@ func TestClose(t *testing.T) {
 		closed := make(chan error)
 		go func() { closed <- l.Close() }()
 		synctest.Wait()
-		<-l.turn
+		<-l.writeLock
 		if err := <-closed; err != nil {
 			t.Fatal(err)
 		}
@@ -377,14 +377,14 @@ func TestGroupCommit(t *testing.T) {
 		}
 		l := openMachine(t, store)
 		defer mustClose(t, l)
-		l.turn <- struct{}{} // somebody writes
+		l.writeLock <- struct{}{} // somebody writes
 		var wg sync.WaitGroup
 		for i := range 20 {
 			wg.Go(func() { mustAppend(t, l, fmt.Sprintf("event %d", i)) })
 		}
 		synctest.Wait()
 		syncs = 0
-		<-l.turn
+		<-l.writeLock
 		wg.Wait()
 		if syncs != 1 || l.Info().Last != 19 {
 			t.Errorf("%d appends took %d syncs, want 1", l.Info().Last+1, syncs)
@@ -437,10 +437,10 @@ func TestIndex(t *testing.T) {
 		}
 	}
 	s := l.segments[0]
-	s.forget(0)
+	s.truncateIndex(0)
 	var cursors [2]*cursor
 	for i := range cursors {
-		c, err := l.walk(s, l.segments[1].position, func(int64, int64, int64) bool { return true })
+		c, err := l.newCursor(s, l.segments[1].position, func(int64, int64, int64) bool { return true })
 		if err != nil {
 			t.Fatal(err)
 		}

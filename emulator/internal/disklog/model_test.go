@@ -35,7 +35,7 @@ func (m *model) append(batch []Message) {
 			Key:      batch[i].Key,
 			Payload:  bytes.Clone(batch[i].Payload),
 		})
-		m.ends = append(m.ends, m.end()+frameSize(&batch[i]))
+		m.ends = append(m.ends, m.end()+recordSize(&batch[i]))
 	}
 }
 
@@ -141,7 +141,7 @@ func (m *model) check(l *Log, rng *rand.Rand) error {
 		offset := rng.Int64N(m.end() + 2)
 		next, err = l.SeekOffset(offset)
 		if want := m.seek(func(q int64) bool {
-			return m.ends[q]-int64(frameHeader+len(m.events[q].Key)+len(m.events[q].Payload)) >= offset
+			return m.ends[q]-int64(recordHeader+len(m.events[q].Key)+len(m.events[q].Payload)) >= offset
 		}); err != nil || next != want {
 			return fmt.Errorf("seek offset %d: got %d, %v, want %d", offset, next, err, want)
 		}

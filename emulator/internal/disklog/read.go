@@ -56,7 +56,7 @@ func (l *Log) read(next int64, limit limits, dst []Stored, memory *blocks) ([]St
 			break
 		}
 		i := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].sequence > next }) - 1
-		s, end := l.hold(i)
+		s, end := l.acquire(i)
 		events := l.next - s.sequence
 		if i+1 < len(l.segments) {
 			events = l.segments[i+1].sequence - s.sequence
@@ -96,7 +96,7 @@ func (l *limits) admit(size int) bool {
 // readSegment appends to dst the events of a held segment from next on, up to
 // the limit, and reports whether that was reached.
 func (l *Log) readSegment(s *segment, end, next int64, limit *limits, dst []Stored, memory *blocks) (_ []Stored, full bool, err error) {
-	c, err := l.walk(s, end, func(_, sequence, _ int64) bool { return sequence > next })
+	c, err := l.newCursor(s, end, func(_, sequence, _ int64) bool { return sequence > next })
 	if err != nil {
 		return dst, false, err
 	}
@@ -111,19 +111,19 @@ func (l *Log) readSegment(s *segment, end, next int64, limit *limits, dst []Stor
 	for c.position < end {
 		// Events point into the cursor's buffer until that moves on.
 		if !c.buffered() {
-			c.settle(dst[begin:], memory)
+			c.copyOut(dst[begin:], memory)
 			begin = len(dst)
 		}
 		at := c.position
 		f, b, err := c.next()
-		if err != nil || !limit.admit(f.size-frameHeader) {
-			c.settle(dst[begin:], memory)
+		if err != nil || !limit.admit(f.size-recordHeader) {
+			c.copyOut(dst[begin:], memory)
 			return dst, err == nil, err
 		}
-		dst = append(dst, Stored{Sequence: f.sequence, Enqueued: time.UnixMilli(f.enqueued).UTC(), Payload: b[frameHeader+f.key:]})
-		c.scratch.keep(at, b[frameHeader:frameHeader+f.key])
+		dst = append(dst, Stored{Sequence: f.sequence, Enqueued: time.UnixMilli(f.enqueued).UTC(), Payload: b[recordHeader+f.key:]})
+		c.scratch.keep(at, b[recordHeader:recordHeader+f.key])
 	}
-	c.settle(dst[begin:], memory)
+	c.copyOut(dst[begin:], memory)
 	return dst, limit.events == 0, nil
 }
 
@@ -139,7 +139,7 @@ func (l *Log) SeekOffset(offset int64) (next int64, err error) {
 // ms milliseconds since 1970 or later, which may be that of the next event.
 func (l *Log) SeekTime(ms int64) (next int64, err error) {
 	return l.seek(
-		func(s *segment) bool { return s.before.position >= 0 && s.before.enqueued >= ms },
+		func(s *segment) bool { return s.previous.position >= 0 && s.previous.enqueued >= ms },
 		func(_, _, enqueued int64) bool { return enqueued >= ms })
 }
 
@@ -153,11 +153,11 @@ func (l *Log) seek(behind func(*segment) bool, reached func(position, sequence, 
 	}
 	first := l.first
 	i := sort.Search(len(l.segments), func(i int) bool { return behind(l.segments[i]) })
-	s, end := l.hold(max(i-1, 0))
+	s, end := l.acquire(max(i-1, 0))
 	l.mu.Unlock()
 	defer l.release(s)
 
-	c, err := l.walk(s, end, reached)
+	c, err := l.newCursor(s, end, reached)
 	if err != nil {
 		return 0, err
 	}
@@ -193,29 +193,29 @@ var scratches = sync.Pool{New: func() any { return &scratch{buf: make([]byte, re
 
 // cursor walks over the frames of a segment and checks them.
 type cursor struct {
-	segment  *segment
-	file     file
-	dir      string
-	position int64 // of the next frame
-	sequence int64 // of its event
-	known    int64 // position of the last event seen that is in the index
-	end      int64
-	chunk    int // bytes to read at once
-	scratch  *scratch
-	buf      []byte // what was read, from position on
+	segment     *segment
+	file        file
+	dir         string
+	position    int64 // of the next frame
+	sequence    int64 // of its event
+	lastIndexed int64 // position of the last event seen that is in the index
+	end         int64
+	chunk       int // bytes to read at once
+	scratch     *scratch
+	buf         []byte // what was read, from position on
 }
 
-// walk begins at the last event in the index of a held segment for which beyond
+// newCursor begins at the last event in the index of a held segment for which beyond
 // is false, or at the segment's first. beyond is false for the events up to
 // some place, and true from there on.
-func (l *Log) walk(s *segment, end int64, beyond func(position, sequence, enqueued int64) bool) (*cursor, error) {
+func (l *Log) newCursor(s *segment, end int64, beyond func(position, sequence, enqueued int64) bool) (*cursor, error) {
 	f, err := s.open(l.store)
 	if err != nil {
 		return nil, err
 	}
 	c := &cursor{segment: s, file: f, dir: l.store.path(), end: end, chunk: readBuffer, scratch: scratches.Get().(*scratch)}
-	c.position, c.sequence = s.floor(beyond)
-	c.known = c.position
+	c.position, c.sequence = s.lookup(beyond)
+	c.lastIndexed = c.position
 	return c, nil
 }
 
@@ -227,38 +227,38 @@ func (c *cursor) close() {
 
 // buffered reports whether the next frame is in the buffer as a whole.
 func (c *cursor) buffered() bool {
-	f, ok := parseFrame(c.buf, c.segment.mark)
+	f, ok := parseRecord(c.buf, c.segment.mark)
 	return ok && f.size <= len(c.buf)
 }
 
 // next returns the frame at the cursor and moves on. The bytes are good until
 // the next call for which buffered is false. The cursor stays where it is with
 // a [*CorruptError].
-func (c *cursor) next() (frame, []byte, error) {
-	if len(c.buf) < frameHeader {
-		if err := c.fill(frameHeader); err != nil {
-			return frame{}, nil, err
+func (c *cursor) next() (record, []byte, error) {
+	if len(c.buf) < recordHeader {
+		if err := c.fill(recordHeader); err != nil {
+			return record{}, nil, err
 		}
 	}
-	f, ok := parseFrame(c.buf, c.segment.mark)
+	f, ok := parseRecord(c.buf, c.segment.mark)
 	if !ok {
-		return frame{}, nil, c.damaged("no event here")
+		return record{}, nil, c.corrupt("no event here")
 	}
 	if len(c.buf) < f.size {
 		if err := c.fill(f.size); err != nil {
-			return frame{}, nil, err
+			return record{}, nil, err
 		}
 	}
 	b := c.buf[:f.size:f.size]
 	switch {
-	case !intact(b, c.position):
-		return frame{}, nil, c.damaged("wrong checksum")
+	case !checksumValid(b, c.position):
+		return record{}, nil, c.corrupt("wrong checksum")
 	case f.sequence != c.sequence:
-		return frame{}, nil, c.damaged(fmt.Sprintf("event %d in the place of %d", f.sequence, c.sequence))
+		return record{}, nil, c.corrupt(fmt.Sprintf("event %d in the place of %d", f.sequence, c.sequence))
 	}
-	if c.position-c.known >= indexStep {
-		c.segment.learn(c.position, f.sequence, f.enqueued)
-		c.known = c.position
+	if c.position-c.lastIndexed >= indexStep {
+		c.segment.addToIndex(c.position, f.sequence, f.enqueued)
+		c.lastIndexed = c.position
 	}
 	c.buf = c.buf[f.size:]
 	c.position += int64(f.size)
@@ -280,7 +280,7 @@ func (c *cursor) estimate(next int64, limit *limits) int {
 // fill reads at least n bytes from the cursor's position on.
 func (c *cursor) fill(n int) error {
 	if int64(n) > c.end-c.position {
-		return c.damaged("cut off")
+		return c.corrupt("cut off")
 	}
 	n = int(min(int64(max(n, c.chunk)), c.end-c.position))
 	if n > len(c.scratch.buf) {
@@ -289,7 +289,7 @@ func (c *cursor) fill(n int) error {
 	got, err := c.file.ReadAt(c.scratch.buf[:n], c.segment.fileAt(c.position))
 	if got < n {
 		if errors.Is(err, io.EOF) {
-			return c.damaged("cut off")
+			return c.corrupt("cut off")
 		}
 		return err
 	}
@@ -319,9 +319,9 @@ func (b *blocks) take(size int) []byte {
 	return b.all[b.used-1]
 }
 
-// settle gives the events memory of their own: a block for the payloads, a
+// copyOut gives the events memory of their own: a block for the payloads, a
 // string for the keys and offsets.
-func (c *cursor) settle(events []Stored, memory *blocks) {
+func (c *cursor) copyOut(events []Stored, memory *blocks) {
 	size := 0
 	for i := range events {
 		size += len(events[i].Payload)
@@ -339,6 +339,6 @@ func (c *cursor) settle(events []Stored, memory *blocks) {
 	c.scratch.text, c.scratch.ends = c.scratch.text[:0], c.scratch.ends[:0]
 }
 
-func (c *cursor) damaged(why string) error {
+func (c *cursor) corrupt(why string) error {
 	return &CorruptError{File: filePath(c.dir, c.segment.name), At: c.segment.fileAt(c.position), Why: why}
 }

@@ -15,7 +15,7 @@ func filePath(dir, name string) string { return filepath.Join(dir, name) }
 
 // openStorage opens the log in store, and closes store if it cannot.
 func openStorage(store storage, config Config) (*Log, error) {
-	l := &Log{store: store, config: config, turn: make(chan struct{}, 1), last: newest{position: -1}}
+	l := &Log{store: store, config: config, writeLock: make(chan struct{}, 1), last: lastEvent{position: -1}}
 	if err := l.recover(); err != nil {
 		for _, s := range l.segments {
 			err = errors.Join(err, s.close())
@@ -26,18 +26,18 @@ func openStorage(store storage, config Config) (*Log, error) {
 }
 
 func (l *Log) recover() (err error) {
-	if l.saved, err = loadState(l.store); err != nil {
+	if l.savedState, err = loadState(l.store); err != nil {
 		return err
 	}
-	l.first = l.saved.First
+	l.first = l.savedState.First
 	if err := l.loadSegments(); err != nil {
 		return err
 	}
 	if err := l.dropTrimmed(); err != nil {
 		return err
 	}
-	if len(l.segments) == 0 && l.saved.Next > 0 {
-		return l.missing(0, l.first, l.saved.Next)
+	if len(l.segments) == 0 && l.savedState.Next > 0 {
+		return l.missing(0, l.first, l.savedState.Next)
 	}
 	if len(l.segments) == 0 {
 		s, err := createSegment(l.store, 0, 0, l.last)
@@ -55,8 +55,8 @@ func (l *Log) recover() (err error) {
 	if oldest := l.segments[0].sequence; l.first < oldest {
 		return l.missing(0, l.first, oldest)
 	}
-	if l.next < l.saved.Next {
-		return l.missing(l.active().fileAt(l.end), l.next, l.saved.Next)
+	if l.next < l.savedState.Next {
+		return l.missing(l.active().fileAt(l.end), l.next, l.savedState.Next)
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (l *Log) loadSegments() error {
 	sort.Strings(names)
 	var files []string
 	for _, name := range names {
-		if strings.HasSuffix(name, temporary) {
+		if strings.HasSuffix(name, temporarySuffix) {
 			if err := l.store.remove(name); err != nil {
 				return err
 			}
@@ -211,8 +211,8 @@ func (l *Log) recoverLast() error {
 // sets the end of the log. It returns the position at which the last write
 // began.
 func (l *Log) scan(s *segment, size int64) (write int64, err error) {
-	l.next, l.end, l.last = s.sequence, s.position, s.before
-	c, err := l.walk(s, s.position+size-segmentHeader, func(int64, int64, int64) bool { return true })
+	l.next, l.end, l.last = s.sequence, s.position, s.previous
+	c, err := l.newCursor(s, s.position+size-segmentHeader, func(int64, int64, int64) bool { return true })
 	if err != nil {
 		return 0, err
 	}
@@ -228,31 +228,31 @@ func (l *Log) scan(s *segment, size int64) (write int64, err error) {
 		}
 		follows := (left == 0 || f.left == left-1) && (f.written == 0 || at-f.written == begun) && f.enqueued >= l.last.enqueued
 		if err != nil || !follows {
-			s.forget(l.end)
-			return write, c.laterWrite(at, l.end)
+			s.truncateIndex(l.end)
+			return write, c.findLaterWrite(at, l.end)
 		}
 		if f.written == 0 {
 			begun = at
 		}
 		left = f.left
 		if left == 0 {
-			l.next, l.end, l.last, write = c.sequence, c.position, newest{at, f.enqueued}, begun
+			l.next, l.end, l.last, write = c.sequence, c.position, lastEvent{at, f.enqueued}, begun
 		}
 	}
 }
 
-// laterWrite looks from position at on for a frame of a write that began behind
+// findLaterWrite looks from position at on for a frame of a write that began behind
 // end: one that proves that what is damaged at end was already durable and
 // acknowledged.
-func (c *cursor) laterWrite(at, end int64) error {
+func (c *cursor) findLaterWrite(at, end int64) error {
 	mark := binary.LittleEndian.AppendUint32(nil, c.segment.mark)
 	buf := make([]byte, 64<<10)
-	for c.end-at >= frameHeader {
+	for c.end-at >= recordHeader {
 		n, err := c.file.ReadAt(buf[:min(int64(len(buf)), c.end-at)], c.segment.fileAt(at))
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		if n < frameHeader {
+		if n < recordHeader {
 			return nil
 		}
 		for from := 0; ; from++ {
@@ -261,7 +261,7 @@ func (c *cursor) laterWrite(at, end int64) error {
 				break
 			}
 			from += i
-			later, err := c.holdsLater(at+int64(from), end)
+			later, err := c.isLaterWrite(at+int64(from), end)
 			if err != nil {
 				return err
 			}
@@ -275,17 +275,17 @@ func (c *cursor) laterWrite(at, end int64) error {
 	return nil
 }
 
-// holdsLater reports whether an intact frame lies at position at, of a write
+// isLaterWrite reports whether an intact frame lies at position at, of a write
 // that began behind end.
-func (c *cursor) holdsLater(at, end int64) (bool, error) {
-	header := make([]byte, frameHeader)
-	if n, err := c.file.ReadAt(header, c.segment.fileAt(at)); n < frameHeader {
+func (c *cursor) isLaterWrite(at, end int64) (bool, error) {
+	header := make([]byte, recordHeader)
+	if n, err := c.file.ReadAt(header, c.segment.fileAt(at)); n < recordHeader {
 		if errors.Is(err, io.EOF) {
 			return false, nil
 		}
 		return false, err
 	}
-	f, ok := parseFrame(header, c.segment.mark)
+	f, ok := parseRecord(header, c.segment.mark)
 	if !ok || at-f.written <= end || int64(f.size) > c.end-at {
 		return false, nil
 	}
@@ -293,7 +293,7 @@ func (c *cursor) holdsLater(at, end int64) (bool, error) {
 	if err := whole.fill(f.size); err != nil {
 		return false, err
 	}
-	return intact(whole.buf, at), nil
+	return checksumValid(whole.buf, at), nil
 }
 
 // rewrite writes the bytes from up to to again, so that a sync is about them.

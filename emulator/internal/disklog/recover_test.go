@@ -170,7 +170,7 @@ func TestFlippedByteWhileOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteAt([]byte("T"), at+frameHeader+1); err != nil {
+	if _, err := f.WriteAt([]byte("T"), at+recordHeader+1); err != nil {
 		t.Fatal(err)
 	}
 	if got := payloads(t, l); got != "one two" {
@@ -189,7 +189,7 @@ func TestRemainsOfTornWrite(t *testing.T) {
 	content := image(t, func(l *Log) {
 		appendTogether(l, [][]Message{messages("first"), messages("ghost")})
 	})
-	content[segmentHeader+frameHeader+1] ^= 1
+	content[segmentHeader+recordHeader+1] ^= 1
 	l, err := reopen(t, content)
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func TestUnborn(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, segmentName(2)), make([]byte, size), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, stateFile+temporary), []byte("{"), 0o666); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, stateFile+temporarySuffix), []byte("{"), 0o666); err != nil {
 			t.Fatal(err)
 		}
 		l = mustOpen(t, dir, nil)

@@ -17,29 +17,29 @@ const (
 	segmentMagic  = "sluice\x00\x01"
 	segmentSuffix = ".log"
 	indexStep     = 16 << 10
-	maxWarm       = 4 // sealed segments with open files, and their indexes, per log
+	maxOpenSealed = 4 // sealed segments with open files, and their indexes, per log
 )
 
 // segment is one file of a log. All but the last are sealed: full and never
 // written again.
 type segment struct {
 	name     string
-	mark     uint32 // begins every frame
-	sequence int64  // of the first event
-	position int64  // of the first event
-	before   newest // the event before that
+	mark     uint32    // begins every frame
+	sequence int64     // of the first event
+	position int64     // of the first event
+	previous lastEvent // the event before that
 
 	refs    int  // readers; guarded by Log.mu, like the next two
 	retired bool // no longer in the log; closed when there are no readers
 	remove  bool // and then removed
 
-	mu    sync.Mutex // below Log.mu
-	file  file       // nil if closed, but never for the last segment
-	index []entry    // in order, never for the first event; more of it is learned as frames are passed
+	mu    sync.Mutex   // below Log.mu
+	file  file         // nil if closed, but never for the last segment
+	index []indexEntry // in order, never for the first event; more of it is learned as frames are passed
 }
 
-// entry is where an event lies, relative to its segment's beginning.
-type entry struct {
+// indexEntry is where an event lies, relative to its segment's beginning.
+type indexEntry struct {
 	sequence uint32
 	position uint32
 	enqueued int64
@@ -61,8 +61,8 @@ func (s *segment) fileAt(position int64) int64 { return segmentHeader + position
 
 // createSegment makes a durable segment without events. The caller syncs the
 // directory, and removes the file if there is an error.
-func createSegment(store storage, sequence, position int64, before newest) (*segment, error) {
-	s := &segment{name: segmentName(sequence), mark: rand.Uint32() | 1, sequence: sequence, position: position, before: before}
+func createSegment(store storage, sequence, position int64, before lastEvent) (*segment, error) {
+	s := &segment{name: segmentName(sequence), mark: rand.Uint32() | 1, sequence: sequence, position: position, previous: before}
 	f, err := store.create(s.name)
 	if err != nil {
 		return nil, err
@@ -84,8 +84,8 @@ func (s *segment) header() []byte {
 	binary.LittleEndian.PutUint32(b[12:], s.mark)
 	binary.LittleEndian.PutUint64(b[16:], uint64(s.sequence))
 	binary.LittleEndian.PutUint64(b[24:], uint64(s.position))
-	binary.LittleEndian.PutUint64(b[32:], uint64(s.before.enqueued))
-	binary.LittleEndian.PutUint64(b[40:], uint64(s.before.position))
+	binary.LittleEndian.PutUint64(b[32:], uint64(s.previous.enqueued))
+	binary.LittleEndian.PutUint64(b[40:], uint64(s.previous.position))
 	binary.LittleEndian.PutUint32(b[8:], crc32.Checksum(b[12:], castagnoli))
 	return b
 }
@@ -102,7 +102,7 @@ func parseSegment(name string, b []byte) (*segment, bool) {
 		mark:     binary.LittleEndian.Uint32(b[12:]),
 		sequence: int64(binary.LittleEndian.Uint64(b[16:])),
 		position: int64(binary.LittleEndian.Uint64(b[24:])),
-		before: newest{
+		previous: lastEvent{
 			enqueued: int64(binary.LittleEndian.Uint64(b[32:])),
 			position: int64(binary.LittleEndian.Uint64(b[40:])),
 		},
@@ -137,23 +137,23 @@ func (s *segment) close() error {
 	return f.Close()
 }
 
-// learn remembers an event in the index, if the last one that is there lies far
+// addToIndex remembers an event in the index, if the last one that is there lies far
 // enough before it.
-func (s *segment) learn(position, sequence, enqueued int64) {
+func (s *segment) addToIndex(position, sequence, enqueued int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if position-s.indexed() >= indexStep {
-		s.index = append(s.index, s.entry(position, sequence, enqueued))
+	if position-s.lastIndexed() >= indexStep {
+		s.index = append(s.index, s.newEntry(position, sequence, enqueued))
 	}
 }
 
-func (s *segment) entry(position, sequence, enqueued int64) entry {
-	return entry{sequence: uint32(sequence - s.sequence), position: uint32(position - s.position), enqueued: enqueued}
+func (s *segment) newEntry(position, sequence, enqueued int64) indexEntry {
+	return indexEntry{sequence: uint32(sequence - s.sequence), position: uint32(position - s.position), enqueued: enqueued}
 }
 
-// floor returns the place of the last event in the index for which beyond is
+// lookup returns the place of the last event in the index for which beyond is
 // false, and of the segment's first event if there is none.
-func (s *segment) floor(beyond func(position, sequence, enqueued int64) bool) (position, sequence int64) {
+func (s *segment) lookup(beyond func(position, sequence, enqueued int64) bool) (position, sequence int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := sort.Search(len(s.index), func(i int) bool {
@@ -167,54 +167,54 @@ func (s *segment) floor(beyond func(position, sequence, enqueued int64) bool) (p
 	return s.position + int64(e.position), s.sequence + int64(e.sequence)
 }
 
-// indexed returns the position of the last event in the index, or of the
+// lastIndexed returns the position of the last event in the index, or of the
 // segment's first; mu is held.
-func (s *segment) indexed() int64 {
+func (s *segment) lastIndexed() int64 {
 	if n := len(s.index); n > 0 {
 		return s.position + int64(s.index[n-1].position)
 	}
 	return s.position
 }
 
-// forget drops the index entries from position on.
-func (s *segment) forget(position int64) {
+// truncateIndex drops the index entries from position on.
+func (s *segment) truncateIndex(position int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := sort.Search(len(s.index), func(i int) bool { return s.position+int64(s.index[i].position) >= position })
 	s.index = s.index[:n]
 }
 
-// hold keeps the i-th segment open until release. It returns the position
+// acquire keeps the i-th segment open until release. It returns the position
 // behind the segment's last frame. mu is held.
-func (l *Log) hold(i int) (s *segment, end int64) {
+func (l *Log) acquire(i int) (s *segment, end int64) {
 	s = l.segments[i]
 	s.refs++
 	if i == len(l.segments)-1 {
 		return s, l.end
 	}
-	l.warmUp(s)
+	l.markOpen(s)
 	return s, l.segments[i+1].position
 }
 
-// warmUp counts s among the sealed segments that are open, and closes the one
+// markOpen counts s among the sealed segments that are open, and closes the one
 // of them that was read longest ago if they are too many. mu is held.
-func (l *Log) warmUp(s *segment) {
-	l.coolDown(s)
-	l.warm = append(l.warm, s)
-	for i := 0; len(l.warm) > maxWarm && i < len(l.warm); i++ {
-		if idle := l.warm[i]; idle.refs == 0 && idle != s {
+func (l *Log) markOpen(s *segment) {
+	l.unmarkOpen(s)
+	l.openSealed = append(l.openSealed, s)
+	for i := 0; len(l.openSealed) > maxOpenSealed && i < len(l.openSealed); i++ {
+		if idle := l.openSealed[i]; idle.refs == 0 && idle != s {
 			// The file was only read; closing it has nothing to tell.
 			_ = idle.close()
-			l.coolDown(idle)
+			l.unmarkOpen(idle)
 			i--
 		}
 	}
 }
 
-func (l *Log) coolDown(s *segment) {
-	for i, w := range l.warm {
+func (l *Log) unmarkOpen(s *segment) {
+	for i, w := range l.openSealed {
 		if w == s {
-			l.warm = append(l.warm[:i], l.warm[i+1:]...)
+			l.openSealed = append(l.openSealed[:i], l.openSealed[i+1:]...)
 			return
 		}
 	}
@@ -228,7 +228,7 @@ func (l *Log) release(s *segment) {
 	l.mu.Unlock()
 	if last {
 		// A file that cannot be removed now is removed when the log is opened.
-		_ = l.bury(s)
+		_ = l.closeRetired(s)
 	}
 }
 
@@ -236,13 +236,13 @@ func (l *Log) release(s *segment) {
 // its last reader. mu is held.
 func (l *Log) retire(s *segment, remove bool) (idle bool) {
 	s.retired, s.remove = true, remove
-	l.coolDown(s)
+	l.unmarkOpen(s)
 	return s.refs == 0
 }
 
-// bury closes a retired segment that nobody holds, and removes its file if that
+// closeRetired closes a retired segment that nobody holds, and removes its file if that
 // is what it was retired for.
-func (l *Log) bury(s *segment) error {
+func (l *Log) closeRetired(s *segment) error {
 	err := s.close()
 	if s.remove {
 		err = errors.Join(err, l.store.remove(s.name))

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	stateFile = "state"
-	temporary = ".next" // suffix of a file that is to take another's place
+	stateFile       = "state"
+	temporarySuffix = ".next" // suffix of a file that is to take another's place
 )
 
 // state is what the file of that name holds.
@@ -33,11 +33,11 @@ func loadState(store storage) (state, error) {
 	return s, nil
 }
 
-// save writes the state with first as the oldest event, if it has changed. The
+// saveState writes the state with first as the oldest event, if it has changed. The
 // caller holds the turn.
-func (l *Log) save(first int64) error {
+func (l *Log) saveState(first int64) error {
 	s := state{First: first, Next: l.next}
-	if s == l.saved {
+	if s == l.savedState {
 		return nil
 	}
 	text, err := json.Marshal(s)
@@ -47,7 +47,7 @@ func (l *Log) save(first int64) error {
 	if err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
-	l.saved = s
+	l.savedState = s
 	return nil
 }
 
@@ -55,8 +55,8 @@ func (l *Log) save(first int64) error {
 // any. Files that hold no other events are removed. The sequence numbers and
 // offsets of later events are the same as without it.
 func (l *Log) Trim(before int64) error {
-	l.turn <- struct{}{}
-	defer func() { <-l.turn }()
+	l.writeLock <- struct{}{}
+	defer func() { <-l.writeLock }()
 	before = min(before, l.next)
 	switch {
 	case l.isClosed():
@@ -70,7 +70,7 @@ func (l *Log) Trim(before int64) error {
 			return err
 		}
 	}
-	if err := l.save(before); err != nil {
+	if err := l.saveState(before); err != nil {
 		return fmt.Errorf("trim log %s: %w", l.store.path(), err)
 	}
 	var idle []*segment
@@ -85,7 +85,7 @@ func (l *Log) Trim(before int64) error {
 	l.mu.Unlock()
 	var errs []error
 	for _, s := range idle {
-		errs = append(errs, l.bury(s))
+		errs = append(errs, l.closeRetired(s))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("trim log %s: %w", l.store.path(), err)

@@ -16,7 +16,7 @@ var writeBuffers = sync.Pool{New: func() any {
 
 // write makes the batches durable behind the end of the log and shows them to
 // the readers, or leaves the log as it was. The caller holds the turn.
-func (l *Log) write(group []*request) error {
+func (l *Log) write(group []*appendRequest) error {
 	if l.isClosed() {
 		return ErrClosed
 	}
@@ -38,15 +38,15 @@ func (l *Log) write(group []*request) error {
 	w := l.startWriter(s)
 	defer w.free()
 	for _, r := range group {
-		if err := w.batch(r.msgs); err != nil {
-			return l.retreat("write", err)
+		if err := w.appendBatch(r.msgs); err != nil {
+			return l.rollBack("write", err)
 		}
 	}
 	if err := w.flush(); err != nil {
-		return l.retreat("write", err)
+		return l.rollBack("write", err)
 	}
 	if err := s.file.sync(); err != nil {
-		return l.retreat("sync", err)
+		return l.rollBack("sync", err)
 	}
 	l.tail, w.tail = w.tail, l.tail
 	s.mu.Lock()
@@ -68,12 +68,12 @@ type writer struct {
 	pooled  *[]byte
 
 	// What the log takes over when all is durable.
-	next    int64
-	end     int64
-	last    newest
-	tail    []byte
-	index   []entry
-	indexed int64 // position of the last event in the index
+	next        int64
+	end         int64
+	last        lastEvent
+	tail        []byte
+	index       []indexEntry
+	lastIndexed int64 // position of the last event in the index
 }
 
 // startWriter gives the writer its place behind the end of the log. It keeps
@@ -89,7 +89,7 @@ func (l *Log) startWriter(s *segment) *writer {
 	w.last.enqueued = max(w.last.enqueued, l.config.Now().UnixMilli())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.indexed = s.indexed()
+	w.lastIndexed = s.lastIndexed()
 	return w
 }
 
@@ -98,19 +98,19 @@ func (w *writer) free() {
 	w.pooled, w.buf = nil, nil
 }
 
-func (w *writer) batch(msgs []Message) error {
+func (w *writer) appendBatch(msgs []Message) error {
 	for i := range msgs {
-		size := frameSize(&msgs[i])
+		size := recordSize(&msgs[i])
 		if len(w.buf) > 0 && int64(len(w.buf))+size > writeBuffer {
 			if err := w.flush(); err != nil {
 				return err
 			}
 		}
-		f := frame{left: len(msgs) - 1 - i, sequence: w.next, enqueued: w.last.enqueued, written: w.end - w.begin}
-		w.buf = appendFrame(w.buf, w.segment.mark, w.end, f, &msgs[i])
-		if w.end-w.indexed >= indexStep {
-			w.index = append(w.index, w.segment.entry(w.end, w.next, f.enqueued))
-			w.indexed = w.end
+		f := record{left: len(msgs) - 1 - i, sequence: w.next, enqueued: w.last.enqueued, written: w.end - w.begin}
+		w.buf = appendRecord(w.buf, w.segment.mark, w.end, f, &msgs[i])
+		if w.end-w.lastIndexed >= indexStep {
+			w.index = append(w.index, w.segment.newEntry(w.end, w.next, f.enqueued))
+			w.lastIndexed = w.end
 		}
 		w.last.position = w.end
 		w.end += size
@@ -143,24 +143,24 @@ func (l *Log) allocate(s *segment, size int64) {
 	l.allocated = ahead
 }
 
-// retreat cuts the last segment back to what is durable after a failed write or
+// rollBack cuts the last segment back to what is durable after a failed write or
 // sync, and returns the appenders' error. The caller holds the turn.
-func (l *Log) retreat(doing string, cause error) error {
+func (l *Log) rollBack(doing string, cause error) error {
 	l.allocated = l.active().fileAt(l.end)
-	err := l.cutBack(doing == "sync")
+	err := l.truncateToDurable(doing == "sync")
 	if err != nil {
-		err = l.cutBack(true)
+		err = l.truncateToDurable(true)
 	}
 	if err != nil {
-		return l.giveUp(doing, cause)
+		return l.refuseAppends(doing, cause)
 	}
 	return &WriteError{Dir: l.store.path(), Doing: doing, Err: cause}
 }
 
-// cutBack makes the file durable as it was before the write. A failed sync may
+// truncateToDurable makes the file durable as it was before the write. A failed sync may
 // have spoiled the block that the durable bytes end in, and its page may pass
 // for clean: mend writes those bytes again, from a copy that is certain.
-func (l *Log) cutBack(mend bool) error {
+func (l *Log) truncateToDurable(mend bool) error {
 	f, size := l.active().file, l.allocated
 	if err := f.truncate(size); err != nil {
 		return err
@@ -173,8 +173,8 @@ func (l *Log) cutBack(mend bool) error {
 	return f.sync()
 }
 
-// giveUp makes the log refuse appends from now on. The caller holds the turn.
-func (l *Log) giveUp(doing string, cause error) error {
+// refuseAppends makes the log refuse appends from now on. The caller holds the turn.
+func (l *Log) refuseAppends(doing string, cause error) error {
 	l.unusable = &WriteError{Dir: l.store.path(), Doing: doing, Err: cause, Unusable: true}
 	return l.unusable
 }
@@ -200,8 +200,8 @@ func (l *Log) roll() error {
 		if s != nil {
 			_ = s.close()
 		}
-		if l.discard(segmentName(l.next)) != nil {
-			return l.giveUp("create segment", err)
+		if l.removeSegment(segmentName(l.next)) != nil {
+			return l.refuseAppends("create segment", err)
 		}
 		return &WriteError{Dir: l.store.path(), Doing: "create segment", Err: err}
 	}
@@ -209,12 +209,12 @@ func (l *Log) roll() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.segments = append(l.segments, s)
-	l.warmUp(sealed)
+	l.markOpen(sealed)
 	return nil
 }
 
-// discard removes a segment that never was one, for certain.
-func (l *Log) discard(name string) error {
+// removeSegment removes a segment that never was one, for certain.
+func (l *Log) removeSegment(name string) error {
 	names, err := l.store.list()
 	if err != nil {
 		return err

@@ -24,16 +24,16 @@ type reader struct {
 	stolen func(by string, newEpoch int64)
 }
 
-// place is what readers compete for; it names itself in errors.
-type place struct{ hub, group, partition string }
+// readerScope is what readers compete for; it names itself in errors.
+type readerScope struct{ hub, group, partition string }
 
-func (p place) String() string {
+func (p readerScope) String() string {
 	return fmt.Sprintf("partition %s of %s, consumer group %s", p.partition, p.hub, p.group)
 }
 
 // attach admits r, returning the readers that it evicts. It refuses with an
 // [*EpochError] or a [*ReaderLimitError].
-func (rs *readers) attach(at place, r *reader) (evicted []*reader, err error) {
+func (rs *readers) attach(at readerScope, r *reader) (evicted []*reader, err error) {
 	group := strings.ToLower(at.group)
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -41,12 +41,12 @@ func (rs *readers) attach(at place, r *reader) (evicted []*reader, err error) {
 	if len(attached) > 0 && attached[0].epoch != nil {
 		held := *attached[0].epoch
 		if r.epoch == nil || *r.epoch < held {
-			return nil, &EpochError{at: at, Held: held, Holder: attached[0].name, Epoch: r.epoch}
+			return nil, &EpochError{scope: at, Held: held, Holder: attached[0].name, Epoch: r.epoch}
 		}
 	}
 	if r.epoch == nil {
 		if len(attached) >= maxPlainReaders {
-			limit := &ReaderLimitError{at: at, Limit: maxPlainReaders}
+			limit := &ReaderLimitError{scope: at, Limit: maxPlainReaders}
 			for _, other := range attached {
 				limit.Holders = append(limit.Holders, other.name)
 			}

@@ -43,9 +43,9 @@ type Options struct {
 	// Retention, though not more than a minute, and a second's events.
 	Retention      time.Duration
 	RetentionBytes int64
-	// RetentionFailed is told why old events could not be removed. They are tried
+	// OnRetentionError is told why old events could not be removed. They are tried
 	// again.
-	RetentionFailed func(error)
+	OnRetentionError func(error)
 }
 
 // Broker is a set of event hubs. Its methods may be called concurrently.
@@ -154,7 +154,7 @@ func (b *Broker) Recreate(name string) error {
 	if !ok {
 		return fmt.Errorf("event hub %q: %w", name, ErrUnknownHub)
 	}
-	created := b.stamp()
+	created := b.timestamp()
 	if !created.After(old.created) {
 		created = old.created.Add(time.Millisecond)
 	}
@@ -193,6 +193,6 @@ func (b *Broker) Close() error {
 	return errors.Join(errs...)
 }
 
-// stamp is the time to the millisecond, the precision of Azure's creation and
+// timestamp is the time to the millisecond, the precision of Azure's creation and
 // enqueued times.
-func (b *Broker) stamp() time.Time { return b.now().UTC().Truncate(time.Millisecond) }
+func (b *Broker) timestamp() time.Time { return b.now().UTC().Truncate(time.Millisecond) }

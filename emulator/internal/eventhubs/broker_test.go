@@ -234,7 +234,7 @@ func TestRecreate(t *testing.T) {
 		}
 		_, appended := p.Append(context.Background(), []Message{{}})
 		_, readErr := p.Read(0, 1, 1, nil)
-		_, sought := p.Seek(Start{Kind: AtTime})
+		_, sought := p.Seek(StartPosition{Kind: AtTime})
 		readInto := p.ReadInto(new(Batch), 0, 1, 1)
 		_, attached := p.Attach(DefaultGroup, "", nil, nil)
 		for i, err := range []error{appended, readErr, readInto, sought, attached, p.Trim(1)} {

@@ -27,14 +27,14 @@ type EpochError struct {
 	Holder string // its name, if it gave one
 	Epoch  *int64 // of the refused one; nil if it is a plain reader
 
-	at place
+	scope readerScope
 }
 
 func (e *EpochError) Error() string {
 	if e.Epoch == nil {
-		return fmt.Sprintf("%s: a reader of epoch %d is attached: read with an epoch of at least that, or through another consumer group", e.at, e.Held)
+		return fmt.Sprintf("%s: a reader of epoch %d is attached: read with an epoch of at least that, or through another consumer group", e.scope, e.Held)
 	}
-	return fmt.Sprintf("%s: a reader of epoch %d is attached, higher than %d", e.at, e.Held, *e.Epoch)
+	return fmt.Sprintf("%s: a reader of epoch %d is attached, higher than %d", e.scope, e.Held, *e.Epoch)
 }
 
 // ReaderLimitError refuses one more reader without an epoch.
@@ -42,17 +42,17 @@ type ReaderLimitError struct {
 	Limit   int
 	Holders []string // names of the attached readers, those that gave one or not
 
-	at place
+	scope readerScope
 }
 
 func (e *ReaderLimitError) Error() string {
-	return fmt.Sprintf("%s: %d readers are attached, the most that are allowed: close one, or read through another consumer group", e.at, e.Limit)
+	return fmt.Sprintf("%s: %d readers are attached, the most that are allowed: close one, or read through another consumer group", e.scope, e.Limit)
 }
 
 // StartError refuses a start that cannot be found in the partition's log.
 type StartError struct {
 	Hub, Partition string
-	Start          Start
+	Start          StartPosition
 	Why            string
 }
 

@@ -28,7 +28,7 @@ type Hub struct {
 	groups     map[string]bool // lower-case; empty if every name is a group
 	partitions []*Partition
 	ids        []string
-	turn       atomic.Uint64
+	roundRobin atomic.Uint64
 }
 
 func newHub(c Config, created time.Time) *Hub {
@@ -70,7 +70,7 @@ func (h *Hub) Partition(id string) (*Partition, bool) {
 // libraries would choose, or the next in turn if key is "".
 func (h *Hub) Pick(key string) *Partition {
 	if key == "" {
-		n := h.turn.Add(1) - 1
+		n := h.roundRobin.Add(1) - 1
 		return h.partitions[n%uint64(len(h.partitions))]
 	}
 	return h.partitions[keyhash.Partition(key, len(h.partitions))]

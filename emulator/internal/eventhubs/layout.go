@@ -38,12 +38,12 @@ func (b *Broker) incarnationDir(c Config, created time.Time) string {
 // openHub opens a hub as it is on disk, or creates it.
 func (b *Broker) openHub(c Config) (*Hub, error) {
 	if b.dir == "" {
-		return b.createHub(c, b.stamp())
+		return b.createHub(c, b.timestamp())
 	}
 	path := filepath.Join(b.hubDir(c), descriptionFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return b.createHub(c, b.stamp())
+		return b.createHub(c, b.timestamp())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open event hub %s: %w", c.Name, err)
@@ -55,7 +55,7 @@ func (b *Broker) openHub(c Config) (*Hub, error) {
 	if c.Partitions < d.Partitions {
 		return nil, &ShrinkError{Hub: c.Name, Has: d.Partitions, Want: c.Partitions}
 	}
-	if err := b.removeLeftovers(c, d); err != nil {
+	if err := b.removeOldIncarnations(c, d); err != nil {
 		return nil, fmt.Errorf("open event hub %s: %w", c.Name, err)
 	}
 	h, err := b.openPartitions(c, d.Created)
@@ -63,7 +63,7 @@ func (b *Broker) openHub(c Config) (*Hub, error) {
 		return nil, err
 	}
 	if c.Partitions > d.Partitions {
-		if err := b.describe(h); err != nil {
+		if err := b.writeDescription(h); err != nil {
 			return nil, errors.Join(err, h.close())
 		}
 	}
@@ -80,7 +80,7 @@ func (b *Broker) createHub(c Config, created time.Time) (*Hub, error) {
 	if b.dir == "" {
 		return h, nil
 	}
-	if err := b.describe(h); err != nil {
+	if err := b.writeDescription(h); err != nil {
 		return nil, errors.Join(err, h.close())
 	}
 	return h, nil
@@ -104,7 +104,7 @@ func (b *Broker) openPartitions(c Config, created time.Time) (*Hub, error) {
 	return h, nil
 }
 
-func (b *Broker) describe(h *Hub) error {
+func (b *Broker) writeDescription(h *Hub) error {
 	text, err := json.Marshal(description{Created: h.created, Partitions: len(h.partitions)})
 	if err != nil {
 		return fmt.Errorf("describe event hub %s: %w", h.name, err)
@@ -115,8 +115,8 @@ func (b *Broker) describe(h *Hub) error {
 	return nil
 }
 
-// removeLeftovers removes the incarnations that d doesn't name.
-func (b *Broker) removeLeftovers(c Config, d description) error {
+// removeOldIncarnations removes the incarnations that d doesn't name.
+func (b *Broker) removeOldIncarnations(c Config, d description) error {
 	entries, err := os.ReadDir(b.hubDir(c))
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func (p *Partition) ID() string { return p.id }
 // outcome.
 func (p *Partition) Append(ctx context.Context, msgs []Message) (first int64, err error) {
 	first, err = p.log.Append(ctx, msgs)
-	return first, p.explain(err)
+	return first, p.wrapError(err)
 }
 
 // Info returns what the partition holds.
@@ -55,32 +55,32 @@ func (p *Partition) Info() Info { return p.log.Info() }
 // The events of one call share their memory.
 func (p *Partition) Read(next int64, maxEvents, maxBytes int, dst []Stored) ([]Stored, error) {
 	dst, err := p.log.Read(next, maxEvents, maxBytes, dst)
-	return dst, p.explain(err)
+	return dst, p.wrapError(err)
 }
 
 // ReadInto is [Partition.Read] for callers that are done with the events before
 // they read again: the payloads are good until the next ReadInto of the batch.
 // It reads about twice as fast.
 func (p *Partition) ReadInto(b *Batch, next int64, maxEvents, maxBytes int) error {
-	return p.explain(p.log.ReadInto(b, next, maxEvents, maxBytes))
+	return p.wrapError(p.log.ReadInto(b, next, maxEvents, maxBytes))
 }
 
 // Wait returns nil once the partition holds an event of sequence number next or
 // higher, ctx's error if that ends first, and [ErrClosed] or [ErrDeleted] if
 // there will be none.
 func (p *Partition) Wait(ctx context.Context, next int64) error {
-	return p.explain(p.log.Wait(ctx, next))
+	return p.wrapError(p.log.Wait(ctx, next))
 }
 
 // Trim removes the events below sequence number before for good, as retention
 // does.
-func (p *Partition) Trim(before int64) error { return p.explain(p.log.Trim(before)) }
+func (p *Partition) Trim(before int64) error { return p.wrapError(p.log.Trim(before)) }
 
 // Seek returns the sequence number of the first event to read from pos on,
 // which may be the one that the next append gets. A start that retention has
 // passed moves on to the oldest event left; one that lies behind the end of
 // the log, or an offset that is none, is a [*StartError].
-func (p *Partition) Seek(pos Start) (next int64, err error) {
+func (p *Partition) Seek(pos StartPosition) (next int64, err error) {
 	info := p.log.Info()
 	refuse := func(why string) (int64, error) {
 		return 0, &StartError{Hub: p.hub.name, Partition: p.id, Start: pos, Why: why}
@@ -105,7 +105,7 @@ func (p *Partition) Seek(pos Start) (next int64, err error) {
 			t++ // enqueued times are whole milliseconds
 		}
 		next, err = p.log.SeekTime(t)
-		return next, p.explain(err)
+		return next, p.wrapError(err)
 	case AtOffset:
 		switch pos.Offset {
 		case "-1":
@@ -124,7 +124,7 @@ func (p *Partition) Seek(pos Start) (next int64, err error) {
 			offset++
 		}
 		next, err = p.log.SeekOffset(offset)
-		return next, p.explain(err)
+		return next, p.wrapError(err)
 	}
 	return refuse("unknown kind of start")
 }
@@ -142,7 +142,7 @@ func (p *Partition) Seek(pos Start) (next int64, err error) {
 // [*ReaderLimitError].
 func (p *Partition) Attach(group, name string, epoch *int64, stolen func(by string, newEpoch int64)) (detach func(), err error) {
 	if p.deleted.Load() {
-		return nil, p.explain(ErrClosed)
+		return nil, p.wrapError(ErrClosed)
 	}
 	if !p.hub.HasGroup(group) {
 		return nil, fmt.Errorf("event hub %s, consumer group %q: %w", p.hub.name, group, ErrUnknownGroup)
@@ -152,7 +152,7 @@ func (p *Partition) Attach(group, name string, epoch *int64, stolen func(by stri
 		e := *epoch
 		r.epoch = &e
 	}
-	evicted, err := p.readers.attach(place{p.hub.name, group, p.id}, r)
+	evicted, err := p.readers.attach(readerScope{p.hub.name, group, p.id}, r)
 	if err != nil {
 		return nil, err
 	}
@@ -164,8 +164,8 @@ func (p *Partition) Attach(group, name string, epoch *int64, stolen func(by stri
 	return func() { p.readers.detach(group, r) }, nil
 }
 
-// explain names the partition in err, and the reason if its log is closed.
-func (p *Partition) explain(err error) error {
+// wrapError names the partition in err, and the reason if its log is closed.
+func (p *Partition) wrapError(err error) error {
 	switch {
 	case err == nil:
 		return nil

@@ -34,45 +34,45 @@ func TestSeek(t *testing.T) {
 	}
 	end := p.Info().End
 	for _, c := range []struct {
-		start Start
+		start StartPosition
 		want  int64 // -1 is a StartError
 	}{
-		{Start{}, 10},
-		{Start{Kind: Earliest, Inclusive: true}, 10},
-		{Start{Kind: Latest}, 20},
-		{Start{Kind: AtSequence, Sequence: 15}, 16},
-		{Start{Kind: AtSequence, Sequence: 15, Inclusive: true}, 15},
-		{Start{Kind: AtSequence, Sequence: -1}, 10},
-		{Start{Kind: AtSequence, Sequence: math.MinInt64}, 10},
-		{Start{Kind: AtSequence, Sequence: 3, Inclusive: true}, 10},
-		{Start{Kind: AtSequence, Sequence: 19}, 20},
-		{Start{Kind: AtSequence, Sequence: 20, Inclusive: true}, 20},
-		{Start{Kind: AtSequence, Sequence: 20}, -1},
-		{Start{Kind: AtSequence, Sequence: 21, Inclusive: true}, -1},
-		{Start{Kind: AtSequence, Sequence: math.MaxInt64}, -1},
-		{Start{Kind: AtOffset, Offset: offsets[15]}, 16},
-		{Start{Kind: AtOffset, Offset: offsets[15], Inclusive: true}, 15},
-		{Start{Kind: AtOffset, Offset: offsets[0]}, 10},
-		{Start{Kind: AtOffset, Offset: offsets[19]}, 20},
-		{Start{Kind: AtOffset, Offset: strconv.FormatInt(end, 10), Inclusive: true}, 20},
-		{Start{Kind: AtOffset, Offset: strconv.FormatInt(end+1, 10), Inclusive: true}, -1},
-		{Start{Kind: AtOffset, Offset: "-1"}, 10},
-		{Start{Kind: AtOffset, Offset: "@latest"}, 20},
-		{Start{Kind: AtOffset, Offset: ""}, -1},
-		{Start{Kind: AtOffset, Offset: "-2"}, -1},
-		{Start{Kind: AtOffset, Offset: "9223372036854775807"}, -1},
-		{Start{Kind: AtOffset, Offset: "9223372036854775808"}, -1},
-		{Start{Kind: AtOffset, Offset: "latest"}, -1},
-		{Start{Kind: AtTime, Time: at(70), Inclusive: true}, 14},
-		{Start{Kind: AtTime, Time: at(70)}, 16},
-		{Start{Kind: AtTime, Time: at(70).Add(1), Inclusive: true}, 16},
-		{Start{Kind: AtTime, Time: at(70).Add(-1), Inclusive: true}, 14},
-		{Start{Kind: AtTime, Time: at(70).Add(-1)}, 14},
-		{Start{Kind: AtTime, Time: at(0)}, 10},
-		{Start{Kind: AtTime}, 10},
-		{Start{Kind: AtTime, Time: at(90)}, 20},
-		{Start{Kind: AtTime, Time: at(1e6), Inclusive: true}, 20},
-		{Start{Kind: 99}, -1},
+		{StartPosition{}, 10},
+		{StartPosition{Kind: Earliest, Inclusive: true}, 10},
+		{StartPosition{Kind: Latest}, 20},
+		{StartPosition{Kind: AtSequence, Sequence: 15}, 16},
+		{StartPosition{Kind: AtSequence, Sequence: 15, Inclusive: true}, 15},
+		{StartPosition{Kind: AtSequence, Sequence: -1}, 10},
+		{StartPosition{Kind: AtSequence, Sequence: math.MinInt64}, 10},
+		{StartPosition{Kind: AtSequence, Sequence: 3, Inclusive: true}, 10},
+		{StartPosition{Kind: AtSequence, Sequence: 19}, 20},
+		{StartPosition{Kind: AtSequence, Sequence: 20, Inclusive: true}, 20},
+		{StartPosition{Kind: AtSequence, Sequence: 20}, -1},
+		{StartPosition{Kind: AtSequence, Sequence: 21, Inclusive: true}, -1},
+		{StartPosition{Kind: AtSequence, Sequence: math.MaxInt64}, -1},
+		{StartPosition{Kind: AtOffset, Offset: offsets[15]}, 16},
+		{StartPosition{Kind: AtOffset, Offset: offsets[15], Inclusive: true}, 15},
+		{StartPosition{Kind: AtOffset, Offset: offsets[0]}, 10},
+		{StartPosition{Kind: AtOffset, Offset: offsets[19]}, 20},
+		{StartPosition{Kind: AtOffset, Offset: strconv.FormatInt(end, 10), Inclusive: true}, 20},
+		{StartPosition{Kind: AtOffset, Offset: strconv.FormatInt(end+1, 10), Inclusive: true}, -1},
+		{StartPosition{Kind: AtOffset, Offset: "-1"}, 10},
+		{StartPosition{Kind: AtOffset, Offset: "@latest"}, 20},
+		{StartPosition{Kind: AtOffset, Offset: ""}, -1},
+		{StartPosition{Kind: AtOffset, Offset: "-2"}, -1},
+		{StartPosition{Kind: AtOffset, Offset: "9223372036854775807"}, -1},
+		{StartPosition{Kind: AtOffset, Offset: "9223372036854775808"}, -1},
+		{StartPosition{Kind: AtOffset, Offset: "latest"}, -1},
+		{StartPosition{Kind: AtTime, Time: at(70), Inclusive: true}, 14},
+		{StartPosition{Kind: AtTime, Time: at(70)}, 16},
+		{StartPosition{Kind: AtTime, Time: at(70).Add(1), Inclusive: true}, 16},
+		{StartPosition{Kind: AtTime, Time: at(70).Add(-1), Inclusive: true}, 14},
+		{StartPosition{Kind: AtTime, Time: at(70).Add(-1)}, 14},
+		{StartPosition{Kind: AtTime, Time: at(0)}, 10},
+		{StartPosition{Kind: AtTime}, 10},
+		{StartPosition{Kind: AtTime, Time: at(90)}, 20},
+		{StartPosition{Kind: AtTime, Time: at(1e6), Inclusive: true}, 20},
+		{StartPosition{Kind: 99}, -1},
 	} {
 		next, err := p.Seek(c.start)
 		var refused *StartError
@@ -83,7 +83,7 @@ func TestSeek(t *testing.T) {
 			t.Errorf("%v: got %d, %v, want %d", c.start, next, err, c.want)
 		}
 	}
-	_, err = p.Seek(Start{Kind: AtSequence, Sequence: 30})
+	_, err = p.Seek(StartPosition{Kind: AtSequence, Sequence: 30})
 	want := "partition 0 of h: cannot start at after sequence number 30: the last sequence number is 19"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -93,7 +93,7 @@ func TestSeek(t *testing.T) {
 // TestEmptyPartition starts in a partition that never held an event.
 func TestEmptyPartition(t *testing.T) {
 	p := mustPartition(t, mustHub(t, mustOpen(t, "", Config{Name: "h", Partitions: 1}), "h"), "0")
-	for _, s := range []Start{
+	for _, s := range []StartPosition{
 		{}, {Kind: Latest}, {Kind: AtSequence, Inclusive: true}, {Kind: AtSequence, Sequence: -1},
 		{Kind: AtOffset, Offset: "-1"}, {Kind: AtOffset, Offset: "0", Inclusive: true}, {Kind: AtTime, Time: time.Now()},
 	} {

@@ -11,19 +11,19 @@ const (
 	minRetentionBytes = 1 << 20
 	// A retention pass comes often enough that events go soon after their time,
 	// and seldom enough that the syncs it costs don't count.
-	minRetentionPause = 100 * time.Millisecond
-	maxRetentionPause = time.Minute
+	minRetentionInterval = 100 * time.Millisecond
+	maxRetentionInterval = time.Minute
 )
 
 // retention removes old events, from the opening of a broker to its closing.
 type retention struct {
-	b      *Broker
-	age    time.Duration // 0 is for ever
-	bytes  int64         // 0 is no limit
-	failed func(error)
-	passed map[*Partition]int64 // offset up to which all events of a partition are gone
-	stop   chan struct{}
-	done   chan struct{}
+	b         *Broker
+	age       time.Duration // 0 is for ever
+	bytes     int64         // 0 is no limit
+	onError   func(error)
+	removedTo map[*Partition]int64 // offset up to which all events of a partition are gone
+	stop      chan struct{}
+	done      chan struct{}
 }
 
 func (o *Options) validateRetention() error {
@@ -38,21 +38,21 @@ func (o *Options) validateRetention() error {
 
 func newRetention(b *Broker, opts *Options) *retention {
 	r := &retention{
-		b: b, age: opts.Retention, bytes: opts.RetentionBytes, failed: opts.RetentionFailed,
-		passed: make(map[*Partition]int64), stop: make(chan struct{}), done: make(chan struct{}),
+		b: b, age: opts.Retention, bytes: opts.RetentionBytes, onError: opts.OnRetentionError,
+		removedTo: make(map[*Partition]int64), stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	if r.failed == nil {
-		r.failed = func(error) {}
+	if r.onError == nil {
+		r.onError = func(error) {}
 	}
 	return r
 }
 
 func (r *retention) run() {
 	defer close(r.done)
-	tick := time.NewTicker(r.pause())
+	tick := time.NewTicker(r.interval())
 	defer tick.Stop()
 	for {
-		r.pass()
+		r.removeOld()
 		select {
 		case <-tick.C:
 		case <-r.stop:
@@ -61,30 +61,30 @@ func (r *retention) run() {
 	}
 }
 
-func (r *retention) pause() time.Duration {
-	pause := maxRetentionPause
+func (r *retention) interval() time.Duration {
+	pause := maxRetentionInterval
 	if r.bytes > 0 {
 		pause = time.Second
 	}
 	if r.age > 0 {
 		pause = min(pause, r.age/100)
 	}
-	return max(pause, minRetentionPause)
+	return max(pause, minRetentionInterval)
 }
 
-// pass removes what may go now. What couldn't be removed is tried again with
+// removeOld removes what may go now. What couldn't be removed is tried again with
 // the next pass.
-func (r *retention) pass() {
+func (r *retention) removeOld() {
 	live := make(map[*Partition]int64)
 	for _, h := range r.b.Hubs() {
 		for _, p := range h.partitions {
-			live[p] = r.passed[p]
+			live[p] = r.removedTo[p]
 			if err := r.trim(p, live); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrDeleted) {
-				r.failed(fmt.Errorf("remove old events: %w", err))
+				r.onError(fmt.Errorf("remove old events: %w", err))
 			}
 		}
 	}
-	r.passed = live // without the partitions of hubs that were deleted
+	r.removedTo = live // without the partitions of hubs that were deleted
 }
 
 func (r *retention) trim(p *Partition, passed map[*Partition]int64) error {
@@ -92,7 +92,7 @@ func (r *retention) trim(p *Partition, passed map[*Partition]int64) error {
 	if r.age > 0 {
 		next, err := p.log.SeekTime(r.b.now().Add(-r.age).UnixMilli())
 		if err != nil {
-			return p.explain(err)
+			return p.wrapError(err)
 		}
 		before = next
 	}
@@ -103,7 +103,7 @@ func (r *retention) trim(p *Partition, passed map[*Partition]int64) error {
 		offset := info.End - r.bytes + r.bytes/10
 		next, err := p.log.SeekOffset(offset)
 		if err != nil {
-			return p.explain(err)
+			return p.wrapError(err)
 		}
 		before, passed[p] = max(before, min(next, info.Last)), offset
 	}

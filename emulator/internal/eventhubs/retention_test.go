@@ -50,7 +50,7 @@ func TestRetentionByTime(t *testing.T) {
 		if got := read(t, p); got != "d" {
 			t.Errorf("got %q, want d", got)
 		}
-		if next, err := p.Seek(Start{Kind: AtSequence, Sequence: 0}); next != 3 || err != nil {
+		if next, err := p.Seek(StartPosition{Kind: AtSequence, Sequence: 0}); next != 3 || err != nil {
 			t.Errorf("a start that retention has passed: got %d, %v", next, err)
 		}
 	})
@@ -66,7 +66,7 @@ func TestRetentionBySize(t *testing.T) {
 	for range 1000 {
 		mustAppend(t, p, block)
 	}
-	r.pass()
+	r.removeOld()
 	kept := func() int64 { return p.Info().Last - p.Info().First + 1 }
 	if n := kept() * (10<<10 + 40); n > limit || n < limit*8/10 {
 		t.Errorf("%d bytes are kept of at most %d", n, limit)
@@ -91,14 +91,14 @@ func TestRetentionBySize(t *testing.T) {
 	for range 10 {
 		mustAppend(t, p, block)
 	}
-	r.pass()
+	r.removeOld()
 	if p.Info().First != first {
 		t.Errorf("ten events made %d others go", p.Info().First-first)
 	}
 
 	// The newest event stays, however large.
 	mustAppend(t, p, strings.Repeat("y", limit))
-	r.pass()
+	r.removeOld()
 	if kept() != 1 {
 		t.Errorf("%d events are kept, want the newest", kept())
 	}
@@ -127,7 +127,7 @@ func TestRetentionFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		var failures []error
-		b := open(t, dir, &Options{Retention: time.Hour, RetentionFailed: func(err error) { failures = append(failures, err) }}, Config{Name: "h", Partitions: 1})
+		b := open(t, dir, &Options{Retention: time.Hour, OnRetentionError: func(err error) { failures = append(failures, err) }}, Config{Name: "h", Partitions: 1})
 		h := mustHub(t, b, "h")
 		p := mustPartition(t, h, "0")
 		mustAppend(t, p, "a")
@@ -155,8 +155,8 @@ func TestRetentionFails(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		if len(b.retention.passed) != 1 || len(failures) != 0 {
-			t.Errorf("after the hub was created again: %d partitions, failures %v", len(b.retention.passed), failures)
+		if len(b.retention.removedTo) != 1 || len(failures) != 0 {
+			t.Errorf("after the hub was created again: %d partitions, failures %v", len(b.retention.removedTo), failures)
 		}
 	})
 }
@@ -195,7 +195,7 @@ func TestRetentionMeanwhile(t *testing.T) {
 	go func() {
 		defer close(removed)
 		for ctx.Err() == nil {
-			r.pass()
+			r.removeOld()
 		}
 	}()
 	next := int64(0)

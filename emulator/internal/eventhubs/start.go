@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Start tells where in a partition to begin to read. The zero value is the
+// StartPosition tells where in a partition to begin to read. The zero value is the
 // oldest event that the partition holds.
-type Start struct {
+type StartPosition struct {
 	Kind      StartKind
 	Offset    string    // for [AtOffset]
 	Sequence  int64     // for [AtSequence]
@@ -16,7 +16,7 @@ type Start struct {
 	Inclusive bool      // with the event at the offset, sequence number or time itself, not only those behind it
 }
 
-// StartKind says which field of a [Start] counts.
+// StartKind says which field of a [StartPosition] counts.
 type StartKind uint8
 
 // The kinds of start.
@@ -29,7 +29,7 @@ const (
 )
 
 // String describes the start for an error message.
-func (s Start) String() string {
+func (s StartPosition) String() string {
 	bound := "after "
 	if s.Inclusive {
 		bound = ""

@@ -13,12 +13,12 @@ import (
 // MaxDelay is how long a fault may hold up what it befalls.
 const MaxDelay = time.Hour
 
-// limit bounds the faults of a set.
-const limit = 1000
+// maxFaults bounds the faults of a set.
+const maxFaults = 1000
 
 // Set holds faults. The zero value is empty. Its methods may be called concurrently.
 type Set[F any] struct {
-	some atomic.Bool // there are faults to look for
+	nonEmpty atomic.Bool // there are faults to look for
 
 	mu     sync.Mutex
 	lastID int
@@ -38,7 +38,7 @@ type entry[F any] struct {
 	until time.Time
 }
 
-func (e *entry[F]) over() bool {
+func (e *entry[F]) expired() bool {
 	return e.times > 0 && e.Hits >= e.times || !e.until.IsZero() && time.Now().After(e.until)
 }
 
@@ -46,8 +46,8 @@ func (e *entry[F]) over() bool {
 func Add[F any](s *Set[F], fault F, times int, life time.Duration) (id int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.list) >= limit {
-		return 0, fmt.Errorf("there are %d faults already: remove some", limit)
+	if len(s.list) >= maxFaults {
+		return 0, fmt.Errorf("there are %d faults already: remove some", maxFaults)
 	}
 	s.lastID++
 	e := entry[F]{State: State[F]{ID: s.lastID, Fault: fault}, times: times}
@@ -55,19 +55,19 @@ func Add[F any](s *Set[F], fault F, times int, life time.Duration) (id int, err 
 		e.until = time.Now().Add(life)
 	}
 	s.list = append(s.list, e)
-	s.some.Store(true)
+	s.nonEmpty.Store(true)
 	return s.lastID, nil
 }
 
 // Next counts and returns the oldest fault that befalls the operation in question, if there is one that isn't over.
 func Next[F any](s *Set[F], befalls func(*F) bool) (fault F, ok bool) {
-	if !s.some.Load() {
+	if !s.nonEmpty.Load() {
 		return fault, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.list {
-		if e := &s.list[i]; !e.over() && befalls(&e.Fault) {
+		if e := &s.list[i]; !e.expired() && befalls(&e.Fault) {
 			e.Hits++
 			return e.Fault, true
 		}
@@ -100,5 +100,5 @@ func (s *Set[F]) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = nil
-	s.some.Store(false)
+	s.nonEmpty.Store(false)
 }
