@@ -8,6 +8,7 @@ package jsonscan
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"unicode/utf8"
 )
 
@@ -272,4 +273,28 @@ func (s *Scanner) here() string {
 	}
 	r, _ := utf8.DecodeRune(s.data[s.at:])
 	return fmt.Sprintf("%q", r)
+}
+
+// Lookup returns the value at a path of keys in valid JSON, and whether there is
+// one. If an object has a key twice, the last one counts.
+func Lookup(value []byte, path []string) (found []byte, ok bool) {
+	for _, key := range path {
+		s := New(value, math.MaxInt)
+		if s.Peek() != '{' {
+			return nil, false
+		}
+		ok = false
+		err := s.Object(func(name []byte) error {
+			v, err := s.Value()
+			if err == nil && Equal(name, key) {
+				found, ok = v, true
+			}
+			return err
+		})
+		if err != nil || !ok {
+			return nil, false
+		}
+		value = found
+	}
+	return value, true
 }

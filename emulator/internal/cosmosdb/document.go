@@ -134,7 +134,7 @@ func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
 
 // keyValue is the component of the partition key at a path in a value.
 func keyValue(value []byte, path []string) (epk.Value, error) {
-	value, ok := lookup(value, path)
+	value, ok := jsonscan.Lookup(value, path)
 	if !ok {
 		return epk.Undefined, nil
 	}
@@ -172,27 +172,4 @@ func system(name []byte) bool {
 		return true
 	}
 	return false
-}
-
-// lookup finds the value at a path in a valid document, of several of one name the last.
-func lookup(value []byte, path []string) (found []byte, ok bool) {
-	for _, p := range path {
-		s := jsonscan.New(value, maxDepth)
-		if s.Peek() != '{' {
-			return nil, false
-		}
-		ok = false
-		err := s.Object(func(name []byte) error {
-			v, err := s.Value()
-			if err == nil && jsonscan.Equal(name, p) {
-				found, ok = v, true
-			}
-			return err
-		})
-		if err != nil || !ok {
-			return nil, false
-		}
-		value = found
-	}
-	return value, true
 }

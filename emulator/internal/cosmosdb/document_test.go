@@ -7,8 +7,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
 // documents is a corpus of JSON, valid and not.
@@ -158,31 +156,4 @@ func (c *call) asTransaction(owner *Container, p *partition, b *batch, key []byt
 		return nil, failed, err
 	}
 	return w.out, failed, nil
-}
-
-func FuzzQuery(f *testing.F) {
-	for _, q := range []string{
-		"SELECT * FROM c", "SELECT VALUE COUNT(1) FROM c WHERE c.a = @p AND NOT (c.b[\"x\"] < 5 OR c.n IN (1, 'a', null)) ORDER BY c.a DESC, c.b OFFSET 1 LIMIT 2",
-		"SELECT TOP 5 c.a AS b, [1, {'x': c.y}] FROM root AS c WHERE IS_DEFINED(c.x) AND c.x BETWEEN -1 AND 1.5e3", "SELECT c FROM c WHERE", "SELECT '\\u0041", "-- x\nSELECT 1",
-	} {
-		f.Add(q, `{"id":"1","a":1,"b":{"x":[1,2]},"n":"a"}`)
-	}
-	f.Fuzz(func(t *testing.T, text, document string) {
-		q, err := parseQuery(text, map[string]json.RawMessage{"@p": json.RawMessage(`{"x":1}`)})
-		s := jsonscan.New([]byte(document), maxDepth)
-		if _, bad := s.Value(); err != nil || bad != nil || s.End() != nil {
-			return
-		}
-		doc := bytes.TrimSpace([]byte(document))
-		if q.where != nil {
-			q.where.eval(doc)
-		}
-		q.ids()
-		for _, a := range q.aggregates {
-			a.gather(doc)
-		}
-		if out := q.project(nil, doc); out != nil && !json.Valid(out) {
-			t.Fatalf("%q of %q is %q", text, doc, out)
-		}
-	})
 }

@@ -1,6 +1,6 @@
 //go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
 
-package cosmosd
+package cosmosdb
 
 func mapMemory(n int) ([]byte, error) { return make([]byte, n), nil }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+
+	"github.com/sluice-go/sluice/emulator/internal/cosmosdb/query"
 )
 
 // resource is what all resources have in common.
@@ -62,7 +64,7 @@ func (c *call) readAccount() *failure {
 	body.Consistency.Level = "Session"
 	body.SystemReplication.Min, body.SystemReplication.Max = 1, 1
 	body.ReadPolicy.Primary, body.ReadPolicy.Secondary = 1, 1
-	limits, _ := json.Marshal(map[string]any{"maxSqlQueryInputLength": maxQuery, "maxQueryRequestTimeoutFraction": 0.9, "enableSpatialIndexing": true})
+	limits, _ := json.Marshal(map[string]any{"maxSqlQueryInputLength": query.MaxLength, "maxQueryRequestTimeoutFraction": 0.9, "enableSpatialIndexing": true})
 	body.QueryEngine = string(limits)
 	return c.answer(http.StatusOK, mustJSON(body))
 }
@@ -296,7 +298,7 @@ func (c *call) feed(name, rid string, list []json.RawMessage) *failure {
 		if f != nil {
 			return f
 		}
-		if list, f = q.filter(list); f != nil {
+		if list, f = filter(q, list); f != nil {
 			return f
 		}
 	}

@@ -23,11 +23,3 @@ func mustJSON(v any) []byte {
 	}
 	return text
 }
-
-// appendNumber appends a number as JSON has it: whole ones without an exponent as long as they are exact.
-func appendNumber(dst []byte, f float64) []byte {
-	if f == float64(int64(f)) && f < 1<<53 && f > -1<<53 {
-		return strconv.AppendInt(dst, int64(f), 10)
-	}
-	return strconv.AppendFloat(dst, f, 'g', -1, 64)
-}

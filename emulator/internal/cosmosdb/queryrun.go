@@ -1,10 +1,14 @@
 package cosmosdb
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/sluice-go/sluice/emulator/internal/cosmosdb/query"
+)
 
 // runner finds a page of a query's documents.
 type runner struct {
-	query *query
+	query *query.Query
 	scope *scope
 	ids   map[string]bool // the documents that can be found have one of them; nil: any
 	page  int
@@ -21,7 +25,7 @@ type runner struct {
 
 // sorted is a document that waits to be put in order.
 type sorted struct {
-	keys []scalar
+	keys []query.Value
 	text []byte
 }
 
@@ -30,7 +34,7 @@ func (r *runner) over(partitions []*partition) *failure {
 	q := r.query
 	start := len(r.out)
 	if n := r.countAll(partitions); n >= 0 {
-		q.aggregates[0].count = n
+		q.SetCount(n)
 		partitions = nil
 		r.charge += chargeQuery
 	}
@@ -63,15 +67,11 @@ func (r *runner) over(partitions []*partition) *failure {
 }
 
 // gathers tells whether all documents must be seen before there is a result.
-func (r *runner) gathers() bool { return len(r.query.aggregates) > 0 || len(r.query.order) > 0 }
+func (r *runner) gathers() bool { return r.query.Aggregates() || r.query.Sorted() }
 
 // countAll is the number of all documents, where that is what is asked for: it needs no scan. Else it is -1.
 func (r *runner) countAll(partitions []*partition) int64 {
-	q := r.query
-	if len(q.aggregates) != 1 || q.aggregates[0].kind != aggregateCount || q.where != nil || r.scope.key != nil || r.scope.prefix != nil {
-		return -1
-	}
-	if of, ok := q.aggregates[0].of.(scalar); !ok || of.kind == kindUndefined {
+	if !r.query.CountsAll() || r.scope.key != nil || r.scope.prefix != nil {
 		return -1
 	}
 	n := int64(0)
@@ -122,25 +122,19 @@ func (r *runner) visit(rec record) (more bool, f *failure) {
 		return false, nil
 	}
 	r.scratch = r.scope.owner.appendDocument(r.scratch[:0], rec)
-	if q.where != nil && !q.where.eval(r.scratch).isTrue() {
+	if !q.Matches(r.scratch) {
 		return false, nil
 	}
 	switch {
-	case len(q.aggregates) > 0:
-		for _, a := range q.aggregates {
-			a.gather(r.scratch)
-		}
+	case q.Aggregates():
+		q.Gather(r.scratch)
 		return false, nil
-	case len(q.order) > 0:
+	case q.Sorted():
 		if len(r.sorted) == maxSorted {
 			return false, bad("The emulator sorts up to 100000 documents: narrow the query.")
 		}
-		s := sorted{keys: make([]scalar, len(q.order))}
-		for i, k := range q.order {
-			s.keys[i] = k.expr.eval(r.scratch).keep()
-		}
-		if s.text = q.project(nil, r.scratch); s.text != nil {
-			r.sorted = append(r.sorted, s)
+		if text := q.Project(nil, r.scratch); text != nil {
+			r.sorted = append(r.sorted, sorted{q.SortKeys(r.scratch), text})
 		}
 		return false, nil
 	}
@@ -153,8 +147,8 @@ func (r *runner) visit(rec record) (more bool, f *failure) {
 		return true, nil
 	}
 	r.at.Passed++
-	if r.at.Passed > q.offset {
-		r.emit(q.project(nil, r.scratch))
+	if r.at.Passed > q.Offset {
+		r.emit(q.Project(nil, r.scratch))
 	}
 	return false, nil
 }
@@ -162,7 +156,7 @@ func (r *runner) visit(rec record) (more bool, f *failure) {
 // ended tells whether TOP or LIMIT has been reached.
 func (r *runner) ended() bool {
 	q := r.query
-	return q.top >= 0 && r.at.Passed >= q.top || q.limit >= 0 && r.at.Passed >= q.offset+q.limit
+	return q.Top >= 0 && r.at.Passed >= q.Top || q.Limit >= 0 && r.at.Passed >= q.Offset+q.Limit
 }
 
 func (r *runner) full() bool { return r.written >= r.page || len(r.out) >= maxPageSize }
@@ -182,24 +176,14 @@ func (r *runner) emit(text []byte) {
 // finish writes what could not be written before all documents were seen.
 func (r *runner) finish() *failure {
 	q := r.query
-	if len(q.aggregates) > 0 {
-		r.emit(q.project(nil, nil))
+	if q.Aggregates() {
+		r.emit(q.Project(nil, nil))
 		return nil
 	}
-	if len(q.order) == 0 {
+	if !q.Sorted() {
 		return nil
 	}
-	slices.SortStableFunc(r.sorted, func(a, b sorted) int {
-		for i, k := range q.order {
-			if c := a.keys[i].order(b.keys[i]); c != 0 {
-				if k.down {
-					return -c
-				}
-				return c
-			}
-		}
-		return 0
-	})
+	slices.SortStableFunc(r.sorted, func(a, b sorted) int { return q.Compare(a.keys, b.keys) })
 	for _, s := range r.sorted[min(r.at.Passed, len(r.sorted)):] {
 		if r.ended() {
 			return nil
@@ -209,67 +193,9 @@ func (r *runner) finish() *failure {
 			r.next = progress{Passed: r.at.Passed}
 			return nil
 		}
-		if r.at.Passed++; r.at.Passed > q.offset {
+		if r.at.Passed++; r.at.Passed > q.Offset {
 			r.emit(s.text)
 		}
 	}
 	return nil
-}
-
-// project appends the columns of a document, nil if there is nothing.
-func (q *query) project(dst, document []byte) []byte {
-	switch {
-	case len(q.items) == 0:
-		return append(dst, document...)
-	case q.value:
-		v := q.items[0].expr.eval(document)
-		if v.kind == kindUndefined {
-			return nil
-		}
-		return v.appendJSON(dst)
-	default:
-		return objectOf(q.items).eval(document).appendJSON(dst)
-	}
-}
-
-// ids are the only ones that documents can have that meet WHERE, nil if it doesn't say. They spare reading most documents.
-func (q *query) ids() map[string]bool {
-	if q.where == nil {
-		return nil
-	}
-	ids := make(map[string]bool)
-	if !idsOf(q.where, ids) {
-		return nil
-	}
-	return ids
-}
-
-func idsOf(e expr, ids map[string]bool) bool {
-	add := func(of expr, values ...expr) bool {
-		p, ok := of.(path)
-		if !ok || len(p) != 1 || p[0] != "id" {
-			return false
-		}
-		for _, v := range values {
-			s, ok := v.(scalar)
-			if !ok {
-				return false
-			}
-			if s.kind == kindString {
-				ids[s.text] = true
-			}
-		}
-		return true
-	}
-	switch e := e.(type) {
-	case comparison:
-		return e.operator == "=" && (add(e.left, e.right) || add(e.right, e.left))
-	case membership:
-		return add(e.of, e.list...)
-	case all:
-		return slices.ContainsFunc(e, func(operand expr) bool { return idsOf(operand, ids) })
-	case some:
-		return !slices.ContainsFunc(e, func(operand expr) bool { return !idsOf(operand, ids) })
-	}
-	return false
 }

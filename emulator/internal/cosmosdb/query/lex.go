@@ -1,4 +1,4 @@
-package cosmosdb
+package query
 
 import (
 	"errors"
@@ -7,9 +7,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/jsonscan"
 )
-
-// maxQuery is the length of a query's text, as on Azure.
-const maxQuery = 512 << 10
 
 // token is a word of a query.
 type token struct {
@@ -31,8 +28,8 @@ const (
 
 // lex cuts a query into its words.
 func lex(text string) ([]token, error) {
-	if len(text) > maxQuery {
-		return nil, fmt.Errorf("the query is longer than %d bytes", maxQuery)
+	if len(text) > MaxLength {
+		return nil, fmt.Errorf("the query is longer than %d bytes", MaxLength)
 	}
 	var list []token
 	for at := 0; at < len(text); {

@@ -1,16 +1,17 @@
-package cosmosdb
+package query
 
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"strconv"
 	"strings"
 
 	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
-// scalar is a value in a query. The zero value is undefined, which a property that isn't there is.
-type scalar struct {
+// Value is a value in a query. The zero value is undefined, which a property that isn't there is.
+type Value struct {
 	kind   kind
 	truth  bool
 	number float64
@@ -31,30 +32,30 @@ const (
 	kindObject
 )
 
-// scalarOf reads a value from valid JSON.
-func scalarOf(raw []byte) scalar {
+// valueOf reads a value from valid JSON.
+func valueOf(raw []byte) Value {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
-		return scalar{}
+		return Value{}
 	}
 	switch raw[0] {
 	case '"':
-		return scalar{kind: kindString, text: string(jsonscan.Unquote(raw))}
+		return Value{kind: kindString, text: string(jsonscan.Unquote(raw))}
 	case 't', 'f':
-		return scalar{kind: kindBool, truth: raw[0] == 't'}
+		return Value{kind: kindBool, truth: raw[0] == 't'}
 	case 'n':
-		return scalar{kind: kindNull}
+		return Value{kind: kindNull}
 	case '[':
-		return scalar{kind: kindArray, raw: raw}
+		return Value{kind: kindArray, raw: raw}
 	case '{':
-		return scalar{kind: kindObject, raw: raw}
+		return Value{kind: kindObject, raw: raw}
 	}
 	f, _ := strconv.ParseFloat(string(raw), 64) // too large a number is infinite, as in the documents' readers
-	return scalar{kind: kindNumber, number: f, raw: raw}
+	return Value{kind: kindNumber, number: f, raw: raw}
 }
 
 // appendJSON appends the value, unless it is undefined.
-func (v scalar) appendJSON(dst []byte) []byte {
+func (v Value) appendJSON(dst []byte) []byte {
 	switch v.kind {
 	case kindUndefined:
 		return dst
@@ -75,7 +76,7 @@ func (v scalar) appendJSON(dst []byte) []byte {
 }
 
 // compare orders values of one type. Arrays and objects are equal if they are written alike.
-func (v scalar) compare(o scalar) int {
+func (v Value) compare(o Value) int {
 	switch v.kind {
 	case kindBool:
 		return boolInt(v.truth) - boolInt(o.truth)
@@ -89,7 +90,7 @@ func (v scalar) compare(o scalar) int {
 }
 
 // order is compare over all types.
-func (v scalar) order(o scalar) int {
+func (v Value) order(o Value) int {
 	if c := cmp.Compare(v.kind, o.kind); c != 0 {
 		return c
 	}
@@ -103,6 +104,20 @@ func boolInt(b bool) int {
 	return 0
 }
 
-func (v scalar) isTrue() bool { return v.kind == kindBool && v.truth }
+func (v Value) isTrue() bool { return v.kind == kindBool && v.truth }
 
-func boolean(b bool) scalar { return scalar{kind: kindBool, truth: b} }
+func boolean(b bool) Value { return Value{kind: kindBool, truth: b} }
+
+// appendNumber appends a number as JSON has it: whole ones without an exponent as long as they are exact.
+func appendNumber(dst []byte, f float64) []byte {
+	if f == float64(int64(f)) && f < 1<<53 && f > -1<<53 {
+		return strconv.AppendInt(dst, int64(f), 10)
+	}
+	return strconv.AppendFloat(dst, f, 'g', -1, 64)
+}
+
+// appendQuoted appends a JSON string.
+func appendQuoted(dst []byte, s string) []byte {
+	text, _ := json.Marshal(s) // strings can always be written
+	return append(dst, text...)
+}

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/sluice-go/sluice/emulator/internal/cosmosdb/query"
 	"github.com/sluice-go/sluice/internal/epk"
 )
 
@@ -20,7 +20,7 @@ const (
 )
 
 // readQuery reads the query in a request's body.
-func (c *call) readQuery() (*query, *failure) {
+func (c *call) readQuery() (*query.Query, *failure) {
 	var in struct {
 		Query      string `json:"query"`
 		Parameters []struct {
@@ -39,19 +39,19 @@ func (c *call) readQuery() (*query, *failure) {
 	for _, p := range in.Parameters {
 		parameters[p.Name] = p.Value
 	}
-	q, err := parseQuery(in.Query, parameters)
+	q, err := query.Parse(in.Query, parameters)
 	if err != nil {
 		return nil, bad(sentence(err))
 	}
 	return q, nil
 }
 
-// filter runs the query on a few resources.
-func (q *query) filter(list []json.RawMessage) ([]json.RawMessage, *failure) {
-	if len(q.items) > 0 || len(q.order) > 0 {
+// filter runs a query on a few resources.
+func filter(q *query.Query, list []json.RawMessage) ([]json.RawMessage, *failure) {
+	if !q.Whole() {
 		return nil, bad("Of databases, containers and offers the emulator answers SELECT * with WHERE only.")
 	}
-	return slices.DeleteFunc(list, func(r json.RawMessage) bool { return q.where != nil && !q.where.eval(r).isTrue() }), nil
+	return slices.DeleteFunc(list, func(r json.RawMessage) bool { return !q.Matches(r) }), nil
 }
 
 // scope is what a query looks at.
@@ -168,7 +168,7 @@ func (c *call) query(owner *Container) *failure {
 	if c.r.Header.Get("A-Im") != "" {
 		return bad("The emulator has no change feed of documents.")
 	}
-	q := &query{top: -1, limit: -1}
+	q := query.All()
 	if c.r.Method == http.MethodPost {
 		var f *failure
 		if q, f = c.readQuery(); f != nil {
@@ -202,7 +202,7 @@ func (c *call) query(owner *Container) *failure {
 }
 
 // run finds a page. If a partition is split meanwhile it begins anew, unless the client had asked for that partition.
-func (c *call) run(q *query, s *scope, at progress) (*runner, *failure) {
+func (c *call) run(q *query.Query, s *scope, at progress) (*runner, *failure) {
 	for {
 		partitions, f := s.partitions()
 		if f != nil {
@@ -214,10 +214,8 @@ func (c *call) run(q *query, s *scope, at progress) (*runner, *failure) {
 				return nil, failThrottled(wait)
 			}
 		}
-		for _, a := range q.aggregates {
-			a.reset()
-		}
-		r := &runner{query: q, scope: s, page: c.pageSize(), at: at, ids: q.ids(), out: append(c.buffers.out[:0], `{"_rid":"`+s.owner.rid+`","Documents":[`...)}
+		q.Reset()
+		r := &runner{query: q, scope: s, page: c.pageSize(), at: at, ids: q.IDs(), out: append(c.buffers.out[:0], `{"_rid":"`+s.owner.rid+`","Documents":[`...)}
 		if f = r.over(partitions); f == nil || f.status != http.StatusGone || s.rangeID != "" {
 			return r, f
 		}
@@ -225,8 +223,9 @@ func (c *call) run(q *query, s *scope, at progress) (*runner, *failure) {
 }
 
 // plan answers what a client should ask each partition, and how it should merge the answers.
-func (c *call) plan(q *query) *failure {
-	if len(q.order) > 0 || q.top >= 0 || q.limit >= 0 || len(q.aggregates) > 1 || len(q.aggregates) == 1 && !(q.value && q.aggregates[0].kind <= aggregateSum) {
+func (c *call) plan(q *query.Query) *failure {
+	p, ok := q.Plan()
+	if !ok {
 		return bad("The emulator answers this query without a plan: send it to all partitions at once.")
 	}
 	type info struct {
@@ -244,12 +243,12 @@ func (c *call) plan(q *query) *failure {
 		Value     bool              `json:"hasSelectValue"`
 		Unsorted  bool              `json:"hasNonStreamingOrderBy"`
 	}
-	i := info{Distinct: "None", OrderBy: []string{}, OrderExpr: []string{}, GroupBy: []string{}, Aliases: []string{}, Aggregate: []string{}, ByAlias: map[string]string{}, Value: q.value}
-	if len(q.aggregates) == 1 {
-		name := q.aggregates[0].name
-		i.Aggregate = []string{name[:1] + strings.ToLower(name[1:])}
-		begin := strings.Index(strings.ToUpper(q.text), "VALUE") + len("VALUE")
-		i.Rewritten = `SELECT VALUE [{"item": ` + strings.TrimSpace(q.text[begin:q.from]) + `}] ` + q.text[q.from:]
+	i := info{
+		Distinct: "None", OrderBy: []string{}, OrderExpr: []string{}, GroupBy: []string{}, Aliases: []string{}, Aggregate: []string{},
+		ByAlias: map[string]string{}, Value: p.Value, Rewritten: p.Rewritten,
+	}
+	if p.Aggregate != "" {
+		i.Aggregate = []string{p.Aggregate}
 	}
 	return c.answer(http.StatusOK, mustJSON(map[string]any{
 		"partitionedQueryExecutionInfoVersion": 2, "queryInfo": i,

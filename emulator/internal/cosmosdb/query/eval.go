@@ -1,6 +1,7 @@
-package cosmosdb
+package query
 
 import (
+	"math"
 	"strings"
 
 	"github.com/sluice-go/sluice/internal/jsonscan"
@@ -8,20 +9,20 @@ import (
 
 // expr is an expression of a query. Documents are whole objects in JSON.
 type expr interface {
-	eval(document []byte) scalar
+	eval(document []byte) Value
 }
 
-func (v scalar) eval([]byte) scalar { return v }
+func (v Value) eval([]byte) Value { return v }
 
 // path is a place in the document; an empty one is the document.
 type path []string
 
-func (p path) eval(document []byte) scalar {
-	raw, ok := lookup(document, p)
+func (p path) eval(document []byte) Value {
+	raw, ok := jsonscan.Lookup(document, p)
 	if !ok {
-		return scalar{}
+		return Value{}
 	}
-	return scalarOf(raw)
+	return valueOf(raw)
 }
 
 // comparison of values of different types is undefined, but for = and !=.
@@ -30,10 +31,10 @@ type comparison struct {
 	left, right expr
 }
 
-func (e comparison) eval(document []byte) scalar {
+func (e comparison) eval(document []byte) Value {
 	l, r := e.left.eval(document), e.right.eval(document)
 	if l.kind == kindUndefined || r.kind == kindUndefined {
-		return scalar{}
+		return Value{}
 	}
 	if l.kind != r.kind {
 		switch e.operator {
@@ -42,7 +43,7 @@ func (e comparison) eval(document []byte) scalar {
 		case "!=", "<>":
 			return boolean(true)
 		}
-		return scalar{}
+		return Value{}
 	}
 	c := l.compare(r)
 	switch e.operator {
@@ -64,12 +65,12 @@ func (e comparison) eval(document []byte) scalar {
 // all is AND: false if one is false, else undefined if one is.
 type all []expr
 
-func (e all) eval(document []byte) scalar {
+func (e all) eval(document []byte) Value {
 	result := boolean(true)
 	for _, operand := range e {
 		switch v := operand.eval(document); {
 		case v.kind != kindBool:
-			result = scalar{}
+			result = Value{}
 		case !v.truth:
 			return v
 		}
@@ -80,12 +81,12 @@ func (e all) eval(document []byte) scalar {
 // some is OR: true if one is true, else undefined if one is.
 type some []expr
 
-func (e some) eval(document []byte) scalar {
+func (e some) eval(document []byte) Value {
 	result := boolean(false)
 	for _, operand := range e {
 		switch v := operand.eval(document); {
 		case v.kind != kindBool:
-			result = scalar{}
+			result = Value{}
 		case v.truth:
 			return v
 		}
@@ -95,10 +96,10 @@ func (e some) eval(document []byte) scalar {
 
 type inverse struct{ of expr }
 
-func (e inverse) eval(document []byte) scalar {
+func (e inverse) eval(document []byte) Value {
 	v := e.of.eval(document)
 	if v.kind != kindBool {
-		return scalar{}
+		return Value{}
 	}
 	return boolean(!v.truth)
 }
@@ -108,7 +109,7 @@ type membership struct {
 	list []expr
 }
 
-func (e membership) eval(document []byte) scalar {
+func (e membership) eval(document []byte) Value {
 	v := e.of.eval(document)
 	if v.kind == kindUndefined {
 		return v
@@ -123,7 +124,7 @@ func (e membership) eval(document []byte) scalar {
 
 type arrayOf []expr
 
-func (e arrayOf) eval(document []byte) scalar {
+func (e arrayOf) eval(document []byte) Value {
 	raw := []byte{'['}
 	for _, item := range e {
 		v := item.eval(document)
@@ -135,12 +136,12 @@ func (e arrayOf) eval(document []byte) scalar {
 		}
 		raw = v.appendJSON(raw)
 	}
-	return scalar{kind: kindArray, raw: append(raw, ']')}
+	return Value{kind: kindArray, raw: append(raw, ']')}
 }
 
 type objectOf []item
 
-func (e objectOf) eval(document []byte) scalar {
+func (e objectOf) eval(document []byte) Value {
 	raw := []byte{'{'}
 	for _, it := range e {
 		v := it.expr.eval(document)
@@ -153,16 +154,16 @@ func (e objectOf) eval(document []byte) scalar {
 		raw = append(appendQuoted(raw, it.name), ':')
 		raw = v.appendJSON(raw)
 	}
-	return scalar{kind: kindObject, raw: append(raw, '}')}
+	return Value{kind: kindObject, raw: append(raw, '}')}
 }
 
 type application struct {
-	apply     func([]scalar) scalar
+	apply     func([]Value) Value
 	arguments []expr
 }
 
-func (e application) eval(document []byte) scalar {
-	values := make([]scalar, len(e.arguments))
+func (e application) eval(document []byte) Value {
+	values := make([]Value, len(e.arguments))
 	for i, a := range e.arguments {
 		values[i] = a.eval(document)
 	}
@@ -172,9 +173,9 @@ func (e application) eval(document []byte) scalar {
 // functions are those that queries may call, beside the aggregates.
 var functions = map[string]struct {
 	arguments int
-	apply     func([]scalar) scalar
+	apply     func([]Value) Value
 }{
-	"IS_DEFINED":     {1, func(v []scalar) scalar { return boolean(v[0].kind != kindUndefined) }},
+	"IS_DEFINED":     {1, func(v []Value) Value { return boolean(v[0].kind != kindUndefined) }},
 	"IS_NULL":        {1, isKind(kindNull)},
 	"IS_BOOL":        {1, isKind(kindBool)},
 	"IS_NUMBER":      {1, isKind(kindNumber)},
@@ -189,37 +190,37 @@ var functions = map[string]struct {
 	"ARRAY_CONTAINS": {2, arrayContains},
 }
 
-func isKind(k kind) func([]scalar) scalar {
-	return func(v []scalar) scalar { return boolean(v[0].kind == k) }
+func isKind(k kind) func([]Value) Value {
+	return func(v []Value) Value { return boolean(v[0].kind == k) }
 }
 
-func onStrings(f func(s, of string) bool) func([]scalar) scalar {
-	return func(v []scalar) scalar {
+func onStrings(f func(s, of string) bool) func([]Value) Value {
+	return func(v []Value) Value {
 		if v[0].kind != kindString || v[1].kind != kindString {
-			return scalar{}
+			return Value{}
 		}
 		return boolean(f(v[0].text, v[1].text))
 	}
 }
 
-func onString(f func(string) string) func([]scalar) scalar {
-	return func(v []scalar) scalar {
+func onString(f func(string) string) func([]Value) Value {
+	return func(v []Value) Value {
 		if v[0].kind != kindString {
-			return scalar{}
+			return Value{}
 		}
-		return scalar{kind: kindString, text: f(v[0].text)}
+		return Value{kind: kindString, text: f(v[0].text)}
 	}
 }
 
-func arrayContains(v []scalar) scalar {
+func arrayContains(v []Value) Value {
 	if v[0].kind != kindArray || v[1].kind == kindUndefined {
 		return boolean(false)
 	}
 	found := false
-	s := jsonscan.New(v[0].raw, maxDepth)
+	s := jsonscan.New(v[0].raw, math.MaxInt)
 	_ = s.Array(func() error { // it was scanned before
 		raw, err := s.Value()
-		if o := scalarOf(raw); err == nil && o.kind == v[1].kind && o.compare(v[1]) == 0 {
+		if o := valueOf(raw); err == nil && o.kind == v[1].kind && o.compare(v[1]) == 0 {
 			found = true
 		}
 		return err
@@ -235,7 +236,7 @@ type aggregate struct {
 
 	count int64
 	sum   float64
-	best  scalar
+	best  Value
 	mixed bool // a value that the function isn't defined for
 }
 
@@ -277,23 +278,23 @@ func (a *aggregate) gather(document []byte) {
 }
 
 // keep is the value for longer than its document.
-func (v scalar) keep() scalar {
+func (v Value) keep() Value {
 	if v.raw != nil {
 		v.raw = append([]byte(nil), v.raw...)
 	}
 	return v
 }
 
-func (a *aggregate) eval([]byte) scalar {
+func (a *aggregate) eval([]byte) Value {
 	switch {
 	case a.kind == aggregateCount:
-		return scalar{kind: kindNumber, number: float64(a.count)}
+		return Value{kind: kindNumber, number: float64(a.count)}
 	case a.mixed, a.kind == aggregateAvg && a.count == 0:
-		return scalar{}
+		return Value{}
 	case a.kind == aggregateSum:
-		return scalar{kind: kindNumber, number: a.sum}
+		return Value{kind: kindNumber, number: a.sum}
 	case a.kind == aggregateAvg:
-		return scalar{kind: kindNumber, number: a.sum / float64(a.count)}
+		return Value{kind: kindNumber, number: a.sum / float64(a.count)}
 	default:
 		return a.best
 	}

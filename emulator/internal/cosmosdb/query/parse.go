@@ -1,4 +1,4 @@
-package cosmosdb
+package query
 
 import (
 	"encoding/json"
@@ -8,61 +8,31 @@ import (
 	"strings"
 )
 
-// query is a SELECT that was understood.
-//
-//	SELECT [TOP n] * | VALUE expression | expression [AS name], …
-//	FROM name [[AS] alias]
-//	[WHERE expression] [ORDER BY path [ASC|DESC], …] [OFFSET n LIMIT n]
-//
-// Expressions have paths, parameters, literals, arrays and objects, = != <> < <= > >=, AND, OR, NOT, IN, BETWEEN, the functions of functions.go
-// and the aggregates COUNT, SUM, MIN, MAX and AVG. There is no JOIN, GROUP BY, DISTINCT or arithmetic.
-type query struct {
-	alias      string
-	top        int // -1: all
-	offset     int
-	limit      int // -1: all
-	value      bool
-	items      []item // none: *
-	where      expr
-	order      []sortKey
-	aggregates []*aggregate
-
-	text string
-	from int // where FROM begins in it
-}
-
-// item is a column of the result.
-type item struct {
-	name string
-	expr expr
-}
-
-type sortKey struct {
-	expr expr
-	down bool
-}
-
-const maxQueryDepth = 100
+const (
+	maxNesting = 100 // of expressions
+	maxPath    = 128 // names; documents nest no deeper
+)
 
 // parser reads a query by recursive descent.
 type parser struct {
 	tokens     []token
 	at         int
 	depth      int
-	parameters map[string]scalar
-	query      *query
+	parameters map[string]Value
+	query      *Query
 	aggregates bool // may stand here
 }
 
-// parseQuery reads a query. The parameters are values in JSON by their names, @ included.
-func parseQuery(text string, parameters map[string]json.RawMessage) (*query, error) {
+// Parse parses a query. Parameters are JSON values by name, @ included. The text
+// of an error is meant for the client's user.
+func Parse(text string, parameters map[string]json.RawMessage) (*Query, error) {
 	tokens, err := lex(text)
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{tokens: tokens, parameters: make(map[string]scalar, len(parameters)), query: &query{top: -1, limit: -1, text: text}}
+	p := &parser{tokens: tokens, parameters: make(map[string]Value, len(parameters)), query: &Query{Top: -1, Limit: -1, text: text}}
 	for name, raw := range parameters {
-		p.parameters[name] = scalarOf(raw)
+		p.parameters[name] = valueOf(raw)
 	}
 	if err := p.parse(); err != nil {
 		return nil, err
@@ -83,7 +53,7 @@ func (p *parser) parse() error {
 		if err != nil {
 			return err
 		}
-		q.top = n
+		q.Top = n
 	}
 	// The alias of FROM comes after what uses it.
 	if err := p.findAlias(); err != nil {
@@ -114,13 +84,13 @@ func (p *parser) parse() error {
 	}
 	if p.word("OFFSET") {
 		var err error
-		if q.offset, err = p.count(); err != nil {
+		if q.Offset, err = p.count(); err != nil {
 			return err
 		}
 		if !p.word("LIMIT") {
 			return p.fail()
 		}
-		if q.limit, err = p.count(); err != nil {
+		if q.Limit, err = p.count(); err != nil {
 			return err
 		}
 	}
@@ -216,7 +186,7 @@ func (p *parser) orderBy() error {
 		}
 		k := sortKey{expr: e}
 		if !p.word("ASC") {
-			k.down = p.word("DESC")
+			k.desc = p.word("DESC")
 		}
 		if p.query.order = append(p.query.order, k); !p.mark(",") {
 			return nil
@@ -230,7 +200,7 @@ func (p *parser) count() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	v, ok := e.(scalar)
+	v, ok := e.(Value)
 	if !ok || v.kind != kindNumber || v.number < 0 || v.number > 1<<31 || v.number != float64(int(v.number)) {
 		return 0, errors.New("TOP, OFFSET and LIMIT need numbers of documents")
 	}
@@ -239,8 +209,8 @@ func (p *parser) count() (int, error) {
 
 // or is the loosest kind of expression.
 func (p *parser) or() (expr, error) {
-	if p.depth++; p.depth > maxQueryDepth {
-		return nil, fmt.Errorf("the query is nested more than %d deep", maxQueryDepth)
+	if p.depth++; p.depth > maxNesting {
+		return nil, fmt.Errorf("the query is nested more than %d deep", maxNesting)
 	}
 	defer func() { p.depth-- }()
 	return p.chain("OR", func() (expr, error) { return p.chain("AND", p.not, func(l []expr) expr { return all(l) }) }, func(l []expr) expr { return some(l) })
@@ -355,7 +325,7 @@ func (p *parser) primary() (expr, error) {
 	case t.kind == tokenNumber:
 		return p.number(t.text)
 	case t.kind == tokenString:
-		return scalar{kind: kindString, text: t.text}, nil
+		return Value{kind: kindString, text: t.text}, nil
 	case t.kind == tokenParameter:
 		if v, ok := p.parameters[t.text]; ok {
 			return v, nil
@@ -387,7 +357,7 @@ func (p *parser) number(text string) (expr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the number %.40s is too large", text)
 	}
-	return scalar{kind: kindNumber, number: f}, nil
+	return Value{kind: kindNumber, number: f}, nil
 }
 
 func (p *parser) object() (expr, error) {
@@ -422,11 +392,11 @@ func (p *parser) object() (expr, error) {
 func (p *parser) named(t token) (expr, error) {
 	switch strings.ToLower(t.text) {
 	case "true", "false":
-		return scalar{kind: kindBool, truth: strings.EqualFold(t.text, "true")}, nil
+		return Value{kind: kindBool, truth: strings.EqualFold(t.text, "true")}, nil
 	case "null":
-		return scalar{kind: kindNull}, nil
+		return Value{kind: kindNull}, nil
 	case "undefined":
-		return scalar{}, nil
+		return Value{}, nil
 	}
 	if p.mark("(") {
 		return p.function(strings.ToUpper(t.text))
@@ -455,8 +425,8 @@ func (p *parser) named(t token) (expr, error) {
 		default:
 			return e, nil
 		}
-		if len(e) > maxDepth {
-			return nil, fmt.Errorf("a path is longer than %d names", maxDepth)
+		if len(e) > maxPath {
+			return nil, fmt.Errorf("a path is longer than %d names", maxPath)
 		}
 	}
 }
