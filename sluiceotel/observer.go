@@ -12,12 +12,14 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/partitionstate"
 )
 
-// scope names this package among those that tell OpenTelemetry something.
+// scope is the name of the instrumentation scope. It is part of what is exported,
+// and so does not follow the package's name.
 const scope = "github.com/sluice-go/sluice/otel"
 
-// What the conventions for messaging call what is read, and reading it.
+// Attributes of OpenTelemetry's conventions for messaging.
 const (
 	systemKey    = attribute.Key("messaging.system")
 	eventHubs    = "eventhubs"
@@ -34,17 +36,18 @@ type Config struct {
 	Attributes []attribute.KeyValue
 	// Meter makes the metrics. Default: OpenTelemetry's global provider.
 	Meter metric.MeterProvider
-	// Now tells the time. Default: time.Now.
+	// Now returns the time. Default: time.Now.
 	Now func() time.Time
 }
 
-// Observer is a [sluice.Observer] that feeds metrics. It is safe for concurrent
-// use; what it costs is a few counters for each batch.
+// Observer is a [sluice.Observer] that exports metrics. It serves one consumer and
+// is safe for concurrent use. It costs a few counters for each batch.
 type Observer struct {
-	now     func() time.Time
-	fixed   []attribute.KeyValue
-	meters  meters
-	watched metric.Registration
+	now         func() time.Time
+	fixed       []attribute.KeyValue
+	instruments instruments
+	callback    metric.Registration
+	state       *partitionstate.Tracker
 
 	mu         sync.Mutex
 	partitions map[string]*partition
@@ -65,32 +68,32 @@ func New(cfg *Config) (*Observer, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	o := &Observer{now: c.Now, partitions: map[string]*partition{}}
+	o := &Observer{now: c.Now, state: partitionstate.New(&partitionstate.Config{Now: c.Now}), partitions: map[string]*partition{}}
 	o.fixed = append([]attribute.KeyValue{
 		systemKey.String(c.System),
 		attribute.String("messaging.destination.name", c.Group.Topic),
 		attribute.String("messaging.consumer.group.name", c.Group.Name),
 	}, c.Attributes...)
 	m := c.Meter.Meter(scope)
-	if err := o.meters.create(m); err != nil {
+	if err := o.instruments.create(m); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	var err error
-	if o.watched, err = m.RegisterCallback(o.gauge, o.meters.gauges()...); err != nil {
+	if o.callback, err = m.RegisterCallback(o.gauges, o.instruments.gauges()...); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	return o, nil
 }
 
-// Close takes the gauges back.
-func (o *Observer) Close() error { return o.watched.Unregister() }
+// Close unregisters the gauges.
+func (o *Observer) Close() error { return o.callback.Unregister() }
 
-// meters are the instruments.
-type meters struct {
-	fetched, bytes, committed, commits, repeats metric.Int64Counter
-	lost, retries, letters, written, failures   metric.Int64Counter
-	cost, waited                                metric.Float64Counter
-	process, renewals                           metric.Float64Histogram
+// instruments are the metrics.
+type instruments struct {
+	fetched, bytes, committed, commits, repeats   metric.Int64Counter
+	lost, retries, deadLetters, written, failures metric.Int64Counter
+	cost, waited                                  metric.Float64Counter
+	process, renewals                             metric.Float64Histogram
 
 	lag, checkpoint, held, epoch, inFlight, stopped metric.Int64ObservableGauge
 	age                                             metric.Float64ObservableGauge
@@ -99,7 +102,7 @@ type meters struct {
 // boundaries of durations in seconds, as OpenTelemetry's conventions advise.
 var boundaries = metric.WithExplicitBucketBoundaries(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 
-func (s *meters) create(m metric.Meter) error {
+func (s *instruments) create(m metric.Meter) error {
 	var errs []error
 	count := func(into *metric.Int64Counter, name, unit, text string) {
 		var err error
@@ -123,7 +126,7 @@ func (s *meters) create(m metric.Meter) error {
 	count(&s.repeats, "sluice.repeats", "{message}", "Events passed over because they were sent before.")
 	count(&s.lost, "sluice.lease.lost", "{lease}", "Leases lost, by expiry or to another owner.")
 	count(&s.retries, "sluice.retries", "{attempt}", "Attempts at an event that failed and are repeated.")
-	count(&s.letters, "sluice.dead_letters", "{message}", "Dead letters, by outcome.")
+	count(&s.deadLetters, "sluice.dead_letters", "{message}", "Dead letters, by outcome.")
 	count(&s.written, "sluice.written.records", "{record}", "Records that the sink wrote.")
 	count(&s.failures, "sluice.failures", "{failure}", "Failures of log, database, lease store and hooks.")
 	timed(&s.process, "messaging.process.duration", "Handler and commit of a batch.")
@@ -143,15 +146,15 @@ func (s *meters) create(m metric.Meter) error {
 	return errors.Join(append(errs, err)...)
 }
 
-func (s *meters) gauges() []metric.Observable {
+func (s *instruments) gauges() []metric.Observable {
 	return []metric.Observable{s.lag, s.checkpoint, s.held, s.epoch, s.inFlight, s.stopped, s.age}
 }
 
 // Observe implements [sluice.Observer].
 func (o *Observer) Observe(what sluice.Observation) {
+	o.state.Observe(what)
 	p := o.partition(what.Partition)
-	p.note(&what)
-	ctx, m := context.Background(), &o.meters
+	ctx, m := context.Background(), &o.instruments
 	switch what.Kind {
 	case sluice.KindFetched:
 		m.fetched.Add(ctx, int64(what.Events), p.receive)
@@ -178,17 +181,17 @@ func (o *Observer) Observe(what sluice.Observation) {
 	case sluice.KindRetried:
 		m.retries.Add(ctx, 1, p.plain)
 	case sluice.KindParked:
-		m.letters.Add(ctx, 1, p.outcome["parked"])
+		m.deadLetters.Add(ctx, 1, p.outcome["parked"])
 	case sluice.KindRedriven:
-		m.letters.Add(ctx, 1, p.outcome["redriven"])
+		m.deadLetters.Add(ctx, 1, p.outcome["redriven"])
 	case sluice.KindRedriveFailed:
-		m.letters.Add(ctx, 1, p.outcome["redrive_failed"])
+		m.deadLetters.Add(ctx, 1, p.outcome["redrive_failed"])
 	case sluice.KindFailed, sluice.KindHookFailed:
 		m.failures.Add(ctx, 1, p.plain)
 	}
 }
 
-// partition finds a partition's attributes, which are made once.
+// partition returns a partition's attributes, which are created once.
 func (o *Observer) partition(id string) *partition {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -200,17 +203,11 @@ func (o *Observer) partition(id string) *partition {
 	return p
 }
 
-// gauge tells where the partitions stand.
-func (o *Observer) gauge(_ context.Context, to metric.Observer) error {
-	o.mu.Lock()
-	list := make([]*partition, 0, len(o.partitions))
-	for _, p := range o.partitions {
-		list = append(list, p)
-	}
-	o.mu.Unlock()
+// gauges exports the state of the partitions.
+func (o *Observer) gauges(_ context.Context, to metric.Observer) error {
 	now := o.now()
-	for _, p := range list {
-		p.standing(now).tell(to, &o.meters, p.plain)
+	for id, p := range o.state.State().Partitions {
+		observe(&p, to, &o.instruments, o.partition(id).plain, now)
 	}
 	return nil
 }

@@ -258,7 +258,7 @@ func (d *Dashboard) servePause(pause bool) func(http.ResponseWriter, *http.Reque
 		case s.Gate == nil:
 			fail(w, http.StatusConflict, errors.New("partitions of this pipeline can't be paused here"))
 			return
-		case pause && (s.Meter == nil || !s.Meter.holds(id)):
+		case pause && (s.Meter == nil || !s.Meter.state.Held(id)):
 			fail(w, http.StatusConflict, fmt.Errorf("partition %q is not read by this process: pause it where it is", cut(id, 100)))
 			return
 		case pause:
@@ -270,13 +270,6 @@ func (d *Dashboard) servePause(pause bool) func(http.ResponseWriter, *http.Reque
 		s.view.draw(s, time.Now())
 		answer(w, map[string]bool{"paused": pause})
 	}
-}
-
-// holds tells whether the meter's consumer has the partition.
-func (m *Meter) holds(partition string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.held[partition] != nil
 }
 
 var _ sluice.Observer = (*Meter)(nil)

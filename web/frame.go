@@ -6,11 +6,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/partitionstate"
 )
 
-// frameEvery is the time between two frames.
-const frameEvery = time.Second
+const (
+	// frameEvery is the time between two frames.
+	frameEvery = time.Second
+	// rateSeconds is how many seconds a rate is an average of.
+	rateSeconds = 5
+)
 
 // frame is what a pipeline looks like at one moment, drawn once for all who
 // watch.
@@ -93,7 +99,7 @@ func history(m *Meter, n int64) *columns {
 	c := &columns{From: from.Unix()}
 	for i := range list {
 		s := &list[i]
-		c.Done, c.Bytes, c.Letters, c.Retries = append(c.Done, s.Done), append(c.Bytes, s.Bytes), append(c.Letters, s.Letters), append(c.Retries, s.Retries)
+		c.Done, c.Bytes, c.Letters, c.Retries = append(c.Done, s.Done), append(c.Bytes, s.Bytes), append(c.Letters, s.DeadLetters), append(c.Retries, s.Retries)
 		c.Lag, c.InFlight, c.Cost = append(c.Lag, s.Lag), append(c.InFlight, s.InFlight), append(c.Cost, s.Cost)
 		mean := time.Duration(0)
 		if s.Commits > 0 {
@@ -113,18 +119,18 @@ func (v *view) draw(s *shown, now time.Time) {
 	if k.letters.by != nil {
 		t.Dead = k.letters.dead
 	}
-	f := figures{events: []happening{}}
+	stats := meterStats{events: []happening{}}
 	if s.Meter != nil {
-		f = s.Meter.figures()
-		t.Seconds = history(s.Meter, over)
+		stats = s.Meter.stats()
+		t.Seconds = history(s.Meter, rateSeconds)
 		for i := range t.Seconds.Done {
-			t.Rate += float64(t.Seconds.Done[i]) / over
-			t.Cost += t.Seconds.Cost[i] / over
+			t.Rate += float64(t.Seconds.Done[i]) / rateSeconds
+			t.Cost += t.Seconds.Cost[i] / rateSeconds
 		}
 	}
-	t.Streaming, t.Done, t.InFlight, t.Events = f.streaming, f.Done, f.inFlight, f.events
-	t.Retries, t.Redriven, t.Parked, t.Charged = f.Retries, f.Redriven, f.Letters, f.Cost > 0
-	rows := k.rows(&s.Pipeline, &f, now)
+	t.Streaming, t.Done, t.InFlight, t.Events = stats.AtLeastOnce, stats.Done(), int64(stats.InFlight), stats.events
+	t.Retries, t.Redriven, t.Parked, t.Charged = stats.Retries, stats.Redriven, stats.DeadLetters, stats.Cost > 0
+	rows := k.rows(&s.Pipeline, &stats, now)
 	for i := range rows {
 		r := &rows[i]
 		if r.Lag >= 0 {
@@ -185,10 +191,10 @@ func (f *frame) after(rows []row, tick []byte) *frame {
 const unknown = -3
 
 // rows are the partitions, in order.
-func (k *known) rows(p *Pipeline, f *figures, now time.Time) []row {
+func (k *known) rows(p *Pipeline, stats *meterStats, now time.Time) []row {
 	ids := slices.Clone(k.topic.Partitions)
 	if len(ids) == 0 {
-		for id := range f.held { // the log has not answered yet
+		for id := range stats.Partitions { // the log has not answered yet
 			ids = append(ids, id)
 		}
 	}
@@ -197,7 +203,7 @@ func (k *known) rows(p *Pipeline, f *figures, now time.Time) []row {
 	rows := make([]row, len(ids))
 	for i, id := range ids {
 		l, c := k.leases[id], k.progress[id]
-		h, held := f.held[id]
+		h, held := stats.Partitions[id]
 		r := row{ID: id, Owner: l.Owner, Epoch: max(l.Epoch, c.Epoch), State: "free", Position: driver.Unset.Sequence, Lag: -1, Letters: k.letters.by[id]}
 		if k.progress == nil {
 			r.Position = unknown
@@ -210,12 +216,12 @@ func (k *known) rows(p *Pipeline, f *figures, now time.Time) []row {
 		}
 		switch {
 		case held:
-			r.State, r.Epoch, r.Error = "reading", h.epoch, h.stopped
-			r.Renewed = max(r.Renewed, h.renewed.UnixMilli())
-			r.Position = max(r.Position, h.position.Sequence)
-			r.Rate, r.InFlight = f.rates[id], h.inFlight
+			r.State, r.Epoch, r.Error = "reading", h.Epoch, reason(h.Stopped)
+			r.Renewed = max(r.Renewed, h.Renewed.UnixMilli())
+			r.Position = max(r.Position, h.Checkpoint.Sequence)
+			r.Rate, r.InFlight = h.Rate, int64(h.InFlight)
 			switch {
-			case h.stopped != "":
+			case h.Stopped != nil:
 				r.State = "stopped"
 			case paused[id]:
 				r.State = "paused"
@@ -228,41 +234,31 @@ func (k *known) rows(p *Pipeline, f *figures, now time.Time) []row {
 			r.Owner = ""
 		}
 		if r.Position != unknown {
-			r.Lag = k.lag(id, r.Position, h, held && !paused[id], p.Meter)
+			r.Lag = k.lag(id, r.Position, &h, held && !paused[id], p.Meter)
 		}
 		rows[i] = r
 	}
 	return rows
 }
 
-// lag is how far a partition is behind: as the consumer here has it from the
-// log, or as the log says itself, whichever is newer.
-func (k *known) lag(id string, position int64, h standing, reading bool, m *Meter) int64 {
+// lag is how far a partition is behind: as the consumer here reports it, or by
+// the log's bounds, whichever is newer.
+func (k *known) lag(id string, position int64, h *partitionstate.Partition, reading bool, m *Meter) int64 {
 	b := k.bounds[id]
-	if reading && h.lag >= 0 && !b.at.After(h.told) {
-		return h.lag
+	if reading && h.Lag >= 0 && !b.at.After(h.LagAt) {
+		return h.Lag
 	}
 	if b.at.IsZero() {
-		if h.told.IsZero() {
+		if h.LagAt.IsZero() {
 			return -1
 		}
-		return h.lag
+		return h.Lag
 	}
-	lag := max(0, b.Last.Sequence-max(position, b.First-1))
-	if m != nil && !h.told.After(b.at) {
-		m.learn(id, lag)
+	lag := b.Lag(sluice.Position{Sequence: position})
+	if m != nil && !h.LagAt.After(b.at) {
+		m.state.SetLag(id, lag)
 	}
 	return lag
-}
-
-// learn takes a lag that the log itself has told.
-func (m *Meter) learn(partition string, lag int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if p := m.held[partition]; p != nil {
-		m.lag += lag - max(p.lag, 0)
-		p.lag = lag
-	}
 }
 
 // byNumber sorts "10" behind "9".

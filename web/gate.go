@@ -6,9 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Gate is a [sluice.Source] whose partitions can be paused: a reader of a

@@ -18,9 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/watch"
 )
@@ -46,13 +45,13 @@ func TestSeconds(t *testing.T) {
 		if c.Took[0] != 2 || c.Longest[0] != 3 || c.Took[2] != 0 || c.From != time.Now().Add(-4*time.Second).Unix() {
 			t.Errorf("took %v, longest %v, from %d", c.Took, c.Longest, c.From)
 		}
-		f := m.figures()
-		if f.Done != 35 || f.lag != 400 || f.rates["0"] != 6 || f.rates["1"] != 1 {
-			t.Errorf("figures %+v", f)
+		f := m.stats()
+		if f.Done() != 35 || f.Lag != 400 || f.Partitions["0"].Rate != 6 || f.Partitions["1"].Rate != 1 {
+			t.Errorf("stats %+v", f)
 		}
 		m.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "0"})
 		commit("0", 1, 7, 0) // what comes late from there does not count as lag
-		if f := m.figures(); f.lag != 100 || f.Done != 36 || len(f.held) != 1 {
+		if f := m.stats(); f.Lag != 100 || f.Done() != 36 || len(f.Partitions) != 1 {
 			t.Errorf("after one was lost %+v", f)
 		}
 		time.Sleep(20 * time.Minute)
@@ -73,16 +72,16 @@ func TestFetchedWaits(t *testing.T) {
 	waiting := func(o sluice.Observation, want int64) {
 		t.Helper()
 		m.Observe(o)
-		if f := m.figures(); f.lag != want {
-			t.Errorf("after %v %d wait, want %d", o.Kind, f.lag, want)
+		if f := m.stats(); f.Lag != want {
+			t.Errorf("after %v %d wait, want %d", o.Kind, f.Lag, want)
 		}
 	}
 	at := func(n int64) sluice.Position { return sluice.Position{Sequence: n} }
 	waiting(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0"}, -1)
-	waiting(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: at(14), Events: 5, Lag: 30}, 35)
+	waiting(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: at(14), Events: 5, Lag: 35}, 35)
 	waiting(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: at(14), Events: 5, Lag: 30}, 30)
-	waiting(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: at(24), Events: 10, Lag: 20}, 30)
-	waiting(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: at(44), Events: 20, Lag: 0}, 30)
+	waiting(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: at(24), Events: 10, Lag: 30}, 30)
+	waiting(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: at(44), Events: 20, Lag: 30}, 30)
 	waiting(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: at(44), Events: 30, Lag: 0}, 0)
 }
 
@@ -91,14 +90,14 @@ func TestRecordsCountWhereThereAreSome(t *testing.T) {
 		m := NewMeter()
 		for _, o := range []sluice.Observation{
 			{Kind: sluice.KindAcquired}, {Kind: sluice.KindWritten, Events: 900, Cost: 5400, InFlight: 40, Lag: 700},
-			{Kind: sluice.KindCommitted, Events: 850, Lag: 800}, {Kind: sluice.KindFetched, Bytes: 1000, Lag: 660},
+			{Kind: sluice.KindCommitted, Events: 850, Lag: 800}, {Kind: sluice.KindFetched, Bytes: 1000, Lag: 700},
 			{Kind: sluice.KindRetried}, {Kind: sluice.KindRetried},
 		} {
 			o.Partition = "9"
 			m.Observe(o)
 		}
-		if f := m.figures(); f.Done != 900 || f.Cost != 5400 || f.inFlight != 40 || f.lag != 700 || f.Retries != 2 || !f.streaming {
-			t.Errorf("figures %+v", f)
+		if f := m.stats(); f.Done() != 900 || f.Cost != 5400 || f.InFlight != 40 || f.Lag != 700 || f.Retries != 2 || !f.AtLeastOnce {
+			t.Errorf("stats %+v", f)
 		}
 	})
 }
@@ -116,7 +115,7 @@ func TestJournal(t *testing.T) {
 			m.Observe(sluice.Observation{Kind: sluice.KindFetched, Partition: "0"})
 			time.Sleep(time.Second)
 		}
-		list := m.figures().events
+		list := m.stats().events
 		if len(list) != 3 || list[0].Partition != "2" {
 			t.Fatalf("%d happenings, the first %+v", len(list), list[0])
 		}
@@ -125,14 +124,14 @@ func TestJournal(t *testing.T) {
 		}
 		// What began first and goes on comes last.
 		parked("0")
-		if list := m.figures().events; list[0].Partition != "2" || list[2].Partition != "0" || list[2].Times != 101 {
+		if list := m.stats().events; list[0].Partition != "2" || list[2].Partition != "0" || list[2].Times != 101 {
 			t.Errorf("the happenings are %+v", list)
 		}
 		time.Sleep(10 * time.Second)
 		for i := range 100 {
 			parked(fmt.Sprint(i))
 		}
-		if list := m.figures().events; len(list) != kept || list[kept-1].Partition != "99" {
+		if list := m.stats().events; len(list) != kept || list[kept-1].Partition != "99" {
 			t.Errorf("%d happenings", len(list))
 		}
 	})
@@ -278,7 +277,7 @@ func TestLagOfPartitionsElsewhere(t *testing.T) {
 			"10": {driver.Bounds{First: 20, Last: sluice.Position{Sequence: 29}}, now},
 		},
 	}
-	rows := k.rows(&Pipeline{}, &figures{}, now)
+	rows := k.rows(&Pipeline{}, &meterStats{}, now)
 	if len(rows) != 3 || rows[0].ID != "8" || rows[1].ID != "9" || rows[2].ID != "10" {
 		t.Fatalf("rows %+v", rows)
 	}
@@ -330,16 +329,16 @@ func TestSilentStores(t *testing.T) {
 		topic:  sluice.Topic{Partitions: []string{"0"}},
 		bounds: map[string]bounds{"0": {driver.Bounds{Last: sluice.Position{Sequence: 100}}, now}},
 	}
-	if r := k.rows(&Pipeline{}, &figures{}, now)[0]; r.State != "unknown" || r.Lag != -1 || r.Position != unknown {
+	if r := k.rows(&Pipeline{}, &meterStats{}, now)[0]; r.State != "unknown" || r.Lag != -1 || r.Position != unknown {
 		t.Errorf("before any store has answered: %+v", r)
 	}
 	k.leases = map[string]leased{"0": {driver.LeaseInfo{Lease: sluice.Lease{Partition: "0", Owner: "other"}}, now.Add(-time.Second)}}
 	k.progress = map[string]sluice.Checkpoint{}
-	if r := k.rows(&Pipeline{}, &figures{}, now)[0]; r.State != "free" || r.Lag != 101 {
+	if r := k.rows(&Pipeline{}, &meterStats{}, now)[0]; r.State != "free" || r.Lag != 101 {
 		t.Errorf("a lease that has ended: %+v", r)
 	}
 	k.failed = map[string]string{leaseStore: "connection refused"}
-	if r := k.rows(&Pipeline{}, &figures{}, now)[0]; r.State != "unknown" || r.Lag != 101 {
+	if r := k.rows(&Pipeline{}, &meterStats{}, now)[0]; r.State != "unknown" || r.Lag != 101 {
 		t.Errorf("a lease that may have been renewed: %+v", r)
 	}
 	s := newShown(Pipeline{Name: "p"})

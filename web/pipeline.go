@@ -3,10 +3,9 @@ package web
 import (
 	"context"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Pipeline is one consumer group that the dashboard shows.

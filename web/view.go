@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/partitionstate"
 	"github.com/sluice-go/sluice/watch"
 )
 
@@ -250,16 +250,16 @@ func (k *known) ends(ctx context.Context, p *Pipeline, topic sluice.Topic) map[s
 	if next == nil {
 		next = map[string]bounds{}
 	}
-	var fresh map[string]standing
+	var here map[string]partitionstate.Partition
 	if p.Meter != nil {
-		fresh = p.Meter.figures().held
+		here = p.Meter.stats().Partitions
 	}
 	paused := p.paused()
 	now := time.Now()
 	var stale []string
 	for _, id := range topic.Partitions {
-		s, held := fresh[id]
-		if !paused[id] && (held && now.Sub(s.told) < boundsFor || now.Sub(next[id].at) < boundsFor) {
+		h, held := here[id]
+		if !paused[id] && (held && now.Sub(h.LagAt) < boundsFor || now.Sub(next[id].at) < boundsFor) {
 			continue
 		}
 		stale = append(stale, id)

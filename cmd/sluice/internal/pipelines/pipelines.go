@@ -191,14 +191,14 @@ func (all Pipelines) LogStopped() {
 
 // stats are the totals of a pipeline, as attributes of a log line.
 func (p *Pipeline) stats() []any {
-	f := p.monitor.Figures()
+	f := p.monitor.Stats()
 	if p.InMemory {
 		m := p.parts.Memory()
 		return []any{"events", f.Events, "counted", m.Counted, "repeats", m.Repeats, "untimely", m.Untimely, "held", m.Held,
 			"malformed", m.Malformed, "published", m.Published}
 	}
 	list := []any{"events", f.Events, "dead_letters", f.DeadLetters, "redriven", f.Redriven}
-	if f.Streaming {
+	if f.AtLeastOnce {
 		list = append(list, "written", f.Written, "retries", f.Retries)
 	}
 	if f.Cost > 0 {

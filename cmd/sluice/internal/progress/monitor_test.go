@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/partitionstate"
 )
 
 func recorder() (*slog.Logger, *strings.Builder) {
@@ -28,9 +28,9 @@ func recorder() (*slog.Logger, *strings.Builder) {
 	}})), b
 }
 
-func TestFigures(t *testing.T) {
+func TestStats(t *testing.T) {
 	m := New(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if got := m.Figures(); got != (Figures{Lag: -1}) {
+	if got := m.Stats(); got != (partitionstate.Totals{Lag: -1}) {
 		t.Errorf("at first %+v", got)
 	}
 	broken := errors.New("broken")
@@ -46,7 +46,7 @@ func TestFigures(t *testing.T) {
 	} {
 		m.Observe(o)
 	}
-	if got, want := m.Figures(), (Figures{Events: 35, DeadLetters: 1, Redriven: 1, Lag: 40, Partitions: 2}); got != want {
+	if got, want := m.Stats(), (partitionstate.Totals{Events: 35, DeadLetters: 1, Redriven: 1, Lag: 40, Partitions: 2}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if s := m.Stopped(); len(s) != 1 || s["1"] != broken {
@@ -54,7 +54,7 @@ func TestFigures(t *testing.T) {
 	}
 	m.Observe(sluice.Observation{Kind: sluice.KindOpened, Partition: "1"})
 	m.Observe(sluice.Observation{Kind: sluice.KindReleased, Partition: "0"})
-	if s, f := m.Stopped(), m.Figures(); len(s) != 0 || f.Lag != -1 || f.Partitions != 1 {
+	if s, f := m.Stopped(), m.Stats(); len(s) != 0 || f.Lag != -1 || f.Partitions != 1 {
 		t.Errorf("at the end: stopped %v, %+v", s, f)
 	}
 }
@@ -88,7 +88,7 @@ func TestFloodIsCounted(t *testing.T) {
 	if len(lines) != 10+2 || !strings.Contains(lines[10], "990 more") {
 		t.Errorf("%d lines:\n%s", len(lines), text)
 	}
-	if got := m.Figures().DeadLetters; got != 1001 {
+	if got := m.Stats().DeadLetters; got != 1001 {
 		t.Errorf("%d dead letters counted", got)
 	}
 }
@@ -120,7 +120,7 @@ func TestAStormOfRetries(t *testing.T) {
 	if last := lines[len(lines)-1]; !strings.Contains(last, "event failed and is tried again") || !strings.Contains(last, "attempt=2") || !strings.Contains(last, "disk is odd") {
 		t.Errorf("the last line is %s", last)
 	}
-	if got := m.Figures().Retries; got != 30_001 {
+	if got := m.Stats().Retries; got != 30_001 {
 		t.Errorf("%d retries counted", got)
 	}
 }
@@ -152,7 +152,7 @@ func stream(m *Monitor) {
 		{Kind: sluice.KindWritten, Partition: "9", Events: 900, Cost: 6000, InFlight: 40, Lag: 500, To: sluice.Position{Sequence: 999}},
 		{Kind: sluice.KindWritten, Partition: "10", Events: 100, Cost: 100, InFlight: 2, Lag: 7000},
 		{Kind: sluice.KindCommitted, Partition: "9", Events: 850, Lag: 550, To: sluice.Position{Sequence: 949}},
-		{Kind: sluice.KindFetched, Partition: "9", Lag: 460},
+		{Kind: sluice.KindFetched, Partition: "9", Lag: 500},
 		{Kind: sluice.KindRetried, Partition: "9", Err: sluice.RetryAfter(errors.New("busy"), 0)},
 		{Kind: sluice.KindParked, Partition: "10", Err: errors.New("odd")},
 	} {
@@ -160,19 +160,19 @@ func stream(m *Monitor) {
 	}
 }
 
-func TestFiguresOfAStream(t *testing.T) {
+func TestStatsOfAStream(t *testing.T) {
 	m := New(slog.New(slog.DiscardHandler))
 	stream(m)
-	want := Figures{Events: 850, DeadLetters: 1, Lag: 7500, Partitions: 2,
-		Streaming: true, Written: 1000, Retries: 1, Cost: 6100, InFlight: 42}
-	if got := m.Figures(); got != want {
+	want := partitionstate.Totals{Events: 850, DeadLetters: 1, Lag: 7500, Partitions: 2,
+		AtLeastOnce: true, Written: 1000, Retries: 1, Cost: 6100, InFlight: 42}
+	if got := m.Stats(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	// What is lost does not count any more; what comes late from there neither.
 	m.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "10"})
 	m.Observe(sluice.Observation{Kind: sluice.KindWritten, Partition: "10", Events: 1, InFlight: 2, Lag: 7000})
 	want.Lag, want.Partitions, want.InFlight, want.Written = 500, 1, 40, 1001
-	if got := m.Figures(); got != want {
+	if got := m.Stats(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -199,7 +199,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestStandingsOfManyPartitions(t *testing.T) {
+func TestManyPartitions(t *testing.T) {
 	log, text := recorder()
 	m := New(log)
 	for i := range 100 {
@@ -208,7 +208,7 @@ func TestStandingsOfManyPartitions(t *testing.T) {
 		m.Observe(sluice.Observation{Kind: sluice.KindWritten, Partition: p, Lag: int64(i % 50)})
 	}
 	text.Reset()
-	log.LogAttrs(t.Context(), slog.LevelInfo, "partitions", m.standings()...)
+	log.LogAttrs(t.Context(), slog.LevelInfo, "partitions", m.partitions()...)
 	got := text.String()
 	if n := strings.Count(got, ".checkpoint="); n != 16 || strings.Count(got, "\n") != 1 {
 		t.Errorf("%d partitions in %s", n, got)
@@ -249,7 +249,7 @@ func TestShowLogsWithoutATerminal(t *testing.T) {
 	}
 }
 
-func TestShowLogsTheStandingsOfAStream(t *testing.T) {
+func TestShowLogsThePartitionsOfAStream(t *testing.T) {
 	log, text := recorder()
 	m := New(log)
 	unseen(t, 6*time.Second, func(ctx context.Context, screen *term.Screen) {

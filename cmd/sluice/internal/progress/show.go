@@ -12,10 +12,11 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/internal/humanize"
+	"github.com/sluice-go/sluice/internal/partitionstate"
 )
 
 // Show keeps screen's status line up to date until ctx ends; without a
-// terminal it logs the figures every five seconds.
+// terminal it logs the totals every five seconds.
 func (m *Monitor) Show(ctx context.Context, screen *term.Screen) {
 	ShowStages(ctx, screen, Stage{Monitor: m})
 }
@@ -50,8 +51,8 @@ func ShowStages(ctx context.Context, screen *term.Screen, stages ...Stage) {
 		running := take(time.Now())
 		for i, s := range stages {
 			s.log.LogAttrs(ctx, slog.LevelInfo, "progress", shows[i].attributes(running)...)
-			if shows[i].Streaming {
-				s.log.LogAttrs(ctx, slog.LevelInfo, "partitions", s.standings()...)
+			if shows[i].AtLeastOnce {
+				s.log.LogAttrs(ctx, slog.LevelInfo, "partitions", s.partitions()...)
 			}
 		}
 	})
@@ -66,25 +67,21 @@ func together(stages []Stage, shows []*show, running time.Duration) string {
 	return strings.Join(parts, " | ") + "  " + running.Truncate(time.Second).String()
 }
 
-// show is what is shown: figures and how fast they grow.
+// show is what is shown: the totals and how fast they grow.
 type show struct {
-	Figures
+	partitionstate.Totals
 	rate, charge       int64 // a second
 	speed, chargeSpeed term.Speed
 }
 
 func (s *show) take(m *Monitor, now time.Time) {
-	s.Figures = m.Figures()
-	done := s.Events
-	if s.Streaming {
-		done = s.Written
-	}
-	s.rate = s.speed.At(now, done)
+	s.Totals = m.Stats()
+	s.rate = s.speed.At(now, s.Done())
 	s.charge = s.chargeSpeed.At(now, int64(s.Cost))
 }
 
 // average is what a record has cost.
-func (f *Figures) average() float64 { return f.Cost / float64(max(f.Written, 1)) }
+func (s *show) average() float64 { return s.Cost / float64(max(s.Written, 1)) }
 
 // behind is the lag in words.
 func (s *show) behind() string {
@@ -106,7 +103,7 @@ func (s *show) brief() string {
 func (s *show) line(running time.Duration) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
-	if s.Streaming {
+	if s.AtLeastOnce {
 		// What matters most comes first, for terminals are narrow.
 		add("%s written", humanize.Count(s.Written))
 		add("%s/s", humanize.Count(s.rate))
@@ -136,7 +133,7 @@ func (s *show) line(running time.Duration) string {
 }
 
 func (s *show) attributes(running time.Duration) []slog.Attr {
-	if !s.Streaming {
+	if !s.AtLeastOnce {
 		return []slog.Attr{slog.Int64("events", s.Events), slog.Int64("per_second", s.rate), slog.Any("lag", known(s.Lag)),
 			slog.Int64("dead_letters", s.DeadLetters), slog.Int("partitions", s.Partitions)}
 	}
@@ -148,30 +145,30 @@ func (s *show) attributes(running time.Duration) []slog.Attr {
 	return append(list, slog.Int("partitions", s.Partitions), slog.Int64("seconds", int64(running.Seconds())))
 }
 
-// mostStandings is how many partitions' standings one log line holds.
-const mostStandings = 16
+// maxListed is how many partitions one log line lists.
+const maxListed = 16
 
-// standings tells of each partition its checkpoint and how many events remain;
-// where there are many, of those that are furthest behind.
-func (m *Monitor) standings() []slog.Attr {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	ids := slices.Collect(maps.Keys(m.owned))
+// partitions lists each partition's checkpoint and lag. If there are many, it
+// lists those that are furthest behind.
+func (m *Monitor) partitions() []slog.Attr {
+	held := m.state.State().Partitions
+	maps.DeleteFunc(held, func(_ string, p partitionstate.Partition) bool { return !p.Held })
+	ids := slices.Collect(maps.Keys(held))
 	slices.SortFunc(ids, func(a, b string) int {
-		return cmp.Or(cmp.Compare(m.owned[b].lag, m.owned[a].lag), byNumber(a, b))
+		return cmp.Or(cmp.Compare(held[b].Lag, held[a].Lag), byNumber(a, b))
 	})
 	var list []slog.Attr
-	more := ids[min(len(ids), mostStandings):]
+	more := ids[min(len(ids), maxListed):]
 	ids = ids[:len(ids)-len(more)]
 	slices.SortFunc(ids, byNumber)
 	for _, id := range ids {
-		p := m.owned[id]
-		list = append(list, slog.Group(id, slog.String("checkpoint", p.checkpoint.String()), slog.Any("remain", known(p.lag))))
+		p := held[id]
+		list = append(list, slog.Group(id, slog.String("checkpoint", p.Checkpoint.String()), slog.Any("remain", known(p.Lag))))
 	}
 	if len(more) > 0 {
 		rest := int64(0)
 		for _, id := range more {
-			rest += max(m.owned[id].lag, 0)
+			rest += max(held[id].Lag, 0)
 		}
 		list = append(list, slog.Group("others", slog.Int("partitions", len(more)), slog.Int64("remain", rest)))
 	}
