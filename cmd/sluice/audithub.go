@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/rowaudit"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
@@ -89,7 +89,7 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 	if flags.json {
 		err = report.WriteJSON(a.out)
 	} else {
-		err = a.printAuditHub(report)
+		err = results.Audit(a.out, report)
 	}
 	switch {
 	case err != nil:
@@ -113,58 +113,4 @@ func (a *app) watchAudit(ctx context.Context, read *atomic.Int64) {
 		n := read.Load()
 		a.log.Info("progress", "read", n, "per_second", speed.At(time.Now(), n))
 	})
-}
-
-// shownFaults is how many runs of events with faults are printed. The JSON and
-// the page have more.
-const shownFaults = 50
-
-func (a *app) printAuditHub(r *audit.Report) error {
-	table := term.NewTable("PARTITION", "HELD", "CHECKPOINT", "WRITTEN", "DEAD LETTERS", "WAITING", "MISSING", "DOUBLED", "EXPIRED", "STRAY")
-	for i := range r.Partitions {
-		p := &r.Partitions[i]
-		checkpoint := "none"
-		if p.Checkpoint >= 0 {
-			checkpoint = humanize.Count(p.Checkpoint)
-		}
-		cells := []string{p.ID, humanize.Count(p.Held), checkpoint, humanize.Count(p.Written), humanize.Count(p.Letters), humanize.Count(p.Waiting)}
-		for _, kind := range audit.Kinds {
-			cells = append(cells, humanize.Count(p.Faults[kind]))
-		}
-		table.Add(cells...)
-	}
-	var b strings.Builder
-	if _, err := table.WriteTo(&b); err != nil {
-		return err
-	}
-	b.WriteByte('\n')
-	for i, f := range r.Faults {
-		if i == shownFaults {
-			fmt.Fprintf(&b, "and %s more: see --json or --html\n", humanize.Plural(len(r.Faults)-i, "run of events", "runs of events"))
-			break
-		}
-		fmt.Fprintln(&b, f)
-	}
-	if len(r.Faults) > 0 {
-		b.WriteByte('\n')
-	}
-	if r.Total.Faults[audit.Stray] > 0 {
-		fmt.Fprintln(&b, "Stray rows may be of a hub of this name that was there before: rows don't say of which they are.")
-	}
-	if n := r.Total.Skipped; n > 0 {
-		fmt.Fprintf(&b, "%s before the first effect: the pipeline does not begin at the earliest event.\n", humanize.Plural(n, "event is", "events are"))
-	}
-	if n := r.Total.Repeats; n > 0 {
-		fmt.Fprintf(&b, "%s sent before, and rightly passed over.\n", humanize.Plural(n, "message was", "messages were"))
-	}
-	if n := r.Total.Unclear; n > 0 {
-		fmt.Fprintf(&b, "%s no effect, and may repeat what the hub doesn't hold any more.\n", humanize.Plural(n, "message has", "messages have"))
-	}
-	if n := r.Total.Ahead; n > 0 {
-		fmt.Fprintf(&b, "%s an effect, though the checkpoint has not passed them: they will be done again.\n", humanize.Plural(n, "event has", "events have"))
-	}
-	rate := float64(r.Total.Held) / max(r.Took.Seconds(), 0.001)
-	fmt.Fprintf(&b, "%s\nRead in %s, %s events/s.\n", r.Headline(), humanize.Span(r.Took), humanize.Count(int64(rate)))
-	_, err := io.WriteString(a.out, b.String())
-	return err
 }

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -18,7 +15,6 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loganalytics"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/telemetry"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/internal/humanize"
 )
 
 type telemetryFlags struct {
@@ -123,7 +119,9 @@ func (a *app) runTelemetry(ctx context.Context, files []string, flags *telemetry
 			return err
 		}
 	} else {
-		a.printTelemetry(report)
+		if err := report.WriteText(a.out); err != nil {
+			return err
+		}
 	}
 	switch report.Verdict {
 	case telemetry.Loss, telemetry.Both:
@@ -146,30 +144,9 @@ func (f *telemetryFlags) config(zone *time.Location) (*telemetry.Config, error) 
 	if f.reference == "" {
 		return cfg, nil
 	}
-	cfg.Reference = map[time.Time]float64{}
-	err := readFile(f.reference, func(r io.Reader) error {
-		in := csv.NewReader(io.LimitReader(r, 1<<20))
-		in.FieldsPerRecord = 2
-		for row := 1; ; row++ {
-			record, err := in.Read()
-			if err == io.EOF {
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("row %d: %w", row, err)
-			}
-			day, err := time.ParseInLocation(time.DateOnly, record[0], zone)
-			count, numberErr := strconv.ParseFloat(strings.TrimSpace(record[1]), 64)
-			switch {
-			case row == 1 && err != nil && numberErr != nil: // a header
-			case err != nil:
-				return fmt.Errorf("row %d: %q: write a day as 2026-01-31", row, record[0])
-			case numberErr != nil || !(count >= 0 && count < 1e15):
-				return fmt.Errorf("row %d: %q is not a count", row, record[1])
-			default:
-				cfg.Reference[day] += count
-			}
-		}
+	err := readFile(f.reference, func(r io.Reader) (err error) {
+		cfg.Reference, err = telemetry.ReadReference(r, zone)
+		return err
 	})
 	return cfg, err
 }
@@ -258,18 +235,4 @@ func create(name string, write func(io.Writer) error) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
-}
-
-func (a *app) printTelemetry(r *telemetry.Report) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-14s %12s %14s %8s %14s\n", "DAY", "ITEMS", "RAW", "RATE", "WEIGHTED")
-	for _, d := range r.Days {
-		fmt.Fprintf(&b, "%-14s %12s %14s %6.1f %% %14s\n", d.Start.Format("Mon 2006-01-02"),
-			humanize.Count(d.Items), humanize.Count(int64(d.Raw)), d.Rate(), humanize.Count(int64(d.Weighted)))
-	}
-	b.WriteByte('\n')
-	for _, sentence := range r.Explain() {
-		b.WriteString(sentence + "\n")
-	}
-	fmt.Fprint(a.out, b.String())
 }

@@ -3,17 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/internal/humanize"
 )
 
 func (a *app) checkpoints() *cobra.Command {
@@ -60,9 +57,9 @@ it, "?" if the hub is out of reach; the lease is what is left of the owner's.`,
 					a.log.Warn("the hub is out of reach: lag is not known", "error", hub)
 				}
 				if asJSON {
-					return a.printJSON(describeRows(rows))
+					return results.JSON(a.out, results.DescribeCheckpoints(rows))
 				}
-				return a.printRows(rows)
+				return results.CheckpointTable(a.out, rows)
 			})
 		}),
 	}
@@ -157,119 +154,11 @@ func (a *app) setCheckpoints(ctx context.Context, t *checkpoint.Table, s *setFla
 			moves[i] = m
 		}
 		if !s.json {
-			fmt.Fprintln(a.out, tell(moves[i], s.dryRun))
+			fmt.Fprintln(a.out, results.Move(moves[i], s.dryRun))
 		}
 	}
 	if s.json {
-		return a.printJSON(describeMoves(moves))
+		return results.JSON(a.out, results.DescribeMoves(moves))
 	}
 	return nil
-}
-
-// tell says what a move does, in a line.
-func tell(m checkpoint.Move, planned bool) string {
-	from := "not begun"
-	if m.Begun {
-		from = m.From.String()
-	}
-	var parts []string
-	if m.Recreated {
-		parts = append(parts, "the hub was recreated since")
-	}
-	if m.Fenced != "" {
-		parts = append(parts, m.Fenced+" is fenced off")
-	}
-	switch {
-	case m.Repeated > 0:
-		parts = append(parts, humanize.Plural(m.Repeated, "event is repeated", "events are repeated"))
-	case m.Skipped > 0:
-		parts = append(parts, humanize.Plural(m.Skipped, "event is skipped", "events are skipped"))
-	default:
-		parts = append(parts, "nothing is repeated or skipped")
-	}
-	text := fmt.Sprintf("partition %s: %s → %s: %s", m.Partition, from, m.To, strings.Join(parts, ", "))
-	if planned {
-		text = "would set " + text
-	}
-	return text
-}
-
-// row is a [checkpoint.Row] as --json prints it.
-type row struct {
-	Partition      string     `json:"partition"`
-	Position       *int64     `json:"position"` // null before a start was chosen
-	End            *int64     `json:"end"`      // null if the hub could not be asked
-	Lag            *int64     `json:"lag"`      // likewise
-	Owner          string     `json:"owner,omitempty"`
-	LeaseRemaining float64    `json:"lease_remaining_seconds"`
-	Epoch          int64      `json:"epoch"`
-	DeadLetters    int        `json:"dead_letters"`
-	Recreated      bool       `json:"recreated"`
-	Updated        *time.Time `json:"updated,omitempty"`
-}
-
-func describeRows(rows []checkpoint.Row) []row {
-	list := make([]row, len(rows))
-	for i, r := range rows {
-		list[i] = row{
-			Partition: r.Partition, Owner: r.Owner, LeaseRemaining: r.LeaseLeft.Seconds(), Epoch: r.Epoch, DeadLetters: r.DeadLetters,
-			Recreated: r.Recreated, Updated: stated(r.Updated),
-		}
-		if r.Begun {
-			list[i].Position = &rows[i].Position.Sequence
-		}
-		if r.Lag >= 0 {
-			list[i].End, list[i].Lag = &rows[i].End, &rows[i].Lag
-		}
-	}
-	return list
-}
-
-func (a *app) printRows(rows []checkpoint.Row) error {
-	if len(rows) == 0 {
-		_, err := fmt.Fprintln(a.out, "no checkpoints")
-		return err
-	}
-	t := term.NewTable("PARTITION", "POSITION", "LAG", "DEAD LETTERS", "EPOCH", "LEASE", "OWNER")
-	for _, r := range rows {
-		position, lag, lease, owner := "-", "?", "-", "-"
-		if r.Begun {
-			position = r.Position.String()
-		}
-		if r.Recreated {
-			position += " (hub recreated)"
-		}
-		if r.Lag >= 0 {
-			lag = humanize.Count(r.Lag)
-		}
-		if r.Owner != "" {
-			lease, owner = humanize.Span(r.LeaseLeft.Truncate(100*time.Millisecond)), r.Owner
-		}
-		t.Add(r.Partition, position, lag, humanize.Count(r.DeadLetters), fmt.Sprint(r.Epoch), lease, owner)
-	}
-	_, err := t.WriteTo(a.out)
-	return err
-}
-
-// move is a [checkpoint.Move] as --json prints it.
-type move struct {
-	Partition string `json:"partition"`
-	From      *int64 `json:"from"` // null if there was no position
-	To        int64  `json:"to"`
-	Repeated  int64  `json:"repeated"`
-	Skipped   int64  `json:"skipped"`
-	Recreated bool   `json:"recreated"`
-	Fenced    string `json:"fenced,omitempty"`
-	Epoch     int64  `json:"epoch,omitempty"`
-}
-
-func describeMoves(moves []checkpoint.Move) []move {
-	list := make([]move, len(moves))
-	for i, m := range moves {
-		list[i] = move{Partition: m.Partition, To: m.To.Sequence, Repeated: m.Repeated, Skipped: m.Skipped, Recreated: m.Recreated, Fenced: m.Fenced, Epoch: m.Epoch}
-		if m.Begun {
-			list[i].From = &moves[i].From.Sequence
-		}
-	}
-	return list
 }

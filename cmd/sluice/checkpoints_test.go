@@ -82,7 +82,7 @@ func TestCheckpointsAreNotSetUnderALiveOwner(t *testing.T) {
 			}
 		}
 		out := must(t, "", env, "checkpoints", "set", "--config", config, "--all", "--to", "sequence 90", "--force")
-		if !strings.Contains(out, " is fenced off, 10 events are repeated") {
+		if !strings.Contains(out, " is fenced, 10 events are repeated") {
 			t.Errorf("it says %s", out)
 		}
 		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:1]))

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
@@ -16,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
@@ -135,9 +134,9 @@ func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, client
 		}
 	}
 	if f.json {
-		return a.printJSON(describeImports(found.Checkpoints, moves))
+		return results.JSON(a.out, results.DescribeImports(found.Checkpoints, moves))
 	}
-	return a.printImports(ctx, t, found.Checkpoints, moves, f.dryRun)
+	return results.ImportTable(a.out, found.Checkpoints, moves, missing(ctx, t, found.Checkpoints), f.dryRun)
 }
 
 func noneFound(t *checkpoint.Table, others []string) error {
@@ -153,70 +152,13 @@ func foreign(c azurecheckpoints.Checkpoint) checkpoint.Foreign {
 	return checkpoint.Foreign{Partition: c.Partition, Sequence: c.Sequence, Offset: c.Offset, Owner: humanize.Shorten(c.Owner, 100)}
 }
 
-func (a *app) printImports(ctx context.Context, t *checkpoint.Table, found []azurecheckpoints.Checkpoint, moves []checkpoint.Move, planned bool) error {
-	table := term.NewTable("PARTITION", "LAST DONE", "OFFSET", "LEFT BEHIND", "CHECKPOINT HERE", "BLOB")
-	for i, m := range moves {
-		c := found[i]
-		last, offset, here := "?", "-", m.To.String()
-		if c.Sequence >= 0 {
-			last = fmt.Sprint(c.Sequence)
-		}
-		if c.Offset != "" {
-			offset = humanize.Shorten(c.Offset, 40)
-		}
-		if m.Begun {
-			here = m.From.String() + " → " + here
-		}
-		if m.Fenced != "" {
-			here += " (" + m.Fenced + " is fenced off)"
-		}
-		table.Add(m.Partition, last, offset, c.Updated.Format(time.DateTime), here, humanize.Shorten(c.Blob, 200))
-	}
-	if _, err := table.WriteTo(a.out); err != nil {
-		return err
-	}
-	verb := "set"
-	if planned {
-		verb = "would be set; nothing was changed"
-	}
-	_, err := fmt.Fprintf(a.out, "%s %s\n", humanize.Plural(len(moves), "checkpoint", "checkpoints"), verb)
-	if missing := missing(ctx, t, found); err == nil && missing != "" {
-		_, err = fmt.Fprintf(a.out, "nothing was found for %s: they begin where the pipeline says\n", missing)
-	}
-	return err
-}
-
-// missing names the hub's partitions that nothing was found for.
-func missing(ctx context.Context, t *checkpoint.Table, found []azurecheckpoints.Checkpoint) string {
+// missing lists the hub's partitions without a checkpoint to import.
+func missing(ctx context.Context, t *checkpoint.Table, found []azurecheckpoints.Checkpoint) []string {
 	topic, err := t.Source.Describe(ctx)
-	if err != nil { // it could be asked a moment ago
-		return ""
+	if err != nil { // the hub answered a moment ago: the list is only a hint
+		return nil
 	}
-	list := slices.DeleteFunc(topic.Partitions, func(p string) bool {
+	return slices.DeleteFunc(topic.Partitions, func(p string) bool {
 		return slices.ContainsFunc(found, func(c azurecheckpoints.Checkpoint) bool { return c.Partition == p })
 	})
-	if len(list) == 0 {
-		return ""
-	}
-	return "partitions " + strings.Join(list, ", ")
-}
-
-// imported is an import as --json prints it.
-type imported struct {
-	move
-	Blob     string     `json:"blob"`
-	Sequence *int64     `json:"sequence"` // null if only the offset is known
-	Offset   string     `json:"offset,omitempty"`
-	Left     *time.Time `json:"left,omitempty"`
-}
-
-func describeImports(found []azurecheckpoints.Checkpoint, moves []checkpoint.Move) []imported {
-	list := make([]imported, len(moves))
-	for i, m := range describeMoves(moves) {
-		list[i] = imported{move: m, Blob: found[i].Blob, Offset: found[i].Offset, Left: stated(found[i].Updated)}
-		if found[i].Sequence >= 0 {
-			list[i].Sequence = &found[i].Sequence
-		}
-	}
-	return list
 }

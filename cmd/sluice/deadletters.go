@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/internal/humanize"
@@ -141,9 +142,9 @@ func (a *app) deadLettersList() *cobra.Command {
 					return err
 				}
 				if l.json {
-					return a.printJSON(describeAll(letters))
+					return results.JSON(a.out, results.DescribeDeadLetters(letters))
 				}
-				return a.printLetters(letters)
+				return results.DeadLetterTable(a.out, letters)
 			})
 		}),
 	}
@@ -176,9 +177,9 @@ func (a *app) deadLettersShow() *cobra.Command {
 					letters = append(letters, letter)
 				}
 				if l.json {
-					return a.printJSON(describeAll(letters))
+					return results.JSON(a.out, results.DescribeDeadLetters(letters))
 				}
-				return a.printWhole(letters)
+				return results.DeadLetterDetails(a.out, letters)
 			})
 		}),
 	}
@@ -211,7 +212,7 @@ func (a *app) deadLettersDiscard() *cobra.Command {
 					return err
 				}
 				if l.json {
-					return a.printJSON(map[string]int64{"discarded": n})
+					return results.JSON(a.out, map[string]int64{"discarded": n})
 				}
 				fmt.Fprintf(a.out, "%s discarded\n", humanize.Plural(n, "dead letter", "dead letters"))
 				return nil

@@ -10,12 +10,13 @@ import (
 )
 
 const aboutGenerate = `With --generate the records are documents made for load tests, numbered from 0 to
-N-1. Document 42 is {"id":"doc-0000000042","key":"key-42","payload":"…"}. The id is
-the prefix and the number with at least ten digits. The key is "key-" and the number
-modulo --key-count; it is the partition key too. The payload fills the document up to
---size. The same N, prefix, keys and size always make the same documents, byte for
-byte. The documents of a key keep their order. If the connection fails before a batch
-is acknowledged, the batch is sent again, so a document can be in the hub twice. Two
+N-1. Document 42 is {"id":"doc-0000000042","key":"key-42","payload":"…"}:
+  - The id is the prefix and the number with at least ten digits.
+  - The key is "key-" and the number modulo --key-count. It is the partition key too.
+  - The payload fills the document up to --size.
+The same N, prefix, keys and size always make the same documents, byte for byte. The
+documents of a key keep their order. If the connection fails before a batch is
+acknowledged, the batch is sent again, so a document can be in the hub twice. Two
 documents never have the same id.`
 
 const maxReplicas = 256

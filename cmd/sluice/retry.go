@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/internal/humanize"
@@ -56,7 +57,7 @@ then runs them.
 					return err
 				}
 				if r.noWait || !at.IsZero() || len(letters) == 0 {
-					return a.printMarked(&r, marked, at)
+					return results.Marked(a.out, r.json, marked, at)
 				}
 				if d.Redrive, err = a.redriver(ctx, p, parts); err != nil {
 					return err
@@ -145,7 +146,7 @@ func (a *app) follow(ctx context.Context, r *retryFlags, d *deadletters.Admin, l
 	})
 	unwatch()
 	watching.Wait()
-	if printErr := a.printOutcome(r, so); printErr != nil {
+	if printErr := results.RetryOutcome(a.out, r.json, so); printErr != nil {
 		return printErr
 	}
 	switch {

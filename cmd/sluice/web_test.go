@@ -151,10 +151,10 @@ func TestDashboardsOfDemosMisused(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	for args, says := range map[string]string{
-		"--web-key key.pem":                                   "go with --web",
+		"--web-key key.pem":                                   "need --web ADDRESS",
 		"cosmos --web 127.0.0.1:0 --web-key k":                "given together",
-		"stages --web-token-env TOKEN":                        "go with --web",
-		"autoscale --web-cert cert.pem":                       "go with --web",
+		"stages --web-token-env TOKEN":                        "need --web ADDRESS",
+		"autoscale --web-cert cert.pem":                       "need --web ADDRESS",
 		"autoscale --web 0.0.0.0:0":                           "needs a token",
 		"stages --web 127.0.0.1:0 --web-audit-group $Default": "is the pipeline's own",
 	} {
@@ -198,11 +198,11 @@ func TestDashboardWithAToken(t *testing.T) {
 		"no such variable":   {1, "MISSING is empty", []string{"--web", "0.0.0.0:0", "--web-token-env", "MISSING"}},
 		"an empty one":       {1, "EMPTY is empty", []string{"--web", "127.0.0.1:0", "--web-token-env", "EMPTY"}},
 		"a short one":        {1, "must have 16", []string{"--web", "127.0.0.1:0", "--web-token-env", "SHORT"}},
-		"no address":         {2, "go with --web", []string{"--web-token-env", "TOKEN"}},
+		"no address":         {2, "need --web ADDRESS", []string{"--web-token-env", "TOKEN"}},
 		"half a certificate": {2, "given together", []string{"--web", "127.0.0.1:0", "--web-cert", pem}},
 		"both certificates":  {2, "exclude each other", []string{"--web", "127.0.0.1:0", "--web-cert", pem, "--web-key", pem, "--web-acme", "example.org"}},
 		"a missing file":     {1, "missing.pem", []string{"--web", "127.0.0.1:0", "--web-cert", "missing.pem", "--web-key", pem}},
-		"a busy port":        {1, "name another port", []string{"--web", busy.Addr().String()}},
+		"a busy port":        {1, "choose another port", []string{"--web", busy.Addr().String()}},
 		"not an address":     {1, "dashboard", []string{"--web", "nowhere"}},
 	} {
 		code, out, errs := invoke(t, dir, env, append([]string{"run", example(t)}, c.args...)...)
@@ -364,7 +364,7 @@ func TestAuditByTheDashboard(t *testing.T) {
 
 	for says, args := range map[string][]string{
 		"is the pipeline's own": {"--web", "127.0.0.1:0", "--web-audit-group", "$Default"},
-		"go with --web":         {"--web-audit-group", "auditors"},
+		"need --web ADDRESS":    {"--web-audit-group", "auditors"},
 	} {
 		if code, _, errs := invoke(t, dir, env, append([]string{"run", example(t)}, args...)...); code != 2 || !strings.Contains(errs, says) {
 			t.Errorf("%v: exit code %d, %s", args, code, errs)

@@ -1,8 +1,10 @@
-package main
+// Package results prints what the commands find: as tables for operators, and as JSON for scripts.
+package results
 
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -15,8 +17,8 @@ import (
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 
-// letter is a dead letter as --json prints it.
-type letter struct {
+// deadLetter is a dead letter as --json prints it.
+type deadLetter struct {
 	ID            int64                   `json:"id"`
 	Status        sluice.DeadLetterStatus `json:"status"`
 	Partition     string                  `json:"partition"`
@@ -38,19 +40,20 @@ type letter struct {
 	BodyBytes     []byte                  `json:"body_base64,omitempty"` // where it is not text
 }
 
-func describeAll(letters []sluice.DeadLetter) []letter {
-	list := make([]letter, len(letters))
+// DescribeDeadLetters returns dead letters as --json prints them.
+func DescribeDeadLetters(letters []sluice.DeadLetter) []deadLetter {
+	list := make([]deadLetter, len(letters))
 	for i := range letters {
-		list[i] = describe(&letters[i])
+		list[i] = describeDeadLetter(&letters[i])
 	}
 	return list
 }
 
-func describe(d *sluice.DeadLetter) letter {
+func describeDeadLetter(d *sluice.DeadLetter) deadLetter {
 	e := &d.Event
-	l := letter{
+	l := deadLetter{
 		ID: d.ID, Status: d.Status, Partition: e.Partition, Sequence: e.Sequence, Offset: e.Offset, Incarnation: d.Incarnation, Key: e.Key,
-		Enqueued: stated(e.Enqueued), FailedAt: d.FailedAt.UTC(), NextAttempt: stated(d.NextAttempt), Attempts: d.Attempts, Error: d.Error,
+		Enqueued: optional(e.Enqueued), FailedAt: d.FailedAt.UTC(), NextAttempt: optional(d.NextAttempt), Attempts: d.Attempts, Error: d.Error,
 		MessageID: e.MessageID, CorrelationID: e.CorrelationID, ContentType: e.ContentType, HasBody: d.HasBody,
 	}
 	for name, value := range e.Properties {
@@ -70,7 +73,8 @@ func describe(d *sluice.DeadLetter) letter {
 	return l
 }
 
-func stated(t time.Time) *time.Time {
+// optional is a time in UTC, nil for the zero time.
+func optional(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
@@ -78,19 +82,20 @@ func stated(t time.Time) *time.Time {
 	return &t
 }
 
-func (a *app) printJSON(v any) error {
+// JSON prints v as indented JSON.
+func JSON(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("print JSON: %w", err)
 	}
-	_, err = fmt.Fprintln(a.out, string(text))
+	_, err = fmt.Fprintln(w, string(text))
 	return err
 }
 
-// printLetters prints a table for people.
-func (a *app) printLetters(letters []sluice.DeadLetter) error {
+// DeadLetterTable prints dead letters as a table.
+func DeadLetterTable(w io.Writer, letters []sluice.DeadLetter) error {
 	if len(letters) == 0 {
-		_, err := fmt.Fprintln(a.out, "no dead letters")
+		_, err := fmt.Fprintln(w, "no dead letters")
 		return err
 	}
 	t := term.NewTable("ID", "PARTITION", "SEQUENCE", "KEY", "STATUS", "ATTEMPTS", "FAILED", "ERROR")
@@ -103,18 +108,18 @@ func (a *app) printLetters(letters []sluice.DeadLetter) error {
 		t.Add(fmt.Sprint(d.ID), d.Event.Partition, fmt.Sprint(d.Event.Sequence), humanize.Shorten(d.Event.Key, 20), status,
 			fmt.Sprint(d.Attempts), moment(d.FailedAt), humanize.Shorten(d.Error, 80))
 	}
-	_, err := t.WriteTo(a.out)
+	_, err := t.WriteTo(w)
 	return err
 }
 
-// moment writes a time as short as it is clear.
+// moment formats a time in UTC, to the second.
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// printWhole prints dead letters with all that is known of them.
-func (a *app) printWhole(letters []sluice.DeadLetter) error {
+// DeadLetterDetails prints dead letters with their events.
+func DeadLetterDetails(w io.Writer, letters []sluice.DeadLetter) error {
 	var b strings.Builder
 	for i := range letters {
-		l := describe(&letters[i])
+		l := describeDeadLetter(&letters[i])
 		if i > 0 {
 			b.WriteByte('\n')
 		}
@@ -149,21 +154,22 @@ func (a *app) printWhole(letters []sluice.DeadLetter) error {
 		case l.Body != nil:
 			line("body", *l.Body)
 		case l.BodyBytes != nil:
-			line("body", fmt.Sprintf("%d bytes that are no text: see --json", len(l.BodyBytes)))
+			line("body", fmt.Sprintf("%d bytes of binary data: see --json", len(l.BodyBytes)))
 		case !l.HasBody:
-			line("body", "not stored: a retry reads it from the hub")
+			line("body", "not stored: a retry reads the event from the hub")
 		}
 	}
-	_, err := fmt.Fprint(a.out, b.String())
+	_, err := fmt.Fprint(w, b.String())
 	return err
 }
 
-func (a *app) printMarked(r *retryFlags, marked int64, at time.Time) error {
-	if r.json {
-		return a.printJSON(struct {
+// Marked prints how many dead letters were marked for a retry at a time; the zero time is now.
+func Marked(w io.Writer, asJSON bool, marked int64, at time.Time) error {
+	if asJSON {
+		return JSON(w, struct {
 			Marked int64      `json:"marked"`
 			At     *time.Time `json:"at,omitempty"`
-		}{marked, stated(at)})
+		}{marked, optional(at)})
 	}
 	text := humanize.Plural(marked, "dead letter", "dead letters") + " marked for a retry"
 	switch {
@@ -172,36 +178,35 @@ func (a *app) printMarked(r *retryFlags, marked int64, at time.Time) error {
 	case !at.IsZero():
 		text += " at " + moment(at) + " by the owners of their partitions"
 	}
-	_, err := fmt.Fprintln(a.out, text)
+	_, err := fmt.Fprintln(w, text)
 	return err
 }
 
-// printOutcome prints what has become of a retry; the first few that failed
-// again are named.
-func (a *app) printOutcome(r *retryFlags, so deadletters.Outcome) error {
-	if r.json {
-		return a.printJSON(struct {
-			Applied   int      `json:"applied"`
-			Discarded int      `json:"discarded"`
-			Failed    []letter `json:"failed"`
-			Waiting   []letter `json:"waiting"`
-		}{so.Applied, so.Discarded, describeAll(so.Failed), describeAll(so.Waiting)})
+// RetryOutcome prints the outcome of retries. It names the first few dead letters that failed again.
+func RetryOutcome(w io.Writer, asJSON bool, so deadletters.Outcome) error {
+	if asJSON {
+		return JSON(w, struct {
+			Applied   int          `json:"applied"`
+			Discarded int          `json:"discarded"`
+			Failed    []deadLetter `json:"failed"`
+			Waiting   []deadLetter `json:"waiting"`
+		}{so.Applied, so.Discarded, DescribeDeadLetters(so.Failed), DescribeDeadLetters(so.Waiting)})
 	}
 	const named = 10
 	for i := range so.Failed[:min(len(so.Failed), named)] {
 		d := &so.Failed[i]
-		fmt.Fprintf(a.out, "%d failed again (partition %s, sequence %d): %s\n", d.ID, d.Event.Partition, d.Event.Sequence, humanize.Shorten(d.Error, 200))
+		fmt.Fprintf(w, "%d failed again (partition %s, sequence %d): %s\n", d.ID, d.Event.Partition, d.Event.Sequence, humanize.Shorten(d.Error, 200))
 	}
 	if more := len(so.Failed) - named; more > 0 {
-		fmt.Fprintf(a.out, "and %s more\n", humanize.Count(more))
+		fmt.Fprintf(w, "and %s more\n", humanize.Count(more))
 	}
 	text := fmt.Sprintf("%s applied, %s failed again", humanize.Count(so.Applied), humanize.Count(len(so.Failed)))
 	if so.Discarded > 0 {
-		text += fmt.Sprintf(", %s discarded meanwhile", humanize.Count(so.Discarded))
+		text += fmt.Sprintf(", %s discarded in the meantime", humanize.Count(so.Discarded))
 	}
 	if len(so.Waiting) > 0 {
 		text += fmt.Sprintf(", %s waiting", humanize.Count(len(so.Waiting)))
 	}
-	_, err := fmt.Fprintln(a.out, text)
+	_, err := fmt.Fprintln(w, text)
 	return err
 }

@@ -1,0 +1,65 @@
+package results
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/internal/humanize"
+)
+
+// shownFaults is how many runs of faulty events are printed. The JSON and the HTML page have all.
+const shownFaults = 50
+
+// Audit prints the report of an audit.
+func Audit(out io.Writer, r *audit.Report) error {
+	table := term.NewTable("PARTITION", "HELD", "CHECKPOINT", "WRITTEN", "DEAD LETTERS", "WAITING", "MISSING", "DOUBLED", "EXPIRED", "STRAY")
+	for i := range r.Partitions {
+		p := &r.Partitions[i]
+		checkpoint := "none"
+		if p.Checkpoint >= 0 {
+			checkpoint = humanize.Count(p.Checkpoint)
+		}
+		cells := []string{p.ID, humanize.Count(p.Held), checkpoint, humanize.Count(p.Written), humanize.Count(p.Letters), humanize.Count(p.Waiting)}
+		for _, kind := range audit.Kinds {
+			cells = append(cells, humanize.Count(p.Faults[kind]))
+		}
+		table.Add(cells...)
+	}
+	var b strings.Builder
+	if _, err := table.WriteTo(&b); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	for i, f := range r.Faults {
+		if i == shownFaults {
+			fmt.Fprintf(&b, "and %s more: see --json or --html\n", humanize.Plural(len(r.Faults)-i, "run of events", "runs of events"))
+			break
+		}
+		fmt.Fprintln(&b, f)
+	}
+	if len(r.Faults) > 0 {
+		b.WriteByte('\n')
+	}
+	if r.Total.Faults[audit.Stray] > 0 {
+		fmt.Fprintln(&b, "Stray rows can belong to an earlier hub of the same name: a row does not say which hub it comes from.")
+	}
+	if n := r.Total.Skipped; n > 0 {
+		fmt.Fprintf(&b, "%s before the first row or dead letter: the pipeline does not start at the earliest event.\n", humanize.Plural(n, "event is", "events are"))
+	}
+	if n := r.Total.Repeats; n > 0 {
+		fmt.Fprintf(&b, "%s skipped by deduplication.\n", humanize.Plural(n, "message was", "messages were"))
+	}
+	if n := r.Total.Unclear; n > 0 {
+		fmt.Fprintf(&b, "%s no row and no dead letter, and may repeat an event that has passed retention.\n", humanize.Plural(n, "message has", "messages have"))
+	}
+	if n := r.Total.Ahead; n > 0 {
+		fmt.Fprintf(&b, "%s a row or a dead letter beyond the checkpoint, and will be processed again.\n", humanize.Plural(n, "event has", "events have"))
+	}
+	rate := float64(r.Total.Held) / max(r.Took.Seconds(), 0.001)
+	fmt.Fprintf(&b, "%s\nRead in %s, %s events/s.\n", r.Headline(), humanize.Span(r.Took), humanize.Count(int64(rate)))
+	_, err := io.WriteString(out, b.String())
+	return err
+}
