@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// The tests of the state machine run in a synctest bubble: time is virtual, and synctest.Wait tells when everything has come to rest. The
-// client is a pipe, and a goroutine that collects what the server sends.
+// The tests of the state machine run in a synctest bubble: time is virtual, and synctest.Wait
+// returns when all goroutines are blocked. The client is a pipe, and a goroutine that collects what
+// the server sends.
 
-// testPeer is a server's side made of functions.
+// testPeer is a [Peer] made of functions.
 type testPeer struct {
 	auth     func(mechanism string, response []byte) error
 	incoming func(*Incoming) (func(context.Context) error, error)
@@ -46,7 +47,7 @@ func (p *testPeer) Outgoing(l *Outgoing) (func(context.Context) error, error) {
 
 func (p *testPeer) Closed() { close(p.closed) }
 
-// testClient is a client that the test plays.
+// testClient is the client's end of a connection, driven by the test.
 type testClient struct {
 	t    testing.TB
 	srv  *Server
@@ -65,7 +66,7 @@ type received struct {
 	channel uint16
 	p       any
 	payload []byte
-	raw     []byte // performative and payload as they came
+	raw     []byte // performative and payload, encoded
 }
 
 // newTestClient connects a client; no bytes have been exchanged yet.
@@ -80,7 +81,7 @@ func newTestClient(t testing.TB, peer *testPeer, cfg *Config) *testClient {
 		select {
 		case <-peer.closed:
 		default:
-			t.Error("the peer wasn't told of the end")
+			t.Error("Closed wasn't called")
 		}
 	})
 	return &testClient{t: t, srv: srv, peer: peer, nc: near}
@@ -126,7 +127,7 @@ func (c *testClient) read() {
 				c.t.Errorf("the server sent % x: %v", f.body[:min(len(f.body), 40)], err)
 			}
 			if tr, ok := p.(*transfer); ok {
-				tr.tag = nil // it is gone with the frame
+				tr.tag = nil // valid only as long as the frame
 			}
 			c.got = append(c.got, received{f.channel, p, append([]byte{}, payload...), append([]byte{}, f.body...)})
 		}
@@ -140,7 +141,7 @@ func (c *testClient) queue(channel uint16, p performative, payload ...byte) {
 	c.out = endFrame(append(p.encode(b), payload...), at)
 }
 
-// flush sends what has been queued, and waits until the server has dealt with it.
+// flush sends what has been queued, and waits until the server has handled it.
 func (c *testClient) flush() {
 	c.t.Helper()
 	_, err := c.nc.Write(c.out)
@@ -224,7 +225,7 @@ func expectError(c *testClient, condition Symbol) {
 	}
 }
 
-// outcome takes the verdict out of a frame that settles one delivery; nil is accepted.
+// outcome returns the outcome in a frame that settles one delivery; nil is accepted.
 func (r *received) outcome(t testing.TB) (id uint32, rejected *Error) {
 	t.Helper()
 	p, ok := r.p.(*disposition)
@@ -281,7 +282,7 @@ func credit(handle, count, n uint32) *flow {
 		hasCredit: true}
 }
 
-// accepting is a target that accepts what it gets and remembers it.
+// accepting is a target that accepts all messages and records them.
 type accepting struct {
 	mu    sync.Mutex
 	got   []string

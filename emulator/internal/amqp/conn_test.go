@@ -115,7 +115,7 @@ func encoded(p performative) []byte {
 	return endFrame(p.encode(b), at)
 }
 
-// Whatever breaks the protocol ends the connection with an error that says how.
+// Malformed input ends the connection with an error that names the reason.
 func TestMalformedFrames(t *testing.T) {
 	frame := func(body string) []byte {
 		b, at := beginFrame(nil, frameAMQP, 0)
@@ -201,7 +201,7 @@ func TestHeartbeats(t *testing.T) {
 }
 
 func TestServerClose(t *testing.T) {
-	bubble(t, "tells the clients", func(t *testing.T) {
+	bubble(t, "sends close", func(t *testing.T) {
 		target, source := &accepting{}, count(0)
 		c := opened(t, &testPeer{incoming: target.open, outgoing: source.open}, nil, nil)
 		c.session()

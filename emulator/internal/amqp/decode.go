@@ -9,11 +9,13 @@ import (
 // maxDepth bounds the nesting of lists, maps, arrays and described values.
 const maxDepth = 32
 
-// maxPrealloc bounds the elements for which room is made before they are seen: of lists within lists, each can claim as many as there are bytes.
+// maxPrealloc bounds the elements allocated before they are decoded: each of many nested lists can
+// claim as many elements as there are bytes.
 const maxPrealloc = 32
 
-// decoder reads values off a byte slice. The first error sticks: every later read yields zero values, so that a caller checks once, at the
-// end. It never reads past buf, and allocates at most a small multiple of its length.
+// decoder reads values from a byte slice. After the first error, every read returns a zero value,
+// so that callers check err once, at the end. It never reads past buf, and allocates at most a
+// small multiple of its length.
 type decoder struct {
 	buf   []byte
 	off   int
@@ -86,9 +88,10 @@ func (d *decoder) size32() int {
 	return int(n)
 }
 
-// compound reads size and count of a list, map or array whose constructor has been read, and returns the offset at which it ends. The count
-// is at most the number of bytes left for the elements, for each takes at least one; an array of elements without any bytes is held to
-// that too.
+// compound reads size and count of a list, map or array whose constructor has been read, and
+// returns the offset at which it ends. The count is at most the number of bytes left for the
+// elements, for each takes at least one; an array of elements without any bytes has the same
+// limit.
 func (d *decoder) compound(code byte) (end, count int) {
 	switch code {
 	case codeList8, codeMap8, codeArray8:
@@ -260,7 +263,7 @@ func (d *decoder) textOf(code byte) string {
 	return string(b)
 }
 
-// skip passes over the next value, checking its structure.
+// skip skips the next value, checking its structure.
 func (d *decoder) skip() {
 	code := d.constructor()
 	if d.err == nil {
@@ -329,7 +332,8 @@ func (d *decoder) skipOf(code byte) {
 	}
 }
 
-// descriptor reads the start of a described value, and returns the code of its descriptor, or of its symbolic name where known names it.
+// descriptor reads the start of a described value, and returns the code of its descriptor, or of
+// its symbolic name where known names it.
 func (d *decoder) descriptor(known map[string]byte) byte {
 	if d.constructor() != codeDescribed {
 		d.fail("expected a described value")

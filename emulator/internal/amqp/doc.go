@@ -1,10 +1,34 @@
-// Package amqp is the server side of the AMQP 1.0 protocol: the wire types, frames, sections of a message, SASL, and the state machine
-// of connections, sessions and links. It knows nothing of event hubs; what a link is attached to, and what happens to the messages on
-// it, is decided by the [Peer] that the server's owner supplies for every connection.
+// Package amqp is the server side of the AMQP 1.0 protocol: the wire types, frames, sections of a
+// message, SASL, and the state machines of connections, sessions and links. It knows nothing of
+// event hubs and queues: the [Peer] that the server's owner supplies for every connection decides
+// what a link leads to and what happens to its messages.
 //
-// Section and table numbers in comments refer to the OASIS AMQP 1.0 standard (parts 1 types, 2 transport, 3 messaging, 5 security).
+// The protocol is the OASIS standard AMQP 1.0; section and table numbers in comments refer to it
+// (part 1 types, 2 transport, 3 messaging, 5 security). What Azure adds is limited to the SASL
+// mechanism MSSBCBS and to error conditions that begin with com.microsoft; comments name the
+// client libraries that need a deviation.
 //
-// Everything read from the network is bounded: a frame by the negotiated frame size, a message by the link's maximum, nesting by
-// [maxDepth], the elements of a compound by the bytes it occupies, and what has been received but not yet handled by
-// [Config.MaxBuffered]. Malformed input ends the connection with an AMQP error.
+// # Limits
+//
+// Everything read from the network is bounded: a frame by the negotiated frame size, a message by
+// the link's maximum, nesting by [maxDepth], the elements of a compound by the bytes it occupies,
+// and what has been received but not yet handled by [Config.MaxBuffered]. Malformed input ends the
+// connection with an AMQP error.
+//
+// # Goroutines and locks
+//
+// Each connection has one goroutine that reads frames and advances the state of sessions and
+// links, one that writes queued frames, one for each link, which runs the function that the Peer
+// supplied, and from time to time one that sends dispositions. Conn.mu guards all state of a
+// connection, its sessions and its links. It is never held over I/O or a call of the Peer, except
+// for the encoding functions that are passed to [Outgoing.Send]. Server.mu guards the server's
+// sets of listeners and connections.
+//
+// # Reading order
+//
+// server.go accepts connections; conn.go runs one from handshake (sasl.go) to close, with its
+// reader in conn_read.go and its writer in conn_write.go. session.go and link.go hold what both
+// directions share; incoming.go receives messages, outgoing.go sends them, disposition.go settles
+// what was sent. Below that lies the wire format: frame.go, performative.go and fields.go,
+// message.go, types.go, encode.go, decode.go.
 package amqp

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The append functions add the encoding of a value to b and return the extended slice; the shortest encoding is chosen where there are
-// several.
+// The append functions add the encoding of a value to b and return the extended slice; the
+// shortest encoding is chosen where there are several.
 
 func appendNull(b []byte) []byte { return append(b, codeNull) }
 
@@ -84,7 +84,8 @@ func appendDescriptor(b []byte, code byte) []byte {
 	return append(b, codeDescribed, codeSmallUlong, code)
 }
 
-// beginCompound starts a list, map or array with 32-bit size and count, and returns the place that [endCompound] fills in.
+// beginCompound starts a list, map or array with 32-bit size and count, and returns the offset of
+// the size, which [endCompound] fills in.
 func beginCompound(b []byte, code byte) ([]byte, int) {
 	b = append(b, code, 0, 0, 0, 0, 0, 0, 0, 0)
 	return b, len(b) - 8
@@ -143,8 +144,8 @@ func appendMap(b []byte, m Map) []byte {
 	return AppendValue(b, m)
 }
 
-// AppendValue appends a value of any of the types that decoding yields, or an int, or a []string, []Symbol, []int64 or []time.Time as an array. Another type is a
-// mistake of the program, and panics.
+// AppendValue appends a value of any of the types that decoding yields, or an int, or a []string,
+// []Symbol, []int64 or []time.Time as an array. It panics for other types.
 func AppendValue(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:

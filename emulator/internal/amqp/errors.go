@@ -30,7 +30,8 @@ const (
 	CondArgumentOutOfRange Symbol = "com.microsoft:argument-out-of-range"
 )
 
-// Error is an AMQP error as it goes over the wire: in a close, end or detach, or as the reason of a rejected delivery.
+// Error is an AMQP error as sent on the wire (section 2.8.14): in a close, end or detach, or in a
+// rejected outcome.
 type Error struct {
 	Condition   Symbol
 	Description string
@@ -43,10 +44,12 @@ func Errorf(condition Symbol, format string, args ...any) *Error {
 	return &Error{Condition: condition, Description: fmt.Sprintf(format, args...)}
 }
 
-// ErrLinkClosed is what a link's methods return once either side has detached it, or its session or connection is gone.
+// ErrLinkClosed is what a link's methods return once either side has detached the link, or its
+// session or connection has ended.
 var ErrLinkClosed = errors.New("amqp: link closed")
 
-// wireError turns any error into one that can be sent to the peer. Errors that aren't meant for it keep their text here.
+// wireError turns any error into one that can be sent to the peer. The text of errors that aren't
+// an [*Error] is not sent.
 func wireError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -1,6 +1,7 @@
 package amqp
 
-// fields reads the fields of a composite value in order. A field that is null, or left out at the end, reads as its default.
+// fields reads the fields of a composite value in order. A field that is null, or left out at the
+// end, reads as its default.
 type fields struct {
 	*decoder
 	left int
@@ -21,7 +22,7 @@ func (d *decoder) openFields() fields {
 	return fields{decoder: d, end: d.off}
 }
 
-// close passes over fields that weren't asked for, and checks that the list ends where it said.
+// close skips the remaining fields, and checks that the list has its declared size.
 func (f *fields) close() {
 	for ; f.left > 0 && f.err == nil; f.left-- {
 		f.skip()
@@ -40,7 +41,7 @@ func (f *fields) next() (code byte, ok bool) {
 }
 
 func (f *fields) mismatch(code byte, want string) {
-	f.fail("format code %#02x where %s belongs", code, want)
+	f.fail("format code %#02x in place of %s", code, want)
 }
 
 func (f *fields) any() any {
@@ -107,7 +108,8 @@ func (f *fields) bool() bool {
 	return false
 }
 
-// uint reads an unsigned integer of any width up to 64 bits: some clients send a wider or narrower type than the standard asks for.
+// uint reads an unsigned integer of any width up to 64 bits: some clients send a wider or narrower
+// type than the standard requires.
 func (f *fields) uint(missing uint64) uint64 {
 	code, ok := f.next()
 	if !ok {
@@ -132,13 +134,13 @@ func (f *fields) uint(missing uint64) uint64 {
 func (f *fields) uint32(missing uint32) uint32 {
 	v := f.uint(uint64(missing))
 	if v > 0xffffffff {
-		f.fail("%d where an unsigned 32-bit integer belongs", v)
+		f.fail("%d in place of an unsigned 32-bit integer", v)
 		return missing
 	}
 	return uint32(v)
 }
 
-// optUint32 tells a field that isn't set from any value.
+// optUint32 reads an unsigned 32-bit integer; ok is false if the field isn't set.
 func (f *fields) optUint32() (v uint32, ok bool) {
 	const unset = 1 << 40
 	n := f.uint(unset)
@@ -146,7 +148,7 @@ func (f *fields) optUint32() (v uint32, ok bool) {
 		return 0, false
 	}
 	if n > 0xffffffff {
-		f.fail("%d where an unsigned 32-bit integer belongs", n)
+		f.fail("%d in place of an unsigned 32-bit integer", n)
 		return 0, false
 	}
 	return uint32(n), true
@@ -189,14 +191,15 @@ func (f *fields) symbols() (all []Symbol) {
 	return all
 }
 
-// skipField passes over one field.
+// skipField skips one field.
 func (f *fields) skipField() {
 	if code, ok := f.next(); ok {
 		f.skipOf(code)
 	}
 }
 
-// described enters a composite value that is a field, and returns the code of its descriptor; ok is false if the field isn't set.
+// described enters a composite value that is a field, and returns the code of its descriptor; ok
+// is false if the field isn't set.
 func (f *fields) described(names map[string]byte) (desc byte, inner fields, ok bool) {
 	code, ok := f.next()
 	if !ok {

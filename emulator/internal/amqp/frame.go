@@ -12,19 +12,20 @@ const (
 	frameAMQP       = 0
 	frameSASL       = 1
 
-	// minFrameSize is what every peer must be able to take (section 2.4.1).
+	// minFrameSize is the max-frame-size that every peer must support (section 2.4.1).
 	minFrameSize = 512
 )
 
-// frame is one unit of transport. Its body is empty for a heartbeat, and valid only until the next is read.
+// frame is one frame (section 2.3). Its body is empty for a heartbeat, and valid only until the
+// next frame is read.
 type frame struct {
 	kind    byte
 	channel uint16
 	body    []byte
 }
 
-// frameReader takes frames off a connection without copying them: the body is a part of the read buffer, which is as big as the largest
-// frame allowed.
+// frameReader reads frames from a connection without copying them: the body is a part of the read
+// buffer, which is as large as the largest frame allowed.
 type frameReader struct {
 	r    *bufio.Reader
 	used int
@@ -50,7 +51,7 @@ func (fr *frameReader) release() error {
 	return err
 }
 
-// next returns the next frame. An [*Error] says that what came isn't a frame; any other error is the network's.
+// next returns the next frame. An [*Error] means malformed input; any other error is the network's.
 func (fr *frameReader) next() (frame, error) {
 	if err := fr.release(); err != nil {
 		return frame{}, err
@@ -69,7 +70,7 @@ func (fr *frameReader) next() (frame, error) {
 	case uint64(size) > uint64(fr.r.Size()):
 		return frame{}, Errorf(CondFraming, "frame of %d bytes exceeds the maximum of %d", size, fr.r.Size())
 	case offset < frameHeaderSize || uint32(offset) > size:
-		return frame{}, Errorf(CondFraming, "frame of %d bytes with its body at %d", size, offset)
+		return frame{}, Errorf(CondFraming, "frame of %d bytes with its data offset at %d", size, offset)
 	}
 	b, err := fr.r.Peek(int(size))
 	if err != nil {

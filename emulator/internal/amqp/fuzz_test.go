@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Whatever a client sends, the server neither panics nor hangs. The data are bytes of a stream, or, for mutations that get further, the
-// bodies of frames, each preceded by its length and channel.
+// Whatever a client sends, the server neither panics nor hangs. The data are bytes of a stream,
+// or, for mutations that get further, the bodies of frames, each preceded by its length and
+// channel.
 func FuzzConnection(f *testing.F) {
 	var stream, bodies []byte
 	for _, p := range []performative{
@@ -56,7 +57,7 @@ func FuzzConnection(f *testing.F) {
 	})
 }
 
-// However a client introduces itself, nobody who hasn't proved who he is attaches a link, and the answers are short.
+// Whatever the handshake, only an authenticated client can attach a link, and the answers are short.
 func FuzzHandshake(f *testing.F) {
 	const proof = "\x00user\x00password"
 	proper := slices.Concat(headerSASL[:], saslInitFrame("PLAIN", []byte(proof)), headerAMQP[:])

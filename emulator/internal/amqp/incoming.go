@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// Incoming is a link on which the client sends.
+// Incoming is a link on which the client sends: the server's receiving link endpoint (section 2.6).
 type Incoming struct {
 	*Link
 	wake  chan struct{}
-	meter *Meter // nil if nobody counts
+	meter *Meter // nil: not counted
 
 	// Guarded by c.mu.
 	credit        uint32 // messages the client may still send
 	deliveryCount uint32
 	queue         []Delivery // received, not yet taken by Next
-	taken         []Delivery // returned by Next last
-	partial       *Delivery  // its last frame is still to come
+	taken         []Delivery // returned by the last call of Next
+	partial       *Delivery  // a delivery whose last transfer is missing
 }
 
 // Delivery is a message received.
@@ -27,12 +27,13 @@ type Delivery struct {
 	Payload []byte
 
 	id      uint32
-	size    int // as received, also of what isn't kept
+	size    int // as received, including bytes that were not kept
 	settled bool
 	buf     *[]byte
 }
 
-// Buffers of messages received. Most messages fit one frame; for those that don't, a second pool keeps buffers that have grown.
+// Buffers of messages received. Most messages fit one frame; a second pool keeps the grown buffers
+// of those that don't.
 var smallBuffers, largeBuffers = bufferPool(64 << 10), bufferPool(256 << 10)
 
 func bufferPool(size int) *sync.Pool {
@@ -59,19 +60,20 @@ func (d *Delivery) free() {
 	d.buf, d.Payload = nil, nil
 }
 
-// onTransfer takes a frame of a message.
+// onTransfer handles a transfer: a whole message or a part of one.
 func (c *Conn) onTransfer(channel uint16, p *transfer, payload []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sessions[channel]
 	switch {
 	case s == nil:
-		return Errorf(CondNotAllowed, "transfer on channel %d, on which no session has begun", channel)
+		return Errorf(CondNotAllowed, "transfer on channel %d, which has no session", channel)
 	case s.endSent:
 		return nil
 	}
 	s.nextIncomingID++
-	// The window is opened again before it is used up: what holds a client back are the links' credit and the pace of reading.
+	// The window is reopened before it is used up: what limits a client is link credit and how
+	// fast the server reads.
 	if s.incomingWindow--; s.incomingWindow < sessionWindow/2 {
 		s.incomingWindow = sessionWindow
 		s.pushFlow(flow{})
@@ -79,10 +81,10 @@ func (c *Conn) onTransfer(channel uint16, p *transfer, payload []byte) error {
 	l := s.links[p.handle]
 	switch {
 	case l == nil:
-		s.fail(Errorf(CondUnattachedHandle, "transfer for handle %d, to which no link is attached", p.handle))
+		s.fail(Errorf(CondUnattachedHandle, "transfer for handle %d, which has no link", p.handle))
 		return nil
 	case l.in == nil:
-		s.fail(Errorf(CondErrantLink, "transfer on link %.100q, on which the client receives", l.name))
+		s.fail(Errorf(CondErrantLink, "transfer on link %.100q, whose receiver is the client", l.name))
 		return nil
 	case l.detachSent || l.detachReceived || l.detachErr != nil:
 		return nil
@@ -98,7 +100,7 @@ func (c *Conn) onTransfer(channel uint16, p *transfer, payload []byte) error {
 	return nil
 }
 
-// receive adds a frame to the message it belongs to, and queues the message when it is complete.
+// receive adds a transfer to its delivery, and queues the message when it is complete.
 func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 	c := l.c
 	if l.partial == nil {
@@ -122,7 +124,7 @@ func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 	}
 	d.settled = d.settled || p.settled
 	if d.size += len(payload); d.size > c.cfg.MaxMessageSize {
-		payload = nil // it is read to its end, but nothing of it is kept
+		payload = nil // the rest is read, but not kept
 		c.partialBytes -= len(*d.buf)
 		*d.buf = (*d.buf)[:0]
 	}
@@ -150,7 +152,7 @@ func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 	return nil
 }
 
-// rejectTooLarge settles a message above the limit, as Azure does: the link goes on.
+// rejectTooLarge rejects a message above the limit and keeps the link, as Azure does.
 func (l *Incoming) rejectTooLarge(d *Delivery) {
 	if !d.settled {
 		e := Errorf(CondMessageSize, "The received message (delivery-id:%d, size:%d bytes) exceeds the limit (%d bytes) currently allowed on the link.",
@@ -176,7 +178,8 @@ func (l *Incoming) dropPartial() {
 	}
 }
 
-// replenish raises the client's credit again once half of it is used, counting what waits in the queue as used.
+// replenish raises the client's credit again once half of it is used. Messages in the queue count
+// as used.
 func (l *Incoming) replenish() {
 	limit := uint32(l.c.cfg.Credit)
 	used := l.credit + uint32(len(l.queue)+len(l.taken))
@@ -191,9 +194,10 @@ func (l *Incoming) pushFlow() {
 	l.s.pushFlow(flow{handle: l.handle, hasHandle: true, deliveryCount: l.deliveryCount, credit: l.credit})
 }
 
-// Next returns all messages received since the last call, and waits until there is at least one. Messages returned before are done with:
-// their payloads become invalid. When the client has detached the link, what it sent before is still returned; after that, as when the
-// server has detached it, Next returns [ErrLinkClosed].
+// Next returns all messages received since the last call, and waits until there is at least one.
+// It invalidates the payloads of the messages returned before. After the client has detached the
+// link, Next still returns what was received before, then [ErrLinkClosed]; after the server has
+// detached it, Next returns ErrLinkClosed at once.
 func (l *Incoming) Next(ctx context.Context) ([]Delivery, error) {
 	c := l.c
 	for {
@@ -219,7 +223,7 @@ func (l *Incoming) Next(ctx context.Context) ([]Delivery, error) {
 	}
 }
 
-// release frees the messages that Next returned last.
+// release frees the messages that the last Next returned.
 func (l *Incoming) release() {
 	for i := range l.taken {
 		l.c.bufferedBytes -= len(l.taken[i].Payload)
@@ -232,7 +236,7 @@ func (l *Incoming) release() {
 	}
 }
 
-// discard forgets what was received and will not be handled.
+// discard frees the messages that were received and will not be handled.
 func (l *Incoming) discard() {
 	l.release()
 	l.taken, l.queue = l.queue, nil
@@ -240,9 +244,10 @@ func (l *Incoming) discard() {
 	l.taken = nil
 }
 
-// Settle tells the client the outcome of messages that Next returned: accepted where err is nil, else rejected. Neighbours in the order of
-// receipt are settled with one frame. They are settled at once also where the link's mode is to wait for the client's own settlement: Azure's
-// Python library asks for that mode and then sends none.
+// Settle sends the outcome of messages that Next returned: accepted if err is nil, otherwise
+// rejected. Consecutive delivery ids share a disposition. Messages are settled at once even with
+// rcv-settle-mode second, which waits for the client's settlement: Azure's Python library asks for
+// that mode and then doesn't settle.
 func (l *Incoming) Settle(ds []Delivery, err error) {
 	state := &deliveryState{}
 	if err != nil {

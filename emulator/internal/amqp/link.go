@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// maxName and maxAddress bound what a link keeps of its attach, in bytes.
+// maxName and maxAddress bound the name and the addresses in an attach, in bytes.
 const (
 	maxName    = 1024
 	maxAddress = 2048
@@ -30,36 +30,39 @@ type Link struct {
 	in  *Incoming // exactly one of these is set
 	out *Outgoing
 
-	attached       bool // the client has been answered
+	attached       bool // the attach has been answered
 	detachErr      *Error
 	detachSent     bool
 	detachReceived bool
-	peerClosed     bool // the client's detach said closed
+	peerClosed     bool // the client's detach had closed set
 }
 
 // Name is the link's name, chosen by the client.
 func (l *Link) Name() string { return l.name }
 
-// Address is the address of the node: the target of an incoming link, the source of an outgoing one.
+// Address is the address of the node: the target of an incoming link, the source of an outgoing
+// one.
 func (l *Link) Address() string { return l.address }
 
-// ClientAddress is the address at the client's end of the link; replies to requests are sent to it.
+// ClientAddress is the address of the terminus at the client's end; replies to requests are sent
+// to it.
 func (l *Link) ClientAddress() string { return l.clientAddress }
 
-// Properties are the link properties that the client sent. Like the filter and the desired capabilities, they are there only while the
-// [Peer] opens the link.
+// Properties are the link properties that the client sent. Like the filter and the desired
+// capabilities, they are available only while the [Peer] opens the link.
 func (l *Link) Properties() Map { return l.props }
 
 // Filter is the filter set of the client's source.
 func (l *Link) Filter() Map { return l.filter }
 
-// Desired tells whether the client asked for a capability of the link.
+// Desired reports whether the client desires a capability of the link.
 func (l *Link) Desired(capability Symbol) bool { return slices.Contains(l.desired, capability) }
 
 func (l *Link) key() linkKey { return linkKey{name: l.name, incoming: l.in != nil} }
 
-// Detach detaches the link from the server's side, because of err. It returns at once; the link's context ends. Detaching a link that is
-// already detached does nothing. It must not be called with locks held that the link's function takes.
+// Detach detaches the link from the server's side, because of err. It returns at once; the link's
+// context ends. Detaching a link that is already detached does nothing. It must not be called with
+// locks held that the link's function takes.
 func (l *Link) Detach(err error) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -73,10 +76,10 @@ func (l *Link) Detach(err error) {
 	}
 }
 
-// DropConnection ends the link's connection as a failing network would.
+// DropConnection closes the link's connection without a close frame, as a network failure would.
 func (l *Link) DropConnection() { l.c.drop() }
 
-// pushDetach sends the detach frame, if it is still due.
+// pushDetach queues the detach frame, unless one was sent.
 func (l *Link) pushDetach() {
 	if l.detachSent || l.s.endSent {
 		return
@@ -128,7 +131,7 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	answer.receiver = !p.receiver
 	answer.initialCount = 0
 	answer.properties, answer.desired = nil, nil
-	answer.maxMessage = 0 // a limit is the receiver's to state
+	answer.maxMessage = 0 // only the receiver states a limit (section 2.7.3)
 	if in != nil {
 		answer.maxMessage = uint64(c.cfg.MaxMessageSize)
 	}
@@ -150,13 +153,13 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	return nil
 }
 
-// register registers a new link, unless the client's attach breaks the rules.
+// register adds a new link to its session, or ends the session if the attach is invalid.
 func (s *session) register(l *Link) bool {
 	c := s.c
 	l.s = s
 	switch {
 	case len(l.name) > maxName:
-		s.fail(Errorf(CondInvalidField, "a link's name may have %d bytes", maxName))
+		s.fail(Errorf(CondInvalidField, "the link's name is longer than %d bytes", maxName))
 		return false
 	case l.handle >= uint32(c.cfg.MaxLinks):
 		s.fail(Errorf(CondNotAllowed, "handle %d is above the agreed maximum of %d", l.handle, c.cfg.MaxLinks-1))
@@ -168,7 +171,7 @@ func (s *session) register(l *Link) bool {
 		s.fail(Errorf(CondResourceLimit, "a connection may have at most %d links", c.cfg.MaxLinks))
 		return false
 	}
-	// A second link of the same name and direction takes the place of the first (section 2.6.1).
+	// A second link of the same name and direction replaces the first (section 2.6.1).
 	if old := c.linksByName[l.key()]; old != nil && old.detachErr == nil && !old.detachReceived {
 		old.detachErr = Errorf(CondStolen, "another link of this name was attached")
 		old.cancel()
@@ -180,7 +183,7 @@ func (s *session) register(l *Link) bool {
 	return true
 }
 
-// readTermini takes the addresses of both ends.
+// readTermini reads the addresses and the filter from source and target.
 func (l *Link) readTermini(p *attach) error {
 	near, far := p.target, p.source
 	if l.out != nil {
@@ -188,9 +191,9 @@ func (l *Link) readTermini(p *attach) error {
 	}
 	switch {
 	case near == nil || near.dynamic:
-		return Errorf(CondNotImplemented, "the link doesn't say what it is to be attached to")
+		return Errorf(CondNotImplemented, "the attach has no address for the server's side: dynamic nodes and links without source or target are not supported")
 	case len(near.address) > maxAddress || far != nil && len(far.address) > maxAddress:
-		return Errorf(CondInvalidField, "an address may have %d bytes", maxAddress)
+		return Errorf(CondInvalidField, "an address is longer than %d bytes", maxAddress)
 	}
 	l.address = near.address
 	if far != nil {
@@ -202,7 +205,8 @@ func (l *Link) readTermini(p *attach) error {
 	return nil
 }
 
-// refuse answers an attach with one that has no node behind it, and detaches at once (section 2.6.3).
+// refuse answers an attach with one that has no source or target, and detaches at once (section
+// 2.6.3).
 func (l *Link) refuse(p *attach, err error) {
 	answer := &attach{name: p.name, handle: p.handle, receiver: !p.receiver, sndSettle: p.sndSettle, rcvSettle: p.rcvSettle}
 	l.c.push(l.s.channel, answer)
@@ -223,7 +227,7 @@ func (l *Link) finish(err error) {
 		l.detachErr = c.errorForPeer(err)
 	}
 	l.cancel()
-	if !l.attached && !l.s.endSent { // it was held, and is refused
+	if !l.attached && !l.s.endSent { // the attach was deferred, and is refused now
 		l.attached = true
 		p := l.out.deferred
 		c.push(l.s.channel, &attach{name: p.name, handle: p.handle, sndSettle: p.sndSettle, rcvSettle: p.rcvSettle})
@@ -239,7 +243,8 @@ func (l *Link) finish(err error) {
 	l.s.endIfDone()
 }
 
-// errorForPeer turns an error into what the client is told, and logs it if it is the server's own.
+// errorForPeer returns the AMQP error to send for err, and logs err if that is an error of the
+// server itself.
 func (c *Conn) errorForPeer(err error) *Error {
 	var e *Error
 	if !errors.As(err, &e) {

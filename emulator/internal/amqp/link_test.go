@@ -291,7 +291,7 @@ func TestReceivedMessages(t *testing.T) {
 		if got, want := target.meter.Read(), (IncomingStats{Messages: 4, Bytes: 20 + 10 + 11 + 11, Largest: 20, TooLarge: 3}); got != want {
 			t.Errorf("%+v arrived, not %+v", got, want)
 		}
-		// The link goes on, as long as one likes.
+		// The link stays attached.
 		for id := uint32(4); id < 30; id++ {
 			c.queue(0, frame(id, true), []byte("12345678901")...)
 			c.send(0, frame(id, false), 'x')
@@ -369,7 +369,7 @@ func TestReceivedMessages(t *testing.T) {
 			}
 			c.send(0, &transfer{}, 'x') // ignored: the client hasn't seen the detach yet
 			c.send(0, &detach{handle: 0, closed: true})
-			c.sender(0) // the session lives
+			c.sender(0) // the session has not ended
 		})
 	}
 	bubble(t, "beyond the credit", func(t *testing.T) {
@@ -416,7 +416,7 @@ func TestReceivedMessages(t *testing.T) {
 	})
 }
 
-// What a link has received and never handled doesn't count when the link is gone.
+// Messages that a link received and never handled don't count after it is detached.
 func TestBufferedBytesOfADeadLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := make(chan struct{})
@@ -436,7 +436,7 @@ func TestBufferedBytesOfADeadLink(t *testing.T) {
 	})
 }
 
-// While messages wait to be handled, the connection isn't read beyond the bound; what is handled makes room again.
+// The connection isn't read while more bytes than the bound are unhandled.
 func TestBufferedBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})

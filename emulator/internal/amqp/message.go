@@ -10,8 +10,8 @@ type Section struct {
 	Value []byte
 }
 
-// NextSection splits the first section off an encoded message. The structure of the section is checked, but not the order of sections.
-// Everything returned is a part of b.
+// NextSection returns the first section of an encoded message and the rest. The structure of the
+// section is checked, but not the order of sections. Everything returned is a part of b.
 func NextSection(b []byte) (s Section, rest []byte, err error) {
 	d := decoder{buf: b}
 	s.Code = d.descriptor(sectionNames)
@@ -21,7 +21,7 @@ func NextSection(b []byte) (s Section, rest []byte, err error) {
 	case d.err != nil:
 		return s, nil, d.err
 	case s.Code < SectionHeader || s.Code > SectionFooter:
-		return s, nil, Errorf(CondDecode, "descriptor %#02x is no section of a message", s.Code)
+		return s, nil, Errorf(CondDecode, "descriptor %#02x is not a section of a message", s.Code)
 	case !fitsSection(s.Code, code):
 		return s, nil, Errorf(CondDecode, "format code %#02x in section %#02x of a message", code, s.Code)
 	}
@@ -33,7 +33,7 @@ func NextSection(b []byte) (s Section, rest []byte, err error) {
 	return s, b[d.off:], nil
 }
 
-// fitsSection tells whether a value with this constructor may be the value of the section.
+// fitsSection reports whether a section may have a value with this constructor.
 func fitsSection(section, code byte) bool {
 	switch section {
 	case SectionHeader, SectionProperties, SectionSequence:
@@ -95,7 +95,7 @@ func (s Section) Pairs(f func(RawPair) bool) {
 	}
 }
 
-// Text decodes an encoded string or symbol; ok is false if it is something else.
+// Text decodes an encoded string or symbol; ok is false for another type.
 func Text(encoded []byte) (text string, ok bool) {
 	d := decoder{buf: encoded}
 	switch code := d.constructor(); code {
@@ -106,7 +106,7 @@ func Text(encoded []byte) (text string, ok bool) {
 	return "", false
 }
 
-// AppendSection starts a section: its descriptor, which the encoded value must follow.
+// AppendSection appends the descriptor of a section; the caller appends the encoded value.
 func AppendSection(b []byte, code byte) []byte { return appendDescriptor(b, code) }
 
 // AppendMapHeader appends the constructor of a map of n entries that occupy size bytes.
@@ -121,7 +121,8 @@ func AppendMapHeader(b []byte, n, size int) []byte {
 	return b
 }
 
-// Message is a decoded message, as far as requests and replies to a node such as $management need it.
+// Message holds the parts of a message that requests to a node such as $management, and their
+// replies, use.
 type Message struct {
 	MessageID     any // string, uint64, UUID or []byte
 	ReplyTo       string

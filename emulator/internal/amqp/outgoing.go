@@ -2,21 +2,24 @@ package amqp
 
 import "context"
 
-// Outgoing is a link on which the client receives. Its methods are for the link's function only, except as said otherwise.
+// Outgoing is a link on which the client receives: the server's sending link endpoint (section
+// 2.6). Only the link's function calls its methods, except where stated otherwise.
 type Outgoing struct {
 	*Link
 	wake chan struct{}
 
-	settle   func(tag [16]byte, o Outcome) (wait func() error, err error) // set before the client is answered
-	deferred *attach                                                      // the answer to the attach, which [Outgoing.CompleteAttach] sends
+	// settle is the function of OnSettle; it doesn't change after the attach has been answered.
+	settle func(tag [16]byte, o Outcome) (wait func() error, err error)
+	// deferred is the answer to the attach, until CompleteAttach sends it.
+	deferred *attach
 
 	// Guarded by c.mu.
 	deliveryCount uint32
 	credit        uint32
 	drain         bool
-	idle          bool     // there is nothing to send
-	rest          []byte   // what the session's window left of a message begun
-	restTransfer  transfer // that message
+	idle          bool     // nothing to send
+	rest          []byte   // the part of a message for which the session's window had no room
+	restTransfer  transfer // of that message
 }
 
 func (l *Outgoing) wakeUp() {
@@ -26,7 +29,7 @@ func (l *Outgoing) wakeUp() {
 	}
 }
 
-// onFlow takes the credit that the client grants (section 2.6.7).
+// onFlow sets the credit that the client grants (section 2.6.7).
 func (l *Outgoing) onFlow(p *flow) {
 	if p.hasCredit {
 		credit := p.deliveryCount + p.credit - l.deliveryCount
@@ -45,7 +48,7 @@ func (l *Outgoing) onFlow(p *flow) {
 	}
 }
 
-// finishDrain ends a drain: the credit that nothing could be sent for is used up.
+// finishDrain ends a drain: it consumes the remaining credit (section 2.6.7).
 func (l *Outgoing) finishDrain() {
 	l.deliveryCount += l.credit
 	l.credit = 0
@@ -57,7 +60,7 @@ func (l *Outgoing) pushFlow() {
 	l.s.pushFlow(flow{handle: l.handle, hasHandle: true, deliveryCount: l.deliveryCount, credit: l.credit, drain: l.drain})
 }
 
-// WaitCredit waits until a message may be sent, and returns how many the client has granted credit for.
+// WaitCredit waits until a message can be sent, and returns the link credit.
 func (l *Outgoing) WaitCredit(ctx context.Context) (int, error) {
 	for {
 		l.c.mu.Lock()
@@ -83,7 +86,7 @@ func (l *Outgoing) WaitCredit(ctx context.Context) (int, error) {
 	}
 }
 
-// Idle says that there is nothing to send for now: a client that drains the link gets its credit back at once.
+// Idle declares that there is nothing to send now, so that a drain is answered at once.
 func (l *Outgoing) Idle() {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -97,7 +100,8 @@ func (l *Outgoing) closing() bool {
 	return l.detachSent || l.detachReceived || l.s.endSent || l.c.outputClosed
 }
 
-// hasRoom tells whether more may be queued for the network; if not, the writer will wake the link.
+// hasRoom reports whether more may be queued for the network; if not, the writer wakes the link
+// later.
 func (l *Outgoing) hasRoom() bool {
 	if len(l.c.out) < highWater {
 		return true
@@ -106,25 +110,29 @@ func (l *Outgoing) hasRoom() bool {
 	return false
 }
 
-// Send queues up to n messages, as many as credit, the session's window and the room for output allow, and returns how many; encode appends
-// the i-th message to b and returns the result. It must be quick, and not call methods of the link. Messages go out settled, unless the
-// client asked for unsettled ones.
+// Send queues up to n messages, as many as credit, the session's window and the room for output
+// allow, and returns how many; encode appends the i-th message to b and returns the result. It
+// runs with the connection's lock held: it must be quick, and must not call methods of the link.
+// Messages are sent settled, unless the client asked for snd-settle-mode unsettled.
 func (l *Outgoing) Send(n int, format uint32, encode func(b []byte, i int) []byte) (sent int, err error) {
 	return l.send(n, format, nil, encode)
 }
 
-// OnSettle has f called with the outcome of every message that [Outgoing.SendTagged] sends. The client is told f's error, or that of wait, if
-// there is one. f is called by the goroutine that reads the connection, and must not block for long; wait may. OnSettle is for the [Peer],
-// before it has opened the link.
+// OnSettle makes f receive the outcome of every message that [Outgoing.SendTagged] sends. An error
+// of f, or of wait, is sent to the client as a rejected outcome. f is called by the goroutine that
+// reads the connection, and must not block for long; wait may. Only the [Peer] calls OnSettle,
+// while it opens the link.
 func (l *Outgoing) OnSettle(f func(tag [16]byte, o Outcome) (wait func() error, err error)) {
 	l.settle = f
 }
 
-// DeferAttach has the client not be answered yet: the link's function does that with [Outgoing.CompleteAttach], or refuses the link by an error. It is for
-// the [Peer], before it has opened the link.
+// DeferAttach leaves the answer to the attach to the link's function, which calls
+// [Outgoing.CompleteAttach] or refuses the link by an error. Only the [Peer] calls it, while it
+// opens the link.
 func (l *Outgoing) DeferAttach() { l.deferred = &attach{} }
 
-// CompleteAttach answers the client of a link that was held, with the filter that is in force, and properties.
+// CompleteAttach sends the deferred answer to an attach, with the filter that is in force, and
+// properties.
 func (l *Outgoing) CompleteAttach(filter, properties Map) error {
 	c := l.c
 	c.mu.Lock()
@@ -140,10 +148,10 @@ func (l *Outgoing) CompleteAttach(filter, properties Map) error {
 	return nil
 }
 
-// PreSettled tells whether the client asked for messages to be settled as they are sent.
+// PreSettled reports whether the client asked for snd-settle-mode settled.
 func (l *Outgoing) PreSettled() bool { return l.sndSettle == senderSettled }
 
-// SendTagged is Send for messages that the client has to settle, each under its own tag.
+// SendTagged is Send for messages that the client has to settle, each with its own delivery-tag.
 func (l *Outgoing) SendTagged(n int, format uint32, tag func(i int) [16]byte, encode func(b []byte, i int) []byte) (sent int, err error) {
 	return l.send(n, format, tag, encode)
 }
@@ -186,7 +194,8 @@ func (l *Outgoing) send(n int, format uint32, tag func(i int) [16]byte, encode f
 	return sent, nil
 }
 
-// sendRest sends what is left of a message that needs several frames, as far as the session's window reaches.
+// sendRest sends the rest of a message that needs several frames, as far as the session's window
+// allows.
 func (l *Outgoing) sendRest() {
 	c, s := l.c, l.s
 	if len(l.rest) == 0 || l.closing() {

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// messages takes n messages off the client, putting those of several frames together.
+// messages receives n messages, joining those of several frames.
 func (c *testClient) messages(handle uint32, n int) []string {
 	c.t.Helper()
 	var all []string
@@ -54,7 +54,8 @@ func TestOutgoingCredit(t *testing.T) {
 		c.send(0, credit(0, 10, 5))
 		check(t, c.messages(0, 5), 10)
 		c.nothing()
-		// Credit is counted from the delivery count that the client has seen: 3 of these 10 are used already.
+		// Credit is counted from the delivery count that the client has seen: 3 of these 10 are
+		// used already.
 		c.send(0, credit(0, 12, 10))
 		check(t, c.messages(0, 7), 15)
 		c.nothing()
@@ -118,7 +119,7 @@ func TestOutgoingCredit(t *testing.T) {
 	})
 }
 
-// A message that is larger than the client's frames goes out in several.
+// A message that is larger than the client's frames is sent in several.
 func TestOutgoingFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := count(3)
@@ -182,7 +183,7 @@ func TestRemoteWindow(t *testing.T) {
 		c.send(0, &flow{hasIncomingID: true, incomingWindow: 5, hasHandle: true, credit: 100, hasCredit: true})
 		check(t, c.messages(0, 5), 0)
 		c.nothing()
-		c.send(0, &flow{nextIncomingID: 2, hasIncomingID: true, incomingWindow: 1}) // 3 are on their way
+		c.send(0, &flow{nextIncomingID: 2, hasIncomingID: true, incomingWindow: 1}) // 3 are in flight
 		c.nothing()
 		c.send(0, &flow{nextIncomingID: 5, hasIncomingID: true, incomingWindow: 2})
 		check(t, c.messages(0, 2), 5)
@@ -206,7 +207,8 @@ func TestRemoteWindow(t *testing.T) {
 	})
 }
 
-// A link whose client grants no credit, or whose session's window is closed, doesn't hold up the others of its connection.
+// A link whose client grants no credit, or whose session's window is closed, doesn't block the
+// other links of its connection.
 func TestSlowLinkHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		target := &accepting{}

@@ -1,8 +1,9 @@
 package amqp
 
-// The performatives of the transport (section 2.7). Each has a decode method for the direction client to server and an encode method for
-// the other; fields that this side neither reads nor sets are left out of the structs. Encoding writes every field of the standard, null
-// where it isn't set: trailing nulls may be left out, but Azure's Python client counts on their presence.
+// The performatives of the transport (section 2.7). Each has a decode method for the direction
+// client to server and an encode method for the other; fields that this side neither reads nor
+// sets are left out of the structs. Encoding writes every field of the standard, null where it
+// isn't set: the standard allows omitting trailing nulls, but Azure's Python client requires them.
 
 type performative interface{ encode(b []byte) []byte }
 
@@ -34,7 +35,7 @@ func (p *open) decode(d *decoder) {
 func (p *open) encode(b []byte) []byte {
 	b, at := beginCompound(appendDescriptor(b, descOpen), codeList32)
 	b = AppendString(b, p.containerID)
-	b = appendNull(b) // hostname: the client's to set
+	b = appendNull(b) // hostname: only clients set it
 	b = appendUint(b, p.maxFrameSize)
 	b = appendUshort(b, p.channelMax)
 	b = appendUint(b, p.idleTimeOut)
@@ -113,7 +114,7 @@ func (p *attach) decode(d *decoder) {
 	}
 	p.source = f.terminus(descSource)
 	p.target = f.terminus(descTarget)
-	f.skipField() // unsettled: resuming a delivery isn't supported, all links start afresh
+	f.skipField() // unsettled: resuming deliveries isn't supported
 	f.skipField() // incomplete-unsettled
 	p.initialCount = f.uint32(0)
 	p.maxMessage = f.uint(0)
@@ -163,7 +164,7 @@ func (f *fields) terminus(want byte) *terminus {
 		return nil
 	}
 	if desc != want {
-		f.fail("descriptor %#02x where source or target belongs", desc)
+		f.fail("descriptor %#02x in place of a source or target", desc)
 		return nil
 	}
 	var t terminus
@@ -289,7 +290,8 @@ func (p *transfer) decode(d *decoder) {
 	f.close()
 }
 
-// encode has the delivery id be the tag where there is none: it must be unique among the unsettled deliveries of the link.
+// encode uses the delivery-id as the delivery-tag if there is none: tags must be unique among the
+// unsettled deliveries of a link.
 func (p *transfer) encode(b []byte) []byte {
 	b = appendDescriptor(b, descTransfer)
 	b = append(b, codeList8, 0)
@@ -314,7 +316,7 @@ func (p *transfer) encode(b []byte) []byte {
 	return b
 }
 
-// transferOverhead is the most that a frame needs besides the payload of a transfer.
+// transferOverhead is the largest size of a transfer frame without its payload, in bytes.
 const transferOverhead = 64
 
 type disposition struct {
@@ -322,11 +324,11 @@ type disposition struct {
 	first    uint32
 	last     uint32
 	settled  bool
-	state    *deliveryState // that is sent
-	outcome  *Outcome       // that was received, if it was final
+	state    *deliveryState // sent by the server
+	outcome  *Outcome       // received from the client; nil if the state is not an outcome
 }
 
-// deliveryState is an outcome, rejected where err is set.
+// deliveryState is an outcome to send; with err it is rejected.
 type deliveryState struct {
 	kind OutcomeKind
 	err  *Error
@@ -386,7 +388,7 @@ func (p *detach) encode(b []byte) []byte {
 	return endCompound(b, at, 3)
 }
 
-// endOrClose is an end or a close: both hold but an error.
+// endOrClose is an end or a close performative: both have an error as their only field.
 type endOrClose struct {
 	desc byte
 	err  *Error
@@ -423,7 +425,7 @@ func (e *Error) encode(b []byte) []byte {
 	return endCompound(appendNull(b), at, 3)
 }
 
-// The frames of the security layer (section 5.3.3).
+// The SASL frames (section 5.3.3).
 
 type saslMechanisms struct{ names []Symbol }
 

@@ -17,9 +17,10 @@ const (
 	saslAuth = 1
 )
 
-var errNotAMQP = errors.New("the client doesn't speak AMQP 1.0")
+var errNotAMQP = errors.New("the client does not speak AMQP 1.0: unknown protocol header")
 
-// handshake exchanges protocol headers and does the SASL exchange, up to and including the client's AMQP header.
+// handshake exchanges protocol headers and does the SASL exchange, up to and including the
+// client's AMQP header.
 func (c *Conn) handshake() error {
 	h, err := c.fr.header()
 	if err != nil {
@@ -42,7 +43,7 @@ func (c *Conn) handshake() error {
 			return err
 		}
 	default:
-		c.write(headerSASL[:]) // the answer to an unknown header is one that would do
+		c.write(headerSASL[:]) // an unknown header is answered with a supported one (section 2.2)
 		return errNotAMQP
 	}
 	c.write(headerAMQP[:])
@@ -82,7 +83,7 @@ func (c *Conn) sasl() error {
 	return nil
 }
 
-// write hands bytes outside the AMQP layer to the writer.
+// write queues bytes that are not AMQP frames: protocol headers.
 func (c *Conn) write(b []byte) {
 	c.mu.Lock()
 	c.out = append(c.out, b...)

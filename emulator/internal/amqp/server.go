@@ -19,20 +19,24 @@ type Config struct {
 	MaxFrameSize int
 	// MaxMessageSize is the largest message accepted, in bytes. Default 1 MiB, as Event Hubs'.
 	MaxMessageSize int
-	// MaxBuffered bounds what a connection holds of messages received but not handled yet, in bytes; beyond it, the connection isn't read.
-	// Default 16 MiB.
+	// MaxBuffered bounds what a connection holds of messages received but not handled yet, in
+	// bytes; beyond it, the connection isn't read. Default 16 MiB.
 	MaxBuffered int
 	// MaxSessions and MaxLinks bound what one connection may open. Defaults 1,000 and 5,000.
 	MaxSessions, MaxLinks int
-	// MaxConnections bounds the connections open at once; those beyond it are closed at once. Default 10,000.
+	// MaxConnections bounds the connections open at once; those beyond it are closed at once.
+	// Default 10,000.
 	MaxConnections int
-	// Credit is how many messages a client may have on their way on one link. Default 1,000.
+	// Credit is the link credit that a client gets: how many messages may be in flight on one
+	// link. Default 1,000.
 	Credit int
-	// IdleTimeout is how long a connection may be silent before it is closed; half of it is what clients are told. Default 4 minutes.
+	// IdleTimeout is how long a connection may be silent before it is closed. The idle-time-out
+	// sent to clients is half of it (section 2.4.5). Default 4 minutes.
 	IdleTimeout time.Duration
-	// WriteTimeout is how long a client may leave what is sent to it unread. Default 1 minute.
+	// WriteTimeout is how long one write to a client may take. Default 1 minute.
 	WriteTimeout time.Duration
-	// Log receives what happens to connections, at debug level, and failures of the server itself. Default: nothing is logged.
+	// Log receives the end of each connection, at debug level, and errors of the server itself.
+	// Default: no log.
 	Log *slog.Logger
 }
 
@@ -70,25 +74,30 @@ func (cfg *Config) withDefaults() Config {
 	return c
 }
 
-// Peer is the server's side of one connection: it decides who may connect and what links lead to. Its methods are called one at a time, by
-// the goroutine that reads the connection, and must not block for long.
+// Peer is the server's side of one connection: it decides who may connect and which node a link is
+// attached to. Its methods are called one at a time, by the goroutine that reads the connection,
+// and must not block for long.
 type Peer interface {
-	// Authenticate judges the SASL exchange; mechanism "" is a client that skipped it. An error refuses the connection.
+	// Authenticate checks the SASL response; mechanism "" is a client that skipped SASL. An error
+	// refuses the connection.
 	Authenticate(mechanism string, response []byte) error
-	// Incoming opens the target that a client wants to send to. The function it returns is run by a goroutine of the link's own until it
-	// returns, which closes the link: with nil, ErrLinkClosed or a cancelled context quietly, with another error as the reason. Its context
-	// ends when the client detaches the link or is gone. An error from Incoming itself refuses the link.
+	// Incoming opens the target that a client wants to send to. The function it returns runs in
+	// the link's own goroutine. When it returns, the link is detached: without an error after nil,
+	// ErrLinkClosed or a cancelled context, otherwise with the function's error. Its context ends
+	// when the client detaches the link or disconnects. An error from Incoming itself refuses the
+	// link.
 	Incoming(*Incoming) (func(context.Context) error, error)
 	// Outgoing opens the source that a client wants to receive from; the rest is as for Incoming.
 	Outgoing(*Outgoing) (func(context.Context) error, error)
-	// Closed is called once, when the connection is gone and all its links' functions have returned.
+	// Closed is called once, when the connection has ended and all its links' functions have
+	// returned.
 	Closed()
 }
 
 // Mechanisms are the SASL mechanisms on offer, in order of preference.
 var Mechanisms = []Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"}
 
-// Server accepts connections and speaks AMQP on them. All its methods may be called concurrently.
+// Server accepts AMQP connections. All its methods may be called concurrently.
 type Server struct {
 	cfg     Config
 	newPeer func(*Conn) Peer
@@ -103,7 +112,7 @@ type Server struct {
 	wg        sync.WaitGroup
 }
 
-// NewServer returns a server that asks newPeer for its side of every connection.
+// NewServer returns a server that calls newPeer once for every connection.
 func NewServer(newPeer func(*Conn) Peer, cfg *Config) *Server {
 	return &Server{
 		cfg: cfg.withDefaults(), newPeer: newPeer,
@@ -143,8 +152,9 @@ func (s *Server) Serve(l net.Listener) error {
 		if !errors.As(err, &ne) || errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("accept a connection: %w", err)
 		}
-		// Out of file descriptors, or the client was gone before it was accepted: both pass.
-		s.cfg.Log.Warn("accept a connection", "error", err)
+		// Out of file descriptors, or the client disconnected before it was accepted: both are
+		// temporary.
+		s.cfg.Log.Warn("accept failed, retrying", "error", err)
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-s.closing:
@@ -179,7 +189,8 @@ func (s *Server) each(f func(*Conn)) {
 	}
 }
 
-// Drop cuts all connections as a failing network would, and returns how many there were. New ones are still accepted.
+// Drop closes all connections without a close frame, as a network failure would, and returns how
+// many there were. New ones are still accepted.
 func (s *Server) Drop() (n int) {
 	s.each(func(c *Conn) { c.drop(); n++ })
 	return n
@@ -192,7 +203,8 @@ func (s *Server) Connections() int {
 	return len(s.conns)
 }
 
-// Close stops accepting, lets every link finish what it has in hand, tells the clients, and waits until all is done.
+// Close stops accepting, cancels the contexts of all links and waits for their functions, sends
+// every client a close frame, and returns when all connections have ended.
 func (s *Server) Close() {
 	s.mu.Lock()
 	if !s.closed {

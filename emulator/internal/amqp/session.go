@@ -2,11 +2,13 @@ package amqp
 
 import "maps"
 
-// sessionWindow is how many transfers a client may send before it hears from the server again.
+// sessionWindow is the incoming-window of every session: how many transfers a client may send
+// before the server's next flow.
 const sessionWindow = 5000
 
-// session is one session of a connection. Its channel number and the handles of its links are the same in both directions: the server
-// answers with the number that the client chose. c.mu guards it.
+// session is one session of a connection. Its channel number and the handles of its links are the
+// same in both directions: the server answers with the number that the client chose. c.mu guards
+// it.
 type session struct {
 	c            *Conn
 	channel      uint16
@@ -16,7 +18,7 @@ type session struct {
 	nextIncomingID       uint32
 	incomingWindow       uint32 // transfers the client may still send
 	nextOutgoingID       uint32
-	remoteIncomingWindow uint32 // transfers the client still takes
+	remoteIncomingWindow uint32 // transfers the client still accepts
 	nextDeliveryID       uint32
 	unsettled            map[uint32]unsettled // by delivery id
 
@@ -30,9 +32,9 @@ func (c *Conn) onBegin(channel uint16, p *begin) error {
 	case int(channel) >= c.cfg.MaxSessions:
 		return Errorf(CondNotAllowed, "channel %d is above the agreed maximum of %d", channel, c.cfg.MaxSessions-1)
 	case c.sessions[channel] != nil:
-		return Errorf(CondNotAllowed, "a session has already begun on channel %d", channel)
+		return Errorf(CondNotAllowed, "channel %d already has a session", channel)
 	case p.hasRemote:
-		return Errorf(CondNotAllowed, "begin answers a session that the server didn't begin")
+		return Errorf(CondNotAllowed, "begin has a remote-channel, but the server has not begun a session")
 	}
 	s := &session{
 		c: c, channel: channel, links: make(map[uint32]*Link), unsettled: make(map[uint32]unsettled),
@@ -46,13 +48,14 @@ func (c *Conn) onBegin(channel uint16, p *begin) error {
 	return nil
 }
 
-// onEnd starts the end of a session: it is answered when the links' functions have returned.
+// onEnd ends a session. The answering end is sent when the functions of all its links have
+// returned.
 func (c *Conn) onEnd(channel uint16) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sessions[channel]
 	if s == nil {
-		return Errorf(CondNotAllowed, "end on channel %d, on which no session has begun", channel)
+		return Errorf(CondNotAllowed, "end on channel %d, which has no session", channel)
 	}
 	s.endReceived = true
 	s.cancelLinks()
@@ -66,7 +69,8 @@ func (s *session) cancelLinks() {
 	}
 }
 
-// endIfDone completes the end of the session once it may.
+// endIfDone completes the end of the session once the client has sent end and no link's function
+// runs.
 func (s *session) endIfDone() {
 	if !s.endReceived || s.runningLinks > 0 {
 		return
@@ -81,7 +85,8 @@ func (s *session) endIfDone() {
 	delete(s.c.sessions, s.channel)
 }
 
-// fail ends the session because of a mistake of the client. Its frames are ignored until it has answered.
+// fail ends the session because of a protocol error of the client. The session's frames are
+// ignored until the client's end.
 func (s *session) fail(e *Error) {
 	if s.endSent {
 		return
@@ -110,8 +115,9 @@ func (s *session) unregister(l *Link) {
 
 func (s *session) onFlow(p *flow) {
 	s.nextIncomingID = p.nextOutgoingID
-	// The client counts from the next-outgoing-id of our begin, 0, until it has seen that (section 2.5.6). A window that has shrunk below
-	// what is on its way already is empty.
+	// Until the client has received our begin, next-incoming-id is unset and counts from that
+	// begin's next-outgoing-id, 0 (section 2.5.6). A window that has shrunk below the number of
+	// transfers in flight is empty.
 	window := p.nextIncomingID + p.incomingWindow - s.nextOutgoingID
 	if !p.hasIncomingID {
 		window = p.incomingWindow - s.nextOutgoingID
@@ -134,7 +140,7 @@ func (s *session) onFlow(p *flow) {
 	l := s.links[p.handle]
 	switch {
 	case l == nil:
-		s.fail(Errorf(CondUnattachedHandle, "flow for handle %d, to which no link is attached", p.handle))
+		s.fail(Errorf(CondUnattachedHandle, "flow for handle %d, which has no link", p.handle))
 	case l.detachSent || l.detachReceived:
 	case l.out != nil:
 		l.out.onFlow(p)
@@ -143,7 +149,7 @@ func (s *session) onFlow(p *flow) {
 	}
 }
 
-// pushFlow sends the state of the session, and of the link that p names.
+// pushFlow sends a flow with the state of the session, and of the link that p names.
 func (s *session) pushFlow(p flow) {
 	p.nextIncomingID = s.nextIncomingID
 	p.incomingWindow = s.incomingWindow
@@ -152,14 +158,7 @@ func (s *session) pushFlow(p flow) {
 	s.c.push(s.channel, &p)
 }
 
-// onDisposition settles deliveries that nobody waits for the outcome of, where the client hasn't settled them itself.
-func (s *session) onDisposition(p *disposition) {
-	if p.receiver && !p.settled {
-		s.c.push(s.channel, &disposition{receiver: false, first: p.first, last: p.last, settled: true, state: &deliveryState{}})
-	}
-}
-
-// onDetach ignores the detach of a session's links after the session's end: Azure's Python library sends it.
+// onDetach ignores a detach after the end of its session: Azure's Python library sends it.
 func (c *Conn) onDetach(channel uint16, p *detach) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +171,7 @@ func (c *Conn) onDetach(channel uint16, p *detach) error {
 func (s *session) onDetach(p *detach) {
 	l := s.links[p.handle]
 	if l == nil {
-		s.fail(Errorf(CondUnattachedHandle, "detach of handle %d, to which no link is attached", p.handle))
+		s.fail(Errorf(CondUnattachedHandle, "detach of handle %d, which has no link", p.handle))
 		return
 	}
 	if l.detachSent {
@@ -180,5 +179,5 @@ func (s *session) onDetach(p *detach) {
 		return
 	}
 	l.detachReceived, l.peerClosed = true, p.closed
-	l.cancel() // the detach is answered when the link's function has returned
+	l.cancel() // the answering detach is sent when the link's function has returned
 }

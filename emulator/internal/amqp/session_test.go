@@ -69,7 +69,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// A mistake within a session ends that session, and no other.
+// A protocol error in a session ends that session only.
 func TestSessionErrors(t *testing.T) {
 	for name, v := range map[string]struct {
 		frame     performative
@@ -113,7 +113,7 @@ func TestSessionErrors(t *testing.T) {
 			c.send(0, &endOrClose{desc: descEnd})
 			c.nothing()
 			c.session()
-			c.send(1, &flow{hasIncomingID: true, incomingWindow: 1, echo: true}) // the other session lives
+			c.send(1, &flow{hasIncomingID: true, incomingWindow: 1, echo: true}) // the other session has not ended
 			expect[*flow](c)
 		})
 	}
@@ -168,7 +168,7 @@ func TestUnsettledDeliveriesAreSettled(t *testing.T) {
 	})
 }
 
-// An answer that the client couldn't take ends the connection rather than break the agreement.
+// An answer larger than the client's max-frame-size ends the connection.
 func TestAnswerLargerThanTheFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := count(0)

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// The Go types of decoded AMQP values are the obvious ones: nil, bool, uint8 … uint64, int8 … int64, float32, float64, []byte, string and
-// [time.Time] for a timestamp (millisecond precision), and the types below for the rest.
+// The Go types of decoded AMQP values are nil, bool, uint8 … uint64, int8 … int64, float32,
+// float64, []byte, string and [time.Time] for a timestamp (millisecond precision), and the types
+// below for the rest.
 type (
 	// Symbol is an ASCII name from a constrained domain.
 	Symbol string
@@ -14,21 +15,24 @@ type (
 	Char rune
 	// UUID is an RFC 4122 identifier.
 	UUID [16]byte
-	// Decimal is an IEEE 754-2008 decimal number of 4, 8 or 16 bytes, kept as it came, without constructor.
+	// Decimal is an IEEE 754-2008 decimal number of 4, 8 or 16 bytes, kept in its encoding,
+	// without constructor.
 	Decimal string
 	// List is a sequence of values of any type.
 	List []any
-	// Array is a sequence of values of one type, kept as it came: well-formed, constructor included.
+	// Array is a sequence of values of one type, kept in its encoding: well-formed, with
+	// constructor.
 	Array string
-	// Map is a list of pairs in wire order. It isn't a Go map because AMQP keys may be of any type, also unhashable ones.
+	// Map is a list of pairs in wire order. It isn't a Go map because AMQP keys may be of any
+	// type, including unhashable ones.
 	Map []Pair
 	// Pair is an entry of a [Map].
 	Pair struct{ Key, Value any }
-	// Described is a value with a descriptor, which says what the value means.
+	// Described is a value with a descriptor, which gives its meaning (section 1.2).
 	Described struct{ Descriptor, Value any }
 )
 
-// UUIDs returns the elements of an array of UUIDs; ok is false if it is another.
+// UUIDs returns the elements of an array of UUIDs; ok is false for other arrays.
 func (a Array) UUIDs() (ids []UUID, ok bool) {
 	ok = a.each(func(d *decoder, code byte) bool {
 		if code != codeUUID {
@@ -40,7 +44,7 @@ func (a Array) UUIDs() (ids []UUID, ok bool) {
 	return ids, ok
 }
 
-// Longs returns the elements of an array of longs; ok is false if it is another.
+// Longs returns the elements of an array of longs; ok is false for other arrays.
 func (a Array) Longs() (all []int64, ok bool) {
 	ok = a.each(func(d *decoder, code byte) bool {
 		switch code {
@@ -56,7 +60,7 @@ func (a Array) Longs() (all []int64, ok bool) {
 	return all, ok
 }
 
-// each calls f for each element, until that returns false, with a decoder that f has to take the element off.
+// each calls f for each element until f returns false; f reads the element from the decoder.
 func (a Array) each(f func(d *decoder, code byte) bool) bool {
 	d := decoder{buf: []byte(a)}
 	code := d.constructor()
@@ -73,7 +77,8 @@ func (a Array) each(f func(d *decoder, code byte) bool) bool {
 	return d.err == nil
 }
 
-// Get returns the value of the entry whose key is name, as a string or as a symbol, and nil if there is none.
+// Get returns the value of the entry whose key is name, as a string or as a symbol, and nil if
+// there is none.
 func (m Map) Get(name string) any {
 	for _, p := range m {
 		switch k := p.Key.(type) {
@@ -90,7 +95,8 @@ func (m Map) Get(name string) any {
 	return nil
 }
 
-// String returns the entry name as text, whether it is a string or a symbol, and "" if it is neither.
+// String returns the entry name as text, whether it is a string or a symbol, and "" if it is
+// neither.
 func (m Map) String(name string) string {
 	switch v := m.Get(name).(type) {
 	case string:
@@ -145,7 +151,8 @@ const (
 	codeArray32    = 0xf0
 )
 
-// Descriptor codes of the composite types this package knows. All are in domain 0, so that one byte tells them apart.
+// Descriptor codes of the composite types this package knows. All are in domain 0, so that one
+// byte is enough.
 const (
 	descOpen        = 0x10
 	descBegin       = 0x11
@@ -180,7 +187,8 @@ const (
 	SectionFooter      = 0x78
 )
 
-// sectionNames are the symbolic descriptors of the sections, which a sender may use in place of the codes.
+// sectionNames are the symbolic descriptors of the sections, which a sender may use instead of the
+// codes.
 var sectionNames = map[string]byte{
 	"amqp:header:list":                SectionHeader,
 	"amqp:delivery-annotations:map":   SectionDeliveryAnn,

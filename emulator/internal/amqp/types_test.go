@@ -56,7 +56,8 @@ func TestValueRoundTrip(t *testing.T) {
 	}
 }
 
-// The encodings are those of the standard, part 1: the figures and tables of sections 1.2 to 1.6, and values worked out from them by hand.
+// The encodings are those of the standard, part 1: the figures and tables of sections 1.2 to 1.6,
+// and values worked out from them by hand.
 func TestValueVectors(t *testing.T) {
 	for _, v := range []struct {
 		name, hex string
@@ -157,8 +158,8 @@ func TestEncodingAnUnknownTypePanics(t *testing.T) {
 	AppendValue(nil, struct{}{})
 }
 
-// What decodes must encode to something that decodes to the same, skipping must agree with decoding about where a value ends, and neither takes
-// more memory than there are bytes to account for.
+// What decodes must encode to something that decodes to the same, skipping must agree with
+// decoding about where a value ends, and neither allocates more memory than the input justifies.
 func FuzzValue(f *testing.F) {
 	for _, v := range []any{nil, "text", List{int64(1), Map{{"a", []byte{1}}}}, Described{Symbol("x"), UUID{}}, time.UnixMilli(1), Char(1)} {
 		f.Add(AppendValue(nil, v))
@@ -198,7 +199,7 @@ func claiming(depth, size int) []byte {
 	return append(b, bytes.Repeat([]byte{codeNull}, size-len(b))...)
 }
 
-// allocated is how many bytes of memory have been taken so far.
+// allocated is how many bytes have been allocated so far.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -2,25 +2,28 @@ package amqp
 
 import "sync/atomic"
 
-// Traffic is what a server's clients have sent it and were sent, in bytes of AMQP: frames with their headers, without what TLS and WebSockets add.
+// Traffic counts bytes of AMQP that a server received and sent: frames with their headers, without
+// the overhead of TLS and WebSockets.
 type Traffic struct {
 	Received, Sent int64
 }
 
-// Traffic counts all connections since the start, closed ones included.
+// Traffic returns the bytes of all connections since the start, including closed ones.
 func (s *Server) Traffic() Traffic {
 	return Traffic{Received: s.received.Load(), Sent: s.sent.Load()}
 }
 
-// IncomingStats are the messages that came over links, as the client encoded them: what their transfer frames carry, put together.
+// IncomingStats counts messages received on links. Sizes are those of the encoded message, the
+// payloads of its transfer frames together.
 type IncomingStats struct {
 	Messages int64 // a batch is one message
 	Bytes    int64
 	Largest  int64 // bytes of one message
-	TooLarge int64 // messages refused for their size, counted above as well
+	TooLarge int64 // messages rejected because of their size, included in the fields above
 }
 
-// Meter counts what arrives on links. The zero value works. Its methods may be called concurrently.
+// Meter counts the messages received on links. The zero value works. Its methods may be called
+// concurrently.
 type Meter struct {
 	messages, bytes, largest, tooLarge atomic.Int64
 }
@@ -43,5 +46,6 @@ func (m *Meter) count(size int, tooLarge bool) {
 	}
 }
 
-// CountWith has a meter count what arrives on the link from now on. It is for the [Peer], before it has opened the link.
+// CountWith makes a meter count the messages received on the link. Only the [Peer] calls it, while
+// it opens the link.
 func (l *Incoming) CountWith(m *Meter) { l.meter = m }

@@ -1,9 +1,9 @@
 package amqp
 
-// OutcomeKind is what became of a message that a client received (section 3.4).
+// OutcomeKind is the outcome of a delivery (section 3.4).
 type OutcomeKind byte
 
-// The outcomes of the standard.
+// The outcomes of the standard, in the order of their descriptors.
 const (
 	Accepted OutcomeKind = iota
 	Rejected
@@ -11,14 +11,16 @@ const (
 	Modified
 )
 
-// Outcome is what a client says became of a message.
+// Outcome is the outcome that a client sent for a message.
 type Outcome struct {
 	Kind OutcomeKind
-	// Failed and Undeliverable say, of a message that was modified, that its delivery failed, and that it isn't to be delivered here again.
+	// Failed and Undeliverable are delivery-failed and undeliverable-here of a modified outcome
+	// (section 3.4.5).
 	Failed, Undeliverable bool
-	// Annotations are what a modified message's are to be changed by.
+	// Annotations are the message-annotations of a modified outcome, to be merged into the
+	// message's.
 	Annotations Map
-	// Info is what a rejected message's error has beside condition and text.
+	// Info is the info map of a rejected outcome's error.
 	Info Map
 }
 
@@ -26,7 +28,7 @@ var outcomeNames = map[Symbol]uint64{
 	"amqp:accepted:list": descAccepted, "amqp:rejected:list": descRejected, "amqp:released:list": descReleased, "amqp:modified:list": descModified,
 }
 
-// outcomeOf reads a delivery state; ok is false if it is none, or one that isn't final.
+// outcomeOf converts a decoded delivery state; ok is false if that is not an outcome.
 func outcomeOf(state any) (o Outcome, ok bool) {
 	code, in := splitComposite(state, outcomeNames)
 	switch code {
@@ -50,7 +52,7 @@ func outcomeOf(state any) (o Outcome, ok bool) {
 	return o, true
 }
 
-// splitComposite takes a decoded composite value apart.
+// splitComposite returns the descriptor code and the fields of a decoded composite value.
 func splitComposite(v any, names map[Symbol]uint64) (code uint64, in List) {
 	d, ok := v.(Described)
 	if !ok {
@@ -73,23 +75,24 @@ func field(in List, i int) any {
 	return in[i]
 }
 
-// unsettled is a message that a client has to settle.
+// unsettled is a delivery that the client has not settled yet.
 type unsettled struct {
 	link *Outgoing
 	tag  [16]byte
 }
 
-// pendingDisposition tells a client what has become of a message that it settled, once that is known.
+// pendingDisposition is the answer to a client's disposition of one delivery, sent once its result
+// is known.
 type pendingDisposition struct {
 	link   *Outgoing
 	id     uint32
 	kind   OutcomeKind
-	silent bool // the client doesn't ask
+	silent bool // the client has settled the delivery: no answer is sent
 	wait   func() error
 	err    error
 }
 
-// onDisposition takes what the client says of messages that it was sent.
+// onDisposition handles the client's outcomes of deliveries.
 func (c *Conn) onDisposition(channel uint16, p *disposition) error {
 	var ids []uint32
 	var settled []unsettled
@@ -117,7 +120,8 @@ func (c *Conn) onDisposition(channel uint16, p *disposition) error {
 	return err
 }
 
-// sendDispositions waits for what is to be answered, in order, and answers. It ends when there is nothing left.
+// sendDispositions waits for the results of pending dispositions, in order, and sends them. It
+// ends when none are left.
 func (c *Conn) sendDispositions() {
 	defer c.linkGroup.Done()
 	for {
@@ -138,7 +142,7 @@ func (c *Conn) sendDispositions() {
 	}
 }
 
-// pushDispositions sends dispositions, one for neighbours of which the same has become.
+// pushDispositions queues dispositions, one for each run of consecutive ids with the same outcome.
 func (c *Conn) pushDispositions(answers []pendingDisposition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,12 +163,13 @@ func (c *Conn) pushDispositions(answers []pendingDisposition) {
 	}
 }
 
-// follows tells whether the answer can go with those that begin with first and end with the id last.
+// follows reports whether the answer fits into the same disposition as those from first to the
+// delivery id last.
 func (a *pendingDisposition) follows(first *pendingDisposition, last uint32) bool {
 	return a.id == last+1 && a.link.s == first.link.s && a.kind == first.kind && a.silent == first.silent && a.err == nil && first.err == nil
 }
 
-// takeUnsettled forgets the messages that a disposition settles.
+// takeUnsettled removes and returns the unsettled deliveries to which a disposition applies.
 func (s *session) takeUnsettled(p *disposition) (ids []uint32, settled []unsettled) {
 	if !p.receiver || p.outcome == nil {
 		return nil, nil
@@ -187,4 +192,12 @@ func (s *session) takeUnsettled(p *disposition) (ids []uint32, settled []unsettl
 		}
 	}
 	return ids, settled
+}
+
+// onDisposition settles deliveries whose outcome nobody waits for, unless the client has settled
+// them itself.
+func (s *session) onDisposition(p *disposition) {
+	if p.receiver && !p.settled {
+		s.c.push(s.channel, &disposition{receiver: false, first: p.first, last: p.last, settled: true, state: &deliveryState{}})
+	}
 }

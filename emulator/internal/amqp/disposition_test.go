@@ -71,7 +71,7 @@ func TestOutcomes(t *testing.T) {
 	})
 }
 
-// The answer waits for what the outcome waits for, and what comes later waits behind it.
+// A disposition is answered when the outcome's wait has returned, and later ones after it.
 func TestOutcomeThatWaits(t *testing.T) {
 	bubble(t, "and fails", func(t *testing.T) {
 		written := make(chan error)
@@ -91,7 +91,7 @@ func TestOutcomeThatWaits(t *testing.T) {
 		}
 		c.nothing()
 		written <- nil
-		c.send(0, credit(0, 3, 10)) // the connection goes on meanwhile
+		c.send(0, credit(0, 3, 10)) // the connection is not blocked meanwhile
 		if p := expect[*disposition](c); p.first != 0 || p.last != 0 || p.outcome.Kind != Accepted {
 			t.Fatalf("answer %+v", p)
 		}
@@ -107,7 +107,7 @@ func TestOutcomeThatWaits(t *testing.T) {
 	})
 }
 
-// A link that is held is answered when its function says so, or refused when that fails.
+// A deferred attach is answered when the link's function completes it, or refused when that fails.
 func TestHeldLink(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		bubble(t, fmt.Sprint("refused ", refused), func(t *testing.T) {
