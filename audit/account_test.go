@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -177,11 +178,12 @@ func TestColumnsThatAreNotThere(t *testing.T) {
 		{Name: `"flights"`, Partition: `"nowhere?"`, Sequence: `"sequence_number"`},
 		{Name: `"flights"`, Partition: `"hub_partition"`, Sequence: `"nowhere?"`},
 	} {
-		ledger, err := audit.OpenSQLite(path, table)
+		db, err := sql.Open("sqlite", path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer ledger.Close()
+		defer db.Close()
+		ledger := audit.NewSQLLedger(db, audit.SQLite(), table)
 		if _, err := audit.Hub(t.Context(), hub, ledger, group, nil); err == nil || !strings.Contains(err.Error(), "no such column: t.nowhere?") {
 			t.Errorf("%+v: %v", table, err)
 		}

@@ -68,11 +68,12 @@ func TestScale(t *testing.T) {
 	reading.Wait()
 	read := time.Since(began)
 
-	ledger, err := audit.OpenSQLite(path, audit.Table{Name: "flights", Partition: "hub_partition", Sequence: "sequence_number"})
+	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ledger.Close()
+	defer db.Close()
+	ledger := audit.NewSQLLedger(db, audit.SQLite(), audit.Table{Name: "flights", Partition: "hub_partition", Sequence: "sequence_number"})
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

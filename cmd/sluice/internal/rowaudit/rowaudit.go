@@ -1,9 +1,10 @@
-// Package rowaudit audits a pipeline by the rows that it inserts: they say which event each one
-// belongs to.
+// Package rowaudit audits a pipeline by the rows that it inserts. Each row records the partition and
+// the sequence number of its event.
 package rowaudit
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/sluice-go/sluice/audit"
@@ -11,13 +12,13 @@ import (
 )
 
 // Run compares the events of the pipeline's hub with its rows and dead letters. It reads the hub
-// with a consumer group of its own. The start of cfg is set here.
+// with the given consumer group, which must be the audit's own. Run sets cfg.Start.
 func Run(ctx context.Context, p *pipeline.Pipeline, consumerGroup string, cfg audit.Config) (*audit.Report, error) {
-	ledger, err := openLedger(p)
+	db, ledger, err := open(p)
 	if err != nil {
 		return nil, err
 	}
-	defer ledger.Close()
+	defer db.Close()
 	source, err := p.SourceAs(consumerGroup)
 	if err != nil {
 		return nil, err
@@ -31,15 +32,23 @@ func Run(ctx context.Context, p *pipeline.Pipeline, consumerGroup string, cfg au
 	return audit.Hub(ctx, source, ledger, p.Group, &cfg)
 }
 
-// openLedger opens the table that a pipeline inserts into.
-func openLedger(p *pipeline.Pipeline) (*audit.SQL, error) {
+// open opens the database of a pipeline's rows, and the ledger in it.
+func open(p *pipeline.Pipeline) (*sql.DB, audit.Ledger, error) {
 	t, err := p.Trace()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	table := audit.Table{Name: t.Table, Partition: t.Partition, Sequence: t.Sequence}
+	dialect := audit.SQLite()
+	var db *sql.DB
 	if t.SQLite != "" {
-		return audit.OpenSQLite(t.SQLite, table)
+		db, err = openSQLite(t.SQLite)
+	} else {
+		dialect = audit.PostgreSQL()
+		db, err = openPostgres(t.Postgres)
 	}
-	return audit.OpenPostgres(t.Postgres, table)
+	if err != nil {
+		return nil, nil, err
+	}
+	return db, ledger{audit.NewSQLLedger(db, dialect, table)}, nil
 }
