@@ -105,7 +105,7 @@ type wireFault struct {
 	Hits      int       `json:"hits"`
 }
 
-func wireOf(s FaultState) wireFault {
+func wireOf(s faults.State[Fault]) wireFault {
 	f := s.Fault
 	return wireFault{ID: s.ID, Kind: f.Kind, On: f.On, Hub: f.Hub, Partition: f.Partition, Times: f.Times, Delay: wireDuration(f.Delay), Hits: s.Hits}
 }
@@ -144,7 +144,7 @@ type wireTarget struct {
 // controlMux serves what the AMQP servers have in common.
 func (f *front) controlMux() *http.ServeMux {
 	mux := http.NewServeMux()
-	handleFaults(mux, &f.faults.faultSet, wireOf, func(w wireFault) (int, error) {
+	handleFaults(mux, &f.faults.set, wireOf, func(w wireFault) (int, error) {
 		fault, err := w.fault()
 		if err != nil {
 			return 0, err

@@ -51,32 +51,6 @@ type CosmosConfig struct {
 	Log *slog.Logger
 }
 
-// What goes wrong on demand in a [Cosmos], and what it counts.
-type (
-	CosmosFault          = cosmosdb.Fault
-	CosmosFaults         = cosmosdb.Faults
-	CosmosFaultKind      = cosmosdb.FaultKind
-	CosmosRequest        = cosmosdb.Request
-	CosmosStats          = cosmosdb.Stats
-	CosmosWrite          = cosmosdb.Write
-	CosmosContainerStats = cosmosdb.ContainerStats
-)
-
-// Kinds of faults, and requests that they befall.
-const (
-	CosmosFaultDelay      = cosmosdb.FaultDelay
-	CosmosFaultStatus     = cosmosdb.FaultStatus
-	CosmosFaultDrop       = cosmosdb.FaultDrop
-	CosmosFaultLoseAnswer = cosmosdb.FaultLoseAnswer
-
-	OnCosmosRead     = cosmosdb.OnRead
-	OnCosmosWrite    = cosmosdb.OnWrite
-	OnCosmosBatch    = cosmosdb.OnBatch
-	OnCosmosQuery    = cosmosdb.OnQuery
-	OnCosmosRanges   = cosmosdb.OnRanges
-	OnCosmosMetadata = cosmosdb.OnMetadata
-)
-
 // Cosmos is an embedded Azure Cosmos DB account for the NoSQL API. The official client libraries work against it unmodified. Its documents are in
 // memory, outside of the Go heap, and gone when it is closed. Its methods may be called concurrently.
 //
@@ -114,8 +88,12 @@ func StartCosmos(containers []CosmosContainer, cfg *CosmosConfig) (*Cosmos, erro
 	for i, c := range containers {
 		configs[i] = c.config()
 	}
+	var onWrite func(cosmosdb.Write)
+	if f := s.cfg.OnWrite; f != nil {
+		onWrite = func(w cosmosdb.Write) { f(CosmosWrite(w)) }
+	}
 	account, err := cosmosdb.Open(configs, &cosmosdb.Config{
-		Keys: s.cfg.Keys, Tokens: s.cfg.Tokens, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: s.cfg.OnWrite, Log: s.log,
+		Keys: s.cfg.Keys, Tokens: s.cfg.Tokens, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: onWrite, Log: s.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)
@@ -212,19 +190,7 @@ func (s *Cosmos) CreateContainer(c CosmosContainer) error {
 }
 
 // Faults are what goes wrong on demand.
-func (s *Cosmos) Faults() *CosmosFaults { return s.account.Faults() }
-
-// Stats are the account's counts since its start.
-func (s *Cosmos) Stats() CosmosStats { return s.account.Stats() }
-
-// ContainerStats are the counts of a container and its physical partitions.
-func (s *Cosmos) ContainerStats(database, name string) (CosmosContainerStats, error) {
-	c, err := s.account.Container(database, name)
-	if err != nil {
-		return CosmosContainerStats{}, err
-	}
-	return c.Stats(), nil
-}
+func (s *Cosmos) Faults() *CosmosFaults { return &CosmosFaults{s.account.Faults()} }
 
 // Split divides a physical partition in two, as Azure does when one is full or gets more throughput than it can serve. Requests for the old partition
 // key range are refused with 410 and substatus 1002 from then on. With rangeID "" it is the one that has the most documents.
@@ -239,7 +205,7 @@ func (s *Cosmos) Split(database, name, rangeID string) error {
 	return c.Split(rangeID)
 }
 
-func largest(stats CosmosContainerStats) string {
+func largest(stats cosmosdb.ContainerStats) string {
 	most := stats.Ranges[0]
 	for _, r := range stats.Ranges {
 		if r.Documents > most.Documents {

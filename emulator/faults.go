@@ -92,27 +92,43 @@ func (f *Fault) befalls(on Operation, hub, partition string) bool {
 	return f.On == on && (f.Hub == "" || strings.EqualFold(f.Hub, hub)) && (f.Partition == "" || f.Partition == partition)
 }
 
-type faultSet = faults.Set[Fault]
+// Faults are the faults of a [Server] or [ServiceBus]. It is safe for concurrent use.
+type Faults struct{ set faults.Set[Fault] }
 
-// Faults are the faults of a server. Its methods may be called concurrently: beside Add, these are List, which returns each [FaultState], Remove,
-// which takes an id, and Clear.
-type Faults struct{ faultSet }
-
-// FaultState is a fault and what has come of it: its ID, and its Hits, how many operations it has befallen.
-type FaultState = faults.State[Fault]
+// FaultState is a fault that was added.
+type FaultState struct {
+	ID    int
+	Fault Fault
+	Hits  int // operations that it has hit
+}
 
 // Add has a fault happen from now on, and returns its id. Of several faults that fit an operation, the oldest happens.
 func (f *Faults) Add(fault Fault) (id int, err error) {
 	if err := fault.validate(); err != nil {
 		return 0, err
 	}
-	return faults.Add(&f.faultSet, fault, fault.Times, 0)
+	return faults.Add(&f.set, fault, fault.Times, 0)
 }
+
+// List returns all faults, oldest first, including those that no longer hit anything.
+func (f *Faults) List() []FaultState {
+	var list []FaultState
+	for _, s := range f.set.List() {
+		list = append(list, FaultState(s))
+	}
+	return list
+}
+
+// Remove removes a fault, and reports whether there was one with the id.
+func (f *Faults) Remove(id int) bool { return f.set.Remove(id) }
+
+// Clear removes all faults.
+func (f *Faults) Clear() { f.set.Clear() }
 
 // strike has a fault happen, if one befalls the operation on link l. The error is what the operation is to be refused with, or the link to end
 // with; which of them, and what else the caller must do, the kind tells: "" if nothing happened.
 func (f *Faults) strike(ctx context.Context, l *amqp.Link, on Operation, hub, partition string) (kind FaultKind, err error) {
-	fault, ok := faults.Next(&f.faultSet, func(fault *Fault) bool { return fault.befalls(on, hub, partition) })
+	fault, ok := faults.Next(&f.set, func(fault *Fault) bool { return fault.befalls(on, hub, partition) })
 	if !ok {
 		return "", nil
 	}

@@ -7,21 +7,30 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
-// Wire is what clients have sent a server and were sent over all connections since its start, in bytes of AMQP: frames with their headers,
-// without what TLS and WebSockets add.
-type Wire = amqp.Traffic
+// Traffic counts the bytes of AMQP on all connections since the server's start, closed
+// connections included: frames with their headers, without TLS and WebSocket overhead.
+type Traffic struct {
+	Received int64 // from clients
+	Sent     int64 // to clients
+}
 
-// Arrivals are the messages and batches that arrived for an event hub, a queue or a topic, as the client encoded them: what a client's
-// batch says of its own size is about this.
-type Arrivals = amqp.IncomingStats
+// IncomingStats count the messages that clients sent to an event hub, queue or topic
+// since the server's start. Bytes are those of the encoded messages, which is about
+// the size that a client library computes for its batches.
+type IncomingStats struct {
+	Messages int64 // a batch is one message
+	Bytes    int64
+	Largest  int64 // bytes of the largest message
+	TooLarge int64 // messages that were rejected for their size; they count above, too
+}
 
-// meterSet is what has arrived, by entity in lower case.
+// meterSet counts incoming messages by entity, whose names are in lower case.
 type meterSet struct {
 	mu     sync.Mutex
 	meters map[string]*amqp.Meter
 }
 
-// of is the meter of an entity.
+// of returns the meter of an entity.
 func (s *meterSet) of(entity string) *amqp.Meter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,18 +46,20 @@ func (s *meterSet) of(entity string) *amqp.Meter {
 	return m
 }
 
-// read is what has arrived for an entity. To ask makes no entry.
-func (s *meterSet) read(entity string) Arrivals {
+// read returns the counts of an entity. It creates no meter.
+func (s *meterSet) read(entity string) IncomingStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.meters[strings.ToLower(entity)]; m != nil {
-		return m.Read()
+		return IncomingStats(m.Read())
 	}
-	return Arrivals{}
+	return IncomingStats{}
 }
 
-// Wire returns the bytes that clients have sent and were sent.
-func (f *front) Wire() Wire { return f.amqp.Traffic() }
+// Traffic returns the bytes received from and sent to clients since the start.
+func (f *front) Traffic() Traffic { return Traffic(f.amqp.Traffic()) }
 
-// Arrivals returns what has arrived since the start for an event hub, a queue or a topic, also what was refused.
-func (f *front) Arrivals(entity string) Arrivals { return f.meters.read(entity) }
+// IncomingStats returns the counts of an event hub, queue or topic since the start,
+// rejected messages included. The name is case-insensitive; for an unknown one all
+// counts are zero.
+func (f *front) IncomingStats(entity string) IncomingStats { return f.meters.read(entity) }

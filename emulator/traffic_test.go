@@ -10,12 +10,12 @@ import (
 )
 
 // What the servers count as arrived is what the clients say of their batches, byte by byte.
-func TestArrivals(t *testing.T) {
+func TestIncomingStats(t *testing.T) {
 	srv := start(t, one("h", 1), nil)
 	p := producer(t, srv, "h")
 	bus := startBus(t, emulator.ServiceBusQueue{}, nil)
 	s := busSender(t, busClient(t, bus.ConnectionString()), "orders")
-	var hubs, queues emulator.Arrivals
+	var hubs, queues emulator.IncomingStats
 	for n := 1; n <= 100_000; n *= 10 {
 		b, err := p.NewEventDataBatch(within(t), to0())
 		must(t, err)
@@ -32,16 +32,16 @@ func TestArrivals(t *testing.T) {
 		must(t, s.SendMessageBatch(within(t), m, nil))
 		queues.Messages, queues.Bytes, queues.Largest = queues.Messages+1, queues.Bytes+int64(m.NumBytes()), int64(m.NumBytes())
 	}
-	if got := srv.Arrivals("H"); got != hubs {
+	if got := srv.IncomingStats("H"); got != hubs {
 		t.Errorf("of %+v, %+v arrived", hubs, got)
 	}
-	if got := bus.Arrivals("orders"); got != queues {
+	if got := bus.IncomingStats("orders"); got != queues {
 		t.Errorf("of %+v, %+v arrived", queues, got)
 	}
-	if w := srv.Wire(); w.Received <= hubs.Bytes || w.Received > hubs.Bytes+hubs.Bytes/50+10_000 || w.Sent < 1000 || w.Sent > 10_000 {
+	if w := srv.Traffic(); w.Received <= hubs.Bytes || w.Received > hubs.Bytes+hubs.Bytes/50+10_000 || w.Sent < 1000 || w.Sent > 10_000 {
 		t.Errorf("%d bytes of batches, and on the wire %+v", hubs.Bytes, w)
 	}
-	if got := srv.Arrivals("nowhere"); got != (emulator.Arrivals{}) {
+	if got := srv.IncomingStats("nowhere"); got != (emulator.IncomingStats{}) {
 		t.Errorf("%+v arrived at a hub that isn't there", got)
 	}
 }

@@ -127,7 +127,7 @@ func TestMaxBatchBytes(t *testing.T) {
 	if err != nil || report.Batches != 10 || report.Messages != keyless.count {
 		t.Errorf("%+v: %v", report, err)
 	}
-	if a := srv.Arrivals(hub); a.Messages != 10 {
+	if a := srv.IncomingStats(hub); a.Messages != 10 {
 		t.Errorf("%d batches arrived", a.Messages)
 	}
 }

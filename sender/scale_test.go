@@ -76,7 +76,7 @@ func checkAllAccepted(t testing.TB, report sender.Report, count int64) {
 
 // checkBatchCount compares the report with what arrived on the wire, and the
 // number of batches with that of the best packing of each partition.
-func checkBatchCount(t testing.TB, report sender.Report, wire emulator.Arrivals, limit int, best []packing, took time.Duration) {
+func checkBatchCount(t testing.TB, report sender.Report, wire emulator.IncomingStats, limit int, best []packing, took time.Duration) {
 	t.Helper()
 	if wire.Messages != report.Batches || wire.Bytes != report.Bytes {
 		t.Errorf("%d batches of %d bytes reported, %d of %d arrived", report.Batches, report.Bytes, wire.Messages, wire.Bytes)
@@ -112,7 +112,7 @@ func TestSendAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wire := srv.Arrivals(hub)
+	wire := srv.IncomingStats(hub)
 	checkAllAccepted(t, report, mix.count)
 	checkReport(t, report, inventory(t, srv, mix, partitions))
 	best := make([]packing, partitions)
@@ -139,7 +139,7 @@ func TestSendAllToQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wire := srv.Arrivals(queue)
+	wire := srv.IncomingStats(queue)
 	checkAllAccepted(t, report, mix.count)
 	checkReport(t, report, busInventory(t, srv, mix))
 	best := make([]packing, writers)
@@ -199,7 +199,7 @@ func TestSendAllByEstimate(t *testing.T) {
 	if most := lessons * 9; report.TooLarge > most { // four writers, one batch in flight and one that fills for each
 		t.Errorf("%d refusals for %d lessons, at most %d", report.TooLarge, lessons, most)
 	}
-	if wire := srv.Arrivals(queue); report.Batches != wire.Messages-wire.TooLarge {
+	if wire := srv.IncomingStats(queue); report.Batches != wire.Messages-wire.TooLarge {
 		t.Errorf("%d batches reported, %d arrived, %d too large", report.Batches, wire.Messages, wire.TooLarge)
 	}
 }

@@ -156,13 +156,13 @@ func TestExactFit(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		transport sender.Transport
-		arrived   func() emulator.Arrivals
+		arrived   func() emulator.IncomingStats
 		messages  []sender.Message
 	}{
-		"hub": {open(t, srv, nil), func() emulator.Arrivals { return srv.Arrivals(hub) }, all},
+		"hub": {open(t, srv, nil), func() emulator.IncomingStats { return srv.IncomingStats(hub) }, all},
 		"queue": {
 			openBus(t, bus.ConnectionString(), queue, &sender.ServiceBusConfig{MaxBytes: limit}),
-			func() emulator.Arrivals { return bus.Arrivals(queue) }, append(all, sender.Message{SessionID: "s"}),
+			func() emulator.IncomingStats { return bus.IncomingStats(queue) }, append(all, sender.Message{SessionID: "s"}),
 		},
 	} {
 		s := sender.New(c.transport, nil)

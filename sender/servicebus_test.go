@@ -236,7 +236,7 @@ func TestQueueBatches(t *testing.T) {
 	if report, err := s.SendAll(testContext(t), bare); err != nil || report.Batches < 3 || report.Messages != tiny.count {
 		t.Errorf("%+v: %v", report, err)
 	}
-	if a := srv.Arrivals(queue); a.TooLarge > 0 || a.Messages < 3 {
+	if a := srv.IncomingStats(queue); a.TooLarge > 0 || a.Messages < 3 {
 		t.Errorf("arrived: %+v", a)
 	}
 
@@ -306,7 +306,7 @@ func TestQueueEnvelope(t *testing.T) {
 	srv := startBus(t, nil)
 	s := sender.New(openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Writers: 1}), nil)
 	const n = 50
-	before := srv.Arrivals(queue)
+	before := srv.IncomingStats(queue)
 	report, err := s.SendAll(testContext(t), func(yield func(sender.Message) bool) {
 		for i := range n {
 			m := sender.Message{SessionID: strings.Repeat("s", n-i), ContentType: strings.Repeat("c", i+1), Body: []byte("x")}
@@ -315,7 +315,7 @@ func TestQueueEnvelope(t *testing.T) {
 			}
 		}
 	})
-	if wire := srv.Arrivals(queue).Bytes - before.Bytes; err != nil || report.Batches != 1 || wire != report.Bytes {
+	if wire := srv.IncomingStats(queue).Bytes - before.Bytes; err != nil || report.Batches != 1 || wire != report.Bytes {
 		t.Errorf("%+v, %d on the wire: %v", report.Stats, wire, err)
 	}
 	for i, m := range received(t, srv.ConnectionString(), queue, n) {

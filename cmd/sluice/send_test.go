@@ -78,7 +78,7 @@ func TestSendSpreads(t *testing.T) {
 			t.Errorf("event %d of partition %s", e.sequence, e.partition)
 		}
 	}
-	if a := srv.Arrivals("flights"); a.Messages < 4 {
+	if a := srv.IncomingStats("flights"); a.Messages < 4 {
 		t.Errorf("%d batches", a.Messages)
 	}
 }

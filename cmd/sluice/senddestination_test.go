@@ -101,7 +101,7 @@ func TestSendGeneratedToQueue(t *testing.T) {
 	if !strings.HasPrefix(out, "2000 records acknowledged in ") {
 		t.Errorf("it says %s", out)
 	}
-	if a := srv.Arrivals("orders"); a.Messages < 200 {
+	if a := srv.IncomingStats("orders"); a.Messages < 200 {
 		t.Errorf("arrived: %+v", a)
 	}
 	var ids []string

@@ -34,11 +34,12 @@ type Config struct {
 
 // Write is a document that was written or deleted.
 type Write struct {
-	Database, Container, Range string
-	ID                         string
-	Key                        string // in JSON: ["a"]
-	Body                       []byte // as it was written, without the closing brace; good during the call; nil: deleted
-	Replaced                   bool   // there was one
+	Database, Container string
+	Range               string
+	ID                  string
+	Key                 string // in JSON: ["a"]
+	Body                []byte // as it was sent, without the closing brace; only valid during the call; nil: deleted
+	Replaced            bool   // the document existed before
 }
 
 // ContainerConfig describes a container that an account starts with.
