@@ -5,40 +5,41 @@ import (
 	"time"
 )
 
-// Action is one change to a resource, to be carried out once.
+// Action is one change of a resource, to be carried out once.
 type Action struct {
 	Resource string    `json:"resource"`
-	Number   int64     `json:"number"` // from 1, rising with each action of the resource: its identity
-	From     int       `json:"from"`   // instances when it was decided
-	To       int       `json:"to"`
+	Number   int64     `json:"number"` // identifies the action: from 1, rising with each action of the resource
+	From     int       `json:"from"`   // the number of instances when it was decided
+	To       int       `json:"to"`     // the number of instances to scale to
 	Decided  time.Time `json:"decided"`
-	Reason   string    `json:"reason"`
+	Reason   string    `json:"reason"` // the decision's, in one line
 }
 
-// Outcome is what became of an [Action].
+// Outcome is the result of an [Action].
 type Outcome struct {
-	Number   int64     `json:"number"` // the action's
-	Time     time.Time `json:"time"`   // when it had succeeded, or was given up
-	Err      string    `json:"error,omitempty"`
-	Attempts int       `json:"tries"`
+	Number   int64     `json:"number"`          // the action's
+	Time     time.Time `json:"time"`            // when it succeeded or was abandoned
+	Err      string    `json:"error,omitempty"` // the last error in one line; empty if it succeeded
+	Attempts int       `json:"tries"`           // how often it was attempted
 }
 
-// OK tells whether the action succeeded.
+// OK reports whether the action succeeded.
 func (o Outcome) OK() bool { return o.Err == "" }
 
-// Report is what a [Scaler] tells: how many instances a resource has, and what
-// became of the last action.
+// Report is what a [Scaler] sends: how many instances a resource has, and the
+// outcome of the last action.
 type Report struct {
 	Resource  string    `json:"resource"`
 	Time      time.Time `json:"time"`
 	Instances int       `json:"instances"`
-	Outcome   *Outcome  `json:"outcome,omitempty"` // of the last action, if there has been one
+	Outcome   *Outcome  `json:"outcome,omitempty"` // of the last action; nil if there was none
 }
 
 type actionKey struct{}
 
-// ActionFrom returns the action that a [Scaler] calls [Target.Scale] for, for
-// targets that tell somebody else its number, so that repeats are known there.
+// ActionFrom returns the action for which a [Scaler] calls [Target.Scale]. A
+// target can pass its number on, so that a repeated request is recognized as a
+// duplicate. It returns false for any other context.
 func ActionFrom(ctx context.Context) (Action, bool) {
 	a, ok := ctx.Value(actionKey{}).(Action)
 	return a, ok

@@ -10,30 +10,32 @@ import (
 	"time"
 )
 
-// Config holds what has a default. The zero value is ready to use.
+// Config holds the options of an [Autoscaler]. The zero value takes every default.
 type Config struct {
-	// Store is what the autoscaler remembers by. Default: a [MemoryStore].
+	// Store keeps the resource's state. Default: a [MemoryStore].
 	Store Store
-	// Retention is how long records of decisions are kept. Default: 30 days.
+	// Retention is how long records are kept. Default: 30 days.
 	Retention time.Duration
-	// OnRecord is told of each record once it is kept; it must return soon.
+	// OnRecord is called with each record after it was saved. It must return soon.
 	OnRecord func(Record)
-	// Clock is the time. Default: the system's.
+	// Clock replaces the system's clock in tests.
 	Clock Clock
-	// Log is told what is done and what fails. Default: nothing is logged.
+	// Log receives actions and failures. Default: nothing is logged.
 	Log *slog.Logger
 }
 
-// Autoscaler is collector, logic and scaler in one process.
+// Autoscaler is a collector, a logic and a scaler in one process, joined by
+// [MemoryQueue]s.
 type Autoscaler struct {
 	collector *Collector
 	logic     *Logic
 	scaler    *Scaler
 }
 
-// New returns an autoscaler of a resource, which reads the metrics from
-// sources, by name, and scales target. There must be a source for each of the
-// resource's metrics. Neither they nor the target are closed.
+// New returns an autoscaler of a resource. It reads the metrics from sources, by
+// name, and scales target. There must be exactly one source for each of the
+// resource's metrics. New does not take ownership: the caller closes sources,
+// target and store after Run has returned. A nil cfg takes every default.
 func New(resource *Resource, sources map[string]Source, target Target, cfg *Config) (*Autoscaler, error) {
 	var c Config
 	if cfg != nil {
@@ -48,7 +50,7 @@ func New(resource *Resource, sources map[string]Source, target Target, cfg *Conf
 		}
 	}
 	if len(sources) != len(resource.Metrics) {
-		return nil, fmt.Errorf("%d sources for the %d metrics of %s", len(sources), len(resource.Metrics), resource.Name)
+		return nil, fmt.Errorf("%d sources for the %d metrics of %s: each source needs a metric of its name", len(sources), len(resource.Metrics), resource.Name)
 	}
 	queues := Queues{Metrics: NewMemoryQueue(0), Actions: NewMemoryQueue(0), Reports: NewMemoryQueue(0)}
 	logic, err := NewLogic(resource, c.Store, queues, &LogicConfig{Retention: c.Retention, OnRecord: c.OnRecord, Clock: c.Clock, Log: c.Log})
@@ -63,18 +65,20 @@ func New(resource *Resource, sources map[string]Source, target Target, cfg *Conf
 	}, nil
 }
 
-// Run scales until ctx ends, and returns nil then.
+// Run reads, decides and scales until ctx ends; then it returns nil. It can be
+// called again afterwards, but not concurrently.
 func (a *Autoscaler) Run(ctx context.Context) error {
 	return RunAll(ctx, a.scaler, a.logic, a.collector)
 }
 
 // Part is a [Collector], a [Logic] or a [Scaler].
 type Part interface {
-	// Run returns nil after ctx has ended.
+	// Run works until ctx ends; then it returns nil.
 	Run(ctx context.Context) error
 }
 
-// RunAll runs parts until ctx ends, or one of them fails.
+// RunAll runs parts concurrently until ctx ends or one of them fails, and returns
+// their errors joined.
 func RunAll(ctx context.Context, parts ...Part) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

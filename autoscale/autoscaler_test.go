@@ -102,7 +102,7 @@ func TestCooldownFromSuccess(t *testing.T) {
 				t.Errorf("record %d: %+v", i, r)
 			}
 		}
-		if !holds(records, "action 1, from 1 to 2, is under way") || !holds(records, "but the last action was 10m0s ago") {
+		if !holds(records, "action 1, from 1 to 2 instances, is in progress") || !holds(records, "in cooldown: the last action succeeded 10m0s ago") {
 			t.Error("the log does not say why nothing was done")
 		}
 	})
@@ -148,7 +148,7 @@ func TestFailedAction(t *testing.T) {
 		if got := strings.Join(kinds, ", "); got != "up 1, failed 1, up 2, succeeded 2" {
 			t.Errorf("the log says %s", got)
 		}
-		if !strings.Contains(last.Reason, "3 tries") {
+		if !strings.Contains(last.Reason, "3 attempts") {
 			t.Errorf("the second action: %s", last.Reason)
 		}
 	})
@@ -253,7 +253,7 @@ func TestNoDown(t *testing.T) {
 					t.Errorf("scaled %+v", got)
 				}
 				records, _ := store.Records(t.Context(), "r", time.Time{}, 0)
-				if !holds(records, "but not down while a metric is missing: other (") {
+				if !holds(records, "not scaled down while a metric is missing: other (") {
 					t.Errorf("the log ends with %s", records[len(records)-1].Reason)
 				}
 				backlog.set(900) // upwards it may go

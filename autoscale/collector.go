@@ -14,21 +14,22 @@ import (
 	"time"
 )
 
-// CollectorConfig holds what has a default. The zero value is ready to use.
+// CollectorConfig holds the options of a [Collector]. The zero value takes every
+// default.
 type CollectorConfig struct {
 	// Interval is the interval between readings. Default: 1 min.
 	Interval time.Duration
-	// Timeout is what a source may take. Default: Every, at most 30 s.
+	// Timeout bounds each call of a source. Default: Interval, at most 30 s.
 	Timeout time.Duration
-	// Clock is the time. Default: the system's.
+	// Clock replaces the system's clock in tests.
 	Clock Clock
-	// Log is told what fails. Default: nothing is logged.
+	// Log receives failures. Default: nothing is logged.
 	Log *slog.Logger
 }
 
 // Collector reads the metrics of a resource at an interval and sends them as
-// points, all of a round with one time. A metric that can't be read is sent as
-// such.
+// points; all points of a round have the same time. A metric that cannot be read
+// is sent as a point with the state Failed.
 type Collector struct {
 	resource string
 	sources  map[string]Source
@@ -37,7 +38,8 @@ type Collector struct {
 	unsent   [][]byte
 }
 
-// NewCollector returns a collector of a resource's metrics, by name.
+// NewCollector returns a collector that reads a resource's metrics from sources, by
+// name, and sends them to the queue metrics. It does not close the sources.
 func NewCollector(resource string, sources map[string]Source, metrics Queue, cfg *CollectorConfig) *Collector {
 	c := &Collector{resource: resource, sources: sources, metrics: metrics}
 	if cfg != nil {
@@ -50,8 +52,8 @@ func NewCollector(resource string, sources map[string]Source, metrics Queue, cfg
 	return c
 }
 
-// Run reads at once and then at the interval, until ctx ends. It returns nil
-// then.
+// Run reads the metrics at once and then at the interval, until ctx ends; then it
+// returns nil.
 func (c *Collector) Run(ctx context.Context) error {
 	for next := c.cfg.Clock.Elapsed(); ; {
 		points := c.Read(ctx)
@@ -59,15 +61,15 @@ func (c *Collector) Run(ctx context.Context) error {
 			return nil
 		}
 		c.send(ctx, points)
-		next = max(next+c.cfg.Interval, c.cfg.Clock.Elapsed()) // a round that took too long is not made up for
+		next = max(next+c.cfg.Interval, c.cfg.Clock.Elapsed()) // a round that took longer than the interval is not made up for
 		if c.cfg.Clock.Sleep(ctx, next-c.cfg.Clock.Elapsed()) != nil {
 			return nil
 		}
 	}
 }
 
-// Read reads every metric once, all at the same time, and returns the points in
-// order of the metrics' names.
+// Read reads every metric once, concurrently, and returns the points in the order
+// of the metrics' names.
 func (c *Collector) Read(ctx context.Context) []Point {
 	names := slices.Sorted(maps.Keys(c.sources))
 	points := make([]Point, len(names))
@@ -104,7 +106,7 @@ func (c *Collector) point(ctx context.Context, metric string, now time.Time) Poi
 	return p
 }
 
-// read asks a source, and takes a panic for an error.
+// read calls a source. A panic becomes an error.
 func read(ctx context.Context, s Source) (r Reading, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -114,14 +116,15 @@ func read(ctx context.Context, s Source) (r Reading, err error) {
 	return s.Read(ctx)
 }
 
-// maxUnsent is how many points wait for a queue that can't be reached.
+// maxUnsent is how many points are kept while the queue cannot be reached; beyond
+// that the oldest are dropped.
 const maxUnsent = 1000
 
-// send sends points, and with them those that could not be sent before.
+// send sends points, together with those that could not be sent before.
 func (c *Collector) send(ctx context.Context, points []Point) {
 	for _, p := range points {
 		if p.State == Failed {
-			c.cfg.Log.Warn("metric not read", "resource", p.Resource, "metric", p.Metric, "error", p.Cause)
+			c.cfg.Log.Warn("reading metric failed", "resource", p.Resource, "metric", p.Metric, "error", p.Cause)
 		}
 		body, err := json.Marshal(p)
 		if err == nil {
@@ -136,20 +139,20 @@ func (c *Collector) send(ctx context.Context, points []Point) {
 	case err == nil:
 		c.unsent = nil
 	case ctx.Err() == nil:
-		c.cfg.Log.Warn("metrics not sent: they wait", "resource", c.resource, "points", len(c.unsent), "error", err)
+		c.cfg.Log.Warn("sending metrics failed, keeping them for the next round", "resource", c.resource, "points", len(c.unsent), "error", err)
 	}
 }
 
-// maxLine is how long an error's text may be in a point or an outcome.
+// maxLine is the length in bytes of an error's text in a point or an outcome.
 const maxLine = 500
 
-// oneLine makes one line of an error's text, of bounded length.
+// oneLine returns an error's text as one line of bounded length.
 func oneLine(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if len(text) > maxLine {
 		text = strings.ToValidUTF8(text[:maxLine], "") + "…"
 	}
-	return cmp.Or(text, "an error without words")
+	return cmp.Or(text, "error without a message")
 }
 
 func logOr(l *slog.Logger) *slog.Logger {
@@ -159,4 +162,4 @@ func logOr(l *slog.Logger) *slog.Logger {
 	return l
 }
 
-var errBadMessage = errors.New("not a message of this queue")
+var errBadMessage = errors.New("invalid message")

@@ -7,19 +7,21 @@ import (
 	"time"
 )
 
-// Resource is what is scaled, on which metrics, by which rule.
+// Resource is something that is scaled: its name, its metrics, its rule and its
+// limits.
 type Resource struct {
 	Name    string
-	Metrics []string // every one that the rule may ask for
+	Metrics []string // all metrics that the rule may use
 	Rule    Rule
 	Limits  Limits
 }
 
-// Decide makes the decision that is due at a time, from what is remembered of a
-// resource alone: the same memory, rule and time give the same record. It trims
-// m's windows, and puts the action decided on, if any, into m.Pending. rested
-// is the least time since the last action that another clock has seen (Never if
-// none has); the more cautious one counts. r's limits must have their defaults.
+// Decide makes the decision at the time now, from the resource's state alone: the
+// same state, rule and time give the same record. It trims m's windows, and sets
+// m.Pending to the action decided on, if there is one. sinceAction is the time
+// since the last action by another clock, Never if that clock has seen none; the
+// shorter of the two times counts. r's limits must have their defaults. Decide
+// changes m and must not be called concurrently with the same m.
 func (r *Resource) Decide(m *ResourceState, now time.Time, sinceAction time.Duration) Record {
 	l := r.Limits
 	m.clampFuture(now)
@@ -54,27 +56,27 @@ func (r *Resource) Decide(m *ResourceState, now time.Time, sinceAction time.Dura
 
 	switch reported := since(m.Reported, now); {
 	case m.Reported.IsZero():
-		return hold("how many instances there are is not known yet")
+		return hold("the scaler has not reported the number of instances yet")
 	case m.Pending != nil:
-		return hold("action %d, from %d to %d, is under way", m.Pending.Number, m.Pending.From, m.Pending.To)
+		return hold("action %d, from %d to %d instances, is in progress", m.Pending.Number, m.Pending.From, m.Pending.To)
 	case reported > l.StaleAfter:
-		return hold("how many instances there are was last reported %v ago", reported.Round(time.Second))
+		return hold("the number of instances was last reported %v ago, and is stale after %v", reported.Round(time.Second), l.StaleAfter)
 	}
 	p := r.propose(s)
 	wanted := min(max(p.Instances, l.Min), l.Max)
 	record.Proposed = p.Instances
 	reason := p.Reason
 	if wanted != p.Instances {
-		reason += fmt.Sprintf("; %d is outside of %d to %d", p.Instances, l.Min, l.Max)
+		reason += fmt.Sprintf("; proposed %d instances, limited to %d (min %d, max %d)", p.Instances, wanted, l.Min, l.Max)
 	}
 	up := wanted > m.Instances
 	switch {
 	case wanted == m.Instances:
 		return hold("%s", reason)
 	case !up && len(s.Missing) > 0:
-		return hold("%s; but not down while a metric is missing: %s", reason, s.missingList())
+		return hold("%s; not scaled down while a metric is missing: %s", reason, s.missingList())
 	case s.SinceAction <= l.cooldown(up):
-		return hold("%s; but the last action was %v ago, and the cooldown is %v", reason, s.SinceAction.Round(time.Second), l.cooldown(up))
+		return hold("%s; in cooldown: the last action succeeded %v ago, the cooldown is %v", reason, s.SinceAction.Round(time.Second), l.cooldown(up))
 	}
 	record.Kind = Down
 	if up {
@@ -86,19 +88,20 @@ func (r *Resource) Decide(m *ResourceState, now time.Time, sinceAction time.Dura
 	return record
 }
 
-// propose asks the rule, and takes a panic for a proposal to change nothing.
+// propose calls the rule. A panic becomes a proposal to change nothing.
 func (r *Resource) propose(s Situation) (p Proposal) {
 	defer func() {
 		if r := recover(); r != nil {
-			p = Proposal{s.Instances, fmt.Sprintf("the rule panicked: %v", r)}
+			p = Proposal{s.Instances, fmt.Sprintf("the rule panicked, no change: %v", r)}
 		}
 	}()
 	return r.Rule.Propose(s)
 }
 
-// windowEnd is the moment that windows end at: the newest value's time, if it is
-// less than an interval from now, so that what lies between reading and deciding
-// does not push the oldest value out, nor a collector's clock that is ahead.
+// windowEnd returns the time at which windows end: the newest value's time if it is
+// less than an interval before now, otherwise now. So neither the delay between
+// reading and deciding nor a collector's clock that is ahead pushes the oldest
+// value out of its window.
 func (m *ResourceState) windowEnd(now time.Time, every time.Duration) time.Time {
 	var newest time.Time
 	latest := now.Add(min(every, maxClockSkew))
@@ -118,11 +121,11 @@ func (m *ResourceState) windowEnd(now time.Time, every time.Duration) time.Time 
 	return now
 }
 
-// ApplyReport takes a scaler's report into the memory. It returns a record of what
-// became of the pending action, if the report tells, and otherwise nil.
+// ApplyReport updates the state from a scaler's report. It returns a record of the
+// pending action's outcome if the report has it, otherwise nil.
 func (m *ResourceState) ApplyReport(report Report, now time.Time) *Record {
 	if report.Time.Before(m.Reported) && !m.Reported.After(now) {
-		report.Instances, report.Time = m.Instances, m.Reported // an old one, delivered late
+		report.Instances, report.Time = m.Instances, m.Reported // an older report, delivered late
 	}
 	m.Instances, m.Reported = report.Instances, report.Time
 	o := report.Outcome
@@ -137,27 +140,27 @@ func (m *ResourceState) ApplyReport(report Report, now time.Time) *Record {
 	switch took := o.Time.Sub(a.Decided).Round(time.Millisecond); {
 	case !o.OK():
 		record.Kind = ActionFailed
-		record.Reason = fmt.Sprintf("from %d to %d: given up after %s: %s", a.From, a.To, attempts(o.Attempts), o.Err)
+		record.Reason = fmt.Sprintf("scaling from %d to %d instances failed, abandoned after %s: %s", a.From, a.To, attempts(o.Attempts), o.Err)
 	case a.To > a.From:
 		m.LastUp = o.Time
-		record.Reason = fmt.Sprintf("from %d to %d, %v after the decision, in %s", a.From, a.To, took, attempts(o.Attempts))
+		record.Reason = fmt.Sprintf("scaled from %d to %d instances, %v after the decision, in %s", a.From, a.To, took, attempts(o.Attempts))
 	default:
 		m.LastDown = o.Time
-		record.Reason = fmt.Sprintf("from %d to %d, %v after the decision, in %s", a.From, a.To, took, attempts(o.Attempts))
+		record.Reason = fmt.Sprintf("scaled from %d to %d instances, %v after the decision, in %s", a.From, a.To, took, attempts(o.Attempts))
 	}
 	return record
 }
 
 func attempts(n int) string {
 	if n == 1 {
-		return "1 try"
+		return "1 attempt"
 	}
-	return fmt.Sprintf("%d tries", n)
+	return fmt.Sprintf("%d attempts", n)
 }
 
-// clampFuture takes times that lie ahead of the clock, which has been set
-// back, for just now: a cooldown begins anew rather than last until the clock
-// has caught up.
+// clampFuture replaces times that lie ahead of the clock by now: the clock has been
+// set back, and a cooldown then restarts instead of lasting until the clock has
+// caught up.
 func (m *ResourceState) clampFuture(now time.Time) {
 	for _, t := range []*time.Time{&m.LastUp, &m.LastDown, &m.Reported} {
 		if t.After(now.Add(maxClockSkew)) {
@@ -166,7 +169,7 @@ func (m *ResourceState) clampFuture(now time.Time) {
 	}
 }
 
-// since is the time from t to now, not negative; Never if t is zero.
+// since returns the time from t to now, at least 0; Never if t is zero.
 func since(t, now time.Time) time.Duration {
 	if t.IsZero() {
 		return Never
@@ -174,7 +177,7 @@ func since(t, now time.Time) time.Duration {
 	return max(now.Sub(t), 0)
 }
 
-// window is a metric's window, which may be new.
+// window returns the window of a metric, and adds an empty one if there is none.
 func (m *ResourceState) window(metric string) *Window {
 	if m.Windows == nil {
 		m.Windows = map[string]*Window{}
@@ -187,24 +190,24 @@ func (m *ResourceState) window(metric string) *Window {
 	return w
 }
 
-// missing says why a window does not count, "" if it does.
+// missing returns why a window does not count, or "" if it does.
 func (w *Window) missing(now time.Time, l Limits) string {
 	switch {
 	case w.State == Disabled:
-		return "disabled, seen at " + timeOfDay(w.Since)
+		return "disabled, read at " + timeOfDay(w.Since)
 	case w.State == Failed:
-		return fmt.Sprintf("not read at %s: %s", timeOfDay(w.Since), w.Cause)
+		return fmt.Sprintf("reading failed at %s: %s", timeOfDay(w.Since), w.Cause)
 	case len(w.Values) == 0:
 		return "no value"
 	case now.Sub(w.newest()) > l.StaleAfter:
 		return "no value since " + timeOfDay(w.newest())
 	case len(w.Values) < l.MinPoints:
-		return fmt.Sprintf("%d of %d values", len(w.Values), l.MinPoints)
+		return fmt.Sprintf("%d of %d required values", len(w.Values), l.MinPoints)
 	}
 	return ""
 }
 
-func timeOfDay(t time.Time) string { return t.UTC().Format(time.TimeOnly) }
+func timeOfDay(t time.Time) string { return t.UTC().Format(time.TimeOnly + " UTC") }
 
 func (w *Window) stats(metric, missing string) MetricStats {
 	f := MetricStats{Metric: metric, Points: len(w.Values), Newest: w.newest(), Missing: missing}
@@ -214,7 +217,7 @@ func (w *Window) stats(metric, missing string) MetricStats {
 	return f
 }
 
-// missingList lists what is missing, in order of name.
+// missingList returns the missing metrics with their reasons, sorted by name.
 func (s Situation) missingList() string {
 	list := make([]string, 0, len(s.Missing))
 	for name, why := range s.Missing {

@@ -187,7 +187,7 @@ func TestOutOfTheQuestion(t *testing.T) {
 		if err := autoscale.NewScaler("r", target, store, q, nil).Run(ctx); err != nil {
 			t.Error(err)
 		}
-		if o, _ := store.Outcome(t.Context(), "r"); o == nil || !strings.Contains(o.Err, "are out of the question") || len(target.scalings()) > 0 {
+		if o, _ := store.Outcome(t.Context(), "r"); o == nil || !strings.Contains(o.Err, "instances: must be 0 to") || len(target.scalings()) > 0 {
 			t.Errorf("the outcome is %+v", o)
 		}
 	})

@@ -3,9 +3,10 @@ package autoscale
 import "errors"
 
 var (
-	// ErrConflict: a resource's memory has been saved by somebody else since it
-	// was loaded. Load it again.
-	ErrConflict = errors.New("saved by another process in the meantime")
-	// ErrLockLost: a message's lock time is over, and others may have received it.
-	ErrLockLost = errors.New("the message's lock is lost")
+	// ErrConflict: another process has saved the resource's state since it was
+	// loaded. Load it again and repeat the change.
+	ErrConflict = errors.New("the state was saved by another process in the meantime")
+	// ErrLockLost: the lock time of a message has passed; another receiver may have
+	// it now.
+	ErrLockLost = errors.New("the lock of the message has expired")
 )

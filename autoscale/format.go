@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// FormatNumber writes a figure for people: whole if it is whole, else with four
-// significant digits.
+// FormatNumber returns f as text for a person: without decimals if f is a whole
+// number, otherwise with four significant digits.
 func FormatNumber(f float64) string {
 	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
 		return strconv.FormatFloat(f, 'f', 0, 64)

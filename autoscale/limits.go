@@ -7,38 +7,38 @@ import (
 )
 
 const (
-	// MaxInstances is the most that there can be of anything.
+	// MaxInstances is the largest number of instances of a resource.
 	MaxInstances = 1_000_000
-	// MaxValue is the most that a metric can say, and -MaxValue the least: sums
-	// over a window of such values are numbers.
+	// MaxValue is the largest value of a metric, and -MaxValue the smallest: the sum
+	// of a full window of such values is still a finite number.
 	MaxValue = 1e15
 )
 
-// Limits are what holds whatever a [Rule] says. The zero value takes every
-// default.
+// Limits apply whatever a [Rule] proposes. The zero value takes every default.
 type Limits struct {
-	// Min and Max bound the instances. Defaults: 1, and 10 or Min, whichever is
-	// more. A Min of -1 means 0.
+	// Min and Max bound the number of instances. Defaults: 1, and 10 or Min,
+	// whichever is larger. A Min of -1 means 0.
 	Min, Max int
-	// CooldownUp is how long after an action nothing is scaled up; strictly more
-	// must have passed. Default: 10 min. Negative: none.
+	// CooldownUp is how long after a successful action nothing is scaled up;
+	// strictly more time must have passed. Default: 10 min. Negative: no cooldown.
 	CooldownUp time.Duration
 	// CooldownDown is the same for scaling down. Default: CooldownUp.
 	CooldownDown time.Duration
 	// MinPoints is how many values a metric needs in its window to count.
 	// Default: 5.
 	MinPoints int
-	// Window is how long values are kept; one exactly that old still is.
+	// Window is how long values are kept; a value exactly that old still counts.
 	// Default: 10 min.
 	Window time.Duration
-	// StaleAfter is how old a metric's newest value may be to count. Default: three
-	// intervals of collection.
+	// StaleAfter is the age of its newest value up to which a metric counts.
+	// Default: three intervals.
 	StaleAfter time.Duration
-	// Interval is the interval of collection. Default: 1 min.
+	// Interval is the time between readings of the metrics. Default: 1 min.
 	Interval time.Duration
 }
 
-// WithDefaults fills in what is not set, and refuses what can't be meant.
+// WithDefaults returns l with its defaults filled in, or an error that says which
+// limits contradict each other.
 func (l Limits) WithDefaults() (Limits, error) {
 	switch {
 	case l.Min == -1:
@@ -56,22 +56,22 @@ func (l Limits) WithDefaults() (Limits, error) {
 	l.StaleAfter = cmp.Or(l.StaleAfter, 3*l.Interval)
 	switch {
 	case l.Min < 0 || l.Max < l.Min:
-		return l, fmt.Errorf("%d to %d instances: the minimum must not be negative, nor above the maximum", l.Min, l.Max)
+		return l, fmt.Errorf("%d to %d instances: the minimum must be from 0 to the maximum", l.Min, l.Max)
 	case l.Max > MaxInstances:
-		return l, fmt.Errorf("up to %d instances: must be %d at most", l.Max, MaxInstances)
+		return l, fmt.Errorf("up to %d instances: must be at most %d", l.Max, MaxInstances)
 	case l.MinPoints < 1:
 		return l, fmt.Errorf("%d points: must be at least 1", l.MinPoints)
 	case l.Interval < time.Millisecond || l.Window < l.Interval || l.StaleAfter < l.Interval:
-		return l, fmt.Errorf("a window of %v and staleness after %v: must be at least the interval of collection, %v", l.Window, l.StaleAfter, l.Interval)
+		return l, fmt.Errorf("a window of %v, stale after %v: both must be at least the interval of collection, %v", l.Window, l.StaleAfter, l.Interval)
 	case l.Window/l.Interval+1 < time.Duration(l.MinPoints):
 		return l, fmt.Errorf("%d points: a window of %v has room for %d, at one every %v", l.MinPoints, l.Window, l.Window/l.Interval+1, l.Interval)
 	case l.Window/l.Interval >= MaxValues:
-		return l, fmt.Errorf("a window of %v: at one value every %v that is more than %d", l.Window, l.Interval, MaxValues)
+		return l, fmt.Errorf("a window of %v has more than %[3]d values, at one every %[2]v: use a shorter window or a longer interval", l.Window, l.Interval, MaxValues)
 	}
 	return l, nil
 }
 
-// cooldown is the rest after an action that holds for a change in a direction.
+// cooldown returns the cooldown for scaling up or down.
 func (l Limits) cooldown(up bool) time.Duration {
 	if up {
 		return l.CooldownUp

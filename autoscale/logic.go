@@ -12,23 +12,25 @@ import (
 	"time"
 )
 
-// LogicConfig holds what has a default. The zero value is ready to use.
+// LogicConfig holds the options of a [Logic]. The zero value takes every default.
 type LogicConfig struct {
-	// Retention is how long records of decisions are kept. Default: 30 days.
+	// Retention is how long records are kept. Default: 30 days.
 	Retention time.Duration
-	// ResendAfter is how long an action may be without an outcome before it is sent
-	// again. Default: 1 min.
+	// ResendAfter is the time after which an action without an outcome is sent again.
+	// Default: 1 min.
 	ResendAfter time.Duration
-	// OnRecord is told of each record once it is kept, on the logic's goroutine.
+	// OnRecord is called with each record after it was saved, on the goroutine of
+	// Run. It must return soon.
 	OnRecord func(Record)
-	// Clock is the time. Default: the system's.
+	// Clock replaces the system's clock in tests.
 	Clock Clock
-	// Log is told what fails. Default: nothing is logged.
+	// Log receives failures. Default: nothing is logged.
 	Log *slog.Logger
 }
 
-// Logic keeps the windows of a resource and decides, each time that points
-// arrive; and once an interval of collection when none do, to say so.
+// Logic keeps the windows of a resource and decides whenever points arrive. If none
+// arrive for [Limits.StaleAfter], it records a decision to change nothing once per
+// interval.
 type Logic struct {
 	resource Resource
 	store    Store
@@ -43,12 +45,13 @@ type Logic struct {
 	purgedAt    time.Duration
 }
 
-// Queues join the parts.
+// Queues are the three queues that join the parts.
 type Queues struct {
 	Metrics, Actions, Reports Queue
 }
 
-// NewLogic returns the logic of a resource.
+// NewLogic returns the logic of a resource. It fails if the limits contradict each
+// other. It does not close the store or the queues.
 func NewLogic(resource *Resource, store Store, queues Queues, cfg *LogicConfig) (*Logic, error) {
 	l := &Logic{resource: *resource, store: store, queues: queues}
 	if cfg != nil {
@@ -66,7 +69,8 @@ func NewLogic(resource *Resource, store Store, queues Queues, cfg *LogicConfig) 
 	return l, nil
 }
 
-// Run decides until ctx ends, and returns nil then.
+// Run decides until ctx ends; then it returns nil. Errors of the store and the
+// queues are logged and retried.
 func (l *Logic) Run(ctx context.Context) error {
 	metrics, reports := make(chan batch), make(chan batch)
 	var receiving sync.WaitGroup
@@ -100,22 +104,23 @@ func (l *Logic) Run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {
-			l.cfg.Log.Error("not decided: it is tried again", "resource", l.resource.Name, "error", err)
+			l.cfg.Log.Error("decision failed, will be retried", "resource", l.resource.Name, "error", err)
 			_ = l.cfg.Clock.Sleep(ctx, retryPause)
 		}
 	}
 }
 
-// handlePoints takes what the collector has sent and decides, if there was news.
+// handlePoints adds points from the collector to the windows, and decides if one of
+// them was new.
 func (l *Logic) handlePoints(ctx context.Context, a batch) error {
 	points, messages := decodeBatch(ctx, a, l.cfg.Log, func(p Point) error {
 		switch {
 		case p.Resource != l.resource.Name:
-			return fmt.Errorf("%w: of the resource %q, not %q", errBadMessage, p.Resource, l.resource.Name)
+			return fmt.Errorf("%w: it is for the resource %q, not %q", errBadMessage, p.Resource, l.resource.Name)
 		case !slices.Contains(l.resource.Metrics, p.Metric):
 			return fmt.Errorf("%w: %q is not a metric of %s", errBadMessage, p.Metric, p.Resource)
 		case p.Time.IsZero():
-			return fmt.Errorf("%w: without a time", errBadMessage)
+			return fmt.Errorf("%w: it has no time", errBadMessage)
 		}
 		return nil
 	})
@@ -140,12 +145,12 @@ func (l *Logic) handlePoints(ctx context.Context, a batch) error {
 	return nil
 }
 
-// handleReports takes what the scaler has sent.
+// handleReports applies reports from the scaler.
 func (l *Logic) handleReports(ctx context.Context, a batch) error {
 	reports, messages := decodeBatch(ctx, a, l.cfg.Log, func(r Report) error {
 		switch {
 		case r.Resource != l.resource.Name:
-			return fmt.Errorf("%w: of the resource %q, not %q", errBadMessage, r.Resource, l.resource.Name)
+			return fmt.Errorf("%w: it is for the resource %q, not %q", errBadMessage, r.Resource, l.resource.Name)
 		case r.Instances < 0 || r.Instances > MaxInstances:
 			return fmt.Errorf("%w: %d instances", errBadMessage, r.Instances)
 		}
@@ -175,11 +180,11 @@ func (l *Logic) handleReports(ctx context.Context, a batch) error {
 	return nil
 }
 
-// purgeInterval is how often old records are removed.
+// purgeInterval is how often old records are deleted.
 const purgeInterval = time.Hour
 
-// onTick sends an action again whose outcome is overdue, says that nothing was
-// heard of any metric, and removes old records.
+// onTick sends the pending action again if its outcome is overdue, records that no
+// points arrive, and deletes old records.
 func (l *Logic) onTick(ctx context.Context) error {
 	now := l.cfg.Clock.Elapsed()
 	silent := now-l.lastPoints > l.resource.Limits.StaleAfter
@@ -199,7 +204,8 @@ func (l *Logic) onTick(ctx context.Context) error {
 	return nil
 }
 
-// sinceAction is the time since an action succeeded in this process's lifetime.
+// sinceAction returns the time since an action succeeded, by the monotonic clock;
+// Never if none has in this process.
 func (l *Logic) sinceAction() time.Duration {
 	if !l.hasActed {
 		return Never
@@ -207,18 +213,18 @@ func (l *Logic) sinceAction() time.Duration {
 	return l.cfg.Clock.Elapsed() - l.lastSuccess
 }
 
-// maxConflicts is how often a change is made anew because another process was
-// faster.
+// maxConflicts is how often an update is repeated because another process has saved
+// the state in the meantime.
 const maxConflicts = 10
 
-// update loads the memory, changes it, and saves it with the records that the
-// change returns; and sees that the pending action is on its way. The action is
-// saved before it is sent, so that none is sent that is not remembered.
+// update loads the state, changes it with fn, saves it with the records that fn
+// returns, and sends the pending action if necessary. The action is saved before it
+// is sent, so that the state has every action that was sent.
 func (l *Logic) update(ctx context.Context, fn func(m *ResourceState, now time.Time) []Record) error {
 	for conflicts := 0; ; conflicts++ {
 		m, err := l.store.Load(ctx, l.resource.Name)
 		if err != nil {
-			return fmt.Errorf("load memory: %w", err)
+			return fmt.Errorf("load state: %w", err)
 		}
 		before := *m
 		records := fn(m, l.cfg.Clock.Wall().UTC())
@@ -228,7 +234,7 @@ func (l *Logic) update(ctx context.Context, fn func(m *ResourceState, now time.T
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("save memory: %w", err)
+				return fmt.Errorf("save state: %w", err)
 			}
 		}
 		for _, r := range records {
@@ -240,7 +246,7 @@ func (l *Logic) update(ctx context.Context, fn func(m *ResourceState, now time.T
 	}
 }
 
-// sendPending sends an action that has not been sent from here, or long ago.
+// sendPending sends a, unless this process has sent it within ResendAfter.
 func (l *Logic) sendPending(ctx context.Context, a *Action) error {
 	now := l.cfg.Clock.Elapsed()
 	if a == nil || a.Number == l.sent && now-l.sentAt < l.cfg.ResendAfter {
@@ -248,7 +254,7 @@ func (l *Logic) sendPending(ctx context.Context, a *Action) error {
 	}
 	body, err := json.Marshal(a)
 	if err != nil {
-		return fmt.Errorf("action %d: %w", a.Number, err)
+		return fmt.Errorf("encode action %d: %w", a.Number, err)
 	}
 	if err := l.queues.Actions.Send(ctx, body); err != nil {
 		return fmt.Errorf("send action %d: %w", a.Number, err)
@@ -257,8 +263,8 @@ func (l *Logic) sendPending(ctx context.Context, a *Action) error {
 	return nil
 }
 
-// equalReport tells whether reports have left a memory as it was; points always come
-// with a record.
+// equalReport reports whether m and o are equal in what reports can change. Points
+// need no comparison: new ones always come with a record.
 func (m *ResourceState) equalReport(o *ResourceState) bool {
 	return m.Instances == o.Instances && m.Reported.Equal(o.Reported) && (m.Pending == nil) == (o.Pending == nil)
 }

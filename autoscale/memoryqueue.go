@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// MemoryQueue is a [Queue] within one process. It waits on channels and timers
-// alone, so that it can be used in a bubble of testing/synctest.
+// MemoryQueue is a [Queue] in memory, within one process. It is safe for concurrent
+// use, and waits on channels and timers only, so it can be used in a bubble of
+// testing/synctest.
 type MemoryQueue struct {
 	lock time.Duration
 
@@ -17,7 +18,7 @@ type MemoryQueue struct {
 	items       []*queuedMessage
 	deadLetters []DeadLetter
 	next        int
-	arrived     chan struct{} // closed and replaced when something was sent
+	arrived     chan struct{} // closed and replaced when messages are sent
 }
 
 type queuedMessage struct {
@@ -27,7 +28,7 @@ type queuedMessage struct {
 	until      time.Time // hidden until then
 }
 
-// DeadLetter is a message that was set aside.
+// DeadLetter is a message in the dead-letter queue.
 type DeadLetter struct {
 	Body   []byte
 	Reason string
@@ -75,8 +76,9 @@ func (q *MemoryQueue) Receive(ctx context.Context, most int) ([]Message, error) 
 	}
 }
 
-// take returns what can be received now; else what to wait for, and how long
-// until a hidden message comes again.
+// take returns the messages that can be received now. If there are none, arrived is
+// closed when messages are sent, and wait is the time until a hidden message is
+// delivered again, 0 if none is hidden.
 func (q *MemoryQueue) take(most int) (messages []Message, added <-chan struct{}, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,7 +105,7 @@ func (q *MemoryQueue) take(most int) (messages []Message, added <-chan struct{},
 	return messages, q.arrived, wait
 }
 
-// receipt is valid until the message is received again.
+// receipt identifies a delivery. It is valid until the message is received again.
 type receipt struct {
 	item     *queuedMessage
 	delivery int
@@ -140,17 +142,18 @@ func (q *MemoryQueue) DeadLetter(_ context.Context, m *Message, reason string) e
 	return nil
 }
 
-// maxDeadLetters is how many messages are kept that were set aside.
+// maxDeadLetters is how many dead letters are kept.
 const maxDeadLetters = 1000
 
-// DeadLetters returns what has been set aside, oldest first; at most the last 1,000.
+// DeadLetters returns the dead letters, oldest first; the last 1,000 are kept.
 func (q *MemoryQueue) DeadLetters() []DeadLetter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Clone(q.deadLetters)
 }
 
-// remove takes a message out unless it has been received again since.
+// remove takes a message out of the queue, unless it has been received again since,
+// and reports whether it did.
 func (q *MemoryQueue) remove(m *Message) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

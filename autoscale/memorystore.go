@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// MemoryStore is a [Store] that forgets when the process ends: for trials, dry
-// runs and tests. It waits for nothing, so that it can be used in a bubble of
-// testing/synctest.
+// MemoryStore is a [Store] in memory, for trials, dry runs and tests: its content is
+// lost when the process ends. It is safe for concurrent use, and can be used in a
+// bubble of testing/synctest.
 type MemoryStore struct {
 	mu       sync.Mutex
 	memories map[string]*ResourceState
@@ -109,7 +109,7 @@ func (s *MemoryStore) DeleteRecords(_ context.Context, resource string, before t
 	return nil
 }
 
-// clone copies everything that can be changed.
+// clone returns a deep copy.
 func (m *ResourceState) clone() *ResourceState {
 	c := *m
 	c.Windows = maps.Clone(m.Windows)

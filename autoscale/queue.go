@@ -9,30 +9,32 @@ const (
 	ReportsQueue = "reports" // from the scaler to the logic: JSON of a Report
 )
 
-// Queue carries messages from one part to another, each at least once, roughly
-// in the order sent. It is safe for concurrent use.
+// Queue carries messages from one part to another. It delivers each message at
+// least once, roughly in the order sent. Implementations must be safe for
+// concurrent use; package autoscaletest has a conformance suite.
 type Queue interface {
-	// Send adds messages. After an error some may have been added.
+	// Send adds messages. After an error some of them may have been added.
 	Send(ctx context.Context, bodies ...[]byte) error
-	// Receive returns up to most messages, waiting until there is one or ctx
-	// ends. They are hidden from other receivers for the queue's lock time, and
-	// come again when that is over unless they were deleted.
+	// Receive returns 1 to most messages. It waits until there is one, or returns
+	// ctx's error when ctx ends. Received messages are hidden from other receivers
+	// for the queue's lock time; one that has not been deleted by then is delivered
+	// again.
 	Receive(ctx context.Context, most int) ([]Message, error)
-	// Extend starts the lock time of a message anew. It fails with ErrLockLost
-	// if somebody else has, or may have, received it since.
+	// Extend restarts the lock time of a message. It returns ErrLockLost if another
+	// receiver has, or may have, received the message since.
 	Extend(ctx context.Context, m *Message) error
-	// Delete removes a message. One that is gone already is no error; one whose
-	// lock is lost may come again.
+	// Delete removes a message. It returns nil for one that is already gone; one
+	// whose lock is lost may be delivered again.
 	Delete(ctx context.Context, m *Message) error
-	// DeadLetter removes a message that can't be used, and keeps it, with the
-	// reason, where people can look at it.
+	// DeadLetter moves a message that cannot be used out of the queue, and keeps it
+	// with the reason where an operator can look at it.
 	DeadLetter(ctx context.Context, m *Message, reason string) error
 }
 
 // Message is a message received from a [Queue].
 type Message struct {
-	ID         string // the queue's name of it
+	ID         string // as the queue identifies it
 	Body       []byte
 	Deliveries int // how often it has been received, this time included: at least 1
-	Receipt    any // the driver's
+	Receipt    any // for the queue's implementation
 }

@@ -9,31 +9,33 @@ import (
 )
 
 const (
-	// batchSize is how many messages are received at once.
+	// batchSize is how many messages are received at once, at most.
 	batchSize = 32
-	// maxDeliveries is how often a message that can't be dealt with comes again
-	// before it is set aside.
+	// maxDeliveries is how often a message is received before it goes to the
+	// dead-letter queue.
 	maxDeliveries = 100
-	// maxBody bounds a message.
+	// maxBody is the largest size of a message in bytes.
 	maxBody = 64 << 10
-	// retryPause is how long a queue that fails is left alone.
+	// retryPause is the wait after an error of a queue or a store.
 	retryPause = time.Second
 )
 
-// batch is what a queue has delivered. Whoever deals with it closes done.
+// batch is a set of messages that a queue has delivered. The part that processes it
+// closes done; only then the next batch is received.
 type batch struct {
 	queue    Queue
 	messages []Message
 	done     chan struct{}
 }
 
-// receive hands over what a queue delivers, one batch at a time, until ctx ends.
+// receive sends what a queue delivers to a channel, one batch at a time, until ctx
+// ends.
 func receive(ctx context.Context, q Queue, to chan<- batch, clock Clock, log *slog.Logger) {
 	for ctx.Err() == nil {
 		messages, err := q.Receive(ctx, batchSize)
 		if err != nil {
 			if ctx.Err() == nil {
-				log.Warn("queue not read", "error", err)
+				log.Warn("receiving from queue failed", "error", err)
 			}
 			_ = clock.Sleep(ctx, retryPause)
 			continue
@@ -52,7 +54,8 @@ func receive(ctx context.Context, q Queue, to chan<- batch, clock Clock, log *sl
 	}
 }
 
-// decodeBatch decodes the messages of an arrival. What is not one is set aside.
+// decodeBatch decodes and checks the messages of a batch. Invalid ones go to the
+// dead-letter queue.
 func decodeBatch[T any](ctx context.Context, a batch, log *slog.Logger, check func(T) error) (values []T, of []*Message) {
 	for i := range a.messages {
 		m := &a.messages[i]
@@ -65,9 +68,9 @@ func decodeBatch[T any](ctx context.Context, a batch, log *slog.Logger, check fu
 			values, of = append(values, v), append(of, m)
 			continue
 		}
-		log.Error("message set aside", "id", m.ID, "error", err)
+		log.Error("invalid message moved to the dead-letter queue", "id", m.ID, "error", err)
 		if err := a.queue.DeadLetter(ctx, m, oneLine(err)); err != nil && ctx.Err() == nil {
-			log.Warn("message not set aside: it comes again", "id", m.ID, "error", err)
+			log.Warn("moving message to the dead-letter queue failed, it will be delivered again", "id", m.ID, "error", err)
 		}
 	}
 	return values, of
@@ -78,7 +81,7 @@ func decode(m *Message, to any) error {
 	case len(m.Body) > maxBody:
 		return fmt.Errorf("%w: %d bytes, more than %d", errBadMessage, len(m.Body), maxBody)
 	case m.Deliveries > maxDeliveries:
-		return fmt.Errorf("delivered %d times without being dealt with", m.Deliveries)
+		return fmt.Errorf("delivered %d times without being processed", m.Deliveries)
 	}
 	if err := json.Unmarshal(m.Body, to); err != nil {
 		return fmt.Errorf("%w: %v", errBadMessage, err)
@@ -86,12 +89,12 @@ func decode(m *Message, to any) error {
 	return nil
 }
 
-// deleteAll removes messages that have been dealt with. One that can't be
-// removed comes again, which does no harm.
+// deleteAll deletes processed messages. One that cannot be deleted is delivered
+// again, which does no harm.
 func deleteAll(ctx context.Context, q Queue, messages []*Message, log *slog.Logger) {
 	for _, m := range messages {
 		if err := q.Delete(ctx, m); err != nil && ctx.Err() == nil {
-			log.Warn("message not removed: it comes again", "id", m.ID, "error", err)
+			log.Warn("deleting message failed, it will be delivered again", "id", m.ID, "error", err)
 		}
 	}
 }

@@ -11,25 +11,26 @@ import (
 	"time"
 )
 
-// ScalerConfig holds what has a default. The zero value is ready to use.
+// ScalerConfig holds the options of a [Scaler]. The zero value takes every default.
 type ScalerConfig struct {
-	// Interval is how often it reports how many instances there are. Default: 1 min.
+	// Interval is the time between reports of the number of instances. Default: 1 min.
 	Interval time.Duration
-	// MaxAttempts is how often an action is tried before it is given up. Default: 5.
+	// MaxAttempts is how often an action is attempted before it is abandoned.
+	// Default: 5.
 	MaxAttempts int
-	// RetryMin and RetryMax are the wait after the first failure, and the longest;
-	// it doubles in between. Defaults: 1 s and 30 s.
+	// RetryMin and RetryMax bound the wait between attempts, which starts at RetryMin
+	// and doubles. Defaults: 1 s and 30 s.
 	RetryMin, RetryMax time.Duration
-	// Timeout is what one try may take. Default: 5 min.
+	// Timeout bounds each attempt. Default: 5 min.
 	Timeout time.Duration
-	// Clock is the time. Default: the system's.
+	// Clock replaces the system's clock in tests.
 	Clock Clock
-	// Log is told what is done and what fails. Default: nothing is logged.
+	// Log receives actions and failures. Default: nothing is logged.
 	Log *slog.Logger
 }
 
-// Scaler carries out a resource's actions, one at a time and each once, and
-// reports.
+// Scaler carries out a resource's actions, one at a time and each once, and reports
+// the number of instances. Run one scaler per resource.
 type Scaler struct {
 	resource string
 	target   Target
@@ -38,8 +39,8 @@ type Scaler struct {
 	cfg      ScalerConfig
 }
 
-// NewScaler returns the scaler of a resource. Of the queues it uses those for
-// actions and reports.
+// NewScaler returns the scaler of a resource. It uses the queues for actions and
+// reports, and closes neither them nor the target nor the store.
 func NewScaler(resource string, target Target, store Store, queues Queues, cfg *ScalerConfig) *Scaler {
 	s := &Scaler{resource: resource, target: target, store: store, queues: queues}
 	if cfg != nil {
@@ -55,9 +56,10 @@ func NewScaler(resource string, target Target, store Store, queues Queues, cfg *
 	return s
 }
 
-// Run reports at once and then at the interval, and carries out what it is
-// sent, until ctx ends. It returns nil then. An action that is cut off then is
-// not given up: it comes again.
+// Run reports at once and then at the interval, and carries out the actions that it
+// receives, until ctx ends; then it returns nil. An action that is interrupted this
+// way has no outcome, and is delivered again to the next Run. Errors of the target,
+// the store and the queues are logged and retried.
 func (s *Scaler) Run(ctx context.Context) error {
 	actions, ticks := make(chan batch), make(chan struct{})
 	var owned sync.WaitGroup
@@ -84,13 +86,13 @@ func (s *Scaler) Run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {
-			s.cfg.Log.Error("scaler", "resource", s.resource, "error", err)
+			s.cfg.Log.Error("scaler failed, will be retried", "resource", s.resource, "error", err)
 			_ = s.cfg.Clock.Sleep(ctx, retryPause)
 		}
 	}
 }
 
-// sendReport tells how many instances there are, and the outcome of the last action.
+// sendReport sends the number of instances and the outcome of the last action.
 func (s *Scaler) sendReport(ctx context.Context) error {
 	n, err := s.count(ctx)
 	if err != nil {
@@ -102,7 +104,7 @@ func (s *Scaler) sendReport(ctx context.Context) error {
 	}
 	body, err := json.Marshal(Report{Resource: s.resource, Time: s.cfg.Clock.Wall().UTC(), Instances: n, Outcome: o})
 	if err != nil {
-		return fmt.Errorf("report: %w", err)
+		return fmt.Errorf("encode report: %w", err)
 	}
 	if err := s.queues.Reports.Send(ctx, body); err != nil {
 		return fmt.Errorf("send report: %w", err)
@@ -110,11 +112,11 @@ func (s *Scaler) sendReport(ctx context.Context) error {
 	return nil
 }
 
-// count asks the target how many instances there are.
+// count returns the number of instances that the target reports.
 func (s *Scaler) count(ctx context.Context) (int, error) {
 	n, err := s.target.Instances(ctx)
 	if err == nil && (n < 0 || n > MaxInstances) {
-		err = fmt.Errorf("%d are out of the question", n)
+		err = fmt.Errorf("the target reports %d instances: must be 0 to %d", n, MaxInstances)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("count instances: %w", err)
@@ -122,13 +124,13 @@ func (s *Scaler) count(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// handleActions carries out the actions of an arrival. One that fails half-way, in
-// the store or in a queue, comes again.
+// handleActions carries out the actions of a batch. If the store or a queue fails,
+// the action is delivered again.
 func (s *Scaler) handleActions(ctx context.Context, a batch) error {
 	actions, messages := decodeBatch(ctx, a, s.cfg.Log, func(a Action) error {
 		switch {
 		case a.Resource != s.resource:
-			return fmt.Errorf("%w: of the resource %q, not %q", errBadMessage, a.Resource, s.resource)
+			return fmt.Errorf("%w: it is for the resource %q, not %q", errBadMessage, a.Resource, s.resource)
 		case a.Number < 1 || a.To < 0 || a.To > MaxInstances:
 			return fmt.Errorf("%w: action %d to %d instances", errBadMessage, a.Number, a.To)
 		}
@@ -137,7 +139,7 @@ func (s *Scaler) handleActions(ctx context.Context, a batch) error {
 	done := 0
 	stop := s.keepLocked(ctx, a.queue, messages)
 	defer func() {
-		stop() // first: extending a message changes what it is deleted by
+		stop() // first: extending a message changes the receipt by which it is deleted
 		deleteAll(ctx, a.queue, messages[:done], s.cfg.Log)
 	}()
 	for _, action := range actions {
@@ -162,14 +164,15 @@ func (s *Scaler) handleActions(ctx context.Context, a batch) error {
 	return nil
 }
 
-// keepLocked keeps messages locked until the function that it returns is called.
+// keepLocked extends the locks of messages until stop is called.
 func (s *Scaler) keepLocked(ctx context.Context, q Queue, messages []*Message) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var holding sync.WaitGroup
 	holding.Go(func() {
 		for s.cfg.Clock.Sleep(ctx, extendInterval) == nil {
 			for _, m := range messages {
-				// One that is lost is carried out twice at most in name: To is a count.
+				// A lost lock does no harm: To is a number of instances, so that carrying
+				// the action out twice has the same effect as once.
 				_ = q.Extend(ctx, m)
 			}
 		}
@@ -177,14 +180,14 @@ func (s *Scaler) keepLocked(ctx context.Context, q Queue, messages []*Message) (
 	return func() { cancel(); holding.Wait() }
 }
 
-// extendInterval is well below the lock time of queues, 30 s.
+// extendInterval is well below the queues' default lock time of 30 s.
 const extendInterval = 10 * time.Second
 
-// errStopped: the scaler stopped before an action had an outcome.
-var errStopped = errors.New("stopped before the action was done")
+// errStopped: the scaler was stopped before an action had an outcome.
+var errStopped = errors.New("scaler stopped before the action was completed")
 
-// execute does what an action says, as often as it takes, and returns its outcome.
-// The error is that there is none yet.
+// execute attempts an action until it succeeds or is abandoned, and returns its
+// outcome. It returns errStopped if ctx ends before that.
 func (s *Scaler) execute(ctx context.Context, a Action) (Outcome, error) {
 	wait := s.cfg.RetryMin
 	for n := 1; ; n++ {
@@ -193,18 +196,18 @@ func (s *Scaler) execute(ctx context.Context, a Action) (Outcome, error) {
 			return Outcome{}, errStopped
 		}
 		o := Outcome{Number: a.Number, Time: s.cfg.Clock.Wall().UTC(), Attempts: n}
-		log := s.cfg.Log.With("resource", a.Resource, "action", a.Number, "from", a.From, "to", a.To, "tries", n)
+		log := s.cfg.Log.With("resource", a.Resource, "action", a.Number, "from", a.From, "to", a.To, "attempts", n)
 		var stale *staleActionError
 		switch {
 		case err == nil:
 			log.Info("scaled")
 			return o, nil
 		case n >= s.cfg.MaxAttempts || errors.As(err, &stale):
-			log.Error("action given up", "error", err)
+			log.Error("action abandoned", "error", err)
 			o.Err = oneLine(err)
 			return o, nil
 		}
-		log.Warn("action failed: it is tried again", "in", wait, "error", err)
+		log.Warn("attempt failed, will be retried", "wait", wait, "error", err)
 		if s.cfg.Clock.Sleep(ctx, wait) != nil {
 			return Outcome{}, errStopped
 		}
@@ -212,22 +215,23 @@ func (s *Scaler) execute(ctx context.Context, a Action) (Outcome, error) {
 	}
 }
 
-// staleActionError is an action that no longer fits: somebody else has scaled.
+// staleActionError: the number of instances is neither the one at the decision nor
+// the wanted one, so something else has scaled the resource.
 type staleActionError struct{ now, from, to int }
 
 func (e *staleActionError) Error() string {
-	return fmt.Sprintf("there are %d instances, neither %d nor %d: somebody else has scaled", e.now, e.from, e.to)
+	return fmt.Sprintf("there are %d instances, neither %d nor %d: something else has scaled the resource, the action no longer applies", e.now, e.from, e.to)
 }
 
-// attempt does what an action says, unless it is done already: by a try that was
-// cut off, or before a crash.
+// attempt carries out an action, unless it is done already: by an attempt that was
+// interrupted, or before a crash.
 func (s *Scaler) attempt(ctx context.Context, a Action) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the target panicked: %v", r)
 		}
 	}()
-	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Timeout, fmt.Errorf("not done within %v", s.cfg.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Timeout, fmt.Errorf("not completed within %v", s.cfg.Timeout))
 	defer cancel()
 	now, err := s.count(ctx)
 	switch {
@@ -243,7 +247,7 @@ func (s *Scaler) attempt(ctx context.Context, a Action) (err error) {
 		return nil
 	}
 	if now, counted := s.count(ctx); counted == nil && now == a.To {
-		return nil // only the answer was lost
+		return nil // only the response was lost
 	}
 	return fmt.Errorf("scale to %d: %w", a.To, err)
 }

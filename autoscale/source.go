@@ -2,15 +2,15 @@ package autoscale
 
 import "context"
 
-// Source is where a metric comes from.
+// Source reads one metric.
 type Source interface {
-	// Read returns the metric's present value. What is empty is zero; what can't
-	// be known is an error, never a number. It returns soon after ctx ends, and
-	// is not called concurrently.
+	// Read returns the metric's present value. An empty queue is 0; a value that
+	// cannot be determined is an error, never a number. Read must return soon after
+	// ctx ends. A collector does not call it concurrently.
 	Read(ctx context.Context) (Reading, error)
 }
 
-// SourceFunc is a function as a [Source].
+// SourceFunc makes a function a [Source].
 type SourceFunc func(ctx context.Context) (Reading, error)
 
 // Read implements [Source].

@@ -5,51 +5,53 @@ import (
 	"time"
 )
 
-// Store keeps what must survive a restart, resource by resource. It is safe for
-// concurrent use, by several processes too.
+// Store keeps the state of resources across restarts. Implementations must be safe
+// for concurrent use, by several processes too; package autoscaletest has a
+// conformance suite.
 type Store interface {
-	// Load returns a resource's memory. One that was never saved is empty, with
-	// its Resource set.
+	// Load returns a resource's state. For a resource that was never saved, only
+	// Resource is set.
 	Load(ctx context.Context, resource string) (*ResourceState, error)
-	// Save replaces a resource's memory and adds records to its log: both or
-	// neither. It fails with ErrConflict if somebody else has saved it since m
-	// was loaded (or saved), else gives m its new Version. Records with a
-	// Sequence that the log has already replace them.
+	// Save replaces a resource's state and adds records to its log, atomically, and
+	// sets m.Version. It returns ErrConflict if the state was saved by another
+	// process since m was loaded or saved. A record replaces one with the same
+	// Sequence.
 	Save(ctx context.Context, m *ResourceState, records ...Record) error
 
 	// Outcome returns the outcome of the resource's highest-numbered action that
 	// has one, or nil.
 	Outcome(ctx context.Context, resource string) (*Outcome, error)
-	// SetOutcome keeps an action's outcome, unless there is one with the same or
-	// a higher number: that is no error.
+	// SetOutcome saves an action's outcome. It does nothing, and returns nil, if
+	// there is an outcome with the same or a higher number.
 	SetOutcome(ctx context.Context, resource string, o Outcome) error
 
-	// Records returns a resource's log from a time on, oldest first, and of
-	// these the newest limit (0: all).
+	// Records returns the newest limit records (0: all) of a resource's log with a
+	// time not before since, oldest first.
 	Records(ctx context.Context, resource string, since time.Time, limit int) ([]Record, error)
-	// DeleteRecords removes the records before a time.
+	// DeleteRecords deletes the records with a time before before.
 	DeleteRecords(ctx context.Context, resource string, before time.Time) error
 }
 
-// ResourceState is what the [Logic] remembers of a resource.
+// ResourceState is what the [Logic] keeps of a resource from one decision to the
+// next. It is not safe for concurrent use.
 type ResourceState struct {
 	Resource string
-	Version  string // the store's; "" before the first Save
+	Version  string // set by the store; "" before the first Save
 
-	// Windows are the points of the last while, by metric. They are kept
-	// separately (in a table of their own, a row each).
+	// Windows are the recent values, by metric. Stores keep each window in a row of
+	// its own.
 	Windows map[string]*Window
 
-	Instances int       // as last reported
-	Reported  time.Time // when that was; zero: never
-	LastUp    time.Time // when the last action upwards had succeeded; zero: never
-	LastDown  time.Time // the same of the last one downwards
-	Pending   *Action   // decided, and without an outcome so far
+	Instances int       // the last number reported
+	Reported  time.Time // when it was reported; zero: never
+	LastUp    time.Time // when the last scale-up succeeded; zero: never
+	LastDown  time.Time // when the last scale-down succeeded; zero: never
+	Pending   *Action   // the action decided on that has no outcome yet
 	Actions   int64     // the number of the last action decided
 	Records   int64     // the sequence of the last record
 }
 
-// LastAction is when the last action had succeeded; zero: never.
+// LastAction returns when the last action succeeded; zero: never.
 func (m *ResourceState) LastAction() time.Time {
 	if m.LastUp.After(m.LastDown) {
 		return m.LastUp
@@ -57,5 +59,6 @@ func (m *ResourceState) LastAction() time.Time {
 	return m.LastDown
 }
 
-// AddPoint puts a point into its metric's window and tells whether it is news.
+// AddPoint adds a point to its metric's window and reports whether the window has
+// changed; see [Window.Add].
 func (m *ResourceState) AddPoint(p Point) bool { return m.window(p.Metric).Add(p) }

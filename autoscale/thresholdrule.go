@@ -5,13 +5,14 @@ import (
 	"math"
 )
 
-// ThresholdRule is the rule of the published autoscaler: one instance more if the
-// average of the metric over the window, truncated to a whole number, is
-// strictly above Upper; one fewer if its maximum is strictly below Lower. With
+// ThresholdRule is the published rule: the rule of the autoscaler whose
+// description was published, which this package follows. It proposes one instance
+// more if the average of the metric over its window, truncated to a whole number,
+// is strictly above Upper; one fewer if the maximum is strictly below Lower. With
 // the default [Limits] it decides from the fifth value on, over ten minutes, and
-// then rests until strictly more than ten minutes have passed.
+// after an action waits until strictly more than ten minutes have passed.
 //
-// Its thresholds were 500 and 300, and 5,000 and 1,000, messages.
+// The published thresholds were 500 and 300 messages, and 5,000 and 1,000.
 type ThresholdRule struct {
 	Metric       string
 	Upper, Lower float64
@@ -21,26 +22,27 @@ type ThresholdRule struct {
 func (r ThresholdRule) Propose(s Situation) Proposal {
 	w := s.Windows[r.Metric]
 	if w == nil {
-		return Proposal{s.Instances, fmt.Sprintf("%s: %s", r.Metric, s.Missing[r.Metric])}
+		return Proposal{s.Instances, fmt.Sprintf("metric %s is missing: %s", r.Metric, s.Missing[r.Metric])}
 	}
 	all := w.All()
-	average, most := math.Trunc(all.Average()), all.Max()
+	average, maximum := math.Trunc(all.Average()), all.Max()
 	switch {
 	case average > r.Upper:
-		return Proposal{s.Instances + 1, fmt.Sprintf("the average of %s, %s, is above %s", r.Metric, FormatNumber(average), FormatNumber(r.Upper))}
-	case most < r.Lower:
-		return Proposal{s.Instances - 1, fmt.Sprintf("the maximum of %s, %s, is below %s", r.Metric, FormatNumber(most), FormatNumber(r.Lower))}
+		return Proposal{s.Instances + 1, fmt.Sprintf("the average of %s is %s, above the upper threshold %s", r.Metric, FormatNumber(average), FormatNumber(r.Upper))}
+	case maximum < r.Lower:
+		return Proposal{s.Instances - 1, fmt.Sprintf("the maximum of %s is %s, below the lower threshold %s", r.Metric, FormatNumber(maximum), FormatNumber(r.Lower))}
 	}
-	return Proposal{s.Instances, fmt.Sprintf("the average of %s, %s, is not above %s, and its maximum, %s, not below %s",
-		r.Metric, FormatNumber(average), FormatNumber(r.Upper), FormatNumber(most), FormatNumber(r.Lower))}
+	return Proposal{s.Instances, fmt.Sprintf("the average of %s is %s, not above the upper threshold %s; the maximum is %s, not below the lower threshold %s",
+		r.Metric, FormatNumber(average), FormatNumber(r.Upper), FormatNumber(maximum), FormatNumber(r.Lower))}
 }
 
-// String gives the rule as an expression says it.
+// String returns the rule in the language of package expression.
 func (r ThresholdRule) String() string {
 	return fmt.Sprintf("up: trunc(avg(%s)) > %s; down: max(%[1]s) < %[3]s", r.Metric, FormatNumber(r.Upper), FormatNumber(r.Lower))
 }
 
-// Thresholds are the values of the metric that the rule acts beyond.
+// Thresholds returns the values that the rule compares the metric with, for
+// plots; nil for a metric that it does not use.
 func (r ThresholdRule) Thresholds(metric string) []float64 {
 	if metric != r.Metric {
 		return nil

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Window is what is known of a metric over the last while: its values, oldest
-// first, no two of one time.
+// Window holds the recent values of a metric, oldest first, no two with the same
+// time. It is not safe for concurrent use.
 type Window struct {
 	Values []Value `json:"values"`
-	// State and Cause are those of the newest point, which Since is the time of.
+	// State and Cause are those of the newest point, and Since is its time.
 	State MetricState `json:"state,omitempty"`
 	Cause string      `json:"cause,omitempty"`
 	Since time.Time   `json:"since,omitzero"`
@@ -22,11 +22,12 @@ type Value struct {
 	Value float64   `json:"v"`
 }
 
-// MaxValues is how many values a window keeps; beyond that the oldest go.
+// MaxValues is how many values a window keeps; beyond that the oldest are dropped.
 const MaxValues = 10_000
 
-// Add puts a point into its place and tells whether it is news: one of a time
-// that is there already, or beyond MaxValue, is not.
+// Add inserts a point at its place in time and reports whether the window has
+// changed: a point with a time that is there already, or with a value beyond
+// MaxValue, is ignored.
 func (w *Window) Add(p Point) bool {
 	if p.State == Active && !inRange(p.Value) {
 		return false
@@ -48,14 +49,16 @@ func (w *Window) Add(p Point) bool {
 	return true
 }
 
-// inRange tells a value that figures can be made of. NaN is none.
+// inRange reports whether statistics can be computed from a value. NaN is out of
+// range.
 func inRange(f float64) bool { return math.Abs(f) <= MaxValue }
 
-// maxClockSkew is by how much the clock of whoever reads a metric may be ahead.
+// maxClockSkew is by how much a collector's clock may be ahead of the logic's.
 const maxClockSkew = time.Minute
 
-// Trim drops what is older than keep at the time now (a value exactly that old
-// stays), and what is from the future: from before the clock was set back.
+// Trim drops values older than keep at the time now (a value exactly that old
+// stays), and values from the future, which were read before the clock was set
+// back.
 func (w *Window) Trim(now time.Time, keep time.Duration) {
 	oldest, newest := now.Add(-keep), now.Add(maxClockSkew)
 	w.Values = slices.DeleteFunc(w.Values, func(v Value) bool {
@@ -66,18 +69,18 @@ func (w *Window) Trim(now time.Time, keep time.Duration) {
 	}
 }
 
-// Last are the values of the last d before now, one exactly d old included. A
-// window without values in it has no figures: they are NaN.
+// Last returns the values of the last d before now, including one exactly d old.
+// The span shares the window's memory, and is valid until the window changes.
 func (w *Window) Last(now time.Time, d time.Duration) Span {
 	from := now.Add(-d)
 	i, _ := slices.BinarySearchFunc(w.Values, from, func(v Value, t time.Time) int { return v.Time.Compare(t) })
 	return w.Values[i:]
 }
 
-// All are all values of the window.
+// All returns all values of the window. The span shares the window's memory.
 func (w *Window) All() Span { return w.Values }
 
-// newest is the last value's time, zero if there is none.
+// newest returns the last value's time, zero if there is no value.
 func (w *Window) newest() time.Time {
 	if len(w.Values) == 0 {
 		return time.Time{}
@@ -85,10 +88,11 @@ func (w *Window) newest() time.Time {
 	return w.Values[len(w.Values)-1].Time
 }
 
-// Span is a run of values, oldest first. The figures of an empty one are NaN.
+// Span is a series of values, oldest first. The statistics of an empty span are
+// NaN, except for Sum.
 type Span []Value
 
-// Sum is the sum of the values; 0 if there are none.
+// Sum returns the sum of the values; 0 if there are none.
 func (s Span) Sum() (sum float64) {
 	for _, v := range s {
 		sum += v.Value
@@ -96,15 +100,16 @@ func (s Span) Sum() (sum float64) {
 	return sum
 }
 
-// Average is the mean of the values, each counted once, however far apart.
+// Average returns the mean of the values. Each value has the same weight, however
+// long it was the newest one.
 func (s Span) Average() float64 { return s.Sum() / float64(len(s)) }
 
-// Max is the greatest value.
+// Max returns the largest value.
 func (s Span) Max() float64 {
 	return s.pick(math.Max)
 }
 
-// Min is the least value.
+// Min returns the smallest value.
 func (s Span) Min() float64 {
 	return s.pick(math.Min)
 }
@@ -120,7 +125,7 @@ func (s Span) pick(better func(a, b float64) float64) float64 {
 	return best
 }
 
-// Newest is the last value.
+// Newest returns the last value.
 func (s Span) Newest() float64 {
 	if len(s) == 0 {
 		return math.NaN()
@@ -128,8 +133,8 @@ func (s Span) Newest() float64 {
 	return s[len(s)-1].Value
 }
 
-// Rate is how fast the value has been rising, per second, from the first value
-// to the last. It takes two.
+// Rate returns the change of the value per second, from the first value to the
+// last; NaN if there are fewer than two.
 func (s Span) Rate() float64 {
 	if len(s) < 2 {
 		return math.NaN()
@@ -138,8 +143,8 @@ func (s Span) Rate() float64 {
 	return (last.Value - first.Value) / last.Time.Sub(first.Time).Seconds()
 }
 
-// Percentile is the value that p percent of the values do not exceed, by the
-// nearest rank.
+// Percentile returns the value that p percent of the values do not exceed, by the
+// nearest-rank method; NaN unless p is between 0 and 100.
 func (s Span) Percentile(p float64) float64 {
 	if len(s) == 0 || !(p >= 0 && p <= 100) {
 		return math.NaN()

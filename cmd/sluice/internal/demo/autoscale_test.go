@@ -91,11 +91,11 @@ func TestRule(t *testing.T) {
 		want        int
 		why         string
 	}{
-		{window(300, 500, 500), window(0), 3, "is above 400"},
-		{window(400, 400, 400), window(0), 2, "is not above 400"},
-		{window(99, 0, 0), window(5, 0), 1, "is below 100"},
+		{window(300, 500, 500), window(0), 3, "above the upper threshold 400"},
+		{window(400, 400, 400), window(0), 2, "not above the upper threshold 400"},
+		{window(99, 0, 0), window(5, 0), 1, "below the lower threshold 100"},
 		{window(99, 0, 0), window(0, 5), 2, "but orders-billing-backlog is 5"},
-		{window(99, 0, 100), window(0), 2, "not below 100"},
+		{window(99, 0, 100), window(0), 2, "not below the lower threshold 100"},
 	} {
 		p := Rule().Propose(autoscale.Situation{Instances: 2, Windows: map[string]*autoscale.Window{LagMetric: c.lag, billingMetric: c.beside}})
 		if p.Instances != c.want || !strings.Contains(p.Reason, c.why) {
