@@ -37,7 +37,7 @@ func Example() {
 		Name:    "orders",
 		Metrics: []string{"backlog"},
 		Rule:    rule,
-		Limits:  autoscale.Limits{Max: 4, MinPoints: 1, Interval: 10 * time.Millisecond, StaleAfter: time.Minute},
+		Limits:  autoscale.Limits{Max: 4, MinPoints: 1, Interval: 10 * time.Millisecond, Window: time.Minute, StaleAfter: time.Minute},
 	}
 	workers := &pool{}
 	workers.workers.Store(1)
