@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// maxWrite limits the bytes of the batches that share one sync, unless a single
-// one is larger.
+// maxWrite is the most bytes of batches that share one fsync, unless a single batch
+// is larger.
 const maxWrite = 8 << 20
 
 // appendRequest is a batch that waits to be written.
 type appendRequest struct {
 	msgs  []Message
-	size  int64 // with frames
+	size  int64 // of the batch's records
 	first int64
 	err   error
 	done  chan struct{} // closed when first and err are set
@@ -27,8 +27,8 @@ func (r *appendRequest) finish(first int64, err error) {
 // returns the sequence number of its first event. The batch is durable when
 // Append returns. The log retains nothing of msgs.
 //
-// Batches that arrive while another write is in progress are written together,
-// in the order of their arrival. If ctx ends before its own write has begun,
+// Batches that are appended while another write is in progress are written
+// together, in the order of the calls. If ctx ends before its own write has begun,
 // nothing is appended; after that Append waits for the outcome.
 //
 // Errors: [ErrTooLarge], [ErrClosed], ctx's, or a [*WriteError].
@@ -52,7 +52,7 @@ func (l *Log) Append(ctx context.Context, msgs []Message) (first int64, err erro
 	l.queue = append(l.queue, r)
 	l.mu.Unlock()
 
-	// Whoever gets the turn writes for all that are waiting.
+	// The appender that gets the lock writes for all that wait.
 	for {
 		select {
 		case <-r.done:
@@ -70,22 +70,22 @@ func (l *Log) Append(ctx context.Context, msgs []Message) (first int64, err erro
 	}
 }
 
-// newRequest checks a batch.
+// newRequest checks the size of a batch.
 func (l *Log) newRequest(msgs []Message) (*appendRequest, error) {
 	r := &appendRequest{msgs: msgs, done: make(chan struct{})}
 	for i := range msgs {
 		if len(msgs[i].Key) > maxKey {
-			return nil, fmt.Errorf("event %d of the batch: key of %d bytes: %w, which takes %d", i, len(msgs[i].Key), ErrTooLarge, maxKey)
+			return nil, fmt.Errorf("event %d of the batch: key of %d bytes: %w, the limit is %d", i, len(msgs[i].Key), ErrTooLarge, maxKey)
 		}
 		r.size += recordSize(&msgs[i])
 	}
 	if r.size > l.config.MaxBatchBytes {
-		return nil, fmt.Errorf("batch of %d bytes: %w, which takes %d", r.size, ErrTooLarge, l.config.MaxBatchBytes)
+		return nil, fmt.Errorf("batch of %d bytes: %w, the limit is %d", r.size, ErrTooLarge, l.config.MaxBatchBytes)
 	}
 	return r, nil
 }
 
-// withdraw takes r out of the queue, unless its write has begun.
+// withdraw removes r from the queue. It reports false if its write has begun.
 func (l *Log) withdraw(r *appendRequest) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,8 +98,8 @@ func (l *Log) withdraw(r *appendRequest) bool {
 	return false
 }
 
-// takeGroup removes from the head of the queue as many requests as go into one
-// write. The caller holds the turn.
+// takeGroup removes the requests of one write from the head of the queue. The
+// caller holds writeLock.
 func (l *Log) takeGroup() []*appendRequest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,8 +116,8 @@ func (l *Log) takeGroup() []*appendRequest {
 	return group
 }
 
-// commit writes the waiting batches and tells the appenders. The caller holds
-// the turn.
+// commit writes the queued batches and finishes their requests. The caller holds
+// writeLock.
 func (l *Log) commit() {
 	group := l.takeGroup()
 	if len(group) == 0 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// appendTogether appends batches that arrive at once, so that they share writes,
-// and returns the requests with their outcomes.
+// appendTogether appends batches at the same time, so that they share writes, and
+// returns their requests.
 func appendTogether(l *Log, batches [][]Message) []*appendRequest {
 	var rs []*appendRequest
 	l.writeLock <- struct{}{}
@@ -33,10 +33,9 @@ func appendTogether(l *Log, batches [][]Message) []*appendRequest {
 
 var crashes = flag.Uint64("crashes", 100, "seeds of TestCrash per kind of fault")
 
-// TestCrash lets a machine fail in every way it knows while a log is written,
-// trimmed and reopened. Whatever was acknowledged must be there afterwards, in
-// its place, and nothing but whole batches of the last doubtful write may be
-// there beside it.
+// TestCrash simulates every kind of failure while a log is written, trimmed and
+// reopened. Everything acknowledged must be in the log afterwards, in its place,
+// and apart from that only whole batches of the last write, if that failed.
 func TestCrash(t *testing.T) {
 	for _, faults := range []string{"kill", "power", "errors", "errors and power"} {
 		t.Run(faults, func(t *testing.T) {
@@ -53,7 +52,7 @@ func TestCrash(t *testing.T) {
 func runCrashes(seed uint64, faults string) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	store := newMachine(rng)
-	config, err := (&Config{SegmentBytes: 1 + rng.Int64N(20_000), Now: stopped}).withDefaults(store.path())
+	config, err := (&Config{SegmentBytes: 1 + rng.Int64N(20_000), Now: fixedTime}).withDefaults(store.path())
 	if err != nil {
 		return err
 	}
@@ -64,10 +63,10 @@ func runCrashes(seed uint64, faults string) error {
 		if err != nil {
 			return fmt.Errorf("life %d: %w", life, err)
 		}
-		if err := m.settle(l, doubtful); err != nil {
+		if err := m.resolve(l, doubtful); err != nil {
 			return fmt.Errorf("life %d: %w", life, err)
 		}
-		if err := m.learn(l, m.first, stopped(), stopped()); err != nil {
+		if err := m.learn(l, m.first, fixedTime(), fixedTime()); err != nil {
 			return fmt.Errorf("life %d: %w", life, err)
 		}
 		if err := m.check(l, rng); err != nil {
@@ -84,7 +83,7 @@ func runCrashes(seed uint64, faults string) error {
 				return nil
 			}
 		}
-		if doubtful, err = m.live(l, store, rng); err != nil {
+		if doubtful, err = m.run(l, store, rng); err != nil {
 			return fmt.Errorf("life %d: %w", life, err)
 		}
 		if rng.IntN(4) == 0 && !store.off {
@@ -98,9 +97,9 @@ func runCrashes(seed uint64, faults string) error {
 	return nil
 }
 
-// live works on the log until it or the machine is done for, and returns the
-// batches of which it is not known whether they are in the log.
-func (m *model) live(l *Log, store *machine, rng *rand.Rand) (doubtful [][]Message, err error) {
+// run works on the log until it or the machine fails, and returns the batches that
+// may or may not be in the log.
+func (m *model) run(l *Log, store *machine, rng *rand.Rand) (doubtful [][]Message, err error) {
 	for range rng.IntN(40) {
 		if rng.IntN(8) == 0 {
 			before := m.first + rng.Int64N(20)
@@ -132,12 +131,12 @@ func (m *model) live(l *Log, store *machine, rng *rand.Rand) (doubtful [][]Messa
 				doubtful = append(doubtful, r.msgs)
 			}
 		}
-		if err := m.learn(l, before, stopped(), stopped()); err != nil {
+		if err := m.learn(l, before, fixedTime(), fixedTime()); err != nil {
 			if !store.off {
 				return nil, err
 			}
 			for q := before; q < m.next(); q++ {
-				m.events[q].Enqueued = stopped().UTC()
+				m.events[q].Enqueued = fixedTime().UTC()
 			}
 		}
 		if doubtful != nil || store.off {
@@ -147,9 +146,9 @@ func (m *model) live(l *Log, store *machine, rng *rand.Rand) (doubtful [][]Messa
 	return nil, nil
 }
 
-// settle finds out how many of the doubtful batches are in the log: only whole
-// ones, and none behind one that isn't.
-func (m *model) settle(l *Log, doubtful [][]Message) error {
+// resolve finds out how many of the doubtful batches are in the log: only whole
+// ones, and none after a missing one.
+func (m *model) resolve(l *Log, doubtful [][]Message) error {
 	for _, b := range doubtful {
 		if l.Info().Last < m.next() {
 			break
@@ -162,8 +161,8 @@ func (m *model) settle(l *Log, doubtful [][]Message) error {
 	return nil
 }
 
-// TestFailedWriteStaysGone has a write or sync fail, and the power cut right
-// after the appenders were told that nothing was appended.
+// TestFailedWriteStaysGone makes a write or fsync fail, and cuts the power right
+// after the appenders got their errors.
 func TestFailedWriteStaysGone(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 4))
@@ -197,9 +196,9 @@ func TestFailedWriteStaysGone(t *testing.T) {
 	}
 }
 
-// TestDoubtfulPages has a sync fail for good, in a write or while a segment is
-// made: the next process finds pages that pass for clean but may not be on the
-// disk. What it shows must be there after a power cut too.
+// TestDoubtfulPages makes an fsync fail permanently, in a write or while a segment
+// is created: the next process finds pages that are marked clean but may not be on
+// the disk. What it returns must survive a power failure.
 func TestDoubtfulPages(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		for seed := range uint64(200) {
@@ -231,7 +230,7 @@ func TestDoubtfulPages(t *testing.T) {
 			if full && rng.IntN(2) == 0 {
 				mustAppend(t, l, "four")
 			} else if full {
-				// Now the segment that is doubtful is all there is.
+				// Now the segment in doubt is the only one.
 				if err := l.Trim(100); err != nil {
 					t.Fatal(err)
 				}

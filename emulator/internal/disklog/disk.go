@@ -16,7 +16,7 @@ type disk struct {
 	lock *dirlock.Lock
 }
 
-// openDisk makes the directory if need be, and locks it.
+// openDisk creates the directory if it doesn't exist, and locks it.
 func openDisk(dir string) (*disk, error) {
 	if err := MakeDir(dir); err != nil {
 		return nil, err
@@ -80,9 +80,9 @@ func (f diskFile) size() (int64, error) {
 
 var zeros [256 << 10]byte
 
-// allocate writes zeros. To reserve the blocks only would leave their first
-// sync with metadata to write, which took two to ten times as long as one that
-// writes over zeros.
+// allocate writes zeros. If it only reserved the blocks, the first fsync of each
+// would have to write metadata, which took two to ten times as long as an fsync of
+// overwritten zeros.
 func (f diskFile) allocate(from, size int64) {
 	for from < size {
 		n, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-from)], from)
@@ -93,7 +93,7 @@ func (f diskFile) allocate(from, size int64) {
 	}
 }
 
-// MakeDir makes a directory and those above it, durably.
+// MakeDir creates a directory and its parents, durably.
 func MakeDir(dir string) error {
 	dir = filepath.Clean(dir)
 	info, err := os.Stat(dir)
@@ -115,8 +115,7 @@ func MakeDir(dir string) error {
 	return syncDir(parent)
 }
 
-// ReplaceFile writes a small file durably, as a whole or not at all, in the
-// place of the one that was there.
+// ReplaceFile creates or replaces a small file durably and atomically.
 func ReplaceFile(path string, data []byte) error {
 	next := path + temporarySuffix
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)

@@ -28,7 +28,7 @@ func remake(t *testing.T, files map[string][]byte, state []byte) (*Log, *memory,
 			t.Fatal(err)
 		}
 	}
-	config, err := (&Config{Now: stopped, SegmentBytes: 400}).withDefaults("")
+	config, err := (&Config{Now: fixedTime, SegmentBytes: 400}).withDefaults("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +75,9 @@ func readAll(t *testing.T, l *Log) ([]Stored, error) {
 	}
 }
 
-// FuzzDamage writes a log and damages its files: what is read is what was
-// written, whole batches from the first on, up to where damage is told; and the
-// log goes on behind that. The script is: the number of batches, their sizes,
+// FuzzDamage writes a log and damages its files: what is read is what was written,
+// whole batches from the first on, up to the reported damage; and appends after
+// that work. The script is: the number of batches, their sizes,
 // then the damage in steps of five bytes: what, which file, where (2), how much.
 func FuzzDamage(f *testing.F) {
 	f.Add([]byte{3, 1, 2, 3, 0, 0, 0, 70, 1})
@@ -169,8 +169,8 @@ func FuzzDamage(f *testing.F) {
 	})
 }
 
-// FuzzRecover opens files that no log has written. With repair their checksums
-// are right, so that everything else in them must be doubted.
+// FuzzRecover opens files that no log has written. With repair their checksums are
+// right, so that all other checks are reached.
 func FuzzRecover(f *testing.F) {
 	content := image(f, func(l *Log) {
 		mustAppend(f, l, "one", "two")
@@ -222,7 +222,7 @@ func FuzzRecover(f *testing.F) {
 }
 
 // repaired makes the header that of the first segment, and gives it and the
-// frames behind it the right checksums.
+// records behind it the right checksums.
 func repaired(file []byte) []byte {
 	b := append(bytes.Clone(file), make([]byte, max(0, segmentHeader-len(file)))...)
 	copy(b, segmentMagic)

@@ -16,8 +16,7 @@ import (
 	"testing"
 )
 
-// childVariable tells the test binary that it is a child, and its task and
-// arguments.
+// childVariable is set in a child process, to its task and arguments.
 const childVariable = "DISKLOG_TEST_CHILD"
 
 var tasks = map[string]func(args []string) error{
@@ -56,8 +55,8 @@ func killBatch(round string, appender, n int) []Message {
 	return batch
 }
 
-// appendUntilKilled has several appenders at work, which print what was
-// acknowledged: "batch ROUND APPENDER N FIRST" and "trim BEFORE".
+// appendUntilKilled runs several appenders, which print what was acknowledged: "batch ROUND
+// APPENDER N FIRST" and "trim BEFORE".
 func appendUntilKilled(dir, round string) error {
 	l, err := Open(dir, &Config{SegmentBytes: 40_000})
 	if err != nil {
@@ -86,10 +85,9 @@ func appendUntilKilled(dir, round string) error {
 	return fmt.Errorf("append: %v", errs)
 }
 
-// TestKill kills a process that appends, over and over, and looks at what is in
-// the log: everything that was acknowledged is, where it was said to be; nothing
-// is there that wasn't appended, no batch in part or twice, and those of each
-// appender are in order.
+// TestKill kills a process that appends, many times, and checks the log: everything
+// acknowledged is in its place; there is nothing that wasn't appended, no partial or
+// duplicate batch, and the batches of each appender are in order.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))

@@ -15,8 +15,8 @@ func init() {
 	tasks["limit"] = func(args []string) error { return appendUpToLimit(args[0]) }
 }
 
-// TestFileSizeLimit has a process run into a limit of its files' sizes, which is
-// the disk full that needs no disk of its own.
+// TestFileSizeLimit runs a process with a limit on file sizes, which simulates a
+// full disk.
 func TestFileSizeLimit(t *testing.T) {
 	dir := t.TempDir()
 	out, err := child("limit", dir).Output()
@@ -38,8 +38,8 @@ func TestFileSizeLimit(t *testing.T) {
 	}
 }
 
-// appendUpToLimit appends until a write fails, again with the limit still there,
-// and once more when it is lifted. It prints how many events were acknowledged.
+// appendUpToLimit appends until a write fails, again with the limit in force, and
+// once more after it is lifted. It prints how many events were acknowledged.
 func appendUpToLimit(dir string) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {

@@ -20,7 +20,7 @@ const (
 	defaultMemorySegment = 1 << 20
 	maxSegment           = 1 << 30
 	defaultBatch         = 16 << 20
-	maxRecord            = 256 << 20 // of which a batch is made; larger sizes are damage
+	maxRecord            = 256 << 20 // the largest batch in one record; a larger size is damage
 )
 
 func (c *Config) withDefaults(dir string) (Config, error) {
@@ -59,17 +59,17 @@ type Message struct {
 type Stored struct {
 	Sequence int64     // consecutive from 0
 	Offset   string    // the position in the log, in decimal; strictly increasing
-	Enqueued time.Time // when the log took it, in whole milliseconds; never decreasing
+	Enqueued time.Time // when it was appended, in whole milliseconds; never decreasing
 	Key      string
 	Payload  []byte
 }
 
 // Info describes what a log holds.
 type Info struct {
-	First        int64     // sequence number of the oldest event that is left, or of the next one
+	First        int64     // sequence number of the oldest event, or of the next one if the log is empty
 	Last         int64     // sequence number of the newest event; First-1 if the log is empty
-	LastOffset   string    // of the newest event, also when it is gone; "-1" if there never was one
-	LastEnqueued time.Time // of the newest event, also when it is gone; zero if there never was one
+	LastOffset   string    // of the newest event, even after it was trimmed; "-1" if there never was one
+	LastEnqueued time.Time // of the newest event, even after it was trimmed; zero if there never was one
 	End          int64     // the offset that the next event gets
 	Empty        bool
 }
@@ -79,38 +79,39 @@ type Log struct {
 	store  storage
 	config Config
 
-	// writeLock is held by whoever writes. What it guards, and what only its holder
-	// changes, next, end and last among them, the holder reads without mu.
+	// writeLock is held during a write: a mutex that can be waited for in a select.
+	// It guards the fields up to unusable. Its holder alone changes next, end, last
+	// and segments, and reads them without mu.
 	writeLock  chan struct{}
-	allocated  int64  // size of the last segment's file, with what is allocated ahead
+	allocated  int64  // size of the last segment's file, including space allocated ahead
 	tail       []byte // the last bytes of that file, at most tailBytes
 	writer     writer
 	savedState state
 	unusable   error // why appends are refused, if they are
 
-	mu         sync.Mutex // below turn; never held while something is written or synced
+	mu         sync.Mutex // after writeLock in the lock order; never held over I/O
 	queue      []*appendRequest
 	segments   []*segment // in order; the last is written to
-	openSealed []*segment // the others that have their files open, least recently read first
+	openSealed []*segment // sealed segments with open files, least recently read first
 	first      int64
 	next       int64 // sequence number of the next event
-	end        int64 // position behind the last durable frame
+	end        int64 // position after the last durable record
 	last       lastEvent
 	appended   chan struct{} // closed when next rises; nil if nobody waits
 	closed     bool
 }
 
-// lastEvent describes the last event before a place in the log, which may be gone.
+// lastEvent describes the last event before a position in the log, even after it was trimmed.
 type lastEvent struct {
 	position int64 // -1 if there never was one
 	enqueued int64 // in ms
 }
 
-// Open opens the log in the directory dir, and creates it if need be. With dir
-// "" the log is empty and lives in memory until it is closed.
+// Open opens the log in the directory dir, and creates it if it doesn't exist. With
+// dir "" the log is empty and lives in memory until it is closed.
 //
-// The directory is locked until Close; [ErrLocked] says that it is in use. A
-// [*CorruptError] says that acknowledged events are damaged or missing.
+// The directory is locked until Close; [ErrLocked] means that it is in use, a
+// [*CorruptError] that acknowledged events are damaged or missing.
 func Open(dir string, config *Config) (*Log, error) {
 	c, err := config.withDefaults(dir)
 	if err != nil {
@@ -193,7 +194,7 @@ func (l *Log) Close() error {
 
 	l.writeLock <- struct{}{}
 	defer func() { <-l.writeLock }()
-	// What was allocated ahead goes back. The log is whole without this too.
+	// Frees the space allocated ahead. The log is complete even if this fails.
 	errs := []error{l.active().file.truncate(l.active().fileAt(l.end)), l.saveState(l.first)}
 	for _, s := range l.segments {
 		l.mu.Lock()

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// TestConcurrent has several goroutines append while others read along, of which
-// the first trims what it has read. Every batch must be in one piece and where
-// Append said; a reader may miss only what was trimmed.
+// TestConcurrent appends in several goroutines while others read, of which the first
+// trims what it has read. Every batch must be whole and at the sequence number that
+// Append returned; a reader may miss only what was trimmed.
 func TestConcurrent(t *testing.T) {
 	const appenders, batches, size = 4, 25, 5
 	for _, dir := range []string{"", t.TempDir()} {
@@ -92,8 +92,8 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestReadWhileTrimmed trims right behind a slow reader's back: it goes on with
-// what is left and its files are closed only when it is done with them.
+// TestReadWhileTrimmed trims during a slow read: the reader continues with the
+// remaining events, and its files are closed only after it has released them.
 func TestReadWhileTrimmed(t *testing.T) {
 	dir := t.TempDir()
 	l := mustOpen(t, dir, &Config{SegmentBytes: 100})
@@ -127,7 +127,7 @@ func TestReadWhileTrimmed(t *testing.T) {
 }
 
 // TestTrimAll trims everything: one small file is left, and sequence numbers and
-// offsets go on, also after a restart.
+// offsets continue, even after a restart.
 func TestTrimAll(t *testing.T) {
 	dir := t.TempDir()
 	l := mustOpen(t, dir, nil)
@@ -236,8 +236,8 @@ func TestLargeEvents(t *testing.T) {
 	mustClose(t, l)
 }
 
-// TestAppendContext cancels an append that waits for its turn: nothing of it
-// is appended. One whose write has begun is finished.
+// TestAppendContext cancels an append that waits for another write: nothing is
+// appended. An append whose write has begun is finished.
 func TestAppendContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := mustOpen(t, "", nil)
@@ -325,8 +325,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestClose has appends waiting while the log is closed, and asks everything of
-// it afterwards.
+// TestClose closes the log while appends wait, and calls all methods afterwards.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := mustOpen(t, "", nil)
@@ -364,7 +363,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestGroupCommit has appends arrive during a write: they share the next one.
+// TestGroupCommit appends during a write: these appends share the next write.
 func TestGroupCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMachine(nil)
@@ -426,8 +425,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestIndex walks over a sealed segment twice at once: the index learned from
-// both is in order and as sparse as it should be.
+// TestIndex reads a sealed segment with two cursors at once: the resulting index is
+// in order, and its entries have the intended distance.
 func TestIndex(t *testing.T) {
 	l := mustOpen(t, "", &Config{SegmentBytes: 1 << 20})
 	defer mustClose(t, l)

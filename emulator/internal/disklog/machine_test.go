@@ -14,40 +14,40 @@ var errPower = errors.New("power is off")
 
 const sector = 512
 
-// machine is a storage on a computer that fails as computers do: its power can
-// be cut at any operation, when sectors that were not synced reach the disk or
-// not, one by one; a write or sync can fail; and after a failed sync the pages
-// count as clean, whatever the disk holds (as Linux has it).
+// machine simulates a computer's storage and its failures: the power can be cut at
+// any operation, after which each sector that was not synced is on the disk or not;
+// a write or fsync can fail; and after a failed fsync the pages are marked clean
+// although the disk may not have them, as on Linux.
 type machine struct {
 	rng   *rand.Rand
-	dir   map[string]*platter // as the process sees it
-	saved map[string]*platter // as it is on the disk
+	dir   map[string]*simFile // as the process sees it
+	saved map[string]*simFile // as it is on the disk
 	small map[string][]byte   // replaced as a whole, always durable
 	off   bool
 	cutIn int // operations until the power is cut; 0 is never
 	fault func(op string) error
 
-	// spoiled says that a failed sync has destroyed sectors. No log can stand
-	// that what it acknowledged goes bad later, so nothing else fails until the
-	// next sync: the log has one chance to write what shares a sector with what
-	// was lost. For the same reason a sync spoils nothing if something failed
-	// since the last good one.
+	// spoiled means that a failed fsync has destroyed sectors. No log survives the
+	// later loss of acknowledged bytes, so nothing else fails until the next
+	// fsync: the log has one chance to rewrite what shares a sector with the lost
+	// bytes. For the same reason an fsync destroys nothing if something failed
+	// since the last successful one.
 	spoiled, failing bool
 }
 
-// platter is a file: its pages in memory, and what the disk holds of them.
-type platter struct {
+// simFile is a file: its pages in memory, and what the disk holds of them.
+type simFile struct {
 	page, disk []byte
 	low        int // smallest size since the last sync
 	dirty      map[int]bool
 }
 
 func newMachine(rng *rand.Rand) *machine {
-	return &machine{rng: rng, dir: map[string]*platter{}, saved: map[string]*platter{}, small: map[string][]byte{}}
+	return &machine{rng: rng, dir: map[string]*simFile{}, saved: map[string]*simFile{}, small: map[string][]byte{}}
 }
 
-// step comes before every operation that changes something; an error is its
-// outcome.
+// step is called before every operation that changes something; its error is the
+// operation's.
 func (m *machine) step(op string) error {
 	if m.off {
 		return errPower
@@ -67,13 +67,13 @@ func (m *machine) step(op string) error {
 	return nil
 }
 
-// restart gives the process's successor its view, after a power cut or, if the
-// process alone died, with all pages as they were.
+// restart prepares the storage for the next process: after a power cut, or with all
+// pages unchanged if only the process died.
 func (m *machine) restart() {
 	if m.off {
-		dir := map[string]*platter{}
+		dir := map[string]*simFile{}
 		for _, name := range m.names() {
-			// A creation or removal that was not synced has happened or not.
+			// A creation or removal that was not synced is on the disk or not.
 			view := m.dir
 			if m.rng.IntN(2) == 0 {
 				view = m.saved
@@ -98,7 +98,7 @@ func (m *machine) names() []string {
 	return sorted(all)
 }
 
-func sorted(dir map[string]*platter) []string {
+func sorted(dir map[string]*simFile) []string {
 	var names []string
 	for name := range dir {
 		names = append(names, name)
@@ -107,16 +107,16 @@ func sorted(dir map[string]*platter) []string {
 	return names
 }
 
-func clone(dir map[string]*platter) map[string]*platter {
-	c := map[string]*platter{}
+func clone(dir map[string]*simFile) map[string]*simFile {
+	c := map[string]*simFile{}
 	for name, p := range dir {
 		c[name] = p
 	}
 	return c
 }
 
-// cut is what a power cut leaves.
-func (p *platter) cut(rng *rand.Rand) {
+// cut leaves the file as after a power cut.
+func (p *simFile) cut(rng *rand.Rand) {
 	if rng.IntN(2) == 0 {
 		p.resize()
 	}
@@ -128,7 +128,7 @@ func (p *platter) cut(rng *rand.Rand) {
 	p.page, p.low, p.dirty = append([]byte(nil), p.disk...), len(p.disk), map[int]bool{}
 }
 
-func (p *platter) sectors() []int {
+func (p *simFile) sectors() []int {
 	var all []int
 	for s := range p.dirty {
 		all = append(all, s)
@@ -137,8 +137,8 @@ func (p *platter) sectors() []int {
 	return all
 }
 
-// resize takes the pages' size over to the disk.
-func (p *platter) resize() {
+// resize sets the size on the disk to that of the pages.
+func (p *simFile) resize() {
 	if len(p.disk) > p.low {
 		p.disk = p.disk[:p.low:p.low]
 	}
@@ -147,7 +147,7 @@ func (p *platter) resize() {
 	}
 }
 
-func (p *platter) flush(s int) {
+func (p *simFile) flush(s int) {
 	from, to := s*sector, min((s+1)*sector, len(p.page))
 	if from >= to {
 		return
@@ -189,7 +189,7 @@ func (m *machine) create(name string) (file, error) {
 	if m.dir[name] != nil {
 		return nil, fs.ErrExist
 	}
-	p := &platter{dirty: map[int]bool{}}
+	p := &simFile{dirty: map[int]bool{}}
 	m.dir[name] = p
 	return &machineFile{m: m, p: p}, nil
 }
@@ -232,7 +232,7 @@ func (m *machine) close() error { return nil }
 
 type machineFile struct {
 	m      *machine
-	p      *platter
+	p      *simFile
 	closed bool
 }
 
@@ -264,11 +264,11 @@ func (f *machineFile) WriteAt(b []byte, off int64) (int, error) {
 	}
 	f.grow(int(off) + len(b))
 	copy(f.p.page[off:], b)
-	f.soil(int(off), int(off)+len(b))
+	f.markDirty(int(off), int(off)+len(b))
 	return len(b), err
 }
 
-func (f *machineFile) soil(from, to int) {
+func (f *machineFile) markDirty(from, to int) {
 	for s := from / sector; s*sector < to; s++ {
 		f.p.dirty[s] = true
 	}
@@ -339,7 +339,7 @@ func (f *machineFile) sync() error {
 func (f *machineFile) allocate(from, size int64) {
 	if f.m.step("allocate") == nil {
 		f.grow(int(size))
-		f.soil(int(from), int(size))
+		f.markDirty(int(from), int(size))
 	}
 }
 

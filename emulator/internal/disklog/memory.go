@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// memory is a storage in the heap.
+// memory is a storage in memory.
 type memory struct {
 	mu    sync.Mutex
 	files map[string]*content

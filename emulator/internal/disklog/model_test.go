@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// model is what a log should hold, in the plainest form.
+// model is the expected content of a log, in the simplest form.
 type model struct {
 	events []Stored // all that ever were, by sequence number
 	ends   []int64  // position behind each
@@ -83,7 +83,7 @@ func sameEvents(got, want []Stored) error {
 	return nil
 }
 
-// learn takes over the enqueued times of the events from sequence number q on,
+// learn copies the enqueued times of the events from sequence number q on,
 // which must not decrease nor lie outside from and to.
 func (m *model) learn(l *Log, q int64, from, to time.Time) error {
 	events, err := l.Read(q, 1<<30, 1<<30, nil)
@@ -113,7 +113,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// check compares everything that can be asked of the log.
+// check compares the results of all reads and seeks.
 func (m *model) check(l *Log, rng *rand.Rand) error {
 	info := l.Info()
 	want := Info{First: m.first, Last: m.next() - 1, LastOffset: "-1", End: m.end(), Empty: m.first == m.next()}
@@ -225,7 +225,7 @@ func runModel(dir string, seed uint64, steps int) (err error) {
 	}()
 	m := &model{}
 	for step := range steps {
-		// The clock stands, runs, and is set back.
+		// The clock stops, runs, and is set back.
 		now = now.Add(time.Duration(rng.Int64N(5)-1) * 700 * time.Microsecond)
 		switch n := rng.IntN(20); {
 		case n < 12:

@@ -61,8 +61,8 @@ func (l *Log) recover() (err error) {
 	return nil
 }
 
-// missing tells that the events from first to below next, which were durable,
-// are not there.
+// missing returns the error for the durable events from first up to, but not
+// including, next that the log doesn't have.
 func (l *Log) missing(at, first, next int64) error {
 	name := segmentName(first)
 	if n := len(l.segments); n > 0 && l.active().sequence <= first {
@@ -71,8 +71,8 @@ func (l *Log) missing(at, first, next int64) error {
 	return &CorruptError{File: filePath(l.store.path(), name), At: at, Why: fmt.Sprintf("events %d to %d are missing", first, next-1)}
 }
 
-// loadSegments reads the headers, and clears away what was never part of the
-// log.
+// loadSegments reads the segments' headers, and removes files that were never part
+// of the log.
 func (l *Log) loadSegments() error {
 	names, err := l.store.list()
 	if err != nil {
@@ -100,9 +100,9 @@ func (l *Log) loadSegments() error {
 			continue
 		}
 		if i < len(files)-1 || size > segmentHeader {
-			return &CorruptError{File: filePath(l.store.path(), name), Why: "not the header of a segment"}
+			return &CorruptError{File: filePath(l.store.path(), name), Why: "not a segment header"}
 		}
-		// The process or the machine died while it was made.
+		// The process or the machine failed while it was created.
 		if err := l.store.remove(name); err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (l *Log) loadSegments() error {
 	return nil
 }
 
-// loadSegment returns nil and the file's size if its header is none.
+// loadSegment returns nil and the file's size if the header is invalid.
 func (l *Log) loadSegment(name string) (s *segment, size int64, err error) {
 	f, err := l.store.open(name)
 	if err != nil {
@@ -134,7 +134,7 @@ func (l *Log) loadSegment(name string) (s *segment, size int64, err error) {
 	return s, size, nil
 }
 
-// dropTrimmed removes what an interrupted Trim has left.
+// dropTrimmed removes the segments that an interrupted Trim didn't.
 func (l *Log) dropTrimmed() error {
 	for len(l.segments) > 1 && l.segments[1].sequence <= l.first {
 		if err := l.store.remove(l.segments[0].name); err != nil {
@@ -145,7 +145,8 @@ func (l *Log) dropTrimmed() error {
 	return nil
 }
 
-// checkSealed compares the sizes of the files with the places of the segments.
+// checkSealed checks the sizes of sealed segments against the positions of their
+// successors.
 func (l *Log) checkSealed() error {
 	for i, s := range l.segments[:len(l.segments)-1] {
 		f, err := s.open(l.store)
@@ -161,14 +162,14 @@ func (l *Log) checkSealed() error {
 			return &CorruptError{File: filePath(l.store.path(), next.name), Why: "does not follow the segment before it"}
 		}
 		if size < s.fileAt(next.position) {
-			return &CorruptError{File: filePath(l.store.path(), s.name), At: size, Why: fmt.Sprintf("cut off, events below %d are missing", next.sequence)}
+			return &CorruptError{File: filePath(l.store.path(), s.name), At: size, Why: fmt.Sprintf("file is too short, events below %d are missing", next.sequence)}
 		}
 	}
 	return nil
 }
 
-// recoverLast finds the end of the log, drops what is torn behind it, and makes
-// sure of the last write.
+// recoverLast finds the end of the log, truncates torn records, and makes the last
+// write durable again.
 func (l *Log) recoverLast() error {
 	s := l.active()
 	f, err := s.open(l.store)
@@ -186,7 +187,7 @@ func (l *Log) recoverLast() error {
 	l.allocated = s.fileAt(l.end)
 	from := s.fileAt(write)
 	if write == s.position {
-		from = 0 // the header is as doubtful as the first write
+		from = 0 // the header is as much in doubt as the first write
 	}
 	if err := f.truncate(l.allocated); err != nil {
 		return fmt.Errorf("cut off the torn end: %w", err)
@@ -207,7 +208,7 @@ func (l *Log) recoverLast() error {
 	return nil
 }
 
-// scan reads the frames of the last segment, whose file has the given size, and
+// scan reads the records of the last segment, whose file has the given size, and
 // sets the end of the log. It returns the position at which the last write
 // began.
 func (l *Log) scan(s *segment, size int64) (write int64, err error) {
@@ -218,7 +219,7 @@ func (l *Log) scan(s *segment, size int64) (write int64, err error) {
 	}
 	defer c.close()
 	write = s.position
-	begun, left := write, 0 // of the frame before
+	begun, left := write, 0 // of the previous record
 	for {
 		at := c.position
 		f, _, err := c.next()
@@ -241,9 +242,9 @@ func (l *Log) scan(s *segment, size int64) (write int64, err error) {
 	}
 }
 
-// findLaterWrite looks from position at on for a frame of a write that began behind
-// end: one that proves that what is damaged at end was already durable and
-// acknowledged.
+// findLaterWrite searches from position at for a record of a write that began after
+// end. Such a record proves that the damaged record at end had been durable and
+// acknowledged: then it returns a [*CorruptError].
 func (c *cursor) findLaterWrite(at, end int64) error {
 	mark := binary.LittleEndian.AppendUint32(nil, c.segment.mark)
 	buf := make([]byte, 64<<10)
@@ -267,7 +268,7 @@ func (c *cursor) findLaterWrite(at, end int64) error {
 			}
 			if later {
 				return &CorruptError{File: filePath(c.dir, c.segment.name), At: c.segment.fileAt(end),
-					Why: fmt.Sprintf("an event is torn or changed here, and a later one is whole at byte %d", c.segment.fileAt(at+int64(from)))}
+					Why: fmt.Sprintf("the event here is damaged, but a later one is intact at byte %d", c.segment.fileAt(at+int64(from)))}
 			}
 		}
 		at += int64(n - len(mark) + 1)
@@ -275,8 +276,8 @@ func (c *cursor) findLaterWrite(at, end int64) error {
 	return nil
 }
 
-// isLaterWrite reports whether an intact frame lies at position at, of a write
-// that began behind end.
+// isLaterWrite reports whether there is an intact record at position at, of a write
+// that began after end.
 func (c *cursor) isLaterWrite(at, end int64) (bool, error) {
 	header := make([]byte, recordHeader)
 	if n, err := c.file.ReadAt(header, c.segment.fileAt(at)); n < recordHeader {
@@ -296,7 +297,8 @@ func (c *cursor) isLaterWrite(at, end int64) (bool, error) {
 	return checksumValid(whole.buf, at), nil
 }
 
-// rewrite writes the bytes from up to to again, so that a sync is about them.
+// rewrite reads and writes the bytes from up to to, so that the next fsync covers
+// them.
 func rewrite(f file, from, to int64) error {
 	buf := make([]byte, min(to-from, writeBuffer))
 	for from < to {

@@ -60,14 +60,14 @@ func payloads(t *testing.T, l *Log) string {
 	return strings.Join(all, " ")
 }
 
-// stopped is a clock that stands, so that times tell nothing apart.
-func stopped() time.Time { return time.UnixMilli(1e12) }
+// fixedTime is a stopped clock: all events have the same time.
+func fixedTime() time.Time { return time.UnixMilli(1e12) }
 
 // image returns the only segment file of a log after build, without what was
 // allocated ahead.
 func image(t testing.TB, build func(l *Log)) []byte {
 	t.Helper()
-	l := mustOpen(t, "", &Config{Now: stopped})
+	l := mustOpen(t, "", &Config{Now: fixedTime})
 	defer mustClose(t, l)
 	build(l)
 	content := make([]byte, l.active().fileAt(l.end))
@@ -88,15 +88,15 @@ func reopen(t *testing.T, content []byte) (*Log, error) {
 	if _, err := f.WriteAt(content, 0); err != nil {
 		t.Fatal(err)
 	}
-	config, err := (&Config{Now: stopped}).withDefaults("")
+	config, err := (&Config{Now: fixedTime}).withDefaults("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return openStorage(store, config)
 }
 
-// TestTornBatch cuts the file off at every byte of its last batch: the batch is
-// gone as a whole, and the log goes on behind the one before.
+// TestTornBatch cuts the file off at every byte of its last batch: the whole
+// batch is dropped, and appends continue after the previous one.
 func TestTornBatch(t *testing.T) {
 	var before int64
 	content := image(t, func(l *Log) {
@@ -156,8 +156,8 @@ func TestFlippedByte(t *testing.T) {
 	}
 }
 
-// TestFlippedByteWhileOpen changes the file under a log: what cannot be trusted
-// is an error, and what lies before it is still returned.
+// TestFlippedByteWhileOpen changes the file of an open log: the damaged event is
+// an error, and those before it are still returned.
 func TestFlippedByteWhileOpen(t *testing.T) {
 	dir := t.TempDir()
 	l := mustOpen(t, dir, nil)
@@ -217,9 +217,9 @@ func TestRemainsOfTornWrite(t *testing.T) {
 	}
 }
 
-// TestCopiedFrames puts a whole segment file into an event and tears that: the
-// copies of frames in it must not be taken for a later write.
-func TestCopiedFrames(t *testing.T) {
+// TestCopiedRecords puts a whole segment file into an event and tears that: the
+// copies of records in it must not be taken for a later write.
+func TestCopiedRecords(t *testing.T) {
 	content := image(t, func(l *Log) {
 		mustAppend(t, l, "one")
 		mustAppend(t, l, "two")
@@ -264,7 +264,7 @@ func TestMissingFiles(t *testing.T) {
 		{"first removed", func(f []string) string { return f[0] }, os.Remove, "missing"},
 		{"middle removed", func(f []string) string { return f[1] }, os.Remove, "missing"},
 		{"last removed", func(f []string) string { return f[len(f)-1] }, os.Remove, "missing"},
-		{"first cut", func(f []string) string { return f[0] }, truncate(100), "cut off"},
+		{"first cut", func(f []string) string { return f[0] }, truncate(100), "file is too short"},
 		{"first emptied", func(f []string) string { return f[0] }, truncate(0), "header"},
 		{"last emptied", func(f []string) string { return f[len(f)-1] }, truncate(0), "missing"},
 		{"state spoiled", func(f []string) string { return filepath.Join(filepath.Dir(f[0]), stateFile) }, truncate(3), "state"},
@@ -291,9 +291,9 @@ func TestMissingFiles(t *testing.T) {
 	}
 }
 
-// TestUnborn leaves a new segment behind whose header was not written when the
-// machine died.
-func TestUnborn(t *testing.T) {
+// TestUnfinishedSegment leaves a new segment whose header was not written when the
+// machine failed.
+func TestUnfinishedSegment(t *testing.T) {
 	for _, size := range []int{0, 10, segmentHeader} {
 		dir := t.TempDir()
 		l := mustOpen(t, dir, nil)

@@ -20,25 +20,25 @@ const (
 	maxOpenSealed = 4 // sealed segments with open files, and their indexes, per log
 )
 
-// segment is one file of a log. All but the last are sealed: full and never
-// written again.
+// segment is one file of a log. All but the last are sealed: full, and never written
+// again.
 type segment struct {
 	name     string
-	mark     uint32    // begins every frame
+	mark     uint32    // at the beginning of every record
 	sequence int64     // of the first event
 	position int64     // of the first event
 	previous lastEvent // the event before that
 
 	refs    int  // readers; guarded by Log.mu, like the next two
-	retired bool // no longer in the log; closed when there are no readers
-	remove  bool // and then removed
+	retired bool // no longer in the log; closed when refs is 0
+	remove  bool // and its file removed
 
-	mu    sync.Mutex   // below Log.mu
+	mu    sync.Mutex   // after Log.mu in the lock order
 	file  file         // nil if closed, but never for the last segment
-	index []indexEntry // in order, never for the first event; more of it is learned as frames are passed
+	index []indexEntry // in order, without the first event; readers add entries as they pass records
 }
 
-// indexEntry is where an event lies, relative to its segment's beginning.
+// indexEntry is the place of an event, relative to its segment's first event.
 type indexEntry struct {
 	sequence uint32
 	position uint32
@@ -56,7 +56,7 @@ func isSegmentName(name string) bool {
 	return err == nil && n >= 0
 }
 
-// fileAt is where position lies in the segment's file.
+// fileAt converts a position in the log to an offset in the segment's file.
 func (s *segment) fileAt(position int64) int64 { return segmentHeader + position - s.position }
 
 // createSegment makes a durable segment without events. The caller syncs the
@@ -90,8 +90,8 @@ func (s *segment) header() []byte {
 	return b
 }
 
-// parseSegment reads the header of the segment file name. It reports false if b
-// is none.
+// parseSegment parses the header of the segment file name. It reports false if b is
+// not a valid header.
 func parseSegment(name string, b []byte) (*segment, bool) {
 	if len(b) != segmentHeader || string(b[:8]) != segmentMagic ||
 		binary.LittleEndian.Uint32(b[8:]) != crc32.Checksum(b[12:], castagnoli) {
@@ -110,8 +110,8 @@ func parseSegment(name string, b []byte) (*segment, bool) {
 	return s, s.name == segmentName(s.sequence) && s.position >= 0
 }
 
-// open returns the segment's file, which stays open as long as the caller holds
-// the segment.
+// open returns the segment's file, which stays open until the caller releases the
+// segment.
 func (s *segment) open(store storage) (file, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *segment) open(store storage) (file, error) {
 	return s.file, nil
 }
 
-// close closes the file and forgets the index. Nobody holds the segment.
+// close closes the file and drops the index. No reader has acquired the segment.
 func (s *segment) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +137,8 @@ func (s *segment) close() error {
 	return f.Close()
 }
 
-// addToIndex remembers an event in the index, if the last one that is there lies far
-// enough before it.
+// addToIndex adds an event to the index, if it is at least indexStep after the last
+// indexed one.
 func (s *segment) addToIndex(position, sequence, enqueued int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +151,8 @@ func (s *segment) newEntry(position, sequence, enqueued int64) indexEntry {
 	return indexEntry{sequence: uint32(sequence - s.sequence), position: uint32(position - s.position), enqueued: enqueued}
 }
 
-// lookup returns the place of the last event in the index for which beyond is
-// false, and of the segment's first event if there is none.
+// lookup returns the last event in the index for which beyond is false, or the
+// segment's first event if there is none.
 func (s *segment) lookup(beyond func(position, sequence, enqueued int64) bool) (position, sequence int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +184,8 @@ func (s *segment) truncateIndex(position int64) {
 	s.index = s.index[:n]
 }
 
-// acquire keeps the i-th segment open until release. It returns the position
-// behind the segment's last frame. mu is held.
+// acquire keeps the i-th segment open until release. It returns the position after
+// the segment's last record. mu is held.
 func (l *Log) acquire(i int) (s *segment, end int64) {
 	s = l.segments[i]
 	s.refs++
@@ -196,14 +196,14 @@ func (l *Log) acquire(i int) (s *segment, end int64) {
 	return s, l.segments[i+1].position
 }
 
-// markOpen counts s among the sealed segments that are open, and closes the one
-// of them that was read longest ago if they are too many. mu is held.
+// markOpen makes s the most recently read of the open sealed segments, and closes
+// the least recently read ones if there are too many. mu is held.
 func (l *Log) markOpen(s *segment) {
 	l.unmarkOpen(s)
 	l.openSealed = append(l.openSealed, s)
 	for i := 0; len(l.openSealed) > maxOpenSealed && i < len(l.openSealed); i++ {
 		if idle := l.openSealed[i]; idle.refs == 0 && idle != s {
-			// The file was only read; closing it has nothing to tell.
+			// The file was only read: an error of Close has no consequence.
 			_ = idle.close()
 			l.unmarkOpen(idle)
 			i--
@@ -220,28 +220,28 @@ func (l *Log) unmarkOpen(s *segment) {
 	}
 }
 
-// release ends a hold.
+// release is the counterpart of acquire.
 func (l *Log) release(s *segment) {
 	l.mu.Lock()
 	s.refs--
 	last := s.retired && s.refs == 0
 	l.mu.Unlock()
 	if last {
-		// A file that cannot be removed now is removed when the log is opened.
+		// A file that cannot be removed now is removed when the log is opened again.
 		_ = l.closeRetired(s)
 	}
 }
 
-// retire takes s out of use, and reports whether the caller is to bury it, not
-// its last reader. mu is held.
+// retire marks s as no longer in the log, and reports whether the caller has to call
+// closeRetired; otherwise its last reader does. mu is held.
 func (l *Log) retire(s *segment, remove bool) (idle bool) {
 	s.retired, s.remove = true, remove
 	l.unmarkOpen(s)
 	return s.refs == 0
 }
 
-// closeRetired closes a retired segment that nobody holds, and removes its file if that
-// is what it was retired for.
+// closeRetired closes a retired segment that has no readers, and removes its file if
+// it was retired for that.
 func (l *Log) closeRetired(s *segment) error {
 	err := s.close()
 	if s.remove {

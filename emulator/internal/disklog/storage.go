@@ -2,8 +2,8 @@ package disklog
 
 import "io"
 
-// storage is the directory of one log. It is a seam, so that a log can live in
-// memory, and so that tests can fail, tear and lose what was written.
+// storage is the directory of one log. It is an interface so that a log can live
+// in memory, and so that tests can simulate failed, torn and lost writes.
 type storage interface {
 	// path names the directory in messages; "" in memory.
 	path() string
@@ -17,7 +17,7 @@ type storage interface {
 	syncDir() error
 	// read returns a small file; an error that is fs.ErrNotExist if there is none.
 	read(name string) ([]byte, error)
-	// replace puts a small file in the place of another, durably and as a whole.
+	// replace replaces a small file durably and atomically.
 	replace(name string, data []byte) error
 	close() error
 }
@@ -30,7 +30,7 @@ type file interface {
 	truncate(size int64) error
 	// sync makes the content and the size durable.
 	sync() error
-	// allocate prepares the space between from and size, which the file may then
-	// have, for fast syncs. It is a hint: where it fails, writes tell why.
+	// allocate may extend the file from from to size bytes, so that later syncs are
+	// fast. It is a hint: if it fails, the writes report the error.
 	allocate(from, size int64)
 }

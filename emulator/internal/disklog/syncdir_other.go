@@ -2,5 +2,5 @@
 
 package disklog
 
-// syncDir does nothing: directories cannot be synced here.
+// syncDir does nothing: these systems cannot sync directories.
 func syncDir(string) error { return nil }

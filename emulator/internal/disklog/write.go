@@ -3,7 +3,7 @@ package disklog
 import "sync"
 
 const (
-	writeBuffer  = 1 << 20   // bytes that are handed to the file at once
+	writeBuffer  = 1 << 20   // bytes of one call of WriteAt
 	minAllocated = 256 << 10 // space that is allocated ahead…
 	maxAllocated = 4 << 20   // …growing with the segment
 	tailBytes    = 4 << 10
@@ -14,8 +14,8 @@ var writeBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// write makes the batches durable behind the end of the log and shows them to
-// the readers, or leaves the log as it was. The caller holds the turn.
+// write makes the batches durable at the end of the log and visible to readers, or
+// leaves the log as it was. The caller holds writeLock.
 func (l *Log) write(group []*appendRequest) error {
 	if l.isClosed() {
 		return ErrClosed
@@ -59,7 +59,7 @@ func (l *Log) write(group []*appendRequest) error {
 	return nil
 }
 
-// writer puts batches behind the end of a log, of which nobody knows yet.
+// writer writes batches after the end of the log, where readers don't see them yet.
 type writer struct {
 	segment *segment
 	begin   int64 // position at which the write began
@@ -67,7 +67,7 @@ type writer struct {
 	buf     []byte
 	pooled  *[]byte
 
-	// What the log takes over when all is durable.
+	// The state of the log once all is durable.
 	next        int64
 	end         int64
 	last        lastEvent
@@ -76,8 +76,8 @@ type writer struct {
 	lastIndexed int64 // position of the last event in the index
 }
 
-// startWriter gives the writer its place behind the end of the log. It keeps
-// only its memory from write to write.
+// startWriter resets the log's writer to the end of the log. Writes reuse only its
+// buffers.
 func (l *Log) startWriter(s *segment) *writer {
 	w := &l.writer
 	*w = writer{
@@ -126,12 +126,12 @@ func (w *writer) flush() error {
 	w.at += int64(len(w.buf))
 	w.tail = append(w.tail, w.buf[max(0, len(w.buf)-tailBytes):]...)
 	w.tail = w.tail[:copy(w.tail, w.tail[max(0, len(w.tail)-tailBytes):])]
-	w.buf = (*w.pooled)[:0] // without what a large event took beyond that
+	w.buf = (*w.pooled)[:0] // a buffer that grew for a large event is dropped
 	return nil
 }
 
-// allocate prepares space for size bytes at the end of the log and some more:
-// syncs that don't have to grow the file are faster.
+// allocate allocates space for size bytes at the end of the log and for later
+// writes: an fsync that doesn't have to grow the file is faster.
 func (l *Log) allocate(s *segment, size int64) {
 	need := s.fileAt(l.end) + size
 	if need <= l.allocated {
@@ -143,8 +143,8 @@ func (l *Log) allocate(s *segment, size int64) {
 	l.allocated = ahead
 }
 
-// rollBack cuts the last segment back to what is durable after a failed write or
-// sync, and returns the appenders' error. The caller holds the turn.
+// rollBack truncates the last segment to what is durable after a failed write or
+// fsync, and returns the appenders' error. The caller holds writeLock.
 func (l *Log) rollBack(doing string, cause error) error {
 	l.allocated = l.active().fileAt(l.end)
 	err := l.truncateToDurable(doing == "sync")
@@ -157,15 +157,15 @@ func (l *Log) rollBack(doing string, cause error) error {
 	return &WriteError{Dir: l.store.path(), Doing: doing, Err: cause}
 }
 
-// truncateToDurable makes the file durable as it was before the write. A failed sync may
-// have spoiled the block that the durable bytes end in, and its page may pass
-// for clean: mend writes those bytes again, from a copy that is certain.
-func (l *Log) truncateToDurable(mend bool) error {
+// truncateToDurable makes the file durable as it was before the write. A failed
+// fsync may have damaged the block that the durable bytes end in, although its page
+// is marked clean: with rewriteTail those bytes are written again, from memory.
+func (l *Log) truncateToDurable(rewriteTail bool) error {
 	f, size := l.active().file, l.allocated
 	if err := f.truncate(size); err != nil {
 		return err
 	}
-	if mend {
+	if rewriteTail {
 		if _, err := f.WriteAt(l.tail, size-int64(len(l.tail))); err != nil {
 			return err
 		}
@@ -173,18 +173,18 @@ func (l *Log) truncateToDurable(mend bool) error {
 	return f.sync()
 }
 
-// refuseAppends makes the log refuse appends from now on. The caller holds the turn.
+// refuseAppends makes the log refuse appends from now on. The caller holds writeLock.
 func (l *Log) refuseAppends(doing string, cause error) error {
 	l.unusable = &WriteError{Dir: l.store.path(), Doing: doing, Err: cause, Unusable: true}
 	return l.unusable
 }
 
-// roll seals the last segment and begins a new one. If that fails, the log
-// stays as it is. The caller holds the turn.
+// roll seals the last segment and begins a new one. If that fails, the log is
+// unchanged. The caller holds writeLock.
 func (l *Log) roll() error {
 	sealed := l.active()
-	// Gives back what was allocated ahead. No sync: more than is needed does no
-	// harm in a sealed file.
+	// Frees the space allocated ahead. Without an fsync: a sealed file may be longer
+	// than necessary.
 	size := sealed.fileAt(l.end)
 	if err := sealed.file.truncate(size); err != nil {
 		return &WriteError{Dir: l.store.path(), Doing: "seal segment", Err: err}
@@ -195,8 +195,8 @@ func (l *Log) roll() error {
 		err = l.store.syncDir()
 	}
 	if err != nil {
-		// A new segment that came back after a crash, while appends went on in
-		// the old one, would hide them.
+		// If the new segment reappeared after a crash, it would hide what was
+		// appended to the old one in the meantime.
 		if s != nil {
 			_ = s.close()
 		}
@@ -213,7 +213,7 @@ func (l *Log) roll() error {
 	return nil
 }
 
-// removeSegment removes a segment that never was one, for certain.
+// removeSegment durably removes the file of a segment whose creation failed.
 func (l *Log) removeSegment(name string) error {
 	names, err := l.store.list()
 	if err != nil {

@@ -12,20 +12,20 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// record is the header of an event's frame.
+// record is the header of a record, which holds one event.
 type record struct {
-	size     int   // of the whole frame
+	size     int   // of the whole record
 	left     int   // events of the batch that follow
 	sequence int64 // of the event
 	enqueued int64 // in ms since 1970
-	written  int64 // bytes from the beginning of the write to the frame
+	written  int64 // bytes from the beginning of the write to the record
 	key      int   // size of the key
 }
 
 func recordSize(m *Message) int64 { return recordHeader + int64(len(m.Key)) + int64(len(m.Payload)) }
 
-// appendRecord appends to buf the frame of m, which f describes but for its
-// sizes, for position pos.
+// appendRecord appends to buf the record of m for position pos. The fields of f are
+// used except for its sizes.
 func appendRecord(buf []byte, mark uint32, pos int64, f record, m *Message) []byte {
 	start := len(buf)
 	buf = binary.LittleEndian.AppendUint32(buf, mark)
@@ -43,8 +43,8 @@ func appendRecord(buf []byte, mark uint32, pos int64, f record, m *Message) []by
 	return buf
 }
 
-// parseRecord reads the header at the beginning of b. It reports false if that
-// cannot be one: then b is too short, damaged, or the end of the log.
+// parseRecord parses the header at the beginning of b. It reports false if b is too
+// short, damaged, or beyond the end of the log.
 func parseRecord(b []byte, mark uint32) (record, bool) {
 	if len(b) < recordHeader || binary.LittleEndian.Uint32(b) != mark {
 		return record{}, false
@@ -60,14 +60,14 @@ func parseRecord(b []byte, mark uint32) (record, bool) {
 	return f, f.size >= recordHeader+f.key && f.size <= maxRecord && f.sequence >= 0
 }
 
-// checksumValid reports whether the checksum of the frame b, all of it, is right for
+// checksumValid reports whether the checksum of the record b, all of it, is right for
 // position pos.
 func checksumValid(b []byte, pos int64) bool {
 	return binary.LittleEndian.Uint32(b[4:]) == checksum(b, pos)
 }
 
-// checksum begins with the position instead of 0, which makes the sums of the
-// same bytes at two positions differ.
+// checksum starts from the position instead of 0, so that the same bytes have
+// different checksums at different positions.
 func checksum(b []byte, pos int64) uint32 {
 	return crc32.Update(uint32(pos)^uint32(pos>>32), castagnoli, b[8:])
 }

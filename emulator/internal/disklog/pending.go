@@ -1,13 +1,15 @@
 package disklog
 
-// Pending is a batch that is to be appended. It is written by the first that waits for it or for a later one, or that appends; not before.
+// Pending is a batch that has a place in the log but may not be written yet. It is written by the
+// next call of Append, or of Wait for this or a later batch.
 type Pending struct {
 	log *Log
 	req *appendRequest
 }
 
-// Begin gives a batch its place behind all that were begun or appended before, without waiting until it is written. Neither the keys nor
-// the payloads may change until then. Errors: [ErrTooLarge], [ErrClosed].
+// Begin queues a batch behind all that were begun or appended before, and does not wait until it
+// is written. Neither the keys nor the payloads may change until then. Errors: [ErrTooLarge],
+// [ErrClosed].
 func (l *Log) Begin(msgs []Message) (*Pending, error) {
 	r, err := l.newRequest(msgs)
 	if err != nil {
@@ -22,7 +24,8 @@ func (l *Log) Begin(msgs []Message) (*Pending, error) {
 	return &Pending{log: l, req: r}, nil
 }
 
-// Wait returns once the batch is durable, with the sequence number of its first event, or with why it isn't: [ErrClosed] or a [*WriteError].
+// Wait returns once the batch is durable, with the sequence number of its first event, or fails
+// with [ErrClosed] or a [*WriteError].
 func (p *Pending) Wait() (first int64, err error) {
 	for {
 		select {
@@ -35,7 +38,7 @@ func (p *Pending) Wait() (first int64, err error) {
 	}
 }
 
-// Done tells whether Wait would return at once.
+// Done reports whether Wait would return at once.
 func (p *Pending) Done() bool {
 	select {
 	case <-p.req.done:

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// syncData is fdatasync: it leaves out the file's times, which saves a write to
+// syncData is fdatasync: it does not write the file's times, which saves a write to
 // the file system's journal per append.
 func syncData(f *os.File) error {
 	for {

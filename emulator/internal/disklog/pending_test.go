@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What is begun keeps its place, and is written with whatever is waited for behind it.
+// A pending batch keeps its place, and is written together with the first later one that is waited
+// for.
 func TestBegin(t *testing.T) {
 	l := mustOpen(t, t.TempDir(), nil)
 	var all []*Pending
