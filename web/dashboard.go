@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/watch"
+	"github.com/sluice-go/sluice/health"
 )
 
 // Config holds what has a default. The zero value is ready to use.
@@ -138,8 +138,8 @@ func (d *Dashboard) Run(ctx context.Context) {
 	for _, s := range d.shown {
 		work.Go(func() { s.keep(ctx) })
 		if !s.Watched && s.Checkpoints != nil {
-			watcher := watch.New(s.Source, s.Leases, s.Checkpoints, nil)
-			work.Go(func() { watcher.Run(ctx, warnEvery, func(l watch.Look) { s.view.warn(l.Warnings) }) })
+			watcher := health.NewWatcher(s.Source, s.Leases, s.Checkpoints, nil)
+			work.Go(func() { watcher.Run(ctx, warnEvery, func(l health.Report) { s.view.warn(l.Warnings) }) })
 		}
 	}
 	for {
@@ -161,7 +161,7 @@ func (d *Dashboard) Run(ctx context.Context) {
 const warnEvery = 30 * time.Second
 
 // Warn tells the dashboard of a pipeline's warnings: all that there are.
-func (d *Dashboard) Warn(pipeline string, warnings []watch.Warning) {
+func (d *Dashboard) Warn(pipeline string, warnings []health.Warning) {
 	if s := d.find(pipeline); s != nil {
 		s.view.warn(warnings)
 	}

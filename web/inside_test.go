@@ -20,8 +20,8 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/sluicetest"
-	"github.com/sluice-go/sluice/watch"
 )
 
 func TestSeconds(t *testing.T) {
@@ -215,11 +215,11 @@ func TestGivenCertificateIsReadAgain(t *testing.T) {
 func TestTroubles(t *testing.T) {
 	k := &known{failed: map[string]string{"lease store": "connection refused"}}
 	rows := []row{{ID: "0", State: "stopped", Error: "the hub was recreated"}, {ID: "5", State: "reading"}, {ID: "6", State: "paused"}, {ID: "7", State: "elsewhere"}}
-	warnings := []watch.Warning{
-		{Kind: watch.Unowned, Partitions: []string{"1", "2"}, Text: "nobody reads them"},
-		{Kind: watch.Still, Partitions: []string{"6"}, Text: "of what is paused that is no news"},
-		{Kind: watch.Still, Partitions: []string{"7"}, Text: "it stands"},
-		{Kind: watch.Expired, Partitions: []string{"9"}, Text: "events are lost"},
+	warnings := []health.Warning{
+		{Kind: health.WarningUnowned, Partitions: []string{"1", "2"}, Text: "nobody reads them"},
+		{Kind: health.WarningStalled, Partitions: []string{"6"}, Text: "of what is paused that is no news"},
+		{Kind: health.WarningStalled, Partitions: []string{"7"}, Text: "it stands"},
+		{Kind: health.WarningExpired, Partitions: []string{"9"}, Text: "events are lost"},
 	}
 	var got []string
 	for _, x := range troubles(k, rows, warnings) {
@@ -253,7 +253,7 @@ func TestWatching(t *testing.T) {
 			var running sync.WaitGroup
 			running.Go(func() { d.Run(ctx) })
 			time.Sleep(5 * time.Minute)
-			if list := d.find("p").view.warnings(); len(list) != want || want == 1 && list[0].Kind != watch.Unowned {
+			if list := d.find("p").view.warnings(); len(list) != want || want == 1 && list[0].Kind != health.WarningUnowned {
 				t.Errorf("it says %+v", list)
 			}
 			stop()

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-go/sluice/watch"
+	"github.com/sluice-go/sluice/health"
 )
 
 // trouble is what a person should know of, or do something about.
@@ -19,7 +19,7 @@ type trouble struct {
 const named = 8
 
 // troubles says what is not as it should be, the worst first.
-func troubles(k *known, rows []row, warnings []watch.Warning) []trouble {
+func troubles(k *known, rows []row, warnings []health.Warning) []trouble {
 	list := []trouble{}
 	say := func(level, format string, args ...any) {
 		list = append(list, trouble{level, fmt.Sprintf(format, args...)})
@@ -38,9 +38,9 @@ func troubles(k *known, rows []row, warnings []watch.Warning) []trouble {
 	}
 	for _, w := range warnings {
 		switch {
-		case w.Kind == watch.Still && among(w.Partitions, paused):
+		case w.Kind == health.WarningStalled && among(w.Partitions, paused):
 			// It stands because a person has paused it, which is told below.
-		case w.Kind == watch.Expired || w.Kind == watch.Expiring:
+		case w.Kind == health.WarningExpired || w.Kind == health.WarningExpiring:
 			say("bad", "%s", w.Text)
 		default:
 			say("warn", "%s", w.Text)

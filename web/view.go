@@ -9,8 +9,8 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/partitionstate"
-	"github.com/sluice-go/sluice/watch"
 )
 
 const (
@@ -39,7 +39,7 @@ type view struct {
 	streams int
 	asked   time.Time // when somebody last did, or left
 	known   known
-	told    []watch.Warning // the newest
+	told    []health.Warning // the newest
 	frame   *frame
 	next    chan struct{} // closed when there is a newer frame
 }
@@ -116,13 +116,13 @@ func (v *view) watched() bool {
 }
 
 // warn takes all warnings that there are.
-func (v *view) warn(list []watch.Warning) {
+func (v *view) warn(list []health.Warning) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.told = slices.Clone(list)
 }
 
-func (v *view) warnings() []watch.Warning {
+func (v *view) warnings() []health.Warning {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.told

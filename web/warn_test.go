@@ -3,7 +3,7 @@ package web_test
 import (
 	"testing"
 
-	"github.com/sluice-go/sluice/watch"
+	"github.com/sluice-go/sluice/health"
 )
 
 func TestWarn(t *testing.T) {
@@ -11,8 +11,8 @@ func TestWarn(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	client, base := w.serve()
 	ticks := watchLive(t, client, base, "")
-	w.dashboard.Warn("nothing of this name", []watch.Warning{{Text: "elsewhere"}})
-	w.dashboard.Warn("flights", []watch.Warning{{Kind: watch.Gained, Text: "the hub has grown"}})
+	w.dashboard.Warn("nothing of this name", []health.Warning{{Text: "elsewhere"}})
+	w.dashboard.Warn("flights", []health.Warning{{Kind: health.WarningPartitionsAdded, Text: "the hub has grown"}})
 	until(t, ticks, "the warning", func(k *tick) bool { return len(k.Trouble) == 1 && k.Trouble[0].Text == "the hub has grown" })
 	w.dashboard.Warn("flights", nil)
 	until(t, ticks, "its end", func(k *tick) bool { return len(k.Trouble) == 0 })

@@ -35,7 +35,7 @@ var rules = append([]rule{
 		"the emulator shares no code with the engine: it imports internal/ only"},
 	{"suites", []string{"sluicetest/...", "storetest/..."}, []string{"root", "driver", "internal", "suites", "suite"}, false,
 		"sluicetest and storetest import the root, driver, internal/ and internal/proof/suite only"},
-	{"observers", []string{"sluiceotel/...", "health/...", "watch/..."}, []string{"root", "driver", "internal"}, false,
+	{"observers", []string{"sluiceotel/...", "health/..."}, []string{"root", "driver", "internal"}, false,
 		"an observer imports the root, driver and internal/ only"},
 	{"audit", []string{"audit/..."}, []string{"root", "driver", "internal"}, false,
 		"audit imports the root, driver and internal/ only, no driver of a database"},

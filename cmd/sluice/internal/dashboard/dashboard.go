@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/pipeline"
-	"github.com/sluice-go/sluice/watch"
+	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/web"
 )
 
@@ -182,7 +182,7 @@ func (d *Dashboard) Options(name string, opts *pipeline.Options) *pipeline.Optio
 }
 
 // Warn shows the warnings of a pipeline.
-func (d *Dashboard) Warn(name string, warnings []watch.Warning) {
+func (d *Dashboard) Warn(name string, warnings []health.Warning) {
 	if d != nil {
 		d.web.Warn(name, warnings)
 	}

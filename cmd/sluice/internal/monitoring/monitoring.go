@@ -24,7 +24,6 @@ import (
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/pipeline"
 	"github.com/sluice-go/sluice/sluiceotel"
-	"github.com/sluice-go/sluice/watch"
 )
 
 // watchEvery is the time between two checks of a consumer group for warnings.
@@ -43,7 +42,7 @@ type Monitoring struct {
 	work    sync.WaitGroup
 
 	mu     sync.Mutex
-	health health.Together // one for each pipeline
+	health health.Combined // one for each pipeline
 }
 
 // Start begins to export spans, if the OTEL_ variables name a collector, and serves /metrics,
@@ -106,16 +105,16 @@ type Pipeline struct {
 	Parts *pipeline.Parts
 	Log   *slog.Logger
 	// OnWarnings receives the present warnings after each check.
-	OnWarnings func([]watch.Warning)
+	OnWarnings func([]health.Warning)
 }
 
 // Add begins to watch a pipeline for warnings. It returns the observer that its consumer needs
 // for metrics and probes, nil if they are not served.
 func (m *Monitoring) Add(p Pipeline) (sluice.Observer, error) {
 	if !p.InMemory {
-		watcher := watch.New(p.Parts.Source, p.Parts.Leases, p.Parts.Checkpoints, nil)
+		watcher := health.NewWatcher(p.Parts.Source, p.Parts.Leases, p.Parts.Checkpoints, nil)
 		m.work.Go(func() {
-			watcher.Run(m.watched, watchEvery, func(l watch.Look) {
+			watcher.Run(m.watched, watchEvery, func(l health.Report) {
 				m.warn(p, l)
 				p.OnWarnings(l.Warnings)
 			})
@@ -128,7 +127,7 @@ func (m *Monitoring) Add(p Pipeline) (sluice.Observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	probes := health.New(&health.Config{LeaseFor: p.LeaseFor()})
+	probes := health.NewProbes(&health.ProbesConfig{LeaseFor: p.LeaseFor()})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.health = append(m.health, probes)
@@ -144,18 +143,18 @@ func (m *Monitoring) serveProbe(w http.ResponseWriter, r *http.Request) {
 }
 
 // warn logs and counts the warnings of a check.
-func (m *Monitoring) warn(p Pipeline, l watch.Look) {
+func (m *Monitoring) warn(p Pipeline, l health.Report) {
 	for _, x := range l.Began {
 		p.Log.Warn(x.Text, "kind", string(x.Kind))
 	}
 	for _, x := range l.Ended {
 		p.Log.Info("warning resolved", "kind", string(x.Kind), "partitions", x.Partitions)
 	}
-	count := map[watch.Kind]int{}
+	count := map[health.WarningKind]int{}
 	for _, x := range l.Warnings {
 		count[x.Kind] += len(x.Partitions)
 	}
-	for _, kind := range watch.Kinds {
+	for _, kind := range health.WarningKinds {
 		m.warnings.WithLabelValues(p.Name, string(kind)).Set(float64(count[kind]))
 	}
 	if l.Err != nil {

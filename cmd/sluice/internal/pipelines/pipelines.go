@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/monitoring"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
 	"github.com/sluice-go/sluice/pipeline"
-	"github.com/sluice-go/sluice/watch"
+	"github.com/sluice-go/sluice/health"
 )
 
 // Pipeline is a pipeline that is open.
@@ -122,7 +122,7 @@ func (p *Pipeline) Record(path string) (finish func() error, err error) {
 func (all Pipelines) Consumer(ctx context.Context, d *dashboard.Dashboard, m *monitoring.Monitoring) (Consumer, error) {
 	together := &pipeline.Together{}
 	for _, p := range all {
-		observer, err := m.Add(monitoring.Pipeline{Pipeline: p.Pipeline, Parts: p.parts, Log: p.log, OnWarnings: func(list []watch.Warning) { d.Warn(p.Name, list) }})
+		observer, err := m.Add(monitoring.Pipeline{Pipeline: p.Pipeline, Parts: p.parts, Log: p.log, OnWarnings: func(list []health.Warning) { d.Warn(p.Name, list) }})
 		if err != nil {
 			return nil, err
 		}

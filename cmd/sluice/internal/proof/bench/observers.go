@@ -80,7 +80,7 @@ func observe(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, o
 		return nil, err
 	}
 	l.work.Go(func() { _ = server.Serve(ctx) })
-	opts.Observer = sluice.Observers(opts.Observer, metrics, health.New(nil), shown.Meter)
+	opts.Observer = sluice.Observers(opts.Observer, metrics, health.NewProbes(nil), shown.Meter)
 	opts.Source, opts.Traces = shown.Gate, spans
 
 	// The dashboard has just made its own self-signed certificate.

@@ -13,7 +13,7 @@ import (
 
 func TestProbes(t *testing.T) {
 	now := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
-	h := health.New(&health.Config{Now: func() time.Time { return now }})
+	h := health.NewProbes(&health.ProbesConfig{Now: func() time.Time { return now }})
 	probe := func(path string, code int, text string) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -56,11 +56,11 @@ func TestProbes(t *testing.T) {
 	probe("/readyz", 200, "ok\n")
 
 	h.Observe(sluice.Observation{Kind: sluice.KindStopped, Partition: "0", Err: errors.New("retention has passed")})
-	probe("/readyz", 200, "ok\npartition 0 waits for a person: retention has passed\n")
+	probe("/readyz", 200, "ok\npartition 0 halted, operator action required: retention has passed\n")
 	h.Observe(sluice.Observation{Kind: sluice.KindOpened, Partition: "0"})
 
 	now = now.Add(61 * time.Second)
-	probe("/livez", 503, "partition 0: its lease was neither renewed nor given up for 1m1s\n")
+	probe("/livez", 503, "partition 0: its lease was neither renewed nor released for 1m1s\n")
 	h.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "0"})
 	probe("/livez", 200, "ok\n")
 
@@ -89,8 +89,8 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-func TestTogether(t *testing.T) {
-	probe := func(all health.Together, path string, code int, text string) {
+func TestCombined(t *testing.T) {
+	probe := func(all health.Combined, path string, code int, text string) {
 		t.Helper()
 		w := httptest.NewRecorder()
 		all.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
@@ -100,12 +100,12 @@ func TestTogether(t *testing.T) {
 	}
 	// Whoever kills what has not begun has it begin for ever.
 	probe(nil, "/livez", 200, "ok\n")
-	probe(nil, "/readyz", 503, "no consumer has begun yet\n")
-	one, other := health.New(nil), health.New(nil)
+	probe(nil, "/readyz", 503, "no consumer has started yet\n")
+	one, other := health.NewProbes(nil), health.NewProbes(nil)
 	one.Observe(sluice.Observation{Kind: sluice.KindListed})
-	probe(health.Together{one, other}, "/readyz", 503, "the lease store has not answered yet\n")
+	probe(health.Combined{one, other}, "/readyz", 503, "the lease store has not answered yet\n")
 	other.Observe(sluice.Observation{Kind: sluice.KindListed})
 	other.Observe(sluice.Observation{Kind: sluice.KindStopped, Partition: "3", Err: errors.New("recreated")})
-	probe(health.Together{one, other}, "/readyz", 200, "ok\npartition 3 waits for a person: recreated\n")
-	probe(health.Together{one, other}, "/", 404, "404 page not found\n")
+	probe(health.Combined{one, other}, "/readyz", 200, "ok\npartition 3 halted, operator action required: recreated\n")
+	probe(health.Combined{one, other}, "/", 404, "404 page not found\n")
 }

@@ -1,4 +1,4 @@
-package watch_test
+package health_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/sluicetest"
-	"github.com/sluice-go/sluice/watch"
 )
 
 var group = sluice.Group{Namespace: "ns", Topic: "hub", Name: "g"}
@@ -58,20 +58,20 @@ func bounds(first, last int64) driver.Bounds {
 	return driver.Bounds{First: first, Last: sluice.Position{Sequence: last}}
 }
 
-func newWorld() (*world, *watch.Watcher) {
+func newWorld() (*world, *health.Watcher) {
 	w := &world{
 		now: time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC), topic: []string{"0", "1"},
 		bounds:      map[string]driver.Bounds{"0": bounds(0, 99), "1": bounds(0, 99)},
 		checkpoints: map[string]int64{"0": 99, "1": 99},
 		owners:      map[string]string{"0": "a", "1": "b"},
 	}
-	return w, watch.New(w, w, w, &watch.Config{Now: func() time.Time { return w.now }})
+	return w, health.NewWatcher(w, w, w, &health.WatcherConfig{Now: func() time.Time { return w.now }})
 }
 
 // expect looks once and compares kinds, partitions and the beginning of texts.
-func expect(t *testing.T, w *watch.Watcher, want ...string) {
+func expect(t *testing.T, w *health.Watcher, want ...string) {
 	t.Helper()
-	found, err := w.Look(t.Context())
+	found, err := w.Check(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestCheckpointThatStandsStill(t *testing.T) {
 	w.now = w.now.Add(4 * time.Minute)
 	expect(t, watcher)
 	w.now = w.now.Add(time.Minute)
-	expect(t, watcher, "still 0: Partition 0: the checkpoint has stood at 99 for 5 minutes while 50 events wait.")
+	expect(t, watcher, "still 0: Partition 0: the checkpoint has been stuck at 99 for 5 minutes while 50 events wait.")
 	w.checkpoints["0"] = 100
 	expect(t, watcher)
 }
@@ -139,7 +139,7 @@ func TestRetentionComesNear(t *testing.T) {
 	at(10, 100, 1050, 5100) // 50 closer in ten minutes: 951 take 190 minutes
 	expect(t, watcher)
 	at(20, 300, 1100, 5200) // 200 closer in twenty: 801 take 80
-	expect(t, watcher, "expiring 0: Partition 0: at this pace retention passes the checkpoint in 80 minutes")
+	expect(t, watcher, "expiring 0: Partition 0: at this rate retention passes the checkpoint in 80 minutes")
 	at(30, 1150, 1100, 5300)
 	expect(t, watcher, "expired 0: Partition 0: retention has passed 49 events unread, 1101 to 1149:")
 	at(31, 1150, 1150, 5300)
@@ -157,12 +157,12 @@ func TestHubThatGrew(t *testing.T) {
 func TestRunTellsWhatBeganAndEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newWorld()
-		watcher := watch.New(w, w, w, nil)
+		watcher := health.NewWatcher(w, w, w, nil)
 		delete(w.owners, "1")
 		ctx, cancel := context.WithCancel(t.Context())
 		var log []string
 		looks := 0
-		watcher.Run(ctx, time.Minute, func(l watch.Look) {
+		watcher.Run(ctx, time.Minute, func(l health.Report) {
 			looks++
 			for _, b := range l.Began {
 				log = append(log, "began "+string(b.Kind))

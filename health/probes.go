@@ -1,0 +1,145 @@
+package health
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/partitionstate"
+)
+
+// ProbesConfig holds what has a default. The zero value is ready to use.
+type ProbesConfig struct {
+	// LeaseFor is the consumer's. Default: 30 s.
+	LeaseFor time.Duration
+	// Recovery is how long a failure may last before the process is no longer
+	// ready. Failures that follow each other within it, or within 2 minutes, are
+	// one that lasts. Default: LeaseFor.
+	Recovery time.Duration
+	// Now returns the time. Default: time.Now.
+	Now func() time.Time
+}
+
+// Probes answers the probes for one consumer: it is a [sluice.Observer] and an
+// [http.Handler]. It is safe for concurrent use.
+type Probes struct {
+	cfg   ProbesConfig
+	state *partitionstate.Tracker
+}
+
+// NewProbes makes a handler of probes. A nil cfg takes every default.
+func NewProbes(cfg *ProbesConfig) *Probes {
+	var c ProbesConfig
+	if cfg != nil {
+		c = *cfg
+	}
+	c.LeaseFor = cmp.Or(c.LeaseFor, 30*time.Second)
+	c.Recovery = cmp.Or(c.Recovery, c.LeaseFor)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	p := &Probes{cfg: c}
+	p.state = partitionstate.New(&partitionstate.Config{FailureGap: p.failureGap(), Now: c.Now})
+	return p
+}
+
+// Observe implements [sluice.Observer].
+func (p *Probes) Observe(o sluice.Observation) { p.state.Observe(o) }
+
+// failureGap is the longest time between two failures that count as one: the
+// pause before another attempt, and a request that gets no answer, take time.
+func (p *Probes) failureGap() time.Duration { return max(p.cfg.Recovery, 2*time.Minute) }
+
+// Live returns nil if the engine moves, or an error that says what does not.
+func (p *Probes) Live() error {
+	now, partitions := p.cfg.Now(), p.state.State().Partitions
+	for _, id := range slices.Sorted(maps.Keys(partitions)) {
+		// The engine itself gives up a lease that was not renewed for LeaseFor.
+		if age := now.Sub(partitions[id].Renewed); partitions[id].Held && age > 2*p.cfg.LeaseFor {
+			return fmt.Errorf("partition %s: its lease was neither renewed nor released for %v", id, age.Truncate(time.Second))
+		}
+	}
+	return nil
+}
+
+// Ready returns nil if the log, the database and the lease store answer, or an
+// error that says what fails.
+func (p *Probes) Ready() error {
+	now, state := p.cfg.Now(), p.state.State()
+	failures := []partitionstate.Failure{state.Failure}
+	for _, id := range slices.Sorted(maps.Keys(state.Partitions)) {
+		failures = append(failures, state.Partitions[id].Failure)
+	}
+	for _, f := range failures {
+		if f.Failing() && f.Last.Sub(f.Since) > p.cfg.Recovery && now.Sub(f.Last) <= p.failureGap() {
+			return fmt.Errorf("failing for %v: %w", now.Sub(f.Since).Truncate(time.Second), f.Err)
+		}
+	}
+	if !state.Answered {
+		return errors.New("the lease store has not answered yet")
+	}
+	return nil
+}
+
+// ServeHTTP answers GET /livez and /readyz with 200 or 503.
+func (p *Probes) ServeHTTP(w http.ResponseWriter, r *http.Request) { Combined{p}.ServeHTTP(w, r) }
+
+// Combined answers the probes for several consumers of one process: it is live and
+// ready if all are. Without any it is live, and not ready.
+type Combined []*Probes
+
+// ServeHTTP answers as [Probes.ServeHTTP] does, with the first error.
+func (all Combined) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var probe func(*Probes) error
+	switch r.URL.Path {
+	case "/livez":
+		probe = (*Probes).Live
+	case "/readyz":
+		probe = (*Probes).Ready
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "method not allowed: use GET or HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	var fault error
+	if len(all) == 0 && r.URL.Path == "/readyz" {
+		fault = errors.New("no consumer has started yet")
+	}
+	halted := ""
+	for _, p := range all {
+		fault = cmp.Or(fault, probe(p))
+		halted += p.halted()
+	}
+	text := "ok\n"
+	if fault != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		text = oneLine(fault) + "\n"
+	}
+	fmt.Fprint(w, text, halted)
+}
+
+// halted returns a line for each halted partition.
+func (p *Probes) halted() string {
+	var b strings.Builder
+	partitions := p.state.State().Partitions
+	for _, id := range slices.Sorted(maps.Keys(partitions)) {
+		if err := partitions[id].Stopped; err != nil {
+			fmt.Fprintf(&b, "partition %s halted, operator action required: %s\n", id, oneLine(err))
+		}
+	}
+	return b.String()
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(fmt.Sprint(err)), " ") }

@@ -1,0 +1,241 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+)
+
+// WarningKind is what a warning is about.
+type WarningKind string
+
+// The kinds of warning. Their values are part of metrics and log lines.
+const (
+	// WarningUnowned: the partitions have had no owner for a while.
+	WarningUnowned WarningKind = "unowned"
+	// WarningUnderCapacity: the same, and the running processes hold as many as
+	// they may: the numbers that they are configured with add up to fewer
+	// partitions than there are.
+	WarningUnderCapacity WarningKind = "short"
+	// WarningStalled: the checkpoint does not move while events wait behind it.
+	WarningStalled WarningKind = "still"
+	// WarningPartitionsAdded: the hub has more partitions than it had.
+	WarningPartitionsAdded WarningKind = "gained"
+	// WarningExpiring: at this rate retention passes the checkpoint soon.
+	WarningExpiring WarningKind = "expiring"
+	// WarningExpired: retention has passed the checkpoint: events are lost unread.
+	WarningExpired WarningKind = "expired"
+)
+
+// WarningKinds are all kinds, the most urgent first.
+var WarningKinds = []WarningKind{WarningExpired, WarningExpiring, WarningStalled, WarningUnderCapacity, WarningUnowned, WarningPartitionsAdded}
+
+func urgency(k WarningKind) int { return slices.Index(WarningKinds, k) }
+
+// Warning is one thing that an operator must know.
+type Warning struct {
+	Kind       WarningKind
+	Partitions []string // that it is about
+	Since      time.Time
+	Text       string // a sentence
+}
+
+// CheckpointReader is the part of a store of checkpoints that a watcher needs.
+type CheckpointReader interface {
+	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
+}
+
+// WatcherConfig holds what has a default. The zero value is ready to use.
+type WatcherConfig struct {
+	// Unowned is how long partitions may be without an owner. Default: 90 s:
+	// partitions are acquired one a second, and a dead owner's lease must expire.
+	Unowned time.Duration
+	// Stalled is how long a checkpoint may stay where it is while events wait.
+	// Default: 5 min.
+	Stalled time.Duration
+	// Ahead is how long before retention passes a checkpoint the warning begins.
+	// Default: 2 h.
+	Ahead time.Duration
+	// Now returns the time. Default: time.Now.
+	Now func() time.Time
+}
+
+// Watcher looks for warnings about one consumer group. It belongs to one goroutine.
+// Each check asks the log once for every partition, and the stores once.
+type Watcher struct {
+	source      driver.Source
+	leases      driver.LeaseStore
+	checkpoints CheckpointReader
+	cfg         WatcherConfig
+
+	partitions map[string]*watched
+	count      int       // of the hub's partitions, at the first check
+	added      time.Time // when there were more
+}
+
+// watched is what earlier checks have seen of a partition.
+type watched struct {
+	unowned time.Time // since when it has no owner; zero: it has one
+	at      int64     // the checkpoint
+	moved   time.Time // when the checkpoint was first seen there
+	samples []sample  // of the last checks, oldest first
+	danger  time.Time // since when retention has passed the checkpoint, or soon will
+}
+
+type sample struct {
+	at                time.Time
+	first, checkpoint int64
+}
+
+const (
+	// maxSamples is how many samples are kept of a partition.
+	maxSamples = 120
+	// minSampled is the shortest time over which a rate is trusted: logs remove
+	// their oldest events in large pieces.
+	minSampled = 10 * time.Minute
+	// boundsParallel is how many partitions' bounds are asked for at once.
+	boundsParallel = 16
+	// boundsTimeout is how long all of them may take.
+	boundsTimeout = 30 * time.Second
+)
+
+// NewWatcher makes a watcher. A nil cfg takes every default.
+func NewWatcher(source driver.Source, leases driver.LeaseStore, checkpoints CheckpointReader, cfg *WatcherConfig) *Watcher {
+	var c WatcherConfig
+	if cfg != nil {
+		c = *cfg
+	}
+	c.Unowned = cmp.Or(c.Unowned, 90*time.Second)
+	c.Stalled = cmp.Or(c.Stalled, 5*time.Minute)
+	c.Ahead = cmp.Or(c.Ahead, 2*time.Hour)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Watcher{source: source, leases: leases, checkpoints: checkpoints, cfg: c, partitions: map[string]*watched{}}
+}
+
+// Report is the result of one check.
+type Report struct {
+	Warnings []Warning // the most urgent first
+	// Began and Ended are the warnings that the check before did not have, and
+	// those that this one no longer has.
+	Began, Ended []Warning
+	Err          error // why the check failed; Warnings are then those of the check before
+}
+
+// Run checks at once, and then every so often until ctx ends.
+func (w *Watcher) Run(ctx context.Context, every time.Duration, report func(Report)) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var before []Warning
+	for {
+		warnings, err := w.Check(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		r := Report{Warnings: warnings, Err: err}
+		if err != nil {
+			r.Warnings = before
+		}
+		r.Began, r.Ended = without(r.Warnings, before), without(before, r.Warnings)
+		before = r.Warnings
+		report(r)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// without returns the warnings of which others has none with the same kind and
+// partitions.
+func without(list, others []Warning) (left []Warning) {
+	for _, w := range list {
+		same := func(o Warning) bool { return o.Kind == w.Kind && slices.Equal(o.Partitions, w.Partitions) }
+		if !slices.ContainsFunc(others, same) {
+			left = append(left, w)
+		}
+	}
+	return left
+}
+
+// Check looks for warnings once.
+func (w *Watcher) Check(ctx context.Context) ([]Warning, error) {
+	topic, err := w.source.Describe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("check for warnings: describe topic: %w", err)
+	}
+	leases, err := w.leases.List(ctx, topic.Group)
+	if err != nil {
+		return nil, fmt.Errorf("check for warnings: list leases: %w", err)
+	}
+	checkpoints, err := w.checkpoints.Read(ctx, topic.Group)
+	if err != nil {
+		return nil, fmt.Errorf("check for warnings: read checkpoints: %w", err)
+	}
+	now := w.cfg.Now()
+	var found []Warning
+	done := map[string]sluice.Checkpoint{}
+	for _, c := range checkpoints {
+		done[c.Partition] = c
+	}
+	bounds, err := w.bounds(ctx, topic.Partitions)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range topic.Partitions {
+		p := w.partitions[id]
+		if p == nil {
+			p = &watched{moved: now, at: driver.Unset.Sequence}
+			w.partitions[id] = p
+		}
+		c, begun := done[id]
+		begun = begun && c.Incarnation == topic.Incarnation && c.Position.Sequence >= driver.Origin.Sequence
+		if begun {
+			found = w.checkpoint(found, id, p, bounds[i], c.Position.Sequence, now)
+		}
+	}
+	found = w.owners(found, topic, leases, now)
+	found = w.partitionsAdded(found, topic, now)
+	slices.SortStableFunc(found, func(a, b Warning) int {
+		return cmp.Or(cmp.Compare(urgency(a.Kind), urgency(b.Kind)), slices.Compare(a.Partitions, b.Partitions))
+	})
+	return found, nil
+}
+
+// bounds asks the log for the bounds of all partitions.
+func (w *Watcher) bounds(ctx context.Context, partitions []string) ([]driver.Bounds, error) {
+	ctx, cancel := context.WithTimeout(ctx, boundsTimeout)
+	defer cancel()
+	list := make([]driver.Bounds, len(partitions))
+	errs := make([]error, len(partitions))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(boundsParallel, len(partitions)) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(partitions)); i = next.Add(1) - 1 {
+				if list[i], errs[i] = w.source.Bounds(ctx, partitions[i]); errs[i] != nil {
+					errs[i] = fmt.Errorf("check for warnings: bounds of partition %s: %w", partitions[i], errs[i])
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return nil, err
+		}
+	}
+	return list, errors.Join(errs...)
+}
