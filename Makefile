@@ -1,15 +1,22 @@
 # Everything here works on a fresh machine with Go; `make test` installs what the tests need beyond that.
 
+MODULES     = ./... ./autoscale/... ./cmd/sluice/...
+TAGS        = postgres,azurite,interop,chromium
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+BENCH       = ./cmd/sluice/internal/proof/bench
+GO_NEXT    ?= go1.27.3
 FUZZTIME   ?= 2m
 
-.PHONY: build test setup lint bench soak fuzz clean
+.PHONY: build test test-next setup lint bench soak fuzz clean
 
 build: ## the binary, in bin/
 	go build -o bin/sluice ./cmd/sluice
 
 test: ## everything that must hold, nothing skipped
-	@scripts/test
+	@GO_NEXT=$(GO_NEXT) scripts/test
+
+test-next: ## the same, all of it with the newer Go release
+	@GO_NEXT=$(GO_NEXT) GOTOOLCHAIN=$(GO_NEXT) scripts/test
 
 setup: ## what the tests need beyond Go: PostgreSQL, Azurite, strace, Azure's clients for JavaScript and Python, Chromium, the flight records
 	@scripts/install-postgres
@@ -20,21 +27,22 @@ setup: ## what the tests need beyond Go: PostgreSQL, Azurite, strace, Azure's cl
 	@scripts/install-chromium
 	@scripts/fetch-flights
 
-lint:
+lint: ## gofmt, go vet, staticcheck, and who imports whom
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt would change the files above"; exit 1; }
-	go vet -tags postgres,azurite,judges,chromium ./...
-	go run $(STATICCHECK) -tags postgres,azurite,judges,chromium ./...
+	scripts/check-imports
+	go vet -tags $(TAGS) $(MODULES)
+	go run $(STATICCHECK) -tags $(TAGS) $(MODULES)
 
 bench: ## the figures of docs/performance.md, also in bin/bench.json; then those of the packages
 	@scripts/install-postgres
 	@scripts/install-azurite
 	@mkdir -p bin
 	@scripts/install-interop
-	GOEXPERIMENT=jsonv2 go run ./cmd/sluice/internal/proof/bench -json bin/bench.json
-	go run ./cmd/sluice/internal/proof/bench cosmos -modes bulk
-	go run ./cmd/sluice/internal/proof/bench cosmos -modes point -events 1000000
-	go run ./cmd/sluice/internal/proof/bench cosmos -modes bulk -events 1000000 -ru 50000
-	go test -tags postgres,azurite -run '^$$' -bench . -benchmem ./...
+	GOEXPERIMENT=jsonv2 go run $(BENCH) -json bin/bench.json
+	go run $(BENCH) cosmos -modes bulk
+	go run $(BENCH) cosmos -modes point -events 1000000
+	go run $(BENCH) cosmos -modes bulk -events 1000000 -ru 50000
+	go test -tags postgres,azurite -run '^$$' -bench . -benchmem $(MODULES)
 
 soak: ## hours of fresh seeds and of attacks; scripts/soak says what bounds them
 	@scripts/soak

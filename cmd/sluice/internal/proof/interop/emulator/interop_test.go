@@ -1,4 +1,4 @@
-//go:build judges
+//go:build interop || judges
 
 package emulator
 
