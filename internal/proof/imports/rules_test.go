@@ -28,7 +28,7 @@ func sound() graph {
 		"web":                          ". audit health",
 		"pipeline":                     ". eventhub pgstore",
 		"autoscale":                    "internal/worklist",
-		"autoscale/internal/azerror":    "",
+		"autoscale/internal/azerror":   "",
 		"autoscale/source/lag":         ". autoscale",
 		"autoscale/target/webhook":     "autoscale",
 		"autoscale/autoscaletest":      "autoscale internal/proof/suite",
