@@ -9,8 +9,8 @@ FUZZTIME   ?= 2m
 
 .PHONY: build test test-next setup lint bench soak fuzz clean
 
-build: ## the binary, in bin/
-	go build -o bin/sluice ./cmd/sluice
+build: ## the binary, in bin/: static, and without the paths of this machine
+	CGO_ENABLED=0 go build -trimpath -o bin/sluice ./cmd/sluice
 
 test: ## everything that must hold, nothing skipped
 	@GO_NEXT=$(GO_NEXT) scripts/test

@@ -161,8 +161,12 @@ func TestResultsThatCannotBeWritten(t *testing.T) {
 
 func TestVersionAndHelp(t *testing.T) {
 	t.Parallel()
-	if out := must(t, "", nil, "version"); !strings.HasPrefix(out, "sluice ") || !strings.Contains(out, " go1.") {
-		t.Errorf("version: %s", out)
+	version := must(t, "", nil, "version")
+	if !strings.HasPrefix(version, "sluice ") || !strings.Contains(version, " go1.") {
+		t.Errorf("version: %s", version)
+	}
+	if flag := must(t, "", nil, "--version"); flag != version {
+		t.Errorf("--version prints %q, version %q", flag, version)
 	}
 	if out := must(t, "", nil, "--help"); !strings.Contains(out, "deadletters") {
 		t.Errorf("help: %s", out)

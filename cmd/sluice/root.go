@@ -128,6 +128,7 @@ hub, a queue or a topic, each at least once.
 Every command exits with 0 if all that it was asked for is done, with 1 if not,
 and with 2 if it was called wrongly; audits also exit with 2 if they can't tell.
 Results go to standard output, all else to standard error.`,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -135,10 +136,11 @@ Results go to standard output, all else to standard error.`,
 		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // as the command version prints it
 	root.SetFlagErrorFunc(plainly)
 	root.PersistentFlags().StringVar(&format, "log-format", "text", "log lines as `text` or json")
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "log from this `level` on: debug, info, warn or error")
-	root.AddCommand(a.demo(), a.emulator(), a.run(), a.validate(), a.send(), a.deadLetters(), a.checkpoints(), a.audit(), a.autoscale(), a.version())
+	root.AddCommand(a.demo(), a.emulator(), a.run(), a.validate(), a.send(), a.deadLetters(), a.checkpoints(), a.audit(), a.autoscale(), a.versionCommand())
 	helpKnows(root)
 	return root
 }

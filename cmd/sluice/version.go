@@ -9,23 +9,26 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) version() *cobra.Command {
+// release is the version of a release build, set with -ldflags "-X main.release=v1.2.3".
+var release string
+
+func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: a.runE(func(context.Context, []string) error {
-			_, err := fmt.Fprintln(a.out, "sluice", build())
+			_, err := fmt.Fprintln(a.out, "sluice", version())
 			return err
 		}),
 	}
 }
 
-// build describes what this binary was built from.
-func build() string {
+// version describes what this binary was built from: the version, the commit and Go's version.
+func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		return cmp.Or(release, "unknown")
 	}
 	var commit, changed string
 	for _, s := range info.Settings {
@@ -38,7 +41,7 @@ func build() string {
 			}
 		}
 	}
-	text := cmp.Or(info.Main.Version, "(devel)")
+	text := cmp.Or(release, info.Main.Version, "(devel)")
 	if commit != "" {
 		text += fmt.Sprintf(" (commit %s%s)", commit, changed)
 	}

@@ -357,7 +357,7 @@ func TestAuditByTheDashboard(t *testing.T) {
 
 	// The default's consumer group is not one of this hub's.
 	p = start(t, dir, env, "run", example(t), "--web", "127.0.0.1:0")
-	if so := auditBy(t, dashboardOf(t, p), ""); so.Report != nil || !strings.HasPrefix(so.Error, "read by consumer group sluice-audit: ") || !strings.Contains(so.Error, "not found") {
+	if so := auditBy(t, dashboardOf(t, p), ""); so.Report != nil || !strings.HasPrefix(so.Error, "read with consumer group sluice-audit: ") || !strings.Contains(so.Error, "not found") {
 		t.Errorf("without its consumer group: %+v", so)
 	}
 	p.stop()
