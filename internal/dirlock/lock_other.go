@@ -10,15 +10,15 @@ import (
 	"path/filepath"
 )
 
-// Lock is a lock on a directory. One holder in one process can have it.
+// Lock is an exclusive lock on a directory.
 type Lock struct{ file *os.File }
 
-// Acquire locks a directory, or fails with [ErrLocked]. A file that is open
-// cannot be removed here, so the lock is one that could be.
+// Acquire locks a directory, or fails with [ErrLocked]. On these systems an
+// open file cannot be removed, so a lock file that can be removed is stale.
 func Acquire(path string) (*Lock, error) {
 	name := filepath.Join(path, "lock")
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w: stop that one, or use another directory", path, ErrLocked)
+		return nil, fmt.Errorf("%s: %w: stop that process, or use another directory", path, ErrLocked)
 	}
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Lock is a lock on a directory. One holder in one process can have it.
+// Lock is an exclusive lock on a directory.
 type Lock struct{ dir *os.File }
 
-// lockTimeout is how long a lock may outlast its process: one that was killed
-// while it started another leaves the lock with that, until it has become its
-// program.
+// lockTimeout is how long Acquire waits. The lock of a killed process can outlive it: a
+// process killed between fork and exec of a child leaves its lock to the child until
+// the exec.
 const lockTimeout = time.Second
 
-// Acquire locks a directory, or fails with [ErrLocked] if that takes longer
-// than a second. The kernel releases the lock when the process ends, however it
+// Acquire locks a directory, or fails with [ErrLocked] if the lock is not free within
+// a second. The kernel releases the lock when the process ends, however it
 // ends.
 func Acquire(path string) (*Lock, error) {
 	dir, err := os.Open(path)
@@ -38,7 +38,7 @@ func Acquire(path string) (*Lock, error) {
 		}
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = fmt.Errorf("%s: %w: stop that one, or use another directory", path, ErrLocked)
+		err = fmt.Errorf("%s: %w: stop that process, or use another directory", path, ErrLocked)
 	} else {
 		err = fmt.Errorf("lock %s: %w", path, err)
 	}

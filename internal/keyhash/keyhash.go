@@ -1,5 +1,5 @@
-// Package keyhash tells which partition a partition key belongs to, as Event
-// Hubs and Azure's client libraries do.
+// Package keyhash maps partition keys to partitions, as Event Hubs and Azure's client
+// libraries do.
 package keyhash
 
 import (
@@ -27,7 +27,7 @@ func lookup3(key string) (c, b uint32) {
 	var block [12]byte
 	read := func() {
 		n := copy(block[:], key)
-		clear(block[n:]) // bytes missing from the last block count as zero
+		clear(block[n:]) // the last block is padded with zeros
 		key = key[n:]
 		a += binary.LittleEndian.Uint32(block[:])
 		b += binary.LittleEndian.Uint32(block[4:])
@@ -35,12 +35,12 @@ func lookup3(key string) (c, b uint32) {
 	}
 	for len(key) > len(block) {
 		read()
-		for _, turn := range [2][3]int{{4, 6, 8}, {16, 19, 4}} {
-			a = (a - c) ^ bits.RotateLeft32(c, turn[0])
+		for _, rotation := range [2][3]int{{4, 6, 8}, {16, 19, 4}} {
+			a = (a - c) ^ bits.RotateLeft32(c, rotation[0])
 			c += b
-			b = (b - a) ^ bits.RotateLeft32(a, turn[1])
+			b = (b - a) ^ bits.RotateLeft32(a, rotation[1])
 			a += c
-			c = (c - b) ^ bits.RotateLeft32(b, turn[2])
+			c = (c - b) ^ bits.RotateLeft32(b, rotation[2])
 			b += a
 		}
 	}

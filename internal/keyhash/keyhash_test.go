@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// vectors are what Azure's client for JavaScript computes for partition keys; cmd/sluice/internal/proof/interop/emulator/vectors.js wrote it down.
+// vectors are what Azure's client for JavaScript computes for partition keys;
+// cmd/sluice/internal/proof/interop/emulator/vectors.js wrote it down.
 type vectors struct {
 	Counts  []int // of partitions
 	Vectors []struct {

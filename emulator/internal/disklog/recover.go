@@ -190,7 +190,7 @@ func (l *Log) recoverLast() error {
 		from = 0 // the header is as much in doubt as the first write
 	}
 	if err := f.truncate(l.allocated); err != nil {
-		return fmt.Errorf("cut off the torn end: %w", err)
+		return fmt.Errorf("truncate the torn end: %w", err)
 	}
 	if err := rewrite(f, from, l.allocated); err != nil {
 		return fmt.Errorf("write the last events again: %w", err)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// BenchmarkAppend has 8 appenders share 1 or 8 partitions, which have a log
-// each, with batches of one event and of 100, of 1 KB.
+// BenchmarkAppend appends with 8 goroutines to 1 or 8 partitions, each with its own
+// log, in batches of 1 and 100 events of 1 KB.
 func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{1, 100} {
 		for _, partitions := range []int{1, 8} {

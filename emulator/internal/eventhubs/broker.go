@@ -1,15 +1,3 @@
-// Package eventhubs is an event broker with the semantics of Azure Event Hubs and
-// without a wire: hubs split into partitions, events with sequence numbers,
-// offsets and enqueued times, consumer groups, readers with and without epochs.
-// Package amqp puts the wire on it, package disklog keeps the events.
-//
-// Every partition has a log, and so an fsync, of its own. One log for the whole
-// broker would let more appends share an fsync, but its readers would have to
-// seek where those of a partition's own log read on, every event would need an
-// index entry, and retention could not drop whole files. Nor would it be faster:
-// the fsyncs of several logs proceed side by side. Eight appenders were measured
-// to get as many single events into eight logs as into one, and up to twice as
-// many batches of 100 (BenchmarkAppend).
 package eventhubs
 
 import (
@@ -29,7 +17,7 @@ import (
 type Config struct {
 	Name           string   // as Azure allows: letters, digits, '.', '-' and '_', a letter or digit at both ends
 	Partitions     int      // 1 to 1024
-	ConsumerGroups []string // beside $Default; none means that every name is one
+	ConsumerGroups []string // besides $Default; if empty, every name is a consumer group
 }
 
 // Options adjusts a [Broker]. The zero value and nil work.
@@ -37,14 +25,14 @@ type Options struct {
 	SegmentBytes int64            // size of a log's segment files; default 64 MiB, 1 MiB in memory
 	Now          func() time.Time // default [time.Now]
 
-	// Retention is how long an event is kept, RetentionBytes how much of a
-	// partition, its newest events, with 40 bytes of overhead for each. By default
-	// everything is. What is beyond may be there for some time yet: a hundredth of
-	// Retention, though not more than a minute, and a second's events.
+	// Retention is how long events are kept, RetentionBytes how many bytes of a
+	// partition's newest events, with 40 bytes of overhead per event. By default
+	// all events are kept. Events are removed with a delay: a hundredth of
+	// Retention, at most a minute; for RetentionBytes a second.
 	Retention      time.Duration
 	RetentionBytes int64
-	// OnRetentionError is told why old events could not be removed. They are tried
-	// again.
+	// OnRetentionError is called with the error if old events could not be removed.
+	// The removal is retried.
 	OnRetentionError func(error)
 }
 
@@ -63,10 +51,10 @@ type Broker struct {
 	closing   sync.Once
 }
 
-// Open opens the hubs whose events lie in dir, and creates those that are new.
-// A hub may be opened with more partitions than it was created with; fewer is a
-// [*ShrinkError]. Hubs in dir that are not asked for stay as they are. With dir
-// "" the hubs are empty and live in memory until Close.
+// Open opens the hubs stored in dir, and creates those that don't exist. A hub may be
+// opened with more partitions than it was created with; fewer is a [*ShrinkError].
+// Other hubs in dir are not touched. With dir "" the hubs are empty and live in
+// memory until Close.
 //
 // One process can have a directory open at a time.
 func Open(dir string, hubs []Config, opts *Options) (*Broker, error) {
@@ -82,7 +70,7 @@ func Open(dir string, hubs []Config, opts *Options) (*Broker, error) {
 	}
 	b.log = disklog.Config{SegmentBytes: opts.SegmentBytes, Now: b.now}
 	if opts.RetentionBytes > 0 && opts.SegmentBytes == 0 {
-		// Space comes free by whole segments.
+		// Only whole segments free space.
 		b.log.SegmentBytes = min(max(opts.RetentionBytes/8, 1<<20), 64<<20)
 	}
 	for _, c := range hubs {
@@ -105,7 +93,7 @@ func Open(dir string, hubs []Config, opts *Options) (*Broker, error) {
 		var h *Hub
 		err := error(nil)
 		if _, twice := b.hubs[key]; twice {
-			err = fmt.Errorf("event hub %s is configured twice", c.Name)
+			err = fmt.Errorf("event hub %s is configured twice: remove one, names are case-insensitive", c.Name)
 		} else {
 			h, err = b.openHub(c)
 		}
@@ -122,7 +110,7 @@ func Open(dir string, hubs []Config, opts *Options) (*Broker, error) {
 	return b, nil
 }
 
-// Hub looks an event hub up, whatever the case of its name.
+// Hub returns an event hub by its name, which is case-insensitive.
 func (b *Broker) Hub(name string) (*Hub, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -130,7 +118,7 @@ func (b *Broker) Hub(name string) (*Hub, bool) {
 	return h, ok
 }
 
-// Hubs lists the event hubs in the order in which they were configured.
+// Hubs returns the event hubs in the order of their configuration.
 func (b *Broker) Hubs() []*Hub {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -141,8 +129,8 @@ func (b *Broker) Hubs() []*Hub {
 	return hubs
 }
 
-// Recreate deletes a hub and creates it again: empty, with a later creation
-// time. What was looked up in the old one answers [ErrDeleted] from then on.
+// Recreate deletes a hub and creates it again, empty and with a later creation time.
+// Partitions of the old one return [ErrDeleted] from then on.
 func (b *Broker) Recreate(name string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -193,6 +181,6 @@ func (b *Broker) Close() error {
 	return errors.Join(errs...)
 }
 
-// timestamp is the time to the millisecond, the precision of Azure's creation and
-// enqueued times.
+// timestamp returns the time in whole milliseconds, the precision of Azure's creation
+// and enqueued times.
 func (b *Broker) timestamp() time.Time { return b.now().UTC().Truncate(time.Millisecond) }

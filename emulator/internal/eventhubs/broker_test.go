@@ -210,7 +210,7 @@ func TestRestart(t *testing.T) {
 
 func TestRecreate(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
-		now := time.Date(2026, 1, 2, 3, 4, 5, 6e6+7, time.UTC) // stands still
+		now := time.Date(2026, 1, 2, 3, 4, 5, 6e6+7, time.UTC) // stopped clock
 		opts := &Options{Now: func() time.Time { return now }}
 		configs := []Config{{Name: "h", Partitions: 2}}
 		b, err := Open(dir, configs, opts)
@@ -269,8 +269,8 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
-// TestInterruptedRecreate has incarnations on disk that the description doesn't
-// name, as when the machine died before or after the description was replaced.
+// TestInterruptedRecreate opens a hub with incarnations that hub.json doesn't name, as
+// when the machine failed before or after hub.json was replaced.
 func TestInterruptedRecreate(t *testing.T) {
 	dir := t.TempDir()
 	b := mustOpen(t, dir, Config{Name: "h", Partitions: 1})

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/disklog"
 )
 
-// States that callers can ask for with [errors.Is].
+// Errors for [errors.Is].
 var (
 	// ErrClosed: the broker was closed.
 	ErrClosed = disklog.ErrClosed
@@ -20,12 +20,12 @@ var (
 	ErrUnknownGroup = errors.New("no such consumer group")
 )
 
-// EpochError refuses a reader because one of a higher epoch is attached, or
-// because one with an epoch is and the refused reader has none.
+// EpochError refuses a reader because one with a higher epoch is attached, or because
+// any with an epoch is and the refused reader has none.
 type EpochError struct {
 	Held   int64  // epoch of the attached reader
-	Holder string // its name, if it gave one
-	Epoch  *int64 // of the refused one; nil if it is a plain reader
+	Holder string // its name, or ""
+	Epoch  *int64 // of the refused reader; nil if it has none
 
 	scope readerScope
 }
@@ -40,16 +40,16 @@ func (e *EpochError) Error() string {
 // ReaderLimitError refuses one more reader without an epoch.
 type ReaderLimitError struct {
 	Limit   int
-	Holders []string // names of the attached readers, those that gave one or not
+	Holders []string // names of the attached readers, which may be ""
 
 	scope readerScope
 }
 
 func (e *ReaderLimitError) Error() string {
-	return fmt.Sprintf("%s: %d readers are attached, the most that are allowed: close one, or read through another consumer group", e.scope, e.Limit)
+	return fmt.Sprintf("%s: %d readers are attached, the maximum: close one, or read through another consumer group", e.scope, e.Limit)
 }
 
-// StartError refuses a start that cannot be found in the partition's log.
+// StartError means that a start position is not in the partition's log.
 type StartError struct {
 	Hub, Partition string
 	Start          StartPosition
@@ -67,6 +67,6 @@ type ShrinkError struct {
 }
 
 func (e *ShrinkError) Error() string {
-	return fmt.Sprintf("event hub %s has %d partitions on disk and cannot shrink to %d: ask for at least %d, or remove the hub's data",
+	return fmt.Sprintf("event hub %s has %d partitions on disk and cannot shrink to %d: configure at least %d, or remove the hub's data",
 		e.Hub, e.Has, e.Want, e.Has)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-go/sluice/internal/keyhash"
 )
 
-// A hub that may exist has a directory of its own in the broker's, and every
-// key one of its partitions, always the same.
+// FuzzHub checks that a valid hub has its own directory in the broker's, and that
+// every key always maps to the same partition.
 func FuzzHub(f *testing.F) {
 	f.Add("flights", 4, "DFW")
 	f.Add("a.b-c_d9", 1024, "")

@@ -19,8 +19,8 @@ const (
 	maxNameLength = 256
 )
 
-// Hub is an event hub. It stands for one incarnation: after
-// [Broker.Recreate] it has to be looked up again.
+// Hub is one incarnation of an event hub: after [Broker.Recreate], get the new one
+// from [Broker.Hub].
 type Hub struct {
 	name       string
 	created    time.Time
@@ -42,14 +42,14 @@ func newHub(c Config, created time.Time) *Hub {
 // Name returns the hub's name as it was configured.
 func (h *Hub) Name() string { return h.name }
 
-// Created returns when the hub was created, in whole milliseconds. It tells a
-// hub from one of the same name before it.
+// Created returns when the hub was created, in whole milliseconds. It
+// distinguishes the incarnations of a hub.
 func (h *Hub) Created() time.Time { return h.created }
 
 // PartitionIDs returns "0" to "n-1".
 func (h *Hub) PartitionIDs() []string { return append([]string(nil), h.ids...) }
 
-// HasGroup reports whether the hub has the consumer group, whatever the case.
+// HasGroup reports whether the hub has the consumer group, ignoring case.
 func (h *Hub) HasGroup(name string) bool {
 	if len(h.groups) == 0 || strings.EqualFold(name, DefaultGroup) {
 		return name != ""
@@ -57,7 +57,7 @@ func (h *Hub) HasGroup(name string) bool {
 	return h.groups[strings.ToLower(name)]
 }
 
-// Partition looks a partition up by its id.
+// Partition returns a partition by its id.
 func (h *Hub) Partition(id string) (*Partition, bool) {
 	n, err := strconv.Atoi(id)
 	if err != nil || n < 0 || n >= len(h.partitions) || h.ids[n] != id {
@@ -66,8 +66,8 @@ func (h *Hub) Partition(id string) (*Partition, bool) {
 	return h.partitions[n], true
 }
 
-// Pick chooses the partition for a partition key, the one that Azure's client
-// libraries would choose, or the next in turn if key is "".
+// Pick returns the partition of a partition key, as Azure's client libraries choose
+// it, or the next one round-robin if key is "".
 func (h *Hub) Pick(key string) *Partition {
 	if key == "" {
 		n := h.roundRobin.Add(1) - 1
@@ -76,7 +76,7 @@ func (h *Hub) Pick(key string) *Partition {
 	return h.partitions[keyhash.Partition(key, len(h.partitions))]
 }
 
-// delete closes the hub's logs for good.
+// delete closes the hub's logs, and makes its partitions return ErrDeleted.
 func (h *Hub) delete() error {
 	for _, p := range h.partitions {
 		p.deleted.Store(true)
@@ -94,7 +94,7 @@ func (h *Hub) close() error {
 
 func (c Config) validate() error {
 	if c.Partitions < 1 || c.Partitions > maxPartitions {
-		return fmt.Errorf("event hub %q: %d partitions: ask for 1 to %d", c.Name, c.Partitions, maxPartitions)
+		return fmt.Errorf("event hub %q: %d partitions: configure 1 to %d", c.Name, c.Partitions, maxPartitions)
 	}
 	outer := func(r byte) bool { return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' }
 	valid := c.Name != "" && len(c.Name) <= maxNameLength && outer(c.Name[0]) && outer(c.Name[len(c.Name)-1])

@@ -20,8 +20,8 @@ import (
 //	flights/hub.json
 //	flights/1763719200000/0/…
 //
-// The description is replaced atomically and says which incarnation counts;
-// what an interrupted deletion left behind goes at the next start.
+// hub.json is replaced atomically and names the current incarnation; Open removes
+// others, which an interrupted deletion has left.
 const descriptionFile = "hub.json"
 
 type description struct {
@@ -35,7 +35,7 @@ func (b *Broker) incarnationDir(c Config, created time.Time) string {
 	return filepath.Join(b.hubDir(c), strconv.FormatInt(created.UnixMilli(), 10))
 }
 
-// openHub opens a hub as it is on disk, or creates it.
+// openHub opens a hub from disk, or creates it.
 func (b *Broker) openHub(c Config) (*Hub, error) {
 	if b.dir == "" {
 		return b.createHub(c, b.timestamp())
@@ -50,7 +50,7 @@ func (b *Broker) openHub(c Config) (*Hub, error) {
 	}
 	var d description
 	if err := json.Unmarshal(text, &d); err != nil || d.Partitions < 1 || d.Created.IsZero() {
-		return nil, fmt.Errorf("open event hub %s: %s is damaged: restore it, or remove its directory to start empty", c.Name, path)
+		return nil, fmt.Errorf("open event hub %s: %s is damaged: restore it from a backup, or remove its directory to start empty", c.Name, path)
 	}
 	if c.Partitions < d.Partitions {
 		return nil, &ShrinkError{Hub: c.Name, Has: d.Partitions, Want: c.Partitions}
@@ -70,8 +70,8 @@ func (b *Broker) openHub(c Config) (*Hub, error) {
 	return h, nil
 }
 
-// createHub makes a new incarnation of a hub. The hub that its description
-// named before, if any, is not part of the broker's data after that.
+// createHub creates a new incarnation of a hub, which replaces the one that hub.json
+// named before.
 func (b *Broker) createHub(c Config, created time.Time) (*Hub, error) {
 	h, err := b.openPartitions(c, created)
 	if err != nil {

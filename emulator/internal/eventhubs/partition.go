@@ -11,13 +11,13 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/disklog"
 )
 
-// Message is an event on its way into a partition.
+// Message is an event to be appended.
 type Message = disklog.Message
 
 // Stored is an event of a partition.
 type Stored = disklog.Stored
 
-// Batch is the result of a read whose memory the next one uses again.
+// Batch is the result of [Partition.ReadInto], whose memory the next one reuses.
 type Batch = disklog.Batch
 
 // Info describes what a partition holds.
@@ -29,17 +29,16 @@ type Partition struct {
 	id      string
 	log     *disklog.Log
 	readers readers
-	deleted atomic.Bool // the hub was, which is why the log is closed
+	deleted atomic.Bool // the hub was deleted, which closed the log
 }
 
 // ID returns the partition's id, "0" to "n-1".
 func (p *Partition) ID() string { return p.id }
 
-// Append adds msgs behind the newest event, all of them or none, and returns
-// the sequence number of the first. They are durable when it returns. It
-// retains nothing of msgs. If ctx ends while other appends are being
-// written, nothing is appended; once its own write has begun it waits for the
-// outcome.
+// Append appends msgs, all of them or none, and returns the sequence number of the
+// first. They are durable when it returns. It does not retain msgs. If ctx ends
+// while other appends are being written, nothing is appended; after its own write
+// has begun, Append waits for the result.
 func (p *Partition) Append(ctx context.Context, msgs []Message) (first int64, err error) {
 	first, err = p.log.Append(ctx, msgs)
 	return first, p.wrapError(err)
@@ -49,7 +48,7 @@ func (p *Partition) Append(ctx context.Context, msgs []Message) (first int64, er
 func (p *Partition) Info() Info { return p.log.Info() }
 
 // Read appends to dst the events from sequence number next on, or from the
-// oldest that is left if retention has passed next; it returns dst as it is if
+// oldest one if next has been removed by retention; it returns dst unchanged if
 // there are none yet. It stops after maxEvents events, or before their keys and
 // payloads exceed maxBytes, but returns at least one event if there is one.
 // The events of one call share their memory.
@@ -58,28 +57,28 @@ func (p *Partition) Read(next int64, maxEvents, maxBytes int, dst []Stored) ([]S
 	return dst, p.wrapError(err)
 }
 
-// ReadInto is [Partition.Read] for callers that are done with the events before
-// they read again: the payloads are good until the next ReadInto of the batch.
-// It reads about twice as fast.
+// ReadInto is [Partition.Read] for callers that don't use the events after the next
+// read: the payloads are valid until the next ReadInto of the batch. It is about
+// twice as fast.
 func (p *Partition) ReadInto(b *Batch, next int64, maxEvents, maxBytes int) error {
 	return p.wrapError(p.log.ReadInto(b, next, maxEvents, maxBytes))
 }
 
 // Wait returns nil once the partition holds an event of sequence number next or
 // higher, ctx's error if that ends first, and [ErrClosed] or [ErrDeleted] if
-// there will be none.
+// the broker was closed or the hub deleted.
 func (p *Partition) Wait(ctx context.Context, next int64) error {
 	return p.wrapError(p.log.Wait(ctx, next))
 }
 
-// Trim removes the events below sequence number before for good, as retention
+// Trim permanently removes the events below sequence number before, as retention
 // does.
 func (p *Partition) Trim(before int64) error { return p.wrapError(p.log.Trim(before)) }
 
-// Seek returns the sequence number of the first event to read from pos on,
-// which may be the one that the next append gets. A start that retention has
-// passed moves on to the oldest event left; one that lies behind the end of
-// the log, or an offset that is none, is a [*StartError].
+// Seek returns the sequence number of the first event at or after pos, which may be
+// that of the next append. For a position that retention has removed it is the
+// oldest event. A position after the end of the log, or an invalid offset, is a
+// [*StartError].
 func (p *Partition) Seek(pos StartPosition) (next int64, err error) {
 	info := p.log.Info()
 	refuse := func(why string) (int64, error) {
@@ -126,12 +125,12 @@ func (p *Partition) Seek(pos StartPosition) (next int64, err error) {
 		next, err = p.log.SeekOffset(offset)
 		return next, p.wrapError(err)
 	}
-	return refuse("unknown kind of start")
+	return refuse("unknown kind of start position")
 }
 
 // Attach registers a reader of a consumer group, plain if epoch is nil. The
-// name is the reader's own and only appears in messages; it may be "". The
-// reader is live until it calls detach, which it may do more than once.
+// name, which may be "", is only used in messages. The reader is attached until it
+// calls detach, which it may do more than once.
 //
 // A reader with an epoch evicts the group's plain readers and any reader of a
 // lower or equal epoch: their stolen is called once, with the new reader's name
@@ -164,7 +163,8 @@ func (p *Partition) Attach(group, name string, epoch *int64, stolen func(by stri
 	return func() { p.readers.detach(group, r) }, nil
 }
 
-// wrapError names the partition in err, and the reason if its log is closed.
+// wrapError adds the partition's name to err, and replaces ErrClosed by ErrDeleted if
+// the hub was deleted.
 func (p *Partition) wrapError(err error) error {
 	switch {
 	case err == nil:

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestSeek asks for every kind of start in a partition of events 10 to 19, of
-// which two each were enqueued in the same millisecond.
+// TestSeek seeks every kind of start position in a partition with the events 10 to
+// 19, of which two each were enqueued in the same millisecond.
 func TestSeek(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
@@ -110,7 +110,7 @@ func TestEmptyPartition(t *testing.T) {
 	}
 }
 
-// TestErrors has errors name the partition, and a context's error stay itself.
+// TestErrors checks that errors name the partition, except those of a context.
 func TestErrors(t *testing.T) {
 	p := mustPartition(t, mustHub(t, mustOpen(t, "", Config{Name: "h", Partitions: 1}), "h"), "0")
 	_, err := p.Append(context.Background(), []Message{{Key: strings.Repeat("k", 1<<16)}})

@@ -9,19 +9,19 @@ import (
 const (
 	// minRetentionBytes is the largest batch that a client can send.
 	minRetentionBytes = 1 << 20
-	// A retention pass comes often enough that events go soon after their time,
-	// and seldom enough that the syncs it costs don't count.
+	// The interval is short enough that events are removed soon after they expire,
+	// and long enough that the fsyncs of the removal don't matter.
 	minRetentionInterval = 100 * time.Millisecond
 	maxRetentionInterval = time.Minute
 )
 
-// retention removes old events, from the opening of a broker to its closing.
+// retention removes old events while a broker is open.
 type retention struct {
 	b         *Broker
-	age       time.Duration // 0 is for ever
-	bytes     int64         // 0 is no limit
+	age       time.Duration // 0: no limit
+	bytes     int64         // 0: no limit
 	onError   func(error)
-	removedTo map[*Partition]int64 // offset up to which all events of a partition are gone
+	removedTo map[*Partition]int64 // offset up to which all events of a partition were removed
 	stop      chan struct{}
 	done      chan struct{}
 }
@@ -29,9 +29,9 @@ type retention struct {
 func (o *Options) validateRetention() error {
 	switch {
 	case o.Retention < 0:
-		return fmt.Errorf("retention of %s: state how long events are kept, or nothing to keep them for ever", o.Retention)
+		return fmt.Errorf("retention of %s: it must be positive, or 0 to keep events forever", o.Retention)
 	case o.RetentionBytes != 0 && o.RetentionBytes < minRetentionBytes:
-		return fmt.Errorf("retention of %d bytes: keep at least %d of a partition, or state nothing to keep all", o.RetentionBytes, minRetentionBytes)
+		return fmt.Errorf("retention of %d bytes: it must be at least %d per partition, or 0 to keep all events", o.RetentionBytes, minRetentionBytes)
 	}
 	return nil
 }
@@ -49,12 +49,12 @@ func newRetention(b *Broker, opts *Options) *retention {
 
 func (r *retention) run() {
 	defer close(r.done)
-	tick := time.NewTicker(r.interval())
-	defer tick.Stop()
+	ticker := time.NewTicker(r.interval())
+	defer ticker.Stop()
 	for {
 		r.removeOld()
 		select {
-		case <-tick.C:
+		case <-ticker.C:
 		case <-r.stop:
 			return
 		}
@@ -72,8 +72,8 @@ func (r *retention) interval() time.Duration {
 	return max(pause, minRetentionInterval)
 }
 
-// removeOld removes what may go now. What couldn't be removed is tried again with
-// the next pass.
+// removeOld removes expired events of all partitions. What fails is retried by the
+// next call.
 func (r *retention) removeOld() {
 	live := make(map[*Partition]int64)
 	for _, h := range r.b.Hubs() {
@@ -84,7 +84,7 @@ func (r *retention) removeOld() {
 			}
 		}
 	}
-	r.removedTo = live // without the partitions of hubs that were deleted
+	r.removedTo = live // drops the partitions of deleted hubs
 }
 
 func (r *retention) trim(p *Partition, passed map[*Partition]int64) error {
@@ -98,8 +98,8 @@ func (r *retention) trim(p *Partition, passed map[*Partition]int64) error {
 	}
 	info := p.log.Info()
 	if r.bytes > 0 && info.End-passed[p] > r.bytes {
-		// A tenth more than necessary goes, so that there isn't more to do with
-		// every event, but not the newest event.
+		// Remove a tenth more than necessary, so that not every append causes a
+		// removal, but never the newest event.
 		offset := info.End - r.bytes + r.bytes/10
 		next, err := p.log.SeekOffset(offset)
 		if err != nil {
@@ -110,7 +110,7 @@ func (r *retention) trim(p *Partition, passed map[*Partition]int64) error {
 	return p.Trim(before)
 }
 
-// close ends the removal and waits for a pass in progress.
+// close stops the goroutine and waits for a removal in progress.
 func (r *retention) close() {
 	if r == nil {
 		return

@@ -22,8 +22,8 @@ func open(t *testing.T, dir string, opts *Options, hubs ...Config) *Broker {
 	return b
 }
 
-// Events go once they are as old as the retention says, not before, and
-// positions go on from where they were.
+// Events are removed once they are older than the retention, not before, and
+// sequence numbers and offsets continue.
 func TestRetentionByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, "", &Options{Retention: time.Hour}, Config{Name: "h", Partitions: 2})
@@ -86,7 +86,7 @@ func TestRetentionBySize(t *testing.T) {
 		t.Errorf("%d bytes on disk for %d, %v", size, limit, err)
 	}
 
-	// A little more does not mean a pass that writes.
+	// A few bytes more don't cause a write.
 	first := p.Info().First
 	for range 10 {
 		mustAppend(t, p, block)
@@ -104,7 +104,7 @@ func TestRetentionBySize(t *testing.T) {
 	}
 }
 
-// What is too old when the broker opens goes too.
+// Events that are too old when the broker opens are removed too.
 func TestRetentionAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -122,7 +122,7 @@ func TestRetentionAfterRestart(t *testing.T) {
 	})
 }
 
-// A failure is reported, each time; a hub that was deleted isn't one.
+// A failure is reported each time; a deleted hub isn't a failure.
 func TestRetentionFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -132,7 +132,7 @@ func TestRetentionFails(t *testing.T) {
 		p := mustPartition(t, h, "0")
 		mustAppend(t, p, "a")
 		log := filepath.Join(b.incarnationDir(h.config, h.created), "0")
-		if err := os.Mkdir(filepath.Join(log, "state.next"), 0o700); err != nil { // where the state is to be written first
+		if err := os.Mkdir(filepath.Join(log, "state.next"), 0o700); err != nil { // blocks the temporary file of the state
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour + 90*time.Second)
@@ -174,7 +174,7 @@ func TestRetentionOptions(t *testing.T) {
 	}
 }
 
-// Readers and writers go on while events are removed.
+// Readers and writers are not disturbed while events are removed.
 func TestRetentionMeanwhile(t *testing.T) {
 	b := open(t, t.TempDir(), &Options{SegmentBytes: 1 << 20}, Config{Name: "h", Partitions: 1})
 	r := newRetention(b, &Options{RetentionBytes: 1 << 20})

@@ -1,5 +1,6 @@
-// Package faults keeps what is to go wrong on demand: which faults there are, how often each has happened, and which one is next. What a
-// fault is, and what it befalls, its users know.
+// Package faults holds the faults that an emulated server injects on request: which faults are
+// configured, how often each has been injected, and which one is next. What a fault is, and which
+// operations it applies to, its users define.
 package faults
 
 import (
@@ -10,26 +11,26 @@ import (
 	"time"
 )
 
-// MaxDelay is how long a fault may hold up what it befalls.
+// MaxDelay is the longest delay of an operation that a fault may configure.
 const MaxDelay = time.Hour
 
-// maxFaults bounds the faults of a set.
+// maxFaults is the most faults that a set holds.
 const maxFaults = 1000
 
 // Set holds faults. The zero value is empty. Its methods may be called concurrently.
 type Set[F any] struct {
-	nonEmpty atomic.Bool // there are faults to look for
+	nonEmpty atomic.Bool // list is not empty: Next needs no lock otherwise
 
 	mu     sync.Mutex
 	lastID int
 	list   []entry[F]
 }
 
-// State is a fault and what has come of it.
+// State is a fault and how often it has been injected.
 type State[F any] struct {
 	ID    int
 	Fault F
-	Hits  int // how often it has happened
+	Hits  int // how often it has been injected
 }
 
 type entry[F any] struct {
@@ -42,12 +43,13 @@ func (e *entry[F]) expired() bool {
 	return e.times > 0 && e.Hits >= e.times || !e.until.IsZero() && time.Now().After(e.until)
 }
 
-// Add puts a fault behind the others and returns its id. It happens so many times, 0 for no limit, and for so long, 0 for ever.
+// Add adds a fault after the others and returns its id. The fault is injected at most times times,
+// 0 for no limit, and expires after life, 0 for never.
 func Add[F any](s *Set[F], fault F, times int, life time.Duration) (id int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) >= maxFaults {
-		return 0, fmt.Errorf("there are %d faults already: remove some", maxFaults)
+		return 0, fmt.Errorf("there are %d faults already, the maximum: remove some", maxFaults)
 	}
 	s.lastID++
 	e := entry[F]{State: State[F]{ID: s.lastID, Fault: fault}, times: times}
@@ -59,15 +61,16 @@ func Add[F any](s *Set[F], fault F, times int, life time.Duration) (id int, err 
 	return s.lastID, nil
 }
 
-// Next counts and returns the oldest fault that befalls the operation in question, if there is one that isn't over.
-func Next[F any](s *Set[F], befalls func(*F) bool) (fault F, ok bool) {
+// Next returns the oldest fault that has not expired and for which applies returns true, and
+// counts it as injected.
+func Next[F any](s *Set[F], applies func(*F) bool) (fault F, ok bool) {
 	if !s.nonEmpty.Load() {
 		return fault, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.list {
-		if e := &s.list[i]; !e.expired() && befalls(&e.Fault) {
+		if e := &s.list[i]; !e.expired() && applies(&e.Fault) {
 			e.Hits++
 			return e.Fault, true
 		}
@@ -75,7 +78,7 @@ func Next[F any](s *Set[F], befalls func(*F) bool) (fault F, ok bool) {
 	return fault, false
 }
 
-// List returns all faults, also those that won't happen again, oldest first.
+// List returns all faults, including expired ones, oldest first.
 func (s *Set[F]) List() []State[F] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +89,7 @@ func (s *Set[F]) List() []State[F] {
 	return list
 }
 
-// Remove removes a fault, and tells whether there was one of that id.
+// Remove removes a fault, and reports whether there was one with that id.
 func (s *Set[F]) Remove(id int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/faults"
 )
 
-// Of the faults that befall an operation the oldest happens, until it has happened as often as it may, or its time is over.
+// Of the faults that befall an operation the oldest happens, until it has happened as often as it
+// may, or its time is over.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s faults.Set[string]

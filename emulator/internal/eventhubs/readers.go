@@ -10,9 +10,8 @@ import (
 // group and partition.
 const maxPlainReaders = 5
 
-// readers are the links that read one partition. They are remembered no longer
-// than they are attached: as on Azure, an epoch counts only against links that
-// are live.
+// readers are the links that read one partition. As on Azure, an epoch is compared
+// with attached readers only: a detached reader's epoch is forgotten.
 type readers struct {
 	mu     sync.Mutex
 	groups map[string][]*reader // by lower-case consumer group; plain readers, or one with an epoch
@@ -24,14 +23,14 @@ type reader struct {
 	stolen func(by string, newEpoch int64)
 }
 
-// readerScope is what readers compete for; it names itself in errors.
+// readerScope is what readers compete for.
 type readerScope struct{ hub, group, partition string }
 
 func (p readerScope) String() string {
 	return fmt.Sprintf("partition %s of %s, consumer group %s", p.partition, p.hub, p.group)
 }
 
-// attach admits r, returning the readers that it evicts. It refuses with an
+// attach adds r and returns the readers that it evicts, or refuses it with an
 // [*EpochError] or a [*ReaderLimitError].
 func (rs *readers) attach(at readerScope, r *reader) (evicted []*reader, err error) {
 	group := strings.ToLower(at.group)
@@ -63,7 +62,7 @@ func (rs *readers) attach(at readerScope, r *reader) (evicted []*reader, err err
 	return evicted, nil
 }
 
-// detach forgets r; it does nothing if r was evicted or has left already.
+// detach removes r; it does nothing if r was evicted or detached before.
 func (rs *readers) detach(group string, r *reader) {
 	group = strings.ToLower(group)
 	rs.mu.Lock()

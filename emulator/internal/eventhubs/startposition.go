@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// StartPosition tells where in a partition to begin to read. The zero value is the
+// StartPosition is where in a partition to begin reading. The zero value is the
 // oldest event that the partition holds.
 type StartPosition struct {
 	Kind      StartKind
 	Offset    string    // for [AtOffset]
 	Sequence  int64     // for [AtSequence]
 	Time      time.Time // for [AtTime]
-	Inclusive bool      // with the event at the offset, sequence number or time itself, not only those behind it
+	Inclusive bool      // include the event at the offset, sequence number or time itself
 }
 
-// StartKind says which field of a [StartPosition] counts.
+// StartKind selects the field of a [StartPosition] that is used.
 type StartKind uint8
 
-// The kinds of start.
+// The kinds of start position.
 const (
 	Earliest   StartKind = iota // the oldest event that the partition holds
-	Latest                      // the next event that arrives
-	AtOffset                    // an offset; "-1" and "@latest" mean what they do on Azure
+	Latest                      // the next event to be appended
+	AtOffset                    // an offset; "-1" is Earliest and "@latest" is Latest, as on Azure
 	AtSequence                  // a sequence number
 	AtTime                      // the enqueued time
 )

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestAttach attaches and detaches readers at random and compares what happens
-// with the rules, spelled out: epochs compare with live readers only.
+// TestAttach attaches and detaches readers at random and compares the results
+// with a model: epochs are compared with attached readers only.
 func TestAttach(t *testing.T) {
 	type link struct {
 		group  string
@@ -40,7 +40,7 @@ func TestAttach(t *testing.T) {
 			if len(links) > 0 && rng.IntN(3) == 0 {
 				if l := links[rng.IntN(len(links))]; l.detach != nil {
 					l.detach()
-					l.detach() // twice does no harm
+					l.detach() // a second call has no effect
 					if l.stolen == "" {
 						l.detach = nil
 					}
@@ -98,8 +98,8 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// TestAttachConcurrently has many readers with epochs fight for a partition.
-// Every one but the last is stolen from exactly once.
+// TestAttachConcurrently attaches many readers with epochs to one partition. All
+// except the last are evicted exactly once.
 func TestAttachConcurrently(t *testing.T) {
 	p := mustPartition(t, mustHub(t, mustOpen(t, "", Config{Name: "h", Partitions: 1}), "h"), "0")
 	var wg sync.WaitGroup
@@ -125,8 +125,8 @@ func TestAttachConcurrently(t *testing.T) {
 	}
 }
 
-// TestAttachLocks attaches and detaches from within stolen, which only works
-// without locks held.
+// TestAttachLocks attaches and detaches in stolen, which only works without locks
+// held.
 func TestAttachLocks(t *testing.T) {
 	p := mustPartition(t, mustHub(t, mustOpen(t, "", Config{Name: "h", Partitions: 1}), "h"), "0")
 	one, two := int64(1), int64(2)
