@@ -25,9 +25,9 @@ type Config struct {
 	Start sluice.Start
 	// Bin is the length of the report's bins. Default: 1 h.
 	Bin time.Duration
-	// Named is how many runs of events with faults a report names for each
+	// MaxFaults is how many runs of events with faults a report names for each
 	// partition. Default: 1,000.
-	Named int
+	MaxFaults int
 	// Parallel is how many partitions are read at once. Default: 4.
 	Parallel int
 	// Progress is told every so often how many events were read. It is called
@@ -41,19 +41,19 @@ func (cfg *Config) withDefaults() Config {
 		c = *cfg
 	}
 	c.Bin = cmp.Or(max(c.Bin, 0), time.Hour)
-	c.Named = cmp.Or(max(c.Named, 0), 1000)
+	c.MaxFaults = cmp.Or(max(c.MaxFaults, 0), 1000)
 	c.Parallel = cmp.Or(max(c.Parallel, 0), 4)
 	return c
 }
 
-// Hub compares what a log holds with what consuming it has left behind. The
+// Run compares what a log holds with what consuming it has left behind. The
 // source reads for the audit alone, as a consumer group of its own; the ledger
 // and the group are those of the pipeline.
 //
 // Events that come while it works are not looked at. An error that is
 // [ErrUndecided] says why there is no verdict; it is none if something is
 // wrong: that is in the report.
-func Hub(ctx context.Context, source driver.Source, ledger Ledger, group sluice.Group, cfg *Config) (*Report, error) {
+func Run(ctx context.Context, source driver.Source, ledger Ledger, group sluice.Group, cfg *Config) (*Report, error) {
 	began := time.Now()
 	topic, err := source.Describe(ctx)
 	if err != nil {
@@ -71,8 +71,8 @@ func Hub(ctx context.Context, source driver.Source, ledger Ledger, group sluice.
 	for range min(a.cfg.Parallel, len(topic.Partitions)) {
 		work.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(topic.Partitions)); i = next.Add(1) - 1 {
-				p := &account{auditor: a, Partition: Partition{ID: topic.Partitions[i]}}
-				if errs[i] = p.audit(ctx); errs[i] != nil {
+				p := &partitionAudit{auditor: a, Partition: Partition{ID: topic.Partitions[i]}}
+				if errs[i] = p.run(ctx); errs[i] != nil {
 					errs[i] = fmt.Errorf("audit partition %s: %w", p.ID, errs[i])
 					cancel()
 					return
@@ -82,7 +82,7 @@ func Hub(ctx context.Context, source driver.Source, ledger Ledger, group sluice.
 		})
 	}
 	work.Wait()
-	if err := first(errs); err != nil {
+	if err := firstError(errs); err != nil {
 		return nil, err
 	}
 	var named int64
@@ -93,13 +93,13 @@ func Hub(ctx context.Context, source driver.Source, ledger Ledger, group sluice.
 	for _, f := range r.Faults {
 		named += f.Events()
 	}
-	r.Unnamed = r.faults() - named
+	r.UnlistedEvents = r.faultyEvents() - named
 	r.Took = time.Since(began)
 	return r, nil
 }
 
-// first is the error that ended the work, not what the others then met.
-func first(errs []error) error {
+// firstError is the error that ended the work, not what the others then met.
+func firstError(errs []error) error {
 	var found error
 	for _, err := range errs {
 		if err != nil && (found == nil || errors.Is(found, context.Canceled)) {
@@ -111,19 +111,19 @@ func first(errs []error) error {
 
 // auditor is what the partitions of an audit share.
 type auditor struct {
-	source driver.Source
-	ledger Ledger
-	topic  sluice.Topic
-	cfg    Config
-	read   atomic.Int64
+	source     driver.Source
+	ledger     Ledger
+	topic      sluice.Topic
+	cfg        Config
+	eventsRead atomic.Int64
 }
 
-// readMany is how many events are asked of the log at once.
-const readMany = 1000
+// readBatch is how many events are asked of the log at once.
+const readBatch = 1000
 
-// note counts events read.
-func (a *auditor) note(events int) {
-	n := a.read.Add(int64(events))
+// addRead counts events read.
+func (a *auditor) addRead(events int) {
+	n := a.eventsRead.Add(int64(events))
 	if a.cfg.Progress != nil {
 		a.cfg.Progress(n)
 	}

@@ -62,7 +62,7 @@ func (p *page) Close() error { return nil }
 // TestPlantedFaults plants faults at random into accounts that were whole, and
 // expects each by name and no other.
 func TestPlantedFaults(t *testing.T) {
-	total := map[audit.Kind]int{}
+	total := map[audit.FaultKind]int{}
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		hub := sluicetest.NewHub(group, 3)
@@ -71,8 +71,8 @@ func TestPlantedFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := &books{checkpoint: map[string]int64{}, entries: map[string][]audit.Entry{}}
-		want := map[string]audit.Kind{}
-		plant := func(kind audit.Kind, partition string, n int64) {
+		want := map[string]audit.FaultKind{}
+		plant := func(kind audit.FaultKind, partition string, n int64) {
 			want[partition+"/"+strconv.FormatInt(n, 10)] = kind
 			total[kind]++
 		}
@@ -89,7 +89,7 @@ func TestPlantedFaults(t *testing.T) {
 			faulty := r.IntN(3) > 0
 			var first int64 = -1 // that left something behind
 			for n := int64(0); n <= done; n++ {
-				e := audit.Entry{Sequence: n, Letter: r.IntN(10) == 0}
+				e := audit.Entry{Sequence: n, DeadLetter: r.IntN(10) == 0}
 				lost := faulty && r.IntN(20) == 0
 				if !lost {
 					b.entries[p] = append(b.entries[p], e)
@@ -100,12 +100,12 @@ func TestPlantedFaults(t *testing.T) {
 				switch {
 				case lost && n < expired && first < 0: // nobody can know of it
 				case lost:
-					plant(audit.Missing, p, n)
+					plant(audit.Lost, p, n)
 				case faulty && r.IntN(20) == 0:
 					for range 1 + r.IntN(2) {
-						b.entries[p] = append(b.entries[p], audit.Entry{Sequence: n, Letter: r.IntN(2) == 0})
+						b.entries[p] = append(b.entries[p], audit.Entry{Sequence: n, DeadLetter: r.IntN(2) == 0})
 					}
-					plant(audit.Doubled, p, n)
+					plant(audit.Duplicated, p, n)
 				}
 			}
 			if first < 0 || first >= expired {
@@ -138,11 +138,11 @@ func TestPlantedFaults(t *testing.T) {
 			}
 			hub.Trim(p, expired)
 		}
-		report, err := audit.Hub(t.Context(), hub, b, group, nil)
+		report, err := audit.Run(t.Context(), hub, b, group, nil)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		got := map[string]audit.Kind{}
+		got := map[string]audit.FaultKind{}
 		for _, f := range report.Faults {
 			for n := f.First; n <= f.Last; n++ {
 				got[f.Partition+"/"+strconv.FormatInt(n, 10)] = f.Kind
@@ -155,11 +155,11 @@ func TestPlantedFaults(t *testing.T) {
 			t.Fatalf("seed %d: exact is %v", seed, report.Exact())
 		}
 		c := report.Total
-		if c.Held != c.Written+c.Letters+c.Waiting+c.Faults[audit.Missing]-missingPast(report) {
+		if c.Held != c.Written+c.DeadLetters+c.Waiting+c.Faults[audit.Lost]-missingPast(report) {
 			t.Fatalf("seed %d: the account doesn't add up: %+v", seed, c)
 		}
 	}
-	for _, kind := range audit.Kinds {
+	for _, kind := range audit.FaultKinds {
 		if total[kind] < 100 {
 			t.Errorf("%d %s planted: too few to prove anything", total[kind], kind)
 		}
@@ -170,7 +170,7 @@ func TestPlantedFaults(t *testing.T) {
 // missingPast is how many missing events the log doesn't hold any more.
 func missingPast(r *audit.Report) (n int64) {
 	for _, f := range r.Faults {
-		if f.Kind == audit.Missing && f.From.IsZero() {
+		if f.Kind == audit.Lost && f.From.IsZero() {
 			n += f.Events()
 		}
 	}
@@ -181,7 +181,7 @@ func TestConsumerThatBeganLate(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
 	hub.Append("0", sluicetest.Bodies("0", "1", "2", "3", "4", "5")...)
 	b := &books{checkpoint: map[string]int64{"0": 4}, entries: map[string][]audit.Entry{"0": {{Sequence: 2}, {Sequence: 4}}}}
-	r, err := audit.Hub(t.Context(), hub, b, group, &audit.Config{Start: sluice.Start{Kind: driver.StartLatest}})
+	r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{Start: sluice.Start{Kind: driver.StartLatest}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestConsumerThatBeganLate(t *testing.T) {
 func TestRecreatedHubIsUndecided(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
 	b := &books{checkpoint: map[string]int64{"0": 4}, incarnation: "another"}
-	if _, err := audit.Hub(t.Context(), hub, b, group, nil); !errors.Is(err, audit.ErrUndecided) {
+	if _, err := audit.Run(t.Context(), hub, b, group, nil); !errors.Is(err, audit.ErrUndecided) {
 		t.Error(err)
 	}
 }
@@ -209,12 +209,12 @@ func TestFaultsAreBounded(t *testing.T) {
 		}
 	}
 	var seen int64
-	r, err := audit.Hub(t.Context(), hub, b, group, &audit.Config{Named: 10, Bin: time.Minute, Progress: func(n int64) { seen = n }})
+	r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{MaxFaults: 10, Bin: time.Minute, Progress: func(n int64) { seen = n }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Faults) != 10 || r.Unnamed != 40 || r.Total.Faults[audit.Missing] != 50 || seen != 100 {
-		t.Errorf("%d faults named, %d not, %+v, %d read", len(r.Faults), r.Unnamed, r.Total, seen)
+	if len(r.Faults) != 10 || r.UnlistedEvents != 40 || r.Total.Faults[audit.Lost] != 50 || seen != 100 {
+		t.Errorf("%d faults named, %d not, %+v, %d read", len(r.Faults), r.UnlistedEvents, r.Total, seen)
 	}
 }
 
@@ -233,13 +233,13 @@ func TestRepeatsAreNotMissed(t *testing.T) {
 	}
 	look := func() *audit.Report {
 		t.Helper()
-		r, err := audit.Hub(t.Context(), hub, b, group, nil)
+		r, err := audit.Run(t.Context(), hub, b, group, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r
 	}
-	if r := look(); r.Total.Repeats != 2 || len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 5 is missing" {
+	if r := look(); r.Total.Deduplicated != 2 || len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 5 is missing" {
 		t.Errorf("%+v, %v", r.Total, r.Faults)
 	}
 	// A repeat that has an effect is one too many.
@@ -251,7 +251,7 @@ func TestRepeatsAreNotMissed(t *testing.T) {
 	b.entries["0"] = whole
 	// Of what repeats an event that is gone nobody can know.
 	hub.Trim("0", 2)
-	if r := look(); r.Total.Repeats != 0 || r.Total.Unclear != 3 || r.Exact() || !r.Undecided() || !strings.HasPrefix(r.Headline(), "Can't tell of 3 of 4 events") {
+	if r := look(); r.Total.Deduplicated != 0 || r.Total.Unclear != 3 || r.Exact() || !r.Undecided() || !strings.HasPrefix(r.Headline(), "Can't tell of 3 of 4 events") {
 		t.Errorf("%s: %+v, %v", r.Headline(), r.Total, r.Faults)
 	}
 }

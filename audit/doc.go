@@ -7,7 +7,7 @@
 // its dead letter, and for a second one. What is behind the checkpoint must have
 // exactly one of them; what is before it still waits.
 //
-//	report, err := audit.Hub(ctx, source, ledger, group, nil)
+//	report, err := audit.Run(ctx, source, ledger, group, nil)
 //
 // The log is read once, in one pass, by a consumer group of the audit's own: a
 // broker lets no second reader into that of the pipeline. Rows and dead letters

@@ -27,6 +27,6 @@ type View interface {
 
 // Entry is an effect of an event, or its dead letter.
 type Entry struct {
-	Sequence int64
-	Letter   bool
+	Sequence   int64
+	DeadLetter bool
 }

@@ -7,29 +7,29 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Kind is what is wrong with an event.
-type Kind string
+// FaultKind is what is wrong with an event.
+type FaultKind string
 
 // The kinds of fault.
 const (
-	// Missing: the checkpoint has passed the event, and it has neither effect
+	// Lost: the checkpoint has passed the event, and it has neither effect
 	// nor dead letter.
-	Missing Kind = "missing"
-	// Doubled: it has more than one effect, or an effect and a dead letter; or
+	Lost FaultKind = "missing"
+	// Duplicated: it has more than one effect, or an effect and a dead letter; or
 	// it repeats a message that was sent before, and has an effect all the same.
-	Doubled Kind = "doubled"
+	Duplicated FaultKind = "doubled"
 	// Expired: the log gave it up before the checkpoint came to it.
-	Expired Kind = "expired"
+	Expired FaultKind = "expired"
 	// Stray: an effect of an event that the log has never had.
-	Stray Kind = "stray"
+	Stray FaultKind = "stray"
 )
 
-// Kinds are all kinds of fault.
-var Kinds = []Kind{Missing, Doubled, Expired, Stray}
+// FaultKinds are all kinds of fault.
+var FaultKinds = []FaultKind{Lost, Duplicated, Expired, Stray}
 
 // Fault is a run of consecutive events with the same thing wrong.
 type Fault struct {
-	Kind        Kind
+	Kind        FaultKind
 	Partition   string
 	First, Last int64 // sequence numbers, both included
 	// From and Until are when the first and the last were enqueued; zero if the
@@ -50,38 +50,38 @@ func (f Fault) String() string {
 
 // Count is an account of events.
 type Count struct {
-	Held    int64 // that the log holds
-	Written int64 // of those, with an effect
-	Letters int64 // of those, with a dead letter alone
-	Waiting int64 // of those, before the checkpoint and without either
-	Skipped int64 // of those, before the place where the consumer began
-	// Repeats are messages that a stage before sent more than once: a consumer
+	Held        int64 // that the log holds
+	Written     int64 // of those, with an effect
+	DeadLetters int64 // of those, with a dead letter alone
+	Waiting     int64 // of those, before the checkpoint and without either
+	Skipped     int64 // of those, before the place where the consumer began
+	// Deduplicated are messages that a stage before sent more than once: a consumer
 	// passes over all but the first. Unclear are those without an effect that
 	// may be such, of one that the log doesn't hold any more.
-	Repeats, Unclear int64
-	Ahead            int64 // with an effect, though the checkpoint has not passed them: these will be done again
-	Past             int64 // effects and dead letters of events that the log doesn't hold any more
-	Faults           map[Kind]int64
+	Deduplicated, Unclear int64
+	Ahead                 int64 // with an effect, though the checkpoint has not passed them: these will be done again
+	PastRetention         int64 // effects and dead letters of events that the log doesn't hold any more
+	Faults                map[FaultKind]int64
 }
 
 func (c *Count) add(o *Count) {
 	c.Held += o.Held
 	c.Written += o.Written
-	c.Letters += o.Letters
+	c.DeadLetters += o.DeadLetters
 	c.Waiting += o.Waiting
 	c.Skipped += o.Skipped
-	c.Repeats += o.Repeats
+	c.Deduplicated += o.Deduplicated
 	c.Unclear += o.Unclear
 	c.Ahead += o.Ahead
-	c.Past += o.Past
+	c.PastRetention += o.PastRetention
 	for kind, n := range o.Faults {
-		c.fault(kind, n)
+		c.addFaults(kind, n)
 	}
 }
 
-func (c *Count) fault(kind Kind, n int64) {
+func (c *Count) addFaults(kind FaultKind, n int64) {
 	if c.Faults == nil {
-		c.Faults = map[Kind]int64{}
+		c.Faults = map[FaultKind]int64{}
 	}
 	c.Faults[kind] += n
 }
@@ -112,19 +112,19 @@ type Report struct {
 	Total      Count
 	// Faults are the first ones of each partition, by partition and sequence
 	// number; Unnamed is how many events with faults are in none of them.
-	Faults  []Fault
-	Unnamed int64
+	Faults         []Fault
+	UnlistedEvents int64
 }
 
 // Exact tells that nothing is lost and nothing doubled.
-func (r *Report) Exact() bool { return r.faults() == 0 && r.Total.Unclear == 0 }
+func (r *Report) Exact() bool { return r.faultyEvents() == 0 && r.Total.Unclear == 0 }
 
 // Undecided tells that nothing is known to be lost or doubled, but that of some
 // events nobody can know.
-func (r *Report) Undecided() bool { return r.faults() == 0 && r.Total.Unclear > 0 }
+func (r *Report) Undecided() bool { return r.faultyEvents() == 0 && r.Total.Unclear > 0 }
 
-// faults is how many events have one.
-func (r *Report) faults() (n int64) {
+// faultyEvents is how many events have one.
+func (r *Report) faultyEvents() (n int64) {
 	for _, of := range r.Total.Faults {
 		n += of
 	}

@@ -77,7 +77,7 @@ func TestScale(t *testing.T) {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	r, err := audit.Hub(t.Context(), source, ledger, group, nil)
+	r, err := audit.Run(t.Context(), source, ledger, group, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,8 +30,8 @@ type countJSON struct {
 
 func (c *Count) json() countJSON {
 	return countJSON{
-		c.Held, c.Written, c.Letters, c.Waiting, c.Skipped, c.Repeats, c.Unclear, c.Ahead, c.Past,
-		c.Faults[Missing], c.Faults[Doubled], c.Faults[Expired], c.Faults[Stray],
+		c.Held, c.Written, c.DeadLetters, c.Waiting, c.Skipped, c.Deduplicated, c.Unclear, c.Ahead, c.PastRetention,
+		c.Faults[Lost], c.Faults[Duplicated], c.Faults[Expired], c.Faults[Stray],
 	}
 }
 
@@ -50,7 +50,7 @@ type partitionJSON struct {
 }
 
 type faultJSON struct {
-	Kind      Kind       `json:"kind"`
+	Kind      FaultKind  `json:"kind"`
 	Partition string     `json:"partition"`
 	First     int64      `json:"first"`
 	Last      int64      `json:"last"`
@@ -72,7 +72,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		Unnamed    int64           `json:"events_with_faults_not_named"`
 	}{
 		Hub: r.Topic.Group.Topic, Group: r.Topic.Group.Name, Exact: r.Exact(), Began: r.Began.UTC(), Seconds: r.Took.Seconds(),
-		Total: r.Total.json(), Faults: []faultJSON{}, Unnamed: r.Unnamed,
+		Total: r.Total.json(), Faults: []faultJSON{}, Unnamed: r.UnlistedEvents,
 	}
 	for i := range r.Partitions {
 		p := &r.Partitions[i]
@@ -98,9 +98,9 @@ func (r *Report) WriteJSON(w io.Writer) error {
 }
 
 //go:embed report.html
-var page string
+var pageHTML string
 
-var report = template.Must(template.New("report").Funcs(template.FuncMap{
+var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"share": func(part, whole int64) float64 { return 100 * float64(part) / float64(max(whole, 1)) },
 	"at": func(t time.Time) string {
 		if t.IsZero() {
@@ -108,21 +108,21 @@ var report = template.Must(template.New("report").Funcs(template.FuncMap{
 		}
 		return t.UTC().Format("2006-01-02 15:04:05")
 	},
-	"count": func(c Count, kind string) int64 { return c.Faults[Kind(kind)] },
+	"count": func(c Count, kind string) int64 { return c.Faults[FaultKind(kind)] },
 	"faults": func(c Count) (n int64) {
 		for _, f := range c.Faults {
 			n += f
 		}
 		return n
 	},
-}).Parse(page))
+}).Parse(pageHTML))
 
 // shownBins is how many bins a page shows of a partition.
 const shownBins = 200
 
 // WriteHTML writes the report as one page that needs nothing else.
 func (r *Report) WriteHTML(w io.Writer) error {
-	return report.Execute(w, struct {
+	return pageTemplate.Execute(w, struct {
 		*Report
 		Headline string
 		Bins     []Bin
@@ -134,13 +134,13 @@ func (r *Report) Headline() string {
 	c := &r.Total
 	if r.Exact() {
 		return fmt.Sprintf("Nothing lost, nothing doubled: %s, %s written, %s, %s waiting.",
-			humanize.Plural(c.Held, "event", "events"), humanize.Count(c.Written), humanize.Plural(c.Letters, "dead letter", "dead letters"), humanize.Count(c.Waiting))
+			humanize.Plural(c.Held, "event", "events"), humanize.Count(c.Written), humanize.Plural(c.DeadLetters, "dead letter", "dead letters"), humanize.Count(c.Waiting))
 	}
 	if r.Undecided() {
 		return fmt.Sprintf("Can't tell of %s of %s events: nothing else is lost or doubled.", humanize.Count(c.Unclear), humanize.Count(c.Held))
 	}
 	text := "Not exact:"
-	for i, kind := range Kinds {
+	for i, kind := range FaultKinds {
 		if n := c.Faults[kind]; n > 0 {
 			if i > 0 && text[len(text)-1] != ':' {
 				text += ","

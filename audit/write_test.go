@@ -20,13 +20,13 @@ func TestReports(t *testing.T) {
 		hub.Append("0", sluicetest.Bodies("x")...)
 		hub.Append("1", sluicetest.Bodies("x")...)
 		if n < 30 && n/3 != 4 {
-			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: n, Letter: n%7 == 0})
+			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: n, DeadLetter: n%7 == 0})
 		}
 		if n == 20 {
 			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: n})
 		}
 	}
-	r, err := audit.Hub(t.Context(), hub, b, group, nil)
+	r, err := audit.Run(t.Context(), hub, b, group, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

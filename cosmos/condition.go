@@ -57,7 +57,7 @@ func (q *queue) next(r *record, op *operation) bool {
 		var stamp *Source
 		if !members(op.body, func(name, value []byte) {
 			switch string(name) {
-			case Stamp:
+			case StampProperty:
 				stamp = parseSource(value)
 			case "_etag":
 				r.etag = unquote(value)

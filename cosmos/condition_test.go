@@ -36,7 +36,7 @@ func (f *fake) operations() string {
 func (f *fake) stored(id string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return fmt.Sprint(f.docs[`["k"]/`+id].body["n"], " ", f.docs[`["k"]/`+id].body[Stamp])
+	return fmt.Sprint(f.docs[`["k"]/`+id].body["n"], " ", f.docs[`["k"]/`+id].body[StampProperty])
 }
 
 func TestConditional(t *testing.T) {

@@ -56,9 +56,9 @@ type Config struct {
 	// or so of the partitions' lease. Default: 10 s.
 	Timeout time.Duration
 
-	// Remember is how many documents' versions the sink remembers, at least,
+	// CachedVersions is how many documents' versions the sink remembers, at least,
 	// for conditional writes, about 200 bytes each. Default: 50,000.
-	Remember int
+	CachedVersions int
 
 	// Client are options of the SDK: cloud, preferred regions, transport,
 	// telemetry. Its retries are always off: every attempt is the engine's to
@@ -85,7 +85,7 @@ func (c *Config) resolve() (Config, error) {
 	r.FlushAfter = cmp.Or(r.FlushAfter, time.Second)
 	r.Concurrency = cmp.Or(r.Concurrency, concurrency)
 	r.Timeout = cmp.Or(r.Timeout, 10*time.Second)
-	r.Remember = cmp.Or(r.Remember, 50_000)
+	r.CachedVersions = cmp.Or(r.CachedVersions, 50_000)
 	switch {
 	case r.Mode > Point:
 		return r, fmt.Errorf("mode %d: no such mode", r.Mode)
@@ -101,8 +101,8 @@ func (c *Config) resolve() (Config, error) {
 		return r, fmt.Errorf("%v RU/s: 0 (no limit) to 1e7", r.RU)
 	case r.Timeout < 0:
 		return r, fmt.Errorf("timeout %v: must be positive", r.Timeout)
-	case r.Remember < 0:
-		return r, fmt.Errorf("remember %d versions: must be positive", r.Remember)
+	case r.CachedVersions < 0:
+		return r, fmt.Errorf("remember %d versions: must be positive", r.CachedVersions)
 	}
 	return r, nil
 }

@@ -84,7 +84,7 @@ func newSink(endpoint, database, container string, cfg *Config, secret []byte, c
 		return nil, fmt.Errorf("cosmos: %w", err)
 	}
 	a.secret, a.connect = secret, connect
-	s := &Sink{cfg: resolved, account: a, clock: clock.New(), memory: newMemory(resolved.Remember), drained: make(chan struct{}, 1)}
+	s := &Sink{cfg: resolved, account: a, clock: clock.New(), memory: newMemory(resolved.CachedVersions), drained: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.running.Go(s.watch)
 	return s, nil

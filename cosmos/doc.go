@@ -52,14 +52,14 @@
 // has no condition on contents for a replacement, but one on versions (If-Match
 // with an ETag), so the sink creates, and where there is a document already it
 // reads it and replaces just the version that it has read. It remembers the
-// versions that it wrote or read ([Config.Remember]). What that costs beside an
+// versions that it wrote or read ([Config.CachedVersions]). What that costs beside an
 // unconditional upsert:
 //
 //   - a document that is new: nothing;
 //   - one that the sink remembers: nothing, and a repeat costs nothing at all;
 //   - any other that is there: a refused create and a read, about 2.3 RU, and
 //     two more round trips;
-//   - and the property [Stamp] in every document, about 40 bytes and one entry
+//   - and the property [StampProperty] in every document, about 40 bytes and one entry
 //     in the index, unless the indexing policy excludes it.
 //
 // A condition on the contents in a patch would save the read. But a patch sets

@@ -56,7 +56,7 @@ const (
 )
 
 // Source is the place of an event in its log. Documents carry it as the
-// property [Stamp], one string, which costs one entry in the index. An
+// property [StampProperty], one string, which costs one entry in the index. An
 // indexing policy that excludes the path "/_sluice/?" saves that too.
 type Source struct {
 	// Topic names the log within which partitions and sequence numbers mean
@@ -68,8 +68,8 @@ type Source struct {
 	Sequence  int64
 }
 
-// Stamp is the name of the property that holds a document's [Source].
-const Stamp = "_sluice"
+// StampProperty is the name of the property that holds a document's [Source].
+const StampProperty = "_sluice"
 
 // Undefined is the partition key value of a document without the property.
 var Undefined = undefined{}
@@ -148,7 +148,7 @@ const (
 
 func (s step) String() string { return [...]string{"Upsert", "Create", "Replace", "Read"}[s] }
 
-var errStamped = fmt.Errorf("the body has a property %s, which is the sink's own: rename it", Stamp)
+var errStamped = fmt.Errorf("the body has a property %s, which is the sink's own: rename it", StampProperty)
 
 // check makes sure of all that can be known about a document without asking
 // the account.
@@ -177,13 +177,13 @@ func (r *record) check() error {
 			if !isText(value, d.ID) && err == nil {
 				err = fmt.Errorf("the body's id is %.80s, the document's %.80q: must be the same", value, d.ID)
 			}
-		case Stamp:
+		case StampProperty:
 			if d.Source != nil && err == nil {
 				err = errStamped
 			}
 		default:
 			// Written with escapes, it may be one of the two.
-			if bytes.IndexByte(name, '\\') >= 0 && err == nil && (isText(quoted(name), "id") || isText(quoted(name), Stamp)) {
+			if bytes.IndexByte(name, '\\') >= 0 && err == nil && (isText(quoted(name), "id") || isText(quoted(name), StampProperty)) {
 				err = fmt.Errorf("the body's property %s: write the name without escapes", name)
 			}
 		}
@@ -303,7 +303,7 @@ func (r *record) appendBody(dst []byte) []byte {
 		if !r.named {
 			dst = append(dst, ',')
 		}
-		dst = r.doc.Source.append(append(dst, `"`+Stamp+`":`...))
+		dst = r.doc.Source.append(append(dst, `"`+StampProperty+`":`...))
 	}
 	rest := bytes.TrimLeft(body[1:], " \t\r\n")
 	if rest[0] != '}' {

@@ -86,7 +86,7 @@ func TestAppendOperation(t *testing.T) {
 					want["x"] = 1.0
 				}
 				if source != nil {
-					want[Stamp] = `3 2 0 h "1"`
+					want[StampProperty] = `3 2 0 h "1"`
 				}
 				if s == read {
 					want = nil

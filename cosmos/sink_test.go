@@ -318,7 +318,7 @@ func TestConfig(t *testing.T) {
 		{"https://x", secret, "db", "docs", nil}, {"https://x", "", "db", "docs", nil}, {"https://x", testKey, "", "docs", nil}, {"https://x", testKey, "db", "a/b", nil},
 		{"https://x", testKey, "db", "docs", &Config{MaxOperations: 101}}, {"https://x", testKey, "db", "docs", &Config{MaxBytes: 3 << 20}},
 		{"https://x", testKey, "db", "docs", &Config{RU: -1}}, {"https://x", testKey, "db", "docs", &Config{Concurrency: -1}}, {"https://x", testKey, "db", "docs", &Config{Mode: 2}},
-		{"https://x", testKey, "db", "docs", &Config{Timeout: -1}}, {"https://x", testKey, "db", "docs", &Config{FlushAfter: -1}}, {"https://x", testKey, "db", "docs", &Config{Remember: -1}},
+		{"https://x", testKey, "db", "docs", &Config{Timeout: -1}}, {"https://x", testKey, "db", "docs", &Config{FlushAfter: -1}}, {"https://x", testKey, "db", "docs", &Config{CachedVersions: -1}},
 	} {
 		if _, err := New(c.endpoint, c.key, c.database, c.container, c.cfg); err == nil || strings.Contains(err.Error(), testKey) || strings.Contains(err.Error(), "u:p") {
 			t.Errorf("%+v: %v", c, err)

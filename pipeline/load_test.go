@@ -359,7 +359,7 @@ func FuzzParse(f *testing.F) {
 		if err == nil {
 			for _, p := range all.Stages {
 				whole := p.target.mapping != nil || p.cosmos != nil || p.next != nil && p.next.mapping != nil
-				if p.Partitions == 0 || p.Group.Topic == "" || p.database == nil || !whole || p.InMemory && p.memory.mapping == nil {
+				if p.Partitions == 0 || p.Group.Topic == "" || p.database == nil || !whole || p.Rollup && p.memory.mapping == nil {
 					t.Fatalf("incomplete: %+v", *p)
 				}
 			}

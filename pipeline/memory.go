@@ -47,7 +47,7 @@ var units = map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "
 
 func (p *Pipeline) readMemory(n strictyaml.Node) {
 	m := &memory{keep: 24 * time.Hour}
-	p.memory, p.InMemory = m, true
+	p.memory, p.Rollup = m, true
 	var group, values []column
 	ok := n.Object(strictyaml.Keys{
 		"keep":    func(n strictyaml.Node) { n.Duration(&m.keep) },

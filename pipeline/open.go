@@ -19,8 +19,8 @@ import (
 type Parts struct {
 	Source      driver.Source
 	Leases      driver.LeaseStore
-	DeadLetters driver.DeadLetterStore // nil for a pipeline that is [Pipeline.InMemory]
-	// Checkpoints are, for a pipeline that is [Pipeline.InMemory], those of
+	DeadLetters driver.DeadLetterStore // nil for a pipeline that is [Pipeline.Rollup]
+	// Checkpoints are, for a pipeline that is [Pipeline.Rollup], those of
 	// this process: what its memory holds, and has published.
 	Checkpoints Checkpoints
 
@@ -49,9 +49,9 @@ type Options struct {
 	// Source is read instead of the pipeline's own: one that wraps it, or a
 	// test's.
 	Source driver.Source
-	// Traces takes a span of each batch that is written to a table; see
+	// TracerProvider takes a span of each batch that is written to a table; see
 	// [otel.Trace]. Default: none are made.
-	Traces trace.TracerProvider
+	TracerProvider trace.TracerProvider
 }
 
 // database is one of the kinds of database that a pipeline can write to.
@@ -101,13 +101,13 @@ func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 // Consumer makes a consumer of the pipeline, after a look at the target: the
 // table must fit the mapping, and is created if it is missing and the file says
 // so. Each call makes another consumer, but a pipeline that is
-// [Pipeline.InMemory] has one only. A nil opts adds nothing.
+// [Pipeline.Rollup] has one only. A nil opts adds nothing.
 func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consumer, error) {
 	p := parts.pipeline
 	cfg, source := p.config, parts.Source
 	var traces trace.TracerProvider
 	if opts != nil {
-		traces = opts.Traces
+		traces = opts.TracerProvider
 		cfg.Owner, cfg.Observer, cfg.Hooks = opts.Owner, opts.Observer, opts.Hooks
 		if opts.Source != nil {
 			source = opts.Source

@@ -29,9 +29,9 @@ type Pipeline struct {
 	Group      sluice.Group // what its checkpoints and dead letters are kept under
 	Table      string       // that it inserts into, as the file names it; empty if it doesn't
 	Partitions sluice.Partitions
-	// InMemory says that events are read into memory, anew on every
+	// Rollup says that events are read into memory, anew on every
 	// assignment: there are neither checkpoints nor dead letters.
-	InMemory bool
+	Rollup bool
 
 	config    sluice.Config // what the file says of it
 	hub       hub           // the source; its namespace is that of a target that names none

@@ -15,15 +15,15 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// MemoryFigures is what a pipeline that is [Pipeline.InMemory] has done so
+// RollupStats is what a pipeline that is [Pipeline.Rollup] has done so
 // far. What is read anew counts anew.
-type MemoryFigures struct {
-	Counted   int64 // events
-	Repeats   int64 // events that were counted already: the stage before has sent them twice
-	Untimely  int64 // events that came too late, or too early, for their group
-	Held      int64 // events of groups that the memory doesn't reach back for as a whole
-	Malformed int64 // events without a group, or with what is no number where one should be
-	Published int64 // messages
+type RollupStats struct {
+	Counted       int64 // events
+	Duplicates    int64 // events that were counted already: the stage before has sent them twice
+	OutsideWindow int64 // events that came too late, or too early, for their group
+	Incomplete    int64 // events of groups that the memory doesn't reach back for as a whole
+	Malformed     int64 // events without a group, or with what is no number where one should be
+	Published     int64 // messages
 }
 
 // recall is a pipeline's memory at work.
@@ -39,7 +39,7 @@ type recall struct {
 	mu          sync.Mutex
 	incarnation string // the topic's, when last asked
 	parts       map[string]*part
-	sums        MemoryFigures
+	sums        RollupStats
 }
 
 // part is the memory of a partition, as long as that is assigned.
@@ -152,7 +152,7 @@ func (r *recall) memoryOf(p *part, first *sluice.Event) *figures.Memory {
 func (r *recall) apply(ctx context.Context, b sluice.Batch) error {
 	p := r.part(b.Partition)
 	m := r.memoryOf(p, b.Events[0])
-	var sums MemoryFigures
+	var sums RollupStats
 	for _, e := range b.Events {
 		f, unread, err := r.memory.event(e, p.row, p.picked)
 		if err != nil {
@@ -172,13 +172,13 @@ func (r *recall) apply(ctx context.Context, b sluice.Batch) error {
 		case figures.Counted:
 			sums.Counted++
 		case figures.Repeated:
-			sums.Repeats++
+			sums.Duplicates++
 		case figures.Untimely:
-			sums.Untimely++
+			sums.OutsideWindow++
 			r.tell(b.Partition, b.Epoch, sluice.Reject(fmt.Errorf("event %d does not count: it was enqueued at %s, which is not from %v before to %v after %s",
 				e.Sequence, e.Enqueued.UTC().Format(time.RFC3339), figures.Early, r.memory.late, f.Time.UTC().Format(time.RFC3339))))
 		case figures.Held:
-			sums.Held++
+			sums.Incomplete++
 		}
 	}
 	r.add(sums)
@@ -214,14 +214,14 @@ func (r *recall) move(p *part, to sluice.Position, published bool) {
 	p.at, p.caught = to, published
 }
 
-func (r *recall) add(more MemoryFigures) {
+func (r *recall) add(more RollupStats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.sums
 	s.Counted += more.Counted
-	s.Repeats += more.Repeats
-	s.Untimely += more.Untimely
-	s.Held += more.Held
+	s.Duplicates += more.Duplicates
+	s.OutsideWindow += more.OutsideWindow
+	s.Incomplete += more.Incomplete
 	s.Malformed += more.Malformed
 	s.Published += more.Published
 }
@@ -280,7 +280,7 @@ func (r *recall) send(ctx context.Context, partition string, epoch int64, messag
 				failure, again = err, append(again, messages[i])
 			}
 		}
-		r.add(MemoryFigures{Published: accepted})
+		r.add(RollupStats{Published: accepted})
 		if len(again) == 0 {
 			return nil
 		}
@@ -320,11 +320,11 @@ func (r *recall) Reset(context.Context, sluice.Group, string, string, sluice.Pos
 	return 0, errors.New("a memory has no checkpoints: it is read anew at every start")
 }
 
-// Memory tells what a pipeline that is [Pipeline.InMemory] has done; of others
+// RollupStats tells what a pipeline that is [Pipeline.Rollup] has done; of others
 // there is nothing to tell.
-func (parts *Parts) Memory() MemoryFigures {
+func (parts *Parts) RollupStats() RollupStats {
 	if parts.recall == nil {
-		return MemoryFigures{}
+		return RollupStats{}
 	}
 	parts.recall.mu.Lock()
 	defer parts.recall.mu.Unlock()

@@ -161,7 +161,7 @@ func TestMemoryPublishesWholeGroupsOnly(t *testing.T) {
 		if want := figuresOf("SAN", begin.Add(7*time.Hour), 2, 2, 1, 15); len(published) != 23 || published[0] != want {
 			t.Errorf("%d groups, the first %s, want %s", len(published), published[0], want)
 		}
-		if so := s.recall.sums; so.Counted != 46 || so.Held != 2 {
+		if so := s.recall.sums; so.Counted != 46 || so.Incomplete != 2 {
 			t.Errorf("counted %+v", so)
 		}
 		stop()
@@ -193,7 +193,7 @@ func TestWhatDoesNotCountIsTold(t *testing.T) {
 		s.hub.Append("0", sluicetest.Bodies(`{"airport":"SAN","departure":"2000-01-01T01:00:00Z"}`)...)
 		s.flight("SAN", 1)
 		published, told := s.now()
-		if len(published) != 1 || len(told) != 6 || s.recall.sums.Malformed != 5 || s.recall.sums.Untimely != 1 {
+		if len(published) != 1 || len(told) != 6 || s.recall.sums.Malformed != 5 || s.recall.sums.OutsideWindow != 1 {
 			t.Errorf("published %q, told %q", published, told)
 		}
 		for i, want := range []string{
@@ -225,7 +225,7 @@ func TestMemoryDoesNotCountRepeats(t *testing.T) {
 		if len(told) != 1 || !strings.HasPrefix(told[0], `stamp of event 4: chain id "odd": `) || published[len(published)-1] != figuresOf("SAN", begin, 5, 5, 1, 5) {
 			t.Errorf("published %q, told %q", published, told)
 		}
-		if so := s.recall.sums; so.Counted != 5 || so.Repeats != 2 {
+		if so := s.recall.sums; so.Counted != 5 || so.Duplicates != 2 {
 			t.Errorf("counted %+v", so)
 		}
 	})

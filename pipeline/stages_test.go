@@ -67,11 +67,11 @@ func TestStages(t *testing.T) {
 	}
 	clean, middle, table := f.Stages[0], f.Stages[1], f.Stages[2]
 	hub, _ := clean.next.exit.(*hub)
-	if clean.InMemory || hub == nil || hub.name != "clean" || hub.connection != connection || len(clean.next.group) != 1 || clean.next.whole {
+	if clean.Rollup || hub == nil || hub.name != "clean" || hub.connection != connection || len(clean.next.group) != 1 || clean.next.whole {
 		t.Errorf("clean goes to %+v", clean.next)
 	}
 	m := middle.memory
-	if !middle.InMemory || m.keep != 24*time.Hour || m.late != 12*time.Hour || m.unit != time.Hour || m.time != 1 || m.key != 0 ||
+	if !middle.Rollup || m.keep != 24*time.Hour || m.late != 12*time.Hour || m.unit != time.Hour || m.time != 1 || m.key != 0 ||
 		!reflect.DeepEqual(m.figures, []figure{{"flights", figures.Count, 2}, {"delay", figures.Sum, 2}, {"worst", figures.Max, 3}}) {
 		t.Errorf("memory %+v", m)
 	}

@@ -60,18 +60,18 @@ type accountJSON struct {
 }
 
 type auditFaultJSON struct {
-	Kind      audit.Kind `json:"kind"`
-	Partition string     `json:"partition"`
-	First     int64      `json:"first"`
-	Last      int64      `json:"last"`
-	From      int64      `json:"from,omitempty"` // when the first was enqueued
-	Until     int64      `json:"until,omitempty"`
+	Kind      audit.FaultKind `json:"kind"`
+	Partition string          `json:"partition"`
+	First     int64           `json:"first"`
+	Last      int64           `json:"last"`
+	From      int64           `json:"from,omitempty"` // when the first was enqueued
+	Until     int64           `json:"until,omitempty"`
 }
 
 func account(id string, c *audit.Count) accountJSON {
 	return accountJSON{
-		ID: id, Held: c.Held, Written: c.Written, Letters: c.Letters, Waiting: c.Waiting,
-		Missing: c.Faults[audit.Missing], Doubled: c.Faults[audit.Doubled], Expired: c.Faults[audit.Expired], Stray: c.Faults[audit.Stray],
+		ID: id, Held: c.Held, Written: c.Written, Letters: c.DeadLetters, Waiting: c.Waiting,
+		Missing: c.Faults[audit.Lost], Doubled: c.Faults[audit.Duplicated], Expired: c.Faults[audit.Expired], Stray: c.Faults[audit.Stray],
 	}
 }
 
@@ -79,7 +79,7 @@ func reported(r *audit.Report) *reportJSON {
 	c := &r.Total
 	out := &reportJSON{
 		Level: "bad", Headline: r.Headline(), Partitions: []accountJSON{}, Total: account("", c), Faults: []auditFaultJSON{},
-		Skipped: c.Skipped, Repeats: c.Repeats, Unclear: c.Unclear, Ahead: c.Ahead, More: r.Unnamed,
+		Skipped: c.Skipped, Repeats: c.Deduplicated, Unclear: c.Unclear, Ahead: c.Ahead, More: r.UnlistedEvents,
 	}
 	switch {
 	case r.Exact():

@@ -102,7 +102,7 @@ func TestAudit(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	w.hub.Append("0", events("a", "b", "c", "d", "e", "f")...)
 	w.hub.Append("1", events("g")...)
-	books := ledger{checkpoint: 4, entries: []audit.Entry{{Sequence: 0}, {Sequence: 3}, {Sequence: 3}, {Sequence: 4, Letter: true}}}
+	books := ledger{checkpoint: 4, entries: []audit.Entry{{Sequence: 0}, {Sequence: 3}, {Sequence: 3}, {Sequence: 4, DeadLetter: true}}}
 	reading, proceed := make(chan struct{}, 4), make(chan struct{})
 	w.audited(func(ctx context.Context, progress func(int64)) (*audit.Report, error) {
 		progress(3)
@@ -113,7 +113,7 @@ func TestAudit(t *testing.T) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		return audit.Hub(ctx, w.hub, books, group, &audit.Config{Progress: progress})
+		return audit.Run(ctx, w.hub, books, group, &audit.Config{Progress: progress})
 	})
 	if rec := w.ask("POST", auditPath, "", nil); rec.Code != http.StatusServiceUnavailable {
 		t.Errorf("before it runs: %d %s", rec.Code, rec.Body)
@@ -172,7 +172,7 @@ func TestAuditNamesTheFirstFaults(t *testing.T) {
 	}
 	books.checkpoint = 399
 	w.audited(func(ctx context.Context, progress func(int64)) (*audit.Report, error) {
-		return audit.Hub(ctx, w.hub, books, group, &audit.Config{Progress: progress, Named: 150})
+		return audit.Run(ctx, w.hub, books, group, &audit.Config{Progress: progress, MaxFaults: 150})
 	})
 	w.serve()
 	await(t, "an audit that begins", func() bool { return w.ask("POST", auditPath, "{}", nil).Code == http.StatusOK })

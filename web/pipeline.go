@@ -32,7 +32,7 @@ type Pipeline struct {
 	// [sluice.Consumer.Redrive] does; nil leaves them until there is an owner.
 	Redrive func(ctx context.Context) (applied, failed int, err error)
 	// Audit compares what the log holds with what the pipeline has left behind,
-	// as [audit.Hub] does, and tells how many events it has read so far; nil for
+	// as [audit.Run] does, and tells how many events it has read so far; nil for
 	// a pipeline that can't be audited. One runs at a time, at the latest until
 	// [Dashboard.Run] ends.
 	Audit func(ctx context.Context, progress func(events int64)) (*audit.Report, error)

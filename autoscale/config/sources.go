@@ -80,7 +80,7 @@ func readLag(n strictyaml.Node) opener[autoscale.Source] {
 		if err != nil {
 			return nil, nil, err
 		}
-		if p.InMemory {
+		if p.Rollup {
 			return nil, nil, fmt.Errorf("pipeline %s reads into memory: it has no checkpoints to measure a lag by", path)
 		}
 		parts, err := p.Open(ctx)

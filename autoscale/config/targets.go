@@ -86,7 +86,7 @@ func checkWorkers(path string, log *slog.Logger) error {
 		return err
 	}
 	for _, p := range f.Stages {
-		if p.Partitions != sluice.Balanced && !p.InMemory && log != nil {
+		if p.Partitions != sluice.Balanced && !p.Rollup && log != nil {
 			log.Warn("workers don't share partitions: write partitions: balanced into their pipeline's file", "pipeline", p.Name, "file", path)
 		}
 	}

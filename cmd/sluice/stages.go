@@ -30,7 +30,7 @@ func loadStage(path, stage string) (*pipeline.Pipeline, error) {
 // loadKeeping is loadStage of one that keeps checkpoints.
 func loadStageWithCheckpoints(path, stage string) (*pipeline.Pipeline, error) {
 	p, err := loadStage(path, stage)
-	if err == nil && p.InMemory {
+	if err == nil && p.Rollup {
 		err = fmt.Errorf("%s: stage %s is in memory: it has neither checkpoints nor dead letters, and is read anew at every start", path, p.Name)
 	}
 	return p, err

@@ -153,7 +153,7 @@ func auditOf(p Pipeline, group string) (run func(context.Context, func(int64)) (
 	case p.Unaudited != "":
 		return nil, p.Unaudited, nil
 	case by == nil:
-		if _, err := p.Pipeline.Trace(); err != nil {
+		if _, err := p.Pipeline.Lineage(); err != nil {
 			return nil, fmt.Sprintf("Its events cannot be checked one by one: %v.", err), nil
 		}
 		by = func(ctx context.Context, group string, progress func(int64)) (*audit.Report, error) {

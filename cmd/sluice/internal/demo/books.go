@@ -35,7 +35,7 @@ func (l *line) hubAudit(ctx context.Context, consumerGroup string, progress func
 	if err != nil {
 		return nil, err
 	}
-	return audit.Hub(ctx, source, b, l.pipeline.Group, &audit.Config{Start: l.pipeline.Start(), Progress: progress})
+	return audit.Run(ctx, source, b, l.pipeline.Group, &audit.Config{Start: l.pipeline.Start(), Progress: progress})
 }
 
 // balance reads the books. Checkpoints come first: what they have passed was
@@ -54,7 +54,7 @@ func (l *line) balance(ctx context.Context, read func(context.Context, found) er
 		return nil, fmt.Errorf("read the dead letters: %w", err)
 	}
 	for _, d := range letters {
-		b.entries[d.Event.Partition] = append(b.entries[d.Event.Partition], audit.Entry{Sequence: d.Event.Sequence, Letter: true})
+		b.entries[d.Event.Partition] = append(b.entries[d.Event.Partition], audit.Entry{Sequence: d.Event.Sequence, DeadLetter: true})
 	}
 	err = read(ctx, func(partition string, sequence int64) {
 		b.entries[partition] = append(b.entries[partition], audit.Entry{Sequence: sequence})

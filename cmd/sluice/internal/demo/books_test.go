@@ -117,7 +117,7 @@ func TestHubAuditOfStages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := report.Total; c.Written != 989 || c.Letters != 1 || c.Waiting != 0 || report.Headline() != "Not exact: 10 missing, of 1,000 events." {
+	if c := report.Total; c.Written != 989 || c.DeadLetters != 1 || c.Waiting != 0 || report.Headline() != "Not exact: 10 missing, of 1,000 events." {
 		t.Errorf("at the end: %s %+v", report.Headline(), c)
 	}
 	for _, name := range d.Names() {

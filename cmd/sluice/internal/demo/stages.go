@@ -187,7 +187,7 @@ func (d *Stages) PartsOf(name string) *pipeline.Parts {
 func (d *Stages) Repeats() int64 {
 	n := int64(0)
 	for _, w := range d.works {
-		n += w.parts.Memory().Repeats
+		n += w.parts.RollupStats().Duplicates
 	}
 	return n
 }
@@ -232,7 +232,7 @@ func (d *Stages) flightNow(i int64) (record, error) {
 // producing at a gentle rate until ctx ends, which is no error. For each
 // stage there are options, and what tells of partitions that can't go on.
 func (d *Stages) Run(ctx context.Context, events int64, once bool, opts []*pipeline.Options, stopped []func() map[string]error) error {
-	all := &pipeline.Together{}
+	all := &pipeline.Consumers{}
 	for i, w := range d.works {
 		opts[i].Owner = owner
 		c, err := w.parts.Consumer(ctx, opts[i])

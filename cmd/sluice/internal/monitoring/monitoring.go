@@ -111,7 +111,7 @@ type Pipeline struct {
 // Add begins to watch a pipeline for warnings. It returns the observer that its consumer needs
 // for metrics and probes, nil if they are not served.
 func (m *Monitoring) Add(p Pipeline) (sluice.Observer, error) {
-	if !p.InMemory {
+	if !p.Rollup {
 		watcher := health.NewWatcher(p.Parts.Source, p.Parts.Leases, p.Parts.Checkpoints, nil)
 		m.work.Go(func() {
 			watcher.Run(m.watched, watchEvery, func(l health.Report) {

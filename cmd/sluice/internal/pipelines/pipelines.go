@@ -120,7 +120,7 @@ func (p *Pipeline) Record(path string) (finish func() error, err error) {
 
 // Consumer makes the consumer of all pipelines.
 func (all Pipelines) Consumer(ctx context.Context, d *dashboard.Dashboard, m *monitoring.Monitoring) (Consumer, error) {
-	together := &pipeline.Together{}
+	together := &pipeline.Consumers{}
 	for _, p := range all {
 		observer, err := m.Add(monitoring.Pipeline{Pipeline: p.Pipeline, Parts: p.parts, Log: p.log, OnWarnings: func(list []health.Warning) { d.Warn(p.Name, list) }})
 		if err != nil {
@@ -129,7 +129,7 @@ func (all Pipelines) Consumer(ctx context.Context, d *dashboard.Dashboard, m *mo
 		if observer != nil {
 			p.observer = sluice.Observers(p.observer, observer)
 		}
-		c, err := p.parts.Consumer(ctx, d.Options(p.Name, &pipeline.Options{Observer: p.observer, Traces: m.Traces()}))
+		c, err := p.parts.Consumer(ctx, d.Options(p.Name, &pipeline.Options{Observer: p.observer, TracerProvider: m.Traces()}))
 		if err != nil {
 			return nil, err
 		}
@@ -192,9 +192,9 @@ func (all Pipelines) LogStopped() {
 // stats are the totals of a pipeline, as attributes of a log line.
 func (p *Pipeline) stats() []any {
 	f := p.monitor.Stats()
-	if p.InMemory {
-		m := p.parts.Memory()
-		return []any{"events", f.Events, "counted", m.Counted, "repeats", m.Repeats, "untimely", m.Untimely, "held", m.Held,
+	if p.Rollup {
+		m := p.parts.RollupStats()
+		return []any{"events", f.Events, "counted", m.Counted, "repeats", m.Duplicates, "untimely", m.OutsideWindow, "held", m.Incomplete,
 			"malformed", m.Malformed, "published", m.Published}
 	}
 	list := []any{"events", f.Events, "dead_letters", f.DeadLetters, "redriven", f.Redriven}

@@ -22,8 +22,8 @@ func Audit(out io.Writer, r *audit.Report) error {
 		if p.Checkpoint >= 0 {
 			checkpoint = humanize.Count(p.Checkpoint)
 		}
-		cells := []string{p.ID, humanize.Count(p.Held), checkpoint, humanize.Count(p.Written), humanize.Count(p.Letters), humanize.Count(p.Waiting)}
-		for _, kind := range audit.Kinds {
+		cells := []string{p.ID, humanize.Count(p.Held), checkpoint, humanize.Count(p.Written), humanize.Count(p.DeadLetters), humanize.Count(p.Waiting)}
+		for _, kind := range audit.FaultKinds {
 			cells = append(cells, humanize.Count(p.Faults[kind]))
 		}
 		table.Add(cells...)
@@ -49,7 +49,7 @@ func Audit(out io.Writer, r *audit.Report) error {
 	if n := r.Total.Skipped; n > 0 {
 		fmt.Fprintf(&b, "%s before the first row or dead letter: the pipeline does not start at the earliest event.\n", humanize.Plural(n, "event is", "events are"))
 	}
-	if n := r.Total.Repeats; n > 0 {
+	if n := r.Total.Deduplicated; n > 0 {
 		fmt.Fprintf(&b, "%s skipped by deduplication.\n", humanize.Plural(n, "message was", "messages were"))
 	}
 	if n := r.Total.Unclear; n > 0 {

@@ -29,12 +29,12 @@ func Run(ctx context.Context, p *pipeline.Pipeline, consumerGroup string, cfg au
 		_ = source.Close(closing)
 	}()
 	cfg.Start = p.Start()
-	return audit.Hub(ctx, source, ledger, p.Group, &cfg)
+	return audit.Run(ctx, source, ledger, p.Group, &cfg)
 }
 
 // open opens the database of a pipeline's rows, and the ledger in it.
 func open(p *pipeline.Pipeline) (*sql.DB, audit.Ledger, error) {
-	t, err := p.Trace()
+	t, err := p.Lineage()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -81,7 +81,7 @@ func observe(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, o
 	}
 	l.work.Go(func() { _ = server.Serve(ctx) })
 	opts.Observer = sluice.Observers(opts.Observer, metrics, health.NewProbes(nil), shown.Meter)
-	opts.Source, opts.Traces = shown.Gate, spans
+	opts.Source, opts.TracerProvider = shown.Gate, spans
 
 	// The dashboard has just made its own self-signed certificate.
 	browser := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}

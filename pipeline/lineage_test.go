@@ -22,14 +22,14 @@ func TestTrace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		trace, err := p.Trace()
+		trace, err := p.Lineage()
 		if err != nil {
 			if err.Error() != c.want {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 			continue
 		}
-		type bare Trace
+		type bare Lineage
 		if got := fmt.Sprint(bare(trace)); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
@@ -44,7 +44,7 @@ func TestTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range f.Stages[:2] {
-		if _, err := p.Trace(); err == nil {
+		if _, err := p.Lineage(); err == nil {
 			t.Errorf("stage %s has rows", p.Name)
 		}
 	}

@@ -19,8 +19,8 @@ func (p *Pipeline) SourceAs(consumerGroup string) (*eventhub.Source, error) {
 // Start is where a partition without a checkpoint is first read.
 func (p *Pipeline) Start() sluice.Start { return p.config.Start }
 
-// Trace is where the rows of a pipeline say which event each is of.
-type Trace struct {
+// Lineage is where the rows of a pipeline say which event each is of.
+type Lineage struct {
 	SQLite              string // the database's path, or else
 	Postgres            string // its URL, which may hold a password
 	Table               string // quoted, as the next two are
@@ -29,17 +29,17 @@ type Trace struct {
 
 // String gives the table. It is what is printed, whatever the verb: the rest
 // holds secrets.
-func (t Trace) String() string { return t.Table }
+func (t Lineage) String() string { return t.Table }
 
 // GoString is String.
-func (t Trace) GoString() string { return t.Table }
+func (t Lineage) GoString() string { return t.Table }
 
-// Trace tells where the pipeline's rows say which event each is of.
-func (p *Pipeline) Trace() (Trace, error) {
+// Lineage tells where the pipeline's rows say which event each is of.
+func (p *Pipeline) Lineage() (Lineage, error) {
 	if p.Table == "" {
-		return Trace{}, p.problem(p.at.target, fmt.Errorf("no rows of a table of its own: an audit needs target.insert, with partition and sequence recorded with the row"))
+		return Lineage{}, p.problem(p.at.target, fmt.Errorf("no rows of a table of its own: an audit needs target.insert, with partition and sequence recorded with the row"))
 	}
-	t := Trace{Table: quoteTable(p.Table)}
+	t := Lineage{Table: quoteTable(p.Table)}
 	switch db := p.database.(type) {
 	case sqliteDatabase:
 		t.SQLite = db.path
@@ -59,7 +59,7 @@ func (p *Pipeline) Trace() (Trace, error) {
 		column string
 	}{{fieldPartition, t.Partition}, {fieldSequence, t.Sequence}} {
 		if of.column == "" {
-			return Trace{}, p.problem(p.at.target, fmt.Errorf("table %s: no column is mapped from %s: an audit needs partition and sequence recorded with the row", p.Table, of.field))
+			return Lineage{}, p.problem(p.at.target, fmt.Errorf("table %s: no column is mapped from %s: an audit needs partition and sequence recorded with the row", p.Table, of.field))
 		}
 	}
 	return t, nil

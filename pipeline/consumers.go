@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Together is the consumers of several stages, which run and stop as one. The
+// Consumers is the consumers of several stages, which run and stop as one. The
 // zero value has none.
-type Together struct {
+type Consumers struct {
 	stages []stage
 }
 
@@ -22,7 +22,7 @@ type stage struct {
 }
 
 // Add adds a stage's consumer. It must not be called once Run is.
-func (t *Together) Add(name string, c *sluice.Consumer) {
+func (t *Consumers) Add(name string, c *sluice.Consumer) {
 	t.stages = append(t.stages, stage{name, c})
 }
 
@@ -31,7 +31,7 @@ const stopFor = 30 * time.Second
 
 // Run runs all until they are stopped, as [sluice.Consumer.Run] does each. When
 // one fails the others are stopped in good order, and the error names it.
-func (t *Together) Run(ctx context.Context) error {
+func (t *Consumers) Run(ctx context.Context) error {
 	failed := make(chan error, len(t.stages))
 	var running sync.WaitGroup
 	for _, s := range t.stages {
@@ -69,7 +69,7 @@ func (t *Together) Run(ctx context.Context) error {
 }
 
 // Stop stops all at once, as [sluice.Consumer.Stop] does each.
-func (t *Together) Stop(ctx context.Context) error {
+func (t *Consumers) Stop(ctx context.Context) error {
 	errs := make([]error, len(t.stages))
 	var stopping sync.WaitGroup
 	for i, s := range t.stages {

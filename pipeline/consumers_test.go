@@ -44,7 +44,7 @@ func TestTogetherStopsAsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := sluice.Group{Namespace: "n", Topic: "t", Name: "g"}
 		var first, second atomic.Int64
-		var all Together
+		var all Consumers
 		all.Add("one", stageOf(t, sluicetest.NewHub(group, 2), &first))
 		all.Add("two", stageOf(t, sluicetest.NewHub(group, 1), &second))
 		ran := make(chan error, 1)
@@ -64,7 +64,7 @@ func TestAStageThatFailsEndsAllInGoodOrder(t *testing.T) {
 		group := sluice.Group{Namespace: "n", Topic: "t", Name: "g"}
 		hub := sluicetest.NewHub(group, 2)
 		var first, second atomic.Int64
-		var all Together
+		var all Consumers
 		all.Add("sound", stageOf(t, hub, &first))
 		all.Add("refused", stageOf(t, &late{Source: refusing{hub}, until: time.Now().Add(5 * time.Second)}, &second))
 		err := all.Run(t.Context())

@@ -75,7 +75,7 @@ func TestReadingThatBreaksOffGoesOn(t *testing.T) {
 			}
 			return errBroken
 		}}
-		r, err := audit.Hub(t.Context(), source, b, group, nil)
+		r, err := audit.Run(t.Context(), source, b, group, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestReadingThatGetsNoFurtherEnds(t *testing.T) {
 			return nil
 		}}
 		began := time.Now()
-		if _, err := audit.Hub(t.Context(), source, b, group, nil); !errors.Is(err, errBroken) {
+		if _, err := audit.Run(t.Context(), source, b, group, nil); !errors.Is(err, errBroken) {
 			t.Error(err)
 		}
 		if took := time.Since(began); source.opened != 7 || took > 10*time.Second {
@@ -114,7 +114,7 @@ func TestRetentionMeanwhile(t *testing.T) {
 		}
 		return nil
 	}}
-	r, err := audit.Hub(t.Context(), source, b, group, nil)
+	r, err := audit.Run(t.Context(), source, b, group, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestHubRecreatedMeanwhileIsUndecided(t *testing.T) {
 		}
 		return nil
 	}}
-	if _, err := audit.Hub(t.Context(), source, b, group, nil); !errors.Is(err, audit.ErrUndecided) || !strings.Contains(err.Error(), "recreated while it was read") {
+	if _, err := audit.Run(t.Context(), source, b, group, nil); !errors.Is(err, audit.ErrUndecided) || !strings.Contains(err.Error(), "recreated while it was read") {
 		t.Error(err)
 	}
 }
@@ -140,7 +140,7 @@ func TestHubRecreatedMeanwhileIsUndecided(t *testing.T) {
 func TestCheckpointPastTheHubsEndIsUndecided(t *testing.T) {
 	hub, b := hundred()
 	b.checkpoint["0"] = 100
-	if _, err := audit.Hub(t.Context(), hub, b, group, nil); !errors.Is(err, audit.ErrUndecided) || !strings.Contains(err.Error(), "checkpoint is at 100, and the hub's newest event is 99") {
+	if _, err := audit.Run(t.Context(), hub, b, group, nil); !errors.Is(err, audit.ErrUndecided) || !strings.Contains(err.Error(), "checkpoint is at 100, and the hub's newest event is 99") {
 		t.Error(err)
 	}
 }
@@ -149,7 +149,7 @@ func TestCheckpointPastTheHubsEndIsUndecided(t *testing.T) {
 func TestRowsOfNoEvent(t *testing.T) {
 	hub, b := hundred()
 	b.entries["0"] = append([]audit.Entry{{Sequence: -5}, {Sequence: -5}, {Sequence: -1}}, append(b.entries["0"], audit.Entry{Sequence: 100})...)
-	r, err := audit.Hub(t.Context(), hub, b, group, nil)
+	r, err := audit.Run(t.Context(), hub, b, group, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +158,8 @@ func TestRowsOfNoEvent(t *testing.T) {
 		got = append(got, f.String())
 	}
 	want := "partition 0: event -5 is stray; partition 0: event -1 is stray; partition 0: event 42 is missing; partition 0: event 100 is stray"
-	if strings.Join(got, "; ") != want || r.Total.Past != 0 {
-		t.Errorf("%v, %d past", got, r.Total.Past)
+	if strings.Join(got, "; ") != want || r.Total.PastRetention != 0 {
+		t.Errorf("%v, %d past", got, r.Total.PastRetention)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestColumnsThatAreNotThere(t *testing.T) {
 		}
 		defer db.Close()
 		ledger := audit.NewSQLLedger(db, audit.SQLite(), table)
-		if _, err := audit.Hub(t.Context(), hub, ledger, group, nil); err == nil || !strings.Contains(err.Error(), "no such column: t.nowhere?") {
+		if _, err := audit.Run(t.Context(), hub, ledger, group, nil); err == nil || !strings.Contains(err.Error(), "no such column: t.nowhere?") {
 			t.Errorf("%+v: %v", table, err)
 		}
 	}
