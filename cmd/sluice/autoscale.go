@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) autoscale() *cobra.Command {
-	return a.group("autoscale", "Scale what does the work by how much work waits",
+	return a.group("autoscale", "Autoscale workers on backlog",
 		a.autoscaleRun(), a.autoscaleLog(), a.autoscaleRecord(), a.autoscaleBacktest())
 }
 
@@ -24,11 +24,11 @@ func (a *app) autoscaleRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run CONFIG.yaml",
 		Short: "Read metrics, decide and scale until interrupted",
-		Long: `Read metrics, decide and scale until interrupted. Each decision that is not "leave
-it as it is" is logged; all of them are kept: see sluice autoscale log.
+		Long: `Read metrics, decide and scale until interrupted. Decisions that scale and the
+outcomes of actions are logged; all decisions are kept: see sluice autoscale log.
 
-The three parts, collector, logic and scaler, may run as processes of their own,
-with the same file; queues in the file's state join them.`,
+The three parts, collector, logic and scaler, may run as separate processes, all
+started with the same file. Queues in the state that the file names join them.`,
 		Example: "  sluice autoscale run orders.yaml\n  sluice autoscale run orders.yaml --dry-run\n  sluice autoscale run orders.yaml --part collector",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
@@ -45,8 +45,8 @@ with the same file; queues in the file's state join them.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&dry, "dry-run", false, "decide, but scale nothing and remember nothing")
-	f.StringVar(&part, "part", "", "run one `part` alone: collector, logic or scaler")
+	f.BoolVar(&dry, "dry-run", false, "decide, but scale nothing and save nothing")
+	f.StringVar(&part, "part", "", "run one `part` only: collector, logic or scaler")
 	return cmd
 }
 
@@ -67,8 +67,8 @@ func (a *app) runAutoscaler(ctx context.Context, path string, which config.Mode)
 	return parts.Run(ctx)
 }
 
-// logDecision shows a record; those that leave things as they are for the
-// curious alone.
+// logDecision logs a record: a decision to change nothing at level debug, an action
+// that failed at level error.
 func (a *app) logDecision(r autoscale.Record) {
 	log := a.log.Info
 	switch r.Kind {
@@ -80,8 +80,8 @@ func (a *app) logDecision(r autoscale.Record) {
 	log(string(r.Kind), "resource", r.Resource, "instances", r.Instances, "wanted", r.Wanted, "reason", r.Reason)
 }
 
-// closeTimeout is what closing may take after an interrupt: workers are given
-// their time to end.
+// closeTimeout bounds closing after an interrupt: workers need time for a graceful
+// stop.
 const closeTimeout = 2 * time.Minute
 
 func closeSoon(ctx context.Context, close func(context.Context) error) error {
@@ -90,20 +90,20 @@ func closeSoon(ctx context.Context, close func(context.Context) error) error {
 	return close(ctx)
 }
 
-// sinceFlag is a while ago.
-type sinceFlag struct {
+// logFlags are the flags of `sluice autoscale log`.
+type logFlags struct {
 	within time.Duration
 	limit  int
 	json   bool
 }
 
 func (a *app) autoscaleLog() *cobra.Command {
-	var flags sinceFlag
+	var flags logFlags
 	cmd := &cobra.Command{
 		Use:   "log CONFIG.yaml",
-		Short: "Show the decisions, and the numbers behind each",
-		Long: `Show the decisions, the oldest first: what was decided and why, also where that
-was to leave things as they are; and what became of each action.`,
+		Short: "Show the decisions and the metrics behind each",
+		Long: `Show the decisions, oldest first: what was decided and why, decisions to change
+nothing too, and the outcome of each action.`,
 		Example: "  sluice autoscale log orders.yaml --since 1h\n  sluice autoscale log orders.yaml --json | jq 'select(.kind != \"hold\")'",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
@@ -114,13 +114,13 @@ was to leave things as they are; and what became of each action.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&flags.json, "json", false, "a line of JSON for each record")
-	f.DurationVar(&flags.within, "since", 0, "only those of this last `while`, such as 1h")
-	f.IntVar(&flags.limit, "limit", 0, "only the last `n`")
+	f.BoolVar(&flags.json, "json", false, "write one line of JSON for each record")
+	f.DurationVar(&flags.within, "since", 0, "show only records of the last `duration`, such as 1h")
+	f.IntVar(&flags.limit, "limit", 0, "show only the last `n` records")
 	return cmd
 }
 
-func (a *app) showDecisions(ctx context.Context, path string, flags sinceFlag) (err error) {
+func (a *app) showDecisions(ctx context.Context, path string, flags logFlags) (err error) {
 	c, err := config.Load(path)
 	if err != nil {
 		return err

@@ -32,14 +32,14 @@ func (a *app) autoscaleBacktest() *cobra.Command {
 	var flags backtestFlags
 	cmd := &cobra.Command{
 		Use:   "backtest",
-		Short: "What a rule would have done on recorded metrics",
-		Long: `Play recorded metrics to a rule, and say what it would have done. With --drain, a
-model moves the backlog: what arrives, less what the instances get done. What
-arrives is the column --load, or taken from the recorded backlog and the recorded
-instances (the column "instances").
+		Short: "Run a rule on recorded metrics",
+		Long: `Run a rule on recorded metrics and show what it would have decided. With --drain,
+a model computes the backlog: what arrives, less what the instances process. What
+arrives is the column --load, or is computed from the recorded backlog and the
+recorded instances (the column "instances").
 
 The recording is a CSV file whose first column is the time; sluice autoscale
-record writes one. --rules given several times compares the rules.`,
+record writes one. Give --rules several times to compare rules.`,
 		Example: "  sluice autoscale backtest --rules orders.yaml --metrics week.csv --plot week.svg\n" +
 			"  sluice autoscale backtest --rules a.yaml --rules b.yaml --metrics load.csv --load arrivals --drain 50",
 		Args: cobra.NoArgs,
@@ -48,7 +48,7 @@ record writes one. --rules given several times compares the rules.`,
 			case len(flags.rules) == 0 || flags.metrics == "":
 				return usage.Errorf("--rules and --metrics are needed")
 			case len(flags.rules) > backtest.MaxPlotted:
-				return usage.Errorf("%d rules: at most %d are compared", len(flags.rules), backtest.MaxPlotted)
+				return usage.Errorf("%d rules: at most %d can be compared", len(flags.rules), backtest.MaxPlotted)
 			case flags.plot != "" && plotFormat(flags.plot) == "":
 				return usage.Errorf("--plot %s: write a file that ends in .png or .svg", flags.plot)
 			case flags.model.DrainRate < 0 || flags.model.StartupTime < 0 || flags.model.InitialInstances < 0:
@@ -58,15 +58,15 @@ record writes one. --rules given several times compares the rules.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&flags.rules, "rules", nil, "`file` of an autoscaler, or with a rule alone")
+	f.StringArrayVar(&flags.rules, "rules", nil, "`file` of an autoscaler, or one with only a rule")
 	f.StringVar(&flags.metrics, "metrics", "", "`file` with the recorded metrics (CSV)")
-	f.StringVar(&flags.plot, "plot", "", "draw it into a `file`, .png or .svg")
-	f.BoolVar(&flags.json, "json", false, "a line of JSON for each rule, with its decisions")
-	f.Float64Var(&flags.model.DrainRate, "drain", 0, "what an instance gets done per second, a `number`; 0: the metrics stay as recorded")
-	f.StringVar(&flags.model.Load, "load", "", "`column` that says how much has arrived since the row before")
-	f.StringVar(&flags.model.Backlog, "backlog", "", "`metric` that the model makes; the rule's, if it has one")
-	f.DurationVar(&flags.model.StartupTime, "startup", 0, "`time` until a new instance gets something done")
-	f.IntVar(&flags.model.InitialInstances, "start", 0, "`instances` at first; as recorded, else the minimum")
+	f.StringVar(&flags.plot, "plot", "", "draw a plot into a `file`, .png or .svg")
+	f.BoolVar(&flags.json, "json", false, "write one line of JSON for each rule, with its decisions")
+	f.Float64Var(&flags.model.DrainRate, "drain", 0, "`number` of messages that an instance processes per second; 0: the metrics stay as recorded")
+	f.StringVar(&flags.model.Load, "load", "", "`column` with the number of messages that arrived since the row before")
+	f.StringVar(&flags.model.Backlog, "backlog", "", "`metric` that the model computes; default: the rule's, if it has only one")
+	f.DurationVar(&flags.model.StartupTime, "startup", 0, "`time` until a new instance starts to process")
+	f.IntVar(&flags.model.InitialInstances, "start", 0, "`instances` at the start; default: as recorded, else the minimum")
 	return cmd
 }
 
@@ -107,8 +107,8 @@ func (a *app) backtest(flags backtestFlags) error {
 	return writeResults(a.out, results)
 }
 
-// ruleMetrics are what a rule that names no metrics may ask for: the columns,
-// and the backlog that the model makes.
+// ruleMetrics returns the metrics that a rule may use if its file names none: the
+// columns, and the backlog that the model computes.
 func ruleMetrics(r *backtest.Recording, m backtest.Model) []string {
 	metrics := slices.DeleteFunc(slices.Clone(r.Metrics), func(column string) bool {
 		return column == backtest.InstancesColumn
@@ -151,7 +151,7 @@ func writeResultsJSON(w io.Writer, results []*backtest.Result) error {
 
 func writeResults(w io.Writer, results []*backtest.Result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "RULE\tWORST BACKLOG\tMEAN\tAT THE END\tINSTANCE-HOURS\tMOST\tACTIONS\tUP\tDOWN\t")
+	fmt.Fprintln(table, "RULE\tMAX BACKLOG\tMEAN BACKLOG\tFINAL BACKLOG\tINSTANCE-HOURS\tMAX INSTANCES\tACTIONS\tUP\tDOWN\t")
 	for _, r := range results {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%d\t%d\t\n", r.Name, autoscale.FormatNumber(r.MaxBacklog), autoscale.FormatNumber(r.MeanBacklog), autoscale.FormatNumber(r.FinalBacklog),
 			r.InstanceHours, r.MaxInstances, r.Actions, r.ScaleUps, r.ScaleDowns)

@@ -41,7 +41,8 @@ func change(r autoscale.Record) string {
 	return fmt.Sprint(r.Instances)
 }
 
-// metricStats are each metric's newest value and how many there are.
+// metricStats returns each metric's newest value, average, maximum and number of
+// values.
 func metricStats(r autoscale.Record) string {
 	list := make([]string, len(r.Stats))
 	for i, f := range r.Stats {

@@ -22,10 +22,10 @@ func (a *app) autoscaleRecord() *cobra.Command {
 	var within time.Duration
 	cmd := &cobra.Command{
 		Use:   "record CONFIG.yaml --out FILE.csv",
-		Short: "Write metrics to a file, for sluice autoscale backtest",
+		Short: "Record metrics into a file, for sluice autoscale backtest",
 		Long: `Read the metrics at the file's interval and append them to a CSV file, until
-interrupted. Where the autoscaler itself runs, the number of instances that it
-knows of is recorded too.`,
+interrupted. If the autoscaler runs with the same state, the number of instances
+that it knows is recorded too.`,
 		Example: "  sluice autoscale record orders.yaml --out week.csv\n  sluice autoscale record orders.yaml --out hour.csv --for 1h",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
@@ -40,7 +40,7 @@ knows of is recorded too.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&out, "out", "", "`file` to append to (CSV)")
-	f.DurationVar(&within, "for", 0, "end after this `time`")
+	f.DurationVar(&within, "for", 0, "stop after this `duration`")
 	return cmd
 }
 
@@ -89,7 +89,7 @@ func (a *app) recordMetrics(ctx context.Context, path, out string, within time.D
 		}
 		for _, p := range points {
 			if p.State == autoscale.Failed {
-				a.log.Warn("metric not read", "metric", p.Metric, "error", p.Cause)
+				a.log.Warn("reading metric failed", "metric", p.Metric, "error", p.Cause)
 			}
 		}
 		if err := w.Write(now, points, knownInstances(ctx, c, store, now)); err != nil {
@@ -105,7 +105,8 @@ func (a *app) recordMetrics(ctx context.Context, path, out string, within time.D
 	return nil
 }
 
-// knownInstances is how many instances the autoscaler knows of, if it runs.
+// knownInstances returns the number of instances in the autoscaler's state, nil if
+// there is none or it is stale.
 func knownInstances(ctx context.Context, c *config.Config, store autoscale.Store, now time.Time) map[string]float64 {
 	if store == nil {
 		return nil
@@ -125,7 +126,7 @@ func openRecording(path string, columns []string) (_ *os.File, appends bool, err
 			return nil, false, fmt.Errorf("append to recording: %w", err)
 		}
 		if !slices.Equal(r.Metrics, columns) {
-			return nil, false, fmt.Errorf("append to recording: %s has the columns %v, not %v: give another --out", path, r.Metrics, columns)
+			return nil, false, fmt.Errorf("append to recording: %s has the columns %v, not %v: choose another file with --out", path, r.Metrics, columns)
 		}
 		appends = true
 	}
