@@ -5,11 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +16,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 
 	"github.com/sluice-go/sluice/internal/clock"
+	"github.com/sluice-go/sluice/internal/ownername"
 )
 
 // Partitions is how many partitions a consumer takes. It never takes more, and
@@ -95,7 +94,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 		c = *cfg
 	}
 	if c.Owner == "" {
-		c.Owner = newOwner()
+		c.Owner = ownername.New()
 	}
 	c.LeaseFor = cmp.Or(c.LeaseFor, 30*time.Second)
 	c.RenewEvery = cmp.Or(c.RenewEvery, c.LeaseFor/3)
@@ -131,16 +130,6 @@ func (cfg *Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("redrive every %v: must be positive", c.RedriveEvery)
 	}
 	return c, nil
-}
-
-func newOwner() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	var b [4]byte
-	rand.Read(b[:])
-	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
 }
 
 // Consumer reads its partitions of a topic and delivers their events.

@@ -3,19 +3,18 @@ package eventhub
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/ownername"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
@@ -61,7 +60,7 @@ func (cfg *Config) withDefaults(ep endpoint) (Config, error) {
 	}
 	c.ConsumerGroup = cmp.Or(c.ConsumerGroup, azeventhubs.DefaultConsumerGroup)
 	c.Namespace = cmp.Or(c.Namespace, strings.ToLower(ep.hostname()))
-	c.Owner = cmp.Or(c.Owner, newOwner())
+	c.Owner = cmp.Or(c.Owner, ownername.New())
 	c.Prefetch = cmp.Or(c.Prefetch, 3000)
 	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 16<<20)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
@@ -78,14 +77,6 @@ func (cfg *Config) withDefaults(ep endpoint) (Config, error) {
 		return c, fmt.Errorf("timeout of %v: must be positive", c.Timeout)
 	}
 	return c, nil
-}
-
-func newOwner() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%.40s-%.8s", host, strings.ToLower(rand.Text()))
 }
 
 // plausible tells whether text can be a name in a path.

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/atomicfile"
 	"github.com/sluice-go/sluice/internal/dirlock"
 
 	"github.com/sluice-go/sluice/autoscale"
@@ -176,10 +177,7 @@ func (t *Target) readInstances() (int, error) {
 // writeInstances writes how many workers are wanted, all at once.
 func (t *Target) writeInstances(wanted int) error {
 	path := filepath.Join(t.dir, "instances")
-	if err := os.WriteFile(path+".new", fmt.Appendln(nil, wanted), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return atomicfile.Write(path, fmt.Appendln(nil, wanted), 0o644)
 }
 
 // Instances is how many workers are wanted. One that has just died counts: it

@@ -2,14 +2,13 @@ package checkpoint
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/ownername"
 
 	"github.com/sluice-go/sluice"
 )
@@ -93,7 +92,7 @@ func (t *Table) move(ctx context.Context, partition string, to aim, force bool, 
 		return Move{}, err
 	}
 	epoch := max(s.progress.Epoch, s.holder.Epoch) + 1
-	lease, err := t.Leases.Acquire(ctx, t.Group, partition, newOwner(verb), leaseFor, s.progress.Epoch)
+	lease, err := t.Leases.Acquire(ctx, t.Group, partition, verb+"-"+ownername.New(), leaseFor, s.progress.Epoch)
 	switch {
 	case err == nil:
 		epoch = lease.Epoch
@@ -205,12 +204,4 @@ func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (Move, e
 	}
 	m.Skipped = max(m.To.Sequence-from, 0)
 	return m, nil
-}
-
-func newOwner(verb string) string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s-%s-%.8s", verb, host, strings.ToLower(rand.Text()))
 }

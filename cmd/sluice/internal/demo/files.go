@@ -3,9 +3,10 @@ package demo
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/sluice-go/sluice/internal/atomicfile"
 )
 
 // files are the pipeline files that the demo writes into its directory.
@@ -35,12 +36,9 @@ func writeFiles(dir, connection string) (files, error) {
 	return f, nil
 }
 
-// writeFile writes a file anew. A reader never sees half of it.
+// writeFile writes a pipeline file. A reader never sees a part of it.
 func writeFile(path, text string) error {
-	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
-		return fmt.Errorf("write pipeline: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := atomicfile.Write(path, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write pipeline: %w", err)
 	}
 	return nil
