@@ -46,7 +46,7 @@ func (s *splitter) split(d amqp.Delivery, dst []eventhubs.Message) ([]eventhubs.
 		}
 		b = rest
 		switch sec.Code {
-		case amqp.SectionMessageAnn:
+		case amqp.SectionMessageAnnotations:
 			key = keyOf(sec)
 		case amqp.SectionData:
 			m, err := s.event(sec.Data())
@@ -70,7 +70,7 @@ func (s *splitter) split(d amqp.Delivery, dst []eventhubs.Message) ([]eventhubs.
 func keyOf(sec amqp.Section) (key string) {
 	sec.Pairs(func(p amqp.RawPair) bool {
 		if p.Key == annKey {
-			key, _ = amqp.Text(p.Value)
+			key, _ = amqp.DecodeText(p.Value)
 		}
 		return p.Key != annKey
 	})
@@ -84,9 +84,9 @@ func (s *splitter) event(b []byte) (eventhubs.Message, error) {
 	var annotations amqp.Section
 	err := eachSection(b, func(sec amqp.Section, rest []byte) error {
 		switch sec.Code {
-		case amqp.SectionHeader, amqp.SectionDeliveryAnn:
+		case amqp.SectionHeader, amqp.SectionDeliveryAnnotations:
 			b = rest
-		case amqp.SectionMessageAnn:
+		case amqp.SectionMessageAnnotations:
 			annotations, b = sec, rest
 		}
 		return nil
@@ -113,7 +113,7 @@ func (s *splitter) event(b []byte) (eventhubs.Message, error) {
 		return m, nil
 	}
 	start := len(s.arena)
-	s.arena = amqp.AppendMapHeader(amqp.AppendSection(s.arena, amqp.SectionMessageAnn), n, size)
+	s.arena = amqp.AppendMapHeader(amqp.AppendSection(s.arena, amqp.SectionMessageAnnotations), n, size)
 	own(func(p amqp.RawPair) { s.arena = append(s.arena, p.Raw...) })
 	s.arena = append(s.arena, b...)
 	m.Payload = s.arena[start:len(s.arena):len(s.arena)]
@@ -130,7 +130,7 @@ var (
 
 // appendMetrics appends the delivery annotations with which a receiver that asks for them learns how far the partition reaches.
 func appendMetrics(b []byte, info eventhubs.Info, now time.Time) []byte {
-	return amqp.AppendValue(amqp.AppendSection(b, amqp.SectionDeliveryAnn), amqp.Map{
+	return amqp.AppendValue(amqp.AppendSection(b, amqp.SectionDeliveryAnnotations), amqp.Map{
 		{Key: amqp.Symbol("last_enqueued_sequence_number"), Value: info.Last},
 		{Key: amqp.Symbol("last_enqueued_offset"), Value: info.LastOffset},
 		{Key: amqp.Symbol("last_enqueued_time_utc"), Value: info.LastEnqueued},
@@ -151,7 +151,7 @@ func appendEvent(b []byte, e *eventhubs.Stored) []byte {
 	}
 	rest := e.Payload
 	// The annotations, if any, are the first section, with a one-byte descriptor: see [splitter.event].
-	if len(rest) > 2 && rest[2] == amqp.SectionMessageAnn {
+	if len(rest) > 2 && rest[2] == amqp.SectionMessageAnnotations {
 		if sec, after, err := amqp.NextSection(rest); err == nil {
 			sec.Pairs(func(p amqp.RawPair) bool {
 				a = append(a, p.Raw...)
@@ -161,7 +161,7 @@ func appendEvent(b []byte, e *eventhubs.Stored) []byte {
 			rest = after
 		}
 	}
-	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionMessageAnn), n, len(a))
+	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionMessageAnnotations), n, len(a))
 	b = append(b, a...)
 	return append(b, rest...)
 }

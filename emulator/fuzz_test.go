@@ -163,7 +163,7 @@ func FuzzSelector(f *testing.F) {
 // What a producer sends arrives as it was sent, but for the annotations that are the broker's, and takes no more room than it had.
 func FuzzEvent(f *testing.F) {
 	plain := (&amqp.Message{MessageID: "m", Properties: amqp.Map{{Key: "a", Value: int64(1)}}, Value: "v"}).Encode(nil)
-	annotated := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionMessageAnn), amqp.Map{
+	annotated := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionMessageAnnotations), amqp.Map{
 		{Key: amqp.Symbol(annKey), Value: "key"}, {Key: amqp.Symbol("own"), Value: int32(7)}, {Key: amqp.Symbol(annOffset), Value: "forged"},
 	})
 	data := amqp.AppendBinary(amqp.AppendSection(nil, amqp.SectionData), []byte("body"))
@@ -195,7 +195,7 @@ func FuzzEvent(f *testing.F) {
 			stored := eventhubs.Stored{Sequence: int64(i), Offset: "40", Enqueued: fuzzNow, Key: events[i].Key, Payload: events[i].Payload}
 			encoded := appendEvent(nil, &stored)
 			annotations, _, err := amqp.NextSection(encoded)
-			if err != nil || annotations.Code != amqp.SectionMessageAnn {
+			if err != nil || annotations.Code != amqp.SectionMessageAnnotations {
 				t.Fatalf("event %d: begins with section %#x, %v", i, annotations.Code, err)
 			}
 			found := map[string]int{}

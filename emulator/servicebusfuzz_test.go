@@ -28,8 +28,8 @@ func sections(t *testing.T, b []byte) (all []amqp.Section) {
 // Whatever message the broker takes, receivers get whole, with the body as it was sent.
 func FuzzBusMessage(f *testing.F) {
 	body := amqp.AppendBinary(amqp.AppendSection(nil, amqp.SectionData), []byte("body"))
-	annotated := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionMessageAnn), amqp.Map{{Key: amqp.Symbol("x-opt-sequence-number"), Value: int64(7)}, {Key: amqp.Symbol("own"), Value: "o"}})
-	properties := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionAppProps), amqp.Map{{Key: "why", Value: "old"}, {Key: "kept", Value: true}})
+	annotated := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionMessageAnnotations), amqp.Map{{Key: amqp.Symbol("x-opt-sequence-number"), Value: int64(7)}, {Key: amqp.Symbol("own"), Value: "o"}})
+	properties := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionApplicationProperties), amqp.Map{{Key: "why", Value: "old"}, {Key: "kept", Value: true}})
 	header := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionHeader), amqp.List{true, nil, uint32(1000)})
 	f.Add(body, uint32(0))
 	f.Add(bytes.Join([][]byte{header, annotated, properties, body}, nil), uint32(0))
@@ -47,7 +47,7 @@ func FuzzBusMessage(f *testing.F) {
 			}
 			var sent []byte
 			for _, s := range sections(t, m.Payload) {
-				if s.Code > amqp.SectionAppProps {
+				if s.Code > amqp.SectionApplicationProperties {
 					sent = append(sent, s.Raw...)
 				}
 			}
@@ -57,17 +57,17 @@ func FuzzBusMessage(f *testing.F) {
 			var why, sequences int
 			for _, s := range sections(t, appendBusMessage(nil, m, time.Now())) {
 				switch {
-				case s.Code > amqp.SectionAppProps:
+				case s.Code > amqp.SectionApplicationProperties:
 					got = append(got, s.Raw...)
-				case s.Code == amqp.SectionAppProps:
+				case s.Code == amqp.SectionApplicationProperties:
 					s.Pairs(func(p amqp.RawPair) bool {
-						text, _ := amqp.Text(p.Value)
+						text, _ := amqp.DecodeText(p.Value)
 						if p.Key == "why" && text == "new" || p.Key == propReason && text == "reason" {
 							why++
 						}
 						return true
 					})
-				case s.Code == amqp.SectionMessageAnn:
+				case s.Code == amqp.SectionMessageAnnotations:
 					s.Pairs(func(p amqp.RawPair) bool {
 						if p.Key == annSequence {
 							sequences++

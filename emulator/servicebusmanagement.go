@@ -209,7 +209,7 @@ func appendDeferred(m *servicebus.Locked) []byte {
 		return encoded // it was encoded here, and has a header
 	}
 	b := append(make([]byte, 0, len(encoded)+64), header.Raw...)
-	b = amqp.AppendValue(amqp.AppendSection(b, amqp.SectionDeliveryAnn), amqp.Map{{Key: amqp.Symbol(annLockToken), Value: amqp.UUID(m.Token)}})
+	b = amqp.AppendValue(amqp.AppendSection(b, amqp.SectionDeliveryAnnotations), amqp.Map{{Key: amqp.Symbol(annLockToken), Value: amqp.UUID(m.Token)}})
 	return append(b, rest...)
 }
 

@@ -41,9 +41,9 @@ func busMessage(b []byte) (m servicebus.Message, err error) {
 		case amqp.SectionHeader:
 			m.Payload = rest
 			m.TTL, err = ttlOf(sec)
-		case amqp.SectionDeliveryAnn:
+		case amqp.SectionDeliveryAnnotations:
 			m.Payload = rest
-		case amqp.SectionMessageAnn:
+		case amqp.SectionMessageAnnotations:
 			m.Scheduled, err = scheduleOf(sec)
 		case amqp.SectionProperties:
 			named, err = readProperties(sec, &m)
@@ -160,7 +160,7 @@ func appendBusMessage(b []byte, m *servicebus.Message, until time.Time) []byte {
 		n++
 	}
 	rest := m.Payload
-	if sec, after, err := amqp.NextSection(rest); err == nil && sec.Code == amqp.SectionMessageAnn {
+	if sec, after, err := amqp.NextSection(rest); err == nil && sec.Code == amqp.SectionMessageAnnotations {
 		sec.Pairs(func(p amqp.RawPair) bool {
 			if !reservedInBus(p.Key) {
 				a = append(a, p.Raw...)
@@ -170,7 +170,7 @@ func appendBusMessage(b []byte, m *servicebus.Message, until time.Time) []byte {
 		})
 		rest = after
 	}
-	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionMessageAnn), n, len(a))
+	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionMessageAnnotations), n, len(a))
 	b = append(b, a...)
 	var why amqp.Map
 	if m.Reason != "" {
@@ -196,11 +196,11 @@ func appendWithProperties(b, message []byte, changed amqp.Map) []byte {
 	var front []byte
 	for rest := message; len(rest) > 0; {
 		sec, after, err := amqp.NextSection(rest)
-		if err != nil || sec.Code > amqp.SectionAppProps {
+		if err != nil || sec.Code > amqp.SectionApplicationProperties {
 			break
 		}
 		rest, message = after, after
-		if sec.Code < amqp.SectionAppProps {
+		if sec.Code < amqp.SectionApplicationProperties {
 			front = append(front, sec.Raw...)
 			continue
 		}
@@ -213,7 +213,7 @@ func appendWithProperties(b, message []byte, changed amqp.Map) []byte {
 		})
 	}
 	b = append(b, front...)
-	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionAppProps), n, len(a))
+	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionApplicationProperties), n, len(a))
 	b = append(b, a...)
 	return append(b, message...)
 }

@@ -125,26 +125,26 @@ func TestMalformedFrames(t *testing.T) {
 		bytes     []byte
 		condition Symbol
 	}{
-		"frame above the maximum":        {[]byte{0, 1, 0, 1, 2, 0, 0, 0}, CondFraming},
-		"frame of 4 GiB":                 {[]byte{0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0}, CondFraming},
-		"frame shorter than its header":  {[]byte{0, 0, 0, 7, 2, 0, 0, 0}, CondFraming},
-		"header of 4 bytes":              {[]byte{0, 0, 0, 8, 1, 0, 0, 0}, CondFraming},
-		"header beyond the frame":        {[]byte{0, 0, 0, 8, 3, 0, 0, 0}, CondFraming},
-		"SASL frame":                     {[]byte{0, 0, 0, 12, 2, 1, 0, 0, 0, 0x53, 0x41, 0x45}, CondFraming},
-		"garbage":                        {frame("garbage!"), CondDecode},
-		"unknown performative":           {frame("\x00\x53\x1f\x45"), CondDecode},
-		"second open":                    {encoded(&open{containerID: "c", maxFrameSize: 512}), CondDecode},
-		"begin with 4 billion fields":    {frame("\x00\x53\x11\xd0\x00\x00\x00\x04\xff\xff\xff\xff"), CondDecode},
-		"end without a session":          {encoded(&endOrClose{desc: descEnd}), CondNotAllowed},
-		"flow without a session":         {encoded(&flow{}), CondNotAllowed},
-		"transfer without a session":     {encoded(&transfer{}), CondNotAllowed},
-		"attach without a session":       {encoded(&attach{}), CondNotAllowed},
-		"disposition without a session":  {encoded(&disposition{}), CondNotAllowed},
-		"answer to a begin of nobody":    {encoded(&begin{hasRemote: true}), CondNotAllowed},
-		"attach with a nested bomb":      {frame("\x00\x53\x12\xd0\x00\x00\x00\xff\x00\x00\x00\x01" + strings.Repeat("\x00", 251)), CondDecode},
-		"transfer with a tag of 4 GiB":   {frame("\x00\x53\x14\xc0\x09\x03\x43\x43\xb0\xff\xff\xff\xff"), CondDecode},
-		"frame with an extended header":  {append([]byte{0, 0, 0, 16, 3, 0, 0, 0, 1, 2, 3, 4}, "\x00\x53\x99\x45"...), CondDecode},
-		"two frames, the second garbage": {append(encoded(&begin{}), frame("\x45")...), CondDecode},
+		"frame above the maximum":            {[]byte{0, 1, 0, 1, 2, 0, 0, 0}, CondFraming},
+		"frame of 4 GiB":                     {[]byte{0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0}, CondFraming},
+		"frame shorter than its header":      {[]byte{0, 0, 0, 7, 2, 0, 0, 0}, CondFraming},
+		"header of 4 bytes":                  {[]byte{0, 0, 0, 8, 1, 0, 0, 0}, CondFraming},
+		"header beyond the frame":            {[]byte{0, 0, 0, 8, 3, 0, 0, 0}, CondFraming},
+		"SASL frame":                         {[]byte{0, 0, 0, 12, 2, 1, 0, 0, 0, 0x53, 0x41, 0x45}, CondFraming},
+		"garbage":                            {frame("garbage!"), CondDecode},
+		"unknown performative":               {frame("\x00\x53\x1f\x45"), CondDecode},
+		"second open":                        {encoded(&open{containerID: "c", maxFrameSize: 512}), CondDecode},
+		"begin with 4 billion fields":        {frame("\x00\x53\x11\xd0\x00\x00\x00\x04\xff\xff\xff\xff"), CondDecode},
+		"end without a session":              {encoded(&endOrClose{desc: descEnd}), CondNotAllowed},
+		"flow without a session":             {encoded(&flow{}), CondNotAllowed},
+		"transfer without a session":         {encoded(&transfer{}), CondNotAllowed},
+		"attach without a session":           {encoded(&attach{}), CondNotAllowed},
+		"disposition without a session":      {encoded(&disposition{}), CondNotAllowed},
+		"answer to a begin that wasn't sent": {encoded(&begin{hasRemote: true}), CondNotAllowed},
+		"attach with a nested bomb":          {frame("\x00\x53\x12\xd0\x00\x00\x00\xff\x00\x00\x00\x01" + strings.Repeat("\x00", 251)), CondDecode},
+		"transfer with a tag of 4 GiB":       {frame("\x00\x53\x14\xc0\x09\x03\x43\x43\xb0\xff\xff\xff\xff"), CondDecode},
+		"frame with an extended header":      {append([]byte{0, 0, 0, 16, 3, 0, 0, 0, 1, 2, 3, 4}, "\x00\x53\x99\x45"...), CondDecode},
+		"two frames, the second garbage":     {append(encoded(&begin{}), frame("\x45")...), CondDecode},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			c := opened(t, &testPeer{}, nil, nil)
@@ -239,7 +239,7 @@ func TestServerClose(t *testing.T) {
 			t.Errorf("Close took %v", d)
 		}
 	})
-	bubble(t, "Drop says nothing", func(t *testing.T) {
+	bubble(t, "Drop sends nothing", func(t *testing.T) {
 		target := &accepting{}
 		c := opened(t, &testPeer{incoming: target.open}, nil, nil)
 		c.session()

@@ -159,7 +159,7 @@ func TestOutcomeOf(t *testing.T) {
 		{"accepted by name", hex.EncodeToString(AppendValue(nil, Described{Symbol("amqp:accepted:list"), List{}})), Outcome{}, true},
 		{"released", "005326 45", Outcome{Kind: Released}, true},
 		{"modified", encode(descModified, true, true, info), Outcome{Kind: Modified, Failed: true, Undeliverable: true, Annotations: info}, true},
-		{"modified, nothing said", "005327 45", Outcome{Kind: Modified}, true},
+		{"modified, without fields", "005327 45", Outcome{Kind: Modified}, true},
 		{"rejected", encode(descRejected, Described{uint64(descError), List{Symbol("c"), "d", info}}), Outcome{Kind: Rejected, Info: info}, true},
 		{"rejected without a reason", "005325 45", Outcome{Kind: Rejected}, true},
 		{"received", "005323 45", Outcome{}, false},

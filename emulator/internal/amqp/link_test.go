@@ -27,7 +27,7 @@ func TestRefusedLink(t *testing.T) {
 		} {
 			v.a.handle = uint32(i % 2)
 			c.send(0, v.a)
-			// An attach without terminus, then the detach that says why (section 2.6.3).
+			// An attach without terminus, then the detach with the error (section 2.6.3).
 			if p := expect[*attach](c); p.source != nil || p.target != nil || p.receiver == v.a.receiver || p.name != "a" {
 				t.Errorf("attach %+v", p)
 			}
@@ -356,7 +356,7 @@ func TestReceivedMessages(t *testing.T) {
 		}, CondInvalidField},
 	} {
 		if name == "beyond the credit" {
-			continue // needs a target that doesn't take messages: below
+			continue // needs a target that doesn't call Next: below
 		}
 		bubble(t, name, func(t *testing.T) {
 			c, target := begin(t, v.cfg)
@@ -463,7 +463,7 @@ func TestBufferedBytesAreBounded(t *testing.T) {
 		written := make(chan error)
 		all := c.out
 		go func() {
-			for len(all) > 0 { // a small piece at a time, for the server's read buffer takes a lot
+			for len(all) > 0 { // in small pieces, because the server's read buffer is large
 				n := min(len(all), 500)
 				if _, err := c.nc.Write(all[:n]); err != nil {
 					written <- err

@@ -38,7 +38,7 @@ func fitsSection(section, code byte) bool {
 	switch section {
 	case SectionHeader, SectionProperties, SectionSequence:
 		return code == codeList0 || code == codeList8 || code == codeList32
-	case SectionDeliveryAnn, SectionMessageAnn, SectionAppProps, SectionFooter:
+	case SectionDeliveryAnnotations, SectionMessageAnnotations, SectionApplicationProperties, SectionFooter:
 		return code == codeMap8 || code == codeMap32
 	case SectionData:
 		return code == codeBin8 || code == codeBin32 || code == codeNull // Azure's JavaScript library sends null
@@ -95,8 +95,8 @@ func (s Section) Pairs(f func(RawPair) bool) {
 	}
 }
 
-// Text decodes an encoded string or symbol; ok is false for another type.
-func Text(encoded []byte) (text string, ok bool) {
+// DecodeText decodes an encoded string or symbol; ok is false for another type.
+func DecodeText(encoded []byte) (text string, ok bool) {
 	d := decoder{buf: encoded}
 	switch code := d.constructor(); code {
 	case codeStr8, codeStr32, codeSym8, codeSym32:
@@ -151,7 +151,7 @@ func ParseMessage(b []byte) (*Message, error) {
 			m.ReplyTo, _ = f.any().(string)
 			m.CorrelationID = f.any()
 			f.close()
-		case SectionAppProps:
+		case SectionApplicationProperties:
 			m.Properties, _ = d.value().(Map)
 		case SectionValue:
 			m.Value = d.value()
@@ -176,6 +176,6 @@ func (m *Message) Encode(b []byte) []byte {
 	b = AppendValue(b, m.CorrelationID)
 	b = append(b, codeNull, codeNull, codeNull, codeNull, codeNull, codeNull, codeNull) // content-type … reply-to-group-id
 	b = endCompound(b, at, 13)
-	b = AppendValue(appendDescriptor(b, SectionAppProps), m.Properties)
+	b = AppendValue(appendDescriptor(b, SectionApplicationProperties), m.Properties)
 	return AppendValue(appendDescriptor(b, SectionValue), m.Value)
 }

@@ -48,9 +48,9 @@ func TestSections(t *testing.T) {
 		switch s.Code {
 		case SectionData:
 			data = append(data, string(s.Data()))
-		case SectionMessageAnn:
+		case SectionMessageAnnotations:
 			s.Pairs(func(p RawPair) bool {
-				text, ok := Text(p.Value)
+				text, ok := DecodeText(p.Value)
 				if !ok {
 					text = "not text"
 				}
@@ -168,8 +168,8 @@ func FuzzMessage(f *testing.F) {
 				t.Fatal("a section that isn't the start of its message")
 			}
 			switch s.Code {
-			case SectionMessageAnn:
-				s.Pairs(func(p RawPair) bool { Text(p.Value); return true })
+			case SectionMessageAnnotations:
+				s.Pairs(func(p RawPair) bool { DecodeText(p.Value); return true })
 			case SectionData:
 				s.Data()
 			}

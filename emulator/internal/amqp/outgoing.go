@@ -111,7 +111,7 @@ func (l *Outgoing) hasRoom() bool {
 }
 
 // Send queues up to n messages, as many as credit, the session's window and the room for output
-// allow, and returns how many; encode appends the i-th message to b and returns the result. It
+// allow, and returns how many; encode appends the i-th message to b and returns the result. encode
 // runs with the connection's lock held: it must be quick, and must not call methods of the link.
 // Messages are sent settled, unless the client asked for snd-settle-mode unsettled.
 func (l *Outgoing) Send(n int, format uint32, encode func(b []byte, i int) []byte) (sent int, err error) {

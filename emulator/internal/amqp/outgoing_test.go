@@ -84,7 +84,7 @@ func TestOutgoingCredit(t *testing.T) {
 			t.Errorf("flow %+v", f)
 		}
 		source.add(1)
-		c.nothing() // the credit is gone
+		c.nothing() // the credit is used up
 		c.send(0, credit(0, 10, 1))
 		check(t, c.messages(0, 1), 3)
 	})
@@ -257,7 +257,7 @@ func TestOutputIsBounded(t *testing.T) {
 			t.Errorf("%d bytes are queued, the bound is about %d", queued, highWater)
 		}
 		close(c.hold)
-		c.messages(0, 200) // and it goes on
+		c.messages(0, 200) // sending continues
 		c.nothing()
 	})
 }

@@ -75,9 +75,9 @@ func TestSessionErrors(t *testing.T) {
 		frame     performative
 		condition Symbol
 	}{
-		"transfer on a handle of nobody":           {&transfer{handle: 9, hasID: true}, CondUnattachedHandle},
-		"flow for a handle of nobody":              {&flow{hasIncomingID: true, hasHandle: true, handle: 9}, CondUnattachedHandle},
-		"detach of a handle of nobody":             {&detach{handle: 9}, CondUnattachedHandle},
+		"transfer on an unattached handle":         {&transfer{handle: 9, hasID: true}, CondUnattachedHandle},
+		"flow for an unattached handle":            {&flow{hasIncomingID: true, hasHandle: true, handle: 9}, CondUnattachedHandle},
+		"detach of an unattached handle":           {&detach{handle: 9}, CondUnattachedHandle},
 		"handle in use":                            {&attach{name: "other", handle: 0, target: &terminus{}}, CondHandleInUse},
 		"handle above the maximum":                 {&attach{name: "other", handle: 3, target: &terminus{}}, CondNotAllowed},
 		"endless name":                             {&attach{name: strings.Repeat("n", maxName+1), handle: 2, target: &terminus{}}, CondInvalidField},

@@ -173,28 +173,29 @@ const (
 	descMechanisms  = 0x40
 	descInit        = 0x41
 	descOutcome     = 0x44
+)
 
-	// Sections of a message (section 3.2).
-
-	SectionHeader      = 0x70
-	SectionDeliveryAnn = 0x71
-	SectionMessageAnn  = 0x72
-	SectionProperties  = 0x73
-	SectionAppProps    = 0x74
-	SectionData        = 0x75
-	SectionSequence    = 0x76
-	SectionValue       = 0x77
-	SectionFooter      = 0x78
+// Descriptor codes of the sections of a message (section 3.2).
+const (
+	SectionHeader                = 0x70
+	SectionDeliveryAnnotations   = 0x71
+	SectionMessageAnnotations    = 0x72
+	SectionProperties            = 0x73
+	SectionApplicationProperties = 0x74
+	SectionData                  = 0x75
+	SectionSequence              = 0x76
+	SectionValue                 = 0x77
+	SectionFooter                = 0x78
 )
 
 // sectionNames are the symbolic descriptors of the sections, which a sender may use instead of the
 // codes.
 var sectionNames = map[string]byte{
 	"amqp:header:list":                SectionHeader,
-	"amqp:delivery-annotations:map":   SectionDeliveryAnn,
-	"amqp:message-annotations:map":    SectionMessageAnn,
+	"amqp:delivery-annotations:map":   SectionDeliveryAnnotations,
+	"amqp:message-annotations:map":    SectionMessageAnnotations,
 	"amqp:properties:list":            SectionProperties,
-	"amqp:application-properties:map": SectionAppProps,
+	"amqp:application-properties:map": SectionApplicationProperties,
 	"amqp:data:binary":                SectionData,
 	"amqp:amqp-sequence:list":         SectionSequence,
 	"amqp:amqp-value:*":               SectionValue,

@@ -23,7 +23,7 @@ func (r *appendRequest) finish(first int64, err error) {
 	close(r.done)
 }
 
-// Append adds a batch behind the newest event, all of it or nothing, and
+// Append appends a batch, all of it or nothing, and
 // returns the sequence number of its first event. The batch is durable when
 // Append returns. The log retains nothing of msgs.
 //

@@ -222,7 +222,7 @@ func FuzzRecover(f *testing.F) {
 }
 
 // repaired makes the header that of the first segment, and gives it and the
-// records behind it the right checksums.
+// records after it the right checksums.
 func repaired(file []byte) []byte {
 	b := append(bytes.Clone(file), make([]byte, max(0, segmentHeader-len(file)))...)
 	copy(b, segmentMagic)

@@ -137,7 +137,7 @@ func TestKill(t *testing.T) {
 			checkKilled(t, dir, acknowledged, trimmed)
 		}
 	}
-	t.Logf("%d batches acknowledged in %d lives", len(acknowledged), rounds)
+	t.Logf("%d batches acknowledged in %d rounds", len(acknowledged), rounds)
 }
 
 func checkKilled(t *testing.T, dir string, acknowledged map[string]int64, trimmed int64) {

@@ -12,7 +12,7 @@ import (
 // model is the expected content of a log, in the simplest form.
 type model struct {
 	events []Stored // all that ever were, by sequence number
-	ends   []int64  // position behind each
+	ends   []int64  // position after each
 	first  int64
 	batch  Batch // used again and again
 }

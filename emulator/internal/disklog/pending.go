@@ -7,7 +7,7 @@ type Pending struct {
 	req *appendRequest
 }
 
-// Begin queues a batch behind all that were begun or appended before, and does not wait until it
+// Begin queues a batch after all that were begun or appended before, and does not wait until it
 // is written. Neither the keys nor the payloads may change until then. Errors: [ErrTooLarge],
 // [ErrClosed].
 func (l *Log) Begin(msgs []Message) (*Pending, error) {

@@ -218,7 +218,7 @@ func TestRemainsOfTornWrite(t *testing.T) {
 }
 
 // TestCopiedRecords puts a whole segment file into an event and tears that: the
-// copies of records in it must not be taken for a later write.
+// copies of records in it must not count as a later write.
 func TestCopiedRecords(t *testing.T) {
 	content := image(t, func(l *Log) {
 		mustAppend(t, l, "one")

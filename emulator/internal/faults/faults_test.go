@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/faults"
 )
 
-// Of the faults that befall an operation the oldest happens, until it has happened as often as it
-// may, or its time is over.
+// The oldest fault that applies to an operation is injected, until it has been injected as often as
+// configured, or has expired.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s faults.Set[string]

@@ -104,9 +104,9 @@ func (c *conn) Write(b []byte) (int, error) {
 	return len(b), c.SetWriteDeadline(time.Time{})
 }
 
-// CloseWrite says that nothing more will be sent. On a WebSocket it is the close
-// handshake, after which the connection is closed; it must not be called during
-// a Read. Close without it ends the connection as a failing network would.
+// CloseWrite announces that nothing more will be sent. On a WebSocket it performs
+// the close handshake and closes the connection; it must not be called during a
+// Read. Close without it sends no close frame, like a network failure.
 func (c *conn) CloseWrite() error {
 	if c.ws != nil {
 		if err := c.SetReadDeadline(time.Now().Add(closeTimeout)); err != nil {

@@ -112,7 +112,7 @@ func frame(first byte, payload []byte) []byte {
 	return b
 }
 
-// A connection that doesn't begin with a request passes as it is.
+// A connection that doesn't begin with a request is passed on unchanged.
 func TestPlain(t *testing.T) {
 	for _, text := range []string{"AMQP\x00\x01\x00\x00", "GE", "GET", "POST / HTTP/1.1\r\n\r\n", strings.Repeat("long ", 20_000)} {
 		addr, _ := serve(t, endpoint, func(nc net.Conn) {
@@ -253,7 +253,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A connection that ends within a frame is not one that ended well.
+// A connection that ends within a frame ends with an error.
 func TestCutOff(t *testing.T) {
 	whole := frame(final|opBinary, []byte("hello"))
 	for n := range len(whole) {
@@ -272,7 +272,7 @@ func TestCutOff(t *testing.T) {
 }
 
 // After a read deadline has passed, the connection can still be written to, and
-// closed by a handshake: a server sends its last words then.
+// closed by a handshake: a server sends its close frame then.
 func TestReadDeadline(t *testing.T) {
 	addr, wait := serve(t, endpoint, func(nc net.Conn) {
 		b := make([]byte, 10)
@@ -307,7 +307,7 @@ func TestReadDeadline(t *testing.T) {
 	wait()
 }
 
-// A ping is answered however long ago the deadline of the last write passed.
+// A ping is answered after the deadline of the last write has passed.
 func TestPingAfterWriteDeadline(t *testing.T) {
 	addr, wait := serve(t, endpoint, func(nc net.Conn) {
 		if _, err := nc.Read(make([]byte, 10)); err != nil {

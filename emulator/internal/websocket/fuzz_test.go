@@ -22,7 +22,7 @@ func (r *replay) SetWriteDeadline(time.Time) error { return nil }
 func (r *replay) Close() error                     { return nil }
 
 // Whatever a client sends, reading ends, yields no more than was sent, and is
-// answered with no more than that, but for a refusal or a status.
+// answered with no more than that, apart from a refusal or a status.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(request+"\r\n"), frame(final|opBinary, []byte("hello")))
 	f.Add([]byte(request+"\r\n"), append(frame(opBinary, []byte("a")), frame(final|opContinuation, bytes.Repeat([]byte("b"), 300))...))
