@@ -129,11 +129,11 @@ func TestRunRefuses(t *testing.T) {
 		want  string
 	}{
 		{hourly, backtest.Model{}, "a value every 1h0m0s: a window of 10m0s never has the 5 values"},
-		{minutes("other", 1, 2), backtest.Model{}, "no column backlog, which the rule may ask for"},
-		{minutes("other", 1, 2), backtest.Model{DrainRate: 1}, "neither the backlog, backlog, nor a load"},
-		{minutes("backlog", 1, 2), backtest.Model{Load: "backlog"}, "a load takes a drain"},
-		{minutes("backlog", 1, 2), backtest.Model{Load: "x", DrainRate: 1}, "no column x, the load"},
-		{minutes("backlog", 1, 2), backtest.Model{DrainRate: -1}, "a drain of -1: must be a number from 0 on"},
+		{minutes("other", 1, 2), backtest.Model{}, "no column backlog, which the rule may use"},
+		{minutes("other", 1, 2), backtest.Model{DrainRate: 1}, "neither the column backlog, the backlog, nor a load"},
+		{minutes("backlog", 1, 2), backtest.Model{Load: "backlog"}, "a load needs a drain"},
+		{minutes("backlog", 1, 2), backtest.Model{Load: "x", DrainRate: 1}, "no column x, which is to be the load"},
+		{minutes("backlog", 1, 2), backtest.Model{DrainRate: -1}, "a drain of -1: must be a number of at least 0"},
 		{minutes("backlog", 1, 2), backtest.Model{DrainRate: math.NaN()}, "a drain of NaN"},
 		{minutes("backlog", 1, 2), backtest.Model{DrainRate: math.Inf(1)}, "a drain of +Inf"},
 	} {
@@ -146,12 +146,12 @@ func TestRunRefuses(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	const head = "time,a,b\n"
 	for text, want := range map[string]string{
-		"":                                 "f.csv: empty",
+		"":                                 "f.csv: the file is empty",
 		"when,a\n":                         "f.csv:1: the first line must be time",
 		"time\n":                           "f.csv:1: the first line must be time",
 		"time,a,a\n":                       `f.csv:1: column "a"`,
 		"time,a,\n":                        `f.csv:1: column ""`,
-		head:                               "no values behind the first line",
+		head:                               "no line after the first one",
 		head + "now,1,2\n":                 `f.csv:2: time: "now": write RFC 3339`,
 		head + "2026-01-31T08:00:00Z,1,x":  `f.csv:2: b: "x": write a number, nothing, or disabled`,
 		head + "2026-01-31T08:00:00Z,NaN,": `f.csv:2: a: "NaN"`,

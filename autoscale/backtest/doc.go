@@ -1,8 +1,8 @@
-// Package backtest plays recorded metrics to a rule: what it would have decided,
-// and, with a simple model of what an instance gets done, what that would have
-// made of the backlog.
+// Package backtest runs a rule on recorded metrics: it shows what the rule would
+// have decided and, with a simple model of how much an instance processes, how the
+// backlog would have moved.
 //
 //	recording, err := backtest.Read("load.csv", file)
-//	result, err := backtest.Run(&resource, recording, &backtest.Model{Backlog: "backlog", Load: "arrivals", Drain: 50})
+//	result, err := backtest.Run(&resource, recording, &backtest.Model{Backlog: "backlog", Load: "arrivals", DrainRate: 50})
 //	err = backtest.Plot(out, "svg", result)
 package backtest

@@ -14,40 +14,40 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Bounds of a recording.
+// Limits of a recording.
 const (
 	maxRows    = 2_000_000
 	maxColumns = 200
 	maxField   = 1000
 )
 
-// InstancesColumn is the column for how many instances there were.
+// InstancesColumn is the name of the column with the number of instances.
 const InstancesColumn = "instances"
 
-// Recording is metrics over time: a table with a row for each reading of all of
-// them. As CSV its first column is the time, in RFC 3339, and each other one is
-// a metric: a number, or nothing where there was no value, or the word disabled.
+// Recording holds metrics over time: a table with one row per reading. As CSV, the
+// first column is the time in RFC 3339. Each other column is a metric: a number,
+// nothing where there was no value, or the word disabled.
 type Recording struct {
 	Metrics []string // the columns
-	Rows    []Row    // by time, rising
+	Rows    []Row    // in the order of time
 }
 
-// Row is the values at a time, one per metric.
+// Row holds the values at a time, one per metric.
 type Row struct {
 	Time   time.Time
 	Values []Cell
 }
 
-// Cell is a value, or the state that there was instead.
+// Cell is a value, or the state if there was none.
 type Cell struct {
 	Value float64
-	State autoscale.MetricState // Active, Disabled, or Failed for one that is missing
+	State autoscale.MetricState // Active, Disabled, or Failed if there is no value
 }
 
-// Has tells whether there is a column.
+// Has reports whether there is a column of that name.
 func (r *Recording) Has(column string) bool { return slices.Contains(r.Metrics, column) }
 
-// value is a cell's, by column; missing if there is no such column.
+// value returns a cell by row and column; a Failed one if there is no such column.
 func (r *Recording) value(row int, column string) Cell {
 	if i := slices.Index(r.Metrics, column); i >= 0 {
 		return r.Rows[row].Values[i]
@@ -55,8 +55,8 @@ func (r *Recording) value(row int, column string) Cell {
 	return Cell{State: autoscale.Failed}
 }
 
-// Interval is the usual time between two rows, their median; 0 for fewer than
-// two.
+// Interval returns the median time between two rows; 0 if there are fewer than two
+// rows.
 func (r *Recording) Interval() time.Duration {
 	var gaps []time.Duration
 	for i := 1; i < len(r.Rows); i++ {
@@ -69,13 +69,13 @@ func (r *Recording) Interval() time.Duration {
 	return gaps[len(gaps)/2]
 }
 
-// Read reads a recording as CSV. Errors name the file and the line.
+// Read reads a recording as CSV. Errors have the line, and name as the file's name.
 func Read(name string, from io.Reader) (*Recording, error) {
 	reader := csv.NewReader(from)
 	reader.ReuseRecord = true
 	header, err := reader.Read()
 	if errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: empty: the first line must be time and the metrics' names", name)
+		return nil, fmt.Errorf("%s: the file is empty: the first line must be time and the metrics' names", name)
 	} else if err != nil {
 		return nil, withPosition(name, err)
 	}
@@ -85,7 +85,7 @@ func Read(name string, from io.Reader) (*Recording, error) {
 	r := &Recording{}
 	for _, metric := range header[1:] {
 		if metric == "" || len(metric) > maxField || slices.Contains(r.Metrics, metric) {
-			return nil, fmt.Errorf("%s:1: column %q: must have a name, and one of its own", name, clip(metric))
+			return nil, fmt.Errorf("%s:1: column %q: each column needs a name that no other column has", name, clip(metric))
 		}
 		r.Metrics = append(r.Metrics, strings.Clone(metric))
 	}
@@ -105,7 +105,7 @@ func Read(name string, from io.Reader) (*Recording, error) {
 			return nil, fmt.Errorf("%s:%d: time: %w", name, line, err)
 		}
 		if n := len(r.Rows); n > 0 && !row.Time.After(r.Rows[n-1].Time) {
-			return nil, fmt.Errorf("%s:%d: time: %s is not after that of the line before", name, line, fields[0])
+			return nil, fmt.Errorf("%s:%d: time: %s is not after the time of the line before", name, line, fields[0])
 		}
 		if len(r.Rows) == maxRows {
 			return nil, fmt.Errorf("%s:%d: more than %d lines", name, line, maxRows)
@@ -113,12 +113,12 @@ func Read(name string, from io.Reader) (*Recording, error) {
 		r.Rows = append(r.Rows, row)
 	}
 	if len(r.Rows) == 0 {
-		return nil, fmt.Errorf("%s: no values behind the first line", name)
+		return nil, fmt.Errorf("%s: there is no line after the first one", name)
 	}
 	return r, nil
 }
 
-// withPosition says where in a file what is no CSV was found.
+// withPosition adds the file and the position to an error of the CSV reader.
 func withPosition(name string, err error) error {
 	if at, ok := errors.AsType[*csv.ParseError](err); ok {
 		return fmt.Errorf("%s:%d:%d: not CSV: %w", name, at.Line, at.Column, at.Err)
@@ -126,7 +126,7 @@ func withPosition(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// readRow reads a line; an error is about the column.
+// readRow reads a line; column says which field an error is about.
 func readRow(fields []string) (row Row, column int, err error) {
 	row.Time, err = time.Parse(time.RFC3339Nano, fields[0])
 	if err != nil || row.Time.Year() < 1 || row.Time.Year() > 9999 {
@@ -158,20 +158,20 @@ func clip(text string) string {
 	return text
 }
 
-// Writer writes a recording as CSV, row by row.
+// Writer writes a recording as CSV, row by row. It is not safe for concurrent use.
 type Writer struct {
 	to            *csv.Writer
 	columns       []string
 	headerWritten bool
 }
 
-// NewWriter returns a writer of these columns; one that appends leaves the first
-// line out.
+// NewWriter returns a writer of these columns. With appends it does not write the
+// first line, which the file already has.
 func NewWriter(to io.Writer, columns []string, appends bool) *Writer {
 	return &Writer{to: csv.NewWriter(to), columns: columns, headerWritten: appends}
 }
 
-// Write writes a row: points of one time, and other columns by name.
+// Write writes and flushes a row: points of one time, and other columns by name.
 func (w *Writer) Write(at time.Time, points []autoscale.Point, others map[string]float64) error {
 	if !w.headerWritten {
 		w.headerWritten = true

@@ -9,36 +9,38 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Model is how the backlog would have moved with other instances. The zero value
-// has none: the metrics are played as they were recorded.
+// Model computes how the backlog would have moved with another number of instances.
+// The zero value is no model: the metrics stay as recorded.
 type Model struct {
-	// Backlog is the metric that the model makes.
+	// Backlog is the metric that the model computes. Default: the resource's only
+	// metric.
 	Backlog string
-	// DrainRate is how much of it an instance gets done per second.
+	// DrainRate is how much of the backlog an instance processes per second. 0: no
+	// model.
 	DrainRate float64
-	// Load is the column that says how much has arrived since the row before.
-	// Without it what arrived is taken from the recorded backlog: its growth, and
-	// what the recorded instances (the column "instances") got done meanwhile.
-	// While nothing waited, that is the least that can have arrived.
+	// Load is the column with what has arrived since the row before. Without it,
+	// arrivals are computed from the recorded backlog: its growth, plus what the
+	// recorded instances (the column "instances") processed meanwhile. While the
+	// recorded backlog is empty, that is a lower bound.
 	Load string
-	// StartupTime is how long a new instance takes until it gets something done.
+	// StartupTime is the time until a new instance starts to process.
 	StartupTime time.Duration
-	// InitialInstances is how many instances there are at first. Default: as recorded, else
-	// the minimum.
+	// InitialInstances is the number of instances at the start. Default: as recorded,
+	// else the minimum.
 	InitialInstances int
 }
 
-// Result is what would have happened.
+// Result is the outcome of a backtest.
 type Result struct {
-	Name       string             `json:"name,omitempty"` // for the reader: the file that the rule is from
+	Name       string             `json:"name,omitempty"` // set by the caller, such as the name of the rule's file
 	Rule       string             `json:"rule"`
 	Steps      []Step             `json:"-"`
-	Decisions  []autoscale.Record `json:"decisions"` // those that scaled
+	Decisions  []autoscale.Record `json:"decisions"` // the decisions that scaled
 	Thresholds []float64          `json:"thresholds,omitempty"`
 	Backlog    string             `json:"backlog,omitempty"` // the metric plotted
 
 	MaxBacklog    float64 `json:"worst_backlog"`
-	MeanBacklog   float64 `json:"mean_backlog"` // over time
+	MeanBacklog   float64 `json:"mean_backlog"` // the mean over time
 	FinalBacklog  float64 `json:"final_backlog"`
 	InstanceHours float64 `json:"instance_hours"`
 	MaxInstances  int     `json:"most_instances"`
@@ -47,15 +49,16 @@ type Result struct {
 	ScaleDowns    int     `json:"downs"`
 }
 
-// Step is a row of the recording, and what became of it.
+// Step is the result for one row of the recording.
 type Step struct {
 	Time      time.Time
 	Backlog   float64
-	Instances int // from then on
+	Instances int // after the decision at that time
 }
 
-// Run plays a recording to a resource's rule, within its limits. Each action is
-// taken to succeed at once. The metric that a model makes need not be recorded.
+// Run runs a resource's rule, within its limits, on a recording. Each action succeeds
+// at once. The metric that the model computes need not be in the recording. A nil
+// model is the zero value.
 func Run(r *autoscale.Resource, recording *Recording, model *Model) (*Result, error) {
 	if model == nil {
 		model = &Model{}
@@ -70,13 +73,13 @@ func Run(r *autoscale.Resource, recording *Recording, model *Model) (*Result, er
 	return p.finish(), nil
 }
 
-// simulation is a recording while it is played.
+// simulation is the state of a backtest between two rows.
 type simulation struct {
 	resource  autoscale.Resource
 	recording *Recording
 	model     Model
 	memory    *autoscale.ResourceState
-	starting  []time.Time // when instances will get something done
+	starting  []time.Time // when instances that were started will start to process
 	backlog   float64
 	result    *Result
 }
@@ -91,30 +94,30 @@ func newSimulation(r *autoscale.Resource, recording *Recording, model Model) (*s
 		return nil, errors.New("the recording is empty")
 	}
 	if every > 0 && limits.Window/every+1 < time.Duration(limits.MinPoints) {
-		return nil, fmt.Errorf("the recording has a value every %v: a window of %v never has the %d values that the rule needs", every, limits.Window, limits.MinPoints)
+		return nil, fmt.Errorf("the recording has a value every %v: a window of %v never has the %d values that the rule needs; use a longer window or fewer points", every, limits.Window, limits.MinPoints)
 	}
 	p := &simulation{resource: *r, recording: recording, model: model, memory: &autoscale.ResourceState{Resource: r.Name}}
 	p.resource.Limits = limits
 	if p.hasModel() && model.Backlog == "" {
 		if len(r.Metrics) != 1 {
-			return nil, errors.New("a model needs the name of the metric that is the backlog")
+			return nil, errors.New("the model needs the name of the metric that is the backlog")
 		}
 		p.model.Backlog = r.Metrics[0]
 	}
 	for _, metric := range r.Metrics {
 		if !recording.Has(metric) && (!p.hasModel() || metric != p.model.Backlog) {
-			return nil, fmt.Errorf("the recording has no column %s, which the rule may ask for", metric)
+			return nil, fmt.Errorf("the recording has no column %s, which the rule may use", metric)
 		}
 	}
 	switch {
 	case !(model.DrainRate >= 0 && model.DrainRate <= autoscale.MaxValue):
-		return nil, fmt.Errorf("a drain of %v: must be a number from 0 on", model.DrainRate)
+		return nil, fmt.Errorf("a drain of %v: must be a number of at least 0", model.DrainRate)
 	case model.Load != "" && !p.hasModel():
-		return nil, errors.New("a load takes a drain: what an instance gets done per second")
+		return nil, errors.New("a load needs a drain: how much an instance processes per second")
 	case model.Load != "" && !recording.Has(model.Load):
-		return nil, fmt.Errorf("the recording has no column %s, the load", model.Load)
+		return nil, fmt.Errorf("the recording has no column %s, which is to be the load", model.Load)
 	case p.hasModel() && model.Load == "" && !recording.Has(p.model.Backlog):
-		return nil, fmt.Errorf("the recording has neither the backlog, %s, nor a load", p.model.Backlog)
+		return nil, fmt.Errorf("the recording has neither the column %s, the backlog, nor a load", p.model.Backlog)
 	}
 	p.memory.Instances = cmp.Or(model.InitialInstances, int(recording.value(0, InstancesColumn).Value), limits.Min)
 	p.result = &Result{Backlog: cmp.Or(p.model.Backlog, r.Metrics[0])}
@@ -127,15 +130,16 @@ func newSimulation(r *autoscale.Resource, recording *Recording, model Model) (*s
 
 func (p *simulation) hasModel() bool { return p.model.DrainRate > 0 }
 
-// thresholds are those that a rule tells of for a metric, for the plot.
+// thresholds returns those of a rule that has them, for the plot.
 func thresholds(rule autoscale.Rule, metric string) []float64 {
-	if teller, ok := rule.(interface{ Thresholds(metric string) []float64 }); ok {
-		return teller.Thresholds(metric)
+	if r, ok := rule.(interface{ Thresholds(metric string) []float64 }); ok {
+		return r.Thresholds(metric)
 	}
 	return nil
 }
 
-// row plays one reading: what has happened since the last, then the decision.
+// row processes one row: first what has happened since the row before, then the
+// decision.
 func (p *simulation) row(i int) {
 	now := p.recording.Rows[i].Time
 	if p.hasModel() {
@@ -159,7 +163,7 @@ func (p *simulation) row(i int) {
 	p.result.Steps = append(p.result.Steps, Step{Time: now, Backlog: p.backlog, Instances: m.Instances})
 }
 
-// apply has an action succeed.
+// apply carries out a decision: its action succeeds at once.
 func (p *simulation) apply(record autoscale.Record, now time.Time) {
 	p.result.Decisions = append(p.result.Decisions, record)
 	p.result.Actions++
@@ -170,14 +174,14 @@ func (p *simulation) apply(record autoscale.Record, now time.Time) {
 		}
 	} else {
 		p.result.ScaleDowns++
-		// The youngest go first.
+		// The instances started last stop first.
 		p.starting = p.starting[:max(0, len(p.starting)-(record.Instances-record.Wanted))]
 	}
 	p.memory.ApplyReport(autoscale.Report{Resource: p.resource.Name, Time: now, Instances: record.Wanted,
 		Outcome: &autoscale.Outcome{Number: record.Action, Time: now, Attempts: 1}}, now)
 }
 
-// drain moves the backlog from the row before to this one.
+// drain updates the backlog from the row before to row i.
 func (p *simulation) drain(i int) {
 	rows := p.recording.Rows
 	load := p.recording.value(i, p.model.Load)
@@ -196,7 +200,7 @@ func (p *simulation) drain(i int) {
 	p.backlog = max(0, p.backlog+arrived-p.capacity(from, to))
 }
 
-// capacity is what the instances can get done between two moments.
+// capacity returns how much the instances can process between two times.
 func (p *simulation) capacity(from, to time.Time) float64 {
 	seconds := float64(p.memory.Instances) * to.Sub(from).Seconds()
 	still := p.starting[:0]
@@ -210,7 +214,7 @@ func (p *simulation) capacity(from, to time.Time) float64 {
 	return p.model.DrainRate * seconds
 }
 
-// arrived is what must have arrived for the recorded backlog.
+// arrived returns how much must have arrived, by the recorded backlog.
 func (p *simulation) arrived(i int, seconds float64) float64 {
 	before, after := p.recording.value(i-1, p.model.Backlog), p.recording.value(i, p.model.Backlog)
 	if before.State != autoscale.Active || after.State != autoscale.Active {
@@ -227,7 +231,7 @@ func (p *simulation) arrived(i int, seconds float64) float64 {
 	return max(0, grown+n*p.model.DrainRate*seconds)
 }
 
-// finish sums up.
+// finish computes the summary.
 func (p *simulation) finish() *Result {
 	r := p.result
 	var area, seconds float64

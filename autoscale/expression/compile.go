@@ -26,7 +26,7 @@ const (
 	maxSpan   = 24 * time.Hour
 )
 
-// kind is what an expression must come to.
+// kind is the type of result that an expression must have.
 type kind int
 
 const (
@@ -34,15 +34,16 @@ const (
 	number
 )
 
-// program is an expression that can be evaluated.
+// program is a compiled expression.
 type program struct {
 	vm         *vm.Program
-	metrics    []string // all of them: its environment
+	metrics    []string // all that it may use: its environment
 	lookBack   time.Duration
-	thresholds map[string][]float64 // by metric: numbers that its figures are compared with
+	thresholds map[string][]float64 // by metric: the constants that it is compared with
 }
 
-// Reserved are the words that can't be the name of a metric.
+// Reserved reports whether a name has a meaning in expressions, so that no metric can
+// have it.
 func Reserved(name string) bool {
 	_, function := functions(&evaluation{})[name]
 	return function || slices.Contains([]string{
@@ -65,7 +66,8 @@ func compile(source string, kind kind, metrics []string) (*program, *Error) {
 		expr.DisableIfOperator(),
 		expr.MaxNodes(maxNodes),
 	}
-	// First the words by themselves, so that a fault is told in them.
+	// Check the tree before anything is rewritten, so that errors name what the user
+	// has written.
 	check := &checker{metrics: metrics}
 	tree, err := parse(source, language)
 	if err != nil {
@@ -86,8 +88,8 @@ func compile(source string, kind kind, metrics []string) (*program, *Error) {
 	return &program{vm: compiled, metrics: metrics, lookBack: check.lookBack, thresholds: check.thresholds}, nil
 }
 
-// parse and build turn a panic of the library into an error: what it is given
-// comes from outside.
+// parse and build turn a panic of the library into an error: expressions are
+// untrusted input.
 func parse(source string, language []expr.Option) (tree *parser.Tree, err error) {
 	defer recoverAsError(&err)
 	c := conf.CreateNew()
@@ -104,11 +106,11 @@ func build(source string, options []expr.Option) (p *vm.Program, err error) {
 
 func recoverAsError(err *error) {
 	if panicked := recover(); panicked != nil {
-		*err = fmt.Errorf("can't be read: %v", panicked)
+		*err = fmt.Errorf("cannot be parsed: %v", panicked)
 	}
 }
 
-// withOffset takes the place from the library's error.
+// withOffset converts the library's error, and takes its position over.
 func withOffset(source string, err error) *Error {
 	if e, ok := errors.AsType[*file.Error](err); ok {
 		return (&fault{e.From, plainMessage(e.Message)}).in(source)
@@ -116,13 +118,14 @@ func withOffset(source string, err error) *Error {
 	return &Error{Reason: plainMessage(err.Error())}
 }
 
-// plainMessage is the first line of a message, in this package's words for types.
+// plainMessage returns the first line of a message of the library, with the Go types
+// replaced by what a user of the language knows.
 func plainMessage(message string) string {
 	message, _, _ = strings.Cut(message, "\n")
 	return strings.NewReplacer("float64", "a number", "bool", "a condition", "func(string, ...string) a number", "a function", ", but got ", ", but this is ").Replace(message)
 }
 
-// fault is a fault at a rune, as the library counts.
+// fault is an error at a rune, which is what the library counts.
 type fault struct {
 	rune   int
 	reason string
@@ -140,7 +143,7 @@ func (f *fault) in(source string) *Error {
 	return &Error{Offset: offset, Reason: f.reason}
 }
 
-// checker lets pass what belongs to the language.
+// checker refuses whatever the library parses but the language does not have.
 type checker struct {
 	metrics    []string
 	lookBack   time.Duration
@@ -154,7 +157,7 @@ func (c *checker) fail(n ast.Node, format string, args ...any) {
 	}
 }
 
-// Visit implements [ast.Visitor]; children come before their parents.
+// Visit implements [ast.Visitor]. Children are visited before their parents.
 func (c *checker) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.UnaryNode, *ast.ConditionalNode:
@@ -163,7 +166,7 @@ func (c *checker) Visit(node *ast.Node) {
 		c.identifier(n)
 	case *ast.BinaryNode:
 		if !slices.Contains([]string{"+", "-", "*", "/", "**", "^", "==", "!=", "<", ">", "<=", ">=", "&&", "||", "and", "or"}, n.Operator) {
-			c.fail(n, "%s is not an operator of rules", n.Operator)
+			c.fail(n, "%s is not an operator of this language", n.Operator)
 		}
 		c.noteThreshold(n)
 	case *ast.BuiltinNode:
@@ -176,11 +179,12 @@ func (c *checker) Visit(node *ast.Node) {
 		}
 		c.call(n, callee.Value, n.Arguments)
 	default:
-		c.fail(n, "is not part of the language of rules")
+		c.fail(n, "this is not part of the language of rules")
 	}
 }
 
-// noteThreshold keeps the number that a figure of a metric is compared with.
+// noteThreshold keeps the constant that a metric or a statistic of it is compared
+// with.
 func (c *checker) noteThreshold(n *ast.BinaryNode) {
 	if !strings.ContainsAny(n.Operator, "<>=") {
 		return
@@ -204,10 +208,10 @@ func (c *checker) noteThreshold(n *ast.BinaryNode) {
 	}
 }
 
-// valueFunctions are the functions whose figures are values of the metric.
+// valueFunctions are the functions whose result is in the metric's own unit.
 var valueFunctions = []string{"avg", "max", "min", "percentile"}
 
-// metricOf is the metric that an expression is a value of, "" if it is of none.
+// metricOf returns the metric in whose unit an expression is, "" if there is none.
 func metricOf(n ast.Node) string {
 	call, ok := n.(*ast.CallNode)
 	if !ok {
@@ -233,7 +237,7 @@ func (c *checker) identifier(n *ast.IdentifierNode) {
 		c.fail(n, "unknown metric %s: did you mean %s?", n.Value, near)
 		return
 	}
-	c.fail(n, "unknown metric %s: there are %s", n.Value, strings.Join(c.metrics, ", "))
+	c.fail(n, "unknown metric %s: the metrics are %s", n.Value, strings.Join(c.metrics, ", "))
 }
 
 func (c *checker) call(n ast.Node, name string, arguments []ast.Node) {
@@ -244,17 +248,17 @@ func (c *checker) call(n ast.Node, name string, arguments []ast.Node) {
 		return
 	}
 	if _, known := functions(&evaluation{})[name]; !known {
-		c.fail(n, "unknown function %s: there are abs, avg, ceil, count, floor, max, min, missing, percentile, rate, round, sum, trunc", name)
+		c.fail(n, "unknown function %s: the functions are abs, avg, ceil, count, floor, max, min, missing, percentile, rate, round, sum, trunc", name)
 		return
 	}
 	if !isWindowCall(name, arguments, c.metrics) {
 		if windowFunctions[name] && name != "max" && name != "min" {
-			c.fail(n, "%s takes a metric first: there are %s", name, strings.Join(c.metrics, ", "))
+			c.fail(n, "the first argument of %s is a metric: the metrics are %s", name, strings.Join(c.metrics, ", "))
 		}
 		return
 	}
 	if metric, _ := metricArgument(arguments[0]); !slices.Contains(c.metrics, metric) {
-		c.fail(arguments[0], "unknown metric %q: there are %s", metric, strings.Join(c.metrics, ", "))
+		c.fail(arguments[0], "unknown metric %q: the metrics are %s", metric, strings.Join(c.metrics, ", "))
 		return
 	}
 	for _, a := range arguments[1:] {
@@ -264,18 +268,18 @@ func (c *checker) call(n ast.Node, name string, arguments []ast.Node) {
 		}
 		d, err := time.ParseDuration(text.Value)
 		if err != nil || d <= 0 || d > maxSpan {
-			c.fail(a, "%q: write a length of time up to %v, such as \"10m\"", text.Value, maxSpan)
+			c.fail(a, "%q: write a duration up to %v, such as \"10m\"", text.Value, maxSpan)
 			return
 		}
 		c.lookBack = max(c.lookBack, d)
 	}
 }
 
-// windowFunctions are the functions over a metric's values; of them max and min are
-// also functions of numbers.
+// windowFunctions are the functions over a metric's values. max and min are also
+// functions of numbers.
 var windowFunctions = map[string]bool{"avg": true, "max": true, "min": true, "sum": true, "count": true, "rate": true, "percentile": true, "missing": true}
 
-// isWindowCall tells max(backlog, "10m") from max(1, backlog).
+// isWindowCall distinguishes max(backlog, "10m") from max(1, backlog).
 func isWindowCall(name string, arguments []ast.Node, metrics []string) bool {
 	if !windowFunctions[name] || len(arguments) == 0 {
 		return false
@@ -294,7 +298,7 @@ func isWindowCall(name string, arguments []ast.Node, metrics []string) bool {
 	return text
 }
 
-// metricArgument is the metric that an argument names.
+// metricArgument returns the metric that an argument names, and whether in quotes.
 func metricArgument(n ast.Node) (name string, quoted bool) {
 	switch n := n.(type) {
 	case *ast.IdentifierNode:
@@ -305,10 +309,11 @@ func metricArgument(n ast.Node) (name string, quoted bool) {
 	return "", false
 }
 
-// windowSuffix is behind the names of functions of windows, inside.
+// windowSuffix distinguishes the window functions max and min from those of numbers,
+// once rewritten. No user can write it.
 const windowSuffix = " of a window"
 
-// rewriter hands functions of windows the metric's name in place of its value.
+// rewriter passes the metric's name to window functions, in place of its value.
 type rewriter struct{ metrics []string }
 
 // Visit implements [ast.Visitor].

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// environment is what the words of an expression mean in an evaluation.
+// environment returns the values and functions that an expression may name.
 func environment(e *evaluation, metrics []string) map[string]any {
 	env := map[string]any{
 		"instances":    float64(e.situation.Instances),
@@ -30,18 +30,18 @@ func environment(e *evaluation, metrics []string) map[string]any {
 	return env
 }
 
-// functions are those of an evaluation, by name.
+// functions returns the functions of an evaluation, by name.
 func functions(e *evaluation) map[string]any {
-	window := func(name string, figure func(autoscale.Span) float64) func(string, ...string) float64 {
+	window := func(name string, statistic func(autoscale.Span) float64) func(string, ...string) float64 {
 		return func(metric string, last ...string) float64 {
-			return e.note(call(name, metric, last...), figure(e.span(metric, last...)))
+			return e.note(call(name, metric, last...), statistic(e.span(metric, last...)))
 		}
 	}
-	average, most, least := window("avg", autoscale.Span.Average), window("max", autoscale.Span.Max), window("min", autoscale.Span.Min)
+	average, maximum, minimum := window("avg", autoscale.Span.Average), window("max", autoscale.Span.Max), window("min", autoscale.Span.Min)
 	return map[string]any{
 		"avg":                average,
-		"max" + windowSuffix: most,
-		"min" + windowSuffix: least,
+		"max" + windowSuffix: maximum,
+		"min" + windowSuffix: minimum,
 		"sum":                window("sum", nanIfEmpty(autoscale.Span.Sum)),
 		"count":              window("count", func(s autoscale.Span) float64 { return float64(len(s)) }),
 		"rate":               window("rate", autoscale.Span.Rate),
@@ -55,13 +55,13 @@ func functions(e *evaluation) map[string]any {
 	}
 }
 
-// nanIfEmpty makes a figure of no values unknown.
-func nanIfEmpty(figure func(autoscale.Span) float64) func(autoscale.Span) float64 {
+// nanIfEmpty returns statistic, but NaN for a span without values.
+func nanIfEmpty(statistic func(autoscale.Span) float64) func(autoscale.Span) float64 {
 	return func(s autoscale.Span) float64 {
 		if len(s) == 0 {
 			return math.NaN()
 		}
-		return figure(s)
+		return statistic(s)
 	}
 }
 
@@ -72,13 +72,13 @@ func fold(better func(a, b float64) float64, best float64, more []float64) float
 	return best
 }
 
-// call writes a call for people.
+// call returns a call as text for the reason.
 func call(name, metric string, last ...string) string {
 	return name + "(" + strings.Join(append([]string{metric}, last...), ", ") + ")"
 }
 
-// span are a metric's values of the last while, or all; none if it does not
-// count.
+// span returns a metric's values of the last period, or all of them; none if the
+// metric does not count.
 func (e *evaluation) span(metric string, last ...string) autoscale.Span {
 	w := e.situation.Windows[metric]
 	if w == nil {
@@ -87,7 +87,7 @@ func (e *evaluation) span(metric string, last ...string) autoscale.Span {
 	if len(last) == 0 {
 		return w.All()
 	}
-	d, err := time.ParseDuration(last[0]) // checked when it was compiled
+	d, err := time.ParseDuration(last[0]) // the compiler has checked it
 	if err != nil {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (p *program) run(e *evaluation) (out any, err error) {
 	defer recoverAsError(&err)
 	out, err = expr.Run(p.vm, environment(e, p.metrics))
 	if err != nil {
-		return nil, fmt.Errorf("not evaluated: %s", plainMessage(err.Error()))
+		return nil, fmt.Errorf("evaluation failed: %s", plainMessage(err.Error()))
 	}
 	return out, nil
 }

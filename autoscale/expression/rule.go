@@ -1,4 +1,4 @@
-// Package expression makes rules of an autoscaler from expressions:
+// Package expression compiles rules of an autoscaler from expressions:
 //
 //	up:   avg(backlog, "10m") > 500
 //	down: max(a, "10m") == 0 && max(b, "10m") == 0
@@ -7,23 +7,25 @@
 //
 // # The language
 //
-// An expression is arithmetic (+ - * / **), comparisons, && || ! (also and, or,
+// An expression has arithmetic (+ - * / **), comparisons, && || ! (also and, or,
 // not), and condition ? this : that, over numbers and:
 //
 //   - a metric's name: its newest value;
-//   - avg, max, min, sum, count, rate (m, "5m"): over a metric's values of the
-//     last while, or of the whole window without it; rate is per second;
-//     percentile(m, 95, "5m"). A name that is not a word is put in quotes;
+//   - avg, max, min, sum, count, rate (m, "5m"): a statistic of the metric's values
+//     of the last five minutes, or of its whole window without the second argument;
+//     rate is per second; percentile(m, 95, "5m"). A metric name that is not an
+//     identifier is written in quotes;
 //   - missing(m): whether the metric does not count now;
-//   - instances: how many there are; since_action: seconds since the last action;
+//   - instances: the present number of instances;
+//   - since_action: seconds since the last action succeeded;
 //   - abs, ceil, floor, round, trunc (x), and max, min of numbers.
 //
-// Figures of a metric that does not count (too few values, stale, disabled) are
-// not numbers: each comparison with one is false, and a target made of one is
-// none.
+// A statistic of a metric that does not count (failed, disabled, stale, too few
+// values) is NaN: each comparison with it is false, and a target computed from it
+// changes nothing.
 //
-// There are no loops, no variables and no text; so an evaluation takes no
-// longer than the expression is long.
+// There are no loops, no variables and no text, so the time of an evaluation is
+// bounded by the length of the expression.
 package expression
 
 import (
@@ -37,32 +39,34 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Spec is a rule in words. Either Target is given, or Up and Down, or one of
-// these.
+// Spec holds the expressions of a rule: either Target, or Up or Down or both.
 type Spec struct {
 	Up, Down         string // conditions
-	StepUp, StepDown string // by how many; 1 if not given
-	Target           string // how many there should be; rounded up
+	StepUp, StepDown string // how many instances at once; 1 if empty
+	Target           string // the number of instances, rounded up
 }
 
-// Error is a fault in an expression.
+// Error says what is wrong in an expression.
 type Error struct {
-	Field  string // of Text, as it is written in files: up, down, step.up, step.down, target
-	Offset int    // where in the expression, in bytes
+	Field  string // of Spec, as it is written in files: up, down, step.up, step.down, target
+	Offset int    // where in the expression, in bytes from 0
 	Reason string
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s: at %d: %s", e.Field, e.Offset+1, e.Reason) }
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s: at byte %d: %s", e.Field, e.Offset+1, e.Reason)
+}
 
-// Rule is an [autoscale.Rule] made of expressions. It is safe for concurrent use.
+// Rule is an [autoscale.Rule] compiled from expressions. It is safe for concurrent
+// use.
 type Rule struct {
 	spec     Spec
 	programs map[string]*program
 	lookBack time.Duration
 }
 
-// New makes a rule over these metrics. The error is an [*Error], or several
-// joined.
+// New compiles a rule that may use these metrics. It returns all errors joined;
+// those in an expression are of type [*Error].
 func New(text Spec, metrics []string) (*Rule, error) {
 	r := &Rule{spec: text, programs: map[string]*program{}}
 	var errs []error
@@ -87,11 +91,11 @@ func New(text Spec, metrics []string) (*Rule, error) {
 	switch {
 	case len(errs) > 0:
 	case text.Target != "" && text != Spec{Target: text.Target}:
-		errs = append(errs, errors.New("a target stands alone, without up and down"))
+		errs = append(errs, errors.New("write either target, or up and down"))
 	case text.Target == "" && text.Up == "" && text.Down == "":
-		errs = append(errs, errors.New("a rule needs up and down, or a target"))
+		errs = append(errs, errors.New("write up and down, or target"))
 	case text.Up == "" && text.StepUp != "" || text.Down == "" && text.StepDown != "":
-		errs = append(errs, errors.New("a step without its condition"))
+		errs = append(errs, errors.New("step.up needs up, and step.down needs down"))
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -99,11 +103,12 @@ func New(text Spec, metrics []string) (*Rule, error) {
 	return r, nil
 }
 
-// LookBack is the longest while that the rule looks back by name; the window
+// LookBack returns the longest period that the rule names, such as "10m". The window
 // must be at least that long.
 func (r *Rule) LookBack() time.Duration { return r.lookBack }
 
-// Thresholds are the numbers that up and down compare a metric's values with.
+// Thresholds returns the constants that up and down compare the metric with, for
+// plots.
 func (r *Rule) Thresholds(metric string) []float64 {
 	var list []float64
 	for _, field := range []string{"up", "down"} {
@@ -114,7 +119,7 @@ func (r *Rule) Thresholds(metric string) []float64 {
 	return list
 }
 
-// String gives the rule's words.
+// String returns the expressions with their names.
 func (r *Rule) String() string {
 	var parts []string
 	for _, f := range []struct{ name, text string }{
@@ -145,11 +150,12 @@ func (r *Rule) propose(e *evaluation) (wanted int, why string) {
 		case err != nil:
 			return now, "target: " + err.Error()
 		case math.IsNaN(f):
-			return now, "no target: it is not a number, as where a metric does not count, or of 0 / 0"
+			return now, "target is not a number (a metric is missing, or 0 / 0), no change"
 		}
 		return whole(math.Ceil(f)), "target " + autoscale.FormatNumber(f)
 	}
-	for _, field := range []string{"up", "down"} { // if both hold, up
+	for _, condition := range []struct{ field, text string }{{"up", r.spec.Up}, {"down", r.spec.Down}} { // up has priority
+		field := condition.field
 		p := r.programs[field]
 		if p == nil {
 			continue
@@ -168,9 +174,21 @@ func (r *Rule) propose(e *evaluation) (wanted int, why string) {
 		if field == "down" {
 			step = -step
 		}
-		return now + step, field + " holds"
+		return now + step, fmt.Sprintf("%s is true (%s)", field, shown(condition.text))
 	}
-	return now, "neither up nor down holds"
+	return now, "neither up nor down is true"
+}
+
+// maxShown is the length in runes of a condition in a reason.
+const maxShown = 200
+
+// shown returns a condition as one line of bounded length.
+func shown(condition string) string {
+	line := []rune(strings.Join(strings.Fields(condition), " "))
+	if len(line) > maxShown {
+		return string(line[:maxShown]) + "…"
+	}
+	return string(line)
 }
 
 func (r *Rule) step(field string, e *evaluation) (int, error) {
@@ -183,20 +201,21 @@ func (r *Rule) step(field string, e *evaluation) (int, error) {
 	case err != nil:
 		return 0, err
 	case math.IsNaN(f) || f < 1:
-		return 0, fmt.Errorf("%s is not a step: must be at least 1", autoscale.FormatNumber(f))
+		return 0, fmt.Errorf("%s is not a step: it must be at least 1", autoscale.FormatNumber(f))
 	}
 	return whole(f), nil
 }
 
 func whole(f float64) int { return int(min(max(f, 0), autoscale.MaxInstances)) }
 
-// evaluation is one evaluation: the situation, and the figures looked at.
+// evaluation is one evaluation of a rule: its input, and the values it has used, as
+// text for the reason.
 type evaluation struct {
 	situation autoscale.Situation
 	observed  []string
 }
 
-// note keeps a figure for the reason, once.
+// note adds a value to the reason, once, and returns it.
 func (e *evaluation) note(what string, f float64) float64 {
 	text := what + " = " + autoscale.FormatNumber(f)
 	if math.IsNaN(f) {
