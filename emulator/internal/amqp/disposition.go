@@ -98,7 +98,7 @@ func (c *Conn) onDisposition(channel uint16, p *disposition) error {
 	var settled []unsettled
 	err := c.withSession(channel, func(s *session) {
 		if ids, settled = s.takeUnsettled(p); len(ids) == 0 {
-			s.onDisposition(p)
+			s.settleUntracked(p)
 		}
 	})
 	if len(settled) == 0 {
@@ -194,9 +194,9 @@ func (s *session) takeUnsettled(p *disposition) (ids []uint32, settled []unsettl
 	return ids, settled
 }
 
-// onDisposition settles deliveries whose outcome nobody waits for, unless the client has settled
-// them itself.
-func (s *session) onDisposition(p *disposition) {
+// settleUntracked settles deliveries of [Outgoing.Send], whose outcomes are not used, unless the
+// client has settled them itself.
+func (s *session) settleUntracked(p *disposition) {
 	if p.receiver && !p.settled {
 		s.c.push(s.channel, &disposition{receiver: false, first: p.first, last: p.last, settled: true, state: &deliveryState{}})
 	}

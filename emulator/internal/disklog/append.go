@@ -23,9 +23,9 @@ func (r *appendRequest) finish(first int64, err error) {
 	close(r.done)
 }
 
-// Append appends a batch, all of it or nothing, and
-// returns the sequence number of its first event. The batch is durable when
-// Append returns. The log retains nothing of msgs.
+// Append appends a batch, all of it or nothing, and returns the sequence number of
+// its first event. The batch is durable when Append returns. The log does not
+// retain msgs.
 //
 // Batches that are appended while another write is in progress are written
 // together, in the order of the calls. If ctx ends before its own write has begun,
