@@ -3,24 +3,17 @@ package sluice
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
-// backoff gives waits that double from min to max, each varied at random by a
-// quarter so that many consumers do not come back at the same moment. It
-// belongs to one goroutine.
-type backoff struct {
-	min, max time.Duration
-	rand     *rand.Rand
-	last     time.Duration
-}
+// backoff gives the waits between the attempts of a consumer, from RetryMin to RetryMax.
+type backoff struct{ clock.Backoff }
 
 func (c *Consumer) backoff(r *rand.Rand) *backoff {
-	return &backoff{min: c.cfg.RetryMin, max: c.cfg.RetryMax, rand: r}
+	return &backoff{clock.Backoff{Min: c.cfg.RetryMin, Max: c.cfg.RetryMax, Rand: r}}
 }
 
-func (b *backoff) next() time.Duration {
-	b.last = min(max(b.min, 2*b.last), b.max)
-	return b.last - b.last/8 + time.Duration(b.rand.Int64N(int64(b.last/4)+1))
-}
+func (b *backoff) next() time.Duration { return b.Next() }
 
-func (b *backoff) reset() { b.last = 0 }
+func (b *backoff) reset() { b.Reset() }

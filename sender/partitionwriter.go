@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
 	"github.com/sluice-go/sluice/internal/clock"
 )
@@ -108,7 +106,7 @@ func (w *partitionWriter) attempt(b *batch) (refusal error) {
 			r.stop(fmt.Errorf("send %d messages, the first with index %d, to partition %s: %w", b.Len(), b.indices[0].First, w.partition, err))
 			break
 		}
-		pause.wait(r.sending)
+		_ = clock.Sleep(r.sending, pause.Next()) // the loop ends with r.sending
 	}
 	r.settle(b, false)
 	return nil
@@ -132,20 +130,12 @@ func (r *run) retry(do func(context.Context) error) error {
 		if err == nil || errors.Is(err, ErrPermanent) || attempt >= r.s.cfg.Attempts {
 			return err
 		}
-		if !pause.wait(r.sending) {
+		if clock.Sleep(r.sending, pause.Next()) != nil {
 			return context.Cause(r.sending)
 		}
 	}
 }
 
-// backoff is the pauses between attempts: each twice the one before, varied at
-// random by a quarter so that many senders don't retry at the same moment.
-type backoff struct{ last, min, max time.Duration }
-
-func (r *run) backoff() *backoff { return &backoff{min: r.s.cfg.RetryMin, max: r.s.cfg.RetryMax} }
-
-// wait returns false if ctx ends before.
-func (b *backoff) wait(ctx context.Context) bool {
-	b.last = min(max(b.min, 2*b.last), b.max)
-	return clock.Sleep(ctx, b.last-b.last/8+time.Duration(rand.Int64N(int64(b.last/4)+1))) == nil
+func (r *run) backoff() *clock.Backoff {
+	return &clock.Backoff{Min: r.s.cfg.RetryMin, Max: r.s.cfg.RetryMax}
 }
