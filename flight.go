@@ -342,7 +342,7 @@ func (g *gate) close(now time.Duration) bool {
 	if g.closed && now < g.until {
 		return false
 	}
-	if !g.closed && now-g.since > 2*g.wait.max {
+	if !g.closed && now-g.since > 2*g.wait.Max {
 		g.wait.reset() // the last one is long ago
 	}
 	g.closed, g.since = true, now
