@@ -31,15 +31,15 @@ var (
 	dashes = []vg.Length{vg.Points(4), vg.Points(3)}
 )
 
-// MaxPlotted is how many results a plot has room for.
+// MaxPlotted is how many results a plot can show.
 const MaxPlotted = 5
 
-// Plot draws results over time as "svg" or "png": above, the backlog with the
-// rule's thresholds, if it is one rule's; below, the instances with the
-// decisions. Several results are told apart by colour and by name.
+// Plot draws results over time, in the format "svg" or "png": above, the backlog,
+// with the rule's thresholds if there is one result; below, the instances with the
+// decisions. Several results differ by colour and by name.
 func Plot(w io.Writer, format string, results ...*Result) error {
 	if len(results) == 0 || len(results) > MaxPlotted {
-		return fmt.Errorf("plot of %d results: 1 to %d fit", len(results), MaxPlotted)
+		return fmt.Errorf("plot of %d results: must be 1 to %d", len(results), MaxPlotted)
 	}
 	backlog, err := backlogPanel(results)
 	if err != nil {
@@ -64,7 +64,7 @@ func Plot(w io.Writer, format string, results ...*Result) error {
 	return nil
 }
 
-// panel is an empty half of the plot, over the time of the results.
+// panel returns an empty half of the plot, over the time of the results.
 func panel(title string, results []*Result) (*plot.Plot, error) {
 	p := plot.New()
 	for _, style := range []*text.Style{&p.Title.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle} {
@@ -138,7 +138,7 @@ func backlogPanel(results []*Result) (*plot.Plot, error) {
 	return p, nil
 }
 
-// threshold draws a value that the rule acts beyond.
+// threshold draws a threshold of the rule.
 func threshold(p *plot.Plot, at float64) error {
 	line, err := plotter.NewLine(plotter.XYs{{X: p.X.Min, Y: at}, {X: p.X.Max, Y: at}})
 	if err != nil {
@@ -231,14 +231,14 @@ func (downGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	c.Fill(path)
 }
 
-// steps are the distances that ticks of time may have.
+// steps are the possible distances of ticks of time.
 var steps = []time.Duration{
 	time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
 	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 48 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour, 364 * 24 * time.Hour,
 }
 
-// timeTicks puts up to a dozen ticks on round times in UTC; a day's first has
-// its date.
+// timeTicks returns up to a dozen ticks at round times in UTC; the first of a day
+// has the date.
 func timeTicks(low, high float64) []plot.Tick {
 	step := steps[len(steps)-1]
 	for _, s := range steps {
@@ -268,8 +268,8 @@ func timeTicks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// countTicks puts up to seven ticks on round numbers, the large ones written
-// short: 20k, 1.5M.
+// countTicks returns up to seven ticks at round numbers; large ones are abbreviated:
+// 20k, 1.5M.
 func countTicks(low, high float64) []plot.Tick {
 	step := math.Pow(10, math.Floor(math.Log10((high-low)/6)))
 	for _, factor := range []float64{1, 2, 5, 10} {

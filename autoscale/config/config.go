@@ -16,11 +16,11 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// Config is an autoscaler's file, read.
+// Config is the content of an autoscaler's file.
 type Config struct {
-	// Resource is what is scaled, with its rule and limits.
+	// Resource is the resource with its metrics, rule and limits.
 	Resource autoscale.Resource
-	// Retention is how long records of decisions are kept.
+	// Retention is how long records of decisions are kept. Default: 30 days.
 	Retention time.Duration
 
 	sources map[string]opener[autoscale.Source]
@@ -29,14 +29,15 @@ type Config struct {
 	places  map[string]strictyaml.Place // of metrics.NAME, target and state
 }
 
-// opener makes a part once it is needed, and what closes it.
+// opener opens a source, a target or the state when it is needed, and returns what
+// closes it.
 type opener[T any] func(ctx context.Context, opts *Options) (T, closer, error)
 
 type closer func(context.Context) error
 
 func noClose(context.Context) error { return nil }
 
-// Load reads a file that tells of everything.
+// Load reads a complete file. For errors see [Parse].
 func Load(path string) (*Config, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -45,20 +46,21 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data, os.LookupEnv)
 }
 
-// Parse reads a file's content; path is what errors call it. The error is
-// [strictyaml.Problems].
+// Parse reads a file's content. path is its name in errors, and lookup returns
+// environment variables. The error is a [strictyaml.Problems] with all problems of
+// the file.
 func Parse(path string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
 	return parse(path, data, lookup, nil)
 }
 
-// LoadRule reads a file for its rule alone, to be tried on recorded metrics:
-// these are its metrics if it names none.
+// LoadRule reads only a file's rule, for a backtest on recorded metrics. If the file
+// names no metrics, recorded are its metrics.
 func LoadRule(path string, recorded []string) (*Config, error) {
 	data, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
-	// What sources and targets would need from the environment is not used.
+	// Sources and targets are not opened, so their variables need no value.
 	unset := func(name string) (string, bool) {
 		if value, set := os.LookupEnv(name); set && value != "" {
 			return value, true
@@ -77,7 +79,7 @@ func readFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// parse reads a file; with recorded metrics, it needs no more than a rule.
+// parse reads a file; if recorded is not nil, only its rule is required.
 func parse(path string, data []byte, lookup func(string) (string, bool), recorded []string) (*Config, error) {
 	base := filepath.Base(path)
 	c := &Config{
@@ -93,7 +95,7 @@ func parse(path string, data []byte, lookup func(string) (string, bool), recorde
 	return c, nil
 }
 
-// maxName is how long the name of a resource or metric may be.
+// maxName is the length in bytes of the name of a resource or metric.
 const maxName = 120
 
 func (c *Config) read(n strictyaml.Node, recorded []string) {
@@ -123,7 +125,7 @@ func (c *Config) read(n strictyaml.Node, recorded []string) {
 	if len(r.Metrics) == 0 {
 		r.Metrics = slices.Sorted(slices.Values(recorded))
 	}
-	if rule != nil && (len(r.Metrics) > 0 || recorded != nil) { // what it may ask for
+	if rule != nil && (len(r.Metrics) > 0 || recorded != nil) { // the rule needs to know the metrics
 		r.Rule = rulefile.Read(*rule, r.Metrics, &r.Limits)
 	}
 	if c.state == nil {
@@ -145,7 +147,7 @@ func (c *Config) readMetrics(n strictyaml.Node) {
 			return
 		}
 		if expression.Reserved(name) {
-			n.Fail("%s is a word of the rules' language: give the metric another name", name)
+			n.Fail("%s has a meaning in expressions: give the metric another name", name)
 			return
 		}
 		c.Resource.Metrics = append(c.Resource.Metrics, name)
@@ -155,11 +157,11 @@ func (c *Config) readMetrics(n strictyaml.Node) {
 		}
 	})
 	if n.IsMapping() && len(c.Resource.Metrics) == before {
-		n.Fail("has no metric")
+		n.Fail("has no metric: write at least one")
 	}
 }
 
-// exactlyOne reads a mapping with exactly one of the keys.
+// exactlyOne reads a mapping that must have exactly one of the keys.
 func exactlyOne[T any](n strictyaml.Node, what string, kinds map[string]func(strictyaml.Node) T) (value T) {
 	keys := strictyaml.Keys{}
 	var given []string
@@ -167,7 +169,7 @@ func exactlyOne[T any](n strictyaml.Node, what string, kinds map[string]func(str
 		keys[kind] = func(n strictyaml.Node) {
 			given = append(given, kind)
 			if len(given) > 1 {
-				n.Fail("a second %s, beside %s: write one", what, given[0])
+				n.Fail("a second %s, %s is there already: write only one", what, given[0])
 				return
 			}
 			value = read(n)
@@ -184,14 +186,14 @@ func exactlyOne[T any](n strictyaml.Node, what string, kinds map[string]func(str
 	return value
 }
 
-// problem gives an error the place of what it is about.
+// problem adds the place of a metric, target or state to an error.
 func (c *Config) problem(of string, err error) error {
 	if err == nil {
 		return nil
 	}
 	var placed *strictyaml.Problem
 	if errors.As(err, &placed) {
-		return err // another file's
+		return err // of another file
 	}
 	return &strictyaml.Problem{Place: c.places[of], Err: err}
 }

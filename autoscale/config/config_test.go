@@ -96,7 +96,7 @@ rule:
 	}
 }
 
-// TestMistakes: each is told with its place, and no secret.
+// TestMistakes: each mistake is reported with its place and without secrets.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
 		{"", "orders.yaml: empty"},
@@ -106,19 +106,19 @@ func TestMistakes(t *testing.T) {
 		{metrics + target + "rule: {upper: many, lower: 5}", `4:8: rule.upper: "many": write a number`},
 		{metrics + target + "rule: {upper: 5, lower: 3, metric: backlgo}", `4:28: rule.metric: "backlgo": did you mean backlog?`},
 		{metrics + target + "rule: {upper: 5, lower: 3, up: 'true'}", "4:1: rule: has both thresholds"},
-		{metrics + target + "rule: {min: 1}", "4:1: rule: says nothing"},
+		{metrics + target + "rule: {min: 1}", "4:1: rule: has no rule"},
 		{metrics + target + "rule:\n  up: avg(backlog) > 5\n  down: max(backlgo) < 3\n", "6:13: rule.down: unknown metric"},
 		{metrics + target + "rule:\n  up: >\n    avg(backlog) > 5\n    && bcklog > 3\n", "7:8: rule.up: unknown metric bcklog: did you mean backlog?"},
 		{metrics + target + "rule:\n  target: backlog > 5\n", "5:11: rule.target: expected a number, but this is a condition"},
 		{metrics + target + "rule: {upper: 5, lower: 3, min: 4, max: 2}", "4:1: rule: 4 to 2 instances"},
 		{metrics + target + "rule: {upper: 5, lower: 3, points: 20}", "4:1: rule: 20 points: a window of 10m0s has room for 11"},
-		{metrics + target + "rule: {up: 'avg(backlog, \"20m\") > 1', window: 10m}", "4:1: rule: looks back by 20m0s, beyond the window of 10m0s"},
+		{metrics + target + "rule: {up: 'avg(backlog, \"20m\") > 1', window: 10m}", "4:1: rule: the rule needs values of the last 20m0s, but the window is 10m0s"},
 		{metrics + target + "rule: {upper: 5, lower: 3, cooldown: soon}", `4:28: rule.cooldown: "soon": write a length of time`},
 		{"every: 1ms\n" + metrics + target + "rule: {upper: 5, lower: 3}", `1:1: every: "1ms": must be at least 100ms`},
 		{"metrics: {}\n" + target + "rule: {upper: 5, lower: 3}", "1:1: metrics: has no metric"},
-		{"metrics: {max: {http: {url: 'http://h'}}}\n" + target + "rule: {upper: 5, lower: 3}", "1:11: metrics.max: max is a word of the rules' language"},
+		{"metrics: {max: {http: {url: 'http://h'}}}\n" + target + "rule: {upper: 5, lower: 3}", "1:11: metrics.max: max has a meaning in expressions"},
 		{"metrics: {a/b: {http: {url: 'http://h'}}}\n" + target + "rule: {upper: 5, lower: 3}", "metrics.a/b: "},
-		{"metrics: {b: {http: {url: 'http://h'}, sql: {}}}\n" + target + "rule: {upper: 5, lower: 3}", "1:40: metrics.b.sql: a second source, beside http: write one"},
+		{"metrics: {b: {http: {url: 'http://h'}, sql: {}}}\n" + target + "rule: {upper: 5, lower: 3}", "1:40: metrics.b.sql: a second source, http is there already: write only one"},
 		{"metrics: {b: {}}\n" + target + "rule: {upper: 5, lower: 3}", "1:11: metrics.b: has no source: write one of http, lag, prometheus, servicebus, sql"},
 		{"metrics: {b: {http: {url: 'ftp://h'}}}\n" + target + "rule: {upper: 5, lower: 3}", `metrics.b.http.url: "ftp://h": write a URL`},
 		{"metrics: {b: {http: {url: 'http://h', pointer: a.b}}}\n" + target + "rule: {upper: 5, lower: 3}", `pointer "a.b": write a JSON pointer`},
@@ -132,7 +132,7 @@ func TestMistakes(t *testing.T) {
 		{metrics + "target: {workers: {}}\nrule: {upper: 5, lower: 3}", "3:10: target.workers: needs one of pipeline and command"},
 		{metrics + "target: {}\nrule: {upper: 5, lower: 3}", "3:1: target: has no target: write one of appservice, command"},
 		{metrics + target + "rule: {upper: 5, lower: 3}\nstate: {azure: {connection: 'AccountName=x;AccountKey=hunter2'}}", "holds a secret"},
-		{metrics + target + "rule: {upper: 5, lower: 3}\nstate: {azure: {account: x}}", "account and credential: default go together"},
+		{metrics + target + "rule: {upper: 5, lower: 3}\nstate: {azure: {account: x}}", "account needs credential: default"},
 		{metrics + target + "rule: {upper: 5, lower: 3}\nstate: {azure: {connection: UseDevelopmentStorage=true, prefix: A--b}}", `state.azure.prefix: "A--b": write lower-case`},
 		{metrics + target + "rule: {upper: 5, lower: 3}\nsatte: {}", "5:1: satte: unknown key, did you mean state?"},
 		{metrics + target + "rule: {upper: '${MISSING}', lower: 3}", "MISSING"},
@@ -143,7 +143,7 @@ func TestMistakes(t *testing.T) {
 			continue
 		}
 		if text := err.Error(); strings.Contains(text, "hunter2") || strings.Contains(text, "secret@") {
-			t.Errorf("a secret is told: %v", err)
+			t.Errorf("the error shows a secret: %v", err)
 		}
 	}
 }
@@ -237,7 +237,7 @@ state: {sqlite: "` + file("s.db") + `"}
 	}
 }
 
-func TestRehearsalChangesNothing(t *testing.T) {
+func TestDryRunChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := parse(metrics + "target: {workers: {command: /nowhere/x, directory: /nowhere/w}}\nrule: {upper: 5, lower: 3}\nstate: {sqlite: /nowhere/s.db}\n")
 		if err != nil {

@@ -1,4 +1,5 @@
-// Package config makes an autoscaler of a YAML file.
+// Package config reads the YAML file of an autoscaler and opens what it names:
+// sources, target, state and queues.
 //
 //	c, err := config.Load("autoscale.yaml")
 //	parts, err := c.Open(ctx, config.AllParts, nil)
@@ -7,11 +8,11 @@
 //
 // # The file
 //
-// All keys there are; the values are the defaults, where there are any:
+// These are all keys. Where a key has a default, it is shown:
 //
-//	name: orders                      # of the resource: the file's name without its extension
+//	name: orders                      # the resource; default: the file's name without its extension
 //	every: 1m                         # how often metrics are read
-//	metrics:                          # names of your own, each with one source
+//	metrics:                          # names that you choose, each with one source
 //	  backlog:
 //	    servicebus:                   # active messages of a queue, or of a topic's subscription
 //	      connection: ${SERVICEBUS_CONNECTION_STRING}
@@ -20,7 +21,7 @@
 //	      topic: orders
 //	      subscription: billing       # or queue: orders
 //	  behind:
-//	    lag:                          # events of a hub that a pipeline has not done
+//	    lag:                          # events of a hub that a pipeline has not processed
 //	      pipeline: flights.yaml
 //	  open:
 //	    sql:
@@ -39,10 +40,10 @@
 //	target:                           # one of
 //	  workers:                        # processes on this machine
 //	    pipeline: flights.yaml        # sluice run flights.yaml, with partitions: balanced; or command: any program
-//	    directory: NAME.workers       # what is known of them
-//	    grace: 45s                    # for one that is to end
+//	    directory: NAME.workers       # their process ids, locks and output
+//	    grace: 45s                    # time for a graceful stop
 //	  command:                        # by sh -c
-//	    count: cat instances          # prints how many there are
+//	    count: cat instances          # prints the number of instances
 //	    scale: echo $SLUICE_INSTANCES > instances
 //	    timeout: 1m
 //	  webhook: {url: "http://scaler/orders", authorization: …}
@@ -50,33 +51,33 @@
 //	  appservice: {subscription: …, resource_group: …, plan: …}
 //	  cosmos: {endpoint: …, key: …, credential: default, database: …, container: …, unit: 1000}
 //	rule:                             # the published rule:
-//	  upper: 500                      # the average above it: one more
-//	  lower: 300                      # the maximum below it: one fewer
-//	  metric: backlog                 # which, if there are several
-//	                                  # or else expressions:
+//	  upper: 500                      # average above it: one instance more
+//	  lower: 300                      # maximum below it: one instance fewer
+//	  metric: backlog                 # needed if there are several
+//	                                  # or expressions:
 //	  up: avg(backlog, "10m") > 500
 //	  down: max(backlog, "10m") < 300
 //	  step: 1                         # an expression, or {up: …, down: …}
-//	                                  # or else how many there should be:
+//	                                  # or the number of instances:
 //	  target: ceil(backlog / 1000)
-//	                                  # and with any of them:
+//	                                  # and with any rule:
 //	  min: 1
 //	  max: 10
 //	  cooldown: 10m                   # or {up: …, down: …}; 0s: none
-//	  points: 5                       # values that a metric needs to count
+//	  points: 5                       # number of values that a metric needs to count
 //	  window: 10m                     # how long values are kept
-//	  stale: 3m                       # a metric without a value for so long does not count
+//	  stale: 3m                       # a metric whose newest value is older does not count
 //	state:                            # one of
 //	  sqlite: NAME.autoscale.db
 //	  azure: {connection: …, account: …, credential: default, table: Scaling}
-//	                                  # prefix: of the queues' names, where several files share an account
-//	keep: 720h                        # records of decisions
+//	                                  # prefix: of the queues' names, if several files share an account
+//	keep: 720h                        # how long decisions are kept
 //
-// The language of expressions is told by package expression. In them, and in
-// commands and queries, ${NAME} is nothing special; in all other values it is
-// an environment variable, as in pipelines. Keys and passwords in the file
-// itself are refused.
+// Package expression documents the language of expressions. In expressions,
+// commands and queries, ${NAME} has no special meaning; in all other values it is
+// an environment variable, as in pipelines. A file that holds a key or password is
+// refused.
 //
-// With azure, parts that run apart are joined by queues in the same account;
-// with sqlite, by queues in the same file, on one machine.
+// With state azure, parts that run as separate processes are joined by queues in
+// the same account; with sqlite, by queues in the same file, on one machine.
 package config

@@ -12,42 +12,44 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Mode says what of an autoscaler is to be opened.
+// Mode says which parts of an autoscaler to open.
 type Mode string
 
 const (
-	AllParts  Mode = ""          // all three parts, joined in this process
-	Collector Mode = "collector" // one part, joined to the others by queues
+	AllParts  Mode = ""          // all three parts, joined by queues in memory
+	Collector Mode = "collector" // one part, joined to the others by queues in the state
 	Logic     Mode = "logic"
 	Scaler    Mode = "scaler"
-	// DryRun is everything, but nothing is scaled and nothing remembered: the
-	// number of instances is read once, and from then on what it would be.
+	// DryRun is all parts, but nothing is scaled and nothing is saved. The number of
+	// instances is read once; after that it is the number that the decisions would
+	// have led to.
 	DryRun Mode = "dry-run"
 )
 
-// Options is what a program adds to what the file says. The zero value, and nil, add
-// nothing.
+// Options are what a program adds to the file. nil is the same as the zero value.
 type Options struct {
-	// OnRecord is told of each record of the decision log. The logic calls it.
+	// OnRecord is called with each record of the decision log after it was saved, on
+	// the goroutine of the logic.
 	OnRecord func(autoscale.Record)
-	// Log is told what is done and what fails. Default: nothing is logged.
+	// Log receives actions and failures. Default: nothing is logged.
 	Log *slog.Logger
 
 	resource  string
-	dryRun    bool // nothing may be started
-	mustExist bool // nothing may be created
+	dryRun    bool // start no workers
+	mustExist bool // create no state
 }
 
-// Parts is an autoscaler, or a part of one, ready to run.
+// Parts is an autoscaler, or a part of one, that is ready to run.
 type Parts struct {
 	parts []autoscale.Part
 	close []closer
 }
 
-// Run runs until ctx ends, and returns nil then.
+// Run works until ctx ends; then it returns nil. See [autoscale.RunAll].
 func (p *Parts) Run(ctx context.Context) error { return autoscale.RunAll(ctx, p.parts...) }
 
-// Close closes what was opened, the last first.
+// Close closes what Open has opened, in the reverse order. Call it after Run has
+// returned. Workers are stopped gracefully, which ctx does not cut short.
 func (p *Parts) Close(ctx context.Context) error {
 	var errs []error
 	for _, one := range slices.Backward(p.close) {
@@ -57,8 +59,9 @@ func (p *Parts) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Open opens what a part needs, and no more: the collector sources, the scaler
-// the target, logic and scaler the state.
+// Open opens what the mode needs, and no more: the sources for the collector, the
+// target for the scaler, the state for logic and scaler. Errors have the place in the
+// file. The caller closes the result. nil opts are the zero value.
 func (c *Config) Open(ctx context.Context, mode Mode, opts *Options) (_ *Parts, err error) {
 	e := Options{}
 	if opts != nil {
@@ -104,8 +107,9 @@ func (c *Config) Open(ctx context.Context, mode Mode, opts *Options) (_ *Parts, 
 	return p, nil
 }
 
-// OpenSources opens the sources alone, as a collector of readings that nobody
-// acts on.
+// OpenSources opens only the sources, and returns a collector for
+// [autoscale.Collector.Read] and a function that closes them. The collector has no
+// queue, so it must not be run.
 func (c *Config) OpenSources(ctx context.Context, opts *Options) (*autoscale.Collector, func(context.Context) error, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -118,8 +122,8 @@ func (c *Config) OpenSources(ctx context.Context, opts *Options) (*autoscale.Col
 	return autoscale.NewCollector(c.Resource.Name, sources, nil, &autoscale.CollectorConfig{Interval: c.Resource.Limits.Interval, Log: opts.Log}), p.Close, nil
 }
 
-// OpenStore opens the state alone, to look at it. One that is not there yet is
-// an error.
+// OpenStore opens only the state, for reading, and returns a function that closes it.
+// For a SQLite file that does not exist, the error wraps fs.ErrNotExist.
 func (c *Config) OpenStore(ctx context.Context) (autoscale.Store, func(context.Context) error, error) {
 	s, done, err := c.state(ctx, &Options{resource: c.Resource.Name, mustExist: true})
 	if err != nil {
@@ -128,7 +132,7 @@ func (c *Config) OpenStore(ctx context.Context) (autoscale.Store, func(context.C
 	return s.store, done, nil
 }
 
-// opening is an Open at work.
+// opening holds what the steps of Open share.
 type opening struct {
 	*Config
 	ctx   context.Context
@@ -136,7 +140,7 @@ type opening struct {
 	parts *Parts
 }
 
-// transport opens the state and the queues that a part needs.
+// transport opens the state, and the queues that join the parts.
 func (o *opening) transport(mode Mode) (autoscale.Queues, autoscale.Store, error) {
 	inMemory := autoscale.Queues{Metrics: autoscale.NewMemoryQueue(0), Actions: autoscale.NewMemoryQueue(0), Reports: autoscale.NewMemoryQueue(0)}
 	if mode == DryRun {
@@ -197,7 +201,7 @@ func (o *opening) openTarget(mode Mode) (autoscale.Target, error) {
 	return target, nil
 }
 
-// dryRunTarget is a target that only says it has scaled.
+// dryRunTarget is a target that only counts.
 type dryRunTarget struct {
 	mu        sync.Mutex
 	instances int

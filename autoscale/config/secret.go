@@ -11,15 +11,15 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// Secrets that stand in the file itself; those of emulators are none.
+// Patterns of secrets in the file itself. The keys of emulators are public.
 var (
 	password = regexp.MustCompile(`(?i)://[^/@:]*:[^@]+@|[?&](?:ssl)?password=[^&]`)
 	key      = regexp.MustCompile(`(?i)(?:SharedAccess(?:Key|Signature)|AccountKey)\s*=\s*[^;\s]`)
 	emulator = regexp.MustCompile(`(?i)UseDevelopment(?:Emulator|Storage)\s*=\s*true|AccountName\s*=\s*devstoreaccount1`)
 )
 
-// readSecret reads a value that may come from the environment alone, where it
-// holds a secret.
+// readSecret reads a value that may hold a secret, which must then come from the
+// environment.
 func readSecret(variable string, to *string) func(strictyaml.Node) {
 	return func(n strictyaml.Node) {
 		literal := n.Literal()
@@ -31,7 +31,7 @@ func readSecret(variable string, to *string) func(strictyaml.Node) {
 	}
 }
 
-// readKey reads a value that is nothing but a secret.
+// readKey reads a value that is a secret as a whole.
 func readKey(variable string, to *string) func(strictyaml.Node) {
 	return func(n strictyaml.Node) {
 		if n.Literal() != "" {
@@ -42,8 +42,7 @@ func readKey(variable string, to *string) func(strictyaml.Node) {
 	}
 }
 
-// readAuthorization reads what to send as Authorization: a scheme, and a
-// variable.
+// readAuthorization reads the header Authorization: a scheme, and a variable.
 func readAuthorization(to *http.Header) func(strictyaml.Node) {
 	return func(n strictyaml.Node) {
 		switch strings.TrimSpace(n.Literal()) {
@@ -64,7 +63,8 @@ func readCredential(to *string) func(strictyaml.Node) {
 	return func(n strictyaml.Node) { n.OneOf(to, "default") }
 }
 
-// credential is Entra ID's, of the environment; nil if none is asked for.
+// credential returns the Entra ID credential of the environment, nil if asked is
+// empty.
 func credential(asked string) (azcore.TokenCredential, error) {
 	if asked == "" {
 		return nil, nil

@@ -51,7 +51,7 @@ func readServiceBus(n strictyaml.Node) opener[autoscale.Source] {
 		n.Fail("needs one of connection (write ${SERVICEBUS_CONNECTION_STRING}) and namespace (with credential: default)")
 		return nil
 	case (c.Namespace != "") != (credentialName != ""):
-		n.Fail("namespace and credential: default go together")
+		n.Fail("namespace needs credential: default, and the reverse")
 		return nil
 	case (c.Queue != "") == (c.Topic != "") || (c.Topic != "") != (c.Subscription != ""):
 		n.Fail("needs queue, or topic and subscription")
@@ -81,7 +81,7 @@ func readLag(n strictyaml.Node) opener[autoscale.Source] {
 			return nil, nil, err
 		}
 		if p.Rollup {
-			return nil, nil, fmt.Errorf("pipeline %s reads into memory: it has no checkpoints to measure a lag by", path)
+			return nil, nil, fmt.Errorf("pipeline %s has no checkpoints, because it reads into memory: its lag cannot be measured", path)
 		}
 		parts, err := p.Open(ctx)
 		if err != nil {
@@ -104,7 +104,7 @@ func readSQL(n strictyaml.Node) opener[autoscale.Source] {
 			case "sqlite":
 				path, err := filepath.Abs(strings.TrimPrefix(rest, "//"))
 				if err != nil || rest == "" {
-					n.Fail("sqlite: has no path behind it: write sqlite:PATH")
+					n.Fail("sqlite: the path is missing: write sqlite:PATH")
 					return
 				}
 				driver, dsn = "sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: "mode=ro&_pragma=busy_timeout(10000)"}).String()
@@ -173,7 +173,7 @@ func readHTTP(n strictyaml.Node) opener[autoscale.Source] {
 	}
 }
 
-// readURL reads the URL of something over HTTP.
+// readURL reads an http or https URL.
 func readURL(to *string) func(strictyaml.Node) {
 	return func(n strictyaml.Node) {
 		var text string

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// state is where memory is kept, and queues between parts that run apart.
+// state is the store, and the queues that join parts in separate processes.
 type state struct {
 	store autoscale.Store
 	queue func(ctx context.Context, name string) (autoscale.Queue, error)
@@ -48,7 +48,7 @@ func sqliteState(path string) opener[state] {
 	}
 }
 
-// queuePrefix is what Azure lets a queue's name begin with.
+// queuePrefix is what Azure allows at the start of a queue's name.
 var queuePrefix = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9]){0,40}-?$`)
 
 func readAzure(n strictyaml.Node) opener[state] {
@@ -61,7 +61,7 @@ func readAzure(n strictyaml.Node) opener[state] {
 		"table":      func(n strictyaml.Node) { n.Text(&c.Table) },
 		"prefix": func(n strictyaml.Node) {
 			if n.Text(&prefix) && !queuePrefix.MatchString(prefix) {
-				n.Fail("%s: write lower-case letters, digits and single hyphens", n.Shown())
+				n.Fail("%s: write lower-case letters, digits and single hyphens, at most 42 characters", n.Shown())
 			}
 		},
 	})
@@ -73,7 +73,7 @@ func readAzure(n strictyaml.Node) opener[state] {
 		n.Fail("needs one of connection (write ${STORAGE_CONNECTION_STRING}) and account (with credential: default)")
 		return nil
 	case (c.Account != "") != (credentialName != ""):
-		n.Fail("account and credential: default go together")
+		n.Fail("account needs credential: default, and the reverse")
 		return nil
 	}
 	return func(ctx context.Context, _ *Options) (state, closer, error) {

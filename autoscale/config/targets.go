@@ -75,8 +75,8 @@ func (c *Config) readWorkers(n strictyaml.Node) opener[autoscale.Target] {
 	}
 }
 
-// checkWorkers reads the pipeline's file as its workers will, "" if they are of
-// another program, and warns if they can't share a hub.
+// checkWorkers reads the pipeline's file as its workers will, and logs a warning if
+// they cannot share a hub. path is empty if the workers run another program.
 func checkWorkers(path string, log *slog.Logger) error {
 	if path == "" {
 		return nil
@@ -87,7 +87,7 @@ func checkWorkers(path string, log *slog.Logger) error {
 	}
 	for _, p := range f.Stages {
 		if p.Partitions != sluice.Balanced && !p.Rollup && log != nil {
-			log.Warn("workers don't share partitions: write partitions: balanced into their pipeline's file", "pipeline", p.Name, "file", path)
+			log.Warn("workers cannot share partitions: write partitions: balanced in the pipeline's file", "pipeline", p.Name, "file", path)
 		}
 	}
 	return nil
@@ -181,7 +181,7 @@ func readCosmos(n strictyaml.Node) opener[autoscale.Target] {
 	})
 }
 
-// withoutClose opens a target that needs no closing.
+// withoutClose returns an opener of a target that needs no closing.
 func withoutClose[T autoscale.Target](make func() (T, error)) opener[autoscale.Target] {
 	return func(context.Context, *Options) (autoscale.Target, closer, error) {
 		t, err := make()

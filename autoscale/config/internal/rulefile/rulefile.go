@@ -1,6 +1,5 @@
-// Package rulefile reads the rule of an autoscaler's file. It is apart from the
-// rest of the file, which brings along the SDKs of sources and targets, so that
-// it can be fuzzed at speed.
+// Package rulefile reads the rule in an autoscaler's file. It is a package of its own
+// so that it can be fuzzed fast, without the SDKs that sources and targets import.
 package rulefile
 
 import (
@@ -15,8 +14,8 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// Read reads a rule over these metrics, and the limits beside it, which get
-// their defaults. What is wrong is noted in the file; the rule is nil then.
+// Read reads a rule that may use these metrics, and the limits next to it, which get
+// their defaults. It adds problems to the file, and then returns nil.
 func Read(n strictyaml.Node, metrics []string, l *autoscale.Limits) (rule autoscale.Rule) {
 	thresholds := &thresholdRule{}
 	expressions := &ruleExpressions{at: map[string]strictyaml.Node{}}
@@ -47,7 +46,7 @@ func Read(n strictyaml.Node, metrics []string, l *autoscale.Limits) (rule autosc
 	case thresholds.given():
 		rule = thresholds.make(n, metrics)
 	default:
-		n.Fail("says nothing: write upper and lower, or up and down, or target")
+		n.Fail("has no rule: write upper and lower, or up and down, or target")
 		return nil
 	}
 	if rule == nil {
@@ -62,7 +61,7 @@ func Read(n strictyaml.Node, metrics []string, l *autoscale.Limits) (rule autosc
 	return rule
 }
 
-// thresholdRule is the published rule, as far as it was read.
+// thresholdRule holds the keys of the published rule that were read.
 type thresholdRule struct {
 	upper, lower *float64
 	metric       *strictyaml.Node
@@ -76,7 +75,7 @@ func (p *thresholdRule) make(n strictyaml.Node, metrics []string) autoscale.Rule
 		n.Fail("needs both upper and lower")
 		return nil
 	case *p.lower > *p.upper:
-		n.Fail("lower %s is above upper %s: between them nothing is to be done", autoscale.FormatNumber(*p.lower), autoscale.FormatNumber(*p.upper))
+		n.Fail("lower %s is above upper %s: it must be at most as high", autoscale.FormatNumber(*p.lower), autoscale.FormatNumber(*p.upper))
 		return nil
 	case p.metric == nil && len(metrics) != 1:
 		n.Fail("needs metric: one of %s", strings.Join(metrics, ", "))
@@ -106,7 +105,7 @@ func readNumber(n strictyaml.Node) *float64 {
 
 func readMin(n strictyaml.Node, l *autoscale.Limits) {
 	if n.Int(&l.Min, 0, autoscale.MaxInstances) && l.Min == 0 {
-		l.Min = -1 // which is how limits say it
+		l.Min = -1 // in autoscale.Limits, 0 is the default
 	}
 }
 
@@ -122,7 +121,7 @@ func readCooldown(n strictyaml.Node, l *autoscale.Limits) {
 	})
 }
 
-// readOptionalDuration reads a length of time that may be none.
+// readOptionalDuration reads a duration that may be 0, which becomes -1.
 func readOptionalDuration(n strictyaml.Node, to *time.Duration) {
 	var text string
 	if !n.Text(&text) {
@@ -135,7 +134,7 @@ func readOptionalDuration(n strictyaml.Node, to *time.Duration) {
 	n.Duration(to)
 }
 
-// ruleExpressions are the expressions of a rule, and where they stand.
+// ruleExpressions holds the expressions of a rule, and their places in the file.
 type ruleExpressions struct {
 	spec expression.Spec
 	both bool // one step was given for both directions
@@ -164,11 +163,11 @@ func (w *ruleExpressions) readStep(n strictyaml.Node) {
 	}
 }
 
-// compile makes the rule, or notes its faults where they are; and sees that the
-// window is as long as the rule looks back.
+// compile compiles the rule, or adds its errors to the file at their places. It sets
+// the window to what the rule needs, or checks that it is long enough.
 func (w *ruleExpressions) compile(n strictyaml.Node, metrics []string, l *autoscale.Limits) autoscale.Rule {
 	text := w.spec
-	if w.both && text.Up == "" { // it may stand beside one direction alone
+	if w.both && text.Up == "" { // a common step is valid with only one direction
 		text.StepUp = ""
 	}
 	if w.both && text.Down == "" {
@@ -191,13 +190,13 @@ func (w *ruleExpressions) compile(n strictyaml.Node, metrics []string, l *autosc
 	case l.Window == 0:
 		l.Window = longest
 	case l.Window < rule.LookBack():
-		n.Fail("looks back by %v, beyond the window of %v", rule.LookBack(), l.Window)
+		n.Fail("the rule needs values of the last %v, but the window is %v: make it longer", rule.LookBack(), l.Window)
 		return nil
 	}
 	return rule
 }
 
-// unjoin are the errors that were joined into one.
+// unjoin returns the errors that were joined into one.
 func unjoin(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
