@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/storetest"
 
 	"github.com/sluice-go/sluice/blobstore"
-	"github.com/sluice-go/sluice/sluicetest"
 )
 
 // beside lets the cases of a suite wait for leases side by side.
@@ -21,20 +21,20 @@ func beside(t testing.TB) {
 }
 
 func TestLeases(t *testing.T) {
-	sluicetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
+	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
 		beside(t)
 		return newPlace(t).open(t).Leases()
-	}, &sluicetest.LeasesConfig{TTL: blobstore.MinLease, Long: blobstore.MaxLease})
+	}, &storetest.LeasesConfig{TTL: blobstore.MinLease, Long: blobstore.MaxLease})
 }
 
 // features are the same whatever the leases.
-var features = sluicetest.CheckpointFeatures{Ranges: 250}
+var features = storetest.CheckpointFeatures{Ranges: 250}
 
 func TestCheckpointsUnderLeases(t *testing.T) {
-	sluicetest.TestCheckpointStore(t, func(t testing.TB) sluicetest.CheckpointHarness {
+	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
 		p := newPlace(t)
 		store, peer, past := p.open(t), p.open(t), p.client(t)
-		return sluicetest.CheckpointHarness{
+		return storetest.CheckpointHarness{
 			Store: store, Peer: peer, Features: features,
 			Lease: func(ctx context.Context, with bool, g driver.Group, partition, owner string, above int64) (driver.Lease, error) {
 				s := store
@@ -56,16 +56,16 @@ func TestCheckpointsUnderLeases(t *testing.T) {
 }
 
 func TestCheckpointsUnderOtherLeases(t *testing.T) {
-	sluicetest.TestCheckpointStore(t, func(t testing.TB) sluicetest.CheckpointHarness {
+	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
 		p := newPlace(t)
-		return sluicetest.CheckpointHarness{Store: p.open(t), Peer: p.open(t), Features: features}
+		return storetest.CheckpointHarness{Store: p.open(t), Peer: p.open(t), Features: features}
 	})
 }
 
 func TestLetters(t *testing.T) {
-	sluicetest.TestLetterStore(t, func(t testing.TB) sluicetest.LetterHarness {
+	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 		p := newPlace(t)
 		s := p.open(t)
-		return sluicetest.LetterHarness{Store: s, DeadLetters: s, Peer: p.open(t)}
+		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: p.open(t)}
 	})
 }

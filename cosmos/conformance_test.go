@@ -6,12 +6,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/storetest"
 )
 
 // conform runs the suite of sinks on the fake account.
 func conform(t *testing.T, cfg *Config, record func(i int) Document) {
-	sluicetest.TestSink(t, func(t testing.TB) sluicetest.SinkHarness[Document] {
+	storetest.TestSink(t, func(t testing.TB) storetest.SinkHarness[Document] {
 		f := newFake(t)
 		var mu sync.Mutex
 		refused, broken := map[string]bool{}, false
@@ -40,7 +40,7 @@ func conform(t *testing.T, cfg *Config, record func(i int) Document) {
 			defer mu.Unlock()
 			fn()
 		}
-		return sluicetest.SinkHarness[Document]{
+		return storetest.SinkHarness[Document]{
 			Sink:   f.open(t, cfg),
 			Record: record,
 			Written: func(i int) bool {

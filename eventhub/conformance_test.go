@@ -5,31 +5,31 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/storetest"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice/emulator"
-	"github.com/sluice-go/sluice/sluicetest"
 )
 
 func TestConformance(t *testing.T) {
 	t.Run("plain", func(t *testing.T) {
-		sluicetest.TestSource(t, func(t testing.TB) sluicetest.SourceHarness {
+		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
 			b := newBroker(t, nil)
 			return harness(b, func() *Source { return b.source(nil) })
 		})
 	})
 	t.Run("tls", func(t *testing.T) {
-		sluicetest.TestSource(t, func(t testing.TB) sluicetest.SourceHarness {
+		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
 			b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0"})
 			return harness(b, func() *Source { return b.sourceOf(b.TLSConnectionString(), &Config{TLSConfig: b.tls()}) })
 		})
 	})
 }
 
-func harness(b *broker, connect func() *Source) sluicetest.SourceHarness {
-	return sluicetest.SourceHarness{
+func harness(b *broker, connect func() *Source) storetest.SourceHarness {
+	return storetest.SourceHarness{
 		Connect: func(testing.TB) driver.Source { return connect() },
 		Append: func(ctx context.Context, partition string, events ...*driver.Event) error {
 			return b.append(ctx, partition, events)

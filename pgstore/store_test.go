@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/storetest"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
-	"github.com/sluice-go/sluice/sluicetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
@@ -59,9 +59,9 @@ func readEffects(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-func harness(t testing.TB, s *pgstore.Store, peer driver.TxStore[pgx.Tx]) sluicetest.TxHarness[pgx.Tx] {
+func harness(t testing.TB, s *pgstore.Store, peer driver.TxStore[pgx.Tx]) storetest.TxHarness[pgx.Tx] {
 	createEffects(t, s)
-	return sluicetest.TxHarness[pgx.Tx]{
+	return storetest.TxHarness[pgx.Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
 		Put:     put,
 		Effects: func(ctx context.Context) ([]string, error) { return readEffects(ctx, s.Pool()) },
@@ -98,24 +98,24 @@ func schemas(t *testing.T) func(t testing.TB) string {
 	}
 }
 
-func newHarness(t *testing.T) func(t testing.TB) sluicetest.TxHarness[pgx.Tx] {
+func newHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[pgx.Tx] {
 	schema := schemas(t)
-	return func(t testing.TB) sluicetest.TxHarness[pgx.Tx] {
+	return func(t testing.TB) storetest.TxHarness[pgx.Tx] {
 		url := schema(t)
 		return harness(t, open(t, url, nil), open(t, url, nil))
 	}
 }
 
-func TestTxStore(t *testing.T)     { sluicetest.TestTxStore(t, newHarness(t)) }
-func TestDeadLetters(t *testing.T) { sluicetest.TestDeadLetters(t, newHarness(t)) }
+func TestTxStore(t *testing.T)     { storetest.TestTxStore(t, newHarness(t)) }
+func TestDeadLetters(t *testing.T) { storetest.TestDeadLetterStore(t, newHarness(t)) }
 
 func TestCheckpointStore(t *testing.T) {
 	schema := schemas(t)
-	sluicetest.TestCheckpointStore(t, func(t testing.TB) sluicetest.CheckpointHarness {
+	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
 		url := schema(t)
-		return sluicetest.CheckpointHarness{
+		return storetest.CheckpointHarness{
 			Store: open(t, url, nil), Peer: open(t, url, nil),
-			Features: sluicetest.CheckpointFeatures{Ranges: 10_000},
+			Features: storetest.CheckpointFeatures{Ranges: 10_000},
 		}
 	})
 }
@@ -125,16 +125,16 @@ var patient = &pgstore.Config{LockTimeout: 20 * time.Second}
 
 func TestLetterStore(t *testing.T) {
 	schema := schemas(t)
-	sluicetest.TestLetterStore(t, func(t testing.TB) sluicetest.LetterHarness {
+	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 		url := schema(t)
 		s := open(t, url, patient)
-		return sluicetest.LetterHarness{Store: s, DeadLetters: s, Peer: open(t, url, patient)}
+		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: open(t, url, patient)}
 	})
 }
 
 func TestLeases(t *testing.T) {
 	schema := schemas(t)
-	sluicetest.TestLeases(t, func(t testing.TB) driver.LeaseStore { return open(t, schema(t), nil).Leases() }, nil)
+	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore { return open(t, schema(t), nil).Leases() }, nil)
 }
 
 // The store asks nothing of the role's defaults, of the pool's way to send
@@ -145,17 +145,17 @@ func TestOtherSettings(t *testing.T) {
 			schema := schemas(t)
 			odd := func(t testing.TB) *pgstore.Store { return openOddly(t, schema(t), mode, 200*time.Millisecond) }
 			t.Run("TxStore", func(t *testing.T) {
-				sluicetest.TestTxStore(t, func(t testing.TB) sluicetest.TxHarness[pgx.Tx] { return harness(t, odd(t), nil) })
+				storetest.TestTxStore(t, func(t testing.TB) storetest.TxHarness[pgx.Tx] { return harness(t, odd(t), nil) })
 			})
 			t.Run("CheckpointStore", func(t *testing.T) {
-				sluicetest.TestCheckpointStore(t, func(t testing.TB) sluicetest.CheckpointHarness {
-					return sluicetest.CheckpointHarness{Store: odd(t), Features: sluicetest.CheckpointFeatures{Ranges: 10_000}}
+				storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
+					return storetest.CheckpointHarness{Store: odd(t), Features: storetest.CheckpointFeatures{Ranges: 10_000}}
 				})
 			})
 			t.Run("LetterStore", func(t *testing.T) {
-				sluicetest.TestLetterStore(t, func(t testing.TB) sluicetest.LetterHarness {
+				storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 					s := openOddly(t, schema(t), mode, patient.LockTimeout)
-					return sluicetest.LetterHarness{Store: s, DeadLetters: s}
+					return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s}
 				})
 			})
 		})

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sender"
-	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/storetest"
 )
 
 // blockable is a transport that can be blocked.
@@ -79,13 +79,13 @@ func conformanceMessage(i int) *sender.Message {
 // testConformance runs the conformance suite of sinks with batches of up to
 // 20,000 bytes. ids calls its argument for each stored message.
 func testConformance(t *testing.T, make func(t testing.TB) (transport sender.Transport, faults *emulator.Faults, ids func(func(id string)))) {
-	sluicetest.TestSink(t, func(t testing.TB) sluicetest.SinkHarness[*sender.Message] {
+	storetest.TestSink(t, func(t testing.TB) storetest.SinkHarness[*sender.Message] {
 		transport, faults, ids := make(t)
 		g := &blockable{Transport: transport}
 		there, at := map[string]bool{}, int64(0)
 		var refused atomic.Int64
 		refused.Store(-1)
-		return sluicetest.SinkHarness[*sender.Message]{
+		return storetest.SinkHarness[*sender.Message]{
 			Sink: newSink(t, g, nil),
 			Record: func(i int) *sender.Message {
 				m := conformanceMessage(i)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
+	"github.com/sluice-go/sluice/storetest"
 
 	"github.com/sluice-go/sluice"
 )
@@ -27,21 +29,28 @@ func (b *bentCheckpoints) Advance(ctx context.Context, lease sluice.Lease, to sl
 	return b.Store.Advance(ctx, lease, to, done)
 }
 
-func checkpointHarness(s driver.CheckpointStore) CheckpointHarness {
-	return CheckpointHarness{Store: s, Features: CheckpointFeatures{Ranges: 1000}}
+func checkpointHarness(s driver.CheckpointStore) storetest.CheckpointHarness {
+	return storetest.CheckpointHarness{Store: s, Features: storetest.CheckpointFeatures{Ranges: 1000}}
 }
 
 func TestCheckpointsInMemory(t *testing.T) {
-	memory := func(testing.TB) CheckpointHarness { return checkpointHarness(new(Store)) }
-	t.Run("virtual", func(t *testing.T) { virtual(t, checkpointChecks(), memory) })
-	TestCheckpointStore(t, memory)
+	memory := func(testing.TB) storetest.CheckpointHarness { return checkpointHarness(new(Store)) }
+	t.Run("virtual", func(t *testing.T) {
+		suite.Virtual(t, func(t *testing.T) { storetest.TestCheckpoints(t, memory) })
+	})
+	storetest.TestCheckpoints(t, memory)
+}
+
+// passes checks that a store passes the suite, in virtual time.
+func passes(t *testing.T, new func(testing.TB) storetest.CheckpointHarness) {
+	suite.Virtual(t, func(t *testing.T) { storetest.TestCheckpoints(t, new) })
 }
 
 // What a store may be: one that keeps a few ranges only, or none, and one that
 // writes only under a lease that is held.
 func TestPoorCheckpointsPass(t *testing.T) {
 	for _, most := range []int{0, 2} {
-		virtual(t, checkpointChecks(), func(testing.TB) CheckpointHarness {
+		passes(t, func(testing.TB) storetest.CheckpointHarness {
 			b := &bentCheckpoints{bentStore: bentStore{Store: new(Store)}}
 			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 				return b.Store.Advance(ctx, lease, to, done[:min(most, len(done))])
@@ -54,7 +63,7 @@ func TestPoorCheckpointsPass(t *testing.T) {
 }
 
 func TestLeasedCheckpointsPass(t *testing.T) {
-	virtual(t, checkpointChecks(), func(testing.TB) CheckpointHarness {
+	passes(t, func(testing.TB) storetest.CheckpointHarness {
 		leases := &bentLeases{Leases: new(Leases)}
 		b := &bentCheckpoints{bentStore: bentStore{Store: new(Store)}}
 		holds := func(l sluice.Lease) bool {
@@ -83,9 +92,9 @@ func TestLeasedCheckpointsPass(t *testing.T) {
 }
 
 func TestCheckpointSuiteCatches(t *testing.T) {
-	var drivers []broken[CheckpointHarness]
+	var drivers []suite.Broken[storetest.CheckpointHarness]
 	add := func(how string, bend func(b *bentCheckpoints, good *Store)) {
-		drivers = append(drivers, broken[CheckpointHarness]{how, func(testing.TB) CheckpointHarness {
+		drivers = append(drivers, suite.Broken[storetest.CheckpointHarness]{How: how, New: func(testing.TB) storetest.CheckpointHarness {
 			b := &bentCheckpoints{bentStore: bentStore{Store: new(Store)}}
 			bend(b, b.Store)
 			return checkpointHarness(b)
@@ -310,5 +319,5 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 			return good.Reset(ctx, group, partition, incarnation, to)
 		}
 	})
-	caught(t, checkpointChecks(), drivers)
+	suite.Caught(t, storetest.TestCheckpoints, drivers)
 }

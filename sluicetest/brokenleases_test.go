@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
@@ -70,12 +71,12 @@ func (b *bentLeases) edit(group sluice.Group, partition string, fn func(l *lease
 func free(l *lease) { l.until = time.Time{} }
 
 func TestLeasesSuiteCatches(t *testing.T) {
-	var drivers []broken[leaseHarness]
+	var drivers []suite.Broken[driver.LeaseStore]
 	add := func(how string, bend func(b *bentLeases, good *Leases)) {
-		drivers = append(drivers, broken[leaseHarness]{how, func(testing.TB) leaseHarness {
+		drivers = append(drivers, suite.Broken[driver.LeaseStore]{How: how, New: func(testing.TB) driver.LeaseStore {
 			b := &bentLeases{Leases: new(Leases)}
 			bend(b, b.Leases)
-			return newLeaseHarness(b, nil)
+			return b
 		}})
 	}
 	add("hands out one epoch only", func(b *bentLeases, good *Leases) { good.Unsafe.SameEpoch = true })
@@ -310,5 +311,5 @@ func TestLeasesSuiteCatches(t *testing.T) {
 			return l, err
 		}
 	})
-	caught(t, leaseChecks, drivers)
+	suite.Caught(t, testLeases, drivers)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
+	"github.com/sluice-go/sluice/storetest"
 
 	"github.com/sluice-go/sluice"
 )
@@ -54,9 +56,9 @@ func (b *bentLetters) Discard(ctx context.Context, group sluice.Group, filter sl
 }
 
 func TestDeadLettersSuiteCatches(t *testing.T) {
-	var drivers []broken[TxHarness[*Tx]]
+	var drivers []suite.Broken[storetest.TxHarness[*Tx]]
 	add := func(how string, bend func(b *bentLetters, s *bentStore, good *Store)) {
-		drivers = append(drivers, broken[TxHarness[*Tx]]{how, func(testing.TB) TxHarness[*Tx] {
+		drivers = append(drivers, suite.Broken[storetest.TxHarness[*Tx]]{How: how, New: func(testing.TB) storetest.TxHarness[*Tx] {
 			good := new(Store)
 			h := harness(good)
 			b, s := &bentLetters{Store: good}, &bentStore{Store: good}
@@ -283,5 +285,5 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 			return n, err
 		}
 	})
-	caught(t, deadLetterChecks[*Tx](), drivers)
+	suite.Caught(t, storetest.TestDeadLetterStore, drivers)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/suite"
+	"github.com/sluice-go/sluice/storetest"
 )
 
 // bentParking is a store of dead letters for deliveries without transactions
@@ -59,21 +61,23 @@ func (b *bentParking) Held(ctx context.Context, group sluice.Group, partition st
 }
 
 func TestLettersInMemory(t *testing.T) {
-	memory := func(testing.TB) LetterHarness {
+	memory := func(testing.TB) storetest.DeadLetterQueueHarness {
 		s := new(Store)
-		return LetterHarness{Store: s, DeadLetters: s}
+		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s}
 	}
-	t.Run("virtual", func(t *testing.T) { virtual(t, letterChecks(), memory) })
-	TestLetterStore(t, memory)
+	t.Run("virtual", func(t *testing.T) {
+		suite.Virtual(t, func(t *testing.T) { storetest.TestDeadLetterQueue(t, memory) })
+	})
+	storetest.TestDeadLetterQueue(t, memory)
 }
 
 func TestLetterSuiteCatches(t *testing.T) {
-	var drivers []broken[LetterHarness]
+	var drivers []suite.Broken[storetest.DeadLetterQueueHarness]
 	add := func(how string, bend func(b *bentParking, good *Store)) {
-		drivers = append(drivers, broken[LetterHarness]{how, func(testing.TB) LetterHarness {
+		drivers = append(drivers, suite.Broken[storetest.DeadLetterQueueHarness]{How: how, New: func(testing.TB) storetest.DeadLetterQueueHarness {
 			b := &bentParking{Store: new(Store)}
 			bend(b, b.Store)
-			return LetterHarness{Store: b, DeadLetters: b.Store}
+			return storetest.DeadLetterQueueHarness{Store: b, DeadLetters: b.Store}
 		}})
 	}
 	add("loses letters", func(_ *bentParking, good *Store) { good.Unsafe.LostLetters = true })
@@ -434,5 +438,5 @@ func TestLetterSuiteCatches(t *testing.T) {
 			return append(keys, more...), err
 		}
 	})
-	caught(t, letterChecks(), drivers)
+	suite.Caught(t, storetest.TestDeadLetterQueue, drivers)
 }

@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
+	"github.com/sluice-go/sluice/storetest"
 
 	"github.com/sluice-go/sluice"
 )
 
 // brokenSeen are stores that are wrong about chain ids.
-func brokenSeen() []broken[TxHarness[*Tx]] {
-	var drivers []broken[TxHarness[*Tx]]
+func brokenSeen() []suite.Broken[storetest.TxHarness[*Tx]] {
+	var drivers []suite.Broken[storetest.TxHarness[*Tx]]
 	add := func(how string, bend func(b *bentStore, good *Store)) {
-		drivers = append(drivers, broken[TxHarness[*Tx]]{how, func(testing.TB) TxHarness[*Tx] {
+		drivers = append(drivers, suite.Broken[storetest.TxHarness[*Tx]]{How: how, New: func(testing.TB) storetest.TxHarness[*Tx] {
 			b := &bentStore{Store: new(Store)}
 			h := harness(b.Store)
 			h.Store = b

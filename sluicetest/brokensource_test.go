@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
+	"github.com/sluice-go/sluice/storetest"
 
 	"github.com/sluice-go/sluice"
 )
@@ -90,9 +92,9 @@ func (h *Hub) unlink(partition string) {
 }
 
 func TestSourceSuiteCatches(t *testing.T) {
-	var drivers []broken[SourceHarness]
-	whole := func(how string, bend func(h *SourceHarness, b *bentSource, good *Hub)) {
-		drivers = append(drivers, broken[SourceHarness]{how, func(testing.TB) SourceHarness {
+	var drivers []suite.Broken[storetest.SourceHarness]
+	whole := func(how string, bend func(h *storetest.SourceHarness, b *bentSource, good *Hub)) {
+		drivers = append(drivers, suite.Broken[storetest.SourceHarness]{How: how, New: func(testing.TB) storetest.SourceHarness {
 			good := NewHub(testGroup, 2)
 			b := &bentSource{Hub: good}
 			h := hubHarness(good)
@@ -102,7 +104,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 		}})
 	}
 	add := func(how string, bend func(b *bentSource, good *Hub)) {
-		whole(how, func(_ *SourceHarness, b *bentSource, good *Hub) { bend(b, good) })
+		whole(how, func(_ *storetest.SourceHarness, b *bentSource, good *Hub) { bend(b, good) })
 	}
 
 	describe := func(how string, after func(topic *sluice.Topic)) {
@@ -315,7 +317,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 			return r.Read(ctx, max)
 		}
 	})
-	whole("reads on in the topic that was recreated", func(h *SourceHarness, b *bentSource, good *Hub) {
+	whole("reads on in the topic that was recreated", func(h *storetest.SourceHarness, b *bentSource, good *Hub) {
 		b.read = func(ctx context.Context, r *reader, max int) ([]*sluice.Event, error) {
 			good.mu.Lock()
 			if p, _ := good.find(r.log.id); p != r.log {
@@ -325,7 +327,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 			return r.Read(ctx, max)
 		}
 	})
-	whole("lets everything begin at 0 again after retention", func(h *SourceHarness, b *bentSource, good *Hub) {
+	whole("lets everything begin at 0 again after retention", func(h *storetest.SourceHarness, b *bentSource, good *Hub) {
 		h.Trim = func(_ context.Context, partition string, before int64) error {
 			good.mu.Lock()
 			defer good.mu.Unlock()
@@ -382,8 +384,8 @@ func TestSourceSuiteCatches(t *testing.T) {
 			return r.Read(ctx, max)
 		}
 	})
-	whole("says that it does not compare epochs, and does", func(h *SourceHarness, b *bentSource, good *Hub) { h.Features.NoEpochs = true })
-	whole("says that it has no offsets, and has", func(h *SourceHarness, b *bentSource, good *Hub) { h.Features.NoOffsets = true })
-	whole("says that it carries no ids, and does", func(h *SourceHarness, b *bentSource, good *Hub) { h.Features.Bare = true })
-	caught(t, sourceChecks, drivers)
+	whole("says that it does not compare epochs, and does", func(h *storetest.SourceHarness, b *bentSource, good *Hub) { h.Features.NoEpochs = true })
+	whole("says that it has no offsets, and has", func(h *storetest.SourceHarness, b *bentSource, good *Hub) { h.Features.NoOffsets = true })
+	whole("says that it carries no ids, and does", func(h *storetest.SourceHarness, b *bentSource, good *Hub) { h.Features.Bare = true })
+	suite.Caught(t, storetest.TestSource, drivers)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
+	"github.com/sluice-go/sluice/storetest"
 
 	"github.com/sluice-go/sluice"
 )
@@ -137,19 +139,20 @@ func oneAtATime(b *bentStore, good *Store) {
 }
 
 func TestOneWriterPasses(t *testing.T) {
-	virtual(t, txChecks[*Tx](), func(testing.TB) TxHarness[*Tx] {
+	oneWriter := func(testing.TB) storetest.TxHarness[*Tx] {
 		b := &bentStore{Store: new(Store)}
 		oneAtATime(b, b.Store)
 		h := harness(b.Store)
 		h.Store, h.Features.WaitsForOpen = b, true
 		return h
-	})
+	}
+	suite.Virtual(t, func(t *testing.T) { storetest.TestTxStore(t, oneWriter) })
 }
 
 func TestTxStoreSuiteCatches(t *testing.T) {
-	var drivers []broken[TxHarness[*Tx]]
-	whole := func(how string, bend func(h *TxHarness[*Tx], b *bentStore, good *Store)) {
-		drivers = append(drivers, broken[TxHarness[*Tx]]{how, func(testing.TB) TxHarness[*Tx] {
+	var drivers []suite.Broken[storetest.TxHarness[*Tx]]
+	whole := func(how string, bend func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store)) {
+		drivers = append(drivers, suite.Broken[storetest.TxHarness[*Tx]]{How: how, New: func(testing.TB) storetest.TxHarness[*Tx] {
 			b := &bentStore{Store: new(Store)}
 			h := harness(b.Store)
 			h.Store = b
@@ -158,14 +161,14 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		}})
 	}
 	add := func(how string, bend func(b *bentStore, good *Store)) {
-		whole(how, func(_ *TxHarness[*Tx], b *bentStore, good *Store) { bend(b, good) })
+		whole(how, func(_ *storetest.TxHarness[*Tx], b *bentStore, good *Store) { bend(b, good) })
 	}
 
 	add("does not look at epoch and owner", func(b *bentStore, good *Store) { good.Unsafe.NoFence = true })
 	add("does not look at the position", func(b *bentStore, good *Store) { good.Unsafe.NoPosition = true })
 	add("commits effects and checkpoint apart", func(b *bentStore, good *Store) { good.Unsafe.SplitCommit = true })
-	whole("waits for open transactions without saying so", func(h *TxHarness[*Tx], b *bentStore, good *Store) { oneAtATime(b, good) })
-	whole("says that it waits for open transactions and does not", func(h *TxHarness[*Tx], b *bentStore, good *Store) { h.Features.WaitsForOpen = true })
+	whole("waits for open transactions without saying so", func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) { oneAtATime(b, good) })
+	whole("says that it waits for open transactions and does not", func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) { h.Features.WaitsForOpen = true })
 	add("ends no open transaction when it claims", func(b *bentStore, good *Store) {
 		good.Unsafe = UnsafeStore{LateCommit: true, NoFence: true}
 		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
@@ -477,7 +480,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 			return err
 		}
 	})
-	whole("takes writes after the commit", func(h *TxHarness[*Tx], b *bentStore, good *Store) {
+	whole("takes writes after the commit", func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) {
 		h.Put = func(ctx context.Context, tx *Tx, key string) error {
 			if tx.Insert("effects", key) != nil {
 				good.locked(func() { good.tables["effects"].rows = append(good.tables["effects"].rows, key) })
@@ -597,5 +600,5 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 			return list, err
 		}
 	})
-	caught(t, txChecks[*Tx](), append(drivers, brokenSeen()...))
+	suite.Caught(t, storetest.TestTxStore, append(drivers, brokenSeen()...))
 }

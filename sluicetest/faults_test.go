@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
@@ -45,10 +46,10 @@ func (w *writes) Write(op Op, lease sluice.Lease, apply func() error) error {
 }
 
 // scripted is a store at position 9 of lease a, and its faults.
-func scripted(t *testing.T) (TxHarness[*Tx], *Store, *script, sluice.Lease) {
+func scripted(t *testing.T) (fixture, *Store, *script, sluice.Lease) {
 	s := &script{}
 	store := &Store{Faults: s}
-	h := harness(store)
+	h := fixture{store}
 	return h, store, s, h.begin(t)
 }
 
@@ -88,7 +89,7 @@ func TestOutageOfEveryOperation(t *testing.T) {
 		OpParked:  func(ctx context.Context) error { _, err := store.Parked(ctx, testGroup, "0", "", 0); return err },
 		OpHeld:    func(ctx context.Context) error { _, err := store.Held(ctx, testGroup, "0"); return err },
 	}
-	before := h.progress(t, "0")
+	before := h.progress(t)
 	for op, call := range calls {
 		var asked []Op
 		s.before = func(op Op, lease sluice.Lease) error {
@@ -98,13 +99,13 @@ func TestOutageOfEveryOperation(t *testing.T) {
 			}
 			return errCut
 		}
-		is(t, string(op), call(limited(t)), errCut)
+		suite.ErrorIs(t, string(op), call(suite.Context(t)), errCut)
 		if !slices.Equal(asked, []Op{op}) {
 			t.Errorf("%s: asked about %v", op, asked)
 		}
 	}
 	s.before = nil
-	if after := h.progress(t, "0"); !reflect.DeepEqual(before, after) {
+	if after := h.progress(t); !reflect.DeepEqual(before, after) {
 		t.Errorf("outages changed %+v to %+v", before, after)
 	}
 	h.effects(t)
@@ -126,31 +127,31 @@ func TestOutageDuringTheHandler(t *testing.T) {
 			}
 			return nil
 		}
-		err := store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
-			if err := h.Put(ctx, tx, "first"); err != nil {
+		err := store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+			if err := h.put("first")(ctx, tx); err != nil {
 				return err
 			}
-			err := h.Put(ctx, tx, "second")
-			if again := h.Put(ctx, tx, "third"); again == nil {
+			err := h.put("second")(ctx, tx)
+			if again := h.put("third")(ctx, tx); again == nil {
 				t.Error("a broken transaction took a write")
 			}
 			return handle(err)
 		})
-		is(t, "an outage that the handler has "+what, err, errCut)
+		suite.ErrorIs(t, "an outage that the handler has "+what, err, errCut)
 		if blames(err) {
 			t.Errorf("an outage that the handler has %s is held against it", what)
 		}
 	}
 	h.effects(t)
-	h.stands(t, "0", at(9))
+	h.stands(t, at(9))
 }
 
 func TestCommitLost(t *testing.T) {
 	h, store, s, a := scripted(t)
 	s.commit = func(driver.Step, func() error) error { return errCut }
-	is(t, "commit", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), errCut)
+	suite.ErrorIs(t, "commit", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), errCut)
 	h.effects(t)
-	h.stands(t, "0", at(9))
+	h.stands(t, at(9))
 }
 
 func TestCommitUnanswered(t *testing.T) {
@@ -159,29 +160,29 @@ func TestCommitUnanswered(t *testing.T) {
 		if step.To != at(10) {
 			t.Errorf("told of step %+v", step)
 		}
-		ok(t, "apply", apply())
+		suite.NoError(t, "apply", apply())
 		return sluice.ErrUnknown
 	}
-	is(t, "commit", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), sluice.ErrUnknown)
+	suite.ErrorIs(t, "commit", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), sluice.ErrUnknown)
 	h.effects(t, "10")
-	h.stands(t, "0", at(10))
+	h.stands(t, at(10))
 }
 
 func TestCommitLate(t *testing.T) {
-	unknown := func(t *testing.T) (TxHarness[*Tx], *Store, sluice.Lease, func() error) {
+	unknown := func(t *testing.T) (fixture, *Store, sluice.Lease, func() error) {
 		h, store, s, a := scripted(t)
 		var late func() error
 		s.commit = func(_ driver.Step, apply func() error) error {
 			late, s.commit = apply, nil
 			return sluice.ErrUnknown
 		}
-		is(t, "commit", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("late")), sluice.ErrUnknown)
+		suite.ErrorIs(t, "commit", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("late")), sluice.ErrUnknown)
 		h.effects(t)
 		return h, store, a, late
 	}
 	t.Run("in time", func(t *testing.T) {
 		h, _, a, late := unknown(t)
-		ok(t, "apply", late())
+		suite.NoError(t, "apply", late())
 		if err := late(); err == nil {
 			t.Error("applied twice")
 		}
@@ -198,22 +199,22 @@ func TestCommitLate(t *testing.T) {
 		if err := late(); err == nil {
 			t.Error("applied behind the claim's back")
 		}
-		ok(t, "commit again", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
+		suite.NoError(t, "commit again", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
 		h.effects(t, "again")
 	})
 	t.Run("after a claim that does not end it", func(t *testing.T) {
 		h, store, a, late := unknown(t)
 		store.Unsafe.LateCommit = true
 		h.claim(t, a)
-		ok(t, "apply", late())
-		fenced(t, "commit again", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
+		suite.NoError(t, "apply", late())
+		fenced(t, "commit again", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
 		h.effects(t, "late")
 	})
 	t.Run("after the same step was done again", func(t *testing.T) {
 		h, store, a, late := unknown(t)
 		store.Unsafe.LateCommit = true
 		h.claim(t, a)
-		ok(t, "commit again", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
+		suite.NoError(t, "commit again", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("again")))
 		fenced(t, "apply", late())
 		h.effects(t, "again")
 	})
@@ -229,7 +230,7 @@ func TestCommitLate(t *testing.T) {
 func TestCommitAnsweredWithoutBeingApplied(t *testing.T) {
 	h, store, s, a := scripted(t)
 	s.commit = func(driver.Step, func() error) error { return nil }
-	if err := store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")); err == nil {
+	if err := store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")); err == nil {
 		t.Error("faults that answer for nothing are believed")
 	}
 }
@@ -238,28 +239,22 @@ func TestSplitCommitLeavesEffectsBehind(t *testing.T) {
 	h, store, s, a := scripted(t)
 	store.Unsafe.SplitCommit = true
 	s.commit = func(driver.Step, func() error) error { return errCut }
-	is(t, "commit", store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), errCut)
+	suite.ErrorIs(t, "commit", store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10")), errCut)
 	h.effects(t, "10")
-	h.stands(t, "0", at(9))
+	h.stands(t, at(9))
 }
 
 func TestWriteFaults(t *testing.T) {
 	w := &writes{}
 	store := &Store{Faults: w}
-	h := LetterHarness{Store: store, DeadLetters: store}
+	h := fixture{store}
 	a, b := leaseOf("0", "a", 1), leaseOf("0", "b", 2)
-	claim := func(l sluice.Lease) sluice.Checkpoint {
-		t.Helper()
-		p, err := store.Claim(limited(t), l, "incarnation 1")
-		ok(t, "claim", err)
-		return p
-	}
-	claim(a)
+	h.claim(t, a)
 	done := []driver.SequenceRange{{First: 12, Last: 13}}
 	calls := map[Op]func() error{
-		OpAdvance: func() error { return store.Advance(limited(t), a, at(10), done) },
-		OpPark:    func() error { return store.Park(limited(t), []sluice.DeadLetter{parked("0", 5)}) },
-		OpSettle:  func() error { return store.Settle(limited(t), testGroup, []int64{1}, nil) },
+		OpAdvance: func() error { return store.Advance(suite.Context(t), a, at(10), done) },
+		OpPark:    func() error { return store.Park(suite.Context(t), []sluice.DeadLetter{parked("0", 5)}) },
+		OpSettle:  func() error { return store.Settle(suite.Context(t), testGroup, []int64{1}, nil) },
 	}
 
 	late := make(map[Op]func() error)
@@ -271,16 +266,16 @@ func TestWriteFaults(t *testing.T) {
 			late[op] = apply
 			return errCut
 		}
-		is(t, string(op), call(), errCut)
+		suite.ErrorIs(t, string(op), call(), errCut)
 	}
-	if p := claim(a); p.Position != driver.Unset || len(h.letters(t)) > 0 {
-		t.Errorf("writes that were lost left %+v, %v", p, h.letters(t))
+	if p := h.claim(t, a); p.Position != driver.Unset || len(h.list(t)) > 0 {
+		t.Errorf("writes that were lost left %+v, %v", p, h.list(t))
 	}
 	done[0].Last = 99 // whoever sent it may use its memory again
-	ok(t, "a late advance", late[OpAdvance]())
-	ok(t, "a late park", late[OpPark]())
-	if p := claim(a); p.Position != at(10) || !slices.Equal(p.Done, []driver.SequenceRange{{First: 12, Last: 13}}) || len(h.letters(t)) != 1 {
-		t.Errorf("late writes left %+v, %v", p, h.letters(t))
+	suite.NoError(t, "a late advance", late[OpAdvance]())
+	suite.NoError(t, "a late park", late[OpPark]())
+	if p := h.claim(t, a); p.Position != at(10) || !slices.Equal(p.Done, []driver.SequenceRange{{First: 12, Last: 13}}) || len(h.list(t)) != 1 {
+		t.Errorf("late writes left %+v, %v", p, h.list(t))
 	}
 	for _, op := range []Op{OpAdvance, OpPark} {
 		if late[op]() == nil {
@@ -288,18 +283,19 @@ func TestWriteFaults(t *testing.T) {
 		}
 	}
 	w.write = func(_ Op, _ sluice.Lease, apply func() error) error { return apply() }
-	h.retry(t, h.letters(t)[5].ID)
-	ok(t, "a late settle", late[OpSettle]())
-	if left := h.letters(t); len(left) > 0 {
+	_, err := store.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+	suite.NoError(t, "redrive", err)
+	suite.NoError(t, "a late settle", late[OpSettle]())
+	if left := h.list(t); len(left) > 0 {
 		t.Errorf("a late settle left %v", left)
 	}
 
-	ok(t, "advance", store.Advance(limited(t), a, at(20), nil))
+	suite.NoError(t, "advance", store.Advance(suite.Context(t), a, at(20), nil))
 	w.write = func(_ Op, _ sluice.Lease, apply func() error) error { late[OpAdvance] = apply; return errCut }
-	is(t, "advance", store.Advance(limited(t), a, at(30), nil), errCut)
-	claim(b)
+	suite.ErrorIs(t, "advance", store.Advance(suite.Context(t), a, at(30), nil), errCut)
+	h.claim(t, b)
 	fenced(t, "an advance that comes after another's claim", late[OpAdvance]())
-	if p := claim(b); p.Position != at(20) {
+	if p := h.claim(t, b); p.Position != at(20) {
 		t.Errorf("it left %+v", p)
 	}
 	for op, call := range calls {

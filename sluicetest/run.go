@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
@@ -44,31 +45,31 @@ func Run[Tx any](t testing.TB, store driver.TxStore[Tx], handler sluice.Handler[
 	hub, last := load(t, events)
 	watch := &watcher{news: make(chan struct{}, 1), stopped: make(chan error, 1)}
 	consumer, err := sluice.New(hub, new(Leases), sluice.Transactional(store, handler), watch.config(cfg))
-	ok(t, "make a consumer", err)
+	suite.NoError(t, "make a consumer", err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ended := spawn(t, func() error { return consumer.Run(ctx) })
+	ended := suite.Spawn(t, func() error { return consumer.Run(ctx) })
 
-	stall := time.NewTimer(patience)
+	stall := time.NewTimer(suite.Patience)
 	defer stall.Stop()
 	for {
 		progress, err := store.Read(ctx, hub.group)
-		ok(t, "read the checkpoints", err)
+		suite.NoError(t, "read the checkpoints", err)
 		if reached(progress, last) {
-			ok(t, "stop the consumer", consumer.Stop(ctx))
-			ok(t, "run the consumer", <-ended)
+			suite.NoError(t, "stop the consumer", consumer.Stop(ctx))
+			suite.NoError(t, "run the consumer", <-ended)
 			return result(ctx, t, store, hub.group)
 		}
 		select {
 		case <-watch.news:
-			stall.Reset(patience)
+			stall.Reset(suite.Patience)
 		case err := <-watch.stopped:
 			t.Fatalf("a partition has stopped: %v", err)
 		case err := <-ended:
 			t.Fatalf("the consumer has ended: %v", err)
 		case <-stall.C:
 			progress, _ = store.Read(ctx, hub.group)
-			t.Fatalf("nothing was committed for %v; checkpoints are at %v, want %v; the last failure: %v", patience, positions(progress), last, watch.failure())
+			t.Fatalf("nothing was committed for %v; checkpoints are at %v, want %v; the last failure: %v", suite.Patience, positions(progress), last, watch.failure())
 		}
 	}
 }
@@ -113,16 +114,16 @@ func result[Tx any](ctx context.Context, t testing.TB, store driver.TxStore[Tx],
 	var r Result
 	var err error
 	r.Progress, err = store.Read(ctx, group)
-	ok(t, "read the checkpoints", err)
+	suite.NoError(t, "read the checkpoints", err)
 	letters, is := store.(driver.DeadLetterStore)
 	if !is {
 		return r
 	}
 	r.DeadLetters, err = letters.List(ctx, group, sluice.DeadLetterFilter{})
-	ok(t, "list the dead letters", err)
+	suite.NoError(t, "list the dead letters", err)
 	for i, l := range r.DeadLetters {
 		r.DeadLetters[i], err = letters.Get(ctx, group, l.ID)
-		ok(t, "get a dead letter", err)
+		suite.NoError(t, "get a dead letter", err)
 	}
 	return r
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
 func TestRunSaysWhatIsWrong(t *testing.T) {
@@ -33,10 +34,11 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		{"a config that is refused", func(*Store) {}, Bodies("a"), &sluice.Config{Attempts: -1}, "attempts"},
 		{"a start that is none", func(*Store) {}, Bodies("a"), &sluice.Config{Start: sluice.Start{Kind: 99}}, "unknown kind of start"},
 	} {
-		failures := failuresOf(t, check[*Store]{c.what, func(t testing.TB, store *Store) {
+		failures := suite.Failures(t, func(t testing.TB) {
+			store := new(Store)
 			c.bend(store)
 			Run(t, store, insert, c.events, c.cfg)
-		}}, func(testing.TB) *Store { return new(Store) })
+		})
 		if len(failures) != 1 || !strings.Contains(failures[0], c.want) {
 			t.Errorf("%s: got %q, want %q", c.what, failures, c.want)
 		}

@@ -2,23 +2,23 @@ package sluicetest
 
 import (
 	"context"
-	"fmt"
-	"runtime"
-	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-
-	"github.com/sluice-go/sluice/driver"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
+	"github.com/sluice-go/sluice/storetest"
 )
 
-// memory is the harness of the in-memory store.
-func memory(testing.TB) TxHarness[*Tx] { return harness(new(Store)) }
+// The drivers in memory pass the conformance suites, and the suites are tested on variants of
+// them that are broken on purpose, in the files broken*_test.go. Those are here and not with
+// the suites, because they change what is inside of the drivers.
 
-func harness(s *Store) TxHarness[*Tx] {
-	return TxHarness[*Tx]{
+// memory is the harness of the in-memory store.
+func memory(testing.TB) storetest.TxHarness[*Tx] { return harness(new(Store)) }
+
+func harness(s *Store) storetest.TxHarness[*Tx] {
+	return storetest.TxHarness[*Tx]{
 		Store:       s,
 		DeadLetters: s,
 		Put:         func(_ context.Context, tx *Tx, key string) error { return tx.Insert("effects", key) },
@@ -43,101 +43,11 @@ func harness(s *Store) TxHarness[*Tx] {
 	}
 }
 
-// virtual runs a suite with each case in a bubble, in virtual time.
-func virtual[H any](t *testing.T, checks []check[H], new func(t testing.TB) H) {
-	for _, c := range checks {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { c.run(t, new(t)) })
-		})
-	}
-}
-
-// broken is a driver that is wrong in one way.
-type broken[H any] struct {
-	how string
-	new func(t testing.TB) H
-}
-
-// caught sees that every broken driver fails the suite, and that there is no
-// case that none of them fails.
-func caught[H any](t *testing.T, checks []check[H], drivers []broken[H]) {
-	t.Helper()
-	unused := make(map[string]bool)
-	for _, c := range checks {
-		unused[c.name] = true
-	}
-	for _, d := range drivers {
-		var by []string
-		for _, c := range checks {
-			if failures := failuresOf(t, c, d.new); failures != nil {
-				by = append(by, fmt.Sprintf("%s: %s", c.name, failures[0]))
-				delete(unused, c.name)
-			}
-		}
-		if by == nil {
-			t.Errorf("a driver that %s passes", d.how)
-			continue
-		}
-		t.Logf("a driver that %s fails\n\t%s", d.how, strings.Join(by, "\n\t"))
-	}
-	for _, c := range checks {
-		if unused[c.name] {
-			t.Errorf("no broken driver fails %s", c.name)
-		}
-	}
-}
-
-// failuresOf runs a case in a bubble and returns what it notes.
-func failuresOf[H any](t *testing.T, c check[H], new func(t testing.TB) H) []string {
-	t.Helper()
-	var failures []string
-	synctest.Test(t, func(t *testing.T) {
-		r := &recorder{TB: t}
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			c.run(r, new(r))
-		}()
-		<-over
-		failures = r.failures
-	})
-	return failures
-}
-
-// recorder is a test whose failures are kept to itself.
-type recorder struct {
-	testing.TB
-	mu       sync.Mutex
-	failures []string
-}
-
-func (r *recorder) Errorf(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failures = append(r.failures, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) Error(args ...any) { r.Errorf("%s", fmt.Sprint(args...)) }
-
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.Errorf(format, args...)
-	runtime.Goexit()
-}
-
-func (r *recorder) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
-
-func TestLeasesInMemory(t *testing.T) {
-	t.Run("virtual", func(t *testing.T) {
-		virtual(t, leaseChecks, func(testing.TB) leaseHarness { return newLeaseHarness(new(Leases), nil) })
-	})
-	TestLeases(t, func(testing.TB) driver.LeaseStore { return new(Leases) }, nil)
-}
-
 // hub is the harness of the in-memory hub.
-func hub(testing.TB) SourceHarness { return hubHarness(NewHub(testGroup, 2)) }
+func hub(testing.TB) storetest.SourceHarness { return hubHarness(NewHub(testGroup, 2)) }
 
-func hubHarness(h *Hub) SourceHarness {
-	return SourceHarness{
+func hubHarness(h *Hub) storetest.SourceHarness {
+	return storetest.SourceHarness{
 		Connect: func(testing.TB) driver.Source { return h },
 		Append: func(_ context.Context, partition string, events ...*sluice.Event) error {
 			h.Append(partition, events...)
@@ -154,16 +64,31 @@ func hubHarness(h *Hub) SourceHarness {
 	}
 }
 
+// testLeases is the suite with its defaults.
+func testLeases(t *testing.T, new func(t testing.TB) driver.LeaseStore) {
+	storetest.TestLeases(t, new, nil)
+}
+
+func TestLeasesInMemory(t *testing.T) {
+	memory := func(testing.TB) driver.LeaseStore { return new(Leases) }
+	t.Run("virtual", func(t *testing.T) {
+		suite.Virtual(t, func(t *testing.T) { testLeases(t, memory) })
+	})
+	testLeases(t, memory)
+}
+
 func TestHubInMemory(t *testing.T) {
-	t.Run("virtual", func(t *testing.T) { virtual(t, sourceChecks, hub) })
-	TestSource(t, hub)
+	t.Run("virtual", func(t *testing.T) {
+		suite.Virtual(t, func(t *testing.T) { storetest.TestSource(t, hub) })
+	})
+	storetest.TestSource(t, hub)
 }
 
 func TestStoreInMemory(t *testing.T) {
 	t.Run("virtual", func(t *testing.T) {
-		virtual(t, txChecks[*Tx](), memory)
-		virtual(t, deadLetterChecks[*Tx](), memory)
+		suite.Virtual(t, func(t *testing.T) { storetest.TestTxStore(t, memory) })
+		suite.Virtual(t, func(t *testing.T) { storetest.TestDeadLetterStore(t, memory) })
 	})
-	TestTxStore(t, memory)
-	TestDeadLetters(t, memory)
+	storetest.TestTxStore(t, memory)
+	storetest.TestDeadLetterStore(t, memory)
 }

@@ -7,8 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
-
-	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/storetest"
 )
 
 // setUp is what the tests' handlers write to: effects without a unique
@@ -69,9 +68,9 @@ func effects(ctx context.Context, s *Store) ([]string, error) {
 	return keys, rows.Err()
 }
 
-func harness(t testing.TB) sluicetest.TxHarness[*Tx] {
+func harness(t testing.TB) storetest.TxHarness[*Tx] {
 	s, peer := pair(t)
-	return sluicetest.TxHarness[*Tx]{
+	return storetest.TxHarness[*Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
 		Put:     put,
 		Effects: func(ctx context.Context) ([]string, error) { return effects(ctx, s) },
@@ -83,36 +82,36 @@ func harness(t testing.TB) sluicetest.TxHarness[*Tx] {
 			_, err := tx.ExecContext(ctx, "INSERT INTO children (later) VALUES (404)")
 			return err
 		},
-		Features: sluicetest.TxFeatures{WaitsForOpen: true},
+		Features: storetest.TxFeatures{WaitsForOpen: true},
 	}
 }
 
-func TestTxStore(t *testing.T)     { sluicetest.TestTxStore(t, harness) }
-func TestDeadLetters(t *testing.T) { sluicetest.TestDeadLetters(t, harness) }
+func TestTxStore(t *testing.T)     { storetest.TestTxStore(t, harness) }
+func TestDeadLetters(t *testing.T) { storetest.TestDeadLetterStore(t, harness) }
 
 func TestCheckpointStore(t *testing.T) {
-	sluicetest.TestCheckpointStore(t, func(t testing.TB) sluicetest.CheckpointHarness {
+	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
 		s, peer := pair(t)
-		return sluicetest.CheckpointHarness{Store: s, Peer: peer, Features: sluicetest.CheckpointFeatures{Ranges: 10_000}}
+		return storetest.CheckpointHarness{Store: s, Peer: peer, Features: storetest.CheckpointFeatures{Ranges: 10_000}}
 	})
 }
 
 func TestLetterStore(t *testing.T) {
-	sluicetest.TestLetterStore(t, func(t testing.TB) sluicetest.LetterHarness {
+	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 		s, peer := pair(t)
-		return sluicetest.LetterHarness{Store: s, DeadLetters: s, Peer: peer}
+		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: peer}
 	})
 }
 
 func TestLeases(t *testing.T) {
-	sluicetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
+	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
 		return open(t, filepath.Join(t.TempDir(), "x.db")).Leases()
 	}, nil)
 }
 
 // TestLeasesOfTwo runs the suite with every call on one of two stores in turn.
 func TestLeasesOfTwo(t *testing.T) {
-	sluicetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
+	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
 		a, b := pair(t)
 		return &inTurn{stores: []*Leases{a.Leases(), b.Leases()}}
 	}, nil)

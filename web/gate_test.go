@@ -11,11 +11,12 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/storetest"
 	"github.com/sluice-go/sluice/web"
 )
 
-func harness(h *sluicetest.Hub) sluicetest.SourceHarness {
-	return sluicetest.SourceHarness{
+func harness(h *sluicetest.Hub) storetest.SourceHarness {
+	return storetest.SourceHarness{
 		Connect: func(testing.TB) driver.Source { return web.NewGate(h) },
 		Append: func(_ context.Context, partition string, events ...*sluice.Event) error {
 			h.Append(partition, events...)

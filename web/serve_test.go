@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/storetest"
 	"github.com/sluice-go/sluice/web"
 )
 
@@ -190,5 +191,5 @@ func TestGivenCertificate(t *testing.T) {
 // TestGate: a gate is a source like any other.
 func TestGate(t *testing.T) {
 	t.Parallel()
-	sluicetest.TestSource(t, func(testing.TB) sluicetest.SourceHarness { return harness(sluicetest.NewHub(group, 2)) })
+	storetest.TestSource(t, func(testing.TB) storetest.SourceHarness { return harness(sluicetest.NewHub(group, 2)) })
 }

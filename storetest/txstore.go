@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
@@ -17,11 +18,11 @@ import (
 // TestTxStore is the conformance suite of [sluice.TxStore]. Every case asks new
 // for an empty database.
 func TestTxStore[Tx any](t *testing.T, new func(t testing.TB) TxHarness[Tx]) {
-	runChecks(t, txChecks[Tx](), new)
+	suite.Run(t, txChecks[Tx](), new)
 }
 
-func txChecks[Tx any]() []check[TxHarness[Tx]] {
-	var all []check[TxHarness[Tx]]
+func txChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
+	var all []suite.Check[TxHarness[Tx]]
 	all = append(all, claimChecks[Tx]()...)
 	all = append(all, commitChecks[Tx]()...)
 	all = append(all, failureChecks[Tx]()...)
@@ -32,9 +33,9 @@ func txChecks[Tx any]() []check[TxHarness[Tx]] {
 
 // claimChecks are about checkpoints outside of transactions: Claim, Record,
 // Leave, Read, Reset.
-func claimChecks[Tx any]() []check[TxHarness[Tx]] {
-	return []check[TxHarness[Tx]]{
-		{"ClaimCreates", func(t testing.TB, h TxHarness[Tx]) {
+func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
+	return []suite.Check[TxHarness[Tx]]{
+		{Name: "ClaimCreates", Run: func(t testing.TB, h TxHarness[Tx]) {
 			l := leaseOf("0", "a", 7)
 			p := h.claim(t, l)
 			p.Updated = p.Updated.UTC()
@@ -46,7 +47,7 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("read %+v, want %+v", got, want)
 			}
 		}},
-		{"ClaimRaises", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "ClaimRaises", Run: func(t testing.TB, h TxHarness[Tx]) {
 			h.begin(t)
 			p := h.claim(t, leaseOf("0", "b", 5))
 			if p.Owner != "b" || p.Epoch != 5 || p.Position != at(9) {
@@ -56,11 +57,11 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("the same owner claimed in epoch 6, got %+v", p)
 			}
 		}},
-		{"ClaimFenced", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "ClaimFenced", Run: func(t testing.TB, h TxHarness[Tx]) {
 			h.claim(t, leaseOf("0", "b", 5))
 			before := h.progress(t, "0")
 			for _, l := range []sluice.Lease{leaseOf("0", "a", 4), leaseOf("0", "b", 4), leaseOf("0", "a", 5)} {
-				_, err := h.Store.Claim(limited(t), l, "incarnation 1")
+				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
 				f, found := errors.AsType[*sluice.FencedError](err)
 				if !found || f.Partition != "0" || f.Epoch != 5 || f.Owner != "b" {
 					t.Errorf("claim for %s in epoch %d: got %v, want a FencedError that names epoch 5 of b", l.Owner, l.Epoch, err)
@@ -70,7 +71,7 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("claims in vain changed %+v to %+v", before, after)
 			}
 		}},
-		{"Claims", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Claims", Run: func(t testing.TB, h TxHarness[Tx]) {
 			claims := func(what string, want int) {
 				t.Helper()
 				if got := h.progress(t, "0").Claims; got != want {
@@ -88,7 +89,7 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("claimed in three epochs: %d claims", p.Claims)
 			}
 			b := leaseOf("0", "b", 3)
-			ok(t, "record", h.Store.RecordAttempt(limited(t), b, driver.Unset, driver.AttemptRecord{Sequence: 0, Attempts: 1, Error: "no"}))
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), b, driver.Unset, driver.AttemptRecord{Sequence: 0, Attempts: 1, Error: "no"}))
 			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: driver.Unset, DeadLetters: []sluice.DeadLetter{parked("0", 3)}}, nil)
 			claims("no progress", 3)
 			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(0)}, nil)
@@ -97,27 +98,27 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("claimed after progress: %d claims, want 2", p.Claims)
 			}
 			for _, l := range []sluice.Lease{b, leaseOf("0", "b", 9), leaseOf("0", "c", 8), leaseOf("1", "c", 9)} {
-				ok(t, "leave by one who was fenced off", h.Store.Leave(limited(t), l))
+				suite.NoError(t, "leave by one who was fenced off", h.Store.Leave(suite.Context(t), l))
 			}
 			claims("left by one who was fenced off", 2)
-			ok(t, "leave", h.Store.Leave(limited(t), leaseOf("0", "c", 9)))
+			suite.NoError(t, "leave", h.Store.Leave(suite.Context(t), leaseOf("0", "c", 9)))
 			claims("left in good order", 0)
 			if p := h.claim(t, leaseOf("0", "d", 10)); p.Claims != 1 || p.Position != at(0) {
 				t.Errorf("claimed after a clean leave: %d claims at %+v, want 1 at %+v", p.Claims, p.Position, at(0))
 			}
 		}},
-		{"Incarnation", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Incarnation", Run: func(t testing.TB, h TxHarness[Tx]) {
 			h.begin(t)
-			p, err := h.Store.Claim(limited(t), leaseOf("0", "b", 2), "incarnation 2")
-			ok(t, "claim with another incarnation", err)
+			p, err := h.Store.Claim(suite.Context(t), leaseOf("0", "b", 2), "incarnation 2")
+			suite.NoError(t, "claim with another incarnation", err)
 			if p.Incarnation != "incarnation 1" || p.Position != at(9) || p.Epoch != 2 || p.Owner != "b" {
 				t.Errorf("got %+v, want the checkpoint claimed, and its incarnation and position as they were", p)
 			}
 		}},
-		{"Trial", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Trial", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			trial := driver.AttemptRecord{Sequence: 10, Attempts: 2, Error: "first line\nsecond 'line' \"√\" \\ %"}
-			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(9), trial))
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), trial))
 			if got := h.progress(t, "0").Attempt; got != trial {
 				t.Errorf("read trial %+v, want %+v", got, trial)
 			}
@@ -130,7 +131,7 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				"position":  {a, at(8)},
 				"partition": {leaseOf("1", "a", 1), at(9)},
 			} {
-				fenced(t, "record under another "+what, h.Store.RecordAttempt(limited(t), try.lease, try.at, driver.AttemptRecord{Sequence: 99, Attempts: 9}))
+				fenced(t, "record under another "+what, h.Store.RecordAttempt(suite.Context(t), try.lease, try.at, driver.AttemptRecord{Sequence: 99, Attempts: 9}))
 			}
 			b := leaseOf("0", "b", 2)
 			if p := h.claim(t, b); p.Attempt != trial {
@@ -144,19 +145,19 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 			if got := h.progress(t, "0").Attempt; got != (driver.AttemptRecord{}) {
 				t.Errorf("progress left trial %+v", got)
 			}
-			ok(t, "record", h.Store.RecordAttempt(limited(t), b, at(10), trial))
-			ok(t, "record none", h.Store.RecordAttempt(limited(t), b, at(10), driver.AttemptRecord{}))
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), b, at(10), trial))
+			suite.NoError(t, "record none", h.Store.RecordAttempt(suite.Context(t), b, at(10), driver.AttemptRecord{}))
 			if got := h.progress(t, "0").Attempt; got != (driver.AttemptRecord{}) {
 				t.Errorf("recording none left trial %+v", got)
 			}
 		}},
-		{"Read", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Read", Run: func(t testing.TB, h TxHarness[Tx]) {
 			for i, p := range []string{"10", "2", "0"} {
 				h.claim(t, leaseOf(p, "a", int64(i+1)))
 			}
 			for range 2 { // reading claims nothing
-				list, err := h.Store.Read(limited(t), testGroup)
-				ok(t, "read", err)
+				list, err := h.Store.Read(suite.Context(t), testGroup)
+				suite.NoError(t, "read", err)
 				var got []string
 				for _, p := range list {
 					got = append(got, fmt.Sprintf("%s epoch %d claims %d", p.Partition, p.Epoch, p.Claims))
@@ -166,39 +167,39 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				}
 			}
 		}},
-		{"GroupsApart", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "GroupsApart", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			for _, g := range strangers {
-				list, err := h.Store.Read(limited(t), g)
-				ok(t, "read", err)
+				list, err := h.Store.Read(suite.Context(t), g)
+				suite.NoError(t, "read", err)
 				if len(list) != 0 {
 					t.Errorf("group %v: read %v before anything was claimed", g, list)
 				}
 				l := sluice.Lease{Group: g, Partition: "0", Owner: "o'wner", Epoch: 1}
-				p, err := h.Store.Claim(limited(t), l, "incarnation 1")
-				ok(t, fmt.Sprintf("claim in group %v", g), err)
+				p, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
+				suite.NoError(t, fmt.Sprintf("claim in group %v", g), err)
 				if p.Position != driver.Unset || p.Group != g {
 					t.Errorf("group %v: claimed %+v, another group's", g, p)
 				}
-				ok(t, "commit", h.Store.Commit(limited(t), driver.Step{Lease: l, From: driver.Unset, To: at(77)}, nil))
+				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(77)}, nil))
 			}
 			h.stands(t, "0", at(9))
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, nil)
 		}},
-		{"Reset", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Reset", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.claim(t, leaseOf("0", "a", 2))
 			a.Epoch = 2
-			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1}))
-			epoch, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", at(4))
-			ok(t, "reset", err)
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1}))
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", at(4))
+			suite.NoError(t, "reset", err)
 			p := h.progress(t, "0")
 			if epoch <= 2 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || p.Attempt != (driver.AttemptRecord{}) {
 				t.Errorf("reset to epoch %d: %+v, want an epoch above 2, position %+v of incarnation 2, no claims, no trial", epoch, p, at(4))
 			}
 			called := false
 			for _, from := range []int64{9, 4} {
-				fenced(t, "commit by the owner of before", h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(from), To: at(10)}, func(context.Context, Tx) error {
+				fenced(t, "commit by the owner of before", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(from), To: at(10)}, func(context.Context, Tx) error {
 					called = true
 					return nil
 				}))
@@ -206,15 +207,15 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 			if called {
 				t.Error("a handler was called under a lease that a reset had fenced off")
 			}
-			fenced(t, "record by the owner of before", h.Store.RecordAttempt(limited(t), a, at(4), driver.AttemptRecord{}))
-			_, err = h.Store.Claim(limited(t), a, "incarnation 2")
+			fenced(t, "record by the owner of before", h.Store.RecordAttempt(suite.Context(t), a, at(4), driver.AttemptRecord{}))
+			_, err = h.Store.Claim(suite.Context(t), a, "incarnation 2")
 			fenced(t, "claim in the epoch of before", err)
-			_, err = h.Store.Claim(limited(t), leaseOf("0", "b", epoch), "incarnation 2")
+			_, err = h.Store.Claim(suite.Context(t), leaseOf("0", "b", epoch), "incarnation 2")
 			if f, found := errors.AsType[*sluice.FencedError](err); !found || f.Epoch != epoch {
 				t.Errorf("claim in the reset's own epoch: got %v, want a FencedError that names epoch %d", err, epoch)
 			}
-			again, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", driver.Origin)
-			ok(t, "reset again", err)
+			again, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", driver.Origin)
+			suite.NoError(t, "reset again", err)
 			if again <= epoch {
 				t.Errorf("reset again to epoch %d, after %d", again, epoch)
 			}
@@ -222,9 +223,9 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("claimed after a reset: %+v, want 1 claim at the origin", p)
 			}
 		}},
-		{"ResetCreates", func(t testing.TB, h TxHarness[Tx]) {
-			epoch, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 1", at(4))
-			ok(t, "reset", err)
+		{Name: "ResetCreates", Run: func(t testing.TB, h TxHarness[Tx]) {
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 1", at(4))
+			suite.NoError(t, "reset", err)
 			p := h.progress(t, "0")
 			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 1" || p.Claims != 0 {
 				t.Errorf("reset made %+v with epoch %d", p, epoch)
@@ -232,7 +233,7 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.claim(t, leaseOf("0", "a", epoch+1))
 			h.commit(t, driver.Step{Lease: leaseOf("0", "a", epoch+1), From: at(4), To: at(5)}, nil)
 		}},
-		{"AfterAdvance", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "AfterAdvance", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// A store may serve deliveries of both kinds, and a group change from
 			// one to the other. What lies behind a position goes when it moves.
 			checkpoints, both := any(h.Store).(driver.CheckpointStore)
@@ -242,8 +243,8 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 			a := h.begin(t)
 			done := []driver.SequenceRange{{First: 13, Last: 14}}
 			trial := driver.AttemptRecord{Sequence: 10, Attempts: 1, Error: "no"}
-			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(9), trial))
-			ok(t, "advance", checkpoints.Advance(limited(t), a, at(9), done))
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), trial))
+			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, at(9), done))
 			if p := h.claim(t, a); p.Attempt != trial || !slices.Equal(p.Done, done) {
 				t.Errorf("advanced in place: %+v, want trial %+v and %v done", p, trial, done)
 			}
@@ -255,14 +256,14 @@ func claimChecks[Tx any]() []check[TxHarness[Tx]] {
 			if p := h.progress(t, "0"); len(p.Done) > 0 {
 				t.Errorf("a step left %v done behind %v, want none", p.Done, p.Position)
 			}
-			ok(t, "record", h.Store.RecordAttempt(limited(t), a, at(10), driver.AttemptRecord{Sequence: 11, Attempts: 1}))
-			ok(t, "advance", checkpoints.Advance(limited(t), a, at(11), done))
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(10), driver.AttemptRecord{Sequence: 11, Attempts: 1}))
+			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, at(11), done))
 			if p := h.progress(t, "0"); p.Attempt != (driver.AttemptRecord{}) || p.Claims != 1 {
 				t.Errorf("an advance left %+v, want no trial and 1 claim", p)
 			}
-			fenced(t, "commit from where it was", h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(10), To: at(12)}, nil))
+			fenced(t, "commit from where it was", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(10), To: at(12)}, nil))
 		}},
-		{"LargeNumbers", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "LargeNumbers", Run: func(t testing.TB, h TxHarness[Tx]) {
 			l := leaseOf("0", "a", 1<<40)
 			h.claim(t, l)
 			far := sluice.Position{Sequence: 1<<62 + 1, Offset: strings.Repeat("9", 60)}

@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"bytes"
@@ -12,36 +12,37 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
 
-// TestDeadLetters is the conformance suite of [sluice.DeadLetterStore], and of
+// TestDeadLetterStore is the conformance suite of [sluice.DeadLetterStore], and of
 // how a [sluice.TxStore] keeps what it serves. Every case asks new for an empty
 // database.
-func TestDeadLetters[Tx any](t *testing.T, new func(t testing.TB) TxHarness[Tx]) {
-	runChecks(t, deadLetterChecks[Tx](), new)
+func TestDeadLetterStore[Tx any](t *testing.T, new func(t testing.TB) TxHarness[Tx]) {
+	suite.Run(t, deadLetterChecks[Tx](), new)
 }
 
-func deadLetterChecks[Tx any]() []check[TxHarness[Tx]] {
+func deadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	return append(lookChecks[Tx](), decideChecks[Tx]()...)
 }
 
 // lookChecks are about what is read: List and Get.
-func lookChecks[Tx any]() []check[TxHarness[Tx]] {
-	return []check[TxHarness[Tx]]{
-		{"RoundTrip", func(t testing.TB, h TxHarness[Tx]) {
+func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
+	return []suite.Check[TxHarness[Tx]]{
+		{Name: "RoundTrip", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			want := rich(5)
 			listed := h.park(t, a, want)[5]
-			got, err := h.DeadLetters.Get(limited(t), testGroup, listed.ID)
-			ok(t, "get", err)
+			got, err := h.DeadLetters.Get(suite.Context(t), testGroup, listed.ID)
+			suite.NoError(t, "get", err)
 			want.ID = listed.ID
 			sameLetter(t, "get", got, want)
 			want.Event.Body, want.Event.Properties = nil, nil
 			sameLetter(t, "list, without body and properties", listed, want)
 		}},
-		{"Bare", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Bare", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			bare := parked("0", 5)
 			bare.HasBody, bare.Event.Body, bare.Event.Offset = false, nil, ""
@@ -50,13 +51,13 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 			empty.Event.Body, empty.Error, empty.Attempts = []byte{}, "", 0
 			listed := h.park(t, a, bare, empty)
 			for sequence, want := range map[int64]sluice.DeadLetter{5: bare, 6: empty} {
-				got, err := h.DeadLetters.Get(limited(t), testGroup, listed[sequence].ID)
-				ok(t, "get", err)
+				got, err := h.DeadLetters.Get(suite.Context(t), testGroup, listed[sequence].ID)
+				suite.NoError(t, "get", err)
 				want.ID = listed[sequence].ID
 				sameLetter(t, "get", got, want)
 			}
 		}},
-		{"AnyText", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "AnyText", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// Databases differ in the text they can hold. What they can't must
 			// not stop a partition: it is changed, and the body and the identity
 			// stay exact.
@@ -69,8 +70,8 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 				l.Event.Body = []byte(text)
 				l.Event.Properties = map[string]any{"n" + hostile: text}
 				id := h.park(t, a, l)[int64(i)].ID
-				got, err := h.DeadLetters.Get(limited(t), testGroup, id)
-				ok(t, fmt.Sprintf("get of a dead letter with text %q", text), err)
+				got, err := h.DeadLetters.Get(suite.Context(t), testGroup, id)
+				suite.NoError(t, fmt.Sprintf("get of a dead letter with text %q", text), err)
 				if !bytes.Equal(got.Event.Body, l.Event.Body) || !got.HasBody || got.Event.Sequence != int64(i) || len(got.Event.Properties) != 1 {
 					t.Errorf("dead letter with text %q: got %+v, want body and identity as they were", text, got)
 				}
@@ -79,13 +80,13 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 						t.Errorf("%s %q became %q, want what can be kept of it", what, text, kept)
 					}
 				}
-				ok(t, "record a trial", h.Store.RecordAttempt(limited(t), a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1, Error: text}))
+				suite.NoError(t, "record a trial", h.Store.RecordAttempt(suite.Context(t), a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1, Error: text}))
 				if kept := h.progress(t, "0").Attempt.Error; !strings.HasPrefix(kept, "before") || !strings.HasSuffix(kept, "after") {
 					t.Errorf("error %q of a trial became %q", text, kept)
 				}
 			}
 		}},
-		{"Filter", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Filter", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			var letters []sluice.DeadLetter
 			for i := range int64(8) {
@@ -101,8 +102,8 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(99), DeadLetters: []sluice.DeadLetter{parked("1", 90)}}, nil)
 			found := h.letters(t)
 			h.retry(t, found[1].ID, found[2].ID)
-			_, err := h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[3].ID}})
-			ok(t, "discard", err)
+			_, err := h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[3].ID}})
+			suite.NoError(t, "discard", err)
 			zero, two, five := int64(0), int64(2), int64(5)
 			hour := func(n int) time.Time { return parked("0", 0).FailedAt.Add(time.Duration(n) * time.Hour) }
 			for _, c := range []struct {
@@ -139,8 +140,8 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 					ErrorContains: "of", FailedSince: hour(1), FailedBefore: hour(7), FirstSequence: &zero, LastSequence: &five, AfterID: found[0].ID, Limit: 1,
 				}, []int64{1}},
 			} {
-				list, err := h.DeadLetters.List(limited(t), testGroup, c.filter)
-				ok(t, "list by "+c.name, err)
+				list, err := h.DeadLetters.List(suite.Context(t), testGroup, c.filter)
+				suite.NoError(t, "list by "+c.name, err)
 				var got []int64
 				for i, l := range list {
 					got = append(got, l.Event.Sequence)
@@ -154,7 +155,7 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 				}
 			}
 		}},
-		{"Paging", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Paging", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			var letters []sluice.DeadLetter
 			for i := range int64(25) {
@@ -164,8 +165,8 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 			seen := make(map[int64]bool)
 			filter := sluice.DeadLetterFilter{Limit: 10}
 			for _, want := range []int{10, 10, 5, 0} {
-				page, err := h.DeadLetters.List(limited(t), testGroup, filter)
-				ok(t, "list", err)
+				page, err := h.DeadLetters.List(suite.Context(t), testGroup, filter)
+				suite.NoError(t, "list", err)
 				if len(page) != want {
 					t.Fatalf("page of %d dead letters, want %d", len(page), want)
 				}
@@ -178,32 +179,32 @@ func lookChecks[Tx any]() []check[TxHarness[Tx]] {
 				}
 			}
 		}},
-		{"NotFound", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "NotFound", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			for _, id := range []int64{-1, 0, 1, math.MaxInt64} {
-				_, err := h.DeadLetters.Get(limited(t), testGroup, id)
-				is(t, fmt.Sprintf("get of dead letter %d", id), err, sluice.ErrNotFound)
+				_, err := h.DeadLetters.Get(suite.Context(t), testGroup, id)
+				suite.ErrorIs(t, fmt.Sprintf("get of dead letter %d", id), err, sluice.ErrNotFound)
 			}
 			id := h.park(t, a, parked("0", 5))[5].ID
 			for _, g := range strangers {
-				_, err := h.DeadLetters.Get(limited(t), g, id)
-				is(t, "get of another group's", err, sluice.ErrNotFound)
+				_, err := h.DeadLetters.Get(suite.Context(t), g, id)
+				suite.ErrorIs(t, "get of another group's", err, sluice.ErrNotFound)
 			}
 		}},
 	}
 }
 
 // decideChecks are about Retry and Discard.
-func decideChecks[Tx any]() []check[TxHarness[Tx]] {
-	return []check[TxHarness[Tx]]{
-		{"Retry", func(t testing.TB, h TxHarness[Tx]) {
+func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
+	return []suite.Check[TxHarness[Tx]]{
+		{Name: "Retry", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			found := h.park(t, a, parked("0", 5), parked("0", 6))
 			five := sluice.DeadLetterFilter{IDs: []int64{found[5].ID}}
 			mark := func(at time.Time) sluice.DeadLetter {
 				t.Helper()
-				n, err := h.DeadLetters.Redrive(limited(t), testGroup, five, at)
-				ok(t, "retry", err)
+				n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, five, at)
+				suite.NoError(t, "retry", err)
 				if n != 1 {
 					t.Errorf("retry of one dead letter marked %d", n)
 				}
@@ -221,11 +222,11 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("marked again for %v, retry is at %v", later.Add(time.Hour), l.NextAttempt)
 			}
 			asked := time.Now()
-			if l := mark(time.Time{}); l.NextAttempt.Before(asked.Add(-patience)) || l.NextAttempt.After(time.Now().Add(time.Second)) {
+			if l := mark(time.Time{}); l.NextAttempt.Before(asked.Add(-suite.Patience)) || l.NextAttempt.After(time.Now().Add(time.Second)) {
 				t.Errorf("retry now is at %v, now is %v", l.NextAttempt, time.Now())
 			}
-			due, err := h.Store.Due(limited(t), testGroup, "0", 10)
-			ok(t, "due", err)
+			due, err := h.Store.Due(suite.Context(t), testGroup, "0", 10)
+			suite.NoError(t, "due", err)
 			if len(due) != 1 || due[0].ID != found[5].ID {
 				t.Errorf("due are %v, want event 5 alone", due)
 			}
@@ -233,14 +234,14 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("the other dead letter has status %s and time %v, want dead and none", l.Status, l.NextAttempt)
 			}
 		}},
-		{"Discard", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Discard", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			found := h.park(t, a, parked("0", 5), parked("0", 6), parked("0", 7))
 			h.retry(t, found[5].ID)
 			last := int64(6)
 			for range 2 { // discarding twice changes nothing
-				n, err := h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{LastSequence: &last})
-				ok(t, "discard", err)
+				n, err := h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{LastSequence: &last})
+				suite.NoError(t, "discard", err)
 				if n > 2 {
 					t.Errorf("discarded %d of two", n)
 				}
@@ -251,52 +252,52 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 				}
 			}
 			h.retry(t, found[6].ID) // a decision can be taken back
-			if l, err := h.DeadLetters.Get(limited(t), testGroup, found[6].ID); err != nil || l.Status != sluice.StatusRedrive || string(l.Event.Body) != "body 6" {
+			if l, err := h.DeadLetters.Get(suite.Context(t), testGroup, found[6].ID); err != nil || l.Status != sluice.StatusRedrive || string(l.Event.Body) != "body 6" {
 				t.Errorf("discarded, then on retry: got %+v, %v", l, err)
 			}
 		}},
-		{"Counts", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Counts", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			found := h.park(t, a, parked("0", 1), parked("0", 2), parked("0", 3), parked("0", 4))
 			count := func(what string, n int64, err error, want int64) {
 				t.Helper()
-				ok(t, what, err)
+				suite.NoError(t, what, err)
 				if n != want {
 					t.Errorf("%s: %d, want %d", what, n, want)
 				}
 			}
-			n, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{Limit: 2}, time.Time{})
+			n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{Limit: 2}, time.Time{})
 			count("retry of at most two", n, err, 2)
 			if l := h.letters(t); l[1].ID < l[3].ID && (l[1].Status != sluice.StatusRedrive || l[3].Status != sluice.StatusDead) {
 				t.Errorf("retry of at most two did not begin at the lowest id: %v", l)
 			}
-			n, err = h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}})
+			n, err = h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}})
 			count("discard of those dead", n, err, 2)
-			n, err = h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{Partition: "7"}, time.Time{})
+			n, err = h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{Partition: "7"}, time.Time{})
 			count("retry in another partition", n, err, 0)
-			n, err = h.DeadLetters.Redrive(limited(t), strangers[0], sluice.DeadLetterFilter{}, time.Time{})
+			n, err = h.DeadLetters.Redrive(suite.Context(t), strangers[0], sluice.DeadLetterFilter{}, time.Time{})
 			count("retry in another group", n, err, 0)
-			n, err = h.DeadLetters.Discard(limited(t), strangers[1], sluice.DeadLetterFilter{IDs: []int64{found[1].ID}})
+			n, err = h.DeadLetters.Discard(suite.Context(t), strangers[1], sluice.DeadLetterFilter{IDs: []int64{found[1].ID}})
 			count("discard in another group", n, err, 0)
-			n, err = h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{AfterID: found[4].ID})
+			n, err = h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{AfterID: found[4].ID})
 			count("discard after the last", n, err, 0)
 		}},
-		{"GroupsApart", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "GroupsApart", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.park(t, a, parked("0", 5))
 			for i, g := range strangers {
 				l := sluice.Lease{Group: g, Partition: "0", Owner: "a", Epoch: 1}
-				_, err := h.Store.Claim(limited(t), l, "incarnation 1")
-				ok(t, "claim", err)
+				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
+				suite.NoError(t, "claim", err)
 				letter := parked("0", 5) // the same but for the group
 				letter.Group, letter.Error = g, fmt.Sprint("of stranger ", i)
-				ok(t, "commit", h.Store.Commit(limited(t), driver.Step{Lease: l, From: driver.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{letter}}, nil))
-				_, err = h.DeadLetters.Redrive(limited(t), g, sluice.DeadLetterFilter{}, time.Time{})
-				ok(t, "retry", err)
-				list, err := h.DeadLetters.List(limited(t), g, sluice.DeadLetterFilter{})
-				ok(t, "list", err)
-				due, err := h.Store.Due(limited(t), g, "0", 10)
-				ok(t, "due", err)
+				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{letter}}, nil))
+				_, err = h.DeadLetters.Redrive(suite.Context(t), g, sluice.DeadLetterFilter{}, time.Time{})
+				suite.NoError(t, "retry", err)
+				list, err := h.DeadLetters.List(suite.Context(t), g, sluice.DeadLetterFilter{})
+				suite.NoError(t, "list", err)
+				due, err := h.Store.Due(suite.Context(t), g, "0", 10)
+				suite.NoError(t, "due", err)
 				if len(list) != 1 || len(due) != 1 || list[0].Group != g || list[0].Error != letter.Error || due[0].ID != list[0].ID {
 					t.Errorf("group %v: listed %+v, due %+v; want its own alone", g, list, due)
 				}
@@ -305,7 +306,7 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("the first group's is %+v, want it as it was", own)
 			}
 		}},
-		{"RetryMeetsRedrive", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "RetryMeetsRedrive", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// A command marks while the owner applies: once is once.
 			a := h.begin(t)
 			var want []string
@@ -315,20 +316,20 @@ func decideChecks[Tx any]() []check[TxHarness[Tx]] {
 				key := fmt.Sprint(round)
 				for err := range race(t, 3, func(i int) error {
 					if i > 0 {
-						_, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+						_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
 						return err
 					}
 					step := driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}
 					var err error
 					for range 100 { // what the database couldn't do may be tried again
-						err = h.Store.Commit(limited(t), step, h.put(key))
+						err = h.Store.Commit(suite.Context(t), step, h.put(key))
 						if err == nil || blames(err) || errors.Is(err, sluice.ErrFenced) || errors.Is(err, sluice.ErrUnknown) {
 							break
 						}
 					}
 					return err
 				}) {
-					ok(t, "a redrive, or one of two commands beside it", err)
+					suite.NoError(t, "a redrive, or one of two commands beside it", err)
 				}
 				want = append(want, key)
 				h.effects(t, want...)

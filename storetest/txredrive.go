@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
 
 // redriveChecks are about what a step does to dead letters, and Due.
-func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
-	return []check[TxHarness[Tx]]{
-		{"DeadLetterUpdated", func(t testing.TB, h TxHarness[Tx]) {
+func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
+	return []suite.Check[TxHarness[Tx]]{
+		{Name: "DeadLetterUpdated", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			first := h.park(t, a, parked("0", 5))[5]
 			again := parked("0", 5)
@@ -34,7 +35,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("stored again while on retry: status %s at %v, want dead", third.Status, third.NextAttempt)
 			}
 		}},
-		{"DeadLetterIdentity", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "DeadLetterIdentity", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			recreated := parked("0", 5)
 			recreated.Incarnation = "incarnation 2"
@@ -42,25 +43,25 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
 			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 5)}}, nil)
-			list, err := h.DeadLetters.List(limited(t), testGroup, sluice.DeadLetterFilter{})
-			ok(t, "list", err)
+			list, err := h.DeadLetters.List(suite.Context(t), testGroup, sluice.DeadLetterFilter{})
+			suite.NoError(t, "list", err)
 			if len(list) != 4 {
 				t.Errorf("%d dead letters, want one for each of two incarnations, two partitions and two numbers: %v", len(list), list)
 			}
 		}},
-		{"Redriven", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Redriven", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			found := h.park(t, a, parked("0", 5), parked("0", 6), parked("0", 7))
 			five, seven := found[5].ID, found[7].ID
 			h.retry(t, five, seven)
 			step := driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{five}}
 			no := errors.New("no")
-			blamed(t, "a retry that fails", h.Store.Commit(limited(t), step, func(context.Context, Tx) error { return no }), no)
+			blamed(t, "a retry that fails", h.Store.Commit(suite.Context(t), step, func(context.Context, Tx) error { return no }), no)
 			h.commit(t, step, h.put("5"))
-			fenced(t, "the same retry again", h.Store.Commit(limited(t), step, h.put("5 again")))
+			fenced(t, "the same retry again", h.Store.Commit(suite.Context(t), step, h.put("5 again")))
 			step.Redriven = []int64{seven, five}
-			fenced(t, "two retries of which one is done", h.Store.Commit(limited(t), step, h.put("7", "5 again")))
-			if _, err := h.DeadLetters.Get(limited(t), testGroup, five); !errors.Is(err, sluice.ErrNotFound) {
+			fenced(t, "two retries of which one is done", h.Store.Commit(suite.Context(t), step, h.put("7", "5 again")))
+			if _, err := h.DeadLetters.Get(suite.Context(t), testGroup, five); !errors.Is(err, sluice.ErrNotFound) {
 				t.Errorf("get of a dead letter that was redriven: %v", err)
 			}
 			step.Redriven, step.To = []int64{seven}, at(10)
@@ -71,7 +72,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("left are %v, want event 6 as it was", left)
 			}
 		}},
-		{"Returned", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Returned", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			five, six := parked("0", 5), parked("0", 6)
 			five.Event.Properties = map[string]any{"n": int32(5)}
@@ -82,11 +83,11 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			again.Error, again.Attempts, again.FailedAt = "failed again", 4, five.FailedAt.Add(time.Hour)
 			step := driver.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []sluice.DeadLetter{again}}
 			h.commit(t, step, nil)
-			got, err := h.DeadLetters.Get(limited(t), testGroup, again.ID)
-			ok(t, "get", err)
+			got, err := h.DeadLetters.Get(suite.Context(t), testGroup, again.ID)
+			suite.NoError(t, "get", err)
 			again.Event = five.Event
 			sameLetter(t, "a retry that failed", got, again)
-			fenced(t, "the same step again, not on retry any more", h.Store.Commit(limited(t), step, nil))
+			fenced(t, "the same step again, not on retry any more", h.Store.Commit(suite.Context(t), step, nil))
 
 			later := found[6]
 			later.Status, later.NextAttempt = sluice.StatusRedrive, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -96,7 +97,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			}
 			h.stands(t, "0", at(10))
 		}},
-		{"NotOnRetry", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "NotOnRetry", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.park(t, a, parked("0", 5), parked("0", 6), parked("0", 8), parked("0", 9))
 			b := leaseOf("1", "a", 1)
@@ -104,11 +105,11 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 7)}}, nil)
 			found := h.letters(t)
 			stranger := sluice.Lease{Group: strangers[0], Partition: "0", Owner: "a", Epoch: 1}
-			_, err := h.Store.Claim(limited(t), stranger, "incarnation 1")
-			ok(t, "claim", err)
+			_, err := h.Store.Claim(suite.Context(t), stranger, "incarnation 1")
+			suite.NoError(t, "claim", err)
 			h.retry(t, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
-			_, err = h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[6].ID}})
-			ok(t, "discard", err)
+			_, err = h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[6].ID}})
+			suite.NoError(t, "discard", err)
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[9].ID}}, nil)
 			before := h.letters(t)
 			for _, c := range []struct {
@@ -131,12 +132,12 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 				again.ID, again.Group, again.Error = c.id, c.lease.Group, "failed again"
 				step := driver.Step{Lease: c.lease, From: c.at, To: c.at}
 				step.Redriven = []int64{c.id}
-				fenced(t, "redriven is a dead letter that is "+c.what, h.Store.Commit(limited(t), step, h.put(c.what)))
+				fenced(t, "redriven is a dead letter that is "+c.what, h.Store.Commit(suite.Context(t), step, h.put(c.what)))
 				step.Redriven, step.FailedRedrives = nil, []sluice.DeadLetter{again}
-				fenced(t, "returned is a dead letter that is "+c.what, h.Store.Commit(limited(t), step, h.put(c.what)))
+				fenced(t, "returned is a dead letter that is "+c.what, h.Store.Commit(suite.Context(t), step, h.put(c.what)))
 				if c.lease == a { // nor does one that is on retry help
 					step.Redriven = []int64{found[8].ID}
-					fenced(t, "one of two is a dead letter that is "+c.what, h.Store.Commit(limited(t), step, h.put(c.what)))
+					fenced(t, "one of two is a dead letter that is "+c.what, h.Store.Commit(suite.Context(t), step, h.put(c.what)))
 				}
 			}
 			h.effects(t)
@@ -146,7 +147,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[8].ID}}, h.put("8"))
 			h.effects(t, "8")
 		}},
-		{"RedrivenAtOnce", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "RedrivenAtOnce", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			for round := range int64(5) {
 				id := h.park(t, a, parked("0", round))[round].ID
@@ -157,7 +158,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 					if i%2 == 1 {
 						s = h.peer()
 					}
-					return s.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}, h.put(fmt.Sprint(round)))
+					return s.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}, h.put(fmt.Sprint(round)))
 				}) {
 					switch {
 					case err == nil:
@@ -172,7 +173,7 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			}
 			h.effects(t, "0", "1", "2", "3", "4")
 		}},
-		{"Due", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Due", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			found := h.park(t, a, parked("0", 8), parked("0", 3), parked("0", 5), parked("0", 4), parked("0", 2), parked("0", 1))
 			b := leaseOf("1", "a", 1)
@@ -187,8 +188,8 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			}
 			mark := func(sequence int64, at time.Time) {
 				t.Helper()
-				n, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[sequence].ID}}, at)
-				ok(t, "retry", err)
+				n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[sequence].ID}}, at)
+				suite.NoError(t, "retry", err)
 				if n != 1 {
 					t.Errorf("retry of one dead letter marked %d", n)
 				}
@@ -197,22 +198,22 @@ func redriveChecks[Tx any]() []check[TxHarness[Tx]] {
 			mark(3, time.Now().Add(-time.Hour))
 			mark(5, time.Now().Add(-24*time.Hour))
 			mark(2, time.Now().Add(time.Hour))
-			_, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{Partition: "1"}, time.Time{})
-			ok(t, "retry", err)
+			_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{Partition: "1"}, time.Time{})
+			suite.NoError(t, "retry", err)
 			if got := due(10); !slices.Equal(got, []int64{3, 5, 8}) {
 				t.Errorf("due are events %v, want 3, 5, 8", got)
 			}
 			if got := due(2); !slices.Equal(got, []int64{3, 5}) {
 				t.Errorf("due, at most two, are events %v, want 3, 5", got)
 			}
-			soon := time.Now().Add(4 * moment)
+			soon := time.Now().Add(4 * suite.Moment)
 			mark(4, soon)
 			if got := due(10); slices.Contains(got, 4) && time.Now().Before(soon.Add(-10*time.Millisecond)) {
 				t.Errorf("a retry is due %v early", time.Until(soon))
 			}
-			eventually(t, "the retry of event 4 is due", func() bool { return slices.Equal(due(10), []int64{3, 4, 5, 8}) })
-			_, err = h.DeadLetters.Discard(limited(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[3].ID}})
-			ok(t, "discard", err)
+			suite.Eventually(t, "the retry of event 4 is due", func() bool { return slices.Equal(due(10), []int64{3, 4, 5, 8}) })
+			_, err = h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[3].ID}})
+			suite.NoError(t, "discard", err)
 			if got := due(10); !slices.Equal(got, []int64{4, 5, 8}) {
 				t.Errorf("due after one was discarded are events %v, want 4, 5, 8", got)
 			}
@@ -226,8 +227,8 @@ func dueOf(t testing.TB, store interface {
 	Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
 }, limit int) []int64 {
 	t.Helper()
-	list, err := store.Due(limited(t), testGroup, "0", limit)
-	ok(t, "due", err)
+	list, err := store.Due(suite.Context(t), testGroup, "0", limit)
+	suite.NoError(t, "due", err)
 	var got []int64
 	for _, l := range list {
 		if l.Group != testGroup || l.Incarnation != "incarnation 1" || l.Status != sluice.StatusRedrive || !l.HasBody || string(l.Event.Body) != fmt.Sprint("body ", l.Event.Sequence) {

@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
@@ -27,8 +28,8 @@ func seenBy(origin string, epoch, low, top int64) driver.DedupState {
 // origins in one step the order is open.
 func (h *TxHarness[Tx]) sees(t testing.TB, what string, store driver.TxStore[Tx], partition string, want ...driver.DedupState) {
 	t.Helper()
-	got, err := store.ReadDedup(limited(t), testGroup, partition)
-	ok(t, "read what was seen", err)
+	got, err := store.ReadDedup(suite.Context(t), testGroup, partition)
+	suite.NoError(t, "read what was seen", err)
 	same := func(a, b driver.DedupState) bool {
 		return a.Origin == b.Origin && a.Epoch == b.Epoch && a.Low == b.Low && a.Top == b.Top && a.At.Equal(b.At) && a.IDs == b.IDs
 	}
@@ -38,12 +39,12 @@ func (h *TxHarness[Tx]) sees(t testing.TB, what string, store driver.TxStore[Tx]
 }
 
 // seenChecks are about what steps leave of chain ids.
-func seenChecks[Tx any]() []check[TxHarness[Tx]] {
+func seenChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	step := func(l sluice.Lease, from, to int64, seen ...driver.DedupState) driver.Step {
 		return driver.Step{Lease: l, From: at(from), To: at(to), Dedup: seen}
 	}
-	return []check[TxHarness[Tx]]{
-		{"SeenCommits", func(t testing.TB, h TxHarness[Tx]) {
+	return []suite.Check[TxHarness[Tx]]{
+		{Name: "SeenCommits", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.sees(t, "before the first", h.Store, "0")
 			// Steps are in the order of numbers, not of their texts, and not of
@@ -58,30 +59,30 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.sees(t, "after another's claim", h.peer(), "0", first, second, third)
 			h.sees(t, "another partition", h.Store, "1")
 			for _, g := range strangers {
-				if list, err := h.Store.ReadDedup(limited(t), g, "0"); err != nil || len(list) > 0 {
+				if list, err := h.Store.ReadDedup(suite.Context(t), g, "0"); err != nil || len(list) > 0 {
 					t.Errorf("group %v has seen %+v, %v", g, list, err)
 				}
 			}
 		}},
-		{"SeenRollsBack", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "SeenRollsBack", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			kept := seenBy("b@1/0", 3, 9, 20)
 			h.commit(t, step(a, 9, 12, kept), nil)
 			next := step(a, 12, 15, seenBy("b@1/0", 3, 20, 30), seenBy("c@1/0", 3, -1, 30))
 			next.Dedup[0].Forget, next.DedupSince = math.MaxInt64, seenAt.Add(time.Hour)
 			no := errors.New("no")
-			blamed(t, "commit", h.Store.Commit(limited(t), next, func(ctx context.Context, tx Tx) error {
+			blamed(t, "commit", h.Store.Commit(suite.Context(t), next, func(ctx context.Context, tx Tx) error {
 				return errors.Join(h.Put(ctx, tx, "13"), no)
 			}), no)
 			h.sees(t, "after the handler's error", h.Store, "0", kept)
 			h.claim(t, leaseOf("0", "b", 2))
-			fenced(t, "a step of an earlier owner", h.Store.Commit(limited(t), next, nil))
+			fenced(t, "a step of an earlier owner", h.Store.Commit(suite.Context(t), next, nil))
 			h.sees(t, "after a fenced step", h.Store, "0", kept)
 			late := step(leaseOf("0", "b", 2), 11, 15, next.Dedup...)
-			fenced(t, "a step from another position", h.Store.Commit(limited(t), late, nil))
+			fenced(t, "a step from another position", h.Store.Commit(suite.Context(t), late, nil))
 			h.sees(t, "after a step from another position", h.Store, "0", kept)
 		}},
-		{"SeenForgotten", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "SeenForgotten", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.commit(t, step(a, 9, 10, seenBy("b@1/0", 1, -1, 20), seenBy("b@1/1", 1, -1, 20)), nil)
 			h.commit(t, step(a, 10, 11, seenBy("b@1/0", 1, -1, 30)), nil)
@@ -94,7 +95,7 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.commit(t, step(a, 13, 14, anew), nil)
 			h.sees(t, "an origin begun anew", h.Store, "0", seenBy("b@1/0", 1, 30, 30), anew)
 		}},
-		{"SeenOriginForgotten", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "SeenOriginForgotten", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			b, c := seenBy("b@1/0", 1, -1, 20), seenBy("c@1/0", 1, -1, 20)
 			h.commit(t, step(a, 9, 10, b, seenBy("b@1/0/retry", 1, -1, 20)), nil)
@@ -108,7 +109,7 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.commit(t, next, nil)
 			h.sees(t, "one that is seen again in the same step", h.Store, "0", next.Dedup...)
 		}},
-		{"SeenExpires", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "SeenExpires", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
@@ -122,15 +123,15 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.sees(t, "what is older", h.Store, "0", young, last.Dedup[0])
 			h.sees(t, "another partition", h.Store, "1", old)
 		}},
-		{"SeenReset", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "SeenReset", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			early, late := seenBy("b@1/0", 1, -1, 20), seenBy("b@1/0", 1, -1, 30)
 			h.commit(t, step(a, 9, 10, early), nil)
 			h.commit(t, step(a, 10, 20, late), nil)
 			reset := func(to sluice.Position) {
 				t.Helper()
-				_, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 1", to)
-				ok(t, "reset", err)
+				_, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 1", to)
+				suite.NoError(t, "reset", err)
 			}
 			reset(at(25))
 			h.sees(t, "set forward", h.Store, "0", early, late)
@@ -143,15 +144,15 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			reset(driver.Origin)
 			h.sees(t, "set to the beginning", h.Store, "0")
 		}},
-		{"SeenMany", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "SeenMany", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			var all []driver.DedupState
 			for i := range int64(300) {
 				all = append(all, seenBy(fmt.Sprintf("b@1/%03d", i), i, -1, i+100))
 			}
 			h.commit(t, step(a, 9, 10, all...), h.put("10"))
-			got, err := h.Store.ReadDedup(limited(t), testGroup, "0")
-			ok(t, "read what was seen", err)
+			got, err := h.Store.ReadDedup(suite.Context(t), testGroup, "0")
+			suite.NoError(t, "read what was seen", err)
 			slices.SortFunc(got, func(a, b driver.DedupState) int { return int(a.Epoch - b.Epoch) })
 			if len(got) != len(all) || got[299].Origin != all[299].Origin || got[299].IDs != all[299].IDs {
 				t.Errorf("%d origins seen in one step, want %d", len(got), len(all))
@@ -162,7 +163,7 @@ func seenChecks[Tx any]() []check[TxHarness[Tx]] {
 			}
 			again.Dedup = all
 			h.commit(t, again, nil)
-			if got, err := h.Store.ReadDedup(limited(t), testGroup, "0"); err != nil || len(got) != len(all) {
+			if got, err := h.Store.ReadDedup(suite.Context(t), testGroup, "0"); err != nil || len(got) != len(all) {
 				t.Errorf("%d after each was forgotten and seen again, %v; want %d", len(got), err, len(all))
 			}
 		}},

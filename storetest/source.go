@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
@@ -19,16 +20,16 @@ import (
 // TestSource is the conformance suite of [sluice.Source]. Every case asks new
 // for an empty topic.
 func TestSource(t *testing.T, new func(t testing.TB) SourceHarness) {
-	runChecks(t, sourceChecks, new)
+	suite.Run(t, sourceChecks, new)
 }
 
 var sourceChecks = slices.Concat(describeChecks, readChecks, seekChecks, lossChecks, epochChecks)
 
-var describeChecks = []check[SourceHarness]{
-	{"Describe", func(t testing.TB, h SourceHarness) {
+var describeChecks = []suite.Check[SourceHarness]{
+	{Name: "Describe", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
-		topic, err := s.Describe(limited(t))
-		ok(t, "describe", err)
+		topic, err := s.Describe(suite.Context(t))
+		suite.NoError(t, "describe", err)
 		if topic.Topic == "" || topic.Name == "" || topic.Incarnation == "" {
 			t.Errorf("described as %+v, want topic, consumer group and incarnation", topic)
 		}
@@ -40,66 +41,66 @@ var describeChecks = []check[SourceHarness]{
 			seen[p] = true
 		}
 		for _, other := range []driver.Source{s, h.Connect(t)} {
-			again, err := other.Describe(limited(t))
-			ok(t, "describe", err)
+			again, err := other.Describe(suite.Context(t))
+			suite.NoError(t, "describe", err)
 			if !reflect.DeepEqual(topic, again) {
 				t.Errorf("described as %+v, then as %+v", topic, again)
 			}
 		}
 	}},
-	{"Bounds", func(t testing.TB, h SourceHarness) {
+	{Name: "Bounds", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, q := h.partitions(t, s)
-		b, err := s.Bounds(limited(t), p)
-		ok(t, "bounds", err)
+		b, err := s.Bounds(suite.Context(t), p)
+		suite.NoError(t, "bounds", err)
 		if b.Last.Sequence != b.First-1 || !b.LastEnqueued.IsZero() {
 			t.Errorf("bounds of an empty partition: %+v, want Last one before First, and no time", b)
 		}
 		first := b.First
 		h.send(t, p, "a", "b", "c")
 		events := read(t, open(t, s, p, start(t, s, p, sluice.Earliest()), 1), 3)
-		b, err = s.Bounds(limited(t), p)
-		ok(t, "bounds", err)
+		b, err = s.Bounds(suite.Context(t), p)
+		suite.NoError(t, "bounds", err)
 		if b.First != first || b.First != events[0].Sequence || b.Last != events[2].Position() || !b.LastEnqueued.Equal(events[2].Enqueued) {
 			t.Errorf("bounds are %+v, want from %d (before: %d) to %+v at %v", b, events[0].Sequence, first, events[2].Position(), events[2].Enqueued)
 		}
-		if b, err = s.Bounds(limited(t), q); err != nil || b.Last.Sequence != b.First-1 {
+		if b, err = s.Bounds(suite.Context(t), q); err != nil || b.Last.Sequence != b.First-1 {
 			t.Errorf("bounds of the other partition: %+v, %v; want it empty", b, err)
 		}
 	}},
-	{"NoSuchPartition", func(t testing.TB, h SourceHarness) {
+	{Name: "NoSuchPartition", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		for _, p := range []string{"no such partition", ""} {
-			if b, err := s.Bounds(limited(t), p); err == nil {
+			if b, err := s.Bounds(suite.Context(t), p); err == nil {
 				t.Errorf("bounds of partition %q: %+v", p, b)
 			}
-			if at, err := s.Seek(limited(t), p, sluice.Earliest(), 1); err == nil {
+			if at, err := s.Seek(suite.Context(t), p, sluice.Earliest(), 1); err == nil {
 				t.Errorf("seek in partition %q: %v", p, at)
 			}
-			if r, err := s.Open(limited(t), p, driver.Origin, 1); err == nil {
+			if r, err := s.Open(suite.Context(t), p, driver.Origin, 1); err == nil {
 				t.Errorf("open of partition %q: no error", p)
-				_ = r.Close(limited(t))
+				_ = r.Close(suite.Context(t))
 			}
 		}
 	}},
-	{"Cancelled", func(t testing.TB, h SourceHarness) {
+	{Name: "Cancelled", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, _ := h.partitions(t, s)
-		ctx, cancel := context.WithCancel(limited(t))
+		ctx, cancel := context.WithCancel(suite.Context(t))
 		cancel()
 		_, err := s.Describe(ctx)
-		is(t, "describe", err, context.Canceled)
+		suite.ErrorIs(t, "describe", err, context.Canceled)
 		_, err = s.Bounds(ctx, p)
-		is(t, "bounds", err, context.Canceled)
+		suite.ErrorIs(t, "bounds", err, context.Canceled)
 		_, err = s.Seek(ctx, p, sluice.Earliest(), 1)
-		is(t, "seek", err, context.Canceled)
+		suite.ErrorIs(t, "seek", err, context.Canceled)
 		_, err = s.Open(ctx, p, driver.Origin, 1)
-		is(t, "open", err, context.Canceled)
+		suite.ErrorIs(t, "open", err, context.Canceled)
 	}},
 }
 
-var readChecks = []check[SourceHarness]{
-	{"Read", func(t testing.TB, h SourceHarness) {
+var readChecks = []suite.Check[SourceHarness]{
+	{Name: "Read", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, _ := h.partitions(t, s)
 		sent := &sluice.Event{
@@ -107,7 +108,7 @@ var readChecks = []check[SourceHarness]{
 			Properties: map[string]any{"text": "√", "bool": true, "int64": int64(math.MinInt64), "float64": math.Pi},
 			Body:       []byte("\x00body\xff"),
 		}
-		ok(t, "append", h.Append(limited(t), p, sent, &sluice.Event{}, &sluice.Event{Body: make([]byte, 100_000)}))
+		suite.NoError(t, "append", h.Append(suite.Context(t), p, sent, &sluice.Event{}, &sluice.Event{Body: make([]byte, 100_000)}))
 		events := read(t, open(t, s, p, start(t, s, p, sluice.Earliest()), 1), 3)
 		for i, e := range events {
 			if e.Partition != p || e.Sequence != events[0].Sequence+int64(i) || e.Enqueued.IsZero() || e.Key != "" || (e.Offset == "") != h.Features.NoOffsets {
@@ -131,7 +132,7 @@ var readChecks = []check[SourceHarness]{
 			t.Errorf("a body of 100,000 bytes was read as one of %d", n)
 		}
 	}},
-	{"ReadAfter", func(t testing.TB, h SourceHarness) {
+	{Name: "ReadAfter", Run: func(t testing.TB, h SourceHarness) {
 		s, p, events := h.filled(t)
 		for i, want := range []string{"abcde", "bcde", "cde", "de", "e"} {
 			after := sluice.Position{Sequence: events[0].Sequence - 1}
@@ -147,13 +148,13 @@ var readChecks = []check[SourceHarness]{
 			}
 		}
 	}},
-	{"ReadAtMost", func(t testing.TB, h SourceHarness) {
+	{Name: "ReadAtMost", Run: func(t testing.TB, h SourceHarness) {
 		s, p, _ := h.filled(t)
 		r := open(t, s, p, start(t, s, p, sluice.Earliest()), 1)
 		got := ""
 		for _, most := range []int{1, 2, 1, 100} {
-			events, err := r.Read(limited(t), most)
-			ok(t, "read", err)
+			events, err := r.Read(suite.Context(t), most)
+			suite.NoError(t, "read", err)
 			if len(events) < 1 || len(events) > most {
 				t.Errorf("read %d events, want 1 to %d", len(events), most)
 			}
@@ -168,20 +169,20 @@ var readChecks = []check[SourceHarness]{
 			t.Errorf("read %q, want abcde", got)
 		}
 	}},
-	{"ReadWaits", func(t testing.TB, h SourceHarness) {
+	{Name: "ReadWaits", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, q := h.partitions(t, s)
 		r := open(t, s, p, start(t, s, p, sluice.Latest()), 1)
 		for _, text := range []string{"a", "b"} {
-			got := spawn(t, func() string {
-				events, err := r.Read(limited(t), 10)
+			got := suite.Spawn(t, func() string {
+				events, err := r.Read(suite.Context(t), 10)
 				if err != nil || len(events) == 0 {
 					return fmt.Sprintf("%d events, %v", len(events), err)
 				}
 				return string(events[0].Body)
 			})
 			h.send(t, q, "in the other partition")
-			if early, came := settled(got); came {
+			if early, came := suite.Settled(got); came {
 				t.Fatalf("read on an empty partition: %q", early)
 			}
 			h.send(t, p, text)
@@ -190,23 +191,23 @@ var readChecks = []check[SourceHarness]{
 			}
 		}
 	}},
-	{"ReadGivesUp", func(t testing.TB, h SourceHarness) {
+	{Name: "ReadGivesUp", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, _ := h.partitions(t, s)
 		r := open(t, s, p, start(t, s, p, sluice.Earliest()), 1)
 		for i := range 20 {
-			ctx, cancel := context.WithTimeout(limited(t), moment/10)
+			ctx, cancel := context.WithTimeout(suite.Context(t), suite.Moment/10)
 			events, err := r.Read(ctx, 10)
 			cancel()
 			if err == nil {
 				t.Fatalf("read %d events of an empty partition", len(events))
 			}
-			is(t, "read until a deadline", err, context.DeadlineExceeded)
+			suite.ErrorIs(t, "read until a deadline", err, context.DeadlineExceeded)
 			if i == 10 {
-				ctx, cancel := context.WithCancel(limited(t))
+				ctx, cancel := context.WithCancel(suite.Context(t))
 				cancel()
 				_, err := r.Read(ctx, 10)
-				is(t, "read with a cancelled context", err, context.Canceled)
+				suite.ErrorIs(t, "read with a cancelled context", err, context.Canceled)
 			}
 		}
 		h.send(t, p, "a", "b")
@@ -214,27 +215,27 @@ var readChecks = []check[SourceHarness]{
 			t.Errorf("after giving up, read %q, want ab", got)
 		}
 	}},
-	{"CloseDuringRead", func(t testing.TB, h SourceHarness) {
+	{Name: "CloseDuringRead", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, _ := h.partitions(t, s)
 		r := open(t, s, p, start(t, s, p, sluice.Latest()), 1)
-		got := spawn(t, func() error {
-			_, err := r.Read(limited(t), 10)
+		got := suite.Spawn(t, func() error {
+			_, err := r.Read(suite.Context(t), 10)
 			return err
 		})
-		if err, came := settled(got); came {
+		if err, came := suite.Settled(got); came {
 			t.Fatalf("read on an empty partition: %v", err)
 		}
-		ok(t, "close", r.Close(limited(t)))
+		suite.NoError(t, "close", r.Close(suite.Context(t)))
 		if err := <-got; err == nil {
 			t.Error("a read that was closed returned no error")
 		}
-		if _, err := r.Read(limited(t), 10); err == nil {
+		if _, err := r.Read(suite.Context(t), 10); err == nil {
 			t.Error("a read after close returned no error")
 		}
-		ok(t, "close twice", r.Close(limited(t)))
+		suite.NoError(t, "close twice", r.Close(suite.Context(t)))
 	}},
-	{"Many", func(t testing.TB, h SourceHarness) {
+	{Name: "Many", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, q := h.partitions(t, s)
 		const n = 3000
@@ -245,23 +246,23 @@ var readChecks = []check[SourceHarness]{
 					for j := range 100 {
 						texts = append(texts, fmt.Sprint(at*100+j))
 					}
-					if err := h.Append(limited(t), []string{p, q}[i], Bodies(texts...)...); err != nil {
+					if err := h.Append(suite.Context(t), []string{p, q}[i], eventsOf(texts...)...); err != nil {
 						return err
 					}
 				}
 				return nil
 			}
 			partition := []string{p, q}[i-2]
-			after, err := s.Seek(limited(t), partition, sluice.Earliest(), 1)
+			after, err := s.Seek(suite.Context(t), partition, sluice.Earliest(), 1)
 			if err != nil {
 				return err
 			}
-			r, err := s.Open(limited(t), partition, after, 1)
+			r, err := s.Open(suite.Context(t), partition, after, 1)
 			if err != nil {
 				return err
 			}
 			for next := int64(0); next < n; {
-				events, err := r.Read(limited(t), 64)
+				events, err := r.Read(suite.Context(t), 64)
 				if err != nil {
 					return fmt.Errorf("read after %d events: %w", next, err)
 				}
@@ -272,20 +273,20 @@ var readChecks = []check[SourceHarness]{
 					next++
 				}
 			}
-			return r.Close(limited(t))
+			return r.Close(suite.Context(t))
 		})
 		for err := range got {
-			ok(t, "append and read both partitions", err)
+			suite.NoError(t, "append and read both partitions", err)
 		}
 	}},
 }
 
-var seekChecks = []check[SourceHarness]{
-	{"SeekEmpty", func(t testing.TB, h SourceHarness) {
+var seekChecks = []suite.Check[SourceHarness]{
+	{Name: "SeekEmpty", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, _ := h.partitions(t, s)
-		b, err := s.Bounds(limited(t), p)
-		ok(t, "bounds", err)
+		b, err := s.Bounds(suite.Context(t), p)
+		suite.NoError(t, "bounds", err)
 		for _, where := range []sluice.Start{
 			sluice.Earliest(), sluice.Latest(), sluice.At(time.Now()), sluice.At(time.Now().Add(-24 * time.Hour)),
 			sluice.Ago(time.Hour), sluice.FromSequence(b.First), sluice.FromSequence(b.First + 1000),
@@ -299,7 +300,7 @@ var seekChecks = []check[SourceHarness]{
 			t.Errorf("read %q from the end of a partition that was empty, want a", got)
 		}
 	}},
-	{"Seek", func(t testing.TB, h SourceHarness) {
+	{Name: "Seek", Run: func(t testing.TB, h SourceHarness) {
 		s, p, events := h.filled(t)
 		first, last := events[0], events[4]
 		seek := func(where sluice.Start, want int64) {
@@ -316,8 +317,8 @@ var seekChecks = []check[SourceHarness]{
 			seek(sluice.At(e.Enqueued), e.Sequence-1)
 			seek(sluice.At(e.Enqueued.Add(time.Millisecond).In(time.FixedZone("east", 9*3600))), e.Sequence)
 			if h.Features.NoOffsets {
-				_, err := s.Seek(limited(t), p, sluice.FromOffset("1"), 1)
-				is(t, "seek an offset, which the log has not", err, sluice.ErrRefused)
+				_, err := s.Seek(suite.Context(t), p, sluice.FromOffset("1"), 1)
+				suite.ErrorIs(t, "seek an offset, which the log has not", err, sluice.ErrRefused)
 			} else {
 				seek(sluice.FromOffset(e.Offset), e.Sequence-1)
 			}
@@ -328,36 +329,36 @@ var seekChecks = []check[SourceHarness]{
 		seek(sluice.Ago(time.Nanosecond), last.Sequence)
 		seek(sluice.FromSequence(last.Sequence+1), last.Sequence)
 		seek(sluice.FromSequence(last.Sequence+1000), last.Sequence)
-		_, err := s.Seek(limited(t), p, sluice.Start{Kind: 99}, 1)
-		is(t, "seek of an unknown kind", err, sluice.ErrRefused)
+		_, err := s.Seek(suite.Context(t), p, sluice.Start{Kind: 99}, 1)
+		suite.ErrorIs(t, "seek of an unknown kind", err, sluice.ErrRefused)
 		if got := bodies(t, open(t, s, p, start(t, s, p, sluice.At(events[2].Enqueued)), 1), 3); got != "cde" {
 			t.Errorf("read %q from the time of c, want cde", got)
 		}
 	}},
 }
 
-var lossChecks = []check[SourceHarness]{
-	{"PastEnd", func(t testing.TB, h SourceHarness) {
+var lossChecks = []suite.Check[SourceHarness]{
+	{Name: "PastEnd", Run: func(t testing.TB, h SourceHarness) {
 		s, p, events := h.filled(t)
-		_, err := s.Open(limited(t), p, sluice.Position{Sequence: events[4].Sequence + 1}, 1)
-		is(t, "open one event past the end", err, sluice.ErrPastEnd)
-		_, err = s.Open(limited(t), p, sluice.Position{Sequence: events[4].Sequence + 1000, Offset: "1000000"}, 1)
-		is(t, "open far past the end", err, sluice.ErrPastEnd)
+		_, err := s.Open(suite.Context(t), p, sluice.Position{Sequence: events[4].Sequence + 1}, 1)
+		suite.ErrorIs(t, "open one event past the end", err, sluice.ErrPastEnd)
+		_, err = s.Open(suite.Context(t), p, sluice.Position{Sequence: events[4].Sequence + 1000, Offset: "1000000"}, 1)
+		suite.ErrorIs(t, "open far past the end", err, sluice.ErrPastEnd)
 		open(t, s, p, events[4].Position(), 1)
 	}},
-	{"Unset", func(t testing.TB, h SourceHarness) {
+	{Name: "Unset", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, _ := h.partitions(t, s)
-		if _, err := s.Open(limited(t), p, driver.Unset, 1); err == nil {
+		if _, err := s.Open(suite.Context(t), p, driver.Unset, 1); err == nil {
 			t.Error("open at no position: no error")
 		}
 	}},
-	{"Retention", func(t testing.TB, h SourceHarness) {
+	{Name: "Retention", Run: func(t testing.TB, h SourceHarness) {
 		s, p, events := h.filled(t)
 		first := events[3].Sequence
-		ok(t, "trim", h.Trim(limited(t), p, first))
-		b, err := s.Bounds(limited(t), p)
-		ok(t, "bounds", err)
+		suite.NoError(t, "trim", h.Trim(suite.Context(t), p, first))
+		b, err := s.Bounds(suite.Context(t), p)
+		suite.NoError(t, "bounds", err)
 		if b.First != first || b.Last != events[4].Position() {
 			t.Errorf("bounds are %+v, want from %d to %+v", b, first, events[4].Position())
 		}
@@ -366,7 +367,7 @@ var lossChecks = []check[SourceHarness]{
 			if i > 0 {
 				after = events[i-1].Position()
 			}
-			_, err := s.Open(limited(t), p, after, 1)
+			_, err := s.Open(suite.Context(t), p, after, 1)
 			lost(t, "open before what is gone", err, p, after.Sequence, first)
 		}
 		if got := bodies(t, open(t, s, p, events[2].Position(), 1), 2); got != "de" {
@@ -377,22 +378,22 @@ var lossChecks = []check[SourceHarness]{
 				t.Errorf("seek %v: %v, want %d", where, got, first-1)
 			}
 		}
-		after, err := s.Seek(limited(t), p, sluice.FromSequence(events[1].Sequence), 1)
+		after, err := s.Seek(suite.Context(t), p, sluice.FromSequence(events[1].Sequence), 1)
 		if err == nil {
-			_, err = s.Open(limited(t), p, after, 1)
+			_, err = s.Open(suite.Context(t), p, after, 1)
 		}
 		lost(t, "start with an event that is gone", err, p, events[0].Sequence, first)
 	}},
-	{"RetentionOfAll", func(t testing.TB, h SourceHarness) {
+	{Name: "RetentionOfAll", Run: func(t testing.TB, h SourceHarness) {
 		s, p, events := h.filled(t)
 		end := events[4].Sequence
-		ok(t, "trim", h.Trim(limited(t), p, end+1))
-		b, err := s.Bounds(limited(t), p)
-		ok(t, "bounds", err)
+		suite.NoError(t, "trim", h.Trim(suite.Context(t), p, end+1))
+		b, err := s.Bounds(suite.Context(t), p)
+		suite.NoError(t, "bounds", err)
 		if b.First != end+1 || b.Last.Sequence != end {
 			t.Errorf("bounds of a partition whose events are all gone: %+v, want First %d and Last %d", b, end+1, end)
 		}
-		_, err = s.Open(limited(t), p, events[2].Position(), 1)
+		_, err = s.Open(suite.Context(t), p, events[2].Position(), 1)
 		lost(t, "open before what is gone", err, p, events[2].Sequence, end+1)
 		for _, where := range []sluice.Start{sluice.Earliest(), sluice.Latest(), sluice.At(events[0].Enqueued), sluice.FromSequence(end + 1)} {
 			if got := start(t, s, p, where); got.Sequence != end {
@@ -405,16 +406,16 @@ var lossChecks = []check[SourceHarness]{
 			t.Errorf("the next event is %d with body %q, want %d with f", e.Sequence, e.Body, end+1)
 		}
 	}},
-	{"RetentionWhileReading", func(t testing.TB, h SourceHarness) {
+	{Name: "RetentionWhileReading", Run: func(t testing.TB, h SourceHarness) {
 		s, p, events := h.filled(t)
 		r := open(t, s, p, events[0].Position(), 1)
-		ok(t, "trim", h.Trim(limited(t), p, events[3].Sequence))
+		suite.NoError(t, "trim", h.Trim(suite.Context(t), p, events[3].Sequence))
 		at := events[0].Sequence
 		for at < events[4].Sequence {
-			more, err := r.Read(limited(t), 1)
+			more, err := r.Read(suite.Context(t), 1)
 			if err != nil {
 				lost(t, "read on after events are gone", err, p, at, events[3].Sequence)
-				if _, again := r.Read(limited(t), 1); again == nil {
+				if _, again := r.Read(suite.Context(t), 1); again == nil {
 					t.Error("a reader went on after it had reported a loss")
 				}
 				return
@@ -426,24 +427,24 @@ var lossChecks = []check[SourceHarness]{
 			at++
 		}
 	}},
-	{"Recreate", func(t testing.TB, h SourceHarness) {
+	{Name: "Recreate", Run: func(t testing.TB, h SourceHarness) {
 		s, p, events := h.filled(t)
-		before, err := s.Describe(limited(t))
-		ok(t, "describe", err)
+		before, err := s.Describe(suite.Context(t))
+		suite.NoError(t, "describe", err)
 		old := open(t, s, p, events[4].Position(), 1)
-		ok(t, "recreate", h.Recreate(limited(t)))
+		suite.NoError(t, "recreate", h.Recreate(suite.Context(t)))
 		for _, s := range []driver.Source{s, h.Connect(t)} {
-			after, err := s.Describe(limited(t))
-			ok(t, "describe", err)
+			after, err := s.Describe(suite.Context(t))
+			suite.NoError(t, "describe", err)
 			if after.Incarnation == before.Incarnation || after.Group != before.Group {
 				t.Errorf("described as %+v before and %+v after the topic was recreated, want another incarnation", before, after)
 			}
-			_, err = s.Open(limited(t), p, events[4].Position(), 1)
-			is(t, "open at a position of the topic of before", err, sluice.ErrPastEnd)
+			_, err = s.Open(suite.Context(t), p, events[4].Position(), 1)
+			suite.ErrorIs(t, "open at a position of the topic of before", err, sluice.ErrPastEnd)
 		}
 		h.send(t, p, "1", "2", "3", "4", "5", "6", "7")
 		// A reader of the old topic must never go on in the new one.
-		ctx, cancel := context.WithTimeout(limited(t), 4*moment)
+		ctx, cancel := context.WithTimeout(suite.Context(t), 4*suite.Moment)
 		defer cancel()
 		if more, err := old.Read(ctx, 10); err == nil {
 			t.Errorf("a reader of the topic of before read %d events of the new one", len(more))
@@ -455,75 +456,75 @@ var lossChecks = []check[SourceHarness]{
 	}},
 }
 
-var epochChecks = []check[SourceHarness]{
-	{"LowerEpoch", func(t testing.TB, h SourceHarness) {
+var epochChecks = []suite.Check[SourceHarness]{
+	{Name: "LowerEpoch", Run: func(t testing.TB, h SourceHarness) {
 		s, p, _ := h.filled(t)
 		other := h.Connect(t)
 		from := start(t, s, p, sluice.Earliest())
 		r := open(t, s, p, from, 5)
-		beside, err := other.Open(limited(t), p, from, 4)
+		beside, err := other.Open(suite.Context(t), p, from, 4)
 		if h.Features.NoEpochs {
-			ok(t, "open beside a reader, epochs do not count", err)
+			suite.NoError(t, "open beside a reader, epochs do not count", err)
 			if got := bodies(t, beside, 5); got != "abcde" {
 				t.Errorf("read %q beside another reader", got)
 			}
-			ok(t, "close", beside.Close(limited(t)))
+			suite.NoError(t, "close", beside.Close(suite.Context(t)))
 		} else {
 			stolen(t, "open in epoch 4 against a reader of 5", err, p, 5)
-			if _, err := other.Seek(limited(t), p, sluice.At(time.Now().Add(-time.Hour)), 4); err != nil {
+			if _, err := other.Seek(suite.Context(t), p, sluice.At(time.Now().Add(-time.Hour)), 4); err != nil {
 				stolen(t, "seek in epoch 4 against a reader of 5", err, p, 5)
 			}
 		}
 		if got := bodies(t, r, 5); got != "abcde" {
 			t.Errorf("the reader of epoch 5 read %q", got)
 		}
-		ok(t, "close", r.Close(limited(t)))
+		suite.NoError(t, "close", r.Close(suite.Context(t)))
 		// Only live links are compared.
-		eventually(t, "a reader of epoch 4 opens after that of 5 has closed", func() bool {
-			r, err := other.Open(limited(t), p, from, 4)
+		suite.Eventually(t, "a reader of epoch 4 opens after that of 5 has closed", func() bool {
+			r, err := other.Open(suite.Context(t), p, from, 4)
 			if err != nil {
-				is(t, "open", err, sluice.ErrStolen)
+				suite.ErrorIs(t, "open", err, sluice.ErrStolen)
 				return false
 			}
-			return r.Close(limited(t)) == nil
+			return r.Close(suite.Context(t)) == nil
 		})
 	}},
-	{"Evict", func(t testing.TB, h SourceHarness) {
+	{Name: "Evict", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, q := h.partitions(t, s)
 		from := start(t, s, p, sluice.Latest())
 		aside := open(t, s, q, start(t, s, q, sluice.Latest()), 1)
 		for _, epoch := range []int64{3, 3, 4, 1 << 20} { // an equal epoch evicts too
 			r := open(t, s, p, from, 3)
-			got := spawn(t, func() error {
-				_, err := r.Read(limited(t), 10)
+			got := suite.Spawn(t, func() error {
+				_, err := r.Read(suite.Context(t), 10)
 				return err
 			})
-			if err, came := settled(got); came {
+			if err, came := suite.Settled(got); came {
 				t.Fatalf("read on an empty partition: %v", err)
 			}
 			thief := open(t, h.Connect(t), p, from, epoch)
 			if h.Features.NoEpochs {
-				if err, came := settled(got); came {
+				if err, came := suite.Settled(got); came {
 					t.Fatalf("a reader came beside, epochs do not count: got %v", err)
 				}
-				ok(t, "close", r.Close(limited(t)))
+				suite.NoError(t, "close", r.Close(suite.Context(t)))
 			} else {
 				stolen(t, fmt.Sprintf("waiting read in epoch 3 when one of %d comes", epoch), <-got, p, epoch)
-				_, err := r.Read(limited(t), 10)
-				is(t, "another read of it", err, sluice.ErrStolen)
-				ok(t, "close", r.Close(limited(t)))
+				_, err := r.Read(suite.Context(t), 10)
+				suite.ErrorIs(t, "another read of it", err, sluice.ErrStolen)
+				suite.NoError(t, "close", r.Close(suite.Context(t)))
 			}
 			h.send(t, p, "x")
 			from = read(t, thief, 1)[0].Position()
-			ok(t, "close", thief.Close(limited(t)))
+			suite.NoError(t, "close", thief.Close(suite.Context(t)))
 		}
 		h.send(t, q, "y")
 		if got := bodies(t, aside, 1); got != "y" {
 			t.Errorf("the reader of the other partition read %q", got)
 		}
 	}},
-	{"EvictIdle", func(t testing.TB, h SourceHarness) {
+	{Name: "EvictIdle", Run: func(t testing.TB, h SourceHarness) {
 		// The reader is not reading when it is evicted.
 		s, p, _ := h.filled(t)
 		from := start(t, s, p, sluice.Earliest())

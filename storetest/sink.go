@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
 // SinkHarness is a sink under test, and the store behind it. The records of a
@@ -29,7 +30,7 @@ type SinkHarness[R any] struct {
 // TestSink is the conformance suite of [sluice.Sink]. Every case asks new for a
 // sink on an empty store.
 func TestSink[R any](t *testing.T, new func(t testing.TB) SinkHarness[R]) {
-	runChecks(t, sinkChecks[R](), new)
+	suite.Run(t, sinkChecks[R](), new)
 }
 
 // outcomes collects what becomes of records.
@@ -58,15 +59,15 @@ func (o *outcomes) done(t testing.TB, i int) func(sluice.WriteResult) {
 	}
 }
 
-// all waits until n records are done, and a moment for what must not follow.
+// all waits until n records are done, and suite.Moment for what must not follow.
 func (o *outcomes) all(t testing.TB, n int) map[int]sluice.WriteResult {
 	t.Helper()
-	eventually(t, "every record is done", func() bool {
+	suite.Eventually(t, "every record is done", func() bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return len(o.times) == n
 	})
-	settled[int](nil)
+	suite.Settled[int](nil)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.results
@@ -85,7 +86,7 @@ func (h SinkHarness[R]) submit(t testing.TB, ctx context.Context, o *outcomes, f
 	})
 	select {
 	case <-submitted:
-	case <-limited(t).Done():
+	case <-suite.Context(t).Done():
 		t.Fatalf("Submit blocks")
 	}
 }
@@ -100,9 +101,9 @@ func (h SinkHarness[R]) block(t testing.TB, blocked ...*outcomes) (release func(
 	return release
 }
 
-func sinkChecks[R any]() []check[SinkHarness[R]] {
-	return []check[SinkHarness[R]]{
-		{"Once", func(t testing.TB, h SinkHarness[R]) {
+func sinkChecks[R any]() []suite.Check[SinkHarness[R]] {
+	return []suite.Check[SinkHarness[R]]{
+		{Name: "Once", Run: func(t testing.TB, h SinkHarness[R]) {
 			const workers, each = 8, 200
 			var o outcomes
 			var all sync.WaitGroup
@@ -120,18 +121,18 @@ func sinkChecks[R any]() []check[SinkHarness[R]] {
 				}
 			}
 		}},
-		{"EndedContext", func(t testing.TB, h SinkHarness[R]) {
+		{Name: "EndedContext", Run: func(t testing.TB, h SinkHarness[R]) {
 			ended, end := context.WithCancel(t.Context())
 			end()
 			var o outcomes
 			h.submit(t, ended, &o, 0, 10)
 			for i, r := range o.all(t, 10) {
-				if is(t, "a record whose context has ended", r.Err, context.Canceled); h.Written(i) {
+				if suite.ErrorIs(t, "a record whose context has ended", r.Err, context.Canceled); h.Written(i) {
 					t.Errorf("record %d was sent after its context had ended", i)
 				}
 			}
 		}},
-		{"ContextEndsWhileQueued", func(t testing.TB, h SinkHarness[R]) {
+		{Name: "ContextEndsWhileQueued", Run: func(t testing.TB, h SinkHarness[R]) {
 			const n = 5000 // more than a sink has on the way at once
 			var o outcomes
 			release := h.block(t, &o)
@@ -139,7 +140,7 @@ func sinkChecks[R any]() []check[SinkHarness[R]] {
 			defer end()
 			h.submit(t, ctx, &o, 0, n)
 			end()
-			settled[int](nil)
+			suite.Settled[int](nil)
 			release()
 			queued := 0
 			for i, r := range o.all(t, n) {
@@ -158,7 +159,7 @@ func sinkChecks[R any]() []check[SinkHarness[R]] {
 				t.Errorf("all records were sent: this shows nothing")
 			}
 		}},
-		{"OtherContextsGoOn", func(t testing.TB, h SinkHarness[R]) {
+		{Name: "OtherContextsGoOn", Run: func(t testing.TB, h SinkHarness[R]) {
 			var gone, rest outcomes
 			release := h.block(t, &gone, &rest)
 			ctx, end := context.WithCancel(t.Context())
@@ -176,14 +177,14 @@ func sinkChecks[R any]() []check[SinkHarness[R]] {
 				}
 			}
 		}},
-		{"SubmitQueues", func(t testing.TB, h SinkHarness[R]) {
+		{Name: "SubmitQueues", Run: func(t testing.TB, h SinkHarness[R]) {
 			var o outcomes
 			release := h.block(t, &o)
 			h.submit(t, t.Context(), &o, 0, 2000)
 			release()
 			o.all(t, 2000)
 		}},
-		{"SubmitFromDone", func(t testing.TB, h SinkHarness[R]) {
+		{Name: "SubmitFromDone", Run: func(t testing.TB, h SinkHarness[R]) {
 			const n = 100
 			var o outcomes
 			var next func(i int)
@@ -199,26 +200,26 @@ func sinkChecks[R any]() []check[SinkHarness[R]] {
 			}
 			next(0)
 			for i, r := range o.all(t, n) {
-				ok(t, "submit", r.Err)
+				suite.NoError(t, "submit", r.Err)
 				if !h.Written(i) {
 					t.Errorf("record %d is done and not written", i)
 				}
 			}
 		}},
-		{"Refused", func(t testing.TB, h SinkHarness[R]) {
+		{Name: "Refused", Run: func(t testing.TB, h SinkHarness[R]) {
 			h.Refuse(5)
 			var o outcomes
 			h.submit(t, t.Context(), &o, 0, 10)
 			for i, r := range o.all(t, 10) {
 				switch {
 				case i == 5:
-					is(t, "a record that the store refuses", r.Err, sluice.ErrRejected)
+					suite.ErrorIs(t, "a record that the store refuses", r.Err, sluice.ErrRejected)
 				case r.Err != nil || !h.Written(i):
 					t.Errorf("a neighbour, record %d: %v, written: %v", i, r.Err, h.Written(i))
 				}
 			}
 		}},
-		{"Outage", func(t testing.TB, h SinkHarness[R]) {
+		{Name: "Outage", Run: func(t testing.TB, h SinkHarness[R]) {
 			mend := h.Break()
 			var o outcomes
 			h.submit(t, t.Context(), &o, 0, 10)

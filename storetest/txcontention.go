@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
@@ -19,21 +20,21 @@ type claimed struct {
 }
 
 // contentionChecks are about transactions that meet others.
-func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
-	return []check[TxHarness[Tx]]{
-		{"ClaimMeetsCommit", func(t testing.TB, h TxHarness[Tx]) {
+func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
+	return []suite.Check[TxHarness[Tx]]{
+		{Name: "ClaimMeetsCommit", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// The claim comes while the handler works, and the handler ends
 			// soon after. Whoever wins, what Claim returned must be the truth.
 			a := h.begin(t)
 			var claim <-chan claimed
 			var meanwhile claimed
 			cut := false
-			err := h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "10"); err != nil {
 					return err
 				}
 				claim = h.claimLater(t, leaseOf("0", "b", 2))
-				meanwhile, cut = settled(claim)
+				meanwhile, cut = suite.Settled(claim)
 				return nil
 			})
 			if claim == nil {
@@ -42,16 +43,16 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 			if !cut {
 				meanwhile = <-claim
 			}
-			ok(t, "claim", meanwhile.err)
+			suite.NoError(t, "claim", meanwhile.err)
 			h.truthful(t, err, meanwhile.progress)
 		}},
-		{"ClaimMeetsOpen", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "ClaimMeetsOpen", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// The handler of the old owner does not come to an end by itself.
 			a := h.begin(t)
 			release := make(chan struct{})
 			opened := make(chan struct{})
-			commit := spawn(t, func() error {
-				return h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			commit := suite.Spawn(t, func() error {
+				return h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 					err := h.Put(ctx, tx, "10")
 					close(opened)
 					<-release
@@ -66,15 +67,15 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 				}
 			}()
 			<-opened
-			ctx := limited(t)
+			ctx := suite.Context(t)
 			if h.Features.WaitsForOpen {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, 4*moment)
+				ctx, cancel = context.WithTimeout(ctx, 4*suite.Moment)
 				defer cancel()
 			}
 			p, err := h.peer().Claim(ctx, leaseOf("0", "b", 2), "incarnation 1")
 			if !h.Features.WaitsForOpen {
-				ok(t, "claim while the old owner's transaction is open", err)
+				suite.NoError(t, "claim while the old owner's transaction is open", err)
 				close(release)
 				err := <-commit
 				if err == nil {
@@ -87,23 +88,23 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("claim while the old owner's transaction is open: got %+v, %v; want that it waits, as declared", p, err)
 			}
 			close(release)
-			ok(t, "commit that a claim waited for", <-commit)
+			suite.NoError(t, "commit that a claim waited for", <-commit)
 			h.truthful(t, nil, h.claim(t, leaseOf("0", "b", 2)))
 		}},
-		{"ResetMeetsCommit", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "ResetMeetsCommit", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			var reset <-chan error
 			var wrong error
 			cut := false
-			err := h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "10"); err != nil {
 					return err
 				}
-				reset = spawn(t, func() error {
-					_, err := h.peer().Reset(limited(t), testGroup, "0", "incarnation 1", at(4))
+				reset = suite.Spawn(t, func() error {
+					_, err := h.peer().Reset(suite.Context(t), testGroup, "0", "incarnation 1", at(4))
 					return err
 				})
-				wrong, cut = settled(reset)
+				wrong, cut = suite.Settled(reset)
 				return nil
 			})
 			if reset == nil {
@@ -112,16 +113,16 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 			if !cut {
 				wrong = <-reset
 			}
-			ok(t, "reset", wrong)
+			suite.NoError(t, "reset", wrong)
 			h.stands(t, "0", at(4))
 			if err != nil {
 				h.effects(t)
 			} else {
 				h.effects(t, "10")
 			}
-			fenced(t, "commit after the reset", h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(4), To: at(5)}, h.put("5")))
+			fenced(t, "commit after the reset", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(4), To: at(5)}, h.put("5")))
 		}},
-		{"SameStepAtOnce", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "SameStepAtOnce", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			for n := int64(9); n < 14; n++ {
 				wins := 0
@@ -130,7 +131,7 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 					if i%2 == 1 {
 						s = h.peer()
 					}
-					return s.Commit(limited(t), driver.Step{Lease: a, From: at(n), To: at(n + 1)}, h.put(fmt.Sprint(n+1)))
+					return s.Commit(suite.Context(t), driver.Step{Lease: a, From: at(n), To: at(n + 1)}, h.put(fmt.Sprint(n+1)))
 				}) {
 					switch {
 					case err == nil:
@@ -146,7 +147,7 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.effects(t, "10", "11", "12", "13", "14")
 			h.stands(t, "0", at(14))
 		}},
-		{"TwoEpochs", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "TwoEpochs", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// The owner of the old epoch commits step after step while another
 			// claims and commits after it.
 			h.begin(t)
@@ -158,11 +159,11 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 					done []string
 					err  error
 				}
-				old := spawn(t, func() run {
+				old := suite.Spawn(t, func() run {
 					var r run
 					for n := start; n < start+50; n++ {
 						key := fmt.Sprint(n + 1)
-						if r.err = h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(n), To: at(n + 1)}, h.put(key)); r.err != nil {
+						if r.err = h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(n), To: at(n + 1)}, h.put(key)); r.err != nil {
 							break
 						}
 						r.done = append(r.done, key)
@@ -170,10 +171,10 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 					return r
 				})
 				b := leaseOf("0", "b", epoch+1)
-				p, err := h.peer().Claim(limited(t), b, "incarnation 1")
-				ok(t, "claim while the old owner commits", err)
+				p, err := h.peer().Claim(suite.Context(t), b, "incarnation 1")
+				suite.NoError(t, "claim while the old owner commits", err)
 				next := p.Position.Sequence + 1
-				ok(t, "commit after the claim", h.peer().Commit(limited(t), driver.Step{Lease: b, From: p.Position, To: at(next)}, h.put(fmt.Sprint(next))))
+				suite.NoError(t, "commit after the claim", h.peer().Commit(suite.Context(t), driver.Step{Lease: b, From: p.Position, To: at(next)}, h.put(fmt.Sprint(next))))
 				r := <-old
 				if blames(r.err) || errors.Is(r.err, sluice.ErrUnknown) {
 					t.Errorf("the old owner's last commit: got %T %v, want ErrFenced or that the database couldn't", r.err, r.err)
@@ -189,7 +190,7 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("commits were repeated: %q", want)
 			}
 		}},
-		{"Partitions", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Partitions", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// Partitions have nothing to do with each other.
 			const partitions, steps = 4, 10
 			var want []string
@@ -206,7 +207,7 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 					step := driver.Step{Lease: leaseOf(fmt.Sprint(p), "a", 1), From: from, To: to}
 					var err error
 					for range 100 { // what the database couldn't do may be tried again
-						err = h.Store.Commit(limited(t), step, h.put(fmt.Sprintf("%d of %d", n, p)))
+						err = h.Store.Commit(suite.Context(t), step, h.put(fmt.Sprintf("%d of %d", n, p)))
 						if err == nil || blames(err) || errors.Is(err, sluice.ErrFenced) || errors.Is(err, sluice.ErrUnknown) {
 							break
 						}
@@ -218,7 +219,7 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 				}
 				return nil
 			}) {
-				ok(t, "commit beside others", err)
+				suite.NoError(t, "commit beside others", err)
 			}
 			h.effects(t, want...)
 		}},
@@ -227,8 +228,8 @@ func contentionChecks[Tx any]() []check[TxHarness[Tx]] {
 
 // claimLater claims on a goroutine of its own, through the other store.
 func (h *TxHarness[Tx]) claimLater(t testing.TB, lease sluice.Lease) <-chan claimed {
-	return spawn(t, func() claimed {
-		p, err := h.peer().Claim(limited(t), lease, "incarnation 1")
+	return suite.Spawn(t, func() claimed {
+		p, err := h.peer().Claim(suite.Context(t), lease, "incarnation 1")
 		return claimed{p, err}
 	})
 }
@@ -250,6 +251,6 @@ func (h *TxHarness[Tx]) truthful(t testing.TB, outcome error, p sluice.Checkpoin
 	h.effects(t, effects...)
 	h.stands(t, "0", want)
 	step := driver.Step{Lease: leaseOf("0", "b", 2), From: want, To: at(11)}
-	ok(t, "commit after the claim", h.peer().Commit(limited(t), step, h.put("11")))
+	suite.NoError(t, "commit after the claim", h.peer().Commit(suite.Context(t), step, h.put("11")))
 	h.effects(t, append(effects, "11")...)
 }

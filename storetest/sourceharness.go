@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
@@ -45,14 +46,14 @@ type SourceFeatures struct {
 // send appends events whose bodies are these texts.
 func (h *SourceHarness) send(t testing.TB, partition string, texts ...string) {
 	t.Helper()
-	ok(t, "append to partition "+partition, h.Append(limited(t), partition, Bodies(texts...)...))
+	suite.NoError(t, "append to partition "+partition, h.Append(suite.Context(t), partition, eventsOf(texts...)...))
 }
 
 // partitions names the topic's first two partitions.
 func (h *SourceHarness) partitions(t testing.TB, s driver.Source) (string, string) {
 	t.Helper()
-	topic, err := s.Describe(limited(t))
-	ok(t, "describe", err)
+	topic, err := s.Describe(suite.Context(t))
+	suite.NoError(t, "describe", err)
 	if len(topic.Partitions) < 2 {
 		t.Fatalf("the topic has partitions %q, the suite needs two", topic.Partitions)
 	}
@@ -72,29 +73,29 @@ func (h *SourceHarness) filled(t testing.TB) (s driver.Source, partition string,
 		e := read(t, r, 1)[0]
 		events = append(events, e)
 		// A log stamps in milliseconds, so the next one would have the same.
-		eventually(t, "the next event is enqueued later", func() bool {
+		suite.Eventually(t, "the next event is enqueued later", func() bool {
 			return time.Since(e.Enqueued) > 2*time.Millisecond
 		})
 	}
-	ok(t, "close", r.Close(limited(t)))
+	suite.NoError(t, "close", r.Close(suite.Context(t)))
 	return s, partition, events
 }
 
 // start seeks.
 func start(t testing.TB, s driver.Source, partition string, where sluice.Start) sluice.Position {
 	t.Helper()
-	p, err := s.Seek(limited(t), partition, where, 1)
-	ok(t, fmt.Sprintf("seek %v", where), err)
+	p, err := s.Seek(suite.Context(t), partition, where, 1)
+	suite.NoError(t, fmt.Sprintf("seek %v", where), err)
 	return p
 }
 
 // open opens a reader, which is closed at the end of the test.
 func open(t testing.TB, s driver.Source, partition string, after sluice.Position, epoch int64) driver.Reader {
 	t.Helper()
-	r, err := s.Open(limited(t), partition, after, epoch)
-	ok(t, fmt.Sprintf("open partition %s at %v in epoch %d", partition, after, epoch), err)
+	r, err := s.Open(suite.Context(t), partition, after, epoch)
+	suite.NoError(t, fmt.Sprintf("open partition %s at %v in epoch %d", partition, after, epoch), err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), suite.Patience)
 		defer cancel()
 		_ = r.Close(ctx)
 	})
@@ -106,8 +107,8 @@ func read(t testing.TB, r driver.Reader, n int) []*sluice.Event {
 	t.Helper()
 	var events []*sluice.Event
 	for len(events) < n {
-		more, err := r.Read(limited(t), n-len(events))
-		ok(t, fmt.Sprintf("read event %d of %d", len(events)+1, n), err)
+		more, err := r.Read(suite.Context(t), n-len(events))
+		suite.NoError(t, fmt.Sprintf("read event %d of %d", len(events)+1, n), err)
 		if len(more) == 0 || len(more) > n-len(events) {
 			t.Fatalf("read at most %d events: got %d", n-len(events), len(more))
 		}
@@ -130,13 +131,22 @@ func bodies(t testing.TB, r driver.Reader, n int) string {
 // fetched ahead.
 func fails(t testing.TB, r driver.Reader) error {
 	t.Helper()
-	ctx := limited(t)
+	ctx := suite.Context(t)
 	for {
 		if _, err := r.Read(ctx, 100); err != nil {
 			if ctx.Err() != nil {
-				t.Fatalf("a reader that can't go on did not return an error for %v", patience)
+				t.Fatalf("a reader that can't go on did not return an error for %v", suite.Patience)
 			}
 			return err
 		}
 	}
+}
+
+// eventsOf makes one event of each body.
+func eventsOf(bodies ...string) []*sluice.Event {
+	events := make([]*sluice.Event, len(bodies))
+	for i, body := range bodies {
+		events[i] = &sluice.Event{Body: []byte(body)}
+	}
+	return events
 }

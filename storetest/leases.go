@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
@@ -27,7 +28,7 @@ type LeasesConfig struct {
 // TestLeases is the conformance suite of [sluice.LeaseStore]. Every case asks
 // new for an empty store.
 func TestLeases(t *testing.T, new func(t testing.TB) driver.LeaseStore, cfg *LeasesConfig) {
-	runChecks(t, leaseChecks, func(t testing.TB) leaseHarness { return newLeaseHarness(new(t), cfg) })
+	suite.Run(t, leaseChecks, func(t testing.TB) leaseHarness { return newLeaseHarness(new(t), cfg) })
 }
 
 func newLeaseHarness(store driver.LeaseStore, cfg *LeasesConfig) leaseHarness {
@@ -46,21 +47,21 @@ type leaseHarness struct {
 
 func (h leaseHarness) take(t testing.TB, partition, owner string, ttl time.Duration, above int64) sluice.Lease {
 	t.Helper()
-	l, err := h.Acquire(limited(t), testGroup, partition, owner, ttl, above)
-	ok(t, "acquire for "+owner, err)
+	l, err := h.Acquire(suite.Context(t), testGroup, partition, owner, ttl, above)
+	suite.NoError(t, "acquire for "+owner, err)
 	return l
 }
 
 func (h leaseHarness) held(t testing.TB, partition, by, from string) {
 	t.Helper()
-	_, err := h.Acquire(limited(t), testGroup, partition, from, h.long, 0)
-	is(t, fmt.Sprintf("acquire for %s while %s holds it", from, by), err, driver.ErrHeld)
+	_, err := h.Acquire(suite.Context(t), testGroup, partition, from, h.long, 0)
+	suite.ErrorIs(t, fmt.Sprintf("acquire for %s while %s holds it", from, by), err, driver.ErrHeld)
 }
 
 func (h leaseHarness) info(t testing.TB, partition string) driver.LeaseInfo {
 	t.Helper()
-	list, err := h.List(limited(t), testGroup)
-	ok(t, "list", err)
+	list, err := h.List(suite.Context(t), testGroup)
+	suite.NoError(t, "list", err)
 	for _, l := range list {
 		if l.Partition == partition {
 			return l
@@ -73,30 +74,30 @@ func (h leaseHarness) info(t testing.TB, partition string) driver.LeaseInfo {
 // expire waits until the newest lease of a partition has run out.
 func (h leaseHarness) expire(t testing.TB, partition string) {
 	t.Helper()
-	eventually(t, "the lease of partition "+partition+" has expired", func() bool { return !h.info(t, partition).Live() })
+	suite.Eventually(t, "the lease of partition "+partition+" has expired", func() bool { return !h.info(t, partition).Live() })
 }
 
-var leaseChecks = []check[leaseHarness]{
-	{"Acquire", func(t testing.TB, h leaseHarness) {
+var leaseChecks = []suite.Check[leaseHarness]{
+	{Name: "Acquire", Run: func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.long, 0)
 		if l.Group != testGroup || l.Partition != "0" || l.Owner != "a" || l.Epoch < 1 {
 			t.Errorf("got lease %+v of partition 0 for a, want its names and an epoch of at least 1", l)
 		}
 	}},
-	{"Held", func(t testing.TB, h leaseHarness) {
+	{Name: "Held", Run: func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.long, 0)
 		h.held(t, "0", "a", "b")
-		ok(t, "renew after another asked in vain", h.Renew(limited(t), l, h.long))
+		suite.NoError(t, "renew after another asked in vain", h.Renew(suite.Context(t), l, h.long))
 		if got := h.info(t, "0"); got.Lease != l {
 			t.Errorf("asking in vain changed the lease from %+v to %+v", l, got.Lease)
 		}
 	}},
-	{"Above", func(t testing.TB, h leaseHarness) {
+	{Name: "Above", Run: func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.long, 41)
 		if l.Epoch <= 41 {
 			t.Errorf("got epoch %d above 41", l.Epoch)
 		}
-		ok(t, "release", h.Release(limited(t), l))
+		suite.NoError(t, "release", h.Release(suite.Context(t), l))
 		if m := h.take(t, "0", "b", h.long, 7); m.Epoch <= l.Epoch {
 			t.Errorf("got epoch %d after %d, asked for above 7: epochs must only rise", m.Epoch, l.Epoch)
 		}
@@ -104,17 +105,17 @@ var leaseChecks = []check[leaseHarness]{
 			t.Errorf("got epoch %d above %d", m.Epoch, int64(1)<<40)
 		}
 	}},
-	{"SameOwner", func(t testing.TB, h leaseHarness) {
+	{Name: "SameOwner", Run: func(t testing.TB, h leaseHarness) {
 		old := h.take(t, "0", "a", h.long, 0)
 		l := h.take(t, "0", "a", h.long, 0)
 		if l.Epoch <= old.Epoch {
 			t.Errorf("the same owner acquired again: got epoch %d after %d", l.Epoch, old.Epoch)
 		}
-		is(t, "renew in the old epoch", h.Renew(limited(t), old, h.long), sluice.ErrFenced)
-		ok(t, "release in the old epoch", h.Release(limited(t), old))
+		suite.ErrorIs(t, "renew in the old epoch", h.Renew(suite.Context(t), old, h.long), sluice.ErrFenced)
+		suite.NoError(t, "release in the old epoch", h.Release(suite.Context(t), old))
 		h.held(t, "0", "a, in a newer epoch than was released,", "b")
 	}},
-	{"Release", func(t testing.TB, h leaseHarness) {
+	{Name: "Release", Run: func(t testing.TB, h leaseHarness) {
 		last := int64(0)
 		for i := range 5 {
 			l := h.take(t, "0", fmt.Sprint("owner", i), h.long, 0)
@@ -122,15 +123,15 @@ var leaseChecks = []check[leaseHarness]{
 				t.Errorf("got epoch %d after %d was released", l.Epoch, last)
 			}
 			last = l.Epoch
-			ok(t, "release", h.Release(limited(t), l))
+			suite.NoError(t, "release", h.Release(suite.Context(t), l))
 			if h.info(t, "0").Live() {
 				t.Error("a released lease is live")
 			}
-			is(t, "renew after release", h.Renew(limited(t), l, h.long), sluice.ErrFenced)
-			ok(t, "release twice", h.Release(limited(t), l))
+			suite.ErrorIs(t, "renew after release", h.Renew(suite.Context(t), l, h.long), sluice.ErrFenced)
+			suite.NoError(t, "release twice", h.Release(suite.Context(t), l))
 		}
 	}},
-	{"ForeignRelease", func(t testing.TB, h leaseHarness) {
+	{Name: "ForeignRelease", Run: func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.long, 0)
 		for _, forged := range []sluice.Lease{
 			{Group: testGroup, Partition: "0", Owner: "b", Epoch: l.Epoch},
@@ -138,21 +139,21 @@ var leaseChecks = []check[leaseHarness]{
 			{Group: testGroup, Partition: "1", Owner: "a", Epoch: l.Epoch},
 			{Group: strangers[0], Partition: "0", Owner: "a", Epoch: l.Epoch},
 		} {
-			ok(t, "release of a lease that is another's", h.Release(limited(t), forged))
-			is(t, "renewal of a lease that is another's", h.Renew(limited(t), forged, h.long), sluice.ErrFenced)
+			suite.NoError(t, "release of a lease that is another's", h.Release(suite.Context(t), forged))
+			suite.ErrorIs(t, "renewal of a lease that is another's", h.Renew(suite.Context(t), forged, h.long), sluice.ErrFenced)
 		}
 		h.held(t, "0", "a", "b")
-		ok(t, "renew", h.Renew(limited(t), l, h.long))
+		suite.NoError(t, "renew", h.Renew(suite.Context(t), l, h.long))
 	}},
-	{"Expiry", func(t testing.TB, h leaseHarness) {
+	{Name: "Expiry", Run: func(t testing.TB, h leaseHarness) {
 		asked := time.Now()
 		old := h.take(t, "0", "a", h.ttl, 0)
 		var l sluice.Lease
-		eventually(t, "b gets the expired lease", func() bool {
+		suite.Eventually(t, "b gets the expired lease", func() bool {
 			var err error
-			l, err = h.Acquire(limited(t), testGroup, "0", "b", h.long, 0)
+			l, err = h.Acquire(suite.Context(t), testGroup, "0", "b", h.long, 0)
 			if err != nil {
-				is(t, "acquire for b", err, driver.ErrHeld)
+				suite.ErrorIs(t, "acquire for b", err, driver.ErrHeld)
 			}
 			return err == nil
 		})
@@ -163,60 +164,62 @@ var leaseChecks = []check[leaseHarness]{
 		if l.Owner != "b" || l.Epoch <= old.Epoch {
 			t.Errorf("after expiry in epoch %d got %+v", old.Epoch, l)
 		}
-		is(t, "renew after another took it", h.Renew(limited(t), old, h.long), sluice.ErrFenced)
-		ok(t, "release after another took it", h.Release(limited(t), old))
+		suite.ErrorIs(t, "renew after another took it", h.Renew(suite.Context(t), old, h.long), sluice.ErrFenced)
+		suite.NoError(t, "release after another took it", h.Release(suite.Context(t), old))
 		h.held(t, "0", "b", "c")
-		ok(t, "renew for b", h.Renew(limited(t), l, h.long))
+		suite.NoError(t, "renew for b", h.Renew(suite.Context(t), l, h.long))
 	}},
-	{"RenewExtends", func(t testing.TB, h leaseHarness) {
+	{Name: "RenewExtends", Run: func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.ttl, 0)
-		ok(t, "renew", h.Renew(limited(t), l, h.long))
+		suite.NoError(t, "renew", h.Renew(suite.Context(t), l, h.long))
 		h.take(t, "1", "a", h.ttl, 0) // expires later than the first would have
 		h.expire(t, "1")
 		h.held(t, "0", "a, by renewal,", "b")
 	}},
-	{"RenewCountsFromNow", func(t testing.TB, h leaseHarness) {
+	{Name: "RenewCountsFromNow", Run: func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.long, 0)
-		ok(t, "renew", h.Renew(limited(t), l, h.ttl))
+		suite.NoError(t, "renew", h.Renew(suite.Context(t), l, h.ttl))
 		if got := h.info(t, "0").Remaining; got > h.ttl {
 			t.Errorf("renewed for %v, %v remain", h.ttl, got)
 		}
 		h.expire(t, "0")
 		h.take(t, "0", "b", h.long, 0)
 	}},
-	{"RenewExpired", func(t testing.TB, h leaseHarness) {
+	{Name: "RenewExpired", Run: func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.ttl, 0)
 		h.expire(t, "0")
-		ok(t, "renew an expired lease that nobody took", h.Renew(limited(t), l, h.long))
+		suite.NoError(t, "renew an expired lease that nobody took", h.Renew(suite.Context(t), l, h.long))
 		h.held(t, "0", "a", "b")
 	}},
-	{"NeverLeased", func(t testing.TB, h leaseHarness) {
+	{Name: "NeverLeased", Run: func(t testing.TB, h leaseHarness) {
 		l := sluice.Lease{Group: testGroup, Partition: "0", Owner: "a", Epoch: 1}
-		is(t, "renew", h.Renew(limited(t), l, h.long), sluice.ErrFenced)
-		ok(t, "release", h.Release(limited(t), l))
-		list, err := h.List(limited(t), testGroup)
-		ok(t, "list", err)
+		suite.ErrorIs(t, "renew", h.Renew(suite.Context(t), l, h.long), sluice.ErrFenced)
+		suite.NoError(t, "release", h.Release(suite.Context(t), l))
+		list, err := h.List(suite.Context(t), testGroup)
+		suite.NoError(t, "list", err)
 		if len(list) != 0 {
 			t.Errorf("nothing was leased, listed %v", list)
 		}
 	}},
-	{"ConcurrentOwners", func(t testing.TB, h leaseHarness) {
+	{Name: "ConcurrentOwners", Run: func(t testing.TB, h leaseHarness) {
 		for round, first := range []func(partition string){
 			func(string) {},
-			func(p string) { ok(t, "release", h.Release(limited(t), h.take(t, p, "before", h.long, 0))) },
+			func(p string) {
+				suite.NoError(t, "release", h.Release(suite.Context(t), h.take(t, p, "before", h.long, 0)))
+			},
 			func(p string) { h.take(t, p, "before", h.ttl, 0); h.expire(t, p) },
 		} {
 			partition := fmt.Sprint(round)
 			first(partition)
 			wins := 0
 			for err := range race(t, 12, func(i int) error {
-				_, err := h.Acquire(limited(t), testGroup, partition, fmt.Sprint("owner", i), h.long, 0)
+				_, err := h.Acquire(suite.Context(t), testGroup, partition, fmt.Sprint("owner", i), h.long, 0)
 				return err
 			}) {
 				if err == nil {
 					wins++
 				} else {
-					is(t, "acquire against others", err, driver.ErrHeld)
+					suite.ErrorIs(t, "acquire against others", err, driver.ErrHeld)
 				}
 			}
 			if wins != 1 {
@@ -224,32 +227,32 @@ var leaseChecks = []check[leaseHarness]{
 			}
 		}
 	}},
-	{"ConcurrentSameOwner", func(t testing.TB, h leaseHarness) {
+	{Name: "ConcurrentSameOwner", Run: func(t testing.TB, h leaseHarness) {
 		epochs := make(map[int64]bool)
 		type result struct {
 			lease sluice.Lease
 			err   error
 		}
 		for r := range race(t, 8, func(int) result {
-			l, err := h.Acquire(limited(t), testGroup, "0", "a", h.long, 0)
+			l, err := h.Acquire(suite.Context(t), testGroup, "0", "a", h.long, 0)
 			return result{l, err}
 		}) {
-			ok(t, "acquire again", r.err)
+			suite.NoError(t, "acquire again", r.err)
 			if epochs[r.lease.Epoch] {
 				t.Errorf("epoch %d was handed out twice", r.lease.Epoch)
 			}
 			epochs[r.lease.Epoch] = true
 		}
 	}},
-	{"List", func(t testing.TB, h leaseHarness) {
+	{Name: "List", Run: func(t testing.TB, h leaseHarness) {
 		partitions := []string{"10", "2", "0", "11", "1"}
 		leases := make(map[string]sluice.Lease)
 		for i, p := range partitions {
 			leases[p] = h.take(t, p, fmt.Sprint("owner", i), h.long, 0)
 		}
-		ok(t, "release", h.Release(limited(t), leases["2"]))
-		list, err := h.List(limited(t), testGroup)
-		ok(t, "list", err)
+		suite.NoError(t, "release", h.Release(suite.Context(t), leases["2"]))
+		list, err := h.List(suite.Context(t), testGroup)
+		suite.NoError(t, "list", err)
 		slices.Sort(partitions)
 		if len(list) != len(partitions) {
 			t.Fatalf("listed %d of %d partitions: %v", len(list), len(partitions), list)
@@ -258,7 +261,7 @@ var leaseChecks = []check[leaseHarness]{
 			if l.Lease != leases[partitions[i]] {
 				t.Errorf("entry %d is %+v, want %+v", i, l.Lease, leases[partitions[i]])
 			}
-			if live := l.Partition != "2"; l.Live() != live || l.Remaining > h.long || live && l.Remaining < h.long-patience {
+			if live := l.Partition != "2"; l.Live() != live || l.Remaining > h.long || live && l.Remaining < h.long-suite.Patience {
 				t.Errorf("partition %s: live %v with %v remaining, leased for %v", l.Partition, l.Live(), l.Remaining, h.long)
 			}
 			if l.Renewed.IsZero() {
@@ -266,11 +269,11 @@ var leaseChecks = []check[leaseHarness]{
 			}
 		}
 	}},
-	{"Renewed", func(t testing.TB, h leaseHarness) {
+	{Name: "Renewed", Run: func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.long, 0)
 		taken := h.info(t, "0").Renewed
-		eventually(t, "a renewal is seen in the list", func() bool {
-			ok(t, "renew", h.Renew(limited(t), l, h.long))
+		suite.Eventually(t, "a renewal is seen in the list", func() bool {
+			suite.NoError(t, "renew", h.Renew(suite.Context(t), l, h.long))
 			now := h.info(t, "0").Renewed
 			if now.Before(taken) {
 				t.Fatalf("renewed at %v, taken at %v", now, taken)
@@ -278,27 +281,27 @@ var leaseChecks = []check[leaseHarness]{
 			return now.After(taken)
 		})
 	}},
-	{"GroupsApart", func(t testing.TB, h leaseHarness) {
+	{Name: "GroupsApart", Run: func(t testing.TB, h leaseHarness) {
 		h.take(t, "0", "a", h.long, 99)
 		for i, g := range strangers {
 			owner := fmt.Sprintf("o'wner %d%%", i)
-			l, err := h.Acquire(limited(t), g, "0", owner, h.long, 0)
-			ok(t, fmt.Sprintf("acquire in group %v while another group's is held", g), err)
+			l, err := h.Acquire(suite.Context(t), g, "0", owner, h.long, 0)
+			suite.NoError(t, fmt.Sprintf("acquire in group %v while another group's is held", g), err)
 			if l.Epoch > 99 {
 				t.Errorf("group %v: got epoch %d, raised by another group", g, l.Epoch)
 			}
-			list, err := h.List(limited(t), g)
-			ok(t, "list", err)
+			list, err := h.List(suite.Context(t), g)
+			suite.NoError(t, "list", err)
 			if len(list) != 1 || list[0].Lease != l {
 				t.Errorf("group %v: listed %v, want its own lease alone", g, list)
 			}
-			ok(t, "renew", h.Renew(limited(t), l, h.long))
+			suite.NoError(t, "renew", h.Renew(suite.Context(t), l, h.long))
 		}
 		h.take(t, "1", "b", h.long, 0)
 	}},
-	{"Balance", checkBalance},
-	{"Cancelled", func(t testing.TB, h leaseHarness) {
-		ctx, cancel := context.WithCancel(limited(t))
+	{Name: "Balance", Run: checkBalance},
+	{Name: "Cancelled", Run: func(t testing.TB, h leaseHarness) {
+		ctx, cancel := context.WithCancel(suite.Context(t))
 		l := h.take(t, "1", "a", h.long, 0)
 		cancel()
 		if _, err := h.Acquire(ctx, testGroup, "0", "a", h.long, 0); err == nil || errors.Is(err, driver.ErrHeld) {
@@ -317,7 +320,7 @@ func race[T any](t testing.TB, n int, fn func(i int) T) <-chan T {
 	results := make(chan T, n)
 	var waits []<-chan struct{}
 	for i := range n {
-		waits = append(waits, spawn(t, func() struct{} {
+		waits = append(waits, suite.Spawn(t, func() struct{} {
 			<-start
 			results <- fn(i)
 			return struct{}{}

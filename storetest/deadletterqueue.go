@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"bytes"
@@ -12,35 +12,36 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
 
-// TestLetterStore is the conformance suite of [sluice.DeadLetterQueue], together
+// TestDeadLetterQueue is the conformance suite of [sluice.DeadLetterQueue], together
 // with what the [sluice.DeadLetterStore] beside it makes of what it stores.
 // Every case asks new for an empty store.
-func TestLetterStore(t *testing.T, new func(t testing.TB) LetterHarness) {
-	runChecks(t, letterChecks(), new)
+func TestDeadLetterQueue(t *testing.T, new func(t testing.TB) DeadLetterQueueHarness) {
+	suite.Run(t, letterChecks(), new)
 }
 
-func letterChecks() []check[LetterHarness] {
-	var all []check[LetterHarness]
+func letterChecks() []suite.Check[DeadLetterQueueHarness] {
+	var all []suite.Check[DeadLetterQueueHarness]
 	all = append(all, parkChecks()...)
 	all = append(all, settleChecks()...)
 	return append(all, askChecks()...)
 }
 
 // parkChecks are about Park.
-func parkChecks() []check[LetterHarness] {
-	return []check[LetterHarness]{
-		{"RoundTrip", func(t testing.TB, h LetterHarness) {
+func parkChecks() []suite.Check[DeadLetterQueueHarness] {
+	return []suite.Check[DeadLetterQueueHarness]{
+		{Name: "RoundTrip", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			want := rich(5)
 			listed := h.park(t, want)[5]
 			want.ID = listed.ID
 			sameLetter(t, "get", h.get(t, listed.ID), want)
 			h.retry(t, listed.ID)
-			due, err := h.Store.Due(limited(t), testGroup, "0", 10)
-			ok(t, "due", err)
+			due, err := h.Store.Due(suite.Context(t), testGroup, "0", 10)
+			suite.NoError(t, "due", err)
 			if len(due) != 1 {
 				t.Fatalf("%d dead letters are due, want 1", len(due))
 			}
@@ -50,7 +51,7 @@ func parkChecks() []check[LetterHarness] {
 			want.Event.Body, want.Event.Properties = nil, nil
 			sameLetter(t, "list, without body and properties", listed, want)
 		}},
-		{"Bare", func(t testing.TB, h LetterHarness) {
+		{Name: "Bare", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			bare := parked("0", 5)
 			bare.HasBody, bare.Event.Body, bare.Event.Offset = false, nil, ""
 			bare.Event.Enqueued = time.Time{}
@@ -62,7 +63,7 @@ func parkChecks() []check[LetterHarness] {
 				sameLetter(t, "get", h.get(t, want.ID), want)
 			}
 		}},
-		{"AnyText", func(t testing.TB, h LetterHarness) {
+		{Name: "AnyText", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			// What a store can't hold is changed, and never an error: body and
 			// identity stay exact.
 			for i, hostile := range []string{"\x00", "\xff\xfe", "\xed\xa0\x80", "\xf0\x9f", "\ufffe", "\x1b[0m\r\n", "\u202e"} {
@@ -83,7 +84,7 @@ func parkChecks() []check[LetterHarness] {
 				}
 			}
 		}},
-		{"LargeBodies", func(t testing.TB, h LetterHarness) {
+		{Name: "LargeBodies", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			var letters []sluice.DeadLetter
 			for i, size := range []int{256 << 10, 4 << 20, 0, 1 << 20, 1<<20 + 1} {
 				l := parked("0", int64(i))
@@ -96,13 +97,13 @@ func parkChecks() []check[LetterHarness] {
 				sameLetter(t, fmt.Sprintf("body of %d bytes", len(want.Event.Body)), h.get(t, want.ID), want)
 			}
 		}},
-		{"Many", func(t testing.TB, h LetterHarness) {
+		{Name: "Many", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			const n = 1000
 			var letters []sluice.DeadLetter
 			for i := range int64(n) {
 				letters = append(letters, parked("0", i))
 			}
-			ok(t, "park none", h.Store.Park(limited(t), nil))
+			suite.NoError(t, "park none", h.Store.Park(suite.Context(t), nil))
 			found := h.park(t, letters...)
 			for i := range int64(n) {
 				if l := found[i]; l.Error != letters[i].Error || l.Event.Offset != letters[i].Event.Offset {
@@ -113,7 +114,7 @@ func parkChecks() []check[LetterHarness] {
 				t.Errorf("%d dead letters, want %d", len(found), n)
 			}
 		}},
-		{"Again", func(t testing.TB, h LetterHarness) {
+		{Name: "Again", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			first := h.park(t, parked("0", 5))[5]
 			again := parked("0", 5)
 			again.Error, again.Attempts, again.FailedAt = "failed again", 4, again.FailedAt.Add(time.Hour)
@@ -133,7 +134,7 @@ func parkChecks() []check[LetterHarness] {
 				t.Errorf("parked again while on retry: %d dead letters, status %s at %v, want 3, dead", len(third), l.Status, l.NextAttempt)
 			}
 		}},
-		{"TwiceAtOnce", func(t testing.TB, h LetterHarness) {
+		{Name: "TwiceAtOnce", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			// In one call, the last word counts.
 			again := parked("0", 5)
 			again.Error, again.Attempts = "failed again", 4
@@ -142,12 +143,12 @@ func parkChecks() []check[LetterHarness] {
 				t.Errorf("parked twice in one call: %d dead letters, %+v, want 2, the last as %+v", len(found), l, again)
 			}
 		}},
-		{"Identity", func(t testing.TB, h LetterHarness) {
+		{Name: "Identity", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			letters := []sluice.DeadLetter{parked("0", 5), parked("0", 5), parked("0", 6), parked("1", 5)}
 			letters[1].Incarnation = "incarnation 2"
-			ok(t, "park", h.Store.Park(limited(t), letters))
-			list, err := h.DeadLetters.List(limited(t), testGroup, sluice.DeadLetterFilter{})
-			ok(t, "list", err)
+			suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters))
+			list, err := h.DeadLetters.List(suite.Context(t), testGroup, sluice.DeadLetterFilter{})
+			suite.NoError(t, "list", err)
 			if len(list) != 4 {
 				t.Errorf("%d dead letters, want one for each of two incarnations, two partitions and two numbers: %v", len(list), list)
 			}
@@ -159,7 +160,7 @@ func parkChecks() []check[LetterHarness] {
 				}
 			}
 		}},
-		{"Whole", func(t testing.TB, h LetterHarness) {
+		{Name: "Whole", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			// Whoever looks meanwhile, and whenever the call is cut off: all of
 			// the letters or none.
 			const n = 200
@@ -170,15 +171,15 @@ func parkChecks() []check[LetterHarness] {
 				}
 				filter := sluice.DeadLetterFilter{Partition: fmt.Sprint(round)}
 				look := func(when string) int {
-					list, err := h.DeadLetters.List(limited(t), testGroup, filter)
-					ok(t, "list", err)
+					list, err := h.DeadLetters.List(suite.Context(t), testGroup, filter)
+					suite.NoError(t, "list", err)
 					if len(list) != 0 && len(list) != n {
 						t.Errorf("%s: %d of %d dead letters that go together", when, len(list), n)
 					}
 					return len(list)
 				}
-				ctx, cancel := context.WithTimeout(limited(t), time.Duration(round*round)*300*time.Microsecond)
-				over := spawn(t, func() error { return h.Store.Park(ctx, letters) })
+				ctx, cancel := context.WithTimeout(suite.Context(t), time.Duration(round*round)*300*time.Microsecond)
+				over := suite.Spawn(t, func() error { return h.Store.Park(ctx, letters) })
 				var err error
 				tick := time.NewTicker(200 * time.Microsecond)
 				for running := true; running; {
@@ -194,13 +195,13 @@ func parkChecks() []check[LetterHarness] {
 				if found := look("afterwards"); err == nil && found != n {
 					t.Errorf("parked %d, found %d", n, found)
 				}
-				ok(t, "park again", h.Store.Park(limited(t), letters))
+				suite.NoError(t, "park again", h.Store.Park(suite.Context(t), letters))
 				if found := look("parked again"); found != n {
 					t.Errorf("parked %d again, found %d", n, found)
 				}
 			}
 		}},
-		{"AtOnce", func(t testing.TB, h LetterHarness) {
+		{Name: "AtOnce", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			// Two who park the same letters, in whatever order.
 			const n = 100
 			var letters []sluice.DeadLetter
@@ -214,17 +215,17 @@ func parkChecks() []check[LetterHarness] {
 						s = h.peer()
 						slices.Reverse(own)
 					}
-					return s.Park(limited(t), own)
+					return s.Park(suite.Context(t), own)
 				}) {
-					ok(t, "one of four who park the same", err)
+					suite.NoError(t, "one of four who park the same", err)
 				}
 				if found := h.letters(t); len(found) != n {
 					t.Errorf("%d dead letters, want %d", len(found), n)
 				}
 			}
 		}},
-		{"ParkCancelled", func(t testing.TB, h LetterHarness) {
-			ctx, cancel := context.WithCancel(limited(t))
+		{Name: "ParkCancelled", Run: func(t testing.TB, h DeadLetterQueueHarness) {
+			ctx, cancel := context.WithCancel(suite.Context(t))
 			cancel()
 			_, due := h.Store.Due(ctx, testGroup, "0", 10)
 			_, after := h.Store.Parked(ctx, testGroup, "0", "incarnation 1", -1)
@@ -245,9 +246,9 @@ func parkChecks() []check[LetterHarness] {
 }
 
 // settleChecks are about retries: Due and Settle.
-func settleChecks() []check[LetterHarness] {
-	return []check[LetterHarness]{
-		{"Due", func(t testing.TB, h LetterHarness) {
+func settleChecks() []suite.Check[DeadLetterQueueHarness] {
+	return []suite.Check[DeadLetterQueueHarness]{
+		{Name: "Due", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			found := h.park(t, parked("0", 8), parked("0", 3), parked("0", 5), parked("0", 4), parked("0", 2), parked("0", 1), parked("1", 7))
 			if got := h.due(t, 10); got != nil {
 				t.Errorf("due without any retry: events %v", got)
@@ -262,18 +263,18 @@ func settleChecks() []check[LetterHarness] {
 			if got := h.due(t, 2); !slices.Equal(got, []int64{3, 5}) {
 				t.Errorf("due, at most two, are events %v, want 3, 5", got)
 			}
-			soon := time.Now().Add(4 * moment)
+			soon := time.Now().Add(4 * suite.Moment)
 			h.retryAt(t, soon, found[4].ID)
 			if got := h.due(t, 10); slices.Contains(got, 4) && time.Now().Before(soon.Add(-10*time.Millisecond)) {
 				t.Errorf("a retry is due %v early", time.Until(soon))
 			}
-			eventually(t, "the retry of event 4 is due", func() bool { return slices.Equal(h.due(t, 10), []int64{3, 4, 5, 8}) })
+			suite.Eventually(t, "the retry of event 4 is due", func() bool { return slices.Equal(h.due(t, 10), []int64{3, 4, 5, 8}) })
 			h.discard(t, found[3].ID)
 			if got := h.due(t, 10); !slices.Equal(got, []int64{4, 5, 8}) {
 				t.Errorf("due after one was discarded are events %v, want 4, 5, 8", got)
 			}
 		}},
-		{"Settle", func(t testing.TB, h LetterHarness) {
+		{Name: "Settle", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			five, six := parked("0", 5), parked("0", 6)
 			five.Event.Properties = map[string]any{"n": int32(5)}
 			found := h.park(t, five, six, parked("0", 7), parked("0", 8), parked("0", 9))
@@ -290,7 +291,7 @@ func settleChecks() []check[LetterHarness] {
 				t.Errorf("returned for another retry at %v: got %s at %v with body %q", later.NextAttempt, got.Status, got.NextAttempt, got.Event.Body)
 			}
 			for _, sequence := range []int64{7, 8} {
-				if _, err := h.DeadLetters.Get(limited(t), testGroup, found[sequence].ID); !errors.Is(err, sluice.ErrNotFound) {
+				if _, err := h.DeadLetters.Get(suite.Context(t), testGroup, found[sequence].ID); !errors.Is(err, sluice.ErrNotFound) {
 					t.Errorf("get of a dead letter that was applied: %v", err)
 				}
 			}
@@ -302,7 +303,7 @@ func settleChecks() []check[LetterHarness] {
 				t.Errorf("left are %v, want events 5, 6, 9", left)
 			}
 		}},
-		{"SettleOthers", func(t testing.TB, h LetterHarness) {
+		{Name: "SettleOthers", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			// What is not on retry any more is passed over, and the rest is
 			// settled all the same.
 			found := h.park(t, parked("0", 5), parked("0", 6), parked("0", 7), parked("0", 8), parked("1", 9))
@@ -321,8 +322,8 @@ func settleChecks() []check[LetterHarness] {
 			unknown.ID = 1 << 40
 			h.settle(t, nil, again(5), again(6), gone, unknown)
 			for _, g := range strangers {
-				ok(t, "settle in another group", h.Store.Settle(limited(t), g, []int64{found[8].ID}, nil))
-				ok(t, "settle in another group", h.Store.Settle(limited(t), g, nil, []sluice.DeadLetter{again(9)}))
+				suite.NoError(t, "settle in another group", h.Store.Settle(suite.Context(t), g, []int64{found[8].ID}, nil))
+				suite.NoError(t, "settle in another group", h.Store.Settle(suite.Context(t), g, nil, []sluice.DeadLetter{again(9)}))
 			}
 			if after := h.letters(t); !reflect.DeepEqual(before, after) {
 				t.Errorf("settled what is not on retry: it was %+v, is %+v", before, after)
@@ -333,17 +334,17 @@ func settleChecks() []check[LetterHarness] {
 				t.Errorf("left are %+v, want event 5 dead, 6 discarded, 9 dead again", left)
 			}
 		}},
-		{"SettleMany", func(t testing.TB, h LetterHarness) {
+		{Name: "SettleMany", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			const n = 600
 			var letters []sluice.DeadLetter
 			for i := range int64(n) {
 				letters = append(letters, parked("0", i))
 			}
 			h.park(t, letters...)
-			_, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
-			ok(t, "retry", err)
-			due, err := h.Store.Due(limited(t), testGroup, "0", n)
-			ok(t, "due", err)
+			_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+			suite.NoError(t, "retry", err)
+			due, err := h.Store.Due(suite.Context(t), testGroup, "0", n)
+			suite.NoError(t, "due", err)
 			var applied []int64
 			var returned []sluice.DeadLetter
 			for i, l := range due {
@@ -365,7 +366,7 @@ func settleChecks() []check[LetterHarness] {
 				t.Errorf("%d are left of %d, half of which were applied", len(left), n)
 			}
 		}},
-		{"SettleMeetsPark", func(t testing.TB, h LetterHarness) {
+		{Name: "SettleMeetsPark", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			// A command marks, another owner parks again, one settles: every
 			// letter ends up once, or is gone.
 			for round := range int64(5) {
@@ -374,14 +375,14 @@ func settleChecks() []check[LetterHarness] {
 				for err := range race(t, 3, func(i int) error {
 					switch i {
 					case 0:
-						return h.Store.Settle(limited(t), testGroup, []int64{id}, nil)
+						return h.Store.Settle(suite.Context(t), testGroup, []int64{id}, nil)
 					case 1:
-						_, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+						_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
 						return err
 					}
-					return h.peer().Park(limited(t), []sluice.DeadLetter{parked("0", round)})
+					return h.peer().Park(suite.Context(t), []sluice.DeadLetter{parked("0", round)})
 				}) {
-					ok(t, "one of three at once", err)
+					suite.NoError(t, "one of three at once", err)
 				}
 				if left := h.letters(t); len(left) > int(round)+1 {
 					t.Fatalf("left are %v", left)
@@ -392,15 +393,15 @@ func settleChecks() []check[LetterHarness] {
 }
 
 // askChecks are about what an engine asks at its start: Parked and Held.
-func askChecks() []check[LetterHarness] {
-	return []check[LetterHarness]{
-		{"Parked", func(t testing.TB, h LetterHarness) {
+func askChecks() []suite.Check[DeadLetterQueueHarness] {
+	return []suite.Check[DeadLetterQueueHarness]{
+		{Name: "Parked", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			found := h.park(t, parked("0", 8), parked("0", 0), parked("0", 3), parked("0", 1<<62+1), parked("0", 5), parked("0", 6), parked("1", 7))
 			other := parked("0", 4)
 			other.Incarnation = "incarnation 2"
 			stranger := parked("0", 2)
 			stranger.Group = strangers[0]
-			ok(t, "park", h.Store.Park(limited(t), []sluice.DeadLetter{other, stranger}))
+			suite.NoError(t, "park", h.Store.Park(suite.Context(t), []sluice.DeadLetter{other, stranger}))
 			h.retry(t, found[5].ID)
 			h.discard(t, found[6].ID)
 			for after, want := range map[int64][]int64{
@@ -412,21 +413,21 @@ func askChecks() []check[LetterHarness] {
 				8:                      {1<<62 + 1},
 				1<<62 + 1:              nil,
 			} {
-				got, err := h.Store.Parked(limited(t), testGroup, "0", "incarnation 1", after)
-				ok(t, "parked", err)
+				got, err := h.Store.Parked(suite.Context(t), testGroup, "0", "incarnation 1", after)
+				suite.NoError(t, "parked", err)
 				if !slices.Equal(got, want) {
 					t.Errorf("parked behind %d are %v, want %v", after, got, want)
 				}
 			}
 			h.retry(t, found[3].ID)
 			h.settle(t, []int64{found[3].ID})
-			got, err := h.Store.Parked(limited(t), testGroup, "0", "incarnation 1", 0)
-			ok(t, "parked", err)
+			got, err := h.Store.Parked(suite.Context(t), testGroup, "0", "incarnation 1", 0)
+			suite.NoError(t, "parked", err)
 			if !slices.Equal(got, []int64{5, 6, 8, 1<<62 + 1}) {
 				t.Errorf("parked after 3 was settled are %v, want 5, 6, 8 and the last", got)
 			}
 		}},
-		{"ParkedMany", func(t testing.TB, h LetterHarness) {
+		{Name: "ParkedMany", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			var letters []sluice.DeadLetter
 			var want []int64
 			for i := range int64(1500) {
@@ -436,17 +437,17 @@ func askChecks() []check[LetterHarness] {
 				want = append(want, 3*i)
 			}
 			h.park(t, letters...)
-			got, err := h.Store.Parked(limited(t), testGroup, "0", "incarnation 1", -1)
-			ok(t, "parked", err)
+			got, err := h.Store.Parked(suite.Context(t), testGroup, "0", "incarnation 1", -1)
+			suite.NoError(t, "parked", err)
 			if !slices.Equal(got, want) {
 				t.Errorf("%d are parked, want %d, each in its place", len(got), len(want))
 			}
 		}},
-		{"Held", func(t testing.TB, h LetterHarness) {
+		{Name: "Held", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			held := func(want ...string) {
 				t.Helper()
-				got, err := h.Store.Held(limited(t), testGroup, "0")
-				ok(t, "held", err)
+				got, err := h.Store.Held(suite.Context(t), testGroup, "0")
+				suite.NoError(t, "held", err)
 				slices.Sort(got)
 				slices.Sort(want)
 				if !slices.Equal(got, want) {
@@ -460,7 +461,7 @@ func askChecks() []check[LetterHarness] {
 				keyed("0", 7, ""), keyed("1", 8, "other"), keyed("0", 9, "b"))
 			stranger := keyed("0", 2, "stranger")
 			stranger.Group = strangers[0]
-			ok(t, "park", h.Store.Park(limited(t), []sluice.DeadLetter{stranger}))
+			suite.NoError(t, "park", h.Store.Park(suite.Context(t), []sluice.DeadLetter{stranger}))
 			held("of old", "a", "A", "a ", `√ "'%_\`, "b") // an event without a key holds nothing back
 			h.retry(t, found[9].ID)
 			h.discard(t, found[2].ID, found[4].ID)
@@ -471,7 +472,7 @@ func askChecks() []check[LetterHarness] {
 			h.retry(t, found[4].ID)
 			held("of old", "A", "a ", `√ "'%_\`)
 		}},
-		{"GroupsApart", func(t testing.TB, h LetterHarness) {
+		{Name: "GroupsApart", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			h.park(t, keyed("0", 5, "own"))
 			var letters []sluice.DeadLetter
 			for i, g := range strangers {
@@ -479,31 +480,31 @@ func askChecks() []check[LetterHarness] {
 				l.Group, l.Error = g, fmt.Sprint("of stranger ", i)
 				letters = append(letters, l)
 			}
-			ok(t, "park", h.Store.Park(limited(t), letters)) // of several groups in one go
+			suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters)) // of several groups in one go
 			for i, g := range strangers {
-				_, err := h.DeadLetters.Redrive(limited(t), g, sluice.DeadLetterFilter{}, time.Time{})
-				ok(t, "retry", err)
-				list, err := h.DeadLetters.List(limited(t), g, sluice.DeadLetterFilter{})
-				ok(t, "list", err)
-				due, err := h.Store.Due(limited(t), g, "0", 10)
-				ok(t, "due", err)
+				_, err := h.DeadLetters.Redrive(suite.Context(t), g, sluice.DeadLetterFilter{}, time.Time{})
+				suite.NoError(t, "retry", err)
+				list, err := h.DeadLetters.List(suite.Context(t), g, sluice.DeadLetterFilter{})
+				suite.NoError(t, "list", err)
+				due, err := h.Store.Due(suite.Context(t), g, "0", 10)
+				suite.NoError(t, "due", err)
 				if len(list) != 1 || len(due) != 1 || list[0].Group != g || list[0].Error != letters[i].Error || due[0].ID != list[0].ID {
 					t.Fatalf("group %v: listed %+v, due %+v; want its own alone", g, list, due)
 				}
-				keys, err := h.Store.Held(limited(t), g, "0")
-				ok(t, "held", err)
-				numbers, err := h.Store.Parked(limited(t), g, "0", "incarnation 1", 0)
-				ok(t, "parked", err)
+				keys, err := h.Store.Held(suite.Context(t), g, "0")
+				suite.NoError(t, "held", err)
+				numbers, err := h.Store.Parked(suite.Context(t), g, "0", "incarnation 1", 0)
+				suite.NoError(t, "parked", err)
 				if !slices.Equal(keys, []string{letters[i].Event.Key}) || !slices.Equal(numbers, []int64{5}) {
 					t.Errorf("group %v: keys %q, events %v; want its own alone", g, keys, numbers)
 				}
 				if i%2 == 0 {
-					ok(t, "settle", h.Store.Settle(limited(t), g, []int64{list[0].ID}, nil))
+					suite.NoError(t, "settle", h.Store.Settle(suite.Context(t), g, []int64{list[0].ID}, nil))
 				}
 			}
 			for i, g := range strangers {
-				list, err := h.DeadLetters.List(limited(t), g, sluice.DeadLetterFilter{})
-				ok(t, "list", err)
+				list, err := h.DeadLetters.List(suite.Context(t), g, sluice.DeadLetterFilter{})
+				suite.NoError(t, "list", err)
 				if len(list) != i%2 {
 					t.Errorf("group %v: %d dead letters, want %d", g, len(list), i%2)
 				}

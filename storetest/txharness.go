@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
 
-// TxHarness is what [TestTxStore] and [TestDeadLetters] work on: an empty
+// TxHarness is what [TestTxStore] and [TestDeadLetterStore] work on: an empty
 // database, seen through a store, and a table of effects in it that has one
 // text column for a key, without a unique constraint.
 type TxHarness[Tx any] struct {
@@ -67,8 +68,8 @@ func (h *TxHarness[Tx]) put(keys ...string) func(context.Context, Tx) error {
 // effects notes the effects that are not those wanted, in any order.
 func (h *TxHarness[Tx]) effects(t testing.TB, want ...string) {
 	t.Helper()
-	got, err := h.Effects(limited(t))
-	ok(t, "read the effects", err)
+	got, err := h.Effects(suite.Context(t))
+	suite.NoError(t, "read the effects", err)
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -87,8 +88,8 @@ func at(sequence int64) sluice.Position {
 // claim claims and stops the test at an error.
 func (h *TxHarness[Tx]) claim(t testing.TB, lease sluice.Lease) sluice.Checkpoint {
 	t.Helper()
-	p, err := h.Store.Claim(limited(t), lease, "incarnation 1")
-	ok(t, fmt.Sprintf("claim for %s in epoch %d", lease.Owner, lease.Epoch), err)
+	p, err := h.Store.Claim(suite.Context(t), lease, "incarnation 1")
+	suite.NoError(t, fmt.Sprintf("claim for %s in epoch %d", lease.Owner, lease.Epoch), err)
 	return p
 }
 
@@ -103,14 +104,14 @@ func (h *TxHarness[Tx]) begin(t testing.TB) sluice.Lease {
 
 func (h *TxHarness[Tx]) commit(t testing.TB, step driver.Step, fn func(context.Context, Tx) error) {
 	t.Helper()
-	ok(t, fmt.Sprintf("commit from %v to %v in epoch %d", step.From, step.To, step.Lease.Epoch), h.Store.Commit(limited(t), step, fn))
+	suite.NoError(t, fmt.Sprintf("commit from %v to %v in epoch %d", step.From, step.To, step.Lease.Epoch), h.Store.Commit(suite.Context(t), step, fn))
 }
 
 // progress reads a partition's checkpoint without claiming it.
 func (h *TxHarness[Tx]) progress(t testing.TB, partition string) sluice.Checkpoint {
 	t.Helper()
-	list, err := h.Store.Read(limited(t), testGroup)
-	ok(t, "read", err)
+	list, err := h.Store.Read(suite.Context(t), testGroup)
+	suite.NoError(t, "read", err)
 	for _, p := range list {
 		if p.Partition == partition {
 			return p
@@ -131,7 +132,7 @@ func (h *TxHarness[Tx]) stands(t testing.TB, partition string, want sluice.Posit
 // fenced notes an error that is not ErrFenced, or blames the handler.
 func fenced(t testing.TB, what string, err error) {
 	t.Helper()
-	is(t, what, err, sluice.ErrFenced)
+	suite.ErrorIs(t, what, err, sluice.ErrFenced)
 	if blames(err) {
 		t.Errorf("%s: %v is a HandlerError", what, err)
 	}
@@ -180,8 +181,8 @@ func (h *TxHarness[Tx]) letters(t testing.TB) map[int64]sluice.DeadLetter {
 // lettersOf lists testGroup's dead letters by sequence number.
 func lettersOf(t testing.TB, store driver.DeadLetterStore) map[int64]sluice.DeadLetter {
 	t.Helper()
-	list, err := store.List(limited(t), testGroup, sluice.DeadLetterFilter{})
-	ok(t, "list dead letters", err)
+	list, err := store.List(suite.Context(t), testGroup, sluice.DeadLetterFilter{})
+	suite.NoError(t, "list dead letters", err)
 	found := make(map[int64]sluice.DeadLetter)
 	for _, l := range list {
 		found[l.Event.Sequence] = l
@@ -195,8 +196,8 @@ func lettersOf(t testing.TB, store driver.DeadLetterStore) map[int64]sluice.Dead
 // retry marks dead letters for a retry now.
 func (h *TxHarness[Tx]) retry(t testing.TB, ids ...int64) {
 	t.Helper()
-	n, err := h.DeadLetters.Redrive(limited(t), testGroup, sluice.DeadLetterFilter{IDs: ids}, time.Time{})
-	ok(t, "retry", err)
+	n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: ids}, time.Time{})
+	suite.NoError(t, "retry", err)
 	if n != int64(len(ids)) {
 		t.Errorf("retry of %d dead letters marked %d", len(ids), n)
 	}

@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
 // shelf is a store of numbers, whose door can be shut.
@@ -86,7 +87,9 @@ func workers(t testing.TB) SinkHarness[*sluice.Event] {
 }
 
 func TestSinkOfWorkers(t *testing.T) {
-	t.Run("virtual", func(t *testing.T) { virtual(t, sinkChecks[*sluice.Event](), workers) })
+	t.Run("virtual", func(t *testing.T) {
+		suite.Virtual(t, func(t *testing.T) { TestSink(t, workers) })
+	})
 	TestSink(t, workers)
 }
 
@@ -98,9 +101,9 @@ func (b bentSink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.
 }
 
 func TestSinkSuiteCatches(t *testing.T) {
-	var drivers []broken[SinkHarness[*sluice.Event]]
+	var drivers []suite.Broken[SinkHarness[*sluice.Event]]
 	add := func(how string, bend func(s *shelf, good sluice.Sink[*sluice.Event]) bentSink) {
-		drivers = append(drivers, broken[SinkHarness[*sluice.Event]]{how, func(t testing.TB) SinkHarness[*sluice.Event] {
+		drivers = append(drivers, suite.Broken[SinkHarness[*sluice.Event]]{How: how, New: func(t testing.TB) SinkHarness[*sluice.Event] {
 			s := newShelf()
 			good, err := sluice.Workers(4, func(_ context.Context, e *sluice.Event) error { return s.put(number(e)) })
 			if err != nil {
@@ -212,12 +215,12 @@ func TestSinkSuiteCatches(t *testing.T) {
 			})
 		}
 	})
-	caught(t, sinkChecks[*sluice.Event](), drivers)
+	suite.Caught(t, TestSink, drivers)
 }
 
-// limitedBy ends when patience is, or c.
+// limitedBy ends after twice suite.Patience, or with c.
 func limitedBy(c context.Context) <-chan struct{} {
-	c, cancel := context.WithTimeout(c, 2*patience)
+	c, cancel := context.WithTimeout(c, 2*suite.Patience)
 	context.AfterFunc(c, cancel)
 	return c.Done()
 }

@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"context"
@@ -10,27 +10,28 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
 
-// TestCheckpointStore is the conformance suite of [sluice.CheckpointStore].
+// TestCheckpoints is the conformance suite of [sluice.CheckpointStore].
 // Every case asks new for a store without checkpoints.
-func TestCheckpointStore(t *testing.T, new func(t testing.TB) CheckpointHarness) {
-	runChecks(t, checkpointChecks(), new)
+func TestCheckpoints(t *testing.T, new func(t testing.TB) CheckpointHarness) {
+	suite.Run(t, checkpointChecks(), new)
 }
 
-func checkpointChecks() []check[CheckpointHarness] {
-	var all []check[CheckpointHarness]
+func checkpointChecks() []suite.Check[CheckpointHarness] {
+	var all []suite.Check[CheckpointHarness]
 	all = append(all, ownChecks()...)
 	all = append(all, advanceChecks()...)
 	return append(all, rivalChecks()...)
 }
 
 // ownChecks are about whose a checkpoint is: Claim, Leave, Read, Reset.
-func ownChecks() []check[CheckpointHarness] {
-	return []check[CheckpointHarness]{
-		{"ClaimCreates", func(t testing.TB, h CheckpointHarness) {
+func ownChecks() []suite.Check[CheckpointHarness] {
+	return []suite.Check[CheckpointHarness]{
+		{Name: "ClaimCreates", Run: func(t testing.TB, h CheckpointHarness) {
 			l := h.lease(t, "0", "a", 7)
 			p := h.claim(t, l)
 			want := sluice.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: driver.Unset, Owner: "a", Epoch: l.Epoch, Claims: 1}
@@ -41,7 +42,7 @@ func ownChecks() []check[CheckpointHarness] {
 				t.Errorf("read %+v, want %+v", got, want)
 			}
 		}},
-		{"ClaimRaises", func(t testing.TB, h CheckpointHarness) {
+		{Name: "ClaimRaises", Run: func(t testing.TB, h CheckpointHarness) {
 			h.begin(t)
 			for i, owner := range []string{"b", "b", "a"} {
 				l := h.lease(t, "0", owner, int64(5+i))
@@ -50,13 +51,13 @@ func ownChecks() []check[CheckpointHarness] {
 				}
 			}
 		}},
-		{"ClaimFenced", func(t testing.TB, h CheckpointHarness) {
+		{Name: "ClaimFenced", Run: func(t testing.TB, h CheckpointHarness) {
 			b := h.lease(t, "0", "b", 5)
 			h.claim(t, b)
 			h.advance(t, b, at(9))
 			before := h.progress(t, "0")
 			for _, l := range []sluice.Lease{leaseOf("0", "a", b.Epoch-1), leaseOf("0", "b", b.Epoch-1), leaseOf("0", "a", b.Epoch)} {
-				_, err := h.Store.Claim(limited(t), l, "incarnation 1")
+				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
 				f, found := errors.AsType[*sluice.FencedError](err)
 				if !found || f.Partition != "0" || f.Epoch != b.Epoch || f.Owner != "b" {
 					t.Errorf("claim for %s in epoch %d: got %v, want a FencedError that names epoch %d of b", l.Owner, l.Epoch, err, b.Epoch)
@@ -67,7 +68,7 @@ func ownChecks() []check[CheckpointHarness] {
 			}
 			h.advance(t, b, at(10))
 		}},
-		{"Claims", func(t testing.TB, h CheckpointHarness) {
+		{Name: "Claims", Run: func(t testing.TB, h CheckpointHarness) {
 			claims := func(what string, want int) {
 				t.Helper()
 				if got := h.progress(t, "0").Claims; got != want {
@@ -98,21 +99,21 @@ func ownChecks() []check[CheckpointHarness] {
 				t.Errorf("claimed after progress: %d claims, want 2", p.Claims)
 			}
 			for _, l := range []sluice.Lease{b, c, leaseOf("0", "c", d.Epoch), leaseOf("0", "d", d.Epoch-1), leaseOf("1", "d", d.Epoch)} {
-				ok(t, "leave by one who was fenced off", h.Store.Leave(limited(t), l))
+				suite.NoError(t, "leave by one who was fenced off", h.Store.Leave(suite.Context(t), l))
 			}
 			claims("left by one who was fenced off", 2)
-			ok(t, "leave", h.Store.Leave(limited(t), d))
+			suite.NoError(t, "leave", h.Store.Leave(suite.Context(t), d))
 			claims("left in good order", 0)
 			h.stands(t, at(0), driver.SequenceRange{First: 3, Last: 4})
 			if p := h.claim(t, h.lease(t, "0", "e", 10)); p.Claims != 1 || p.Position != at(0) {
 				t.Errorf("claimed after a clean leave: %d claims at %+v, want 1 at %+v", p.Claims, p.Position, at(0))
 			}
 		}},
-		{"Incarnation", func(t testing.TB, h CheckpointHarness) {
+		{Name: "Incarnation", Run: func(t testing.TB, h CheckpointHarness) {
 			h.begin(t)
 			b := h.lease(t, "0", "b", 2)
-			p, err := h.Store.Claim(limited(t), b, "incarnation 2")
-			ok(t, "claim with another incarnation", err)
+			p, err := h.Store.Claim(suite.Context(t), b, "incarnation 2")
+			suite.NoError(t, "claim with another incarnation", err)
 			if p.Incarnation != "incarnation 1" || p.Position != at(9) || p.Epoch != b.Epoch || p.Owner != "b" {
 				t.Errorf("got %+v, want the checkpoint claimed, and its incarnation and position as they were", p)
 			}
@@ -121,13 +122,13 @@ func ownChecks() []check[CheckpointHarness] {
 				t.Errorf("progress made it of %s, want incarnation 1", p.Incarnation)
 			}
 		}},
-		{"Read", func(t testing.TB, h CheckpointHarness) {
+		{Name: "Read", Run: func(t testing.TB, h CheckpointHarness) {
 			for i, p := range []string{"10", "2", "0"} {
 				h.claim(t, h.lease(t, p, "a", int64(i+1)))
 			}
 			for range 2 { // reading claims nothing
-				list, err := h.Store.Read(limited(t), testGroup)
-				ok(t, "read", err)
+				list, err := h.Store.Read(suite.Context(t), testGroup)
+				suite.NoError(t, "read", err)
 				var got []string
 				for _, p := range list {
 					got = append(got, fmt.Sprintf("%s epoch %d claims %d", p.Partition, p.Epoch, p.Claims))
@@ -137,25 +138,25 @@ func ownChecks() []check[CheckpointHarness] {
 				}
 			}
 		}},
-		{"GroupsApart", func(t testing.TB, h CheckpointHarness) {
+		{Name: "GroupsApart", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			for i, g := range strangers {
-				list, err := h.Store.Read(limited(t), g)
-				ok(t, "read", err)
+				list, err := h.Store.Read(suite.Context(t), g)
+				suite.NoError(t, "read", err)
 				if len(list) != 0 {
 					t.Errorf("group %v: read %v before anything was claimed", g, list)
 				}
 				l := h.leaseIn(t, g, "0", `o'wner "√" \%`, 1)
-				p, err := h.Store.Claim(limited(t), l, "incarnation \"√\" 1")
-				ok(t, fmt.Sprintf("claim in group %v", g), err)
+				p, err := h.Store.Claim(suite.Context(t), l, "incarnation \"√\" 1")
+				suite.NoError(t, fmt.Sprintf("claim in group %v", g), err)
 				if p.Position != driver.Unset || p.Group != g || p.Owner != l.Owner || p.Incarnation != "incarnation \"√\" 1" {
 					t.Errorf("group %v: claimed %+v, want a checkpoint of its own", g, p)
 				}
 				h.advance(t, l, at(int64(70+i)))
 			}
 			for i, g := range strangers {
-				list, err := h.Store.Read(limited(t), g)
-				ok(t, "read", err)
+				list, err := h.Store.Read(suite.Context(t), g)
+				suite.NoError(t, "read", err)
 				if len(list) != 1 || list[0].Group != g || list[0].Position != at(int64(70+i)) {
 					t.Errorf("group %v: read %+v, want its own checkpoint at %d", g, list, 70+i)
 				}
@@ -163,26 +164,26 @@ func ownChecks() []check[CheckpointHarness] {
 			h.stands(t, at(9))
 			h.advance(t, a, at(10))
 		}},
-		{"Reset", func(t testing.TB, h CheckpointHarness) {
+		{Name: "Reset", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			h.advance(t, a, at(10), driver.SequenceRange{First: 12, Last: 14})
-			epoch, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", at(4))
-			ok(t, "reset", err)
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", at(4))
+			suite.NoError(t, "reset", err)
 			p := h.progress(t, "0")
 			if epoch <= a.Epoch || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || len(p.Done) > 0 {
 				t.Errorf("reset to epoch %d: %+v, want an epoch above %d, position %+v of incarnation 2, no claims, nothing done behind it", epoch, p, a.Epoch, at(4))
 			}
 			for _, to := range []int64{4, 10, 11} {
-				is(t, "advance by the owner of before", h.Store.Advance(limited(t), a, at(to), nil), sluice.ErrFenced)
+				suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, at(to), nil), sluice.ErrFenced)
 			}
-			_, err = h.Store.Claim(limited(t), a, "incarnation 2")
-			is(t, "claim in the epoch of before", err, sluice.ErrFenced)
-			_, err = h.Store.Claim(limited(t), leaseOf("0", "b", epoch), "incarnation 2")
+			_, err = h.Store.Claim(suite.Context(t), a, "incarnation 2")
+			suite.ErrorIs(t, "claim in the epoch of before", err, sluice.ErrFenced)
+			_, err = h.Store.Claim(suite.Context(t), leaseOf("0", "b", epoch), "incarnation 2")
 			if f, found := errors.AsType[*sluice.FencedError](err); !found || f.Epoch != epoch {
 				t.Errorf("claim in the reset's own epoch: got %v, want a FencedError that names epoch %d", err, epoch)
 			}
-			again, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 2", driver.Origin)
-			ok(t, "reset again", err)
+			again, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", driver.Origin)
+			suite.NoError(t, "reset again", err)
 			if again <= epoch {
 				t.Errorf("reset again to epoch %d, after %d", again, epoch)
 			}
@@ -192,9 +193,9 @@ func ownChecks() []check[CheckpointHarness] {
 			}
 			h.advance(t, b, at(3))
 		}},
-		{"ResetCreates", func(t testing.TB, h CheckpointHarness) {
-			epoch, err := h.Store.Reset(limited(t), testGroup, "0", "incarnation 1", at(4))
-			ok(t, "reset", err)
+		{Name: "ResetCreates", Run: func(t testing.TB, h CheckpointHarness) {
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 1", at(4))
+			suite.NoError(t, "reset", err)
 			p := h.progress(t, "0")
 			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 1" || p.Claims != 0 {
 				t.Errorf("reset made %+v with epoch %d", p, epoch)
@@ -203,7 +204,7 @@ func ownChecks() []check[CheckpointHarness] {
 			h.claim(t, a)
 			h.advance(t, a, at(5))
 		}},
-		{"LargeNumbers", func(t testing.TB, h CheckpointHarness) {
+		{Name: "LargeNumbers", Run: func(t testing.TB, h CheckpointHarness) {
 			l := h.lease(t, "0", "a", 1<<40)
 			h.claim(t, l)
 			far := sluice.Position{Sequence: 1<<62 + 1, Offset: strings.Repeat("9", 60)}
@@ -215,9 +216,9 @@ func ownChecks() []check[CheckpointHarness] {
 }
 
 // advanceChecks are about Advance under a lease that is right.
-func advanceChecks() []check[CheckpointHarness] {
-	return []check[CheckpointHarness]{
-		{"Advance", func(t testing.TB, h CheckpointHarness) {
+func advanceChecks() []suite.Check[CheckpointHarness] {
+	return []suite.Check[CheckpointHarness]{
+		{Name: "Advance", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.lease(t, "0", "a", 1)
 			h.claim(t, a)
 			for _, to := range []sluice.Position{driver.Origin, at(0), at(1), at(12), {Sequence: 1300}} { // the last without an offset
@@ -232,7 +233,7 @@ func advanceChecks() []check[CheckpointHarness] {
 				t.Errorf("another partition is at %+v", p.Position)
 			}
 		}},
-		{"AdvanceAgain", func(t testing.TB, h CheckpointHarness) {
+		{Name: "AdvanceAgain", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			for range 3 {
 				h.advance(t, a, at(10), driver.SequenceRange{First: 12, Last: 14})
@@ -241,26 +242,26 @@ func advanceChecks() []check[CheckpointHarness] {
 			h.advance(t, a, at(11), driver.SequenceRange{First: 13, Last: 14})
 			h.stands(t, at(11), driver.SequenceRange{First: 13, Last: 14})
 		}},
-		{"Backwards", func(t testing.TB, h CheckpointHarness) {
+		{Name: "Backwards", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			done := []driver.SequenceRange{{First: 14, Last: 15}, {First: 17, Last: 17}}
 			h.advance(t, a, at(12), done...)
 			before := h.progress(t, "0")
 			for _, to := range []sluice.Position{at(11), {Sequence: 11}, at(0), driver.Origin, driver.Unset} {
-				is(t, fmt.Sprintf("advance from 12 to %v", to), h.Store.Advance(limited(t), a, to, []driver.SequenceRange{{First: 13, Last: 13}}), sluice.ErrFenced)
+				suite.ErrorIs(t, fmt.Sprintf("advance from 12 to %v", to), h.Store.Advance(suite.Context(t), a, to, []driver.SequenceRange{{First: 13, Last: 13}}), sluice.ErrFenced)
 			}
 			if after := h.progress(t, "0"); !sameProgress(before, after) {
 				t.Errorf("advances in vain changed %+v to %+v", before, after)
 			}
 			h.advance(t, a, at(13), done[1:]...)
 		}},
-		{"Done", func(t testing.TB, h CheckpointHarness) {
+		{Name: "Done", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			first := []driver.SequenceRange{{First: 11, Last: 11}, {First: 13, Last: 20}, {First: 22, Last: 1 << 41}}
 			h.advance(t, a, at(9), first...)
 			h.stands(t, at(9), first...)
 			h.keeps(t, "claimed again", h.claim(t, a), at(9), first...)
-			ok(t, "leave", h.Store.Leave(limited(t), a))
+			suite.NoError(t, "leave", h.Store.Leave(suite.Context(t), a))
 			b := h.lease(t, "0", "b", 2)
 			h.keeps(t, "claimed by another", h.claim(t, b), at(9), first...)
 			h.stands(t, at(9), first...)
@@ -278,7 +279,7 @@ func advanceChecks() []check[CheckpointHarness] {
 			h.stands(t, at(12))
 			h.keeps(t, "another partition", h.progress(t, "1"), at(1), driver.SequenceRange{First: 3, Last: 3})
 		}},
-		{"ManyDone", func(t testing.TB, h CheckpointHarness) {
+		{Name: "ManyDone", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			var done []driver.SequenceRange
 			next := int64(9)
@@ -293,7 +294,7 @@ func advanceChecks() []check[CheckpointHarness] {
 			h.advance(t, a, at(10), done[1:]...)
 			h.stands(t, at(10), done[1:]...)
 		}},
-		{"AnyOffset", func(t testing.TB, h CheckpointHarness) {
+		{Name: "AnyOffset", Run: func(t testing.TB, h CheckpointHarness) {
 			// What a store can't hold is changed, and never an error.
 			a := h.begin(t)
 			for i, hostile := range []string{"\x00", "\xff\xfe", "\xed\xa0\x80", "\ufffe", "\x1b[0m\r\n", "Grüße ✈", " "} {
@@ -304,10 +305,10 @@ func advanceChecks() []check[CheckpointHarness] {
 				}
 			}
 		}},
-		{"Cancelled", func(t testing.TB, h CheckpointHarness) {
+		{Name: "Cancelled", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			before := h.progress(t, "0")
-			ctx, cancel := context.WithCancel(limited(t))
+			ctx, cancel := context.WithCancel(suite.Context(t))
 			cancel()
 			_, claim := h.Store.Claim(ctx, leaseOf("0", "b", 99), "incarnation 1")
 			_, read := h.Store.Read(ctx, testGroup)
@@ -329,9 +330,9 @@ func advanceChecks() []check[CheckpointHarness] {
 }
 
 // rivalChecks are about who may move a checkpoint.
-func rivalChecks() []check[CheckpointHarness] {
-	return []check[CheckpointHarness]{
-		{"Fence", func(t testing.TB, h CheckpointHarness) {
+func rivalChecks() []suite.Check[CheckpointHarness] {
+	return []suite.Check[CheckpointHarness]{
+		{Name: "Fence", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			b := h.lease(t, "0", "b", 5)
 			h.claim(t, b)
@@ -349,36 +350,36 @@ func rivalChecks() []check[CheckpointHarness] {
 				"a group never claimed":      other,
 			} {
 				for _, to := range []int64{9, 10, 11} {
-					is(t, fmt.Sprintf("advance to %d under %s", to, what), h.Store.Advance(limited(t), l, at(to), nil), sluice.ErrFenced)
+					suite.ErrorIs(t, fmt.Sprintf("advance to %d under %s", to, what), h.Store.Advance(suite.Context(t), l, at(to), nil), sluice.ErrFenced)
 				}
 			}
 			if after := h.progress(t, "0"); !sameProgress(before, after) {
 				t.Errorf("advances in vain changed %+v to %+v", before, after)
 			}
-			list, err := h.Store.Read(limited(t), testGroup)
-			ok(t, "read", err)
+			list, err := h.Store.Read(suite.Context(t), testGroup)
+			suite.NoError(t, "read", err)
 			if len(list) != 1 {
 				t.Errorf("advances in vain made %d checkpoints of 1", len(list))
 			}
 			h.advance(t, b, at(11))
 		}},
-		{"Zombie", func(t testing.TB, h CheckpointHarness) {
+		{Name: "Zombie", Run: func(t testing.TB, h CheckpointHarness) {
 			// An owner that was paused wakes up in another process.
 			a := h.begin(t)
 			b := h.rival(t, 2)
-			_, err := h.peer().Claim(limited(t), b, "incarnation 1")
-			ok(t, "claim", err)
-			is(t, "advance by the owner of before", h.Store.Advance(limited(t), a, at(50), nil), sluice.ErrFenced)
-			ok(t, "leave by the owner of before", h.Store.Leave(limited(t), a))
-			_, err = h.Store.Claim(limited(t), a, "incarnation 1")
-			is(t, "claim by the owner of before", err, sluice.ErrFenced)
+			_, err := h.peer().Claim(suite.Context(t), b, "incarnation 1")
+			suite.NoError(t, "claim", err)
+			suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, at(50), nil), sluice.ErrFenced)
+			suite.NoError(t, "leave by the owner of before", h.Store.Leave(suite.Context(t), a))
+			_, err = h.Store.Claim(suite.Context(t), a, "incarnation 1")
+			suite.ErrorIs(t, "claim by the owner of before", err, sluice.ErrFenced)
 			if p := h.progress(t, "0"); p.Position != at(9) || p.Owner != "b" || p.Claims != 2 {
 				t.Errorf("the owner of before has made %+v of it, want it b's at %+v with 2 claims", p, at(9))
 			}
-			ok(t, "advance", h.peer().Advance(limited(t), b, at(10), nil))
+			suite.NoError(t, "advance", h.peer().Advance(suite.Context(t), b, at(10), nil))
 			h.stands(t, at(10))
 		}},
-		{"AdvanceAtOnce", func(t testing.TB, h CheckpointHarness) {
+		{Name: "AdvanceAtOnce", Run: func(t testing.TB, h CheckpointHarness) {
 			// One owner's requests overtake each other.
 			a := h.begin(t)
 			const n = 8
@@ -386,7 +387,7 @@ func rivalChecks() []check[CheckpointHarness] {
 				base := 10 + round*n
 				for err := range race(t, n, func(i int) error {
 					to := base + int64(i)
-					return h.Store.Advance(limited(t), a, at(to), []driver.SequenceRange{{First: to + 2, Last: to + 3}})
+					return h.Store.Advance(suite.Context(t), a, at(to), []driver.SequenceRange{{First: to + 2, Last: to + 3}})
 				}) {
 					if err != nil && !errors.Is(err, sluice.ErrFenced) {
 						t.Errorf("one of %d advances at once: got %v, want nil or ErrFenced", n, err)
@@ -396,7 +397,7 @@ func rivalChecks() []check[CheckpointHarness] {
 				h.stands(t, at(last), driver.SequenceRange{First: last + 2, Last: last + 3})
 			}
 		}},
-		{"ClaimMeetsAdvance", func(t testing.TB, h CheckpointHarness) {
+		{Name: "ClaimMeetsAdvance", Run: func(t testing.TB, h CheckpointHarness) {
 			// The owner of the old epoch advances step by step while another
 			// claims. What the claim returned is the last word.
 			h.begin(t)
@@ -409,10 +410,10 @@ func rivalChecks() []check[CheckpointHarness] {
 					err  error
 				}
 				begun := make(chan struct{})
-				old := spawn(t, func() run {
+				old := suite.Spawn(t, func() run {
 					r := run{told: start}
 					for n := start + 1; n <= start+50; n++ {
-						if r.err = h.Store.Advance(limited(t), a, at(n), done(n)); r.err != nil {
+						if r.err = h.Store.Advance(suite.Context(t), a, at(n), done(n)); r.err != nil {
 							break
 						}
 						r.told = n
@@ -427,8 +428,8 @@ func rivalChecks() []check[CheckpointHarness] {
 				})
 				<-begun
 				b := h.rival(t, 2*round+3)
-				p, err := h.peer().Claim(limited(t), b, "incarnation 1")
-				ok(t, "claim while the old owner advances", err)
+				p, err := h.peer().Claim(suite.Context(t), b, "incarnation 1")
+				suite.NoError(t, "claim while the old owner advances", err)
 				r := <-old
 				if r.err != nil && !errors.Is(r.err, sluice.ErrFenced) {
 					t.Errorf("the old owner's last advance: got %v, want ErrFenced", r.err)
@@ -438,7 +439,7 @@ func rivalChecks() []check[CheckpointHarness] {
 				}
 				h.keeps(t, "claimed", p, at(p.Position.Sequence), done(p.Position.Sequence)...)
 				h.stands(t, p.Position, p.Done...)
-				ok(t, "advance after the claim", h.peer().Advance(limited(t), b, at(p.Position.Sequence+1), nil))
+				suite.NoError(t, "advance after the claim", h.peer().Advance(suite.Context(t), b, at(p.Position.Sequence+1), nil))
 			}
 		}},
 	}

@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"context"
@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
 
 // commitChecks are about transactions that are alone.
-func commitChecks[Tx any]() []check[TxHarness[Tx]] {
-	return []check[TxHarness[Tx]]{
-		{"Commit", func(t testing.TB, h TxHarness[Tx]) {
+func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
+	return []suite.Check[TxHarness[Tx]]{
+		{Name: "Commit", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(12)}, h.put("10", "11", "12"))
 			h.effects(t, "10", "11", "12")
@@ -25,14 +26,14 @@ func commitChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.commit(t, driver.Step{Lease: a, From: at(12), To: at(13)}, h.put("13"))
 			h.effects(t, "10", "11", "12", "13")
 		}},
-		{"CommitBySequence", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "CommitBySequence", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.commit(t, driver.Step{Lease: a, From: sluice.Position{Sequence: 9, Offset: "not the one stored"}, To: at(10)}, h.put("10"))
 			h.commit(t, driver.Step{Lease: a, From: sluice.Position{Sequence: 10}, To: sluice.Position{Sequence: 11}}, h.put("11"))
 			h.stands(t, "0", sluice.Position{Sequence: 11})
 			h.effects(t, "10", "11")
 		}},
-		{"CommitInPlace", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "CommitInPlace", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.claim(t, leaseOf("0", "a", 2))
 			a.Epoch = 2
@@ -42,7 +43,7 @@ func commitChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("after a step that moves nothing: %+v, want position %+v and 2 claims", p, at(9))
 			}
 		}},
-		{"Fence", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Fence", Run: func(t testing.TB, h TxHarness[Tx]) {
 			h.begin(t)
 			b := leaseOf("0", "b", 5)
 			h.claim(t, b)
@@ -63,7 +64,7 @@ func commitChecks[Tx any]() []check[TxHarness[Tx]] {
 			} {
 				called := false
 				step.DeadLetters = []sluice.DeadLetter{parked("0", 10)}
-				fenced(t, "commit from "+what, h.Store.Commit(limited(t), step, func(ctx context.Context, tx Tx) error {
+				fenced(t, "commit from "+what, h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
 					called = true
 					return h.Put(ctx, tx, what)
 				}))
@@ -79,11 +80,11 @@ func commitChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.commit(t, driver.Step{Lease: b, From: at(9), To: at(10)}, h.put("10"))
 			h.effects(t, "10")
 		}},
-		{"DeadLettersInStep", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "DeadLettersInStep", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			step := driver.Step{Lease: a, From: at(9), To: at(12), DeadLetters: []sluice.DeadLetter{parked("0", 11)}}
 			lost := errors.New("no")
-			blamed(t, "commit", h.Store.Commit(limited(t), step, func(ctx context.Context, tx Tx) error {
+			blamed(t, "commit", h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
 				return errors.Join(h.Put(ctx, tx, "10"), lost)
 			}), lost)
 			if found := h.letters(t); len(found) != 0 {
@@ -95,7 +96,7 @@ func commitChecks[Tx any]() []check[TxHarness[Tx]] {
 				t.Errorf("got dead letters %v, want that of event 11", found)
 			}
 		}},
-		{"LargeBatch", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "LargeBatch", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			const n = 1000
 			step := driver.Step{Lease: a, From: at(9), To: at(9 + 2*n)}
@@ -114,7 +115,7 @@ func commitChecks[Tx any]() []check[TxHarness[Tx]] {
 }
 
 // failureChecks are about transactions that must not take effect.
-func failureChecks[Tx any]() []check[TxHarness[Tx]] {
+func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	// untouched notes what a failed step left behind, and sees that the next
 	// one works.
 	untouched := func(t testing.TB, h TxHarness[Tx], a sluice.Lease) {
@@ -125,11 +126,11 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 		h.effects(t, "good")
 		h.stands(t, "0", at(10))
 	}
-	return []check[TxHarness[Tx]]{
-		{"HandlerError", func(t testing.TB, h TxHarness[Tx]) {
+	return []suite.Check[TxHarness[Tx]]{
+		{Name: "HandlerError", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			no := &sluice.EventError{Index: 1, Err: sluice.Reject(errors.New("no"))}
-			err := h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 				return errors.Join(h.Put(ctx, tx, "bad"), no)
 			})
 			blamed(t, "commit", err, sluice.ErrRejected)
@@ -138,10 +139,10 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 			}
 			untouched(t, h, a)
 		}},
-		{"DatabaseRefuses", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "DatabaseRefuses", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			var refusal error
-			err := h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "bad"); err != nil {
 					return err
 				}
@@ -154,12 +155,12 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 			blamed(t, "commit", err, refusal)
 			untouched(t, h, a)
 		}},
-		{"DatabaseRefusesLast", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "DatabaseRefusesLast", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			if h.BreakLater == nil {
 				h.BreakLater = h.Break // which then is the handler's last write
 			}
-			err := h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "bad"); err != nil {
 					return err
 				}
@@ -171,11 +172,11 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 			}
 			untouched(t, h, a)
 		}},
-		{"RefusalIgnored", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "RefusalIgnored", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// Databases differ in what is left of a transaction after an error.
 			// Either way it must be all of what is reported.
 			a := h.begin(t)
-			err := h.Store.Commit(limited(t), driver.Step{Lease: a, From: at(9), To: at(11)}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(11)}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "10"); err != nil {
 					return err
 				}
@@ -193,7 +194,7 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 			h.stands(t, "0", at(11))
 			h.effects(t, "10", "10 again")
 		}},
-		{"Cancelled", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "Cancelled", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			cause := errors.New("lease ran out")
 			for _, ret := range []func(ctx context.Context, err error) error{
@@ -202,7 +203,7 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 				func(ctx context.Context, _ error) error { return ctx.Err() },
 				func(ctx context.Context, _ error) error { return context.Cause(ctx) },
 			} {
-				ctx, cancel := context.WithCancelCause(limited(t))
+				ctx, cancel := context.WithCancelCause(suite.Context(t))
 				called := false
 				err := h.Store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
 					called = true
@@ -228,9 +229,9 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 			}
 			untouched(t, h, a)
 		}},
-		{"CancelledBefore", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "CancelledBefore", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			ctx, cancel := context.WithCancel(limited(t))
+			ctx, cancel := context.WithCancel(suite.Context(t))
 			cancel()
 			called := false
 			err := h.Store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10)}, func(context.Context, Tx) error {
@@ -245,14 +246,14 @@ func failureChecks[Tx any]() []check[TxHarness[Tx]] {
 			}
 			untouched(t, h, a)
 		}},
-		{"AfterTheEnd", func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "AfterTheEnd", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			var kept Tx
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 				kept = tx
 				return h.Put(ctx, tx, "10")
 			})
-			if err := h.Put(limited(t), kept, "late"); err == nil {
+			if err := h.Put(suite.Context(t), kept, "late"); err == nil {
 				t.Error("a write after the commit was taken")
 			}
 			h.effects(t, "10")

@@ -1,4 +1,4 @@
-package sluicetest
+package storetest
 
 import (
 	"context"
@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/sluice-go/sluice"
 )
 
-// CheckpointHarness is what [TestCheckpointStore] works on: a store without
+// CheckpointHarness is what [TestCheckpoints] works on: a store without
 // checkpoints.
 type CheckpointHarness struct {
 	Store driver.CheckpointStore
@@ -55,8 +56,8 @@ func (h *CheckpointHarness) leaseIn(t testing.TB, group sluice.Group, partition,
 	if h.Lease == nil {
 		return sluice.Lease{Group: group, Partition: partition, Owner: owner, Epoch: epoch}
 	}
-	l, err := h.Lease(limited(t), false, group, partition, owner, epoch-1)
-	ok(t, fmt.Sprintf("lease of partition %s for %s", partition, owner), err)
+	l, err := h.Lease(suite.Context(t), false, group, partition, owner, epoch-1)
+	suite.NoError(t, fmt.Sprintf("lease of partition %s for %s", partition, owner), err)
 	return l
 }
 
@@ -66,16 +67,16 @@ func (h *CheckpointHarness) rival(t testing.TB, epoch int64) sluice.Lease {
 	if h.Lease == nil {
 		return leaseOf("0", "b", epoch)
 	}
-	l, err := h.Lease(limited(t), h.Peer != nil, testGroup, "0", "b", epoch-1)
-	ok(t, "lease of partition 0 for b", err)
+	l, err := h.Lease(suite.Context(t), h.Peer != nil, testGroup, "0", "b", epoch-1)
+	suite.NoError(t, "lease of partition 0 for b", err)
 	return l
 }
 
 // claim claims and stops the test at an error.
 func (h *CheckpointHarness) claim(t testing.TB, lease sluice.Lease) sluice.Checkpoint {
 	t.Helper()
-	p, err := h.Store.Claim(limited(t), lease, "incarnation 1")
-	ok(t, fmt.Sprintf("claim for %s in epoch %d", lease.Owner, lease.Epoch), err)
+	p, err := h.Store.Claim(suite.Context(t), lease, "incarnation 1")
+	suite.NoError(t, fmt.Sprintf("claim for %s in epoch %d", lease.Owner, lease.Epoch), err)
 	return p
 }
 
@@ -90,14 +91,14 @@ func (h *CheckpointHarness) begin(t testing.TB) sluice.Lease {
 
 func (h *CheckpointHarness) advance(t testing.TB, lease sluice.Lease, to sluice.Position, done ...driver.SequenceRange) {
 	t.Helper()
-	ok(t, fmt.Sprintf("advance to %v in epoch %d", to, lease.Epoch), h.Store.Advance(limited(t), lease, to, done))
+	suite.NoError(t, fmt.Sprintf("advance to %v in epoch %d", to, lease.Epoch), h.Store.Advance(suite.Context(t), lease, to, done))
 }
 
 // progress reads a partition's checkpoint without claiming it.
 func (h *CheckpointHarness) progress(t testing.TB, partition string) sluice.Checkpoint {
 	t.Helper()
-	list, err := h.Store.Read(limited(t), testGroup)
-	ok(t, "read", err)
+	list, err := h.Store.Read(suite.Context(t), testGroup)
+	suite.NoError(t, "read", err)
 	for _, p := range list {
 		if p.Partition == partition {
 			return p

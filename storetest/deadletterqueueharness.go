@@ -1,0 +1,92 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
+
+	"github.com/sluice-go/sluice"
+)
+
+// DeadLetterQueueHarness is what [TestDeadLetterQueue] works on: an empty store of dead
+// letters.
+type DeadLetterQueueHarness struct {
+	Store       driver.DeadLetterQueue
+	DeadLetters driver.DeadLetterStore // over the same letters
+	// Peer is another store over the same letters, as another process has it.
+	// Nil: Store itself.
+	Peer driver.DeadLetterQueue
+}
+
+func (h *DeadLetterQueueHarness) peer() driver.DeadLetterQueue {
+	if h.Peer != nil {
+		return h.Peer
+	}
+	return h.Store
+}
+
+// park stores dead letters and returns all of testGroup's as they are then
+// listed, by sequence number.
+func (h *DeadLetterQueueHarness) park(t testing.TB, letters ...sluice.DeadLetter) map[int64]sluice.DeadLetter {
+	t.Helper()
+	suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters))
+	return h.letters(t)
+}
+
+// letters lists the group's dead letters by sequence number.
+func (h *DeadLetterQueueHarness) letters(t testing.TB) map[int64]sluice.DeadLetter {
+	t.Helper()
+	return lettersOf(t, h.DeadLetters)
+}
+
+// get reads a dead letter with its body.
+func (h *DeadLetterQueueHarness) get(t testing.TB, id int64) sluice.DeadLetter {
+	t.Helper()
+	l, err := h.DeadLetters.Get(suite.Context(t), testGroup, id)
+	suite.NoError(t, fmt.Sprintf("get dead letter %d", id), err)
+	return l
+}
+
+// retry marks dead letters for a retry now.
+func (h *DeadLetterQueueHarness) retry(t testing.TB, ids ...int64) {
+	t.Helper()
+	h.retryAt(t, time.Time{}, ids...)
+}
+
+func (h *DeadLetterQueueHarness) retryAt(t testing.TB, at time.Time, ids ...int64) {
+	t.Helper()
+	n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: ids}, at)
+	suite.NoError(t, "retry", err)
+	if n != int64(len(ids)) {
+		t.Errorf("retry of %d dead letters marked %d", len(ids), n)
+	}
+}
+
+func (h *DeadLetterQueueHarness) discard(t testing.TB, ids ...int64) {
+	t.Helper()
+	_, err := h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: ids})
+	suite.NoError(t, "discard", err)
+}
+
+// due returns the sequence numbers of what is due in partition 0, having seen
+// that it is whole.
+func (h *DeadLetterQueueHarness) due(t testing.TB, limit int) []int64 {
+	t.Helper()
+	return dueOf(t, h.Store, limit)
+}
+
+// settle ends retries of testGroup.
+func (h *DeadLetterQueueHarness) settle(t testing.TB, applied []int64, returned ...sluice.DeadLetter) {
+	t.Helper()
+	suite.NoError(t, "settle", h.Store.Settle(suite.Context(t), testGroup, applied, returned))
+}
+
+// keyed is a parked dead letter with a partition key.
+func keyed(partition string, sequence int64, key string) sluice.DeadLetter {
+	l := parked(partition, sequence)
+	l.Event.Key = key
+	return l
+}

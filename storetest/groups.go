@@ -1,0 +1,28 @@
+package storetest
+
+import (
+	"errors"
+
+	"github.com/sluice-go/sluice/driver"
+
+	"github.com/sluice-go/sluice"
+)
+
+// blames tells whether err is a [*sluice.HandlerError].
+func blames(err error) bool {
+	_, found := errors.AsType[*driver.HandlerError](err)
+	return found
+}
+
+// strangers are groups that a driver which joins names carelessly mixes up with
+// testGroup, or can't write.
+var strangers = []sluice.Group{
+	{Namespace: "ns2", Topic: "flights/x", Name: "$Default"},
+	{Namespace: "ns", Topic: "flights", Name: "x/$Default"},
+	{Namespace: "ns/flights", Topic: "x", Name: "$Default"},
+	{Namespace: "ns", Topic: "flights/x", Name: "$default"},
+	{Namespace: "ns", Topic: "flights/x/", Name: "Default"},
+	{Namespace: "ns", Topic: `o'brien"; --%_\`, Name: "Grüße ✈"},
+}
+
+var testGroup = sluice.Group{Namespace: "ns", Topic: "flights/x", Name: "$Default"}
