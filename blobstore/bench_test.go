@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // The benchmarks measure the number of requests more than anything else:

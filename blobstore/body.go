@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/property"
 )
 

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
-// Claim implements [sluice.CheckpointStore].
+// Claim implements [driver.CheckpointStore].
 func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
 	var p driver.Checkpoint
 	err := errors.Join(fits("the owner's name", lease.Owner), fits("the incarnation", incarnation))
@@ -39,7 +39,7 @@ func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation strin
 	return p, nil
 }
 
-// Advance implements [sluice.CheckpointStore].
+// Advance implements [driver.CheckpointStore].
 func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
 	err := s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
 		p := c.checkpoint
@@ -64,7 +64,7 @@ func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Posit
 	return nil
 }
 
-// Leave implements [sluice.CheckpointStore].
+// Leave implements [driver.CheckpointStore].
 func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 	err := s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
 		p := c.checkpoint
@@ -105,7 +105,7 @@ func refused(err error, lease driver.Lease) error {
 	return err
 }
 
-// Read implements [sluice.CheckpointStore].
+// Read implements [driver.CheckpointStore].
 func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error) {
 	var list []driver.Checkpoint
 	err := s.cells(ctx, group, func(partition string, c cell) {
@@ -121,7 +121,7 @@ func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoi
 	return list, nil
 }
 
-// Reset implements [sluice.CheckpointStore]. The new epoch has no owner: no
+// Reset implements [driver.CheckpointStore]. The new epoch has no owner: no
 // lease is of that epoch. It is written under the lease of whoever has the
 // partition, which stays that owner's, who finds itself fenced off; a lease
 // whose id is not known is broken.

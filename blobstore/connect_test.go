@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
 )
 

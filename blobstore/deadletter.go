@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // matches tells whether a filter, but for its limit, selects the dead letter.
@@ -98,7 +98,7 @@ func (s *Store) selected(ctx context.Context, group driver.Group, f *driver.Dead
 	return list, nil
 }
 
-// List implements [sluice.DeadLetterStore].
+// List implements [driver.DeadLetterStore].
 func (s *Store) List(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetter, error) {
 	list, err := s.selected(ctx, group, &filter)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Store) List(ctx context.Context, group driver.Group, filter driver.Dead
 	return list, nil
 }
 
-// Get implements [sluice.DeadLetterStore].
+// Get implements [driver.DeadLetterStore].
 func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.DeadLetter, error) {
 	d, found, err := s.get(ctx, group, id)
 	switch {
@@ -136,7 +136,7 @@ func (s *Store) get(ctx context.Context, group driver.Group, id int64) (d driver
 	return d, false, nil
 }
 
-// Redrive implements [sluice.DeadLetterStore].
+// Redrive implements [driver.DeadLetterStore].
 func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter, at time.Time) (int64, error) {
 	n, err := s.mark(ctx, group, filter, func(e *entry, now time.Time) {
 		next := at
@@ -151,7 +151,7 @@ func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.D
 	return n, nil
 }
 
-// Discard implements [sluice.DeadLetterStore].
+// Discard implements [driver.DeadLetterStore].
 func (s *Store) Discard(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) (int64, error) {
 	n, err := s.mark(ctx, group, filter, func(e *entry, _ time.Time) { e.mark(driver.StatusDiscarded, time.Time{}) })
 	if err != nil {

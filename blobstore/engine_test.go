@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 

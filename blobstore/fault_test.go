@@ -10,11 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // calls are what an owner asks a store for, from a lease taken and a checkpoint

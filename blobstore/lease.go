@@ -10,11 +10,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Azure's bounds of a lease that ends by itself:
@@ -26,7 +26,7 @@ const (
 
 // CheckLease tells whether Azure grants leases of this length. It is for the
 // start of a program; Acquire and Renew ask the same. Its error is a
-// [sluice.ErrRefused].
+// [driver.ErrRefused].
 func CheckLease(ttl time.Duration) error {
 	if ttl < MinLease || ttl > MaxLease {
 		return fmt.Errorf("lease of %v: Azure Blob Storage grants leases of 15 s to 60 s: set the lease's length between them (30 s is the default): %w", ttl, driver.ErrRefused)
@@ -80,7 +80,7 @@ func (s *Store) grab(ctx context.Context, c cell, id string, seconds int64) (tim
 	return got.Date.UTC(), nil
 }
 
-// Acquire implements [sluice.LeaseStore]. It returns once the new epoch is
+// Acquire implements [driver.LeaseStore]. It returns once the new epoch is
 // written under the new lease. A ttl that Azure does not grant is refused, as
 // by [CheckLease].
 func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, owner string, ttl time.Duration, above int64) (driver.Lease, error) {
@@ -199,7 +199,7 @@ func (s *Store) letGo(ctx context.Context, c cell, id string, condition *blob.Mo
 	return err
 }
 
-// Renew implements [sluice.LeaseStore].
+// Renew implements [driver.LeaseStore].
 func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duration) error {
 	err := CheckLease(ttl)
 	if err == nil {
@@ -236,7 +236,7 @@ func (l leaseRecord) tell() string {
 	return fmt.Sprintf("at epoch %d of %s", l.epoch, l.owner)
 }
 
-// Release implements [sluice.LeaseStore]. It is written first that the lease is
+// Release implements [driver.LeaseStore]. It is written first that the lease is
 // given back, and then let go; a successor may take it between the two.
 func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 	err := l.store.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
@@ -278,7 +278,7 @@ func (c *cell) remaining() time.Duration {
 	return max(left, time.Millisecond)
 }
 
-// List implements [sluice.LeaseStore].
+// List implements [driver.LeaseStore].
 func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseInfo, error) {
 	var list []driver.LeaseInfo
 	err := l.store.cells(ctx, group, func(partition string, c cell) {

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Lengths that Azure does not grant are refused before anything is asked for.

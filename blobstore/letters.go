@@ -8,9 +8,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // atOnce is how many requests about dead letters one call has under way.
@@ -45,7 +45,7 @@ feed:
 	return context.Cause(stop)
 }
 
-// Park implements [sluice.DeadLetterQueue]. Letters of one partition are stored in
+// Park implements [driver.DeadLetterQueue]. Letters of one partition are stored in
 // one go; of several partitions those of the first may be stored alone.
 func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 	type place struct {
@@ -135,7 +135,7 @@ func (p *parking) unused() []string {
 	return names
 }
 
-// Due implements [sluice.DeadLetterQueue]. Where no retry is due it takes one
+// Due implements [driver.DeadLetterQueue]. Where no retry is due it takes one
 // request.
 func (s *Store) Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
 	list, err := s.due(ctx, group, partition, limit)
@@ -215,7 +215,7 @@ func (s *Store) whole(ctx context.Context, r *register, e entry) (d driver.DeadL
 	return d, false, fmt.Errorf("dead letter %d changes all the time", e.ID)
 }
 
-// Settle implements [sluice.DeadLetterQueue]. Retries of one partition are settled
+// Settle implements [driver.DeadLetterQueue]. Retries of one partition are settled
 // in one go.
 func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64, returned []driver.DeadLetter) error {
 	failed := make(map[int64]*driver.DeadLetter, len(returned))
@@ -262,7 +262,7 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64,
 	return nil
 }
 
-// Parked implements [sluice.DeadLetterQueue].
+// Parked implements [driver.DeadLetterQueue].
 func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]int64, error) {
 	r, err := s.open(ctx, group, partition)
 	if err != nil {
@@ -278,7 +278,7 @@ func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incar
 	return numbers, nil
 }
 
-// Held implements [sluice.DeadLetterQueue]. An event without a key holds nothing
+// Held implements [driver.DeadLetterQueue]. An event without a key holds nothing
 // back.
 func (s *Store) Held(ctx context.Context, group driver.Group, partition string) ([]string, error) {
 	r, err := s.open(ctx, group, partition)

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Config holds what has a default. The zero value is ready to use.

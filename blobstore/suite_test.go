@@ -7,10 +7,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/storetest"
-
-	"github.com/sluice-go/sluice/blobstore"
 )
 
 // beside lets the cases of a suite wait for leases side by side.

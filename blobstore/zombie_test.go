@@ -17,9 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // zombie names what this binary is to act as in a process of its own: the one

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
@@ -22,7 +21,7 @@ SET sequence_number = $7, event_offset = $8, done = $9, done_epoch = epoch, upda
     trial_error    = CASE WHEN $7 = sequence_number THEN trial_error ELSE '' END
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number <= $7`
 
-// Advance implements [sluice.CheckpointStore], in one round trip. It keeps the
+// Advance implements [driver.CheckpointStore], in one round trip. It keeps the
 // first 10,000 of the ranges that are done.
 func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
 	err := s.advance(ctx, lease, to, done)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 

@@ -8,10 +8,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/internal/proof/storebench"
 	"github.com/sluice-go/sluice/pgstore"

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
@@ -44,7 +43,7 @@ func (c *checkpoint) progress() (p driver.Checkpoint, err error) {
 	return c.Checkpoint, err
 }
 
-// Claim implements [sluice.TxStore] and [sluice.CheckpointStore]. The checkpoint is claimed by one
+// Claim implements [driver.TxStore] and [driver.CheckpointStore]. The checkpoint is claimed by one
 // statement, which waits for the row. A transaction that holds the row for
 // longer than [Config.LockTimeout] is ended, unless its owner has the better
 // right to it.
@@ -75,7 +74,7 @@ SET owner = '', epoch = c.epoch + 1, incarnation = excluded.incarnation, sequenc
     claims = 0, trial_sequence = 0, trial_attempts = 0, trial_error = '', done = '', updated_at = clock_timestamp()
 RETURNING epoch`
 
-// Reset implements [sluice.TxStore] and [sluice.CheckpointStore]. The new epoch has no owner: no lease is
+// Reset implements [driver.TxStore] and [driver.CheckpointStore]. The new epoch has no owner: no lease is
 // of that epoch. A transaction in progress on the checkpoint is ended as by
 // [Store.Claim].
 func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
@@ -113,7 +112,7 @@ func (s *Store) refused(ctx context.Context, lease driver.Lease) error {
 }
 
 // fenced says why a checkpoint was not as expected. The answer is
-// [sluice.ErrFenced] in any case; what it reads is for the user, and so are the
+// [driver.ErrFenced] in any case; what it reads is for the user, and so are the
 // words for what was expected.
 func (s *Store) fenced(ctx context.Context, conn *pgx.Conn, lease driver.Lease, expected string) error {
 	w, err := s.winner(ctx, conn, lease)
@@ -135,7 +134,7 @@ const recordSQL = `
 UPDATE @sluice_checkpoints SET trial_sequence = $8, trial_attempts = $9, trial_error = $10, updated_at = clock_timestamp()
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number = $7`
 
-// RecordAttempt implements [sluice.TxStore].
+// RecordAttempt implements [driver.TxStore].
 func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, trial driver.AttemptRecord) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
@@ -157,7 +156,7 @@ const leaveSQL = `
 UPDATE @sluice_checkpoints SET claims = 0, updated_at = clock_timestamp()
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6`
 
-// Leave implements [sluice.TxStore] and [sluice.CheckpointStore].
+// Leave implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
@@ -175,7 +174,7 @@ SELECT partition, ` + progressColumns + ` FROM @sluice_checkpoints
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3
 ORDER BY partition COLLATE "C"`
 
-// Read implements [sluice.TxStore] and [sluice.CheckpointStore].
+// Read implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {

@@ -6,17 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	neturl "net/url"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/sluice-go/sluice/driver"
+	neturl "net/url"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 )

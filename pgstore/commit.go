@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // cleanUpWithin bounds what is done after a failure, which also runs when the
@@ -46,7 +46,7 @@ type step struct {
 	xid   string // of the transaction
 }
 
-// Commit implements [sluice.TxStore]. What the handler gets is a real
+// Commit implements [driver.TxStore]. What the handler gets is a real
 // transaction that only Commit can end; nested ones are savepoints. If the
 // handler panics its writes are undone.
 func (s *Store) Commit(ctx context.Context, todo driver.Step, fn func(ctx context.Context, tx pgx.Tx) error) error {

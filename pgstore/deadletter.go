@@ -6,10 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/property"
 )
 
@@ -124,7 +123,7 @@ SELECT ` + contentColumns + ` FROM @sluice_dead_letters
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND status = 'retry' AND next_attempt <= clock_timestamp()
 ORDER BY sequence_number, id LIMIT $5`
 
-// Due implements [sluice.TxStore] and [sluice.DeadLetterQueue].
+// Due implements [driver.TxStore] and [driver.DeadLetterQueue].
 func (s *Store) Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
 	list, err := s.letters(ctx, group, dueSQL, group.Namespace, group.Topic, group.Name, partition, max(limit, 0))
 	if err != nil {
@@ -133,7 +132,7 @@ func (s *Store) Due(ctx context.Context, group driver.Group, partition string, l
 	return list, nil
 }
 
-// List implements [sluice.DeadLetterStore].
+// List implements [driver.DeadLetterStore].
 func (s *Store) List(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetter, error) {
 	c := selection(group, filter)
 	sql := `SELECT ` + letterColumns + ` FROM @sluice_dead_letters` + c.ordered(filter.Limit)
@@ -144,7 +143,7 @@ func (s *Store) List(ctx context.Context, group driver.Group, filter driver.Dead
 	return list, nil
 }
 
-// Get implements [sluice.DeadLetterStore].
+// Get implements [driver.DeadLetterStore].
 func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.DeadLetter, error) {
 	c := selection(group, driver.DeadLetterFilter{IDs: []int64{id}})
 	list, err := s.letters(ctx, group, `SELECT `+contentColumns+` FROM @sluice_dead_letters`+c.where(), c.args...)
@@ -171,7 +170,7 @@ func (s *Store) letters(ctx context.Context, group driver.Group, sql string, arg
 	})
 }
 
-// Redrive implements [sluice.DeadLetterStore].
+// Redrive implements [driver.DeadLetterStore].
 func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter, at time.Time) (int64, error) {
 	n, err := s.mark(ctx, group, filter, `status = 'retry', next_attempt = coalesce($1::timestamptz, clock_timestamp())`, timeOrNull(at))
 	if err != nil {
@@ -180,7 +179,7 @@ func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.D
 	return n, nil
 }
 
-// Discard implements [sluice.DeadLetterStore].
+// Discard implements [driver.DeadLetterStore].
 func (s *Store) Discard(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) (int64, error) {
 	n, err := s.mark(ctx, group, filter, `status = 'discarded', next_attempt = NULL`)
 	if err != nil {

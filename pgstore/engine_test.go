@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 	"github.com/sluice-go/sluice/sluicetest"

@@ -5,9 +5,9 @@ package pgstore
 import (
 	"context"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // What stands here is left out by -tags sluice_unfenced. Such a build must not

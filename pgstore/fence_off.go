@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // No condition; the arguments need types all the same.
@@ -19,7 +19,7 @@ WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
 
 // overrule lets the transaction be, and takes what was committed before it for
 // the truth.
-func (s *Store) overrule(ctx context.Context, conn *pgx.Conn, lease *sluice.Lease, sql string, args, dest []any) error {
+func (s *Store) overrule(ctx context.Context, conn *pgx.Conn, lease *driver.Lease, sql string, args, dest []any) error {
 	if lease == nil {
 		return s.forcibly(ctx, conn, sql, args, dest)
 	}

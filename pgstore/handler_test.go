@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 )

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Leases keeps leases in PostgreSQL, by the server's clock. Every operation is
@@ -37,7 +37,7 @@ const holderSQL = `
 SELECT owner, extract(epoch FROM expires_at - clock_timestamp())::float8 FROM @sluice_leases
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
 
-// Acquire implements [sluice.LeaseStore].
+// Acquire implements [driver.LeaseStore].
 func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, owner string, ttl time.Duration, above int64) (driver.Lease, error) {
 	conn, err := acquire(ctx, l.pool)
 	if err != nil {
@@ -68,7 +68,7 @@ UPDATE @sluice_leases SET expires_at = clock_timestamp() + $7 * interval '1 micr
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6
   AND expires_at > ` + released
 
-// Renew implements [sluice.LeaseStore].
+// Renew implements [driver.LeaseStore].
 func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duration) error {
 	changed, err := l.exec(ctx, renewSQL, lease, ttl.Microseconds())
 	if err == nil && !changed {
@@ -84,7 +84,7 @@ const releaseSQL = `
 UPDATE @sluice_leases SET expires_at = ` + released + `
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6`
 
-// Release implements [sluice.LeaseStore].
+// Release implements [driver.LeaseStore].
 func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 	if _, err := l.exec(ctx, releaseSQL, lease); err != nil {
 		return fmt.Errorf("release lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, err)
@@ -114,7 +114,7 @@ SELECT partition, owner, epoch, renewed_at,
 FROM @sluice_leases WHERE namespace = $1 AND topic = $2 AND consumer_group = $3
 ORDER BY partition COLLATE "C"`
 
-// List implements [sluice.LeaseStore].
+// List implements [driver.LeaseStore].
 func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseInfo, error) {
 	conn, err := acquire(ctx, l.pool)
 	if err != nil {

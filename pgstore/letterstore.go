@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // parkBytes is how much is sent at a time: it is in memory once more until it
 // is.
 const parkBytes = 8 << 20
 
-// Park implements [sluice.DeadLetterQueue], in one transaction, and in one round
+// Park implements [driver.DeadLetterQueue], in one transaction, and in one round
 // trip unless the bodies are large.
 func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 	if len(letters) == 0 {
@@ -94,7 +94,7 @@ UPDATE @sluice_dead_letters
 SET failed_at = coalesce($5, clock_timestamp()), error = $6, attempts = $7, status = $8, next_attempt = $9` + settledSQL + ` AND id = $4`
 )
 
-// Settle implements [sluice.DeadLetterQueue], in one transaction and one round
+// Settle implements [driver.DeadLetterQueue], in one transaction and one round
 // trip.
 func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64, returned []driver.DeadLetter) error {
 	if len(applied)+len(returned) == 0 {
@@ -125,7 +125,7 @@ SELECT sequence_number FROM @sluice_dead_letters
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND incarnation = $4 AND partition = $5 AND sequence_number > $6
 ORDER BY sequence_number`
 
-// Parked implements [sluice.DeadLetterQueue].
+// Parked implements [driver.DeadLetterQueue].
 func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]int64, error) {
 	numbers, err := column[int64](ctx, s, parkedSQL, group.Namespace, group.Topic, group.Name, clean(incarnation), partition, after)
 	if err != nil {
@@ -138,7 +138,7 @@ const heldSQL = `
 SELECT DISTINCT partition_key FROM @sluice_dead_letters
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND status <> 'discarded' AND partition_key <> ''`
 
-// Held implements [sluice.DeadLetterQueue]. An event without a key holds nothing
+// Held implements [driver.DeadLetterQueue]. An event without a key holds nothing
 // back.
 func (s *Store) Held(ctx context.Context, group driver.Group, partition string) ([]string, error) {
 	keys, err := column[string](ctx, s, heldSQL, group.Namespace, group.Topic, group.Name, partition)

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 const (
@@ -54,7 +54,7 @@ func (st *step) see(b *pgx.Batch) {
 	b.Queue(st.store.sql.of(seeSQL), of(st.To.Sequence, origins, epochs, lows, tops, times, ids)...)
 }
 
-// ReadDedup implements [sluice.TxStore].
+// ReadDedup implements [driver.TxStore].
 func (s *Store) ReadDedup(ctx context.Context, group driver.Group, partition string) ([]driver.DedupState, error) {
 	list, err := s.seen(ctx, group, partition)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // controlConns is how many connections serve leases and end other sessions.

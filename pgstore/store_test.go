@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/storetest"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
+	"github.com/sluice-go/sluice/storetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }

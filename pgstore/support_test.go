@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/pgstore"
 )
 

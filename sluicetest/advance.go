@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
-// Advance implements [sluice.CheckpointStore]. It keeps all of what is done,
+// Advance implements [driver.CheckpointStore]. It keeps all of what is done,
 // and refuses ranges that are not in order.
 func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 	if err := s.begin(ctx, OpAdvance, lease); err != nil {

@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/storetest"
-
-	"github.com/sluice-go/sluice"
 )
 
 // bentLetters is a store of dead letters whose methods can be replaced.

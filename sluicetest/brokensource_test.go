@@ -10,11 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/storetest"
-
-	"github.com/sluice-go/sluice"
 )
 
 // bentSource is a source whose methods, and those of its readers, can be

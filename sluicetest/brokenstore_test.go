@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/storetest"
-
-	"github.com/sluice-go/sluice"
 )
 
 // handler is what a transaction runs.

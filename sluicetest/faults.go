@@ -46,8 +46,8 @@ type Faults interface {
 	//   - call apply once and return its result: all is well;
 	//   - return an error without calling apply: the connection was lost
 	//     before the COMMIT reached the database;
-	//   - call apply and return [sluice.ErrUnknown]: the answer was lost;
-	//   - return [sluice.ErrUnknown] and have apply called later, from
+	//   - call apply and return [driver.ErrUnknown]: the answer was lost;
+	//   - return [driver.ErrUnknown] and have apply called later, from
 	//     elsewhere: the COMMIT was under way for long.
 	// apply checks the fence and writes, atomically, at the moment it is
 	// called. What it returns is what a database would answer. A second call

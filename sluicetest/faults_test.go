@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
 // script is faults made of functions.

@@ -9,16 +9,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // offsetStep is the distance of two offsets. It is not 1, so that a test
 // notices who takes a sequence number for an offset.
 const offsetStep = 100
 
-// Hub is a [sluice.Source] in memory: a topic whose partitions are named "0",
+// Hub is a [driver.Source] in memory: a topic whose partitions are named "0",
 // "1" and so on, read by one consumer group. It treats epochs as Event Hubs
 // does. It is safe for concurrent use.
 type Hub struct {
@@ -115,7 +114,7 @@ func (h *Hub) Recreate() {
 	}
 }
 
-// Describe implements [sluice.Source].
+// Describe implements [driver.Source].
 func (h *Hub) Describe(ctx context.Context) (sluice.Topic, error) {
 	if err := ctx.Err(); err != nil {
 		return sluice.Topic{}, err
@@ -129,7 +128,7 @@ func (h *Hub) Describe(ctx context.Context) (sluice.Topic, error) {
 	return t, nil
 }
 
-// Bounds implements [sluice.Source].
+// Bounds implements [driver.Source].
 func (h *Hub) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Bounds{}, err
@@ -143,7 +142,7 @@ func (h *Hub) Bounds(ctx context.Context, partition string) (driver.Bounds, erro
 	return driver.Bounds{First: p.first, Last: p.last, LastEnqueued: p.lastEnqueued}, nil
 }
 
-// Seek implements [sluice.Source]. As at a broker that can only be asked by
+// Seek implements [driver.Source]. As at a broker that can only be asked by
 // reading, looking for a time or an offset opens a link under the epoch for the
 // moment, which evicts a reader and can be refused.
 func (h *Hub) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
@@ -180,7 +179,7 @@ func (h *Hub) Seek(ctx context.Context, partition string, start sluice.Start, ep
 	return driver.Unset, fmt.Errorf("seek in partition %s: unknown kind of start %d: %w", p.id, start.Kind, sluice.ErrRefused)
 }
 
-// Open implements [sluice.Source].
+// Open implements [driver.Source].
 func (h *Hub) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
-// Leases is a [sluice.LeaseStore] in memory. Its clock is [time.Now]; what a
+// Leases is a [driver.LeaseStore] in memory. Its clock is [time.Now]; what a
 // test does to its consumers' clocks does not touch it. The zero value is
 // ready to use. It is safe for concurrent use.
 type Leases struct {
@@ -47,7 +46,7 @@ type lease struct {
 	until   time.Time
 }
 
-// Acquire implements [sluice.LeaseStore].
+// Acquire implements [driver.LeaseStore].
 func (s *Leases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return sluice.Lease{}, err
@@ -75,7 +74,7 @@ func (s *Leases) Acquire(ctx context.Context, group sluice.Group, partition, own
 	return sluice.Lease{Group: group, Partition: partition, Owner: owner, Epoch: epoch}, nil
 }
 
-// Renew implements [sluice.LeaseStore].
+// Renew implements [driver.LeaseStore].
 func (s *Leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -91,7 +90,7 @@ func (s *Leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duratio
 	return nil
 }
 
-// Release implements [sluice.LeaseStore].
+// Release implements [driver.LeaseStore].
 func (s *Leases) Release(ctx context.Context, lease sluice.Lease) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -104,7 +103,7 @@ func (s *Leases) Release(ctx context.Context, lease sluice.Lease) error {
 	return nil
 }
 
-// List implements [sluice.LeaseStore].
+// List implements [driver.LeaseStore].
 func (s *Leases) List(ctx context.Context, group sluice.Group) ([]driver.LeaseInfo, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Due implements [sluice.TxStore] and [sluice.DeadLetterQueue].
+// Due implements [driver.TxStore] and [driver.DeadLetterQueue].
 func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 	if err := s.begin(ctx, OpDue, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, l
 	return due[:min(max(limit, 0), len(due))], nil
 }
 
-// List implements [sluice.DeadLetterStore].
+// List implements [driver.DeadLetterStore].
 func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 	if err := s.begin(ctx, OpList, sluice.Lease{Group: group}); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.Dead
 	return list, nil
 }
 
-// Get implements [sluice.DeadLetterStore].
+// Get implements [driver.DeadLetterStore].
 func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
 	if err := s.begin(ctx, OpGet, sluice.Lease{Group: group}); err != nil {
 		return sluice.DeadLetter{}, err
@@ -59,7 +59,7 @@ func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.D
 	return *copyLetter(l), nil
 }
 
-// Redrive implements [sluice.DeadLetterStore].
+// Redrive implements [driver.DeadLetterStore].
 func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
 	if at.IsZero() {
 		at = time.Now()
@@ -67,7 +67,7 @@ func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.D
 	return s.mark(ctx, OpRetry, group, filter, sluice.StatusRedrive, at)
 }
 
-// Discard implements [sluice.DeadLetterStore].
+// Discard implements [driver.DeadLetterStore].
 func (s *Store) Discard(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
 	return s.mark(ctx, OpDiscard, group, filter, sluice.StatusDiscarded, time.Time{})
 }

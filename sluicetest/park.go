@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Park implements [sluice.DeadLetterQueue].
+// Park implements [driver.DeadLetterQueue].
 func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
 	var about sluice.Lease // the first one's place
 	if len(letters) > 0 {
@@ -31,7 +31,7 @@ func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
 	})
 }
 
-// Settle implements [sluice.DeadLetterQueue].
+// Settle implements [driver.DeadLetterQueue].
 func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
 	about := sluice.Lease{Group: group}
 	if err := s.begin(ctx, OpSettle, about); err != nil {
@@ -51,7 +51,7 @@ func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64,
 	})
 }
 
-// Parked implements [sluice.DeadLetterQueue].
+// Parked implements [driver.DeadLetterQueue].
 func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
 	if err := s.begin(ctx, OpParked, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incar
 	return numbers, nil
 }
 
-// Held implements [sluice.DeadLetterQueue]. An event without a key holds nothing
+// Held implements [driver.DeadLetterQueue]. An event without a key holds nothing
 // back.
 func (s *Store) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
 	if err := s.begin(ctx, OpHeld, sluice.Lease{Group: group, Partition: partition}); err != nil {

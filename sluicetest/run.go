@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
 // Result is what came of a [Run].
@@ -20,7 +19,7 @@ type Result struct {
 	// Progress has the checkpoints, by partition.
 	Progress []sluice.Checkpoint
 	// DeadLetters are the events that were parked, with bodies, lowest id
-	// first. It is nil if the store is not a [sluice.DeadLetterStore] as well.
+	// first. It is nil if the store is not a [driver.DeadLetterStore] as well.
 	DeadLetters []sluice.DeadLetter
 }
 

@@ -4,9 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // footprint is what the step that ended at an event has left to be seen.
@@ -15,7 +14,7 @@ type footprint struct {
 	driver.DedupState
 }
 
-// ReadDedup implements [sluice.TxStore].
+// ReadDedup implements [driver.TxStore].
 func (s *Store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error) {
 	if err := s.begin(ctx, OpSeen, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return nil, err

@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 

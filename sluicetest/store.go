@@ -9,14 +9,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
-// Store is a database in memory: a [sluice.TxStore] whose handlers write rows
-// through a [*Tx], the [sluice.CheckpointStore] and [sluice.DeadLetterQueue] of
-// deliveries without transactions, and the [sluice.DeadLetterStore] beside
+// Store is a database in memory: a [driver.TxStore] whose handlers write rows
+// through a [*Tx], the [driver.CheckpointStore] and [driver.DeadLetterQueue] of
+// deliveries without transactions, and the [driver.DeadLetterStore] beside
 // them. Its clock is [time.Now]. The zero value is ready to use. It is safe for
 // concurrent use.
 //
@@ -62,7 +61,7 @@ func (s *Store) Rows(table string) []any {
 	return nil
 }
 
-// Claim implements [sluice.TxStore] and [sluice.CheckpointStore].
+// Claim implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 	if err := s.begin(ctx, OpClaim, lease); err != nil {
 		return sluice.Checkpoint{}, err
@@ -84,7 +83,7 @@ func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation strin
 	return c.progress(), nil
 }
 
-// Commit implements [sluice.TxStore]. It holds no lock while fn runs: the
+// Commit implements [driver.TxStore]. It holds no lock while fn runs: the
 // fence is checked before, and once more at the commit.
 func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx context.Context, tx *Tx) error) error {
 	if err := s.begin(ctx, OpCommit, step.Lease); err != nil {
@@ -244,7 +243,7 @@ func (s *Store) apply(step driver.Step, claim int, writes []write) error {
 	return nil
 }
 
-// RecordAttempt implements [sluice.TxStore].
+// RecordAttempt implements [driver.TxStore].
 func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
 	if err := s.begin(ctx, OpRecord, lease); err != nil {
 		return err
@@ -259,7 +258,7 @@ func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice
 	return nil
 }
 
-// Leave implements [sluice.TxStore] and [sluice.CheckpointStore].
+// Leave implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 	if err := s.begin(ctx, OpLeave, lease); err != nil {
 		return err
@@ -272,7 +271,7 @@ func (s *Store) Leave(ctx context.Context, lease sluice.Lease) error {
 	return nil
 }
 
-// Read implements [sluice.TxStore] and [sluice.CheckpointStore].
+// Read implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
 	if err := s.begin(ctx, OpRead, sluice.Lease{Group: group}); err != nil {
 		return nil, err
@@ -289,7 +288,7 @@ func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoi
 	return list, nil
 }
 
-// Reset implements [sluice.TxStore] and [sluice.CheckpointStore].
+// Reset implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
 	if err := s.begin(ctx, OpReset, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return 0, err

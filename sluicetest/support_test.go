@@ -124,7 +124,7 @@ func read(t testing.TB, r driver.Reader) *sluice.Event {
 // stolen fails the test if the error is not the StolenError wanted.
 func stolen(t testing.TB, what string, err error, partition string, epoch int64) {
 	t.Helper()
-	if e, found := errors.AsType[*sluice.StolenError](err); !found || e.Partition != partition || e.Epoch != epoch {
+	if e, found := errors.AsType[*driver.StolenError](err); !found || e.Partition != partition || e.Epoch != epoch {
 		t.Errorf("%s: got %v, want a StolenError of partition %s and epoch %d", what, err, partition, epoch)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
@@ -13,7 +12,7 @@ import (
 // some 100 KB, written again with every advance.
 const doneRanges = 10_000
 
-// Advance implements [sluice.CheckpointStore]. It keeps the first 10,000 of
+// Advance implements [driver.CheckpointStore]. It keeps the first 10,000 of
 // the ranges that are done. Like everything that writes it waits for a
 // transaction in progress on the database, see [Store.Claim].
 func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {

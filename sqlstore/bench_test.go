@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/internal/proof/storebench"
 )
 

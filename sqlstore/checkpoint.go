@@ -6,11 +6,10 @@ import (
 	"slices"
 
 	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
-// Claim implements [sluice.TxStore] and [sluice.CheckpointStore]. A transaction in progress on the database
+// Claim implements [driver.TxStore] and [driver.CheckpointStore]. A transaction in progress on the database
 // is waited for: in this process until ctx ends, in another one for
 // [Config.BusyTimeout].
 func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
@@ -73,7 +72,7 @@ func (s *Store) fenced(ctx context.Context, q querier, lease driver.Lease, expec
 // notAt is what a step expects.
 func notAt(p driver.Position) string { return "not at " + p.String() }
 
-// RecordAttempt implements [sluice.TxStore].
+// RecordAttempt implements [driver.TxStore].
 func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, trial driver.AttemptRecord) error {
 	args := append([]any{trial.Sequence, trial.Attempts, clean(trial.Error)}, leaseArgs(lease)...)
 	n, err := s.change(ctx, s.sql.record, append(args, at.Sequence)...)
@@ -86,7 +85,7 @@ func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver
 	return nil
 }
 
-// Leave implements [sluice.TxStore] and [sluice.CheckpointStore].
+// Leave implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 	if _, err := s.change(ctx, s.sql.leave, leaseArgs(lease)...); err != nil {
 		return s.outage(ctx, "leave checkpoint of partition "+lease.Partition, err)
@@ -94,7 +93,7 @@ func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 	return nil
 }
 
-// Read implements [sluice.TxStore] and [sluice.CheckpointStore].
+// Read implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error) {
 	list, err := s.read(ctx, group)
 	if err != nil {
@@ -124,7 +123,7 @@ func (s *Store) read(ctx context.Context, group driver.Group) ([]driver.Checkpoi
 	return list, rows.Err()
 }
 
-// Reset implements [sluice.TxStore] and [sluice.CheckpointStore]. The checkpoint then has no owner.
+// Reset implements [driver.TxStore] and [driver.CheckpointStore]. The checkpoint then has no owner.
 func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
 	var epoch int64
 	of := key(group, partition)

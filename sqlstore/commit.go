@@ -13,7 +13,7 @@ import (
 // errEnded is what a handler gets that ends the transaction it was given.
 var errEnded = errors.New("the handler ended its own transaction (by COMMIT, ROLLBACK, or a conflict clause that rolls back): it was rolled back; leave the commit to the store")
 
-// Commit implements [sluice.TxStore].
+// Commit implements [driver.TxStore].
 //
 // The order is the guarantee: the fence first, so that a handler never runs on
 // a partition that has gone on; then the handler, which cannot commit; then

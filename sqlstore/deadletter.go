@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/internal/property"
 )
 
@@ -97,7 +96,7 @@ func letter(rows *sql.Rows, heavy bool) (driver.DeadLetter, error) {
 	return d, nil
 }
 
-// Due implements [sluice.TxStore] and [sluice.DeadLetterQueue].
+// Due implements [driver.TxStore] and [driver.DeadLetterQueue].
 func (s *Store) Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
 	list, err := letters(ctx, s.reader, true, s.sql.due, append(key(group, partition), max(limit, 0))...)
 	if err != nil {
@@ -106,7 +105,7 @@ func (s *Store) Due(ctx context.Context, group driver.Group, partition string, l
 	return list, nil
 }
 
-// List implements [sluice.DeadLetterStore].
+// List implements [driver.DeadLetterStore].
 func (s *Store) List(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetter, error) {
 	cond, args := s.selected(group, filter)
 	query := "SELECT " + letterColumns + " FROM sluice_dead_letters WHERE " + cond + " ORDER BY id"
@@ -117,7 +116,7 @@ func (s *Store) List(ctx context.Context, group driver.Group, filter driver.Dead
 	return list, nil
 }
 
-// Get implements [sluice.DeadLetterStore].
+// Get implements [driver.DeadLetterStore].
 func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.DeadLetter, error) {
 	cond, args := s.selected(group, driver.DeadLetterFilter{IDs: []int64{id}})
 	query := "SELECT " + letterColumns + heavyColumns + " FROM sluice_dead_letters WHERE " + cond
@@ -131,7 +130,7 @@ func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.D
 	return list[0], nil
 }
 
-// Redrive implements [sluice.DeadLetterStore].
+// Redrive implements [driver.DeadLetterStore].
 func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter, at time.Time) (int64, error) {
 	var when any
 	if !at.IsZero() {
@@ -140,7 +139,7 @@ func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.D
 	return s.mark(ctx, "retry", s.sql.retry, []any{when}, group, filter)
 }
 
-// Discard implements [sluice.DeadLetterStore].
+// Discard implements [driver.DeadLetterStore].
 func (s *Store) Discard(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) (int64, error) {
 	return s.mark(ctx, "discard", s.sql.discard, nil, group, filter)
 }

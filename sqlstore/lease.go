@@ -21,7 +21,7 @@ type Leases struct {
 	db      *sql.DB
 }
 
-// Acquire implements [sluice.LeaseStore].
+// Acquire implements [driver.LeaseStore].
 func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, owner string, ttl time.Duration, above int64) (driver.Lease, error) {
 	lease := driver.Lease{Group: group, Partition: partition, Owner: owner}
 	if above == math.MaxInt64 {
@@ -38,7 +38,7 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 	return lease, nil
 }
 
-// Renew implements [sluice.LeaseStore].
+// Renew implements [driver.LeaseStore].
 func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duration) error {
 	args := append([]any{ttl.Milliseconds()}, leaseArgs(lease)...)
 	n, err := changed(ctx, l.db, l.sql.renew, args...)
@@ -51,7 +51,7 @@ func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duratio
 	return nil
 }
 
-// Release implements [sluice.LeaseStore].
+// Release implements [driver.LeaseStore].
 func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 	if _, err := changed(ctx, l.db, l.sql.release, leaseArgs(lease)...); err != nil {
 		return l.outage(ctx, "release lease of partition "+lease.Partition, err)
@@ -59,7 +59,7 @@ func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 	return nil
 }
 
-// List implements [sluice.LeaseStore].
+// List implements [driver.LeaseStore].
 func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseInfo, error) {
 	list, err := l.list(ctx, group)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// Park implements [sluice.DeadLetterQueue], in one transaction.
+// Park implements [driver.DeadLetterQueue], in one transaction.
 func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 	return s.alone(ctx, func(t *transaction) error { return s.park(ctx, t, letters) })
 }
@@ -38,7 +38,7 @@ func (s *Store) park(ctx context.Context, t *transaction, letters []driver.DeadL
 	return nil
 }
 
-// Settle implements [sluice.DeadLetterQueue], in one transaction.
+// Settle implements [driver.DeadLetterQueue], in one transaction.
 func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64, returned []driver.DeadLetter) error {
 	of := key(group, "")[:3]
 	return s.alone(ctx, func(t *transaction) error {
@@ -76,7 +76,7 @@ func (s *Store) alone(ctx context.Context, fn func(t *transaction) error) error 
 	return nil
 }
 
-// Parked implements [sluice.DeadLetterQueue].
+// Parked implements [driver.DeadLetterQueue].
 func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]int64, error) {
 	args := append(key(group, "")[:3], clean(incarnation), clean(partition), after)
 	numbers, err := column[int64](ctx, s.reader, s.sql.parked, args)
@@ -86,7 +86,7 @@ func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incar
 	return numbers, nil
 }
 
-// Held implements [sluice.DeadLetterQueue]. An event without a key holds nothing
+// Held implements [driver.DeadLetterQueue]. An event without a key holds nothing
 // back.
 func (s *Store) Held(ctx context.Context, group driver.Group, partition string) ([]string, error) {
 	keys, err := column[string](ctx, s.reader, s.sql.held, key(group, partition))

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // saysAll fails the test unless err is one line that has all these words.

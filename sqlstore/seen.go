@@ -55,7 +55,7 @@ func (s *Store) seeAll(ctx context.Context, t *transaction, step driver.Step) er
 	return nil
 }
 
-// ReadDedup implements [sluice.TxStore].
+// ReadDedup implements [driver.TxStore].
 func (s *Store) ReadDedup(ctx context.Context, group driver.Group, partition string) ([]driver.DedupState, error) {
 	list, err := s.allSeen(ctx, group, partition)
 	if err != nil {

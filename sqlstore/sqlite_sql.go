@@ -1,8 +1,8 @@
 package sqlstore
 
 import (
-	_ "embed"
 	"strings"
+	_ "embed"
 )
 
 // The migrations. A step only adds (tables, indexes, columns that have a

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/internal/clock"
 )
 

@@ -8,8 +8,6 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
 // CheckpointHarness is what [TestCheckpoints] works on: a store without
@@ -25,7 +23,7 @@ type CheckpointHarness struct {
 	// has run out. With peer it will be used with Peer, else with Store. Nil:
 	// the store doesn't care whether a lease is held, and the suite makes them
 	// up.
-	Lease func(ctx context.Context, peer bool, group sluice.Group, partition, owner string, above int64) (sluice.Lease, error)
+	Lease func(ctx context.Context, peer bool, group driver.Group, partition, owner string, above int64) (driver.Lease, error)
 
 	Features CheckpointFeatures
 }
@@ -46,15 +44,15 @@ func (h *CheckpointHarness) peer() driver.CheckpointStore {
 
 // lease gets a lease of testGroup in this epoch, or in a later one if the
 // leases have come further.
-func (h *CheckpointHarness) lease(t testing.TB, partition, owner string, epoch int64) sluice.Lease {
+func (h *CheckpointHarness) lease(t testing.TB, partition, owner string, epoch int64) driver.Lease {
 	t.Helper()
 	return h.leaseIn(t, testGroup, partition, owner, epoch)
 }
 
-func (h *CheckpointHarness) leaseIn(t testing.TB, group sluice.Group, partition, owner string, epoch int64) sluice.Lease {
+func (h *CheckpointHarness) leaseIn(t testing.TB, group driver.Group, partition, owner string, epoch int64) driver.Lease {
 	t.Helper()
 	if h.Lease == nil {
-		return sluice.Lease{Group: group, Partition: partition, Owner: owner, Epoch: epoch}
+		return driver.Lease{Group: group, Partition: partition, Owner: owner, Epoch: epoch}
 	}
 	l, err := h.Lease(suite.Context(t), false, group, partition, owner, epoch-1)
 	suite.NoError(t, fmt.Sprintf("lease of partition %s for %s", partition, owner), err)
@@ -62,7 +60,7 @@ func (h *CheckpointHarness) leaseIn(t testing.TB, group sluice.Group, partition,
 }
 
 // rival gets a lease of partition 0 for b, to be used with peer.
-func (h *CheckpointHarness) rival(t testing.TB, epoch int64) sluice.Lease {
+func (h *CheckpointHarness) rival(t testing.TB, epoch int64) driver.Lease {
 	t.Helper()
 	if h.Lease == nil {
 		return leaseOf("0", "b", epoch)
@@ -73,7 +71,7 @@ func (h *CheckpointHarness) rival(t testing.TB, epoch int64) sluice.Lease {
 }
 
 // claim claims and stops the test at an error.
-func (h *CheckpointHarness) claim(t testing.TB, lease sluice.Lease) sluice.Checkpoint {
+func (h *CheckpointHarness) claim(t testing.TB, lease driver.Lease) driver.Checkpoint {
 	t.Helper()
 	p, err := h.Store.Claim(suite.Context(t), lease, "incarnation 1")
 	suite.NoError(t, fmt.Sprintf("claim for %s in epoch %d", lease.Owner, lease.Epoch), err)
@@ -81,7 +79,7 @@ func (h *CheckpointHarness) claim(t testing.TB, lease sluice.Lease) sluice.Check
 }
 
 // begin claims partition 0 for a in epoch 1 and moves it to position 9.
-func (h *CheckpointHarness) begin(t testing.TB) sluice.Lease {
+func (h *CheckpointHarness) begin(t testing.TB) driver.Lease {
 	t.Helper()
 	l := h.lease(t, "0", "a", 1)
 	h.claim(t, l)
@@ -89,13 +87,13 @@ func (h *CheckpointHarness) begin(t testing.TB) sluice.Lease {
 	return l
 }
 
-func (h *CheckpointHarness) advance(t testing.TB, lease sluice.Lease, to sluice.Position, done ...driver.SequenceRange) {
+func (h *CheckpointHarness) advance(t testing.TB, lease driver.Lease, to driver.Position, done ...driver.SequenceRange) {
 	t.Helper()
 	suite.NoError(t, fmt.Sprintf("advance to %v in epoch %d", to, lease.Epoch), h.Store.Advance(suite.Context(t), lease, to, done))
 }
 
 // progress reads a partition's checkpoint without claiming it.
-func (h *CheckpointHarness) progress(t testing.TB, partition string) sluice.Checkpoint {
+func (h *CheckpointHarness) progress(t testing.TB, partition string) driver.Checkpoint {
 	t.Helper()
 	list, err := h.Store.Read(suite.Context(t), testGroup)
 	suite.NoError(t, "read", err)
@@ -105,19 +103,19 @@ func (h *CheckpointHarness) progress(t testing.TB, partition string) sluice.Chec
 		}
 	}
 	t.Fatalf("read: no checkpoint of partition %s in %v", partition, list)
-	return sluice.Checkpoint{}
+	return driver.Checkpoint{}
 }
 
 // stands notes a checkpoint of partition 0 that is not at this position, or
 // has not this done behind it.
-func (h *CheckpointHarness) stands(t testing.TB, want sluice.Position, done ...driver.SequenceRange) {
+func (h *CheckpointHarness) stands(t testing.TB, want driver.Position, done ...driver.SequenceRange) {
 	t.Helper()
 	h.keeps(t, "read", h.progress(t, "0"), want, done...)
 }
 
 // keeps notes progress that is not at this position, or has lost more of what
 // is done behind it than the store may.
-func (h *CheckpointHarness) keeps(t testing.TB, what string, p sluice.Checkpoint, want sluice.Position, done ...driver.SequenceRange) {
+func (h *CheckpointHarness) keeps(t testing.TB, what string, p driver.Checkpoint, want driver.Position, done ...driver.SequenceRange) {
 	t.Helper()
 	if p.Position != want {
 		t.Errorf("%s: checkpoint is at %+v, want %+v", what, p.Position, want)

@@ -11,11 +11,9 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
-// TestCheckpoints is the conformance suite of [sluice.CheckpointStore].
+// TestCheckpoints is the conformance suite of [driver.CheckpointStore].
 // Every case asks new for a store without checkpoints.
 func TestCheckpoints(t *testing.T, new func(t testing.TB) CheckpointHarness) {
 	suite.Run(t, checkpointChecks(), new)
@@ -34,7 +32,7 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 		{Name: "ClaimCreates", Run: func(t testing.TB, h CheckpointHarness) {
 			l := h.lease(t, "0", "a", 7)
 			p := h.claim(t, l)
-			want := sluice.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: driver.Unset, Owner: "a", Epoch: l.Epoch, Claims: 1}
+			want := driver.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: driver.Unset, Owner: "a", Epoch: l.Epoch, Claims: 1}
 			if !sameProgress(p, want) || p.Updated.IsZero() {
 				t.Errorf("claimed %+v, want %+v", p, want)
 			}
@@ -56,9 +54,9 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 			h.claim(t, b)
 			h.advance(t, b, at(9))
 			before := h.progress(t, "0")
-			for _, l := range []sluice.Lease{leaseOf("0", "a", b.Epoch-1), leaseOf("0", "b", b.Epoch-1), leaseOf("0", "a", b.Epoch)} {
+			for _, l := range []driver.Lease{leaseOf("0", "a", b.Epoch-1), leaseOf("0", "b", b.Epoch-1), leaseOf("0", "a", b.Epoch)} {
 				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
-				f, found := errors.AsType[*sluice.FencedError](err)
+				f, found := errors.AsType[*driver.FencedError](err)
 				if !found || f.Partition != "0" || f.Epoch != b.Epoch || f.Owner != "b" {
 					t.Errorf("claim for %s in epoch %d: got %v, want a FencedError that names epoch %d of b", l.Owner, l.Epoch, err, b.Epoch)
 				}
@@ -98,7 +96,7 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 			if p := h.claim(t, d); p.Claims != 2 {
 				t.Errorf("claimed after progress: %d claims, want 2", p.Claims)
 			}
-			for _, l := range []sluice.Lease{b, c, leaseOf("0", "c", d.Epoch), leaseOf("0", "d", d.Epoch-1), leaseOf("1", "d", d.Epoch)} {
+			for _, l := range []driver.Lease{b, c, leaseOf("0", "c", d.Epoch), leaseOf("0", "d", d.Epoch-1), leaseOf("1", "d", d.Epoch)} {
 				suite.NoError(t, "leave by one who was fenced off", h.Store.Leave(suite.Context(t), l))
 			}
 			claims("left by one who was fenced off", 2)
@@ -174,12 +172,12 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 				t.Errorf("reset to epoch %d: %+v, want an epoch above %d, position %+v of incarnation 2, no claims, nothing done behind it", epoch, p, a.Epoch, at(4))
 			}
 			for _, to := range []int64{4, 10, 11} {
-				suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, at(to), nil), sluice.ErrFenced)
+				suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, at(to), nil), driver.ErrFenced)
 			}
 			_, err = h.Store.Claim(suite.Context(t), a, "incarnation 2")
-			suite.ErrorIs(t, "claim in the epoch of before", err, sluice.ErrFenced)
+			suite.ErrorIs(t, "claim in the epoch of before", err, driver.ErrFenced)
 			_, err = h.Store.Claim(suite.Context(t), leaseOf("0", "b", epoch), "incarnation 2")
-			if f, found := errors.AsType[*sluice.FencedError](err); !found || f.Epoch != epoch {
+			if f, found := errors.AsType[*driver.FencedError](err); !found || f.Epoch != epoch {
 				t.Errorf("claim in the reset's own epoch: got %v, want a FencedError that names epoch %d", err, epoch)
 			}
 			again, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", driver.Origin)
@@ -207,7 +205,7 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 		{Name: "LargeNumbers", Run: func(t testing.TB, h CheckpointHarness) {
 			l := h.lease(t, "0", "a", 1<<40)
 			h.claim(t, l)
-			far := sluice.Position{Sequence: 1<<62 + 1, Offset: strings.Repeat("9", 60)}
+			far := driver.Position{Sequence: 1<<62 + 1, Offset: strings.Repeat("9", 60)}
 			done := []driver.SequenceRange{{First: far.Sequence + 2, Last: far.Sequence + 2}, {First: far.Sequence + 4, Last: math.MaxInt64}}
 			h.advance(t, l, far, done...)
 			h.stands(t, far, done...)
@@ -221,7 +219,7 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 		{Name: "Advance", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.lease(t, "0", "a", 1)
 			h.claim(t, a)
-			for _, to := range []sluice.Position{driver.Origin, at(0), at(1), at(12), {Sequence: 1300}} { // the last without an offset
+			for _, to := range []driver.Position{driver.Origin, at(0), at(1), at(12), {Sequence: 1300}} { // the last without an offset
 				h.advance(t, a, to)
 				h.stands(t, to)
 				if p := h.claim(t, a); p.Position != to || p.Epoch != a.Epoch || p.Owner != "a" {
@@ -247,8 +245,8 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 			done := []driver.SequenceRange{{First: 14, Last: 15}, {First: 17, Last: 17}}
 			h.advance(t, a, at(12), done...)
 			before := h.progress(t, "0")
-			for _, to := range []sluice.Position{at(11), {Sequence: 11}, at(0), driver.Origin, driver.Unset} {
-				suite.ErrorIs(t, fmt.Sprintf("advance from 12 to %v", to), h.Store.Advance(suite.Context(t), a, to, []driver.SequenceRange{{First: 13, Last: 13}}), sluice.ErrFenced)
+			for _, to := range []driver.Position{at(11), {Sequence: 11}, at(0), driver.Origin, driver.Unset} {
+				suite.ErrorIs(t, fmt.Sprintf("advance from 12 to %v", to), h.Store.Advance(suite.Context(t), a, to, []driver.SequenceRange{{First: 13, Last: 13}}), driver.ErrFenced)
 			}
 			if after := h.progress(t, "0"); !sameProgress(before, after) {
 				t.Errorf("advances in vain changed %+v to %+v", before, after)
@@ -299,7 +297,7 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 			a := h.begin(t)
 			for i, hostile := range []string{"\x00", "\xff\xfe", "\xed\xa0\x80", "\ufffe", "\x1b[0m\r\n", "Grüße ✈", " "} {
 				to := int64(10 + i)
-				h.advance(t, a, sluice.Position{Sequence: to, Offset: "before" + hostile + "after"})
+				h.advance(t, a, driver.Position{Sequence: to, Offset: "before" + hostile + "after"})
 				if p := h.progress(t, "0").Position; p.Sequence != to || !strings.HasPrefix(p.Offset, "before") || !strings.HasSuffix(p.Offset, "after") {
 					t.Errorf("offset with %q: got %+v, want what can be kept of it", hostile, p)
 				}
@@ -318,7 +316,7 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 				"advance": h.Store.Advance(ctx, a, at(10), nil),
 				"leave":   h.Store.Leave(ctx, a),
 			} {
-				if err == nil || errors.Is(err, sluice.ErrFenced) {
+				if err == nil || errors.Is(err, driver.ErrFenced) {
 					t.Errorf("%s with a context that has ended: got %v, want an error that is not ErrFenced", what, err)
 				}
 			}
@@ -341,7 +339,7 @@ func rivalChecks() []suite.Check[CheckpointHarness] {
 			before := h.progress(t, "0")
 			other := b
 			other.Group = strangers[0]
-			for what, l := range map[string]sluice.Lease{
+			for what, l := range map[string]driver.Lease{
 				"an earlier epoch and owner": a,
 				"an earlier epoch":           leaseOf("0", "b", b.Epoch-1),
 				"an epoch never claimed":     leaseOf("0", "b", b.Epoch+1),
@@ -350,7 +348,7 @@ func rivalChecks() []suite.Check[CheckpointHarness] {
 				"a group never claimed":      other,
 			} {
 				for _, to := range []int64{9, 10, 11} {
-					suite.ErrorIs(t, fmt.Sprintf("advance to %d under %s", to, what), h.Store.Advance(suite.Context(t), l, at(to), nil), sluice.ErrFenced)
+					suite.ErrorIs(t, fmt.Sprintf("advance to %d under %s", to, what), h.Store.Advance(suite.Context(t), l, at(to), nil), driver.ErrFenced)
 				}
 			}
 			if after := h.progress(t, "0"); !sameProgress(before, after) {
@@ -369,10 +367,10 @@ func rivalChecks() []suite.Check[CheckpointHarness] {
 			b := h.rival(t, 2)
 			_, err := h.peer().Claim(suite.Context(t), b, "incarnation 1")
 			suite.NoError(t, "claim", err)
-			suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, at(50), nil), sluice.ErrFenced)
+			suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, at(50), nil), driver.ErrFenced)
 			suite.NoError(t, "leave by the owner of before", h.Store.Leave(suite.Context(t), a))
 			_, err = h.Store.Claim(suite.Context(t), a, "incarnation 1")
-			suite.ErrorIs(t, "claim by the owner of before", err, sluice.ErrFenced)
+			suite.ErrorIs(t, "claim by the owner of before", err, driver.ErrFenced)
 			if p := h.progress(t, "0"); p.Position != at(9) || p.Owner != "b" || p.Claims != 2 {
 				t.Errorf("the owner of before has made %+v of it, want it b's at %+v with 2 claims", p, at(9))
 			}
@@ -389,7 +387,7 @@ func rivalChecks() []suite.Check[CheckpointHarness] {
 					to := base + int64(i)
 					return h.Store.Advance(suite.Context(t), a, at(to), []driver.SequenceRange{{First: to + 2, Last: to + 3}})
 				}) {
-					if err != nil && !errors.Is(err, sluice.ErrFenced) {
+					if err != nil && !errors.Is(err, driver.ErrFenced) {
 						t.Errorf("one of %d advances at once: got %v, want nil or ErrFenced", n, err)
 					}
 				}
@@ -431,7 +429,7 @@ func rivalChecks() []suite.Check[CheckpointHarness] {
 				p, err := h.peer().Claim(suite.Context(t), b, "incarnation 1")
 				suite.NoError(t, "claim while the old owner advances", err)
 				r := <-old
-				if r.err != nil && !errors.Is(r.err, sluice.ErrFenced) {
+				if r.err != nil && !errors.Is(r.err, driver.ErrFenced) {
 					t.Errorf("the old owner's last advance: got %v, want ErrFenced", r.err)
 				}
 				if p.Position.Sequence < r.told || p.Position.Sequence > r.told+1 {

@@ -13,12 +13,10 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
-// TestDeadLetterQueue is the conformance suite of [sluice.DeadLetterQueue], together
-// with what the [sluice.DeadLetterStore] beside it makes of what it stores.
+// TestDeadLetterQueue is the conformance suite of [driver.DeadLetterQueue], together
+// with what the [driver.DeadLetterStore] beside it makes of what it stores.
 // Every case asks new for an empty store.
 func TestDeadLetterQueue(t *testing.T, new func(t testing.TB) DeadLetterQueueHarness) {
 	suite.Run(t, letterChecks(), new)
@@ -46,7 +44,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 				t.Fatalf("%d dead letters are due, want 1", len(due))
 			}
 			retried := want
-			retried.Status, retried.NextAttempt = sluice.StatusRedrive, due[0].NextAttempt
+			retried.Status, retried.NextAttempt = driver.StatusRedrive, due[0].NextAttempt
 			sameLetter(t, "due", due[0], retried)
 			want.Event.Body, want.Event.Properties = nil, nil
 			sameLetter(t, "list, without body and properties", listed, want)
@@ -58,7 +56,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			empty := parked("0", 6)
 			empty.Event.Body, empty.Error, empty.Attempts = []byte{}, "", 0
 			listed := h.park(t, bare, empty)
-			for sequence, want := range map[int64]sluice.DeadLetter{5: bare, 6: empty} {
+			for sequence, want := range map[int64]driver.DeadLetter{5: bare, 6: empty} {
 				want.ID = listed[sequence].ID
 				sameLetter(t, "get", h.get(t, want.ID), want)
 			}
@@ -85,7 +83,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 		}},
 		{Name: "LargeBodies", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			var letters []sluice.DeadLetter
+			var letters []driver.DeadLetter
 			for i, size := range []int{256 << 10, 4 << 20, 0, 1 << 20, 1<<20 + 1} {
 				l := parked("0", int64(i))
 				l.Event.Body = bytes.Repeat([]byte{byte(i), 0, 0xff}, size/3+1)[:size]
@@ -99,7 +97,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 		}},
 		{Name: "Many", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			const n = 1000
-			var letters []sluice.DeadLetter
+			var letters []driver.DeadLetter
 			for i := range int64(n) {
 				letters = append(letters, parked("0", i))
 			}
@@ -122,7 +120,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			if second.ID != first.ID {
 				t.Errorf("parked again under id %d, had %d", second.ID, first.ID)
 			}
-			if second.Error != again.Error || second.Attempts != 4 || second.Status != sluice.StatusDead || !second.FailedAt.Equal(again.FailedAt) {
+			if second.Error != again.Error || second.Attempts != 4 || second.Status != driver.StatusDead || !second.FailedAt.Equal(again.FailedAt) {
 				t.Errorf("parked again: got %+v, want error, attempts and time of %+v", second, again)
 			}
 			if got := h.get(t, first.ID); !bytes.Equal(got.Event.Body, again.Event.Body) {
@@ -130,7 +128,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 			h.retry(t, first.ID)
 			third := h.park(t, again)
-			if l := third[5]; l.Status != sluice.StatusDead || !l.NextAttempt.IsZero() || l.ID != first.ID || len(third) != 3 {
+			if l := third[5]; l.Status != driver.StatusDead || !l.NextAttempt.IsZero() || l.ID != first.ID || len(third) != 3 {
 				t.Errorf("parked again while on retry: %d dead letters, status %s at %v, want 3, dead", len(third), l.Status, l.NextAttempt)
 			}
 		}},
@@ -144,16 +142,16 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 		}},
 		{Name: "Identity", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			letters := []sluice.DeadLetter{parked("0", 5), parked("0", 5), parked("0", 6), parked("1", 5)}
+			letters := []driver.DeadLetter{parked("0", 5), parked("0", 5), parked("0", 6), parked("1", 5)}
 			letters[1].Incarnation = "incarnation 2"
 			suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters))
-			list, err := h.DeadLetters.List(suite.Context(t), testGroup, sluice.DeadLetterFilter{})
+			list, err := h.DeadLetters.List(suite.Context(t), testGroup, driver.DeadLetterFilter{})
 			suite.NoError(t, "list", err)
 			if len(list) != 4 {
 				t.Errorf("%d dead letters, want one for each of two incarnations, two partitions and two numbers: %v", len(list), list)
 			}
 			for _, l := range list {
-				if !slices.ContainsFunc(letters, func(w sluice.DeadLetter) bool {
+				if !slices.ContainsFunc(letters, func(w driver.DeadLetter) bool {
 					return w.Incarnation == l.Incarnation && w.Event.Partition == l.Event.Partition && w.Event.Sequence == l.Event.Sequence
 				}) {
 					t.Errorf("a dead letter that nobody parked: %+v", l)
@@ -165,11 +163,11 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			// the letters or none.
 			const n = 200
 			for round := range int64(8) {
-				var letters []sluice.DeadLetter
+				var letters []driver.DeadLetter
 				for i := range int64(n) {
 					letters = append(letters, parked(fmt.Sprint(round), i))
 				}
-				filter := sluice.DeadLetterFilter{Partition: fmt.Sprint(round)}
+				filter := driver.DeadLetterFilter{Partition: fmt.Sprint(round)}
 				look := func(when string) int {
 					list, err := h.DeadLetters.List(suite.Context(t), testGroup, filter)
 					suite.NoError(t, "list", err)
@@ -204,7 +202,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 		{Name: "AtOnce", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			// Two who park the same letters, in whatever order.
 			const n = 100
-			var letters []sluice.DeadLetter
+			var letters []driver.DeadLetter
 			for i := range int64(n) {
 				letters = append(letters, parked("0", i))
 			}
@@ -231,7 +229,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			_, after := h.Store.Parked(ctx, testGroup, "0", "incarnation 1", -1)
 			_, held := h.Store.Held(ctx, testGroup, "0")
 			for what, err := range map[string]error{
-				"park": h.Store.Park(ctx, []sluice.DeadLetter{parked("0", 5)}), "due": due, "parked": after, "held": held,
+				"park": h.Store.Park(ctx, []driver.DeadLetter{parked("0", 5)}), "due": due, "parked": after, "held": held,
 				"settle": h.Store.Settle(ctx, testGroup, []int64{1}, nil),
 			} {
 				if err == nil {
@@ -280,18 +278,18 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 			found := h.park(t, five, six, parked("0", 7), parked("0", 8), parked("0", 9))
 			h.retry(t, found[5].ID, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
 			failed := found[5] // as listed: without body and properties
-			failed.Status, failed.NextAttempt = sluice.StatusDead, time.Time{}
+			failed.Status, failed.NextAttempt = driver.StatusDead, time.Time{}
 			failed.Error, failed.Attempts, failed.FailedAt = "failed again", 4, five.FailedAt.Add(time.Hour)
 			later := found[6]
-			later.Status, later.NextAttempt = sluice.StatusRedrive, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
+			later.Status, later.NextAttempt = driver.StatusRedrive, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
 			h.settle(t, []int64{found[7].ID, found[8].ID}, failed, later)
 			failed.Event = five.Event
 			sameLetter(t, "a retry that failed", h.get(t, failed.ID), failed)
-			if got := h.get(t, later.ID); got.Status != sluice.StatusRedrive || !got.NextAttempt.Equal(later.NextAttempt) || !bytes.Equal(got.Event.Body, six.Event.Body) {
+			if got := h.get(t, later.ID); got.Status != driver.StatusRedrive || !got.NextAttempt.Equal(later.NextAttempt) || !bytes.Equal(got.Event.Body, six.Event.Body) {
 				t.Errorf("returned for another retry at %v: got %s at %v with body %q", later.NextAttempt, got.Status, got.NextAttempt, got.Event.Body)
 			}
 			for _, sequence := range []int64{7, 8} {
-				if _, err := h.DeadLetters.Get(suite.Context(t), testGroup, found[sequence].ID); !errors.Is(err, sluice.ErrNotFound) {
+				if _, err := h.DeadLetters.Get(suite.Context(t), testGroup, found[sequence].ID); !errors.Is(err, driver.ErrNotFound) {
 					t.Errorf("get of a dead letter that was applied: %v", err)
 				}
 			}
@@ -311,9 +309,9 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 			h.discard(t, found[6].ID)
 			h.settle(t, []int64{found[7].ID})
 			before := h.letters(t)
-			again := func(sequence int64) sluice.DeadLetter {
+			again := func(sequence int64) driver.DeadLetter {
 				l := found[sequence]
-				l.Status, l.Error, l.NextAttempt = sluice.StatusDead, "failed again", time.Time{}
+				l.Status, l.Error, l.NextAttempt = driver.StatusDead, "failed again", time.Time{}
 				return l
 			}
 			h.settle(t, []int64{found[5].ID, found[6].ID, found[7].ID, 1 << 40, -1, 0})
@@ -323,42 +321,42 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 			h.settle(t, nil, again(5), again(6), gone, unknown)
 			for _, g := range strangers {
 				suite.NoError(t, "settle in another group", h.Store.Settle(suite.Context(t), g, []int64{found[8].ID}, nil))
-				suite.NoError(t, "settle in another group", h.Store.Settle(suite.Context(t), g, nil, []sluice.DeadLetter{again(9)}))
+				suite.NoError(t, "settle in another group", h.Store.Settle(suite.Context(t), g, nil, []driver.DeadLetter{again(9)}))
 			}
 			if after := h.letters(t); !reflect.DeepEqual(before, after) {
 				t.Errorf("settled what is not on retry: it was %+v, is %+v", before, after)
 			}
 			h.settle(t, []int64{found[5].ID, found[8].ID, found[7].ID}, again(6), again(9))
 			left := h.letters(t)
-			if l, there := left[9]; len(left) != 3 || !there || l.Status != sluice.StatusDead || l.Error != "failed again" || left[5].Status != sluice.StatusDead || left[6].Status != sluice.StatusDiscarded {
+			if l, there := left[9]; len(left) != 3 || !there || l.Status != driver.StatusDead || l.Error != "failed again" || left[5].Status != driver.StatusDead || left[6].Status != driver.StatusDiscarded {
 				t.Errorf("left are %+v, want event 5 dead, 6 discarded, 9 dead again", left)
 			}
 		}},
 		{Name: "SettleMany", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			const n = 600
-			var letters []sluice.DeadLetter
+			var letters []driver.DeadLetter
 			for i := range int64(n) {
 				letters = append(letters, parked("0", i))
 			}
 			h.park(t, letters...)
-			_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+			_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{}, time.Time{})
 			suite.NoError(t, "retry", err)
 			due, err := h.Store.Due(suite.Context(t), testGroup, "0", n)
 			suite.NoError(t, "due", err)
 			var applied []int64
-			var returned []sluice.DeadLetter
+			var returned []driver.DeadLetter
 			for i, l := range due {
 				if i%2 == 0 {
 					applied = append(applied, l.ID)
 					continue
 				}
-				l.Status, l.NextAttempt, l.Error = sluice.StatusDead, time.Time{}, fmt.Sprint("again ", l.Event.Sequence)
+				l.Status, l.NextAttempt, l.Error = driver.StatusDead, time.Time{}, fmt.Sprint("again ", l.Event.Sequence)
 				returned = append(returned, l)
 			}
 			h.settle(t, applied, returned...)
 			left := h.letters(t)
 			for sequence, l := range left {
-				if sequence%2 == 0 || l.Error != fmt.Sprint("again ", sequence) || l.Status != sluice.StatusDead {
+				if sequence%2 == 0 || l.Error != fmt.Sprint("again ", sequence) || l.Status != driver.StatusDead {
 					t.Errorf("left is %+v", l)
 				}
 			}
@@ -377,10 +375,10 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 					case 0:
 						return h.Store.Settle(suite.Context(t), testGroup, []int64{id}, nil)
 					case 1:
-						_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+						_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{}, time.Time{})
 						return err
 					}
-					return h.peer().Park(suite.Context(t), []sluice.DeadLetter{parked("0", round)})
+					return h.peer().Park(suite.Context(t), []driver.DeadLetter{parked("0", round)})
 				}) {
 					suite.NoError(t, "one of three at once", err)
 				}
@@ -401,7 +399,7 @@ func askChecks() []suite.Check[DeadLetterQueueHarness] {
 			other.Incarnation = "incarnation 2"
 			stranger := parked("0", 2)
 			stranger.Group = strangers[0]
-			suite.NoError(t, "park", h.Store.Park(suite.Context(t), []sluice.DeadLetter{other, stranger}))
+			suite.NoError(t, "park", h.Store.Park(suite.Context(t), []driver.DeadLetter{other, stranger}))
 			h.retry(t, found[5].ID)
 			h.discard(t, found[6].ID)
 			for after, want := range map[int64][]int64{
@@ -428,7 +426,7 @@ func askChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 		}},
 		{Name: "ParkedMany", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			var letters []sluice.DeadLetter
+			var letters []driver.DeadLetter
 			var want []int64
 			for i := range int64(1500) {
 				l := parked("0", 3*i)
@@ -461,7 +459,7 @@ func askChecks() []suite.Check[DeadLetterQueueHarness] {
 				keyed("0", 7, ""), keyed("1", 8, "other"), keyed("0", 9, "b"))
 			stranger := keyed("0", 2, "stranger")
 			stranger.Group = strangers[0]
-			suite.NoError(t, "park", h.Store.Park(suite.Context(t), []sluice.DeadLetter{stranger}))
+			suite.NoError(t, "park", h.Store.Park(suite.Context(t), []driver.DeadLetter{stranger}))
 			held("of old", "a", "A", "a ", `√ "'%_\`, "b") // an event without a key holds nothing back
 			h.retry(t, found[9].ID)
 			h.discard(t, found[2].ID, found[4].ID)
@@ -474,7 +472,7 @@ func askChecks() []suite.Check[DeadLetterQueueHarness] {
 		}},
 		{Name: "GroupsApart", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			h.park(t, keyed("0", 5, "own"))
-			var letters []sluice.DeadLetter
+			var letters []driver.DeadLetter
 			for i, g := range strangers {
 				l := keyed("0", 5, fmt.Sprint("key ", i)) // the same but for the group
 				l.Group, l.Error = g, fmt.Sprint("of stranger ", i)
@@ -482,9 +480,9 @@ func askChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 			suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters)) // of several groups in one go
 			for i, g := range strangers {
-				_, err := h.DeadLetters.Redrive(suite.Context(t), g, sluice.DeadLetterFilter{}, time.Time{})
+				_, err := h.DeadLetters.Redrive(suite.Context(t), g, driver.DeadLetterFilter{}, time.Time{})
 				suite.NoError(t, "retry", err)
-				list, err := h.DeadLetters.List(suite.Context(t), g, sluice.DeadLetterFilter{})
+				list, err := h.DeadLetters.List(suite.Context(t), g, driver.DeadLetterFilter{})
 				suite.NoError(t, "list", err)
 				due, err := h.Store.Due(suite.Context(t), g, "0", 10)
 				suite.NoError(t, "due", err)
@@ -503,13 +501,13 @@ func askChecks() []suite.Check[DeadLetterQueueHarness] {
 				}
 			}
 			for i, g := range strangers {
-				list, err := h.DeadLetters.List(suite.Context(t), g, sluice.DeadLetterFilter{})
+				list, err := h.DeadLetters.List(suite.Context(t), g, driver.DeadLetterFilter{})
 				suite.NoError(t, "list", err)
 				if len(list) != i%2 {
 					t.Errorf("group %v: %d dead letters, want %d", g, len(list), i%2)
 				}
 			}
-			if own := h.letters(t); len(own) != 1 || own[5].Error != "event 5 failed" || own[5].Status != sluice.StatusDead {
+			if own := h.letters(t); len(own) != 1 || own[5].Error != "event 5 failed" || own[5].Status != driver.StatusDead {
 				t.Errorf("the first group's is %+v, want it as it was", own)
 			}
 		}},

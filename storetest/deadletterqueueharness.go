@@ -7,8 +7,6 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
 // DeadLetterQueueHarness is what [TestDeadLetterQueue] works on: an empty store of dead
@@ -30,20 +28,20 @@ func (h *DeadLetterQueueHarness) peer() driver.DeadLetterQueue {
 
 // park stores dead letters and returns all of testGroup's as they are then
 // listed, by sequence number.
-func (h *DeadLetterQueueHarness) park(t testing.TB, letters ...sluice.DeadLetter) map[int64]sluice.DeadLetter {
+func (h *DeadLetterQueueHarness) park(t testing.TB, letters ...driver.DeadLetter) map[int64]driver.DeadLetter {
 	t.Helper()
 	suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters))
 	return h.letters(t)
 }
 
 // letters lists the group's dead letters by sequence number.
-func (h *DeadLetterQueueHarness) letters(t testing.TB) map[int64]sluice.DeadLetter {
+func (h *DeadLetterQueueHarness) letters(t testing.TB) map[int64]driver.DeadLetter {
 	t.Helper()
 	return lettersOf(t, h.DeadLetters)
 }
 
 // get reads a dead letter with its body.
-func (h *DeadLetterQueueHarness) get(t testing.TB, id int64) sluice.DeadLetter {
+func (h *DeadLetterQueueHarness) get(t testing.TB, id int64) driver.DeadLetter {
 	t.Helper()
 	l, err := h.DeadLetters.Get(suite.Context(t), testGroup, id)
 	suite.NoError(t, fmt.Sprintf("get dead letter %d", id), err)
@@ -58,7 +56,7 @@ func (h *DeadLetterQueueHarness) retry(t testing.TB, ids ...int64) {
 
 func (h *DeadLetterQueueHarness) retryAt(t testing.TB, at time.Time, ids ...int64) {
 	t.Helper()
-	n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: ids}, at)
+	n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: ids}, at)
 	suite.NoError(t, "retry", err)
 	if n != int64(len(ids)) {
 		t.Errorf("retry of %d dead letters marked %d", len(ids), n)
@@ -67,7 +65,7 @@ func (h *DeadLetterQueueHarness) retryAt(t testing.TB, at time.Time, ids ...int6
 
 func (h *DeadLetterQueueHarness) discard(t testing.TB, ids ...int64) {
 	t.Helper()
-	_, err := h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: ids})
+	_, err := h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: ids})
 	suite.NoError(t, "discard", err)
 }
 
@@ -79,13 +77,13 @@ func (h *DeadLetterQueueHarness) due(t testing.TB, limit int) []int64 {
 }
 
 // settle ends retries of testGroup.
-func (h *DeadLetterQueueHarness) settle(t testing.TB, applied []int64, returned ...sluice.DeadLetter) {
+func (h *DeadLetterQueueHarness) settle(t testing.TB, applied []int64, returned ...driver.DeadLetter) {
 	t.Helper()
 	suite.NoError(t, "settle", h.Store.Settle(suite.Context(t), testGroup, applied, returned))
 }
 
 // keyed is a parked dead letter with a partition key.
-func keyed(partition string, sequence int64, key string) sluice.DeadLetter {
+func keyed(partition string, sequence int64, key string) driver.DeadLetter {
 	l := parked(partition, sequence)
 	l.Event.Key = key
 	return l

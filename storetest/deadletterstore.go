@@ -13,12 +13,10 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
-// TestDeadLetterStore is the conformance suite of [sluice.DeadLetterStore], and of
-// how a [sluice.TxStore] keeps what it serves. Every case asks new for an empty
+// TestDeadLetterStore is the conformance suite of [driver.DeadLetterStore], and of
+// how a [driver.TxStore] keeps what it serves. Every case asks new for an empty
 // database.
 func TestDeadLetterStore[Tx any](t *testing.T, new func(t testing.TB) TxHarness[Tx]) {
 	suite.Run(t, deadLetterChecks[Tx](), new)
@@ -50,7 +48,7 @@ func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			empty := parked("0", 6)
 			empty.Event.Body, empty.Error, empty.Attempts = []byte{}, "", 0
 			listed := h.park(t, a, bare, empty)
-			for sequence, want := range map[int64]sluice.DeadLetter{5: bare, 6: empty} {
+			for sequence, want := range map[int64]driver.DeadLetter{5: bare, 6: empty} {
 				got, err := h.DeadLetters.Get(suite.Context(t), testGroup, listed[sequence].ID)
 				suite.NoError(t, "get", err)
 				want.ID = listed[sequence].ID
@@ -88,7 +86,7 @@ func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		}},
 		{Name: "Filter", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			var letters []sluice.DeadLetter
+			var letters []driver.DeadLetter
 			for i := range int64(8) {
 				l := parked("0", i)
 				l.FailedAt = l.FailedAt.Add(time.Duration(i) * time.Hour)
@@ -99,44 +97,44 @@ func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.park(t, a, letters...)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(99), DeadLetters: []sluice.DeadLetter{parked("1", 90)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(99), DeadLetters: []driver.DeadLetter{parked("1", 90)}}, nil)
 			found := h.letters(t)
 			h.retry(t, found[1].ID, found[2].ID)
-			_, err := h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[3].ID}})
+			_, err := h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: []int64{found[3].ID}})
 			suite.NoError(t, "discard", err)
 			zero, two, five := int64(0), int64(2), int64(5)
 			hour := func(n int) time.Time { return parked("0", 0).FailedAt.Add(time.Duration(n) * time.Hour) }
 			for _, c := range []struct {
 				name   string
-				filter sluice.DeadLetterFilter
+				filter driver.DeadLetterFilter
 				want   []int64
 			}{
-				{"nothing", sluice.DeadLetterFilter{}, []int64{0, 1, 2, 3, 4, 5, 6, 7, 90}},
-				{"ids", sluice.DeadLetterFilter{IDs: []int64{found[6].ID, found[1].ID, 1 << 40}}, []int64{1, 6}},
-				{"no ids", sluice.DeadLetterFilter{IDs: []int64{}}, []int64{0, 1, 2, 3, 4, 5, 6, 7, 90}},
-				{"partition", sluice.DeadLetterFilter{Partition: "1"}, []int64{90}},
-				{"no such partition", sluice.DeadLetterFilter{Partition: "01"}, nil},
-				{"status", sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}}, []int64{1, 2}},
-				{"two statuses", sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive, sluice.StatusDiscarded}}, []int64{1, 2, 3}},
-				{"key", sluice.DeadLetterFilter{Key: "key 1"}, []int64{1, 3, 5, 7}},
-				{"part of a key", sluice.DeadLetterFilter{Key: "key"}, nil},
-				{"error", sluice.DeadLetterFilter{ErrorContains: "divisION by"}, []int64{0, 4}},
-				{"error with a percent sign", sluice.DeadLetterFilter{ErrorContains: "0% OF"}, []int64{1, 5}},
-				{"error with an underscore", sluice.DeadLetterFilter{ErrorContains: "a_b"}, []int64{1, 5}},
-				{"error with a backslash", sluice.DeadLetterFilter{ErrorContains: `b\c`}, []int64{1, 5}},
-				{"percent sign alone", sluice.DeadLetterFilter{ErrorContains: "%"}, []int64{1, 5}},
-				{"underscore for any letter", sluice.DeadLetterFilter{ErrorContains: "n_thing"}, nil},
-				{"quote", sluice.DeadLetterFilter{ErrorContains: "' OR '1'='1"}, nil},
-				{"failed since, inclusive", sluice.DeadLetterFilter{FailedSince: hour(6)}, []int64{6, 7}},
-				{"failed before, exclusive", sluice.DeadLetterFilter{FailedBefore: hour(2), Partition: "0"}, []int64{0, 1}},
-				{"failed in another time zone", sluice.DeadLetterFilter{FailedSince: hour(6).In(time.FixedZone("east", 9*3600))}, []int64{6, 7}},
-				{"sequence numbers from 5", sluice.DeadLetterFilter{FirstSequence: &five}, []int64{5, 6, 7, 90}},
-				{"sequence numbers up to 2", sluice.DeadLetterFilter{LastSequence: &two}, []int64{0, 1, 2}},
-				{"sequence number 0", sluice.DeadLetterFilter{FirstSequence: &zero, LastSequence: &zero}, []int64{0}},
-				{"after an id", sluice.DeadLetterFilter{AfterID: found[6].ID}, []int64{7, 90}},
-				{"limit", sluice.DeadLetterFilter{Limit: 3}, []int64{0, 1, 2}},
-				{"all at once", sluice.DeadLetterFilter{
-					IDs: []int64{found[1].ID, found[5].ID, found[7].ID}, Partition: "0", Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}, Key: "key 1",
+				{"nothing", driver.DeadLetterFilter{}, []int64{0, 1, 2, 3, 4, 5, 6, 7, 90}},
+				{"ids", driver.DeadLetterFilter{IDs: []int64{found[6].ID, found[1].ID, 1 << 40}}, []int64{1, 6}},
+				{"no ids", driver.DeadLetterFilter{IDs: []int64{}}, []int64{0, 1, 2, 3, 4, 5, 6, 7, 90}},
+				{"partition", driver.DeadLetterFilter{Partition: "1"}, []int64{90}},
+				{"no such partition", driver.DeadLetterFilter{Partition: "01"}, nil},
+				{"status", driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive}}, []int64{1, 2}},
+				{"two statuses", driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive, driver.StatusDiscarded}}, []int64{1, 2, 3}},
+				{"key", driver.DeadLetterFilter{Key: "key 1"}, []int64{1, 3, 5, 7}},
+				{"part of a key", driver.DeadLetterFilter{Key: "key"}, nil},
+				{"error", driver.DeadLetterFilter{ErrorContains: "divisION by"}, []int64{0, 4}},
+				{"error with a percent sign", driver.DeadLetterFilter{ErrorContains: "0% OF"}, []int64{1, 5}},
+				{"error with an underscore", driver.DeadLetterFilter{ErrorContains: "a_b"}, []int64{1, 5}},
+				{"error with a backslash", driver.DeadLetterFilter{ErrorContains: `b\c`}, []int64{1, 5}},
+				{"percent sign alone", driver.DeadLetterFilter{ErrorContains: "%"}, []int64{1, 5}},
+				{"underscore for any letter", driver.DeadLetterFilter{ErrorContains: "n_thing"}, nil},
+				{"quote", driver.DeadLetterFilter{ErrorContains: "' OR '1'='1"}, nil},
+				{"failed since, inclusive", driver.DeadLetterFilter{FailedSince: hour(6)}, []int64{6, 7}},
+				{"failed before, exclusive", driver.DeadLetterFilter{FailedBefore: hour(2), Partition: "0"}, []int64{0, 1}},
+				{"failed in another time zone", driver.DeadLetterFilter{FailedSince: hour(6).In(time.FixedZone("east", 9*3600))}, []int64{6, 7}},
+				{"sequence numbers from 5", driver.DeadLetterFilter{FirstSequence: &five}, []int64{5, 6, 7, 90}},
+				{"sequence numbers up to 2", driver.DeadLetterFilter{LastSequence: &two}, []int64{0, 1, 2}},
+				{"sequence number 0", driver.DeadLetterFilter{FirstSequence: &zero, LastSequence: &zero}, []int64{0}},
+				{"after an id", driver.DeadLetterFilter{AfterID: found[6].ID}, []int64{7, 90}},
+				{"limit", driver.DeadLetterFilter{Limit: 3}, []int64{0, 1, 2}},
+				{"all at once", driver.DeadLetterFilter{
+					IDs: []int64{found[1].ID, found[5].ID, found[7].ID}, Partition: "0", Status: []driver.DeadLetterStatus{driver.StatusDead, driver.StatusRedrive}, Key: "key 1",
 					ErrorContains: "of", FailedSince: hour(1), FailedBefore: hour(7), FirstSequence: &zero, LastSequence: &five, AfterID: found[0].ID, Limit: 1,
 				}, []int64{1}},
 			} {
@@ -157,13 +155,13 @@ func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		}},
 		{Name: "Paging", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			var letters []sluice.DeadLetter
+			var letters []driver.DeadLetter
 			for i := range int64(25) {
 				letters = append(letters, parked("0", i))
 			}
 			h.park(t, a, letters...)
 			seen := make(map[int64]bool)
-			filter := sluice.DeadLetterFilter{Limit: 10}
+			filter := driver.DeadLetterFilter{Limit: 10}
 			for _, want := range []int{10, 10, 5, 0} {
 				page, err := h.DeadLetters.List(suite.Context(t), testGroup, filter)
 				suite.NoError(t, "list", err)
@@ -183,12 +181,12 @@ func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			a := h.begin(t)
 			for _, id := range []int64{-1, 0, 1, math.MaxInt64} {
 				_, err := h.DeadLetters.Get(suite.Context(t), testGroup, id)
-				suite.ErrorIs(t, fmt.Sprintf("get of dead letter %d", id), err, sluice.ErrNotFound)
+				suite.ErrorIs(t, fmt.Sprintf("get of dead letter %d", id), err, driver.ErrNotFound)
 			}
 			id := h.park(t, a, parked("0", 5))[5].ID
 			for _, g := range strangers {
 				_, err := h.DeadLetters.Get(suite.Context(t), g, id)
-				suite.ErrorIs(t, "get of another group's", err, sluice.ErrNotFound)
+				suite.ErrorIs(t, "get of another group's", err, driver.ErrNotFound)
 			}
 		}},
 	}
@@ -200,8 +198,8 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		{Name: "Retry", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			found := h.park(t, a, parked("0", 5), parked("0", 6))
-			five := sluice.DeadLetterFilter{IDs: []int64{found[5].ID}}
-			mark := func(at time.Time) sluice.DeadLetter {
+			five := driver.DeadLetterFilter{IDs: []int64{found[5].ID}}
+			mark := func(at time.Time) driver.DeadLetter {
 				t.Helper()
 				n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, five, at)
 				suite.NoError(t, "retry", err)
@@ -209,7 +207,7 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					t.Errorf("retry of one dead letter marked %d", n)
 				}
 				l := h.letters(t)[5]
-				if l.Status != sluice.StatusRedrive {
+				if l.Status != driver.StatusRedrive {
 					t.Errorf("status %s after retry", l.Status)
 				}
 				return l
@@ -230,7 +228,7 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if len(due) != 1 || due[0].ID != found[5].ID {
 				t.Errorf("due are %v, want event 5 alone", due)
 			}
-			if l := h.letters(t)[6]; l.Status != sluice.StatusDead || !l.NextAttempt.IsZero() {
+			if l := h.letters(t)[6]; l.Status != driver.StatusDead || !l.NextAttempt.IsZero() {
 				t.Errorf("the other dead letter has status %s and time %v, want dead and none", l.Status, l.NextAttempt)
 			}
 		}},
@@ -240,19 +238,19 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.retry(t, found[5].ID)
 			last := int64(6)
 			for range 2 { // discarding twice changes nothing
-				n, err := h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{LastSequence: &last})
+				n, err := h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{LastSequence: &last})
 				suite.NoError(t, "discard", err)
 				if n > 2 {
 					t.Errorf("discarded %d of two", n)
 				}
 				for sequence, l := range h.letters(t) {
-					if want := sequence <= 6; (l.Status == sluice.StatusDiscarded) != want || !l.NextAttempt.IsZero() {
+					if want := sequence <= 6; (l.Status == driver.StatusDiscarded) != want || !l.NextAttempt.IsZero() {
 						t.Errorf("event %d has status %s and time %v after the first two were discarded", sequence, l.Status, l.NextAttempt)
 					}
 				}
 			}
 			h.retry(t, found[6].ID) // a decision can be taken back
-			if l, err := h.DeadLetters.Get(suite.Context(t), testGroup, found[6].ID); err != nil || l.Status != sluice.StatusRedrive || string(l.Event.Body) != "body 6" {
+			if l, err := h.DeadLetters.Get(suite.Context(t), testGroup, found[6].ID); err != nil || l.Status != driver.StatusRedrive || string(l.Event.Body) != "body 6" {
 				t.Errorf("discarded, then on retry: got %+v, %v", l, err)
 			}
 		}},
@@ -266,35 +264,35 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					t.Errorf("%s: %d, want %d", what, n, want)
 				}
 			}
-			n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{Limit: 2}, time.Time{})
+			n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{Limit: 2}, time.Time{})
 			count("retry of at most two", n, err, 2)
-			if l := h.letters(t); l[1].ID < l[3].ID && (l[1].Status != sluice.StatusRedrive || l[3].Status != sluice.StatusDead) {
+			if l := h.letters(t); l[1].ID < l[3].ID && (l[1].Status != driver.StatusRedrive || l[3].Status != driver.StatusDead) {
 				t.Errorf("retry of at most two did not begin at the lowest id: %v", l)
 			}
-			n, err = h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}})
+			n, err = h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusDead}})
 			count("discard of those dead", n, err, 2)
-			n, err = h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{Partition: "7"}, time.Time{})
+			n, err = h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{Partition: "7"}, time.Time{})
 			count("retry in another partition", n, err, 0)
-			n, err = h.DeadLetters.Redrive(suite.Context(t), strangers[0], sluice.DeadLetterFilter{}, time.Time{})
+			n, err = h.DeadLetters.Redrive(suite.Context(t), strangers[0], driver.DeadLetterFilter{}, time.Time{})
 			count("retry in another group", n, err, 0)
-			n, err = h.DeadLetters.Discard(suite.Context(t), strangers[1], sluice.DeadLetterFilter{IDs: []int64{found[1].ID}})
+			n, err = h.DeadLetters.Discard(suite.Context(t), strangers[1], driver.DeadLetterFilter{IDs: []int64{found[1].ID}})
 			count("discard in another group", n, err, 0)
-			n, err = h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{AfterID: found[4].ID})
+			n, err = h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{AfterID: found[4].ID})
 			count("discard after the last", n, err, 0)
 		}},
 		{Name: "GroupsApart", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.park(t, a, parked("0", 5))
 			for i, g := range strangers {
-				l := sluice.Lease{Group: g, Partition: "0", Owner: "a", Epoch: 1}
+				l := driver.Lease{Group: g, Partition: "0", Owner: "a", Epoch: 1}
 				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
 				suite.NoError(t, "claim", err)
 				letter := parked("0", 5) // the same but for the group
 				letter.Group, letter.Error = g, fmt.Sprint("of stranger ", i)
-				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{letter}}, nil))
-				_, err = h.DeadLetters.Redrive(suite.Context(t), g, sluice.DeadLetterFilter{}, time.Time{})
+				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{letter}}, nil))
+				_, err = h.DeadLetters.Redrive(suite.Context(t), g, driver.DeadLetterFilter{}, time.Time{})
 				suite.NoError(t, "retry", err)
-				list, err := h.DeadLetters.List(suite.Context(t), g, sluice.DeadLetterFilter{})
+				list, err := h.DeadLetters.List(suite.Context(t), g, driver.DeadLetterFilter{})
 				suite.NoError(t, "list", err)
 				due, err := h.Store.Due(suite.Context(t), g, "0", 10)
 				suite.NoError(t, "due", err)
@@ -302,7 +300,7 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					t.Errorf("group %v: listed %+v, due %+v; want its own alone", g, list, due)
 				}
 			}
-			if own := h.letters(t); len(own) != 1 || own[5].Error != "event 5 failed" || own[5].Status != sluice.StatusDead {
+			if own := h.letters(t); len(own) != 1 || own[5].Error != "event 5 failed" || own[5].Status != driver.StatusDead {
 				t.Errorf("the first group's is %+v, want it as it was", own)
 			}
 		}},
@@ -316,14 +314,14 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				key := fmt.Sprint(round)
 				for err := range race(t, 3, func(i int) error {
 					if i > 0 {
-						_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{}, time.Time{})
+						_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{}, time.Time{})
 						return err
 					}
 					step := driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{id}}
 					var err error
 					for range 100 { // what the database couldn't do may be tried again
 						err = h.Store.Commit(suite.Context(t), step, h.put(key))
-						if err == nil || blames(err) || errors.Is(err, sluice.ErrFenced) || errors.Is(err, sluice.ErrUnknown) {
+						if err == nil || blames(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
 							break
 						}
 					}
@@ -342,7 +340,7 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 }
 
 // rich is a dead letter that uses all there is.
-func rich(sequence int64) sluice.DeadLetter {
+func rich(sequence int64) driver.DeadLetter {
 	l := parked("0", sequence)
 	l.Error = "first line\nsecond 'line' \"√\" \\ % _\t" + strings.Repeat("long ", 4000)
 	l.Event.Key, l.Event.MessageID = `key "√" '%_\`, "message 1"
@@ -362,7 +360,7 @@ func rich(sequence int64) sluice.DeadLetter {
 }
 
 // sameLetter notes the fields in which a dead letter is not the one wanted.
-func sameLetter(t testing.TB, what string, got, want sluice.DeadLetter) {
+func sameLetter(t testing.TB, what string, got, want driver.DeadLetter) {
 	t.Helper()
 	for _, times := range [][2]*time.Time{{&got.FailedAt, &want.FailedAt}, {&got.NextAttempt, &want.NextAttempt}, {&got.Event.Enqueued, &want.Event.Enqueued}} {
 		if !times[0].Equal(*times[1]) {

@@ -4,11 +4,9 @@ import (
 	"errors"
 
 	"github.com/sluice-go/sluice/driver"
-
-	"github.com/sluice-go/sluice"
 )
 
-// blames tells whether err is a [*sluice.HandlerError].
+// blames tells whether err is a [*driver.HandlerError].
 func blames(err error) bool {
 	_, found := errors.AsType[*driver.HandlerError](err)
 	return found
@@ -16,7 +14,7 @@ func blames(err error) bool {
 
 // strangers are groups that a driver which joins names carelessly mixes up with
 // testGroup, or can't write.
-var strangers = []sluice.Group{
+var strangers = []driver.Group{
 	{Namespace: "ns2", Topic: "flights/x", Name: "$Default"},
 	{Namespace: "ns", Topic: "flights", Name: "x/$Default"},
 	{Namespace: "ns/flights", Topic: "x", Name: "$Default"},
@@ -25,4 +23,4 @@ var strangers = []sluice.Group{
 	{Namespace: "ns", Topic: `o'brien"; --%_\`, Name: "Grüße ✈"},
 }
 
-var testGroup = sluice.Group{Namespace: "ns", Topic: "flights/x", Name: "$Default"}
+var testGroup = driver.Group{Namespace: "ns", Topic: "flights/x", Name: "$Default"}

@@ -11,8 +11,6 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
 // LeasesConfig says what [TestLeases] has to know about a store.
@@ -25,7 +23,7 @@ type LeasesConfig struct {
 	Long time.Duration
 }
 
-// TestLeases is the conformance suite of [sluice.LeaseStore]. Every case asks
+// TestLeases is the conformance suite of [driver.LeaseStore]. Every case asks
 // new for an empty store.
 func TestLeases(t *testing.T, new func(t testing.TB) driver.LeaseStore, cfg *LeasesConfig) {
 	suite.Run(t, leaseChecks, func(t testing.TB) leaseHarness { return newLeaseHarness(new(t), cfg) })
@@ -45,7 +43,7 @@ type leaseHarness struct {
 	ttl, long time.Duration
 }
 
-func (h leaseHarness) take(t testing.TB, partition, owner string, ttl time.Duration, above int64) sluice.Lease {
+func (h leaseHarness) take(t testing.TB, partition, owner string, ttl time.Duration, above int64) driver.Lease {
 	t.Helper()
 	l, err := h.Acquire(suite.Context(t), testGroup, partition, owner, ttl, above)
 	suite.NoError(t, "acquire for "+owner, err)
@@ -111,7 +109,7 @@ var leaseChecks = []suite.Check[leaseHarness]{
 		if l.Epoch <= old.Epoch {
 			t.Errorf("the same owner acquired again: got epoch %d after %d", l.Epoch, old.Epoch)
 		}
-		suite.ErrorIs(t, "renew in the old epoch", h.Renew(suite.Context(t), old, h.long), sluice.ErrFenced)
+		suite.ErrorIs(t, "renew in the old epoch", h.Renew(suite.Context(t), old, h.long), driver.ErrFenced)
 		suite.NoError(t, "release in the old epoch", h.Release(suite.Context(t), old))
 		h.held(t, "0", "a, in a newer epoch than was released,", "b")
 	}},
@@ -127,20 +125,20 @@ var leaseChecks = []suite.Check[leaseHarness]{
 			if h.info(t, "0").Live() {
 				t.Error("a released lease is live")
 			}
-			suite.ErrorIs(t, "renew after release", h.Renew(suite.Context(t), l, h.long), sluice.ErrFenced)
+			suite.ErrorIs(t, "renew after release", h.Renew(suite.Context(t), l, h.long), driver.ErrFenced)
 			suite.NoError(t, "release twice", h.Release(suite.Context(t), l))
 		}
 	}},
 	{Name: "ForeignRelease", Run: func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.long, 0)
-		for _, forged := range []sluice.Lease{
+		for _, forged := range []driver.Lease{
 			{Group: testGroup, Partition: "0", Owner: "b", Epoch: l.Epoch},
 			{Group: testGroup, Partition: "0", Owner: "a", Epoch: l.Epoch + 1},
 			{Group: testGroup, Partition: "1", Owner: "a", Epoch: l.Epoch},
 			{Group: strangers[0], Partition: "0", Owner: "a", Epoch: l.Epoch},
 		} {
 			suite.NoError(t, "release of a lease that is another's", h.Release(suite.Context(t), forged))
-			suite.ErrorIs(t, "renewal of a lease that is another's", h.Renew(suite.Context(t), forged, h.long), sluice.ErrFenced)
+			suite.ErrorIs(t, "renewal of a lease that is another's", h.Renew(suite.Context(t), forged, h.long), driver.ErrFenced)
 		}
 		h.held(t, "0", "a", "b")
 		suite.NoError(t, "renew", h.Renew(suite.Context(t), l, h.long))
@@ -148,7 +146,7 @@ var leaseChecks = []suite.Check[leaseHarness]{
 	{Name: "Expiry", Run: func(t testing.TB, h leaseHarness) {
 		asked := time.Now()
 		old := h.take(t, "0", "a", h.ttl, 0)
-		var l sluice.Lease
+		var l driver.Lease
 		suite.Eventually(t, "b gets the expired lease", func() bool {
 			var err error
 			l, err = h.Acquire(suite.Context(t), testGroup, "0", "b", h.long, 0)
@@ -164,7 +162,7 @@ var leaseChecks = []suite.Check[leaseHarness]{
 		if l.Owner != "b" || l.Epoch <= old.Epoch {
 			t.Errorf("after expiry in epoch %d got %+v", old.Epoch, l)
 		}
-		suite.ErrorIs(t, "renew after another took it", h.Renew(suite.Context(t), old, h.long), sluice.ErrFenced)
+		suite.ErrorIs(t, "renew after another took it", h.Renew(suite.Context(t), old, h.long), driver.ErrFenced)
 		suite.NoError(t, "release after another took it", h.Release(suite.Context(t), old))
 		h.held(t, "0", "b", "c")
 		suite.NoError(t, "renew for b", h.Renew(suite.Context(t), l, h.long))
@@ -192,8 +190,8 @@ var leaseChecks = []suite.Check[leaseHarness]{
 		h.held(t, "0", "a", "b")
 	}},
 	{Name: "NeverLeased", Run: func(t testing.TB, h leaseHarness) {
-		l := sluice.Lease{Group: testGroup, Partition: "0", Owner: "a", Epoch: 1}
-		suite.ErrorIs(t, "renew", h.Renew(suite.Context(t), l, h.long), sluice.ErrFenced)
+		l := driver.Lease{Group: testGroup, Partition: "0", Owner: "a", Epoch: 1}
+		suite.ErrorIs(t, "renew", h.Renew(suite.Context(t), l, h.long), driver.ErrFenced)
 		suite.NoError(t, "release", h.Release(suite.Context(t), l))
 		list, err := h.List(suite.Context(t), testGroup)
 		suite.NoError(t, "list", err)
@@ -230,7 +228,7 @@ var leaseChecks = []suite.Check[leaseHarness]{
 	{Name: "ConcurrentSameOwner", Run: func(t testing.TB, h leaseHarness) {
 		epochs := make(map[int64]bool)
 		type result struct {
-			lease sluice.Lease
+			lease driver.Lease
 			err   error
 		}
 		for r := range race(t, 8, func(int) result {
@@ -246,7 +244,7 @@ var leaseChecks = []suite.Check[leaseHarness]{
 	}},
 	{Name: "List", Run: func(t testing.TB, h leaseHarness) {
 		partitions := []string{"10", "2", "0", "11", "1"}
-		leases := make(map[string]sluice.Lease)
+		leases := make(map[string]driver.Lease)
 		for i, p := range partitions {
 			leases[p] = h.take(t, p, fmt.Sprint("owner", i), h.long, 0)
 		}
@@ -307,7 +305,7 @@ var leaseChecks = []suite.Check[leaseHarness]{
 		if _, err := h.Acquire(ctx, testGroup, "0", "a", h.long, 0); err == nil || errors.Is(err, driver.ErrHeld) {
 			t.Errorf("acquire with a cancelled context: got %v", err)
 		}
-		if err := h.Renew(ctx, l, h.long); err == nil || errors.Is(err, sluice.ErrFenced) {
+		if err := h.Renew(ctx, l, h.long); err == nil || errors.Is(err, driver.ErrFenced) {
 			t.Errorf("renew with a cancelled context: got %v; the lease is not lost", err)
 		}
 		h.take(t, "0", "b", h.long, 0)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
@@ -43,7 +44,7 @@ func (s *shelf) put(i int) error {
 	return nil
 }
 
-func number(e *sluice.Event) int {
+func number(e *driver.Event) int {
 	i, err := strconv.Atoi(e.Key)
 	if err != nil {
 		panic(err)
@@ -51,15 +52,15 @@ func number(e *sluice.Event) int {
 	return i
 }
 
-func (s *shelf) harness(sink sluice.Sink[*sluice.Event]) SinkHarness[*sluice.Event] {
+func (s *shelf) harness(sink sluice.Sink[*driver.Event]) SinkHarness[*driver.Event] {
 	locked := func(fn func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		fn()
 	}
-	return SinkHarness[*sluice.Event]{
+	return SinkHarness[*driver.Event]{
 		Sink:   sink,
-		Record: func(i int) *sluice.Event { return &sluice.Event{Key: strconv.Itoa(i)} },
+		Record: func(i int) *driver.Event { return &driver.Event{Key: strconv.Itoa(i)} },
 		Written: func(i int) (ok bool) {
 			locked(func() { ok = s.written[i] })
 			return ok
@@ -77,9 +78,9 @@ func (s *shelf) harness(sink sluice.Sink[*sluice.Event]) SinkHarness[*sluice.Eve
 	}
 }
 
-func workers(t testing.TB) SinkHarness[*sluice.Event] {
+func workers(t testing.TB) SinkHarness[*driver.Event] {
 	s := newShelf()
-	sink, err := sluice.Workers(4, func(_ context.Context, e *sluice.Event) error { return s.put(number(e)) })
+	sink, err := sluice.Workers(4, func(_ context.Context, e *driver.Event) error { return s.put(number(e)) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,18 +95,18 @@ func TestSinkOfWorkers(t *testing.T) {
 }
 
 // bentSink is a sink whose Submit is a function.
-type bentSink func(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult))
+type bentSink func(ctx context.Context, e *driver.Event, done func(sluice.WriteResult))
 
-func (b bentSink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
+func (b bentSink) Submit(ctx context.Context, e *driver.Event, done func(sluice.WriteResult)) {
 	b(ctx, e, done)
 }
 
 func TestSinkSuiteCatches(t *testing.T) {
-	var drivers []suite.Broken[SinkHarness[*sluice.Event]]
-	add := func(how string, bend func(s *shelf, good sluice.Sink[*sluice.Event]) bentSink) {
-		drivers = append(drivers, suite.Broken[SinkHarness[*sluice.Event]]{How: how, New: func(t testing.TB) SinkHarness[*sluice.Event] {
+	var drivers []suite.Broken[SinkHarness[*driver.Event]]
+	add := func(how string, bend func(s *shelf, good sluice.Sink[*driver.Event]) bentSink) {
+		drivers = append(drivers, suite.Broken[SinkHarness[*driver.Event]]{How: how, New: func(t testing.TB) SinkHarness[*driver.Event] {
 			s := newShelf()
-			good, err := sluice.Workers(4, func(_ context.Context, e *sluice.Event) error { return s.put(number(e)) })
+			good, err := sluice.Workers(4, func(_ context.Context, e *driver.Event) error { return s.put(number(e)) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,9 +115,9 @@ func TestSinkSuiteCatches(t *testing.T) {
 	}
 	type (
 		ctx    = context.Context
-		event  = *sluice.Event
+		event  = *driver.Event
 		done   = func(sluice.WriteResult)
-		sink   = sluice.Sink[*sluice.Event]
+		sink   = sluice.Sink[*driver.Event]
 		result = sluice.WriteResult
 	)
 	add("is done twice", func(s *shelf, good sink) bentSink {

@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
-// TestSource is the conformance suite of [sluice.Source]. Every case asks new
+// TestSource is the conformance suite of [driver.Source]. Every case asks new
 // for an empty topic.
 func TestSource(t *testing.T, new func(t testing.TB) SourceHarness) {
 	suite.Run(t, sourceChecks, new)
@@ -103,12 +102,12 @@ var readChecks = []suite.Check[SourceHarness]{
 	{Name: "Read", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, _ := h.partitions(t, s)
-		sent := &sluice.Event{
+		sent := &driver.Event{
 			MessageID: "message 1", CorrelationID: "correlation 1", ContentType: "text/plain",
 			Properties: map[string]any{"text": "√", "bool": true, "int64": int64(math.MinInt64), "float64": math.Pi},
 			Body:       []byte("\x00body\xff"),
 		}
-		suite.NoError(t, "append", h.Append(suite.Context(t), p, sent, &sluice.Event{}, &sluice.Event{Body: make([]byte, 100_000)}))
+		suite.NoError(t, "append", h.Append(suite.Context(t), p, sent, &driver.Event{}, &driver.Event{Body: make([]byte, 100_000)}))
 		events := read(t, open(t, s, p, start(t, s, p, sluice.Earliest()), 1), 3)
 		for i, e := range events {
 			if e.Partition != p || e.Sequence != events[0].Sequence+int64(i) || e.Enqueued.IsZero() || e.Key != "" || (e.Offset == "") != h.Features.NoOffsets {
@@ -135,7 +134,7 @@ var readChecks = []suite.Check[SourceHarness]{
 	{Name: "ReadAfter", Run: func(t testing.TB, h SourceHarness) {
 		s, p, events := h.filled(t)
 		for i, want := range []string{"abcde", "bcde", "cde", "de", "e"} {
-			after := sluice.Position{Sequence: events[0].Sequence - 1}
+			after := driver.Position{Sequence: events[0].Sequence - 1}
 			if i > 0 {
 				after = events[i-1].Position()
 			}
@@ -287,7 +286,7 @@ var seekChecks = []suite.Check[SourceHarness]{
 		p, _ := h.partitions(t, s)
 		b, err := s.Bounds(suite.Context(t), p)
 		suite.NoError(t, "bounds", err)
-		for _, where := range []sluice.Start{
+		for _, where := range []driver.Start{
 			sluice.Earliest(), sluice.Latest(), sluice.At(time.Now()), sluice.At(time.Now().Add(-24 * time.Hour)),
 			sluice.Ago(time.Hour), sluice.FromSequence(b.First), sluice.FromSequence(b.First + 1000),
 		} {
@@ -303,14 +302,14 @@ var seekChecks = []suite.Check[SourceHarness]{
 	{Name: "Seek", Run: func(t testing.TB, h SourceHarness) {
 		s, p, events := h.filled(t)
 		first, last := events[0], events[4]
-		seek := func(where sluice.Start, want int64) {
+		seek := func(where driver.Start, want int64) {
 			t.Helper()
 			if got := start(t, s, p, where); got.Sequence != want {
 				t.Errorf("seek %v: %v, want %d", where, got, want)
 			}
 		}
 		seek(sluice.Earliest(), first.Sequence-1)
-		seek(sluice.Start{}, first.Sequence-1)
+		seek(driver.Start{}, first.Sequence-1)
 		seek(sluice.Latest(), last.Sequence)
 		for _, e := range events {
 			seek(sluice.FromSequence(e.Sequence), e.Sequence-1)
@@ -318,7 +317,7 @@ var seekChecks = []suite.Check[SourceHarness]{
 			seek(sluice.At(e.Enqueued.Add(time.Millisecond).In(time.FixedZone("east", 9*3600))), e.Sequence)
 			if h.Features.NoOffsets {
 				_, err := s.Seek(suite.Context(t), p, sluice.FromOffset("1"), 1)
-				suite.ErrorIs(t, "seek an offset, which the log has not", err, sluice.ErrRefused)
+				suite.ErrorIs(t, "seek an offset, which the log has not", err, driver.ErrRefused)
 			} else {
 				seek(sluice.FromOffset(e.Offset), e.Sequence-1)
 			}
@@ -329,8 +328,8 @@ var seekChecks = []suite.Check[SourceHarness]{
 		seek(sluice.Ago(time.Nanosecond), last.Sequence)
 		seek(sluice.FromSequence(last.Sequence+1), last.Sequence)
 		seek(sluice.FromSequence(last.Sequence+1000), last.Sequence)
-		_, err := s.Seek(suite.Context(t), p, sluice.Start{Kind: 99}, 1)
-		suite.ErrorIs(t, "seek of an unknown kind", err, sluice.ErrRefused)
+		_, err := s.Seek(suite.Context(t), p, driver.Start{Kind: 99}, 1)
+		suite.ErrorIs(t, "seek of an unknown kind", err, driver.ErrRefused)
 		if got := bodies(t, open(t, s, p, start(t, s, p, sluice.At(events[2].Enqueued)), 1), 3); got != "cde" {
 			t.Errorf("read %q from the time of c, want cde", got)
 		}
@@ -340,10 +339,10 @@ var seekChecks = []suite.Check[SourceHarness]{
 var lossChecks = []suite.Check[SourceHarness]{
 	{Name: "PastEnd", Run: func(t testing.TB, h SourceHarness) {
 		s, p, events := h.filled(t)
-		_, err := s.Open(suite.Context(t), p, sluice.Position{Sequence: events[4].Sequence + 1}, 1)
-		suite.ErrorIs(t, "open one event past the end", err, sluice.ErrPastEnd)
-		_, err = s.Open(suite.Context(t), p, sluice.Position{Sequence: events[4].Sequence + 1000, Offset: "1000000"}, 1)
-		suite.ErrorIs(t, "open far past the end", err, sluice.ErrPastEnd)
+		_, err := s.Open(suite.Context(t), p, driver.Position{Sequence: events[4].Sequence + 1}, 1)
+		suite.ErrorIs(t, "open one event past the end", err, driver.ErrPastEnd)
+		_, err = s.Open(suite.Context(t), p, driver.Position{Sequence: events[4].Sequence + 1000, Offset: "1000000"}, 1)
+		suite.ErrorIs(t, "open far past the end", err, driver.ErrPastEnd)
 		open(t, s, p, events[4].Position(), 1)
 	}},
 	{Name: "Unset", Run: func(t testing.TB, h SourceHarness) {
@@ -363,7 +362,7 @@ var lossChecks = []suite.Check[SourceHarness]{
 			t.Errorf("bounds are %+v, want from %d to %+v", b, first, events[4].Position())
 		}
 		for i := range 3 {
-			after := sluice.Position{Sequence: events[0].Sequence - 1}
+			after := driver.Position{Sequence: events[0].Sequence - 1}
 			if i > 0 {
 				after = events[i-1].Position()
 			}
@@ -373,7 +372,7 @@ var lossChecks = []suite.Check[SourceHarness]{
 		if got := bodies(t, open(t, s, p, events[2].Position(), 1), 2); got != "de" {
 			t.Errorf("opened right before the oldest event, read %q, want de", got)
 		}
-		for _, where := range []sluice.Start{sluice.Earliest(), sluice.At(events[0].Enqueued), sluice.FromSequence(first)} {
+		for _, where := range []driver.Start{sluice.Earliest(), sluice.At(events[0].Enqueued), sluice.FromSequence(first)} {
 			if got := start(t, s, p, where); got.Sequence != first-1 {
 				t.Errorf("seek %v: %v, want %d", where, got, first-1)
 			}
@@ -395,7 +394,7 @@ var lossChecks = []suite.Check[SourceHarness]{
 		}
 		_, err = s.Open(suite.Context(t), p, events[2].Position(), 1)
 		lost(t, "open before what is gone", err, p, events[2].Sequence, end+1)
-		for _, where := range []sluice.Start{sluice.Earliest(), sluice.Latest(), sluice.At(events[0].Enqueued), sluice.FromSequence(end + 1)} {
+		for _, where := range []driver.Start{sluice.Earliest(), sluice.Latest(), sluice.At(events[0].Enqueued), sluice.FromSequence(end + 1)} {
 			if got := start(t, s, p, where); got.Sequence != end {
 				t.Errorf("seek %v: %v, want %d", where, got, end)
 			}
@@ -440,7 +439,7 @@ var lossChecks = []suite.Check[SourceHarness]{
 				t.Errorf("described as %+v before and %+v after the topic was recreated, want another incarnation", before, after)
 			}
 			_, err = s.Open(suite.Context(t), p, events[4].Position(), 1)
-			suite.ErrorIs(t, "open at a position of the topic of before", err, sluice.ErrPastEnd)
+			suite.ErrorIs(t, "open at a position of the topic of before", err, driver.ErrPastEnd)
 		}
 		h.send(t, p, "1", "2", "3", "4", "5", "6", "7")
 		// A reader of the old topic must never go on in the new one.
@@ -483,7 +482,7 @@ var epochChecks = []suite.Check[SourceHarness]{
 		suite.Eventually(t, "a reader of epoch 4 opens after that of 5 has closed", func() bool {
 			r, err := other.Open(suite.Context(t), p, from, 4)
 			if err != nil {
-				suite.ErrorIs(t, "open", err, sluice.ErrStolen)
+				suite.ErrorIs(t, "open", err, driver.ErrStolen)
 				return false
 			}
 			return r.Close(suite.Context(t)) == nil
@@ -512,7 +511,7 @@ var epochChecks = []suite.Check[SourceHarness]{
 			} else {
 				stolen(t, fmt.Sprintf("waiting read in epoch 3 when one of %d comes", epoch), <-got, p, epoch)
 				_, err := r.Read(suite.Context(t), 10)
-				suite.ErrorIs(t, "another read of it", err, sluice.ErrStolen)
+				suite.ErrorIs(t, "another read of it", err, driver.ErrStolen)
 				suite.NoError(t, "close", r.Close(suite.Context(t)))
 			}
 			h.send(t, p, "x")
@@ -547,8 +546,8 @@ var epochChecks = []suite.Check[SourceHarness]{
 // lost notes an error that is not the retention error wanted.
 func lost(t testing.TB, what string, err error, partition string, after, first int64) {
 	t.Helper()
-	e, found := errors.AsType[*sluice.RetentionError](err)
-	if want := (sluice.RetentionError{Partition: partition, After: after, First: first}); !found || *e != want {
+	e, found := errors.AsType[*driver.RetentionError](err)
+	if want := (driver.RetentionError{Partition: partition, After: after, First: first}); !found || *e != want {
 		t.Errorf("%s: got %v, want %v", what, err, &want)
 	}
 }
@@ -556,7 +555,7 @@ func lost(t testing.TB, what string, err error, partition string, after, first i
 // stolen notes an error that is not a StolenError; the epoch need not be known.
 func stolen(t testing.TB, what string, err error, partition string, epoch int64) {
 	t.Helper()
-	e, found := errors.AsType[*sluice.StolenError](err)
+	e, found := errors.AsType[*driver.StolenError](err)
 	if !found || e.Partition != partition || e.Epoch != 0 && e.Epoch != epoch {
 		t.Errorf("%s: got %v, want a StolenError that names partition %s and epoch %d or none", what, err, partition, epoch)
 	}

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
 // SourceHarness is what [TestSource] works on: an empty topic of at least two
@@ -19,7 +18,7 @@ type SourceHarness struct {
 	// processes, in the same consumer group.
 	Connect func(t testing.TB) driver.Source
 	// Append sends events to a partition. It returns once they can be read.
-	Append func(ctx context.Context, partition string, events ...*sluice.Event) error
+	Append func(ctx context.Context, partition string, events ...*driver.Event) error
 	// Trim drops the events numbered below before, as retention does.
 	Trim func(ctx context.Context, partition string, before int64) error
 	// Recreate deletes the topic and creates it again with the same
@@ -63,7 +62,7 @@ func (h *SourceHarness) partitions(t testing.TB, s driver.Source) (string, strin
 // filled connects to the topic with five events, a to e, in its first
 // partition, each enqueued later than the one before. It returns them as they
 // are read.
-func (h *SourceHarness) filled(t testing.TB) (s driver.Source, partition string, events []*sluice.Event) {
+func (h *SourceHarness) filled(t testing.TB) (s driver.Source, partition string, events []*driver.Event) {
 	t.Helper()
 	s = h.Connect(t)
 	partition, _ = h.partitions(t, s)
@@ -82,7 +81,7 @@ func (h *SourceHarness) filled(t testing.TB) (s driver.Source, partition string,
 }
 
 // start seeks.
-func start(t testing.TB, s driver.Source, partition string, where sluice.Start) sluice.Position {
+func start(t testing.TB, s driver.Source, partition string, where driver.Start) driver.Position {
 	t.Helper()
 	p, err := s.Seek(suite.Context(t), partition, where, 1)
 	suite.NoError(t, fmt.Sprintf("seek %v", where), err)
@@ -90,7 +89,7 @@ func start(t testing.TB, s driver.Source, partition string, where sluice.Start) 
 }
 
 // open opens a reader, which is closed at the end of the test.
-func open(t testing.TB, s driver.Source, partition string, after sluice.Position, epoch int64) driver.Reader {
+func open(t testing.TB, s driver.Source, partition string, after driver.Position, epoch int64) driver.Reader {
 	t.Helper()
 	r, err := s.Open(suite.Context(t), partition, after, epoch)
 	suite.NoError(t, fmt.Sprintf("open partition %s at %v in epoch %d", partition, after, epoch), err)
@@ -103,9 +102,9 @@ func open(t testing.TB, s driver.Source, partition string, after sluice.Position
 }
 
 // read reads n events.
-func read(t testing.TB, r driver.Reader, n int) []*sluice.Event {
+func read(t testing.TB, r driver.Reader, n int) []*driver.Event {
 	t.Helper()
-	var events []*sluice.Event
+	var events []*driver.Event
 	for len(events) < n {
 		more, err := r.Read(suite.Context(t), n-len(events))
 		suite.NoError(t, fmt.Sprintf("read event %d of %d", len(events)+1, n), err)
@@ -143,10 +142,10 @@ func fails(t testing.TB, r driver.Reader) error {
 }
 
 // eventsOf makes one event of each body.
-func eventsOf(bodies ...string) []*sluice.Event {
-	events := make([]*sluice.Event, len(bodies))
+func eventsOf(bodies ...string) []*driver.Event {
+	events := make([]*driver.Event, len(bodies))
 	for i, body := range bodies {
-		events[i] = &sluice.Event{Body: []byte(body)}
+		events[i] = &driver.Event{Body: []byte(body)}
 	}
 	return events
 }

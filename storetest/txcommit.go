@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
 // commitChecks are about transactions that are alone.
@@ -28,9 +27,9 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		}},
 		{Name: "CommitBySequence", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			h.commit(t, driver.Step{Lease: a, From: sluice.Position{Sequence: 9, Offset: "not the one stored"}, To: at(10)}, h.put("10"))
-			h.commit(t, driver.Step{Lease: a, From: sluice.Position{Sequence: 10}, To: sluice.Position{Sequence: 11}}, h.put("11"))
-			h.stands(t, "0", sluice.Position{Sequence: 11})
+			h.commit(t, driver.Step{Lease: a, From: driver.Position{Sequence: 9, Offset: "not the one stored"}, To: at(10)}, h.put("10"))
+			h.commit(t, driver.Step{Lease: a, From: driver.Position{Sequence: 10}, To: driver.Position{Sequence: 11}}, h.put("11"))
+			h.stands(t, "0", driver.Position{Sequence: 11})
 			h.effects(t, "10", "11")
 		}},
 		{Name: "CommitInPlace", Run: func(t testing.TB, h TxHarness[Tx]) {
@@ -63,7 +62,7 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				"another position, in place": {Lease: b, From: at(8), To: at(8)},
 			} {
 				called := false
-				step.DeadLetters = []sluice.DeadLetter{parked("0", 10)}
+				step.DeadLetters = []driver.DeadLetter{parked("0", 10)}
 				fenced(t, "commit from "+what, h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
 					called = true
 					return h.Put(ctx, tx, what)
@@ -82,7 +81,7 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		}},
 		{Name: "DeadLettersInStep", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			step := driver.Step{Lease: a, From: at(9), To: at(12), DeadLetters: []sluice.DeadLetter{parked("0", 11)}}
+			step := driver.Step{Lease: a, From: at(9), To: at(12), DeadLetters: []driver.DeadLetter{parked("0", 11)}}
 			lost := errors.New("no")
 			blamed(t, "commit", h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
 				return errors.Join(h.Put(ctx, tx, "10"), lost)
@@ -118,7 +117,7 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	// untouched notes what a failed step left behind, and sees that the next
 	// one works.
-	untouched := func(t testing.TB, h TxHarness[Tx], a sluice.Lease) {
+	untouched := func(t testing.TB, h TxHarness[Tx], a driver.Lease) {
 		t.Helper()
 		h.effects(t)
 		h.stands(t, "0", at(9))
@@ -160,7 +159,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if h.BreakLater == nil {
 				h.BreakLater = h.Break // which then is the handler's last write
 			}
-			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []driver.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "bad"); err != nil {
 					return err
 				}
@@ -205,7 +204,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			} {
 				ctx, cancel := context.WithCancelCause(suite.Context(t))
 				called := false
-				err := h.Store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []sluice.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
+				err := h.Store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []driver.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
 					called = true
 					if err := h.Put(ctx, tx, "bad"); err != nil {
 						return err
@@ -220,7 +219,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				if !called {
 					t.Errorf("the handler was not called: %v", err)
 				}
-				if err == nil || blames(err) || errors.Is(err, sluice.ErrFenced) || errors.Is(err, sluice.ErrUnknown) {
+				if err == nil || blames(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
 					t.Errorf("cancelled during the handler: got %T %v, want an error that blames nobody: nothing was sent", err, err)
 				}
 			}
@@ -238,10 +237,10 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				called = true
 				return nil
 			})
-			if called || err == nil || blames(err) || errors.Is(err, sluice.ErrFenced) || errors.Is(err, sluice.ErrUnknown) {
+			if called || err == nil || blames(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
 				t.Errorf("cancelled before: handler called %v, got %T %v; want not, and an error that blames nobody", called, err, err)
 			}
-			if _, err := h.Store.Claim(ctx, leaseOf("0", "b", 2), ""); err == nil || errors.Is(err, sluice.ErrFenced) {
+			if _, err := h.Store.Claim(ctx, leaseOf("0", "b", 2), ""); err == nil || errors.Is(err, driver.ErrFenced) {
 				t.Errorf("claim with a cancelled context: got %v", err)
 			}
 			untouched(t, h, a)

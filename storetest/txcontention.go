@@ -9,13 +9,11 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
 // claimed is what a Claim returned.
 type claimed struct {
-	progress sluice.Checkpoint
+	progress driver.Checkpoint
 	err      error
 }
 
@@ -84,7 +82,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				h.truthful(t, err, p)
 				return
 			}
-			if err == nil || errors.Is(err, sluice.ErrFenced) {
+			if err == nil || errors.Is(err, driver.ErrFenced) {
 				t.Errorf("claim while the old owner's transaction is open: got %+v, %v; want that it waits, as declared", p, err)
 			}
 			close(release)
@@ -136,7 +134,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					switch {
 					case err == nil:
 						wins++
-					case blames(err) || errors.Is(err, sluice.ErrUnknown):
+					case blames(err) || errors.Is(err, driver.ErrUnknown):
 						t.Errorf("one of four equal steps at once: got %T %v, want nil, ErrFenced or that the database couldn't", err, err)
 					}
 				}
@@ -176,7 +174,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				next := p.Position.Sequence + 1
 				suite.NoError(t, "commit after the claim", h.peer().Commit(suite.Context(t), driver.Step{Lease: b, From: p.Position, To: at(next)}, h.put(fmt.Sprint(next))))
 				r := <-old
-				if blames(r.err) || errors.Is(r.err, sluice.ErrUnknown) {
+				if blames(r.err) || errors.Is(r.err, driver.ErrUnknown) {
 					t.Errorf("the old owner's last commit: got %T %v, want ErrFenced or that the database couldn't", r.err, r.err)
 				}
 				if got := p.Position.Sequence - start; got != int64(len(r.done)) {
@@ -208,7 +206,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					var err error
 					for range 100 { // what the database couldn't do may be tried again
 						err = h.Store.Commit(suite.Context(t), step, h.put(fmt.Sprintf("%d of %d", n, p)))
-						if err == nil || blames(err) || errors.Is(err, sluice.ErrFenced) || errors.Is(err, sluice.ErrUnknown) {
+						if err == nil || blames(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
 							break
 						}
 					}
@@ -227,7 +225,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 }
 
 // claimLater claims on a goroutine of its own, through the other store.
-func (h *TxHarness[Tx]) claimLater(t testing.TB, lease sluice.Lease) <-chan claimed {
+func (h *TxHarness[Tx]) claimLater(t testing.TB, lease driver.Lease) <-chan claimed {
 	return suite.Spawn(t, func() claimed {
 		p, err := h.peer().Claim(suite.Context(t), lease, "incarnation 1")
 		return claimed{p, err}
@@ -236,7 +234,7 @@ func (h *TxHarness[Tx]) claimLater(t testing.TB, lease sluice.Lease) <-chan clai
 
 // truthful sees that the outcome of the step from 9 to 10 with the effect "10"
 // is what the claim that met it was told, and stays so.
-func (h *TxHarness[Tx]) truthful(t testing.TB, outcome error, p sluice.Checkpoint) {
+func (h *TxHarness[Tx]) truthful(t testing.TB, outcome error, p driver.Checkpoint) {
 	t.Helper()
 	if blames(outcome) {
 		t.Errorf("commit that met a claim: got %v, which blames the handler", outcome)

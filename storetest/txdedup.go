@@ -11,8 +11,6 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
 // seenAt is when the log took the events of seenBy, in the microseconds that
@@ -40,7 +38,7 @@ func (h *TxHarness[Tx]) sees(t testing.TB, what string, store driver.TxStore[Tx]
 
 // seenChecks are about what steps leave of chain ids.
 func seenChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
-	step := func(l sluice.Lease, from, to int64, seen ...driver.DedupState) driver.Step {
+	step := func(l driver.Lease, from, to int64, seen ...driver.DedupState) driver.Step {
 		return driver.Step{Lease: l, From: at(from), To: at(to), Dedup: seen}
 	}
 	return []suite.Check[TxHarness[Tx]]{
@@ -128,7 +126,7 @@ func seenChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			early, late := seenBy("b@1/0", 1, -1, 20), seenBy("b@1/0", 1, -1, 30)
 			h.commit(t, step(a, 9, 10, early), nil)
 			h.commit(t, step(a, 10, 20, late), nil)
-			reset := func(to sluice.Position) {
+			reset := func(to driver.Position) {
 				t.Helper()
 				_, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 1", to)
 				suite.NoError(t, "reset", err)

@@ -10,8 +10,6 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
 // TxHarness is what [TestTxStore] and [TestDeadLetterStore] work on: an empty
@@ -77,16 +75,16 @@ func (h *TxHarness[Tx]) effects(t testing.TB, want ...string) {
 	}
 }
 
-func leaseOf(partition, owner string, epoch int64) sluice.Lease {
-	return sluice.Lease{Group: testGroup, Partition: partition, Owner: owner, Epoch: epoch}
+func leaseOf(partition, owner string, epoch int64) driver.Lease {
+	return driver.Lease{Group: testGroup, Partition: partition, Owner: owner, Epoch: epoch}
 }
 
-func at(sequence int64) sluice.Position {
-	return sluice.Position{Sequence: sequence, Offset: fmt.Sprintf("offset %d", sequence)}
+func at(sequence int64) driver.Position {
+	return driver.Position{Sequence: sequence, Offset: fmt.Sprintf("offset %d", sequence)}
 }
 
 // claim claims and stops the test at an error.
-func (h *TxHarness[Tx]) claim(t testing.TB, lease sluice.Lease) sluice.Checkpoint {
+func (h *TxHarness[Tx]) claim(t testing.TB, lease driver.Lease) driver.Checkpoint {
 	t.Helper()
 	p, err := h.Store.Claim(suite.Context(t), lease, "incarnation 1")
 	suite.NoError(t, fmt.Sprintf("claim for %s in epoch %d", lease.Owner, lease.Epoch), err)
@@ -94,7 +92,7 @@ func (h *TxHarness[Tx]) claim(t testing.TB, lease sluice.Lease) sluice.Checkpoin
 }
 
 // begin claims partition 0 for a in epoch 1 and moves it to position 9.
-func (h *TxHarness[Tx]) begin(t testing.TB) sluice.Lease {
+func (h *TxHarness[Tx]) begin(t testing.TB) driver.Lease {
 	t.Helper()
 	l := leaseOf("0", "a", 1)
 	h.claim(t, l)
@@ -108,7 +106,7 @@ func (h *TxHarness[Tx]) commit(t testing.TB, step driver.Step, fn func(context.C
 }
 
 // progress reads a partition's checkpoint without claiming it.
-func (h *TxHarness[Tx]) progress(t testing.TB, partition string) sluice.Checkpoint {
+func (h *TxHarness[Tx]) progress(t testing.TB, partition string) driver.Checkpoint {
 	t.Helper()
 	list, err := h.Store.Read(suite.Context(t), testGroup)
 	suite.NoError(t, "read", err)
@@ -118,11 +116,11 @@ func (h *TxHarness[Tx]) progress(t testing.TB, partition string) sluice.Checkpoi
 		}
 	}
 	t.Fatalf("read: no checkpoint of partition %s in %v", partition, list)
-	return sluice.Checkpoint{}
+	return driver.Checkpoint{}
 }
 
 // stands notes a checkpoint that is not at this position.
-func (h *TxHarness[Tx]) stands(t testing.TB, partition string, want sluice.Position) {
+func (h *TxHarness[Tx]) stands(t testing.TB, partition string, want driver.Position) {
 	t.Helper()
 	if got := h.progress(t, partition).Position; got != want {
 		t.Errorf("partition %s: checkpoint is at %+v, want %+v", partition, got, want)
@@ -132,7 +130,7 @@ func (h *TxHarness[Tx]) stands(t testing.TB, partition string, want sluice.Posit
 // fenced notes an error that is not ErrFenced, or blames the handler.
 func fenced(t testing.TB, what string, err error) {
 	t.Helper()
-	suite.ErrorIs(t, what, err, sluice.ErrFenced)
+	suite.ErrorIs(t, what, err, driver.ErrFenced)
 	if blames(err) {
 		t.Errorf("%s: %v is a HandlerError", what, err)
 	}
@@ -147,16 +145,16 @@ func blamed(t testing.TB, what string, err, want error) {
 }
 
 // parked is a dead letter whose event has this number.
-func parked(partition string, sequence int64) sluice.DeadLetter {
-	return sluice.DeadLetter{
+func parked(partition string, sequence int64) driver.DeadLetter {
+	return driver.DeadLetter{
 		Group:       testGroup,
 		Incarnation: "incarnation 1",
 		FailedAt:    time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC),
 		Error:       fmt.Sprintf("event %d failed", sequence),
 		Attempts:    3,
-		Status:      sluice.StatusDead,
+		Status:      driver.StatusDead,
 		HasBody:     true,
-		Event: sluice.Event{
+		Event: driver.Event{
 			Partition: partition, Sequence: sequence, Offset: at(sequence).Offset,
 			Enqueued: time.Date(2026, 1, 2, 3, 0, 0, 123_000_000, time.UTC),
 			Body:     fmt.Appendf(nil, "body %d", sequence),
@@ -166,24 +164,24 @@ func parked(partition string, sequence int64) sluice.DeadLetter {
 
 // park stores dead letters under the lease at 9 and returns them all as they
 // are then listed, by sequence number.
-func (h *TxHarness[Tx]) park(t testing.TB, lease sluice.Lease, letters ...sluice.DeadLetter) map[int64]sluice.DeadLetter {
+func (h *TxHarness[Tx]) park(t testing.TB, lease driver.Lease, letters ...driver.DeadLetter) map[int64]driver.DeadLetter {
 	t.Helper()
 	h.commit(t, driver.Step{Lease: lease, From: at(9), To: at(9), DeadLetters: letters}, nil)
 	return h.letters(t)
 }
 
 // letters lists the group's dead letters by sequence number.
-func (h *TxHarness[Tx]) letters(t testing.TB) map[int64]sluice.DeadLetter {
+func (h *TxHarness[Tx]) letters(t testing.TB) map[int64]driver.DeadLetter {
 	t.Helper()
 	return lettersOf(t, h.DeadLetters)
 }
 
 // lettersOf lists testGroup's dead letters by sequence number.
-func lettersOf(t testing.TB, store driver.DeadLetterStore) map[int64]sluice.DeadLetter {
+func lettersOf(t testing.TB, store driver.DeadLetterStore) map[int64]driver.DeadLetter {
 	t.Helper()
-	list, err := store.List(suite.Context(t), testGroup, sluice.DeadLetterFilter{})
+	list, err := store.List(suite.Context(t), testGroup, driver.DeadLetterFilter{})
 	suite.NoError(t, "list dead letters", err)
-	found := make(map[int64]sluice.DeadLetter)
+	found := make(map[int64]driver.DeadLetter)
 	for _, l := range list {
 		found[l.Event.Sequence] = l
 	}
@@ -196,7 +194,7 @@ func lettersOf(t testing.TB, store driver.DeadLetterStore) map[int64]sluice.Dead
 // retry marks dead letters for a retry now.
 func (h *TxHarness[Tx]) retry(t testing.TB, ids ...int64) {
 	t.Helper()
-	n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: ids}, time.Time{})
+	n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: ids}, time.Time{})
 	suite.NoError(t, "retry", err)
 	if n != int64(len(ids)) {
 		t.Errorf("retry of %d dead letters marked %d", len(ids), n)

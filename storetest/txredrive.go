@@ -11,8 +11,6 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
 // redriveChecks are about what a step does to dead letters, and Due.
@@ -27,11 +25,11 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if second.ID != first.ID {
 				t.Errorf("stored again under id %d, had %d", second.ID, first.ID)
 			}
-			if second.Error != again.Error || second.Attempts != 4 || second.Status != sluice.StatusDead || !second.FailedAt.Equal(again.FailedAt) {
+			if second.Error != again.Error || second.Attempts != 4 || second.Status != driver.StatusDead || !second.FailedAt.Equal(again.FailedAt) {
 				t.Errorf("stored again: got %+v, want error, attempts and time of %+v", second, again)
 			}
 			h.retry(t, first.ID)
-			if third := h.park(t, a, again)[5]; third.Status != sluice.StatusDead || !third.NextAttempt.IsZero() {
+			if third := h.park(t, a, again)[5]; third.Status != driver.StatusDead || !third.NextAttempt.IsZero() {
 				t.Errorf("stored again while on retry: status %s at %v, want dead", third.Status, third.NextAttempt)
 			}
 		}},
@@ -39,11 +37,11 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			a := h.begin(t)
 			recreated := parked("0", 5)
 			recreated.Incarnation = "incarnation 2"
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), DeadLetters: []sluice.DeadLetter{parked("0", 5), recreated, parked("0", 6)}}, nil)
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), DeadLetters: []driver.DeadLetter{parked("0", 5), recreated, parked("0", 6)}}, nil)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 5)}}, nil)
-			list, err := h.DeadLetters.List(suite.Context(t), testGroup, sluice.DeadLetterFilter{})
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{parked("1", 5)}}, nil)
+			list, err := h.DeadLetters.List(suite.Context(t), testGroup, driver.DeadLetterFilter{})
 			suite.NoError(t, "list", err)
 			if len(list) != 4 {
 				t.Errorf("%d dead letters, want one for each of two incarnations, two partitions and two numbers: %v", len(list), list)
@@ -61,14 +59,14 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			fenced(t, "the same retry again", h.Store.Commit(suite.Context(t), step, h.put("5 again")))
 			step.Redriven = []int64{seven, five}
 			fenced(t, "two retries of which one is done", h.Store.Commit(suite.Context(t), step, h.put("7", "5 again")))
-			if _, err := h.DeadLetters.Get(suite.Context(t), testGroup, five); !errors.Is(err, sluice.ErrNotFound) {
+			if _, err := h.DeadLetters.Get(suite.Context(t), testGroup, five); !errors.Is(err, driver.ErrNotFound) {
 				t.Errorf("get of a dead letter that was redriven: %v", err)
 			}
 			step.Redriven, step.To = []int64{seven}, at(10)
 			h.commit(t, step, h.put("7", "10"))
 			h.effects(t, "5", "7", "10")
 			h.stands(t, "0", at(10))
-			if left := h.letters(t); len(left) != 1 || left[6].Status != sluice.StatusDead {
+			if left := h.letters(t); len(left) != 1 || left[6].Status != driver.StatusDead {
 				t.Errorf("left are %v, want event 6 as it was", left)
 			}
 		}},
@@ -79,9 +77,9 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			found := h.park(t, a, five, six)
 			h.retry(t, found[5].ID, found[6].ID)
 			again := found[5] // as listed: without body and properties
-			again.Status, again.NextAttempt = sluice.StatusDead, time.Time{}
+			again.Status, again.NextAttempt = driver.StatusDead, time.Time{}
 			again.Error, again.Attempts, again.FailedAt = "failed again", 4, five.FailedAt.Add(time.Hour)
-			step := driver.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []sluice.DeadLetter{again}}
+			step := driver.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []driver.DeadLetter{again}}
 			h.commit(t, step, nil)
 			got, err := h.DeadLetters.Get(suite.Context(t), testGroup, again.ID)
 			suite.NoError(t, "get", err)
@@ -90,9 +88,9 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			fenced(t, "the same step again, not on retry any more", h.Store.Commit(suite.Context(t), step, nil))
 
 			later := found[6]
-			later.Status, later.NextAttempt = sluice.StatusRedrive, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10), FailedRedrives: []sluice.DeadLetter{later}}, nil)
-			if got := h.letters(t)[6]; got.Status != sluice.StatusRedrive || !got.NextAttempt.Equal(later.NextAttempt) {
+			later.Status, later.NextAttempt = driver.StatusRedrive, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10), FailedRedrives: []driver.DeadLetter{later}}, nil)
+			if got := h.letters(t)[6]; got.Status != driver.StatusRedrive || !got.NextAttempt.Equal(later.NextAttempt) {
 				t.Errorf("returned for another retry at %v: got %s at %v", later.NextAttempt, got.Status, got.NextAttempt)
 			}
 			h.stands(t, "0", at(10))
@@ -102,20 +100,20 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.park(t, a, parked("0", 5), parked("0", 6), parked("0", 8), parked("0", 9))
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 7)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{parked("1", 7)}}, nil)
 			found := h.letters(t)
-			stranger := sluice.Lease{Group: strangers[0], Partition: "0", Owner: "a", Epoch: 1}
+			stranger := driver.Lease{Group: strangers[0], Partition: "0", Owner: "a", Epoch: 1}
 			_, err := h.Store.Claim(suite.Context(t), stranger, "incarnation 1")
 			suite.NoError(t, "claim", err)
 			h.retry(t, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
-			_, err = h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[6].ID}})
+			_, err = h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: []int64{found[6].ID}})
 			suite.NoError(t, "discard", err)
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[9].ID}}, nil)
 			before := h.letters(t)
 			for _, c := range []struct {
 				what  string
-				lease sluice.Lease
-				at    sluice.Position
+				lease driver.Lease
+				at    driver.Position
 				id    int64
 			}{
 				{"dead", a, at(9), found[5].ID},
@@ -133,7 +131,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				step := driver.Step{Lease: c.lease, From: c.at, To: c.at}
 				step.Redriven = []int64{c.id}
 				fenced(t, "redriven is a dead letter that is "+c.what, h.Store.Commit(suite.Context(t), step, h.put(c.what)))
-				step.Redriven, step.FailedRedrives = nil, []sluice.DeadLetter{again}
+				step.Redriven, step.FailedRedrives = nil, []driver.DeadLetter{again}
 				fenced(t, "returned is a dead letter that is "+c.what, h.Store.Commit(suite.Context(t), step, h.put(c.what)))
 				if c.lease == a { // nor does one that is on retry help
 					step.Redriven = []int64{found[8].ID}
@@ -163,7 +161,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					switch {
 					case err == nil:
 						wins++
-					case blames(err) || errors.Is(err, sluice.ErrUnknown):
+					case blames(err) || errors.Is(err, driver.ErrUnknown):
 						t.Errorf("one of four retries at once: got %T %v, want nil, ErrFenced or that the database couldn't", err, err)
 					}
 				}
@@ -178,7 +176,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			found := h.park(t, a, parked("0", 8), parked("0", 3), parked("0", 5), parked("0", 4), parked("0", 2), parked("0", 1))
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []sluice.DeadLetter{parked("1", 7)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{parked("1", 7)}}, nil)
 			due := func(limit int) []int64 {
 				t.Helper()
 				return dueOf(t, h.Store, limit)
@@ -188,7 +186,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 			mark := func(sequence int64, at time.Time) {
 				t.Helper()
-				n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[sequence].ID}}, at)
+				n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: []int64{found[sequence].ID}}, at)
 				suite.NoError(t, "retry", err)
 				if n != 1 {
 					t.Errorf("retry of one dead letter marked %d", n)
@@ -198,7 +196,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			mark(3, time.Now().Add(-time.Hour))
 			mark(5, time.Now().Add(-24*time.Hour))
 			mark(2, time.Now().Add(time.Hour))
-			_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, sluice.DeadLetterFilter{Partition: "1"}, time.Time{})
+			_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{Partition: "1"}, time.Time{})
 			suite.NoError(t, "retry", err)
 			if got := due(10); !slices.Equal(got, []int64{3, 5, 8}) {
 				t.Errorf("due are events %v, want 3, 5, 8", got)
@@ -212,7 +210,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				t.Errorf("a retry is due %v early", time.Until(soon))
 			}
 			suite.Eventually(t, "the retry of event 4 is due", func() bool { return slices.Equal(due(10), []int64{3, 4, 5, 8}) })
-			_, err = h.DeadLetters.Discard(suite.Context(t), testGroup, sluice.DeadLetterFilter{IDs: []int64{found[3].ID}})
+			_, err = h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: []int64{found[3].ID}})
 			suite.NoError(t, "discard", err)
 			if got := due(10); !slices.Equal(got, []int64{4, 5, 8}) {
 				t.Errorf("due after one was discarded are events %v, want 4, 5, 8", got)
@@ -224,14 +222,14 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 // dueOf returns the sequence numbers of what is due in partition 0, having
 // seen that it is whole.
 func dueOf(t testing.TB, store interface {
-	Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
+	Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error)
 }, limit int) []int64 {
 	t.Helper()
 	list, err := store.Due(suite.Context(t), testGroup, "0", limit)
 	suite.NoError(t, "due", err)
 	var got []int64
 	for _, l := range list {
-		if l.Group != testGroup || l.Incarnation != "incarnation 1" || l.Status != sluice.StatusRedrive || !l.HasBody || string(l.Event.Body) != fmt.Sprint("body ", l.Event.Sequence) {
+		if l.Group != testGroup || l.Incarnation != "incarnation 1" || l.Status != driver.StatusRedrive || !l.HasBody || string(l.Event.Body) != fmt.Sprint("body ", l.Event.Sequence) {
 			t.Errorf("due: got %+v, want it whole", l)
 		}
 		got = append(got, l.Event.Sequence)

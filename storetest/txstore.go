@@ -11,11 +11,9 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-
-	"github.com/sluice-go/sluice"
 )
 
-// TestTxStore is the conformance suite of [sluice.TxStore]. Every case asks new
+// TestTxStore is the conformance suite of [driver.TxStore]. Every case asks new
 // for an empty database.
 func TestTxStore[Tx any](t *testing.T, new func(t testing.TB) TxHarness[Tx]) {
 	suite.Run(t, txChecks[Tx](), new)
@@ -39,7 +37,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			l := leaseOf("0", "a", 7)
 			p := h.claim(t, l)
 			p.Updated = p.Updated.UTC()
-			want := sluice.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: driver.Unset, Owner: "a", Epoch: 7, Claims: 1, Updated: p.Updated}
+			want := driver.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: driver.Unset, Owner: "a", Epoch: 7, Claims: 1, Updated: p.Updated}
 			if !reflect.DeepEqual(p, want) || p.Updated.IsZero() {
 				t.Errorf("claimed %+v, want %+v", p, want)
 			}
@@ -60,9 +58,9 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		{Name: "ClaimFenced", Run: func(t testing.TB, h TxHarness[Tx]) {
 			h.claim(t, leaseOf("0", "b", 5))
 			before := h.progress(t, "0")
-			for _, l := range []sluice.Lease{leaseOf("0", "a", 4), leaseOf("0", "b", 4), leaseOf("0", "a", 5)} {
+			for _, l := range []driver.Lease{leaseOf("0", "a", 4), leaseOf("0", "b", 4), leaseOf("0", "a", 5)} {
 				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
-				f, found := errors.AsType[*sluice.FencedError](err)
+				f, found := errors.AsType[*driver.FencedError](err)
 				if !found || f.Partition != "0" || f.Epoch != 5 || f.Owner != "b" {
 					t.Errorf("claim for %s in epoch %d: got %v, want a FencedError that names epoch 5 of b", l.Owner, l.Epoch, err)
 				}
@@ -90,14 +88,14 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 			b := leaseOf("0", "b", 3)
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), b, driver.Unset, driver.AttemptRecord{Sequence: 0, Attempts: 1, Error: "no"}))
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: driver.Unset, DeadLetters: []sluice.DeadLetter{parked("0", 3)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: driver.Unset, DeadLetters: []driver.DeadLetter{parked("0", 3)}}, nil)
 			claims("no progress", 3)
 			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(0)}, nil)
 			claims("progress", 1)
 			if p := h.claim(t, leaseOf("0", "c", 9)); p.Claims != 2 {
 				t.Errorf("claimed after progress: %d claims, want 2", p.Claims)
 			}
-			for _, l := range []sluice.Lease{b, leaseOf("0", "b", 9), leaseOf("0", "c", 8), leaseOf("1", "c", 9)} {
+			for _, l := range []driver.Lease{b, leaseOf("0", "b", 9), leaseOf("0", "c", 8), leaseOf("1", "c", 9)} {
 				suite.NoError(t, "leave by one who was fenced off", h.Store.Leave(suite.Context(t), l))
 			}
 			claims("left by one who was fenced off", 2)
@@ -123,8 +121,8 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				t.Errorf("read trial %+v, want %+v", got, trial)
 			}
 			for what, try := range map[string]struct {
-				lease sluice.Lease
-				at    sluice.Position
+				lease driver.Lease
+				at    driver.Position
 			}{
 				"owner":     {leaseOf("0", "b", 1), at(9)},
 				"epoch":     {leaseOf("0", "a", 2), at(9)},
@@ -175,7 +173,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				if len(list) != 0 {
 					t.Errorf("group %v: read %v before anything was claimed", g, list)
 				}
-				l := sluice.Lease{Group: g, Partition: "0", Owner: "o'wner", Epoch: 1}
+				l := driver.Lease{Group: g, Partition: "0", Owner: "o'wner", Epoch: 1}
 				p, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
 				suite.NoError(t, fmt.Sprintf("claim in group %v", g), err)
 				if p.Position != driver.Unset || p.Group != g {
@@ -211,7 +209,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			_, err = h.Store.Claim(suite.Context(t), a, "incarnation 2")
 			fenced(t, "claim in the epoch of before", err)
 			_, err = h.Store.Claim(suite.Context(t), leaseOf("0", "b", epoch), "incarnation 2")
-			if f, found := errors.AsType[*sluice.FencedError](err); !found || f.Epoch != epoch {
+			if f, found := errors.AsType[*driver.FencedError](err); !found || f.Epoch != epoch {
 				t.Errorf("claim in the reset's own epoch: got %v, want a FencedError that names epoch %d", err, epoch)
 			}
 			again, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", driver.Origin)
@@ -266,7 +264,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		{Name: "LargeNumbers", Run: func(t testing.TB, h TxHarness[Tx]) {
 			l := leaseOf("0", "a", 1<<40)
 			h.claim(t, l)
-			far := sluice.Position{Sequence: 1<<62 + 1, Offset: strings.Repeat("9", 60)}
+			far := driver.Position{Sequence: 1<<62 + 1, Offset: strings.Repeat("9", 60)}
 			h.commit(t, driver.Step{Lease: l, From: driver.Unset, To: far}, nil)
 			h.stands(t, "0", far)
 		}},
@@ -274,7 +272,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 }
 
 // sameProgress compares all but the time.
-func sameProgress(a, b sluice.Checkpoint) bool {
+func sameProgress(a, b driver.Checkpoint) bool {
 	if !slices.Equal(a.Done, b.Done) {
 		return false
 	}
