@@ -1,18 +1,14 @@
 package emulator
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/selfsigned"
 )
 
 // certificate is the server's self-signed certificate, made anew at every start.
@@ -23,52 +19,31 @@ type certificate struct {
 
 // newCertificate makes a certificate for localhost and the address listened on, and writes it to the file out, if that is given.
 func newCertificate(addr net.Addr, listen, out string) (*certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make a TLS key: %w", err)
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("make a TLS certificate: %w", err)
-	}
-	template := &x509.Certificate{
-		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "Sluice emulator at " + addr.String()}, // of its own: by the name it is found among others
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().AddDate(1, 0, 0),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
-		IsCA:                  true, // so that clients that want a root can use it as one
-		DNSNames:              []string{"localhost"},
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-	}
+	hosts := []string{"localhost", "127.0.0.1", "::1"}
 	if name, err := os.Hostname(); err == nil && name != "localhost" {
-		template.DNSNames = append(template.DNSNames, name)
+		hosts = append(hosts, name)
 	}
 	if host, _, err := net.SplitHostPort(listen); err == nil && host != "" && net.ParseIP(host) == nil && host != "localhost" {
-		template.DNSNames = append(template.DNSNames, host)
+		hosts = append(hosts, host)
 	}
 	if tcp, ok := addr.(*net.TCPAddr); ok && !tcp.IP.IsUnspecified() && !tcp.IP.IsLoopback() {
-		template.IPAddresses = append(template.IPAddresses, tcp.IP)
+		hosts = append(hosts, tcp.IP.String())
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	now := time.Now()
+	made, err := selfsigned.New(&selfsigned.Config{
+		CommonName: "Sluice emulator at " + addr.String(), // of its own: by the name it is found among others
+		Hosts:      hosts, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
+		Root: true, // so that clients that want a root can use it as one
+	})
 	if err != nil {
-		return nil, fmt.Errorf("make a TLS certificate: %w", err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("make a TLS certificate: %w", err)
+		return nil, err
 	}
 	if out != "" {
-		text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-		if err := os.WriteFile(out, text, 0o644); err != nil { //nolint:gosec // a certificate is public
+		if err := os.WriteFile(out, made.CertPEM, 0o644); err != nil { //nolint:gosec // a certificate is public
 			return nil, fmt.Errorf("write the TLS certificate: %w", err)
 		}
 	}
-	c := &certificate{cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool: x509.NewCertPool()}
-	c.pool.AddCert(leaf)
-	return c, nil
+	return &certificate{cert: made.Certificate, pool: made.Pool()}, nil
 }
 
 func (c *certificate) serverConfig() *tls.Config {

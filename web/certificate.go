@@ -1,19 +1,12 @@
 package web
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -23,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/atomicfile"
+	"github.com/sluice-go/sluice/internal/selfsigned"
 )
 
 const (
@@ -136,39 +130,13 @@ func writeOwn(path string, text []byte) error {
 	return atomicfile.Write(path, text, 0o600)
 }
 
-// selfSigned makes a key and a certificate, in PEM.
-func selfSigned(names []string, now time.Time) ([]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// selfSigned returns a new key and certificate, in PEM.
+func selfSigned(hosts []string, now time.Time) ([]byte, error) {
+	c, err := selfsigned.New(&selfsigned.Config{CommonName: "Sluice dashboard", Hosts: hosts, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(ownFor)})
 	if err != nil {
 		return nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "Sluice dashboard"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(ownFor),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
-	}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, name)
-		}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...), nil
+	return append(c.KeyPEM, c.CertPEM...), nil
 }
 
 // namesOf are the names and addresses by which a listener can be reached.

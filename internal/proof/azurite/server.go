@@ -3,6 +3,7 @@ package azurite
 import (
 	"bufio"
 	"cmp"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -41,9 +42,9 @@ type Config struct {
 
 // Server is a private Azurite. It is safe for concurrent use.
 type Server struct {
-	url            string // of the blob service, without the account
-	queues, tables string // of the others, if there are any
-	roots          []byte // PEM, with TLS
+	url            string         // of the blob service, without the account
+	queues, tables string         // of the others, if there are any
+	roots          *x509.CertPool // with TLS
 
 	dir   string
 	cmd   *exec.Cmd
