@@ -13,268 +13,250 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// tenure is one partition's time with this consumer, from the taking of the
-// lease to its loss or return. A goroutine keeps the lease; the delivery runs
-// on the goroutine that began the tenure.
-type tenure struct {
+// assignment is one partition that this consumer holds, from the acquisition of
+// its lease to the release or the loss of it.
+//
+// Three goroutines belong to it. The one that calls the delivery reads the
+// partition and drives the delivery's worker (reading.go). One renews the lease.
+// One asks the log for the partition's end, for the lag.
+type assignment struct {
 	c     *Consumer
 	topic Topic
 	lease Lease
 	rand  *rand.Rand // of the delivery's goroutine
 
-	// work ends when the lease is lost or the consumer is cancelled, with the
-	// cause: whatever could have an effect runs under it. idle ends also when
-	// the consumer is told to stop, or the partition is to be handed over:
-	// waiting runs under it.
-	work    context.Context
-	idle    context.Context
-	cancel  context.CancelCauseFunc
-	stop    context.CancelFunc // ends idle: the partition is to be given back in good order
-	deaf    func() bool        // hears no more of the consumer's stop
-	taken   time.Duration      // when, by Clock.Elapsed
-	keepers sync.WaitGroup
-	hooks   hookQueue // for hooks that must not hold up the keeper
+	// work ends when the lease is lost or the consumer is cancelled; its cause
+	// says why. Everything that can have an effect runs under it. idle also ends
+	// when the consumer is to stop or the partition is to be handed over. Waiting
+	// runs under it.
+	work       context.Context
+	idle       context.Context
+	cancel     context.CancelCauseFunc
+	stop       context.CancelFunc // ends idle: the partition is to be released cleanly
+	detachStop func() bool        // detaches idle from the consumer's stop
+	acquired   time.Duration      // by Clock.Elapsed
+	background sync.WaitGroup     // the goroutines that renew and that ask for the end
+	hooks      hookQueue          // for hooks that must not delay the renewal
+	lag        lagTracker
 
-	// For the lag: what the log holds, nil until it was asked; the sequence
-	// numbers below which all is done, and up to which events were read.
-	bounds     atomic.Pointer[driver.Bounds]
-	done, read atomic.Int64
+	// The delivery's goroutine alone uses these.
+	incarnation  string // the topic's, at the last claim
+	assignedHook bool   // Hooks.Assigned was called
 }
 
-// begin starts a tenure whose lease was asked for LeaseFor before until.
-func begin(c *Consumer, work context.Context, topic Topic, lease Lease, until deadline) *tenure {
+// newAssignment starts the assignment of a lease that was requested LeaseFor
+// before the deadline.
+func newAssignment(c *Consumer, work context.Context, topic Topic, lease Lease, until deadline) *assignment {
 	h := fnv.New64a()
 	fmt.Fprint(h, lease.Partition, lease.Epoch)
-	t := &tenure{c: c, topic: topic, lease: lease, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), taken: c.cfg.Clock.Elapsed()}
-	t.done.Store(driver.Unset.Sequence)
-	t.read.Store(driver.Unset.Sequence)
-	t.work, t.cancel = context.WithCancelCause(work)
-	t.idle, t.stop = context.WithCancel(t.work)
-	t.deaf = context.AfterFunc(c.stopping, t.stop)
-	t.observe(Observation{Kind: KindAcquired})
-	t.keepers.Go(func() { t.keep(until) })
-	t.keepers.Go(t.watchLag)
-	return t
+	a := &assignment{c: c, topic: topic, lease: lease, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), acquired: c.cfg.Clock.Elapsed()}
+	a.lag.init()
+	a.work, a.cancel = context.WithCancelCause(work)
+	a.idle, a.stop = context.WithCancel(a.work)
+	a.detachStop = context.AfterFunc(c.stopping, a.stop)
+	a.observe(Observation{Kind: KindAcquired})
+	a.background.Go(func() { a.renewLease(until) })
+	a.background.Go(a.watchEnd)
+	return a
 }
 
-// end gives the partition up after the delivery has come to its end.
-func (t *tenure) end(cause error) {
-	if t.work.Err() != nil {
-		cause = context.Cause(t.work)
+// end releases the partition after the delivery has returned cause.
+func (a *assignment) end(cause error) {
+	if a.work.Err() != nil {
+		cause = context.Cause(a.work)
 	}
-	t.cancel(ErrStopped)
-	t.deaf()
-	t.keepers.Wait()
+	a.cancel(ErrStopped)
+	a.detachStop()
+	a.background.Wait()
 	if errors.Is(cause, ErrStopped) {
 		cause = nil
 	}
 	if cause != nil {
-		t.observe(Observation{Kind: KindLost, Err: cause})
+		a.observe(Observation{Kind: KindLost, Err: cause})
 	}
-	// Given back also when it was lost: a lease that expired here but not
-	// there would keep a successor waiting.
-	ctx, cancel := t.parting()
-	err := t.c.leases.Release(ctx, t.lease)
+	// A lost lease is released too: one that has expired here but not in the
+	// store would make a successor wait.
+	ctx, cancel := a.shutdownCtx()
+	err := a.c.leases.Release(ctx, a.lease)
 	cancel()
 	if err == nil {
-		t.observe(Observation{Kind: KindReleased})
+		a.observe(Observation{Kind: KindReleased})
 	} else {
-		t.failed(fmt.Errorf("release lease: %w", err))
+		a.failed(fmt.Errorf("release lease: %w", err))
 	}
-	if hook := t.c.cfg.Hooks.Released; hook != nil {
-		ctx := context.WithoutCancel(t.work)
-		t.hook("released", func() error { return hook(ctx, t.lease, cause) })
+	if hook := a.c.cfg.Hooks.Released; hook != nil {
+		ctx := context.WithoutCancel(a.work)
+		a.hook("released", func() error { return hook(ctx, a.lease, cause) })
 	}
-	t.hooks.close()
-	t.c.learn(t.lease, cause)
+	a.hooks.close()
+	a.c.assignmentEnded(a.lease, cause)
 }
 
-// keep renews the lease when it is RenewEvery old, and ends the tenure's work
-// at its deadline, or as soon as the store says that it is lost.
-func (t *tenure) keep(until deadline) {
-	cfg := &t.c.cfg
+// renewLease renews the lease when it is RenewEvery old. It cancels the
+// assignment's work at the lease's deadline, or as soon as the store reports that
+// the lease is lost.
+func (a *assignment) renewLease(until deadline) {
+	cfg := &a.c.cfg
 	tick := min(time.Second, cfg.RenewEvery)
-	due := deadline{wall: until.wall.Add(cfg.RenewEvery - cfg.LeaseFor), elapsed: until.elapsed + cfg.RenewEvery - cfg.LeaseFor}
+	renewAt := func(until deadline) deadline {
+		age := cfg.RenewEvery - cfg.LeaseFor
+		return deadline{wall: until.wall.Add(age), elapsed: until.elapsed + age}
+	}
+	due := renewAt(until)
 	for {
 		left := until.left(cfg.Clock)
 		if left <= 0 {
-			t.cancel(fmt.Errorf("partition %s: not renewed for %v: %w", t.lease.Partition, cfg.LeaseFor, ErrLeaseExpired))
+			a.cancel(fmt.Errorf("partition %s: not renewed for %v: %w", a.lease.Partition, cfg.LeaseFor, ErrLeaseExpired))
 			return
 		}
 		if due.left(cfg.Clock) <= 0 {
 			next := deadlineIn(cfg.Clock, cfg.LeaseFor)
-			// A third of the lease: a request that hangs leaves time for another.
-			ctx, cancel := context.WithTimeout(t.work, min(left, cfg.LeaseFor/3))
+			// A third of the lease: after a request that hangs there is time for
+			// another.
+			ctx, cancel := context.WithTimeout(a.work, min(left, cfg.LeaseFor/3))
 			began := cfg.Clock.Elapsed()
-			err := t.c.leases.Renew(ctx, t.lease, cfg.LeaseFor)
+			err := a.c.leases.Renew(ctx, a.lease, cfg.LeaseFor)
 			cancel()
 			switch {
-			case t.work.Err() != nil:
+			case a.work.Err() != nil:
 				return
 			case err == nil:
-				until = next
-				due = deadline{wall: next.wall.Add(cfg.RenewEvery - cfg.LeaseFor), elapsed: next.elapsed + cfg.RenewEvery - cfg.LeaseFor}
-				t.observe(Observation{Kind: KindRenewed, Duration: cfg.Clock.Elapsed() - began})
+				until, due = next, renewAt(next)
+				a.observe(Observation{Kind: KindRenewed, Duration: cfg.Clock.Elapsed() - began})
 				if hook := cfg.Hooks.Renewed; hook != nil {
-					t.hooks.push(func() {
-						t.hook("renewed", func() error { return hook(t.work, t.lease) })
+					a.hooks.push(func() {
+						a.hook("renewed", func() error { return hook(a.work, a.lease) })
 					})
 				}
 				continue
 			case errors.Is(err, ErrFenced):
-				t.cancel(fmt.Errorf("renew lease: %w", err))
+				a.cancel(fmt.Errorf("renew lease: %w", err))
 				return
 			default:
-				t.failed(fmt.Errorf("renew lease: %w", err))
+				a.failed(fmt.Errorf("renew lease: %w", err))
 			}
 		}
-		if cfg.Clock.Sleep(t.work, min(tick, max(until.left(cfg.Clock), 0))) != nil {
+		if cfg.Clock.Sleep(a.work, min(tick, max(until.left(cfg.Clock), 0))) != nil {
 			return
 		}
+	}
+}
+
+// requestCtx bounds a request to the log or a store while the assignment runs, so
+// that one that hangs is reported.
+func (a *assignment) requestCtx() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(a.idle, a.c.cfg.LeaseFor)
+}
+
+// shutdownCtx bounds what remains to be done after the work has ended.
+func (a *assignment) shutdownCtx() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(a.work), min(a.c.cfg.RenewEvery, 5*time.Second))
+}
+
+// pause waits for d. It returns an error if the assignment is to end.
+func (a *assignment) pause(d time.Duration) error {
+	if a.c.cfg.Clock.Sleep(a.idle, d) != nil {
+		return a.ended()
+	}
+	return nil
+}
+
+// ended returns why the assignment is to end: the cause of the loss, or
+// ErrStopped.
+func (a *assignment) ended() error {
+	if a.work.Err() != nil {
+		return context.Cause(a.work)
+	}
+	return ErrStopped
+}
+
+// observe adds the partition and the epoch to an observation, and passes it to
+// the observer and to the error hook.
+func (a *assignment) observe(o Observation) {
+	o.Partition, o.Epoch = a.lease.Partition, a.lease.Epoch
+	a.lag.note(&o)
+	a.c.observe(o)
+	hook := a.c.cfg.Hooks.Error
+	if hook == nil {
+		return
+	}
+	switch o.Kind {
+	case KindFailed, KindLost, KindFenced, KindUnknown, KindStopped:
+		a.hooks.push(func() {
+			a.hook("error", func() error { return hook(a.work, a.lease, o.Err) })
+		})
+	}
+}
+
+func (a *assignment) failed(err error) { a.observe(Observation{Kind: KindFailed, Err: err}) }
+
+// hook calls a hook. Its error or panic is observed and changes nothing.
+func (a *assignment) hook(name string, fn func() error) {
+	if err := guard(fn); err != nil {
+		a.c.observe(Observation{Kind: KindHookFailed, Partition: a.lease.Partition, Epoch: a.lease.Epoch, Err: fmt.Errorf("%s hook: %w", name, err)})
 	}
 }
 
 // lagEvery is how often the log is asked for a partition's end.
 const lagEvery = 5 * time.Second
 
-// watchLag keeps the partition's bounds, which the lag is computed from.
-func (t *tenure) watchLag() {
-	if t.c.cfg.Observer == nil {
+// watchEnd keeps the partition's bounds, which the lag is computed from.
+func (a *assignment) watchEnd() {
+	if a.c.cfg.Observer == nil {
 		return
 	}
 	for {
-		if b, err := t.c.source.Bounds(t.idle, t.lease.Partition); err == nil {
-			t.bounds.Store(&b)
+		if b, err := a.c.source.Bounds(a.idle, a.lease.Partition); err == nil {
+			a.lag.bounds.Store(&b)
 		}
-		if t.c.cfg.Clock.Sleep(t.idle, lagEvery) != nil {
+		if a.c.cfg.Clock.Sleep(a.idle, lagEvery) != nil {
 			return
 		}
 	}
 }
 
-// note keeps what the lag is computed from.
-func (t *tenure) note(o *Observation) {
+// lagTracker computes a partition's lag: how many events the log holds that are
+// not done. It is safe for concurrent use.
+type lagTracker struct {
+	bounds atomic.Pointer[driver.Bounds] // what the log holds; nil until it was asked
+	done   atomic.Int64                  // all events up to this sequence number are done
+	read   atomic.Int64                  // events up to this sequence number were read
+}
+
+func (l *lagTracker) init() {
+	l.done.Store(driver.Unset.Sequence)
+	l.read.Store(driver.Unset.Sequence)
+}
+
+// note takes from an observation how far the partition has got.
+func (l *lagTracker) note(o *Observation) {
 	switch at := o.To.Sequence; o.Kind {
 	case KindClaimed:
-		t.done.Store(at)
+		l.done.Store(at)
 	case KindOpened:
-		// A first start has no checkpoint when it is claimed.
-		t.done.CompareAndSwap(driver.Unset.Sequence, at)
-		t.read.Store(at)
+		// On a first start the claim finds no checkpoint.
+		l.done.CompareAndSwap(driver.Unset.Sequence, at)
+		l.read.Store(at)
 	case KindCommitted, KindWritten:
-		t.done.Store(max(at, t.done.Load()))
+		l.done.Store(max(at, l.done.Load()))
 	}
 }
 
-// behind is the lag at a position: how many events the log holds behind it, -1
-// if the log has not been asked. Events that were read since it was asked count.
-func (t *tenure) behind(p Position) int64 {
-	b := t.bounds.Load()
+// behind returns the lag at a position, or -1 if the log has not been asked.
+// Events that were read since it was asked count.
+func (l *lagTracker) behind(p Position) int64 {
+	b := l.bounds.Load()
 	if b == nil {
 		return -1
 	}
 	known := *b
-	known.Last.Sequence = max(known.Last.Sequence, t.read.Load())
+	known.Last.Sequence = max(known.Last.Sequence, l.read.Load())
 	return known.Lag(p)
 }
 
-// fetched is the lag after events up to a sequence number were read: none of
+// fetched returns the lag after events up to a sequence number were read: none of
 // them is done yet.
-func (t *tenure) fetched(last int64) int64 {
-	t.read.Store(last)
-	return t.behind(Position{Sequence: t.done.Load()})
+func (l *lagTracker) fetched(last int64) int64 {
+	l.read.Store(last)
+	return l.behind(Position{Sequence: l.done.Load()})
 }
-
-// brief bounds a request that should be quick, so that one that hangs is told.
-func (t *tenure) brief() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.idle, t.c.cfg.LeaseFor)
-}
-
-// parting bounds what is still to be done after the work has ended.
-func (t *tenure) parting() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(t.work), min(t.c.cfg.RenewEvery, 5*time.Second))
-}
-
-// pause waits, and returns an error if the tenure ends or is to stop.
-func (t *tenure) pause(d time.Duration) error {
-	if t.c.cfg.Clock.Sleep(t.idle, d) != nil {
-		return t.ended()
-	}
-	return nil
-}
-
-// ended is why the tenure must come to its end: the loss's cause or ErrStopped.
-func (t *tenure) ended() error {
-	if t.work.Err() != nil {
-		return context.Cause(t.work)
-	}
-	return ErrStopped
-}
-
-func (t *tenure) observe(o Observation) {
-	o.Partition, o.Epoch = t.lease.Partition, t.lease.Epoch
-	t.note(&o)
-	t.c.observe(o)
-	hook := t.c.cfg.Hooks.Error
-	if hook == nil {
-		return
-	}
-	switch o.Kind {
-	case KindFailed, KindLost, KindFenced, KindUnknown, KindStopped:
-		t.hooks.push(func() {
-			t.hook("error", func() error { return hook(t.work, t.lease, o.Err) })
-		})
-	}
-}
-
-func (t *tenure) failed(err error) { t.observe(Observation{Kind: KindFailed, Err: err}) }
-
-// hook calls a hook; its error or panic is observed and changes nothing.
-func (t *tenure) hook(name string, fn func() error) {
-	if err := guard(fn); err != nil {
-		t.c.observe(Observation{Kind: KindHookFailed, Partition: t.lease.Partition, Epoch: t.lease.Epoch, Err: fmt.Errorf("%s hook: %w", name, err)})
-	}
-}
-
-// hookQueue runs hooks one after the other on a goroutine of its own, which
-// lives while there are any. What comes while it is full is dropped: a hook
-// that hangs misses what happens meanwhile.
-type hookQueue struct {
-	mu      sync.Mutex
-	waiting []func()
-	busy    bool
-	running sync.WaitGroup
-}
-
-const hookQueueLen = 64
-
-func (q *hookQueue) push(fn func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.waiting) >= hookQueueLen {
-		return
-	}
-	q.waiting = append(q.waiting, fn)
-	if !q.busy {
-		q.busy = true
-		q.running.Go(q.run)
-	}
-}
-
-func (q *hookQueue) run() {
-	for {
-		q.mu.Lock()
-		if len(q.waiting) == 0 {
-			q.busy = false
-			q.mu.Unlock()
-			return
-		}
-		fn := q.waiting[0]
-		q.waiting = q.waiting[1:]
-		q.mu.Unlock()
-		fn()
-	}
-}
-
-// close waits for the hooks that are queued.
-func (q *hookQueue) close() { q.running.Wait() }

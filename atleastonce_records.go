@@ -5,423 +5,401 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// flight is an event on its way, until each of its records has come to its end.
-type flight struct {
-	event  *Event
-	slot   uint64      // on the work list
-	letter *DeadLetter // on retry; it is on no work list
-	left   atomic.Int32
-	// failed is set before the last record comes to its end, failure and
-	// attempts before it.
+// inFlightEvent is an event that was admitted, until each of its records is
+// finished.
+type inFlightEvent struct {
+	event   *Event
+	slot    uint64      // on the work list
+	redrive *DeadLetter // the dead letter, if this is its redrive; it is on no work list
+	left    atomic.Int32
+	// failed is set before the last record is finished; failure and attempts
+	// before that.
 	failed   atomic.Bool
 	failure  error
 	attempts int
 }
 
-// item is a record of a flight, or, before its records are made, the flight.
-type item[R any] struct {
-	stream   *stream[R]
-	flight   *flight
+// recordTask is one record of an in-flight event. If its records could not be made
+// yet, it is the task of making them.
+type recordTask[R any] struct {
+	worker   *atLeastOnceWorker[R]
+	event    *inFlightEvent
 	record   R
-	made     bool   // record is one
-	lane     string // of its key
-	laned    bool   // it has one
-	attempts int    // that failed and count
-	probe    bool   // sent to see whether an outage is over
+	made     bool           // record is set
+	key      string         // its ordering key
+	ordered  bool           // it has one
+	next     *recordTask[R] // waits for this one, for it has the same key
+	attempts int            // that failed and count
+	probe    bool           // sent to test whether an outage is over
 	result   WriteResult
 	due      time.Duration // by Clock.Elapsed, while it waits for another attempt
-	behind   *item[R]      // waits for it, in its lane
 }
 
-// queues are what the stream's goroutine has still to submit.
-type queues[R any] struct {
-	again   []*item[R] // first: they were begun before
-	fresh   []*item[R]
-	lanes   map[string]*item[R] // the last of those with a key that are not done
-	later   retryHeap[R]
-	waiting int // items in lanes behind others
+// sendQueue holds the records that the worker has still to submit. The worker's
+// goroutine alone uses it.
+type sendQueue[R any] struct {
+	first   []*recordTask[R] // submitted before the others: they were started earlier
+	fresh   []*recordTask[R]
+	lastOf  map[string]*recordTask[R] // the newest unfinished record of each ordering key
+	delayed delayedRecords[R]
+	blocked int // records that wait for an earlier one of their key
 }
 
-func (q *queues[R]) init() { q.lanes = map[string]*item[R]{} }
+func (q *sendQueue[R]) init() { q.lastOf = map[string]*recordTask[R]{} }
 
-// idleQueues tells whether all that was taken has been submitted, or waits for
-// something in particular.
-func (q *queues[R]) idleQueues() bool { return len(q.again)+len(q.fresh) == 0 }
+func (q *sendQueue[R]) len() int { return len(q.first) + len(q.fresh) }
 
-// busy tells whether anything is on its way.
-func (s *stream[R]) busy() bool {
-	return !s.idleQueues() || len(s.later) > 0 || s.waiting > 0 || s.flying.Load() > 0 || s.hasLanded()
-}
+// empty reports whether every admitted record was submitted or waits for a time or
+// for another record.
+func (q *sendQueue[R]) empty() bool { return q.len() == 0 }
 
-// enter makes a flight's records and queues them.
-func (s *stream[R]) enter(f *flight) {
-	var records []R
-	ctx := s.recording(f)
-	err := guard(func() (err error) { records, err = s.records(ctx, f.event); return err })
-	if err != nil {
-		f.left.Store(1)
-		it := &item[R]{stream: s, flight: f}
-		var again *RetryError
-		if !errors.Is(err, ErrOutage) && !errors.As(err, &again) {
-			err = Reject(fmt.Errorf("make records: %w", err))
-		}
-		s.fail(it, err)
-		return
-	}
-	f.left.Store(int32(len(records)))
-	if len(records) == 0 {
-		s.complete(f)
-		return
-	}
-	items := make([]item[R], len(records))
-	for i, r := range records {
-		items[i] = item[R]{stream: s, flight: f, record: r, made: true}
-		s.queue(&items[i])
-	}
-}
-
-// recording is the context of a flight's records.
-func (s *stream[R]) recording(f *flight) context.Context {
-	if f.letter == nil {
-		return s.making
-	}
-	// It may be of an earlier incarnation of the topic.
-	return context.WithValue(s.making, emissionKey{}, &emission{
-		FencingToken: FencingTokenOf(s.making), source: sourceOf(s.topic.Group, f.letter.Incarnation), mark: &s.mark, retry: true,
-	})
-}
-
-// queue puts a record in its lane, and on the way if that is free.
-func (s *stream[R]) queue(it *item[R]) {
-	switch s.cfg.Order {
-	case OrderKey:
-		it.lane = it.flight.event.Key
-		if s.cfg.Key != nil {
-			it.lane = s.cfg.Key(it.record)
-		}
-		it.laned = it.lane != ""
-	case OrderPartition:
-		it.laned = true
-	}
-	if it.laned {
-		last := s.lanes[it.lane]
-		s.lanes[it.lane] = it
+// add queues a new record, behind the last one of its key.
+func (q *sendQueue[R]) add(t *recordTask[R]) {
+	if t.ordered {
+		last := q.lastOf[t.key]
+		q.lastOf[t.key] = t
 		if last != nil {
-			last.behind = it
-			s.waiting++
+			last.next = t
+			q.blocked++
 			return
 		}
 	}
-	s.fresh = append(s.fresh, it)
+	q.fresh = append(q.fresh, t)
 }
 
-// leaveLane lets the next record of the key go.
-func (s *stream[R]) leaveLane(it *item[R]) {
-	if !it.laned {
+// retryNow queues a record again before the new ones.
+func (q *sendQueue[R]) retryNow(t *recordTask[R]) { q.first = append(q.first, t) }
+
+// retryAt queues a record again once its time has come.
+func (q *sendQueue[R]) retryAt(t *recordTask[R], due time.Duration) {
+	t.due = due
+	heap.Push(&q.delayed, t)
+}
+
+// takeDelayed queues the records whose time has come.
+func (q *sendQueue[R]) takeDelayed(now time.Duration) {
+	for len(q.delayed) > 0 && q.delayed[0].due <= now {
+		q.first = append(q.first, heap.Pop(&q.delayed).(*recordTask[R]))
+	}
+}
+
+// pop removes the record that is to be submitted next.
+func (q *sendQueue[R]) pop() (t *recordTask[R]) {
+	if len(q.first) > 0 {
+		t, q.first = q.first[0], q.first[1:]
+	} else {
+		t, q.fresh = q.fresh[0], q.fresh[1:]
+	}
+	return t
+}
+
+// trim releases the memory of queues that are empty.
+func (q *sendQueue[R]) trim() {
+	if len(q.first) == 0 {
+		q.first = nil
+	}
+	if len(q.fresh) == 0 {
+		q.fresh = nil
+	}
+}
+
+// unblock queues the next record of a finished record's key.
+func (q *sendQueue[R]) unblock(t *recordTask[R]) {
+	if !t.ordered {
 		return
 	}
-	it.laned = false
-	if it.behind == nil {
-		delete(s.lanes, it.lane)
+	t.ordered = false
+	if t.next == nil {
+		delete(q.lastOf, t.key)
 		return
 	}
-	s.waiting--
-	s.again = append(s.again, it.behind)
-	it.behind = nil
+	q.blocked--
+	q.first = append(q.first, t.next)
+	t.next = nil
 }
 
-// mayGo tells whether there is something to submit, and nothing against it.
-func (s *stream[R]) mayGo() bool {
-	return !s.idleQueues() && s.gate.open(s.c.cfg.Clock.Elapsed())
+// busy reports whether any event is in flight.
+func (w *atLeastOnceWorker[R]) busy() bool {
+	return !w.queue.empty() || len(w.queue.delayed) > 0 || w.queue.blocked > 0 || w.submitted.Load() > 0 || w.results.any()
 }
 
-// submitMost is how many records are submitted before the stream looks up.
-const submitMost = 256
+// makeRecords makes an event's records and queues them.
+func (w *atLeastOnceWorker[R]) makeRecords(e *inFlightEvent) {
+	var records []R
+	ctx := w.recordCtxOf(e)
+	err := guard(func() (err error) { records, err = w.records(ctx, e.event); return err })
+	if err != nil {
+		e.left.Store(1)
+		t := &recordTask[R]{worker: w, event: e}
+		var retry *RetryError
+		if !errors.Is(err, ErrOutage) && !errors.As(err, &retry) {
+			err = Reject(fmt.Errorf("make records: %w", err))
+		}
+		w.recordFailed(t, err)
+		return
+	}
+	e.left.Store(int32(len(records)))
+	if len(records) == 0 {
+		w.complete(e)
+		return
+	}
+	tasks := make([]recordTask[R], len(records))
+	for i, r := range records {
+		t := &tasks[i]
+		*t = recordTask[R]{worker: w, event: e, record: r, made: true}
+		switch w.cfg.Order {
+		case OrderKey:
+			t.key = e.event.Key
+			if w.cfg.Key != nil {
+				t.key = w.cfg.Key(r)
+			}
+			t.ordered = t.key != ""
+		case OrderPartition:
+			t.ordered = true
+		}
+		w.queue.add(t)
+	}
+}
+
+// recordCtxOf returns the context in which an event's records are made and
+// submitted.
+func (w *atLeastOnceWorker[R]) recordCtxOf(e *inFlightEvent) context.Context {
+	if e.redrive == nil {
+		return w.recordCtx
+	}
+	// A dead letter may be of an earlier incarnation of the topic.
+	return context.WithValue(w.recordCtx, emissionKey{}, &emission{
+		FencingToken: FencingTokenOf(w.recordCtx), source: sourceOf(w.a.topic.Group, e.redrive.Incarnation), watermark: &w.watermark, redrive: true,
+	})
+}
+
+// canSubmit reports whether there is a record to submit, and no outage.
+func (w *atLeastOnceWorker[R]) canSubmit() bool {
+	return !w.queue.empty() && w.breaker.allows(w.a.c.cfg.Clock.Elapsed())
+}
+
+// submitBatch is how many records are submitted before the worker looks for
+// results.
+const submitBatch = 256
 
 // submit hands records to the sink, as many as the rate allows.
-func (s *stream[R]) submit() error {
-	n := min(len(s.again)+len(s.fresh), submitMost)
-	if s.gate.closed {
-		n = 1 // to see whether the outage is over
+func (w *atLeastOnceWorker[R]) submit() error {
+	n := min(w.queue.len(), submitBatch)
+	if w.breaker.tripped {
+		n = 1 // a probe
 	}
-	if s.cfg.Rate != nil {
+	if w.cfg.Rate != nil {
 		var err error
-		s.clerk.waits(true)
-		n, err = s.cfg.Rate.wait(s.idle, s.c.cfg.Clock, n)
-		s.clerk.waits(false)
+		w.stats.waitBegins()
+		n, err = w.cfg.Rate.wait(w.a.idle, w.a.c.cfg.Clock, n)
+		w.stats.waitEnds()
 		if err != nil {
-			return s.ended()
+			return w.a.ended()
 		}
 	}
-	for ; n > 0 && !s.idleQueues(); n-- {
-		var it *item[R]
-		if len(s.again) > 0 {
-			it, s.again = s.again[0], s.again[1:]
-		} else {
-			it, s.fresh = s.fresh[0], s.fresh[1:]
-		}
+	for ; n > 0 && !w.queue.empty(); n-- {
+		t := w.queue.pop()
 		switch {
-		case !it.made:
-			s.enter(it.flight)
-		case it.flight.failed.Load():
-			s.finish(it) // for another record of the event has failed
-		case s.holds(it.flight):
-			s.give(it, fmt.Errorf("held back: an earlier event of key %q is a dead letter", it.flight.event.Key), 0)
+		case !t.made:
+			w.makeRecords(t.event)
+		case t.event.failed.Load():
+			w.finish(t) // another record of the event has failed
+		case w.isHeld(t.event):
+			w.fail(t, fmt.Errorf("held back: an earlier event of key %q is a dead letter", t.event.event.Key), 0)
 		default:
-			if s.gate.closed {
-				s.gate.probing, it.probe = true, true
+			if w.breaker.tripped {
+				w.breaker.probing, t.probe = true, true
 			}
-			s.flying.Add(1)
-			s.sink.Submit(s.recording(it.flight), it.record, it.done)
+			w.submitted.Add(1)
+			w.sink.Submit(w.recordCtxOf(t.event), t.record, t.done)
 		}
 	}
-	if len(s.again) == 0 {
-		s.again = nil
-	}
-	if len(s.fresh) == 0 {
-		s.fresh = nil
-	}
+	w.queue.trim()
 	return nil
 }
 
 // done takes a record's result, on a goroutine of the sink's.
-func (it *item[R]) done(r WriteResult) {
-	s := it.stream
-	it.result = r
-	over := r.Err == nil
-	if over && it.flight.left.Add(-1) == 0 {
-		s.end(it.flight)
+func (t *recordTask[R]) done(r WriteResult) {
+	w := t.worker
+	t.result = r
+	written := r.Err == nil
+	if written && t.event.left.Add(-1) == 0 {
+		w.eventFinished(t.event)
 	}
-	s.mu.Lock()
-	s.clerk.cost += r.Cost
-	s.clerk.waited += r.Waited
-	if over {
-		s.clerk.written++
+	w.stats.add(r)
+	// A success needs the worker only if a record waits for it.
+	if !written || t.ordered || t.probe {
+		w.results.put(t)
 	}
-	if !over || it.laned || it.probe {
-		s.landed = append(s.landed, it)
-	}
-	s.mu.Unlock()
-	s.flying.Add(-1)
-	wake(s.news)
+	w.submitted.Add(-1)
+	wake(w.wakeup)
 }
 
-// hasLanded tells whether there are results to see.
-func (s *stream[R]) hasLanded() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.landed) > 0
+// resultQueue holds results on their way from the sink's goroutines to the
+// worker's.
+type resultQueue[R any] struct {
+	mu    sync.Mutex
+	tasks []*recordTask[R]
 }
 
-// absorb sees to the results that have come, and to the retries that are due.
-func (s *stream[R]) absorb() {
-	s.mu.Lock()
-	landed := s.landed
-	s.landed = nil
-	s.mu.Unlock()
-	for _, it := range landed {
-		if it.probe {
-			it.probe, s.gate.probing = false, false
-			if it.result.Err == nil {
-				s.gate.reopen()
+func (q *resultQueue[R]) put(t *recordTask[R]) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tasks = append(q.tasks, t)
+}
+
+func (q *resultQueue[R]) takeAll() []*recordTask[R] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	tasks := q.tasks
+	q.tasks = nil
+	return tasks
+}
+
+func (q *resultQueue[R]) any() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.tasks) > 0
+}
+
+// takeResults handles the results that have arrived, and queues the retries that
+// are due.
+func (w *atLeastOnceWorker[R]) takeResults() {
+	for _, t := range w.results.takeAll() {
+		if t.probe {
+			t.probe, w.breaker.probing = false, false
+			if t.result.Err == nil {
+				w.breaker.reset()
 			}
 		}
-		if it.result.Err == nil {
-			s.leaveLane(it)
+		if t.result.Err == nil {
+			w.queue.unblock(t)
 		} else {
-			s.fail(it, it.result.Err)
+			w.recordFailed(t, t.result.Err)
 		}
 	}
-	now := s.c.cfg.Clock.Elapsed()
-	for len(s.later) > 0 && s.later[0].due <= now {
-		s.again = append(s.again, heap.Pop(&s.later).(*item[R]))
-	}
-	s.setAlarm()
+	w.queue.takeDelayed(w.a.c.cfg.Clock.Elapsed())
+	w.setTimer()
 }
 
-// fail decides what becomes of a record that was not written.
-func (s *stream[R]) fail(it *item[R], err error) {
-	var again *RetryError
+// setTimer sets the timer to the next moment at which the worker has something to
+// do.
+func (w *atLeastOnceWorker[R]) setTimer() {
+	at := never
+	if len(w.queue.delayed) > 0 {
+		at = w.queue.delayed[0].due
+	}
+	if w.draining {
+		at = never // nothing more is sent
+	} else if w.breaker.tripped && !w.breaker.probing && !w.queue.empty() {
+		at = min(at, w.breaker.until)
+	}
+	w.timer.set(at)
+}
+
+// recordFailed decides what happens to a record that was not written.
+func (w *atLeastOnceWorker[R]) recordFailed(t *recordTask[R], err error) {
+	var retry *RetryError
 	switch {
-	case s.work.Err() != nil:
-		// Nobody can tell any more whose fault it was.
-	case errors.As(err, &again):
-		wait := again.After
+	case w.a.work.Err() != nil:
+		// Whether the event or the cancellation caused the error is unknown.
+	case errors.As(err, &retry):
+		wait := retry.After
 		if wait <= 0 {
-			wait = s.cfg.RetryAfter
+			wait = w.cfg.RetryAfter
 		}
-		s.retry(it, wait, err)
+		w.retry(t, wait, err)
 	case errors.Is(err, ErrOutage):
-		if s.gate.close(s.c.cfg.Clock.Elapsed()) {
-			s.failed(err)
+		if w.breaker.trip(w.a.c.cfg.Clock.Elapsed()) {
+			w.a.failed(err)
 		}
-		s.again = append(s.again, it) // it keeps its lane, so the order is kept
-	case errors.Is(err, ErrRejected), it.flight.letter != nil, it.attempts+1 >= s.c.cfg.Attempts:
-		s.give(it, err, it.attempts+1)
+		w.queue.retryNow(t) // the records of its key stay blocked, so the order is kept
+	case errors.Is(err, ErrRejected), t.event.redrive != nil, t.attempts+1 >= w.a.c.cfg.Attempts:
+		w.fail(t, err, t.attempts+1)
 	default:
-		it.attempts++
-		wait := s.c.backoff(s.rand)
+		t.attempts++
+		wait := w.a.c.backoff(w.a.rand)
 		var d time.Duration
-		for range it.attempts {
-			d = wait.next()
+		for range t.attempts {
+			d = wait.Next()
 		}
-		s.retry(it, d, err)
+		w.retry(t, d, err)
 	}
 }
 
-func (s *stream[R]) retry(it *item[R], wait time.Duration, err error) {
-	s.observe(Observation{Kind: KindRetried, To: it.flight.event.Position(), Attempt: it.attempts, Err: err})
-	it.due = s.c.cfg.Clock.Elapsed() + wait
-	heap.Push(&s.later, it)
+func (w *atLeastOnceWorker[R]) retry(t *recordTask[R], wait time.Duration, err error) {
+	w.a.observe(Observation{Kind: KindRetried, To: t.event.event.Position(), Attempt: t.attempts, Err: err})
+	w.queue.retryAt(t, w.a.c.cfg.Clock.Elapsed()+wait)
 }
 
-// give gives an event up for one of its records.
-func (s *stream[R]) give(it *item[R], err error, attempts int) {
-	f := it.flight
-	if !f.failed.Load() {
-		f.failure, f.attempts = err, attempts
-		s.clerk.expect(f)
-		f.failed.Store(true)
+// fail makes a record's event a failed one.
+func (w *atLeastOnceWorker[R]) fail(t *recordTask[R], err error, attempts int) {
+	e := t.event
+	if !e.failed.Load() {
+		e.failure, e.attempts = err, attempts
+		w.deadLetters.expect(e)
+		e.failed.Store(true)
 	}
-	s.finish(it)
+	w.finish(t)
 }
 
 // finish ends a record that is not written and never will be.
-func (s *stream[R]) finish(it *item[R]) {
-	s.leaveLane(it)
-	if it.flight.left.Add(-1) == 0 {
-		s.end(it.flight)
+func (w *atLeastOnceWorker[R]) finish(t *recordTask[R]) {
+	w.queue.unblock(t)
+	if t.event.left.Add(-1) == 0 {
+		w.eventFinished(t.event)
 	}
 }
 
-// end is the end of a flight's last record, on any goroutine.
-func (s *stream[R]) end(f *flight) {
-	if f.failed.Load() {
-		s.clerk.park(f)
-	} else {
-		s.complete(f)
+// eventFinished is called when the last record of an event is finished, on any
+// goroutine.
+func (w *atLeastOnceWorker[R]) eventFinished(e *inFlightEvent) {
+	switch {
+	case !e.failed.Load():
+		w.complete(e)
+	case e.redrive != nil:
+		w.a.redriveFailed(e.redrive, e.failure)
+		w.redrives.failed(e.redrive)
+	default:
+		w.deadLetters.put(e)
 	}
 }
 
-// complete is the end of a flight that is done.
-func (s *stream[R]) complete(f *flight) {
-	if f.letter != nil {
-		s.clerk.redriven(f)
+// complete marks an event as done.
+func (w *atLeastOnceWorker[R]) complete(e *inFlightEvent) {
+	if e.redrive != nil {
+		w.redrives.applied(e)
 		return
 	}
-	s.weight.Add(-int64(len(f.event.Body)))
-	s.list.Done(f.slot)
+	w.bytes.Add(-int64(len(e.event.Body)))
+	w.inFlight.list.Done(e.slot)
 }
 
-// holds tells whether a flight's key is held back by a dead letter.
-func (s *stream[R]) holds(f *flight) bool {
-	return s.cfg.OnDeadLetter == KeyHold && f.letter == nil && f.event.Key != "" && s.clerk.holds(f.event.Key)
+// isHeld reports whether an event is held back by a dead letter of its key.
+func (w *atLeastOnceWorker[R]) isHeld(e *inFlightEvent) bool {
+	return w.cfg.OnDeadLetter == KeyHold && e.redrive == nil && e.event.Key != "" && w.deadLetters.isHeld(e.event.Key)
 }
 
-// gate keeps records back while the store, or the way to it, is down.
-type gate struct {
-	closed  bool
-	probing bool // one record is out to see
-	until   time.Duration
-	since   time.Duration // of the outage
-	wait    *backoff
-}
+// delayedRecords is a heap with the record that is due next on top.
+type delayedRecords[R any] []*recordTask[R]
 
-// open tells whether a record may pass: all, or one that sees whether the
-// outage is over.
-func (g *gate) open(now time.Duration) bool { return !g.closed || !g.probing && now >= g.until }
+func (h delayedRecords[R]) Len() int           { return len(h) }
+func (h delayedRecords[R]) Less(i, j int) bool { return h[i].due < h[j].due }
+func (h delayedRecords[R]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
-// close begins an outage, or prolongs it, and tells whether that is news: what
-// was sent before the gate closed comes back in a swarm.
-func (g *gate) close(now time.Duration) bool {
-	if g.closed && now < g.until {
-		return false
-	}
-	if !g.closed && now-g.since > 2*g.wait.Max {
-		g.wait.reset() // the last one is long ago
-	}
-	g.closed, g.since = true, now
-	g.until = now + g.wait.next()
-	return true
-}
+// Push implements heap.Interface.
+func (h *delayedRecords[R]) Push(x any) { *h = append(*h, x.(*recordTask[R])) }
 
-func (g *gate) reopen() { g.closed = false }
-
-const never = time.Duration(math.MaxInt64)
-
-// setAlarm notes when the stream wants to be woken.
-func (s *stream[R]) setAlarm() {
-	at := never
-	if len(s.later) > 0 {
-		at = s.later[0].due
-	}
-	if s.landing {
-		at = never // nothing is sent any more
-	} else if s.gate.closed && !s.gate.probing && !s.idleQueues() {
-		at = min(at, s.gate.until)
-	}
-	s.mu.Lock()
-	sooner := at < s.alarmAt
-	s.alarmAt = at
-	s.mu.Unlock()
-	if sooner {
-		wake(s.alarmSet)
-	}
-}
-
-// alarmTick is how late the alarm may ring where it was set for later before.
-const alarmTick = 20 * time.Millisecond
-
-// ringAlarm wakes the stream at the times it has set.
-func (s *stream[R]) ringAlarm(ctx context.Context) {
-	for {
-		s.mu.Lock()
-		at := s.alarmAt
-		s.mu.Unlock()
-		if at == never {
-			select {
-			case <-s.alarmSet:
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		left := at - s.c.cfg.Clock.Elapsed()
-		if left <= 0 {
-			s.mu.Lock()
-			if s.alarmAt == at {
-				s.alarmAt = never
-			}
-			s.mu.Unlock()
-			wake(s.news)
-			continue
-		}
-		if s.c.cfg.Clock.Sleep(ctx, min(left, alarmTick)) != nil {
-			return
-		}
-	}
-}
-
-// retryHeap has the record that is due next on top.
-type retryHeap[R any] []*item[R]
-
-func (h retryHeap[R]) Len() int           { return len(h) }
-func (h retryHeap[R]) Less(i, j int) bool { return h[i].due < h[j].due }
-func (h retryHeap[R]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push is heap.Interface's.
-func (h *retryHeap[R]) Push(x any) { *h = append(*h, x.(*item[R])) }
-
-// Pop is heap.Interface's.
-func (h *retryHeap[R]) Pop() any {
+// Pop implements heap.Interface.
+func (h *delayedRecords[R]) Pop() any {
 	old := *h
-	it := old[len(old)-1]
+	t := old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
-	return it
+	return t
 }

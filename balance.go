@@ -222,7 +222,7 @@ func (r *roster) wanting() int {
 
 // staying are the partitions held that are not being given back, those taken
 // last first, and draining is how many are.
-func (c *Consumer) staying() (list []*tenure, draining int) {
+func (c *Consumer) staying() (list []*assignment, draining int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.held {
@@ -232,8 +232,8 @@ func (c *Consumer) staying() (list []*tenure, draining int) {
 			draining++
 		}
 	}
-	slices.SortFunc(list, func(a, b *tenure) int {
-		return cmp.Or(cmp.Compare(b.taken, a.taken), cmp.Compare(a.lease.Partition, b.lease.Partition))
+	slices.SortFunc(list, func(a, b *assignment) int {
+		return cmp.Or(cmp.Compare(b.acquired, a.acquired), cmp.Compare(a.lease.Partition, b.lease.Partition))
 	})
 	return list, draining
 }

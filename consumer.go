@@ -145,22 +145,22 @@ type Consumer struct {
 	rand     *mathrand.Rand // of the goroutine that takes partitions
 	balancer *balancer      // nil: partitions are not shared out
 
-	stopping context.Context    // ends when Stop is called
-	stop     context.CancelFunc // ends stopping
-	cancel   context.CancelCauseFunc
-	running  atomic.Bool
-	done     chan struct{} // closed when Run has let go of everything
-	tenures  sync.WaitGroup
-	careful  chan struct{} // a token: one event at a time is tried under suspicion of killing the process
+	stopping     context.Context    // ends when Stop is called
+	stop         context.CancelFunc // ends stopping
+	cancel       context.CancelCauseFunc
+	running      atomic.Bool
+	done         chan struct{} // closed when Run has let go of everything
+	assignments  sync.WaitGroup
+	suspectToken chan struct{} // a token: one event at a time is tried under suspicion of killing the process
 
-	mu    sync.Mutex // guards what follows; never held over a call
-	held  map[string]*tenure
-	floor map[string]floor
-	fatal error // ends Run
+	mu       sync.Mutex // guards what follows; never held over a call
+	held     map[string]*assignment
+	takeover map[string]takeoverState
+	fatal    error // ends Run
 }
 
 // floor is what an earlier tenure of a partition has learned.
-type floor struct {
+type takeoverState struct {
 	epoch int64         // the next lease's must be above it
 	rest  time.Duration // how long to leave the partition alone after it was stolen
 	until time.Duration // by Clock.Elapsed
@@ -177,11 +177,11 @@ func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg 
 	}
 	c := &Consumer{
 		source: source, leases: leases, delivery: delivery, cfg: config,
-		rand:    mathrand.New(mathrand.NewPCG(config.Seed, 0)),
-		done:    make(chan struct{}),
-		careful: make(chan struct{}, 1),
-		held:    map[string]*tenure{},
-		floor:   map[string]floor{},
+		rand:         mathrand.New(mathrand.NewPCG(config.Seed, 0)),
+		done:         make(chan struct{}),
+		suspectToken: make(chan struct{}, 1),
+		held:         map[string]*assignment{},
+		takeover:     map[string]takeoverState{},
 	}
 	if config.Partitions == Balanced {
 		if c.balancer, err = newBalancer(c); err != nil {
@@ -216,7 +216,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if c.balancer != nil {
 		c.balancer.leave(work)
 	}
-	c.tenures.Wait()
+	c.assignments.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return cmp.Or(err, c.fatal, ctx.Err())
@@ -252,7 +252,7 @@ func (c *Consumer) takePartitions(work, idle context.Context) error {
 			switch {
 			case err == nil:
 				topic, described = t, c.cfg.Clock.Elapsed()
-				wait.reset()
+				wait.Reset()
 			case idle.Err() != nil:
 				return nil
 			case topic.Partitions == nil && errors.Is(err, ErrRefused):
@@ -260,7 +260,7 @@ func (c *Consumer) takePartitions(work, idle context.Context) error {
 			default:
 				c.observe(Observation{Kind: KindFailed, Err: fmt.Errorf("describe topic: %w", err)})
 				if topic.Partitions == nil {
-					_ = c.cfg.Clock.Sleep(idle, wait.next())
+					_ = c.cfg.Clock.Sleep(idle, wait.Next())
 					continue
 				}
 				described = c.cfg.Clock.Elapsed()
@@ -312,7 +312,7 @@ func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
 		if err != nil {
 			return fmt.Errorf("acquire lease of partition %s: %w", partition, err)
 		}
-		c.tenures.Go(func() {
+		c.assignments.Go(func() {
 			t.end(c.delivery.deliver(t))
 		})
 		return nil
@@ -330,7 +330,7 @@ func (c *Consumer) wanted(topic Topic) []string {
 	now := c.cfg.Clock.Elapsed()
 	var list []string
 	for _, p := range topic.Partitions {
-		if c.held[p] == nil && c.floor[p].until <= now {
+		if c.held[p] == nil && c.takeover[p].until <= now {
 			list = append(list, p)
 		}
 	}
@@ -338,9 +338,9 @@ func (c *Consumer) wanted(topic Topic) []string {
 }
 
 // acquire takes a partition's lease and begins its tenure.
-func (c *Consumer) acquire(work context.Context, topic Topic, partition string) (*tenure, error) {
+func (c *Consumer) acquire(work context.Context, topic Topic, partition string) (*assignment, error) {
 	c.mu.Lock()
-	above := c.floor[partition].epoch
+	above := c.takeover[partition].epoch
 	c.mu.Unlock()
 	// The deadline counts from before the request: whatever the store's clock
 	// says, no other owner can have the partition before it has passed here.
@@ -351,7 +351,7 @@ func (c *Consumer) acquire(work context.Context, topic Topic, partition string) 
 	if err != nil {
 		return nil, err
 	}
-	t := begin(c, work, topic, lease, until)
+	t := newAssignment(c, work, topic, lease, until)
 	c.mu.Lock()
 	c.held[partition] = t
 	c.mu.Unlock()
@@ -359,11 +359,11 @@ func (c *Consumer) acquire(work context.Context, topic Topic, partition string) 
 }
 
 // learn notes why a tenure ended, for the next one of the partition.
-func (c *Consumer) learn(lease Lease, cause error) {
+func (c *Consumer) assignmentEnded(lease Lease, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.held, lease.Partition)
-	f := c.floor[lease.Partition]
+	f := c.takeover[lease.Partition]
 	var fenced *FencedError
 	var stolen *StolenError
 	switch {
@@ -378,7 +378,7 @@ func (c *Consumer) learn(lease Lease, cause error) {
 	default:
 		f.rest, f.until = 0, 0
 	}
-	c.floor[lease.Partition] = f
+	c.takeover[lease.Partition] = f
 }
 
 // Stop ends Run in good order: no partition is taken any more, batches in
@@ -423,7 +423,7 @@ func (c *Consumer) Redrive(ctx context.Context) (applied, failed int, err error)
 	work, cancel := workContext(ctx)
 	defer cancel(ErrStopped)
 	for _, partition := range topic.Partitions {
-		due, err := c.delivery.due(ctx, topic.Group, partition)
+		due, err := c.delivery.redriveDue(ctx, topic.Group, partition)
 		if err != nil {
 			return applied, failed, fmt.Errorf("look for retries: %w", err)
 		}

@@ -1,7 +1,6 @@
 package sluice
 
 import (
-	"context"
 	"time"
 )
 
@@ -119,23 +118,4 @@ func (k ObservationKind) String() string {
 		return kindNames[k]
 	}
 	return ""
-}
-
-// Hooks are called at the turns of a partition's life. They may take their
-// time: a hook holds up its own partition at most, never a renewal. Their
-// errors and panics are observed as [KindHookFailed] and change nothing.
-type Hooks struct {
-	// Assigned is called before the first event of the partition is read.
-	Assigned func(ctx context.Context, lease Lease, at Checkpoint) error
-	// Renewed is called after a renewal; a renewal during the call is not told.
-	Renewed func(ctx context.Context, lease Lease) error
-	// Released is called after the last event was handled and the lease is
-	// given back or lost; cause says why, nil for a stop in good order and for
-	// a partition that is handed over.
-	Released func(ctx context.Context, lease Lease, cause error) error
-	// Batch is called after a commit with the events it covered.
-	Batch func(ctx context.Context, b Batch) error
-	// Error is called with what is observed of the partition as Failed, Lost,
-	// Fenced, Unknown and Stopped.
-	Error func(ctx context.Context, lease Lease, err error) error
 }

@@ -7,34 +7,34 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// inbox hands events from the goroutine that fetches to the one that
-// delivers, so that the next batch is read while the last one commits. It
-// holds fewer than twice max events.
-type inbox struct {
+// prefetchBuffer passes events from the goroutine that fetches to the one that
+// delivers, so that the next batch is read while the last one commits. It holds
+// fewer than twice max events.
+type prefetchBuffer struct {
 	max int
 
 	mu     sync.Mutex
 	events []*Event
-	err    error // why no more will come; behind the events
+	err    error // why no more events come; returned after the events
 
-	room chan struct{} // wakes fetch: there is room again
-	news chan struct{} // wakes the delivery: there is something to look at
+	space chan struct{} // wakes fetch: there is room again
+	ready chan struct{} // wakes the delivery: there are events, or an error
 }
 
-func newInbox(max int) *inbox {
-	return &inbox{max: max, room: make(chan struct{}, 1), news: make(chan struct{}, 1)}
+func newPrefetchBuffer(max int) *prefetchBuffer {
+	return &prefetchBuffer{max: max, space: make(chan struct{}, 1), ready: make(chan struct{}, 1)}
 }
 
-// fetch fills the inbox until reading fails or ctx ends, which it returns no
-// error for. Each read is told to the observer.
-func (b *inbox) fetch(ctx context.Context, r driver.Reader, observe func([]*Event)) {
+// fetch fills the buffer until reading fails or ctx ends. It calls fetched with
+// the events of each read.
+func (b *prefetchBuffer) fetch(ctx context.Context, r driver.Reader, fetched func([]*Event)) {
 	for {
 		b.mu.Lock()
 		full := len(b.events) >= b.max
 		b.mu.Unlock()
 		if full {
 			select {
-			case <-b.room:
+			case <-b.space:
 				continue
 			case <-ctx.Done():
 				return
@@ -45,22 +45,22 @@ func (b *inbox) fetch(ctx context.Context, r driver.Reader, observe func([]*Even
 			return
 		}
 		if len(events) > 0 {
-			observe(events)
+			fetched(events)
 		}
 		b.mu.Lock()
 		b.events = append(b.events, events...)
 		b.err = err
 		b.mu.Unlock()
-		wake(b.news)
+		wake(b.ready)
 		if err != nil {
 			return
 		}
 	}
 }
 
-// take removes up to n events. It returns the reader's error once there are
-// no events left.
-func (b *inbox) take(n int) ([]*Event, error) {
+// take removes up to n events. It returns the reader's error once there are no
+// events left.
+func (b *prefetchBuffer) take(n int) ([]*Event, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.events) == 0 {
@@ -72,11 +72,11 @@ func (b *inbox) take(n int) ([]*Event, error) {
 	if len(b.events) == 0 {
 		b.events = nil
 	}
-	wake(b.room)
+	wake(b.space)
 	return taken, nil
 }
 
-// wake leaves a note in a channel of capacity one.
+// wake sends to a channel of capacity one unless a signal is already there.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

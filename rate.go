@@ -91,8 +91,8 @@ func (r *Rate) join(partition string, index, of int) error {
 	return r.apply()
 }
 
-// part takes a partition's share away.
-func (r *Rate) part(partition string) {
+// leave takes a partition's share away.
+func (r *Rate) leave(partition string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.shares, partition)

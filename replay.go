@@ -41,169 +41,162 @@ func (d *replay) check() error {
 	return nil
 }
 
-func (d *replay) due(context.Context, Group, string) (bool, error) { return false, nil }
+func (d *replay) redriveDue(context.Context, Group, string) (bool, error) { return false, nil }
 
-func (d *replay) redrive(*tenure) (applied, failed int, err error) {
-	return 0, 0, errors.New("replay: there are no dead letters to retry")
+func (d *replay) redrive(*assignment) (applied, failed int, err error) {
+	return 0, 0, errors.New("replay: there are no dead letters to redrive")
 }
 
-// forgetful is a store of checkpoints that keeps none.
-type forgetful struct{}
+func (d *replay) deliver(a *assignment) error {
+	w := &replayWorker{a: a, Replayer: d.Replayer, pos: driver.Unset}
+	err := a.run(w, noCheckpoints{})
+	w.discard(err)
+	return err
+}
 
-func (forgetful) Claim(_ context.Context, lease Lease, incarnation string) (Checkpoint, error) {
+// noCheckpoints is a store of checkpoints that keeps none.
+type noCheckpoints struct{}
+
+func (noCheckpoints) Claim(_ context.Context, lease Lease, incarnation string) (Checkpoint, error) {
 	return Checkpoint{Group: lease.Group, Partition: lease.Partition, Incarnation: incarnation, Position: driver.Unset, Owner: lease.Owner, Epoch: lease.Epoch}, nil
 }
 
-func (forgetful) Leave(context.Context, Lease) error { return nil }
+func (noCheckpoints) Leave(context.Context, Lease) error { return nil }
 
-// rerun is the replay of one partition during one tenure.
-type rerun struct {
-	*replay
-	*session
+// replayWorker delivers one partition's events into memory during one assignment.
+type replayWorker struct {
+	a *assignment
+	Replayer
 
-	of     string // the incarnation that is in memory; empty if none is
-	end    int64  // the newest event when reading began
-	caught bool   // CaughtUp was called
+	pos      Position // of the last event that is in memory
+	loaded   string   // the incarnation that is in memory; empty if none is
+	end      int64    // the newest event when reading began
+	caughtUp bool     // CaughtUp was called
 }
 
 // errReplay is a failure of the Replayer's functions.
 var errReplay = errors.New("replay")
 
-func (d *replay) deliver(t *tenure) error {
-	s := &rerun{replay: d}
-	s.session = &session{tenure: t, course: s, checkpoints: forgetful{}, pos: driver.Unset}
-	wait := t.c.backoff(t.rand)
-	for {
-		began := t.c.cfg.Clock.Elapsed()
-		err := s.read()
-		if t.c.cfg.Clock.Elapsed()-began > t.c.cfg.RetryMax {
-			wait.reset()
-		}
-		switch {
-		case t.idle.Err() != nil:
-			err = t.ended()
-			s.drop(err)
-			return err
-		case errors.Is(err, errReopen):
-			continue
-		case errors.Is(err, ErrFenced), errors.Is(err, ErrStolen):
-			s.drop(err)
-			return err
-		case errors.Is(err, errReplay), errors.Is(err, ErrRetention), errors.Is(err, ErrPastEnd), errors.Is(err, ErrRecreated):
-			s.drop(err) // what is in memory is not what the log says
-		}
-		t.failed(err)
-		if err := t.pause(wait.next()); err != nil {
-			s.drop(err)
-			return err
-		}
+// interrupted implements worker. After an error of the Replayer, or if the log does
+// not hold what follows, the memory is discarded and the next reading starts from
+// the beginning.
+func (w *replayWorker) interrupted(err error) bool {
+	if !errors.Is(err, errReplay) && !needsOperator(err) {
+		return false
 	}
+	w.discard(err)
+	return true
 }
 
-// drop has the memory dropped, so that the next reading begins anew.
-func (s *rerun) drop(cause error) {
-	held := s.of != ""
-	s.of, s.pos, s.caught = "", driver.Unset, false
+// discard has the user's memory discarded.
+func (w *replayWorker) discard(cause error) {
+	held := w.loaded != ""
+	w.loaded, w.pos, w.caughtUp = "", driver.Unset, false
 	if errors.Is(cause, ErrStopped) {
 		cause = nil
 	}
-	if held && s.Released != nil {
-		s.hook("released", func() error { s.Released(s.lease, cause); return nil })
+	if held && w.Released != nil {
+		w.a.hook("released", func() error { w.Released(w.a.lease, cause); return nil })
 	}
 }
 
-func (s *rerun) accept(Checkpoint) {}
+// claimed implements worker.
+func (w *replayWorker) claimed(Checkpoint) {}
 
-func (s *rerun) begin(start Position) error {
-	s.pos = start
+// storeStart implements worker.
+func (w *replayWorker) storeStart(start Position) error {
+	w.pos = start
 	return nil
 }
 
-func (s *rerun) beforeOpen() error {
-	if s.of != "" && s.of != s.incarnation {
-		return &RecreatedError{Topic: s.topic.Topic, Partition: s.lease.Partition, Had: s.of, Has: s.incarnation}
+// prepare implements worker.
+func (w *replayWorker) prepare() error {
+	if w.loaded != "" && w.loaded != w.a.incarnation {
+		return &RecreatedError{Topic: w.a.topic.Topic, Partition: w.a.lease.Partition, Had: w.loaded, Has: w.a.incarnation}
 	}
-	if s.of != "" {
+	if w.loaded != "" {
 		return nil
 	}
-	ctx, cancel := s.brief()
+	ctx, cancel := w.a.requestCtx()
 	defer cancel()
-	b, err := s.c.source.Bounds(ctx, s.lease.Partition)
+	b, err := w.a.c.source.Bounds(ctx, w.a.lease.Partition)
 	if err != nil {
-		return fmt.Errorf("ask for the end: %w", err)
+		return fmt.Errorf("get the partition's end: %w", err)
 	}
-	s.of, s.end = s.incarnation, b.Last.Sequence
+	w.loaded, w.end = w.a.incarnation, b.Last.Sequence
 	return nil
 }
 
-func (s *rerun) from() Position { return s.pos }
+// position implements worker.
+func (w *replayWorker) position() Position { return w.pos }
 
-func (s *rerun) drain(box *inbox) error {
+// deliver implements worker.
+func (w *replayWorker) deliver(buffer *prefetchBuffer) error {
 	for {
-		if s.idle.Err() != nil {
-			return s.ended()
+		if w.a.idle.Err() != nil {
+			return w.a.ended()
 		}
-		if err := s.lookUp(); err != nil {
+		if err := w.checkCaughtUp(); err != nil {
 			return err
 		}
-		events, err := box.take(s.c.cfg.MaxBatch)
+		events, err := buffer.take(w.a.c.cfg.MaxBatch)
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
 		}
 		if len(events) > 0 {
-			if err := s.apply(events); err != nil {
+			if err := w.apply(events); err != nil {
 				return err
 			}
 			continue
 		}
 		select {
-		case <-box.news:
-		case <-s.idle.Done():
+		case <-buffer.ready:
+		case <-w.a.idle.Done():
 		}
 	}
 }
 
-// apply takes events into memory. What is older than the end comes in batches
-// of its own, so that CaughtUp is told between the two.
-func (s *rerun) apply(events []*Event) error {
+// apply calls the Replayer with events. Events older than the end come in batches
+// of their own, so that CaughtUp is called between them and later ones.
+func (w *replayWorker) apply(events []*Event) error {
 	for len(events) > 0 {
 		n := len(events)
 		for i, e := range events {
-			if !s.caught && e.Sequence >= s.end {
+			if !w.caughtUp && e.Sequence >= w.end {
 				n = i + 1
 				break
 			}
 		}
-		b := Batch{Group: s.topic.Group, Partition: s.lease.Partition, Epoch: s.lease.Epoch, Events: events[:n]}
-		began := s.c.cfg.Clock.Elapsed()
-		if err := s.call("apply", func() error { return s.Apply(s.work, b) }); err != nil {
+		b := Batch{Group: w.a.topic.Group, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: events[:n]}
+		began := w.a.c.cfg.Clock.Elapsed()
+		if err := callReplayer("apply", func() error { return w.Apply(w.a.work, b) }); err != nil {
 			return err
 		}
 		to := events[n-1].Position()
-		s.observe(Observation{Kind: KindCommitted, From: s.pos, To: to, Events: n, Duration: s.c.cfg.Clock.Elapsed() - began, Lag: s.behind(to)})
-		s.pos = to
+		w.a.observe(Observation{Kind: KindCommitted, From: w.pos, To: to, Events: n, Duration: w.a.c.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(to)})
+		w.pos = to
 		events = events[n:]
-		if err := s.lookUp(); err != nil {
+		if err := w.checkCaughtUp(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lookUp tells, once, when the partition has caught up.
-func (s *rerun) lookUp() error {
-	if s.caught || s.pos.Sequence < s.end {
+// checkCaughtUp calls CaughtUp, once, when the partition has caught up.
+func (w *replayWorker) checkCaughtUp() error {
+	if w.caughtUp || w.pos.Sequence < w.end {
 		return nil
 	}
-	s.caught = true
-	if s.CaughtUp == nil {
+	w.caughtUp = true
+	if w.CaughtUp == nil {
 		return nil
 	}
-	return s.call("caught up", func() error { return s.CaughtUp(s.work, s.lease) })
+	return callReplayer("caught up", func() error { return w.CaughtUp(w.a.work, w.a.lease) })
 }
 
-// call calls a function of the Replayer's.
-func (s *rerun) call(name string, fn func() error) error {
+// callReplayer calls a function of the Replayer.
+func callReplayer(name string, fn func() error) error {
 	if err := guard(fn); err != nil {
 		return fmt.Errorf("%w: %s: %w", errReplay, name, err)
 	}

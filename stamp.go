@@ -304,14 +304,14 @@ func stampNumber(properties map[string]any, name string, absent int64) (int64, e
 // records.
 type emission struct {
 	FencingToken
-	source string                     // of the chain ids
-	mark   *atomic.Pointer[waterMark] // as of now
-	retry  bool                       // of a dead letter
+	source    string                     // of the chain ids
+	watermark *atomic.Pointer[watermark] // as of now
+	redrive   bool                       // of a dead letter
 }
 
-// waterMark is how far an emitter's checkpoint was stored, and which of the
+// watermark is how far an emitter's checkpoint was stored, and which of the
 // events up to there are dead letters, as [Stamp].Parked.
-type waterMark struct {
+type watermark struct {
 	low    int64
 	parked string
 }
@@ -324,15 +324,15 @@ const (
 	mostRead = 1000
 )
 
-// newWaterMark makes the mark of a checkpoint, given the dead letters behind
+// newWatermark makes the mark of a checkpoint, given the dead letters behind
 // and before it in ascending order. Where there are too many, the latest are
 // named, and the others are told by a number that none of them is above.
-func newWaterMark(low int64, parked []int64) *waterMark {
+func newWatermark(low int64, parked []int64) *watermark {
 	low = max(low, driver.Origin.Sequence)
 	n, _ := slices.BinarySearch(parked, low+1)
 	parked = parked[:n]
 	if n == 0 {
-		return &waterMark{low: low}
+		return &watermark{low: low}
 	}
 	floor := driver.Origin.Sequence
 	if n > mostParked {
@@ -342,7 +342,7 @@ func newWaterMark(low int64, parked []int64) *waterMark {
 	for i, sequence := range parked {
 		ids[i].Sequence = sequence
 	}
-	return &waterMark{low: low, parked: fmt.Sprintf("%d/%s", floor, idset.Encode(ids))}
+	return &watermark{low: low, parked: fmt.Sprintf("%d/%s", floor, idset.Encode(ids))}
 }
 
 // eachParked reads [Stamp].Parked: every event up to floor may be a dead
@@ -369,10 +369,10 @@ func StampOf(ctx context.Context, e *Event, n int) (Stamp, bool) {
 	if !ok {
 		return Stamp{}, false
 	}
-	mark := em.mark.Load()
+	mark := em.watermark.Load()
 	return Stamp{
 		ID:    CausationID{Source: em.source, Partition: e.Partition, Sequence: e.Sequence, N: n},
-		Epoch: em.Lease.Epoch, Low: mark.low, Parked: mark.parked, Redrive: em.retry,
+		Epoch: em.Lease.Epoch, Low: mark.low, Parked: mark.parked, Redrive: em.redrive,
 	}, true
 }
 

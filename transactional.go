@@ -8,20 +8,21 @@ import (
 	"sync"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
-// Delivery is how events take effect; its constructor's name is the guarantee:
+// Delivery is how events take effect. Its constructor's name is the guarantee:
 // [Transactional], [AtLeastOnce] or [Replay].
 type Delivery interface {
-	// check tells what is wrong with its configuration.
+	// check returns what is wrong with its configuration.
 	check() error
-	// deliver runs a partition until its tenure ends or is to stop, and
+	// deliver delivers a partition's events until the assignment ends, and
 	// returns why.
-	deliver(t *tenure) error
-	// redrive runs the retries that are due on a partition, and nothing else.
-	redrive(t *tenure) (applied, failed int, err error)
-	// due tells whether there are any.
-	due(ctx context.Context, group Group, partition string) (bool, error)
+	deliver(a *assignment) error
+	// redrive runs the redrives that are due on a partition, and nothing else.
+	redrive(a *assignment) (applied, failed int, err error)
+	// redriveDue reports whether there are any.
+	redriveDue(ctx context.Context, group Group, partition string) (bool, error)
 }
 
 // Transactional delivers each event's effect exactly once: the handler's
@@ -29,10 +30,10 @@ type Delivery interface {
 // store, fenced by the lease's epoch and owner and by the position they start
 // from.
 //
-// Where the events are messages of an [AtLeastOnce] stage before it that carry
-// a [Stamp], the exactly-once holds from that stage's events on: messages that
-// were sent more than once are handled once. So are several messages that share
-// a stamp because an event's properties were copied to each: see [Stamp].
+// Where the events are messages of an [AtLeastOnce] stage that carry a [Stamp],
+// the exactly-once guarantee starts at that stage's events: a message that was
+// sent more than once is handled once. So are several messages that share a stamp
+// because an event's properties were copied to each: see [Stamp].
 func Transactional[Tx any](store driver.TxStore[Tx], handler Handler[Tx]) Delivery {
 	return &transactional[Tx]{store: store, handler: handler}
 }
@@ -44,132 +45,140 @@ type transactional[Tx any] struct {
 
 func (d *transactional[Tx]) check() error { return nil }
 
-// applier delivers one partition's events during one tenure, batch by batch,
-// on one goroutine: apply.go brings them to their end, redrive.go those that
-// are tried again.
-type applier[Tx any] struct {
-	*transactional[Tx]
-	*session
-
-	trial   driver.AttemptRecord // of the event behind pos, or of a dead letter on retry
-	suspect int64                // up to this sequence number an event is suspected of killing the process; Unset's if none
-	outage  *backoff             // between tries while the database fails
-	repeats repeats
-	unread  bool // it was told of a stamp that can't be read
-
-	applied, failedAgain int // retries of dead letters
+func (d *transactional[Tx]) deliver(a *assignment) error {
+	w := d.newWorker(a)
+	defer a.leave(d.store)
+	return a.run(w, d.store)
 }
 
-func (d *transactional[Tx]) applier(t *tenure) *applier[Tx] {
-	s := &applier[Tx]{transactional: d, suspect: driver.Unset.Sequence, outage: t.c.backoff(t.rand)}
-	s.session = &session{tenure: t, course: s, checkpoints: d.store}
-	return s
+// transactionalWorker delivers one partition's events during one assignment,
+// batch by batch, on one goroutine. transactional_apply.go commits the batches,
+// transactional_redrive.go the dead letters that are redriven.
+type transactionalWorker[Tx any] struct {
+	a       *assignment
+	store   driver.TxStore[Tx]
+	handler Handler[Tx]
+
+	pos            Position             // the checkpoint, as far as is known
+	attempt        driver.AttemptRecord // of the event behind pos, or of a dead letter on redrive
+	suspectUpTo    int64                // events up to this one are suspected of killing the process; Unset's if none
+	outage         *clock.Backoff       // between tries while the database fails
+	dedup          deduplicator
+	stampsReported bool // an unreadable stamp was reported
+
+	redriven, redriveFailures int // dead letters
 }
 
-func (d *transactional[Tx]) deliver(t *tenure) error {
-	s := d.applier(t)
-	defer s.leave()
-	return s.run()
-}
-
-// accept takes over what a claim returned.
-func (s *applier[Tx]) accept(p Checkpoint) {
-	if p.Position.Sequence < s.pos.Sequence {
-		// The database has lost what came behind, the ids too.
-		s.repeats = repeats{most: s.repeats.most}
+func (d *transactional[Tx]) newWorker(a *assignment) *transactionalWorker[Tx] {
+	return &transactionalWorker[Tx]{
+		a: a, store: d.store, handler: d.handler,
+		suspectUpTo: driver.Unset.Sequence, outage: a.c.backoff(a.rand),
 	}
-	s.pos, s.trial = p.Position, p.Attempt
-	died := p.Attempt.Attempts > 0 && p.Attempt.Error == "" && p.Attempt.Sequence > p.Position.Sequence
-	if p.Claims > claimsTrusted || died {
-		s.suspect = max(s.suspect, p.Position.Sequence+int64(s.c.cfg.MaxBatch))
-	}
-	s.observe(Observation{Kind: KindClaimed, To: p.Position, Attempt: p.Claims})
 }
 
-func (s *applier[Tx]) begin(start Position) error {
-	err := s.commit(driver.Step{Lease: s.lease, From: driver.Unset, To: start}, nil)
-	if errors.Is(err, errAgain) {
+// claimed implements worker.
+func (w *transactionalWorker[Tx]) claimed(cp Checkpoint) {
+	if cp.Position.Sequence < w.pos.Sequence {
+		// The database has lost commits, and the ids of their events with them.
+		w.dedup = deduplicator{maxWords: w.dedup.maxWords}
+	}
+	w.pos, w.attempt = cp.Position, cp.Attempt
+	died := cp.Attempt.Attempts > 0 && cp.Attempt.Error == "" && cp.Attempt.Sequence > cp.Position.Sequence
+	if cp.Claims > claimsTrusted || died {
+		w.suspectUpTo = max(w.suspectUpTo, cp.Position.Sequence+int64(w.a.c.cfg.MaxBatch))
+	}
+	w.a.observe(Observation{Kind: KindClaimed, To: cp.Position, Attempt: cp.Claims})
+}
+
+// storeStart implements worker.
+func (w *transactionalWorker[Tx]) storeStart(start Position) error {
+	err := w.commit(driver.Step{Lease: w.a.lease, From: driver.Unset, To: start}, nil)
+	if errors.Is(err, errReclaimed) {
 		return errReopen
 	}
 	return err
 }
 
-// beforeOpen redrives: dead letters without a stored body are read from the
-// log, for which the broker wants no other reader of ours.
-func (s *applier[Tx]) beforeOpen() error { return s.redriveDue(true) }
+// prepare implements worker. It redrives: dead letters without a stored body are
+// read from the log, and the broker allows no other reader of this consumer.
+func (w *transactionalWorker[Tx]) prepare() error { return w.runRedrives(true) }
 
-func (s *applier[Tx]) from() Position { return s.pos }
+// position implements worker.
+func (w *transactionalWorker[Tx]) position() Position { return w.pos }
 
-// drain applies what the inbox holds, as it comes.
-func (s *applier[Tx]) drain(box *inbox) error {
-	var look redriveBell
-	var ringing sync.WaitGroup
-	ctx, cancel := context.WithCancel(s.idle)
-	ringing.Go(func() { look.ring(ctx, s.c.cfg.Clock, s.c.cfg.RedriveEvery, box.news) })
-	defer ringing.Wait()
+// interrupted implements worker.
+func (w *transactionalWorker[Tx]) interrupted(error) bool { return false }
+
+// deliver implements worker.
+func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
+	var look redriveTimer
+	var ticking sync.WaitGroup
+	ctx, cancel := context.WithCancel(w.a.idle)
+	ticking.Go(func() { look.run(ctx, w.a.c.cfg.Clock, w.a.c.cfg.RedriveEvery, buffer.ready) })
+	defer ticking.Wait()
 	defer cancel()
 	for {
-		if s.idle.Err() != nil {
-			return s.ended()
+		if w.a.idle.Err() != nil {
+			return w.a.ended()
 		}
-		if look.rang() && !s.trying() {
-			if err := s.redriveDue(false); err != nil {
+		if look.fired() && !w.attemptsOnRecord() {
+			if err := w.runRedrives(false); err != nil {
 				return err
 			}
 		}
-		limit := s.c.cfg.MaxBatch
-		if s.pos.Sequence < s.suspect {
+		limit := w.a.c.cfg.MaxBatch
+		if w.pos.Sequence < w.suspectUpTo {
 			limit = 1
 		}
-		events, err := box.take(limit)
+		events, err := buffer.take(limit)
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
 		}
 		if len(events) > 0 {
-			if err := s.take(events); err != nil {
+			if err := w.deliverBatch(events); err != nil {
 				return err
 			}
 			continue
 		}
 		select {
-		case <-box.news:
-		case <-s.idle.Done():
+		case <-buffer.ready:
+		case <-w.a.idle.Done():
 		}
 	}
 }
 
-// take applies events, and passes over those that repeat earlier ones.
-func (s *applier[Tx]) take(events []*Event) error {
+// deliverBatch applies events, without those that are duplicates of earlier ones.
+func (w *transactionalWorker[Tx]) deliverBatch(events []*Event) error {
 	if !slices.ContainsFunc(events, carriesStamp) {
-		return s.apply(events)
+		return w.apply(events)
 	}
-	if !s.repeats.loaded {
-		// Nobody else adds to it in this epoch.
-		rows, err := s.store.ReadDedup(s.work, s.topic.Group, s.lease.Partition)
+	if !w.dedup.loaded {
+		// In this epoch nobody else adds to it.
+		rows, err := w.store.ReadDedup(w.a.work, w.a.topic.Group, w.a.lease.Partition)
 		if err == nil {
-			err = s.repeats.load(rows, s.pos.Sequence)
+			err = w.dedup.load(rows, w.pos.Sequence)
 		}
 		if err != nil {
-			return fmt.Errorf("read the chain ids seen: %w", err)
+			return fmt.Errorf("read dedup state: %w", err)
 		}
 	}
-	kept := s.repeats.weed(events, s.pos.Sequence)
-	if s.repeats.crowded != "" {
-		s.failed(fmt.Errorf("the oldest chain ids of %s are forgotten, for there are too many above its watermark: see that its emitter can store its checkpoint", s.repeats.crowded))
-		s.repeats.crowded = ""
+	kept := w.dedup.filter(events, w.pos.Sequence)
+	if w.dedup.overflowed != "" {
+		w.a.failed(fmt.Errorf("dedup state is full: the oldest causation ids of %s were forgotten, so duplicates of their messages are not detected: check that this emitter can store its checkpoint", w.dedup.overflowed))
+		w.dedup.overflowed = ""
 	}
-	if err := s.repeats.unread; err != nil && !s.unread {
-		s.unread = true
-		s.failed(fmt.Errorf("%w: repeats can't be told by such stamps, see who sets the properties named sluice-*", err))
+	if err := w.dedup.unreadable; err != nil && !w.stampsReported {
+		w.stampsReported = true
+		w.a.failed(fmt.Errorf("%w: duplicates of messages with such stamps are not detected: check which program sets the properties named sluice-*", err))
 	}
 	if len(kept) == 0 {
-		return s.pass(events[len(events)-1].Position())
+		return w.skip(events[len(events)-1].Position())
 	}
-	return s.apply(kept)
+	return w.apply(kept)
 }
 
-// trying tells whether the event behind the checkpoint has failed attempts
-// on record, which a retry of a dead letter would overwrite.
-func (s *applier[Tx]) trying() bool {
-	return s.trial.Attempts > 0 && s.trial.Sequence > s.pos.Sequence
+// attemptsOnRecord reports whether failed attempts at the event behind the
+// checkpoint are on record. The attempt of a redrive would overwrite them.
+func (w *transactionalWorker[Tx]) attemptsOnRecord() bool {
+	return w.attempt.Attempts > 0 && w.attempt.Sequence > w.pos.Sequence
 }

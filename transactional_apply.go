@@ -12,36 +12,36 @@ import (
 
 const (
 	// claimsTrusted is how many claims in a row may see no progress before the
-	// events behind the checkpoint are suspected of killing the process, and
-	// are tried one at a time.
+	// events behind the checkpoint are suspected of killing the process and are
+	// tried one at a time.
 	claimsTrusted = 3
-	// deathsAllowed is how often a suspected event may be begun without coming
-	// to an end before it becomes a dead letter.
+	// deathsAllowed is how many attempts at a suspected event may start and never
+	// return before it becomes a dead letter.
 	deathsAllowed = 3
 )
 
-// errAgain says that a step was not done, and that the session has learned
-// anew where the checkpoint stands: look what is left, and try that.
-var errAgain = errors.New("again")
+// errReclaimed means that a step was not done and that the checkpoint was claimed
+// again: the caller continues from w.pos.
+var errReclaimed = errors.New("checkpoint claimed again")
 
-// apply brings events to their end, in order: committed or parked. One
-// transaction if all goes well; otherwise it is taken apart around the events
-// to blame, found by the handler's word or by halving.
-func (s *applier[Tx]) apply(events []*Event) error {
+// apply brings events to their end, in order: each is committed or becomes a dead
+// letter. If all goes well that takes one transaction. Otherwise apply splits the
+// batch around the events to blame, which the handler names or halving finds.
+func (w *transactionalWorker[Tx]) apply(events []*Event) error {
 	for {
-		events = s.pending(events)
+		events = w.notDone(events)
 		switch len(events) {
 		case 0:
 			return nil
 		case 1:
-			return s.settle(events[0], nil)
+			return w.applyOne(events[0], nil)
 		}
-		err := s.transact(events, nil)
+		err := w.transact(events, nil)
 		var failure *driver.HandlerError
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, errAgain):
+		case errors.Is(err, errReclaimed):
 			continue
 		case !errors.As(err, &failure):
 			return err
@@ -50,15 +50,15 @@ func (s *applier[Tx]) apply(events []*Event) error {
 		culprits := blamed(failure.Err, len(events))
 		if len(culprits) == 0 {
 			half := len(events) / 2
-			if err := s.apply(events[:half]); err != nil {
+			if err := w.apply(events[:half]); err != nil {
 				return err
 			}
 			events = events[half:]
 			continue
 		}
-		if letters, n := s.letters(events, culprits); letters != nil {
-			err := s.transact(events[:n], letters)
-			if err == nil || errors.Is(err, errAgain) {
+		if dead, n := w.finalFailures(events, culprits); dead != nil {
+			err := w.transact(events[:n], dead)
+			if err == nil || errors.Is(err, errReclaimed) {
 				continue
 			}
 			if !errors.As(err, &failure) {
@@ -66,83 +66,81 @@ func (s *applier[Tx]) apply(events []*Event) error {
 			}
 		}
 		first := culprits[0]
-		if err := s.apply(events[:first.Index]); err != nil {
+		if err := w.apply(events[:first.Index]); err != nil {
 			return err
 		}
-		if err := s.settle(events[first.Index], first.Err); err != nil {
+		if err := w.applyOne(events[first.Index], first.Err); err != nil {
 			return err
 		}
 	}
 }
 
-// letters makes dead letters of the culprits if none of them deserves another
-// attempt, and says how many events they and those before them are.
-func (s *applier[Tx]) letters(events []*Event, culprits []*EventError) ([]DeadLetter, int) {
-	var letters []DeadLetter
-	n := 0
+// finalFailures makes dead letters of the culprits if none of them gets another
+// attempt. It returns how many events they and the events before them are.
+func (w *transactionalWorker[Tx]) finalFailures(events []*Event, culprits []*EventError) (dead []DeadLetter, n int) {
 	for _, c := range culprits {
 		e := events[c.Index]
-		attempt := s.attempts(e) + 1
-		if !s.final(c.Err, attempt) {
+		attempt := w.attempts(e) + 1
+		if !w.a.isFinal(c.Err, attempt) {
 			return nil, 0
 		}
-		letters = append(letters, s.letter(e, c.Err, attempt))
+		dead = append(dead, w.a.newDeadLetter(e, c.Err, attempt))
 		n = c.Index + 1
 	}
-	return letters, n
+	return dead, n
 }
 
-// settle brings one event to its end: applied, or parked after its attempts.
-// A failure that is already known counts as an attempt.
-func (s *applier[Tx]) settle(e *Event, failure error) error {
-	attempt := s.attempts(e)
+// applyOne brings one event to its end: it is committed, or becomes a dead letter
+// after its attempts. A failure that is already known counts as an attempt.
+func (w *transactionalWorker[Tx]) applyOne(e *Event, failure error) error {
+	attempt := w.attempts(e)
 	if failure != nil {
 		attempt++
 	}
-	wait := s.c.backoff(s.rand)
-	for !s.done(e) {
-		if failure == nil && attempt >= deathsAllowed && s.trial.Error == "" {
+	wait := w.a.c.backoff(w.a.rand)
+	for !w.done(e) {
+		if failure == nil && attempt >= deathsAllowed && w.attempt.Error == "" {
 			failure = Reject(fmt.Errorf("the process ended %d times while it handled this event", attempt))
 		}
 		if failure == nil {
-			err := s.alone(e)
+			err := w.try(e)
 			var failed *driver.HandlerError
 			switch {
 			case err == nil:
 				return nil
-			case errors.Is(err, errAgain):
+			case errors.Is(err, errReclaimed):
 				continue
 			case !errors.As(err, &failed):
 				return err
 			}
 			failure = failed.Err
-			if attempt = s.attempts(e); attempt == 0 || s.trial.Error != "" {
-				attempt++ // an event under suspicion was counted before it began
+			if attempt = w.attempts(e); attempt == 0 || w.attempt.Error != "" {
+				attempt++ // the attempt at a suspected event was counted before it started
 			}
 		}
 		var each *EventError
 		if errors.As(failure, &each) {
 			failure = each.Err
 		}
-		if s.final(failure, attempt) {
-			err := s.transact([]*Event{e}, []DeadLetter{s.letter(e, failure, attempt)})
+		if w.a.isFinal(failure, attempt) {
+			err := w.transact([]*Event{e}, []DeadLetter{w.a.newDeadLetter(e, failure, attempt)})
 			var failed *driver.HandlerError
 			switch {
-			case errors.Is(err, errAgain):
+			case errors.Is(err, errReclaimed):
 				continue
 			case errors.As(err, &failed):
 				return fmt.Errorf("store dead letter: %w", failed.Err)
 			}
 			return err
 		}
-		if err := s.record(driver.AttemptRecord{Sequence: e.Sequence, Attempts: attempt, Error: describe(failure)}); err != nil {
-			if errors.Is(err, errAgain) {
+		if err := w.recordAttempt(driver.AttemptRecord{Sequence: e.Sequence, Attempts: attempt, Error: errorText(failure)}); err != nil {
+			if errors.Is(err, errReclaimed) {
 				continue
 			}
 			return err
 		}
-		s.observe(Observation{Kind: KindRetried, To: e.Position(), Attempt: attempt, Err: failure})
-		if err := s.pause(wait.next()); err != nil {
+		w.a.observe(Observation{Kind: KindRetried, To: e.Position(), Attempt: attempt, Err: failure})
+		if err := w.a.pause(wait.Next()); err != nil {
 			return err
 		}
 		failure = nil
@@ -150,31 +148,31 @@ func (s *applier[Tx]) settle(e *Event, failure error) error {
 	return nil
 }
 
-// alone tries one event in a transaction of its own. Under suspicion the
-// attempt is recorded before it begins, and only one such attempt goes on in
-// this process, so that its death tells which event it was.
-func (s *applier[Tx]) alone(e *Event) error {
-	if e.Sequence <= s.suspect {
+// try applies one event in a transaction of its own. If the event is suspected of
+// killing the process, the attempt is recorded before it starts, and only one such
+// attempt runs in this process, so that its death shows which event it was.
+func (w *transactionalWorker[Tx]) try(e *Event) error {
+	if e.Sequence <= w.suspectUpTo {
 		select {
-		case s.c.careful <- struct{}{}:
-			defer func() { <-s.c.careful }()
-		case <-s.work.Done():
-			return s.ended()
+		case w.a.c.suspectToken <- struct{}{}:
+			defer func() { <-w.a.c.suspectToken }()
+		case <-w.a.work.Done():
+			return w.a.ended()
 		}
-		if err := s.record(driver.AttemptRecord{Sequence: e.Sequence, Attempts: s.attempts(e) + 1}); err != nil {
+		if err := w.recordAttempt(driver.AttemptRecord{Sequence: e.Sequence, Attempts: w.attempts(e) + 1}); err != nil {
 			return err
 		}
 	}
-	return s.transact([]*Event{e}, nil)
+	return w.transact([]*Event{e}, nil)
 }
 
-// transact applies events in one transaction, all but those that it parks,
-// which are in the same order.
-func (s *applier[Tx]) transact(events []*Event, parked []DeadLetter) error {
+// transact applies events in one transaction. Those of the dead letters, which are
+// in the same order, are not handled: their dead letters are stored instead.
+func (w *transactionalWorker[Tx]) transact(events []*Event, dead []DeadLetter) error {
 	good := events
-	if len(parked) > 0 {
+	if len(dead) > 0 {
 		good = make([]*Event, 0, len(events))
-		rest := parked
+		rest := dead
 		for _, e := range events {
 			if len(rest) > 0 && rest[0].Event.Sequence == e.Sequence {
 				rest = rest[1:]
@@ -183,176 +181,181 @@ func (s *applier[Tx]) transact(events []*Event, parked []DeadLetter) error {
 			}
 		}
 	}
-	b := Batch{Group: s.topic.Group, Partition: s.lease.Partition, Epoch: s.lease.Epoch, Events: good}
-	if err := s.move(s.repeats.beyond(events[len(events)-1]), parked, len(events), s.handle(b)); err != nil {
+	b := Batch{Group: w.a.topic.Group, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: good}
+	if err := w.advance(w.dedup.after(events[len(events)-1]), dead, len(events), w.handle(b)); err != nil {
 		return err
 	}
-	for _, d := range parked {
-		s.observe(Observation{Kind: KindParked, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
+	for _, d := range dead {
+		w.a.observe(Observation{Kind: KindParked, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
 	}
-	if hook := s.c.cfg.Hooks.Batch; hook != nil {
+	if hook := w.a.c.cfg.Hooks.Batch; hook != nil {
 		b.Events = events
-		s.hook("batch", func() error { return hook(s.work, b) })
+		w.a.hook("batch", func() error { return hook(w.a.work, b) })
 	}
 	return nil
 }
 
-// move moves the checkpoint past so many events, and the repeats among them.
-func (s *applier[Tx]) move(to Position, parked []DeadLetter, events int, fn func(context.Context, Tx) error) error {
-	step := driver.Step{Lease: s.lease, From: s.pos, To: to, DeadLetters: parked}
-	repeats := s.repeats.seen(&step)
-	began := s.c.cfg.Clock.Elapsed()
-	if err := s.commit(step, fn); err != nil {
+// advance moves the checkpoint past the given number of events, and past the
+// duplicates among them.
+func (w *transactionalWorker[Tx]) advance(to Position, dead []DeadLetter, events int, fn func(context.Context, Tx) error) error {
+	step := driver.Step{Lease: w.a.lease, From: w.pos, To: to, DeadLetters: dead}
+	duplicates := w.dedup.addTo(&step)
+	began := w.a.c.cfg.Clock.Elapsed()
+	if err := w.commit(step, fn); err != nil {
 		return err
 	}
-	s.repeats.stored(&step)
-	s.observe(Observation{
-		Kind: KindCommitted, From: step.From, To: step.To, Events: events + repeats, Duplicates: repeats,
-		Duration: s.c.cfg.Clock.Elapsed() - began, Lag: s.behind(step.To),
+	w.dedup.committed(&step)
+	w.a.observe(Observation{
+		Kind: KindCommitted, From: step.From, To: step.To, Events: events + duplicates, Duplicates: duplicates,
+		Duration: w.a.c.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(step.To),
 	})
 	return nil
 }
 
-// pass moves the checkpoint past repeats alone.
-func (s *applier[Tx]) pass(to Position) error {
-	for s.pos.Sequence < to.Sequence {
-		err := s.move(to, nil, 0, nil)
+// skip moves the checkpoint past duplicates alone.
+func (w *transactionalWorker[Tx]) skip(to Position) error {
+	for w.pos.Sequence < to.Sequence {
+		err := w.advance(to, nil, 0, nil)
 		var failed *driver.HandlerError
 		switch {
 		case errors.As(err, &failed):
-			return fmt.Errorf("pass repeats: %w", failed.Err)
-		case err != nil && !errors.Is(err, errAgain):
+			return fmt.Errorf("skip duplicates: %w", failed.Err)
+		case err != nil && !errors.Is(err, errReclaimed):
 			return err
 		}
 	}
 	return nil
 }
 
-// handle is the handler applied to a batch, nil for an empty one.
-func (s *applier[Tx]) handle(b Batch) func(context.Context, Tx) error {
+// handle returns the handler applied to a batch, nil for an empty batch.
+func (w *transactionalWorker[Tx]) handle(b Batch) func(context.Context, Tx) error {
 	if len(b.Events) == 0 {
 		return nil
 	}
 	return func(ctx context.Context, tx Tx) error {
-		return guard(func() error { return s.handler(ctx, tx, b) })
+		return guard(func() error { return w.handler(ctx, tx, b) })
 	}
 }
 
 // commit runs one step. It returns nil if the step is known to be done, a
-// [*HandlerError], [errAgain] if it is not and the checkpoint was claimed
-// again, or the reason why the tenure must end.
-func (s *applier[Tx]) commit(step driver.Step, fn func(context.Context, Tx) error) error {
-	err := s.store.Commit(s.work, step, fn)
+// [*driver.HandlerError], errReclaimed if it is not done and the checkpoint was
+// claimed again, or the reason why the assignment must end.
+func (w *transactionalWorker[Tx]) commit(step driver.Step, fn func(context.Context, Tx) error) error {
+	err := w.store.Commit(w.a.work, step, fn)
 	var failed *driver.HandlerError
 	switch {
 	case err == nil:
-		s.outage.reset()
-		s.pos = step.To
+		w.outage.Reset()
+		w.pos = step.To
 		if step.From != step.To {
-			s.trial = driver.AttemptRecord{}
+			w.attempt = driver.AttemptRecord{}
 		}
 		return nil
-	case errors.As(err, &failed) && s.work.Err() == nil:
-		s.outage.reset()
+	case errors.As(err, &failed) && w.a.work.Err() == nil:
+		w.outage.Reset()
 		return failed
 	case errors.Is(err, ErrFenced) && failed == nil:
-		// Told also when the lease is over: so it is seen who came too late.
-		s.observe(Observation{Kind: KindFenced, From: step.From, To: step.To, Err: err})
-		if s.work.Err() != nil {
-			return s.ended()
+		// Observed also after the lease has ended: it shows that a late commit was
+		// refused.
+		w.a.observe(Observation{Kind: KindFenced, From: step.From, To: step.To, Err: err})
+		if w.a.work.Err() != nil {
+			return w.a.ended()
 		}
-	case s.work.Err() != nil:
-		return s.ended()
+	case w.a.work.Err() != nil:
+		return w.a.ended()
 	case errors.Is(err, ErrUnknown):
-		s.observe(Observation{Kind: KindUnknown, From: step.From, To: step.To, Err: err})
+		w.a.observe(Observation{Kind: KindUnknown, From: step.From, To: step.To, Err: err})
 	default:
-		s.failed(fmt.Errorf("commit: %w", err))
-		if err := s.pause(s.outage.next()); err != nil {
+		w.a.failed(fmt.Errorf("commit: %w", err))
+		if err := w.a.pause(w.outage.Next()); err != nil {
 			return err
 		}
 	}
-	if err := s.reclaim(); err != nil {
+	if err := w.reclaim(); err != nil {
 		return err
 	}
 	switch {
-	case step.From != step.To && s.pos.Sequence == step.To.Sequence:
-		// Nobody else moves the checkpoint in this epoch: it was this step.
+	case step.From != step.To && w.pos.Sequence == step.To.Sequence:
+		// Nobody else moves the checkpoint in this epoch, so this step did.
 		return nil
-	case errors.Is(err, ErrFenced) && s.pos.Sequence == step.From.Sequence:
-		// A rival still at it, or a database that does not keep its word.
-		if err := s.pause(s.outage.next()); err != nil {
+	case errors.Is(err, ErrFenced) && w.pos.Sequence == step.From.Sequence:
+		// Another transaction still holds the checkpoint, or the database has lost
+		// a write that it had acknowledged.
+		if err := w.a.pause(w.outage.Next()); err != nil {
 			return err
 		}
 	}
-	return errAgain
+	return errReclaimed
 }
 
-// reclaim learns from the database where the checkpoint stands, for as long as
-// that takes. If it has gone back, the log must be read from there: [errReopen].
-func (s *applier[Tx]) reclaim() error {
+// reclaim asks the database where the checkpoint stands, for as long as that
+// takes. If the checkpoint has moved backwards the log must be read from there:
+// then it returns errReopen.
+func (w *transactionalWorker[Tx]) reclaim() error {
 	for {
-		p, err := s.store.Claim(s.work, s.lease, s.incarnation)
+		cp, err := w.store.Claim(w.a.work, w.a.lease, w.a.incarnation)
 		switch {
 		case err == nil:
-			before := s.pos
-			s.accept(p)
-			if s.pos.Sequence < before.Sequence {
+			before := w.pos
+			w.claimed(cp)
+			if w.pos.Sequence < before.Sequence {
 				return errReopen
 			}
 			return nil
-		case s.work.Err() != nil:
-			return s.ended()
+		case w.a.work.Err() != nil:
+			return w.a.ended()
 		case errors.Is(err, ErrFenced):
 			return err
 		}
-		s.failed(fmt.Errorf("claim checkpoint again: %w", err))
-		if err := s.pause(s.outage.next()); err != nil {
+		w.a.failed(fmt.Errorf("claim checkpoint again: %w", err))
+		if err := w.a.pause(w.outage.Next()); err != nil {
 			return err
 		}
 	}
 }
 
-// record stores a trial. Like commit it returns [errAgain] after a failure.
-func (s *applier[Tx]) record(trial driver.AttemptRecord) error {
-	err := s.store.RecordAttempt(s.work, s.lease, s.pos, trial)
+// recordAttempt stores an attempt record. Like commit it returns errReclaimed
+// after a failure.
+func (w *transactionalWorker[Tx]) recordAttempt(attempt driver.AttemptRecord) error {
+	err := w.store.RecordAttempt(w.a.work, w.a.lease, w.pos, attempt)
 	switch {
 	case err == nil:
-		s.trial = trial
+		w.attempt = attempt
 		return nil
-	case s.work.Err() != nil:
-		return s.ended()
+	case w.a.work.Err() != nil:
+		return w.a.ended()
 	}
-	s.failed(fmt.Errorf("record attempt: %w", err))
-	if err := s.pause(s.outage.next()); err != nil {
+	w.a.failed(fmt.Errorf("record attempt: %w", err))
+	if err := w.a.pause(w.outage.Next()); err != nil {
 		return err
 	}
-	if err := s.reclaim(); err != nil {
+	if err := w.reclaim(); err != nil {
 		return err
 	}
-	return errAgain
+	return errReclaimed
 }
 
-// done tells whether an event lies before the checkpoint.
-func (s *applier[Tx]) done(e *Event) bool { return e.Sequence <= s.pos.Sequence }
+// done reports whether an event lies before the checkpoint.
+func (w *transactionalWorker[Tx]) done(e *Event) bool { return e.Sequence <= w.pos.Sequence }
 
-// pending drops the events that are done.
-func (s *applier[Tx]) pending(events []*Event) []*Event {
-	for len(events) > 0 && s.done(events[0]) {
+// notDone returns the events without those that are done.
+func (w *transactionalWorker[Tx]) notDone(events []*Event) []*Event {
+	for len(events) > 0 && w.done(events[0]) {
 		events = events[1:]
 	}
 	return events
 }
 
-// attempts is how many attempts at an event are on record.
-func (s *applier[Tx]) attempts(e *Event) int {
-	if s.trial.Sequence != e.Sequence {
+// attempts returns how many attempts at an event are on record.
+func (w *transactionalWorker[Tx]) attempts(e *Event) int {
+	if w.attempt.Sequence != e.Sequence {
 		return 0
 	}
-	return s.trial.Attempts
+	return w.attempt.Attempts
 }
 
-// blamed collects the events that a handler's error blames, each once, in
-// order. An index that is not in the batch counts as no word at all.
+// blamed returns the events that a handler's error blames, each once, in order.
+// An index outside the batch is ignored.
 func blamed(err error, n int) []*EventError {
 	var list []*EventError
 	var walk func(error)

@@ -10,148 +10,147 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// redrivePage is how many retries are looked up at a time.
+// redrivePage is how many dead letters on redrive are looked up at a time.
 const redrivePage = 100
 
-// redriveBell rings when it is time to look for retries.
-type redriveBell struct{ struck atomic.Bool }
+// redriveTimer fires when it is time to look for redrives.
+type redriveTimer struct{ due atomic.Bool }
 
-// ring strikes the bell every so often until ctx ends.
-func (b *redriveBell) ring(ctx context.Context, clock Clock, every time.Duration, news chan struct{}) {
+// run fires the timer at an interval until ctx ends, and wakes the delivery.
+func (r *redriveTimer) run(ctx context.Context, clock Clock, every time.Duration, delivery chan struct{}) {
 	for clock.Sleep(ctx, every) == nil {
-		b.struck.Store(true)
-		wake(news)
+		r.due.Store(true)
+		wake(delivery)
 	}
 }
 
-func (b *redriveBell) rang() bool { return b.struck.Swap(false) }
+// fired reports whether the timer has fired since the last call.
+func (r *redriveTimer) fired() bool { return r.due.Swap(false) }
 
-func (d *transactional[Tx]) due(ctx context.Context, group Group, partition string) (bool, error) {
-	letters, err := d.store.Due(ctx, group, partition, 1)
-	return len(letters) > 0, err
+func (d *transactional[Tx]) redriveDue(ctx context.Context, group Group, partition string) (bool, error) {
+	due, err := d.store.Due(ctx, group, partition, 1)
+	return len(due) > 0, err
 }
 
-func (d *transactional[Tx]) redrive(t *tenure) (applied, failed int, err error) {
-	s := d.applier(t)
-	defer s.leave()
+func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err error) {
+	w := d.newWorker(a)
+	defer a.leave(d.store)
 	err = errReopen
-	for t.idle.Err() == nil {
+	for a.idle.Err() == nil {
 		if errors.Is(err, errReopen) {
-			err = s.claim()
+			err = a.claim(w, d.store)
 		} else {
 			var more bool
-			if more, err = d.due(t.idle, t.topic.Group, t.lease.Partition); err == nil && !more {
-				return s.applied, s.failedAgain, nil
+			if more, err = d.redriveDue(a.idle, a.topic.Group, a.lease.Partition); err == nil && !more {
+				return w.redriven, w.redriveFailures, nil
 			}
-			before := s.applied + s.failedAgain
+			before := w.redriven + w.redriveFailures
 			if err == nil {
-				err = s.redriveDue(true)
+				err = w.runRedrives(true)
 			}
-			if err == nil && s.applied+s.failedAgain == before {
-				err = t.pause(t.c.cfg.RetryMin)
+			if err == nil && w.redriven+w.redriveFailures == before {
+				err = a.pause(a.c.cfg.RetryMin)
 			}
 		}
 		if err != nil && !errors.Is(err, errReopen) {
-			return s.applied, s.failedAgain, err
+			return w.redriven, w.redriveFailures, err
 		}
 	}
-	return s.applied, s.failedAgain, t.ended()
+	return w.redriven, w.redriveFailures, a.ended()
 }
 
-// redriveDue runs the retries that are due, between two batches and so never
-// beside the handler. Letters without a body need the log: unless it may be
-// read now, they make the session reopen.
-func (s *applier[Tx]) redriveDue(mayRead bool) error {
-	letters, err := s.store.Due(s.idle, s.topic.Group, s.lease.Partition, redrivePage)
+// runRedrives runs the redrives that are due. It runs between two batches, so
+// never beside the handler. A dead letter without a body needs the log: unless the
+// log may be read now, runRedrives returns errReopen.
+func (w *transactionalWorker[Tx]) runRedrives(mayRead bool) error {
+	due, err := w.store.Due(w.a.idle, w.a.topic.Group, w.a.lease.Partition, redrivePage)
 	if err != nil {
-		if s.idle.Err() != nil {
-			return s.ended()
+		if w.a.idle.Err() != nil {
+			return w.a.ended()
 		}
-		s.failed(fmt.Errorf("look for retries: %w", err))
+		w.a.failed(fmt.Errorf("look for redrives: %w", err))
 		return nil
 	}
-	for i := range letters {
-		if s.idle.Err() != nil {
-			return s.ended()
+	for i := range due {
+		if w.a.idle.Err() != nil {
+			return w.a.ended()
 		}
-		if !letters[i].HasBody && !mayRead {
+		if !due[i].HasBody && !mayRead {
 			return errReopen
 		}
-		err := s.redriveOne(&letters[i])
-		if err != nil && !errors.Is(err, errAgain) {
+		err := w.redriveOne(&due[i])
+		if err != nil && !errors.Is(err, errReclaimed) {
 			return err
 		}
 	}
 	return nil
 }
 
-// redriveOne applies one dead letter and removes it, in one transaction; or
-// puts it back with its new error.
-func (s *applier[Tx]) redriveOne(d *DeadLetter) error {
+// redriveOne applies one dead letter and removes it, in one transaction. If the
+// handler fails, it stores the new error instead.
+func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
 	e := d.Event
 	if !d.HasBody {
-		found, err := s.reread(d)
+		found, err := w.a.reread(d)
 		if err != nil {
-			if s.idle.Err() != nil {
-				return s.ended()
+			if w.a.idle.Err() != nil {
+				return w.a.ended()
 			}
-			if errors.Is(err, ErrRetention) || errors.Is(err, ErrPastEnd) || errors.Is(err, ErrRecreated) {
-				return s.putBack(d, err)
+			if needsOperator(err) {
+				return w.storeRedriveFailure(d, err)
 			}
 			return err
 		}
 		e = *found
 	}
-	began := s.c.cfg.Clock.Elapsed()
-	attempt := s.attempts(&e)
+	began := w.a.c.cfg.Clock.Elapsed()
+	attempt := w.attempts(&e)
 	if attempt >= deathsAllowed {
-		return s.putBack(d, fmt.Errorf("the process ended %d times while it retried this event", attempt))
+		return w.storeRedriveFailure(d, fmt.Errorf("the process ended %d times while it redrove this event", attempt))
 	}
-	// On record before it begins: a retry that kills the process must not do
-	// so for ever. But not in the place of an event whose attempts are counted;
-	// only a command gets here then, and it can be seen to die.
-	if !s.trying() {
-		if err := s.record(driver.AttemptRecord{Sequence: e.Sequence, Attempts: attempt + 1}); err != nil {
+	// The attempt is recorded before it starts: a redrive that kills the process
+	// must not do so for ever. It does not replace the record of another event:
+	// then only a command runs redrives, and its death can be seen.
+	if !w.attemptsOnRecord() {
+		if err := w.recordAttempt(driver.AttemptRecord{Sequence: e.Sequence, Attempts: attempt + 1}); err != nil {
 			return err
 		}
 	}
-	b := Batch{Group: s.topic.Group, Partition: s.lease.Partition, Epoch: s.lease.Epoch, Redriven: true, Events: []*Event{&e}}
-	err := s.commit(driver.Step{Lease: s.lease, From: s.pos, To: s.pos, Redriven: []int64{d.ID}}, s.handle(b))
+	b := Batch{Group: w.a.topic.Group, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Redriven: true, Events: []*Event{&e}}
+	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, Redriven: []int64{d.ID}}, w.handle(b))
 	var failed *driver.HandlerError
 	switch {
 	case err == nil:
-		s.forget(e.Sequence)
-		s.applied++
-		s.observe(Observation{Kind: KindRedriven, To: e.Position(), Events: 1, Duration: s.c.cfg.Clock.Elapsed() - began})
+		w.clearAttempt(e.Sequence)
+		w.redriven++
+		w.a.observe(Observation{Kind: KindRedriven, To: e.Position(), Events: 1, Duration: w.a.c.cfg.Clock.Elapsed() - began})
 		return nil
 	case errors.As(err, &failed):
 		var each *EventError
 		if errors.As(failed.Err, &each) {
-			return s.putBack(d, each.Err)
+			return w.storeRedriveFailure(d, each.Err)
 		}
-		return s.putBack(d, failed.Err)
+		return w.storeRedriveFailure(d, failed.Err)
 	}
 	return err
 }
 
-// putBack stores a dead letter whose retry has failed.
-func (s *applier[Tx]) putBack(d *DeadLetter, failure error) error {
-	d.Status, d.NextAttempt = StatusDead, time.Time{}
-	d.Attempts++
-	d.Error, d.FailedAt = describe(failure), s.c.cfg.Clock.Wall().UTC()
-	err := s.commit(driver.Step{Lease: s.lease, From: s.pos, To: s.pos, FailedRedrives: []DeadLetter{*d}}, nil)
+// storeRedriveFailure stores a dead letter whose redrive has failed.
+func (w *transactionalWorker[Tx]) storeRedriveFailure(d *DeadLetter, failure error) error {
+	w.a.redriveFailed(d, failure)
+	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, FailedRedrives: []DeadLetter{*d}}, nil)
 	if err != nil {
 		return err
 	}
-	s.forget(d.Event.Sequence)
-	s.failedAgain++
-	s.observe(Observation{Kind: KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, Err: failure})
+	w.clearAttempt(d.Event.Sequence)
+	w.redriveFailures++
+	w.a.observe(Observation{Kind: KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, Err: failure})
 	return nil
 }
 
-// forget ends the trial of a retry.
-func (s *applier[Tx]) forget(sequence int64) {
-	if s.trial.Sequence == sequence {
-		s.trial = driver.AttemptRecord{}
+// clearAttempt clears the attempt record of a redrive.
+func (w *transactionalWorker[Tx]) clearAttempt(sequence int64) {
+	if w.attempt.Sequence == sequence {
+		w.attempt = driver.AttemptRecord{}
 	}
 }

@@ -1,0 +1,389 @@
+package sluice
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/worklist"
+)
+
+// atLeastOnceWorker delivers one partition's events during one assignment.
+//
+// Its own goroutine, the delivery's, admits events as they come, makes their
+// records and submits those (atleastonce_records.go). The sink's goroutines return
+// the results. A background goroutine stores the checkpoint and the dead letters,
+// so that a slow store does not delay the events. A timer wakes the worker when a
+// retry is due.
+type atLeastOnceWorker[R any] struct {
+	a       *assignment
+	store   driver.AtLeastOnceStore
+	records func(context.Context, *Event) ([]R, error)
+	sink    Sink[R]
+	cfg     *AtLeastOnceConfig
+
+	// Shared with the other goroutines. Each has its own lock, or is atomic.
+	inFlight    inFlightList
+	results     resultQueue[R]
+	timer       wakeTimer
+	stats       writeStats
+	deadLetters deadLetterWriter
+	redrives    redriveQueue
+	checkpoints checkpointer
+	watermark   atomic.Pointer[watermark] // of the checkpoint, as last stored
+	submitted   atomic.Int64              // records that the sink has
+	bytes       atomic.Int64              // of the bodies of events in flight
+	wakeup      chan struct{}             // wakes the worker: a result, or a retry that is due
+
+	// The worker's goroutine alone uses these.
+	recordCtx context.Context        // of making and submitting records: it carries an emission
+	start     Position               // the checkpoint at the claim
+	admitted  Position               // events up to here were admitted
+	loaded    bool                   // the dead letters and held keys of earlier assignments are loaded
+	skip      []driver.SequenceRange // behind the checkpoint and done by an earlier assignment
+	maxEvents int                    // in flight
+	maxBytes  int64                  // of their bodies
+	events    uint64                 // admitted so far
+	completed uint64                 // of those, how many lie below the furthest that is done, when last asked
+	queue     sendQueue[R]
+	breaker   circuitBreaker
+	draining  bool // nothing more is sent
+
+	background    sync.WaitGroup // stores and reports; runs the timer
+	endBackground context.CancelFunc
+}
+
+func (d *atLeastOnce[R]) newWorker(a *assignment) *atLeastOnceWorker[R] {
+	sharers := int(a.c.cfg.Partitions)
+	if sharers <= 0 { // it may come to hold all
+		sharers = len(a.topic.Partitions)
+	}
+	w := &atLeastOnceWorker[R]{
+		a: a, store: d.store, records: d.records, sink: d.sink, cfg: &d.cfg,
+		start: driver.Unset, admitted: driver.Unset,
+		maxEvents: max(1, d.cfg.MaxEvents/sharers),
+		maxBytes:  max(1, d.cfg.MaxBytes/int64(sharers)),
+		wakeup:    make(chan struct{}, 1),
+		breaker:   circuitBreaker{wait: a.c.backoff(a.rand)},
+		stats:     writeStats{clock: a.c.cfg.Clock},
+	}
+	w.inFlight.list = worklist.New[admission](w.maxEvents)
+	w.checkpoints.reported = driver.Unset.Sequence
+	w.timer.init()
+	w.queue.init()
+	w.deadLetters.init(d.cfg.OnDeadLetter == KeyHold)
+	w.redrives.init()
+	w.watermark.Store(newWatermark(driver.Origin.Sequence, nil))
+	return w
+}
+
+// startBackground starts the goroutines beside the worker's own.
+func (w *atLeastOnceWorker[R]) startBackground() {
+	ctx, cancel := context.WithCancel(w.a.work)
+	w.endBackground = cancel
+	w.background.Go(func() { w.storeAndReport(ctx) })
+	w.background.Go(func() { w.timer.run(ctx, w.a.c.cfg.Clock, w.wakeup) })
+}
+
+// storeAndReport stores dead letters, the outcomes of redrives and the checkpoint,
+// looks for redrives, and reports progress, until ctx ends.
+func (w *atLeastOnceWorker[R]) storeAndReport(ctx context.Context) {
+	cfg := &w.a.c.cfg
+	tick := min(w.cfg.CheckpointEvery, cfg.RedriveEvery, time.Second)
+	nextCheckpoint := cfg.Clock.Elapsed() + w.cfg.CheckpointEvery
+	var nextLook time.Duration
+	for cfg.Clock.Sleep(ctx, tick) == nil {
+		w.storeDeadLetters(ctx)
+		w.settleRedrives(ctx)
+		if now := cfg.Clock.Elapsed(); now >= nextCheckpoint {
+			nextCheckpoint = now + w.cfg.CheckpointEvery
+			w.storeCheckpoint(ctx)
+		}
+		w.reportStats()
+		w.reportAge()
+		if now := cfg.Clock.Elapsed(); now >= nextLook {
+			nextLook = now + cfg.RedriveEvery
+			w.findRedrives(ctx)
+		}
+	}
+}
+
+// storeRequestCtx bounds one request to the store, well within the lease.
+func (w *atLeastOnceWorker[R]) storeRequestCtx(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, w.a.c.cfg.LeaseFor/3)
+}
+
+// drain waits for the records that the sink has, and stores what became of them:
+// for as long as that takes if the consumer is to stop, for a moment if its work
+// is cancelled.
+func (w *atLeastOnceWorker[R]) drain(cause error) {
+	w.draining = true
+	stopped := cause == nil || errors.Is(cause, ErrStopped)
+	if !stopped {
+		w.a.cancel(cause) // the partition belongs to another owner
+	}
+	shutdown, cancel := w.a.shutdownCtx()
+	defer cancel()
+	for w.submitted.Load() > 0 {
+		w.takeResults()
+		over := w.a.work.Done()
+		if w.a.work.Err() != nil {
+			over = shutdown.Done()
+		}
+		select {
+		case <-w.wakeup:
+		case <-over:
+		}
+		if shutdown.Err() != nil && w.a.work.Err() != nil {
+			break
+		}
+	}
+	w.takeResults()
+	w.endBackground()
+	w.background.Wait()
+	if !stopped || w.a.work.Err() != nil && !errors.Is(context.Cause(w.a.work), ErrStopped) {
+		return
+	}
+	ctx, done := w.a.shutdownCtx()
+	defer done()
+	w.storeDeadLetters(ctx)
+	w.settleRedrives(ctx)
+	w.storeCheckpoint(ctx)
+	w.reportStats()
+}
+
+// redriveAll runs redrives until none is due, while nobody reads the log.
+func (w *atLeastOnceWorker[R]) redriveAll() error {
+	for {
+		if err := w.prepare(); err != nil {
+			return err
+		}
+		for w.busy() {
+			if err := w.proceed(); err != nil {
+				return err
+			}
+		}
+		w.settleRedrives(w.a.idle)
+		if w.a.idle.Err() != nil {
+			return w.a.ended()
+		}
+		due, err := w.store.Due(w.a.idle, w.a.topic.Group, w.a.lease.Partition, 1)
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		if err := w.a.pause(w.a.c.cfg.RetryMin); err != nil {
+			return err
+		}
+	}
+}
+
+// claimed implements worker. Only the first claim of an assignment says something
+// new: nobody else moves the checkpoint in this epoch.
+func (w *atLeastOnceWorker[R]) claimed(cp Checkpoint) {
+	if w.admitted == driver.Unset {
+		w.start, w.admitted, w.skip = cp.Position, cp.Position, cp.Done
+		w.startAt(cp.Position)
+		w.recordCtx = context.WithValue(w.a.work, emissionKey{}, &emission{
+			FencingToken: FencingToken{Lease: w.a.lease, Incarnation: w.a.incarnation},
+			source:       sourceOf(w.a.topic.Group, w.a.incarnation),
+			watermark:    &w.watermark,
+		})
+	}
+	w.a.observe(Observation{Kind: KindClaimed, To: cp.Position, Attempt: cp.Claims})
+}
+
+// storeStart implements worker.
+func (w *atLeastOnceWorker[R]) storeStart(start Position) error {
+	if err := w.store.Advance(w.a.work, w.a.lease, start, nil); err != nil {
+		return err
+	}
+	w.start, w.admitted = start, start
+	w.startAt(start)
+	return nil
+}
+
+// startAt sets the checkpoint that the worker starts from.
+func (w *atLeastOnceWorker[R]) startAt(at Position) {
+	w.inFlight.startAt(at.Sequence)
+	w.checkpoints.moveTo(at)
+}
+
+// position implements worker.
+func (w *atLeastOnceWorker[R]) position() Position { return w.admitted }
+
+// interrupted implements worker.
+func (w *atLeastOnceWorker[R]) interrupted(error) bool { return false }
+
+// prepare implements worker. It loads which events are dead letters, and reads
+// from the log those on redrive whose bodies are not stored: the broker allows no
+// other reader of this consumer.
+func (w *atLeastOnceWorker[R]) prepare() error {
+	if !w.loaded {
+		if err := w.loadDeadLetters(); err != nil {
+			return err
+		}
+	}
+	due, err := w.store.Due(w.a.idle, w.a.topic.Group, w.a.lease.Partition, redrivePage)
+	if err != nil {
+		return fmt.Errorf("look for redrives: %w", err)
+	}
+	for i := range due {
+		if err := w.redriveOne(&due[i], true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadDeadLetters loads what earlier assignments have stored: dead letters, which
+// count as done, and held keys.
+func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
+	parked, err := w.store.Parked(w.a.idle, w.a.topic.Group, w.a.lease.Partition, w.a.incarnation, driver.Origin.Sequence)
+	if err != nil {
+		return fmt.Errorf("look for dead letters: %w", err)
+	}
+	behind, _ := slices.BinarySearch(parked, w.start.Sequence+1)
+	for _, n := range parked[behind:] {
+		w.skip = append(w.skip, driver.SequenceRange{First: n, Last: n})
+	}
+	slices.SortFunc(w.skip, func(a, b driver.SequenceRange) int { return cmp.Compare(a.First, b.First) })
+	w.checkpoints.setEarlier(slices.Clone(w.skip))
+	w.deadLetters.load(parked)
+	w.watermark.Store(newWatermark(w.start.Sequence, parked))
+	if w.cfg.OnDeadLetter == KeyHold {
+		held, err := w.store.Held(w.a.idle, w.a.topic.Group, w.a.lease.Partition)
+		if err != nil {
+			return fmt.Errorf("look for held keys: %w", err)
+		}
+		w.deadLetters.setHeld(held)
+	}
+	w.loaded = true
+	return nil
+}
+
+// redriveOne starts the redrive of a dead letter, unless that runs already.
+func (w *atLeastOnceWorker[R]) redriveOne(d *DeadLetter, mayRead bool) error {
+	if !w.redrives.start(d.ID) {
+		return nil
+	}
+	e := &d.Event
+	if !d.HasBody {
+		if !mayRead {
+			w.redrives.abandon(d.ID)
+			return errReopen
+		}
+		found, err := w.a.reread(d)
+		switch {
+		case err == nil:
+			e = found
+		case w.a.idle.Err() == nil && needsOperator(err):
+			w.a.redriveFailed(d, err)
+			w.redrives.failed(d)
+			return nil
+		default:
+			w.redrives.abandon(d.ID)
+			return err
+		}
+	}
+	w.makeRecords(&inFlightEvent{event: e, redrive: d})
+	return nil
+}
+
+// deliver implements worker. It admits and submits events as there is room for
+// them.
+func (w *atLeastOnceWorker[R]) deliver(buffer *prefetchBuffer) error {
+	for {
+		if w.a.idle.Err() != nil {
+			return w.a.ended()
+		}
+		for _, d := range w.redrives.takeDue() {
+			if err := w.redriveOne(d, false); err != nil {
+				return err
+			}
+		}
+		w.takeResults()
+		if w.canSubmit() {
+			if err := w.submit(); err != nil {
+				return err
+			}
+			continue
+		}
+		if w.queue.empty() {
+			events, err := buffer.take(min(w.room(), w.a.c.cfg.MaxBatch))
+			if err != nil {
+				return fmt.Errorf("read log: %w", err)
+			}
+			if len(events) > 0 {
+				w.admit(events)
+				continue
+			}
+		}
+		select {
+		case <-buffer.ready:
+		case <-w.wakeup:
+		case <-w.a.idle.Done():
+		}
+	}
+}
+
+// proceed does one step of a worker that reads nothing.
+func (w *atLeastOnceWorker[R]) proceed() error {
+	w.takeResults()
+	if w.canSubmit() {
+		return w.submit()
+	}
+	if !w.busy() {
+		return nil
+	}
+	select {
+	case <-w.wakeup:
+		return nil
+	case <-w.a.idle.Done():
+		return w.a.ended()
+	}
+}
+
+// room returns how many events may still be admitted. All events from the oldest
+// that is not done count, because the work list spans them.
+func (w *atLeastOnceWorker[R]) room() int {
+	if w.bytes.Load() >= w.maxBytes {
+		return 0
+	}
+	room := w.maxEvents - int(w.events-w.completed)
+	if room < w.a.c.cfg.MaxBatch {
+		_, w.completed = w.inFlight.low()
+		room = w.maxEvents - int(w.events-w.completed)
+	}
+	return room
+}
+
+// admit puts events on the work list and makes their records.
+func (w *atLeastOnceWorker[R]) admit(events []*Event) {
+	admitted := make([]inFlightEvent, len(events))
+	w.inFlight.add(events, w.a.c.cfg.Clock.Elapsed(), admitted)
+	w.events += uint64(len(events))
+	for i, e := range events {
+		w.admitted = e.Position()
+		if w.doneBefore(e.Sequence) {
+			w.inFlight.list.Done(admitted[i].slot)
+			continue
+		}
+		w.bytes.Add(int64(len(e.Body)))
+		w.makeRecords(&admitted[i])
+	}
+}
+
+// doneBefore reports whether an earlier assignment has done an event. It must be
+// called in ascending order.
+func (w *atLeastOnceWorker[R]) doneBefore(sequence int64) bool {
+	for len(w.skip) > 0 && w.skip[0].Last < sequence {
+		w.skip = w.skip[1:]
+	}
+	return len(w.skip) > 0 && w.skip[0].First <= sequence
+}
