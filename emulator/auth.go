@@ -12,16 +12,16 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
-// maxGrants bounds the entities that one connection can put tokens for.
+// maxGrants is the number of entities that one connection can put tokens for.
 const maxGrants = 5000
 
-// authority knows what one connection may do. Without keys, that is everything.
+// authority decides what one connection may do. Without keys, everything is allowed.
 type authority struct {
 	keys map[string]Key
 	now  func() time.Time
 
 	mu      sync.Mutex
-	proved  *Key             // by SASL PLAIN
+	saslKey *Key             // the key proved by SASL PLAIN
 	grants  map[string]grant // by path of an entity, in lower case; "" is the whole namespace
 	links   map[*amqp.Link]use
 	timer   *time.Timer
@@ -29,13 +29,13 @@ type authority struct {
 	expires sync.WaitGroup // timers that are set or have fired
 }
 
-// grant is what a token has proved for an entity and all that lies below it.
+// grant is the rights that a token has proved for an entity and everything below it.
 type grant struct {
 	rights Rights
 	expiry time.Time
 }
 
-// use is what a link does: it needs the right for as long as it is attached.
+// use is what a link is used for: it needs the right for as long as it is attached.
 type use struct {
 	path  string // "$management" stands for any entity
 	right Rights
@@ -59,13 +59,13 @@ func (a *authority) plain(response []byte) error {
 		return errors.New("unknown key name, or wrong key")
 	}
 	a.mu.Lock()
-	a.proved = &key
+	a.saslKey = &key
 	a.mu.Unlock()
 	return nil
 }
 
-// put checks a token for an audience, and grants what it proves.
-func (a *authority) put(token, audience string) refusal {
+// put verifies a token for an audience, and grants what it proves.
+func (a *authority) put(token, audience string) tokenError {
 	if len(a.keys) == 0 {
 		return accepted
 	}
@@ -77,21 +77,22 @@ func (a *authority) put(token, audience string) refusal {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, ok := a.grants[path]; !ok && len(a.grants) >= maxGrants {
-		return refusal(fmt.Sprintf("TooManyTokens: A connection may have tokens for %d entities.", maxGrants))
+		return tokenError(fmt.Sprintf("TooManyTokens: A connection may have tokens for at most %d entities.", maxGrants))
 	}
 	a.grants[path] = g
 	a.schedule()
 	return accepted
 }
 
-// within tells whether the entity path lies at or below a granted one.
+// within reports whether path is the granted entity or below it.
 func within(granted, path string) bool {
 	return granted == "" || path == granted || strings.HasPrefix(path, granted+"/")
 }
 
-// allows tells whether a live token proves a right for an entity that covers accepts. a.mu is held.
+// allows reports whether an unexpired token proves a right for an entity that covers
+// accepts. a.mu is held.
 func (a *authority) allows(right Rights, covers func(granted string) bool) bool {
-	if len(a.keys) == 0 || a.proved != nil && a.proved.Rights.has(right) {
+	if len(a.keys) == 0 || a.saslKey != nil && a.saslKey.Rights.has(right) {
 		return true
 	}
 	now := a.now()
@@ -103,20 +104,21 @@ func (a *authority) allows(right Rights, covers func(granted string) bool) bool 
 	return false
 }
 
-// permits tells whether a link may be used so. a.mu is held.
+// permits reports whether a use is allowed. a.mu is held.
 func (a *authority) permits(u use) bool {
 	path := strings.ToLower(u.path)
 	return a.allows(u.right, func(granted string) bool { return path == managementNode || within(granted, path) })
 }
 
-// holds tells whether an entity may be used so now.
+// holds reports whether a use is allowed now.
 func (a *authority) holds(u use) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.permits(u)
 }
 
-// allowHub tells whether the connection has a token for the hub, or for any entity of it, whatever its rights.
+// allowHub reports whether the connection has a token with any right for the hub or an
+// entity below it.
 func (a *authority) allowHub(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,7 +128,8 @@ func (a *authority) allowHub(name string) bool {
 	})
 }
 
-// admit lets a link be used until the tokens that it needs have expired; leave ends that.
+// admit registers a link that is detached once the tokens that it needs have expired;
+// leave ends the registration.
 func (a *authority) admit(l *amqp.Link, u use) (leave func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -167,7 +170,7 @@ func (a *authority) unschedule() {
 	a.timer = nil
 }
 
-// expire forgets what has expired, and detaches the links that nothing covers any more.
+// expire removes expired grants, and detaches the links that no grant covers any more.
 func (a *authority) expire() {
 	a.mu.Lock()
 	now := a.now()
@@ -176,20 +179,20 @@ func (a *authority) expire() {
 			delete(a.grants, path)
 		}
 	}
-	var orphans []*amqp.Link
+	var expired []*amqp.Link
 	for l, u := range a.links {
 		if !a.permits(u) {
-			orphans = append(orphans, l)
+			expired = append(expired, l)
 		}
 	}
 	a.schedule()
 	a.mu.Unlock()
-	for _, l := range orphans {
+	for _, l := range expired {
 		l.Detach(amqp.Errorf(amqp.CondUnauthorized, "ExpiredToken: The token is expired. Put a new one and attach the link again."))
 	}
 }
 
-// stop ends the timer, and waits if it has just fired.
+// stop stops the timer, and waits for it if it has just fired.
 func (a *authority) stop() {
 	a.mu.Lock()
 	a.stopped = true

@@ -7,11 +7,11 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
-// putToken handles a request to $cbs (AMQP claims-based security, draft 01): a token in the body, the audience and the kind of token in the
-// application properties.
+// putToken handles a request to $cbs (AMQP claims-based security, draft 01): a token in
+// the body, the audience and the kind of token in the application properties.
 func (p *peer) putToken(_ context.Context, _ *amqp.Link, _ node, req *amqp.Message) (reply, error) {
 	if op := req.Properties.String("operation"); op != "put-token" {
-		return badRequest("InvalidOperation: $cbs knows the operation put-token only."), nil
+		return badRequest("InvalidOperation: $cbs supports the operation put-token only."), nil
 	}
 	token, ok := req.Value.(string)
 	if !ok {

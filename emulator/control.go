@@ -15,33 +15,22 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/faults"
 )
 
-// Control endpoints are for test programs that can't call the methods of a server: plain HTTP with JSON, on loopback only. All of them have
-//
-//	GET    /faults             the faults and their hits
-//	POST   /faults             adds one
-//	DELETE /faults             removes all
-//	DELETE /faults/{id}        removes one
-//
-// Those of AMQP servers have besides
-//
-//	POST   /faults             {"kind": "server-busy", "on": "send", "hub": "flights", "partition": "0", "times": 3, "delay": "2s"}
-//	POST   /connections/drop   {} cuts all connections
-//	POST   /links/detach       {"hub": "flights", "partition": "0"} detaches links
+// doc.go lists the requests of the control endpoints.
 
 const (
-	maxControlBody = 64 << 10
-	controlTimeout = 10 * time.Second
-	httpPatience   = time.Second // for requests in progress, when the server closes
+	maxControlBody  = 64 << 10
+	controlTimeout  = 10 * time.Second
+	shutdownTimeout = time.Second // to finish requests in progress on Close
 )
 
-// httpServer serves HTTP at one address until it is closed. There may be none: nil.
+// httpServer serves HTTP at one address until it is closed. Nil serves nothing.
 type httpServer struct {
 	at     net.Listener
 	server *http.Server
 	done   chan struct{}
 }
 
-// serveHTTP serves over l, which may be a listener above at.
+// serveHTTP serves connections of l, which may wrap the listener at.
 func serveHTTP(at, l net.Listener, server *http.Server, what string, log *slog.Logger) *httpServer {
 	h := &httpServer{at: at, server: server, done: make(chan struct{})}
 	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
@@ -54,12 +43,12 @@ func serveHTTP(at, l net.Listener, server *http.Server, what string, log *slog.L
 	return h
 }
 
-// close lets requests in progress finish for a moment.
+// close waits for requests in progress, up to a second.
 func (h *httpServer) close() error {
 	if h == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), httpPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	err := h.server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -76,7 +65,8 @@ func (h *httpServer) addr() string {
 	return h.at.Addr().String()
 }
 
-// startControl listens at addr, which must be on loopback: whoever can connect is obeyed. With addr "" there is no endpoint.
+// startControl listens at addr, which must be on loopback, because there is no
+// authentication. Without addr there is no endpoint.
 func startControl(addr string, handler http.Handler, log *slog.Logger) (*httpServer, error) {
 	if addr == "" {
 		return nil, nil
@@ -87,7 +77,7 @@ func startControl(addr string, handler http.Handler, log *slog.Logger) (*httpSer
 	}
 	if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
 		l.Close()
-		return nil, fmt.Errorf("the control endpoint can't be at %s: choose an address on loopback, such as 127.0.0.1:0", addr)
+		return nil, fmt.Errorf("control endpoint at %s: must be an address on loopback, such as 127.0.0.1:0", addr)
 	}
 	server := &http.Server{Handler: local(handler), ReadTimeout: controlTimeout, WriteTimeout: controlTimeout}
 	return serveHTTP(l, l, server, "control endpoint", log), nil
@@ -129,12 +119,12 @@ func parseWireDuration(text string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("durations are written such as 1.5s: %.40q", text)
+		return 0, fmt.Errorf("duration %.40q: write it as 1.5s or 2m", text)
 	}
 	return d, nil
 }
 
-// wireTarget is what the other requests are about.
+// wireTarget is the body of the other requests.
 type wireTarget struct {
 	Hub       string `json:"hub"`
 	Partition string `json:"partition"`
@@ -142,7 +132,7 @@ type wireTarget struct {
 }
 
 // controlMux serves what the AMQP servers have in common.
-func (f *front) controlMux() *http.ServeMux {
+func (f *namespace) controlMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	handleFaults(mux, &f.faults.set, wireOf, func(w wireFault) (int, error) {
 		fault, err := w.fault()
@@ -186,8 +176,8 @@ func handleFaults[F, W any](mux *http.ServeMux, set *faults.Set[F], show func(fa
 	})
 }
 
-// local refuses what a web page of another host could have sent: the browser names the page's origin, or the page's host with which it has been
-// led to a loopback address.
+// local refuses requests that a web page could have sent: the browser sets the Origin
+// header, or Host is that of the page, resolved to a loopback address (DNS rebinding).
 func local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -195,7 +185,7 @@ func local(next http.Handler) http.Handler {
 			host = r.Host
 		}
 		if ip := net.ParseIP(host); r.Header.Get("Origin") != "" || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			respond(w, http.StatusForbidden, map[string]string{"error": "requests of web pages are refused, and such for another host than this"})
+			respond(w, http.StatusForbidden, map[string]string{"error": "requests from web pages and for other hosts are refused: use localhost or a loopback address as host"})
 			return
 		}
 		next.ServeHTTP(w, r)

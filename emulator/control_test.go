@@ -64,12 +64,12 @@ func TestControl(t *testing.T) {
 	call("POST", "/faults", ``, 400, "JSON")
 	call("POST", "/faults", `{}`, 400, "unknown kind")
 	call("POST", "/faults", `[]`, 400, "JSON")
-	call("POST", "/faults", `{"kind": "drop", "on": "send", "times": -1}`, 400, "positive number")
+	call("POST", "/faults", `{"kind": "drop", "on": "send", "times": -1}`, 400, "must not be negative")
 	call("POST", "/faults", `{"kind": "drop", "on": "send", "times": 1e99}`, 400, "JSON")
 	call("POST", "/faults", `{"kind": "drop", "on": "send", "partition": "0"}`, 400, "hub")
 	call("POST", "/faults", `{"kind": "drop", "on": "attach", "delay": "1s"}`, 400, "can't be delayed")
 	call("POST", "/faults", `{"kind": "lose-answer", "on": "receive"}`, 400, "send only")
-	call("POST", "/faults", `{"kind": "delay", "on": "send"}`, 400, "length of the delay")
+	call("POST", "/faults", `{"kind": "delay", "on": "send"}`, 400, "needs a delay")
 	call("POST", "/faults", `{"kind": "delay", "on": "send", "delay": "-1s"}`, 400, "1h0m0s")
 	call("POST", "/faults", `{"kind": "delay", "on": "send", "delay": "2h"}`, 400, "1h0m0s")
 	call("POST", "/faults", `{"kind": "drop", "on": "send", "delay": "soon"}`, 400, "duration")
@@ -86,7 +86,8 @@ func TestControl(t *testing.T) {
 	call("GET", "/", ``, 404, "")
 }
 
-// Web pages can't make a browser send what the endpoint obeys, and nobody from another host can.
+// The endpoint refuses requests that a browser sends for a web page, and those for
+// another host.
 func TestControlIsLocal(t *testing.T) {
 	srv := start(t, one("h", 1), &emulator.Config{Control: "localhost:0"})
 	for name, change := range map[string]func(*http.Request){

@@ -14,45 +14,60 @@ import (
 
 // CosmosContainer describes a container of documents.
 type CosmosContainer struct {
-	// Database and Name are up to 255 characters each.
+	// Database and Name have up to 255 characters each.
 	Database, Name string
-	// KeyPaths is the partition key: one path such as "/key", or two or three of a hierarchical key.
+	// KeyPaths is the partition key: one path such as "/key", or two or three of a
+	// hierarchical key.
 	KeyPaths []string
-	// KeyVersion is the version of the key's hash, 1 for containers as they were before 2019. Default 2.
+	// KeyVersion is the version of the partition key's hash: 1, as of containers
+	// created before 2019, or 2. Default 2.
 	KeyVersion int
-	// Throughput in RU per second, shared equally by the physical partitions. Default: that of the account.
+	// Throughput is in RU per second, shared equally by the physical partitions.
+	// Default: that of the account.
 	Throughput int
-	// Partitions is the number of physical partitions. Default: that of the account.
+	// Partitions is the initial number of physical partitions. Default: that of the
+	// account.
 	Partitions int
 }
 
 // CosmosConfig holds the settings of a [Cosmos]. The zero value works.
 type CosmosConfig struct {
-	// Listen is the address for HTTP. Default "127.0.0.1:0", a free port.
+	// Listen is the address to listen on. Default "127.0.0.1:0", a free port.
 	Listen string
-	// TLS has it serve HTTPS, with a certificate made at start. Default: plain HTTP, which the official clients accept.
+	// TLS makes it serve HTTPS, with a self-signed certificate made on start. Default:
+	// plain HTTP, which the official clients accept.
 	TLS bool
-	// TLSCertOut is a file to which the certificate is written in PEM form, so that clients can trust it. Default: none.
+	// TLSCertOut is a file to which the certificate is written in PEM format, so that
+	// clients can trust it. Default: none.
 	TLSCertOut string
-	// Keys are the account keys, in base64. Default: the one that Microsoft publishes for its own emulator.
+	// Keys are the account keys, in base64. Default: the one that Microsoft publishes
+	// for its own emulator.
 	Keys []string
-	// Tokens are the access tokens that are accepted, as of Entra ID. Their text is what counts, not what is in them. Default: none.
+	// Tokens are the accepted access tokens, as of Entra ID. They are compared as text;
+	// their content isn't checked. Default: none.
 	Tokens []string
-	// Throughput is what containers get that state none of their own, in RU per second. Default: no limit.
+	// Throughput is that of containers without one of their own, in RU per second.
+	// Default: no limit.
 	Throughput int
-	// Partitions is the number of physical partitions that containers start with. Default: one for each 10,000 RU per second.
+	// Partitions is the initial number of physical partitions of containers without one
+	// of their own. Default: one for each 10,000 RU per second.
 	Partitions int
-	// Control is the address of an endpoint by which test programs have faults happen: plain HTTP, on loopback. Default: none.
+	// Control is the loopback address of the control endpoint, plain HTTP: see the
+	// package documentation. Default: none.
 	Control string
-	// OnWrite learns of every document that was written or deleted, in the order of its physical partition. It holds up that partition, and must
-	// not call the [Cosmos]. Default: none.
+	// OnWrite is called after every write and deletion of a document, in the order of
+	// its physical partition. It blocks that partition and must not call methods of the
+	// [Cosmos]. Writes of a transactional batch that is rolled back are reported, too.
+	// Default: none.
 	OnWrite func(CosmosWrite)
-	// Log receives failures. Default: nothing is logged.
+	// Log receives errors. Default: nothing is logged.
 	Log *slog.Logger
 }
 
-// Cosmos is an embedded Azure Cosmos DB account for the NoSQL API. The official client libraries work against it unmodified. Its documents are in
-// memory, outside of the Go heap, and gone when it is closed. Its methods may be called concurrently.
+// Cosmos is an embedded Azure Cosmos DB account for the NoSQL API. Documents are in
+// memory, outside of the Go heap, and are gone after Close. Operations are charged in
+// request units (RU); those above a container's throughput are answered with 429. It is
+// safe for concurrent use.
 //
 //	srv, err := emulator.StartCosmos([]emulator.CosmosContainer{{Database: "db", Name: "docs", KeyPaths: []string{"/key"}}}, nil)
 //	...
@@ -71,7 +86,9 @@ type Cosmos struct {
 	err     error // of Close
 }
 
-// StartCosmos makes the account with its containers, and listens. Clients can create more databases and containers.
+// StartCosmos starts an account with the containers. Clients can create more databases
+// and containers. A nil cfg stands for the defaults. It returns an error if a setting
+// is invalid or an address can't be listened on.
 func StartCosmos(containers []CosmosContainer, cfg *CosmosConfig) (*Cosmos, error) {
 	s := &Cosmos{}
 	if cfg != nil {
@@ -128,7 +145,8 @@ func (s *Cosmos) listen() error {
 	return err
 }
 
-// Close lets requests in progress finish, for up to a second, disconnects the clients, gives the documents' memory back, and waits for all of it.
+// Close waits up to a second for requests in progress, disconnects the clients and
+// frees the documents' memory. Later calls return the result of the first.
 func (s *Cosmos) Close() error {
 	s.close.Do(func() {
 		err := s.control.close()
@@ -140,13 +158,13 @@ func (s *Cosmos) Close() error {
 	return s.err
 }
 
-// Addr is the address that it listens at.
+// Addr returns the address that the account listens on.
 func (s *Cosmos) Addr() string { return address(s.at) }
 
-// ControlAddr is the address of the control endpoint, "" if there is none.
+// ControlAddr returns the address of the control endpoint, "" if there is none.
 func (s *Cosmos) ControlAddr() string { return s.control.addr() }
 
-// Endpoint is the account's URL.
+// Endpoint returns the account's URL.
 func (s *Cosmos) Endpoint() string {
 	scheme := "http://"
 	if s.cert != nil {
@@ -162,7 +180,7 @@ func (s *Cosmos) Endpoint() string {
 	return scheme + net.JoinHostPort(host, port) + "/"
 }
 
-// Key is the first account key that it was started with.
+// Key returns the first account key of the configuration.
 func (s *Cosmos) Key() string {
 	if len(s.cfg.Keys) > 0 {
 		return s.cfg.Keys[0]
@@ -170,12 +188,12 @@ func (s *Cosmos) Key() string {
 	return cosmosdb.DevKey
 }
 
-// ConnectionString has the endpoint and the key.
+// ConnectionString returns a connection string with [Cosmos.Endpoint] and [Cosmos.Key].
 func (s *Cosmos) ConnectionString() string {
 	return "AccountEndpoint=" + s.Endpoint() + ";AccountKey=" + s.Key() + ";"
 }
 
-// CertPool holds the certificate, nil without TLS.
+// CertPool returns a pool with the account's certificate; nil without TLS.
 func (s *Cosmos) CertPool() *x509.CertPool {
 	if s.cert == nil {
 		return nil
@@ -183,17 +201,20 @@ func (s *Cosmos) CertPool() *x509.CertPool {
 	return s.cert.pool
 }
 
-// CreateContainer adds a container, and its database where that is missing.
+// CreateContainer adds a container, and its database if that doesn't exist. It returns
+// an error if the container exists.
 func (s *Cosmos) CreateContainer(c CosmosContainer) error {
 	_, err := s.account.CreateContainer(c.config())
 	return err
 }
 
-// Faults are what goes wrong on demand.
+// Faults returns the account's faults, to add and remove them.
 func (s *Cosmos) Faults() *CosmosFaults { return &CosmosFaults{s.account.Faults()} }
 
-// Split divides a physical partition in two, as Azure does when one is full or gets more throughput than it can serve. Requests for the old partition
-// key range are refused with 410 and substatus 1002 from then on. With rangeID "" it is the one that has the most documents.
+// Split splits a physical partition in two, as Azure does when one is full or gets more
+// throughput than it can serve. From then on, requests for the old partition key range
+// are answered with 410 and substatus 1002. An empty rangeID stands for the range with
+// the most documents.
 func (s *Cosmos) Split(database, name, rangeID string) error {
 	c, err := s.account.Container(database, name)
 	if err != nil {
@@ -215,7 +236,8 @@ func largest(stats cosmosdb.ContainerStats) string {
 	return most.ID
 }
 
-// SetThroughput changes a container's RU per second at once, 0 for no limit.
+// SetThroughput sets a container's throughput in RU per second, effective at once; 0 is
+// no limit.
 func (s *Cosmos) SetThroughput(database, name string, ru int) error {
 	c, err := s.account.Container(database, name)
 	if err != nil {
@@ -224,8 +246,10 @@ func (s *Cosmos) SetThroughput(database, name string, ru int) error {
 	return c.SetThroughput(ru)
 }
 
-// RevokeKey has requests with an account key refused with 401.
+// RevokeKey makes the account refuse requests with the account key, with 401. It
+// returns an error if there is no such key.
 func (s *Cosmos) RevokeKey(key string) error { return s.account.RevokeKey(key) }
 
-// RestoreKey has an account key accepted, also one that the account never had.
+// RestoreKey makes the account accept an account key, which may be a new one. It
+// returns an error unless the key is base64.
 func (s *Cosmos) RestoreKey(key string) error { return s.account.RestoreKey(key) }

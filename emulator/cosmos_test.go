@@ -151,7 +151,7 @@ func TestCosmosMistakes(t *testing.T) {
 		"already exists": func() (*emulator.Cosmos, error) {
 			return emulator.StartCosmos([]emulator.CosmosContainer{cosmosDocs, cosmosDocs}, nil)
 		},
-		"choose an address on loopback": func() (*emulator.Cosmos, error) {
+		"must be an address on loopback": func() (*emulator.Cosmos, error) {
 			return emulator.StartCosmos(nil, &emulator.CosmosConfig{Control: "0.0.0.0:0"})
 		},
 	} {

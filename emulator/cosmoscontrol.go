@@ -7,17 +7,6 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb"
 )
 
-// The control endpoint of a [Cosmos] has, beside what control.go lists,
-//
-//	GET    /stats              the account's counts
-//	GET    /stats/{db}/{name}  those of a container and its physical partitions
-//	POST   /faults             {"kind": "status", "status": 429, "retryAfter": "1s", "on": "batch", "container": "db/docs", "range": "0",
-//	                           "each": false, "times": 3, "for": "10s", "delay": "2s"} adds one
-//	POST   /split              {"database": "db", "container": "docs", "range": "0"} divides a physical partition, without range the largest
-//	POST   /throughput         {"database": "db", "container": "docs", "ru": 10000} changes the RU per second
-//	POST   /key/revoke         {} has the account key refused
-//	POST   /key/restore        {} has it accepted again
-
 // wireCosmosFault is a fault in JSON.
 type wireCosmosFault struct {
 	ID         int    `json:"id,omitempty"`
@@ -60,7 +49,7 @@ func wireOfCosmos(s cosmosdb.FaultState) wireCosmosFault {
 	}
 }
 
-// wireContainer is what the commands are about.
+// wireContainer is the body of the other requests.
 type wireContainer struct {
 	Database  string `json:"database"`
 	Container string `json:"container"`

@@ -1,21 +1,60 @@
-// Package emulator has embedded servers for development and tests, with which the official client libraries work unmodified:
+// Package emulator runs Azure services inside the process, for development and tests. The
+// official client libraries work with them unmodified.
 //
-//	Start            event hubs: a [Server]
-//	StartServiceBus  queues, topics and subscriptions: a [ServiceBus]
-//	StartCosmos      a Cosmos DB account: a [Cosmos]
+//	Start            an Event Hubs namespace: a [Server]
+//	StartServiceBus  a Service Bus namespace with queues, topics and subscriptions: a [ServiceBus]
+//	StartCosmos      a Cosmos DB account for the NoSQL API: a [Cosmos]
 //
-// The first two speak AMQP 1.0 as Azure does, over TCP, TLS and WebSockets, and keep what they accept in memory or in a directory. What is in
-// a directory is on disk before the client learns that it was accepted.
+// A test starts a server on a free port and passes its connection string to the client:
 //
 //	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 4}}, nil)
-//	...
+//	if err != nil {
+//		t.Fatal(err)
+//	}
 //	defer srv.Close()
 //	client, err := azeventhubs.NewProducerClientFromConnectionString(srv.ConnectionString(), "flights", nil)
 //
-// All three have faults happen on demand.
+// Event Hubs and Service Bus speak AMQP 1.0 over TCP, TLS and WebSockets. They keep
+// events and messages in memory or, if a directory is configured, on disk: the server
+// acknowledges only what is on disk, and it is there again after a restart. Cosmos DB
+// speaks the REST protocol of gateway mode over HTTP or HTTPS and keeps documents in
+// memory.
 //
-// # Reading order
+// # Faults
 //
-// front.go, peer.go, request.go and auth.go are what the AMQP servers have in common; behind them are eventhubs*.go over emulator/internal/eventhubs, and
-// servicebus*.go over emulator/internal/servicebus. cosmos*.go stand apart, over emulator/internal/cosmosdb.
+// Each server can inject failures: delays, throttling, dropped connections, detached links
+// and lost acknowledgements, restricted to an entity and an operation. See [Fault] and
+// [CosmosFault]. Test programs in other processes or languages inject them over HTTP, with
+// the control endpoint (Control in the configurations):
+//
+//	GET    /faults             lists the faults and how often each has hit
+//	POST   /faults             adds a fault
+//	DELETE /faults             removes all faults
+//	DELETE /faults/{id}        removes one
+//
+// Event Hubs and Service Bus:
+//
+//	POST   /faults             {"kind": "server-busy", "on": "send", "hub": "flights", "partition": "0", "times": 3, "delay": "2s"}
+//	POST   /connections/drop   {} drops all connections
+//	POST   /links/detach       {"hub": "flights", "partition": "0"} detaches links
+//
+// Event Hubs:
+//
+//	POST   /hubs/trim          {"hub": "flights", "partition": "0", "before": 100} removes events as retention does
+//	POST   /hubs/recreate      {"hub": "flights"} deletes a hub and creates it again
+//
+// Cosmos DB:
+//
+//	POST   /faults             {"kind": "status", "status": 429, "retryAfter": "1s", "on": "batch", "container": "db/docs",
+//	                           "range": "0", "each": false, "times": 3, "for": "10s", "delay": "2s"}
+//	GET    /stats              the account's counts
+//	GET    /stats/{db}/{name}  the counts of a container and its partition key ranges
+//	POST   /split              {"database": "db", "container": "docs", "range": "0"} splits a range; without range, the largest
+//	POST   /throughput         {"database": "db", "container": "docs", "ru": 10000} changes the RU per second
+//	POST   /key/revoke         {} makes the account refuse its key
+//	POST   /key/restore        {} makes the account accept it again
 package emulator
+
+// front.go, peer.go, request.go and auth.go are what the AMQP servers have in common. On
+// top of them are eventhubs*.go, over emulator/internal/eventhubs, and servicebus*.go, over
+// emulator/internal/servicebus. cosmos*.go are apart, over emulator/internal/cosmosdb.

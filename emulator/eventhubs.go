@@ -13,56 +13,68 @@ import (
 
 // Hub describes an event hub.
 type Hub struct {
-	// Name is up to 256 letters, digits, periods, hyphens and underscores.
+	// Name has up to 256 letters, digits, periods, hyphens and underscores.
 	Name string
 	// Partitions is the number of partitions, 1 to 1,024.
 	Partitions int
-	// ConsumerGroups are the groups that exist beside $Default. With none, every group exists.
+	// ConsumerGroups are the consumer groups besides $Default. Without any, every group
+	// exists.
 	ConsumerGroups []string
 }
 
 // Config holds the settings of a [Server]. The zero value works.
 type Config struct {
-	// Listen is the address for plain connections. Default "127.0.0.1:0", a free port. "-" is none.
+	// Listen is the address for connections without TLS. Default "127.0.0.1:0", a free
+	// port. "-" is none.
 	Listen string
-	// TLSListen is the address for TLS connections, with a certificate made for it. Default: none.
+	// TLSListen is the address for TLS connections, with a self-signed certificate made
+	// on start. Default: none.
 	TLSListen string
-	// TLSCertOut is a file to which the certificate is written in PEM form, so that clients can trust it. Default: none.
+	// TLSCertOut is a file to which the certificate is written in PEM format, so that
+	// clients can trust it. Default: none.
 	TLSCertOut string
-	// Dir is the directory that keeps the events. It is created if missing; one server at a time can use it. Default: memory.
+	// Dir is the directory that keeps the events. It is created if it doesn't exist.
+	// Only one server at a time can use it. Default: events are in memory.
 	Dir string
-	// Keys are the shared access keys. Clients must prove that they have one. Default: a development key that clients may use, but needn't:
-	// any token passes.
+	// Keys are the shared access keys, of which clients must have one. Default: no
+	// authentication. The connection string has a development key, but any other is
+	// accepted as well.
 	Keys []Key
-	// MaxMessageBytes is the size of the largest message or batch that may be sent, up to 1 MiB. Default 1 MiB, as on Azure's standard tier; on
-	// the basic tier it is 256 KiB.
+	// MaxMessageBytes is the maximum size of a message or batch, up to 1 MiB. Default 1
+	// MiB, as on Azure's standard tier; on the basic tier it is 256 KiB.
 	MaxMessageBytes int
-	// Retention is how long events are kept. What is older goes soon, within a hundredth of that or a minute, whichever is less. Default: events
-	// are kept for ever.
+	// Retention is how long events are kept. Older ones are removed within a hundredth
+	// of that time or a minute, whichever is less. Default: unlimited.
 	Retention time.Duration
-	// RetentionBytes is how much is kept of each partition, its newest events, at least 1 MiB. Default: everything.
+	// RetentionBytes is how many bytes of the newest events each partition keeps, at
+	// least 1 MiB. Default: unlimited.
 	RetentionBytes int64
-	// Control is the address of an endpoint by which test programs have faults happen: plain HTTP, on loopback. Default: none.
+	// Control is the loopback address of the control endpoint, plain HTTP: see the
+	// package documentation. Default: none.
 	Control string
-	// IdleTimeout is how long a connection may be silent before it is closed. Default 4 minutes.
+	// IdleTimeout is how long a connection may be idle before it is closed. Default 4
+	// minutes.
 	IdleTimeout time.Duration
-	// Log receives connections' ends at debug level, and failures. Default: nothing is logged.
+	// Log receives errors, and closed connections at debug level. Default: nothing is
+	// logged.
 	Log *slog.Logger
 }
 
 const maxMessage = 1 << 20
 
-// Server is an embedded Event Hubs namespace. Its methods may be called concurrently.
-//
-// What isn't there: HTTPS, Kafka, publisher policies, capture, and Entra ID tokens where keys are configured.
+// Server is an embedded Event Hubs namespace. It is safe for concurrent use. Not
+// supported: HTTPS, Kafka, publisher policies, capture, and Entra ID tokens if keys are
+// configured.
 type Server struct {
-	front
+	namespace
 	broker  *eventhubs.Broker
 	control *httpServer // nil if there is none
 }
 
-// Start opens the hubs and listens. The events of a directory are there again; a hub may be given more partitions than it had, but not
-// fewer.
+// Start starts a namespace with the hubs. If cfg has a directory, the hubs have the
+// events in it; a hub may have more partitions than before, but not fewer. A nil cfg
+// stands for the defaults. It returns an error if a setting is invalid, the directory
+// is in use or damaged, or an address can't be listened on.
 func Start(hubs []Hub, cfg *Config) (*Server, error) {
 	var c Config
 	if cfg != nil {
@@ -77,13 +89,13 @@ func Start(hubs []Hub, cfg *Config) (*Server, error) {
 
 func (s *Server) start(hubs []Hub, cfg *Config) error {
 	if cfg.MaxMessageBytes < 0 || cfg.MaxMessageBytes > maxMessage {
-		return fmt.Errorf("messages of up to %d bytes: choose up to %d", cfg.MaxMessageBytes, maxMessage)
+		return fmt.Errorf("maximum message size %d bytes: must be positive and at most %d", cfg.MaxMessageBytes, maxMessage)
 	}
-	reach := &frontConfig{
+	common := &namespaceConfig{
 		listen: cfg.Listen, tlsListen: cfg.TLSListen, tlsCertOut: cfg.TLSCertOut, keys: cfg.Keys,
 		idleTimeout: cfg.IdleTimeout, maxMessage: cfg.MaxMessageBytes, log: cfg.Log,
 	}
-	if err := s.prepare(reach, func(c *amqp.Conn) amqp.Peer { return &hubPeer{peer: newPeer(&s.front, c), broker: s.broker} }); err != nil {
+	if err := s.prepare(common, func(c *amqp.Conn) amqp.Peer { return &hubPeer{peer: newPeer(&s.namespace, c), broker: s.broker} }); err != nil {
 		return err
 	}
 	configs := make([]eventhubs.Config, len(hubs))
@@ -93,12 +105,12 @@ func (s *Server) start(hubs []Hub, cfg *Config) error {
 	var err error
 	s.broker, err = eventhubs.Open(cfg.Dir, configs, &eventhubs.Options{
 		Retention: cfg.Retention, RetentionBytes: cfg.RetentionBytes,
-		OnRetentionError: func(err error) { s.log.Error("retention failed, it will be tried again", "error", err) },
+		OnRetentionError: func(err error) { s.log.Error("retention failed, will retry", "error", err) },
 	})
 	if err != nil {
 		return err
 	}
-	if err = s.listen(reach); err == nil {
+	if err = s.listen(common); err == nil {
 		s.control, err = startControl(cfg.Control, s.controlHandler(), s.log)
 	}
 	if err != nil {
@@ -107,23 +119,26 @@ func (s *Server) start(hubs []Hub, cfg *Config) error {
 	return nil
 }
 
-// Close disconnects the clients, lets appends in progress finish, closes the logs and waits for all of it.
+// Close disconnects the clients, waits for appends in progress and closes the logs.
+// Later calls return the result of the first.
 func (s *Server) Close() error {
 	s.close.Do(func() {
 		err := s.control.close()
-		s.hangUp()
+		s.disconnect()
 		s.err = errors.Join(err, s.broker.Close())
 	})
 	return s.err
 }
 
-// ControlAddr is the address of the control endpoint, "" if there is none.
+// ControlAddr returns the address of the control endpoint, "" if there is none.
 func (s *Server) ControlAddr() string { return s.control.addr() }
 
-// Recreate deletes a hub with its events, and creates it again, empty and with a later creation time. Its links are detached.
+// Recreate deletes a hub with its events and creates it again, with a later creation
+// time. Links to it are detached. It returns an error if there is no such hub.
 func (s *Server) Recreate(name string) error { return s.broker.Recreate(name) }
 
-// Trim removes the events of a partition whose sequence numbers are below before, as retention does.
+// Trim removes the events of a partition whose sequence numbers are below before, as
+// retention does. It returns an error if there is no such hub or partition.
 func (s *Server) Trim(name, partition string, before int64) error {
 	h, ok := s.broker.Hub(name)
 	if !ok {
@@ -136,10 +151,7 @@ func (s *Server) Trim(name, partition string, before int64) error {
 	return p.Trim(before)
 }
 
-// controlHandler serves what control.go lists, and
-//
-//	POST   /hubs/trim          {"hub": "flights", "partition": "0", "before": 100} removes events as retention does
-//	POST   /hubs/recreate      {"hub": "flights"} deletes a hub and creates it again
+// controlHandler serves the control endpoint; doc.go lists the requests.
 func (s *Server) controlHandler() http.Handler {
 	mux := s.controlMux()
 	mux.HandleFunc("POST /hubs/trim", command(func(t wireTarget) (any, error) {

@@ -6,20 +6,20 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
-// hubNode is what a link's address stands for in an Event Hubs namespace.
+// hubNode is the target of a link's address in an Event Hubs namespace.
 type hubNode struct {
 	node
-	group string // to receive as
+	group string // the consumer group to receive as
 }
 
-// parseAddress takes apart the address of a link's node:
+// parseAddress parses the address of a link:
 //
 //	$cbs
 //	$management, HUB/$management
 //	HUB, HUB/Partitions/ID                          to send to
 //	HUB/ConsumerGroups/GROUP/Partitions/ID          to receive from
 //
-// Some clients prefix the whole with scheme and host.
+// Some clients put scheme and host before it.
 func parseAddress(address string) (n hubNode, err error) {
 	n.path = pathOf(address)
 	part := strings.Split(n.path, "/")
@@ -36,7 +36,7 @@ func parseAddress(address string) (n hubNode, err error) {
 	case len(part) == 5 && is(1, "ConsumerGroups") && is(3, "Partitions"):
 		n.entity, n.group, n.partition = part[0], part[2], part[4]
 	case len(part) >= 2 && is(1, "Publishers"):
-		return n, amqp.Errorf(amqp.CondNotImplemented, "'%.300s': sending as a publisher isn't supported here: send to the event hub itself", n.path)
+		return n, amqp.Errorf(amqp.CondNotImplemented, "'%.300s': sending as a publisher isn't supported: send to the event hub itself", n.path)
 	default:
 		return n, amqp.Errorf(amqp.CondNotFound, "The messaging entity '%.300s' could not be found.", n.path)
 	}

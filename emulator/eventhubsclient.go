@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
 )
 
-// hubPeer is the server's side of one connection to event hubs.
+// hubPeer is the server's side of one connection to an Event Hubs namespace.
 type hubPeer struct {
 	*peer
 	broker *eventhubs.Broker
@@ -24,7 +24,7 @@ func (c *hubPeer) Incoming(l *amqp.Incoming) (func(context.Context) error, error
 	case n.special == cbsNode:
 		return c.openCBS(true, func(ctx context.Context) error { return c.answer(ctx, l, n.node, c.putToken) })
 	case n.group != "":
-		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is to receive from, not to send to", n.path)
+		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is for receiving: send to the event hub or one of its partitions", n.path)
 	}
 	return c.admitted(l.Link, n.node, Send, func() (func(context.Context) error, error) {
 		if n.special == managementNode {
@@ -43,7 +43,7 @@ func (c *hubPeer) Outgoing(l *amqp.Outgoing) (func(context.Context) error, error
 	case n.special == cbsNode:
 		return c.openCBS(false, c.openReplies(l, n.node))
 	case n.special == "" && n.group == "":
-		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is to send to: receive from %.300s/ConsumerGroups/GROUP/Partitions/ID", n.path, n.entity)
+		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is for sending: receive from %.300s/ConsumerGroups/GROUP/Partitions/ID", n.path, n.entity)
 	}
 	return c.admitted(l.Link, n.node, Listen, func() (func(context.Context) error, error) {
 		if n.special == managementNode {
@@ -53,11 +53,11 @@ func (c *hubPeer) Outgoing(l *amqp.Outgoing) (func(context.Context) error, error
 	})
 }
 
-// lookup finds the hub and, where the node has one, the partition.
+// lookup returns the hub and, if the node has one, the partition.
 func (c *hubPeer) lookup(n hubNode) (*eventhubs.Hub, *eventhubs.Partition, error) {
 	h, ok := c.broker.Hub(n.entity)
 	if !ok {
-		return nil, nil, c.noSuch(n.path)
+		return nil, nil, c.notFound(n.path)
 	}
 	if n.partition == "" {
 		return h, nil, nil
@@ -70,13 +70,14 @@ func (c *hubPeer) lookup(n hubNode) (*eventhubs.Hub, *eventhubs.Partition, error
 	return h, p, nil
 }
 
-// explain turns a broker's error into one for the client. Errors that concern only the server are left as they are.
+// explain converts a broker's error to one for the client. It leaves errors of the
+// server itself as they are.
 func (c *hubPeer) explain(n hubNode, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, eventhubs.ErrDeleted), errors.Is(err, eventhubs.ErrUnknownGroup):
-		return c.noSuch(n.path)
+		return c.notFound(n.path)
 	case errors.Is(err, eventhubs.ErrClosed):
 		return amqp.Errorf(amqp.CondDetachForced, "the server is shutting down")
 	}

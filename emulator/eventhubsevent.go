@@ -7,10 +7,12 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
 )
 
-// formatBatch is the message format of a batch: an envelope whose data sections are the encoded events.
+// formatBatch is the message format of a batch: an envelope whose data sections are the
+// encoded events.
 const formatBatch = 0x80013700
 
-// The annotations of an event that the broker owns. What a producer sends under these names is dropped, but for the key.
+// The annotations of an event that the broker sets. Those that a producer sends under
+// these names are removed, except the key.
 const (
 	annSequence  = "x-opt-sequence-number"
 	annOffset    = "x-opt-offset"
@@ -19,6 +21,7 @@ const (
 	annPublisher = "x-opt-publisher"
 )
 
+// reserved reports whether the broker sets the annotation.
 func reserved(name string) bool {
 	switch name {
 	case annSequence, annOffset, annEnqueued, annKey, annPublisher:
@@ -27,12 +30,13 @@ func reserved(name string) bool {
 	return false
 }
 
-// splitter turns deliveries into events.
+// splitter splits deliveries into events.
 type splitter struct {
-	arena []byte // holds events that had to be put together anew
+	arena []byte // holds events that were encoded again
 }
 
-// split appends the events of a delivery to dst. The events hold parts of the delivery's payload or of the arena.
+// split appends the events of a delivery to dst. The events hold parts of the
+// delivery's payload or of the arena.
 func (s *splitter) split(d amqp.Delivery, dst []eventhubs.Message) ([]eventhubs.Message, error) {
 	if d.Format != formatBatch {
 		m, err := s.event(d.Payload)
@@ -77,8 +81,10 @@ func keyOf(sec amqp.Section) (key string) {
 	return key
 }
 
-// event checks an encoded message, and strips what isn't to be kept: its header and delivery annotations, which concern only the way to the
-// broker, as Azure does, and the annotations that the broker owns. What the producer annotated besides stays, in front.
+// event checks an encoded message, and removes what isn't stored: the header and the
+// delivery annotations, which are for the way to the broker only, as on Azure, and the
+// annotations that the broker sets. The producer's other annotations stay, as the first
+// section.
 func (s *splitter) event(b []byte) (eventhubs.Message, error) {
 	var m eventhubs.Message
 	var annotations amqp.Section
@@ -120,7 +126,7 @@ func (s *splitter) event(b []byte) (eventhubs.Message, error) {
 	return m, nil
 }
 
-// Encoded names of the broker's annotations.
+// The encoded names of the broker's annotations.
 var (
 	symSequence = amqp.AppendSymbol(nil, annSequence)
 	symOffset   = amqp.AppendSymbol(nil, annOffset)
@@ -128,7 +134,8 @@ var (
 	symKey      = amqp.AppendSymbol(nil, annKey)
 )
 
-// appendMetrics appends the delivery annotations with which a receiver that asks for them learns how far the partition reaches.
+// appendMetrics appends the delivery annotations about the end of the partition, for
+// receivers that ask for them.
 func appendMetrics(b []byte, info eventhubs.Info, now time.Time) []byte {
 	return amqp.AppendValue(amqp.AppendSection(b, amqp.SectionDeliveryAnnotations), amqp.Map{
 		{Key: amqp.Symbol("last_enqueued_sequence_number"), Value: info.Last},
@@ -138,7 +145,8 @@ func appendMetrics(b []byte, info eventhubs.Info, now time.Time) []byte {
 	})
 }
 
-// appendEvent appends a stored event as consumers get it: with the broker's annotations before those of the producer.
+// appendEvent appends a stored event in the form for receivers: with the broker's
+// annotations before the producer's.
 func appendEvent(b []byte, e *eventhubs.Stored) []byte {
 	var scratch [192]byte
 	a, n := scratch[:0], 3
@@ -150,7 +158,8 @@ func appendEvent(b []byte, e *eventhubs.Stored) []byte {
 		n++
 	}
 	rest := e.Payload
-	// The annotations, if any, are the first section, with a one-byte descriptor: see [splitter.event].
+	// The annotations, if any, are the first section, with a one-byte descriptor: see
+	// [splitter.event].
 	if len(rest) > 2 && rest[2] == amqp.SectionMessageAnnotations {
 		if sec, after, err := amqp.NextSection(rest); err == nil {
 			sec.Pairs(func(p amqp.RawPair) bool {

@@ -15,14 +15,14 @@ const (
 	typePartition = "com.microsoft:partition"
 )
 
-// manage handles a request to $management: READ of a hub or a partition. The hub's name comes with the request; the address of the link may
-// name it too, but needn't.
+// manage handles a request to $management: READ of a hub or a partition. The hub's name
+// is in the request, or in the address of the link.
 func (c *hubPeer) manage(ctx context.Context, l *amqp.Link, n node, req *amqp.Message) (reply, error) {
 	name := req.Properties.String("name")
 	if name == "" {
 		name = n.entity
 	}
-	switch kind, err := c.front.faults.strike(ctx, l, OnManage, name, ""); {
+	switch kind, err := c.namespace.faults.inject(ctx, l, OnManage, name, ""); {
 	case kind == FaultServerBusy && err == errServerBusy:
 		return reply{status: http.StatusServiceUnavailable, description: errServerBusy.Description, condition: errServerBusy.Condition}, nil
 	case err != nil:
@@ -30,16 +30,16 @@ func (c *hubPeer) manage(ctx context.Context, l *amqp.Link, n node, req *amqp.Me
 	}
 	switch {
 	case req.Properties.String("operation") != "READ":
-		return badRequest("$management knows the operation READ only."), nil
+		return badRequest("$management supports the operation READ only."), nil
 	case !c.auth.allowHub(name):
 		return reply{
-			status: http.StatusUnauthorized, description: fmt.Sprintf("Unauthorized access to '%.200s': put a token for it first.", name),
+			status: http.StatusUnauthorized, description: fmt.Sprintf("Unauthorized access to '%.200s': put a token for it to $cbs first.", name),
 			condition: amqp.CondUnauthorized,
 		}, nil
 	}
 	h, ok := c.broker.Hub(name)
 	if !ok {
-		return notFound(c.noSuch(name).Description), nil
+		return notFound(c.notFound(name).Description), nil
 	}
 	switch kind := req.Properties.String("type"); kind {
 	case typeHub:

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// readEvents and readBytes bound what is read from the log at once.
+	// readEvents and readBytes limit one read from the log.
 	readEvents = 1000
 	readBytes  = 512 << 10
 
@@ -21,10 +21,11 @@ const (
 	propEpoch          = "com.microsoft:epoch"
 	propName           = "com.microsoft:receiver-name"
 	maxReceiverName    = 256
-	noName             = "nil" // how Azure's texts call a receiver without a name
+	noName             = "nil" // stands for a receiver without a name in Azure's texts
 	annotationSelector = "amqp.annotation."
 
-	// capMetrics is the capability by which a receiver asks to be told of the partition's last event along with every event.
+	// capMetrics is the capability by which a receiver asks for the partition's last
+	// event along with every event.
 	capMetrics amqp.Symbol = "com.microsoft:enable-receiver-runtime-metric"
 )
 
@@ -42,7 +43,7 @@ type hubReceiver struct {
 }
 
 func (c *hubPeer) openReceiver(l *amqp.Outgoing, n hubNode) (func(context.Context) error, error) {
-	if err := c.strikeAttach(l.Link, n.node); err != nil {
+	if err := c.injectAttach(l.Link, n.node); err != nil {
 		return nil, err
 	}
 	_, p, err := c.lookup(n)
@@ -64,7 +65,7 @@ func (c *hubPeer) openReceiver(l *amqp.Outgoing, n hubNode) (func(context.Contex
 	detach, err := p.Attach(n.group, name, epoch, func(by string, newEpoch int64) {
 		l.Detach(amqp.Errorf(amqp.CondStolen, "New receiver '%s' with higher epoch of '%d' is created hence current receiver '%s' with epoch '%s' is "+
 			"getting disconnected. If you are recreating the receiver, make sure a higher epoch is used.",
-			called(by), newEpoch, called(name), epochText(epoch)))
+			nameOrNil(by), newEpoch, nameOrNil(name), epochText(epoch)))
 	})
 	if err != nil {
 		return nil, c.explainAttach(n, name, err)
@@ -93,7 +94,7 @@ func (r *hubReceiver) run(ctx context.Context) error {
 			}
 			continue
 		}
-		if _, err := r.c.front.faults.strike(ctx, r.link.Link, OnReceive, r.node.entity, r.node.partition); err != nil {
+		if _, err := r.c.namespace.faults.inject(ctx, r.link.Link, OnReceive, r.node.entity, r.node.partition); err != nil {
 			return err
 		}
 		if r.withMetrics {
@@ -118,11 +119,11 @@ func (r *hubReceiver) run(ctx context.Context) error {
 	}
 }
 
-// startOf reads the start position off a receiver's selector filter, such as
+// startOf parses the start position in a receiver's selector filter, such as
 //
 //	amqp.annotation.x-opt-offset > '@latest'
 //
-// Without one, the oldest event is the first.
+// Without a filter, it is the oldest event.
 func startOf(filter amqp.Map) (eventhubs.StartPosition, error) {
 	d, ok := filter.Get(selectorName).(amqp.Described)
 	if !ok {
@@ -170,17 +171,17 @@ func startOf(filter amqp.Map) (eventhubs.StartPosition, error) {
 	return start, nil
 }
 
-// readerOf reads epoch and name off the properties of a receiver's link.
+// readerOf returns epoch and name in the properties of a receiver's link.
 func readerOf(props amqp.Map) (epoch *int64, name string, err error) {
 	if v := props.Get(propEpoch); v != nil {
 		e, ok := integer(v)
 		if !ok || e < 0 {
-			return nil, "", amqp.Errorf(amqp.CondInvalidField, "the link property %s must be an integer, and not negative", propEpoch)
+			return nil, "", amqp.Errorf(amqp.CondInvalidField, "the link property %s must be an integer of at least 0", propEpoch)
 		}
 		epoch = &e
 	}
 	if name = props.String(propName); len(name) > maxReceiverName {
-		return nil, "", amqp.Errorf(amqp.CondInvalidField, "the link property %s may have %d bytes", propName, maxReceiverName)
+		return nil, "", amqp.Errorf(amqp.CondInvalidField, "the link property %s may have at most %d bytes", propName, maxReceiverName)
 	}
 	return epoch, name, nil
 }
@@ -207,7 +208,7 @@ func integer(v any) (int64, bool) {
 	return 0, false
 }
 
-func called(name string) string {
+func nameOrNil(name string) string {
 	if name == "" {
 		return noName
 	}
@@ -221,7 +222,7 @@ func epochText(epoch *int64) string {
 	return strconv.FormatInt(*epoch, 10)
 }
 
-// explainAttach words the refusal of a reader as Azure does.
+// explainAttach converts the error about a reader to Azure's text.
 func (c *hubPeer) explainAttach(n hubNode, name string, err error) error {
 	var epoch *eventhubs.EpochError
 	var limit *eventhubs.ReaderLimitError
@@ -232,11 +233,11 @@ func (c *hubPeer) explainAttach(n hubNode, name string, err error) error {
 	case errors.As(err, &epoch):
 		return amqp.Errorf(amqp.CondStolen, "Receiver '%s' with a higher epoch '%d' already exists. Receiver '%s' with epoch %d cannot be created. "+
 			"Make sure you are creating receiver with increasing epoch value to ensure connectivity, or ensure all old epoch receivers are closed or "+
-			"disconnected.", called(epoch.Holder), epoch.Held, called(name), *epoch.Epoch)
+			"disconnected.", nameOrNil(epoch.Holder), epoch.Held, nameOrNil(name), *epoch.Epoch)
 	case errors.As(err, &limit):
 		holders := make([]string, len(limit.Holders))
 		for i, h := range limit.Holders {
-			holders[i] = called(h)
+			holders[i] = nameOrNil(h)
 		}
 		return amqp.Errorf(amqp.CondResourceLimit, "Exceeded the maximum number of allowed receivers per partition in a consumer group which is %d. "+
 			"List of connected receivers - %s.", limit.Limit, strings.Join(holders, ", "))
@@ -244,7 +245,7 @@ func (c *hubPeer) explainAttach(n hubNode, name string, err error) error {
 	return c.explain(n, err)
 }
 
-// explainStart words the refusal of a start position as Azure does.
+// explainStart converts the error about a start position to Azure's text.
 func (c *hubPeer) explainStart(n hubNode, p *eventhubs.Partition, err error) error {
 	var refused *eventhubs.StartError
 	if !errors.As(err, &refused) {

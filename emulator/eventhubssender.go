@@ -10,32 +10,34 @@ import (
 )
 
 const (
-	// maxAppend is about how many bytes of the log one append may take.
+	// maxAppend is about how many bytes one append may add to the log.
 	maxAppend = 4 << 20
-	// logOverhead is how many bytes an event takes in the log beside its own: more than the smallest event has.
+	// logOverhead is how many bytes an event takes in the log in addition to its own;
+	// the smallest events are smaller than that.
 	logOverhead = 40
 	// maxKey is how many characters a partition key may have, as on Azure.
 	maxKey = 128
 )
 
-// hubSender is a link on which a client sends events, to one partition or to any. What has arrived while the last append was being written
-// goes to the log together: one durable write for many deliveries.
+// hubSender is a link on which a client sends events, to one partition or to any.
+// Deliveries that arrive while an append is being written are appended together: one
+// write to disk for many deliveries.
 type hubSender struct {
 	c    *hubPeer
 	link *amqp.Incoming
 	node hubNode
 	hub  *eventhubs.Hub
-	part *eventhubs.Partition // nil: the event's key decides, or the turn
+	part *eventhubs.Partition // nil: chosen by the event's key, or round robin
 
 	splitter splitter
 	events   []eventhubs.Message // of one delivery
 	groups   map[*eventhubs.Partition]*group
 	active   []*group
-	verdicts []error // by delivery since the last append
-	unheard  bool    // a fault keeps the client from hearing of the next append
+	outcomes []error // by delivery since the last append
+	dropAck  bool    // a fault: the next append isn't acknowledged
 }
 
-// group is what goes to one partition with one append.
+// group is the events of one append to one partition.
 type group struct {
 	part       *eventhubs.Partition
 	events     []eventhubs.Message
@@ -45,14 +47,14 @@ type group struct {
 }
 
 func (c *hubPeer) openSender(l *amqp.Incoming, n hubNode) (func(context.Context) error, error) {
-	if err := c.strikeAttach(l.Link, n.node); err != nil {
+	if err := c.injectAttach(l.Link, n.node); err != nil {
 		return nil, err
 	}
 	h, p, err := c.lookup(n)
 	if err != nil {
 		return nil, err
 	}
-	l.CountWith(c.front.meters.of(h.Name()))
+	l.CountWith(c.namespace.meters.of(h.Name()))
 	s := &hubSender{c: c, link: l, node: n, hub: h, part: p, groups: make(map[*eventhubs.Partition]*group)}
 	return s.run, nil
 }
@@ -65,11 +67,11 @@ func (s *hubSender) run(ctx context.Context) error {
 		}
 		first := 0
 		for i := range ds {
-			full, verdict, err := s.sort(ctx, ds[i])
+			full, verdict, err := s.assign(ctx, ds[i])
 			if err != nil {
 				return err
 			}
-			s.verdicts = append(s.verdicts, verdict)
+			s.outcomes = append(s.outcomes, verdict)
 			if full || i == len(ds)-1 {
 				if err := s.flush(ds[first : i+1]); err != nil {
 					return err
@@ -80,9 +82,10 @@ func (s *hubSender) run(ctx context.Context) error {
 	}
 }
 
-// sort puts a delivery's events into the group of their partition, all into the same one, as Azure does. It tells whether that is full, and why
-// the delivery is refused, if it is. An error ends the link.
-func (s *hubSender) sort(ctx context.Context, d amqp.Delivery) (full bool, refused, err error) {
+// assign adds a delivery's events to the group of their partition, all to the same one,
+// as Azure does. It returns whether the group is full, and the error with which the
+// delivery is rejected. The last error ends the link.
+func (s *hubSender) assign(ctx context.Context, d amqp.Delivery) (full bool, refused, err error) {
 	if s.events, refused = s.splitter.split(d, s.events[:0]); refused != nil {
 		return false, refused, nil
 	}
@@ -95,13 +98,13 @@ func (s *hubSender) sort(ctx context.Context, d amqp.Delivery) (full bool, refus
 	if p == nil {
 		p = s.hub.Pick(s.events[0].Key)
 	}
-	switch kind, err := s.c.front.faults.strike(ctx, s.link.Link, OnSend, s.hub.Name(), p.ID()); {
+	switch kind, err := s.c.namespace.faults.inject(ctx, s.link.Link, OnSend, s.hub.Name(), p.ID()); {
 	case kind == FaultServerBusy && err == errServerBusy:
 		return false, err, nil
 	case err != nil:
 		return false, nil, err
 	case kind == FaultLoseAnswer:
-		s.unheard = true
+		s.dropAck = true
 	}
 	g := s.groups[p]
 	if g == nil {
@@ -113,11 +116,12 @@ func (s *hubSender) sort(ctx context.Context, d amqp.Delivery) (full bool, refus
 	}
 	g.events = append(g.events, s.events...)
 	g.bytes += len(d.Payload) + logOverhead*len(s.events)
-	g.deliveries = append(g.deliveries, len(s.verdicts))
+	g.deliveries = append(g.deliveries, len(s.outcomes))
 	return g.bytes >= maxAppend, nil, nil
 }
 
-// flush appends all groups, those of different partitions side by side, and settles the deliveries. It returns an error if the hub is gone.
+// flush appends all groups, those of different partitions side by side, and settles the
+// deliveries. It returns an error if the hub is gone.
 func (s *hubSender) flush(ds []amqp.Delivery) error {
 	var wg sync.WaitGroup
 	for i, g := range s.active {
@@ -137,27 +141,28 @@ func (s *hubSender) flush(ds []amqp.Delivery) error {
 		if g.err != nil {
 			gone = s.c.explain(s.node, g.err)
 			for _, i := range g.deliveries {
-				s.verdicts[i] = gone
+				s.outcomes[i] = gone
 			}
 		}
 		clear(g.events)
 		g.events, g.deliveries, g.bytes, g.err = g.events[:0], g.deliveries[:0], 0, nil
 	}
-	if s.unheard {
+	if s.dropAck {
 		s.link.DropConnection()
-		return errCut
+		return errDropped
 	}
 	for i := 0; i < len(ds); {
 		first := i
-		for i++; i < len(ds) && s.verdicts[i] == s.verdicts[first]; i++ {
+		for i++; i < len(ds) && s.outcomes[i] == s.outcomes[first]; i++ {
 		}
-		s.link.Settle(ds[first:i], s.verdicts[first])
+		s.link.Settle(ds[first:i], s.outcomes[first])
 	}
-	s.active, s.verdicts, s.splitter.arena = s.active[:0], s.verdicts[:0], s.splitter.arena[:0]
+	s.active, s.outcomes, s.splitter.arena = s.active[:0], s.outcomes[:0], s.splitter.arena[:0]
 	return gone
 }
 
-// append makes the group's events durable. What was received whole is stored even if the client is gone meanwhile.
+// append appends the group's events to the log. Complete deliveries are stored even if
+// the client has disconnected meanwhile.
 func (g *group) append() {
 	_, g.err = g.part.Append(context.Background(), g.events)
 }

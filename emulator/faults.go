@@ -10,18 +10,21 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/faults"
 )
 
-// Fault is something that goes wrong on demand.
+// Fault is a failure that a [Server] or [ServiceBus] injects.
 type Fault struct {
-	// Kind is what goes wrong.
+	// Kind is the kind of failure.
 	Kind FaultKind
-	// On is the operation that it befalls.
+	// On is the operation that fails.
 	On Operation
-	// Hub and Partition restrict it to an event hub, and to one of its partitions; in a [ServiceBus], Hub is the path of a queue, topic or
-	// subscription. Default: all. Requests to $management are for no partition.
+	// Hub and Partition restrict the fault to an event hub, and to one of its
+	// partitions; in a [ServiceBus], Hub is the path of a queue, topic or subscription.
+	// Default: all. Requests for the properties of a hub or partition match no
+	// Partition.
 	Hub, Partition string
-	// Times is how many operations it befalls. Default: each one until it is removed.
+	// Times is how many operations fail. Default: all, until the fault is removed.
 	Times int
-	// Delay is how long the operation is held up before that, and with it all that follows on its link.
+	// Delay is how long the operation is delayed before it fails, up to one hour. Later
+	// operations on the same link wait for it.
 	Delay time.Duration
 }
 
@@ -29,30 +32,37 @@ type Fault struct {
 type FaultKind string
 
 const (
-	// FaultDelay only holds up.
+	// FaultDelay delays an operation, which then succeeds.
 	FaultDelay FaultKind = "delay"
-	// FaultServerBusy refuses, as Azure does to clients that use more than their share: a message is rejected and not stored, a receiver
-	// detached, a link refused, a request to $management answered with status 503.
+	// FaultServerBusy throttles, as Azure does with clients above their quota: a
+	// message is rejected and not stored, a receiver is detached, a link is refused, a
+	// request for properties is answered with status 503.
 	FaultServerBusy FaultKind = "server-busy"
-	// FaultDetach detaches the link, as Azure does now and then. A message that arrives is not stored.
+	// FaultDetach detaches the link, as Azure does now and then. The message of a send
+	// is not stored.
 	FaultDetach FaultKind = "detach"
-	// FaultDrop cuts the connection, as a failing network would. A message that arrives is not stored.
+	// FaultDrop closes the connection, as a failing network would. The message of a
+	// send is not stored.
 	FaultDrop FaultKind = "drop"
-	// FaultLoseAnswer stores a message, and cuts the connection before it is acknowledged. A client that sends it again has it stored twice.
+	// FaultLoseAnswer stores the message and closes the connection before the
+	// acknowledgement. A client that retries creates a duplicate. It is for [OnSend]
+	// only.
 	FaultLoseAnswer FaultKind = "lose-answer"
 )
 
-// Operation is what a [Fault] befalls.
+// Operation is an operation that a [Fault] hits.
 type Operation string
 
 const (
-	// OnAttach is a link that a client opens to send or to receive. It can't be delayed.
+	// OnAttach is the opening of a link for sending or receiving. It can't be delayed.
 	OnAttach Operation = "attach"
-	// OnSend is a message or batch that arrives.
+	// OnSend is a message or batch from a client.
 	OnSend Operation = "send"
-	// OnReceive is a number of events that are about to go to a receiver.
+	// OnReceive is a number of events or messages that are about to be sent to a
+	// receiver.
 	OnReceive Operation = "receive"
-	// OnManage is a request for the properties of a hub or partition.
+	// OnManage is a request for the properties of a hub or partition, or a management
+	// request of a Service Bus entity.
 	OnManage Operation = "manage"
 )
 
@@ -60,15 +70,15 @@ func (f *Fault) validate() error {
 	switch f.Kind {
 	case FaultDelay:
 		if f.Delay == 0 {
-			return fmt.Errorf("a fault of kind %s needs the length of the delay", f.Kind)
+			return fmt.Errorf("a fault of kind %s needs a delay", f.Kind)
 		}
 	case FaultServerBusy, FaultDetach, FaultDrop:
 	case FaultLoseAnswer:
 		if f.On != OnSend {
-			return fmt.Errorf("a fault of kind %s is on %s only", f.Kind, OnSend)
+			return fmt.Errorf("a fault of kind %s is for operation %s only", f.Kind, OnSend)
 		}
 	default:
-		return fmt.Errorf("unknown kind of fault %.40q: choose %s, %s, %s, %s or %s", f.Kind, FaultDelay, FaultServerBusy, FaultDetach, FaultDrop, FaultLoseAnswer)
+		return fmt.Errorf("unknown kind of fault %.40q: must be %s, %s, %s, %s or %s", f.Kind, FaultDelay, FaultServerBusy, FaultDetach, FaultDrop, FaultLoseAnswer)
 	}
 	switch f.On {
 	case OnSend, OnReceive, OnManage:
@@ -77,18 +87,18 @@ func (f *Fault) validate() error {
 			return fmt.Errorf("a fault on %s can't be delayed", OnAttach)
 		}
 	default:
-		return fmt.Errorf("unknown operation %.40q: choose %s, %s, %s or %s", f.On, OnAttach, OnSend, OnReceive, OnManage)
+		return fmt.Errorf("unknown operation %.40q: must be %s, %s, %s or %s", f.On, OnAttach, OnSend, OnReceive, OnManage)
 	}
 	switch {
 	case f.Times < 0 || f.Delay < 0 || f.Delay > faults.MaxDelay:
-		return fmt.Errorf("a fault happens a positive number of times, or 0 for each time, and delays up to %s", faults.MaxDelay)
+		return fmt.Errorf("times and delay of a fault must not be negative, and the delay at most %s", faults.MaxDelay)
 	case f.Partition != "" && f.Hub == "":
-		return fmt.Errorf("a fault of partition %.40q needs the partition's hub", f.Partition)
+		return fmt.Errorf("a fault of partition %.40q needs a hub, too", f.Partition)
 	}
 	return nil
 }
 
-func (f *Fault) befalls(on Operation, hub, partition string) bool {
+func (f *Fault) matches(on Operation, hub, partition string) bool {
 	return f.On == on && (f.Hub == "" || strings.EqualFold(f.Hub, hub)) && (f.Partition == "" || f.Partition == partition)
 }
 
@@ -102,7 +112,9 @@ type FaultState struct {
 	Hits  int // operations that it has hit
 }
 
-// Add has a fault happen from now on, and returns its id. Of several faults that fit an operation, the oldest happens.
+// Add adds a fault, which is effective at once, and returns its id. If several faults
+// match an operation, the oldest one hits it. It returns an error if the fault is
+// invalid or there are 1,000 faults already.
 func (f *Faults) Add(fault Fault) (id int, err error) {
 	if err := fault.validate(); err != nil {
 		return 0, err
@@ -125,10 +137,11 @@ func (f *Faults) Remove(id int) bool { return f.set.Remove(id) }
 // Clear removes all faults.
 func (f *Faults) Clear() { f.set.Clear() }
 
-// strike has a fault happen, if one befalls the operation on link l. The error is what the operation is to be refused with, or the link to end
-// with; which of them, and what else the caller must do, the kind tells: "" if nothing happened.
-func (f *Faults) strike(ctx context.Context, l *amqp.Link, on Operation, hub, partition string) (kind FaultKind, err error) {
-	fault, ok := faults.Next(&f.set, func(fault *Fault) bool { return fault.befalls(on, hub, partition) })
+// inject injects the fault that matches the operation on link l, if there is one. The
+// kind, "" without a fault, says what the caller does: with err it rejects the
+// operation, or ends the link.
+func (f *Faults) inject(ctx context.Context, l *amqp.Link, on Operation, hub, partition string) (kind FaultKind, err error) {
+	fault, ok := faults.Next(&f.set, func(fault *Fault) bool { return fault.matches(on, hub, partition) })
 	if !ok {
 		return "", nil
 	}
@@ -148,7 +161,7 @@ func (f *Faults) strike(ctx context.Context, l *amqp.Link, on Operation, hub, pa
 		return fault.Kind, forcedDetach(l)
 	case FaultDrop:
 		l.DropConnection()
-		return fault.Kind, errCut
+		return fault.Kind, errDropped
 	}
 	return fault.Kind, nil
 }
@@ -156,8 +169,8 @@ func (f *Faults) strike(ctx context.Context, l *amqp.Link, on Operation, hub, pa
 var errServerBusy = amqp.Errorf(amqp.CondServerBusy, "The request was terminated because the entity is being throttled. Error code : 50002. "+
 	"Please wait 4 seconds and try again.")
 
-// errCut is for nobody's eyes: the client is gone.
-var errCut = amqp.Errorf(amqp.CondConnectionForced, "the connection was cut")
+// errDropped ends a link whose connection was dropped. No client sees it.
+var errDropped = amqp.Errorf(amqp.CondConnectionForced, "the connection was cut")
 
 func forcedDetach(l *amqp.Link) error {
 	return amqp.Errorf(amqp.CondDetachForced, "The link '%.100s' is force detached by the broker.", l.Name())

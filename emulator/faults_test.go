@@ -32,7 +32,8 @@ func hits(srv *emulator.Server, id int) int {
 	return -1
 }
 
-// cut stands for the error of a connection that ends without a word. The system's text for that depends on what was on its way.
+// cut stands for the error of a dropped connection. The system's text for it depends on
+// what was in transit.
 const cut = "the connection is cut"
 
 // wantFault checks that an error has the condition, or that it is the connection's end, for cut.
@@ -98,7 +99,8 @@ func TestFaultsOnSend(t *testing.T) {
 	}
 }
 
-// What a plain client sees of a fault when it receives. What was about to go out comes with the next link.
+// What a plain client sees of a fault when it receives. What was about to go out comes
+// with the next link.
 func TestFaultsOnReceive(t *testing.T) {
 	for kind, want := range map[emulator.FaultKind]string{
 		emulator.FaultServerBusy: "com.microsoft:server-busy", emulator.FaultDetach: "amqp:link:detach-forced", emulator.FaultDrop: cut,
@@ -122,7 +124,8 @@ func TestFaultsOnReceive(t *testing.T) {
 	}
 }
 
-// What a plain client sees of a fault when it attaches a link; those of other partitions aren't concerned.
+// What a plain client sees of a fault when it attaches a link; those of other
+// partitions aren't concerned.
 func TestFaultsOnAttach(t *testing.T) {
 	for kind, want := range map[emulator.FaultKind]string{
 		emulator.FaultServerBusy: "com.microsoft:server-busy", emulator.FaultDetach: "amqp:link:detach-forced", emulator.FaultDrop: cut,
@@ -147,7 +150,8 @@ func TestFaultsOnAttach(t *testing.T) {
 	}
 }
 
-// The Event Hubs library gets over each kind of fault by itself, when it sends and when it receives.
+// The Event Hubs library gets over each kind of fault by itself, when it sends and when
+// it receives.
 func TestFaultsPass(t *testing.T) {
 	retry := azeventhubs.RetryOptions{MaxRetries: 10, RetryDelay: 1, MaxRetryDelay: 1e7}
 	for _, on := range []emulator.Operation{emulator.OnSend, emulator.OnReceive, emulator.OnAttach, emulator.OnManage} {

@@ -74,8 +74,9 @@ func TestSlowReceivers(t *testing.T) {
 	}
 }
 
-// The readers of one client share a connection. Those that don't read on, and those that read one event at a time, take nothing from the others;
-// in the end each has had every event of its partition, in order.
+// The readers of one client share a connection. Those that don't read on, and those
+// that read one event at a time, take nothing from the others; in the end each has had
+// every event of its partition, in order.
 func TestSlowReadersOfOneClient(t *testing.T) {
 	const events, size = 3000, 4000
 	srv := start(t, one("h", 4), nil)
@@ -121,8 +122,9 @@ func TestSlowReadersOfOneClient(t *testing.T) {
 	rest.Wait()
 }
 
-// A connection that is silent for the idle timeout is closed. A client that has nothing to do says so in time, and stays: were the link made
-// anew, the one who waits without trying again would see an error.
+// A connection that is silent for the idle timeout is closed. A client that has nothing
+// to do says so in time, and stays: were the link made anew, the one who waits without
+// trying again would see an error.
 func TestIdleReceiver(t *testing.T) {
 	t.Parallel()
 	const silence = 5 * time.Second

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
 )
 
-// Whatever is asked of the control endpoint, it answers with JSON and the right status, keeps its limits, and obeys no web page.
+// Whatever is asked of the control endpoint, it answers with JSON and the right status,
+// keeps its limits, and obeys no web page.
 func FuzzControl(f *testing.F) {
 	for _, s := range []struct{ method, path, host, origin, body string }{
 		{"GET", "/faults", "localhost:9", "", ""},
@@ -160,7 +161,8 @@ func FuzzSelector(f *testing.F) {
 	})
 }
 
-// What a producer sends arrives as it was sent, but for the annotations that are the broker's, and takes no more room than it had.
+// What a producer sends arrives as it was sent, but for the annotations that are the
+// broker's, and takes no more room than it had.
 func FuzzEvent(f *testing.F) {
 	plain := (&amqp.Message{MessageID: "m", Properties: amqp.Map{{Key: "a", Value: int64(1)}}, Value: "v"}).Encode(nil)
 	annotated := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionMessageAnnotations), amqp.Map{

@@ -157,7 +157,8 @@ func TestRecreate(t *testing.T) {
 	if err := srv.Recreate("h"); err != nil {
 		t.Fatal(err)
 	}
-	// The library attaches a link anew when it is detached, and asks for a position that the new hub doesn't have.
+	// The library attaches a link again when it is detached, and asks for a position
+	// that the new hub doesn't have.
 	wantText(t, drainToError(t, pc), "The supplied sequence number '2' is invalid. The last sequence number in the system is '-1'")
 
 	p = producer(t, srv, "h")

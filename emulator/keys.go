@@ -6,17 +6,20 @@ import (
 	"strings"
 )
 
-// Key is a shared access key: who can sign with it has its rights, in all entities.
+// Key is a shared access key. A client that signs with it has its rights in all
+// entities.
 type Key struct {
-	// Name is the name of the key, which Azure calls a policy.
+	// Name is the name of the key; on Azure, of the shared access policy. Neither Name
+	// nor Secret may contain a semicolon.
 	Name string
-	// Secret is what clients sign with. It is base64 on Azure, and its text is what counts, not what it decodes to.
+	// Secret is what clients sign with. It is base64 on Azure, but used as text,
+	// without decoding.
 	Secret string
-	// Rights are what the key lets its holder do. Default: all.
+	// Rights are the rights of clients with the key. Default: all.
 	Rights Rights
 }
 
-// Rights are claims that a key proves.
+// Rights is a set of claims that a key proves. Zero stands for all.
 type Rights uint8
 
 const (
@@ -24,14 +27,14 @@ const (
 	Listen Rights = 1 << iota
 	// Send is the right to send.
 	Send
-	// Manage is the right to do both, as on Azure.
+	// Manage is the right to do both, and to use the administration API, as on Azure.
 	Manage
 )
 
-// has tells whether the rights contain at least one of wanted.
+// has reports whether the rights contain at least one of wanted.
 func (r Rights) has(wanted Rights) bool { return r == 0 || r&(wanted|Manage) != 0 }
 
-// String names the rights as Azure does, the first that a client would miss first.
+// String returns the names of the rights, separated by commas, such as "Listen,Send".
 func (r Rights) String() string {
 	var names []string
 	for i, name := range []string{"Listen", "Send", "Manage"} {
@@ -42,7 +45,8 @@ func (r Rights) String() string {
 	return strings.Join(names, ",")
 }
 
-// ParseRights reads the names of rights, separated by commas, in any case: "listen,send".
+// ParseRights parses names of rights, separated by commas, case-insensitive:
+// "listen,send". It returns an error for any other name.
 func ParseRights(text string) (Rights, error) {
 	var r Rights
 	for name := range strings.SplitSeq(text, ",") {
@@ -54,13 +58,14 @@ func ParseRights(text string) (Rights, error) {
 		case "manage":
 			r |= Manage
 		default:
-			return 0, errors.New("rights of a key are listen, send and manage, separated by commas") // what stands there may be a secret
+			return 0, errors.New("rights of a key are listen, send and manage, separated by commas") // without the text, which may be a secret
 		}
 	}
 	return r, nil
 }
 
-// The key in the connection string where none is configured. It is no secret: the server accepts any.
+// The key in the connection string if none is configured. It is not secret: the server
+// accepts any.
 const (
 	devKeyName = "RootManageSharedAccessKey"
 	devKey     = "SAS_KEY_VALUE"
@@ -72,7 +77,7 @@ func byName(keys []Key) (map[string]Key, error) {
 	for _, k := range keys {
 		switch _, twice := named[k.Name]; {
 		case k.Name == "" || k.Secret == "" || strings.ContainsAny(k.Name+k.Secret, ";\n"):
-			return nil, fmt.Errorf("key %q: name and secret must not be empty, nor contain semicolons", k.Name)
+			return nil, fmt.Errorf("key %q: name and secret must not be empty or contain semicolons or line breaks", k.Name)
 		case twice:
 			return nil, fmt.Errorf("key %q is configured twice", k.Name)
 		case k.Rights > Listen|Send|Manage:

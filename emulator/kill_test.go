@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 )
 
-// dirVariable and busVariable make the test binary an emulator over the directory that they name: one that can be killed.
+// dirVariable and busVariable make the test binary an emulator over the directory that
+// they name: one that can be killed.
 const (
 	dirVariable = "SLUICE_TEST_EMULATOR_DIR"
 	busVariable = "SLUICE_TEST_SERVICEBUS_DIR"
@@ -65,7 +66,8 @@ func child(t *testing.T, variable, dir string) (connection string, kill func()) 
 	return strings.TrimSpace(line), kill
 }
 
-// An emulator that is killed while events are sent to it has lost none that it accepted, and has none twice, and none that wasn't sent.
+// An emulator that is killed while events are sent has lost no event that it
+// acknowledged, has none twice, and none that wasn't sent.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex

@@ -7,13 +7,13 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
-// linkSet is the links of a server's clients, to detach them from outside.
+// linkSet holds the links of all connections, so that they can be detached.
 type linkSet struct {
 	mu    sync.Mutex
 	links map[*amqp.Link]node
 }
 
-// add registers a link until forget is called.
+// add adds a link until forget is called.
 func (s *linkSet) add(l *amqp.Link, n node) (forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ const (
 	managementNode = "$management"
 )
 
-// node is what a link's address stands for.
+// node is the target of a link's address.
 type node struct {
 	path      string // as the client wrote it, without scheme and host
 	special   string // cbsNode or managementNode
@@ -24,7 +24,8 @@ type node struct {
 	partition string // of an event hub
 }
 
-// pathOf is the path of an address or audience: without scheme and host, if there is a scheme, and without slashes around it.
+// pathOf returns the path of an address or audience: without scheme and host, if it has
+// a scheme, and without leading and trailing slashes.
 func pathOf(address string) string {
 	if _, rest, ok := strings.Cut(address, "://"); ok {
 		_, address, _ = strings.Cut(rest, "/")
@@ -32,19 +33,20 @@ func pathOf(address string) string {
 	return strings.Trim(address, "/")
 }
 
-// peer is the server's side of one connection, as far as it is the same in all namespaces: tokens, requests, and who may open links.
+// peer is what the server's side of a connection has in common for Event Hubs and
+// Service Bus: authorization, requests, and opening links.
 type peer struct {
-	front *front
-	conn  *amqp.Conn
-	auth  *authority
+	namespace *namespace
+	conn      *amqp.Conn
+	auth      *authority
 
 	mu      sync.Mutex
 	cbs     map[bool]bool // open $cbs links: incoming, outgoing
 	replies []*replies
 }
 
-func newPeer(f *front, c *amqp.Conn) *peer {
-	return &peer{front: f, conn: c, auth: newAuthority(f.keys), cbs: make(map[bool]bool)}
+func newPeer(f *namespace, c *amqp.Conn) *peer {
+	return &peer{namespace: f, conn: c, auth: newAuthority(f.keys), cbs: make(map[bool]bool)}
 }
 
 // Authenticate implements [amqp.Peer].
@@ -52,17 +54,18 @@ func (p *peer) Authenticate(mechanism string, response []byte) error {
 	if mechanism == "PLAIN" {
 		return p.auth.plain(response)
 	}
-	return nil // the others prove nothing: the proof is a token, later
+	return nil // the other mechanisms prove nothing: clients put a token later
 }
 
 // Closed implements [amqp.Peer].
 func (p *peer) Closed() { p.auth.stop() }
 
-// admitted opens a link that needs a right, if a token proves that. Without one the client doesn't even learn what there is.
+// admitted opens a link if a token proves the right that it needs. It checks that
+// first, so that a client without rights can't find out which entities exist.
 func (p *peer) admitted(l *amqp.Link, n node, right Rights, open func() (func(context.Context) error, error)) (func(context.Context) error, error) {
 	needed := right
 	if n.special == managementNode {
-		needed = Listen | Send // whoever may do anything with an entity may look at it
+		needed = Listen | Send // any right allows reading the properties
 	}
 	leave, ok := p.auth.admit(l, use{path: n.path, right: needed})
 	if !ok {
@@ -73,7 +76,7 @@ func (p *peer) admitted(l *amqp.Link, n node, right Rights, open func() (func(co
 		leave()
 		return nil, err
 	}
-	forget := p.front.links.add(l, n)
+	forget := p.namespace.links.add(l, n)
 	return func(ctx context.Context) error {
 		defer leave()
 		defer forget()
@@ -86,13 +89,13 @@ func (p *peer) unauthorized(path string, right Rights) *amqp.Error {
 		right, strings.ToLower(p.resource(path))) // in lower case, as Azure writes it
 }
 
-// strikeAttach has a fault befall a link that is about to be opened.
-func (p *peer) strikeAttach(l *amqp.Link, n node) error {
-	_, err := p.front.faults.strike(context.Background(), l, OnAttach, n.entity, n.partition)
+// injectAttach injects the fault that matches a link about to be opened.
+func (p *peer) injectAttach(l *amqp.Link, n node) error {
+	_, err := p.namespace.faults.inject(context.Background(), l, OnAttach, n.entity, n.partition)
 	return err
 }
 
-// resource is the address of an entity.
+// resource returns the address of an entity.
 func (p *peer) resource(path string) string {
 	host := p.conn.Hostname()
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -101,6 +104,6 @@ func (p *peer) resource(path string) string {
 	return fmt.Sprintf("sb://%.200s/%.300s", host, path)
 }
 
-func (p *peer) noSuch(path string) *amqp.Error {
+func (p *peer) notFound(path string) *amqp.Error {
 	return amqp.Errorf(amqp.CondNotFound, "The messaging entity '%s' could not be found.", p.resource(path))
 }

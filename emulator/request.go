@@ -6,10 +6,11 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
-// maxRequest bounds a request to $cbs or $management, in bytes. Tokens are a few kilobytes.
+// maxRequest is the maximum size of a request to $cbs or $management, in bytes. Tokens
+// are a few kilobytes.
 const maxRequest = 64 << 10
 
-// reply answers a request.
+// reply is the response to a request.
 type reply struct {
 	status      int32
 	description string
@@ -17,7 +18,8 @@ type reply struct {
 	value       any
 }
 
-// properties are the reply's, in both of Azure's spellings: clients look for either.
+// properties returns the reply's properties in both of Azure's spellings, because
+// clients look for either.
 func (r *reply) properties() amqp.Map {
 	m := amqp.Map{
 		{Key: "status-code", Value: r.status}, {Key: "status-description", Value: r.description},
@@ -29,7 +31,8 @@ func (r *reply) properties() amqp.Map {
 	return m
 }
 
-// handler answers requests. An error ends the link on which they come, and the one for their replies.
+// handler answers a request. An error ends the link of the requests and that of the
+// replies.
 type handler func(context.Context, *amqp.Link, node, *amqp.Message) (reply, error)
 
 // replies is a link on which a client receives replies.
@@ -41,7 +44,7 @@ type replies struct {
 	done  chan struct{}
 }
 
-// openReplies returns the function of a link for replies.
+// openReplies returns the function that serves a link for replies.
 func (p *peer) openReplies(l *amqp.Outgoing, n node) func(context.Context) error {
 	r := &replies{
 		link: l.Link, node: n.special, names: [2]string{l.ClientAddress(), l.Name()}, queue: make(chan *amqp.Message), done: make(chan struct{}),
@@ -80,7 +83,8 @@ func (p *peer) closeReplies(r *replies) {
 	}
 }
 
-// findReplies returns the link from the same node that a request's reply-to names; failing that, the last one.
+// findReplies returns the link of the same node that a request's reply-to names; if
+// there is none, the latest link of the node.
 func (p *peer) findReplies(to string, n node) *replies {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +101,7 @@ func (p *peer) findReplies(to string, n node) *replies {
 	return found
 }
 
-// answer is the function of a link for requests.
+// answer serves a link for requests.
 func (p *peer) answer(ctx context.Context, l *amqp.Incoming, n node, handle handler) error {
 	for {
 		ds, err := l.Next(ctx)
@@ -114,7 +118,7 @@ func (p *peer) answer(ctx context.Context, l *amqp.Incoming, n node, handle hand
 
 func (p *peer) answerOne(ctx context.Context, l *amqp.Incoming, d []amqp.Delivery, n node, handle handler) error {
 	if len(d[0].Payload) > maxRequest {
-		l.Settle(d, amqp.Errorf(amqp.CondMessageSize, "a request may have %d bytes, this one has %d", maxRequest, len(d[0].Payload)))
+		l.Settle(d, amqp.Errorf(amqp.CondMessageSize, "the request has %d bytes: at most %d are allowed", len(d[0].Payload), maxRequest))
 		return nil
 	}
 	req, err := amqp.ParseMessage(d[0].Payload)
@@ -146,7 +150,8 @@ func (p *peer) answerOne(ctx context.Context, l *amqp.Incoming, d []amqp.Deliver
 	return nil
 }
 
-// openCBS guards that a connection has one pair of links to $cbs at a time, as on Azure.
+// openCBS makes sure that a connection has one pair of links to $cbs at a time, as on
+// Azure.
 func (p *peer) openCBS(incoming bool, run func(context.Context) error) (func(context.Context) error, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

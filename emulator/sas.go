@@ -12,20 +12,21 @@ import (
 	"time"
 )
 
-// refusal tells a client why its token isn't accepted, worded as Azure does where it is known how.
-type refusal string
+// tokenError is the reason why a token isn't accepted, in Azure's words as far as they are
+// known.
+type tokenError string
 
 const (
-	accepted      refusal = ""
-	badSignature  refusal = "InvalidSignature: The token has an invalid signature."
-	malformed     refusal = "MalformedToken: The token isn't a shared access signature with the fields sr, sig, se and skn."
-	wrongAudience refusal = "InvalidAudience: The token's resource doesn't cover the audience it was put for."
+	accepted      tokenError = ""
+	badSignature  tokenError = "InvalidSignature: The token has an invalid signature."
+	malformed     tokenError = "MalformedToken: The token isn't a shared access signature with the fields sr, sig, se and skn."
+	wrongAudience tokenError = "InvalidAudience: The token's resource doesn't cover the audience it was put for."
 )
 
-// signature is a shared access signature taken apart.
+// signature is a parsed shared access signature.
 type signature struct {
 	path    string // of the resource
-	signed  string // what the HMAC-SHA256 is computed over: resource and expiry as written in the token; the secret is the key's text
+	signed  string // the signed text: resource and expiry as written in the token
 	mac     []byte
 	expiry  time.Time
 	keyName string
@@ -54,24 +55,25 @@ func parseSAS(token string) (s signature, ok bool) {
 	}
 	s.path, s.signed = pathOf(resource), field["sr"]+"\n"+field["se"]
 	s.expiry = time.Unix(seconds, 0).UTC()
-	s.keyName = field["skn"] // the client libraries write it as it is
+	s.keyName = field["skn"] // not escaped by the client libraries
 	return s, true
 }
 
-// verify checks a shared access signature: the HMAC, the expiry, and that its resource is the audience, or above it.
-func verify(keys map[string]Key, now time.Time, token, audience string) (g grant, why refusal) {
+// verify checks a shared access signature: the HMAC-SHA256, whose secret is the key's
+// text; the expiry; and that its resource is the audience or above it.
+func verify(keys map[string]Key, now time.Time, token, audience string) (g grant, why tokenError) {
 	sas, ok := parseSAS(token)
 	if !ok {
 		return g, malformed
 	}
-	key, known := keys[sas.keyName] // of an unknown name, no secret: the comparison takes as long
+	key, known := keys[sas.keyName] // an unknown name has an empty secret, so that the comparison takes as long
 	mac := hmac.New(sha256.New, []byte(key.Secret))
 	mac.Write([]byte(sas.signed))
 	if !hmac.Equal(mac.Sum(nil), sas.mac) || !known {
 		return g, badSignature
 	}
 	if !now.Before(sas.expiry) {
-		return g, refusal(fmt.Sprintf("ExpiredToken: The token is expired. Expiration time: '%s'.", sas.expiry.Format(time.RFC3339)))
+		return g, tokenError(fmt.Sprintf("ExpiredToken: The token is expired. Expiration time: '%s'.", sas.expiry.Format(time.RFC3339)))
 	}
 	if !within(strings.ToLower(sas.path), strings.ToLower(pathOf(audience))) {
 		return g, wrongAudience

@@ -55,8 +55,8 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// A token that a key has signed is accepted for its resource and what lies below, as long as it lives; with one byte changed it is another token,
-// which none has signed.
+// A token signed with a key is accepted for its resource and what is below, until it
+// expires; with one byte changed it is another token, which none has signed.
 func FuzzSAS(f *testing.F) {
 	f.Add("root", "host/hub", "/ConsumerGroups/g", int64(60), uint(30), byte(1))
 	f.Add("sender", "sb://host/a b&c=d%/ü", "x", int64(-1), uint(70), byte('&'))
@@ -97,7 +97,7 @@ func FuzzSAS(f *testing.F) {
 	})
 }
 
-// SASL PLAIN lets in who names a key and has its secret, and nobody else.
+// SASL PLAIN accepts the name of a key with its secret, and nothing else.
 func FuzzPlain(f *testing.F) {
 	f.Add([]byte("\x00root\x00cm9vdA=="))
 	f.Add([]byte("x\x00sender\x00c2VuZGVy"))
@@ -112,8 +112,8 @@ func FuzzPlain(f *testing.F) {
 			before, ok := strings.CutSuffix(string(response), "\x00"+k.Name+"\x00"+k.Secret)
 			right = right || ok && !strings.Contains(before, "\x00")
 		}
-		if right != (err == nil) || right != (a.proved != nil) {
-			t.Fatalf("%q: %v, proved %v", response, err, a.proved)
+		if right != (err == nil) || right != (a.saslKey != nil) {
+			t.Fatalf("%q: %v, proved %v", response, err, a.saslKey)
 		}
 	})
 }

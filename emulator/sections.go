@@ -2,8 +2,8 @@ package emulator
 
 import "github.com/sluice-go/sluice/emulator/internal/amqp"
 
-// eachSection calls f for each section of an encoded message, and what follows it. Sections must be in order, and a body among them (AMQP 1.0,
-// section 3.2).
+// eachSection calls f for each section of an encoded message, with the bytes after it.
+// The sections must be in order and include a body (AMQP 1.0, section 3.2).
 func eachSection(message []byte, f func(sec amqp.Section, rest []byte) error) error {
 	last, body := byte(0), false
 	for len(message) > 0 {

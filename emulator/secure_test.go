@@ -39,7 +39,8 @@ func TestTLS(t *testing.T) {
 	if !roots.AppendCertsFromPEM(text) || !roots.Equal(srv.CertPool()) {
 		t.Fatalf("the certificate file holds %q", text)
 	}
-	// The library takes host and port of the connection string for the server's name, so that must be told to it.
+	// The library takes host and port of the connection string for the server's name,
+	// so the test sets the name.
 	trust := &tls.Config{RootCAs: roots, ServerName: "localhost"}
 
 	p, err := azeventhubs.NewProducerClientFromConnectionString(srv.ConnectionString(), "h", &azeventhubs.ProducerClientOptions{RetryOptions: noRetry, TLSConfig: trust})
@@ -75,7 +76,7 @@ func TestTLS(t *testing.T) {
 		}
 		nc.Close()
 	}
-	// Someone who isn't speaking TLS at all, and someone who says nothing, disturb nobody.
+	// A client that doesn't speak TLS, and one that sends nothing, don't affect others.
 	nc, err := net.Dial("tcp", srv.TLSAddr())
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +285,7 @@ func TestClaims(t *testing.T) {
 	}
 	for name, v := range map[string]struct {
 		connection   string
-		sends, reads string // what the refusal says, "" if there is none
+		sends, reads string // the error text, "" if there is none
 	}{
 		"all rights":             {withKey(srv, root.Name, root.Secret), "", ""},
 		"the right to listen":    {withKey(srv, reader.Name, reader.Secret), "'Send' claim(s) are required", ""},

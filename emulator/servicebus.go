@@ -11,21 +11,25 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
-// ServiceBusQueue describes a queue, or a subscription of a topic.
+// ServiceBusQueue describes a queue or a topic's subscription.
 type ServiceBusQueue struct {
-	// Name is up to 260 letters, digits, periods, hyphens, underscores and slashes; of a subscription, up to 50.
+	// Name has up to 260 letters, digits, periods, hyphens, underscores and slashes;
+	// that of a subscription, up to 50.
 	Name string
-	// Lock is how long a received message is locked, up to 5 minutes. Default 1 minute.
+	// Lock is how long a received message, or a session, is locked, up to 5 minutes.
+	// Default 1 minute.
 	Lock time.Duration
-	// MaxDeliveries is how often a message may be received before it becomes a dead letter. Default 10.
+	// MaxDeliveries is the delivery count at which a message becomes a dead letter.
+	// Default 10.
 	MaxDeliveries int
-	// TTL is how long messages live at most. Default: for ever.
+	// TTL is the maximum time to live of messages. Default: unlimited.
 	TTL time.Duration
-	// KeepExpired has messages that expire become dead letters. Default: they are dropped.
+	// KeepExpired makes expired messages dead letters. Default: they are removed.
 	KeepExpired bool
-	// MaxBytes bounds what the queue holds, dead letters included. Default 1 GiB.
+	// MaxBytes is the maximum size of all messages, dead letters included. Default 1
+	// GiB.
 	MaxBytes int64
-	// Sessions has clients receive by session.
+	// Sessions makes receivers lock a session and receive its messages in order.
 	Sessions bool
 }
 
@@ -33,38 +37,51 @@ func (q *ServiceBusQueue) config() *servicebus.QueueConfig {
 	return &servicebus.QueueConfig{Lock: q.Lock, MaxDeliveries: q.MaxDeliveries, TTL: q.TTL, KeepExpired: q.KeepExpired, MaxBytes: q.MaxBytes, Sessions: q.Sessions}
 }
 
-// ServiceBusTopic describes a topic. Each of its subscriptions gets every message: there are no rules.
+// ServiceBusTopic describes a topic. Each of its subscriptions gets every message:
+// filters are not supported.
 type ServiceBusTopic struct {
-	// Name is as that of a queue; no queue may have the same.
+	// Name follows the rules for a queue's; no queue may have the same name.
 	Name string
-	// Subscriptions are the topic's.
+	// Subscriptions are the topic's subscriptions.
 	Subscriptions []ServiceBusQueue
 }
 
 // ServiceBusConfig holds the settings of a [ServiceBus]. The zero value works.
 type ServiceBusConfig struct {
-	// Listen is the address for plain connections. Default "127.0.0.1:0", a free port. "-" is none.
+	// Listen is the address for connections without TLS. Default "127.0.0.1:0", a free
+	// port. "-" is none.
 	Listen string
-	// TLSListen is the address for TLS connections, with a certificate made for it. Default: none.
+	// TLSListen is the address for TLS connections, with a self-signed certificate made
+	// on start. Default: none.
 	TLSListen string
-	// TLSCertOut is a file to which the certificate is written in PEM form, so that clients can trust it. Default: none.
+	// TLSCertOut is a file to which the certificate is written in PEM format, so that
+	// clients can trust it. Default: none.
 	TLSCertOut string
-	// AdminListen is the address of the administration API: HTTPS, with a certificate made for it. Default: none.
+	// AdminListen is the address of the administration API: HTTPS, with a self-signed
+	// certificate made on start. Default: none.
 	AdminListen string
-	// AdminCertOut is a file to which that certificate is written in PEM form, so that clients can trust it. Default: none.
+	// AdminCertOut is a file to which that certificate is written in PEM format.
+	// Default: none.
 	AdminCertOut string
-	// Dir is the directory that keeps entities and messages. It is created if missing; one namespace at a time can use it. Default: memory.
+	// Dir is the directory that keeps entities and messages. It is created if it
+	// doesn't exist. Only one namespace at a time can use it. Default: they are in
+	// memory.
 	Dir string
-	// Keys are the shared access keys. Clients must prove that they have one. Default: a development key that clients may use, but needn't:
-	// any token passes.
+	// Keys are the shared access keys, of which clients must have one. Default: no
+	// authentication. The connection string has a development key, but any other is
+	// accepted as well.
 	Keys []Key
-	// Premium has messages and batches be up to 1 MiB large, as on Azure's premium tier. Default: 256 KiB, as on the standard tier.
+	// Premium sets the maximum size of a message or batch to 1 MiB, as on Azure's
+	// premium tier. Default: 256 KiB, as on the standard tier.
 	Premium bool
-	// Control is the address of an endpoint by which test programs have faults happen: plain HTTP, on loopback. Default: none.
+	// Control is the loopback address of the control endpoint, plain HTTP: see the
+	// package documentation. Default: none.
 	Control string
-	// IdleTimeout is how long a connection may be silent before it is closed. Default 4 minutes.
+	// IdleTimeout is how long a connection may be idle before it is closed. Default 4
+	// minutes.
 	IdleTimeout time.Duration
-	// Log receives connections' ends at debug level, and failures. Default: nothing is logged.
+	// Log receives errors, and closed connections at debug level. Default: nothing is
+	// logged.
 	Log *slog.Logger
 }
 
@@ -74,20 +91,23 @@ const (
 	maxPremium  = 1 << 20
 )
 
-// ServiceBus is an embedded Service Bus namespace: queues, topics and subscriptions over AMQP 1.0, on TCP, TLS and WebSockets, and their
-// administration over HTTPS. Its methods may be called concurrently.
+// ServiceBus is an embedded Service Bus namespace: queues, topics and subscriptions
+// over AMQP 1.0, on TCP, TLS and WebSockets, and their administration over HTTPS. It is
+// safe for concurrent use.
 //
 //	srv, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "orders"}}, nil, nil)
 //	...
 //	defer srv.Close()
 //	client, err := azservicebus.NewClientFromConnectionString(srv.ConnectionString(), nil)
 //
-// Where there is a directory, what a client has been told is on disk: that a message was accepted, settled, or scheduled. Locks don't survive
-// a restart: messages are free again, and a delivery that was under way isn't counted.
+// With a directory, an operation is on disk before it is acknowledged to the client:
+// sending, settling and scheduling a message. Locks don't survive a restart: the
+// messages are available again, and their delivery isn't counted.
 //
-// What isn't there is refused: transactions, rules other than the one that lets all pass, duplicate detection, forwarding and partitioning.
+// Not supported, and rejected: transactions, rules (except the default one, by which
+// all messages pass), duplicate detection, forwarding and partitioning.
 type ServiceBus struct {
-	front
+	namespace
 	premium bool
 	started time.Time
 	broker  *servicebus.Broker
@@ -95,7 +115,10 @@ type ServiceBus struct {
 	control *httpServer // nil if there is none
 }
 
-// StartServiceBus makes the queues and topics, and listens.
+// StartServiceBus starts a namespace with the queues and topics. If cfg has a
+// directory, entities that exist there keep their settings and messages. A nil cfg
+// stands for the defaults. It returns an error if a setting is invalid, the directory
+// is in use or damaged, or an address can't be listened on.
 func StartServiceBus(queues []ServiceBusQueue, topics []ServiceBusTopic, cfg *ServiceBusConfig) (*ServiceBus, error) {
 	var c ServiceBusConfig
 	if cfg != nil {
@@ -109,24 +132,24 @@ func StartServiceBus(queues []ServiceBusQueue, topics []ServiceBusTopic, cfg *Se
 }
 
 func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c *ServiceBusConfig) (err error) {
-	reach := &frontConfig{
+	common := &namespaceConfig{
 		listen: c.Listen, tlsListen: c.TLSListen, tlsCertOut: c.TLSCertOut, keys: c.Keys, idleTimeout: c.IdleTimeout, maxMessage: maxStandard, log: c.Log,
 	}
 	if c.Premium {
-		reach.maxMessage = maxPremium
+		common.maxMessage = maxPremium
 	}
 	if c.AdminCertOut != "" && c.AdminListen == "" {
-		return fmt.Errorf("a file for the administration API's certificate, %s, but no address for the API to listen on", c.AdminCertOut)
+		return fmt.Errorf("a file for the administration API's certificate, %s, but no address for the API: set AdminListen", c.AdminCertOut)
 	}
-	if err := s.prepare(reach, func(c *amqp.Conn) amqp.Peer { return &busPeer{peer: newPeer(&s.front, c), bus: s} }); err != nil {
+	if err := s.prepare(common, func(c *amqp.Conn) amqp.Peer { return &busPeer{peer: newPeer(&s.namespace, c), bus: s} }); err != nil {
 		return err
 	}
-	s.broker, err = servicebus.Open(c.Dir, &servicebus.Options{OnError: func(err error) { s.log.Error("the journal of the Service Bus", "error", err) }})
+	s.broker, err = servicebus.Open(c.Dir, &servicebus.Options{OnError: func(err error) { s.log.Error("Service Bus journal failed", "error", err) }})
 	if err != nil {
 		return err
 	}
 	if err = s.define(queues, topics); err == nil {
-		err = s.listen(reach)
+		err = s.listen(common)
 	}
 	if err == nil {
 		s.control, err = startControl(c.Control, s.controlMux(), s.log)
@@ -140,9 +163,10 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 	return nil
 }
 
-// define creates what isn't there yet. What a directory has keeps the settings that it has there.
+// define creates the entities that don't exist yet. Those in the directory keep their
+// settings.
 func (s *ServiceBus) define(queues []ServiceBusQueue, topics []ServiceBusTopic) error {
-	created := make(map[string]bool) // what is stated twice is a mistake
+	created := make(map[string]bool) // an entity that is configured twice is an error
 	create := func(name string, there bool, create func() error) error {
 		name = strings.ToLower(name)
 		if there && !created[name] {
@@ -187,26 +211,29 @@ func (s *ServiceBus) define(queues []ServiceBusQueue, topics []ServiceBusTopic) 
 	return nil
 }
 
-// Close disconnects the clients, closes the journal, and waits for all of it.
+// Close disconnects the clients and closes the journal. Later calls return the result
+// of the first.
 func (s *ServiceBus) Close() error {
 	s.close.Do(func() {
 		err := errors.Join(s.control.close(), s.admin.close())
-		s.hangUp()
+		s.disconnect()
 		s.err = errors.Join(err, s.broker.Close())
 	})
 	return s.err
 }
 
-// ControlAddr is the address of the control endpoint, "" if there is none.
+// ControlAddr returns the address of the control endpoint, "" if there is none.
 func (s *ServiceBus) ControlAddr() string { return s.control.addr() }
 
-// ServiceBusCounts are the messages of a queue or subscription, locked and deferred ones among the active.
+// ServiceBusCounts are the numbers of messages in a queue or subscription. Locked and
+// deferred ones count as active.
 type ServiceBusCounts struct {
 	Active, DeadLetters, Scheduled int64
-	Bytes                          int64 // of the messages, as the broker stores them
+	Bytes                          int64 // of all messages, encoded
 }
 
-// Counts counts the messages of a queue, or of a subscription "topic/Subscriptions/name".
+// Counts returns the counts of a queue, or of a subscription
+// "topic/Subscriptions/name". It returns an error if there is none.
 func (s *ServiceBus) Counts(path string) (ServiceBusCounts, error) {
 	n, err := parseBusAddress(path)
 	if err != nil {
@@ -219,7 +246,7 @@ func (s *ServiceBus) Counts(path string) (ServiceBusCounts, error) {
 	return ServiceBusCounts(q.Counts()), nil
 }
 
-// queue finds the queue or subscription of a node.
+// queue returns the queue or subscription of a node.
 func (s *ServiceBus) queue(n busNode) (*servicebus.Queue, bool) {
 	if n.subscription == "" {
 		return s.broker.Queue(n.name)

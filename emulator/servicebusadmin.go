@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	maxDescription = 64 << 10 // bytes of a request
-	maxPage        = 100      // entities of a page, as on Azure
+	maxDescription = 64 << 10 // maximum bytes of a request
+	maxPage        = 100      // maximum entities of a page, as on Azure
 )
 
 // busAdmin serves the administration API of a namespace: Atom documents over HTTPS.
@@ -43,7 +43,7 @@ func startBusAdmin(s *ServiceBus, listen, certOut string) (*busAdmin, error) {
 	return a, nil
 }
 
-// close lets requests in progress finish for a moment. There may be no API to close.
+// close waits for requests in progress, up to a second. A nil API needs no closing.
 func (a *busAdmin) close() error {
 	if a == nil {
 		return nil
@@ -51,7 +51,8 @@ func (a *busAdmin) close() error {
 	return a.http.close()
 }
 
-// AdminConnectionString is what clients of the administration API connect with, "" if there is none. They must trust the certificate.
+// AdminConnectionString returns the connection string for clients of the administration
+// API, "" if there is none. They must trust the certificate.
 func (s *ServiceBus) AdminConnectionString() string {
 	if s.admin == nil {
 		return ""
@@ -59,7 +60,8 @@ func (s *ServiceBus) AdminConnectionString() string {
 	return "Endpoint=sb://" + endpoint(s.admin.http.at, "443") + s.credentials()
 }
 
-// AdminCertPool holds the certificate of the administration API, nil if there is none.
+// AdminCertPool returns a pool with the certificate of the administration API, nil if
+// there is none.
 func (s *ServiceBus) AdminCertPool() *x509.CertPool {
 	if s.admin == nil {
 		return nil
@@ -67,7 +69,7 @@ func (s *ServiceBus) AdminCertPool() *x509.CertPool {
 	return s.admin.cert.pool
 }
 
-// adminError is what a request is refused with.
+// adminError is the response to a request that fails.
 type adminError struct {
 	XMLName xml.Name `xml:"Error"`
 	Code    int
@@ -76,7 +78,7 @@ type adminError struct {
 
 func (e *adminError) Error() string { return e.Detail }
 
-func refuse(status int, format string, args ...any) error {
+func adminErrorf(status int, format string, args ...any) error {
 	return &adminError{Code: status, Detail: fmt.Sprintf(format, args...)}
 }
 
@@ -91,7 +93,7 @@ func (a *busAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			e = &adminError{Code: http.StatusConflict, Detail: "SubCode=40900. Conflict. " + err.Error()}
 		case errors.Is(err, servicebus.ErrNotFound), errors.Is(err, servicebus.ErrDeleted):
 			e = &adminError{Code: http.StatusNotFound, Detail: "SubCode=40400. Not Found. " + err.Error()}
-		default: // of settings: the broker has nothing else to refuse
+		default: // invalid settings: there is no other error
 			e = &adminError{Code: http.StatusBadRequest, Detail: "SubCode=40000. Bad Request. " + err.Error()}
 		}
 		status, document = e.Code, e
@@ -108,10 +110,11 @@ func (a *busAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/atom+xml;type=entry;charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone doesn't miss it
+	_, _ = w.Write(body) // the error is the client's
 }
 
-// allowed checks the token of a request: its resource is the URL, with or without the query, or above it.
+// allowed checks the token of a request, whose resource must be the URL, with or
+// without the query, or above it.
 func (a *busAdmin) allowed(r *http.Request) error {
 	if len(a.bus.keys) == 0 {
 		return nil
@@ -126,7 +129,7 @@ func (a *busAdmin) allowed(r *http.Request) error {
 			why = "Unauthorized access. 'Manage' claim(s) are required to perform this operation."
 		}
 	}
-	return refuse(http.StatusUnauthorized, "SubCode=40100. %s", string(why))
+	return adminErrorf(http.StatusUnauthorized, "SubCode=40100. %s", string(why))
 }
 
 func (a *busAdmin) serve(w http.ResponseWriter, r *http.Request) (status int, document any, err error) {
@@ -162,10 +165,10 @@ func (a *busAdmin) serve(w http.ResponseWriter, r *http.Request) (status int, do
 	return a.entity(w, r, path)
 }
 
-// namespace describes the whole.
+// namespace describes the namespace.
 func (a *busAdmin) namespace(r *http.Request) (int, any, error) {
 	if r.Method != http.MethodGet {
-		return 0, nil, refuse(http.StatusMethodNotAllowed, "the namespace can be read only")
+		return 0, nil, adminErrorf(http.StatusMethodNotAllowed, "the namespace can be read only")
 	}
 	tier, units := "Standard", 0
 	if a.bus.premium {
@@ -176,7 +179,7 @@ func (a *busAdmin) namespace(r *http.Request) (int, any, error) {
 	return http.StatusOK, atomEntry{ID: "$namespaceinfo", Title: host, Content: atomContent{Type: "application/xml", Description: info}}, nil
 }
 
-// rules shows the one rule of a subscription. Others are refused.
+// rules lists the only rule of a subscription. Requests to change rules are rejected.
 func (a *busAdmin) rules(r *http.Request, path string) (int, any, error) {
 	part := strings.Split(path, "/")
 	at := slices.IndexFunc(part, func(p string) bool { return strings.EqualFold(p, "Subscriptions") })
@@ -189,7 +192,7 @@ func (a *busAdmin) rules(r *http.Request, path string) (int, any, error) {
 	case !ok:
 		return 0, nil, fmt.Errorf("subscription %.300s: %w", part[at+1], servicebus.ErrNotFound)
 	case r.Method != http.MethodGet:
-		return 0, nil, refuse(http.StatusBadRequest, "SubCode=40000. Rules are not supported here: every subscription has the rule %s, which lets all messages pass.", defaultRule)
+		return 0, nil, adminErrorf(http.StatusBadRequest, "SubCode=40000. Rules are not supported here: every subscription has the rule %s, which lets all messages pass.", defaultRule)
 	case len(part) == at+3:
 		return a.list(r, "Rules", []atomEntry{describeRule(q)})
 	case strings.EqualFold(part[at+3], defaultRule):
@@ -206,7 +209,7 @@ func (a *busAdmin) topic(name string) (*servicebus.Topic, error) {
 	return t, nil
 }
 
-// list answers with one page.
+// list returns one page of entities.
 func (a *busAdmin) list(r *http.Request, title string, all []atomEntry) (int, any, error) {
 	number := func(name string, missing int) (int, error) {
 		text := r.URL.Query().Get(name)
@@ -215,7 +218,7 @@ func (a *busAdmin) list(r *http.Request, title string, all []atomEntry) (int, an
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
-			return 0, refuse(http.StatusBadRequest, "SubCode=40000. %s must be a number, and not negative.", name)
+			return 0, adminErrorf(http.StatusBadRequest, "SubCode=40000. %s must be a number, and not negative.", name)
 		}
 		return n, nil
 	}
@@ -225,7 +228,7 @@ func (a *busAdmin) list(r *http.Request, title string, all []atomEntry) (int, an
 		return 0, nil, err
 	}
 	if r.Method != http.MethodGet {
-		return 0, nil, refuse(http.StatusMethodNotAllowed, "a list can be read only")
+		return 0, nil, adminErrorf(http.StatusMethodNotAllowed, "a list can be read only")
 	}
 	top = min(top, maxPage)
 	rest := all[min(skip, len(all)):]
@@ -241,7 +244,8 @@ func (a *busAdmin) list(r *http.Request, title string, all []atomEntry) (int, an
 	return http.StatusOK, feed, nil
 }
 
-// entity serves a queue or a topic. To read what isn't there gives an empty list, as on Azure.
+// entity serves a queue or a topic. Reading one that doesn't exist returns an empty
+// list, as on Azure.
 func (a *busAdmin) entity(w http.ResponseWriter, r *http.Request, name string) (int, any, error) {
 	b := a.bus.broker
 	q, isQueue := b.Queue(name)
@@ -259,7 +263,7 @@ func (a *busAdmin) entity(w http.ResponseWriter, r *http.Request, name string) (
 		return http.StatusOK, nil, b.Delete(name)
 	case http.MethodPut:
 	default:
-		return 0, nil, refuse(http.StatusMethodNotAllowed, "the methods are GET, PUT and DELETE")
+		return 0, nil, adminErrorf(http.StatusMethodNotAllowed, "the methods are GET, PUT and DELETE")
 	}
 	entry, err := readEntry(w, r)
 	update := r.Header.Get("If-Match") != ""
@@ -273,7 +277,7 @@ func (a *busAdmin) entity(w http.ResponseWriter, r *http.Request, name string) (
 		}
 		return put(update, isQueue, q, cfg, describeQueue, func() (*servicebus.Queue, error) { return b.CreateQueue(name, cfg) })
 	case entry.Topic == nil:
-		return 0, nil, refuse(http.StatusBadRequest, "SubCode=40000. The request has neither a QueueDescription nor a TopicDescription.")
+		return 0, nil, adminErrorf(http.StatusBadRequest, "SubCode=40000. The request has neither a QueueDescription nor a TopicDescription.")
 	}
 	cfg, err := entry.Topic.topicConfig()
 	switch {
@@ -302,14 +306,14 @@ func (a *busAdmin) subscription(w http.ResponseWriter, r *http.Request, t *servi
 	case r.Method == http.MethodGet:
 		return 0, nil, fmt.Errorf("subscription %.300s: %w", name, servicebus.ErrNotFound)
 	case r.Method != http.MethodPut:
-		return 0, nil, refuse(http.StatusMethodNotAllowed, "the methods are GET, PUT and DELETE")
+		return 0, nil, adminErrorf(http.StatusMethodNotAllowed, "the methods are GET, PUT and DELETE")
 	}
 	entry, err := readEntry(w, r)
 	if err != nil {
 		return 0, nil, err
 	}
 	if entry.Subscription == nil {
-		return 0, nil, refuse(http.StatusBadRequest, "SubCode=40000. The request has no SubscriptionDescription.")
+		return 0, nil, adminErrorf(http.StatusBadRequest, "SubCode=40000. The request has no SubscriptionDescription.")
 	}
 	cfg, err := entry.Subscription.config()
 	if err != nil {

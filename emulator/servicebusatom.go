@@ -15,13 +15,14 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
-// The documents of the administration API. Clients of other languages go by the prefix d2p1 of the counts.
+// Namespaces in the documents of the administration API. Some clients depend on the
+// prefix d2p1 of the counts.
 const (
 	busSpace    = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 	countsSpace = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
 )
 
-// forever is what Azure writes for a duration without end, the longest that .NET knows.
+// forever is how Azure writes an unlimited duration: the longest one of .NET.
 const forever = "P10675199DT2H48M5.4775807S"
 
 type atomFeed struct {
@@ -31,7 +32,7 @@ type atomFeed struct {
 	Entries []atomEntry `xml:"entry"`
 }
 
-// atomLink tells where this page and the next are.
+// atomLink is the URL of this page or the next.
 type atomLink struct {
 	Rel  string `xml:"rel,attr"`
 	Href string `xml:"href,attr"`
@@ -39,12 +40,12 @@ type atomLink struct {
 
 type atomEntry struct {
 	XMLName xml.Name    `xml:"http://www.w3.org/2005/Atom entry"`
-	ID      string      `xml:"id"` // the entity's URL; its path, until the entry is sent
+	ID      string      `xml:"id"` // the entity's URL; its path, until at completes it
 	Title   string      `xml:"title"`
 	Content atomContent `xml:"content"`
 }
 
-// at makes URLs of the paths of entries.
+// at completes the paths of entries to URLs.
 func at(host string, document any) any {
 	absolute := func(e atomEntry) atomEntry {
 		e.ID = (&url.URL{Scheme: "https", Host: host, Path: e.ID}).String()
@@ -66,7 +67,7 @@ type atomContent struct {
 	Description any
 }
 
-// description is that of a queue, topic or subscription.
+// description is the description of a queue, topic or subscription.
 type description struct {
 	XMLName                                   xml.Name
 	LockDuration                              string       `xml:",omitempty"`
@@ -94,7 +95,7 @@ type description struct {
 	EntityAvailabilityStatus                  string       `xml:",omitempty"`
 	EnableExpress                             *bool        `xml:",omitempty"`
 
-	// What only requests have, to be refused.
+	// Settings that are not supported: a request with them is rejected.
 	ForwardTo                     string    `xml:",omitempty"`
 	ForwardDeadLetteredMessagesTo string    `xml:",omitempty"`
 	DefaultRuleDescription        *struct{} `xml:",omitempty"`
@@ -109,7 +110,7 @@ type countDetail struct {
 	Transfer           int64  `xml:"d2p1:TransferMessageCount"`
 }
 
-// requestEntry is what a request describes: one of these.
+// requestEntry is the body of a request: one of the descriptions.
 type requestEntry struct {
 	Queue        *description `xml:"content>QueueDescription"`
 	Topic        *description `xml:"content>TopicDescription"`
@@ -119,13 +120,13 @@ type requestEntry struct {
 func readEntry(w http.ResponseWriter, r *http.Request) (*requestEntry, error) {
 	var e requestEntry
 	if err := xml.NewDecoder(http.MaxBytesReader(w, r.Body, maxDescription)).Decode(&e); err != nil {
-		return nil, refuse(http.StatusBadRequest, "SubCode=40000. The request isn't the description of an entity: %.200s", err.Error())
+		return nil, adminErrorf(http.StatusBadRequest, "SubCode=40000. The request isn't the description of an entity: %.200s", err.Error())
 	}
 	return &e, nil
 }
 
-// plain refuses what the emulator leaves out.
-func (d *description) plain() error {
+// checkSupported returns an error if the description has settings that are not supported.
+func (d *description) checkSupported() error {
 	for _, setting := range []struct {
 		name string
 		set  bool
@@ -138,7 +139,7 @@ func (d *description) plain() error {
 		{"AutoDeleteOnIdle", d.AutoDeleteOnIdle != "" && d.AutoDeleteOnIdle != forever},
 	} {
 		if setting.set {
-			return refuse(http.StatusBadRequest, "SubCode=40000. %s is not supported here: leave it out.", setting.name)
+			return adminErrorf(http.StatusBadRequest, "SubCode=40000. %s is not supported here: leave it out.", setting.name)
 		}
 	}
 	return nil
@@ -146,7 +147,7 @@ func (d *description) plain() error {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// statuses are the names of statuses, in their order.
+// statuses are the names of the values of [servicebus.Status].
 var statuses = []string{"Active", "Disabled", "SendDisabled", "ReceiveDisabled"}
 
 func (d *description) status() (servicebus.Status, error) {
@@ -155,22 +156,22 @@ func (d *description) status() (servicebus.Status, error) {
 	}
 	i := slices.Index(statuses, d.Status)
 	if i < 0 {
-		return 0, fmt.Errorf("status %.40q: choose one of %s", d.Status, strings.Join(statuses, ", "))
+		return 0, fmt.Errorf("status %.40q: must be one of %s", d.Status, strings.Join(statuses, ", "))
 	}
 	return servicebus.Status(i), nil
 }
 
-// bytes reads how much the entity may hold; 0 is the default.
+// bytes returns the maximum size of the entity; 0 is the default.
 func (d *description) bytes() (int64, error) {
 	if d.MaxSizeInMegabytes < 0 || d.MaxSizeInMegabytes > 80<<10 {
-		return 0, fmt.Errorf("MaxSizeInMegabytes %d: choose up to %d", d.MaxSizeInMegabytes, 80<<10)
+		return 0, fmt.Errorf("MaxSizeInMegabytes %d: must be 0 to %d", d.MaxSizeInMegabytes, 80<<10)
 	}
 	return d.MaxSizeInMegabytes << 20, nil
 }
 
-// config reads the settings of a queue or subscription.
+// config converts the description of a queue or subscription.
 func (d *description) config() (*servicebus.QueueConfig, error) {
-	if err := d.plain(); err != nil {
+	if err := d.checkSupported(); err != nil {
 		return nil, err
 	}
 	lock, err := parseISO(d.LockDuration)
@@ -192,9 +193,9 @@ func (d *description) config() (*servicebus.QueueConfig, error) {
 	}, err
 }
 
-// topicConfig reads the settings of a topic.
+// topicConfig converts the description of a topic.
 func (d *description) topicConfig() (*servicebus.TopicConfig, error) {
-	if err := d.plain(); err != nil {
+	if err := d.checkSupported(); err != nil {
 		return nil, err
 	}
 	ttl, err := parseISO(d.DefaultMessageTimeToLive)
@@ -225,10 +226,10 @@ func entryOf(path, kind string, d description) atomEntry {
 		d.DeadLetteringOnFilterEvaluationExceptions = &no
 	} else {
 		d.EnablePartitioning, d.EnableExpress, d.SupportOrdering, d.RequiresDuplicateDetection = &no, &no, &yes, &no
-		d.DuplicateDetectionHistoryTimeWindow = "PT10M" // clients want it even where there is none
+		d.DuplicateDetectionHistoryTimeWindow = "PT10M" // clients require it even without duplicate detection
 	}
 	d.AutoDeleteOnIdle = forever
-	d.AccessedAt = "0001-01-01T00:00:00" // it isn't known
+	d.AccessedAt = "0001-01-01T00:00:00" // not recorded
 	title := path[strings.LastIndex(path, "/Subscriptions/")+1:]
 	return atomEntry{ID: path, Title: strings.TrimPrefix(title, "Subscriptions/"), Content: atomContent{Type: "application/xml", Description: d}}
 }
@@ -245,7 +246,9 @@ func describe(q *servicebus.Queue) description {
 	}
 }
 
-func describeQueue(q *servicebus.Queue) atomEntry { return entryOf(q.Name(), "QueueDescription", describe(q)) }
+func describeQueue(q *servicebus.Queue) atomEntry {
+	return entryOf(q.Name(), "QueueDescription", describe(q))
+}
 
 func describeSubscription(q *servicebus.Queue) atomEntry {
 	return entryOf(q.Name(), "SubscriptionDescription", describe(q))
@@ -260,7 +263,7 @@ func describeTopic(t *servicebus.Topic) atomEntry {
 	})
 }
 
-// defaultRule is the one rule that every subscription has: all messages pass.
+// defaultRule is the only rule of every subscription: all messages pass.
 const defaultRule = "$Default"
 
 type ruleDescription struct {
@@ -303,7 +306,8 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 var isoDuration = regexp.MustCompile(`^P(?:(\d{1,8})D)?(?:T(?:(\d{1,8})H)?(?:(\d{1,8})M)?(?:(\d{1,8}(?:\.\d{1,9})?)S)?)?$`)
 
-// parseISO reads a duration such as P1DT2H3M4.5S. 0 is one that isn't given, or that is longer than any message can wait.
+// parseISO parses a duration such as P1DT2H3M4.5S. It returns 0, unlimited, for an
+// empty one and for one that time.Duration can't hold.
 func parseISO(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -314,7 +318,7 @@ func parseISO(text string) (time.Duration, error) {
 	}
 	seconds := 0.0
 	for i, unit := range []float64{86400, 3600, 60, 1} {
-		if n, err := strconv.ParseFloat(part[i+1], 64); err == nil { // "" is none
+		if n, err := strconv.ParseFloat(part[i+1], 64); err == nil { // "" is left out
 			seconds += n * unit
 		}
 	}
@@ -324,7 +328,7 @@ func parseISO(text string) (time.Duration, error) {
 	return time.Duration(math.Round(seconds*1e3)) * time.Millisecond, nil
 }
 
-// formatISO is the reverse of parseISO.
+// formatISO formats a duration so that parseISO can parse it.
 func formatISO(d time.Duration) string {
 	if d == 0 {
 		return forever

@@ -10,22 +10,22 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
-// busNode is what a link's address stands for in a Service Bus namespace.
+// busNode is the target of a link's address in a Service Bus namespace.
 type busNode struct {
 	node
 	name         string // of the queue or topic
 	subscription string
-	dead         bool // the dead letters
+	deadLetters  bool // the dead letters
 }
 
-// parseBusAddress takes apart the address of a link's node:
+// parseBusAddress parses the address of a link:
 //
 //	$cbs
 //	ENTITY                                    to send to
 //	QUEUE, TOPIC/Subscriptions/NAME           to receive from, or their /$DeadLetterQueue
 //	any of these/$management
 //
-// Names of entities may hold slashes.
+// Names of entities may contain slashes.
 func parseBusAddress(address string) (n busNode, err error) {
 	n.path = pathOf(address)
 	part := strings.Split(n.path, "/")
@@ -44,7 +44,7 @@ func parseBusAddress(address string) (n busNode, err error) {
 	case cut(managementNode):
 		n.special = managementNode
 	}
-	n.dead = cut("$DeadLetterQueue")
+	n.deadLetters = cut("$DeadLetterQueue")
 	n.entity = strings.Join(part, "/")
 	if last := len(part) - 1; last >= 2 && strings.EqualFold(part[last-1], "Subscriptions") {
 		part, n.subscription = part[:last-1], part[last]
@@ -55,7 +55,7 @@ func parseBusAddress(address string) (n busNode, err error) {
 	return n, nil
 }
 
-// busPeer is the server's side of one connection.
+// busPeer is the server's side of one connection to a Service Bus namespace.
 type busPeer struct {
 	*peer
 	bus *ServiceBus
@@ -105,35 +105,36 @@ func (c *busPeer) Outgoing(l *amqp.Outgoing) (func(context.Context) error, error
 	})
 }
 
-// store finds the messages that a node stands for.
+// store returns the messages of a node.
 func (c *busPeer) store(n busNode) (*servicebus.Store, error) {
 	q, ok := c.bus.queue(n)
 	switch {
 	case !ok:
-		return nil, c.noSuch(n.path)
-	case n.dead:
+		return nil, c.notFound(n.path)
+	case n.deadLetters:
 		return q.DeadLetters(), nil
 	}
 	return q.Messages(), nil
 }
 
-// managed finds the messages that requests to a $management node concern; a topic has none.
+// managed returns the messages that requests to a $management node are about; nil for a
+// topic.
 func (c *busPeer) managed(n busNode) (*servicebus.Store, error) {
-	if _, ok := c.bus.broker.Topic(n.name); ok && n.subscription == "" && !n.dead {
+	if _, ok := c.bus.broker.Topic(n.name); ok && n.subscription == "" && !n.deadLetters {
 		return nil, nil
 	}
 	return c.store(n)
 }
 
-// target is what one can send to, and cancel what is scheduled.
+// target is a queue or topic: it accepts messages, and cancels scheduled ones.
 type target interface {
 	Submit([]servicebus.Message) ([]int64, servicebus.Receipt)
 	Cancel([]int64) servicebus.Receipt
 }
 
 func (c *busPeer) target(n busNode) (target, error) {
-	if n.subscription != "" || n.dead {
-		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is to receive from, not to send to", n.path)
+	if n.subscription != "" || n.deadLetters {
+		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is for receiving: send to the queue or topic", n.path)
 	}
 	if q, ok := c.bus.broker.Queue(n.name); ok {
 		return q, nil
@@ -141,7 +142,7 @@ func (c *busPeer) target(n busNode) (target, error) {
 	if t, ok := c.bus.broker.Topic(n.name); ok {
 		return t, nil
 	}
-	return nil, c.noSuch(n.path)
+	return nil, c.notFound(n.path)
 }
 
 // Error conditions of Service Bus.
@@ -154,7 +155,7 @@ const (
 	condTimeout         amqp.Symbol = "com.microsoft:timeout"
 )
 
-// explain turns the broker's errors into those that Azure sends.
+// explain converts the broker's errors to those of Azure.
 func (c *busPeer) explain(n busNode, err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):
@@ -165,7 +166,7 @@ func (c *busPeer) explain(n busNode, err error) error {
 	case errors.Is(err, servicebus.ErrFull):
 		return amqp.Errorf(amqp.CondResourceLimit, "The maximum entity size has been reached or exceeded for '%.300s'.", n.entity)
 	case errors.Is(err, servicebus.ErrDeleted):
-		return c.noSuch(n.entity)
+		return c.notFound(n.entity)
 	case errors.Is(err, servicebus.ErrNotFound):
 		return amqp.Errorf(condMessageNotFound, "Failed to lock one or more specified messages in '%.300s': %.200s", n.entity, err.Error())
 	case errors.Is(err, servicebus.ErrSendDisabled):

@@ -51,7 +51,7 @@ func FuzzBusMessage(f *testing.F) {
 					sent = append(sent, s.Raw...)
 				}
 			}
-			m.Payload = change(amqp.Map{{Key: amqp.Symbol("why"), Value: "new"}})(m.Payload)
+			m.Payload = editProperties(amqp.Map{{Key: amqp.Symbol("why"), Value: "new"}})(m.Payload)
 			m.Sequence, m.Reason = 3, "reason"
 			var got []byte
 			var why, sequences int

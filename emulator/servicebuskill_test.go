@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 )
 
-// fate is what a client was told of a message.
+// fate is the last acknowledgement that a client got for a message.
 type fate struct {
 	accepted, settling, completed, buried, abandoned bool
 }
@@ -42,8 +42,8 @@ func (f *fates) progress() {
 	}
 }
 
-// A Service Bus that is killed while messages are sent and settled has all that it accepted, and none of what it was told to complete; what
-// became a dead letter is one.
+// A Service Bus that is killed while messages are sent and settled has all that it
+// accepted, and none of what it was told to complete; what became a dead letter is one.
 func TestBusKill(t *testing.T) {
 	dir := t.TempDir()
 	all := &fates{of: make(map[string]*fate)}

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// maxPeek, maxTokens and maxNumbers bound what one request asks for.
+	// maxPeek, maxTokens and maxNumbers limit what one request asks for.
 	maxPeek    = 1000
 	maxTokens  = 1000
 	maxNumbers = 1000
-	// maxSessions is how many sessions are listed at once.
+	// maxSessions is how many sessions one request lists.
 	maxSessions = 1000
 )
 
@@ -25,7 +25,7 @@ const (
 type busOperation struct {
 	right  Rights
 	handle func(c *busPeer, n busNode, store *servicebus.Store, body amqp.Map) reply // store is nil for a topic
-	topics bool                                                                      // it is for topics too
+	topics bool                                                                      // topics support it, too
 }
 
 var busOperations = map[string]busOperation{
@@ -43,7 +43,7 @@ var busOperations = map[string]busOperation{
 
 // manage handles a request to $management; store is nil for a topic.
 func (c *busPeer) manage(ctx context.Context, l *amqp.Link, n busNode, store *servicebus.Store, req *amqp.Message) (reply, error) {
-	switch kind, err := c.front.faults.strike(ctx, l, OnManage, n.entity, ""); {
+	switch kind, err := c.namespace.faults.inject(ctx, l, OnManage, n.entity, ""); {
 	case kind == FaultServerBusy && err == errServerBusy:
 		return reply{status: http.StatusServiceUnavailable, description: errServerBusy.Description, condition: errServerBusy.Condition}, nil
 	case err != nil:
@@ -68,7 +68,7 @@ func unsupported(op string) reply {
 	}
 }
 
-// failed answers with an error of the broker.
+// failed is the reply for an error of the broker.
 func (c *busPeer) failed(n busNode, err error) reply {
 	var e *amqp.Error
 	if !errors.As(c.explain(n, err), &e) {
@@ -112,7 +112,7 @@ func (c *busPeer) peek(n busNode, store *servicebus.Store, body amqp.Map) reply 
 	return ok(amqp.Map{{Key: "messages", Value: list}})
 }
 
-// tokensOf reads the lock tokens of a request.
+// tokensOf returns the lock tokens of a request.
 func tokensOf(body amqp.Map) ([]amqp.UUID, bool) {
 	array, _ := body.Get("lock-tokens").(amqp.Array)
 	tokens, valid := array.UUIDs()
@@ -134,14 +134,14 @@ func (c *busPeer) renew(n busNode, store *servicebus.Store, body amqp.Map) reply
 	return ok(amqp.Map{{Key: "expirations", Value: until}})
 }
 
-// settleByToken settles messages whose link is gone.
+// settleByToken settles messages by lock token, for receivers whose link is closed.
 func (c *busPeer) settleByToken(n busNode, store *servicebus.Store, body amqp.Map) reply {
 	tokens, valid := tokensOf(body)
 	if !valid {
 		return badRequest("update-disposition needs lock-tokens, an array of UUIDs.")
 	}
 	properties, _ := body.Get("properties-to-modify").(amqp.Map)
-	as := servicebus.Settlement{Edit: change(properties)}
+	as := servicebus.Settlement{Edit: editProperties(properties)}
 	switch status := body.String("disposition-status"); status {
 	case "completed":
 		as.Outcome = servicebus.Complete
@@ -170,14 +170,15 @@ func (c *busPeer) settleByToken(n busNode, store *servicebus.Store, body amqp.Ma
 	return ok(nil)
 }
 
-// numbersOf reads the sequence numbers of a request.
+// numbersOf returns the sequence numbers of a request.
 func numbersOf(body amqp.Map) ([]int64, bool) {
 	array, _ := body.Get("sequence-numbers").(amqp.Array)
 	numbers, valid := array.Longs()
 	return numbers, valid && len(numbers) > 0 && len(numbers) <= maxNumbers
 }
 
-// receiveDeferred locks deferred messages by their numbers, or deletes them, as the receiver does with others.
+// receiveDeferred locks deferred messages by their sequence numbers, or deletes them,
+// depending on the receive mode.
 func (c *busPeer) receiveDeferred(n busNode, store *servicebus.Store, body amqp.Map) reply {
 	numbers, valid := numbersOf(body)
 	mode, _ := integer(body.Get("receiver-settle-mode"))
@@ -201,7 +202,8 @@ func (c *busPeer) receiveDeferred(n busNode, store *servicebus.Store, body amqp.
 	return ok(amqp.Map{{Key: "messages", Value: list}})
 }
 
-// appendDeferred encodes a message that is received without a delivery, in whose tag clients look for the lock token: it is annotated instead.
+// appendDeferred encodes a message that is received by a request. There is no delivery
+// tag with the lock token, so it is in an annotation.
 func appendDeferred(m *servicebus.Locked) []byte {
 	encoded := appendBusMessage(nil, &m.Message, m.Until)
 	header, rest, err := amqp.NextSection(encoded)
@@ -213,7 +215,7 @@ func appendDeferred(m *servicebus.Locked) []byte {
 	return append(b, rest...)
 }
 
-// schedule sends messages that are to be enqueued later.
+// schedule sends scheduled messages.
 func (c *busPeer) schedule(n busNode, _ *servicebus.Store, body amqp.Map) reply {
 	to, err := c.target(n)
 	if err != nil {
@@ -290,7 +292,8 @@ func (c *busPeer) setSessionState(n busNode, store *servicebus.Store, body amqp.
 	return ok(nil)
 }
 
-// sessions lists sessions. Since when their state hasn't changed, which the request may ask, isn't known: all are listed.
+// sessions lists sessions. The time of the last change of their state, by which a
+// request may filter, isn't recorded: all are listed.
 func (c *busPeer) sessions(n busNode, store *servicebus.Store, body amqp.Map) reply {
 	skip, ok1 := integer(body.Get("skip"))
 	top, ok2 := integer(body.Get("top"))

@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
-// The annotations of a message that the broker owns, beside those of an event. What a sender sends under these names is dropped.
+// The annotations of a message that the broker sets, in addition to those of an event.
+// Those that a sender sends under these names are removed.
 const (
 	annLockedUntil = "x-opt-locked-until"
 	annLockToken   = "x-opt-lock-token"
@@ -32,7 +33,8 @@ func reservedInBus(name string) bool {
 	return false
 }
 
-// busMessage checks an encoded message, which it keeps, and reads off it what the broker must know.
+// busMessage checks an encoded message, which it keeps, and extracts what the broker
+// needs.
 func busMessage(b []byte) (m servicebus.Message, err error) {
 	m.Payload = b
 	named := false
@@ -59,7 +61,8 @@ func busMessage(b []byte) (m servicebus.Message, err error) {
 	return m, nil
 }
 
-// withID gives an encoded message an id, as the service does where the sender gives none: clients rely on it.
+// withID adds a message id to an encoded message without one, as the service does:
+// clients rely on it.
 func withID(message []byte) []byte {
 	fields := amqp.List{rand.Text()}
 	b := make([]byte, 0, len(message)+64)
@@ -80,7 +83,7 @@ func withID(message []byte) []byte {
 	return append(amqp.AppendValue(amqp.AppendSection(b, amqp.SectionProperties), fields), message...)
 }
 
-// ttlOf reads the time to live off a header; what isn't there is 0.
+// ttlOf returns the time to live in a header; 0 if there is none.
 func ttlOf(header amqp.Section) (time.Duration, error) {
 	v, err := header.Decode()
 	if err != nil {
@@ -92,12 +95,12 @@ func ttlOf(header amqp.Section) (time.Duration, error) {
 	}
 	ms, ok := integer(fields[2])
 	if !ok || ms < 0 {
-		return 0, amqp.Errorf(amqp.CondInvalidField, "the time to live of a message must be a number of milliseconds, and not negative")
+		return 0, amqp.Errorf(amqp.CondInvalidField, "the time to live of a message must be a number of milliseconds of at least 0")
 	}
 	return time.Duration(min(ms, 1<<32)) * time.Millisecond, nil
 }
 
-// scheduleOf reads off annotations when a message is to be enqueued; zero is at once.
+// scheduleOf returns the scheduled enqueue time in annotations; zero if there is none.
 func scheduleOf(annotations amqp.Section) (at time.Time, err error) {
 	v, err := annotations.Decode()
 	if err != nil {
@@ -114,10 +117,11 @@ func scheduleOf(annotations amqp.Section) (at time.Time, err error) {
 	return at, err
 }
 
-// maxSessionID is how many characters the id of a session may have, as on Azure.
+// maxSessionID is the maximum length of a session id in characters, as on Azure.
 const maxSessionID = 128
 
-// readProperties reads off properties the session, and whether there is a message id.
+// readProperties sets the session from a properties section, and reports whether that
+// has a message id.
 func readProperties(properties amqp.Section, m *servicebus.Message) (named bool, err error) {
 	const messageID, groupID = 0, 10 // section 3.2.4
 	v, err := properties.Decode()
@@ -137,7 +141,8 @@ func readProperties(properties amqp.Section, m *servicebus.Message) (named bool,
 	return named, nil
 }
 
-// appendBusMessage appends a message as receivers get it; until is when its lock expires, zero if it isn't locked.
+// appendBusMessage appends a message in the form for receivers; until is when its lock
+// expires, zero if it isn't locked.
 func appendBusMessage(b []byte, m *servicebus.Message, until time.Time) []byte {
 	header := amqp.List{nil, nil, nil, nil, m.Deliveries}
 	if m.TTL > 0 {
@@ -182,7 +187,8 @@ func appendBusMessage(b []byte, m *servicebus.Message, until time.Time) []byte {
 	return appendWithProperties(b, rest, why)
 }
 
-// appendWithProperties appends an encoded message whose application properties are changed by others.
+// appendWithProperties appends an encoded message with changes to its application
+// properties.
 func appendWithProperties(b, message []byte, changed amqp.Map) []byte {
 	if len(changed) == 0 {
 		return append(b, message...)
@@ -218,8 +224,9 @@ func appendWithProperties(b, message []byte, changed amqp.Map) []byte {
 	return append(b, message...)
 }
 
-// change is the function by which the broker changes a message's application properties; nil if there is nothing to change. Keys are text.
-func change(properties amqp.Map) func([]byte) []byte {
+// editProperties returns the function that applies changes to an encoded message's application
+// properties; nil if there are none. Keys must be strings.
+func editProperties(properties amqp.Map) func([]byte) []byte {
 	var changed amqp.Map
 	for _, p := range properties {
 		switch k := p.Key.(type) {
@@ -235,7 +242,7 @@ func change(properties amqp.Map) func([]byte) []byte {
 	return func(message []byte) []byte { return appendWithProperties(nil, message, changed) }
 }
 
-// without leaves entries out.
+// without returns a map without some keys.
 func without(m amqp.Map, names ...string) (rest amqp.Map) {
 next:
 	for _, p := range m {

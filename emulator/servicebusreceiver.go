@@ -7,13 +7,15 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
-// receiveMessages and receiveBytes bound what is locked for a receiver at once.
+// receiveMessages and receiveBytes limit what is locked for a receiver at once.
 const (
 	receiveMessages = 1000
 	receiveBytes    = 512 << 10
 )
 
-// busReceiver is a link on which a client receives messages: locked until it settles them, or deleted before they are sent.
+// busReceiver is a link on which a client receives messages: in peek-lock mode they are
+// locked until it settles them, in receive-and-delete mode they are deleted before they
+// are sent.
 type busReceiver struct {
 	c     *busPeer
 	link  *amqp.Outgoing
@@ -22,14 +24,15 @@ type busReceiver struct {
 	from  origin
 }
 
-// origin is where a receiver's messages come from: a [bus.Store], or a [bus.Session] of one.
+// origin is the source of a receiver's messages: a [servicebus.Store] or a
+// [servicebus.Session].
 type origin interface {
 	Receive(n, maxBytes int) ([]servicebus.Locked, error)
 	Wait(context.Context) error
 }
 
 func (c *busPeer) openReceiver(l *amqp.Outgoing, n busNode) (func(context.Context) error, error) {
-	if err := c.strikeAttach(l.Link, n.node); err != nil {
+	if err := c.injectAttach(l.Link, n.node); err != nil {
 		return nil, err
 	}
 	if _, ok := c.bus.broker.Topic(n.name); ok && n.subscription == "" {
@@ -41,8 +44,8 @@ func (c *busPeer) openReceiver(l *amqp.Outgoing, n busNode) (func(context.Contex
 	}
 	r := &busReceiver{c: c, link: l, node: n, store: store, from: store}
 	l.OnSettle(r.settle)
-	if wish, ok := sessionAsked(l.Filter()); ok {
-		return r.openSession(wish, patienceOf(l.Properties()))
+	if wish, ok := requestedSession(l.Filter()); ok {
+		return r.openSession(wish, sessionWait(l.Properties()))
 	}
 	if store.InSessions() {
 		return nil, amqp.Errorf(amqp.CondNotAllowed, "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.")
@@ -78,14 +81,14 @@ func (r *busReceiver) run(ctx context.Context) error {
 	}
 }
 
-// deliverLocked sends messages that the client has to settle. Those that it can't send are given back.
+// deliverLocked sends locked messages. Those that it can't send are released.
 func (r *busReceiver) deliverLocked(ctx context.Context, got []servicebus.Locked) error {
 	defer func() {
 		for _, m := range got {
 			_ = r.store.Release(m.Token) // unless the lock has expired meanwhile
 		}
 	}()
-	if _, err := r.c.front.faults.strike(ctx, r.link.Link, OnReceive, r.node.entity, ""); err != nil {
+	if _, err := r.c.namespace.faults.inject(ctx, r.link.Link, OnReceive, r.node.entity, ""); err != nil {
 		return err
 	}
 	for {
@@ -102,10 +105,11 @@ func (r *busReceiver) deliverLocked(ctx context.Context, got []servicebus.Locked
 	}
 }
 
-// deliverDeleted sends messages that are gone once they are received: they are deleted before, so that none is received twice. What the client
-// is no longer there for is lost, as on Azure.
+// deliverDeleted sends messages in receive-and-delete mode. They are deleted before, so
+// that none is received twice. Those that a disconnected client doesn't receive are
+// lost, as on Azure.
 func (r *busReceiver) deliverDeleted(ctx context.Context, got []servicebus.Locked) error {
-	if _, err := r.c.front.faults.strike(ctx, r.link.Link, OnReceive, r.node.entity, ""); err != nil {
+	if _, err := r.c.namespace.faults.inject(ctx, r.link.Link, OnReceive, r.node.entity, ""); err != nil {
 		for _, m := range got {
 			_ = r.store.Release(m.Token)
 		}
@@ -139,7 +143,7 @@ func completeAll(store *servicebus.Store, got []servicebus.Locked) (err error) {
 	return err
 }
 
-// settle does what a receiver says is to become of a message.
+// settle settles a message with the outcome that the receiver sent.
 func (r *busReceiver) settle(tag [16]byte, o amqp.Outcome) (wait func() error, err error) {
 	var as servicebus.Settlement
 	switch o.Kind {
@@ -147,11 +151,11 @@ func (r *busReceiver) settle(tag [16]byte, o amqp.Outcome) (wait func() error, e
 		as.Outcome = servicebus.Complete
 	case amqp.Rejected:
 		as.Outcome, as.Reason, as.Description = servicebus.DeadLetter, o.Info.String(propReason), o.Info.String(propDescription)
-		as.Edit = change(without(o.Info, propReason, propDescription))
+		as.Edit = editProperties(without(o.Info, propReason, propDescription))
 	case amqp.Released:
 		as.Outcome = servicebus.Release
 	case amqp.Modified:
-		as.Outcome, as.Edit = servicebus.Abandon, change(o.Annotations)
+		as.Outcome, as.Edit = servicebus.Abandon, editProperties(o.Annotations)
 		if o.Undeliverable {
 			as.Outcome = servicebus.Defer
 		}
@@ -160,7 +164,8 @@ func (r *busReceiver) settle(tag [16]byte, o amqp.Outcome) (wait func() error, e
 	return func() error { return r.c.explain(r.node, receipt.Wait()) }, nil
 }
 
-// guid turns a lock token into the tag of its message, and back: its first three numbers are little-endian there, as in .NET's GUIDs.
+// guid converts a lock token to its delivery tag and back: the first three numbers of
+// the tag are little-endian, as in .NET's GUIDs.
 func guid(b [16]byte) [16]byte {
 	b[0], b[1], b[2], b[3] = b[3], b[2], b[1], b[0]
 	b[4], b[5], b[6], b[7] = b[5], b[4], b[7], b[6]

@@ -8,35 +8,36 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
 )
 
-// maxBatch is how many messages a batch may have, as on Azure.
+// maxBatch is the maximum number of messages in a batch, as on Azure.
 const maxBatch = 4500
 
-// busSender is a link on which a client sends messages to a queue or topic. What has arrived together is written together.
+// busSender is a link on which a client sends messages to a queue or topic. Deliveries
+// that arrive together are written together.
 type busSender struct {
 	c    *busPeer
 	link *amqp.Incoming
 	node busNode
 	to   target
 
-	begun   []begun
-	unheard bool // a fault keeps the client from hearing of what it has sent
+	submissions []submission
+	dropAck     bool // a fault: the deliveries aren't acknowledged
 }
 
-// begun is a delivery on its way to the disk.
-type begun struct {
-	refused error
-	receipt servicebus.Receipt
+// submission is a delivery that isn't acknowledged yet.
+type submission struct {
+	rejected error
+	receipt  servicebus.Receipt
 }
 
 func (c *busPeer) openSender(l *amqp.Incoming, n busNode) (func(context.Context) error, error) {
-	if err := c.strikeAttach(l.Link, n.node); err != nil {
+	if err := c.injectAttach(l.Link, n.node); err != nil {
 		return nil, err
 	}
 	to, err := c.target(n)
 	if err != nil {
 		return nil, err
 	}
-	l.CountWith(c.front.meters.of(n.entity))
+	l.CountWith(c.namespace.meters.of(n.entity))
 	s := &busSender{c: c, link: l, node: n, to: to}
 	return s.run, nil
 }
@@ -48,15 +49,15 @@ func (s *busSender) run(ctx context.Context) error {
 			return err
 		}
 		for i := range ds {
-			var b begun
-			if b, err = s.begin(ctx, ds[i]); err != nil {
+			var b submission
+			if b, err = s.submit(ctx, ds[i]); err != nil {
 				break
 			}
-			s.begun = append(s.begun, b)
+			s.submissions = append(s.submissions, b)
 		}
-		s.finish(ds[:len(s.begun)])
-		if s.unheard {
-			return errCut
+		s.finish(ds[:len(s.submissions)])
+		if s.dropAck {
+			return errDropped
 		}
 		if err != nil {
 			return err
@@ -64,45 +65,46 @@ func (s *busSender) run(ctx context.Context) error {
 	}
 }
 
-// begin sends what a delivery holds, unless that is refused; an error ends the link.
-func (s *busSender) begin(ctx context.Context, d amqp.Delivery) (begun, error) {
+// submit submits the messages of a delivery to the broker, unless it rejects it. An
+// error ends the link.
+func (s *busSender) submit(ctx context.Context, d amqp.Delivery) (submission, error) {
 	ms, refused := splitBus(d)
 	if refused != nil {
-		return begun{refused: refused}, nil
+		return submission{rejected: refused}, nil
 	}
-	switch kind, err := s.c.front.faults.strike(ctx, s.link.Link, OnSend, s.node.entity, ""); {
+	switch kind, err := s.c.namespace.faults.inject(ctx, s.link.Link, OnSend, s.node.entity, ""); {
 	case kind == FaultServerBusy && err == errServerBusy:
-		return begun{refused: err}, nil
+		return submission{rejected: err}, nil
 	case err != nil:
-		return begun{}, err
+		return submission{}, err
 	case kind == FaultLoseAnswer:
-		s.unheard = true
+		s.dropAck = true
 	}
 	_, receipt := s.to.Submit(ms)
-	return begun{receipt: receipt}, nil
+	return submission{receipt: receipt}, nil
 }
 
-// finish waits for the disk, and tells the client.
+// finish waits for the disk, and settles the deliveries.
 func (s *busSender) finish(ds []amqp.Delivery) {
-	for i := range s.begun {
-		if b := &s.begun[i]; b.refused == nil {
-			b.refused = s.c.explain(s.node, b.receipt.Wait())
+	for i := range s.submissions {
+		if b := &s.submissions[i]; b.rejected == nil {
+			b.rejected = s.c.explain(s.node, b.receipt.Wait())
 		}
 	}
-	if s.unheard {
+	if s.dropAck {
 		s.link.DropConnection()
 	}
 	for i := 0; i < len(ds); {
 		first := i
-		for i++; i < len(ds) && s.begun[i].refused == nil && s.begun[first].refused == nil; i++ {
+		for i++; i < len(ds) && s.submissions[i].rejected == nil && s.submissions[first].rejected == nil; i++ {
 		}
-		s.link.Settle(ds[first:i], s.begun[first].refused)
+		s.link.Settle(ds[first:i], s.submissions[first].rejected)
 	}
-	clear(s.begun)
-	s.begun = s.begun[:0]
+	clear(s.submissions)
+	s.submissions = s.submissions[:0]
 }
 
-// splitBus makes messages of a delivery: one, or as many as the batch holds.
+// splitBus returns the messages of a delivery: one, or those of a batch.
 func splitBus(d amqp.Delivery) (ms []servicebus.Message, err error) {
 	if d.Format != formatBatch {
 		m, err := busMessage(bytes.Clone(d.Payload))
@@ -118,7 +120,7 @@ func splitBus(d amqp.Delivery) (ms []servicebus.Message, err error) {
 			continue
 		}
 		if len(ms) == maxBatch {
-			return nil, amqp.Errorf(amqp.CondMessageSize, "a batch may have %d messages", maxBatch)
+			return nil, amqp.Errorf(amqp.CondMessageSize, "the batch has more than %d messages", maxBatch)
 		}
 		m, err := busMessage(bytes.Clone(sec.Data()))
 		if err != nil {

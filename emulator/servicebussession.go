@@ -11,25 +11,28 @@ import (
 
 const (
 	sessionFilter   = "com.microsoft:session-filter"
-	propPatience    = "com.microsoft:timeout"
+	propTimeout     = "com.microsoft:timeout"
 	propLockedUntil = "com.microsoft:locked-until-utc"
 
-	// sessionPatience is how long a client waits for the next session, unless it says so.
-	sessionPatience = time.Minute
-	// ticksAtEpoch is 1970 in .NET's ticks of 100 ns.
+	// maxSessionWait is how long a client waits for the next session, unless it sets a
+	// shorter time.
+	maxSessionWait = time.Minute
+	// ticksAtEpoch is January 1, 1970 in .NET's ticks of 100 ns.
 	ticksAtEpoch = 621355968000000000
 )
 
-// sessionWish is what a receiver's filter says: which session, nil for the next one. Some clients describe the value, others don't; they are
-// answered in kind.
-type sessionWish struct {
+// sessionRequest is the session that a receiver's filter requests; a nil id is the next
+// available one. Some clients send a described value, others a plain one; the response
+// has the same form.
+type sessionRequest struct {
 	id         *string
 	described  bool
 	descriptor any
 }
 
-// sessionAsked reads which session a receiver wants; ok is false if it wants none.
-func sessionAsked(filter amqp.Map) (w sessionWish, ok bool) {
+// requestedSession returns the session that a receiver's filter requests; ok is false if it
+// requests none.
+func requestedSession(filter amqp.Map) (w sessionRequest, ok bool) {
 	for _, p := range filter {
 		if p.Key != any(amqp.Symbol(sessionFilter)) && p.Key != any(sessionFilter) {
 			continue
@@ -46,8 +49,8 @@ func sessionAsked(filter amqp.Map) (w sessionWish, ok bool) {
 	return w, false
 }
 
-// answer is the filter that is in force.
-func (w *sessionWish) answer(id string) amqp.Map {
+// answer returns the filter with the id of the session that was accepted.
+func (w *sessionRequest) answer(id string) amqp.Map {
 	value := any(id)
 	if w.described {
 		value = amqp.Described{Descriptor: w.descriptor, Value: id}
@@ -55,25 +58,26 @@ func (w *sessionWish) answer(id string) amqp.Map {
 	return amqp.Map{{Key: amqp.Symbol(sessionFilter), Value: value}}
 }
 
-// patienceOf is how long the client waits for its link.
-func patienceOf(properties amqp.Map) time.Duration {
-	if ms, ok := integer(properties.Get(propPatience)); ok && ms > 0 && ms < sessionPatience.Milliseconds() {
+// sessionWait returns how long the client waits for a session.
+func sessionWait(properties amqp.Map) time.Duration {
+	if ms, ok := integer(properties.Get(propTimeout)); ok && ms > 0 && ms < maxSessionWait.Milliseconds() {
 		return time.Duration(ms) * time.Millisecond
 	}
-	return sessionPatience
+	return maxSessionWait
 }
 
-// openSession opens a link for one session. The client is answered when the link has it.
-func (r *busReceiver) openSession(w sessionWish, patience time.Duration) (func(context.Context) error, error) {
+// openSession opens a link for one session. The attach is answered once the session is
+// locked.
+func (r *busReceiver) openSession(w sessionRequest, wait time.Duration) (func(context.Context) error, error) {
 	if !r.store.InSessions() {
 		return nil, r.c.explain(r.node, servicebus.ErrNoSessions)
 	}
 	r.link.DeferAttach()
-	return func(ctx context.Context) error { return r.c.explain(r.node, r.runSession(ctx, w, patience)) }, nil
+	return func(ctx context.Context) error { return r.c.explain(r.node, r.runSession(ctx, w, wait)) }, nil
 }
 
-func (r *busReceiver) runSession(ctx context.Context, w sessionWish, patience time.Duration) error {
-	held, err := r.accept(ctx, w.id, patience)
+func (r *busReceiver) runSession(ctx context.Context, w sessionRequest, wait time.Duration) error {
+	held, err := r.accept(ctx, w.id, wait)
 	if err != nil {
 		return err
 	}
@@ -97,16 +101,16 @@ func (r *busReceiver) runSession(ctx context.Context, w sessionWish, patience ti
 	return err
 }
 
-// accept locks a session, or waits for the next one that has messages.
-func (r *busReceiver) accept(ctx context.Context, id *string, patience time.Duration) (*servicebus.Session, error) {
+// accept locks a session by id, or waits for the next available one.
+func (r *busReceiver) accept(ctx context.Context, id *string, wait time.Duration) (*servicebus.Session, error) {
 	if id != nil {
 		return r.store.AcceptSession(*id)
 	}
-	waiting, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	held, err := r.store.AcceptNext(waiting)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return nil, amqp.Errorf(condTimeout, "The operation did not complete within the allotted timeout of %s: no session is available.", patience)
+		return nil, amqp.Errorf(condTimeout, "The operation did not complete within the allotted timeout of %s: no session is available.", wait)
 	}
 	return held, err
 }

@@ -30,7 +30,7 @@ func wantCondition(t testing.TB, what string, err error, condition amqp.ErrCond)
 	}
 }
 
-// The messages of a session go to who holds it, in order, and to nobody else.
+// The messages of a session go to its holder only, in order.
 func TestBusSessions(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{Sessions: true}, nil)
 	c, ctx := busClient(t, srv.ConnectionString()), within(t)

@@ -11,13 +11,14 @@ import (
 	"github.com/sluice-go/sluice/internal/selfsigned"
 )
 
-// certificate is the server's self-signed certificate, made anew at every start.
+// certificate is the server's self-signed certificate, a new one at every start.
 type certificate struct {
 	cert tls.Certificate
 	pool *x509.CertPool
 }
 
-// newCertificate makes a certificate for localhost and the address listened on, and writes it to the file out, if that is given.
+// newCertificate makes a certificate for localhost, the host's name and the address
+// listened on. If out isn't empty, it writes the certificate to that file.
 func newCertificate(addr net.Addr, listen, out string) (*certificate, error) {
 	hosts := []string{"localhost", "127.0.0.1", "::1"}
 	if name, err := os.Hostname(); err == nil && name != "localhost" {
@@ -31,9 +32,9 @@ func newCertificate(addr net.Addr, listen, out string) (*certificate, error) {
 	}
 	now := time.Now()
 	made, err := selfsigned.New(&selfsigned.Config{
-		CommonName: "Sluice emulator at " + addr.String(), // of its own: by the name it is found among others
+		CommonName: "Sluice emulator at " + addr.String(), // unique, because clients find a trusted root by its name
 		Hosts:      hosts, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
-		Root: true, // so that clients that want a root can use it as one
+		Root: true, // so that clients can trust it as a root
 	})
 	if err != nil {
 		return nil, err

@@ -57,9 +57,9 @@ func (s *meterSet) read(entity string) IncomingStats {
 }
 
 // Traffic returns the bytes received from and sent to clients since the start.
-func (f *front) Traffic() Traffic { return Traffic(f.amqp.Traffic()) }
+func (f *namespace) Traffic() Traffic { return Traffic(f.amqp.Traffic()) }
 
 // IncomingStats returns the counts of an event hub, queue or topic since the start,
 // rejected messages included. The name is case-insensitive; for an unknown one all
 // counts are zero.
-func (f *front) IncomingStats(entity string) IncomingStats { return f.meters.read(entity) }
+func (f *namespace) IncomingStats(entity string) IncomingStats { return f.meters.read(entity) }

@@ -80,7 +80,8 @@ func condition(err error) amqp.ErrCond {
 	return ""
 }
 
-// An event comes out as it went in, but for its header and delivery annotations, which Azure drops too, and what the broker annotates.
+// An event comes out as it went in, but for its header and delivery annotations, which
+// Azure drops too, and what the broker annotates.
 func TestEventIsKeptAsItIs(t *testing.T) {
 	srv := start(t, one("h", 1), nil)
 	s := session(t, srv)
@@ -445,8 +446,9 @@ func TestLinksOfADeletedHub(t *testing.T) {
 	if err := l.Send(within(t), &amqp.Message{Data: [][]byte{{1}}}, nil); condition(err) != amqp.ErrCondNotFound {
 		t.Errorf("the sender got %v", err)
 	}
-	// In another session: the client library may give a link's handle to the next one before it has answered the detach, when the sender has heard of
-	// its message's end, but not yet of its own.
+	// In another session: the client library may give a link's handle to the next one
+	// before it has answered the detach, when the sender has heard of its message's
+	// end, but not yet of its own.
 	if err := sender(t, session(t, srv), "h").Send(within(t), &amqp.Message{Data: [][]byte{{1}}}, nil); err != nil {
 		t.Errorf("a new sender: %v", err)
 	}
@@ -477,8 +479,8 @@ func TestSmallFrames(t *testing.T) {
 	}
 }
 
-// Batches of the smallest events there are take more room in the log than on the wire: several that arrive at once don't become one append
-// that the log refuses.
+// Batches of the smallest events there are take more room in the log than on the wire:
+// several that arrive at once don't become one append that the log refuses.
 func TestTinyEvents(t *testing.T) {
 	srv := start(t, one("h", 1), nil)
 	l := sender(t, session(t, srv), "h/Partitions/0")

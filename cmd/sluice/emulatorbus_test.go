@@ -83,11 +83,11 @@ func TestEmulatorServiceBusFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"choose an address on loopback": {"--servicebus-control", "0.0.0.0:0"},
-		"is not a directory":            {"--servicebus-data", file},
-		"administration: listen":        {"--servicebus-admin", "256.0.0.1:0"},
-		"orders/: choose up to 260":     {"--servicebus-queue", "orders/"},
-		"queue a: an entity of the":     {"--servicebus-queue", "a", "--servicebus-queue", "a"},
+		"must be an address on loopback": {"--servicebus-control", "0.0.0.0:0"},
+		"is not a directory":             {"--servicebus-data", file},
+		"administration: listen":         {"--servicebus-admin", "256.0.0.1:0"},
+		"orders/: use 1 to 260":          {"--servicebus-queue", "orders/"},
+		"queue a: an entity of the":      {"--servicebus-queue", "a", "--servicebus-queue", "a"},
 	} {
 		args = append([]string{"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "docs=1", "--servicebus", "127.0.0.1:0"}, args...)
 		code, out, err := invoke(t, "", nil, args...)

@@ -1,0 +1,205 @@
+package emulator
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/websocket"
+)
+
+// namespace is what a [Server] and a [ServiceBus] have in common: listeners, keys, links,
+// faults and counters.
+type namespace struct {
+	keys       map[string]Key
+	defaultKey Key // the key in the connection strings
+	log        *slog.Logger
+	amqp       *amqp.Server
+	plain      net.Listener
+	secure     net.Listener
+	cert       *certificate
+	faults     Faults
+	links      linkSet
+	meters     meterSet
+
+	serve sync.WaitGroup
+	close sync.Once
+	err   error // of Close
+}
+
+// namespaceConfig is what [Config] and [ServiceBusConfig] have in common; the fields are
+// documented there.
+type namespaceConfig struct {
+	listen, tlsListen, tlsCertOut string
+	keys                          []Key
+	idleTimeout                   time.Duration
+	maxMessage                    int
+	log                           *slog.Logger
+}
+
+func (c *namespaceConfig) check() error {
+	switch {
+	case c.listen == "-" && c.tlsListen == "":
+		return errors.New("no address to listen on: set Listen or TLSListen")
+	case c.tlsCertOut != "" && c.tlsListen == "":
+		return fmt.Errorf("a file for the certificate, %s, but no TLS address to listen on: set TLSListen", c.tlsCertOut)
+	}
+	return nil
+}
+
+// prepare initializes everything except the listeners.
+func (f *namespace) prepare(cfg *namespaceConfig, newPeer func(*amqp.Conn) amqp.Peer) (err error) {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	if f.keys, err = byName(cfg.keys); err != nil {
+		return err
+	}
+	f.defaultKey = Key{Name: devKeyName, Secret: devKey}
+	if len(cfg.keys) > 0 { // the first key with all rights, or the first
+		f.defaultKey = cfg.keys[max(0, slices.IndexFunc(cfg.keys, func(k Key) bool { return k.Rights.has(Listen) && k.Rights.has(Send) }))]
+	}
+	if f.log = cfg.log; f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	f.amqp = amqp.NewServer(newPeer, &amqp.Config{MaxMessageSize: cfg.maxMessage, IdleTimeout: cfg.idleTimeout, Log: f.log})
+	return nil
+}
+
+func (f *namespace) listen(cfg *namespaceConfig) error {
+	if cfg.listen != "-" {
+		at := cfg.listen
+		if at == "" {
+			at = "127.0.0.1:0"
+		}
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			return err
+		}
+		f.plain = l
+		f.accept(f.webSocket().Listener(l))
+	}
+	if cfg.tlsListen == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", cfg.tlsListen)
+	if err != nil {
+		return err
+	}
+	f.secure = l
+	if f.cert, err = newCertificate(l.Addr(), cfg.tlsListen, cfg.tlsCertOut); err != nil {
+		l.Close()
+		return err
+	}
+	f.accept(f.webSocket().Listener(tls.NewListener(l, f.cert.serverConfig())))
+	return nil
+}
+
+// webSocket is where AMQP is spoken over WebSockets, on the same ports. The client
+// libraries ask for a subprotocol of their own, the standard calls it amqp. Where there
+// are no keys, the browser is all that keeps web pages from being clients.
+func (f *namespace) webSocket() websocket.Endpoint {
+	return websocket.Endpoint{Path: "/$servicebus/websocket", Protocols: []string{"AMQPWSB10", "amqp"}, AnyOrigin: len(f.keys) > 0}
+}
+
+func (f *namespace) accept(l net.Listener) {
+	f.serve.Go(func() {
+		if err := f.amqp.Serve(l); !errors.Is(err, amqp.ErrServerClosed) {
+			f.log.Error("stopped accepting connections", "error", err)
+		}
+	})
+}
+
+// disconnect disconnects the clients, and waits until nothing runs for them.
+func (f *namespace) disconnect() {
+	f.amqp.Close()
+	f.serve.Wait()
+}
+
+// Addr returns the address of the listener without TLS, "" if there is none.
+func (f *namespace) Addr() string { return address(f.plain) }
+
+// TLSAddr returns the address of the TLS listener, "" if there is none.
+func (f *namespace) TLSAddr() string { return address(f.secure) }
+
+func address(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	return l.Addr().String()
+}
+
+// ConnectionString returns the connection string for clients without TLS. If there is
+// only a TLS listener, it is the same as TLSConnectionString.
+func (f *namespace) ConnectionString() string {
+	if f.plain == nil {
+		return f.TLSConnectionString()
+	}
+	return "Endpoint=sb://" + endpoint(f.plain, "5672") + f.credentials() + ";UseDevelopmentEmulator=true"
+}
+
+// TLSConnectionString returns the connection string for clients with TLS, "" if there
+// is no TLS listener. Clients must trust the certificate; unless the port is 5671, some
+// also need the server's name for its verification, and the address as a custom
+// endpoint.
+func (f *namespace) TLSConnectionString() string {
+	if f.secure == nil {
+		return ""
+	}
+	return "Endpoint=sb://" + endpoint(f.secure, "5671") + f.credentials()
+}
+
+func (f *namespace) credentials() string {
+	return ";SharedAccessKeyName=" + f.defaultKey.Name + ";SharedAccessKey=" + f.defaultKey.Secret
+}
+
+// endpoint returns the address by which clients on this machine reach a listener,
+// without the port if it is the usual one.
+func endpoint(l net.Listener, usual string) string {
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return l.Addr().String()
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	if port == usual {
+		if strings.Contains(host, ":") {
+			return "[" + host + "]"
+		}
+		return host
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// CertPool returns a pool with the certificate of the TLS listener, nil if there is
+// none.
+func (f *namespace) CertPool() *x509.CertPool {
+	if f.cert == nil {
+		return nil
+	}
+	return f.cert.pool
+}
+
+// Faults returns the server's faults, to add and remove them.
+func (f *namespace) Faults() *Faults { return &f.faults }
+
+// DropConnections closes all connections, as a failing network would, and returns how
+// many there were. Clients can connect again at once.
+func (f *namespace) DropConnections() int { return f.amqp.Drop() }
+
+// DetachLinks detaches the links to an entity (an event hub, queue, topic or
+// subscription), as Azure does now and then, and returns how many there were. Partition
+// restricts it to the links of one partition of a hub, unless it is empty. An empty
+// entity stands for all.
+func (f *namespace) DetachLinks(entity, partition string) int {
+	return f.links.detach(entity, partition)
+}
