@@ -89,7 +89,7 @@ func Start(hubs []Hub, cfg *Config) (*Server, error) {
 
 func (s *Server) start(hubs []Hub, cfg *Config) error {
 	if cfg.MaxMessageBytes < 0 || cfg.MaxMessageBytes > maxMessage {
-		return fmt.Errorf("maximum message size %d bytes: must be positive and at most %d", cfg.MaxMessageBytes, maxMessage)
+		return fmt.Errorf("maximum message size of %d bytes: must be at most %d", cfg.MaxMessageBytes, maxMessage)
 	}
 	common := &namespaceConfig{
 		listen: cfg.Listen, tlsListen: cfg.TLSListen, tlsCertOut: cfg.TLSCertOut, keys: cfg.Keys,

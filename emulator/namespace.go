@@ -48,9 +48,9 @@ type namespaceConfig struct {
 func (c *namespaceConfig) check() error {
 	switch {
 	case c.listen == "-" && c.tlsListen == "":
-		return errors.New("no address to listen on: set Listen or TLSListen")
+		return errors.New("no address to listen on: neither a plain nor a TLS address is configured")
 	case c.tlsCertOut != "" && c.tlsListen == "":
-		return fmt.Errorf("a file for the certificate, %s, but no TLS address to listen on: set TLSListen", c.tlsCertOut)
+		return fmt.Errorf("a file for the certificate, %s, but no TLS address to listen on", c.tlsCertOut)
 	}
 	return nil
 }

@@ -139,7 +139,7 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 		common.maxMessage = maxPremium
 	}
 	if c.AdminCertOut != "" && c.AdminListen == "" {
-		return fmt.Errorf("a file for the administration API's certificate, %s, but no address for the API: set AdminListen", c.AdminCertOut)
+		return fmt.Errorf("a file for the administration API's certificate, %s, but no address for the API to listen on", c.AdminCertOut)
 	}
 	if err := s.prepare(common, func(c *amqp.Conn) amqp.Peer { return &busPeer{peer: newPeer(&s.namespace, c), bus: s} }); err != nil {
 		return err

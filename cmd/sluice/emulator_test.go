@@ -89,7 +89,7 @@ func TestEmulatorMistakes(t *testing.T) {
 		{[]string{"--hub", "flights=0"}, 1, "flights"},
 		{[]string{"--hub", "flights=1", "--hub", "Flights=2"}, 1, "Flights"},
 		{[]string{"--hub", "flights=1", "--control", "0.0.0.0:0"}, 1, "must be an address on loopback"},
-		{[]string{"--hub", "flights=1", "--max-message-bytes", "2000000"}, 1, "up to 1048576"},
+		{[]string{"--hub", "flights=1", "--max-message-bytes", "2000000"}, 1, "at most 1048576"},
 		{[]string{"--hub", "flights=1", "--retention", "-1h"}, 1, "-1h"},
 		{[]string{"--hub", "flights=1", "--retention", "1 day"}, 2, "--retention"},
 		{[]string{"--hub", "flights=1", "--retention-bytes", "10"}, 1, "1048576"},

@@ -87,7 +87,7 @@ func TestEmulatorServiceBusFails(t *testing.T) {
 		"is not a directory":             {"--servicebus-data", file},
 		"administration: listen":         {"--servicebus-admin", "256.0.0.1:0"},
 		"orders/: use 1 to 260":          {"--servicebus-queue", "orders/"},
-		"queue a: an entity of the":      {"--servicebus-queue", "a", "--servicebus-queue", "a"},
+		"queue a: an entity of that":     {"--servicebus-queue", "a", "--servicebus-queue", "a"},
 	} {
 		args = append([]string{"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "docs=1", "--servicebus", "127.0.0.1:0"}, args...)
 		code, out, err := invoke(t, "", nil, args...)
