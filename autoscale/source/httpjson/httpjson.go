@@ -1,5 +1,5 @@
-// Package httpjson takes a metric from a plain HTTP endpoint: a number in the
-// JSON that it returns.
+// Package httpjson reads a metric from an HTTP endpoint: a number in the JSON that it
+// returns.
 package httpjson
 
 import (
@@ -18,15 +18,15 @@ import (
 	"github.com/sluice-go/sluice/autoscale/internal/httpfetch"
 )
 
-// Config holds what has a default. The zero value is ready to use.
+// Config holds the options. The zero value, like nil, takes every default.
 type Config struct {
-	// Header is sent along, such as Authorization. Default: none.
+	// Header is added to each request, such as Authorization. Default: none.
 	Header http.Header
 	// Client sends the requests. Default: http.DefaultClient.
 	Client *http.Client
 }
 
-// Source is a number that an endpoint tells.
+// Source reads a number from an endpoint.
 type Source struct {
 	at   *url.URL
 	path pointer
@@ -35,9 +35,9 @@ type Source struct {
 
 var _ autoscale.Source = (*Source)(nil)
 
-// New returns the number at a place in the JSON that a GET of the URL returns.
-// The place is a JSON pointer (RFC 6901), such as /queues/0/waiting; an empty
-// one is the whole document.
+// New returns the number at path in the JSON that a GET of endpoint returns, as a
+// source. path is a JSON pointer (RFC 6901), such as /queues/0/waiting; an empty one
+// is the whole document.
 func New(endpoint, path string, cfg *Config) (*Source, error) {
 	at, err := httpfetch.ParseURL(endpoint)
 	if err != nil {
@@ -88,7 +88,7 @@ func parsePointer(text string) (pointer, error) {
 		return pointer{}, nil
 	}
 	if text[0] != '/' {
-		return pointer{}, fmt.Errorf("path %.100q: a JSON pointer begins with /, such as /queues/0/waiting", text)
+		return pointer{}, fmt.Errorf("path %.100q: a JSON pointer starts with /, such as /queues/0/waiting", text)
 	}
 	p := pointer{text: text, steps: strings.Split(text[1:], "/")}
 	for i, step := range p.steps {
@@ -98,7 +98,7 @@ func parsePointer(text string) (pointer, error) {
 				break
 			}
 			if rest = rest[at+1:]; rest == "" || rest[0] != '0' && rest[0] != '1' {
-				return pointer{}, fmt.Errorf("path %.100q: ~ goes before 0 or 1 only: ~0 is ~, ~1 is /", text)
+				return pointer{}, fmt.Errorf("path %.100q: ~ must be followed by 0 or 1: write ~0 for ~, ~1 for /", text)
 			}
 		}
 		p.steps[i] = unescape.Replace(step)
@@ -106,16 +106,16 @@ func parsePointer(text string) (pointer, error) {
 	return p, nil
 }
 
-// number is the number at the pointer.
+// number returns the number at the pointer.
 func (p pointer) number(document []byte) (float64, error) {
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
 	var value any
 	if err := d.Decode(&value); err != nil {
-		return 0, fmt.Errorf("the answer is not JSON: %w", err)
+		return 0, fmt.Errorf("the response is not JSON: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return 0, errors.New("the answer is not JSON: there is more behind it")
+		return 0, errors.New("the response is not JSON: there is text after the document")
 	}
 	for _, step := range p.steps {
 		var found bool
@@ -129,12 +129,12 @@ func (p pointer) number(document []byte) (float64, error) {
 			}
 		}
 		if !found {
-			return 0, fmt.Errorf("the answer has nothing at %.100q", p.text)
+			return 0, fmt.Errorf("the response has nothing at %.100q", p.text)
 		}
 	}
 	n, ok := value.(json.Number)
 	if !ok {
-		return 0, fmt.Errorf("what the answer has at %.100q is not a number", p.text)
+		return 0, fmt.Errorf("the value at %.100q in the response is not a number", p.text)
 	}
 	f, err := n.Float64()
 	if err != nil {

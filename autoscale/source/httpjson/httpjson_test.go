@@ -63,8 +63,8 @@ func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ url, path, want string }{
 		{"ftp://host/x", "", "http:// or https://"},
 		{"http:///x", "", "and a host"},
-		{"http://host", "waiting", "begins with /"},
-		{"http://host", "/a~2", "~ goes before 0 or 1"},
+		{"http://host", "waiting", "starts with /"},
+		{"http://host", "/a~2", "~ must be followed by 0 or 1"},
 	} {
 		if _, err := New(c.url, c.path, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s at %q: %v", c.url, c.path, err)

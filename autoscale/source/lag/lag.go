@@ -1,5 +1,5 @@
-// Package lag measures how far a consumer group is behind its hub, by Sluice's
-// own checkpoints and the hub's bounds.
+// Package lag measures the lag of a consumer group: how many events of its hub it has
+// not processed, by Sluice's checkpoints and the bounds of the partitions.
 package lag
 
 import (
@@ -16,26 +16,25 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Checkpoints is the side of a checkpoint store that is needed here: any store
-// of Sluice has it.
+// Checkpoints is the part of a checkpoint store that this package needs. Every store
+// of Sluice implements it.
 type Checkpoints interface {
 	// Read returns the group's checkpoints, without claiming them.
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }
 
-// Config holds what has a default. The zero value is ready to use.
+// Config holds the options. The zero value, like nil, takes every default.
 type Config struct {
-	// Start is where the consumers begin with a partition that has no checkpoint;
-	// it should be theirs. Of a time or an offset only the bounds are asked for:
-	// until such a partition has a checkpoint, all that the hub still holds of it
-	// counts, unless its newest event is older than that time. Default: Earliest.
+	// Start is where the consumers start in a partition without a checkpoint; set it
+	// to their start. For a time or an offset, only the bounds of the partition are
+	// read: until it has a checkpoint, all events that the hub holds count, unless the
+	// newest is older than that time. Default: Earliest.
 	Start sluice.Start
-	// Parallel is how many partitions are asked for at once. Default: 8.
+	// Parallel is how many partitions are queried at once. Default: 8.
 	Parallel int
 }
 
-// Source is the lag of a consumer group: how many events of the hub it has not
-// dealt with.
+// Source reads the lag of a consumer group, in events.
 type Source struct {
 	hub         driver.Source
 	checkpoints Checkpoints
@@ -45,7 +44,7 @@ type Source struct {
 
 var _ autoscale.Source = (*Source)(nil)
 
-// New returns the lag of a group. A nil cfg takes every default.
+// New returns the lag of a group as a source. It closes neither hub nor checkpoints.
 func New(hub driver.Source, checkpoints Checkpoints, group sluice.Group, cfg *Config) *Source {
 	s := &Source{hub: hub, checkpoints: checkpoints, group: group}
 	if cfg != nil {
@@ -55,27 +54,27 @@ func New(hub driver.Source, checkpoints Checkpoints, group sluice.Group, cfg *Co
 	return s
 }
 
-// RecreatedError says that checkpoints are of another incarnation of the hub:
-// what they say has nothing to do with what the hub holds now.
+// RecreatedError says that a checkpoint belongs to another incarnation of the hub:
+// the hub was deleted and created again, so its sequence numbers mean other events.
 type RecreatedError struct {
 	Group     sluice.Group
 	Partition string
 }
 
 func (e *RecreatedError) Error() string {
-	return fmt.Sprintf("hub %s was recreated: the checkpoint of partition %s (group %s) is of the former one; set it with `sluice checkpoints set`",
+	return fmt.Sprintf("hub %s was recreated: the checkpoint of partition %s (group %s) belongs to the former hub; set it with `sluice checkpoints set`",
 		e.Group.Topic, e.Partition, e.Group.Name)
 }
 
-// Read implements [autoscale.Source]. A partition that is empty or done counts
-// zero; of one whose events retention has removed only those that are left
-// count. Events behind a checkpoint that are known to be done don't.
+// Read implements [autoscale.Source]. Only events that the hub still holds count.
+// Events after a checkpoint that are known to be processed do not count. It returns
+// a [*RecreatedError] if a checkpoint belongs to a former hub.
 func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	topic, err := s.hub.Describe(ctx)
 	if err != nil {
 		return autoscale.Reading{}, fmt.Errorf("lag of %s: describe hub: %w", s.group.Topic, err)
 	}
-	// Before the bounds: what is done by then is in the hub by then.
+	// Read checkpoints before bounds, so that no checkpoint is ahead of its bounds.
 	all, err := s.checkpoints.Read(ctx, s.group)
 	if err != nil {
 		return autoscale.Reading{}, fmt.Errorf("lag of %s: read checkpoints: %w", s.group.Topic, err)
@@ -83,7 +82,7 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	at := make(map[string]*sluice.Checkpoint, len(all))
 	for i := range all {
 		p := &all[i]
-		// A claim alone, without a start chosen, is moved over by its owner.
+		// A claimed partition without a position is moved over by its owner.
 		if p.Incarnation != topic.Incarnation && p.Position != driver.Unset {
 			return autoscale.Reading{}, &RecreatedError{s.group, p.Partition}
 		}
@@ -96,7 +95,8 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	return autoscale.Reading{Value: float64(total)}, nil
 }
 
-// totalLag adds up the partitions, some at a time. The first error ends it.
+// totalLag adds up the lag of the partitions, cfg.Parallel at a time. It stops at the
+// first error.
 func (s *Source) totalLag(ctx context.Context, partitions []string, at map[string]*sluice.Checkpoint) (total int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -118,16 +118,16 @@ func (s *Source) totalLag(ctx context.Context, partitions []string, at map[strin
 		})
 	}
 	for _, p := range partitions {
-		next <- p // whoever takes it returns soon once ctx has ended
+		next <- p // does not block for long: once ctx has ended, queries return soon
 	}
 	close(next)
 	asking.Wait()
 	return total, err
 }
 
-var errAheadOfHub = errors.New("its checkpoint lies behind the newest event")
+var errAheadOfHub = errors.New("its checkpoint is ahead of the newest event")
 
-// partitionLag is how many events of a partition are to be dealt with.
+// partitionLag returns the number of events of a partition that are not processed.
 func (s *Source) partitionLag(ctx context.Context, partition string, p *sluice.Checkpoint) (int64, error) {
 	b, err := s.hub.Bounds(ctx, partition)
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *Source) partitionLag(ctx context.Context, partition string, p *sluice.C
 		return min(max(s.fromStart(b), 0), held), nil
 	}
 	if p.Position.Sequence > b.Last.Sequence {
-		return 0, fmt.Errorf("partition %s: %w: %d, and that is %d", partition, errAheadOfHub, p.Position.Sequence, b.Last.Sequence)
+		return 0, fmt.Errorf("partition %s: %w: sequence number %d, the newest is %d", partition, errAheadOfHub, p.Position.Sequence, b.Last.Sequence)
 	}
 	from := max(p.Position.Sequence+1, b.First)
 	n := b.Lag(p.Position)
@@ -148,7 +148,7 @@ func (s *Source) partitionLag(ctx context.Context, partition string, p *sluice.C
 	return n, nil
 }
 
-// fromStart is how many events there are from the configured start on.
+// fromStart returns the number of events from the configured start on.
 func (s *Source) fromStart(b driver.Bounds) int64 {
 	last, held := b.Last.Sequence, b.Last.Sequence-b.First+1
 	start := s.cfg.Start

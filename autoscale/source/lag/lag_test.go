@@ -131,7 +131,7 @@ func TestCheckpointBeyondTheEnd(t *testing.T) {
 	w := newWorld(t)
 	w.events("0", 3)
 	w.done("0", 3)
-	if _, err := w.read(nil); err == nil || !strings.Contains(err.Error(), "partition 0: its checkpoint lies behind the newest event: 3, and that is 2") {
+	if _, err := w.read(nil); err == nil || !strings.Contains(err.Error(), "partition 0: its checkpoint is ahead of the newest event: sequence number 3, the newest is 2") {
 		t.Errorf("got %v", err)
 	}
 }

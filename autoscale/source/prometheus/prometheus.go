@@ -1,5 +1,5 @@
-// Package prometheus takes a metric from Prometheus, or from what speaks its
-// HTTP API, by an instant query.
+// Package prometheus reads a metric by an instant query, from Prometheus or any server
+// with its HTTP API.
 package prometheus
 
 import (
@@ -17,15 +17,15 @@ import (
 	"github.com/sluice-go/sluice/autoscale/internal/httpfetch"
 )
 
-// Config holds what has a default. The zero value is ready to use.
+// Config holds the options. The zero value, like nil, takes every default.
 type Config struct {
-	// Header is sent along, such as Authorization. Default: none.
+	// Header is added to each request, such as Authorization. Default: none.
 	Header http.Header
 	// Client sends the requests. Default: http.DefaultClient.
 	Client *http.Client
 }
 
-// Source is the value of an expression.
+// Source reads the value of a PromQL expression.
 type Source struct {
 	at    *url.URL
 	query string
@@ -34,9 +34,9 @@ type Source struct {
 
 var _ autoscale.Source = (*Source)(nil)
 
-// New returns what a PromQL expression says, asked of the server whose API is
-// below the URL (…/api/v1/query). The expression must give a scalar or one
-// series: sum(…), and `… or vector(0)` where no series means zero.
+// New returns the value of a PromQL expression as a source. server is the URL of which
+// the API is below (…/api/v1/query). The expression must return a scalar or one
+// series: use sum(…), and `… or vector(0)` if no series means zero.
 func New(server, query string, cfg *Config) (*Source, error) {
 	at, err := httpfetch.ParseURL(server)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Source) ask(ctx context.Context) (float64, error) {
 	body, err := httpfetch.Do(s.cfg.Client, r)
 	var status *httpfetch.StatusError
 	if errors.As(err, &status) {
-		var a answer // a refused query comes with its reason
+		var a answer // a refused query has its reason in the body
 		if json.Unmarshal(status.Body, &a) == nil && a.Error != "" {
 			return 0, fmt.Errorf("HTTP %d: %s: %.300s", status.Code, a.ErrorType, a.Error)
 		}
@@ -87,7 +87,7 @@ func (s *Source) ask(ctx context.Context) (float64, error) {
 	return value(body)
 }
 
-// answer is what the API sends: https://prometheus.io/docs/prometheus/latest/querying/api/.
+// answer is a response of the API: https://prometheus.io/docs/prometheus/latest/querying/api/.
 type answer struct {
 	Status    string `json:"status"`
 	ErrorType string `json:"errorType"`
@@ -98,14 +98,14 @@ type answer struct {
 	} `json:"data"`
 }
 
-// value takes the number out of an answer.
+// value returns the number in a response.
 func value(body []byte) (float64, error) {
 	var a answer
 	if err := json.Unmarshal(body, &a); err != nil {
-		return 0, fmt.Errorf("the answer is not of Prometheus' API: %w", err)
+		return 0, fmt.Errorf("the response is not one of the Prometheus API: %w", err)
 	}
 	if a.Status != "success" {
-		return 0, fmt.Errorf("the answer is not a success: %s: %.300s", a.ErrorType, a.Error)
+		return 0, fmt.Errorf("the query failed: %s: %.300s", a.ErrorType, a.Error)
 	}
 	switch a.Data.Type {
 	case "scalar":
@@ -119,17 +119,17 @@ func value(body []byte) (float64, error) {
 			Value sample `json:"value"`
 		}
 		if err := json.Unmarshal(a.Data.Result, &series); err != nil {
-			return 0, fmt.Errorf("the answer's vector: %w", err)
+			return 0, fmt.Errorf("decode vector: %w", err)
 		}
 		switch len(series) {
 		case 0:
-			return 0, errors.New("the query gives no series: write `… or vector(0)` if that means zero")
+			return 0, errors.New("the query returns no series: write `… or vector(0)` if that means zero")
 		case 1:
 			return series[0].Value.number()
 		}
-		return 0, fmt.Errorf("the query gives %d series: one is meant, such as sum(…)", len(series))
+		return 0, fmt.Errorf("the query returns %d series: it must return one, as sum(…) does", len(series))
 	}
-	return 0, fmt.Errorf("the query gives a %.20q: a scalar or a vector of one is meant", a.Data.Type)
+	return 0, fmt.Errorf("the query returns a %.20q: it must return a scalar or a vector with one series", a.Data.Type)
 }
 
 // sample is [time, "value"].
@@ -139,11 +139,11 @@ type sample struct{ text string }
 func (s *sample) UnmarshalJSON(data []byte) error {
 	var pair []any
 	if err := json.Unmarshal(data, &pair); err != nil || len(pair) != 2 {
-		return errors.New("a sample that is not a time and a value")
+		return errors.New("invalid sample: it is not a time and a value")
 	}
 	text, ok := pair[1].(string)
 	if !ok {
-		return errors.New("a sample whose value is not a text")
+		return errors.New("invalid sample: the value is not a string")
 	}
 	s.text = text
 	return nil
@@ -152,7 +152,7 @@ func (s *sample) UnmarshalJSON(data []byte) error {
 func (s *sample) number() (float64, error) {
 	f, err := strconv.ParseFloat(s.text, 64)
 	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		return 0, fmt.Errorf("the query gives %.40q, which is no number to go by", s.text)
+		return 0, fmt.Errorf("the query returns %.40q, which is not a finite number", s.text)
 	}
 	return f, nil
 }

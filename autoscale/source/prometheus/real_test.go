@@ -72,13 +72,13 @@ func TestRealServer(t *testing.T) {
 		`jobs_waiting{queue="a"}`:     "3",
 		"scalar(sum(jobs_waiting))":   "7.5",
 		"none or vector(0)":           "0",
-		"jobs_waiting":                "gives 2 series",
-		"none":                        "gives no series",
-		"jobs_waiting[1m]":            `gives a "matrix"`,
-		`"text"`:                      `gives a "string"`,
-		"vector(0) / 0":               `"NaN", which is no number`,
+		"jobs_waiting":                "returns 2 series",
+		"none":                        "returns no series",
+		"jobs_waiting[1m]":            `returns a "matrix"`,
+		`"text"`:                      `returns a "string"`,
+		"vector(0) / 0":               `"NaN", which is not a finite number`,
 		"sum(":                        "HTTP 400: bad_data: ",
-		`sum(jobs_waiting{queue=""})`: "gives no series",
+		`sum(jobs_waiting{queue=""})`: "returns no series",
 	} {
 		v, err := ask(query)
 		got := fmt.Sprint(v)

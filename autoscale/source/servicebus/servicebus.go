@@ -1,5 +1,5 @@
-// Package servicebus counts the messages that wait in a queue or subscription of
-// Azure Service Bus.
+// Package servicebus counts the active messages of a queue or subscription of Azure
+// Service Bus.
 package servicebus
 
 import (
@@ -15,22 +15,22 @@ import (
 	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
-// Config says what is counted, and how it is reached.
+// Config names the queue or subscription, and how to connect.
 type Config struct {
 	// Connection is the namespace's connection string, with a key that has the
-	// right to manage; or else Namespace is its host name, with a Credential.
+	// Manage claim. Or Namespace is its host name, with a Credential.
 	Connection string
 	Namespace  string
 	Credential azcore.TokenCredential
-	// Queue is the queue; or else Topic and Subscription are.
+	// Queue is the queue's name. Or Topic and Subscription are those of a subscription.
 	Queue               string
 	Topic, Subscription string
 	// Client sends the requests. Default: the SDK's own.
 	Client *http.Client
 }
 
-// Source is the number of active messages: those that wait to be received.
-// Dead letters and scheduled messages are not among them.
+// Source reads the number of active messages: those that can be received. Dead
+// letters and scheduled messages do not count.
 type Source struct {
 	cfg    Config
 	client *admin.Client
@@ -38,15 +38,15 @@ type Source struct {
 
 var _ autoscale.Source = (*Source)(nil)
 
-// New returns the backlog of a queue or subscription. The namespace is first
-// asked when the source is read.
+// New returns the backlog of a queue or subscription as a source. It does not
+// connect before the first Read.
 func New(cfg *Config) (*Source, error) {
 	s := &Source{cfg: *cfg}
 	switch subscription := cfg.Topic != "" && cfg.Subscription != ""; {
 	case (cfg.Queue != "") == subscription, (cfg.Topic != "") != (cfg.Subscription != ""):
-		return nil, errors.New("service bus: name a queue, or a topic and its subscription")
+		return nil, errors.New("service bus: name either a queue, or a topic and its subscription")
 	case (cfg.Connection != "") == (cfg.Namespace != ""), (cfg.Namespace != "") != (cfg.Credential != nil):
-		return nil, errors.New("service bus: needs a connection string, or a namespace and a credential")
+		return nil, errors.New("service bus: give either a connection string, or a namespace and a credential")
 	}
 	var opts admin.ClientOptions
 	if cfg.Client != nil {
@@ -55,8 +55,8 @@ func New(cfg *Config) (*Source, error) {
 	var err error
 	if cfg.Connection != "" {
 		s.client, err = admin.NewClientFromConnectionString(cfg.Connection, &opts)
-		if err != nil { // which may quote the connection string, and so the key
-			return nil, errors.New("service bus: not a connection string: it looks like Endpoint=sb://HOST/;SharedAccessKeyName=…;SharedAccessKey=…")
+		if err != nil { // do not wrap it: it may quote the connection string with the key
+			return nil, errors.New("service bus: the connection string is not valid: it looks like Endpoint=sb://HOST/;SharedAccessKeyName=…;SharedAccessKey=…")
 		}
 	} else if s.client, err = admin.NewClient(cfg.Namespace, cfg.Credential, &opts); err != nil {
 		return nil, fmt.Errorf("service bus: %w", err)
@@ -64,8 +64,8 @@ func New(cfg *Config) (*Source, error) {
 	return s, nil
 }
 
-// Metric is the name that the metric has by default: {topic}-{subscription}-backlog,
-// or {queue}-backlog.
+// Metric returns the default name of the metric: {topic}-{subscription}-backlog, or
+// {queue}-backlog.
 func (s *Source) Metric() string {
 	if s.cfg.Queue != "" {
 		return s.cfg.Queue + "-backlog"
@@ -73,8 +73,8 @@ func (s *Source) Metric() string {
 	return s.cfg.Topic + "-" + s.cfg.Subscription + "-backlog"
 }
 
-// Read implements [autoscale.Source]. What is switched off, or does not hand
-// out messages, is Disabled: what waits there is no work for anybody.
+// Read implements [autoscale.Source]. The state is Disabled if the queue or
+// subscription is disabled for receiving: no instance could process its messages.
 func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	read, what := s.subscription, "subscription "+s.cfg.Subscription+" of topic "+s.cfg.Topic
 	if s.cfg.Queue != "" {
@@ -87,7 +87,7 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	return r, nil
 }
 
-var errMissing = errors.New("there is none in this namespace")
+var errMissing = errors.New("it does not exist in this namespace")
 
 func (s *Source) queue(ctx context.Context) (autoscale.Reading, error) {
 	q, err := s.client.GetQueue(ctx, s.cfg.Queue, nil)
@@ -103,7 +103,7 @@ func (s *Source) queue(ctx context.Context) (autoscale.Reading, error) {
 	if err != nil {
 		return autoscale.Reading{}, err
 	}
-	if n == nil { // removed in between
+	if n == nil { // deleted in between
 		return autoscale.Reading{}, errMissing
 	}
 	return autoscale.Reading{Value: float64(n.ActiveMessageCount)}, nil
@@ -129,7 +129,7 @@ func (s *Source) subscription(ctx context.Context) (autoscale.Reading, error) {
 	return autoscale.Reading{Value: float64(n.ActiveMessageCount)}, nil
 }
 
-// disabled tells whether nothing can be received.
+// disabled reports whether nothing can be received.
 func disabled(s *admin.EntityStatus) bool {
 	return s != nil && (*s == admin.EntityStatusDisabled || *s == admin.EntityStatusReceiveDisabled)
 }

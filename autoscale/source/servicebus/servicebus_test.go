@@ -150,9 +150,9 @@ func TestFailures(t *testing.T) {
 		cfg  servicebus.Config
 		want string
 	}{
-		{servicebus.Config{Queue: "none"}, "queue none: there is none"},
-		{servicebus.Config{Topic: "orders", Subscription: "none"}, "subscription none of topic orders: there is none"},
-		{servicebus.Config{Topic: "none", Subscription: "billing"}, "subscription billing of topic none: there is none"},
+		{servicebus.Config{Queue: "none"}, "queue none: it does not exist"},
+		{servicebus.Config{Topic: "orders", Subscription: "none"}, "subscription none of topic orders: it does not exist"},
+		{servicebus.Config{Topic: "none", Subscription: "billing"}, "subscription billing of topic none: it does not exist"},
 	} {
 		if _, err := b.source(c.cfg).Read(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.cfg, err)

@@ -1,5 +1,4 @@
-// Package sqlquery takes a metric from a database: one number that a query
-// returns.
+// Package sqlquery reads a metric from a database: the number that a query returns.
 package sqlquery
 
 import (
@@ -14,13 +13,13 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Config holds what has a default. The zero value is ready to use.
+// Config holds the options. The zero value, like nil, takes every default.
 type Config struct {
-	// Name is what errors call the query. Default: "query".
+	// Name is the name of the query in errors. Default: "query".
 	Name string
 }
 
-// Source is a number in a database.
+// Source reads a number from a database.
 type Source struct {
 	db    *sql.DB
 	query string
@@ -29,10 +28,10 @@ type Source struct {
 
 var _ autoscale.Source = (*Source)(nil)
 
-// New returns what a query says, over any driver of database/sql. It must
-// return one row of one column that is a number: 0, not NULL, where there is
-// nothing. The query is the user's, and so is its harmlessness: let it run as a
-// user who may only read. The database is not closed.
+// New returns the result of a query as a source, with any driver of database/sql. The
+// query must return one row with one column, a number; 0, not NULL, if there is
+// nothing. It is run as it is: use a database user that may only read. New does not
+// take ownership of db.
 func New(db *sql.DB, query string, cfg *Config) *Source {
 	s := &Source{db: db, query: query}
 	if cfg != nil {
@@ -42,11 +41,11 @@ func New(db *sql.DB, query string, cfg *Config) *Source {
 	return s
 }
 
-// What a query must not return.
+// Results that are not a metric.
 var (
-	errNoRow    = errors.New("it returned no row: write it so that it returns one with a number, as count(*) does")
-	errRows     = errors.New("it returned more than one row: one is meant")
-	errColumns  = errors.New("it returned more than one column: one is meant")
+	errNoRow    = errors.New("it returned no row: it must return one row with a number, as count(*) does")
+	errRows     = errors.New("it returned more than one row: it must return one")
+	errColumns  = errors.New("it returned more than one column: it must return one")
 	errNull     = errors.New("it returned NULL: write coalesce(…, 0) if that means zero")
 	errNoNumber = errors.New("it returned something that is not a number")
 )
@@ -88,7 +87,7 @@ func (s *Source) ask(ctx context.Context) (float64, error) {
 	return number(value)
 }
 
-// number reads what drivers make of numbers: exact decimals come as text.
+// number converts a driver's value: exact decimals come as text.
 func number(value any) (float64, error) {
 	switch v := value.(type) {
 	case nil:
@@ -108,7 +107,7 @@ func number(value any) (float64, error) {
 func parse(text string) (float64, error) {
 	f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if err != nil {
-		return 0, errNoNumber // not the text: it may be anything
+		return 0, errNoNumber // without the text, which may be anything
 	}
 	return f, nil
 }
