@@ -1,5 +1,5 @@
-// Package azerror makes one line of what Azure's clients return as errors, which
-// go over many and hold the response.
+// Package azerror shortens errors of the Azure SDK, whose text has many lines with
+// the whole response, to one line.
 package azerror
 
 import (
@@ -11,21 +11,21 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 )
 
-// Shorten shortens the text of a response that is an error; the error itself is
-// wrapped. Others stay as they are, nil too.
+// Shorten returns an error that wraps err and has one line of text, if err has a
+// response; otherwise err itself, which may be nil.
 func Shorten(err error) error {
 	var response *azcore.ResponseError
 	if !errors.As(err, &response) {
 		return err
 	}
-	text := cmp.Or(http.StatusText(response.StatusCode), "an unknown status")
+	text := cmp.Or(http.StatusText(response.StatusCode), "unknown status")
 	if response.ErrorCode != "" && response.ErrorCode != text {
 		text += ", " + response.ErrorCode
 	}
 	return &shortError{fmt.Sprintf("HTTP %d (%s)", response.StatusCode, text), err}
 }
 
-// HasStatus tells whether a response had this status.
+// HasStatus reports whether err has a response with this HTTP status.
 func HasStatus(err error, status int) bool {
 	var response *azcore.ResponseError
 	return errors.As(err, &response) && response.StatusCode == status

@@ -1,5 +1,5 @@
-// Package httpfetch asks HTTP endpoints that may answer anything: answers are
-// bounded, and errors hold neither queries nor headers, where secrets are.
+// Package httpfetch sends requests to untrusted HTTP endpoints: responses are bounded,
+// and errors contain neither queries nor headers, which may hold secrets.
 package httpfetch
 
 import (
@@ -10,13 +10,13 @@ import (
 	"net/url"
 )
 
-// MaxBody is how long an answer may be in bytes.
+// MaxBody is the largest size of a response in bytes.
 const MaxBody = 1 << 20
 
-// StatusError is an answer whose status is not one of success.
+// StatusError is a response with a status other than 2xx.
 type StatusError struct {
 	Code int
-	Body []byte // what came with it
+	Body []byte // of the response
 }
 
 func (e *StatusError) Error() string {
@@ -27,16 +27,16 @@ func (e *StatusError) Error() string {
 func ParseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, errors.New("write a URL that begins with http:// or https:// and a host")
+		return nil, errors.New("write a URL that starts with http:// or https:// and a host")
 	}
 	return u, nil
 }
 
-// Redacted is a URL without what may be secret.
+// Redacted returns a URL without user and query, which may hold secrets.
 func Redacted(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
 
-// Do sends a request and returns the body of a successful answer. A nil client
-// is http.DefaultClient.
+// Do sends a request and returns the body of a 2xx response; for another status it
+// returns a [*StatusError], wrapped. A nil client is http.DefaultClient.
 func Do(client *http.Client, r *http.Request) ([]byte, error) {
 	if client == nil {
 		client = http.DefaultClient
@@ -53,9 +53,9 @@ func Do(client *http.Client, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(response.Body, MaxBody+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s %s: read answer: %w", r.Method, Redacted(r.URL), err)
+		return nil, fmt.Errorf("%s %s: read response: %w", r.Method, Redacted(r.URL), err)
 	case len(body) > MaxBody:
-		return nil, fmt.Errorf("%s %s: the answer is longer than %d bytes", r.Method, Redacted(r.URL), MaxBody)
+		return nil, fmt.Errorf("%s %s: the response is larger than %d bytes", r.Method, Redacted(r.URL), MaxBody)
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return nil, fmt.Errorf("%s %s: %w", r.Method, Redacted(r.URL), &StatusError{response.StatusCode, body})
 	}

@@ -109,7 +109,7 @@ func TestFailures(t *testing.T) {
 	gone.Close()
 	for _, c := range []struct{ url, want string }{
 		{at + "/refused", "/refused: HTTP 403 (Forbidden)"},
-		{at + "/long", "longer than 1048576 bytes"},
+		{at + "/long", "larger than 1048576 bytes"},
 		{at + "/html", "not JSON"},
 		{at + "/slow", "deadline exceeded"},
 		{gone.URL + "/gone", "connection refused"},

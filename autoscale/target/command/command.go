@@ -1,5 +1,5 @@
-// Package command leaves scaling to programs of the user's: one that prints how
-// many instances there are, and one that changes that.
+// Package command scales by running two programs that the user provides: one prints
+// the number of instances, the other changes it.
 package command
 
 import (
@@ -18,17 +18,17 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Config holds what has a default. The zero value is ready to use.
+// Config holds the options. The zero value, like nil, takes every default.
 type Config struct {
-	// Timeout is how long a program may run before it is killed, with all that
-	// it has started. Default: 1 min.
+	// Timeout is how long a program may run. After that it is killed, on Unix with
+	// all processes that it has started. Default: 1 min.
 	Timeout time.Duration
-	// Env are variables for the programs besides those of this process,
-	// "NAME=value".
+	// Env holds variables, "NAME=value", that the programs get in addition to those
+	// of this process.
 	Env []string
 }
 
-// Target is a pair of programs. It is safe for concurrent use.
+// Target scales by a pair of programs. It is safe for concurrent use.
 type Target struct {
 	count, scale []string
 	cfg          Config
@@ -36,19 +36,19 @@ type Target struct {
 
 var _ autoscale.Target = (*Target)(nil)
 
-// New returns a pair of programs, with their arguments, as a target. count is
-// to print the number of instances that there are, or will be once all that was
-// asked for is done, and nothing else. scale is to make them as many as its
+// New returns a pair of programs, with their arguments, as a target. count must print
+// the number of instances that there are, or will be once everything requested so
+// far has been done, and nothing else. scale must change the number as its
 // environment says:
 //
-//	SLUICE_INSTANCES   how many there are to be
-//	SLUICE_FROM        how many there were when that was decided
-//	SLUICE_RESOURCE    what is scaled
-//	SLUICE_ACTION      the action's number, the same when it is tried again
-//	SLUICE_REASON      why
+//	SLUICE_INSTANCES   the number of instances to scale to
+//	SLUICE_FROM        the number when that was decided
+//	SLUICE_RESOURCE    the name of the resource
+//	SLUICE_ACTION      the action's number, the same in each attempt
+//	SLUICE_REASON      the reason of the decision
 //
-// A program fails if its exit status is not 0; the last line of what it has
-// written to its standard error is in the error then.
+// A program fails if its exit status is not 0. The error then has the last line of
+// its standard error. New fails if a program cannot be found.
 func New(count, scale []string, cfg *Config) (*Target, error) {
 	t := &Target{count: slices.Clone(count), scale: slices.Clone(scale)}
 	if cfg != nil {
@@ -57,7 +57,7 @@ func New(count, scale []string, cfg *Config) (*Target, error) {
 	t.cfg.Timeout = cmp.Or(t.cfg.Timeout, time.Minute)
 	for _, program := range [][]string{t.count, t.scale} {
 		if len(program) == 0 {
-			return nil, errors.New("command: needs two programs: one that prints the number of instances, one that changes it")
+			return nil, errors.New("command: give two programs: one that prints the number of instances, one that changes it")
 		}
 		if _, err := exec.LookPath(program[0]); err != nil {
 			return nil, fmt.Errorf("command: find program: %w", err)
@@ -66,7 +66,8 @@ func New(count, scale []string, cfg *Config) (*Target, error) {
 	return t, nil
 }
 
-// Instances runs the program that prints the number.
+// Instances implements [autoscale.Target] by running the program that prints the
+// number.
 func (t *Target) Instances(ctx context.Context) (int, error) {
 	out, err := t.run(ctx, t.count)
 	if err != nil {
@@ -74,12 +75,12 @@ func (t *Target) Instances(ctx context.Context) (int, error) {
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(out))
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("command %s: it printed %.40q, which is not a number of instances", t.count[0], strings.TrimSpace(out))
+		return 0, fmt.Errorf("command %s: it printed %.40q: it must print the number of instances, and nothing else", t.count[0], strings.TrimSpace(out))
 	}
 	return n, nil
 }
 
-// Scale runs the program that changes the number.
+// Scale implements [autoscale.Target] by running the program that changes the number.
 func (t *Target) Scale(ctx context.Context, to int) error {
 	env := []string{"SLUICE_INSTANCES=" + strconv.Itoa(to)}
 	if a, ok := autoscale.ActionFrom(ctx); ok {
@@ -92,11 +93,11 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	return nil
 }
 
-// outputDelay is how long a program that was killed may take to let go of its output.
+// outputDelay is the wait for a killed program to close its output.
 const outputDelay = time.Second
 
 func (t *Target) run(ctx context.Context, program []string, env ...string) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, t.cfg.Timeout, fmt.Errorf("not done within %v", t.cfg.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, t.cfg.Timeout, fmt.Errorf("not completed within %v", t.cfg.Timeout))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
 	cmd.Env = slices.Concat(os.Environ(), t.cfg.Env, env)
@@ -117,7 +118,7 @@ func (t *Target) run(ctx context.Context, program []string, env ...string) (stri
 	return string(out.kept), nil
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last bytes that are written to it.
 type tail struct{ kept []byte }
 
 const maxKept = 4096
@@ -131,7 +132,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// maxErrorLine bounds what of a program's words goes into an error.
+// maxErrorLine is the length in bytes of a program's message in an error.
 const maxErrorLine = 200
 
 func (t *tail) lastLine() string {

@@ -73,7 +73,7 @@ func TestFailures(t *testing.T) {
 		{"echo 3 instances", `it printed "3 instances"`},
 		{"echo -1", `it printed "-1"`},
 		{"true", `it printed ""`},
-		{"yes", "not done within"},
+		{"yes", "not completed within"},
 		{"echo first >&2; echo 'no such cluster' >&2; exit 7", "exit status 7: no such cluster"},
 		{"head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1", "exit status 1: xxx"},
 	} {

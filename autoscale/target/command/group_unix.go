@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// killWholeGroup has the end of a program's time be that of all that it has started.
+// killWholeGroup makes a timeout kill the program and all processes that it has
+// started.
 func killWholeGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

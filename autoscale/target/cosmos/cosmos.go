@@ -1,4 +1,4 @@
-// Package cosmos scales the throughput of a Cosmos DB container, or of a
+// Package cosmos scales the provisioned throughput of a Cosmos DB container, or of a
 // database whose containers share it.
 package cosmos
 
@@ -16,33 +16,33 @@ import (
 	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
-// Config says what is scaled, and how it is reached.
+// Config names the container or database, and how to connect.
 type Config struct {
-	// Endpoint is the account's URL, with its Key or a Credential. Reading and
-	// changing throughput with a credential takes more than the right to data.
+	// Endpoint is the account's URL, with its Key or a Credential. A credential needs
+	// more than data roles to read and change throughput.
 	Endpoint   string
 	Key        string
 	Credential azcore.TokenCredential
-	// Database is the database, and Container the container in it. Without one
-	// the throughput is that of the database.
+	// Database is the database, and Container the container in it. Without a
+	// container, the throughput of the database is scaled.
 	Database, Container string
-	// Unit is how many RU/s an instance stands for. Azure wants multiples of
-	// 100, and of 1,000 where it scales by itself up to a maximum, which is what
-	// is changed then. Default: 1,000.
+	// Unit is how many RU/s an instance stands for: a multiple of 100, as Azure
+	// requires. With autoscale throughput, the maximum RU/s is changed, which must be
+	// a multiple of 1,000. Default: 1,000.
 	Unit int
-	// Options are the SDK's. Default: none.
+	// Options are passed to the SDK. Default: none.
 	Options *azcosmos.ClientOptions
 }
 
-// Target is the throughput of a container or database. It is safe for
-// concurrent use.
+// Target scales the throughput of a container or database. It is safe for concurrent
+// use.
 type Target struct {
 	cfg  Config
 	what string
 	throughput
 }
 
-// throughput is what containers and databases have in common.
+// throughput is the part of the SDK's clients that containers and databases share.
 type throughput interface {
 	ReadThroughput(context.Context, *azcosmos.ThroughputOptions) (azcosmos.ThroughputResponse, error)
 	ReplaceThroughput(context.Context, azcosmos.ThroughputProperties, *azcosmos.ThroughputOptions) (azcosmos.ThroughputResponse, error)
@@ -50,14 +50,14 @@ type throughput interface {
 
 var _ autoscale.Target = (*Target)(nil)
 
-// New returns the throughput as a target. The account is first asked when the
-// target is used.
+// New returns the throughput as a target. It does not connect before the target is
+// used.
 func New(cfg *Config) (*Target, error) {
 	t := &Target{cfg: *cfg, what: "database " + cfg.Database}
 	t.cfg.Unit = cmp.Or(cfg.Unit, 1000)
 	switch {
 	case cfg.Endpoint == "" || cfg.Database == "" || (cfg.Key == "") == (cfg.Credential == nil):
-		return nil, errors.New("throughput: needs an endpoint with a key or a credential, and a database")
+		return nil, errors.New("throughput: give an endpoint with either a key or a credential, and a database")
 	case t.cfg.Unit < 100 || t.cfg.Unit%100 != 0:
 		return nil, fmt.Errorf("throughput: a unit of %d RU/s: must be a multiple of 100", t.cfg.Unit)
 	}
@@ -85,7 +85,7 @@ func (cfg *Config) database() (*azcosmos.DatabaseClient, error) {
 	}
 	key, err := azcosmos.NewKeyCredential(cfg.Key)
 	if err != nil {
-		return nil, errors.New("the key is not base64") // and is not to be quoted
+		return nil, errors.New("the key is not base64") // without the key
 	}
 	client, err := azcosmos.NewClientWithKey(cfg.Endpoint, key, cfg.Options)
 	if err != nil {
@@ -94,7 +94,7 @@ func (cfg *Config) database() (*azcosmos.DatabaseClient, error) {
 	return client.NewDatabase(cfg.Database)
 }
 
-// Instances is how many units there are, a part of one counted as a whole.
+// Instances returns the provisioned throughput in units, rounded up.
 func (t *Target) Instances(ctx context.Context) (int, error) {
 	r, err := t.ReadThroughput(ctx, nil)
 	if err != nil {
@@ -107,11 +107,11 @@ func (t *Target) Instances(ctx context.Context) (int, error) {
 	return (ru + t.cfg.Unit - 1) / t.cfg.Unit, nil
 }
 
-// Scale changes the throughput to so many units. It returns when Azure has
-// accepted that; what needs more physical partitions may take it hours.
+// Scale changes the throughput to to units. It returns when Azure has accepted that;
+// if more physical partitions are needed, the change itself can take hours.
 func (t *Target) Scale(ctx context.Context, to int) error {
 	if to < 1 || to > math.MaxInt32/t.cfg.Unit {
-		return t.fail(fmt.Errorf("%d units of %d RU/s: there must be some, and not so many", to, t.cfg.Unit))
+		return t.fail(fmt.Errorf("%d units of %d RU/s: must be at least 1 unit, and at most 2,147,483,647 RU/s", to, t.cfg.Unit))
 	}
 	r, err := t.ReadThroughput(ctx, nil)
 	if err != nil {
@@ -124,9 +124,9 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	ru := int32(to * t.cfg.Unit)
 	switch {
 	case r.MinThroughput != nil && ru < *r.MinThroughput:
-		return t.fail(fmt.Errorf("%d RU/s: it holds so much, or had so many, that %d RU/s is the least", ru, *r.MinThroughput))
+		return t.fail(fmt.Errorf("%d RU/s: the minimum is %d RU/s, by the stored data and the highest throughput so far", ru, *r.MinThroughput))
 	case autoscaled && ru%1000 != 0:
-		return t.fail(fmt.Errorf("%d RU/s: a maximum up to which Azure scales by itself is a multiple of 1,000", ru))
+		return t.fail(fmt.Errorf("%d RU/s: the maximum of autoscale throughput must be a multiple of 1,000", ru))
 	}
 	properties := azcosmos.NewManualThroughputProperties(ru)
 	if autoscaled {
@@ -138,8 +138,8 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	return nil
 }
 
-// provisioned reads a throughput, and tells whether it is a maximum up to
-// which Azure scales by itself.
+// provisioned returns the throughput in RU/s, and whether it is the maximum of
+// autoscale throughput.
 func provisioned(r azcosmos.ThroughputResponse) (ru int, autoscaled bool, err error) {
 	if r.ThroughputProperties != nil {
 		if ru, ok := r.ThroughputProperties.AutoscaleMaxThroughput(); ok {
@@ -149,7 +149,7 @@ func provisioned(r azcosmos.ThroughputResponse) (ru int, autoscaled bool, err er
 			return int(ru), false, nil
 		}
 	}
-	return 0, false, errors.New("it has no throughput of its own: it may be shared, or the account serverless")
+	return 0, false, errors.New("it has no throughput of its own: it shares the database's, or the account is serverless")
 }
 
 func (t *Target) fail(err error) error {

@@ -59,7 +59,7 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s: %v, want %s", what, err, want)
 		}
 	}
-	expect("below the least", "300 RU/s: it holds so much, or had so many, that 400 RU/s is the least", target(t, a, "docs", 100).Scale(t.Context(), 3))
+	expect("below the least", "300 RU/s: the minimum is 400 RU/s", target(t, a, "docs", 100).Scale(t.Context(), 3))
 	expect("none", "0 units", target(t, a, "docs", 0).Scale(t.Context(), 0))
 	expect("more than Azure has", "throughput of container db/docs: HTTP 400 (Bad Request", target(t, a, "docs", 0).Scale(t.Context(), 2000))
 	_, err := target(t, a, "none", 0).Instances(t.Context())

@@ -1,8 +1,8 @@
-// Package webhook leaves scaling to an HTTP endpoint of the user's.
+// Package webhook scales by calling an HTTP endpoint that the user provides.
 //
-// A GET of its URL is to return {"instances": 3}: how many instances there are,
-// or will be once all that was asked for is done. A POST asks for another
-// number, and any status of success means that this is done or will be seen to:
+// A GET of its URL must return {"instances": 3}: how many instances there are, or
+// will be once everything requested so far has been done. A POST requests another
+// number; any 2xx status means that this is done or will be done:
 //
 //	POST /workers HTTP/1.1
 //	Content-Type: application/json
@@ -10,9 +10,9 @@
 //
 //	{"resource": "orders", "action": 17, "from": 3, "to": 4, "decided": "2026-01-31T09:00:00Z", "reason": "…"}
 //
-// The key is the same whenever an action is sent again, because the answer was
-// lost or not one of success. "to" is a number, not a change, so doing it twice
-// does no harm either.
+// The Idempotency-Key is the same when an action is sent again, because the response
+// was lost or was not a success. "to" is a number of instances, not a difference, so
+// carrying a request out twice does no harm either.
 package webhook
 
 import (
@@ -30,15 +30,15 @@ import (
 	"github.com/sluice-go/sluice/autoscale/internal/httpfetch"
 )
 
-// Config holds what has a default. The zero value is ready to use.
+// Config holds the options. The zero value, like nil, takes every default.
 type Config struct {
-	// Header is sent along, such as Authorization. Default: none.
+	// Header is added to each request, such as Authorization. Default: none.
 	Header http.Header
 	// Client sends the requests. Default: http.DefaultClient.
 	Client *http.Client
 }
 
-// Target is an endpoint. It is safe for concurrent use.
+// Target scales by an endpoint. It is safe for concurrent use.
 type Target struct {
 	at  *url.URL
 	cfg Config
@@ -46,7 +46,7 @@ type Target struct {
 
 var _ autoscale.Target = (*Target)(nil)
 
-// New returns the endpoint at a URL as a target.
+// New returns the endpoint at a URL, http or https, as a target.
 func New(endpoint string, cfg *Config) (*Target, error) {
 	at, err := httpfetch.ParseURL(endpoint)
 	if err != nil {
@@ -59,7 +59,7 @@ func New(endpoint string, cfg *Config) (*Target, error) {
 	return t, nil
 }
 
-// Instances asks the endpoint.
+// Instances implements [autoscale.Target] by a GET.
 func (t *Target) Instances(ctx context.Context) (int, error) {
 	body, err := t.do(ctx, http.MethodGet, nil, "")
 	if err != nil {
@@ -69,17 +69,17 @@ func (t *Target) Instances(ctx context.Context) (int, error) {
 		Instances *int `json:"instances"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return 0, fmt.Errorf("webhook: GET %s: the answer is not %s: %w", httpfetch.Redacted(t.at), wantedForm, err)
+		return 0, fmt.Errorf("webhook: GET %s: the response is not %s: %w", httpfetch.Redacted(t.at), wantedForm, err)
 	}
 	if answer.Instances == nil || *answer.Instances < 0 {
-		return 0, fmt.Errorf("webhook: GET %s: the answer is not %s", httpfetch.Redacted(t.at), wantedForm)
+		return 0, fmt.Errorf("webhook: GET %s: the response is not %s", httpfetch.Redacted(t.at), wantedForm)
 	}
 	return *answer.Instances, nil
 }
 
 const wantedForm = `{"instances": a number}`
 
-// scaleRequest is what a POST says.
+// scaleRequest is the body of a POST.
 type scaleRequest struct {
 	Resource string    `json:"resource"`
 	Action   int64     `json:"action"`
@@ -89,9 +89,10 @@ type scaleRequest struct {
 	Reason   string    `json:"reason"`
 }
 
-var errNoAction = errors.New("there is no action to tell of: it is a scaler's to call")
+var errNoAction = errors.New("Scale must be called by an autoscale.Scaler, whose context has the action")
 
-// Scale tells the endpoint of the action that a [autoscale.Scaler] carries out.
+// Scale implements [autoscale.Target] by a POST of the action. ctx must be that of an
+// [autoscale.Scaler], which has the action.
 func (t *Target) Scale(ctx context.Context, to int) error {
 	a, ok := autoscale.ActionFrom(ctx)
 	if !ok {
