@@ -94,7 +94,9 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	if err != nil {
 		return err
 	}
-	a.printAudit(audit, flags, first.after(), took)
+	if err := audit.Print(a.out, first.after(), took, retryAdvice(flags.dir)); err != nil {
+		return err
+	}
 	switch {
 	case audit.Faults > 0:
 		return fmt.Errorf("not exactly once: %s", audit.First)
@@ -145,41 +147,19 @@ func (f *firstCommit) Observe(o sluice.Observation) {
 
 func (f *firstCommit) after() time.Duration { return time.Duration(f.nanos.Load()) }
 
-// printAudit is the demo's result and what a person can do next.
-func (a *app) printAudit(audit *demo.Audit, flags demoFlags, first, took time.Duration) {
-	var b strings.Builder
-	line := func(n int64, what string) {
-		fmt.Fprintf(&b, "%12s  %s\n", humanize.Count(n), what)
-	}
-	b.WriteByte('\n')
-	line(audit.Sent, "events in the hub")
-	line(audit.Written, "rows in the table flights")
-	line(audit.DeadLetters, "dead letters")
-	if audit.Waiting > 0 {
-		line(audit.Waiting, "still to do: start the demo again to go on")
-	}
-	if audit.Exact() {
-		fmt.Fprintf(&b, "\n%s = %s + %s, each exactly once: checked by partition and sequence number.\n",
-			humanize.Count(audit.Sent), humanize.Count(audit.Written), humanize.Count(audit.DeadLetters))
-	}
-	if first > 0 {
-		fmt.Fprintf(&b, "The first was committed after %s, the last seen after %s.\n", humanize.Span(first), humanize.Span(took))
-	}
-	if audit.DeadLetters > 0 {
-		self := invocation()
-		fmt.Fprintf(&b, `
-The dead letters lack their delay. Look at them, and retry them with a mapping
-that lets it be missing:
+// retryAdvice says how to retry the dead letters of the demo in a directory.
+func retryAdvice(dir string) string {
+	program := invocation()
+	return fmt.Sprintf(`
+The dead letters lack their delay. List them, then retry them with a mapping that
+does not require a delay:
 
   %s deadletters list --config %s
   %s deadletters retry --config %s --all
-`, self, shellWord(filepath.Join(flags.dir, "flights.yaml")), self, shellWord(filepath.Join(flags.dir, "mended.yaml")))
-	}
-	fmt.Fprint(a.out, b.String())
+`, program, shellWord(filepath.Join(dir, "flights.yaml")), program, shellWord(filepath.Join(dir, "mended.yaml")))
 }
 
-// invocation is how this program was called, so that what is printed can be
-// copied.
+// invocation is how this program was called, so that printed commands can be copied.
 func invocation() string {
 	if path, err := os.Executable(); err == nil && strings.Contains(path, string(filepath.Separator)+"go-build") {
 		return "go run ./cmd/sluice"

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -95,22 +93,16 @@ func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) er
 	if err != nil {
 		return err
 	}
-	a.printScaling(audit, log, d.State(ctx), d.Second())
+	if err := audit.PrintScaling(a.out, log, d.State(ctx), d.SecondWorker()); err != nil {
+		return err
+	}
 	if flags.plot != "" {
-		if err := plotInto(flags.plot, []*backtest.Result{asResult(log)}); err != nil {
+		if err := plotInto(flags.plot, []*backtest.Result{demo.BacktestResult(log)}); err != nil {
 			return err
 		}
 		fmt.Fprintf(a.out, "The plot is in %s.\n", flags.plot)
 	}
-	switch {
-	case audit.Faults > 0:
-		return fmt.Errorf("not exactly once: %s", audit.First)
-	case flags.once && audit.DeadLetters > 0:
-		return errors.New("there are dead letters, and no document should be one")
-	case flags.once && !audit.Exact():
-		return fmt.Errorf("%s not written", humanize.Plural(audit.Waiting, "document is", "documents are"))
-	}
-	return nil
+	return audit.Verdict(flags.once)
 }
 
 // quieter is the log without what the decisions say already.
@@ -159,66 +151,4 @@ func lagText(lag int64) string {
 		return "?"
 	}
 	return humanize.Count(lag)
-}
-
-func (a *app) printScaling(audit *demo.Audit, log []autoscale.Record, s demo.Present, second time.Time) {
-	var b strings.Builder
-	line := func(n int64, what string) {
-		fmt.Fprintf(&b, "%12s  %s\n", humanize.Count(n), what)
-	}
-	b.WriteByte('\n')
-	line(audit.Sent, "events in the hub")
-	line(audit.Written, "documents in the container, each read back")
-	if audit.Waiting > 0 {
-		line(audit.Waiting, "not written when it was stopped")
-	}
-	if s.Again > 0 {
-		line(s.Again, "written again, over themselves, after a worker had lost its partition")
-	}
-	f := summarize(log)
-	line(int64(len(log)), "decisions and outcomes in the log")
-	line(int64(f.ups), "workers more, one at a time")
-	line(int64(f.downs), "workers fewer")
-	line(int64(f.most), "workers at most")
-	line(int64(f.worst), "events behind, at worst")
-	if audit.Exact() && audit.DeadLetters == 0 {
-		fmt.Fprintf(&b, "\n%s = %s, each exactly once: every document was compared with what was sent.\n",
-			humanize.Count(audit.Sent), humanize.Count(audit.Written))
-	}
-	if !f.above.IsZero() && second.After(f.decided) {
-		fmt.Fprintf(&b, "From the first lag above the threshold to the decision, at a reading every 500 ms: %s; to a second worker with partitions of its own: %s more.\n",
-			humanize.Span(f.decided.Sub(f.above)), humanize.Span(second.Sub(f.decided)))
-	}
-	fmt.Fprint(a.out, b.String())
-}
-
-// scaling is what a log comes to.
-type scaling struct {
-	ups, downs, most int
-	worst            float64
-	above, decided   time.Time // of the first lag above the threshold, and of what was made of it; zero: there was none
-}
-
-func summarize(log []autoscale.Record) (s scaling) {
-	for _, r := range log {
-		s.most = max(s.most, r.Instances)
-		switch r.Kind {
-		case autoscale.Up:
-			if s.ups++; s.ups == 1 {
-				s.decided = r.Time
-			}
-		case autoscale.Down:
-			s.downs++
-		}
-		for _, f := range r.Stats {
-			if f.Metric != demo.LagMetric {
-				continue
-			}
-			s.worst = max(s.worst, f.Last)
-			if s.above.IsZero() && f.Last > demo.UpperLag {
-				s.above = f.Newest
-			}
-		}
-	}
-	return s
 }

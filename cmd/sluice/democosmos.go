@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -82,7 +78,7 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	if err != nil {
 		return unlessCancelled(interrupted, err)
 	}
-	pace, err := d.Pace() // before reading spends RU too
+	throughput, err := d.Throughput() // before the audit, which spends RU too
 	if err != nil {
 		return err
 	}
@@ -90,46 +86,8 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	if err != nil {
 		return err
 	}
-	a.printCosmosAudit(audit, pace, flags)
-	switch {
-	case audit.Faults > 0:
-		return fmt.Errorf("not exactly once: %s", audit.First)
-	case flags.once && audit.DeadLetters > 0:
-		return errors.New("there are dead letters, and no document should be one")
-	case flags.once && !audit.Exact():
-		return fmt.Errorf("%s not written", humanize.Plural(audit.Waiting, "document is", "documents are"))
+	if err := audit.PrintDocuments(a.out, throughput, flags.ru); err != nil {
+		return err
 	}
-	return nil
-}
-
-// atFullRate is how long a demo must last at the rate that is set to tell how
-// much of it was used.
-const atFullRate = 5 * time.Second
-
-func (a *app) printCosmosAudit(audit *demo.Audit, pace demo.Pace, flags demoCosmosFlags) {
-	var b strings.Builder
-	line := func(n int64, what string) {
-		fmt.Fprintf(&b, "%12s  %s\n", humanize.Count(n), what)
-	}
-	b.WriteByte('\n')
-	line(audit.Sent, "events in the hub")
-	line(audit.Written, "documents in the container, each read back")
-	line(audit.DeadLetters, "dead letters")
-	if audit.Waiting > 0 {
-		line(audit.Waiting, "still to do: start the demo again to go on")
-	}
-	if audit.Exact() && audit.DeadLetters == 0 {
-		fmt.Fprintf(&b, "\n%s = %s, each exactly once: every document was compared with what was sent.\n",
-			humanize.Count(audit.Sent), humanize.Count(audit.Written))
-	}
-	if seconds := pace.Took.Seconds(); seconds > 0 {
-		fmt.Fprintf(&b, "%s RU in %s", humanize.Count(int64(math.Round(pace.RU))), humanize.Span(pace.Took))
-		// At first partitions are taken one a second, and the rate is not what holds it up.
-		if pace.RU > atFullRate.Seconds()*float64(flags.ru) {
-			fmt.Fprintf(&b, ", %.1f %% of the %s RU/s that there are, %s documents/s",
-				100*pace.RU/seconds/float64(flags.ru), humanize.Count(flags.ru), humanize.Count(int64(float64(audit.Written)/seconds)))
-		}
-		fmt.Fprintf(&b, "; %s answered 429.\n", humanize.Plural(pace.Throttled, "attempt was", "attempts were"))
-	}
-	fmt.Fprint(a.out, b.String())
+	return audit.Verdict(flags.once)
 }

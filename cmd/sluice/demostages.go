@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
-	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -53,7 +51,7 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	}
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hubs      %s (flights → clean → figures)\ndatabase  %s\npipeline  %s\n", d.Connection(), d.Database(), d.Config())
-	if d.Anew() {
+	if d.Restarted() {
 		fmt.Fprintln(a.out, "begins anew: what was there is too old for a memory of 24 hours")
 	}
 	var list []dashboard.Pipeline
@@ -89,7 +87,9 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	if err != nil {
 		return err
 	}
-	a.printStagesAudit(audit, d, flags, took)
+	if err := audit.Print(a.out, flags.once, d.Repeats(), took); err != nil {
+		return err
+	}
 	switch {
 	case flags.once && audit.Wrong > 0:
 		return fmt.Errorf("not the table that follows from the flights: %s", audit.First)
@@ -97,28 +97,4 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 		return fmt.Errorf("%d flights make %d counted and %d dead letters", audit.Sent, audit.Counted, audit.DeadLetters)
 	}
 	return nil
-}
-
-func (a *app) printStagesAudit(audit *demo.StagesAudit, d *demo.Stages, flags demoFlags, took time.Duration) {
-	var b strings.Builder
-	line := func(n int64, what string) {
-		fmt.Fprintf(&b, "%12s  %s\n", humanize.Count(n), what)
-	}
-	b.WriteByte('\n')
-	line(audit.Sent, "flights in the first hub")
-	line(audit.Counted, "counted by the table")
-	line(audit.DeadLetters, "dead letters")
-	line(audit.Rows, "rows in the table airports, one for each airport and hour")
-	switch {
-	case audit.Exact():
-		fmt.Fprintf(&b, "\n%s = %s + %s, and every row is what follows from the flights: computed from them directly, and compared.\n",
-			humanize.Count(audit.Sent), humanize.Count(audit.Counted), humanize.Count(audit.DeadLetters))
-	case !flags.once:
-		b.WriteString("\nStopped on the way: start the demo again to go on.\n")
-	}
-	if n := d.Repeats(); n > 0 {
-		fmt.Fprintf(&b, "%s a second time between the stages, and not counted again.\n", humanize.Plural(n, "flight came", "flights came"))
-	}
-	fmt.Fprintf(&b, "The last was seen after %s.\n", humanize.Span(took))
-	fmt.Fprint(a.out, b.String())
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const everyRow = ", and every row is what follows from the flights: computed from them directly, and compared."
+const everyRow = ", and every row is the one computed directly from the flights."
 
 func TestDemoStagesOnce(t *testing.T) {
 	t.Parallel()

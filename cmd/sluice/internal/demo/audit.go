@@ -35,7 +35,7 @@ func (a *Audit) fault(format string, args ...any) {
 // Audit compares what the hub says that it holds with the rows, read by a
 // query of its own, and the dead letters.
 func (d *Demo) Audit(ctx context.Context) (*Audit, error) {
-	return d.audit(ctx, func(a *Audit, effect effect) error {
+	return d.audit(ctx, func(a *Audit, effect recordEffect) error {
 		if err := d.auditRows(ctx, a, effect); err != nil {
 			return fmt.Errorf("audit the rows: %w", err)
 		}
@@ -43,12 +43,12 @@ func (d *Demo) Audit(ctx context.Context) (*Audit, error) {
 	})
 }
 
-// effect takes note of an event's effect.
-type effect func(what, partition string, sequence int64)
+// recordEffect takes note of an event's effect.
+type recordEffect func(what, partition string, sequence int64)
 
 // audit compares what the hub says that it holds with what was written, which
 // written finds out, and the dead letters.
-func (l *line) audit(ctx context.Context, written func(*Audit, effect) error) (*Audit, error) {
+func (l *scenario) audit(ctx context.Context, written func(*Audit, recordEffect) error) (*Audit, error) {
 	a := &Audit{}
 	effects := make([][]byte, partitions) // how many each event has, by sequence number
 	for p := range effects {
@@ -106,7 +106,7 @@ type flight struct {
 
 // auditRows counts the rows and compares them with what was sent under their
 // partition and sequence number.
-func (d *Demo) auditRows(ctx context.Context, a *Audit, effect effect) error {
+func (d *Demo) auditRows(ctx context.Context, a *Audit, effect recordEffect) error {
 	db, err := sql.Open("sqlite", d.files.database)
 	if err != nil {
 		return err

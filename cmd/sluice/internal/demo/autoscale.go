@@ -56,20 +56,20 @@ const (
 // beside it, and workers, processes of `sluice run`, as many as the hub's lag
 // asks for. It begins anew at every start.
 type Autoscale struct {
-	*Cosmos // the hub, and the account that the workers write to
-	cfg     AutoscaleConfig
-	lock    *dirlock.Lock
-	side    *side
-	pool    *workers.Target
-	store   *sqlitestore.Store
-	scaler  *autoscale.Autoscaler
-	lag     *lag.Source
+	*Cosmos  // the hub, and the account that the workers write to
+	cfg      AutoscaleConfig
+	lock     *dirlock.Lock
+	sideLoad *sideLoad
+	pool     *workers.Target
+	store    *sqlitestore.Store
+	scaler   *autoscale.Autoscaler
+	lag      *lag.Source
 
-	second   atomic.Int64 // when a second worker first had a partition, nanoseconds since 1970
-	again    atomic.Int64 // documents that were written more than once
-	sent     atomic.Int64
-	now      atomic.Int64 // the load, in events a second
-	finished atomic.Bool  // the load is over
+	secondWorker atomic.Int64 // when a second worker first had a partition, nanoseconds since 1970
+	rewritten    atomic.Int64 // documents that were written more than once
+	sent         atomic.Int64
+	now          atomic.Int64 // the load, in events a second
+	finished     atomic.Bool  // the load is over
 }
 
 // OpenAutoscale opens the directory, which is created if it is missing, removes
@@ -101,7 +101,7 @@ func (d *Autoscale) begin(ctx context.Context, dir string) (err error) {
 			return fmt.Errorf("what was there before: %w", err)
 		}
 	}
-	if d.line, err = startLine(dir, d.cfg.Log, cosmosContainer); err != nil {
+	if d.scenario, err = startScenario(dir, d.cfg.Log, cosmosContainer); err != nil {
 		return err
 	}
 	d.record = func(i int64) (record, error) { return record{body: d.docs.Append(nil, i), key: d.docs.Key(i)}, nil }
@@ -111,7 +111,7 @@ func (d *Autoscale) begin(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.side, err = startSide(d.cfg.Log); err != nil {
+	if d.sideLoad, err = startSideLoad(d.cfg.Log); err != nil {
 		return err
 	}
 	if err := d.openPipeline(ctx); err != nil {
@@ -128,7 +128,7 @@ func (d *Autoscale) begin(ctx context.Context, dir string) (err error) {
 // written is told of each write to the account.
 func (d *Autoscale) written(w emulator.CosmosWrite) {
 	if w.Replaced {
-		d.again.Add(1)
+		d.rewritten.Add(1)
 	}
 }
 
@@ -168,7 +168,7 @@ func (d *Autoscale) openScaler() (err error) {
 			Min: leastWorkers, Max: mostWorkers, Interval: 500 * time.Millisecond, MinPoints: 3, Window: 1500 * time.Millisecond, StaleAfter: 5 * time.Second,
 			CooldownUp: time.Second, CooldownDown: time.Second,
 		}},
-		map[string]autoscale.Source{LagMetric: d.lag, billingMetric: d.side.backlog}, d.pool,
+		map[string]autoscale.Source{LagMetric: d.lag, billingMetric: d.sideLoad.backlog}, d.pool,
 		&autoscale.Config{Store: d.store, OnRecord: d.cfg.OnRecord, Log: d.cfg.Log})
 	return err
 }
@@ -206,10 +206,10 @@ func (d *Autoscale) Close(ctx context.Context) error {
 	if d.store != nil {
 		err = errors.Join(err, d.store.Close())
 	}
-	if d.side != nil {
-		err = errors.Join(err, d.side.Close(ctx))
+	if d.sideLoad != nil {
+		err = errors.Join(err, d.sideLoad.Close(ctx))
 	}
-	if d.line != nil {
+	if d.scenario != nil {
 		err = errors.Join(err, d.Cosmos.Close(ctx))
 	}
 	return errors.Join(err, d.lock.Unlock())
@@ -230,7 +230,7 @@ func (d *Autoscale) Run(ctx context.Context, once bool) error {
 		})
 	}
 	run(d.scaler.Run)
-	run(d.side.drain)
+	run(d.sideLoad.drain)
 	run(func(ctx context.Context) error { return d.load(ctx, once) })
 	err := d.settled(working)
 	fail(nil)
@@ -258,7 +258,7 @@ func (d *Autoscale) settled(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		s := d.State(ctx)
-		d.lookForSecond(ctx)
+		d.lookForSecondWorker(ctx)
 		if d.finished.Load() {
 			if late == nil {
 				timer := time.NewTimer(d.cfg.SettleWithin)
@@ -280,9 +280,9 @@ func (d *Autoscale) settled(ctx context.Context) error {
 	}
 }
 
-// lookForSecond notes when a second worker has a partition.
-func (d *Autoscale) lookForSecond(ctx context.Context) {
-	if d.second.Load() != 0 {
+// lookForSecondWorker notes when a second worker has a partition.
+func (d *Autoscale) lookForSecondWorker(ctx context.Context) {
+	if d.secondWorker.Load() != 0 {
 		return
 	}
 	leases, err := d.parts.Leases.List(ctx, d.pipeline.Group)
@@ -296,33 +296,33 @@ func (d *Autoscale) lookForSecond(ctx context.Context) {
 		}
 	}
 	if len(owners) > 1 {
-		d.second.Store(time.Now().UnixNano())
+		d.secondWorker.Store(time.Now().UnixNano())
 	}
 }
 
-// Second is when a second worker first had a partition; zero: it never did.
-func (d *Autoscale) Second() time.Time {
-	if n := d.second.Load(); n != 0 {
+// SecondWorker is when a second worker first had a partition; zero: it never did.
+func (d *Autoscale) SecondWorker() time.Time {
+	if n := d.secondWorker.Load(); n != 0 {
 		return time.Unix(0, n)
 	}
 	return time.Time{}
 }
 
-// Present is how things are at a moment.
-type Present struct {
-	Load    int64 // events a second
-	Sent    int64
-	Written int64
-	Lag     int64 // -1: not known
-	Waiting int64 // messages in the subscription
-	Workers int   // that run
-	Wanted  int
-	Again   int64 // documents that were written more than once
+// State is how things are at a moment.
+type State struct {
+	Load      int64 // events a second
+	Sent      int64
+	Written   int64
+	Lag       int64 // -1: not known
+	Waiting   int64 // messages in the subscription
+	Workers   int   // that run
+	Wanted    int
+	Rewritten int64 // documents that were written more than once
 }
 
 // State looks at everything.
-func (d *Autoscale) State(ctx context.Context) Present {
-	p := Present{Load: d.now.Load(), Sent: d.sent.Load(), Lag: -1, Waiting: d.side.waiting(), Again: d.again.Load(), Workers: len(d.pool.Workers())}
+func (d *Autoscale) State(ctx context.Context) State {
+	p := State{Load: d.now.Load(), Sent: d.sent.Load(), Lag: -1, Waiting: d.sideLoad.waiting(), Rewritten: d.rewritten.Load(), Workers: len(d.pool.Workers())}
 	if stats, err := d.account.ContainerStats(cosmosDatabase, cosmosContainer); err == nil {
 		p.Written = int64(stats.Documents)
 	}

@@ -31,7 +31,7 @@ const (
 // The account is in memory, so it begins empty at every start, and so do the
 // pipeline's checkpoints: all that the hub holds is written anew.
 type Cosmos struct {
-	*line
+	*scenario
 	ru      int
 	config  string
 	account *emulator.Cosmos
@@ -47,12 +47,12 @@ func OpenCosmos(ctx context.Context, dir string, ru int, log *slog.Logger) (*Cos
 	if err != nil {
 		return nil, err
 	}
-	l, err := startLine(dir, log, cosmosContainer)
+	l, err := startScenario(dir, log, cosmosContainer)
 	if err != nil {
 		return nil, err
 	}
 	l.record = func(i int64) (record, error) { return record{body: docs.Append(nil, i), key: docs.Key(i)}, nil }
-	d := &Cosmos{line: l, ru: ru, docs: docs, config: filepath.Join(l.dir, "cosmos.yaml")}
+	d := &Cosmos{scenario: l, ru: ru, docs: docs, config: filepath.Join(l.dir, "cosmos.yaml")}
 	if err := d.begin(ctx, log); err != nil {
 		return nil, errors.Join(err, d.Close(ctx))
 	}
@@ -90,7 +90,7 @@ func (d *Cosmos) begin(ctx context.Context, log *slog.Logger) (err error) {
 
 // Close closes the pipeline, the account and the hub.
 func (d *Cosmos) Close(ctx context.Context) error {
-	err := d.line.Close(ctx)
+	err := d.scenario.Close(ctx)
 	if d.account != nil {
 		err = errors.Join(err, d.account.Close())
 	}
@@ -117,21 +117,21 @@ func (s *span) note() {
 	s.last.Store(now)
 }
 
-// Pace is what the account counted.
-type Pace struct {
+// Throughput is what the account counted.
+type Throughput struct {
 	Partitions int           // physical ones
 	RU         float64       // spent on the documents
 	Took       time.Duration // from the first document to the last
 	Throttled  int64         // attempts that were answered with 429
 }
 
-// Pace tells what the account has counted so far.
-func (d *Cosmos) Pace() (Pace, error) {
+// Throughput tells what the account has counted so far.
+func (d *Cosmos) Throughput() (Throughput, error) {
 	stats, err := d.account.ContainerStats(cosmosDatabase, cosmosContainer)
 	if err != nil {
-		return Pace{}, err
+		return Throughput{}, err
 	}
-	return Pace{
+	return Throughput{
 		Partitions: len(stats.Ranges), RU: stats.Spent, Throttled: d.account.Stats().Throttled,
 		Took: time.Duration(d.span.last.Load() - d.span.first.Load()),
 	}, nil
@@ -140,7 +140,7 @@ func (d *Cosmos) Pace() (Pace, error) {
 // Audit compares what the hub says that it holds with the documents, every one
 // of them read back by Azure's own client, and the dead letters.
 func (d *Cosmos) Audit(ctx context.Context) (*Audit, error) {
-	return d.audit(ctx, func(a *Audit, effect effect) error {
+	return d.audit(ctx, func(a *Audit, effect recordEffect) error {
 		if err := d.auditDocuments(ctx, a, effect); err != nil {
 			return fmt.Errorf("audit the documents: %w", err)
 		}
@@ -179,7 +179,7 @@ func (d *Cosmos) read(ctx context.Context, query string, take func(item []byte) 
 	return nil
 }
 
-func (d *Cosmos) auditDocuments(ctx context.Context, a *Audit, effect effect) error {
+func (d *Cosmos) auditDocuments(ctx context.Context, a *Audit, effect recordEffect) error {
 	var want []byte
 	return d.read(ctx, "SELECT c.id, c.key, c.payload FROM c", func(item []byte) error {
 		var got struct {

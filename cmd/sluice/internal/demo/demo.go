@@ -17,7 +17,7 @@ import (
 
 // Demo is a hub and a pipeline into SQLite over one directory.
 type Demo struct {
-	*line
+	*scenario
 	flights *flights
 	files   files
 }
@@ -29,11 +29,11 @@ func Open(ctx context.Context, dir string, log *slog.Logger) (*Demo, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := startLine(dir, log, "flights")
+	l, err := startScenario(dir, log, "flights")
 	if err != nil {
 		return nil, err
 	}
-	d := &Demo{line: l, flights: all}
+	d := &Demo{scenario: l, flights: all}
 	l.record = func(i int64) (record, error) {
 		body, err := all.record(i)
 		return record{body: body}, err

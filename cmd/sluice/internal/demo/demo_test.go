@@ -59,10 +59,10 @@ func TestSpoiledRecordsLackTheirDelay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(body), `"delay"`) == spoiled(i) {
+		if strings.Contains(string(body), `"delay"`) == lacksDelay(i) {
 			t.Fatalf("record %d is %s", i, body)
 		}
-		if spoiled(i) {
+		if lacksDelay(i) {
 			in[i%partitions]++
 		}
 	}
@@ -139,7 +139,7 @@ func TestOneDemoAtATime(t *testing.T) {
 func TestOddDirectories(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), `a "b" ${HOME} #c: d`)
 	d := open(t, dir)
-	for _, path := range []string{d.files.strict, d.files.mended} {
+	for _, path := range []string{d.files.strict, d.files.fixed} {
 		if _, err := pipeline.Load(path); err != nil {
 			t.Error(err)
 		}

@@ -12,7 +12,7 @@ import (
 // files are the pipeline files that the demo writes into its directory.
 type files struct {
 	strict   string // demands a delay
-	mended   string // doesn't
+	fixed    string // doesn't
 	database string
 }
 
@@ -21,12 +21,12 @@ type files struct {
 func writeFiles(dir, connection string) (files, error) {
 	f := files{
 		strict:   filepath.Join(dir, "flights.yaml"),
-		mended:   filepath.Join(dir, "mended.yaml"),
+		fixed:    filepath.Join(dir, "mended.yaml"),
 		database: filepath.Join(dir, "flights.db"),
 	}
 	for path, file := range map[string]struct{ about, required string }{
 		f.strict: {"The pipeline of the demo. A record without its delay becomes a dead letter.", ""},
-		f.mended: {"The pipeline of the demo, mended: a record may lack its delay.", ", required: false"},
+		f.fixed:  {"The pipeline of the demo, mended: a record may lack its delay.", ", required: false"},
 	} {
 		text := fmt.Sprintf(pipelineFile, file.about, quote(connection), quote("sqlite:"+f.database), file.required)
 		if err := writeFile(path, text); err != nil {

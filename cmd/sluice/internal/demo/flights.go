@@ -11,10 +11,10 @@ import (
 //go:embed flights-20k.json.gz
 var packed []byte
 
-// spoiledEvery is the share of records that the demo sends without their
+// lacksDelayEvery is the share of records that the demo sends without their
 // delay, so that they can't be mapped: one in so many. It is a prime, so that
 // they fall into all partitions.
-const spoiledEvery = 997
+const lacksDelayEvery = 997
 
 // flights are the records, which repeat behind the last.
 type flights struct {
@@ -36,7 +36,7 @@ func unpackFlights() (*flights, error) {
 // record returns the body of record number i, counted from 0.
 func (all *flights) record(i int64) ([]byte, error) {
 	body := all.bodies[i%int64(len(all.bodies))]
-	if !spoiled(i) {
+	if !lacksDelay(i) {
 		return body, nil
 	}
 	var f flight
@@ -46,5 +46,5 @@ func (all *flights) record(i int64) ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// spoiled tells whether record number i is sent without its delay.
-func spoiled(i int64) bool { return i%spoiledEvery == spoiledEvery-1 }
+// lacksDelay tells whether record number i is sent without its delay.
+func lacksDelay(i int64) bool { return i%lacksDelayEvery == lacksDelayEvery-1 }

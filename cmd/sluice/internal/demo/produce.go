@@ -28,23 +28,23 @@ func share(partition int, n int64) int64 {
 
 const (
 	batchEvents = 500
-	// gentleEvery is the time between two records to each partition once the
+	// slowEvery is the time between two records to each partition once the
 	// bulk is sent.
-	gentleEvery = 200 * time.Millisecond
+	slowEvery = 200 * time.Millisecond
 	// sendTries is how often in a row the hub, which is in this process, may
 	// fail.
 	sendTries = 5
 )
 
 // produceAll sends records until the hub has n, or more from before.
-func (l *line) produceAll(ctx context.Context, n int64) error {
+func (l *scenario) produceAll(ctx context.Context, n int64) error {
 	return l.produce(ctx, func(p *producer) error { return p.upTo(ctx, share(p.partition, n)) })
 }
 
-// produceGently sends record after record until ctx ends.
-func (l *line) produceGently(ctx context.Context) error {
+// produceSlowly sends record after record until ctx ends.
+func (l *scenario) produceSlowly(ctx context.Context) error {
 	return l.produce(ctx, func(p *producer) error {
-		tick := time.NewTicker(gentleEvery)
+		tick := time.NewTicker(slowEvery)
 		defer tick.Stop()
 		for {
 			if err := p.more(ctx, 1); err != nil {
@@ -60,7 +60,7 @@ func (l *line) produceGently(ctx context.Context) error {
 }
 
 // produce runs fn for every partition at once.
-func (l *line) produce(ctx context.Context, fn func(*producer) error) error {
+func (l *scenario) produce(ctx context.Context, fn func(*producer) error) error {
 	client, err := azeventhubs.NewProducerClientFromConnectionString(l.hub.ConnectionString(), l.name, &azeventhubs.ProducerClientOptions{
 		ApplicationID: "sluice-demo",
 		// A retry inside the client could send a batch twice.

@@ -30,16 +30,16 @@ const freshFor = 6 * time.Hour
 // Stages is three hubs, and the pipelines that feed each other through them,
 // over one directory.
 type Stages struct {
-	*line
-	flights  *flights
-	config   string
-	database string
-	works    []work
-	anew     bool
+	*scenario
+	flights   *flights
+	config    string
+	database  string
+	stages    []openStage
+	restarted bool
 }
 
-// work is a stage.
-type work struct {
+// openStage is a stage.
+type openStage struct {
 	*pipeline.Pipeline
 	parts *pipeline.Parts
 }
@@ -58,13 +58,13 @@ func openStages(ctx context.Context, dir string, fresh time.Duration, log *slog.
 	}
 	d := &Stages{flights: all}
 	for {
-		if d.line, err = startLine(dir, log, hubFlights, hubClean, hubFigures); err != nil {
+		if d.scenario, err = startScenario(dir, log, hubFlights, hubClean, hubFigures); err != nil {
 			return nil, err
 		}
 		d.record = d.flightNow
 		d.config, d.database = filepath.Join(d.dir, "stages.yaml"), filepath.Join(d.dir, "stages.db")
 		err := d.begin(ctx)
-		if err == nil && d.anew {
+		if err == nil && d.restarted {
 			return d, nil
 		}
 		stale := false
@@ -80,7 +80,7 @@ func openStages(ctx context.Context, dir string, fresh time.Duration, log *slog.
 		if err != nil {
 			return nil, err
 		}
-		d.works, d.anew = nil, true
+		d.stages, d.restarted = nil, true
 	}
 }
 
@@ -100,9 +100,9 @@ func (d *Stages) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.works = append(d.works, work{p, parts})
+		d.stages = append(d.stages, openStage{p, parts})
 	}
-	d.pipeline, d.parts = d.works[0].Pipeline, d.works[0].parts
+	d.pipeline, d.parts = d.stages[0].Pipeline, d.stages[0].parts
 	return nil
 }
 
@@ -148,10 +148,10 @@ func (d *Stages) remove() error {
 // Close closes the pipelines and the hubs.
 func (d *Stages) Close(ctx context.Context) error {
 	var err error
-	for i := len(d.works) - 1; i > 0; i-- {
-		err = errors.Join(err, d.works[i].parts.Close(ctx))
+	for i := len(d.stages) - 1; i > 0; i-- {
+		err = errors.Join(err, d.stages[i].parts.Close(ctx))
 	}
-	return errors.Join(err, d.line.Close(ctx)) // with the first stage's
+	return errors.Join(err, d.scenario.Close(ctx)) // with the first stage's
 }
 
 // Config is the path of the pipelines' file.
@@ -160,13 +160,13 @@ func (d *Stages) Config() string { return d.config }
 // Database is the path of the database.
 func (d *Stages) Database() string { return d.database }
 
-// Anew tells whether what was there was too old to go on from.
-func (d *Stages) Anew() bool { return d.anew }
+// Restarted tells whether what was there was too old to go on from.
+func (d *Stages) Restarted() bool { return d.restarted }
 
 // Names are those of the stages.
 func (d *Stages) Names() []string {
-	names := make([]string, len(d.works))
-	for i, w := range d.works {
+	names := make([]string, len(d.stages))
+	for i, w := range d.stages {
 		names[i] = w.Name
 	}
 	return names
@@ -174,7 +174,7 @@ func (d *Stages) Names() []string {
 
 // PartsOf are the parts of the stage of a name, nil if there is none.
 func (d *Stages) PartsOf(name string) *pipeline.Parts {
-	for _, w := range d.works {
+	for _, w := range d.stages {
 		if w.Name == name {
 			return w.parts
 		}
@@ -186,7 +186,7 @@ func (d *Stages) PartsOf(name string) *pipeline.Parts {
 // counted again.
 func (d *Stages) Repeats() int64 {
 	n := int64(0)
-	for _, w := range d.works {
+	for _, w := range d.stages {
 		n += w.parts.RollupStats().Duplicates
 	}
 	return n
@@ -233,7 +233,7 @@ func (d *Stages) flightNow(i int64) (record, error) {
 // stage there are options, and what tells of partitions that can't go on.
 func (d *Stages) Run(ctx context.Context, events int64, once bool, opts []*pipeline.Options, stopped []func() map[string]error) error {
 	all := &pipeline.Consumers{}
-	for i, w := range d.works {
+	for i, w := range d.stages {
 		opts[i].Owner = owner
 		c, err := w.parts.Consumer(ctx, opts[i])
 		if err != nil {
@@ -242,7 +242,7 @@ func (d *Stages) Run(ctx context.Context, events int64, once bool, opts []*pipel
 		all.Add(w.Name, c)
 	}
 	return d.run(ctx, events, once, all, func(ctx context.Context) error {
-		for i, w := range d.works {
+		for i, w := range d.stages {
 			if err := awaitEnd(ctx, w.parts, stopped[i]); err != nil {
 				return fmt.Errorf("stage %s: %w", w.Name, err)
 			}

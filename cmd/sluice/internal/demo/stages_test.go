@@ -29,8 +29,8 @@ func TestStagesBeginAnewWhereAllIsTooOld(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Anew() != c.anew || (audit.Sent > 0) != c.had {
-			t.Errorf("fresh for %v: anew %v, with %d flights", c.fresh, d.Anew(), audit.Sent)
+		if d.Restarted() != c.anew || (audit.Sent > 0) != c.had {
+			t.Errorf("fresh for %v: anew %v, with %d flights", c.fresh, d.Restarted(), audit.Sent)
 		}
 		if err := d.produceAll(t.Context(), 100); err != nil {
 			t.Fatal(err)
@@ -67,7 +67,7 @@ func TestFlightsLeaveInTheLastHours(t *testing.T) {
 			lacking++
 		}
 	}
-	if lacking != 5000/spoiledEvery {
+	if lacking != 5000/lacksDelayEvery {
 		t.Errorf("%d flights lack their delay", lacking)
 	}
 }

@@ -42,7 +42,7 @@ func (d *Stages) Audit(ctx context.Context) (*StagesAudit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit the flights: %w", err)
 	}
-	letters, err := d.parts.DeadLetters.List(ctx, d.works[0].Group, sluice.DeadLetterFilter{})
+	letters, err := d.parts.DeadLetters.List(ctx, d.stages[0].Group, sluice.DeadLetterFilter{})
 	if err != nil {
 		return nil, fmt.Errorf("audit the dead letters: %w", err)
 	}
@@ -96,7 +96,7 @@ func (d *Stages) HubAudit(ctx context.Context, consumerGroup string, progress fu
 
 // messages finds the flights of which there are messages in the second hub.
 func (d *Stages) messages(ctx context.Context, consumerGroup string, found found) error {
-	source, err := d.works[1].SourceAs(consumerGroup)
+	source, err := d.stages[1].SourceAs(consumerGroup)
 	if err != nil {
 		return err
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 )
 
-// side is the subscription beside the hub: orders, of which billing takes its
+// sideLoad is the subscription beside the hub: orders, of which billing takes its
 // time.
-type side struct {
+type sideLoad struct {
 	server    *emulator.ServiceBus
 	client    *azservicebus.Client
 	backlog   *servicebus.Source
@@ -32,8 +32,8 @@ const (
 	billingRests = 250 * time.Millisecond
 )
 
-func startSide(log *slog.Logger) (s *side, err error) {
-	s = &side{}
+func startSideLoad(log *slog.Logger) (s *sideLoad, err error) {
+	s = &sideLoad{}
 	s.server, err = emulator.StartServiceBus(nil,
 		[]emulator.ServiceBusTopic{{Name: ordersTopic, Subscriptions: []emulator.ServiceBusQueue{{Name: billingSubscription}}}},
 		&emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Log: log})
@@ -53,7 +53,7 @@ func startSide(log *slog.Logger) (s *side, err error) {
 }
 
 // Close closes the namespace. Its messages are gone.
-func (s *side) Close(ctx context.Context) error {
+func (s *sideLoad) Close(ctx context.Context) error {
 	var err error
 	if s.client != nil {
 		err = s.client.Close(ctx)
@@ -65,7 +65,7 @@ func (s *side) Close(ctx context.Context) error {
 }
 
 // waiting is how many messages wait.
-func (s *side) waiting() int64 {
+func (s *sideLoad) waiting() int64 {
 	n, err := s.server.Counts(ordersTopic + "/Subscriptions/" + billingSubscription)
 	if err != nil {
 		return -1
@@ -74,7 +74,7 @@ func (s *side) waiting() int64 {
 }
 
 // supply sends a message for every so many events, until the load is over.
-func (s *side) supply(ctx context.Context, events *atomic.Int64, finished *atomic.Bool) error {
+func (s *sideLoad) supply(ctx context.Context, events *atomic.Int64, finished *atomic.Bool) error {
 	sender, err := s.client.NewSender(ordersTopic, nil)
 	if err != nil {
 		return fmt.Errorf("send to the topic: %w", err)
@@ -88,7 +88,7 @@ func (s *side) supply(ctx context.Context, events *atomic.Int64, finished *atomi
 		if err != nil {
 			return fmt.Errorf("send to the topic: %w", err)
 		}
-		for ; sent < events.Load()/besideEvery; sent++ {
+		for ; sent < events.Load()/eventsPerOrder; sent++ {
 			if err := batch.AddMessage(&azservicebus.Message{Body: fmt.Appendf(nil, `{"order":%d}`, sent)}, nil); err != nil {
 				break // the rest goes with the next
 			}
@@ -110,7 +110,7 @@ func (s *side) supply(ctx context.Context, events *atomic.Int64, finished *atomi
 }
 
 // drain is billing: it takes messages at its pace until ctx ends.
-func (s *side) drain(ctx context.Context) error {
+func (s *sideLoad) drain(ctx context.Context) error {
 	receiver, err := s.client.NewReceiverForSubscription(ordersTopic, billingSubscription, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
 	if err != nil {
 		return fmt.Errorf("receive from the subscription: %w", err)

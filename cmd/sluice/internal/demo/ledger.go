@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-go/sluice/audit"
 )
 
-// books are the ledger of a demo whose effects are in no table: all that has
+// ledger are the ledger of a demo whose effects are in no table: all that has
 // become of its events, read at one time.
-type books struct {
+type ledger struct {
 	progress map[string]sluice.Checkpoint // by partition
 	entries  map[string][]audit.Entry     // sorted
 }
@@ -25,23 +25,23 @@ type found func(partition string, sequence int64)
 // hubAudit compares what the hub holds, read by a consumer group of the
 // audit's own, with the effects, which read finds, and the dead letters. The
 // demo may go on meanwhile.
-func (l *line) hubAudit(ctx context.Context, consumerGroup string, progress func(events int64), read func(context.Context, found) error) (*audit.Report, error) {
+func (l *scenario) hubAudit(ctx context.Context, consumerGroup string, progress func(events int64), read func(context.Context, found) error) (*audit.Report, error) {
 	source, err := l.pipeline.SourceAs(consumerGroup)
 	if err != nil {
 		return nil, err
 	}
 	defer source.Close(context.WithoutCancel(ctx))
-	b, err := l.balance(ctx, read)
+	b, err := l.readLedger(ctx, read)
 	if err != nil {
 		return nil, err
 	}
 	return audit.Run(ctx, source, b, l.pipeline.Group, &audit.Config{Start: l.pipeline.Start(), Progress: progress})
 }
 
-// balance reads the books. Checkpoints come first: what they have passed was
+// readLedger reads the books. Checkpoints come first: what they have passed was
 // done before, and so is among what is read then.
-func (l *line) balance(ctx context.Context, read func(context.Context, found) error) (*books, error) {
-	b := &books{progress: map[string]sluice.Checkpoint{}, entries: map[string][]audit.Entry{}}
+func (l *scenario) readLedger(ctx context.Context, read func(context.Context, found) error) (*ledger, error) {
+	b := &ledger{progress: map[string]sluice.Checkpoint{}, entries: map[string][]audit.Entry{}}
 	list, err := l.parts.Checkpoints.Read(ctx, l.pipeline.Group)
 	if err != nil {
 		return nil, fmt.Errorf("read the checkpoints: %w", err)
@@ -72,24 +72,24 @@ func (l *line) balance(ctx context.Context, read func(context.Context, found) er
 }
 
 // Open implements [audit.Ledger].
-func (b *books) Open(_ context.Context, _ sluice.Topic, partition string) (audit.View, error) {
-	return page{b, partition}, nil
+func (b *ledger) Open(_ context.Context, _ sluice.Topic, partition string) (audit.View, error) {
+	return partitionLedger{b, partition}, nil
 }
 
-// page is what the books say of a partition.
-type page struct {
-	*books
+// partitionLedger is what the books say of a partition.
+type partitionLedger struct {
+	*ledger
 	partition string
 }
 
 // Checkpoint implements [audit.View].
-func (p page) Checkpoint(context.Context) (sluice.Checkpoint, bool, error) {
+func (p partitionLedger) Checkpoint(context.Context) (sluice.Checkpoint, bool, error) {
 	progress, there := p.progress[p.partition]
 	return progress, there, nil
 }
 
 // Entries implements [audit.View].
-func (p page) Entries(context.Context) iter.Seq2[audit.Entry, error] {
+func (p partitionLedger) Entries(context.Context) iter.Seq2[audit.Entry, error] {
 	return func(yield func(audit.Entry, error) bool) {
 		for _, e := range p.entries[p.partition] {
 			if !yield(e, nil) {
@@ -100,4 +100,4 @@ func (p page) Entries(context.Context) iter.Seq2[audit.Entry, error] {
 }
 
 // Close implements [audit.View].
-func (p page) Close() error { return nil }
+func (p partitionLedger) Close() error { return nil }

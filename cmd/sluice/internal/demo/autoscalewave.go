@@ -20,8 +20,8 @@ var wave = []phase{
 	{time.Second, workerRate / 3},
 }
 
-// calm is between two waves, where they go on.
-const calm = 20 * time.Second
+// pauseBetweenWaves is between two waves, where they go on.
+const pauseBetweenWaves = 20 * time.Second
 
 // due is how many events the load asks for in so much time, its present rate,
 // and whether it is over.
@@ -37,22 +37,22 @@ func due(after time.Duration, once bool) (events, rate int64, over bool) {
 		switch {
 		case once:
 			return events, 0, true
-		case after < calm:
+		case after < pauseBetweenWaves:
 			return events, 0, false
 		}
-		after -= calm
+		after -= pauseBetweenWaves
 	}
 }
 
-// besideEvery is how many events there are to a message for the subscription.
-const besideEvery = 20
+// eventsPerOrder is how many events there are to a message for the subscription.
+const eventsPerOrder = 20
 
 // load sends what is due, until the load is over or ctx ends.
 func (d *Autoscale) load(ctx context.Context, once bool) error {
 	defer d.now.Store(0)
 	began := time.Now()
 	parts := make(chan error, 1)
-	go func() { parts <- d.side.supply(ctx, &d.sent, &d.finished) }()
+	go func() { parts <- d.sideLoad.supply(ctx, &d.sent, &d.finished) }()
 	err := d.produce(ctx, func(p *producer) error {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()

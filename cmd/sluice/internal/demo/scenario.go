@@ -18,9 +18,9 @@ import (
 // partitions is how many each hub has.
 const partitions = 4
 
-// line is what the demos have in common: a hub over a directory, a producer of
+// scenario is what the demos have in common: a hub over a directory, a producer of
 // numbered records, and a pipeline that reads them.
-type line struct {
+type scenario struct {
 	dir      string
 	name     string // of the hub
 	hub      *emulator.Server
@@ -35,9 +35,9 @@ type record struct {
 	key  string // the partition key, which goes by the record's place; empty for none
 }
 
-// startLine opens the directory, which is created if it is missing, and starts
+// startScenario opens the directory, which is created if it is missing, and starts
 // the hub in it, and more that are empty. One process at a time can have it.
-func startLine(dir string, log *slog.Logger, name string, more ...string) (*line, error) {
+func startScenario(dir string, log *slog.Logger, name string, more ...string) (*scenario, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("demo's directory: %w", err)
@@ -53,11 +53,11 @@ func startLine(dir string, log *slog.Logger, name string, more ...string) (*line
 	if err != nil {
 		return nil, err
 	}
-	return &line{dir: dir, name: name, hub: hub}, nil
+	return &scenario{dir: dir, name: name, hub: hub}, nil
 }
 
 // Close closes the pipeline and the hub.
-func (l *line) Close(ctx context.Context) error {
+func (l *scenario) Close(ctx context.Context) error {
 	var err error
 	if l.parts != nil {
 		err = l.parts.Close(ctx)
@@ -66,20 +66,20 @@ func (l *line) Close(ctx context.Context) error {
 }
 
 // open opens the pipeline.
-func (l *line) open(ctx context.Context, p *pipeline.Pipeline) (err error) {
+func (l *scenario) open(ctx context.Context, p *pipeline.Pipeline) (err error) {
 	l.pipeline = p
 	l.parts, err = p.Open(ctx)
 	return err
 }
 
 // Pipeline is the one that reads the hub.
-func (l *line) Pipeline() *pipeline.Pipeline { return l.pipeline }
+func (l *scenario) Pipeline() *pipeline.Pipeline { return l.pipeline }
 
 // Parts are the pipeline's.
-func (l *line) Parts() *pipeline.Parts { return l.parts }
+func (l *scenario) Parts() *pipeline.Parts { return l.parts }
 
 // Connection is the connection string of the hub, while it is open.
-func (l *line) Connection() string { return l.hub.ConnectionString() }
+func (l *scenario) Connection() string { return l.hub.ConnectionString() }
 
 // owner is always the same: the lock on the hub's directory sees to it that
 // there is one such process, and so a restart after a crash need not wait for
@@ -90,7 +90,7 @@ const owner = "demo"
 // it returns when all that was produced is committed; else it goes on producing
 // at a gentle rate until ctx ends, which is no error. stopped tells of
 // partitions that can't go on.
-func (l *line) Run(ctx context.Context, events int64, once bool, opts *pipeline.Options, stopped func() map[string]error) error {
+func (l *scenario) Run(ctx context.Context, events int64, once bool, opts *pipeline.Options, stopped func() map[string]error) error {
 	opts.Owner = owner
 	consumer, err := l.parts.Consumer(ctx, opts)
 	if err != nil {
@@ -107,7 +107,7 @@ type runner interface {
 
 // run is Run with a consumer that is made. done waits until it has consumed
 // all there is.
-func (l *line) run(ctx context.Context, events int64, once bool, consumer runner, done func(context.Context) error) error {
+func (l *scenario) run(ctx context.Context, events int64, once bool, consumer runner, done func(context.Context) error) error {
 	working, fail := context.WithCancelCause(ctx)
 	var work sync.WaitGroup
 	// The consumer outlives ctx, to be stopped in good order.
@@ -121,7 +121,7 @@ func (l *line) run(ctx context.Context, events int64, once bool, consumer runner
 	case err == nil && once:
 		err = done(working)
 	case err == nil:
-		err = l.produceGently(working)
+		err = l.produceSlowly(working)
 	}
 	cause := context.Cause(working)
 	fail(nil)
