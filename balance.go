@@ -11,30 +11,31 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// balancer is a consumer's part in sharing a topic's partitions out evenly. It
-// runs on the goroutine that takes partitions, once every AssignEvery.
+// balancer is a consumer's part in dividing a topic's partitions evenly. It runs on
+// the goroutine that acquires partitions, once every AssignEvery.
 //
-// Each process holds a seat, a lease beside those of the partitions, on the
-// lowest number that is free. So one listing of the leases shows who is alive,
-// those without a partition too, and who holds what, and all work out the same
-// shares from it; nobody asks anybody for anything. The number of rows that
-// stay behind is that of the processes that ever lived at once.
+// Each process holds a member lease beside the leases of its partitions, on the
+// lowest number that is free ("~0", "~1", …). So one listing of the leases shows
+// which members are alive, also those without a partition, and what each of them
+// holds. All members compute the same shares from it and need not talk to each other.
+// As many rows stay in the store as there were ever members at the same time.
 //
-// Shares go by the order of the seats, one more for the first ones. Where a
-// seat is added no other share grows, and where one goes no other shrinks; so a
-// change moves a partition once at most, and only to who came or from who went.
+// Shares follow the order of the members; the first ones get one more if the division
+// leaves a rest. When a member joins no other share grows, and when one leaves no
+// other share shrinks. So a change moves a partition at most once, and only to the
+// member that joined or from the one that left.
 //
-// Who holds more than its share hands over what it took last, as fast as those
-// who are short can take it. So a partition is read until somebody is there to
-// read on, and those that have been at home longest stay.
+// A member that holds more than its share hands over the partitions that it acquired
+// last, as fast as the members with too few can acquire them. So a partition is read
+// until another member can read it, and the oldest assignments stay.
 //
-// A seat has no goroutine that keeps it, as partitions have: a process that
-// has come to take none loses its say after LeaseFor.
+// A member lease has no goroutine that renews it, as partitions have: a process that
+// no longer acquires partitions stops being a member after LeaseFor.
 type balancer struct {
-	c       *Consumer
-	seat    Lease                    // the zero value: none
-	renewed time.Duration            // when the seat was taken or renewed, by Clock.Elapsed
-	loose   map[string]time.Duration // who holds partitions without a seat: since when
+	c        *Consumer
+	member   Lease                    // this process's member lease; the zero value: none
+	renewed  time.Duration            // when it was acquired or renewed, by Clock.Elapsed
+	outsider map[string]time.Duration // owners of partitions that are no members: since when
 }
 
 func newBalancer(c *Consumer) (*balancer, error) {
@@ -47,49 +48,49 @@ func newBalancer(c *Consumer) (*balancer, error) {
 	return &balancer{c: c}, nil
 }
 
-// balance keeps the seat, hands over what is too much, and tells whether the
-// consumer is short of partitions.
-func (b *balancer) balance(work context.Context, topic Topic, listed []driver.LeaseInfo) (short bool, err error) {
-	i := slices.IndexFunc(listed, func(l driver.LeaseInfo) bool { return l.Lease == b.seat && l.Live() })
+// balance renews the member lease, hands over the surplus of partitions, and reports
+// whether the consumer has too few.
+func (b *balancer) balance(work context.Context, topic Topic, listed []driver.LeaseInfo) (tooFew bool, err error) {
+	i := slices.IndexFunc(listed, func(l driver.LeaseInfo) bool { return l.Lease == b.member && l.Live() })
 	if i < 0 {
-		return false, b.sit(work, topic.Group, listed)
+		return false, b.join(work, topic.Group, listed)
 	}
-	if err := b.keep(work); err != nil {
+	if err := b.renewIfDue(work); err != nil {
 		return false, err
 	}
-	// The store's clock, by our own lease.
+	// The time of the listing by the store's clock, from this process's own lease.
 	asOf := listed[i].Renewed.Add(b.c.cfg.LeaseFor - listed[i].Remaining)
-	r := b.roster(topic, listed, asOf)
+	m := b.membership(topic, listed, asOf)
 	held, draining := b.c.staying()
-	surplus := len(held) - r.share(b.c.cfg.Owner)
-	for _, t := range held[:max(0, min(surplus, r.wanting()-draining))] {
-		t.stop()
+	surplus := len(held) - m.share(b.c.cfg.Owner)
+	for _, a := range held[:max(0, min(surplus, m.demand()-draining))] {
+		a.stop()
 	}
 	return surplus < 0, nil
 }
 
-// maxSeats is more processes than any topic has partitions.
-const maxSeats = 10_000
+// maxMembers is more processes than any topic has partitions.
+const maxMembers = 10_000
 
-// sit takes a seat: the one it had, if that is still there, else the lowest
-// that is free. The answer to an earlier try may have been lost.
-func (b *balancer) sit(work context.Context, group Group, listed []driver.LeaseInfo) error {
-	b.seat = Lease{}
+// join acquires a member lease: the one that this process had, if the store still has
+// it (the answer to an earlier try may have been lost), else the lowest that is free.
+func (b *balancer) join(work context.Context, group Group, listed []driver.LeaseInfo) error {
+	b.member = Lease{}
 	taken := map[string]bool{}
-	var names []string
+	var own []string
 	for _, l := range listed {
 		if l.Member() && l.Owner == b.c.cfg.Owner {
-			names = append(names, l.Partition)
+			own = append(own, l.Partition)
 		} else {
 			taken[l.Partition] = l.Live()
 		}
 	}
 	ctx, cancel := context.WithTimeout(work, b.c.cfg.LeaseFor/3)
 	defer cancel()
-	for n := 0; n < maxSeats; {
+	for n := 0; n < maxMembers; {
 		var name string
-		if len(names) > 0 {
-			name, names = names[0], names[1:]
+		if len(own) > 0 {
+			name, own = own[0], own[1:]
 		} else {
 			name = fmt.Sprint(driver.MemberPrefix, n)
 			n++
@@ -103,16 +104,16 @@ func (b *balancer) sit(work context.Context, group Group, listed []driver.LeaseI
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("take seat %s: %w", name, err)
+			return fmt.Errorf("acquire member lease %s: %w", name, err)
 		}
-		b.seat, b.renewed = lease, began
+		b.member, b.renewed = lease, began
 		return nil
 	}
-	return fmt.Errorf("take a seat: all %d are taken", maxSeats)
+	return fmt.Errorf("acquire a member lease: all %d are held", maxMembers)
 }
 
-// keep renews the seat when it is RenewEvery old.
-func (b *balancer) keep(work context.Context) error {
+// renewIfDue renews the member lease when it is RenewEvery old.
+func (b *balancer) renewIfDue(work context.Context) error {
 	if b.c.cfg.Clock.Elapsed()-b.renewed < b.c.cfg.RenewEvery {
 		return nil
 	}
@@ -123,111 +124,111 @@ func (b *balancer) keep(work context.Context) error {
 
 func (b *balancer) renew(ctx context.Context) error {
 	began := b.c.cfg.Clock.Elapsed()
-	if err := b.c.leases.Renew(ctx, b.seat, b.c.cfg.LeaseFor); err != nil {
-		return fmt.Errorf("renew seat %s: %w", b.seat.Partition, err)
+	if err := b.c.leases.Renew(ctx, b.member, b.c.cfg.LeaseFor); err != nil {
+		return fmt.Errorf("renew member lease %s: %w", b.member.Partition, err)
 	}
 	b.renewed = began
 	return nil
 }
 
-// leave gives the seat up: before the partitions, which may take their time.
-// It is renewed first, so that all see when that was.
+// leave releases the member lease. It does so before the partitions are released,
+// which may take long. It renews the lease first, so that the others see the time.
 func (b *balancer) leave(work context.Context) {
-	if b.seat == (Lease{}) {
+	if b.member == (Lease{}) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(work), min(b.c.cfg.RenewEvery, 5*time.Second))
 	defer cancel()
 	err := b.renew(ctx)
-	if rerr := b.c.leases.Release(ctx, b.seat); rerr != nil {
-		err = fmt.Errorf("release seat %s: %w", b.seat.Partition, rerr)
+	if rerr := b.c.leases.Release(ctx, b.member); rerr != nil {
+		err = fmt.Errorf("release member lease %s: %w", b.member.Partition, rerr)
 	}
 	if err != nil {
 		b.c.observe(Observation{Kind: KindFailed, Err: err})
 	}
 }
 
-// roster is who shares partitions out, by one listing of the leases.
-type roster struct {
-	seats []driver.LeaseInfo // that count, by name
-	held  map[string]int     // partitions, by owner
-	pool  int                // partitions that are shared out
-	free  int                // of those, the ones that nobody holds
+// membership is what one listing of the leases says about the members of a group.
+type membership struct {
+	members []driver.LeaseInfo // by name
+	held    map[string]int     // partitions, by owner
+	pool    int                // partitions that the members divide
+	free    int                // of those, the ones without an owner
 }
 
-// roster reads a listing that was made at asOf by the store's clock.
+// membership reads a listing that was made at asOf by the store's clock.
 //
-// A seat that was given up counts for another RenewEvery, so that a process
-// which restarts finds its share untouched. Partitions of somebody without a
-// seat are shared out all the same for LeaseFor: he is about to stop, or to take
-// a seat, or he redrives. After that he counts as one who states a number, and
-// what he holds is his.
-func (b *balancer) roster(topic Topic, listed []driver.LeaseInfo, asOf time.Time) roster {
-	r := roster{held: map[string]int{}}
-	seated := map[string]bool{}
-	holder := map[string]string{}
+// A member that has released its lease counts for another RenewEvery, so that a
+// process which restarts gets its share back. Partitions of an owner that is no member
+// are divided too for LeaseFor: that owner is about to stop, to join, or it redrives.
+// After that it counts as a consumer with a fixed number, and keeps what it holds.
+func (b *balancer) membership(topic Topic, listed []driver.LeaseInfo, asOf time.Time) membership {
+	m := membership{held: map[string]int{}}
+	isMember := map[string]bool{}
+	owner := map[string]string{}
 	for _, l := range listed {
 		switch {
 		case !l.Member():
 			if l.Live() {
-				holder[l.Partition] = l.Owner
+				owner[l.Partition] = l.Owner
 			}
-		case (l.Live() || asOf.Sub(l.Renewed) < b.c.cfg.RenewEvery) && !seated[l.Owner]:
-			r.seats = append(r.seats, l)
-			seated[l.Owner] = true
+		case (l.Live() || asOf.Sub(l.Renewed) < b.c.cfg.RenewEvery) && !isMember[l.Owner]:
+			m.members = append(m.members, l)
+			isMember[l.Owner] = true
 		}
 	}
 	now := b.c.cfg.Clock.Elapsed()
-	loose := map[string]time.Duration{}
+	outsider := map[string]time.Duration{}
 	for _, p := range topic.Partitions {
-		owner := holder[p]
-		if owner != "" && !seated[owner] {
-			since, known := b.loose[owner]
+		owner := owner[p]
+		if owner != "" && !isMember[owner] {
+			since, known := b.outsider[owner]
 			if !known {
 				since = now
 			}
-			loose[owner] = since
+			outsider[owner] = since
 			if now-since >= b.c.cfg.LeaseFor {
 				continue
 			}
 		}
-		r.pool++
-		r.held[owner]++
+		m.pool++
+		m.held[owner]++
 	}
-	r.free = r.held[""]
-	b.loose = loose
-	return r
+	m.free = m.held[""]
+	b.outsider = outsider
+	return m
 }
 
-// share is how many partitions an owner of a seat should hold: the pool by the
-// number of seats, one more for the first ones where that leaves a rest.
-func (r *roster) share(owner string) int {
-	rank := slices.IndexFunc(r.seats, func(l driver.LeaseInfo) bool { return l.Owner == owner })
-	return fairShare(r.pool, rank, len(r.seats))
+// share returns how many partitions a member should hold.
+func (m *membership) share(owner string) int {
+	rank := slices.IndexFunc(m.members, func(l driver.LeaseInfo) bool { return l.Owner == owner })
+	return fairShare(m.pool, rank, len(m.members))
 }
 
+// fairShare divides the pool by the number of members. The first ones get one more if
+// that leaves a rest.
 func fairShare(pool, rank, of int) int { return (pool + of - 1 - rank) / of }
 
-// wanting is how many partitions those who are short would take and don't
-// find: two each at a time, since one is on its way while one is taken.
-func (r *roster) wanting() int {
-	n := -r.free
-	for rank, l := range r.seats {
+// demand returns how many partitions the members with too few would acquire beyond the
+// free ones. Two each at a time: one may be on its way while another is acquired.
+func (m *membership) demand() int {
+	n := -m.free
+	for rank, l := range m.members {
 		if l.Live() {
-			n += max(0, min(2, fairShare(r.pool, rank, len(r.seats))-r.held[l.Owner]))
+			n += max(0, min(2, fairShare(m.pool, rank, len(m.members))-m.held[l.Owner]))
 		}
 	}
 	return n
 }
 
-// staying are the partitions held that are not being given back, those taken
-// last first, and draining is how many are.
+// staying returns the assignments that are not being released, the newest first, and
+// how many are being released.
 func (c *Consumer) staying() (list []*assignment, draining int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, t := range c.held {
-		if t.idle.Err() == nil {
-			list = append(list, t)
+	for _, a := range c.held {
+		if a.idle.Err() == nil {
+			list = append(list, a)
 		} else {
 			draining++
 		}

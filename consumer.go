@@ -3,8 +3,6 @@ package sluice
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -14,144 +12,27 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
-
-	"github.com/sluice-go/sluice/internal/clock"
-	"github.com/sluice-go/sluice/internal/ownername"
 )
-
-// Partitions is how many partitions a consumer takes. It never takes more, and
-// nobody takes them from it while it lives.
-type Partitions int
-
-const (
-	// AllPartitions takes every partition that is free.
-	AllPartitions Partitions = 0
-	// Balanced takes a fair share: the consumers of a group that state it share
-	// the topic's partitions out so that no two differ by more than one. Who
-	// comes is given partitions by those who have too many, which finish their
-	// batches, checkpoint and release them; nobody takes what is held.
-	// Partitions move only when a process comes or goes, one that comes back
-	// within [Config].RenewEvery of a stop in good order excepted.
-	//
-	// Consumers with a fixed number or AllPartitions may run in the same group.
-	// They take what is free and never give it up; the balanced ones share what
-	// is left, and take no notice of what those still lack. So beside
-	// AllPartitions a balanced consumer loses what it hands over.
-	//
-	// All balanced consumers of a group must have the same LeaseFor and
-	// RenewEvery. Each lists the leases once every AssignEvery, which must not
-	// be above RenewEvery, and renews one more than it has partitions.
-	Balanced Partitions = -1
-)
-
-// Config holds what has a default. The zero value is ready to use.
-type Config struct {
-	// Partitions is how many partitions the consumer takes: a positive number,
-	// AllPartitions or Balanced. Default: AllPartitions.
-	Partitions Partitions
-	// Owner names this process in leases and checkpoints; it must be unique
-	// among processes, also across restarts. Default: host name, process id
-	// and a random part.
-	Owner string
-	// Start is where a partition without a checkpoint begins. Default: Earliest.
-	Start Start
-	// LeaseFor is how long a lease lasts without renewal, and RenewEvery how
-	// old it gets before it is renewed. LeaseFor must be at least three times
-	// RenewEvery. Defaults: 30 s and 10 s; RenewEvery defaults to a third of
-	// LeaseFor.
-	LeaseFor, RenewEvery time.Duration
-	// AssignEvery is the time between two takings of a partition: at most one
-	// each. Default: 1 s.
-	AssignEvery time.Duration
-	// MaxBatch is the largest number of events in a batch. Default: 1,000.
-	MaxBatch int
-	// Attempts is how often a failing event is tried before it becomes a dead
-	// letter; rejected events are tried once. Default: 3.
-	Attempts int
-	// RetryMin and RetryMax bound the waits between attempts and after
-	// outages; a wait doubles from one to the next and is varied at random by
-	// a quarter. Defaults: 100 ms and 10 s.
-	RetryMin, RetryMax time.Duration
-	// RedriveEvery is how often an owner looks for dead letters whose retry is
-	// due. Default: 1 s.
-	RedriveEvery time.Duration
-	// BodyLimit is the largest body in bytes, properties included, that a dead
-	// letter stores; of a larger one only the pointer is kept, and a retry
-	// reads the log. Default: 256 KiB; negative: bodies are never stored.
-	BodyLimit int
-	// Hooks are called at the turns of a partition's life.
-	Hooks Hooks
-	// Observer is told everything.
-	Observer Observer
-	// Clock and Seed replace time and chance in tests. Defaults: the system's.
-	Clock Clock
-	Seed  uint64
-}
-
-func (cfg *Config) withDefaults() (Config, error) {
-	var c Config
-	if cfg != nil {
-		c = *cfg
-	}
-	if c.Owner == "" {
-		c.Owner = ownername.New()
-	}
-	c.LeaseFor = cmp.Or(c.LeaseFor, 30*time.Second)
-	c.RenewEvery = cmp.Or(c.RenewEvery, c.LeaseFor/3)
-	c.AssignEvery = cmp.Or(c.AssignEvery, time.Second)
-	c.MaxBatch = cmp.Or(c.MaxBatch, 1000)
-	c.Attempts = cmp.Or(c.Attempts, 3)
-	c.RetryMin = cmp.Or(c.RetryMin, 100*time.Millisecond)
-	c.RetryMax = cmp.Or(c.RetryMax, max(10*time.Second, c.RetryMin))
-	c.RedriveEvery = cmp.Or(c.RedriveEvery, time.Second)
-	c.BodyLimit = cmp.Or(c.BodyLimit, 256<<10)
-	if c.Clock == nil {
-		c.Clock = clock.New()
-	}
-	if c.Seed == 0 {
-		var b [8]byte
-		rand.Read(b[:])
-		c.Seed = binary.NativeEndian.Uint64(b[:])
-	}
-	switch {
-	case c.Partitions < Balanced:
-		return c, fmt.Errorf("%d partitions: state a positive number, AllPartitions or Balanced", c.Partitions)
-	case c.LeaseFor < 0 || c.RenewEvery <= 0 || c.LeaseFor < 3*c.RenewEvery:
-		return c, fmt.Errorf("lease of %v renewed every %v: a lease must last at least three renewals, so that one lost renewal does not lose it", c.LeaseFor, c.RenewEvery)
-	case c.AssignEvery < 0:
-		return c, fmt.Errorf("assign every %v: must be positive", c.AssignEvery)
-	case c.MaxBatch < 0:
-		return c, fmt.Errorf("batch of at most %d events: must be positive", c.MaxBatch)
-	case c.Attempts < 0:
-		return c, fmt.Errorf("%d attempts: must be positive", c.Attempts)
-	case c.RetryMin < 0 || c.RetryMax < c.RetryMin:
-		return c, fmt.Errorf("waits from %v to %v between attempts: must be positive and in order", c.RetryMin, c.RetryMax)
-	case c.RedriveEvery < 0:
-		return c, fmt.Errorf("redrive every %v: must be positive", c.RedriveEvery)
-	}
-	return c, nil
-}
 
 // Consumer reads its partitions of a topic and delivers their events.
 //
-// One goroutine takes partitions (this file). Each partition taken is a tenure
-// with goroutines of its own: one keeps the lease, one fetches, one delivers
-// (tenure.go, deliver.go).
+// One goroutine acquires partitions (this file). Each partition it holds is an
+// assignment with goroutines of its own (assignment.go).
 type Consumer struct {
 	source   driver.Source
 	leases   driver.LeaseStore
 	delivery Delivery
 	cfg      Config
-	rand     *mathrand.Rand // of the goroutine that takes partitions
-	balancer *balancer      // nil: partitions are not shared out
+	rand     *mathrand.Rand // of the goroutine that acquires partitions
+	balancer *balancer      // nil unless partitions are balanced
 
 	stopping     context.Context    // ends when Stop is called
 	stop         context.CancelFunc // ends stopping
 	cancel       context.CancelCauseFunc
 	running      atomic.Bool
-	done         chan struct{} // closed when Run has let go of everything
+	done         chan struct{} // closed when Run has released everything
 	assignments  sync.WaitGroup
-	suspectToken chan struct{} // a token: one event at a time is tried under suspicion of killing the process
+	suspectToken chan struct{} // a token: one event suspected of killing the process is tried at a time
 
 	mu       sync.Mutex // guards what follows; never held over a call
 	held     map[string]*assignment
@@ -159,7 +40,8 @@ type Consumer struct {
 	fatal    error // ends Run
 }
 
-// floor is what an earlier tenure of a partition has learned.
+// takeoverState is what an earlier assignment of a partition has learned, for the
+// next acquisition.
 type takeoverState struct {
 	epoch int64         // the next lease's must be above it
 	rest  time.Duration // how long to leave the partition alone after it was stolen
@@ -192,11 +74,11 @@ func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg 
 	return c, nil
 }
 
-// Run takes partitions and delivers their events until the consumer is
-// stopped. It returns nil after [Consumer.Stop]. When ctx ends first it stops
-// promptly: handlers are cancelled, nothing half-done is committed, leases are
-// given back, and it returns ctx's error. It returns early only if the source
-// refuses to describe the topic ([ErrRefused]). A consumer runs once.
+// Run acquires partitions and delivers their events until the consumer is stopped.
+// It returns nil after [Consumer.Stop]. If ctx ends first, Run stops promptly:
+// handlers are cancelled, nothing half-done is committed, leases are released, and
+// it returns ctx's error. It returns early only if the source refuses to describe
+// the topic ([ErrRefused]). A consumer runs once.
 func (c *Consumer) Run(ctx context.Context) error {
 	if c.running.Swap(true) {
 		return errors.New("run: this consumer has run already; make another")
@@ -207,12 +89,12 @@ func (c *Consumer) Run(ctx context.Context) error {
 	c.cancel = cancel
 	c.mu.Unlock()
 	defer cancel(ErrStopped)
-	// While nothing is under way a stop is as good as a cancellation.
+	// Between two requests nothing is in progress: there a stop may cancel.
 	idle, endIdle := context.WithCancel(work)
 	defer endIdle()
 	defer context.AfterFunc(c.stopping, endIdle)()
 
-	err := c.takePartitions(work, idle)
+	err := c.acquirePartitions(work, idle)
 	if c.balancer != nil {
 		c.balancer.leave(work)
 	}
@@ -231,16 +113,17 @@ func (c *Consumer) fail(err error) {
 	cancel(ErrStopped)
 }
 
-// workContext is ctx with a cause that handlers can tell from a lost lease.
+// workContext returns a context that ends with ctx, with the cause ErrStopped, so
+// that handlers can distinguish a stop from a lost lease.
 func workContext(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { cancel(ErrStopped) })
 	return work, cancel
 }
 
-// takePartitions takes at most one partition every AssignEvery while it has
-// fewer than it wants, until idle ends.
-func (c *Consumer) takePartitions(work, idle context.Context) error {
+// acquirePartitions acquires at most one partition every AssignEvery while the
+// consumer holds fewer than it wants, until idle ends.
+func (c *Consumer) acquirePartitions(work, idle context.Context) error {
 	var topic Topic
 	var described time.Duration
 	wait := c.backoff(c.rand)
@@ -274,10 +157,10 @@ func (c *Consumer) takePartitions(work, idle context.Context) error {
 	return nil
 }
 
-// describeEvery is how often the topic is asked for partitions it has gained.
+// describeEvery is how often the topic is checked for added partitions.
 const describeEvery = time.Minute
 
-// assign takes the first partition that yields, of those that are free.
+// assign acquires one of the free partitions.
 func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
 	free := c.wanted(topic)
 	if len(free) == 0 && c.balancer == nil {
@@ -320,7 +203,7 @@ func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
 	return nil
 }
 
-// wanted lists the partitions to try for, none if enough are held.
+// wanted returns the partitions to try to acquire, none if enough are held.
 func (c *Consumer) wanted(topic Topic) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -337,13 +220,13 @@ func (c *Consumer) wanted(topic Topic) []string {
 	return list
 }
 
-// acquire takes a partition's lease and begins its tenure.
+// acquire acquires a partition's lease and starts its assignment.
 func (c *Consumer) acquire(work context.Context, topic Topic, partition string) (*assignment, error) {
 	c.mu.Lock()
 	above := c.takeover[partition].epoch
 	c.mu.Unlock()
-	// The deadline counts from before the request: whatever the store's clock
-	// says, no other owner can have the partition before it has passed here.
+	// The deadline counts from before the request. So it passes here before the
+	// lease can expire in the store, whatever the store's clock says.
 	until := deadlineIn(c.cfg.Clock, c.cfg.LeaseFor)
 	ctx, cancel := context.WithTimeout(work, c.cfg.LeaseFor)
 	defer cancel()
@@ -358,7 +241,7 @@ func (c *Consumer) acquire(work context.Context, topic Topic, partition string) 
 	return t, nil
 }
 
-// learn notes why a tenure ended, for the next one of the partition.
+// assignmentEnded notes why an assignment ended, for the next one of the partition.
 func (c *Consumer) assignmentEnded(lease Lease, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -370,8 +253,8 @@ func (c *Consumer) assignmentEnded(lease Lease, cause error) {
 	case errors.As(cause, &fenced):
 		f.epoch = max(f.epoch, fenced.Epoch)
 	case errors.As(cause, &stolen):
-		// Two consumers that don't share a lease store would take the
-		// partition from each other for ever; the rest keeps that slow.
+		// Two consumers that do not share a lease store steal the partition from
+		// each other again and again. The growing rest slows that down.
 		f.epoch = max(f.epoch, stolen.Epoch, lease.Epoch)
 		f.rest = min(max(2*f.rest, c.cfg.AssignEvery), c.cfg.RetryMax)
 		f.until = c.cfg.Clock.Elapsed() + f.rest
@@ -381,11 +264,11 @@ func (c *Consumer) assignmentEnded(lease Lease, cause error) {
 	c.takeover[lease.Partition] = f
 }
 
-// Stop ends Run in good order: no partition is taken any more, batches in
-// progress are finished and committed, leases are given back. It returns when
-// Run has let go of everything. If ctx ends first, the batches still in
-// progress are cancelled, and Stop returns ctx's error, at the latest a second
-// later. It may be called more than once, and before Run.
+// Stop ends Run gracefully: no more partitions are acquired, batches in progress are
+// finished and committed, leases are released. It returns when Run has released
+// everything. If ctx ends first, the batches still in progress are cancelled and
+// Stop returns ctx's error, at most a second later. It may be called more than once,
+// and before Run.
 func (c *Consumer) Stop(ctx context.Context) error {
 	c.stop()
 	if !c.running.Load() {
@@ -411,10 +294,10 @@ func (c *Consumer) Stop(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Redrive runs the retries that are due on partitions that nobody owns,
-// taking each such partition's lease for the time; partitions that are owned
-// are their owners' business. It returns how many dead letters were applied
-// and how many failed again. It must not be called on a consumer that runs.
+// Redrive runs the redrives that are due on partitions without an owner. It holds
+// each partition's lease meanwhile. The redrives of an owned partition are run by
+// its owner. Redrive returns how many dead letters were applied and how many failed
+// again. It must not be called on a consumer that runs.
 func (c *Consumer) Redrive(ctx context.Context) (applied, failed int, err error) {
 	topic, err := c.source.Describe(ctx)
 	if err != nil {
@@ -425,7 +308,7 @@ func (c *Consumer) Redrive(ctx context.Context) (applied, failed int, err error)
 	for _, partition := range topic.Partitions {
 		due, err := c.delivery.redriveDue(ctx, topic.Group, partition)
 		if err != nil {
-			return applied, failed, fmt.Errorf("look for retries: %w", err)
+			return applied, failed, fmt.Errorf("look for redrives: %w", err)
 		}
 		if !due {
 			continue
@@ -447,7 +330,7 @@ func (c *Consumer) Redrive(ctx context.Context) (applied, failed int, err error)
 	return applied, failed, nil
 }
 
-// observe stamps o and passes it on.
+// observe adds time and owner to an observation and passes it to the observer.
 func (c *Consumer) observe(o Observation) {
 	if c.cfg.Observer == nil {
 		return

@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// Observer is told everything the engine does. It is called on the engine's
-// own goroutines, from several at once: it must be quick, must not block, and
-// must be safe for concurrent use. A panic in it is caught and dropped.
+// Observer receives an observation of everything that the engine does. The engine
+// calls it on its own goroutines, from several at once: it must be quick, must not
+// block, and must be safe for concurrent use. A panic in it is recovered and dropped.
 type Observer interface {
 	Observe(Observation)
 }
@@ -26,8 +26,8 @@ func Observers(list ...Observer) Observer {
 	})
 }
 
-// Observation is one thing that happened. Which fields besides Kind, Time and
-// Owner are set is said at the kinds.
+// Observation is one event in the engine's life. Its kind says which fields besides
+// Kind, Time and Owner are set.
 type Observation struct {
 	Kind       ObservationKind
 	Time       time.Time // wall clock
@@ -35,48 +35,48 @@ type Observation struct {
 	Partition  string
 	Epoch      int64
 	From, To   Position
-	Events     int           // how many events
-	Duplicates int           // of those, how many were passed over, for they repeat earlier ones
-	Bytes      int           // their bodies' size
-	Enqueued   time.Time     // when the log took the event To
+	Events     int           // number of events
+	Duplicates int           // of those, how many were skipped as duplicates of earlier ones
+	Bytes      int           // size of their bodies
+	Enqueued   time.Time     // when the event To was enqueued
 	Attempt    int           // from 1
 	Duration   time.Duration // of the operation
 	Lag        int64         // events in the log that are not done; -1 until the log was asked for its end
-	InFlight   int           // events taken and not done
+	InFlight   int           // events read and not done
 	Cost       float64       // what the store charged, in its own unit
-	Waited     time.Duration // for a limiter
+	Waited     time.Duration // time spent waiting for a limit
 	Err        error
 }
 
 // ObservationKind is what an [Observation] is about.
 type ObservationKind uint8
 
-// The kinds of observation. All but Failed and Listed may be counted on to carry
-// Partition and Epoch; Err is set where the name says that something went
-// wrong.
+// The kinds of observation. All carry Partition and Epoch, with the exception of
+// KindListed and of a KindFailed that is not about one partition. Err is set where the
+// name says that something went wrong.
 const (
-	// KindAcquired: a lease was taken.
+	// KindAcquired: a lease was acquired.
 	KindAcquired ObservationKind = iota + 1
 	// KindRenewed: a lease was renewed; Duration.
 	KindRenewed
 	// KindLost: a lease was lost, by expiry or to another owner; Err.
 	KindLost
-	// KindReleased: a lease was given back.
+	// KindReleased: a lease was released.
 	KindReleased
 	// KindClaimed: the checkpoint was claimed; To is its position, Attempt its Claims.
 	KindClaimed
 	// KindOpened: reading began behind To.
 	KindOpened
-	// KindFetched: Events came from the log, up to To; Bytes, Enqueued, and Lag,
-	// which they are part of: they are not done.
+	// KindFetched: Events were read from the log, up to To; Bytes, Enqueued, and Lag,
+	// which includes them: they are not done.
 	KindFetched
-	// KindCommitted: the checkpoint moved From, To; Events (dead letters
-	// included), Duration (of handler and commit, or of the request), Lag. Of
-	// Replay, which has no checkpoint: the events are in memory.
+	// KindCommitted: the checkpoint moved From, To; Events (dead letters included),
+	// Duration (of handler and commit, or of the request), Lag. For Replay, which has
+	// no checkpoint: the events are in memory.
 	KindCommitted
-	// KindFenced: a transaction was refused; nothing was written; From, To, Err.
+	// KindFenced: a transaction was refused and nothing was written; From, To, Err.
 	KindFenced
-	// KindUnknown: a commit's answer was lost; From, To, Err.
+	// KindUnknown: the reply to a commit was lost; From, To, Err.
 	KindUnknown
 	// KindRetried: an attempt at the event To failed and another follows; Attempt, Err.
 	KindRetried
@@ -84,23 +84,23 @@ const (
 	KindParked
 	// KindRedriven: a dead letter (To) was applied and removed; Duration.
 	KindRedriven
-	// KindRedriveFailed: it failed again and waits as a dead letter; Attempt, Err.
+	// KindRedriveFailed: a dead letter's redrive failed; it stays one; Attempt, Err.
 	KindRedriveFailed
-	// KindStopped: the partition can't go on until a person acts; Err says how.
+	// KindStopped: the partition is halted until an operator acts; Err says how.
 	KindStopped
-	// KindFailed: something outside (log, database, lease store) failed and is
-	// tried again; Err. Partition and Epoch are empty if it was not about one.
+	// KindFailed: a dependency (log, database, lease store) returned an error and is
+	// retried; Err. Partition and Epoch are empty if it was not about one partition.
 	KindFailed
 	// KindHookFailed: a hook returned an error or panicked; Err.
 	KindHookFailed
-	// KindWritten: AtLeastOnce's sink wrote Events records since it was last
-	// told, about once a second; all before To is done; Cost (of failed
-	// attempts too), InFlight, Lag; Waited, for the rate and for limits of the
-	// sink's own, such as RU: a second in every second says that they, not the
-	// store, are what holds the partition up.
+	// KindWritten: the sink of AtLeastOnce has written Events records since the last
+	// report, about once a second; all before To is done; Cost (of failed attempts
+	// too), InFlight, Lag; Waited, for the rate and for limits of the sink's own, such
+	// as RU. If Waited is about a second in every second, these limits hold the
+	// partition back, not the store.
 	KindWritten
-	// KindListed: the leases were listed, to take partitions or to share them
-	// out: the lease store answers. Partition and Epoch are empty.
+	// KindListed: the leases were listed, to acquire or to divide partitions: the lease
+	// store answers. Partition and Epoch are empty.
 	KindListed
 )
 
@@ -112,7 +112,7 @@ var kindNames = [...]string{
 	KindFailed: "failed", KindHookFailed: "hook failed", KindWritten: "written", KindListed: "listed",
 }
 
-// String gives the kind's name.
+// String returns the kind's name.
 func (k ObservationKind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]

@@ -1,0 +1,126 @@
+package sluice
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/clock"
+	"github.com/sluice-go/sluice/internal/ownername"
+)
+
+// Partitions is how many partitions a consumer takes: a positive number,
+// [AllPartitions] or [Balanced]. It never takes more, and no other consumer takes
+// them from it while it runs.
+type Partitions int
+
+const (
+	// AllPartitions takes every partition that is free.
+	AllPartitions Partitions = 0
+	// Balanced takes a fair share: the balanced consumers of a group divide the
+	// topic's partitions so that no two differ by more than one. When a consumer
+	// joins, those that have too many partitions finish their batches, store their
+	// checkpoints and release the surplus; no consumer takes what another holds.
+	// Partitions move only when a process joins or leaves. A process that returns
+	// within [Config].RenewEvery of a graceful stop moves nothing else.
+	//
+	// Consumers with a fixed number or AllPartitions may run in the same group.
+	// They take what is free and never give it up. The balanced ones divide the
+	// rest, without regard to what those still lack. So beside AllPartitions a
+	// balanced consumer loses what it hands over.
+	//
+	// All balanced consumers of a group must have the same LeaseFor and
+	// RenewEvery. Each lists the leases once every AssignEvery, which must not be
+	// above RenewEvery, and renews one lease more than it has partitions.
+	Balanced Partitions = -1
+)
+
+// Config holds what has a default. The zero value is ready to use.
+type Config struct {
+	// Partitions is how many partitions the consumer takes: a positive number,
+	// AllPartitions or Balanced. Default: AllPartitions.
+	Partitions Partitions
+	// Owner names this process in leases and checkpoints. It must be unique among
+	// processes, also across restarts. Default: host name, process id and a
+	// random part.
+	Owner string
+	// Start is where a partition without a checkpoint begins. Default: Earliest.
+	Start Start
+	// LeaseFor is how long a lease lasts without renewal. RenewEvery is how old it
+	// gets before it is renewed. LeaseFor must be at least three times RenewEvery.
+	// Defaults: 30 s, and a third of LeaseFor.
+	LeaseFor, RenewEvery time.Duration
+	// AssignEvery is the time between two attempts to acquire a partition, at most
+	// one partition each. Default: 1 s.
+	AssignEvery time.Duration
+	// MaxBatch is the largest number of events in a batch. Default: 1,000.
+	MaxBatch int
+	// Attempts is how often a failing event is tried before it becomes a dead
+	// letter. Rejected events are tried once. Default: 3.
+	Attempts int
+	// RetryMin and RetryMax bound the waits between attempts and after outages.
+	// Each wait is twice the one before, varied at random by a quarter. Defaults:
+	// 100 ms and 10 s.
+	RetryMin, RetryMax time.Duration
+	// RedriveEvery is how often an owner looks for dead letters whose redrive is
+	// due. Default: 1 s.
+	RedriveEvery time.Duration
+	// BodyLimit is the largest body in bytes, properties included, that a dead
+	// letter stores. Of a larger one only the position is stored, and a redrive
+	// reads the event from the log. Default: 256 KiB; negative: bodies are never
+	// stored.
+	BodyLimit int
+	// Hooks are called at the steps of a partition's assignment.
+	Hooks Hooks
+	// Observer receives an observation of everything that the engine does.
+	Observer Observer
+	// Clock and Seed replace time and randomness in tests. Defaults: the system's.
+	Clock Clock
+	Seed  uint64
+}
+
+func (cfg *Config) withDefaults() (Config, error) {
+	var c Config
+	if cfg != nil {
+		c = *cfg
+	}
+	if c.Owner == "" {
+		c.Owner = ownername.New()
+	}
+	c.LeaseFor = cmp.Or(c.LeaseFor, 30*time.Second)
+	c.RenewEvery = cmp.Or(c.RenewEvery, c.LeaseFor/3)
+	c.AssignEvery = cmp.Or(c.AssignEvery, time.Second)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 1000)
+	c.Attempts = cmp.Or(c.Attempts, 3)
+	c.RetryMin = cmp.Or(c.RetryMin, 100*time.Millisecond)
+	c.RetryMax = cmp.Or(c.RetryMax, max(10*time.Second, c.RetryMin))
+	c.RedriveEvery = cmp.Or(c.RedriveEvery, time.Second)
+	c.BodyLimit = cmp.Or(c.BodyLimit, 256<<10)
+	if c.Clock == nil {
+		c.Clock = clock.New()
+	}
+	if c.Seed == 0 {
+		var b [8]byte
+		rand.Read(b[:])
+		c.Seed = binary.NativeEndian.Uint64(b[:])
+	}
+	switch {
+	case c.Partitions < Balanced:
+		return c, fmt.Errorf("%d partitions: state a positive number, AllPartitions or Balanced", c.Partitions)
+	case c.LeaseFor < 0 || c.RenewEvery <= 0 || c.LeaseFor < 3*c.RenewEvery:
+		return c, fmt.Errorf("lease of %v renewed every %v: a lease must last at least three renewals, so that one lost renewal does not lose it", c.LeaseFor, c.RenewEvery)
+	case c.AssignEvery < 0:
+		return c, fmt.Errorf("assign every %v: must be positive", c.AssignEvery)
+	case c.MaxBatch < 0:
+		return c, fmt.Errorf("batch of at most %d events: must be positive", c.MaxBatch)
+	case c.Attempts < 0:
+		return c, fmt.Errorf("%d attempts: must be positive", c.Attempts)
+	case c.RetryMin < 0 || c.RetryMax < c.RetryMin:
+		return c, fmt.Errorf("waits from %v to %v between attempts: must be positive and in order", c.RetryMin, c.RetryMax)
+	case c.RedriveEvery < 0:
+		return c, fmt.Errorf("redrive every %v: must be positive", c.RedriveEvery)
+	}
+	return c, nil
+}
