@@ -29,9 +29,9 @@ func (w *world) holders() map[string]string {
 	return holders
 }
 
-// even tells whether all partitions are held and the shares of those who
+// balanced tells whether all partitions are held and the shares of those who
 // balance them differ by one at most. Of others nothing is asked.
-func (w *world) even() bool {
+func (w *world) balanced() bool {
 	if w.cfg.Want != sluice.Balanced {
 		return true
 	}
@@ -51,15 +51,15 @@ func (w *world) even() bool {
 	return total == w.cfg.Partitions && slices.Max(shares)-slices.Min(shares) <= 1
 }
 
-// judgeBalance sees that a world that has come to rest is even, and stays as
+// checkBalance sees that a world that has come to rest is even, and stays as
 // it is.
-func (w *world) judgeBalance() []string {
+func (w *world) checkBalance() []string {
 	if w.cfg.Want != sluice.Balanced {
 		return nil
 	}
 	w.drive(time.Now().Add(expiry))
 	before := w.holders()
-	if !w.even() {
+	if !w.balanced() {
 		return []string{fmt.Sprintf("partitions are not shared out evenly: %v", before)}
 	}
 	w.drive(time.Now().Add(rest))

@@ -32,10 +32,10 @@ func (w *world) link() {
 	}
 	group := w.group
 	group.Topic = "onward"
-	w.onward = sluicetest.NewHub(group, w.cfg.Chain.Partitions)
-	w.crossed = crossed{made: map[string]int{}, times: map[string]int{}, at: map[written]string{}, excused: map[string]bool{}}
+	w.nextHub = sluicetest.NewHub(group, w.cfg.Chain.Partitions)
+	w.forwarded = forwarded{made: map[string]int{}, times: map[string]int{}, at: map[written]string{}, excused: map[string]bool{}}
 	for n := range w.cfg.Processes {
-		w.slots = append(w.slots, &slot{n: w.cfg.Processes + n, next: true})
+		w.slots = append(w.slots, &slot{n: w.cfg.Processes + n, secondStage: true})
 	}
 }
 
@@ -52,7 +52,7 @@ func (w *world) groups() []sluice.Group {
 // firstStage is a delivery into the log of the next one.
 func (p *process) firstStage() sluice.Delivery {
 	s := p.w.cfg.Stream
-	return sluice.AtLeastOnce[*sluice.Event](atLeastOnceStore{checkpoints{store{p}}, letters{p}}, p.messages, &forward{process: p, sent: map[string]int64{}}, &sluice.AtLeastOnceConfig{
+	return sluice.AtLeastOnce[*sluice.Event](atLeastOnceStore{checkpoints{store{p}}, deadLetters{p}}, p.messages, &nextStageSink{process: p, sent: map[string]int64{}}, &sluice.AtLeastOnceConfig{
 		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond,
 	})
 }
@@ -74,7 +74,7 @@ func (p *process) messages(ctx context.Context, e *sluice.Event) ([]*sluice.Even
 		}
 	}
 	p.w.mu.Lock()
-	p.w.crossed.made[place(e)] = n
+	p.w.forwarded.made[place(e)] = n
 	p.w.mu.Unlock()
 	list := make([]*sluice.Event, n)
 	for i := range list {
@@ -86,13 +86,13 @@ func (p *process) messages(ctx context.Context, e *sluice.Event) ([]*sluice.Even
 	return list, nil
 }
 
-// forward is a sink that appends to the next stage's log, as a process sees it.
-type forward struct {
+// nextStageSink is a sink that appends to the next stage's log, as a process sees it.
+type nextStageSink struct {
 	*process
 	sent map[string]int64 // the highest event submitted, by partition; guarded by world.mu
 }
 
-func (f *forward) Submit(ctx context.Context, m *sluice.Event, done func(sluice.WriteResult)) {
+func (f *nextStageSink) Submit(ctx context.Context, m *sluice.Event, done func(sluice.WriteResult)) {
 	if f.w.cfg.Chain.Early {
 		f.w.mu.Lock()
 		f.sent[m.Partition] = max(f.sent[m.Partition], m.Sequence)
@@ -107,7 +107,7 @@ func (f *forward) Submit(ctx context.Context, m *sluice.Event, done func(sluice.
 
 // put appends one message. The partition is a matter of its key and number. Of
 // some events the second message is refused until somebody has it tried again.
-func (f *forward) put(ctx context.Context, m *sluice.Event) error {
+func (f *nextStageSink) put(ctx context.Context, m *sluice.Event) error {
 	stamp, _, _ := sluice.StampFrom(m.Properties)
 	if kind, _, _ := strings.Cut(string(m.Body), " "); kind == "half" && stamp.ID.N == 1 && !stamp.Redrive {
 		return sluice.Reject(errors.New("too large"))
@@ -126,8 +126,8 @@ func (f *forward) put(ctx context.Context, m *sluice.Event) error {
 	return sluice.RetryAfter(err, time.Duration(10+len(m.MessageID))*time.Millisecond)
 }
 
-// crossed is what has come from one stage to the next.
-type crossed struct {
+// forwarded is what has come from one stage to the next.
+type forwarded struct {
 	made  map[string]int     // of an event, by its place: how many messages
 	times map[string]int     // of a message: how often it was appended
 	at    map[written]string // of an event between the stages: which message it is
@@ -145,7 +145,7 @@ func (w *world) excuse(p *process, list []sluice.DeadLetter) {
 	defer w.mu.Unlock()
 	for _, l := range list {
 		if w.claimer[lane(sluice.Lease{Group: l.Group, Partition: l.Event.Partition})] != p {
-			w.crossed.excused[place(&l.Event)] = true
+			w.forwarded.excused[place(&l.Event)] = true
 		}
 	}
 }
@@ -154,8 +154,8 @@ func (w *world) excuse(p *process, list []sluice.DeadLetter) {
 func (w *world) append(partition string, m *sluice.Event) {
 	w.write(m)
 	w.mu.Lock()
-	w.crossed.times[m.MessageID]++
-	times := w.crossed.times[m.MessageID]
+	w.forwarded.times[m.MessageID]++
+	times := w.forwarded.times[m.MessageID]
 	w.mu.Unlock()
 	if times > 1 {
 		w.count("repeat")
@@ -172,10 +172,10 @@ func (w *world) append(partition string, m *sluice.Event) {
 	if !w.cfg.Chain.Unstamped {
 		stamp.SetTo(sent.Properties)
 	}
-	at := w.onward.Append(partition, &sent)
+	at := w.nextHub.Append(partition, &sent)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.crossed.at[written{partition, at.Sequence}] = m.MessageID
+	w.forwarded.at[written{partition, at.Sequence}] = m.MessageID
 }
 
 // chainSettled tells whether the second stage has done all that is in its log.
@@ -186,7 +186,7 @@ func (w *world) chainSettled() bool {
 	ctx, group := context.Background(), w.groups()[1]
 	list, _ := w.store.Read(ctx, group)
 	for _, p := range list {
-		if end, _ := w.onward.Bounds(ctx, p.Partition); p.Position.Sequence != end.Last.Sequence {
+		if end, _ := w.nextHub.Bounds(ctx, p.Partition); p.Position.Sequence != end.Last.Sequence {
 			return false
 		}
 	}
@@ -194,12 +194,12 @@ func (w *world) chainSettled() bool {
 	return len(list) == w.cfg.Chain.Partitions && len(retries) == 0
 }
 
-// judgeChain looks at the end of the chain, after the first stage's dead letters
+// checkChain looks at the end of the chain, after the first stage's dead letters
 // were tried once more: none is left, and each message has crossed and taken
 // effect once, or is a dead letter once, however often it was sent. (One that
 // comes when the watermark has passed its event, a dead letter, has no effect:
 // the retry brings it.)
-func (w *world) judgeChain() []string {
+func (w *world) checkChain() []string {
 	if w.cfg.Chain == nil {
 		return nil
 	}
@@ -208,33 +208,33 @@ func (w *world) judgeChain() []string {
 		effects[table] = map[string]int{}
 		for _, row := range w.store.Rows(table) {
 			e := row.(effect)
-			effects[table][w.crossed.at[written{e.partition, e.sequence}]]++
+			effects[table][w.forwarded.at[written{e.partition, e.sequence}]]++
 		}
 	}
 	ctx, groups := context.Background(), w.groups()
 	parked := map[string]int{}
 	list, _ := w.store.List(ctx, groups[1], sluice.DeadLetterFilter{})
 	for _, l := range list {
-		parked[w.crossed.at[written{l.Event.Partition, l.Event.Sequence}]]++
+		parked[w.forwarded.at[written{l.Event.Partition, l.Event.Sequence}]]++
 	}
 	var bad []string
 	list, _ = w.store.List(ctx, groups[0], sluice.DeadLetterFilter{})
 	for _, l := range list {
 		bad = append(bad, fmt.Sprintf("event %s is still a dead letter after its retry: %s", place(&l.Event), l.Error))
 	}
-	for id := range w.crossed.times {
+	for id := range w.forwarded.times {
 		event, _, _ := strings.Cut(id, ".")
 		n, too := effects["effects"][id], effects["effects too"][id]
 		switch once := n + parked[id]; {
 		case once == 1 && too == n:
-		case once > 1 && w.crossed.excused[event]:
+		case once > 1 && w.forwarded.excused[event]:
 		default:
-			bad = append(bad, fmt.Sprintf("message %s has crossed %d times, and has %d effects, %d second effects, %d dead letters", id, w.crossed.times[id], n, too, parked[id]))
+			bad = append(bad, fmt.Sprintf("message %s has crossed %d times, and has %d effects, %d second effects, %d dead letters", id, w.forwarded.times[id], n, too, parked[id]))
 		}
 	}
-	for event, n := range w.crossed.made {
+	for event, n := range w.forwarded.made {
 		for i := range n {
-			if id := fmt.Sprintf("%s.%d", event, i); w.crossed.times[id] == 0 {
+			if id := fmt.Sprintf("%s.%d", event, i); w.forwarded.times[id] == 0 {
 				bad = append(bad, fmt.Sprintf("message %s has never crossed", id))
 			}
 		}

@@ -14,7 +14,7 @@ const (
 // TestChains runs worlds of two stages. SLUICE_SIM_CHAINS sets how many;
 // SLUICE_SIM_CHAIN runs one and prints its trace.
 func TestChains(t *testing.T) {
-	many(t, "CHAIN", chainSeeds, eachInChain, DrawChain, ChainSites())
+	runSeeds(t, "CHAIN", chainSeeds, eachInChain, DrawChain, ChainSites())
 }
 
 // TestChainsOneTrace runs worlds of two stages again.
@@ -30,7 +30,7 @@ func TestChainsFree(t *testing.T) {
 	for seed := range uint64(40) {
 		cfg := DrawChain(seed)
 		cfg.Free = true
-		for _, v := range run(t, cfg).Violations {
+		for _, v := range runWorld(t, cfg).Violations {
 			t.Errorf("seed %d: %s", seed, v)
 		}
 	}
@@ -50,7 +50,7 @@ func TestChainMutants(t *testing.T) {
 			for seed := range uint64(500) {
 				cfg := DrawChain(seed)
 				mutate(&cfg)
-				if r := run(t, cfg); len(r.Violations) > 0 {
+				if r := runWorld(t, cfg); len(r.Violations) > 0 {
 					t.Logf("caught by seed %d: %s", seed, r.Violations[0])
 					return
 				}

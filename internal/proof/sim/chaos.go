@@ -26,9 +26,9 @@ type Config struct {
 	BodyLimit  int           // of dead letters
 	Events     int           // per partition
 	FaultRate  float64       // of requests
-	Trouble    time.Duration // mean time between troubles
+	FaultEvery time.Duration // mean time between troubles
 	Length     time.Duration // of the time with trouble
-	Whole      bool          // the handler doesn't name the event to blame
+	WholeBatch bool          // the handler doesn't name the event to blame
 	Poison     bool          // some events kill the process
 	Stream     *streaming    // delivery is at least once; nil: transactional
 	Chain      *chaining     // and what it writes is another stage's log
@@ -47,15 +47,15 @@ const Quiet = 3 * time.Minute
 
 // Result is what came of a run.
 type Result struct {
-	Violations []string
-	Trace      uint64
-	Lines      []string
-	Fired      map[string]int // how often each kind of fault struck
-	Events     int
-	Rows       int
-	Letters    int
-	Virtual    time.Duration
-	Even       time.Duration // how long partitions took to be shared out evenly without trouble; 0 if they aren't balanced
+	Violations    []string
+	Trace         uint64
+	Lines         []string
+	Fired         map[string]int // how often each kind of fault struck
+	Events        int
+	Rows          int
+	DeadLetters   int
+	Virtual       time.Duration
+	BalancedAfter time.Duration // how long partitions took to be shared out evenly without trouble; 0 if they aren't balanced
 }
 
 // effect is a row that the handler writes.
@@ -94,7 +94,7 @@ func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 	return func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 		for i, e := range b.Events {
 			if err := one(b, tx, e); err != nil {
-				if p.w.cfg.Whole {
+				if p.w.cfg.WholeBatch {
 					return err
 				}
 				return &sluice.EventError{Index: i, Err: err}
@@ -134,16 +134,16 @@ func (w *world) body(sequence int64) string {
 	return fmt.Sprintf("%s %d", kind, sequence)
 }
 
-// nextTrouble schedules the next thing that goes wrong, or the next events.
-func (w *world) nextTrouble() (time.Time, func()) {
-	at, fire := w.trouble, w.strike
+// nextEvent schedules the next thing that goes wrong, or the next events.
+func (w *world) nextEvent() (time.Time, func()) {
+	at, fire := w.nextFault, w.injectFault
 	if w.quiet {
 		at = never(w)
 	}
-	if w.feed.Before(at) {
-		at, fire = w.feed, w.produce
+	if w.nextSend.Before(at) {
+		at, fire = w.nextSend, w.produce
 	}
-	if w.replica != nil && w.failover.Before(at) {
+	if w.restoreReplica != nil && w.failover.Before(at) {
 		at, fire = w.failover, w.failOver
 	}
 	if w.adding > 0 && w.growth.Before(at) {
@@ -162,7 +162,7 @@ func (w *world) nextTrouble() (time.Time, func()) {
 func (w *world) produce() {
 	batch := map[string][]*sluice.Event{}
 	w.mu.Lock()
-	w.feed = time.Now().Add(time.Duration(50+w.rng.IntN(1000)) * time.Millisecond)
+	w.nextSend = time.Now().Add(time.Duration(50+w.rng.IntN(1000)) * time.Millisecond)
 	for range 1 + w.rng.IntN(2*w.cfg.Partitions) {
 		partition := fmt.Sprint(w.rng.IntN(w.cfg.Partitions - w.adding))
 		if n := w.sent[partition]; n < int64(w.cfg.Events) {
@@ -175,7 +175,7 @@ func (w *world) produce() {
 		}
 	}
 	if w.allSent() {
-		w.feed = never(w)
+		w.nextSend = never(w)
 	}
 	w.mu.Unlock()
 	for _, partition := range slices.Sorted(maps.Keys(batch)) {
@@ -186,8 +186,8 @@ func (w *world) produce() {
 // failOver puts the database back to where its replica is, which lags behind.
 func (w *world) failOver() {
 	w.mu.Lock()
-	restore := w.replica
-	w.replica = nil
+	restore := w.restoreReplica
+	w.restoreReplica = nil
 	w.note("failover")
 	w.fired["failover that loses commits"]++
 	w.mu.Unlock()
@@ -244,10 +244,10 @@ func (w *world) allSent() bool {
 	return len(w.sent) == w.cfg.Partitions
 }
 
-// strike does one thing that can go wrong.
-func (w *world) strike() {
+// injectFault does one thing that can go wrong.
+func (w *world) injectFault() {
 	w.mu.Lock()
-	w.trouble = time.Now().Add(time.Duration(w.rng.ExpFloat64() * float64(w.cfg.Trouble)))
+	w.nextFault = time.Now().Add(time.Duration(w.rng.ExpFloat64() * float64(w.cfg.FaultEvery)))
 	s := w.slots[w.rng.IntN(len(w.slots))]
 	n, span := w.rng.IntN(100), time.Duration(1+w.rng.IntN(60))*time.Second
 	w.mu.Unlock()
@@ -259,7 +259,7 @@ func (w *world) strike() {
 	case n < 45 && p != nil:
 		w.count("stop")
 		w.stop(p, span)
-		w.bury(s, span/10)
+		w.vacate(s, span/10)
 	case n < 60 && p != nil:
 		what := "pause"
 		w.mu.Lock()
@@ -293,7 +293,7 @@ func (w *world) strike() {
 		w.count("loss of the leases")
 	case n >= 86 && n < 90 && w.cfg.Stream == nil:
 		w.mu.Lock()
-		w.replica, w.failover = w.store.Snapshot(), time.Now().Add(span/10)
+		w.restoreReplica, w.failover = w.store.Snapshot(), time.Now().Add(span/10)
 		w.mu.Unlock()
 	case n < 90 && (w.cfg.Stream == nil || n < 80):
 		w.mu.Lock()
@@ -318,8 +318,8 @@ func (w *world) strike() {
 	}
 }
 
-// bury empties a slot until its restart.
-func (w *world) bury(s *slot, after time.Duration) {
+// vacate empties a slot until its restart.
+func (w *world) vacate(s *slot, after time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.process, s.restart = nil, time.Now().Add(after)
@@ -352,7 +352,7 @@ func Run(cfg Config) Result {
 	// From here on nothing goes wrong any more, and everything must come to
 	// its end in time.
 	w.mu.Lock()
-	w.quiet, w.replica = true, nil
+	w.quiet, w.restoreReplica = true, nil
 	clear(w.down)
 	now := time.Now()
 	for _, s := range w.slots {
@@ -366,12 +366,12 @@ func Run(cfg Config) Result {
 	w.mu.Unlock()
 	w.remind()
 	even := w.settle()
-	uneven := w.judgeBalance()
+	uneven := w.checkBalance()
 	if w.cfg.Chain != nil {
 		w.retry(w.group)
 		w.settle()
 	}
-	violations := append(w.judge(), uneven...)
+	violations := append(w.check(), uneven...)
 
 	w.mu.Lock()
 	ended := maps.Clone(w.owners)
@@ -383,7 +383,7 @@ func Run(cfg Config) Result {
 	w.live.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := Result{Violations: violations, Trace: trace.hash, Lines: trace.lines, Fired: w.fired, Virtual: time.Since(w.start), Even: even}
+	r := Result{Violations: violations, Trace: trace.hash, Lines: trace.lines, Fired: w.fired, Virtual: time.Since(w.start), BalancedAfter: even}
 	for _, n := range w.sent {
 		r.Events += int(n)
 	}
@@ -392,7 +392,7 @@ func Run(cfg Config) Result {
 		r.Rows += n
 	}
 	letters, _ := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
-	r.Letters = len(letters)
+	r.DeadLetters = len(letters)
 	return r
 }
 
@@ -403,7 +403,7 @@ func (w *world) settle() time.Duration {
 	even := time.Duration(-1) // since when in a row
 	for step := time.Duration(0); step < Quiet; step += time.Second {
 		w.drive(began.Add(step))
-		if !w.even() {
+		if !w.balanced() {
 			even = -1
 		} else if even < 0 {
 			even = step
@@ -440,11 +440,11 @@ func (w *world) settled() bool {
 	return len(list) == w.cfg.Partitions && len(retries) == 0 && w.chainSettled()
 }
 
-// judge looks at what is in the database, from outside the engine.
-func (w *world) judge() []string {
+// check looks at what is in the database, from outside the engine.
+func (w *world) check() []string {
 	var bad []string
 	if w.cfg.Stream != nil {
-		bad = append(w.judgeStream(), w.judgeChain()...)
+		bad = append(w.checkStream(), w.checkChain()...)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		bad = append(bad, w.stale...)
@@ -514,7 +514,7 @@ func newWorld(cfg Config) *world {
 	w.hub = sluicetest.NewHub(w.group, cfg.Partitions)
 	w.link()
 	w.store.Faults = w
-	w.feed, w.trouble = w.start, w.start.Add(5*time.Second)
+	w.nextSend, w.nextFault = w.start, w.start.Add(5*time.Second)
 	w.adding, w.growth = cfg.Added, w.start.Add(cfg.Length/10)
 	for n := range cfg.Processes {
 		w.slots = append(w.slots, &slot{n: n})
@@ -527,8 +527,8 @@ func Draw(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 0))
 	c := Config{
 		Seed: seed, Partitions: 2 + r.IntN(7), Processes: 2 + r.IntN(2), MaxBatch: 1 + r.IntN(12), Events: 20 + r.IntN(60),
-		FaultRate: []float64{0.01, 0.06, 0.25}[r.IntN(3)], Trouble: time.Duration(4+r.IntN(12)) * time.Second,
-		Length: time.Duration(60+r.IntN(240)) * time.Second, Whole: r.IntN(2) == 0, Poison: r.IntN(3) == 0,
+		FaultRate: []float64{0.01, 0.06, 0.25}[r.IntN(3)], FaultEvery: time.Duration(4+r.IntN(12)) * time.Second,
+		Length: time.Duration(60+r.IntN(240)) * time.Second, WholeBatch: r.IntN(2) == 0, Poison: r.IntN(3) == 0,
 	}
 	// Half of the databases let a commit take effect behind a claim's back.
 	c.Unsafe.LateCommit = r.IntN(2) == 0

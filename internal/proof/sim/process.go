@@ -23,7 +23,7 @@ var (
 // slot is a place where a process runs, dies and is started again.
 type slot struct {
 	n, generation int
-	next          bool // of the second stage
+	secondStage   bool // of the second stage
 	process       *process
 	restart       time.Time // when there is none
 }
@@ -31,10 +31,10 @@ type slot struct {
 // process is one life of a consumer: what it asks of the world goes through
 // here. It is its own [sluice.Clock].
 type process struct {
-	w    *world
-	name string
-	slot *slot // nil for a command
-	next bool  // of the second stage
+	w           *world
+	name        string
+	slot        *slot // nil for a command
+	secondStage bool  // of the second stage
 
 	cancel   context.CancelFunc
 	consumer *sluice.Consumer
@@ -44,8 +44,8 @@ type process struct {
 	dead        bool
 	pausedUntil time.Time
 	skew        time.Duration
-	monotonic   standstill
-	wall        standstill
+	monotonic   suspension
+	wall        suspension
 	committing  map[string]context.Context // by partition
 }
 
@@ -55,7 +55,7 @@ func (w *world) spawn(s *slot) {
 	s.generation++
 	name := fmt.Sprintf("c%d.%d", s.n, s.generation)
 	w.mu.Unlock()
-	p := w.launch(name, s.next, func(ctx context.Context, c *sluice.Consumer) { _ = c.Run(ctx) })
+	p := w.launch(name, s.secondStage, func(ctx context.Context, c *sluice.Consumer) { _ = c.Run(ctx) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.slot, s.process = s, p
@@ -74,7 +74,7 @@ func (w *world) command() {
 
 // launch starts a process.
 func (w *world) launch(name string, next bool, run func(context.Context, *sluice.Consumer)) *process {
-	p := &process{w: w, name: name, next: next, ended: make(chan struct{}), committing: map[string]context.Context{}}
+	p := &process{w: w, name: name, secondStage: next, ended: make(chan struct{}), committing: map[string]context.Context{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
 	delivery := sluice.Transactional(store{p}, p.handler())
@@ -175,10 +175,10 @@ func (p *process) Elapsed() time.Duration {
 
 // pause has a process do nothing for a while; still are those of its clocks
 // that stand still meanwhile. The lock is held.
-func (p *process) pause(span time.Duration, still ...*standstill) {
+func (p *process) pause(span time.Duration, still ...*suspension) {
 	now := time.Now()
 	p.pausedUntil = now.Add(span)
-	for _, s := range []*standstill{&p.monotonic, &p.wall} {
+	for _, s := range []*suspension{&p.monotonic, &p.wall} {
 		s.begin(now, 0)
 	}
 	for _, s := range still {
@@ -186,17 +186,17 @@ func (p *process) pause(span time.Duration, still ...*standstill) {
 	}
 }
 
-// standstill is what a clock has lost while its machine was suspended.
-type standstill struct {
+// suspension is what a clock has lost while its machine was suspended.
+type suspension struct {
 	before      time.Duration // earlier
 	from, until time.Time
 }
 
-func (s *standstill) begin(now time.Time, span time.Duration) {
+func (s *suspension) begin(now time.Time, span time.Duration) {
 	s.before, s.from, s.until = s.lost(now), now, now.Add(span)
 }
 
-func (s *standstill) lost(now time.Time) time.Duration {
+func (s *suspension) lost(now time.Time) time.Duration {
 	if now.After(s.until) {
 		now = s.until
 	}
@@ -206,8 +206,8 @@ func (s *standstill) lost(now time.Time) time.Duration {
 // Sleep implements [sluice.Clock].
 func (p *process) Sleep(ctx context.Context, d time.Duration) error { return p.w.sleep(ctx, p, d) }
 
-// ask takes a request through the world.
-func ask[T any](ctx context.Context, p *process, op, partition string, do func() (T, error)) (T, error) {
+// request takes a request through the world.
+func request[T any](ctx context.Context, p *process, op, partition string, do func() (T, error)) (T, error) {
 	var none T
 	switch p.w.edge(ctx, p, op, partition, nil) {
 	case lost, delayed:
@@ -226,8 +226,8 @@ func ask[T any](ctx context.Context, p *process, op, partition string, do func()
 	return do()
 }
 
-func tell(ctx context.Context, p *process, op, partition string, do func() error) error {
-	_, err := ask(ctx, p, op, partition, func() (struct{}, error) { return struct{}{}, do() })
+func requestError(ctx context.Context, p *process, op, partition string, do func() error) error {
+	_, err := request(ctx, p, op, partition, func() (struct{}, error) { return struct{}{}, do() })
 	return err
 }
 
@@ -235,9 +235,9 @@ func tell(ctx context.Context, p *process, op, partition string, do func() error
 type source struct{ *process }
 
 func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
-	return ask(ctx, s.process, "describe", "", func() (sluice.Topic, error) {
+	return request(ctx, s.process, "describe", "", func() (sluice.Topic, error) {
 		topic, err := s.hub().Describe(ctx)
-		if err == nil && !s.next {
+		if err == nil && !s.secondStage {
 			topic.Partitions = topic.Partitions[:s.w.partitions()]
 		}
 		return topic, err
@@ -245,15 +245,15 @@ func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
 }
 
 func (s source) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
-	return ask(ctx, s.process, "bounds", partition, func() (driver.Bounds, error) { return s.hub().Bounds(ctx, partition) })
+	return request(ctx, s.process, "bounds", partition, func() (driver.Bounds, error) { return s.hub().Bounds(ctx, partition) })
 }
 
 func (s source) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
-	return ask(ctx, s.process, "seek", partition, func() (sluice.Position, error) { return s.hub().Seek(ctx, partition, start, epoch) })
+	return request(ctx, s.process, "seek", partition, func() (sluice.Position, error) { return s.hub().Seek(ctx, partition, start, epoch) })
 }
 
 func (s source) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
-	return ask(ctx, s.process, "open", partition, func() (driver.Reader, error) {
+	return request(ctx, s.process, "open", partition, func() (driver.Reader, error) {
 		r, err := s.hub().Open(ctx, partition, after, epoch)
 		if err != nil {
 			return nil, err
@@ -263,8 +263,8 @@ func (s source) Open(ctx context.Context, partition string, after sluice.Positio
 }
 
 func (s source) hub() *sluicetest.Hub {
-	if s.next {
-		return s.w.onward
+	if s.secondStage {
+		return s.w.nextHub
 	}
 	return s.w.hub
 }
@@ -276,7 +276,7 @@ type reader struct {
 }
 
 func (r reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
-	return ask(ctx, r.process, "fetch", r.partition, func() ([]*sluice.Event, error) { return r.inner.Read(ctx, max) })
+	return request(ctx, r.process, "fetch", r.partition, func() ([]*sluice.Event, error) { return r.inner.Read(ctx, max) })
 }
 
 func (r reader) Close(ctx context.Context) error { return r.inner.Close(ctx) }
@@ -292,28 +292,28 @@ func (w *world) leaseStore() *sluicetest.Leases {
 type leases struct{ *process }
 
 func (l leases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
-	return ask(ctx, l.process, "acquire", partition, func() (sluice.Lease, error) {
+	return request(ctx, l.process, "acquire", partition, func() (sluice.Lease, error) {
 		return l.w.leaseStore().Acquire(ctx, group, partition, owner, ttl, above)
 	})
 }
 
 func (l leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
-	return tell(ctx, l.process, "renew", lease.Partition, func() error { return l.w.leaseStore().Renew(ctx, lease, ttl) })
+	return requestError(ctx, l.process, "renew", lease.Partition, func() error { return l.w.leaseStore().Renew(ctx, lease, ttl) })
 }
 
 func (l leases) Release(ctx context.Context, lease sluice.Lease) error {
-	return tell(ctx, l.process, "release", lease.Partition, func() error { return l.w.leaseStore().Release(ctx, lease) })
+	return requestError(ctx, l.process, "release", lease.Partition, func() error { return l.w.leaseStore().Release(ctx, lease) })
 }
 
 func (l leases) List(ctx context.Context, group sluice.Group) ([]driver.LeaseInfo, error) {
-	return ask(ctx, l.process, "list", "", func() ([]driver.LeaseInfo, error) { return l.w.leaseStore().List(ctx, group) })
+	return request(ctx, l.process, "list", "", func() ([]driver.LeaseInfo, error) { return l.w.leaseStore().List(ctx, group) })
 }
 
 // store is the database as a process sees it.
 type store struct{ *process }
 
 func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
-	return ask(ctx, s.process, "claim", lease.Partition, func() (sluice.Checkpoint, error) {
+	return request(ctx, s.process, "claim", lease.Partition, func() (sluice.Checkpoint, error) {
 		p, err := s.w.store.Claim(ctx, lease, incarnation)
 		if err == nil {
 			s.w.mu.Lock()
@@ -335,14 +335,14 @@ func (s store) Commit(ctx context.Context, step driver.Step, fn func(context.Con
 	if s.w.cfg.Blind {
 		return s.blind(ctx, step, fn)
 	}
-	return tell(ctx, s.process, "begin", step.Lease.Partition, func() error { return s.w.store.Commit(ctx, step, fn) })
+	return requestError(ctx, s.process, "begin", step.Lease.Partition, func() error { return s.w.store.Commit(ctx, step, fn) })
 }
 
 // blind is a mutant: it takes a commit of unknown outcome for a failed one
 // and runs it again, whatever the checkpoint says.
 func (s store) blind(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	for {
-		err := tell(ctx, s.process, "begin", step.Lease.Partition, func() error { return s.w.store.Commit(ctx, step, fn) })
+		err := requestError(ctx, s.process, "begin", step.Lease.Partition, func() error { return s.w.store.Commit(ctx, step, fn) })
 		if !errors.Is(err, sluice.ErrUnknown) {
 			return err
 		}
@@ -350,27 +350,27 @@ func (s store) blind(ctx context.Context, step driver.Step, fn func(context.Cont
 }
 
 func (s store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
-	return tell(ctx, s.process, "record", lease.Partition, func() error { return s.w.store.RecordAttempt(ctx, lease, at, trial) })
+	return requestError(ctx, s.process, "record", lease.Partition, func() error { return s.w.store.RecordAttempt(ctx, lease, at, trial) })
 }
 
 func (s store) Leave(ctx context.Context, lease sluice.Lease) error {
-	return tell(ctx, s.process, "leave", lease.Partition, func() error { return s.w.store.Leave(ctx, lease) })
+	return requestError(ctx, s.process, "leave", lease.Partition, func() error { return s.w.store.Leave(ctx, lease) })
 }
 
 func (s store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
-	return ask(ctx, s.process, "due", partition, func() ([]sluice.DeadLetter, error) { return s.w.store.Due(ctx, group, partition, limit) })
+	return request(ctx, s.process, "due", partition, func() ([]sluice.DeadLetter, error) { return s.w.store.Due(ctx, group, partition, limit) })
 }
 
 func (s store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error) {
-	return ask(ctx, s.process, "seen", partition, func() ([]driver.DedupState, error) { return s.w.store.ReadDedup(ctx, group, partition) })
+	return request(ctx, s.process, "seen", partition, func() ([]driver.DedupState, error) { return s.w.store.ReadDedup(ctx, group, partition) })
 }
 
 func (s store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
-	return ask(ctx, s.process, "read", "", func() ([]sluice.Checkpoint, error) { return s.w.store.Read(ctx, group) })
+	return request(ctx, s.process, "read", "", func() ([]sluice.Checkpoint, error) { return s.w.store.Read(ctx, group) })
 }
 
 func (s store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
-	return ask(ctx, s.process, "reset", partition, func() (int64, error) { return s.w.store.Reset(ctx, group, partition, incarnation, to) })
+	return request(ctx, s.process, "reset", partition, func() (int64, error) { return s.w.store.Reset(ctx, group, partition, incarnation, to) })
 }
 
 // Before implements [sluicetest.Faults]: a handler's write can meet an outage.
@@ -394,7 +394,7 @@ func (w *world) Commit(step driver.Step, apply func() error) error {
 	p := w.owners[step.Lease.Owner]
 	ctx := p.committing[step.Lease.Partition]
 	w.mu.Unlock()
-	apply = w.watched(step, apply)
+	apply = w.checkedCommit(step, apply)
 	switch w.edge(ctx, p, "commit", step.Lease.Partition, apply) {
 	case lost:
 		return errLost
@@ -424,9 +424,9 @@ func (w *world) Commit(step driver.Step, apply func() error) error {
 // lane is a partition of one of the stages.
 func lane(l sluice.Lease) string { return l.Group.Topic + "/" + l.Partition }
 
-// watched is a commit that is held against its owner if it takes effect after
+// checkedCommit is a commit that is held against its owner if it takes effect after
 // a later one has claimed the partition.
-func (w *world) watched(step driver.Step, apply func() error) func() error {
+func (w *world) checkedCommit(step driver.Step, apply func() error) func() error {
 	return func() error {
 		w.mu.Lock()
 		claimed := w.claimed[lane(step.Lease)]

@@ -16,10 +16,10 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// run runs one world in a bubble of its own. However it ends, by a panic or not
+// runWorld runs one world in a bubble of its own. However it ends, by a panic or not
 // at all, its seed is told; that a traceback has the labels of its goroutine
 // takes GODEBUG=tracebacklabels=1.
-func run(t *testing.T, cfg Config) (r Result) {
+func runWorld(t *testing.T, cfg Config) (r Result) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			panic(fmt.Sprintf("%v\nreplay: %s", cause, replay(cfg)))
@@ -54,11 +54,11 @@ const (
 // wrong in them. SLUICE_SIM_SEEDS sets how many; SLUICE_SIM_SEED runs one and
 // prints its trace.
 func TestFreshSeeds(t *testing.T) {
-	many(t, "SEED", freshSeeds, eachSite, Draw, Sites())
+	runSeeds(t, "SEED", freshSeeds, eachSite, Draw, Sites())
 }
 
-// many runs fresh seeds, or the one of the variable SLUICE_SIM_NAME.
-func many(t *testing.T, name string, byDefault, each int, draw func(uint64) Config, sites []string) {
+// runSeeds runs fresh seeds, or the one of the variable SLUICE_SIM_NAME.
+func runSeeds(t *testing.T, name string, byDefault, each int, draw func(uint64) Config, sites []string) {
 	if text := os.Getenv("SLUICE_SIM_" + name); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -66,7 +66,7 @@ func many(t *testing.T, name string, byDefault, each int, draw func(uint64) Conf
 		}
 		cfg := draw(seed)
 		cfg.Keep = true
-		r := run(t, cfg)
+		r := runWorld(t, cfg)
 		fmt.Println(strings.Join(r.Lines, "\n"))
 		for _, v := range r.Violations {
 			t.Error(v)
@@ -89,13 +89,13 @@ func many(t *testing.T, name string, byDefault, each int, draw func(uint64) Conf
 	began := time.Now()
 	for n := range seeds {
 		cfg := draw(first + uint64(n))
-		r := run(t, cfg)
+		r := runWorld(t, cfg)
 		for k, v := range r.Fired {
 			fired[k] += v
 		}
-		events, rows, letters, virtual = events+r.Events, rows+r.Rows, letters+r.Letters, virtual+r.Virtual
+		events, rows, letters, virtual = events+r.Events, rows+r.Rows, letters+r.DeadLetters, virtual+r.Virtual
 		if cfg.Want == sluice.Balanced {
-			even = append(even, r.Even)
+			even = append(even, r.BalancedAfter)
 		}
 		if len(r.Violations) > 0 {
 			t.Errorf("seed %d: %d violations, the first: %s\nreplay: %s", cfg.Seed, len(r.Violations), r.Violations[0], replay(cfg))
@@ -124,7 +124,7 @@ func many(t *testing.T, name string, byDefault, each int, draw func(uint64) Conf
 // TestStreams runs worlds whose consumers deliver at least once. SLUICE_SIM_STREAMS
 // sets how many; SLUICE_SIM_STREAM runs one and prints its trace.
 func TestStreams(t *testing.T) {
-	many(t, "STREAM", streamSeeds, eachSite, DrawStream, StreamSites())
+	runSeeds(t, "STREAM", streamSeeds, eachSite, DrawStream, StreamSites())
 }
 
 // TestOneSeedOneTrace runs worlds again and again: nothing but the seed decides
@@ -147,7 +147,7 @@ func oneTrace(t *testing.T, cfg Config, times, odd int) {
 	t.Helper()
 	traces := map[uint64]int{}
 	for range times + 1 {
-		traces[run(t, cfg).Trace]++
+		traces[runWorld(t, cfg).Trace]++
 	}
 	most := 0
 	for _, n := range traces {
@@ -168,7 +168,7 @@ func TestFree(t *testing.T) {
 			cfg = DrawStream(seed)
 		}
 		cfg.Free = true
-		for _, v := range run(t, cfg).Violations {
+		for _, v := range runWorld(t, cfg).Violations {
 			t.Errorf("seed %d: %s", seed, v)
 		}
 	}
@@ -217,7 +217,7 @@ func TestMutants(t *testing.T) {
 			for seed := range uint64(500) {
 				cfg := Draw(seed)
 				m.mutate(&cfg)
-				if r := run(t, cfg); len(r.Violations) > 0 {
+				if r := runWorld(t, cfg); len(r.Violations) > 0 {
 					t.Logf("caught by seed %d: %s", seed, r.Violations[0])
 					return
 				}

@@ -30,7 +30,7 @@ type written struct {
 // stream is the delivery of such a process.
 func (p *process) stream() sluice.Delivery {
 	s := p.w.cfg.Stream
-	return sluice.AtLeastOnce[*sluice.Event](atLeastOnceStore{checkpoints{store{p}}, letters{p}}, p.records, sink{p}, &sluice.AtLeastOnceConfig{
+	return sluice.AtLeastOnce[*sluice.Event](atLeastOnceStore{checkpoints{store{p}}, deadLetters{p}}, p.records, sink{p}, &sluice.AtLeastOnceConfig{
 		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond,
 	})
 }
@@ -60,7 +60,7 @@ func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Writ
 
 // put writes one record.
 func (s sink) put(ctx context.Context, e *sluice.Event) error {
-	err := s.w.send(ctx, s.process, "write", place(e), func() error { return s.w.judgeWrite(e) })
+	err := s.w.send(ctx, s.process, "write", place(e), func() error { return s.w.writeRecord(e) })
 	key := "write " + place(e)
 	switch {
 	case errors.Is(err, errLost) || errors.Is(err, errNoAnswer):
@@ -74,8 +74,8 @@ func (s sink) put(ctx context.Context, e *sluice.Event) error {
 	return nil
 }
 
-// judgeWrite is what the store makes of a record.
-func (w *world) judgeWrite(e *sluice.Event) error {
+// writeRecord is what the store makes of a record.
+func (w *world) writeRecord(e *sluice.Event) error {
 	switch kind, _, _ := strings.Cut(string(e.Body), " "); {
 	case kind == "reject" && w.coin(0.7, "taste "+place(e)):
 		return sluice.Reject(errors.New("not to my taste"))
@@ -126,7 +126,7 @@ type checkpoints struct{ store }
 
 type atLeastOnceStore struct {
 	checkpoints
-	letters
+	deadLetters
 }
 
 func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
@@ -182,37 +182,37 @@ func (w *world) checkpoint(partition string) sluice.Position {
 	return driver.Unset
 }
 
-// letters are the dead letters, as a process sees them.
-type letters struct{ *process }
+// deadLetters are the dead letters, as a process sees them.
+type deadLetters struct{ *process }
 
-func (l letters) Park(ctx context.Context, list []sluice.DeadLetter) error {
+func (l deadLetters) Park(ctx context.Context, list []sluice.DeadLetter) error {
 	return l.w.send(ctx, l.process, "park", list[0].Event.Partition, func() error {
 		l.w.excuse(l.process, list)
 		return l.w.store.Park(context.Background(), list)
 	})
 }
 
-func (l letters) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+func (l deadLetters) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
 	return l.w.send(ctx, l.process, "settle", fmt.Sprint(applied, len(returned)), func() error {
 		return l.w.store.Settle(context.Background(), group, applied, returned)
 	})
 }
 
-func (l letters) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+func (l deadLetters) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 	return store(l).Due(ctx, group, partition, limit)
 }
 
-func (l letters) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
-	return ask(ctx, l.process, "parked", partition, func() ([]int64, error) { return l.w.store.Parked(ctx, group, partition, incarnation, after) })
+func (l deadLetters) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+	return request(ctx, l.process, "parked", partition, func() ([]int64, error) { return l.w.store.Parked(ctx, group, partition, incarnation, after) })
 }
 
-func (l letters) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
-	return ask(ctx, l.process, "held", partition, func() ([]string, error) { return l.w.store.Held(ctx, group, partition) })
+func (l deadLetters) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+	return request(ctx, l.process, "held", partition, func() ([]string, error) { return l.w.store.Held(ctx, group, partition) })
 }
 
-// judgeStream looks at what is in the store: every event is there, or is a
+// checkStream looks at what is in the store: every event is there, or is a
 // dead letter.
-func (w *world) judgeStream() []string {
+func (w *world) checkStream() []string {
 	var bad []string
 	list, err := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
 	if err != nil {

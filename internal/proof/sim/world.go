@@ -35,36 +35,36 @@ type world struct {
 	group sluice.Group
 	start time.Time
 
-	hub    *sluicetest.Hub
-	onward *sluicetest.Hub // between two stages
-	leases *sluicetest.Leases
-	store  *sluicetest.Store
+	hub     *sluicetest.Hub
+	nextHub *sluicetest.Hub // between two stages
+	leases  *sluicetest.Leases
+	store   *sluicetest.Store
 
-	mu      sync.Mutex // guards what follows; never held over a call
-	rng     *rand.Rand
-	parked  []*ticket
-	late    []*delivery
-	coins   map[string]uint64
-	owners  map[string]*process
-	claimed map[string]int64     // the highest epoch that has claimed each lane
-	claimer map[string]*process  // who that was
-	down    map[string]time.Time // parts of the world that are out of order, until when
-	quiet   bool
-	fired   map[string]int
-	stale   []string        // commits of owners that had been taken over, checkpoints that went wrong
-	written map[written]int // events, by a delivery that is at least once
-	crossed crossed         // from one stage to the next
-	trace   trace
+	mu        sync.Mutex // guards what follows; never held over a call
+	rng       *rand.Rand
+	parked    []*ticket
+	late      []*delivery
+	coins     map[string]uint64
+	owners    map[string]*process
+	claimed   map[string]int64     // the highest epoch that has claimed each lane
+	claimer   map[string]*process  // who that was
+	down      map[string]time.Time // parts of the world that are out of order, until when
+	quiet     bool
+	fired     map[string]int
+	stale     []string        // commits of owners that had been taken over, checkpoints that went wrong
+	written   map[written]int // events, by a delivery that is at least once
+	forwarded forwarded       // from one stage to the next
+	trace     trace
 
-	slots    []*slot
-	commands int              // started so far
-	sent     map[string]int64 // events per partition
-	feed     time.Time        // when the next events are sent
-	adding   int              // partitions that are still to be added
-	growth   time.Time        // when the next one is
-	trouble  time.Time        // when the next thing goes wrong
-	replica  func()           // puts the database back to where its replica is
-	failover time.Time        // when that happens
+	slots          []*slot
+	commands       int              // started so far
+	sent           map[string]int64 // events per partition
+	nextSend       time.Time        // when the next events are sent
+	adding         int              // partitions that are still to be added
+	growth         time.Time        // when the next one is
+	nextFault      time.Time        // when the next thing goes wrong
+	restoreReplica func()           // puts the database back to where its replica is
+	failover       time.Time        // when that happens
 
 	live sync.WaitGroup // processes
 }
@@ -305,7 +305,7 @@ func (f fate) String() string {
 // next is what happens next: a ticket, a late delivery, or trouble. The lock
 // is held.
 func (w *world) next() (time.Time, func()) {
-	at, fire := w.nextTrouble()
+	at, fire := w.nextEvent()
 	var late *delivery
 	for _, d := range w.late {
 		if d.due.Before(at) || late != nil && d.due.Equal(at) && d.key < late.key {

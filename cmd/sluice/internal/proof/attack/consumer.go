@@ -46,17 +46,17 @@ func momentOf(statements []string) moment {
 type trap struct {
 	at      moment
 	strike  func()
-	sprung  chan struct{}
+	hit     chan struct{}
 	release chan struct{}
 }
 
-// way is how a process reaches the hub and PostgreSQL.
-type way struct {
+// route is how a process reaches the hub and PostgreSQL.
+type route struct {
 	hub, sql *Link
 	commits  *pgtest.Proxy // behind sql; nil where nothing is done to statements
 }
 
-func (w *way) close() {
+func (w *route) close() {
 	if w == nil {
 		return
 	}
@@ -74,9 +74,9 @@ func (w *way) close() {
 // consumer is one `sluice run`, kept alive.
 type consumer struct {
 	service
-	*way
-	name   string
-	island *island // nil if it lives in the host's network
+	*route
+	name  string
+	netns *netns // nil if it lives in the host's network
 
 	mu     sync.Mutex
 	trap   *trap
@@ -112,7 +112,7 @@ func (c *consumer) intercept(statements []string) pgtest.Fault {
 	c.mu.Unlock()
 	if sprung != nil {
 		sprung.strike()
-		close(sprung.sprung)
+		close(sprung.hit)
 		<-sprung.release
 	}
 	if fault != "" {
@@ -137,21 +137,21 @@ func (c *consumer) refusals() int {
 	return c.fenced
 }
 
-// lay sets a trap.
-func (c *consumer) lay(at moment, strike func()) *trap {
-	t := &trap{at: at, strike: strike, sprung: make(chan struct{}), release: make(chan struct{})}
+// setTrap sets a trap.
+func (c *consumer) setTrap(at moment, strike func()) *trap {
+	t := &trap{at: at, strike: strike, hit: make(chan struct{}), release: make(chan struct{})}
 	c.mu.Lock()
 	c.trap = t
 	c.mu.Unlock()
 	return t
 }
 
-// take waits until the trap is sprung, or takes it away.
-func (c *consumer) take(ctx context.Context, t *trap, within time.Duration) bool {
+// awaitTrap waits until the trap is sprung, or takes it away.
+func (c *consumer) awaitTrap(ctx context.Context, t *trap, within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
-	case <-t.sprung:
+	case <-t.hit:
 		return true
 	case <-timer.C:
 	case <-ctx.Done():
@@ -163,7 +163,7 @@ func (c *consumer) take(ctx context.Context, t *trap, within time.Duration) bool
 		return false
 	}
 	c.mu.Unlock()
-	<-t.sprung // it goes off just now
+	<-t.hit // it goes off just now
 	return true
 }
 
@@ -219,10 +219,10 @@ func (w *world) begin(c *consumer, life int) (*process, error) {
 	if c.name == "a" {
 		args = append(args, "--log-level", "debug") // for the search for secrets
 	}
-	if c.island != nil {
-		args = c.island.inside(args...)
+	if c.netns != nil {
+		args = c.netns.inside(args...)
 	}
-	return launch(w.Dir, name, w.env(c.way), args...)
+	return launch(w.Dir, name, w.env(c.route), args...)
 }
 
 func historyOf(dir, name string) string { return filepath.Join(dir, name+".history") }

@@ -39,11 +39,11 @@ type DiskConfig struct {
 // DiskReport is what came of an attack on a disk.
 type DiskReport struct {
 	Faults       int    // rounds in which the disk failed
-	Said         string // one of the lines that told of it
+	LogLine      string // one of the lines that told of it
 	Acknowledged int64  // records
 	Events       int64
 	Rows         int64 // 0 where only the hub was attacked
-	Letters      int64
+	DeadLetters  int64
 	Findings     []string
 	Took         time.Duration
 }
@@ -57,18 +57,18 @@ func (r *DiskReport) find(format string, args ...any) {
 // String is the report in a line.
 func (r *DiskReport) String() string {
 	return fmt.Sprintf("%d faults, %d records acknowledged, %d events, %d rows, %d dead letters, %d findings, in %v; said: %s",
-		r.Faults, r.Acknowledged, r.Events, r.Rows, r.Letters, len(r.Findings), r.Took.Round(time.Second), r.Said)
+		r.Faults, r.Acknowledged, r.Events, r.Rows, r.DeadLetters, len(r.Findings), r.Took.Round(time.Second), r.LogLine)
 }
 
-// progress logs how far an attack has come.
-func (l *ledge) progress(round int) {
+// logProgress logs how far an attack has come.
+func (l *diskCase) logProgress(round int) {
 	if round > 0 && round%5 == 0 {
 		l.Log("%d of %d rounds, %d records acknowledged", round, l.Rounds, l.Acknowledged)
 	}
 }
 
-// ledge is a hub and a consumer beside a disk that fails.
-type ledge struct {
+// diskCase is a hub and a consumer beside a disk that fails.
+type diskCase struct {
 	DiskConfig
 	DiskReport
 	secrets   *canaries
@@ -77,11 +77,11 @@ type ledge struct {
 	hub       *process
 	hubAddr   string
 	processes int
-	sent      []sending
+	sent      []sendCall
 }
 
-// sending is a call of `sluice send`.
-type sending struct{ first, count, acked int64 }
+// sendCall is a call of `sluice send`.
+type sendCall struct{ first, count, acked int64 }
 
 const (
 	diskPartitions = 2
@@ -91,8 +91,8 @@ const (
 	sendPerRound = 20_000
 )
 
-// newLedge returns what must be closed.
-func newLedge(cfg DiskConfig) (*ledge, error) {
+// newDiskCase returns what must be closed.
+func newDiskCase(cfg DiskConfig) (*diskCase, error) {
 	if cfg.Log == nil {
 		cfg.Log = func(string, ...any) {}
 	}
@@ -101,19 +101,21 @@ func newLedge(cfg DiskConfig) (*ledge, error) {
 		return nil, err
 	}
 	defer free.Close()
-	l := &ledge{DiskConfig: cfg, secrets: newCanaries(), load: &load{records: cfg.Records}, random: rand.New(rand.NewPCG(cfg.Seed, 20)), hubAddr: free.Addr().String()}
+	l := &diskCase{DiskConfig: cfg, secrets: newCanaries(), load: &load{records: cfg.Records}, random: rand.New(rand.NewPCG(cfg.Seed, 20)), hubAddr: free.Addr().String()}
 	return l, os.WriteFile(l.pipeline(), []byte(cfg.Pipeline), 0o644)
 }
 
-func (l *ledge) pipeline() string { return filepath.Join(l.Dir, "flights.yaml") }
-func (l *ledge) disk() string     { return filepath.Join(l.Dir, "disk") }
-func (l *ledge) trace() string    { return filepath.Join(l.Dir, fmt.Sprintf("trace-%03d", l.processes)) }
+func (l *diskCase) pipeline() string { return filepath.Join(l.Dir, "flights.yaml") }
+func (l *diskCase) disk() string     { return filepath.Join(l.Dir, "disk") }
+func (l *diskCase) trace() string {
+	return filepath.Join(l.Dir, fmt.Sprintf("trace-%03d", l.processes))
+}
 
-func (l *ledge) connection() string {
+func (l *diskCase) connection() string {
 	return "Endpoint=sb://" + l.hubAddr + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + l.secrets.key + ";UseDevelopmentEmulator=true"
 }
 
-func (l *ledge) launch(name string, args ...string) (*process, error) {
+func (l *diskCase) launch(name string, args ...string) (*process, error) {
 	l.processes++
 	return launch(l.Dir, fmt.Sprintf("%s-%03d", name, l.processes), []string{
 		"EVENTHUB_CONNECTION_STRING=" + l.connection(), "DATABASE_URL=sqlite:" + filepath.Join(l.disk(), "flights.db"),
@@ -121,7 +123,7 @@ func (l *ledge) launch(name string, args ...string) (*process, error) {
 }
 
 // serve starts the hub; wrap puts a command around it.
-func (l *ledge) serve(ctx context.Context, data string, wrap func(args ...string) []string) (err error) {
+func (l *diskCase) serve(ctx context.Context, data string, wrap func(args ...string) []string) (err error) {
 	args := []string{l.Binary, "emulator", "serve", "--listen", l.hubAddr, "--hub", fmt.Sprintf("%s=%d", hubName, diskPartitions),
 		"--key", keyName + "=" + l.secrets.key}
 	if data != "" {
@@ -149,7 +151,7 @@ func end(ctx context.Context, p *process, s os.Signal) error {
 }
 
 // close ends what still runs.
-func (l *ledge) close() {
+func (l *diskCase) close() {
 	if l.hub != nil {
 		l.hub.end(syscall.SIGKILL)
 		<-l.hub.done
@@ -157,20 +159,20 @@ func (l *ledge) close() {
 }
 
 // send begins to send records.
-func (l *ledge) send(count int64) (*process, error) {
+func (l *diskCase) send(count int64) (*process, error) {
 	path := filepath.Join(l.Dir, "records.ndjson")
 	first := l.load.acknowledged()
 	if err := l.load.file(path, first, count); err != nil {
 		return nil, err
 	}
 	l.load.advance(count) // each record is sent by one call only
-	l.sent = append(l.sent, sending{first: first, count: count})
+	l.sent = append(l.sent, sendCall{first: first, count: count})
 	return l.launch("send", l.Binary, "send", "--hub", hubName, path)
 }
 
 // sendUntil sends records, again and again, until a condition holds, and
 // returns the sending that is then under way or has just ended.
-func (l *ledge) sendUntil(ctx context.Context, ok func() bool) (*process, error) {
+func (l *diskCase) sendUntil(ctx context.Context, ok func() bool) (*process, error) {
 	for range 50 {
 		p, err := l.send(sendPerRound)
 		if err != nil {
@@ -191,7 +193,7 @@ var acknowledgedLine = regexp.MustCompile(`^(\d+) records? acknowledged`)
 
 // sentAll waits for a send, and returns whether all its records were
 // acknowledged.
-func (l *ledge) sentAll(ctx context.Context, p *process) (bool, error) {
+func (l *diskCase) sentAll(ctx context.Context, p *process) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if err := p.wait(ctx); err != nil {
@@ -212,9 +214,9 @@ func incomplete(p *process, err error) error {
 	return fmt.Errorf("sluice send: %w: %s", cmp.Or(err, errors.New("not all records were acknowledged")), tail(p.stderr()))
 }
 
-// told waits for a line of a process, beyond those of the past, that has all of
+// logged waits for a line of a process, beyond those of the past, that has all of
 // the words.
-func (l *ledge) told(ctx context.Context, p *process, past int, words ...string) bool {
+func (l *diskCase) logged(ctx context.Context, p *process, past int, words ...string) bool {
 	return until(ctx, 30*time.Second, func() bool {
 		for line := range strings.Lines(p.stderr()[past:]) {
 			all := strings.HasSuffix(line, "\n")
@@ -222,7 +224,7 @@ func (l *ledge) told(ctx context.Context, p *process, past int, words ...string)
 				all = all && strings.Contains(line, w)
 			}
 			if all {
-				l.Said = strings.TrimSpace(line)
+				l.LogLine = strings.TrimSpace(line)
 				return true
 			}
 		}
@@ -233,12 +235,12 @@ func (l *ledge) told(ctx context.Context, p *process, past int, words ...string)
 // FillHub fills the disk of a hub, again and again. Every fourth time the
 // sender has to give up; otherwise room is made while it tries again.
 func FillHub(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) {
-	l, err := newLedge(cfg)
+	l, err := newDiskCase(cfg)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	disk, err := mountTiny(l.disk(), diskSize)
+	disk, err := mountSmallDisk(l.disk(), diskSize)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +251,7 @@ func FillHub(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) {
 		return nil, err
 	}
 	for round := range cfg.Rounds {
-		l.progress(round)
+		l.logProgress(round)
 		if err := disk.fill(); err != nil {
 			return nil, err
 		}
@@ -258,7 +260,7 @@ func FillHub(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.told(ctx, l.hub, past, "no space left on device", "free space") {
+		if l.logged(ctx, l.hub, past, "no space left on device", "free space") {
 			l.Faults++
 		} else {
 			l.find("round %d: the hub did not say that its disk is full: %s", round, tail(l.hub.stderr()[past:]))
@@ -287,13 +289,13 @@ func FillHub(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) {
 			}
 		}
 	}
-	return l.judgeHub(ctx, data, began)
+	return l.checkHub(ctx, data, began)
 }
 
-// SpoilHub makes the fsyncs of a hub fail: one by one, or all from some moment
+// FailHubFsync makes the fsyncs of a hub fail: one by one, or all from some moment
 // on, until it is started again.
-func SpoilHub(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
-	l, err := newLedge(cfg)
+func FailHubFsync(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
+	l, err := newDiskCase(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +306,7 @@ func SpoilHub(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 		return nil, err
 	}
 	for round := range cfg.Rounds {
-		l.progress(round)
+		l.logProgress(round)
 		if err := end(ctx, l.hub, syscall.SIGTERM); err != nil {
 			return nil, err
 		}
@@ -315,18 +317,18 @@ func SpoilHub(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 		var trace string
 		err := l.serve(ctx, data, func(args ...string) []string {
 			trace = l.trace()
-			return spoiled(trace, when, args...)
+			return failFsync(trace, when, args...)
 		})
 		all := false
 		switch {
 		case err == nil:
-			if all, err = l.sendWhileSpoiled(ctx, trace); err != nil {
+			if all, err = l.sendWhileFsyncFails(ctx, trace); err != nil {
 				return nil, err
 			}
 		case !l.hub.ended() || l.hub.code() != 1: // it may refuse to start
 			return nil, err
 		}
-		if l.told(ctx, l.hub, 0, "input/output error") {
+		if l.logged(ctx, l.hub, 0, "input/output error") {
 			l.Faults++
 		} else {
 			l.find("round %d: the hub did not say that its disk fails: %s", round, tail(l.hub.stderr()))
@@ -348,12 +350,12 @@ func SpoilHub(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 			return nil, fmt.Errorf("round %d: does not go on after a restart: %w", round, incomplete(p, err))
 		}
 	}
-	return l.judgeHub(ctx, data, began)
+	return l.checkHub(ctx, data, began)
 }
 
-// sendWhileSpoiled sends until an fsync has failed, and returns whether the hub
+// sendWhileFsyncFails sends until an fsync has failed, and returns whether the hub
 // went on by itself.
-func (l *ledge) sendWhileSpoiled(ctx context.Context, trace string) (bool, error) {
+func (l *diskCase) sendWhileFsyncFails(ctx context.Context, trace string) (bool, error) {
 	p, err := l.sendUntil(ctx, func() bool { return injected(trace) > 0 })
 	if err != nil {
 		return false, err
@@ -361,8 +363,8 @@ func (l *ledge) sendWhileSpoiled(ctx context.Context, trace string) (bool, error
 	return l.sentAll(ctx, p)
 }
 
-// judgeHub starts the hub again and looks for what it has acknowledged.
-func (l *ledge) judgeHub(ctx context.Context, data string, began time.Time) (*DiskReport, error) {
+// checkHub starts the hub again and looks for what it has acknowledged.
+func (l *diskCase) checkHub(ctx context.Context, data string, began time.Time) (*DiskReport, error) {
 	if err := end(ctx, l.hub, syscall.SIGKILL); err != nil {
 		return nil, err
 	}
@@ -377,7 +379,7 @@ func (l *ledge) judgeHub(ctx context.Context, data string, began time.Time) (*Di
 }
 
 // compare holds the hub against what was acknowledged and what took effect.
-func (l *ledge) compare(ctx context.Context, done *effects) (*history.Checker, error) {
+func (l *diskCase) compare(ctx context.Context, done *effects) (*history.Checker, error) {
 	source, err := eventhub.New(l.connection(), hubName, nil)
 	if err != nil {
 		return nil, err
@@ -409,12 +411,12 @@ func (l *ledge) compare(ctx context.Context, done *effects) (*history.Checker, e
 
 // FillSQLite fills the disk of a consumer's database, again and again.
 func FillSQLite(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) {
-	l, err := newLedge(cfg)
+	l, err := newDiskCase(cfg)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	disk, err := mountTiny(l.disk(), diskSize)
+	disk, err := mountSmallDisk(l.disk(), diskSize)
 	if err != nil {
 		return nil, err
 	}
@@ -429,7 +431,7 @@ func FillSQLite(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) 
 	}
 	defer func() { c.end(syscall.SIGKILL); <-c.done }()
 	for round := range cfg.Rounds {
-		l.progress(round)
+		l.logProgress(round)
 		if err := l.deliver(ctx, sendPerRound/2); err != nil {
 			return nil, err
 		}
@@ -443,7 +445,7 @@ func FillSQLite(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) 
 		if err := l.deliver(ctx, sendPerRound/2); err != nil {
 			return nil, err
 		}
-		if l.told(ctx, c, past, "disk is full", "free some room") {
+		if l.logged(ctx, c, past, "disk is full", "free some room") {
 			l.Faults++
 		} else {
 			l.find("round %d: the consumer did not say that its disk is full: %s", round, tail(c.stderr()[past:]))
@@ -458,12 +460,12 @@ func FillSQLite(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) 
 	if c.code() != 0 {
 		l.find("the consumer ended with %d: %s", c.code(), tail(c.stderr()))
 	}
-	return l.judgeSQLite(ctx, began)
+	return l.checkSQLite(ctx, began)
 }
 
-// SpoilSQLite makes fsyncs of a consumer fail.
-func SpoilSQLite(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
-	l, err := newLedge(cfg)
+// FailSQLiteFsync makes fsyncs of a consumer fail.
+func FailSQLiteFsync(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
+	l, err := newDiskCase(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -476,12 +478,12 @@ func SpoilSQLite(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 		return nil, err
 	}
 	for round := range cfg.Rounds {
-		l.progress(round)
+		l.logProgress(round)
 		var trace string
 		when := fmt.Sprintf("%d+%d", 4+l.random.IntN(20), 2+l.random.IntN(10))
 		c, err := l.consume(func(args ...string) []string {
 			trace = l.trace()
-			return spoiled(trace, when, args...)
+			return failFsync(trace, when, args...)
 		})
 		if err != nil {
 			return nil, err
@@ -489,7 +491,7 @@ func SpoilSQLite(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 		if err := l.deliver(ctx, sendPerRound/4); err != nil {
 			return nil, err
 		}
-		told := l.told(ctx, c, 0, "flights.db", "disk I/O error")
+		told := l.logged(ctx, c, 0, "flights.db", "disk I/O error")
 		until(ctx, between(l.random, 0, time.Second), func() bool { return l.done() || c.ended() })
 		s := syscall.SIGTERM
 		if round%2 == 0 {
@@ -507,11 +509,11 @@ func SpoilSQLite(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 			l.Faults++
 		}
 	}
-	return l.judgeSQLite(ctx, began)
+	return l.checkSQLite(ctx, began)
 }
 
 // consume starts a consumer; wrap puts a command around it.
-func (l *ledge) consume(wrap func(args ...string) []string) (*process, error) {
+func (l *diskCase) consume(wrap func(args ...string) []string) (*process, error) {
 	args := []string{l.Binary, "run", l.pipeline(), "--history", historyOf(l.Dir, fmt.Sprintf("consumer-%03d", l.processes))}
 	if wrap != nil {
 		args = wrap(args...)
@@ -520,7 +522,7 @@ func (l *ledge) consume(wrap func(args ...string) []string) (*process, error) {
 }
 
 // deliver sends records to a hub that is well.
-func (l *ledge) deliver(ctx context.Context, count int64) error {
+func (l *diskCase) deliver(ctx context.Context, count int64) error {
 	p, err := l.send(count)
 	if err != nil {
 		return err
@@ -532,7 +534,7 @@ func (l *ledge) deliver(ctx context.Context, count int64) error {
 }
 
 // done tells whether all that was sent is committed, by the histories.
-func (l *ledge) done() bool {
+func (l *diskCase) done() bool {
 	up := map[string]int64{}
 	files, _ := filepath.Glob(historyOf(l.Dir, "*")) // the pattern is well-formed
 	for _, path := range files {
@@ -549,10 +551,10 @@ func (l *ledge) done() bool {
 	return sum == l.Acknowledged
 }
 
-func (l *ledge) caughtUp(ctx context.Context) bool { return until(ctx, time.Minute, l.done) }
+func (l *diskCase) caughtUp(ctx context.Context) bool { return until(ctx, time.Minute, l.done) }
 
-// judgeSQLite catches up and compares.
-func (l *ledge) judgeSQLite(ctx context.Context, began time.Time) (*DiskReport, error) {
+// checkSQLite catches up and compares.
+func (l *diskCase) checkSQLite(ctx context.Context, began time.Time) (*DiskReport, error) {
 	p, err := l.launch("catch-up", l.Binary, "run", l.pipeline(), "--history", historyOf(l.Dir, "catch-up"), "--until-caught-up", "--within", "2m")
 	if err != nil {
 		return nil, err
@@ -576,7 +578,7 @@ func (l *ledge) judgeSQLite(ctx context.Context, began time.Time) (*DiskReport, 
 	if err != nil {
 		return nil, err
 	}
-	l.Rows, l.Letters = done.tell(check)
+	l.Rows, l.DeadLetters = done.addTo(check)
 	err = histories(l.Dir, check, map[string]int{})
 	for _, f := range check.Findings(0) {
 		l.find("%v", f)

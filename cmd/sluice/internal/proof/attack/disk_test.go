@@ -32,7 +32,7 @@ func rounds(t *testing.T) int {
 // lost, and it goes on with room on the disk, or after a restart.
 func TestDisk(t *testing.T) {
 	for name, strike := range map[string]func(context.Context, attack.DiskConfig) (*attack.DiskReport, error){
-		"hub full": attack.FillHub, "hub fsync": attack.SpoilHub, "sqlite full": attack.FillSQLite, "sqlite fsync": attack.SpoilSQLite,
+		"hub full": attack.FillHub, "hub fsync": attack.FailHubFsync, "sqlite full": attack.FillSQLite, "sqlite fsync": attack.FailSQLiteFsync,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

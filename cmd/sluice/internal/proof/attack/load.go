@@ -143,7 +143,7 @@ func (w *world) sendFile(ctx context.Context, count int64, rate int) error {
 		case code != 1 || try > 100:
 			return fmt.Errorf("sluice send: exit code %d: %s", code, tail(p.stderr()))
 		}
-		rest(ctx, 200*time.Millisecond)
+		sleep(ctx, 200*time.Millisecond)
 	}
 	return nil
 }

@@ -156,8 +156,8 @@ func (t *tally) any(among ...Fault) bool {
 	return t.fenced < t.owed || slices.ContainsFunc(among, func(f Fault) bool { return t.left[f] > 0 })
 }
 
-// giveBack returns a fault that found nothing to strike.
-func (t *tally) giveBack(f Fault) {
+// putBack returns a fault that found nothing to strike.
+func (t *tally) putBack(f Fault) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.left[f]++

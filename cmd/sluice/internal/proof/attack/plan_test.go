@@ -46,7 +46,7 @@ func TestTally(t *testing.T) {
 		case f == PauseBegin:
 			tally.sawFenced(1)
 		case i%3 == 0:
-			tally.giveBack(f)
+			tally.putBack(f)
 		default:
 			tally.strike(f)
 		}

@@ -108,7 +108,7 @@ type service struct {
 	life     int
 	next     chan struct{} // closed when a life begins
 	failures []error       // ends that are no supervisor's business
-	retired  bool
+	stopped  bool
 	work     sync.WaitGroup
 }
 
@@ -131,7 +131,7 @@ func (s *service) keep() {
 		p, life := s.now()
 		<-p.done
 		s.mu.Lock()
-		if s.retired {
+		if s.stopped {
 			s.mu.Unlock()
 			return
 		}
@@ -152,7 +152,7 @@ func (s *service) keep() {
 func (s *service) again(life int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.retired {
+	if s.stopped {
 		return false
 	}
 	p, err := s.start(life)
@@ -173,8 +173,8 @@ func (s *service) now() (*process, int) {
 	return s.current, s.life
 }
 
-// reborn waits until a life after the given one has begun.
-func (s *service) reborn(ctx context.Context, life int) error {
+// waitForLife waits until a life after the given one has begun.
+func (s *service) waitForLife(ctx context.Context, life int) error {
 	for {
 		s.mu.Lock()
 		now, next := s.life, s.next
@@ -190,10 +190,10 @@ func (s *service) reborn(ctx context.Context, life int) error {
 	}
 }
 
-// retire ends the service in good order and tells what went wrong in its lives.
-func (s *service) retire(ctx context.Context) error {
+// shutdown ends the service in good order and tells what went wrong in its lives.
+func (s *service) shutdown(ctx context.Context) error {
 	s.mu.Lock()
-	s.retired = true
+	s.stopped = true
 	p := s.current
 	s.mu.Unlock()
 	var err error
@@ -212,10 +212,10 @@ func (s *service) retire(ctx context.Context) error {
 	return errors.Join(append(s.failures, err)...)
 }
 
-// abandon kills the service.
-func (s *service) abandon() {
+// kill kills the service.
+func (s *service) kill() {
 	s.mu.Lock()
-	s.retired = true
+	s.stopped = true
 	p := s.current
 	s.mu.Unlock()
 	if p == nil {

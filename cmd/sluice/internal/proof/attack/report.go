@@ -24,7 +24,7 @@ type Report struct {
 	Acknowledged int64 // records
 	Events       int64 // in the hub: those, and what was sent again
 	Rows         int64
-	Letters      int64
+	DeadLetters  int64
 	Records      map[string]int // of the histories, by kind
 	Doubled      int            // events with more than one effect or dead letter
 	Lost         int            // with none
@@ -72,7 +72,7 @@ func (r *Report) String() string {
 	row("records acknowledged", r.Acknowledged)
 	row("events in the hub", r.Events)
 	row("rows", r.Rows)
-	row("dead letters", r.Letters)
+	row("dead letters", r.DeadLetters)
 	row("events doubled", r.Doubled)
 	row("events lost", r.Lost)
 	for _, k := range []string{"claimed", "committed", "fenced", "unknown", "lost lease"} {

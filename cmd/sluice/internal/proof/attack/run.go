@@ -33,14 +33,14 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	if err := w.attack(ctx, cancel); err != nil {
 		return nil, err
 	}
-	r := &Report{Plan: cfg.Plan, Attack: time.Since(began), Namespaces: w.shore != nil}
+	r := &Report{Plan: cfg.Plan, Attack: time.Since(began), Namespaces: w.hostNetwork != nil}
 	r.Struck, r.Fenced = w.tally.counts()
 	w.dump(ctx, r)
-	w.mistakesInWriting(ctx)
+	w.runMisconfigured(ctx)
 	if err := w.catchUp(ctx, r); err != nil {
 		return nil, err
 	}
-	if err := w.judge(ctx, r); err != nil {
+	if err := w.check(ctx, r); err != nil {
 		return nil, err
 	}
 	r.Took = time.Since(began)
@@ -61,9 +61,9 @@ func (w *world) attack(ctx context.Context, cancel context.CancelCauseFunc) erro
 		striking.Go(func() { must(strike(rand.New(rand.NewPCG(w.Plan.Seed, n)))) })
 	}
 	for i, c := range w.consumers {
-		lane(uint64(i), func(random *rand.Rand) error { return w.harass(ctx, c, random) })
+		lane(uint64(i), func(random *rand.Rand) error { return w.strikeConsumers(ctx, c, random) })
 	}
-	lane(10, func(random *rand.Rand) error { return w.shake(ctx, random) })
+	lane(10, func(random *rand.Rand) error { return w.strikeServers(ctx, random) })
 	lane(11, func(random *rand.Rand) error { return w.loseCommits(ctx, random) })
 	watched, unwatch := context.WithCancel(ctx)
 	watching.Go(func() { w.watch(watched) })
@@ -104,16 +104,16 @@ func (w *world) dump(ctx context.Context, r *Report) {
 		p, life := c.now()
 		p.end(syscall.SIGQUIT)
 		within, cancel := context.WithTimeout(ctx, time.Minute)
-		if c.reborn(within, life) == nil {
+		if c.waitForLife(within, life) == nil {
 			r.Dumps++
 		}
 		cancel()
 	}
 }
 
-// mistakesInWriting runs commands with settings that are wrong in one place and
+// runMisconfigured runs commands with settings that are wrong in one place and
 // have the secrets in another.
-func (w *world) mistakesInWriting(ctx context.Context) {
+func (w *world) runMisconfigured(ctx context.Context) {
 	good := w.env(w.clean)
 	key, password := w.secrets.key, w.secrets.password
 	for name, env := range map[string][]string{
@@ -128,11 +128,11 @@ func (w *world) mistakesInWriting(ctx context.Context) {
 		"wrong-key-name":  {"EVENTHUB_CONNECTION_STRING=Endpoint=sb://" + w.clean.hub.Addr() + ";SharedAccessKeyName=other;SharedAccessKey=" + key + ";UseDevelopmentEmulator=true", good[1]},
 		"mixed-up":        {"EVENTHUB_CONNECTION_STRING=" + good[1], "DATABASE_URL=" + good[0]},
 	} {
-		w.mistake(ctx, name, env, "validate", w.pipeline())
-		w.mistake(ctx, name+"-run", env, "run", w.pipeline(), "--until-caught-up", "--within", "1s")
+		w.runFailing(ctx, name, env, "validate", w.pipeline())
+		w.runFailing(ctx, name+"-run", env, "run", w.pipeline(), "--until-caught-up", "--within", "1s")
 	}
-	w.mistake(ctx, "send", good, "send", "--hub", "nothing", os.DevNull)
-	w.mistake(ctx, "key", nil, "emulator", "serve", "--hub", "h=1", "--key", "name="+key+"?")
+	w.runFailing(ctx, "send", good, "send", "--hub", "nothing", os.DevNull)
+	w.runFailing(ctx, "key", nil, "emulator", "serve", "--hub", "h=1", "--key", "name="+key+"?")
 }
 
 // catchUp waits until everything that was sent is done, and ends the consumers
@@ -156,7 +156,7 @@ func (w *world) catchUp(ctx context.Context, r *Report) error {
 	}
 	r.CatchUp = time.Since(began)
 	for _, c := range w.consumers {
-		if err := c.retire(ctx); err != nil {
+		if err := c.shutdown(ctx); err != nil {
 			r.Findings = append(r.Findings, fmt.Sprintf("consumer %s: %v", c.name, err))
 		}
 	}

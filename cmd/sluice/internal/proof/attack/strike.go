@@ -24,8 +24,8 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)))
 }
 
-// rest waits; here waiting is what is to be done.
-func rest(ctx context.Context, d time.Duration) {
+// sleep waits; here waiting is what is to be done.
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -52,8 +52,8 @@ func until(ctx context.Context, within time.Duration, ok func() bool) bool {
 	return true
 }
 
-// harass strikes one consumer whenever it is at work, until no fault is left.
-func (w *world) harass(ctx context.Context, c *consumer, random *rand.Rand) error {
+// strikeConsumers strikes one consumer whenever it is at work, until no fault is left.
+func (w *world) strikeConsumers(ctx context.Context, c *consumer, random *rand.Rand) error {
 	for ctx.Err() == nil {
 		if !until(ctx, time.Second, c.working) && w.tally.any(onConsumers...) {
 			continue // another one has all partitions, and will be struck
@@ -69,9 +69,9 @@ func (w *world) harass(ctx context.Context, c *consumer, random *rand.Rand) erro
 		case struck:
 			w.tally.strike(f)
 		default:
-			w.tally.giveBack(f)
+			w.tally.putBack(f)
 		}
-		rest(ctx, between(random, 50*time.Millisecond, 400*time.Millisecond))
+		sleep(ctx, between(random, 50*time.Millisecond, 400*time.Millisecond))
 	}
 	return nil
 }
@@ -92,28 +92,28 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 		return w.jump(ctx, c)
 	case Reset:
 		n := 0
-		for _, l := range some(c.way, random) {
+		for _, l := range some(c.route, random) {
 			n += l.Reset()
 		}
 		return n > 0, nil
 	case BlackHole:
-		return w.swallow(ctx, some(c.way, random), between(random, 300*time.Millisecond, leaseFor+leaseFor/2))
+		return w.swallow(ctx, some(c.route, random), between(random, 300*time.Millisecond, leaseFor+leaseFor/2))
 	case Unplug:
 		length := between(random, 300*time.Millisecond, leaseFor+leaseFor/2)
-		if c.island == nil {
+		if c.netns == nil {
 			return w.swallow(ctx, []*Link{c.hub, c.sql}, length)
 		}
-		if err := c.island.unplug(); err != nil {
+		if err := c.netns.unplug(); err != nil {
 			return false, err
 		}
-		rest(ctx, length)
-		return true, c.island.plug()
+		sleep(ctx, length)
+		return true, c.netns.plug()
 	}
 	return false, fmt.Errorf("not a fault of a consumer")
 }
 
 // some are one or both of a way's links.
-func some(w *way, random *rand.Rand) []*Link {
+func some(w *route, random *rand.Rand) []*Link {
 	return [][]*Link{{w.hub}, {w.sql}, {w.hub, w.sql}}[random.IntN(3)]
 }
 
@@ -122,7 +122,7 @@ func (w *world) swallow(ctx context.Context, links []*Link, length time.Duration
 	for _, l := range links {
 		l.Swallow()
 	}
-	rest(ctx, length)
+	sleep(ctx, length)
 	for _, l := range links {
 		n += l.Recover()
 	}
@@ -134,16 +134,16 @@ func (w *world) kill(ctx context.Context, c *consumer, random *rand.Rand) (bool,
 	p, life := c.now()
 	end := func() { p.end(syscall.SIGKILL) }
 	if at := moment(random.IntN(6)); at > never && at <= commits {
-		t := c.lay(at, end)
-		c.take(ctx, t, 2*time.Second)
+		t := c.setTrap(at, end)
+		c.awaitTrap(ctx, t, 2*time.Second)
 		close(t.release)
 	} else {
-		rest(ctx, between(random, 0, 200*time.Millisecond))
+		sleep(ctx, between(random, 0, 200*time.Millisecond))
 	}
 	end()
 	within, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return true, c.reborn(within, life)
+	return true, c.waitForLife(within, life)
 }
 
 // pause stops a consumer until its lease has passed and others have taken what
@@ -159,7 +159,7 @@ func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.
 	has := had
 	until(ctx, 4*leaseFor, func() bool { has = w.owns(ctx, p.pid()); return has == 0 })
 	if left := leaseFor + leaseFor/4 - time.Since(began); left > 0 {
-		rest(ctx, left)
+		sleep(ctx, left)
 	}
 	pass()
 	// PostgreSQL answers before the consumer wakes up.
@@ -178,8 +178,8 @@ func (w *world) stop(ctx context.Context, c *consumer, p *process, at moment) (p
 		stop()
 		return func() {}, true
 	}
-	t := c.lay(at, stop)
-	if !c.take(ctx, t, 5*time.Second) {
+	t := c.setTrap(at, stop)
+	if !c.awaitTrap(ctx, t, 5*time.Second) {
 		return nil, false
 	}
 	pass = sync.OnceFunc(func() { close(t.release) })
@@ -221,10 +221,10 @@ func (w *world) owns(ctx context.Context, pid int) int {
 // ownerPattern matches the owner's name that a process gives itself.
 func ownerPattern(pid int) string { return fmt.Sprintf("%%-%d-%%", pid) }
 
-// shake strikes the servers.
-func (w *world) shake(ctx context.Context, random *rand.Rand) error {
+// strikeServers strikes the servers.
+func (w *world) strikeServers(ctx context.Context, random *rand.Rand) error {
 	for ctx.Err() == nil {
-		rest(ctx, between(random, time.Second, 4*time.Second))
+		sleep(ctx, between(random, time.Second, 4*time.Second))
 		f, ok := w.tally.draw(random, Crash, KillHub)
 		if !ok {
 			return nil
@@ -249,10 +249,10 @@ func (w *world) crash(ctx context.Context, random *rand.Rand) error {
 		return err
 	}
 	if random.IntN(4) == 0 {
-		w.mistake(ctx, "without-postgres", w.env(w.clean), "checkpoints", "list", "--config", w.pipeline())
-		w.mistake(ctx, "validate-without-postgres", w.env(w.clean), "validate", w.pipeline())
+		w.runFailing(ctx, "without-postgres", w.env(w.clean), "checkpoints", "list", "--config", w.pipeline())
+		w.runFailing(ctx, "validate-without-postgres", w.env(w.clean), "validate", w.pipeline())
 	}
-	rest(ctx, between(random, 0, 1500*time.Millisecond))
+	sleep(ctx, between(random, 0, 1500*time.Millisecond))
 	return w.pg.Restart()
 }
 
@@ -261,7 +261,7 @@ func (w *world) killHub(ctx context.Context) error {
 	p.end(syscall.SIGKILL)
 	within, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := w.hub.reborn(within, life); err != nil {
+	if err := w.hub.waitForLife(within, life); err != nil {
 		return err
 	}
 	return w.hubReady(within)
@@ -272,11 +272,11 @@ func (w *world) killHub(ctx context.Context) error {
 func (w *world) loseCommits(ctx context.Context, random *rand.Rand) error {
 	armed := func(c *consumer) bool { return !c.disarmed() }
 	for ctx.Err() == nil {
-		rest(ctx, between(random, 10*time.Millisecond, 200*time.Millisecond))
+		sleep(ctx, between(random, 10*time.Millisecond, 200*time.Millisecond))
 		c := w.consumers[random.IntN(len(w.consumers))]
 		if !c.working() {
 			if f := c.disarm(); f != "" {
-				w.tally.giveBack(f)
+				w.tally.putBack(f)
 			}
 			continue
 		}
@@ -285,7 +285,7 @@ func (w *world) loseCommits(ctx context.Context, random *rand.Rand) error {
 		case !ok && !slices.ContainsFunc(w.consumers, armed):
 			return nil
 		case ok && !c.arm(f):
-			w.tally.giveBack(f)
+			w.tally.putBack(f)
 		}
 	}
 	return nil
@@ -302,16 +302,16 @@ func (w *world) struckCommit(ctx context.Context, c *consumer, f Fault, random *
 	late := between(random, 100*time.Millisecond, 1500*time.Millisecond)
 	w.mu.Unlock()
 	w.deliveries.Go(func() {
-		rest(ctx, late)
+		sleep(ctx, late)
 		c.deliver()
 	})
 }
 
-// mistake runs a command that is bound to fail, for its words.
-func (w *world) mistake(ctx context.Context, name string, env []string, args ...string) {
+// runFailing runs a command that is bound to fail, for its words.
+func (w *world) runFailing(ctx context.Context, name string, env []string, args ...string) {
 	w.mu.Lock()
-	w.mistakes++
-	name = fmt.Sprintf("mistake-%03d-%s", w.mistakes, name)
+	w.failing++
+	name = fmt.Sprintf("mistake-%03d-%s", w.failing, name)
 	w.mu.Unlock()
 	p, err := launch(w.Dir, name, env, append([]string{w.Binary}, args...)...)
 	if err != nil {

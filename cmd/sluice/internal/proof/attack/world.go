@@ -52,20 +52,20 @@ type world struct {
 	load    *load
 	secrets *canaries
 
-	pg        *pgtest.Server
-	db        *sql.DB // our own, past all proxies
-	shore     *shore  // nil without network namespaces
-	host      string  // where the processes find their links
-	hub       *service
-	hubAddr   string
-	consumers []*consumer
-	sender    *way
-	clean     *way // of commands; nothing is done to it
-	sends     int
+	pg          *pgtest.Server
+	db          *sql.DB      // our own, past all proxies
+	hostNetwork *hostNetwork // nil without network namespaces
+	host        string       // where the processes find their links
+	hub         *service
+	hubAddr     string
+	consumers   []*consumer
+	sender      *route
+	clean       *route // of commands; nothing is done to it
+	sends       int
 
 	deliveries sync.WaitGroup
 	mu         sync.Mutex // guards what follows, and the commit faults' random numbers
-	mistakes   int
+	failing    int
 }
 
 // build sets everything up, up to consumers that run.
@@ -80,29 +80,29 @@ func (w *world) build(ctx context.Context) (err error) {
 		return err
 	}
 	w.host = "127.0.0.1"
-	if w.shore, err = newShore(consumers); err != nil {
+	if w.hostNetwork, err = newHostNetwork(consumers); err != nil {
 		w.Log("no network namespaces here, so cables are pulled at the proxies: %v", err)
 	} else {
-		w.host = w.shore.host
+		w.host = w.hostNetwork.host
 	}
 	if err := w.buildHub(ctx); err != nil {
 		return err
 	}
-	if w.clean, err = w.newWay(false); err != nil {
+	if w.clean, err = w.newRoute(false); err != nil {
 		return err
 	}
-	if w.sender, err = w.newWay(false); err != nil {
+	if w.sender, err = w.newRoute(false); err != nil {
 		return err
 	}
 	for i := range consumers {
 		c := &consumer{name: string(rune('a' + i))}
-		if w.shore != nil {
-			c.island = w.shore.islands[i]
+		if w.hostNetwork != nil {
+			c.netns = w.hostNetwork.namespaces[i]
 		}
 		random := rand.New(rand.NewPCG(w.Plan.Seed, uint64(100+i)))
 		c.struck = func(f Fault) { w.struckCommit(ctx, c, f, random) }
 		c.start = func(life int) (*process, error) { return w.begin(c, life) }
-		if c.way, err = w.newWay(true); err != nil {
+		if c.route, err = w.newRoute(true); err != nil {
 			return err
 		}
 		c.commits.Intercept(c.intercept)
@@ -162,9 +162,9 @@ func (w *world) hubReady(ctx context.Context) error {
 	return nil
 }
 
-// newWay makes a way to both servers.
-func (w *world) newWay(statements bool) (_ *way, err error) {
-	way := &way{}
+// newRoute makes a way to both servers.
+func (w *world) newRoute(statements bool) (_ *route, err error) {
+	way := &route{}
 	defer func() {
 		if err != nil {
 			way.close()
@@ -188,7 +188,7 @@ func (w *world) newWay(statements bool) (_ *way, err error) {
 func (w *world) pipeline() string { return filepath.Join(w.Dir, "flights.yaml") }
 
 // env is the environment of a process that goes that way, secrets and all.
-func (w *world) env(by *way) []string {
+func (w *world) env(by *route) []string {
 	u := neturl.URL{Scheme: "postgres", User: neturl.UserPassword(role, w.secrets.password), Host: by.sql.Addr(), Path: database, RawQuery: "sslmode=disable"}
 	return []string{
 		"EVENTHUB_CONNECTION_STRING=Endpoint=sb://" + by.hub.Addr() + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + w.secrets.key + ";UseDevelopmentEmulator=true",
@@ -199,20 +199,20 @@ func (w *world) env(by *way) []string {
 // close ends everything that still runs.
 func (w *world) close() error {
 	for _, c := range w.consumers {
-		c.abandon()
+		c.kill()
 	}
 	if w.hub != nil {
-		w.hub.abandon()
+		w.hub.kill()
 	}
 	for _, c := range w.consumers {
-		c.way.close()
+		c.route.close()
 	}
 	w.sender.close()
 	w.clean.close()
 	w.deliveries.Wait()
 	var errs []error
-	if w.shore != nil {
-		errs = append(errs, w.shore.close())
+	if w.hostNetwork != nil {
+		errs = append(errs, w.hostNetwork.close())
 	}
 	if w.db != nil {
 		w.db.Close()

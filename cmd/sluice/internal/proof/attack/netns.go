@@ -13,42 +13,42 @@ import (
 	"syscall"
 )
 
-// shore is the host's side of the cables to a number of islands.
-type shore struct {
-	host    string // its address, the same for all islands
-	islands []*island
+// hostNetwork is the host's side of the cables to a number of islands.
+type hostNetwork struct {
+	host       string // its address, the same for all islands
+	namespaces []*netns
 }
 
-// island is a network namespace, joined to the host by one cable (a veth pair).
+// netns is a network namespace, joined to the host by one cable (a veth pair).
 // It lives as long as its keeper, a process that waits for the end of its input
 // and so for that of this one.
-type island struct {
+type netns struct {
 	keeper *exec.Cmd
-	leash  io.Closer
-	cable  string // the host's end
+	stdin  io.Closer
+	veth   string // the host's end
 }
 
-// newShore makes n islands. It fails where network namespaces are not allowed.
-func newShore(n int) (*shore, error) {
+// newHostNetwork makes n islands. It fails where network namespaces are not allowed.
+func newHostNetwork(n int) (*hostNetwork, error) {
 	// 198.18.0.0/15 is set aside for tests of networks (RFC 2544).
-	s := &shore{host: fmt.Sprintf("198.18.%d.1", os.Getpid()%250)}
+	s := &hostNetwork{host: fmt.Sprintf("198.18.%d.1", os.Getpid()%250)}
 	for i := range n {
-		is, err := newIsland(fmt.Sprintf("slc%d-%d", os.Getpid(), i), s.host, strings.TrimSuffix(s.host, "1")+fmt.Sprint(i+2))
+		is, err := newNetns(fmt.Sprintf("slc%d-%d", os.Getpid(), i), s.host, strings.TrimSuffix(s.host, "1")+fmt.Sprint(i+2))
 		if err != nil {
 			return nil, errors.Join(err, s.close())
 		}
-		s.islands = append(s.islands, is)
+		s.namespaces = append(s.namespaces, is)
 	}
 	return s, nil
 }
 
-func newIsland(cable, host, address string) (_ *island, err error) {
-	is := &island{keeper: exec.Command("sh", "-c", "read -r _"), cable: cable}
+func newNetns(cable, host, address string) (_ *netns, err error) {
+	is := &netns{keeper: exec.Command("sh", "-c", "read -r _"), veth: cable}
 	in, err := is.keeper.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	is.leash = in
+	is.stdin = in
 	is.keeper.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setpgid: true}
 	if err := is.keeper.Start(); err != nil {
 		in.Close()
@@ -83,17 +83,17 @@ func command(args ...string) error {
 }
 
 // inside is a command in the island's network. It becomes the program it runs.
-func (is *island) inside(args ...string) []string {
+func (is *netns) inside(args ...string) []string {
 	return append([]string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", is.keeper.Process.Pid)}, args...)
 }
 
 // unplug pulls the cable: packets vanish, nobody is told.
-func (is *island) unplug() error { return command("ip", "link", "set", is.cable, "down") }
+func (is *netns) unplug() error { return command("ip", "link", "set", is.veth, "down") }
 
-func (is *island) plug() error { return command("ip", "link", "set", is.cable, "up") }
+func (is *netns) plug() error { return command("ip", "link", "set", is.veth, "up") }
 
 // close ends the namespace, once no process is in it; its cable goes with it.
-func (is *island) close() error { return errors.Join(is.leash.Close(), ignoreExit(is.keeper.Wait())) }
+func (is *netns) close() error { return errors.Join(is.stdin.Close(), ignoreExit(is.keeper.Wait())) }
 
 // ignoreExit drops the exit status of a process that has done its duty.
 func ignoreExit(err error) error {
@@ -104,9 +104,9 @@ func ignoreExit(err error) error {
 	return err
 }
 
-func (s *shore) close() error {
+func (s *hostNetwork) close() error {
 	var errs []error
-	for _, is := range s.islands {
+	for _, is := range s.namespaces {
 		errs = append(errs, is.close())
 	}
 	return errors.Join(errs...)

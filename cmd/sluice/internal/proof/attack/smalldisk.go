@@ -11,25 +11,25 @@ import (
 	"syscall"
 )
 
-// tinyDisk is a file system in memory, of a size, with a ballast file that
+// smallDisk is a file system in memory, of a size, with a ballast file that
 // takes the room that nobody else is to have.
-type tinyDisk struct{ dir string }
+type smallDisk struct{ dir string }
 
-// mountTiny needs to be root.
-func mountTiny(dir string, megabytes int) (*tinyDisk, error) {
+// mountSmallDisk needs to be root.
+func mountSmallDisk(dir string, megabytes int) (*smallDisk, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
 	if err := syscall.Mount("sluice-attack", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes)); err != nil {
 		return nil, fmt.Errorf("mount a disk at %s: %w", dir, err)
 	}
-	return &tinyDisk{dir}, nil
+	return &smallDisk{dir}, nil
 }
 
-func (d *tinyDisk) ballast() string { return filepath.Join(d.dir, "ballast") }
+func (d *smallDisk) ballast() string { return filepath.Join(d.dir, "ballast") }
 
 // fill takes all room that is left.
-func (d *tinyDisk) fill() error {
+func (d *smallDisk) fill() error {
 	f, err := os.OpenFile(d.ballast(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (d *tinyDisk) fill() error {
 }
 
 // free gives room back.
-func (d *tinyDisk) free(megabytes int64) error {
+func (d *smallDisk) free(megabytes int64) error {
 	info, err := os.Stat(d.ballast())
 	if err != nil {
 		return err
@@ -56,13 +56,13 @@ func (d *tinyDisk) free(megabytes int64) error {
 	return os.Truncate(d.ballast(), max(0, info.Size()-megabytes<<20))
 }
 
-func (d *tinyDisk) close() error { return syscall.Unmount(d.dir, syscall.MNT_DETACH) }
+func (d *smallDisk) close() error { return syscall.Unmount(d.dir, syscall.MNT_DETACH) }
 
-// spoiled is a command run under strace, which makes its fsyncs fail with EIO
+// failFsync is a command run under strace, which makes its fsyncs fail with EIO
 // and writes down which to the file trace. When is as strace's manual says
 // under inject; each thread counts its own. The process started becomes the
 // program itself.
-func spoiled(trace, when string, args ...string) []string {
+func failFsync(trace, when string, args ...string) []string {
 	return append([]string{"strace", "-D", "-f", "--seccomp-bpf", "-q", "-o", trace,
 		"-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO:when=" + when}, args...)
 }

@@ -22,16 +22,16 @@ import (
 // mostFindings bounds a report.
 const mostFindings = 20
 
-// judge compares what the hub has with what is in the database, and searches
+// check compares what the hub has with what is in the database, and searches
 // for secrets. It leaves the servers stopped.
-func (w *world) judge(ctx context.Context, r *Report) error {
+func (w *world) check(ctx context.Context, r *Report) error {
 	r.Acknowledged = w.load.acknowledged()
 	var check history.Checker
 	r.Records = map[string]int{}
 	if err := histories(w.Dir, &check, r.Records); err != nil {
 		return err
 	}
-	if err := w.judgeEffects(ctx, &check, r); err != nil {
+	if err := w.checkEffects(ctx, &check, r); err != nil {
 		return err
 	}
 	for _, f := range check.Findings(0) {
@@ -49,7 +49,7 @@ func (w *world) judge(ctx context.Context, r *Report) error {
 		r.Lives += life
 	}
 	_, r.HubLives = w.hub.now()
-	if err := w.hub.retire(ctx); err != nil {
+	if err := w.hub.shutdown(ctx); err != nil {
 		r.find("hub: %v", err)
 	}
 	log := w.pg.Log()
@@ -116,8 +116,8 @@ func readHistory(path string, add func(history.Record)) error {
 	return nil
 }
 
-// judgeEffects holds the hub's events against the database.
-func (w *world) judgeEffects(ctx context.Context, check *history.Checker, r *Report) error {
+// checkEffects holds the hub's events against the database.
+func (w *world) checkEffects(ctx context.Context, check *history.Checker, r *Report) error {
 	connection := "Endpoint=sb://" + w.hubAddr + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + w.secrets.key + ";UseDevelopmentEmulator=true"
 	source, err := eventhub.New(connection, hubName, nil)
 	if err != nil {
@@ -128,7 +128,7 @@ func (w *world) judgeEffects(ctx context.Context, check *history.Checker, r *Rep
 	if err != nil {
 		return err
 	}
-	r.Rows, r.Letters = done.tell(check)
+	r.Rows, r.DeadLetters = done.addTo(check)
 	seen := make([]bool, r.Acknowledged)
 	if r.Events, err = done.compare(ctx, source, partitions, check, seen, r.find); err != nil {
 		return err
@@ -144,8 +144,8 @@ func (w *world) judgeEffects(ctx context.Context, check *history.Checker, r *Rep
 // effects are what is in the database: by partition and sequence number, in
 // the order in which they were read, and so with all repeats.
 type effects struct {
-	rows    map[string][]mapped
-	letters map[string][]int64
+	rows        map[string][]mapped
+	deadLetters map[string][]int64
 }
 
 // mapped is a row, what the pipeline makes of a flight.
@@ -155,7 +155,7 @@ type mapped struct {
 }
 
 func readEffects(ctx context.Context, db *sql.DB) (*effects, error) {
-	e := &effects{rows: map[string][]mapped{}, letters: map[string][]int64{}}
+	e := &effects{rows: map[string][]mapped{}, deadLetters: map[string][]int64{}}
 	err := each(ctx, db, `SELECT hub_partition, sequence_number, delay, distance, coalesce(origin, '') FROM flights`, func(rows *sql.Rows) error {
 		var partition string
 		var m mapped
@@ -168,7 +168,7 @@ func readEffects(ctx context.Context, db *sql.DB) (*effects, error) {
 			var partition string
 			var sequence int64
 			err := rows.Scan(&partition, &sequence)
-			e.letters[partition] = append(e.letters[partition], sequence)
+			e.deadLetters[partition] = append(e.deadLetters[partition], sequence)
 			return err
 		})
 	}
@@ -192,15 +192,15 @@ func each(ctx context.Context, db *sql.DB, query string, fn func(*sql.Rows) erro
 	return rows.Err()
 }
 
-// tell hands them to a checker, and counts them.
-func (e *effects) tell(check *history.Checker) (rows, letters int64) {
+// addTo hands them to a checker, and counts them.
+func (e *effects) addTo(check *history.Checker) (rows, letters int64) {
 	for partition, list := range e.rows {
 		rows += int64(len(list))
 		for _, m := range list {
 			check.Add(history.Record{Kind: history.Effect, Partition: partition, To: m.sequence})
 		}
 	}
-	for partition, list := range e.letters {
+	for partition, list := range e.deadLetters {
 		letters += int64(len(list))
 		for _, sequence := range list {
 			check.Add(history.Record{Kind: history.Letter, Partition: partition, To: sequence})
@@ -228,8 +228,8 @@ func (e *effects) compare(ctx context.Context, source *eventhub.Source, partitio
 		for _, m := range e.rows[id] {
 			rows[m.sequence] = m
 		}
-		letters := make(map[int64]bool, len(e.letters[id]))
-		for _, sequence := range e.letters[id] {
+		letters := make(map[int64]bool, len(e.deadLetters[id]))
+		for _, sequence := range e.deadLetters[id] {
 			letters[sequence] = true
 		}
 		err = readAll(ctx, source, id, b.Last.Sequence, func(ev *sluice.Event) {
