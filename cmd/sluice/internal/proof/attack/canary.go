@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// canaries are secrets that must not come to light.
+// canaries are secrets that must not appear in any output.
 type canaries struct {
 	key      string // of the hub, base64 as a connection string has it
 	password string // of PostgreSQL's role
@@ -61,7 +61,7 @@ func (c *canaries) forms() map[string][]byte {
 	return forms
 }
 
-// readyLine allows the one line in which a hub tells its key, as it is asked to.
+// readyLine allows the one line in which a hub prints its key, as it should.
 func readyLine(path, line string) bool {
 	return strings.HasPrefix(filepath.Base(path), "hub-") && strings.HasSuffix(path, ".out") && strings.HasPrefix(line, "ready ")
 }

@@ -22,8 +22,8 @@ import (
 // mostFindings bounds a report.
 const mostFindings = 20
 
-// check compares what the hub has with what is in the database, and searches
-// for secrets. It leaves the servers stopped.
+// check compares the events in the hub with the database, and searches all
+// outputs for secrets. It leaves the servers stopped.
 func (w *world) check(ctx context.Context, r *Report) error {
 	r.Acknowledged = w.load.acknowledged()
 	var check history.Checker
@@ -59,7 +59,7 @@ func (w *world) check(ctx context.Context, r *Report) error {
 	if err := w.pg.Stop(); err != nil {
 		return err
 	}
-	// So that a search that sees nothing is noticed.
+	// A planted secret shows that the search works.
 	planted := filepath.Join(w.Dir, "planted")
 	if err := os.WriteFile(planted, []byte(w.secrets.password), 0o600); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (w *world) check(ctx context.Context, r *Report) error {
 		return err
 	}
 	if searched.Allowed == 0 {
-		r.find("the search for secrets did not find the one that was planted")
+		r.find("the search for secrets did not find the planted secret, so its result means nothing")
 	}
 	r.Searched = searched
 	for _, f := range found {
@@ -87,7 +87,8 @@ func (r *Report) find(format string, args ...any) {
 	}
 }
 
-// histories reads what the consumers have written, and counts it by kind.
+// histories reads the histories of the consumers into check, and counts their
+// records by kind.
 func histories(dir string, check *history.Checker, counts map[string]int) error {
 	files, err := filepath.Glob(historyOf(dir, "*"))
 	if err != nil {
@@ -116,7 +117,8 @@ func readHistory(path string, add func(history.Record)) error {
 	return nil
 }
 
-// checkEffects holds the hub's events against the database.
+// checkEffects compares the hub's events with the rows and dead letters in the
+// database.
 func (w *world) checkEffects(ctx context.Context, check *history.Checker, r *Report) error {
 	connection := "Endpoint=sb://" + w.hubAddr + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + w.secrets.key + ";UseDevelopmentEmulator=true"
 	source, err := eventhub.New(connection, hubName, nil)
@@ -135,20 +137,20 @@ func (w *world) checkEffects(ctx context.Context, check *history.Checker, r *Rep
 	}
 	for n, ok := range seen {
 		if !ok {
-			r.find("record %d was acknowledged, and is not in the hub", n)
+			r.find("record %d was acknowledged but is not in the hub", n)
 		}
 	}
 	return nil
 }
 
-// effects are what is in the database: by partition and sequence number, in
-// the order in which they were read, and so with all repeats.
+// effects are the rows and dead letters in the database, by partition, in the
+// order in which they were read, duplicates included.
 type effects struct {
 	rows        map[string][]mapped
 	deadLetters map[string][]int64
 }
 
-// mapped is a row, what the pipeline makes of a flight.
+// mapped is the row that the pipeline makes of a flight.
 type mapped struct {
 	sequence, delay, distance int64
 	origin                    string
@@ -192,7 +194,7 @@ func each(ctx context.Context, db *sql.DB, query string, fn func(*sql.Rows) erro
 	return rows.Err()
 }
 
-// addTo hands them to a checker, and counts them.
+// addTo adds the effects to a checker, and counts them.
 func (e *effects) addTo(check *history.Checker) (rows, letters int64) {
 	for partition, list := range e.rows {
 		rows += int64(len(list))
@@ -209,9 +211,9 @@ func (e *effects) addTo(check *history.Checker) (rows, letters int64) {
 	return rows, letters
 }
 
-// compare reads the hub, tells a checker what it holds, marks the numbers of
-// the records that are there, and sees that each row has what is in its event.
-// It returns how many events there are.
+// compare reads the hub, adds its events to a checker, marks the numbers of the
+// records that it has in seen, and checks that each row agrees with its event. It
+// returns the number of events.
 func (e *effects) compare(ctx context.Context, source *eventhub.Source, partitions int, check *history.Checker, seen []bool, find func(string, ...any)) (events int64, err error) {
 	for p := range partitions {
 		id := fmt.Sprint(p)
@@ -220,7 +222,7 @@ func (e *effects) compare(ctx context.Context, source *eventhub.Source, partitio
 			return 0, err
 		}
 		if b.First != 0 && b.Last.Sequence >= 0 {
-			find("partition %s of the hub begins with event %d", id, b.First)
+			find("partition %s of the hub begins with event %d, want 0", id, b.First)
 		}
 		events += b.Last.Sequence + 1
 		check.Add(history.Record{Kind: history.Sent, Partition: id, From: -1, To: b.Last.Sequence})
@@ -235,7 +237,7 @@ func (e *effects) compare(ctx context.Context, source *eventhub.Source, partitio
 		err = readAll(ctx, source, id, b.Last.Sequence, func(ev *sluice.Event) {
 			var f flight
 			if err := json.Unmarshal(ev.Body, &f); err != nil {
-				find("partition %s: event %d is %q", id, ev.Sequence, ev.Body)
+				find("partition %s: event %d is not the JSON that was sent: %q", id, ev.Sequence, ev.Body)
 				return
 			}
 			if f.N < int64(len(seen)) {
@@ -244,11 +246,11 @@ func (e *effects) compare(ctx context.Context, source *eventhub.Source, partitio
 			row, has := rows[ev.Sequence]
 			switch {
 			case f.Delay == nil && has:
-				find("partition %s: event %d cannot be mapped, and yet there is a row", id, ev.Sequence)
+				find("partition %s: event %d has no delay and cannot be mapped, but there is a row", id, ev.Sequence)
 			case f.Delay != nil && has && row != (mapped{ev.Sequence, *f.Delay, f.Distance, f.Origin}):
-				find("partition %s: event %d is %s, its row is %v", id, ev.Sequence, ev.Body, row)
+				find("partition %s: event %d is %s, but its row is %v", id, ev.Sequence, ev.Body, row)
 			case f.Delay != nil && letters[ev.Sequence]:
-				find("partition %s: event %d is %s, and yet a dead letter", id, ev.Sequence, ev.Body)
+				find("partition %s: event %d can be mapped, but is a dead letter: %s", id, ev.Sequence, ev.Body)
 			}
 		})
 		if err != nil {
@@ -258,7 +260,7 @@ func (e *effects) compare(ctx context.Context, source *eventhub.Source, partitio
 	return events, nil
 }
 
-// readAll hands on all events of a partition up to last.
+// readAll calls see with all events of a partition up to last.
 func readAll(ctx context.Context, source *eventhub.Source, partition string, last int64, see func(*sluice.Event)) (err error) {
 	if last < 0 {
 		return nil
@@ -281,7 +283,7 @@ func readAll(ctx context.Context, source *eventhub.Source, partition string, las
 	return nil
 }
 
-// panics looks for what a program must never print.
+// panics searches the programs' outputs for panics and data races.
 func panics(dir string, find func(string, ...any)) {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.err")) // the pattern is well-formed
 	for _, path := range files {

@@ -14,18 +14,19 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
-// moment is a point of a step's way to PostgreSQL.
+// moment is a moment in a step: which of its statements is on its way to
+// PostgreSQL.
 type moment int
 
 const (
 	never   moment = iota
-	begins         // the transaction that moves the checkpoint is asked for
+	begins         // the first statement of the transaction that moves the checkpoint
 	writes         // the batch's COPY
-	commits        // the COMMIT behind it
+	commits        // the COMMIT
 )
 
-// momentOf recognises the moments by pgstore's statements. If those change,
-// nothing is recognised, no such fault strikes, and the attack fails.
+// momentOf recognises the moments by pgstore's statements. If those change, it
+// recognises nothing, these faults do not strike, and the attack fails for that.
 func momentOf(statements []string) moment {
 	last := statements[len(statements)-1]
 	for _, s := range statements {
@@ -41,8 +42,8 @@ func momentOf(statements []string) moment {
 	return never
 }
 
-// trap strikes when a statement of its moment goes by, and holds that up until
-// it is released.
+// trap calls strike when a statement of its moment passes the proxy, and holds the
+// statement back until release is closed.
 type trap struct {
 	at      moment
 	strike  func()
@@ -50,10 +51,10 @@ type trap struct {
 	release chan struct{}
 }
 
-// route is how a process reaches the hub and PostgreSQL.
+// route is the connection of a process to the hub and to PostgreSQL.
 type route struct {
 	hub, sql *Link
-	commits  *pgtest.Proxy // behind sql; nil where nothing is done to statements
+	commits  *pgtest.Proxy // between sql and PostgreSQL; nil where no fault strikes statements
 }
 
 func (w *route) close() {
@@ -71,26 +72,26 @@ func (w *route) close() {
 	}
 }
 
-// consumer is one `sluice run`, kept alive.
+// consumer is a `sluice run` that is started again whenever it ends.
 type consumer struct {
 	service
 	*route
 	name  string
-	netns *netns // nil if it lives in the host's network
+	netns *netns // nil if it runs in the host's network
 
 	mu     sync.Mutex
 	trap   *trap
 	armed  Fault // for the next COMMIT
 	late   bool  // a COMMIT is held back
 	struck func(Fault)
-	last   time.Time // that a step of this life came to its COMMIT
-	fenced int       // steps that PostgreSQL has refused: they changed no checkpoint
+	last   time.Time // when a step of the current process came to its COMMIT
+	fenced int       // steps that PostgreSQL has refused: their UPDATE changed no checkpoint
 }
 
-// commitFaults are what pgtest's proxy does for a fault.
+// commitFaults maps faults to those of pgtest's proxy.
 var commitFaults = map[Fault]pgtest.Fault{CutBefore: pgtest.CutBefore, LoseReply: pgtest.LoseReply, DeliverLate: pgtest.DeliverLate}
 
-// intercept sees every statement that the consumer sends.
+// intercept is called with all statements that the consumer sends.
 func (c *consumer) intercept(statements []string) pgtest.Fault {
 	at := momentOf(statements)
 	if at == never {
@@ -121,7 +122,7 @@ func (c *consumer) intercept(statements []string) pgtest.Fault {
 	return commitFaults[fault] // None for none
 }
 
-// answered sees what comes of the consumer's statements.
+// answered is called with the results of the consumer's statements.
 func (c *consumer) answered(statements, tags []string) {
 	if momentOf(statements) == begins && slices.Contains(tags, "UPDATE 0") {
 		c.mu.Lock()
@@ -130,7 +131,7 @@ func (c *consumer) answered(statements, tags []string) {
 	}
 }
 
-// refusals is how many of its steps PostgreSQL has refused.
+// refusals is the number of its steps that PostgreSQL has refused.
 func (c *consumer) refusals() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +147,7 @@ func (c *consumer) setTrap(at moment, strike func()) *trap {
 	return t
 }
 
-// awaitTrap waits until the trap is sprung, or takes it away.
+// awaitTrap waits until the trap is hit, and removes it if it is not in time.
 func (c *consumer) awaitTrap(ctx context.Context, t *trap, within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -163,11 +164,11 @@ func (c *consumer) awaitTrap(ctx context.Context, t *trap, within time.Duration)
 		return false
 	}
 	c.mu.Unlock()
-	<-t.hit // it goes off just now
+	<-t.hit // it is hit at this moment
 	return true
 }
 
-// arm makes the next COMMIT suffer a fault, unless one is waiting already.
+// arm sets the fault of the next COMMIT, unless one is set already.
 func (c *consumer) arm(f Fault) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +187,7 @@ func (c *consumer) deliver() {
 	c.late = false
 }
 
-// disarm returns the fault that waits for a COMMIT, which will suffer none.
+// disarm removes the fault of the next COMMIT, and returns it.
 func (c *consumer) disarm() Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,21 +196,21 @@ func (c *consumer) disarm() Fault {
 	return f
 }
 
-// disarmed tells whether no fault waits for a COMMIT.
+// disarmed reports whether no fault is set for the next COMMIT.
 func (c *consumer) disarmed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.armed == ""
 }
 
-// working tells whether it has come to a COMMIT just now.
+// working reports whether the consumer has sent a COMMIT in the last second.
 func (c *consumer) working() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Since(c.last) < time.Second
 }
 
-// begin starts a life, with a history of its own.
+// begin starts a process of the consumer, with its own history file.
 func (w *world) begin(c *consumer, life int) (*process, error) {
 	c.mu.Lock()
 	c.last = time.Time{}

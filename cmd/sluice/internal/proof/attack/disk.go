@@ -25,21 +25,21 @@ import (
 	"github.com/sluice-go/sluice/eventhub"
 )
 
-// DiskConfig is what an attack on a disk needs.
+// DiskConfig configures an attack on a disk.
 type DiskConfig struct {
 	Binary   string
 	Pipeline string
 	Records  []json.RawMessage
-	Dir      string // of all outputs; empty
-	Rounds   int    // so many faults
+	Dir      string // for all outputs; it must be empty
+	Rounds   int    // number of faults
 	Seed     uint64
 	Log      func(format string, args ...any) // default none
 }
 
-// DiskReport is what came of an attack on a disk.
+// DiskReport is the result of an attack on a disk.
 type DiskReport struct {
 	Faults       int    // rounds in which the disk failed
-	LogLine      string // one of the lines that told of it
+	LogLine      string // the last log line that reported a fault
 	Acknowledged int64  // records
 	Events       int64
 	Rows         int64 // 0 where only the hub was attacked
@@ -56,18 +56,18 @@ func (r *DiskReport) find(format string, args ...any) {
 
 // String is the report in a line.
 func (r *DiskReport) String() string {
-	return fmt.Sprintf("%d faults, %d records acknowledged, %d events, %d rows, %d dead letters, %d findings, in %v; said: %s",
+	return fmt.Sprintf("%d faults, %d records acknowledged, %d events, %d rows, %d dead letters, %d findings, in %v; last log line about the disk: %s",
 		r.Faults, r.Acknowledged, r.Events, r.Rows, r.DeadLetters, len(r.Findings), r.Took.Round(time.Second), r.LogLine)
 }
 
-// logProgress logs how far an attack has come.
+// logProgress logs the progress of an attack every five rounds.
 func (l *diskCase) logProgress(round int) {
 	if round > 0 && round%5 == 0 {
 		l.Log("%d of %d rounds, %d records acknowledged", round, l.Rounds, l.Acknowledged)
 	}
 }
 
-// diskCase is a hub and a consumer beside a disk that fails.
+// diskCase is a hub and a consumer, one of them on a disk that fails.
 type diskCase struct {
 	DiskConfig
 	DiskReport
@@ -86,12 +86,12 @@ type sendCall struct{ first, count, acked int64 }
 const (
 	diskPartitions = 2
 	diskSize       = 256 // MB
-	// roomPerRound is what a round may add to the disk.
+	// roomPerRound is the space that a round needs at most.
 	roomPerRound = 8 // MB
 	sendPerRound = 20_000
 )
 
-// newDiskCase returns what must be closed.
+// newDiskCase makes a case without processes. It must be closed.
 func newDiskCase(cfg DiskConfig) (*diskCase, error) {
 	if cfg.Log == nil {
 		cfg.Log = func(string, ...any) {}
@@ -122,7 +122,7 @@ func (l *diskCase) launch(name string, args ...string) (*process, error) {
 	}, args...)
 }
 
-// serve starts the hub; wrap puts a command around it.
+// serve starts the hub. wrap, if not nil, changes its command line.
 func (l *diskCase) serve(ctx context.Context, data string, wrap func(args ...string) []string) (err error) {
 	args := []string{l.Binary, "emulator", "serve", "--listen", l.hubAddr, "--hub", fmt.Sprintf("%s=%d", hubName, diskPartitions),
 		"--key", keyName + "=" + l.secrets.key}
@@ -137,7 +137,7 @@ func (l *diskCase) serve(ctx context.Context, data string, wrap func(args ...str
 	}
 	ready := func() bool { return strings.HasPrefix(l.hub.stdout(), "ready ") || l.hub.ended() }
 	if !until(ctx, time.Minute, ready) || l.hub.ended() {
-		return fmt.Errorf("the hub does not serve: %s", tail(l.hub.stderr()))
+		return fmt.Errorf("the hub was not ready within a minute: %s", tail(l.hub.stderr()))
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func end(ctx context.Context, p *process, s os.Signal) error {
 	return p.wait(ctx)
 }
 
-// close ends what still runs.
+// close ends the processes that still run.
 func (l *diskCase) close() {
 	if l.hub != nil {
 		l.hub.end(syscall.SIGKILL)
@@ -158,7 +158,7 @@ func (l *diskCase) close() {
 	}
 }
 
-// send begins to send records.
+// send starts to send records.
 func (l *diskCase) send(count int64) (*process, error) {
 	path := filepath.Join(l.Dir, "records.ndjson")
 	first := l.load.acknowledged()
@@ -170,8 +170,8 @@ func (l *diskCase) send(count int64) (*process, error) {
 	return l.launch("send", l.Binary, "send", "--hub", hubName, path)
 }
 
-// sendUntil sends records, again and again, until a condition holds, and
-// returns the sending that is then under way or has just ended.
+// sendUntil sends records repeatedly until a condition holds, and returns the
+// `sluice send` that then runs or has just ended.
 func (l *diskCase) sendUntil(ctx context.Context, ok func() bool) (*process, error) {
 	for range 50 {
 		p, err := l.send(sendPerRound)
@@ -186,12 +186,12 @@ func (l *diskCase) sendUntil(ctx context.Context, ok func() bool) (*process, err
 			return nil, incomplete(p, err)
 		}
 	}
-	return nil, errors.New("the disk does not fail")
+	return nil, errors.New("the disk did not fail although much was sent")
 }
 
 var acknowledgedLine = regexp.MustCompile(`^(\d+) records? acknowledged`)
 
-// sentAll waits for a send, and returns whether all its records were
+// sentAll waits for a `sluice send`, and returns whether all its records were
 // acknowledged.
 func (l *diskCase) sentAll(ctx context.Context, p *process) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -201,7 +201,7 @@ func (l *diskCase) sentAll(ctx context.Context, p *process) (bool, error) {
 	}
 	match := acknowledgedLine.FindStringSubmatch(p.stdout())
 	if match == nil {
-		return false, fmt.Errorf("sluice send says %q: %s", p.stdout(), tail(p.stderr()))
+		return false, fmt.Errorf("sluice send printed no number of acknowledged records, but %q: %s", p.stdout(), tail(p.stderr()))
 	}
 	s := &l.sent[len(l.sent)-1]
 	s.acked, _ = strconv.ParseInt(match[1], 10, 64) // digits
@@ -209,13 +209,13 @@ func (l *diskCase) sentAll(ctx context.Context, p *process) (bool, error) {
 	return p.code() == 0 && s.acked == s.count, nil
 }
 
-// incomplete is what is wrong with a sending.
+// incomplete is the error of a `sluice send` that has not sent all its records.
 func incomplete(p *process, err error) error {
 	return fmt.Errorf("sluice send: %w: %s", cmp.Or(err, errors.New("not all records were acknowledged")), tail(p.stderr()))
 }
 
-// logged waits for a line of a process, beyond those of the past, that has all of
-// the words.
+// logged waits until a process has printed a line to standard error, after the
+// first past bytes of it, that contains all of the words.
 func (l *diskCase) logged(ctx context.Context, p *process, past int, words ...string) bool {
 	return until(ctx, 30*time.Second, func() bool {
 		for line := range strings.Lines(p.stderr()[past:]) {
@@ -232,8 +232,8 @@ func (l *diskCase) logged(ctx context.Context, p *process, past int, words ...st
 	})
 }
 
-// FillHub fills the disk of a hub, again and again. Every fourth time the
-// sender has to give up; otherwise room is made while it tries again.
+// FillHub fills the disk of a hub in every round. In every fourth round the sender
+// must give up; in the others space is freed while it retries.
 func FillHub(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) {
 	l, err := newDiskCase(cfg)
 	if err != nil {
@@ -263,7 +263,7 @@ func FillHub(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) {
 		if l.logged(ctx, l.hub, past, "no space left on device", "free space") {
 			l.Faults++
 		} else {
-			l.find("round %d: the hub did not say that its disk is full: %s", round, tail(l.hub.stderr()[past:]))
+			l.find("round %d: the hub did not log that its disk is full: %s", round, tail(l.hub.stderr()[past:]))
 		}
 		patient := round%4 != 0
 		if patient {
@@ -276,7 +276,7 @@ func FillHub(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) {
 		case err != nil:
 			return nil, err
 		case all != patient:
-			l.find("round %d: all records acknowledged: %v, room was made: %v: %s", round, all, patient, tail(p.stderr()))
+			l.find("round %d: all records acknowledged: %v, space was freed: %v: %s", round, all, patient, tail(p.stderr()))
 		case !all:
 			if err := disk.free(roomPerRound); err != nil {
 				return nil, err
@@ -285,15 +285,15 @@ func FillHub(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) {
 				all, err = l.sentAll(ctx, p)
 			}
 			if err != nil || !all {
-				return nil, fmt.Errorf("round %d: does not go on with room on the disk: %w", round, incomplete(p, err))
+				return nil, fmt.Errorf("round %d: does not continue after space was freed: %w", round, incomplete(p, err))
 			}
 		}
 	}
 	return l.checkHub(ctx, data, began)
 }
 
-// FailHubFsync makes the fsyncs of a hub fail: one by one, or all from some moment
-// on, until it is started again.
+// FailHubFsync makes fsyncs of a hub fail: one of them, or all from some moment on
+// until the hub is started again.
 func FailHubFsync(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 	l, err := newDiskCase(cfg)
 	if err != nil {
@@ -331,10 +331,10 @@ func FailHubFsync(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 		if l.logged(ctx, l.hub, 0, "input/output error") {
 			l.Faults++
 		} else {
-			l.find("round %d: the hub did not say that its disk fails: %s", round, tail(l.hub.stderr()))
+			l.find("round %d: the hub did not log that its disk fails: %s", round, tail(l.hub.stderr()))
 		}
 		if all {
-			continue // it went on by itself
+			continue // it continued by itself
 		}
 		if err := end(ctx, l.hub, syscall.SIGKILL); err != nil {
 			return nil, err
@@ -347,14 +347,14 @@ func FailHubFsync(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 			all, err = l.sentAll(ctx, p)
 		}
 		if err != nil || !all {
-			return nil, fmt.Errorf("round %d: does not go on after a restart: %w", round, incomplete(p, err))
+			return nil, fmt.Errorf("round %d: does not continue after a restart: %w", round, incomplete(p, err))
 		}
 	}
 	return l.checkHub(ctx, data, began)
 }
 
 // sendWhileFsyncFails sends until an fsync has failed, and returns whether the hub
-// went on by itself.
+// continued by itself.
 func (l *diskCase) sendWhileFsyncFails(ctx context.Context, trace string) (bool, error) {
 	p, err := l.sendUntil(ctx, func() bool { return injected(trace) > 0 })
 	if err != nil {
@@ -363,7 +363,7 @@ func (l *diskCase) sendWhileFsyncFails(ctx context.Context, trace string) (bool,
 	return l.sentAll(ctx, p)
 }
 
-// checkHub starts the hub again and looks for what it has acknowledged.
+// checkHub starts the hub again and checks that it has all that it acknowledged.
 func (l *diskCase) checkHub(ctx context.Context, data string, began time.Time) (*DiskReport, error) {
 	if err := end(ctx, l.hub, syscall.SIGKILL); err != nil {
 		return nil, err
@@ -378,7 +378,8 @@ func (l *diskCase) checkHub(ctx context.Context, data string, began time.Time) (
 	return &l.DiskReport, nil
 }
 
-// compare holds the hub against what was acknowledged and what took effect.
+// compare compares the events in the hub with the acknowledged records and with
+// the effects.
 func (l *diskCase) compare(ctx context.Context, done *effects) (*history.Checker, error) {
 	source, err := eventhub.New(l.connection(), hubName, nil)
 	if err != nil {
@@ -398,7 +399,7 @@ func (l *diskCase) compare(ctx context.Context, done *effects) (*history.Checker
 			}
 		}
 		if there < s.acked {
-			l.find("of records %d to %d, %d were acknowledged and %d are there", s.first, s.first+s.count-1, s.acked, there)
+			l.find("of records %d to %d, %d were acknowledged but only %d are in the hub", s.first, s.first+s.count-1, s.acked, there)
 		}
 	}
 	panics(l.Dir, l.find)
@@ -409,7 +410,7 @@ func (l *diskCase) compare(ctx context.Context, done *effects) (*history.Checker
 	return check, err
 }
 
-// FillSQLite fills the disk of a consumer's database, again and again.
+// FillSQLite fills the disk of a consumer's database in every round.
 func FillSQLite(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) {
 	l, err := newDiskCase(cfg)
 	if err != nil {
@@ -436,7 +437,7 @@ func FillSQLite(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) 
 			return nil, err
 		}
 		if !l.caughtUp(ctx) {
-			return nil, fmt.Errorf("round %d: does not go on with room on the disk: %s", round, tail(c.stderr()))
+			return nil, fmt.Errorf("round %d: does not continue after space was freed: %s", round, tail(c.stderr()))
 		}
 		if err := disk.fill(); err != nil {
 			return nil, err
@@ -448,7 +449,7 @@ func FillSQLite(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) 
 		if l.logged(ctx, c, past, "disk is full", "free some room") {
 			l.Faults++
 		} else {
-			l.find("round %d: the consumer did not say that its disk is full: %s", round, tail(c.stderr()[past:]))
+			l.find("round %d: the consumer did not log that its disk is full: %s", round, tail(c.stderr()[past:]))
 		}
 		if err := disk.free(roomPerRound); err != nil {
 			return nil, err
@@ -458,7 +459,7 @@ func FillSQLite(ctx context.Context, cfg DiskConfig) (_ *DiskReport, err error) 
 		return nil, err
 	}
 	if c.code() != 0 {
-		l.find("the consumer ended with %d: %s", c.code(), tail(c.stderr()))
+		l.find("the consumer exited with %d after SIGTERM, want 0: %s", c.code(), tail(c.stderr()))
 	}
 	return l.checkSQLite(ctx, began)
 }
@@ -491,7 +492,7 @@ func FailSQLiteFsync(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 		if err := l.deliver(ctx, sendPerRound/4); err != nil {
 			return nil, err
 		}
-		told := l.logged(ctx, c, 0, "flights.db", "disk I/O error")
+		logged := l.logged(ctx, c, 0, "flights.db", "disk I/O error")
 		until(ctx, between(l.random, 0, time.Second), func() bool { return l.done() || c.ended() })
 		s := syscall.SIGTERM
 		if round%2 == 0 {
@@ -503,8 +504,8 @@ func FailSQLiteFsync(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 		switch {
 		case injected(trace) == 0:
 			l.find("round %d: no fsync was made to fail", round)
-		case !told:
-			l.find("round %d: the consumer did not say that its disk fails: %s", round, tail(c.stderr()))
+		case !logged:
+			l.find("round %d: the consumer did not log that its disk fails: %s", round, tail(c.stderr()))
 		default:
 			l.Faults++
 		}
@@ -512,7 +513,7 @@ func FailSQLiteFsync(ctx context.Context, cfg DiskConfig) (*DiskReport, error) {
 	return l.checkSQLite(ctx, began)
 }
 
-// consume starts a consumer; wrap puts a command around it.
+// consume starts a consumer. wrap, if not nil, changes its command line.
 func (l *diskCase) consume(wrap func(args ...string) []string) (*process, error) {
 	args := []string{l.Binary, "run", l.pipeline(), "--history", historyOf(l.Dir, fmt.Sprintf("consumer-%03d", l.processes))}
 	if wrap != nil {
@@ -521,7 +522,7 @@ func (l *diskCase) consume(wrap func(args ...string) []string) (*process, error)
 	return l.launch("consumer", args...)
 }
 
-// deliver sends records to a hub that is well.
+// deliver sends records to a hub without faults. All must be acknowledged.
 func (l *diskCase) deliver(ctx context.Context, count int64) error {
 	p, err := l.send(count)
 	if err != nil {
@@ -533,12 +534,12 @@ func (l *diskCase) deliver(ctx context.Context, count int64) error {
 	return nil
 }
 
-// done tells whether all that was sent is committed, by the histories.
+// done reports whether all acknowledged records are committed, by the histories.
 func (l *diskCase) done() bool {
 	up := map[string]int64{}
 	files, _ := filepath.Glob(historyOf(l.Dir, "*")) // the pattern is well-formed
 	for _, path := range files {
-		_ = readHistory(path, func(r history.Record) { // its last line may be half there
+		_ = readHistory(path, func(r history.Record) { // its last line may be incomplete
 			if r.Kind == history.Committed || r.Kind == history.Claimed {
 				up[r.Partition] = max(up[r.Partition], r.To+1)
 			}
@@ -553,7 +554,7 @@ func (l *diskCase) done() bool {
 
 func (l *diskCase) caughtUp(ctx context.Context) bool { return until(ctx, time.Minute, l.done) }
 
-// checkSQLite catches up and compares.
+// checkSQLite lets a consumer catch up, and compares the database with the hub.
 func (l *diskCase) checkSQLite(ctx context.Context, began time.Time) (*DiskReport, error) {
 	p, err := l.launch("catch-up", l.Binary, "run", l.pipeline(), "--history", historyOf(l.Dir, "catch-up"), "--until-caught-up", "--within", "2m")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/attack"
 )
 
-// rounds is how often each disk fails.
+// rounds is the number of failures of each disk.
 func rounds(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("SLUICE_ATTACK_DISK")
@@ -27,9 +27,9 @@ func rounds(t *testing.T) int {
 	return n
 }
 
-// TestDisk: disks that are full, and disks that fail to sync, under the hub and
-// under SQLite. What went wrong is said in one line, nothing acknowledged is
-// lost, and it goes on with room on the disk, or after a restart.
+// TestDisk attacks the hub and SQLite with disks that are full and disks whose
+// fsync fails. The programs must log the reason in one line, lose nothing that was
+// acknowledged, and continue when there is space, or after a restart.
 func TestDisk(t *testing.T) {
 	for name, strike := range map[string]func(context.Context, attack.DiskConfig) (*attack.DiskReport, error){
 		"hub full": attack.FillHub, "hub fsync": attack.FailHubFsync, "sqlite full": attack.FillSQLite, "sqlite fsync": attack.FailSQLiteFsync,

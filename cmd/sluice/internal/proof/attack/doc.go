@@ -1,13 +1,13 @@
-// Package attack runs Sluice as its users do, in processes of its own, and
-// does to them what can be done: kills them, pauses them past their leases,
-// crashes the hub and PostgreSQL, resets, swallows and cuts what is on the
-// wire, loses COMMITs, their answers, or delivers them late. At the end every
-// event must have taken effect exactly once, or be a dead letter once; what
-// was sent, claimed and committed is checked by cmd/sluice/internal/history, and no
-// secret may have come to light.
+// Package attack runs Sluice as its users do, in separate processes, and injects
+// faults: it kills the processes, pauses them past their leases, crashes the hub
+// and PostgreSQL, resets, blocks and cuts connections, loses COMMITs or their
+// answers, and delivers COMMITs late. At the end every event must have taken
+// effect exactly once, or be a dead letter once; cmd/sluice/internal/history
+// checks what was sent, claimed and committed; and no secret may appear in any
+// output.
 //
-// Its parts: a [Plan] says what strikes how often; [Run] strikes and judges; a
-// [Report] tells. [Link] is the network, an island is a network of its own
-// with one cable to it, and the moments of a step's way to PostgreSQL are seen
-// by internal/proof/pgtest's proxy.
+// A [Plan] says how often each fault strikes; [Run] injects the faults and checks
+// the result; a [Report] has the result. [Link] is a TCP proxy, a netns is a
+// network namespace with one cable to the host, and internal/proof/pgtest's proxy
+// sees the statements on their way to PostgreSQL.
 package attack

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Link is a TCP proxy: the way from one process to one server. It is safe for
+// Link is a TCP proxy between one process and one server. It is safe for
 // concurrent use.
 type Link struct {
 	target   string
@@ -58,16 +58,16 @@ func (l *Link) reset() int {
 	return len(l.pairs)
 }
 
-// Swallow makes every byte vanish from now on, in both directions; connections
-// stay open, and new ones can be made.
+// Swallow drops every byte from now on, in both directions; connections stay open,
+// and clients can open new ones.
 func (l *Link) Swallow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hole = true
 }
 
-// Recover ends what Swallow has begun: it cuts the connections, of which bytes
-// are lost, and lets new ones through. It returns how many were cut.
+// Recover ends a Swallow: it cuts all connections, since they have lost bytes, and
+// lets new ones through. It returns how many it has cut.
 func (l *Link) Recover() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *Link) Recover() int {
 	return l.reset()
 }
 
-// Close ends all connections and returns when nothing is left.
+// Close ends all connections and waits until they have ended.
 func (l *Link) Close() {
 	l.mu.Lock()
 	l.closed = true

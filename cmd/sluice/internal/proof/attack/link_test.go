@@ -54,7 +54,7 @@ func dial(t *testing.T, l *Link) net.Conn {
 	return c
 }
 
-// answers tells whether a byte comes back.
+// answers returns nil if the server returns a byte.
 func answers(t *testing.T, c net.Conn, within time.Duration) error {
 	t.Helper()
 	if _, err := c.Write([]byte{1}); err != nil {

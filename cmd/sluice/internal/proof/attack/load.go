@@ -13,11 +13,13 @@ import (
 	"time"
 )
 
-// spoiledEvery is the share of records without a delay, which cannot be mapped
-// and become dead letters. It is a prime, so that they come to all partitions.
+// spoiledEvery: each record with a multiple of this number has no delay, cannot be
+// mapped and becomes a dead letter. It is a prime, so that they go to all
+// partitions.
 const spoiledEvery = 101
 
-// flight is what matters of an event: its number and what a row is made of.
+// flight is the part of an event that is checked: its number and the values of
+// its row.
 type flight struct {
 	N        int64  `json:"n"`
 	Delay    *int64 `json:"delay"`
@@ -25,7 +27,7 @@ type flight struct {
 	Origin   string `json:"origin"`
 }
 
-// load makes records, numbered from 0, and knows which were acknowledged.
+// load makes records, numbered from 0, and counts those that were acknowledged.
 type load struct {
 	records []json.RawMessage // without a number; they repeat
 
@@ -33,7 +35,7 @@ type load struct {
 	acked int64 // records 0 to acked-1 were
 }
 
-// record is record number n: {"n":N, and what it is made of.
+// record returns record number n: {"n":N, and the fields of a flight.
 func (l *load) record(n int64) ([]byte, error) {
 	body := l.records[n%int64(len(l.records))]
 	if n%spoiledEvery == spoiledEvery-1 {
@@ -72,7 +74,7 @@ func (l *load) file(path string, first, count int64) error {
 	return f.Close()
 }
 
-// acknowledged is how many records are known to be in the hub.
+// acknowledged is the number of records that the hub has acknowledged.
 func (l *load) acknowledged() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +108,7 @@ func (w *world) send(ctx context.Context, enough <-chan struct{}) error {
 				return err
 			}
 		default:
-			// Some two seconds' worth.
+			// About two seconds of records.
 			if err := w.sendFile(ctx, int64(2*w.Plan.Rate), w.Plan.Rate); err != nil {
 				return err
 			}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// binary is the program under attack; toothless is the same without its fence.
-var binary, toothless string
+// binary is the program under attack; unfenced is the same without its fence.
+var binary, unfenced string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		binary, toothless = filepath.Join(dir, "sluice"), filepath.Join(dir, "sluice-unfenced")
-		for _, args := range [][]string{{"-o", binary}, {"-o", toothless, "-tags", "sluice_unfenced"}} {
+		binary, unfenced = filepath.Join(dir, "sluice"), filepath.Join(dir, "sluice-unfenced")
+		for _, args := range [][]string{{"-o", binary}, {"-o", unfenced, "-tags", "sluice_unfenced"}} {
 			if out, err := exec.Command("go", append(append([]string{"build"}, args...), "../../..")...).CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 				return 1

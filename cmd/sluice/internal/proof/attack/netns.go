@@ -13,66 +13,67 @@ import (
 	"syscall"
 )
 
-// hostNetwork is the host's side of the cables to a number of islands.
+// hostNetwork is the host's end of the cables to a number of network namespaces.
 type hostNetwork struct {
-	host       string // its address, the same for all islands
+	host       string // its address, the same on all cables
 	namespaces []*netns
 }
 
-// netns is a network namespace, joined to the host by one cable (a veth pair).
-// It lives as long as its keeper, a process that waits for the end of its input
-// and so for that of this one.
+// netns is a network namespace, joined to the host by one cable (a veth pair). It
+// lives as long as its keeper, a process that waits for the end of its standard
+// input, which comes with the end of this process at the latest.
 type netns struct {
 	keeper *exec.Cmd
 	stdin  io.Closer
 	veth   string // the host's end
 }
 
-// newHostNetwork makes n islands. It fails where network namespaces are not allowed.
+// newHostNetwork makes n network namespaces. It fails where the system does not
+// allow them.
 func newHostNetwork(n int) (*hostNetwork, error) {
 	// 198.18.0.0/15 is set aside for tests of networks (RFC 2544).
-	s := &hostNetwork{host: fmt.Sprintf("198.18.%d.1", os.Getpid()%250)}
+	h := &hostNetwork{host: fmt.Sprintf("198.18.%d.1", os.Getpid()%250)}
 	for i := range n {
-		is, err := newNetns(fmt.Sprintf("slc%d-%d", os.Getpid(), i), s.host, strings.TrimSuffix(s.host, "1")+fmt.Sprint(i+2))
+		ns, err := newNetns(fmt.Sprintf("slc%d-%d", os.Getpid(), i), h.host, strings.TrimSuffix(h.host, "1")+fmt.Sprint(i+2))
 		if err != nil {
-			return nil, errors.Join(err, s.close())
+			return nil, errors.Join(err, h.close())
 		}
-		s.namespaces = append(s.namespaces, is)
+		h.namespaces = append(h.namespaces, ns)
 	}
-	return s, nil
+	return h, nil
 }
 
 func newNetns(cable, host, address string) (_ *netns, err error) {
-	is := &netns{keeper: exec.Command("sh", "-c", "read -r _"), veth: cable}
-	in, err := is.keeper.StdinPipe()
+	n := &netns{keeper: exec.Command("sh", "-c", "read -r _"), veth: cable}
+	in, err := n.keeper.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	is.stdin = in
-	is.keeper.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setpgid: true}
-	if err := is.keeper.Start(); err != nil {
+	n.stdin = in
+	n.keeper.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setpgid: true}
+	if err := n.keeper.Start(); err != nil {
 		in.Close()
-		return nil, fmt.Errorf("make a network namespace: %w", err)
+		return nil, fmt.Errorf("create a network namespace: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, is.close())
+			err = errors.Join(err, n.close())
 		}
 	}()
-	pid := fmt.Sprint(is.keeper.Process.Pid)
+	pid := fmt.Sprint(n.keeper.Process.Pid)
 	for _, args := range [][]string{
 		{"ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", pid},
 		{"ip", "address", "add", host, "peer", address, "dev", cable},
 		{"ip", "link", "set", cable, "up"},
-		is.inside("ip", "address", "add", address, "peer", host, "dev", "eth0"),
-		is.inside("ip", "link", "set", "eth0", "up"),
-		is.inside("ip", "link", "set", "lo", "up"),
+		n.inside("ip", "address", "add", address, "peer", host, "dev", "eth0"),
+		n.inside("ip", "link", "set", "eth0", "up"),
+		n.inside("ip", "link", "set", "lo", "up"),
 	} {
 		if err := command(args...); err != nil {
-			return nil, fmt.Errorf("lay a cable to a network namespace: %w", err)
+			return nil, fmt.Errorf("connect a network namespace: %w", err)
 		}
 	}
-	return is, nil
+	return n, nil
 }
 
 func command(args ...string) error {
@@ -82,20 +83,22 @@ func command(args ...string) error {
 	return nil
 }
 
-// inside is a command in the island's network. It becomes the program it runs.
-func (is *netns) inside(args ...string) []string {
-	return append([]string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", is.keeper.Process.Pid)}, args...)
+// inside returns a command that runs in the namespace. It execs the program.
+func (n *netns) inside(args ...string) []string {
+	return append([]string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", n.keeper.Process.Pid)}, args...)
 }
 
-// unplug pulls the cable: packets vanish, nobody is told.
-func (is *netns) unplug() error { return command("ip", "link", "set", is.veth, "down") }
+// unplug takes the host's end of the cable down: packets are lost without an error.
+func (n *netns) unplug() error { return command("ip", "link", "set", n.veth, "down") }
 
-func (is *netns) plug() error { return command("ip", "link", "set", is.veth, "up") }
+func (n *netns) plug() error { return command("ip", "link", "set", n.veth, "up") }
 
-// close ends the namespace, once no process is in it; its cable goes with it.
-func (is *netns) close() error { return errors.Join(is.stdin.Close(), ignoreExit(is.keeper.Wait())) }
+// close removes the namespace, in which no process may run any more, and with it
+// its cable.
+func (n *netns) close() error { return errors.Join(n.stdin.Close(), ignoreExit(n.keeper.Wait())) }
 
-// ignoreExit drops the exit status of a process that has done its duty.
+// ignoreExit returns nil for the exit status of a process that was killed or has
+// finished its work.
 func ignoreExit(err error) error {
 	var status *exec.ExitError
 	if errors.As(err, &status) {
@@ -104,10 +107,10 @@ func ignoreExit(err error) error {
 	return err
 }
 
-func (s *hostNetwork) close() error {
+func (h *hostNetwork) close() error {
 	var errs []error
-	for _, is := range s.namespaces {
-		errs = append(errs, is.close())
+	for _, ns := range h.namespaces {
+		errs = append(errs, ns.close())
 	}
 	return errors.Join(errs...)
 }

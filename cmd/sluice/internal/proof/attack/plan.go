@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// Fault is something that is done to the processes, or to what joins them.
+// Fault is a fault of a process or of a connection between two of them.
 type Fault string
 
 // The faults.
@@ -23,25 +23,25 @@ const (
 	PauseWrite  Fault = "paused past the lease, inside its transaction"
 	PauseCommit Fault = "paused past the lease, its COMMIT under way"
 	PauseAny    Fault = "paused past the lease, anywhere"
-	Jump        Fault = "leases run out early, as by a clock that jumps"
-	Crash       Fault = "PostgreSQL stopped at once, started again"
+	Jump        Fault = "leases expire early, as after a clock jump"
+	Crash       Fault = "PostgreSQL stopped immediately, started again"
 	Reset       Fault = "connections reset"
-	BlackHole   Fault = "bytes swallowed, then connections cut"
+	BlackHole   Fault = "bytes dropped, then connections cut"
 	Unplug      Fault = "network cable pulled, plugged in again"
 	CutBefore   Fault = "COMMIT cut off before the server"
-	LoseReply   Fault = "COMMIT's reply swallowed"
+	LoseReply   Fault = "COMMIT's reply dropped"
 	DeliverLate Fault = "COMMIT delivered late"
 )
 
-// Faults are all there are, in the order of a report.
+// Faults are all faults, in the order of a report.
 var Faults = []Fault{Kill, KillHub, PauseBegin, PauseWrite, PauseCommit, PauseAny, Jump, Crash, Reset, BlackHole, Unplug, CutBefore, LoseReply, DeliverLate}
 
-// Plan says what an attack is made of.
+// Plan says how often each fault strikes, and how much load there is.
 type Plan struct {
-	Seed   uint64        // of what strikes when and where
-	Events int           // at least so many are sent
-	Rate   int           // events sent per second, once the first tenth is there
-	Fenced int           // transactions that PostgreSQL must be seen to refuse after a pause; pauses go on until it has
+	Seed   uint64        // of the random numbers that choose what strikes when and where
+	Events int           // number of events to send at least
+	Rate   int           // events sent per second, after the first tenth
+	Fenced int           // number of transactions that PostgreSQL must refuse after a pause; pauses continue until then
 	Strike map[Fault]int // how often each fault strikes
 }
 
@@ -51,8 +51,8 @@ type share struct {
 	parts int
 }
 
-// groups are the words of [Plan.Set] that stand for several faults, with the
-// share that each has.
+// groups are the words of [Plan.Set] that stand for one or more faults, with the
+// share of each.
 var groups = map[string][]share{
 	"kills":      {{Kill, 5}, {KillHub, 1}},
 	"pauses":     {{PauseBegin, 7}, {PauseWrite, 2}, {PauseCommit, 2}, {PauseAny, 1}},
@@ -67,7 +67,7 @@ var groups = map[string][]share{
 
 // Set changes the plan by words like "kills=30 seed=7". They are seed, events,
 // rate, fenced, kills, pauses, jumps, crashes, resets, blackholes, unplugs, commits
-// (a third each cut off, swallowed and late), and late (of commits).
+// (a third each cut off, answer dropped and late), and late (of commits).
 func (p *Plan) Set(text string) error {
 	for word := range strings.FieldsSeq(text) {
 		name, value, _ := strings.Cut(word, "=")
@@ -94,7 +94,7 @@ func (p *Plan) Set(text string) error {
 	return nil
 }
 
-// share parts n among faults; what is left over goes to the first.
+// share divides n among faults; the remainder goes to the first.
 func (p *Plan) share(list []share, n int) {
 	if p.Strike == nil {
 		p.Strike = map[Fault]int{}
@@ -110,22 +110,22 @@ func (p *Plan) share(list []share, n int) {
 	p.Strike[list[0].fault] += n - given
 }
 
-// tally counts what has struck and what is still to. It is safe for concurrent
-// use.
+// tally counts the faults that have struck and those that are left. It is safe
+// for concurrent use.
 type tally struct {
 	mu     sync.Mutex
 	left   map[Fault]int
 	struck map[Fault]int
-	fenced int // transactions seen refused after a pause
-	owed   int // how many more of them must be seen
+	fenced int // transactions that PostgreSQL has refused after a pause
+	owed   int // how many of them there must be
 }
 
 func newTally(p *Plan) *tally {
 	return &tally{left: maps.Clone(p.Strike), struck: map[Fault]int{}, owed: p.Fenced}
 }
 
-// draw takes one of the faults that are left, the more likely the more there
-// are of it.
+// draw takes one of the faults that are left, each with a probability in
+// proportion to how many are left of it.
 func (t *tally) draw(random *rand.Rand, among ...Fault) (Fault, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +149,7 @@ func (t *tally) draw(random *rand.Rand, among ...Fault) (Fault, bool) {
 	panic("unreachable")
 }
 
-// any tells whether one of the faults is left.
+// any reports whether one of the faults is left.
 func (t *tally) any(among ...Fault) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,8 +175,8 @@ func (t *tally) sawFenced(n int) {
 	t.fenced += n
 }
 
-// counts are how often each fault has struck, and how many transactions
-// were seen refused after a pause.
+// counts returns how often each fault has struck, and how many transactions
+// PostgreSQL has refused after a pause.
 func (t *tally) counts() (map[Fault]int, int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -29,8 +29,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestTally: every fault is drawn as often as it was planned, those that found
-// nothing to strike again; then pauses for as long as refusals are owed.
+// TestTally draws every fault as often as planned, and once more after it found
+// nothing to strike; then pauses until there are enough refusals.
 func TestTally(t *testing.T) {
 	p := Plan{Fenced: 2}
 	if err := p.Set("kills=12 resets=3 crashes=1"); err != nil {
@@ -62,7 +62,7 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestMoments: the statements are those of a step and of what is like one.
+// TestMoments recognises the statements of a step, and not those of similar ones.
 func TestMoments(t *testing.T) {
 	const advance = "\nUPDATE \"public\".sluice_checkpoints\nSET sequence_number = $8 … RETURNING pg_current_xact_id()::text"
 	for _, c := range []struct {

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// process is a run of a program. Its outputs are files.
+// process is a running program, or one that has ended. Its outputs are files.
 type process struct {
 	cmd      *exec.Cmd
 	out, err string // paths
 	done     chan struct{}
-	expected atomic.Bool // its end was our doing
+	expected atomic.Bool // we have ended it
 }
 
 // launch starts a program whose outputs become DIR/NAME.out and DIR/NAME.err.
@@ -58,7 +58,7 @@ func (p *process) pid() int { return p.cmd.Process.Pid }
 // signal sends a signal; one to a process that has ended is dropped.
 func (p *process) signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// end ends it by a signal that is meant to.
+// end sends a signal that should end the process.
 func (p *process) end(s os.Signal) {
 	p.expected.Store(true)
 	p.signal(s)
@@ -67,7 +67,7 @@ func (p *process) end(s os.Signal) {
 // code is the exit code of a process that has ended; -1 if by a signal.
 func (p *process) code() int { return p.cmd.ProcessState.ExitCode() }
 
-// stderr is what it has said so far.
+// stderr returns what the process has printed to standard error so far.
 func (p *process) stderr() string {
 	text, _ := os.ReadFile(p.err) // launch has made it
 	return string(text)
@@ -78,7 +78,7 @@ func (p *process) stdout() string {
 	return string(text)
 }
 
-// ended tells whether it has.
+// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:
@@ -88,7 +88,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// wait waits for its end.
+// wait waits until the process has ended.
 func (p *process) wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -106,8 +106,8 @@ type service struct {
 	mu       sync.Mutex
 	current  *process
 	life     int
-	next     chan struct{} // closed when a life begins
-	failures []error       // ends that are no supervisor's business
+	next     chan struct{} // closed when the next process has started
+	failures []error       // ends that a supervisor should not see
 	stopped  bool
 	work     sync.WaitGroup
 }
@@ -115,7 +115,7 @@ type service struct {
 // restartAfter is the time between an end and the next start.
 const restartAfter = 100 * time.Millisecond
 
-// run starts the service. It ends with retire.
+// run starts the service. It ends with shutdown.
 func (s *service) run() error {
 	p, err := s.start(1)
 	if err != nil {
@@ -135,8 +135,8 @@ func (s *service) keep() {
 			s.mu.Unlock()
 			return
 		}
-		// An outage at the start is an exit with 1, after which a supervisor tries
-		// again; any other end is nothing that a program may come to by itself.
+		// A program that finds an outage when it starts exits with 1, and a supervisor
+		// starts it again. It must not end in any other way.
 		if code := p.code(); !p.expected.Load() && code != 1 {
 			s.failures = append(s.failures, fmt.Errorf("%s: exit code %d: %s", filepath.Base(p.err), code, tail(p.stderr())))
 		}
@@ -148,7 +148,7 @@ func (s *service) keep() {
 	}
 }
 
-// again begins another life, unless the service is retired.
+// again starts the process again, unless the service is shut down.
 func (s *service) again(life int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,14 +166,14 @@ func (s *service) again(life int) bool {
 	return true
 }
 
-// now is the process of the service's present life.
+// now returns the current process, and how often the service has started one.
 func (s *service) now() (*process, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current, s.life
 }
 
-// waitForLife waits until a life after the given one has begun.
+// waitForLife waits until the service has started a process after the given one.
 func (s *service) waitForLife(ctx context.Context, life int) error {
 	for {
 		s.mu.Lock()
@@ -190,7 +190,8 @@ func (s *service) waitForLife(ctx context.Context, life int) error {
 	}
 }
 
-// shutdown ends the service in good order and tells what went wrong in its lives.
+// shutdown stops the service gracefully, and returns what went wrong since its
+// start.
 func (s *service) shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopped = true

@@ -11,32 +11,32 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 )
 
-// Report is what came of an attack.
+// Report is the result of an attack.
 type Report struct {
 	Plan       Plan
 	Struck     map[Fault]int
-	Fenced     int  // transactions that PostgreSQL was seen to refuse after a pause
-	Namespaces bool // cables were those of network namespaces, else links of the proxy
-	Dumps      int  // consumers that printed their stacks
-	Lives      int  // of consumers
+	Fenced     int  // transactions that PostgreSQL has refused after a pause
+	Namespaces bool // unplugged cables were those of network namespaces; else traffic was blocked at the proxies
+	Dumps      int  // consumers that printed their stacks on SIGQUIT
+	Lives      int  // starts of consumers
 	HubLives   int
 
 	Acknowledged int64 // records
-	Events       int64 // in the hub: those, and what was sent again
+	Events       int64 // in the hub: the records, and those that were sent again
 	Rows         int64
 	DeadLetters  int64
 	Records      map[string]int // of the histories, by kind
 	Doubled      int            // events with more than one effect or dead letter
-	Lost         int            // with none
+	Lost         int            // with neither
 	Searched     searched
 
-	// Findings are all that is wrong, empty after an attack that found nothing.
+	// Findings are the violations; the attack has passed if there are none.
 	Findings []string
 
 	Attack, CatchUp, Took time.Duration
 }
 
-// Missing are the faults that have not struck as often as they were to.
+// Missing returns the faults that have not struck as often as planned.
 func (r *Report) Missing() (list []string) {
 	for _, f := range Faults {
 		if r.Struck[f] < r.Plan.Strike[f] {
@@ -44,10 +44,10 @@ func (r *Report) Missing() (list []string) {
 		}
 	}
 	if r.Fenced < r.Plan.Fenced {
-		list = append(list, fmt.Sprintf("transactions seen refused after a pause: %d of %d", r.Fenced, r.Plan.Fenced))
+		list = append(list, fmt.Sprintf("transactions refused after a pause: %d of %d", r.Fenced, r.Plan.Fenced))
 	}
-	if told := r.Records[string(history.Fenced)]; told < r.Plan.Fenced {
-		list = append(list, fmt.Sprintf("refusals in the consumers' histories: %d of %d", told, r.Plan.Fenced))
+	if n := r.Records[string(history.Fenced)]; n < r.Plan.Fenced {
+		list = append(list, fmt.Sprintf("refusals in the consumers' histories: %d of %d", n, r.Plan.Fenced))
 	}
 	return list
 }
@@ -63,23 +63,23 @@ func (r *Report) String() string {
 	}
 	cables := "network namespaces"
 	if !r.Namespaces {
-		cables = "none: no network namespaces here, links of the proxy took their place"
+		cables = "none: network namespaces are not available, traffic was blocked at the proxies instead"
 	}
-	row("cables pulled were those of", cables)
+	row("unplugged cables of", cables)
 	row("transactions refused after a pause, seen on the wire", r.Fenced)
 	row("stacks printed (SIGQUIT)", r.Dumps)
-	row("lives of consumers, of the hub", fmt.Sprintf("%d, %d", r.Lives, r.HubLives))
+	row("starts of consumers, of the hub", fmt.Sprintf("%d, %d", r.Lives, r.HubLives))
 	row("records acknowledged", r.Acknowledged)
 	row("events in the hub", r.Events)
 	row("rows", r.Rows)
 	row("dead letters", r.DeadLetters)
-	row("events doubled", r.Doubled)
+	row("events duplicated", r.Doubled)
 	row("events lost", r.Lost)
 	for _, k := range []string{"claimed", "committed", "fenced", "unknown", "lost lease"} {
-		row("histories: "+k, r.Records[k])
+		row("records in the histories: "+k, r.Records[k])
 	}
-	row("searched for secrets", fmt.Sprintf("%d files, %.1f MB", r.Searched.Files, float64(r.Searched.Bytes)/1e6))
-	row("attack, catching up, all", fmt.Sprintf("%v, %v, %v", r.Attack.Round(time.Second), r.CatchUp.Round(time.Second), r.Took.Round(time.Second)))
+	row("files searched for secrets", fmt.Sprintf("%d files, %.1f MB", r.Searched.Files, float64(r.Searched.Bytes)/1e6))
+	row("time of the attack, of catching up, of all", fmt.Sprintf("%v, %v, %v", r.Attack.Round(time.Second), r.CatchUp.Round(time.Second), r.Took.Round(time.Second)))
 	row("findings", len(r.Findings))
 	t.Flush()
 	return b.String()

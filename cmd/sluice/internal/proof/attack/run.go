@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Run carries out an attack and judges what came of it. The report is complete
-// if the error is nil; what was found is in the report.
+// Run carries out an attack and checks the result. The report is complete if the
+// error is nil; violations are in the report's Findings.
 func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	cfg.CatchUp = cmp.Or(cfg.CatchUp, 3*time.Minute)
 	if cfg.Log == nil {
@@ -47,7 +47,7 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	return r, nil
 }
 
-// attack strikes while records are sent, until the plan is fulfilled.
+// attack injects faults while records are sent, until the plan is fulfilled.
 func (w *world) attack(ctx context.Context, cancel context.CancelCauseFunc) error {
 	var sending, striking, watching sync.WaitGroup
 	must := func(err error) {
@@ -75,7 +75,7 @@ func (w *world) attack(ctx context.Context, cancel context.CancelCauseFunc) erro
 	return context.Cause(ctx)
 }
 
-// watch logs how far the attack has come.
+// watch logs the progress of the attack.
 func (w *world) watch(ctx context.Context) {
 	began := time.Now()
 	tick := time.NewTicker(10 * time.Second)
@@ -92,12 +92,12 @@ func (w *world) watch(ctx context.Context) {
 			struck += counts[f]
 			planned += w.Plan.Strike[f]
 		}
-		w.Log("%v: %d of %d faults, %d transactions refused after a pause, %d records acknowledged",
+		w.Log("attack running for %v: %d of %d faults, %d transactions refused after a pause, %d records acknowledged",
 			time.Since(began).Round(time.Second), struck, planned, fenced, w.load.acknowledged())
 	}
 }
 
-// dump ends each consumer by SIGQUIT, which makes it print all its stacks.
+// dump ends each consumer by SIGQUIT, which makes it print all stacks.
 func (w *world) dump(ctx context.Context, r *Report) {
 	for _, c := range w.consumers {
 		until(ctx, time.Second, c.working)
@@ -111,8 +111,8 @@ func (w *world) dump(ctx context.Context, r *Report) {
 	}
 }
 
-// runMisconfigured runs commands with settings that are wrong in one place and
-// have the secrets in another.
+// runMisconfigured runs commands whose settings are wrong in one part and contain
+// the secrets in another: their error messages must not show the secrets.
 func (w *world) runMisconfigured(ctx context.Context) {
 	good := w.env(w.clean)
 	key, password := w.secrets.key, w.secrets.password
@@ -135,8 +135,8 @@ func (w *world) runMisconfigured(ctx context.Context) {
 	w.runFailing(ctx, "key", nil, "emulator", "serve", "--hub", "h=1", "--key", "name="+key+"?")
 }
 
-// catchUp waits until everything that was sent is done, and ends the consumers
-// in good order.
+// catchUp waits until everything that was sent is done, and stops the consumers
+// gracefully.
 func (w *world) catchUp(ctx context.Context, r *Report) error {
 	began := time.Now()
 	p, err := launch(w.Dir, "catch-up", w.env(w.clean), w.Binary, "run", w.pipeline(),
@@ -152,7 +152,7 @@ func (w *world) catchUp(ctx context.Context, r *Report) error {
 		return err
 	}
 	if p.code() != 0 {
-		r.Findings = append(r.Findings, "the consumers did not catch up: "+tail(p.stderr()))
+		r.Findings = append(r.Findings, "the consumers did not catch up within the time for it: "+tail(p.stderr()))
 	}
 	r.CatchUp = time.Since(began)
 	for _, c := range w.consumers {

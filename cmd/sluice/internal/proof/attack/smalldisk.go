@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// smallDisk is a file system in memory, of a size, with a ballast file that
-// takes the room that nobody else is to have.
+// smallDisk is a file system in memory of a fixed size, with a ballast file that
+// fills it.
 type smallDisk struct{ dir string }
 
-// mountSmallDisk needs to be root.
+// mountSmallDisk mounts a file system of a size, for which it needs to be root.
 func mountSmallDisk(dir string, megabytes int) (*smallDisk, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func mountSmallDisk(dir string, megabytes int) (*smallDisk, error) {
 
 func (d *smallDisk) ballast() string { return filepath.Join(d.dir, "ballast") }
 
-// fill takes all room that is left.
+// fill fills the disk.
 func (d *smallDisk) fill() error {
 	f, err := os.OpenFile(d.ballast(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
@@ -47,7 +47,7 @@ func (d *smallDisk) fill() error {
 	return nil
 }
 
-// free gives room back.
+// free frees space.
 func (d *smallDisk) free(megabytes int64) error {
 	info, err := os.Stat(d.ballast())
 	if err != nil {
@@ -58,16 +58,16 @@ func (d *smallDisk) free(megabytes int64) error {
 
 func (d *smallDisk) close() error { return syscall.Unmount(d.dir, syscall.MNT_DETACH) }
 
-// failFsync is a command run under strace, which makes its fsyncs fail with EIO
-// and writes down which to the file trace. When is as strace's manual says
-// under inject; each thread counts its own. The process started becomes the
-// program itself.
+// failFsync returns a command that runs another under strace, which makes fsyncs
+// fail with EIO and logs the calls to the file trace. strace's manual describes
+// when, under inject; each thread counts its own calls. With -D the started
+// process is the program itself, not strace.
 func failFsync(trace, when string, args ...string) []string {
 	return append([]string{"strace", "-D", "-f", "--seccomp-bpf", "-q", "-o", trace,
 		"-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO:when=" + when}, args...)
 }
 
-// injected is how many calls were made to fail.
+// injected is the number of calls that strace has made fail.
 func injected(trace string) int {
 	text, _ := os.ReadFile(trace) // not there yet
 	return strings.Count(string(text), "(INJECTED)")

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// leaseFor is the consumers' lease.
+// leaseFor is the duration of the consumers' leases.
 const leaseFor = 3 * time.Second
 
 // onConsumers are the faults that strike one consumer.
@@ -24,7 +24,7 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)))
 }
 
-// sleep waits; here waiting is what is to be done.
+// sleep waits for a time, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -34,7 +34,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// until waits for a condition, for so long at most.
+// until waits for a condition, at most for a time, and returns whether it holds.
 func until(ctx context.Context, within time.Duration, ok func() bool) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -52,11 +52,12 @@ func until(ctx context.Context, within time.Duration, ok func() bool) bool {
 	return true
 }
 
-// strikeConsumers strikes one consumer whenever it is at work, until no fault is left.
+// strikeConsumers injects faults into one consumer whenever it commits, until no
+// fault is left.
 func (w *world) strikeConsumers(ctx context.Context, c *consumer, random *rand.Rand) error {
 	for ctx.Err() == nil {
 		if !until(ctx, time.Second, c.working) && w.tally.any(onConsumers...) {
-			continue // another one has all partitions, and will be struck
+			continue // others have all partitions, so the faults strike those
 		}
 		f, ok := w.tally.draw(random, onConsumers...)
 		if !ok {
@@ -109,10 +110,10 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 		sleep(ctx, length)
 		return true, c.netns.plug()
 	}
-	return false, fmt.Errorf("not a fault of a consumer")
+	return false, fmt.Errorf("%s is not a fault of a consumer", f)
 }
 
-// some are one or both of a way's links.
+// some returns one or both of a route's links.
 func some(w *route, random *rand.Rand) []*Link {
 	return [][]*Link{{w.hub}, {w.sql}, {w.hub, w.sql}}[random.IntN(3)]
 }
@@ -146,8 +147,8 @@ func (w *world) kill(ctx context.Context, c *consumer, random *rand.Rand) (bool,
 	return true, c.waitForLife(within, life)
 }
 
-// pause stops a consumer until its lease has passed and others have taken what
-// it had. What it was sending at that moment arrives only then.
+// pause stops a consumer until its lease has expired and others have claimed its
+// partitions. What it was sending when it was stopped arrives only then.
 func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.Rand) (bool, error) {
 	p, _ := c.now()
 	pass, ok := w.stop(ctx, c, p, at)
@@ -169,8 +170,8 @@ func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.
 	return has < had, nil
 }
 
-// stop stops a consumer at a moment of a step, whose statement arrives when
-// pass is called. If it was inside its transaction, that is at once, so that
+// stop stops a consumer at a moment of a step. The statement of that moment
+// arrives when pass is called; inside the transaction it arrives at once, so that
 // the transaction is open.
 func (w *world) stop(ctx context.Context, c *consumer, p *process, at moment) (pass func(), ok bool) {
 	stop := func() { p.signal(syscall.SIGSTOP) }
@@ -189,10 +190,10 @@ func (w *world) stop(ctx context.Context, c *consumer, p *process, at moment) (p
 	return pass, true
 }
 
-// jump lets a consumer's leases run out before it believes they have, as a
-// database does whose clock jumps ahead, while a transaction of it is on its
-// way. Others take over, PostgreSQL refuses the transaction, and the consumer,
-// whose lease is good by its own clock, learns of it from that alone.
+// jump lets a consumer's leases expire in the database earlier than by the
+// consumer's clock, as when the database's clock jumps ahead, while one of its
+// transactions is under way. Others take over, and PostgreSQL refuses the
+// transaction. Only that refusal shows the consumer that it has lost its lease.
 func (w *world) jump(ctx context.Context, c *consumer) (bool, error) {
 	p, _ := c.now()
 	pass, ok := w.stop(ctx, c, p, begins)
@@ -210,18 +211,18 @@ func (w *world) jump(ctx context.Context, c *consumer) (bool, error) {
 	return until(ctx, leaseFor/10, func() bool { return c.refusals() > before }), nil
 }
 
-// owns is how many checkpoints a process has claimed and nobody after it. While
-// the database does not answer, they count as many.
+// owns returns for how many checkpoints a process is the last that has claimed
+// them. While the database does not answer, it returns all.
 func (w *world) owns(ctx context.Context, pid int) int {
 	n := partitions
 	_ = w.db.QueryRowContext(ctx, `SELECT count(*) FROM sluice_checkpoints WHERE owner LIKE $1`, ownerPattern(pid)).Scan(&n)
 	return n
 }
 
-// ownerPattern matches the owner's name that a process gives itself.
+// ownerPattern is a LIKE pattern for the owner name of a process.
 func ownerPattern(pid int) string { return fmt.Sprintf("%%-%d-%%", pid) }
 
-// strikeServers strikes the servers.
+// strikeServers crashes PostgreSQL and kills the hub, until no fault is left.
 func (w *world) strikeServers(ctx context.Context, random *rand.Rand) error {
 	for ctx.Err() == nil {
 		sleep(ctx, between(random, time.Second, 4*time.Second))
@@ -267,8 +268,8 @@ func (w *world) killHub(ctx context.Context) error {
 	return w.hubReady(within)
 }
 
-// loseCommits arms the COMMITs of consumers that are at work with faults, until
-// none is left.
+// loseCommits injects faults into the COMMITs of consumers that are committing,
+// until no fault is left.
 func (w *world) loseCommits(ctx context.Context, random *rand.Rand) error {
 	armed := func(c *consumer) bool { return !c.disarmed() }
 	for ctx.Err() == nil {
@@ -291,8 +292,8 @@ func (w *world) loseCommits(ctx context.Context, random *rand.Rand) error {
 	return nil
 }
 
-// struckCommit counts a fault of a COMMIT, and sees to it that a late one is
-// delivered, before the engine looks for the truth or after.
+// struckCommit counts a fault of a COMMIT, and delivers a late one before or
+// after the engine re-reads the checkpoint.
 func (w *world) struckCommit(ctx context.Context, c *consumer, f Fault, random *rand.Rand) {
 	w.tally.strike(f)
 	if f != DeliverLate {
@@ -307,11 +308,11 @@ func (w *world) struckCommit(ctx context.Context, c *consumer, f Fault, random *
 	})
 }
 
-// runFailing runs a command that is bound to fail, for its words.
+// runFailing runs a command that must fail, for the text of its error.
 func (w *world) runFailing(ctx context.Context, name string, env []string, args ...string) {
 	w.mu.Lock()
 	w.failing++
-	name = fmt.Sprintf("mistake-%03d-%s", w.failing, name)
+	name = fmt.Sprintf("failing-%03d-%s", w.failing, name)
 	w.mu.Unlock()
 	p, err := launch(w.Dir, name, env, append([]string{w.Binary}, args...)...)
 	if err != nil {

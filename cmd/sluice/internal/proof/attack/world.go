@@ -31,21 +31,21 @@ const (
 	consumers  = 3
 )
 
-// Config is what an attack needs.
+// Config configures an attack.
 type Config struct {
 	Binary   string            // the program
 	Pipeline string            // text of its pipeline file
-	Records  []json.RawMessage // flights, which repeat
-	Dir      string            // of all outputs; empty
+	Records  []json.RawMessage // sent in turn, repeatedly
+	Dir      string            // for all outputs; it must be empty
 	Plan     Plan
-	// CatchUp is how long the consumers may take for what is left when the
-	// faults are over. Default: 3 minutes.
+	// CatchUp is how long the consumers may take for the remaining events after
+	// the last fault. Default: 3 minutes.
 	CatchUp time.Duration
 	// Log takes lines of progress. Default: none.
 	Log func(format string, args ...any)
 }
 
-// world is everything that runs.
+// world holds everything that runs in an attack.
 type world struct {
 	Config
 	tally   *tally
@@ -53,22 +53,22 @@ type world struct {
 	secrets *canaries
 
 	pg          *pgtest.Server
-	db          *sql.DB      // our own, past all proxies
+	db          *sql.DB      // our own connection, not through a proxy
 	hostNetwork *hostNetwork // nil without network namespaces
-	host        string       // where the processes find their links
+	host        string       // address of the links for the processes
 	hub         *service
 	hubAddr     string
 	consumers   []*consumer
 	sender      *route
-	clean       *route // of commands; nothing is done to it
+	clean       *route // for commands; no fault strikes it
 	sends       int
 
 	deliveries sync.WaitGroup
-	mu         sync.Mutex // guards what follows, and the commit faults' random numbers
+	mu         sync.Mutex // guards the fields below, and the random numbers of commit faults
 	failing    int
 }
 
-// build sets everything up, up to consumers that run.
+// build starts everything, the consumers last.
 func (w *world) build(ctx context.Context) (err error) {
 	w.secrets = newCanaries()
 	w.tally = newTally(&w.Plan)
@@ -81,7 +81,7 @@ func (w *world) build(ctx context.Context) (err error) {
 	}
 	w.host = "127.0.0.1"
 	if w.hostNetwork, err = newHostNetwork(consumers); err != nil {
-		w.Log("no network namespaces here, so cables are pulled at the proxies: %v", err)
+		w.Log("cannot create network namespaces, blocking traffic at the proxies instead of unplugging cables: %v", err)
 	} else {
 		w.host = w.hostNetwork.host
 	}
@@ -153,50 +153,50 @@ func (w *world) buildHub(ctx context.Context) error {
 	return w.hubReady(ctx)
 }
 
-// hubReady waits until the hub serves.
+// hubReady waits until the hub accepts connections.
 func (w *world) hubReady(ctx context.Context) error {
 	var p *process
 	if !until(ctx, time.Minute, func() bool { p, _ = w.hub.now(); return strings.HasPrefix(p.stdout(), "ready ") }) {
-		return fmt.Errorf("the hub does not serve: %s", tail(p.stderr()))
+		return fmt.Errorf("the hub was not ready within a minute: %s", tail(p.stderr()))
 	}
 	return nil
 }
 
-// newRoute makes a way to both servers.
+// newRoute makes a route to both servers.
 func (w *world) newRoute(statements bool) (_ *route, err error) {
-	way := &route{}
+	r := &route{}
 	defer func() {
 		if err != nil {
-			way.close()
+			r.close()
 		}
 	}()
 	listen := net.JoinHostPort(w.host, "0")
-	if way.hub, err = NewLink(listen, w.hubAddr); err != nil {
+	if r.hub, err = NewLink(listen, w.hubAddr); err != nil {
 		return nil, err
 	}
 	target := w.pg.Addr()
 	if statements {
-		if way.commits, err = pgtest.NewProxy(target); err != nil {
+		if r.commits, err = pgtest.NewProxy(target); err != nil {
 			return nil, err
 		}
-		target = way.commits.Addr()
+		target = r.commits.Addr()
 	}
-	way.sql, err = NewLink(listen, target)
-	return way, err
+	r.sql, err = NewLink(listen, target)
+	return r, err
 }
 
 func (w *world) pipeline() string { return filepath.Join(w.Dir, "flights.yaml") }
 
-// env is the environment of a process that goes that way, secrets and all.
-func (w *world) env(by *route) []string {
-	u := neturl.URL{Scheme: "postgres", User: neturl.UserPassword(role, w.secrets.password), Host: by.sql.Addr(), Path: database, RawQuery: "sslmode=disable"}
+// env is the environment of a process that uses a route, with the secrets.
+func (w *world) env(r *route) []string {
+	u := neturl.URL{Scheme: "postgres", User: neturl.UserPassword(role, w.secrets.password), Host: r.sql.Addr(), Path: database, RawQuery: "sslmode=disable"}
 	return []string{
-		"EVENTHUB_CONNECTION_STRING=Endpoint=sb://" + by.hub.Addr() + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + w.secrets.key + ";UseDevelopmentEmulator=true",
+		"EVENTHUB_CONNECTION_STRING=Endpoint=sb://" + r.hub.Addr() + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + w.secrets.key + ";UseDevelopmentEmulator=true",
 		"DATABASE_URL=" + u.String(),
 	}
 }
 
-// close ends everything that still runs.
+// close stops everything that still runs.
 func (w *world) close() error {
 	for _, c := range w.consumers {
 		c.kill()
