@@ -1,3 +1,3 @@
-// Package autoscaletest holds the conformance suites for the stores and queues
-// of package autoscale.
+// Package autoscaletest has conformance suites for implementations of
+// [autoscale.Store] and [autoscale.Queue].
 package autoscaletest

@@ -16,22 +16,22 @@ import (
 // Queue is a queue under test.
 type Queue struct {
 	autoscale.Queue
-	// DeadLetters returns what has been set aside.
+	// DeadLetters returns the dead letters.
 	DeadLetters func(ctx context.Context) ([]autoscale.DeadLetter, error)
 }
 
 const (
-	// queueLock is short, and the shortest that all services can do.
+	// queueLock is the shortest lock time that all services support.
 	queueLock = time.Second
-	// longLock does not end within a check.
+	// longLock does not expire within a check.
 	longLock = suite.Patience
 )
 
-// TestQueue is the conformance suite of [autoscale.Queue]. open makes
-// an empty queue with the given lock time. The checks run in parallel, as most
-// wait for locks to end.
+// TestQueue is the conformance suite of [autoscale.Queue]. open must return an empty
+// queue with the given lock time, for each call a new one. The checks run in parallel,
+// because most wait for locks to expire.
 func TestQueue(t *testing.T, open func(t testing.TB, lock time.Duration) Queue) {
-	t.Run("checks", func(t *testing.T) { // whose end is that of them all
+	t.Run("checks", func(t *testing.T) { // ends when all checks have ended
 		for _, c := range queueChecks {
 			t.Run(c.Name, func(t *testing.T) {
 				t.Parallel()
@@ -47,11 +47,11 @@ var queueChecks = []struct {
 }{
 	{suite.Check[Queue]{Name: "delivers bodies as they are", Run: queueBodies}, longLock},
 	{suite.Check[Queue]{Name: "a deleted message is gone", Run: queueDelete}, queueLock},
-	{suite.Check[Queue]{Name: "a received message is hidden, then comes again", Run: queueAgain}, queueLock},
+	{suite.Check[Queue]{Name: "a received message is hidden, then delivered again", Run: queueAgain}, queueLock},
 	{suite.Check[Queue]{Name: "extending keeps it hidden", Run: queueExtend}, queueLock},
-	{suite.Check[Queue]{Name: "a lock that is lost can't be extended", Run: queueLost}, queueLock},
+	{suite.Check[Queue]{Name: "a lost lock cannot be extended", Run: queueLost}, queueLock},
 	{suite.Check[Queue]{Name: "a message received again survives the first receiver's delete", Run: queueLateDelete}, queueLock},
-	{suite.Check[Queue]{Name: "set aside: kept with the reason, never received", Run: queueAside}, queueLock},
+	{suite.Check[Queue]{Name: "dead letter: kept with the reason, never received", Run: queueAside}, queueLock},
 	{suite.Check[Queue]{Name: "receiving waits for a message", Run: queueWaits}, longLock},
 	{suite.Check[Queue]{Name: "receiving ends with its context", Run: queueEnds}, longLock},
 	{suite.Check[Queue]{Name: "no more than asked for", Run: queueMost}, longLock},
@@ -69,7 +69,7 @@ func received(t testing.TB, q autoscale.Queue, most int) []autoscale.Message {
 	return messages
 }
 
-// quiet notes a message that comes within a moment.
+// quiet fails the test if a message is delivered within a moment.
 func quiet(t testing.TB, q autoscale.Queue, why string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*suite.Moment)
@@ -175,18 +175,18 @@ func queueAside(t testing.TB, q Queue) {
 		for _, m := range received(t, q, 2) {
 			left--
 			if string(m.Body) == "bad" {
-				suite.NoError(t, "set aside", q.DeadLetter(suite.Context(t), &m, "not JSON: 'b'"))
+				suite.NoError(t, "dead letter", q.DeadLetter(suite.Context(t), &m, "not JSON: 'b'"))
 			} else {
 				suite.NoError(t, "delete", q.Delete(suite.Context(t), &m))
 			}
 		}
 	}
 	<-time.After(queueLock + 2*suite.Moment)
-	quiet(t, q, "it was set aside")
+	quiet(t, q, "it is a dead letter")
 	aside, err := q.DeadLetters(suite.Context(t))
-	suite.NoError(t, "what is set aside", err)
+	suite.NoError(t, "dead letters", err)
 	if len(aside) != 1 || string(aside[0].Body) != "bad" || aside[0].Reason != "not JSON: 'b'" {
-		t.Errorf("set aside is %q, want \"bad\" with its reason", aside)
+		t.Errorf("the dead letters are %q, want \"bad\" with its reason", aside)
 	}
 }
 

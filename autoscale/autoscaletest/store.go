@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-// TestStore is the conformance suite of [autoscale.Store]. open makes
-// an empty store.
+// TestStore is the conformance suite of [autoscale.Store]. open must return an empty
+// store, for each call a new one.
 func TestStore(t *testing.T, open func(t testing.TB) autoscale.Store) {
 	suite.Run(t, autoscaleChecks, open)
 }
@@ -22,19 +22,19 @@ var autoscaleChecks = []suite.Check[autoscale.Store]{
 	{Name: "a resource never saved is empty", Run: memoryEmpty},
 	{Name: "what is saved is loaded", Run: memoryKept},
 	{Name: "a window with many values", Run: memoryLarge},
-	{Name: "a metric that is gone is gone", Run: memoryShrinks},
-	{Name: "resources are apart", Run: memoryApart},
-	{Name: "one saved by another in the meantime: conflict, and nothing is saved", Run: memoryConflict},
+	{Name: "a window that was removed is removed", Run: memoryShrinks},
+	{Name: "resources are independent", Run: memoryApart},
+	{Name: "saved by another in the meantime: conflict, and nothing is saved", Run: memoryConflict},
 	{Name: "two that save a new resource: one wins", Run: memoryFirst},
 	{Name: "saved one after the other without loading", Run: memoryAgain},
-	{Name: "many that save at once lose nothing", Run: memoryRace},
-	{Name: "the highest outcome stays", Run: outcomeHighest},
-	{Name: "records by time, the newest of them", Run: recordsRead},
-	{Name: "a record with a sequence that is there replaces it", Run: recordsReplace},
-	{Name: "records of a while ago are forgotten", Run: recordsForget},
+	{Name: "concurrent saves lose nothing", Run: memoryRace},
+	{Name: "the outcome with the highest number stays", Run: outcomeHighest},
+	{Name: "records by time and number", Run: recordsRead},
+	{Name: "a record replaces one with the same sequence", Run: recordsReplace},
+	{Name: "old records are deleted", Run: recordsForget},
 }
 
-// sampleTime has all the digits that a store may lose.
+// sampleTime has all digits that a store might lose.
 var sampleTime = time.Date(2026, 1, 31, 8, 59, 59, 123456789, time.UTC)
 
 func sampleMemory(resource string) *autoscale.ResourceState {
@@ -58,7 +58,7 @@ func sampleRecord(resource string, sequence int64) autoscale.Record {
 	}
 }
 
-// equal notes a difference.
+// equal fails the test if got is not want.
 func equal(t testing.TB, what string, got, want any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
@@ -73,7 +73,7 @@ func loaded(t testing.TB, s autoscale.Store, resource string) *autoscale.Resourc
 	return m
 }
 
-// sameMemory compares what was loaded with what was saved, but for the version.
+// sameMemory compares what was loaded with what was saved, except for the version.
 func sameMemory(t testing.TB, got, want *autoscale.ResourceState) {
 	t.Helper()
 	g, w := *got, *want

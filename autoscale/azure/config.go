@@ -13,26 +13,27 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// Config says which storage account, and holds what has a default.
+// Config names the storage account, and holds the options.
 type Config struct {
-	// Connection is the account's connection string; or else Account is its name
-	// (contoso, or contoso.queue.core.usgovcloudapi.net's first part with Suffix),
-	// with a Credential that has the roles of a contributor to queue data and to
-	// table data.
+	// Connection is the account's connection string, or UseDevelopmentStorage=true.
+	// Or Account is its name (contoso of contoso.queue.core.windows.net), with a
+	// Credential that has the roles Storage Queue Data Contributor and Storage Table
+	// Data Contributor.
 	Connection string
 	Account    string
 	Credential azcore.TokenCredential
-	// Suffix is that of the hosts of Azure's cloud. Default: core.windows.net.
+	// Suffix is the host suffix of the Azure cloud, such as core.usgovcloudapi.net.
+	// Default: core.windows.net.
 	Suffix string
 	// Table is the table's name. Default: Scaling.
 	Table string
-	// Lock is how long a received message is hidden from others, in whole
+	// Lock is how long a received message is hidden from other receivers, in whole
 	// seconds. Default: 30 s.
 	Lock time.Duration
-	// Poll is the longest time between two looks into an empty queue; it begins
-	// with a tenth of that and doubles. Default: 1 s.
+	// Poll is the longest wait between two requests to an empty queue. The first wait
+	// is a tenth of it, and it doubles. Default: 1 s.
 	Poll time.Duration
-	// Client is the SDK's options. Default: none.
+	// Client is passed to the SDK. Default: none.
 	Client policy.ClientOptions
 }
 
@@ -50,23 +51,24 @@ func (cfg *Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case (c.Connection == "") == (c.Account == ""), (c.Account == "") != (c.Credential == nil):
-		return c, errors.New("storage account: needs a connection string, or a name and a credential")
+		return c, errors.New("storage account: give either a connection string, or a name and a credential")
 	case strings.ContainsAny(c.Account+c.Suffix, "/:@?#"):
-		return c, errors.New("storage account: the name of an account is meant, without a URL around it")
+		return c, errors.New("storage account: give the name of the account, not a URL")
 	case c.Lock < time.Second || c.Lock%time.Second != 0:
 		return c, fmt.Errorf("a lock of %v: must be whole seconds", c.Lock)
 	}
 	return c, nil
 }
 
-// development is the account that Azurite always has; its key is published.
+// development is the connection string of Azurite's default account; its key is
+// public.
 // https://learn.microsoft.com/azure/storage/common/storage-use-azurite
 const development = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;" +
 	"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
 	"QueueEndpoint=http://127.0.0.1:10001/devstoreaccount1;TableEndpoint=http://127.0.0.1:10002/devstoreaccount1"
 
-// errConnection stands for the SDK's own, which may quote the key.
-var errConnection = errors.New(`storage account: the connection string cannot be read: copy it from the portal, "Access keys": DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…;EndpointSuffix=core.windows.net`)
+// errConnection replaces the SDK's error, which may quote the key.
+var errConnection = errors.New(`storage account: the connection string is not valid: copy it from the portal, "Access keys": DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…;EndpointSuffix=core.windows.net`)
 
 func (cfg *Config) queues() (*azqueue.ServiceClient, error) {
 	opts := &azqueue.ClientOptions{ClientOptions: cfg.Client}

@@ -12,20 +12,20 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 )
 
-// Rows that are not a metric's. No metric's key begins with a tilde.
+// Rows other than those of metrics. No metric's key starts with a tilde.
 const (
 	memoryRow    = "~memory"
 	outcomeRow   = "~outcome"
 	recordPrefix = "~record-"
-	afterRecords = "~record." // the first key behind those of records
+	afterRecords = "~record." // the first key after those of records
 )
 
-// recordRow is a record's key: a later one comes first.
+// recordRow returns a record's key. Later records sort first.
 func recordRow(sequence int64) string {
 	return fmt.Sprintf("%s%019d", recordPrefix, math.MaxInt64-sequence)
 }
 
-// key writes a name as a key, in which Azure does not take every character.
+// key encodes a name as a key: Azure does not allow every character in keys.
 func key(name string) string {
 	plain := func(b byte) bool {
 		return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '-' || b == '.' || b == '_'
@@ -47,7 +47,7 @@ const (
 	maxProperties = 14
 )
 
-var errTooLarge = errors.New("it does not fit into an entity of the table: keep fewer values, by a shorter window or a longer interval")
+var errTooLarge = errors.New("it does not fit into a table entity: keep fewer values, by a shorter window or a longer interval")
 
 // put writes a value as JSON into properties of this name.
 func put(e *aztables.EDMEntity, name string, value any) error {
@@ -60,7 +60,7 @@ func put(e *aztables.EDMEntity, name string, value any) error {
 		if i == maxProperties {
 			return errTooLarge
 		}
-		cut := min(maxProperty, len(rest)) // in bytes: no fewer than there are of UTF-16's units
+		cut := min(maxProperty, len(rest)) // in bytes, of which there are at least as many as UTF-16 units
 		for cut < len(rest) && !utf8.RuneStart(rest[cut]) {
 			cut--
 		}
@@ -69,7 +69,7 @@ func put(e *aztables.EDMEntity, name string, value any) error {
 	return nil
 }
 
-// get reads what put has written.
+// get decodes what put has written.
 func get(e *aztables.EDMEntity, name string, value any) error {
 	var b strings.Builder
 	for i := 0; ; i++ {
@@ -98,7 +98,7 @@ func number(e *aztables.EDMEntity, name string) int64 {
 	return int64(n)
 }
 
-// row is an empty entity.
+// row returns an entity without properties.
 func row(resource, rowKey string) *aztables.EDMEntity {
 	return &aztables.EDMEntity{Entity: aztables.Entity{PartitionKey: key(resource), RowKey: rowKey}, Properties: map[string]any{}}
 }

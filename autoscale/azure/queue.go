@@ -16,11 +16,12 @@ import (
 	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
-// MaxBody is how long a message may be in bytes: 64 KiB as base64.
+// MaxBody is the largest size of a message in bytes; it is 64 KiB as base64, the limit
+// of Azure Storage.
 const MaxBody = 48 << 10
 
-// Queue is an Azure Storage queue. It is safe for concurrent use, by several
-// processes too.
+// Queue is an Azure Storage queue. It is safe for concurrent use, by several processes
+// too. Open it with [OpenQueue]; it needs no closing.
 type Queue struct {
 	name          string
 	cfg           Config
@@ -29,12 +30,12 @@ type Queue struct {
 
 var _ autoscale.Queue = (*Queue)(nil)
 
-// neverExpires is the lifetime of messages: what waits for a part that is down must
-// not vanish.
+// neverExpires is the lifetime of messages: messages for a part that is down must not
+// expire.
 const neverExpires = -1
 
-// OpenQueue opens a queue, and that for what can't be used, and creates them if
-// they are missing. Names are lower case.
+// OpenQueue opens a queue and its dead-letter queue, NAME-poison, and creates those
+// that are missing. Names are lower case.
 func OpenQueue(ctx context.Context, name string, cfg *Config) (*Queue, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -57,8 +58,8 @@ func (q *Queue) fail(what string, err error) error {
 	return fmt.Errorf("queue %s: %s: %w", q.name, what, azerror.Shorten(err))
 }
 
-// Send implements [autoscale.Queue]. A message whose reply was lost is sent
-// again, and may be there twice.
+// Send implements [autoscale.Queue]. If a response is lost, the SDK sends the message
+// again, so it may be in the queue twice.
 func (q *Queue) Send(ctx context.Context, bodies ...[]byte) error {
 	for _, body := range bodies {
 		if err := send(ctx, q.queue, body); err != nil {
@@ -70,7 +71,7 @@ func (q *Queue) Send(ctx context.Context, bodies ...[]byte) error {
 
 func send(ctx context.Context, to *azqueue.QueueClient, body []byte) error {
 	if len(body) > MaxBody {
-		return fmt.Errorf("a message of %d bytes: %d is the most", len(body), MaxBody)
+		return fmt.Errorf("a message of %d bytes: the maximum is %d", len(body), MaxBody)
 	}
 	_, err := to.EnqueueMessage(ctx, base64.StdEncoding.EncodeToString(body), &azqueue.EnqueueMessageOptions{TimeToLive: ptr(neverExpires)})
 	return err
@@ -78,10 +79,10 @@ func send(ctx context.Context, to *azqueue.QueueClient, body []byte) error {
 
 func ptr(n int) *int32 { return to.Ptr(int32(n)) }
 
-// maxReceive is how many messages Azure hands out at once.
+// maxReceive is how many messages Azure returns at once.
 const maxReceive = 32
 
-// Receive implements [autoscale.Queue]. It looks again and again.
+// Receive implements [autoscale.Queue] by polling.
 func (q *Queue) Receive(ctx context.Context, most int) ([]autoscale.Message, error) {
 	for pause := q.cfg.Poll / 10; ; pause = min(2*pause, q.cfg.Poll) {
 		r, err := q.queue.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
@@ -105,8 +106,8 @@ func (q *Queue) Receive(ctx context.Context, most int) ([]autoscale.Message, err
 	}
 }
 
-// convert makes messages of Azure's. The body of one that somebody else has
-// sent, and that is not base64, is its text.
+// convert converts messages of the SDK. A text that is not base64 was sent by another
+// program; it is the body as it is.
 func (q *Queue) convert(from []*azqueue.DequeuedMessage) []autoscale.Message {
 	messages := make([]autoscale.Message, len(from))
 	for i, m := range from {
@@ -125,7 +126,8 @@ func body(text *string) []byte {
 	return []byte(*text)
 }
 
-// lockLost tells whether an error says that a message is gone, or somebody else's.
+// lockLost reports whether an error says that a message was deleted, or was received
+// again.
 func lockLost(err error) bool {
 	return azerror.HasStatus(err, http.StatusNotFound) || queueerror.HasCode(err, queueerror.PopReceiptMismatch)
 }
@@ -152,7 +154,7 @@ func (q *Queue) Delete(ctx context.Context, m *autoscale.Message) error {
 	return nil
 }
 
-// deadLetter is what is written into the queue NAME-poison.
+// deadLetter is the JSON of a message in the queue NAME-poison.
 type deadLetter struct {
 	Reason     string    `json:"reason"`
 	Time       time.Time `json:"time"`
@@ -162,8 +164,8 @@ type deadLetter struct {
 	Body       []byte    `json:"body,omitempty"` // else, as base64
 }
 
-// DeadLetter implements [autoscale.Queue]: the message goes to the queue
-// NAME-poison, as JSON. If the process ends half-way it goes there twice.
+// DeadLetter implements [autoscale.Queue]: the message goes to the queue NAME-poison,
+// as JSON. If the process ends in between, it goes there twice.
 func (q *Queue) DeadLetter(ctx context.Context, m *autoscale.Message, reason string) error {
 	a := deadLetter{Reason: reason, Time: time.Now().UTC(), ID: m.ID, Deliveries: m.Deliveries}
 	if json.Valid(m.Body) {
@@ -172,7 +174,7 @@ func (q *Queue) DeadLetter(ctx context.Context, m *autoscale.Message, reason str
 		a.Body = m.Body
 	}
 	text, err := json.Marshal(a)
-	if err == nil && len(text) > MaxBody { // the reason says more than half a message
+	if err == nil && len(text) > MaxBody { // keep the reason, drop the body
 		a.Text, a.Body = "", nil
 		text, err = json.Marshal(a)
 	}
@@ -180,23 +182,22 @@ func (q *Queue) DeadLetter(ctx context.Context, m *autoscale.Message, reason str
 		err = send(ctx, q.poison, text)
 	}
 	if err != nil {
-		return q.fail("set aside", err)
+		return q.fail("move to dead-letter queue", err)
 	}
 	return q.Delete(ctx, m)
 }
 
-// DeadLetters returns the first messages that were set aside, 32 at most, and leaves
-// them where they are.
+// DeadLetters returns the oldest dead letters, at most 32, without removing them.
 func (q *Queue) DeadLetters(ctx context.Context) ([]autoscale.DeadLetter, error) {
 	r, err := q.poison.PeekMessages(ctx, &azqueue.PeekMessagesOptions{NumberOfMessages: ptr(maxReceive)})
 	if err != nil {
-		return nil, q.fail("look at what was set aside", err)
+		return nil, q.fail("read dead letters", err)
 	}
 	var list []autoscale.DeadLetter
 	for _, m := range r.Messages {
 		var a deadLetter
 		if err := json.Unmarshal(body(m.MessageText), &a); err != nil {
-			a = deadLetter{Reason: "set aside by something else", Body: body(m.MessageText)}
+			a = deadLetter{Reason: "written by another program", Body: body(m.MessageText)}
 		}
 		if a.Text != "" {
 			a.Body = []byte(a.Text)

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
-// Store is an [autoscale.Store] in an Azure table. It is safe for concurrent
-// use, by several processes too.
+// Store is an [autoscale.Store] in an Azure table. It is safe for concurrent use, by
+// several processes too. Open it with [OpenStore]; it needs no closing.
 type Store struct {
 	name  string
 	table *aztables.Client
@@ -26,7 +26,7 @@ type Store struct {
 
 var _ autoscale.Store = (*Store)(nil)
 
-// OpenStore opens the table, which is created if it is missing.
+// OpenStore opens the table, and creates it if it is missing.
 func OpenStore(ctx context.Context, cfg *Config) (*Store, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Store) fail(what string, err error) error {
 	return fmt.Errorf("%s: table %s: %w", what, s.name, azerror.Shorten(err))
 }
 
-// read reads one row; a missing one is nil.
+// read reads one row; it returns nil for a missing one.
 func (s *Store) read(ctx context.Context, resource, rowKey string) (*aztables.EDMEntity, azcore.ETag, error) {
 	r, err := s.table.GetEntity(ctx, key(resource), rowKey, nil)
 	if azerror.HasStatus(err, http.StatusNotFound) {
@@ -63,7 +63,7 @@ func (s *Store) read(ctx context.Context, resource, rowKey string) (*aztables.ED
 	return e, r.ETag, nil
 }
 
-// list reads the rows of a resource that a filter lets through, most at most
+// list calls fn with the rows of a resource that match a filter, at most most of them
 // (0: all).
 func (s *Store) list(ctx context.Context, resource, filter string, most int, fn func(*aztables.EDMEntity) error) error {
 	filter = "PartitionKey eq '" + key(resource) + "' and " + filter
@@ -89,19 +89,19 @@ func (s *Store) list(ctx context.Context, resource, filter string, most int, fn 
 	return nil
 }
 
-// Load implements [autoscale.Store]. The memory is read before the windows: if
-// somebody saves in between, the version is an old one, and can't be saved.
+// Load implements [autoscale.Store]. It reads the row ~memory before the windows: if
+// another process saves in between, the version is old, and Save returns a conflict.
 func (s *Store) Load(ctx context.Context, resource string) (*autoscale.ResourceState, error) {
 	m := &autoscale.ResourceState{Resource: resource}
 	e, _, err := s.read(ctx, resource, memoryRow)
 	if err != nil {
-		return nil, s.fail("load memory of "+resource, err)
+		return nil, s.fail("load state of "+resource, err)
 	}
 	if e == nil {
 		return m, nil
 	}
 	if err := get(e, "Memory", m); err != nil {
-		return nil, s.fail("load memory of "+resource, err)
+		return nil, s.fail("load state of "+resource, err)
 	}
 	m.Resource, m.Version, m.Windows = resource, strconv.FormatInt(number(e, "Version"), 10), map[string]*autoscale.Window{}
 	err = s.list(ctx, resource, "RowKey lt '~'", 0, func(e *aztables.EDMEntity) error {
@@ -118,8 +118,8 @@ func (s *Store) Load(ctx context.Context, resource string) (*autoscale.ResourceS
 
 // Save implements [autoscale.Store], in one transaction.
 func (s *Store) Save(ctx context.Context, m *autoscale.ResourceState, records ...autoscale.Record) error {
-	fail := func(err error) error { return s.fail("save memory of "+m.Resource, err) }
-	var expected int64 // 0: not there
+	fail := func(err error) error { return s.fail("save state of "+m.Resource, err) }
+	var expected int64 // 0: the row must not exist
 	if m.Version != "" {
 		var err error
 		if expected, err = strconv.ParseInt(m.Version, 10, 64); err != nil {
@@ -191,7 +191,7 @@ func (s *Store) SetOutcome(ctx context.Context, resource string, o autoscale.Out
 			}
 			return err
 		}
-		// Somebody was quicker, so this comes to an end: outcomes only rise.
+		// Another process was faster. The loop ends, because numbers only rise.
 	}
 }
 
@@ -217,7 +217,8 @@ func (s *Store) trySetOutcome(ctx context.Context, resource string, o autoscale.
 	return err
 }
 
-// records is the filter of records from and before a time; zero times: all.
+// records returns the filter of records not before from, and before before. A zero
+// time is no bound.
 func records(from, before time.Time) string {
 	filter := "RowKey ge '" + recordPrefix + "' and RowKey lt '" + afterRecords + "'"
 	if !from.IsZero() {
@@ -256,9 +257,9 @@ func (s *Store) DeleteRecords(ctx context.Context, resource string, before time.
 	if err == nil {
 		err = t.commit(ctx, s.table)
 	}
-	// Somebody else may be at it, too.
+	// Another process may delete the same rows.
 	if err != nil && !errors.Is(err, errRowGone) {
-		return s.fail("forget records of "+resource, err)
+		return s.fail("delete records of "+resource, err)
 	}
 	return nil
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// maxTransaction is how many rows one transaction can change.
+// maxTransaction is how many rows one transaction of a table can change.
 const maxTransaction = 100
 
-// transaction is what changes in a partition all at once.
+// transaction collects changes of a partition that are made atomically.
 type transaction struct {
 	actions []aztables.TransactionAction
 	err     error // the first
@@ -33,7 +33,8 @@ func (t *transaction) add(kind aztables.TransactionType, e *aztables.EDMEntity, 
 	t.actions = append(t.actions, aztables.TransactionAction{ActionType: kind, Entity: text, IfMatch: match})
 }
 
-// memory adds all but the windows; there tells whether there is one to replace.
+// memory adds the row ~memory, which has the state without windows. exists says
+// whether there is a row to replace.
 func (t *transaction) memory(m *autoscale.ResourceState, version int64, exists bool, etag azcore.ETag) error {
 	bare := *m
 	bare.Windows, bare.Version, bare.Resource = nil, "", ""
@@ -74,15 +75,15 @@ func (t *transaction) record(resource string, r autoscale.Record) error {
 }
 
 var (
-	// errRowGone: a row that was to be removed is gone.
-	errRowGone = errors.New("a row is gone")
-	// code finds the reason in the answer to a transaction, a text in parts in
-	// which the client does not look for it.
+	// errRowGone: a row to delete does not exist any more.
+	errRowGone = errors.New("a row does not exist any more")
+	// code finds the error code in the response to a transaction: a multipart text
+	// that the SDK does not search for it.
 	code = regexp.MustCompile(`"code":\s*"(\w{1,100})"`)
 )
 
-// commit makes the changes, and begins anew. It returns
-// [autoscale.ErrConflict] if the memory has changed.
+// commit makes the changes, and empties the transaction. It returns
+// [autoscale.ErrConflict] if the row ~memory has changed.
 func (t *transaction) commit(ctx context.Context, table *aztables.Client) error {
 	actions, err := t.actions, t.err
 	t.actions, t.err = nil, nil
@@ -90,7 +91,7 @@ func (t *transaction) commit(ctx context.Context, table *aztables.Client) error 
 	case err != nil || len(actions) == 0:
 		return err
 	case len(actions) > maxTransaction:
-		return fmt.Errorf("%d rows at once: a table takes %d; a resource can't have so many metrics", len(actions), maxTransaction)
+		return fmt.Errorf("%d rows in one transaction: the maximum is %d; use fewer metrics per resource", len(actions), maxTransaction)
 	}
 	_, err = table.SubmitTransaction(ctx, actions, nil)
 	var response *azcore.ResponseError

@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Queue is an [autoscale.Queue] in the store's file.
+// Queue is an [autoscale.Queue] in the store's file. It is safe for concurrent use, by
+// several processes on one machine too.
 type Queue struct {
 	store *Store
 	name  string
@@ -21,11 +22,11 @@ type Queue struct {
 
 var _ autoscale.Queue = (*Queue)(nil)
 
-// pollInterval is how often an empty queue is looked into.
+// pollInterval is the time between two queries of an empty queue.
 const pollInterval = 100 * time.Millisecond
 
-// Queue returns the queue of a name. lock is how long a received message is
-// hidden from other receivers; zero means 30 s.
+// Queue returns the queue with this name, which need not exist. lock is how long a
+// received message is hidden from other receivers; 0 means 30 s.
 func (s *Store) Queue(name string, lock time.Duration) *Queue {
 	if lock <= 0 {
 		lock = 30 * time.Second
@@ -37,7 +38,7 @@ func (q *Queue) fail(what string, err error) error {
 	return q.store.fail(what+" "+q.name, err)
 }
 
-// Send implements [autoscale.Queue]: all of the messages or none.
+// Send implements [autoscale.Queue]. It adds all messages or none.
 func (q *Queue) Send(ctx context.Context, bodies ...[]byte) error {
 	err := q.store.inTx(ctx, func(tx *sql.Tx) error {
 		for _, b := range bodies {
@@ -79,7 +80,7 @@ func (q *Queue) Receive(ctx context.Context, most int) ([]autoscale.Message, err
 	}
 }
 
-// take looks without writing first: most looks find nothing.
+// take reads before it writes: most calls find nothing.
 func (q *Queue) take(ctx context.Context, most int) (messages []autoscale.Message, err error) {
 	var first sql.NullInt64
 	now := time.Now()
@@ -110,7 +111,7 @@ func (q *Queue) take(ctx context.Context, most int) (messages []autoscale.Messag
 	return messages, rows.Err()
 }
 
-// receipt is valid until the message is received again.
+// receipt identifies a delivery. It is valid until the message is received again.
 type receipt struct {
 	id         int64
 	deliveries int
@@ -137,7 +138,7 @@ func (q *Queue) Delete(ctx context.Context, m *autoscale.Message) error {
 	return nil
 }
 
-// maxDeadLetters is how many messages are kept that were set aside.
+// maxDeadLetters is how many dead letters are kept.
 const maxDeadLetters = 1000
 
 // DeadLetter implements [autoscale.Queue].
@@ -148,17 +149,18 @@ func (q *Queue) DeadLetter(ctx context.Context, m *autoscale.Message, reason str
 			(SELECT id FROM messages WHERE queue = ? AND aside IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET ?)`, q.name, q.name, maxDeadLetters)
 	}
 	if err != nil {
-		return q.fail("set aside in queue", err)
+		return q.fail("move to dead-letter queue of", err)
 	}
 	return nil
 }
 
-// change runs a statement; a message among the arguments stands for its id and
-// its deliveries, so that one received again since is left alone.
+// change runs a statement. A message among the arguments stands for its id and its
+// number of deliveries, so that the statement does not match a message that was
+// received again.
 func (q *Queue) change(ctx context.Context, m *autoscale.Message, query string, args ...any) (int64, error) {
 	r, ok := m.Receipt.(receipt)
 	if !ok {
-		return 0, errors.New("the message is another queue's")
+		return 0, errors.New("the message belongs to another queue")
 	}
 	var flat []any
 	for _, a := range args {
@@ -175,18 +177,18 @@ func (q *Queue) change(ctx context.Context, m *autoscale.Message, query string, 
 	return result.RowsAffected()
 }
 
-// DeadLetters returns what has been set aside, oldest first; at most the last 1,000.
+// DeadLetters returns the dead letters, oldest first; the last 1,000 are kept.
 func (q *Queue) DeadLetters(ctx context.Context) ([]autoscale.DeadLetter, error) {
 	rows, err := q.store.db.QueryContext(ctx, "SELECT body, aside FROM messages WHERE queue = ? AND aside IS NOT NULL ORDER BY id", q.name)
 	if err != nil {
-		return nil, q.fail("read what is set aside in queue", err)
+		return nil, q.fail("read dead letters of queue", err)
 	}
 	defer rows.Close()
 	var list []autoscale.DeadLetter
 	for rows.Next() {
 		var a autoscale.DeadLetter
 		if err := rows.Scan(&a.Body, &a.Reason); err != nil {
-			return nil, q.fail("read what is set aside in queue", err)
+			return nil, q.fail("read dead letters of queue", err)
 		}
 		list = append(list, a)
 	}

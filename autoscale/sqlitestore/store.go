@@ -1,6 +1,6 @@
-// Package sqlitestore keeps what an autoscaler remembers in a SQLite file, and
-// joins its parts by queues in the same file when they run as processes of
-// their own on one machine.
+// Package sqlitestore has a store of an autoscaler's state in a SQLite file, and
+// queues in the same file, which join its parts if they run as separate processes on
+// one machine.
 package sqlitestore
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Store is an [autoscale.Store] in a SQLite file. Several processes on one
-// machine may use the file at once.
+// Store is an [autoscale.Store] in a SQLite file. It is safe for concurrent use, by
+// several processes on one machine too. Open it with [Open].
 type Store struct {
 	path string
 	db   *sql.DB
@@ -67,8 +67,8 @@ CREATE TABLE messages (
 CREATE INDEX messages_by_queue ON messages (queue, id) WHERE aside IS NULL;
 `
 
-// Open opens the file at path, creating it if it is missing. Its directory must
-// be there, on a local disk.
+// Open opens the file at path, and creates it if it is missing. Its directory must
+// exist, on a local disk. It fails if the file has another schema.
 func Open(path string) (*Store, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Store) prepare(ctx context.Context) error {
 			return err
 		}
 		if version != 0 || tables != 0 {
-			return fmt.Errorf("it is a SQLite file of something else (schema %d, %d tables)", version, tables)
+			return fmt.Errorf("the SQLite file belongs to another program (schema %d, %d tables)", version, tables)
 		}
 		if _, err := tx.ExecContext(ctx, schema); err != nil {
 			return err
@@ -111,10 +111,10 @@ func (s *Store) prepare(ctx context.Context) error {
 	})
 }
 
-// Close closes the file. Queues in it fail from then on.
+// Close closes the file. Methods of the store and its queues fail afterwards.
 func (s *Store) Close() error { return s.db.Close() }
 
-// inTx runs fn in a transaction that others wait for.
+// inTx runs fn in a write transaction, for which other writers wait.
 func (s *Store) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *Store) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// ignoreDone drops the error of rolling back what the end of a context has
+// ignoreDone drops the error of a rollback after the end of a context, which has
 // rolled back already.
 func ignoreDone(err error) error {
 	if errors.Is(err, sql.ErrTxDone) {
@@ -159,7 +159,7 @@ func (s *Store) Load(ctx context.Context, resource string) (*autoscale.ResourceS
 		return err
 	})
 	if err != nil {
-		return nil, s.fail("load memory of "+resource, err)
+		return nil, s.fail("load state of "+resource, err)
 	}
 	return m, nil
 }
@@ -187,11 +187,11 @@ func loadWindows(ctx context.Context, tx *sql.Tx, resource string) (map[string]*
 
 // Save implements [autoscale.Store].
 func (s *Store) Save(ctx context.Context, m *autoscale.ResourceState, records ...autoscale.Record) error {
-	var expected int64 // 0: not there
+	var expected int64 // 0: the row must not exist
 	if m.Version != "" {
 		var err error
 		if expected, err = strconv.ParseInt(m.Version, 10, 64); err != nil {
-			return s.fail("save memory of "+m.Resource, fmt.Errorf("version %q: %w", m.Version, autoscale.ErrConflict))
+			return s.fail("save state of "+m.Resource, fmt.Errorf("version %q: %w", m.Version, autoscale.ErrConflict))
 		}
 	}
 	err := s.inTx(ctx, func(tx *sql.Tx) error {
@@ -214,7 +214,7 @@ func (s *Store) Save(ctx context.Context, m *autoscale.ResourceState, records ..
 		return nil
 	})
 	if err != nil {
-		return s.fail("save memory of "+m.Resource, err)
+		return s.fail("save state of "+m.Resource, err)
 	}
 	m.Version = strconv.FormatInt(expected+1, 10)
 	return nil
@@ -326,7 +326,7 @@ func (s *Store) Records(ctx context.Context, resource string, since time.Time, l
 // DeleteRecords implements [autoscale.Store].
 func (s *Store) DeleteRecords(ctx context.Context, resource string, before time.Time) error {
 	if _, err := s.db.ExecContext(ctx, "DELETE FROM records WHERE resource = ? AND time < ?", resource, before.UnixNano()); err != nil {
-		return s.fail("forget records of "+resource, err)
+		return s.fail("delete records of "+resource, err)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package appservice scales an Azure App Service plan: the number of machines
-// that its apps run on.
+// Package appservice scales an Azure App Service plan: the number of machines on which
+// its apps run.
 package appservice
 
 import (
@@ -22,22 +22,22 @@ import (
 	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
-// Config names the plan, and says how it is reached. All but Poll and Options
-// is required.
+// Config names the plan, and how to connect. All fields but Poll and Options are
+// required.
 type Config struct {
 	Subscription  string // its id
 	ResourceGroup string
 	Plan          string
-	// Credential is whom Azure's resource manager asks. It needs the right to
-	// read and write the plan.
+	// Credential is used for Azure Resource Manager. It needs the right to read and
+	// write the plan.
 	Credential azcore.TokenCredential
-	// Poll is how often it is asked whether a change is done. Default: 5 s.
+	// Poll is the time between two checks whether a change is complete. Default: 5 s.
 	Poll time.Duration
-	// Options are the SDK's. Default: none.
+	// Options are passed to the SDK. Default: none.
 	Options *arm.ClientOptions
 }
 
-// Target is a plan. It is safe for concurrent use.
+// Target scales a plan. It is safe for concurrent use.
 type Target struct {
 	cfg    Config
 	client *arm.Client
@@ -45,12 +45,11 @@ type Target struct {
 
 var _ autoscale.Target = (*Target)(nil)
 
-// New returns the plan as a target. It is first asked for when the target is
-// used.
+// New returns the plan as a target. It does not connect before the target is used.
 func New(cfg *Config) (*Target, error) {
 	t := &Target{cfg: *cfg}
 	if cfg.Subscription == "" || cfg.ResourceGroup == "" || cfg.Plan == "" || cfg.Credential == nil {
-		return nil, errors.New("app service: needs a subscription's id, a resource group, a plan and a credential")
+		return nil, errors.New("app service: give a subscription's id, a resource group, a plan and a credential")
 	}
 	t.cfg.Poll = cmp.Or(cfg.Poll, 5*time.Second)
 	var err error
@@ -60,7 +59,7 @@ func New(cfg *Config) (*Target, error) {
 	return t, nil
 }
 
-// Instances is the plan's capacity.
+// Instances returns the plan's capacity.
 func (t *Target) Instances(ctx context.Context) (int, error) {
 	p, err := t.get(ctx)
 	if err != nil {
@@ -73,10 +72,10 @@ func (t *Target) Instances(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// Scale changes the capacity, and waits until that is done.
+// Scale changes the capacity, and returns when the change is complete.
 func (t *Target) Scale(ctx context.Context, instances int) error {
 	if instances < 0 || instances > math.MaxInt32 {
-		return t.fail(fmt.Errorf("%d instances are out of the question", instances))
+		return t.fail(fmt.Errorf("%d instances: must be 0 to 2,147,483,647", instances))
 	}
 	p, err := t.get(ctx)
 	if err != nil {
@@ -85,7 +84,7 @@ func (t *Target) Scale(ctx context.Context, instances int) error {
 	if _, err := p.capacity(); err != nil {
 		return t.fail(err)
 	}
-	// The manager takes a whole plan only: all else stays as it was read.
+	// Resource Manager takes only whole plans: everything else stays as it was read.
 	if err := p.setCapacity(instances); err != nil {
 		return t.fail(err)
 	}
@@ -94,15 +93,16 @@ func (t *Target) Scale(ctx context.Context, instances int) error {
 		return t.fail(err)
 	}
 	if n, err := done.capacity(); err == nil && n != instances {
-		return t.fail(fmt.Errorf("it was asked for %d instances and has %d: its tier may allow no more", instances, n))
+		return t.fail(fmt.Errorf("%d instances requested, but the plan has %d: its pricing tier may allow no more", instances, n))
 	}
 	return nil
 }
 
-// plan is a plan in the JSON of the resource manager. It is kept as it was read, so that a change of the
-// capacity keeps every property, those of later API versions too. The two calls needed are made here: the
-// SDK's client for them, armappservice, has a model that drops what it does not know, and as one package
-// with all of App Service's operations it takes a tenth of the whole command's build.
+// plan is a plan as JSON of Resource Manager. It is kept as it was read, so that a
+// change of the capacity keeps every property, those of later API versions too. The
+// two calls needed are made here: the SDK's client for them, armappservice, drops
+// properties that its model does not have, and as one package with all operations of
+// App Service it takes a tenth of the whole command's build.
 type plan map[string]json.RawMessage
 
 func (p plan) capacity() (int, error) {
@@ -115,7 +115,7 @@ func (p plan) capacity() (int, error) {
 		}
 	}
 	if sku.Capacity == nil {
-		return 0, errors.New("it has no capacity: plans that Azure scales by itself can't be scaled from here")
+		return 0, errors.New("the plan has no capacity: Azure scales it automatically, so it cannot be scaled from here")
 	}
 	return int(*sku.Capacity), nil
 }
@@ -147,7 +147,7 @@ func (t *Target) get(ctx context.Context) (plan, error) {
 	return p, runtime.UnmarshalAsJSON(response, &p)
 }
 
-// put writes a plan, waits until the change is done, and returns the plan as it is then.
+// put writes a plan, waits until the change is complete, and returns the new plan.
 func (t *Target) put(ctx context.Context, p plan) (plan, error) {
 	request, err := t.request(ctx, http.MethodPut)
 	if err != nil {
@@ -170,7 +170,7 @@ func (t *Target) put(ctx context.Context, p plan) (plan, error) {
 	return change.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: t.cfg.Poll})
 }
 
-// request is one of the plan, as the resource manager's REST API documents it:
+// request returns a request for the plan, as Resource Manager's REST API documents it:
 // https://learn.microsoft.com/rest/api/appservice/app-service-plans
 func (t *Target) request(ctx context.Context, method string) (*policy.Request, error) {
 	path := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Web/serverfarms/%s",

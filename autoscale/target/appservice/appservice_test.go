@@ -179,7 +179,7 @@ func TestFailures(t *testing.T) {
 	_, err := a.target(t, "none").Instances(t.Context())
 	expect("no such plan", "app service plan shop/none: HTTP 404 (Not Found, ResourceNotFound)", err)
 	a.most = 3
-	expect("more than there can be", "asked for 10 instances and has 3", a.target(t, "workers").Scale(t.Context(), 10))
+	expect("more than there can be", "10 instances requested, but the plan has 3", a.target(t, "workers").Scale(t.Context(), 10))
 	a.refuse = true
 	expect("refused", "HTTP 409 (Conflict)", a.target(t, "workers").Scale(t.Context(), 1))
 	delete(a.plan["sku"].(map[string]any), "capacity")

@@ -1,5 +1,4 @@
-// Package kubernetes scales a Deployment or a StatefulSet, by its scale
-// subresource.
+// Package kubernetes scales a Deployment or a StatefulSet by its scale subresource.
 package kubernetes
 
 import (
@@ -18,27 +17,26 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Config names what is scaled, and the cluster that it is in.
+// Config names the Deployment or StatefulSet, and how to connect to the cluster.
 type Config struct {
 	// Kind is "Deployment" or "StatefulSet". Default: Deployment.
 	Kind string
-	// Name is required.
+	// Name is the name of the Deployment or StatefulSet. Required.
 	Name string
-	// Namespace is where it is. Default: the one that the kubeconfig names, else
-	// "default".
+	// Namespace is its namespace. Default: the one in the kubeconfig, else "default".
 	Namespace string
-	// Kubeconfig is a file, and Context one of the contexts in it. Default: the
-	// usual places (KUBECONFIG, ~/.kube/config); in a pod, its service account.
-	// That needs the rights to get and update the scale subresource.
+	// Kubeconfig is the path of a file, and Context one of the contexts in it.
+	// Default: the usual places (KUBECONFIG, ~/.kube/config); in a pod, its service
+	// account, which needs the rights to get and update the scale subresource.
 	Kubeconfig, Context string
-	// REST is how the cluster is reached, instead of a kubeconfig's way, for programs that have
-	// a connection of their own. Default: Kubeconfig and Context.
+	// REST replaces Kubeconfig and Context, for programs that have a configuration of
+	// their own.
 	REST *rest.Config
-	// Timeout is how long the API server may take to answer. Default: 30 s.
+	// Timeout bounds each request to the API server. Default: 30 s.
 	Timeout time.Duration
 }
 
-// Target is a Deployment or StatefulSet. It is safe for concurrent use.
+// Target scales a Deployment or StatefulSet. It is safe for concurrent use.
 type Target struct {
 	what, name string
 	scales     *scales
@@ -46,8 +44,8 @@ type Target struct {
 
 var _ autoscale.Target = (*Target)(nil)
 
-// New returns what a configuration names as a target. The API server is first
-// asked when the target is used.
+// New returns a Deployment or StatefulSet as a target. It does not connect before the
+// target is used.
 func New(cfg *Config) (*Target, error) {
 	kind := cmp.Or(cfg.Kind, "Deployment")
 	switch {
@@ -69,7 +67,8 @@ func New(cfg *Config) (*Target, error) {
 	return &Target{what: kind + " " + namespace, name: cfg.Name, scales: &scales{client, namespace, strings.ToLower(kind) + "s"}}, nil
 }
 
-// load returns how the cluster is reached, and the namespace to use if none is configured.
+// load returns the client configuration, and the namespace to use if Namespace is
+// empty.
 func (c *Config) load() (*rest.Config, string, error) {
 	if c.REST != nil {
 		return rest.CopyConfig(c.REST), "default", nil
@@ -85,7 +84,7 @@ func (c *Config) load() (*rest.Config, string, error) {
 	return config, namespace, err
 }
 
-// Instances is the number of replicas wanted.
+// Instances returns the desired number of replicas.
 func (t *Target) Instances(ctx context.Context) (int, error) {
 	s, err := t.scales.get(ctx, t.name)
 	if err != nil {
@@ -94,10 +93,11 @@ func (t *Target) Instances(ctx context.Context) (int, error) {
 	return int(s.Spec.Replicas), nil
 }
 
-// Scale changes the number of replicas wanted. The cluster sees to the rest.
+// Scale changes the desired number of replicas, and returns when the API server has
+// accepted that; the cluster starts or stops pods afterwards.
 func (t *Target) Scale(ctx context.Context, to int) error {
 	if to < 0 || to > math.MaxInt32 {
-		return t.fail(fmt.Errorf("%d replicas are out of the question", to))
+		return t.fail(fmt.Errorf("%d replicas: must be 0 to 2,147,483,647", to))
 	}
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		s, err := t.scales.get(ctx, t.name)

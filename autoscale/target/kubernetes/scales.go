@@ -12,8 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// scale is Scale of autoscaling/v1, the scale subresource. It is written out here because k8s.io/api,
-// where it is defined, would compile every other type of Kubernetes with it.
+// scale is Scale of autoscaling/v1, the scale subresource. It is written out here
+// because k8s.io/api, which defines it, would compile every other type of Kubernetes
+// too.
 type scale struct {
 	meta.TypeMeta   `json:",inline"`
 	meta.ObjectMeta `json:"metadata,omitempty"`
@@ -31,8 +32,8 @@ func (s *scale) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// scales reads and writes the scales of one kind in one namespace, over
-// client-go's REST client alone: its typed clients need k8s.io/api too.
+// scales reads and writes the scale subresources of one kind in one namespace. It uses
+// client-go's REST client only: its typed clients need k8s.io/api.
 type scales struct {
 	client    rest.Interface
 	namespace string
@@ -47,17 +48,17 @@ func connect(config *rest.Config) (rest.Interface, error) {
 	meta.AddToGroupVersion(known, schema.GroupVersion{Version: "v1"}) // errors
 	config.APIPath, config.GroupVersion = "/apis", &schema.GroupVersion{Group: "apps", Version: "v1"}
 	config.NegotiatedSerializer = serializer.NewCodecFactory(known).WithoutConversion()
-	config.ContentType = "application/json" // what proxies between here and there understand too
+	config.ContentType = "application/json" // which proxies understand too
 	c, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	// A redirect would carry the token elsewhere.
+	// Following a redirect would send the token to another server.
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return rest.RESTClientForConfigAndClient(config, c)
 }
 
-// on points a request at the scale of one of them.
+// on sets the path of a request: the scale subresource of name.
 func (s *scales) on(r *rest.Request, name string) *rest.Request {
 	return r.Namespace(s.namespace).Resource(s.resource).Name(name).SubResource("scale")
 }

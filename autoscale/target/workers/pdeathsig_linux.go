@@ -2,6 +2,7 @@ package workers
 
 import "syscall"
 
-// interruptWithParent has the process interrupted when its parent ends. The kernel goes by the
-// thread that started it; the runtime ends no threads that it may use again.
+// interruptWithParent makes the kernel interrupt the process when its parent ends. The
+// kernel watches the thread that started the process; the Go runtime ends no thread
+// that it may use again.
 func interruptWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGINT }

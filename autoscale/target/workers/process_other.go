@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// process is a worker's process. There are none here.
+// process is a worker's process, which this operating system does not support.
 type process struct {
 	id    int
 	ended chan struct{}

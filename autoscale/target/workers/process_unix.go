@@ -14,29 +14,29 @@ import (
 	"time"
 )
 
-// process is a worker's process: a child of ours, or one left behind by an
-// earlier supervisor.
+// process is a worker's process: a child of this process, or one that an earlier
+// supervisor has started.
 type process struct {
 	id    int
-	ended chan struct{} // closed once it is gone
-	err   error         // of a child, once it is gone
+	ended chan struct{} // closed when it has ended
+	err   error         // of a child, when it has ended
 }
 
 const (
-	// launchScript has the process note its own id before it becomes the worker:
-	// a supervisor that dies right behind the fork leaves no nameless worker.
+	// launchScript writes the process id before it becomes the worker: so a worker has
+	// an id even if the supervisor dies right after the fork.
 	launchScript = `echo $$ >"$0" && exec "$@"`
-	// maxLogSize is how long a worker's output gets before another file is
-	// begun at its next start; one such file is kept.
+	// maxLogSize is the size in bytes from which the output file is replaced at the
+	// worker's next start; one old file is kept.
 	maxLogSize = 8 << 20
-	// pollInterval is the time between two looks at a process that is no child.
+	// pollInterval is the time between two checks of a process that is not a child.
 	pollInterval = 100 * time.Millisecond
-	// pidTimeout is how long a process may take to note its id.
+	// pidTimeout is how long a process may take to write its id.
 	pidTimeout = 5 * time.Second
 )
 
-// tryLock opens and locks the file, which tells that its worker does not live. A
-// held lock is no error: the file is nil.
+// tryLock opens and locks a worker's lock file. It succeeds only if the worker does
+// not live. If the lock is held, it returns neither a file nor an error.
 func tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -52,7 +52,7 @@ func tryLock(path string) (*os.File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// locked tells whether somebody holds the lock.
+// locked reports whether a worker holds the lock.
 func locked(path string) bool {
 	f, err := tryLock(path)
 	if f != nil {
@@ -61,15 +61,15 @@ func locked(path string) bool {
 	return f == nil && err == nil
 }
 
-// launch starts a slot's worker. The lock goes along: it is held until the
-// last process that has the file open is gone.
+// launch starts a slot's worker. The worker inherits the lock, which is held until the
+// last process that has the file open has ended.
 func launch(s *slot) (*process, error) {
 	lock, err := tryLock(s.file("lock"))
 	if err != nil {
 		return nil, err
 	}
 	if lock == nil {
-		return nil, fmt.Errorf("%s is locked: something that an earlier worker has started is still there", s.file("lock"))
+		return nil, fmt.Errorf("%s is locked: a process that an earlier worker has started still runs: end it", s.file("lock"))
 	}
 	defer lock.Close()
 	output, err := openLog(s.file("log"))
@@ -89,7 +89,7 @@ func launch(s *slot) (*process, error) {
 	cmd.Env = append(append(os.Environ(), s.pool.cfg.Env...), "SLUICE_WORKER="+number)
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.ExtraFiles = []*os.File{lock}
-	// A group of its own: what a terminal sends us on ^C is not for the workers.
+	// A process group of its own, so that ^C in a terminal does not reach the workers.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if s.pool.cfg.StopWithParent {
 		interruptWithParent(cmd.SysProcAttr)
@@ -105,7 +105,7 @@ func launch(s *slot) (*process, error) {
 	return p, nil
 }
 
-// openLog opens the file for what the worker prints.
+// openLog opens the file for the worker's output.
 func openLog(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.Size() > maxLogSize {
 		if err := os.Rename(path, path+".old"); err != nil {
@@ -115,7 +115,7 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 }
 
-// find finds a worker that lives, or nil.
+// find returns the process of a living worker, nil if there is none.
 func find(lock, pid string) *process {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -124,7 +124,7 @@ func find(lock, pid string) *process {
 		id, err := strconv.Atoi(strings.TrimSpace(string(text)))
 		if err != nil || id <= 1 {
 			if time.Now().After(end) {
-				return nil // then launch says what is wrong
+				return nil // launch returns an error then
 			}
 			continue
 		}
@@ -145,22 +145,22 @@ func (p *process) watch(lock string) {
 	}
 }
 
-// interrupt asks the process to end. Of one that is gone nothing is asked: its
-// id may be another's.
+// interrupt sends the process an interrupt, unless it has ended: its id may belong to
+// another process then.
 func (p *process) interrupt() { p.signal(p.id, syscall.SIGINT) }
 
-// kill ends the process and all that it has started.
+// kill kills the process and all processes that it has started.
 func (p *process) kill() { p.signal(-p.id, syscall.SIGKILL) }
 
 func (p *process) signal(to int, s syscall.Signal) {
 	select {
 	case <-p.ended:
 	default:
-		_ = syscall.Kill(to, s) // if it has just ended, all the better
+		_ = syscall.Kill(to, s) // fails if it has just ended, which is what we want
 	}
 }
 
-// cause is why it ended, as far as is known.
+// cause returns why the process has ended, as far as is known.
 func (p *process) cause() error {
-	return cmp.Or(p.err, errors.New("it ended by itself"))
+	return cmp.Or(p.err, errors.New("the process has ended by itself"))
 }

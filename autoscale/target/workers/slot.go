@@ -9,22 +9,21 @@ import (
 	"time"
 )
 
-// slot is the place of one worker: it has a process, is between two, or is
-// being given up. Its goroutine, run, owns the process; the pool waits for it
-// by done.
+// slot supervises one worker: it has a process, waits to restart it, or is stopping.
+// Its goroutine, run, owns the process and closes done at the end.
 type slot struct {
 	number int
 	pool   *Target
 	log    *slog.Logger
 
 	stopOnce sync.Once
-	stopping chan struct{} // closed when the worker is to end
+	stopping chan struct{} // closed to stop the worker gracefully
 	killOnce sync.Once
-	killing  chan struct{} // closed when it is to be killed
-	done     chan struct{} // closed once it has ended
+	killing  chan struct{} // closed to kill it
+	done     chan struct{} // closed when it has ended
 
 	mu       sync.Mutex
-	current  *process // nil between two
+	current  *process // nil while waiting to restart
 	started  time.Time
 	restarts int
 }
@@ -36,13 +35,13 @@ func (t *Target) slot(n int) *slot {
 	}
 }
 
-// stop has the worker end in good order.
+// stop starts a graceful stop of the worker.
 func (s *slot) stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
 
-// kill has it end at once.
+// kill kills the worker if it is stopping.
 func (s *slot) kill() { s.killOnce.Do(func() { close(s.killing) }) }
 
-// file is the path of one of the worker's files.
+// file returns the path of one of the worker's files.
 func (s *slot) file(extension string) string {
 	return filepath.Join(s.pool.dir, "worker-"+strconv.Itoa(s.number)+"."+extension)
 }
@@ -62,8 +61,8 @@ func (s *slot) describe() (w Worker, runs bool) {
 	return Worker{Number: s.number, PID: s.current.id, Started: s.started, Restarts: s.restarts}, true
 }
 
-// takeOver finds a worker of this number that runs already, and tells whether
-// there is one.
+// takeOver looks for a running worker of this number, and reports whether there is
+// one.
 func (s *slot) takeOver() bool {
 	p := find(s.file("lock"), s.file("pid"))
 	if p == nil {
@@ -85,7 +84,7 @@ func (s *slot) start() error {
 	return nil
 }
 
-// run keeps the worker running until it is to leave.
+// run restarts the worker whenever it dies, until it is stopped.
 func (s *slot) run() {
 	defer close(s.done)
 	wait := s.pool.cfg.RestartMin
@@ -107,7 +106,7 @@ func (s *slot) run() {
 		if time.Since(began) > s.pool.cfg.RestartMax {
 			wait = s.pool.cfg.RestartMin
 		}
-		s.log.Warn("worker died", "process", p.id, "cause", p.cause(), "again_in", wait, "output", s.file("log"))
+		s.log.Warn("worker died, will be restarted", "process", p.id, "cause", p.cause(), "wait", wait, "output", s.file("log"))
 		for {
 			if !s.pause(wait) {
 				return
@@ -117,12 +116,12 @@ func (s *slot) run() {
 			if err == nil {
 				break
 			}
-			s.log.Error("worker does not start", "error", err, "again_in", wait)
+			s.log.Error("starting worker failed, will be retried", "error", err, "wait", wait)
 		}
 	}
 }
 
-// pause waits, and tells whether the worker is still wanted.
+// pause waits, and reports whether the worker is still wanted.
 func (s *slot) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -144,9 +143,9 @@ func (s *slot) terminate(p *process) {
 		s.log.Info("worker stopped", "process", p.id)
 		return
 	case <-timer.C:
-		s.log.Warn("worker is killed: it did not end when asked to", "process", p.id, "after", s.pool.cfg.Grace)
+		s.log.Warn("killing worker, it did not end within the grace period", "process", p.id, "grace", s.pool.cfg.Grace)
 	case <-s.killing:
-		s.log.Warn("worker is killed: there is no time left", "process", p.id)
+		s.log.Warn("killing worker, the time for stopping is over", "process", p.id)
 	}
 	p.kill()
 	<-p.ended

@@ -23,32 +23,32 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// MaxWorkers is the largest number of workers that a pool has.
+// MaxWorkers is the largest number of workers of a pool.
 const MaxWorkers = 1000
 
-// Config holds what has a default. The zero value is ready to use.
+// Config holds the options. The zero value, like nil, takes every default.
 type Config struct {
-	// Instances is how many workers there are until the first Scale. A
-	// directory in which there was one knows better. Default: 1.
+	// Instances is the number of workers until the first Scale. If the directory has
+	// the number of an earlier pool, that counts instead. Default: 1.
 	Instances int
-	// Grace is how long a worker may take to end after an interrupt before it
-	// is killed. Default: 45 s; `sluice run` cancels its work after 30 s.
+	// Grace is the time between the interrupt of a worker and its kill. Default:
+	// 45 s; `sluice run` cancels its work after 30 s.
 	Grace time.Duration
-	// RestartMin and RestartMax bound the waits before a worker that died is
-	// started again; a wait doubles from one to the next, and starts over once
-	// a worker has lived longer than RestartMax. Defaults: 1 s and 30 s.
+	// RestartMin and RestartMax bound the wait before a worker that died is restarted.
+	// It doubles with each restart, and is RestartMin again once a worker has lived
+	// longer than RestartMax. Defaults: 1 s and 30 s.
 	RestartMin, RestartMax time.Duration
-	// Env are variables for the workers besides those of this process,
-	// "NAME=value".
+	// Env holds variables, "NAME=value", that the workers get in addition to those of
+	// this process.
 	Env []string
-	// DiscardPrevious has workers that an earlier pool has left behind stopped, not taken
-	// over, and the number that it knew forgotten.
+	// DiscardPrevious stops the workers of an earlier pool instead of taking them over,
+	// and ignores the number that it has saved.
 	DiscardPrevious bool
-	// StopWithParent has the workers interrupted when this process ends, however it ends.
-	// Only Linux does that; elsewhere, and by default, they go on, and are the
-	// next pool's.
+	// StopWithParent interrupts the workers when this process ends, however it ends.
+	// Only Linux can do that. Elsewhere, and by default, workers continue, and the
+	// next pool takes them over.
 	StopWithParent bool
-	// Log receives starts, ends and deaths. Default: nothing is logged.
+	// Log receives starts, stops and crashes of workers. Default: nothing is logged.
 	Log *slog.Logger
 }
 
@@ -73,27 +73,27 @@ type Target struct {
 	command  []string
 	cfg      Config
 	lock     *dirlock.Lock
-	changing chan struct{} // a token: one change at a time
+	changing chan struct{} // semaphore: one change at a time
 
 	stop    sync.Once
 	stopped error
 
 	mu     sync.Mutex
-	wanted int           // changed by who has the turn
-	slots  map[int]*slot // by number; those on their way out among them
+	wanted int           // changed only by the holder of changing
+	slots  map[int]*slot // by number; includes workers that are stopping
 }
 
 var _ autoscale.Target = (*Target)(nil)
 
-// New starts the workers, or takes over those that an earlier pool has left
-// behind in the directory, which is created if it is missing. One pool at a
-// time can have it.
+// New starts the workers, or takes over those of an earlier pool with the same
+// directory, which is created if it is missing. New fails if another pool uses the
+// directory. Close or Stop ends the workers.
 //
 // In the command's arguments {worker} stands for the worker's number, counted
 // from 0, which is also in the environment variable SLUICE_WORKER.
 func New(dir string, command []string, cfg *Config) (*Target, error) {
 	if len(command) == 0 {
-		return nil, errors.New("workers: there is no command: name the program and its arguments")
+		return nil, errors.New("workers: the command is empty: give the program and its arguments")
 	}
 	t := &Target{cfg: cfg.withDefaults(), changing: make(chan struct{}, 1), slots: make(map[int]*slot)}
 	if t.cfg.Instances < 0 || t.cfg.Instances > MaxWorkers {
@@ -122,7 +122,8 @@ func New(dir string, command []string, cfg *Config) (*Target, error) {
 	return t, nil
 }
 
-// resume begins where an earlier pool has ended, in whichever way.
+// resume takes over the number and the workers of an earlier pool, and starts those
+// that are missing.
 func (t *Target) resume() error {
 	wanted, keep := t.cfg.Instances, 0
 	if !t.cfg.DiscardPrevious {
@@ -142,7 +143,7 @@ func (t *Target) resume() error {
 		if _, err := fmt.Sscanf(file.Name(), "worker-%d.lock", &n); err != nil || n < keep || n >= MaxWorkers {
 			continue
 		}
-		// Not wanted any more: if it lives, it is taken over to be stopped.
+		// No longer wanted: if it lives, take it over to stop it.
 		if s := t.slot(n); s.takeOver() {
 			t.slots[n] = s
 			s.stop()
@@ -150,14 +151,14 @@ func (t *Target) resume() error {
 		}
 	}
 	for n := range wanted {
-		if err := t.ensure(context.Background(), n); err != nil { // it waits for the grace at most
+		if err := t.ensure(context.Background(), n); err != nil { // waits for Grace at most
 			return err
 		}
 	}
 	return nil
 }
 
-// readInstances reads how many workers were wanted.
+// readInstances reads the wanted number of workers from the directory.
 func (t *Target) readInstances() (int, error) {
 	path := filepath.Join(t.dir, "instances")
 	text, err := os.ReadFile(path)
@@ -169,30 +170,29 @@ func (t *Target) readInstances() (int, error) {
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || n < 0 || n > MaxWorkers {
-		return 0, fmt.Errorf("%s does not hold a number from 0 to %d: write one into it, or remove it", path, MaxWorkers)
+		return 0, fmt.Errorf("%s does not contain a number from 0 to %d: write one into it, or remove it", path, MaxWorkers)
 	}
 	return n, nil
 }
 
-// writeInstances writes how many workers are wanted, all at once.
+// writeInstances saves the wanted number of workers, atomically.
 func (t *Target) writeInstances(wanted int) error {
 	path := filepath.Join(t.dir, "instances")
 	return atomicfile.Write(path, fmt.Appendln(nil, wanted), 0o644)
 }
 
-// Instances is how many workers are wanted. One that has just died counts: it
-// is about to be started again.
+// Instances returns the wanted number of workers. A worker that has just died counts:
+// it will be restarted.
 func (t *Target) Instances(context.Context) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.wanted, nil
 }
 
-// Scale starts or stops workers until there are so many, and returns once
-// those that were started run and those that were stopped have ended; to ask
-// for the number that there is does nothing. If one can't be started, those that
-// were are stopped again. Workers whose end is still under way when ctx ends are
-// stopped all the same.
+// Scale starts or stops workers until there are to of them. It returns when the new
+// workers run and the stopped ones have ended. If a worker cannot be started, the
+// new ones are stopped again. If ctx ends while workers are stopping, Scale returns
+// an error, but they are still stopped.
 func (t *Target) Scale(ctx context.Context, to int) error {
 	if to < 0 || to > MaxWorkers {
 		return fmt.Errorf("scale workers to %d: must be 0 to %d", to, MaxWorkers)
@@ -217,8 +217,8 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	return t.stopFrom(ctx, to)
 }
 
-// ensure sees that there is a worker of this number. It waits for one that is on
-// its way out.
+// ensure starts the worker of this number, unless it runs. If it is stopping, ensure
+// first waits for its end.
 func (t *Target) ensure(ctx context.Context, n int) error {
 	t.mu.Lock()
 	s, there := t.slots[n]
@@ -248,7 +248,7 @@ func (t *Target) ensure(ctx context.Context, n int) error {
 	return nil
 }
 
-// stopFrom stops the workers from this number on, and waits for their ends.
+// stopFrom stops the workers from this number on, and waits until they have ended.
 func (t *Target) stopFrom(ctx context.Context, from int) error {
 	t.mu.Lock()
 	var leaving []*slot
@@ -276,15 +276,15 @@ func (t *Target) stopFrom(ctx context.Context, from int) error {
 	return nil
 }
 
-// Worker is one of a pool's processes.
+// Worker describes a process of a pool.
 type Worker struct {
 	Number   int
 	PID      int // id
 	Started  time.Time
-	Restarts int // how often it was started again
+	Restarts int // how often it was restarted by this pool
 }
 
-// Workers are those that run, by number.
+// Workers returns the running workers, sorted by number.
 func (t *Target) Workers() []Worker {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -297,12 +297,12 @@ func (t *Target) Workers() []Worker {
 	return list
 }
 
-// Stop stops all workers, each in good order within the grace, and leaves the
-// directory to the next pool, which starts as many again. When ctx ends those
-// that are still there are killed.
+// Stop stops all workers gracefully, each within Grace, and frees the directory. The
+// next pool with it starts the same number of workers. Workers that are left when ctx
+// ends are killed. Later calls return the result of the first.
 func (t *Target) Stop(ctx context.Context) error {
 	t.stop.Do(func() {
-		t.changing <- struct{}{} // for good: nothing changes after this
+		t.changing <- struct{}{} // never released: nothing changes after this
 		t.stopped = t.stopFrom(ctx, 0)
 		if t.stopped != nil {
 			t.mu.Lock()
@@ -317,5 +317,5 @@ func (t *Target) Stop(ctx context.Context) error {
 	return t.stopped
 }
 
-// Close is [Target.Stop] with all the time that the grace allows.
+// Close is [Target.Stop] without a limit other than Grace.
 func (t *Target) Close() error { return t.Stop(context.Background()) }

@@ -383,7 +383,7 @@ func TestMistakes(t *testing.T) {
 		cfg     *workers.Config
 		text    string
 	}{
-		{"no command", nil, nil, "no command"},
+		{"no command", nil, nil, "the command is empty"},
 		{"no program", []string{"no-such-program"}, nil, `"no-such-program"`},
 		{"too many", []string{"true"}, &workers.Config{Instances: 1001}, "1001 instances: must be 0 to 1000"},
 	} {
@@ -394,7 +394,7 @@ func TestMistakes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "instances"), []byte("many"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := workers.New(dir, []string{"true"}, nil); err == nil || !strings.Contains(err.Error(), "instances does not hold a number") {
+	if _, err := workers.New(dir, []string{"true"}, nil); err == nil || !strings.Contains(err.Error(), "instances does not contain a number") {
 		t.Errorf("a spoiled number: %v", err)
 	}
 }
