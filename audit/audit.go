@@ -14,24 +14,24 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// ErrUndecided is that an audit can't tell whether events were lost.
+// ErrUndecided means that an audit cannot decide whether events were lost.
 var ErrUndecided = errors.New("the audit can't tell")
 
-// Config holds what has a default. The zero value is ready to use.
+// Config has the optional settings of an audit. The zero value is ready to use.
 type Config struct {
-	// Start is where the consumer began that is audited. If it isn't Earliest,
-	// its first effect in a partition counts as the beginning there: what came
-	// before is skipped. Default: Earliest.
+	// Start is the start position of the audited consumer. If it isn't Earliest,
+	// the first effect in a partition counts as the beginning there, and earlier
+	// events are skipped. Default: Earliest.
 	Start sluice.Start
 	// Bin is the length of the report's bins. Default: 1 h.
 	Bin time.Duration
-	// MaxFaults is how many runs of events with faults a report names for each
-	// partition. Default: 1,000.
+	// MaxFaults is the number of faults that a report lists for each partition.
+	// The rest is only counted. Default: 1,000.
 	MaxFaults int
-	// Parallel is how many partitions are read at once. Default: 4.
+	// Parallel is the number of partitions that are read at once. Default: 4.
 	Parallel int
-	// Progress is told every so often how many events were read. It is called
-	// from several goroutines. Default: nobody is told.
+	// Progress, if set, is called from time to time with the number of events
+	// read so far. It is called from several goroutines.
 	Progress func(events int64)
 }
 
@@ -46,13 +46,12 @@ func (cfg *Config) withDefaults() Config {
 	return c
 }
 
-// Run compares what a log holds with what consuming it has left behind. The
-// source reads for the audit alone, as a consumer group of its own; the ledger
-// and the group are those of the pipeline.
+// Run compares the events of a log with the effects of its consumer. The source
+// reads for the audit only, in a consumer group of its own. The ledger and the
+// group are the pipeline's.
 //
-// Events that come while it works are not looked at. An error that is
-// [ErrUndecided] says why there is no verdict; it is none if something is
-// wrong: that is in the report.
+// Events that arrive during the audit are ignored. An [ErrUndecided] says why
+// there is no result. Faults are not an error: they are in the report.
 func Run(ctx context.Context, source driver.Source, ledger Ledger, group sluice.Group, cfg *Config) (*Report, error) {
 	began := time.Now()
 	topic, err := source.Describe(ctx)
@@ -98,7 +97,8 @@ func Run(ctx context.Context, source driver.Source, ledger Ledger, group sluice.
 	return r, nil
 }
 
-// firstError is the error that ended the work, not what the others then met.
+// firstError returns the error that ended the audit, rather than the
+// cancellations that followed it.
 func firstError(errs []error) error {
 	var found error
 	for _, err := range errs {
@@ -109,7 +109,7 @@ func firstError(errs []error) error {
 	return found
 }
 
-// auditor is what the partitions of an audit share.
+// auditor is shared by the partitions of an audit.
 type auditor struct {
 	source     driver.Source
 	ledger     Ledger
@@ -118,10 +118,10 @@ type auditor struct {
 	eventsRead atomic.Int64
 }
 
-// readBatch is how many events are asked of the log at once.
+// readBatch is the most events of one read.
 const readBatch = 1000
 
-// addRead counts events read.
+// addRead counts events that were read, and reports the progress.
 func (a *auditor) addRead(events int) {
 	n := a.eventsRead.Add(int64(events))
 	if a.cfg.Progress != nil {

@@ -185,7 +185,7 @@ func TestConsumerThatBeganLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 3 is missing" || r.Total.Skipped != 2 || r.Total.Waiting != 1 {
+	if len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 3 is lost" || r.Total.Skipped != 2 || r.Total.Waiting != 1 {
 		t.Errorf("%v, %+v", r.Faults, r.Total)
 	}
 }
@@ -239,19 +239,19 @@ func TestRepeatsAreNotMissed(t *testing.T) {
 		}
 		return r
 	}
-	if r := look(); r.Total.Deduplicated != 2 || len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 5 is missing" {
+	if r := look(); r.Total.Deduplicated != 2 || len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 5 is lost" {
 		t.Errorf("%+v, %v", r.Total, r.Faults)
 	}
 	// A repeat that has an effect is one too many.
 	whole := b.entries["0"]
 	b.entries["0"] = []audit.Entry{{Sequence: 0}, {Sequence: 1}, {Sequence: 2}, {Sequence: 3}, {Sequence: 5}}
-	if r := look(); len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 2 is doubled" {
+	if r := look(); len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 2 is duplicated" {
 		t.Errorf("%+v, %v", r.Total, r.Faults)
 	}
 	b.entries["0"] = whole
 	// Of what repeats an event that is gone nobody can know.
 	hub.Trim("0", 2)
-	if r := look(); r.Total.Deduplicated != 0 || r.Total.Unclear != 3 || r.Exact() || !r.Undecided() || !strings.HasPrefix(r.Headline(), "Can't tell of 3 of 4 events") {
+	if r := look(); r.Total.Deduplicated != 0 || r.Total.Unclear != 3 || r.Exact() || !r.Undecided() || !strings.HasPrefix(r.Headline(), "Can't tell for 3 of 4 events") {
 		t.Errorf("%s: %+v, %v", r.Headline(), r.Total, r.Faults)
 	}
 }

@@ -7,25 +7,26 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Ledger is where events left their effects. Implementations are safe for
-// concurrent use.
+// Ledger is the store of a pipeline's effects: its rows, dead letters and
+// checkpoints. Implementations are safe for concurrent use.
 type Ledger interface {
-	// Open begins a view of a partition, which doesn't change whatever is
-	// written meanwhile. Dead letters are those of the topic's incarnation.
+	// Open opens a consistent view of a partition: writes that happen later do
+	// not change it. Its dead letters are those of the topic's incarnation.
 	Open(ctx context.Context, topic sluice.Topic, partition string) (View, error)
 }
 
-// View is what became of a partition's events. It is used by one goroutine.
+// View is a consistent view of what a partition's events left behind. It is used
+// by one goroutine.
 type View interface {
-	// Checkpoint is the partition's, false if there is none.
+	// Checkpoint returns the partition's checkpoint, false if there is none.
 	Checkpoint(ctx context.Context) (sluice.Checkpoint, bool, error)
-	// Entries yields rows and dead letters in ascending order of their
-	// sequence numbers, each as often as it is there. It is asked once.
+	// Entries yields every row and every dead letter, in ascending order of
+	// sequence numbers, duplicates included. It is called once.
 	Entries(ctx context.Context) iter.Seq2[Entry, error]
 	Close() error
 }
 
-// Entry is an effect of an event, or its dead letter.
+// Entry is one effect of an event, or its dead letter.
 type Entry struct {
 	Sequence   int64
 	DeadLetter bool

@@ -14,30 +14,30 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// maxBins bounds the account of a partition.
+// maxBins bounds the number of bins of a partition.
 const maxBins = 100_000
 
-// partitionAudit is the audit of one partition: the events of the log and the entries
-// of the ledger, both ascending, laid side by side.
+// partitionAudit is the audit of one partition. It walks through the events of
+// the log and the entries of the ledger, both in ascending order, in parallel.
 type partitionAudit struct {
 	*auditor
 	Partition
 	faults   []Fault
 	bins     map[time.Time]*Bin
-	lastBin  *Bin  // that was counted in
-	start    int64 // events before it were never to be consumed
-	lastRead int64 // the last event of the log that was looked at
+	lastBin  *Bin  // the bin that was counted in last
+	start    int64 // the consumer was never to process events before this one
+	lastRead int64 // the last event of the log that was checked
 
 	dedup            sluice.Deduplicator
-	stampsSeen       bool // messages of a stage before were seen
-	originalsUnknown bool // events were not seen, which may be repeated
+	stampsSeen       bool // there are messages from an earlier stage
+	originalsUnknown bool // events are missing from the log that later ones may be copies of
 
 	pull     func() (Entry, error, bool)
-	entry    Entry // the one at hand; its sequence number is none at the end
-	previous int64 // that of the entry before
+	entry    Entry // the current one; its sequence number is none after the last
+	previous int64 // the sequence number of the entry before
 }
 
-// none is no sequence number, behind all.
+// none is greater than every sequence number.
 const none = math.MaxInt64
 
 func (p *partitionAudit) run(ctx context.Context) error {
@@ -53,8 +53,9 @@ func (p *partitionAudit) run(ctx context.Context) error {
 	if err := p.readCheckpoint(ctx, view); err != nil {
 		return err
 	}
-	// What the view has was in the log when it began, and is not behind its end
-	// now; what the log has given up since was still there then.
+	// Every event of the view was in the log when the view was opened, so it is
+	// not after the log's end as it is now. What retention has removed since was
+	// still in the log then.
 	after, err := p.source.Bounds(ctx, p.ID)
 	if err != nil {
 		return err
@@ -100,22 +101,22 @@ func (p *partitionAudit) run(ctx context.Context) error {
 	return nil
 }
 
-// readCheckpoint reads the checkpoint.
+// readCheckpoint reads the checkpoint, and checks that it is of this incarnation.
 func (p *partitionAudit) readCheckpoint(ctx context.Context, view View) error {
 	p.Checkpoint = driver.Unset.Sequence
-	progress, found, err := view.Checkpoint(ctx)
+	checkpoint, found, err := view.Checkpoint(ctx)
 	if err != nil || !found {
 		return err
 	}
-	if progress.Incarnation != p.topic.Incarnation {
-		return fmt.Errorf("the hub was recreated since its checkpoint was made (it is of %s, the hub of %s), and numbers its events anew: %w",
-			progress.Incarnation, p.topic.Incarnation, ErrUndecided)
+	if checkpoint.Incarnation != p.topic.Incarnation {
+		return fmt.Errorf("the hub was recreated after its checkpoint (checkpoint of %s, hub of %s), so sequence numbers started again: %w",
+			checkpoint.Incarnation, p.topic.Incarnation, ErrUndecided)
 	}
-	p.Checkpoint = progress.Position.Sequence
+	p.Checkpoint = checkpoint.Position.Sequence
 	return nil
 }
 
-// nextEntry takes the next entry.
+// nextEntry reads the next entry of the ledger.
 func (p *partitionAudit) nextEntry() error {
 	e, err, ok := p.pull()
 	if err != nil {
@@ -124,17 +125,17 @@ func (p *partitionAudit) nextEntry() error {
 	if !ok {
 		e.Sequence = none
 	} else if p.previous != none && e.Sequence < p.previous {
-		return fmt.Errorf("the ledger's entries are not sorted: %d behind %d", e.Sequence, p.previous)
+		return fmt.Errorf("the ledger's entries are not sorted: %d after %d", e.Sequence, p.previous)
 	}
 	p.previous, p.entry = e.Sequence, e
 	return nil
 }
 
-// checkExpired looks at events that the log doesn't hold any more. From the first that
-// left something behind on, none up to the checkpoint may lack it, and all that
-// lie between that and the log's first were given up unread.
+// checkExpired checks events that the log no longer has. From the first one with
+// an entry on, each up to the checkpoint must have one. Those between the
+// checkpoint and the log's first event expired unread.
 func (p *partitionAudit) checkExpired() error {
-	next := int64(none) // that is expected
+	next := int64(none) // the expected sequence number
 	for p.entry.Sequence < p.First {
 		s := p.entry.Sequence
 		if next != none && s > next {
@@ -157,7 +158,8 @@ func (p *partitionAudit) checkExpired() error {
 	return nil
 }
 
-// addWithoutEntry notes events without effect that the log doesn't hold.
+// addWithoutEntry records a run of events without an entry that the log no longer
+// has: lost up to the checkpoint, expired after it.
 func (p *partitionAudit) addWithoutEntry(first, last int64) {
 	if passed := min(last, p.Checkpoint); first <= passed {
 		p.addFault(Lost, first, passed, time.Time{})
@@ -168,14 +170,14 @@ func (p *partitionAudit) addWithoutEntry(first, last int64) {
 	}
 }
 
-// checkLog looks at what the log holds. Where reading breaks off it goes on behind
-// the last event read.
+// checkLog checks the events in the log. If reading fails it continues after the
+// last event read, and gives up after maxFailures attempts without a new event.
 func (p *partitionAudit) checkLog(ctx context.Context) error {
-	fruitless := 0
+	failures := 0
 	for p.lastRead = p.First - 1; p.lastRead < p.Last; {
 		from := p.lastRead
-		broken, err := p.readLog(ctx)
-		if broken != nil && err == nil {
+		readErr, err := p.readLog(ctx)
+		if readErr != nil && err == nil {
 			if same := p.checkIncarnation(ctx); errors.Is(same, ErrUndecided) {
 				err = same
 			}
@@ -184,8 +186,8 @@ func (p *partitionAudit) checkLog(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case errors.As(broken, &expired) && expired.First > p.lastRead+1:
-			// They were there when the view began; now nobody can tell what they were.
+		case errors.As(readErr, &expired) && expired.First > p.lastRead+1:
+			// They were in the log when the view was opened. Their content is unknown now.
 			p.originalsUnknown = true
 			for p.lastRead < min(expired.First-1, p.Last) {
 				if err := p.checkEvent(p.lastRead+1, time.Time{}, nil); err != nil {
@@ -193,46 +195,45 @@ func (p *partitionAudit) checkLog(ctx context.Context) error {
 				}
 			}
 		case p.lastRead > from:
-			fruitless = 0
-		case fruitless == maxFailures || errors.Is(broken, sluice.ErrRefused):
-			return broken
+			failures = 0
+		case failures == maxFailures || errors.Is(readErr, sluice.ErrRefused):
+			return readErr
 		default:
 			select {
-			case <-time.After(firstWait << fruitless):
+			case <-time.After(firstWait << failures):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			fruitless++
+			failures++
 		}
 	}
 	return nil
 }
 
 const (
-	// maxFailures is how often in a row reading may be taken up again without
-	// getting any further.
+	// maxFailures is how often in a row reading is retried without a new event.
 	maxFailures = 5
-	// firstWait is how long the first of these waits; each next one waits twice as
-	// long.
+	// firstWait is the wait before the first of these retries. It doubles each time.
 	firstWait = 200 * time.Millisecond
 )
 
-// readLog reads on, up to the last event. That the log broke off is told apart
-// from what ends the audit.
-func (p *partitionAudit) readLog(ctx context.Context) (broken, err error) {
-	reader, broken := p.source.Open(ctx, p.ID, sluice.Position{Sequence: p.lastRead}, 0)
-	if broken != nil {
-		return broken, nil
+// readLog reads up to the last event. readErr is a failure of the log, after which
+// another attempt may help; err ends the audit.
+func (p *partitionAudit) readLog(ctx context.Context) (readErr, err error) {
+	reader, readErr := p.source.Open(ctx, p.ID, sluice.Position{Sequence: p.lastRead}, 0)
+	if readErr != nil {
+		return readErr, nil
 	}
 	defer reader.Close(ctx)
-	// A reader stays with one hub, but with which?
-	if broken = p.checkIncarnation(ctx); broken != nil {
-		return broken, nil
+	// The reader stays with one hub, which may be a recreated one: check it once
+	// the reader is open.
+	if readErr = p.checkIncarnation(ctx); readErr != nil {
+		return readErr, nil
 	}
 	for p.lastRead < p.Last {
-		events, broken := reader.Read(ctx, readBatch)
-		if broken != nil {
-			return broken, nil
+		events, readErr := reader.Read(ctx, readBatch)
+		if readErr != nil {
+			return readErr, nil
 		}
 		for _, e := range events {
 			if e.Sequence > p.Last {
@@ -247,7 +248,7 @@ func (p *partitionAudit) readLog(ctx context.Context) (broken, err error) {
 	return nil, nil
 }
 
-// checkIncarnation makes sure that the hub is still the one that the audit began with.
+// checkIncarnation checks that the hub was not recreated since the audit began.
 func (p *partitionAudit) checkIncarnation(ctx context.Context) error {
 	topic, err := p.source.Describe(ctx)
 	if err == nil && topic.Incarnation != p.topic.Incarnation {
@@ -256,8 +257,8 @@ func (p *partitionAudit) checkIncarnation(ctx context.Context) error {
 	return err
 }
 
-// checkEvent looks for what became of an event of the log, which is nil if it is
-// gone by now.
+// checkEvent classifies an event of the log. e is nil if retention has removed it
+// during the audit.
 func (p *partitionAudit) checkEvent(sequence int64, enqueued time.Time, e *sluice.Event) error {
 	b, err := p.binOf(enqueued)
 	if err != nil {
@@ -267,7 +268,7 @@ func (p *partitionAudit) checkEvent(sequence int64, enqueued time.Time, e *sluic
 	p.Held++
 	b.Held++
 	p.stampsSeen = p.stampsSeen || mayBeDuplicate(e)
-	// Of what came before its start the consumer knew nothing.
+	// The consumer has not seen what came before its start.
 	repeat := e != nil && sequence >= p.start && p.dedup.IsDuplicate(e)
 	switch {
 	case p.entry.Sequence == sequence:
@@ -304,8 +305,8 @@ func (p *partitionAudit) checkEvent(sequence int64, enqueued time.Time, e *sluic
 	return nil
 }
 
-// mayBeDuplicate tells whether an event, nil if nobody knows it, may repeat another: a
-// stage before sent it.
+// mayBeDuplicate reports whether an event may be a copy of another: it has the
+// stamp of an earlier stage. It reports false for nil, an unknown event.
 func mayBeDuplicate(e *sluice.Event) bool {
 	if e == nil || len(e.Properties) == 0 {
 		return false
@@ -314,8 +315,8 @@ func mayBeDuplicate(e *sluice.Event) bool {
 	return is || err != nil
 }
 
-// takeEntries takes the entries of an event: one, or it is doubled. If they are
-// themselves a fault, its kind is given.
+// takeEntries consumes the entries of an event. More than one is a duplicate.
+// kind is the kind of fault if the entries themselves are a fault, else empty.
 func (p *partitionAudit) takeEntries(sequence int64, enqueued time.Time, kind FaultKind) error {
 	n := 0
 	for ; p.entry.Sequence == sequence; n++ {
@@ -335,15 +336,15 @@ func (p *partitionAudit) takeEntries(sequence int64, enqueued time.Time, kind Fa
 	return nil
 }
 
-// addFault notes events with something wrong, as a run with those before them if
-// it is the same.
+// addFault records events with a fault. It extends the run before them if that
+// has the same fault.
 func (p *partitionAudit) addFault(kind FaultKind, first, last int64, enqueued time.Time) {
 	p.Count.addFaults(kind, last-first+1)
 	if b := p.bins[p.binStart(enqueued)]; b != nil && !enqueued.IsZero() {
 		b.Count.addFaults(kind, last-first+1)
 	}
-	// Kinds alternate where doubled events lie among missing ones, so the last
-	// run of the kind is what counts.
+	// Kinds alternate where duplicated events lie among lost ones, so the last run
+	// of each kind can be extended.
 	for i := len(p.faults) - 1; i >= max(0, len(p.faults)-len(FaultKinds)); i-- {
 		f := &p.faults[i]
 		if f.Kind == kind && f.Last+1 == first && f.From.IsZero() == enqueued.IsZero() {
@@ -358,8 +359,8 @@ func (p *partitionAudit) addFault(kind FaultKind, first, last int64, enqueued ti
 
 func (p *partitionAudit) binStart(enqueued time.Time) time.Time { return enqueued.Truncate(p.cfg.Bin) }
 
-// binOf is where an event is counted. Events come in the order of their times,
-// or nearly: mostly it is that of the event before.
+// binOf returns the bin of an event. Events are nearly ordered by time, so it is
+// mostly the bin of the event before.
 func (p *partitionAudit) binOf(enqueued time.Time) (*Bin, error) {
 	if b := p.lastBin; b != nil && !enqueued.Before(b.Start) && enqueued.Sub(b.Start) < p.cfg.Bin {
 		return b, nil
@@ -368,7 +369,7 @@ func (p *partitionAudit) binOf(enqueued time.Time) (*Bin, error) {
 	b := p.bins[start]
 	if b == nil {
 		if len(p.bins) == maxBins {
-			return nil, fmt.Errorf("more than %d bins of %v: take longer ones", maxBins, p.cfg.Bin)
+			return nil, fmt.Errorf("more than %d bins of %v: choose longer bins", maxBins, p.cfg.Bin)
 		}
 		b = &Bin{Start: start}
 		p.bins[start] = b

@@ -118,7 +118,7 @@ func TestRetentionMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Total.Held != 100 || r.Total.Written != 99 || len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 42 is missing" {
+	if r.Total.Held != 100 || r.Total.Written != 99 || len(r.Faults) != 1 || r.Faults[0].String() != "partition 0: event 42 is lost" {
 		t.Errorf("%+v, %v", r.Total, r.Faults)
 	}
 }
@@ -157,7 +157,7 @@ func TestRowsOfNoEvent(t *testing.T) {
 	for _, f := range r.Faults {
 		got = append(got, f.String())
 	}
-	want := "partition 0: event -5 is stray; partition 0: event -1 is stray; partition 0: event 42 is missing; partition 0: event 100 is stray"
+	want := "partition 0: event -5 is stray; partition 0: event -1 is stray; partition 0: event 42 is lost; partition 0: event 100 is stray"
 	if strings.Join(got, "; ") != want || r.Total.PastRetention != 0 {
 		t.Errorf("%v, %d past", got, r.Total.PastRetention)
 	}

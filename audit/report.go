@@ -7,40 +7,51 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// FaultKind is what is wrong with an event.
+// FaultKind is what is wrong with an event. Its value is the kind's name in
+// JSON reports, which differs from [FaultKind.String].
 type FaultKind string
 
-// The kinds of fault.
 const (
-	// Lost: the checkpoint has passed the event, and it has neither effect
-	// nor dead letter.
+	// Lost: the checkpoint has passed the event, and it has neither an effect nor
+	// a dead letter.
 	Lost FaultKind = "missing"
-	// Duplicated: it has more than one effect, or an effect and a dead letter; or
-	// it repeats a message that was sent before, and has an effect all the same.
+	// Duplicated: the event has more than one effect, or an effect and a dead
+	// letter, or it is a copy of an earlier message and has an effect.
 	Duplicated FaultKind = "doubled"
-	// Expired: the log gave it up before the checkpoint came to it.
+	// Expired: retention removed the event before the checkpoint reached it.
 	Expired FaultKind = "expired"
-	// Stray: an effect of an event that the log has never had.
+	// Stray: there is an effect of an event that the log has never had.
 	Stray FaultKind = "stray"
 )
 
 // FaultKinds are all kinds of fault.
 var FaultKinds = []FaultKind{Lost, Duplicated, Expired, Stray}
 
-// Fault is a run of consecutive events with the same thing wrong.
+// String returns the kind as reports for people name it.
+func (k FaultKind) String() string {
+	switch k {
+	case Lost:
+		return "lost"
+	case Duplicated:
+		return "duplicated"
+	}
+	return string(k)
+}
+
+// Fault is a run of consecutive events with the same kind of fault.
 type Fault struct {
 	Kind        FaultKind
 	Partition   string
 	First, Last int64 // sequence numbers, both included
-	// From and Until are when the first and the last were enqueued; zero if the
-	// log doesn't hold them any more.
+	// From and Until are the enqueued times of the first and the last event. They
+	// are zero if the log no longer has them.
 	From, Until time.Time
 }
 
-// Events is how many events it is about.
+// Events returns the number of events in the run.
 func (f Fault) Events() int64 { return f.Last - f.First + 1 }
 
-// String names the events.
+// String returns the fault as a sentence.
 func (f Fault) String() string {
 	if f.First == f.Last {
 		return fmt.Sprintf("partition %s: event %d is %s", f.Partition, f.First, f.Kind)
@@ -48,19 +59,19 @@ func (f Fault) String() string {
 	return fmt.Sprintf("partition %s: events %d to %d are %s", f.Partition, f.First, f.Last, f.Kind)
 }
 
-// Count is an account of events.
+// Count counts events by their result.
 type Count struct {
-	Held        int64 // that the log holds
+	Held        int64 // events in the log
 	Written     int64 // of those, with an effect
-	DeadLetters int64 // of those, with a dead letter alone
-	Waiting     int64 // of those, before the checkpoint and without either
-	Skipped     int64 // of those, before the place where the consumer began
-	// Deduplicated are messages that a stage before sent more than once: a consumer
-	// passes over all but the first. Unclear are those without an effect that
-	// may be such, of one that the log doesn't hold any more.
+	DeadLetters int64 // of those, with a dead letter only
+	Waiting     int64 // of those, after the checkpoint and with neither
+	Skipped     int64 // of those, before the position at which the consumer started
+	// Deduplicated are copies of messages that an earlier stage sent more than
+	// once, without an effect: a consumer drops them. Unclear are events without
+	// an effect that may be copies of a message that the log no longer has.
 	Deduplicated, Unclear int64
-	Ahead                 int64 // with an effect, though the checkpoint has not passed them: these will be done again
-	PastRetention         int64 // effects and dead letters of events that the log doesn't hold any more
+	Ahead                 int64 // with an effect, although after the checkpoint: these will be processed again
+	PastRetention         int64 // effects and dead letters of events that the log no longer has
 	Faults                map[FaultKind]int64
 }
 
@@ -86,44 +97,45 @@ func (c *Count) addFaults(kind FaultKind, n int64) {
 	c.Faults[kind] += n
 }
 
-// Bin is an account of the events enqueued in a stretch of time.
+// Bin counts the events that were enqueued within [Config.Bin] from Start on.
 type Bin struct {
 	Start time.Time
 	Count
 }
 
-// Partition is the account of a partition.
+// Partition is the result for one partition.
 type Partition struct {
 	ID          string
-	First, Last int64 // that the log holds; Last is First-1 if it is empty
-	// Checkpoint is the sequence number up to which all is done;
-	// [sluice.Unset]'s if there is no checkpoint.
+	First, Last int64 // sequence numbers in the log; Last is First-1 if it is empty
+	// Checkpoint is the sequence number up to which every event is processed;
+	// that of [driver.Unset] if there is no checkpoint.
 	Checkpoint int64
 	Count
 	Bins []Bin // by time
 }
 
-// Report is the account of a hub.
+// Report is the result of an audit.
 type Report struct {
 	Topic      sluice.Topic
 	Began      time.Time
 	Took       time.Duration
 	Partitions []Partition // in the topic's order
 	Total      Count
-	// Faults are the first ones of each partition, by partition and sequence
-	// number; Unnamed is how many events with faults are in none of them.
+	// Faults are the first [Config.MaxFaults] of each partition, sorted by
+	// partition and sequence number. UnlistedEvents is the number of events with
+	// faults that are in none of them.
 	Faults         []Fault
 	UnlistedEvents int64
 }
 
-// Exact tells that nothing is lost and nothing doubled.
+// Exact reports that no event is lost or duplicated.
 func (r *Report) Exact() bool { return r.faultyEvents() == 0 && r.Total.Unclear == 0 }
 
-// Undecided tells that nothing is known to be lost or doubled, but that of some
-// events nobody can know.
+// Undecided reports that no event is known to be lost or duplicated, but that
+// some events are unclear.
 func (r *Report) Undecided() bool { return r.faultyEvents() == 0 && r.Total.Unclear > 0 }
 
-// faultyEvents is how many events have one.
+// faultyEvents returns the number of events with a fault.
 func (r *Report) faultyEvents() (n int64) {
 	for _, of := range r.Total.Faults {
 		n += of

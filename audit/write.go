@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 
-// countJSON is how a [Count] is told to programs.
+// countJSON is a [Count] in a JSON report.
 type countJSON struct {
 	Held    int64 `json:"held"`
 	Written int64 `json:"written"`
@@ -58,7 +58,7 @@ type faultJSON struct {
 	Until     *time.Time `json:"enqueued_until,omitempty"`
 }
 
-// WriteJSON writes the report for programs.
+// WriteJSON writes the report as JSON.
 func (r *Report) WriteJSON(w io.Writer) error {
 	data := struct {
 		Hub        string          `json:"hub"`
@@ -117,10 +117,10 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	},
 }).Parse(pageHTML))
 
-// shownBins is how many bins a page shows of a partition.
+// shownBins is the number of bins on a page, the newest ones.
 const shownBins = 200
 
-// WriteHTML writes the report as one page that needs nothing else.
+// WriteHTML writes the report as one HTML page without external resources.
 func (r *Report) WriteHTML(w io.Writer) error {
 	return pageTemplate.Execute(w, struct {
 		*Report
@@ -129,15 +129,15 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	}{r, r.Headline(), r.bins()})
 }
 
-// Headline is the verdict in a sentence.
+// Headline returns the result in one sentence.
 func (r *Report) Headline() string {
 	c := &r.Total
 	if r.Exact() {
-		return fmt.Sprintf("Nothing lost, nothing doubled: %s, %s written, %s, %s waiting.",
+		return fmt.Sprintf("Nothing lost, nothing duplicated: %s, %s written, %s, %s waiting.",
 			humanize.Plural(c.Held, "event", "events"), humanize.Count(c.Written), humanize.Plural(c.DeadLetters, "dead letter", "dead letters"), humanize.Count(c.Waiting))
 	}
 	if r.Undecided() {
-		return fmt.Sprintf("Can't tell of %s of %s events: nothing else is lost or doubled.", humanize.Count(c.Unclear), humanize.Count(c.Held))
+		return fmt.Sprintf("Can't tell for %s of %s events: no other event is lost or duplicated.", humanize.Count(c.Unclear), humanize.Count(c.Held))
 	}
 	text := "Not exact:"
 	for i, kind := range FaultKinds {
@@ -151,7 +151,7 @@ func (r *Report) Headline() string {
 	return fmt.Sprintf("%s, of %s events.", text, humanize.Count(c.Held))
 }
 
-// bins are those of all partitions together, the newest ones.
+// bins returns the newest bins, summed over all partitions.
 func (r *Report) bins() []Bin {
 	var list []Bin
 	for i := range r.Partitions {
@@ -160,7 +160,7 @@ func (r *Report) bins() []Bin {
 	return list[max(0, len(list)-shownBins):]
 }
 
-// merge adds bins up by time.
+// merge adds up two lists of bins, each sorted by time.
 func merge(a, b []Bin) []Bin {
 	var list []Bin
 	for len(a)+len(b) > 0 {

@@ -30,14 +30,14 @@ func TestReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := r.Headline(), "Not exact: 13 missing, 1 doubled, of 80 events."; got != want {
+	if got, want := r.Headline(), "Not exact: 13 lost, 1 duplicated, of 80 events."; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	var page, plain bytes.Buffer
 	if err := r.WriteHTML(&page); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Not exact: 13 missing", `<td class="bad">missing</td><td>0</td><td>12</td><td>14</td><td>3</td>`, "Audit of hub, consumer group g"} {
+	for _, want := range []string{"Not exact: 13 lost", `<td class="bad">lost</td><td>0</td><td>12</td><td>14</td><td>3</td>`, "Audit of hub, consumer group g"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("%s is not in the page", want)
 		}

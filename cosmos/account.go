@@ -51,10 +51,10 @@ type account struct {
 	timeout time.Duration
 	idle    func() // closes the connections that are not in use
 
-	mu     sync.Mutex
-	client *azcosmos.Client
-	via    *azcosmos.ContainerClient
-	dummy  azcosmos.TransactionalBatch // what requests travel as; never changed once made
+	mu              sync.Mutex
+	client          *azcosmos.Client
+	containerClient *azcosmos.ContainerClient
+	placeholder     azcosmos.TransactionalBatch // what requests travel as; never changed once made
 }
 
 func newAccount(endpoint, database, container string, timeout time.Duration, options azcosmos.ClientOptions) (*account, error) {
@@ -70,7 +70,7 @@ func newAccount(endpoint, database, container string, timeout time.Duration, opt
 	}
 	a := &account{host: u.Host, database: database, container: container, options: options, timeout: timeout, idle: func() {}}
 	a.options.Retry = policy.RetryOptions{MaxRetries: -1}
-	a.options.PerRetryPolicies = append(a.options.PerRetryPolicies[:len(options.PerRetryPolicies):len(options.PerRetryPolicies)], &envelope{a})
+	a.options.PerRetryPolicies = append(a.options.PerRetryPolicies[:len(options.PerRetryPolicies):len(options.PerRetryPolicies)], &requestPolicy{a})
 	if a.options.Transport == nil {
 		t := newTransport(timeout)
 		a.options.Transport, a.idle = &http.Client{Transport: t}, t.CloseIdleConnections
@@ -158,7 +158,7 @@ func (a *account) send(ctx context.Context, r *request) *Error {
 		err = r.err
 	default:
 		// The SDK remembers for minutes that it could not look up the account.
-		a.forget(via)
+		a.dropClient(via)
 		if answer, ok := errors.AsType[*azcore.ResponseError](err); ok && answer.StatusCode != 0 {
 			r.status, r.head = answer.StatusCode, http.Header{}
 			if answer.RawResponse != nil {
@@ -167,7 +167,7 @@ func (a *account) send(ctx context.Context, r *request) *Error {
 			return nil
 		}
 		if a.secret == nil && err != nil && errors.As(err, new(interface{ NonRetriable() })) {
-			err = fmt.Errorf("%w: %s", errNoToken, line(strings.TrimPrefix(err.Error(), "failed to retrieve account properties: ")))
+			err = fmt.Errorf("%w: %s", errNoToken, firstLine(strings.TrimPrefix(err.Error(), "failed to retrieve account properties: ")))
 		}
 	}
 	if err == nil {
@@ -176,15 +176,15 @@ func (a *account) send(ctx context.Context, r *request) *Error {
 	if limited.Err() != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w after %v", context.DeadlineExceeded, a.timeout)
 	}
-	return &Error{Container: a.name(), Err: plainly(err)}
+	return &Error{Container: a.name(), Err: withoutURL(err)}
 }
 
-// fault makes an error of an answer.
-func (a *account) fault(r *request) *Error {
-	e := &Error{Container: a.name(), Status: r.status, SubStatus: subStatus(r.head), ActivityID: line(r.head.Get("x-ms-activity-id"))}
+// errorOf makes an error of an answer.
+func (a *account) errorOf(r *request) *Error {
+	e := &Error{Container: a.name(), Status: r.status, SubStatus: subStatus(r.head), ActivityID: firstLine(r.head.Get("x-ms-activity-id"))}
 	var body struct{ Message string }
 	if json.Unmarshal(r.answer.Bytes(), &body) == nil {
-		e.Message = line(body.Message)
+		e.Message = firstLine(body.Message)
 	}
 	return e
 }
@@ -219,7 +219,7 @@ func charge(head http.Header) float64 {
 func (a *account) open() (*azcosmos.ContainerClient, azcosmos.TransactionalBatch, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.via == nil {
+	if a.containerClient == nil {
 		options := a.options
 		client, err := a.connect(&options)
 		if err != nil {
@@ -230,36 +230,36 @@ func (a *account) open() (*azcosmos.ContainerClient, azcosmos.TransactionalBatch
 			client.Close()
 			return nil, azcosmos.TransactionalBatch{}, fmt.Errorf("client: %w", err)
 		}
-		a.client, a.via, a.dummy = client, via, via.NewTransactionalBatch(azcosmos.NewPartitionKey())
-		a.dummy.DeleteItem("-", nil)
+		a.client, a.containerClient, a.placeholder = client, via, via.NewTransactionalBatch(azcosmos.NewPartitionKey())
+		a.placeholder.DeleteItem("-", nil)
 	}
-	return a.via, a.dummy, nil
+	return a.containerClient, a.placeholder, nil
 }
 
-// forget makes the next request begin with a new client; via is the old one.
-func (a *account) forget(via *azcosmos.ContainerClient) {
+// dropClient makes the next request begin with a new client; via is the old one.
+func (a *account) dropClient(via *azcosmos.ContainerClient) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.via == via && via != nil {
+	if a.containerClient == via && via != nil {
 		a.client.Close()
-		a.client, a.via = nil, nil
+		a.client, a.containerClient = nil, nil
 	}
 }
 
 func (a *account) close() {
 	a.mu.Lock()
-	via := a.via
+	via := a.containerClient
 	a.mu.Unlock()
-	a.forget(via)
+	a.dropClient(via)
 	a.idle()
 }
 
 type requestKey struct{}
 
-// envelope is the policy that takes our requests out of the SDK's.
-type envelope struct{ account *account }
+// requestPolicy is the policy that takes our requests out of the SDK's.
+type requestPolicy struct{ account *account }
 
-func (e *envelope) Do(req *policy.Request) (*http.Response, error) {
+func (e *requestPolicy) Do(req *policy.Request) (*http.Response, error) {
 	raw := req.Raw()
 	r, ours := raw.Context().Value(requestKey{}).(*request)
 	if !ours || !strings.HasPrefix(raw.URL.Path, "/dbs/") {
@@ -285,17 +285,17 @@ func (e *envelope) Do(req *policy.Request) (*http.Response, error) {
 	}
 	if err != nil {
 		r.err = err
-		return blank(http.StatusOK, nil, raw), nil
+		return emptyResponse(http.StatusOK, nil, raw), nil
 	}
 	r.status, r.head = resp.StatusCode, resp.Header
 	if sub := subStatus(r.head); r.status == http.StatusForbidden && (sub == subWriteForbidden || sub == subAccountNotFound) {
 		// Nothing was done. The SDK looks for the region that takes writes now.
-		return blank(r.status, r.head, raw), nil
+		return emptyResponse(r.status, r.head, raw), nil
 	}
-	return blank(http.StatusOK, nil, raw), nil
+	return emptyResponse(http.StatusOK, nil, raw), nil
 }
 
-func blank(status int, head http.Header, raw *http.Request) *http.Response {
+func emptyResponse(status int, head http.Header, raw *http.Request) *http.Response {
 	if head == nil {
 		head = http.Header{}
 	}

@@ -19,19 +19,19 @@ import (
 // So a document that is new, or that this sink wrote or read last, costs what
 // an unconditional write costs.
 
-// maxRounds bounds how often others can get in between a read and the
+// maxConditionalAttempts bounds how often others can get in between a read and the
 // replacement. Then the engine tries again.
-const maxRounds = 20
+const maxConditionalAttempts = 20
 
-// plan chooses the first step of a record. It returns false if there is
+// firstStep chooses the first step of a record. It returns false if there is
 // nothing to do: what the sink knows to be stored is this event's, or newer.
-func (s *Sink) plan(r *record) bool {
+func (s *Sink) firstStep(r *record) bool {
 	source := r.doc.Source
 	r.step = step(r.doc.Operation)
 	if source == nil {
 		return true
 	}
-	known, ok := s.memory.get(r)
+	known, ok := s.versions.get(r)
 	switch {
 	case r.doc.Operation == Create:
 		r.step = create
@@ -47,11 +47,11 @@ func (s *Sink) plan(r *record) bool {
 	return true
 }
 
-// next takes in the answer about a conditional write. It returns true if the
+// advance takes in the answer about a conditional write. It returns true if the
 // record is done or has gone on to another step, and false if the answer, as
 // it is in op then, is the outcome.
-func (q *queue) next(r *record, op *operation) bool {
-	s, v := q.sink, judge(op.status, op.sub)
+func (q *queue) advance(r *record, op *operation) bool {
+	s, v := q.sink, outcomeOf(op.status, op.sub)
 	switch {
 	case v == written && r.step == read:
 		var stamp *Source
@@ -67,18 +67,18 @@ func (q *queue) next(r *record, op *operation) bool {
 			return false
 		}
 		if stamp != nil {
-			s.memory.put(r, r.etag, *stamp)
+			s.versions.put(r, r.etag, *stamp)
 		}
 		return q.compare(r, stamp, op)
 	case v == written:
 		if op.etag != "" {
-			s.memory.put(r, op.etag, *r.doc.Source)
+			s.versions.put(r, op.etag, *r.doc.Source)
 		}
 		return false
 	case op.status == http.StatusConflict && r.step == create, op.status == http.StatusPreconditionFailed && r.step == replace:
-		return q.again(r, read)
-	case op.status == http.StatusNotFound && v == refused && r.doc.Operation != Replace:
-		return q.again(r, create) // it was deleted meanwhile
+		return q.retryStep(r, read)
+	case op.status == http.StatusNotFound && v == rejected && r.doc.Operation != Replace:
+		return q.retryStep(r, create) // it was deleted meanwhile
 	}
 	return false
 }
@@ -96,29 +96,29 @@ func (q *queue) compare(r *record, stored *Source, op *operation) bool {
 		op.status, op.sub = http.StatusConflict, 0
 		return false
 	}
-	return q.again(r, replace)
+	return q.retryStep(r, replace)
 }
 
-// again queues the record's next step.
-func (q *queue) again(r *record, next step) bool {
+// retryStep queues the record's next step.
+func (q *queue) retryStep(r *record, next step) bool {
 	r.step = next
 	if next != replace {
 		r.etag = ""
 	}
-	if r.rounds++; r.rounds > maxRounds {
+	if r.attempts++; r.attempts > maxConditionalAttempts {
 		e := &Error{Container: q.sink.account.name(), Document: r.doc.ID, Status: http.StatusPreconditionFailed, Message: "others write it all the time"}
-		q.sink.finish(r, e.result(busy, 0, r.cost))
+		q.sink.finish(r, e.result(retryable, 0, r.cost))
 		return true
 	}
 	if !q.push(r) {
-		q.sink.strand([]*record{r}, q, nil)
+		q.sink.awaitRoutes([]*record{r}, q, nil)
 	}
 	return true
 }
 
-// memory remembers the newest known versions of documents: at least so many,
+// versionCache remembers the newest known versions of documents: at least so many,
 // at most twice that.
-type memory struct {
+type versionCache struct {
 	limit int
 
 	mu            sync.Mutex
@@ -130,15 +130,15 @@ type version struct {
 	source Source
 }
 
-func newMemory(limit int) *memory {
-	return &memory{limit: limit, recent: map[string]version{}}
+func newVersionCache(limit int) *versionCache {
+	return &versionCache{limit: limit, recent: map[string]version{}}
 }
 
-func (m *memory) key(dst []byte, r *record) []byte {
+func (m *versionCache) key(dst []byte, r *record) []byte {
 	return append(append(epk.AppendJSON(dst, r.values()), 0), r.doc.ID...)
 }
 
-func (m *memory) get(r *record) (version, bool) {
+func (m *versionCache) get(r *record) (version, bool) {
 	var space [256]byte
 	key := m.key(space[:0], r)
 	m.mu.Lock()
@@ -150,7 +150,7 @@ func (m *memory) get(r *record) (version, bool) {
 	return v, ok
 }
 
-func (m *memory) put(r *record, etag string, source Source) {
+func (m *versionCache) put(r *record, etag string, source Source) {
 	key := string(m.key(nil, r))
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,7 +161,7 @@ func (m *memory) put(r *record, etag string, source Source) {
 }
 
 // clear forgets everything: the container is another one.
-func (m *memory) clear() {
+func (m *versionCache) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.recent, m.older = map[string]version{}, nil

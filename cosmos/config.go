@@ -107,5 +107,5 @@ func (c *Config) resolve() (Config, error) {
 	return r, nil
 }
 
-// linger is how long a document waits for others while nothing is on its way.
-func (c *Config) linger() time.Duration { return c.FlushAfter / 100 }
+// idleFlushAfter is how long a document waits for others while nothing is on its way.
+func (c *Config) idleFlushAfter() time.Duration { return c.FlushAfter / 100 }

@@ -20,24 +20,24 @@ import (
 // Sink writes documents to one container. It is safe for concurrent use, by
 // any number of consumers. [Sink.Close] ends it.
 type Sink struct {
-	cfg     Config
-	account *account
-	clock   clock.System
-	memory  *memory
-	table   atomic.Pointer[table]
+	cfg      Config
+	account  *account
+	clock    clock.System
+	versions *versionCache
+	routes   atomic.Pointer[routingTable]
 
 	ctx     context.Context // ends with the sink
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	live    atomic.Int64 // records that are not done
+	pending atomic.Int64 // records that are not done
 	closed  atomic.Bool
 	drained chan struct{} // a note that closed is set and live is 0
 
-	mu        sync.Mutex
-	dead      bool      // nothing may be stranded any more
-	searching bool      // search runs
-	stranded  []*record // wait for the next look at the container
-	sought    []*record // wait for this one
+	mu         sync.Mutex
+	stopped    bool      // nothing may be stranded any more
+	refreshing bool      // search runs
+	unrouted   []*record // wait for the next look at the container
+	routing    []*record // wait for this one
 }
 
 var _ sluice.Sink[Document] = (*Sink)(nil)
@@ -84,9 +84,9 @@ func newSink(endpoint, database, container string, cfg *Config, secret []byte, c
 		return nil, fmt.Errorf("cosmos: %w", err)
 	}
 	a.secret, a.connect = secret, connect
-	s := &Sink{cfg: resolved, account: a, clock: clock.New(), memory: newMemory(resolved.CachedVersions), drained: make(chan struct{}, 1)}
+	s := &Sink{cfg: resolved, account: a, clock: clock.New(), versions: newVersionCache(resolved.CachedVersions), drained: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.running.Go(s.watch)
+	s.running.Go(s.watchContexts)
 	return s, nil
 }
 
@@ -98,9 +98,9 @@ func newSink(endpoint, database, container string, cfg *Config, secret []byte, c
 // what is done does not take effect later.
 func (s *Sink) Submit(ctx context.Context, document Document, done func(sluice.WriteResult)) {
 	r := &record{ctx: ctx, doc: document, done: done}
-	s.live.Add(1)
+	s.pending.Add(1)
 	if s.closed.Load() {
-		s.abandon([]*record{r})
+		s.failClosed([]*record{r})
 		return
 	}
 	if err := ctx.Err(); err != nil {
@@ -111,7 +111,7 @@ func (s *Sink) Submit(ctx context.Context, document Document, done func(sluice.W
 		s.finish(r, s.reject(r, err))
 		return
 	}
-	if !s.plan(r) {
+	if !s.firstStep(r) {
 		s.finish(r, sluice.WriteResult{})
 		return
 	}
@@ -124,13 +124,13 @@ func (s *Sink) Submit(ctx context.Context, document Document, done func(sluice.W
 // error.
 func (s *Sink) Close(ctx context.Context) error {
 	s.closed.Store(true)
-	if t := s.table.Load(); t != nil {
+	if t := s.routes.Load(); t != nil {
 		for _, q := range t.queues {
-			q.poke()
+			q.signal()
 		}
 	}
 	var err error
-	for s.live.Load() > 0 && err == nil {
+	for s.pending.Load() > 0 && err == nil {
 		select {
 		case <-s.drained:
 		case <-ctx.Done():
@@ -138,23 +138,23 @@ func (s *Sink) Close(ctx context.Context) error {
 		}
 	}
 	s.mu.Lock()
-	s.dead = true
-	left := append(s.stranded, s.sought...)
-	s.stranded, s.sought = nil, nil
+	s.stopped = true
+	left := append(s.unrouted, s.routing...)
+	s.unrouted, s.routing = nil, nil
 	s.mu.Unlock()
 	s.stop()
-	if t := s.table.Load(); t != nil {
+	if t := s.routes.Load(); t != nil {
 		for _, q := range t.queues {
-			left = append(left, q.leave()...)
+			left = append(left, q.close()...)
 		}
 	}
-	s.abandon(left)
+	s.failClosed(left)
 	s.running.Wait()
 	s.account.close()
 	return err
 }
 
-func (s *Sink) abandon(batch []*record) {
+func (s *Sink) failClosed(batch []*record) {
 	for _, r := range batch {
 		s.finish(r, sluice.WriteResult{Err: sluice.Outage(fmt.Errorf("cosmos: %s: %w", s.account.name(), ErrClosed)), Cost: r.cost})
 	}
@@ -163,7 +163,7 @@ func (s *Sink) abandon(batch []*record) {
 func (s *Sink) finish(r *record, result sluice.WriteResult) {
 	result.Waited = r.waited
 	r.done(result)
-	if s.live.Add(-1) == 0 && s.closed.Load() {
+	if s.pending.Add(-1) == 0 && s.closed.Load() {
 		select {
 		case s.drained <- struct{}{}:
 		default:
@@ -176,15 +176,15 @@ func (s *Sink) reject(r *record, err error) sluice.WriteResult {
 	return sluice.WriteResult{Err: sluice.Reject(fmt.Errorf("cosmos: %s: document %.80q: %w", s.account.name(), r.doc.ID, err)), Cost: r.cost}
 }
 
-// watch looks for ended contexts.
-func (s *Sink) watch() {
+// watchContexts looks for ended contexts.
+func (s *Sink) watchContexts() {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			if s.live.Load() > 0 {
-				s.sweep()
+			if s.pending.Load() > 0 {
+				s.completeCancelled()
 			}
 		case <-s.ctx.Done():
 			return

@@ -126,14 +126,14 @@ type record struct {
 	named bool         // the body has the id
 	bytes int          // about what it takes in a batch
 
-	since  time.Duration // when it was queued, by the sink's clock
-	step   step          // what goes out next
-	etag   string        // the version that is to be replaced; empty: any
-	rounds int           // of a conditional write
-	cost   float64       // so far
-	waited time.Duration // for the budget, for its batch
-	from   *queue        // refused it,
-	why    *Error        // in these words: its range is gone, or is another
+	since     time.Duration // when it was queued, by the sink's clock
+	step      step          // what goes out next
+	etag      string        // the version that is to be replaced; empty: any
+	attempts  int           // of a conditional write
+	cost      float64       // so far
+	waited    time.Duration // for the budget, for its batch
+	refusedBy *queue        // refused it,
+	refusal   *Error        // in these words: its range is gone, or is another
 }
 
 // step is the operation that a record asks for next.

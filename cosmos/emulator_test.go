@@ -204,7 +204,7 @@ func TestEmulatorSplits(t *testing.T) {
 			t.Errorf("%d documents in %d ranges, %d retries, %d outages, %d rejected: %v", st.Documents, len(st.Ranges), d.retries.Load(), d.outages.Load(), d.rejected.Load(), d.last.Load())
 		}
 		// Point requests name no range: the account finds it.
-		if got := len(s.table.Load().queues); mode == Bulk && got != 7 {
+		if got := len(s.routes.Load().queues); mode == Bulk && got != 7 {
 			t.Errorf("the sink knows %d ranges", got)
 		}
 	}

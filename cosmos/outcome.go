@@ -75,7 +75,7 @@ func statusName(status int) string {
 func (e *Error) advice() string {
 	switch e.Status {
 	case 0:
-		if passing(e.Err) {
+		if transient(e.Err) {
 			return "it is tried again"
 		}
 		if errors.Is(e.Err, errNoToken) {
@@ -127,88 +127,88 @@ const (
 	subSessionNotArrived = 1002
 )
 
-// verdict is what a status means for who was answered.
-type verdict byte
+// outcome is what a status means for who was answered.
+type outcome byte
 
 const (
-	written  verdict = iota
-	busy             // it passes: sluice.RetryAfter
-	down             // the account or the way there: sluice.Outage
-	refused          // the document's own fault: sluice.Reject
-	moved            // the ranges or the container have changed
-	tooLarge         // a batch
-	unread           // the account did not take the batch as a whole
+	written     outcome = iota
+	retryable           // it passes: sluice.RetryAfter
+	outage              // the account or the way there: sluice.Outage
+	rejected            // the document's own fault: sluice.Reject
+	moved               // the ranges or the container have changed
+	tooLarge            // a batch
+	unprocessed         // the account did not take the batch as a whole
 )
 
-// judge is the verdict on one operation, or on a request of one document.
-func judge(status, sub int) verdict {
+// outcomeOf is the verdict on one operation, or on a request of one document.
+func outcomeOf(status, sub int) outcome {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusServiceUnavailable, statusRetryWith, statusFailedDependency:
-		return busy
+		return retryable
 	case http.StatusGone:
 		switch sub {
 		case subRangeGone, subCompletingSplit, subCompletingMove, subNameCacheStale:
 			return moved
 		}
-		return busy
+		return retryable
 	case http.StatusBadRequest:
 		if sub == subKeyMismatch {
 			return moved
 		}
-		return refused
+		return rejected
 	case http.StatusNotFound:
 		switch sub {
 		case subOwnerNotFound:
-			return down
+			return outage
 		case subSessionNotArrived:
-			return busy
+			return retryable
 		}
-		return refused
+		return rejected
 	case http.StatusForbidden:
 		if sub == subPartitionFull {
-			return refused
+			return rejected
 		}
-		return down
+		return outage
 	case http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge:
-		return refused
+		return rejected
 	}
 	if status >= 200 && status < 300 {
 		return written
 	}
-	return down
+	return outage
 }
 
-// judgeBatch is the verdict on a batch that was answered as a whole.
-func judgeBatch(status, sub int) verdict {
-	v := judge(status, sub)
+// batchOutcomeOf is the verdict on a batch that was answered as a whole.
+func batchOutcomeOf(status, sub int) outcome {
+	v := outcomeOf(status, sub)
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
 		return tooLarge
-	case status == http.StatusBadRequest && v == refused:
-		return unread
-	case v == refused:
-		return down // what is the request's is never held against a document
+	case status == http.StatusBadRequest && v == rejected:
+		return unprocessed
+	case v == rejected:
+		return outage // what is the request's is never held against a document
 	}
 	return v
 }
 
 // result is what the engine is told.
-func (e *Error) result(v verdict, after time.Duration, cost float64) sluice.WriteResult {
+func (e *Error) result(v outcome, after time.Duration, cost float64) sluice.WriteResult {
 	switch v {
 	case written:
 		return sluice.WriteResult{Cost: cost}
-	case busy, moved:
+	case retryable, moved:
 		return sluice.WriteResult{Err: sluice.RetryAfter(e, after), Cost: cost}
-	case refused:
+	case rejected:
 		return sluice.WriteResult{Err: sluice.Reject(e), Cost: cost}
 	}
 	return sluice.WriteResult{Err: sluice.Outage(e), Cost: cost}
 }
 
-// passing tells whether it is worth asking again soon after err, which came
+// transient tells whether it is worth asking again soon after err, which came
 // instead of an answer: the time was up, or the connection broke. The other
 // kind is a way that leads nowhere: names, addresses, certificates.
-func passing(err error) bool {
+func transient(err error) bool {
 	var (
 		dns         *net.DNSError
 		op          *net.OpError
@@ -229,16 +229,16 @@ func passing(err error) bool {
 	return true
 }
 
-// plainly strips an error of the client's wrapping.
-func plainly(err error) error {
+// withoutURL strips an error of the client's wrapping.
+func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return err
 }
 
-// line is the first line of a text, not too long.
-func line(text string) string {
+// firstLine is the first line of a text, not too long.
+func firstLine(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	text = strings.TrimSpace(text)
 	if len(text) > 200 {

@@ -318,17 +318,17 @@ func FuzzAnswer(f *testing.F) {
 			if err := r.check(); err != nil {
 				t.Fatal(err)
 			}
-			s.plan(r)
-			s.live.Add(1)
+			s.firstStep(r)
+			s.pending.Add(1)
 			batch = append(batch, r)
 		}
 		req := &request{status: 207, head: http.Header{}}
 		req.answer.Write(answer)
-		q.land(batch, req)
-		for _, r := range q.leave() {
+		q.complete(batch, req)
+		for _, r := range q.close() {
 			s.finish(r, sluice.WriteResult{})
 		}
-		eventually(t, "all are done", func() bool { return s.live.Load() == 0 })
+		eventually(t, "all are done", func() bool { return s.pending.Load() == 0 })
 		for i := range done {
 			if n := done[i].Load(); n != 1 {
 				t.Errorf("record %d is done %d times", i, n)

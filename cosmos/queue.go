@@ -17,24 +17,24 @@ type queue struct {
 	span epk.Range
 
 	budget *limiter.Budget // nil: no limit
-	wake   chan struct{} // the pump is to look again
+	wake   chan struct{}   // the pump is to look again
 
-	mu      sync.Mutex
-	waiting fifo
-	gone    bool          // the range is no more: nothing can be queued
-	flights int           // requests on their way
-	window  float64       // how many may be
-	cut     time.Duration // when the window was last cut, by the sink's clock
-	held    time.Duration // the account wants nothing before
-	average float64       // cost of an operation, in RU
+	mu        sync.Mutex
+	waiting   fifo
+	closed    bool          // the range is no more: nothing can be queued
+	inFlight  int           // requests on their way
+	window    float64       // how many may be
+	lastCut   time.Duration // when the window was last cut, by the sink's clock
+	holdUntil time.Duration // the account wants nothing before
+	average   float64       // cost of an operation, in RU
 }
 
-// guess is the cost of an operation before the first is known, in RU: an
+// initialCost is the cost of an operation before the first is known, in RU: an
 // upsert of a document of 1 KB in a container with the default indexes.
-const guess = 10
+const initialCost = 10
 
 func newQueue(s *Sink, id string, span epk.Range) *queue {
-	return &queue{sink: s, id: id, span: span, wake: make(chan struct{}, 1), window: 1, average: guess}
+	return &queue{sink: s, id: id, span: span, wake: make(chan struct{}, 1), window: 1, average: initialCost}
 }
 
 // push queues a record; it returns false if the range is gone.
@@ -42,7 +42,7 @@ func (q *queue) push(r *record) bool {
 	r.since = q.sink.clock.Elapsed()
 	r.bytes = r.size()
 	q.mu.Lock()
-	if q.gone {
+	if q.closed {
 		q.mu.Unlock()
 		return false
 	}
@@ -52,24 +52,24 @@ func (q *queue) push(r *record) bool {
 	notify := n == 1 || n == q.sink.cfg.MaxOperations || q.waiting.bytes >= q.sink.cfg.MaxBytes && q.waiting.bytes-r.bytes < q.sink.cfg.MaxBytes
 	q.mu.Unlock()
 	if notify {
-		q.poke()
+		q.signal()
 	}
 	return true
 }
 
-func (q *queue) poke() {
+func (q *queue) signal() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
 	}
 }
 
-// leave closes the queue and returns what waited.
-func (q *queue) leave() []*record {
+// close closes the queue and returns what waited.
+func (q *queue) close() []*record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.gone = true
-	q.poke()
+	q.closed = true
+	q.signal()
 	return q.waiting.take(q.waiting.len(), 1<<62)
 }
 
@@ -109,9 +109,9 @@ func (q *queue) pump(ctx context.Context) {
 		if len(batch) > 0 { // unless the queue was left meanwhile
 			batch[0].waited += waited
 		}
-		q.flights++
+		q.inFlight++
 		q.mu.Unlock()
-		flights.Go(func() { q.fly(ctx, batch, reserved) })
+		flights.Go(func() { q.sendBatch(ctx, batch, reserved) })
 	}
 }
 
@@ -123,17 +123,17 @@ func (q *queue) due() (n int, wait time.Duration, over bool) {
 	n = min(q.waiting.len(), cfg.MaxOperations)
 	switch {
 	case n == 0:
-		return 0, time.Hour, q.gone
-	case q.flights >= max(1, int(q.window)):
+		return 0, time.Hour, q.closed
+	case q.inFlight >= max(1, int(q.window)):
 		return 0, time.Hour, false // a flight that comes back wakes the pump
-	case now < q.held:
-		return 0, q.held - now, false
+	case now < q.holdUntil:
+		return 0, q.holdUntil - now, false
 	case n == cfg.MaxOperations || q.waiting.bytes >= cfg.MaxBytes || q.sink.closed.Load():
 		return n, 0, false
 	}
 	patience := cfg.FlushAfter
-	if q.flights == 0 {
-		patience = cfg.linger()
+	if q.inFlight == 0 {
+		patience = cfg.idleFlushAfter()
 	}
 	if wait = q.waiting.first().since + patience - now; wait > 0 {
 		return 0, wait, false
@@ -150,20 +150,20 @@ func (q *queue) estimate(n int) (int, float64) {
 	return n, float64(n) * q.average
 }
 
-// flown is what came of a request, as far as it concerns the queue.
-type flown struct {
+// batchStats is what came of a request, as far as it concerns the queue.
+type batchStats struct {
 	operations int
 	throttled  bool
 	after      time.Duration // what the account asks to wait
 	cost       float64
 }
 
-func (f *flown) throttle(after time.Duration) {
+func (f *batchStats) throttle(after time.Duration) {
 	f.throttled, f.after = true, max(f.after, after)
 }
 
-// fly sends a batch, and learns from the answer.
-func (q *queue) fly(ctx context.Context, batch []*record, reserved float64) {
+// sendBatch sends a batch, and learns from the answer.
+func (q *queue) sendBatch(ctx context.Context, batch []*record, reserved float64) {
 	began := q.sink.clock.Elapsed()
 	f := q.send(ctx, batch)
 	if q.budget != nil {
@@ -174,14 +174,14 @@ func (q *queue) fly(ctx context.Context, batch []*record, reserved float64) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	full := q.flights >= int(q.window)
-	q.flights--
+	full := q.inFlight >= int(q.window)
+	q.inFlight--
 	now := q.sink.clock.Elapsed()
 	switch {
 	case f.throttled:
-		q.held = max(q.held, now+f.after)
-		if began >= q.cut { // those sent before the cut say nothing new
-			q.window, q.cut = max(1, q.window/2), now
+		q.holdUntil = max(q.holdUntil, now+f.after)
+		if began >= q.lastCut { // those sent before the cut say nothing new
+			q.window, q.lastCut = max(1, q.window/2), now
 		}
 	case f.operations > 0 && full:
 		q.window = min(float64(q.sink.cfg.Concurrency), q.window+1/q.window)
@@ -189,7 +189,7 @@ func (q *queue) fly(ctx context.Context, batch []*record, reserved float64) {
 	if f.operations > 0 && f.cost > 0 && !f.throttled {
 		q.average += (f.cost/float64(f.operations) - q.average) / 8
 	}
-	q.poke()
+	q.signal()
 }
 
 // fifo is a queue of records and their length in bytes.

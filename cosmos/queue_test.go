@@ -29,7 +29,7 @@ func TestConcurrencyAdapts(t *testing.T) {
 	}
 	s := f.open(t, &Config{MaxOperations: 10, Concurrency: 5})
 	submit(t, s, documents(3000)...)
-	q := s.table.Load().queues[0]
+	q := s.routes.Load().queues[0]
 	window := func() float64 {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -48,7 +48,7 @@ func TestFifo(t *testing.T) {
 	next, want := 0, 0
 	push := func(n int) {
 		for range n {
-			f.push(&record{bytes: 10, rounds: next})
+			f.push(&record{bytes: 10, attempts: next})
 			next++
 		}
 	}
@@ -59,8 +59,8 @@ func TestFifo(t *testing.T) {
 			t.Fatalf("took %d, want %d", len(batch), got)
 		}
 		for _, r := range batch {
-			if r.rounds != want {
-				t.Fatalf("record %d, want %d", r.rounds, want)
+			if r.attempts != want {
+				t.Fatalf("record %d, want %d", r.attempts, want)
 			}
 			want++
 		}
@@ -73,7 +73,7 @@ func TestFifo(t *testing.T) {
 	take(100, 1, 1)
 	take(3000, 1e9, 3000)
 	push(100)
-	if out := f.drop(func(r *record) bool { return r.rounds >= want+500 }); len(out) != next-want-500 || f.len() != 500 {
+	if out := f.drop(func(r *record) bool { return r.attempts >= want+500 }); len(out) != next-want-500 || f.len() != 500 {
 		t.Errorf("dropped %d, %d are left", len(out), f.len())
 	}
 	take(1000, 1e9, 500)
@@ -98,7 +98,7 @@ func TestFlush(t *testing.T) {
 	if err := s.lookUpOnce(t); err != nil {
 		t.Fatal(err)
 	}
-	q := s.table.Load().queues[0]
+	q := s.routes.Load().queues[0]
 	q.mu.Lock()
 	q.window = 2
 	q.mu.Unlock()
@@ -120,7 +120,7 @@ func TestFlush(t *testing.T) {
 
 // lookUpOnce makes the sink know the container.
 func (s *Sink) lookUpOnce(t *testing.T) error {
-	if _, e := s.lookUp(t.Context()); e != nil {
+	if _, e := s.updateRoutes(t.Context()); e != nil {
 		return e
 	}
 	return nil

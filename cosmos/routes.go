@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-go/sluice/internal/limiter"
 )
 
-// table is the container as it was last looked up: how keys are hashed, and
+// routingTable is the container as it was last looked up: how keys are hashed, and
 // the queue of each range of hashes.
-type table struct {
+type routingTable struct {
 	rid    string // the container's own id, another one if it is recreated
 	paths  []string
 	hash   epk.Definition
@@ -25,7 +25,7 @@ type table struct {
 }
 
 // find is the queue for a record; an error is the record's own fault.
-func (t *table) find(r *record) (*queue, error) {
+func (t *routingTable) find(r *record) (*queue, error) {
 	if r.keys != len(t.paths) {
 		return nil, fmt.Errorf("the partition key has %d values, and the container's is %s", r.keys, strings.Join(t.paths, ", "))
 	}
@@ -39,9 +39,9 @@ func (t *table) find(r *record) (*queue, error) {
 
 // route queues a record for its physical partition.
 func (s *Sink) route(r *record) {
-	t := s.table.Load()
+	t := s.routes.Load()
 	if t == nil {
-		s.strand([]*record{r}, nil, nil)
+		s.awaitRoutes([]*record{r}, nil, nil)
 		return
 	}
 	q, err := t.find(r)
@@ -50,91 +50,91 @@ func (s *Sink) route(r *record) {
 		return
 	}
 	if !q.push(r) {
-		s.strand([]*record{r}, q, nil)
+		s.awaitRoutes([]*record{r}, q, nil)
 	}
 }
 
-// strand keeps records until the container has been looked up anew, because
+// awaitRoutes keeps records until the container has been looked up anew, because
 // it never was, or because a queue refused them: its range was split or moved,
 // or the container is another one now. A record that then belongs to another
 // queue goes there: it was never tried. One that is still the same queue's is
 // done, with the refusal that why is.
-func (s *Sink) strand(batch []*record, from *queue, why *Error) {
+func (s *Sink) awaitRoutes(batch []*record, from *queue, why *Error) {
 	s.mu.Lock()
-	if s.dead {
+	if s.stopped {
 		s.mu.Unlock()
-		s.abandon(batch)
+		s.failClosed(batch)
 		return
 	}
 	defer s.mu.Unlock()
 	for _, r := range batch {
-		r.from, r.why = from, why
+		r.refusedBy, r.refusal = from, why
 	}
-	s.stranded = append(s.stranded, batch...)
-	if !s.searching {
-		s.searching = true
-		s.running.Go(s.search)
+	s.unrouted = append(s.unrouted, batch...)
+	if !s.refreshing {
+		s.refreshing = true
+		s.running.Go(s.refreshRoutes)
 	}
 }
 
-// search looks up the container, and sends the stranded on their way. It ends
+// refreshRoutes looks up the container, and sends the stranded on their way. It ends
 // when there are none.
-func (s *Sink) search() {
+func (s *Sink) refreshRoutes() {
 	for {
 		s.mu.Lock()
-		if len(s.stranded) == 0 {
-			s.searching = false
+		if len(s.unrouted) == 0 {
+			s.refreshing = false
 			s.mu.Unlock()
 			return
 		}
 		// Who is stranded from now on needs a later look.
-		s.sought, s.stranded = s.stranded, nil
+		s.routing, s.unrouted = s.unrouted, nil
 		s.mu.Unlock()
 
-		verdict, e := s.lookUp(s.ctx)
+		verdict, e := s.updateRoutes(s.ctx)
 
 		s.mu.Lock()
-		found := s.sought
-		s.sought = nil
+		found := s.routing
+		s.routing = nil
 		s.mu.Unlock()
 		for _, r := range found {
-			s.rescue(r, verdict, e)
+			s.reroute(r, verdict, e)
 		}
 	}
 }
 
-// rescue sends a stranded record on.
-func (s *Sink) rescue(r *record, v verdict, e *Error) {
+// reroute sends a stranded record on.
+func (s *Sink) reroute(r *record, v outcome, e *Error) {
 	if e != nil {
 		s.finish(r, e.result(v, 0, r.cost))
 		return
 	}
-	q, err := s.table.Load().find(r)
+	q, err := s.routes.Load().find(r)
 	switch {
 	case err != nil:
 		s.finish(r, s.reject(r, err))
-	case r.why != nil && q == r.from:
-		v := busy // the split goes on
-		if r.why.Status == http.StatusBadRequest {
-			v = refused // the key is not what the document holds
+	case r.refusal != nil && q == r.refusedBy:
+		v := retryable // the split goes on
+		if r.refusal.Status == http.StatusBadRequest {
+			v = rejected // the key is not what the document holds
 		}
-		own := *r.why
+		own := *r.refusal
 		own.Document = r.doc.ID
 		s.finish(r, own.result(v, 0, r.cost))
 	case !q.push(r):
-		s.strand([]*record{r}, q, nil)
+		s.awaitRoutes([]*record{r}, q, nil)
 	}
 }
 
-// lookUp reads the container and its ranges, and makes them the table.
-func (s *Sink) lookUp(ctx context.Context) (verdict, *Error) {
-	next, list, v, e := s.look(ctx)
+// updateRoutes reads the container and its ranges, and makes them the table.
+func (s *Sink) updateRoutes(ctx context.Context) (outcome, *Error) {
+	next, list, v, e := s.readRoutes(ctx)
 	if e != nil {
 		return v, e
 	}
-	if err := s.install(next, list); err != nil {
+	if err := s.installRoutes(next, list); err != nil {
 		// A list that was read in the middle of a split has a gap.
-		return busy, s.strange(err)
+		return retryable, s.badAnswer(err)
 	}
 	return written, nil
 }
@@ -143,14 +143,14 @@ func (s *Sink) lookUp(ctx context.Context) (verdict, *Error) {
 // the endpoint, the key, a name. It does not find out whether the key may
 // write.
 func (s *Sink) Check(ctx context.Context) error {
-	if _, _, _, e := s.look(ctx); e != nil {
+	if _, _, _, e := s.readRoutes(ctx); e != nil {
 		return e
 	}
 	return nil
 }
 
-// look reads the container and its ranges.
-func (s *Sink) look(ctx context.Context) (*table, []span, verdict, *Error) {
+// readRoutes reads the container and its ranges.
+func (s *Sink) readRoutes(ctx context.Context) (*routingTable, []span, outcome, *Error) {
 	var container struct {
 		RID          string `json:"_rid"`
 		PartitionKey struct {
@@ -162,10 +162,10 @@ func (s *Sink) look(ctx context.Context) (*table, []span, verdict, *Error) {
 	if v, e := s.get(ctx, "colls", &container, nil); e != nil {
 		return nil, nil, v, e
 	}
-	next := &table{rid: container.RID, paths: container.PartitionKey.Paths}
+	next := &routingTable{rid: container.RID, paths: container.PartitionKey.Paths}
 	next.hash = epk.Definition{Hierarchical: container.PartitionKey.Kind == "MultiHash", Version: max(1, container.PartitionKey.Version)}
 	if len(next.paths) == 0 || next.hash.Version > 2 {
-		return nil, nil, down, s.strange(fmt.Errorf("a partition key of %d paths and version %d", len(next.paths), next.hash.Version))
+		return nil, nil, outage, s.badAnswer(fmt.Errorf("a partition key of %d paths and version %d", len(next.paths), next.hash.Version))
 	}
 	var list []span
 	header := [][2]string{{"x-ms-max-item-count", "-1"}}
@@ -184,30 +184,30 @@ func (s *Sink) look(ctx context.Context) (*table, []span, verdict, *Error) {
 		}
 		header = [][2]string{header[0], {"x-ms-continuation", more}}
 	}
-	return nil, nil, down, s.strange(errors.New("an endless list of partition key ranges"))
+	return nil, nil, outage, s.badAnswer(errors.New("an endless list of partition key ranges"))
 }
 
-func (s *Sink) strange(err error) *Error {
+func (s *Sink) badAnswer(err error) *Error {
 	return &Error{Container: s.account.name(), Status: http.StatusBadGateway, Message: err.Error()}
 }
 
 // get reads one of the account's own resources as JSON.
-func (s *Sink) get(ctx context.Context, kind string, into any, req *request) (verdict, *Error) {
+func (s *Sink) get(ctx context.Context, kind string, into any, req *request) (outcome, *Error) {
 	if req == nil {
 		req = &request{}
 	}
 	req.method, req.kind = http.MethodGet, kind
 	if e := s.account.send(ctx, req); e != nil {
-		return e.verdict(), e
+		return e.outcome(), e
 	}
-	if v := judgeBatch(req.status, subStatus(req.head)); v != written {
-		if v != busy && v != moved {
-			v = down
+	if v := batchOutcomeOf(req.status, subStatus(req.head)); v != written {
+		if v != retryable && v != moved {
+			v = outage
 		}
-		return v, s.account.fault(req)
+		return v, s.account.errorOf(req)
 	}
 	if err := json.Unmarshal(req.answer.Bytes(), into); err != nil {
-		return down, s.strange(fmt.Errorf("the answer about %s is not what it should be", kind))
+		return outage, s.badAnswer(fmt.Errorf("the answer about %s is not what it should be", kind))
 	}
 	return written, nil
 }
@@ -229,9 +229,9 @@ func (id *rangeID) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// install makes next the table, with queues for the ranges; those of ranges
+// installRoutes makes next the table, with queues for the ranges; those of ranges
 // that are still there go on. What waited for others is queued anew.
-func (s *Sink) install(next *table, list []span) error {
+func (s *Sink) installRoutes(next *routingTable, list []span) error {
 	replaced := map[rangeID]bool{}
 	for _, p := range list {
 		for _, id := range p.Parents {
@@ -254,13 +254,13 @@ func (s *Sink) install(next *table, list []span) error {
 	}
 
 	s.mu.Lock()
-	if s.dead {
+	if s.stopped {
 		s.mu.Unlock()
 		return ErrClosed
 	}
-	last := s.table.Load()
+	last := s.routes.Load()
 	if last == nil {
-		last = &table{}
+		last = &routingTable{}
 	}
 	kept := map[*queue]bool{}
 	alike := last.rid == next.rid && last.hash == next.hash && slices.Equal(last.paths, next.paths)
@@ -276,9 +276,9 @@ func (s *Sink) install(next *table, list []span) error {
 		next.queues = append(next.queues, q)
 	}
 	if !alike {
-		s.memory.clear()
+		s.versions.clear()
 	}
-	if err := s.pace(next.queues); err != nil {
+	if err := s.shareBudget(next.queues); err != nil {
 		s.mu.Unlock()
 		return err
 	}
@@ -287,12 +287,12 @@ func (s *Sink) install(next *table, list []span) error {
 			s.running.Go(func() { q.pump(s.ctx) })
 		}
 	}
-	s.table.Store(next)
+	s.routes.Store(next)
 	s.mu.Unlock()
 
 	for _, q := range last.queues {
 		if !kept[q] {
-			for _, r := range q.leave() {
+			for _, r := range q.close() {
 				s.route(r)
 			}
 		}
@@ -300,8 +300,8 @@ func (s *Sink) install(next *table, list []span) error {
 	return nil
 }
 
-// pace gives each queue its share of the request units.
-func (s *Sink) pace(queues []*queue) error {
+// shareBudget gives each queue its share of the request units.
+func (s *Sink) shareBudget(queues []*queue) error {
 	if s.cfg.RU == 0 {
 		return nil
 	}
@@ -320,8 +320,8 @@ func (s *Sink) pace(queues []*queue) error {
 	return nil
 }
 
-// sweep completes records that wait and whose contexts have ended.
-func (s *Sink) sweep() {
+// completeCancelled completes records that wait and whose contexts have ended.
+func (s *Sink) completeCancelled() {
 	var last context.Context
 	var ended bool
 	over := func(r *record) bool {
@@ -332,7 +332,7 @@ func (s *Sink) sweep() {
 	}
 	var out []*record
 	s.mu.Lock()
-	for _, list := range []*[]*record{&s.stranded, &s.sought} {
+	for _, list := range []*[]*record{&s.unrouted, &s.routing} {
 		*list = slices.DeleteFunc(*list, func(r *record) bool {
 			if over(r) {
 				out = append(out, r)
@@ -342,7 +342,7 @@ func (s *Sink) sweep() {
 		})
 	}
 	s.mu.Unlock()
-	if t := s.table.Load(); t != nil {
+	if t := s.routes.Load(); t != nil {
 		for _, q := range t.queues {
 			q.mu.Lock()
 			out = append(out, q.waiting.drop(over)...)

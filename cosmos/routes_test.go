@@ -70,7 +70,7 @@ func TestRecreated(t *testing.T) {
 			t.Error(r.Err)
 		}
 	}
-	if d := s.table.Load().hash; d.Version != 1 {
+	if d := s.routes.Load().hash; d.Version != 1 {
 		t.Errorf("the definition is %+v", d)
 	}
 }

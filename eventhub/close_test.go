@@ -123,9 +123,9 @@ func TestRefusals(t *testing.T) {
 		{"unknown key name", swap(b.ConnectionString(), "reader", "writer"), hubName, Config{}, "not authorised", "not authorised", true},
 		{"unknown hub", b.ConnectionString(), "weather", Config{}, "not found", "not found", true},
 		{"unknown group", b.ConnectionString(), hubName, Config{ConsumerGroup: "nobody"}, "", "not found", true},
-		{"distrusted", b.TLSConnectionString(), hubName, Config{}, "nobody we trust vouches for its certificate", "nobody we trust", false},
+		{"distrusted", b.TLSConnectionString(), hubName, Config{}, "no trusted root has signed its certificate", "no trusted root", false},
 		{"TLS to a plain port", swap(b.ConnectionString(), ";UseDevelopmentEmulator=true", ""), hubName, Config{Timeout: time.Second}, "connect to 127.0.0.1:", "connect to 127.0.0.1:", false},
-		{"plain to a TLS port", b.TLSConnectionString() + ";UseDevelopmentEmulator=true", hubName, Config{Timeout: 20 * time.Second}, "ended the connection", "ended the connection", false},
+		{"plain to a TLS port", b.TLSConnectionString() + ";UseDevelopmentEmulator=true", hubName, Config{Timeout: 20 * time.Second}, "closed the connection", "closed the connection", false},
 		{"nobody there", deadConnection, hubName, Config{}, "connection refused", "connection refused", false},
 		{"no such host", swap(deadConnection, "127.0.0.1", "nowhere.invalid"), hubName, Config{Timeout: 2 * time.Second}, "connect to nowhere.invalid:", "connect to nowhere.invalid:", false},
 	} {

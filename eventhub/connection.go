@@ -10,12 +10,12 @@ import (
 	"unicode"
 )
 
-// maxConnectionString bounds what is parsed; real ones have some 300 bytes,
-// with a signature instead of a key perhaps 1,000.
+// maxConnectionString bounds the length of a connection string in bytes. Real ones
+// have about 300, with a signature instead of a key perhaps 1,000.
 const maxConnectionString = 8 << 10
 
-// endpoint is where a broker is and what opens it. It holds a secret: no part
-// of it but the host and the entity may go into a message.
+// endpoint is the address of a broker and the key for it. Only the host and the
+// entity may appear in a message, because the rest is secret.
 type endpoint struct {
 	host      string // with the port, if one was given
 	plain     bool   // without TLS, as development emulators are
@@ -25,9 +25,9 @@ type endpoint struct {
 	signature string
 }
 
-// parseConnectionString reads a connection string, strictly: what is
-// misspelled or said twice is an error. Errors quote nothing but a part's
-// number, because a mangled string can have its key anywhere.
+// parseConnectionString parses a connection string strictly: a misspelled or
+// repeated part is an error. Errors quote only the number of a part, because a
+// damaged string can have its key anywhere.
 func parseConnectionString(text string) (endpoint, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -36,7 +36,7 @@ func parseConnectionString(text string) (endpoint, error) {
 	case len(text) > maxConnectionString:
 		return endpoint{}, fmt.Errorf("%d bytes long: no connection string has more than %d", len(text), maxConnectionString)
 	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }):
-		return endpoint{}, errors.New("a line break or unprintable character inside: copy it again, in one line")
+		return endpoint{}, errors.New("contains a line break or unprintable character: copy it again, as one line")
 	}
 	var ep endpoint
 	var address, emulator string
@@ -54,7 +54,7 @@ parts:
 		}
 		name, value, ok := strings.Cut(part, "=")
 		if !ok {
-			return endpoint{}, fmt.Errorf("part %d has no \"=\": the parts are NAME=VALUE with \";\" in between", i+1)
+			return endpoint{}, fmt.Errorf("part %d has no \"=\": the parts are NAME=VALUE, separated by \";\"", i+1)
 		}
 		for _, f := range fields {
 			if !strings.EqualFold(f.name, name) {
@@ -64,36 +64,36 @@ parts:
 			case value == "":
 				return endpoint{}, fmt.Errorf("%s is empty: copy the whole string", f.name)
 			case *f.into != "":
-				return endpoint{}, fmt.Errorf("%s is there twice: leave one", f.name)
+				return endpoint{}, fmt.Errorf("%s is there twice: remove one", f.name)
 			}
 			*f.into = value
 			continue parts
 		}
-		return endpoint{}, fmt.Errorf("part %d is none of Endpoint, SharedAccessKeyName, SharedAccessKey, SharedAccessSignature, EntityPath and UseDevelopmentEmulator: mend or drop it", i+1)
+		return endpoint{}, fmt.Errorf("part %d is none of Endpoint, SharedAccessKeyName, SharedAccessKey, SharedAccessSignature, EntityPath and UseDevelopmentEmulator: correct or remove it", i+1)
 	}
 	return ep, ep.check(address, emulator)
 }
 
-// check looks at the parts together.
+// check validates the parts together.
 func (ep *endpoint) check(address, emulator string) error {
 	switch {
 	case address == "":
-		return errors.New("no Endpoint: it begins with Endpoint=sb://")
+		return errors.New("no Endpoint: a connection string begins with Endpoint=sb://")
 	case ep.signature != "" && (ep.key != "" || ep.keyName != ""):
-		return errors.New("both a SharedAccessSignature and a SharedAccessKey: leave one")
+		return errors.New("both a SharedAccessSignature and a SharedAccessKey: remove one")
 	case ep.signature == "" && ep.key == "" && ep.keyName == "":
 		return errors.New("no SharedAccessKeyName and no SharedAccessKey: copy the whole string")
 	case ep.signature == "" && ep.keyName == "":
 		return errors.New("no SharedAccessKeyName: copy the whole string")
 	case ep.signature == "" && ep.key == "":
 		return errors.New("no SharedAccessKey: copy the whole string")
-	case ep.entity != "" && !plausible(ep.entity):
-		return errors.New("no hub's name in EntityPath: state the event hub's name alone")
+	case ep.entity != "" && !validName(ep.entity):
+		return errors.New("no hub's name in EntityPath: give the event hub's name only")
 	}
 	if emulator != "" {
 		plain, err := strconv.ParseBool(emulator)
 		if err != nil {
-			return errors.New("neither true nor false in UseDevelopmentEmulator")
+			return errors.New("UseDevelopmentEmulator is neither true nor false")
 		}
 		ep.plain = plain
 	}
@@ -102,7 +102,7 @@ func (ep *endpoint) check(address, emulator string) error {
 	case err != nil || u.Scheme != "sb" || u.Opaque != "":
 		return errors.New("no address in Endpoint: it is like sb://NAMESPACE.servicebus.windows.net/")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
-		return errors.New("more than a host and a port in Endpoint: a hub is named by EntityPath")
+		return errors.New("more than a host and a port in Endpoint: name the hub in EntityPath")
 	}
 	ep.host = u.Host
 	if err := ep.checkHost(); err != nil {
@@ -111,7 +111,7 @@ func (ep *endpoint) check(address, emulator string) error {
 	return nil
 }
 
-// checkHost looks at host, which goes into messages from then on.
+// checkHost validates host, which may appear in messages from then on.
 func (ep *endpoint) checkHost() error {
 	u := url.URL{Host: ep.host}
 	name, port := u.Hostname(), u.Port()
@@ -119,27 +119,27 @@ func (ep *endpoint) checkHost() error {
 	case name == "" || len(name) > 253 || strings.ContainsFunc(name, func(r rune) bool {
 		return r != '.' && r != '-' && r != '_' && r != ':' && !('0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
 	}):
-		return errors.New("not a host: state it like NAMESPACE.servicebus.windows.net")
+		return errors.New("not a host: write it like NAMESPACE.servicebus.windows.net")
 	case strings.Contains(name, ":") && net.ParseIP(name) == nil:
-		return errors.New("not a host: an IPv6 address stands in brackets")
+		return errors.New("not a host: write an IPv6 address in brackets")
 	case strings.HasSuffix(ep.host, ":"):
-		return errors.New("a colon, but no port behind it")
+		return errors.New("no port after the colon")
 	case port != "":
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return errors.New("the port is not one of 1 to 65535")
+			return errors.New("the port is not between 1 and 65535")
 		}
 	}
 	return nil
 }
 
-// hostname is the host without the port.
+// hostname returns the host without the port.
 func (ep *endpoint) hostname() string {
 	u := url.URL{Host: ep.host}
 	return u.Hostname()
 }
 
-// address is where to connect. Without a port it is AMQP's, registered with
-// IANA: 5671 over TLS, else 5672.
+// address returns the address to connect to. The default port is AMQP's as
+// registered with IANA: 5671 over TLS, 5672 without.
 func (ep *endpoint) address() string {
 	u := url.URL{Host: ep.host}
 	port := u.Port()
@@ -152,8 +152,8 @@ func (ep *endpoint) address() string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// connectionString gives the form that the SDK reads. It leaves the hub out,
-// which the SDK wants in one place only.
+// connectionString returns the string for the SDK. It omits the hub, which the SDK
+// accepts in one place only.
 func (ep *endpoint) connectionString() string {
 	text := "Endpoint=sb://" + ep.host
 	if ep.signature != "" {

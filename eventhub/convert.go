@@ -15,8 +15,8 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// convert makes an event of the SDK's. It takes over the SDK's memory, of which
-// nobody else knows.
+// convert fills e from an event of the SDK. It keeps the SDK's memory, to which
+// there is no other reference.
 func convert(e *driver.Event, in *azeventhubs.ReceivedEventData, partition string) {
 	e.Partition = partition
 	e.Sequence = in.SequenceNumber
@@ -47,8 +47,8 @@ func convert(e *driver.Event, in *azeventhubs.ReceivedEventData, partition strin
 	}
 }
 
-// identifier writes a message's or correlation id, which AMQP lets be a string,
-// an unsigned long, a UUID or binary (part 3, section 3.2.11); binary becomes hex.
+// identifier formats a message or correlation id. In AMQP it may be a string, an
+// unsigned long, a UUID or binary (part 3, section 3.2.11); binary becomes hex.
 func identifier(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -63,9 +63,9 @@ func identifier(v any) string {
 	return utf8(fmt.Sprint(v))
 }
 
-// body gives the bytes of a body that is not a single data section: of several
-// one after the other; of a value that is text or binary its own; of any other
-// value or sequence JSON.
+// body returns the bytes of a body that is not a single data section: several
+// sections one after the other, the bytes of a string or binary value, and JSON of
+// any other value or sequence.
 func body(b azeventhubs.AMQPAnnotatedMessageBody) []byte {
 	if len(b.Data) > 0 {
 		var all []byte
@@ -90,10 +90,10 @@ func body(b azeventhubs.AMQPAnnotatedMessageBody) []byte {
 	case string:
 		return []byte(v)
 	}
-	return encode(value)
+	return encodeJSON(value)
 }
 
-// properties gives values types, and all names letters, that a dead letter can
+// properties converts values to types, and names to UTF-8, that a dead letter can
 // be stored with.
 func properties(in map[string]any) map[string]any {
 	var broken []string
@@ -106,7 +106,7 @@ func properties(in map[string]any) map[string]any {
 		}
 		in[name] = storable(v)
 	}
-	slices.Sort(broken) // which of two that are mended to one name stays is not chance
+	slices.Sort(broken) // if two become the same name, the same one always stays
 	for _, name := range broken {
 		if _, there := in[utf8(name)]; !there {
 			in[utf8(name)] = in[name]
@@ -123,7 +123,7 @@ func storable(v any) any {
 	case string:
 		return utf8(v)
 	case time.Time:
-		// AMQP's milliseconds reach further than the years that text can carry.
+		// AMQP's milliseconds have a wider range than RFC 3339's years.
 		if y := v.UTC().Year(); y < 0 || y > 9999 {
 			return v.UnixMilli()
 		}
@@ -135,21 +135,21 @@ func storable(v any) any {
 	case amqp.Null:
 		return nil
 	}
-	return string(encode(v)) // a list or a map, which AMQP forbids here
+	return string(encodeJSON(v)) // a list or a map, which AMQP forbids here (part 3, section 3.2.5)
 }
 
-// encode writes a value as JSON; one that JSON doesn't have, as text.
-func encode(v any) []byte {
-	data, err := json.Marshal(plain(v, 0))
+// encodeJSON encodes a value as JSON. A value that JSON does not have becomes text.
+func encodeJSON(v any) []byte {
+	data, err := json.Marshal(jsonValue(v, 0))
 	if err != nil {
 		return []byte(utf8(fmt.Sprint(v)))
 	}
 	return data
 }
 
-// plain gives a value types that JSON has. What is nested deeper than any
-// sender means it becomes null.
-func plain(v any, depth int) any {
+// jsonValue converts a value to types that JSON has. Values nested more than 100
+// deep, which no sender intends, become null.
+func jsonValue(v any, depth int) any {
 	if depth > 100 {
 		return nil
 	}
@@ -157,19 +157,19 @@ func plain(v any, depth int) any {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, w := range v {
-			out[k] = plain(w, depth+1)
+			out[k] = jsonValue(w, depth+1)
 		}
 		return out
 	case map[any]any:
 		out := make(map[string]any, len(v))
 		for k, w := range v {
-			out[fmt.Sprint(k)] = plain(w, depth+1)
+			out[fmt.Sprint(k)] = jsonValue(w, depth+1)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, w := range v {
-			out[i] = plain(w, depth+1)
+			out[i] = jsonValue(w, depth+1)
 		}
 		return out
 	case amqp.UUID, amqp.Symbol, amqp.Null, time.Time:
@@ -178,5 +178,5 @@ func plain(v any, depth int) any {
 	return v
 }
 
-// utf8 mends text.
+// utf8 replaces bytes that are not UTF-8.
 func utf8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,23 +1,40 @@
-// Package eventhub reads Azure Event Hubs over AMQP, by the official SDK: a
-// [sluice.Source] for one hub and one consumer group.
+// Package eventhub reads Azure Event Hubs over AMQP with the official SDK. Its
+// [Source] is a [driver.Source] for one hub and one consumer group.
 //
 //	source, err := eventhub.New(os.Getenv("EVENTHUB_CONNECTION_STRING"), "flights", nil)
 //
-// Every reader has a connection and a receiver link of its own, with the
-// lease's epoch as owner level. When the link ends, so does the reader: it
-// never comes back by itself, because the hub that it came back to might be
-// another one of the same name. The consumer opens a new reader, after it has
-// looked at the hub's creation time again. Azure limits the connections of a
-// namespace (5,000 in the standard tier); a source has one for each reader, and
-// one more.
+// # Readers
 //
-// What an event is made of: the body is its data sections, one after the other.
-// A sender may also put an AMQP value or sequence there; a string or binary
-// value is taken as it is, anything else becomes JSON. Application properties
-// keep their types, but for UUIDs and symbols, which become strings, and lists
-// and maps, which become JSON. Text that is not UTF-8 is mended with U+FFFD.
+// Every reader has a connection and a receiver link of its own. The lease's epoch
+// is the link's owner level (also called epoch): the broker closes the link of a
+// lower epoch with the error amqp:link:stolen when one with a higher epoch
+// attaches. Where a link starts is an AMQP filter on the sequence number, offset
+// or enqueued time, the selector filter apache.org:selector-filter:string.
 //
-// Sequence numbers of a partition follow each other without a gap, except in a
-// hub with log compaction, whose gaps are reported as [sluice.RetentionError]:
-// such a hub cannot be read by this package.
+// When the link ends, the reader ends too. It never reconnects by itself, because
+// the hub that it reconnects to might be another one of the same name. The
+// consumer opens a new reader after it has checked the hub's creation time again.
+// Azure limits the connections of a namespace (5,000 in the standard tier). A
+// source has one for each reader, and one for requests.
+//
+// # Events
+//
+// An event's body is the data sections of the AMQP message, one after the other.
+// A sender may also use an AMQP value or sequence as the body. A string or binary
+// value is then taken as it is, and anything else becomes JSON. Application
+// properties keep their types, except that UUIDs and symbols become strings, and
+// lists and maps become JSON. Bytes that are not UTF-8 become U+FFFD in text.
+//
+// Sequence numbers of a partition are consecutive, except in a hub with log
+// compaction. This package reports the gaps of such a hub as
+// [sluice.RetentionError] and cannot read it.
+//
+// # Protocol
+//
+// The protocol is described in the AMQP 1.0 specification
+// (https://docs.oasis-open.org/amqp/core/v1.0/amqp-core-overview-v1.0.html) and in
+// Microsoft's AMQP 1.0 in Azure Service Bus and Event Hubs protocol guide
+// (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide).
+// Owner levels are described under epoch in
+// https://learn.microsoft.com/azure/event-hubs/event-processor-balance-partition-load.
 package eventhub

@@ -20,24 +20,24 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// refusal is an [sluice.ErrRefused] that tells in one line what was refused,
-// why, and what to do.
-type refusal struct {
+// refusedError is a [driver.ErrRefused] whose text says in one line what was
+// refused, why, and what to do.
+type refusedError struct {
 	text string
 	err  error
 }
 
-func (r *refusal) Error() string        { return r.text }
-func (r *refusal) Unwrap() error        { return r.err }
-func (r *refusal) Is(target error) bool { return target == driver.ErrRefused }
+func (r *refusedError) Error() string        { return r.text }
+func (r *refusedError) Unwrap() error        { return r.err }
+func (r *refusedError) Is(target error) bool { return target == driver.ErrRefused }
 
-// What to do about what the broker says. The conditions are AMQP's and, with
-// their own prefix, Event Hubs'; the status codes are those of answers over
-// $cbs and $management, which follow HTTP.
+// Advice for errors of the broker. The conditions are AMQP's (part 2, section
+// 2.8.15) and, with the prefix com.microsoft:, those of Event Hubs. The status codes
+// come in responses of the nodes $cbs and $management, and follow HTTP.
 const (
-	adviseRight = "not authorised: check the key and its right to listen, or the role Azure Event Hubs Data Receiver"
+	adviseRight = "not authorised: check the key and its Listen right, or the role Azure Event Hubs Data Receiver"
 	adviseName  = "not found: check the names of the hub and the consumer group"
-	advisePlace = "no such partition or position: check what was asked for"
+	advisePlace = "no such partition or position: check the partition and the start position"
 	adviseState = "disabled: enable it in the portal"
 )
 
@@ -57,91 +57,91 @@ var statusAdvice = map[int]string{
 	http.StatusBadRequest:   advisePlace,
 }
 
-// explain makes one clear line of an error of the SDK's. It is an
-// [sluice.ErrRefused] if asking again cannot help.
+// explain turns an error of the SDK into one clear line. It is a
+// [driver.ErrRefused] if a retry cannot help.
 func (s *Source) explain(thing string, err error) error {
 	var token *tokenError
 	switch {
 	case errors.As(err, &token):
-		text := fmt.Sprintf("%s: no token from Entra ID: %s", thing, s.line(token.err.Error()))
+		text := fmt.Sprintf("%s: no token from Entra ID: %s", thing, s.oneLine(token.err.Error()))
 		if token.final() {
-			return &refusal{text: text, err: err}
+			return &refusedError{text: text, err: err}
 		}
 		return errors.New(text)
 	case cancelled(err) || errors.Is(err, errClosed):
 		return fmt.Errorf("%s: %w", thing, err)
 	}
-	f := faultOf(err)
+	f := brokerErrorOf(err)
 	if strings.HasSuffix(f.text, io.EOF.Error()) {
-		return fmt.Errorf("%s: %s ended the connection: check the port, and whether it wants TLS", thing, s.broker.address())
+		return fmt.Errorf("%s: %s closed the connection: check the port, and whether it requires TLS", thing, s.broker.address())
 	}
 	if f.advice == "" {
-		return fmt.Errorf("%s: %s", thing, s.line(f.text))
+		return fmt.Errorf("%s: %s", thing, s.oneLine(f.text))
 	}
-	return &refusal{text: fmt.Sprintf("%s: %s (the broker says: %s)", thing, f.advice, s.line(f.text)), err: err}
+	return &refusedError{text: fmt.Sprintf("%s: %s (the broker says: %s)", thing, f.advice, s.oneLine(f.text)), err: err}
 }
 
-// explain is the source's, and knows what has happened to the link.
+// explain is the source's explain, with what is known about the link.
 func (l *link) explain(err error) error {
-	f := faultOf(err)
+	f := brokerErrorOf(err)
 	switch {
 	case f.condition == amqp.ErrCondStolen:
 		return &driver.StolenError{Partition: l.partition, Epoch: epochIn(f.text)}
-	case f.advice != "" || l.wire.cause() == nil:
+	case f.advice != "" || l.guard.cause() == nil:
 		return l.source.explain(l.name(), err)
-	case errors.Is(l.wire.cause(), errDetached):
+	case errors.Is(l.guard.cause(), errDetached):
 		return fmt.Errorf("%s: %w", l.name(), errDetached)
 	}
-	return fmt.Errorf("%s: %s", l.name(), l.source.line(l.wire.cause().Error()))
+	return fmt.Errorf("%s: %s", l.name(), l.source.oneLine(l.guard.cause().Error()))
 }
 
-// fault is what an error of the SDK's comes down to.
-type fault struct {
-	condition amqp.ErrCond // empty if it was none of AMQP's
-	advice    string       // empty if trying again may help
+// brokerError is what is known about an error of the SDK.
+type brokerError struct {
+	condition amqp.ErrCond // empty if it was not an AMQP error
+	advice    string       // empty if a retry may help
 	text      string
 }
 
-// faultOf takes an error of the SDK's apart. Some the SDK hands out as they
-// are, some it buries in the text of its own error type.
-func faultOf(err error) fault {
+// brokerErrorOf analyses an error of the SDK. The SDK returns some errors of the
+// broker as they are, and others only as text within its own error type.
+func brokerErrorOf(err error) brokerError {
 	var amqpErr *amqp.Error
 	var answer interface{ RPCCode() int }
 	var own *azeventhubs.Error
 	switch {
 	case errors.As(err, &amqpErr):
-		return fault{amqpErr.Condition, conditionAdvice[amqpErr.Condition], amqpErr.Description}
+		return brokerError{amqpErr.Condition, conditionAdvice[amqpErr.Condition], amqpErr.Description}
 	case errors.As(err, &answer):
-		return fault{advice: statusAdvice[answer.RPCCode()], text: wrapping.ReplaceAllString(err.Error(), "")}
+		return brokerError{advice: statusAdvice[answer.RPCCode()], text: statusPrefix.ReplaceAllString(err.Error(), "")}
 	case errors.As(err, &own):
 		text := strings.TrimPrefix(own.Error(), fmt.Sprintf("(%s): ", own.Code))
-		if m := buried.FindStringSubmatch(text); m != nil {
+		if m := amqpErrorText.FindStringSubmatch(text); m != nil {
 			condition := amqp.ErrCond(m[1])
-			return fault{condition, conditionAdvice[condition], m[2]}
+			return brokerError{condition, conditionAdvice[condition], m[2]}
 		}
-		f := fault{text: text}
+		f := brokerError{text: text}
 		if own.Code == azeventhubs.ErrorCodeUnauthorizedAccess {
 			f.advice = adviseRight
 		}
 		return f
 	}
-	return fault{text: err.Error()}
+	return brokerError{text: err.Error()}
 }
 
-// wrapping is what the SDK puts around the description that comes with a status.
-var wrapping = regexp.MustCompile(`^rpc: failed, status code \d+ and description: `)
+// statusPrefix is the SDK's text before the description that comes with a status.
+var statusPrefix = regexp.MustCompile(`^rpc: failed, status code \d+ and description: `)
 
-// buried finds the text of an [amqp.Error].
-var buried = regexp.MustCompile(`(?s)\*Error\{Condition: ([^,]*), Description: (.*), Info: `)
+// amqpErrorText matches the text of an [amqp.Error].
+var amqpErrorText = regexp.MustCompile(`(?s)\*Error\{Condition: ([^,]*), Description: (.*), Info: `)
 
-// higher finds the epoch that won, in both of Event Hubs' messages: "New
+// higherEpoch matches the epoch that won, in both of Event Hubs' messages: "New
 // receiver 'X' with higher epoch of '7' is created hence …" and "Receiver 'X'
 // with a higher epoch '7' already exists …".
-var higher = regexp.MustCompile(`higher epoch (?:of )?'(\d{1,19})'`)
+var higherEpoch = regexp.MustCompile(`higher epoch (?:of )?'(\d{1,19})'`)
 
-// epochIn is the epoch that a message about a stolen link names, 0 if none.
+// epochIn returns the epoch in a message about a stolen link, 0 if there is none.
 func epochIn(text string) int64 {
-	m := higher.FindStringSubmatch(text)
+	m := higherEpoch.FindStringSubmatch(text)
 	if m == nil {
 		return 0
 	}
@@ -152,14 +152,14 @@ func epochIn(text string) int64 {
 	return epoch
 }
 
-// cancelled tells whether an error is a context's.
+// cancelled reports whether an error is that of a context.
 func cancelled(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// line makes one line of bounded length of a text from outside, without the
-// broker's notes to itself, and without the secrets should it repeat them.
-func (s *Source) line(text string) string {
+// oneLine shortens a text from outside to one line, without the broker's tracking
+// information, and without our secrets in case the text repeats them.
+func (s *Source) oneLine(text string) string {
 	const limit = 300
 	text, _, _ = strings.Cut(text, ", SystemTracker:")
 	for _, secret := range []string{s.broker.key, s.broker.signature} {
@@ -174,7 +174,7 @@ func (s *Source) line(text string) string {
 	return text
 }
 
-// boundedCredential bounds the time for a token, for which the SDK sets none,
+// boundedCredential bounds the time for a token, for which the SDK sets no limit,
 // and marks its errors.
 type boundedCredential struct {
 	azcore.TokenCredential
@@ -191,8 +191,8 @@ func (c boundedCredential) GetToken(ctx context.Context, options policy.TokenReq
 	return token, nil
 }
 
-// tokenError is a credential's failure. Its NonRetriable tells the SDK to hand
-// it out as it is.
+// tokenError is the error of a credential. Its NonRetriable makes the SDK return
+// it as it is.
 type tokenError struct{ err error }
 
 func (e *tokenError) Error() string { return e.err.Error() }

@@ -70,7 +70,7 @@ func TestExplain(t *testing.T) {
 		{answer(401), "not authorised", true},
 		{answer(404), "not found", true},
 		{answer(500), "flights: no. TrackingId:1", false},
-		{io.ErrUnexpectedEOF, "contoso.servicebus.windows.net:5671 ended the connection", false},
+		{io.ErrUnexpectedEOF, "contoso.servicebus.windows.net:5671 closed the connection", false},
 		{&tokenError{denied}, "no token from Entra ID", true},
 		{&tokenError{fmt.Errorf("chain: %w", errors.Join(io.EOF, denied))}, "no token from Entra ID", true},
 		{&tokenError{&azidentity.AuthenticationFailedError{}}, "no token from Entra ID", false},

@@ -20,33 +20,34 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 )
 
-// Config holds what has a default. The zero value is ready to use.
+// Config has the optional settings of a [Source]. The zero value is ready to use.
 type Config struct {
 	// ConsumerGroup is the consumer group to read in. Default: $Default.
 	ConsumerGroup string
-	// Namespace is the name under which leases, checkpoints and dead letters
-	// are kept. Default: the endpoint's host, without the port. State it where
-	// the address may change while the hub stays the same.
+	// Namespace is the name under which leases, checkpoints and dead letters are
+	// stored. Default: the endpoint's host, without the port. Set it if the
+	// address may change while the hub stays the same.
 	Namespace string
-	// Owner names this process to the broker, which names it to whoever is in
-	// its way; at most 64 characters. Default: host name and a random part.
+	// Owner is the name of this process at the broker, which appears in the
+	// broker's errors to competing readers; at most 64 characters. Default: the
+	// host name and a random part.
 	Owner string
-	// Prefetch is how many events of a partition are asked for ahead of Read,
-	// at most 5,000; about as many again may wait to be handed out. Default:
+	// Prefetch is the number of events of a partition that are requested ahead of
+	// Read, at most 5,000. About as many again may be buffered for Read. Default:
 	// 3,000, three of the consumer's batches.
 	Prefetch int
-	// PrefetchBytes is how many bytes Prefetch may come to, estimated from the
-	// sizes of the events so far, with 1 KiB on top of each body. Default: 16 MiB.
+	// PrefetchBytes limits Prefetch in bytes, estimated from the sizes of the
+	// events so far, with 1 KiB on top of each body. Default: 16 MiB.
 	PrefetchBytes int
-	// Timeout bounds each request to the broker: to connect, to open a link, to
-	// answer a question. Default: 30 s.
+	// Timeout bounds each operation at the broker: a connection, a link, a
+	// management request. Default: 30 s.
 	Timeout time.Duration
-	// TLSConfig is for brokers whose certificate the system doesn't trust.
-	// Default: the system's roots, and the endpoint's host as the name.
+	// TLSConfig is for brokers whose certificate the system does not trust.
+	// Default: the system's roots, and the endpoint's host as the server name.
 	TLSConfig *tls.Config
-	// WebSocket, if set, makes connections where only HTTPS gets through: it
-	// connects to the url (wss://…), and the connection's Read and Write carry
-	// the payload of binary messages.
+	// WebSocket, if set, opens the connections, for networks that allow only
+	// HTTPS. It connects to the url (wss://…). Read and Write of the connection
+	// transfer the payload of binary messages.
 	WebSocket func(ctx context.Context, url string) (net.Conn, error)
 }
 
@@ -65,12 +66,12 @@ func (cfg *Config) withDefaults(ep endpoint) (Config, error) {
 	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 16<<20)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	switch {
-	case !plausible(c.ConsumerGroup):
-		return c, errors.New("consumer group: not a name: state one of the hub's consumer groups, or none for $Default")
+	case !validName(c.ConsumerGroup):
+		return c, errors.New("consumer group: not a name: give one of the hub's consumer groups, or none for $Default")
 	case len(c.Owner) > 64:
-		return c, fmt.Errorf("owner of %d characters: state a name of at most 64", len(c.Owner))
+		return c, fmt.Errorf("owner of %d characters: give a name of at most 64", len(c.Owner))
 	case c.Prefetch < 0 || c.Prefetch > maxPrefetch:
-		return c, fmt.Errorf("prefetch of %d events: state 1 to %d", c.Prefetch, maxPrefetch)
+		return c, fmt.Errorf("prefetch of %d events: give 1 to %d", c.Prefetch, maxPrefetch)
 	case c.PrefetchBytes < 0:
 		return c, fmt.Errorf("prefetch of %d bytes: must be positive", c.PrefetchBytes)
 	case c.Timeout < 0:
@@ -79,33 +80,33 @@ func (cfg *Config) withDefaults(ep endpoint) (Config, error) {
 	return c, nil
 }
 
-// plausible tells whether text can be a name in a path.
-func plausible(text string) bool {
+// validName reports whether text can be a name in an AMQP address.
+func validName(text string) bool {
 	return text != "" && len(text) <= 256 && !strings.ContainsFunc(text, func(r rune) bool {
 		return r == '/' || unicode.IsSpace(r) || !unicode.IsPrint(r)
 	})
 }
 
-// Source is one hub, read in one consumer group. It is safe for concurrent use.
+// Source reads one hub in one consumer group. It is safe for concurrent use.
 type Source struct {
 	broker endpoint
 	hub    string
 	cfg    Config
-	// One of the two proves who we are.
+	// Exactly one of the two is set.
 	connection string
 	credential azcore.TokenCredential
 
 	management management
 
 	mu      sync.Mutex
-	links   map[*link]struct{} // those open, for Close
+	links   map[*link]struct{} // the open ones, for Close
 	closing bool
 }
 
 var _ driver.Source = (*Source)(nil)
 
-// New makes a source from a connection string, as Azure's portal and `sluice
-// emulator serve` give it. The hub may be empty if the string names one in
+// New returns a source for a connection string, as Azure's portal and `sluice
+// emulator serve` print it. The hub may be empty if the string names one in
 // EntityPath. New does not connect.
 func New(connectionString, hub string, cfg *Config) (*Source, error) {
 	ep, err := parseConnectionString(connectionString)
@@ -113,20 +114,20 @@ func New(connectionString, hub string, cfg *Config) (*Source, error) {
 		return nil, fmt.Errorf("connection string: %w", err)
 	}
 	if hub != "" && ep.entity != "" && hub != ep.entity {
-		return nil, fmt.Errorf("hub %s: the connection string is for the hub %s: state the same, or leave one out", hub, ep.entity)
+		return nil, fmt.Errorf("hub %s: the connection string is for the hub %s: give the same name, or only one of them", hub, ep.entity)
 	}
 	return newSource(ep, cmp.Or(hub, ep.entity), nil, cfg)
 }
 
-// NewWithCredential makes a source that signs in with Entra ID, for example
-// with what [azidentity.NewDefaultAzureCredential] returns. The namespace is
-// the fully qualified one, like contoso.servicebus.windows.net.
+// NewWithCredential returns a source that authenticates with Entra ID, for example
+// with a credential from [azidentity.NewDefaultAzureCredential]. The namespace is
+// fully qualified, like contoso.servicebus.windows.net.
 // NewWithCredential does not connect.
 //
 // [azidentity.NewDefaultAzureCredential]: https://pkg.go.dev/github.com/Azure/azure-sdk-for-go/sdk/azidentity#NewDefaultAzureCredential
 func NewWithCredential(fullyQualifiedNamespace, hub string, credential azcore.TokenCredential, cfg *Config) (*Source, error) {
 	if credential == nil {
-		return nil, errors.New("no credential: state one, for example azidentity.NewDefaultAzureCredential's")
+		return nil, errors.New("no credential: give one, for example azidentity.NewDefaultAzureCredential's")
 	}
 	ep := endpoint{host: fullyQualifiedNamespace}
 	if err := ep.checkHost(); err != nil {
@@ -137,10 +138,10 @@ func NewWithCredential(fullyQualifiedNamespace, hub string, credential azcore.To
 
 func newSource(ep endpoint, hub string, credential azcore.TokenCredential, cfg *Config) (*Source, error) {
 	if hub == "" {
-		return nil, errors.New("no hub: state its name, or use a connection string with EntityPath")
+		return nil, errors.New("no hub: give its name, or use a connection string with EntityPath")
 	}
-	if !plausible(hub) {
-		return nil, errors.New("hub: not a name: state the event hub's name alone")
+	if !validName(hub) {
+		return nil, errors.New("hub: not a name: give the event hub's name only")
 	}
 	c, err := cfg.withDefaults(ep)
 	if err != nil {
@@ -148,7 +149,7 @@ func newSource(ep endpoint, hub string, credential azcore.TokenCredential, cfg *
 	}
 	s := &Source{broker: ep, hub: hub, cfg: c, links: map[*link]struct{}{}}
 	if credential != nil {
-		// Half, so that the token is what is said to be late.
+		// Half, so that the error names the token if that is what is late.
 		s.credential = boundedCredential{credential, c.Timeout / 2}
 	} else {
 		s.connection = ep.connectionString()
@@ -158,18 +159,18 @@ func newSource(ep endpoint, hub string, credential azcore.TokenCredential, cfg *
 	return s, nil
 }
 
-// Group names the hub and the consumer group as Describe does, without asking
-// the broker.
+// Group returns the hub and the consumer group, as Describe does, without a
+// request to the broker.
 func (s *Source) Group() driver.Group {
 	return driver.Group{Namespace: s.cfg.Namespace, Topic: s.hub, Name: s.cfg.ConsumerGroup}
 }
 
-// Format writes the group whatever the verb, so that no message or log that
-// prints a source has the key.
+// Format writes the group for every verb, so that a message or log that prints a
+// source does not show its key.
 func (s *Source) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.Group().String()) }
 
-// Close ends what the source has open: the link for questions, and every
-// reader. It waits for them; if ctx ends first they are cut off.
+// Close closes the management link and every reader. It waits until they are
+// closed. If ctx ends first, it drops their connections.
 func (s *Source) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
@@ -187,8 +188,8 @@ func (s *Source) Close(ctx context.Context) error {
 	return nil
 }
 
-// adopt registers a link for Close, unless that has begun.
-func (s *Source) adopt(l *link) error {
+// register registers a link for Close. It fails once Close has begun.
+func (s *Source) register(l *link) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -198,19 +199,19 @@ func (s *Source) adopt(l *link) error {
 	return nil
 }
 
-func (s *Source) forget(l *link) {
+func (s *Source) unregister(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.links, l)
 }
 
-// consumer makes the SDK's client for one link, connected by w.
-func (s *Source) consumer(w *wire) (*azeventhubs.ConsumerClient, error) {
+// consumer returns the SDK's client for one link, which connects through w.
+func (s *Source) consumer(w *connectionGuard) (*azeventhubs.ConsumerClient, error) {
 	options := &azeventhubs.ConsumerClientOptions{
 		ApplicationID:    "sluice",
 		InstanceID:       s.cfg.Owner,
 		NewWebSocketConn: w.connect,
-		// The consumer tries again, and looks at the hub's creation time first.
+		// The engine retries, after it has checked the hub's creation time.
 		RetryOptions: azeventhubs.RetryOptions{MaxRetries: -1},
 	}
 	if s.credential != nil {
@@ -219,15 +220,15 @@ func (s *Source) consumer(w *wire) (*azeventhubs.ConsumerClient, error) {
 	return azeventhubs.NewConsumerClientFromConnectionString(s.connection, s.hub, s.cfg.ConsumerGroup, options)
 }
 
-// producer makes the SDK's client for questions. It sends nothing; but unlike
-// the consumer client it stops the renewal of its token when it is closed.
+// producer returns the SDK's client for management requests. It sends no events.
+// Unlike the consumer client, it stops the renewal of its token when it is closed.
 func (s *Source) producer() (*azeventhubs.ProducerClient, error) {
 	options := &azeventhubs.ProducerClientOptions{
 		ApplicationID: "sluice",
 		NewWebSocketConn: func(ctx context.Context, args azeventhubs.WebSocketConnParams) (net.Conn, error) {
 			return s.dial(ctx, args.Host)
 		},
-		RetryOptions: azeventhubs.RetryOptions{MaxRetries: -1}, // see ask
+		RetryOptions: azeventhubs.RetryOptions{MaxRetries: -1}, // see request
 	}
 	if s.credential != nil {
 		return azeventhubs.NewProducerClient(s.broker.host, s.hub, s.credential, options)

@@ -9,43 +9,44 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 )
 
-// parting bounds how long the broker is given to say goodbye.
-const parting = 3 * time.Second
+// closeTimeout bounds how long close waits for the broker to detach the link.
+const closeTimeout = 3 * time.Second
 
-// link is one receiver link on one partition, over a connection of its own. It
-// is used by one goroutine at a time, but for close.
+// link is one receiver link on one partition, over a connection of its own. It is
+// used by one goroutine at a time, except for close.
 type link struct {
 	source    *Source
 	partition string
-	wire      *wire
+	guard     *connectionGuard
 	client    *azeventhubs.ConsumerClient
 	receiver  *azeventhubs.PartitionClient
-	asked     int // events asked for that have not come
+	credited  int // events requested that have not come
 
 	life   context.Context // ends with the link
 	end    context.CancelFunc
 	closed sync.Once
 }
 
-// attach opens a link with an epoch at a start, and asks for the first credit
-// events. It returns once the link stands.
+// attach opens a link with an epoch at a start position, and requests the first
+// credit events. It returns once the link is attached, with the events that came
+// until then.
 func (s *Source) attach(ctx context.Context, partition string, start azeventhubs.StartPosition, epoch int64, credit int) (*link, []*azeventhubs.ReceivedEventData, error) {
 	path := fmt.Sprintf("%s/ConsumerGroups/%s/Partitions/%s", s.hub, s.cfg.ConsumerGroup, partition)
-	l := &link{source: s, partition: partition, wire: newWire(s.dial, path)}
+	l := &link{source: s, partition: partition, guard: newConnectionGuard(s.dial, path)}
 	l.life, l.end = context.WithCancel(context.Background())
 	var err error
-	if l.client, err = s.consumer(l.wire); err != nil {
+	if l.client, err = s.consumer(l.guard); err != nil {
 		return nil, nil, fmt.Errorf("client: %w", err)
 	}
-	// Without prefetching by the SDK, which counts events and not bytes: credit
-	// is granted by take.
+	// Prefetching by the SDK is off, because it counts events and not bytes: take
+	// grants the credit.
 	l.receiver, err = l.client.NewPartitionClient(partition, &azeventhubs.PartitionClientOptions{
 		StartPosition: start, OwnerLevel: &epoch, Prefetch: -1,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("receiver: %w", err)
 	}
-	if err := s.adopt(l); err != nil {
+	if err := s.register(l); err != nil {
 		return nil, nil, err
 	}
 
@@ -56,7 +57,7 @@ func (s *Source) attach(ctx context.Context, partition string, start azeventhubs
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		select {
-		case <-l.wire.stands:
+		case <-l.guard.attachedCh:
 			stop()
 		case <-l.life.Done():
 			stop()
@@ -67,8 +68,8 @@ func (s *Source) attach(ctx context.Context, partition string, start azeventhubs
 	stop()
 	watch.Wait()
 	switch {
-	case err == nil || cancelled(err) && l.wire.up():
-		l.asked = credit - len(events)
+	case err == nil || cancelled(err) && l.guard.isUp():
+		l.credited = credit - len(events)
 		return l, events, nil
 	case ctx.Err() != nil:
 		err = ctx.Err()
@@ -79,44 +80,44 @@ func (s *Source) attach(ctx context.Context, partition string, start azeventhubs
 	default:
 		err = l.explain(err)
 	}
-	l.close(expired) // there is nothing to say goodbye to
+	l.close(endedContext) // there is no link to detach
 	return nil, nil, err
 }
 
-// name is what messages call the link.
+// name returns the link's name in messages.
 func (l *link) name() string { return fmt.Sprintf("hub %s, partition %s", l.source.hub, l.partition) }
 
-// gone is what a Read on a closed link says.
-func (l *link) gone() error { return fmt.Errorf("%s: the reader is closed", l.name()) }
+// closedError is the error of a Read on a closed link.
+func (l *link) closedError() error { return fmt.Errorf("%s: the reader is closed", l.name()) }
 
-// expired is how ReceiveEvents is asked for what is there already: it looks
-// at the events received so far before it looks at its context.
-var expired = func() context.Context {
+// endedContext makes ReceiveEvents return what has arrived already: it checks the
+// events received so far before it checks its context.
+var endedContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// take returns the events that have come, perhaps none, at most credit, and
-// lets the broker send up to credit again once half of that is used.
+// take returns the events that have arrived, at most credit, perhaps none. Once
+// half of the credit is used it lets the broker send up to credit again.
 func (l *link) take(credit int) ([]*azeventhubs.ReceivedEventData, error) {
-	// The SDK grants the difference between what it is asked for and what was
-	// granted before.
-	if l.asked <= credit/2 {
-		l.asked = credit
+	// The SDK grants the difference between the number of events requested here
+	// and what was granted before.
+	if l.credited <= credit/2 {
+		l.credited = credit
 	}
-	events, err := l.receiver.ReceiveEvents(expired, l.asked, nil)
+	events, err := l.receiver.ReceiveEvents(endedContext, l.credited, nil)
 	switch {
 	case l.life.Err() != nil:
-		return nil, l.gone()
+		return nil, l.closedError()
 	case err != nil && !cancelled(err):
 		return nil, l.explain(err)
 	}
-	l.asked -= len(events)
+	l.credited -= len(events)
 	return events, nil
 }
 
-// linger lets a moment pass.
+// linger waits for d, or until ctx or the link ends.
 func (l *link) linger(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -127,30 +128,30 @@ func (l *link) linger(ctx context.Context, d time.Duration) {
 	}
 }
 
-// wait returns the next event.
+// wait waits for the next event.
 func (l *link) wait(ctx context.Context) ([]*azeventhubs.ReceivedEventData, error) {
 	events, err := l.receiver.ReceiveEvents(ctx, 1, nil)
 	switch {
 	case err == nil:
-		l.asked = max(0, l.asked-len(events))
+		l.credited = max(0, l.credited-len(events))
 		return events, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case l.life.Err() != nil:
-		return nil, l.gone()
+		return nil, l.closedError()
 	}
 	return nil, l.explain(err)
 }
 
-// close ends the link in good order, if the broker answers in time, and the
+// close detaches the link, if the broker answers in time, and closes the
 // connection in any case. It may be called again, and waits for the first call.
 func (l *link) close(ctx context.Context) {
 	l.closed.Do(func() {
 		l.end()
-		l.source.forget(l)
-		ctx, cancel := context.WithTimeout(ctx, min(parting, l.source.cfg.Timeout))
+		l.source.unregister(l)
+		ctx, cancel := context.WithTimeout(ctx, min(closeTimeout, l.source.cfg.Timeout))
 		defer cancel()
-		_ = l.receiver.Close(ctx) // closing the connection ends the link, too
+		_ = l.receiver.Close(ctx) // closing the connection ends the link too
 		_ = l.client.Close(ctx)
 	})
 }

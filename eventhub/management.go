@@ -12,10 +12,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 )
 
-// Describe implements [sluice.Source]. The incarnation is the hub's creation
+// Describe implements [driver.Source]. The incarnation is the hub's creation
 // time at the broker.
 func (s *Source) Describe(ctx context.Context) (driver.Topic, error) {
-	p, err := ask(ctx, &s.management, func(ctx context.Context, c *azeventhubs.ProducerClient) (azeventhubs.EventHubProperties, error) {
+	p, err := request(ctx, &s.management, func(ctx context.Context, c *azeventhubs.ProducerClient) (azeventhubs.EventHubProperties, error) {
 		return c.GetEventHubProperties(ctx, nil)
 	})
 	if err != nil {
@@ -28,9 +28,9 @@ func (s *Source) Describe(ctx context.Context) (driver.Topic, error) {
 	}, nil
 }
 
-// Bounds implements [sluice.Source]. It is one question to the broker.
+// Bounds implements [driver.Source]. It is one request to the broker.
 func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
-	p, err := ask(ctx, &s.management, func(ctx context.Context, c *azeventhubs.ProducerClient) (azeventhubs.PartitionProperties, error) {
+	p, err := request(ctx, &s.management, func(ctx context.Context, c *azeventhubs.ProducerClient) (azeventhubs.PartitionProperties, error) {
 		return c.GetPartitionProperties(ctx, partition, nil)
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, e
 	} else {
 		b.LastEnqueued = p.LastEnqueuedOn.UTC()
 	}
-	// What an empty partition says its beginning is differs from broker to broker.
+	// Brokers differ in what they report as the beginning of an empty partition.
 	if p.IsEmpty {
 		b.First = b.Last.Sequence + 1
 	}
@@ -54,48 +54,49 @@ func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, e
 
 var errClosed = errors.New("the source is closed")
 
-// management keeps the client for questions. It is made when it is first
-// needed, and given up when it fails: the SDK's own recovery of that link knows
-// the questions about the hub, but not those about a partition.
+// management keeps the client for management requests. The client is created when
+// it is first needed, and dropped when it fails: the SDK's own recovery of that
+// link covers requests about the hub, but not those about a partition.
 type management struct {
 	connect func() (*azeventhubs.ProducerClient, error)
 	timeout time.Duration
 
 	mu     sync.Mutex
-	client *asker
+	client *managementClient
 	closed bool
-	work   sync.WaitGroup // questions under way
+	work   sync.WaitGroup // goroutines of requests in flight
 }
 
-// asker is a client for questions.
-type asker struct {
+// managementClient is a client for management requests.
+type managementClient struct {
 	*azeventhubs.ProducerClient
-	proven bool // has answered before; guarded by the management's lock
+	proven bool // a request has succeeded; guarded by management.mu
 }
 
-// ask puts a question to the broker. One that fails over a link that has worked
-// before is put once more over a new one: the link may have been lost since.
-func ask[T any](ctx context.Context, m *management, question func(context.Context, *azeventhubs.ProducerClient) (T, error)) (T, error) {
+// request sends a request to the broker. If it fails on a link that has worked
+// before, it is sent once more over a new link: the old one may have been lost
+// since.
+func request[T any](ctx context.Context, m *management, call func(context.Context, *azeventhubs.ProducerClient) (T, error)) (T, error) {
 	for {
-		value, proven, err := askOnce(ctx, m, question)
+		value, proven, err := requestOnce(ctx, m, call)
 		if err == nil || !proven || answered(err) || ctx.Err() != nil {
 			return value, err
 		}
 	}
 }
 
-// answered tells whether an error is the broker's answer.
+// answered reports whether an error is a response of the broker.
 func answered(err error) bool {
 	var answer interface{ RPCCode() int }
 	return errors.As(err, &answer)
 }
 
-// askOnce also tells whether the link that failed had worked before.
+// requestOnce also reports whether the link that failed had worked before.
 //
-// The SDK waits for some answers whatever the context says, so the question
-// runs on its own: a caller who has gone doesn't wait, and an overdue answer
-// ends with the link it should have come over.
-func askOnce[T any](ctx context.Context, m *management, question func(context.Context, *azeventhubs.ProducerClient) (T, error)) (value T, proven bool, err error) {
+// The SDK waits for some responses without regard to the context. So the request
+// runs in a goroutine of its own: a caller whose context ends does not wait, and an
+// overdue response ends with its link.
+func requestOnce[T any](ctx context.Context, m *management, call func(context.Context, *azeventhubs.ProducerClient) (T, error)) (value T, proven bool, err error) {
 	type reply struct {
 		value  T
 		proven bool
@@ -109,21 +110,21 @@ func askOnce[T any](ctx context.Context, m *management, question func(context.Co
 	if err != nil {
 		return none, false, err
 	}
-	// Without the caller's deadline: others wait for the link that this
-	// question may be the first to open.
+	// Without the caller's deadline: this request may be the first to open the
+	// link, and others wait for it.
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.timeout)
 	replies := make(chan reply, 1)
 	go func() {
 		defer m.work.Done()
 		defer cancel()
-		value, err := question(bound, client.ProducerClient)
+		value, err := call(bound, client.ProducerClient)
 		switch {
 		case err == nil || answered(err):
-			m.praise(client)
+			m.markProven(client)
 			replies <- reply{value: value, err: err}
 		case bound.Err() == nil:
-			replies <- reply{proven: m.disown(client), err: err}
-			hangUp(client)
+			replies <- reply{proven: m.drop(client), err: err}
+			closeClient(client)
 		}
 	}()
 	late := make(chan struct{})
@@ -131,9 +132,9 @@ func askOnce[T any](ctx context.Context, m *management, question func(context.Co
 		defer m.work.Done()
 		<-bound.Done()
 		if errors.Is(bound.Err(), context.DeadlineExceeded) {
-			m.disown(client)
+			m.drop(client)
 			close(late)
-			hangUp(client)
+			closeClient(client)
 		}
 	}()
 	select {
@@ -146,9 +147,9 @@ func askOnce[T any](ctx context.Context, m *management, question func(context.Co
 	}
 }
 
-// begin returns the client for a question and counts the question's goroutines
-// as under way.
-func (m *management) begin(goroutines int) (*asker, error) {
+// begin returns the client for a request, and counts the request's goroutines as
+// in flight.
+func (m *management) begin(goroutines int) (*managementClient, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -159,22 +160,22 @@ func (m *management) begin(goroutines int) (*asker, error) {
 		if err != nil {
 			return nil, fmt.Errorf("client: %w", err)
 		}
-		m.client = &asker{ProducerClient: client}
+		m.client = &managementClient{ProducerClient: client}
 	}
 	m.work.Add(goroutines)
 	return m.client, nil
 }
 
-// praise notes that a client works.
-func (m *management) praise(client *asker) {
+// markProven records that a client works.
+func (m *management) markProven(client *managementClient) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	client.proven = true
 }
 
-// disown makes the next question open another link, and tells whether this one
-// had worked before.
-func (m *management) disown(client *asker) (proven bool) {
+// drop makes the next request open a new link. It reports whether this one had
+// worked before.
+func (m *management) drop(client *managementClient) (proven bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.client == client {
@@ -183,19 +184,19 @@ func (m *management) disown(client *asker) (proven bool) {
 	return client.proven && !m.closed
 }
 
-// hangUp closes a client: its connection, without waiting for goodbyes.
-func hangUp(client *asker) {
-	_ = client.Close(expired) // nothing can be done about one that won't
+// closeClient closes a client without waiting for the broker.
+func closeClient(client *managementClient) {
+	_ = client.Close(endedContext) // nothing can be done if it fails
 }
 
-// close ends the link and the questions under way.
+// close closes the link and ends the requests in flight.
 func (m *management) close() {
 	m.mu.Lock()
 	client := m.client
 	m.client, m.closed = nil, true
 	m.mu.Unlock()
 	if client != nil {
-		hangUp(client)
+		closeClient(client)
 	}
 	m.work.Wait()
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 )
 
-// Open implements [sluice.Source]. It asks for the partition's bounds and then
-// opens a link under the epoch. Positions are found by sequence number, which
-// stays the same where offsets do not (as after a geo-replicated namespace has
-// changed its primary).
+// Open implements [driver.Source]. It requests the partition's bounds and then
+// opens a link with the epoch as owner level. Positions are found by sequence
+// number, which stays the same where offsets change (as after a geo-replicated
+// namespace has changed its primary).
 //
-// A hub that is deleted and created again between Describe and Open goes
-// unnoticed; after Open it doesn't, because a link is never attached twice.
+// A hub that is recreated between Describe and Open is not detected. After Open
+// it is, because a link is never attached twice.
 func (s *Source) Open(ctx context.Context, partition string, after driver.Position, epoch int64) (driver.Reader, error) {
 	if after.Sequence < driver.Origin.Sequence {
-		return nil, &refusal{text: fmt.Sprintf("hub %s, partition %s: no position to open at: seek one first", s.hub, partition)}
+		return nil, &refusedError{text: fmt.Sprintf("hub %s, partition %s: no position to open at: call Seek first", s.hub, partition)}
 	}
 	b, err := s.Bounds(ctx, partition)
 	switch {
@@ -44,51 +44,51 @@ func (s *Source) Open(ctx context.Context, partition string, after driver.Positi
 		return nil, err
 	}
 	r.link = link
-	r.hold(events)
+	r.buffer(events)
 	return r, nil
 }
 
-// moment is long for a stream of events and short for a person.
-const moment = time.Millisecond
+// lingerTime is how long Read waits for more events if it is called again at once.
+const lingerTime = time.Millisecond
 
-// reader hands out the events of one link.
+// reader returns the events of one link.
 type reader struct {
-	link   *link
-	next   int64 // sequence number of the event that must come next
-	window window
-	held   []*driver.Event // received and not handed out
-	broken error           // why there is nothing behind held
-	served time.Time       // when events were last handed out
+	link     *link
+	next     int64 // the sequence number that must come next
+	window   window
+	buffered []*driver.Event // received and not yet returned
+	err      error           // why no event follows buffered
+	lastRead time.Time       // when events were last returned
 }
 
-// Read implements [sluice.Reader]. Called again at once, it lingers a moment
-// so that the events of a stream come in batches.
+// Read implements [driver.Reader]. If it is called again at once, it waits for
+// lingerTime, so that the events of a stream come in batches.
 func (r *reader) Read(ctx context.Context, max int) ([]*driver.Event, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if r.link.life.Err() != nil {
-		return nil, r.link.gone()
+		return nil, r.link.closedError()
 	}
 	if max <= 0 {
 		return nil, fmt.Errorf("read at most %d events: must be positive", max)
 	}
-	// Refilled at half, so that the broker sends while the events that are
-	// handed out now are handled.
-	if len(r.held) < max || len(r.held) <= r.window.credit()/2 {
+	// Refilled at half, so that the broker sends while the caller handles the
+	// events returned now.
+	if len(r.buffered) < max || len(r.buffered) <= r.window.credit()/2 {
 		r.refill()
 	}
-	// Whoever comes back at once would be served one event at a time, at a
-	// price: in a moment's time they come by the hundred.
-	if len(r.held) < max/4 && time.Since(r.served) < 2*moment {
-		r.link.linger(ctx, moment)
+	// A caller that reads again at once would get one event per call, which is
+	// expensive. After a short wait there are hundreds.
+	if len(r.buffered) < max/4 && time.Since(r.lastRead) < 2*lingerTime {
+		r.link.linger(ctx, lingerTime)
 		r.refill()
 	}
-	for len(r.held) == 0 && r.broken == nil {
+	for len(r.buffered) == 0 && r.err == nil {
 		events, err := r.link.wait(ctx)
 		switch {
 		case err == nil:
-			r.hold(events)
+			r.buffer(events)
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		default:
@@ -96,26 +96,26 @@ func (r *reader) Read(ctx context.Context, max int) ([]*driver.Event, error) {
 		}
 		r.refill()
 	}
-	if len(r.held) == 0 {
-		return nil, r.broken
+	if len(r.buffered) == 0 {
+		return nil, r.err
 	}
-	n := min(max, len(r.held))
-	events := slices.Clip(r.held[:n])
-	r.held = r.held[n:]
-	r.served = time.Now()
+	n := min(max, len(r.buffered))
+	events := slices.Clip(r.buffered[:n])
+	r.buffered = r.buffered[n:]
+	r.lastRead = time.Now()
 	return events, nil
 }
 
-// Close implements [sluice.Reader]. The broker is given a few seconds to let
-// the link go; whether it does or not, the connection is closed.
+// Close implements [driver.Reader]. It gives the broker closeTimeout to detach
+// the link, and closes the connection in any case.
 func (r *reader) Close(ctx context.Context) error {
 	r.link.close(ctx)
 	return nil
 }
 
-// refill takes what has come.
+// refill buffers the events that have arrived.
 func (r *reader) refill() {
-	if r.broken != nil {
+	if r.err != nil {
 		return
 	}
 	events, err := r.link.take(r.window.credit())
@@ -123,39 +123,39 @@ func (r *reader) refill() {
 		r.fail(err)
 		return
 	}
-	r.hold(events)
+	r.buffer(events)
 }
 
-// fail notes why nothing comes any more.
+// fail records why no more events come.
 func (r *reader) fail(err error) {
 	if errors.Is(err, errDetached) {
-		err = fmt.Errorf("%w, behind event %d", err, r.next-1) // the next one may be to blame
+		err = fmt.Errorf("%w, after event %d", err, r.next-1) // the next event may be the cause
 	}
-	r.broken = err
+	r.err = err
 }
 
-// hold keeps events, as far as they follow each other, to be handed out.
-func (r *reader) hold(events []*azeventhubs.ReceivedEventData) {
-	if len(events) == 0 || r.broken != nil {
+// buffer adds events for Read, up to the first gap in the sequence numbers.
+func (r *reader) buffer(events []*azeventhubs.ReceivedEventData) {
+	if len(events) == 0 || r.err != nil {
 		return
 	}
-	r.held = slices.Grow(r.held, len(events))
-	room := make([]driver.Event, len(events)) // one allocation for all
+	r.buffered = slices.Grow(r.buffered, len(events))
+	allocated := make([]driver.Event, len(events)) // in one allocation
 	bytes := 0
 	for i, in := range events {
-		if r.broken = r.follow(in.SequenceNumber); r.broken != nil {
+		if r.err = r.checkSequence(in.SequenceNumber); r.err != nil {
 			return
 		}
-		e := &room[i]
+		e := &allocated[i]
 		convert(e, in, r.link.partition)
-		r.held = append(r.held, e)
+		r.buffered = append(r.buffered, e)
 		bytes += len(e.Body)
 	}
-	r.window.learn(len(events), bytes)
+	r.window.observe(len(events), bytes)
 }
 
-// follow checks the sequence number of the next event.
-func (r *reader) follow(sequence int64) error {
+// checkSequence checks that the next event has the next sequence number.
+func (r *reader) checkSequence(sequence int64) error {
 	switch {
 	case sequence > r.next:
 		return &driver.RetentionError{Partition: r.link.partition, After: r.next - 1, First: sequence}
@@ -166,27 +166,27 @@ func (r *reader) follow(sequence int64) error {
 	return nil
 }
 
-// window decides how many events to ask for ahead: as many as fit into a
-// number of bytes, judged by the sizes so far.
+// window limits how many events are requested ahead: as many as fit into a number
+// of bytes, estimated from the sizes so far.
 type window struct {
-	events, bytes int // the most of either
+	events, bytes int // the limits
 	size          int // of an event, estimated
 }
 
-// overhead is what an event takes in memory besides its body, roughly.
+// overhead is about what an event takes in memory besides its body.
 const overhead = 1 << 10
 
 func newWindow(events, bytes int) window {
-	// Nothing is known yet: begin with a guess on the large side.
+	// No size is known yet: begin with a large estimate.
 	return window{events: events, bytes: bytes, size: 64 << 10}
 }
 
-// credit is how many events may be on their way.
+// credit returns how many events may be requested and not yet received.
 func (w *window) credit() int { return min(max(w.bytes/w.size, 1), w.events) }
 
-// learn takes in the sizes of events that have come. Larger ones count at
-// once, smaller ones by and by.
-func (w *window) learn(events, bytes int) {
+// observe updates the estimate with events that have come. A larger mean counts at
+// once, a smaller one gradually.
+func (w *window) observe(events, bytes int) {
 	mean := overhead + bytes/events
 	if mean < w.size {
 		mean = (3*w.size + mean) / 4

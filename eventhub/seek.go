@@ -12,10 +12,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 )
 
-// Seek implements [sluice.Source]. The ends and sequence numbers are answered
-// from the partition's bounds; a time or an offset opens a link under the epoch
-// for a moment, unless it lies behind the newest event. A sequence number that
-// retention has passed stays what it is, and Open reports what is gone.
+// Seek implements [driver.Source]. The ends and sequence numbers follow from
+// the partition's bounds. A time or an offset opens a link with the epoch for a
+// short time, unless it is after the newest event. A sequence number that retention
+// has removed is returned as it is, and Open reports the loss.
 func (s *Source) Seek(ctx context.Context, partition string, start driver.Start, epoch int64) (driver.Position, error) {
 	b, err := s.Bounds(ctx, partition)
 	if err != nil {
@@ -38,16 +38,16 @@ func (s *Source) Seek(ctx context.Context, partition string, start driver.Start,
 	case driver.StartOffset:
 		return s.seekOffset(ctx, partition, start.Offset, b, epoch)
 	}
-	return driver.Unset, &refusal{text: fmt.Sprintf("hub %s, partition %s: unknown kind of start %d", s.hub, partition, start.Kind)}
+	return driver.Unset, &refusedError{text: fmt.Sprintf("hub %s, partition %s: unknown kind of start %d", s.hub, partition, start.Kind)}
 }
 
 func (s *Source) seekTime(ctx context.Context, partition string, at time.Time, b driver.Bounds, epoch int64) (driver.Position, error) {
 	if b.First > b.Last.Sequence || at.After(b.LastEnqueued) {
 		return b.Last, nil
 	}
-	// The broker counts in milliseconds and knows for certain only "later
-	// than": so it is asked from a millisecond earlier on, and what is too
-	// early is passed over.
+	// The broker counts in milliseconds, and its filter is only reliable for "later
+	// than". So the link starts a millisecond earlier, and events that are too
+	// early are skipped.
 	from := azeventhubs.StartPosition{EnqueuedTime: to.Ptr(at.Add(-time.Millisecond))}
 	return s.before(ctx, partition, from, epoch, func(e *azeventhubs.ReceivedEventData) bool {
 		return e.EnqueuedTime == nil || !e.EnqueuedTime.Before(at)
@@ -58,8 +58,8 @@ func (s *Source) seekOffset(ctx context.Context, partition, offset string, b dri
 	if b.First > b.Last.Sequence {
 		return b.Last, nil
 	}
-	// Offsets are opaque, but where both are numbers they are in order, and
-	// the broker need not be asked for what it can only refuse.
+	// Offsets are opaque, but where both are numbers they are ordered. The broker
+	// would refuse an offset after the last one.
 	asked, err1 := strconv.ParseInt(offset, 10, 64)
 	last, err2 := strconv.ParseInt(b.Last.Offset, 10, 64)
 	if err1 == nil && err2 == nil && asked > last {
@@ -69,8 +69,8 @@ func (s *Source) seekOffset(ctx context.Context, partition, offset string, b dri
 	return s.before(ctx, partition, from, epoch, func(*azeventhubs.ReceivedEventData) bool { return true })
 }
 
-// before reads from a start up to the first event that is wanted, and returns
-// the position before it. The caller has seen that there is one.
+// before reads from a start position up to the first wanted event, and returns the
+// position before it. The caller has checked that there is one.
 func (s *Source) before(ctx context.Context, partition string, from azeventhubs.StartPosition, epoch int64, wanted func(*azeventhubs.ReceivedEventData) bool) (driver.Position, error) {
 	bound, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()

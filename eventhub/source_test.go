@@ -352,7 +352,7 @@ func TestRecreatedHub(t *testing.T) {
 		if events, err := busy.Read(b.now, 10); err == nil {
 			t.Fatalf("a reader went on in the new hub, with %+v", events[0])
 		} else {
-			checkMessage(t, err.Error(), errDetached.Error()+", behind event 2")
+			checkMessage(t, err.Error(), errDetached.Error()+", after event 2")
 		}
 		if err := <-waiting; !strings.Contains(err.Error(), errDetached.Error()) {
 			t.Fatalf("the waiting reader: %v", err)
@@ -444,7 +444,7 @@ func TestPrefetchBytes(t *testing.T) {
 	r := b.open(s, "0", driver.Origin, 1).(*reader)
 	for read := 0; read < 64; {
 		read += len(b.read(r, 1, 1))
-		if held := len(r.held); held > 32 {
+		if held := len(r.buffered); held > 32 {
 			t.Fatalf("%d events of 256 KiB are held", held)
 		}
 	}

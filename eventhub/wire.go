@@ -15,8 +15,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 )
 
-// dial connects to the broker. It is handed to the SDK as if it made web
-// sockets, the one way to give the SDK a connection of our own.
+// dial connects to the broker. The SDK gets it as its function for WebSockets, the
+// only way to give the SDK a connection of our own.
 func (s *Source) dial(ctx context.Context, url string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -51,92 +51,93 @@ func dialError(address string, err error) error {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &unknown):
-		return fmt.Errorf("connect to %s: nobody we trust vouches for its certificate: add it to the trusted roots", address)
+		return fmt.Errorf("connect to %s: no trusted root has signed its certificate: add the certificate or its issuer to the trusted roots", address)
 	case errors.As(err, &name):
 		return fmt.Errorf("connect to %s: its certificate is for another name: use the name in the certificate", address)
 	case errors.As(err, &record):
-		return fmt.Errorf("connect to %s: it doesn't speak TLS: check the port, or add UseDevelopmentEmulator=true for an emulator", address)
+		return fmt.Errorf("connect to %s: it does not use TLS: check the port, or add UseDevelopmentEmulator=true for an emulator", address)
 	case errors.As(err, &op): // whose text would repeat the address
 		return fmt.Errorf("connect to %s: %w", address, op.Err)
 	}
 	return fmt.Errorf("connect to %s: %w", address, err)
 }
 
-// wire is the connection of one receiver link, which is attached to it once.
+// connectionGuard watches the connection of one receiver link, and lets the SDK
+// attach the link only once.
 //
-// The SDK gives a link that was detached, or whose connection broke, one quick
-// retry even if it is told never to retry, and would go on reading wherever
-// that gets it, be it in a hub that was deleted and created again meanwhile.
-// So the second connection, or the second attach on the first, is refused here.
-// The SDK doesn't say either when a link stands; the first flow frame behind
-// the attach does, because a receiver grants its first credit then.
-type wire struct {
-	dial   func(ctx context.Context, url string) (net.Conn, error)
-	path   string        // the link's source address
-	stands chan struct{} // closed once the link stands
+// The SDK retries a link once, quickly, after it was detached or its connection
+// broke, even with retries turned off. It would then continue on whatever hub it
+// reaches, also on one that was recreated meanwhile. So the guard refuses a second
+// connection, and a second attach on the first one. The SDK also does not report
+// when a link is attached. The first flow frame after the attach shows it, because
+// a receiver grants its first credit then.
+type connectionGuard struct {
+	dial       func(ctx context.Context, url string) (net.Conn, error)
+	path       string        // the source address of the link
+	attachedCh chan struct{} // closed once the link is attached
 
 	mu       sync.Mutex
 	dialled  bool
 	attached bool
-	standing bool
-	lost     error // what broke the connection, or the wish for a second link
+	linkUp   bool
+	err      error // the first failure: of the connection, or a second attach
 }
 
-func newWire(dial func(ctx context.Context, url string) (net.Conn, error), path string) *wire {
-	return &wire{dial: dial, path: path, stands: make(chan struct{})}
+func newConnectionGuard(dial func(ctx context.Context, url string) (net.Conn, error), path string) *connectionGuard {
+	return &connectionGuard{dial: dial, path: path, attachedCh: make(chan struct{})}
 }
 
 var errDetached = errors.New("the broker closed the link, or sent an event that cannot be decoded")
 
-func (w *wire) connect(ctx context.Context, args azeventhubs.WebSocketConnParams) (net.Conn, error) {
+func (w *connectionGuard) connect(ctx context.Context, args azeventhubs.WebSocketConnParams) (net.Conn, error) {
 	w.mu.Lock()
 	again := w.dialled
 	w.dialled = true
 	w.mu.Unlock()
 	if again {
-		return nil, w.lose(errDetached)
+		return nil, w.fail(errDetached)
 	}
 	conn, err := w.dial(ctx, args.Host)
 	if err != nil {
-		return nil, w.lose(err)
+		return nil, w.fail(err)
 	}
-	return &wireConn{Conn: conn, wire: w}, nil
+	return &guardedConn{Conn: conn, guard: w}, nil
 }
 
-// lose records the first reason why the link is no more, and returns it.
-func (w *wire) lose(err error) error {
+// fail records the first failure, and returns err.
+func (w *connectionGuard) fail(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.lost == nil && !errors.Is(err, net.ErrClosed) {
-		w.lost = err
+	if w.err == nil && !errors.Is(err, net.ErrClosed) {
+		w.err = err
 	}
 	return err
 }
 
-// cause is that reason, nil if there is none.
-func (w *wire) cause() error {
+// cause returns the first failure, nil if there is none.
+func (w *connectionGuard) cause() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.lost
+	return w.err
 }
 
-// up tells whether the link stands.
-func (w *wire) up() bool {
+// isUp reports whether the link is attached.
+func (w *connectionGuard) isUp() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.standing
+	return w.linkUp
 }
 
-// permit judges a frame before it is sent.
-func (w *wire) permit(frame []byte) error {
+// checkFrame refuses a second attach of the link, before it is sent.
+func (w *connectionGuard) checkFrame(frame []byte) error {
 	if performative(frame) != attachFrame || !bytes.Contains(frame, []byte(w.path)) {
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.attached {
-		if w.lost == nil {
-			w.lost = errDetached
+		if w.err == nil {
+			w.err = errDetached
 		}
 		return errDetached
 	}
@@ -144,67 +145,67 @@ func (w *wire) permit(frame []byte) error {
 	return nil
 }
 
-// sent looks at a frame after it was sent.
-func (w *wire) sent(frame []byte) {
+// frameSent detects that the link is attached, after a frame was sent.
+func (w *connectionGuard) frameSent(frame []byte) {
 	if performative(frame) != flowFrame {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.attached && !w.standing {
-		w.standing = true
-		close(w.stands)
+	if w.attached && !w.linkUp {
+		w.linkUp = true
+		close(w.attachedCh)
 	}
 }
 
-// wireConn shows the wire what goes over it. The SDK writes one frame at a time.
-type wireConn struct {
+// guardedConn reports reads and writes to the guard. The SDK writes one frame at a time.
+type guardedConn struct {
 	net.Conn
-	wire *wire
+	guard *connectionGuard
 }
 
-func (c *wireConn) Read(p []byte) (int, error) {
+func (c *guardedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil {
-		c.wire.lose(lossOf(err))
+		c.guard.fail(connectionError(err))
 	}
 	return n, err
 }
 
-func (c *wireConn) Write(p []byte) (int, error) {
-	if err := c.wire.permit(p); err != nil {
+func (c *guardedConn) Write(p []byte) (int, error) {
+	if err := c.guard.checkFrame(p); err != nil {
 		return 0, err
 	}
 	n, err := c.Conn.Write(p)
 	if err != nil {
-		c.wire.lose(lossOf(err))
+		c.guard.fail(connectionError(err))
 		return n, err
 	}
-	c.wire.sent(p)
+	c.guard.frameSent(p)
 	return n, nil
 }
 
-// lossOf says what a failure to read or write means.
-func lossOf(err error) error {
+// connectionError describes a failed read or write.
+func connectionError(err error) error {
 	switch {
 	case errors.Is(err, io.EOF):
-		return errors.New("connection lost: the broker ended it")
+		return errors.New("connection lost: the broker closed it")
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return errors.New("connection lost: the broker fell silent")
+		return errors.New("connection lost: the broker stopped answering")
 	}
 	return fmt.Errorf("connection lost: %w", err)
 }
 
-// Descriptors of performatives (AMQP 1.0, part 2, section 2.7).
+// Descriptors of performatives: AMQP 1.0, part 2 (transport), section 2.7.
 const (
 	attachFrame = 0x12
 	flowFrame   = 0x13
 )
 
-// performative is the descriptor of what a frame carries, 0 if it is no AMQP
-// frame or an empty one. A frame begins with its size (four bytes), the offset
-// of its body in words, its type and its channel (two bytes); the body with
-// its descriptor, a small unsigned long (section 2.3).
+// performative returns the descriptor of a frame's performative, 0 for an empty
+// frame and for one that is not AMQP. A frame begins with its size (four bytes),
+// the offset of its body in four-byte words, its type and its channel (two bytes).
+// The body begins with the descriptor, a small unsigned long (section 2.3).
 func performative(frame []byte) byte {
 	const sasl = 1
 	if len(frame) < 8 || frame[5] == sasl {

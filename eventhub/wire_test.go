@@ -41,7 +41,7 @@ func TestWireAttachesOnce(t *testing.T) {
 	var peer sync.WaitGroup
 	peer.Go(func() { _, _ = io.Copy(io.Discard, far) })
 	dials := 0
-	w := newWire(func(context.Context, string) (net.Conn, error) { dials++; return near, nil }, path)
+	w := newConnectionGuard(func(context.Context, string) (net.Conn, error) { dials++; return near, nil }, path)
 	conn, err := w.connect(t.Context(), azeventhubs.WebSocketConnParams{})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestWireAttachesOnce(t *testing.T) {
 		if _, err := conn.Write(b); !errors.Is(err, want) {
 			t.Errorf("writing %q: %v, want %v", b, err, want)
 		}
-		if w.up() != stands {
+		if w.isUp() != stands {
 			t.Errorf("after %q the link stands: %v", b, !stands)
 		}
 	}
@@ -88,16 +88,16 @@ func TestWindow(t *testing.T) {
 		t.Errorf("before the first event: credit %d", c)
 	}
 	for range 30 {
-		w.learn(100, 100*1000)
+		w.observe(100, 100*1000)
 	}
 	if c := w.credit(); c != 3000 {
 		t.Errorf("1 kB events: credit %d", c)
 	}
-	w.learn(1, 1<<20)
+	w.observe(1, 1<<20)
 	if c := w.credit(); c > 16 {
 		t.Errorf("after an event of 1 MiB: credit %d", c)
 	}
-	w.learn(1, 1<<30)
+	w.observe(1, 1<<30)
 	if c := w.credit(); c != 1 {
 		t.Errorf("after an event of 1 GiB: credit %d", c)
 	}

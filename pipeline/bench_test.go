@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/pipeline/internal/figures"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
+	"github.com/sluice-go/sluice/pipeline/internal/rollup"
 )
 
 // BenchmarkMemory takes in events as stages send them: JSON, stamped, of a
@@ -17,12 +17,12 @@ func BenchmarkMemory(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := f.Stages[1].memory
-	kinds := make([]figures.Kind, len(m.figures))
-	for i, figure := range m.figures {
-		kinds[i] = figure.kind
+	m := f.Stages[1].rollup
+	kinds := make([]rollup.Function, len(m.stats))
+	for i, figure := range m.stats {
+		kinds[i] = figure.function
 	}
-	memory := figures.New(kinds, m.late, time.Time{})
+	memory := rollup.New(kinds, m.late, time.Time{})
 	row, picked := make([]any, len(m.mapping.columns)), make([]jsonpick.Value, m.mapping.paths)
 	now := time.Now().UTC()
 	events := make([]sluice.Event, 1000)
@@ -41,7 +41,7 @@ func BenchmarkMemory(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if so, err := memory.Take(taken); so != figures.Counted || err != nil {
+		if so, err := memory.Add(taken); so != rollup.Counted || err != nil {
 			b.Fatal(so, err)
 		}
 		if i%1000 == 999 {

@@ -26,7 +26,7 @@ var signature = regexp.MustCompile(`(?i)[?&]sig=[^&\s]|AccountKey\s*=\s*[^;\s]`)
 // readBlob reads a container's URL, which has a signature, or the container
 // and who is asking.
 func (p *Pipeline) readBlob(n strictyaml.Node) {
-	p.at.database = n.Place()
+	p.places.database = n.Place()
 	b := blobContainer{}
 	text := func(to *string) func(strictyaml.Node) {
 		return func(n strictyaml.Node) {
@@ -83,9 +83,9 @@ func (b blobContainer) open(ctx context.Context, _ *Pipeline, parts *Parts) erro
 	return nil
 }
 
-// look sees that the container answers; it creates it if it is missing, as
+// inspect sees that the container answers; it creates it if it is missing, as
 // containers cost nothing.
-func (b blobContainer) look(ctx context.Context) (catalog, func(), error) {
+func (b blobContainer) inspect(ctx context.Context) (catalog, func(), error) {
 	cfg, err := b.config()
 	if err != nil {
 		return nil, nil, err

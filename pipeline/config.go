@@ -25,7 +25,7 @@ const (
 
 // read reads the pipeline: the file's top, or a stage with what all stages
 // share.
-func (p *Pipeline) read(n strictyaml.Node, shared common) {
+func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 	var database, memory, target *strictyaml.Node
 	keys := strictyaml.Keys{
 		"source":       p.readSource,
@@ -38,7 +38,7 @@ func (p *Pipeline) read(n strictyaml.Node, shared common) {
 		"memory":       func(n strictyaml.Node) { memory = &n },
 		"target":       func(n strictyaml.Node) { target = &n },
 	}
-	maps.Copy(keys, p.streaming.keys(p))
+	maps.Copy(keys, p.atLeastOnce.keys(p))
 	required := []string{"source", "target"}
 	if _, ok := shared["partitions"]; !ok {
 		required = append(required, "partitions")
@@ -54,23 +54,23 @@ func (p *Pipeline) read(n strictyaml.Node, shared common) {
 	}
 	shared.fill(n, keys)
 	if memory != nil {
-		p.readMemory(*memory)
+		p.readRollup(*memory)
 	}
 	if target != nil { // what it may be depends on the rest
 		p.readTarget(*target)
-		p.settle(n, own, memory)
+		p.checkKeys(n, own, memory)
 	}
 }
 
 func (p *Pipeline) readSource(n strictyaml.Node) {
 	n.Object(strictyaml.Keys{
-		"eventhub": p.readHub,
+		"eventhub": p.readSourceHub,
 		"start":    p.readStart,
 	}, "eventhub")
 }
 
 func (p *Pipeline) readStart(n strictyaml.Node) {
-	p.given.start = &n
+	p.keyNodes.start = &n
 	var text string
 	if !n.Text(&text) {
 		return
@@ -84,7 +84,7 @@ func (p *Pipeline) readStart(n strictyaml.Node) {
 }
 
 func (p *Pipeline) readPartitions(n strictyaml.Node) {
-	p.given.partitions = &n
+	p.keyNodes.partitions = &n
 	var text string
 	if !n.Text(&text) {
 		return
@@ -133,17 +133,17 @@ func (p *Pipeline) readRetry(n strictyaml.Node) {
 func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
 	store, limit := true, -1
 	var hold bool
-	p.given.letters = &n
+	p.keyNodes.letters = &n
 	n.Object(strictyaml.Keys{
 		"store_bodies": func(n strictyaml.Node) { n.Bool(&store) },
 		"body_limit":   func(n strictyaml.Node) { n.Size(&limit, maxBody) },
 		"hold_keys": func(n strictyaml.Node) {
-			p.streaming.given = append(p.streaming.given, n)
+			p.atLeastOnce.keysGiven = append(p.atLeastOnce.keysGiven, n)
 			n.Bool(&hold)
 		},
 	})
 	if hold {
-		p.streaming.config.OnDeadLetter = sluice.KeyHold
+		p.atLeastOnce.config.OnDeadLetter = sluice.KeyHold
 	}
 	switch {
 	case !store || limit == 0:
@@ -154,7 +154,7 @@ func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
 }
 
 func (p *Pipeline) readDatabase(n strictyaml.Node) {
-	p.at.database = n.Place()
+	p.places.database = n.Place()
 	if holdsPassword(n.Literal()) {
 		n.Fail("holds a password: put it into an environment variable and write ${DATABASE_URL}, or postgres://user:${PASSWORD}@host/database")
 		return

@@ -26,8 +26,8 @@ func (t *Consumers) Add(name string, c *sluice.Consumer) {
 	t.stages = append(t.stages, stage{name, c})
 }
 
-// stopFor is how long stages are given to end well when another has failed.
-const stopFor = 30 * time.Second
+// stopTimeout is how long stages are given to end well when another has failed.
+const stopTimeout = 30 * time.Second
 
 // Run runs all until they are stopped, as [sluice.Consumer.Run] does each. When
 // one fails the others are stopped in good order, and the error names it.
@@ -49,7 +49,7 @@ func (t *Consumers) Run(ctx context.Context) error {
 	var err error
 	select {
 	case err = <-failed:
-		stopping, cancel := context.WithTimeout(ctx, stopFor)
+		stopping, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
 		_ = t.Stop(stopping) // what is in progress then is cancelled
 		<-ended

@@ -52,7 +52,7 @@ type scalar struct {
 type scalarKind uint8
 
 const (
-	nothing scalarKind = iota
+	missing scalarKind = iota
 	null
 	text
 	number   // as JSON writes numbers
@@ -275,15 +275,15 @@ func (v scalar) is(what string) error { return fmt.Errorf("%s is %s", v, what) }
 // String shortens the value for messages.
 func (v scalar) String() string {
 	switch v.kind {
-	case nothing, null, binary, compound:
+	case missing, null, binary, compound:
 		return kindNames[v.kind]
 	case text:
-		return strconv.Quote(shortened(v.text))
+		return strconv.Quote(truncated(v.text))
 	}
-	return shortened(v.text)
+	return truncated(v.text)
 }
 
-func shortened(text []byte) string {
+func truncated(text []byte) string {
 	const most = 40
 	if len(text) <= most {
 		return string(text)

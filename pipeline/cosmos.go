@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
-// record is what a pipeline for Cosmos DB makes of an event.
-type record = cosmos.Document
+// document is what a pipeline for Cosmos DB makes of an event.
+type document = cosmos.Document
 
 // cosmosTarget is a container of Cosmos DB, and what becomes of an event on
 // the way there: its body, with an id and a partition key.
@@ -40,7 +40,7 @@ type cosmosTarget struct {
 type keyPart struct {
 	from     origin
 	property string
-	held     int // where the picker puts what the body has under that name
+	slot     int // where the picker puts what the body has under that name
 }
 
 // emulatorKey is that of Microsoft's emulator, and of Sluice's: published, no secret.
@@ -154,7 +154,7 @@ func (t *cosmosTarget) compile() {
 		if part.property != "" {
 			path, err := jsonpick.ParsePath("[" + strconv.Quote(part.property) + "]")
 			if err == nil {
-				part.held = len(paths)
+				part.slot = len(paths)
 				paths = append(paths, path)
 			}
 		}
@@ -163,17 +163,17 @@ func (t *cosmosTarget) compile() {
 	t.picker = jsonpick.New(paths...)
 }
 
-// records makes the event's document.
-func (t *cosmosTarget) records(ctx context.Context, e *sluice.Event) ([]record, error) {
+// documents makes the event's document.
+func (t *cosmosTarget) documents(ctx context.Context, e *sluice.Event) ([]document, error) {
 	picked := make([]jsonpick.Value, t.paths)
 	if err := t.picker.Pick(e.Body, picked); err != nil {
 		return nil, fmt.Errorf("body: %w", err)
 	}
 	id, err := t.id.scalar(e, picked)
 	if err != nil || id.kind != text && id.kind != number {
-		return nil, fmt.Errorf("id: %s: %w", t.id, cmpError(err, "is missing, or neither a text nor a number"))
+		return nil, fmt.Errorf("id: %s: %w", t.id, orError(err, "is missing, or neither a text nor a number"))
 	}
-	doc := record{ID: string(id.text), Body: e.Body, Operation: t.operation, PartitionKey: make([]any, len(t.parts))}
+	doc := document{ID: string(id.text), Body: e.Body, Operation: t.operation, PartitionKey: make([]any, len(t.parts))}
 	for i := range t.parts {
 		part := &t.parts[i]
 		v, err := part.from.scalar(e, picked)
@@ -184,7 +184,7 @@ func (t *cosmosTarget) records(ctx context.Context, e *sluice.Event) ([]record, 
 			return nil, fmt.Errorf("partition key: %s: %w", part.from, err)
 		}
 		if part.property != "" {
-			if doc.Body, err = part.write(doc.Body, doc.PartitionKey[i], picked[part.held]); err != nil {
+			if doc.Body, err = part.addTo(doc.Body, doc.PartitionKey[i], picked[part.slot]); err != nil {
 				return nil, err
 			}
 		}
@@ -193,10 +193,10 @@ func (t *cosmosTarget) records(ctx context.Context, e *sluice.Event) ([]record, 
 		tenure := sluice.FencingTokenOf(ctx)
 		doc.Source = &cosmos.Source{Topic: tenure.Lease.Group.Topic + " " + tenure.Incarnation, Partition: e.Partition, Epoch: tenure.Lease.Epoch, Sequence: e.Sequence}
 	}
-	return []record{doc}, nil
+	return []document{doc}, nil
 }
 
-func cmpError(err error, otherwise string) error {
+func orError(err error, otherwise string) error {
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func cmpError(err error, otherwise string) error {
 
 func keyValue(v scalar) (any, error) {
 	switch v.kind {
-	case nothing:
+	case missing:
 		return nil, errors.New("is missing")
 	case null:
 		return nil, nil
@@ -219,8 +219,8 @@ func keyValue(v scalar) (any, error) {
 	return nil, errors.New("is neither a text, a number, a boolean nor null")
 }
 
-// write puts the value into the document, unless it is there.
-func (part *keyPart) write(body []byte, value any, held jsonpick.Value) ([]byte, error) {
+// addTo puts the value into the document, unless it is there.
+func (part *keyPart) addTo(body []byte, value any, held jsonpick.Value) ([]byte, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		return nil, fmt.Errorf("partition key: %s: %w", part.from, err)
@@ -250,7 +250,7 @@ func (part *keyPart) write(body []byte, value any, held jsonpick.Value) ([]byte,
 
 // keyOf tells records apart that must not overtake each other: the writes of
 // one document.
-func keyOf(d record) string {
+func keyOf(d document) string {
 	var b strings.Builder
 	b.WriteString(d.ID)
 	for _, v := range d.PartitionKey {
@@ -275,16 +275,16 @@ func (t *cosmosTarget) open(ru int) (*cosmos.Sink, error) {
 
 // deliver makes the delivery into the container.
 func (t *cosmosTarget) deliver(ctx context.Context, p *Pipeline, parts *Parts) (sluice.Delivery, error) {
-	sink, err := t.open(p.streaming.ru)
+	sink, err := t.open(p.atLeastOnce.ru)
 	if err != nil {
 		return nil, err
 	}
-	parts.closeFirst(sink.Close)
+	parts.onClose(sink.Close)
 	// As with a database: what is wrong with the account is told at the start.
 	if err := sink.Check(ctx); err != nil {
 		return nil, err
 	}
-	return atLeastOnce[record](p, parts, t.records, sink, keyOf)
+	return atLeastOnce[document](p, parts, t.documents, sink, keyOf)
 }
 
 // check reaches for the container.

@@ -59,10 +59,10 @@ func TestCosmosFile(t *testing.T) {
 		Order: sluice.OrderNone, CheckpointEvery: 2 * time.Second, MaxEvents: 5000, MaxBytes: 1 << 20, MaxAge: time.Minute, AgeFatal: true,
 		OnDeadLetter: sluice.KeyHold,
 	}
-	if got := p.streaming.config; !reflect.DeepEqual(got, want) {
+	if got := p.atLeastOnce.config; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if s := p.streaming; s.events != 1000 || !s.cluster || s.ru != 0 {
+	if s := p.atLeastOnce; s.events != 1000 || !s.cluster || s.ru != 0 {
 		t.Errorf("rate %+v", s)
 	}
 	if c := p.cosmos; c.operation != cosmos.Create || !c.conditional || c.config.Mode != cosmos.Point || c.endpoint != "https://localhost:8081" {
@@ -140,7 +140,7 @@ func TestCosmosRecords(t *testing.T) {
 		}
 		e := &sluice.Event{Partition: "3", Sequence: 42, Key: "kk", MessageID: "mid", Body: []byte(c.body)}
 		var got string
-		docs, err := p.cosmos.records(context.Background(), e)
+		docs, err := p.cosmos.documents(context.Background(), e)
 		if err != nil {
 			got = err.Error()
 		} else {

@@ -13,7 +13,7 @@ func (p *Pipeline) SourceAs(consumerGroup string) (*eventhub.Source, error) {
 	h := p.hub
 	h.config.ConsumerGroup = consumerGroup
 	source, err := h.source()
-	return source, p.problem(p.at.source, err)
+	return source, p.problem(p.places.source, err)
 }
 
 // Start is where a partition without a checkpoint is first read.
@@ -37,7 +37,7 @@ func (t Lineage) GoString() string { return t.Table }
 // Lineage tells where the pipeline's rows say which event each is of.
 func (p *Pipeline) Lineage() (Lineage, error) {
 	if p.Table == "" {
-		return Lineage{}, p.problem(p.at.target, fmt.Errorf("no rows of a table of its own: an audit needs target.insert, with partition and sequence recorded with the row"))
+		return Lineage{}, p.problem(p.places.target, fmt.Errorf("no rows of a table of its own: an audit needs target.insert, with partition and sequence recorded with the row"))
 	}
 	t := Lineage{Table: quoteTable(p.Table)}
 	switch db := p.database.(type) {
@@ -59,7 +59,7 @@ func (p *Pipeline) Lineage() (Lineage, error) {
 		column string
 	}{{fieldPartition, t.Partition}, {fieldSequence, t.Sequence}} {
 		if of.column == "" {
-			return Lineage{}, p.problem(p.at.target, fmt.Errorf("table %s: no column is mapped from %s: an audit needs partition and sequence recorded with the row", p.Table, of.field))
+			return Lineage{}, p.problem(p.places.target, fmt.Errorf("table %s: no column is mapped from %s: an audit needs partition and sequence recorded with the row", p.Table, of.field))
 		}
 	}
 	return t, nil

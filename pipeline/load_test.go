@@ -156,7 +156,7 @@ func TestTrusting(t *testing.T) {
 	if err := os.WriteFile(path, block, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config, err := trusting(path)
+	config, err := tlsConfigWithRoots(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,8 +358,8 @@ func FuzzParse(f *testing.F) {
 		all, err := ParseFile("p.yaml", []byte(file), lookup)
 		if err == nil {
 			for _, p := range all.Stages {
-				whole := p.target.mapping != nil || p.cosmos != nil || p.next != nil && p.next.mapping != nil
-				if p.Partitions == 0 || p.Group.Topic == "" || p.database == nil || !whole || p.Rollup && p.memory.mapping == nil {
+				whole := p.target.mapping != nil || p.cosmos != nil || p.messages != nil && p.messages.mapping != nil
+				if p.Partitions == 0 || p.Group.Topic == "" || p.database == nil || !whole || p.Rollup && p.rollup.mapping == nil {
 					t.Fatalf("incomplete: %+v", *p)
 				}
 			}

@@ -128,7 +128,7 @@ func (c *column) value(e *sluice.Event, picked []jsonpick.Value) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v.kind == nothing || v.kind == null {
+	if v.kind == missing || v.kind == null {
 		if !c.required {
 			return c.fallback, nil
 		}

@@ -27,7 +27,7 @@ type Parts struct {
 	pipeline *Pipeline
 	catalog  catalog
 	store    driver.AtLeastOnceStore // for what is written at least once
-	recall   *recall                 // for a memory
+	rollup   *rollupWorker           // for a memory
 	delivery func(trace.TracerProvider) sluice.Delivery
 	close    []func(context.Context) error
 }
@@ -60,9 +60,9 @@ type database interface {
 	// open opens the stores. It sets the parts' Leases, DeadLetters and
 	// Checkpoints, and what else depends on the database.
 	open(ctx context.Context, p *Pipeline, parts *Parts) error
-	// look connects for a look at the catalog, changing nothing. The catalog
+	// inspect connects for a look at the catalog, changing nothing. The catalog
 	// is nil if the database is still to be created.
-	look(ctx context.Context) (c catalog, done func(), err error)
+	inspect(ctx context.Context) (c catalog, done func(), err error)
 }
 
 // Open opens the database, and brings Sluice's own tables in it up to date. The
@@ -70,15 +70,15 @@ type database interface {
 func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 	source, err := p.hub.source()
 	if err != nil {
-		return nil, p.problem(p.at.source, err)
+		return nil, p.problem(p.places.source, err)
 	}
 	parts := &Parts{Source: source, pipeline: p, close: []func(context.Context) error{source.Close}}
 	if err := p.database.open(ctx, p, parts); err != nil {
-		return nil, errors.Join(p.problem(p.at.database, err), parts.Close(ctx))
+		return nil, errors.Join(p.problem(p.places.database, err), parts.Close(ctx))
 	}
-	if p.memory != nil {
-		parts.recall = newRecall(p)
-		parts.Checkpoints, parts.DeadLetters = parts.recall, nil
+	if p.rollup != nil {
+		parts.rollup = newRollupWorker(p)
+		parts.Checkpoints, parts.DeadLetters = parts.rollup, nil
 	}
 	return parts, nil
 }
@@ -87,13 +87,13 @@ func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 // Open would create the database, it is an error, so that a slip in its name
 // does not read as "nothing there".
 func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
-	found, done, err := p.database.look(ctx)
+	found, done, err := p.database.inspect(ctx)
 	if err != nil {
-		return nil, p.problem(p.at.database, err)
+		return nil, p.problem(p.places.database, err)
 	}
 	done()
 	if found == nil {
-		return nil, p.problem(p.at.database, errors.New("there is no such database yet: run the pipeline first, or mend the name"))
+		return nil, p.problem(p.places.database, errors.New("there is no such database yet: run the pipeline first, or mend the name"))
 	}
 	return p.Open(ctx)
 }
@@ -115,10 +115,10 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 	}
 	delivery, err := parts.deliver(ctx, cfg.Observer, traces)
 	if err != nil {
-		return nil, p.problem(p.at.target, err)
+		return nil, p.problem(p.places.target, err)
 	}
-	if parts.recall != nil {
-		source = parts.recall.over(source)
+	if parts.rollup != nil {
+		source = parts.rollup.wrapSource(source)
 	}
 	cfg.Partitions = p.Partitions
 	c, err := sluice.New(source, parts.Leases, delivery, &cfg)
@@ -132,10 +132,10 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, traces trace.TracerProvider) (sluice.Delivery, error) {
 	p := parts.pipeline
 	switch {
-	case parts.recall != nil:
-		return parts.recall.deliver(ctx, parts, observer)
-	case p.next != nil:
-		return p.next.deliver(ctx, p, parts)
+	case parts.rollup != nil:
+		return parts.rollup.deliver(ctx, parts, observer)
+	case p.messages != nil:
+		return p.messages.deliver(ctx, p, parts)
 	case p.cosmos != nil:
 		return p.cosmos.deliver(ctx, p, parts)
 	}
@@ -153,8 +153,8 @@ func traced[Tx any](provider trace.TracerProvider, h sluice.Handler[Tx]) sluice.
 	return h.With(sluiceotel.Trace[Tx](provider))
 }
 
-// closeFirst has something closed before what it stands on.
-func (parts *Parts) closeFirst(end func(context.Context) error) {
+// onClose has something closed before what it stands on.
+func (parts *Parts) onClose(end func(context.Context) error) {
 	parts.close = append([]func(context.Context) error{end}, parts.close...)
 }
 
@@ -182,25 +182,25 @@ func (p *Pipeline) checkHub(ctx context.Context) error {
 		_, err = source.Describe(ctx)
 		err = errors.Join(err, source.Close(ctx))
 	}
-	return p.problem(p.at.source, err)
+	return p.problem(p.places.source, err)
 }
 
 func (p *Pipeline) checkDatabase(ctx context.Context) error {
-	c, done, err := p.database.look(ctx)
+	c, done, err := p.database.inspect(ctx)
 	if err != nil {
-		return p.problem(p.at.database, err)
+		return p.problem(p.places.database, err)
 	}
 	defer done()
 	switch {
-	case p.next != nil:
-		return p.problem(p.at.target, p.next.check(ctx))
+	case p.messages != nil:
+		return p.problem(p.places.target, p.messages.check(ctx))
 	case p.cosmos != nil:
-		return p.problem(p.at.target, p.cosmos.check(ctx))
+		return p.problem(p.places.target, p.cosmos.check(ctx))
 	}
 	if c == nil {
 		c = emptyCatalog{}
 	}
-	return p.problem(p.at.target, p.target.prepare(ctx, c, false))
+	return p.problem(p.places.target, p.target.prepare(ctx, c, false))
 }
 
 // problem gives an error its place in the file; nil stays nil.

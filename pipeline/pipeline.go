@@ -33,16 +33,16 @@ type Pipeline struct {
 	// assignment: there are neither checkpoints nor dead letters.
 	Rollup bool
 
-	config    sluice.Config // what the file says of it
-	hub       hub           // the source; its namespace is that of a target that names none
-	database  database
-	target    target // in the database, unless one of the following is set
-	cosmos    *cosmosTarget
-	next      *nextTarget
-	memory    *memory // what goes to the next hub
-	streaming streaming
-	at        struct{ source, database, target strictyaml.Place }
-	given     struct{ start, partitions, letters *strictyaml.Node } // what not every pipeline may have
+	config      sluice.Config // what the file says of it
+	hub         hub           // the source; its namespace is that of a target that names none
+	database    database
+	target      target // in the database, unless one of the following is set
+	cosmos      *cosmosTarget
+	messages    *messageTarget
+	rollup      *rollupConfig // what goes to the next hub
+	atLeastOnce atLeastOnceOptions
+	places      struct{ source, database, target strictyaml.Place }
+	keyNodes    struct{ start, partitions, letters *strictyaml.Node } // what not every pipeline may have
 }
 
 // LoadFile reads a pipeline file, with variables from the environment, and

@@ -51,7 +51,7 @@ func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) e
 	return nil
 }
 
-func (d postgresDatabase) look(ctx context.Context) (catalog, func(), error) {
+func (d postgresDatabase) inspect(ctx context.Context) (catalog, func(), error) {
 	// pgx's errors may tell the URL and take several lines.
 	pool, err := pgxpool.New(ctx, d.url)
 	if err != nil {
@@ -96,7 +96,7 @@ func (t *target) postgresHandler() sluice.Handler[pgx.Tx] {
 
 type postgresCatalog struct{ pool *pgxpool.Pool }
 
-func (c postgresCatalog) columns(ctx context.Context, table string) ([]existing, error) {
+func (c postgresCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
 	rows, err := c.pool.Query(ctx,
 		`SELECT a.attname, t.typname, a.attnotnull AND NOT a.atthasdef AND a.attidentity = '',
 		        a.attgenerated <> '' OR a.attidentity = 'a'
@@ -106,9 +106,9 @@ func (c postgresCatalog) columns(ctx context.Context, table string) ([]existing,
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (existing, error) {
-		var e existing
-		err := row.Scan(&e.name, &e.kind, &e.must, &e.mustNo)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (existingColumn, error) {
+		var e existingColumn
+		err := row.Scan(&e.name, &e.kind, &e.required, &e.generated)
 		return e, err
 	})
 }

@@ -56,7 +56,7 @@ func (d sqliteDatabase) open(_ context.Context, p *Pipeline, parts *Parts) error
 	return nil
 }
 
-func (d sqliteDatabase) look(ctx context.Context) (catalog, func(), error) {
+func (d sqliteDatabase) inspect(ctx context.Context) (catalog, func(), error) {
 	if err := sqlstore.CheckSQLite(ctx, d.path); err != nil {
 		return nil, nil, err
 	}
@@ -106,7 +106,7 @@ func (t *target) sqliteHandler() sluice.Handler[*sqlstore.Tx] {
 
 type sqliteCatalog struct{ db *sql.DB }
 
-func (c sqliteCatalog) columns(ctx context.Context, table string) ([]existing, error) {
+func (c sqliteCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
 	schema, name, ok := strings.Cut(table, ".")
 	if !ok {
 		schema, name = "main", table
@@ -120,10 +120,10 @@ func (c sqliteCatalog) columns(ctx context.Context, table string) ([]existing, e
 		return nil, err
 	}
 	defer rows.Close()
-	var list []existing
+	var list []existingColumn
 	for rows.Next() {
-		var e existing
-		if err := rows.Scan(&e.name, &e.kind, &e.must, &e.mustNo); err != nil {
+		var e existingColumn
+		if err := rows.Scan(&e.name, &e.kind, &e.required, &e.generated); err != nil {
 			return nil, err
 		}
 		e.kind = affinity(e.kind)

@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// common is what the top of a file with stages says for all that don't say
+// sharedKeys is what the top of a file with stages says for all that don't say
 // something else: values by key.
-type common map[string]strictyaml.Node
+type sharedKeys map[string]strictyaml.Node
 
-// commonKeys are what may stand there, besides the hubs' namespace.
-var commonKeys = []string{"partitions", "lease", "batch", "retry", "database"}
+// sharedKeyNames are what may stand there, besides the hubs' namespace.
+var sharedKeyNames = []string{"partitions", "lease", "batch", "retry", "database"}
 
 // read is the file's top.
 func (f *File) read(n strictyaml.Node) {
@@ -26,12 +26,12 @@ func (f *File) read(n strictyaml.Node) {
 	}
 	var ns namespace
 	var stages *strictyaml.Node
-	shared := common{}
+	shared := sharedKeys{}
 	keys := strictyaml.Keys{
 		"eventhub": func(n strictyaml.Node) { ns.read(n, nil) },
 		"stages":   func(n strictyaml.Node) { stages = &n },
 	}
-	for _, key := range commonKeys {
+	for _, key := range sharedKeyNames {
 		keys[key] = func(n strictyaml.Node) { shared[key] = n }
 	}
 	n.Object(keys)
@@ -63,7 +63,7 @@ func (f *File) add(p *Pipeline, n strictyaml.Node) {
 }
 
 // fill reads the keys that a stage lacks from what all stages share.
-func (shared common) fill(n strictyaml.Node, keys strictyaml.Keys) {
+func (shared sharedKeys) fill(n strictyaml.Node, keys strictyaml.Keys) {
 	for _, key := range slices.Sorted(maps.Keys(shared)) {
 		if !n.Has(key) && keys[key] != nil {
 			keys[key](shared[key])

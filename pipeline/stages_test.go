@@ -8,7 +8,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
-	"github.com/sluice-go/sluice/pipeline/internal/figures"
+	"github.com/sluice-go/sluice/pipeline/internal/rollup"
 )
 
 // soundStages is a file of three stages without problems.
@@ -66,13 +66,13 @@ func TestStages(t *testing.T) {
 		t.Fatalf("stages %q, want %q", names, want)
 	}
 	clean, middle, table := f.Stages[0], f.Stages[1], f.Stages[2]
-	hub, _ := clean.next.exit.(*hub)
-	if clean.Rollup || hub == nil || hub.name != "clean" || hub.connection != connection || len(clean.next.group) != 1 || clean.next.whole {
-		t.Errorf("clean goes to %+v", clean.next)
+	hub, _ := clean.messages.destination.(*hub)
+	if clean.Rollup || hub == nil || hub.name != "clean" || hub.connection != connection || len(clean.messages.group) != 1 || clean.messages.whole {
+		t.Errorf("clean goes to %+v", clean.messages)
 	}
-	m := middle.memory
+	m := middle.rollup
 	if !middle.Rollup || m.keep != 24*time.Hour || m.late != 12*time.Hour || m.unit != time.Hour || m.time != 1 || m.key != 0 ||
-		!reflect.DeepEqual(m.figures, []figure{{"flights", figures.Count, 2}, {"delay", figures.Sum, 2}, {"worst", figures.Max, 3}}) {
+		!reflect.DeepEqual(m.stats, []groupStat{{"flights", rollup.Count, 2}, {"delay", rollup.Sum, 2}, {"worst", rollup.Max, 3}}) {
 		t.Errorf("memory %+v", m)
 	}
 	if table.Partitions != 2 || clean.Partitions != sluice.AllPartitions || table.Table != "figures" {
@@ -113,14 +113,14 @@ func TestStagesVariations(t *testing.T) {
 			return f.Stages[0].database == sqliteDatabase{"other.db"} && f.Stages[1].database == sqliteDatabase{"flights.db"}
 		}},
 		"namespace of its own": {editStages(t, "{eventhub: {hub: figures}}\n  table", "{eventhub: {hub: figures, namespace: fabrikam.servicebus.windows.net, credential: default}}\n  table"), func(f *File) bool {
-			hub := f.Stages[1].next.exit.(*hub)
+			hub := f.Stages[1].messages.destination.(*hub)
 			return hub.host == "fabrikam.servicebus.windows.net" && hub.connection == ""
 		}},
 		"body as it is": {editStages(t, soundStages[strings.Index(soundStages, "        key: body.origin"):strings.Index(soundStages, "  figures:\n")], ""), func(f *File) bool {
-			return f.Stages[0].next.whole && f.Stages[0].next.group == nil
+			return f.Stages[0].messages.whole && f.Stages[0].messages.group == nil
 		}},
 		"lateness and key": {editStages(t, "keep: 24h", "keep: 96h\n      late: 72h", "hour(", "day(", "{hub: figures}}\n  table", "{hub: figures, key: hour}}\n  table"), func(f *File) bool {
-			m := f.Stages[1].memory
+			m := f.Stages[1].rollup
 			return m.late == 72*time.Hour && m.unit == 24*time.Hour && m.key == 1
 		}},
 	} {

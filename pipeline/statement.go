@@ -13,9 +13,9 @@ type statement struct {
 	names []string // of the parameters, in the order of their numbers
 }
 
-// verbs are what a statement may begin with: what changes rows and leaves the
+// allowedVerbs are what a statement may begin with: what changes rows and leaves the
 // transaction alone.
-var verbs = []string{"insert", "update", "delete", "merge", "replace", "with", "select"}
+var allowedVerbs = []string{"insert", "update", "delete", "merge", "replace", "with", "select"}
 
 // parseStatement finds the parameters (:name) of one SQL statement, which are
 // those outside of strings, quoted names and comments. A double colon is a cast.
@@ -24,8 +24,8 @@ func parseStatement(sql string, d *dialect) (statement, error) {
 	if err := s.run(); err != nil {
 		return statement{}, err
 	}
-	if !slices.Contains(verbs, s.verb) {
-		return statement{}, fmt.Errorf("begins with %q: only %s leave the transaction whole", s.verb, strings.Join(verbs, ", "))
+	if !slices.Contains(allowedVerbs, s.verb) {
+		return statement{}, fmt.Errorf("begins with %q: only %s leave the transaction whole", s.verb, strings.Join(allowedVerbs, ", "))
 	}
 	return statement{s.out.String(), s.names}, nil
 }

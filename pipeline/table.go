@@ -23,7 +23,7 @@ type dialect struct {
 // catalog is what is asked of a database before events are written to it.
 type catalog interface {
 	// columns lists a table's columns, none if there is no such table.
-	columns(ctx context.Context, table string) ([]existing, error)
+	columns(ctx context.Context, table string) ([]existingColumn, error)
 	// create runs a CREATE TABLE, which another process may do at the same time.
 	create(ctx context.Context, sql string) error
 	// parameters prepares a statement with so many parameters, and returns
@@ -31,12 +31,12 @@ type catalog interface {
 	parameters(ctx context.Context, sql string, count int) ([]string, error)
 }
 
-// existing is a column that a table has.
-type existing struct {
-	name   string
-	kind   string // as dialect.accepts calls it
-	must   bool   // a row must give it a value
-	mustNo bool   // a row can't give it one: it is generated
+// existingColumn is a column that a table has.
+type existingColumn struct {
+	name      string
+	kind      string // as dialect.accepts calls it
+	required  bool   // a row must give it a value
+	generated bool   // a row can't give it one: it is generated
 }
 
 // prepare checks that the target can take what the mapping gives, and creates
@@ -75,14 +75,14 @@ func (t *target) definition() string {
 	return "CREATE TABLE IF NOT EXISTS " + quoteTable(t.table) + " (" + strings.Join(lines, ", ") + ")"
 }
 
-func (t *target) checkTable(columns []existing) error {
+func (t *target) checkTable(columns []existingColumn) error {
 	for _, c := range t.mapping.columns {
-		i := slices.IndexFunc(columns, func(e existing) bool { return t.same(e.name, c.name) })
+		i := slices.IndexFunc(columns, func(e existingColumn) bool { return t.sameName(e.name, c.name) })
 		if i < 0 {
 			return fmt.Errorf("table %s has no column %s: it has %s", t.table, c.name, listed(columns))
 		}
 		e := columns[i]
-		if e.mustNo {
+		if e.generated {
 			return fmt.Errorf("table %s: column %s is generated and takes no values: take it out of the mapping", t.table, e.name)
 		}
 		if !t.dialect.fits(c.typ, e.kind) {
@@ -90,20 +90,20 @@ func (t *target) checkTable(columns []existing) error {
 		}
 	}
 	for _, e := range columns {
-		mapped := slices.ContainsFunc(t.mapping.columns, func(c column) bool { return t.same(e.name, c.name) })
-		if e.must && !mapped {
+		mapped := slices.ContainsFunc(t.mapping.columns, func(c column) bool { return t.sameName(e.name, c.name) })
+		if e.required && !mapped {
 			return fmt.Errorf("table %s: column %s must have a value and has no default: add it to the mapping", t.table, e.name)
 		}
 	}
 	return nil
 }
 
-// same compares names of columns: SQLite's know no case.
-func (t *target) same(a, b string) bool {
+// sameName compares names of columns: SQLite's know no case.
+func (t *target) sameName(a, b string) bool {
 	return a == b || !t.dialect.postgres && strings.EqualFold(a, b)
 }
 
-func listed(columns []existing) string {
+func listed(columns []existingColumn) string {
 	names := make([]string, len(columns))
 	for i, c := range columns {
 		names[i] = c.name
@@ -151,8 +151,8 @@ func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, 
 // emptyCatalog is that of a database that is still to be created.
 type emptyCatalog struct{}
 
-func (emptyCatalog) columns(context.Context, string) ([]existing, error) { return nil, nil }
-func (emptyCatalog) create(context.Context, string) error                { return nil }
+func (emptyCatalog) columns(context.Context, string) ([]existingColumn, error) { return nil, nil }
+func (emptyCatalog) create(context.Context, string) error                      { return nil }
 
 func (emptyCatalog) parameters(context.Context, string, int) ([]string, error) {
 	return nil, errors.New("the database does not exist yet: create it, and the tables that the statement needs")

@@ -26,7 +26,7 @@ type target struct {
 const maxColumns = 1600
 
 func (p *Pipeline) readTarget(n strictyaml.Node) {
-	p.at.target = n.Place()
+	p.places.target = n.Place()
 	p.target.dialect = &postgresDialect // of an unknown database, so that the rest is read too
 	if p.database != nil {
 		p.target.dialect = p.database.dialect()
@@ -36,8 +36,8 @@ func (p *Pipeline) readTarget(n strictyaml.Node) {
 		"insert":     func(n strictyaml.Node) { found++; p.target.readInsert(n) },
 		"statement":  func(n strictyaml.Node) { found++; p.target.readStatement(n) },
 		"cosmos":     func(n strictyaml.Node) { found++; p.readCosmos(n) },
-		"eventhub":   func(n strictyaml.Node) { found++; p.readNext(n) },
-		"servicebus": func(n strictyaml.Node) { found++; p.readBus(n) },
+		"eventhub":   func(n strictyaml.Node) { found++; p.readEventHubTarget(n) },
+		"servicebus": func(n strictyaml.Node) { found++; p.readServiceBusTarget(n) },
 	})
 	if ok && found != 1 {
 		n.Fail("needs one of insert, statement, cosmos, eventhub and servicebus")

@@ -135,7 +135,7 @@ func TestAudit(t *testing.T) {
 	if r == nil || so.Error != "" || so.Ended < so.Began || so.Events != 7 {
 		t.Fatalf("ended: %+v", so)
 	}
-	if r.Level != "bad" || r.Headline != "Not exact: 2 missing, 1 doubled, of 7 events." || len(r.Partitions) != 2 || r.More != 0 {
+	if r.Level != "bad" || r.Headline != "Not exact: 2 lost, 1 duplicated, of 7 events." || len(r.Partitions) != 2 || r.More != 0 {
 		t.Errorf("report %+v", r)
 	}
 	p := r.Partitions[0]

@@ -39,7 +39,7 @@ The pipeline must insert into a table that has columns mapped from partition and
 sequence. The hub is read by a consumer group of the audit's own, which must be
 there.
 
-It exits with 0 if nothing is lost and nothing doubled, with 1 if something is,
+It exits with 0 if nothing is lost and nothing duplicated, with 1 if something is,
 and with 2 if it could not tell.`,
 		Example: "  sluice audit hub --config flights.yaml\n  sluice audit hub --config flights.yaml --consumer-group audit --html audit.html",
 		Args:    cobra.NoArgs,
@@ -97,7 +97,7 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 	case report.Undecided():
 		return &verdictError{exitUndecided, "can't tell of all events whether they were lost"}
 	case !report.Exact():
-		return &verdictError{exitLoss, "not exact: events are lost or doubled"}
+		return &verdictError{exitLoss, "not exact: events are lost or duplicated"}
 	}
 	return nil
 }

@@ -67,12 +67,12 @@ func TestAuditHub(t *testing.T) {
 
 		page := filepath.Join(t.TempDir(), "audit.html")
 		code, out, errs := invoke(t, "", env, "audit", "hub", "--config", config, "--html", page)
-		for _, want := range []string{"partition 0: events 100 to 102 are missing", "partition 1: event 50 is doubled", "Not exact: 6 missing, 1 doubled, of "} {
-			if code != 1 || !strings.Contains(out, want) || !strings.HasSuffix(errs, "sluice: not exact: events are lost or doubled\n") {
+		for _, want := range []string{"partition 0: events 100 to 102 are lost", "partition 1: event 50 is duplicated", "Not exact: 6 lost, 1 duplicated, of "} {
+			if code != 1 || !strings.Contains(out, want) || !strings.HasSuffix(errs, "sluice: not exact: events are lost or duplicated\n") {
 				t.Errorf("exit code %d:\n%s%s", code, out, errs)
 			}
 		}
-		if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "Not exact: 6 missing") {
+		if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "Not exact: 6 lost") {
 			t.Errorf("the page: %v", err)
 		}
 	})

@@ -344,13 +344,13 @@ func TestAuditByTheDashboard(t *testing.T) {
 
 	p := start(t, dir, env, "run", example(t), "--web", "127.0.0.1:0", "--web-audit-group", "auditors")
 	url := dashboardOf(t, p)
-	if so := auditBy(t, url, ""); so.Report == nil || so.Report.Headline != "Nothing lost, nothing doubled: 503 events, 500 written, 3 dead letters, 0 waiting." {
+	if so := auditBy(t, url, ""); so.Report == nil || so.Report.Headline != "Nothing lost, nothing duplicated: 503 events, 500 written, 3 dead letters, 0 waiting." {
 		t.Errorf("whole: %+v", so)
 	}
 	if _, err := openDatabase(t, database).ExecContext(t.Context(), `DELETE FROM flights WHERE hub_partition = '0' AND sequence_number = 10`); err != nil {
 		t.Fatal(err)
 	}
-	if so := auditBy(t, url, ""); so.Report == nil || so.Report.Headline != "Not exact: 1 missing, of 503 events." {
+	if so := auditBy(t, url, ""); so.Report == nil || so.Report.Headline != "Not exact: 1 lost, of 503 events." {
 		t.Errorf("with a row less: %+v", so)
 	}
 	p.stop()

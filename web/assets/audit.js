@@ -96,17 +96,20 @@ const head = (text, name = "Partition") => el("th", { role: "rowheader", scope: 
 
 function partition(id, p, className) {
   const cells = [["held", p.held], ["checkpoint", p.checkpoint], ["written", p.written], ["dead letters", p.letters], ["waiting", p.waiting]];
-  const faults = [["missing", p.missing], ["doubled", p.doubled], ["expired", p.expired], ["stray", p.stray]];
+  const faults = [["lost", p.missing], ["duplicated", p.doubled], ["expired", p.expired], ["stray", p.stray]];
   return el("tr", { role: "row", class: className }, className ? head(id, null) : head(id),
     ...cells.map(([name, n]) => td(name, "n", n != null ? count(n) : className ? "" : "none")),
     ...faults.map(([name, n]) => td(name, n ? "n wrong" : "n", count(n))));
 }
 
+// faultNames are the kinds of fault that the page names differently from the JSON.
+const faultNames = { missing: "lost", doubled: "duplicated" };
+
 function fault(f) {
   const time = (ms) => el("time", { datetime: new Date(ms).toISOString() }, moment(ms));
   const times = !f.from ? ["not in the hub"] : moment(f.from) === moment(f.until) ? [time(f.from)] : [time(f.from), " to ", time(f.until)];
   return el("tr", { role: "row" }, head(f.partition),
-    td(null, "status", el("span", { class: "state", "data-state": "stopped" }, f.kind)),
+    td(null, "status", el("span", { class: "state", "data-state": "stopped" }, faultNames[f.kind] ?? f.kind)),
     td("sequence numbers", null, f.first === f.last ? String(f.first) : `${f.first} to ${f.last}`),
     td("events", "n", count(f.last - f.first + 1)),
     td("enqueued", "quiet", ...times));

@@ -41,11 +41,11 @@ func TestHubAuditOfCosmos(t *testing.T) {
 			t.Errorf("it says %q, want %q", got, want)
 		}
 	}
-	says("Nothing lost, nothing doubled: 200 events, 0 written, 0 dead letters, 200 waiting.")
+	says("Nothing lost, nothing duplicated: 200 events, 0 written, 0 dead letters, 200 waiting.")
 	if err := d.Run(t.Context(), 200, true, &pipeline.Options{}, well); err != nil {
 		t.Fatal(err)
 	}
-	says("Nothing lost, nothing doubled: 200 events, 200 written, 0 dead letters, 0 waiting.")
+	says("Nothing lost, nothing duplicated: 200 events, 200 written, 0 dead letters, 0 waiting.")
 
 	client, err := azcosmos.NewClientFromConnectionString(d.account.ConnectionString(), nil)
 	if err != nil {
@@ -79,7 +79,7 @@ func TestHubAuditOfCosmos(t *testing.T) {
 	if _, err := container.DeleteItem(t.Context(), azcosmos.NewPartitionKeyString(doc.Key), doc.ID, nil); err != nil {
 		t.Fatal(err)
 	}
-	says("Not exact: 1 missing, 1 doubled, 1 stray, of 200 events.")
+	says("Not exact: 1 lost, 1 duplicated, 1 stray, of 200 events.")
 	put(13, func() { doc.ID = "another" })
 	says(`read the documents: document "another" was never sent`)
 }
@@ -102,7 +102,7 @@ func TestHubAuditOfStages(t *testing.T) {
 	if _, err := d.parts.Checkpoints.Reset(t.Context(), topic.Group, "2", topic.Incarnation, sluice.Position{Sequence: 9}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := verdict(t, d.HubAudit), "Not exact: 10 missing, of 1,000 events."; got != want {
+	if got, want := verdict(t, d.HubAudit), "Not exact: 10 lost, of 1,000 events."; got != want {
 		t.Errorf("at first it says %q, want %q", got, want)
 	}
 	var opts []*pipeline.Options
@@ -117,7 +117,7 @@ func TestHubAuditOfStages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := report.Total; c.Written != 989 || c.DeadLetters != 1 || c.Waiting != 0 || report.Headline() != "Not exact: 10 missing, of 1,000 events." {
+	if c := report.Total; c.Written != 989 || c.DeadLetters != 1 || c.Waiting != 0 || report.Headline() != "Not exact: 10 lost, of 1,000 events." {
 		t.Errorf("at the end: %s %+v", report.Headline(), c)
 	}
 	for _, name := range d.Names() {

@@ -15,7 +15,7 @@ const shownFaults = 50
 
 // Audit prints the report of an audit.
 func Audit(out io.Writer, r *audit.Report) error {
-	table := term.NewTable("PARTITION", "HELD", "CHECKPOINT", "WRITTEN", "DEAD LETTERS", "WAITING", "MISSING", "DOUBLED", "EXPIRED", "STRAY")
+	table := term.NewTable("PARTITION", "HELD", "CHECKPOINT", "WRITTEN", "DEAD LETTERS", "WAITING", "LOST", "DUPLICATED", "EXPIRED", "STRAY")
 	for i := range r.Partitions {
 		p := &r.Partitions[i]
 		checkpoint := "none"

@@ -220,7 +220,7 @@ func TestAudit(t *testing.T) {
 	}
 	config, env := lettered(t, records)
 	url := start(t, env, "run", config)
-	browse(t, "audit", url, map[string]string{"verdict": "Nothing lost, nothing doubled: 2,006 events, 2,000 written, 6 dead letters, 0 waiting.", "level": "good", "faults": "0", "once": "yes"})
+	browse(t, "audit", url, map[string]string{"verdict": "Nothing lost, nothing duplicated: 2,006 events, 2,000 written, 6 dead letters, 0 waiting.", "level": "good", "faults": "0", "once": "yes"})
 
 	db, err := sql.Open("sqlite", filepath.Join(filepath.Dir(config), "flights.db"))
 	if err != nil {
@@ -235,7 +235,7 @@ func TestAudit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	browse(t, "audit", url, map[string]string{"verdict": "Not exact: 3 missing, 1 doubled, of 2,006 events.", "level": "bad", "faults": "2"})
+	browse(t, "audit", url, map[string]string{"verdict": "Not exact: 3 lost, 1 duplicated, of 2,006 events.", "level": "bad", "faults": "2"})
 }
 
 func TestToken(t *testing.T) {

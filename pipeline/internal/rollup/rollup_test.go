@@ -1,4 +1,4 @@
-package figures
+package rollup
 
 import (
 	"errors"
@@ -72,14 +72,14 @@ func FuzzNumber(f *testing.F) {
 			t.Fatalf("%s < %s: %v", a, b, n.Less(m))
 		}
 		third, _ := new(big.Rat).Quo(x, big.NewRat(3, 1)).Float64()
-		if n.Over(3) != third {
-			t.Fatalf("%s / 3 = %v, want %v", a, n.Over(3), third)
+		if n.DividedBy(3) != third {
+			t.Fatalf("%s / 3 = %v, want %v", a, n.DividedBy(3), third)
 		}
 	})
 }
 
 func TestFigures(t *testing.T) {
-	m := New([]Kind{Count, Sum, Min, Max, Avg}, time.Hour, time.Time{})
+	m := New([]Function{Count, Sum, Min, Max, Avg}, time.Hour, time.Time{})
 	take := func(sequence int64, part string, values ...string) {
 		t.Helper()
 		e := &Event{Enqueued: noon, Sequence: sequence, Parts: []string{part}, Time: noon, Values: make([]*Number, 5)}
@@ -88,7 +88,7 @@ func TestFigures(t *testing.T) {
 				e.Values[i+1] = number(t, v)
 			}
 		}
-		if so, err := m.Take(e); so != Counted || err != nil {
+		if so, err := m.Add(e); so != Counted || err != nil {
 			t.Fatalf("event %d: %v, %v", sequence, so, err)
 		}
 	}
@@ -97,8 +97,8 @@ func TestFigures(t *testing.T) {
 	take(3, "a", "-1.5", "-1.5", "-1.5", "-1.5")
 	take(4, "a", "", "7", "", "2")
 	want := []Group{
-		{Parts: []string{"a"}, Time: noon, Version: 4, Figures: []string{"3", "1.5", "-1.5", "3", "1.1666666666666667"}},
-		{Parts: []string{"b"}, Time: noon, Version: 2, Figures: []string{"1", "null", "null", "null", "null"}},
+		{Parts: []string{"a"}, Time: noon, Version: 4, Values: []string{"3", "1.5", "-1.5", "3", "1.1666666666666667"}},
+		{Parts: []string{"b"}, Time: noon, Version: 2, Values: []string{"1", "null", "null", "null", "null"}},
 	}
 	if got := m.Changed(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -107,7 +107,7 @@ func TestFigures(t *testing.T) {
 		t.Errorf("nothing has changed but %+v", got)
 	}
 	take(5, "b", "1", "1", "1", "1")
-	if got := m.Changed(); len(got) != 1 || got[0].Version != 5 || got[0].Figures[0] != "2" {
+	if got := m.Changed(); len(got) != 1 || got[0].Version != 5 || got[0].Values[0] != "2" {
 		t.Errorf("then %+v", got)
 	}
 }
@@ -122,19 +122,19 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"in time":             {noon.Add(-time.Hour), 0, nil, Counted},
 		"just early enough":   {time.Time{}, -Early, nil, Counted},
-		"too early":           {time.Time{}, -Early - 1, nil, Untimely},
+		"too early":           {time.Time{}, -Early - 1, nil, OutsideWindow},
 		"just in time":        {time.Time{}, 2 * time.Hour, nil, Counted},
-		"too late":            {time.Time{}, 2*time.Hour + 1, nil, Untimely},
+		"too late":            {time.Time{}, 2*time.Hour + 1, nil, OutsideWindow},
 		"just whole":          {noon.Add(-Early), 0, nil, Counted},
-		"not whole":           {noon.Add(-Early + 1), 0, nil, Held},
+		"not whole":           {noon.Add(-Early + 1), 0, nil, Incomplete},
 		"another's id":        {time.Time{}, 0, &sluice.CausationID{Source: "s", Partition: "1", Sequence: 700}, Counted},
 		"another number":      {time.Time{}, 0, &sluice.CausationID{Source: "s", Partition: "0", Sequence: 701}, Counted},
 		"another message":     {time.Time{}, 0, &sluice.CausationID{Source: "s", Partition: "0", Sequence: 700, N: 1}, Counted},
-		"the same once again": {time.Time{}, 0, id, Repeated},
+		"the same once again": {time.Time{}, 0, id, Duplicate},
 	} {
-		m := New([]Kind{Count}, 2*time.Hour, c.from)
+		m := New([]Function{Count}, 2*time.Hour, c.from)
 		take := func(id *sluice.CausationID, enqueued time.Duration) Outcome {
-			so, err := m.Take(&Event{Enqueued: noon.Add(enqueued), ID: id, Parts: []string{"a"}, Time: noon, Values: []*Number{nil}})
+			so, err := m.Add(&Event{Enqueued: noon.Add(enqueued), ID: id, Parts: []string{"a"}, Time: noon, Values: []*Number{nil}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,18 +150,18 @@ func TestOutcomes(t *testing.T) {
 }
 
 func TestWhatCannotChangeIsForgotten(t *testing.T) {
-	m := New([]Kind{Count}, time.Hour, time.Time{})
+	m := New([]Function{Count}, time.Hour, time.Time{})
 	for i := range int64(48) {
 		at := noon.Add(time.Duration(i) * time.Hour)
 		for n := range int64(1000) {
 			e := &Event{Enqueued: at, Sequence: i, ID: &sluice.CausationID{Source: "s", Sequence: i*1000 + n}, Parts: []string{"a"}, Time: at, Values: []*Number{nil}}
-			if so, err := m.Take(e); so != Counted || err != nil {
+			if so, err := m.Add(e); so != Counted || err != nil {
 				t.Fatal(so, err)
 			}
 		}
 		m.Changed()
-		if m.Groups() > 3 || len(m.ids) > 10 {
-			t.Fatalf("after %d hours %d groups and %d pages of ids are in memory", i, m.Groups(), len(m.ids))
+		if m.Groups() > 3 || len(m.dedup) > 10 {
+			t.Fatalf("after %d hours %d groups and %d pages of ids are in memory", i, m.Groups(), len(m.dedup))
 		}
 	}
 }
@@ -192,11 +192,11 @@ func TestWhateverIsReadTheFiguresAreTheSame(t *testing.T) {
 			if first > 0 {
 				from = log[first].Enqueued
 			}
-			m, last := New([]Kind{Count, Sum}, 3*time.Hour, from), map[string]Group{}
+			m, last := New([]Function{Count, Sum}, 3*time.Hour, from), map[string]Group{}
 			for rest := log[first:]; len(rest) > 0; {
 				n := 1 + r.IntN(min(len(rest), 100))
 				for _, e := range rest[:n] {
-					if _, err := m.Take(e); err != nil {
+					if _, err := m.Add(e); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -233,18 +233,18 @@ func TestWhateverIsReadTheFiguresAreTheSame(t *testing.T) {
 }
 
 func TestTooManyGroups(t *testing.T) {
-	m := New([]Kind{Count}, time.Hour, time.Time{})
+	m := New([]Function{Count}, time.Hour, time.Time{})
 	for i := range MaxGroups {
 		m.groups[fmt.Sprint(i)] = nil
 	}
-	if _, err := m.Take(&Event{Enqueued: noon, Time: noon, Parts: []string{"a"}, Values: []*Number{nil}}); !errors.Is(err, ErrTooMany) {
+	if _, err := m.Add(&Event{Enqueued: noon, Time: noon, Parts: []string{"a"}, Values: []*Number{nil}}); !errors.Is(err, ErrTooManyGroups) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestKindsHaveNames(t *testing.T) {
 	var names []string
-	for name := range Kinds {
+	for name := range Functions {
 		names = append(names, name)
 	}
 	if slices.Sort(names); !slices.Equal(names, []string{"avg", "count", "max", "min", "sum"}) {

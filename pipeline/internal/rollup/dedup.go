@@ -1,4 +1,4 @@
-package figures
+package rollup
 
 import (
 	"time"
@@ -21,11 +21,11 @@ type page struct {
 	last time.Time // when its newest event was enqueued
 }
 
-// seen remembers ids, a bit each where they are dense.
-type seen map[pageKey]*page
+// dedup remembers ids, a bit each where they are dense.
+type dedup map[pageKey]*page
 
-// mark notes an id, and tells whether it was new.
-func (s seen) mark(id sluice.CausationID, enqueued time.Time) bool {
+// add notes an id, and tells whether it was new.
+func (s dedup) add(id sluice.CausationID, enqueued time.Time) bool {
 	key := pageKey{id.Source, id.Partition, id.N, id.Sequence / pageBits}
 	p := s[key]
 	if p == nil {
@@ -43,8 +43,8 @@ func (s seen) mark(id sluice.CausationID, enqueued time.Time) bool {
 	return true
 }
 
-// forget drops the pages whose events were all enqueued before a time.
-func (s seen) forget(before time.Time) {
+// expire drops the pages whose events were all enqueued before a time.
+func (s dedup) expire(before time.Time) {
 	for key, p := range s {
 		if p.last.Before(before) {
 			delete(s, key)

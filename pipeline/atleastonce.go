@@ -10,22 +10,22 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// streaming is what a file says that writes into a store which can't join the
+// atLeastOnceOptions is what a file says that writes into a store which can't join the
 // checkpoint's transaction.
-type streaming struct {
-	given   []strictyaml.Node // the keys that are of use to nobody else
-	stores  *strictyaml.Node  // leases
-	events  int               // records a second; 0: as many as go
-	ru      int               // request units a second; 0 likewise
-	charged *strictyaml.Node  // rate.ru
-	cluster bool              // the rate is that of all processes together
-	config  sluice.AtLeastOnceConfig
+type atLeastOnceOptions struct {
+	keysGiven []strictyaml.Node // the keys that are of use to nobody else
+	leases    *strictyaml.Node  // leases
+	events    int               // records a second; 0: as many as go
+	ru        int               // request units a second; 0 likewise
+	rateRU    *strictyaml.Node  // rate.ru
+	cluster   bool              // the rate is that of all processes together
+	config    sluice.AtLeastOnceConfig
 }
 
 // keys are those of a file for such a store.
-func (s *streaming) keys(p *Pipeline) strictyaml.Keys {
+func (s *atLeastOnceOptions) keys(p *Pipeline) strictyaml.Keys {
 	note := func(read func(strictyaml.Node)) func(strictyaml.Node) {
-		return func(n strictyaml.Node) { s.given = append(s.given, n); read(n) }
+		return func(n strictyaml.Node) { s.keysGiven = append(s.keysGiven, n); read(n) }
 	}
 	return strictyaml.Keys{
 		"rate":             note(s.readRate),
@@ -36,11 +36,11 @@ func (s *streaming) keys(p *Pipeline) strictyaml.Keys {
 	}
 }
 
-func (s *streaming) readRate(n strictyaml.Node) {
+func (s *atLeastOnceOptions) readRate(n strictyaml.Node) {
 	found := 0
 	ok := n.Object(strictyaml.Keys{
 		"events":  func(n strictyaml.Node) { found++; n.Int(&s.events, 1, 1_000_000) },
-		"ru":      func(n strictyaml.Node) { found++; s.charged = &n; n.Int(&s.ru, 1, 10_000_000) },
+		"ru":      func(n strictyaml.Node) { found++; s.rateRU = &n; n.Int(&s.ru, 1, 10_000_000) },
 		"cluster": func(n strictyaml.Node) { n.Bool(&s.cluster) },
 	})
 	switch {
@@ -51,7 +51,7 @@ func (s *streaming) readRate(n strictyaml.Node) {
 	}
 }
 
-func (s *streaming) readBacklog(n strictyaml.Node) {
+func (s *atLeastOnceOptions) readBacklog(n strictyaml.Node) {
 	var bytes int
 	n.Object(strictyaml.Keys{
 		"events": func(n strictyaml.Node) { n.Int(&s.config.MaxEvents, 1, 100_000_000) },
@@ -62,7 +62,7 @@ func (s *streaming) readBacklog(n strictyaml.Node) {
 	s.config.MaxBytes = int64(bytes)
 }
 
-func (s *streaming) readOrder(n strictyaml.Node) {
+func (s *atLeastOnceOptions) readOrder(n strictyaml.Node) {
 	var word string
 	if !n.OneOf(&word, "key", "partition", "none") {
 		return
@@ -72,7 +72,7 @@ func (s *streaming) readOrder(n strictyaml.Node) {
 
 // readLeases reads where leases, checkpoints and dead letters are kept.
 func (p *Pipeline) readLeases(n strictyaml.Node) {
-	p.streaming.stores = &n
+	p.atLeastOnce.leases = &n
 	found := 0
 	ok := n.Object(strictyaml.Keys{
 		"sql":  func(n strictyaml.Node) { found++; p.readDatabase(n) },
@@ -83,24 +83,24 @@ func (p *Pipeline) readLeases(n strictyaml.Node) {
 	}
 }
 
-// settle sees that the keys of the file go together.
-func (p *Pipeline) settle(top strictyaml.Node, database, memory *strictyaml.Node) {
-	s := &p.streaming
-	inDatabase := p.cosmos == nil && p.next == nil
-	stored := p.at.database != (strictyaml.Place{})
+// checkKeys sees that the keys of the file go together.
+func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.Node) {
+	s := &p.atLeastOnce
+	inDatabase := p.cosmos == nil && p.messages == nil
+	stored := p.places.database != (strictyaml.Place{})
 	if inDatabase && memory != nil {
 		memory.Fail("what it holds goes to a hub or a queue: write target: {eventhub: {hub: …}}")
 		return
 	}
 	switch {
 	case inDatabase:
-		for _, n := range s.given {
+		for _, n := range s.keysGiven {
 			n.Fail("is for a cosmos, eventhub or servicebus target: one transaction for each batch needs none of it")
 		}
 	case memory != nil:
-		p.settleMemory()
-	case p.next != nil && s.charged != nil:
-		s.charged.Fail("is what Cosmos DB charges: write events")
+		p.checkRollupKeys()
+	case p.messages != nil && s.rateRU != nil:
+		s.rateRU.Fail("is what Cosmos DB charges: write events")
 	}
 	switch {
 	case inDatabase && !stored:
@@ -113,32 +113,32 @@ func (p *Pipeline) settle(top strictyaml.Node, database, memory *strictyaml.Node
 	}
 	if _, blobs := p.database.(blobContainer); blobs {
 		if err := blobstore.CheckLease(p.LeaseFor()); err != nil {
-			s.stores.Fail("%w", err)
+			s.leases.Fail("%w", err)
 		}
 	}
 }
 
-// settleMemory refuses what a pipeline in memory has no use for.
-func (p *Pipeline) settleMemory() {
-	s := &p.streaming
-	for _, n := range s.given {
-		if s.stores == nil || n.Place() != s.stores.Place() {
+// checkRollupKeys refuses what a pipeline in memory has no use for.
+func (p *Pipeline) checkRollupKeys() {
+	s := &p.atLeastOnce
+	for _, n := range s.keysGiven {
+		if s.leases == nil || n.Place() != s.leases.Place() {
 			n.Fail("is for events that are done one by one: a memory is built anew at every start")
 		}
 	}
-	if n := p.given.start; n != nil {
+	if n := p.keyNodes.start; n != nil {
 		n.Fail("is for stages with checkpoints: how far back a memory is read, memory.keep says")
 	}
 	if p.Partitions == sluice.Balanced {
-		p.given.partitions.Fail("balanced: a stage in memory must keep its partitions: write all, or a whole number")
+		p.keyNodes.partitions.Fail("balanced: a stage in memory must keep its partitions: write all, or a whole number")
 	}
-	if n := p.given.letters; n != nil {
+	if n := p.keyNodes.letters; n != nil {
 		n.Fail("is for stages with dead letters: what a memory can't take in does not count")
 	}
 }
 
 // rate makes what bounds the records sent.
-func (s *streaming) rate() (*sluice.Rate, error) {
+func (s *atLeastOnceOptions) rate() (*sluice.Rate, error) {
 	switch {
 	case s.events == 0:
 		return nil, nil
@@ -153,13 +153,13 @@ func atLeastOnce[R any](p *Pipeline, parts *Parts, records func(context.Context,
 	if parts.store == nil {
 		return nil, errors.New("these stores keep no checkpoints of their own")
 	}
-	c := p.streaming.config
+	c := p.atLeastOnce.config
 	cfg := sluice.AtLeastOnceConfig{
 		Key: func(record any) string { return key(record.(R)) }, Order: c.Order, CheckpointEvery: c.CheckpointEvery, MaxEvents: c.MaxEvents, MaxBytes: c.MaxBytes,
 		MaxAge: c.MaxAge, AgeFatal: c.AgeFatal, RetryAfter: c.RetryAfter, OnDeadLetter: c.OnDeadLetter,
 	}
 	var err error
-	if cfg.Rate, err = p.streaming.rate(); err != nil {
+	if cfg.Rate, err = p.atLeastOnce.rate(); err != nil {
 		return nil, fmt.Errorf("rate: %w", err)
 	}
 	return sluice.AtLeastOnce(parts.store, records, sink, &cfg), nil

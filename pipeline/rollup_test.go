@@ -23,7 +23,7 @@ type scene struct {
 	t      *testing.T
 	hub    *sluicetest.Hub
 	leases sluicetest.Leases
-	recall *recall
+	recall *rollupWorker
 	told   []string
 
 	mu        sync.Mutex
@@ -68,8 +68,8 @@ func (s *scene) start() func() {
 		s.t.Fatal(err)
 	}
 	p := f.Stages[1]
-	s.recall = newRecall(p)
-	c, err := sluice.New(s.recall.over(s.hub), &s.leases, s.recall.into(s, s), &sluice.Config{Partitions: p.Partitions, Observer: s, MaxBatch: 2})
+	s.recall = newRollupWorker(p)
+	c, err := sluice.New(s.recall.wrapSource(s.hub), &s.leases, s.recall.deliverTo(s, s), &sluice.Config{Partitions: p.Partitions, Observer: s, MaxBatch: 2})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestMemoryIsPublishedOnceItHasCaughtUp(t *testing.T) {
 		s.flight("SAN", 9)
 		s.expect("then", figuresOf("SAN", first, 3, 16, 9, 3))
 		stop()
-		if all, _ := s.recall.Read(t.Context(), sluice.Group{}); len(all) != 0 || len(s.recall.parts) != 0 {
+		if all, _ := s.recall.Read(t.Context(), sluice.Group{}); len(all) != 0 || len(s.recall.partitions) != 0 {
 			t.Errorf("still in memory: %+v", all)
 		}
 		s.flight("SAN", 1)
@@ -161,7 +161,7 @@ func TestMemoryPublishesWholeGroupsOnly(t *testing.T) {
 		if want := figuresOf("SAN", begin.Add(7*time.Hour), 2, 2, 1, 15); len(published) != 23 || published[0] != want {
 			t.Errorf("%d groups, the first %s, want %s", len(published), published[0], want)
 		}
-		if so := s.recall.sums; so.Counted != 46 || so.Incomplete != 2 {
+		if so := s.recall.stats; so.Counted != 46 || so.Incomplete != 2 {
 			t.Errorf("counted %+v", so)
 		}
 		stop()
@@ -193,7 +193,7 @@ func TestWhatDoesNotCountIsTold(t *testing.T) {
 		s.hub.Append("0", sluicetest.Bodies(`{"airport":"SAN","departure":"2000-01-01T01:00:00Z"}`)...)
 		s.flight("SAN", 1)
 		published, told := s.now()
-		if len(published) != 1 || len(told) != 6 || s.recall.sums.Malformed != 5 || s.recall.sums.OutsideWindow != 1 {
+		if len(published) != 1 || len(told) != 6 || s.recall.stats.Malformed != 5 || s.recall.stats.OutsideWindow != 1 {
 			t.Errorf("published %q, told %q", published, told)
 		}
 		for i, want := range []string{
@@ -225,7 +225,7 @@ func TestMemoryDoesNotCountRepeats(t *testing.T) {
 		if len(told) != 1 || !strings.HasPrefix(told[0], `stamp of event 4: chain id "odd": `) || published[len(published)-1] != figuresOf("SAN", begin, 5, 5, 1, 5) {
 			t.Errorf("published %q, told %q", published, told)
 		}
-		if so := s.recall.sums; so.Counted != 5 || so.Duplicates != 2 {
+		if so := s.recall.stats; so.Counted != 5 || so.Duplicates != 2 {
 			t.Errorf("counted %+v", so)
 		}
 	})
@@ -278,8 +278,8 @@ func TestStopWhileTheNextHubIsAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.recall = newRecall(f.Stages[1])
-		c, err := sluice.New(s.recall.over(s.hub), &s.leases, s.recall.into(s, s), &sluice.Config{Partitions: 1})
+		s.recall = newRollupWorker(f.Stages[1])
+		c, err := sluice.New(s.recall.wrapSource(s.hub), &s.leases, s.recall.deliverTo(s, s), &sluice.Config{Partitions: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

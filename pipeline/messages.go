@@ -21,10 +21,10 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// nextTarget is a hub, or a queue or topic of Service Bus, and what becomes of an
+// messageTarget is a hub, or a queue or topic of Service Bus, and what becomes of an
 // event on the way there.
-type nextTarget struct {
-	exit
+type messageTarget struct {
+	destination
 	group   []column // the key or session; none: the key is the event's own
 	session bool     // it is the session
 	body    []column
@@ -34,8 +34,8 @@ type nextTarget struct {
 	wanted  []string // its values
 }
 
-// exit is where messages go.
-type exit interface {
+// destination is where messages go.
+type destination interface {
 	// check sees that it is there.
 	check(ctx context.Context) error
 	transport() (transport, error)
@@ -51,11 +51,11 @@ type transport interface {
 // https://learn.microsoft.com/azure/event-hubs/event-hubs-quotas.
 const maxKey = 128
 
-// readNext reads target.eventhub.
-func (p *Pipeline) readNext(n strictyaml.Node) {
+// readEventHubTarget reads target.eventhub.
+func (p *Pipeline) readEventHubTarget(n strictyaml.Node) {
 	h := &hub{}
-	t := &nextTarget{exit: h}
-	p.next = t
+	t := &messageTarget{destination: h}
+	p.messages = t
 	keys := t.keys(p)
 	keys["hub"] = func(n strictyaml.Node) { n.Text(&h.name) }
 	if !h.read(n, keys) {
@@ -79,10 +79,10 @@ func (p *Pipeline) readNext(n strictyaml.Node) {
 }
 
 // keys are those of all such targets.
-func (t *nextTarget) keys(p *Pipeline) strictyaml.Keys {
+func (t *messageTarget) keys(p *Pipeline) strictyaml.Keys {
 	t.compile()
-	if p.memory != nil {
-		return strictyaml.Keys{"key": p.memory.readKey}
+	if p.rollup != nil {
+		return strictyaml.Keys{"key": p.rollup.readKey}
 	}
 	t.whole = true
 	return strictyaml.Keys{
@@ -99,7 +99,7 @@ func (t *nextTarget) keys(p *Pipeline) strictyaml.Keys {
 }
 
 // readGroup reads where a message's key or session comes from.
-func (t *nextTarget) readGroup(name string, n strictyaml.Node) {
+func (t *messageTarget) readGroup(name string, n strictyaml.Node) {
 	if from, ok := readOrigin(n); ok {
 		t.group = []column{{name: name, at: n, from: from, typ: typeText, required: true}}
 		t.compile()
@@ -107,12 +107,12 @@ func (t *nextTarget) readGroup(name string, n strictyaml.Node) {
 }
 
 // readOnly reads which events are sent: those with these values.
-func (t *nextTarget) readOnly(n strictyaml.Node) {
+func (t *messageTarget) readOnly(n strictyaml.Node) {
 	var columns []column
 	n.Each(func(path string, n strictyaml.Node) {
 		from, err := parseOrigin(path)
 		if err != nil || from.field == fieldBody {
-			n.Fail("%w", cmpError(err, "the whole body can't be it: write body.PATH"))
+			n.Fail("%w", orError(err, "the whole body can't be it: write body.PATH"))
 			return
 		}
 		var want string
@@ -126,8 +126,8 @@ func (t *nextTarget) readOnly(n strictyaml.Node) {
 	t.only = newMapping("value", columns)
 }
 
-// passes tells whether an event has what it must have to be sent.
-func (t *nextTarget) passes(e *sluice.Event) (bool, error) {
+// matches tells whether an event has what it must have to be sent.
+func (t *messageTarget) matches(e *sluice.Event) (bool, error) {
 	if t.only == nil {
 		return true, nil
 	}
@@ -143,7 +143,7 @@ func (t *nextTarget) passes(e *sluice.Event) (bool, error) {
 	return true, nil
 }
 
-func (t *nextTarget) compile() { t.mapping = newMapping("field", slices.Concat(t.group, t.body)) }
+func (t *messageTarget) compile() { t.mapping = newMapping("field", slices.Concat(t.group, t.body)) }
 
 // transport makes what sends to the hub. It connects when it is first used.
 func (h *hub) transport() (transport, error) {
@@ -162,7 +162,7 @@ func (h *hub) transport() (transport, error) {
 	return sender.OpenEventHub(h.connection, name, cfg)
 }
 
-// check implements [exit].
+// check implements [destination].
 func (h *hub) check(ctx context.Context) error {
 	source, err := h.source()
 	if err != nil {
@@ -173,8 +173,8 @@ func (h *hub) check(ctx context.Context) error {
 }
 
 // messages makes an event's message, none if it is not wanted.
-func (t *nextTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
-	if pass, err := t.passes(e); !pass {
+func (t *messageTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
+	if pass, err := t.matches(e); !pass {
 		return nil, err
 	}
 	m := &sender.Message{Key: e.Key}
@@ -243,7 +243,7 @@ func (t columnType) appendJSON(b []byte, v any) ([]byte, error) {
 }
 
 // open makes the sink, after a look at the hub. Parts closes it.
-func (t *nextTarget) open(ctx context.Context, parts *Parts) (*sender.Sink, error) {
+func (t *messageTarget) open(ctx context.Context, parts *Parts) (*sender.Sink, error) {
 	// As with a database: what is wrong with the hub is told at the start.
 	if err := t.check(ctx); err != nil {
 		return nil, err
@@ -252,14 +252,14 @@ func (t *nextTarget) open(ctx context.Context, parts *Parts) (*sender.Sink, erro
 	if err != nil {
 		return nil, err
 	}
-	parts.closeFirst(out.Close)
+	parts.onClose(out.Close)
 	sink := sender.NewSink(out, nil)
-	parts.closeFirst(sink.Close)
+	parts.onClose(sink.Close)
 	return sink, nil
 }
 
 // deliver makes the delivery into the hub.
-func (t *nextTarget) deliver(ctx context.Context, p *Pipeline, parts *Parts) (sluice.Delivery, error) {
+func (t *messageTarget) deliver(ctx context.Context, p *Pipeline, parts *Parts) (sluice.Delivery, error) {
 	sink, err := t.open(ctx, parts)
 	if err != nil {
 		return nil, err

@@ -14,13 +14,13 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/spelling"
 	"github.com/sluice-go/sluice/internal/strictyaml"
-	"github.com/sluice-go/sluice/pipeline/internal/figures"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
+	"github.com/sluice-go/sluice/pipeline/internal/rollup"
 	"github.com/sluice-go/sluice/sender"
 )
 
-// memory is what a file says of figures that are kept in memory.
-type memory struct {
+// rollupConfig is what a file says of figures that are kept in memory.
+type rollupConfig struct {
 	keep time.Duration // how far back the log is read
 	late time.Duration // how long behind its group's time an event counts
 
@@ -28,32 +28,32 @@ type memory struct {
 	time    int      // which of them is its time
 	unit    time.Duration
 	key     int // which of them is the partition key of what is published
-	figures []figure
+	stats   []groupStat
 	mapping *mapping // the group's, then the figures' values
 }
 
-// figure is one of those that a group has.
-type figure struct {
-	name  string
-	kind  figures.Kind
-	value int // of what column; of a count none
+// groupStat is one of those that a group has.
+type groupStat struct {
+	name     string
+	function rollup.Function
+	column   int // of what column; of a count none
 }
 
-// version is the field behind the figures.
-const version = "version"
+// versionField is the field behind the figures.
+const versionField = "version"
 
 // units are the spans that times can be cut to.
 var units = map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
 
-func (p *Pipeline) readMemory(n strictyaml.Node) {
-	m := &memory{keep: 24 * time.Hour}
-	p.memory, p.Rollup = m, true
+func (p *Pipeline) readRollup(n strictyaml.Node) {
+	m := &rollupConfig{keep: 24 * time.Hour}
+	p.rollup, p.Rollup = m, true
 	var group, values []column
 	ok := n.Object(strictyaml.Keys{
 		"keep":    func(n strictyaml.Node) { n.Duration(&m.keep) },
 		"late":    func(n strictyaml.Node) { n.Duration(&m.late) },
 		"group":   func(n strictyaml.Node) { group = m.readGroup(n) },
-		"figures": func(n strictyaml.Node) { values = m.readFigures(n) },
+		"figures": func(n strictyaml.Node) { values = m.readStats(n) },
 	}, "group", "figures")
 	if !ok {
 		return
@@ -64,17 +64,17 @@ func (p *Pipeline) readMemory(n strictyaml.Node) {
 	switch {
 	case m.late <= m.unit:
 		n.Fail("events count for %v behind the beginning of their %v: late must be longer, and keep longer than late (late is half of keep by default)", m.late, m.unit)
-	case m.keep <= m.late+figures.Early:
-		n.Fail("keep is %v and late %v: keep must be longer by more than %v; by how much it is longer the stage may be away without harm", m.keep, m.late, figures.Early)
+	case m.keep <= m.late+rollup.Early:
+		n.Fail("keep is %v and late %v: keep must be longer by more than %v; by how much it is longer the stage may be away without harm", m.keep, m.late, rollup.Early)
 	}
 	names := slices.Clone(m.group)
-	for i := range m.figures {
-		f := &m.figures[i]
-		f.value += len(group)
+	for i := range m.stats {
+		f := &m.stats[i]
+		f.column += len(group)
 		names = append(names, f.name)
 	}
 	for i, name := range names {
-		if name == version || slices.Contains(names[:i], name) {
+		if name == versionField || slices.Contains(names[:i], name) {
 			n.Fail("two fields named %s: what is published has the group's, the figures' and version", name)
 		}
 	}
@@ -82,7 +82,7 @@ func (p *Pipeline) readMemory(n strictyaml.Node) {
 }
 
 // readGroup reads what makes a group: values, and one time.
-func (m *memory) readGroup(n strictyaml.Node) []column {
+func (m *rollupConfig) readGroup(n strictyaml.Node) []column {
 	var columns []column
 	m.time, m.key = -1, -1
 	n.Each(func(name string, n strictyaml.Node) {
@@ -110,7 +110,7 @@ func (m *memory) readGroup(n strictyaml.Node) []column {
 		}
 		from, err := parseOrigin(text)
 		if err != nil || from.field == fieldBody {
-			n.Fail("%w", cmpError(err, "the whole body can't be it: write body.PATH"))
+			n.Fail("%w", orError(err, "the whole body can't be it: write body.PATH"))
 			return
 		}
 		if !slices.Contains(columnTypes[from.field], c.typ) {
@@ -128,10 +128,10 @@ func (m *memory) readGroup(n strictyaml.Node) []column {
 	return columns
 }
 
-// readFigures reads what is told of each group.
-func (m *memory) readFigures(n strictyaml.Node) []column {
+// readStats reads what is told of each group.
+func (m *rollupConfig) readStats(n strictyaml.Node) []column {
 	var columns []column
-	words := slices.Sorted(maps.Keys(figures.Kinds))
+	words := slices.Sorted(maps.Keys(rollup.Functions))
 	n.Each(func(name string, n strictyaml.Node) {
 		if err := checkName(name); err != nil {
 			n.Fail("%w", err)
@@ -144,8 +144,8 @@ func (m *memory) readFigures(n strictyaml.Node) []column {
 		if !of {
 			word = text
 		}
-		kind, known := figures.Kinds[word]
-		if !known || of == (kind == figures.Count) {
+		kind, known := rollup.Functions[word]
+		if !known || of == (kind == rollup.Count) {
 			near := spelling.Nearest(word, words)
 			if near != "" && near != word {
 				n.Fail("%s: did you mean %s?", n.Shown(), near)
@@ -154,18 +154,18 @@ func (m *memory) readFigures(n strictyaml.Node) []column {
 			}
 			return
 		}
-		m.figures = append(m.figures, figure{name: name, kind: kind, value: len(columns)})
+		m.stats = append(m.stats, groupStat{name: name, function: kind, column: len(columns)})
 		if !of {
 			return
 		}
 		from, err := parseOrigin(argument)
 		if err != nil || !slices.Contains(columnTypes[from.field], typeNumeric) {
-			n.Fail("%w", cmpError(err, argument+" can't become a number"))
+			n.Fail("%w", orError(err, argument+" can't become a number"))
 			return
 		}
 		columns = append(columns, column{name: name, at: n, from: from, typ: typeNumeric})
 	})
-	if len(m.figures) == 0 {
+	if len(m.stats) == 0 {
 		n.Fail("has no figures: write them as NAME: count, or NAME: sum(body.PATH)")
 	}
 	return columns
@@ -182,7 +182,7 @@ func call(text string) (word, argument string, ok bool) {
 
 // readKey reads which part of the group is the partition key of what is
 // published.
-func (m *memory) readKey(n strictyaml.Node) {
+func (m *rollupConfig) readKey(n strictyaml.Node) {
 	var name string
 	if !n.Text(&name) {
 		return
@@ -197,14 +197,14 @@ const maxPart = 1 << 10
 
 // event makes of an event what a memory takes. Unread is why its stamp can't be
 // read.
-func (m *memory) event(e *sluice.Event, row []any, picked []jsonpick.Value) (f *figures.Event, unread, err error) {
+func (m *rollupConfig) event(e *sluice.Event, row []any, picked []jsonpick.Value) (f *rollup.Event, unread, err error) {
 	if e.Enqueued.IsZero() {
 		return nil, nil, errors.New("the log doesn't say when it was enqueued")
 	}
 	if err := m.mapping.fill(row, picked, e); err != nil {
 		return nil, nil, err
 	}
-	f = &figures.Event{Enqueued: e.Enqueued, Sequence: e.Sequence, Values: make([]*figures.Number, len(m.figures))}
+	f = &rollup.Event{Enqueued: e.Enqueued, Sequence: e.Sequence, Values: make([]*rollup.Number, len(m.stats))}
 	// As a transactional stage takes it, a stamp that can't be read is none.
 	stamp, stamped, unread := sluice.StampFrom(e.Properties)
 	if stamped {
@@ -221,17 +221,17 @@ func (m *memory) event(e *sluice.Event, row []any, picked []jsonpick.Value) (f *
 			f.Parts = append(f.Parts, v)
 		}
 	}
-	for i, figure := range m.figures {
-		if figure.kind == figures.Count {
+	for i, figure := range m.stats {
+		if figure.function == rollup.Count {
 			continue
 		}
-		text, ok := row[figure.value].(string)
+		text, ok := row[figure.column].(string)
 		if !ok {
 			continue
 		}
-		number, err := figures.ParseNumber(text)
+		number, err := rollup.ParseNumber(text)
 		if err != nil {
-			return nil, nil, fmt.Errorf("field %s: %s: %w", figure.name, m.mapping.columns[figure.value].from, err)
+			return nil, nil, fmt.Errorf("field %s: %s: %w", figure.name, m.mapping.columns[figure.column].from, err)
 		}
 		f.Values[i] = &number
 	}
@@ -239,7 +239,7 @@ func (m *memory) event(e *sluice.Event, row []any, picked []jsonpick.Value) (f *
 }
 
 // message is what is published of a group.
-func (m *memory) message(g *figures.Group) (*sender.Message, error) {
+func (m *rollupConfig) message(g *rollup.Group) (*sender.Message, error) {
 	out := &sender.Message{ContentType: "application/json"}
 	parts := g.Parts
 	b := []byte{'{'}
@@ -262,12 +262,12 @@ func (m *memory) message(g *figures.Group) (*sender.Message, error) {
 		}
 	}
 	var err error
-	for i, f := range m.figures {
-		if b, err = appendField(b, f.name, g.Figures[i]); err != nil {
+	for i, f := range m.stats {
+		if b, err = appendField(b, f.name, g.Values[i]); err != nil {
 			return nil, err
 		}
 	}
-	if b, err = appendField(b, version, strconv.FormatInt(g.Version, 10)); err != nil {
+	if b, err = appendField(b, versionField, strconv.FormatInt(g.Version, 10)); err != nil {
 		return nil, err
 	}
 	out.Body = append(b, '}')

@@ -11,7 +11,7 @@ import (
 )
 
 // next makes the target of a pipeline with these lines under target.eventhub.
-func next(t *testing.T, lines string) *nextTarget {
+func next(t *testing.T, lines string) *messageTarget {
 	t.Helper()
 	p, err := Parse("p.yaml", []byte(`
 source: {eventhub: {connection: "${EVENTHUB_CONNECTION_STRING}", hub: flights}}
@@ -24,7 +24,7 @@ target:
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.next
+	return p.messages
 }
 
 func TestBodiesOfMappedFields(t *testing.T) {

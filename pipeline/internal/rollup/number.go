@@ -1,4 +1,4 @@
-package figures
+package rollup
 
 import (
 	"errors"
@@ -67,8 +67,8 @@ func (n Number) Less(m Number) bool {
 	return n.rat().Cmp(m.rat()) < 0
 }
 
-// Over returns the double nearest to n / count.
-func (n Number) Over(count int64) float64 {
+// DividedBy returns the double nearest to n / count.
+func (n Number) DividedBy(count int64) float64 {
 	f, _ := new(big.Rat).Quo(n.rat(), new(big.Rat).SetInt64(count)).Float64()
 	return f
 }

@@ -52,7 +52,7 @@ func (ns *namespace) read(n strictyaml.Node, more strictyaml.Keys) bool {
 				return
 			}
 			var err error
-			if ns.tls, err = trusting(path); err != nil {
+			if ns.tls, err = tlsConfigWithRoots(path); err != nil {
 				n.Fail("%w", err)
 			}
 		},
@@ -78,9 +78,9 @@ func (ns *namespace) read(n strictyaml.Node, more strictyaml.Keys) bool {
 	return true
 }
 
-// readHub reads source.eventhub.
-func (p *Pipeline) readHub(n strictyaml.Node) {
-	p.at.source = n.Place()
+// readSourceHub reads source.eventhub.
+func (p *Pipeline) readSourceHub(n strictyaml.Node) {
+	p.places.source = n.Place()
 	h := hub{}
 	ok := h.read(n, strictyaml.Keys{
 		"hub":                  func(n strictyaml.Node) { n.Text(&h.name) },
@@ -118,9 +118,9 @@ func (h *hub) source() (*eventhub.Source, error) {
 	return eventhub.NewWithCredential(h.host, h.name, credential, &h.config)
 }
 
-// trusting makes a TLS configuration that trusts the certificates in a PEM
+// tlsConfigWithRoots makes a TLS configuration that trusts the certificates in a PEM
 // file besides the system's.
-func trusting(path string) (*tls.Config, error) {
+func tlsConfigWithRoots(path string) (*tls.Config, error) {
 	pem, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)

@@ -13,22 +13,22 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// entity is a queue or a topic of Service Bus.
-type entity struct {
+// serviceBusEntity is a queue or a topic of Service Bus.
+type serviceBusEntity struct {
 	namespace
 	name string
 }
 
-// readBus reads target.servicebus.
-func (p *Pipeline) readBus(n strictyaml.Node) {
-	e := &entity{}
-	t := &nextTarget{exit: e}
-	p.next = t
+// readServiceBusTarget reads target.servicebus.
+func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
+	e := &serviceBusEntity{}
+	t := &messageTarget{destination: e}
+	p.messages = t
 	found := 0
 	name := func(n strictyaml.Node) { found++; n.Text(&e.name) }
 	keys := t.keys(p)
 	keys["queue"], keys["topic"] = name, name
-	if p.memory == nil {
+	if p.rollup == nil {
 		group := func(name string) func(strictyaml.Node) {
 			return func(n strictyaml.Node) {
 				if len(t.group) > 0 {
@@ -57,8 +57,8 @@ func (p *Pipeline) readBus(n strictyaml.Node) {
 	}
 }
 
-// transport implements [exit].
-func (e *entity) transport() (transport, error) {
+// transport implements [destination].
+func (e *serviceBusEntity) transport() (transport, error) {
 	cfg := &sender.ServiceBusConfig{Client: azservicebus.ClientOptions{ApplicationID: "sluice", TLSConfig: e.tls}}
 	if e.connection != "" {
 		return sender.OpenServiceBus(e.connection, e.name, cfg)
@@ -70,8 +70,8 @@ func (e *entity) transport() (transport, error) {
 	return sender.OpenServiceBusWithCredential(e.host, e.name, credential, cfg)
 }
 
-// check implements [exit].
-func (e *entity) check(ctx context.Context) error {
+// check implements [destination].
+func (e *serviceBusEntity) check(ctx context.Context) error {
 	out, err := e.transport()
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // send sends a batch and completes its records, or sees to it that another
 // request will: each of them is done, queued again, or on the way to another
 // queue when it returns.
-func (q *queue) send(ctx context.Context, batch []*record) (f flown) {
+func (q *queue) send(ctx context.Context, batch []*record) (f batchStats) {
 	live := batch[:0]
 	for _, r := range batch {
 		if err := r.ctx.Err(); err != nil {
@@ -51,17 +51,17 @@ func (q *queue) send(ctx context.Context, batch []*record) (f flown) {
 		{"x-ms-documentdb-partitionkeyrangeid", q.id},
 	}}
 	if e := q.sink.account.send(ctx, req); e != nil {
-		q.fail(live, e, e.verdict(), 0)
+		q.fail(live, e, e.outcome(), 0)
 		return f
 	}
-	v := judgeBatch(req.status, subStatus(req.head))
+	v := batchOutcomeOf(req.status, subStatus(req.head))
 	if v == written {
-		return q.land(live, req)
+		return q.complete(live, req)
 	}
 	f.cost = charge(req.head)
-	e, after := q.sink.account.fault(req), retryAfter(req.head)
+	e, after := q.sink.account.errorOf(req), retryAfter(req.head)
 	switch {
-	case v == tooLarge && len(live) > 1, v == unread && len(live) > 1:
+	case v == tooLarge && len(live) > 1, v == unprocessed && len(live) > 1:
 		half := len(live) / 2
 		for _, part := range [][]*record{live[:half], live[half:]} {
 			g := q.send(ctx, part)
@@ -72,13 +72,13 @@ func (q *queue) send(ctx context.Context, batch []*record) (f flown) {
 			}
 		}
 		return f
-	case v == unread:
+	case v == unprocessed:
 		// A document that makes the account refuse the whole batch must not stop
 		// its partition for ever. Asked about it alone, the account says whether it
 		// is the document.
 		return q.sendOne(ctx, live[0])
 	case v == tooLarge:
-		e.Document, v = live[0].doc.ID, refused
+		e.Document, v = live[0].doc.ID, rejected
 	case req.status == http.StatusTooManyRequests:
 		f.throttle(after)
 	}
@@ -87,9 +87,9 @@ func (q *queue) send(ctx context.Context, batch []*record) (f flown) {
 }
 
 // fail gives all of a batch the same outcome.
-func (q *queue) fail(batch []*record, e *Error, v verdict, after time.Duration) {
+func (q *queue) fail(batch []*record, e *Error, v outcome, after time.Duration) {
 	if v == moved {
-		q.sink.strand(batch, q, e)
+		q.sink.awaitRoutes(batch, q, e)
 		return
 	}
 	for _, r := range batch {
@@ -106,31 +106,31 @@ type operation struct {
 	body        []byte
 }
 
-// landing is an answer that is being given out to its records.
-type landing struct {
-	flown
+// batchResult is an answer that is being given out to its records.
+type batchResult struct {
+	batchStats
 	activity string
 	last     *Error // the error before: one that is the same is not made again
 }
 
-// land gives each record of a batch its own outcome.
-func (q *queue) land(batch []*record, req *request) flown {
-	l := landing{activity: line(req.head.Get("x-ms-activity-id")), last: &Error{}}
+// complete gives each record of a batch its own outcome.
+func (q *queue) complete(batch []*record, req *request) batchStats {
+	l := batchResult{activity: firstLine(req.head.Get("x-ms-activity-id")), last: &Error{}}
 	i := 0
 	sound := elements(req.answer.Bytes(), func(value []byte) {
 		if i >= len(batch) {
 			return
 		}
 		op := parseOperation(value, batch[i].doc.Source != nil)
-		q.settle(batch[i], &op, &l)
+		q.completeOne(batch[i], &op, &l)
 		i++
 	})
 	if !sound || i < len(batch) {
-		e := q.sink.account.fault(req)
+		e := q.sink.account.errorOf(req)
 		e.Message = fmt.Sprintf("an answer with %d outcomes to %d operations", i, len(batch))
-		q.fail(batch[i:], e, busy, 0)
+		q.fail(batch[i:], e, retryable, 0)
 	}
-	return l.flown
+	return l.batchStats
 }
 
 func parseOperation(value []byte, version bool) (op operation) {
@@ -160,15 +160,15 @@ func parseOperation(value []byte, version bool) (op operation) {
 	return op
 }
 
-// settle gives one record its outcome, or its next step.
-func (q *queue) settle(r *record, op *operation, l *landing) {
+// completeOne gives one record its outcome, or its next step.
+func (q *queue) completeOne(r *record, op *operation, l *batchResult) {
 	r.cost += op.cost
 	l.cost += op.cost
 	l.operations++
-	if r.doc.Source != nil && q.next(r, op) {
+	if r.doc.Source != nil && q.advance(r, op) {
 		return
 	}
-	v := judge(op.status, op.sub)
+	v := outcomeOf(op.status, op.sub)
 	if v == written {
 		q.sink.finish(r, sluice.WriteResult{Cost: r.cost})
 		return
@@ -182,17 +182,17 @@ func (q *queue) settle(r *record, op *operation, l *landing) {
 		l.last = e
 	}
 	switch v {
-	case refused:
+	case rejected:
 		e.Document = r.doc.ID
 	case moved:
-		q.sink.strand([]*record{r}, q, e)
+		q.sink.awaitRoutes([]*record{r}, q, e)
 		return
 	}
 	q.sink.finish(r, e.result(v, op.after, r.cost))
 }
 
 // sendOne sends a record in a request of its own.
-func (q *queue) sendOne(ctx context.Context, r *record) flown {
+func (q *queue) sendOne(ctx context.Context, r *record) batchStats {
 	req := &request{method: http.MethodPost, kind: "docs", header: [][2]string{{"x-ms-documentdb-partitionkey", string(r.appendKey(nil, false))}}}
 	switch r.step {
 	case upsert:
@@ -210,28 +210,28 @@ func (q *queue) sendOne(ctx context.Context, r *record) flown {
 		req.header = append(req.header, [2]string{"Prefer", "return=minimal"})
 	}
 	if e := q.sink.account.send(ctx, req); e != nil {
-		q.fail([]*record{r}, e, e.verdict(), 0)
-		return flown{}
+		q.fail([]*record{r}, e, e.outcome(), 0)
+		return batchStats{}
 	}
 	op := operation{
 		status: req.status, sub: subStatus(req.head), after: retryAfter(req.head), cost: charge(req.head),
 		etag: req.head.Get("etag"), body: req.answer.Bytes(),
 	}
-	l := landing{last: q.sink.account.fault(req)}
+	l := batchResult{last: q.sink.account.errorOf(req)}
 	if op.status == http.StatusNotFound && req.id == "" { // then it is the container that is missing
-		q.fail([]*record{r}, l.last, down, 0)
-		return l.flown
+		q.fail([]*record{r}, l.last, outage, 0)
+		return l.batchStats
 	}
-	q.settle(r, &op, &l)
-	return l.flown
+	q.completeOne(r, &op, &l)
+	return l.batchStats
 }
 
-// verdict is that on no answer at all.
-func (e *Error) verdict() verdict {
-	if passing(e.Err) {
-		return busy
+// outcome is that on no answer at all.
+func (e *Error) outcome() outcome {
+	if transient(e.Err) {
+		return retryable
 	}
-	return down
+	return outage
 }
 
 func integer(value []byte) int {

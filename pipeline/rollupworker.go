@@ -1,0 +1,334 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
+	"github.com/sluice-go/sluice/pipeline/internal/rollup"
+	"github.com/sluice-go/sluice/sender"
+)
+
+// RollupStats is what a pipeline that is [Pipeline.Rollup] has done so
+// far. What is read anew counts anew.
+type RollupStats struct {
+	Counted       int64 // events
+	Duplicates    int64 // events that were counted already: the stage before has sent them twice
+	OutsideWindow int64 // events that came too late, or too early, for their group
+	Incomplete    int64 // events of groups that the memory doesn't reach back for as a whole
+	Malformed     int64 // events without a group, or with what is no number where one should be
+	Published     int64 // messages
+}
+
+// rollupWorker is a pipeline's memory at work.
+type rollupWorker struct {
+	config *rollupConfig
+	target *messageTarget
+	group  sluice.Group
+	retry  struct{ min, max time.Duration }
+
+	sink     sluice.Sink[*sender.Message]
+	observer sluice.Observer
+
+	mu          sync.Mutex
+	incarnation string // the topic's, when last asked
+	partitions  map[string]*rollupPartition
+	stats       RollupStats
+}
+
+// rollupPartition is the memory of a partition, as long as that is assigned.
+type rollupPartition struct {
+	incarnation      string
+	from             time.Time // see [rollup.New]
+	truncated        bool      // from is behind the first event: what came before is gone
+	position         sluice.Position
+	published        bool // what is in memory is published
+	badStampReported bool // it was told of a stamp that can't be read
+	groups           *rollup.Partition
+	row              []any
+	picked           []jsonpick.Value
+}
+
+func newRollupWorker(p *Pipeline) *rollupWorker {
+	r := &rollupWorker{config: p.rollup, target: p.messages, group: p.Group, partitions: map[string]*rollupPartition{}}
+	r.retry.min, r.retry.max = p.config.RetryMin, p.config.RetryMax
+	return r
+}
+
+// deliver makes the delivery from memory into the next hub.
+func (r *rollupWorker) deliver(ctx context.Context, parts *Parts, observer sluice.Observer) (sluice.Delivery, error) {
+	if r.sink != nil {
+		return nil, errors.New("a memory has one consumer: open the pipeline again for another")
+	}
+	sink, err := r.target.open(ctx, parts)
+	if err != nil {
+		return nil, err
+	}
+	return r.deliverTo(sink, observer), nil
+}
+
+// deliverTo makes the delivery into a sink.
+func (r *rollupWorker) deliverTo(sink sluice.Sink[*sender.Message], observer sluice.Observer) sluice.Delivery {
+	r.sink, r.observer = sink, observer
+	return sluice.Replay(sluice.Replayer{Apply: r.apply, CaughtUp: r.caughtUp, Released: r.released})
+}
+
+// wrapSource is the source as the memory reads it.
+func (r *rollupWorker) wrapSource(source driver.Source) driver.Source {
+	return &rollupSource{source, r}
+}
+
+// rollupSource is a source that is read as far back as the memory reaches, and tells
+// it how far that is.
+type rollupSource struct {
+	driver.Source
+	worker *rollupWorker
+}
+
+func (w *rollupSource) Describe(ctx context.Context) (sluice.Topic, error) {
+	topic, err := w.Source.Describe(ctx)
+	if err == nil {
+		w.worker.mu.Lock()
+		w.worker.incarnation = topic.Incarnation
+		w.worker.mu.Unlock()
+	}
+	return topic, err
+}
+
+func (w *rollupSource) Seek(ctx context.Context, partition string, _ sluice.Start, epoch int64) (sluice.Position, error) {
+	r := w.worker
+	p := &rollupPartition{
+		from:   time.Now().Add(-r.config.keep),
+		row:    make([]any, len(r.config.mapping.columns)),
+		picked: make([]jsonpick.Value, r.config.mapping.paths),
+	}
+	var err error
+	if p.position, err = w.Source.Seek(ctx, partition, sluice.At(p.from), epoch); err != nil {
+		return p.position, err
+	}
+	b, err := w.Source.Bounds(ctx, partition)
+	if err != nil {
+		return p.position, err
+	}
+	switch {
+	case p.position.Sequence < 0:
+		p.from = time.Time{} // from the very first event on
+	case p.position.Sequence < b.First && !b.LastEnqueued.Before(p.from):
+		p.truncated = true // the log reaches back less far
+	}
+	r.mu.Lock()
+	p.incarnation = r.incarnation
+	r.partitions[partition] = p
+	r.mu.Unlock()
+	return p.position, nil
+}
+
+func (r *rollupWorker) partition(partition string) *rollupPartition {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.partitions[partition]
+}
+
+// rollupOf is the partition's memory, which begins with its first event.
+func (r *rollupWorker) rollupOf(p *rollupPartition, first *sluice.Event) *rollup.Partition {
+	if p.groups == nil {
+		if p.truncated {
+			p.from = first.Enqueued.Add(1)
+		}
+		kinds := make([]rollup.Function, len(r.config.stats))
+		for i, f := range r.config.stats {
+			kinds[i] = f.function
+		}
+		p.groups = rollup.New(kinds, r.config.late, p.from)
+	}
+	return p.groups
+}
+
+// apply is [sluice.Replayer].Apply.
+func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
+	p := r.partition(b.Partition)
+	m := r.rollupOf(p, b.Events[0])
+	var sums RollupStats
+	for _, e := range b.Events {
+		f, unread, err := r.config.event(e, p.row, p.picked)
+		if err != nil {
+			sums.Malformed++
+			r.report(b.Partition, b.Epoch, sluice.Reject(fmt.Errorf("event %d does not count: %w", e.Sequence, err)))
+			continue
+		}
+		if unread != nil && !p.badStampReported {
+			p.badStampReported = true
+			r.report(b.Partition, b.Epoch, fmt.Errorf("stamp of event %d: %w: repeats can't be told by such stamps, see who sets the properties named sluice-*", e.Sequence, unread))
+		}
+		outcome, err := m.Add(f)
+		if err != nil {
+			return err
+		}
+		switch outcome {
+		case rollup.Counted:
+			sums.Counted++
+		case rollup.Duplicate:
+			sums.Duplicates++
+		case rollup.OutsideWindow:
+			sums.OutsideWindow++
+			r.report(b.Partition, b.Epoch, sluice.Reject(fmt.Errorf("event %d does not count: it was enqueued at %s, which is not from %v before to %v after %s",
+				e.Sequence, e.Enqueued.UTC().Format(time.RFC3339), rollup.Early, r.config.late, f.Time.UTC().Format(time.RFC3339))))
+		case rollup.Incomplete:
+			sums.Incomplete++
+		}
+	}
+	r.addStats(sums)
+	last := b.Events[len(b.Events)-1].Position()
+	if !p.published {
+		r.setPosition(p, last, false)
+		return nil
+	}
+	return r.publish(ctx, p, b.Partition, b.Epoch, last)
+}
+
+// caughtUp is [sluice.Replayer].CaughtUp.
+func (r *rollupWorker) caughtUp(ctx context.Context, lease sluice.Lease) error {
+	p := r.partition(lease.Partition)
+	if p.groups == nil { // nothing was read
+		r.setPosition(p, p.position, true)
+		return nil
+	}
+	return r.publish(ctx, p, lease.Partition, lease.Epoch, p.position)
+}
+
+// released is [sluice.Replayer].Released.
+func (r *rollupWorker) released(lease sluice.Lease, _ error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.partitions, lease.Partition)
+}
+
+// setPosition notes up to where memory has come.
+func (r *rollupWorker) setPosition(p *rollupPartition, to sluice.Position, published bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.position, p.published = to, published
+}
+
+func (r *rollupWorker) addStats(more RollupStats) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.stats
+	s.Counted += more.Counted
+	s.Duplicates += more.Duplicates
+	s.OutsideWindow += more.OutsideWindow
+	s.Incomplete += more.Incomplete
+	s.Malformed += more.Malformed
+	s.Published += more.Published
+}
+
+// publish sends the groups that have changed, and returns when all have been
+// accepted: nothing of a group overtakes what was sent of it before.
+func (r *rollupWorker) publish(ctx context.Context, p *rollupPartition, partition string, epoch int64, to sluice.Position) error {
+	changed := p.groups.Changed()
+	messages := make([]*sender.Message, len(changed))
+	for i := range changed {
+		var err error
+		if messages[i], err = r.config.message(&changed[i]); err != nil {
+			return err
+		}
+	}
+	const most = 10_000 // in flight
+	for len(messages) > 0 {
+		n := min(len(messages), most)
+		if err := r.send(ctx, partition, epoch, messages[:n]); err != nil {
+			return fmt.Errorf("publish: %w", err)
+		}
+		messages = messages[n:]
+	}
+	r.setPosition(p, to, true)
+	return nil
+}
+
+// send sends messages until all are accepted or ctx ends. One that the hub
+// refuses for good is told and passed over.
+func (r *rollupWorker) send(ctx context.Context, partition string, epoch int64, messages []*sender.Message) error {
+	wait := max(r.retry.min, 100*time.Millisecond)
+	for {
+		results := make([]error, len(messages))
+		var flying sync.WaitGroup
+		for i, m := range messages {
+			flying.Add(1)
+			r.sink.Submit(ctx, m, func(so sluice.WriteResult) {
+				results[i] = so.Err
+				flying.Done()
+			})
+		}
+		flying.Wait()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var again []*sender.Message
+		var failure error
+		accepted := int64(0)
+		for i, err := range results {
+			switch {
+			case err == nil:
+				accepted++
+			case errors.Is(err, sluice.ErrRejected):
+				r.report(partition, epoch, fmt.Errorf("figures of %s are not published: %w", messages[i].Key, err))
+			default:
+				failure, again = err, append(again, messages[i])
+			}
+		}
+		r.addStats(RollupStats{Published: accepted})
+		if len(again) == 0 {
+			return nil
+		}
+		r.report(partition, epoch, fmt.Errorf("publish %d messages: %w", len(again), failure))
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return ctx.Err()
+		}
+		messages, wait = again, min(2*wait, max(r.retry.max, 10*time.Second))
+	}
+}
+
+func (r *rollupWorker) report(partition string, epoch int64, err error) {
+	if r.observer != nil {
+		r.observer.Observe(sluice.Observation{Kind: sluice.KindFailed, Time: time.Now(), Partition: partition, Epoch: epoch, Err: err})
+	}
+}
+
+// Read implements [Checkpoints] with what this process has published.
+func (r *rollupWorker) Read(context.Context, sluice.Group) ([]sluice.Checkpoint, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []sluice.Checkpoint
+	for partition, p := range r.partitions {
+		if p.published {
+			list = append(list, sluice.Checkpoint{Group: r.group, Partition: partition, Incarnation: p.incarnation, Position: p.position})
+		}
+	}
+	return list, nil
+}
+
+// Reset implements [Checkpoints].
+func (r *rollupWorker) Reset(context.Context, sluice.Group, string, string, sluice.Position) (int64, error) {
+	return 0, errors.New("a memory has no checkpoints: it is read anew at every start")
+}
+
+// RollupStats tells what a pipeline that is [Pipeline.Rollup] has done; of others
+// there is nothing to tell.
+func (parts *Parts) RollupStats() RollupStats {
+	if parts.rollup == nil {
+		return RollupStats{}
+	}
+	parts.rollup.mu.Lock()
+	defer parts.rollup.mu.Unlock()
+	return parts.rollup.stats
+}
