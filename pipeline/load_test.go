@@ -359,7 +359,7 @@ func FuzzParse(f *testing.F) {
 		if err == nil {
 			for _, p := range all.Stages {
 				whole := p.target.mapping != nil || p.cosmos != nil || p.messages != nil && p.messages.mapping != nil
-				if p.Partitions == 0 || p.Group.Topic == "" || p.database == nil || !whole || p.Rollup && p.rollup.mapping == nil {
+				if p.keyNodes.partitions == nil || p.Group.Topic == "" || p.database == nil || !whole || p.Rollup && p.rollup.mapping == nil {
 					t.Fatalf("incomplete: %+v", *p)
 				}
 			}
