@@ -22,7 +22,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		foreign: "it is a SQLite file of something else (schema 0, 1 tables)",
+		foreign: "the SQLite file belongs to another program (schema 0, 1 tables)",
 		filepath.Join(t.TempDir(), "nowhere", "state.db"): "give a path where a SQLite file can be created",
 	} {
 		if _, err := sqlitestore.Open(path); err == nil || !strings.Contains(err.Error(), want) {
@@ -68,8 +68,8 @@ func TestOpenAgain(t *testing.T) {
 	}
 }
 
-// TestAsideIsBounded: of what is set aside the last thousand stay.
-func TestAsideIsBounded(t *testing.T) {
+// TestDeadLettersAreBounded: the last thousand dead letters are kept.
+func TestDeadLettersAreBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s, err := sqlitestore.Open(path)
 	if err != nil {
@@ -98,7 +98,7 @@ func TestAsideIsBounded(t *testing.T) {
 	}
 	list, err := q.DeadLetters(t.Context())
 	if err != nil || len(list) != 1000 || string(list[0].Body) != "102" || string(list[999].Body) != "last" {
-		t.Errorf("%d are set aside, %v; want 1,000, from 102 on", len(list), err)
+		t.Errorf("%d dead letters, %v; want 1,000, from 102 on", len(list), err)
 	}
 	if other, err := s.Queue("other", 0).DeadLetters(t.Context()); err != nil || len(other) != 1 {
 		t.Errorf("of another queue %d are left, %v", len(other), err)

@@ -279,7 +279,7 @@ func (t *Target) stopFrom(ctx context.Context, from int) error {
 // Worker describes a process of a pool.
 type Worker struct {
 	Number   int
-	PID      int // id
+	PID      int
 	Started  time.Time
 	Restarts int // how often it was restarted by this pool
 }
