@@ -34,7 +34,7 @@
 //	sluice.limiter.wait                 counter    seconds for which the rate, or the store's RU, held records back
 //	sluice.inflight.messages            gauge      at least once: taken and not done
 //	sluice.failures                     counter    outages of log, database and lease store; hooks
-//	sluice.stopped                      gauge      1 while a partition waits for a person
+//	sluice.stopped                      gauge      1 while a partition is halted, operator action required
 //
 // # Traces
 //

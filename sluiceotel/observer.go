@@ -136,7 +136,7 @@ func (s *instruments) create(m metric.Meter) error {
 	gauge(&s.held, "sluice.lease.held", "{lease}", "1 while the partition is this process's.")
 	gauge(&s.epoch, "sluice.lease.epoch", "{epoch}", "Epoch of the partition's lease.")
 	gauge(&s.inFlight, "sluice.inflight.messages", "{message}", "Events taken and not done.")
-	gauge(&s.stopped, "sluice.stopped", "{partition}", "1 while the partition waits for a person.")
+	gauge(&s.stopped, "sluice.stopped", "{partition}", "1 while the partition is halted, operator action required.")
 	var err error
 	s.cost, err = m.Float64Counter("sluice.written.cost", metric.WithUnit("{unit}"), metric.WithDescription("What the store charged, in its own unit (RU for Cosmos DB)."))
 	errs = append(errs, err)

@@ -55,9 +55,9 @@ func newDoor(token string) (*door, error) {
 // Who is refused, and why.
 var (
 	errSignIn  = errors.New("sign in first")
-	errWrong   = errors.New("this token is not right")
+	errWrong   = errors.New("this token is wrong")
 	errTooMany = errors.New("too many attempts from here: wait a few seconds")
-	errOutside = errors.New("without a token only this machine may look, by its loopback address: set one to reach the dashboard from elsewhere")
+	errOutside = errors.New("without a token the dashboard answers only requests of this machine, to its loopback address: set a token to reach it from elsewhere")
 )
 
 // admit returns nil if the request may pass.

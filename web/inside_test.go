@@ -226,7 +226,7 @@ func TestTroubles(t *testing.T) {
 		got = append(got, x.Level+": "+x.Text)
 	}
 	want := []string{
-		"bad: Partition 0 can't go on: the hub was recreated",
+		"bad: Partition 0 halted, operator action required: the hub was recreated",
 		"bad: The lease store did not answer: connection refused",
 		"bad: events are lost",
 		"warn: nobody reads them",

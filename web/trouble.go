@@ -28,7 +28,7 @@ func troubles(k *known, rows []row, warnings []health.Warning) []trouble {
 	for i := range rows {
 		switch r := &rows[i]; r.State {
 		case "stopped":
-			say("bad", "Partition %s can't go on: %s", r.ID, r.Error)
+			say("bad", "Partition %s halted, operator action required: %s", r.ID, r.Error)
 		case "paused":
 			paused = append(paused, r.ID)
 		}

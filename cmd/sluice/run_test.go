@@ -116,7 +116,7 @@ func TestUntilCaughtUpInterruptedFails(t *testing.T) {
 	env := environment(connection, databases["sqlite"](t), "PARTITIONS=1")
 	must(t, "", env, "send", "--hub", "flights", "--key-field", "origin", writeLines(t, flights20k(t)[:100]))
 	p := start(t, "", env, "run", example(t), "--until-caught-up")
-	await(t, "a partition", func() bool { return strings.Contains(p.err.String(), "reading begins") })
+	await(t, "a partition", func() bool { return strings.Contains(p.err.String(), "reading started") })
 	p.signal(os.Interrupt)
 	if code := p.wait(); code != 1 || !strings.HasSuffix(p.err.String(), "sluice: interrupted before it had caught up\n") {
 		t.Errorf("exit code %d: %s", code, p.err.String())
@@ -238,7 +238,7 @@ func TestLogs(t *testing.T) {
 		decode(t, line, &entry)
 		said = append(said, entry.Level+" "+entry.Msg)
 	}
-	for _, want := range []string{"INFO partition taken", "WARN event became a dead letter", "INFO stopped"} {
+	for _, want := range []string{"INFO partition acquired", "WARN event stored as dead letter", "INFO stopped"} {
 		if !slices.Contains(said, want) {
 			t.Errorf("no %q in %q", want, said)
 		}

@@ -30,7 +30,7 @@ export function show(on) {
 // update takes a tick: it loads the list again when letters came or went.
 export function update(t) {
   now = t.now;
-  put($("letters-sum"), t.dead < 0 ? "not known" : t.dead || t.retrying ? [`${count(t.dead)}${t.more ? " or more" : ""} to decide`, t.retrying && `${count(t.retrying)} on retry`].filter(Boolean).join(" · ") : "none waits");
+  put($("letters-sum"), t.dead < 0 ? "not known" : t.dead || t.retrying ? [`${count(t.dead)}${t.more ? " or more" : ""} open`, t.retrying && `${count(t.retrying)} retrying`].filter(Boolean).join(" · ") : "none");
   if (!visible) return;
   runs(t.runs);
   const state = JSON.stringify([t.dead, t.retrying, t.parked, t.redriven, t.runs]);
@@ -70,7 +70,7 @@ async function load(after) {
   rows();
 }
 
-const STATUS = { dead: "to decide", retry: "on retry", discarded: "discarded" };
+const STATUS = { dead: "dead", retry: "retrying", discarded: "discarded" };
 
 function rows() {
   const body = $("letters").tBodies[0];
@@ -89,7 +89,7 @@ function rows() {
     put(tr.querySelector(".when"), ago(letters[i].failedAt, now));
   }
   const searched = $("search").value.trim() !== "" || $("status").value !== "";
-  put($("letters-empty"), searched ? "Nothing is found." : "No dead letters. Every event was handled.");
+  put($("letters-empty"), searched ? "No results." : "No dead letters. Every event was handled.");
   $("letters-empty").hidden = letters.length > 0 || !$("letters-error").hidden;
   document.querySelector("#page-dead-letters .scroll").hidden = letters.length === 0;
   $("letters-more").hidden = !more;
@@ -138,7 +138,7 @@ async function act(verb, body) {
   try {
     const so = await post(`/api/dead-letters/${verb}`, body);
     if (verb === "discard") say(`${plural(so.letters, "dead letter", "dead letters")} discarded. They stay listed as such.`);
-    else if (so.letters === 0) say("There is nothing left to retry.");
+    else if (so.letters === 0) say("No dead letters left to retry.");
     if (so.more) say(`These were the first ${count(so.letters)}: there may be more.`);
     picked.clear();
     await load();
@@ -173,7 +173,7 @@ function fresh() {
   load();
 }
 
-// runs tells what became of retries.
+// runs shows the results of retries.
 function runs(list) {
   const node = $("runs");
   const keys = JSON.stringify(list);
@@ -181,7 +181,7 @@ function runs(list) {
   node.dataset.keys = keys;
   node.replaceChildren(...list.map((r) => {
     const parts = [r.applied && `${count(r.applied)} applied`, r.failed && `${count(r.failed)} failed again`, r.discarded && `${count(r.discarded)} discarded meanwhile`, r.waiting && `${count(r.waiting)} waiting for the partition’s owner`];
-    const text = `Retry of ${plural(r.marked, "dead letter", "dead letters")}: ${parts.filter(Boolean).join(", ") || "under way"}${r.error ? ` (${r.error})` : ""}.`;
+    const text = `Retry of ${plural(r.marked, "dead letter", "dead letters")}: ${parts.filter(Boolean).join(", ") || "running"}${r.error ? ` (${r.error})` : ""}.`;
     const level = r.failed || r.error ? "bad" : r.ended ? "good" : "wait";
     const failures = (r.failures ?? []).map((f) => el("li", {}, `event ${f.partition} / ${f.sequence}: ${f.error}`));
     return el("div", { "data-level": level }, text, failures.length && el("ul", {}, ...failures));
@@ -217,8 +217,8 @@ async function look(id) {
 }
 
 function body(l) {
-  if (!l.hasBody) return el("p", { class: "quiet" }, "It is not stored: a retry reads it from the log.");
-  const about = [l.bytes && "It is not text.", l.cut && "It begins with:"].filter(Boolean).join(" ");
+  if (!l.hasBody) return el("p", { class: "quiet" }, "The body is not stored: a retry reads it from the log.");
+  const about = [l.bytes && "The body is not text.", l.cut && "It begins with:"].filter(Boolean).join(" ");
   return el("div", {}, about && el("p", { class: "quiet" }, about), el("pre", {}, l.bytes ? hex(atob(l.bytes)) : l.text ?? ""));
 }
 

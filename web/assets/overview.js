@@ -64,13 +64,13 @@ function prepare(t) {
   const ms = (v) => { const m = milliseconds(v); return `${m.text} ${m.unit}`; };
   charts = [
     new Chart(at, t.streaming ? "Records written a second" : "Events a second", [{ key: "done", format: rate, fill: true }], { axis: short, least: 5 }),
-    new Chart(at, "Events waiting", [{ key: "lag", format: count, fill: true }], { axis: short, least: 5 }),
+    new Chart(at, "Lag", [{ key: "lag", format: count, fill: true }], { axis: short, least: 5 }),
     {
       charged: () => new Chart(at, "RU a second", [{ key: "cost", format: rate, fill: true }], { axis: short, least: 10 }),
       streaming: () => new Chart(at, "Events in flight", [{ key: "inFlight", format: count, fill: true }], { axis: short, least: 5 }),
       committing: () => new Chart(at, "Commits", [{ name: "mean", key: "took", format: ms }, { name: "longest", key: "longest", format: ms }], { axis: ms, least: 5 }),
     }[mode](),
-    new Chart(at, "Trouble", [{ name: "dead letters", key: "letters", format: count, colour: 2 }, { name: "attempts repeated", key: "retries", format: count, colour: 1 }], { axis: short, least: 4 }),
+    new Chart(at, "Errors", [{ name: "dead letters", key: "letters", format: count, colour: 2 }, { name: "retries", key: "retries", format: count, colour: 1 }], { axis: short, least: 4 }),
   ];
 }
 
@@ -100,13 +100,13 @@ function verdict(t) {
   const all = total(t);
   const are = (level) => t.trouble.some((x) => x.level === level);
   let [level, text] =
-    !t.known || !all ? ["wait", "Looking at the stores…"]
-    : are("bad") ? ["bad", "Something needs a person."]
-    : are("warn") ? ["warn", "Events flow, but not everywhere."]
+    !t.known || !all ? ["wait", "Reading the stores…"]
+    : are("bad") ? ["bad", "Operator action required."]
+    : are("warn") ? ["warn", "Events flow, with warnings."]
     : t.free === all ? ["wait", "No partition has an owner yet."]
-    : t.free ? ["good", `Taking partitions: ${count(all - t.free)} of ${count(all)}.`]
-    : t.lag < 0 ? ["wait", "Looking how much waits…"]
-    : t.lag > Math.max(1000, 3 * t.rate) ? ["good", `Catching up: ${plural(t.lag, "event waits", "events wait")}.`]
+    : t.free ? ["good", `Acquiring partitions: ${count(all - t.free)} of ${count(all)}.`]
+    : t.lag < 0 ? ["wait", "Reading the lag…"]
+    : t.lag > Math.max(1000, 3 * t.rate) ? ["good", `Catching up: ${plural(t.lag, "event", "events")} behind.`]
     : ["good", `Events flow: ${plural(all, "partition", "partitions")}${t.seen === all ? ", all up to date" : ""}.`];
   if (level === "good" && t.paused) text = text.replace(/\.$/, `, ${count(t.paused)} paused.`);
   put($("verdict"), text);
@@ -120,13 +120,13 @@ function tiles(t) {
   put($("lag"), t.lag < 0 ? "–" : short(t.lag));
   put($("lag-more"), t.charged ? `${count(t.inFlight)} in flight` : until(t));
   put($("dead"), t.dead < 0 ? "–" : count(t.dead) + (t.more ? "+" : ""));
-  put($("dead-more"), [t.retrying && `${count(t.retrying)} on retry`, t.redriven && `${count(t.redriven)} applied on retry`].filter(Boolean).join(", "));
+  put($("dead-more"), [t.retrying && `${count(t.retrying)} retrying`, t.redriven && `${count(t.redriven)} applied after a retry`].filter(Boolean).join(", "));
   set($("tile-letters"), "data-level", t.dead > 0 ? "bad" : null);
   if (t.streaming && !t.charged) {
     put($("cost-name"), "In flight");
     put($("cost"), short(t.inFlight));
     put($("cost-unit"), "events");
-    put($("cost-more"), "taken and not done");
+    put($("cost-more"), "read and not done");
     return;
   }
   if (t.charged) {
@@ -142,7 +142,7 @@ function tiles(t) {
   put($("cost"), m.text);
   put($("cost-unit"), m.unit);
   const longest = milliseconds(Math.max(0, ...(t.seconds?.longest ?? [])));
-  put($("cost-more"), took.length ? `longest ${longest.text} ${longest.unit}` : "no commits lately");
+  put($("cost-more"), took.length ? `longest ${longest.text} ${longest.unit}` : "no recent commits");
 }
 
 function until(t) {
@@ -150,13 +150,13 @@ function until(t) {
   if (t.lag >= 0 && t.seen < all) return `in ${count(t.seen)} of ${plural(all, "partition", "partitions")}`;
   if (t.lag <= 0 || t.rate <= 0) return t.lag === 0 ? "caught up" : "";
   const s = t.lag / t.rate;
-  if (s < 2) return "keeps up";
+  if (s < 2) return "keeping up";
   return `about ${s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : `${Math.round(s / 3600)} h`} at this rate`;
 }
 
 const NAMES = {
-  acquired: "partition taken", released: "partition given back", lost: "partition lost", fenced: "commit refused", unknown: "commit’s answer lost",
-  parked: "dead letter", redriven: "dead letter applied", "redrive failed": "retry failed", stopped: "partition stopped", failed: "failure", "hook failed": "hook failed",
+  acquired: "partition acquired", released: "partition released", lost: "partition lost", fenced: "commit refused (fenced)", unknown: "commit outcome unknown",
+  parked: "dead letter", redriven: "dead letter applied", "redrive failed": "dead letter failed again", stopped: "partition halted", failed: "dependency error, retrying", "hook failed": "hook failed",
 };
 
 function events(t) {

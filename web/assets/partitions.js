@@ -10,7 +10,7 @@ let now = 0;
 let pausable = false;
 
 const byNumber = (a, b) => a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
-const STATES = { reading: "reading", behind: "catching up", paused: "paused", stopped: "stopped", elsewhere: "elsewhere", free: "no owner", unknown: "unknown" };
+const STATES = { reading: "reading", behind: "catching up", paused: "paused", stopped: "halted", elsewhere: "elsewhere", free: "no owner", unknown: "unknown" };
 
 choice(document.querySelectorAll("[data-show]"), (b) => { shown = b.dataset.show; arrange(); });
 for (const th of document.querySelectorAll("#partitions th[data-sort]")) {
@@ -56,7 +56,7 @@ export function update(t) {
 function make(id) {
   const cell = (name, className) => el("td", { role: "cell", class: className, "data-name": name });
   const c = {
-    state: cell(null, "status"), lag: cell("waiting", "n"), rate: cell("rate", "n"), position: cell("position", "n"), owner: cell(null, "owner"),
+    state: cell(null, "status"), lag: cell("lag", "n"), rate: cell("rate", "n"), position: cell("position", "n"), owner: cell(null, "owner"),
     epoch: cell("epoch", "n"), lease: cell("lease renewed", "n"), letters: cell("dead letters", "n"), act: cell(null, "act n"),
   };
   c.pill = el("span", { class: "state" });
@@ -97,7 +97,7 @@ function age({ data: r, cells: c }) {
 async function turn(id, verb) {
   try {
     await post(`/api/partitions/${encodeURIComponent(id)}/${verb.toLowerCase()}`);
-    say(verb === "Pause" ? `Partition ${id} is paused. Its lease is kept.` : `Partition ${id} goes on.`);
+    say(verb === "Pause" ? `Partition ${id} is paused. Its lease is kept.` : `Partition ${id} is resumed.`);
   } catch (e) {
     say(e.message);
   }

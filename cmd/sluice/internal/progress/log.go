@@ -14,50 +14,50 @@ import (
 func describe(o sluice.Observation) (slog.Level, string) {
 	switch o.Kind {
 	case sluice.KindAcquired:
-		return slog.LevelInfo, "partition taken"
+		return slog.LevelInfo, "partition acquired"
 	case sluice.KindReleased:
-		return slog.LevelInfo, "partition given back"
+		return slog.LevelInfo, "partition released"
 	case sluice.KindOpened:
-		return slog.LevelInfo, "reading begins"
+		return slog.LevelInfo, "reading started"
 	case sluice.KindRedriven:
 		return slog.LevelInfo, "dead letter applied"
 	case sluice.KindLost:
 		return slog.LevelWarn, "partition lost"
 	case sluice.KindFenced:
-		return slog.LevelWarn, "transaction refused, nothing written"
+		return slog.LevelWarn, "transaction fenced, nothing written"
 	case sluice.KindUnknown:
-		return slog.LevelWarn, "answer to a commit was lost, the truth is looked up"
+		return slog.LevelWarn, "commit outcome unknown, re-reading checkpoint"
 	case sluice.KindRetried:
-		if busy(o) {
-			return slog.LevelWarn, storeIsBusy
+		if throttled(o) {
+			return slog.LevelWarn, throttledText
 		}
-		return slog.LevelWarn, "event failed and is tried again"
+		return slog.LevelWarn, "event failed, retrying"
 	case sluice.KindParked:
-		return slog.LevelWarn, "event became a dead letter"
+		return slog.LevelWarn, "event stored as dead letter"
 	case sluice.KindRedriveFailed:
 		return slog.LevelWarn, "dead letter failed again"
 	case sluice.KindFailed:
 		var stuck *sluice.BacklogError
 		if errors.As(o.Err, &stuck) {
-			return slog.LevelWarn, "event does not get done"
+			return slog.LevelWarn, "event stuck in flight"
 		}
 		if errors.Is(o.Err, sluice.ErrRejected) {
-			return slog.LevelWarn, "rejected and passed over"
+			return slog.LevelWarn, "event rejected, skipped"
 		}
-		return slog.LevelWarn, "something outside failed and is tried again"
+		return slog.LevelWarn, "dependency error, retrying"
 	case sluice.KindHookFailed:
 		return slog.LevelWarn, "hook failed"
 	case sluice.KindStopped:
-		return slog.LevelError, "partition stopped until a person acts"
+		return slog.LevelError, "partition halted: operator action required"
 	}
 	return slog.LevelDebug, o.Kind.String()
 }
 
-const storeIsBusy = "store asks for another attempt later"
+const throttledText = "throttled by store, retrying"
 
-// busy tells whether it was the store that asked for the retry, as Cosmos DB
-// does with 429 when its rate is used up.
-func busy(o sluice.Observation) bool {
+// throttled reports whether the store asked for the retry, as Cosmos DB does
+// with 429 when its rate is used up.
+func throttled(o sluice.Observation) bool {
 	var again *sluice.RetryError
 	return errors.As(o.Err, &again)
 }
@@ -96,50 +96,50 @@ func attributes(o sluice.Observation) []slog.Attr {
 	return list
 }
 
-// bound is how many lines of one text are logged in so long; the rest is
-// counted.
-type bound struct {
+// logLimit is how many lines of one text are logged in a window of time; the rest
+// is counted.
+type logLimit struct {
 	lines  int
 	window time.Duration
 }
 
-// boundOf is that of a text. A busy store is everyday life, and the progress
-// counts its retries.
-func boundOf(text string) bound {
-	if text == storeIsBusy {
-		return bound{1, time.Minute}
+// limitOf returns the limit of a text. A throttling store is normal, and the
+// progress counts its retries.
+func limitOf(text string) logLimit {
+	if text == throttledText {
+		return logLimit{1, time.Minute}
 	}
-	return bound{10, 5 * time.Second}
+	return logLimit{10, 5 * time.Second}
 }
 
-// flood holds back lines that come too fast.
-type flood struct {
+// lineLimiter holds back lines that come too fast.
+type lineLimiter struct {
 	log *slog.Logger
 	mu  sync.Mutex
-	of  map[string]*ebb // by text
+	of  map[string]*window // by text
 }
 
-type ebb struct {
+type window struct {
 	since    time.Time
 	admitted int
 	held     int
 }
 
-func (f *flood) admits(text string, now time.Time) bool {
+func (f *lineLimiter) admits(text string, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.of == nil {
-		f.of = map[string]*ebb{}
+		f.of = map[string]*window{}
 	}
-	e, bound := f.of[text], boundOf(text)
-	if e == nil || now.Sub(e.since) >= bound.window || now.Before(e.since) {
+	e, limit := f.of[text], limitOf(text)
+	if e == nil || now.Sub(e.since) >= limit.window || now.Before(e.since) {
 		if e != nil && e.held > 0 {
 			f.log.Warn(fmt.Sprintf("%s: %d more", text, e.held))
 		}
-		e = &ebb{since: now}
+		e = &window{since: now}
 		f.of[text] = e
 	}
-	if e.admitted == bound.lines {
+	if e.admitted == limit.lines {
 		e.held++
 		return false
 	}

@@ -14,7 +14,7 @@ import (
 type Monitor struct {
 	log    *slog.Logger
 	silent []sluice.ObservationKind
-	flood  flood
+	lines  lineLimiter
 	state  *partitionstate.Tracker
 }
 
@@ -22,7 +22,7 @@ type Monitor struct {
 // single batches and renewals at debug level, failures of one kind a few lines at
 // a time. Observations of the silent kinds are only counted.
 func New(log *slog.Logger, silent ...sluice.ObservationKind) *Monitor {
-	return &Monitor{log: log, silent: silent, flood: flood{log: log}, state: partitionstate.New(nil)}
+	return &Monitor{log: log, silent: silent, lines: lineLimiter{log: log}, state: partitionstate.New(nil)}
 }
 
 // Observe implements [sluice.Observer].
@@ -35,7 +35,7 @@ func (m *Monitor) Observe(o sluice.Observation) {
 	if !m.log.Enabled(context.Background(), level) {
 		return
 	}
-	if level > slog.LevelDebug && !m.flood.admits(text, o.Time) {
+	if level > slog.LevelDebug && !m.lines.admits(text, o.Time) {
 		return
 	}
 	m.log.LogAttrs(context.Background(), level, text, attributes(o)...)

@@ -68,7 +68,7 @@ func TestBatchesAreNotLogged(t *testing.T) {
 		m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "3"})
 		m.Observe(sluice.Observation{Kind: sluice.KindRenewed, Partition: "3"})
 	}
-	if got, want := text.String(), "level=INFO msg=\"partition taken\" partition=3 epoch=7\n"; got != want {
+	if got, want := text.String(), "level=INFO msg=\"partition acquired\" partition=3 epoch=7\n"; got != want {
 		t.Errorf("got %s", got)
 	}
 }
@@ -111,13 +111,13 @@ func TestAStormOfRetries(t *testing.T) {
 	if len(lines) != 10+9+1 {
 		t.Errorf("%d lines:\n%s", len(lines), text)
 	}
-	if !strings.Contains(lines[0], "store asks for another attempt later") || !strings.Contains(lines[0], "429") || strings.Contains(lines[0], "attempt=") {
+	if !strings.Contains(lines[0], "throttled by store, retrying") || !strings.Contains(lines[0], "429") || strings.Contains(lines[0], "attempt=") {
 		t.Errorf("the first line is %s", lines[0])
 	}
 	if !strings.Contains(lines[1], "2999 more") {
 		t.Errorf("the second line is %s", lines[1])
 	}
-	if last := lines[len(lines)-1]; !strings.Contains(last, "event failed and is tried again") || !strings.Contains(last, "attempt=2") || !strings.Contains(last, "disk is odd") {
+	if last := lines[len(lines)-1]; !strings.Contains(last, "event failed, retrying") || !strings.Contains(last, "attempt=2") || !strings.Contains(last, "disk is odd") {
 		t.Errorf("the last line is %s", last)
 	}
 	if got := m.Stats().Retries; got != 30_001 {
@@ -129,7 +129,7 @@ func TestAnEventThatDoesNotGetDone(t *testing.T) {
 	log, text := recorder()
 	New(log).Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "4", Epoch: 2,
 		Err: &sluice.BacklogError{Partition: "4", Sequence: 812, Age: 11 * time.Minute, InFlight: 70}})
-	if got := text.String(); !strings.Contains(got, `msg="event does not get done" partition=4`) || !strings.Contains(got, "event 812 has been in flight for 11m0s") {
+	if got := text.String(); !strings.Contains(got, `msg="event stuck in flight" partition=4`) || !strings.Contains(got, "event 812 stuck in flight for 11m0s") {
 		t.Errorf("got %s", got)
 	}
 }
@@ -137,7 +137,7 @@ func TestAnEventThatDoesNotGetDone(t *testing.T) {
 func TestWhatAMemoryPassesOver(t *testing.T) {
 	log, text := recorder()
 	New(log).Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "4", Epoch: 2, Err: sluice.Reject(errors.New("event 7 does not count: too late"))})
-	if got, want := text.String(), "level=WARN msg=\"rejected and passed over\" partition=4 epoch=2 error=\"event 7 does not count: too late\"\n"; got != want {
+	if got, want := text.String(), "level=WARN msg=\"event rejected, skipped\" partition=4 epoch=2 error=\"event 7 does not count: too late\"\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -99,7 +99,7 @@ const scenarios = {
     // Pause: the position stands, events wait. Resume: they are done.
     await page.getByRole("button", { name: "Pause partition 1" }).click();
     await page.getByRole("button", { name: "Resume partition 1" }).waitFor();
-    await page.waitForFunction(() => Number(document.querySelectorAll("#partitions tbody tr")[1].querySelector("td[data-name=waiting]").textContent.replace(/\D/g, "")) >= 5);
+    await page.waitForFunction(() => Number(document.querySelectorAll("#partitions tbody tr")[1].querySelector("td[data-name=lag]").textContent.replace(/\D/g, "")) >= 5);
     let held;
     for (let tries = 0; held !== (await position()); tries++) { // what was under way may come to its end
       assert.ok(tries < 10, "paused, it goes on");
@@ -107,7 +107,7 @@ const scenarios = {
       await page.waitForTimeout(1500);
     }
     await page.getByRole("button", { name: "Resume partition 1" }).click();
-    await page.waitForFunction(() => document.querySelectorAll("#partitions tbody tr")[1].querySelector("td[data-name=waiting]").textContent === "0");
+    await page.waitForFunction(() => document.querySelectorAll("#partitions tbody tr")[1].querySelector("td[data-name=lag]").textContent === "0");
     await page.waitForFunction((old) => document.querySelectorAll("#partitions tbody tr")[1].querySelector("td[data-name=position]").textContent !== old, held);
 
     // The theme that is chosen stays.
@@ -240,7 +240,7 @@ const scenarios = {
       await shot(page, `sign-in-${colorScheme}`);
       await page.getByLabel("Token").fill("a wrong token");
       await page.getByRole("button", { name: "Sign in" }).click();
-      await page.getByRole("alert").getByText("not right").waitFor();
+      await page.getByRole("alert").getByText("is wrong").waitFor();
       await judged(page, `refused, ${colorScheme}`);
       const status = async (at) => page.evaluate(async (u) => (await fetch(u)).status, at);
       assert.equal(await status("/api/dead-letters"), 401);
