@@ -16,9 +16,9 @@ type Clock interface {
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// deadline is a moment that has passed as soon as either clock says so: the
-// wall clock notices a suspended machine, the monotonic one a wall clock that
-// was set back.
+// deadline is a moment that has passed as soon as either clock says so. The wall clock
+// notices that the machine was suspended, the monotonic clock that the wall clock was set
+// back.
 type deadline struct {
 	wall    time.Time
 	elapsed time.Duration
@@ -28,7 +28,7 @@ func deadlineIn(c Clock, d time.Duration) deadline {
 	return deadline{wall: c.Wall().Round(0).Add(d), elapsed: c.Elapsed() + d}
 }
 
-// left is the time until the deadline, not positive once it has passed.
+// left returns the time until the deadline. It is not positive once that has passed.
 func (d deadline) left(c Clock) time.Duration {
 	return min(d.wall.Sub(c.Wall().Round(0)), d.elapsed-c.Elapsed())
 }

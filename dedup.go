@@ -336,9 +336,9 @@ func (r *deduplicator) decide(e *Event) (decision, error) {
 	if err != nil {
 		return v, err
 	}
-	name, sequence, n, err := cutChainID(text)
+	name, sequence, n, err := cutCausationID(text)
 	if err != nil {
-		return v, fmt.Errorf("chain id %.80q: %w", text, err)
+		return v, fmt.Errorf("causation id %.80q: %w", text, err)
 	}
 	v.id = idset.ID{Sequence: sequence, N: int32(n)}
 	stamp := Stamp{ID: CausationID{Sequence: sequence}}

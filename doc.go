@@ -1,10 +1,10 @@
-// Package sluice reads partitioned logs such as Azure Event Hubs, and brings
-// every event's effect into a SQL database exactly once, or into any other
-// store at least once.
+// Package sluice consumes partitioned logs such as Azure Event Hubs. It brings every
+// event's effect into a SQL database exactly once, or into any other store at least
+// once.
 //
-// A log gives its readers "events of partition P from position X on", and
-// nothing else. A [Consumer] supplies the rest: who reads which partition
-// (leases), what is done (checkpoints), what failed (dead letters).
+// A log gives its readers "events of partition P from position X on", and nothing else.
+// A [Consumer] supplies the rest: which process reads which partition (leases), what is
+// done (checkpoints), what failed (dead letters).
 //
 //	source, err := eventhub.New(connectionString, "orders", nil)
 //	store, err := pgstore.Open(ctx, databaseURL, nil)
@@ -12,40 +12,45 @@
 //		_, err := tx.Exec(ctx, "INSERT INTO orders (id, body) VALUES ($1, $2)", e.MessageID, e.Body)
 //		return err
 //	})
-//	consumer, err := sluice.New(source, store.Leases(), sluice.Transactional(store, handler), 4, nil)
+//	consumer, err := sluice.New(source, store.Leases(), sluice.Transactional(store, handler), nil)
 //	err = consumer.Run(ctx)
 //
-// The guarantee is the name of the delivery: [Transactional] commits the
-// handler's writes, the checkpoint and the dead letters in one transaction,
-// fenced by the lease's epoch, so that effects are exactly once under crashes,
-// paused processes, network cuts and lost replies. [AtLeastOnce] streams into
-// stores that can't join such a transaction, such as Cosmos DB: many events in
-// flight, completed in any order, at an exact rate, with a checkpoint that
-// covers only what is written. [Replay] builds memory from the log, anew on
-// every assignment. There is no call to move a checkpoint: progress
-// follows from the handler returning nil, or the sink's word, and from that
-// alone.
+// # Deliveries
+//
+// The name of the delivery is the guarantee:
+//
+//   - [Transactional] commits the handler's writes, the checkpoint and the dead letters
+//     in one transaction, fenced by the lease's epoch. Effects are exactly once under
+//     crashes, paused processes, network cuts and lost replies.
+//   - [AtLeastOnce] streams into stores that cannot join such a transaction, such as
+//     Cosmos DB: many events in flight, completed in any order, at an exact rate, with a
+//     checkpoint that covers only what is written.
+//   - [Replay] builds memory from the log on every assignment, without checkpoints.
+//
+// There is no call to move a checkpoint. It moves when the handler returns nil or the
+// sink reports a success, and for no other reason.
 //
 // # Ownership
 //
-// A consumer takes a fixed number of partitions, at most one a second, and
-// keeps them while it lives; nobody takes them from it. [Balanced] consumers
-// share the partitions out instead, and hand some over, between two batches, to
-// those that come. A consumer that stops in good order gives its partitions back
-// at once; when it dies they are free after the lease has run out.
+// A consumer acquires the number of partitions that [Config.Partitions] states, at most
+// one a second, and keeps them while it runs; no other consumer takes them. [Balanced]
+// consumers divide the partitions evenly and hand some over, between two batches, when
+// another one joins. A consumer that stops gracefully releases its partitions at once.
+// When it dies they are free after the lease has expired.
 //
 // # Failures
 //
-// An event whose handler returns an error is tried [Config.Attempts] times; a
-// rejected one ([Reject]) once. Then it is stored as a dead letter, in the same
-// transaction that moves the checkpoint past it. An outage of the database is
-// never held against an event. An event that kills the process is found by
-// trying events one at a time, and becomes a dead letter too.
+// An event whose handler returns an error is tried [Config.Attempts] times; a rejected
+// one ([Reject]) once. Then it is stored as a dead letter, in the same transaction that
+// moves the checkpoint past it. An outage of the database never counts against an event.
+// An event that kills the process is found by trying events one at a time, and becomes a
+// dead letter too. A dead letter can be redriven: its handler runs again, and it is
+// removed in the same transaction.
 //
 // # Reading the code
 //
-// consumer.go takes partitions, tenure.go keeps one, session.go reads it.
-// deliver.go and apply.go deliver its events transactionally; stream.go,
-// flight.go and clerk.go at least once. The seams to logs and stores are in
-// source.go, lease.go, store.go, checkpoint.go, sink.go and deadletter.go.
+// consumer.go acquires partitions and balance.go divides them. assignment.go holds one
+// partition; reading.go claims its checkpoint, reads the log and drives the delivery's
+// worker. The workers are in transactional*.go, atleastonce*.go and replay.go. The seams
+// to logs and stores are in package driver.
 package sluice

@@ -57,8 +57,8 @@ type (
 	RecreatedError = driver.RecreatedError
 )
 
-// EventError is a handler's error that names the event to blame by its index
-// in the batch, which spares the search for it. [Each] and [Typed] return it.
+// EventError is a handler's error that names the event to blame by its index in the
+// batch, so that the engine need not search for it. [Each] and [Typed] return it.
 type EventError struct {
 	Index int
 	Err   error
@@ -66,11 +66,11 @@ type EventError struct {
 
 func (e *EventError) Error() string { return fmt.Sprintf("event %d of the batch: %v", e.Index, e.Err) }
 
-// Unwrap gives the event's own error.
+// Unwrap returns the event's own error.
 func (e *EventError) Unwrap() error { return e.Err }
 
-// Reject marks err as final: the event goes to the dead letters at once,
-// without further attempts. Reject(nil) is nil.
+// Reject marks err as final: the event becomes a dead letter at once, without another
+// attempt. Reject(nil) is nil.
 func Reject(err error) error {
 	if err == nil {
 		return nil

@@ -7,15 +7,14 @@ import (
 	"runtime/debug"
 )
 
-// Handler applies a batch to the database through tx, whose writes commit
-// together with the checkpoint. It may be called again with the same events:
-// after a failure, or with a part of the batch while the event to blame is
-// searched for; writes of the calls that failed are undone. Effects outside tx
-// are not.
+// Handler applies a batch to the database through tx, whose writes commit together with
+// the checkpoint. It may be called again with the same events: after a failure, or with
+// a part of the batch while the engine searches for the event to blame. The writes of
+// failed calls are rolled back; effects outside tx are not.
 //
-// An error marked by [Reject] sends the event to the dead letters at once,
-// another error after [Config.Attempts]. A panic is an error. When ctx is
-// cancelled (see [context.Cause]) nothing can be committed any more.
+// An error marked by [Reject] makes the event a dead letter at once, another error after
+// [Config.Attempts]. A panic is an error. When ctx is cancelled (see [context.Cause])
+// nothing can be committed any more.
 type Handler[Tx any] func(ctx context.Context, tx Tx, b Batch) error
 
 // Middleware wraps a handler.
@@ -29,7 +28,7 @@ func (h Handler[Tx]) With(middleware ...Middleware[Tx]) Handler[Tx] {
 	return h
 }
 
-// Each makes a handler of a function for single events.
+// Each makes a handler from a function that handles one event.
 func Each[Tx any](fn func(ctx context.Context, tx Tx, e *Event) error) Handler[Tx] {
 	return func(ctx context.Context, tx Tx, b Batch) error {
 		for i, e := range b.Events {
@@ -51,7 +50,7 @@ func Typed[T, Tx any](fn func(ctx context.Context, tx Tx, e *Event, value T) err
 	}, fn)
 }
 
-// TypedBy is [Typed] with a decoder of the caller's. Its errors are rejections.
+// TypedBy is [Typed] with a decoder of the caller. The decoder's errors are rejections.
 func TypedBy[T, Tx any](decode func(*Event) (T, error), fn func(ctx context.Context, tx Tx, e *Event, value T) error) Handler[Tx] {
 	return Each(func(ctx context.Context, tx Tx, e *Event) error {
 		v, err := decode(e)
@@ -62,7 +61,7 @@ func TypedBy[T, Tx any](decode func(*Event) (T, error), fn func(ctx context.Cont
 	})
 }
 
-// PanicError is what a handler's or hook's panic becomes.
+// PanicError is the error that a panic of a handler or a hook becomes.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -70,7 +69,7 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Unwrap gives the panic's value if it was an error.
+// Unwrap returns the panic's value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err

@@ -8,10 +8,10 @@ import (
 	"github.com/sluice-go/sluice/internal/limiter"
 )
 
-// Rate is how many records a second [AtLeastOnce] may send, over all
-// partitions of all consumers that share it, retries included: no one-second
-// window ever holds more, and with enough to do none falls noticeably short.
-// It is safe for concurrent use.
+// Rate is how many records a second [AtLeastOnce] may send, over all partitions of all
+// consumers that share it, retries included. No window of one second ever holds more;
+// with enough records waiting, none holds noticeably less. It is safe for concurrent
+// use.
 type Rate struct {
 	cluster bool
 
@@ -21,10 +21,10 @@ type Rate struct {
 	shares    map[string]share // of the partitions that are owned, in a cluster
 }
 
-// share is a partition's part of a cluster's rate.
+// share is one partition's part of a cluster's rate.
 type share struct{ index, of int }
 
-// NewRate makes a rate of 1 to 1,000,000 records a second for one process.
+// NewRate returns a rate of 1 to 1,000,000 records a second for one process.
 func NewRate(perSecond int) (*Rate, error) {
 	if err := checkRate(perSecond); err != nil {
 		return nil, err
@@ -32,17 +32,17 @@ func NewRate(perSecond int) (*Rate, error) {
 	return &Rate{perSecond: perSecond}, nil
 }
 
-// NewClusterRate makes a rate that all processes of a consumer group keep
-// together without talking to each other: each partition brings its share to
-// whoever owns it, whole numbers that add up to perSecond. Every process must
-// state the same. The share of a partition that is idle or unowned goes
-// unused, so a cluster whose partitions are filled unevenly runs below the
-// rate, never above it. It must be at least the number of partitions. An owner
-// waits a second before it uses a share that was another's.
+// NewClusterRate returns a rate that all processes of a consumer group keep together
+// without talking to each other. Each partition has a share, and the owner of the
+// partition may use it; the shares are whole numbers that add up to perSecond. Every
+// process must state the same rate, which must be at least the number of partitions.
+// The share of a partition that is idle or has no owner is not used, so a cluster whose
+// partitions are filled unevenly runs below the rate, never above it. An owner waits a
+// second before it uses a share that belonged to another.
 //
-// If the topic is given more partitions, the shares of a process become smaller
-// when it takes one of the new ones: those that take none must be started again,
-// or together they are above the rate.
+// If partitions are added to the topic, the shares of a process become smaller when it
+// acquires one of them. Processes that acquire none must be restarted; otherwise all
+// together exceed the rate.
 func NewClusterRate(perSecond int) (*Rate, error) {
 	if err := checkRate(perSecond); err != nil {
 		return nil, err
@@ -73,8 +73,8 @@ func (r *Rate) Set(perSecond int) error {
 	return r.apply()
 }
 
-// join adds the share of a partition that is owned from now on, of so many. If
-// there were fewer before, the other shares become smaller.
+// join adds the share of a partition that this process owns from now on. of is the
+// number of partitions; if there were fewer before, the other shares become smaller.
 func (r *Rate) join(partition string, index, of int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *Rate) leave(partition string) {
 	_ = r.apply() // a sum of shares is a rate, or zero
 }
 
-// apply sets the limiter, if it is there. It is called under mu.
+// apply sets the limiter's rate, if the limiter exists. The caller holds mu.
 func (r *Rate) apply() error {
 	if r.limiter == nil {
 		return nil
@@ -107,7 +107,7 @@ func (r *Rate) apply() error {
 	return r.limiter.SetRate(r.now())
 }
 
-// now is this process's rate. It is called under mu.
+// now returns this process's rate. The caller holds mu.
 func (r *Rate) now() int {
 	if !r.cluster {
 		return r.perSecond
@@ -119,8 +119,8 @@ func (r *Rate) now() int {
 	return sum
 }
 
-// wait waits until at least one record may be sent, and returns how many may
-// be, at most `most`.
+// wait waits until at least one record may be sent, and returns how many may be sent,
+// at most `most`.
 func (r *Rate) wait(ctx context.Context, clock Clock, most int) (int, error) {
 	r.mu.Lock()
 	if r.limiter == nil {

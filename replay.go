@@ -8,28 +8,27 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// Replayer is what [Replay] delivers to: memory that can be built anew from
-// the log. Its functions are called one at a time for each partition.
+// Replayer is what [Replay] delivers to: memory that can be built again from the log. Its
+// functions are called one at a time for each partition.
 type Replayer struct {
-	// Apply takes a batch into memory, in the log's order; each event comes
-	// once between an assignment and Released. After an error or a panic
-	// nobody knows how much of the batch was taken: the partition is released
-	// and read again from the start.
+	// Apply takes a batch into memory, in the log's order. Each event comes once between
+	// an assignment and Released. After an error or a panic it is unknown how much of the
+	// batch is in memory: the partition is released and read again from the start.
 	Apply func(ctx context.Context, b Batch) error
-	// CaughtUp, if set, is called once after each assignment, when all events
-	// have been applied that the partition held at its beginning. What
-	// follows comes as it is sent. An error counts as one of Apply.
+	// CaughtUp, if set, is called once after each assignment, when all events have been
+	// applied that the partition held when the assignment began. Later events come as they
+	// are sent. An error counts as one of Apply.
 	CaughtUp func(ctx context.Context, lease Lease) error
-	// Released, if set, is told to drop what is in memory of the partition,
-	// and why; nil for a stop in good order.
+	// Released, if set, is called to discard what is in memory of the partition. cause says
+	// why; it is nil after a graceful stop.
 	Released func(lease Lease, cause error)
 }
 
-// Replay delivers into memory: without checkpoints and dead letters. On every
-// assignment a partition is read from [Config.Start] on, for example [Ago] 24
-// hours, and goes on as events come. It needs the log alone, and leases, which
-// keep every partition with one process while that lives: so not with [Balanced]
-// partitions. A connection that breaks repeats nothing.
+// Replay delivers into memory, without checkpoints and dead letters. On every assignment a
+// partition is read from [Config.Start] on, for example [Ago] 24 hours, and events follow as
+// they arrive. It needs the log and leases. A partition must stay with one process while
+// that runs, so Replay does not work with [Balanced] partitions. A connection that breaks
+// repeats no event.
 func Replay(r Replayer) Delivery { return &replay{r} }
 
 type replay struct{ Replayer }

@@ -8,35 +8,36 @@ import (
 	"time"
 )
 
-// Sink takes the records that [AtLeastOnce] makes of events, and completes
-// each on its own, in any order. Implementations are safe for concurrent use
-// by all partitions.
+// Sink writes the records that [AtLeastOnce] makes of events. It completes each on its
+// own, in any order. Implementations must be safe for concurrent use by all partitions.
 type Sink[R any] interface {
-	// Submit takes a record and returns; done is called exactly once with what
-	// became of it, from any goroutine, perhaps before Submit returns. The
-	// engine bounds what is in flight, so a sink should queue rather than
-	// block: a call that blocks holds up its partition. A record whose ctx has
-	// ended must not be sent any more, for the partition may be another's.
+	// Submit takes a record and returns. The sink calls done exactly once with the
+	// result, from any goroutine, perhaps before Submit returns. The engine bounds
+	// what is in flight, so a sink should queue and not block: a call that blocks
+	// delays its partition. A record whose ctx has ended must not be sent any more,
+	// because the partition may belong to another owner.
 	//
-	// The sink does not try again by itself: every attempt is the engine's to
-	// count and to pace.
+	// The sink must not retry by itself: the engine counts and paces every attempt.
 	Submit(ctx context.Context, record R, done func(WriteResult))
 }
 
-// WriteResult is what became of a record.
+// WriteResult says what happened to a record.
 //
-// Err says whose fault it is: nil, it is written; [ErrRejected] (see [Reject]),
-// the event can never be, and goes to the dead letters at once; a
-// [*RetryError] (see [RetryAfter]), it is tried again after a while, as
-// often as it takes; [ErrOutage] (see [Outage]), the store or the way there is
-// to blame: the partition waits, with back-off, and nothing is held against
-// the event. Any other is the event's own failure, tried [Config.Attempts]
-// times before it becomes a dead letter.
+// Err says where the fault is:
+//   - nil: the record is written;
+//   - [ErrRejected] (see [Reject]): the event can never be written. It becomes a dead
+//     letter at once;
+//   - a [*RetryError] (see [RetryAfter]): the record is retried after a wait, as often
+//     as needed;
+//   - [ErrOutage] (see [Outage]): the store or the way to it is down. The partition
+//     waits, with back-off, and the attempt does not count against the event;
+//   - any other error is the event's own failure. It is tried [Config.Attempts] times
+//     before the event becomes a dead letter.
 type WriteResult struct {
 	Err  error
-	Cost float64 // what the store charged for the attempt, in its own unit (RU for Cosmos DB); 0 if it doesn't say
+	Cost float64 // what the store charged for the attempt, in its own unit (RU for Cosmos DB); 0 if unknown
 	// Waited is how long the sink held the attempt back for a limit of its own
-	// (RU for Cosmos DB). Where records waited together, one of them says so.
+	// (RU for Cosmos DB). If records waited together, only one of them reports it.
 	Waited time.Duration
 }
 
@@ -57,7 +58,7 @@ func (o *outage) Error() string        { return o.err.Error() }
 func (o *outage) Unwrap() error        { return o.err }
 func (o *outage) Is(target error) bool { return target == ErrOutage }
 
-// RetryError asks for another attempt.
+// RetryError asks the engine for another attempt.
 type RetryError struct {
 	After time.Duration // how long to wait; 0: [AtLeastOnceConfig.RetryAfter]
 	Err   error         // why
@@ -65,11 +66,11 @@ type RetryError struct {
 
 func (e *RetryError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// RetryAfter marks err as one that passes: the store is busy, the time was
-// up. RetryAfter(nil, d) is nil.
+// RetryAfter marks err as one that passes, for example because the store throttles or a
+// request timed out. RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil
@@ -77,13 +78,13 @@ func RetryAfter(err error, d time.Duration) error {
 	return &RetryError{After: d, Err: err}
 }
 
-// EventAsRecord makes an event its own record, for sinks like [Workers] that take
+// EventAsRecord makes an event its own record, for sinks like [Workers] that write
 // events.
 func EventAsRecord(_ context.Context, e *Event) ([]*Event, error) { return []*Event{e}, nil }
 
-// Workers is a sink that calls fn for each event, up to n calls at a time,
-// for users with a store of their own. What fn returns is read as
-// [WriteResult].Err; a panic is an error.
+// Workers returns a sink that calls fn for each event, up to n calls at a time, for
+// programs with a store of their own. The error of fn is read as [WriteResult].Err; a
+// panic is an error.
 func Workers(n int, fn func(ctx context.Context, e *Event) error) (*WorkerSink, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("%d workers: must be positive", n)
@@ -91,7 +92,7 @@ func Workers(n int, fn func(ctx context.Context, e *Event) error) (*WorkerSink, 
 	return &WorkerSink{fn: fn, idle: n}, nil
 }
 
-// WorkerSink is what [Workers] makes. It is safe for concurrent use, also by
+// WorkerSink is the sink that [Workers] returns. It is safe for concurrent use, also by
 // several consumers, which share its n calls.
 type WorkerSink struct {
 	fn func(context.Context, *Event) error
@@ -119,7 +120,7 @@ func (s *WorkerSink) Submit(ctx context.Context, e *Event, done func(WriteResult
 	}
 }
 
-// work handles what waits, then ends.
+// work handles the waiting events, then ends.
 func (s *WorkerSink) work() {
 	for {
 		s.mu.Lock()
