@@ -10,14 +10,15 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Once all are shared out, the seats of those who were killed expire, which may
-// move a partition more; after that nothing may.
+// When the partitions are balanced, the memberships of killed processes still
+// expire (within expiry), which may move a partition. Afterwards (for rest) none may
+// move.
 const (
 	expiry = 45 * time.Second
 	rest   = 30 * time.Second
 )
 
-// holders tells who holds each partition that somebody holds.
+// holders returns the owner of each partition that has one.
 func (w *world) holders() map[string]string {
 	list, _ := w.leaseStore().List(context.Background(), w.group)
 	holders := map[string]string{}
@@ -29,8 +30,8 @@ func (w *world) holders() map[string]string {
 	return holders
 }
 
-// balanced tells whether all partitions are held and the shares of those who
-// balance them differ by one at most. Of others nothing is asked.
+// balanced reports whether all partitions are held and the processes' numbers of
+// partitions differ by one at most. Worlds without balancing always are.
 func (w *world) balanced() bool {
 	if w.cfg.Want != sluice.Balanced {
 		return true
@@ -51,8 +52,7 @@ func (w *world) balanced() bool {
 	return total == w.cfg.Partitions && slices.Max(shares)-slices.Min(shares) <= 1
 }
 
-// checkBalance sees that a world that has come to rest is even, and stays as
-// it is.
+// checkBalance checks that a world that has settled is balanced, and stays so.
 func (w *world) checkBalance() []string {
 	if w.cfg.Want != sluice.Balanced {
 		return nil
@@ -60,11 +60,11 @@ func (w *world) checkBalance() []string {
 	w.drive(time.Now().Add(expiry))
 	before := w.holders()
 	if !w.balanced() {
-		return []string{fmt.Sprintf("partitions are not shared out evenly: %v", before)}
+		return []string{fmt.Sprintf("partitions are not balanced: %v", before)}
 	}
 	w.drive(time.Now().Add(rest))
 	if after := w.holders(); !maps.Equal(before, after) {
-		return []string{fmt.Sprintf("partitions moved without a change: from %v to %v", before, after)}
+		return []string{fmt.Sprintf("partitions moved although no process was started or stopped: from %v to %v", before, after)}
 	}
 	return nil
 }

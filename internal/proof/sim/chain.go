@@ -13,19 +13,19 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// chaining is what a world of two stages has more: the first delivers at least
-// once, into the log of the second, which is transactional.
+// chaining configures worlds of two stages: the first delivers at least once, into
+// the log of the second, which is transactional.
 type chaining struct {
 	Partitions int // of the log between them
 
 	// Mutants.
 	Unstamped bool // the second stage sees no stamps
-	Unnamed   bool // it sees watermarks and epochs, and no two ids that are the same
+	Unnamed   bool // it sees watermarks and epochs, but no two equal ids
 	Early     bool // the watermark is the highest event sent, instead of the checkpoint stored
-	Silent    bool // it does not tell which events before it are dead letters
+	Silent    bool // the stamp does not name the dead letters before the event
 }
 
-// link makes what lies between two stages.
+// link makes the log between the two stages, and the slots of the second.
 func (w *world) link() {
 	if w.cfg.Chain == nil {
 		return
@@ -39,7 +39,7 @@ func (w *world) link() {
 	}
 }
 
-// groups are those of all stages.
+// groups are the consumer groups of all stages.
 func (w *world) groups() []sluice.Group {
 	if w.cfg.Chain == nil {
 		return []sluice.Group{w.group}
@@ -49,7 +49,7 @@ func (w *world) groups() []sluice.Group {
 	return []sluice.Group{w.group, onward}
 }
 
-// firstStage is a delivery into the log of the next one.
+// firstStage is the delivery into the log of the second stage.
 func (p *process) firstStage() sluice.Delivery {
 	s := p.w.cfg.Stream
 	return sluice.AtLeastOnce[*sluice.Event](atLeastOnceStore{checkpoints{store{p}}, deadLetters{p}}, p.messages, &nextStageSink{process: p, sent: map[string]int64{}}, &sluice.AtLeastOnceConfig{
@@ -57,9 +57,9 @@ func (p *process) firstStage() sluice.Delivery {
 	})
 }
 
-// messages makes an event's messages: the same ones each time, but that one kind
-// of event is refused until somebody has it tried again. A MessageID is the
-// event's place and the message's number.
+// messages makes an event's messages, the same ones each time. One kind of event is
+// refused until it is redriven. A MessageID is the event's place and the message's
+// number.
 func (p *process) messages(ctx context.Context, e *sluice.Event) ([]*sluice.Event, error) {
 	n := 1
 	switch kind, _, _ := strings.Cut(string(e.Body), " "); kind {
@@ -86,7 +86,8 @@ func (p *process) messages(ctx context.Context, e *sluice.Event) ([]*sluice.Even
 	return list, nil
 }
 
-// nextStageSink is a sink that appends to the next stage's log, as a process sees it.
+// nextStageSink is a sink that appends to the second stage's log, with the requests
+// of a process.
 type nextStageSink struct {
 	*process
 	sent map[string]int64 // the highest event submitted, by partition; guarded by world.mu
@@ -105,8 +106,8 @@ func (f *nextStageSink) Submit(ctx context.Context, m *sluice.Event, done func(s
 	f.w.live.Go(func() { done(sluice.WriteResult{Err: f.put(ctx, m), Cost: 1}) })
 }
 
-// put appends one message. The partition is a matter of its key and number. Of
-// some events the second message is refused until somebody has it tried again.
+// put appends one message, to a partition chosen by its event and number. Of some
+// events the second message is refused until the event is redriven.
 func (f *nextStageSink) put(ctx context.Context, m *sluice.Event) error {
 	stamp, _, _ := sluice.StampFrom(m.Properties)
 	if kind, _, _ := strings.Cut(string(m.Body), " "); kind == "half" && stamp.ID.N == 1 && !stamp.Redrive {
@@ -126,17 +127,17 @@ func (f *nextStageSink) put(ctx context.Context, m *sluice.Event) error {
 	return sluice.RetryAfter(err, time.Duration(10+len(m.MessageID))*time.Millisecond)
 }
 
-// forwarded is what has come from one stage to the next.
+// forwarded records what the first stage has sent to the second.
 type forwarded struct {
 	made  map[string]int     // of an event, by its place: how many messages
 	times map[string]int     // of a message: how often it was appended
 	at    map[written]string // of an event between the stages: which message it is
-	// excused are events that an owner has parked after another had taken over,
-	// and may have sent them: nothing fences that, so a retry may repeat them.
+	// excused are events that an owner has parked after another owner had taken over
+	// and may have sent them. No fence prevents that, so a redrive may send them again.
 	excused map[string]bool
 }
 
-// excuse notes the events that a process parks too late.
+// excuse records the events that a process parks after another has taken over.
 func (w *world) excuse(p *process, list []sluice.DeadLetter) {
 	if w.cfg.Chain == nil {
 		return
@@ -150,7 +151,7 @@ func (w *world) excuse(p *process, list []sluice.DeadLetter) {
 	}
 }
 
-// append is what the log makes of a message.
+// append appends a message to the log of the second stage.
 func (w *world) append(partition string, m *sluice.Event) {
 	w.write(m)
 	w.mu.Lock()
@@ -178,7 +179,7 @@ func (w *world) append(partition string, m *sluice.Event) {
 	w.forwarded.at[written{partition, at.Sequence}] = m.MessageID
 }
 
-// chainSettled tells whether the second stage has done all that is in its log.
+// chainSettled reports whether the second stage has done all events in its log.
 func (w *world) chainSettled() bool {
 	if w.cfg.Chain == nil {
 		return true
@@ -194,11 +195,11 @@ func (w *world) chainSettled() bool {
 	return len(list) == w.cfg.Chain.Partitions && len(retries) == 0
 }
 
-// checkChain looks at the end of the chain, after the first stage's dead letters
-// were tried once more: none is left, and each message has crossed and taken
-// effect once, or is a dead letter once, however often it was sent. (One that
-// comes when the watermark has passed its event, a dead letter, has no effect:
-// the retry brings it.)
+// checkChain returns the violations at the end of the chain, after the first stage's
+// dead letters were redriven: none may be left, and each message must have taken
+// effect once or be a dead letter once, however often it was sent. (A message that
+// arrives when the watermark has passed its event, a dead letter, has no effect;
+// the redrive sends it again.)
 func (w *world) checkChain() []string {
 	if w.cfg.Chain == nil {
 		return nil
@@ -220,7 +221,7 @@ func (w *world) checkChain() []string {
 	var bad []string
 	list, _ = w.store.List(ctx, groups[0], sluice.DeadLetterFilter{})
 	for _, l := range list {
-		bad = append(bad, fmt.Sprintf("event %s is still a dead letter after its retry: %s", place(&l.Event), l.Error))
+		bad = append(bad, fmt.Sprintf("event %s is still a dead letter after its redrive: %s", place(&l.Event), l.Error))
 	}
 	for id := range w.forwarded.times {
 		event, _, _ := strings.Cut(id, ".")
@@ -229,13 +230,13 @@ func (w *world) checkChain() []string {
 		case once == 1 && too == n:
 		case once > 1 && w.forwarded.excused[event]:
 		default:
-			bad = append(bad, fmt.Sprintf("message %s has crossed %d times, and has %d effects, %d second effects, %d dead letters", id, w.forwarded.times[id], n, too, parked[id]))
+			bad = append(bad, fmt.Sprintf("message %s was sent %d times, and has %d effects, %d second effects, %d dead letters", id, w.forwarded.times[id], n, too, parked[id]))
 		}
 	}
 	for event, n := range w.forwarded.made {
 		for i := range n {
 			if id := fmt.Sprintf("%s.%d", event, i); w.forwarded.times[id] == 0 {
-				bad = append(bad, fmt.Sprintf("message %s has never crossed", id))
+				bad = append(bad, fmt.Sprintf("message %s was never sent", id))
 			}
 		}
 	}
@@ -243,7 +244,7 @@ func (w *world) checkChain() []string {
 	return bad
 }
 
-// DrawChain makes the recipe of a world of two stages.
+// DrawChain configures a world of two stages from a seed.
 func DrawChain(seed uint64) Config {
 	c := DrawStream(seed)
 	r := rand.New(rand.NewPCG(seed, 3))

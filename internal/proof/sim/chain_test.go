@@ -8,7 +8,7 @@ import (
 
 const (
 	chainSeeds  = 700 // by default
-	eachInChain = 25  // how often everything must have gone wrong in so many
+	eachInChain = 25  // how often each kind of fault must have struck in them
 )
 
 // TestChains runs worlds of two stages. SLUICE_SIM_CHAINS sets how many;
@@ -17,15 +17,14 @@ func TestChains(t *testing.T) {
 	runSeeds(t, "CHAIN", chainSeeds, eachInChain, DrawChain, ChainSites())
 }
 
-// TestChainsOneTrace runs worlds of two stages again.
+// TestChainsOneTrace repeats worlds of two stages.
 func TestChainsOneTrace(t *testing.T) {
 	for seed := range uint64(30) {
 		oneTrace(t, DrawChain(seed), 3, 1)
 	}
 }
 
-// TestChainsFree runs them with goroutines that really run at once, for the
-// race detector.
+// TestChainsFree runs them with goroutines in parallel, for the race detector.
 func TestChainsFree(t *testing.T) {
 	for seed := range uint64(40) {
 		cfg := DrawChain(seed)
@@ -36,8 +35,8 @@ func TestChainsFree(t *testing.T) {
 	}
 }
 
-// TestChainMutants takes away what keeps repeats from taking effect, one part
-// at a time.
+// TestChainMutants removes one part at a time of what keeps duplicates from taking
+// effect. The worlds must report violations.
 func TestChainMutants(t *testing.T) {
 	for name, mutate := range map[string]func(*Config){
 		"no dedupe":                  func(c *Config) { c.Chain.Unstamped = true },

@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// Config is a world's recipe. [Draw] makes one from a seed.
+// Config configures a world. [Draw] makes one from a seed.
 type Config struct {
 	Seed       uint64
-	Free       bool // many goroutines at once, not reproducible
+	Free       bool // goroutines run in parallel; not reproducible
 	Partitions int
 	Added      int // of them, while the world runs
 	Processes  int
@@ -26,26 +26,26 @@ type Config struct {
 	BodyLimit  int           // of dead letters
 	Events     int           // per partition
 	FaultRate  float64       // of requests
-	FaultEvery time.Duration // mean time between troubles
-	Length     time.Duration // of the time with trouble
-	WholeBatch bool          // the handler doesn't name the event to blame
+	FaultEvery time.Duration // mean time between faults
+	Length     time.Duration // of the time with faults
+	WholeBatch bool          // the handler's error doesn't name the failed event
 	Poison     bool          // some events kill the process
-	Stream     *streaming    // delivery is at least once; nil: transactional
-	Chain      *chaining     // and what it writes is another stage's log
+	Stream     *streaming    // at-least-once delivery; nil: transactional
+	Chain      *chaining     // with Stream: it writes to the log of a second stage
 
-	// Mutants: the world without one of its protections.
+	// Mutants: worlds without one of the protections.
 	Unsafe       sluicetest.UnsafeStore
 	UnsafeLeases sluicetest.UnsafeLeases
-	Blind        bool // a commit of unknown outcome is run again without looking
+	Blind        bool // a commit of unknown outcome is repeated without reading the checkpoint
 
 	Observer sluice.Observer // with one, the engine watches the lag
 	Keep     bool            // keep the trace as text
 }
 
-// Quiet is how long a world without trouble may take to come to rest.
+// Quiet is how long a world without faults may take to finish its events.
 const Quiet = 3 * time.Minute
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	Violations    []string
 	Trace         uint64
@@ -55,7 +55,7 @@ type Result struct {
 	Rows          int
 	DeadLetters   int
 	Virtual       time.Duration
-	BalancedAfter time.Duration // how long partitions took to be shared out evenly without trouble; 0 if they aren't balanced
+	BalancedAfter time.Duration // how long after the last fault the partitions were balanced; 0 without balancing
 }
 
 // effect is a row that the handler writes.
@@ -66,7 +66,7 @@ type effect struct {
 	epoch     int64
 }
 
-// handler writes two rows for each event, and fails as the event's body says.
+// handler writes two rows for each event, and fails as the event's body demands.
 func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 	one := func(b sluice.Batch, tx *sluicetest.Tx, e *sluice.Event) error {
 		row := effect{e.Partition, e.Sequence, b.Redriven, b.Epoch}
@@ -77,7 +77,7 @@ func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 		key := fmt.Sprintf("%s %s/%d", kind, e.Partition, e.Sequence)
 		switch {
 		case kind == "reject" && !b.Redriven:
-			return sluice.Reject(errors.New("not to my taste"))
+			return sluice.Reject(errors.New("rejected by the handler"))
 		case kind == "broken" && !(b.Redriven && p.w.coin(0.5, key)):
 			return errors.New("broken")
 		case kind == "flaky" && p.w.coin(0.4, key):
@@ -110,7 +110,8 @@ func (w *world) poisonous() bool {
 	return !w.quiet
 }
 
-// body draws what an event will do to its handler. The lock is held.
+// body draws the body of an event, which decides how its handler fails. The lock
+// is held.
 func (w *world) body(sequence int64) string {
 	kind := "good"
 	switch n := w.rng.IntN(100); {
@@ -129,7 +130,7 @@ func (w *world) body(sequence int64) string {
 	case n < 12 && w.cfg.Stream != nil:
 		kind = []string{"none", "two"}[n%2]
 	case n < 18 && w.cfg.Stream != nil:
-		kind = "reject" // so that there is something to retry
+		kind = "reject" // so that there are dead letters to retry
 	}
 	return fmt.Sprintf("%s %d", kind, sequence)
 }
@@ -157,8 +158,8 @@ func (w *world) nextEvent() (time.Time, func()) {
 	return at, fire
 }
 
-// produce sends a few events, at most once to each partition: a reader that
-// wakes must find all of them.
+// produce sends a few events, in one call for each partition: a reader that wakes
+// must find all of them.
 func (w *world) produce() {
 	batch := map[string][]*sluice.Event{}
 	w.mu.Lock()
@@ -183,7 +184,7 @@ func (w *world) produce() {
 	}
 }
 
-// failOver puts the database back to where its replica is, which lags behind.
+// failOver restores the database to the state of its replica, which lags behind.
 func (w *world) failOver() {
 	w.mu.Lock()
 	restore := w.restoreReplica
@@ -201,8 +202,8 @@ func (w *world) failOver() {
 	}
 }
 
-// remind sends an event more to each partition: an owner whose events are all
-// done learns of commits that the database has lost when the next one comes.
+// remind sends one more event to each partition after a failover: an owner without
+// events notices lost commits only at its next commit.
 func (w *world) remind() {
 	w.mu.Lock()
 	lost := w.fired["failover that loses commits"] > 0
@@ -226,7 +227,7 @@ func (w *world) grow() {
 	w.fired["partition added"]++
 }
 
-// partitions is how many the topic has by now.
+// partitions is the current number of partitions of the topic.
 func (w *world) partitions() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -244,7 +245,7 @@ func (w *world) allSent() bool {
 	return len(w.sent) == w.cfg.Partitions
 }
 
-// injectFault does one thing that can go wrong.
+// injectFault injects one random fault.
 func (w *world) injectFault() {
 	w.mu.Lock()
 	w.nextFault = time.Now().Add(time.Duration(w.rng.ExpFloat64() * float64(w.cfg.FaultEvery)))
@@ -263,7 +264,7 @@ func (w *world) injectFault() {
 	case n < 60 && p != nil:
 		what := "pause"
 		w.mu.Lock()
-		switch { // a machine that is suspended, one that is restored later
+		switch { // a machine that is suspended; one that is restored from a snapshot
 		case n < 49:
 			p.pause(span, &p.monotonic)
 			what = "pause, the monotonic clock too"
@@ -318,14 +319,14 @@ func (w *world) injectFault() {
 	}
 }
 
-// vacate empties a slot until its restart.
+// vacate empties a slot until a restart.
 func (w *world) vacate(s *slot, after time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.process, s.restart = nil, time.Now().Add(after)
 }
 
-// stop asks a process to stop in good order, and kills it if it takes long.
+// stop stops a process gracefully, and kills it if it takes too long.
 func (w *world) stop(p *process, within time.Duration) {
 	w.mu.Lock()
 	w.note("stop %s", p.name)
@@ -349,8 +350,7 @@ func Run(cfg Config) Result {
 	}
 	w.drive(w.start.Add(cfg.Length))
 
-	// From here on nothing goes wrong any more, and everything must come to
-	// its end in time.
+	// From here on there are no faults, and all events must be done in time.
 	w.mu.Lock()
 	w.quiet, w.restoreReplica = true, nil
 	clear(w.down)
@@ -396,11 +396,12 @@ func Run(cfg Config) Result {
 	return r
 }
 
-// settle drives the world until it has come to rest, and tells how long it took
-// to be even for good.
+// settle drives the world until all events are done and its partitions balanced.
+// It returns after which time the partitions stayed balanced, negative if they
+// did not.
 func (w *world) settle() time.Duration {
 	began := time.Now()
-	even := time.Duration(-1) // since when in a row
+	even := time.Duration(-1) // since when without interruption
 	for step := time.Duration(0); step < Quiet; step += time.Second {
 		w.drive(began.Add(step))
 		if !w.balanced() {
@@ -415,12 +416,12 @@ func (w *world) settle() time.Duration {
 	return even
 }
 
-// retry has all dead letters of a group tried again.
+// retry redrives all dead letters of a group.
 func (w *world) retry(g sluice.Group) {
 	_, _ = w.store.Redrive(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}}, time.Time{})
 }
 
-// settled tells whether every event is done and no retry is waiting.
+// settled reports whether every event is done and no redrive is waiting.
 func (w *world) settled() bool {
 	w.mu.Lock()
 	waiting := len(w.late) > 0 || !w.allSent()
@@ -440,7 +441,8 @@ func (w *world) settled() bool {
 	return len(list) == w.cfg.Partitions && len(retries) == 0 && w.chainSettled()
 }
 
-// check looks at what is in the database, from outside the engine.
+// check returns the violations in the contents of the database, without help of the
+// engine.
 func (w *world) check() []string {
 	var bad []string
 	if w.cfg.Stream != nil {
@@ -485,7 +487,7 @@ func (w *world) check() []string {
 	for _, l := range letters {
 		parked[id{l.Event.Partition, l.Event.Sequence}]++
 		if l.Status == sluice.StatusRedrive {
-			complain("partition %s: event %d still waits for its retry", l.Event.Partition, l.Event.Sequence)
+			complain("partition %s: event %d still waits for its redrive", l.Event.Partition, l.Event.Sequence)
 		}
 	}
 	for partition, sent := range w.sent {
@@ -522,7 +524,7 @@ func newWorld(cfg Config) *world {
 	return w
 }
 
-// Draw makes a world's recipe from a seed.
+// Draw configures a world from a seed.
 func Draw(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 0))
 	c := Config{
@@ -530,13 +532,13 @@ func Draw(seed uint64) Config {
 		FaultRate: []float64{0.01, 0.06, 0.25}[r.IntN(3)], FaultEvery: time.Duration(4+r.IntN(12)) * time.Second,
 		Length: time.Duration(60+r.IntN(240)) * time.Second, WholeBatch: r.IntN(2) == 0, Poison: r.IntN(3) == 0,
 	}
-	// Half of the databases let a commit take effect behind a claim's back.
+	// In half of the databases, a late commit may take effect after a claim.
 	c.Unsafe.LateCommit = r.IntN(2) == 0
 	c.Want = []sluice.Partitions{
 		sluice.AllPartitions, sluice.Balanced, sluice.Partitions((c.Partitions + c.Processes - 1) / c.Processes),
 	}[r.IntN(3)]
 	if r.IntN(3) == 0 {
-		c.BodyLimit = -1 // retries read the log
+		c.BodyLimit = -1 // redrives read the log
 	}
 	if r.IntN(2) == 0 {
 		c.Observer = sluice.ObserverFunc(func(sluice.Observation) {})

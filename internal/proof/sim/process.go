@@ -9,9 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -20,20 +19,20 @@ var (
 	errNoAnswer = errors.New("no answer")
 )
 
-// slot is a place where a process runs, dies and is started again.
+// slot is a place for one process, which is started again after it ends.
 type slot struct {
 	n, generation int
 	secondStage   bool // of the second stage
 	process       *process
-	restart       time.Time // when there is none
+	restart       time.Time // while there is no process
 }
 
-// process is one life of a consumer: what it asks of the world goes through
-// here. It is its own [sluice.Clock].
+// process is one process of a consumer. Its requests to the world go through it,
+// and it is the [sluice.Clock] of its consumer.
 type process struct {
 	w           *world
 	name        string
-	slot        *slot // nil for a command
+	slot        *slot // nil for a command that redrives
 	secondStage bool  // of the second stage
 
 	cancel   context.CancelFunc
@@ -61,8 +60,8 @@ func (w *world) spawn(s *slot) {
 	p.slot, s.process = s, p
 }
 
-// command starts a process that runs the retries of partitions that nobody
-// owns, and ends.
+// command starts a process that redrives the dead letters of partitions without
+// an owner, and ends.
 func (w *world) command() {
 	w.mu.Lock()
 	w.commands++
@@ -108,8 +107,8 @@ func (w *world) launch(name string, next bool, run func(context.Context, *sluice
 	return p
 }
 
-// kill ends a process as kill -9 does: what it has sent may arrive, what it
-// does from now on does not.
+// kill ends a process as kill -9 does: what it has sent may arrive, later requests
+// do not.
 func (w *world) kill(p *process) {
 	w.mu.Lock()
 	if p.dead {
@@ -139,7 +138,7 @@ func (w *world) kill(p *process) {
 		w.unpark(t)
 		t.fate = abandoned
 	}
-	// They may have been parked at the same moment, in any order.
+	// Tickets of the same moment have no fixed order.
 	slices.SortStableFunc(arrived, func(a, b *ticket) int { return cmp.Compare(a.key, b.key) })
 	var apply []*ticket
 	for _, t := range arrived {
@@ -173,8 +172,8 @@ func (p *process) Elapsed() time.Duration {
 	return now.Sub(p.w.start) - p.monotonic.lost(now)
 }
 
-// pause has a process do nothing for a while; still are those of its clocks
-// that stand still meanwhile. The lock is held.
+// pause stops a process for a time. The clocks in still stop with it. The lock is
+// held.
 func (p *process) pause(span time.Duration, still ...*suspension) {
 	now := time.Now()
 	p.pausedUntil = now.Add(span)
@@ -186,7 +185,7 @@ func (p *process) pause(span time.Duration, still ...*suspension) {
 	}
 }
 
-// suspension is what a clock has lost while its machine was suspended.
+// suspension is how much a clock is behind because its machine was suspended.
 type suspension struct {
 	before      time.Duration // earlier
 	from, until time.Time
@@ -206,7 +205,7 @@ func (s *suspension) lost(now time.Time) time.Duration {
 // Sleep implements [sluice.Clock].
 func (p *process) Sleep(ctx context.Context, d time.Duration) error { return p.w.sleep(ctx, p, d) }
 
-// request takes a request through the world.
+// request makes a request, with the fate that the world decides.
 func request[T any](ctx context.Context, p *process, op, partition string, do func() (T, error)) (T, error) {
 	var none T
 	switch p.w.edge(ctx, p, op, partition, nil) {
@@ -231,7 +230,7 @@ func requestError(ctx context.Context, p *process, op, partition string, do func
 	return err
 }
 
-// source is the log as a process sees it.
+// source is the log, with the requests of a process.
 type source struct{ *process }
 
 func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
@@ -281,14 +280,14 @@ func (r reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 
 func (r reader) Close(ctx context.Context) error { return r.inner.Close(ctx) }
 
-// leaseStore is where the leases are, until they are lost.
+// leaseStore is the current lease store. A fault replaces it by an empty one.
 func (w *world) leaseStore() *sluicetest.Leases {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.leases
 }
 
-// leases is the lease store as a process sees it.
+// leases is the lease store, with the requests of a process.
 type leases struct{ *process }
 
 func (l leases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
@@ -309,7 +308,7 @@ func (l leases) List(ctx context.Context, group sluice.Group) ([]driver.LeaseInf
 	return request(ctx, l.process, "list", "", func() ([]driver.LeaseInfo, error) { return l.w.leaseStore().List(ctx, group) })
 }
 
-// store is the database as a process sees it.
+// store is the database, with the requests of a process.
 type store struct{ *process }
 
 func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
@@ -326,8 +325,8 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 	})
 }
 
-// Commit begins the transaction behind one edge; the other, where it commits,
-// is in world.Commit.
+// Commit makes the request that begins the transaction. The request that commits
+// it is made in world.Commit.
 func (s store) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	s.w.mu.Lock()
 	s.committing[step.Lease.Partition] = ctx
@@ -338,8 +337,8 @@ func (s store) Commit(ctx context.Context, step driver.Step, fn func(context.Con
 	return requestError(ctx, s.process, "begin", step.Lease.Partition, func() error { return s.w.store.Commit(ctx, step, fn) })
 }
 
-// blind is a mutant: it takes a commit of unknown outcome for a failed one
-// and runs it again, whatever the checkpoint says.
+// blind is a mutant: it takes a commit of unknown outcome for a failed one and
+// repeats it without reading the checkpoint.
 func (s store) blind(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	for {
 		err := requestError(ctx, s.process, "begin", step.Lease.Partition, func() error { return s.w.store.Commit(ctx, step, fn) })
@@ -373,7 +372,7 @@ func (s store) Reset(ctx context.Context, group sluice.Group, partition, incarna
 	return request(ctx, s.process, "reset", partition, func() (int64, error) { return s.w.store.Reset(ctx, group, partition, incarnation, to) })
 }
 
-// Before implements [sluicetest.Faults]: a handler's write can meet an outage.
+// Before implements [sluicetest.Faults]: a handler's write may fail in an outage.
 func (w *world) Before(op sluicetest.Op, lease sluice.Lease) error {
 	if op != sluicetest.OpInsert {
 		return nil
@@ -411,7 +410,7 @@ func (w *world) Commit(step driver.Step, apply func() error) error {
 		w.kill(p)
 		return sluice.ErrUnknown
 	case abandoned:
-		// Sent, perhaps: what the process has given up may still arrive.
+		// A request that the process has given up may still arrive.
 		w.count("gave up a commit under way")
 		if w.coin(0.5, "abandoned "+step.Lease.Owner+" "+step.Lease.Partition) {
 			w.postpone(step.Lease.Owner+" commit "+step.Lease.Partition, apply)
@@ -421,11 +420,11 @@ func (w *world) Commit(step driver.Step, apply func() error) error {
 	return apply()
 }
 
-// lane is a partition of one of the stages.
+// lane identifies a partition of a stage.
 func lane(l sluice.Lease) string { return l.Group.Topic + "/" + l.Partition }
 
-// checkedCommit is a commit that is held against its owner if it takes effect after
-// a later one has claimed the partition.
+// checkedCommit returns a commit that is recorded as a violation if it takes effect
+// after a later owner has claimed the partition.
 func (w *world) checkedCommit(step driver.Step, apply func() error) func() error {
 	return func() error {
 		w.mu.Lock()
@@ -441,9 +440,9 @@ func (w *world) checkedCommit(step driver.Step, apply func() error) func() error
 	}
 }
 
-// postpone has a change arrive later.
+// postpone makes a change arrive later.
 func (w *world) postpone(key string, apply func() error) {
-	delay := time.Millisecond // half of them before the claim that asks what became of it
+	delay := time.Millisecond // half of them arrive before the claim that reads the checkpoint
 	if w.coin(0.5, "slow "+key) {
 		for i := range 6 { // up to 63 × 0.3 s
 			if w.coin(0.5, "delay "+key) {

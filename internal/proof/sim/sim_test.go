@@ -16,23 +16,23 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// runWorld runs one world in a bubble of its own. However it ends, by a panic or not
-// at all, its seed is told; that a traceback has the labels of its goroutine
-// takes GODEBUG=tracebacklabels=1.
+// runWorld runs one world in its own bubble. If it panics or does not end, the
+// panic has the command that repeats its seed; so have the labels of its
+// goroutines, which a traceback shows with GODEBUG=tracebacklabels=1.
 func runWorld(t *testing.T, cfg Config) (r Result) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			panic(fmt.Sprintf("%v\nreplay: %s", cause, replay(cfg)))
+			panic(fmt.Sprintf("%v\nrepeat: %s", cause, replay(cfg)))
 		}
 	}()
-	defer time.AfterFunc(time.Minute, func() { panic("a world has not come to its end\nreplay: " + replay(cfg)) }).Stop()
+	defer time.AfterFunc(time.Minute, func() { panic("a world has not ended within a minute\nrepeat: " + replay(cfg)) }).Stop()
 	pprof.Do(t.Context(), pprof.Labels("replay", replay(cfg)), func(context.Context) {
 		synctest.Test(t, func(*testing.T) { r = Run(cfg) })
 	})
 	return r
 }
 
-// replay is the command that runs one seed again.
+// replay is the command that repeats one seed and prints its trace.
 func replay(cfg Config) string {
 	if cfg.Chain != nil {
 		return fmt.Sprintf("SLUICE_SIM_CHAIN=%d go test ./internal/proof/sim -run TestChains -v", cfg.Seed)
@@ -47,17 +47,16 @@ const (
 	freshSeeds  = 2000 // by default
 	streamSeeds = 2000
 	freeSeeds   = 300
-	eachSite    = 1000 // how often everything must have gone wrong in so many
+	eachSite    = 1000 // how often each kind of fault must have struck in them
 )
 
-// TestFreshSeeds runs worlds that no run before has seen, and counts what goes
-// wrong in them. SLUICE_SIM_SEEDS sets how many; SLUICE_SIM_SEED runs one and
-// prints its trace.
+// TestFreshSeeds runs worlds with new seeds, and counts the faults that strike.
+// SLUICE_SIM_SEEDS sets how many; SLUICE_SIM_SEED runs one and prints its trace.
 func TestFreshSeeds(t *testing.T) {
 	runSeeds(t, "SEED", freshSeeds, eachSite, Draw, Sites())
 }
 
-// runSeeds runs fresh seeds, or the one of the variable SLUICE_SIM_NAME.
+// runSeeds runs new seeds, or the one in the variable SLUICE_SIM_<name>.
 func runSeeds(t *testing.T, name string, byDefault, each int, draw func(uint64) Config, sites []string) {
 	if text := os.Getenv("SLUICE_SIM_" + name); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -98,7 +97,7 @@ func runSeeds(t *testing.T, name string, byDefault, each int, draw func(uint64) 
 			even = append(even, r.BalancedAfter)
 		}
 		if len(r.Violations) > 0 {
-			t.Errorf("seed %d: %d violations, the first: %s\nreplay: %s", cfg.Seed, len(r.Violations), r.Violations[0], replay(cfg))
+			t.Errorf("seed %d: %d violations, the first: %s\nrepeat: %s", cfg.Seed, len(r.Violations), r.Violations[0], replay(cfg))
 		}
 		if n%1000 == 999 {
 			t.Logf("%d seeds, %v simulated", n+1, virtual.Round(time.Minute))
@@ -106,17 +105,17 @@ func runSeeds(t *testing.T, name string, byDefault, each int, draw func(uint64) 
 	}
 	t.Logf("%d seeds from %d: %v simulated in %v; %d events, %d rows, %d dead letters", seeds, first, virtual.Round(time.Minute), time.Since(began).Round(time.Second), events, rows, letters)
 	if slices.Sort(even); len(even) > 0 {
-		t.Logf("%d worlds share out: even %v (median), %v (95%%), %v (longest) after the last trouble", len(even), even[len(even)/2], even[len(even)*95/100], even[len(even)-1])
+		t.Logf("%d worlds balance their partitions: balanced %v (median), %v (95%%), %v (longest) after the last fault", len(even), even[len(even)/2], even[len(even)*95/100], even[len(even)-1])
 	}
 	for _, site := range sites {
 		t.Logf("%8d %s", fired[site], site)
 		if seeds >= byDefault && fired[site] < each {
-			t.Errorf("%s: only %d times in %d seeds, which proves too little: at least %d are wanted", site, fired[site], seeds, each)
+			t.Errorf("%s: struck only %d times in %d seeds, want at least %d", site, fired[site], seeds, each)
 		}
 	}
 	for site := range fired {
 		if !slices.Contains(sites, site) {
-			t.Errorf("%s is not among the sites", site)
+			t.Errorf("%s is not in the list of sites", site)
 		}
 	}
 }
@@ -127,8 +126,8 @@ func TestStreams(t *testing.T) {
 	runSeeds(t, "STREAM", streamSeeds, eachSite, DrawStream, StreamSites())
 }
 
-// TestOneSeedOneTrace runs worlds again and again: nothing but the seed decides
-// what happens.
+// TestOneSeedOneTrace runs worlds repeatedly: the seed alone must decide what
+// happens.
 func TestOneSeedOneTrace(t *testing.T) {
 	for seed := range uint64(50) {
 		times := 3
@@ -140,9 +139,10 @@ func TestOneSeedOneTrace(t *testing.T) {
 	}
 }
 
-// oneTrace runs a world so many times again. Of worlds with streams one odd
-// trace is let pass: a stream's goroutine and its clerk's, awake at the same
-// moment since one has woken the other, now and then come in the other order.
+// oneTrace repeats a world, and checks that all traces are the same but for a
+// number of odd ones. Worlds that deliver at least once may have one: when a
+// worker's goroutine wakes its checkpointer's, the two sometimes run in the other
+// order.
 func oneTrace(t *testing.T, cfg Config, times, odd int) {
 	t.Helper()
 	traces := map[uint64]int{}
@@ -154,12 +154,11 @@ func oneTrace(t *testing.T, cfg Config, times, odd int) {
 		most = max(most, n)
 	}
 	if most < times+1-odd {
-		t.Fatalf("seed %d gave %d traces in %d runs: %s", cfg.Seed, len(traces), times+1, replay(cfg))
+		t.Fatalf("seed %d gave %d different traces in %d runs; repeat: %s", cfg.Seed, len(traces), times+1, replay(cfg))
 	}
 }
 
-// TestFree runs worlds in which goroutines really run at once, for the race
-// detector.
+// TestFree runs worlds whose goroutines run in parallel, for the race detector.
 func TestFree(t *testing.T) {
 	began := time.Now()
 	for seed := range uint64(freeSeeds) {
@@ -169,13 +168,13 @@ func TestFree(t *testing.T) {
 		}
 		cfg.Free = true
 		for _, v := range runWorld(t, cfg).Violations {
-			t.Errorf("seed %d: %s", seed, v)
+			t.Errorf("seed %d, free: %s", seed, v)
 		}
 	}
 	t.Logf("%d seeds in %v", freeSeeds, time.Since(began).Round(time.Second))
 }
 
-// TestMutants takes one protection away at a time, and the worlds must notice.
+// TestMutants removes one protection at a time. The worlds must report violations.
 func TestMutants(t *testing.T) {
 	for _, m := range []struct {
 		name   string
@@ -187,7 +186,7 @@ func TestMutants(t *testing.T) {
 		{"no fence", func(c *Config) { c.Unsafe = sluicetest.UnsafeStore{NoFence: true, LateCommit: true} }},
 		{"no position check", func(c *Config) { c.Unsafe = sluicetest.UnsafeStore{NoPosition: true, LateCommit: true} }},
 		{"epoch not raised", func(c *Config) {
-			c.Want = sluice.AllPartitions // seats of one epoch are no seats
+			c.Want = sluice.AllPartitions // members of one epoch are not members
 			c.UnsafeLeases.SameEpoch = true
 			c.Unsafe = sluicetest.UnsafeStore{NoPosition: true, LateCommit: true}
 		}},

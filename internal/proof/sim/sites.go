@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// requests are what the engine asks of each part of the world. It asks for the
+// requests are the engine's requests to each part of the world. It requests the
 // ends of the log only if there is an observer.
 var requests = map[string][]string{
 	"leases":   {"acquire", "renew", "release", "list"},
@@ -13,7 +13,7 @@ var requests = map[string][]string{
 	"database": {"claim", "begin", "commit", "record", "leave", "due"},
 }
 
-// streamed are the requests of a delivery that is at least once.
+// streamed are the requests of an at-least-once delivery.
 var streamed = map[string][]string{
 	"leases":   requests["leases"],
 	"hub":      requests["hub"],
@@ -30,8 +30,8 @@ var chained = map[string][]string{
 	"target":   {"append"},
 }
 
-// rare are the requests that a consumer makes so seldom that the usual rate of
-// faults would hardly ever strike them; those that matter most are among them.
+// rare are requests that a consumer makes so seldom that the usual rate of faults
+// would hardly strike them, with a higher rate. Important ones are among them.
 var rare = map[string]float64{
 	"acquire": 0.15, "bounds": 0.15, "claim": 0.1, "open": 0.2, "seek": 0.5,
 	"commit": 0.1, "record": 0.35, "leave": 0.6, "due": 0.15, "release": 0.6,
@@ -48,16 +48,15 @@ func part(op string) string {
 			}
 		}
 	}
-	panic("no part of the world serves " + op)
+	panic("sim: no part of the world serves the request " + op)
 }
 
-// Sites are all the ways in which a world goes wrong, sorted; [Result] counts
-// under these names.
+// Sites are the names of all kinds of faults, sorted; [Result] counts by them.
 func Sites() []string {
 	return sites(requests, "commit", "failover that loses commits", "poisoned", "lost insert", "late commit that took effect", "gave up a commit under way")
 }
 
-// StreamSites are those of worlds whose consumers deliver at least once.
+// StreamSites are those of worlds with at-least-once delivery.
 func StreamSites() []string {
 	return sites(streamed, "write advance park settle", "late commit that took effect")
 }
@@ -67,7 +66,7 @@ func ChainSites() []string {
 	return sites(chained, "append advance park settle commit", "late commit that took effect", "lost insert", "gave up a commit under way", "repeat")
 }
 
-// sites are those of requests, of which some change something.
+// sites are those of the requests; changes are the requests that change something.
 func sites(requests map[string][]string, changes string, more ...string) []string {
 	list := append([]string{
 		"kill", "stop", "pause", "pause, the monotonic clock too", "pause, all clocks too", "pause past the lease", "clock jump",

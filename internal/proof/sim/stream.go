@@ -8,26 +8,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
-// streaming is what a world has more whose consumers deliver at least once.
+// streaming configures worlds with at-least-once delivery.
 type streaming struct {
 	Order   sluice.Ordering
 	Policy  sluice.KeyPolicy
-	Events  int  // in flight at most
-	Highest bool // a mutant: the checkpoint goes to the highest event that is done
+	Events  int  // at most in flight
+	Highest bool // a mutant: the checkpoint moves to the highest event that is done
 }
 
-// written is an event whose record has been written.
+// written is an event whose record is written.
 type written struct {
 	partition string
 	sequence  int64
 }
 
-// stream is the delivery of such a process.
+// stream is the at-least-once delivery of a process.
 func (p *process) stream() sluice.Delivery {
 	s := p.w.cfg.Stream
 	return sluice.AtLeastOnce[*sluice.Event](atLeastOnceStore{checkpoints{store{p}}, deadLetters{p}}, p.records, sink{p}, &sluice.AtLeastOnceConfig{
@@ -35,13 +34,13 @@ func (p *process) stream() sluice.Delivery {
 	})
 }
 
-// records gives the event, or fails as its body says.
+// records returns the event as its record, or fails as its body demands.
 func (p *process) records(_ context.Context, e *sluice.Event) ([]*sluice.Event, error) {
 	switch kind, _, _ := strings.Cut(string(e.Body), " "); {
 	case kind == "panic" && p.w.coin(0.5, "make "+place(e)):
 		panic("panicked")
 	case kind == "none":
-		p.w.write(e) // nothing to write is as good as written
+		p.w.write(e) // without a record, the event counts as written
 		return nil, nil
 	case kind == "two":
 		return []*sluice.Event{e, e}, nil
@@ -51,7 +50,7 @@ func (p *process) records(_ context.Context, e *sluice.Event) ([]*sluice.Event, 
 
 func place(e *sluice.Event) string { return fmt.Sprintf("%s/%d", e.Partition, e.Sequence) }
 
-// sink is the target store as a process sees it.
+// sink is the target store, with the requests of a process.
 type sink struct{ *process }
 
 func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
@@ -74,11 +73,11 @@ func (s sink) put(ctx context.Context, e *sluice.Event) error {
 	return nil
 }
 
-// writeRecord is what the store makes of a record.
+// writeRecord writes a record to the target store, which may reject it.
 func (w *world) writeRecord(e *sluice.Event) error {
 	switch kind, _, _ := strings.Cut(string(e.Body), " "); {
 	case kind == "reject" && w.coin(0.7, "taste "+place(e)):
-		return sluice.Reject(errors.New("not to my taste"))
+		return sluice.Reject(errors.New("rejected by the target"))
 	case kind == "broken" && w.coin(0.9, "broken "+place(e)):
 		return errors.New("broken")
 	case kind == "flaky" && w.coin(0.4, "flaky "+place(e)):
@@ -94,7 +93,8 @@ func (w *world) write(e *sluice.Event) {
 	w.written[written{e.Partition, e.Sequence}]++
 }
 
-// send takes a request that changes something through the world.
+// send makes a request that changes something, with the fate that the world
+// decides.
 func (w *world) send(ctx context.Context, p *process, op, place string, apply func() error) error {
 	key := p.name + " " + op + " " + place
 	switch w.edge(ctx, p, op, place, apply) {
@@ -121,7 +121,7 @@ func (w *world) send(ctx context.Context, p *process, op, place string, apply fu
 	return apply()
 }
 
-// checkpoints are the database's, as a process sees them.
+// checkpoints are those of the database, with the requests of a process.
 type checkpoints struct{ store }
 
 type atLeastOnceStore struct {
@@ -136,9 +136,9 @@ func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.
 	return c.w.send(ctx, c.process, "advance", lease.Partition, func() error { return c.w.advance(lease, to, done) })
 }
 
-// advance moves a checkpoint, and holds against the engine what it should not
-// have: to pass an event that is neither written nor a dead letter, to go back,
-// to come from an owner that another has taken over from.
+// advance moves a checkpoint, and records violations: a checkpoint that passes an
+// event that is neither written nor a dead letter, that moves backwards, or that
+// comes from an owner that has been fenced.
 func (w *world) advance(lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 	ctx := context.Background()
 	before := w.checkpoint(lease.Partition)
@@ -182,7 +182,7 @@ func (w *world) checkpoint(partition string) sluice.Position {
 	return driver.Unset
 }
 
-// deadLetters are the dead letters, as a process sees them.
+// deadLetters is the dead-letter queue, with the requests of a process.
 type deadLetters struct{ *process }
 
 func (l deadLetters) Park(ctx context.Context, list []sluice.DeadLetter) error {
@@ -210,8 +210,8 @@ func (l deadLetters) Held(ctx context.Context, group sluice.Group, partition str
 	return request(ctx, l.process, "held", partition, func() ([]string, error) { return l.w.store.Held(ctx, group, partition) })
 }
 
-// checkStream looks at what is in the store: every event is there, or is a
-// dead letter.
+// checkStream returns the violations in the target store: every event must be
+// there or be a dead letter.
 func (w *world) checkStream() []string {
 	var bad []string
 	list, err := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
@@ -222,7 +222,7 @@ func (w *world) checkStream() []string {
 	for _, d := range list {
 		parked[written{d.Event.Partition, d.Event.Sequence}] = true
 		if d.Status == sluice.StatusRedrive {
-			bad = append(bad, fmt.Sprintf("partition %s: event %d still waits for its retry", d.Event.Partition, d.Event.Sequence))
+			bad = append(bad, fmt.Sprintf("partition %s: event %d still waits for its redrive", d.Event.Partition, d.Event.Sequence))
 		}
 	}
 	w.mu.Lock()
@@ -237,7 +237,7 @@ func (w *world) checkStream() []string {
 	return bad
 }
 
-// DrawStream makes the recipe of a world whose consumers deliver at least once.
+// DrawStream configures a world with at-least-once delivery from a seed.
 func DrawStream(seed uint64) Config {
 	c := Draw(seed)
 	r := rand.New(rand.NewPCG(seed, 2))

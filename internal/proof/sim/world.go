@@ -1,15 +1,14 @@
-// Package sim runs the engine in a simulated world: virtual time, databases
-// and a log in memory, processes that crash, pause and lose their clocks, and
-// requests that are lost, answered late or not at all.
+// Package sim runs the engine in a simulated world: virtual time, databases and a
+// log in memory, processes that crash, pause and have wrong clocks, and requests
+// that are lost, answered late or not at all.
 //
-// A world runs in a bubble of testing/synctest. Everything that leaves the
-// engine (a request, a wait) parks as a ticket. In the driven mode one driver
-// waits until every goroutine is blocked, draws the fates of the new tickets
-// from the seed, and releases them one at a time in the order of their due
-// times; so one seed gives one trace, at any GOMAXPROCS, as far as goroutines
-// that wake each other leave it to the driver. In the free mode the tickets
-// release themselves, many goroutines run at once, and the race detector has
-// something to see.
+// A world runs in a bubble of testing/synctest. Every request and every wait of
+// the engine blocks at the edge of the world, as a ticket. In the driven mode one
+// driver waits until every goroutine is blocked, draws the fates of the new
+// tickets from the seed, and releases them one at a time in the order of their due
+// times. So one seed gives one trace, at any GOMAXPROCS, except where goroutines
+// wake each other directly. In the free mode the tickets release themselves, and
+// many goroutines run in parallel, for the race detector.
 package sim
 
 import (
@@ -29,7 +28,7 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// world is one run.
+// world is the state of one run.
 type world struct {
 	cfg   Config
 	group sluice.Group
@@ -40,19 +39,19 @@ type world struct {
 	leases  *sluicetest.Leases
 	store   *sluicetest.Store
 
-	mu        sync.Mutex // guards what follows; never held over a call
+	mu        sync.Mutex // guards the fields below; never held during a call
 	rng       *rand.Rand
 	parked    []*ticket
 	late      []*delivery
 	coins     map[string]uint64
 	owners    map[string]*process
 	claimed   map[string]int64     // the highest epoch that has claimed each lane
-	claimer   map[string]*process  // who that was
-	down      map[string]time.Time // parts of the world that are out of order, until when
+	claimer   map[string]*process  // the process that has claimed it
+	down      map[string]time.Time // parts of the world that have an outage, and until when
 	quiet     bool
 	fired     map[string]int
-	stale     []string        // commits of owners that had been taken over, checkpoints that went wrong
-	written   map[written]int // events, by a delivery that is at least once
+	stale     []string        // violations: commits of fenced owners, wrong moves of checkpoints
+	written   map[written]int // events written by at-least-once deliveries
 	forwarded forwarded       // from one stage to the next
 	trace     trace
 
@@ -62,14 +61,14 @@ type world struct {
 	nextSend       time.Time        // when the next events are sent
 	adding         int              // partitions that are still to be added
 	growth         time.Time        // when the next one is
-	nextFault      time.Time        // when the next thing goes wrong
-	restoreReplica func()           // puts the database back to where its replica is
+	nextFault      time.Time        // when the next fault strikes
+	restoreReplica func()           // restores the database to the state of its replica
 	failover       time.Time        // when that happens
 
 	live sync.WaitGroup // processes
 }
 
-// ticket is a goroutine at an edge of the engine.
+// ticket is a goroutine that waits at the edge between engine and world.
 type ticket struct {
 	process *process
 	op      string
@@ -77,21 +76,21 @@ type ticket struct {
 	due     time.Time
 	drawn   bool // due, fate and site are set
 	fate    fate
-	site    string        // what strikes it, if anything
-	apply   func() error  // of a change on its way
-	release chan struct{} // closed when the ticket may go on
+	site    string        // the kind of fault that strikes it, if any
+	apply   func() error  // the change that the request makes, if it makes one
+	release chan struct{} // closed when the goroutine may continue
 }
 
-// fate is what becomes of a request.
+// fate is what happens to a request.
 type fate uint8
 
 const (
 	done       fate = iota // carried out and answered
 	lost                   // never arrived
 	unanswered             // carried out; the answer was lost
-	delayed                // a change: the answer is lost now, it is carried out later
-	fatal                  // a change: its process dies while it is under way
-	abandoned              // the caller has given up, or is dead
+	delayed                // a change: the answer is lost, and the change is made later
+	fatal                  // a change: its process is killed while it is under way
+	abandoned              // the caller has given up, or was killed
 )
 
 // delivery is a commit that is still on its way.
@@ -101,7 +100,7 @@ type delivery struct {
 	apply func() error
 }
 
-// trace is what happened, as a hash, and as text if it is kept.
+// trace is the sequence of events of a run, as a hash, and as text if kept.
 type trace struct {
 	hash  uint64
 	keep  bool
@@ -132,7 +131,7 @@ func (w *world) edge(ctx context.Context, p *process, op, partition string, appl
 	w.mu.Lock()
 	if p.dead {
 		w.mu.Unlock()
-		return lost // the dead send nothing
+		return lost // killed processes send nothing
 	}
 	if w.cfg.Free {
 		w.draw(t)
@@ -146,10 +145,10 @@ func (w *world) edge(ctx context.Context, p *process, op, partition string, appl
 	return f
 }
 
-// sleep is an edge that nothing but time releases.
+// sleep waits for a time. Nothing else releases its ticket.
 func (w *world) sleep(ctx context.Context, p *process, d time.Duration) error {
-	// How long they sleep tells a process's sleepers apart, should two wake up
-	// at the same moment.
+	// The duration is a part of the key, to distinguish a process's sleepers that
+	// wake up at the same moment.
 	t := &ticket{process: p, op: "sleep", key: fmt.Sprintf("%s sleep %v", p.name, d), due: time.Now().Add(d), drawn: true, release: make(chan struct{})}
 	w.mu.Lock()
 	if p.dead {
@@ -193,14 +192,14 @@ func (w *world) wait(ctx context.Context, t *ticket) fate {
 	}
 }
 
-// unpark forgets a ticket. The lock is held.
+// unpark removes a ticket. The lock is held.
 func (w *world) unpark(t *ticket) {
 	if i := slices.Index(w.parked, t); i >= 0 {
 		w.parked = slices.Delete(w.parked, i, i+1)
 	}
 }
 
-// drive runs the world until a moment.
+// drive runs the world until a time.
 func (w *world) drive(until time.Time) {
 	if w.cfg.Free {
 		w.driveFree(until)
@@ -230,7 +229,7 @@ func (w *world) drive(until time.Time) {
 	}
 }
 
-// driveFree only makes trouble; tickets look after themselves.
+// driveFree only injects faults and sends events; the tickets release themselves.
 func (w *world) driveFree(until time.Time) {
 	for time.Now().Before(until) {
 		w.mu.Lock()
@@ -290,7 +289,7 @@ func (w *world) draw(t *ticket) {
 		t.fate = delayed
 	case n >= 13:
 		t.fate = fatal
-	default: // carried out, after a long while
+	default: // carried out after a long time
 		t.due = now.Add(time.Duration(1+w.rng.IntN(40)) * time.Second)
 		t.site = "slow " + t.op
 		return
@@ -302,8 +301,8 @@ func (f fate) String() string {
 	return [...]string{"done", "lost", "unanswered", "delayed", "fatal", "abandoned"}[f]
 }
 
-// next is what happens next: a ticket, a late delivery, or trouble. The lock
-// is held.
+// next returns when the next thing happens, and what: a ticket is released, a late
+// commit arrives, a fault strikes, or events are sent. The lock is held.
 func (w *world) next() (time.Time, func()) {
 	at, fire := w.nextEvent()
 	var late *delivery
@@ -331,7 +330,7 @@ func (w *world) next() (time.Time, func()) {
 	return at, fire
 }
 
-// ready is when a ticket can go on: not while its process is paused.
+// ready is when a ticket can be released: not while its process is paused.
 func (t *ticket) ready() time.Time {
 	if t.due.Before(t.process.pausedUntil) {
 		return t.process.pausedUntil
@@ -339,7 +338,7 @@ func (t *ticket) ready() time.Time {
 	return t.due
 }
 
-// release lets a ticket go on, and with it those that cannot be told from it.
+// release releases a ticket, and those with the same key and time.
 func (w *world) release(first *ticket) {
 	w.mu.Lock()
 	w.note("%s %s", first.key, first.fate)
@@ -357,7 +356,7 @@ func (w *world) release(first *ticket) {
 	}
 }
 
-// deliver carries out a commit that was under way for long.
+// deliver makes a change that was delayed.
 func (w *world) deliver(d *delivery) {
 	err := d.apply()
 	w.mu.Lock()
@@ -370,8 +369,8 @@ func (w *world) deliver(d *delivery) {
 	}
 }
 
-// coin is true with probability p. It depends on the seed, the key and how
-// often the key was asked for, so that goroutines can toss it in any order.
+// coin returns true with probability p. The result depends on the seed, the key
+// and how often this key was used, so that goroutines can call it in any order.
 func (w *world) coin(p float64, key string) bool {
 	w.mu.Lock()
 	w.coins[key]++
