@@ -152,7 +152,7 @@ func TestRetryFailsAgain(t *testing.T) {
 			s.t.Fatalf("%d dead letters, %d in all", len(letters), len(s.letters()))
 		}
 		for _, l := range letters {
-			want := "passed retention"
+			want := "retention removed"
 			if l.Event.Sequence == 27 {
 				want = "no better"
 			}

@@ -5,62 +5,58 @@ import (
 	"time"
 )
 
-// Checkpoint is a partition's checkpoint.
+// Checkpoint is the stored state of one partition of a group: how far it has been processed, and
+// who processes it.
 type Checkpoint struct {
 	Group       Group
 	Partition   string
-	Incarnation string          // of the topic, when the checkpoint was made or set
-	Position    Position        // the last event that is done; Unset before a start was chosen
-	Owner       string          // who claimed it last
-	Epoch       int64           // of that claim; only ever rises
-	Claims      int             // claims since the position last moved or a process left cleanly, the newest included
-	Attempt     AttemptRecord   // what is known of the event behind the position
-	Done        []SequenceRange // of AtLeastOnce: events behind the position that are done too, ascending
-	Updated     time.Time
+	Incarnation string          // of the topic when the checkpoint was created or reset
+	Position    Position        // the last event that is done; Unset until a start was chosen
+	Owner       string          // of the last claim; empty after a reset
+	Epoch       int64           // of the last claim or reset; it only rises
+	Claims      int             // since the position last moved or an owner left cleanly, including the last claim
+	Attempt     AttemptRecord   // failed attempts at the event after the position
+	Done        []SequenceRange // at-least-once delivery: events after the position that are done too, ascending
+	Updated     time.Time       // when the checkpoint was last written, by the store's clock
 }
 
-// AttemptRecord records failed attempts at one event, the one numbered Sequence, so
-// that attempts are counted across restarts. The zero value means none.
+// AttemptRecord records the failed attempts at one event, so that attempts are counted across
+// restarts. The zero value means that there were none.
 type AttemptRecord struct {
-	Sequence int64
-	Attempts int    // begun or failed; 0 if there is no trial
-	Error    string // of the last failed attempt; empty if it never came to an end
+	Sequence int64  // sequence number of the event
+	Attempts int    // attempts that began, including those that failed; 0 for none
+	Error    string // of the last failed attempt; empty if no attempt has ended, as after a crash
 }
 
-// SequenceRange is a run of events of a partition, by sequence number, both ends
-// included.
+// SequenceRange is a range of events of a partition by sequence number, including both ends.
 type SequenceRange struct{ First, Last int64 }
 
-// CheckpointStore keeps the checkpoints of [AtLeastOnce], apart from where the
-// events take effect. Implementations are safe for concurrent use.
+// CheckpointStore keeps the checkpoints of the at-least-once delivery, apart from where the events
+// take effect. Implementations are safe for concurrent use.
 type CheckpointStore interface {
-	// Claim makes the lease's owner and epoch those of the partition's
-	// checkpoint, creating it if it is missing, and returns it. It does and
-	// refuses what [TxStore.Claim] does; once it has returned, nothing sent
-	// under an earlier claim can change the checkpoint any more.
+	// Claim makes the lease's owner and epoch those of the partition's checkpoint, creates it if it
+	// is missing, and returns it. It changes and refuses what [TxStore.Claim] does. Once it has
+	// returned, no write sent under an earlier claim can change the checkpoint.
 	Claim(ctx context.Context, lease Lease, incarnation string) (Checkpoint, error)
 
-	// Advance moves the checkpoint to a position and replaces what is done
-	// behind it: ranges in ascending order that neither touch nor overlap. A
-	// store that has room for some only keeps the first of them. If the
-	// position moves, Claims becomes 1.
+	// Advance moves the checkpoint to a position and replaces Done by done: ranges after the
+	// position, ascending, which neither touch nor overlap. A store with room for some of them
+	// keeps the first ones. If the position changes, Claims becomes 1 and Attempt is cleared.
 	//
-	// It returns an error that is [ErrFenced], and has changed nothing, if the
-	// checkpoint's epoch and owner are not the lease's or if it stands behind
-	// `to` already: it never moves backwards. After any other error it may
-	// have happened or not, or may still; the same or a later one may be tried.
+	// The error is an [ErrFenced], and nothing has changed, if the checkpoint's owner and epoch are
+	// not the lease's, or if its position is already after to: it never moves back. After any other
+	// error the write may have happened, may still happen, or may not; the caller may repeat it, or
+	// go on with a later one.
 	Advance(ctx context.Context, lease Lease, to Position, done []SequenceRange) error
 
-	// Leave notes that the owner gives the partition up in good order, as
-	// [TxStore.Leave] does.
+	// Leave records that the owner stopped cleanly, as [TxStore.Leave] does.
 	Leave(ctx context.Context, lease Lease) error
 
-	// Read returns the group's checkpoints sorted by partition, without
-	// claiming them.
+	// Read returns the group's checkpoints sorted by partition. It claims nothing.
 	Read(ctx context.Context, group Group) ([]Checkpoint, error)
 
-	// Reset moves a checkpoint by hand, as [TxStore.Reset] does, and forgets
-	// what was done behind it. Going back repeats on purpose: also a next stage
-	// that tells repeats takes what is sent again for new, but for the newest.
+	// Reset moves a checkpoint for an operator, as [TxStore.Reset] does, and clears Done. After a
+	// move back the events behind the position are processed again on purpose. A later stage that
+	// removes duplicates takes what is then sent again as new, except for the newest.
 	Reset(ctx context.Context, group Group, partition, incarnation string, to Position) (epoch int64, err error)
 }

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Lease is the right to read one partition for a consumer group, until it
-// expires. Its epoch is higher than that of every lease on the partition
-// before it.
+// Lease is the right to process one partition for a consumer group until it expires. Its epoch is
+// higher than that of every earlier lease on the partition.
 type Lease struct {
 	Group     Group
 	Partition string
@@ -16,42 +15,41 @@ type Lease struct {
 	Epoch     int64  // at least 1
 }
 
-// Member tells whether the lease is on no partition but on a seat ("~0", "~1" and
-// so on), by which consumers with [Balanced] partitions know of each other.
-// Seats are leased and listed like partitions.
+// Member reports whether the lease is a membership instead of a partition. Consumers that balance
+// the partitions among them hold a lease named "~0", "~1" and so on each, by which they find each
+// other. A store leases and lists these names like partitions.
 func (l Lease) Member() bool { return strings.HasPrefix(l.Partition, MemberPrefix) }
 
-// MemberPrefix begins the names of seats: no log has partitions of such names.
+// MemberPrefix begins the names of memberships. No log has partitions of such names.
 const MemberPrefix = "~"
 
 // LeaseInfo is a lease as its store sees it.
 type LeaseInfo struct {
 	Lease
-	// Remaining is the time until the lease expires, by the store's own clock;
-	// not positive if it has expired or was released.
+	// Remaining is the time until the lease expires, by the store's own clock. It is zero or
+	// negative if the lease has expired or was released.
 	Remaining time.Duration
-	Renewed   time.Time // when it was taken or last renewed
+	Renewed   time.Time // when the lease was acquired or last renewed
 }
 
-// Live tells whether the lease keeps others away.
+// Live reports whether the lease keeps other owners away.
 func (l LeaseInfo) Live() bool { return l.Remaining > 0 }
 
-// LeaseStore keeps the leases of consumer groups. The store's clock alone
-// judges expiry. Implementations are safe for concurrent use.
+// LeaseStore keeps the leases of consumer groups. Only the store's clock decides whether a lease has
+// expired. Implementations are safe for concurrent use.
 type LeaseStore interface {
-	// Acquire takes the partition's lease if it is free, expired, or already
-	// this owner's. The new epoch is above `above` and above every epoch the
-	// store has handed out for the partition; it survives Release. It returns
-	// an error that is [ErrHeld] while another owner's lease is live.
+	// Acquire takes the partition's lease if it is free, expired, or already this owner's. The new
+	// epoch is higher than above and than every epoch that the store has issued for the partition,
+	// also across Release. The error is an [ErrHeld] while another owner's lease is live.
 	Acquire(ctx context.Context, group Group, partition, owner string, ttl time.Duration, above int64) (Lease, error)
-	// Renew makes the lease last ttl from now. It returns [ErrFenced] if the
-	// lease is no longer this owner's in this epoch, or was released.
+	// Renew makes the lease expire after ttl from now. It renews an expired lease too, if nobody has
+	// taken it. The error is an [ErrFenced] if the lease is not this owner's in this epoch any more,
+	// or was released.
 	Renew(ctx context.Context, lease Lease, ttl time.Duration) error
-	// Release gives the lease back, so that a successor need not wait for
-	// expiry. Releasing a lease that has gone to another is not an error and
-	// does nothing.
+	// Release ends the lease, so that the next owner need not wait until it expires. If another
+	// owner or epoch holds the partition, Release does nothing and returns nil.
 	Release(ctx context.Context, lease Lease) error
-	// List returns the newest lease of each partition ever leased for group,
-	// live or not, sorted by partition.
+	// List returns the newest lease of each partition that was ever leased for the group, live or
+	// not, sorted by partition.
 	List(ctx context.Context, group Group) ([]LeaseInfo, error)
 }

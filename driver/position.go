@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Position is a place in a partition: right behind the event it names. A
-// checkpoint at a position says that this event and all before it are done.
+// Position is a place in a partition: directly after the event that it names. A checkpoint at a
+// position says that this event and all before it are done.
 //
-// Positions are equal if their sequence numbers are; the offset is carried for
-// logs that seek by offset.
+// Positions are equal if their sequence numbers are. The offset is for logs that seek by offset.
 type Position struct {
 	Sequence int64  // sequence number of the last event before the position
-	Offset   string // the same event's offset; empty if not known
+	Offset   string // offset of the same event; empty if unknown
 }
 
-// Unset is the position of a checkpoint for which no start was chosen yet, and
-// Origin lies before the very first event of a log.
+// Positions that name no event.
 var (
-	Unset  = Position{Sequence: -2}
+	// Unset is the position of a checkpoint for which no start was chosen yet.
+	Unset = Position{Sequence: -2}
+	// Origin is the position before the first event of a log.
 	Origin = Position{Sequence: -1}
 )
 
-// String gives the sequence number, or "unset" or "origin".
+// String returns the sequence number, or "unset" or "origin".
 func (p Position) String() string {
 	switch {
 	case p.Sequence <= Unset.Sequence:
@@ -33,21 +33,21 @@ func (p Position) String() string {
 	return fmt.Sprint(p.Sequence)
 }
 
-// Start tells where a partition is first read, when it has no checkpoint. The
-// zero value is [Earliest]. It is turned into a [Position] once and stored, so
-// that a restart does not choose again.
+// Start says where the first read of a partition without a checkpoint begins. The zero value is the
+// earliest event held. It is converted into a [Position] once, which is stored, so that a restart
+// does not choose again.
 type Start struct {
 	Kind     StartKind
-	Time     time.Time     // for StartTime
-	Ago      time.Duration // for StartAgo
-	Sequence int64         // for StartSequence
-	Offset   string        // for StartOffset
+	Time     time.Time     // with StartTime: the first event enqueued at or after it
+	Ago      time.Duration // with StartAgo: the same, by the time that long before the seek
+	Sequence int64         // with StartSequence: the event of this number
+	Offset   string        // with StartOffset: the event at this offset
 }
 
-// StartKind says which field of a [Start] counts.
+// StartKind says which field of a [Start] applies.
 type StartKind uint8
 
-// The kinds of start.
+// The kinds of start. StartEarliest is the oldest event held, StartLatest the end of the partition.
 const (
 	StartEarliest StartKind = iota
 	StartLatest
@@ -57,7 +57,7 @@ const (
 	StartOffset
 )
 
-// String gives the form that [ParseStart] reads.
+// String returns the form that sluice.ParseStart reads.
 func (s Start) String() string {
 	switch s.Kind {
 	case StartLatest:

@@ -143,7 +143,7 @@ func TestUntilCaughtUpFailsSoonWhereAPersonMustAct(t *testing.T) {
 	if err := srv.Trim("flights", "0", 150); err != nil {
 		t.Fatal(err)
 	}
-	expect("partition 0: events 100 to 149 have passed retention unread")
+	expect("partition 0: retention removed events 100 to 149 before they were read")
 	must(t, "", env, "checkpoints", "set", "--config", example(t), "--all", "--to", "sequence 150")
 	must(t, "", env, "run", example(t), "--until-caught-up")
 
