@@ -338,7 +338,7 @@ func TestRepeatsOfDeadLetters(t *testing.T) {
 func TestRepeatsUnreadable(t *testing.T) {
 	for want, e := range map[string]*sluice.Event{
 		"":              message(of(5, 1, 4)),
-		"chain id":      {Properties: map[string]any{"sluice-id": "one"}},
+		"causation id":  {Properties: map[string]any{"sluice-id": "one"}},
 		"sluice-low":    {Properties: map[string]any{"sluice-id": "flights@12ab/0/5/0", "sluice-low": "4"}},
 		"sluice-epoch":  {Properties: map[string]any{"sluice-id": "flights@12ab/0/5/0", "sluice-epoch": true}},
 		"sluice-id":     {Properties: map[string]any{"sluice-id": 7}},

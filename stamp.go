@@ -162,7 +162,7 @@ func stampNumber(properties map[string]any, name string, absent int64) (int64, e
 // emission is what the contexts hold in which [AtLeastOnce] makes and submits records.
 type emission struct {
 	FencingToken
-	source    string                     // of the chain ids
+	source    string                     // of the causation ids
 	watermark *atomic.Pointer[watermark] // as of now
 	redrive   bool                       // of a dead letter
 }

@@ -222,7 +222,7 @@ func TestMemoryDoesNotCountRepeats(t *testing.T) {
 			s.hub.Append("0", &sluice.Event{Body: body, Properties: properties})
 		}
 		published, told := s.now()
-		if len(told) != 1 || !strings.HasPrefix(told[0], `stamp of event 4: chain id "odd": `) || published[len(published)-1] != figuresOf("SAN", begin, 5, 5, 1, 5) {
+		if len(told) != 1 || !strings.HasPrefix(told[0], `stamp of event 4: causation id "odd": `) || published[len(published)-1] != figuresOf("SAN", begin, 5, 5, 1, 5) {
 			t.Errorf("published %q, told %q", published, told)
 		}
 		if so := s.recall.stats; so.Counted != 5 || so.Duplicates != 2 {
