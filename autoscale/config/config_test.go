@@ -113,7 +113,7 @@ func TestMistakes(t *testing.T) {
 		{metrics + target + "rule: {upper: 5, lower: 3, min: 4, max: 2}", "4:1: rule: 4 to 2 instances"},
 		{metrics + target + "rule: {upper: 5, lower: 3, points: 20}", "4:1: rule: 20 points: a window of 10m0s has room for 11"},
 		{metrics + target + "rule: {up: 'avg(backlog, \"20m\") > 1', window: 10m}", "4:1: rule: the rule needs values of the last 20m0s, but the window is 10m0s"},
-		{metrics + target + "rule: {upper: 5, lower: 3, cooldown: soon}", `4:28: rule.cooldown: "soon": write a length of time`},
+		{metrics + target + "rule: {upper: 5, lower: 3, cooldown: soon}", `4:28: rule.cooldown: "soon": write a duration`},
 		{"every: 1ms\n" + metrics + target + "rule: {upper: 5, lower: 3}", `1:1: every: "1ms": must be at least 100ms`},
 		{"metrics: {}\n" + target + "rule: {upper: 5, lower: 3}", "1:1: metrics: has no metric"},
 		{"metrics: {max: {http: {url: 'http://h'}}}\n" + target + "rule: {upper: 5, lower: 3}", "1:11: metrics.max: max has a meaning in expressions"},

@@ -1,12 +1,12 @@
-// Package strictyaml reads configuration files by YAML's node tree, so that
-// everything wrong with a file is told at once, each with its place: unknown
-// and doubled keys, wrong types, bad values, missing variables.
+// Package strictyaml reads configuration files. It works on YAML's node tree, so that
+// it reports all problems of a file at once, each with its place: unknown and
+// duplicate keys, wrong types, invalid values, missing variables.
 //
-// It reads a part of YAML: one document of mappings and scalars. Anchors,
-// aliases and tags are refused. Scalars are what they look like: `no` is the
-// text "no". In values, ${NAME} stands for an environment variable and
-// ${NAME:-text} for the same with a default, used if it is unset or empty;
-// $${ is a plain ${. What comes from the environment is never shown.
+// It accepts a subset of YAML: one document of mappings and scalars. Anchors, aliases
+// and tags are refused. Scalars are text: `no` is "no", not false. In values, ${NAME}
+// is replaced by an environment variable, and ${NAME:-text} by the variable or, if it
+// is unset or empty, by text; $${ is a literal ${. Error messages never show a value
+// from the environment.
 package strictyaml
 
 import (
@@ -23,17 +23,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxSize is how large a file may be, in bytes.
+// MaxSize is the largest size of a file in bytes.
 const MaxSize = 1 << 20
 
-// Place is where a key stands.
+// Place is the position of a key.
 type Place struct {
 	File         string
-	Line, Column int    // from 1; 0 if it is about the whole file
+	Line, Column int    // from 1; 0 for the whole file
 	Key          string // dotted, from the top
 }
 
-// String gives "file:line:column: key", without what is not known.
+// String returns "file:line:column: key", without the parts that are not known.
 func (p Place) String() string {
 	s := p.File
 	if p.Line > 0 {
@@ -45,7 +45,7 @@ func (p Place) String() string {
 	return s
 }
 
-// Problem is one thing that is wrong at a place.
+// Problem is an error at a place.
 type Problem struct {
 	Place Place
 	Err   error
@@ -53,11 +53,11 @@ type Problem struct {
 
 func (p *Problem) Error() string { return p.Place.String() + ": " + p.Err.Error() }
 
-// Unwrap gives the error without the place.
+// Unwrap returns the error without the place.
 func (p *Problem) Unwrap() error { return p.Err }
 
-// Problems is everything that is wrong with a file, in the file's order. Its
-// message has a line for each.
+// Problems are all problems of a file, in the order of the file. Error returns one
+// line for each.
 type Problems []*Problem
 
 func (p Problems) Error() string {
@@ -68,7 +68,7 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap gives the single problems.
+// Unwrap returns the single problems.
 func (p Problems) Unwrap() []error {
 	list := make([]error, len(p))
 	for i, one := range p {
@@ -77,38 +77,39 @@ func (p Problems) Unwrap() []error {
 	return list
 }
 
-// file is a file while it is read.
+// file is the state of reading a file.
 type file struct {
 	name     string
 	source   []byte
 	lookup   func(string) (string, bool)
 	problems Problems
-	told     map[telling]bool
-	failures int // problems, each as often as it was met
+	reported map[report]bool
+	failures int // number of calls of fail
 }
 
-// telling is a problem as it is told.
-type telling struct {
+// report identifies a problem, to report it only once.
+type report struct {
 	at   Place
 	text string
 }
 
-// fail notes a problem, once: a value may be read more than once.
+// fail adds a problem, unless it is there already: a value may be read more than once.
 func (f *file) fail(at Place, err error) {
 	f.failures++
-	t := telling{at, err.Error()}
-	if f.told[t] {
+	r := report{at, err.Error()}
+	if f.reported[r] {
 		return
 	}
-	if f.told == nil {
-		f.told = map[telling]bool{}
+	if f.reported == nil {
+		f.reported = map[report]bool{}
 	}
-	f.told[t] = true
+	f.reported[r] = true
 	f.problems = append(f.problems, &Problem{at, err})
 }
 
-// Read reads a file's content by calling root with its top. The error is
-// [Problems]; name is what it calls the file. Variables are asked of lookup.
+// Read parses a file's content and calls root with its top node. name is the file's
+// name in errors, and lookup returns environment variables. The error is a
+// [Problems].
 func Read(name string, data []byte, lookup func(string) (string, bool), root func(Node)) error {
 	f := &file{name: name, source: data, lookup: lookup}
 	if top := f.parse(data); top != nil {
@@ -123,7 +124,7 @@ func Read(name string, data []byte, lookup func(string) (string, bool), root fun
 	return f.problems
 }
 
-// parse returns the top of the only document, nil if there are problems.
+// parse returns the top node of the only document, nil if there are problems.
 func (f *file) parse(data []byte) *yaml.Node {
 	whole := Place{File: f.name}
 	if len(data) > MaxSize {
@@ -156,13 +157,13 @@ func (f *file) parse(data []byte) *yaml.Node {
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax reports an error of the YAML parser.
+// syntax adds an error of the YAML parser.
 func (f *file) syntax(err error) {
 	at, text := Place{File: f.name}, err.Error()
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
 		text = text[len(m[0]):]
 		at.Line, _ = strconv.Atoi(m[1])
-		// The parser's own errors count lines from 0, its scanner's from 1.
+		// Errors of the parser count lines from 0, those of the scanner from 1.
 		if strings.HasPrefix(text, "did not find expected") {
 			at.Line++
 		}
@@ -173,10 +174,11 @@ func (f *file) syntax(err error) {
 	f.fail(at, fmt.Errorf("not YAML: %s", text))
 }
 
-// maxDepth is how deep mappings may lie in each other.
+// maxDepth is how deep mappings may be nested.
 const maxDepth = 100
 
-// plain refuses the parts of YAML that make a file mean more than it shows.
+// plain refuses anchors, aliases and tags, which give a file a meaning that it does not
+// show.
 func (f *file) plain(n *yaml.Node, depth int) {
 	at := Place{File: f.name, Line: n.Line, Column: n.Column}
 	switch {
@@ -184,10 +186,10 @@ func (f *file) plain(n *yaml.Node, depth int) {
 		f.fail(at, errors.New("nested too deep"))
 		return
 	case n.Kind == yaml.AliasNode:
-		f.fail(at, fmt.Errorf("*%s: aliases are not supported: write it out", n.Value))
+		f.fail(at, fmt.Errorf("*%s: aliases are not supported: write the value itself", n.Value))
 		return
 	case n.Anchor != "":
-		f.fail(at, fmt.Errorf("&%s: anchors are not supported: write it out", n.Anchor))
+		f.fail(at, fmt.Errorf("&%s: anchors are not supported: write the value itself", n.Anchor))
 	case n.Style&yaml.TaggedStyle != 0:
 		f.fail(at, fmt.Errorf("%s: tags are not supported", n.Tag))
 	}

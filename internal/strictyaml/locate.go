@@ -7,9 +7,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// FailAt notes a problem inside of a text that was read by [Node.Verbatim]: at
-// that byte of it. The place is the one in the file, however the text is quoted
-// or folded there.
+// FailAt adds a problem at a byte of a text that was read by [Node.Verbatim], and
+// returns false. The problem's place is the byte's position in the file, however the
+// text is quoted or folded there.
 func (n Node) FailAt(offset int, format string, args ...any) bool {
 	at := n.place
 	at.Line, at.Column = n.locate(offset)
@@ -17,14 +17,14 @@ func (n Node) FailAt(offset int, format string, args ...any) bool {
 	return false
 }
 
-// locate finds a byte of a scalar in the file. What the file has more than the
-// text (quotes, escapes, indentation) is passed over; both have the characters
-// that aren't space in the same order.
+// locate returns the position of a byte of a scalar in the file. It skips what only the
+// file has (quotes, escapes, indentation): file and text have the same characters other
+// than space, in the same order.
 func (n Node) locate(offset int) (line, column int) {
 	lines := strings.Split(string(n.file.source), "\n")
 	line, column = n.yaml.Line, n.yaml.Column
 	if n.yaml.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-		line, column = line+1, 1 // behind the | or >
+		line, column = line+1, 1 // after the | or >
 	}
 	reached := func() []rune {
 		if line > len(lines) {

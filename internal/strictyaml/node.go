@@ -12,31 +12,30 @@ import (
 	"github.com/sluice-go/sluice/internal/spelling"
 )
 
-// Node is a value in the file. Its methods that read into a variable return
-// false, and leave the variable alone, if the value is not as it should be;
-// the problem is then noted.
+// Node is a value in the file. Methods that read into a variable report success. If the
+// value is invalid, they add a problem and leave the variable unchanged.
 type Node struct {
 	file  *file
 	yaml  *yaml.Node
 	place Place
 }
 
-// Keys tells what to do with the value of each key that a mapping may have.
+// Keys has the keys that a mapping may have, and the functions that read their values.
 type Keys map[string]func(Node)
 
-// Place is where the value's key stands.
+// Place returns the position of the value's key.
 func (n Node) Place() Place { return n.place }
 
-// Fail notes a problem with the value.
+// Fail adds a problem with the value, and returns false.
 func (n Node) Fail(format string, args ...any) bool {
 	n.file.fail(n.place, fmt.Errorf(format, args...))
 	return false
 }
 
-// IsMapping tells a mapping from a scalar.
+// IsMapping reports whether the value is a mapping.
 func (n Node) IsMapping() bool { return n.yaml.Kind == yaml.MappingNode }
 
-// Has tells whether the value is a mapping that has the key.
+// Has reports whether the value is a mapping with the key.
 func (n Node) Has(key string) bool {
 	if !n.IsMapping() {
 		return false
@@ -49,9 +48,9 @@ func (n Node) Has(key string) bool {
 	return false
 }
 
-// Object reads a mapping with these keys, in the file's order; the required
-// ones must be there. It returns false if there are problems with any of it. A
-// required key that is there misspelt is one problem, not two.
+// Object reads a mapping that may have these keys and must have the required ones, in
+// the file's order. It returns false if there is a problem with any part of it. A
+// misspelt required key is one problem, not two.
 func (n Node) Object(keys Keys, required ...string) bool {
 	before := n.file.failures
 	seen := map[string]bool{}
@@ -79,7 +78,7 @@ func (n Node) Object(keys Keys, required ...string) bool {
 	return n.file.failures == before
 }
 
-// Each reads a mapping whose keys are the user's own, in the file's order.
+// Each reads a mapping whose keys the user chooses, in the file's order.
 func (n Node) Each(read func(key string, value Node)) bool {
 	if n.yaml.Kind != yaml.MappingNode {
 		if n.empty() {
@@ -94,9 +93,9 @@ func (n Node) Each(read func(key string, value Node)) bool {
 		value := Node{file: n.file, yaml: n.yaml.Content[i+1], place: at}
 		switch line := seen[k.Value]; {
 		case k.Kind != yaml.ScalarNode || k.Value == "":
-			value.Fail("a key must be a word")
+			value.Fail("a key must be a scalar")
 		case line > 0:
-			value.Fail("a second time: it is in line %d already", line)
+			value.Fail("duplicate key: line %d has it already", line)
 		default:
 			seen[k.Value] = k.Line
 			read(k.Value, value)

@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-go/sluice/internal/spelling"
 )
 
-// Literal is what of a scalar stands in the file itself: variables are empty,
-// but for their defaults.
+// Literal returns the part of a scalar that is in the file itself: variables are
+// replaced by their defaults, or by nothing.
 func (n Node) Literal() string {
 	text, _, _ := expand(n.yaml.Value, func(string) (string, bool) { return "", true })
 	return text
 }
 
-// Verbatim reads a scalar in which variables do not count.
+// Verbatim reads a scalar without replacing variables.
 func (n Node) Verbatim(to *string) bool {
 	if !n.scalar() {
 		return false
@@ -39,7 +39,7 @@ func (n Node) scalar() bool {
 	return true
 }
 
-// Text reads any scalar but an empty one.
+// Text reads a scalar, which must not be empty.
 func (n Node) Text(to *string) bool {
 	if !n.scalar() {
 		return false
@@ -55,7 +55,8 @@ func (n Node) Text(to *string) bool {
 	return true
 }
 
-// Shown is how a message names the value without giving a variable's away.
+// Shown returns the value for an error message: quoted and shortened, or the names of
+// the variables from which it comes.
 func (n Node) Shown() string {
 	if _, names, err := expand(n.yaml.Value, func(string) (string, bool) { return "x", true }); err == nil && len(names) > 0 {
 		return "the value from " + strings.Join(names, ", ")
@@ -67,7 +68,7 @@ func (n Node) Shown() string {
 	return strconv.Quote(string(text))
 }
 
-// OneOf reads one of some words.
+// OneOf reads a scalar that must be one of some words.
 func (n Node) OneOf(to *string, words ...string) bool {
 	var text string
 	if !n.Text(&text) {
@@ -95,7 +96,7 @@ func (n Node) Bool(to *bool) bool {
 	return true
 }
 
-// Int reads a whole number between two.
+// Int reads a whole number from least to most.
 func (n Node) Int(to *int, least, most int) bool {
 	var text string
 	if !n.Text(&text) {
@@ -109,7 +110,7 @@ func (n Node) Int(to *int, least, most int) bool {
 	return true
 }
 
-// Duration reads a positive length of time, in Go's notation.
+// Duration reads a positive duration, in Go's notation.
 func (n Node) Duration(to *time.Duration) bool {
 	var text string
 	if !n.Text(&text) {
@@ -117,7 +118,7 @@ func (n Node) Duration(to *time.Duration) bool {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return n.Fail("%s: write a length of time with its unit, such as 500ms, 30s or 1m30s", n.Shown())
+		return n.Fail("%s: write a duration with its unit, such as 500ms, 30s or 1m30s", n.Shown())
 	}
 	if d <= 0 {
 		return n.Fail("%s: must be more than zero", n.Shown())
@@ -128,7 +129,7 @@ func (n Node) Duration(to *time.Duration) bool {
 
 var units = map[string]float64{"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "KiB": 1 << 10, "MiB": 1 << 20}
 
-// Size reads a number of bytes, with or without a unit.
+// Size reads a number of bytes up to most, with or without a unit.
 func (n Node) Size(to *int, most int) bool {
 	var text string
 	if !n.Text(&text) {
@@ -144,7 +145,7 @@ func (n Node) Size(to *int, most int) bool {
 	return n.Fail("%s: write a number of bytes up to %d, such as 4096, 256KiB or 1MB", n.Shown(), most)
 }
 
-// expand puts variables into text and returns their names, as ${NAME}.
+// expand replaces the variables in text, and returns their names as ${NAME}.
 func expand(text string, lookup func(string) (string, bool)) (string, []string, error) {
 	var b strings.Builder
 	var names []string
@@ -161,14 +162,14 @@ func expand(text string, lookup func(string) (string, bool)) (string, []string, 
 		}
 		inside, after, ok := strings.Cut(rest, "}")
 		if !ok {
-			return "", nil, errors.New("${ has no } after it (write $${ for a plain ${)")
+			return "", nil, errors.New("${ has no } after it (write $${ for a literal ${)")
 		}
 		name, fallback, hasFallback := strings.Cut(inside, ":-")
 		if !isName(name) {
-			return "", nil, fmt.Errorf("${%s}: not the name of a variable (write $${ for a plain ${)", inside)
+			return "", nil, fmt.Errorf("${%s}: not the name of a variable (write $${ for a literal ${)", inside)
 		}
 		value, set := lookup(name)
-		// Values read from files often end in a newline that nobody meant.
+		// Values that come from files often have a trailing newline.
 		value = strings.TrimRight(value, "\r\n")
 		if value == "" && hasFallback {
 			value, set = fallback, true

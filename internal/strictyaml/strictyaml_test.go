@@ -22,9 +22,9 @@ func TestExpand(t *testing.T) {
 		"${NONE:-a:-b}":     "a:-b from ${NONE}",
 		"$${A} $$${A}":      "${A} $${A}",
 		"${NONE}":           "error: the environment variable NONE is not set",
-		"${A":               "error: ${ has no } after it (write $${ for a plain ${)",
-		"${}":               "error: ${}: not the name of a variable (write $${ for a plain ${)",
-		"${1A}":             "error: ${1A}: not the name of a variable (write $${ for a plain ${)",
+		"${A":               "error: ${ has no } after it (write $${ for a literal ${)",
+		"${}":               "error: ${}: not the name of a variable (write $${ for a literal ${)",
+		"${1A}":             "error: ${1A}: not the name of a variable (write $${ for a literal ${)",
 	} {
 		got, names, err := expand(text, lookup)
 		if len(names) > 0 {
