@@ -6,16 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// A Definition is what of a container's partition key definition decides the hash.
+// Definition is the part of a container's partition key definition that decides the
+// hash.
 type Definition struct {
-	// Hierarchical is kind "MultiHash": a key of up to three components, each hashed on its own. It is always of version 2.
+	// Hierarchical means kind "MultiHash": a key of up to three components, each with
+	// its own hash. Its version is always 2.
 	Hierarchical bool
-	// Version is 1, that of containers made before 2019 and of those that don't state one, or 2.
+	// Version is 1 or 2. It is 1 in containers created before 2019 and in those that
+	// don't specify one.
 	Version int
 }
 
-// Hash is the effective partition key; that of no values is "". A hierarchical key with its last components left out gives the prefix that the keys below it begin
-// with: they are all in [hash, hash+"FF").
+// Hash returns the effective partition key; for no values it is "". For a hierarchical
+// key without its last components, it is the prefix of all keys below it: they are in
+// [hash, hash+"FF").
 func (d Definition) Hash(values ...Value) string {
 	var space [192]byte
 	return string(d.AppendHash(space[:0], values...))
@@ -38,16 +42,17 @@ func (d Definition) AppendHash(dst []byte, values ...Value) []byte {
 	}
 }
 
-// appendV2 hashes with 128 bits, and clears the top two, so that every key is below "FF", the end of the last range.
+// appendV2 appends a hash of 128 bits. The top two bits are cleared, so that every key
+// is below "FF", the end of the last range.
 func appendV2(dst []byte, values []Value) []byte {
 	var space [256]byte
 	in := space[:0]
 	for _, v := range values {
 		in = append(in, byte(v.kind))
 		switch v.kind {
-		case text:
+		case textKind:
 			in = append(append(in, v.text...), 0xff)
-		case number:
+		case numberKind:
 			in = binary.LittleEndian.AppendUint64(in, math.Float64bits(v.number))
 		}
 	}
@@ -58,18 +63,19 @@ func appendV2(dst []byte, values []Value) []byte {
 	return appendHex(dst, sum[:])
 }
 
-// maxV1 is how much of a string counts in version 1, in UTF-16 units.
+// maxV1 is how much of a string version 1 hashes, in UTF-16 code units.
 const maxV1 = 100
 
-// appendV1 hashes with 32 bits, and appends the value to the hash, both in the encoding whose bytes sort as the values do.
+// appendV1 appends a hash of 32 bits and then the value, both in an encoding whose
+// bytes sort as the values do.
 func appendV1(dst []byte, v Value) []byte {
 	var space [512]byte
 	in := append(space[:0], byte(v.kind))
 	switch v.kind {
-	case text:
-		v.text = cut(v.text, maxV1)
+	case textKind:
+		v.text = truncate(v.text, maxV1)
 		in = append(append(in, v.text...), 0)
-	case number:
+	case numberKind:
 		in = binary.LittleEndian.AppendUint64(in, math.Float64bits(v.number))
 	}
 	var outSpace [512]byte
@@ -77,9 +83,9 @@ func appendV1(dst []byte, v Value) []byte {
 	return appendHex(dst, appendSortable(out, v))
 }
 
-// cut shortens a string to n UTF-16 units. A character that it halves becomes the replacement character, as in the clients, whose strings
-// are UTF-16.
-func cut(s string, n int) string {
+// truncate shortens a string to n UTF-16 code units. Half of a surrogate pair becomes
+// the replacement character, as in the clients, whose strings are UTF-16.
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -99,12 +105,14 @@ func cut(s string, n int) string {
 	return s
 }
 
-// appendSortable is the binary encoding of version 1, of the .NET, Java and Python clients. The JavaScript client leaves out a number's last
-// byte where it is 0, and measures long strings in UTF-16 units: that moves no key to another range, because the hash stands before it.
+// appendSortable appends a value in the binary encoding of version 1, as the .NET, Java
+// and Python clients do. The JavaScript client omits a number's last byte if it is 0,
+// and measures long strings in UTF-16 code units. Neither moves a key to another range,
+// because the hash comes first.
 func appendSortable(dst []byte, v Value) []byte {
 	dst = append(dst, byte(v.kind))
 	switch v.kind {
-	case number:
+	case numberKind:
 		bits := math.Float64bits(v.number)
 		if bits>>63 == 0 {
 			bits ^= 1 << 63
@@ -116,7 +124,7 @@ func appendSortable(dst []byte, v Value) []byte {
 			dst = append(dst, byte(bits>>56)|1)
 		}
 		return append(dst, byte(bits>>56)&^1)
-	case text:
+	case textKind:
 		whole := len(v.text) <= maxV1
 		s := v.text
 		if !whole {

@@ -10,23 +10,26 @@ import (
 	"strings"
 )
 
-// A Range is a piece of the hash space: from Min, inclusive, to Max, exclusive.
+// Range is a partition key range: from Min, inclusive, to Max, exclusive.
 type Range struct{ Min, Max string }
 
-// Whole is the entire hash space.
+// Whole is the range of all effective partition keys.
 var Whole = Range{Min: "", Max: end}
 
 const end = "FF"
 
-// maxBound is the length of a bound: four times that of the longest key, a hierarchical one of three components.
+// maxBound is the maximum length of a bound: four times that of the longest key, a
+// hierarchical one of three components.
 const maxBound = 512
 
-// ParseRange checks the bounds that an account or a client stated, and writes them in upper case.
+// ParseRange checks the bounds in a message of an account or a client, and converts
+// them to upper case. It returns an error unless they are hex digits, and the range is
+// not empty.
 func ParseRange(lower, upper string) (Range, error) {
 	r := Range{strings.ToUpper(lower), strings.ToUpper(upper)}
 	for _, b := range []string{r.Min, r.Max} {
 		if len(b) > maxBound || len(b)%2 != 0 || strings.Trim(b, digits) != "" {
-			return Range{}, fmt.Errorf("partition key range %.40q to %.40q: bounds are pairs of hex digits", lower, upper)
+			return Range{}, fmt.Errorf("partition key range %.40q to %.40q: bounds must be pairs of hex digits", lower, upper)
 		}
 	}
 	if Compare(r.Min, r.Max) >= 0 || r.Max > end {
@@ -35,7 +38,7 @@ func ParseRange(lower, upper string) (Range, error) {
 	return r, nil
 }
 
-// Contains reports whether the effective partition key hash is in the range.
+// Contains reports whether an effective partition key is in the range.
 func (r Range) Contains(hash string) bool {
 	return Compare(r.Min, hash) <= 0 && Compare(hash, r.Max) < 0
 }
@@ -43,8 +46,9 @@ func (r Range) Contains(hash string) bool {
 // Overlaps reports whether the ranges have a key in common.
 func (r Range) Overlaps(o Range) bool { return Compare(r.Min, o.Max) < 0 && Compare(o.Min, r.Max) < 0 }
 
-// Compare orders effective partition keys and bounds. Zeros at the end don't count: the bounds of containers with hierarchical keys come in
-// different lengths, some filled up with zeros.
+// Compare orders effective partition keys and bounds. It ignores zeros at the end: the
+// bounds of containers with hierarchical keys have different lengths, some padded with
+// zeros.
 func Compare(a, b string) int {
 	n := min(len(a), len(b))
 	if c := cmp.Compare(a[:n], b[:n]); c != 0 {
@@ -60,7 +64,8 @@ func Compare(a, b string) int {
 	}
 }
 
-// Find is the index of the range that holds hash, among ranges in order, or -1.
+// Find returns the index of the range that contains hash, or -1. The ranges must be
+// sorted.
 func Find(ranges []Range, hash string) int {
 	i, found := slices.BinarySearchFunc(ranges, hash, func(r Range, hash string) int {
 		if Compare(r.Max, hash) <= 0 {
@@ -77,10 +82,12 @@ func Find(ranges []Range, hash string) int {
 	return i
 }
 
-// ErrIncomplete says that ranges leave out a part of the hash space, or hold one twice, as a list read in the middle of a split does.
-var ErrIncomplete = errors.New("the partition key ranges don't cover the hash space exactly once")
+// ErrIncomplete means that ranges leave a gap or overlap, as a list that was read
+// during a split may.
+var ErrIncomplete = errors.New("the partition key ranges have a gap or overlap")
 
-// Complete checks that ranges, in order, cover the hash space exactly once.
+// Complete returns [ErrIncomplete] unless the ranges, which must be sorted, cover all
+// keys exactly once.
 func Complete(ranges []Range) error {
 	at := ""
 	for _, r := range ranges {
@@ -95,7 +102,8 @@ func Complete(ranges []Range) error {
 	return nil
 }
 
-// Divide cuts the hash space into n ranges of about as many keys each, as a container starts with.
+// Divide returns the n ranges of a new container, each with about the same share of the
+// keys.
 func (d Definition) Divide(n int) []Range {
 	ranges := make([]Range, n)
 	at := ""
@@ -110,7 +118,7 @@ func (d Definition) Divide(n int) []Range {
 	return ranges
 }
 
-// bound is the hash below which a share of the keys is.
+// bound returns the hash below which a share of the keys is, from 0 to 1.
 func (d Definition) bound(share float64) string {
 	if !d.Hierarchical && d.Version != 2 {
 		return string(appendHex(nil, appendSortable(nil, Number(float64(uint32(share*(1<<32)))))))
@@ -120,7 +128,8 @@ func (d Definition) bound(share float64) string {
 	return string(appendHex(nil, b[:]))
 }
 
-// Middle is a hash halfway through the range, unless that is too narrow. Half of the keys are on each side of it in version 2 only.
+// Middle returns a hash in the middle of the range, unless that is too narrow. Only in
+// version 2 is half of the keys on each side.
 func (d Definition) Middle(r Range) (string, bool) {
 	first, last := uint64(0), uint64(1)<<62
 	if !d.Hierarchical && d.Version != 2 {
@@ -140,7 +149,7 @@ func (d Definition) Middle(r Range) (string, bool) {
 	return string(appendHex(nil, b[:])), true
 }
 
-// leading is the number in a bound's first 16 digits.
+// leading returns the number in a bound's first 16 digits.
 func leading(bound string) uint64 {
 	var b [8]byte
 	n := min(len(bound), 16) &^ 1

@@ -9,58 +9,61 @@ import (
 	"strconv"
 )
 
-// A Value is one component of a partition key. The zero value is [Undefined].
+// Value is one component of a partition key. The zero value is [Undefined].
 type Value struct {
 	kind   kind
 	text   string
 	number float64
 }
 
-// kind is the byte that stands before a component in what is hashed.
+// kind is the byte before a component in the hashed data.
 type kind byte
 
 const (
-	undefined kind = 0x00
-	null      kind = 0x01
-	no        kind = 0x02
-	yes       kind = 0x03
-	number    kind = 0x05
-	text      kind = 0x08
+	undefinedKind kind = 0x00
+	nullKind      kind = 0x01
+	falseKind     kind = 0x02
+	trueKind      kind = 0x03
+	numberKind    kind = 0x05
+	textKind      kind = 0x08
 )
 
-// Undefined is the key of a document that lacks the property; clients write it as {}. Null is the JSON null, a key of its own.
+// Undefined is the key of a document without the property; clients write it as {}. Null
+// is the JSON null, which is a different key.
 var (
 	Undefined = Value{}
-	Null      = Value{kind: null}
+	Null      = Value{kind: nullKind}
 )
 
-// String is a string's key.
-func String(s string) Value { return Value{kind: text, text: s} }
+// String returns the key of a string.
+func String(s string) Value { return Value{kind: textKind, text: s} }
 
-// Number is a number's key. -0 is 0, as clients write both in JSON.
+// Number returns the key of a number. -0 is 0, because clients write both as 0 in JSON.
 func Number(f float64) Value {
 	if f == 0 { // -0 too
 		f = 0
 	}
-	return Value{kind: number, number: f}
+	return Value{kind: numberKind, number: f}
 }
 
-// Bool is a boolean's key.
+// Bool returns the key of a boolean.
 func Bool(b bool) Value {
 	if b {
-		return Value{kind: yes}
+		return Value{kind: trueKind}
 	}
-	return Value{kind: no}
+	return Value{kind: falseKind}
 }
 
-// maxComponents is the depth of Cosmos' hierarchical keys.
+// maxComponents is the maximum number of components of a hierarchical key.
 const maxComponents = 3
 
-// ErrMalformed says that a text is not a partition key: a JSON array of up to three strings, numbers, booleans, nulls and empty objects.
+// ErrMalformed means that a text is not a partition key: a JSON array of up to three
+// strings, numbers, booleans, nulls and empty objects.
 var ErrMalformed = errors.New("not a partition key, a JSON array of strings, numbers, booleans, nulls and {}")
 
-// Parse reads a partition key as the header x-ms-documentdb-partitionkey and the operations of a batch carry it: ["a", 1, null, {}]. An empty
-// array is a key without components. Of an error the text is [ErrMalformed]'s.
+// Parse parses a partition key as in the header x-ms-documentdb-partitionkey and in the
+// operations of a batch: ["a", 1, null, {}]. An empty array is a key without
+// components. The only error is [ErrMalformed].
 func Parse(data []byte) ([]Value, error) {
 	var raw []json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil || raw == nil || len(raw) > maxComponents {
@@ -77,7 +80,8 @@ func Parse(data []byte) ([]Value, error) {
 	return values, nil
 }
 
-// ParseValue reads one component from JSON. Objects other than {} and arrays are no keys.
+// ParseValue parses one component in JSON. It returns [ErrMalformed] for arrays and for
+// objects other than {}.
 func ParseValue(data []byte) (Value, error) {
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 {
@@ -85,7 +89,7 @@ func ParseValue(data []byte) (Value, error) {
 	}
 	switch data[0] {
 	case '"':
-		if s, ok := plain(data); ok {
+		if s, ok := plainText(data); ok {
 			return String(s), nil
 		}
 		var s string
@@ -114,8 +118,8 @@ func ParseValue(data []byte) (Value, error) {
 	return Number(f), nil
 }
 
-// plain is the common string: ASCII, without escapes.
-func plain(data []byte) (string, bool) {
+// plainText returns the text of a string in ASCII without escapes, the usual case.
+func plainText(data []byte) (string, bool) {
 	if len(data) < 2 || data[len(data)-1] != '"' {
 		return "", false
 	}
@@ -128,7 +132,7 @@ func plain(data []byte) (string, bool) {
 	return string(data), true
 }
 
-// AppendJSON appends the key as [Parse] reads it.
+// AppendJSON appends the key in the form that [Parse] reads.
 func AppendJSON(dst []byte, values []Value) []byte {
 	dst = append(dst, '[')
 	for i, v := range values {
@@ -140,25 +144,26 @@ func AppendJSON(dst []byte, values []Value) []byte {
 	return append(dst, ']')
 }
 
-// AppendJSON appends the component, undefined as {}. Numbers are in a form that two equal ones share.
+// AppendJSON appends the component in JSON, undefined as {}. Equal numbers have the
+// same text.
 func (v Value) AppendJSON(dst []byte) []byte {
 	switch v.kind {
-	case null:
+	case nullKind:
 		return append(dst, "null"...)
-	case no:
+	case falseKind:
 		return append(dst, "false"...)
-	case yes:
+	case trueKind:
 		return append(dst, "true"...)
-	case number:
+	case numberKind:
 		return strconv.AppendFloat(dst, v.number, 'g', -1, 64)
-	case text:
+	case textKind:
 		return appendString(dst, v.text)
 	default:
 		return append(dst, "{}"...)
 	}
 }
 
-// appendString writes ASCII only: keys travel in headers.
+// appendString appends a string in ASCII, because keys are sent in headers.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for _, r := range s {

@@ -17,16 +17,20 @@ const DevKey = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPM
 type Config struct {
 	// Keys are the account keys, in base64. Default: [DevKey].
 	Keys []string
-	// Tokens are the access tokens that are accepted, as of Entra ID. Their text is what counts, not what is in them. Default: none.
+	// Tokens are the accepted access tokens, as of Entra ID. They are compared as text.
+	// Default: none.
 	Tokens []string
-	// Throughput is what containers get that state none of their own, in RU per second. Default: no limit.
+	// Throughput is that of containers without one of their own, in RU per second.
+	// Default: no limit.
 	Throughput int
-	// Partitions is the number of physical partitions that containers start with. Default: one for each 10,000 RU per second, as on Azure.
+	// Partitions is the initial number of physical partitions of containers without one
+	// of their own. Default: one for each 10,000 RU per second, as on Azure.
 	Partitions int
-	// Log receives failures. Default: nothing is logged.
+	// Log receives errors. Default: nothing is logged.
 	Log *slog.Logger
-	// OnWrite learns of every document that was written or deleted, in the order of its partition. It holds up that partition, and must not call
-	// the account. Default: none. A transactional batch that is taken back has been told of.
+	// OnWrite is called after every write and deletion of a document, in the order of
+	// its partition. It blocks that partition and must not call the account. Writes of
+	// a transactional batch that is rolled back are reported, too. Default: none.
 	OnWrite func(Write)
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
@@ -42,20 +46,21 @@ type Write struct {
 	Replaced            bool   // the document existed before
 }
 
-// ContainerConfig describes a container that an account starts with.
+// ContainerConfig describes a container.
 type ContainerConfig struct {
 	Database, Name string
-	// Paths of the partition key: one, or two or three of a hierarchical key.
+	// Paths are the paths of the partition key: one, or two or three of a hierarchical
+	// key.
 	Paths []string
-	// Version of the partition key's hash, 1 or 2. Default 2.
+	// Version is the version of the partition key's hash, 1 or 2. Default 2.
 	Version int
-	// Throughput in RU per second. Default: the account's.
+	// Throughput is in RU per second. Default: the account's.
 	Throughput int
-	// Partitions is the number of physical partitions. Default: the account's.
+	// Partitions is the initial number of physical partitions. Default: the account's.
 	Partitions int
 }
 
-// Account is an embedded Cosmos DB account. Its methods may be called concurrently.
+// Account is an embedded Cosmos DB account. It is safe for concurrent use.
 type Account struct {
 	cfg    Config
 	log    *slog.Logger
@@ -70,7 +75,7 @@ type Account struct {
 	lastEtag  uint64
 }
 
-// Sentinel errors of an account's methods.
+// Errors of an account's methods, to be checked with [errors.Is].
 var (
 	ErrNoContainer = errors.New("no such container")
 	ErrNoRange     = errors.New("no such partition key range")
@@ -78,14 +83,14 @@ var (
 )
 
 const (
-	maxPartitions = 1024
-	maxThroughput = 1_000_000 // what an account shows where there is no limit
-	minThroughput = 400
-	perPartition  = 10_000
-	maxResources  = 10_000 // databases, and containers of one
+	maxPartitions          = 1024
+	maxThroughput          = 1_000_000 // reported if there is no limit
+	minThroughput          = 400
+	throughputPerPartition = 10_000
+	maxResources           = 10_000 // databases of an account, and containers of a database
 )
 
-// Open makes an account with its containers.
+// Open returns an account with the containers.
 func Open(containers []ContainerConfig, cfg *Config) (*Account, error) {
 	a := &Account{databases: make(map[string]*database)}
 	if cfg != nil {
@@ -107,7 +112,7 @@ func Open(containers []ContainerConfig, cfg *Config) (*Account, error) {
 		}
 	}
 	if a.cfg.Partitions < 0 || a.cfg.Partitions > maxPartitions || a.cfg.Throughput < 0 {
-		return nil, fmt.Errorf("%d partitions and %d RU/s: choose up to %d partitions, and no negative number", a.cfg.Partitions, a.cfg.Throughput, maxPartitions)
+		return nil, fmt.Errorf("%d partitions and %d RU/s: must not be negative, and at most %d partitions", a.cfg.Partitions, a.cfg.Throughput, maxPartitions)
 	}
 	for _, c := range containers {
 		if _, err := a.CreateContainer(c); err != nil {
@@ -117,7 +122,7 @@ func Open(containers []ContainerConfig, cfg *Config) (*Account, error) {
 	return a, nil
 }
 
-// CreateContainer adds a container, and its database where that is missing.
+// CreateContainer adds a container, and its database if that doesn't exist.
 func (a *Account) CreateContainer(cfg ContainerConfig) (*Container, error) {
 	def := keyDefinition{Paths: cfg.Paths, Version: cfg.Version, Kind: "Hash"}
 	if def.Version == 0 {
@@ -137,7 +142,7 @@ func (a *Account) CreateContainer(cfg ContainerConfig) (*Container, error) {
 	return c, nil
 }
 
-// Container returns a container by its names.
+// Container returns the container with the name in a database, or [ErrNoContainer].
 func (a *Account) Container(database, name string) (*Container, error) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -147,19 +152,20 @@ func (a *Account) Container(database, name string) (*Container, error) {
 	return nil, fmt.Errorf("%s/%s: %w", database, name, ErrNoContainer)
 }
 
-// Faults are what goes wrong on demand.
+// Faults returns the account's faults.
 func (a *Account) Faults() *Faults { return &a.faults }
 
-// Keys are the account's keys that are in force.
+// Keys returns the account keys that are valid.
 func (a *Account) Keys() []string { return a.keys.list() }
 
-// RevokeKey has requests with the key refused with 401, as after a key was regenerated.
+// RevokeKey makes the account refuse requests with the key, with 401, as after a key
+// was regenerated.
 func (a *Account) RevokeKey(key string) error { return a.keys.revoke(key) }
 
-// RestoreKey has the account accept the key, also one that it never had.
+// RestoreKey makes the account accept the key, which may be a new one.
 func (a *Account) RestoreKey(key string) error { return a.keys.add(key) }
 
-// Close gives the memory of all documents back. Nobody may use the account any more.
+// Close frees the memory of all documents. The account must not be used after it.
 func (a *Account) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -173,7 +179,7 @@ func (a *Account) Close() error {
 	return errors.Join(errs...)
 }
 
-// database is a database of the account; its containers are under the account's lock.
+// database is a database of the account. Account.mu guards its containers.
 type database struct {
 	id         string
 	number     uint32
@@ -183,15 +189,15 @@ type database struct {
 	containers map[string]*Container
 }
 
-// validName is the rule for databases and containers.
+// validName reports whether id may name a database or container.
 func validName(id string) bool {
 	return id != "" && len(id) <= 255 && !strings.ContainsAny(id, "/\\?#\n\r\t") && !strings.HasSuffix(id, " ")
 }
 
-// createDatabase returns the one that is there already along with errExists.
+// createDatabase returns a new database; or the existing one, with errExists.
 func (a *Account) createDatabase(id string) (*database, error) {
 	if !validName(id) {
-		return nil, fmt.Errorf("database %.40q: a name is up to 255 characters without / \\ ? and #", id)
+		return nil, fmt.Errorf("database %.40q: a name has 1 to 255 characters without / \\ ? and #", id)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -199,7 +205,7 @@ func (a *Account) createDatabase(id string) (*database, error) {
 		return db, errExists
 	}
 	if len(a.databases) >= maxResources {
-		return nil, fmt.Errorf("database %.40q: there are %d already", id, maxResources)
+		return nil, fmt.Errorf("database %.40q: the account has %d, which is the maximum", id, maxResources)
 	}
 	a.lastID++
 	db := &database{id: id, number: a.lastID, rid: databaseRID(a.lastID), etag: a.nextEtag(), seconds: a.now().Unix(), containers: make(map[string]*Container)}
@@ -241,11 +247,11 @@ func (a *Account) deleteContainer(db *database, id string) bool {
 
 func (a *Account) discard(c *Container) {
 	if err := c.close(); err != nil {
-		a.log.Error("memory of a deleted container", "error", err)
+		a.log.Error("cannot free memory of a deleted container", "error", err)
 	}
 }
 
-// listDatabases and listContainers are in the order of creation.
+// listDatabases and listContainers return lists in the order of creation.
 func (a *Account) listDatabases() []*database {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -268,7 +274,7 @@ func (a *Account) listContainers(db *database) []*Container {
 	return list
 }
 
-// offers are the containers with their throughput.
+// offers returns all containers, each of which has an offer.
 func (a *Account) offers() []*Container {
 	var list []*Container
 	for _, db := range a.listDatabases() {
@@ -277,7 +283,7 @@ func (a *Account) offers() []*Container {
 	return list
 }
 
-// nextEtag is for the holder of the lock.
+// nextEtag returns a new etag. a.mu is held.
 func (a *Account) nextEtag() string {
 	a.lastEtag++
 	return etag(a.lastEtag, 0)

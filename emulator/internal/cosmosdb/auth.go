@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// keyring holds the account keys that are in force.
+// keyring holds the valid account keys.
 type keyring struct {
 	mu   sync.RWMutex
 	keys []accountKey
@@ -25,8 +25,8 @@ type accountKey struct {
 }
 
 var (
-	errNoKey  = errors.New("the account has no such key") // without the key
-	errNoText = errors.New("it is not base64, or empty")
+	errNoKey  = errors.New("the account has no such key") // without the key, which is secret
+	errNoText = errors.New("not base64, or empty")
 )
 
 func (k *keyring) add(text string) error {
@@ -63,8 +63,8 @@ func (k *keyring) list() []string {
 	return list
 }
 
-// signed tells whether sig is the HMAC of text with one of the keys.
-func (k *keyring) signed(text string, sig []byte) bool {
+// verify reports whether sig is the HMAC of text with one of the keys.
+func (k *keyring) verify(text string, sig []byte) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	var sum [sha256.Size]byte
@@ -78,13 +78,14 @@ func (k *keyring) signed(text string, sig []byte) bool {
 	return false
 }
 
-// maxSkew is how far a request's date may be from the account's clock.
+// maxSkew is how much a request's date may differ from the account's clock.
 const maxSkew = 15 * time.Minute
 
 const unauthorized = "The input authorization token can't serve the request. The wrong key is being used or the expected payload is not built as per the protocol."
 
-// authorize checks the signature of a request: HMAC-SHA256 over method, resource type, resource link and date, as the reference of the REST API
-// has it under "Access control on Azure Cosmos DB resources".
+// authorize checks the signature of a request: HMAC-SHA256 over method, resource type,
+// resource link and date, as documented in the reference of the REST API under "Access
+// control on Azure Cosmos DB resources".
 func (a *Account) authorize(r *http.Request, kind, link string) *failure {
 	token := r.Header.Get("Authorization")
 	if strings.Contains(token, "%") {
@@ -98,7 +99,7 @@ func (a *Account) authorize(r *http.Request, kind, link string) *failure {
 		return fail(http.StatusUnauthorized, 0, "Required Header authorization is missing. Ensure a valid Authorization token is passed.")
 	}
 	if bearer, ok := strings.CutPrefix(token, "type=aad&ver=1.0&sig="); ok {
-		if !a.bears(bearer) {
+		if !a.acceptsToken(bearer) {
 			return fail(http.StatusUnauthorized, 0, "The access token is not one that the account accepts.")
 		}
 		return nil
@@ -123,14 +124,14 @@ func (a *Account) authorize(r *http.Request, kind, link string) *failure {
 		return fail(http.StatusForbidden, 0, "The authorization token is not valid at the current time. Please provide a valid token.")
 	}
 	text := strings.ToLower(r.Method) + "\n" + kind + "\n" + link + "\n" + strings.ToLower(date) + "\n\n"
-	if !a.keys.signed(text, sig) {
+	if !a.keys.verify(text, sig) {
 		return fail(http.StatusUnauthorized, 0, unauthorized)
 	}
 	return nil
 }
 
-// bears tells whether the account accepts an access token of Entra ID.
-func (a *Account) bears(token string) bool {
+// acceptsToken reports whether the account accepts an access token of Entra ID.
+func (a *Account) acceptsToken(token string) bool {
 	accepted := false
 	for _, t := range a.cfg.Tokens {
 		accepted = hmac.Equal([]byte(t), []byte(token)) || accepted

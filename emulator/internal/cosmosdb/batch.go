@@ -14,24 +14,24 @@ import (
 
 const maxBatch = 100
 
-// batch is a batch of operations on its way in. Its space is used again.
+// batch is a batch of operations in a request. It is reused.
 type batch struct {
 	ops  []batchOp
 	docs []document
 }
 
-// batchOp is an operation of a batch as it was sent.
+// batchOp is an operation in a request.
 type batchOp struct {
 	verb        verb
 	id          []byte
-	key         []byte // the text of the partition key, in JSON
+	key         []byte // the partition key in JSON
 	hasKey      bool
 	hasBody     bool
 	err         error // of the document
 	doc         *document
 	ifMatch     []byte
 	ifNoneMatch []byte
-	minimal     bool // the result of a write is to come without the document
+	minimal     bool // the client doesn't want the written document in the result
 }
 
 var (
@@ -40,7 +40,8 @@ var (
 	errNoBatch   = errors.New("batch request has no operations")
 )
 
-// read scans a batch once, the documents in it too. A document that can't be stored is no error of the batch's.
+// read parses a batch and the documents in it. A document that can't be stored is an
+// error of its operation, not of the batch.
 func (b *batch) read(data []byte, paths []keyPath) error {
 	b.ops = b.ops[:0]
 	if len(b.docs) < maxBatch {
@@ -59,7 +60,7 @@ func (b *batch) read(data []byte, paths []keyPath) error {
 		}
 		b.ops = append(b.ops, batchOp{doc: &b.docs[len(b.ops)]})
 		op := &b.ops[len(b.ops)-1]
-		return s.Object(func(name []byte) error { return op.member(s, name, paths) })
+		return s.Object(func(name []byte) error { return op.readMember(s, name, paths) })
 	})
 	if err == nil {
 		err = s.End()
@@ -70,7 +71,7 @@ func (b *batch) read(data []byte, paths []keyPath) error {
 	return notJSON(err)
 }
 
-func (op *batchOp) member(s *jsonscan.Scanner, name []byte, paths []keyPath) error {
+func (op *batchOp) readMember(s *jsonscan.Scanner, name []byte, paths []keyPath) error {
 	if string(name) == `"resourceBody"` && s.Peek() == '{' {
 		op.hasBody = true
 		err := op.doc.scan(s, paths)
@@ -122,7 +123,8 @@ func (op *batchOp) member(s *jsonscan.Scanner, name []byte, paths []keyPath) err
 	return nil
 }
 
-// batch carries out a batch: of one partition key and atomic, or in bulk, of one partition key range.
+// batch executes a batch: a transactional one of one partition key, or a bulk batch of
+// one partition key range.
 func (c *call) batch(owner *Container) *failure {
 	data, f := c.body(maxBatchBody)
 	if f != nil {
@@ -130,7 +132,7 @@ func (c *call) batch(owner *Container) *failure {
 	}
 	b := &c.buffers.batch
 	if err := b.read(data, owner.paths); err != nil {
-		f := bad(sentence(err))
+		f := badRequest(userMessage(err))
 		f.charge = chargeConflict
 		return f
 	}
@@ -140,8 +142,9 @@ func (c *call) batch(owner *Container) *failure {
 	return c.bulk(owner, b)
 }
 
-// prepare is the operation, and the hash of its partition key, unless it is refused. The key of the request is that of all operations of a
-// transaction; in bulk, where it is nil, each has its own.
+// prepare returns the operation and the hash of its partition key; or an error result.
+// In a transactional batch, key is the partition key of all operations; in a bulk batch
+// it is nil, and each operation has its own.
 func (op *batchOp) prepare(owner *Container, key []byte, hash []byte) (operation, []byte, *result) {
 	refused := func(substatus int, message string) (operation, []byte, *result) {
 		return operation{}, nil, &result{status: http.StatusBadRequest, substatus: substatus, charge: chargeConflict, message: message}
@@ -155,7 +158,7 @@ func (op *batchOp) prepare(owner *Container, key []byte, hash []byte) (operation
 	case !write && len(op.id) == 0:
 		return refused(0, "The operation needs an id.")
 	case write && op.err != nil:
-		o, h, res := refused(0, sentence(op.err))
+		o, h, res := refused(0, userMessage(op.err))
 		if errors.Is(op.err, errTooLarge) {
 			res.status = http.StatusRequestEntityTooLarge
 		}
@@ -191,7 +194,7 @@ func (op *batchOp) prepare(owner *Container, key []byte, hash []byte) (operation
 	return out, hash, nil
 }
 
-// bulk carries out operations that don't depend on each other.
+// bulk executes independent operations.
 func (c *call) bulk(owner *Container, b *batch) *failure {
 	rangeID := c.rangeID()
 	p, f := owner.find(rangeID)
@@ -206,7 +209,7 @@ func (c *call) bulk(owner *Container, b *batch) *failure {
 	}
 	name := c.path[1] + "/" + c.path[3]
 	header := c.r.Header.Get("X-Ms-Cosmos-Batch-Continue-On-Error")
-	goOn := header == "" || strings.EqualFold(header, "true")
+	continueOnError := header == "" || strings.EqualFold(header, "true")
 	w := resultWriter{owner: owner, minimal: c.minimal(verbUpsert), out: append(c.buffers.out[:0], '[')}
 	failed := false
 	refused := 0.0 // RU of the operations that were throttled
@@ -217,8 +220,8 @@ func (c *call) bulk(owner *Container, b *batch) *failure {
 	}
 	for i := range b.ops {
 		res := result{status: http.StatusFailedDependency}
-		if !failed || goOn {
-			res = c.each(owner, p, &b.ops[i], name, now, refused)
+		if !failed || continueOnError {
+			res = c.bulkOperation(owner, p, &b.ops[i], name, now, refused)
 		}
 		if res.status == http.StatusTooManyRequests {
 			c.account.stats.throttled.Add(1)
@@ -234,8 +237,9 @@ func (c *call) bulk(owner *Container, b *batch) *failure {
 	return c.answerBatch(owner, p, &w, failed)
 }
 
-// each carries out one operation of a bulk batch, of which operations of so many RU were refused. The caller holds the partition's lock.
-func (c *call) each(owner *Container, p *partition, op *batchOp, container string, now time.Time, ahead float64) result {
+// bulkOperation executes one operation of a bulk batch; ahead is the RU of the
+// operations in it that were throttled before. p.mu is held.
+func (c *call) bulkOperation(owner *Container, p *partition, op *batchOp, container string, now time.Time, ahead float64) result {
 	if fault, ok := c.account.faults.next(OnBatch, container, p.id, true); ok {
 		f := fault.failure()
 		return result{status: f.status, substatus: f.substatus, charge: f.charge, message: f.message, retryAfter: f.retryAfter}
@@ -251,7 +255,7 @@ func (c *call) each(owner *Container, p *partition, op *batchOp, container strin
 		return result{status: f.status, substatus: f.substatus, message: f.message}
 	}
 	if _, ok := p.budget.admit(now); !ok {
-		wait := p.budget.behind(ahead)
+		wait := p.budget.waitBehind(ahead)
 		f := failThrottled(wait)
 		return result{status: f.status, substatus: f.substatus, charge: f.charge, message: f.message, retryAfter: wait}
 	}
@@ -260,7 +264,7 @@ func (c *call) each(owner *Container, p *partition, op *batchOp, container strin
 	return res
 }
 
-// transaction carries out all operations or none.
+// transaction executes all operations or none.
 func (c *call) transaction(owner *Container, b *batch) *failure {
 	values, f := owner.parseKey(c.r.Header.Get(keyHeader))
 	if f != nil {
@@ -292,7 +296,7 @@ func (c *call) transaction(owner *Container, b *batch) *failure {
 	}
 }
 
-// atomically is transaction with the partition locked.
+// atomically executes a transactional batch. p.mu is held.
 func (c *call) atomically(owner *Container, p *partition, b *batch, key []byte, minimal bool, now time.Time) (w *resultWriter, failed bool, err error) {
 	w = &resultWriter{owner: owner, minimal: minimal, out: append(c.buffers.out[:0], '[')}
 	var undo undoLog
@@ -333,7 +337,7 @@ func (c *call) answerBatch(owner *Container, p *partition, w *resultWriter, fail
 	return c.answer(status, c.buffers.out)
 }
 
-// resultWriter writes the results of a batch's operations.
+// resultWriter writes the results of a batch.
 type resultWriter struct {
 	owner   *Container
 	minimal bool
@@ -341,7 +345,7 @@ type resultWriter struct {
 	charge  float64
 }
 
-// write appends a result, while its record is good.
+// write appends a result. The partition is locked, so that its record is valid.
 func (w *resultWriter) write(op *batchOp, r *result) {
 	b := w.out
 	if len(b) > 1 {

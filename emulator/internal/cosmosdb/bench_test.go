@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-go/sluice/internal/epk"
 )
 
-// wire is a connection that costs a client as little as can be.
+// wire is a client connection with as little overhead as possible.
 type wire struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -76,8 +76,9 @@ func cpu(t testing.TB) time.Duration {
 
 const benchKey = "key-1234"
 
-// BenchmarkBulk upserts new documents of 1 KB in batches of 100, and BenchmarkPoint one by one, with client and server in one process. The CPU is
-// that of both; the client's part, which makes no documents, is small.
+// BenchmarkBulk upserts new documents of 1 KB in batches of 100, and BenchmarkPoint one
+// by one, with client and server in one process. The CPU time is that of both; the
+// client's part is small, because it makes no documents.
 func BenchmarkBulk(b *testing.B) {
 	w := serve(b, nil, docs)
 	payload := strings.Repeat("abcdefghijklmnopqrstuvwxyz 0123456789", 26)[:950]

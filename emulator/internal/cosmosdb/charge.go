@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// What operations cost in RU; doc.go has the formulas and their sources.
+// The charges of operations in RU; doc.go has the formulas and their sources.
 const (
 	chargeRead     = 1.0
 	chargeWrite    = 4.95
-	chargeValue    = 0.19 // of a value in the index
-	ownValues      = 4    // that the account adds to each document
-	changedValues  = 2    // of those, by a replacement
+	chargeValue    = 0.19 // for each indexed value
+	systemValues   = 4    // system properties of each document
+	changedValues  = 2    // system properties that a replacement changes
 	chargeQuery    = 2.3
 	chargeReturned = 0.3
 	chargeNotFound = 1.0
@@ -21,14 +21,14 @@ const (
 	chargeMetadata = 1.0
 )
 
-// sizeFactor is how many times a document of 1 KB one of n bytes costs.
+// sizeFactor returns the charge for a document of n bytes in relation to one of 1 KB.
 func sizeFactor(n int) float64 { return 1 + max(0, float64(n)/1024-1)/11 }
 
 func chargeCreate(size, values int, indexed bool) float64 {
 	if !indexed {
 		return chargeWrite * sizeFactor(size)
 	}
-	return chargeWrite*sizeFactor(size) + chargeValue*float64(values+ownValues)
+	return chargeWrite*sizeFactor(size) + chargeValue*float64(values+systemValues)
 }
 
 func chargeReplace(size int, indexed bool) float64 {
@@ -38,17 +38,19 @@ func chargeReplace(size int, indexed bool) float64 {
 	return 2*chargeWrite*sizeFactor(size) + chargeValue*changedValues
 }
 
-// round is a charge as accounts state it, with two digits.
+// round rounds a charge to two digits, as accounts report it.
 func round(ru float64) float64 { return math.Round(ru*100) / 100 }
 
-// budget is a physical partition's share of the throughput: a bucket that holds what one second gives, and is full at first. What begins while
-// there is something left is done, and may leave a debt, as on Azure; whoever comes then is refused until it is paid.
+// budget is a physical partition's share of the throughput: a token bucket with the RU
+// of one second, full at first. An operation that begins while RU are available is
+// executed, even if it overdraws the budget, as on Azure. Later ones are throttled
+// until the budget is positive again.
 type budget struct {
-	mu    sync.Mutex
-	rate  float64 // RU per second, 0 without limit
-	left  float64
-	since time.Time
-	spent float64 // in all
+	mu        sync.Mutex
+	rate      float64 // RU per second, 0 without limit
+	available float64
+	since     time.Time
+	spent     float64 // total
 }
 
 func (b *budget) set(rate float64, now time.Time) {
@@ -56,19 +58,19 @@ func (b *budget) set(rate float64, now time.Time) {
 	defer b.mu.Unlock()
 	b.refill(now)
 	if b.since.IsZero() || b.rate == 0 {
-		b.left = rate
+		b.available = rate
 	}
-	b.rate, b.left, b.since = rate, min(b.left, rate), now
+	b.rate, b.available, b.since = rate, min(b.available, rate), now
 }
 
 func (b *budget) refill(now time.Time) {
 	if d := now.Sub(b.since); d > 0 {
-		b.left = min(b.rate, b.left+b.rate*d.Seconds())
+		b.available = min(b.rate, b.available+b.rate*d.Seconds())
 		b.since = now
 	}
 }
 
-// admit tells whether an operation may begin, and if not, when to come again.
+// admit reports whether an operation may begin, and if not, after which time to retry.
 func (b *budget) admit(now time.Time) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,19 +78,20 @@ func (b *budget) admit(now time.Time) (wait time.Duration, ok bool) {
 		return 0, true
 	}
 	b.refill(now)
-	if b.left > 0 {
+	if b.available > 0 {
 		return 0, true
 	}
 	return b.wait(0), false
 }
 
-// wait is when to come again: once the debt is paid, and what else waits is served, and a tenth of a second more, so that there is enough for a while.
+// wait returns the time until the overdraft and ahead RU of other throttled operations
+// are refilled, plus 100 ms, so that more than one operation fits. b.mu is held.
 func (b *budget) wait(ahead float64) time.Duration {
-	return time.Duration(math.Ceil((ahead-b.left)/b.rate*1000)+100) * time.Millisecond
+	return time.Duration(math.Ceil((ahead-b.available)/b.rate*1000)+100) * time.Millisecond
 }
 
-// behind is wait for who comes after operations of so many RU that were refused too.
-func (b *budget) behind(ahead float64) time.Duration {
+// waitBehind returns the wait after operations of ahead RU that were throttled, too.
+func (b *budget) waitBehind(ahead float64) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.rate == 0 {
@@ -100,11 +103,11 @@ func (b *budget) behind(ahead float64) time.Duration {
 func (b *budget) spend(ru float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.left -= ru
+	b.available -= ru
 	b.spent += ru
 }
 
-func (b *budget) total() float64 {
+func (b *budget) totalSpent() float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.spent

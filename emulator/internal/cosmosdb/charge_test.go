@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb"
 )
 
-// clock stands still until it is told to go on.
+// clock is a clock that only advance moves.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -80,7 +80,8 @@ func TestCharges(t *testing.T) {
 	}
 }
 
-// A physical partition gives its share of the throughput, and no other's: over any time that much and what a second gives, to within one operation.
+// A physical partition admits its share of the throughput, and not that of others: over
+// any time, that much plus the RU of one second, give or take one operation.
 func TestThrottling(t *testing.T) {
 	at := &clock{now: time.Now()}
 	small := docs
@@ -121,7 +122,8 @@ func TestThrottling(t *testing.T) {
 	if spent < 500+2*500 || spent > 500+2*500+7 {
 		t.Errorf("%v RU in 2 s", spent)
 	}
-	// A batch: what is admitted is done, the rest is asked to come back, each a bit later than the one before.
+	// A batch: the admitted operations are executed, the others are throttled, each
+	// with a longer wait than the one before.
 	at.advance(100 * time.Millisecond)
 	var ops []string
 	for i := range 20 {

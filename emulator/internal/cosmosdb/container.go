@@ -20,7 +20,7 @@ type keyDefinition struct {
 	Version int      `json:"version,omitempty"`
 }
 
-// check fills in defaults, and returns the paths.
+// check sets defaults, and returns the parsed paths.
 func (d *keyDefinition) check() ([]keyPath, error) {
 	if d.Kind == "" {
 		d.Kind = "Hash"
@@ -28,11 +28,11 @@ func (d *keyDefinition) check() ([]keyPath, error) {
 	hierarchical := d.Kind == "MultiHash"
 	switch {
 	case !hierarchical && d.Kind != "Hash":
-		return nil, fmt.Errorf("partition key of kind %.40q: choose Hash or MultiHash", d.Kind)
+		return nil, fmt.Errorf("partition key of kind %.40q: must be Hash or MultiHash", d.Kind)
 	case len(d.Paths) == 0 || len(d.Paths) > 3 || !hierarchical && len(d.Paths) > 1:
-		return nil, errors.New("a partition key has one path, or as MultiHash up to three")
+		return nil, errors.New("a partition key has one path, or up to three if its kind is MultiHash")
 	case d.Version < 0 || d.Version > 2 || hierarchical && d.Version == 1:
-		return nil, fmt.Errorf("partition key of version %d: choose 1 or 2, and 2 for MultiHash", d.Version)
+		return nil, fmt.Errorf("partition key of version %d: must be 1 or 2, and 2 for MultiHash", d.Version)
 	}
 	if hierarchical {
 		d.Version = 2
@@ -41,13 +41,13 @@ func (d *keyDefinition) check() ([]keyPath, error) {
 	for i, p := range d.Paths {
 		var ok bool
 		if paths[i], ok = parseKeyPath(p); !ok || slices.Contains(d.Paths[:i], p) {
-			return nil, fmt.Errorf("partition key path %.40q: write /name or /name/name, each once", p)
+			return nil, fmt.Errorf("partition key path %.40q: must be /name or /name/name, each once", p)
 		}
 	}
 	return paths, nil
 }
 
-// containerSpec is what a container is made of.
+// containerSpec is the definition of a new container.
 type containerSpec struct {
 	id         string
 	key        keyDefinition
@@ -57,29 +57,29 @@ type containerSpec struct {
 	ttl        json.RawMessage
 }
 
-// Container is a container of an account. Its methods may be called concurrently.
+// Container is a container of an account. It is safe for concurrent use.
 type Container struct {
 	account  *Account
 	database *database
 	id       string
 	number   uint32
 	rid      string
-	prefix   [8]byte // of resource ids
+	prefix   [8]byte // of the resource ids in the container
 	self     string
 	key      keyDefinition
 	paths    []keyPath
 	hash     epk.Definition
 
-	version   atomic.Uint64 // the last of its documents'
-	documents atomic.Uint64 // the last number of a document
-	indexed   atomic.Bool   // values cost more
+	version   atomic.Uint64 // the latest version of a document
+	documents atomic.Uint64 // the latest number of a document
+	indexed   atomic.Bool   // indexed values are charged
 
-	reshape sync.Mutex // of splits and the end; it is locked before a partition's lock, and that before mu
+	splitMu sync.Mutex // serializes splits and close; lock order: splitMu, partition.mu, mu
 
 	mu         sync.RWMutex
-	ranges     []*partition // in order
-	generation uint64       // of the ranges
-	spent      float64      // RU of partitions that were split
+	ranges     []*partition // in the order of their ranges
+	generation uint64       // of the ranges: increases with every split
+	spent      float64      // RU of partitions that have been split
 	nextRange  int
 	throughput int // RU/s, 0 without limit
 	indexing   json.RawMessage
@@ -91,7 +91,7 @@ type Container struct {
 
 func (a *Account) createContainer(db *database, spec containerSpec) (*Container, error) {
 	if !validName(spec.id) {
-		return nil, fmt.Errorf("container %.40q: a name is up to 255 characters without / \\ ? and #", spec.id)
+		return nil, fmt.Errorf("container %.40q: a name has 1 to 255 characters without / \\ ? and #", spec.id)
 	}
 	paths, err := spec.key.check()
 	if err != nil {
@@ -104,10 +104,10 @@ func (a *Account) createContainer(db *database, spec containerSpec) (*Container,
 		spec.partitions = a.cfg.Partitions
 	}
 	if spec.partitions == 0 {
-		spec.partitions = max(1, (spec.throughput+perPartition-1)/perPartition)
+		spec.partitions = max(1, (spec.throughput+throughputPerPartition-1)/throughputPerPartition)
 	}
 	if spec.throughput < 0 || spec.partitions < 1 || spec.partitions > maxPartitions {
-		return nil, fmt.Errorf("%d partitions and %d RU/s: choose 1 to %d partitions, and no negative number", spec.partitions, spec.throughput, maxPartitions)
+		return nil, fmt.Errorf("%d partitions and %d RU/s: must be 1 to %d partitions, and a throughput that is not negative", spec.partitions, spec.throughput, maxPartitions)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,7 +117,7 @@ func (a *Account) createContainer(db *database, spec containerSpec) (*Container,
 	case db.containers[spec.id] != nil:
 		return nil, errExists
 	case len(db.containers) >= maxResources:
-		return nil, fmt.Errorf("container %.40q: there are %d already", spec.id, maxResources)
+		return nil, fmt.Errorf("container %.40q: the database has %d, which is the maximum", spec.id, maxResources)
 	}
 	a.lastID++
 	c := &Container{
@@ -125,64 +125,69 @@ func (a *Account) createContainer(db *database, spec containerSpec) (*Container,
 		key: spec.key, paths: paths, hash: epk.Definition{Hierarchical: spec.key.Kind == "MultiHash", Version: max(1, spec.key.Version)},
 		generation: 1, throughput: spec.throughput, indexing: spec.indexing, ttl: spec.ttl, etag: a.nextEtag(), seconds: a.now().Unix(),
 	}
-	c.indexed.Store(indexes(c.indexing))
+	c.indexed.Store(isIndexed(c.indexing))
 	c.rid = ridEncoding.EncodeToString(c.prefix[:])
 	c.self = "dbs/" + db.rid + "/colls/" + c.rid + "/"
 	for _, r := range c.hash.Divide(spec.partitions) {
-		c.addRange(newPartition("", r, &heap{}))
+		c.addRange(newPartition("", r, &arena{}))
 	}
-	c.share()
+	c.shareThroughput()
 	db.containers[c.id] = c
 	return c, nil
 }
 
-// indexes tells whether a policy has documents indexed, which is what writes cost more for.
-func indexes(policy json.RawMessage) bool {
+// isIndexed reports whether documents are indexed under the policy, so that writes are
+// charged for it.
+func isIndexed(policy json.RawMessage) bool {
 	var p struct {
 		Mode string `json:"indexingMode"`
 	}
 	return json.Unmarshal(policy, &p) != nil || !strings.EqualFold(p.Mode, "none")
 }
 
-// addRange gives a partition its id. It is for the holder of the lock, as is share.
+// addRange gives a partition its id and adds it. It is for the holder of the lock, as
+// is share.
 func (c *Container) addRange(p *partition) {
-	p.id, p.born = strconv.Itoa(c.nextRange), c.generation
+	p.id, p.generation = strconv.Itoa(c.nextRange), c.generation
 	c.nextRange++
 	c.ranges = append(c.ranges, p)
 }
 
-// share divides the throughput equally over the physical partitions.
-func (c *Container) share() {
+// shareThroughput divides the throughput equally among the physical partitions.
+func (c *Container) shareThroughput() {
 	now := c.account.now()
 	for _, p := range c.ranges {
 		p.budget.set(float64(c.throughput)/float64(len(c.ranges)), now)
 	}
 }
 
-// SetThroughput changes the container's RU per second at once, 0 for no limit. The number of physical partitions stays.
+// SetThroughput sets the container's throughput in RU per second, effective at once; 0
+// is no limit. The number of physical partitions doesn't change.
 func (c *Container) SetThroughput(ru int) error {
 	if ru < 0 {
-		return fmt.Errorf("a throughput of %d RU/s: choose no negative number", ru)
+		return fmt.Errorf("throughput of %d RU/s: must not be negative", ru)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.throughput = ru
-	c.share()
+	c.shareThroughput()
 	return nil
 }
 
-// Split divides a physical partition in two, as Azure does when one is full or gets more throughput than it can serve: half of its documents go to
-// each. Requests for the old range are answered with 410 and substatus 1002 from then on. Meanwhile those for its documents wait.
+// Split splits a physical partition in two, as Azure does when one is full or gets more
+// throughput than it can serve. Each gets half of the documents. From then on, requests
+// for the old range are answered with 410 and substatus 1002. Requests for its
+// documents wait for the split.
 func (c *Container) Split(rangeID string) error {
-	c.reshape.Lock()
-	defer c.reshape.Unlock()
-	list := c.live()
+	c.splitMu.Lock()
+	defer c.splitMu.Unlock()
+	list := c.partitions()
 	i := slices.IndexFunc(list, func(p *partition) bool { return p.id == rangeID })
 	switch {
 	case i < 0:
 		return fmt.Errorf("%.40q: %w", rangeID, ErrNoRange)
 	case len(list) >= maxPartitions:
-		return fmt.Errorf("there are %d partitions already", maxPartitions)
+		return fmt.Errorf("the container has %d partitions, which is the maximum", maxPartitions)
 	}
 	old := list[i]
 	old.mu.Lock()
@@ -190,13 +195,13 @@ func (c *Container) Split(rangeID string) error {
 	if old.gone {
 		return ErrNoContainer
 	}
-	places := old.hashes(c.hash)
-	middle, err := median(c.hash, old.bounds, places)
+	places := old.hashedDocuments(c.hash)
+	middle, err := splitPoint(c.hash, old.bounds, places)
 	if err != nil {
 		return err
 	}
-	low := newPartition("", epk.Range{Min: old.bounds.Min, Max: middle}, old.heap)
-	high := newPartition("", epk.Range{Min: middle, Max: old.bounds.Max}, old.heap)
+	low := newPartition("", epk.Range{Min: old.bounds.Min, Max: middle}, old.arena)
+	high := newPartition("", epk.Range{Min: middle, Max: old.bounds.Max}, old.arena)
 	for _, pl := range places {
 		to := low
 		if epk.Compare(pl.hash, middle) >= 0 {
@@ -213,13 +218,14 @@ func (c *Container) Split(rangeID string) error {
 		c.addRange(p)
 	}
 	slices.SortFunc(c.ranges, func(x, y *partition) int { return epk.Compare(x.bounds.Min, y.bounds.Min) })
-	old.gone, old.index, old.order = true, nil, order{}
-	c.spent += old.budget.total()
-	c.share()
+	old.gone, old.index, old.order = true, nil, documentOrder{}
+	c.spent += old.budget.totalSpent()
+	c.shareThroughput()
 	return nil
 }
 
-// adopt takes over a document of a partition that is being split. The records are the same ones: nobody may use the old partition any more.
+// adopt takes over a document of a partition that is being split. They share the
+// record: the old partition must not be used any more.
 func (p *partition) adopt(r ref) {
 	rec := p.at(r)
 	p.link(hashOf(rec.key(), rec.id()), r, rec)
@@ -227,29 +233,30 @@ func (p *partition) adopt(r ref) {
 	p.bytes += int64(rec.size())
 }
 
-// hashed is a document and the place of its key.
-type hashed struct {
+// hashedDocument is a document and its effective partition key.
+type hashedDocument struct {
 	at   ref
 	hash string
 }
 
-// hashes are those of all documents, in their order. The caller holds the lock.
-func (p *partition) hashes(d epk.Definition) []hashed {
-	list := make([]hashed, 0, p.order.live)
+// hashedDocuments returns all documents in their order. p.mu is held.
+func (p *partition) hashedDocuments(d epk.Definition) []hashedDocument {
+	list := make([]hashedDocument, 0, p.order.live)
 	last, lastHash := []byte(nil), ""
 	p.order.each(0, func(r ref) bool {
 		if key := p.at(r).key(); last == nil || string(key) != string(last) {
-			values, _ := epk.Parse(key) // it was written by epk
+			values, _ := epk.Parse(key) // epk has written it
 			last, lastHash = key, d.Hash(values...)
 		}
-		list = append(list, hashed{r, lastHash})
+		list = append(list, hashedDocument{r, lastHash})
 		return true
 	})
 	return list
 }
 
-// median is where to cut a range: so that half of the documents are on each side, or in the middle of the range if they are all of one key.
-func median(d epk.Definition, bounds epk.Range, places []hashed) (string, error) {
+// splitPoint returns where to split a range: so that half of the documents are on each
+// side, or in the middle if all have the same key.
+func splitPoint(d epk.Definition, bounds epk.Range, places []hashedDocument) (string, error) {
 	hashes := make([]string, len(places))
 	for i, pl := range places {
 		hashes[i] = pl.hash
@@ -270,7 +277,7 @@ func median(d epk.Definition, bounds epk.Range, places []hashed) (string, error)
 	return middle, nil
 }
 
-// find returns the partition of a range. Of one that is split the error says so.
+// find returns the partition of a range, or the failure that it was split.
 func (c *Container) find(rangeID string) (*partition, *failure) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -282,7 +289,7 @@ func (c *Container) find(rangeID string) (*partition, *failure) {
 	return nil, failGone()
 }
 
-// route returns the partition that a hash belongs to.
+// route returns the partition whose range contains a hash.
 func (c *Container) route(hash string) *partition {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -290,17 +297,17 @@ func (c *Container) route(hash string) *partition {
 	return c.ranges[min(i, len(c.ranges)-1)]
 }
 
-// live are the partitions in order.
-func (c *Container) live() []*partition {
+// partitions returns the partitions in the order of their ranges.
+func (c *Container) partitions() []*partition {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return slices.Clone(c.ranges)
 }
 
-// close gives the memory back; requests that are under way find nothing any more.
+// close frees the memory. Requests in progress don't find documents any more.
 func (c *Container) close() error {
-	c.reshape.Lock()
-	defer c.reshape.Unlock()
+	c.splitMu.Lock()
+	defer c.splitMu.Unlock()
 	if c.isClosed() {
 		return nil
 	}
@@ -310,12 +317,12 @@ func (c *Container) close() error {
 	c.mu.Unlock()
 	for _, p := range list {
 		p.mu.Lock()
-		p.gone, p.index, p.order = true, nil, order{}
+		p.gone, p.index, p.order = true, nil, documentOrder{}
 		p.mu.Unlock()
 	}
 	var errs []error
 	for _, p := range list {
-		errs = append(errs, p.heap.close()) // partitions may share one: the first closes it, after all have let go
+		errs = append(errs, p.arena.close()) // partitions may share one; none uses it any more
 	}
 	return errors.Join(errs...)
 }

@@ -16,16 +16,17 @@ const (
 	maxDepth    = 128  // of arrays and objects in each other
 )
 
-// document is a document on its way in. Its parts are slices of the request, and of space that is used again.
+// document is a document in a request. Its parts are slices of the request and of
+// buffers that are reused.
 type document struct {
 	id     []byte
-	body   []byte // the object without its closing brace, and without the properties that the account adds
-	values int    // that the index holds
-	size   int    // as it was sent
+	body   []byte // the object without its closing brace and without system properties
+	values int    // number of values to index
+	size   int    // in bytes, as the client sent it
 
 	key     []epk.Value
-	keyText []byte // canonical: documents of one key have the same
-	kept    []byte // space of body, where something was left out
+	keyText []byte // in JSON, canonical: equal for equal keys
+	kept    []byte // buffer of body if system properties were removed
 }
 
 var (
@@ -57,7 +58,7 @@ func parseKeyPath(path string) (keyPath, bool) {
 	return parts, true
 }
 
-// read scans a document once, and finds its id and partition key.
+// read parses a document and extracts its id and partition key.
 func (d *document) read(data []byte, paths []keyPath) error {
 	s := jsonscan.New(data, maxDepth)
 	if err := d.scan(s, paths); err != nil {
@@ -66,7 +67,7 @@ func (d *document) read(data []byte, paths []keyPath) error {
 	return notJSON(s.End())
 }
 
-// notJSON replaces what a scanner found wrong by the account's own message.
+// notJSON replaces a scanner's error by the account's own.
 func notJSON(err error) error {
 	var syntax *jsonscan.SyntaxError
 	if errors.As(err, &syntax) {
@@ -75,7 +76,7 @@ func notJSON(err error) error {
 	return err
 }
 
-// scan reads the object that s stands at.
+// scan reads a document, the next value of s.
 func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
 	d.id, d.key = nil, d.key[:0]
 	for range paths {
@@ -83,7 +84,7 @@ func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
 	}
 	s.Peek()
 	from, before := s.Offset(), s.Scalars()
-	own := false // properties of the account's own are in the document
+	own := false // the document has system properties
 	var bad error
 	err := s.Object(func(name []byte) error {
 		value, err := s.Value()
@@ -95,7 +96,7 @@ func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
 			if d.id = nil; value[0] == '"' {
 				d.id = jsonscan.Unquote(value)
 			}
-		case len(name) > 2 && name[1] == '_' && system(name):
+		case len(name) > 2 && name[1] == '_' && isSystemProperty(name):
 			own = true
 		}
 		for i, p := range paths {
@@ -132,7 +133,7 @@ func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
 	return nil
 }
 
-// keyValue is the component of the partition key at a path in a value.
+// keyValue returns the component of the partition key at a path in a value.
 func keyValue(value []byte, path []string) (epk.Value, error) {
 	value, ok := jsonscan.Lookup(value, path)
 	if !ok {
@@ -148,13 +149,13 @@ func keyValue(value []byte, path []string) (epk.Value, error) {
 	return v, nil
 }
 
-// strip leaves out what the account adds to documents: it is the account that says what is in them, whatever a client sends back.
+// strip removes system properties, which a client may send back: the account sets them.
 func (d *document) strip(object []byte) {
 	s := jsonscan.New(object, maxDepth)
 	d.kept = append(d.kept[:0], '{')
-	_ = s.Object(func(name []byte) error { // it was passed before
+	_ = s.Object(func(name []byte) error { // it has been scanned before
 		value, err := s.Value()
-		if !system(name) {
+		if !isSystemProperty(name) {
 			if len(d.kept) > 1 {
 				d.kept = append(d.kept, ',')
 			}
@@ -165,8 +166,8 @@ func (d *document) strip(object []byte) {
 	d.body = d.kept
 }
 
-// system tells whether the account adds the property.
-func system(name []byte) bool {
+// isSystemProperty reports whether the account sets the property.
+func isSystemProperty(name []byte) bool {
 	switch string(name) {
 	case `"_rid"`, `"_self"`, `"_etag"`, `"_attachments"`, `"_ts"`:
 		return true

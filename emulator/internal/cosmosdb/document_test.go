@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// documents is a corpus of JSON, valid and not.
+// documents is a corpus of valid and invalid JSON.
 var documents = []string{
 	`{}`, `{"id":"1"}`, ` { "id" : "1" , "key" : "a" } `, `{"id":"1","key":"a","n":[1,2.5e-3,{"x":null}],"b":true}`, `{"id":"ü","key":"日本語","x":"\u00fc\ud83d\ude00\n"}`,
 	`{"id":"1","_rid":"x","_ts":5,"key":"a","_etag":"\"","_self":{},"_attachments":[]}`, `{"_ts":1}`, `{"_ts":1,"id":"1"}`, `{"id":"1","_ts":1}`, `{"\u0069d":"1","k\u0065y":"a"}`,
@@ -125,9 +125,9 @@ func FuzzBatch(f *testing.F) {
 		}
 		c := &call{account: account, buffers: new(buffers)}
 		for i := range b.ops {
-			p := owner.live()[0]
+			p := owner.partitions()[0]
 			p.mu.Lock()
-			res := c.each(owner, p, &b.ops[i], "db/docs", account.now(), 0)
+			res := c.bulkOperation(owner, p, &b.ops[i], "db/docs", account.now(), 0)
 			w := resultWriter{owner: owner, out: []byte("[")}
 			w.write(&b.ops[i], &res)
 			p.mu.Unlock()
@@ -135,7 +135,7 @@ func FuzzBatch(f *testing.F) {
 				t.Fatalf("%q: the result is %q", data, out)
 			}
 		}
-		p := owner.live()[0]
+		p := owner.partitions()[0]
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		before := fmt.Sprint(p.order.live, p.bytes)

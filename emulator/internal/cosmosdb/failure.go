@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// failure is an answer that refuses a request.
+// failure is an error response.
 type failure struct {
 	status     int
 	substatus  int
@@ -26,13 +26,13 @@ func failNotFound() *failure {
 	return &failure{status: http.StatusNotFound, message: messageNotFound, charge: chargeNotFound}
 }
 
-func bad(message string) *failure { return fail(http.StatusBadRequest, 0, message) }
+func badRequest(message string) *failure { return fail(http.StatusBadRequest, 0, message) }
 
 func failThrottled(wait time.Duration) *failure {
 	return &failure{status: http.StatusTooManyRequests, substatus: substatusRU, message: messageThrottled, charge: chargeRefused, retryAfter: wait}
 }
 
-// codeName is how accounts name a status in the body of an error.
+// codeName returns the name of a status in the body of an error response.
 func codeName(status int) string {
 	switch status {
 	case http.StatusBadRequest:
@@ -66,5 +66,5 @@ func codeName(status int) string {
 	}
 }
 
-// statusRetryWith asks for the same request again: a write lost a race within the partition.
+// statusRetryWith asks the client to retry: another write of the partition came first.
 const statusRetryWith = 449

@@ -8,28 +8,31 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/faults"
 )
 
-// Fault is something that goes wrong on demand.
+// Fault is a failure that the account injects.
 type Fault struct {
-	// Kind is what goes wrong.
+	// Kind is the kind of failure.
 	Kind FaultKind
-	// Status and Substatus are what a fault of kind status answers. The status is 400 or above; where it is 400, 410 or 429 the substatus is 1001, 1002
-	// or 3200 unless another is given.
+	// Status and Substatus are the response's, for FaultStatus: a status from 400 to
+	// 599. Substatus defaults to 1001 with 400, 1002 with 410 and 3200 with 429.
 	Status    int
 	Substatus int
-	// RetryAfter is what the client is asked to wait. Default: nothing is said.
+	// RetryAfter is the time that the response asks the client to wait. Default: none.
 	RetryAfter time.Duration
-	// On is the kind of request that it befalls. Default: all.
+	// On is the kind of request that fails. Default: all.
 	On Request
-	// Container, as database/name, and Range, the id of a partition key range, restrict it. Default: all.
+	// Container, as database/name, and Range, the id of a partition key range, restrict
+	// the fault. Default: all.
 	Container string
 	Range     string
-	// Each has a fault of kind status befall the operations of bulk batches one by one, instead of requests.
+	// Each makes a FaultStatus hit single operations of bulk batches instead of
+	// requests.
 	Each bool
-	// Times is how many requests or operations it befalls. Default: each one until it is removed.
+	// Times is how many requests or operations fail. Default: all, until the fault is
+	// removed.
 	Times int
-	// For is how long it lasts from when it is added. Default: until it is removed.
+	// For is how long the fault lasts after Add. Default: until it is removed.
 	For time.Duration
-	// Delay is how long the request is held up before that.
+	// Delay is how long the request is delayed before it fails.
 	Delay time.Duration
 }
 
@@ -37,13 +40,14 @@ type Fault struct {
 type FaultKind string
 
 const (
-	// FaultDelay only holds up.
+	// FaultDelay delays a request, which then succeeds.
 	FaultDelay FaultKind = "delay"
-	// FaultStatus refuses: nothing is done.
+	// FaultStatus answers with an error, without executing the request.
 	FaultStatus FaultKind = "status"
-	// FaultDrop cuts the connection; nothing is done.
+	// FaultDrop closes the connection, without executing the request.
 	FaultDrop FaultKind = "drop"
-	// FaultLoseAnswer does what the request asks, and cuts the connection before it answers.
+	// FaultLoseAnswer executes the request and closes the connection before the
+	// response.
 	FaultLoseAnswer FaultKind = "lose-answer"
 )
 
@@ -57,7 +61,7 @@ const (
 	OnWrite Request = "write"
 	// OnBatch is a batch, transactional or bulk.
 	OnBatch Request = "batch"
-	// OnQuery is a query of documents, or a list of them.
+	// OnQuery is a query or a list of documents.
 	OnQuery Request = "query"
 	// OnRanges is a read of the partition key ranges.
 	OnRanges Request = "ranges"
@@ -69,7 +73,7 @@ func (f *Fault) validate() error {
 	switch f.Kind {
 	case FaultDelay:
 		if f.Delay == 0 {
-			return fmt.Errorf("a fault of kind %s needs the length of the delay", f.Kind)
+			return fmt.Errorf("a fault of kind %s needs a delay", f.Kind)
 		}
 	case FaultStatus:
 		if f.Status < 400 || f.Status > 599 {
@@ -77,20 +81,20 @@ func (f *Fault) validate() error {
 		}
 	case FaultDrop, FaultLoseAnswer:
 	default:
-		return fmt.Errorf("unknown kind of fault %.40q: choose %s, %s, %s or %s", f.Kind, FaultDelay, FaultStatus, FaultDrop, FaultLoseAnswer)
+		return fmt.Errorf("unknown kind of fault %.40q: must be %s, %s, %s or %s", f.Kind, FaultDelay, FaultStatus, FaultDrop, FaultLoseAnswer)
 	}
 	switch f.On {
 	case "", OnRead, OnWrite, OnBatch, OnQuery, OnRanges, OnMetadata:
 	default:
-		return fmt.Errorf("unknown request %.40q: choose %s, %s, %s, %s, %s or %s", f.On, OnRead, OnWrite, OnBatch, OnQuery, OnRanges, OnMetadata)
+		return fmt.Errorf("unknown request %.40q: must be %s, %s, %s, %s, %s or %s", f.On, OnRead, OnWrite, OnBatch, OnQuery, OnRanges, OnMetadata)
 	}
 	switch {
 	case f.Times < 0 || f.For < 0 || f.RetryAfter < 0 || f.Delay < 0 || f.Delay > faults.MaxDelay:
-		return fmt.Errorf("a fault happens a positive number of times, or 0 for each time, and delays up to %s", faults.MaxDelay)
+		return fmt.Errorf("times and durations of a fault must not be negative, and the delay at most %s", faults.MaxDelay)
 	case f.Each && f.Kind != FaultStatus:
-		return fmt.Errorf("operations one by one get faults of kind %s only", FaultStatus)
+		return fmt.Errorf("a fault for each operation of a batch must be of kind %s", FaultStatus)
 	case f.Range != "" && f.Container == "":
-		return fmt.Errorf("a fault of range %.40q needs the range's container", f.Range)
+		return fmt.Errorf("a fault of range %.40q needs a container, too", f.Range)
 	}
 	return nil
 }
@@ -112,14 +116,16 @@ func (f *Fault) failure() *failure {
 
 type faultSet = faults.Set[Fault]
 
-// Faults are the faults of an account. Its methods may be called concurrently: beside Add, these are List, which returns each [FaultState], Remove,
-// which takes an id, and Clear.
+// Faults are the faults of an account, with the methods of [faults.Set]. It is safe for
+// concurrent use.
 type Faults struct{ faultSet }
 
-// FaultState is a fault and what has come of it: its ID, and its Hits, how many requests or operations it has befallen.
+// FaultState is a fault with its id and the number of requests or operations that it
+// has hit.
 type FaultState = faults.State[Fault]
 
-// Add has a fault happen from now on, and returns its id. Of several faults that fit a request, the oldest happens.
+// Add adds a fault, effective at once, and returns its id. If several faults match a
+// request, the oldest one hits it.
 func (f *Faults) Add(fault Fault) (id int, err error) {
 	if err := fault.validate(); err != nil {
 		return 0, err
@@ -127,10 +133,11 @@ func (f *Faults) Add(fault Fault) (id int, err error) {
 	return faults.Add(&f.faultSet, fault, fault.Times, fault.For)
 }
 
-// Set holds the faults.
+// Set returns the set of faults.
 func (f *Faults) Set() *faults.Set[Fault] { return &f.faultSet }
 
-// next counts and returns the fault that befalls a request, or an operation of a bulk batch, if any.
+// next returns the fault that hits a request, or an operation of a bulk batch, and
+// counts the hit.
 func (f *Faults) next(on Request, container, rangeID string, each bool) (Fault, bool) {
 	return faults.Next(&f.faultSet, func(fault *Fault) bool {
 		return fault.Each == each && (fault.On == "" || fault.On == on) && (fault.Container == "" || fault.Container == container) && (fault.Range == "" || fault.Range == rangeID)

@@ -79,7 +79,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// try sends a batch over a connection of its own, on which the client doesn't send it again by itself.
+// try sends a batch over a new connection, on which the HTTP client doesn't retry by
+// itself.
 func (w *world) try(t *testing.T, rangeID string, operations []byte) error {
 	t.Helper()
 	date := time.Now().UTC().Format(http.TimeFormat)
@@ -102,7 +103,7 @@ func (w *world) try(t *testing.T, rangeID string, operations []byte) error {
 	return err
 }
 
-// Clients that keep their connection make one.
+// A client that reuses its connection opens one.
 func TestConnectionsAreCounted(t *testing.T) {
 	w := serve(t, nil, docs)
 	client := &http.Client{Transport: &http.Transport{}}

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// A ref is the place of a block in a heap: its chunk and the offset therein. 0 is none.
+// A ref is the address of a block in an arena: the chunk and the offset in it. 0 is
+// none.
 type ref uint64
 
 const (
@@ -18,19 +19,21 @@ const (
 
 var errFull = errors.New("the partition's memory is full")
 
-// heap gives out blocks of memory that the garbage collector doesn't know of: millions of documents cost it nothing. Blocks that were freed are
-// given out again for their size.
-type heap struct {
-	mu     sync.Mutex
-	chunks [maxChunks][]byte // an entry is written before the first ref to it is given out
-	used   int               // of chunks
-	at     int               // where the last chunk is free
-	free   map[int][]ref     // by size
-	taken  int64             // bytes
-	closed bool
+// arena allocates blocks of memory outside of the Go heap, so that millions of
+// documents don't slow down the garbage collector. Freed blocks are reused for the same
+// size.
+type arena struct {
+	mu        sync.Mutex
+	chunks    [maxChunks][]byte // an entry is set before the first ref to it exists
+	used      int               // of chunks
+	at        int               // offset of the free part of the last chunk
+	free      map[int][]ref     // by size
+	allocated int64             // bytes
+	closed    bool
 }
 
-// blockSize rounds up, so that a block that was freed fits again: to 64 bytes, and to an eighth where that is more.
+// blockSize rounds a size up, so that freed blocks can be reused: to 64 bytes or an
+// eighth, whichever is more.
 func blockSize(n int) int {
 	step := minBlock
 	if n > 8*minBlock {
@@ -39,15 +42,15 @@ func blockSize(n int) int {
 	return (n + step - 1) &^ (step - 1)
 }
 
-// alloc returns a block of at least n bytes, and how many there are.
-func (h *heap) alloc(n int) (ref, error) {
+// alloc returns a block of at least n bytes.
+func (h *arena) alloc(n int) (ref, error) {
 	n = blockSize(n)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if list := h.free[n]; len(list) > 0 {
 		r := list[len(list)-1]
 		h.free[n] = list[:len(list)-1]
-		h.taken += int64(n)
+		h.allocated += int64(n)
 		return r, nil
 	}
 	if h.used == 0 || h.at+n > chunkSize {
@@ -64,11 +67,11 @@ func (h *heap) alloc(n int) (ref, error) {
 	}
 	r := ref((h.used-1)<<chunkBits | h.at)
 	h.at += n
-	h.taken += int64(n)
+	h.allocated += int64(n)
 	return r, nil
 }
 
-func (h *heap) release(r ref, n int) {
+func (h *arena) release(r ref, n int) {
 	n = blockSize(n)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,20 +79,21 @@ func (h *heap) release(r ref, n int) {
 		h.free = make(map[int][]ref)
 	}
 	h.free[n] = append(h.free[n], r)
-	h.taken -= int64(n)
+	h.allocated -= int64(n)
 }
 
-// at is the memory from r on. It is for the holder of the lock of the partition that r belongs to.
-func (h *heap) bytes(r ref) []byte { return h.chunks[r>>chunkBits][r&(chunkSize-1):] }
+// bytes returns the memory from r on. The lock of the partition that r belongs to is
+// held.
+func (h *arena) bytes(r ref) []byte { return h.chunks[r>>chunkBits][r&(chunkSize-1):] }
 
-func (h *heap) size() int64 {
+func (h *arena) size() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.taken
+	return h.allocated
 }
 
-// close gives the memory back. No ref may be used any more.
-func (h *heap) close() error {
+// close frees the memory. No ref may be used any more.
+func (h *arena) close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// BenchmarkMemory fills a container with documents of 1 KB, and tells what each takes: of the process's memory, of the Go heap, and of a garbage
-// collection. It says most with many documents: -benchtime 1000000x.
+// BenchmarkMemory fills a container with documents of 1 KB, and reports what each
+// takes: process memory, Go heap, and time of a garbage collection. Use many documents:
+// -benchtime 1000000x.
 func BenchmarkMemory(b *testing.B) {
 	account, err := Open([]ContainerConfig{{Database: "db", Name: "docs", Paths: []string{"/key"}, Partitions: 5}}, nil)
 	if err != nil {
@@ -52,7 +53,7 @@ func BenchmarkMemory(b *testing.B) {
 	runtime.KeepAlive(c)
 }
 
-// resident is the process's memory in bytes.
+// resident returns the process's resident memory in bytes.
 func resident(b *testing.B) int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

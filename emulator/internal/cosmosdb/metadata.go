@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb/query"
 )
 
-// resource is what all resources have in common.
+// resource has the properties of all resources.
 type resource struct {
 	ID      string `json:"id"`
 	RID     string `json:"_rid"`
@@ -52,7 +52,8 @@ type location struct {
 	Endpoint string `json:"databaseAccountEndpoint"`
 }
 
-// readAccount tells clients where the account's regions are: one, at the address that they called.
+// readAccount returns the account's regions: one, at the address that the client has
+// used.
 func (c *call) readAccount() *failure {
 	scheme := "http://"
 	if c.r.TLS != nil {
@@ -99,7 +100,7 @@ func (c *call) allDatabases() *failure {
 	}
 	db, err := c.account.createDatabase(in.ID)
 	if err != nil {
-		return refusedResource(err)
+		return resourceFailure(err)
 	}
 	return c.answerResource(http.StatusCreated, db.etag, db.body())
 }
@@ -156,7 +157,7 @@ func (c *Container) body() containerBody {
 	}
 }
 
-// containerIn is a container's definition as a client sends it.
+// containerIn is a container's definition in a request.
 type containerIn struct {
 	ID       string          `json:"id"`
 	Key      *keyDefinition  `json:"partitionKey"`
@@ -180,28 +181,29 @@ func (c *call) allContainers(db *database) *failure {
 		return f
 	}
 	if in.Key == nil {
-		return bad("The partition key definition is missing: a container needs one.")
+		return badRequest("The partition key definition is missing: a container needs one.")
 	}
 	spec := containerSpec{id: in.ID, key: *in.Key, indexing: in.Indexing, ttl: in.TTL}
 	var f *failure
-	if spec.throughput, f = c.offered(); f != nil {
+	if spec.throughput, f = c.requestedThroughput(); f != nil {
 		return f
 	}
 	owner, err := c.account.createContainer(db, spec)
 	if err != nil {
-		return refusedResource(err)
+		return resourceFailure(err)
 	}
 	body := owner.body()
 	return c.answerResource(http.StatusCreated, body.Etag, body)
 }
 
-// offered is the throughput that a container is to be made with, 0 if none is stated.
-func (c *call) offered() (int, *failure) {
+// requestedThroughput returns the throughput in a request to create a container, 0 if
+// there is none.
+func (c *call) requestedThroughput() (int, *failure) {
 	text := c.r.Header.Get("X-Ms-Offer-Throughput")
 	if scale := c.r.Header.Get("X-Ms-Cosmos-Offer-Autopilot-Settings"); scale != "" {
 		var settings autoscale
 		if json.Unmarshal([]byte(scale), &settings) != nil {
-			return 0, bad("The header x-ms-cosmos-offer-autopilot-settings must be JSON with maxThroughput.")
+			return 0, badRequest("The header x-ms-cosmos-offer-autopilot-settings must be JSON with maxThroughput.")
 		}
 		text = strconv.Itoa(settings.Max)
 	}
@@ -210,7 +212,7 @@ func (c *call) offered() (int, *failure) {
 	}
 	ru, err := strconv.Atoi(text)
 	if err != nil || ru < minThroughput || ru > maxThroughput {
-		return 0, bad("The offer should have a throughput from 400 to 1000000 RU/s.")
+		return 0, badRequest("The offer should have a throughput from 400 to 1000000 RU/s.")
 	}
 	return ru, nil
 }
@@ -242,14 +244,15 @@ func (c *call) oneContainer(db *database) *failure {
 	return c.answerResource(http.StatusOK, body.Etag, body)
 }
 
-// redefine changes what of a container can be changed: its indexing policy and time to live.
+// redefine changes a container's indexing policy and time to live. Nothing else can be
+// changed.
 func (c *Container) redefine(in *containerIn) *failure {
 	if in.ID != c.id {
-		return bad("The id in the definition must be the container's.")
+		return badRequest("The id in the definition must be the container's.")
 	}
 	if in.Key != nil {
-		if _, err := in.Key.check(); err != nil || in.Key.Kind != c.key.Kind || max(1, in.Key.Version) != max(1, c.key.Version) || !equal(in.Key.Paths, c.key.Paths) {
-			return bad("Document collection partition key cannot be changed.")
+		if _, err := in.Key.check(); err != nil || in.Key.Kind != c.key.Kind || max(1, in.Key.Version) != max(1, c.key.Version) || !sameJSON(in.Key.Paths, c.key.Paths) {
+			return badRequest("Document collection partition key cannot be changed.")
 		}
 	}
 	c.account.mu.Lock()
@@ -258,28 +261,29 @@ func (c *Container) redefine(in *containerIn) *failure {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.indexing, c.ttl, c.etag, c.seconds = in.Indexing, in.TTL, next, c.account.now().Unix()
-	c.indexed.Store(indexes(c.indexing))
+	c.indexed.Store(isIndexed(c.indexing))
 	return nil
 }
 
-func equal(a, b []string) bool { return string(mustJSON(a)) == string(mustJSON(b)) }
+func sameJSON(a, b []string) bool { return string(mustJSON(a)) == string(mustJSON(b)) }
 
-// refusedResource is the answer to a database or container that can't be made.
-func refusedResource(err error) *failure {
+// resourceFailure returns the response to a request for a database or container that
+// can't be created.
+func resourceFailure(err error) *failure {
 	if errors.Is(err, errExists) {
 		return fail(http.StatusConflict, 0, messageConflict)
 	}
-	return bad(sentence(err))
+	return badRequest(userMessage(err))
 }
 
-// decode reads a small JSON body.
+// decode decodes a small JSON body.
 func (c *call) decode(v any) *failure {
 	data, f := c.body(maxMetadata)
 	if f != nil {
 		return f
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return bad("The request body is not JSON as it should be.")
+		return badRequest("The request body is not valid JSON for this resource.")
 	}
 	return nil
 }
@@ -291,7 +295,7 @@ func (c *call) answerResource(status int, tag string, body any) *failure {
 	return c.answer(status, mustJSON(body))
 }
 
-// feed answers a list of resources, or a query of them.
+// feed returns a list of resources, or the result of a query on them.
 func (c *call) feed(name, rid string, list []json.RawMessage) *failure {
 	if c.isQuery() {
 		q, f := c.readQuery()

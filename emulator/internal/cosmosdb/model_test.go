@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-go/sluice/internal/epk"
 )
 
-// A container and a map see the same random operations, batches that are taken back and splits, and hold the same in the end.
+// A container and a map get the same random operations, batches that are rolled back
+// and splits, and have the same content in the end.
 func TestModel(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -89,7 +90,7 @@ func testModel(t *testing.T, rnd *rand.Rand) {
 		t.Errorf("%d documents are counted, there are %d", n, len(model))
 	}
 	found, last, size := make(map[string]string), uint64(0), int64(0)
-	for _, p := range c.live() {
+	for _, p := range c.partitions() {
 		p.mu.Lock()
 		last = 0
 		p.order.each(0, func(r ref) bool {
@@ -133,10 +134,10 @@ func mustKey(t *testing.T, text []byte) []epk.Value {
 	return values
 }
 
-// Documents of the same hash are kept apart.
+// Documents with the same hash are kept apart.
 func TestCollisions(t *testing.T) {
-	p := newPartition("0", epk.Whole, &heap{})
-	defer p.heap.close()
+	p := newPartition("0", epk.Whole, &arena{})
+	defer p.arena.close()
 	refs := make(map[string]ref)
 	for _, id := range []string{"a", "b", "c"} {
 		d := document{id: []byte(id), keyText: []byte(`["k"]`), body: []byte("{" + id)}
@@ -175,7 +176,7 @@ func TestBlockSize(t *testing.T) {
 			t.Fatalf("%d bytes: a block of %d", n, size)
 		}
 	}
-	h := &heap{}
+	h := &arena{}
 	defer h.close()
 	r, err := h.alloc(1000)
 	if err != nil {
@@ -193,7 +194,7 @@ func TestBlockSize(t *testing.T) {
 	}
 }
 
-// Writers, readers, splits and the end of a container at once.
+// Writers, readers, splits and the deletion of a container run concurrently.
 func TestConcurrent(t *testing.T) {
 	account, err := Open([]ContainerConfig{{Database: "db", Name: "docs", Paths: []string{"/key"}, Partitions: 2}}, nil)
 	if err != nil {
@@ -231,7 +232,7 @@ func TestConcurrent(t *testing.T) {
 	}
 	group.Go(func() {
 		for range 6 {
-			if err := c.Split(c.live()[0].id); err != nil {
+			if err := c.Split(c.partitions()[0].id); err != nil {
 				t.Error(err)
 			}
 			c.Stats()

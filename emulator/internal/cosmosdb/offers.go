@@ -24,7 +24,8 @@ type offerBody struct {
 	} `json:"content"`
 }
 
-// offerID is an offer's id and resource id: "oFF" and the number of its container. Clients sign it in lower case.
+// offerID returns an offer's id, which is its resource id, too: "off" and the number of
+// its container. It is in lower case because clients sign it so.
 func (c *Container) offerID() string {
 	id := strconv.FormatUint(uint64(c.number), 36)
 	return "off" + strings.Repeat("0", max(0, 5-len(id))) + id
@@ -55,7 +56,8 @@ func (c *call) allOffers() *failure {
 	return c.feed("Offers", "", list)
 }
 
-// oneOffer reads or replaces a container's throughput. The change is at once, where Azure may take a while.
+// oneOffer reads or replaces a container's throughput. A change is effective at once;
+// on Azure it may take a while.
 func (c *call) oneOffer() *failure {
 	var owner *Container
 	for _, o := range c.account.offers() {
@@ -78,10 +80,10 @@ func (c *call) oneOffer() *failure {
 			ru = in.Content.Autoscale.Max
 		}
 		if ru < minThroughput || ru > maxThroughput {
-			return bad("The offer should have a throughput from 400 to 1000000 RU/s.")
+			return badRequest("The offer should have a throughput from 400 to 1000000 RU/s.")
 		}
 		if err := owner.SetThroughput(ru); err != nil {
-			return bad(sentence(err))
+			return badRequest(userMessage(err))
 		}
 	default:
 		return c.unsupported()

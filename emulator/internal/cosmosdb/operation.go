@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// verb is what an operation does to a document.
+// verb is the kind of an operation.
 type verb byte
 
 const (
@@ -17,7 +17,7 @@ const (
 	verbDelete
 )
 
-// operation is one on a document, on its own or in a batch.
+// operation is an operation on a document, on its own or in a batch.
 type operation struct {
 	verb        verb
 	doc         *document // of create, upsert and replace
@@ -27,7 +27,8 @@ type operation struct {
 	ifNoneMatch []byte
 }
 
-// result is what came of an operation. The record is good as long as the partition is locked.
+// result is the result of an operation. The record is valid as long as the partition is
+// locked.
 type result struct {
 	status     int
 	substatus  int
@@ -55,7 +56,8 @@ const (
 	messageFull         = "The partition is full: it holds as much as a physical partition may."
 )
 
-// apply carries out an operation on a document of the partition, whose lock the caller holds. undo, if not nil, learns how to take it back.
+// apply executes an operation on a document of the partition. p.mu is held. If undo
+// isn't nil, it records how to roll the operation back.
 func (c *Container) apply(p *partition, op *operation, now time.Time, undo *undoLog) result {
 	r, rec := p.find(op.hash, op.keyText, op.id)
 	if f := precondition(op, rec); f != nil {
@@ -66,7 +68,7 @@ func (c *Container) apply(p *partition, op *operation, now time.Time, undo *undo
 		return result{status: http.StatusOK, charge: chargeRead * sizeFactor(rec.size()), rec: rec}
 	case verbDelete:
 		ru := chargeCreate(rec.size(), rec.values(), c.indexed.Load())
-		undo.note(op, undo.copy(rec))
+		undo.add(op, undo.copy(rec))
 		p.remove(op.hash, r)
 		c.written(p, op, nil, true)
 		return result{status: http.StatusNoContent, charge: ru}
@@ -86,7 +88,7 @@ func (c *Container) apply(p *partition, op *operation, now time.Time, undo *undo
 	if err != nil {
 		return result{status: http.StatusForbidden, substatus: substatusFull, charge: chargeConflict, message: messageFull}
 	}
-	undo.note(op, before)
+	undo.add(op, before)
 	c.written(p, op, op.doc.body, r != 0)
 	return done
 }
@@ -98,7 +100,8 @@ func (c *Container) written(p *partition, op *operation, body []byte, replaced b
 	}
 }
 
-// precondition is what refuses an operation on the document that is there, or on none.
+// precondition returns the error result of an operation that can't be executed on rec,
+// nil without a document; otherwise nil.
 func precondition(op *operation, rec record) *result {
 	exists := rec != nil
 	if exists && op.verb == verbCreate {
@@ -119,7 +122,8 @@ func precondition(op *operation, rec record) *result {
 	return nil
 }
 
-// matches tells whether an etag in a header or a batch is the document's; some clients leave out the quotes.
+// matches reports whether an etag in a header or a batch is the document's. Some
+// clients omit the quotes.
 func matches(tag []byte, rec record) bool {
 	if string(tag) == "*" {
 		return true
@@ -129,7 +133,7 @@ func matches(tag []byte, rec record) bool {
 	return bytes.Equal(tag, own) || bytes.Equal(tag, own[1:len(own)-1])
 }
 
-// appendDocument appends a document as clients see it.
+// appendDocument appends a document with its system properties.
 func (c *Container) appendDocument(dst []byte, rec record) []byte {
 	dst = append(dst, rec.body()...)
 	if dst[len(dst)-1] != '{' {
@@ -147,17 +151,17 @@ func (c *Container) appendDocument(dst []byte, rec record) []byte {
 	return append(appendInt(dst, int64(rec.seconds())), '}')
 }
 
-// undoLog takes back the operations of a transactional batch. A nil one keeps nothing.
+// undoLog records how to roll back a transactional batch. A nil log records nothing.
 type undoLog struct{ steps []undoStep }
 
 type undoStep struct {
 	hash    uint64
 	keyText []byte
 	id      []byte
-	before  record // that was there, nil: there was none
+	before  record // nil: there was no document
 }
 
-// copy keeps a record that is about to be overwritten.
+// copy copies a record that is about to be overwritten.
 func (u *undoLog) copy(rec record) record {
 	if u == nil {
 		return nil
@@ -165,15 +169,15 @@ func (u *undoLog) copy(rec record) record {
 	return bytes.Clone(rec[:rec.length()])
 }
 
-// note remembers an operation, and the copy of the record that was there before it.
-func (u *undoLog) note(op *operation, before record) {
+// add records an operation, with the copy of the record before it.
+func (u *undoLog) add(op *operation, before record) {
 	if u == nil {
 		return
 	}
 	u.steps = append(u.steps, undoStep{op.hash, bytes.Clone(op.keyText), bytes.Clone(op.id), before})
 }
 
-// rollback takes all steps back, last first. The caller holds the lock.
+// rollback undoes all steps, the last one first. p.mu is held.
 func (p *partition) rollback(u *undoLog) error {
 	for i := len(u.steps) - 1; i >= 0; i-- {
 		s := &u.steps[i]
@@ -196,9 +200,9 @@ func (p *partition) rollback(u *undoLog) error {
 	return nil
 }
 
-// restore brings a deleted document back to where it was.
+// restore adds a deleted document again, at its former place.
 func (p *partition) restore(hash uint64, old record) error {
-	r, err := p.heap.alloc(old.length())
+	r, err := p.arena.alloc(old.length())
 	if err != nil {
 		return err
 	}

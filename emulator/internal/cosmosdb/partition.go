@@ -12,27 +12,27 @@ import (
 
 // partition is a physical partition: the documents whose keys hash into a range.
 type partition struct {
-	id      string
-	bounds  epk.Range
-	parents []string // the ranges it came from, oldest first
-	born    uint64   // in which generation of the container's ranges
-	budget  budget
+	id         string
+	bounds     epk.Range
+	parents    []string // the ranges that were split to get this one, oldest first
+	generation uint64   // in which generation of the container's ranges
+	budget     budget
 
 	mu     sync.Mutex
-	gone   bool // split, or deleted with its container
-	heap   *heap
-	index  map[uint64]ref // by hash of key and id; documents of one hash are linked
-	order  order
-	bytes  int64 // of documents as they were sent
+	gone   bool // the partition was split or deleted
+	arena  *arena
+	index  map[uint64]ref // by hash of key and id; records of the same hash are linked
+	order  documentOrder
+	bytes  int64 // of the documents as clients sent them
 	writes int64
 }
 
-func newPartition(id string, bounds epk.Range, h *heap) *partition {
-	return &partition{id: id, bounds: bounds, heap: h, index: make(map[uint64]ref)}
+func newPartition(id string, bounds epk.Range, h *arena) *partition {
+	return &partition{id: id, bounds: bounds, arena: h, index: make(map[uint64]ref)}
 }
 
-// record is a document in memory: numbers, then its key, its id and its body, which is the object without its closing brace and without the
-// account's own properties.
+// record is a document in memory: a header of numbers, then its key, its id and its
+// body, which is the object without its closing brace and without system properties.
 type record []byte
 
 const (
@@ -41,7 +41,7 @@ const (
 	atVersion = 16 // for _etag
 	atTime    = 24 // seconds
 	atBody    = 28 // length
-	atSize    = 32 // as it was sent
+	atSize    = 32 // as the client sent it
 	atKey     = 36 // length
 	atID      = 38 // length
 	atValues  = 40
@@ -90,9 +90,9 @@ func hashOf(key, id []byte) uint64 {
 	return h.Sum64()
 }
 
-func (p *partition) at(r ref) record { return record(p.heap.bytes(r)) }
+func (p *partition) at(r ref) record { return record(p.arena.bytes(r)) }
 
-// find is for the holder of the lock, as are the methods below.
+// find returns the record with a key and an id. p.mu is held, as for the methods below.
 func (p *partition) find(hash uint64, key, id []byte) (ref, record) {
 	for r := p.index[hash]; r != 0; {
 		rec := p.at(r)
@@ -104,9 +104,9 @@ func (p *partition) find(hash uint64, key, id []byte) (ref, record) {
 	return 0, nil
 }
 
-// insert adds a document that isn't there.
+// insert adds a document that doesn't exist.
 func (p *partition) insert(hash uint64, d *document, number, version uint64, seconds uint32) (record, error) {
-	r, err := p.heap.alloc(recordLen(d))
+	r, err := p.arena.alloc(recordLen(d))
 	if err != nil {
 		return nil, err
 	}
@@ -143,17 +143,17 @@ func (p *partition) unlink(hash uint64, r ref) {
 	}
 }
 
-// replace puts a document in the place of the one at r, of the same id and key.
+// replace replaces the document at r by one with the same id and key.
 func (p *partition) replace(hash uint64, r ref, d *document, version uint64, seconds uint32) (record, error) {
 	old := p.at(r)
 	number, length, size := old.number(), old.length(), old.size()
 	if blockSize(length) != blockSize(recordLen(d)) {
-		fresh, err := p.heap.alloc(recordLen(d))
+		fresh, err := p.arena.alloc(recordLen(d))
 		if err != nil {
 			return nil, err
 		}
 		p.unlink(hash, r)
-		p.heap.release(r, length)
+		p.arena.release(r, length)
 		p.link(hash, fresh, p.at(fresh))
 		p.order.set(number, fresh)
 		r = fresh
@@ -170,12 +170,12 @@ func (p *partition) remove(hash uint64, r ref) {
 	p.bytes -= int64(rec.size())
 	p.order.drop(rec.number())
 	p.unlink(hash, r)
-	p.heap.release(r, rec.length())
+	p.arena.release(r, rec.length())
 }
 
-// order is a partition's documents in the order in which they were created, which is that of their numbers. Deleted ones leave holes until there
-// are many.
-type order struct {
+// documentOrder holds a partition's documents in the order of creation, which is that
+// of their numbers. Deleted ones leave holes until there are too many.
+type documentOrder struct {
 	chunks [][]place
 	live   int
 	holes  int
@@ -188,11 +188,11 @@ type place struct {
 
 const placesPerChunk = 4096
 
-func (o *order) add(number uint64, r ref) {
+func (o *documentOrder) add(number uint64, r ref) {
 	if n := len(o.chunks); n == 0 || len(o.chunks[n-1]) == placesPerChunk {
 		size := placesPerChunk
 		if n == 0 {
-			size = 16 // most containers of tests are small
+			size = 16 // most containers in tests are small
 		}
 		o.chunks = append(o.chunks, make([]place, 0, size))
 	}
@@ -201,8 +201,8 @@ func (o *order) add(number uint64, r ref) {
 	o.live++
 }
 
-// seek is where the first document is whose number is at least number.
-func (o *order) seek(number uint64) (chunk, i int) {
+// seek returns the position of the first document with that number or a higher one.
+func (o *documentOrder) seek(number uint64) (chunk, i int) {
 	chunk = search(len(o.chunks), func(i int) bool { c := o.chunks[i]; return c[len(c)-1].number >= number })
 	if chunk == len(o.chunks) {
 		return chunk, 0
@@ -211,7 +211,7 @@ func (o *order) seek(number uint64) (chunk, i int) {
 	return chunk, search(len(c), func(i int) bool { return c[i].number >= number })
 }
 
-// search is sort.Search, inlined where it is called for every upsert.
+// search is sort.Search, but can be inlined, because every upsert calls it.
 func search(n int, f func(int) bool) int {
 	i, j := 0, n
 	for i < j {
@@ -224,18 +224,18 @@ func search(n int, f func(int) bool) int {
 	return i
 }
 
-func (o *order) set(number uint64, r ref) {
+func (o *documentOrder) set(number uint64, r ref) {
 	c, i := o.seek(number)
 	o.chunks[c][i].at = r
 }
 
-func (o *order) drop(number uint64) {
+func (o *documentOrder) drop(number uint64) {
 	o.set(number, 0)
 	o.live--
 	if o.holes++; o.holes <= placesPerChunk || o.holes <= o.live {
 		return
 	}
-	var dense order
+	var dense documentOrder
 	for _, c := range o.chunks {
 		for _, pl := range c {
 			if pl.at != 0 {
@@ -246,8 +246,8 @@ func (o *order) drop(number uint64) {
 	*o = dense
 }
 
-// restore brings a deleted document back: into its hole, or where that was.
-func (o *order) restore(number uint64, r ref) {
+// restore adds a deleted document again: in its hole, or where that was.
+func (o *documentOrder) restore(number uint64, r ref) {
 	o.live++
 	c, i := o.seek(number)
 	if c < len(o.chunks) && o.chunks[c][i].number == number {
@@ -263,8 +263,8 @@ func (o *order) restore(number uint64, r ref) {
 	o.chunks[c] = slices.Insert(o.chunks[c], i, place{number, r})
 }
 
-// each calls f with the documents of numbers beyond after, until it returns false.
-func (o *order) each(after uint64, f func(ref) bool) {
+// each calls f with the documents whose numbers are above after, until f returns false.
+func (o *documentOrder) each(after uint64, f func(ref) bool) {
 	c, i := o.seek(after + 1)
 	for ; c < len(o.chunks); c, i = c+1, 0 {
 		for _, pl := range o.chunks[c][i:] {

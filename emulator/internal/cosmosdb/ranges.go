@@ -27,8 +27,8 @@ type rangesBody struct {
 	Count  int         `json:"_count"`
 }
 
-// readRanges answers the partition key ranges; to a client that asks for an incremental feed those since the etag that it has, and 304 where
-// there are none.
+// readRanges returns the partition key ranges; for an incremental feed those since the
+// client's etag, or 304 if there are none.
 func (c *call) readRanges(owner *Container) *failure {
 	c.charge = chargeMetadata
 	owner.mu.RLock()
@@ -39,7 +39,7 @@ func (c *call) readRanges(owner *Container) *failure {
 	generation := owner.generation
 	since := uint64(0)
 	if tag := strings.Trim(c.r.Header.Get("If-None-Match"), `"`); tag != "" {
-		since, _ = strconv.ParseUint(tag, 10, 64) // of another server: everything is new
+		since, _ = strconv.ParseUint(tag, 10, 64) // an etag of another server: all ranges are new
 		if since > generation {
 			since = 0
 		}
@@ -49,17 +49,17 @@ func (c *call) readRanges(owner *Container) *failure {
 	}
 	body := rangesBody{RID: owner.rid, Ranges: []rangeBody{}}
 	for _, p := range owner.ranges {
-		if p.born <= since {
+		if p.generation <= since {
 			continue
 		}
-		number, _ := strconv.ParseUint(p.id, 10, 32) // we made it
+		number, _ := strconv.ParseUint(p.id, 10, 32) // always a number
 		rid := string(appendRID(nil, owner.prefix, number+2, rangeKind))
 		parents := p.parents
 		if parents == nil {
 			parents = []string{}
 		}
 		body.Ranges = append(body.Ranges, rangeBody{
-			RID: rid, ID: p.id, Etag: etag(p.born, 0), Min: p.bounds.Min, Max: p.bounds.Max, Prefix: int(number), Self: owner.self + "pkranges/" + rid + "/",
+			RID: rid, ID: p.id, Etag: etag(p.generation, 0), Min: p.bounds.Min, Max: p.bounds.Max, Prefix: int(number), Self: owner.self + "pkranges/" + rid + "/",
 			Fraction: 1 / float64(len(owner.ranges)), Status: "online", Parents: parents, Seconds: owner.seconds, LSN: generation,
 		})
 	}

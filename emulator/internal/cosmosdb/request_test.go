@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Whatever an authorized client sends, it gets an answer in JSON, and the account goes on.
+// Whatever an authorized client sends, it gets a JSON response, and the account keeps
+// working.
 func FuzzRequest(f *testing.F) {
 	const upsert = `{"operationType":"Upsert","partitionKey":"[\"a\"]","resourceBody":{"id":"1","key":"a"}}`
 	for _, seed := range [][4]string{
@@ -57,7 +58,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		c.resource()
 		if fail := c.dispatch(); fail != nil {
-			c.refuse(fail)
+			c.answerFailure(fail)
 		}
 		if out := w.Body.Bytes(); w.Code < 200 || len(out) > 0 && !json.Valid(out) || len(out) == 0 && w.Code != http.StatusNoContent && w.Code != http.StatusNotModified {
 			if r.Header.Get("Prefer") == "" {

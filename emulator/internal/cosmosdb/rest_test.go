@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-go/sluice/internal/epk"
 )
 
-// answer is what came of a request.
+// answer is the response to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -112,7 +112,7 @@ func (w *world) ranges(t testing.TB, header map[string]string) ([]keyRange, answ
 	return list.PartitionKeyRanges, a
 }
 
-// keysOf are n keys of a range.
+// keysOf returns n keys in a range.
 func keysOf(t testing.TB, r keyRange, n int) []string {
 	t.Helper()
 	bounds, err := epk.ParseRange(r.MinInclusive, r.MaxExclusive)
@@ -133,8 +133,8 @@ func upsert(id, key string, more string) string {
 }
 
 func TestBulk(t *testing.T) {
-	var told []cosmosdb.Write
-	w := serve(t, &cosmosdb.Config{OnWrite: func(x cosmosdb.Write) { told = append(told, x) }}, docs)
+	var writes []cosmosdb.Write
+	w := serve(t, &cosmosdb.Config{OnWrite: func(x cosmosdb.Write) { writes = append(writes, x) }}, docs)
 	ranges, _ := w.ranges(t, nil)
 	keys := keysOf(t, ranges[1], 3)
 	foreign := keysOf(t, ranges[2], 1)[0]
@@ -185,8 +185,8 @@ func TestBulk(t *testing.T) {
 			t.Errorf("%.40s: %d %s", body, a.status, a.body)
 		}
 	}
-	if len(told) < 5 || told[0].ID != "1" || told[0].Replaced || !told[2].Replaced || told[0].Key != `["`+keys[0]+`"]` || told[0].Range != ranges[1].ID {
-		t.Errorf("told %+v", told)
+	if len(writes) < 5 || writes[0].ID != "1" || writes[0].Replaced || !writes[2].Replaced || writes[0].Key != `["`+keys[0]+`"]` || writes[0].Range != ranges[1].ID {
+		t.Errorf("writes %+v", writes)
 	}
 }
 
@@ -248,7 +248,7 @@ func TestSplit(t *testing.T) {
 	if stats.Documents != 60 || len(stats.Ranges) != 6 || stats.Ranges[2].Documents != 30 || stats.Ranges[3].Documents != 30 || stats.Spent < 300 {
 		t.Errorf("stats %+v", stats)
 	}
-	// Operations of a batch that was routed by the old map.
+	// Operations of a batch that was routed by the old ranges.
 	moved := 0
 	for _, k := range keys {
 		r := results(t, w.bulk(t, fresh[0].ID, []byte("["+upsert("1", k, `,"again":true`)+"]"), nil))[0]
@@ -272,7 +272,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Clients that route by the ranges that they have, and read them again when one is gone, lose nothing over splits.
+// Clients that route by cached ranges, and read them again when one is gone, lose
+// nothing in splits.
 func TestSplitUnderLoad(t *testing.T) {
 	w := serve(t, nil, docs)
 	c, err := w.account.Container("db", "docs")

@@ -6,15 +6,16 @@ import (
 	"encoding/hex"
 )
 
-// Resource ids are numbers in base64 that begin with those of what they are in, as on Azure: 4 bytes of the database, 4 of the container, 8 of the
-// document or the like. The alphabet has - for /, because ids stand in paths.
+// Resource ids are numbers in base64 that begin with the id of the parent, as on Azure:
+// 4 bytes for the database, 4 for the container, 8 for the document or other resource.
+// The alphabet has - instead of /, because ids are part of paths.
 var ridEncoding = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-")
 
 func databaseRID(number uint32) string {
 	return ridEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, number))
 }
 
-// containerPrefix is what resource ids in a container begin with.
+// containerPrefix returns the beginning of the resource ids in a container.
 func containerPrefix(database, number uint32) [8]byte {
 	var b [8]byte
 	binary.BigEndian.PutUint32(b[:], database)
@@ -22,7 +23,8 @@ func containerPrefix(database, number uint32) [8]byte {
 	return b
 }
 
-// appendRID is the id of a document. Ids of other kinds of things are told apart by the last byte.
+// appendRID appends the resource id of a document or another kind of resource, which
+// the last byte says.
 func appendRID(dst []byte, prefix [8]byte, number uint64, kind byte) []byte {
 	var b [16]byte
 	copy(b[:], prefix[:])
@@ -36,7 +38,7 @@ const (
 	rangeKind    = 0x50
 )
 
-// appendEtag is the etag of a version, with its quotes.
+// appendEtag appends the etag of a version, in quotes.
 func appendEtag(dst []byte, version uint64, seconds uint32) []byte {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], version)

@@ -15,11 +15,11 @@ const (
 	defaultPage = 100
 	maxPage     = 10_000
 	maxPageSize = 4 << 20 // bytes
-	maxSorted   = 100_000 // documents that ORDER BY sorts
-	scanStep    = 1000    // documents that are looked at while writers wait
+	maxSorted   = 100_000 // maximum documents of ORDER BY
+	scanStep    = 1000    // documents that are read while writers wait
 )
 
-// readQuery reads the query in a request's body.
+// readQuery parses the query in a request's body.
 func (c *call) readQuery() (*query.Query, *failure) {
 	var in struct {
 		Query      string `json:"query"`
@@ -33,7 +33,7 @@ func (c *call) readQuery() (*query.Query, *failure) {
 		return nil, f
 	}
 	if err := json.Unmarshal(data, &in); err != nil {
-		return nil, bad("The body of a query must be JSON with query and parameters.")
+		return nil, badRequest("The body of a query must be JSON with query and parameters.")
 	}
 	parameters := make(map[string]json.RawMessage, len(in.Parameters))
 	for _, p := range in.Parameters {
@@ -41,29 +41,29 @@ func (c *call) readQuery() (*query.Query, *failure) {
 	}
 	q, err := query.Parse(in.Query, parameters)
 	if err != nil {
-		return nil, bad(sentence(err))
+		return nil, badRequest(userMessage(err))
 	}
 	return q, nil
 }
 
-// filter runs a query on a few resources.
+// filter executes a query on a list of resources.
 func filter(q *query.Query, list []json.RawMessage) ([]json.RawMessage, *failure) {
 	if !q.Whole() {
-		return nil, bad("Of databases, containers and offers the emulator answers SELECT * with WHERE only.")
+		return nil, badRequest("Of databases, containers and offers the emulator answers SELECT * with WHERE only.")
 	}
 	return slices.DeleteFunc(list, func(r json.RawMessage) bool { return !q.Matches(r) }), nil
 }
 
-// scope is what a query looks at.
+// scope says which documents a query reads.
 type scope struct {
 	owner    *Container
-	key      []byte // documents of this partition key
-	prefix   []byte // or of those that begin so
+	key      []byte // the partition key of the documents
+	prefix   []byte // or its prefix
 	rangeID  string
-	min, max string // of the hash space; one hash where both are the same
+	min, max string // of effective partition keys; equal for one partition key
 }
 
-// scopeOf reads the scope from the request's headers.
+// scopeOf returns the scope in the request's headers.
 func (c *call) scopeOf(owner *Container) (scope, *failure) {
 	s := scope{owner: owner, max: epk.Whole.Max, rangeID: c.rangeID()}
 	text := c.r.Header.Get(keyHeader)
@@ -72,7 +72,7 @@ func (c *call) scopeOf(owner *Container) (scope, *failure) {
 	}
 	values, err := epk.Parse([]byte(text))
 	if err != nil || len(values) > len(owner.paths) {
-		return s, bad("Partition key " + strconv.Quote(text[:min(len(text), 40)]) + " is invalid.")
+		return s, badRequest("Partition key " + strconv.Quote(text[:min(len(text), 40)]) + " is invalid.")
 	}
 	hash := owner.hash.Hash(values...)
 	s.key, s.min, s.max = epk.AppendJSON(nil, values), hash, hash
@@ -83,17 +83,17 @@ func (c *call) scopeOf(owner *Container) (scope, *failure) {
 	return s, nil
 }
 
-func (s *scope) holds(rec record) bool {
+func (s *scope) contains(rec record) bool {
 	return s.key == nil && s.prefix == nil || s.key != nil && bytes.Equal(rec.key(), s.key) || s.prefix != nil && bytes.HasPrefix(rec.key(), s.prefix)
 }
 
-// partitions are those that the scope touches, in order.
+// partitions returns the partitions that the scope overlaps, in order.
 func (s *scope) partitions() ([]*partition, *failure) {
 	if s.rangeID != "" {
 		p, f := s.owner.find(s.rangeID)
 		return []*partition{p}, f
 	}
-	return slices.DeleteFunc(s.owner.live(), func(p *partition) bool {
+	return slices.DeleteFunc(s.owner.partitions(), func(p *partition) bool {
 		if s.min == s.max {
 			return !p.bounds.Contains(s.min)
 		}
@@ -101,21 +101,24 @@ func (s *scope) partitions() ([]*partition, *failure) {
 	}), nil
 }
 
-// progress is a continuation token: how far a query has come. Places are numbers of documents within parts of the hash space, so that they hold
-// when a partition is split; what is below the first part is done, what is above the last not begun.
-type progress struct {
-	Parts  []part `json:"parts,omitempty"`
-	Passed int    `json:"passed,omitempty"` // documents that were found, for TOP and OFFSET
+// continuation is a continuation token: how far a query has been executed. Positions
+// are document numbers in parts of the hash space, so that they stay valid when a
+// partition is split. Everything below the first part is done; everything above the
+// last one isn't begun.
+type continuation struct {
+	Parts  []continuationRange `json:"parts,omitempty"`
+	Passed int                 `json:"passed,omitempty"` // results so far, for TOP and OFFSET
 }
 
-type part struct {
+type continuationRange struct {
 	Min   string `json:"min"`
 	Max   string `json:"max"`
 	After uint64 `json:"after"`
 }
 
-// after is where to go on in a partition, unless it is done.
-func (at *progress) after(bounds epk.Range) (number uint64, done bool) {
+// after returns the document number after which to continue in a partition, or that it
+// is done.
+func (at *continuation) after(bounds epk.Range) (number uint64, done bool) {
 	for _, p := range at.Parts {
 		if bounds.Overlaps(epk.Range{Min: p.Min, Max: p.Max}) {
 			return p.After, false
@@ -124,9 +127,9 @@ func (at *progress) after(bounds epk.Range) (number uint64, done bool) {
 	return 0, len(at.Parts) > 0 && epk.Compare(bounds.Min, at.Parts[0].Min) < 0
 }
 
-// reach is the progress when number is reached in a partition.
-func (at *progress) reach(bounds epk.Range, number uint64) progress {
-	next := progress{Parts: []part{{bounds.Min, bounds.Max, number}}, Passed: at.Passed}
+// advance returns the continuation after the document with that number in a partition.
+func (at *continuation) advance(bounds epk.Range, number uint64) continuation {
+	next := continuation{Parts: []continuationRange{{bounds.Min, bounds.Max, number}}, Passed: at.Passed}
 	for _, p := range at.Parts {
 		if epk.Compare(p.Max, bounds.Max) > 0 {
 			if epk.Compare(p.Min, bounds.Max) < 0 {
@@ -138,19 +141,19 @@ func (at *progress) reach(bounds epk.Range, number uint64) progress {
 	return next
 }
 
-const maxParts = 64 // a partition that is split between any two pages
+const maxRanges = 64 // as of a partition that is split between any two pages
 
-func (c *call) progress() (progress, *failure) {
-	var at progress
+func (c *call) continuation() (continuation, *failure) {
+	var at continuation
 	if text := c.r.Header.Get("X-Ms-Continuation"); text != "" {
-		if err := json.Unmarshal([]byte(text), &at); err != nil || at.Passed < 0 || len(at.Parts) > maxParts {
-			return at, bad("The continuation token is malformed.")
+		if err := json.Unmarshal([]byte(text), &at); err != nil || at.Passed < 0 || len(at.Parts) > maxRanges {
+			return at, badRequest("The continuation token is malformed.")
 		}
 	}
 	return at, nil
 }
 
-// pageSize is how many documents a client wants at once.
+// pageSize returns the number of results in a page.
 func (c *call) pageSize() int {
 	n, err := strconv.Atoi(c.r.Header.Get("X-Ms-Max-Item-Count"))
 	switch {
@@ -162,11 +165,12 @@ func (c *call) pageSize() int {
 	return n
 }
 
-// query answers a query of documents or, to GET, all of them. The account answers queries over all partitions by itself, also those of which Azure's
-// gateway leaves the merging to the client.
+// query answers a query of documents; GET lists all of them. The account executes
+// queries on all partitions by itself, including those whose results Azure's gateway
+// leaves to the client to merge.
 func (c *call) query(owner *Container) *failure {
 	if c.r.Header.Get("A-Im") != "" {
-		return bad("The emulator has no change feed of documents.")
+		return badRequest("The emulator has no change feed of documents.")
 	}
 	q := query.All()
 	if c.r.Method == http.MethodPost {
@@ -182,7 +186,7 @@ func (c *call) query(owner *Container) *failure {
 	if f != nil {
 		return f
 	}
-	at, f := c.progress()
+	at, f := c.continuation()
 	if f != nil {
 		return f
 	}
@@ -201,8 +205,9 @@ func (c *call) query(owner *Container) *failure {
 	return c.answer(http.StatusOK, c.buffers.out)
 }
 
-// run finds a page. If a partition is split meanwhile it begins anew, unless the client had asked for that partition.
-func (c *call) run(q *query.Query, s *scope, at progress) (*runner, *failure) {
+// run executes the query for a page. If a partition is split meanwhile, it starts
+// again, unless the client has asked for that partition.
+func (c *call) run(q *query.Query, s *scope, at continuation) (*queryRunner, *failure) {
 	for {
 		partitions, f := s.partitions()
 		if f != nil {
@@ -215,18 +220,19 @@ func (c *call) run(q *query.Query, s *scope, at progress) (*runner, *failure) {
 			}
 		}
 		q.Reset()
-		r := &runner{query: q, scope: s, page: c.pageSize(), at: at, ids: q.IDs(), out: append(c.buffers.out[:0], `{"_rid":"`+s.owner.rid+`","Documents":[`...)}
-		if f = r.over(partitions); f == nil || f.status != http.StatusGone || s.rangeID != "" {
+		r := &queryRunner{query: q, scope: s, page: c.pageSize(), from: at, ids: q.IDs(), out: append(c.buffers.out[:0], `{"_rid":"`+s.owner.rid+`","Documents":[`...)}
+		if f = r.scanAll(partitions); f == nil || f.status != http.StatusGone || s.rangeID != "" {
 			return r, f
 		}
 	}
 }
 
-// plan answers what a client should ask each partition, and how it should merge the answers.
+// plan returns the query plan: the query for each partition, and how the client merges
+// the results.
 func (c *call) plan(q *query.Query) *failure {
 	p, ok := q.Plan()
 	if !ok {
-		return bad("The emulator answers this query without a plan: send it to all partitions at once.")
+		return badRequest("The emulator answers this query without a plan: send it to all partitions at once.")
 	}
 	type info struct {
 		Distinct  string            `json:"distinctType"`

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb"
 )
 
-// world is an account that is served.
+// world is a running account.
 type world struct {
 	account  *cosmosdb.Account
 	endpoint string
@@ -45,7 +45,7 @@ func serve(t testing.TB, cfg *cosmosdb.Config, containers ...cosmosdb.ContainerC
 
 var docs = cosmosdb.ContainerConfig{Database: "db", Name: "docs", Paths: []string{"/key"}, Partitions: 5}
 
-// client is the official one, without retries.
+// client is the official client, without retries.
 func (w *world) client(t testing.TB, key string) *azcosmos.Client {
 	t.Helper()
 	cred, err := azcosmos.NewKeyCredential(key)
@@ -70,7 +70,7 @@ func (w *world) container(t testing.TB, database, name string) *azcosmos.Contain
 	return c
 }
 
-// refused fails the test unless err is of that status and substatus.
+// refused fails the test unless err has that status and substatus.
 func refused(t testing.TB, err error, status int, substatus string) {
 	t.Helper()
 	var re *azcore.ResponseError
@@ -366,7 +366,7 @@ func TestTransaction(t *testing.T) {
 	}
 }
 
-// token is a credential that has its access token already.
+// token is a credential with a fixed access token.
 type token string
 
 func (t token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {

@@ -16,14 +16,14 @@ import (
 
 const (
 	maxHeader      = 64 << 10
-	maxBody        = 4 << 20 // documents and batches are up to 2 MB
+	maxBody        = 4 << 20 // a document or batch has at most 2 MB
 	maxBatchBody   = 2<<20 + 256<<10
 	headerTimeout  = 30 * time.Second
 	idleTimeout    = 5 * time.Minute
-	requestTimeout = 5 * time.Minute // to receive a request
+	requestTimeout = 5 * time.Minute // to read a request
 )
 
-// Server is an account's HTTP front.
+// Server is an account's HTTP server.
 type Server struct {
 	account *Account
 	http    *http.Server
@@ -31,8 +31,8 @@ type Server struct {
 	serving sync.WaitGroup
 }
 
-// Serve serves the account to the clients that connect to l, until Close. Of the account's address clients are told what is in their requests'
-// Host header.
+// Serve serves the account to clients that connect to l, until Close. The account's
+// address in responses is the Host header of the request.
 func (a *Account) Serve(l net.Listener) *Server {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{account: a, stop: stop}
@@ -52,13 +52,13 @@ func (a *Account) Serve(l net.Listener) *Server {
 	}
 	s.serving.Go(func() {
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			a.log.Error("the Cosmos account stopped accepting connections", "error", err)
+			a.log.Error("Cosmos DB account stopped accepting connections", "error", err)
 		}
 	})
 	return s
 }
 
-// Close lets requests in progress finish, for up to a second, disconnects the clients and waits.
+// Close waits up to a second for requests in progress, and disconnects the clients.
 func (s *Server) Close() error {
 	s.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -73,16 +73,16 @@ func (s *Server) Close() error {
 
 // call is a request in progress.
 type call struct {
-	account *Account
-	w       http.ResponseWriter
-	r       *http.Request
-	path    []string // unescaped
-	charge  float64
-	lose    bool // the connection is cut instead of an answer
-	buffers *buffers
+	account    *Account
+	w          http.ResponseWriter
+	r          *http.Request
+	path       []string // unescaped
+	charge     float64
+	dropAnswer bool // close the connection instead of sending the response
+	buffers    *buffers
 }
 
-// buffers are the space of a call, used again by others.
+// buffers are the buffers of a call, reused by later calls.
 type buffers struct {
 	in, out []byte
 	doc     document
@@ -91,27 +91,27 @@ type buffers struct {
 
 var bufferPool = sync.Pool{New: func() any { return new(buffers) }}
 
-// keepBuffer is up to what size a buffer is used again.
-const keepBuffer = 8 << 20
+// maxPooledBuffer is the maximum size of a buffer that is reused.
+const maxPooledBuffer = 8 << 20
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	b := bufferPool.Get().(*buffers)
 	c := &call{account: s.account, w: w, r: r, buffers: b}
 	s.account.stats.requests.Add(1)
 	if f := c.serve(); f != nil {
-		c.refuse(f)
+		c.answerFailure(f)
 	}
-	if cap(b.in) <= keepBuffer && cap(b.out) <= keepBuffer {
+	if cap(b.in) <= maxPooledBuffer && cap(b.out) <= maxPooledBuffer {
 		bufferPool.Put(b)
 	}
 }
 
-// serve reads a request's path, and authorizes it.
+// serve parses a request's path, authorizes and dispatches it.
 func (c *call) serve() *failure {
 	for part := range strings.SplitSeq(strings.Trim(c.r.URL.EscapedPath(), "/"), "/") {
 		plain, err := url.PathUnescape(part)
 		if err != nil || len(c.path) > 8 {
-			return bad("The request's path is malformed.")
+			return badRequest("The request's path is malformed.")
 		}
 		if plain != "" {
 			c.path = append(c.path, plain)
@@ -119,19 +119,19 @@ func (c *call) serve() *failure {
 	}
 	kind, link := c.resource()
 	if f := c.account.authorize(c.r, kind, link); f != nil {
-		c.account.stats.refused.Add(1)
+		c.account.stats.unauthorized.Add(1)
 		return f
 	}
 	return c.dispatch()
 }
 
-// dispatch serves a request that is authorized.
+// dispatch serves an authorized request.
 func (c *call) dispatch() *failure {
 	p := c.path
 	if len(p) >= 5 && p[0] == "dbs" && p[2] == "colls" {
 		return c.inContainer()
 	}
-	if f := c.strike(OnMetadata, "", ""); f != nil {
+	if f := c.inject(OnMetadata, "", ""); f != nil {
 		return f
 	}
 	c.charge = chargeMetadata
@@ -160,10 +160,11 @@ func (c *call) dispatch() *failure {
 }
 
 func (c *call) unsupported() *failure {
-	return bad("The emulator doesn't support " + c.r.Method + " of " + strings.Join(c.path, "/") + ".")
+	return badRequest("The emulator doesn't support " + c.r.Method + " of " + strings.Join(c.path, "/") + ".")
 }
 
-// resource is what the signature of the request covers: the type and the link of what it is about, the owner's link where that is a list.
+// resource returns the resource type and link that the signature covers. For a list of
+// resources, the link is the parent's.
 func (c *call) resource() (kind, link string) {
 	p := c.path
 	switch {
@@ -172,25 +173,25 @@ func (c *call) resource() (kind, link string) {
 	case len(p)%2 == 1:
 		return p[len(p)-1], strings.Join(p[:len(p)-1], "/")
 	case p[0] == "offers":
-		return p[0], strings.ToLower(p[1]) // it is addressed by resource id
+		return p[0], strings.ToLower(p[1]) // addressed by resource id
 	default:
 		return p[len(p)-2], strings.Join(p, "/")
 	}
 }
 
-// inContainer serves what is below /dbs/…/colls/….
+// inContainer serves requests below /dbs/…/colls/….
 func (c *call) inContainer() *failure {
 	p := c.path
 	owner, err := c.account.Container(p[1], p[3])
 	on := c.kind()
 	rangeID := c.rangeID()
-	if f := c.strike(on, p[1]+"/"+p[3], rangeID); f != nil {
+	if f := c.inject(on, p[1]+"/"+p[3], rangeID); f != nil {
 		return f
 	}
 	switch {
 	case err != nil:
 		f := failNotFound()
-		f.substatus = 1003 // of the owner
+		f.substatus = 1003 // owner resource not found
 		return f
 	case len(p) == 5 && p[4] == "pkranges" && c.r.Method == http.MethodGet:
 		return c.readRanges(owner)
@@ -217,7 +218,7 @@ func (c *call) inContainer() *failure {
 	return c.unsupported()
 }
 
-// kind is the kind of a request below a container.
+// kind returns the kind of a request below a container.
 func (c *call) kind() Request {
 	switch {
 	case c.path[4] == "pkranges":
@@ -235,7 +236,8 @@ func (c *call) kind() Request {
 
 func (c *call) isTrue(header string) bool { return strings.EqualFold(c.r.Header.Get(header), "true") }
 
-// rangeID is the partition key range that the request is for. Some clients write the container's resource id before it.
+// rangeID returns the id of the partition key range in the request. Some clients put
+// the container's resource id before it.
 func (c *call) rangeID() string {
 	id := c.r.Header.Get("X-Ms-Documentdb-Partitionkeyrangeid")
 	return id[strings.LastIndexByte(id, ',')+1:]
@@ -246,8 +248,8 @@ func (c *call) isQuery() bool {
 		(c.isTrue("X-Ms-Documentdb-Query") || c.isTrue("X-Ms-Documentdb-Isquery") || strings.HasPrefix(c.r.Header.Get("Content-Type"), "application/query+json"))
 }
 
-// strike has a fault happen, if one befalls the request.
-func (c *call) strike(on Request, container, rangeID string) *failure {
+// inject injects the fault that matches the request, if there is one.
+func (c *call) inject(on Request, container, rangeID string) *failure {
 	fault, ok := c.account.faults.next(on, container, rangeID, false)
 	if !ok {
 		return nil
@@ -264,19 +266,19 @@ func (c *call) strike(on Request, container, rangeID string) *failure {
 	case FaultStatus:
 		return fault.failure()
 	case FaultDrop:
-		c.cut()
-		return errCut
+		c.dropConnection()
+		return errDropped
 	case FaultLoseAnswer:
-		c.lose = true
+		c.dropAnswer = true
 	}
 	return nil
 }
 
-// errCut says that the connection is gone: there is no one to answer.
-var errCut = &failure{}
+// errDropped means that the connection is closed and no response is sent.
+var errDropped = &failure{}
 
-// cut ends the connection at once, as a failing network would.
-func (c *call) cut() {
+// dropConnection closes the connection at once, as a failing network would.
+func (c *call) dropConnection() {
 	conn, _, err := http.NewResponseController(c.w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -310,15 +312,15 @@ func (c *call) body(limit int64) ([]byte, *failure) {
 		case errors.Is(err, io.EOF):
 			return b, nil
 		case err != nil:
-			return nil, bad("The request's body ended early.")
+			return nil, badRequest("The request's body ended early.")
 		}
 	}
 }
 
-// answer sends a body that is JSON already.
+// answer sends a response with a JSON body.
 func (c *call) answer(status int, body []byte) *failure {
-	if c.lose {
-		c.cut()
+	if c.dropAnswer {
+		c.dropConnection()
 		return nil
 	}
 	h := c.w.Header()
@@ -339,12 +341,12 @@ var (
 	gatewayVersion = []string{"version=2.0.0"}
 )
 
-// activityID is one for all: nobody looks requests up by it.
+// activityID is the same for all requests: it isn't used for tracing.
 const activityID = "00000000-0000-0000-0000-000000000000"
 
-// refuse answers with an error.
-func (c *call) refuse(f *failure) {
-	if f == errCut {
+// answerFailure sends an error response.
+func (c *call) answerFailure(f *failure) {
+	if f == errDropped {
 		return
 	}
 	h := c.w.Header()

@@ -7,14 +7,14 @@ import (
 	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
-// expr is an expression of a query. Documents are whole objects in JSON.
+// expr is an expression of a query. A document is an object in JSON.
 type expr interface {
 	eval(document []byte) Value
 }
 
 func (v Value) eval([]byte) Value { return v }
 
-// path is a place in the document; an empty one is the document.
+// path is a path to a value in the document; the empty path is the document.
 type path []string
 
 func (p path) eval(document []byte) Value {
@@ -25,7 +25,7 @@ func (p path) eval(document []byte) Value {
 	return valueOf(raw)
 }
 
-// comparison of values of different types is undefined, but for = and !=.
+// comparison of values of different types is undefined, except = and !=.
 type comparison struct {
 	operator    string
 	left, right expr
@@ -62,10 +62,10 @@ func (e comparison) eval(document []byte) Value {
 	}
 }
 
-// all is AND: false if one is false, else undefined if one is.
-type all []expr
+// conjunction is AND: false if an operand is false, otherwise undefined if one is.
+type conjunction []expr
 
-func (e all) eval(document []byte) Value {
+func (e conjunction) eval(document []byte) Value {
 	result := boolean(true)
 	for _, operand := range e {
 		switch v := operand.eval(document); {
@@ -78,10 +78,10 @@ func (e all) eval(document []byte) Value {
 	return result
 }
 
-// some is OR: true if one is true, else undefined if one is.
-type some []expr
+// disjunction is OR: true if an operand is true, otherwise undefined if one is.
+type disjunction []expr
 
-func (e some) eval(document []byte) Value {
+func (e disjunction) eval(document []byte) Value {
 	result := boolean(false)
 	for _, operand := range e {
 		switch v := operand.eval(document); {
@@ -94,9 +94,9 @@ func (e some) eval(document []byte) Value {
 	return result
 }
 
-type inverse struct{ of expr }
+type negation struct{ of expr }
 
-func (e inverse) eval(document []byte) Value {
+func (e negation) eval(document []byte) Value {
 	v := e.of.eval(document)
 	if v.kind != kindBool {
 		return Value{}
@@ -157,12 +157,12 @@ func (e objectOf) eval(document []byte) Value {
 	return Value{kind: kindObject, raw: append(raw, '}')}
 }
 
-type application struct {
+type functionCall struct {
 	apply     func([]Value) Value
 	arguments []expr
 }
 
-func (e application) eval(document []byte) Value {
+func (e functionCall) eval(document []byte) Value {
 	values := make([]Value, len(e.arguments))
 	for i, a := range e.arguments {
 		values[i] = a.eval(document)
@@ -170,7 +170,7 @@ func (e application) eval(document []byte) Value {
 	return e.apply(values)
 }
 
-// functions are those that queries may call, beside the aggregates.
+// functions are the functions of queries, except the aggregates.
 var functions = map[string]struct {
 	arguments int
 	apply     func([]Value) Value
@@ -218,7 +218,7 @@ func arrayContains(v []Value) Value {
 	}
 	found := false
 	s := jsonscan.New(v[0].raw, math.MaxInt)
-	_ = s.Array(func() error { // it was scanned before
+	_ = s.Array(func() error { // it has been scanned before
 		raw, err := s.Value()
 		if o := valueOf(raw); err == nil && o.kind == v[1].kind && o.compare(v[1]) == 0 {
 			found = true
@@ -228,7 +228,8 @@ func arrayContains(v []Value) Value {
 	return boolean(found)
 }
 
-// aggregate is a function of all documents. It gathers, and then evaluates to its result.
+// aggregate is a function of all documents: gather adds one, and eval returns the
+// result.
 type aggregate struct {
 	kind aggregateKind
 	name string
@@ -237,7 +238,7 @@ type aggregate struct {
 	count int64
 	sum   float64
 	best  Value
-	mixed bool // a value that the function isn't defined for
+	mixed bool // there was a value for which the function isn't defined
 }
 
 type aggregateKind byte
@@ -268,17 +269,17 @@ func (a *aggregate) gather(document []byte) {
 		a.sum += v.number
 	case aggregateMin:
 		if a.count == 1 || v.order(a.best) < 0 {
-			a.best = v.keep()
+			a.best = v.clone()
 		}
 	case aggregateMax:
 		if a.count == 1 || v.order(a.best) > 0 {
-			a.best = v.keep()
+			a.best = v.clone()
 		}
 	}
 }
 
-// keep is the value for longer than its document.
-func (v Value) keep() Value {
+// clone returns a copy that stays valid when the document changes.
+func (v Value) clone() Value {
 	if v.raw != nil {
 		v.raw = append([]byte(nil), v.raw...)
 	}

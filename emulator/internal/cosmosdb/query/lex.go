@@ -8,10 +8,10 @@ import (
 	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
-// token is a word of a query.
+// token is a token of a query.
 type token struct {
 	kind tokenKind
-	text string // of a string: what it says
+	text string // of a string: its text, unquoted
 	at   int
 }
 
@@ -26,7 +26,7 @@ const (
 	tokenMark
 )
 
-// lex cuts a query into its words.
+// lex splits a query into tokens.
 func lex(text string) ([]token, error) {
 	if len(text) > MaxLength {
 		return nil, fmt.Errorf("the query is longer than %d bytes", MaxLength)
@@ -56,11 +56,11 @@ func lex(text string) ([]token, error) {
 		}
 		kind, n := tokenMark, 1
 		switch {
-		case letter(c):
-			kind, n = tokenName, span(text[at:], func(c byte) bool { return letter(c) || digit(c) })
+		case isLetter(c):
+			kind, n = tokenName, span(text[at:], func(c byte) bool { return isLetter(c) || isDigit(c) })
 		case c == '@':
-			kind, n = tokenParameter, 1+span(text[at+1:], func(c byte) bool { return letter(c) || digit(c) })
-		case digit(c) || c == '.' && at+1 < len(text) && digit(text[at+1]):
+			kind, n = tokenParameter, 1+span(text[at+1:], func(c byte) bool { return isLetter(c) || isDigit(c) })
+		case isDigit(c) || c == '.' && at+1 < len(text) && isDigit(text[at+1]):
 			kind, n = tokenNumber, numberSpan(text[at:])
 		case len(text)-at >= 2 && strings.Contains("!= <> <= >= ||", text[at:at+2]) && text[at+1] != ' ' && c != ' ' && c != '=':
 			n = 2
@@ -73,8 +73,8 @@ func lex(text string) ([]token, error) {
 	return append(list, token{tokenEnd, "", len(text)}), nil
 }
 
-func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || c >= 0x80 }
-func digit(c byte) bool  { return c >= '0' && c <= '9' }
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || c >= 0x80 }
+func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
 
 func span(s string, f func(byte) bool) int {
 	n := 0
@@ -85,25 +85,25 @@ func span(s string, f func(byte) bool) int {
 }
 
 func numberSpan(s string) int {
-	n := span(s, digit)
+	n := span(s, isDigit)
 	if n < len(s) && s[n] == '.' {
-		n += 1 + span(s[n+1:], digit)
+		n += 1 + span(s[n+1:], isDigit)
 	}
 	if n < len(s) && s[n]|0x20 == 'e' {
 		e := n + 1
 		if e < len(s) && (s[e] == '+' || s[e] == '-') {
 			e++
 		}
-		if d := span(s[e:], digit); d > 0 {
+		if d := span(s[e:], isDigit); d > 0 {
 			n = e + d
 		}
 	}
 	return n
 }
 
-var errString = errors.New("a string doesn't end")
+var errString = errors.New("unterminated or invalid string")
 
-// lexString reads a string in either kind of quotes, with the escapes of JSON.
+// lexString reads a string in single or double quotes, with the escapes of JSON.
 func lexString(s string) (text string, n int, err error) {
 	quote := s[0]
 	var b strings.Builder

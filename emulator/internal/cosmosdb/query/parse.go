@@ -20,7 +20,7 @@ type parser struct {
 	depth      int
 	parameters map[string]Value
 	query      *Query
-	aggregates bool // may stand here
+	aggregates bool // aggregates are allowed here
 }
 
 // Parse parses a query. Parameters are JSON values by name, @ included. The text
@@ -42,20 +42,20 @@ func Parse(text string, parameters map[string]json.RawMessage) (*Query, error) {
 
 func (p *parser) parse() error {
 	q := p.query
-	if !p.word("SELECT") {
+	if !p.takeKeyword("SELECT") {
 		return p.fail()
 	}
-	if p.word("DISTINCT") {
+	if p.takeKeyword("DISTINCT") {
 		return errors.New("the emulator's queries have no DISTINCT")
 	}
-	if p.word("TOP") {
+	if p.takeKeyword("TOP") {
 		n, err := p.count()
 		if err != nil {
 			return err
 		}
 		q.Top = n
 	}
-	// The alias of FROM comes after what uses it.
+	// FROM, which names the alias, comes after the columns, which use it.
 	if err := p.findAlias(); err != nil {
 		return err
 	}
@@ -65,29 +65,29 @@ func (p *parser) parse() error {
 	}
 	p.aggregates = false
 	q.from = p.tokens[p.at].at
-	if p.word("FROM") {
-		p.at++ // its name was checked by findAlias
-		if p.word("AS") || p.tokens[p.at].kind == tokenName && !p.keyword() {
+	if p.takeKeyword("FROM") {
+		p.at++ // findAlias has checked the name
+		if p.takeKeyword("AS") || p.tokens[p.at].kind == tokenName && !p.isReserved() {
 			p.at++
 		}
 	}
-	if p.word("WHERE") {
+	if p.takeKeyword("WHERE") {
 		var err error
 		if q.where, err = p.or(); err != nil {
 			return err
 		}
 	}
-	if p.word("ORDER") {
+	if p.takeKeyword("ORDER") {
 		if err := p.orderBy(); err != nil {
 			return err
 		}
 	}
-	if p.word("OFFSET") {
+	if p.takeKeyword("OFFSET") {
 		var err error
 		if q.Offset, err = p.count(); err != nil {
 			return err
 		}
-		if !p.word("LIMIT") {
+		if !p.takeKeyword("LIMIT") {
 			return p.fail()
 		}
 		if q.Limit, err = p.count(); err != nil {
@@ -95,7 +95,7 @@ func (p *parser) parse() error {
 		}
 	}
 	for _, w := range []string{"JOIN", "GROUP", "IN"} {
-		if p.is(w) {
+		if p.isKeyword(w) {
 			return fmt.Errorf("the emulator's queries have no %s", w)
 		}
 	}
@@ -105,7 +105,7 @@ func (p *parser) parse() error {
 	return nil
 }
 
-// findAlias looks ahead for the name that FROM gives documents.
+// findAlias looks ahead for the alias of documents in FROM.
 func (p *parser) findAlias() error {
 	p.query.alias = "root"
 	for i := p.at; i+1 < len(p.tokens); i++ {
@@ -135,14 +135,14 @@ var reserved = map[string]bool{
 	"BETWEEN": true, "ASC": true, "DESC": true,
 }
 
-func (p *parser) keyword() bool { return reserved[strings.ToUpper(p.tokens[p.at].text)] }
+func (p *parser) isReserved() bool { return reserved[strings.ToUpper(p.tokens[p.at].text)] }
 
 func (p *parser) columns() error {
 	q := p.query
-	if p.mark("*") {
+	if p.takeMark("*") {
 		return nil
 	}
-	if q.value = p.word("VALUE"); q.value {
+	if q.value = p.takeKeyword("VALUE"); q.value {
 		e, err := p.or()
 		q.items = []item{{expr: e}}
 		return err
@@ -159,21 +159,21 @@ func (p *parser) columns() error {
 				it.name = path[len(path)-1]
 			}
 		}
-		if p.word("AS") || p.tokens[p.at].kind == tokenName && !p.keyword() {
+		if p.takeKeyword("AS") || p.tokens[p.at].kind == tokenName && !p.isReserved() {
 			if p.tokens[p.at].kind != tokenName {
 				return p.fail()
 			}
 			it.name = p.tokens[p.at].text
 			p.at++
 		}
-		if q.items = append(q.items, it); !p.mark(",") {
+		if q.items = append(q.items, it); !p.takeMark(",") {
 			return nil
 		}
 	}
 }
 
 func (p *parser) orderBy() error {
-	if !p.word("BY") {
+	if !p.takeKeyword("BY") {
 		return p.fail()
 	}
 	for {
@@ -185,16 +185,16 @@ func (p *parser) orderBy() error {
 			return errors.New("ORDER BY needs paths")
 		}
 		k := sortKey{expr: e}
-		if !p.word("ASC") {
-			k.desc = p.word("DESC")
+		if !p.takeKeyword("ASC") {
+			k.desc = p.takeKeyword("DESC")
 		}
-		if p.query.order = append(p.query.order, k); !p.mark(",") {
+		if p.query.order = append(p.query.order, k); !p.takeMark(",") {
 			return nil
 		}
 	}
 }
 
-// count reads a number of documents, stated or as a parameter.
+// count parses a number of documents, a literal or a parameter.
 func (p *parser) count() (int, error) {
 	e, err := p.primary()
 	if err != nil {
@@ -207,16 +207,16 @@ func (p *parser) count() (int, error) {
 	return int(v.number), nil
 }
 
-// or is the loosest kind of expression.
+// or parses an expression; OR binds least.
 func (p *parser) or() (expr, error) {
 	if p.depth++; p.depth > maxNesting {
 		return nil, fmt.Errorf("the query is nested more than %d deep", maxNesting)
 	}
 	defer func() { p.depth-- }()
-	return p.chain("OR", func() (expr, error) { return p.chain("AND", p.not, func(l []expr) expr { return all(l) }) }, func(l []expr) expr { return some(l) })
+	return p.chain("OR", func() (expr, error) { return p.chain("AND", p.not, func(l []expr) expr { return conjunction(l) }) }, func(l []expr) expr { return disjunction(l) })
 }
 
-// chain reads operands with an operator between them.
+// chain parses operands with an operator between them.
 func (p *parser) chain(operator string, operand func() (expr, error), join func([]expr) expr) (expr, error) {
 	var list []expr
 	for {
@@ -224,7 +224,7 @@ func (p *parser) chain(operator string, operand func() (expr, error), join func(
 		if err != nil {
 			return nil, err
 		}
-		if list = append(list, e); !p.word(operator) {
+		if list = append(list, e); !p.takeKeyword(operator) {
 			break
 		}
 	}
@@ -236,14 +236,14 @@ func (p *parser) chain(operator string, operand func() (expr, error), join func(
 
 func (p *parser) not() (expr, error) {
 	negated := false
-	for p.word("NOT") {
+	for p.takeKeyword("NOT") {
 		negated = !negated
 	}
 	e, err := p.comparison()
 	if err != nil || !negated {
 		return e, err
 	}
-	return inverse{e}, nil
+	return negation{e}, nil
 }
 
 func (p *parser) comparison() (expr, error) {
@@ -252,15 +252,15 @@ func (p *parser) comparison() (expr, error) {
 		return nil, err
 	}
 	negated := false
-	if p.is("NOT") {
+	if p.isKeyword("NOT") {
 		p.at++
 		negated = true
 	}
 	var e expr
 	switch t := p.tokens[p.at]; {
-	case p.word("IN"):
+	case p.takeKeyword("IN"):
 		e, err = p.in(left)
-	case p.word("BETWEEN"):
+	case p.takeKeyword("BETWEEN"):
 		e, err = p.between(left)
 	case negated:
 		return nil, p.fail()
@@ -272,13 +272,13 @@ func (p *parser) comparison() (expr, error) {
 		return left, nil
 	}
 	if err == nil && negated {
-		e = inverse{e}
+		e = negation{e}
 	}
 	return e, err
 }
 
 func (p *parser) in(left expr) (expr, error) {
-	if !p.mark("(") {
+	if !p.takeMark("(") {
 		return nil, p.fail()
 	}
 	list, err := p.list(")")
@@ -290,17 +290,17 @@ func (p *parser) in(left expr) (expr, error) {
 
 func (p *parser) between(left expr) (expr, error) {
 	low, err := p.primary()
-	if err != nil || !p.word("AND") {
+	if err != nil || !p.takeKeyword("AND") {
 		return nil, p.failOr(err)
 	}
 	high, err := p.primary()
-	return all{comparison{">=", left, low}, comparison{"<=", left, high}}, err
+	return conjunction{comparison{">=", left, low}, comparison{"<=", left, high}}, err
 }
 
-// list reads expressions with commas between them, and what closes them.
+// list parses expressions separated by commas, and the closing token.
 func (p *parser) list(closing string) ([]expr, error) {
 	var list []expr
-	if p.mark(closing) {
+	if p.takeMark(closing) {
 		return nil, nil
 	}
 	for {
@@ -309,10 +309,10 @@ func (p *parser) list(closing string) ([]expr, error) {
 			return nil, err
 		}
 		list = append(list, e)
-		if p.mark(closing) {
+		if p.takeMark(closing) {
 			return list, nil
 		}
-		if !p.mark(",") {
+		if !p.takeMark(",") {
 			return nil, p.fail()
 		}
 	}
@@ -336,7 +336,7 @@ func (p *parser) primary() (expr, error) {
 		return p.number("-" + p.tokens[p.at-1].text)
 	case t.kind == tokenMark && t.text == "(":
 		e, err := p.or()
-		if err == nil && !p.mark(")") {
+		if err == nil && !p.takeMark(")") {
 			err = p.fail()
 		}
 		return e, err
@@ -362,7 +362,7 @@ func (p *parser) number(text string) (expr, error) {
 
 func (p *parser) object() (expr, error) {
 	var o objectOf
-	if p.mark("}") {
+	if p.takeMark("}") {
 		return o, nil
 	}
 	for {
@@ -371,7 +371,7 @@ func (p *parser) object() (expr, error) {
 			return nil, p.fail()
 		}
 		p.at++
-		if !p.mark(":") {
+		if !p.takeMark(":") {
 			return nil, p.fail()
 		}
 		e, err := p.or()
@@ -379,16 +379,16 @@ func (p *parser) object() (expr, error) {
 			return nil, err
 		}
 		o = append(o, item{t.text, e})
-		if p.mark("}") {
+		if p.takeMark("}") {
 			return o, nil
 		}
-		if !p.mark(",") {
+		if !p.takeMark(",") {
 			return nil, p.fail()
 		}
 	}
 }
 
-// named reads what begins with a name: a constant, a function, or a path.
+// named parses what begins with a name: a constant, a function, or a path.
 func (p *parser) named(t token) (expr, error) {
 	switch strings.ToLower(t.text) {
 	case "true", "false":
@@ -398,7 +398,7 @@ func (p *parser) named(t token) (expr, error) {
 	case "undefined":
 		return Value{}, nil
 	}
-	if p.mark("(") {
+	if p.takeMark("(") {
 		return p.function(strings.ToUpper(t.text))
 	}
 	if t.text != p.query.alias && !strings.EqualFold(t.text, "root") {
@@ -408,18 +408,18 @@ func (p *parser) named(t token) (expr, error) {
 	e := path{}
 	for {
 		switch {
-		case p.mark("."):
+		case p.takeMark("."):
 			if p.tokens[p.at].kind != tokenName {
 				return nil, p.fail()
 			}
 			e = append(e, p.tokens[p.at].text)
 			p.at++
-		case p.mark("["):
+		case p.takeMark("["):
 			if p.tokens[p.at].kind != tokenString {
 				return nil, p.fail()
 			}
 			e = append(e, p.tokens[p.at].text)
-			if p.at++; !p.mark("]") {
+			if p.at++; !p.takeMark("]") {
 				return nil, p.fail()
 			}
 		default:
@@ -436,9 +436,9 @@ func (p *parser) function(name string) (expr, error) {
 	kind, isAggregate := aggregateKinds[name]
 	if isAggregate {
 		if !within {
-			return nil, fmt.Errorf("%s may not stand here", name)
+			return nil, fmt.Errorf("%s is not allowed here: aggregates are for SELECT only", name)
 		}
-		p.aggregates = false // none within another
+		p.aggregates = false // aggregates can't be nested
 	}
 	list, err := p.list(")")
 	p.aggregates = within
@@ -460,24 +460,24 @@ func (p *parser) function(name string) (expr, error) {
 	if len(list) != f.arguments {
 		return nil, fmt.Errorf("%s needs %d arguments", name, f.arguments)
 	}
-	return application{f.apply, list}, nil
+	return functionCall{f.apply, list}, nil
 }
 
-// is tells whether the next word is a keyword; word takes it.
-func (p *parser) is(keyword string) bool {
+// isKeyword reports whether the next token is a keyword; takeKeyword reads it if so.
+func (p *parser) isKeyword(keyword string) bool {
 	t := p.tokens[p.at]
 	return t.kind == tokenName && strings.EqualFold(t.text, keyword)
 }
 
-func (p *parser) word(keyword string) bool {
-	if !p.is(keyword) {
+func (p *parser) takeKeyword(keyword string) bool {
+	if !p.isKeyword(keyword) {
 		return false
 	}
 	p.at++
 	return true
 }
 
-func (p *parser) mark(text string) bool {
+func (p *parser) takeMark(text string) bool {
 	if t := p.tokens[p.at]; t.kind != tokenMark || t.text != text {
 		return false
 	}

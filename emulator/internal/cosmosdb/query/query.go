@@ -101,7 +101,7 @@ func (q *Query) SetCount(n int64) { q.aggregates[0].count = n }
 func (q *Query) SortKeys(document []byte) []Value {
 	keys := make([]Value, len(q.order))
 	for i, k := range q.order {
-		keys[i] = k.expr.eval(document).keep()
+		keys[i] = k.expr.eval(document).clone()
 	}
 	return keys
 }
@@ -200,9 +200,9 @@ func idsOf(e expr, ids map[string]bool) bool {
 		return e.operator == "=" && (add(e.left, e.right) || add(e.right, e.left))
 	case membership:
 		return add(e.of, e.list...)
-	case all:
+	case conjunction:
 		return slices.ContainsFunc(e, func(operand expr) bool { return idsOf(operand, ids) })
-	case some:
+	case disjunction:
 		return !slices.ContainsFunc(e, func(operand expr) bool { return !idsOf(operand, ids) })
 	}
 	return false

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
-// Value is a value in a query. The zero value is undefined, which a property that isn't there is.
+// Value is a value in a query. The zero value is undefined, as a property that doesn't
+// exist.
 type Value struct {
 	kind   kind
 	truth  bool
@@ -19,7 +20,7 @@ type Value struct {
 	raw    []byte // of arrays and objects, in JSON
 }
 
-// kind is in the order in which ORDER BY sorts values of different types.
+// kind is a type of value. ORDER BY sorts values of different types in this order.
 type kind byte
 
 const (
@@ -32,7 +33,7 @@ const (
 	kindObject
 )
 
-// valueOf reads a value from valid JSON.
+// valueOf returns the value of valid JSON.
 func valueOf(raw []byte) Value {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -50,7 +51,7 @@ func valueOf(raw []byte) Value {
 	case '{':
 		return Value{kind: kindObject, raw: raw}
 	}
-	f, _ := strconv.ParseFloat(string(raw), 64) // too large a number is infinite, as in the documents' readers
+	f, _ := strconv.ParseFloat(string(raw), 64) // a number that is too large becomes infinite
 	return Value{kind: kindNumber, number: f, raw: raw}
 }
 
@@ -65,7 +66,7 @@ func (v Value) appendJSON(dst []byte) []byte {
 		return strconv.AppendBool(dst, v.truth)
 	case kindNumber:
 		if v.raw != nil {
-			return append(dst, v.raw...) // as it was written
+			return append(dst, v.raw...) // as written in the document
 		}
 		return appendNumber(dst, v.number)
 	case kindString:
@@ -75,7 +76,8 @@ func (v Value) appendJSON(dst []byte) []byte {
 	}
 }
 
-// compare orders values of one type. Arrays and objects are equal if they are written alike.
+// compare orders values of the same type. Arrays and objects are equal if their JSON
+// text is equal.
 func (v Value) compare(o Value) int {
 	switch v.kind {
 	case kindBool:
@@ -89,7 +91,7 @@ func (v Value) compare(o Value) int {
 	}
 }
 
-// order is compare over all types.
+// order orders values of any types.
 func (v Value) order(o Value) int {
 	if c := cmp.Compare(v.kind, o.kind); c != 0 {
 		return c
@@ -108,7 +110,8 @@ func (v Value) isTrue() bool { return v.kind == kindBool && v.truth }
 
 func boolean(b bool) Value { return Value{kind: kindBool, truth: b} }
 
-// appendNumber appends a number as JSON has it: whole ones without an exponent as long as they are exact.
+// appendNumber appends a number in JSON: integers without an exponent, as long as they
+// are exact.
 func appendNumber(dst []byte, f float64) []byte {
 	if f == float64(int64(f)) && f < 1<<53 && f > -1<<53 {
 		return strconv.AppendInt(dst, int64(f), 10)

@@ -22,21 +22,21 @@ func (c *call) writeDocument(owner *Container, v verb) *failure {
 	}
 	doc := &c.buffers.doc
 	if err := doc.read(data, owner.paths); err != nil {
-		return refusedDocument(err)
+		return documentFailure(err)
 	}
 	if f := c.checkKey(owner, doc); f != nil {
 		return f
 	}
 	if v == verbReplace && string(doc.id) != c.path[5] {
-		return bad("The id in the document must be that in the request's path.")
+		return badRequest("The id in the document must be that in the request's path.")
 	}
 	op := operation{verb: v, doc: doc, id: doc.id, keyText: doc.keyText}
-	return c.one(owner, &op, owner.hash.Hash(doc.key...))
+	return c.pointOperation(owner, &op, owner.hash.Hash(doc.key...))
 }
 
-// refusedDocument is the answer to a document that can't be stored.
-func refusedDocument(err error) *failure {
-	f := bad(sentence(err))
+// documentFailure returns the response to a document that can't be stored.
+func documentFailure(err error) *failure {
+	f := badRequest(userMessage(err))
 	if errors.Is(err, errTooLarge) {
 		f.status = http.StatusRequestEntityTooLarge
 	}
@@ -44,8 +44,8 @@ func refusedDocument(err error) *failure {
 	return f
 }
 
-// sentence is an error for the eyes of a client's user.
-func sentence(err error) string {
+// userMessage returns an error's text as a sentence for the client's user.
+func userMessage(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
@@ -66,17 +66,18 @@ func (c *call) checkKey(owner *Container, doc *document) *failure {
 	return nil
 }
 
-// parseKey reads the whole partition key of a document from a header or an operation.
+// parseKey parses the complete partition key of a document, from a header or an
+// operation.
 func (c *Container) parseKey(text string) ([]epk.Value, *failure) {
 	if text == "" {
-		return nil, bad("The partition key must be stated in the header x-ms-documentdb-partitionkey.")
+		return nil, badRequest("The partition key must be stated in the header x-ms-documentdb-partitionkey.")
 	}
 	values, err := epk.Parse([]byte(text))
 	if err != nil || len(text) > maxKey*6 {
-		return nil, bad("Partition key " + strconv.Quote(text[:min(len(text), 40)]) + " is invalid.")
+		return nil, badRequest("Partition key " + strconv.Quote(text[:min(len(text), 40)]) + " is invalid.")
 	}
 	if len(values) == 0 && len(c.paths) == 1 {
-		values = []epk.Value{epk.Undefined} // what old clients write for a document without the property
+		values = []epk.Value{epk.Undefined} // old clients send it for a document without the property
 	}
 	if len(values) != len(c.paths) {
 		return nil, &failure{
@@ -87,8 +88,9 @@ func (c *Container) parseKey(text string) ([]epk.Value, *failure) {
 	return values, nil
 }
 
-// addressed is an operation on the document that the request's path and key say.
-func (c *call) addressed(owner *Container, v verb) (op operation, hash string, f *failure) {
+// operationFromPath returns an operation on the document in the request's path and its
+// effective partition key.
+func (c *call) operationFromPath(owner *Container, v verb) (op operation, hash string, f *failure) {
 	values, f := owner.parseKey(c.r.Header.Get(keyHeader))
 	if f != nil {
 		return op, "", f
@@ -97,23 +99,23 @@ func (c *call) addressed(owner *Container, v verb) (op operation, hash string, f
 }
 
 func (c *call) readDocument(owner *Container) *failure {
-	op, hash, f := c.addressed(owner, verbRead)
+	op, hash, f := c.operationFromPath(owner, verbRead)
 	if f != nil {
 		return f
 	}
-	return c.one(owner, &op, hash)
+	return c.pointOperation(owner, &op, hash)
 }
 
 func (c *call) deleteDocument(owner *Container) *failure {
-	op, hash, f := c.addressed(owner, verbDelete)
+	op, hash, f := c.operationFromPath(owner, verbDelete)
 	if f != nil {
 		return f
 	}
-	return c.one(owner, &op, hash)
+	return c.pointOperation(owner, &op, hash)
 }
 
-// one carries out an operation and answers.
-func (c *call) one(owner *Container, op *operation, hash string) *failure {
+// pointOperation executes an operation on one document and sends the response.
+func (c *call) pointOperation(owner *Container, op *operation, hash string) *failure {
 	op.hash = hashOf(op.keyText, op.id)
 	op.ifMatch = []byte(c.r.Header.Get("If-Match"))
 	op.ifNoneMatch = []byte(c.r.Header.Get("If-None-Match"))
@@ -130,7 +132,7 @@ func (c *call) one(owner *Container, op *operation, hash string) *failure {
 			if owner.isClosed() {
 				return failNotFound()
 			}
-			continue // split since it was looked up: the gateway routes anew
+			continue // it was split after it was looked up: route again, as the gateway does
 		}
 		res := owner.apply(p, op, now, nil)
 		c.buffers.out = c.buffers.out[:0]
@@ -151,12 +153,13 @@ func (c *call) one(owner *Container, op *operation, hash string) *failure {
 	}
 }
 
-// minimal tells whether the client wants to be spared of the document that it wrote.
+// minimal reports whether the client doesn't want the written document in the response.
 func (c *call) minimal(v verb) bool {
 	return v != verbRead && strings.Contains(c.r.Header.Get("Prefer"), "return=minimal")
 }
 
-// session states the session token; reads always see the last write, so that no one needs it.
+// session sets the session token. Reads always see the latest write, so clients don't
+// need it.
 func (c *call) session(owner *Container, rangeID string) {
 	h := c.w.Header()
 	h["X-Ms-Session-Token"] = []string{rangeID + ":-1#" + strconv.FormatUint(owner.version.Load(), 10)}

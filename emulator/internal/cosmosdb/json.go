@@ -15,7 +15,7 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, text...)
 }
 
-// mustJSON is for values of the package's own types.
+// mustJSON encodes a value of the package's own types, which cannot fail.
 func mustJSON(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {

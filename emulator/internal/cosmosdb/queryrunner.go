@@ -6,15 +6,15 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb/query"
 )
 
-// runner finds a page of a query's documents.
-type runner struct {
+// queryRunner executes a query for one page of results.
+type queryRunner struct {
 	query *query.Query
 	scope *scope
-	ids   map[string]bool // the documents that can be found have one of them; nil: any
+	ids   map[string]bool // of the documents that can match; nil: any
 	page  int
 
-	at      progress // where the page begins, but for the count of what was passed
-	next    progress // where the one after it does
+	from    continuation // where the page begins; Passed counts on
+	next    continuation // where the next page begins
 	more    bool
 	out     []byte
 	written int
@@ -23,14 +23,14 @@ type runner struct {
 	scratch []byte
 }
 
-// sorted is a document that waits to be put in order.
+// sorted is a result that is to be sorted.
 type sorted struct {
 	keys []query.Value
 	text []byte
 }
 
-// over runs the query over partitions.
-func (r *runner) over(partitions []*partition) *failure {
+// scanAll executes the query on partitions.
+func (r *queryRunner) scanAll(partitions []*partition) *failure {
 	q := r.query
 	start := len(r.out)
 	if n := r.countAll(partitions); n >= 0 {
@@ -40,9 +40,9 @@ func (r *runner) over(partitions []*partition) *failure {
 	}
 	for _, p := range partitions {
 		after := uint64(0)
-		if !r.gathers() {
+		if !r.needsAll() {
 			var done bool
-			if after, done = r.at.after(p.bounds); done {
+			if after, done = r.from.after(p.bounds); done {
 				continue
 			}
 		}
@@ -66,11 +66,12 @@ func (r *runner) over(partitions []*partition) *failure {
 	return nil
 }
 
-// gathers tells whether all documents must be seen before there is a result.
-func (r *runner) gathers() bool { return r.query.Aggregates() || r.query.Sorted() }
+// needsAll reports whether all documents must be read before there is a result.
+func (r *queryRunner) needsAll() bool { return r.query.Aggregates() || r.query.Sorted() }
 
-// countAll is the number of all documents, where that is what is asked for: it needs no scan. Else it is -1.
-func (r *runner) countAll(partitions []*partition) int64 {
+// countAll returns the number of documents if the query asks for nothing else, which
+// needs no scan; otherwise -1.
+func (r *queryRunner) countAll(partitions []*partition) int64 {
 	if !r.query.CountsAll() || r.scope.key != nil || r.scope.prefix != nil {
 		return -1
 	}
@@ -83,8 +84,9 @@ func (r *runner) countAll(partitions []*partition) int64 {
 	return n
 }
 
-// scan looks at a partition's documents, and lets writers in between. more says that the page is full.
-func (r *runner) scan(p *partition, after uint64) (more bool, f *failure) {
+// scan reads a partition's documents, and lets writers continue in between. More means
+// that the page is full.
+func (r *queryRunner) scan(p *partition, after uint64) (more bool, f *failure) {
 	for {
 		seen := 0
 		p.mu.Lock()
@@ -109,16 +111,17 @@ func (r *runner) scan(p *partition, after uint64) (more bool, f *failure) {
 		})
 		p.mu.Unlock()
 		if more || f != nil || seen < scanStep {
-			r.next = r.at.reach(p.bounds, after)
+			r.next = r.from.advance(p.bounds, after)
 			return more, f
 		}
 	}
 }
 
-// visit takes a document into the result, if it belongs there. more says that it does, but the page is full. The partition is locked.
-func (r *runner) visit(rec record) (more bool, f *failure) {
+// visit adds a document to the result if it matches. More means that it matches, but
+// the page is full. The partition's mutex is held.
+func (r *queryRunner) visit(rec record) (more bool, f *failure) {
 	q := r.query
-	if !r.scope.holds(rec) || r.ids != nil && !r.ids[string(rec.id())] {
+	if !r.scope.contains(rec) || r.ids != nil && !r.ids[string(rec.id())] {
 		return false, nil
 	}
 	r.scratch = r.scope.owner.appendDocument(r.scratch[:0], rec)
@@ -131,7 +134,7 @@ func (r *runner) visit(rec record) (more bool, f *failure) {
 		return false, nil
 	case q.Sorted():
 		if len(r.sorted) == maxSorted {
-			return false, bad("The emulator sorts up to 100000 documents: narrow the query.")
+			return false, badRequest("The emulator sorts up to 100000 documents: narrow the query.")
 		}
 		if text := q.Project(nil, r.scratch); text != nil {
 			r.sorted = append(r.sorted, sorted{q.SortKeys(r.scratch), text})
@@ -146,23 +149,23 @@ func (r *runner) visit(rec record) (more bool, f *failure) {
 		r.more = true
 		return true, nil
 	}
-	r.at.Passed++
-	if r.at.Passed > q.Offset {
+	r.from.Passed++
+	if r.from.Passed > q.Offset {
 		r.emit(q.Project(nil, r.scratch))
 	}
 	return false, nil
 }
 
-// ended tells whether TOP or LIMIT has been reached.
-func (r *runner) ended() bool {
+// ended reports whether TOP or LIMIT has been reached.
+func (r *queryRunner) ended() bool {
 	q := r.query
-	return q.Top >= 0 && r.at.Passed >= q.Top || q.Limit >= 0 && r.at.Passed >= q.Offset+q.Limit
+	return q.Top >= 0 && r.from.Passed >= q.Top || q.Limit >= 0 && r.from.Passed >= q.Offset+q.Limit
 }
 
-func (r *runner) full() bool { return r.written >= r.page || len(r.out) >= maxPageSize }
+func (r *queryRunner) full() bool { return r.written >= r.page || len(r.out) >= maxPageSize }
 
-// emit writes a result; one that is undefined is left out.
-func (r *runner) emit(text []byte) {
+// emit writes a result. An undefined one, nil, is left out.
+func (r *queryRunner) emit(text []byte) {
 	if text == nil {
 		return
 	}
@@ -173,8 +176,8 @@ func (r *runner) emit(text []byte) {
 	r.written++
 }
 
-// finish writes what could not be written before all documents were seen.
-func (r *runner) finish() *failure {
+// finish writes the results that need all documents: aggregates and sorted ones.
+func (r *queryRunner) finish() *failure {
 	q := r.query
 	if q.Aggregates() {
 		r.emit(q.Project(nil, nil))
@@ -184,16 +187,16 @@ func (r *runner) finish() *failure {
 		return nil
 	}
 	slices.SortStableFunc(r.sorted, func(a, b sorted) int { return q.Compare(a.keys, b.keys) })
-	for _, s := range r.sorted[min(r.at.Passed, len(r.sorted)):] {
+	for _, s := range r.sorted[min(r.from.Passed, len(r.sorted)):] {
 		if r.ended() {
 			return nil
 		}
 		if r.full() {
 			r.more = true
-			r.next = progress{Passed: r.at.Passed}
+			r.next = continuation{Passed: r.from.Passed}
 			return nil
 		}
-		if r.at.Passed++; r.at.Passed > q.Offset {
+		if r.from.Passed++; r.from.Passed > q.Offset {
 			r.emit(s.text)
 		}
 	}
