@@ -9,7 +9,7 @@ import (
 )
 
 func (a *app) audit() *cobra.Command {
-	return a.group("audit", "Find out whether anything was lost", a.auditHub(), a.auditTelemetry())
+	return a.group("audit", "Check whether events were lost", a.auditHub(), a.auditTelemetry())
 }
 
 // Exit codes of audits.
@@ -18,8 +18,7 @@ const (
 	exitUndecided = 2
 )
 
-// verdictError ends a command whose work is done with an exit code that says
-// what it found.
+// verdictError is the result of an audit that is not good. Its exit code says what was found.
 type verdictError struct {
 	code int
 	text string
@@ -27,8 +26,8 @@ type verdictError struct {
 
 func (e *verdictError) Error() string { return e.text }
 
-// undecided makes of whatever kept an audit from its verdict that there is
-// none: exit code 1 says that something is lost.
+// undecided gives an error that prevented a verdict the exit code for "undecided", since exit code 1
+// means that events are lost.
 func undecided(ctx context.Context, err error) error {
 	var found *verdictError
 	var mistake *usage.Error
@@ -36,7 +35,7 @@ func undecided(ctx context.Context, err error) error {
 	case err == nil, errors.As(err, &found), errors.As(err, &mistake):
 		return err
 	case ctx.Err() != nil:
-		return &verdictError{exitUndecided, "interrupted before it could tell"}
+		return &verdictError{exitUndecided, "interrupted before it could decide"}
 	}
 	return &verdictError{exitUndecided, err.Error()}
 }

@@ -30,17 +30,16 @@ func (a *app) auditHub() *cobra.Command {
 	var flags auditFlags
 	cmd := &cobra.Command{
 		Use:   "hub --config PIPELINE.yaml",
-		Short: "Compare what a hub holds with the rows and dead letters of a pipeline, event by event",
-		Long: `Read a hub from its first event to its last and look for each event's row or dead
-letter, by partition and sequence number. What the checkpoint has passed must
-have exactly one of them. The pipeline may run meanwhile.
+		Short: "Compare the events of a hub with the rows and dead letters of a pipeline",
+		Long: `Read a hub from its first event to its last, and look for the row or the dead letter of
+each event, by partition and sequence number. Each event before the checkpoint must have
+exactly one of them. The pipeline can run at the same time.
 
-The pipeline must insert into a table that has columns mapped from partition and
-sequence. The hub is read by a consumer group of the audit's own, which must be
-there.
+The pipeline must insert into a table with columns for partition and sequence. The audit
+reads the hub with its own consumer group, which must exist.
 
-It exits with 0 if nothing is lost and nothing duplicated, with 1 if something is,
-and with 2 if it could not tell.`,
+Exit codes: 0 if no event is lost or duplicated, 1 if some are, 2 if the audit cannot
+decide.`,
 		Example: "  sluice audit hub --config flights.yaml\n  sluice audit hub --config flights.yaml --consumer-group audit --html audit.html",
 		Args:    cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
@@ -53,10 +52,10 @@ and with 2 if it could not tell.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.config, "config", "", "the `PIPELINE.yaml` that is audited")
+	f.StringVar(&flags.config, "config", "", "the `PIPELINE.yaml` to audit")
 	stageFlag(f, &flags.stage)
-	f.StringVar(&flags.consumerGroup, "consumer-group", "sluice-audit", "`name` of the consumer group that the audit reads by")
-	f.DurationVar(&flags.bin, "bin", time.Hour, "`length` of the report's bins of time")
+	f.StringVar(&flags.consumerGroup, "consumer-group", "sluice-audit", "`name` of the consumer group that the audit reads with")
+	f.DurationVar(&flags.bin, "bin", time.Hour, "`length` of a time bin in the report")
 	f.BoolVar(&flags.json, "json", false, "print the report as JSON")
 	f.StringVar(&flags.html, "html", "", "write the report to an HTML `file`")
 	_ = cmd.MarkFlagRequired("config")
@@ -69,7 +68,7 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 		return err
 	}
 	if flags.consumerGroup == p.Group.Name {
-		return usage.Errorf("--consumer-group %s is the pipeline's own: the hub lets no second reader into it", flags.consumerGroup)
+		return usage.Errorf("--consumer-group %s is the pipeline's own consumer group, and the hub allows it no second reader: name another group", flags.consumerGroup)
 	}
 	var read atomic.Int64
 	var watching sync.WaitGroup
@@ -95,7 +94,7 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 	case err != nil:
 		return err
 	case report.Undecided():
-		return &verdictError{exitUndecided, "can't tell of all events whether they were lost"}
+		return &verdictError{exitUndecided, "cannot decide for all events whether they were lost"}
 	case !report.Exact():
 		return &verdictError{exitLoss, "not exact: events are lost or duplicated"}
 	}

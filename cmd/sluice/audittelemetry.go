@@ -35,14 +35,14 @@ func (a *app) auditTelemetry() *cobra.Command {
 	var flags telemetryFlags
 	cmd := &cobra.Command{
 		Use:   "telemetry [FILE.csv | FILE.jsonl | --workspace ID]",
-		Short: "Tell sampling from loss in telemetry that counts events",
-		Long: `Compare, day by day, what Application Insights stored of a custom event with what
-it stands for, and say whether a drop is sampling, loss, or both. It reads an
-export (CSV with a header, or JSON lines; "-" is standard input) or asks a
-Log Analytics workspace, as Azure's default credential.
+		Short: "Distinguish sampling from loss in telemetry that counts events",
+		Long: `Compare, day by day, the stored items of a custom event in Application Insights with the
+number of events that they represent, and decide whether a drop is sampling, loss, or
+both. The input is an export (CSV with a header, or JSON lines; "-" is standard input),
+or a Log Analytics workspace, which is queried with Azure's default credential.
 
-It exits with 0 if nothing is lost, with 1 if there is a loss, and with 2 if it
-could not tell, because the days differ too much or for another reason.`,
+Exit codes: 0 if nothing is lost, 1 if there is a loss, 2 if the audit cannot decide,
+for example because the days differ too much.`,
 		Example: `  sluice audit telemetry export.csv --event imported --measurement flights --html report.html
   sluice audit telemetry --workspace 6f2a… --event imported --since 720h
   sluice audit telemetry export.jsonl --reference hub.csv`,
@@ -50,15 +50,15 @@ could not tell, because the days differ too much or for another reason.`,
 		RunE: a.runE(func(ctx context.Context, files []string) error {
 			switch {
 			case len(files) == 0 && flags.workspace == "":
-				return usage.Errorf("say what to read: a FILE, - for standard input, or --workspace ID")
+				return usage.Errorf("the input is missing: pass a FILE, - for standard input, or --workspace ID")
 			case len(files) > 0 && flags.workspace != "":
-				return usage.Errorf("a FILE and --workspace: one of them only")
+				return usage.Errorf("a FILE and --workspace exclude each other")
 			case flags.query != "" && flags.workspace == "":
-				return usage.Errorf("--query is for --workspace")
+				return usage.Errorf("--query needs --workspace")
 			case flags.tolerance <= 0 || flags.tolerance >= 1:
 				return usage.Errorf("--tolerance %v: must be between 0 and 1", flags.tolerance)
 			}
-			// Reading a file or a terminal doesn't look at ctx: a signal ends the process.
+			// Reading a file or a terminal ignores ctx, so a signal must end the process.
 			if flags.workspace != "" {
 				var stop context.CancelFunc
 				ctx, stop = untilInterrupted(ctx)
@@ -70,14 +70,14 @@ could not tell, because the days differ too much or for another reason.`,
 	f := cmd.Flags()
 	f.StringVar(&flags.filter.Event, "event", "", "`name` of the custom event (default all items)")
 	f.StringVar(&flags.filter.Measurement, "measurement", "", "`name` of its measurement (default: items are counted)")
-	f.DurationVar(&flags.bin, "bin", 24*time.Hour, "`length` of the charts' bins, which divides a day")
+	f.DurationVar(&flags.bin, "bin", 24*time.Hour, "`length` of a bin in the charts; a day must be a multiple of it")
 	f.StringVar(&flags.zone, "zone", "UTC", "time `zone` in which days begin, such as Europe/Berlin")
-	f.StringSliceVar(&flags.holidays, "holiday", nil, "`day` that takes no part in the verdict, as 2026-01-31; may be repeated")
-	f.StringVar(&flags.reference, "reference", "", "CSV `file` of day,count: what there was, unsampled")
-	f.Float64Var(&flags.tolerance, "tolerance", 0.05, "least `share` whose loss matters")
+	f.StringSliceVar(&flags.holidays, "holiday", nil, "`day` that the verdict ignores, such as 2026-01-31; can be repeated")
+	f.StringVar(&flags.reference, "reference", "", "CSV `file` with day,count: the real counts, without sampling")
+	f.Float64Var(&flags.tolerance, "tolerance", 0.05, "smallest `share` of events whose loss matters")
 	f.StringVar(&flags.workspace, "workspace", "", "`id` of a Log Analytics workspace")
-	f.StringVar(&flags.query, "query", "", "`file` with a query of your own for the workspace")
-	f.DurationVar(&flags.since, "since", 30*24*time.Hour, "how far `back` to ask the workspace")
+	f.StringVar(&flags.query, "query", "", "`file` with your own query for the workspace")
+	f.DurationVar(&flags.since, "since", 30*24*time.Hour, "query the workspace from this `duration` ago")
 	f.BoolVar(&flags.json, "json", false, "print the report as JSON")
 	f.StringVar(&flags.html, "html", "", "write the report with its charts to an HTML `file`")
 	f.StringVar(&flags.png, "png", "", "write the three charts to a `directory`, as PNG and SVG")
@@ -127,7 +127,7 @@ func (a *app) runTelemetry(ctx context.Context, files []string, flags *telemetry
 	case telemetry.Loss, telemetry.Both:
 		return &verdictError{exitLoss, "events are missing"}
 	case telemetry.CantTell:
-		return &verdictError{exitUndecided, "can't tell whether events are missing"}
+		return &verdictError{exitUndecided, "cannot decide whether events are missing"}
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (f *telemetryFlags) config(zone *time.Location) (*telemetry.Config, error) 
 	for _, text := range f.holidays {
 		day, err := time.ParseInLocation(time.DateOnly, text, zone)
 		if err != nil {
-			return nil, usage.Errorf("--holiday %s: write a day as 2026-01-31", text)
+			return nil, usage.Errorf("--holiday %s: write a day such as 2026-01-31", text)
 		}
 		cfg.Holidays = append(cfg.Holidays, day)
 	}
@@ -175,7 +175,7 @@ func readFile(name string, read func(io.Reader) error) error {
 	return nil
 }
 
-// ask reads from the workspace.
+// ask queries the workspace.
 func (f *telemetryFlags) ask(ctx context.Context, series *telemetry.Series) error {
 	query := loganalytics.Query(f.filter, f.bin)
 	if f.query != "" {
@@ -201,7 +201,7 @@ func (f *telemetryFlags) ask(ctx context.Context, series *telemetry.Series) erro
 	return w.Read(ctx, query, now.Add(-f.since), now, f.filter, series.Add)
 }
 
-// write leaves the report where the flags want it.
+// write writes the report to the files that the flags name.
 func (f *telemetryFlags) write(r *telemetry.Report, subject string) error {
 	if f.html != "" {
 		if err := create(f.html, func(w io.Writer) error { return r.WriteHTML(w, "Telemetry audit: "+subject) }); err != nil {

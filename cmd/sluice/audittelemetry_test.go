@@ -78,12 +78,12 @@ func TestAuditTelemetryMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "say what to read: a FILE, - for standard input, or --workspace ID"},
-		{[]string{file, "--workspace", "x"}, "a FILE and --workspace: one of them only"},
-		{[]string{file, "--query", "x"}, "--query is for --workspace"},
+		{nil, "the input is missing: pass a FILE, - for standard input, or --workspace ID"},
+		{[]string{file, "--workspace", "x"}, "a FILE and --workspace exclude each other"},
+		{[]string{file, "--query", "x"}, "--query needs --workspace"},
 		{[]string{file, "--zone", "Mars"}, "--zone Mars: not a time zone"},
 		{[]string{file, "--bin", "7h"}, "--bin: bins of 7h0m0s: take a length from 1m to 24h that divides a day"},
-		{[]string{file, "--holiday", "Easter"}, "--holiday Easter: write a day as 2026-01-31"},
+		{[]string{file, "--holiday", "Easter"}, "--holiday Easter: write a day such as 2026-01-31"},
 		{[]string{file, "--tolerance", "5"}, "--tolerance 5: must be between 0 and 1"},
 		{[]string{"none.csv"}, "sluice: none.csv: cannot be read: no such file or directory"},
 		{[]string{"."}, "sluice: .: cannot be read: is a directory"},

@@ -248,7 +248,7 @@ func TestAutoscaleMisuse(t *testing.T) {
 		want string
 		args []string
 	}{
-		{2, "say which: run, log, record, backtest", nil},
+		{2, "choose one of run, log, record, backtest", nil},
 		{2, "--part all: write collector, logic or scaler", []string{"run", file, "--part", "all"}},
 		{2, "--dry-run runs all parts", []string{"run", file, "--part", "logic", "--dry-run"}},
 		{1, "no such file", []string{"run", file + ".not"}},

@@ -14,11 +14,11 @@ import (
 )
 
 func (a *app) checkpoints() *cobra.Command {
-	return a.group("checkpoints", "Look at how far a pipeline is, or set where it goes on", a.checkpointsList(), a.checkpointsSet(), a.checkpointsImport())
+	return a.group("checkpoints", "List, set or import the checkpoints of a pipeline", a.checkpointsList(), a.checkpointsSet(), a.checkpointsImport())
 }
 
-// atTable opens the pipeline for fn.
-func atTable(ctx context.Context, config, stage string, fn func(context.Context, *checkpoint.Table) error) error {
+// withTable opens the pipeline and calls fn.
+func withTable(ctx context.Context, config, stage string, fn func(context.Context, *checkpoint.Table) error) error {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	p, err := loadStageWithCheckpoints(config, stage)
@@ -42,19 +42,20 @@ func (a *app) checkpointsList() *cobra.Command {
 		Use:   "list --config PIPELINE.yaml",
 		Short: "List position, lag, owner and dead letters of each partition",
 		Long: `List position, lag, owner and dead letters of each partition. The position is the
-sequence number of the event up to which all are done: "origin" before the first,
-"-" where no consumer has begun. The lag is how many events the hub holds behind
-it, "?" if the hub is out of reach; the lease is what is left of the owner's.`,
+sequence number of the last event of which all effects are committed, "origin" before
+the first event, or "-" if no consumer has started. The lag is the number of events in
+the hub after the position, or "?" if the hub cannot be reached. LEASE is the time until
+the owner's lease expires.`,
 		Example: "  sluice checkpoints list --config flights.yaml\n  sluice checkpoints list --config stages.yaml --stage clean --json",
 		Args:    cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
-			return atTable(ctx, config, stage, func(ctx context.Context, t *checkpoint.Table) error {
+			return withTable(ctx, config, stage, func(ctx context.Context, t *checkpoint.Table) error {
 				rows, hub, err := t.List(ctx)
 				if err != nil {
 					return err
 				}
 				if hub != nil {
-					a.log.Warn("the hub is out of reach: lag is not known", "error", hub)
+					a.log.Warn("hub unreachable, lag unknown", "error", hub)
 				}
 				if asJSON {
 					return results.JSON(a.out, results.DescribeCheckpoints(rows))
@@ -63,9 +64,9 @@ it, "?" if the hub is out of reach; the lease is what is left of the owner's.`,
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&config, "config", "", "the `PIPELINE.yaml` whose checkpoints these are")
+	cmd.Flags().StringVar(&config, "config", "", "the `PIPELINE.yaml` that the checkpoints belong to")
 	stageFlag(cmd.Flags(), &stage)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for scripts")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	_ = cmd.MarkFlagRequired("config")
 	return cmd
 }
@@ -85,45 +86,46 @@ func (a *app) checkpointsSet() *cobra.Command {
 	var s setFlags
 	cmd := &cobra.Command{
 		Use:   "set --config PIPELINE.yaml {--partition P…|--all} --to START",
-		Short: "Set where partitions go on",
-		Long: `Set where partitions go on: earliest, latest, a time like 2026-01-31T08:00:00Z,
-"24h ago", "sequence N" or "offset O"; the event there is the first to be
-delivered, or the next to come where START is past the newest. Events that were
-done are then delivered again, or others passed over; the command says how many.
+		Short: "Set the position from which partitions are read",
+		Long: `Set the position from which partitions are read: earliest, latest, a time such as
+2026-01-31T08:00:00Z, "24h ago", "sequence N" or "offset O". The event at START is the
+first to be delivered; if START is after the newest event, the next new event is. Events
+that were processed can then be delivered again, and others can be skipped: the command
+prints how many.
 
-It refuses while a partition has a live owner, before it has changed anything.
-With --force the owner is fenced off: what it has not committed yet it never will.
+The command refuses to change anything while a partition has a live owner. With --force
+the owner is fenced: it cannot commit any more.
 
-Going back brings back no ids of a stage before that were forgotten since: of a
-message that it sent twice, before START and behind it, both may take effect.`,
+Deduplication state that was dropped in the meantime is not restored: if an earlier stage
+sent a message twice, once before START and once after it, both can take effect.`,
 		Example: `  sluice checkpoints set --config flights.yaml --all --to earliest --dry-run
   sluice checkpoints set --config flights.yaml --partition 3 --to "sequence 1200"`,
 		Args: cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			if s.all == (len(s.partitions) > 0) {
-				return usage.Errorf("say which: --partition P or --all")
+				return usage.Errorf("choose partitions: pass --partition P or --all")
 			}
 			if s.to == "" {
-				return usage.Errorf("say where to: --to earliest, latest, a time, \"24h ago\", \"sequence N\" or \"offset O\"")
+				return usage.Errorf("--to is missing: pass earliest, latest, a time, \"24h ago\", \"sequence N\" or \"offset O\"")
 			}
 			start, err := sluice.ParseStart(s.to)
 			if err != nil {
 				return usage.Errorf("--to: %v", err)
 			}
-			return atTable(ctx, s.config, s.stage, func(ctx context.Context, t *checkpoint.Table) error {
+			return withTable(ctx, s.config, s.stage, func(ctx context.Context, t *checkpoint.Table) error {
 				return a.setCheckpoints(ctx, t, &s, start)
 			})
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.config, "config", "", "the `PIPELINE.yaml` whose checkpoints these are")
+	f.StringVar(&s.config, "config", "", "the `PIPELINE.yaml` that the checkpoints belong to")
 	stageFlag(f, &s.stage)
-	f.BoolVar(&s.json, "json", false, "print JSON, for scripts")
-	f.StringSliceVar(&s.partitions, "partition", nil, "the `partition`; repeat for more")
+	f.BoolVar(&s.json, "json", false, "print JSON")
+	f.StringSliceVar(&s.partitions, "partition", nil, "a `partition`; can be repeated")
 	f.BoolVar(&s.all, "all", false, "all partitions")
-	f.StringVar(&s.to, "to", "", "`where` to go on")
-	f.BoolVar(&s.force, "force", false, "even if a partition has a live owner")
-	f.BoolVar(&s.dryRun, "dry-run", false, "say what would change, and change nothing")
+	f.StringVar(&s.to, "to", "", "`position` to read from")
+	f.BoolVar(&s.force, "force", false, "also if a partition has a live owner, which is fenced")
+	f.BoolVar(&s.dryRun, "dry-run", false, "print what would change, and change nothing")
 	_ = cmd.MarkFlagRequired("config")
 	return cmd
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 
-// storageEnv is where Azure's own tools look for it too.
+// storageEnv is the variable that Azure's own tools use too.
 const storageEnv = "AZURE_STORAGE_CONNECTION_STRING"
 
 type importFlags struct {
@@ -37,26 +37,27 @@ func (a *app) checkpointsImport() *cobra.Command {
 	var f importFlags
 	cmd := &cobra.Command{
 		Use:   "import --from-blob CONTAINER-URL --config PIPELINE.yaml",
-		Short: "Take over the checkpoints of another event processor",
-		Long: `Take over the checkpoints that another event processor of the same hub and
-consumer group has left in a container of Azure Blob Storage, so that this
-pipeline goes on where that one stopped: those of the Azure SDKs for Go, .NET,
-Java, JavaScript and Python, of Azure Functions, and of the older
-EventProcessorHost. The container is only read.
+		Short: "Import the checkpoints of another event processor",
+		Long: `Import the checkpoints that another event processor of the same hub and consumer group
+keeps in a container of Azure Blob Storage, so that this pipeline continues where that
+processor stopped. The checkpoints can be those of the Azure SDKs for Go, .NET, Java,
+JavaScript and Python, of Azure Functions, and of the older EventProcessorHost. The
+container is only read.
 
-The credentials for the container, in this order:
-  - a shared access signature in the URL (?sv=…&sig=…) that allows to read and list;
+Credentials for the container, in this order:
+  - a shared access signature in the URL (?sv=…&sig=…) with the rights read and list;
   - the connection string of the storage account in ` + storageEnv + `;
-    --from-blob may then be the container's name alone;
-  - Entra ID: the environment's, a managed identity's, or that of az login, with
-    the role Storage Blob Data Reader.
+    --from-blob can then be only the container's name;
+  - Entra ID: from the environment, a managed identity, or az login, with the role
+    Storage Blob Data Reader.
 
-It refuses, before it has changed anything, while the other processor or a
-consumer of this pipeline is at work on a partition; where this pipeline has a
-checkpoint already; and where events behind the other's checkpoint have passed
-retention. --force goes ahead in these cases: a consumer of this pipeline is
-fenced off, and where events are gone it goes on with the oldest. A checkpoint
-past the end of the hub is of another hub, and is refused in any case.`,
+The command refuses to change anything if
+  - the other processor, or a consumer of this pipeline, still reads a partition;
+  - this pipeline has a checkpoint already;
+  - events after the other processor's checkpoint have passed retention.
+With --force it continues in these cases: a consumer of this pipeline is fenced, and
+where events are gone, reading continues with the oldest event. A checkpoint past the
+end of the hub belongs to another hub and is always refused.`,
 		Example: `  export ` + storageEnv + `="$(az storage account show-connection-string -n ACCOUNT -o tsv)"
   sluice checkpoints import --from-blob azure-webjobs-eventhub --config flights.yaml --dry-run`,
 		Args: cobra.NoArgs,
@@ -65,25 +66,25 @@ past the end of the hub is of another hub, and is refused in any case.`,
 			if err != nil {
 				return err
 			}
-			return atTable(ctx, f.config, f.stage, func(ctx context.Context, t *checkpoint.Table) error {
+			return withTable(ctx, f.config, f.stage, func(ctx context.Context, t *checkpoint.Table) error {
 				return a.importCheckpoints(ctx, t, client, &f)
 			})
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.config, "config", "", "the `PIPELINE.yaml` whose checkpoints are set")
+	flags.StringVar(&f.config, "config", "", "the `PIPELINE.yaml` that gets the checkpoints")
 	stageFlag(flags, &f.stage)
 	flags.StringVar(&f.from, "from-blob", "", "the `URL` of the container, https://ACCOUNT.blob.core.windows.net/CONTAINER")
-	flags.StringVar(&f.prefix, "prefix", "", "what comes before the names of the blobs in the container, such as `FOLDER/`")
-	flags.BoolVar(&f.json, "json", false, "print JSON, for scripts")
-	flags.BoolVar(&f.force, "force", false, "even if a partition has an owner or a checkpoint, or events are gone")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would change, and change nothing")
+	flags.StringVar(&f.prefix, "prefix", "", "`prefix` of the blobs' names in the container, such as FOLDER/")
+	flags.BoolVar(&f.json, "json", false, "print JSON")
+	flags.BoolVar(&f.force, "force", false, "also if a partition has an owner or a checkpoint, or events are gone")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would change, and change nothing")
 	_ = cmd.MarkFlagRequired("config")
 	_ = cmd.MarkFlagRequired("from-blob")
 	return cmd
 }
 
-// storage makes a client of the container to import from.
+// storage makes a client for the container to import from.
 func storage(from string) (*container.Client, error) {
 	cfg := &blobstore.Config{}
 	if !strings.Contains(from, "sig=") {
@@ -91,7 +92,7 @@ func storage(from string) (*container.Client, error) {
 		switch {
 		case cfg.ConnectionString != "":
 		case !strings.Contains(from, "://"):
-			return nil, usage.Errorf("--from-blob: the name of a container needs the storage account's connection string in " + storageEnv + "; or write its URL")
+			return nil, usage.Errorf("--from-blob: a container's name needs the storage account's connection string in " + storageEnv + "; or pass the container's URL")
 		case strings.HasPrefix(from, "https://"):
 			credential, err := azidentity.NewDefaultAzureCredential(nil)
 			if err != nil {
@@ -107,7 +108,7 @@ func storage(from string) (*container.Client, error) {
 	return client, nil
 }
 
-// importCheckpoints plans all moves before it makes the first.
+// importCheckpoints plans all moves before it makes the first one.
 func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, client *container.Client, f *importFlags) error {
 	found, err := azurecheckpoints.Read(ctx, client, f.prefix, t.Group)
 	if err != nil {
@@ -143,9 +144,9 @@ func noneFound(t *checkpoint.Table, others []string) error {
 	const shown = 5
 	more := ""
 	if len(others) > 0 {
-		more = "; it has those of " + strings.Join(others[:min(len(others), shown)], ", ")
+		more = "; it has checkpoints of " + strings.Join(others[:min(len(others), shown)], ", ")
 	}
-	return fmt.Errorf("the container has no checkpoints of %v%s: look at hub and consumer group in the pipeline, and whether the blobs' names have a prefix (--prefix)", t.Group, more)
+	return fmt.Errorf("the container has no checkpoints of %v%s: check the hub and the consumer group of the pipeline, and whether the blobs' names have a prefix (--prefix)", t.Group, more)
 }
 
 func foreign(c azurecheckpoints.Checkpoint) checkpoint.Foreign {

@@ -20,12 +20,12 @@ import (
 )
 
 func (a *app) deadLetters() *cobra.Command {
-	return a.group("deadletters", "Look at the events that failed, retry them, or give them up",
+	return a.group("deadletters", "List events that failed permanently, retry them, or discard them",
 		a.deadLettersList(), a.deadLettersShow(), a.deadLettersRetry(), a.deadLettersDiscard())
 }
 
-// letterFlags are those that select dead letters.
-type letterFlags struct {
+// selectFlags select dead letters.
+type selectFlags struct {
 	config string
 	stage  string
 	json   bool
@@ -35,27 +35,27 @@ type letterFlags struct {
 }
 
 const selecting = `
-Dead letters are selected by their ids, by --where, or all of them by --all:
+Select dead letters by their ids, by conditions with --where, or all of them with --all:
 
   --where "partition=3, error~timeout, since=24h ago, status=dead, key=LAX, sequence=10..20"
 
-Discarded ones are left alone unless selected by id or by status.`
+Discarded dead letters are not selected, except by id or by status.`
 
-func (l *letterFlags) add(cmd *cobra.Command) {
+func (l *selectFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&l.config, "config", "", "the `PIPELINE.yaml` whose dead letters these are")
+	f.StringVar(&l.config, "config", "", "the `PIPELINE.yaml` that the dead letters belong to")
 	stageFlag(f, &l.stage)
-	f.BoolVar(&l.json, "json", false, "print JSON, for scripts")
-	f.BoolVar(&l.all, "all", false, "select all")
-	f.StringVar(&l.where, "where", "", "select those that meet all `conditions`")
+	f.BoolVar(&l.json, "json", false, "print JSON")
+	f.BoolVar(&l.all, "all", false, "select all dead letters")
+	f.StringVar(&l.where, "where", "", "select the dead letters that meet all `conditions`")
 	_ = cmd.MarkFlagRequired("config")
 }
 
-// filter makes a filter of flags and ids.
-func (l *letterFlags) filter(args []string) (sluice.DeadLetterFilter, error) {
+// filter makes a filter from flags and ids.
+func (l *selectFlags) filter(args []string) (sluice.DeadLetterFilter, error) {
 	var f sluice.DeadLetterFilter
 	if l.all && l.where != "" || l.all && len(args) > 0 {
-		return f, usage.Errorf("--all goes without ids and --where")
+		return f, usage.Errorf("--all excludes ids and --where")
 	}
 	if l.where != "" {
 		var err error
@@ -66,7 +66,7 @@ func (l *letterFlags) filter(args []string) (sluice.DeadLetterFilter, error) {
 	for _, text := range args {
 		id, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return f, usage.Errorf("%q is not a dead letter's id", text)
+			return f, usage.Errorf("%q is not the id of a dead letter", text)
 		}
 		if !slices.Contains(l.ids, id) {
 			l.ids = append(l.ids, id)
@@ -80,15 +80,15 @@ func (l *letterFlags) filter(args []string) (sluice.DeadLetterFilter, error) {
 }
 
 // must is filter for commands that change what they select.
-func (l *letterFlags) must(args []string) (sluice.DeadLetterFilter, error) {
+func (l *selectFlags) must(args []string) (sluice.DeadLetterFilter, error) {
 	if !l.all && l.where == "" && len(args) == 0 {
-		return sluice.DeadLetterFilter{}, usage.Errorf("say which: ids, --where or --all")
+		return sluice.DeadLetterFilter{}, usage.Errorf("select dead letters: pass ids, --where or --all")
 	}
 	return l.filter(args)
 }
 
-// selected lists what the filter selects; an id that is not there is an error.
-func (l *letterFlags) selected(ctx context.Context, d *deadletters.Admin, f sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+// selected lists what the filter selects. An id that does not exist is an error.
+func (l *selectFlags) selected(ctx context.Context, d *deadletters.Admin, f sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 	letters, err := d.Select(ctx, f)
 	if err != nil || l.where != "" {
 		return letters, err
@@ -101,8 +101,8 @@ func (l *letterFlags) selected(ctx context.Context, d *deadletters.Admin, f slui
 	return letters, nil
 }
 
-// atDesk opens the pipeline for fn.
-func (l *letterFlags) atDesk(ctx context.Context, fn func(context.Context, *pipeline.Pipeline, *pipeline.Parts, *deadletters.Admin) error) error {
+// withAdmin opens the pipeline and calls fn.
+func (l *selectFlags) withAdmin(ctx context.Context, fn func(context.Context, *pipeline.Pipeline, *pipeline.Parts, *deadletters.Admin) error) error {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	p, err := loadStageWithCheckpoints(l.config, l.stage)
@@ -118,12 +118,12 @@ func (l *letterFlags) atDesk(ctx context.Context, fn func(context.Context, *pipe
 }
 
 func (a *app) deadLettersList() *cobra.Command {
-	var l letterFlags
+	var l selectFlags
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list --config PIPELINE.yaml [ID…|--all|--where …]",
 		Short: "List dead letters",
-		Long:  "List dead letters, without --all those that are not discarded.\n" + selecting,
+		Long:  "List dead letters: without --all, those that are not discarded.\n" + selecting,
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := l.filter(args)
 			if err != nil {
@@ -136,7 +136,7 @@ func (a *app) deadLettersList() *cobra.Command {
 				f.Status = nil
 			}
 			f.Limit = limit
-			return l.atDesk(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *deadletters.Admin) error {
+			return l.withAdmin(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *deadletters.Admin) error {
 				letters, err := l.selected(ctx, d, f)
 				if err != nil {
 					return err
@@ -149,22 +149,22 @@ func (a *app) deadLettersList() *cobra.Command {
 		}),
 	}
 	l.add(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 0, "at most so `many` (default all)")
+	cmd.Flags().IntVar(&limit, "limit", 0, "largest `number` to list (default all)")
 	return cmd
 }
 
 func (a *app) deadLettersShow() *cobra.Command {
-	var l letterFlags
+	var l selectFlags
 	cmd := &cobra.Command{
 		Use:   "show --config PIPELINE.yaml ID…",
 		Short: "Show dead letters with their events",
-		Long:  "Show dead letters with their events: where each lay in the hub, why it failed, and\nits body, if that was stored.",
+		Long:  "Show dead letters with their events: the position in the hub, why the event failed, and\nits body if that was stored.",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			if _, err := l.filter(args); err != nil {
 				return err
 			}
-			return l.atDesk(ctx, func(ctx context.Context, _ *pipeline.Pipeline, parts *pipeline.Parts, d *deadletters.Admin) error {
+			return l.withAdmin(ctx, func(ctx context.Context, _ *pipeline.Pipeline, parts *pipeline.Parts, d *deadletters.Admin) error {
 				var letters []sluice.DeadLetter
 				for _, id := range l.ids {
 					letter, err := parts.DeadLetters.Get(ctx, d.Group, id)
@@ -184,25 +184,25 @@ func (a *app) deadLettersShow() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&l.config, "config", "", "the `PIPELINE.yaml` whose dead letters these are")
+	f.StringVar(&l.config, "config", "", "the `PIPELINE.yaml` that the dead letters belong to")
 	stageFlag(f, &l.stage)
-	f.BoolVar(&l.json, "json", false, "print JSON, for scripts")
+	f.BoolVar(&l.json, "json", false, "print JSON")
 	_ = cmd.MarkFlagRequired("config")
 	return cmd
 }
 
 func (a *app) deadLettersDiscard() *cobra.Command {
-	var l letterFlags
+	var l selectFlags
 	cmd := &cobra.Command{
 		Use:   "discard --config PIPELINE.yaml {ID…|--all|--where …}",
-		Short: "Give dead letters up",
-		Long:  "Give dead letters up. They stay listed as discarded, and can still be retried by id.\n" + selecting,
+		Short: "Discard dead letters",
+		Long:  "Discard dead letters. They stay in the list as discarded, and can still be retried by id.\n" + selecting,
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := l.must(args)
 			if err != nil {
 				return err
 			}
-			return l.atDesk(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *deadletters.Admin) error {
+			return l.withAdmin(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *deadletters.Admin) error {
 				letters, err := l.selected(ctx, d, f)
 				if err != nil {
 					return err

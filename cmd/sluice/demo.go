@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-go/sluice/pipeline"
 )
 
-// started is as close to the start of the process as a program can know.
+// started is when the process started, as far as a program knows.
 var started = time.Now()
 
 type demoFlags struct {
@@ -43,11 +43,11 @@ func (a *app) demo() *cobra.Command {
 	var flags demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "See it work: real flight records through an embedded hub into SQLite",
-		Long: `Send real flight records to an embedded hub and write each into a table of SQLite,
-exactly once. A few lack their delay, which the table demands: they become dead
-letters. Stop it at any moment, in any way, and start it again: it goes on where
-it was.`,
+		Short: "Demo: flight records through an embedded hub into SQLite",
+		Long: `Send real flight records to an embedded hub and write each one into a SQLite table,
+exactly once. A few records lack the delay, which the table requires: they become dead
+letters. Stop the demo at any moment, in any way, and start it again: it continues
+where it stopped.`,
 		Args: cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			if err := flags.check(); err != nil {
@@ -57,9 +57,9 @@ it was.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.Int64Var(&flags.events, "events", 20_000, "send so `many` records; those beyond 20,000 are the same again")
-	f.StringVar(&flags.dir, "data", "sluice-data", "`directory` of the hub's events and the database")
-	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless each event has exactly one effect")
+	f.Int64Var(&flags.events, "events", 20_000, "`number` of records to send; after 20,000 the records repeat")
+	f.StringVar(&flags.dir, "data", "sluice-data", "`directory` for the hub's events and the database")
+	f.BoolVar(&flags.once, "once", false, "exit when all events are processed; fail unless each has exactly one effect")
 	flags.web.add(f)
 	flags.web.addScaling(f)
 	cmd.AddCommand(a.demoCosmos(), a.demoStages(), a.demoAutoscale())
@@ -101,13 +101,12 @@ func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
 	case audit.Faults > 0:
 		return fmt.Errorf("not exactly once: %s", audit.First)
 	case flags.once && !audit.Exact():
-		return fmt.Errorf("%s without effect", humanize.Plural(audit.Waiting, "event is", "events are"))
+		return fmt.Errorf("%s not processed", humanize.Plural(audit.Waiting, "event is", "events are"))
 	}
 	return nil
 }
 
-// beginDemo begins the dashboard, if there is to be one, and says what is to
-// come.
+// beginDemo opens the dashboard if the flags ask for one, and prints how the demo ends.
 func (a *app) beginDemo(ctx context.Context, flags *demoFlags, list ...dashboard.Pipeline) (*dashboard.Dashboard, error) {
 	b, err := a.openDashboard(ctx, &flags.web, flags.dir, list...)
 	if err != nil {
@@ -117,20 +116,19 @@ func (a *app) beginDemo(ctx context.Context, flags *demoFlags, list ...dashboard
 		fmt.Fprintf(a.out, "dashboard %s\n", b)
 	}
 	if !flags.once {
-		fmt.Fprintln(a.out, "goes on until you press ^C")
+		fmt.Fprintln(a.out, "runs until you press ^C")
 	}
 	return b, nil
 }
 
-// closeDemo closes a demo whose work is done, or has failed: what goes wrong
-// now changes nothing.
+// closeDemo closes a demo at its end, where an error does not matter any more.
 func closeDemo(ctx context.Context, d interface{ Close(context.Context) error }) {
 	_ = d.Close(context.WithoutCancel(ctx))
 }
 
 func unlessCancelled(interrupted context.Context, err error) error {
 	if interrupted.Err() != nil && errors.Is(err, context.Canceled) {
-		return errors.New("interrupted: start it again to go on")
+		return errors.New("interrupted: start it again to continue")
 	}
 	return err
 }

@@ -152,7 +152,7 @@ func TestDemoInterruptedEndsWell(t *testing.T) {
 	p := start(t, "", nil, "demo", "--data", dir, "--events", "1000")
 	db := openDatabase(t, "sqlite:"+filepath.Join(dir, "flights.db"))
 	await(t, "more than was asked for at once", func() bool {
-		return strings.Contains(p.out.String(), "goes on until") && count(t, db, countRows) > 1010
+		return strings.Contains(p.out.String(), "runs until you press") && count(t, db, countRows) > 1010
 	})
 	config := filepath.Join(dir, "flights.yaml")
 	if letters, _ := deadLetters(t, nil, config); len(letters) == 0 {

@@ -20,7 +20,7 @@ import (
 )
 
 type demoAutoscaleFlags struct {
-	demoFlags // but for the events: how many there are the load decides
+	demoFlags // without the number of events, which follows from the load
 	plot      string
 }
 
@@ -28,18 +28,18 @@ func (a *app) demoAutoscale() *cobra.Command {
 	var flags demoAutoscaleFlags
 	cmd := &cobra.Command{
 		Use:   "autoscale",
-		Short: "See it work: the load rises and falls, and workers follow",
-		Long: `Send documents to an embedded hub, more and fewer of them, and have workers write
-them into an embedded Cosmos DB account: processes of "sluice run" with balanced
-partitions, each of which gets 300 events a second done. They are started and
-stopped by the hub's lag; a subscription of an embedded Service Bus beside it
-must be empty before one is stopped. Every decision that changes something is
-told with the numbers behind it. At the end Azure's own client reads every
-document back. It begins anew at every start.`,
+		Short: "Demo: the load rises and falls, and the number of workers follows",
+		Long: `Send documents to an embedded hub at a rate that rises and falls. Workers write them
+into an embedded Cosmos DB account: processes of "sluice run" with balanced partitions,
+each of which can handle 300 events per second. The hub's lag decides how many workers
+run; before one is stopped, a subscription of an embedded Service Bus must be empty
+too. Every decision that changes something is logged with the metrics behind it. At the
+end, Azure's own client reads every document back. The demo starts from the beginning
+every time.`,
 		Args: cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			if flags.plot != "" && plotFormat(flags.plot) == "" {
-				return usage.Errorf("--plot %s: write a file that ends in .png or .svg", flags.plot)
+				return usage.Errorf("--plot %s: name a file that ends in .png or .svg", flags.plot)
 			}
 			if _, err := flags.web.config(); err != nil {
 				return err
@@ -48,9 +48,9 @@ document back. It begins anew at every start.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.dir, "data", "sluice-data/autoscale", "`directory` of the hub's events, the checkpoints and what the workers print")
-	f.StringVar(&flags.plot, "plot", "", "draw lag, workers and decisions into a `file`, .svg or .png")
-	f.BoolVar(&flags.once, "once", false, "end when one wave is over; fail unless all is done, the workers are as few as at first, and each event is written once")
+	f.StringVar(&flags.dir, "data", "sluice-data/autoscale", "`directory` for the hub's events, the checkpoints and the output of the workers")
+	f.StringVar(&flags.plot, "plot", "", "plot lag, workers and decisions to a `file`, .svg or .png")
+	f.BoolVar(&flags.once, "once", false, "exit after one rise and fall; fail unless all events are written exactly once and the number of workers is back at its minimum")
 	flags.web.add(f)
 	return cmd
 }
@@ -62,7 +62,7 @@ func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) er
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	d, err := demo.OpenAutoscale(interrupted, flags.dir, &demo.AutoscaleConfig{Program: program, OnRecord: a.tellDecision, Log: a.quieter()})
+	d, err := demo.OpenAutoscale(interrupted, flags.dir, &demo.AutoscaleConfig{Program: program, OnRecord: a.logScaling, Log: a.quieter()})
 	if err != nil {
 		return err
 	}
@@ -105,10 +105,10 @@ func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) er
 	return audit.Verdict(flags.once)
 }
 
-// quieter is the log without what the decisions say already.
+// quieter is the log with warnings and errors only: the decisions are logged separately.
 func (a *app) quieter() *slog.Logger { return slog.New(warnings{a.log.Handler()}) }
 
-// warnings passes warnings and errors only, unless more was asked for.
+// warnings drops log lines below warnings, unless debug lines are enabled.
 type warnings struct{ slog.Handler }
 
 func (w warnings) Enabled(ctx context.Context, l slog.Level) bool {
@@ -120,8 +120,8 @@ func (w warnings) WithAttrs(list []slog.Attr) slog.Handler {
 }
 func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
 
-// tellDecision logs decisions that change something, and what became of them.
-func (a *app) tellDecision(r autoscale.Record) {
+// logScaling logs decisions that change something, and their outcomes.
+func (a *app) logScaling(r autoscale.Record) {
 	switch r.Kind {
 	case autoscale.Up, autoscale.Down:
 		a.log.Info("scale "+string(r.Kind), "from", r.Instances, "to", r.Wanted, "why", r.Reason)
@@ -132,12 +132,12 @@ func (a *app) tellDecision(r autoscale.Record) {
 	}
 }
 
-// showScaling keeps the status line up to date until ctx ends.
+// showScaling updates the status line until ctx ends.
 func (a *app) showScaling(ctx context.Context, d *demo.Autoscale) {
 	began := time.Now()
 	a.screen.Follow(ctx, func() string {
 		s := d.State(ctx)
-		return fmt.Sprintf("%s  load %s/s  lag %s  %s written  %d waiting beside  %s",
+		return fmt.Sprintf("%s  load %s/s  lag %s  %s written  %d orders waiting  %s",
 			humanize.Plural(s.Workers, "worker", "workers"), humanize.Count(s.Load), lagText(s.Lag), humanize.Count(s.Written), s.Waiting,
 			time.Since(began).Truncate(time.Second))
 	}, func() {

@@ -24,28 +24,28 @@ func (a *app) demoCosmos() *cobra.Command {
 	var flags demoCosmosFlags
 	cmd := &cobra.Command{
 		Use:   "cosmos",
-		Short: "See it work: documents through an embedded hub into Cosmos DB, at a set rate",
-		Long: `Send documents of 1,000 bytes to an embedded hub and write them into an embedded
-Cosmos DB account, in bulk, at the RU per second that it has, and not above. At
-the end Azure's own client reads every document back. Stop it at any moment, in
-any way, and start it again: the hub goes on where it was. The account is in
-memory, so it is filled anew from the hub.`,
+		Short: "Demo: documents through an embedded hub into Cosmos DB, at a limited rate",
+		Long: `Send documents of 1,000 bytes to an embedded hub and write them into an embedded Cosmos
+DB account, in bulk, with all of the account's RU per second and no more. At the end,
+Azure's own client reads every document back. Stop the demo at any moment, in any way,
+and start it again: the hub continues where it stopped. The account is in memory, so it
+is filled again from the hub.`,
 		Args: cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			if err := flags.check(); err != nil {
 				return err
 			}
 			if flags.ru < 400 || flags.ru > 10_000_000 {
-				return usage.Errorf("--ru %d: must be 400, the least that Cosmos DB has, to 10,000,000", flags.ru)
+				return usage.Errorf("--ru %d: must be 400, the smallest throughput of Cosmos DB, to 10,000,000", flags.ru)
 			}
 			return a.runDemoCosmos(ctx, flags)
 		}),
 	}
 	f := cmd.Flags()
-	f.Int64Var(&flags.events, "events", 50_000, "send so `many` documents; each takes about 6.3 RU")
-	f.IntVar(&flags.ru, "ru", 50_000, "request `units` a second that the account has, shared by a physical partition for each 10,000")
-	f.StringVar(&flags.dir, "data", "sluice-data/cosmos", "`directory` of the hub's events and the checkpoints")
-	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless each document is there exactly once")
+	f.Int64Var(&flags.events, "events", 50_000, "`number` of documents to send; each costs about 6.3 RU")
+	f.IntVar(&flags.ru, "ru", 50_000, "request `units` per second of the account; it has one physical partition per 10,000")
+	f.StringVar(&flags.dir, "data", "sluice-data/cosmos", "`directory` for the hub's events and the checkpoints")
+	f.BoolVar(&flags.once, "once", false, "exit when all documents are written; fail unless each exists exactly once")
 	flags.web.add(f)
 	flags.web.addScaling(f)
 	return cmd

@@ -18,13 +18,14 @@ func (a *app) demoStages() *cobra.Command {
 	var flags demoFlags
 	cmd := &cobra.Command{
 		Use:   "stages",
-		Short: "See it work: three stages that feed each other, the second in memory",
-		Long: `Send flight records to an embedded hub. The first stage throws out what can't be
-used and sends the rest to a second hub; the second keeps 24 hours of it in memory
-and publishes figures of each airport and hour to a third; the third upserts them
-into a table of SQLite. At the end the table is compared with one computed directly
-from the flights. Stop it at any moment, in any way, and start it again: it goes on
-where it was, and the memory is built anew.`,
+		Short: "Demo: three stages that feed each other, the second in memory",
+		Long: `Send flight records to an embedded hub. The first stage turns records that cannot be
+used into dead letters and sends the rest to a second hub. The second stage keeps 24
+hours of them in memory and publishes figures of each airport and hour to a third hub.
+The third stage upserts the figures into a SQLite table. At the end the table is
+compared with one that is computed directly from the flights. Stop the demo at any
+moment, in any way, and start it again: it continues where it stopped, and the second
+stage rebuilds its memory from its hub.`,
 		Args: cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			if err := flags.check(); err != nil {
@@ -34,9 +35,9 @@ where it was, and the memory is built anew.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.Int64Var(&flags.events, "events", 20_000, "send so `many` flights; those beyond 20,000 are the same again, at other times")
-	f.StringVar(&flags.dir, "data", "sluice-data/stages", "`directory` of the hubs' events and the database")
-	f.BoolVar(&flags.once, "once", false, "end when all is done; fail unless the table is as computed directly")
+	f.Int64Var(&flags.events, "events", 20_000, "`number` of flights to send; after 20,000 the flights repeat, with other times")
+	f.StringVar(&flags.dir, "data", "sluice-data/stages", "`directory` for the hubs' events and the database")
+	f.BoolVar(&flags.once, "once", false, "exit when all flights are processed; fail unless the table equals the one computed directly")
 	flags.web.add(f)
 	flags.web.addScaling(f)
 	return cmd
@@ -52,7 +53,7 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hubs      %s (flights → clean → figures)\ndatabase  %s\npipeline  %s\n", d.Connection(), d.Database(), d.Config())
 	if d.Restarted() {
-		fmt.Fprintln(a.out, "begins anew: what was there is too old for a memory of 24 hours")
+		fmt.Fprintln(a.out, "starts from the beginning: the flights of the last run are too old for a memory of 24 hours")
 	}
 	var list []dashboard.Pipeline
 	for _, name := range d.Names() {
@@ -92,9 +93,9 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	}
 	switch {
 	case flags.once && audit.Wrong > 0:
-		return fmt.Errorf("not the table that follows from the flights: %s", audit.First)
+		return fmt.Errorf("the table differs from the one computed from the flights: %s", audit.First)
 	case flags.once && !audit.Exact():
-		return fmt.Errorf("%d flights make %d counted and %d dead letters", audit.Sent, audit.Counted, audit.DeadLetters)
+		return fmt.Errorf("%d flights sent, but %d counted and %d dead letters", audit.Sent, audit.Counted, audit.DeadLetters)
 	}
 	return nil
 }

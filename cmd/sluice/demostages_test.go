@@ -53,7 +53,7 @@ func TestDemoStagesInterruptedEndsWell(t *testing.T) {
 	p := start(t, "", nil, "demo", "stages", "--data", dir, "--events", "1000")
 	db := openDatabase(t, "sqlite:"+filepath.Join(dir, "stages.db"))
 	await(t, "more than was asked for at once", func() bool {
-		return strings.Contains(p.out.String(), "goes on until") && count(t, db, "SELECT coalesce(sum(flights), 0) FROM airports") > 1000
+		return strings.Contains(p.out.String(), "runs until you press") && count(t, db, "SELECT coalesce(sum(flights), 0) FROM airports") > 1000
 	})
 	p.signal(os.Interrupt)
 	if code := p.wait(); code != 0 || !strings.Contains(p.out.String(), "flights in the first hub") {

@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) emulator() *cobra.Command {
-	return a.group("emulator", "An Event Hubs server for development and tests", a.emulatorServe())
+	return a.group("emulator", "Emulate Event Hubs, Service Bus and Cosmos DB for development and tests", a.emulatorServe())
 }
 
 func (a *app) emulatorServe() *cobra.Command {
@@ -27,24 +27,26 @@ func (a *app) emulatorServe() *cobra.Command {
 	var hubs, keys []string
 	cmd := &cobra.Command{
 		Use:   "serve --hub NAME=PARTITIONS…",
-		Short: "Serve event hubs until interrupted",
-		Long: `Serve event hubs over AMQP 1.0, for the official client libraries and Sluice.
-
-Once it serves, it prints one line: "ready" and the connection string. AMQP over
+		Short: "Run the emulator until interrupted",
+		Long: `Serve event hubs over AMQP 1.0, for Azure's client libraries and for Sluice. AMQP over
 WebSockets is served at the same addresses.
 
-A key's RIGHTS are listen, send and manage, separated by commas. With --control, test
-programs can have faults happen, such as dropped connections and throttling; the address
-is in a line of its own, before "ready".
+When the emulator is ready, it prints one line: "ready" and the connection string.
 
-With --cosmos it serves a Cosmos DB account too, over plain HTTP, and prints a second line:
-"ready" and the account's connection string, with endpoint and key. Its documents are in memory.
+The RIGHTS of a key are listen, send and manage, separated by commas. With --control,
+test programs can inject faults such as dropped connections and throttling. The address
+of the control endpoint is printed on its own line, before "ready".
 
-With --servicebus it serves queues and topics too, with the keys of the hubs, and prints another
-line: "ready" and the namespace's connection string. Its messages are in memory, unless
---servicebus-data names a directory; queues and topics that are there keep the settings they
-have there. With --servicebus-admin clients can create and look at queues and topics; the
-connection string for that is in a line of its own, "servicebus-admin", before "ready".`,
+With --cosmos the emulator also serves a Cosmos DB account, over plain HTTP, and prints
+a second line: "ready" and the account's connection string, with endpoint and key.
+Documents are kept in memory.
+
+With --servicebus the emulator also serves queues and topics, with the keys of the hubs,
+and prints another line: "ready" and the namespace's connection string. Messages are
+kept in memory, unless --servicebus-data names a directory. Queues and topics that exist
+in that directory keep their settings. With --servicebus-admin, clients can create and
+list queues and topics. The connection string for that is printed on its own line,
+"servicebus-admin", before "ready".`,
 		Example: `  sluice emulator serve --hub flights=4 --data ./hub --retention 24h
   sluice emulator serve --hub flights=4 --key reader=c2VjcmV0:listen
   sluice emulator serve --hub docs=4 --cosmos 127.0.0.1:8081 --cosmos-container db/docs:/key --cosmos-ru 50000
@@ -70,16 +72,16 @@ connection string for that is in a line of its own, "servicebus-admin", before "
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:5672", "`address` for plain connections; - for none")
-	f.StringVar(&cfg.TLSListen, "tls-listen", "", "`address` for TLS connections, with a certificate made at start (default none)")
-	f.StringVar(&cfg.TLSCertOut, "tls-cert-out", "", "write that certificate to a `file`, for clients to trust")
-	f.StringVar(&cfg.Dir, "data", "", "`directory` that keeps the events (default memory)")
-	f.DurationVar(&cfg.Retention, "retention", 0, "how long events are kept (default for ever)")
-	f.Int64Var(&cfg.RetentionBytes, "retention-bytes", 0, "how much of each partition is kept, its newest events, in `bytes` (default everything)")
-	f.IntVar(&cfg.MaxMessageBytes, "max-message-bytes", 0, "largest message or batch, in `bytes` (default 1048576; Azure's basic tier has 262144)")
-	f.StringVar(&cfg.Control, "control", "", "`address` on loopback of an endpoint that has faults happen, for tests (default none)")
-	f.StringArrayVar(&hubs, "hub", nil, "a hub, `NAME=PARTITIONS`; repeat for more")
-	f.StringArrayVar(&keys, "key", nil, "a shared access key that clients must have, `NAME=BASE64[:RIGHTS]` (default rights all); repeat for more (default none is asked for)")
+	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:5672", "`address` for connections without TLS; - for none")
+	f.StringVar(&cfg.TLSListen, "tls-listen", "", "`address` for connections with TLS, with a certificate made at start (default none)")
+	f.StringVar(&cfg.TLSCertOut, "tls-cert-out", "", "write that certificate to a `file`, so that clients can trust it")
+	f.StringVar(&cfg.Dir, "data", "", "`directory` for the events (default: in memory)")
+	f.DurationVar(&cfg.Retention, "retention", 0, "how long events are kept (default: forever)")
+	f.Int64Var(&cfg.RetentionBytes, "retention-bytes", 0, "how many `bytes` of the newest events each partition keeps (default: all)")
+	f.IntVar(&cfg.MaxMessageBytes, "max-message-bytes", 0, "largest message or batch in `bytes` (default 1048576; in Azure's Basic tier 262144)")
+	f.StringVar(&cfg.Control, "control", "", "loopback `address` of the endpoint for fault injection, for tests (default none)")
+	f.StringArrayVar(&hubs, "hub", nil, "a hub, `NAME=PARTITIONS`; can be repeated")
+	f.StringArrayVar(&keys, "key", nil, "a shared access key, `NAME=BASE64[:RIGHTS]`, by default with all rights; can be repeated (default: any key is accepted)")
 	cosmos.register(cmd)
 	bus.register(cmd)
 	return cmd
@@ -134,7 +136,7 @@ func closing(what string, c io.Closer) error {
 
 func parseHubs(list []string) ([]emulator.Hub, error) {
 	if len(list) == 0 {
-		return nil, usage.Errorf("state at least one --hub NAME=PARTITIONS")
+		return nil, usage.Errorf("a hub is missing: pass at least one --hub NAME=PARTITIONS")
 	}
 	hubs := make([]emulator.Hub, len(list))
 	for i, text := range list {
@@ -148,7 +150,7 @@ func parseHubs(list []string) ([]emulator.Hub, error) {
 	return hubs, nil
 }
 
-// parseKeys does not repeat a key in its errors.
+// parseKeys parses --key. Its errors do not contain a key.
 func parseKeys(list []string) ([]emulator.Key, error) {
 	keys := make([]emulator.Key, len(list))
 	for i, text := range list {
@@ -158,16 +160,16 @@ func parseKeys(list []string) ([]emulator.Key, error) {
 		}
 		secret, rights, limited := strings.Cut(secret, ":")
 		if _, err := base64.StdEncoding.DecodeString(secret); err != nil || secret == "" {
-			return nil, usage.Errorf("--key %s: what follows the = is not base64", name)
+			return nil, usage.Errorf("--key %s: the text after = is not base64", name)
 		}
 		if slices.ContainsFunc(keys[:i], func(k emulator.Key) bool { return k.Name == name }) {
-			return nil, usage.Errorf("--key %s is stated twice", name)
+			return nil, usage.Errorf("--key %s is given twice", name)
 		}
 		keys[i] = emulator.Key{Name: name, Secret: secret}
 		if limited {
 			var err error
 			if keys[i].Rights, err = emulator.ParseRights(rights); err != nil {
-				return nil, usage.Errorf("--key %s: what follows the colon: %v", name, err)
+				return nil, usage.Errorf("--key %s: the text after the colon: %v", name, err)
 			}
 		}
 	}

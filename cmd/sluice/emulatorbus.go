@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 )
 
-// busFlags are those of the Service Bus namespace that joins the emulator.
+// busFlags are the flags of the emulator's Service Bus namespace.
 type busFlags struct {
 	cfg    emulator.ServiceBusConfig
 	names  []string
@@ -23,14 +23,14 @@ type busFlags struct {
 
 func (b *busFlags) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&b.cfg.Listen, "servicebus", "", "`address` for a Service Bus namespace, such as 127.0.0.1:5673 (default none)")
-	f.StringArrayVar(&b.names, "servicebus-queue", nil, "a queue, `NAME`; repeat for more")
-	f.StringArrayVar(&b.paths, "servicebus-topic", nil, "a topic and one of its subscriptions, `TOPIC/SUBSCRIPTION`; repeat for more")
-	f.StringVar(&b.cfg.Dir, "servicebus-data", "", "`directory` that keeps the namespace's entities and messages (default memory)")
-	f.StringVar(&b.tier, "servicebus-tier", tierStandard, "`tier`: standard, with messages and batches of up to 256 KiB, or premium, with up to 1 MiB")
-	f.StringVar(&b.cfg.AdminListen, "servicebus-admin", "", "`address` of the administration API, which is HTTPS with a certificate made at start (default none)")
-	f.StringVar(&b.cfg.AdminCertOut, "servicebus-admin-cert-out", "", "write that certificate to a `file`, for clients to trust")
-	f.StringVar(&b.cfg.Control, "servicebus-control", "", "`address` on loopback of an endpoint that has faults happen to the namespace, for tests (default none)")
+	f.StringVar(&b.cfg.Listen, "servicebus", "", "`address` of a Service Bus namespace, such as 127.0.0.1:5673 (default none)")
+	f.StringArrayVar(&b.names, "servicebus-queue", nil, "a queue, `NAME`; can be repeated")
+	f.StringArrayVar(&b.paths, "servicebus-topic", nil, "a topic and one of its subscriptions, `TOPIC/SUBSCRIPTION`; can be repeated")
+	f.StringVar(&b.cfg.Dir, "servicebus-data", "", "`directory` for the namespace's entities and messages (default: in memory)")
+	f.StringVar(&b.tier, "servicebus-tier", tierStandard, "`tier`: standard (messages and batches up to 256 KiB) or premium (up to 1 MiB)")
+	f.StringVar(&b.cfg.AdminListen, "servicebus-admin", "", "`address` of the administration API, over HTTPS with a certificate made at start (default none)")
+	f.StringVar(&b.cfg.AdminCertOut, "servicebus-admin-cert-out", "", "write that certificate to a `file`, so that clients can trust it")
+	f.StringVar(&b.cfg.Control, "servicebus-control", "", "loopback `address` of the endpoint for fault injection, for tests (default none)")
 }
 
 // Tiers of a namespace.
@@ -46,7 +46,7 @@ func (b *busFlags) parse() error {
 			len(b.names) > 0, len(b.paths) > 0, b.tier != tierStandard, b.cfg.Dir != "", b.cfg.AdminListen != "", b.cfg.AdminCertOut != "", b.cfg.Control != "",
 		} {
 			if given {
-				return usage.Errorf("the namespace's address is missing: state --servicebus ADDRESS, such as --servicebus 127.0.0.1:5673")
+				return usage.Errorf("the namespace's address is missing: pass --servicebus ADDRESS, such as --servicebus 127.0.0.1:5673")
 			}
 		}
 		return nil
@@ -56,10 +56,10 @@ func (b *busFlags) parse() error {
 	case tierPremium:
 		b.cfg.Premium = true
 	default:
-		return usage.Errorf("--servicebus-tier %s: choose %s or %s", b.tier, tierStandard, tierPremium)
+		return usage.Errorf("--servicebus-tier %s: write %s or %s", b.tier, tierStandard, tierPremium)
 	}
 	if b.cfg.AdminCertOut != "" && b.cfg.AdminListen == "" {
-		return usage.Errorf("--servicebus-admin-cert-out: there is no certificate without --servicebus-admin ADDRESS")
+		return usage.Errorf("--servicebus-admin-cert-out needs --servicebus-admin ADDRESS")
 	}
 	for _, name := range b.names {
 		b.queues = append(b.queues, emulator.ServiceBusQueue{Name: name})
@@ -90,7 +90,7 @@ func (b *busFlags) start() (*emulator.ServiceBus, error) {
 	return emulator.StartServiceBus(b.queues, b.topics, &b.cfg)
 }
 
-// report tells what clients need beside the namespace's own connection string.
+// report prints the control endpoint and the connection string of the administration API.
 func (b *busFlags) report(out io.Writer, srv *emulator.ServiceBus) {
 	if srv == nil {
 		return

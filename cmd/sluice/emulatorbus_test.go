@@ -54,18 +54,18 @@ func TestEmulatorServiceBusMistakes(t *testing.T) {
 	t.Parallel()
 	serve := []string{"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "docs=1"}
 	for want, args := range map[string][]string{
-		"state --servicebus ADDRESS, such": {"--servicebus-queue", "orders"},
-		"such as --servicebus 127.0.0.1":   {"--servicebus-topic", "news/one"},
-		"topic news: write TOPIC/SUBSC":    {"--servicebus", "127.0.0.1:0", "--servicebus-topic", "news"},
-		"topic news/: write TOPIC/SUBSC":   {"--servicebus", "127.0.0.1:0", "--servicebus-topic", "news/"},
-		"topic /one: write TOPIC/SUBSC":    {"--servicebus", "127.0.0.1:0", "--servicebus-topic", "/one"},
-		"state --servicebus ADDRESS":       {"--servicebus-data", "somewhere"},
-		"the namespace's address is":       {"--servicebus-admin", "127.0.0.1:0"},
-		"namespace's address is missing":   {"--servicebus-control", "127.0.0.1:0"},
-		"address is missing":               {"--servicebus-tier", "premium"},
-		"is missing: state --servicebus":   {"--servicebus-admin-cert-out", "cert.pem"},
-		"tier basic: choose standard or":   {"--servicebus", "127.0.0.1:0", "--servicebus-tier", "basic"},
-		"without --servicebus-admin":       {"--servicebus", "127.0.0.1:0", "--servicebus-admin-cert-out", "cert.pem"},
+		"pass --servicebus ADDRESS, such": {"--servicebus-queue", "orders"},
+		"such as --servicebus 127.0.0.1":  {"--servicebus-topic", "news/one"},
+		"topic news: write TOPIC/SUBSC":   {"--servicebus", "127.0.0.1:0", "--servicebus-topic", "news"},
+		"topic news/: write TOPIC/SUBSC":  {"--servicebus", "127.0.0.1:0", "--servicebus-topic", "news/"},
+		"topic /one: write TOPIC/SUBSC":   {"--servicebus", "127.0.0.1:0", "--servicebus-topic", "/one"},
+		"pass --servicebus ADDRESS":       {"--servicebus-data", "somewhere"},
+		"the namespace's address is":      {"--servicebus-admin", "127.0.0.1:0"},
+		"namespace's address is missing":  {"--servicebus-control", "127.0.0.1:0"},
+		"address is missing":              {"--servicebus-tier", "premium"},
+		"is missing: pass --servicebus":   {"--servicebus-admin-cert-out", "cert.pem"},
+		"tier basic: write standard or":   {"--servicebus", "127.0.0.1:0", "--servicebus-tier", "basic"},
+		"needs --servicebus-admin":        {"--servicebus", "127.0.0.1:0", "--servicebus-admin-cert-out", "cert.pem"},
 	} {
 		code, out, err := invoke(t, "", nil, append(serve[:len(serve):len(serve)], args...)...)
 		if code != 2 || !strings.Contains(err, want) || strings.Count(err, "\n") != 1 || out != "" {

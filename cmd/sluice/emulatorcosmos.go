@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 )
 
-// cosmosFlags are those of the Cosmos DB account that joins the emulator.
+// cosmosFlags are the flags of the emulator's Cosmos DB account.
 type cosmosFlags struct {
 	cfg        emulator.CosmosConfig
 	key        string
@@ -20,31 +20,31 @@ type cosmosFlags struct {
 
 func (c *cosmosFlags) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&c.cfg.Listen, "cosmos", "", "`address` for a Cosmos DB account, such as 127.0.0.1:8081 (default none)")
-	f.StringArrayVar(&c.texts, "cosmos-container", nil, "a container, `DATABASE/NAME:/KEY`, or :/KEY,/KEY for a hierarchical key; repeat for more")
-	f.IntVar(&c.cfg.Throughput, "cosmos-ru", 0, "throughput of each container, in `RU` per second, divided equally over its partitions (default no limit)")
-	f.IntVar(&c.cfg.Partitions, "cosmos-partitions", 0, "`number` of physical partitions of each container (default one for each 10000 RU)")
-	f.StringVar(&c.key, "cosmos-key", "", "account key, in `BASE64` (default the one that Microsoft publishes for its emulator)")
-	f.StringVar(&c.cfg.Control, "cosmos-control", "", "`address` on loopback of an endpoint that has faults happen to the account, for tests (default none)")
+	f.StringVar(&c.cfg.Listen, "cosmos", "", "`address` of a Cosmos DB account, such as 127.0.0.1:8081 (default none)")
+	f.StringArrayVar(&c.texts, "cosmos-container", nil, "a container, `DATABASE/NAME:/KEY`, or :/KEY,/KEY for a hierarchical key; can be repeated")
+	f.IntVar(&c.cfg.Throughput, "cosmos-ru", 0, "throughput of each container in `RU` per second, divided equally among its physical partitions (default no limit)")
+	f.IntVar(&c.cfg.Partitions, "cosmos-partitions", 0, "`number` of physical partitions of each container (default one per 10000 RU/s)")
+	f.StringVar(&c.key, "cosmos-key", "", "account key in `BASE64` (default the public key of Microsoft's emulator)")
+	f.StringVar(&c.cfg.Control, "cosmos-control", "", "loopback `address` of the endpoint for fault injection, for tests (default none)")
 }
 
-// parse checks the flags. It does not repeat the key in its errors.
+// parse checks the flags. Its errors do not contain the key.
 func (c *cosmosFlags) parse() error {
 	if c.cfg.Listen == "" {
 		if len(c.texts) > 0 || c.key != "" || c.cfg.Control != "" || c.cfg.Throughput != 0 || c.cfg.Partitions != 0 {
-			return usage.Errorf("the account's address is missing: state --cosmos ADDRESS, such as --cosmos 127.0.0.1:8081")
+			return usage.Errorf("the account's address is missing: pass --cosmos ADDRESS, such as --cosmos 127.0.0.1:8081")
 		}
 		return nil
 	}
 	if c.cfg.Throughput < 0 {
-		return usage.Errorf("--cosmos-ru %d: state a positive number of RU per second, or leave it out", c.cfg.Throughput)
+		return usage.Errorf("--cosmos-ru %d: must be a positive number of RU per second", c.cfg.Throughput)
 	}
 	if c.cfg.Partitions < 0 || c.cfg.Partitions > 1024 {
-		return usage.Errorf("--cosmos-partitions %d: choose 1 to 1024", c.cfg.Partitions)
+		return usage.Errorf("--cosmos-partitions %d: must be 1 to 1024", c.cfg.Partitions)
 	}
 	if c.key != "" {
 		if secret, err := base64.StdEncoding.DecodeString(c.key); err != nil || len(secret) == 0 {
-			return usage.Errorf("--cosmos-key: it is not base64")
+			return usage.Errorf("--cosmos-key: not base64")
 		}
 		c.cfg.Keys = []string{c.key}
 	}
@@ -57,11 +57,11 @@ func (c *cosmosFlags) parse() error {
 		paths := strings.Split(keys, ",")
 		for _, p := range paths {
 			if len(p) < 2 || p[0] != '/' {
-				return usage.Errorf("--cosmos-container %s: a partition key's path begins with /", text)
+				return usage.Errorf("--cosmos-container %s: the path of a partition key begins with /", text)
 			}
 		}
 		if len(paths) > 3 {
-			return usage.Errorf("--cosmos-container %s: a partition key has up to three paths", text)
+			return usage.Errorf("--cosmos-container %s: a partition key has at most three paths", text)
 		}
 		c.containers = append(c.containers, emulator.CosmosContainer{Database: database, Name: name, KeyPaths: paths})
 	}

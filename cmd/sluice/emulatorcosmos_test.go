@@ -60,14 +60,14 @@ func TestEmulatorCosmosMistakes(t *testing.T) {
 	serve := []string{"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "docs=1"}
 	at := []string{"--cosmos", "127.0.0.1:0"}
 	for want, args := range map[string][]string{
-		"--cosmos ADDRESS":               {"--cosmos-container", "db/docs:/key"},
-		"write DATABASE/NAME:/KEY":       append(at, "--cosmos-container", "docs:/key"),
-		"begins with /":                  append(at, "--cosmos-container", "db/docs:key"),
-		"up to three paths":              append(at, "--cosmos-container", "db/docs:/a,/b,/c,/d"),
-		"--cosmos-ru -1":                 append(at, "--cosmos-ru", "-1"),
-		"--cosmos-partitions 5000":       append(at, "--cosmos-partitions", "5000"),
-		"--cosmos-key: it is not base64": append(at, "--cosmos-key", secret+"%"),
-		"--cosmos-ru x: write a whole":   append(at, "--cosmos-ru", "x"),
+		"--cosmos ADDRESS":             {"--cosmos-container", "db/docs:/key"},
+		"write DATABASE/NAME:/KEY":     append(at, "--cosmos-container", "docs:/key"),
+		"begins with /":                append(at, "--cosmos-container", "db/docs:key"),
+		"at most three paths":          append(at, "--cosmos-container", "db/docs:/a,/b,/c,/d"),
+		"--cosmos-ru -1":               append(at, "--cosmos-ru", "-1"),
+		"--cosmos-partitions 5000":     append(at, "--cosmos-partitions", "5000"),
+		"--cosmos-key: not base64":     append(at, "--cosmos-key", secret+"%"),
+		"--cosmos-ru x: write a whole": append(at, "--cosmos-ru", "x"),
 	} {
 		code, out, err := invoke(t, "", nil, append(serve[:len(serve):len(serve)], args...)...)
 		if code != 2 || !strings.Contains(err, want) || strings.Count(err, "\n") != 1 || out != "" || strings.Contains(err, secret) {

@@ -1,7 +1,6 @@
-// Command sluice reads event hubs into SQL databases, each event's effect
-// exactly once, or into Cosmos DB, other hubs and queues. It also sends to them,
-// serves embedded ones, audits what was done and scales what does it: see sluice
-// help.
+// Command sluice runs pipelines from event hubs into SQL databases, with exactly one effect of each
+// event, or into Cosmos DB, other hubs and queues. It also sends events, serves hubs for
+// development, audits pipelines and scales workers: see sluice help.
 package main
 
 import (

@@ -19,7 +19,7 @@ import (
 )
 
 type retryFlags struct {
-	letterFlags
+	selectFlags
 	at     string
 	after  time.Duration
 	noWait bool
@@ -31,12 +31,12 @@ func (a *app) deadLettersRetry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry --config PIPELINE.yaml {ID…|--all|--where …} [--at TIME|--after DURATION]",
 		Short: "Retry dead letters",
-		Long: `Retry dead letters and wait for what comes of it: one that is applied is gone, one
-that fails again stays, and makes the command fail. The owner of a partition runs
-its retries; those of partitions that nobody owns are run here.
+		Long: `Retry dead letters and wait for the outcome. A dead letter that is applied is deleted. One
+that fails again stays, and the command fails. The owner of a partition runs its
+retries; this command runs those of partitions without an owner.
 
-With --at or --after, or --no-wait, they are only marked: who owns the partition
-then runs them.
+With --at, --after or --no-wait, dead letters are only marked: the owner of the partition
+retries them.
 ` + selecting,
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := r.must(args)
@@ -47,7 +47,7 @@ then runs them.
 			if err != nil {
 				return err
 			}
-			return r.atDesk(ctx, func(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, d *deadletters.Admin) error {
+			return r.withAdmin(ctx, func(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, d *deadletters.Admin) error {
 				letters, err := r.selected(ctx, d, f)
 				if err != nil {
 					return err
@@ -68,20 +68,20 @@ then runs them.
 	}
 	r.add(cmd)
 	f := cmd.Flags()
-	f.StringVar(&r.at, "at", "", "retry them at this `time`, like 2026-01-31T08:00:00Z")
-	f.DurationVar(&r.after, "after", 0, "retry them after this `time`, like 90m")
-	f.BoolVar(&r.noWait, "no-wait", false, "mark them and leave the retry to the partitions' owners")
-	f.DurationVar(&r.within, "within", 10*time.Minute, "fail if some still wait after this `time`; they stay marked")
+	f.StringVar(&r.at, "at", "", "retry at this `time`, such as 2026-01-31T08:00:00Z")
+	f.DurationVar(&r.after, "after", 0, "retry after this `duration`, such as 90m")
+	f.BoolVar(&r.noWait, "no-wait", false, "only mark: the owners of the partitions retry")
+	f.DurationVar(&r.within, "within", 10*time.Minute, "fail if some still wait after this `duration`; they stay marked")
 	return cmd
 }
 
-// moment is when to retry; the zero time is now.
+// moment is the time of the retry; the zero time is now.
 func (r *retryFlags) moment(now time.Time) (time.Time, error) {
 	switch {
 	case r.within <= 0:
 		return time.Time{}, usage.Errorf("--within %v: must be positive", r.within)
 	case r.at != "" && r.after != 0:
-		return time.Time{}, usage.Errorf("--at and --after: state one of them")
+		return time.Time{}, usage.Errorf("--at and --after exclude each other")
 	case r.after < 0:
 		return time.Time{}, usage.Errorf("--after %v: must be positive", r.after)
 	case r.after > 0:
@@ -91,22 +91,22 @@ func (r *retryFlags) moment(now time.Time) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, r.at)
 	if err != nil {
-		return t, usage.Errorf("--at %s: write a time like 2026-01-31T08:00:00Z", r.at)
+		return t, usage.Errorf("--at %s: write a time such as 2026-01-31T08:00:00Z", r.at)
 	}
 	return t, nil
 }
 
-// redriver makes the consumer that runs retries where nobody owns the
-// partition; it manages without the hub where bodies are stored.
+// redriver makes the consumer that runs the retries of partitions without an owner. If the hub
+// cannot be reached, it retries from stored bodies.
 func (a *app) redriver(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts) (func(context.Context) (int, int, error), error) {
 	var once sync.Once
-	// Of the retries themselves the command gives account.
+	// The command reports the retries themselves.
 	m := progress.New(a.log, sluice.KindAcquired, sluice.KindReleased, sluice.KindRedriven, sluice.KindRedriveFailed)
 	c, err := parts.Consumer(ctx, &pipeline.Options{
 		Observer: m,
 		Source: &deadletters.OfflineSource{Source: parts.Source, Group: p.Group, Checkpoints: parts.Checkpoints, Unreachable: func(err error) {
 			once.Do(func() {
-				a.log.Info("the hub is out of reach: retrying from stored bodies", "error", err)
+				a.log.Info("hub unreachable, retrying from stored bodies", "error", err)
 			})
 		}},
 	})
@@ -116,7 +116,7 @@ func (a *app) redriver(ctx context.Context, p *pipeline.Pipeline, parts *pipelin
 	return c.Redrive, nil
 }
 
-// follow waits for the retries and gives account of them.
+// follow waits for the retries and reports them.
 func (a *app) follow(ctx context.Context, r *retryFlags, d *deadletters.Admin, letters []sluice.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(ctx, r.within)
 	defer cancel()
@@ -151,10 +151,10 @@ func (a *app) follow(ctx context.Context, r *retryFlags, d *deadletters.Admin, l
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
-		return fmt.Errorf("%s after %v: look who owns the partitions with `sluice checkpoints list`",
+		return fmt.Errorf("%s after %v: see which processes own the partitions with `sluice checkpoints list`",
 			humanize.Plural(len(so.Waiting), "dead letter still waits", "dead letters still wait"), r.within)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		return errors.New("interrupted: what still waits stays marked")
+		return errors.New("interrupted: dead letters that still wait stay marked")
 	case err != nil:
 		return err
 	case len(so.Failed) > 0:

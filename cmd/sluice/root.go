@@ -27,12 +27,12 @@ const (
 	exitUsage  = 2
 )
 
-// app is what all commands share.
+// app is shared by all commands.
 type app struct {
 	out    io.Writer    // results
 	screen *term.Screen // everything else
 	log    *slog.Logger
-	begun  bool // a command's own work has begun: its usage was right
+	begun  bool // a command's own work has begun, so its flags and arguments were right
 }
 
 func execute(ctx context.Context, args []string) int {
@@ -65,15 +65,15 @@ func execute(ctx context.Context, args []string) int {
 	return exitFailed
 }
 
-// oneLine puts cobra's proposals behind its message.
+// oneLine puts cobra's suggestions on the line of its message.
 func oneLine(err error) string {
 	text := strings.TrimSpace(err.Error())
 	text = strings.Replace(text, "\n\nDid you mean this?\n\t", ", did you mean ", 1)
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// plainly says what a flag wants, where the parser's own words are Go's.
-func plainly(_ *cobra.Command, err error) error {
+// plainFlagError says what value a flag needs, where the parser's message is about Go's types.
+func plainFlagError(_ *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) || errors.Is(err, strconv.ErrRange) {
 		return err
@@ -85,15 +85,14 @@ func plainly(_ *cobra.Command, err error) error {
 	case "float64":
 		wanted = "a number"
 	case "duration":
-		wanted = "a time such as 30s, 10m or 1h30m"
+		wanted = "a duration such as 30s, 10m or 1h30m"
 	default:
 		return err
 	}
 	return fmt.Errorf("--%s %s: write %s", invalid.GetFlag().Name, invalid.GetValue(), wanted)
 }
 
-// output is where results go. No command ends well whose results could not be
-// written.
+// output is where results go. A command fails if its results cannot be written.
 type output struct {
 	to io.Writer
 
@@ -121,13 +120,13 @@ func (a *app) root() *cobra.Command {
 	var format, level string
 	root := &cobra.Command{
 		Use:   "sluice",
-		Short: "Event hubs into SQL, every event's effect exactly once",
-		Long: `Event hubs into SQL, every event's effect exactly once; or into Cosmos DB, the next
-hub, a queue or a topic, each at least once.
+		Short: "Consume event hubs into SQL databases, with exactly one effect of each event",
+		Long: `Consume event hubs into SQL databases, with exactly one effect of each event; or into
+Cosmos DB, another hub, a queue or a topic, at least once.
 
-Every command exits with 0 if all that it was asked for is done, with 1 if not,
-and with 2 if it was called wrongly; audits also exit with 2 if they can't tell.
-Results go to standard output, all else to standard error.`,
+Exit codes: 0 if the command did all that was asked for, 1 if it failed, 2 if its flags
+or arguments were wrong. An audit also exits with 2 if it cannot decide. Results go to
+standard output, everything else to standard error.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -137,21 +136,21 @@ Results go to standard output, all else to standard error.`,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // as the command version prints it
-	root.SetFlagErrorFunc(plainly)
-	root.PersistentFlags().StringVar(&format, "log-format", "text", "log lines as `text` or json")
-	root.PersistentFlags().StringVar(&level, "log-level", "info", "log from this `level` on: debug, info, warn or error")
+	root.SetFlagErrorFunc(plainFlagError)
+	root.PersistentFlags().StringVar(&format, "log-format", "text", "format of log lines: `text` or json")
+	root.PersistentFlags().StringVar(&level, "log-level", "info", "lowest `level` to log: debug, info, warn or error")
 	root.AddCommand(a.demo(), a.emulator(), a.run(), a.validate(), a.send(), a.deadLetters(), a.checkpoints(), a.audit(), a.autoscale(), a.versionCommand())
-	helpKnows(root)
+	refuseUnknownHelp(root)
 	return root
 }
 
-// helpKnows has help refuse commands that there are none of.
-func helpKnows(root *cobra.Command) {
+// refuseUnknownHelp makes help fail for a command that does not exist.
+func refuseUnknownHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = func(_ *cobra.Command, args []string) error {
 		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-			return fmt.Errorf("there is no command %q", strings.Join(args, " "))
+			return fmt.Errorf("unknown command %q", strings.Join(args, " "))
 		}
 		return nil
 	}
@@ -175,7 +174,7 @@ func (a *app) setLog(format, level string) error {
 	return nil
 }
 
-// does makes a command's work of fn.
+// runE adapts fn to cobra, and notes that the command has begun.
 func (a *app) runE(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.begun = true
@@ -183,7 +182,7 @@ func (a *app) runE(fn func(ctx context.Context, args []string) error) func(*cobr
 	}
 }
 
-// family is a command that only holds others.
+// group is a command that only has subcommands.
 func (a *app) group(use, short string, members ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
@@ -194,9 +193,9 @@ func (a *app) group(use, short string, members ...*cobra.Command) *cobra.Command
 				names[i] = m.Name()
 			}
 			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q: there are %s", args[0], strings.Join(names, ", "))
+				return fmt.Errorf("unknown command %q: use one of %s", args[0], strings.Join(names, ", "))
 			}
-			return fmt.Errorf("say which: %s", strings.Join(names, ", "))
+			return fmt.Errorf("choose one of %s", strings.Join(names, ", "))
 		},
 		RunE: a.runE(func(context.Context, []string) error { return nil }),
 	}
@@ -204,8 +203,8 @@ func (a *app) group(use, short string, members ...*cobra.Command) *cobra.Command
 	return cmd
 }
 
-// untilInterrupted is ctx until SIGINT or SIGTERM; a second signal ends the
-// process at once.
+// untilInterrupted returns a ctx that ends with SIGINT or SIGTERM. A second signal ends the process
+// at once.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

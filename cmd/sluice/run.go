@@ -34,11 +34,11 @@ func (a *app) run() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run PIPELINE.yaml",
 		Short: "Run a pipeline until interrupted",
-		Long: `Run a pipeline, or all stages of a file that has several. SIGINT and SIGTERM stop
-it in good order: batches in progress are finished and committed, partitions given
-back. A second signal, or the end of --stop-timeout, cancels them; nothing
-half-done is committed either way. A stage that fails for good ends the others in
-good order.`,
+		Long: `Run a pipeline, or all stages of a file with several stages. SIGINT and SIGTERM stop it
+gracefully: batches in progress are finished and committed, and partitions are
+released. A second signal, or the end of --stop-timeout, cancels the batches in
+progress. A part of a batch is never committed. If a stage fails permanently, the other
+stages are stopped gracefully.`,
 		Example: "  sluice run flights.yaml\n  sluice run flights.yaml --until-caught-up --within 5m\n  sluice run stages.yaml --stage clean",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
@@ -50,10 +50,10 @@ good order.`,
 	}
 	f := cmd.Flags()
 	stageFlag(f, &flags.stage)
-	f.BoolVar(&flags.untilCaughtUp, "until-caught-up", false, "end once all partitions of the hub, whoever owns them, are done up to where they end now, stage after stage; of a stage in memory this process must own all")
-	f.DurationVar(&flags.within, "within", 10*time.Minute, "with --until-caught-up: fail after this `time`")
-	f.DurationVar(&flags.stopTimeout, "stop-timeout", 30*time.Second, "`time` for batches in progress when stopped")
-	f.StringVar(&flags.history, "history", "", "append what is claimed and committed to a `file`, a line of JSON each, for audits and tests")
+	f.BoolVar(&flags.untilCaughtUp, "until-caught-up", false, "exit once the checkpoints of all partitions, also of those that other processes own, have reached the present end of the hub, stage after stage; this process must own all partitions of a stage in memory")
+	f.DurationVar(&flags.within, "within", 10*time.Minute, "with --until-caught-up: fail after this `duration`")
+	f.DurationVar(&flags.stopTimeout, "stop-timeout", 30*time.Second, "`duration` of a graceful stop; then batches in progress are cancelled")
+	f.StringVar(&flags.history, "history", "", "append each claim and commit to a `file`, one line of JSON each, for audits and tests")
 	flags.web.add(f)
 	flags.web.addScaling(f)
 	f.StringVar(&flags.metrics, "metrics", "", "serve /metrics (Prometheus), /livez and /readyz over plain HTTP at this `address`, such as 127.0.0.1:9090")

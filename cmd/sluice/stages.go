@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-go/sluice/pipeline"
 )
 
-// stageFlag names one of a file's stages.
+// stageFlag adds --stage, which chooses a stage of a file.
 func stageFlag(f *pflag.FlagSet, to *string) {
-	f.StringVar(to, "stage", "", "the `stage` of the file, where it has several")
+	f.StringVar(to, "stage", "", "the `stage`, if the file has several")
 }
 
-// loadStage reads a pipeline file with one pipeline, or one of several.
+// loadStage reads one pipeline of a file: the only one, or the stage of that name.
 func loadStage(path, stage string) (*pipeline.Pipeline, error) {
 	f, err := pipeline.LoadFile(path)
 	if err != nil {
@@ -27,16 +27,16 @@ func loadStage(path, stage string) (*pipeline.Pipeline, error) {
 	return p, nil
 }
 
-// loadKeeping is loadStage of one that keeps checkpoints.
+// loadStageWithCheckpoints is loadStage for commands that need checkpoints or dead letters.
 func loadStageWithCheckpoints(path, stage string) (*pipeline.Pipeline, error) {
 	p, err := loadStage(path, stage)
 	if err == nil && p.Rollup {
-		err = fmt.Errorf("%s: stage %s is in memory: it has neither checkpoints nor dead letters, and is read anew at every start", path, p.Name)
+		err = fmt.Errorf("%s: stage %s is in memory: it has no checkpoints and no dead letters, and is read again at every start", path, p.Name)
 	}
 	return p, err
 }
 
-// chosen are the stages of a file that a command is for: one, or all.
+// loadStages reads the stages of a file: the one of that name, or all.
 func loadStages(path, stage string) ([]*pipeline.Pipeline, error) {
 	if stage != "" {
 		p, err := loadStage(path, stage)
@@ -49,7 +49,7 @@ func loadStages(path, stage string) ([]*pipeline.Pipeline, error) {
 	return f.Stages, nil
 }
 
-// prefix says which stage it is, if there are several.
+// prefix names the stage, if there are several.
 func prefix(p *pipeline.Pipeline, among []*pipeline.Pipeline) string {
 	if len(among) == 1 {
 		return ""

@@ -14,9 +14,10 @@ func (a *app) validate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate PIPELINE.yaml",
 		Short: "Check a pipeline without running it",
-		Long: `Check a pipeline: the file, then whether the hub and the database answer and the
-table fits. Of a file with several stages all are checked, or one. Nothing is
-changed. Each problem is one line.`,
+		Long: `Check a pipeline: the file first, then whether the hub and the database answer, and
+whether the table has the right columns. In a file with several stages, all are
+checked, or the one that --stage names. Nothing is changed. Each problem is printed on
+one line.`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			ctx, stop := untilInterrupted(ctx)
@@ -41,6 +42,6 @@ changed. Each problem is one line.`,
 		}),
 	}
 	stageFlag(cmd.Flags(), &stage)
-	cmd.Flags().BoolVar(&offline, "offline", false, "check the file alone")
+	cmd.Flags().BoolVar(&offline, "offline", false, "check only the file, connect to nothing")
 	return cmd
 }

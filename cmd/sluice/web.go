@@ -12,27 +12,27 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 )
 
-// webFlags are those of commands that have a dashboard. Add and addScaling
-// declare them: the second is for those without an autoscaler of their own.
+// webFlags are the flags of commands with a dashboard: those of add, and that of addScaling if the
+// command has no autoscaler itself.
 type webFlags struct {
 	address, cert, key, tokenEnv, autoscaler, auditGroup string
 	acme                                                 []string
 }
 
 func (w *webFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&w.address, "web", "", "show a dashboard at this `address` over HTTPS, like 127.0.0.1:8443")
-	f.StringVar(&w.cert, "web-cert", "", "its certificate, a PEM `file` (default one of its own)")
-	f.StringVar(&w.key, "web-key", "", "its certificate's key, a PEM `file`")
-	f.StringSliceVar(&w.acme, "web-acme", nil, "obtain certificates for these public `names` from Let's Encrypt, whose terms this accepts; --web must be their port 443")
-	f.StringVar(&w.tokenEnv, "web-token-env", "", "the environment `variable` that holds the token to sign in with; needed beyond loopback")
-	f.StringVar(&w.auditGroup, "web-audit-group", defaultAuditGroup, "`name` of the consumer group that audits from the dashboard read by")
+	f.StringVar(&w.address, "web", "", "serve a dashboard over HTTPS at this `address`, such as 127.0.0.1:8443")
+	f.StringVar(&w.cert, "web-cert", "", "certificate of the dashboard, a PEM `file` (default self-signed)")
+	f.StringVar(&w.key, "web-key", "", "private key of that certificate, a PEM `file`")
+	f.StringSliceVar(&w.acme, "web-acme", nil, "get certificates for these public `names` from Let's Encrypt and accept its terms; --web must be port 443 of these names")
+	f.StringVar(&w.tokenEnv, "web-token-env", "", "environment `variable` with the token for signing in; required unless --web is a loopback address")
+	f.StringVar(&w.auditGroup, "web-audit-group", defaultAuditGroup, "`name` of the consumer group that audits from the dashboard read with")
 }
 
 func (w *webFlags) addScaling(f *pflag.FlagSet) {
-	f.StringVar(&w.autoscaler, "web-autoscale", "", "show the decisions of the autoscaler of this `CONFIG.yaml` too, wherever it runs")
+	f.StringVar(&w.autoscaler, "web-autoscale", "", "also show the decisions of the autoscaler of this `CONFIG.yaml`, in whatever process it runs")
 }
 
-// defaultAuditGroup is that of sluice audit hub.
+// defaultAuditGroup is also the default of sluice audit hub.
 const defaultAuditGroup = "sluice-audit"
 
 // config checks the flags and reads the token. It returns nil if no dashboard is wanted.

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/rowaudit"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/pipeline"
 	"github.com/sluice-go/sluice/health"
+	"github.com/sluice-go/sluice/pipeline"
 	"github.com/sluice-go/sluice/web"
 )
 

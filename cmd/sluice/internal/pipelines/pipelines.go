@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/monitoring"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
-	"github.com/sluice-go/sluice/pipeline"
 	"github.com/sluice-go/sluice/health"
+	"github.com/sluice-go/sluice/pipeline"
 )
 
 // Pipeline is a pipeline that is open.

@@ -31,7 +31,7 @@ func ReadReference(r io.Reader, zone *time.Location) (map[time.Time]float64, err
 		switch {
 		case row == 1 && err != nil && numberErr != nil: // a header
 		case err != nil:
-			return nil, fmt.Errorf("row %d: %q: write a day as 2026-01-31", row, record[0])
+			return nil, fmt.Errorf("row %d: %q: write a day such as 2026-01-31", row, record[0])
 		case numberErr != nil || !(count >= 0 && count < 1e15):
 			return nil, fmt.Errorf("row %d: %q is not a count", row, record[1])
 		default:
