@@ -214,7 +214,8 @@ func (s *Cosmos) Faults() *CosmosFaults { return &CosmosFaults{s.account.Faults(
 // Split splits a physical partition in two, as Azure does when one is full or gets more
 // throughput than it can serve. From then on, requests for the old partition key range
 // are answered with 410 and substatus 1002. An empty rangeID stands for the range with
-// the most documents.
+// the most documents. It returns an error if there is no such container or range, or
+// the range is too narrow to split.
 func (s *Cosmos) Split(database, name, rangeID string) error {
 	c, err := s.account.Container(database, name)
 	if err != nil {
@@ -237,7 +238,7 @@ func largest(stats cosmosdb.ContainerStats) string {
 }
 
 // SetThroughput sets a container's throughput in RU per second, effective at once; 0 is
-// no limit.
+// no limit. It returns an error if there is no such container or ru is negative.
 func (s *Cosmos) SetThroughput(database, name string, ru int) error {
 	c, err := s.account.Container(database, name)
 	if err != nil {

@@ -8,8 +8,9 @@ type CosmosWrite struct {
 	Range               string // the id of the partition key range
 	ID                  string
 	Key                 string // the partition key in JSON: ["a"]
-	// Body is the document as the client sent it, without the closing brace. It is only
-	// valid during the call. It is nil if the document was deleted.
+	// Body is the document as the client sent it, without system properties and the
+	// closing brace. It is only valid during the call. It is nil if the document was
+	// deleted.
 	Body     []byte
 	Replaced bool // the document existed before
 }

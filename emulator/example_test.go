@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net/http"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
@@ -101,4 +104,40 @@ func ExampleStartServiceBus() {
 	// Output:
 	// 1 two coffees
 	// 0 <nil>
+}
+
+// The first write is throttled; the client library waits and retries.
+func ExampleCosmos_Faults() {
+	srv, err := emulator.StartCosmos([]emulator.CosmosContainer{{Database: "shop", Name: "orders", KeyPaths: []string{"/customer"}}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	if _, err := srv.Faults().Add(emulator.CosmosFault{
+		Kind: emulator.CosmosFaultStatus, Status: http.StatusTooManyRequests, RetryAfter: 10 * time.Millisecond,
+		On: emulator.OnCosmosWrite, Times: 1,
+	}); err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+
+	client, err := azcosmos.NewClientFromConnectionString(srv.ConnectionString(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	orders, err := client.NewContainer("shop", "orders")
+	if err != nil {
+		log.Fatal(err)
+	}
+	key := azcosmos.NewPartitionKeyString("ada")
+	written, err := orders.CreateItem(ctx, key, []byte(`{"id":"1","customer":"ada","coffees":2}`), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(written.RequestCharge, "RU, faults hit:", srv.Faults().List()[0].Hits)
+	stats, err := srv.ContainerStats("shop", "orders")
+	fmt.Println(stats.Documents, err)
+	// Output:
+	// 6.28 RU, faults hit: 1
+	// 1 <nil>
 }
