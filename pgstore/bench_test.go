@@ -140,4 +140,4 @@ func BenchmarkAdvance(b *testing.B) { storebench.Advance(b, benchmarkTable) }
 
 func BenchmarkPark(b *testing.B) { storebench.Park(b, benchmarkTable) }
 
-func BenchmarkSeen(b *testing.B) { storebench.Seen[pgx.Tx](b, benchmarkTable) }
+func BenchmarkSeen(b *testing.B) { storebench.Dedup[pgx.Tx](b, benchmarkTable) }

@@ -50,6 +50,6 @@ func BenchmarkAdvance(b *testing.B) { storebench.Advance(b, openFile) }
 
 func BenchmarkPark(b *testing.B) { storebench.Park(b, openFile) }
 
-func BenchmarkSeen(b *testing.B) { storebench.Seen[*Tx](b, openFile) }
+func BenchmarkSeen(b *testing.B) { storebench.Dedup[*Tx](b, openFile) }
 
 func openFile(b *testing.B) *Store { return open(b, filepath.Join(b.TempDir(), "x.db")) }

@@ -1,4 +1,4 @@
-// Package clock is the system's time; in a bubble of testing/synctest, the
+// Package clock reads the system's time; in a bubble of testing/synctest, the
 // bubble's.
 package clock
 
@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// System is the system's clock, for the seams that ask for one. Make it with
-// [New].
+// System is the system's clock. Make it with [New].
 type System struct{ origin time.Time }
 
-// New makes a clock whose time begins now.
+// New makes a clock whose elapsed time starts now.
 func New() System { return System{time.Now()} }
 
-// Wall is the time of day, which can be set and can jump.
+// Wall returns the time of day, which can be set and can jump.
 func (System) Wall() time.Time { return time.Now() }
 
-// Elapsed is monotonic time since the clock was made.
+// Elapsed returns the monotonic time since the clock was made.
 func (c System) Elapsed() time.Duration { return time.Since(c.origin) }
 
 // Sleep is [Sleep].

@@ -1,4 +1,4 @@
-// Package idset remembers numbered ids: in memory as bits, in a database as
+// Package idset holds sets of numbered ids: in memory as bits, in a database as
 // text.
 package idset
 
@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// ID is a pair of numbers, neither negative. Ids are expected to be dense in
-// Sequence, and to have few different N.
+// ID is a pair of numbers that are not negative. A [Set] is small if its ids are
+// dense in Sequence and have few different N.
 type ID struct {
 	Sequence int64
 	N        int32
@@ -36,10 +36,10 @@ type word struct {
 	bits  uint64
 }
 
-// Words is how many words the set takes: from one for each id to one for 64.
+// Words returns the size of the set in words, each of which holds 1 to 64 ids.
 func (s *Set) Words() int { return len(s.words) }
 
-// Quarter is the highest sequence number of the lowest quarter of the set,
+// Quarter returns the highest sequence number in the lowest quarter of the set,
 // which must not be empty.
 func (s *Set) Quarter() int64 { return s.words[len(s.words)/4].last() }
 
@@ -53,13 +53,13 @@ func (s *Set) find(id ID) (int, bool) {
 	})
 }
 
-// Has tells whether the set has an id.
+// Has reports whether the set has an id.
 func (s *Set) Has(id ID) bool {
 	i, found := s.find(id)
 	return found && s.words[i].bits&(1<<(id.Sequence&63)) != 0
 }
 
-// Between hands out the ids from one sequence number to another, both
+// Between calls yield with the ids from one sequence number to another, both
 // included.
 func (s *Set) Between(first, last int64, yield func(ID)) {
 	i, _ := s.find(ID{Sequence: max(first, 0)})
@@ -83,7 +83,8 @@ func (s *Set) Add(id ID) {
 	s.words[i].bits |= 1 << (id.Sequence & 63)
 }
 
-// Forget removes the ids up to a sequence number, but for up to 63 at the end.
+// Forget removes the ids up to a sequence number. Up to 63 of the last ones may
+// remain.
 func (s *Set) Forget(upTo int64) {
 	n := 0
 	for n < len(s.words) && s.words[n].last() <= upTo {
@@ -94,9 +95,9 @@ func (s *Set) Forget(upTo int64) {
 	}
 }
 
-// Encode writes ids as a text of printable ASCII, and sorts them for that: for
-// each N a first number, and the distance of each that follows; and behind a
-// plus sign how many come right after it. So 10, 11, 12 and 20 with N 0, and 11
+// Encode sorts ids, and returns them as printable ASCII: for each N the first
+// sequence number, then the distance of each further one; and after a plus sign the
+// number of ids that follow it without a gap. So 10, 11, 12 and 20 with N 0, and 11
 // with N 1, are "0:10+2,8;1:11".
 func Encode(ids []ID) string {
 	slices.SortFunc(ids, ID.compare)
@@ -129,8 +130,7 @@ func Encode(ids []ID) string {
 
 var errText = errors.New("not as they were written")
 
-// Decode reads what [Encode] wrote of so many ids at most, and hands out one
-// after the other.
+// Decode reads a text of [Encode] with at most most ids, and calls yield with each.
 func Decode(text string, most int, yield func(ID)) error {
 	if text == "" {
 		return nil

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Budget keeps request units (RU) within what is provisioned for one physical
-// partition. A caller reserves an estimate before a request and settles with
-// the charge that the response reports; a charge above the estimate puts off
-// the requests behind it. Its methods may be called from any goroutine.
+// Budget keeps request units (RU) within the provisioned throughput of one physical
+// partition. A caller reserves an estimate before a request and settles with the
+// charge that the response reports; a charge above the estimate delays the following
+// requests. It is safe for concurrent use.
 //
-// It spends pace of what is provisioned, evenly, and never reserves more than
-// ceiling of it within one second. What is between that and all of it makes up
-// for what a client can't know: when the server's seconds begin, how long a
-// request travels, and what those under way will cost.
+// It spends the fraction pace of the provisioned throughput, evenly, and never
+// reserves more than the fraction ceiling within one second. The rest is a margin
+// for what a client can't know: when the server's seconds begin, how long a request
+// is under way, and what the requests in flight will cost.
 type Budget struct {
-	line line
+	queue waitQueue
 
 	rate   float64       // in units per second
 	most   int           // units within a second
-	paused bool          // the rate is the one before
-	slot   time.Duration // when all that was reserved is paid for
-	held   time.Duration // nothing is reserved before
+	paused bool          // rate is then the rate before the pause
+	slot   time.Duration // when the rate will have paid for all reservations
+	held   time.Duration // no reservation before this time
 	last   second        // in units
 }
 
@@ -42,7 +42,7 @@ func NewBudget(perSecond float64, clock Clock) (*Budget, error) {
 	if perSecond == 0 {
 		return nil, errors.New("budget of 0 RU per second: want more")
 	}
-	b := &Budget{line: line{clock: clock}}
+	b := &Budget{queue: waitQueue{clock: clock}}
 	b.slot = clock.Elapsed()
 	if err := b.SetRate(perSecond); err != nil {
 		return nil, err
@@ -51,31 +51,31 @@ func NewBudget(perSecond float64, clock Clock) (*Budget, error) {
 }
 
 // Reserve waits until an estimate, in RU, is within the budget. Callers are
-// served in the order in which they came. The only error is ctx's.
+// served in the order of their calls. The only error is ctx's.
 //
 // The budget is best used by reservations of [Budget.Portion] at most.
 func (b *Budget) Reserve(ctx context.Context, estimate float64) error {
-	_, err := b.line.wait(ctx, b, max(units(estimate), 1))
+	_, err := b.queue.wait(ctx, b, max(units(estimate), 1))
 	return err
 }
 
-// Settle charges the difference between what was reserved and what a request
-// really cost, in RU; or gives it back. A request that was not sent, or was
-// turned away without a charge, has cost 0.
+// Settle charges or returns the difference between the reserved estimate and the
+// actual cost of a request, in RU. A request that was not sent, or was refused
+// without a charge, has cost 0.
 func (b *Budget) Settle(estimate, actual float64) {
 	d := units(actual) - max(units(estimate), 1)
-	b.line.change(func(now time.Duration) {
+	b.queue.change(func(now time.Duration) {
 		b.last.forget(now)
-		b.last.add(now, max(d, -b.last.n)) // a second that has passed gives nothing back
+		b.last.add(now, max(d, -b.last.n)) // a second that has passed returns nothing
 		b.slot += b.cost(d)
 	})
 }
 
-// Portion is the most that one reservation should ask for, in RU: bulk requests
-// are cut to it, so that whole requests fill what a second has room for.
+// Portion is the most that one reservation should request, in RU: callers limit bulk
+// requests to it, so that whole requests fill a second.
 func (b *Budget) Portion() float64 {
-	b.line.mu.Lock()
-	defer b.line.mu.Unlock()
+	b.queue.mu.Lock()
+	defer b.queue.mu.Unlock()
 	return b.rate * unit * portion
 }
 
@@ -84,7 +84,7 @@ func (b *Budget) SetRate(perSecond float64) error {
 	if !(perSecond >= 0 && perSecond <= math.MaxInt32*unit) {
 		return fmt.Errorf("budget of %v RU per second: want 0 (a pause) to %.0f", perSecond, math.MaxInt32*unit)
 	}
-	b.line.change(func(now time.Duration) {
+	b.queue.change(func(now time.Duration) {
 		if b.paused = perSecond == 0; b.paused {
 			return
 		}
@@ -98,7 +98,7 @@ func (b *Budget) SetRate(perSecond float64) error {
 
 // Hold reserves nothing for d from now: after a 429, the server's retry-after.
 func (b *Budget) Hold(d time.Duration) {
-	b.line.change(func(now time.Duration) {
+	b.queue.change(func(now time.Duration) {
 		b.held = max(b.held, now+d)
 	})
 }
@@ -121,7 +121,7 @@ func (b *Budget) due(now time.Duration, want int) time.Duration {
 	if b.paused {
 		return now + never
 	}
-	// What is more than a second has room for goes alone.
+	// A reservation above what fits in a second is granted alone.
 	room := max(b.most-want, 0)
 	return max(b.held, b.slot, b.last.below(room+1))
 }
@@ -129,15 +129,14 @@ func (b *Budget) due(now time.Duration, want int) time.Duration {
 // cost is the time in which that many units are earned.
 func (b *Budget) cost(units int) time.Duration { return seconds(float64(units) / (b.rate * pace)) }
 
-// seconds is a time of at most a year, which stays within what can be added to
-// the time that has passed.
+// seconds converts to a duration of at most a year, so that adding it to a time
+// cannot overflow.
 func seconds(s float64) time.Duration {
 	const year = 365 * 24 * 3600
 	return time.Duration(max(-year, min(s, year)) * float64(time.Second))
 }
 
-// units turns RU into units. What no response can say counts as the nearest
-// that it could.
+// units converts RU to units. Values outside the range of a response are clamped.
 func units(ru float64) int {
 	if !(ru > 0) {
 		return 0

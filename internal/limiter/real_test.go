@@ -38,7 +38,7 @@ func (o *observed) run(callers, most int, d time.Duration) {
 	for range callers {
 		done.Go(func() {
 			for {
-				if _, err := o.line.wait(ctx, o, most); err != nil {
+				if _, err := o.queue.wait(ctx, o, most); err != nil {
 					return
 				}
 			}

@@ -2,12 +2,12 @@ package limiter
 
 import "time"
 
-// second is what was granted within the last second. It knows this to
-// resolution: grants closer together count as granted at the last of them,
-// which errs to the safe side.
+// second records the grants of the last second, to a resolution: grants closer
+// together count as granted at the time of the last of them, which never allows too
+// much.
 type second struct {
-	n           int             // in all
-	began, at   time.Duration   // of the last grants: the first and the last of them
+	n           int             // total
+	began, at   time.Duration   // of the last entry: its first and its last grant
 	log         [logSize]grants // a ring
 	first, next uint
 }
@@ -19,7 +19,7 @@ type grants struct {
 
 const (
 	resolution = 500 * time.Microsecond
-	logSize    = 1 << 11 // more than a second has of resolution
+	logSize    = 1 << 11 // more entries than a second can have
 )
 
 // add adds n grants.
@@ -35,7 +35,7 @@ func (s *second) add(now time.Duration, n int) {
 	s.n += n
 }
 
-// forget drops the grants that are a second old.
+// forget removes the grants that are a second old.
 func (s *second) forget(now time.Duration) {
 	for s.first != s.next && s.log[s.first%logSize].at <= now-time.Second {
 		s.n -= s.log[s.first%logSize].n
@@ -43,7 +43,7 @@ func (s *second) forget(now time.Duration) {
 	}
 }
 
-// below is the moment at which fewer than n grants are left.
+// below returns the time from which on fewer than n grants are left.
 func (s *second) below(n int) (at time.Duration) {
 	left := s.n
 	for i := s.first; left >= n && i != s.next; i++ {

@@ -1,5 +1,5 @@
-// Package property writes an event's application properties as JSON without
-// losing their types, so that a dead letter is retried as what it was.
+// Package property encodes an event's application properties as JSON without losing
+// their types, so that a redriven dead letter has its original properties.
 //
 // Strings, booleans and null are plain JSON; every other value is an object of
 // one member that names its Go type: {"int64":"12"}.
@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Encode returns the JSON of properties, or nil if there are none. A value of
-// a type that AMQP does not have is an error.
+// Encode returns properties as JSON, or nil if there are none. A value of a type
+// that AMQP does not have is an error.
 func Encode(properties map[string]any) ([]byte, error) {
 	if len(properties) == 0 {
 		return nil, nil

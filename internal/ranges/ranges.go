@@ -1,4 +1,4 @@
-// Package ranges writes down what is done behind a checkpoint.
+// Package ranges encodes which events after a checkpoint are done.
 package ranges
 
 import (
@@ -11,15 +11,14 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// Encode writes ranges behind the event numbered after as a text of printable
-// ASCII: of each, how many events are missing before it and, behind a plus
-// sign, how many follow its first. So behind 9, the ranges 11 to 11 and 13 to
-// 20 are "1,1+7". The ranges must ascend and touch neither each other nor the
-// event.
+// Encode returns ranges after the event numbered after as printable ASCII: for each
+// range the number of events missing before it and, after a plus sign, the number
+// of events that follow its first. So after 9, the ranges 11 to 11 and 13 to 20 are
+// "1,1+7". The ranges must ascend, with gaps between them and after the event.
 func Encode(after int64, list []driver.SequenceRange) (string, error) {
 	var text []byte
 	for i, r := range list {
-		// The difference of two numbers from -2 on always fits an uint64.
+		// The difference of two numbers of at least -2 always fits in a uint64.
 		if r.First <= after || uint64(r.First)-uint64(after) < 2 || r.Last < r.First {
 			return "", fmt.Errorf("range %d to %d cannot follow %d", r.First, r.Last, after)
 		}
@@ -35,7 +34,7 @@ func Encode(after int64, list []driver.SequenceRange) (string, error) {
 	return string(text), nil
 }
 
-// Decode reads what [Encode] wrote for the same event.
+// Decode is the inverse of [Encode], for the same event.
 func Decode(after int64, text string) ([]driver.SequenceRange, error) {
 	if text == "" {
 		return nil, nil
@@ -53,7 +52,7 @@ func Decode(after int64, text string) ([]driver.SequenceRange, error) {
 	return list, nil
 }
 
-// follow makes the range behind a gap.
+// follow decodes one range.
 func follow(after int64, gap, more string, long bool) (driver.SequenceRange, error) {
 	var r driver.SequenceRange
 	missing, err := strconv.ParseUint(gap, 10, 64)

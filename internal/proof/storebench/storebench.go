@@ -1,5 +1,5 @@
-// Package storebench measures stores: what those of [sluice.AtLeastOnce] do, and
-// how those of [sluice.Transactional] remember chain ids.
+// Package storebench measures stores: checkpoints and dead letters of at-least-once
+// delivery, and the dedup state of transactional delivery.
 package storebench
 
 import (
@@ -14,8 +14,7 @@ var group = driver.Group{Namespace: "bench", Topic: "events", Name: "$Default"}
 
 const incarnation = "1"
 
-// Advance measures a checkpoint's move with so many ranges that are done
-// behind it.
+// Advance measures moving a checkpoint, with several numbers of done ranges after it.
 func Advance[S driver.CheckpointStore](b *testing.B, open func(b *testing.B) S) {
 	for _, n := range []int{0, 100, 10_000} {
 		b.Run(fmt.Sprintf("ranges=%d", n), func(b *testing.B) {
@@ -39,7 +38,7 @@ func Advance[S driver.CheckpointStore](b *testing.B, open func(b *testing.B) S) 
 	}
 }
 
-// Park measures dead letters of 1 KB, so many in one go, and a look at them
+// Park measures parking dead letters of 1 KB, one or many in a call, and reading them
 // afterwards.
 func Park[S driver.DeadLetterQueue](b *testing.B, open func(b *testing.B) S) {
 	for _, n := range []int{1, 1000} {

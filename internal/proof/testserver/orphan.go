@@ -9,28 +9,29 @@ import (
 	"testing"
 )
 
-// orphan makes a test binary start a server and wait to be killed.
+// orphan is the environment variable that makes a test binary start a server and
+// wait to be killed.
 const orphan = "TESTSERVER_ORPHAN"
 
-// Orphan goes first in the TestMain of a package whose tests call [Killed]. In
-// the process that they start it starts a server, says where that is, and never
-// returns.
-func Orphan(start func() (said string, err error)) {
+// Orphan must be called first in the TestMain of a package whose tests call
+// [Killed]. In the process that Killed starts, it starts a server, prints its
+// address, and never returns.
+func Orphan(start func() (address string, err error)) {
 	if os.Getenv(orphan) == "" {
 		return
 	}
-	said, err := start()
+	address, err := start()
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println(said)
+	fmt.Println(address)
 	select {}
 }
 
-// Killed starts another process of this test binary, hands what it says of its
-// server to alive, and kills it: the server must not outlive it.
-func Killed(t *testing.T, alive func(said string)) {
+// Killed starts another process of this test binary, calls alive with the address of
+// its server, and kills the process. The server must end with it.
+func Killed(t *testing.T, alive func(address string)) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -49,9 +50,9 @@ func Killed(t *testing.T, alive func(said string)) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	said, err := bufio.NewReader(out).ReadString('\n')
+	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	alive(strings.TrimSpace(said))
+	alive(strings.TrimSpace(address))
 }

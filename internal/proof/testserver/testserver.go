@@ -1,5 +1,5 @@
-// Package testserver runs servers for tests: one that the tests of a package
-// share, or one of a test's own.
+// Package testserver runs servers for tests: one for all tests of a package, or one
+// for a single test.
 package testserver
 
 import (
@@ -11,7 +11,7 @@ import (
 
 // Shared is the server that a package's tests share.
 type Shared[S io.Closer] struct {
-	Package string // whose server it is, for what is told
+	Package string // package of the server, for error messages
 	server  *S     // nil: Run was not called
 }
 
@@ -33,7 +33,7 @@ func (s *Shared[S]) Run(m *testing.M, start func() (S, error)) (code int) {
 	return m.Run()
 }
 
-// Of gives a test the server.
+// Of returns the server. It fails the test if Run was not called.
 func (s *Shared[S]) Of(t testing.TB) S {
 	t.Helper()
 	if s.server == nil {
@@ -42,7 +42,7 @@ func (s *Shared[S]) Of(t testing.TB) S {
 	return *s.server
 }
 
-// New starts a server for one test, which is stopped when that ends.
+// New starts a server for one test, and stops it when the test ends.
 func New[S io.Closer](t testing.TB, start func() (S, error)) S {
 	t.Helper()
 	s, err := start()

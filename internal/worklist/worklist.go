@@ -1,12 +1,12 @@
-// Package worklist keeps the work list of a partition: events arrive in order,
-// are worked on many at a time, and complete in any order. The list tells
-// below which of them all are complete, which is how far a checkpoint may go.
+// Package worklist keeps the work list of a partition: events arrive in order, many
+// are processed concurrently, and they complete in any order. The list knows up to
+// which event all are complete, the frontier: a checkpoint may move that far.
 //
 // It is a ring of bits, one for each arrival, with the positions beside them.
 // Completing sets a bit and takes no lock; the frontier moves over up to 64
-// arrivals at a time. So an event costs a constant, however many are in flight
-// and in whatever order they complete. Slots are arrival indices: the
-// positions may have gaps, and the list never does arithmetic on them.
+// arrivals at a time. So an event costs constant time, however many are in flight
+// and in whatever order they complete. Slots number the arrivals: positions may have
+// gaps, and the list does no arithmetic on them.
 package worklist
 
 import (
@@ -15,33 +15,33 @@ import (
 	"sync/atomic"
 )
 
-// List is the work list of one partition. One goroutine, the owner, adds
-// arrivals and asks for the frontier; any goroutine may complete an arrival.
-// P is what is remembered of an arrival, usually its position.
+// List is the work list of one partition. One goroutine, the owner, adds arrivals
+// and reads the frontier; any goroutine may complete an arrival. P is what the list
+// keeps of an arrival, usually its position.
 type List[P any] struct {
 	size uint64
 	ring []*chunk[P] // the chunk of a slot is ring[slot/chunkSlots&mask]
 	mask uint64
-	_    line // what the owner writes stays away from what completing reads
+	_    cacheLine // keeps what the owner writes on other cache lines than what Done reads
 
 	next    uint64    // the next arrival's slot
-	low     uint64    // the oldest slot that was not complete when last looked at
+	low     uint64    // the oldest slot that was not complete at the last check
 	at      P         // the arrival before low
 	idle    *chunk[P] // the last chunk that became free, empty
 	arrived atomic.Uint64
-	_       line
+	_       cacheLine
 
 	completed [stripes]struct {
 		n atomic.Uint64
-		_ line
+		_ cacheLine
 	}
 }
 
-// line is the size of a cache line.
-type line [64]byte
+// cacheLine is padding of the size of a cache line.
+type cacheLine [64]byte
 
-// The ring is made of chunks, so that an empty list takes no room and a full
-// one no more than what is in flight.
+// The ring consists of chunks, so that an empty list takes no memory, and any list
+// only memory for what is in flight.
 const (
 	wordSlots  = 64
 	chunkSlots = 16 * wordSlots
@@ -52,7 +52,7 @@ type chunk[P any] struct {
 	at   [chunkSlots]P
 }
 
-// stripes is how many counters the completions are spread over.
+// stripes is the number of counters that share the completions.
 const stripes = 8
 
 // New makes a list with room for size arrivals, at least one.
@@ -64,8 +64,8 @@ func New[P any](size int) *List[P] {
 }
 
 // Arrive adds an arrival and returns its slot, by which it is completed. It
-// returns false if the list is full: the oldest arrival that is not complete
-// lies size arrivals back. Only the owner may call it.
+// returns false if the list is full: the oldest incomplete arrival is size
+// arrivals back. Only the owner may call it.
 func (l *List[P]) Arrive(at P) (slot uint64, ok bool) {
 	if l.next-l.low == l.size {
 		if l.advance(); l.next-l.low == l.size {
@@ -86,18 +86,18 @@ func (l *List[P]) Arrive(at P) (slot uint64, ok bool) {
 // each slot that Arrive has returned.
 func (l *List[P]) Done(slot uint64) {
 	l.word(slot).Or(1 << (slot % wordSlots))
-	l.completed[slot/wordSlots%stripes].n.Add(1) // behind the bit: with none in flight, all bits are seen
+	l.completed[slot/wordSlots%stripes].n.Add(1) // after the bit: when none is in flight, all bits are visible
 }
 
-// Low returns the furthest arrival below and at which all are complete, and
-// how many arrivals that makes since New. There is none yet if done is 0. Only
-// the owner may call it.
+// Low returns the frontier: the last arrival up to which all are complete, and the
+// number of arrivals up to it since New. There is none yet if done is 0. Only the
+// owner may call it.
 func (l *List[P]) Low() (at P, done uint64) {
 	l.advance()
 	return l.at, l.low
 }
 
-// Oldest returns the oldest arrival that is not complete, if there is one. Only
+// Oldest returns the oldest incomplete arrival, if there is one. Only
 // the owner may call it.
 func (l *List[P]) Oldest() (at P, ok bool) {
 	l.advance()
@@ -107,9 +107,9 @@ func (l *List[P]) Oldest() (at P, ok bool) {
 	return l.position(l.low), true
 }
 
-// InFlight is how many arrivals are not complete. Any goroutine may call it.
+// InFlight returns the number of incomplete arrivals. Any goroutine may call it.
 func (l *List[P]) InFlight() int {
-	// The completions first: they can't be more than the arrivals read later.
+	// Read the completions first: then they can't exceed the arrivals.
 	var completed uint64
 	for i := range l.completed {
 		completed += l.completed[i].n.Load()
@@ -117,10 +117,10 @@ func (l *List[P]) InFlight() int {
 	return int(l.arrived.Load() - completed)
 }
 
-// Above yields the runs of complete arrivals above the frontier that Low has
-// last returned, in order, each as its first and last arrival. It takes a step
-// for every run, and for every 64 arrivals in flight. Only the owner may call
-// it, and not change the list meanwhile; arrivals may go on completing.
+// Above yields the runs of complete arrivals above the frontier that Low has last
+// returned, in order, each as its first and last arrival. It takes one step for
+// every run, and for every 64 arrivals in flight. Only the owner may call it, and
+// must not change the list during the iteration; arrivals may complete.
 func (l *List[P]) Above() iter.Seq2[P, P] {
 	return func(yield func(first, last P) bool) {
 		for from := l.seek(l.low, true); from < l.next; {
@@ -133,8 +133,8 @@ func (l *List[P]) Above() iter.Seq2[P, P] {
 	}
 }
 
-// advance moves the frontier as far as all is complete, and frees the chunks
-// that it leaves behind.
+// advance moves the frontier as far as all arrivals are complete, and frees the
+// chunks below it.
 func (l *List[P]) advance() {
 	low := l.seek(l.low, false)
 	if low == l.low {
@@ -148,7 +148,7 @@ func (l *List[P]) advance() {
 	l.low = low
 }
 
-// extend puts a chunk under the slots from next on.
+// extend adds the chunk for the slots from next on.
 func (l *List[P]) extend() {
 	c := l.idle
 	if l.idle = nil; c == nil {
@@ -157,8 +157,8 @@ func (l *List[P]) extend() {
 	l.ring[l.next/chunkSlots&l.mask] = c
 }
 
-// seek returns the first slot from a slot on that is complete, or that is not;
-// next if there is none.
+// seek returns the first complete, or incomplete, slot from a slot on; l.next if
+// there is none.
 func (l *List[P]) seek(slot uint64, complete bool) uint64 {
 	for slot < l.next {
 		word := l.word(slot).Load()
@@ -173,8 +173,8 @@ func (l *List[P]) seek(slot uint64, complete bool) uint64 {
 	return l.next
 }
 
-// chunk needs no lock: a chunk is put into the ring before its slots are handed
-// out, and taken from it only once they have all been seen complete.
+// chunk returns the chunk of a slot. It needs no lock: a chunk is in the ring before
+// Arrive returns one of its slots, and is removed only after all are complete.
 func (l *List[P]) chunk(slot uint64) *chunk[P] {
 	return l.ring[slot/chunkSlots&l.mask]
 }

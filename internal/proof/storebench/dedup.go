@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// Seen measures a step of 1,000 events that carry stamps of so many origins
-// (0: none), whose watermarks follow ten steps behind, and does nothing else.
-func Seen[Tx any, S driver.TxStore[Tx]](b *testing.B, open func(b *testing.B) S) {
+// Dedup measures a step of 1,000 events with stamps of several origins (0: none),
+// whose watermarks are ten steps behind. The step does nothing else.
+func Dedup[Tx any, S driver.TxStore[Tx]](b *testing.B, open func(b *testing.B) S) {
 	const events, behind = 1000, 10
 	for _, origins := range []int64{0, 1, 32} {
 		b.Run(fmt.Sprintf("origins=%d", origins), func(b *testing.B) {

@@ -1,10 +1,9 @@
-// Package limiter paces: grants at an exact rate, and request units of a
-// database within what is provisioned.
+// Package limiter limits rates: of events, and of the request units of a database.
 //
-// A [Limiter] grants N events a second, for N up to a million: in no second,
-// wherever it begins, more than N, and with enough demand no less. A [Budget]
+// A [Limiter] grants N events per second, for N up to a million: no more than N in
+// any second, wherever it begins, and no fewer if there is enough demand. A [Budget]
 // does the same for the request units (RU) of one physical partition of Azure
-// Cosmos DB, whose cost is known only afterwards.
+// Cosmos DB, of which the cost is known only afterwards.
 package limiter
 
 import (
@@ -20,35 +19,34 @@ const (
 	// maxQuanta is how many times a second grants become due. Above that rate
 	// they become due several at a time.
 	maxQuanta = 1000
-	// idleCredit is what becomes due, at most, while nobody asks; stallCredit
-	// what becomes due while somebody waits but does not get to run, because
-	// timers and schedulers are late.
+	// idleCredit bounds what becomes due while no caller waits; stallCredit bounds
+	// what becomes due while a caller waits but does not run, because its timer or
+	// the scheduler is late.
 	idleCredit  = 20 * time.Millisecond
 	stallCredit = 250 * time.Millisecond
 	// never is a wait that only a change ends.
 	never = time.Hour
 )
 
-// Limiter grants at a rate. All that share the rate share the Limiter; its
-// methods may be called from any goroutine.
+// Limiter grants at a rate. All users of one rate share one Limiter. It is safe for
+// concurrent use.
 //
-// Its promise: whenever it grants something, the second that ends with this
-// grant holds no more than the rate in force. (It holds this grant, and not one
-// that is exactly a second older.) So no window of a second, wherever it
-// begins, holds more than the rate; and a lower rate holds from the moment it
-// is set.
+// It promises: for each grant, the second that ends with it contains no more grants
+// than the current rate. (This second includes the grant, and excludes one that is
+// exactly a second older.) So no window of one second, wherever it begins, contains
+// more than the rate; and a lower rate applies from the moment when it is set.
 //
 // Grants become due evenly: every 1/N seconds or, above 1,000 a second, every
-// millisecond. There is no burst at the start, behind a pause, nor at a raise.
+// millisecond. There is no burst at the start, after a pause, or when the rate rises.
 type Limiter struct {
-	line line
+	queue waitQueue
 
 	rate   int           // per second; 0: paused
 	step   time.Duration // between quanta
 	slot   time.Duration // when the next quantum is due
 	opened time.Duration // when the last quantum was due
-	left   int           // of the last quantum, not taken yet
-	carry  int           // what rounding down has kept from the quanta, in 1/quanta() of a grant
+	left   int           // of the last quantum, not granted yet
+	carry  int           // the remainder from rounding quanta down, in 1/quanta() of a grant
 	last   second
 }
 
@@ -57,7 +55,7 @@ func New(perSecond int, clock Clock) (*Limiter, error) {
 	if perSecond == 0 {
 		return nil, fmt.Errorf("rate limit 0 per second: want 1 to %d", MaxRate)
 	}
-	l := &Limiter{line: line{clock: clock}}
+	l := &Limiter{queue: waitQueue{clock: clock}}
 	l.opened = clock.Elapsed() - time.Second
 	if err := l.SetRate(perSecond); err != nil {
 		return nil, err
@@ -65,21 +63,21 @@ func New(perSecond int, clock Clock) (*Limiter, error) {
 	return l, nil
 }
 
-// Wait waits until something is granted and takes what is due, at most most and
-// at least one. Callers are served in the order in which they came. The only
-// error is ctx's.
+// Wait waits until something is due, and returns how much it was granted: at least
+// one, at most most. Callers are served in the order of their calls. The only error
+// is ctx's.
 func (l *Limiter) Wait(ctx context.Context, most int) (n int, err error) {
-	return l.line.wait(ctx, l, max(most, 1))
+	return l.queue.wait(ctx, l, max(most, 1))
 }
 
-// SetRate changes the rate; 0 pauses. A lower rate counts what was granted
-// within the last second, so it may have to wait until that is less than the
-// new rate. A higher rate holds from now on; it does not make up for the past.
+// SetRate changes the rate; 0 pauses. A lower rate counts the grants of the last
+// second, so the next grant may wait until these are fewer than the new rate. A
+// higher rate applies from now on; it does not make up for the past.
 func (l *Limiter) SetRate(perSecond int) error {
 	if perSecond < 0 || perSecond > MaxRate {
 		return fmt.Errorf("rate limit %d per second: want 0 (a pause) to %d", perSecond, MaxRate)
 	}
-	l.line.change(func(now time.Duration) {
+	l.queue.change(func(now time.Duration) {
 		if perSecond == l.rate {
 			return
 		}
@@ -118,8 +116,8 @@ func (l *Limiter) take(now time.Duration, want int, waited bool) (got int) {
 	return got
 }
 
-// open opens the quantum that is due. Quanta differ by one at most, and any
-// row of them as long as a second makes exactly the rate.
+// open starts the quantum that is due. Quanta differ by one at most, and those of
+// any second add up to exactly the rate.
 func (l *Limiter) open(now time.Duration) {
 	l.carry += l.rate
 	l.left, l.carry = l.carry/l.quanta(), l.carry%l.quanta()
@@ -137,12 +135,12 @@ func (l *Limiter) due(now time.Duration, _ int) time.Duration {
 	return max(l.slot, l.last.below(l.rate))
 }
 
-// Share is one partition's part of a rate that a cluster keeps without
-// coordination: index is 0 to partitions-1, and the shares of all partitions
-// add up to perSecond. A process limits itself to the sum of the shares of the
-// partitions that it owns, each from a second after it was taken until it is
-// given up: so the seconds in which two owners granted, one after the other,
-// hold no more than the rate either.
+// Share returns one partition's share of a rate that a cluster observes without
+// coordination: index is 0 to partitions-1, and the shares of all partitions add up
+// to perSecond. A process limits itself to the sum of the shares of its partitions.
+// Each share counts from one second after the process has acquired the partition
+// until it releases it, so a second in which the owner changes contains no more than
+// the rate either.
 func Share(perSecond, partitions, index int) int {
 	return (index+1)*perSecond/partitions - index*perSecond/partitions
 }

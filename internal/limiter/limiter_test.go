@@ -312,7 +312,7 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// oversleeper is a clock on which sleepers wake an hour late, unless roused.
+// oversleeper is a clock on which sleepers wake an hour late, unless woken.
 type oversleeper struct{ clock.System }
 
 func (c oversleeper) Sleep(ctx context.Context, d time.Duration) error {
