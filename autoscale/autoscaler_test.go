@@ -14,9 +14,9 @@ func resource(limits autoscale.Limits) *autoscale.Resource {
 	return &autoscale.Resource{Name: "r", Metrics: []string{"backlog"}, Rule: autoscale.ThresholdRule{Metric: "backlog", Upper: 500, Lower: 300}, Limits: limits}
 }
 
-// TestReaction: how long from the first reading over the threshold to the action.
-// The published rule averages ten minutes, so a rise is answered the sooner the
-// higher it is; docs/autoscale.md has these figures.
+// TestReaction measures the time from the first reading over the threshold to the
+// action. The published rule averages ten minutes, so it reacts faster to a higher
+// rise. docs/autoscale.md has these times.
 func TestReaction(t *testing.T) {
 	short := autoscale.RuleFunc(func(s autoscale.Situation) autoscale.Proposal {
 		w := s.Windows["backlog"]
@@ -74,8 +74,8 @@ func TestReaction(t *testing.T) {
 	}
 }
 
-// TestCooldownFromSuccess: an action that takes three minutes is followed by a
-// rest of strictly more than ten from its end on, and nothing is done meanwhile.
+// TestCooldownFromSuccess: after an action that takes three minutes, strictly more than
+// ten minutes pass from its end until the next one.
 func TestCooldownFromSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backlog, target := &gauge{}, &fleet{instances: 1, takes: 3 * time.Minute}
@@ -117,8 +117,8 @@ func holds(records []autoscale.Record, reason string) bool {
 	return false
 }
 
-// TestFailedAction: tried again, then given up; without a cooldown, the next
-// decision may act again.
+// TestFailedAction: a failing action is retried, then abandoned. It starts no cooldown,
+// so the next decision may scale again.
 func TestFailedAction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failures := 7 // five tries of the first action, two of the second
@@ -154,7 +154,7 @@ func TestFailedAction(t *testing.T) {
 	})
 }
 
-// TestOvertaken: an action that no longer fits is given up, not carried out.
+// TestOvertaken: an action that no longer applies is abandoned, not carried out.
 func TestOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		target := &fleet{instances: 1}
@@ -186,7 +186,7 @@ func TestOvertaken(t *testing.T) {
 	})
 }
 
-// TestRestart: windows, cooldown and numbers go on where they were.
+// TestRestart: windows, cooldown and numbers survive a restart.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backlog, target, store := &gauge{}, &fleet{instances: 1}, autoscale.NewMemoryStore()
@@ -213,7 +213,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestClockSetForward: a cooldown holds by either clock.
+// TestClockSetForward: a cooldown lasts by both clocks.
 func TestClockSetForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backlog, target, clock := &gauge{}, &fleet{instances: 1}, newSkewed()
@@ -234,7 +234,7 @@ func TestClockSetForward(t *testing.T) {
 	})
 }
 
-// TestNoDown: what is disabled, fails or has gone silent never scales down.
+// TestNoDown: a metric that is disabled or fails blocks scaling down.
 func TestNoDown(t *testing.T) {
 	for name, put := range map[string]func(g *gauge){
 		"disabled": func(g *gauge) { g.put(autoscale.Reading{State: autoscale.Disabled}, nil) },

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// dice are the chances of a trial, for several goroutines.
+// dice is the random generator of a trial. It is safe for concurrent use.
 type dice struct {
 	mu   sync.Mutex
 	rand *rand.Rand
@@ -42,8 +42,8 @@ func (d *dice) fault(chance float64) func() error {
 	}
 }
 
-// troubledQueue delivers what it is given once or several times, fails before
-// or behind what it does, and forgets to remove.
+// troubledQueue delivers messages once or several times, fails before or after an
+// operation, and sometimes does not delete.
 type troubledQueue struct {
 	*autoscale.MemoryQueue
 	dice *dice
@@ -80,7 +80,7 @@ func (q *troubledQueue) Delete(ctx context.Context, m *autoscale.Message) error 
 	return q.MemoryQueue.Delete(ctx, m)
 }
 
-// troubledStore fails before or behind what it does.
+// troubledStore fails before or after an operation.
 type troubledStore struct {
 	*autoscale.MemoryStore
 	dice *dice
@@ -108,7 +108,7 @@ func (s *troubledStore) SetOutcome(ctx context.Context, resource string, o autos
 	return err
 }
 
-// erratic proposes anything.
+// erratic is a rule that proposes random numbers.
 type erratic struct{ dice *dice }
 
 func (r erratic) Propose(s autoscale.Situation) autoscale.Proposal {
@@ -118,7 +118,7 @@ func (r erratic) Propose(s autoscale.Situation) autoscale.Proposal {
 	return autoscale.Proposal{Instances: s.Instances + int(r.dice.below(9)) - 4, Reason: "by lot"}
 }
 
-// trial is a life of an autoscaler in three parts, in a troubled world.
+// trial runs an autoscaler in three parts with random faults.
 type trial struct {
 	t      *testing.T
 	seed   uint64
@@ -183,8 +183,8 @@ func newTrial(t *testing.T, seed uint64) *trial {
 	return w
 }
 
-// weather changes what the metrics say, and sets the clock back. (One that is set
-// forward ends a cooldown early if the logic is started anew just then.)
+// weather changes the metrics, and sometimes sets the clock back. (A clock that is set
+// forward ends a cooldown early if the logic restarts at that time.)
 func (w *trial) weather() {
 	for _, g := range w.gauges {
 		switch {
@@ -202,7 +202,7 @@ func (w *trial) weather() {
 	}
 }
 
-// judge looks at what was done and what was noted.
+// judge checks the actions that were carried out and the decision log.
 func (w *trial) judge() error {
 	var errs []error
 	complain := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -212,7 +212,7 @@ func (w *trial) judge() error {
 			complain("scaled to %d, beyond %d to %d", s.to, w.limits.Min, w.limits.Max)
 		}
 		if i > 0 && s.number <= done[i-1].number {
-			complain("action %d was carried out behind action %d", s.number, done[i-1].number)
+			complain("action %d was carried out after action %d", s.number, done[i-1].number)
 		}
 		if i > 0 && s.at.Sub(done[i-1].at) <= trialRest {
 			complain("actions %d and %d within %v", done[i-1].number, s.number, s.at.Sub(done[i-1].at))
@@ -253,10 +253,10 @@ func (w *trial) judge() error {
 	return errors.Join(errs...)
 }
 
-// TestChaos: whatever is delivered twice, lost, late, killed or out of order:
-// never beyond the limits, never two actions within a cooldown, never down on
-// missing data, each action carried out once and in the log. More seeds than a
-// few are tried with SLUICE_AUTOSCALE_SEEDS, from SLUICE_AUTOSCALE_FIRST on.
+// TestChaos: with messages duplicated, lost, late or out of order, and parts killed, the
+// number of instances stays within the limits, there are no two actions within a
+// cooldown and no scale-down on missing data, and each action is carried out once and
+// is in the log. SLUICE_AUTOSCALE_SEEDS runs more seeds, from SLUICE_AUTOSCALE_FIRST.
 func TestChaos(t *testing.T) {
 	number := func(variable string, number uint64) uint64 {
 		if text := os.Getenv(variable); text != "" {

@@ -34,7 +34,7 @@ func send(t *testing.T, q autoscale.Queue, values ...any) {
 	}
 }
 
-// during runs a part until everything has come to rest.
+// during runs a part until everything is idle.
 func during(t *testing.T, p autoscale.Part) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -47,8 +47,8 @@ func during(t *testing.T, p autoscale.Part) {
 	}
 }
 
-// TestOldActionAgain: an action that is delivered again, when its count fits
-// again, is not carried out again.
+// TestOldActionAgain: an action that is delivered again, when its From matches again,
+// is not carried out again.
 func TestOldActionAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, target := queues(), &fleet{instances: 1}
@@ -62,7 +62,7 @@ func TestOldActionAgain(t *testing.T) {
 	})
 }
 
-// TestPointAgain: one decision for a point, however often it is delivered.
+// TestPointAgain: a point leads to one decision, however often it is delivered.
 func TestPointAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, store := queues(), autoscale.NewMemoryStore()
@@ -81,7 +81,7 @@ func TestPointAgain(t *testing.T) {
 	})
 }
 
-// TestPoison: what is not a message is set aside, and holds up nothing.
+// TestPoison: invalid messages go to the dead-letter queue, and delay nothing.
 func TestPoison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, target := queues(), &fleet{instances: 1}
@@ -91,11 +91,11 @@ func TestPoison(t *testing.T) {
 		during(t, autoscale.NewScaler("r", target, autoscale.NewMemoryStore(), q, nil))
 		aside := q.Actions.(*autoscale.MemoryQueue).DeadLetters()
 		if got := target.scalings(); len(got) != 1 || len(aside) != 8 {
-			t.Errorf("scaled %+v, %d set aside, want once and 8", got, len(aside))
+			t.Errorf("scaled %+v, %d dead letters, want once and 8", got, len(aside))
 		}
 		for _, a := range aside {
 			if a.Reason == "" || strings.Contains(a.Reason, "\n") {
-				t.Errorf("set aside because of %q", a.Reason)
+				t.Errorf("dead letter with the reason %q", a.Reason)
 			}
 		}
 
@@ -107,13 +107,12 @@ func TestPoison(t *testing.T) {
 		send(t, q.Reports, `{"resource":"x"}`, `{"resource":"r","instances":-1}`, `{"resource":"r","instances":9223372036854775807}`)
 		during(t, logic)
 		if m, r := len(q.Metrics.(*autoscale.MemoryQueue).DeadLetters()), len(q.Reports.(*autoscale.MemoryQueue).DeadLetters()); m != 3 || r != 3 {
-			t.Errorf("%d metrics and %d reports set aside, want 3 and 3", m, r)
+			t.Errorf("%d metrics and %d reports are dead letters, want 3 and 3", m, r)
 		}
 	})
 }
 
-// holding is a queue that takes its time to extend a message, whose receipt is
-// another one then.
+// holding is a queue that extends a message slowly, which changes its receipt.
 type holding struct {
 	*autoscale.MemoryQueue
 	extending atomic.Bool
@@ -137,8 +136,8 @@ func (q *holding) Delete(ctx context.Context, m *autoscale.Message) error {
 	return q.MemoryQueue.Delete(ctx, m)
 }
 
-// TestDeletedOnceLetGo: an action's message is not deleted while it is being
-// extended, which changes what it is deleted by.
+// TestDeletedOnceLetGo: an action's message is not deleted while it is being extended,
+// which changes the receipt by which it is deleted.
 func TestDeletedOnceLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queues()
@@ -165,8 +164,8 @@ func TestDeletedOnceLetGo(t *testing.T) {
 	})
 }
 
-// TestOutOfTheQuestion: counts and values that nothing can be computed with.
-func TestOutOfTheQuestion(t *testing.T) {
+// TestOutOfRange: numbers of instances and values that are out of range.
+func TestOutOfRange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, v := range []float64{math.NaN(), math.Inf(1), 1e308, -1e16} {
 			source := &gauge{}
@@ -193,7 +192,7 @@ func TestOutOfTheQuestion(t *testing.T) {
 	})
 }
 
-// TestSilence: no points at all are worth a record, and are forgotten in time.
+// TestSilence: if no points arrive, there are records of it, which are deleted in time.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, store := queues(), autoscale.NewMemoryStore()
@@ -223,7 +222,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestSourcePanics: as if it had failed; so do the rule and the target.
+// TestSourcePanics: a panic of a source counts as a failed reading.
 func TestSourcePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := autoscale.SourceFunc(func(context.Context) (autoscale.Reading, error) { panic("out of order") })

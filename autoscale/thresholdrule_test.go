@@ -32,8 +32,8 @@ func points(last time.Time, values ...float64) []autoscale.Point {
 	return list
 }
 
-// TestPublishedRule holds the default rule against histories worked out by
-// hand: upper threshold 500, lower 300, three instances of 1 to 10.
+// TestPublishedRule checks the published rule on histories computed by hand: upper
+// threshold 500, lower 300, three instances of 1 to 10.
 func TestPublishedRule(t *testing.T) {
 	type history struct {
 		name   string
@@ -72,9 +72,9 @@ func TestPublishedRule(t *testing.T) {
 
 		{"a source gone silent decides nothing", "12:00", append(p("11:54", 900, 900, 900, 900), single("11:49", 900)), "", autoscale.Hold, "no value since 11:54:00"},
 		{"after a gap the values on both its sides count", "12:00", append(p("11:52", 900, 900, 900), p("12:00", 900, 900)...), "", autoscale.Up, "900, above the upper threshold 500"},
-		{"after a long gap it begins anew", "12:00", append(p("11:30", 900, 900, 900, 900, 900), single("12:00", 900)), "", autoscale.Hold, "1 of 5 required values"},
+		{"after a long gap it starts again", "12:00", append(p("11:30", 900, 900, 900, 900, 900), single("12:00", 900)), "", autoscale.Hold, "1 of 5 required values"},
 
-		{"ten minutes after the last action it still rests", "12:00", p("12:00", 900, 900, 900, 900, 900), "11:50", autoscale.Hold, "in cooldown: the last action succeeded 10m0s ago, the cooldown is 10m0s"},
+		{"ten minutes after the last action the cooldown lasts", "12:00", p("12:00", 900, 900, 900, 900, 900), "11:50", autoscale.Hold, "in cooldown: the last action succeeded 10m0s ago, the cooldown is 10m0s"},
 		{"strictly more than ten minutes after it does not", "12:00", p("12:00", 900, 900, 900, 900, 900), "11:49:59", autoscale.Up, "900"},
 		{"nor downwards", "12:00", p("12:00", 0, 0, 0, 0, 0), "11:50", autoscale.Hold, "cooldown"},
 		{"the history goes on during the cooldown", "12:00", p("12:00", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "11:49:59", autoscale.Down, "below the lower threshold 300"},

@@ -39,14 +39,14 @@ type scaling struct {
 	to     int
 }
 
-// fleet is a target that notes what is done to it.
+// fleet is a target that records its scalings.
 type fleet struct {
 	takes time.Duration // for each scaling
 
 	mu        sync.Mutex
 	instances int
-	fail      func() error // asked before each scaling
-	lose      func() error // asked behind it: an answer that is lost
+	fail      func() error // called before each scaling
+	lose      func() error // called after it: a response that is lost
 	done      []scaling
 }
 
@@ -88,7 +88,7 @@ func (f *fleet) scalings() []scaling {
 	return append([]scaling(nil), f.done...)
 }
 
-// skewed is the time of a bubble, with a wall clock that can be set.
+// skewed is the clock of a synctest bubble, with a wall clock that can be set.
 type skewed struct {
 	origin time.Time
 	offset atomic.Int64

@@ -19,8 +19,7 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/azurite"
 )
 
-// entra is a credential whose tokens the server takes, which looks at what they
-// say only.
+// entra is a credential whose tokens the server accepts: it checks only their claims.
 type entra struct{}
 
 func (entra) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
@@ -28,7 +27,7 @@ func (entra) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.A
 	return azcore.AccessToken{Token: azurite.Token(until, strings.TrimSuffix(o.Scopes[0], "/.default")), ExpiresOn: until}, nil
 }
 
-// azureOnLoopback brings requests for Azure's hosts to the server.
+// azureOnLoopback redirects requests for Azure's hosts to the server.
 type azureOnLoopback struct {
 	client         *http.Client
 	queues, tables *url.URL
@@ -74,7 +73,7 @@ func TestEntraID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not a memory: a transaction holds URLs, which here would be of another host.
+	// Not the state: a transaction has URLs, which here would have another host.
 	if err := store.SetOutcome(t.Context(), "r", autoscale.Outcome{Number: 3}); err != nil {
 		t.Error(err)
 	}
@@ -83,7 +82,8 @@ func TestEntraID(t *testing.T) {
 	}
 }
 
-// TestPublishedNames: what others see in the account.
+// TestPublishedNames: the names of queues, table, rows and properties, which other
+// programs may use.
 func TestPublishedNames(t *testing.T) {
 	t.Parallel()
 	connection := azurite.New(t, &azurite.Config{All: true}).ConnectionString()
@@ -96,7 +96,7 @@ func TestPublishedNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A text that is not base64 is taken as it is, and may be set aside.
+	// A text that is not base64 is the body as it is, and can become a dead letter.
 	if _, err := service.NewQueueClient("actions").EnqueueMessage(t.Context(), "{not base64}", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestPublishedNames(t *testing.T) {
 		t.Errorf("in actions-poison: %v, %v", poison.Messages, err)
 	}
 	if err := queue.Send(t.Context(), make([]byte, azure.MaxBody+1)); err == nil {
-		t.Error("a message that does not fit is sent")
+		t.Error("a message that is too large is sent")
 	}
 	if err := queue.Send(t.Context(), make([]byte, azure.MaxBody)); err != nil {
 		t.Errorf("the longest message: %v", err)

@@ -22,8 +22,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/azurite"
 )
 
-// A part of an autoscaler runs in this binary, as a process of its own, if the
-// environment says which.
+// If the environment names a part of an autoscaler, this binary runs that part, as a
+// process of its own.
 const (
 	partVariable   = "AZURE_TEST_PART"
 	tableVariable  = "AZURE_TEST_TABLE"
@@ -36,8 +36,8 @@ const chaosFor = 5 * time.Second
 
 const resource = "workers"
 
-// journal is a target that notes each change in one write, so that a change
-// either was made or was not, whenever the process is killed.
+// journal is a target that records each change in one write, so that a change is
+// atomic when the process is killed.
 type journal string
 
 func (j journal) changes() (list [][3]int, err error) {
@@ -82,7 +82,7 @@ func wave(context.Context) (autoscale.Reading, error) {
 	return autoscale.Reading{Value: float64(1 + [...]int{0, 2, 1, 4, 6, 3}[step%6])}, nil
 }
 
-// follow wants as many instances as the metric says.
+// follow is a rule that wants as many instances as the metric's value.
 func follow(s autoscale.Situation) autoscale.Proposal {
 	w := s.Windows["wave"]
 	if w == nil {
@@ -91,8 +91,8 @@ func follow(s autoscale.Situation) autoscale.Proposal {
 	return autoscale.Proposal{Instances: int(w.All().Newest()), Reason: "so the wave says"}
 }
 
-// fresh is how old a value may be to be acted upon: on a busy machine it takes a
-// while from the collector to the logic.
+// fresh is the age up to which a value counts: on a busy machine a point takes long
+// from the collector to the logic.
 const fresh = 5 * time.Second
 
 func workers() *autoscale.Resource {
@@ -136,7 +136,7 @@ func openQueues(ctx context.Context, cfg *azure.Config) (q autoscale.Queues, err
 	return autoscale.Queues{Metrics: open(autoscale.MetricsQueue), Actions: open(autoscale.ActionsQueue), Reports: open(autoscale.ReportsQueue)}, err
 }
 
-// troupe are the parts as processes.
+// troupe runs the parts as processes.
 type troupe struct {
 	*testing.T
 	env     []string
@@ -163,9 +163,9 @@ func (p *troupe) kill(name string) {
 	_ = p.running[name].Wait()
 }
 
-// TestPartsAreKilled: collector, logic and scaler are three processes, each of
-// which is killed again and again. No action is lost, none is carried out
-// twice, and the log tells it all.
+// TestPartsAreKilled: collector, logic and scaler are three processes, each of which is
+// killed repeatedly. No action is lost, none is carried out twice, and all are in the
+// log.
 func TestPartsAreKilled(t *testing.T) {
 	dir := t.TempDir()
 	output, err := os.Create(filepath.Join(dir, "output"))
@@ -204,8 +204,8 @@ func TestPartsAreKilled(t *testing.T) {
 		}
 		return len(done)
 	}
-	// On a busy machine a part takes long to begin its work: where nothing has
-	// changed for a while the kills come more slowly.
+	// On a busy machine a part takes long to start its work: if nothing has changed
+	// for a while, the kills are less frequent.
 	const quick = 100 * time.Millisecond
 	kills, done, idle, pause := 0, 0, 0, quick
 	began := time.Now()
@@ -221,7 +221,7 @@ func TestPartsAreKilled(t *testing.T) {
 		p.kill(name)
 		p.start(name)
 	}
-	// What is under way comes to its end.
+	// Actions in progress complete.
 	p.kill("collector")
 	delete(p.running, "collector")
 	store, err := azure.OpenStore(t.Context(), &azure.Config{Connection: azurite.Connection(t), Table: table})

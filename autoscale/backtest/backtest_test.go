@@ -26,7 +26,7 @@ func read(t testing.TB, text string) *backtest.Recording {
 	return r
 }
 
-// minutes is a recording of a column, a value a minute from midnight on.
+// minutes returns a recording with one column, one value a minute from midnight on.
 func minutes(column string, values ...float64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "time,%s\n", column)
@@ -48,8 +48,8 @@ func published() *autoscale.Resource {
 	return &autoscale.Resource{Name: "r", Metrics: []string{"backlog"}, Rule: autoscale.ThresholdRule{Metric: "backlog", Upper: 500, Lower: 300}}
 }
 
-// TestAsRecorded plays metrics that the decisions don't move: up at the fifth
-// value, then every eleventh minute, to the maximum.
+// TestAsRecorded runs without a model: up at the fifth value, then every eleventh
+// minute, to the maximum.
 func TestAsRecorded(t *testing.T) {
 	r := published()
 	r.Limits.Max = 3
@@ -70,8 +70,8 @@ func TestAsRecorded(t *testing.T) {
 	}
 }
 
-// TestModel has 600 arrive a minute, of which an instance does 300, the second
-// one from half a minute after the decision on.
+// TestModel: 600 arrive a minute, of which an instance processes 300; the second
+// instance starts to process half a minute after the decision.
 func TestModel(t *testing.T) {
 	model := &backtest.Model{Load: "arrivals", DrainRate: 5, StartupTime: 30 * time.Second}
 	got, err := backtest.Run(published(), read(t, minutes("arrivals", repeated(8, 600)...)), model)
@@ -88,8 +88,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestArrivalsFromBacklog: with as many instances as were recorded, the recorded
-// backlog comes out, until nothing waits: then the least that can have arrived.
+// TestArrivalsFromBacklog: with the recorded number of instances, the model computes
+// the recorded backlog until that is empty; then arrivals are a lower bound.
 func TestArrivalsFromBacklog(t *testing.T) {
 	text := "time,backlog,instances\n2026-01-31T00:00:00Z,100,2\n2026-01-31T00:01:00Z,400,2\n2026-01-31T00:02:00Z,340,2\n2026-01-31T00:03:00Z,0,2\n"
 	got, err := backtest.Run(published(), read(t, text), &backtest.Model{DrainRate: 1})
@@ -250,7 +250,7 @@ func TestPlotRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRead reads anything, and plays what it takes.
+// FuzzRead reads anything, and runs a rule on what is a recording.
 func FuzzRead(f *testing.F) {
 	f.Add(minutes("backlog", 1, 2, 3, 600, 700, 800))
 	f.Add("time,backlog,instances\n2026-01-31T00:00:00Z,,2\n2026-01-31T00:01:00.5+01:00,disabled,\n")

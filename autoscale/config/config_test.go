@@ -167,7 +167,7 @@ func TestRuleAlone(t *testing.T) {
 	}
 }
 
-// TestOpenFails: what can't be opened is told with its place in the file.
+// TestOpenFails: an error of opening has the place in the file.
 func TestOpenFails(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for file, want := range map[string]string{
@@ -186,7 +186,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// TestRun has an autoscaler of a file scale something real: a number in a file.
+// TestRun runs an autoscaler that scales something real: a number in a file.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -253,8 +253,8 @@ func TestDryRunChangesNothing(t *testing.T) {
 	})
 }
 
-// TestWorkersPipeline: workers that could not run are refused at the start, and
-// those that can't share a hub are told of.
+// TestWorkersPipeline: workers that could not run are refused at the start, and there
+// is a warning for those that cannot share a hub.
 func TestWorkersPipeline(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "flights.yaml")

@@ -38,7 +38,7 @@ func situation() autoscale.Situation {
 	}
 }
 
-// TestExpressions evaluates expressions that were worked out by hand.
+// TestExpressions evaluates expressions whose values were computed by hand.
 func TestExpressions(t *testing.T) {
 	for source, want := range map[string]bool{
 		`backlog == 600`:                                             true,
@@ -115,7 +115,7 @@ func TestProposals(t *testing.T) {
 	}
 }
 
-// TestFaults finds the faults, where they are.
+// TestFaults checks errors and their offsets.
 func TestFaults(t *testing.T) {
 	for _, c := range []struct {
 		source string
@@ -166,7 +166,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// FuzzExpression compiles and evaluates anything; it must end, and soon.
+// FuzzExpression compiles and evaluates anything, which must end soon.
 func FuzzExpression(f *testing.F) {
 	for _, seed := range []string{`avg(backlog, "10m") > 500`, `max(a, "10m") == 0 && max(b) == 0`, `instances >= 8 ? 60 : 30`, `ceil(backlog / 1000)`, `-(((1)))`, `percentile(a, 95, "1h")`, `!true`, `1 ** 1e9`, `a ?? b`, `[1,2][0]`, `{"a":1}`} {
 		f.Add(seed)

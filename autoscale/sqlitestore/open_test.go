@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale/sqlitestore"
 )
 
-// TestOpenRefuses: another program's file is left alone, and a bad path is told.
+// TestOpenRefuses: another program's file stays unchanged, and a bad path is an error.
 func TestOpenRefuses(t *testing.T) {
 	foreign := filepath.Join(t.TempDir(), "foreign.db")
 	db, err := sql.Open("sqlite", foreign)
@@ -31,8 +31,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestOpenAgain: two that have the file open see the same, and so does a third
-// after both are gone.
+// TestOpenAgain: two stores on one file see the same, and so does a third after both
+// are closed.
 func TestOpenAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	var stores []*sqlitestore.Store

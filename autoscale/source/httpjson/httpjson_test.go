@@ -89,7 +89,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestFailures: they name the endpoint and the cause, and no secret.
+// TestFailures: errors name the endpoint and the cause, without secrets.
 func TestFailures(t *testing.T) {
 	hold := make(chan struct{})
 	at := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -103,7 +103,7 @@ func TestWithoutCheckpoints(t *testing.T) {
 	} {
 		w.expect(c.start.String(), c.want, &lag.Config{Start: c.start})
 	}
-	// Claimed, but no start chosen: as if there were none.
+	// Claimed without a position: as if there were no checkpoint.
 	topic, err := w.hub.Describe(t.Context())
 	if err == nil {
 		_, err = w.store.Claim(t.Context(), sluice.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}, topic.Incarnation)
@@ -155,11 +155,11 @@ func TestDoneBehindTheCheckpoint(t *testing.T) {
 	}
 	w.hub.Trim("0", 25) // 75 are left, six of which are done
 	if r, err = lag.New(w.hub, at, group, nil).Read(t.Context()); err != nil || r.Value != 69 {
-		t.Errorf("lag is %v, %v; want 69: what is behind retention is no work", r.Value, err)
+		t.Errorf("lag is %v, %v; want 69: events that retention has removed do not count", r.Value, err)
 	}
 }
 
-// slow is a hub that counts how many ask at once, and fails for one partition.
+// slow is a hub that counts concurrent calls, and fails for one partition.
 type slow struct {
 	driver.Source
 	ids          []string

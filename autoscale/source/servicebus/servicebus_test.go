@@ -123,7 +123,7 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// TestSwitchedOff: what waits is no backlog.
+// TestSwitchedOff: messages of a disabled queue are not backlog.
 func TestSwitchedOff(t *testing.T) {
 	b := newBus(t)
 	b.send("jobs", 3)

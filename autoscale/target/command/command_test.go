@@ -31,7 +31,7 @@ func must(t *testing.T, count, scale []string, cfg *command.Config) *command.Tar
 	return target
 }
 
-// TestAction: what a scaler's action says is in the program's environment.
+// TestAction: the action is in the program's environment.
 func TestAction(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "instances")
 	if err := os.WriteFile(file, []byte("3\n"), 0o644); err != nil {
@@ -64,7 +64,7 @@ func TestAction(t *testing.T) {
 		t.Errorf("%d instances, %v", n, err)
 	}
 	if last, err := os.ReadFile(file + ".last"); err != nil || string(last) != "orders 17 3 much waits x\n" {
-		t.Errorf("the program was told %q, %v", last, err)
+		t.Errorf("the program got %q, %v", last, err)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestAllOfIt: what a program has started ends with it.
+// TestAllOfIt: the processes that a program has started end with it.
 func TestAllOfIt(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	target := must(t, []string{"true"}, shell(`sleep 1000 & echo $! >"$1"; wait`, file), nil)
@@ -122,7 +122,7 @@ func TestAllOfIt(t *testing.T) {
 	}
 }
 
-// dead tells whether a process has ended that nobody has collected.
+// dead reports whether a process has ended that no parent has waited for.
 func dead(pid int) bool {
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err == nil && strings.Contains(string(status), ") Z ")

@@ -7,8 +7,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
 
-// maximum is a stand-in for a container that Azure scales by itself, which the
-// embedded account does not have.
+// maximum is a stand-in for a container with autoscale throughput, which the embedded
+// account does not have.
 type maximum struct{ now azcosmos.ThroughputProperties }
 
 func (m *maximum) ReadThroughput(context.Context, *azcosmos.ThroughputOptions) (azcosmos.ThroughputResponse, error) {
@@ -20,7 +20,7 @@ func (m *maximum) ReplaceThroughput(_ context.Context, p azcosmos.ThroughputProp
 	return azcosmos.ThroughputResponse{ThroughputProperties: &m.now}, nil
 }
 
-// TestMaximum: where Azure scales by itself, the maximum is what changes.
+// TestMaximum: with autoscale throughput, the maximum is changed.
 func TestMaximum(t *testing.T) {
 	m := &maximum{azcosmos.NewAutoscaleThroughputProperties(4000)}
 	target := &Target{cfg: Config{Unit: 500}, throughput: m}

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale/target/webhook"
 )
 
-// endpoint is a user's. It loses the answers to the first requests.
+// endpoint is a user's endpoint. It loses the responses to the first requests.
 type endpoint struct {
 	mu        sync.Mutex
 	instances int
@@ -71,8 +71,8 @@ func start(t *testing.T) (*endpoint, *webhook.Target) {
 	return e, target
 }
 
-// TestAction: a scaler carries an action out although answers are lost; the
-// endpoint knows the repeats by their key.
+// TestAction: a scaler carries an action out although responses are lost; the endpoint
+// recognizes duplicates by their key.
 func TestAction(t *testing.T) {
 	e, target := start(t)
 	e.lose = 2

@@ -19,13 +19,13 @@ import (
 	"github.com/sluice-go/sluice/autoscale/target/workers"
 )
 
-// Roles of this binary: a worker, one that does not listen, and a supervisor.
+// Roles of this binary: a worker, one that ignores interrupts, and a supervisor.
 const role, tied = "WORKERS_TEST_ROLE", "WORKERS_TEST_TIED"
 
 const patience = 2 * time.Minute
 
-// quickly is the grace of workers that may be deaf to interrupts: a shell has
-// what it runs in the background ignore them, and they are inherited.
+// quickly is the grace of workers that may ignore interrupts: background processes of
+// a shell do, and their children inherit that.
 const quickly = 5 * time.Second
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// work is a worker that says when it begins and when it ends in good order.
+// work is a worker that records when it begins and when it ends gracefully.
 func work(path string) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt)
@@ -127,7 +127,7 @@ func (w *world) eventually(what string, ok func() bool) {
 	}
 }
 
-// entries are the journal's lines that begin so.
+// entries returns the journal's lines that start with a word.
 func (w *world) entries(what string) (list []string) {
 	text, _ := os.ReadFile(w.journal)
 	for line := range strings.Lines(string(text)) {
@@ -138,7 +138,7 @@ func (w *world) entries(what string) (list []string) {
 	return list
 }
 
-// alive are the workers of the journal whose process is there, by number.
+// alive returns the workers in the journal whose process exists, by number.
 func (w *world) alive() map[string][]int {
 	living := map[string][]int{}
 	for _, line := range w.entries("begin") {
@@ -154,8 +154,7 @@ func (w *world) alive() map[string][]int {
 	return living
 }
 
-// runs tells whether there is such a process, dead ones that nobody has
-// collected left out.
+// runs reports whether there is such a process, not counting zombies.
 func runs(id int) bool {
 	if syscall.Kill(id, 0) != nil {
 		return false
@@ -175,7 +174,7 @@ func TestUpAndDown(t *testing.T) {
 	w.scale(pool, 3) // nothing to do
 	w.scale(pool, 1)
 	if ends := w.entries("end"); len(ends) != 2 {
-		t.Errorf("scaled to 1, and these have ended in good order: %v", ends)
+		t.Errorf("scaled to 1, and these have ended gracefully: %v", ends)
 	}
 	if living := w.alive(); len(living) != 1 || len(living["0"]) != 1 {
 		t.Errorf("scaled to 1, alive are %v", living)
@@ -201,7 +200,7 @@ func TestTheDeadAreReplaced(t *testing.T) {
 	w.eventually("it begins once more", func() bool { return len(w.entries("begin")) == 4 })
 }
 
-// TestOneDoesNotStart: then it is as it was before, and is not taken for done.
+// TestOneDoesNotStart: then the pool is as before, and Scale fails.
 func TestOneDoesNotStart(t *testing.T) {
 	w := newWorld(t)
 	pool := w.start("worker", workers.Config{})
@@ -240,7 +239,7 @@ func TestStubbornWorkersAreKilled(t *testing.T) {
 	}
 }
 
-// TestStopInAHurry: the grace is an hour, but the caller's time is up.
+// TestStopInAHurry: the grace is an hour, but the caller's context ends.
 func TestStopInAHurry(t *testing.T) {
 	w := newWorld(t)
 	pool := w.start("stubborn", workers.Config{Grace: time.Hour})
@@ -269,8 +268,8 @@ func TestStopInAHurry(t *testing.T) {
 	}
 }
 
-// TestSupervisorIsKilled: whatever it was doing, the next one finds what
-// runs, each worker once.
+// TestSupervisorIsKilled: at any time, the next supervisor finds the workers that run,
+// each once.
 func TestSupervisorIsKilled(t *testing.T) {
 	w := newWorld(t)
 	for round := range 8 {
@@ -324,7 +323,7 @@ func TestSupervisorIsKilled(t *testing.T) {
 	}
 }
 
-// TestFresh: what an earlier pool has left behind is stopped.
+// TestFresh: the workers of an earlier pool are stopped.
 func TestFresh(t *testing.T) {
 	w := newWorld(t)
 	cmd := exec.Command(os.Args[0], w.dir, w.journal)
@@ -401,7 +400,7 @@ func TestMistakes(t *testing.T) {
 
 func TestNumbersInArguments(t *testing.T) {
 	dir := t.TempDir()
-	// It ends at once, and is started again and again.
+	// It ends at once, and is restarted repeatedly.
 	pool, err := workers.New(filepath.Join(dir, "pool"), []string{"/bin/sh", "-c", `echo "$1 $SLUICE_WORKER" >"$1"; exec sleep 1000`, "sh", filepath.Join(dir, "of-{worker}")},
 		&workers.Config{Instances: 2, Grace: quickly})
 	if err != nil {
