@@ -95,7 +95,7 @@ func TestCheckpointsAreImported(t *testing.T) {
 			t.Errorf("of an empty container: exit code %d, %s", code, errs)
 		}
 		stop := processFirst(t, connection, store, 2, 60)
-		if code, _, errs := take(); code != 1 || strings.Count(errs, "is still processed by ") != 2 {
+		if code, _, errs := take(); code != 1 || strings.Count(errs, "is still read by ") != 2 {
 			t.Errorf("while the other processor is at work: exit code %d, %s", code, errs)
 		}
 		stop()
@@ -106,7 +106,7 @@ func TestCheckpointsAreImported(t *testing.T) {
 		var out, errs string
 		await(t, "the other processor to have let go", func() bool {
 			code, out, errs = take("--dry-run")
-			return !strings.Contains(errs, "is still processed by ")
+			return !strings.Contains(errs, "is still read by ")
 		})
 		if code != 0 || !strings.Contains(out, "2 checkpoints would be set") || !strings.Contains(out, "/checkpoint/1") {
 			t.Errorf("dry run: exit code %d, %s%s", code, out, errs)
@@ -187,7 +187,7 @@ func TestOlderCheckpointsAreImported(t *testing.T) {
 	if _, err := owned.AcquireLease(t.Context(), -1, nil); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := take(); code != 1 || !strings.Contains(errs, "partition 1 is still processed by an EventProcessorHost") {
+	if code, _, errs := take(); code != 1 || !strings.Contains(errs, "partition 1 is still read by an EventProcessorHost") {
 		t.Errorf("while EventProcessorHost is at work: exit code %d, %s", code, errs)
 	}
 	if _, err := owned.ReleaseLease(t.Context(), nil); err != nil {

@@ -101,7 +101,7 @@ func TestUntilCaughtUpFailsInTime(t *testing.T) {
 	must(t, "", env, "send", "--hub", "flights", "--key-field", "origin", writeLines(t, flights20k(t)[:100]))
 	began := time.Now()
 	code, _, errs := invoke(t, "", env, "run", example(t), "--until-caught-up", "--within", "4s")
-	if code != 1 || !strings.Contains(errs, "sluice: not caught up within 4s: partition ") || !strings.Contains(errs, " not begun, of ") {
+	if code != 1 || !strings.Contains(errs, "sluice: not caught up within 4s: partition ") || !strings.Contains(errs, " not started, of ") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	if took := time.Since(began); took < 4*time.Second || took > 30*time.Second {

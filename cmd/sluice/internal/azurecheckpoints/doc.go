@@ -1,5 +1,5 @@
-// Package azurecheckpoints reads what other event processors have left in a
-// container of Azure Blob Storage: their checkpoints, and who is at work.
+// Package azurecheckpoints reads checkpoints that the Azure SDKs' event processors have left in a
+// container of Azure Blob Storage, and which processors are still active.
 //
 //   - The current SDKs (Go, .NET, Java, JavaScript, Python) and Azure Functions
 //     have an empty blob for each partition,
@@ -14,5 +14,5 @@
 //     namespace/hub/group/partition (Functions), group/partition
 //     (EventProcessorHost) or hub/group/partition, and its lease is the owner's.
 //
-// Both kinds name the last event that is done.
+// Both kinds name the last event that was processed.
 package azurecheckpoints

@@ -23,19 +23,18 @@ const (
 	mostContent = 1 << 20 // of one JSON checkpoint
 )
 
-// ownedFor is how long an owner of the current SDKs is taken to be at work
-// since it last said so: they do every 10 s or so, and give each other up after
-// 30 s to 2 minutes.
+// ownedFor is how long an owner of the current SDKs counts as active after its last renewal: they
+// renew about every 10 s, and take over from each other after 30 s to 2 minutes.
 const ownedFor = time.Minute
 
 // Checkpoint is a checkpoint of one partition.
 type Checkpoint struct {
 	Partition string
 	Blob      string // its name
-	Sequence  int64  // of the last event that is done; -1 if only the offset is known
+	Sequence  int64  // of the last event that was processed; -1 if only the offset is known
 	Offset    string // the same event's; empty if not known
 	Updated   time.Time
-	Owner     string // of a processor that is still at work, if one is
+	Owner     string // the processor that is still active, if any
 }
 
 // Found is what a container holds for one consumer group.
@@ -44,8 +43,8 @@ type Found struct {
 	Others      []string     // consumer groups of other hubs, or of this one, that have checkpoints: namespace/hub/group
 }
 
-// ways are how the kinds of checkpoints are named; the first that a partition
-// has counts, as it does for Functions.
+// ways are the names of the kinds of checkpoints. The first one that a partition has counts, as it
+// does for Functions.
 var ways = []struct {
 	name func(g sluice.Group) []string // of the folder
 	json bool
@@ -56,7 +55,7 @@ var ways = []struct {
 	{func(g sluice.Group) []string { return []string{g.Name} }, true},
 }
 
-// blob is what a listing tells of a blob.
+// blob is a blob of a listing.
 type blob struct {
 	name     string
 	updated  time.Time
@@ -66,9 +65,8 @@ type blob struct {
 	metadata map[string]string // names in lower case
 }
 
-// Read finds a group's checkpoints in a container. Names are compared without
-// regard to case. What comes before them in the container is the prefix.
-// Errors are the SDK's.
+// Read finds the checkpoints of a consumer group in a container. Names are compared
+// case-insensitively, after the prefix. Errors are the SDK's.
 func Read(ctx context.Context, client *container.Client, prefix string, group sluice.Group) (Found, error) {
 	var found Found
 	blobs, err := list(ctx, client, prefix)
@@ -121,7 +119,7 @@ func list(ctx context.Context, client *container.Client, prefix string) ([]blob,
 			return nil, err
 		}
 		if page.Segment == nil {
-			return nil, errors.New("answer of Azure Storage without the blobs")
+			return nil, errors.New("the answer of Azure Storage has no list of blobs")
 		}
 		now := time.Now()
 		if page.Date != nil {
@@ -146,14 +144,14 @@ func list(ctx context.Context, client *container.Client, prefix string) ([]blob,
 				}
 			}
 			if all = append(all, b); len(all) > mostBlobs {
-				return nil, fmt.Errorf("the container has more than %d blobs: is it the one of the checkpoints?", mostBlobs)
+				return nil, fmt.Errorf("the container has more than %d blobs: check that it is the container of the checkpoints", mostBlobs)
 			}
 		}
 	}
 	return all, nil
 }
 
-// under tells whether a blob is right under a folder, and its own name.
+// under reports whether a blob is directly in a folder, and returns its name there.
 func under(name string, folder []string) (string, bool) {
 	parts := strings.Split(name, "/")
 	if len(parts) != len(folder)+1 || parts[len(folder)] == "" {
@@ -167,13 +165,13 @@ func under(name string, folder []string) (string, bool) {
 	return parts[len(folder)], true
 }
 
-// same compares names. The SDKs leave an emulator's address its port.
+// same compares names. The SDKs keep the port of an emulator's address.
 func same(found, want string) bool {
 	address, _, _ := strings.Cut(found, ":")
 	return strings.EqualFold(found, want) || strings.EqualFold(address, want)
 }
 
-// owners are the processors that are at work, by partition.
+// owners are the active processors, by partition.
 func owners(blobs []blob, prefix string, g sluice.Group) map[string]string {
 	list := make(map[string]string)
 	for _, b := range blobs {
@@ -195,7 +193,7 @@ func owners(blobs []blob, prefix string, g sluice.Group) map[string]string {
 	return list
 }
 
-// others are consumer groups that the current SDKs have left checkpoints of.
+// others are the other consumer groups with checkpoints of the current SDKs.
 func others(blobs []blob, prefix string, g sluice.Group) []string {
 	var list []string
 	for _, b := range blobs {
@@ -209,8 +207,7 @@ func others(blobs []blob, prefix string, g sluice.Group) []string {
 	return slices.Compact(list)
 }
 
-// take reads a checkpoint of the current SDKs; there is false if it says
-// nothing.
+// take reads a checkpoint of the current SDKs. There is false if it has no position.
 func (c *Checkpoint) take(metadata map[string]string) (there bool, err error) {
 	c.Offset = offset(metadata["offset"])
 	if text := metadata["sequencenumber"]; text != "" {
@@ -223,8 +220,8 @@ func (c *Checkpoint) take(metadata map[string]string) (there bool, err error) {
 	return c.Sequence >= 0 || c.Offset != "", nil
 }
 
-// offset is an offset as it was written, if it can be one: .NET writes "no
-// offset" where it has none.
+// offset returns an offset as it was written, or nothing if the text is none: .NET writes "no
+// offset".
 func offset(text string) string {
 	if strings.ContainsAny(text, " ") {
 		return ""
@@ -232,8 +229,8 @@ func offset(text string) string {
 	return text
 }
 
-// parse reads a checkpoint of the older processors. A lease of a partition that
-// was never checkpointed says nothing.
+// parse reads a checkpoint of the older processors. There is false for the lease of a partition that
+// has no checkpoint yet.
 func (c *Checkpoint) parse(ctx context.Context, client *container.Client, b blob) (there bool, err error) {
 	got, err := client.NewBlobClient(b.name).DownloadStream(ctx, nil)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package catchup waits until the checkpoints of a consumer group have reached
-// where the topic ended at some moment, whoever moves them.
+// Package catchup waits until the checkpoints of a consumer group have reached the end that the
+// topic had at some moment, whichever processes move them.
 package catchup
 
 import (
@@ -20,18 +20,18 @@ type Checkpoints interface {
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }
 
-// Ends is where each partition of a topic ended.
+// Ends are the ends of the partitions of a topic at some moment.
 type Ends struct {
 	topic sluice.Topic
-	last  map[string]int64 // sequence numbers; not of partitions that never had an event
+	last  map[string]int64 // sequence numbers; partitions that never had an event are missing
 }
 
-// pollEvery is the time between two looks at the checkpoints, and between two
-// tries to reach the hub.
+// pollEvery is the time between two reads of the checkpoints, and between two attempts to reach the
+// hub.
 const pollEvery = 200 * time.Millisecond
 
-// Now asks for the ends of all partitions. It tries again until ctx ends,
-// unless the source refuses.
+// Now returns the present ends of all partitions. It retries until ctx ends, unless the source
+// refuses.
 func Now(ctx context.Context, source driver.Source) (*Ends, error) {
 	for {
 		e, err := ends(ctx, source)
@@ -62,9 +62,9 @@ func ends(ctx context.Context, source driver.Source) (*Ends, error) {
 	return e, nil
 }
 
-// Wait returns nil once every checkpoint has reached its partition's end. It
-// fails early with what stopped says of partitions that can't go on. When ctx
-// ends it returns an [*Unreached] that says how far each partition is.
+// Wait returns nil once every checkpoint has reached the end of its partition. It fails early with
+// the error that stopped returns for a partition that is behind. When ctx ends, it returns an
+// [*Unreached] with the position of each partition.
 func (e *Ends) Wait(ctx context.Context, checkpoints Checkpoints, stopped func() map[string]error) error {
 	behind := &Unreached{}
 	for {
@@ -110,7 +110,7 @@ func (e *Ends) compare(all []sluice.Checkpoint) *Unreached {
 	return u
 }
 
-// Unreached names the partitions whose checkpoints are short of their ends.
+// Unreached lists the partitions whose checkpoints have not reached their ends.
 type Unreached struct {
 	Partitions []Behind
 	Err        error // why the checkpoints could not be read, if so
@@ -124,7 +124,7 @@ type Behind struct {
 	End       int64
 }
 
-// named is how many partitions a message names.
+// named is how many partitions an error message names.
 const named = 8
 
 func (u *Unreached) Error() string {
@@ -133,7 +133,7 @@ func (u *Unreached) Error() string {
 		if p.Begun {
 			list = append(list, fmt.Sprintf("partition %s at %s of %d", p.Partition, p.At, p.End))
 		} else {
-			list = append(list, fmt.Sprintf("partition %s not begun, of %d", p.Partition, p.End))
+			list = append(list, fmt.Sprintf("partition %s not started, of %d", p.Partition, p.End))
 		}
 	}
 	if more := len(u.Partitions) - named; more > 0 {
@@ -145,5 +145,5 @@ func (u *Unreached) Error() string {
 	return strings.Join(list, ", ")
 }
 
-// Unwrap gives why the checkpoints could not be read.
+// Unwrap returns why the checkpoints could not be read.
 func (u *Unreached) Unwrap() error { return u.Err }

@@ -86,7 +86,7 @@ func TestNamesThePartitionsThatAreBehind(t *testing.T) {
 		defer cancel()
 		err := w.ends(t).Wait(ctx, w.store, nothingStopped)
 		var u *catchup.Unreached
-		if !errors.As(err, &u) || err.Error() != "partition 0 at 1 of 2, partition 1 not begun, of 0" {
+		if !errors.As(err, &u) || err.Error() != "partition 0 at 1 of 2, partition 1 not started, of 0" {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -103,7 +103,7 @@ func TestACheckpointOfAnotherIncarnationIsNotThere(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err := w.ends(t).Wait(ctx, w.store, nothingStopped)
-		if err == nil || err.Error() != "partition 0 not begun, of 0" {
+		if err == nil || err.Error() != "partition 0 not started, of 0" {
 			t.Errorf("got %v", err)
 		}
 	})

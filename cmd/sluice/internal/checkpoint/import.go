@@ -9,41 +9,41 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Foreign is a checkpoint that another processor has left: everything up to
-// the event it names is done.
+// Foreign is a checkpoint of another event processor: all events up to the one that it names are
+// processed.
 type Foreign struct {
 	Partition string
 	Sequence  int64  // of that event; -1 if only the offset is known
 	Offset    string // likewise; empty if not known
-	Owner     string // the other processor, if it is still at work
+	Owner     string // the other processor, if it still reads the partition
 }
 
-// ExistsError says that a partition has a checkpoint already.
+// ExistsError is returned for a partition that has a checkpoint already.
 type ExistsError struct {
 	Partition string
 	At        sluice.Position
 }
 
 func (e *ExistsError) Error() string {
-	return fmt.Sprintf("partition %s has a checkpoint already, at %v: to have it replaced use --force", e.Partition, e.At)
+	return fmt.Sprintf("partition %s has a checkpoint already, at %v: to replace it use --force", e.Partition, e.At)
 }
 
-// AtWorkError says that the other processor still reads a partition.
-type AtWorkError struct{ Partition, Owner string }
+// ActiveError is returned for a partition that the other processor still reads.
+type ActiveError struct{ Partition, Owner string }
 
-func (e *AtWorkError) Error() string {
-	return fmt.Sprintf("partition %s is still processed by %s: stop that processor and wait a minute, or go ahead with --force", e.Partition, e.Owner)
+func (e *ActiveError) Error() string {
+	return fmt.Sprintf("partition %s is still read by %s: stop that processor and wait a minute, or use --force", e.Partition, e.Owner)
 }
 
-// PlanImport works out an import without making it.
+// PlanImport returns what an import would do, without doing it.
 func (t *Table) PlanImport(ctx context.Context, f Foreign, force bool) (Move, error) {
 	return t.planned(ctx, f.Partition, f.aim(force), force)
 }
 
-// Import moves a partition's checkpoint to where another processor was. Beyond
-// what [Table.Set] refuses, it refuses without force where that processor is at
-// work, where there is a checkpoint already, and where events behind the other
-// one have passed retention; with force it goes on at the oldest event then.
+// Import moves the checkpoint of a partition to where another processor was. Without force it
+// refuses what [Table.Set] refuses, and also a partition that the other processor still reads, one
+// that has a checkpoint already, and one where events after the other checkpoint have passed
+// retention. With force, it continues at the oldest event in that case.
 func (t *Table) Import(ctx context.Context, f Foreign, force bool) (Move, error) {
 	return t.move(ctx, f.Partition, f.aim(force), force, "checkpoints-import")
 }
@@ -53,16 +53,16 @@ func (f Foreign) aim(force bool) aim {
 		to := sluice.Position{Sequence: f.Sequence, Offset: f.Offset}
 		switch {
 		case f.Owner != "" && !force:
-			return to, &AtWorkError{Partition: s.partition, Owner: f.Owner}
+			return to, &ActiveError{Partition: s.partition, Owner: f.Owner}
 		case s.progress.Position != driver.Unset && !force:
 			return to, &ExistsError{Partition: s.partition, At: s.progress.Position}
 		case f.Sequence < 0:
 			return f.find(ctx, t, b, epoch)
 		case f.Sequence > b.Last.Sequence:
-			return to, fmt.Errorf("partition %s: the checkpoint is at %d, and the newest event of %s is %d: it is of another hub, or of this one before it was recreated",
+			return to, fmt.Errorf("partition %s: the checkpoint is at %d, but the newest event of %s is %d: the checkpoint belongs to another hub, or to this one before it was recreated",
 				s.partition, f.Sequence, s.topic.Topic, b.Last.Sequence)
 		case f.Sequence < b.First-1 && !force:
-			return to, fmt.Errorf("partition %s: events %d to %d have passed retention unread: look for what else recorded them, then go on at the oldest event held with --force",
+			return to, fmt.Errorf("partition %s: events %d to %d have passed retention and cannot be read any more: check whether they are recorded elsewhere, then continue at the oldest event with --force",
 				s.partition, f.Sequence+1, b.First-1)
 		case f.Sequence < b.First-1:
 			return t.Source.Seek(ctx, s.partition, sluice.Earliest(), epoch)
@@ -71,8 +71,8 @@ func (f Foreign) aim(force bool) aim {
 	}
 }
 
-// find is the position of an event of which the offset alone is known: right
-// behind it, or before it where it may have passed retention.
+// find returns the position of an event of which only the offset is known: after the event, or
+// before it if it may have passed retention.
 func (f Foreign) find(ctx context.Context, t *Table, b driver.Bounds, epoch int64) (sluice.Position, error) {
 	before, err := t.Source.Seek(ctx, f.Partition, sluice.FromOffset(f.Offset), epoch)
 	if err != nil {

@@ -18,39 +18,39 @@ type Move struct {
 	Partition string
 	Begun     bool // there was a checkpoint with a position
 	From, To  sluice.Position
-	Recreated bool   // From was of an earlier incarnation of the hub
+	Recreated bool   // From belongs to an earlier incarnation of the hub
 	Repeated  int64  // events that will be delivered again
 	Skipped   int64  // events that will not be delivered
-	Fenced    string // the live owner that was overridden
+	Fenced    string // the live owner that was fenced
 	Epoch     int64  // of the checkpoint from now on; 0 if only planned
 }
 
-// HeldError says that a partition has a live owner. It is a [sluice.ErrHeld].
+// HeldError is returned for a partition with a live owner. It is a [sluice.ErrHeld].
 type HeldError struct {
 	Partition, Owner string
 	Left             time.Duration // until the lease expires
 }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("partition %s is owned by %s (lease for another %v): stop that process first, or override it with --force",
+	return fmt.Sprintf("partition %s is owned by %s (lease expires in %v): stop that process first, or fence it with --force",
 		e.Partition, e.Owner, e.Left.Round(time.Second))
 }
 
 // Is makes a HeldError an [sluice.ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld }
 
-// leaseFor is how long a partition is kept from consumers while its checkpoint
-// is moved, and so how long that may take.
+// leaseFor is the duration of the lease that keeps consumers away while a checkpoint is moved. The
+// move must end within it.
 const leaseFor = 30 * time.Second
 
-// aim finds where a move goes.
+// aim finds the position that a checkpoint moves to.
 type aim func(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int64) (sluice.Position, error)
 
-// aimAt makes an aim of a start.
+// aimAt makes an aim from a start.
 func aimAt(start sluice.Start) aim {
 	return func(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int64) (sluice.Position, error) {
 		if start.Kind == driver.StartSequence && start.Sequence < b.First {
-			return sluice.Position{}, fmt.Errorf("partition %s: event %d has passed retention: the oldest held is %d, so set to sequence %d or earliest",
+			return sluice.Position{}, fmt.Errorf("partition %s: event %d has passed retention: the oldest event is %d: use sequence %d or earliest",
 				s.partition, start.Sequence, b.First, b.First)
 		}
 		to, err := t.Source.Seek(ctx, s.partition, start, epoch)
@@ -61,7 +61,7 @@ func aimAt(start sluice.Start) aim {
 	}
 }
 
-// Plan works out a move without making it.
+// Plan returns what a move would do, without doing it.
 func (t *Table) Plan(ctx context.Context, partition string, start sluice.Start, force bool) (Move, error) {
 	return t.planned(ctx, partition, aimAt(start), force)
 }
@@ -77,9 +77,9 @@ func (t *Table) planned(ctx context.Context, partition string, to aim, force boo
 	return t.plan(ctx, s, to, max(s.progress.Epoch, s.holder.Epoch)+1)
 }
 
-// Set moves a partition's checkpoint to start. It holds the partition's lease
-// meanwhile, so that no consumer takes it; with force it leaves a live owner
-// its lease, and fences it off by the new epoch.
+// Set moves the checkpoint of a partition to start. It holds the partition's lease meanwhile, so
+// that no consumer acquires it. With force, a live owner keeps its lease, and the new epoch fences
+// it.
 func (t *Table) Set(ctx context.Context, partition string, start sluice.Start, force bool) (Move, error) {
 	return t.move(ctx, partition, aimAt(start), force, "checkpoints-set")
 }
@@ -113,7 +113,7 @@ func (t *Table) move(ctx context.Context, partition string, to aim, force bool, 
 	return m, nil
 }
 
-// release is for a lease that was taken here; if it fails, the lease expires.
+// release releases a lease of ours. If it fails, the lease expires.
 func (t *Table) release(ctx context.Context, lease sluice.Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -128,7 +128,7 @@ func (t *Table) held(ctx context.Context, partition string) error {
 	return &HeldError{Partition: partition, Owner: holder.Owner, Left: holder.Remaining}
 }
 
-// state is what a move starts from.
+// state is the state of a partition before a move.
 type state struct {
 	topic     sluice.Topic
 	partition string
@@ -166,7 +166,7 @@ func known(topic sluice.Topic, partition string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("hub %s has no partition %s: it has %s", topic.Topic, partition, strings.Join(topic.Partitions, ", "))
+	return fmt.Errorf("hub %s has no partition %s: its partitions are %s", topic.Topic, partition, strings.Join(topic.Partitions, ", "))
 }
 
 func (t *Table) holder(ctx context.Context, partition string) (driver.LeaseInfo, error) {
@@ -182,7 +182,7 @@ func (t *Table) holder(ctx context.Context, partition string) (driver.LeaseInfo,
 	return driver.LeaseInfo{}, nil
 }
 
-// plan finds the position that a move goes to, and what that does to whom.
+// plan finds the position that a checkpoint moves to, and the consequences.
 func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (Move, error) {
 	m := Move{Partition: s.partition, From: s.progress.Position, Begun: s.progress.Position != driver.Unset}
 	if s.holder.Live() {
@@ -191,7 +191,7 @@ func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (Move, e
 	m.Recreated = s.progress.Incarnation != "" && s.progress.Incarnation != s.topic.Incarnation
 	b, err := t.Source.Bounds(ctx, s.partition)
 	if err != nil {
-		return m, fmt.Errorf("ends of partition %s: %w", s.partition, err)
+		return m, fmt.Errorf("bounds of partition %s: %w", s.partition, err)
 	}
 	if m.To, err = to(ctx, t, s, b, epoch); err != nil {
 		return m, err

@@ -1,5 +1,4 @@
-// Package checkpoint shows and moves the checkpoints of a consumer group by
-// hand.
+// Package checkpoint lists and moves the checkpoints of a consumer group for an operator.
 package checkpoint
 
 import (
@@ -28,24 +27,23 @@ type Table struct {
 	DeadLetters driver.DeadLetterStore
 }
 
-// Row is what is known of one partition.
+// Row is the state of one partition.
 type Row struct {
 	Partition   string
 	Begun       bool // there is a checkpoint with a position
 	Position    sluice.Position
-	Recreated   bool          // the checkpoint is of an earlier incarnation of the hub
-	End         int64         // sequence number of the hub's newest event; not if Lag is -1
-	Lag         int64         // events that the hub holds behind the position; -1 if not known
+	Recreated   bool          // the checkpoint belongs to an earlier incarnation of the hub
+	End         int64         // sequence number of the hub's newest event; not set if Lag is -1
+	Lag         int64         // events in the hub after the position; -1 if not known
 	Owner       string        // of the live lease; empty if nobody owns the partition
 	LeaseLeft   time.Duration // until it expires
 	Epoch       int64         // of the checkpoint or the lease, the higher
-	DeadLetters int           // that are dead or wait for their retry
+	DeadLetters int           // that are dead or wait for a retry
 	Updated     time.Time     // the checkpoint
 }
 
-// List returns a row for each partition, in the hub's order. If only the hub
-// can't be asked, it returns what the database knows, and the hub's error
-// apart.
+// List returns a row for each partition, in the hub's order. If only the hub cannot be reached, it
+// returns what the database knows, and the hub's error separately.
 func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 	progress, err := t.Checkpoints.Read(ctx, t.Group)
 	if err != nil {
@@ -100,8 +98,8 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 	return rows, hub, nil
 }
 
-// measure asks the hub how far behind the position is. Without a position, and
-// for one of an earlier incarnation, all that the hub holds is behind it.
+// measure sets the lag of a row. Without a position, and with one of an earlier incarnation, the lag
+// is all that the hub holds.
 func (t *Table) measure(ctx context.Context, r *Row) error {
 	b, err := t.Source.Bounds(ctx, r.Partition)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package records reads files of records and hands each one out as a JSON
-// value: newline-delimited JSON, a JSON array, or CSV with a header.
+// Package records reads files of records, and returns each record as a JSON value. A file is
+// newline-delimited JSON, a JSON array, or CSV with a header.
 package records
 
 import (
@@ -11,8 +11,8 @@ import (
 	"io"
 )
 
-// MaxSize is the largest record in bytes that a [Reader] hands out. It lies
-// above what any event hub takes, so that it is the hub that decides.
+// MaxSize is the largest record that a [Reader] returns, in bytes. It is larger than what any event
+// hub accepts, so that the hub decides.
 const MaxSize = 4 << 20
 
 // Record is one record of a file.
@@ -31,8 +31,7 @@ type Place struct {
 // String gives "flights.csv: line 7".
 func (p Place) String() string { return fmt.Sprintf("%s: %s %d", p.File, p.Unit, p.Number) }
 
-// TooLargeError names a record above the limit. What follows it can still be
-// read.
+// TooLargeError is returned for a record above the limit. The records after it can still be read.
 type TooLargeError struct {
 	Place
 	Size int // in bytes; at least this many
@@ -56,8 +55,8 @@ func NewReader(in io.Reader, file string) *Reader {
 	return &Reader{in: bufio.NewReaderSize(in, 64<<10), file: file}
 }
 
-// Next returns the next record, and [io.EOF] behind the last. It goes on after
-// a [*TooLargeError], and after no other error.
+// Next returns the next record, and [io.EOF] after the last one. It can be called again after a
+// [*TooLargeError], but after no other error.
 func (r *Reader) Next() (Record, error) {
 	if r.next == nil {
 		if err := r.detect(); err != nil {

@@ -68,7 +68,7 @@ func TestMalformed(t *testing.T) {
 		{"nameless column", "a,,b\n1,2,3\n", "in: line 1: column 2 has no name"},
 		{"twin columns", "a,a\n1,2\n", "in: line 1: two columns are named a"},
 		{"stray quote", "a,b\n1,x\"y\n", "in: line 2:"},
-		{"endless quote", "a\n\"" + strings.Repeat("x", 3*records.MaxSize), "a quote may lack its other half"},
+		{"endless quote", "a\n\"" + strings.Repeat("x", 3*records.MaxSize), "a closing quote may be missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := read(c.in)

@@ -15,14 +15,14 @@ import (
 // is null; everything else is a string.
 type table struct {
 	csv   *csv.Reader
-	leash *leash
+	limit *rowLimit
 	file  string
 	keys  [][]byte // the columns' names in JSON, colons included
 }
 
 func newTable(in *bufio.Reader, file string) (*table, error) {
-	l := &leash{in: in, left: 2 * MaxSize}
-	t := &table{csv: csv.NewReader(l), leash: l, file: file}
+	l := &rowLimit{in: in, left: 2 * MaxSize}
+	t := &table{csv: csv.NewReader(l), limit: l, file: file}
 	t.csv.ReuseRecord = true
 	header, err := t.csv.Read()
 	if err != nil {
@@ -48,7 +48,7 @@ func newTable(in *bufio.Reader, file string) (*table, error) {
 }
 
 func (t *table) next() (Record, error) {
-	t.leash.left = 2 * MaxSize
+	t.limit.left = 2 * MaxSize
 	row, err := t.csv.Read()
 	if err != nil {
 		return Record{}, t.fail(err)
@@ -88,7 +88,7 @@ func (t *table) fail(err error) error {
 	var parse *csv.ParseError
 	if errors.As(err, &parse) {
 		if errors.Is(err, csv.ErrFieldCount) {
-			return fmt.Errorf("%s: line %d: the header has %d columns, this line another number", t.file, parse.StartLine, len(t.keys))
+			return fmt.Errorf("%s: line %d: the header has %d columns, but this line has another number", t.file, parse.StartLine, len(t.keys))
 		}
 		return fmt.Errorf("%s: line %d: %w", t.file, parse.StartLine, parse.Err)
 	}
@@ -103,16 +103,16 @@ func number(cell string) bool {
 	return json.Valid([]byte(cell))
 }
 
-// leash bounds how much is read for one row: a quote that is never closed
-// would swallow the rest of the file.
-type leash struct {
+// rowLimit limits how much is read for one row: a quote that is never closed would read the rest of
+// the file.
+type rowLimit struct {
 	in   io.Reader
 	left int
 }
 
-var errUnclosed = fmt.Errorf("a row is longer than %d bytes: a quote may lack its other half", 2*MaxSize)
+var errUnclosed = fmt.Errorf("a row is longer than %d bytes: a closing quote may be missing", 2*MaxSize)
 
-func (l *leash) Read(b []byte) (int, error) {
+func (l *rowLimit) Read(b []byte) (int, error) {
 	if l.left <= 0 {
 		return 0, errUnclosed
 	}

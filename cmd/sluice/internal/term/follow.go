@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Follow keeps the status line at what line returns until ctx ends; where
-// there is no terminal it calls tell every five seconds instead.
-func (s *Screen) Follow(ctx context.Context, line func() string, tell func()) {
+// Follow shows what line returns as the status line until ctx ends. Without a terminal it calls log
+// every five seconds instead.
+func (s *Screen) Follow(ctx context.Context, line func() string, log func()) {
 	every := 5 * time.Second
 	if s.Interactive() {
 		every = 100 * time.Millisecond
-		tell = func() { s.Status(line()) }
-		tell()
+		log = func() { s.Status(line()) }
+		log()
 		defer s.Status("")
 	}
 	tick := time.NewTicker(every)
@@ -22,7 +22,7 @@ func (s *Screen) Follow(ctx context.Context, line func() string, tell func()) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			tell()
+			log()
 		}
 	}
 }
@@ -40,7 +40,7 @@ type sample struct {
 
 const speedWindow = 5 * time.Second
 
-// At takes the count now and returns its growth a second.
+// At records the count at a time, and returns its growth per second.
 func (s *Speed) At(now time.Time, count int64) int64 {
 	s.samples = append(s.samples, sample{now, count})
 	for len(s.samples) > 2 && now.Sub(s.samples[1].at) >= speedWindow {

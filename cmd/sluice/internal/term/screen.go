@@ -1,5 +1,4 @@
-// Package term writes to a person: text, with one line at its foot that
-// changes while work goes on.
+// Package term writes text to a terminal, with a status line below it.
 package term
 
 import (
@@ -12,8 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Screen is an output that may be a terminal. Everything written goes above
-// the status line. It is safe for concurrent use.
+// Screen is an output that can be a terminal. Text is written above the status line. It is safe for
+// concurrent use.
 type Screen struct {
 	mu     sync.Mutex
 	out    io.Writer
@@ -21,12 +20,12 @@ type Screen struct {
 	status string     // as shown
 }
 
-// NewScreen makes a screen of a file.
+// NewScreen makes a screen that writes to a file.
 func NewScreen(f *os.File) *Screen {
 	return &Screen{out: f, width: func() int { return columns(f) }}
 }
 
-// columns is the terminal's width, or 0 if f is none or can't move its cursor.
+// columns is the width of the terminal, or 0 if f is no terminal or cannot move its cursor.
 func columns(f *os.File) int {
 	if !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 		return 0
@@ -38,7 +37,7 @@ func columns(f *os.File) int {
 	return w
 }
 
-// Interactive tells whether a status line can be shown.
+// Interactive reports whether a status line can be shown.
 func (s *Screen) Interactive() bool { return s.width() > 0 }
 
 const eraseLine = "\r\x1b[K"
@@ -60,8 +59,7 @@ func (s *Screen) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// Status replaces the line at the foot; an empty one removes it. It does
-// nothing where there is no terminal.
+// Status replaces the status line; an empty line removes it. Without a terminal it does nothing.
 func (s *Screen) Status(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +79,7 @@ func (s *Screen) Status(line string) {
 	io.WriteString(s.out, line)
 }
 
-// clip keeps a line from wrapping, and from moving the cursor itself.
+// clip makes a line that does not wrap and does not move the cursor.
 func clip(line string, width int) string {
 	line = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {

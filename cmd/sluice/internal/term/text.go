@@ -6,16 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// Table lines its rows up in columns. A cell that looks like a number stands
-// at the right of its column if the whole column does.
+// Table aligns rows in columns. A column is right-aligned if all its cells look like numbers.
 type Table struct {
 	rows [][]string // the header first
 }
 
-// NewTable begins a table with its header.
+// NewTable makes a table with a header.
 func NewTable(header ...string) *Table { return &Table{rows: [][]string{header}} }
 
-// Add adds a row, which has as many cells as the header.
+// Add adds a row. It must have as many cells as the header.
 func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
 
 // WriteTo writes the table.
