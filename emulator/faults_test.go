@@ -234,7 +234,7 @@ func TestFaultsOnManage(t *testing.T) {
 	}
 }
 
-// A delay holds up its link and nothing else, and no longer than the server lives.
+// A delay delays its link only, and ends with the server.
 func TestFaultDelay(t *testing.T) {
 	srv, err := emulator.Start(one("h", 2), nil)
 	if err != nil {

@@ -122,9 +122,9 @@ func TestSlowReadersOfOneClient(t *testing.T) {
 	rest.Wait()
 }
 
-// A connection that is silent for the idle timeout is closed. A client that has nothing
-// to do says so in time, and stays: were the link made anew, the one who waits without
-// trying again would see an error.
+// A connection that is silent for the idle timeout is closed. An idle client sends
+// empty frames in time, and stays connected: if the link were attached again, a
+// receiver without retries would see an error.
 func TestIdleReceiver(t *testing.T) {
 	t.Parallel()
 	const silence = 5 * time.Second

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Path leads from the top of a document to a value in it. The empty path is
-// the document itself.
+// Path is a path from the top of a document to a value in it. The empty path is the
+// document itself.
 type Path []Step
 
 // Step is one step of a [Path]: into an object by key, or into an array.
@@ -19,15 +19,15 @@ type Step struct {
 	Array bool
 }
 
-// maxSteps bounds a path, maxIndex an array index in it.
+// maxSteps is the maximum length of a path, maxIndex the maximum array index in it.
 const (
 	maxSteps = 64
 	maxIndex = 1 << 20
 )
 
-// ParsePath reads what follows the document's name in a path: ".key" for keys
-// of letters, digits, _ and -, `["any key"]` (a JSON string) for all keys, and
-// "[0]" for array elements.
+// ParsePath parses a path without the name of the document before it: ".key" for keys
+// of letters, digits, _ and -, `["any key"]` (a JSON string) for all keys, and "[0]"
+// for array elements.
 func ParsePath(text string) (Path, error) {
 	var path Path
 	for rest := text; rest != ""; {
@@ -94,7 +94,7 @@ func plain(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r >= 0x80
 }
 
-// String gives the form that [ParsePath] reads.
+// String returns the path in the form that [ParsePath] reads.
 func (p Path) String() string {
 	var b strings.Builder
 	for _, s := range p {

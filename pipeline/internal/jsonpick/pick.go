@@ -1,6 +1,6 @@
-// Package jsonpick takes the values at known paths out of a JSON document in
-// one pass. The whole document is checked, but only what was asked for is
-// kept, as slices of the document: picking allocates nothing.
+// Package jsonpick finds the values at given paths in a JSON document in one pass. It
+// checks the whole document, but keeps only those values, as slices of the document,
+// without allocations. Package jsonscan does the scanning.
 package jsonpick
 
 import (
@@ -10,10 +10,11 @@ import (
 	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
-// Kind is what a [Value] is.
+// Kind is the type of a [Value].
 type Kind uint8
 
-// The kinds of value. Missing is the zero value: nothing is at the path.
+// The kinds of values. Missing, the zero value, means that there is no value at the
+// path.
 const (
 	Missing Kind = iota
 	Null
@@ -27,20 +28,20 @@ const (
 
 var kindNames = [...]string{"missing", "null", "false", "true", "number", "string", "array", "object"}
 
-// String gives the kind's name.
+// String returns the kind's name.
 func (k Kind) String() string { return kindNames[k] }
 
-// Value is what a document has at a path.
+// Value is the value at a path in a document.
 type Value struct {
 	Kind Kind
 	Raw  []byte // the value's JSON, a slice of the document
 }
 
-// errHalf: JSON can spell what no text can hold.
+// errHalf: JSON escapes can express half of a surrogate pair, which UTF-8 can't.
 var errHalf = errors.New("has an escape for half of a character")
 
-// Text returns the text of a string value, a slice of the document unless it
-// is written with escapes. It fails if an escape names half of a surrogate pair.
+// Text returns the text of a string value, a slice of the document unless it has
+// escapes. It fails if an escape is half of a surrogate pair.
 func (v Value) Text() ([]byte, error) {
 	if bytes.IndexByte(v.Raw, '\\') < 0 {
 		return v.Raw[1 : len(v.Raw)-1], nil
@@ -52,16 +53,16 @@ func (v Value) Text() ([]byte, error) {
 	return text, nil
 }
 
-// Picker picks the values at its paths. It is safe for concurrent use.
+// Picker finds the values at its paths. It is safe for concurrent use.
 type Picker struct {
 	root  node
 	paths int
 }
 
-// node is a place in the document that is asked for, or on the way to one.
+// node is a position in the document: of a value to find, or on the way to one.
 type node struct {
-	slots []int // where the value itself goes
-	below []int // where the values under it go
+	slots []int // indices of the value itself
+	below []int // indices of the values below it
 	keys  []keyed
 	items []indexed
 	last  int // the highest index in items
@@ -77,7 +78,7 @@ type indexed struct {
 	node  *node
 }
 
-// New makes a picker for paths.
+// New returns a picker for paths.
 func New(paths ...Path) *Picker {
 	p := &Picker{paths: len(paths)}
 	for slot, path := range paths {
@@ -184,7 +185,7 @@ func (w *walk) object(n *node) error {
 			_, err := w.scanner.Value()
 			return err
 		}
-		for _, slot := range child.below { // what an earlier value of the same key had
+		for _, slot := range child.below { // remove values of an earlier member with the same key
 			w.values[slot] = Value{}
 		}
 		return w.value(child)
