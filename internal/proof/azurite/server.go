@@ -55,8 +55,8 @@ type Server struct {
 	tail []string // the last lines of its output
 }
 
-// tether ends the server when it loses us, for its standard input is our pipe,
-// and removes its directory however it ends.
+// tether ends the server when this process ends, since its standard input is a pipe
+// from it, and removes the server's directory.
 const tether = `data:text/javascript,import{rmSync}from"node:fs";` +
 	`const dir=process.cwd();process.on("exit",()=>rmSync(dir,{recursive:true,force:true}));` +
 	`process.stdin.resume().on("close",()=>process.exit())`
@@ -154,7 +154,7 @@ func (s *Server) run(args []string, all bool) error {
 	return nil
 }
 
-// await takes note of where one of the services listens.
+// await records the address of one of the services.
 func (s *Server) await(listens <-chan [2]string, late <-chan time.Time) error {
 	select {
 	case l := <-listens:
@@ -174,10 +174,10 @@ func (s *Server) await(listens <-chan [2]string, late <-chan time.Time) error {
 	}
 }
 
-// listening is said by each service, in one of two ways.
+// listening matches the line that each service prints, in one of two forms.
 var listening = regexp.MustCompile(`^Azurite (\w+) service (?:successfully listens on|is successfully listening at) (\S+)`)
 
-// read takes what the server prints, and tells where it listens.
+// read reads the output of the server, and sends the addresses in it to listens.
 func (s *Server) read(out io.Reader, listens chan<- [2]string) {
 	const kept = 50
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -223,8 +223,8 @@ func (s *Server) Close() error {
 	return os.RemoveAll(s.dir)
 }
 
-// Token makes up a token of Entra ID such as the server takes over TLS: it
-// looks at what the token says, not at who has signed it.
+// Token makes a token of Entra ID that the server accepts over TLS: the server checks
+// its claims, not its signature.
 func Token(expires time.Time, audience string) string {
 	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	now := time.Now().Add(-time.Minute).Unix()

@@ -39,8 +39,8 @@ func Connection(t testing.TB) string {
 	return shared.Of(t).ConnectionString()
 }
 
-// Container makes up the name of a container that is not there yet on the
-// server of [Run], and returns it with the server's connection string.
+// Container returns the name of a container that does not exist yet on the server of
+// [Run], and the server's connection string.
 func Container(t testing.TB) (connection, container string) {
 	t.Helper()
 	return shared.Of(t).ConnectionString(), fmt.Sprintf("test-%d", count.Add(1))

@@ -1,5 +1,5 @@
-// Package crash runs users' handlers in processes of their own, over the
-// embedded hub and a real database, and kills them.
+// Package crash runs handlers in separate processes, with the embedded hub and a
+// real database, and kills them.
 package crash
 
 import (
@@ -26,8 +26,8 @@ import (
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
-// The test binary is its own consumer: with these variables set it consumes
-// and tests nothing.
+// The test binary is also the consumer: with these variables set it consumes and
+// runs no tests.
 const (
 	hubEnv      = "CRASH_TEST_HUB"
 	databaseEnv = "CRASH_TEST_DATABASE"
@@ -92,9 +92,9 @@ const tables = `
 CREATE TABLE first (event TEXT NOT NULL);
 CREATE TABLE second (event TEXT NOT NULL, small INTEGER NOT NULL CHECK (small < 10));`
 
-// handler writes two tables. Of its events one in a hundred fails between
-// them by an error, one in a hundred by the second's constraint, and a killer
-// takes the process along.
+// handler writes to two tables. One event in a hundred fails by an error between
+// them, one in a hundred by the constraint of the second, and an event with the body
+// of a killer ends the process.
 func handler[Tx any](exec func(ctx context.Context, tx Tx, query string, args ...any) error) sluice.Handler[Tx] {
 	return sluice.Each(func(ctx context.Context, tx Tx, e *sluice.Event) error {
 		event, small := e.Partition+"/"+fmt.Sprint(e.Sequence), 1
@@ -185,7 +185,7 @@ func (a *arena) killAll() {
 	a.running = nil
 }
 
-// count asks the database for a number; -1 if it cannot be had just now.
+// count queries a number from the database; -1 if it does not answer.
 type count func(query string) int
 
 // until waits for a condition.
@@ -205,8 +205,8 @@ func until(t *testing.T, within time.Duration, what string, done func() bool) {
 
 const done = "SELECT coalesce(sum(sequence_number + 1), 0) FROM sluice_checkpoints WHERE sequence_number >= 0"
 
-// killedHalfWay kills consumers again and again while they work on events that
-// fail half-way, and then looks for events that are done by half.
+// killedHalfWay kills consumers repeatedly while they process events that fail
+// half-way, and then checks that no event has half of its effects.
 func killedHalfWay(t *testing.T, database string, n count) {
 	bodies := make([]string, 6000)
 	bad := 0
@@ -247,7 +247,8 @@ func killedHalfWay(t *testing.T, database string, n count) {
 	}
 }
 
-// killerIsParked has one event kill each process that handles it.
+// killerIsParked sends an event that kills each process that handles it. It must
+// become a dead letter.
 func killerIsParked(t *testing.T, database string, n count) {
 	bodies := make([]string, 300)
 	bodies[0] = "killer" // with events before it, a life that gets a little further would not count

@@ -62,8 +62,8 @@ func TestKillerIsParkedPostgreSQL(t *testing.T) {
 	killerIsParked(t, database, n)
 }
 
-// TestOutageOfAMinute stops PostgreSQL for a minute under a working consumer:
-// it goes on by itself, and no event is held to account.
+// TestOutageOfAMinute stops PostgreSQL for a minute while a consumer runs. The
+// consumer must continue by itself, and no event may become a dead letter for it.
 func TestOutageOfAMinute(t *testing.T) {
 	server := pgtest.New(t, nil)
 	url, err := server.CreateDatabase(t.Context(), "outage")

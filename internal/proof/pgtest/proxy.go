@@ -76,37 +76,37 @@ func NewTestProxy(t testing.TB, url string) (*Proxy, string) {
 // Addr is where clients connect.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// OnCommit sets what happens to COMMITs: decide is called with the number of
-// each, from 1, by several goroutines but never two at a time. It must not
-// call the proxy. Nil, as at the start, passes all on.
+// OnCommit sets the faults of COMMITs: decide is called with the number of each,
+// from 1, by several goroutines but never concurrently. It must not call the proxy.
+// Nil, the default, passes all on.
 func (p *Proxy) OnCommit(decide func(n int) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decide = decide
 }
 
-// Intercept sets what is called before what a client has sent to be carried
-// out together is passed on, with the texts of its statements; the fault that
-// it returns strikes, whether there is a COMMIT or not. It comes before what
-// OnCommit has set, may be called for several connections at once, and may
-// block, which holds its connection up. Nil, as at the start, passes all on.
+// Intercept sets a function that is called before the proxy passes on a group of
+// statements that a client has sent to be executed together. The fault that it
+// returns strikes, with or without a COMMIT, and takes precedence over OnCommit. The
+// function may be called for several connections concurrently, and may block, which
+// holds back its connection only. Nil, the default, passes all on.
 func (p *Proxy) Intercept(inspect func(statements []string) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inspect = inspect
 }
 
-// Answers sets what is told of each answer before the client gets it: what was
-// to be carried out together, and the tags, such as "UPDATE 1", of what the
-// server has carried out of that. It may be called for several connections at
-// once, and must not block.
+// Answers sets a function that is called with each answer before the client gets it:
+// with the statements that were to be executed together, and the tags, such as
+// "UPDATE 1", of those that the server has executed. It may be called for several
+// connections concurrently, and must not block.
 func (p *Proxy) Answers(witness func(statements, tags []string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.witness = witness
 }
 
-// Next makes the next COMMIT suffer fault, and those after it pass.
+// Next sets the fault of the next COMMIT. Those after it pass.
 func (p *Proxy) Next(fault Fault) {
 	done := false
 	p.OnCommit(func(int) Fault {
@@ -118,16 +118,16 @@ func (p *Proxy) Next(fault Fault) {
 	})
 }
 
-// Commits is how many COMMITs were seen.
+// Commits returns the number of COMMITs so far.
 func (p *Proxy) Commits() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.commits
 }
 
-// Deliver hands the late COMMITs to the server, as far as their sessions are
-// still there, and ends their connections after the server's answer. It
-// returns how many there were. A stall does not hold it up.
+// Deliver sends the late COMMITs to the server, if their sessions still exist, and
+// closes their connections after the server's answer. It returns how many there
+// were. It ignores a stall.
 func (p *Proxy) Deliver() int {
 	p.mu.Lock()
 	held := p.held
@@ -139,8 +139,8 @@ func (p *Proxy) Deliver() int {
 	return len(held)
 }
 
-// Stall stops all bytes in both directions, as a network that drops packets
-// does; connections stay open. Resume lets them flow again.
+// Stall stops all bytes in both directions, as a network that drops packets does;
+// connections stay open. Resume ends it.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +159,7 @@ func (p *Proxy) Resume() {
 	}
 }
 
-// Cut ends every connection, also those of COMMITs held back.
+// Cut closes every connection, also those of COMMITs that are held back.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +169,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Close cuts everything and returns when nothing is left.
+// Close closes everything, and returns when all connections have ended.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -210,7 +210,7 @@ func (p *Proxy) forget(l *link) {
 	delete(p.links, l)
 }
 
-// wait returns when bytes may flow.
+// wait waits until the end of a stall.
 func (p *Proxy) wait() {
 	p.mu.Lock()
 	stalled := p.stalled
@@ -220,7 +220,7 @@ func (p *Proxy) wait() {
 	}
 }
 
-// fault decides about statements that are to be carried out together.
+// fault returns the fault of statements that are to be executed together.
 func (p *Proxy) fault(statements []string) Fault {
 	commit := slices.ContainsFunc(statements, commits)
 	p.mu.Lock()
@@ -260,7 +260,7 @@ func (p *Proxy) hold(l *link) {
 	p.late[l.session] = true
 }
 
-// isLate tells whether a COMMIT was held back from that process of the server.
+// isLate reports whether a COMMIT to that process of the server is held back.
 func (p *Proxy) isLate(session uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -287,8 +287,8 @@ func (l *link) cut() {
 	l.server.Close()
 }
 
-// deliver sends the late COMMIT, waits for the answer, or for the end of the
-// session, and ends the connection.
+// deliver sends the late COMMIT, waits for the answer or for the end of the session,
+// and closes the connection.
 func (l *link) deliver() {
 	if _, err := l.server.Write(l.late); err == nil {
 		<-l.answered
@@ -296,29 +296,29 @@ func (l *link) deliver() {
 	l.server.Close()
 }
 
-// mute makes downstream drop what comes until the server is ready for the next
-// query, and then signal.
+// mute makes downstream drop messages until the server is ready for the next query,
+// and then signal.
 func (l *link) mute() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.muted = true
 }
 
-// begins notes which of the server's processes it is.
+// begins records the server process of the connection.
 func (l *link) begins(session uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.session = session
 }
 
-// expect notes that an answer to these statements is to come.
+// expect records that an answer to these statements will follow.
 func (l *link) expect(statements []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting = append(l.waiting, statements)
 }
 
-// came takes the statements whose answer has come.
+// came returns the statements whose answer has arrived.
 func (l *link) came() (statements []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -173,8 +173,8 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// fasten starts the tether: a shell that waits for the end of its input, which
-// comes with the end of this process, also by kill -9.
+// fasten starts the tether: a shell that waits for the end of its standard input,
+// which comes with the end of this process, even by kill -9, and ends the server.
 func (s *Server) fasten() error {
 	const script = `trap '' HUP INT TERM; read -r _
 pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid" 2>/dev/null
@@ -256,8 +256,8 @@ func (p *process) log() string {
 	return strings.Join(p.tail, "; ")
 }
 
-// Stop ends the server at once, as a crash does: sessions are cut off and the
-// next start recovers from the log. It returns when the server is gone.
+// Stop ends the server at once, as a crash does: sessions are cut off, and the next
+// start recovers from the log. It returns when the server has ended.
 func (s *Server) Stop() error {
 	if s.process == nil {
 		return nil
@@ -279,7 +279,7 @@ func (s *Server) Log() string {
 	return s.process.log()
 }
 
-// Close stops the server and removes all it had.
+// Close stops the server and removes its directory.
 func (s *Server) Close() error {
 	err := s.Stop()
 	if s.leash == nil {

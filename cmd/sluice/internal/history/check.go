@@ -34,7 +34,7 @@ func (f Finding) String() string {
 }
 
 // Checker takes in records, in any order between owners and in the order of
-// each owner's log, and judges them at the end. Time and memory are linear in
+// each owner's log, and checks them at the end. Time and memory are linear in
 // the records and in the highest sequence number. The zero value is ready.
 type Checker struct {
 	partitions map[string]*partition
@@ -142,7 +142,7 @@ func (p *partition) reign(r Record) *reign {
 	return e
 }
 
-// Findings judges what was added: sorted by partition and sequence number, at
+// Findings checks the records that were added: sorted by partition and sequence number, at
 // most limit of each fault and partition (0: all).
 func (c *Checker) Findings(limit int) []Finding {
 	var all []Finding

@@ -1,12 +1,11 @@
-// Package history checks what consumers say they did against what is in the
-// database: from logs of real runs it finds events that were lost or doubled,
-// took effect out of order, or were committed by an owner that had been taken
-// over, and checkpoints that skipped or went back.
+// Package history compares the consumers' logs of real runs with the database. It
+// finds events that were lost or duplicated, took effect out of order, or were
+// committed by an owner after another had taken over, and checkpoints that skipped
+// events or moved backwards.
 //
-// Every consumer writes a log of its own ([Writer], an observer). A commit
-// whose process died before it could say so is missing from the logs; so a
-// claim may find the checkpoint further on than any log says, but nothing else
-// may.
+// Every consumer writes its own log ([Writer], an observer). A commit whose process
+// ended before it could log it is missing from the logs. So a claim may find the
+// checkpoint further than any log says; anything else is a finding.
 package history
 
 import (
@@ -19,13 +18,13 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Kind is what a [Record] says.
+// Kind is the kind of a [Record].
 type Kind string
 
-// The kinds of records. Sent, Effect and Letter come from whoever asks the log
-// and the database at the end; all others from consumers, in the order in
-// which they happened to each. Fenced, Unknown and Deposed tell a reader what
-// went on; they prove nothing.
+// The kinds of records. Sent, Effect and Letter come from the caller, which reads
+// the log and the database at the end; all others from consumers, each in its own
+// order. Fenced, Unknown and Deposed are for the reader of a log; they are not
+// checked.
 const (
 	Sent      Kind = "sent"       // the log holds From+1 to To
 	Claimed   Kind = "claimed"    // the checkpoint stood at To

@@ -22,9 +22,9 @@ import (
 	"github.com/sluice-go/sluice/web"
 )
 
-// TestACME obtains a certificate from Pebble, the authority that Let's Encrypt
-// tests clients with. It looks at the name by TLS-ALPN-01, on the dashboard's
-// own port; a DNS server of its own says that all names are here.
+// TestACME obtains a certificate from Pebble, with which Let's Encrypt tests
+// clients. Pebble validates the name by TLS-ALPN-01, on the dashboard's own port; a
+// DNS server of the test resolves all names to this machine.
 func TestACME(t *testing.T) {
 	const name = "sluice.example.com"
 	group := sluice.Group{Namespace: "ns", Topic: "t", Name: "g"}
@@ -61,7 +61,7 @@ func TestACME(t *testing.T) {
 	run(t, nil, "pebble-challtestsrv", "-dns01", dns, "-management", freeAddress(t), "-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "", "-defaultIPv6", "", "-defaultIPv4", "127.0.0.1")
 	run(t, []string{"PEBBLE_VA_NOSLEEP=1"}, "pebble", "-config", config, "-dnsserver", dns)
 
-	// Pebble's own root is another at each start.
+	// Pebble makes a new root certificate at each start.
 	trusted := x509.NewCertPool()
 	for deadline := time.Now().Add(patience); ; {
 		so, err := client.Get("https://" + management + "/roots/0")
@@ -92,7 +92,7 @@ func TestACME(t *testing.T) {
 	}
 	state := c.ConnectionState()
 	if state.NegotiatedProtocol != "h2" || len(state.VerifiedChains) == 0 || state.PeerCertificates[0].VerifyHostname(name) != nil {
-		t.Errorf("it serves %v, %s", state.PeerCertificates[0].DNSNames, state.NegotiatedProtocol)
+		t.Errorf("the dashboard serves a certificate for %v by %s", state.PeerCertificates[0].DNSNames, state.NegotiatedProtocol)
 	}
 	again, err := dial(name)
 	if err != nil {
@@ -102,11 +102,11 @@ func TestACME(t *testing.T) {
 		t.Error("each connection has a certificate of its own")
 	}
 	if _, err := dial("other.example.com"); err == nil {
-		t.Error("it obtains certificates for names of others")
+		t.Error("the dashboard obtained a certificate for another name")
 	}
 }
 
-// run runs a program of Pebble's until the test ends.
+// run runs one of Pebble's programs until the test ends.
 func run(t *testing.T, env []string, name string, args ...string) {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("../../../../../.dev/chromium/bin", name))
@@ -128,7 +128,7 @@ func run(t *testing.T, env []string, name string, args ...string) {
 	})
 }
 
-// freeAddress is one that nobody listens at, at present.
+// freeAddress returns an address on which nothing listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -139,8 +139,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// localCertificate makes files of a certificate for 127.0.0.1, and what trusts
-// it.
+// localCertificate makes a certificate for 127.0.0.1 in files, and a pool that
+// trusts it.
 func localCertificate(t *testing.T) (cert, key string, roots *x509.CertPool) {
 	t.Helper()
 	now := time.Now()

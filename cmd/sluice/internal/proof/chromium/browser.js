@@ -1,5 +1,5 @@
 // Drives a browser over a dashboard: node browser.js SCENARIO '{"url": …}'.
-// What is not as it should be is an exception, and so exit status 1.
+// A failed check is an exception, and so exit status 1.
 "use strict";
 const assert = require("node:assert/strict");
 const path = require("node:path");
@@ -13,15 +13,15 @@ const DESK = { width: 1280, height: 820 };
 
 let browser;
 
-// visit opens a browser's context of its own; anything that the page complains
-// of fails the test.
+// visit opens a page in a new browser context. Any error or warning of the page
+// fails the test.
 async function visit(options = {}) {
   const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: DESK, colorScheme: "light", ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(60000);
   page.complaints = [];
   page.on("console", (m) => {
-    // A refused request is what some tests want to see.
+    // Some tests provoke refused requests.
     if (["error", "warning"].includes(m.type()) && !m.text().startsWith("Failed to load resource")) page.complaints.push(m.text());
   });
   page.on("pageerror", (e) => page.complaints.push(e.stack));
@@ -37,13 +37,13 @@ const leave = async (page) => {
   await page.context().close();
 };
 
-// judged has axe look at the page as it is.
-async function judged(page, what) {
+// accessible checks the page with axe.
+async function accessible(page, what) {
   await page.evaluate(() => Promise.all(document.getAnimations().map((a) => a.finish?.call?.(a) ?? null).map(() => null))).catch(() => {});
   const so = await new AxeBuilder({ page }).withTags(["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]).analyze();
   const faults = so.violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => `${n.target.join(" ")} (${n.any[0]?.message ?? n.failureSummary})`).join("; ")}`);
   assert.deepEqual(faults, [], `axe on ${what}`);
-  assert.ok(so.passes.length > 10, `axe looked at ${so.passes.length} rules only on ${what}`);
+  assert.ok(so.passes.length > 10, `axe checked only ${so.passes.length} rules on ${what}`);
 }
 
 async function shot(page, name) {
@@ -51,7 +51,7 @@ async function shot(page, name) {
   await page.screenshot({ path: path.join(given.screenshots, `${name}.png`) });
 }
 
-// fits says that nothing stands out to the side.
+// fits checks that the page is not wider than the screen.
 async function fits(page, what) {
   const [wide, view] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
   assert.ok(wide <= view, `${what} is ${wide} wide on a screen of ${view}`);
@@ -102,7 +102,7 @@ const scenarios = {
     await page.waitForFunction(() => Number(document.querySelectorAll("#partitions tbody tr")[1].querySelector("td[data-name=lag]").textContent.replace(/\D/g, "")) >= 5);
     let held;
     for (let tries = 0; held !== (await position()); tries++) { // what was under way may come to its end
-      assert.ok(tries < 10, "paused, it goes on");
+      assert.ok(tries < 10, "the partition continues although it is paused");
       held = await position();
       await page.waitForTimeout(1500);
     }
@@ -143,13 +143,13 @@ const scenarios = {
           await page.goto(given.url.replace(/\/$/, "") + at);
           await page.locator(what).first().waitFor();
           await page.waitForTimeout(1200);
-          await judged(page, `${name} ${colorScheme} ${viewport.width}`);
+          await accessible(page, `${name} ${colorScheme} ${viewport.width}`);
           await fits(page, `${name} ${viewport.width}`);
           await shot(page, `${size}${name}-${colorScheme}`);
         }
         await page.locator("#letters .message button").first().click();
         await page.locator("#letter pre").first().waitFor();
-        await judged(page, `letter ${colorScheme} ${viewport.width}`);
+        await accessible(page, `letter ${colorScheme} ${viewport.width}`);
         if (viewport === DESK) await shot(page, `dead-letter-${colorScheme}`);
         await leave(page);
       }
@@ -236,12 +236,12 @@ const scenarios = {
       const page = await visit({ colorScheme });
       await page.goto(`${given.url}partitions`);
       await page.waitForURL("**/sign-in?to=%2Fpartitions");
-      await judged(page, `signing in, ${colorScheme}`);
+      await accessible(page, `signing in, ${colorScheme}`);
       await shot(page, `sign-in-${colorScheme}`);
       await page.getByLabel("Token").fill("a wrong token");
       await page.getByRole("button", { name: "Sign in" }).click();
       await page.getByRole("alert").getByText("is wrong").waitFor();
-      await judged(page, `refused, ${colorScheme}`);
+      await accessible(page, `refused, ${colorScheme}`);
       const status = async (at) => page.evaluate(async (u) => (await fetch(u)).status, at);
       assert.equal(await status("/api/dead-letters"), 401);
       assert.deepEqual(await page.context().cookies(), []);
@@ -288,7 +288,7 @@ const scenarios = {
         await page.goto(given.url);
         await page.getByRole("link", { name: "Audit" }).click();
         await page.waitForURL("**/audit");
-        if (given.once) await judged(page, "audit, before it");
+        if (given.once) await accessible(page, "audit, before it");
         await tab(page, "#audit-now");
         const before = await page.locator("#audit-when").textContent();
         await page.waitForTimeout(1000); // the time that is shown has seconds
@@ -299,7 +299,7 @@ const scenarios = {
         assert.ok(await page.evaluate(() => document.activeElement.id === "audit-now" && !document.activeElement.ariaDisabled), "the focus is lost");
         assert.equal(await page.locator("#audit-partitions tbody tr").count(), 3); // two, and all
         assert.equal(await page.locator("#audit-faults tbody tr").count(), Number(given.faults));
-        await judged(page, `audit ${colorScheme} ${viewport.width}`);
+        await accessible(page, `audit ${colorScheme} ${viewport.width}`);
         await fits(page, `audit ${viewport.width}`);
         if (viewport === DESK) await shot(page, `audit-${colorScheme}`);
         // Whoever comes later sees it too.
@@ -319,7 +319,7 @@ const scenarios = {
     await page.getByRole("link", { name: "Audit" }).click();
     await page.locator("#audit-not").getByText(given.unaudited).waitFor();
     assert.ok(!(await page.locator("#audit-now").isVisible()), "there is a button that audits");
-    await judged(page, "no audit");
+    await accessible(page, "no audit");
     await leave(page);
     for (const colorScheme of ["light", "dark"]) {
       for (const viewport of [DESK, PHONE]) {
@@ -331,7 +331,7 @@ const scenarios = {
         await page.getByLabel("only changes").uncheck();
         await page.waitForFunction(() => document.querySelectorAll(".decisions tbody tr").length > 5);
         await page.waitForTimeout(500);
-        await judged(page, `autoscaling ${colorScheme} ${viewport.width}`);
+        await accessible(page, `autoscaling ${colorScheme} ${viewport.width}`);
         await fits(page, `autoscaling ${viewport.width}`);
         if (viewport === DESK) await shot(page, `autoscaling-${colorScheme}`);
         await leave(page);

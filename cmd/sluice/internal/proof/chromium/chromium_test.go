@@ -31,7 +31,7 @@ import (
 
 var screenshots = flag.String("screenshots", "", "`directory` for a picture of each page in both themes")
 
-// patience is for machines with other things to do.
+// patience is long enough for a machine with other load.
 const patience = 5 * time.Minute
 
 var binary string // of sluice
@@ -87,7 +87,7 @@ func browse(t *testing.T, scenario, url string, more map[string]string) {
 	}
 }
 
-// output is what a process has printed so far.
+// output collects the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer

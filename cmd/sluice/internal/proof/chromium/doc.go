@@ -1,10 +1,9 @@
-// Package chromium looks at the dashboard as people do: real processes of
-// sluice, and a real browser, driven by Playwright and judged by axe for
-// whether everybody can use it; and Pebble, the authority that Let's Encrypt
-// tests clients with.
+// Package chromium tests the dashboard of real sluice processes in a real browser:
+// Playwright drives Chromium, axe checks accessibility, and Pebble, with which Let's
+// Encrypt tests clients, issues certificates.
 //
-// scripts/install-chromium installs them. The screenshots under
-// docs/screenshots are made by
+// scripts/install-chromium installs them. The screenshots under docs/screenshots are
+// made by
 //
-//	go test -tags chromium ./cmd/sluice/internal/proof/chromium -screenshots ../../docs/screenshots
+//	go test -tags chromium ./cmd/sluice/internal/proof/chromium -screenshots "$PWD/docs/screenshots"
 package chromium
