@@ -1,4 +1,4 @@
-//go:build !interop && !judges
+//go:build !interop
 
 package emulator
 
