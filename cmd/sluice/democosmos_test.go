@@ -161,7 +161,7 @@ func TestDemoCosmosInterruptedSaysSo(t *testing.T) {
 	c := containerOf(t, p)
 	await(t, "some documents", func() bool { return len(idsIn(t, c)) > 10 })
 	p.signal(os.Interrupt)
-	if code := p.wait(); code != 1 || !strings.Contains(p.err.String(), "sluice: interrupted: start it again to go on\n") {
+	if code := p.wait(); code != 1 || !strings.Contains(p.err.String(), "sluice: interrupted: start it again to continue\n") {
 		t.Errorf("exit code %d:\n%s%s", code, p.out.String(), p.err.String())
 	}
 }

@@ -7,23 +7,22 @@ import (
 	"fmt"
 	"strconv"
 
-	_ "modernc.org/sqlite" // to look at the rows without Sluice in between
+	_ "modernc.org/sqlite" // to read the rows without Sluice
 
 	"github.com/sluice-go/sluice"
 )
 
-// Audit is the account of every event of the hub, by partition and sequence
-// number.
+// Audit counts the effects of every event of the hub, by partition and sequence number.
 type Audit struct {
 	Sent        int64 // events that the hub holds
 	Written     int64 // rows, or documents
 	DeadLetters int64
-	Waiting     int64 // in the hub, neither written nor dead letter yet
-	Faults      int64 // events with more than one effect, effects of no event, or that don't say what was sent
+	Waiting     int64 // in the hub, neither written nor a dead letter yet
+	Faults      int64 // events with several effects, effects without an event, and effects with other contents than what was sent
 	First       string
 }
 
-// Exact tells whether every event has exactly one effect.
+// Exact reports whether every event has exactly one effect.
 func (a *Audit) Exact() bool { return a.Faults == 0 && a.Waiting == 0 }
 
 func (a *Audit) fault(format string, args ...any) {
@@ -32,8 +31,7 @@ func (a *Audit) fault(format string, args ...any) {
 	}
 }
 
-// Audit compares what the hub says that it holds with the rows, read by a
-// query of its own, and the dead letters.
+// Audit compares the events of the hub with the rows and the dead letters. It reads the rows itself.
 func (d *Demo) Audit(ctx context.Context) (*Audit, error) {
 	return d.audit(ctx, func(a *Audit, effect recordEffect) error {
 		if err := d.auditRows(ctx, a, effect); err != nil {
@@ -46,8 +44,8 @@ func (d *Demo) Audit(ctx context.Context) (*Audit, error) {
 // recordEffect takes note of an event's effect.
 type recordEffect func(what, partition string, sequence int64)
 
-// audit compares what the hub says that it holds with what was written, which
-// written finds out, and the dead letters.
+// audit compares the events of the hub with the effects that written finds, and with the dead
+// letters.
 func (l *scenario) audit(ctx context.Context, written func(*Audit, recordEffect) error) (*Audit, error) {
 	a := &Audit{}
 	effects := make([][]byte, partitions) // how many each event has, by sequence number
@@ -95,8 +93,7 @@ func (l *scenario) audit(ctx context.Context, written func(*Audit, recordEffect)
 	return a, nil
 }
 
-// flight is what a row says of its record, but for the delay, which a mended
-// pipeline lets be missing.
+// flight is a row without the delay, which may be missing after a retry.
 type flight struct {
 	Date        string `json:"date"`
 	Distance    int64  `json:"distance"`
@@ -128,7 +125,7 @@ func (d *Demo) auditRows(ctx context.Context, a *Audit, effect recordEffect) err
 		effect("a row", partition, sequence)
 		p, err := strconv.Atoi(partition)
 		if err != nil || p < 0 || sequence < 0 {
-			continue // told by effect
+			continue // effect has counted the fault
 		}
 		body, err := d.flights.record(recordAt(p, sequence))
 		if err != nil {

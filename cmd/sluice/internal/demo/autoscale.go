@@ -23,14 +23,13 @@ import (
 	"github.com/sluice-go/sluice/pipeline"
 )
 
-// AutoscaleConfig is what the workers are, and how fast they are scaled.
+// AutoscaleConfig configures [Autoscale].
 type AutoscaleConfig struct {
-	// Program is what is run as a worker: sluice itself.
+	// Program is the program of the workers: sluice itself.
 	Program string
-	// OnRecord is told of each decision, and of what became of it.
+	// OnRecord is called with each decision and each outcome.
 	OnRecord func(autoscale.Record)
-	// SettleWithin is how long the end may take once the load is over. Default:
-	// 2 min.
+	// SettleWithin limits how long the demo takes to end after the load is over. Default: 2 min.
 	SettleWithin time.Duration
 	Log          *slog.Logger
 }
@@ -47,14 +46,14 @@ const UpperLag, LowerLag = 400, 100
 
 const (
 	scaled = "workers"
-	// workerRate is how many events a second one worker gets done.
+	// workerRate is how many events per second a worker can handle.
 	workerRate                = 300
 	leastWorkers, mostWorkers = 1, partitions
 )
 
 // Autoscale is a hub whose load rises and falls, a subscription of a Service Bus
 // beside it, and workers, processes of `sluice run`, as many as the hub's lag
-// asks for. It begins anew at every start.
+// asks for. It starts from the beginning every time.
 type Autoscale struct {
 	*Cosmos  // the hub, and the account that the workers write to
 	cfg      AutoscaleConfig
@@ -73,7 +72,7 @@ type Autoscale struct {
 }
 
 // OpenAutoscale opens the directory, which is created if it is missing, removes
-// what an earlier demo has left in it, and starts everything but the load. One
+// the files of an earlier demo, and starts everything except the load. One
 // process at a time can have it.
 func OpenAutoscale(ctx context.Context, dir string, cfg *AutoscaleConfig) (*Autoscale, error) {
 	docs, err := loadgen.NewDocuments(nil)
@@ -98,7 +97,7 @@ func OpenAutoscale(ctx context.Context, dir string, cfg *AutoscaleConfig) (*Auto
 func (d *Autoscale) begin(ctx context.Context, dir string) (err error) {
 	for _, old := range []string{"hub", "state"} {
 		if err := os.RemoveAll(filepath.Join(dir, old)); err != nil {
-			return fmt.Errorf("what was there before: %w", err)
+			return fmt.Errorf("remove files of an earlier demo: %w", err)
 		}
 	}
 	if d.scenario, err = startScenario(dir, d.cfg.Log, cosmosContainer); err != nil {
@@ -125,7 +124,7 @@ func (d *Autoscale) begin(ctx context.Context, dir string) (err error) {
 	return d.openScaler()
 }
 
-// written is told of each write to the account.
+// written counts the writes to the account that replace a document.
 func (d *Autoscale) written(w emulator.CosmosWrite) {
 	if w.Replaced {
 		d.rewritten.Add(1)
@@ -215,9 +214,9 @@ func (d *Autoscale) Close(ctx context.Context) error {
 	return errors.Join(err, d.lock.Unlock())
 }
 
-// Run has the load rise and fall, and the workers follow. With once it returns
-// when the load is over, everything is done and there are as few workers as at
-// first; else the load begins again and again until ctx ends, which is no error.
+// Run lets the load rise and fall, and the number of workers follow. With once it returns when the
+// load is over, all events are written and the number of workers is back at its minimum. Without
+// once the load starts again and again until ctx ends, which is no error.
 func (d *Autoscale) Run(ctx context.Context, once bool) error {
 	working, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -238,7 +237,7 @@ func (d *Autoscale) Run(ctx context.Context, once bool) error {
 	if cause := context.Cause(working); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
-	// Each finishes what it has begun, and leaves its checkpoints.
+	// Each worker stops gracefully and stores its checkpoints.
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	err = cmp.Or(err, d.pool.Stop(stopping))
@@ -250,8 +249,8 @@ func (d *Autoscale) Run(ctx context.Context, once bool) error {
 
 const lookEvery = 200 * time.Millisecond
 
-// settled waits until the load is over, its work done and the workers as few
-// as at first.
+// settled waits until the load is over, all events are written and the number of workers is back
+// at its minimum.
 func (d *Autoscale) settled(ctx context.Context) error {
 	var late <-chan time.Time
 	tick := time.NewTicker(lookEvery)
@@ -272,7 +271,7 @@ func (d *Autoscale) settled(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-late:
-			return fmt.Errorf("the load was over %v ago, and still %d of %d events are written, the lag is %d, %d messages wait, and there are %d workers",
+			return fmt.Errorf("%v after the end of the load, %d of %d events are written, the lag is %d, %d messages wait, and %d workers run",
 				d.cfg.SettleWithin, s.Written, s.Sent, s.Lag, s.Waiting, s.Workers)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -280,14 +279,14 @@ func (d *Autoscale) settled(ctx context.Context) error {
 	}
 }
 
-// lookForSecondWorker notes when a second worker has a partition.
+// lookForSecondWorker records when a second worker owns a partition.
 func (d *Autoscale) lookForSecondWorker(ctx context.Context) {
 	if d.secondWorker.Load() != 0 {
 		return
 	}
 	leases, err := d.parts.Leases.List(ctx, d.pipeline.Group)
 	if err != nil {
-		return // it is asked again
+		return // the next poll asks again
 	}
 	owners := map[string]bool{}
 	for _, l := range leases {
@@ -300,7 +299,7 @@ func (d *Autoscale) lookForSecondWorker(ctx context.Context) {
 	}
 }
 
-// SecondWorker is when a second worker first had a partition; zero: it never did.
+// SecondWorker is when a second worker first owned a partition; zero if none did.
 func (d *Autoscale) SecondWorker() time.Time {
 	if n := d.secondWorker.Load(); n != 0 {
 		return time.Unix(0, n)
@@ -308,7 +307,7 @@ func (d *Autoscale) SecondWorker() time.Time {
 	return time.Time{}
 }
 
-// State is how things are at a moment.
+// State is the state of the demo at a moment.
 type State struct {
 	Load      int64 // events a second
 	Sent      int64
@@ -333,7 +332,7 @@ func (d *Autoscale) State(ctx context.Context) State {
 	return p
 }
 
-// Scaling is the autoscaler's state: what is scaled, and where it is told.
+// Scaling returns the name of the scaled resource, and the store with the decisions.
 func (d *Autoscale) Scaling() (resource string, store *sqlitestore.Store) { return scaled, d.store }
 
 // Log is the decision log.
@@ -362,7 +361,7 @@ leases:
   sql: %s
 checkpoint_every: 1s
 
-# What one worker gets done, so that there is something to scale.
+# The limit of one worker, so that there is something to scale.
 rate: {events: %d}
 
 target:

@@ -16,8 +16,7 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 )
 
-// sideLoad is the subscription beside the hub: orders, of which billing takes its
-// time.
+// sideLoad is a subscription of Service Bus beside the hub: orders that billing handles slowly.
 type sideLoad struct {
 	server    *emulator.ServiceBus
 	client    *azservicebus.Client
@@ -90,7 +89,7 @@ func (s *sideLoad) supply(ctx context.Context, events *atomic.Int64, finished *a
 		}
 		for ; sent < events.Load()/eventsPerOrder; sent++ {
 			if err := batch.AddMessage(&azservicebus.Message{Body: fmt.Appendf(nil, `{"order":%d}`, sent)}, nil); err != nil {
-				break // the rest goes with the next
+				break // the rest goes with the next batch
 			}
 		}
 		if batch.NumMessages() > 0 {
@@ -109,7 +108,7 @@ func (s *sideLoad) supply(ctx context.Context, events *atomic.Int64, finished *a
 	}
 }
 
-// drain is billing: it takes messages at its pace until ctx ends.
+// drain is billing: it receives messages at its own rate until ctx ends.
 func (s *sideLoad) drain(ctx context.Context) error {
 	receiver, err := s.client.NewReceiverForSubscription(ordersTopic, billingSubscription, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
 	if err != nil {

@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// phase is a while of even load.
+// phase is a time of constant load.
 type phase struct {
 	lasts time.Duration
 	rate  int64 // events a second
 }
 
-// wave is the load: it rises above what one worker gets done, to more than
-// three do, and falls again.
+// wave is the load: it rises to more than three workers can handle, and falls again.
 var wave = []phase{
 	{1500 * time.Millisecond, workerRate / 3},
 	{5 * time.Second, workerRate * 10 / 3},
@@ -20,11 +19,11 @@ var wave = []phase{
 	{time.Second, workerRate / 3},
 }
 
-// pauseBetweenWaves is between two waves, where they go on.
+// pauseBetweenWaves is the time without load between two waves.
 const pauseBetweenWaves = 20 * time.Second
 
-// due is how many events the load asks for in so much time, its present rate,
-// and whether it is over.
+// due returns how many events the load has after some time, its present rate, and whether it is
+// over.
 func due(after time.Duration, once bool) (events, rate int64, over bool) {
 	for {
 		for _, p := range wave {

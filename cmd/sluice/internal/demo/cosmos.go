@@ -29,7 +29,7 @@ const (
 
 // Cosmos is a hub and a pipeline into a Cosmos DB account, over one directory.
 // The account is in memory, so it begins empty at every start, and so do the
-// pipeline's checkpoints: all that the hub holds is written anew.
+// pipeline's checkpoints: all events of the hub are written again.
 type Cosmos struct {
 	*scenario
 	ru      int
@@ -66,10 +66,10 @@ func (d *Cosmos) begin(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	// The hub's lock tells that nobody uses what is removed.
+	// The lock on the hub's directory is held, so no other process uses what is removed.
 	state := filepath.Join(d.dir, "state")
 	if err := errors.Join(os.RemoveAll(state), os.Mkdir(state, 0o755)); err != nil {
-		return fmt.Errorf("checkpoints of before: %w", err)
+		return fmt.Errorf("remove earlier checkpoints: %w", err)
 	}
 	text := fmt.Sprintf(cosmosFile, d.account.Key(), quote(d.Connection()), quote("sqlite:"+filepath.Join(state, "cosmos.db")), d.ru,
 		quote(d.account.Endpoint()), cosmosDatabase, cosmosContainer)
@@ -103,12 +103,11 @@ func (d *Cosmos) Endpoint() string { return d.account.Endpoint() }
 // Config is the path of the pipeline's file.
 func (d *Cosmos) Config() string { return d.config }
 
-// Fill sends documents until the hub has so many. Thereafter [Cosmos.Run] finds
-// enough to do from the first moment on, and how fast it goes is how fast the
-// account may be used.
+// Fill sends documents until the hub has this number. Then only the account's throughput limits
+// [Cosmos.Run], from the first moment.
 func (d *Cosmos) Fill(ctx context.Context, events int64) error { return d.produceAll(ctx, events) }
 
-// span notes when the first and the last document were written.
+// span records when the first and the last document were written.
 type span struct{ first, last atomic.Int64 }
 
 func (s *span) note() {
@@ -125,7 +124,7 @@ type Throughput struct {
 	Throttled  int64         // attempts that were answered with 429
 }
 
-// Throughput tells what the account has counted so far.
+// Throughput returns what the account has counted so far.
 func (d *Cosmos) Throughput() (Throughput, error) {
 	stats, err := d.account.ContainerStats(cosmosDatabase, cosmosContainer)
 	if err != nil {
@@ -137,8 +136,8 @@ func (d *Cosmos) Throughput() (Throughput, error) {
 	}, nil
 }
 
-// Audit compares what the hub says that it holds with the documents, every one
-// of them read back by Azure's own client, and the dead letters.
+// Audit compares the events of the hub with the documents, each read back by Azure's own client,
+// and with the dead letters.
 func (d *Cosmos) Audit(ctx context.Context) (*Audit, error) {
 	return d.audit(ctx, func(a *Audit, effect recordEffect) error {
 		if err := d.auditDocuments(ctx, a, effect); err != nil {
@@ -208,9 +207,8 @@ func (d *Cosmos) auditDocuments(ctx context.Context, a *Audit, effect recordEffe
 	})
 }
 
-// HubAudit looks for each event's document, by its id, while the demo runs. It
-// reads the hub by a consumer group of its own, and tells how many events it
-// has read.
+// HubAudit looks for the document of each event, by its id, while the demo runs. It reads the hub
+// with a consumer group of its own, and reports how many events it has read.
 func (d *Cosmos) HubAudit(ctx context.Context, consumerGroup string, progress func(events int64)) (*audit.Report, error) {
 	return d.hubAudit(ctx, consumerGroup, progress, func(ctx context.Context, found found) error {
 		err := d.read(ctx, "SELECT c.id FROM c", func(item []byte) error {
@@ -250,7 +248,7 @@ source:
 partitions: all
 
 # Leases, checkpoints and dead letters. The account is in memory: at every start
-# all begin anew.
+# all start from the beginning.
 leases:
   sql: %s
 checkpoint_every: 1s

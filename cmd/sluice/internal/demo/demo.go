@@ -1,10 +1,13 @@
-// Package demo runs the whole of Sluice on one machine. [Demo]: an embedded hub,
-// a producer of real flight records, and a pipeline into SQLite. Stopped at any
-// moment and started again it goes on where it was, and nothing is sent or
-// written twice. [Cosmos]: an embedded hub, a producer of documents, and a
-// pipeline into an embedded Cosmos DB account at a rate in RU per second.
-// [Stages]: three pipelines that feed each other through hubs. [Autoscale]: a
-// load that rises and falls, and workers that follow.
+// Package demo runs Sluice with embedded servers on one machine:
+//
+//   - [Demo]: a hub, a producer of real flight records, and a pipeline into SQLite. Stopped at any
+//     moment and started again, it continues where it stopped; nothing is sent or written twice.
+//   - [Cosmos]: a hub, a producer of documents, and a pipeline into a Cosmos DB account, at a rate
+//     in RU per second.
+//   - [Stages]: three pipelines that feed each other through hubs.
+//   - [Autoscale]: a load that rises and falls, and a number of workers that follows.
+//
+// A scenario is what they have in common.
 package demo
 
 import (

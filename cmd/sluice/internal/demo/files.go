@@ -12,12 +12,11 @@ import (
 // files are the pipeline files that the demo writes into its directory.
 type files struct {
 	strict   string // demands a delay
-	fixed    string // doesn't
+	fixed    string // does not
 	database string
 }
 
-// writeFiles writes them anew, as the hub's address changes from start to
-// start.
+// writeFiles writes them at every start, since the hub's address changes.
 func writeFiles(dir, connection string) (files, error) {
 	f := files{
 		strict:   filepath.Join(dir, "flights.yaml"),
@@ -26,7 +25,7 @@ func writeFiles(dir, connection string) (files, error) {
 	}
 	for path, file := range map[string]struct{ about, required string }{
 		f.strict: {"The pipeline of the demo. A record without its delay becomes a dead letter.", ""},
-		f.fixed:  {"The pipeline of the demo, mended: a record may lack its delay.", ", required: false"},
+		f.fixed:  {"The pipeline of the demo, fixed: a record may lack its delay.", ", required: false"},
 	} {
 		text := fmt.Sprintf(pipelineFile, file.about, quote(connection), quote("sqlite:"+f.database), file.required)
 		if err := writeFile(path, text); err != nil {

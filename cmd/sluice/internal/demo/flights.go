@@ -16,7 +16,7 @@ var packed []byte
 // they fall into all partitions.
 const lacksDelayEvery = 997
 
-// flights are the records, which repeat behind the last.
+// flights are the records. After the last one they repeat.
 type flights struct {
 	bodies []json.RawMessage
 }
@@ -46,5 +46,5 @@ func (all *flights) record(i int64) ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// lacksDelay tells whether record number i is sent without its delay.
+// lacksDelay reports whether record number i is sent without its delay.
 func lacksDelay(i int64) bool { return i%lacksDelayEvery == lacksDelayEvery-1 }

@@ -12,19 +12,19 @@ import (
 	"github.com/sluice-go/sluice/audit"
 )
 
-// ledger are the ledger of a demo whose effects are in no table: all that has
-// become of its events, read at one time.
+// ledger is the ledger of a demo whose effects are in no table: all effects of its events,
+// read once.
 type ledger struct {
 	progress map[string]sluice.Checkpoint // by partition
 	entries  map[string][]audit.Entry     // sorted
 }
 
-// found takes note of an event's effect.
+// found records the effect of an event.
 type found func(partition string, sequence int64)
 
 // hubAudit compares what the hub holds, read by a consumer group of the
 // audit's own, with the effects, which read finds, and the dead letters. The
-// demo may go on meanwhile.
+// demo can run at the same time.
 func (l *scenario) hubAudit(ctx context.Context, consumerGroup string, progress func(events int64), read func(context.Context, found) error) (*audit.Report, error) {
 	source, err := l.pipeline.SourceAs(consumerGroup)
 	if err != nil {
@@ -64,7 +64,7 @@ func (l *scenario) readLedger(ctx context.Context, read func(context.Context, fo
 	}
 	for partition, entries := range b.entries {
 		if p, err := strconv.Atoi(partition); err != nil || p < 0 || p >= partitions {
-			return nil, fmt.Errorf("something was made of event %d of partition %s, which the hub does not have", entries[0].Sequence, partition)
+			return nil, fmt.Errorf("there is an effect of event %d of partition %s, which the hub does not have", entries[0].Sequence, partition)
 		}
 		slices.SortFunc(entries, func(a, b audit.Entry) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 // Record number i goes to partition i % partitions, so that it gets sequence
-// number i / partitions there. The partition's last sequence number thus tells
-// what was sent, whatever became of a producer: that is all the state there is.
+// number i / partitions there. So the partition's last sequence number says what was sent, also
+// after a producer has failed: the producer needs no other state.
 func recordAt(partition int, sequence int64) int64 {
 	return sequence*partitions + int64(partition)
 }

@@ -81,15 +81,13 @@ func (l *scenario) Parts() *pipeline.Parts { return l.parts }
 // Connection is the connection string of the hub, while it is open.
 func (l *scenario) Connection() string { return l.hub.ConnectionString() }
 
-// owner is always the same: the lock on the hub's directory sees to it that
-// there is one such process, and so a restart after a crash need not wait for
-// the leases to expire.
+// owner is always the same, so that a restart after a crash need not wait for the leases to expire.
+// The lock on the hub's directory ensures that there is only one process.
 const owner = "demo"
 
 // Run produces records until the hub has so many, and consumes them. With once
-// it returns when all that was produced is committed; else it goes on producing
-// at a gentle rate until ctx ends, which is no error. stopped tells of
-// partitions that can't go on.
+// it returns when all that was produced is committed; without once it continues to produce at a low
+// rate until ctx ends, which is no error. stopped returns the halted partitions.
 func (l *scenario) Run(ctx context.Context, events int64, once bool, opts *pipeline.Options, stopped func() map[string]error) error {
 	opts.Owner = owner
 	consumer, err := l.parts.Consumer(ctx, opts)
@@ -110,7 +108,7 @@ type runner interface {
 func (l *scenario) run(ctx context.Context, events int64, once bool, consumer runner, done func(context.Context) error) error {
 	working, fail := context.WithCancelCause(ctx)
 	var work sync.WaitGroup
-	// The consumer outlives ctx, to be stopped in good order.
+	// The consumer outlives ctx, so that it is stopped gracefully.
 	work.Go(func() {
 		if err := consumer.Run(context.WithoutCancel(ctx)); err != nil {
 			fail(err)

@@ -117,7 +117,7 @@ func (d *Stages) createTable(ctx context.Context) error {
 	return err
 }
 
-// stale tells whether the newest flight is too old to go on from.
+// stale reports whether the newest flight is too old to continue from.
 func (d *Stages) stale(ctx context.Context, fresh time.Duration) (bool, error) {
 	var newest time.Time
 	for p := range partitions {
@@ -140,7 +140,7 @@ func (d *Stages) remove() error {
 		err = errors.Join(err, os.Remove(path))
 	}
 	if err = errors.Join(err, globErr); err != nil {
-		return fmt.Errorf("remove what is too old to go on from: %w", err)
+		return fmt.Errorf("remove flights that are too old: %w", err)
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (d *Stages) Config() string { return d.config }
 // Database is the path of the database.
 func (d *Stages) Database() string { return d.database }
 
-// Restarted tells whether what was there was too old to go on from.
+// Restarted reports whether the files of the last run were too old, and so were removed.
 func (d *Stages) Restarted() bool { return d.restarted }
 
 // Names are those of the stages.
@@ -228,9 +228,9 @@ func (d *Stages) flightNow(i int64) (record, error) {
 }
 
 // Run produces flights until the hub has so many, and runs all stages. With
-// once it returns when the last has all that follows from them; else it goes on
+// once it returns when the last stage has processed all of them; without once it goes on
 // producing at a gentle rate until ctx ends, which is no error. For each
-// stage there are options, and what tells of partitions that can't go on.
+// stage there are options, and a function that returns its halted partitions.
 func (d *Stages) Run(ctx context.Context, events int64, once bool, opts []*pipeline.Options, stopped []func() map[string]error) error {
 	all := &pipeline.Consumers{}
 	for i, w := range d.stages {
@@ -260,7 +260,7 @@ partitions: all
 database: %s
 
 stages:
-  # Throws out what can't be used.
+  # Turns records that cannot be used into dead letters.
   clean:
     source: {eventhub: {hub: flights}}
     order: none
@@ -274,7 +274,7 @@ stages:
           departure: {from: body.departure, type: timestamp}
           delay: {from: body.delay, type: integer}
 
-  # Keeps 24 hours in memory, built anew at every start.
+  # Keeps 24 hours in memory, rebuilt at every start.
   figures:
     source: {eventhub: {hub: clean}}
     memory:
@@ -285,7 +285,7 @@ stages:
     target:
       eventhub: {hub: figures, key: airport}
 
-  # Figures may come again, and older ones late: rows go forward only.
+  # Figures can come twice, and older ones late: a row never goes back to an older version.
   table:
     source: {eventhub: {hub: figures}}
     target:

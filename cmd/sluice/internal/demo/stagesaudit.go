@@ -27,7 +27,7 @@ type StagesAudit struct {
 	First       string // of them
 }
 
-// Exact tells whether the table is what it should be.
+// Exact reports whether the table is right.
 func (a *StagesAudit) Exact() bool { return a.Wrong == 0 && a.Sent == a.Counted+a.DeadLetters }
 
 type slot struct{ airport, hour string }
@@ -35,7 +35,7 @@ type slot struct{ airport, hour string }
 type figures struct{ flights, delay, worst int64 }
 
 // Audit reads the flights back from the first hub, computes the table from
-// them directly, and compares. Nobody must be at work.
+// them directly, and compares. No stage must run.
 func (d *Stages) Audit(ctx context.Context) (*StagesAudit, error) {
 	a := &StagesAudit{}
 	want, err := d.compute(ctx, a)

@@ -42,9 +42,9 @@ func New(id string, credential azcore.TokenCredential, cfg *Config) (*Workspace,
 	return &Workspace{client, id}, nil
 }
 
-// Query is the query, in Kusto's language, that sums up what [telemetry] needs
-// by hours or less, the versions of the SDK apart. A text of one's own may
-// return what [telemetry.Read] takes, summed up or not.
+// Query is the query, in Kusto's language, for what [telemetry] needs: sums per hour or less, for
+// each version of the SDK. A query of the user can return anything that [telemetry.Read] reads,
+// summed up or not.
 func Query(filter telemetry.Filter, bin time.Duration) string {
 	// Hours, so that days can be those of any zone, and show where they end.
 	bin = min(bin, time.Hour)
@@ -92,18 +92,18 @@ func (w *Workspace) Read(ctx context.Context, query string, from, until time.Tim
 		Query: to.Ptr(query), Timespan: to.Ptr(azlogs.NewTimeInterval(from, until)),
 	}, nil)
 	if err != nil {
-		return fmt.Errorf("query workspace %s: %w", w.id, brief(err))
+		return fmt.Errorf("query workspace %s: %w", w.id, shortError(err))
 	}
 	if answer.Error != nil {
-		// Part of an answer would look like a loss.
-		return fmt.Errorf("query workspace %s: the answer is not whole (%s): ask for less time, or in longer bins", w.id, answer.Error.Code)
+		// An incomplete answer would look like a loss.
+		return fmt.Errorf("query workspace %s: the answer is incomplete (%s): query a shorter time, or use longer bins", w.id, answer.Error.Code)
 	}
 	var rows bytes.Buffer
 	out := json.NewEncoder(&rows)
 	for _, table := range answer.Tables {
 		for _, row := range table.Rows {
 			if len(row) != len(table.Columns) {
-				return errors.New("the workspace's answer has rows of another length than its header")
+				return errors.New("the workspace's answer has rows that do not match its header")
 			}
 			object := make(map[string]any, len(row))
 			for i, c := range table.Columns {
@@ -120,8 +120,8 @@ func (w *Workspace) Read(ctx context.Context, query string, from, until time.Tim
 	return telemetry.Read(&rows, filter, add)
 }
 
-// brief is the service's refusal in a line; the SDK's takes a page.
-func brief(err error) error {
+// shortError is the service's refusal on one line. The SDK's text takes a page.
+func shortError(err error) error {
 	var refusal *azcore.ResponseError
 	if !errors.As(err, &refusal) {
 		return err
@@ -131,9 +131,9 @@ func brief(err error) error {
 	case http.StatusForbidden:
 		hint = ": give the identity the role Log Analytics Reader there"
 	case http.StatusNotFound:
-		hint = ": look at the workspace's id in its overview"
+		hint = ": check the workspace's id in its overview"
 	case http.StatusBadRequest:
-		hint = ": look at the query"
+		hint = ": check the query"
 	}
 	return fmt.Errorf("answered %d %s%s", refusal.StatusCode, refusal.ErrorCode, hint)
 }

@@ -84,7 +84,7 @@ func TestReadRefusesPartOfAnAnswer(t *testing.T) {
 		return azlogs.QueryResults{Tables: []azlogs.Table{}, Error: &azlogs.ErrorInfo{Code: "PartialError"}}, http.StatusOK
 	})
 	err := w.Read(t.Context(), "AppEvents", time.Now(), time.Now(), telemetry.Filter{}, nil)
-	if err == nil || !strings.Contains(err.Error(), "not whole") {
+	if err == nil || !strings.Contains(err.Error(), "incomplete") {
 		t.Error(err)
 	}
 	w = workspace(t, func(azlogs.QueryBody) (azlogs.QueryResults, int) { return azlogs.QueryResults{}, http.StatusForbidden })

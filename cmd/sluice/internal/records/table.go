@@ -95,7 +95,7 @@ func (t *table) fail(err error) error {
 	return fmt.Errorf("%s: %w", t.file, err)
 }
 
-// number tells whether a cell reads the same as a JSON number.
+// number reports whether a cell is written as a JSON number.
 func number(cell string) bool {
 	if c := cell[0]; c != '-' && (c < '0' || c > '9') {
 		return false

@@ -27,7 +27,7 @@ const (
 	permutations = 1_999
 	// changeLevel is the P below which a change is one.
 	changeLevel = 0.001
-	// leastChange is the least change of the rate that is told, relative.
+	// leastChange is the smallest relative change of the rate that is reported.
 	leastChange = 0.02
 	// leastDays is how many days there must be on either side.
 	leastDays = 2

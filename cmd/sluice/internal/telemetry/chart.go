@@ -24,7 +24,7 @@ const (
 	ChartWeighted Chart = "weighted"
 )
 
-// Charts are all charts, in the order in which they tell the story.
+// Charts are all charts, in the order in which a reader needs them.
 var Charts = []Chart{ChartRaw, ChartRate, ChartWeighted}
 
 // Title says what a chart shows.

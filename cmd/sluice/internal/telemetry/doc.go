@@ -1,8 +1,8 @@
-// Package telemetry tells sampling from loss.
+// Package telemetry distinguishes sampling from loss.
 //
-// Telemetry that counts events drops one day, and nobody knows whether events
-// were lost or the SDK has begun to sample. This package compares, day by day,
-// what was stored with what it stands for:
+// When telemetry that counts events drops, either events were lost or the SDK has
+// begun to sample. This package compares, day by day,
+// what was stored with what it represents:
 //
 //   - raw: the sum of a measurement over the stored items of a custom event;
 //   - weighted: the same with each item counted as often as it says that it

@@ -37,7 +37,7 @@ func (r *Report) Explain() []string {
 	return list
 }
 
-// shownShort is how many days that fall short are told one by one.
+// shownShort is how many days with too few events are listed one by one.
 const shownShort = 10
 
 // shortages are sentences about the days that fall short by themselves.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Verdict is what became of the events, as far as the telemetry tells.
+// Verdict is what happened to the events, as far as the telemetry shows.
 type Verdict string
 
 // The verdicts.
@@ -219,7 +219,7 @@ func (r *Report) verdict(tolerance float64) Verdict {
 	return Neither
 }
 
-// lost tells whether a loss was found.
+// lost reports whether a loss was found.
 func (r *Report) lost() bool {
 	return r.Step != nil && r.Step.Change < 0 || len(r.Short) > 0
 }
