@@ -42,8 +42,8 @@ func (f *fates) progress() {
 	}
 }
 
-// A Service Bus that is killed while messages are sent and settled has all that it
-// accepted, and none of what it was told to complete; what became a dead letter is one.
+// A Service Bus that is killed while messages are sent and settled has all messages
+// that it acknowledged, none whose completion it acknowledged, and every dead letter.
 func TestBusKill(t *testing.T) {
 	dir := t.TempDir()
 	all := &fates{of: make(map[string]*fate)}
