@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	neturl "net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	neturl "net/url"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"

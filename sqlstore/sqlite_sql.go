@@ -1,8 +1,8 @@
 package sqlstore
 
 import (
-	"strings"
 	_ "embed"
+	"strings"
 )
 
 // The migrations. A step only adds (tables, indexes, columns that have a
