@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
-// A consumer in ten lines. It reads a hub and keeps a table in SQLite; each
-// event's row is written exactly once.
+// A consumer reads a hub and fills a table in SQLite. Each event's row is written
+// exactly once.
 func Example() {
 	hub := exampleHub("red", "green", "blue")
 	defer hub.Close()
@@ -49,8 +49,9 @@ type Order struct {
 	Total int
 }
 
-// A handler of typed events: what cannot be decoded becomes a dead letter at
-// once, and so does what the handler rejects; its neighbours are not held up.
+// A handler of typed events. An event that cannot be decoded becomes a dead letter
+// at once, and so does an event that the handler rejects. The other events are
+// not delayed.
 func ExampleTyped() {
 	hub := exampleHub(`{"id": "a", "total": 3}`, `{"id": "b", "total": -1}`, `not JSON`, `{"id": "c", "total": 4}`)
 	defer hub.Close()
@@ -86,8 +87,9 @@ func ExampleTyped() {
 	// sum of the orders: 7
 }
 
-// A dead letter is retried by marking it. The partition's owner runs the
-// retry; here nobody owns the partition, so Redrive does.
+// An operator marks dead letters for a redrive. The owner of the partition then
+// delivers them again. Here no consumer owns the partition, so Consumer.Redrive
+// does it.
 func ExampleConsumer_Redrive() {
 	hub := exampleHub("good", "odd", "good")
 	defer hub.Close()
@@ -99,9 +101,9 @@ func ExampleConsumer_Redrive() {
 	defer store.Close()
 	must(store.DB().Exec("CREATE TABLE events (body TEXT)"))
 
-	mended := false
+	fixed := false
 	handler := sluice.Each(func(ctx context.Context, tx *sqlstore.Tx, e *sluice.Event) error {
-		if string(e.Body) == "odd" && !mended {
+		if string(e.Body) == "odd" && !fixed {
 			return sluice.Reject(errors.New("not understood yet"))
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO events (body) VALUES (?)", string(e.Body))
@@ -117,7 +119,7 @@ func ExampleConsumer_Redrive() {
 	}
 	fmt.Println(count(store, "SELECT count(*) FROM events"), "rows,", count(store, "SELECT count(*) FROM sluice_dead_letters"), "dead letter")
 
-	mended = true
+	fixed = true
 	topic := must(source.Describe(ctx))
 	marked := must(store.Redrive(ctx, topic.Group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}}, time.Time{}))
 	applied, failed, err := newConsumer().Redrive(ctx)
@@ -129,7 +131,7 @@ func ExampleConsumer_Redrive() {
 	// 3 rows, 0 dead letters
 }
 
-// exampleHub is an embedded hub of one partition that holds the events.
+// exampleHub starts an embedded hub of one partition that holds the events.
 func exampleHub(bodies ...string) *emulator.Server {
 	server := must(emulator.Start([]emulator.Hub{{Name: "colours", Partitions: 1}}, nil))
 	producer := must(azeventhubs.NewProducerClientFromConnectionString(server.ConnectionString(), "colours", nil))
@@ -151,12 +153,12 @@ func exampleFile() string {
 }
 
 func count(store *sqlstore.Store, query string) (n int) {
-	// NULL, of an empty table's max, counts as nothing.
+	// The maximum of an empty table is NULL, which leaves n at 0.
 	_ = store.DB().QueryRow(query).Scan(&n)
 	return n
 }
 
-// stopWhen stops a consumer in good order once a condition holds.
+// stopWhen stops a consumer gracefully once a condition holds.
 func stopWhen(ctx context.Context, c *sluice.Consumer, done func() bool) {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
