@@ -20,33 +20,33 @@ import (
 )
 
 const (
-	// ownFor is how long a certificate of one's own is good: what browsers
+	// certLifetime is how long a certificate of one's own is good: what browsers
 	// accept at most.
-	ownFor = 397 * 24 * time.Hour
+	certLifetime = 397 * 24 * time.Hour
 	// renewBefore is how long before its end it is made anew.
 	renewBefore = 30 * 24 * time.Hour
-	// lookAgain is how often the files of a certificate are looked at.
-	lookAgain = time.Minute
+	// certCheckEvery is how often the files of a certificate are looked at.
+	certCheckEvery = time.Minute
 )
 
-// keeper hands out a certificate and sees that it is the newest. It is safe
+// certSource hands out a certificate and sees that it is the newest. It is safe
 // for concurrent use.
-type keeper struct {
+type certSource struct {
 	load func(now time.Time) (*tls.Certificate, error)
 	log  *slog.Logger
 
 	mu      sync.Mutex
 	current *tls.Certificate
-	looked  time.Time
+	checked time.Time
 }
 
 // get implements tls.Config.GetCertificate. A certificate that can't be
 // renewed stays in use.
-func (k *keeper) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (k *certSource) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
-	if k.current != nil && now.Sub(k.looked) < lookAgain {
+	if k.current != nil && now.Sub(k.checked) < certCheckEvery {
 		return k.current, nil
 	}
 	c, err := k.load(now)
@@ -58,14 +58,14 @@ func (k *keeper) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	} else {
 		k.current = c
 	}
-	k.looked = now
+	k.checked = now
 	return k.current, nil
 }
 
-// given is a keeper of a certificate in files, which may be replaced while it
+// certFromFiles is a keeper of a certificate in files, which may be replaced while it
 // is in use.
-func given(cert, key string, log *slog.Logger) *keeper {
-	return &keeper{log: log, load: func(time.Time) (*tls.Certificate, error) {
+func certFromFiles(cert, key string, log *slog.Logger) *certSource {
+	return &certSource{log: log, load: func(time.Time) (*tls.Certificate, error) {
 		c, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
 			return nil, fmt.Errorf("certificate %s with key %s: %w", cert, key, err)
@@ -74,13 +74,13 @@ func given(cert, key string, log *slog.Logger) *keeper {
 	}}
 }
 
-// own is a keeper of a self-signed certificate for some names and addresses,
+// selfSignedCert is a keeper of a self-signed certificate for some names and addresses,
 // kept in a directory and made anew before it ends, or when they change.
-func own(dir string, names []string, log *slog.Logger) *keeper {
+func selfSignedCert(dir string, names []string, log *slog.Logger) *certSource {
 	names = slices.Sorted(slices.Values(names))
-	return &keeper{log: log, load: func(now time.Time) (*tls.Certificate, error) {
+	return &certSource{log: log, load: func(now time.Time) (*tls.Certificate, error) {
 		path := filepath.Join(dir, "dashboard.pem")
-		c, err := readOwn(path, names, now)
+		c, err := readCert(path, names, now)
 		if err == nil {
 			return c, nil
 		}
@@ -89,7 +89,7 @@ func own(dir string, names []string, log *slog.Logger) *keeper {
 		}
 		text, err := selfSigned(names, now)
 		if err == nil {
-			err = writeOwn(path, text)
+			err = writeCert(path, text)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("certificate of the dashboard's own: %w", err)
@@ -101,7 +101,7 @@ func own(dir string, names []string, log *slog.Logger) *keeper {
 
 var errStale = errors.New("the certificate is about to end, or for other names")
 
-func readOwn(path string, names []string, now time.Time) (*tls.Certificate, error) {
+func readCert(path string, names []string, now time.Time) (*tls.Certificate, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -121,9 +121,9 @@ func readOwn(path string, names []string, now time.Time) (*tls.Certificate, erro
 	return &c, nil
 }
 
-// writeOwn writes the file anew, for its owner alone. A reader never sees half
+// writeCert writes the file anew, for its owner alone. A reader never sees half
 // of it.
-func writeOwn(path string, text []byte) error {
+func writeCert(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func writeOwn(path string, text []byte) error {
 
 // selfSigned returns a new key and certificate, in PEM.
 func selfSigned(hosts []string, now time.Time) ([]byte, error) {
-	c, err := selfsigned.New(&selfsigned.Config{CommonName: "Sluice dashboard", Hosts: hosts, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(ownFor)})
+	c, err := selfsigned.New(&selfsigned.Config{CommonName: "Sluice dashboard", Hosts: hosts, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certLifetime)})
 	if err != nil {
 		return nil, err
 	}

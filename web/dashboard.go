@@ -66,7 +66,7 @@ func (cfg *Config) httpLog() *log.Logger {
 // use. What it shows lives while [Dashboard.Run] runs.
 type Dashboard struct {
 	cfg     Config
-	door    *door
+	auth    *auth
 	shown   []*shown
 	handler http.Handler
 	page    *page
@@ -91,11 +91,11 @@ type shown struct {
 // takes every default.
 func New(pipelines []Pipeline, cfg *Config) (*Dashboard, error) {
 	d := &Dashboard{
-		cfg: cfg.withDefaults(), streams: make(chan struct{}, mostStreams), stopped: make(chan struct{}),
-		followed: make(chan struct{}, mostFollowed), follow: make(chan *retry, mostFollowed), toAudit: make(chan *shown, len(pipelines)),
+		cfg: cfg.withDefaults(), streams: make(chan struct{}, maxStreams), stopped: make(chan struct{}),
+		followed: make(chan struct{}, maxFollowed), follow: make(chan *retry, maxFollowed), toAudit: make(chan *shown, len(pipelines)),
 	}
 	var err error
-	if d.door, err = newDoor(d.cfg.Token); err != nil {
+	if d.auth, err = newAuth(d.cfg.Token); err != nil {
 		return nil, err
 	}
 	d.cfg.Token = ""
@@ -136,7 +136,7 @@ func (d *Dashboard) Run(ctx context.Context) {
 	defer work.Wait()
 	defer close(d.stopped)
 	for _, s := range d.shown {
-		work.Go(func() { s.keep(ctx) })
+		work.Go(func() { s.refresh(ctx) })
 		if !s.Watched && s.Checkpoints != nil {
 			watcher := health.NewWatcher(s.Source, s.Leases, s.Checkpoints, nil)
 			work.Go(func() { watcher.Run(ctx, warnEvery, func(l health.Report) { s.view.warn(l.Warnings) }) })
@@ -167,19 +167,19 @@ func (d *Dashboard) Warn(pipeline string, warnings []health.Warning) {
 	}
 }
 
-// keep looks at the stores while somebody watches, and makes a frame of it
+// refresh looks at the stores while somebody watches, and makes a frame of it
 // every second.
-func (s *shown) keep(ctx context.Context) {
+func (s *shown) refresh(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	work.Go(func() { s.view.refresh(ctx, &s.Pipeline) })
-	tick := time.NewTicker(frameEvery)
+	tick := time.NewTicker(snapshotEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 			if s.view.watched() {
-				s.view.draw(s, time.Now())
+				s.view.render(s, time.Now())
 			}
 		case <-ctx.Done():
 			return
@@ -209,8 +209,8 @@ func (d *Dashboard) routes() http.Handler {
 	}
 	inside.HandleFunc("GET /api/history", d.about(d.serveHistory))
 	inside.HandleFunc("GET /api/live", d.about(d.serveLive))
-	inside.HandleFunc("GET /api/dead-letters", d.about(d.serveLetters))
-	inside.HandleFunc("GET /api/dead-letters/{id}", d.about(d.serveLetter))
+	inside.HandleFunc("GET /api/dead-letters", d.about(d.serveDeadLetters))
+	inside.HandleFunc("GET /api/dead-letters/{id}", d.about(d.serveDeadLetter))
 	inside.HandleFunc("POST /api/dead-letters/retry", d.about(d.serveRetry))
 	inside.HandleFunc("POST /api/dead-letters/discard", d.about(d.serveDiscard))
 	inside.HandleFunc("GET /api/audit", d.about(d.serveAudit))
@@ -223,7 +223,7 @@ func (d *Dashboard) routes() http.Handler {
 	outside.HandleFunc("GET /sign-in", d.serveSignIn)
 	outside.HandleFunc("POST /sign-in", d.signIn)
 	outside.HandleFunc("POST /sign-out", d.signOut)
-	outside.Handle("/", d.admitted(inside))
+	outside.Handle("/", d.authenticated(inside))
 
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -255,19 +255,19 @@ func (d *Dashboard) servePause(pause bool) func(http.ResponseWriter, *http.Reque
 	return func(w http.ResponseWriter, r *http.Request, s *shown) {
 		id := r.PathValue("id")
 		switch {
-		case s.Gate == nil:
+		case s.Pausable == nil:
 			fail(w, http.StatusConflict, errors.New("partitions of this pipeline can't be paused here"))
 			return
 		case pause && (s.Meter == nil || !s.Meter.state.Held(id)):
 			fail(w, http.StatusConflict, fmt.Errorf("partition %q is not read by this process: pause it where it is", cut(id, 100)))
 			return
 		case pause:
-			s.Gate.Pause(id)
+			s.Pausable.Pause(id)
 		default:
-			s.Gate.Resume(id)
+			s.Pausable.Resume(id)
 		}
 		d.cfg.Log.Info("dashboard", "paused", pause, "pipeline", s.Name, "partition", cut(id, 100), "from", remote(r))
-		s.view.draw(s, time.Now())
+		s.view.render(s, time.Now())
 		answer(w, map[string]bool{"paused": pause})
 	}
 }

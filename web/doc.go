@@ -3,7 +3,7 @@
 //
 // A [Dashboard] shows pipelines, each by the seams that it is made of and by a
 // [Meter], an observer that the consumer is given. It is an http.Handler;
-// [Dashboard.Listen] serves it by itself. A [Gate] around the source lets a
+// [Dashboard.Listen] serves it by itself. A [PausableSource] around the source lets a
 // person pause partitions.
 //
 // Who may see it: with a token, whoever has signed in. Without one only this

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// happening is something worth telling a person; alike ones that follow each
+// journalEntry is something worth telling a person; alike ones that follow each
 // other closely are one.
-type happening struct {
+type journalEntry struct {
 	First     int64  `json:"first"` // Unix milliseconds
 	Last      int64  `json:"last"`
 	Kind      string `json:"kind"`
@@ -23,24 +23,24 @@ type happening struct {
 }
 
 const (
-	// kept is how many happenings a journal holds.
-	kept = 40
-	// alike is how long one happening takes up more of its kind.
-	alike = 5 * time.Second
+	// maxEntries is how many happenings a journal holds.
+	maxEntries = 40
+	// mergeWithin is how long one happening takes up more of its kind.
+	mergeWithin = 5 * time.Second
 )
 
 // journal holds the newest happenings, by when they began.
-type journal struct{ entries []happening }
+type journal struct{ entries []journalEntry }
 
-// told are the kinds of observation that go into the journal; true for trouble.
-var told = map[sluice.ObservationKind]bool{
+// journaled are the kinds of observation that go into the journal; true for trouble.
+var journaled = map[sluice.ObservationKind]bool{
 	sluice.KindAcquired: false, sluice.KindReleased: false, sluice.KindRedriven: false,
 	sluice.KindLost: true, sluice.KindFenced: true, sluice.KindUnknown: true, sluice.KindParked: true,
 	sluice.KindRedriveFailed: true, sluice.KindStopped: true, sluice.KindFailed: true, sluice.KindHookFailed: true,
 }
 
 func (j *journal) note(o sluice.Observation, now time.Time) {
-	bad, ok := told[o.Kind]
+	bad, ok := journaled[o.Kind]
 	if !ok {
 		return
 	}
@@ -50,17 +50,17 @@ func (j *journal) note(o sluice.Observation, now time.Time) {
 		if e.Kind != kind || e.Partition != o.Partition {
 			continue
 		}
-		if e.Last < at-alike.Milliseconds() {
+		if e.Last < at-mergeWithin.Milliseconds() {
 			break
 		}
 		e.Times++
 		e.Last = at
 		return
 	}
-	if len(j.entries) == kept {
+	if len(j.entries) == maxEntries {
 		j.entries = slices.Delete(j.entries, 0, 1)
 	}
-	e := happening{First: at, Last: at, Kind: kind, Partition: strings.Clone(o.Partition), Text: reason(o.Err), Times: 1, Bad: bad}
+	e := journalEntry{First: at, Last: at, Kind: kind, Partition: strings.Clone(o.Partition), Text: reason(o.Err), Times: 1, Bad: bad}
 	switch o.Kind {
 	case sluice.KindParked, sluice.KindRedriven, sluice.KindRedriveFailed:
 		sequence := o.To.Sequence // a copy: not each observation is to escape
@@ -70,8 +70,8 @@ func (j *journal) note(o sluice.Observation, now time.Time) {
 }
 
 // list returns the happenings, that which happened last at the end.
-func (j *journal) list() []happening {
-	list := append([]happening{}, j.entries...)
-	slices.SortStableFunc(list, func(a, b happening) int { return cmp.Compare(a.Last, b.Last) })
+func (j *journal) list() []journalEntry {
+	list := append([]journalEntry{}, j.entries...)
+	slices.SortStableFunc(list, func(a, b journalEntry) int { return cmp.Compare(a.Last, b.Last) })
 	return list
 }

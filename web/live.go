@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// mostStreams is how many watch at once.
-	mostStreams = 64
-	// sendFor is how long a browser may take for one message.
-	sendFor = 10 * time.Second
+	// maxStreams is how many watch at once.
+	maxStreams = 64
+	// sendTimeout is how long a browser may take for one message.
+	sendTimeout = 10 * time.Second
 )
 
 // serveHistory answers with what the meter remembers.
@@ -37,7 +37,7 @@ func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request, s *shown) 
 		defer func() { <-d.streams }()
 	default:
 		w.Header().Set("Retry-After", "30")
-		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d browsers watch already", mostStreams))
+		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d browsers watch already", maxStreams))
 		return
 	}
 	defer s.view.watch()()
@@ -49,10 +49,10 @@ func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request, s *shown) 
 	if out.send([]byte("retry: 2000\n\n")) != nil {
 		return
 	}
-	s.view.draw(s, time.Now())
+	s.view.render(s, time.Now())
 	for {
 		f, next := s.view.current()
-		if f != nil && out.frame(f) != nil {
+		if f != nil && out.snapshot(f) != nil {
 			return
 		}
 		select {
@@ -62,17 +62,17 @@ func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request, s *shown) 
 		case <-d.stopped:
 			return
 		}
-		if d.door.admit(r) != nil {
+		if d.auth.authenticate(r) != nil {
 			return
 		}
 	}
 }
 
 // current is the newest frame, and what is closed when there is a newer one.
-func (v *view) current() (*frame, <-chan struct{}) {
+func (v *view) current() (*snapshot, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.frame, v.next
+	return v.snapshot, v.next
 }
 
 // stream is one browser.
@@ -84,9 +84,9 @@ type stream struct {
 	text    []byte
 }
 
-func (s *stream) frame(f *frame) error {
+func (s *stream) snapshot(f *snapshot) error {
 	s.text = append(s.text[:0], "event: tick\ndata: "...)
-	s.text = append(s.text, f.tick...)
+	s.text = append(s.text, f.summary...)
 	s.text = append(s.text, "\n\n"...)
 	if s.rows {
 		s.text = appendRows(s.text, f, s.seen)
@@ -97,7 +97,7 @@ func (s *stream) frame(f *frame) error {
 
 // appendRows adds the rows that have changed since the frame seen, or all of
 // them if partitions came or went.
-func appendRows(text []byte, f *frame, seen int64) []byte {
+func appendRows(text []byte, f *snapshot, seen int64) []byte {
 	all := seen < f.shape
 	text = append(text, `event: rows`+"\n"+`data: {"all":`...)
 	text = strconv.AppendBool(text, all)
@@ -117,7 +117,7 @@ func appendRows(text []byte, f *frame, seen int64) []byte {
 }
 
 func (s *stream) send(text []byte) error {
-	if err := s.control.SetWriteDeadline(time.Now().Add(sendFor)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := s.control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	if _, err := s.w.Write(text); err != nil {

@@ -114,7 +114,7 @@ func (m *Meter) past(n int64) ([]sample, time.Time) {
 // meterStats are what a page shows of a meter at once.
 type meterStats struct {
 	partitionstate.State // its partitions are those that are held
-	events               []happening
+	events               []journalEntry
 }
 
 func (m *Meter) stats() meterStats {

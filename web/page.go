@@ -104,10 +104,10 @@ func (d *Dashboard) secured(next http.Handler) http.Handler {
 	})
 }
 
-// admitted lets those pass who may; people are shown the way in.
-func (d *Dashboard) admitted(next http.Handler) http.Handler {
+// authenticated lets those pass who may; people are shown the way in.
+func (d *Dashboard) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := d.door.admit(r)
+		err := d.auth.authenticate(r)
 		switch {
 		case err == nil:
 			next.ServeHTTP(w, r)
@@ -123,7 +123,7 @@ func (d *Dashboard) admitted(next http.Handler) http.Handler {
 // refused logs an attempt in vain. Those that are too many don't fill the log.
 func (d *Dashboard) refused(r *http.Request, err error) {
 	level := slog.LevelDebug
-	if errors.Is(err, errWrong) {
+	if errors.Is(err, errWrongToken) {
 		level = slog.LevelWarn
 	}
 	d.cfg.Log.Log(r.Context(), level, "dashboard: refused", "cause", err, "from", remote(r))
@@ -132,10 +132,10 @@ func (d *Dashboard) refused(r *http.Request, err error) {
 // refusal is the status of an error of the door.
 func refusal(w http.ResponseWriter, err error) int {
 	switch {
-	case errors.Is(err, errTooMany):
-		w.Header().Set("Retry-After", strconv.Itoa(int(triesEvery/time.Second)))
+	case errors.Is(err, errTooManyLogins):
+		w.Header().Set("Retry-After", strconv.Itoa(int(loginEvery/time.Second)))
 		return http.StatusTooManyRequests
-	case errors.Is(err, errOutside):
+	case errors.Is(err, errNotLocal):
 		return http.StatusForbidden
 	}
 	// Not Basic: browsers would ask for a name and password in the midst of a page.
@@ -153,10 +153,10 @@ func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
 		Pipelines []pipeline
 		Locked    bool
 		Scaling   bool
-	}{Assets: d.page.prefix, Locked: d.door.locked, Scaling: d.cfg.Scaling != nil}
+	}{Assets: d.page.prefix, Locked: d.auth.required, Scaling: d.cfg.Scaling != nil}
 	for _, s := range d.shown {
 		data.Pipelines = append(data.Pipelines, pipeline{
-			Name: s.Name, Group: s.Group.String(), Charts: s.Meter != nil, Letters: s.DeadLetters != nil, Pausable: s.Gate != nil, Stays: s.Checkpoints != nil,
+			Name: s.Name, Group: s.Group.String(), Charts: s.Meter != nil, Letters: s.DeadLetters != nil, Pausable: s.Pausable != nil, Stays: s.Checkpoints != nil,
 			Auditable: s.Audit != nil, Unaudited: s.Unaudited,
 		})
 	}
@@ -167,7 +167,7 @@ type signInPage struct{ Assets, To, Error string }
 
 func (d *Dashboard) serveSignIn(w http.ResponseWriter, r *http.Request) {
 	to := within(r.URL.Query().Get("to"))
-	if !d.door.locked || d.door.admit(r) == nil {
+	if !d.auth.required || d.auth.authenticate(r) == nil {
 		http.Redirect(w, r, to, http.StatusSeeOther)
 		return
 	}
@@ -184,8 +184,8 @@ func within(to string) string {
 
 func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	to := within(r.PostFormValue("to"))
-	if d.door.locked {
-		err := d.door.try(strings.TrimSpace(r.PostFormValue("token")), remote(r))
+	if d.auth.required {
+		err := d.auth.login(strings.TrimSpace(r.PostFormValue("token")), remote(r))
 		if err != nil {
 			d.refused(r, err)
 			text := err.Error()
@@ -193,14 +193,14 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		d.cfg.Log.Info("dashboard: signed in", "from", remote(r))
-		http.SetCookie(w, d.door.begin())
+		http.SetCookie(w, d.auth.newSession())
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
 func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
 	if c, err := r.Cookie(cookieName); err == nil {
-		http.SetCookie(w, d.door.end(c.Value))
+		http.SetCookie(w, d.auth.endSession(c.Value))
 	}
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 }

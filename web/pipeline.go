@@ -16,15 +16,15 @@ type Pipeline struct {
 	Leases driver.LeaseStore
 
 	// Checkpoints is nil for a pipeline that keeps none.
-	Checkpoints Checkpoints
+	Checkpoints CheckpointReader
 	// DeadLetters is nil for a pipeline that keeps none.
 	DeadLetters driver.DeadLetterStore
 	// Meter is what the consumer in this process has as its observer; nil if
 	// there is no consumer here: then there are no charts.
 	Meter *Meter
-	// Gate is what that consumer reads through; nil if partitions can't be
+	// Pausable is what that consumer reads through; nil if partitions can't be
 	// paused.
-	Gate *Gate
+	Pausable *PausableSource
 	// Watched says that somebody else looks for warnings and tells
 	// [Dashboard.Warn]; else the dashboard does, every half minute.
 	Watched bool
@@ -41,8 +41,8 @@ type Pipeline struct {
 	Unaudited string
 }
 
-// Checkpoints is the side of a [sluice.TxStore] or [sluice.CheckpointStore]
+// CheckpointReader is the side of a [sluice.TxStore] or [sluice.CheckpointStore]
 // that reads without claiming.
-type Checkpoints interface {
+type CheckpointReader interface {
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// mostFollowed is how many retries are followed at once, and followFor how
+	// maxFollowed is how many retries are followed at once, and followFor how
 	// long.
-	mostFollowed = 8
-	followFor    = 10 * time.Minute
+	maxFollowed   = 8
+	followTimeout = 10 * time.Minute
 	// retriesShown is how many retries are shown at most, shownFor how long after
 	// they have begun unless they go on, and failuresShown how many dead letters
 	// of each that have failed again.
@@ -35,9 +35,9 @@ type retries struct {
 
 // retry is one request to retry dead letters.
 type retry struct {
-	of      *shown
-	admin   *deadletters.Admin
-	letters []sluice.DeadLetter
+	of          *shown
+	admin       *deadletters.Admin
+	deadLetters []sluice.DeadLetter
 
 	mu   sync.Mutex
 	json runJSON
@@ -45,16 +45,16 @@ type retry struct {
 
 // runJSON is what has become of it.
 type runJSON struct {
-	ID        int          `json:"id"`
-	Began     int64        `json:"began"` // Unix milliseconds
-	Ended     bool         `json:"ended"`
-	Marked    int64        `json:"marked"`
-	Applied   int          `json:"applied"`
-	Failed    int          `json:"failed"`
-	Discarded int          `json:"discarded"`
-	Waiting   int          `json:"waiting"`
-	Failures  []letterJSON `json:"failures,omitempty"`
-	Error     string       `json:"error,omitempty"`
+	ID        int              `json:"id"`
+	Began     int64            `json:"began"` // Unix milliseconds
+	Ended     bool             `json:"ended"`
+	Marked    int64            `json:"marked"`
+	Applied   int              `json:"applied"`
+	Failed    int              `json:"failed"`
+	Discarded int              `json:"discarded"`
+	Waiting   int              `json:"waiting"`
+	Failures  []deadLetterJSON `json:"failures,omitempty"`
+	Error     string           `json:"error,omitempty"`
 }
 
 func (s *retries) add(r *retry) {
@@ -84,9 +84,9 @@ func (s *retries) list(now time.Time) []runJSON {
 
 // run follows the retry until nothing of it waits any more.
 func (r *retry) run(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, followFor)
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
-	_, err := r.admin.Follow(ctx, r.letters, func(so deadletters.Outcome) {
+	_, err := r.admin.Follow(ctx, r.deadLetters, func(so deadletters.Outcome) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.json.Applied, r.json.Failed, r.json.Discarded, r.json.Waiting = so.Applied, len(so.Failed), so.Discarded, len(so.Waiting)
@@ -96,17 +96,17 @@ func (r *retry) run(ctx context.Context) {
 		}
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("after %v some still wait for an owner of their partition; they stay marked", followFor)
+		err = fmt.Errorf("after %v some still wait for an owner of their partition; they stay marked", followTimeout)
 	}
 	r.end(err)
-	r.of.view.hurry()
+	r.of.view.refreshNow()
 }
 
 func (r *retry) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.json.Ended, r.json.Error = true, reason(err)
-	r.admin, r.letters = nil, nil
+	r.admin, r.deadLetters = nil, nil
 }
 
 func (d *Dashboard) serveRetry(w http.ResponseWriter, r *http.Request, s *shown) {
@@ -126,8 +126,8 @@ func (d *Dashboard) serveRetry(w http.ResponseWriter, r *http.Request, s *shown)
 		return
 	}
 	d.cfg.Log.Info("dashboard: dead letters marked for a retry", "pipeline", s.Name, "letters", marked, "from", remote(r))
-	s.view.hurry()
-	run := &retry{of: s, admin: admin, letters: letters, json: runJSON{Began: time.Now().UnixMilli(), Marked: marked, Waiting: len(letters)}}
+	s.view.refreshNow()
+	run := &retry{of: s, admin: admin, deadLetters: letters, json: runJSON{Began: time.Now().UnixMilli(), Marked: marked, Waiting: len(letters)}}
 	s.retries.add(run)
 	select {
 	case d.followed <- struct{}{}:
@@ -135,5 +135,5 @@ func (d *Dashboard) serveRetry(w http.ResponseWriter, r *http.Request, s *shown)
 	default:
 		run.end(errors.New("too many retries are under way to follow this one; its dead letters are marked"))
 	}
-	answer(w, changedJSON{Letters: marked, More: len(letters) == mostChanged})
+	answer(w, changedJSON{Letters: marked, More: len(letters) == maxChanged})
 }

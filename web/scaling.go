@@ -123,7 +123,7 @@ type statsJSON struct {
 }
 
 func (d *Dashboard) serveScaling(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), storeFor)
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
 	list := make([]resourceJSON, len(d.cfg.Scaling.Resources))
 	for i, name := range d.cfg.Scaling.Resources {

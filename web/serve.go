@@ -17,13 +17,13 @@ import (
 
 // Bounds of one server.
 const (
-	mostConnections = 256
-	headerBytes     = 16 << 10
-	bodyBytes       = 64 << 10
-	readFor         = 10 * time.Second
-	writeFor        = 30 * time.Second
-	idleFor         = 2 * time.Minute
-	stopFor         = 5 * time.Second
+	maxConnections = 256
+	headerBytes    = 16 << 10
+	bodyBytes      = 64 << 10
+	readTimeout    = 10 * time.Second
+	writeTimeout   = 30 * time.Second
+	idleTimeout    = 2 * time.Minute
+	stopTimeout    = 5 * time.Second
 )
 
 // ErrNoToken is what an address beyond loopback is refused with where there is
@@ -32,11 +32,11 @@ var ErrNoToken = errors.New("it can be reached from other machines, so it needs 
 
 // Server is a dashboard that listens.
 type Server struct {
-	dashboard *Dashboard
-	listener  net.Listener
-	http      *http.Server
-	host      string // of the URL
-	print     string
+	dashboard   *Dashboard
+	listener    net.Listener
+	http        *http.Server
+	host        string // of the URL
+	fingerprint string
 }
 
 // Listen starts to listen at a TCP address, like "127.0.0.1:8443". Beyond
@@ -55,10 +55,10 @@ func (d *Dashboard) Listen(address string) (*Server, error) {
 
 func (d *Dashboard) server(l net.Listener) (*Server, error) {
 	at := l.Addr().(*net.TCPAddr)
-	if !at.IP.IsLoopback() && !d.door.locked {
+	if !at.IP.IsLoopback() && !d.auth.required {
 		return nil, ErrNoToken
 	}
-	s := &Server{dashboard: d, listener: netutil.LimitListener(l, mostConnections), host: at.String()}
+	s := &Server{dashboard: d, listener: netutil.LimitListener(l, maxConnections), host: at.String()}
 	if at.IP.IsUnspecified() {
 		s.host = fmt.Sprintf("localhost:%d", at.Port)
 	}
@@ -70,7 +70,7 @@ func (d *Dashboard) server(l net.Listener) (*Server, error) {
 	config.NextProtos = append([]string{"h2", "http/1.1"}, config.NextProtos...)
 	s.http = &http.Server{
 		Handler: d, TLSConfig: config, MaxHeaderBytes: headerBytes,
-		ReadHeaderTimeout: readFor, ReadTimeout: readFor, WriteTimeout: writeFor, IdleTimeout: idleFor,
+		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: d.cfg.httpLog(),
 	}
 	return s, nil
@@ -80,7 +80,7 @@ func (d *Dashboard) server(l net.Listener) (*Server, error) {
 // a certificate of one's own.
 func (s *Server) certificate(at net.IP) (*tls.Config, error) {
 	cfg := &s.dashboard.cfg
-	var k *keeper
+	var k *certSource
 	switch {
 	case len(cfg.ACME) > 0:
 		m := &autocert.Manager{
@@ -98,15 +98,15 @@ func (s *Server) certificate(at net.IP) (*tls.Config, error) {
 		if cfg.CertFile == "" || cfg.KeyFile == "" {
 			return nil, errors.New("a certificate needs its key: name both files")
 		}
-		k = given(cfg.CertFile, cfg.KeyFile, cfg.Log)
+		k = certFromFiles(cfg.CertFile, cfg.KeyFile, cfg.Log)
 	default:
-		k = own(cfg.Dir, namesOf(at), cfg.Log)
+		k = selfSignedCert(cfg.Dir, namesOf(at), cfg.Log)
 	}
 	c, err := k.get(nil)
 	if err != nil {
 		return nil, err
 	}
-	s.print = fingerprint(c)
+	s.fingerprint = fingerprint(c)
 	return &tls.Config{GetCertificate: k.get}, nil
 }
 
@@ -118,7 +118,7 @@ func (s *Server) URL() string { return "https://" + s.host + "/" }
 
 // Fingerprint is the SHA-256 of the certificate, as browsers show it; empty
 // with ACME.
-func (s *Server) Fingerprint() string { return s.print }
+func (s *Server) Fingerprint() string { return s.fingerprint }
 
 // Serve runs the dashboard and answers requests until ctx ends, which is no
 // error.
@@ -134,7 +134,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	case err = <-served:
 	case <-ctx.Done():
 		// Streams end with Run; what else is under way gets a moment.
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopFor)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if s.http.Shutdown(closing) != nil {
 			_ = s.http.Close()

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// lookEvery is the time between two looks at the stores while somebody
+	// refreshEvery is the time between two looks at the stores while somebody
 	// watches, and lookFor how long one may take.
-	lookEvery = 2 * time.Second
-	lookFor   = 5 * time.Second
+	refreshEvery   = 2 * time.Second
+	refreshTimeout = 5 * time.Second
 	// describeEvery is how often the topic is asked for its partitions.
 	describeEvery = time.Minute
 	// boundsAtOnce is how many partitions' ends are asked for in one look, and
 	// boundsFor how long an answer, or the consumer's own word, counts.
 	boundsAtOnce, boundsWorkers = 64, 8
-	boundsFor                   = 10 * time.Second
-	// lettersCounted is how many dead letters are counted, and then it is "more".
-	lettersCounted = 1000
+	boundsMaxAge                = 10 * time.Second
+	// deadLettersCounted is how many dead letters are counted, and then it is "more".
+	deadLettersCounted = 1000
 	// unwatchedAfter is when nobody watches any more.
 	unwatchedAfter = 10 * time.Second
 )
@@ -35,13 +35,13 @@ const (
 type view struct {
 	wake chan struct{} // somebody has begun to watch
 
-	mu      sync.Mutex
-	streams int
-	asked   time.Time // when somebody last did, or left
-	known   known
-	told    []health.Warning // the newest
-	frame   *frame
-	next    chan struct{} // closed when there is a newer frame
+	mu       sync.Mutex
+	streams  int
+	asked    time.Time // when somebody last did, or left
+	known    known
+	reported []health.Warning // the newest
+	snapshot *snapshot
+	next     chan struct{} // closed when there is a newer frame
 }
 
 // leaseStore is what people know it by.
@@ -49,14 +49,14 @@ const leaseStore = "lease store"
 
 // known is what the stores have said. What is in it is not changed any more.
 type known struct {
-	at        time.Time // of the first look; zero before it
-	topic     sluice.Topic
-	described time.Time
-	leases    map[string]leased
-	progress  map[string]sluice.Checkpoint
-	bounds    map[string]bounds
-	letters   letterCount
-	failed    map[string]string // by what was asked
+	at          time.Time // of the first look; zero before it
+	topic       sluice.Topic
+	described   time.Time
+	leases      map[string]leased
+	progress    map[string]sluice.Checkpoint
+	bounds      map[string]bounds
+	deadLetters deadLetterCount
+	failed      map[string]string // by what was asked
 }
 
 type leased struct {
@@ -69,7 +69,7 @@ type bounds struct {
 	at time.Time
 }
 
-type letterCount struct {
+type deadLetterCount struct {
 	dead, retry int
 	more        bool
 	by          map[string]int // waiting, by partition
@@ -98,11 +98,11 @@ func (v *view) ask() {
 	v.mu.Lock()
 	v.asked = time.Now()
 	v.mu.Unlock()
-	v.hurry()
+	v.refreshNow()
 }
 
-// hurry has the stores looked at now.
-func (v *view) hurry() {
+// refreshNow has the stores looked at now.
+func (v *view) refreshNow() {
 	select {
 	case v.wake <- struct{}{}:
 	default:
@@ -119,13 +119,13 @@ func (v *view) watched() bool {
 func (v *view) warn(list []health.Warning) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.told = slices.Clone(list)
+	v.reported = slices.Clone(list)
 }
 
 func (v *view) warnings() []health.Warning {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.told
+	return v.reported
 }
 
 func (v *view) newest() known {
@@ -139,12 +139,12 @@ func (v *view) refresh(ctx context.Context, p *Pipeline) {
 	for ctx.Err() == nil {
 		if v.watched() {
 			k := v.newest()
-			k = k.look(ctx, p)
+			k = k.refresh(ctx, p)
 			v.mu.Lock()
 			v.known = k
 			v.mu.Unlock()
 		}
-		again := time.NewTimer(lookEvery)
+		again := time.NewTimer(refreshEvery)
 		select {
 		case <-again.C:
 		case <-v.wake:
@@ -155,10 +155,10 @@ func (v *view) refresh(ctx context.Context, p *Pipeline) {
 	}
 }
 
-// look asks all stores at once and returns what is known then. What does not
+// refresh asks all stores at once and returns what is known then. What does not
 // answer leaves what was known before.
-func (k known) look(ctx context.Context, p *Pipeline) known {
-	ctx, cancel := context.WithTimeout(ctx, lookFor)
+func (k known) refresh(ctx context.Context, p *Pipeline) known {
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	var mu sync.Mutex
 	failed := map[string]string{}
@@ -202,7 +202,7 @@ func (k known) look(ctx context.Context, p *Pipeline) known {
 		ask("dead letters", func() (err error) {
 			c, err := count(ctx, p)
 			if err == nil {
-				next.letters = c
+				next.deadLetters = c
 			}
 			return err
 		})
@@ -226,12 +226,12 @@ func (k known) look(ctx context.Context, p *Pipeline) known {
 	return next
 }
 
-func count(ctx context.Context, p *Pipeline) (letterCount, error) {
+func count(ctx context.Context, p *Pipeline) (deadLetterCount, error) {
 	list, err := p.DeadLetters.List(ctx, p.Group, sluice.DeadLetterFilter{
-		Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}, Limit: lettersCounted + 1,
+		Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}, Limit: deadLettersCounted + 1,
 	})
-	c := letterCount{by: map[string]int{}, more: len(list) > lettersCounted}
-	for _, d := range list[:min(len(list), lettersCounted)] {
+	c := deadLetterCount{by: map[string]int{}, more: len(list) > deadLettersCounted}
+	for _, d := range list[:min(len(list), deadLettersCounted)] {
 		if d.Status == sluice.StatusRedrive {
 			c.retry++
 		} else {
@@ -259,7 +259,7 @@ func (k *known) ends(ctx context.Context, p *Pipeline, topic sluice.Topic) map[s
 	var stale []string
 	for _, id := range topic.Partitions {
 		h, held := here[id]
-		if !paused[id] && (held && now.Sub(h.LagAt) < boundsFor || now.Sub(next[id].at) < boundsFor) {
+		if !paused[id] && (held && now.Sub(h.LagAt) < boundsMaxAge || now.Sub(next[id].at) < boundsMaxAge) {
 			continue
 		}
 		stale = append(stale, id)
@@ -292,11 +292,11 @@ func (k *known) ends(ctx context.Context, p *Pipeline, topic sluice.Topic) map[s
 
 // paused are the partitions that are paused here.
 func (p *Pipeline) paused() map[string]bool {
-	if p.Gate == nil {
+	if p.Pausable == nil {
 		return nil
 	}
 	set := map[string]bool{}
-	for _, id := range p.Gate.Paused() {
+	for _, id := range p.Pausable.Paused() {
 		set[id] = true
 	}
 	return set

@@ -31,7 +31,7 @@ type world struct {
 	store     *sluicetest.Store
 	leases    *sluicetest.Leases
 	meter     *web.Meter
-	gate      *web.Gate
+	gate      *web.PausableSource
 	dashboard *web.Dashboard
 	mended    atomic.Bool // the handler takes what it has refused so far
 }
@@ -39,7 +39,7 @@ type world struct {
 func newWorld(t testing.TB, partitions int, cfg *web.Config) *world {
 	t.Helper()
 	w := &world{t: t, hub: sluicetest.NewHub(group, partitions), store: new(sluicetest.Store), leases: new(sluicetest.Leases), meter: web.NewMeter()}
-	w.gate = web.NewGate(w.hub)
+	w.gate = web.NewPausableSource(w.hub)
 	if cfg == nil {
 		cfg = &web.Config{}
 	}
@@ -48,7 +48,7 @@ func newWorld(t testing.TB, partitions int, cfg *web.Config) *world {
 	}
 	var err error
 	w.dashboard, err = web.New([]web.Pipeline{{
-		Name: "flights", Group: group, Source: w.hub, Leases: w.leases, Checkpoints: w.store, DeadLetters: w.store, Meter: w.meter, Gate: w.gate,
+		Name: "flights", Group: group, Source: w.hub, Leases: w.leases, Checkpoints: w.store, DeadLetters: w.store, Meter: w.meter, Pausable: w.gate,
 	}}, cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -87,7 +87,7 @@ func Open(ctx context.Context, cfg *Config, pipelines ...Pipeline) (*Dashboard, 
 			Watched: p.Watched || p.Parts.DeadLetters == nil, // a stage in memory has nothing to watch
 		}
 		if !p.Elsewhere {
-			list[i].Meter, list[i].Gate = web.NewMeter(), web.NewGate(p.Parts.Source)
+			list[i].Meter, list[i].Pausable = web.NewMeter(), web.NewPausableSource(p.Parts.Source)
 		}
 		if p.Scaling != nil {
 			webConfig.Scaling = p.Scaling
@@ -176,7 +176,7 @@ func auditOf(p Pipeline, group string) (run func(context.Context, func(int64)) (
 func (d *Dashboard) Options(name string, opts *pipeline.Options) *pipeline.Options {
 	if d != nil {
 		p := d.shown[name]
-		opts.Observer, opts.Source = sluice.Observers(opts.Observer, p.Meter), p.Gate
+		opts.Observer, opts.Source = sluice.Observers(opts.Observer, p.Meter), p.Pausable
 	}
 	return opts
 }

@@ -69,7 +69,7 @@ func observe(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, o
 	l.cleanup = append(l.cleanup, func() error { return os.RemoveAll(dir) })
 	shown := web.Pipeline{
 		Name: p.Name, Group: p.Group, Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
-		Meter: web.NewMeter(), Gate: web.NewGate(opts.Source),
+		Meter: web.NewMeter(), Pausable: web.NewPausableSource(opts.Source),
 	}
 	board, err := web.New([]web.Pipeline{shown}, &web.Config{Dir: dir})
 	if err != nil {
@@ -81,7 +81,7 @@ func observe(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, o
 	}
 	l.work.Go(func() { _ = server.Serve(ctx) })
 	opts.Observer = sluice.Observers(opts.Observer, metrics, health.NewProbes(nil), shown.Meter)
-	opts.Source, opts.TracerProvider = shown.Gate, spans
+	opts.Source, opts.TracerProvider = shown.Pausable, spans
 
 	// The dashboard has just made its own self-signed certificate.
 	browser := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}

@@ -17,7 +17,7 @@ import (
 
 func harness(h *sluicetest.Hub) storetest.SourceHarness {
 	return storetest.SourceHarness{
-		Connect: func(testing.TB) driver.Source { return web.NewGate(h) },
+		Connect: func(testing.TB) driver.Source { return web.NewPausableSource(h) },
 		Append: func(_ context.Context, partition string, events ...*sluice.Event) error {
 			h.Append(partition, events...)
 			return nil
@@ -36,7 +36,7 @@ func harness(h *sluicetest.Hub) storetest.SourceHarness {
 func TestAPauseLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := sluicetest.NewHub(group, 1)
-		gate := web.NewGate(hub)
+		gate := web.NewPausableSource(hub)
 		r, err := gate.Open(t.Context(), "0", driver.Origin, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func TestAPauseLosesNothing(t *testing.T) {
 func TestAPausedPartitionIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, leases, store := sluicetest.NewHub(group, 1), new(sluicetest.Leases), new(sluicetest.Store)
-		gate := web.NewGate(hub)
+		gate := web.NewPausableSource(hub)
 		var counts [2]atomic.Int64
 		handled := func() [2]int64 { return [2]int64{counts[0].Load(), counts[1].Load()} }
 		var ended [2]chan error

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// lettersPage is how many dead letters are listed at a time.
-	lettersPage = 100
-	// mostChanged is how many are retried or discarded in one request.
-	mostChanged = 10_000
+	// deadLettersPage is how many dead letters are listed at a time.
+	deadLettersPage = 100
+	// maxChanged is how many are retried or discarded in one request.
+	maxChanged = 10_000
 	// bodyShown is how much of a body is shown, and bytesShown of one that is
 	// not text.
 	bodyShown  = 256 << 10
 	bytesShown = 512
-	// storeFor is how long a request may wait for a store.
-	storeFor = 15 * time.Second
+	// storeTimeout is how long a request may wait for a store.
+	storeTimeout = 15 * time.Second
 )
 
-// letterJSON is a dead letter in a list.
-type letterJSON struct {
+// deadLetterJSON is a dead letter in a list.
+type deadLetterJSON struct {
 	ID          int64                   `json:"id"`
 	Status      sluice.DeadLetterStatus `json:"status"`
 	Partition   string                  `json:"partition"`
@@ -42,8 +42,8 @@ type letterJSON struct {
 	Error       string                  `json:"error"`
 }
 
-func listed(d *sluice.DeadLetter) letterJSON {
-	l := letterJSON{
+func listed(d *sluice.DeadLetter) deadLetterJSON {
+	l := deadLetterJSON{
 		ID: d.ID, Status: d.Status, Partition: d.Event.Partition, Sequence: d.Event.Sequence, Key: d.Event.Key,
 		FailedAt: d.FailedAt.UnixMilli(), Attempts: d.Attempts, Error: cut(d.Error, 1000),
 	}
@@ -55,7 +55,7 @@ func listed(d *sluice.DeadLetter) letterJSON {
 
 // wholeJSON is a dead letter with its event.
 type wholeJSON struct {
-	letterJSON
+	deadLetterJSON
 	Error         string            `json:"error"` // hardly cut
 	Offset        string            `json:"offset,omitempty"`
 	Incarnation   string            `json:"incarnation"`
@@ -74,7 +74,7 @@ type wholeJSON struct {
 func whole(d *sluice.DeadLetter) wholeJSON {
 	e := &d.Event
 	l := wholeJSON{
-		letterJSON: listed(d), Error: cut(d.Error, bodyShown), Offset: e.Offset, Incarnation: d.Incarnation, MessageID: e.MessageID, CorrelationID: e.CorrelationID,
+		deadLetterJSON: listed(d), Error: cut(d.Error, bodyShown), Offset: e.Offset, Incarnation: d.Incarnation, MessageID: e.MessageID, CorrelationID: e.CorrelationID,
 		ContentType: e.ContentType, HasBody: d.HasBody, Size: len(e.Body),
 	}
 	if !e.Enqueued.IsZero() {
@@ -176,8 +176,8 @@ func conditions(search string) bool {
 	return false
 }
 
-func (d *Dashboard) serveLetters(w http.ResponseWriter, r *http.Request, s *shown) {
-	if !s.keepsLetters(w) {
+func (d *Dashboard) serveDeadLetters(w http.ResponseWriter, r *http.Request, s *shown) {
+	if !s.hasDeadLetters(w) {
 		return
 	}
 	query := r.URL.Query()
@@ -189,8 +189,8 @@ func (d *Dashboard) serveLetters(w http.ResponseWriter, r *http.Request, s *show
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	f.Limit = lettersPage + 1
-	ctx, cancel := context.WithTimeout(r.Context(), storeFor)
+	f.Limit = deadLettersPage + 1
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
 	letters, err := s.DeadLetters.List(ctx, s.Group, f)
 	if err != nil {
@@ -198,24 +198,24 @@ func (d *Dashboard) serveLetters(w http.ResponseWriter, r *http.Request, s *show
 		return
 	}
 	page := struct {
-		Letters []letterJSON `json:"letters"`
-		More    bool         `json:"more"`
-	}{Letters: []letterJSON{}, More: len(letters) > lettersPage}
-	for i := range letters[:min(len(letters), lettersPage)] {
+		Letters []deadLetterJSON `json:"letters"`
+		More    bool             `json:"more"`
+	}{Letters: []deadLetterJSON{}, More: len(letters) > deadLettersPage}
+	for i := range letters[:min(len(letters), deadLettersPage)] {
 		page.Letters = append(page.Letters, listed(&letters[i]))
 	}
 	answer(w, page)
 }
 
-func (s *shown) keepsLetters(w http.ResponseWriter) bool {
+func (s *shown) hasDeadLetters(w http.ResponseWriter) bool {
 	if s.DeadLetters == nil {
 		fail(w, http.StatusNotFound, errors.New("this pipeline keeps no dead letters"))
 	}
 	return s.DeadLetters != nil
 }
 
-func (d *Dashboard) serveLetter(w http.ResponseWriter, r *http.Request, s *shown) {
-	if !s.keepsLetters(w) {
+func (d *Dashboard) serveDeadLetter(w http.ResponseWriter, r *http.Request, s *shown) {
+	if !s.hasDeadLetters(w) {
 		return
 	}
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
@@ -223,7 +223,7 @@ func (d *Dashboard) serveLetter(w http.ResponseWriter, r *http.Request, s *shown
 		fail(w, http.StatusBadRequest, fmt.Errorf("%q is not a dead letter's id", cut(r.PathValue("id"), 100)))
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), storeFor)
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
 	letter, err := s.DeadLetters.Get(ctx, s.Group, id)
 	switch {
@@ -254,7 +254,7 @@ type changedJSON struct {
 
 // selected reads what a request selects; it answers itself if it can't.
 func (d *Dashboard) selected(w http.ResponseWriter, r *http.Request, s *shown) (*deadletters.Admin, []sluice.DeadLetter, bool) {
-	if !s.keepsLetters(w) {
+	if !s.hasDeadLetters(w) {
 		return nil, nil, false
 	}
 	var sel selection
@@ -276,7 +276,7 @@ func (d *Dashboard) selected(w http.ResponseWriter, r *http.Request, s *shown) (
 			return nil, nil, false
 		}
 	}
-	f.Limit = mostChanged
+	f.Limit = maxChanged
 	admin := s.admin()
 	letters, err := admin.Select(r.Context(), f)
 	if err != nil {
@@ -307,12 +307,12 @@ func (d *Dashboard) serveDiscard(w http.ResponseWriter, r *http.Request, s *show
 		return
 	}
 	d.cfg.Log.Info("dashboard: dead letters discarded", "pipeline", s.Name, "letters", n, "from", remote(r))
-	s.view.hurry()
-	answer(w, changedJSON{Letters: n, More: len(letters) == mostChanged})
+	s.view.refreshNow()
+	answer(w, changedJSON{Letters: n, More: len(letters) == maxChanged})
 }
 
 // patient bounds how long a request may wait for a store.
 func patient(r *http.Request) (*http.Request, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(r.Context(), storeFor)
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	return r.WithContext(ctx), cancel
 }

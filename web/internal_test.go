@@ -131,7 +131,7 @@ func TestJournal(t *testing.T) {
 		for i := range 100 {
 			parked(fmt.Sprint(i))
 		}
-		if list := m.stats().events; len(list) != kept || list[kept-1].Partition != "99" {
+		if list := m.stats().events; len(list) != maxEntries || list[maxEntries-1].Partition != "99" {
 			t.Errorf("%d happenings", len(list))
 		}
 	})
@@ -140,7 +140,7 @@ func TestJournal(t *testing.T) {
 func TestOwnCertificateIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, names := t.TempDir(), []string{"localhost", "127.0.0.1"}
-		k := own(dir, names, slog.New(slog.DiscardHandler))
+		k := selfSignedCert(dir, names, slog.New(slog.DiscardHandler))
 		get := func() *tls.Certificate {
 			t.Helper()
 			c, err := k.get(nil)
@@ -159,10 +159,10 @@ func TestOwnCertificateIsRenewed(t *testing.T) {
 		if fingerprint(second) == fingerprint(first) || !second.Leaf.NotAfter.After(first.Leaf.NotAfter) {
 			t.Error("it is not made anew")
 		}
-		if c, err := own(dir, names, slog.New(slog.DiscardHandler)).get(nil); err != nil || fingerprint(c) != fingerprint(second) {
+		if c, err := selfSignedCert(dir, names, slog.New(slog.DiscardHandler)).get(nil); err != nil || fingerprint(c) != fingerprint(second) {
 			t.Errorf("it is not kept: %v", err)
 		}
-		if c, err := own(dir, append(names, "10.1.2.3"), slog.New(slog.DiscardHandler)).get(nil); err != nil || c.Leaf.VerifyHostname("10.1.2.3") != nil {
+		if c, err := selfSignedCert(dir, append(names, "10.1.2.3"), slog.New(slog.DiscardHandler)).get(nil); err != nil || c.Leaf.VerifyHostname("10.1.2.3") != nil {
 			t.Errorf("not made anew for another address: %v", err)
 		}
 	})
@@ -187,13 +187,13 @@ func TestGivenCertificateIsReadAgain(t *testing.T) {
 			return fingerprint(&c)
 		}
 		var log bytes.Buffer
-		k := given(path, path, slog.New(slog.NewTextHandler(&log, nil)))
+		k := certFromFiles(path, path, slog.New(slog.NewTextHandler(&log, nil)))
 		for range 3 {
 			want := write()
 			if c, err := k.get(nil); err != nil || fingerprint(c) != want {
 				t.Errorf("it serves another: %v", err)
 			}
-			time.Sleep(lookAgain)
+			time.Sleep(certCheckEvery)
 		}
 		want := write()
 		if _, err := k.get(nil); err != nil {
@@ -202,7 +202,7 @@ func TestGivenCertificateIsReadAgain(t *testing.T) {
 		if err := os.WriteFile(path, []byte("half of"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(lookAgain)
+		time.Sleep(certCheckEvery)
 		if c, err := k.get(nil); err != nil || fingerprint(c) != want {
 			t.Errorf("while the file is being replaced: %v", err)
 		}
@@ -294,29 +294,29 @@ func TestLagOfPartitionsElsewhere(t *testing.T) {
 
 // TestGuessersElsewhere has more machines guess than are remembered.
 func TestGuessersElsewhere(t *testing.T) {
-	d, err := newDoor(strings.Repeat("t", ShortestToken))
+	d, err := newAuth(strings.Repeat("t", MinTokenLength))
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := func(n int) netip.Addr {
 		return netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, byte(n >> 8), byte(n)})
 	}
-	for i := range addresses + 1000 {
-		if err := d.try("a guess", at(i)); err != errWrong {
+	for i := range maxAddresses + 1000 {
+		if err := d.login("a guess", at(i)); err != errWrongToken {
 			t.Fatalf("guess %d: %v", i, err)
 		}
 	}
-	if len(d.attempts.by) != addresses {
-		t.Errorf("%d addresses are remembered", len(d.attempts.by))
+	if len(d.limiter.limiters) != maxAddresses {
+		t.Errorf("%d addresses are remembered", len(d.limiter.limiters))
 	}
 	last := at(60_000)
-	for range triesAtFirst {
-		_ = d.try("a guess", last)
+	for range loginBurst {
+		_ = d.login("a guess", last)
 	}
-	if err := d.try(strings.Repeat("t", ShortestToken), last); err != errTooMany {
+	if err := d.login(strings.Repeat("t", MinTokenLength), last); err != errTooManyLogins {
 		t.Errorf("who has guessed last is told %v", err)
 	}
-	if err := d.try(strings.Repeat("t", ShortestToken), at(60_001)); err != nil {
+	if err := d.login(strings.Repeat("t", MinTokenLength), at(60_001)); err != nil {
 		t.Errorf("who has not guessed is told %v", err)
 	}
 }
@@ -343,13 +343,13 @@ func TestSilentStores(t *testing.T) {
 	}
 	s := newShown(Pipeline{Name: "p"})
 	s.view.known = known{topic: k.topic}
-	s.view.draw(s, now)
-	var drawn tick
-	if err := json.Unmarshal(s.view.frame.tick, &drawn); err != nil {
+	s.view.render(s, now)
+	var drawn summary
+	if err := json.Unmarshal(s.view.snapshot.summary, &drawn); err != nil {
 		t.Fatal(err)
 	}
 	if drawn.Dead != -1 || drawn.Lag != -1 || drawn.Seen != 0 || drawn.Unknown != 1 || drawn.Free != 0 || drawn.Events == nil {
-		t.Errorf("drawn: %s", s.view.frame.tick)
+		t.Errorf("drawn: %s", s.view.snapshot.summary)
 	}
 }
 
@@ -382,8 +382,8 @@ func BenchmarkUpdate(b *testing.B) {
 				for _, id := range ids[:moving] {
 					s.Meter.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: id, Events: 1000, To: sluice.Position{Sequence: 1e9 + n}, Lag: n % 5000})
 				}
-				s.view.draw(s, time.Now())
-				text = appendRows(append(text[:0], s.view.frame.tick...), s.view.frame, s.view.frame.number-1)
+				s.view.render(s, time.Now())
+				text = appendRows(append(text[:0], s.view.snapshot.summary...), s.view.snapshot, s.view.snapshot.number-1)
 			}
 			b.ReportMetric(float64(len(text)), "bytes/update")
 		})
@@ -393,11 +393,11 @@ func BenchmarkUpdate(b *testing.B) {
 // BenchmarkPage is what opening the page of partitions costs: all rows.
 func BenchmarkPage(b *testing.B) {
 	s, _ := aThousand()
-	s.view.draw(s, time.Now())
+	s.view.render(s, time.Now())
 	var text []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		text = appendRows(append(text[:0], s.view.frame.tick...), s.view.frame, 0)
+		text = appendRows(append(text[:0], s.view.snapshot.summary...), s.view.snapshot, 0)
 	}
 	b.ReportMetric(float64(len(text)), "bytes/page")
 }

@@ -11,43 +11,43 @@ import (
 // How often one address may try a token in vain: at first, and then once every
 // so often.
 const (
-	triesAtFirst = 5
-	triesEvery   = 5 * time.Second
-	// addresses is how many are remembered.
-	addresses = 4096
+	loginBurst = 5
+	loginEvery = 5 * time.Second
+	// maxAddresses is how many are remembered.
+	maxAddresses = 4096
 )
 
-// attempts slows down guessing, for each address by itself: nobody is kept out
+// loginLimiter slows down guessing, for each address by itself: nobody is kept out
 // for what others do. Against many that guess together a token has its length.
-type attempts struct {
-	mu sync.Mutex
-	by map[netip.Prefix]*rate.Limiter // of those that have tried in vain
+type loginLimiter struct {
+	mu       sync.Mutex
+	limiters map[netip.Prefix]*rate.Limiter // of those that have tried in vain
 }
 
-// may tells whether an attempt counts, which was right or was not.
-func (a *attempts) may(from netip.Addr, right bool) bool {
+// allow tells whether an attempt counts, which was right or was not.
+func (a *loginLimiter) allow(from netip.Addr, right bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := network(from)
-	l := a.by[at]
+	l := a.limiters[at]
 	if right {
 		return l == nil || l.Tokens() >= 1
 	}
 	if l == nil {
-		if len(a.by) >= addresses {
-			a.forget()
+		if len(a.limiters) >= maxAddresses {
+			a.evict()
 		}
-		l = rate.NewLimiter(rate.Every(triesEvery), triesAtFirst)
-		a.by[at] = l
+		l = rate.NewLimiter(rate.Every(loginEvery), loginBurst)
+		a.limiters[at] = l
 	}
 	return l.Allow()
 }
 
-// forget makes room: of some addresses, that which may try again first.
-func (a *attempts) forget() {
+// evict makes room: of some addresses, that which may try again first.
+func (a *loginLimiter) evict() {
 	var first netip.Prefix
 	most, seen := -1.0, 0
-	for at, l := range a.by { // in no order
+	for at, l := range a.limiters { // in no order
 		if left := l.Tokens(); left > most {
 			first, most = at, left
 		}
@@ -55,7 +55,7 @@ func (a *attempts) forget() {
 			break
 		}
 	}
-	delete(a.by, first)
+	delete(a.limiters, first)
 }
 
 // network is what one guesser has: an IPv4 address, or an IPv6 network.

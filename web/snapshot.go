@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// frameEvery is the time between two frames.
-	frameEvery = time.Second
+	// snapshotEvery is the time between two frames.
+	snapshotEvery = time.Second
 	// rateSeconds is how many seconds a rate is an average of.
 	rateSeconds = 5
 )
 
-// frame is what a pipeline looks like at one moment, drawn once for all who
+// snapshot is what a pipeline looks like at one moment, drawn once for all who
 // watch.
-type frame struct {
-	number int64
-	shape  int64 // the frame in which partitions last came or went
-	tick   []byte
-	rows   []drawnRow
+type snapshot struct {
+	number  int64
+	shape   int64 // the frame in which partitions last came or went
+	summary []byte
+	rows    []renderedRow
 }
 
-// drawnRow is a row in JSON, and the frame in which it last changed.
-type drawnRow struct {
+// renderedRow is a row in JSON, and the frame in which it last changed.
+type renderedRow struct {
 	row
 	text    []byte
 	changed int64
@@ -50,33 +50,33 @@ type row struct {
 	Error        string  `json:"error,omitempty"`
 }
 
-// tick is all else.
-type tick struct {
-	Now       int64       `json:"now"` // Unix milliseconds
-	Streaming bool        `json:"streaming"`
-	Done      int64       `json:"done"`
-	Rate      float64     `json:"rate"`
-	Lag       int64       `json:"lag"`  // -1 while not known
-	Seen      int         `json:"seen"` // partitions of which it is known
-	InFlight  int64       `json:"inFlight"`
-	Cost      float64     `json:"cost"`    // RU a second
-	Charged   bool        `json:"charged"` // the store charges RU
-	Retries   int64       `json:"retries"`
-	Redriven  int64       `json:"redriven"`
-	Parked    int64       `json:"parked"`
-	Dead      int         `json:"dead"` // -1 while not known
-	Retrying  int         `json:"retrying"`
-	More      bool        `json:"more"` // there are more dead letters than were counted
-	Here      int         `json:"here"`
-	Elsewhere int         `json:"elsewhere"`
-	Free      int         `json:"free"`
-	Unknown   int         `json:"unknown"` // the lease store has not said who has them
-	Paused    int         `json:"paused"`
-	Known     bool        `json:"known"` // the stores were looked at
-	Seconds   *columns    `json:"seconds,omitempty"`
-	Trouble   []trouble   `json:"trouble"`
-	Events    []happening `json:"events"`
-	Runs      []runJSON   `json:"runs"`
+// summary is all else.
+type summary struct {
+	Now       int64          `json:"now"` // Unix milliseconds
+	Streaming bool           `json:"streaming"`
+	Done      int64          `json:"done"`
+	Rate      float64        `json:"rate"`
+	Lag       int64          `json:"lag"`  // -1 while not known
+	Seen      int            `json:"seen"` // partitions of which it is known
+	InFlight  int64          `json:"inFlight"`
+	Cost      float64        `json:"cost"`    // RU a second
+	Charged   bool           `json:"charged"` // the store charges RU
+	Retries   int64          `json:"retries"`
+	Redriven  int64          `json:"redriven"`
+	Parked    int64          `json:"parked"`
+	Dead      int            `json:"dead"` // -1 while not known
+	Retrying  int            `json:"retrying"`
+	More      bool           `json:"more"` // there are more dead letters than were counted
+	Here      int            `json:"here"`
+	Elsewhere int            `json:"elsewhere"`
+	Free      int            `json:"free"`
+	Unknown   int            `json:"unknown"` // the lease store has not said who has them
+	Paused    int            `json:"paused"`
+	Known     bool           `json:"known"` // the stores were looked at
+	Seconds   *columns       `json:"seconds,omitempty"`
+	Trouble   []trouble      `json:"trouble"`
+	Events    []journalEntry `json:"events"`
+	Runs      []runJSON      `json:"runs"`
 }
 
 // columns are seconds as the charts want them.
@@ -112,14 +112,14 @@ func history(m *Meter, n int64) *columns {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// draw makes the next frame.
-func (v *view) draw(s *shown, now time.Time) {
+// render makes the next frame.
+func (v *view) render(s *shown, now time.Time) {
 	k := v.newest()
-	t := tick{Now: now.UnixMilli(), Lag: -1, Dead: -1, Retrying: k.letters.retry, More: k.letters.more, Known: !k.at.IsZero(), Runs: s.retries.list(now)}
-	if k.letters.by != nil {
-		t.Dead = k.letters.dead
+	t := summary{Now: now.UnixMilli(), Lag: -1, Dead: -1, Retrying: k.deadLetters.retry, More: k.deadLetters.more, Known: !k.at.IsZero(), Runs: s.retries.list(now)}
+	if k.deadLetters.by != nil {
+		t.Dead = k.deadLetters.dead
 	}
-	stats := meterStats{events: []happening{}}
+	stats := meterStats{events: []journalEntry{}}
 	if s.Meter != nil {
 		stats = s.Meter.stats()
 		t.Seconds = history(s.Meter, rateSeconds)
@@ -159,17 +159,17 @@ func (v *view) draw(s *shown, now time.Time) {
 
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.frame = v.frame.after(rows, text)
+	v.snapshot = v.snapshot.after(rows, text)
 	close(v.next)
 	v.next = make(chan struct{})
 }
 
 // after makes the frame that follows; rows that have not changed are taken over.
-func (f *frame) after(rows []row, tick []byte) *frame {
-	next := &frame{number: 1, shape: 1, tick: tick, rows: make([]drawnRow, len(rows))}
+func (f *snapshot) after(rows []row, tick []byte) *snapshot {
+	next := &snapshot{number: 1, shape: 1, summary: tick, rows: make([]renderedRow, len(rows))}
 	if f != nil {
 		next.number, next.shape = f.number+1, f.shape
-		if !slices.EqualFunc(f.rows, rows, func(a drawnRow, b row) bool { return a.ID == b.ID }) {
+		if !slices.EqualFunc(f.rows, rows, func(a renderedRow, b row) bool { return a.ID == b.ID }) {
 			next.shape = next.number
 		}
 	}
@@ -182,7 +182,7 @@ func (f *frame) after(rows []row, tick []byte) *frame {
 		if err != nil { // plain data always can be
 			panic(err)
 		}
-		next.rows[i] = drawnRow{row: r, text: text, changed: next.number}
+		next.rows[i] = renderedRow{row: r, text: text, changed: next.number}
 	}
 	return next
 }
@@ -204,7 +204,7 @@ func (k *known) rows(p *Pipeline, stats *meterStats, now time.Time) []row {
 	for i, id := range ids {
 		l, c := k.leases[id], k.progress[id]
 		h, held := stats.Partitions[id]
-		r := row{ID: id, Owner: l.Owner, Epoch: max(l.Epoch, c.Epoch), State: "free", Position: driver.Unset.Sequence, Lag: -1, Letters: k.letters.by[id]}
+		r := row{ID: id, Owner: l.Owner, Epoch: max(l.Epoch, c.Epoch), State: "free", Position: driver.Unset.Sequence, Lag: -1, Letters: k.deadLetters.by[id]}
 		if k.progress == nil {
 			r.Position = unknown
 		}

@@ -21,50 +21,50 @@ const (
 	// cookieName has a prefix that browsers hold to: secure, this host's alone,
 	// whole site.
 	cookieName = "__Host-sluice"
-	// sessionFor is how long a browser stays signed in.
-	sessionFor = 12 * time.Hour
-	// mostSessions is how many there are at once; the oldest give way.
-	mostSessions = 1000
-	// ShortestToken is how many bytes a token must have at least.
-	ShortestToken = 16
-	longestToken  = 4096
+	// sessionLifetime is how long a browser stays signed in.
+	sessionLifetime = 12 * time.Hour
+	// maxSessions is how many there are at once; the oldest give way.
+	maxSessions = 1000
+	// MinTokenLength is how many bytes a token must have at least.
+	MinTokenLength = 16
+	maxTokenLength = 4096
 )
 
-// door decides who may enter.
-type door struct {
+// auth decides who may enter.
+type auth struct {
 	token    [sha256.Size]byte // hashed, so that comparing takes the same time for all lengths
-	locked   bool              // there is a token
-	attempts attempts
+	required bool              // there is a token
+	limiter  loginLimiter
 
 	mu       sync.Mutex
 	sessions map[[sha256.Size]byte]time.Time // by the hash of the cookie: when it ends
 }
 
-func newDoor(token string) (*door, error) {
-	d := &door{attempts: attempts{by: map[netip.Prefix]*rate.Limiter{}}, sessions: map[[sha256.Size]byte]time.Time{}}
+func newAuth(token string) (*auth, error) {
+	d := &auth{limiter: loginLimiter{limiters: map[netip.Prefix]*rate.Limiter{}}, sessions: map[[sha256.Size]byte]time.Time{}}
 	if token == "" {
 		return d, nil
 	}
-	if len(token) < ShortestToken || len(token) > longestToken {
-		return nil, fmt.Errorf("token of %d bytes: must have %d to %d: make one with `openssl rand -hex 24`", len(token), ShortestToken, longestToken)
+	if len(token) < MinTokenLength || len(token) > maxTokenLength {
+		return nil, fmt.Errorf("token of %d bytes: must have %d to %d: make one with `openssl rand -hex 24`", len(token), MinTokenLength, maxTokenLength)
 	}
-	d.token, d.locked = sha256.Sum256([]byte(token)), true
+	d.token, d.required = sha256.Sum256([]byte(token)), true
 	return d, nil
 }
 
 // Who is refused, and why.
 var (
-	errSignIn  = errors.New("sign in first")
-	errWrong   = errors.New("this token is wrong")
-	errTooMany = errors.New("too many attempts from here: wait a few seconds")
-	errOutside = errors.New("without a token the dashboard answers only requests of this machine, to its loopback address: set a token to reach it from elsewhere")
+	errSignIn        = errors.New("sign in first")
+	errWrongToken    = errors.New("this token is wrong")
+	errTooManyLogins = errors.New("too many attempts from here: wait a few seconds")
+	errNotLocal      = errors.New("without a token the dashboard answers only requests of this machine, to its loopback address: set a token to reach it from elsewhere")
 )
 
-// admit returns nil if the request may pass.
-func (d *door) admit(r *http.Request) error {
-	if !d.locked {
+// authenticate returns nil if the request may pass.
+func (d *auth) authenticate(r *http.Request) error {
+	if !d.required {
 		if !loopback(r.RemoteAddr) || !loopback(r.Host) || forwarded(r) {
-			return errOutside
+			return errNotLocal
 		}
 		return nil
 	}
@@ -72,7 +72,7 @@ func (d *door) admit(r *http.Request) error {
 		return nil
 	}
 	if token, ok := presented(r); ok {
-		return d.try(token, remote(r))
+		return d.login(token, remote(r))
 	}
 	return errSignIn
 }
@@ -98,38 +98,38 @@ func presented(r *http.Request) (string, bool) {
 	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
 }
 
-// try compares a token. Who has tried too often is not told whether it is right.
-func (d *door) try(token string, from netip.Addr) error {
+// login compares a token. Who has tried too often is not told whether it is right.
+func (d *auth) login(token string, from netip.Addr) error {
 	hash := sha256.Sum256([]byte(token))
 	right := subtle.ConstantTimeCompare(hash[:], d.token[:]) == 1
 	switch {
-	case !d.attempts.may(from, right):
-		return errTooMany
+	case !d.limiter.allow(from, right):
+		return errTooManyLogins
 	case !right:
-		return errWrong
+		return errWrongToken
 	}
 	return nil
 }
 
-// begin opens a session and returns its cookie.
-func (d *door) begin() *http.Cookie {
+// newSession opens a session and returns its cookie.
+func (d *auth) newSession() *http.Cookie {
 	var secret [32]byte
 	rand.Read(secret[:])
 	value := base64.RawURLEncoding.EncodeToString(secret[:])
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.sessions) >= mostSessions {
-		d.tidy(now)
+	if len(d.sessions) >= maxSessions {
+		d.evict(now)
 	}
-	d.sessions[sha256.Sum256([]byte(value))] = now.Add(sessionFor)
-	return cookie(value, int(sessionFor/time.Second))
+	d.sessions[sha256.Sum256([]byte(value))] = now.Add(sessionLifetime)
+	return cookie(value, int(sessionLifetime/time.Second))
 }
 
-// tidy drops what has ended, and if that is nothing the oldest session.
-func (d *door) tidy(now time.Time) {
+// evict drops what has ended, and if that is nothing the oldest session.
+func (d *auth) evict(now time.Time) {
 	var oldest [sha256.Size]byte
-	first := now.Add(2 * sessionFor)
+	first := now.Add(2 * sessionLifetime)
 	for id, until := range d.sessions {
 		if !now.Before(until) {
 			delete(d.sessions, id)
@@ -137,20 +137,20 @@ func (d *door) tidy(now time.Time) {
 			oldest, first = id, until
 		}
 	}
-	if len(d.sessions) >= mostSessions {
+	if len(d.sessions) >= maxSessions {
 		delete(d.sessions, oldest)
 	}
 }
 
-func (d *door) signedIn(value string) bool {
+func (d *auth) signedIn(value string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	until, ok := d.sessions[sha256.Sum256([]byte(value))]
 	return ok && time.Now().Before(until)
 }
 
-// end closes the session of a cookie and returns the cookie that clears it.
-func (d *door) end(value string) *http.Cookie {
+// endSession closes the session of a cookie and returns the cookie that clears it.
+func (d *auth) endSession(value string) *http.Cookie {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.sessions, sha256.Sum256([]byte(value)))
