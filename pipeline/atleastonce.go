@@ -10,19 +10,19 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// atLeastOnceOptions is what a file says that writes into a store which can't join the
-// checkpoint's transaction.
+// atLeastOnceOptions are the keys of a file whose target cannot join the
+// transaction of the checkpoint.
 type atLeastOnceOptions struct {
-	keysGiven []strictyaml.Node // the keys that are of use to nobody else
-	leases    *strictyaml.Node  // leases
-	events    int               // records a second; 0: as many as go
-	ru        int               // request units a second; 0 likewise
+	keysGiven []strictyaml.Node // the given keys that only such targets have
+	leases    *strictyaml.Node  // the key leases
+	events    int               // records a second; 0: no limit
+	ru        int               // request units a second; 0: no limit
 	rateRU    *strictyaml.Node  // rate.ru
-	cluster   bool              // the rate is that of all processes together
+	cluster   bool              // the rate is for all processes together
 	config    sluice.AtLeastOnceConfig
 }
 
-// keys are those of a file for such a store.
+// keys returns the keys of such a target.
 func (s *atLeastOnceOptions) keys(p *Pipeline) strictyaml.Keys {
 	note := func(read func(strictyaml.Node)) func(strictyaml.Node) {
 		return func(n strictyaml.Node) { s.keysGiven = append(s.keysGiven, n); read(n) }
@@ -47,7 +47,7 @@ func (s *atLeastOnceOptions) readRate(n strictyaml.Node) {
 	case ok && found != 1:
 		n.Fail("needs one of events (records a second) and ru (request units a second)")
 	case ok && s.cluster && s.ru > 0:
-		n.Fail("cluster goes with events only: divide the ru by the number of processes")
+		n.Fail("cluster is for events only: divide the ru by the number of processes")
 	}
 }
 
@@ -70,7 +70,7 @@ func (s *atLeastOnceOptions) readOrder(n strictyaml.Node) {
 	s.config.Order = map[string]sluice.Ordering{"key": sluice.OrderKey, "partition": sluice.OrderPartition, "none": sluice.OrderNone}[word]
 }
 
-// readLeases reads where leases, checkpoints and dead letters are kept.
+// readLeases reads where leases, checkpoints and dead letters are stored.
 func (p *Pipeline) readLeases(n strictyaml.Node) {
 	p.atLeastOnce.leases = &n
 	found := 0
@@ -83,33 +83,33 @@ func (p *Pipeline) readLeases(n strictyaml.Node) {
 	}
 }
 
-// checkKeys sees that the keys of the file go together.
+// checkKeys checks that the keys of the file fit together.
 func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.Node) {
 	s := &p.atLeastOnce
 	inDatabase := p.cosmos == nil && p.messages == nil
 	stored := p.places.database != (strictyaml.Place{})
 	if inDatabase && memory != nil {
-		memory.Fail("what it holds goes to a hub or a queue: write target: {eventhub: {hub: …}}")
+		memory.Fail("its statistics go to a hub or a queue: write target: {eventhub: {hub: …}}")
 		return
 	}
 	switch {
 	case inDatabase:
 		for _, n := range s.keysGiven {
-			n.Fail("is for a cosmos, eventhub or servicebus target: one transaction for each batch needs none of it")
+			n.Fail("is for a cosmos, eventhub or servicebus target: remove it, a target in a database has one transaction for each batch")
 		}
 	case memory != nil:
 		p.checkRollupKeys()
 	case p.messages != nil && s.rateRU != nil:
-		s.rateRU.Fail("is what Cosmos DB charges: write events")
+		s.rateRU.Fail("is for Cosmos DB only: write events")
 	}
 	switch {
 	case inDatabase && !stored:
 		top.Fail("lacks database: write sqlite:PATH or postgres://user:${PASSWORD}@host/database")
 	case inDatabase:
 	case database != nil:
-		database.Fail("is for a target in a database: of one outside write leases: {sql: …}, where leases, checkpoints and dead letters are kept")
+		database.Fail("is for a target in a database: for this target write leases: {sql: …}, where leases, checkpoints and dead letters are stored")
 	case !stored:
-		top.Fail("lacks leases: write leases: {sql: sqlite:PATH}, which is where the checkpoints and dead letters are kept too")
+		top.Fail("lacks leases: write leases: {sql: sqlite:PATH}, where checkpoints and dead letters are stored too")
 	}
 	if _, blobs := p.database.(blobContainer); blobs {
 		if err := blobstore.CheckLease(p.LeaseFor()); err != nil {
@@ -118,26 +118,26 @@ func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.N
 	}
 }
 
-// checkRollupKeys refuses what a pipeline in memory has no use for.
+// checkRollupKeys refuses the keys that a rollup cannot have.
 func (p *Pipeline) checkRollupKeys() {
 	s := &p.atLeastOnce
 	for _, n := range s.keysGiven {
 		if s.leases == nil || n.Place() != s.leases.Place() {
-			n.Fail("is for events that are done one by one: a memory is built anew at every start")
+			n.Fail("cannot be combined with memory, which is read again at every start: remove it")
 		}
 	}
 	if n := p.keyNodes.start; n != nil {
-		n.Fail("is for stages with checkpoints: how far back a memory is read, memory.keep says")
+		n.Fail("is for stages with checkpoints: memory.keep sets how far back the hub is read")
 	}
 	if p.Partitions == sluice.Balanced {
-		p.keyNodes.partitions.Fail("balanced: a stage in memory must keep its partitions: write all, or a whole number")
+		p.keyNodes.partitions.Fail("balanced: a stage with memory must keep its partitions: write all, or a whole number")
 	}
 	if n := p.keyNodes.letters; n != nil {
-		n.Fail("is for stages with dead letters: what a memory can't take in does not count")
+		n.Fail("cannot be combined with memory, which has no dead letters: remove it")
 	}
 }
 
-// rate makes what bounds the records sent.
+// rate returns the rate limit, nil if there is none.
 func (s *atLeastOnceOptions) rate() (*sluice.Rate, error) {
 	switch {
 	case s.events == 0:
@@ -148,10 +148,10 @@ func (s *atLeastOnceOptions) rate() (*sluice.Rate, error) {
 	return sluice.NewRate(s.events)
 }
 
-// atLeastOnce makes the delivery of a pipeline into a sink that parts closes.
+// atLeastOnce returns the delivery of a pipeline into a sink, which parts closes.
 func atLeastOnce[R any](p *Pipeline, parts *Parts, records func(context.Context, *sluice.Event) ([]R, error), sink sluice.Sink[R], key func(R) string) (sluice.Delivery, error) {
 	if parts.store == nil {
-		return nil, errors.New("these stores keep no checkpoints of their own")
+		return nil, errors.New("these stores cannot keep checkpoints for at-least-once delivery")
 	}
 	c := p.atLeastOnce.config
 	cfg := sluice.AtLeastOnceConfig{

@@ -11,8 +11,7 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// blobContainer keeps leases, checkpoints and dead letters in Azure Blob
-// Storage.
+// blobContainer stores leases, checkpoints and dead letters in Azure Blob Storage.
 type blobContainer struct {
 	where      string
 	connection string
@@ -20,11 +19,11 @@ type blobContainer struct {
 	prefix     string
 }
 
-// signature is a shared access signature that stands in the file itself.
+// signature matches a shared access signature or account key in the file itself.
 var signature = regexp.MustCompile(`(?i)[?&]sig=[^&\s]|AccountKey\s*=\s*[^;\s]`)
 
-// readBlob reads a container's URL, which has a signature, or the container
-// and who is asking.
+// readBlob reads a container's URL with a signature, or a container with a
+// connection string or credential.
 func (p *Pipeline) readBlob(n strictyaml.Node) {
 	p.places.database = n.Place()
 	b := blobContainer{}
@@ -67,7 +66,7 @@ func (b blobContainer) config() (*blobstore.Config, error) {
 	return cfg, nil
 }
 
-// dialect is of no use: targets in a database have a database.
+// dialect is not used: a target in a database has a database.
 func (blobContainer) dialect() *dialect { return &postgresDialect }
 
 func (b blobContainer) open(ctx context.Context, _ *Pipeline, parts *Parts) error {
@@ -83,8 +82,8 @@ func (b blobContainer) open(ctx context.Context, _ *Pipeline, parts *Parts) erro
 	return nil
 }
 
-// inspect sees that the container answers; it creates it if it is missing, as
-// containers cost nothing.
+// inspect checks that the container responds. It creates a missing container, which
+// costs nothing.
 func (b blobContainer) inspect(ctx context.Context) (catalog, func(), error) {
 	cfg, err := b.config()
 	if err != nil {

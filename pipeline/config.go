@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// Bounds of what a file may ask for.
+// Limits of values in a file.
 const (
 	maxPartitions = 4096
 	maxBatch      = 100_000
@@ -23,7 +23,7 @@ const (
 	maxBody       = 64 << 20
 )
 
-// read reads the pipeline: the file's top, or a stage with what all stages
+// read reads a pipeline: the whole file, or a stage with the keys that all stages
 // share.
 func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 	var database, memory, target *strictyaml.Node
@@ -45,18 +45,18 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 	}
 	if shared == nil {
 		keys["name"] = func(n strictyaml.Node) { n.Text(&p.Name) }
-		keys["stages"] = nil // where it stands, File.read has read it
+		keys["stages"] = nil // File.read has read it
 	}
 	n.Object(keys, required...)
 	own := database
 	if n.Has("leases") {
-		keys["database"] = nil // the stage says where leases are kept
+		keys["database"] = nil // the stage's leases replace it
 	}
 	shared.fill(n, keys)
 	if memory != nil {
 		p.readRollup(*memory)
 	}
-	if target != nil { // what it may be depends on the rest
+	if target != nil { // last, because it depends on the other keys
 		p.readTarget(*target)
 		p.checkKeys(n, own, memory)
 	}
@@ -171,8 +171,8 @@ func (p *Pipeline) readDatabase(n strictyaml.Node) {
 	p.database = db
 }
 
-// parseDatabase reads sqlite:PATH or postgres://…; errors don't tell the text,
-// which may hold a password.
+// parseDatabase parses sqlite:PATH or postgres://…. Errors do not quote the text,
+// which may contain a password.
 func parseDatabase(text string) (database, error) {
 	scheme, rest, ok := strings.Cut(text, ":")
 	switch {
@@ -180,7 +180,7 @@ func parseDatabase(text string) (database, error) {
 		// As in the URLs of other tools: sqlite:///absolute, sqlite://relative.
 		rest = strings.TrimPrefix(rest, "//")
 		if rest == "" {
-			return nil, errors.New("sqlite: has no path behind it: write sqlite:PATH")
+			return nil, errors.New("sqlite: has no path: write sqlite:PATH")
 		}
 		return sqliteDatabase{path: rest}, nil
 	case ok && (scheme == "postgres" || scheme == "postgresql"):
@@ -193,7 +193,7 @@ func parseDatabase(text string) (database, error) {
 	return nil, errors.New("write sqlite:PATH or postgres://user@host:port/database")
 }
 
-// Secrets that stand in the file itself.
+// Patterns of secrets in the file itself.
 var (
 	password = regexp.MustCompile(`(?i)://[^/@:]*:[^@]+@|[?&](?:ssl)?password=[^&]`)
 	key      = regexp.MustCompile(`(?i)SharedAccess(?:Key|Signature)\s*=\s*[^;\s]`)
@@ -202,5 +202,6 @@ var (
 
 func holdsPassword(literal string) bool { return password.MatchString(literal) }
 
-// holdsKey leaves the keys of emulators alone, which are no secrets.
+// holdsKey reports whether a literal contains a key. Keys of emulators are no
+// secrets.
 func holdsKey(literal string) bool { return key.MatchString(literal) && !emulated.MatchString(literal) }

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Consumers is the consumers of several stages, which run and stop as one. The
-// zero value has none.
+// Consumers are the consumers of several stages, which run and stop together. The
+// zero value is empty and ready to use.
 type Consumers struct {
 	stages []stage
 }
@@ -21,16 +21,16 @@ type stage struct {
 	consumer *sluice.Consumer
 }
 
-// Add adds a stage's consumer. It must not be called once Run is.
+// Add adds a stage's consumer. It must not be called after Run.
 func (t *Consumers) Add(name string, c *sluice.Consumer) {
 	t.stages = append(t.stages, stage{name, c})
 }
 
-// stopTimeout is how long stages are given to end well when another has failed.
+// stopTimeout bounds the graceful stop of the other stages when one has failed.
 const stopTimeout = 30 * time.Second
 
-// Run runs all until they are stopped, as [sluice.Consumer.Run] does each. When
-// one fails the others are stopped in good order, and the error names it.
+// Run runs all consumers until they are stopped, as [sluice.Consumer.Run] does for
+// one. When one fails, Run stops the others gracefully. The error names the stage.
 func (t *Consumers) Run(ctx context.Context) error {
 	failed := make(chan error, len(t.stages))
 	var running sync.WaitGroup
@@ -51,7 +51,7 @@ func (t *Consumers) Run(ctx context.Context) error {
 	case err = <-failed:
 		stopping, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
-		_ = t.Stop(stopping) // what is in progress then is cancelled
+		_ = t.Stop(stopping) // cancels what is in progress when the time is up
 		<-ended
 	case <-ended:
 	}
@@ -68,7 +68,7 @@ func (t *Consumers) Run(ctx context.Context) error {
 	}
 }
 
-// Stop stops all at once, as [sluice.Consumer.Stop] does each.
+// Stop stops all consumers at the same time, as [sluice.Consumer.Stop] does for one.
 func (t *Consumers) Stop(ctx context.Context) error {
 	errs := make([]error, len(t.stages))
 	var stopping sync.WaitGroup

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
-// columnType is a type that a mapping can give a column, and what an event's
-// value becomes on the way to the database:
+// columnType is the type of a column in a mapping. An event's value becomes this
+// type in Go:
 //
 //	text       string
 //	integer    int64, of 32 bits
@@ -43,10 +43,10 @@ const (
 
 var typeNames = []string{"text", "integer", "bigint", "double", "numeric", "boolean", "timestamp", "bytes", "json"}
 
-// scalar is a value on its way from an event to a column.
+// scalar is a value of an event, before it is converted to a column type.
 type scalar struct {
 	kind scalarKind
-	text []byte // the text, the number's digits, the JSON; nothing for nothing and null
+	text []byte // the string, the number's digits, the JSON; nil for missing and null
 }
 
 type scalarKind uint8
@@ -63,7 +63,7 @@ const (
 
 var kindNames = [...]string{"missing", "null", "text", "a number", "a boolean", "bytes", "an array or object"}
 
-// ofJSON makes a scalar of what was picked.
+// ofJSON returns a picked JSON value as a scalar.
 func ofJSON(v jsonpick.Value) (scalar, error) {
 	switch v.Kind {
 	case jsonpick.Missing:
@@ -81,7 +81,7 @@ func ofJSON(v jsonpick.Value) (scalar, error) {
 	return scalar{compound, v.Raw}, nil
 }
 
-// ofProperty makes a scalar of an application property's value.
+// ofProperty returns an application property's value as a scalar.
 func ofProperty(v any) (scalar, error) {
 	switch v := v.(type) {
 	case nil:
@@ -101,7 +101,7 @@ func ofProperty(v any) (scalar, error) {
 	case float64:
 		return ofFloat(v, 64)
 	}
-	return scalar{}, fmt.Errorf("is of the type %T, which no column can hold", v)
+	return scalar{}, fmt.Errorf("has the type %T, which no column can store", v)
 }
 
 func ofFloat(f float64, bits int) (scalar, error) {
@@ -111,8 +111,8 @@ func ofFloat(f float64, bits int) (scalar, error) {
 	return scalar{number, strconv.AppendFloat(nil, f, 'g', -1, bits)}, nil
 }
 
-// convert makes of a scalar, which is neither nothing nor null, exactly the
-// same value as a column's type, or fails. Errors read on from the value's name.
+// convert converts a scalar that is neither missing nor null to exactly the same
+// value of a column type, or fails. An error's text continues the value's name.
 func (t columnType) convert(v scalar) (any, error) {
 	switch t {
 	case typeText:
@@ -160,7 +160,7 @@ func (t columnType) convert(v scalar) (any, error) {
 			}
 			return nil, v.is("not base64")
 		}
-	case typeJSON: // a default; what is picked keeps its quotes, see column.value
+	case typeJSON: // a default; a picked value keeps its quotes, see column.value
 		return string(v.text), nil
 	}
 	return nil, fmt.Errorf("%s where %s should be", v, t.wants())
@@ -169,7 +169,7 @@ func (t columnType) convert(v scalar) (any, error) {
 func (t columnType) wants() string {
 	switch t {
 	case typeText:
-		return "a text (the type json takes all)"
+		return "a string (the type json takes every value)"
 	case typeInteger, typeBigint:
 		return "a whole number"
 	case typeDouble, typeNumeric:
@@ -182,8 +182,8 @@ func (t columnType) wants() string {
 	return "base64"
 }
 
-// numeric tells whether the value is written as JSON writes numbers, be it as
-// a number or as a text.
+// numeric reports whether the value is written like a JSON number, as a number or
+// as a string.
 func (v scalar) numeric() bool {
 	if v.kind == number {
 		return true
@@ -193,22 +193,22 @@ func (v scalar) numeric() bool {
 
 func toText(v scalar) (any, error) {
 	if !utf8.Valid(v.text) {
-		return nil, errors.New("is not a text in UTF-8 (the type bytes takes all)")
+		return nil, errors.New("is not UTF-8 (the type bytes takes every value)")
 	}
 	if bytes.IndexByte(v.text, 0) >= 0 {
-		return nil, errors.New("holds a NUL character, which a text column can't")
+		return nil, errors.New("contains a NUL character, which a text column cannot store")
 	}
 	return string(v.text), nil
 }
 
-// toInteger takes whole numbers only, but however they are written: 12, 12.0,
-// 1.2e1, "12".
+// toInteger converts whole numbers, however they are written: 12, 12.0, 1.2e1,
+// "12".
 func toInteger(v scalar, least, most int64) (any, error) {
 	if !v.numeric() {
 		return nil, fmt.Errorf("%s where a whole number should be", v)
 	}
 	i, err := strconv.ParseInt(string(v.text), 10, 64)
-	if err != nil && bytes.ContainsAny(v.text, ".eE") { // too large may be what the exponent makes smaller
+	if err != nil && bytes.ContainsAny(v.text, ".eE") { // the exponent may make it small enough
 		d, exact := splitDecimal(v.text)
 		if !exact || strings.Trim(d.fraction, "0") != "" {
 			return nil, v.is("not a whole number")
@@ -221,7 +221,7 @@ func toInteger(v scalar, least, most int64) (any, error) {
 	return i, nil
 }
 
-// toDecimal writes a number without exponent.
+// toDecimal formats a number without an exponent.
 func toDecimal(v scalar) (any, error) {
 	d, exact := splitDecimal(v.text)
 	if !exact {
@@ -233,13 +233,13 @@ func toDecimal(v scalar) (any, error) {
 	return d.sign + d.whole + "." + d.fraction, nil
 }
 
-// maxDigits bounds what a short exponent can blow up to.
+// maxDigits bounds the length of a number that a short exponent can produce.
 const maxDigits = 1000
 
 type decimal struct{ sign, whole, fraction string }
 
-// splitDecimal moves the point of a JSON number to where its exponent says. It
-// returns false if that takes too many digits.
+// splitDecimal applies the exponent of a JSON number. It returns false if the
+// result has too many digits.
 func splitDecimal(literal []byte) (decimal, bool) {
 	s := string(literal)
 	var d decimal
@@ -269,7 +269,7 @@ func splitDecimal(literal []byte) (decimal, bool) {
 	return d, len(d.whole)+len(d.fraction) <= maxDigits
 }
 
-// is makes the error that says what a value is.
+// is returns the error that a value is what.
 func (v scalar) is(what string) error { return fmt.Errorf("%s is %s", v, what) }
 
 // String shortens the value for messages.

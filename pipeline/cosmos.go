@@ -17,11 +17,11 @@ import (
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
-// document is what a pipeline for Cosmos DB makes of an event.
+// document is the record of a pipeline for Cosmos DB.
 type document = cosmos.Document
 
-// cosmosTarget is a container of Cosmos DB, and what becomes of an event on
-// the way there: its body, with an id and a partition key.
+// cosmosTarget is a container of Cosmos DB, and how an event becomes a document of
+// it: the event's body, with an id and a partition key.
 type cosmosTarget struct {
 	endpoint, key, credential string
 	database, container       string
@@ -35,15 +35,15 @@ type cosmosTarget struct {
 	paths  int
 }
 
-// keyPart is a component of the partition key. One with a property is written
-// into the document under that name, for it comes from elsewhere.
+// keyPart is a component of the partition key. If property is set, the value is not
+// in the body, and is added to the document under that name.
 type keyPart struct {
 	from     origin
 	property string
-	slot     int // where the picker puts what the body has under that name
+	slot     int // the index of the body's value under that name among those picked
 }
 
-// emulatorKey is that of Microsoft's emulator, and of Sluice's: published, no secret.
+// emulatorKey is the published key of Microsoft's emulator, and of Sluice's. It is no secret.
 // https://learn.microsoft.com/azure/cosmos-db/emulator
 const emulatorKey = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 
@@ -53,11 +53,11 @@ func (p *Pipeline) readCosmos(n strictyaml.Node) {
 	t := &cosmosTarget{}
 	p.cosmos = t
 	var mode, operation string
-	proof := 0
+	auth := 0
 	ok := n.Object(strictyaml.Keys{
 		"endpoint": func(n strictyaml.Node) { n.Text(&t.endpoint) },
 		"key": func(n strictyaml.Node) {
-			proof++
+			auth++
 			if literal := n.Literal(); literal != "" && literal != emulatorKey {
 				n.Fail("holds a key: put it into an environment variable and write ${COSMOS_KEY}")
 				return
@@ -65,7 +65,7 @@ func (p *Pipeline) readCosmos(n strictyaml.Node) {
 			n.Text(&t.key)
 		},
 		"credential": func(n strictyaml.Node) {
-			proof++
+			auth++
 			n.OneOf(&t.credential, "default")
 		},
 		"database":      func(n strictyaml.Node) { n.Text(&t.database) },
@@ -79,7 +79,7 @@ func (p *Pipeline) readCosmos(n strictyaml.Node) {
 	if !ok {
 		return
 	}
-	if proof != 1 {
+	if auth != 1 {
 		n.Fail("needs one of key (write ${COSMOS_KEY}) and credential: default")
 	}
 	t.operation = operations[operation]
@@ -99,16 +99,16 @@ func readOrigin(n strictyaml.Node) (origin, bool) {
 		return origin{}, n.Fail("%w", err)
 	}
 	if from.field == fieldBody {
-		return origin{}, n.Fail("the whole body can't be it: write body.PATH")
+		return origin{}, n.Fail("cannot be the whole body: write body.PATH")
 	}
 	return from, true
 }
 
-// maxKeyParts is Cosmos DB's limit of hierarchical partition keys.
+// maxKeyParts is Cosmos DB's limit for hierarchical partition keys.
 const maxKeyParts = 3
 
-// readKey reads `body.path`, or the properties of the document that are the
-// partition key, with where their values come from.
+// readKey reads `body.path`, or a mapping of the properties that are the partition
+// key to the origins of their values.
 func (t *cosmosTarget) readKey(n strictyaml.Node) {
 	if !n.IsMapping() {
 		from, ok := readOrigin(n)
@@ -134,11 +134,11 @@ func (t *cosmosTarget) readKey(n strictyaml.Node) {
 		t.parts = append(t.parts, part)
 	})
 	if len(t.parts) == 0 || len(t.parts) > maxKeyParts {
-		n.Fail("has %d parts: 1 to %d", len(t.parts), maxKeyParts)
+		n.Fail("has %d parts: write 1 to %d", len(t.parts), maxKeyParts)
 	}
 }
 
-// compile gives every path into the body its slot.
+// compile assigns every path into the body its slot.
 func (t *cosmosTarget) compile() {
 	var paths []jsonpick.Path
 	slot := func(o *origin) {
@@ -163,7 +163,7 @@ func (t *cosmosTarget) compile() {
 	t.picker = jsonpick.New(paths...)
 }
 
-// documents makes the event's document.
+// documents returns the event's document.
 func (t *cosmosTarget) documents(ctx context.Context, e *sluice.Event) ([]document, error) {
 	picked := make([]jsonpick.Value, t.paths)
 	if err := t.picker.Pick(e.Body, picked); err != nil {
@@ -219,7 +219,7 @@ func keyValue(v scalar) (any, error) {
 	return nil, errors.New("is neither a text, a number, a boolean nor null")
 }
 
-// addTo puts the value into the document, unless it is there.
+// addTo adds the value to the document, unless the document has it.
 func (part *keyPart) addTo(body []byte, value any, held jsonpick.Value) ([]byte, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
@@ -229,7 +229,7 @@ func (part *keyPart) addTo(body []byte, value any, held jsonpick.Value) ([]byte,
 		if slices.Equal(encoded, held.Raw) {
 			return body, nil
 		}
-		return nil, fmt.Errorf("partition key: the body has another %s than %s", part.property, part.from)
+		return nil, fmt.Errorf("partition key: the body has a property %s that differs from %s", part.property, part.from)
 	}
 	name, err := json.Marshal(part.property)
 	if err != nil {
@@ -248,8 +248,8 @@ func (part *keyPart) addTo(body []byte, value any, held jsonpick.Value) ([]byte,
 	return append(out, rest...), nil
 }
 
-// keyOf tells records apart that must not overtake each other: the writes of
-// one document.
+// keyOf returns the ordering key of a record: writes of one document must not
+// overtake each other.
 func keyOf(d document) string {
 	var b strings.Builder
 	b.WriteString(d.ID)
@@ -259,7 +259,7 @@ func keyOf(d document) string {
 	return b.String()
 }
 
-// open makes the sink. The account is first asked when it is used.
+// open returns the sink, which connects when it is first used.
 func (t *cosmosTarget) open(ru int) (*cosmos.Sink, error) {
 	cfg := t.config
 	cfg.RU = float64(ru)
@@ -273,21 +273,21 @@ func (t *cosmosTarget) open(ru int) (*cosmos.Sink, error) {
 	return cosmos.NewEntra(t.endpoint, credential, t.database, t.container, &cfg)
 }
 
-// deliver makes the delivery into the container.
+// deliver checks the container and returns the delivery into it.
 func (t *cosmosTarget) deliver(ctx context.Context, p *Pipeline, parts *Parts) (sluice.Delivery, error) {
 	sink, err := t.open(p.atLeastOnce.ru)
 	if err != nil {
 		return nil, err
 	}
 	parts.onClose(sink.Close)
-	// As with a database: what is wrong with the account is told at the start.
+	// Report a wrong account at the start, as for a database.
 	if err := sink.Check(ctx); err != nil {
 		return nil, err
 	}
 	return atLeastOnce[document](p, parts, t.documents, sink, keyOf)
 }
 
-// check reaches for the container.
+// check checks that the container can be read.
 func (t *cosmosTarget) check(ctx context.Context) error {
 	sink, err := t.open(0)
 	if err != nil {

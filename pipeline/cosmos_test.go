@@ -88,16 +88,16 @@ func TestCosmosMistakes(t *testing.T) {
 		want  string
 	}{
 		{[]string{"rate: {events: 1000, cluster: true}", "rate: {events: 1000, ru: 5}"}, "p.yaml:9:1: rate: needs one of events (records a second) and ru (request units a second)"},
-		{[]string{"events: 1000", "ru: 1000"}, "p.yaml:9:1: rate: cluster goes with events only: divide the ru by the number of processes"},
+		{[]string{"events: 1000", "ru: 1000"}, "p.yaml:9:1: rate: cluster is for events only: divide the ru by the number of processes"},
 		{[]string{"events: 1000", "events: 0"}, `p.yaml:9:8: rate.events: "0": write a whole number from 1 to 1000000`},
 		{[]string{"order: none", "order: any"}, `p.yaml:12:1: order: "any": write one of key, partition, none`},
 		{[]string{"${COSMOS_KEY}", "c2VjcmV0"}, "p.yaml:17:5: target.cosmos.key: holds a key: put it into an environment variable and write ${COSMOS_KEY}"},
 		{[]string{"    key: ${COSMOS_KEY}\n", ""}, "p.yaml:15:3: target.cosmos: needs one of key (write ${COSMOS_KEY}) and credential: default"},
 		{[]string{"partition_key: body.key", "partition_key: key"}, "p.yaml:24:5: target.cosmos.partition_key: key is not in the body, so the document needs it as a property: write {NAME: key}"},
-		{[]string{"partition_key: body.key", "partition_key: {a: key, b: body.b, c: partition, d: sequence}"}, "p.yaml:24:5: target.cosmos.partition_key: has 4 parts: 1 to 3"},
-		{[]string{"id: body.id", "id: body"}, "p.yaml:23:5: target.cosmos.id: the whole body can't be it: write body.PATH"},
-		{[]string{"leases:\n  sql: ${DATABASE_URL}\n", "database: ${DATABASE_URL}\n"}, "p.yaml:7:1: database: is for a target in a database: of one outside write leases: {sql: …}, where leases, checkpoints and dead letters are kept"},
-		{[]string{"leases:\n  sql: ${DATABASE_URL}\n", ""}, "lacks leases: write leases: {sql: sqlite:PATH}, which is where the checkpoints and dead letters are kept too"},
+		{[]string{"partition_key: body.key", "partition_key: {a: key, b: body.b, c: partition, d: sequence}"}, "p.yaml:24:5: target.cosmos.partition_key: has 4 parts: write 1 to 3"},
+		{[]string{"id: body.id", "id: body"}, "p.yaml:23:5: target.cosmos.id: cannot be the whole body: write body.PATH"},
+		{[]string{"leases:\n  sql: ${DATABASE_URL}\n", "database: ${DATABASE_URL}\n"}, "p.yaml:7:1: database: is for a target in a database: for this target write leases: {sql: …}, where leases, checkpoints and dead letters are stored"},
+		{[]string{"leases:\n  sql: ${DATABASE_URL}\n", ""}, "lacks leases: write leases: {sql: sqlite:PATH}, where checkpoints and dead letters are stored too"},
 		{[]string{"  sql: ${DATABASE_URL}", "  sql: ${DATABASE_URL}\n  blob: https://a.blob.core.windows.net/c?sig=x"}, "p.yaml:9:3: leases.blob: holds a secret: put it into an environment variable and write ${BLOB_CONTAINER}, or ${STORAGE_CONNECTION_STRING}"},
 		{[]string{"  sql: ${DATABASE_URL}", "  blob: sluice\nlease: {for: 90s}"}, "p.yaml:7:1: leases: lease of 1m30s: Azure Blob Storage grants leases of 15 s to 60 s: set the lease's length between them (30 s is the default): refused"},
 		{[]string{"target:\n  cosmos:", "database: ${DATABASE_URL}\ntarget:\n  statement: {sql: SELECT 1}\n  cosmoss:"}, "p.yaml:17:3: target.cosmoss: unknown key, did you mean cosmos?"},
@@ -108,7 +108,7 @@ func TestCosmosMistakes(t *testing.T) {
 		}
 	}
 	_, err := Parse("p.yaml", []byte(edit(t, "batch: 1000", "batch: 1000\nrate: {events: 5}")), environment())
-	if want := "p.yaml:11:1: rate: is for a cosmos, eventhub or servicebus target: one transaction for each batch needs none of it"; err == nil || err.Error() != want {
+	if want := "p.yaml:11:1: rate: is for a cosmos, eventhub or servicebus target: remove it, a target in a database has one transaction for each batch"; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	_, err = Parse("p.yaml", []byte(edit(t, "database: ${DATABASE_URL}\n", "")), environment())
@@ -127,7 +127,7 @@ func TestCosmosRecords(t *testing.T) {
 		{"message_id", "{k: key, p: partition}", ` { "n":1}`, `mid [kk 3] {"p":"3","k":"kk","n":1}`},
 		{"sequence", "{k: key}", `{}`, `42 [kk] {"k":"kk"}`},
 		{"sequence", "{k: key}", `{"k":"kk"}`, `42 [kk] {"k":"kk"}`},
-		{"sequence", "{k: key}", `{"k":"other"}`, `partition key: the body has another k than key`},
+		{"sequence", "{k: key}", `{"k":"other"}`, `partition key: the body has a property k that differs from key`},
 		{"body.id", "body.key", `{"id":"a"}`, `partition key: body.key: is missing`},
 		{"body.id", "body.key", `{"id":"a","key":[1]}`, `partition key: body.key: is neither a text, a number, a boolean nor null`},
 		{"body.id", "body.key", `{"key":"a"}`, `id: body.id: is missing, or neither a text nor a number`},

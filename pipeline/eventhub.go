@@ -13,28 +13,28 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// hub is what the file says about an event hub.
+// hub is an event hub in the file.
 type hub struct {
 	namespace
 	name   string
 	config eventhub.Config
 }
 
-// namespace is where hubs are, and who is asking.
+// namespace is a namespace of hubs, with the credentials for it.
 type namespace struct {
-	connection string // or else
+	connection string // or
 	host       string // with
 	credential string
 	tls        *tls.Config
-	at         *strictyaml.Node // connection or namespace; nil: neither is given
+	at         *strictyaml.Node // the key connection or namespace; nil: neither is given
 }
 
-// read reads the namespace and, from the same mapping, more keys.
+// read reads the namespace, and more keys of the same mapping.
 func (ns *namespace) read(n strictyaml.Node, more strictyaml.Keys) bool {
-	proof := map[string]strictyaml.Node{} // by connection or by namespace
+	given := map[string]strictyaml.Node{} // connection and namespace
 	keys := strictyaml.Keys{
 		"connection": func(n strictyaml.Node) {
-			proof["connection"] = n
+			given["connection"] = n
 			if holdsKey(n.Literal()) {
 				n.Fail("holds a key: put the connection string into an environment variable and write ${EVENTHUB_CONNECTION_STRING}")
 				return
@@ -42,7 +42,7 @@ func (ns *namespace) read(n strictyaml.Node, more strictyaml.Keys) bool {
 			n.Text(&ns.connection)
 		},
 		"namespace": func(n strictyaml.Node) {
-			proof["namespace"] = n
+			given["namespace"] = n
 			n.Text(&ns.host)
 		},
 		"credential": func(n strictyaml.Node) { n.OneOf(&ns.credential, "default") },
@@ -61,18 +61,18 @@ func (ns *namespace) read(n strictyaml.Node, more strictyaml.Keys) bool {
 	if !n.Object(keys) {
 		return false
 	}
-	if len(proof) == 0 && ns.credential == "" && ns.tls == nil {
+	if len(given) == 0 && ns.credential == "" && ns.tls == nil {
 		return true
 	}
-	if len(proof) != 1 {
+	if len(given) != 1 {
 		return n.Fail("needs one of connection (write ${EVENTHUB_CONNECTION_STRING}) and namespace (with credential: default)")
 	}
-	at := proof["connection"]
+	at := given["connection"]
 	if ns.host != "" {
-		at = proof["namespace"]
+		at = given["namespace"]
 	}
 	if (ns.host != "") != (ns.credential != "") {
-		return at.Fail("goes without credential: that is for a namespace, which always needs it (credential: default)")
+		return at.Fail("credential goes with namespace only, and a namespace always needs it (credential: default)")
 	}
 	ns.at = &at
 	return true
@@ -91,7 +91,7 @@ func (p *Pipeline) readSourceHub(n strictyaml.Node) {
 		return
 	}
 	if h.at == nil {
-		h.namespace = p.hub.namespace // what all stages share
+		h.namespace = p.hub.namespace // the one that all stages share
 	}
 	if h.at == nil {
 		n.Fail("needs one of connection (write ${EVENTHUB_CONNECTION_STRING}) and namespace (with credential: default)")
@@ -106,7 +106,7 @@ func (p *Pipeline) readSourceHub(n strictyaml.Node) {
 	p.Group, p.hub = source.Group(), h
 }
 
-// source makes the source, which connects when it is first used.
+// source returns the source, which connects when it is first used.
 func (h *hub) source() (*eventhub.Source, error) {
 	if h.connection != "" {
 		return eventhub.New(h.connection, h.name, &h.config)
@@ -118,8 +118,8 @@ func (h *hub) source() (*eventhub.Source, error) {
 	return eventhub.NewWithCredential(h.host, h.name, credential, &h.config)
 }
 
-// tlsConfigWithRoots makes a TLS configuration that trusts the certificates in a PEM
-// file besides the system's.
+// tlsConfigWithRoots returns a TLS configuration that trusts the certificates of a
+// PEM file and the system's.
 func tlsConfigWithRoots(path string) (*tls.Config, error) {
 	pem, err := os.ReadFile(path)
 	if err != nil {
@@ -130,7 +130,7 @@ func tlsConfigWithRoots(path string) (*tls.Config, error) {
 		roots = x509.NewCertPool()
 	}
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("certificates: %s holds none in PEM", path)
+		return nil, fmt.Errorf("certificates: %s has none in PEM", path)
 	}
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-go/sluice/eventhub"
 )
 
-// SourceAs is the pipeline's hub, read by another consumer group. It connects
-// when it is first used; the caller closes it.
+// SourceAs returns a source that reads the pipeline's hub in another consumer
+// group. It connects when it is first used. The caller closes it.
 func (p *Pipeline) SourceAs(consumerGroup string) (*eventhub.Source, error) {
 	h := p.hub
 	h.config.ConsumerGroup = consumerGroup
@@ -16,28 +16,29 @@ func (p *Pipeline) SourceAs(consumerGroup string) (*eventhub.Source, error) {
 	return source, p.problem(p.places.source, err)
 }
 
-// Start is where a partition without a checkpoint is first read.
+// Start returns the start position of a partition without a checkpoint.
 func (p *Pipeline) Start() sluice.Start { return p.config.Start }
 
-// Lineage is where the rows of a pipeline say which event each is of.
+// Lineage names the columns in which the rows of a pipeline record their events.
 type Lineage struct {
-	SQLite              string // the database's path, or else
-	Postgres            string // its URL, which may hold a password
-	Table               string // quoted, as the next two are
-	Partition, Sequence string // columns
+	SQLite              string // path of the database, or
+	Postgres            string // its URL, which may contain a password
+	Table               string // quoted for SQL, like the columns
+	Partition, Sequence string // the columns with an event's partition and sequence number
 }
 
-// String gives the table. It is what is printed, whatever the verb: the rest
-// holds secrets.
+// String returns the table. Every fmt verb prints only this, because the other
+// fields contain secrets.
 func (t Lineage) String() string { return t.Table }
 
-// GoString is String.
+// GoString returns the table.
 func (t Lineage) GoString() string { return t.Table }
 
-// Lineage tells where the pipeline's rows say which event each is of.
+// Lineage returns where the pipeline's rows record their events. It is an error if
+// the pipeline has no table, or no columns for partition and sequence.
 func (p *Pipeline) Lineage() (Lineage, error) {
 	if p.Table == "" {
-		return Lineage{}, p.problem(p.places.target, fmt.Errorf("no rows of a table of its own: an audit needs target.insert, with partition and sequence recorded with the row"))
+		return Lineage{}, p.problem(p.places.target, fmt.Errorf("no table of its own: an audit needs target.insert, with partition and sequence recorded with the row"))
 	}
 	t := Lineage{Table: quoteTable(p.Table)}
 	switch db := p.database.(type) {

@@ -16,7 +16,7 @@ func TestTrace(t *testing.T) {
 		{with("p: partition, n: {from: sequence, type: text}"), "postgres://u:pw@h/d", `{ postgres://u:pw@h/d "flights" "p" "n"}`},
 		{with("n: sequence"), "sqlite:x.db", "p.yaml:14:1: target: table flights: no column is mapped from partition: an audit needs partition and sequence recorded with the row"},
 		{with("p: partition"), "sqlite:x.db", "p.yaml:14:1: target: table flights: no column is mapped from sequence: an audit needs partition and sequence recorded with the row"},
-		{edit(t, sound[strings.Index(sound, "  insert:"):], "  statement: {sql: SELECT 1}\n"), "sqlite:x.db", "p.yaml:14:1: target: no rows of a table of its own: an audit needs target.insert, with partition and sequence recorded with the row"},
+		{edit(t, sound[strings.Index(sound, "  insert:"):], "  statement: {sql: SELECT 1}\n"), "sqlite:x.db", "p.yaml:14:1: target: no table of its own: an audit needs target.insert, with partition and sequence recorded with the row"},
 	} {
 		p, err := Parse("p.yaml", []byte(c.file), environment("DATABASE_URL="+c.database))
 		if err != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
-// mapping makes values of events: one for each column of the table, or for
-// each parameter of the statement.
+// mapping converts an event to a row: one value for each column of a table,
+// parameter of a statement, or field of a message.
 type mapping struct {
-	of      string // what it gives values to: column or parameter
+	of      string // "column", "parameter", "field" or "value", for messages
 	columns []column
-	picker  *jsonpick.Picker // nil if nothing is asked of the body's JSON
+	picker  *jsonpick.Picker // nil if no value is in the body's JSON
 	paths   int
 }
 
-// column is a column or a parameter.
+// column is one value of a mapping.
 type column struct {
 	name     string
 	at       strictyaml.Node
@@ -28,7 +28,7 @@ type column struct {
 	fallback any // for a value that is missing or null
 }
 
-// newMapping makes a mapping of columns.
+// newMapping returns a mapping of columns.
 func newMapping(of string, columns []column) *mapping {
 	m := &mapping{of: of, columns: columns}
 	var paths []jsonpick.Path
@@ -52,7 +52,7 @@ func (m *mapping) names() []string {
 	return names
 }
 
-// rows maps all events. The error has a rejection for each that can't be
+// rows maps all events. The error has a rejection for each event that cannot be
 // mapped, as a [*sluice.EventError].
 func (m *mapping) rows(events []*sluice.Event) ([][]any, error) {
 	rows := make([][]any, len(events))
@@ -67,8 +67,8 @@ func (m *mapping) rows(events []*sluice.Event) ([][]any, error) {
 	return rows, nil
 }
 
-// each maps the events one at a time, in order, with the errors of rows. A row
-// takes the place of the one before.
+// each maps the events one at a time, in order, with the errors of rows. Each row
+// overwrites the one before.
 func (m *mapping) each(events []*sluice.Event) func(i int) ([]any, error) {
 	row := make([]any, len(m.columns))
 	picked := make([]jsonpick.Value, m.paths)
@@ -80,8 +80,8 @@ func (m *mapping) each(events []*sluice.Event) func(i int) ([]any, error) {
 	}
 }
 
-// rejections are those of the events from the first that can't be mapped on:
-// if the batch fails because of one, let it be known at once of all.
+// rejections returns the errors of all events from first on that cannot be mapped:
+// if one of them fails the batch, the engine learns about all of them at once.
 func (m *mapping) rejections(events []*sluice.Event, first int) error {
 	var all []error
 	row := make([]any, len(m.columns))
@@ -111,9 +111,10 @@ func (m *mapping) fill(row []any, picked []jsonpick.Value, e *sluice.Event) erro
 	return nil
 }
 
-// value is the column's value of an event, nil for NULL. Errors read on from the origin's name.
+// value returns the column's value of an event, nil for NULL. An error's text
+// continues the origin's name.
 func (c *column) value(e *sluice.Event, picked []jsonpick.Value) (any, error) {
-	// The usual columns take no detour.
+	// The common columns, without an allocation for a scalar.
 	switch {
 	case c.from.field == fieldSequence && c.typ == typeBigint:
 		return e.Sequence, nil

@@ -40,8 +40,8 @@ func TestConvert(t *testing.T) {
 		{"text", `1.10`, "1.10"},
 		{"text", `-1e5`, "-1e5"},
 		{"text", `true`, "true"},
-		{"text", `{"a":1}`, errors.New(`an array or object where a text (the type json takes all) should be`)},
-		{"text", `"a\u0000b"`, errors.New(`holds a NUL character, which a text column can't`)},
+		{"text", `{"a":1}`, errors.New(`an array or object where a string (the type json takes every value) should be`)},
+		{"text", `"a\u0000b"`, errors.New(`contains a NUL character, which a text column cannot store`)},
 		{"text", `"\ud800"`, errors.New(`has an escape for half of a character`)},
 
 		{"integer", `12`, int64(12)},
@@ -174,13 +174,13 @@ func TestMappingFields(t *testing.T) {
 		{`{from: properties.f32, type: text, default: 0}`, "0.1", "0"},
 		{`{from: properties.b, type: boolean, required: false}`, true, nil},
 		{`{from: properties.raw, type: bytes, required: false}`, []byte{0xff}, nil},
-		{`{from: properties.raw, type: text, required: false}`, errors.New("is not a text in UTF-8 (the type bytes takes all)"), nil},
+		{`{from: properties.raw, type: text, required: false}`, errors.New("is not UTF-8 (the type bytes takes every value)"), nil},
 		{`{from: properties.t, type: timestamp, required: false}`, at, nil},
 		{`{from: properties.nil}`, errors.New("is null"), errors.New("is missing")},
 		{`{from: properties.nil, default: x}`, "x", "x"},
 		{`properties.dotted.name`, "d", errors.New("is missing")},
 		{`{from: properties.nan, required: false}`, errors.New("is NaN, which is not a number"), nil},
-		{`{from: properties.odd, required: false}`, errors.New("is of the type struct {}, which no column can hold"), nil},
+		{`{from: properties.odd, required: false}`, errors.New("has the type struct {}, which no column can store"), nil},
 	} {
 		m := mappingOf(t, "v: "+c.column)
 		for e, want := range map[*sluice.Event]any{full: c.full, bare: c.bare} {

@@ -21,27 +21,27 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// messageTarget is a hub, or a queue or topic of Service Bus, and what becomes of an
-// event on the way there.
+// messageTarget is a hub, or a queue or topic of Service Bus, and how an event
+// becomes a message for it.
 type messageTarget struct {
 	destination
-	group   []column // the key or session; none: the key is the event's own
-	session bool     // it is the session
+	group   []column // the key or session, at most one; none: the event's own key
+	session bool     // group is the session
 	body    []column
-	whole   bool     // the body is the event's as it is
-	mapping *mapping // group and body
-	only    *mapping // what an event must have to be sent; nil: nothing
-	wanted  []string // its values
+	whole   bool     // the body is the event's body unchanged
+	mapping *mapping // of group and body
+	only    *mapping // the values that select the events to send; nil: all events
+	wanted  []string // what these values must be
 }
 
-// destination is where messages go.
+// destination is a hub, queue or topic.
 type destination interface {
-	// check sees that it is there.
+	// check checks that it exists.
 	check(ctx context.Context) error
 	transport() (transport, error)
 }
 
-// transport is a [sender.Transport] of our own.
+// transport is a [sender.Transport] that can be closed.
 type transport interface {
 	sender.Transport
 	Close(ctx context.Context) error
@@ -64,21 +64,21 @@ func (p *Pipeline) readEventHubTarget(n strictyaml.Node) {
 	if h.at == nil {
 		h.namespace = p.hub.namespace
 	}
-	if h.at == nil { // neither has the source one, which is told
+	if h.at == nil { // the source has none either, which is reported there
 		return
 	}
-	// As for a source: what is wrong with the words is told at once.
+	// Check the connection string and the names now, as for a source.
 	source, err := h.source()
 	if err != nil {
 		h.at.Fail("%w", err)
 		return
 	}
 	if g := source.Group(); g.Topic == p.Group.Topic && g.Namespace == p.Group.Namespace {
-		n.Fail("hub %s is the one that is read: events would go round for ever", g.Topic)
+		n.Fail("hub %s is the source of the pipeline: events would circulate for ever", g.Topic)
 	}
 }
 
-// keys are those of all such targets.
+// keys returns the keys of all such targets.
 func (t *messageTarget) keys(p *Pipeline) strictyaml.Keys {
 	t.compile()
 	if p.rollup != nil {
@@ -106,13 +106,13 @@ func (t *messageTarget) readGroup(name string, n strictyaml.Node) {
 	}
 }
 
-// readOnly reads which events are sent: those with these values.
+// readOnly reads the values of the events to send.
 func (t *messageTarget) readOnly(n strictyaml.Node) {
 	var columns []column
 	n.Each(func(path string, n strictyaml.Node) {
 		from, err := parseOrigin(path)
 		if err != nil || from.field == fieldBody {
-			n.Fail("%w", orError(err, "the whole body can't be it: write body.PATH"))
+			n.Fail("%w", orError(err, "cannot be the whole body: write body.PATH"))
 			return
 		}
 		var want string
@@ -126,7 +126,7 @@ func (t *messageTarget) readOnly(n strictyaml.Node) {
 	t.only = newMapping("value", columns)
 }
 
-// matches tells whether an event has what it must have to be sent.
+// matches reports whether an event has the values of only.
 func (t *messageTarget) matches(e *sluice.Event) (bool, error) {
 	if t.only == nil {
 		return true, nil
@@ -145,7 +145,7 @@ func (t *messageTarget) matches(e *sluice.Event) (bool, error) {
 
 func (t *messageTarget) compile() { t.mapping = newMapping("field", slices.Concat(t.group, t.body)) }
 
-// transport makes what sends to the hub. It connects when it is first used.
+// transport returns a sender to the hub, which connects when it is first used.
 func (h *hub) transport() (transport, error) {
 	cfg := &sender.EventHubConfig{Client: azeventhubs.ProducerClientOptions{ApplicationID: "sluice", TLSConfig: h.tls}}
 	if h.connection == "" {
@@ -157,7 +157,7 @@ func (h *hub) transport() (transport, error) {
 	}
 	name := h.name
 	if named, err := azeventhubs.ParseConnectionString(h.connection); err == nil && named.EntityPath != nil {
-		name = "" // the client library wants it in one place only
+		name = "" // the SDK accepts it in one place only
 	}
 	return sender.OpenEventHub(h.connection, name, cfg)
 }
@@ -172,7 +172,7 @@ func (h *hub) check(ctx context.Context) error {
 	return errors.Join(err, source.Close(ctx))
 }
 
-// messages makes an event's message, none if it is not wanted.
+// messages returns the message of an event, none if the event is not to be sent.
 func (t *messageTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
 	if pass, err := t.matches(e); !pass {
 		return nil, err
@@ -203,7 +203,7 @@ func (t *messageTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.
 	return []*sender.Message{m}, err
 }
 
-// appendObject writes a row as a JSON object.
+// appendObject appends a row as a JSON object.
 func appendObject(b []byte, columns []column, row []any) ([]byte, error) {
 	b = append(b, '{')
 	for i, c := range columns {
@@ -222,7 +222,7 @@ func appendObject(b []byte, columns []column, row []any) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// appendJSON writes a converted value as JSON, numbers with all their digits.
+// appendJSON appends a converted value as JSON, numbers with all their digits.
 func (t columnType) appendJSON(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case nil:
@@ -238,13 +238,13 @@ func (t columnType) appendJSON(b []byte, v any) ([]byte, error) {
 			return append(b, v...), nil
 		}
 	}
-	text, err := json.Marshal(v) // texts, doubles, and bytes as base64
+	text, err := json.Marshal(v) // strings, doubles, and bytes as base64
 	return append(b, text...), err
 }
 
-// open makes the sink, after a look at the hub. Parts closes it.
+// open checks the hub and returns a sink, which parts closes.
 func (t *messageTarget) open(ctx context.Context, parts *Parts) (*sender.Sink, error) {
-	// As with a database: what is wrong with the hub is told at the start.
+	// Report a wrong hub at the start, as for a database.
 	if err := t.check(ctx); err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func (t *messageTarget) open(ctx context.Context, parts *Parts) (*sender.Sink, e
 	return sink, nil
 }
 
-// deliver makes the delivery into the hub.
+// deliver checks the hub and returns the delivery into it.
 func (t *messageTarget) deliver(ctx context.Context, p *Pipeline, parts *Parts) (sluice.Delivery, error) {
 	sink, err := t.open(ctx, parts)
 	if err != nil {

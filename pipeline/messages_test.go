@@ -90,7 +90,7 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 		`{"status":"cancelled"}`:          "",
 		`{"delay":3}`:                     "",
 		`{"status":null,"delay":3}`:       "",
-		`{"status":["departed"]}`:         "value body.status: body.status: an array or object where a text (the type json takes all) should be",
+		`{"status":["departed"]}`:         "value body.status: body.status: an array or object where a string (the type json takes every value) should be",
 		`no JSON`:                         "body: not JSON ",
 	} {
 		messages, err := target.messages(t.Context(), &sluice.Event{Body: []byte(body), Properties: map[string]any{"n": int64(7)}})

@@ -14,59 +14,59 @@ import (
 	"github.com/sluice-go/sluice/sluiceotel"
 )
 
-// Parts is an opened pipeline: what it is made of, ready for use. It is safe
-// for concurrent use.
+// Parts are the source and the stores of an opened pipeline. They are safe for
+// concurrent use.
 type Parts struct {
 	Source      driver.Source
 	Leases      driver.LeaseStore
-	DeadLetters driver.DeadLetterStore // nil for a pipeline that is [Pipeline.Rollup]
-	// Checkpoints are, for a pipeline that is [Pipeline.Rollup], those of
-	// this process: what its memory holds, and has published.
+	DeadLetters driver.DeadLetterStore // nil for a [Pipeline.Rollup]
+	// Checkpoints of a [Pipeline.Rollup] are the positions up to which this process
+	// has published.
 	Checkpoints Checkpoints
 
 	pipeline *Pipeline
 	catalog  catalog
-	store    driver.AtLeastOnceStore // for what is written at least once
-	rollup   *rollupWorker           // for a memory
+	store    driver.AtLeastOnceStore // of targets outside a database; nil: the stores have none
+	rollup   *rollupWorker           // nil unless the pipeline is a rollup
 	delivery func(trace.TracerProvider) sluice.Delivery
 	close    []func(context.Context) error
 }
 
-// Checkpoints is the operator's side of a [sluice.TxStore].
+// Checkpoints are the operations of a [driver.TxStore] for operators.
 type Checkpoints interface {
 	// Read returns the group's checkpoints sorted by partition.
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
-	// Reset moves a checkpoint by hand, as [sluice.TxStore.Reset] says.
+	// Reset moves a checkpoint, see [driver.TxStore].
 	Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (epoch int64, err error)
 }
 
-// Options are what a program adds to what the file says. The zero value adds
-// nothing.
+// Options are settings of a consumer that a program adds to those of the file. The
+// zero value adds nothing.
 type Options struct {
 	Owner    string // as in [sluice.Config]
 	Observer sluice.Observer
 	Hooks    sluice.Hooks
-	// Source is read instead of the pipeline's own: one that wraps it, or a
-	// test's.
+	// Source, if set, is read instead of the pipeline's own source, for example
+	// one that wraps it.
 	Source driver.Source
-	// TracerProvider takes a span of each batch that is written to a table; see
-	// [otel.Trace]. Default: none are made.
+	// TracerProvider, if set, gets a span for each batch that is written to a
+	// table; see [sluiceotel.Trace].
 	TracerProvider trace.TracerProvider
 }
 
-// database is one of the kinds of database that a pipeline can write to.
+// database is where leases and checkpoints are stored, and which a target may write to.
 type database interface {
 	dialect() *dialect
-	// open opens the stores. It sets the parts' Leases, DeadLetters and
-	// Checkpoints, and what else depends on the database.
+	// open opens the stores. It sets Leases, DeadLetters and Checkpoints of parts,
+	// and its unexported fields that depend on the database.
 	open(ctx context.Context, p *Pipeline, parts *Parts) error
-	// inspect connects for a look at the catalog, changing nothing. The catalog
-	// is nil if the database is still to be created.
+	// inspect connects to the database and changes nothing. The catalog is nil if
+	// the database does not exist yet.
 	inspect(ctx context.Context) (c catalog, done func(), err error)
 }
 
-// Open opens the database, and brings Sluice's own tables in it up to date. The
-// hub is first asked when the source is used.
+// Open opens the database, and creates or migrates Sluice's own tables in it. It
+// does not connect to the hub: the source does when it is first used.
 func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 	source, err := p.hub.source()
 	if err != nil {
@@ -83,9 +83,9 @@ func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 	return parts, nil
 }
 
-// OpenExisting is Open for a look at what consumers have left behind: where
-// Open would create the database, it is an error, so that a slip in its name
-// does not read as "nothing there".
+// OpenExisting is Open for an existing database, for tools that inspect what
+// consumers have written. Where Open would create the database, OpenExisting
+// fails, so that a wrong name is not mistaken for an empty database.
 func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 	found, done, err := p.database.inspect(ctx)
 	if err != nil {
@@ -93,15 +93,14 @@ func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 	}
 	done()
 	if found == nil {
-		return nil, p.problem(p.places.database, errors.New("there is no such database yet: run the pipeline first, or mend the name"))
+		return nil, p.problem(p.places.database, errors.New("the database does not exist: run the pipeline first, or correct the name"))
 	}
 	return p.Open(ctx)
 }
 
-// Consumer makes a consumer of the pipeline, after a look at the target: the
-// table must fit the mapping, and is created if it is missing and the file says
-// so. Each call makes another consumer, but a pipeline that is
-// [Pipeline.Rollup] has one only. A nil opts adds nothing.
+// Consumer checks the target and returns a new consumer of the pipeline. The table
+// must fit the mapping. It is created if it is missing and the file says
+// `create: true`. A [Pipeline.Rollup] can have one consumer only. opts may be nil.
 func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consumer, error) {
 	p := parts.pipeline
 	cfg, source := p.config, parts.Source
@@ -128,7 +127,7 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 	return c, nil
 }
 
-// deliver makes the delivery, after a look at the target.
+// deliver checks the target and returns the delivery.
 func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, traces trace.TracerProvider) (sluice.Delivery, error) {
 	p := parts.pipeline
 	switch {
@@ -145,7 +144,7 @@ func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, trace
 	return parts.delivery(traces), nil
 }
 
-// traced has a handler make spans, if somebody takes them.
+// traced adds spans to a handler if there is a provider.
 func traced[Tx any](provider trace.TracerProvider, h sluice.Handler[Tx]) sluice.Handler[Tx] {
 	if provider == nil {
 		return h
@@ -153,12 +152,12 @@ func traced[Tx any](provider trace.TracerProvider, h sluice.Handler[Tx]) sluice.
 	return h.With(sluiceotel.Trace[Tx](provider))
 }
 
-// onClose has something closed before what it stands on.
+// onClose registers a function that Close calls before those registered earlier.
 func (parts *Parts) onClose(end func(context.Context) error) {
 	parts.close = append([]func(context.Context) error{end}, parts.close...)
 }
 
-// Close closes the source and the database. Consumers must have stopped.
+// Close closes the source, the sink and the stores. The consumers must have stopped.
 func (parts *Parts) Close(ctx context.Context) error {
 	var all []error
 	for _, end := range parts.close {
@@ -167,8 +166,8 @@ func (parts *Parts) Close(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// Check reaches for the hub, the database and the target, and changes nothing.
-// The error has a line for each that is not as it should be.
+// Check connects to the hub, the database and the target, and changes nothing. The
+// error has one line for each that fails the check.
 func (p *Pipeline) Check(ctx context.Context) error {
 	hub := make(chan error, 1)
 	go func() { hub <- p.checkHub(ctx) }()
@@ -203,7 +202,7 @@ func (p *Pipeline) checkDatabase(ctx context.Context) error {
 	return p.problem(p.places.target, p.target.prepare(ctx, c, false))
 }
 
-// problem gives an error its place in the file; nil stays nil.
+// problem adds the place in the file to an error. nil stays nil.
 func (p *Pipeline) problem(at strictyaml.Place, err error) error {
 	if err == nil {
 		return nil

@@ -12,12 +12,12 @@ import (
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
-// origin is where in an event a value comes from.
+// origin is the place of a value in an event.
 type origin struct {
 	field field
 	name  string        // of the property
 	path  jsonpick.Path // into the body
-	slot  int           // where the mapping's picker puts what it finds there
+	slot  int           // the index of the path's value among those picked
 }
 
 type field string
@@ -38,7 +38,7 @@ const (
 
 var anyScalar = []columnType{typeText, typeInteger, typeBigint, typeDouble, typeNumeric, typeBoolean, typeTimestamp, typeBytes}
 
-// columnTypes lists the types that a field's column can have, the default first.
+// columnTypes lists the types that a field can be converted to, the default first.
 var columnTypes = map[field][]columnType{
 	fieldPartition:     {typeText, typeInteger, typeBigint},
 	fieldSequence:      {typeBigint, typeInteger, typeNumeric, typeText},
@@ -53,7 +53,7 @@ var columnTypes = map[field][]columnType{
 	fieldProperty:      anyScalar,
 }
 
-// parseOrigin reads what follows `from:`.
+// parseOrigin parses the value of `from:`.
 func parseOrigin(text string) (origin, error) {
 	if name, ok := strings.CutPrefix(text, string(fieldProperty)); ok && name != "" {
 		return origin{field: fieldProperty, name: name}, nil
@@ -85,7 +85,7 @@ func plainFields() []string {
 	return list
 }
 
-// String gives the form that parseOrigin reads.
+// String returns the form that parseOrigin parses.
 func (o origin) String() string {
 	switch o.field {
 	case fieldPath:
@@ -96,8 +96,8 @@ func (o origin) String() string {
 	return string(o.field)
 }
 
-// optional tells whether events need not have the field: a sender gives them a
-// key and the like only if it wants to.
+// optional reports whether an event may lack the field: a sender need not set a
+// key, for example.
 func (o origin) optional() bool {
 	switch o.field {
 	case fieldOffset, fieldKey, fieldMessageID, fieldCorrelationID, fieldContentType:
@@ -106,7 +106,7 @@ func (o origin) optional() bool {
 	return false
 }
 
-// scalar takes the value out of an event.
+// scalar returns the value in an event.
 func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error) {
 	switch o.field {
 	case fieldPath:
@@ -140,7 +140,7 @@ func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error)
 	return ofText(e.ContentType), nil
 }
 
-// ofText makes a scalar of a field that is empty if it was not given.
+// ofText returns a string field as a scalar. An empty one is missing.
 func ofText(s string) scalar {
 	if s == "" {
 		return scalar{}

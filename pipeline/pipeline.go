@@ -14,40 +14,40 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// File is a pipeline file that was read and found sound.
+// File is a pipeline file that was read and is valid.
 type File struct {
 	Path string
-	// Stages are its pipelines, at least one, in the file's order, which is
-	// that in which events pass them.
+	// Stages are its pipelines, at least one, in the file's order. Events pass
+	// through them in this order.
 	Stages []*Pipeline
 }
 
-// Pipeline is a pipeline of a file: its only one, or a stage. It is safe for
+// Pipeline is one pipeline of a file: the only one, or a stage. It is safe for
 // concurrent use.
 type Pipeline struct {
 	Name       string
-	Group      sluice.Group // what its checkpoints and dead letters are kept under
-	Table      string       // that it inserts into, as the file names it; empty if it doesn't
+	Group      sluice.Group // the key of its checkpoints and dead letters
+	Table      string       // the table of target.insert as the file names it; empty for other targets
 	Partitions sluice.Partitions
-	// Rollup says that events are read into memory, anew on every
-	// assignment: there are neither checkpoints nor dead letters.
+	// Rollup reports that the pipeline keeps statistics in memory, which it reads
+	// again at every assignment. It has neither checkpoints nor dead letters.
 	Rollup bool
 
-	config      sluice.Config // what the file says of it
-	hub         hub           // the source; its namespace is that of a target that names none
+	config      sluice.Config // the settings of the file
+	hub         hub           // the source; its namespace is the default of the target
 	database    database
 	target      target // in the database, unless one of the following is set
 	cosmos      *cosmosTarget
 	messages    *messageTarget
-	rollup      *rollupConfig // what goes to the next hub
+	rollup      *rollupConfig // statistics in memory; nil: none
 	atLeastOnce atLeastOnceOptions
 	places      struct{ source, database, target strictyaml.Place }
-	keyNodes    struct{ start, partitions, letters *strictyaml.Node } // what not every pipeline may have
+	keyNodes    struct{ start, partitions, letters *strictyaml.Node } // keys that not every pipeline may have
 }
 
-// LoadFile reads a pipeline file, with variables from the environment, and
-// checks all that can be checked without reaching anything. The error has a
-// line for each problem: file, line, column, key, and what to do.
+// LoadFile reads a pipeline file, with variables from the environment, and checks
+// everything that can be checked without a connection. The error has one line for
+// each problem, with file, line, column, key, and what to do.
 func LoadFile(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -70,8 +70,8 @@ func readError(path string, err error) error {
 	return fmt.Errorf("%s: cannot be read: %w", path, err)
 }
 
-// ParseFile is [LoadFile] of a file's content, with variables from lookup. The
-// path is what messages call the file.
+// ParseFile is [LoadFile] for a file's content, with variables from lookup. The
+// path is the name of the file in messages.
 func ParseFile(path string, data []byte, lookup func(string) (string, bool)) (*File, error) {
 	f := &File{Path: path}
 	if err := strictyaml.Read(path, data, lookup, f.read); err != nil {
@@ -80,8 +80,8 @@ func ParseFile(path string, data []byte, lookup func(string) (string, bool)) (*F
 	return f, nil
 }
 
-// Stage returns the pipeline of a name; an empty one means the only one there
-// is.
+// Stage returns the stage with a name. An empty name means the only pipeline of
+// the file.
 func (f *File) Stage(name string) (*Pipeline, error) {
 	if name == "" && len(f.Stages) == 1 {
 		return f.Stages[0], nil
@@ -94,15 +94,15 @@ func (f *File) Stage(name string) (*Pipeline, error) {
 		names[i] = p.Name
 	}
 	if name == "" {
-		return nil, fmt.Errorf("%s: has several stages, say which: %s", f.Path, strings.Join(names, ", "))
+		return nil, fmt.Errorf("%s: has several stages, name one of them: %s", f.Path, strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("%s: has no stage %q: there is %s", f.Path, name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%s: has no stage %q: its stages are %s", f.Path, name, strings.Join(names, ", "))
 }
 
-// Load is [LoadFile] of a file with one pipeline.
+// Load is [LoadFile] for a file with one pipeline.
 func Load(path string) (*Pipeline, error) { return only(LoadFile(path)) }
 
-// Parse is [ParseFile] of a file with one pipeline.
+// Parse is [ParseFile] for a file with one pipeline.
 func Parse(path string, data []byte, lookup func(string) (string, bool)) (*Pipeline, error) {
 	return only(ParseFile(path, data, lookup))
 }
@@ -114,17 +114,17 @@ func only(f *File, err error) (*Pipeline, error) {
 	return f.Stage("")
 }
 
-// LeaseFor is how long a lease lasts.
+// LeaseFor returns how long a lease is valid.
 func (p *Pipeline) LeaseFor() time.Duration {
 	return cmp.Or(p.config.LeaseFor, 30*time.Second) // sluice.Config's default
 }
 
-// nameOf is what a pipeline is called whose file doesn't say.
+// nameOf returns the default name of a pipeline.
 func nameOf(path string) string {
 	base := filepath.Base(path)
 	return cmp.Or(strings.TrimSuffix(base, filepath.Ext(base)), base)
 }
 
-// String names the pipeline. It is what is printed, whatever the verb: the
-// rest holds secrets.
+// String returns the pipeline's name. Every fmt verb prints only this, because the
+// other fields contain secrets.
 func (p *Pipeline) String() string { return p.Name }

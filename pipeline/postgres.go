@@ -17,7 +17,7 @@ import (
 
 type postgresDatabase struct{ url string }
 
-// PostgreSQL's kinds of column are its types, by their internal names.
+// postgresDialect's kinds of column are PostgreSQL's types, by their internal names.
 var postgresDialect = dialect{
 	postgres:  true,
 	parameter: "$",
@@ -30,7 +30,7 @@ var postgresDialect = dialect{
 		typeInteger: {"int4", "int8", "numeric"}, typeBigint: {"int8", "numeric"},
 		typeDouble: {"float8"}, typeNumeric: {"numeric"}, typeBoolean: {"bool"},
 		typeTimestamp: {"timestamptz", "timestamp"}, typeBytes: {"bytea"}, typeJSON: {"json", "jsonb", "text"},
-		"": {"int2", "float4"}, // hold none of the types whole
+		"": {"int2", "float4"}, // store none of the types unchanged
 	},
 }
 
@@ -52,7 +52,7 @@ func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) e
 }
 
 func (d postgresDatabase) inspect(ctx context.Context) (catalog, func(), error) {
-	// pgx's errors may tell the URL and take several lines.
+	// The errors of pgx may quote the URL and have several lines.
 	pool, err := pgxpool.New(ctx, d.url)
 	if err != nil {
 		return nil, nil, errors.New("not a URL that PostgreSQL's clients understand: write postgres://user:password@host:5432/database, with %-encoding for special characters in the password")

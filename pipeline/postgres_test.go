@@ -137,7 +137,7 @@ func TestPostgresTarget(t *testing.T) {
 	for name, c := range map[string]struct {
 		table, target, want string
 	}{
-		"missing": {"", strings.Replace(flightsTarget, "create: true", "create: false", 1), "there is no table flights: create it, or say create: true"},
+		"missing": {"", strings.Replace(flightsTarget, "create: true", "create: false", 1), "table flights does not exist: create it, or set create: true"},
 		"schema":  {"", strings.Replace(flightsTarget, "table: flights", "table: air.flights", 1), `create table air.flights: ERROR: schema "air" does not exist (SQLSTATE 3F000)`},
 		"column":  {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text)", flightsTarget, "table flights has no column delay: it has hub_partition, sequence_number, date"},
 		"type": {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay text)", flightsTarget,
@@ -147,7 +147,7 @@ func TestPostgresTarget(t *testing.T) {
 		"must": {"CREATE TABLE flights (id serial, hub_partition text, sequence_number bigint, date text, delay int, origin text NOT NULL)", flightsTarget,
 			"table flights: column origin must have a value and has no default: add it to the mapping"},
 		"generated": {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay int GENERATED ALWAYS AS (1) STORED)", flightsTarget,
-			"table flights: column delay is generated and takes no values: take it out of the mapping"},
+			"table flights: column delay is generated and takes no values: remove it from the mapping"},
 		"no such":   {"", "  statement: {sql: 'INSERT INTO nowhere VALUES (:a)', parameters: {a: key}}\n", `prepare the statement: ERROR: relation "nowhere" does not exist (SQLSTATE 42P01)`},
 		"parameter": {"CREATE TABLE flights (delay int)", "  statement: {sql: 'INSERT INTO flights VALUES (:a)', parameters: {a: key}}\n", "parameter a is int4 in the statement, which can't hold the mapping's text: change the type, or write a cast such as :a::text"},
 		"fits":      {"CREATE TABLE flights (id bigint GENERATED ALWAYS AS IDENTITY, hub_partition varchar(9), sequence_number numeric, date text, delay bigint, at timestamptz NOT NULL DEFAULT now())", flightsTarget, ""},

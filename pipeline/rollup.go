@@ -19,30 +19,30 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// rollupConfig is what a file says of figures that are kept in memory.
+// rollupConfig is the key memory of a file: statistics that are kept in memory.
 type rollupConfig struct {
 	keep time.Duration // how far back the log is read
-	late time.Duration // how long behind its group's time an event counts
+	late time.Duration // how long after its group's time an event counts
 
-	group   []string // names of what makes a group
-	time    int      // which of them is its time
+	group   []string // the names of the group's values
+	time    int      // the index of the time in group
 	unit    time.Duration
-	key     int // which of them is the partition key of what is published
+	key     int // the index of the partition key of messages in group
 	stats   []groupStat
-	mapping *mapping // the group's, then the figures' values
+	mapping *mapping // the group's columns, then those of the statistics
 }
 
-// groupStat is one of those that a group has.
+// groupStat is one statistic of a group.
 type groupStat struct {
 	name     string
 	function rollup.Function
-	column   int // of what column; of a count none
+	column   int // the index in mapping; unused for a count
 }
 
-// versionField is the field behind the figures.
+// versionField is the last field of a message.
 const versionField = "version"
 
-// units are the spans that times can be cut to.
+// units are the units that times can be truncated to.
 var units = map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
 
 func (p *Pipeline) readRollup(n strictyaml.Node) {
@@ -63,9 +63,9 @@ func (p *Pipeline) readRollup(n strictyaml.Node) {
 	}
 	switch {
 	case m.late <= m.unit:
-		n.Fail("events count for %v behind the beginning of their %v: late must be longer, and keep longer than late (late is half of keep by default)", m.late, m.unit)
+		n.Fail("late is %v: it must be longer than the group's %v, and keep longer than late (late is half of keep by default)", m.late, m.unit)
 	case m.keep <= m.late+rollup.Early:
-		n.Fail("keep is %v and late %v: keep must be longer by more than %v; by how much it is longer the stage may be away without harm", m.keep, m.late, rollup.Early)
+		n.Fail("keep is %v and late %v: keep must be longer than late by more than %v; the stage may be down for the rest of the difference", m.keep, m.late, rollup.Early)
 	}
 	names := slices.Clone(m.group)
 	for i := range m.stats {
@@ -75,13 +75,13 @@ func (p *Pipeline) readRollup(n strictyaml.Node) {
 	}
 	for i, name := range names {
 		if name == versionField || slices.Contains(names[:i], name) {
-			n.Fail("two fields named %s: what is published has the group's, the figures' and version", name)
+			n.Fail("two fields named %s: a message has the fields of group and figures, and version", name)
 		}
 	}
 	m.mapping = newMapping("field", append(group, values...))
 }
 
-// readGroup reads what makes a group: values, and one time.
+// readGroup reads the values of a group, one of which is a time.
 func (m *rollupConfig) readGroup(n strictyaml.Node) []column {
 	var columns []column
 	m.time, m.key = -1, -1
@@ -101,7 +101,7 @@ func (m *rollupConfig) readGroup(n strictyaml.Node) []column {
 				n.Fail("%s: write minute(…), hour(…) or day(…) around a time, or body.PATH", n.Shown())
 				return
 			case m.time >= 0:
-				n.Fail("a second time: a group has one")
+				n.Fail("a second time: write only one")
 				return
 			}
 			m.time, m.unit, c.typ, text = len(m.group), unit, typeTimestamp, argument
@@ -110,7 +110,7 @@ func (m *rollupConfig) readGroup(n strictyaml.Node) []column {
 		}
 		from, err := parseOrigin(text)
 		if err != nil || from.field == fieldBody {
-			n.Fail("%w", orError(err, "the whole body can't be it: write body.PATH"))
+			n.Fail("%w", orError(err, "cannot be the whole body: write body.PATH"))
 			return
 		}
 		if !slices.Contains(columnTypes[from.field], c.typ) {
@@ -122,13 +122,13 @@ func (m *rollupConfig) readGroup(n strictyaml.Node) []column {
 		columns = append(columns, c)
 	})
 	if m.time < 0 {
-		n.Fail("lacks a time, such as hour(body.departure): it tells which events belong to a group, and so when the group is whole")
+		n.Fail("lacks a time, such as hour(body.departure): the time decides which events belong to a group, and when the group is complete")
 	}
 	m.key = max(m.key, 0)
 	return columns
 }
 
-// readStats reads what is told of each group.
+// readStats reads the statistics of a group.
 func (m *rollupConfig) readStats(n strictyaml.Node) []column {
 	var columns []column
 	words := slices.Sorted(maps.Keys(rollup.Functions))
@@ -171,7 +171,7 @@ func (m *rollupConfig) readStats(n strictyaml.Node) []column {
 	return columns
 }
 
-// call parts word(argument).
+// call splits word(argument).
 func call(text string) (word, argument string, ok bool) {
 	word, rest, ok := strings.Cut(text, "(")
 	if !ok || !strings.HasSuffix(rest, ")") || word == "" || strings.ContainsAny(word, `.["`) {
@@ -180,33 +180,32 @@ func call(text string) (word, argument string, ok bool) {
 	return strings.TrimSpace(word), strings.TrimSpace(strings.TrimSuffix(rest, ")")), true
 }
 
-// readKey reads which part of the group is the partition key of what is
-// published.
+// readKey reads which value of the group is the partition key of messages.
 func (m *rollupConfig) readKey(n strictyaml.Node) {
 	var name string
 	if !n.Text(&name) {
 		return
 	}
 	if m.key = slices.Index(m.group, name); m.key < 0 {
-		n.Fail("%s: write one of the group's: %s", n.Shown(), strings.Join(m.group, ", "))
+		n.Fail("%s: write one of the group's names: %s", n.Shown(), strings.Join(m.group, ", "))
 	}
 }
 
-// maxPart bounds a value that names a group.
+// maxPart bounds the length of a group's value in bytes.
 const maxPart = 1 << 10
 
-// event makes of an event what a memory takes. Unread is why its stamp can't be
-// read.
-func (m *rollupConfig) event(e *sluice.Event, row []any, picked []jsonpick.Value) (f *rollup.Event, unread, err error) {
+// event converts an event for the rollup. badStamp is why its stamp cannot be
+// parsed, nil if it can.
+func (m *rollupConfig) event(e *sluice.Event, row []any, picked []jsonpick.Value) (f *rollup.Event, badStamp, err error) {
 	if e.Enqueued.IsZero() {
-		return nil, nil, errors.New("the log doesn't say when it was enqueued")
+		return nil, nil, errors.New("it has no enqueued time")
 	}
 	if err := m.mapping.fill(row, picked, e); err != nil {
 		return nil, nil, err
 	}
 	f = &rollup.Event{Enqueued: e.Enqueued, Sequence: e.Sequence, Values: make([]*rollup.Number, len(m.stats))}
-	// As a transactional stage takes it, a stamp that can't be read is none.
-	stamp, stamped, unread := sluice.StampFrom(e.Properties)
+	// A stamp that cannot be parsed is ignored, as in a transactional stage.
+	stamp, stamped, badStamp := sluice.StampFrom(e.Properties)
 	if stamped {
 		f.ID = &stamp.ID
 	}
@@ -216,7 +215,7 @@ func (m *rollupConfig) event(e *sluice.Event, row []any, picked []jsonpick.Value
 			f.Time = v.Truncate(m.unit)
 		case string:
 			if len(v) > maxPart || i == m.key && utf8.RuneCountInString(v) > maxKey {
-				return nil, nil, fmt.Errorf("field %s: %s: is too long to name a group", name, m.mapping.columns[i].from)
+				return nil, nil, fmt.Errorf("field %s: %s: is too long for a value of a group", name, m.mapping.columns[i].from)
 			}
 			f.Parts = append(f.Parts, v)
 		}
@@ -235,10 +234,10 @@ func (m *rollupConfig) event(e *sluice.Event, row []any, picked []jsonpick.Value
 		}
 		f.Values[i] = &number
 	}
-	return f, unread, nil
+	return f, badStamp, nil
 }
 
-// message is what is published of a group.
+// message returns the message of a group.
 func (m *rollupConfig) message(g *rollup.Group) (*sender.Message, error) {
 	out := &sender.Message{ContentType: "application/json"}
 	parts := g.Parts
@@ -274,7 +273,7 @@ func (m *rollupConfig) message(g *rollup.Group) (*sender.Message, error) {
 	return out, nil
 }
 
-// appendField adds a field to an object that is still open.
+// appendField appends a field to a JSON object that is not closed yet.
 func appendField(b []byte, name, value string) ([]byte, error) {
 	if len(b) > 1 {
 		b = append(b, ',')

@@ -199,7 +199,7 @@ func TestWhatDoesNotCountIsTold(t *testing.T) {
 		for i, want := range []string{
 			"event 0 does not count: field hour: body.departure: is missing", "event 1 does not count: field airport: body.airport: is missing",
 			"event 2 does not count: body: ", "event 3 does not count: field delay: body.delay: is a number of more than 38 digits",
-			"event 4 does not count: field airport: body.airport: is too long to name a group",
+			"event 4 does not count: field airport: body.airport: is too long for a value of a group",
 			"event 5 does not count: it was enqueued at 2000-01-01T00:00:05Z, which is not from 5m0s before to 12h0m0s after 2000-01-01T01:00:00Z",
 		} {
 			if !strings.HasPrefix(told[i], want) {
@@ -222,7 +222,7 @@ func TestMemoryDoesNotCountRepeats(t *testing.T) {
 			s.hub.Append("0", &sluice.Event{Body: body, Properties: properties})
 		}
 		published, told := s.now()
-		if len(told) != 1 || !strings.HasPrefix(told[0], `stamp of event 4: causation id "odd": `) || published[len(published)-1] != figuresOf("SAN", begin, 5, 5, 1, 5) {
+		if len(told) != 1 || !strings.HasPrefix(told[0], `stamp of event 4 cannot be parsed: causation id "odd": `) || published[len(published)-1] != figuresOf("SAN", begin, 5, 5, 1, 5) {
 			t.Errorf("published %q, told %q", published, told)
 		}
 		if so := s.recall.stats; so.Counted != 5 || so.Duplicates != 2 {
@@ -254,7 +254,7 @@ func TestPublishingIsTriedUntilItWorks(t *testing.T) {
 		s.flight("SMF", 1)
 		time.Sleep(time.Minute)
 		published, told = s.now()
-		if len(published) != 1 || len(told) != 1 || told[0] != "figures of odd are not published: too large" {
+		if len(published) != 1 || len(told) != 1 || told[0] != "statistics of odd are not published: too large" {
 			t.Errorf("published %q, told %q", published, told)
 		}
 	})
@@ -263,7 +263,7 @@ func TestPublishingIsTriedUntilItWorks(t *testing.T) {
 func TestMemoryHasOneConsumer(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		defer s.start()()
-		if _, err := s.recall.deliver(t.Context(), &Parts{}, nil); err == nil || !strings.HasPrefix(err.Error(), "a memory has one consumer") {
+		if _, err := s.recall.deliver(t.Context(), &Parts{}, nil); err == nil || !strings.HasPrefix(err.Error(), "a pipeline with memory has one consumer") {
 			t.Errorf("got %v", err)
 		}
 	})

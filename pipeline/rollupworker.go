@@ -15,18 +15,18 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// RollupStats is what a pipeline that is [Pipeline.Rollup] has done so
-// far. What is read anew counts anew.
+// RollupStats count what a [Pipeline.Rollup] has done so far in this process. Events
+// that are read again at an assignment are counted again.
 type RollupStats struct {
-	Counted       int64 // events
-	Duplicates    int64 // events that were counted already: the stage before has sent them twice
-	OutsideWindow int64 // events that came too late, or too early, for their group
-	Incomplete    int64 // events of groups that the memory doesn't reach back for as a whole
-	Malformed     int64 // events without a group, or with what is no number where one should be
+	Counted       int64 // events in the statistics
+	Duplicates    int64 // events that an earlier stage has sent before
+	OutsideWindow int64 // events that were enqueued too late, or too early, for their group
+	Incomplete    int64 // events of groups that began before the first event read
+	Malformed     int64 // events that could not be mapped
 	Published     int64 // messages
 }
 
-// rollupWorker is a pipeline's memory at work.
+// rollupWorker reads a hub and publishes the statistics of a pipeline.
 type rollupWorker struct {
 	config *rollupConfig
 	target *messageTarget
@@ -37,19 +37,19 @@ type rollupWorker struct {
 	observer sluice.Observer
 
 	mu          sync.Mutex
-	incarnation string // the topic's, when last asked
+	incarnation string // of the topic, as last described
 	partitions  map[string]*rollupPartition
 	stats       RollupStats
 }
 
-// rollupPartition is the memory of a partition, as long as that is assigned.
+// rollupPartition is the state of an assigned partition.
 type rollupPartition struct {
 	incarnation      string
 	from             time.Time // see [rollup.New]
-	truncated        bool      // from is behind the first event: what came before is gone
+	truncated        bool      // retention removed events after from, so from is the first event's time
 	position         sluice.Position
-	published        bool // what is in memory is published
-	badStampReported bool // it was told of a stamp that can't be read
+	published        bool // everything up to position is published
+	badStampReported bool // reported once per assignment
 	groups           *rollup.Partition
 	row              []any
 	picked           []jsonpick.Value
@@ -61,10 +61,10 @@ func newRollupWorker(p *Pipeline) *rollupWorker {
 	return r
 }
 
-// deliver makes the delivery from memory into the next hub.
+// deliver checks the target and returns the delivery into it.
 func (r *rollupWorker) deliver(ctx context.Context, parts *Parts, observer sluice.Observer) (sluice.Delivery, error) {
 	if r.sink != nil {
-		return nil, errors.New("a memory has one consumer: open the pipeline again for another")
+		return nil, errors.New("a pipeline with memory has one consumer: open the pipeline again for another")
 	}
 	sink, err := r.target.open(ctx, parts)
 	if err != nil {
@@ -73,19 +73,19 @@ func (r *rollupWorker) deliver(ctx context.Context, parts *Parts, observer sluic
 	return r.deliverTo(sink, observer), nil
 }
 
-// deliverTo makes the delivery into a sink.
+// deliverTo returns the delivery into a sink.
 func (r *rollupWorker) deliverTo(sink sluice.Sink[*sender.Message], observer sluice.Observer) sluice.Delivery {
 	r.sink, r.observer = sink, observer
 	return sluice.Replay(sluice.Replayer{Apply: r.apply, CaughtUp: r.caughtUp, Released: r.released})
 }
 
-// wrapSource is the source as the memory reads it.
+// wrapSource returns the source as the rollup reads it.
 func (r *rollupWorker) wrapSource(source driver.Source) driver.Source {
 	return &rollupSource{source, r}
 }
 
-// rollupSource is a source that is read as far back as the memory reaches, and tells
-// it how far that is.
+// rollupSource is a source that is read from keep ago on. It records for the worker
+// from where on the partition was read.
 type rollupSource struct {
 	driver.Source
 	worker *rollupWorker
@@ -118,9 +118,9 @@ func (w *rollupSource) Seek(ctx context.Context, partition string, _ sluice.Star
 	}
 	switch {
 	case p.position.Sequence < 0:
-		p.from = time.Time{} // from the very first event on
+		p.from = time.Time{} // from the very first event
 	case p.position.Sequence < b.First && !b.LastEnqueued.Before(p.from):
-		p.truncated = true // the log reaches back less far
+		p.truncated = true // retention is shorter than keep
 	}
 	r.mu.Lock()
 	p.incarnation = r.incarnation
@@ -135,7 +135,7 @@ func (r *rollupWorker) partition(partition string) *rollupPartition {
 	return r.partitions[partition]
 }
 
-// rollupOf is the partition's memory, which begins with its first event.
+// rollupOf returns the partition's statistics, which begin with its first event.
 func (r *rollupWorker) rollupOf(p *rollupPartition, first *sluice.Event) *rollup.Partition {
 	if p.groups == nil {
 		if p.truncated {
@@ -156,15 +156,15 @@ func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 	m := r.rollupOf(p, b.Events[0])
 	var sums RollupStats
 	for _, e := range b.Events {
-		f, unread, err := r.config.event(e, p.row, p.picked)
+		f, badStamp, err := r.config.event(e, p.row, p.picked)
 		if err != nil {
 			sums.Malformed++
 			r.report(b.Partition, b.Epoch, sluice.Reject(fmt.Errorf("event %d does not count: %w", e.Sequence, err)))
 			continue
 		}
-		if unread != nil && !p.badStampReported {
+		if badStamp != nil && !p.badStampReported {
 			p.badStampReported = true
-			r.report(b.Partition, b.Epoch, fmt.Errorf("stamp of event %d: %w: repeats can't be told by such stamps, see who sets the properties named sluice-*", e.Sequence, unread))
+			r.report(b.Partition, b.Epoch, fmt.Errorf("stamp of event %d cannot be parsed: %w: duplicates of it are not detected; check which sender sets the properties named sluice-*", e.Sequence, badStamp))
 		}
 		outcome, err := m.Add(f)
 		if err != nil {
@@ -209,7 +209,7 @@ func (r *rollupWorker) released(lease sluice.Lease, _ error) {
 	delete(r.partitions, lease.Partition)
 }
 
-// setPosition notes up to where memory has come.
+// setPosition records how far a partition was read, and whether that is published.
 func (r *rollupWorker) setPosition(p *rollupPartition, to sluice.Position, published bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,8 +228,8 @@ func (r *rollupWorker) addStats(more RollupStats) {
 	s.Published += more.Published
 }
 
-// publish sends the groups that have changed, and returns when all have been
-// accepted: nothing of a group overtakes what was sent of it before.
+// publish sends the groups that have changed, and returns when all messages are
+// accepted, so that messages of one group stay in order.
 func (r *rollupWorker) publish(ctx context.Context, p *rollupPartition, partition string, epoch int64, to sluice.Position) error {
 	changed := p.groups.Changed()
 	messages := make([]*sender.Message, len(changed))
@@ -239,7 +239,7 @@ func (r *rollupWorker) publish(ctx context.Context, p *rollupPartition, partitio
 			return err
 		}
 	}
-	const most = 10_000 // in flight
+	const most = 10_000 // messages in flight
 	for len(messages) > 0 {
 		n := min(len(messages), most)
 		if err := r.send(ctx, partition, epoch, messages[:n]); err != nil {
@@ -251,21 +251,21 @@ func (r *rollupWorker) publish(ctx context.Context, p *rollupPartition, partitio
 	return nil
 }
 
-// send sends messages until all are accepted or ctx ends. One that the hub
-// refuses for good is told and passed over.
+// send sends messages until all are accepted or ctx ends. A message that the hub
+// rejects is reported and skipped.
 func (r *rollupWorker) send(ctx context.Context, partition string, epoch int64, messages []*sender.Message) error {
 	wait := max(r.retry.min, 100*time.Millisecond)
 	for {
 		results := make([]error, len(messages))
-		var flying sync.WaitGroup
+		var inFlight sync.WaitGroup
 		for i, m := range messages {
-			flying.Add(1)
-			r.sink.Submit(ctx, m, func(so sluice.WriteResult) {
-				results[i] = so.Err
-				flying.Done()
+			inFlight.Add(1)
+			r.sink.Submit(ctx, m, func(result sluice.WriteResult) {
+				results[i] = result.Err
+				inFlight.Done()
 			})
 		}
-		flying.Wait()
+		inFlight.Wait()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -277,7 +277,7 @@ func (r *rollupWorker) send(ctx context.Context, partition string, epoch int64, 
 			case err == nil:
 				accepted++
 			case errors.Is(err, sluice.ErrRejected):
-				r.report(partition, epoch, fmt.Errorf("figures of %s are not published: %w", messages[i].Key, err))
+				r.report(partition, epoch, fmt.Errorf("statistics of %s are not published: %w", messages[i].Key, err))
 			default:
 				failure, again = err, append(again, messages[i])
 			}
@@ -304,7 +304,8 @@ func (r *rollupWorker) report(partition string, epoch int64, err error) {
 	}
 }
 
-// Read implements [Checkpoints] with what this process has published.
+// Read implements [Checkpoints]: it returns the positions up to which this process
+// has published.
 func (r *rollupWorker) Read(context.Context, sluice.Group) ([]sluice.Checkpoint, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -319,11 +320,11 @@ func (r *rollupWorker) Read(context.Context, sluice.Group) ([]sluice.Checkpoint,
 
 // Reset implements [Checkpoints].
 func (r *rollupWorker) Reset(context.Context, sluice.Group, string, string, sluice.Position) (int64, error) {
-	return 0, errors.New("a memory has no checkpoints: it is read anew at every start")
+	return 0, errors.New("a pipeline with memory has no checkpoints: it reads the hub again at every start")
 }
 
-// RollupStats tells what a pipeline that is [Pipeline.Rollup] has done; of others
-// there is nothing to tell.
+// RollupStats returns the statistics of a [Pipeline.Rollup], zeros for other
+// pipelines.
 func (parts *Parts) RollupStats() RollupStats {
 	if parts.rollup == nil {
 		return RollupStats{}

@@ -32,7 +32,7 @@ func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
 		group := func(name string) func(strictyaml.Node) {
 			return func(n strictyaml.Node) {
 				if len(t.group) > 0 {
-					n.Fail("needs one of key and session: a message of a session goes by that")
+					n.Fail("needs one of key and session: a message with a session has no other key")
 				}
 				t.session = name == "session"
 				t.readGroup(name, n)
@@ -49,8 +49,8 @@ func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
 	case e.at == nil:
 		n.Fail("needs one of connection (write ${SERVICEBUS_CONNECTION_STRING}) and namespace (with credential: default)")
 	case e.connection != "":
-		// The string has the same form for both services. Its own errors may tell
-		// what is in it.
+		// The string has the same form for both services. The SDK's error is not
+		// returned, because it may quote the string.
 		if _, err := azeventhubs.ParseConnectionString(e.connection); err != nil {
 			e.at.Fail("not a connection string: copy the whole string, Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…")
 		}

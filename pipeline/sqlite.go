@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/otel/trace"
-	_ "modernc.org/sqlite" // for a look that creates nothing
+	_ "modernc.org/sqlite" // the driver "sqlite", for inspect
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
@@ -21,13 +21,13 @@ import (
 
 type sqliteDatabase struct{ path string }
 
-// SQLite's kinds of column are its affinities,
+// sqliteDialect's kinds of column are SQLite's affinities,
 // https://sqlite.org/datatype3.html#determination_of_column_affinity.
 var sqliteDialect = dialect{
 	parameter: "?",
 	declare: map[columnType]string{
 		typeText: "TEXT", typeInteger: "INTEGER", typeBigint: "INTEGER", typeDouble: "REAL", typeBoolean: "INTEGER",
-		typeNumeric:   "TEXT", // it has no exact decimals
+		typeNumeric:   "TEXT", // SQLite has no exact decimals
 		typeTimestamp: "TEXT", typeBytes: "BLOB", typeJSON: "TEXT",
 	},
 	accepts: map[columnType][]string{
@@ -111,8 +111,8 @@ func (c sqliteCatalog) columns(ctx context.Context, table string) ([]existingCol
 	if !ok {
 		schema, name = "main", table
 	}
-	// hidden: 2 and 3 are generated columns. The primary key of one INTEGER
-	// column numbers itself.
+	// hidden 2 and 3 are generated columns. A primary key of one INTEGER column has
+	// a value by default.
 	rows, err := c.db.QueryContext(ctx,
 		`SELECT name, upper(type), "notnull" AND dflt_value IS NULL AND NOT (pk = 1 AND upper(type) = 'INTEGER'), hidden > 1
 		 FROM pragma_table_xinfo(?, ?)`, name, schema)
@@ -132,7 +132,7 @@ func (c sqliteCatalog) columns(ctx context.Context, table string) ([]existingCol
 	return list, rows.Err()
 }
 
-// affinity is what SQLite makes of a declared type, in upper case.
+// affinity returns the affinity of a declared type, which is in upper case.
 func affinity(declared string) string {
 	holds := func(parts ...string) bool {
 		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(declared, part) })
@@ -155,7 +155,7 @@ func (c sqliteCatalog) create(ctx context.Context, sql string) error {
 	return err
 }
 
-// parameters has SQLite explain the statement, which compiles it.
+// parameters runs EXPLAIN on the statement, which compiles it.
 func (c sqliteCatalog) parameters(ctx context.Context, sql string, count int) ([]string, error) {
 	rows, err := c.db.QueryContext(ctx, "EXPLAIN "+sql, make([]any, count)...)
 	if err != nil {

@@ -242,14 +242,14 @@ func TestSQLiteTarget(t *testing.T) {
 	for name, c := range map[string]struct {
 		table, target, want string
 	}{
-		"missing": {"", strings.Replace(flightsTarget, create, "create: false", 1), "there is no table flights: create it, or say create: true"},
+		"missing": {"", strings.Replace(flightsTarget, create, "create: false", 1), "table flights does not exist: create it, or set create: true"},
 		"column":  {"CREATE TABLE flights (hub_partition TEXT, sequence_number INTEGER, date TEXT)", flightsTarget, "table flights has no column delay: it has hub_partition, sequence_number, date"},
 		"type": {"CREATE TABLE flights (hub_partition TEXT, sequence_number INTEGER, date TEXT, delay VARCHAR(5))", flightsTarget,
 			"table flights: column delay is TEXT, which can't hold the mapping's integer: change one of them"},
 		"must": {"CREATE TABLE flights (id INTEGER PRIMARY KEY, hub_partition TEXT, sequence_number INTEGER, date TEXT, delay INTEGER, origin TEXT NOT NULL)", flightsTarget,
 			"table flights: column origin must have a value and has no default: add it to the mapping"},
 		"generated": {"CREATE TABLE flights (hub_partition TEXT, sequence_number INTEGER, date TEXT, delay INTEGER AS (1))", flightsTarget,
-			"table flights: column delay is generated and takes no values: take it out of the mapping"},
+			"table flights: column delay is generated and takes no values: remove it from the mapping"},
 		"statement": {"", "  statement: {sql: 'INSERT INTO nowhere VALUES (:a)', parameters: {a: key}}\n", "prepare the statement: SQL logic error: no such table: nowhere (1)"},
 		"fits":      {"CREATE TABLE flights (id INTEGER PRIMARY KEY NOT NULL, Hub_Partition TEXT, sequence_number INT, date CLOB, delay, made TEXT NOT NULL DEFAULT 'now')", flightsTarget, ""},
 	} {

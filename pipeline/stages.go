@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// sharedKeys is what the top of a file with stages says for all that don't say
-// something else: values by key.
+// sharedKeys are keys at the top of a file with stages, by name. They apply to each
+// stage that does not set the key itself.
 type sharedKeys map[string]strictyaml.Node
 
-// sharedKeyNames are what may stand there, besides the hubs' namespace.
+// sharedKeyNames are the keys that may be shared, besides the hubs' namespace.
 var sharedKeyNames = []string{"partitions", "lease", "batch", "retry", "database"}
 
-// read is the file's top.
+// read reads the whole file.
 func (f *File) read(n strictyaml.Node) {
 	if !n.Has("stages") {
 		p := &Pipeline{Name: nameOf(f.Path)}
@@ -35,12 +35,12 @@ func (f *File) read(n strictyaml.Node) {
 		keys[key] = func(n strictyaml.Node) { shared[key] = n }
 	}
 	n.Object(keys)
-	if stages == nil { // told already
+	if stages == nil { // reported already
 		return
 	}
 	stages.Each(func(name string, n strictyaml.Node) {
 		if !stageName.MatchString(name) {
-			n.Fail("not a name for a stage: write up to 63 letters, digits, - and _")
+			n.Fail("not a valid name for a stage: write up to 63 letters, digits, - and _")
 		}
 		p := &Pipeline{Name: name, hub: hub{namespace: ns}}
 		p.read(n, shared)
@@ -53,7 +53,7 @@ func (f *File) read(n strictyaml.Node) {
 
 var stageName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}$`)
 
-// add adds a stage, which must not take another's events away.
+// add adds a stage. Two stages must not read a hub in the same consumer group.
 func (f *File) add(p *Pipeline, n strictyaml.Node) {
 	i := slices.IndexFunc(f.Stages, func(o *Pipeline) bool { return o.Group == p.Group })
 	if i >= 0 && p.Group != (sluice.Group{}) {
@@ -62,7 +62,7 @@ func (f *File) add(p *Pipeline, n strictyaml.Node) {
 	f.Stages = append(f.Stages, p)
 }
 
-// fill reads the keys that a stage lacks from what all stages share.
+// fill reads the keys that a stage does not have from the shared ones.
 func (shared sharedKeys) fill(n strictyaml.Node, keys strictyaml.Keys) {
 	for _, key := range slices.Sorted(maps.Keys(shared)) {
 		if !n.Has(key) && keys[key] != nil {

@@ -7,25 +7,26 @@ import (
 	"strings"
 )
 
-// statement is SQL whose named parameters were replaced by numbered ones.
+// statement is an SQL statement whose named parameters were replaced by numbered
+// ones.
 type statement struct {
 	text  string
 	names []string // of the parameters, in the order of their numbers
 }
 
-// allowedVerbs are what a statement may begin with: what changes rows and leaves the
-// transaction alone.
+// allowedVerbs are the first words that a statement may have. They change rows and
+// leave the transaction open.
 var allowedVerbs = []string{"insert", "update", "delete", "merge", "replace", "with", "select"}
 
-// parseStatement finds the parameters (:name) of one SQL statement, which are
-// those outside of strings, quoted names and comments. A double colon is a cast.
+// parseStatement finds the parameters (:name) of one SQL statement, outside of
+// strings, quoted names and comments. A double colon is a cast.
 func parseStatement(sql string, d *dialect) (statement, error) {
 	s := sqlScanner{rest: sql, dialect: d}
 	if err := s.run(); err != nil {
 		return statement{}, err
 	}
 	if !slices.Contains(allowedVerbs, s.verb) {
-		return statement{}, fmt.Errorf("begins with %q: only %s leave the transaction whole", s.verb, strings.Join(allowedVerbs, ", "))
+		return statement{}, fmt.Errorf("begins with %q: write one of %s, which leave the transaction open", s.verb, strings.Join(allowedVerbs, ", "))
 	}
 	return statement{s.out.String(), s.names}, nil
 }
@@ -48,7 +49,7 @@ func (s *sqlScanner) run() error {
 	return nil
 }
 
-// next reads one token, or one byte of no meaning.
+// next reads one token, or one byte of no relevance.
 func (s *sqlScanner) next() error {
 	c := s.rest[0]
 	if strings.IndexByte(" \t\r\n", c) >= 0 {
@@ -59,7 +60,7 @@ func (s *sqlScanner) next() error {
 		s.take(n)
 		return nil
 	} else if n < 0 {
-		return errors.New("a comment has no end")
+		return errors.New("a comment is not closed")
 	}
 	if s.ended {
 		return errors.New("more than one statement: write one")
@@ -67,7 +68,7 @@ func (s *sqlScanner) next() error {
 	word := wordLen(s.rest)
 	switch {
 	case c == ';':
-		// Dropped: drivers differ in whether they like it.
+		// Dropped, because not every driver accepts it.
 		s.rest, s.ended = s.rest[1:], true
 		return nil
 	case word > 0:
@@ -80,7 +81,7 @@ func (s *sqlScanner) next() error {
 		tag := s.dollarTag()
 		end := strings.Index(s.rest[len(tag):], tag)
 		if end < 0 {
-			return fmt.Errorf("a text begun by %s has no end", tag)
+			return fmt.Errorf("a string that begins with %s is not closed", tag)
 		}
 		s.take(len(tag) + end + len(tag))
 		return nil
@@ -102,8 +103,8 @@ func (s *sqlScanner) take(n int) {
 	s.rest = s.rest[n:]
 }
 
-// word reads a keyword or name, or what in PostgreSQL marks a text with
-// backslash escapes.
+// word reads a keyword or name, or PostgreSQL's prefix E of a string with backslash
+// escapes.
 func (s *sqlScanner) word(n int) error {
 	if s.verb == "" {
 		s.verb = strings.ToLower(s.rest[:n])
@@ -116,7 +117,7 @@ func (s *sqlScanner) word(n int) error {
 	return nil
 }
 
-// quoted reads a text or a quoted name, in which the quote itself is doubled.
+// quoted reads a string or a quoted name. A quote inside it is written twice.
 func (s *sqlScanner) quoted(quote byte, escapes bool) error {
 	for i := 1; i < len(s.rest); i++ {
 		switch {
@@ -133,8 +134,8 @@ func (s *sqlScanner) quoted(quote byte, escapes bool) error {
 	return fmt.Errorf("%.20q has no closing %c", s.rest, quote)
 }
 
-// comment returns the length of the comment here; 0 if there is none, -1 if it
-// has no end. Comments of PostgreSQL lie in each other.
+// comment returns the length of a comment here, 0 if there is none, and -1 if it is
+// not closed. PostgreSQL's comments can be nested.
 func (s *sqlScanner) comment() int {
 	if strings.HasPrefix(s.rest, "--") {
 		if n := strings.IndexByte(s.rest, '\n'); n >= 0 {
@@ -164,7 +165,7 @@ func (s *sqlScanner) comment() int {
 	return -1
 }
 
-// dollarTag returns the $tag$ that begins a text of PostgreSQL here.
+// dollarTag returns the $tag$ that begins a string of PostgreSQL here.
 func (s *sqlScanner) dollarTag() string {
 	n := 1 + wordLen(s.rest[1:])
 	if n < len(s.rest) && s.rest[n] == '$' {
@@ -183,8 +184,8 @@ func (s *sqlScanner) parameter(name string) {
 	s.rest = s.rest[1+len(name):]
 }
 
-// placeholder tells whether a parameter in the database's own notation begins
-// here: it would be bound to whatever has its number.
+// placeholder reports whether a parameter in the database's own notation begins
+// here. It would be bound to the named parameter with its number.
 func placeholder(text string, d *dialect) bool {
 	if len(text) < 2 {
 		return text == "?" && !d.postgres
@@ -195,7 +196,7 @@ func placeholder(text string, d *dialect) bool {
 	return text[0] == '?' || (text[0] == '@' || text[0] == '$') && wordLen(text[1:]) > 0
 }
 
-// wordLen is the length of the name or keyword that text begins with.
+// wordLen returns the length of the name or keyword at the start of text.
 func wordLen(text string) int {
 	if text == "" || text[0] >= '0' && text[0] <= '9' {
 		return 0

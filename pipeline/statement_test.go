@@ -23,8 +23,8 @@ func TestParseStatement(t *testing.T) {
 		{"SELECT a[1:2], b -> 'x', b ? 'y'", "SELECT a[1:2], b -> 'x', b ? 'y'", `error: "? 'y'": write parameters as :name`, ""},
 		{"SELECT `a:b`, [c:d], :e", "SELECT `a$1`, [c$2], $3", "SELECT `a:b`, [c:d], ?1", ""},
 		{"SELECT 'a", `error: "'a" has no closing '`, `error: "'a" has no closing '`, ""},
-		{"SELECT /* a", "error: a comment has no end", "error: a comment has no end", ""},
-		{"SELECT $a$ x", "error: a text begun by $a$ has no end", `error: "$a$ x": write parameters as :name`, ""},
+		{"SELECT /* a", "error: a comment is not closed", "error: a comment is not closed", ""},
+		{"SELECT $a$ x", "error: a string that begins with $a$ is not closed", `error: "$a$ x": write parameters as :name`, ""},
 		{"SELECT 1; SELECT 2", "error: more than one statement: write one", "error: more than one statement: write one", ""},
 		{"SELECT $1", `error: "$1": write parameters as :name`, "SELECT $1", ""},
 		{"SELECT @a", "SELECT @a", `error: "@a": write parameters as :name`, ""},
@@ -38,7 +38,7 @@ func TestParseStatement(t *testing.T) {
 				want = c.sqlite
 			}
 			if c.sql == "COMMIT" || c.sql == "" {
-				want = `error: begins with "` + strings.ToLower(c.sql) + `": only insert, update, delete, merge, replace, with, select leave the transaction whole`
+				want = `error: begins with "` + strings.ToLower(c.sql) + `": write one of insert, update, delete, merge, replace, with, select, which leave the transaction open`
 			}
 			s, err := parseStatement(c.sql, d)
 			got := s.text

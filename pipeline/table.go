@@ -9,57 +9,57 @@ import (
 	"strings"
 )
 
-// dialect is how a database's SQL differs, as far as pipelines write it.
+// dialect is how the SQL of a database differs, as far as pipelines use it.
 type dialect struct {
 	postgres  bool   // dollar quotes, E'' texts and nested comments, no backticks
-	parameter string // goes before a parameter's number
-	// declare is how a new table's columns are declared.
+	parameter string // the prefix of a parameter's number
+	// declare has the type of a new table's column for each type.
 	declare map[columnType]string
-	// accepts lists the kinds of existing columns that hold a type's values
-	// just as they are. Kinds that are in none of the lists are not judged.
+	// accepts lists the kinds of existing columns that store a type's values
+	// unchanged. Kinds that are in none of the lists are not checked.
 	accepts map[columnType][]string
 }
 
-// catalog is what is asked of a database before events are written to it.
+// catalog answers what a target must know of a database before it writes to it.
 type catalog interface {
 	// columns lists a table's columns, none if there is no such table.
 	columns(ctx context.Context, table string) ([]existingColumn, error)
-	// create runs a CREATE TABLE, which another process may do at the same time.
+	// create runs a CREATE TABLE. Another process may do the same at the same time.
 	create(ctx context.Context, sql string) error
-	// parameters prepares a statement with so many parameters, and returns
-	// their kinds, nil if the database has no notion of them.
+	// parameters prepares a statement with count parameters, and returns their
+	// kinds, nil if the database does not know them.
 	parameters(ctx context.Context, sql string, count int) ([]string, error)
 }
 
-// existingColumn is a column that a table has.
+// existingColumn is a column of an existing table.
 type existingColumn struct {
 	name      string
 	kind      string // as dialect.accepts calls it
-	required  bool   // a row must give it a value
-	generated bool   // a row can't give it one: it is generated
+	required  bool   // it is NOT NULL and has no default
+	generated bool   // it takes no values
 }
 
-// prepare checks that the target can take what the mapping gives, and creates
-// a missing table if it may.
+// prepare checks that the target can store the mapping's values, and creates a
+// missing table if it may.
 func (t *target) prepare(ctx context.Context, c catalog, mayCreate bool) error {
 	if t.statement.text != "" {
 		return t.checkStatement(ctx, c)
 	}
 	columns, err := c.columns(ctx, t.table)
 	if err != nil {
-		return fmt.Errorf("look at table %s: %w", t.table, err)
+		return fmt.Errorf("inspect table %s: %w", t.table, err)
 	}
 	if len(columns) == 0 {
 		switch {
 		case !t.create:
-			return fmt.Errorf("there is no table %s: create it, or say create: true", t.table)
+			return fmt.Errorf("table %s does not exist: create it, or set create: true", t.table)
 		case !mayCreate:
 			return nil
 		}
-		// Another process may be quicker, perhaps with another mapping.
+		// Another process may be faster, perhaps with another mapping.
 		failed := c.create(ctx, t.definition())
 		if columns, err = c.columns(ctx, t.table); err != nil || len(columns) == 0 {
-			return fmt.Errorf("create table %s: %w", t.table, cmp.Or(failed, err, errors.New("it is not there afterwards")))
+			return fmt.Errorf("create table %s: %w", t.table, cmp.Or(failed, err, errors.New("it does not exist afterwards")))
 		}
 	}
 	return t.checkTable(columns)
@@ -83,7 +83,7 @@ func (t *target) checkTable(columns []existingColumn) error {
 		}
 		e := columns[i]
 		if e.generated {
-			return fmt.Errorf("table %s: column %s is generated and takes no values: take it out of the mapping", t.table, e.name)
+			return fmt.Errorf("table %s: column %s is generated and takes no values: remove it from the mapping", t.table, e.name)
 		}
 		if !t.dialect.fits(c.typ, e.kind) {
 			return fmt.Errorf("table %s: column %s is %s, which can't hold the mapping's %s: change one of them", t.table, e.name, e.kind, c.typ)
@@ -98,7 +98,7 @@ func (t *target) checkTable(columns []existingColumn) error {
 	return nil
 }
 
-// sameName compares names of columns: SQLite's know no case.
+// sameName compares names of columns. SQLite ignores case.
 func (t *target) sameName(a, b string) bool {
 	return a == b || !t.dialect.postgres && strings.EqualFold(a, b)
 }
@@ -125,7 +125,7 @@ func (t *target) checkStatement(ctx context.Context, c catalog) error {
 	return nil
 }
 
-// fits tells whether columns of a kind hold values of a type just as they are.
+// fits reports whether columns of a kind store values of a type unchanged.
 func (d *dialect) fits(t columnType, kind string) bool {
 	if slices.Contains(d.accepts[t], kind) {
 		return true
@@ -138,7 +138,7 @@ func (d *dialect) fits(t columnType, kind string) bool {
 	return true
 }
 
-// quoteTable quotes a table's name, with or without its schema's.
+// quoteTable quotes a table's name, with or without a schema.
 func quoteTable(table string) string {
 	if schema, name, ok := strings.Cut(table, "."); ok {
 		return quoteName(schema) + "." + quoteName(name)
@@ -148,7 +148,7 @@ func quoteTable(table string) string {
 
 func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// emptyCatalog is that of a database that is still to be created.
+// emptyCatalog is the catalog of a database that does not exist yet.
 type emptyCatalog struct{}
 
 func (emptyCatalog) columns(context.Context, string) ([]existingColumn, error) { return nil, nil }

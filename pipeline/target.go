@@ -13,13 +13,13 @@ import (
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
-// target is where a pipeline's events go: into a table, or through a statement.
+// target is a target in a database: a table or a statement.
 type target struct {
 	dialect   *dialect
 	mapping   *mapping
 	table     string // as the file names it, perhaps with a schema
 	create    bool
-	statement statement // if there is no table
+	statement statement // empty if there is a table
 }
 
 // maxColumns is PostgreSQL's limit, below SQLite's.
@@ -27,7 +27,7 @@ const maxColumns = 1600
 
 func (p *Pipeline) readTarget(n strictyaml.Node) {
 	p.places.target = n.Place()
-	p.target.dialect = &postgresDialect // of an unknown database, so that the rest is read too
+	p.target.dialect = &postgresDialect // if the database is invalid, so that the rest is checked too
 	if p.database != nil {
 		p.target.dialect = p.database.dialect()
 	}
@@ -71,21 +71,21 @@ func (t *target) readTable(n strictyaml.Node) {
 		}
 	}
 	if strings.HasPrefix(strings.ToLower(parts[len(parts)-1]), "sluice_") {
-		n.Fail("%s: names that begin with sluice_ are for Sluice's own tables", n.Shown())
+		n.Fail("%s: names that begin with sluice_ are reserved for Sluice's own tables", n.Shown())
 		return
 	}
 	t.table = table
 }
 
-// checkName bounds names to what both databases keep whole.
+// checkName checks that a name fits both databases: PostgreSQL truncates longer ones.
 func checkName(name string) error {
 	switch {
 	case name == "":
-		return errors.New("a name is empty")
+		return errors.New("the name is empty")
 	case len(name) > 63:
-		return errors.New("a name of more than 63 bytes")
+		return errors.New("the name has more than 63 bytes")
 	case strings.ContainsFunc(name, unicode.IsControl):
-		return errors.New("a name with a control character")
+		return errors.New("the name has a control character")
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func readColumns(n strictyaml.Node) []column {
 	return columns
 }
 
-// read reads `name: body.path`, or the long form with type and the rest.
+// read reads `name: body.path`, or the long form with type, required and default.
 func (c *column) read(n strictyaml.Node) bool {
 	if !n.IsMapping() {
 		if !c.readFrom(n) {
@@ -134,7 +134,7 @@ func (c *column) read(n strictyaml.Node) bool {
 	if !slices.Contains(types, c.typ) {
 		return n.Fail("%s can't become %s: write one of %s", c.from, c.typ, joined(types))
 	}
-	if c.from.field == fieldBody && c.typ == typeJSON { // the path to the whole
+	if c.from.field == fieldBody && c.typ == typeJSON { // the empty path, which is checked to be JSON
 		c.from = origin{field: fieldPath}
 	}
 	c.required = !c.from.optional() && fallback == nil
@@ -145,7 +145,7 @@ func (c *column) read(n strictyaml.Node) bool {
 		return true
 	}
 	if c.required {
-		return n.Fail("is required and has a default: leave one out")
+		return n.Fail("is required and has a default: remove one of them")
 	}
 	return c.readDefault(*fallback)
 }
@@ -163,7 +163,7 @@ func (c *column) readFrom(n strictyaml.Node) bool {
 	return true
 }
 
-// readDefault reads a default, which is converted as a text in an event is.
+// readDefault reads a default, which is converted like a string in an event.
 func (c *column) readDefault(n strictyaml.Node) bool {
 	var literal string
 	if !n.Text(&literal) {
@@ -218,7 +218,8 @@ func (t *target) readStatement(n strictyaml.Node) {
 	t.statement, t.mapping = s, newMapping("parameter", columns)
 }
 
-// nearestOf is the end of a message that proposes the parameter most like name.
+// nearestOf returns the end of a message that suggests the parameter most similar
+// to name.
 func nearestOf(name string, declared []column) string {
 	names := make([]string, len(declared))
 	for i, c := range declared {

@@ -309,8 +309,8 @@ func TestStagesInOneProcess(t *testing.T) {
 		code int
 		want string
 	}{
-		"no stage":           {[]string{"checkpoints", "list", "--config", config}, 2, "has several stages, say which: clean, figures, table"},
-		"unknown stage":      {[]string{"run", config, "--stage", "clena"}, 2, `has no stage "clena": there is clean, figures, table`},
+		"no stage":           {[]string{"checkpoints", "list", "--config", config}, 2, "has several stages, name one of them: clean, figures, table"},
+		"unknown stage":      {[]string{"run", config, "--stage", "clena"}, 2, `has no stage "clena": its stages are clean, figures, table`},
 		"memory":             {[]string{"deadletters", "list", "--config", config, "--stage", "figures"}, 1, "stage figures is in memory: it has neither checkpoints nor dead letters"},
 		"history of several": {[]string{"run", config, "--history", "x"}, 2, "--history is of one stage: name it with --stage"},
 	} {

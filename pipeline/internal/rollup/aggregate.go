@@ -2,23 +2,23 @@ package rollup
 
 import "strconv"
 
-// Function is what a figure tells of its values.
+// Function computes a statistic from the values of a group.
 type Function uint8
 
-// The kinds. All but Count pass over events that lack the value, and are null
-// where none has it.
+// All functions except Count ignore events that lack the value, and are null if
+// all do.
 const (
-	Count Function = iota // how many events there are
+	Count Function = iota // the number of events
 	Sum
 	Min
 	Max
-	Avg // the double nearest to the sum divided by how many values there are
+	Avg // the double nearest to the sum divided by the number of values
 )
 
-// Functions are the kinds by name.
+// Functions are the functions by name.
 var Functions = map[string]Function{"count": Count, "sum": Sum, "min": Min, "max": Max, "avg": Avg}
 
-// accumulator is how far a figure has come.
+// accumulator is the state of one statistic.
 type accumulator struct {
 	count  int64
 	result Number
@@ -37,7 +37,7 @@ func (v *accumulator) add(k Function, n *Number) {
 	}
 }
 
-// json writes the figure as JSON.
+// json returns the statistic as JSON.
 func (v *accumulator) json(k Function, events int64) string {
 	switch {
 	case k == Count:

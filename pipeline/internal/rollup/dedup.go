@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// pageBits is how many sequence numbers a page holds: few, so that sparse ones
-// take little.
+// pageBits is the number of sequence numbers in a page. It is small, so that sparse
+// ids take little memory.
 const pageBits = 512
 
 type pageKey struct {
@@ -18,13 +18,13 @@ type pageKey struct {
 
 type page struct {
 	bits [pageBits / 64]uint64
-	last time.Time // when its newest event was enqueued
+	last time.Time // the latest enqueued time of its events
 }
 
-// dedup remembers ids, a bit each where they are dense.
+// dedup is the set of ids that were counted, one bit each where they are dense.
 type dedup map[pageKey]*page
 
-// add notes an id, and tells whether it was new.
+// add adds an id, and reports whether it was new.
 func (s dedup) add(id sluice.CausationID, enqueued time.Time) bool {
 	key := pageKey{id.Source, id.Partition, id.N, id.Sequence / pageBits}
 	p := s[key]
@@ -43,7 +43,7 @@ func (s dedup) add(id sluice.CausationID, enqueued time.Time) bool {
 	return true
 }
 
-// expire drops the pages whose events were all enqueued before a time.
+// expire removes the pages whose events were all enqueued before a time.
 func (s dedup) expire(before time.Time) {
 	for key, p := range s {
 		if p.last.Before(before) {

@@ -7,20 +7,18 @@ import (
 	"strings"
 )
 
-// Number is an exact decimal. The zero value is 0. Numbers don't change; the
-// memory behind them is shared.
+// Number is an exact decimal. The zero value is 0. Numbers are immutable.
 type Number struct {
 	small int64
 	large *big.Rat // instead of small
-	scale int      // digits behind the point of large, at most
+	scale int      // the most digits that large has after the decimal point
 }
 
-// MaxDigits is how many digits a number may have before the point, and how
-// many behind it.
+// MaxDigits is the limit of digits before the decimal point, and of those after it.
 const MaxDigits = 38
 
-// ErrTooLong is what a number of more digits is refused with.
-var ErrTooLong = errors.New("is a number of more than 38 digits before or behind the point")
+// ErrTooLong is the error of a number with more digits.
+var ErrTooLong = errors.New("is a number of more than 38 digits before or after the decimal point")
 
 // ParseNumber reads a plain decimal such as -12.5.
 func ParseNumber(text string) (Number, error) {
@@ -59,7 +57,7 @@ func (n Number) Add(m Number) Number {
 	return Number{large: new(big.Rat).Add(n.rat(), m.rat()), scale: max(n.scale, m.scale)}
 }
 
-// Less tells whether n < m.
+// Less reports whether n < m.
 func (n Number) Less(m Number) bool {
 	if n.large == nil && m.large == nil {
 		return n.small < m.small
@@ -73,7 +71,7 @@ func (n Number) DividedBy(count int64) float64 {
 	return f
 }
 
-// String gives all digits, without zeros behind the last.
+// String returns all digits, without trailing zeros.
 func (n Number) String() string {
 	if n.large == nil {
 		return strconv.FormatInt(n.small, 10)

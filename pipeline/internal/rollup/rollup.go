@@ -1,16 +1,17 @@
-// Package figures keeps sums of a log's events in memory, by group and span of
-// time, such that each published figure is a function of the log alone,
-// whoever read it, and from where on.
+// Package rollup keeps statistics of a log's events in memory, by group and unit of
+// time. Every published statistic is a function of the log alone: it does not depend
+// on who read the log, and from where on.
 //
 // # The rule
 //
 // Every group has a time T, the beginning of its minute, hour or day. An event
-// counts if the log has taken it within [T-Early, T+Late], and no event with
-// its id that counts comes before it: all this is in the log. So what counts for
-// a group lies in a known span of the log. Read from time S on, a group with
-// T-Early >= S has all of it, and is whole; others are held back, as part of
-// them may lie before S. Behind T+Late a group's figures don't change any more,
-// and it is forgotten; and so are ids, once a repeat of them is too late to count.
+// counts if the log enqueued it within [T-Early, T+Late], and no event with its id
+// that counts comes before it. Both follow from the log. So all events that count
+// for a group lie in a known interval of the log. Read from time S on, a group with
+// T-Early >= S has all of its events and is complete. Other groups are not published,
+// because part of their events may lie before S. After T+Late a group does not change
+// any more and is removed. Ids are removed once a duplicate of them would be too late
+// to count.
 package rollup
 
 import (
@@ -21,38 +22,37 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Early is how long before its group's time an event may be enqueued: clocks
-// differ.
+// Early is how long before its group's time an event may be enqueued, because
+// clocks differ.
 const Early = 5 * time.Minute
 
-// MaxGroups is how many groups a memory holds.
+// MaxGroups is the limit of groups in a partition.
 const MaxGroups = 1_000_000
 
-// ErrTooManyGroups is what a group beyond MaxGroups is refused with.
-var ErrTooManyGroups = errors.New("more than 1000000 groups in memory: make fewer, or keep them for a shorter time")
+// ErrTooManyGroups is the error of a group beyond MaxGroups.
+var ErrTooManyGroups = errors.New("more than 1000000 groups in memory: use fewer groups, or a shorter late")
 
-// Event is what a memory takes of an event.
+// Event is what counts of an event.
 type Event struct {
 	Enqueued time.Time
 	Sequence int64
-	ID       *sluice.CausationID // nil: it is no other's repeat
-	Parts    []string            // what names its group, but for the time; without NUL characters
-	Time     time.Time           // its group's
-	Values   []*Number           // one for each figure; nil: it lacks it
+	ID       *sluice.CausationID // nil: it cannot be a duplicate
+	Parts    []string            // the group's values except its time, without NUL characters
+	Time     time.Time           // its group's time
+	Values   []*Number           // one for each statistic; nil: the event lacks it
 }
 
-// Outcome is what became of an event.
+// Outcome is the result of [Partition.Add].
 type Outcome uint8
 
-// The outcomes.
 const (
 	Counted       Outcome = iota
-	Duplicate             // it has been counted under this id
-	OutsideWindow         // it came before T-Early or after T+Late
-	Incomplete            // its group isn't whole
+	Duplicate             // an event with its id has been counted
+	OutsideWindow         // it was enqueued before T-Early or after T+Late
+	Incomplete            // its group is not complete
 )
 
-// Group is a group's figures, as of an event.
+// Group is the statistics of a group, as of an event.
 type Group struct {
 	Parts  []string
 	Time   time.Time
@@ -62,16 +62,16 @@ type Group struct {
 	Version int64
 }
 
-// Partition holds the figures of one partition. It belongs to one goroutine.
+// Partition holds the groups of one partition. It is used by one goroutine.
 type Partition struct {
 	functions []Function
 	late      time.Duration
 
-	from       time.Time // what counts from here on was read; the zero time: everything
-	latest     time.Time // when the log took its newest event
-	nextExpiry time.Time // when to look for what can be forgotten
+	from       time.Time // everything enqueued from here on is read; zero: the whole log
+	latest     time.Time // the latest enqueued time so far
+	nextExpiry time.Time // when to look for groups and ids to remove
 	groups     map[string]*group
-	key        []byte // of the last event's
+	key        []byte // of the last event's group, reused
 	changed    []*group
 	dedup      dedup
 }
@@ -85,16 +85,16 @@ type group struct {
 	changed bool
 }
 
-// New makes the memory of a partition that is read from a time on; the zero
-// time says that it is read from its very first event on.
+// New returns the state of a partition that is read from a time on. The zero time
+// means that it is read from its very first event.
 func New(kinds []Function, late time.Duration, from time.Time) *Partition {
 	return &Partition{functions: kinds, late: late, from: from, groups: map[string]*group{}, dedup: dedup{}}
 }
 
-// Groups is how many groups are in memory.
+// Groups returns the number of groups in memory.
 func (m *Partition) Groups() int { return len(m.groups) }
 
-// Add takes an event in, which must be the log's next.
+// Add adds an event, which must be the log's next.
 func (m *Partition) Add(e *Event) (Outcome, error) {
 	if e.Enqueued.After(m.latest) {
 		m.latest = e.Enqueued
@@ -132,8 +132,8 @@ func (m *Partition) Add(e *Event) (Outcome, error) {
 	return Counted, nil
 }
 
-// Changed returns the groups that have changed since it was last called, in
-// the order in which they did, and forgets what can't change any more.
+// Changed returns the groups that have changed since the last call, in the order in
+// which they did. It removes groups and ids that cannot change any more.
 func (m *Partition) Changed() []Group {
 	list := make([]Group, len(m.changed))
 	for i, g := range m.changed {
@@ -151,11 +151,11 @@ func (m *Partition) Changed() []Group {
 	return list
 }
 
-// expireEvery is how much of the log's time passes between two looks at what
-// can be forgotten.
+// expireEvery is the time between two removals, by the log's clock.
 const expireEvery = time.Minute
 
-// expire allows for times of the log that go back a little.
+// expire removes what cannot change any more. It allows for enqueued times that go
+// back by up to Early.
 func (m *Partition) expire() {
 	for key, g := range m.groups {
 		if g.at.Add(m.late + Early).Before(m.latest) {
