@@ -83,7 +83,7 @@ func TestDemoStagesNoticesWhatIsNotExact(t *testing.T) {
 				}
 			}
 			code, out, errs := invoke(t, "", nil, "demo", "stages", "--once", "--events", "500", "--data", dir)
-			if code != 1 || !strings.Contains(errs, "sluice: not the table that follows from the flights: ") || !strings.Contains(errs, c.want) || strings.Contains(out, "every row") {
+			if code != 1 || !strings.Contains(errs, "sluice: the table differs from the one computed from the flights: ") || !strings.Contains(errs, c.want) || strings.Contains(out, "every row") {
 				t.Errorf("exit code %d:\n%s%s", code, out, errs)
 			}
 		})

@@ -311,8 +311,8 @@ func TestStagesInOneProcess(t *testing.T) {
 	}{
 		"no stage":           {[]string{"checkpoints", "list", "--config", config}, 2, "has several stages, name one of them: clean, figures, table"},
 		"unknown stage":      {[]string{"run", config, "--stage", "clena"}, 2, `has no stage "clena": its stages are clean, figures, table`},
-		"memory":             {[]string{"deadletters", "list", "--config", config, "--stage", "figures"}, 1, "stage figures is in memory: it has neither checkpoints nor dead letters"},
-		"history of several": {[]string{"run", config, "--history", "x"}, 2, "--history is of one stage: name it with --stage"},
+		"memory":             {[]string{"deadletters", "list", "--config", config, "--stage", "figures"}, 1, "stage figures is in memory: it has no checkpoints and no dead letters"},
+		"history of several": {[]string{"run", config, "--history", "x"}, 2, "--history records one stage: choose it with --stage"},
 	} {
 		code, out, errs := invoke(t, t.TempDir(), env, c.args...)
 		if code != c.code || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, c.want) {
