@@ -30,7 +30,7 @@ const (
 	maxTokenLength = 4096
 )
 
-// auth decides who may enter.
+// auth decides which requests may use the dashboard.
 type auth struct {
 	token    [sha256.Size]byte // hashed, so that comparing takes the same time for all lengths
 	required bool              // there is a token
@@ -52,7 +52,7 @@ func newAuth(token string) (*auth, error) {
 	return d, nil
 }
 
-// Who is refused, and why.
+// Why a request is refused.
 var (
 	errSignIn        = errors.New("sign in first")
 	errWrongToken    = errors.New("this token is wrong")
@@ -77,8 +77,8 @@ func (d *auth) authenticate(r *http.Request) error {
 	return errSignIn
 }
 
-// forwarded tells whether a proxy on this machine says that it speaks for
-// somebody else.
+// forwarded reports whether a proxy on this machine forwards the request for
+// another client.
 func forwarded(r *http.Request) bool {
 	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
 		if r.Header.Get(name) != "" {
@@ -98,7 +98,7 @@ func presented(r *http.Request) (string, bool) {
 	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
 }
 
-// login compares a token. Who has tried too often is not told whether it is right.
+// login compares a token. After too many attempts the result does not say whether it is right.
 func (d *auth) login(token string, from netip.Addr) error {
 	hash := sha256.Sum256([]byte(token))
 	right := subtle.ConstantTimeCompare(hash[:], d.token[:]) == 1
@@ -170,7 +170,7 @@ func remote(r *http.Request) netip.Addr {
 	return at.Addr()
 }
 
-// loopback tells whether an address, with a port or without, is this
+// loopback reports whether an address, with a port or without, is this
 // machine's own. Of names only localhost is: another could be made to lead
 // here by whoever owns it.
 func loopback(address string) bool {

@@ -23,13 +23,13 @@ const (
 	// certLifetime is how long a certificate of one's own is good: what browsers
 	// accept at most.
 	certLifetime = 397 * 24 * time.Hour
-	// renewBefore is how long before its end it is made anew.
+	// renewBefore is how long before its end it is replaced.
 	renewBefore = 30 * 24 * time.Hour
 	// certCheckEvery is how often the files of a certificate are looked at.
 	certCheckEvery = time.Minute
 )
 
-// certSource hands out a certificate and sees that it is the newest. It is safe
+// certSource returns a certificate and keeps it current. It is safe
 // for concurrent use.
 type certSource struct {
 	load func(now time.Time) (*tls.Certificate, error)
@@ -54,7 +54,7 @@ func (k *certSource) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return nil, err
 	}
 	if err != nil {
-		k.log.Error("dashboard: the certificate in use is kept", "until", k.current.Leaf.NotAfter, "error", err)
+		k.log.Error("dashboard: certificate not reloaded, keeping the one in use", "until", k.current.Leaf.NotAfter, "error", err)
 	} else {
 		k.current = c
 	}
@@ -62,8 +62,8 @@ func (k *certSource) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return k.current, nil
 }
 
-// certFromFiles is a keeper of a certificate in files, which may be replaced while it
-// is in use.
+// certFromFiles returns a source of a certificate in files, which may be replaced
+// while it is in use.
 func certFromFiles(cert, key string, log *slog.Logger) *certSource {
 	return &certSource{log: log, load: func(time.Time) (*tls.Certificate, error) {
 		c, err := tls.LoadX509KeyPair(cert, key)
@@ -74,8 +74,9 @@ func certFromFiles(cert, key string, log *slog.Logger) *certSource {
 	}}
 }
 
-// selfSignedCert is a keeper of a self-signed certificate for some names and addresses,
-// kept in a directory and made anew before it ends, or when they change.
+// selfSignedCert returns a source of a self-signed certificate for some names and
+// addresses. It is kept in a directory, and replaced before it ends or when they
+// change.
 func selfSignedCert(dir string, names []string, log *slog.Logger) *certSource {
 	names = slices.Sorted(slices.Values(names))
 	return &certSource{log: log, load: func(now time.Time) (*tls.Certificate, error) {
@@ -85,14 +86,14 @@ func selfSignedCert(dir string, names []string, log *slog.Logger) *certSource {
 			return c, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStale) {
-			return nil, fmt.Errorf("certificate of the dashboard's own: %w: remove the file to have it made anew", err)
+			return nil, fmt.Errorf("self-signed certificate: %w: remove the file, and a new one is created", err)
 		}
 		text, err := selfSigned(names, now)
 		if err == nil {
 			err = writeCert(path, text)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("certificate of the dashboard's own: %w", err)
+			return nil, fmt.Errorf("self-signed certificate: %w", err)
 		}
 		pair, err := tls.X509KeyPair(text, text)
 		return &pair, err

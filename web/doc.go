@@ -3,10 +3,9 @@
 //
 // A [Dashboard] shows pipelines, each by the seams that it is made of and by a
 // [Meter], an observer that the consumer is given. It is an http.Handler;
-// [Dashboard.Listen] serves it by itself. A [PausableSource] around the source lets a
-// person pause partitions.
+// [Dashboard.Listen] makes a server of it. A [PausableSource] around the source lets an
+// operator pause partitions.
 //
-// Who may see it: with a token, whoever has signed in. Without one only this
-// machine, by its loopback addresses; whatever comes from further away is
-// refused.
+// With a token, only a browser that has signed in may see it. Without one, only
+// this machine may, by its loopback addresses; other requests are refused.
 package web

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// journalEntry is something worth telling a person; alike ones that follow each
+// journalEntry is an event that an operator should see; alike ones that follow each
 // other closely are one.
 type journalEntry struct {
 	First     int64  `json:"first"` // Unix milliseconds
@@ -23,9 +23,9 @@ type journalEntry struct {
 }
 
 const (
-	// maxEntries is how many happenings a journal holds.
+	// maxEntries is how many entries a journal holds.
 	maxEntries = 40
-	// mergeWithin is how long one happening takes up more of its kind.
+	// mergeWithin is how long an entry counts more of its kind.
 	mergeWithin = 5 * time.Second
 )
 

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How often one address may try a token in vain: at first, and then once every
+// How often one address may try a wrong token: a burst first, and then once every
 // so often.
 const (
 	loginBurst = 5
@@ -17,11 +17,12 @@ const (
 	maxAddresses = 4096
 )
 
-// loginLimiter slows down guessing, for each address by itself: nobody is kept out
-// for what others do. Against many that guess together a token has its length.
+// loginLimiter slows down guessing, for each address by itself: nobody is locked out by the
+// attempts of others. Against many addresses that guess together the length of the
+// token protects.
 type loginLimiter struct {
 	mu       sync.Mutex
-	limiters map[netip.Prefix]*rate.Limiter // of those that have tried in vain
+	limiters map[netip.Prefix]*rate.Limiter // of addresses that tried a wrong token
 }
 
 // allow tells whether an attempt counts, which was right or was not.

@@ -14,7 +14,7 @@ import (
 // paused partition hands out nothing until it is resumed. The consumer keeps
 // the partition's lease meanwhile, so that no other takes it, and goes on
 // with retries of dead letters whose bodies are stored. What was read before
-// is delivered still: up to twice [sluice.Config.MaxBatch] events, or what is
+// is still delivered: up to twice [sluice.Config.MaxBatch] events, or what is
 // in flight. A pause ends with the process.
 type PausableSource struct {
 	driver.Source
@@ -23,7 +23,7 @@ type PausableSource struct {
 	paused map[string]chan struct{} // closed when the partition is resumed
 }
 
-// NewPausableSource makes a gate before a source.
+// NewPausableSource makes a source whose partitions can be paused.
 func NewPausableSource(source driver.Source) *PausableSource {
 	return &PausableSource{Source: source, paused: map[string]chan struct{}{}}
 }
@@ -37,7 +37,7 @@ func (g *PausableSource) Pause(partition string) {
 	}
 }
 
-// Resume lets a partition go on.
+// Resume ends the pause of a partition.
 func (g *PausableSource) Resume(partition string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

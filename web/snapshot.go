@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// snapshotEvery is the time between two frames.
+	// snapshotEvery is the time between two snapshots.
 	snapshotEvery = time.Second
 	// rateSeconds is how many seconds a rate is an average of.
 	rateSeconds = 5
 )
 
-// snapshot is what a pipeline looks like at one moment, drawn once for all who
-// watch.
+// snapshot is the state of a pipeline at one moment, rendered once for all browsers
+// that watch.
 type snapshot struct {
 	number  int64
 	shape   int64 // the frame in which partitions last came or went
@@ -50,7 +50,7 @@ type row struct {
 	Error        string  `json:"error,omitempty"`
 }
 
-// summary is all else.
+// summary is the rest of a snapshot: what is not about a single partition.
 type summary struct {
 	Now       int64          `json:"now"` // Unix milliseconds
 	Streaming bool           `json:"streaming"`
