@@ -1,4 +1,4 @@
-// Package humanize writes numbers, durations and texts as people read them.
+// Package humanize formats numbers, durations and texts for people.
 package humanize
 
 import (
@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Count writes a number as people read it: 1,234,567.
+// Count formats a number with separators: 1,234,567.
 func Count[N int | int64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	sign := ""
@@ -28,7 +28,7 @@ func Count[N int | int64](n N) string {
 	return b.String()
 }
 
-// Plural is the count with the noun in the form that goes with it.
+// Plural formats a count with its noun: 1 event, 2 events.
 func Plural[N int | int64](n N, one, many string) string {
 	if n == 1 {
 		return Count(n) + " " + one
@@ -36,7 +36,7 @@ func Plural[N int | int64](n N, one, many string) string {
 	return Count(n) + " " + many
 }
 
-// Span writes a duration in the two largest units that matter: 1m5s, 340ms.
+// Span formats a duration in its two largest units: 1m5s, 340ms.
 func Span(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -49,7 +49,7 @@ func Span(d time.Duration) string {
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }
 
-// Shorten makes one line of a text, of at most so many characters.
+// Shorten returns a text on one line, without control characters, cut to at most so many characters.
 func Shorten(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
