@@ -1,4 +1,4 @@
-// Package sluiceotel tells OpenTelemetry what a consumer does: metrics from the
+// Package sluiceotel exports what a consumer does to OpenTelemetry: metrics from the
 // engine's observations, and spans of what handlers do, joined to the traces of
 // those who sent the events.
 //
@@ -12,7 +12,7 @@
 // All have the attributes messaging.system, messaging.destination.name (the
 // hub), messaging.consumer.group.name and messaging.destination.partition.id, by
 // OpenTelemetry's conventions for messaging. Counters begin at 0 with the
-// process; how far a partition is, only the process that has it tells.
+// process; only the process that holds a partition exports its position and lag.
 //
 //	messaging.client.consumed.messages  counter    events fetched from the log
 //	messaging.process.duration          histogram  s, handler and commit of a batch; at least once: the move of the checkpoint

@@ -122,7 +122,7 @@ func readCert(path string, names []string, now time.Time) (*tls.Certificate, err
 	return &c, nil
 }
 
-// writeCert writes the file anew, for its owner alone. A reader never sees half
+// writeCert replaces the file, readable by its owner alone. A reader never sees half
 // of it.
 func writeCert(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -25,7 +25,7 @@ type Config struct {
 	Token string
 	// CertFile and KeyFile are a certificate and its key in PEM; they are read
 	// again when they change. Default: a self-signed certificate, kept under
-	// Dir and made anew a month before it ends.
+	// Dir and replaced a month before it ends.
 	CertFile, KeyFile string
 	// ACME are public host names for which certificates are obtained by ACME,
 	// from Let's Encrypt, whose terms this accepts, and renewed. The listener
@@ -39,7 +39,7 @@ type Config struct {
 	Dir string
 	// Scaling is shown on a page of its own. Default: there is none.
 	Scaling *Scaling
-	// Log is told who signs in, who is refused, and what is done. Default: nobody.
+	// Log gets sign-ins, refused requests and actions. Default: none.
 	Log *slog.Logger
 }
 
@@ -160,7 +160,7 @@ func (d *Dashboard) Run(ctx context.Context) {
 // warnEvery is how often the dashboard looks for warnings.
 const warnEvery = 30 * time.Second
 
-// Warn tells the dashboard of a pipeline's warnings: all that there are.
+// Warn sets a pipeline's warnings: all that there are at present.
 func (d *Dashboard) Warn(pipeline string, warnings []health.Warning) {
 	if s := d.find(pipeline); s != nil {
 		s.view.warn(warnings)

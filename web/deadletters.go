@@ -161,7 +161,7 @@ func filter(search, status string) (sluice.DeadLetterFilter, error) {
 	return f, nil
 }
 
-// conditions tells whether a search is meant as such.
+// conditions reports whether a search is meant as such.
 func conditions(search string) bool {
 	word := search
 	if at := strings.IndexAny(search, "=~"); at >= 0 {

@@ -24,7 +24,7 @@ func (d *Dashboard) serveHistory(w http.ResponseWriter, _ *http.Request, s *show
 	answer(w, history(s.Meter, seconds))
 }
 
-// serveLive sends frames as server-sent events, one a second, which also tells
+// serveLive sends frames as server-sent events, one a second, which also shows
 // the browser that the process lives: "tick", and with rows=1 "rows", those
 // that have changed. It ends with the session, or with [Dashboard.Run].
 func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request, s *shown) {

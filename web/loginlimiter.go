@@ -25,7 +25,7 @@ type loginLimiter struct {
 	limiters map[netip.Prefix]*rate.Limiter // of addresses that tried a wrong token
 }
 
-// allow tells whether an attempt counts, which was right or was not.
+// allow reports whether an attempt with a right or a wrong token is let through.
 func (a *loginLimiter) allow(from netip.Addr, right bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -25,14 +25,14 @@ type Pipeline struct {
 	// Pausable is what that consumer reads through; nil if partitions can't be
 	// paused.
 	Pausable *PausableSource
-	// Watched says that somebody else looks for warnings and tells
+	// Watched says that the program looks for warnings itself and calls
 	// [Dashboard.Warn]; else the dashboard does, every half minute.
 	Watched bool
 	// Redrive runs retries on partitions that nobody owns, as
 	// [sluice.Consumer.Redrive] does; nil leaves them until there is an owner.
 	Redrive func(ctx context.Context) (applied, failed int, err error)
 	// Audit compares what the log holds with what the pipeline has left behind,
-	// as [audit.Run] does, and tells how many events it has read so far; nil for
+	// as [audit.Run] does, and reports how many events it has read so far; nil for
 	// a pipeline that can't be audited. One runs at a time, at the latest until
 	// [Dashboard.Run] ends.
 	Audit func(ctx context.Context, progress func(events int64)) (*audit.Report, error)

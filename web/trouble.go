@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/health"
 )
 
-// trouble is what a person should know of, or do something about.
+// trouble is what an operator should know, or act on.
 type trouble struct {
 	Level string `json:"level"` // bad, warn, note
 	Text  string `json:"text"`
@@ -39,7 +39,7 @@ func troubles(k *known, rows []row, warnings []health.Warning) []trouble {
 	for _, w := range warnings {
 		switch {
 		case w.Kind == health.WarningStalled && among(w.Partitions, paused):
-			// It stands because a person has paused it, which is told below.
+			// The checkpoint is stuck because the partition is paused, as the note below says.
 		case w.Kind == health.WarningExpired || w.Kind == health.WarningExpiring:
 			say("bad", "%s", w.Text)
 		default:
@@ -56,7 +56,7 @@ func troubles(k *known, rows []row, warnings []health.Warning) []trouble {
 // rank orders levels, the worst first.
 var rank = map[string]int{"bad": 0, "warn": 1, "note": 2}
 
-// among tells whether all partitions are in a list.
+// among reports whether all partitions are in a list.
 func among(ids, list []string) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(list, id) })
 }

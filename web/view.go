@@ -243,8 +243,8 @@ func count(ctx context.Context, p *Pipeline) (deadLetterCount, error) {
 }
 
 // ends asks for the ends of some partitions of which neither the log nor the
-// consumer here has told lately, those first that were asked longest ago. Of
-// what is paused the consumer does not tell.
+// consumer here has reported lately, those first that were asked longest ago. Of
+// a paused partition the consumer reports nothing.
 func (k *known) ends(ctx context.Context, p *Pipeline, topic sluice.Topic) map[string]bounds {
 	next := maps.Clone(k.bounds)
 	if next == nil {
@@ -278,7 +278,7 @@ func (k *known) ends(ctx context.Context, p *Pipeline, topic sluice.Topic) map[s
 			for id := range ids {
 				b, err := p.Source.Bounds(ctx, id)
 				if err != nil {
-					continue // the log's own trouble is told by Describe and by the consumer
+					continue // Describe and the consumer report errors of the log
 				}
 				mu.Lock()
 				next[id] = bounds{b, time.Now()}
