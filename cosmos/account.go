@@ -25,23 +25,23 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer bounds the length of a response.
 const maxAnswer = 64 << 20
 
 var (
 	errNoToken  = errors.New("no token from Entra ID")
-	errTooLong  = fmt.Errorf("the answer is longer than %d MB", maxAnswer>>20)
+	errTooLong  = fmt.Errorf("the response is longer than %d MB", maxAnswer>>20)
 	errEndpoint = errors.New("endpoint: must be a URL like https://account.documents.azure.com:443/, without user, path or query")
 )
 
-// account sends requests to one container, by way of the SDK: that finds the
-// region to write to, and authenticates.
+// account sends requests to one container through the SDK, which finds the write
+// region and authenticates.
 //
-// The SDK has no bulk requests, and does not let others make requests with its
-// client. So each of ours travels as a transactional batch, whose method,
-// headers and body a policy at the end of the SDK's pipeline replaces. The
-// answer goes to the request, and the SDK is told that all went well: so it
-// neither reads the answer nor tries again.
+// The SDK has no bulk requests, and does not allow custom requests with its client.
+// So each request is sent as a transactional batch, whose method, headers and body
+// are replaced by a policy at the end of the SDK's pipeline. The response is stored
+// in the request. The SDK gets an empty successful response, so that it neither
+// reads the response nor retries.
 type account struct {
 	host, database, container string
 
@@ -54,7 +54,7 @@ type account struct {
 	mu              sync.Mutex
 	client          *azcosmos.Client
 	containerClient *azcosmos.ContainerClient
-	placeholder     azcosmos.TransactionalBatch // what requests travel as; never changed once made
+	placeholder     azcosmos.TransactionalBatch // the batch that every request is sent as; never changed once made
 }
 
 func newAccount(endpoint, database, container string, timeout time.Duration, options azcosmos.ClientOptions) (*account, error) {
@@ -63,7 +63,7 @@ func newAccount(endpoint, database, container string, timeout time.Duration, opt
 		return nil, errEndpoint // not quoted: it could be a connection string, with its key
 	}
 	if database == "" || container == "" {
-		return nil, errors.New("the names of the database and the container are needed")
+		return nil, errors.New("the name of the database or the container is missing")
 	}
 	if strings.ContainsAny(database+container, `/\?#`) {
 		return nil, fmt.Errorf(`database %q, container %q: names must not contain /, \, ? or #`, database, container)
@@ -79,9 +79,9 @@ func newAccount(endpoint, database, container string, timeout time.Duration, opt
 	return a, nil
 }
 
-// newTransport keeps every connection that it has made: there are never more
-// than requests in flight, and a handshake for each request would cost more
-// than the request.
+// newTransport returns a transport that keeps every connection. There are never more
+// connections than requests in flight, and a handshake for each request would cost
+// more than the request.
 func newTransport(timeout time.Duration) *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -93,7 +93,7 @@ func newTransport(timeout time.Duration) *http.Transport {
 	}
 }
 
-// bounded limits the length of answers.
+// bounded limits the length of responses.
 type bounded struct{ policy.Transporter }
 
 func (b bounded) Do(req *http.Request) (*http.Response, error) {
@@ -118,29 +118,29 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// link is the name by which keys sign for the container.
+// link returns the container's name in signatures.
 func (a *account) link() string { return "dbs/" + a.database + "/colls/" + a.container }
 
-// name is the container's in errors.
+// name returns the container's name in errors.
 func (a *account) name() string { return a.host + "/" + a.database + "/" + a.container }
 
-// request is one to the container, and its answer.
+// request is a request to the container, with its response.
 type request struct {
 	method string
-	kind   string // what it asks for: "docs", "colls", "pkranges"
+	kind   string // the kind of resource: "docs", "colls", "pkranges"
 	id     string // of the document; empty: all
 	header [][2]string
 	body   []byte
 
-	sent   bool // it got as far as the wire
-	status int  // 0: no answer
+	sent   bool // it has passed the pipeline of the SDK
+	status int  // 0: no response
 	head   http.Header
 	answer bytes.Buffer
 	err    error
 }
 
-// send sends a request and waits for the answer, no longer than the timeout.
-// It returns nil if there is one, whatever it says.
+// send sends a request and waits for the response, at most for the timeout. It
+// returns nil if there is a response, whatever its status.
 func (a *account) send(ctx context.Context, r *request) *Error {
 	via, batch, err := a.open()
 	if err != nil {
@@ -157,7 +157,7 @@ func (a *account) send(ctx context.Context, r *request) *Error {
 	case r.sent:
 		err = r.err
 	default:
-		// The SDK remembers for minutes that it could not look up the account.
+		// The SDK caches for minutes that it could not read the account.
 		a.dropClient(via)
 		if answer, ok := errors.AsType[*azcore.ResponseError](err); ok && answer.StatusCode != 0 {
 			r.status, r.head = answer.StatusCode, http.Header{}
@@ -179,7 +179,7 @@ func (a *account) send(ctx context.Context, r *request) *Error {
 	return &Error{Container: a.name(), Err: withoutURL(err)}
 }
 
-// errorOf makes an error of an answer.
+// errorOf returns the error of a response.
 func (a *account) errorOf(r *request) *Error {
 	e := &Error{Container: a.name(), Status: r.status, SubStatus: subStatus(r.head), ActivityID: firstLine(r.head.Get("x-ms-activity-id"))}
 	var body struct{ Message string }
@@ -194,13 +194,13 @@ func subStatus(head http.Header) int {
 	return n
 }
 
-// retryAfter is how long the account asks to wait, 0 if it doesn't say.
+// retryAfter returns how long the account asks to wait, 0 if it does not.
 func retryAfter(head http.Header) time.Duration {
 	ms, err := strconv.ParseFloat(head.Get("x-ms-retry-after-ms"), 64)
 	return milliseconds(ms, err)
 }
 
-// milliseconds distrusts: a wait is no longer than a minute.
+// milliseconds bounds a wait to a minute, in case the account sends a wrong one.
 func milliseconds(ms float64, err error) time.Duration {
 	if err != nil || !(ms > 0) {
 		return 0
@@ -236,7 +236,8 @@ func (a *account) open() (*azcosmos.ContainerClient, azcosmos.TransactionalBatch
 	return a.containerClient, a.placeholder, nil
 }
 
-// dropClient makes the next request begin with a new client; via is the old one.
+// dropClient makes the next request create a new client, if the current one has
+// this container client.
 func (a *account) dropClient(via *azcosmos.ContainerClient) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -256,14 +257,14 @@ func (a *account) close() {
 
 type requestKey struct{}
 
-// requestPolicy is the policy that takes our requests out of the SDK's.
+// requestPolicy is the policy that replaces the SDK's request with ours.
 type requestPolicy struct{ account *account }
 
 func (e *requestPolicy) Do(req *policy.Request) (*http.Response, error) {
 	raw := req.Raw()
 	r, ours := raw.Context().Value(requestKey{}).(*request)
 	if !ours || !strings.HasPrefix(raw.URL.Path, "/dbs/") {
-		// The SDK looks up the account's regions, without a deadline of its own.
+		// The SDK reads the account's regions without a deadline of its own.
 		ctx, cancel := context.WithTimeout(raw.Context(), e.account.timeout)
 		defer cancel()
 		return req.WithContext(ctx).Next()
@@ -278,7 +279,7 @@ func (e *requestPolicy) Do(req *policy.Request) (*http.Response, error) {
 	resp, err := req.Next()
 	if err == nil {
 		if n := resp.ContentLength; n > 0 && n < 1<<20 {
-			r.answer.Grow(int(n) + bytes.MinRead) // without which ReadFrom would grow it at the end
+			r.answer.Grow(int(n) + bytes.MinRead) // otherwise ReadFrom would grow it at the end
 		}
 		_, err = r.answer.ReadFrom(resp.Body)
 		resp.Body.Close()
@@ -289,7 +290,7 @@ func (e *requestPolicy) Do(req *policy.Request) (*http.Response, error) {
 	}
 	r.status, r.head = resp.StatusCode, resp.Header
 	if sub := subStatus(r.head); r.status == http.StatusForbidden && (sub == subWriteForbidden || sub == subAccountNotFound) {
-		// Nothing was done. The SDK looks for the region that takes writes now.
+		// Nothing was written. The SDK looks for the new write region.
 		return emptyResponse(r.status, r.head, raw), nil
 	}
 	return emptyResponse(http.StatusOK, nil, raw), nil
@@ -302,7 +303,7 @@ func emptyResponse(status int, head http.Header, raw *http.Request) *http.Respon
 	return &http.Response{StatusCode: status, Status: strconv.Itoa(status), Header: head, Body: http.NoBody, Request: raw, ProtoMajor: 1, ProtoMinor: 1}
 }
 
-// address turns the SDK's request into r.
+// address rewrites the SDK's request as r.
 func (a *account) address(req *policy.Request, r *request) error {
 	raw := req.Raw()
 	raw.Method = r.method
@@ -333,10 +334,10 @@ func (a *account) address(req *policy.Request, r *request) error {
 	return nil
 }
 
-// sign signs what the SDK has signed as a batch. A key's signature is over
-// the method, the kind and the name of the resource, and the time, as in
+// sign replaces the SDK's signature, which is that of a batch. A key signs the
+// method, the kind and the name of the resource, and the time, see
 // learn.microsoft.com/rest/api/cosmos-db/access-control-on-cosmosdb-resources.
-// A token of Entra ID is good for any request.
+// A token of Entra ID is valid for every request.
 func (a *account) sign(raw *http.Request, r *request) {
 	link := a.link()
 	if r.id != "" {

@@ -8,23 +8,23 @@ import (
 	"github.com/sluice-go/sluice/internal/epk"
 )
 
-// A conditional write is made of operations that each are harmless when they
-// are late or repeated: a create that fails if the document is there, a
-// replacement of exactly the version that was looked at, and a read.
+// A conditional write consists of operations that are harmless if they are late or
+// repeated: a create that fails if the document exists, a replacement of exactly the
+// version that was read, and a read.
 //
-//	never seen      create ── 409 ──► read ──► older: replace that version ── 412 ──► read …
-//	                                     └──► of this event or a newer one: done
-//	remembered      replace that version ── 412 ──► read …
+//	not in the cache   create ── 409 ──► read ──► older: replace that version ── 412 ──► read …
+//	                                        └──► of this event or a newer one: done
+//	in the cache       replace that version ── 412 ──► read …
 //
-// So a document that is new, or that this sink wrote or read last, costs what
-// an unconditional write costs.
+// So a document that is new, or that this sink wrote or read last, costs as much as
+// an unconditional write.
 
-// maxConditionalAttempts bounds how often others can get in between a read and the
-// replacement. Then the engine tries again.
+// maxConditionalAttempts bounds how often another writer can intervene between a
+// read and the replacement. After that the engine retries.
 const maxConditionalAttempts = 20
 
-// firstStep chooses the first step of a record. It returns false if there is
-// nothing to do: what the sink knows to be stored is this event's, or newer.
+// firstStep sets the first step of a record. It returns false if there is nothing to
+// do, because the stored version is known to be of this event or a newer one.
 func (s *Sink) firstStep(r *record) bool {
 	source := r.doc.Source
 	r.step = step(r.doc.Operation)
@@ -47,9 +47,8 @@ func (s *Sink) firstStep(r *record) bool {
 	return true
 }
 
-// advance takes in the answer about a conditional write. It returns true if the
-// record is done or has gone on to another step, and false if the answer, as
-// it is in op then, is the outcome.
+// advance processes the response to a step of a conditional write. It returns true
+// if the record is completed or has another step, and false if op is the outcome.
 func (q *queue) advance(r *record, op *operation) bool {
 	s, v := q.sink, outcomeOf(op.status, op.sub)
 	switch {
@@ -63,7 +62,7 @@ func (q *queue) advance(r *record, op *operation) bool {
 				r.etag = unquote(value)
 			}
 		}) || r.etag == "" {
-			op.status = http.StatusBadGateway // not a document: the account's fault
+			op.status = http.StatusBadGateway // not a document: an error of the account
 			return false
 		}
 		if stamp != nil {
@@ -78,12 +77,12 @@ func (q *queue) advance(r *record, op *operation) bool {
 	case op.status == http.StatusConflict && r.step == create, op.status == http.StatusPreconditionFailed && r.step == replace:
 		return q.retryStep(r, read)
 	case op.status == http.StatusNotFound && v == rejected && r.doc.Operation != Replace:
-		return q.retryStep(r, create) // it was deleted meanwhile
+		return q.retryStep(r, create) // it was deleted in the meantime
 	}
 	return false
 }
 
-// compare decides between the stored version and the record's.
+// compare decides whether the record replaces the stored version.
 func (q *queue) compare(r *record, stored *Source, op *operation) bool {
 	source := r.doc.Source
 	same := stored != nil && source.comparable(stored)
@@ -99,14 +98,14 @@ func (q *queue) compare(r *record, stored *Source, op *operation) bool {
 	return q.retryStep(r, replace)
 }
 
-// retryStep queues the record's next step.
+// retryStep queues a record with its next step.
 func (q *queue) retryStep(r *record, next step) bool {
 	r.step = next
 	if next != replace {
 		r.etag = ""
 	}
 	if r.attempts++; r.attempts > maxConditionalAttempts {
-		e := &Error{Container: q.sink.account.name(), Document: r.doc.ID, Status: http.StatusPreconditionFailed, Message: "others write it all the time"}
+		e := &Error{Container: q.sink.account.name(), Document: r.doc.ID, Status: http.StatusPreconditionFailed, Message: "other writers change the document at the same time"}
 		q.sink.finish(r, e.result(retryable, 0, r.cost))
 		return true
 	}
@@ -116,8 +115,8 @@ func (q *queue) retryStep(r *record, next step) bool {
 	return true
 }
 
-// versionCache remembers the newest known versions of documents: at least so many,
-// at most twice that.
+// versionCache has the newest known versions of documents: at least limit of them,
+// at most twice as many.
 type versionCache struct {
 	limit int
 
@@ -160,7 +159,7 @@ func (m *versionCache) put(r *record, etag string, source Source) {
 	m.recent[key] = version{etag, source}
 }
 
-// clear forgets everything: the container is another one.
+// clear removes everything, because the container was recreated.
 func (m *versionCache) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,61 +8,59 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
 
-// Mode is how documents travel.
+// Mode is how documents are sent.
 type Mode byte
 
 const (
-	// Bulk sends up to [Config.MaxOperations] documents of one physical
-	// partition in one request, which the account carries out one by one: each
-	// has an outcome of its own. That is what the .NET, Java and JavaScript
-	// SDKs call bulk.
+	// Bulk sends up to [Config.MaxOperations] documents of one physical partition
+	// in one request. The account executes them one by one, and each has an
+	// outcome of its own. The .NET, Java and JavaScript SDKs call this bulk.
 	Bulk Mode = iota
-	// Point sends each document in a request of its own. It is there to be
-	// compared with.
+	// Point sends each document in a request of its own, for comparisons.
 	Point
 )
 
-// Config says how the sink writes. The zero value is ready to use.
+// Config has the optional settings of a [Sink]. The zero value is ready to use.
 type Config struct {
 	// Mode is Bulk by default.
 	Mode Mode
 
-	// MaxOperations is how many documents go in one request: 1 to 100, the
-	// account's limit. Default: 100.
+	// MaxOperations is the most documents in one request: 1 to 100, the account's
+	// limit. Default: 100.
 	MaxOperations int
 
-	// MaxBytes is how long a request may be. Default and limit of the
-	// account: 2 MB. A document that is longer goes alone.
+	// MaxBytes is the most bytes in one request. A longer document is sent alone.
+	// Default, and the account's limit: 2 MB.
 	MaxBytes int
 
-	// FlushAfter is how long a document waits for others to fill a batch.
-	// Default: 1 s. While nothing is on its way to its physical partition, it
-	// waits for a hundredth of that only.
+	// FlushAfter is how long a document waits for others to fill a batch. While no
+	// request to its physical partition is in flight, it waits only a hundredth
+	// of that. Default: 1 s.
 	FlushAfter time.Duration
 
-	// Concurrency is how many requests may be on their way to one physical
-	// partition at once. The sink begins with one, adds more while the account
-	// keeps up, and halves them when it answers 429. Default: 8, for [Point]
-	// 64.
+	// Concurrency is the most requests in flight to one physical partition. The
+	// sink begins with one, adds more while the account keeps up, and halves them
+	// after a 429. Default: 8, for [Point] 64.
 	Concurrency int
 
-	// RU is the request units per second that the sink may use of the
-	// container's, shared evenly by the physical partitions, as Azure shares
-	// them. It is paced with the costs that the account reports. Default: no
-	// limit but the account's, found by its answers 429.
+	// RU is the request units per second that the sink may use. Each physical
+	// partition gets an equal share, as in Azure. Requests are paced with the
+	// charges that the account reports. Default: no limit, so that the account's
+	// own limit shows in 429 responses.
 	RU float64
 
-	// Timeout is how long to wait for an answer. It has to lie within a third
-	// or so of the partitions' lease. Default: 10 s.
+	// Timeout bounds each request. It should be at most about a third of the
+	// duration of a lease. Default: 10 s.
 	Timeout time.Duration
 
-	// CachedVersions is how many documents' versions the sink remembers, at least,
-	// for conditional writes, about 200 bytes each. Default: 50,000.
+	// CachedVersions is the least number of documents whose versions (ETags) the
+	// sink caches for conditional writes. One takes about 200 bytes, and at most
+	// twice as many are kept. Default: 50,000.
 	CachedVersions int
 
-	// Client are options of the SDK: cloud, preferred regions, transport,
-	// telemetry. Its retries are always off: every attempt is the engine's to
-	// count. The default transport keeps its connections.
+	// Client has options of the SDK: cloud, preferred regions, transport,
+	// telemetry. Its retries are always off, because the engine counts every
+	// attempt. The default transport keeps its connections.
 	Client azcosmos.ClientOptions
 }
 
@@ -102,10 +100,10 @@ func (c *Config) resolve() (Config, error) {
 	case r.Timeout < 0:
 		return r, fmt.Errorf("timeout %v: must be positive", r.Timeout)
 	case r.CachedVersions < 0:
-		return r, fmt.Errorf("remember %d versions: must be positive", r.CachedVersions)
+		return r, fmt.Errorf("%d cached versions: must be positive", r.CachedVersions)
 	}
 	return r, nil
 }
 
-// idleFlushAfter is how long a document waits for others while nothing is on its way.
+// idleFlushAfter returns how long a document waits while no request is in flight.
 func (c *Config) idleFlushAfter() time.Duration { return c.FlushAfter / 100 }

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
-// Sink writes documents to one container. It is safe for concurrent use, by
-// any number of consumers. [Sink.Close] ends it.
+// Sink writes documents to one container. It is safe for concurrent use by any
+// number of consumers. Call [Sink.Close] when done.
 type Sink struct {
 	cfg      Config
 	account  *account
@@ -29,45 +29,45 @@ type Sink struct {
 	ctx     context.Context // ends with the sink
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	pending atomic.Int64 // records that are not done
+	pending atomic.Int64 // records that are not completed
 	closed  atomic.Bool
-	drained chan struct{} // a note that closed is set and live is 0
+	drained chan struct{} // signals that closed is set and pending is 0
 
 	mu         sync.Mutex
-	stopped    bool      // nothing may be stranded any more
-	refreshing bool      // search runs
-	unrouted   []*record // wait for the next look at the container
-	routing    []*record // wait for this one
+	stopped    bool      // no record may be added to unrouted any more
+	refreshing bool      // refreshRoutes runs
+	unrouted   []*record // wait for the next update of routes
+	routing    []*record // wait for the update that is in progress
 }
 
 var _ sluice.Sink[Document] = (*Sink)(nil)
 
-// New makes a sink for a container of an account, with one of the account's
-// keys. It does not connect: an account that is away, or refuses the key, is
-// an outage, in the outcome of what is submitted.
+// New returns a sink for a container of an account, with one of the account's keys.
+// It does not connect. If the account cannot be reached or refuses the key, that is
+// an outage in the outcome of submitted documents.
 func New(endpoint, key, database, container string, cfg *Config) (*Sink, error) {
 	secret, err := base64.StdEncoding.DecodeString(key)
 	if err != nil || len(secret) == 0 {
-		return nil, errors.New("cosmos: the key is not one of an account: base64 is expected")
+		return nil, errors.New("cosmos: the key is not an account key: it must be base64")
 	}
 	credential, err := azcosmos.NewKeyCredential(key)
 	if err != nil {
-		return nil, errors.New("cosmos: the SDK does not take the key")
+		return nil, errors.New("cosmos: the SDK does not accept the key")
 	}
 	return newSink(endpoint, database, container, cfg, secret, func(o *azcosmos.ClientOptions) (*azcosmos.Client, error) {
 		return azcosmos.NewClientWithKey(endpoint, credential, o)
 	})
 }
 
-// NewEntra makes a sink like [New], with a credential of Entra ID, for example
-// one of azidentity. It needs the account's data plane role Cosmos DB Built-in
-// Data Contributor, and https.
+// NewEntra is [New] with a credential of Entra ID, for example one of azidentity. The
+// identity needs the account's data plane role Cosmos DB Built-in Data Contributor.
+// The endpoint must use https.
 func NewEntra(endpoint string, credential azcore.TokenCredential, database, container string, cfg *Config) (*Sink, error) {
 	if credential == nil {
 		return nil, errors.New("cosmos: the credential is missing")
 	}
 	if !strings.HasPrefix(endpoint, "https://") {
-		return nil, errors.New("cosmos: a token of Entra ID goes over https only: check the endpoint")
+		return nil, errors.New("cosmos: a token of Entra ID may be sent over https only: check the endpoint")
 	}
 	return newSink(endpoint, database, container, cfg, nil, func(o *azcosmos.ClientOptions) (*azcosmos.Client, error) {
 		return azcosmos.NewClient(endpoint, credential, o)
@@ -92,10 +92,10 @@ func newSink(endpoint, database, container string, cfg *Config, secret []byte, c
 
 // Submit queues a document and returns at once.
 //
-// A document whose ctx ends while it is queued is completed with ctx's error
-// within a tenth of a second, and is not sent. One that is on its way is
-// completed with what the account says, or when [Config.Timeout] is up: so
-// what is done does not take effect later.
+// A document whose ctx ends while it is queued is completed with ctx's error within
+// a tenth of a second, and is not sent. One in flight is completed with the
+// account's response, or after [Config.Timeout]. So a completed write does not take
+// effect later.
 func (s *Sink) Submit(ctx context.Context, document Document, done func(sluice.WriteResult)) {
 	r := &record{ctx: ctx, doc: document, done: done}
 	s.pending.Add(1)
@@ -118,9 +118,9 @@ func (s *Sink) Submit(ctx context.Context, document Document, done func(sluice.W
 	s.route(r)
 }
 
-// Close sends what is queued, without waiting for batches to fill, and waits
-// until all is done. When ctx ends before, it cancels what is on its way,
-// completes it and what is still queued with [ErrClosed], and returns ctx's
+// Close sends the queued documents, without waiting for batches to fill, and waits
+// until all are completed. If ctx ends before, Close cancels the requests in flight,
+// completes their documents and the queued ones with [ErrClosed], and returns ctx's
 // error.
 func (s *Sink) Close(ctx context.Context) error {
 	s.closed.Store(true)
@@ -171,12 +171,12 @@ func (s *Sink) finish(r *record, result sluice.WriteResult) {
 	}
 }
 
-// reject is the outcome for a record that the account need not be asked about.
+// reject returns the outcome of a record that is invalid without a request.
 func (s *Sink) reject(r *record, err error) sluice.WriteResult {
 	return sluice.WriteResult{Err: sluice.Reject(fmt.Errorf("cosmos: %s: document %.80q: %w", s.account.name(), r.doc.ID, err)), Cost: r.cost}
 }
 
-// watchContexts looks for ended contexts.
+// watchContexts completes records whose contexts have ended, ten times a second.
 func (s *Sink) watchContexts() {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -15,53 +15,52 @@ import (
 	"github.com/sluice-go/sluice/internal/epk"
 )
 
-// A Document is a record for the sink: one document to write. Its slices are
-// the sink's until the record is done.
+// Document is one document to write. The sink uses its slices until the record is
+// completed.
 type Document struct {
-	// ID is the document's id, unique within its partition key: up to 1,023
-	// bytes without /, \, ? and #. The sink writes it into the body, if it is
-	// not there.
+	// ID is the document's id, unique within its partition key: up to 1,023 bytes
+	// without /, \, ? and #. The sink adds it to the body if the body has no id.
 	ID string
 
 	// PartitionKey are the values at the container's partition key paths, one
 	// to three: string, bool, nil, any integer or float, [json.Number], or
-	// [Undefined] where the body lacks the property. They have to be what the
-	// body holds there.
+	// [Undefined] where the body lacks the property. They must equal the values in
+	// the body.
 	PartitionKey []any
 
 	// Body is a JSON object.
 	Body []byte
 
-	// Operation is Upsert, if it is not set.
+	// Operation is Upsert by default.
 	Operation Operation
 
-	// Source is the event that the document was made of. If it is given, the
-	// document carries it, and the write is conditional: see the package
-	// comment. An event makes at most one document of an id then: a second
-	// would pass for a repeat. Nil: the last write wins.
+	// Source is the event of the document. If it is set, the document records it
+	// and the write is conditional, see the package comment. An event must then
+	// have at most one document with an id: a second one would be taken for a
+	// repetition. Nil: the last write wins.
 	Source *Source
 }
 
 // Operation is how a document is written.
 type Operation byte
 
-// Upsert writes the document whether or not it is there, Create only if it is
-// not, and Replace only if it is. What Create and Replace refuse is rejected;
-// but Create succeeds if the document is of the same event, because that is a
-// repeat, after a crash or a lost reply.
+// Upsert writes the document whether or not it exists, Create only if it does not,
+// and Replace only if it does; otherwise the record is rejected. But Create succeeds
+// if the existing document is of the same event, because that is a repetition after
+// a crash or a lost response.
 const (
 	Upsert Operation = iota
 	Create
 	Replace
 )
 
-// Source is the place of an event in its log. Documents carry it as the
-// property [StampProperty], one string, which costs one entry in the index. An
-// indexing policy that excludes the path "/_sluice/?" saves that too.
+// Source is the position of an event in its log. Documents have it as the property
+// [StampProperty], one string, which costs one entry in the index. An indexing policy
+// that excludes the path "/_sluice/?" saves that too.
 type Source struct {
-	// Topic names the log within which partitions and sequence numbers mean
-	// what they mean: a hub that is recreated begins again at 0, so its
-	// incarnation should be part of it. It may be empty.
+	// Topic names the log within which sequence numbers can be compared. The
+	// sequence numbers of a recreated hub begin again at 0, so its incarnation
+	// should be part of the name. It may be empty.
 	Topic     string
 	Partition string // without spaces
 	Epoch     int64  // of the lease
@@ -76,17 +75,17 @@ var Undefined = undefined{}
 
 type undefined struct{}
 
-// newer tells whether an event's write may replace that of old, which is from
-// the same partition of the same log. Within a partition the sequence decides:
-// a repeat or a late retry of an older event never wins, whatever its epoch.
-// The epoch decides between two writes of one event, so that events which
-// somebody goes back to, to process them once more, are written once more.
+// newer reports whether an event's write may replace that of old, which is from the
+// same partition of the same log. The sequence number decides: a repetition or a late
+// retry of an older event never wins, whatever its epoch. The epoch decides between
+// two writes of one event, so that events are written again if an operator resets the
+// checkpoint to process them again.
 func (s *Source) newer(old *Source) bool {
 	return s.Sequence > old.Sequence || s.Sequence == old.Sequence && s.Epoch > old.Epoch
 }
 
-// comparable tells whether the two are of one partition, so that their
-// sequence numbers can be compared.
+// comparable reports whether both are of the same partition, so that their sequence
+// numbers can be compared.
 func (s *Source) comparable(o *Source) bool { return s.Topic == o.Topic && s.Partition == o.Partition }
 
 func (s *Source) append(dst []byte) []byte {
@@ -97,7 +96,7 @@ func (s *Source) append(dst []byte) []byte {
 	return appendText(dst, string(text))
 }
 
-// parseSource reads a stamp back; nil if it is not one of ours.
+// parseSource parses a stamp. It returns nil if the value is no stamp.
 func parseSource(value []byte) *Source {
 	var text string
 	if json.Unmarshal(value, &text) != nil {
@@ -115,7 +114,7 @@ func parseSource(value []byte) *Source {
 	return &Source{Sequence: sequence, Epoch: epoch, Partition: parts[2], Topic: parts[3]}
 }
 
-// record is a document on its way.
+// record is a document that is not completed.
 type record struct {
 	ctx  context.Context
 	doc  Document
@@ -124,19 +123,19 @@ type record struct {
 	key   [3]epk.Value // the partition key,
 	keys  int          // of so many values
 	named bool         // the body has the id
-	bytes int          // about what it takes in a batch
+	bytes int          // estimated size in a batch
 
 	since     time.Duration // when it was queued, by the sink's clock
 	step      step          // what goes out next
 	etag      string        // the version that is to be replaced; empty: any
-	attempts  int           // of a conditional write
+	attempts  int           // steps of a conditional write after the first
 	cost      float64       // so far
-	waited    time.Duration // for the budget, for its batch
-	refusedBy *queue        // refused it,
-	refusal   *Error        // in these words: its range is gone, or is another
+	waited    time.Duration // how long its batch waited for the budget
+	refusedBy *queue        // the queue whose range is gone or another,
+	refusal   *Error        // with this error
 }
 
-// step is the operation that a record asks for next.
+// step is the next operation of a record.
 type step byte
 
 const (
@@ -148,10 +147,9 @@ const (
 
 func (s step) String() string { return [...]string{"Upsert", "Create", "Replace", "Read"}[s] }
 
-var errStamped = fmt.Errorf("the body has a property %s, which is the sink's own: rename it", StampProperty)
+var errStamped = fmt.Errorf("the body has a property %s, which is reserved for the sink: rename it", StampProperty)
 
-// check makes sure of all that can be known about a document without asking
-// the account.
+// check validates everything about a document that can be known without a request.
 func (r *record) check() error {
 	d := &r.doc
 	switch {
@@ -182,7 +180,7 @@ func (r *record) check() error {
 				err = errStamped
 			}
 		default:
-			// Written with escapes, it may be one of the two.
+			// A name with escapes may be one of the two.
 			if bytes.IndexByte(name, '\\') >= 0 && err == nil && (isText(quoted(name), "id") || isText(quoted(name), StampProperty)) {
 				err = fmt.Errorf("the body's property %s: write the name without escapes", name)
 			}
@@ -195,7 +193,7 @@ func (r *record) check() error {
 
 func quoted(name []byte) []byte { return append(append([]byte{'"'}, name...), '"') }
 
-// isText tells whether a JSON value is the string s.
+// isText reports whether a JSON value is the string s.
 func isText(value []byte, s string) bool {
 	if len(value) == len(s)+2 && value[0] == '"' && string(value[1:len(value)-1]) == s && !strings.ContainsAny(s, `"\`) {
 		return true
@@ -272,10 +270,10 @@ func keyValue(v any) (epk.Value, error) {
 	return epk.Value{}, fmt.Errorf("a %T: must be a string, number, bool, nil or Undefined", v)
 }
 
-// values are the components of the partition key.
+// values returns the components of the partition key.
 func (r *record) values() []epk.Value { return r.key[:r.keys] }
 
-// size is about what the record takes in a batch, rather more than less.
+// size estimates the record's bytes in a batch, rather too high than too low.
 func (r *record) size() int {
 	n := 192 + len(r.doc.Body) + 2*len(r.doc.ID)
 	for _, v := range r.doc.PartitionKey {
@@ -289,7 +287,7 @@ func (r *record) size() int {
 	return n
 }
 
-// appendBody appends the document as it is stored: with its id and stamp.
+// appendBody appends the document as it is stored, with its id and stamp.
 func (r *record) appendBody(dst []byte) []byte {
 	body := bytes.TrimSpace(r.doc.Body)
 	if r.named && r.doc.Source == nil {
@@ -326,15 +324,15 @@ func (r *record) appendOperation(dst []byte) []byte {
 		dst = appendText(append(dst, `,"ifMatch":`...), r.etag)
 	}
 	if r.step != read {
-		// Without it the account sends every document back.
+		// Without this preference the account returns every document.
 		dst = append(dst, `,"minimalReturnPreference":true,"resourceBody":`...)
 		dst = r.appendBody(dst)
 	}
 	return append(dst, '}')
 }
 
-// appendKey appends the partition key's JSON, which is ASCII; within a string,
-// if nested.
+// appendKey appends the partition key's JSON, which is ASCII. If nested, it is
+// escaped for use within a JSON string.
 func (r *record) appendKey(dst []byte, nested bool) []byte {
 	if !nested {
 		return epk.AppendJSON(dst, r.values())

@@ -41,7 +41,7 @@ func TestCheck(t *testing.T) {
 		"an array":        {func(d *Document) { d.Body = []byte(`[1]`) }, "not a JSON object"},
 		"an operation":    {func(d *Document) { d.Body = []byte(`{}},{"operationType":"Delete","id":"x"`) }, "not a JSON object"},
 		"not UTF-8":       {func(d *Document) { d.Body = []byte("{\"a\":\"\xff\"}") }, "UTF-8"},
-		"stamp of others": {func(d *Document) { d.Source = &Source{Partition: "0"}; d.Body = []byte(`{"_sluice":1}`) }, "the sink's own"},
+		"stamp of others": {func(d *Document) { d.Source = &Source{Partition: "0"}; d.Body = []byte(`{"_sluice":1}`) }, "reserved for the sink"},
 		"odd partition":   {func(d *Document) { d.Source = &Source{Partition: "a b"} }, "spaces"},
 	} {
 		t.Run(name, func(t *testing.T) {

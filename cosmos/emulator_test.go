@@ -167,7 +167,7 @@ func TestCheckOfContainer(t *testing.T) {
 	for want, s := range map[string]func() (*Sink, error){
 		"401 Unauthorized": func() (*Sink, error) { return New(srv.Endpoint(), testKey, "db", "docs", nil) },
 		"404 Not Found":    func() (*Sink, error) { return New(srv.Endpoint(), srv.Key(), "db", "none", nil) },
-		"no answer":        func() (*Sink, error) { return New("https://127.0.0.1:1", testKey, "db", "docs", nil) },
+		"no response":      func() (*Sink, error) { return New("https://127.0.0.1:1", testKey, "db", "docs", nil) },
 	} {
 		s, err := s()
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 )
 
-// Documents that carry the place of their event: a late retry of an older one
-// does not undo what is newer.
+// With a Source, documents record the position of their event: a late retry of an
+// older event does not replace the document of a newer one.
 func Example() {
 	ctx := context.Background()
 	account, err := emulator.StartCosmos([]emulator.CosmosContainer{{Database: "db", Name: "readings", KeyPaths: []string{"/sensor"}}}, nil)

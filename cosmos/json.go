@@ -11,9 +11,8 @@ const maxDepth = 128
 
 // members calls fn with the name, as it is written between its quotes, and the
 // value of each member of the JSON object that data is. It reports whether data
-// is one JSON object in UTF-8, no deeper than [maxDepth], and nothing else. Such
-// a document can be copied into a request: it cannot smuggle in an operation of
-// its own.
+// is one JSON object in UTF-8, no deeper than [maxDepth], and nothing else. Such a
+// document can be copied into a request: it cannot add an operation of its own.
 func members(data []byte, fn func(name, value []byte)) bool {
 	s := jsonscan.New(data, maxDepth)
 	err := s.Object(func(name []byte) error {

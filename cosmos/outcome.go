@@ -14,20 +14,20 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// ErrClosed is the outcome of what is submitted to a sink that is closed, and
-// of what was on its way when the time of [Sink.Close] was up.
+// ErrClosed is the outcome of documents that are submitted to a closed sink, and of
+// those that were not completed when the context of [Sink.Close] ended.
 var ErrClosed = errors.New("the sink is closed")
 
-// Error is why the account did not do what it was asked, or that it gave no
-// answer. It is one line; the account's keys are in none of its fields.
+// Error is an error response of the account, or the lack of a response. Its text is
+// one line. None of its fields contains a key of the account.
 type Error struct {
-	Container  string // account host/database/container
-	Document   string // its id, where the error is one document's
-	Status     int    // as in HTTP; 0: no answer
-	SubStatus  int    // Cosmos DB's own, 0 if there is none
-	ActivityID string // which Azure's support asks for
-	Message    string // the account's words, their first line
-	Err        error  // why there was no answer
+	Container  string // the account's host/database/container
+	Document   string // the document's id, if the error is of one document
+	Status     int    // HTTP status; 0: no response
+	SubStatus  int    // Cosmos DB's sub-status, 0 if there is none
+	ActivityID string // for Azure's support
+	Message    string // first line of the account's message
+	Err        error  // why there is no response
 }
 
 func (e *Error) Error() string {
@@ -37,7 +37,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, "document %.80q: ", e.Document)
 	}
 	if e.Status == 0 {
-		fmt.Fprintf(&b, "no answer: %v", e.Err)
+		fmt.Fprintf(&b, "no response: %v", e.Err)
 	} else {
 		fmt.Fprintf(&b, "%d %s", e.Status, statusName(e.Status))
 		if e.SubStatus != 0 {
@@ -56,7 +56,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the reason why there was no answer.
+// Unwrap returns why there is no response.
 func (e *Error) Unwrap() error { return e.Err }
 
 const (
@@ -71,53 +71,53 @@ func statusName(status int) string {
 	return http.StatusText(status)
 }
 
-// advice is the next step.
+// advice returns what to do, or what the engine does.
 func (e *Error) advice() string {
 	switch e.Status {
 	case 0:
 		if transient(e.Err) {
-			return "it is tried again"
+			return "it will be retried"
 		}
 		if errors.Is(e.Err, errNoToken) {
 			return "check the credential"
 		}
-		return "check the endpoint, and the way there"
+		return "check the endpoint and the network"
 	case http.StatusBadRequest:
 		if e.Document != "" {
-			return "look at the document, and at its partition key"
+			return "check the document and its partition key"
 		}
-		return "the account does not take the request: check the endpoint and the container"
+		return "the account refuses the request: check the endpoint and the container"
 	case http.StatusUnauthorized:
-		return "check the key, and this machine's clock"
+		return "check the key and this machine's clock"
 	case http.StatusForbidden:
 		if e.SubStatus == subPartitionFull {
-			return "its partition key holds all the data that one may"
+			return "its logical partition is full (20 GB)"
 		}
 		return "check the right to write (the role Cosmos DB Built-in Data Contributor) and the account's firewall"
 	case http.StatusNotFound:
 		if e.Document != "" {
-			return "there is nothing to replace"
+			return "the document to replace does not exist"
 		}
 		return "check the names of the database and the container"
 	case http.StatusConflict:
-		return "a document of this id is there already"
+		return "a document with this id exists already"
 	case http.StatusRequestEntityTooLarge:
-		return "the document is larger than the account takes (2 MB)"
+		return "the document is larger than the limit (2 MB)"
 	case http.StatusTooManyRequests:
-		return "more than the provisioned RU/s; it is tried again"
+		return "more than the provisioned RU/s; it will be retried"
 	case http.StatusGone, http.StatusRequestTimeout, http.StatusServiceUnavailable, statusRetryWith, statusFailedDependency:
-		return "it is tried again"
+		return "it will be retried"
 	}
-	return "look at the account's health in the portal"
+	return "check the account's health in the portal"
 }
 
-// Sub-statuses. They are in the documentation of the SDKs
+// Sub-statuses, from the documentation of the SDKs
 // (learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb and
 // the .NET client's SubStatusCodes).
 const (
 	subNameCacheStale    = 1000 // 410: the container was recreated
-	subKeyMismatch       = 1001 // 400: the key is not the document's, as this container counts
-	subRangeGone         = 1002 // 410: split; 404: the session's read is not there yet
+	subKeyMismatch       = 1001 // 400: the key differs from the document's by this container's definition
+	subRangeGone         = 1002 // 410: split; 404: the session is not available yet
 	subOwnerNotFound     = 1003 // 404: the container itself
 	subCompletingSplit   = 1007 // 410
 	subCompletingMove    = 1008 // 410: the partition is moving
@@ -127,20 +127,20 @@ const (
 	subSessionNotArrived = 1002
 )
 
-// outcome is what a status means for who was answered.
+// outcome is what a status means for a record or a request.
 type outcome byte
 
 const (
 	written     outcome = iota
-	retryable           // it passes: sluice.RetryAfter
-	outage              // the account or the way there: sluice.Outage
-	rejected            // the document's own fault: sluice.Reject
+	retryable           // sluice.RetryAfter
+	outage              // an error of the account or the network: sluice.Outage
+	rejected            // an error of the document: sluice.Reject
 	moved               // the ranges or the container have changed
-	tooLarge            // a batch
-	unprocessed         // the account did not take the batch as a whole
+	tooLarge            // a batch over the limit
+	unprocessed         // the account refused the batch as a whole
 )
 
-// outcomeOf is the verdict on one operation, or on a request of one document.
+// outcomeOf returns the outcome of one operation, or of a request with one document.
 func outcomeOf(status, sub int) outcome {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusServiceUnavailable, statusRetryWith, statusFailedDependency:
@@ -178,7 +178,7 @@ func outcomeOf(status, sub int) outcome {
 	return outage
 }
 
-// batchOutcomeOf is the verdict on a batch that was answered as a whole.
+// batchOutcomeOf returns the outcome of a batch with a status as a whole.
 func batchOutcomeOf(status, sub int) outcome {
 	v := outcomeOf(status, sub)
 	switch {
@@ -187,12 +187,12 @@ func batchOutcomeOf(status, sub int) outcome {
 	case status == http.StatusBadRequest && v == rejected:
 		return unprocessed
 	case v == rejected:
-		return outage // what is the request's is never held against a document
+		return outage // an error of the request is never blamed on a document
 	}
 	return v
 }
 
-// result is what the engine is told.
+// result returns the result for the engine.
 func (e *Error) result(v outcome, after time.Duration, cost float64) sluice.WriteResult {
 	switch v {
 	case written:
@@ -205,9 +205,9 @@ func (e *Error) result(v outcome, after time.Duration, cost float64) sluice.Writ
 	return sluice.WriteResult{Err: sluice.Outage(e), Cost: cost}
 }
 
-// transient tells whether it is worth asking again soon after err, which came
-// instead of an answer: the time was up, or the connection broke. The other
-// kind is a way that leads nowhere: names, addresses, certificates.
+// transient reports whether a retry soon may help after err, an error without a
+// response: a timeout or a broken connection. Permanent are wrong names, addresses
+// and certificates.
 func transient(err error) bool {
 	var (
 		dns         *net.DNSError
@@ -229,7 +229,7 @@ func transient(err error) bool {
 	return true
 }
 
-// withoutURL strips an error of the client's wrapping.
+// withoutURL removes the HTTP client's wrapping, which repeats the URL.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -237,7 +237,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// firstLine is the first line of a text, not too long.
+// firstLine returns the first line of a text, at most 200 bytes.
 func firstLine(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	text = strings.TrimSpace(text)

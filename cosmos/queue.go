@@ -9,35 +9,35 @@ import (
 	"github.com/sluice-go/sluice/internal/limiter"
 )
 
-// queue holds what waits for one physical partition. Its pump, a goroutine,
-// sends batches of it, several at a time as long as the account keeps up.
+// queue holds the records for one physical partition. Its goroutine, pump, sends
+// them in batches, several at a time as long as the account keeps up.
 type queue struct {
 	sink *Sink
 	id   string // of the partition key range
 	span epk.Range
 
 	budget *limiter.Budget // nil: no limit
-	wake   chan struct{}   // the pump is to look again
+	wake   chan struct{}   // signals the pump
 
 	mu        sync.Mutex
 	waiting   fifo
-	closed    bool          // the range is no more: nothing can be queued
-	inFlight  int           // requests on their way
-	window    float64       // how many may be
-	lastCut   time.Duration // when the window was last cut, by the sink's clock
-	holdUntil time.Duration // the account wants nothing before
+	closed    bool          // the range no longer exists, and nothing can be queued
+	inFlight  int           // requests
+	window    float64       // the most requests in flight
+	lastCut   time.Duration // when the window was last halved, by the sink's clock
+	holdUntil time.Duration // no request before, as the account asked, by the sink's clock
 	average   float64       // cost of an operation, in RU
 }
 
-// initialCost is the cost of an operation before the first is known, in RU: an
-// upsert of a document of 1 KB in a container with the default indexes.
+// initialCost is the assumed cost of an operation in RU before the first charge is
+// known: an upsert of a document of 1 KB in a container with the default indexes.
 const initialCost = 10
 
 func newQueue(s *Sink, id string, span epk.Range) *queue {
 	return &queue{sink: s, id: id, span: span, wake: make(chan struct{}, 1), window: 1, average: initialCost}
 }
 
-// push queues a record; it returns false if the range is gone.
+// push queues a record. It returns false if the queue is closed.
 func (q *queue) push(r *record) bool {
 	r.since = q.sink.clock.Elapsed()
 	r.bytes = r.size()
@@ -64,7 +64,7 @@ func (q *queue) signal() {
 	}
 }
 
-// close closes the queue and returns what waited.
+// close closes the queue and returns the queued records.
 func (q *queue) close() []*record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,11 +73,11 @@ func (q *queue) close() []*record {
 	return q.waiting.take(q.waiting.len(), 1<<62)
 }
 
-// pump sends until the queue is closed and empty, or ctx ends. It waits for
-// what it has sent.
+// pump sends batches until the queue is closed and empty, or ctx ends. It returns
+// when its requests have.
 func (q *queue) pump(ctx context.Context) {
-	var flights sync.WaitGroup
-	defer flights.Wait()
+	var requests sync.WaitGroup
+	defer requests.Wait()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -106,16 +106,16 @@ func (q *queue) pump(ctx context.Context) {
 		}
 		q.mu.Lock()
 		batch := q.waiting.take(n, q.sink.cfg.MaxBytes)
-		if len(batch) > 0 { // unless the queue was left meanwhile
+		if len(batch) > 0 { // the queue may have been closed in the meantime
 			batch[0].waited += waited
 		}
 		q.inFlight++
 		q.mu.Unlock()
-		flights.Go(func() { q.sendBatch(ctx, batch, reserved) })
+		requests.Go(func() { q.sendBatch(ctx, batch, reserved) })
 	}
 }
 
-// due tells how many records are to be sent now; if none, how long to wait.
+// due returns how many records are to be sent now, and if none, how long to wait.
 func (q *queue) due() (n int, wait time.Duration, over bool) {
 	cfg, now := &q.sink.cfg, q.sink.clock.Elapsed()
 	q.mu.Lock()
@@ -125,7 +125,7 @@ func (q *queue) due() (n int, wait time.Duration, over bool) {
 	case n == 0:
 		return 0, time.Hour, q.closed
 	case q.inFlight >= max(1, int(q.window)):
-		return 0, time.Hour, false // a flight that comes back wakes the pump
+		return 0, time.Hour, false // a completed request signals the pump
 	case now < q.holdUntil:
 		return 0, q.holdUntil - now, false
 	case n == cfg.MaxOperations || q.waiting.bytes >= cfg.MaxBytes || q.sink.closed.Load():
@@ -141,8 +141,8 @@ func (q *queue) due() (n int, wait time.Duration, over bool) {
 	return n, 0, false
 }
 
-// estimate is what n operations may cost, or fewer if that is more than the
-// budget's portion.
+// estimate returns the estimated cost of n operations, or of fewer if n would cost
+// more than the budget's portion.
 func (q *queue) estimate(n int) (int, float64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -150,11 +150,11 @@ func (q *queue) estimate(n int) (int, float64) {
 	return n, float64(n) * q.average
 }
 
-// batchStats is what came of a request, as far as it concerns the queue.
+// batchStats is what the queue learns from a request.
 type batchStats struct {
 	operations int
 	throttled  bool
-	after      time.Duration // what the account asks to wait
+	after      time.Duration // how long the account asks to wait
 	cost       float64
 }
 
@@ -162,7 +162,7 @@ func (f *batchStats) throttle(after time.Duration) {
 	f.throttled, f.after = true, max(f.after, after)
 }
 
-// sendBatch sends a batch, and learns from the answer.
+// sendBatch sends a batch, and adapts the queue to the response.
 func (q *queue) sendBatch(ctx context.Context, batch []*record, reserved float64) {
 	began := q.sink.clock.Elapsed()
 	f := q.send(ctx, batch)
@@ -180,7 +180,7 @@ func (q *queue) sendBatch(ctx context.Context, batch []*record, reserved float64
 	switch {
 	case f.throttled:
 		q.holdUntil = max(q.holdUntil, now+f.after)
-		if began >= q.lastCut { // those sent before the cut say nothing new
+		if began >= q.lastCut { // requests sent before the cut give no new information
 			q.window, q.lastCut = max(1, q.window/2), now
 		}
 	case f.operations > 0 && full:
@@ -192,7 +192,7 @@ func (q *queue) sendBatch(ctx context.Context, batch []*record, reserved float64
 	q.signal()
 }
 
-// fifo is a queue of records and their length in bytes.
+// fifo is a queue of records, with the sum of their bytes.
 type fifo struct {
 	list  []*record
 	head  int
@@ -212,7 +212,7 @@ func (f *fifo) push(r *record) {
 	f.bytes += r.bytes
 }
 
-// take takes up to n records of up to so many bytes, but one at least.
+// take removes up to n records of up to so many bytes, but at least one.
 func (f *fifo) take(n, bytes int) []*record {
 	n = min(n, f.len())
 	batch := make([]*record, 0, n)
@@ -230,7 +230,7 @@ func (f *fifo) take(n, bytes int) []*record {
 	return batch
 }
 
-// drop takes out the records that fn is true of.
+// drop removes the records for which fn returns true, and returns them.
 func (f *fifo) drop(fn func(*record) bool) (out []*record) {
 	kept := f.list[:f.head]
 	for _, r := range f.list[f.head:] {

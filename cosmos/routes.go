@@ -14,17 +14,17 @@ import (
 	"github.com/sluice-go/sluice/internal/limiter"
 )
 
-// routingTable is the container as it was last looked up: how keys are hashed, and
-// the queue of each range of hashes.
+// routingTable is the container as it was last read: how keys are hashed, and the
+// queue of each range of hashes.
 type routingTable struct {
-	rid    string // the container's own id, another one if it is recreated
+	rid    string // the container's internal id, which changes if it is recreated
 	paths  []string
 	hash   epk.Definition
 	ranges []epk.Range
 	queues []*queue
 }
 
-// find is the queue for a record; an error is the record's own fault.
+// find returns the queue for a record. It is an error of the record if there is none.
 func (t *routingTable) find(r *record) (*queue, error) {
 	if r.keys != len(t.paths) {
 		return nil, fmt.Errorf("the partition key has %d values, and the container's is %s", r.keys, strings.Join(t.paths, ", "))
@@ -32,7 +32,7 @@ func (t *routingTable) find(r *record) (*queue, error) {
 	var space [256]byte
 	i := epk.Find(t.ranges, string(t.hash.AppendHash(space[:0], r.values()...)))
 	if i < 0 {
-		return nil, errors.New("the partition key is in no range of the container's")
+		return nil, errors.New("the partition key is in no range of the container")
 	}
 	return t.queues[i], nil
 }
@@ -54,11 +54,11 @@ func (s *Sink) route(r *record) {
 	}
 }
 
-// awaitRoutes keeps records until the container has been looked up anew, because
-// it never was, or because a queue refused them: its range was split or moved,
-// or the container is another one now. A record that then belongs to another
-// queue goes there: it was never tried. One that is still the same queue's is
-// done, with the refusal that why is.
+// awaitRoutes keeps records until the container has been read again. That is needed
+// if it was never read, or if a queue refused the records, because its range was
+// split or moved, or the container was recreated. A record that then belongs to
+// another queue goes there: it was never tried. One that still belongs to the same
+// queue is completed with the refusal why.
 func (s *Sink) awaitRoutes(batch []*record, from *queue, why *Error) {
 	s.mu.Lock()
 	if s.stopped {
@@ -77,8 +77,8 @@ func (s *Sink) awaitRoutes(batch []*record, from *queue, why *Error) {
 	}
 }
 
-// refreshRoutes looks up the container, and sends the stranded on their way. It ends
-// when there are none.
+// refreshRoutes reads the container and reroutes the waiting records, until there
+// are none.
 func (s *Sink) refreshRoutes() {
 	for {
 		s.mu.Lock()
@@ -87,23 +87,23 @@ func (s *Sink) refreshRoutes() {
 			s.mu.Unlock()
 			return
 		}
-		// Who is stranded from now on needs a later look.
+		// Records that are added from now on need a later read.
 		s.routing, s.unrouted = s.unrouted, nil
 		s.mu.Unlock()
 
-		verdict, e := s.updateRoutes(s.ctx)
+		out, e := s.updateRoutes(s.ctx)
 
 		s.mu.Lock()
 		found := s.routing
 		s.routing = nil
 		s.mu.Unlock()
 		for _, r := range found {
-			s.reroute(r, verdict, e)
+			s.reroute(r, out, e)
 		}
 	}
 }
 
-// reroute sends a stranded record on.
+// reroute sends a record on after the container was read.
 func (s *Sink) reroute(r *record, v outcome, e *Error) {
 	if e != nil {
 		s.finish(r, e.result(v, 0, r.cost))
@@ -114,9 +114,9 @@ func (s *Sink) reroute(r *record, v outcome, e *Error) {
 	case err != nil:
 		s.finish(r, s.reject(r, err))
 	case r.refusal != nil && q == r.refusedBy:
-		v := retryable // the split goes on
+		v := retryable // the split is still in progress
 		if r.refusal.Status == http.StatusBadRequest {
-			v = rejected // the key is not what the document holds
+			v = rejected // the key differs from the document's
 		}
 		own := *r.refusal
 		own.Document = r.doc.ID
@@ -126,22 +126,21 @@ func (s *Sink) reroute(r *record, v outcome, e *Error) {
 	}
 }
 
-// updateRoutes reads the container and its ranges, and makes them the table.
+// updateRoutes reads the container and its ranges, and replaces the routing table.
 func (s *Sink) updateRoutes(ctx context.Context) (outcome, *Error) {
 	next, list, v, e := s.readRoutes(ctx)
 	if e != nil {
 		return v, e
 	}
 	if err := s.installRoutes(next, list); err != nil {
-		// A list that was read in the middle of a split has a gap.
+		// A list that was read during a split has a gap.
 		return retryable, s.badAnswer(err)
 	}
 	return written, nil
 }
 
-// Check reads the container, and says in one line what is wrong if it cannot:
-// the endpoint, the key, a name. It does not find out whether the key may
-// write.
+// Check reads the container. Its error says in one line what is wrong: the endpoint,
+// the key, a name. It does not check the right to write.
 func (s *Sink) Check(ctx context.Context) error {
 	if _, _, _, e := s.readRoutes(ctx); e != nil {
 		return e
@@ -149,7 +148,7 @@ func (s *Sink) Check(ctx context.Context) error {
 	return nil
 }
 
-// readRoutes reads the container and its ranges.
+// readRoutes reads the container and its ranges, and changes nothing.
 func (s *Sink) readRoutes(ctx context.Context) (*routingTable, []span, outcome, *Error) {
 	var container struct {
 		RID          string `json:"_rid"`
@@ -191,7 +190,7 @@ func (s *Sink) badAnswer(err error) *Error {
 	return &Error{Container: s.account.name(), Status: http.StatusBadGateway, Message: err.Error()}
 }
 
-// get reads one of the account's own resources as JSON.
+// get reads a resource of the account as JSON.
 func (s *Sink) get(ctx context.Context, kind string, into any, req *request) (outcome, *Error) {
 	if req == nil {
 		req = &request{}
@@ -207,12 +206,12 @@ func (s *Sink) get(ctx context.Context, kind string, into any, req *request) (ou
 		return v, s.account.errorOf(req)
 	}
 	if err := json.Unmarshal(req.answer.Bytes(), into); err != nil {
-		return outage, s.badAnswer(fmt.Errorf("the answer about %s is not what it should be", kind))
+		return outage, s.badAnswer(fmt.Errorf("the response for %s cannot be parsed", kind))
 	}
 	return written, nil
 }
 
-// span is a partition key range as the account states it.
+// span is a partition key range as the account returns it.
 type span struct {
 	ID                         rangeID
 	MinInclusive, MaxExclusive string
@@ -221,7 +220,7 @@ type span struct {
 	epk.Range `json:"-"`
 }
 
-// rangeID is a string, but some servers other than Azure's make it a number.
+// rangeID is a string, but some servers other than Azure's return a number.
 type rangeID string
 
 func (id *rangeID) UnmarshalJSON(data []byte) error {
@@ -229,8 +228,8 @@ func (id *rangeID) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// installRoutes makes next the table, with queues for the ranges; those of ranges
-// that are still there go on. What waited for others is queued anew.
+// installRoutes makes next the routing table, with queues for the ranges. The queues
+// of ranges that still exist are kept. Records of the other queues are routed again.
 func (s *Sink) installRoutes(next *routingTable, list []span) error {
 	replaced := map[rangeID]bool{}
 	for _, p := range list {
@@ -300,7 +299,7 @@ func (s *Sink) installRoutes(next *routingTable, list []span) error {
 	return nil
 }
 
-// shareBudget gives each queue its share of the request units.
+// shareBudget gives each queue an equal share of the request units.
 func (s *Sink) shareBudget(queues []*queue) error {
 	if s.cfg.RU == 0 {
 		return nil
@@ -320,7 +319,7 @@ func (s *Sink) shareBudget(queues []*queue) error {
 	return nil
 }
 
-// completeCancelled completes records that wait and whose contexts have ended.
+// completeCancelled completes queued records whose contexts have ended.
 func (s *Sink) completeCancelled() {
 	var last context.Context
 	var ended bool

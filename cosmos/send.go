@@ -12,12 +12,11 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// buffers are for requests' bodies.
+// buffers are reused for the bodies of requests.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// send sends a batch and completes its records, or sees to it that another
-// request will: each of them is done, queued again, or on the way to another
-// queue when it returns.
+// send sends a batch. When it returns, each record is completed, queued again, or
+// waiting for another queue.
 func (q *queue) send(ctx context.Context, batch []*record) (f batchStats) {
 	live := batch[:0]
 	for _, r := range batch {
@@ -73,9 +72,8 @@ func (q *queue) send(ctx context.Context, batch []*record) (f batchStats) {
 		}
 		return f
 	case v == unprocessed:
-		// A document that makes the account refuse the whole batch must not stop
-		// its partition for ever. Asked about it alone, the account says whether it
-		// is the document.
+		// A document that makes the account refuse the whole batch must not block its
+		// partition for ever. Sent alone, its status shows whether it is the cause.
 		return q.sendOne(ctx, live[0])
 	case v == tooLarge:
 		e.Document, v = live[0].doc.ID, rejected
@@ -86,7 +84,7 @@ func (q *queue) send(ctx context.Context, batch []*record) (f batchStats) {
 	return f
 }
 
-// fail gives all of a batch the same outcome.
+// fail completes all records of a batch with the same outcome.
 func (q *queue) fail(batch []*record, e *Error, v outcome, after time.Duration) {
 	if v == moved {
 		q.sink.awaitRoutes(batch, q, e)
@@ -97,7 +95,7 @@ func (q *queue) fail(batch []*record, e *Error, v outcome, after time.Duration) 
 	}
 }
 
-// operation is the account's answer about one record.
+// operation is the account's response for one record.
 type operation struct {
 	status, sub int
 	after       time.Duration
@@ -106,14 +104,14 @@ type operation struct {
 	body        []byte
 }
 
-// batchResult is an answer that is being given out to its records.
+// batchResult is the response to a batch while its records are completed.
 type batchResult struct {
 	batchStats
 	activity string
-	last     *Error // the error before: one that is the same is not made again
+	last     *Error // the previous error, reused for equal ones
 }
 
-// complete gives each record of a batch its own outcome.
+// complete completes each record of a batch with its own outcome.
 func (q *queue) complete(batch []*record, req *request) batchStats {
 	l := batchResult{activity: firstLine(req.head.Get("x-ms-activity-id")), last: &Error{}}
 	i := 0
@@ -127,7 +125,7 @@ func (q *queue) complete(batch []*record, req *request) batchStats {
 	})
 	if !sound || i < len(batch) {
 		e := q.sink.account.errorOf(req)
-		e.Message = fmt.Sprintf("an answer with %d outcomes to %d operations", i, len(batch))
+		e.Message = fmt.Sprintf("a response with %d outcomes for %d operations", i, len(batch))
 		q.fail(batch[i:], e, retryable, 0)
 	}
 	return l.batchStats
@@ -160,7 +158,7 @@ func parseOperation(value []byte, version bool) (op operation) {
 	return op
 }
 
-// completeOne gives one record its outcome, or its next step.
+// completeOne completes one record, or queues its next step.
 func (q *queue) completeOne(r *record, op *operation, l *batchResult) {
 	r.cost += op.cost
 	l.cost += op.cost
@@ -218,7 +216,7 @@ func (q *queue) sendOne(ctx context.Context, r *record) batchStats {
 		etag: req.head.Get("etag"), body: req.answer.Bytes(),
 	}
 	l := batchResult{last: q.sink.account.errorOf(req)}
-	if op.status == http.StatusNotFound && req.id == "" { // then it is the container that is missing
+	if op.status == http.StatusNotFound && req.id == "" { // the container does not exist
 		q.fail([]*record{r}, l.last, outage, 0)
 		return l.batchStats
 	}
@@ -226,7 +224,7 @@ func (q *queue) sendOne(ctx context.Context, r *record) batchStats {
 	return l.batchStats
 }
 
-// outcome is that on no answer at all.
+// outcome returns the outcome of a request without a response.
 func (e *Error) outcome() outcome {
 	if transient(e.Err) {
 		return retryable
@@ -239,7 +237,7 @@ func integer(value []byte) int {
 	return n
 }
 
-// unquote gives a JSON string's text.
+// unquote returns the text of a JSON string.
 func unquote(value []byte) (s string) {
 	if json.Unmarshal(value, &s) != nil {
 		return ""

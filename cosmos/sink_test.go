@@ -139,7 +139,7 @@ func TestOperations(t *testing.T) {
 			d.Operation = op
 			return submit(t, s, d)[0].Err
 		}
-		if err := do(Replace); !errors.Is(err, sluice.ErrRejected) || !strings.Contains(err.Error(), "nothing to replace") {
+		if err := do(Replace); !errors.Is(err, sluice.ErrRejected) || !strings.Contains(err.Error(), "document to replace does not exist") {
 			t.Errorf("replace of nothing: %v", err)
 		}
 		if err := do(Create); err != nil {

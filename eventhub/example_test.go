@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice/eventhub"
 )
 
-// A source is given to sluice.New. It can also be read by hand.
+// A source is passed to sluice.New. It can also be read directly.
 func Example() {
 	ctx := context.Background()
 	server, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 2}}, nil)
@@ -49,8 +49,8 @@ func Example() {
 	// 1: second
 }
 
-// Signing in with Entra ID: as a managed identity on Azure, as the person
-// signed in with the az command elsewhere.
+// Authentication with Entra ID: as a managed identity on Azure, elsewhere as the user
+// of the az command.
 func ExampleNewWithCredential() {
 	credential, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
