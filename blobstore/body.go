@@ -21,13 +21,13 @@ import (
 // maxBody bounds what is read as a body with its properties.
 const maxBody = 128 << 20
 
-func (s *Store) bodyName(r *register, body string) (string, error) {
-	return s.join(r.group, bodies, escape(r.partition), body)
+func (s *Store) bodyName(r *index, body string) (string, error) {
+	return s.join(r.group, bodiesFolder, escape(r.partition), body)
 }
 
 // storeBody stores a body under a name that was never used, and notes it in
 // the entry. By itself that means nothing: the register tells what is there.
-func (s *Store) storeBody(ctx context.Context, r *register, d *driver.DeadLetter, e *entry) error {
+func (s *Store) storeBody(ctx context.Context, r *index, d *driver.DeadLetter, e *entry) error {
 	if !d.HasBody {
 		return nil
 	}
@@ -47,18 +47,18 @@ func (s *Store) storeBody(ctx context.Context, r *register, d *driver.DeadLetter
 	content = append(content, d.Event.Body...)
 	e.Body, e.Head = body, head // also if it fails: it may be there all the same
 	_, err = s.client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(content)), &blockblob.UploadOptions{})
-	return plain(err)
+	return safeError(err)
 }
 
 // readBody adds body and properties to a dead letter.
-func (s *Store) readBody(ctx context.Context, r *register, e *entry, d *driver.DeadLetter) error {
+func (s *Store) readBody(ctx context.Context, r *index, e *entry, d *driver.DeadLetter) error {
 	name, err := s.bodyName(r, e.Body)
 	if err != nil {
 		return err
 	}
 	content, _, err := s.download(ctx, name, maxBody)
 	if err != nil {
-		return plain(err)
+		return safeError(err)
 	}
 	if e.Head < 0 || int64(len(content)) < e.Head {
 		return fmt.Errorf("blob %s: %d bytes, and the properties should have %d", name, len(content), e.Head)
@@ -72,13 +72,13 @@ func (s *Store) readBody(ctx context.Context, r *register, e *entry, d *driver.D
 
 // dropBodies deletes bodies that no register tells of any more. What it fails
 // to delete stays, and takes room.
-func (s *Store) dropBodies(ctx context.Context, r *register, names []string) {
+func (s *Store) dropBodies(ctx context.Context, r *index, names []string) {
 	if len(names) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_ = each(ctx, len(names), func(ctx context.Context, i int) error {
+	_ = forEach(ctx, len(names), func(ctx context.Context, i int) error {
 		name, err := s.bodyName(r, names[i])
 		if err == nil {
 			_, _ = s.client.NewBlobClient(name).Delete(ctx, nil)

@@ -17,7 +17,7 @@ func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation strin
 	var p driver.Checkpoint
 	err := errors.Join(fits("the owner's name", lease.Owner), fits("the incarnation", incarnation))
 	if err == nil {
-		err = s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
+		err = s.edit(ctx, lease.Group, lease.Partition, func(c partitionBlob) error {
 			p = driver.Checkpoint{Incarnation: incarnation, Position: driver.Unset}
 			if c.checkpoint != nil {
 				p = *c.checkpoint
@@ -41,7 +41,7 @@ func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation strin
 
 // Advance implements [driver.CheckpointStore].
 func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
-	err := s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
+	err := s.edit(ctx, lease.Group, lease.Partition, func(c partitionBlob) error {
 		p := c.checkpoint
 		switch {
 		case p == nil:
@@ -66,7 +66,7 @@ func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Posit
 
 // Leave implements [driver.CheckpointStore].
 func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
-	err := s.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
+	err := s.edit(ctx, lease.Group, lease.Partition, func(c partitionBlob) error {
 		p := c.checkpoint
 		if p == nil || p.Epoch != lease.Epoch || p.Owner != lease.Owner || p.Claims == 0 {
 			return nil
@@ -84,10 +84,10 @@ func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 // writeUnder writes a checkpoint, and when, in the name of a lease: under the
 // blob's own, if that is it. One of another lease store has no lease on the blob, and then
 // nobody else may.
-func (s *Store) writeUnder(ctx context.Context, c cell, lease driver.Lease, p *driver.Checkpoint) error {
+func (s *Store) writeUnder(ctx context.Context, c partitionBlob, lease driver.Lease, p *driver.Checkpoint) error {
 	id := ""
 	switch {
-	case c.lease.above(lease):
+	case c.lease.later(lease):
 		return &driver.FencedError{Partition: lease.Partition, Epoch: c.lease.epoch, Owner: c.lease.owner}
 	case c.lease.is(lease):
 		id = c.leaseID()
@@ -108,7 +108,7 @@ func refused(err error, lease driver.Lease) error {
 // Read implements [driver.CheckpointStore].
 func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error) {
 	var list []driver.Checkpoint
-	err := s.cells(ctx, group, func(partition string, c cell) {
+	err := s.partitionBlobs(ctx, group, func(partition string, c partitionBlob) {
 		if p := c.checkpoint; p != nil {
 			p.Group, p.Partition = group, partition
 			list = append(list, *p)
@@ -129,7 +129,7 @@ func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarn
 	var epoch int64
 	err := fits("the incarnation", incarnation)
 	if err == nil {
-		err = s.edit(ctx, group, partition, func(c cell) error {
+		err = s.edit(ctx, group, partition, func(c partitionBlob) error {
 			p := driver.Checkpoint{Incarnation: incarnation, Position: to, Updated: c.now}
 			if c.checkpoint != nil {
 				p.Epoch = c.checkpoint.Epoch
@@ -156,14 +156,14 @@ func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarn
 }
 
 // breakLease ends whatever lease is on the blob, and returns errChanged.
-func (s *Store) breakLease(ctx context.Context, c cell) error {
+func (s *Store) breakLease(ctx context.Context, c partitionBlob) error {
 	client, err := s.on(c, "")
 	if err != nil {
 		return err
 	}
 	now := int32(0) // seconds to wait
 	_, err = client.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: &now})
-	if err = plain(err); err != nil && !errors.Is(err, errLease) {
+	if err = safeError(err); err != nil && !errors.Is(err, errLease) {
 		return err
 	}
 	return errChanged

@@ -45,7 +45,7 @@ func (s *Store) partitionsOf(ctx context.Context, group driver.Group, ids []int6
 
 // lettered are the partitions that have a register.
 func (s *Store) lettered(ctx context.Context, group driver.Group) ([]string, error) {
-	folder, err := s.folder(group, letters)
+	folder, err := s.folder(group, deadLettersFolder)
 	if err != nil {
 		return nil, err
 	}
@@ -73,13 +73,13 @@ func (s *Store) selected(ctx context.Context, group driver.Group, f *driver.Dead
 		return nil, err
 	}
 	found := make([][]driver.DeadLetter, len(among))
-	err = each(ctx, len(among), func(ctx context.Context, i int) error {
+	err = forEach(ctx, len(among), func(ctx context.Context, i int) error {
 		r, err := s.open(ctx, group, among[i])
 		if err != nil {
 			return err
 		}
 		for j := range r.entries {
-			if d := r.entries[j].letter(group, r.partition); matches(f, &d) {
+			if d := r.entries[j].deadLetter(group, r.partition); matches(f, &d) {
 				found[i] = append(found[i], d)
 			}
 		}
@@ -130,7 +130,7 @@ func (s *Store) get(ctx context.Context, group driver.Group, id int64) (d driver
 			return d, false, err
 		}
 		if at := r.findID(id); at >= 0 {
-			return s.whole(ctx, r, r.entries[at])
+			return s.withBody(ctx, r, r.entries[at])
 		}
 	}
 	return d, false, nil
@@ -180,11 +180,11 @@ func (s *Store) mark(ctx context.Context, group driver.Group, filter driver.Dead
 	total := int64(0)
 	for _, partition := range among {
 		marked, tried := int64(0), make(map[int64]bool) // what was tried before may have been done
-		err := s.change(ctx, group, partition, func(_ context.Context, r *register) (bool, error) {
+		err := s.change(ctx, group, partition, func(_ context.Context, r *index) (bool, error) {
 			marked = 0
 			for i := range r.entries {
 				e := &r.entries[i]
-				if d := e.letter(group, partition); of[partition][e.ID] && (tried[e.ID] || matches(&filter, &d)) {
+				if d := e.deadLetter(group, partition); of[partition][e.ID] && (tried[e.ID] || matches(&filter, &d)) {
 					set(e, r.now)
 					tried[e.ID] = true
 					marked++

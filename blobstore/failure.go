@@ -55,10 +55,10 @@ func (r *refusal) Error() string {
 	return text
 }
 
-// plain makes an error of the SDK fit to be told: one line, no secrets; a
+// safeError makes an error of the SDK fit to be told: one line, no secrets; a
 // refusal that is part of the protocol becomes errChanged or errLease. Nil
 // stays nil.
-func plain(err error) error {
+func safeError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -90,7 +90,7 @@ type oneLine struct {
 func (e *oneLine) Error() string { return e.text }
 func (e *oneLine) Unwrap() error { return e.err }
 
-// Plain makes an error of the SDK's client fit to be told, as those of this
+// SafeError makes an error of the SDK's client fit to be told, as those of this
 // package are: in one line, and without the URL's signature. It is for users of
 // [Connect].
-func Plain(err error) error { return plain(err) }
+func SafeError(err error) error { return safeError(err) }

@@ -51,28 +51,28 @@ func leaseID(name, owner string, epoch int64) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-func (c *cell) leaseID() string { return leaseID(c.name, c.lease.owner, c.lease.epoch) }
+func (c *partitionBlob) leaseID() string { return leaseID(c.name, c.lease.owner, c.lease.epoch) }
 
 // ifVersion makes a lease operation wait on the version that was read.
-func (c *cell) ifVersion() *blob.ModifiedAccessConditions {
+func (c *partitionBlob) ifVersion() *blob.ModifiedAccessConditions {
 	return &blob.ModifiedAccessConditions{IfMatch: &c.etag}
 }
 
 // on is the client for operations on the blob's lease.
-func (s *Store) on(c cell, id string) (*lease.BlobClient, error) {
+func (s *Store) on(c partitionBlob, id string) (*lease.BlobClient, error) {
 	return lease.NewBlobClient(s.client.NewBlobClient(c.name), &lease.BlobClientOptions{LeaseID: &id})
 }
 
-// grab takes the lease with this id, or renews the one that has it already,
+// acquireLease takes the lease with this id, or renews the one that has it already,
 // for so many seconds. It returns when, by the server's clock.
-func (s *Store) grab(ctx context.Context, c cell, id string, seconds int64) (time.Time, error) {
+func (s *Store) acquireLease(ctx context.Context, c partitionBlob, id string, seconds int64) (time.Time, error) {
 	client, err := s.on(c, id)
 	if err != nil {
 		return time.Time{}, err
 	}
 	got, err := client.AcquireLease(ctx, int32(seconds), &lease.BlobAcquireOptions{ModifiedAccessConditions: c.ifVersion()})
 	if err != nil {
-		return time.Time{}, plain(err)
+		return time.Time{}, safeError(err)
 	}
 	if got.Date == nil {
 		return c.now, nil
@@ -90,13 +90,13 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 	}
 	err := errors.Join(CheckLease(ttl), fits("the owner's name", owner))
 	if err == nil {
-		err = l.store.edit(ctx, group, partition, func(c cell) error { return a.try(ctx, c) })
+		err = l.store.edit(ctx, group, partition, func(c partitionBlob) error { return a.try(ctx, c) })
 	}
 	if errors.Is(err, errLease) {
 		err = driver.ErrHeld // its epoch is not written yet
 	}
 	if err != nil {
-		a.giveBack(ctx)
+		a.undo(ctx)
 		return driver.Lease{}, fmt.Errorf("acquire lease on partition %s: %w", partition, err)
 	}
 	return a.lease, nil
@@ -111,12 +111,12 @@ type acquisition struct {
 	seconds int64
 	above   int64
 
-	asked cell   // the blob whose lease was asked for; its name is empty if none was
-	id    string // of that lease
+	asked partitionBlob // the blob whose lease was asked for; its name is empty if none was
+	id    string        // of that lease
 }
 
 // try takes the lease of a blob as it was read, and writes the new epoch.
-func (a *acquisition) try(ctx context.Context, c cell) error {
+func (a *acquisition) try(ctx context.Context, c partitionBlob) error {
 	if !c.exists {
 		if err := a.store.create(ctx, c.name, record{}); err != nil {
 			return err
@@ -133,12 +133,12 @@ func (a *acquisition) try(ctx context.Context, c cell) error {
 	epoch++
 	id := leaseID(c.name, a.lease.Owner, epoch)
 	if c.leased && a.id != id {
-		if err := a.takeOver(ctx, c, id); err != nil {
+		if err := a.changeLease(ctx, c, id); err != nil {
 			return err
 		}
 	}
 	a.asked, a.id = c, id
-	since, err := a.store.grab(ctx, c, id, a.seconds)
+	since, err := a.store.acquireLease(ctx, c, id, a.seconds)
 	if err != nil {
 		return err
 	}
@@ -151,10 +151,10 @@ func (a *acquisition) try(ctx context.Context, c cell) error {
 	return nil
 }
 
-// takeOver gives the lease on the blob the new id, if it is ours to change: one
+// changeLease gives the lease on the blob the new id, if it is ours to change: one
 // of this call, of the same owner, or one whose owner has given it back and
 // then failed to let it go.
-func (a *acquisition) takeOver(ctx context.Context, c cell, id string) error {
+func (a *acquisition) changeLease(ctx context.Context, c partitionBlob, id string) error {
 	from := a.id
 	if from == "" {
 		if c.lease.owner != a.lease.Owner && !c.lease.released() || c.lease.epoch == 0 {
@@ -169,31 +169,31 @@ func (a *acquisition) takeOver(ctx context.Context, c cell, id string) error {
 	_, err = client.ChangeLease(ctx, id, &lease.BlobChangeOptions{ModifiedAccessConditions: c.ifVersion()})
 	if err == nil {
 		a.asked, a.id = c, id
-	} else if errors.Is(plain(err), errLease) {
+	} else if errors.Is(safeError(err), errLease) {
 		a.id = ""
 	}
-	return plain(err)
+	return safeError(err)
 }
 
-// giveBack lets go of a lease that may have been taken, so that the next try
+// undo lets go of a lease that may have been taken, so that the next try
 // need not wait for its end.
-func (a *acquisition) giveBack(ctx context.Context) {
+func (a *acquisition) undo(ctx context.Context) {
 	if a.id == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_ = a.store.letGo(ctx, a.asked, a.id, a.asked.ifVersion()) // else it ends by itself
+	_ = a.store.releaseLease(ctx, a.asked, a.id, a.asked.ifVersion()) // else it ends by itself
 }
 
-// letGo ends the lease with this id, if it is there and the condition holds.
-func (s *Store) letGo(ctx context.Context, c cell, id string, condition *blob.ModifiedAccessConditions) error {
+// releaseLease ends the lease with this id, if it is there and the condition holds.
+func (s *Store) releaseLease(ctx context.Context, c partitionBlob, id string, condition *blob.ModifiedAccessConditions) error {
 	client, err := s.on(c, id)
 	if err != nil {
 		return err
 	}
 	_, err = client.ReleaseLease(ctx, &lease.BlobReleaseOptions{ModifiedAccessConditions: condition})
-	if err = plain(err); errors.Is(err, errLease) || errors.Is(err, errChanged) {
+	if err = safeError(err); errors.Is(err, errLease) || errors.Is(err, errChanged) {
 		return nil
 	}
 	return err
@@ -203,11 +203,11 @@ func (s *Store) letGo(ctx context.Context, c cell, id string, condition *blob.Mo
 func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duration) error {
 	err := CheckLease(ttl)
 	if err == nil {
-		err = l.store.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
+		err = l.store.edit(ctx, lease.Group, lease.Partition, func(c partitionBlob) error {
 			if !c.exists || !c.lease.is(lease) || c.lease.released() {
-				return fmt.Errorf("%w: the lease is %s", driver.ErrFenced, c.lease.tell())
+				return fmt.Errorf("%w: the lease is %s", driver.ErrFenced, c.lease.describe())
 			}
-			since, err := l.store.grab(ctx, c, c.leaseID(), wholeSeconds(ttl))
+			since, err := l.store.acquireLease(ctx, c, c.leaseID(), wholeSeconds(ttl))
 			if err != nil {
 				return err
 			}
@@ -225,8 +225,8 @@ func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duratio
 	return nil
 }
 
-// tell names the record's lease for an error.
-func (l leaseRecord) tell() string {
+// describe names the record's lease for an error.
+func (l leaseRecord) describe() string {
 	switch {
 	case l.epoch == 0:
 		return "not there"
@@ -239,7 +239,7 @@ func (l leaseRecord) tell() string {
 // Release implements [driver.LeaseStore]. It is written first that the lease is
 // given back, and then let go; a successor may take it between the two.
 func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
-	err := l.store.edit(ctx, lease.Group, lease.Partition, func(c cell) error {
+	err := l.store.edit(ctx, lease.Group, lease.Partition, func(c partitionBlob) error {
 		if !c.exists || !c.lease.is(lease) {
 			return nil
 		}
@@ -257,7 +257,7 @@ func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 		if id == "" {
 			return nil
 		}
-		return l.store.letGo(ctx, c, id, nil)
+		return l.store.releaseLease(ctx, c, id, nil)
 	})
 	if errors.Is(err, errLease) {
 		err = nil // another has it, whose epoch is not written yet
@@ -270,7 +270,7 @@ func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 
 // remaining is the time until the lease ends: never none while the server says
 // that it lasts, for its times are whole seconds.
-func (c *cell) remaining() time.Duration {
+func (c *partitionBlob) remaining() time.Duration {
 	if !c.leased || c.lease.released() {
 		return 0
 	}
@@ -281,7 +281,7 @@ func (c *cell) remaining() time.Duration {
 // List implements [driver.LeaseStore].
 func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseInfo, error) {
 	var list []driver.LeaseInfo
-	err := l.store.cells(ctx, group, func(partition string, c cell) {
+	err := l.store.partitionBlobs(ctx, group, func(partition string, c partitionBlob) {
 		if c.lease.epoch > 0 {
 			list = append(list, driver.LeaseInfo{
 				Lease:     driver.Lease{Group: group, Partition: partition, Owner: c.lease.owner, Epoch: c.lease.epoch},
@@ -296,9 +296,9 @@ func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseIn
 	return list, nil
 }
 
-// cells lists the blobs of a group's partitions.
-func (s *Store) cells(ctx context.Context, group driver.Group, found func(partition string, c cell)) error {
-	folder, err := s.folder(group, partitions)
+// partitionBlobs lists the blobs of a group's partitions.
+func (s *Store) partitionBlobs(ctx context.Context, group driver.Group, found func(partition string, c partitionBlob)) error {
+	folder, err := s.folder(group, partitionsFolder)
 	if err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func (s *Store) cells(ctx context.Context, group driver.Group, found func(partit
 		if !ours {
 			return nil
 		}
-		c := cell{name: *item.Name, exists: true, now: now, etag: *item.Properties.ETag}
+		c := partitionBlob{name: *item.Name, exists: true, now: now, etag: *item.Properties.ETag}
 		if state := item.Properties.LeaseState; state != nil {
 			c.leased = held(*state)
 		}
@@ -326,7 +326,7 @@ func (s *Store) list(ctx context.Context, prefix string, found func(item *contai
 	for pages.More() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return plain(err)
+			return safeError(err)
 		}
 		if page.Date == nil || page.Segment == nil {
 			return errors.New("answer of Azure Storage without the blobs or the time")

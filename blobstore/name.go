@@ -17,9 +17,9 @@ const (
 
 // Folders of a group's blobs.
 const (
-	partitions = "partitions"
-	letters    = "letters" // registers
-	bodies     = "bodies"
+	partitionsFolder  = "partitions"
+	deadLettersFolder = "letters" // registers
+	bodiesFolder      = "bodies"
 )
 
 // folder is the name that the blobs of one kind begin with.
@@ -29,7 +29,7 @@ func (s *Store) folder(group driver.Group, kind string) (string, error) {
 
 // name is that of a partition's blob.
 func (s *Store) name(group driver.Group, partition string) (string, error) {
-	return s.join(group, partitions, escape(partition))
+	return s.join(group, partitionsFolder, escape(partition))
 }
 
 func (s *Store) join(group driver.Group, kind string, rest ...string) (string, error) {

@@ -37,8 +37,8 @@ func (l leaseRecord) is(lease driver.Lease) bool {
 
 func (l leaseRecord) released() bool { return l.seconds == 0 }
 
-// above tells whether the lease in the record came after this one.
-func (l leaseRecord) above(lease driver.Lease) bool {
+// later tells whether the lease in the record came after this one.
+func (l leaseRecord) later(lease driver.Lease) bool {
 	return l.epoch > lease.Epoch || l.epoch == lease.Epoch && l.owner != lease.Owner
 }
 

@@ -75,7 +75,7 @@ func TestLetterIDs(t *testing.T) {
 	last := int64(0)
 	for _, sequence := range []int64{0, 1, 2, 1 << 20, 1<<35 - 1} {
 		for _, partition := range []string{"0", "1", "7", "2046"} {
-			id := letterID(partition, sequence, "2026-01-02T03:04:05Z")
+			id := deadLetterID(partition, sequence, "2026-01-02T03:04:05Z")
 			if id <= last {
 				t.Errorf("event %d of partition %s: id %d after %d", sequence, partition, id, last)
 			}
@@ -86,12 +86,12 @@ func TestLetterIDs(t *testing.T) {
 		}
 	}
 	for _, partition := range []string{"", "01", "-1", "2047", "99999", "north", "+3"} {
-		id := letterID(partition, 5, "1")
+		id := deadLetterID(partition, 5, "1")
 		if _, ok := partitionOf(id); ok || id <= 0 {
 			t.Errorf("partition %q: id %d", partition, id)
 		}
 	}
-	r := &register{partition: "0"}
+	r := &index{partition: "0"}
 	r.add(entry{Sequence: 1})
 	r.add(entry{Sequence: 1 + 1<<35}) // whose id would be the same
 	if r.entries[0].ID == r.entries[1].ID {

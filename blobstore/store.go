@@ -34,7 +34,7 @@ type Config struct {
 type Store struct {
 	client *container.Client
 	prefix string
-	turns  turns
+	locks  blobLocks
 }
 
 var (
@@ -75,10 +75,10 @@ func (s *Store) prepare(ctx context.Context) error {
 		one := int32(1)
 		_, err := s.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &s.prefix, MaxResults: &one}).NextPage(ctx)
 		if !bloberror.HasCode(err, bloberror.ContainerNotFound) || created {
-			return plain(err)
+			return safeError(err)
 		}
 		if _, err := s.client.Create(ctx, nil); err != nil && !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
-			return fmt.Errorf("create it: %w", plain(err))
+			return fmt.Errorf("create it: %w", safeError(err))
 		}
 	}
 }
@@ -86,15 +86,15 @@ func (s *Store) prepare(ctx context.Context) error {
 // Leases gives the lease store over the same blobs.
 func (s *Store) Leases() *Leases { return &Leases{store: s} }
 
-// turns lets the operations of this process on one blob follow each other, so
+// blobLocks lets the operations of this process on one blob follow each other, so
 // that they don't make each other start again.
-type turns struct {
+type blobLocks struct {
 	mu   sync.Mutex
 	busy map[string]chan struct{}
 }
 
 // take waits for the blob's turn; done ends it.
-func (t *turns) take(ctx context.Context, name string) (done func(), err error) {
+func (t *blobLocks) take(ctx context.Context, name string) (done func(), err error) {
 	t.mu.Lock()
 	if t.busy == nil {
 		t.busy = make(map[string]chan struct{})

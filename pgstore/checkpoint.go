@@ -18,9 +18,9 @@ ON CONFLICT (namespace, topic, consumer_group, partition) DO UPDATE
 SET owner = excluded.owner, epoch = excluded.epoch, claims = c.claims + (c.epoch < excluded.epoch)::int, updated_at = clock_timestamp(),
     done = CASE WHEN c.done_epoch = c.epoch THEN c.done ELSE '' END, done_epoch = excluded.epoch
 WHERE c.epoch < excluded.epoch OR c.epoch = excluded.epoch AND c.owner = excluded.owner
-RETURNING ` + progressColumns
+RETURNING ` + checkpointColumns
 
-const progressColumns = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at,
+const checkpointColumns = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at,
   CASE WHEN done_epoch = epoch THEN done ELSE '' END`
 
 // checkpoint is a row in the making.
@@ -37,8 +37,8 @@ func (c *checkpoint) columns() []any {
 	}
 }
 
-// progress is what the columns say.
-func (c *checkpoint) progress() (p driver.Checkpoint, err error) {
+// value is what the columns say.
+func (c *checkpoint) value() (p driver.Checkpoint, err error) {
 	c.Done, err = ranges.Decode(c.Position.Sequence, c.done)
 	return c.Checkpoint, err
 }
@@ -56,7 +56,7 @@ func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation strin
 	}
 	var p driver.Checkpoint
 	if err == nil {
-		p, err = c.progress()
+		p, err = c.value()
 	}
 	if err != nil {
 		return driver.Checkpoint{}, fmt.Errorf("claim partition %s: %w", lease.Partition, err)
@@ -86,14 +86,14 @@ func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarn
 	return epoch, nil
 }
 
-const winnerSQL = `
+const currentSQL = `
 SELECT owner, epoch, sequence_number FROM @sluice_checkpoints
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
 
-// winner reads who has the checkpoint, and where it stands.
-func (s *Store) winner(ctx context.Context, conn *pgx.Conn, lease driver.Lease) (w driver.Checkpoint, err error) {
+// current reads who has the checkpoint, and where it stands.
+func (s *Store) current(ctx context.Context, conn *pgx.Conn, lease driver.Lease) (w driver.Checkpoint, err error) {
 	g := lease.Group
-	err = conn.QueryRow(ctx, s.sql.of(winnerSQL), g.Namespace, g.Topic, g.Name, lease.Partition).Scan(&w.Owner, &w.Epoch, &w.Position.Sequence)
+	err = conn.QueryRow(ctx, s.sql.of(currentSQL), g.Namespace, g.Topic, g.Name, lease.Partition).Scan(&w.Owner, &w.Epoch, &w.Position.Sequence)
 	return w, err
 }
 
@@ -104,7 +104,7 @@ func (s *Store) refused(ctx context.Context, lease driver.Lease) error {
 		return err
 	}
 	defer conn.Release()
-	w, err := s.winner(ctx, conn.Conn(), lease)
+	w, err := s.current(ctx, conn.Conn(), lease)
 	if err != nil {
 		return fmt.Errorf("read its checkpoint: %w", err)
 	}
@@ -115,7 +115,7 @@ func (s *Store) refused(ctx context.Context, lease driver.Lease) error {
 // [driver.ErrFenced] in any case; what it reads is for the user, and so are the
 // words for what was expected.
 func (s *Store) fenced(ctx context.Context, conn *pgx.Conn, lease driver.Lease, expected string) error {
-	w, err := s.winner(ctx, conn, lease)
+	w, err := s.current(ctx, conn, lease)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, driver.ErrFenced)
@@ -170,7 +170,7 @@ func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 }
 
 const readSQL = `
-SELECT partition, ` + progressColumns + ` FROM @sluice_checkpoints
+SELECT partition, ` + checkpointColumns + ` FROM @sluice_checkpoints
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3
 ORDER BY partition COLLATE "C"`
 
@@ -187,7 +187,7 @@ func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoi
 		if err := row.Scan(append([]any{&c.Partition}, c.columns()...)...); err != nil {
 			return c.Checkpoint, err
 		}
-		return c.progress()
+		return c.value()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read checkpoints of %v: %w", group, err)

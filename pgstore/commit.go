@@ -200,7 +200,7 @@ func (st *step) commit(ctx context.Context) error {
 		}
 		b = pgx.Batch{}
 	}
-	st.see(&b)
+	st.storeDedup(&b)
 	before := b.Len()
 	b.Queue(sameSQL, st.xid)
 	b.Queue(`COMMIT`)
@@ -234,7 +234,7 @@ func (st *step) settle(ctx context.Context, b *pgx.Batch) error {
 		st.store.remove(b, st.Lease, id)
 	}
 	for i := range st.FailedRedrives {
-		st.store.putBack(b, st.Lease, &st.FailedRedrives[i])
+		st.store.updateFailedRedrive(b, st.Lease, &st.FailedRedrives[i])
 	}
 	br := st.conn.SendBatch(ctx, b)
 	gone := false

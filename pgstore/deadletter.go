@@ -51,11 +51,11 @@ func timeOrNull(t time.Time) *time.Time {
 	return &t
 }
 
-// onRetry selects one dead letter of a lease's partition that is on retry.
-const onRetry = `
+// whereRedrive selects one dead letter of a lease's partition that is on retry.
+const whereRedrive = `
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND id = $5 AND status = 'retry'`
 
-const removeSQL = `DELETE FROM @sluice_dead_letters` + onRetry
+const removeSQL = `DELETE FROM @sluice_dead_letters` + whereRedrive
 
 // remove queues the removal of a dead letter whose retry was applied.
 func (s *Store) remove(b *pgx.Batch, lease driver.Lease, id int64) {
@@ -63,14 +63,14 @@ func (s *Store) remove(b *pgx.Batch, lease driver.Lease, id int64) {
 	b.Queue(s.sql.of(removeSQL), g.Namespace, g.Topic, g.Name, lease.Partition, id)
 }
 
-const putBackSQL = `
+const failedRedriveSQL = `
 UPDATE @sluice_dead_letters
-SET failed_at = coalesce($6, clock_timestamp()), error = $7, attempts = $8, status = $9, next_attempt = $10` + onRetry
+SET failed_at = coalesce($6, clock_timestamp()), error = $7, attempts = $8, status = $9, next_attempt = $10` + whereRedrive
 
-// putBack queues the return of a dead letter whose retry has failed.
-func (s *Store) putBack(b *pgx.Batch, lease driver.Lease, d *driver.DeadLetter) {
+// updateFailedRedrive queues the return of a dead letter whose retry has failed.
+func (s *Store) updateFailedRedrive(b *pgx.Batch, lease driver.Lease, d *driver.DeadLetter) {
 	g := lease.Group
-	b.Queue(s.sql.of(putBackSQL), g.Namespace, g.Topic, g.Name, lease.Partition, d.ID,
+	b.Queue(s.sql.of(failedRedriveSQL), g.Namespace, g.Topic, g.Name, lease.Partition, d.ID,
 		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d))
 }
 
@@ -83,13 +83,13 @@ func nextAttempt(d *driver.DeadLetter) *time.Time {
 }
 
 const (
-	letterColumns = `id, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt,
+	deadLetterColumns = `id, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt,
   partition_key, message_id, correlation_id, content_type, has_body`
-	contentColumns = letterColumns + `, body, properties`
+	contentColumns = deadLetterColumns + `, body, properties`
 )
 
-// scanLetter reads a row of letterColumns or contentColumns.
-func scanLetter(row pgx.CollectableRow) (d driver.DeadLetter, err error) {
+// scanDeadLetter reads a row of letterColumns or contentColumns.
+func scanDeadLetter(row pgx.CollectableRow) (d driver.DeadLetter, err error) {
 	e := &d.Event
 	var enqueued, next *time.Time
 	var properties *string
@@ -125,7 +125,7 @@ ORDER BY sequence_number, id LIMIT $5`
 
 // Due implements [driver.TxStore] and [driver.DeadLetterQueue].
 func (s *Store) Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
-	list, err := s.letters(ctx, group, dueSQL, group.Namespace, group.Topic, group.Name, partition, max(limit, 0))
+	list, err := s.query(ctx, group, dueSQL, group.Namespace, group.Topic, group.Name, partition, max(limit, 0))
 	if err != nil {
 		return nil, fmt.Errorf("look for due dead letters of partition %s: %w", partition, err)
 	}
@@ -135,8 +135,8 @@ func (s *Store) Due(ctx context.Context, group driver.Group, partition string, l
 // List implements [driver.DeadLetterStore].
 func (s *Store) List(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetter, error) {
 	c := selection(group, filter)
-	sql := `SELECT ` + letterColumns + ` FROM @sluice_dead_letters` + c.ordered(filter.Limit)
-	list, err := s.letters(ctx, group, sql, c.args...)
+	sql := `SELECT ` + deadLetterColumns + ` FROM @sluice_dead_letters` + c.ordered(filter.Limit)
+	list, err := s.query(ctx, group, sql, c.args...)
 	if err != nil {
 		return nil, fmt.Errorf("list dead letters: %w", err)
 	}
@@ -146,7 +146,7 @@ func (s *Store) List(ctx context.Context, group driver.Group, filter driver.Dead
 // Get implements [driver.DeadLetterStore].
 func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.DeadLetter, error) {
 	c := selection(group, driver.DeadLetterFilter{IDs: []int64{id}})
-	list, err := s.letters(ctx, group, `SELECT `+contentColumns+` FROM @sluice_dead_letters`+c.where(), c.args...)
+	list, err := s.query(ctx, group, `SELECT `+contentColumns+` FROM @sluice_dead_letters`+c.where(), c.args...)
 	if err == nil && len(list) == 0 {
 		err = driver.ErrNotFound
 	}
@@ -156,7 +156,7 @@ func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.D
 	return list[0], nil
 }
 
-func (s *Store) letters(ctx context.Context, group driver.Group, sql string, args ...any) ([]driver.DeadLetter, error) {
+func (s *Store) query(ctx context.Context, group driver.Group, sql string, args ...any) ([]driver.DeadLetter, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (s *Store) letters(ctx context.Context, group driver.Group, sql string, arg
 	defer conn.Release()
 	rows, _ := conn.Query(ctx, s.sql.of(sql), args...) // CollectRows returns the error
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.DeadLetter, error) {
-		d, err := scanLetter(row)
+		d, err := scanDeadLetter(row)
 		d.Group = group
 		return d, err
 	})

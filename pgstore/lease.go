@@ -16,7 +16,7 @@ import (
 // one statement. It is safe for concurrent use.
 type Leases struct {
 	pool *pgxpool.Pool
-	sql  *texts
+	sql  *statements
 }
 
 var _ driver.LeaseStore = (*Leases)(nil)

@@ -96,7 +96,7 @@ SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamesp
 	if err := q.QueryRow(ctx, lookup, schema).Scan(&there); err != nil || !there {
 		return v, err
 	}
-	err := q.QueryRow(ctx, newTexts(schema).of(`SELECT version, oldest_compatible FROM @sluice_schema WHERE component = $1`), component).Scan(&v.version, &v.oldest)
+	err := q.QueryRow(ctx, newStatements(schema).of(`SELECT version, oldest_compatible FROM @sluice_schema WHERE component = $1`), component).Scan(&v.version, &v.oldest)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}

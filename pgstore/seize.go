@@ -38,7 +38,7 @@ func (s *Store) seize(ctx context.Context, lease *driver.Lease, sql string, args
 		return err
 	}
 	if lease != nil {
-		w, err := s.winner(ctx, conn.Conn(), *lease)
+		w, err := s.current(ctx, conn.Conn(), *lease)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows): // a rival is just creating it
 		case err != nil:

@@ -64,7 +64,7 @@ type Store struct {
 	own     bool          // Close closes pool
 	control *pgxpool.Pool // leases, and the ending of sessions
 	leases  *Leases
-	sql     *texts
+	sql     *statements
 }
 
 var (
@@ -139,7 +139,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up connections for leases: %w", err)
 	}
-	sql := newTexts(schema)
+	sql := newStatements(schema)
 	return &Store{
 		cfg: c, pool: pool, control: control, sql: sql,
 		leases: &Leases{pool: control, sql: sql},

@@ -19,14 +19,14 @@ type handler = func(ctx context.Context, tx *Tx) error
 // bentStore is a store whose methods can be replaced.
 type bentStore struct {
 	*Store
-	claim  func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error)
-	commit func(ctx context.Context, step driver.Step, fn handler) error
-	record func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error
-	leave  func(ctx context.Context, lease sluice.Lease) error
-	due    func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
-	seen   func(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error)
-	read   func(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
-	reset  func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error)
+	claim     func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error)
+	commit    func(ctx context.Context, step driver.Step, fn handler) error
+	record    func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error
+	leave     func(ctx context.Context, lease sluice.Lease) error
+	due       func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
+	readDedup func(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error)
+	read      func(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
+	reset     func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error)
 }
 
 func (b *bentStore) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
@@ -68,8 +68,8 @@ func (b *bentStore) Due(ctx context.Context, group sluice.Group, partition strin
 }
 
 func (b *bentStore) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error) {
-	if b.seen != nil {
-		return b.seen(ctx, group, partition)
+	if b.readDedup != nil {
+		return b.readDedup(ctx, group, partition)
 	}
 	return b.Store.ReadDedup(ctx, group, partition)
 }
@@ -404,14 +404,14 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 			err := good.Commit(ctx, step, fn)
 			good.locked(func() {
 				for i := range step.DeadLetters {
-					for _, l := range good.letters {
+					for _, l := range good.deadLetters {
 						if err == nil && l.Event.Sequence == step.DeadLetters[i].Event.Sequence {
 							good.lastID++
 							l.ID = good.lastID
 						}
 					}
 				}
-				slices.SortFunc(good.letters, func(a, b *sluice.DeadLetter) int { return int(a.ID - b.ID) })
+				slices.SortFunc(good.deadLetters, func(a, b *sluice.DeadLetter) int { return int(a.ID - b.ID) })
 			})
 			return err
 		}
@@ -420,7 +420,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			good.locked(func() {
 				for i := range step.DeadLetters {
-					for _, l := range good.letters {
+					for _, l := range good.deadLetters {
 						if l.Event.Sequence == step.DeadLetters[i].Event.Sequence {
 							step.DeadLetters[i] = *l
 						}
@@ -444,7 +444,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 			step.Redriven = nil
 			err := good.Commit(ctx, step, fn)
 			good.locked(func() {
-				good.letters = slices.DeleteFunc(good.letters, func(l *sluice.DeadLetter) bool { return err == nil && slices.Contains(redriven, l.ID) })
+				good.deadLetters = slices.DeleteFunc(good.deadLetters, func(l *sluice.DeadLetter) bool { return err == nil && slices.Contains(redriven, l.ID) })
 			})
 			return err
 		}
@@ -452,10 +452,10 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	add("keeps redriven dead letters", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			var kept []*sluice.DeadLetter
-			good.locked(func() { kept = slices.Clone(good.letters) })
+			good.locked(func() { kept = slices.Clone(good.deadLetters) })
 			err := good.Commit(ctx, step, fn)
 			if len(step.Redriven) > 0 && err == nil {
-				good.locked(func() { good.letters = kept })
+				good.locked(func() { good.deadLetters = kept })
 			}
 			return err
 		}
@@ -471,7 +471,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 			err := good.Commit(ctx, step, fn)
 			good.locked(func() {
 				for _, l := range step.FailedRedrives {
-					if stored := good.letter(testGroup, l.ID); stored != nil && err == nil {
+					if stored := good.deadLetter(testGroup, l.ID); stored != nil && err == nil {
 						stored.Event.Body = l.Event.Body
 					}
 				}
@@ -599,5 +599,5 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 			return list, err
 		}
 	})
-	suite.Caught(t, storetest.TestTxStore, append(drivers, brokenSeen()...))
+	suite.Caught(t, storetest.TestTxStore, append(drivers, brokenDedup()...))
 }

@@ -10,24 +10,24 @@ type Op string
 
 // The operations of a [Store]. OpInsert is a handler's write through a [Tx].
 const (
-	OpClaim   Op = "claim"
-	OpCommit  Op = "commit"
-	OpInsert  Op = "insert"
-	OpRecord  Op = "record"
-	OpLeave   Op = "leave"
-	OpDue     Op = "due"
-	OpSeen    Op = "seen"
-	OpRead    Op = "read"
-	OpReset   Op = "reset"
-	OpList    Op = "list"
-	OpGet     Op = "get"
-	OpRetry   Op = "retry"
-	OpDiscard Op = "discard"
-	OpAdvance Op = "advance"
-	OpPark    Op = "park"
-	OpSettle  Op = "settle"
-	OpParked  Op = "parked"
-	OpHeld    Op = "held"
+	OpClaim     Op = "claim"
+	OpCommit    Op = "commit"
+	OpInsert    Op = "insert"
+	OpRecord    Op = "record"
+	OpLeave     Op = "leave"
+	OpDue       Op = "due"
+	OpReadDedup Op = "seen"
+	OpRead      Op = "read"
+	OpReset     Op = "reset"
+	OpList      Op = "list"
+	OpGet       Op = "get"
+	OpRedrive   Op = "retry"
+	OpDiscard   Op = "discard"
+	OpAdvance   Op = "advance"
+	OpPark      Op = "park"
+	OpSettle    Op = "settle"
+	OpParked    Op = "parked"
+	OpHeld      Op = "held"
 )
 
 // Faults lets a test come between a [Store] and its users. Its methods are
@@ -84,8 +84,8 @@ type UnsafeStore struct {
 	LateCommit bool
 	// Backwards has Advance move the checkpoint back as well.
 	Backwards bool
-	// LostSeen has Commit store nothing of what was seen.
-	LostSeen bool
-	// LostLetters has Park answer and store nothing.
-	LostLetters bool
+	// LostDedup has Commit store nothing of what was seen.
+	LostDedup bool
+	// LostDeadLetters has Park answer and store nothing.
+	LostDeadLetters bool
 }

@@ -64,17 +64,17 @@ func TestOutageOfEveryOperation(t *testing.T) {
 		OpRecord: func(ctx context.Context) error {
 			return store.RecordAttempt(ctx, a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1})
 		},
-		OpLeave: func(ctx context.Context) error { return store.Leave(ctx, a) },
-		OpSeen:  func(ctx context.Context) error { _, err := store.ReadDedup(ctx, testGroup, "0"); return err },
-		OpDue:   func(ctx context.Context) error { _, err := store.Due(ctx, testGroup, "0", 1); return err },
-		OpRead:  func(ctx context.Context) error { _, err := store.Read(ctx, testGroup); return err },
-		OpReset: func(ctx context.Context) error { _, err := store.Reset(ctx, testGroup, "0", "", at(0)); return err },
+		OpLeave:     func(ctx context.Context) error { return store.Leave(ctx, a) },
+		OpReadDedup: func(ctx context.Context) error { _, err := store.ReadDedup(ctx, testGroup, "0"); return err },
+		OpDue:       func(ctx context.Context) error { _, err := store.Due(ctx, testGroup, "0", 1); return err },
+		OpRead:      func(ctx context.Context) error { _, err := store.Read(ctx, testGroup); return err },
+		OpReset:     func(ctx context.Context) error { _, err := store.Reset(ctx, testGroup, "0", "", at(0)); return err },
 		OpList: func(ctx context.Context) error {
 			_, err := store.List(ctx, testGroup, sluice.DeadLetterFilter{})
 			return err
 		},
 		OpGet: func(ctx context.Context) error { _, err := store.Get(ctx, testGroup, 1); return err },
-		OpRetry: func(ctx context.Context) error {
+		OpRedrive: func(ctx context.Context) error {
 			_, err := store.Redrive(ctx, testGroup, sluice.DeadLetterFilter{}, time.Time{})
 			return err
 		},

@@ -16,8 +16,8 @@ import (
 
 // Result is what came of a [Run].
 type Result struct {
-	// Progress has the checkpoints, by partition.
-	Progress []sluice.Checkpoint
+	// Checkpoints has the checkpoints, by partition.
+	Checkpoints []sluice.Checkpoint
 	// DeadLetters are the events that were parked, with bodies, lowest id
 	// first. It is nil if the store is not a [driver.DeadLetterStore] as well.
 	DeadLetters []sluice.DeadLetter
@@ -112,7 +112,7 @@ func result[Tx any](ctx context.Context, t testing.TB, store driver.TxStore[Tx],
 	t.Helper()
 	var r Result
 	var err error
-	r.Progress, err = store.Read(ctx, group)
+	r.Checkpoints, err = store.Read(ctx, group)
 	suite.NoError(t, "read the checkpoints", err)
 	letters, is := store.(driver.DeadLetterStore)
 	if !is {

@@ -47,8 +47,8 @@ func TestRun(t *testing.T) {
 	if !slices.Equal(parked, want) {
 		t.Errorf("parked are %q, want %q", parked, want)
 	}
-	if len(result.Progress) != 1 || result.Progress[0].Position.Sequence != 4 {
-		t.Errorf("progress is %+v, want position 4", result.Progress)
+	if len(result.Checkpoints) != 1 || result.Checkpoints[0].Position.Sequence != 4 {
+		t.Errorf("progress is %+v, want position 4", result.Checkpoints)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestRunAgainAndWithPartitions(t *testing.T) {
 		if n := opened.Load(); n != 3 {
 			t.Errorf("the caller's observer saw %d partitions being opened, want 3", n)
 		}
-		if len(result.Progress) != 3 || result.DeadLetters != nil {
+		if len(result.Checkpoints) != 3 || result.DeadLetters != nil {
 			t.Errorf("result is %+v, want three partitions and no dead letters", result)
 		}
 		n := 0

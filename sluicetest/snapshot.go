@@ -17,7 +17,7 @@ func (s *Store) Snapshot() (restore func()) {
 		defer s.mu.Unlock()
 		claims := s.checkpoints
 		c := kept.content() // it may be put back more than once
-		s.checkpoints, s.tables, s.seen, s.letters, s.lastID = c.checkpoints, c.tables, c.seen, c.letters, c.lastID
+		s.checkpoints, s.tables, s.dedup, s.deadLetters, s.lastID = c.checkpoints, c.tables, c.dedup, c.deadLetters, c.lastID
 		for at, c := range s.checkpoints {
 			c.claim = claims[at].claim + 1
 		}
@@ -26,20 +26,20 @@ func (s *Store) Snapshot() (restore func()) {
 
 // content is a copy of what is stored. The lock is held.
 func (s *Store) content() *Store {
-	c := &Store{checkpoints: map[place]*checkpoint{}, tables: map[string]*table{}, seen: map[place][]footprint{}, lastID: s.lastID}
+	c := &Store{checkpoints: map[place]*checkpoint{}, tables: map[string]*table{}, dedup: map[place][]dedupEntry{}, lastID: s.lastID}
 	for at, p := range s.checkpoints {
-		c.checkpoints[at] = &checkpoint{Checkpoint: p.progress(), claim: p.claim}
+		c.checkpoints[at] = &checkpoint{Checkpoint: p.value(), claim: p.claim}
 	}
 	for name, t := range s.tables {
 		c.tables[name] = &table{rows: slices.Clone(t.rows), keys: maps.Clone(t.keys)}
 	}
-	for at, list := range s.seen {
-		c.seen[at] = slices.Clone(list)
+	for at, list := range s.dedup {
+		c.dedup[at] = slices.Clone(list)
 	}
-	for _, l := range s.letters {
+	for _, l := range s.deadLetters {
 		letter := *l
 		letter.Event = *clone(&l.Event)
-		c.letters = append(c.letters, &letter)
+		c.deadLetters = append(c.deadLetters, &letter)
 	}
 	return c
 }

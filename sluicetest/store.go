@@ -31,8 +31,8 @@ type Store struct {
 	mu          sync.Mutex
 	checkpoints map[place]*checkpoint
 	tables      map[string]*table
-	seen        map[place][]footprint // in the steps' order
-	letters     []*sluice.DeadLetter  // lowest id first
+	dedup       map[place][]dedupEntry // in the steps' order
+	deadLetters []*sluice.DeadLetter   // lowest id first
 	lastID      int64
 }
 
@@ -80,7 +80,7 @@ func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation strin
 	}
 	c.claim++
 	c.Updated = time.Now()
-	return c.progress(), nil
+	return c.value(), nil
 }
 
 // Commit implements [driver.TxStore]. It holds no lock while fn runs: the
@@ -171,7 +171,7 @@ func (s *Store) check(step driver.Step) (claim int, err error) {
 		retried = append(retried, step.FailedRedrives[i].ID)
 	}
 	for i, id := range retried {
-		l := s.letter(step.Lease.Group, id)
+		l := s.deadLetter(step.Lease.Group, id)
 		if l == nil || l.Event.Partition != step.Lease.Partition || l.Status != sluice.StatusRedrive || slices.Contains(retried[:i], id) {
 			return claim, fmt.Errorf("dead letter %d is not there for a retry any more: %w", id, sluice.ErrFenced)
 		}
@@ -199,8 +199,8 @@ func (c *checkpoint) held(lease sluice.Lease) bool {
 	return c.Epoch == lease.Epoch && c.Owner == lease.Owner
 }
 
-// progress is the row as a caller may keep it.
-func (c *checkpoint) progress() sluice.Checkpoint {
+// value is the row as a caller may keep it.
+func (c *checkpoint) value() sluice.Checkpoint {
 	p := c.Checkpoint
 	p.Done = slices.Clone(c.Done)
 	return p
@@ -232,14 +232,14 @@ func (s *Store) apply(step driver.Step, claim int, writes []write) error {
 		return &driver.HandlerError{Err: err}
 	}
 	s.checkpoints[place{step.Lease.Group, step.Lease.Partition}].move(step.To)
-	s.tread(step)
+	s.storeDedup(step)
 	for i := range step.DeadLetters {
 		s.put(&step.DeadLetters[i])
 	}
 	for i := range step.FailedRedrives {
-		failed(s.letter(step.Lease.Group, step.FailedRedrives[i].ID), &step.FailedRedrives[i])
+		failed(s.deadLetter(step.Lease.Group, step.FailedRedrives[i].ID), &step.FailedRedrives[i])
 	}
-	s.letters = slices.DeleteFunc(s.letters, func(l *sluice.DeadLetter) bool { return slices.Contains(step.Redriven, l.ID) })
+	s.deadLetters = slices.DeleteFunc(s.deadLetters, func(l *sluice.DeadLetter) bool { return slices.Contains(step.Redriven, l.ID) })
 	return nil
 }
 
@@ -281,7 +281,7 @@ func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoi
 	var list []sluice.Checkpoint
 	for at, c := range s.checkpoints {
 		if at.group == group {
-			list = append(list, c.progress())
+			list = append(list, c.value())
 		}
 	}
 	slices.SortFunc(list, func(a, b sluice.Checkpoint) int { return cmp.Compare(a.Partition, b.Partition) })
@@ -301,7 +301,7 @@ func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarn
 	c.Owner = ""
 	c.Epoch++
 	c.Claims, c.Attempt, c.Done, c.Updated = 0, driver.AttemptRecord{}, nil, time.Now()
-	s.sweep(place{group, partition}, func(f footprint) bool { return f.step > to.Sequence })
+	s.removeDedup(place{group, partition}, func(f dedupEntry) bool { return f.step > to.Sequence })
 	return c.Epoch, nil
 }
 

@@ -22,7 +22,7 @@ func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation strin
 	case !ours:
 		return driver.Checkpoint{}, s.fenced(ctx, s.writer, lease, "")
 	}
-	p, err := c.progress()
+	p, err := c.value()
 	if err != nil {
 		return p, s.outage(ctx, "read checkpoint of partition "+lease.Partition, err)
 	}
@@ -44,8 +44,8 @@ func (c *checkpoint) columns() []any {
 	}
 }
 
-// progress is what the columns say.
-func (c *checkpoint) progress() (p driver.Checkpoint, err error) {
+// value is what the columns say.
+func (c *checkpoint) value() (p driver.Checkpoint, err error) {
 	c.Updated = c.updated.Time
 	c.Done, err = ranges.Decode(c.Position.Sequence, c.done)
 	return c.Checkpoint, err
@@ -114,7 +114,7 @@ func (s *Store) read(ctx context.Context, group driver.Group) ([]driver.Checkpoi
 		if err := rows.Scan(append([]any{&c.Partition}, c.columns()...)...); err != nil {
 			return nil, err
 		}
-		p, err := c.progress()
+		p, err := c.value()
 		if err != nil {
 			return nil, fmt.Errorf("partition %s: %w", c.Partition, err)
 		}
@@ -127,8 +127,8 @@ func (s *Store) read(ctx context.Context, group driver.Group) ([]driver.Checkpoi
 func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
 	var epoch int64
 	of := key(group, partition)
-	err := s.alone(ctx, func(t *transaction) error {
-		_, err := changed(ctx, t, s.sql.unsee, slices.Concat(of, []any{to.Sequence})...)
+	err := s.inTransaction(ctx, func(t *transaction) error {
+		_, err := changed(ctx, t, s.sql.resetDedup, slices.Concat(of, []any{to.Sequence})...)
 		if err == nil {
 			_, err = one(ctx, t, s.sql.reset, slices.Concat(of, []any{clean(incarnation), to.Sequence, clean(to.Offset)}), &epoch)
 		}

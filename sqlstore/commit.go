@@ -36,7 +36,7 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 	if err := s.settle(ctx, t, step); err != nil {
 		return err
 	}
-	if err := s.see(ctx, t, step); err != nil {
+	if err := s.storeDedup(ctx, t, step); err != nil {
 		return err
 	}
 	return s.commit(ctx, t, step)
@@ -45,12 +45,12 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 // transaction is one transaction on the writing connection.
 type transaction struct {
 	*sql.Tx
-	conn  *sql.Conn
-	watch *watch
-	keep  func() bool // from here on the caller's context does not end it; false if it has
-	free  context.CancelFunc
-	turns *turns
-	over  bool
+	conn   *sql.Conn
+	watch  *watch
+	detach func() bool // from here on the caller's context does not end it; false if it has
+	cancel context.CancelFunc
+	turns  *turns
+	over   bool
 }
 
 // begin waits for the writing connection and for other processes.
@@ -67,16 +67,16 @@ func (s *Store) begin(ctx context.Context) (*transaction, error) {
 	// A context of its own, because database/sql rolls back when a
 	// transaction's context ends, and the commit must not be interrupted.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	t.keep, t.free = context.AfterFunc(ctx, cancel), cancel
+	t.detach, t.cancel = context.AfterFunc(ctx, cancel), cancel
 	if err = s.turns.take(ctx); err == nil {
-		err = patiently(ctx, s.dialect, s.busy, func() error {
+		err = retryBusy(ctx, s.dialect, s.busy, func() error {
 			t.Tx, err = conn.BeginTx(inner, nil)
 			return err
 		})
 	}
 	if err != nil {
-		t.keep()
-		t.free()
+		t.detach()
+		t.cancel()
 		conn.Close()
 		return nil, err
 	}
@@ -91,9 +91,9 @@ func (t *transaction) end() {
 	}
 	t.over = true
 	t.watch.release()
-	t.keep()
+	t.detach()
 	t.Rollback() // fails if it is over already, which is as well
-	t.free()
+	t.cancel()
 	t.turns.end()
 	t.conn.Close() // waits for a rollback that ctx's end has set off
 }
@@ -135,13 +135,13 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 		return s.outage(ctx, "handler's transaction", outage)
 	}
 	t.end()
-	return s.blame(ctx, step, err)
+	return s.handlerFailed(ctx, step, err)
 }
 
-// blame makes a failure the handler's, if the database is well: it must be
+// handlerFailed makes a failure the handler's, if the database is well: it must be
 // able to write and to bring that to disk, for which the checkpoint's time is
 // set anew; and the checkpoint must still be this lease's.
-func (s *Store) blame(ctx context.Context, step driver.Step, failure error) error {
+func (s *Store) handlerFailed(ctx context.Context, step driver.Step, failure error) error {
 	if ctx.Err() != nil {
 		return s.outage(ctx, "handler's transaction", failure)
 	}
@@ -163,22 +163,22 @@ func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) er
 	}
 	of := key(step.Lease.Group, step.Lease.Partition)
 	for _, id := range step.Redriven {
-		if err := s.onRetry(ctx, t, id, s.sql.redrive, slices.Concat(of, []any{id})); err != nil {
+		if err := s.changeRedrive(ctx, t, id, s.sql.endRedrive, slices.Concat(of, []any{id})); err != nil {
 			return err
 		}
 	}
 	for i := range step.FailedRedrives {
 		d := &step.FailedRedrives[i]
-		if err := s.onRetry(ctx, t, d.ID, s.sql.again, slices.Concat(failureArgs(d), of, []any{d.ID})); err != nil {
+		if err := s.changeRedrive(ctx, t, d.ID, s.sql.failRedrive, slices.Concat(failureArgs(d), of, []any{d.ID})); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// onRetry runs a statement that must change exactly one dead letter on retry:
+// changeRedrive runs a statement that must change exactly one dead letter on retry:
 // that is how, of two who try it at once, one takes effect.
-func (s *Store) onRetry(ctx context.Context, t *transaction, id int64, query string, args []any) error {
+func (s *Store) changeRedrive(ctx context.Context, t *transaction, id int64, query string, args []any) error {
 	n, err := changed(ctx, t, query, args...)
 	switch {
 	case err != nil:
@@ -194,7 +194,7 @@ func (s *Store) onRetry(ctx context.Context, t *transaction, id int64, query str
 // is the handler's; a refusal, after which nothing is written; or anything
 // else, after which the disk may hold the commit or not.
 func (s *Store) commit(ctx context.Context, t *transaction, step driver.Step) error {
-	if !t.keep() {
+	if !t.detach() {
 		return s.outage(ctx, "commit", ctx.Err())
 	}
 	t.watch.release()
@@ -205,7 +205,7 @@ func (s *Store) commit(ctx context.Context, t *transaction, step driver.Step) er
 	switch s.dialect.fault(err) {
 	case faultConstraint:
 		t.end()
-		return s.blame(ctx, step, err)
+		return s.handlerFailed(ctx, step, err)
 	case faultBusy, faultRefused:
 		return s.outage(context.WithoutCancel(ctx), "commit", err)
 	}

@@ -16,13 +16,13 @@ import (
 // The columns of a dead letter, in the order in which they are stored and
 // read. Lists go without the heavy ones.
 const (
-	letterColumns = "id, namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at," +
+	deadLetterColumns = "id, namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at," +
 		" failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body"
 	heavyColumns = ", body, properties"
 )
 
-// letterArgs are the values of a dead letter's columns, but for the id.
-func letterArgs(d *driver.DeadLetter) ([]any, error) {
+// deadLetterArgs are the values of a dead letter's columns, but for the id.
+func deadLetterArgs(d *driver.DeadLetter) ([]any, error) {
 	e := &d.Event
 	var body, properties any
 	if d.HasBody {
@@ -54,8 +54,8 @@ func failureArgs(d *driver.DeadLetter) []any {
 	return []any{formatTime(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), next}
 }
 
-// letters reads dead letters, with their bodies if the statement has them.
-func letters(ctx context.Context, q querier, heavy bool, query string, args ...any) ([]driver.DeadLetter, error) {
+// readDeadLetters reads dead letters, with their bodies if the statement has them.
+func readDeadLetters(ctx context.Context, q querier, heavy bool, query string, args ...any) ([]driver.DeadLetter, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func letters(ctx context.Context, q querier, heavy bool, query string, args ...a
 	defer rows.Close()
 	var list []driver.DeadLetter
 	for rows.Next() {
-		d, err := letter(rows, heavy)
+		d, err := scanDeadLetter(rows, heavy)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func letters(ctx context.Context, q querier, heavy bool, query string, args ...a
 	return list, rows.Err()
 }
 
-func letter(rows *sql.Rows, heavy bool) (driver.DeadLetter, error) {
+func scanDeadLetter(rows *sql.Rows, heavy bool) (driver.DeadLetter, error) {
 	var d driver.DeadLetter
 	var enqueued, failed, next storedTime
 	var status string
@@ -98,7 +98,7 @@ func letter(rows *sql.Rows, heavy bool) (driver.DeadLetter, error) {
 
 // Due implements [driver.TxStore] and [driver.DeadLetterQueue].
 func (s *Store) Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
-	list, err := letters(ctx, s.reader, true, s.sql.due, append(key(group, partition), max(limit, 0))...)
+	list, err := readDeadLetters(ctx, s.reader, true, s.sql.due, append(key(group, partition), max(limit, 0))...)
 	if err != nil {
 		return nil, s.outage(ctx, "look for retries of partition "+partition, err)
 	}
@@ -108,8 +108,8 @@ func (s *Store) Due(ctx context.Context, group driver.Group, partition string, l
 // List implements [driver.DeadLetterStore].
 func (s *Store) List(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetter, error) {
 	cond, args := s.selected(group, filter)
-	query := "SELECT " + letterColumns + " FROM sluice_dead_letters WHERE " + cond + " ORDER BY id"
-	list, err := letters(ctx, s.reader, false, s.dialect.rebind(query), args...)
+	query := "SELECT " + deadLetterColumns + " FROM sluice_dead_letters WHERE " + cond + " ORDER BY id"
+	list, err := readDeadLetters(ctx, s.reader, false, s.dialect.rebind(query), args...)
 	if err != nil {
 		return nil, s.outage(ctx, "list dead letters of "+group.String(), err)
 	}
@@ -119,8 +119,8 @@ func (s *Store) List(ctx context.Context, group driver.Group, filter driver.Dead
 // Get implements [driver.DeadLetterStore].
 func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.DeadLetter, error) {
 	cond, args := s.selected(group, driver.DeadLetterFilter{IDs: []int64{id}})
-	query := "SELECT " + letterColumns + heavyColumns + " FROM sluice_dead_letters WHERE " + cond
-	list, err := letters(ctx, s.reader, true, s.dialect.rebind(query), args...)
+	query := "SELECT " + deadLetterColumns + heavyColumns + " FROM sluice_dead_letters WHERE " + cond
+	list, err := readDeadLetters(ctx, s.reader, true, s.dialect.rebind(query), args...)
 	switch {
 	case err != nil:
 		return driver.DeadLetter{}, s.outage(ctx, fmt.Sprintf("read dead letter %d", id), err)
@@ -136,7 +136,7 @@ func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.D
 	if !at.IsZero() {
 		when = formatTime(at)
 	}
-	return s.mark(ctx, "retry", s.sql.retry, []any{when}, group, filter)
+	return s.mark(ctx, "retry", s.sql.markRedrive, []any{when}, group, filter)
 }
 
 // Discard implements [driver.DeadLetterStore].

@@ -2,8 +2,8 @@ package sqlstore
 
 // dialect is what sets one database apart from another.
 type dialect interface {
-	// wording is the dialect's SQL.
-	wording() *wording
+	// statements is the dialect's SQL.
+	statements() *statements
 	// steps are the migrations of a component, oldest first.
 	steps(component string) []step
 	// fault tells what an error of the driver means.
@@ -42,12 +42,12 @@ const (
 // outage tells whether the database is to blame and not the statement.
 func (f fault) outage() bool { return f >= faultBusy }
 
-// wording is the SQL of the store, with ? for its arguments. They come in the
+// statements is the SQL of the store, with ? for its arguments. They come in the
 // order given, each once. Group stands for namespace, topic, consumer_group;
 // key for group, partition; lease for key, owner, epoch; progress for the
 // columns of a checkpoint behind those of its key. Every decision is taken inside a single statement: nothing is
 // read first and written after.
-type wording struct {
+type statements struct {
 	acquire string // key, owner, lowest new epoch, ms to live → epoch; no row if it is held
 	renew   string // ms to live, lease; one row or none
 	release string // lease
@@ -64,22 +64,22 @@ type wording struct {
 	holder  string // key → owner, epoch, sequence_number
 	reset   string // key, incarnation, sequence_number, event_offset → epoch
 
-	forget string // key, origin, highest top, step
-	expire string // key, time
-	unsee  string // key, highest step that stays
-	see    string // key, origin, step, epoch, low, top, seen_at, ids
-	seen   string // key → origin, epoch, low, top, seen_at, ids
+	forgetDedup string // key, origin, highest top, step
+	expireDedup string // key, time
+	resetDedup  string // key, highest step that stays
+	storeDedup  string // key, origin, step, epoch, low, top, seen_at, ids
+	readDedup   string // key → origin, epoch, low, top, seen_at, ids
 
-	park     string // all columns of a dead letter but its id
-	redrive  string // key, id; one row or none
-	again    string // failed_at, error, attempts, status, next_attempt, key, id; one row or none
-	applied  string // group, JSON array of ids
-	returned string // failed_at, error, attempts, status, next_attempt, group, id
-	parked   string // group, incarnation, partition, sequence_number → sequence_number
-	held     string // key → partition_key
-	due      string // key, limit → dead letters with bodies
-	retry    string // time or NULL for now; ends in WHERE
-	discard  string // ends in WHERE
+	park           string // all columns of a dead letter but its id
+	endRedrive     string // key, id; one row or none
+	failRedrive    string // failed_at, error, attempts, status, next_attempt, key, id; one row or none
+	settleRedriven string // group, JSON array of ids
+	settleFailed   string // failed_at, error, attempts, status, next_attempt, group, id
+	parked         string // group, incarnation, partition, sequence_number → sequence_number
+	held           string // key → partition_key
+	due            string // key, limit → dead letters with bodies
+	markRedrive    string // time or NULL for now; ends in WHERE
+	discard        string // ends in WHERE
 
 	idIn          string // condition with a JSON array of ids
 	statusIn      string // condition with a JSON array of statuses

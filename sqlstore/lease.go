@@ -17,7 +17,7 @@ import (
 type Leases struct {
 	name    string
 	dialect dialect
-	sql     *wording
+	sql     *statements
 	db      *sql.DB
 }
 

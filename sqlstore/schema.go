@@ -27,7 +27,7 @@ type step struct {
 // others wait for it and find them taken.
 func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error {
 	steps := d.steps(component)
-	version, err := look(ctx, db, d, component, len(steps))
+	version, err := readVersion(ctx, db, d, component, len(steps))
 	if err != nil || version >= len(steps) {
 		return err
 	}
@@ -36,10 +36,10 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error
 		return err
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, d.wording().schemaTable); err != nil {
+	if _, err := tx.ExecContext(ctx, d.statements().schemaTable); err != nil {
 		return err
 	}
-	if version, err = look(ctx, tx, d, component, len(steps)); err != nil {
+	if version, err = readVersion(ctx, tx, d, component, len(steps)); err != nil {
 		return err
 	}
 	if version >= len(steps) {
@@ -50,20 +50,20 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error
 			return fmt.Errorf("migrate %s to version %d: %w", component, version+i+1, err)
 		}
 	}
-	if _, err := tx.ExecContext(ctx, d.wording().schemaStep, component, len(steps), steps[len(steps)-1].oldest); err != nil {
+	if _, err := tx.ExecContext(ctx, d.statements().schemaStep, component, len(steps), steps[len(steps)-1].oldest); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// look reads a component's version, 0 if it has none, and refuses one that
+// readVersion reads a component's version, 0 if it has none, and refuses one that
 // this program cannot work with.
-func look(ctx context.Context, q querier, d dialect, component string, known int) (int, error) {
+func readVersion(ctx context.Context, q querier, d dialect, component string, known int) (int, error) {
 	var tables, version, oldest int
-	if _, err := one(ctx, q, d.wording().schemaFound, nil, &tables); err != nil || tables == 0 {
+	if _, err := one(ctx, q, d.statements().schemaFound, nil, &tables); err != nil || tables == 0 {
 		return 0, err
 	}
-	if _, err := one(ctx, q, d.wording().schemaVersion, []any{component}, &version, &oldest); err != nil {
+	if _, err := one(ctx, q, d.statements().schemaVersion, []any{component}, &version, &oldest); err != nil {
 		return 0, err
 	}
 	if oldest > known {

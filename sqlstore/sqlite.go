@@ -50,9 +50,9 @@ func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{name: path, dialect: d, sql: d.wording(), busy: c.BusyTimeout}
+	s := &Store{name: path, dialect: d, sql: d.statements(), busy: c.BusyTimeout}
 	leasePath := path + leaseSuffix
-	s.leases = &Leases{name: leasePath, dialect: d, sql: d.wording()}
+	s.leases = &Leases{name: leasePath, dialect: d, sql: d.statements()}
 
 	s.writer = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, 0, "_txlock=immediate"), guarded: true})
 	s.reader = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, c.BusyTimeout)})
@@ -80,7 +80,7 @@ func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
 // processes may be at it at once on a new file.
 func prepareSQLite(db *sql.DB, d dialect, component string, busy time.Duration) error {
 	ctx := context.Background()
-	return patiently(ctx, d, busy, func() error {
+	return retryBusy(ctx, d, busy, func() error {
 		var mode string
 		if _, err := one(ctx, db, "PRAGMA journal_mode = WAL", nil, &mode); err != nil {
 			return err
@@ -110,7 +110,7 @@ func CheckSQLite(ctx context.Context, path string) error {
 			continue
 		}
 		db := sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(file, time.Second, "mode=ro")})
-		_, err := look(ctx, db, d, component, len(d.steps(component)))
+		_, err := readVersion(ctx, db, d, component, len(d.steps(component)))
 		db.Close()
 		if err != nil {
 			return outage(ctx, d, file, "check "+component, err)
@@ -209,7 +209,7 @@ func (c *sqliteConnector) Connect(ctx context.Context) (driver.Conn, error) {
 
 type sqliteDialect struct{ store, leases []step }
 
-func (sqliteDialect) wording() *wording          { return &sqliteWording }
+func (sqliteDialect) statements() *statements    { return &sqliteStatements }
 func (sqliteDialect) rebind(query string) string { return query }
 func (sqliteDialect) variables() int             { return 32766 } // SQLITE_MAX_VARIABLE_NUMBER
 

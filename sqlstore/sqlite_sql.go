@@ -31,16 +31,16 @@ const now = `strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')`
 const until = `strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', format('%+.3f seconds', ? / 1000.0))`
 
 const (
-	ofGroup = `namespace = ? AND topic = ? AND consumer_group = ?`
-	ofKey   = ofGroup + ` AND partition = ?`
-	ofLease = ofKey + ` AND owner = ? AND epoch = ?`
-	ofRetry = ofKey + ` AND id = ? AND status = 'retry'`
+	ofGroup   = `namespace = ? AND topic = ? AND consumer_group = ?`
+	ofKey     = ofGroup + ` AND partition = ?`
+	ofLease   = ofKey + ` AND owner = ? AND epoch = ?`
+	ofRedrive = ofKey + ` AND id = ? AND status = 'retry'`
 
-	fresh    = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at`
-	progress = fresh + `, iif(done_epoch = epoch, done, '')`
+	checkpointColumns = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at`
+	progress          = checkpointColumns + `, iif(done_epoch = epoch, done, '')`
 )
 
-var sqliteWording = wording{
+var sqliteStatements = statements{
 	acquire: `
 		INSERT INTO sluice_leases AS held (namespace, topic, consumer_group, partition, owner, epoch, expires_at, renewed_at)
 		VALUES (?, ?, ?, ?, ?, ?, ` + until + `, ` + now + `)
@@ -59,7 +59,7 @@ var sqliteWording = wording{
 		FROM sluice_leases WHERE ` + ofGroup + ` ORDER BY partition`,
 
 	claim: `
-		INSERT INTO sluice_checkpoints AS known (namespace, topic, consumer_group, partition, ` + fresh + `)
+		INSERT INTO sluice_checkpoints AS known (namespace, topic, consumer_group, partition, ` + checkpointColumns + `)
 		VALUES (?, ?, ?, ?, ?, -2, '', ?, ?, 1, 0, 0, '', ` + now + `)
 		ON CONFLICT DO UPDATE SET
 			claims = known.claims + (excluded.epoch > known.epoch),
@@ -96,7 +96,7 @@ var sqliteWording = wording{
 	read:   `SELECT partition, ` + progress + ` FROM sluice_checkpoints WHERE ` + ofGroup + ` ORDER BY partition`,
 	holder: `SELECT owner, epoch, sequence_number FROM sluice_checkpoints WHERE ` + ofKey,
 	reset: `
-		INSERT INTO sluice_checkpoints AS known (namespace, topic, consumer_group, partition, ` + fresh + `)
+		INSERT INTO sluice_checkpoints AS known (namespace, topic, consumer_group, partition, ` + checkpointColumns + `)
 		VALUES (?, ?, ?, ?, ?, ?, ?, '', 1, 0, 0, 0, '', ` + now + `)
 		ON CONFLICT DO UPDATE SET
 			incarnation = excluded.incarnation, sequence_number = excluded.sequence_number, event_offset = excluded.event_offset,
@@ -106,26 +106,26 @@ var sqliteWording = wording{
 
 	// What lies beyond the step goes as well: a program that knows version 2 may
 	// have set the checkpoint back.
-	forget: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND origin = ? AND (top <= ? OR step >= ?)`,
-	expire: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND seen_at < ?`,
-	unsee:  `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND step > ?`,
-	see: `
+	forgetDedup: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND origin = ? AND (top <= ? OR step >= ?)`,
+	expireDedup: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND seen_at < ?`,
+	resetDedup:  `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND step > ?`,
+	storeDedup: `
 		INSERT OR REPLACE INTO sluice_seen (namespace, topic, consumer_group, partition, origin, step, epoch, low, top, seen_at, ids)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-	seen: `
+	readDedup: `
 		SELECT origin, s.epoch, low, top, seen_at, ids FROM sluice_seen AS s JOIN sluice_checkpoints USING (namespace, topic, consumer_group, partition)
 		WHERE ` + ofKey + ` AND step <= sequence_number ORDER BY step`,
 
 	park: `
-		INSERT INTO sluice_dead_letters (` + strings.TrimPrefix(letterColumns, "id, ") + heavyColumns + `)
+		INSERT INTO sluice_dead_letters (` + strings.TrimPrefix(deadLetterColumns, "id, ") + heavyColumns + `)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (namespace, topic, consumer_group, incarnation, partition, sequence_number) DO UPDATE SET
 			failed_at = excluded.failed_at, error = excluded.error, attempts = excluded.attempts,
 			status = excluded.status, next_attempt = excluded.next_attempt`,
-	redrive: `DELETE FROM sluice_dead_letters WHERE ` + ofRetry,
-	again:   `UPDATE sluice_dead_letters SET failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = ? WHERE ` + ofRetry,
-	applied: `DELETE FROM sluice_dead_letters WHERE ` + ofGroup + ` AND status = 'retry' AND id IN (SELECT value FROM json_each(?))`,
-	returned: `
+	endRedrive:     `DELETE FROM sluice_dead_letters WHERE ` + ofRedrive,
+	failRedrive:    `UPDATE sluice_dead_letters SET failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = ? WHERE ` + ofRedrive,
+	settleRedriven: `DELETE FROM sluice_dead_letters WHERE ` + ofGroup + ` AND status = 'retry' AND id IN (SELECT value FROM json_each(?))`,
+	settleFailed: `
 		UPDATE sluice_dead_letters SET failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = ?
 		WHERE ` + ofGroup + ` AND id = ? AND status = 'retry'`,
 	parked: `
@@ -135,11 +135,11 @@ var sqliteWording = wording{
 		SELECT DISTINCT partition_key FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status <> 'discarded' AND partition_key <> ''`,
 	due: `
-		SELECT ` + letterColumns + heavyColumns + ` FROM sluice_dead_letters
+		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status = 'retry' AND next_attempt <= ` + now + `
 		ORDER BY sequence_number, id LIMIT ?`,
-	retry:   `UPDATE sluice_dead_letters SET status = 'retry', next_attempt = coalesce(?, ` + now + `) WHERE`,
-	discard: `UPDATE sluice_dead_letters SET status = 'discarded', next_attempt = NULL WHERE`,
+	markRedrive: `UPDATE sluice_dead_letters SET status = 'retry', next_attempt = coalesce(?, ` + now + `) WHERE`,
+	discard:     `UPDATE sluice_dead_letters SET status = 'discarded', next_attempt = NULL WHERE`,
 
 	idIn:          `id IN (SELECT value FROM json_each(?))`,
 	statusIn:      `status IN (SELECT value FROM json_each(?))`,

@@ -58,7 +58,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 type Store struct {
 	name    string // of the database, for errors
 	dialect dialect
-	sql     *wording
+	sql     *statements
 	writer  *sql.DB // one connection, watched: every write goes through it, see write and begin
 	reader  *sql.DB
 	busy    time.Duration
@@ -110,7 +110,7 @@ func outage(ctx context.Context, d dialect, name, what string, err error) error 
 
 // one runs a writing statement outside of transactions, see [one].
 func (s *Store) one(ctx context.Context, query string, args []any, dest ...any) (found bool, err error) {
-	err = patiently(ctx, s.dialect, s.busy, func() error {
+	err = retryBusy(ctx, s.dialect, s.busy, func() error {
 		found, err = one(ctx, s.writer, query, args, dest...)
 		return err
 	})
@@ -119,7 +119,7 @@ func (s *Store) one(ctx context.Context, query string, args []any, dest ...any) 
 
 // change runs a writing statement outside of transactions, see [changed].
 func (s *Store) change(ctx context.Context, query string, args ...any) (n int64, err error) {
-	err = patiently(ctx, s.dialect, s.busy, func() error {
+	err = retryBusy(ctx, s.dialect, s.busy, func() error {
 		n, err = changed(ctx, s.writer, query, args...)
 		return err
 	})

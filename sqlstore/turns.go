@@ -52,9 +52,9 @@ func (t *turns) end() {
 	t.ended = time.Now()
 }
 
-// patiently asks until the database is not held by another process, or until
+// retryBusy asks until the database is not held by another process, or until
 // busy is over.
-func patiently(ctx context.Context, d dialect, busy time.Duration, ask func() error) error {
+func retryBusy(ctx context.Context, d dialect, busy time.Duration, ask func() error) error {
 	deadline := time.Now().Add(busy)
 	for {
 		err := ask()

@@ -59,8 +59,8 @@ func (h *CheckpointHarness) leaseIn(t testing.TB, group driver.Group, partition,
 	return l
 }
 
-// rival gets a lease of partition 0 for b, to be used with peer.
-func (h *CheckpointHarness) rival(t testing.TB, epoch int64) driver.Lease {
+// rivalLease gets a lease of partition 0 for b, to be used with peer.
+func (h *CheckpointHarness) rivalLease(t testing.TB, epoch int64) driver.Lease {
 	t.Helper()
 	if h.Lease == nil {
 		return leaseOf("0", "b", epoch)
@@ -92,8 +92,8 @@ func (h *CheckpointHarness) advance(t testing.TB, lease driver.Lease, to driver.
 	suite.NoError(t, fmt.Sprintf("advance to %v in epoch %d", to, lease.Epoch), h.Store.Advance(suite.Context(t), lease, to, done))
 }
 
-// progress reads a partition's checkpoint without claiming it.
-func (h *CheckpointHarness) progress(t testing.TB, partition string) driver.Checkpoint {
+// checkpoint reads a partition's checkpoint without claiming it.
+func (h *CheckpointHarness) checkpoint(t testing.TB, partition string) driver.Checkpoint {
 	t.Helper()
 	list, err := h.Store.Read(suite.Context(t), testGroup)
 	suite.NoError(t, "read", err)
@@ -106,16 +106,16 @@ func (h *CheckpointHarness) progress(t testing.TB, partition string) driver.Chec
 	return driver.Checkpoint{}
 }
 
-// stands notes a checkpoint of partition 0 that is not at this position, or
+// wantPosition notes a checkpoint of partition 0 that is not at this position, or
 // has not this done behind it.
-func (h *CheckpointHarness) stands(t testing.TB, want driver.Position, done ...driver.SequenceRange) {
+func (h *CheckpointHarness) wantPosition(t testing.TB, want driver.Position, done ...driver.SequenceRange) {
 	t.Helper()
-	h.keeps(t, "read", h.progress(t, "0"), want, done...)
+	h.wantCheckpoint(t, "read", h.checkpoint(t, "0"), want, done...)
 }
 
-// keeps notes progress that is not at this position, or has lost more of what
+// wantCheckpoint notes progress that is not at this position, or has lost more of what
 // is done behind it than the store may.
-func (h *CheckpointHarness) keeps(t testing.TB, what string, p driver.Checkpoint, want driver.Position, done ...driver.SequenceRange) {
+func (h *CheckpointHarness) wantCheckpoint(t testing.TB, what string, p driver.Checkpoint, want driver.Position, done ...driver.SequenceRange) {
 	t.Helper()
 	if p.Position != want {
 		t.Errorf("%s: checkpoint is at %+v, want %+v", what, p.Position, want)
@@ -124,12 +124,12 @@ func (h *CheckpointHarness) keeps(t testing.TB, what string, p driver.Checkpoint
 		t.Errorf("%s: %d of %d ranges that are done are kept, want at least %d", what, len(p.Done), len(done), h.Features.Ranges)
 	}
 	if len(p.Done) > len(done) || !slices.Equal(p.Done, done[:len(p.Done)]) {
-		t.Errorf("%s: done behind %v are %s, want the first of %s", what, p.Position, brief(p.Done), brief(done))
+		t.Errorf("%s: done behind %v are %s, want the first of %s", what, p.Position, abbreviated(p.Done), abbreviated(done))
 	}
 }
 
-// brief is what an error shows of ranges.
-func brief(ranges []driver.SequenceRange) string {
+// abbreviated is what an error shows of ranges.
+func abbreviated(ranges []driver.SequenceRange) string {
 	const most = 4
 	if len(ranges) <= most {
 		return fmt.Sprint(ranges)

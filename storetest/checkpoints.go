@@ -21,22 +21,22 @@ func TestCheckpoints(t *testing.T, new func(t testing.TB) CheckpointHarness) {
 
 func checkpointChecks() []suite.Check[CheckpointHarness] {
 	var all []suite.Check[CheckpointHarness]
-	all = append(all, ownChecks()...)
+	all = append(all, ownerChecks()...)
 	all = append(all, advanceChecks()...)
-	return append(all, rivalChecks()...)
+	return append(all, raceChecks()...)
 }
 
-// ownChecks are about whose a checkpoint is: Claim, Leave, Read, Reset.
-func ownChecks() []suite.Check[CheckpointHarness] {
+// ownerChecks are about whose a checkpoint is: Claim, Leave, Read, Reset.
+func ownerChecks() []suite.Check[CheckpointHarness] {
 	return []suite.Check[CheckpointHarness]{
 		{Name: "ClaimCreates", Run: func(t testing.TB, h CheckpointHarness) {
 			l := h.lease(t, "0", "a", 7)
 			p := h.claim(t, l)
 			want := driver.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: driver.Unset, Owner: "a", Epoch: l.Epoch, Claims: 1}
-			if !sameProgress(p, want) || p.Updated.IsZero() {
+			if !sameCheckpoint(p, want) || p.Updated.IsZero() {
 				t.Errorf("claimed %+v, want %+v", p, want)
 			}
-			if got := h.progress(t, "0"); !sameProgress(got, want) || got.Updated.IsZero() {
+			if got := h.checkpoint(t, "0"); !sameCheckpoint(got, want) || got.Updated.IsZero() {
 				t.Errorf("read %+v, want %+v", got, want)
 			}
 		}},
@@ -53,7 +53,7 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 			b := h.lease(t, "0", "b", 5)
 			h.claim(t, b)
 			h.advance(t, b, at(9))
-			before := h.progress(t, "0")
+			before := h.checkpoint(t, "0")
 			for _, l := range []driver.Lease{leaseOf("0", "a", b.Epoch-1), leaseOf("0", "b", b.Epoch-1), leaseOf("0", "a", b.Epoch)} {
 				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
 				f, found := errors.AsType[*driver.FencedError](err)
@@ -61,7 +61,7 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 					t.Errorf("claim for %s in epoch %d: got %v, want a FencedError that names epoch %d of b", l.Owner, l.Epoch, err, b.Epoch)
 				}
 			}
-			if after := h.progress(t, "0"); !sameProgress(before, after) {
+			if after := h.checkpoint(t, "0"); !sameCheckpoint(before, after) {
 				t.Errorf("claims in vain changed %+v to %+v", before, after)
 			}
 			h.advance(t, b, at(10))
@@ -69,7 +69,7 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 		{Name: "Claims", Run: func(t testing.TB, h CheckpointHarness) {
 			claims := func(what string, want int) {
 				t.Helper()
-				if got := h.progress(t, "0").Claims; got != want {
+				if got := h.checkpoint(t, "0").Claims; got != want {
 					t.Errorf("%s: %d claims, want %d", what, got, want)
 				}
 			}
@@ -102,7 +102,7 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 			claims("left by one who was fenced off", 2)
 			suite.NoError(t, "leave", h.Store.Leave(suite.Context(t), d))
 			claims("left in good order", 0)
-			h.stands(t, at(0), driver.SequenceRange{First: 3, Last: 4})
+			h.wantPosition(t, at(0), driver.SequenceRange{First: 3, Last: 4})
 			if p := h.claim(t, h.lease(t, "0", "e", 10)); p.Claims != 1 || p.Position != at(0) {
 				t.Errorf("claimed after a clean leave: %d claims at %+v, want 1 at %+v", p.Claims, p.Position, at(0))
 			}
@@ -116,7 +116,7 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 				t.Errorf("got %+v, want the checkpoint claimed, and its incarnation and position as they were", p)
 			}
 			h.advance(t, b, at(10))
-			if p := h.progress(t, "0"); p.Incarnation != "incarnation 1" {
+			if p := h.checkpoint(t, "0"); p.Incarnation != "incarnation 1" {
 				t.Errorf("progress made it of %s, want incarnation 1", p.Incarnation)
 			}
 		}},
@@ -138,7 +138,7 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 		}},
 		{Name: "GroupsApart", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
-			for i, g := range strangers {
+			for i, g := range otherGroups {
 				list, err := h.Store.Read(suite.Context(t), g)
 				suite.NoError(t, "read", err)
 				if len(list) != 0 {
@@ -152,14 +152,14 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 				}
 				h.advance(t, l, at(int64(70+i)))
 			}
-			for i, g := range strangers {
+			for i, g := range otherGroups {
 				list, err := h.Store.Read(suite.Context(t), g)
 				suite.NoError(t, "read", err)
 				if len(list) != 1 || list[0].Group != g || list[0].Position != at(int64(70+i)) {
 					t.Errorf("group %v: read %+v, want its own checkpoint at %d", g, list, 70+i)
 				}
 			}
-			h.stands(t, at(9))
+			h.wantPosition(t, at(9))
 			h.advance(t, a, at(10))
 		}},
 		{Name: "Reset", Run: func(t testing.TB, h CheckpointHarness) {
@@ -167,7 +167,7 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 			h.advance(t, a, at(10), driver.SequenceRange{First: 12, Last: 14})
 			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", at(4))
 			suite.NoError(t, "reset", err)
-			p := h.progress(t, "0")
+			p := h.checkpoint(t, "0")
 			if epoch <= a.Epoch || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || len(p.Done) > 0 {
 				t.Errorf("reset to epoch %d: %+v, want an epoch above %d, position %+v of incarnation 2, no claims, nothing done behind it", epoch, p, a.Epoch, at(4))
 			}
@@ -194,7 +194,7 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 		{Name: "ResetCreates", Run: func(t testing.TB, h CheckpointHarness) {
 			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 1", at(4))
 			suite.NoError(t, "reset", err)
-			p := h.progress(t, "0")
+			p := h.checkpoint(t, "0")
 			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 1" || p.Claims != 0 {
 				t.Errorf("reset made %+v with epoch %d", p, epoch)
 			}
@@ -208,7 +208,7 @@ func ownChecks() []suite.Check[CheckpointHarness] {
 			far := driver.Position{Sequence: 1<<62 + 1, Offset: strings.Repeat("9", 60)}
 			done := []driver.SequenceRange{{First: far.Sequence + 2, Last: far.Sequence + 2}, {First: far.Sequence + 4, Last: math.MaxInt64}}
 			h.advance(t, l, far, done...)
-			h.stands(t, far, done...)
+			h.wantPosition(t, far, done...)
 		}},
 	}
 }
@@ -221,13 +221,13 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 			h.claim(t, a)
 			for _, to := range []driver.Position{driver.Origin, at(0), at(1), at(12), {Sequence: 1300}} { // the last without an offset
 				h.advance(t, a, to)
-				h.stands(t, to)
+				h.wantPosition(t, to)
 				if p := h.claim(t, a); p.Position != to || p.Epoch != a.Epoch || p.Owner != "a" {
 					t.Errorf("claimed %+v, want it at %+v", p, to)
 				}
 			}
 			h.claim(t, h.lease(t, "1", "a", 1))
-			if p := h.progress(t, "1"); p.Position != driver.Unset {
+			if p := h.checkpoint(t, "1"); p.Position != driver.Unset {
 				t.Errorf("another partition is at %+v", p.Position)
 			}
 		}},
@@ -235,20 +235,20 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 			a := h.begin(t)
 			for range 3 {
 				h.advance(t, a, at(10), driver.SequenceRange{First: 12, Last: 14})
-				h.stands(t, at(10), driver.SequenceRange{First: 12, Last: 14})
+				h.wantPosition(t, at(10), driver.SequenceRange{First: 12, Last: 14})
 			}
 			h.advance(t, a, at(11), driver.SequenceRange{First: 13, Last: 14})
-			h.stands(t, at(11), driver.SequenceRange{First: 13, Last: 14})
+			h.wantPosition(t, at(11), driver.SequenceRange{First: 13, Last: 14})
 		}},
 		{Name: "Backwards", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			done := []driver.SequenceRange{{First: 14, Last: 15}, {First: 17, Last: 17}}
 			h.advance(t, a, at(12), done...)
-			before := h.progress(t, "0")
+			before := h.checkpoint(t, "0")
 			for _, to := range []driver.Position{at(11), {Sequence: 11}, at(0), driver.Origin, driver.Unset} {
 				suite.ErrorIs(t, fmt.Sprintf("advance from 12 to %v", to), h.Store.Advance(suite.Context(t), a, to, []driver.SequenceRange{{First: 13, Last: 13}}), driver.ErrFenced)
 			}
-			if after := h.progress(t, "0"); !sameProgress(before, after) {
+			if after := h.checkpoint(t, "0"); !sameCheckpoint(before, after) {
 				t.Errorf("advances in vain changed %+v to %+v", before, after)
 			}
 			h.advance(t, a, at(13), done[1:]...)
@@ -257,25 +257,25 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 			a := h.begin(t)
 			first := []driver.SequenceRange{{First: 11, Last: 11}, {First: 13, Last: 20}, {First: 22, Last: 1 << 41}}
 			h.advance(t, a, at(9), first...)
-			h.stands(t, at(9), first...)
-			h.keeps(t, "claimed again", h.claim(t, a), at(9), first...)
+			h.wantPosition(t, at(9), first...)
+			h.wantCheckpoint(t, "claimed again", h.claim(t, a), at(9), first...)
 			suite.NoError(t, "leave", h.Store.Leave(suite.Context(t), a))
 			b := h.lease(t, "0", "b", 2)
-			h.keeps(t, "claimed by another", h.claim(t, b), at(9), first...)
-			h.stands(t, at(9), first...)
+			h.wantCheckpoint(t, "claimed by another", h.claim(t, b), at(9), first...)
+			h.wantPosition(t, at(9), first...)
 			fewer := []driver.SequenceRange{{First: 15, Last: 15}}
 			h.advance(t, b, at(9), fewer...)
-			h.stands(t, at(9), fewer...)
+			h.wantPosition(t, at(9), fewer...)
 			h.advance(t, b, at(9))
-			h.stands(t, at(9))
+			h.wantPosition(t, at(9))
 			h.advance(t, b, at(9), fewer...)
 			h.advance(t, b, at(12)) // replaced, not added to
-			h.stands(t, at(12))
+			h.wantPosition(t, at(12))
 			other := h.lease(t, "1", "a", 1)
 			h.claim(t, other)
 			h.advance(t, other, at(1), driver.SequenceRange{First: 3, Last: 3})
-			h.stands(t, at(12))
-			h.keeps(t, "another partition", h.progress(t, "1"), at(1), driver.SequenceRange{First: 3, Last: 3})
+			h.wantPosition(t, at(12))
+			h.wantCheckpoint(t, "another partition", h.checkpoint(t, "1"), at(1), driver.SequenceRange{First: 3, Last: 3})
 		}},
 		{Name: "ManyDone", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
@@ -287,10 +287,10 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 				next += 1e11 + i
 			}
 			h.advance(t, a, at(9), done...)
-			h.stands(t, at(9), done...)
-			h.keeps(t, "claimed", h.claim(t, a), at(9), done...)
+			h.wantPosition(t, at(9), done...)
+			h.wantCheckpoint(t, "claimed", h.claim(t, a), at(9), done...)
 			h.advance(t, a, at(10), done[1:]...)
-			h.stands(t, at(10), done[1:]...)
+			h.wantPosition(t, at(10), done[1:]...)
 		}},
 		{Name: "AnyOffset", Run: func(t testing.TB, h CheckpointHarness) {
 			// What a store can't hold is changed, and never an error.
@@ -298,14 +298,14 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 			for i, hostile := range []string{"\x00", "\xff\xfe", "\xed\xa0\x80", "\ufffe", "\x1b[0m\r\n", "Grüße ✈", " "} {
 				to := int64(10 + i)
 				h.advance(t, a, driver.Position{Sequence: to, Offset: "before" + hostile + "after"})
-				if p := h.progress(t, "0").Position; p.Sequence != to || !strings.HasPrefix(p.Offset, "before") || !strings.HasSuffix(p.Offset, "after") {
+				if p := h.checkpoint(t, "0").Position; p.Sequence != to || !strings.HasPrefix(p.Offset, "before") || !strings.HasSuffix(p.Offset, "after") {
 					t.Errorf("offset with %q: got %+v, want what can be kept of it", hostile, p)
 				}
 			}
 		}},
 		{Name: "Cancelled", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
-			before := h.progress(t, "0")
+			before := h.checkpoint(t, "0")
 			ctx, cancel := context.WithCancel(suite.Context(t))
 			cancel()
 			_, claim := h.Store.Claim(ctx, leaseOf("0", "b", 99), "incarnation 1")
@@ -320,15 +320,15 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 					t.Errorf("%s with a context that has ended: got %v, want an error that is not ErrFenced", what, err)
 				}
 			}
-			if after := h.progress(t, "0"); !sameProgress(before, after) {
+			if after := h.checkpoint(t, "0"); !sameCheckpoint(before, after) {
 				t.Errorf("calls with a context that had ended changed %+v to %+v", before, after)
 			}
 		}},
 	}
 }
 
-// rivalChecks are about who may move a checkpoint.
-func rivalChecks() []suite.Check[CheckpointHarness] {
+// raceChecks are about who may move a checkpoint.
+func raceChecks() []suite.Check[CheckpointHarness] {
 	return []suite.Check[CheckpointHarness]{
 		{Name: "Fence", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
@@ -336,9 +336,9 @@ func rivalChecks() []suite.Check[CheckpointHarness] {
 			h.claim(t, b)
 			done := []driver.SequenceRange{{First: 12, Last: 12}}
 			h.advance(t, b, at(10), done...)
-			before := h.progress(t, "0")
+			before := h.checkpoint(t, "0")
 			other := b
-			other.Group = strangers[0]
+			other.Group = otherGroups[0]
 			for what, l := range map[string]driver.Lease{
 				"an earlier epoch and owner": a,
 				"an earlier epoch":           leaseOf("0", "b", b.Epoch-1),
@@ -351,7 +351,7 @@ func rivalChecks() []suite.Check[CheckpointHarness] {
 					suite.ErrorIs(t, fmt.Sprintf("advance to %d under %s", to, what), h.Store.Advance(suite.Context(t), l, at(to), nil), driver.ErrFenced)
 				}
 			}
-			if after := h.progress(t, "0"); !sameProgress(before, after) {
+			if after := h.checkpoint(t, "0"); !sameCheckpoint(before, after) {
 				t.Errorf("advances in vain changed %+v to %+v", before, after)
 			}
 			list, err := h.Store.Read(suite.Context(t), testGroup)
@@ -364,18 +364,18 @@ func rivalChecks() []suite.Check[CheckpointHarness] {
 		{Name: "Zombie", Run: func(t testing.TB, h CheckpointHarness) {
 			// An owner that was paused wakes up in another process.
 			a := h.begin(t)
-			b := h.rival(t, 2)
+			b := h.rivalLease(t, 2)
 			_, err := h.peer().Claim(suite.Context(t), b, "incarnation 1")
 			suite.NoError(t, "claim", err)
 			suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, at(50), nil), driver.ErrFenced)
 			suite.NoError(t, "leave by the owner of before", h.Store.Leave(suite.Context(t), a))
 			_, err = h.Store.Claim(suite.Context(t), a, "incarnation 1")
 			suite.ErrorIs(t, "claim by the owner of before", err, driver.ErrFenced)
-			if p := h.progress(t, "0"); p.Position != at(9) || p.Owner != "b" || p.Claims != 2 {
+			if p := h.checkpoint(t, "0"); p.Position != at(9) || p.Owner != "b" || p.Claims != 2 {
 				t.Errorf("the owner of before has made %+v of it, want it b's at %+v with 2 claims", p, at(9))
 			}
 			suite.NoError(t, "advance", h.peer().Advance(suite.Context(t), b, at(10), nil))
-			h.stands(t, at(10))
+			h.wantPosition(t, at(10))
 		}},
 		{Name: "AdvanceAtOnce", Run: func(t testing.TB, h CheckpointHarness) {
 			// One owner's requests overtake each other.
@@ -392,7 +392,7 @@ func rivalChecks() []suite.Check[CheckpointHarness] {
 					}
 				}
 				last := base + n - 1
-				h.stands(t, at(last), driver.SequenceRange{First: last + 2, Last: last + 3})
+				h.wantPosition(t, at(last), driver.SequenceRange{First: last + 2, Last: last + 3})
 			}
 		}},
 		{Name: "ClaimMeetsAdvance", Run: func(t testing.TB, h CheckpointHarness) {
@@ -425,7 +425,7 @@ func rivalChecks() []suite.Check[CheckpointHarness] {
 					return r
 				})
 				<-begun
-				b := h.rival(t, 2*round+3)
+				b := h.rivalLease(t, 2*round+3)
 				p, err := h.peer().Claim(suite.Context(t), b, "incarnation 1")
 				suite.NoError(t, "claim while the old owner advances", err)
 				r := <-old
@@ -435,8 +435,8 @@ func rivalChecks() []suite.Check[CheckpointHarness] {
 				if p.Position.Sequence < r.told || p.Position.Sequence > r.told+1 {
 					t.Errorf("the old owner was told of %d, the claim saw %d", r.told, p.Position.Sequence)
 				}
-				h.keeps(t, "claimed", p, at(p.Position.Sequence), done(p.Position.Sequence)...)
-				h.stands(t, p.Position, p.Done...)
+				h.wantCheckpoint(t, "claimed", p, at(p.Position.Sequence), done(p.Position.Sequence)...)
+				h.wantPosition(t, p.Position, p.Done...)
 				suite.NoError(t, "advance after the claim", h.peer().Advance(suite.Context(t), b, at(p.Position.Sequence+1), nil))
 			}
 		}},

@@ -19,25 +19,25 @@ import (
 // with what the [driver.DeadLetterStore] beside it makes of what it stores.
 // Every case asks new for an empty store.
 func TestDeadLetterQueue(t *testing.T, new func(t testing.TB) DeadLetterQueueHarness) {
-	suite.Run(t, letterChecks(), new)
+	suite.Run(t, deadLetterQueueChecks(), new)
 }
 
-func letterChecks() []suite.Check[DeadLetterQueueHarness] {
+func deadLetterQueueChecks() []suite.Check[DeadLetterQueueHarness] {
 	var all []suite.Check[DeadLetterQueueHarness]
 	all = append(all, parkChecks()...)
 	all = append(all, settleChecks()...)
-	return append(all, askChecks()...)
+	return append(all, queueReadChecks()...)
 }
 
 // parkChecks are about Park.
 func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 	return []suite.Check[DeadLetterQueueHarness]{
 		{Name: "RoundTrip", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			want := rich(5)
+			want := fullDeadLetter(5)
 			listed := h.park(t, want)[5]
 			want.ID = listed.ID
-			sameLetter(t, "get", h.get(t, listed.ID), want)
-			h.retry(t, listed.ID)
+			sameDeadLetter(t, "get", h.get(t, listed.ID), want)
+			h.redrive(t, listed.ID)
 			due, err := h.Store.Due(suite.Context(t), testGroup, "0", 10)
 			suite.NoError(t, "due", err)
 			if len(due) != 1 {
@@ -45,20 +45,20 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 			retried := want
 			retried.Status, retried.NextAttempt = driver.StatusRedrive, due[0].NextAttempt
-			sameLetter(t, "due", due[0], retried)
+			sameDeadLetter(t, "due", due[0], retried)
 			want.Event.Body, want.Event.Properties = nil, nil
-			sameLetter(t, "list, without body and properties", listed, want)
+			sameDeadLetter(t, "list, without body and properties", listed, want)
 		}},
 		{Name: "Bare", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			bare := parked("0", 5)
+			bare := deadLetterOf("0", 5)
 			bare.HasBody, bare.Event.Body, bare.Event.Offset = false, nil, ""
 			bare.Event.Enqueued = time.Time{}
-			empty := parked("0", 6)
+			empty := deadLetterOf("0", 6)
 			empty.Event.Body, empty.Error, empty.Attempts = []byte{}, "", 0
 			listed := h.park(t, bare, empty)
 			for sequence, want := range map[int64]driver.DeadLetter{5: bare, 6: empty} {
 				want.ID = listed[sequence].ID
-				sameLetter(t, "get", h.get(t, want.ID), want)
+				sameDeadLetter(t, "get", h.get(t, want.ID), want)
 			}
 		}},
 		{Name: "AnyText", Run: func(t testing.TB, h DeadLetterQueueHarness) {
@@ -66,7 +66,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			// identity stay exact.
 			for i, hostile := range []string{"\x00", "\xff\xfe", "\xed\xa0\x80", "\xf0\x9f", "\ufffe", "\x1b[0m\r\n", "\u202e"} {
 				text := "before" + hostile + "after"
-				l := parked("0", int64(i))
+				l := deadLetterOf("0", int64(i))
 				l.Error, l.Event.Offset, l.Event.Key, l.Event.MessageID = text, text, text, text
 				l.Event.CorrelationID, l.Event.ContentType = text, text
 				l.Event.Body = []byte(text)
@@ -85,21 +85,21 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 		{Name: "LargeBodies", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			var letters []driver.DeadLetter
 			for i, size := range []int{256 << 10, 4 << 20, 0, 1 << 20, 1<<20 + 1} {
-				l := parked("0", int64(i))
+				l := deadLetterOf("0", int64(i))
 				l.Event.Body = bytes.Repeat([]byte{byte(i), 0, 0xff}, size/3+1)[:size]
 				letters = append(letters, l)
 			}
 			found := h.park(t, letters...)
 			for i, want := range letters {
 				want.ID = found[int64(i)].ID
-				sameLetter(t, fmt.Sprintf("body of %d bytes", len(want.Event.Body)), h.get(t, want.ID), want)
+				sameDeadLetter(t, fmt.Sprintf("body of %d bytes", len(want.Event.Body)), h.get(t, want.ID), want)
 			}
 		}},
 		{Name: "Many", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			const n = 1000
 			var letters []driver.DeadLetter
 			for i := range int64(n) {
-				letters = append(letters, parked("0", i))
+				letters = append(letters, deadLetterOf("0", i))
 			}
 			suite.NoError(t, "park none", h.Store.Park(suite.Context(t), nil))
 			found := h.park(t, letters...)
@@ -113,10 +113,10 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 		}},
 		{Name: "Again", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			first := h.park(t, parked("0", 5))[5]
-			again := parked("0", 5)
+			first := h.park(t, deadLetterOf("0", 5))[5]
+			again := deadLetterOf("0", 5)
 			again.Error, again.Attempts, again.FailedAt = "failed again", 4, again.FailedAt.Add(time.Hour)
-			second := h.park(t, parked("0", 4), again, parked("0", 6))[5]
+			second := h.park(t, deadLetterOf("0", 4), again, deadLetterOf("0", 6))[5]
 			if second.ID != first.ID {
 				t.Errorf("parked again under id %d, had %d", second.ID, first.ID)
 			}
@@ -126,7 +126,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			if got := h.get(t, first.ID); !bytes.Equal(got.Event.Body, again.Event.Body) {
 				t.Errorf("parked again: body %q", got.Event.Body)
 			}
-			h.retry(t, first.ID)
+			h.redrive(t, first.ID)
 			third := h.park(t, again)
 			if l := third[5]; l.Status != driver.StatusDead || !l.NextAttempt.IsZero() || l.ID != first.ID || len(third) != 3 {
 				t.Errorf("parked again while on retry: %d dead letters, status %s at %v, want 3, dead", len(third), l.Status, l.NextAttempt)
@@ -134,15 +134,15 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 		}},
 		{Name: "TwiceAtOnce", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			// In one call, the last word counts.
-			again := parked("0", 5)
+			again := deadLetterOf("0", 5)
 			again.Error, again.Attempts = "failed again", 4
-			found := h.park(t, parked("0", 5), parked("0", 6), again)
+			found := h.park(t, deadLetterOf("0", 5), deadLetterOf("0", 6), again)
 			if l := found[5]; len(found) != 2 || l.Error != again.Error || l.Attempts != 4 {
 				t.Errorf("parked twice in one call: %d dead letters, %+v, want 2, the last as %+v", len(found), l, again)
 			}
 		}},
 		{Name: "Identity", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			letters := []driver.DeadLetter{parked("0", 5), parked("0", 5), parked("0", 6), parked("1", 5)}
+			letters := []driver.DeadLetter{deadLetterOf("0", 5), deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("1", 5)}
 			letters[1].Incarnation = "incarnation 2"
 			suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters))
 			list, err := h.DeadLetters.List(suite.Context(t), testGroup, driver.DeadLetterFilter{})
@@ -165,7 +165,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			for round := range int64(8) {
 				var letters []driver.DeadLetter
 				for i := range int64(n) {
-					letters = append(letters, parked(fmt.Sprint(round), i))
+					letters = append(letters, deadLetterOf(fmt.Sprint(round), i))
 				}
 				filter := driver.DeadLetterFilter{Partition: fmt.Sprint(round)}
 				look := func(when string) int {
@@ -204,7 +204,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			const n = 100
 			var letters []driver.DeadLetter
 			for i := range int64(n) {
-				letters = append(letters, parked("0", i))
+				letters = append(letters, deadLetterOf("0", i))
 			}
 			for range 5 {
 				for err := range race(t, 4, func(i int) error {
@@ -217,7 +217,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 				}) {
 					suite.NoError(t, "one of four who park the same", err)
 				}
-				if found := h.letters(t); len(found) != n {
+				if found := h.deadLetters(t); len(found) != n {
 					t.Errorf("%d dead letters, want %d", len(found), n)
 				}
 			}
@@ -229,14 +229,14 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			_, after := h.Store.Parked(ctx, testGroup, "0", "incarnation 1", -1)
 			_, held := h.Store.Held(ctx, testGroup, "0")
 			for what, err := range map[string]error{
-				"park": h.Store.Park(ctx, []driver.DeadLetter{parked("0", 5)}), "due": due, "parked": after, "held": held,
+				"park": h.Store.Park(ctx, []driver.DeadLetter{deadLetterOf("0", 5)}), "due": due, "parked": after, "held": held,
 				"settle": h.Store.Settle(ctx, testGroup, []int64{1}, nil),
 			} {
 				if err == nil {
 					t.Errorf("%s with a context that has ended: no error", what)
 				}
 			}
-			if found := h.letters(t); len(found) != 0 {
+			if found := h.deadLetters(t); len(found) != 0 {
 				t.Errorf("parked with a context that had ended: %v", found)
 			}
 		}},
@@ -247,14 +247,14 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 	return []suite.Check[DeadLetterQueueHarness]{
 		{Name: "Due", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			found := h.park(t, parked("0", 8), parked("0", 3), parked("0", 5), parked("0", 4), parked("0", 2), parked("0", 1), parked("1", 7))
+			found := h.park(t, deadLetterOf("0", 8), deadLetterOf("0", 3), deadLetterOf("0", 5), deadLetterOf("0", 4), deadLetterOf("0", 2), deadLetterOf("0", 1), deadLetterOf("1", 7))
 			if got := h.due(t, 10); got != nil {
 				t.Errorf("due without any retry: events %v", got)
 			}
-			h.retry(t, found[8].ID, found[7].ID)
-			h.retryAt(t, time.Now().Add(-time.Hour), found[3].ID)
-			h.retryAt(t, time.Now().Add(-24*time.Hour), found[5].ID)
-			h.retryAt(t, time.Now().Add(time.Hour), found[2].ID)
+			h.redrive(t, found[8].ID, found[7].ID)
+			h.redriveAt(t, time.Now().Add(-time.Hour), found[3].ID)
+			h.redriveAt(t, time.Now().Add(-24*time.Hour), found[5].ID)
+			h.redriveAt(t, time.Now().Add(time.Hour), found[2].ID)
 			if got := h.due(t, 10); !slices.Equal(got, []int64{3, 5, 8}) {
 				t.Errorf("due are events %v, want 3, 5, 8", got)
 			}
@@ -262,7 +262,7 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 				t.Errorf("due, at most two, are events %v, want 3, 5", got)
 			}
 			soon := time.Now().Add(4 * suite.Moment)
-			h.retryAt(t, soon, found[4].ID)
+			h.redriveAt(t, soon, found[4].ID)
 			if got := h.due(t, 10); slices.Contains(got, 4) && time.Now().Before(soon.Add(-10*time.Millisecond)) {
 				t.Errorf("a retry is due %v early", time.Until(soon))
 			}
@@ -273,10 +273,10 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 		}},
 		{Name: "Settle", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			five, six := parked("0", 5), parked("0", 6)
+			five, six := deadLetterOf("0", 5), deadLetterOf("0", 6)
 			five.Event.Properties = map[string]any{"n": int32(5)}
-			found := h.park(t, five, six, parked("0", 7), parked("0", 8), parked("0", 9))
-			h.retry(t, found[5].ID, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
+			found := h.park(t, five, six, deadLetterOf("0", 7), deadLetterOf("0", 8), deadLetterOf("0", 9))
+			h.redrive(t, found[5].ID, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
 			failed := found[5] // as listed: without body and properties
 			failed.Status, failed.NextAttempt = driver.StatusDead, time.Time{}
 			failed.Error, failed.Attempts, failed.FailedAt = "failed again", 4, five.FailedAt.Add(time.Hour)
@@ -284,7 +284,7 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 			later.Status, later.NextAttempt = driver.StatusRedrive, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
 			h.settle(t, []int64{found[7].ID, found[8].ID}, failed, later)
 			failed.Event = five.Event
-			sameLetter(t, "a retry that failed", h.get(t, failed.ID), failed)
+			sameDeadLetter(t, "a retry that failed", h.get(t, failed.ID), failed)
 			if got := h.get(t, later.ID); got.Status != driver.StatusRedrive || !got.NextAttempt.Equal(later.NextAttempt) || !bytes.Equal(got.Event.Body, six.Event.Body) {
 				t.Errorf("returned for another retry at %v: got %s at %v with body %q", later.NextAttempt, got.Status, got.NextAttempt, got.Event.Body)
 			}
@@ -297,18 +297,18 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 				t.Errorf("due after four were settled are events %v, want 9", got)
 			}
 			h.settle(t, nil)
-			if left := h.letters(t); len(left) != 3 {
+			if left := h.deadLetters(t); len(left) != 3 {
 				t.Errorf("left are %v, want events 5, 6, 9", left)
 			}
 		}},
 		{Name: "SettleOthers", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			// What is not on retry any more is passed over, and the rest is
 			// settled all the same.
-			found := h.park(t, parked("0", 5), parked("0", 6), parked("0", 7), parked("0", 8), parked("1", 9))
-			h.retry(t, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
+			found := h.park(t, deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("0", 7), deadLetterOf("0", 8), deadLetterOf("1", 9))
+			h.redrive(t, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
 			h.discard(t, found[6].ID)
 			h.settle(t, []int64{found[7].ID})
-			before := h.letters(t)
+			before := h.deadLetters(t)
 			again := func(sequence int64) driver.DeadLetter {
 				l := found[sequence]
 				l.Status, l.Error, l.NextAttempt = driver.StatusDead, "failed again", time.Time{}
@@ -319,15 +319,15 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 			unknown := again(7)
 			unknown.ID = 1 << 40
 			h.settle(t, nil, again(5), again(6), gone, unknown)
-			for _, g := range strangers {
+			for _, g := range otherGroups {
 				suite.NoError(t, "settle in another group", h.Store.Settle(suite.Context(t), g, []int64{found[8].ID}, nil))
 				suite.NoError(t, "settle in another group", h.Store.Settle(suite.Context(t), g, nil, []driver.DeadLetter{again(9)}))
 			}
-			if after := h.letters(t); !reflect.DeepEqual(before, after) {
+			if after := h.deadLetters(t); !reflect.DeepEqual(before, after) {
 				t.Errorf("settled what is not on retry: it was %+v, is %+v", before, after)
 			}
 			h.settle(t, []int64{found[5].ID, found[8].ID, found[7].ID}, again(6), again(9))
-			left := h.letters(t)
+			left := h.deadLetters(t)
 			if l, there := left[9]; len(left) != 3 || !there || l.Status != driver.StatusDead || l.Error != "failed again" || left[5].Status != driver.StatusDead || left[6].Status != driver.StatusDiscarded {
 				t.Errorf("left are %+v, want event 5 dead, 6 discarded, 9 dead again", left)
 			}
@@ -336,7 +336,7 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 			const n = 600
 			var letters []driver.DeadLetter
 			for i := range int64(n) {
-				letters = append(letters, parked("0", i))
+				letters = append(letters, deadLetterOf("0", i))
 			}
 			h.park(t, letters...)
 			_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{}, time.Time{})
@@ -354,7 +354,7 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 				returned = append(returned, l)
 			}
 			h.settle(t, applied, returned...)
-			left := h.letters(t)
+			left := h.deadLetters(t)
 			for sequence, l := range left {
 				if sequence%2 == 0 || l.Error != fmt.Sprint("again ", sequence) || l.Status != driver.StatusDead {
 					t.Errorf("left is %+v", l)
@@ -368,8 +368,8 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 			// A command marks, another owner parks again, one settles: every
 			// letter ends up once, or is gone.
 			for round := range int64(5) {
-				id := h.park(t, parked("0", round))[round].ID
-				h.retry(t, id)
+				id := h.park(t, deadLetterOf("0", round))[round].ID
+				h.redrive(t, id)
 				for err := range race(t, 3, func(i int) error {
 					switch i {
 					case 0:
@@ -378,11 +378,11 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 						_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{}, time.Time{})
 						return err
 					}
-					return h.peer().Park(suite.Context(t), []driver.DeadLetter{parked("0", round)})
+					return h.peer().Park(suite.Context(t), []driver.DeadLetter{deadLetterOf("0", round)})
 				}) {
 					suite.NoError(t, "one of three at once", err)
 				}
-				if left := h.letters(t); len(left) > int(round)+1 {
+				if left := h.deadLetters(t); len(left) > int(round)+1 {
 					t.Fatalf("left are %v", left)
 				}
 			}
@@ -390,17 +390,17 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 	}
 }
 
-// askChecks are about what an engine asks at its start: Parked and Held.
-func askChecks() []suite.Check[DeadLetterQueueHarness] {
+// queueReadChecks are about what an engine asks at its start: Parked and Held.
+func queueReadChecks() []suite.Check[DeadLetterQueueHarness] {
 	return []suite.Check[DeadLetterQueueHarness]{
 		{Name: "Parked", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			found := h.park(t, parked("0", 8), parked("0", 0), parked("0", 3), parked("0", 1<<62+1), parked("0", 5), parked("0", 6), parked("1", 7))
-			other := parked("0", 4)
+			found := h.park(t, deadLetterOf("0", 8), deadLetterOf("0", 0), deadLetterOf("0", 3), deadLetterOf("0", 1<<62+1), deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("1", 7))
+			other := deadLetterOf("0", 4)
 			other.Incarnation = "incarnation 2"
-			stranger := parked("0", 2)
-			stranger.Group = strangers[0]
+			stranger := deadLetterOf("0", 2)
+			stranger.Group = otherGroups[0]
 			suite.NoError(t, "park", h.Store.Park(suite.Context(t), []driver.DeadLetter{other, stranger}))
-			h.retry(t, found[5].ID)
+			h.redrive(t, found[5].ID)
 			h.discard(t, found[6].ID)
 			for after, want := range map[int64][]int64{
 				driver.Unset.Sequence:  {0, 3, 5, 6, 8, 1<<62 + 1},
@@ -417,7 +417,7 @@ func askChecks() []suite.Check[DeadLetterQueueHarness] {
 					t.Errorf("parked behind %d are %v, want %v", after, got, want)
 				}
 			}
-			h.retry(t, found[3].ID)
+			h.redrive(t, found[3].ID)
 			h.settle(t, []int64{found[3].ID})
 			got, err := h.Store.Parked(suite.Context(t), testGroup, "0", "incarnation 1", 0)
 			suite.NoError(t, "parked", err)
@@ -429,7 +429,7 @@ func askChecks() []suite.Check[DeadLetterQueueHarness] {
 			var letters []driver.DeadLetter
 			var want []int64
 			for i := range int64(1500) {
-				l := parked("0", 3*i)
+				l := deadLetterOf("0", 3*i)
 				l.HasBody, l.Event.Body = false, nil
 				letters = append(letters, l)
 				want = append(want, 3*i)
@@ -453,33 +453,33 @@ func askChecks() []suite.Check[DeadLetterQueueHarness] {
 				}
 			}
 			held()
-			recreated := keyed("0", 1, "of old")
+			recreated := deadLetterWithKey("0", 1, "of old")
 			recreated.Incarnation = "incarnation 0"
-			found := h.park(t, recreated, keyed("0", 2, "a"), keyed("0", 3, "a"), keyed("0", 4, "A"), keyed("0", 5, "a "), keyed("0", 6, `√ "'%_\`),
-				keyed("0", 7, ""), keyed("1", 8, "other"), keyed("0", 9, "b"))
-			stranger := keyed("0", 2, "stranger")
-			stranger.Group = strangers[0]
+			found := h.park(t, recreated, deadLetterWithKey("0", 2, "a"), deadLetterWithKey("0", 3, "a"), deadLetterWithKey("0", 4, "A"), deadLetterWithKey("0", 5, "a "), deadLetterWithKey("0", 6, `√ "'%_\`),
+				deadLetterWithKey("0", 7, ""), deadLetterWithKey("1", 8, "other"), deadLetterWithKey("0", 9, "b"))
+			stranger := deadLetterWithKey("0", 2, "stranger")
+			stranger.Group = otherGroups[0]
 			suite.NoError(t, "park", h.Store.Park(suite.Context(t), []driver.DeadLetter{stranger}))
 			held("of old", "a", "A", "a ", `√ "'%_\`, "b") // an event without a key holds nothing back
-			h.retry(t, found[9].ID)
+			h.redrive(t, found[9].ID)
 			h.discard(t, found[2].ID, found[4].ID)
 			held("of old", "a", "a ", `√ "'%_\`, "b")
 			h.discard(t, found[3].ID)
 			h.settle(t, []int64{found[9].ID})
 			held("of old", "a ", `√ "'%_\`)
-			h.retry(t, found[4].ID)
+			h.redrive(t, found[4].ID)
 			held("of old", "A", "a ", `√ "'%_\`)
 		}},
 		{Name: "GroupsApart", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			h.park(t, keyed("0", 5, "own"))
+			h.park(t, deadLetterWithKey("0", 5, "own"))
 			var letters []driver.DeadLetter
-			for i, g := range strangers {
-				l := keyed("0", 5, fmt.Sprint("key ", i)) // the same but for the group
+			for i, g := range otherGroups {
+				l := deadLetterWithKey("0", 5, fmt.Sprint("key ", i)) // the same but for the group
 				l.Group, l.Error = g, fmt.Sprint("of stranger ", i)
 				letters = append(letters, l)
 			}
 			suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters)) // of several groups in one go
-			for i, g := range strangers {
+			for i, g := range otherGroups {
 				_, err := h.DeadLetters.Redrive(suite.Context(t), g, driver.DeadLetterFilter{}, time.Time{})
 				suite.NoError(t, "retry", err)
 				list, err := h.DeadLetters.List(suite.Context(t), g, driver.DeadLetterFilter{})
@@ -500,14 +500,14 @@ func askChecks() []suite.Check[DeadLetterQueueHarness] {
 					suite.NoError(t, "settle", h.Store.Settle(suite.Context(t), g, []int64{list[0].ID}, nil))
 				}
 			}
-			for i, g := range strangers {
+			for i, g := range otherGroups {
 				list, err := h.DeadLetters.List(suite.Context(t), g, driver.DeadLetterFilter{})
 				suite.NoError(t, "list", err)
 				if len(list) != i%2 {
 					t.Errorf("group %v: %d dead letters, want %d", g, len(list), i%2)
 				}
 			}
-			if own := h.letters(t); len(own) != 1 || own[5].Error != "event 5 failed" || own[5].Status != driver.StatusDead {
+			if own := h.deadLetters(t); len(own) != 1 || own[5].Error != "event 5 failed" || own[5].Status != driver.StatusDead {
 				t.Errorf("the first group's is %+v, want it as it was", own)
 			}
 		}},

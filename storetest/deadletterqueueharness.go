@@ -31,13 +31,13 @@ func (h *DeadLetterQueueHarness) peer() driver.DeadLetterQueue {
 func (h *DeadLetterQueueHarness) park(t testing.TB, letters ...driver.DeadLetter) map[int64]driver.DeadLetter {
 	t.Helper()
 	suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters))
-	return h.letters(t)
+	return h.deadLetters(t)
 }
 
-// letters lists the group's dead letters by sequence number.
-func (h *DeadLetterQueueHarness) letters(t testing.TB) map[int64]driver.DeadLetter {
+// deadLetters lists the group's dead letters by sequence number.
+func (h *DeadLetterQueueHarness) deadLetters(t testing.TB) map[int64]driver.DeadLetter {
 	t.Helper()
-	return lettersOf(t, h.DeadLetters)
+	return listDeadLetters(t, h.DeadLetters)
 }
 
 // get reads a dead letter with its body.
@@ -48,13 +48,13 @@ func (h *DeadLetterQueueHarness) get(t testing.TB, id int64) driver.DeadLetter {
 	return l
 }
 
-// retry marks dead letters for a retry now.
-func (h *DeadLetterQueueHarness) retry(t testing.TB, ids ...int64) {
+// redrive marks dead letters for a retry now.
+func (h *DeadLetterQueueHarness) redrive(t testing.TB, ids ...int64) {
 	t.Helper()
-	h.retryAt(t, time.Time{}, ids...)
+	h.redriveAt(t, time.Time{}, ids...)
 }
 
-func (h *DeadLetterQueueHarness) retryAt(t testing.TB, at time.Time, ids ...int64) {
+func (h *DeadLetterQueueHarness) redriveAt(t testing.TB, at time.Time, ids ...int64) {
 	t.Helper()
 	n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: ids}, at)
 	suite.NoError(t, "retry", err)
@@ -73,7 +73,7 @@ func (h *DeadLetterQueueHarness) discard(t testing.TB, ids ...int64) {
 // that it is whole.
 func (h *DeadLetterQueueHarness) due(t testing.TB, limit int) []int64 {
 	t.Helper()
-	return dueOf(t, h.Store, limit)
+	return listDue(t, h.Store, limit)
 }
 
 // settle ends retries of testGroup.
@@ -82,9 +82,9 @@ func (h *DeadLetterQueueHarness) settle(t testing.TB, applied []int64, returned 
 	suite.NoError(t, "settle", h.Store.Settle(suite.Context(t), testGroup, applied, returned))
 }
 
-// keyed is a parked dead letter with a partition key.
-func keyed(partition string, sequence int64, key string) driver.DeadLetter {
-	l := parked(partition, sequence)
+// deadLetterWithKey is a parked dead letter with a partition key.
+func deadLetterWithKey(partition string, sequence int64, key string) driver.DeadLetter {
+	l := deadLetterOf(partition, sequence)
 	l.Event.Key = key
 	return l
 }

@@ -23,36 +23,36 @@ func TestDeadLetterStore[Tx any](t *testing.T, new func(t testing.TB) TxHarness[
 }
 
 func deadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
-	return append(lookChecks[Tx](), decideChecks[Tx]()...)
+	return append(readDeadLetterChecks[Tx](), redriveAndDiscardChecks[Tx]()...)
 }
 
-// lookChecks are about what is read: List and Get.
-func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
+// readDeadLetterChecks are about what is read: List and Get.
+func readDeadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	return []suite.Check[TxHarness[Tx]]{
 		{Name: "RoundTrip", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			want := rich(5)
+			want := fullDeadLetter(5)
 			listed := h.park(t, a, want)[5]
 			got, err := h.DeadLetters.Get(suite.Context(t), testGroup, listed.ID)
 			suite.NoError(t, "get", err)
 			want.ID = listed.ID
-			sameLetter(t, "get", got, want)
+			sameDeadLetter(t, "get", got, want)
 			want.Event.Body, want.Event.Properties = nil, nil
-			sameLetter(t, "list, without body and properties", listed, want)
+			sameDeadLetter(t, "list, without body and properties", listed, want)
 		}},
 		{Name: "Bare", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			bare := parked("0", 5)
+			bare := deadLetterOf("0", 5)
 			bare.HasBody, bare.Event.Body, bare.Event.Offset = false, nil, ""
 			bare.Event.Enqueued = time.Time{}
-			empty := parked("0", 6)
+			empty := deadLetterOf("0", 6)
 			empty.Event.Body, empty.Error, empty.Attempts = []byte{}, "", 0
 			listed := h.park(t, a, bare, empty)
 			for sequence, want := range map[int64]driver.DeadLetter{5: bare, 6: empty} {
 				got, err := h.DeadLetters.Get(suite.Context(t), testGroup, listed[sequence].ID)
 				suite.NoError(t, "get", err)
 				want.ID = listed[sequence].ID
-				sameLetter(t, "get", got, want)
+				sameDeadLetter(t, "get", got, want)
 			}
 		}},
 		{Name: "AnyText", Run: func(t testing.TB, h TxHarness[Tx]) {
@@ -62,7 +62,7 @@ func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			a := h.begin(t)
 			for i, hostile := range []string{"\x00", "\xff\xfe", "\xed\xa0\x80", "\xf0\x9f", "\ufffe", "\x1b[0m\r\n", "\u202e"} {
 				text := "before" + hostile + "after"
-				l := parked("0", int64(i))
+				l := deadLetterOf("0", int64(i))
 				l.Error, l.Event.Offset, l.Event.Key, l.Event.MessageID = text, text, text, text
 				l.Event.CorrelationID, l.Event.ContentType = text, text
 				l.Event.Body = []byte(text)
@@ -79,7 +79,7 @@ func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					}
 				}
 				suite.NoError(t, "record a trial", h.Store.RecordAttempt(suite.Context(t), a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1, Error: text}))
-				if kept := h.progress(t, "0").Attempt.Error; !strings.HasPrefix(kept, "before") || !strings.HasSuffix(kept, "after") {
+				if kept := h.checkpoint(t, "0").Attempt.Error; !strings.HasPrefix(kept, "before") || !strings.HasSuffix(kept, "after") {
 					t.Errorf("error %q of a trial became %q", text, kept)
 				}
 			}
@@ -88,7 +88,7 @@ func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			a := h.begin(t)
 			var letters []driver.DeadLetter
 			for i := range int64(8) {
-				l := parked("0", i)
+				l := deadLetterOf("0", i)
 				l.FailedAt = l.FailedAt.Add(time.Duration(i) * time.Hour)
 				l.Event.Key = fmt.Sprint("key ", i%2)
 				l.Error = []string{"Division BY zero", "100% of a_b\\c", "nothing", "plain"}[i%4]
@@ -97,13 +97,13 @@ func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.park(t, a, letters...)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(99), DeadLetters: []driver.DeadLetter{parked("1", 90)}}, nil)
-			found := h.letters(t)
-			h.retry(t, found[1].ID, found[2].ID)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(99), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 90)}}, nil)
+			found := h.deadLetters(t)
+			h.redrive(t, found[1].ID, found[2].ID)
 			_, err := h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: []int64{found[3].ID}})
 			suite.NoError(t, "discard", err)
 			zero, two, five := int64(0), int64(2), int64(5)
-			hour := func(n int) time.Time { return parked("0", 0).FailedAt.Add(time.Duration(n) * time.Hour) }
+			hour := func(n int) time.Time { return deadLetterOf("0", 0).FailedAt.Add(time.Duration(n) * time.Hour) }
 			for _, c := range []struct {
 				name   string
 				filter driver.DeadLetterFilter
@@ -157,7 +157,7 @@ func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			a := h.begin(t)
 			var letters []driver.DeadLetter
 			for i := range int64(25) {
-				letters = append(letters, parked("0", i))
+				letters = append(letters, deadLetterOf("0", i))
 			}
 			h.park(t, a, letters...)
 			seen := make(map[int64]bool)
@@ -183,8 +183,8 @@ func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				_, err := h.DeadLetters.Get(suite.Context(t), testGroup, id)
 				suite.ErrorIs(t, fmt.Sprintf("get of dead letter %d", id), err, driver.ErrNotFound)
 			}
-			id := h.park(t, a, parked("0", 5))[5].ID
-			for _, g := range strangers {
+			id := h.park(t, a, deadLetterOf("0", 5))[5].ID
+			for _, g := range otherGroups {
 				_, err := h.DeadLetters.Get(suite.Context(t), g, id)
 				suite.ErrorIs(t, "get of another group's", err, driver.ErrNotFound)
 			}
@@ -192,12 +192,12 @@ func lookChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	}
 }
 
-// decideChecks are about Retry and Discard.
-func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
+// redriveAndDiscardChecks are about Retry and Discard.
+func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	return []suite.Check[TxHarness[Tx]]{
 		{Name: "Retry", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			found := h.park(t, a, parked("0", 5), parked("0", 6))
+			found := h.park(t, a, deadLetterOf("0", 5), deadLetterOf("0", 6))
 			five := driver.DeadLetterFilter{IDs: []int64{found[5].ID}}
 			mark := func(at time.Time) driver.DeadLetter {
 				t.Helper()
@@ -206,7 +206,7 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				if n != 1 {
 					t.Errorf("retry of one dead letter marked %d", n)
 				}
-				l := h.letters(t)[5]
+				l := h.deadLetters(t)[5]
 				if l.Status != driver.StatusRedrive {
 					t.Errorf("status %s after retry", l.Status)
 				}
@@ -228,14 +228,14 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if len(due) != 1 || due[0].ID != found[5].ID {
 				t.Errorf("due are %v, want event 5 alone", due)
 			}
-			if l := h.letters(t)[6]; l.Status != driver.StatusDead || !l.NextAttempt.IsZero() {
+			if l := h.deadLetters(t)[6]; l.Status != driver.StatusDead || !l.NextAttempt.IsZero() {
 				t.Errorf("the other dead letter has status %s and time %v, want dead and none", l.Status, l.NextAttempt)
 			}
 		}},
 		{Name: "Discard", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			found := h.park(t, a, parked("0", 5), parked("0", 6), parked("0", 7))
-			h.retry(t, found[5].ID)
+			found := h.park(t, a, deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("0", 7))
+			h.redrive(t, found[5].ID)
 			last := int64(6)
 			for range 2 { // discarding twice changes nothing
 				n, err := h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{LastSequence: &last})
@@ -243,20 +243,20 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				if n > 2 {
 					t.Errorf("discarded %d of two", n)
 				}
-				for sequence, l := range h.letters(t) {
+				for sequence, l := range h.deadLetters(t) {
 					if want := sequence <= 6; (l.Status == driver.StatusDiscarded) != want || !l.NextAttempt.IsZero() {
 						t.Errorf("event %d has status %s and time %v after the first two were discarded", sequence, l.Status, l.NextAttempt)
 					}
 				}
 			}
-			h.retry(t, found[6].ID) // a decision can be taken back
+			h.redrive(t, found[6].ID) // a decision can be taken back
 			if l, err := h.DeadLetters.Get(suite.Context(t), testGroup, found[6].ID); err != nil || l.Status != driver.StatusRedrive || string(l.Event.Body) != "body 6" {
 				t.Errorf("discarded, then on retry: got %+v, %v", l, err)
 			}
 		}},
 		{Name: "Counts", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			found := h.park(t, a, parked("0", 1), parked("0", 2), parked("0", 3), parked("0", 4))
+			found := h.park(t, a, deadLetterOf("0", 1), deadLetterOf("0", 2), deadLetterOf("0", 3), deadLetterOf("0", 4))
 			count := func(what string, n int64, err error, want int64) {
 				t.Helper()
 				suite.NoError(t, what, err)
@@ -266,28 +266,28 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 			n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{Limit: 2}, time.Time{})
 			count("retry of at most two", n, err, 2)
-			if l := h.letters(t); l[1].ID < l[3].ID && (l[1].Status != driver.StatusRedrive || l[3].Status != driver.StatusDead) {
+			if l := h.deadLetters(t); l[1].ID < l[3].ID && (l[1].Status != driver.StatusRedrive || l[3].Status != driver.StatusDead) {
 				t.Errorf("retry of at most two did not begin at the lowest id: %v", l)
 			}
 			n, err = h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusDead}})
 			count("discard of those dead", n, err, 2)
 			n, err = h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{Partition: "7"}, time.Time{})
 			count("retry in another partition", n, err, 0)
-			n, err = h.DeadLetters.Redrive(suite.Context(t), strangers[0], driver.DeadLetterFilter{}, time.Time{})
+			n, err = h.DeadLetters.Redrive(suite.Context(t), otherGroups[0], driver.DeadLetterFilter{}, time.Time{})
 			count("retry in another group", n, err, 0)
-			n, err = h.DeadLetters.Discard(suite.Context(t), strangers[1], driver.DeadLetterFilter{IDs: []int64{found[1].ID}})
+			n, err = h.DeadLetters.Discard(suite.Context(t), otherGroups[1], driver.DeadLetterFilter{IDs: []int64{found[1].ID}})
 			count("discard in another group", n, err, 0)
 			n, err = h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{AfterID: found[4].ID})
 			count("discard after the last", n, err, 0)
 		}},
 		{Name: "GroupsApart", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			h.park(t, a, parked("0", 5))
-			for i, g := range strangers {
+			h.park(t, a, deadLetterOf("0", 5))
+			for i, g := range otherGroups {
 				l := driver.Lease{Group: g, Partition: "0", Owner: "a", Epoch: 1}
 				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
 				suite.NoError(t, "claim", err)
-				letter := parked("0", 5) // the same but for the group
+				letter := deadLetterOf("0", 5) // the same but for the group
 				letter.Group, letter.Error = g, fmt.Sprint("of stranger ", i)
 				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{letter}}, nil))
 				_, err = h.DeadLetters.Redrive(suite.Context(t), g, driver.DeadLetterFilter{}, time.Time{})
@@ -300,7 +300,7 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					t.Errorf("group %v: listed %+v, due %+v; want its own alone", g, list, due)
 				}
 			}
-			if own := h.letters(t); len(own) != 1 || own[5].Error != "event 5 failed" || own[5].Status != driver.StatusDead {
+			if own := h.deadLetters(t); len(own) != 1 || own[5].Error != "event 5 failed" || own[5].Status != driver.StatusDead {
 				t.Errorf("the first group's is %+v, want it as it was", own)
 			}
 		}},
@@ -309,8 +309,8 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			a := h.begin(t)
 			var want []string
 			for round := range int64(8) {
-				id := h.park(t, a, parked("0", round))[round].ID
-				h.retry(t, id)
+				id := h.park(t, a, deadLetterOf("0", round))[round].ID
+				h.redrive(t, id)
 				key := fmt.Sprint(round)
 				for err := range race(t, 3, func(i int) error {
 					if i > 0 {
@@ -321,7 +321,7 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					var err error
 					for range 100 { // what the database couldn't do may be tried again
 						err = h.Store.Commit(suite.Context(t), step, h.put(key))
-						if err == nil || blames(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
+						if err == nil || isHandlerError(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
 							break
 						}
 					}
@@ -330,8 +330,8 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					suite.NoError(t, "a redrive, or one of two commands beside it", err)
 				}
 				want = append(want, key)
-				h.effects(t, want...)
-				if left := h.letters(t); len(left) != 0 {
+				h.wantEffects(t, want...)
+				if left := h.deadLetters(t); len(left) != 0 {
 					t.Fatalf("left are %v", left)
 				}
 			}
@@ -339,9 +339,9 @@ func decideChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	}
 }
 
-// rich is a dead letter that uses all there is.
-func rich(sequence int64) driver.DeadLetter {
-	l := parked("0", sequence)
+// fullDeadLetter is a dead letter that uses all there is.
+func fullDeadLetter(sequence int64) driver.DeadLetter {
+	l := deadLetterOf("0", sequence)
 	l.Error = "first line\nsecond 'line' \"√\" \\ % _\t" + strings.Repeat("long ", 4000)
 	l.Event.Key, l.Event.MessageID = `key "√" '%_\`, "message 1"
 	l.Event.CorrelationID, l.Event.ContentType = "correlation 1", "application/json; charset=utf-8"
@@ -359,8 +359,8 @@ func rich(sequence int64) driver.DeadLetter {
 	return l
 }
 
-// sameLetter notes the fields in which a dead letter is not the one wanted.
-func sameLetter(t testing.TB, what string, got, want driver.DeadLetter) {
+// sameDeadLetter notes the fields in which a dead letter is not the one wanted.
+func sameDeadLetter(t testing.TB, what string, got, want driver.DeadLetter) {
 	t.Helper()
 	for _, times := range [][2]*time.Time{{&got.FailedAt, &want.FailedAt}, {&got.NextAttempt, &want.NextAttempt}, {&got.Event.Enqueued, &want.Event.Enqueued}} {
 		if !times[0].Equal(*times[1]) {

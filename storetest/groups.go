@@ -6,15 +6,15 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// blames tells whether err is a [*driver.HandlerError].
-func blames(err error) bool {
+// isHandlerError tells whether err is a [*driver.HandlerError].
+func isHandlerError(err error) bool {
 	_, found := errors.AsType[*driver.HandlerError](err)
 	return found
 }
 
-// strangers are groups that a driver which joins names carelessly mixes up with
+// otherGroups are groups that a driver which joins names carelessly mixes up with
 // testGroup, or can't write.
-var strangers = []driver.Group{
+var otherGroups = []driver.Group{
 	{Namespace: "ns2", Topic: "flights/x", Name: "$Default"},
 	{Namespace: "ns", Topic: "flights", Name: "x/$Default"},
 	{Namespace: "ns/flights", Topic: "x", Name: "$Default"},

@@ -135,7 +135,7 @@ var leaseChecks = []suite.Check[leaseHarness]{
 			{Group: testGroup, Partition: "0", Owner: "b", Epoch: l.Epoch},
 			{Group: testGroup, Partition: "0", Owner: "a", Epoch: l.Epoch + 1},
 			{Group: testGroup, Partition: "1", Owner: "a", Epoch: l.Epoch},
-			{Group: strangers[0], Partition: "0", Owner: "a", Epoch: l.Epoch},
+			{Group: otherGroups[0], Partition: "0", Owner: "a", Epoch: l.Epoch},
 		} {
 			suite.NoError(t, "release of a lease that is another's", h.Release(suite.Context(t), forged))
 			suite.ErrorIs(t, "renewal of a lease that is another's", h.Renew(suite.Context(t), forged, h.long), driver.ErrFenced)
@@ -281,7 +281,7 @@ var leaseChecks = []suite.Check[leaseHarness]{
 	}},
 	{Name: "GroupsApart", Run: func(t testing.TB, h leaseHarness) {
 		h.take(t, "0", "a", h.long, 99)
-		for i, g := range strangers {
+		for i, g := range otherGroups {
 			owner := fmt.Sprintf("o'wner %d%%", i)
 			l, err := h.Acquire(suite.Context(t), g, "0", owner, h.long, 0)
 			suite.NoError(t, fmt.Sprintf("acquire in group %v while another group's is held", g), err)

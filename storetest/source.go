@@ -367,7 +367,7 @@ var lossChecks = []suite.Check[SourceHarness]{
 				after = events[i-1].Position()
 			}
 			_, err := s.Open(suite.Context(t), p, after, 1)
-			lost(t, "open before what is gone", err, p, after.Sequence, first)
+			wantRetentionError(t, "open before what is gone", err, p, after.Sequence, first)
 		}
 		if got := bodies(t, open(t, s, p, events[2].Position(), 1), 2); got != "de" {
 			t.Errorf("opened right before the oldest event, read %q, want de", got)
@@ -381,7 +381,7 @@ var lossChecks = []suite.Check[SourceHarness]{
 		if err == nil {
 			_, err = s.Open(suite.Context(t), p, after, 1)
 		}
-		lost(t, "start with an event that is gone", err, p, events[0].Sequence, first)
+		wantRetentionError(t, "start with an event that is gone", err, p, events[0].Sequence, first)
 	}},
 	{Name: "RetentionOfAll", Run: func(t testing.TB, h SourceHarness) {
 		s, p, events := h.filled(t)
@@ -393,7 +393,7 @@ var lossChecks = []suite.Check[SourceHarness]{
 			t.Errorf("bounds of a partition whose events are all gone: %+v, want First %d and Last %d", b, end+1, end)
 		}
 		_, err = s.Open(suite.Context(t), p, events[2].Position(), 1)
-		lost(t, "open before what is gone", err, p, events[2].Sequence, end+1)
+		wantRetentionError(t, "open before what is gone", err, p, events[2].Sequence, end+1)
 		for _, where := range []driver.Start{sluice.Earliest(), sluice.Latest(), sluice.At(events[0].Enqueued), sluice.FromSequence(end + 1)} {
 			if got := start(t, s, p, where); got.Sequence != end {
 				t.Errorf("seek %v: %v, want %d", where, got, end)
@@ -413,7 +413,7 @@ var lossChecks = []suite.Check[SourceHarness]{
 		for at < events[4].Sequence {
 			more, err := r.Read(suite.Context(t), 1)
 			if err != nil {
-				lost(t, "read on after events are gone", err, p, at, events[3].Sequence)
+				wantRetentionError(t, "read on after events are gone", err, p, at, events[3].Sequence)
 				if _, again := r.Read(suite.Context(t), 1); again == nil {
 					t.Error("a reader went on after it had reported a loss")
 				}
@@ -469,9 +469,9 @@ var epochChecks = []suite.Check[SourceHarness]{
 			}
 			suite.NoError(t, "close", beside.Close(suite.Context(t)))
 		} else {
-			stolen(t, "open in epoch 4 against a reader of 5", err, p, 5)
+			wantStolenError(t, "open in epoch 4 against a reader of 5", err, p, 5)
 			if _, err := other.Seek(suite.Context(t), p, sluice.At(time.Now().Add(-time.Hour)), 4); err != nil {
-				stolen(t, "seek in epoch 4 against a reader of 5", err, p, 5)
+				wantStolenError(t, "seek in epoch 4 against a reader of 5", err, p, 5)
 			}
 		}
 		if got := bodies(t, r, 5); got != "abcde" {
@@ -509,7 +509,7 @@ var epochChecks = []suite.Check[SourceHarness]{
 				}
 				suite.NoError(t, "close", r.Close(suite.Context(t)))
 			} else {
-				stolen(t, fmt.Sprintf("waiting read in epoch 3 when one of %d comes", epoch), <-got, p, epoch)
+				wantStolenError(t, fmt.Sprintf("waiting read in epoch 3 when one of %d comes", epoch), <-got, p, epoch)
 				_, err := r.Read(suite.Context(t), 10)
 				suite.ErrorIs(t, "another read of it", err, driver.ErrStolen)
 				suite.NoError(t, "close", r.Close(suite.Context(t)))
@@ -535,7 +535,7 @@ var epochChecks = []suite.Check[SourceHarness]{
 				t.Errorf("a reader came beside, epochs do not count: read %q", got)
 			}
 		} else {
-			stolen(t, "reads on after a reader of epoch 4 came", fails(t, r), p, 4)
+			wantStolenError(t, "reads on after a reader of epoch 4 came", fails(t, r), p, 4)
 		}
 		if got := bodies(t, thief, 5); got != "abcde" {
 			t.Errorf("the reader of epoch 4 read %q", got)
@@ -543,8 +543,8 @@ var epochChecks = []suite.Check[SourceHarness]{
 	}},
 }
 
-// lost notes an error that is not the retention error wanted.
-func lost(t testing.TB, what string, err error, partition string, after, first int64) {
+// wantRetentionError notes an error that is not the retention error wanted.
+func wantRetentionError(t testing.TB, what string, err error, partition string, after, first int64) {
 	t.Helper()
 	e, found := errors.AsType[*driver.RetentionError](err)
 	if want := (driver.RetentionError{Partition: partition, After: after, First: first}); !found || *e != want {
@@ -552,8 +552,8 @@ func lost(t testing.TB, what string, err error, partition string, after, first i
 	}
 }
 
-// stolen notes an error that is not a StolenError; the epoch need not be known.
-func stolen(t testing.TB, what string, err error, partition string, epoch int64) {
+// wantStolenError notes an error that is not a StolenError; the epoch need not be known.
+func wantStolenError(t testing.TB, what string, err error, partition string, epoch int64) {
 	t.Helper()
 	e, found := errors.AsType[*driver.StolenError](err)
 	if !found || e.Partition != partition || e.Epoch != 0 && e.Epoch != epoch {

@@ -17,28 +17,28 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		{Name: "Commit", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(12)}, h.put("10", "11", "12"))
-			h.effects(t, "10", "11", "12")
-			h.stands(t, "0", at(12))
+			h.wantEffects(t, "10", "11", "12")
+			h.wantPosition(t, "0", at(12))
 			if p := h.claim(t, a); p.Position != at(12) {
 				t.Errorf("claimed at %+v, want %+v", p.Position, at(12))
 			}
 			h.commit(t, driver.Step{Lease: a, From: at(12), To: at(13)}, h.put("13"))
-			h.effects(t, "10", "11", "12", "13")
+			h.wantEffects(t, "10", "11", "12", "13")
 		}},
 		{Name: "CommitBySequence", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.commit(t, driver.Step{Lease: a, From: driver.Position{Sequence: 9, Offset: "not the one stored"}, To: at(10)}, h.put("10"))
 			h.commit(t, driver.Step{Lease: a, From: driver.Position{Sequence: 10}, To: driver.Position{Sequence: 11}}, h.put("11"))
-			h.stands(t, "0", driver.Position{Sequence: 11})
-			h.effects(t, "10", "11")
+			h.wantPosition(t, "0", driver.Position{Sequence: 11})
+			h.wantEffects(t, "10", "11")
 		}},
 		{Name: "CommitInPlace", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.claim(t, leaseOf("0", "a", 2))
 			a.Epoch = 2
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9)}, h.put("x"))
-			h.effects(t, "x")
-			if p := h.progress(t, "0"); p.Position != at(9) || p.Claims != 2 {
+			h.wantEffects(t, "x")
+			if p := h.checkpoint(t, "0"); p.Position != at(9) || p.Claims != 2 {
 				t.Errorf("after a step that moves nothing: %+v, want position %+v and 2 claims", p, at(9))
 			}
 		}},
@@ -47,7 +47,7 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			b := leaseOf("0", "b", 5)
 			h.claim(t, b)
 			other := b
-			other.Group = strangers[0]
+			other.Group = otherGroups[0]
 			for what, step := range map[string]driver.Step{
 				"an earlier epoch and owner": {Lease: leaseOf("0", "a", 1), From: at(9), To: at(10)},
 				"an earlier epoch":           {Lease: leaseOf("0", "b", 4), From: at(9), To: at(10)},
@@ -62,8 +62,8 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				"another position, in place": {Lease: b, From: at(8), To: at(8)},
 			} {
 				called := false
-				step.DeadLetters = []driver.DeadLetter{parked("0", 10)}
-				fenced(t, "commit from "+what, h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
+				step.DeadLetters = []driver.DeadLetter{deadLetterOf("0", 10)}
+				wantFenced(t, "commit from "+what, h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
 					called = true
 					return h.Put(ctx, tx, what)
 				}))
@@ -71,27 +71,27 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					t.Errorf("commit from %s: the handler was called", what)
 				}
 			}
-			h.effects(t)
-			h.stands(t, "0", at(9))
-			if found := h.letters(t); len(found) != 0 {
+			h.wantEffects(t)
+			h.wantPosition(t, "0", at(9))
+			if found := h.deadLetters(t); len(found) != 0 {
 				t.Errorf("a fenced step left dead letters: %v", found)
 			}
 			h.commit(t, driver.Step{Lease: b, From: at(9), To: at(10)}, h.put("10"))
-			h.effects(t, "10")
+			h.wantEffects(t, "10")
 		}},
 		{Name: "DeadLettersInStep", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			step := driver.Step{Lease: a, From: at(9), To: at(12), DeadLetters: []driver.DeadLetter{parked("0", 11)}}
+			step := driver.Step{Lease: a, From: at(9), To: at(12), DeadLetters: []driver.DeadLetter{deadLetterOf("0", 11)}}
 			lost := errors.New("no")
-			blamed(t, "commit", h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
+			wantHandlerError(t, "commit", h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
 				return errors.Join(h.Put(ctx, tx, "10"), lost)
 			}), lost)
-			if found := h.letters(t); len(found) != 0 {
+			if found := h.deadLetters(t); len(found) != 0 {
 				t.Errorf("a step that was rolled back left dead letters: %v", found)
 			}
 			h.commit(t, step, h.put("10", "12"))
-			h.effects(t, "10", "12")
-			if found := h.letters(t); len(found) != 1 || found[11].Error != "event 11 failed" {
+			h.wantEffects(t, "10", "12")
+			if found := h.deadLetters(t); len(found) != 1 || found[11].Error != "event 11 failed" {
 				t.Errorf("got dead letters %v, want that of event 11", found)
 			}
 		}},
@@ -102,11 +102,11 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			var keys []string
 			for i := range int64(n) {
 				keys = append(keys, fmt.Sprint(10+2*i))
-				step.DeadLetters = append(step.DeadLetters, parked("0", 11+2*i))
+				step.DeadLetters = append(step.DeadLetters, deadLetterOf("0", 11+2*i))
 			}
 			h.commit(t, step, h.put(keys...))
-			h.effects(t, keys...)
-			if found := h.letters(t); len(found) != n {
+			h.wantEffects(t, keys...)
+			if found := h.deadLetters(t); len(found) != n {
 				t.Errorf("%d dead letters, want %d", len(found), n)
 			}
 		}},
@@ -119,11 +119,11 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	// one works.
 	untouched := func(t testing.TB, h TxHarness[Tx], a driver.Lease) {
 		t.Helper()
-		h.effects(t)
-		h.stands(t, "0", at(9))
+		h.wantEffects(t)
+		h.wantPosition(t, "0", at(9))
 		h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("good"))
-		h.effects(t, "good")
-		h.stands(t, "0", at(10))
+		h.wantEffects(t, "good")
+		h.wantPosition(t, "0", at(10))
 	}
 	return []suite.Check[TxHarness[Tx]]{
 		{Name: "HandlerError", Run: func(t testing.TB, h TxHarness[Tx]) {
@@ -132,7 +132,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 				return errors.Join(h.Put(ctx, tx, "bad"), no)
 			})
-			blamed(t, "commit", err, sluice.ErrRejected)
+			wantHandlerError(t, "commit", err, sluice.ErrRejected)
 			if e, found := errors.AsType[*sluice.EventError](err); !found || e != no {
 				t.Errorf("commit: %v does not lead to the handler's own error", err)
 			}
@@ -151,7 +151,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if refusal == nil {
 				t.Fatal("Break returned no error")
 			}
-			blamed(t, "commit", err, refusal)
+			wantHandlerError(t, "commit", err, refusal)
 			untouched(t, h, a)
 		}},
 		{Name: "DatabaseRefusesLast", Run: func(t testing.TB, h TxHarness[Tx]) {
@@ -159,14 +159,14 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if h.BreakLater == nil {
 				h.BreakLater = h.Break // which then is the handler's last write
 			}
-			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []driver.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []driver.DeadLetter{deadLetterOf("0", 10)}}, func(ctx context.Context, tx Tx) error {
 				if err := h.Put(ctx, tx, "bad"); err != nil {
 					return err
 				}
 				return h.BreakLater(ctx, tx)
 			})
-			blamed(t, "commit", err, nil)
-			if found := h.letters(t); len(found) != 0 {
+			wantHandlerError(t, "commit", err, nil)
+			if found := h.deadLetters(t); len(found) != 0 {
 				t.Errorf("a step that was refused left dead letters: %v", found)
 			}
 			untouched(t, h, a)
@@ -186,12 +186,12 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				return nil
 			})
 			if err != nil {
-				blamed(t, "commit", err, nil)
+				wantHandlerError(t, "commit", err, nil)
 				untouched(t, h, a)
 				return
 			}
-			h.stands(t, "0", at(11))
-			h.effects(t, "10", "10 again")
+			h.wantPosition(t, "0", at(11))
+			h.wantEffects(t, "10", "10 again")
 		}},
 		{Name: "Cancelled", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
@@ -204,7 +204,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			} {
 				ctx, cancel := context.WithCancelCause(suite.Context(t))
 				called := false
-				err := h.Store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []driver.DeadLetter{parked("0", 10)}}, func(ctx context.Context, tx Tx) error {
+				err := h.Store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10), DeadLetters: []driver.DeadLetter{deadLetterOf("0", 10)}}, func(ctx context.Context, tx Tx) error {
 					called = true
 					if err := h.Put(ctx, tx, "bad"); err != nil {
 						return err
@@ -219,11 +219,11 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				if !called {
 					t.Errorf("the handler was not called: %v", err)
 				}
-				if err == nil || blames(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
+				if err == nil || isHandlerError(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
 					t.Errorf("cancelled during the handler: got %T %v, want an error that blames nobody: nothing was sent", err, err)
 				}
 			}
-			if found := h.letters(t); len(found) != 0 {
+			if found := h.deadLetters(t); len(found) != 0 {
 				t.Errorf("a cancelled step left dead letters: %v", found)
 			}
 			untouched(t, h, a)
@@ -237,7 +237,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				called = true
 				return nil
 			})
-			if called || err == nil || blames(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
+			if called || err == nil || isHandlerError(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
 				t.Errorf("cancelled before: handler called %v, got %T %v; want not, and an error that blames nobody", called, err, err)
 			}
 			if _, err := h.Store.Claim(ctx, leaseOf("0", "b", 2), ""); err == nil || errors.Is(err, driver.ErrFenced) {
@@ -255,7 +255,7 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if err := h.Put(suite.Context(t), kept, "late"); err == nil {
 				t.Error("a write after the commit was taken")
 			}
-			h.effects(t, "10")
+			h.wantEffects(t, "10")
 		}},
 	}
 }

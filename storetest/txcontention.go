@@ -42,7 +42,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				meanwhile = <-claim
 			}
 			suite.NoError(t, "claim", meanwhile.err)
-			h.truthful(t, err, meanwhile.progress)
+			h.wantOutcome(t, err, meanwhile.progress)
 		}},
 		{Name: "ClaimMeetsOpen", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// The handler of the old owner does not come to an end by itself.
@@ -79,7 +79,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				if err == nil {
 					t.Error("commit of a transaction that a claim had ended: no error")
 				}
-				h.truthful(t, err, p)
+				h.wantOutcome(t, err, p)
 				return
 			}
 			if err == nil || errors.Is(err, driver.ErrFenced) {
@@ -87,7 +87,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 			close(release)
 			suite.NoError(t, "commit that a claim waited for", <-commit)
-			h.truthful(t, nil, h.claim(t, leaseOf("0", "b", 2)))
+			h.wantOutcome(t, nil, h.claim(t, leaseOf("0", "b", 2)))
 		}},
 		{Name: "ResetMeetsCommit", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
@@ -112,13 +112,13 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				wrong = <-reset
 			}
 			suite.NoError(t, "reset", wrong)
-			h.stands(t, "0", at(4))
+			h.wantPosition(t, "0", at(4))
 			if err != nil {
-				h.effects(t)
+				h.wantEffects(t)
 			} else {
-				h.effects(t, "10")
+				h.wantEffects(t, "10")
 			}
-			fenced(t, "commit after the reset", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(4), To: at(5)}, h.put("5")))
+			wantFenced(t, "commit after the reset", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(4), To: at(5)}, h.put("5")))
 		}},
 		{Name: "SameStepAtOnce", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
@@ -134,7 +134,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					switch {
 					case err == nil:
 						wins++
-					case blames(err) || errors.Is(err, driver.ErrUnknown):
+					case isHandlerError(err) || errors.Is(err, driver.ErrUnknown):
 						t.Errorf("one of four equal steps at once: got %T %v, want nil, ErrFenced or that the database couldn't", err, err)
 					}
 				}
@@ -142,8 +142,8 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					t.Errorf("%d of 4 equal steps at once committed, want 1", wins)
 				}
 			}
-			h.effects(t, "10", "11", "12", "13", "14")
-			h.stands(t, "0", at(14))
+			h.wantEffects(t, "10", "11", "12", "13", "14")
+			h.wantPosition(t, "0", at(14))
 		}},
 		{Name: "TwoEpochs", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// The owner of the old epoch commits step after step while another
@@ -174,7 +174,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				next := p.Position.Sequence + 1
 				suite.NoError(t, "commit after the claim", h.peer().Commit(suite.Context(t), driver.Step{Lease: b, From: p.Position, To: at(next)}, h.put(fmt.Sprint(next))))
 				r := <-old
-				if blames(r.err) || errors.Is(r.err, driver.ErrUnknown) {
+				if isHandlerError(r.err) || errors.Is(r.err, driver.ErrUnknown) {
 					t.Errorf("the old owner's last commit: got %T %v, want ErrFenced or that the database couldn't", r.err, r.err)
 				}
 				if got := p.Position.Sequence - start; got != int64(len(r.done)) {
@@ -182,7 +182,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				}
 				want = append(append(want, r.done...), fmt.Sprint(next))
 			}
-			h.effects(t, want...)
+			h.wantEffects(t, want...)
 			seen := slices.Compact(slices.Sorted(slices.Values(want)))
 			if len(seen) != len(want) {
 				t.Errorf("commits were repeated: %q", want)
@@ -206,7 +206,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					var err error
 					for range 100 { // what the database couldn't do may be tried again
 						err = h.Store.Commit(suite.Context(t), step, h.put(fmt.Sprintf("%d of %d", n, p)))
-						if err == nil || blames(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
+						if err == nil || isHandlerError(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
 							break
 						}
 					}
@@ -219,7 +219,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}) {
 				suite.NoError(t, "commit beside others", err)
 			}
-			h.effects(t, want...)
+			h.wantEffects(t, want...)
 		}},
 	}
 }
@@ -232,11 +232,11 @@ func (h *TxHarness[Tx]) claimLater(t testing.TB, lease driver.Lease) <-chan clai
 	})
 }
 
-// truthful sees that the outcome of the step from 9 to 10 with the effect "10"
+// wantOutcome sees that the outcome of the step from 9 to 10 with the effect "10"
 // is what the claim that met it was told, and stays so.
-func (h *TxHarness[Tx]) truthful(t testing.TB, outcome error, p driver.Checkpoint) {
+func (h *TxHarness[Tx]) wantOutcome(t testing.TB, outcome error, p driver.Checkpoint) {
 	t.Helper()
-	if blames(outcome) {
+	if isHandlerError(outcome) {
 		t.Errorf("commit that met a claim: got %v, which blames the handler", outcome)
 	}
 	want, effects := at(10), []string{"10"}
@@ -246,9 +246,9 @@ func (h *TxHarness[Tx]) truthful(t testing.TB, outcome error, p driver.Checkpoin
 	if p.Position != want || p.Owner != "b" || p.Epoch != 2 {
 		t.Errorf("the commit ended with %v, the claim for b in epoch 2 returned %+v", outcome, p)
 	}
-	h.effects(t, effects...)
-	h.stands(t, "0", want)
+	h.wantEffects(t, effects...)
+	h.wantPosition(t, "0", want)
 	step := driver.Step{Lease: leaseOf("0", "b", 2), From: want, To: at(11)}
 	suite.NoError(t, "commit after the claim", h.peer().Commit(suite.Context(t), step, h.put("11")))
-	h.effects(t, append(effects, "11")...)
+	h.wantEffects(t, append(effects, "11")...)
 }

@@ -63,8 +63,8 @@ func (h *TxHarness[Tx]) put(keys ...string) func(context.Context, Tx) error {
 	}
 }
 
-// effects notes the effects that are not those wanted, in any order.
-func (h *TxHarness[Tx]) effects(t testing.TB, want ...string) {
+// wantEffects notes the effects that are not those wanted, in any order.
+func (h *TxHarness[Tx]) wantEffects(t testing.TB, want ...string) {
 	t.Helper()
 	got, err := h.Effects(suite.Context(t))
 	suite.NoError(t, "read the effects", err)
@@ -105,8 +105,8 @@ func (h *TxHarness[Tx]) commit(t testing.TB, step driver.Step, fn func(context.C
 	suite.NoError(t, fmt.Sprintf("commit from %v to %v in epoch %d", step.From, step.To, step.Lease.Epoch), h.Store.Commit(suite.Context(t), step, fn))
 }
 
-// progress reads a partition's checkpoint without claiming it.
-func (h *TxHarness[Tx]) progress(t testing.TB, partition string) driver.Checkpoint {
+// checkpoint reads a partition's checkpoint without claiming it.
+func (h *TxHarness[Tx]) checkpoint(t testing.TB, partition string) driver.Checkpoint {
 	t.Helper()
 	list, err := h.Store.Read(suite.Context(t), testGroup)
 	suite.NoError(t, "read", err)
@@ -119,33 +119,33 @@ func (h *TxHarness[Tx]) progress(t testing.TB, partition string) driver.Checkpoi
 	return driver.Checkpoint{}
 }
 
-// stands notes a checkpoint that is not at this position.
-func (h *TxHarness[Tx]) stands(t testing.TB, partition string, want driver.Position) {
+// wantPosition notes a checkpoint that is not at this position.
+func (h *TxHarness[Tx]) wantPosition(t testing.TB, partition string, want driver.Position) {
 	t.Helper()
-	if got := h.progress(t, partition).Position; got != want {
+	if got := h.checkpoint(t, partition).Position; got != want {
 		t.Errorf("partition %s: checkpoint is at %+v, want %+v", partition, got, want)
 	}
 }
 
-// fenced notes an error that is not ErrFenced, or blames the handler.
-func fenced(t testing.TB, what string, err error) {
+// wantFenced notes an error that is not ErrFenced, or blames the handler.
+func wantFenced(t testing.TB, what string, err error) {
 	t.Helper()
 	suite.ErrorIs(t, what, err, driver.ErrFenced)
-	if blames(err) {
+	if isHandlerError(err) {
 		t.Errorf("%s: %v is a HandlerError", what, err)
 	}
 }
 
-// blamed notes an error that is not a HandlerError around want.
-func blamed(t testing.TB, what string, err, want error) {
+// wantHandlerError notes an error that is not a HandlerError around want.
+func wantHandlerError(t testing.TB, what string, err, want error) {
 	t.Helper()
-	if !blames(err) || want != nil && !errors.Is(err, want) {
+	if !isHandlerError(err) || want != nil && !errors.Is(err, want) {
 		t.Errorf("%s: got %T: %v; want a HandlerError around: %v", what, err, err, want)
 	}
 }
 
-// parked is a dead letter whose event has this number.
-func parked(partition string, sequence int64) driver.DeadLetter {
+// deadLetterOf is a dead letter whose event has this number.
+func deadLetterOf(partition string, sequence int64) driver.DeadLetter {
 	return driver.DeadLetter{
 		Group:       testGroup,
 		Incarnation: "incarnation 1",
@@ -167,17 +167,17 @@ func parked(partition string, sequence int64) driver.DeadLetter {
 func (h *TxHarness[Tx]) park(t testing.TB, lease driver.Lease, letters ...driver.DeadLetter) map[int64]driver.DeadLetter {
 	t.Helper()
 	h.commit(t, driver.Step{Lease: lease, From: at(9), To: at(9), DeadLetters: letters}, nil)
-	return h.letters(t)
+	return h.deadLetters(t)
 }
 
-// letters lists the group's dead letters by sequence number.
-func (h *TxHarness[Tx]) letters(t testing.TB) map[int64]driver.DeadLetter {
+// deadLetters lists the group's dead letters by sequence number.
+func (h *TxHarness[Tx]) deadLetters(t testing.TB) map[int64]driver.DeadLetter {
 	t.Helper()
-	return lettersOf(t, h.DeadLetters)
+	return listDeadLetters(t, h.DeadLetters)
 }
 
-// lettersOf lists testGroup's dead letters by sequence number.
-func lettersOf(t testing.TB, store driver.DeadLetterStore) map[int64]driver.DeadLetter {
+// listDeadLetters lists testGroup's dead letters by sequence number.
+func listDeadLetters(t testing.TB, store driver.DeadLetterStore) map[int64]driver.DeadLetter {
 	t.Helper()
 	list, err := store.List(suite.Context(t), testGroup, driver.DeadLetterFilter{})
 	suite.NoError(t, "list dead letters", err)
@@ -191,8 +191,8 @@ func lettersOf(t testing.TB, store driver.DeadLetterStore) map[int64]driver.Dead
 	return found
 }
 
-// retry marks dead letters for a retry now.
-func (h *TxHarness[Tx]) retry(t testing.TB, ids ...int64) {
+// redrive marks dead letters for a retry now.
+func (h *TxHarness[Tx]) redrive(t testing.TB, ids ...int64) {
 	t.Helper()
 	n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: ids}, time.Time{})
 	suite.NoError(t, "retry", err)

@@ -18,29 +18,29 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	return []suite.Check[TxHarness[Tx]]{
 		{Name: "DeadLetterUpdated", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			first := h.park(t, a, parked("0", 5))[5]
-			again := parked("0", 5)
+			first := h.park(t, a, deadLetterOf("0", 5))[5]
+			again := deadLetterOf("0", 5)
 			again.Error, again.Attempts, again.FailedAt = "failed again", 4, again.FailedAt.Add(time.Hour)
-			second := h.park(t, a, again, parked("0", 6))[5]
+			second := h.park(t, a, again, deadLetterOf("0", 6))[5]
 			if second.ID != first.ID {
 				t.Errorf("stored again under id %d, had %d", second.ID, first.ID)
 			}
 			if second.Error != again.Error || second.Attempts != 4 || second.Status != driver.StatusDead || !second.FailedAt.Equal(again.FailedAt) {
 				t.Errorf("stored again: got %+v, want error, attempts and time of %+v", second, again)
 			}
-			h.retry(t, first.ID)
+			h.redrive(t, first.ID)
 			if third := h.park(t, a, again)[5]; third.Status != driver.StatusDead || !third.NextAttempt.IsZero() {
 				t.Errorf("stored again while on retry: status %s at %v, want dead", third.Status, third.NextAttempt)
 			}
 		}},
 		{Name: "DeadLetterIdentity", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			recreated := parked("0", 5)
+			recreated := deadLetterOf("0", 5)
 			recreated.Incarnation = "incarnation 2"
-			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), DeadLetters: []driver.DeadLetter{parked("0", 5), recreated, parked("0", 6)}}, nil)
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), DeadLetters: []driver.DeadLetter{deadLetterOf("0", 5), recreated, deadLetterOf("0", 6)}}, nil)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{parked("1", 5)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 5)}}, nil)
 			list, err := h.DeadLetters.List(suite.Context(t), testGroup, driver.DeadLetterFilter{})
 			suite.NoError(t, "list", err)
 			if len(list) != 4 {
@@ -49,33 +49,33 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		}},
 		{Name: "Redriven", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			found := h.park(t, a, parked("0", 5), parked("0", 6), parked("0", 7))
+			found := h.park(t, a, deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("0", 7))
 			five, seven := found[5].ID, found[7].ID
-			h.retry(t, five, seven)
+			h.redrive(t, five, seven)
 			step := driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{five}}
 			no := errors.New("no")
-			blamed(t, "a retry that fails", h.Store.Commit(suite.Context(t), step, func(context.Context, Tx) error { return no }), no)
+			wantHandlerError(t, "a retry that fails", h.Store.Commit(suite.Context(t), step, func(context.Context, Tx) error { return no }), no)
 			h.commit(t, step, h.put("5"))
-			fenced(t, "the same retry again", h.Store.Commit(suite.Context(t), step, h.put("5 again")))
+			wantFenced(t, "the same retry again", h.Store.Commit(suite.Context(t), step, h.put("5 again")))
 			step.Redriven = []int64{seven, five}
-			fenced(t, "two retries of which one is done", h.Store.Commit(suite.Context(t), step, h.put("7", "5 again")))
+			wantFenced(t, "two retries of which one is done", h.Store.Commit(suite.Context(t), step, h.put("7", "5 again")))
 			if _, err := h.DeadLetters.Get(suite.Context(t), testGroup, five); !errors.Is(err, driver.ErrNotFound) {
 				t.Errorf("get of a dead letter that was redriven: %v", err)
 			}
 			step.Redriven, step.To = []int64{seven}, at(10)
 			h.commit(t, step, h.put("7", "10"))
-			h.effects(t, "5", "7", "10")
-			h.stands(t, "0", at(10))
-			if left := h.letters(t); len(left) != 1 || left[6].Status != driver.StatusDead {
+			h.wantEffects(t, "5", "7", "10")
+			h.wantPosition(t, "0", at(10))
+			if left := h.deadLetters(t); len(left) != 1 || left[6].Status != driver.StatusDead {
 				t.Errorf("left are %v, want event 6 as it was", left)
 			}
 		}},
 		{Name: "Returned", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			five, six := parked("0", 5), parked("0", 6)
+			five, six := deadLetterOf("0", 5), deadLetterOf("0", 6)
 			five.Event.Properties = map[string]any{"n": int32(5)}
 			found := h.park(t, a, five, six)
-			h.retry(t, found[5].ID, found[6].ID)
+			h.redrive(t, found[5].ID, found[6].ID)
 			again := found[5] // as listed: without body and properties
 			again.Status, again.NextAttempt = driver.StatusDead, time.Time{}
 			again.Error, again.Attempts, again.FailedAt = "failed again", 4, five.FailedAt.Add(time.Hour)
@@ -84,32 +84,32 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			got, err := h.DeadLetters.Get(suite.Context(t), testGroup, again.ID)
 			suite.NoError(t, "get", err)
 			again.Event = five.Event
-			sameLetter(t, "a retry that failed", got, again)
-			fenced(t, "the same step again, not on retry any more", h.Store.Commit(suite.Context(t), step, nil))
+			sameDeadLetter(t, "a retry that failed", got, again)
+			wantFenced(t, "the same step again, not on retry any more", h.Store.Commit(suite.Context(t), step, nil))
 
 			later := found[6]
 			later.Status, later.NextAttempt = driver.StatusRedrive, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10), FailedRedrives: []driver.DeadLetter{later}}, nil)
-			if got := h.letters(t)[6]; got.Status != driver.StatusRedrive || !got.NextAttempt.Equal(later.NextAttempt) {
+			if got := h.deadLetters(t)[6]; got.Status != driver.StatusRedrive || !got.NextAttempt.Equal(later.NextAttempt) {
 				t.Errorf("returned for another retry at %v: got %s at %v", later.NextAttempt, got.Status, got.NextAttempt)
 			}
-			h.stands(t, "0", at(10))
+			h.wantPosition(t, "0", at(10))
 		}},
 		{Name: "NotOnRetry", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			h.park(t, a, parked("0", 5), parked("0", 6), parked("0", 8), parked("0", 9))
+			h.park(t, a, deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("0", 8), deadLetterOf("0", 9))
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{parked("1", 7)}}, nil)
-			found := h.letters(t)
-			stranger := driver.Lease{Group: strangers[0], Partition: "0", Owner: "a", Epoch: 1}
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 7)}}, nil)
+			found := h.deadLetters(t)
+			stranger := driver.Lease{Group: otherGroups[0], Partition: "0", Owner: "a", Epoch: 1}
 			_, err := h.Store.Claim(suite.Context(t), stranger, "incarnation 1")
 			suite.NoError(t, "claim", err)
-			h.retry(t, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
+			h.redrive(t, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
 			_, err = h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: []int64{found[6].ID}})
 			suite.NoError(t, "discard", err)
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[9].ID}}, nil)
-			before := h.letters(t)
+			before := h.deadLetters(t)
 			for _, c := range []struct {
 				what  string
 				lease driver.Lease
@@ -126,30 +126,30 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				{"on retry, under a later epoch", leaseOf("1", "a", 2), at(9), found[7].ID},
 				{"on retry, while nothing claims", leaseOf("2", "a", 1), at(9), found[7].ID},
 			} {
-				again := parked(c.lease.Partition, 7)
+				again := deadLetterOf(c.lease.Partition, 7)
 				again.ID, again.Group, again.Error = c.id, c.lease.Group, "failed again"
 				step := driver.Step{Lease: c.lease, From: c.at, To: c.at}
 				step.Redriven = []int64{c.id}
-				fenced(t, "redriven is a dead letter that is "+c.what, h.Store.Commit(suite.Context(t), step, h.put(c.what)))
+				wantFenced(t, "redriven is a dead letter that is "+c.what, h.Store.Commit(suite.Context(t), step, h.put(c.what)))
 				step.Redriven, step.FailedRedrives = nil, []driver.DeadLetter{again}
-				fenced(t, "returned is a dead letter that is "+c.what, h.Store.Commit(suite.Context(t), step, h.put(c.what)))
+				wantFenced(t, "returned is a dead letter that is "+c.what, h.Store.Commit(suite.Context(t), step, h.put(c.what)))
 				if c.lease == a { // nor does one that is on retry help
 					step.Redriven = []int64{found[8].ID}
-					fenced(t, "one of two is a dead letter that is "+c.what, h.Store.Commit(suite.Context(t), step, h.put(c.what)))
+					wantFenced(t, "one of two is a dead letter that is "+c.what, h.Store.Commit(suite.Context(t), step, h.put(c.what)))
 				}
 			}
-			h.effects(t)
-			if after := h.letters(t); !reflect.DeepEqual(before, after) {
+			h.wantEffects(t)
+			if after := h.deadLetters(t); !reflect.DeepEqual(before, after) {
 				t.Errorf("steps in vain changed the dead letters from %+v to %+v", before, after)
 			}
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), Redriven: []int64{found[8].ID}}, h.put("8"))
-			h.effects(t, "8")
+			h.wantEffects(t, "8")
 		}},
 		{Name: "RedrivenAtOnce", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			for round := range int64(5) {
-				id := h.park(t, a, parked("0", round))[round].ID
-				h.retry(t, id)
+				id := h.park(t, a, deadLetterOf("0", round))[round].ID
+				h.redrive(t, id)
 				wins := 0
 				for err := range race(t, 4, func(i int) error {
 					s := h.Store
@@ -161,7 +161,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					switch {
 					case err == nil:
 						wins++
-					case blames(err) || errors.Is(err, driver.ErrUnknown):
+					case isHandlerError(err) || errors.Is(err, driver.ErrUnknown):
 						t.Errorf("one of four retries at once: got %T %v, want nil, ErrFenced or that the database couldn't", err, err)
 					}
 				}
@@ -169,17 +169,17 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					t.Errorf("%d of 4 retries at once committed, want 1", wins)
 				}
 			}
-			h.effects(t, "0", "1", "2", "3", "4")
+			h.wantEffects(t, "0", "1", "2", "3", "4")
 		}},
 		{Name: "Due", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			found := h.park(t, a, parked("0", 8), parked("0", 3), parked("0", 5), parked("0", 4), parked("0", 2), parked("0", 1))
+			found := h.park(t, a, deadLetterOf("0", 8), deadLetterOf("0", 3), deadLetterOf("0", 5), deadLetterOf("0", 4), deadLetterOf("0", 2), deadLetterOf("0", 1))
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{parked("1", 7)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 7)}}, nil)
 			due := func(limit int) []int64 {
 				t.Helper()
-				return dueOf(t, h.Store, limit)
+				return listDue(t, h.Store, limit)
 			}
 			if got := due(10); got != nil {
 				t.Errorf("due without any retry: events %v", got)
@@ -219,9 +219,9 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	}
 }
 
-// dueOf returns the sequence numbers of what is due in partition 0, having
+// listDue returns the sequence numbers of what is due in partition 0, having
 // seen that it is whole.
-func dueOf(t testing.TB, store interface {
+func listDue(t testing.TB, store interface {
 	Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error)
 }, limit int) []int64 {
 	t.Helper()

@@ -25,7 +25,7 @@ func txChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	all = append(all, commitChecks[Tx]()...)
 	all = append(all, failureChecks[Tx]()...)
 	all = append(all, redriveChecks[Tx]()...)
-	all = append(all, seenChecks[Tx]()...)
+	all = append(all, dedupChecks[Tx]()...)
 	return append(all, contentionChecks[Tx]()...)
 }
 
@@ -41,7 +41,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if !reflect.DeepEqual(p, want) || p.Updated.IsZero() {
 				t.Errorf("claimed %+v, want %+v", p, want)
 			}
-			if got := h.progress(t, "0"); !sameProgress(got, want) {
+			if got := h.checkpoint(t, "0"); !sameCheckpoint(got, want) {
 				t.Errorf("read %+v, want %+v", got, want)
 			}
 		}},
@@ -57,7 +57,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		}},
 		{Name: "ClaimFenced", Run: func(t testing.TB, h TxHarness[Tx]) {
 			h.claim(t, leaseOf("0", "b", 5))
-			before := h.progress(t, "0")
+			before := h.checkpoint(t, "0")
 			for _, l := range []driver.Lease{leaseOf("0", "a", 4), leaseOf("0", "b", 4), leaseOf("0", "a", 5)} {
 				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
 				f, found := errors.AsType[*driver.FencedError](err)
@@ -65,14 +65,14 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					t.Errorf("claim for %s in epoch %d: got %v, want a FencedError that names epoch 5 of b", l.Owner, l.Epoch, err)
 				}
 			}
-			if after := h.progress(t, "0"); !sameProgress(before, after) {
+			if after := h.checkpoint(t, "0"); !sameCheckpoint(before, after) {
 				t.Errorf("claims in vain changed %+v to %+v", before, after)
 			}
 		}},
 		{Name: "Claims", Run: func(t testing.TB, h TxHarness[Tx]) {
 			claims := func(what string, want int) {
 				t.Helper()
-				if got := h.progress(t, "0").Claims; got != want {
+				if got := h.checkpoint(t, "0").Claims; got != want {
 					t.Errorf("%s: %d claims, want %d", what, got, want)
 				}
 			}
@@ -88,7 +88,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 			b := leaseOf("0", "b", 3)
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), b, driver.Unset, driver.AttemptRecord{Sequence: 0, Attempts: 1, Error: "no"}))
-			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: driver.Unset, DeadLetters: []driver.DeadLetter{parked("0", 3)}}, nil)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: driver.Unset, DeadLetters: []driver.DeadLetter{deadLetterOf("0", 3)}}, nil)
 			claims("no progress", 3)
 			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(0)}, nil)
 			claims("progress", 1)
@@ -117,7 +117,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			a := h.begin(t)
 			trial := driver.AttemptRecord{Sequence: 10, Attempts: 2, Error: "first line\nsecond 'line' \"√\" \\ %"}
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), trial))
-			if got := h.progress(t, "0").Attempt; got != trial {
+			if got := h.checkpoint(t, "0").Attempt; got != trial {
 				t.Errorf("read trial %+v, want %+v", got, trial)
 			}
 			for what, try := range map[string]struct {
@@ -129,23 +129,23 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				"position":  {a, at(8)},
 				"partition": {leaseOf("1", "a", 1), at(9)},
 			} {
-				fenced(t, "record under another "+what, h.Store.RecordAttempt(suite.Context(t), try.lease, try.at, driver.AttemptRecord{Sequence: 99, Attempts: 9}))
+				wantFenced(t, "record under another "+what, h.Store.RecordAttempt(suite.Context(t), try.lease, try.at, driver.AttemptRecord{Sequence: 99, Attempts: 9}))
 			}
 			b := leaseOf("0", "b", 2)
 			if p := h.claim(t, b); p.Attempt != trial {
 				t.Errorf("claimed trial %+v, want %+v", p.Attempt, trial)
 			}
 			h.commit(t, driver.Step{Lease: b, From: at(9), To: at(9)}, nil)
-			if got := h.progress(t, "0").Attempt; got != trial {
+			if got := h.checkpoint(t, "0").Attempt; got != trial {
 				t.Errorf("a step that moves nothing left trial %+v, want %+v", got, trial)
 			}
 			h.commit(t, driver.Step{Lease: b, From: at(9), To: at(10)}, nil)
-			if got := h.progress(t, "0").Attempt; got != (driver.AttemptRecord{}) {
+			if got := h.checkpoint(t, "0").Attempt; got != (driver.AttemptRecord{}) {
 				t.Errorf("progress left trial %+v", got)
 			}
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), b, at(10), trial))
 			suite.NoError(t, "record none", h.Store.RecordAttempt(suite.Context(t), b, at(10), driver.AttemptRecord{}))
-			if got := h.progress(t, "0").Attempt; got != (driver.AttemptRecord{}) {
+			if got := h.checkpoint(t, "0").Attempt; got != (driver.AttemptRecord{}) {
 				t.Errorf("recording none left trial %+v", got)
 			}
 		}},
@@ -167,7 +167,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		}},
 		{Name: "GroupsApart", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			for _, g := range strangers {
+			for _, g := range otherGroups {
 				list, err := h.Store.Read(suite.Context(t), g)
 				suite.NoError(t, "read", err)
 				if len(list) != 0 {
@@ -181,7 +181,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				}
 				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(77)}, nil))
 			}
-			h.stands(t, "0", at(9))
+			h.wantPosition(t, "0", at(9))
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, nil)
 		}},
 		{Name: "Reset", Run: func(t testing.TB, h TxHarness[Tx]) {
@@ -191,13 +191,13 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1}))
 			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", at(4))
 			suite.NoError(t, "reset", err)
-			p := h.progress(t, "0")
+			p := h.checkpoint(t, "0")
 			if epoch <= 2 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || p.Attempt != (driver.AttemptRecord{}) {
 				t.Errorf("reset to epoch %d: %+v, want an epoch above 2, position %+v of incarnation 2, no claims, no trial", epoch, p, at(4))
 			}
 			called := false
 			for _, from := range []int64{9, 4} {
-				fenced(t, "commit by the owner of before", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(from), To: at(10)}, func(context.Context, Tx) error {
+				wantFenced(t, "commit by the owner of before", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(from), To: at(10)}, func(context.Context, Tx) error {
 					called = true
 					return nil
 				}))
@@ -205,9 +205,9 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if called {
 				t.Error("a handler was called under a lease that a reset had fenced off")
 			}
-			fenced(t, "record by the owner of before", h.Store.RecordAttempt(suite.Context(t), a, at(4), driver.AttemptRecord{}))
+			wantFenced(t, "record by the owner of before", h.Store.RecordAttempt(suite.Context(t), a, at(4), driver.AttemptRecord{}))
 			_, err = h.Store.Claim(suite.Context(t), a, "incarnation 2")
-			fenced(t, "claim in the epoch of before", err)
+			wantFenced(t, "claim in the epoch of before", err)
 			_, err = h.Store.Claim(suite.Context(t), leaseOf("0", "b", epoch), "incarnation 2")
 			if f, found := errors.AsType[*driver.FencedError](err); !found || f.Epoch != epoch {
 				t.Errorf("claim in the reset's own epoch: got %v, want a FencedError that names epoch %d", err, epoch)
@@ -224,7 +224,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		{Name: "ResetCreates", Run: func(t testing.TB, h TxHarness[Tx]) {
 			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 1", at(4))
 			suite.NoError(t, "reset", err)
-			p := h.progress(t, "0")
+			p := h.checkpoint(t, "0")
 			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 1" || p.Claims != 0 {
 				t.Errorf("reset made %+v with epoch %d", p, epoch)
 			}
@@ -251,28 +251,28 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				t.Errorf("a step that moves nothing left %v done, want %v", p.Done, done)
 			}
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, nil)
-			if p := h.progress(t, "0"); len(p.Done) > 0 {
+			if p := h.checkpoint(t, "0"); len(p.Done) > 0 {
 				t.Errorf("a step left %v done behind %v, want none", p.Done, p.Position)
 			}
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(10), driver.AttemptRecord{Sequence: 11, Attempts: 1}))
 			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, at(11), done))
-			if p := h.progress(t, "0"); p.Attempt != (driver.AttemptRecord{}) || p.Claims != 1 {
+			if p := h.checkpoint(t, "0"); p.Attempt != (driver.AttemptRecord{}) || p.Claims != 1 {
 				t.Errorf("an advance left %+v, want no trial and 1 claim", p)
 			}
-			fenced(t, "commit from where it was", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(10), To: at(12)}, nil))
+			wantFenced(t, "commit from where it was", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(10), To: at(12)}, nil))
 		}},
 		{Name: "LargeNumbers", Run: func(t testing.TB, h TxHarness[Tx]) {
 			l := leaseOf("0", "a", 1<<40)
 			h.claim(t, l)
 			far := driver.Position{Sequence: 1<<62 + 1, Offset: strings.Repeat("9", 60)}
 			h.commit(t, driver.Step{Lease: l, From: driver.Unset, To: far}, nil)
-			h.stands(t, "0", far)
+			h.wantPosition(t, "0", far)
 		}},
 	}
 }
 
-// sameProgress compares all but the time.
-func sameProgress(a, b driver.Checkpoint) bool {
+// sameCheckpoint compares all but the time.
+func sameCheckpoint(a, b driver.Checkpoint) bool {
 	if !slices.Equal(a.Done, b.Done) {
 		return false
 	}

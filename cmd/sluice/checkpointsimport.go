@@ -96,7 +96,7 @@ func storage(from string) (*container.Client, error) {
 		case strings.HasPrefix(from, "https://"):
 			credential, err := azidentity.NewDefaultAzureCredential(nil)
 			if err != nil {
-				return nil, fmt.Errorf("credentials of Entra ID: %w", blobstore.Plain(err))
+				return nil, fmt.Errorf("credentials of Entra ID: %w", blobstore.SafeError(err))
 			}
 			cfg.Credential = credential
 		}
@@ -112,7 +112,7 @@ func storage(from string) (*container.Client, error) {
 func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, client *container.Client, f *importFlags) error {
 	found, err := azurecheckpoints.Read(ctx, client, f.prefix, t.Group)
 	if err != nil {
-		return fmt.Errorf("read checkpoints of other processors: %w", blobstore.Plain(err))
+		return fmt.Errorf("read checkpoints of other processors: %w", blobstore.SafeError(err))
 	}
 	if len(found.Checkpoints) == 0 {
 		return noneFound(t, found.Others)

@@ -41,7 +41,7 @@ func TestChainMutants(t *testing.T) {
 	for name, mutate := range map[string]func(*Config){
 		"no dedupe":                  func(c *Config) { c.Chain.Unstamped = true },
 		"watermark without ids":      func(c *Config) { c.Chain.Unnamed = true },
-		"ids are not persisted":      func(c *Config) { c.Unsafe = sluicetest.UnsafeStore{LostSeen: true} },
+		"ids are not persisted":      func(c *Config) { c.Unsafe = sluicetest.UnsafeStore{LostDedup: true} },
 		"watermark is what was sent": func(c *Config) { c.Chain.Early = true },
 		"dead letters are not named": func(c *Config) { c.Chain.Silent = true },
 	} {

@@ -201,7 +201,7 @@ func TestMutants(t *testing.T) {
 		}},
 		{"stream: dead letters lost", func(c *Config) {
 			*c = DrawStream(c.Seed)
-			c.Unsafe.LostLetters = true
+			c.Unsafe.LostDeadLetters = true
 		}},
 		{"stream: no fence", func(c *Config) {
 			*c = DrawStream(c.Seed)

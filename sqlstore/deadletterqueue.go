@@ -10,7 +10,7 @@ import (
 
 // Park implements [driver.DeadLetterQueue], in one transaction.
 func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
-	return s.alone(ctx, func(t *transaction) error { return s.park(ctx, t, letters) })
+	return s.inTransaction(ctx, func(t *transaction) error { return s.park(ctx, t, letters) })
 }
 
 // park stores dead letters. Those that are there already keep their id and
@@ -27,7 +27,7 @@ func (s *Store) park(ctx context.Context, t *transaction, letters []driver.DeadL
 	for i := range letters {
 		d := &letters[i]
 		what := fmt.Sprintf("store dead letter of event %d", d.Event.Sequence)
-		args, err := letterArgs(d)
+		args, err := deadLetterArgs(d)
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
@@ -41,15 +41,15 @@ func (s *Store) park(ctx context.Context, t *transaction, letters []driver.DeadL
 // Settle implements [driver.DeadLetterQueue], in one transaction.
 func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64, returned []driver.DeadLetter) error {
 	of := key(group, "")[:3]
-	return s.alone(ctx, func(t *transaction) error {
+	return s.inTransaction(ctx, func(t *transaction) error {
 		if len(applied) > 0 {
-			if _, err := changed(ctx, t, s.sql.applied, slices.Concat(of, []any{array(applied)})...); err != nil {
+			if _, err := changed(ctx, t, s.sql.settleRedriven, slices.Concat(of, []any{array(applied)})...); err != nil {
 				return s.outage(ctx, "remove dead letters", err)
 			}
 		}
 		for i := range returned {
 			d := &returned[i]
-			if _, err := changed(ctx, t, s.sql.returned, slices.Concat(failureArgs(d), of, []any{d.ID})...); err != nil {
+			if _, err := changed(ctx, t, s.sql.settleFailed, slices.Concat(failureArgs(d), of, []any{d.ID})...); err != nil {
 				return s.outage(ctx, fmt.Sprintf("return dead letter %d", d.ID), err)
 			}
 		}
@@ -57,8 +57,8 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64,
 	})
 }
 
-// alone runs a transaction without a handler.
-func (s *Store) alone(ctx context.Context, fn func(t *transaction) error) error {
+// inTransaction runs a transaction without a handler.
+func (s *Store) inTransaction(ctx context.Context, fn func(t *transaction) error) error {
 	t, err := s.begin(ctx)
 	if err != nil {
 		return s.outage(ctx, "begin transaction", err)
@@ -67,7 +67,7 @@ func (s *Store) alone(ctx context.Context, fn func(t *transaction) error) error 
 	if err := fn(t); err != nil {
 		return err
 	}
-	if !t.keep() {
+	if !t.detach() {
 		return s.outage(ctx, "commit", ctx.Err())
 	}
 	if err := t.Commit(); err != nil {

@@ -7,19 +7,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// texts puts the tables' schema into SQL, where "@" stands for it, so that
+// statements puts the tables' schema into SQL, where "@" stands for it, so that
 // nothing depends on the search_path, which handlers may change. Each
 // statement is done once.
-type texts struct {
+type statements struct {
 	schema string // quoted, with its dot
 	done   sync.Map
 }
 
-func newTexts(schema string) *texts {
-	return &texts{schema: pgx.Identifier{schema}.Sanitize() + "."}
+func newStatements(schema string) *statements {
+	return &statements{schema: pgx.Identifier{schema}.Sanitize() + "."}
 }
 
-func (t *texts) of(sql string) string {
+func (t *statements) of(sql string) string {
 	if text, ok := t.done.Load(sql); ok {
 		return text.(string)
 	}

@@ -13,17 +13,17 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// atOnce is how many requests about dead letters one call has under way.
-const atOnce = 8
+// maxParallel is how many requests about dead letters one call has under way.
+const maxParallel = 8
 
-// each runs fn for 0 to n-1, several at once. After an error it begins no more,
+// forEach runs fn for 0 to n-1, several at once. After an error it begins no more,
 // but lets those under way come to their end; it returns the first error.
-func each(ctx context.Context, n int, fn func(ctx context.Context, i int) error) error {
+func forEach(ctx context.Context, n int, fn func(ctx context.Context, i int) error) error {
 	stop, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next := make(chan int)
 	var work sync.WaitGroup
-	for range min(n, atOnce) {
+	for range min(n, maxParallel) {
 		work.Go(func() {
 			for i := range next {
 				if err := fn(ctx, i); err != nil {
@@ -62,10 +62,10 @@ func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 		of[p] = append(of[p], &letters[i])
 	}
 	for _, at := range places {
-		p := parking{store: s, letters: of[at], stored: make(map[identity]entry)}
+		p := parking{store: s, deadLetters: of[at], stored: make(map[identity]entry)}
 		err := s.change(ctx, at.group, at.partition, p.try)
 		if err == nil || !p.sent {
-			s.dropBodies(ctx, p.register, p.unused())
+			s.dropBodies(ctx, p.index, p.unused())
 		}
 		if err != nil {
 			return fmt.Errorf("store dead letters of partition %s: %w", at.partition, err)
@@ -77,30 +77,30 @@ func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 // parking is the storing of dead letters of one partition: first the bodies of
 // those that are new, then the register that tells of them.
 type parking struct {
-	store    *Store
-	letters  []*driver.DeadLetter
-	stored   map[identity]entry // whose bodies are stored
-	register *register          // as it was last read, and then changed
-	sent     bool               // it may have been saved
+	store       *Store
+	deadLetters []*driver.DeadLetter
+	stored      map[identity]entry // whose bodies are stored
+	index       *index             // as it was last read, and then changed
+	sent        bool               // it may have been saved
 }
 
-func (p *parking) try(ctx context.Context, r *register) (bool, error) {
-	p.register = r
+func (p *parking) try(ctx context.Context, r *index) (bool, error) {
+	p.index = r
 	places := r.places()
 	var fresh []*driver.DeadLetter
-	for _, d := range p.letters {
+	for _, d := range p.deadLetters {
 		id := identityOf(d)
 		if _, known := places[id]; known {
 			continue
 		}
 		if _, stored := p.stored[id]; !stored {
 			fresh = append(fresh, d)
-			p.stored[id] = enter(d)
+			p.stored[id] = newEntry(d)
 		}
 	}
 	entries := make([]entry, len(fresh))
-	err := each(ctx, len(fresh), func(ctx context.Context, i int) error {
-		entries[i] = enter(fresh[i])
+	err := forEach(ctx, len(fresh), func(ctx context.Context, i int) error {
+		entries[i] = newEntry(fresh[i])
 		return p.store.storeBody(ctx, r, fresh[i], &entries[i])
 	})
 	for i := range fresh {
@@ -111,14 +111,14 @@ func (p *parking) try(ctx context.Context, r *register) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, d := range p.letters {
+	for _, d := range p.deadLetters {
 		id := identityOf(d)
 		at, known := places[id]
 		if !known {
 			at = r.add(p.stored[id])
 			places[id] = at
 		}
-		r.entries[at].fail(d)
+		r.entries[at].setFailure(d)
 	}
 	p.sent = true
 	return true, nil
@@ -128,7 +128,7 @@ func (p *parking) try(ctx context.Context, r *register) (bool, error) {
 func (p *parking) unused() []string {
 	var names []string
 	for _, e := range p.stored {
-		if e.Body != "" && (!p.sent || !p.register.has(e.Body)) {
+		if e.Body != "" && (!p.sent || !p.index.has(e.Body)) {
 			names = append(names, e.Body)
 		}
 	}
@@ -157,8 +157,8 @@ func (s *Store) due(ctx context.Context, group driver.Group, partition string, l
 	entries := slices.DeleteFunc(r.entries, func(e entry) bool { return e.Status != driver.StatusRedrive || e.NextAttempt.After(r.now) })
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.ID, b.ID)) })
 	list := make([]driver.DeadLetter, min(len(entries), max(limit, 0)))
-	err = each(ctx, len(list), func(ctx context.Context, i int) error {
-		d, found, err := s.whole(ctx, r, entries[i])
+	err = forEach(ctx, len(list), func(ctx context.Context, i int) error {
+		d, found, err := s.withBody(ctx, r, entries[i])
 		if found && d.Status == driver.StatusRedrive {
 			list[i] = d
 		}
@@ -172,7 +172,7 @@ func (s *Store) due(ctx context.Context, group driver.Group, partition string, l
 
 // anyDue asks whether a register has a retry that is due.
 func (s *Store) anyDue(ctx context.Context, group driver.Group, partition string) (bool, error) {
-	name, err := s.join(group, letters, escape(partition))
+	name, err := s.join(group, deadLettersFolder, escape(partition))
 	if err != nil {
 		return false, err
 	}
@@ -181,18 +181,18 @@ func (s *Store) anyDue(ctx context.Context, group driver.Group, partition string
 		return false, nil
 	}
 	if err != nil {
-		return false, plain(err)
+		return false, safeError(err)
 	}
 	f := fieldsOf(got.Metadata)
 	some := f.number("retries") > 0 && got.Date != nil && !f.time("next").After(*got.Date)
 	return some || f.err != nil, nil
 }
 
-// whole reads a dead letter with its body. One whose body alone is gone is one
+// withBody reads a dead letter with its body. One whose body alone is gone is one
 // without a body; one that is gone altogether is not found.
-func (s *Store) whole(ctx context.Context, r *register, e entry) (d driver.DeadLetter, found bool, err error) {
-	for range mostTries {
-		d = e.letter(r.group, r.partition)
+func (s *Store) withBody(ctx context.Context, r *index, e entry) (d driver.DeadLetter, found bool, err error) {
+	for range maxTries {
+		d = e.deadLetter(r.group, r.partition)
 		if e.Body == "" {
 			return d, true, nil
 		}
@@ -234,8 +234,8 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64,
 	}
 	for _, partition := range among {
 		var bodies []string
-		var last *register
-		err := s.change(ctx, group, partition, func(_ context.Context, r *register) (changed bool, _ error) {
+		var last *index
+		err := s.change(ctx, group, partition, func(_ context.Context, r *index) (changed bool, _ error) {
 			last = r
 			r.entries = slices.DeleteFunc(r.entries, func(e entry) bool {
 				remove := e.Status == driver.StatusRedrive && gone[e.ID]
@@ -248,7 +248,7 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64,
 			for i := range r.entries {
 				e := &r.entries[i]
 				if d := failed[e.ID]; d != nil && e.Status == driver.StatusRedrive {
-					e.fail(d)
+					e.setFailure(d)
 					changed = true
 				}
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-go/sluice/storetest"
 )
 
-// brokenSeen are stores that are wrong about chain ids.
-func brokenSeen() []suite.Broken[storetest.TxHarness[*Tx]] {
+// brokenDedup are stores that are wrong about chain ids.
+func brokenDedup() []suite.Broken[storetest.TxHarness[*Tx]] {
 	var drivers []suite.Broken[storetest.TxHarness[*Tx]]
 	add := func(how string, bend func(b *bentStore, good *Store)) {
 		drivers = append(drivers, suite.Broken[storetest.TxHarness[*Tx]]{How: how, New: func(testing.TB) storetest.TxHarness[*Tx] {
@@ -39,19 +39,19 @@ func brokenSeen() []suite.Broken[storetest.TxHarness[*Tx]] {
 	// seen bends what is read.
 	seen := func(how string, bend func(list []driver.DedupState) []driver.DedupState) {
 		add(how, func(b *bentStore, good *Store) {
-			b.seen = func(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error) {
+			b.readDedup = func(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error) {
 				list, err := good.ReadDedup(ctx, group, partition)
 				return bend(list), err
 			}
 		})
 	}
 
-	add("stores nothing of what was seen", func(b *bentStore, good *Store) { good.Unsafe.LostSeen = true })
+	add("stores nothing of what was seen", func(b *bentStore, good *Store) { good.Unsafe.LostDedup = true })
 	add("stores what was seen whatever becomes of the step", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			err := good.Commit(ctx, step, fn)
 			if blamed := (*driver.HandlerError)(nil); errors.As(err, &blamed) {
-				b.locked(func() { good.tread(step) })
+				b.locked(func() { good.storeDedup(step) })
 			}
 			return err
 		}
@@ -74,8 +74,8 @@ func brokenSeen() []suite.Broken[storetest.TxHarness[*Tx]] {
 			err := good.Commit(ctx, step, fn)
 			if err == nil && !step.DedupSince.IsZero() {
 				b.locked(func() {
-					for at := range good.seen {
-						good.sweep(at, func(f footprint) bool { return f.At.Before(step.DedupSince) })
+					for at := range good.dedup {
+						good.removeDedup(at, func(f dedupEntry) bool { return f.At.Before(step.DedupSince) })
 					}
 				})
 			}
@@ -97,32 +97,32 @@ func brokenSeen() []suite.Broken[storetest.TxHarness[*Tx]] {
 		return list
 	})
 	add("takes all partitions for one", func(b *bentStore, good *Store) {
-		b.seen = func(ctx context.Context, group sluice.Group, _ string) ([]driver.DedupState, error) {
+		b.readDedup = func(ctx context.Context, group sluice.Group, _ string) ([]driver.DedupState, error) {
 			return good.ReadDedup(ctx, group, "0")
 		}
 	})
 	add("takes all groups for one", func(b *bentStore, good *Store) {
-		b.seen = func(ctx context.Context, _ sluice.Group, partition string) ([]driver.DedupState, error) {
+		b.readDedup = func(ctx context.Context, _ sluice.Group, partition string) ([]driver.DedupState, error) {
 			return good.ReadDedup(ctx, testGroup, partition)
 		}
 	})
-	reset := func(how string, gone func(f footprint, to sluice.Position) bool) {
+	reset := func(how string, gone func(f dedupEntry, to sluice.Position) bool) {
 		add(how, func(b *bentStore, good *Store) {
 			b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
 				at := place{group, partition}
-				var before []footprint
-				b.locked(func() { before = slices.Clone(good.seen[at]) })
+				var before []dedupEntry
+				b.locked(func() { before = slices.Clone(good.dedup[at]) })
 				epoch, err := good.Reset(ctx, group, partition, incarnation, to)
 				b.locked(func() {
-					if good.seen != nil {
-						good.seen[at] = slices.DeleteFunc(before, func(f footprint) bool { return gone(f, to) })
+					if good.dedup != nil {
+						good.dedup[at] = slices.DeleteFunc(before, func(f dedupEntry) bool { return gone(f, to) })
 					}
 				})
 				return epoch, err
 			}
 		})
 	}
-	reset("keeps all it has seen at a reset", func(footprint, sluice.Position) bool { return false })
-	reset("forgets all it has seen at a reset", func(footprint, sluice.Position) bool { return true })
+	reset("keeps all it has seen at a reset", func(dedupEntry, sluice.Position) bool { return false })
+	reset("forgets all it has seen at a reset", func(dedupEntry, sluice.Position) bool { return true })
 	return drivers
 }

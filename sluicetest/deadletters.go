@@ -20,9 +20,9 @@ func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, l
 	defer s.mu.Unlock()
 	now := time.Now()
 	var due []sluice.DeadLetter
-	for _, l := range s.letters {
+	for _, l := range s.deadLetters {
 		if l.Group == group && l.Event.Partition == partition && l.Status == sluice.StatusRedrive && !l.NextAttempt.After(now) {
-			due = append(due, *copyLetter(l))
+			due = append(due, *copyDeadLetter(l))
 		}
 	}
 	slices.SortStableFunc(due, func(a, b sluice.DeadLetter) int { return cmp.Compare(a.Event.Sequence, b.Event.Sequence) })
@@ -52,11 +52,11 @@ func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.D
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.letter(group, id)
+	l := s.deadLetter(group, id)
 	if l == nil {
 		return sluice.DeadLetter{}, fmt.Errorf("dead letter %d of %v: %w", id, group, sluice.ErrNotFound)
 	}
-	return *copyLetter(l), nil
+	return *copyDeadLetter(l), nil
 }
 
 // Redrive implements [driver.DeadLetterStore].
@@ -64,7 +64,7 @@ func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.D
 	if at.IsZero() {
 		at = time.Now()
 	}
-	return s.mark(ctx, OpRetry, group, filter, sluice.StatusRedrive, at)
+	return s.mark(ctx, OpRedrive, group, filter, sluice.StatusRedrive, at)
 }
 
 // Discard implements [driver.DeadLetterStore].
@@ -85,20 +85,20 @@ func (s *Store) mark(ctx context.Context, op Op, group sluice.Group, filter slui
 	return int64(len(marked)), nil
 }
 
-// letter finds a dead letter. The lock is held.
-func (s *Store) letter(group sluice.Group, id int64) *sluice.DeadLetter {
-	i, found := slices.BinarySearchFunc(s.letters, id, func(l *sluice.DeadLetter, id int64) int { return cmp.Compare(l.ID, id) })
-	if !found || s.letters[i].Group != group {
+// deadLetter finds a dead letter. The lock is held.
+func (s *Store) deadLetter(group sluice.Group, id int64) *sluice.DeadLetter {
+	i, found := slices.BinarySearchFunc(s.deadLetters, id, func(l *sluice.DeadLetter, id int64) int { return cmp.Compare(l.ID, id) })
+	if !found || s.deadLetters[i].Group != group {
 		return nil
 	}
-	return s.letters[i]
+	return s.deadLetters[i]
 }
 
 // selected returns the dead letters that match, lowest id first. The lock is
 // held.
 func (s *Store) selected(group sluice.Group, filter sluice.DeadLetterFilter) []*sluice.DeadLetter {
 	var list []*sluice.DeadLetter
-	for _, l := range s.letters {
+	for _, l := range s.deadLetters {
 		if filter.Limit > 0 && len(list) == filter.Limit {
 			break
 		}
@@ -125,19 +125,19 @@ func matches(l *sluice.DeadLetter, f *sluice.DeadLetterFilter) bool {
 // put stores a dead letter, or updates the one of the same identity: how it
 // failed and what becomes of it; the event is the same. The lock is held.
 func (s *Store) put(l *sluice.DeadLetter) {
-	for _, o := range s.letters {
+	for _, o := range s.deadLetters {
 		if o.Event.Sequence == l.Event.Sequence && o.Event.Partition == l.Event.Partition && o.Incarnation == l.Incarnation && o.Group == l.Group {
 			failed(o, l)
 			return
 		}
 	}
-	l = copyLetter(l)
+	l = copyDeadLetter(l)
 	s.lastID++
 	l.ID = s.lastID
 	if !l.HasBody {
 		l.Event.Body, l.Event.Properties = nil, nil
 	}
-	s.letters = append(s.letters, l)
+	s.deadLetters = append(s.deadLetters, l)
 }
 
 // failed updates a dead letter that has failed again.
@@ -145,7 +145,7 @@ func failed(o, again *sluice.DeadLetter) {
 	o.FailedAt, o.Error, o.Attempts, o.Status, o.NextAttempt = again.FailedAt, again.Error, again.Attempts, again.Status, again.NextAttempt
 }
 
-func copyLetter(l *sluice.DeadLetter) *sluice.DeadLetter {
+func copyDeadLetter(l *sluice.DeadLetter) *sluice.DeadLetter {
 	c := *l
 	c.Event = *clone(&l.Event)
 	return &c

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// cell is a partition's blob as it was read.
-type cell struct {
+// partitionBlob is a partition's blob as it was read.
+type partitionBlob struct {
 	record
 	name   string
 	exists bool
@@ -29,15 +29,15 @@ type cell struct {
 }
 
 // read reads a partition's blob; one that is not there is an empty cell.
-func (s *Store) read(ctx context.Context, name string) (cell, error) {
-	c := cell{name: name}
+func (s *Store) read(ctx context.Context, name string) (partitionBlob, error) {
+	c := partitionBlob{name: name}
 	got, err := s.client.NewBlobClient(name).GetProperties(ctx, nil)
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {
 		c.now = dateOf(err)
 		return c, nil
 	}
 	if err != nil {
-		return c, plain(err)
+		return c, safeError(err)
 	}
 	if got.ETag == nil || got.Date == nil || got.LeaseState == nil {
 		return c, errors.New("answer of Azure Storage without the blob's version, lease or time")
@@ -67,7 +67,7 @@ func held(state lease.StateType) bool {
 
 // write stores the record, if the blob is still in the version that was read,
 // and under the lease with this id; empty if there is none.
-func (s *Store) write(ctx context.Context, c cell, id string, r record) error {
+func (s *Store) write(ctx context.Context, c partitionBlob, id string, r record) error {
 	if !c.exists {
 		return s.create(ctx, c.name, r)
 	}
@@ -75,7 +75,7 @@ func (s *Store) write(ctx context.Context, c cell, id string, r record) error {
 		LeaseAccessConditions:    underLease(id),
 		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &c.etag},
 	}})
-	return plain(err)
+	return safeError(err)
 }
 
 // create makes a blob that is not there yet.
@@ -85,7 +85,7 @@ func (s *Store) create(ctx context.Context, name string, r record) error {
 		Metadata:         r.encode(),
 		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: &anyVersion}},
 	})
-	return plain(err)
+	return safeError(err)
 }
 
 func underLease(id string) *blob.LeaseAccessConditions {
@@ -95,25 +95,25 @@ func underLease(id string) *blob.LeaseAccessConditions {
 	return &blob.LeaseAccessConditions{LeaseID: &id}
 }
 
-// mostTries bounds how often an operation begins again because the blob was
+// maxTries bounds how often an operation begins again because the blob was
 // changed meanwhile: by then something keeps changing it that is not ours.
-const mostTries = 50
+const maxTries = 50
 
 // edit reads a partition's blob, decides, and writes, again and again while it
 // is changed meanwhile. try returns errChanged for that, and errLease to see
 // whether that is why the lease was refused.
-func (s *Store) edit(ctx context.Context, group driver.Group, partition string, try func(c cell) error) error {
+func (s *Store) edit(ctx context.Context, group driver.Group, partition string, try func(c partitionBlob) error) error {
 	name, err := s.name(group, partition)
 	if err != nil {
 		return err
 	}
-	done, err := s.turns.take(ctx, name)
+	done, err := s.locks.take(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer done()
 	var refused azcore.ETag // the version in which the lease was refused
-	for range mostTries {
+	for range maxTries {
 		c, err := s.read(ctx, name)
 		if err != nil {
 			return err

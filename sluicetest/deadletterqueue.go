@@ -18,10 +18,10 @@ func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
 	}
 	copies := make([]*sluice.DeadLetter, len(letters))
 	for i := range letters {
-		copies[i] = copyLetter(&letters[i])
+		copies[i] = copyDeadLetter(&letters[i])
 	}
 	return s.write(OpPark, about, func() error {
-		if s.Unsafe.LostLetters {
+		if s.Unsafe.LostDeadLetters {
 			return nil
 		}
 		for _, l := range copies {
@@ -40,11 +40,11 @@ func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64,
 	applied, returned = slices.Clone(applied), slices.Clone(returned)
 	return s.write(OpSettle, about, func() error {
 		for i := range returned {
-			if l := s.letter(group, returned[i].ID); l != nil && l.Status == sluice.StatusRedrive {
+			if l := s.deadLetter(group, returned[i].ID); l != nil && l.Status == sluice.StatusRedrive {
 				failed(l, &returned[i])
 			}
 		}
-		s.letters = slices.DeleteFunc(s.letters, func(l *sluice.DeadLetter) bool {
+		s.deadLetters = slices.DeleteFunc(s.deadLetters, func(l *sluice.DeadLetter) bool {
 			return l.Group == group && l.Status == sluice.StatusRedrive && slices.Contains(applied, l.ID)
 		})
 		return nil
@@ -59,7 +59,7 @@ func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incar
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var numbers []int64
-	for _, l := range s.letters {
+	for _, l := range s.deadLetters {
 		if l.Group == group && l.Event.Partition == partition && l.Incarnation == incarnation && l.Event.Sequence > after {
 			numbers = append(numbers, l.Event.Sequence)
 		}
@@ -77,7 +77,7 @@ func (s *Store) Held(ctx context.Context, group sluice.Group, partition string) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var keys []string
-	for _, l := range s.letters {
+	for _, l := range s.deadLetters {
 		if l.Group == group && l.Event.Partition == partition && l.Status != sluice.StatusDiscarded && l.Event.Key != "" {
 			keys = append(keys, l.Event.Key)
 		}

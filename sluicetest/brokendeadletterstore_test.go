@@ -17,37 +17,37 @@ import (
 	"github.com/sluice-go/sluice/storetest"
 )
 
-// bentLetters is a store of dead letters whose methods can be replaced.
-type bentLetters struct {
+// bentDeadLetters is a store of dead letters whose methods can be replaced.
+type bentDeadLetters struct {
 	*Store
 	list    func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error)
 	get     func(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error)
-	retry   func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error)
+	redrive func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error)
 	discard func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error)
 }
 
-func (b *bentLetters) List(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+func (b *bentDeadLetters) List(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 	if b.list != nil {
 		return b.list(ctx, group, filter)
 	}
 	return b.Store.List(ctx, group, filter)
 }
 
-func (b *bentLetters) Get(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
+func (b *bentDeadLetters) Get(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
 	if b.get != nil {
 		return b.get(ctx, group, id)
 	}
 	return b.Store.Get(ctx, group, id)
 }
 
-func (b *bentLetters) Redrive(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
-	if b.retry != nil {
-		return b.retry(ctx, group, filter, at)
+func (b *bentDeadLetters) Redrive(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+	if b.redrive != nil {
+		return b.redrive(ctx, group, filter, at)
 	}
 	return b.Store.Redrive(ctx, group, filter, at)
 }
 
-func (b *bentLetters) Discard(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
+func (b *bentDeadLetters) Discard(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
 	if b.discard != nil {
 		return b.discard(ctx, group, filter)
 	}
@@ -56,11 +56,11 @@ func (b *bentLetters) Discard(ctx context.Context, group sluice.Group, filter sl
 
 func TestDeadLettersSuiteCatches(t *testing.T) {
 	var drivers []suite.Broken[storetest.TxHarness[*Tx]]
-	add := func(how string, bend func(b *bentLetters, s *bentStore, good *Store)) {
+	add := func(how string, bend func(b *bentDeadLetters, s *bentStore, good *Store)) {
 		drivers = append(drivers, suite.Broken[storetest.TxHarness[*Tx]]{How: how, New: func(testing.TB) storetest.TxHarness[*Tx] {
 			good := new(Store)
 			h := harness(good)
-			b, s := &bentLetters{Store: good}, &bentStore{Store: good}
+			b, s := &bentDeadLetters{Store: good}, &bentStore{Store: good}
 			h.DeadLetters, h.Store = b, s
 			bend(b, s, good)
 			return h
@@ -97,14 +97,14 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 			}
 		},
 	} {
-		add("ignores, in a filter, "+how, func(b *bentLetters, _ *bentStore, good *Store) {
+		add("ignores, in a filter, "+how, func(b *bentDeadLetters, _ *bentStore, good *Store) {
 			b.list = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 				forget(&filter)
 				return good.List(ctx, group, filter)
 			}
 		})
 	}
-	add("takes a filter's error for a pattern", func(b *bentLetters, _ *bentStore, good *Store) {
+	add("takes a filter's error for a pattern", func(b *bentDeadLetters, _ *bentStore, good *Store) {
 		b.list = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 			pattern := strings.NewReplacer("%", ".*", "_", ".").Replace(strings.ReplaceAll(filter.ErrorContains, `\`, `\\`))
 			like := regexp.MustCompile("(?is)" + pattern)
@@ -113,14 +113,14 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 			return slices.DeleteFunc(list, func(l sluice.DeadLetter) bool { return !like.MatchString(l.Error) }), err
 		}
 	})
-	add("lists the latest first", func(b *bentLetters, _ *bentStore, good *Store) {
+	add("lists the latest first", func(b *bentDeadLetters, _ *bentStore, good *Store) {
 		b.list = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 			list, err := good.List(ctx, group, filter)
 			slices.Reverse(list)
 			return list, err
 		}
 	})
-	add("lists bodies", func(b *bentLetters, _ *bentStore, good *Store) {
+	add("lists bodies", func(b *bentDeadLetters, _ *bentStore, good *Store) {
 		b.list = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 			list, err := good.List(ctx, group, filter)
 			for i, l := range list {
@@ -129,7 +129,7 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 			return list, err
 		}
 	})
-	add("says of what it lists that it has no body", func(b *bentLetters, _ *bentStore, good *Store) {
+	add("says of what it lists that it has no body", func(b *bentDeadLetters, _ *bentStore, good *Store) {
 		b.list = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 			list, err := good.List(ctx, group, filter)
 			for i := range list {
@@ -138,19 +138,19 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 			return list, err
 		}
 	})
-	add("lists, gets and marks whatever the group", func(b *bentLetters, _ *bentStore, good *Store) {
+	add("lists, gets and marks whatever the group", func(b *bentDeadLetters, _ *bentStore, good *Store) {
 		b.list = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 			return good.List(ctx, testGroup, filter)
 		}
 		b.get = func(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
 			return good.Get(ctx, testGroup, id)
 		}
-		b.retry = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+		b.redrive = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
 			return good.Redrive(ctx, testGroup, filter, at)
 		}
 	})
 	get := func(how string, after func(l *sluice.DeadLetter, err error) error) {
-		add(how, func(b *bentLetters, _ *bentStore, good *Store) {
+		add(how, func(b *bentDeadLetters, _ *bentStore, good *Store) {
 			b.get = func(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
 				l, err := good.Get(ctx, group, id)
 				err = after(&l, err)
@@ -188,7 +188,7 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 		l.Event.Key, _, _ = strings.Cut(l.Event.Key, "\x00")
 		return err
 	})
-	add("fails on text that it can't hold", func(_ *bentLetters, s *bentStore, good *Store) {
+	add("fails on text that it can't hold", func(_ *bentDeadLetters, s *bentStore, good *Store) {
 		s.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			for _, l := range step.DeadLetters {
 				if strings.ContainsRune(l.Error, 0) {
@@ -198,7 +198,7 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 			return good.Commit(ctx, step, fn)
 		}
 	})
-	add("fails on a trial's error that it can't hold", func(_ *bentLetters, s *bentStore, good *Store) {
+	add("fails on a trial's error that it can't hold", func(_ *bentDeadLetters, s *bentStore, good *Store) {
 		s.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
 			if strings.ContainsRune(trial.Error, 0) {
 				return errors.New("invalid byte sequence")
@@ -208,8 +208,8 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 	})
 
 	retry := func(how string, bend func(good *Store, filter *sluice.DeadLetterFilter, at *time.Time)) {
-		add(how, func(b *bentLetters, _ *bentStore, good *Store) {
-			b.retry = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+		add(how, func(b *bentDeadLetters, _ *bentStore, good *Store) {
+			b.redrive = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
 				bend(good, &filter, &at)
 				return good.Redrive(ctx, group, filter, at)
 			}
@@ -224,7 +224,7 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 	retry("keeps the first mark's time", func(good *Store, f *sluice.DeadLetterFilter, at *time.Time) {
 		good.mu.Lock()
 		defer good.mu.Unlock()
-		for _, l := range good.letters {
+		for _, l := range good.deadLetters {
 			if l.Status == sluice.StatusRedrive {
 				*at = l.NextAttempt
 			}
@@ -235,50 +235,50 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 	})
 	retry("retries beyond the limit", func(_ *Store, f *sluice.DeadLetterFilter, _ *time.Time) { f.Limit = 0 })
 	retry("retries all", func(_ *Store, f *sluice.DeadLetterFilter, _ *time.Time) { *f = sluice.DeadLetterFilter{} })
-	add("counts nothing", func(b *bentLetters, _ *bentStore, good *Store) {
+	add("counts nothing", func(b *bentDeadLetters, _ *bentStore, good *Store) {
 		b.discard = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
 			_, err := good.Discard(ctx, group, filter)
 			return 0, err
 		}
 	})
-	add("deletes what is discarded", func(b *bentLetters, _ *bentStore, good *Store) {
+	add("deletes what is discarded", func(b *bentDeadLetters, _ *bentStore, good *Store) {
 		b.discard = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
 			n, err := good.Discard(ctx, group, filter)
 			good.locked(func() {
-				good.letters = slices.DeleteFunc(good.letters, func(l *sluice.DeadLetter) bool { return l.Status == sluice.StatusDiscarded })
+				good.deadLetters = slices.DeleteFunc(good.deadLetters, func(l *sluice.DeadLetter) bool { return l.Status == sluice.StatusDiscarded })
 			})
 			return n, err
 		}
 	})
-	add("keeps the time of what is discarded", func(b *bentLetters, _ *bentStore, good *Store) {
+	add("keeps the time of what is discarded", func(b *bentDeadLetters, _ *bentStore, good *Store) {
 		b.discard = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
 			times := make(map[int64]time.Time)
 			good.locked(func() {
-				for _, l := range good.letters {
+				for _, l := range good.deadLetters {
 					times[l.ID] = l.NextAttempt
 				}
 			})
 			n, err := good.Discard(ctx, group, filter)
 			good.locked(func() {
-				for _, l := range good.letters {
+				for _, l := range good.deadLetters {
 					l.NextAttempt = times[l.ID]
 				}
 			})
 			return n, err
 		}
 	})
-	add("reads dead letters, then marks what it read", func(b *bentLetters, _ *bentStore, good *Store) {
-		b.retry = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
+	add("reads dead letters, then marks what it read", func(b *bentDeadLetters, _ *bentStore, good *Store) {
+		b.redrive = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter, at time.Time) (int64, error) {
 			good.mu.Lock()
-			read := slices.Clone(good.letters)
+			read := slices.Clone(good.deadLetters)
 			good.mu.Unlock()
 			<-time.After(time.Millisecond)
 			n, err := good.Redrive(ctx, group, filter, at)
 			good.mu.Lock()
 			defer good.mu.Unlock()
 			for _, l := range read {
-				if l.Group == group && !slices.Contains(good.letters, l) {
-					good.letters = append(good.letters, l) // written back
+				if l.Group == group && !slices.Contains(good.deadLetters, l) {
+					good.deadLetters = append(good.deadLetters, l) // written back
 				}
 			}
 			return n, err

@@ -44,19 +44,19 @@ type entry struct {
 	Head          int64                   `json:"head,omitempty"` // bytes of that blob before the body: the properties
 }
 
-// enter makes an entry of a dead letter, still without id and body.
-func enter(d *driver.DeadLetter) entry {
+// newEntry makes an entry of a dead letter, still without id and body.
+func newEntry(d *driver.DeadLetter) entry {
 	v := &d.Event
 	e := entry{
 		Sequence: v.Sequence, Incarnation: clean(d.Incarnation), Offset: clean(v.Offset), Enqueued: written(v.Enqueued),
 		Key: clean(v.Key), MessageID: clean(v.MessageID), CorrelationID: clean(v.CorrelationID), ContentType: clean(v.ContentType),
 	}
-	e.fail(d)
+	e.setFailure(d)
 	return e
 }
 
-// fail notes how the event failed and what becomes of it.
-func (e *entry) fail(d *driver.DeadLetter) {
+// setFailure notes how the event failed and what becomes of it.
+func (e *entry) setFailure(d *driver.DeadLetter) {
 	e.FailedAt, e.Error, e.Attempts = written(d.FailedAt), clean(d.Error), d.Attempts
 	e.mark(d.Status, d.NextAttempt)
 }
@@ -68,7 +68,7 @@ func (e *entry) mark(status driver.DeadLetterStatus, next time.Time) {
 	}
 }
 
-func (e *entry) letter(group driver.Group, partition string) driver.DeadLetter {
+func (e *entry) deadLetter(group driver.Group, partition string) driver.DeadLetter {
 	return driver.DeadLetter{
 		ID: e.ID, Group: group, Incarnation: e.Incarnation, FailedAt: e.FailedAt, Error: e.Error, Attempts: e.Attempts,
 		Status: e.Status, NextAttempt: e.NextAttempt, HasBody: e.Body != "",
@@ -79,8 +79,8 @@ func (e *entry) letter(group driver.Group, partition string) driver.DeadLetter {
 	}
 }
 
-// register is the blob with a partition's dead letters, as it was read.
-type register struct {
+// index is the blob with a partition's dead letters, as it was read.
+type index struct {
 	group     driver.Group
 	partition string
 	name      string
@@ -89,23 +89,23 @@ type register struct {
 	entries   []entry     // by id
 }
 
-// maxRegister bounds what is read as a register: more than 100,000 letters.
-const maxRegister = 128 << 20
+// maxIndex bounds what is read as a register: more than 100,000 letters.
+const maxIndex = 128 << 20
 
 // open reads a partition's register; one that is not there is empty.
-func (s *Store) open(ctx context.Context, group driver.Group, partition string) (*register, error) {
-	r := &register{group: group, partition: partition}
+func (s *Store) open(ctx context.Context, group driver.Group, partition string) (*index, error) {
+	r := &index{group: group, partition: partition}
 	var err error
-	if r.name, err = s.join(group, letters, escape(partition)); err != nil {
+	if r.name, err = s.join(group, deadLettersFolder, escape(partition)); err != nil {
 		return nil, err
 	}
-	content, got, err := s.download(ctx, r.name, maxRegister)
+	content, got, err := s.download(ctx, r.name, maxIndex)
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {
 		r.now = dateOf(err)
 		return r, nil
 	}
 	if err != nil {
-		return nil, plain(err)
+		return nil, safeError(err)
 	}
 	r.etag, r.now = *got.ETag, got.Date.UTC()
 	if err := json.Unmarshal(content, &r.entries); err != nil {
@@ -135,7 +135,7 @@ func (s *Store) download(ctx context.Context, name string, most int64) ([]byte, 
 // save writes the register, if it is still in the version that was read. Its
 // metadata tells how many letters wait for a retry, and from when on, so that
 // one without any need not be read for that.
-func (s *Store) save(ctx context.Context, r *register) error {
+func (s *Store) save(ctx context.Context, r *index) error {
 	slices.SortFunc(r.entries, func(a, b entry) int { return cmp.Compare(a.ID, b.ID) })
 	content, err := json.Marshal(r.entries)
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *Store) save(ctx context.Context, r *register) error {
 		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: &jsonType},
 		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: conditions},
 	})
-	return plain(err)
+	return safeError(err)
 }
 
 var jsonType = "application/json"
@@ -170,17 +170,17 @@ var jsonType = "application/json"
 // change reads a partition's register, changes it, and saves it if change says
 // that there is something to save: again and again while it is changed
 // meanwhile.
-func (s *Store) change(ctx context.Context, group driver.Group, partition string, change func(ctx context.Context, r *register) (bool, error)) error {
-	name, err := s.join(group, letters, escape(partition))
+func (s *Store) change(ctx context.Context, group driver.Group, partition string, change func(ctx context.Context, r *index) (bool, error)) error {
+	name, err := s.join(group, deadLettersFolder, escape(partition))
 	if err != nil {
 		return err
 	}
-	done, err := s.turns.take(ctx, name)
+	done, err := s.locks.take(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer done()
-	for range mostTries {
+	for range maxTries {
 		r, err := s.open(ctx, group, partition)
 		if err != nil {
 			return err
@@ -207,7 +207,7 @@ func identityOf(d *driver.DeadLetter) identity {
 }
 
 // places are the places of the entries, by identity.
-func (r *register) places() map[identity]int {
+func (r *index) places() map[identity]int {
 	at := make(map[identity]int, len(r.entries))
 	for i := range r.entries {
 		at[identity{r.entries[i].Sequence, r.entries[i].Incarnation}] = i
@@ -216,18 +216,18 @@ func (r *register) places() map[identity]int {
 }
 
 // findID returns the place of an entry, -1 if there is none.
-func (r *register) findID(id int64) int {
+func (r *index) findID(id int64) int {
 	return slices.IndexFunc(r.entries, func(e entry) bool { return e.ID == id })
 }
 
 // has tells whether an entry has this body.
-func (r *register) has(body string) bool {
+func (r *index) has(body string) bool {
 	return slices.ContainsFunc(r.entries, func(e entry) bool { return e.Body == body })
 }
 
 // add gives an entry its id, adds it, and returns its place.
-func (r *register) add(e entry) int {
-	e.ID = letterID(r.partition, e.Sequence, e.Incarnation)
+func (r *index) add(e entry) int {
+	e.ID = deadLetterID(r.partition, e.Sequence, e.Incarnation)
 	for r.findID(e.ID) >= 0 {
 		e.ID++ // two incarnations' ids have met
 	}
@@ -264,7 +264,7 @@ const (
 	numbered        = 1<<(partitionBits-1) - 1 // partitions 0 to numbered-1 have a code of their own
 )
 
-func letterID(partition string, sequence int64, incarnation string) int64 {
+func deadLetterID(partition string, sequence int64, incarnation string) int64 {
 	id := sequence & (1<<sequenceBits - 1)
 	id = id<<partitionBits | partitionCode(partition)
 	return id<<incarnationBits | hashOf(incarnation, 1<<incarnationBits)

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-go/sluice/storetest"
 )
 
-// bentParking is a store of dead letters for deliveries without transactions
+// bentQueue is a store of dead letters for deliveries without transactions
 // whose methods can be replaced.
-type bentParking struct {
+type bentQueue struct {
 	*Store
 	park   func(ctx context.Context, letters []sluice.DeadLetter) error
 	due    func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
@@ -25,35 +25,35 @@ type bentParking struct {
 	held   func(ctx context.Context, group sluice.Group, partition string) ([]string, error)
 }
 
-func (b *bentParking) Park(ctx context.Context, letters []sluice.DeadLetter) error {
+func (b *bentQueue) Park(ctx context.Context, letters []sluice.DeadLetter) error {
 	if b.park != nil {
 		return b.park(ctx, letters)
 	}
 	return b.Store.Park(ctx, letters)
 }
 
-func (b *bentParking) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+func (b *bentQueue) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 	if b.due != nil {
 		return b.due(ctx, group, partition, limit)
 	}
 	return b.Store.Due(ctx, group, partition, limit)
 }
 
-func (b *bentParking) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
+func (b *bentQueue) Settle(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
 	if b.settle != nil {
 		return b.settle(ctx, group, applied, returned)
 	}
 	return b.Store.Settle(ctx, group, applied, returned)
 }
 
-func (b *bentParking) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+func (b *bentQueue) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
 	if b.parked != nil {
 		return b.parked(ctx, group, partition, incarnation, after)
 	}
 	return b.Store.Parked(ctx, group, partition, incarnation, after)
 }
 
-func (b *bentParking) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+func (b *bentQueue) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
 	if b.held != nil {
 		return b.held(ctx, group, partition)
 	}
@@ -73,18 +73,18 @@ func TestLettersInMemory(t *testing.T) {
 
 func TestLetterSuiteCatches(t *testing.T) {
 	var drivers []suite.Broken[storetest.DeadLetterQueueHarness]
-	add := func(how string, bend func(b *bentParking, good *Store)) {
+	add := func(how string, bend func(b *bentQueue, good *Store)) {
 		drivers = append(drivers, suite.Broken[storetest.DeadLetterQueueHarness]{How: how, New: func(testing.TB) storetest.DeadLetterQueueHarness {
-			b := &bentParking{Store: new(Store)}
+			b := &bentQueue{Store: new(Store)}
 			bend(b, b.Store)
 			return storetest.DeadLetterQueueHarness{Store: b, DeadLetters: b.Store}
 		}})
 	}
-	add("loses letters", func(_ *bentParking, good *Store) { good.Unsafe.LostLetters = true })
+	add("loses letters", func(_ *bentQueue, good *Store) { good.Unsafe.LostDeadLetters = true })
 
 	// park bends each letter on its way in; false drops it.
 	park := func(how string, bend func(good *Store, l *sluice.DeadLetter) bool) {
-		add(how, func(b *bentParking, good *Store) {
+		add(how, func(b *bentQueue, good *Store) {
 			b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
 				var bent []sluice.DeadLetter
 				for _, l := range letters {
@@ -99,7 +99,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 	// known is the status of the letter that is there, empty if none is.
 	known := func(good *Store, l *sluice.DeadLetter) (status sluice.DeadLetterStatus) {
 		good.locked(func() {
-			for _, o := range good.letters {
+			for _, o := range good.deadLetters {
 				if o.Group == l.Group && o.Incarnation == l.Incarnation && o.Event.Partition == l.Event.Partition && o.Event.Sequence == l.Event.Sequence {
 					status = o.Status
 				}
@@ -139,12 +139,12 @@ func TestLetterSuiteCatches(t *testing.T) {
 		l.Event.Key, _, _ = strings.Cut(l.Event.Key, "\x00")
 		return true
 	})
-	add("stores no more than 500 letters", func(b *bentParking, good *Store) {
+	add("stores no more than 500 letters", func(b *bentQueue, good *Store) {
 		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
 			return good.Park(ctx, letters[:min(500, len(letters))])
 		}
 	})
-	add("refuses to park none", func(b *bentParking, good *Store) {
+	add("refuses to park none", func(b *bentQueue, good *Store) {
 		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
 			if len(letters) == 0 {
 				return errors.New("syntax error")
@@ -152,7 +152,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 			return good.Park(ctx, letters)
 		}
 	})
-	add("refuses a letter that comes twice", func(b *bentParking, good *Store) {
+	add("refuses a letter that comes twice", func(b *bentQueue, good *Store) {
 		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
 			seen := make(map[int64]bool)
 			for _, l := range letters {
@@ -164,7 +164,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 			return good.Park(ctx, letters)
 		}
 	})
-	add("takes all letters of a call for the first one's group", func(b *bentParking, good *Store) {
+	add("takes all letters of a call for the first one's group", func(b *bentQueue, good *Store) {
 		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
 			letters = slices.Clone(letters)
 			for i := range letters {
@@ -173,7 +173,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 			return good.Park(ctx, letters)
 		}
 	})
-	add("parks letter by letter", func(b *bentParking, good *Store) {
+	add("parks letter by letter", func(b *bentQueue, good *Store) {
 		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
 			for i := range letters {
 				if err := good.Park(ctx, letters[i:i+1]); err != nil {
@@ -186,13 +186,13 @@ func TestLetterSuiteCatches(t *testing.T) {
 			return ctx.Err()
 		}
 	})
-	add("looks what is there, then stores the rest", func(b *bentParking, good *Store) {
+	add("looks what is there, then stores the rest", func(b *bentQueue, good *Store) {
 		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
 			var fresh []*sluice.DeadLetter
 			var old []sluice.DeadLetter
 			for i := range letters {
 				if known(good, &letters[i]) == "" {
-					fresh = append(fresh, copyLetter(&letters[i]))
+					fresh = append(fresh, copyDeadLetter(&letters[i]))
 				} else {
 					old = append(old, letters[i])
 				}
@@ -202,13 +202,13 @@ func TestLetterSuiteCatches(t *testing.T) {
 				for _, l := range fresh {
 					good.lastID++
 					l.ID = good.lastID
-					good.letters = append(good.letters, l)
+					good.deadLetters = append(good.deadLetters, l)
 				}
 			})
 			return good.Park(ctx, old)
 		}
 	})
-	add("ends up in deadlocks", func(b *bentParking, good *Store) {
+	add("ends up in deadlocks", func(b *bentQueue, good *Store) {
 		busy := make(chan struct{}, 1)
 		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
 			select {
@@ -221,14 +221,14 @@ func TestLetterSuiteCatches(t *testing.T) {
 			}
 		}
 	})
-	add("goes on although the context has ended", func(b *bentParking, good *Store) {
+	add("goes on although the context has ended", func(b *bentQueue, good *Store) {
 		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
 			return good.Park(context.WithoutCancel(ctx), letters)
 		}
 	})
 
 	due := func(how string, bend func(list []sluice.DeadLetter, limit int) []sluice.DeadLetter) {
-		add(how, func(b *bentParking, good *Store) {
+		add(how, func(b *bentQueue, good *Store) {
 			b.due = func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 				list, err := good.Due(ctx, group, partition, 1000)
 				return bend(list, limit), err
@@ -246,10 +246,10 @@ func TestLetterSuiteCatches(t *testing.T) {
 		}
 		return list[:min(limit, len(list))]
 	})
-	add("returns what is not due yet", func(b *bentParking, good *Store) {
+	add("returns what is not due yet", func(b *bentQueue, good *Store) {
 		b.due = func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 			good.locked(func() {
-				for _, l := range good.letters {
+				for _, l := range good.deadLetters {
 					if l.Status == sluice.StatusRedrive {
 						l.NextAttempt = time.Time{}
 					}
@@ -258,7 +258,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 			return good.Due(ctx, group, partition, limit)
 		}
 	})
-	add("looks for what is due in all partitions", func(b *bentParking, good *Store) {
+	add("looks for what is due in all partitions", func(b *bentQueue, good *Store) {
 		b.due = func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 			list, err := good.Due(ctx, group, partition, limit)
 			if err != nil || len(list) == limit {
@@ -270,7 +270,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 	})
 
 	settle := func(how string, bend func(good *Store, group *sluice.Group, applied *[]int64, returned *[]sluice.DeadLetter)) {
-		add(how, func(b *bentParking, good *Store) {
+		add(how, func(b *bentQueue, good *Store) {
 			b.settle = func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
 				applied, returned = slices.Clone(applied), slices.Clone(returned)
 				bend(good, &group, &applied, &returned)
@@ -280,7 +280,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 	}
 	onRetry := func(good *Store, ids []int64) {
 		good.locked(func() {
-			for _, l := range good.letters {
+			for _, l := range good.deadLetters {
 				if slices.Contains(ids, l.ID) {
 					l.Status = sluice.StatusRedrive
 				}
@@ -310,12 +310,12 @@ func TestLetterSuiteCatches(t *testing.T) {
 	settle("settles no more than 100", func(_ *Store, _ *sluice.Group, applied *[]int64, returned *[]sluice.DeadLetter) {
 		*returned = (*returned)[:min(100, len(*returned))]
 	})
-	add("drops the body of what is returned", func(b *bentParking, good *Store) {
+	add("drops the body of what is returned", func(b *bentQueue, good *Store) {
 		b.settle = func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
 			err := good.Settle(ctx, group, applied, returned)
 			good.locked(func() {
 				for _, l := range returned {
-					if stored := good.letter(group, l.ID); stored != nil {
+					if stored := good.deadLetter(group, l.ID); stored != nil {
 						stored.Event.Body = l.Event.Body
 					}
 				}
@@ -323,11 +323,11 @@ func TestLetterSuiteCatches(t *testing.T) {
 			return err
 		}
 	})
-	add("refuses to settle what is gone", func(b *bentParking, good *Store) {
+	add("refuses to settle what is gone", func(b *bentQueue, good *Store) {
 		b.settle = func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
 			var gone bool
 			good.locked(func() {
-				gone = slices.ContainsFunc(applied, func(id int64) bool { return good.letter(group, id) == nil })
+				gone = slices.ContainsFunc(applied, func(id int64) bool { return good.deadLetter(group, id) == nil })
 			})
 			if gone {
 				return sluice.ErrFenced
@@ -335,11 +335,11 @@ func TestLetterSuiteCatches(t *testing.T) {
 			return good.Settle(ctx, group, applied, returned)
 		}
 	})
-	add("gives up at the first that is not on retry", func(b *bentParking, good *Store) {
+	add("gives up at the first that is not on retry", func(b *bentQueue, good *Store) {
 		b.settle = func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
 			good.locked(func() {
 				for i, id := range applied {
-					if l := good.letter(group, id); l == nil || l.Status != sluice.StatusRedrive {
+					if l := good.deadLetter(group, id); l == nil || l.Status != sluice.StatusRedrive {
 						applied = applied[:i]
 						break
 					}
@@ -348,10 +348,10 @@ func TestLetterSuiteCatches(t *testing.T) {
 			return good.Settle(ctx, group, applied, returned)
 		}
 	})
-	add("settles by what it read before", func(b *bentParking, good *Store) {
+	add("settles by what it read before", func(b *bentQueue, good *Store) {
 		b.settle = func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
 			var read []*sluice.DeadLetter
-			good.locked(func() { read = slices.Clone(good.letters) })
+			good.locked(func() { read = slices.Clone(good.deadLetters) })
 			if len(read) > 1 {
 				<-time.After(time.Millisecond)
 			}
@@ -364,8 +364,8 @@ func TestLetterSuiteCatches(t *testing.T) {
 			// Written back, beside what another has parked meanwhile.
 			good.locked(func() {
 				for _, l := range read {
-					if l.ID != applied[0] && !slices.Contains(good.letters, l) || l.ID == applied[0] && len(good.letters) == len(read) {
-						good.letters = append(good.letters, l)
+					if l.ID != applied[0] && !slices.Contains(good.deadLetters, l) || l.ID == applied[0] && len(good.deadLetters) == len(read) {
+						good.deadLetters = append(good.deadLetters, l)
 					}
 				}
 			})
@@ -374,7 +374,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 	})
 
 	parked := func(how string, bend func(good *Store, incarnation *string, after *int64, list []int64) []int64) {
-		add(how, func(b *bentParking, good *Store) {
+		add(how, func(b *bentQueue, good *Store) {
 			b.parked = func(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
 				bend(good, &incarnation, &after, nil)
 				list, err := good.Parked(ctx, group, partition, incarnation, after)
@@ -384,7 +384,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 	}
 	parked("takes what is discarded for not parked", func(good *Store, _ *string, _ *int64, list []int64) []int64 {
 		return slices.DeleteFunc(list, func(n int64) bool {
-			return slices.ContainsFunc(good.letters, func(l *sluice.DeadLetter) bool { return l.Event.Sequence == n && l.Status == sluice.StatusDiscarded })
+			return slices.ContainsFunc(good.deadLetters, func(l *sluice.DeadLetter) bool { return l.Event.Sequence == n && l.Status == sluice.StatusDiscarded })
 		})
 	})
 	parked("takes after for inclusive", func(_ *Store, _ *string, after *int64, list []int64) []int64 {
@@ -401,7 +401,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 	parked("returns 1,000 at most", func(_ *Store, _ *string, _ *int64, list []int64) []int64 { return list[:min(1000, len(list))] })
 
 	held := func(how string, bend func(good *Store, keys []string) []string) {
-		add(how, func(b *bentParking, good *Store) {
+		add(how, func(b *bentQueue, good *Store) {
 			b.held = func(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
 				keys, err := good.Held(ctx, group, partition)
 				return bend(good, keys), err
@@ -415,7 +415,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 		return keys
 	})
 	held("holds what is discarded", func(good *Store, keys []string) []string {
-		for _, l := range good.letters {
+		for _, l := range good.deadLetters {
 			if l.Group == testGroup && l.Status == sluice.StatusDiscarded && !slices.Contains(keys, l.Event.Key) {
 				keys = append(keys, l.Event.Key)
 			}
@@ -424,14 +424,14 @@ func TestLetterSuiteCatches(t *testing.T) {
 	})
 	held("holds only what is dead", func(good *Store, keys []string) []string {
 		return slices.DeleteFunc(keys, func(k string) bool {
-			return !slices.ContainsFunc(good.letters, func(l *sluice.DeadLetter) bool { return l.Event.Key == k && l.Status == sluice.StatusDead })
+			return !slices.ContainsFunc(good.deadLetters, func(l *sluice.DeadLetter) bool { return l.Event.Key == k && l.Status == sluice.StatusDead })
 		})
 	})
 	held("compares keys without case", func(_ *Store, keys []string) []string {
 		return slices.CompactFunc(keys, strings.EqualFold)
 	})
 	held("holds what has no key", func(_ *Store, keys []string) []string { return append(keys, "") })
-	add("holds keys in all partitions", func(b *bentParking, good *Store) {
+	add("holds keys in all partitions", func(b *bentQueue, good *Store) {
 		b.held = func(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
 			keys, err := good.Held(ctx, group, partition)
 			more, _ := good.Held(ctx, group, "1")

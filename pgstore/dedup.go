@@ -28,9 +28,9 @@ SET epoch = excluded.epoch, low = excluded.low, top = excluded.top, seen_at = ex
 AND step <= (SELECT sequence_number FROM @sluice_checkpoints` + ofSeen + `) ORDER BY step`
 )
 
-// see queues what stores what a step has seen, and removes what that lets
+// storeDedup queues what stores what a step has seen, and removes what that lets
 // forget: three statements at most, however many origins there are.
-func (st *step) see(b *pgx.Batch) {
+func (st *step) storeDedup(b *pgx.Batch) {
 	n := len(st.Dedup)
 	if n == 0 && len(st.DedupForgotten) == 0 {
 		return

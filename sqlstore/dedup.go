@@ -8,25 +8,25 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// see stores what a step has seen, and removes what that lets forget.
-func (s *Store) see(ctx context.Context, t *transaction, step driver.Step) error {
+// storeDedup stores what a step has seen, and removes what that lets forget.
+func (s *Store) storeDedup(ctx context.Context, t *transaction, step driver.Step) error {
 	if len(step.Dedup) == 0 && len(step.DedupForgotten) == 0 {
 		return nil
 	}
-	if err := s.seeAll(ctx, t, step); err != nil {
+	if err := s.writeDedup(ctx, t, step); err != nil {
 		return s.outage(ctx, "store chain ids", err)
 	}
 	return nil
 }
 
-func (s *Store) seeAll(ctx context.Context, t *transaction, step driver.Step) error {
+func (s *Store) writeDedup(ctx context.Context, t *transaction, step driver.Step) error {
 	of := key(step.Lease.Group, step.Lease.Partition)
 	if !step.DedupSince.IsZero() {
-		if _, err := changed(ctx, t, s.sql.expire, slices.Concat(of, []any{formatTime(step.DedupSince)})...); err != nil {
+		if _, err := changed(ctx, t, s.sql.expireDedup, slices.Concat(of, []any{formatTime(step.DedupSince)})...); err != nil {
 			return err
 		}
 	}
-	forget, err := t.PrepareContext(ctx, s.sql.forget)
+	forget, err := t.PrepareContext(ctx, s.sql.forgetDedup)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (s *Store) seeAll(ctx context.Context, t *transaction, step driver.Step) er
 			return err
 		}
 	}
-	see, err := t.PrepareContext(ctx, s.sql.see)
+	see, err := t.PrepareContext(ctx, s.sql.storeDedup)
 	if err != nil {
 		return err
 	}
@@ -57,15 +57,15 @@ func (s *Store) seeAll(ctx context.Context, t *transaction, step driver.Step) er
 
 // ReadDedup implements [driver.TxStore].
 func (s *Store) ReadDedup(ctx context.Context, group driver.Group, partition string) ([]driver.DedupState, error) {
-	list, err := s.allSeen(ctx, group, partition)
+	list, err := s.readDedup(ctx, group, partition)
 	if err != nil {
 		return nil, s.outage(ctx, "read chain ids of partition "+partition, err)
 	}
 	return list, nil
 }
 
-func (s *Store) allSeen(ctx context.Context, group driver.Group, partition string) ([]driver.DedupState, error) {
-	rows, err := s.reader.QueryContext(ctx, s.sql.seen, key(group, partition)...)
+func (s *Store) readDedup(ctx context.Context, group driver.Group, partition string) ([]driver.DedupState, error) {
+	rows, err := s.reader.QueryContext(ctx, s.sql.readDedup, key(group, partition)...)
 	if err != nil {
 		return nil, err
 	}
