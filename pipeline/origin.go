@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/spelling"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
@@ -69,7 +69,7 @@ func parseOrigin(text string) (origin, error) {
 	if _, ok := columnTypes[f]; ok && !strings.HasSuffix(text, ".") {
 		return origin{field: f}, nil
 	}
-	if near := spelling.Nearest(text, plainFields()); near != "" {
+	if near := humanize.Nearest(text, plainFields()); near != "" {
 		return origin{}, fmt.Errorf("%q: did you mean %s?", text, near)
 	}
 	return origin{}, fmt.Errorf("%q: write %s, body.PATH or properties.NAME", text, strings.Join(plainFields(), ", "))

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/spelling"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/pipeline/internal/rollup"
@@ -146,7 +146,7 @@ func (m *rollupConfig) readStats(n strictyaml.Node) []column {
 		}
 		kind, known := rollup.Functions[word]
 		if !known || of == (kind == rollup.Count) {
-			near := spelling.Nearest(word, words)
+			near := humanize.Nearest(word, words)
 			if near != "" && near != word {
 				n.Fail("%s: did you mean %s?", n.Shown(), near)
 			} else {

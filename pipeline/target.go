@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/sluice-go/sluice/internal/spelling"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
@@ -225,7 +225,7 @@ func nearestOf(name string, declared []column) string {
 	for i, c := range declared {
 		names[i] = c.name
 	}
-	if near := spelling.Nearest(name, names); near != "" {
+	if near := humanize.Nearest(name, names); near != "" {
 		return fmt.Sprintf(", did you mean :%s?", near)
 	}
 	return ""

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/atomicfile"
+	"github.com/sluice-go/sluice/internal/datadir"
 	"github.com/sluice-go/sluice/internal/selfsigned"
 )
 
@@ -128,7 +128,7 @@ func writeCert(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.Write(path, text, 0o600)
+	return datadir.WriteFile(path, text, 0o600)
 }
 
 // selfSigned returns a new key and certificate, in PEM.

@@ -16,7 +16,7 @@ import (
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/vm"
 
-	"github.com/sluice-go/sluice/internal/spelling"
+	"github.com/sluice-go/sluice/internal/humanize"
 )
 
 // Bounds of an expression.
@@ -233,7 +233,7 @@ func (c *checker) identifier(n *ast.IdentifierNode) {
 	known := append([]string{"instances", "since_action"}, c.metrics...)
 	known = slices.AppendSeq(known, maps.Keys(functions(&evaluation{})))
 	slices.Sort(known)
-	if near := spelling.Nearest(n.Value, known); near != "" {
+	if near := humanize.Nearest(n.Value, known); near != "" {
 		c.fail(n, "unknown metric %s: did you mean %s?", n.Value, near)
 		return
 	}

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sluice-go/sluice/internal/spelling"
+	"github.com/sluice-go/sluice/internal/humanize"
 )
 
 // Node is a value in the file. Methods that read into a variable report success. If the
@@ -61,7 +61,7 @@ func (n Node) Object(keys Keys, required ...string) bool {
 			return
 		}
 		known := slices.Sorted(maps.Keys(keys))
-		if near := spelling.Nearest(key, known); near != "" {
+		if near := humanize.Nearest(key, known); near != "" {
 			seen[near] = true
 			value.Fail("unknown key, did you mean %s?", near)
 		} else {

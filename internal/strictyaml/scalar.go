@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sluice-go/sluice/internal/spelling"
+	"github.com/sluice-go/sluice/internal/humanize"
 )
 
 // Literal returns the part of a scalar that is in the file itself: variables are
@@ -80,7 +80,7 @@ func (n Node) OneOf(to *string, words ...string) bool {
 			return true
 		}
 	}
-	if near := spelling.Nearest(text, words); near != "" {
+	if near := humanize.Nearest(text, words); near != "" {
 		return n.Fail("%s: did you mean %s?", n.Shown(), near)
 	}
 	return n.Fail("%s: write one of %s", n.Shown(), strings.Join(words, ", "))

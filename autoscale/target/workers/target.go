@@ -17,8 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/atomicfile"
-	"github.com/sluice-go/sluice/internal/dirlock"
+	"github.com/sluice-go/sluice/internal/datadir"
 
 	"github.com/sluice-go/sluice/autoscale"
 )
@@ -72,7 +71,7 @@ type Target struct {
 	dir      string
 	command  []string
 	cfg      Config
-	lock     *dirlock.Lock
+	lock     *datadir.DirLock
 	changing chan struct{} // semaphore: one change at a time
 
 	stop    sync.Once
@@ -113,7 +112,7 @@ func New(dir string, command []string, cfg *Config) (*Target, error) {
 	if err := os.MkdirAll(t.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("workers: make directory: %w", err)
 	}
-	if t.lock, err = dirlock.Acquire(t.dir); err != nil {
+	if t.lock, err = datadir.Lock(t.dir); err != nil {
 		return nil, fmt.Errorf("workers: %w", err)
 	}
 	if err := t.resume(); err != nil {
@@ -178,7 +177,7 @@ func (t *Target) readInstances() (int, error) {
 // writeInstances saves the wanted number of workers, atomically.
 func (t *Target) writeInstances(wanted int) error {
 	path := filepath.Join(t.dir, "instances")
-	return atomicfile.Write(path, fmt.Appendln(nil, wanted), 0o644)
+	return datadir.WriteFile(path, fmt.Appendln(nil, wanted), 0o644)
 }
 
 // Instances returns the wanted number of workers. A worker that has just died counts:

@@ -7,13 +7,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sluice-go/sluice/internal/dirlock"
+	"github.com/sluice-go/sluice/internal/datadir"
 )
 
 // disk is a storage in a directory of the file system.
 type disk struct {
 	dir  string
-	lock *dirlock.Lock
+	lock *datadir.DirLock
 }
 
 // openDisk creates the directory if it doesn't exist, and locks it.
@@ -21,7 +21,7 @@ func openDisk(dir string) (*disk, error) {
 	if err := MakeDir(dir); err != nil {
 		return nil, err
 	}
-	lock, err := dirlock.Acquire(dir)
+	lock, err := datadir.Lock(dir)
 	if err != nil {
 		return nil, err
 	}

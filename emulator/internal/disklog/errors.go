@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sluice-go/sluice/internal/dirlock"
+	"github.com/sluice-go/sluice/internal/datadir"
 )
 
 // Errors for [errors.Is].
@@ -12,7 +12,7 @@ var (
 	// ErrClosed: the log was closed.
 	ErrClosed = errors.New("log is closed")
 	// ErrLocked: another process, or another log of this one, has the directory open.
-	ErrLocked = dirlock.ErrLocked
+	ErrLocked = datadir.ErrLocked
 	// ErrTooLarge: a batch or a key is above the limit.
 	ErrTooLarge = errors.New("too large for the log")
 	// ErrUnusable: the log refuses appends until it is opened again.

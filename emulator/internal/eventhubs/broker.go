@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/dirlock"
+	"github.com/sluice-go/sluice/internal/datadir"
 
 	"github.com/sluice-go/sluice/emulator/internal/disklog"
 )
@@ -39,7 +39,7 @@ type Options struct {
 // Broker is a set of event hubs. Its methods may be called concurrently.
 type Broker struct {
 	dir    string // "" if in memory
-	lock   *dirlock.Lock
+	lock   *datadir.DirLock
 	now    func() time.Time
 	log    disklog.Config
 	mu     sync.RWMutex
@@ -82,7 +82,7 @@ func Open(dir string, hubs []Config, opts *Options) (*Broker, error) {
 		if err := disklog.MakeDir(dir); err != nil {
 			return nil, fmt.Errorf("broker data: %w", err)
 		}
-		lock, err := dirlock.Acquire(dir)
+		lock, err := datadir.Lock(dir)
 		if err != nil {
 			return nil, fmt.Errorf("broker data: %w", err)
 		}

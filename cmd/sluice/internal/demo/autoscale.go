@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/dirlock"
+	"github.com/sluice-go/sluice/internal/datadir"
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/source/lag"
@@ -57,7 +57,7 @@ const (
 type Autoscale struct {
 	*Cosmos  // the hub, and the account that the workers write to
 	cfg      AutoscaleConfig
-	lock     *dirlock.Lock
+	lock     *datadir.DirLock
 	sideLoad *sideLoad
 	pool     *workers.Target
 	store    *sqlitestore.Store
@@ -82,7 +82,7 @@ func OpenAutoscale(ctx context.Context, dir string, cfg *AutoscaleConfig) (*Auto
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("demo's directory: %w", err)
 	}
-	lock, err := dirlock.Acquire(dir)
+	lock, err := datadir.Lock(dir)
 	if err != nil {
 		return nil, fmt.Errorf("demo's directory: %w", err)
 	}

@@ -1,5 +1,6 @@
-// Package dirlock locks a directory, so that only one process at a time uses its files.
-package dirlock
+// Package datadir keeps files in a directory that one process uses at a time: it locks the
+// directory and replaces files whole.
+package datadir
 
 import "errors"
 

@@ -1,6 +1,4 @@
-// Package spelling finds the word that a misspelt one was meant to be, for error
-// messages such as `unknown key "hbu", did you mean hub?`.
-package spelling
+package humanize
 
 import "strings"
 

@@ -1,5 +1,4 @@
-// Package atomicfile replaces files as a whole.
-package atomicfile
+package datadir
 
 import (
 	"errors"
@@ -8,10 +7,10 @@ import (
 	"path/filepath"
 )
 
-// Write writes a file with these permissions, or replaces the one that is there. A reader sees
+// WriteFile writes a file with these permissions, or replaces the one that is there. A reader sees
 // the old contents or the new ones, never a part. It does not sync: after a power failure the
 // file can be empty.
-func Write(path string, data []byte, perm fs.FileMode) error {
+func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 //go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
 
-package dirlock
+package datadir
 
 import (
 	"errors"
@@ -11,11 +11,11 @@ import (
 )
 
 // Lock is an exclusive lock on a directory.
-type Lock struct{ file *os.File }
+type DirLock struct{ file *os.File }
 
-// Acquire locks a directory, or fails with [ErrLocked]. On these systems an
+// Lock locks a directory, or fails with [ErrLocked]. On these systems an
 // open file cannot be removed, so a lock file that can be removed is stale.
-func Acquire(path string) (*Lock, error) {
+func Lock(path string) (*DirLock, error) {
 	name := filepath.Join(path, "lock")
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w: stop that process, or use another directory", path, ErrLocked)
@@ -24,10 +24,10 @@ func Acquire(path string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	return &Lock{f}, nil
+	return &DirLock{f}, nil
 }
 
 // Unlock releases the lock.
-func (l *Lock) Unlock() error {
+func (l *DirLock) Unlock() error {
 	return errors.Join(l.file.Close(), os.Remove(l.file.Name()))
 }

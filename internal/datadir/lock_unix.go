@@ -1,6 +1,6 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-package dirlock
+package datadir
 
 import (
 	"errors"
@@ -11,17 +11,17 @@ import (
 )
 
 // Lock is an exclusive lock on a directory.
-type Lock struct{ dir *os.File }
+type DirLock struct{ dir *os.File }
 
-// lockTimeout is how long Acquire waits. The lock of a killed process can outlive it: a
+// lockTimeout is how long Lock waits. The lock of a killed process can outlive it: a
 // process killed between fork and exec of a child leaves its lock to the child until
 // the exec.
 const lockTimeout = time.Second
 
-// Acquire locks a directory, or fails with [ErrLocked] if the lock is not free within
+// Lock locks a directory, or fails with [ErrLocked] if the lock is not free within
 // a second. The kernel releases the lock when the process ends, however it
 // ends.
-func Acquire(path string) (*Lock, error) {
+func Lock(path string) (*DirLock, error) {
 	dir, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func Acquire(path string) (*Lock, error) {
 	for deadline := time.Now().Add(lockTimeout); ; <-again.C {
 		err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return &Lock{dir}, nil
+			return &DirLock{dir}, nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
 			break
@@ -46,4 +46,4 @@ func Acquire(path string) (*Lock, error) {
 }
 
 // Unlock releases the lock.
-func (l *Lock) Unlock() error { return l.dir.Close() }
+func (l *DirLock) Unlock() error { return l.dir.Close() }
