@@ -59,7 +59,7 @@ func (p *page) Entries(context.Context) iter.Seq2[audit.Entry, error] {
 
 func (p *page) Close() error { return nil }
 
-// TestPlantedFaults plants faults at random into accounts that were whole, and
+// TestPlantedFaults plants random faults into ledgers without any, and
 // expects each by name and no other.
 func TestPlantedFaults(t *testing.T) {
 	total := map[audit.FaultKind]int{}
@@ -198,7 +198,7 @@ func TestRecreatedHubIsUndecided(t *testing.T) {
 	}
 }
 
-// TestFaultsAreBounded names the first only, and counts the rest.
+// TestFaultsAreBounded lists only the first faults, and counts the rest.
 func TestFaultsAreBounded(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
 	b := &books{checkpoint: map[string]int64{"0": 99}, entries: map[string][]audit.Entry{}}
@@ -218,8 +218,8 @@ func TestFaultsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRepeatsAreNotMissed audits what a stage before has sent, some of it twice.
-func TestRepeatsAreNotMissed(t *testing.T) {
+// TestDuplicatesAreNotLost audits messages of an earlier stage, some sent twice.
+func TestDuplicatesAreNotLost(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
 	b := &books{checkpoint: map[string]int64{"0": 5}, entries: map[string][]audit.Entry{}}
 	for n, id := range []int64{10, 11, 10, 12, 11, 13} {

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// brittle is a hub whose readers break off.
+// brittle is a hub whose readers fail.
 type brittle struct {
 	*sluicetest.Hub
 	at     func(opened int, last int64) error // asked before each read
@@ -65,7 +65,7 @@ func hundred() (*sluicetest.Hub, *books) {
 
 var errBroken = errors.New("connection lost")
 
-func TestReadingThatBreaksOffGoesOn(t *testing.T) {
+func TestReadingContinuesAfterErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, b := hundred()
 		source := &brittle{Hub: hub, at: func(opened int, last int64) error {
@@ -85,7 +85,7 @@ func TestReadingThatBreaksOffGoesOn(t *testing.T) {
 	})
 }
 
-func TestReadingThatGetsNoFurtherEnds(t *testing.T) {
+func TestReadingGivesUpWithoutProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, b := hundred()
 		source := &brittle{Hub: hub, at: func(_ int, last int64) error {
@@ -104,7 +104,7 @@ func TestReadingThatGetsNoFurtherEnds(t *testing.T) {
 	})
 }
 
-// TestRetentionMeanwhile has events go while others are read.
+// TestRetentionMeanwhile removes events while others are read.
 func TestRetentionMeanwhile(t *testing.T) {
 	hub, b := hundred()
 	source := &brittle{Hub: hub, at: func(opened int, last int64) error {
@@ -145,8 +145,8 @@ func TestCheckpointPastTheHubsEndIsUndecided(t *testing.T) {
 	}
 }
 
-// TestRowsOfNoEvent has rows with numbers that no hub gives.
-func TestRowsOfNoEvent(t *testing.T) {
+// TestStrayRows has rows with sequence numbers that no event has.
+func TestStrayRows(t *testing.T) {
 	hub, b := hundred()
 	b.entries["0"] = append([]audit.Entry{{Sequence: -5}, {Sequence: -5}, {Sequence: -1}}, append(b.entries["0"], audit.Entry{Sequence: 100})...)
 	r, err := audit.Run(t.Context(), hub, b, group, nil)
@@ -163,9 +163,9 @@ func TestRowsOfNoEvent(t *testing.T) {
 	}
 }
 
-// TestColumnsThatAreNotThere must not be taken for texts, as SQLite takes quoted
+// TestMissingColumns must not be taken for strings, as SQLite takes quoted
 // names that it doesn't know.
-func TestColumnsThatAreNotThere(t *testing.T) {
+func TestMissingColumns(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
 	topic, err := hub.Describe(t.Context())
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// trivial is an account that says yes to everything, at as little cost as Go's
+// trivial is an account that accepts everything, at as little cost as Go's
 // HTTP server allows: what is left is the sink's own.
 func trivial(b *testing.B, ranges int) *httptest.Server {
 	yes := make([][]byte, maxOperations+1)

@@ -82,7 +82,7 @@ func TestConditional(t *testing.T) {
 	}
 }
 
-// A document that somebody else wrote, without a stamp, is replaced.
+// A document of another writer, without a stamp, is replaced.
 func TestConditionalOverUnstamped(t *testing.T) {
 	f := newFake(t)
 	s := f.open(t, nil)

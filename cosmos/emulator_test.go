@@ -48,7 +48,7 @@ func stats(t testing.TB, srv *emulator.Cosmos) emulator.CosmosContainerStats {
 	return st
 }
 
-// delivery is what came of documents that were submitted like the engine does.
+// delivery is the outcome of documents that were submitted as the engine does.
 type delivery struct {
 	retries, outages atomic.Int64
 	rejected         atomic.Int64

@@ -138,7 +138,7 @@ func TestAccountIsAway(t *testing.T) {
 	}
 }
 
-// A key that is refused at the start and mended later must not be remembered.
+// A key that is refused at the start and accepted later must not stay refused.
 func TestAccountComesBack(t *testing.T) {
 	f := newFake(t)
 	handler := f.Config.Handler
@@ -272,7 +272,7 @@ func TestAnswersThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// No part of a key is in what a fault leaves behind.
+// No error contains a part of a key.
 func TestSecret(t *testing.T) {
 	f := newFake(t)
 	f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {

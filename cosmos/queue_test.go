@@ -24,7 +24,7 @@ func TestConcurrencyAdapts(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 			return true
 		}
-		<-time.After(time.Millisecond) // the way there and back
+		<-time.After(time.Millisecond) // a round trip
 		return false
 	}
 	s := f.open(t, &Config{MaxOperations: 10, Concurrency: 5})
@@ -82,7 +82,7 @@ func TestFifo(t *testing.T) {
 	}
 }
 
-// A batch that is not full goes at once while nothing is on its way, and after
+// A batch that is not full is sent at once while no request is in flight, and after
 // FlushAfter otherwise.
 func TestFlush(t *testing.T) {
 	const flushAfter = time.Second

@@ -34,7 +34,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A list of ranges that was read in the middle of a split is read again.
+// A list of ranges that was read during a split is read again.
 func TestRangesWithAGap(t *testing.T) {
 	f := newFake(t)
 	f.ranges = `[{"id":"1","minInclusive":"","maxExclusive":"1FFF"}]`

@@ -17,7 +17,7 @@ import (
 
 const patience = 2 * time.Minute
 
-// open makes a sink on the fake, which the test closes.
+// open returns a sink on the fake, which the test closes.
 func (f *fake) open(t testing.TB, cfg *Config) *Sink {
 	t.Helper()
 	return open(t, f.URL, testKey, cfg)
@@ -186,7 +186,7 @@ func TestEndedContexts(t *testing.T) {
 	}
 }
 
-// Nothing goes out for a context that has ended, even if nobody has noticed yet.
+// Nothing is sent for a context that has ended, even before the sink has noticed.
 func TestContextEndsBehindARequest(t *testing.T) {
 	f := newFake(t)
 	arrived, release := make(chan struct{}, 10), make(chan struct{})
@@ -217,7 +217,7 @@ func TestContextEndsBehindARequest(t *testing.T) {
 	}
 }
 
-// A request on its way is waited for: what is done must not take effect later.
+// A request in flight is waited for: a completed write must not take effect later.
 func TestContextEndsOnTheWay(t *testing.T) {
 	f := newFake(t)
 	arrived, release := make(chan struct{}), make(chan struct{})

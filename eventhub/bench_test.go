@@ -67,7 +67,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkBounds is the price of a question.
+// BenchmarkBounds measures one management request.
 func BenchmarkBounds(b *testing.B) {
 	br := newBroker(b, nil)
 	s := br.source(nil)

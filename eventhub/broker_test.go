@@ -46,7 +46,7 @@ func newBroker(t testing.TB, cfg *emulator.Config) *broker {
 	return b
 }
 
-// connect makes the producer.
+// connect creates the producer.
 func (b *broker) connect() {
 	b.t.Helper()
 	var err error

@@ -105,7 +105,7 @@ func TestCloseEndsRead(t *testing.T) {
 	}
 }
 
-// Everything that can't work is said in one line, which doesn't tell the key.
+// Every wrong setting gives an error in one line, which does not show the key.
 func TestRefusals(t *testing.T) {
 	b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0", Keys: []emulator.Key{{Name: "reader", Secret: canary}}})
 	dead := newBroker(t, nil)

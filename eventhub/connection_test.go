@@ -140,7 +140,7 @@ func TestEntityPathNamesTheHub(t *testing.T) {
 	}
 }
 
-// A source that is printed doesn't tell the key.
+// A printed source does not show the key.
 func TestFormat(t *testing.T) {
 	s, err := New(good, "flights", nil)
 	if err != nil {

@@ -205,7 +205,7 @@ func TestSeek(t *testing.T) {
 	})
 }
 
-// A seek that reads obeys epochs.
+// A Seek that opens a link respects epochs.
 func TestSeekUnderEpoch(t *testing.T) {
 	b := newBroker(t, nil)
 	s := b.source(nil)
@@ -362,7 +362,7 @@ func TestRecreatedHub(t *testing.T) {
 	}
 }
 
-// A reader ends with its connection, and the next one goes on where it ended.
+// A reader ends with its connection, and the next one continues where it ended.
 func TestDroppedConnections(t *testing.T) {
 	brokers(t, func(t *testing.T, b *broker, open func(*Config) *Source) {
 		const n = 2000
@@ -402,7 +402,7 @@ func TestDroppedConnections(t *testing.T) {
 	})
 }
 
-// A Read that its own context ends loses nothing.
+// A Read whose context ends loses no events.
 func TestReadContext(t *testing.T) {
 	b := newBroker(t, nil)
 	s := b.source(nil)
@@ -436,7 +436,7 @@ func TestReadContext(t *testing.T) {
 	b.read(r, 1, 1)
 }
 
-// Large events are asked for a few at a time.
+// Large events are requested a few at a time.
 func TestPrefetchBytes(t *testing.T) {
 	b := newBroker(t, nil)
 	s := b.source(&Config{PrefetchBytes: 1 << 20})

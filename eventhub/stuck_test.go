@@ -110,7 +110,7 @@ func (p *proxy) thaw() {
 	p.frozen = false
 }
 
-// A broker that stops answering holds nobody up for longer than the timeout,
+// A broker that stops answering blocks no call for longer than the timeout,
 // nor for good.
 func TestBrokerStopsAnswering(t *testing.T) {
 	b := newBroker(t, nil)

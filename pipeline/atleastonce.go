@@ -132,7 +132,7 @@ func (p *Pipeline) checkRollupKeys() {
 	if p.Partitions == sluice.Balanced {
 		p.keyNodes.partitions.Fail("balanced: a stage with memory must keep its partitions: write all, or a whole number")
 	}
-	if n := p.keyNodes.letters; n != nil {
+	if n := p.keyNodes.deadLetters; n != nil {
 		n.Fail("cannot be combined with memory, which has no dead letters: remove it")
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-go/sluice/pipeline/internal/rollup"
 )
 
-// BenchmarkMemory takes in events as stages send them: JSON, stamped, of a
+// BenchmarkRollup adds events as stages send them: JSON, stamped, of a
 // thousand groups.
-func BenchmarkMemory(b *testing.B) {
+func BenchmarkRollup(b *testing.B) {
 	f, err := ParseFile("p.yaml", []byte(soundStages), environment())
 	if err != nil {
 		b.Fatal(err)

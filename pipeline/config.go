@@ -133,7 +133,7 @@ func (p *Pipeline) readRetry(n strictyaml.Node) {
 func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
 	store, limit := true, -1
 	var hold bool
-	p.keyNodes.letters = &n
+	p.keyNodes.deadLetters = &n
 	n.Object(strictyaml.Keys{
 		"store_bodies": func(n strictyaml.Node) { n.Bool(&store) },
 		"body_limit":   func(n strictyaml.Node) { n.Size(&limit, maxBody) },

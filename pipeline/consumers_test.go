@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// refusing is a source that is refused.
+// refusing is a source whose broker refuses it.
 type refusing struct{ *sluicetest.Hub }
 
 func (refusing) Describe(context.Context) (sluice.Topic, error) {
@@ -40,7 +40,7 @@ type observerFunc func(sluice.Observation)
 
 func (f observerFunc) Observe(o sluice.Observation) { f(o) }
 
-func TestTogetherStopsAsOne(t *testing.T) {
+func TestConsumersStopTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := sluice.Group{Namespace: "n", Topic: "t", Name: "g"}
 		var first, second atomic.Int64

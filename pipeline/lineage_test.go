@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-func TestTrace(t *testing.T) {
+func TestLineage(t *testing.T) {
 	insert := sound[strings.Index(sound, "    columns:"):]
 	with := func(columns string) string { return edit(t, insert, "    columns: {"+columns+"}\n") }
 	for _, c := range []struct{ file, database, want string }{

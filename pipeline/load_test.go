@@ -33,7 +33,7 @@ func environment(pairs ...string) func(string) (string, bool) {
 	}
 }
 
-// sound is a file without problems, from which the tests make others.
+// sound is a valid file, which the tests modify.
 const sound = `name: flights
 source:
   eventhub:
@@ -169,7 +169,7 @@ func TestTrusting(t *testing.T) {
 	response.Body.Close()
 }
 
-// Keys and passwords belong into variables; what stands in the file is found,
+// Keys and passwords belong in variables; those in the file itself are found,
 // also in defaults.
 func TestLiteralSecrets(t *testing.T) {
 	const connection, database = "connection: ${EVENTHUB_CONNECTION_STRING}", "database: ${DATABASE_URL}"

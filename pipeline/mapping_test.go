@@ -198,7 +198,7 @@ func TestMappingFields(t *testing.T) {
 	}
 }
 
-// All events that can't be mapped are named, as rejections.
+// All events that cannot be mapped are reported, as rejections.
 func TestMappingBlames(t *testing.T) {
 	m := mappingOf(t, "n: {from: body.n, type: integer}")
 	var events []*sluice.Event
@@ -226,7 +226,7 @@ event 4 of the batch: body: not JSON at byte 1: the end where a key in double qu
 	}
 }
 
-// A body is not read as JSON if nothing in it is asked for.
+// A body is not parsed as JSON if no column needs it.
 func TestMappingWithoutJSON(t *testing.T) {
 	if _, err := mappingOf(t, "body: body\nkey: key").rows([]*sluice.Event{{Body: []byte("{")}}); err != nil {
 		t.Error(err)

@@ -82,7 +82,7 @@ func TestBodiesAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsWanted(t *testing.T) {
+func TestOnly(t *testing.T) {
 	target := next(t, "    only: {body.status: departed, properties.n: 7}\n    body: {delay: {from: body.delay, type: integer}}\n")
 	for body, want := range map[string]string{
 		`{"status":"departed","delay":3}`: `{"delay":3}`,

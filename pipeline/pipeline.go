@@ -42,7 +42,7 @@ type Pipeline struct {
 	rollup      *rollupConfig // statistics in memory; nil: none
 	atLeastOnce atLeastOnceOptions
 	places      struct{ source, database, target strictyaml.Place }
-	keyNodes    struct{ start, partitions, letters *strictyaml.Node } // keys that not every pipeline may have
+	keyNodes    struct{ start, partitions, deadLetters *strictyaml.Node } // keys that not every pipeline may have
 }
 
 // LoadFile reads a pipeline file, with variables from the environment, and checks

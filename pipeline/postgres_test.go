@@ -46,7 +46,7 @@ func TestPostgresInsert(t *testing.T) {
 	}
 }
 
-// What the table refuses is told as the event's error, whatever its place in a batch.
+// A row that the table refuses is the error of its event, whatever its place in a batch.
 func TestPostgresRefuses(t *testing.T) {
 	url, db := postgresURL(t)
 	mustExec(t, db, "CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay integer CHECK (delay < 100))")
@@ -174,7 +174,7 @@ func TestPostgresTarget(t *testing.T) {
 	}
 }
 
-// Consumers that start at once make one table.
+// Consumers that start at the same time create one table.
 func TestPostgresCreateTogether(t *testing.T) {
 	url, db := postgresURL(t)
 	_, parts := opened(t, url, flightsTarget)
@@ -192,7 +192,7 @@ func TestPostgresCreateTogether(t *testing.T) {
 	}
 }
 
-// Neither Open nor Check tells the password, and Check makes no table.
+// Neither Open nor Check shows the password, and Check creates no table.
 func TestPostgresCheck(t *testing.T) {
 	url, db := postgresURL(t)
 	p, err := Parse("p.yaml", []byte(sound), environment("DATABASE_URL="+url))

@@ -16,14 +16,14 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// scene is a hub whose clean flights a memory reads, and what it publishes, in
+// scene is a hub whose clean flights a rollup reads, and what it publishes, in
 // virtual time. The sink is the test's own: how a hub takes messages is not
 // what this is about.
 type scene struct {
 	t      *testing.T
 	hub    *sluicetest.Hub
 	leases sluicetest.Leases
-	recall *rollupWorker
+	worker *rollupWorker
 	told   []string
 
 	mu        sync.Mutex
@@ -68,8 +68,8 @@ func (s *scene) start() func() {
 		s.t.Fatal(err)
 	}
 	p := f.Stages[1]
-	s.recall = newRollupWorker(p)
-	c, err := sluice.New(s.recall.wrapSource(s.hub), &s.leases, s.recall.deliverTo(s, s), &sluice.Config{Partitions: p.Partitions, Observer: s, MaxBatch: 2})
+	s.worker = newRollupWorker(p)
+	c, err := sluice.New(s.worker.wrapSource(s.hub), &s.leases, s.worker.deliverTo(s, s), &sluice.Config{Partitions: p.Partitions, Observer: s, MaxBatch: 2})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func (s *scene) flight(airport string, delay int) {
 	s.hub.Append("0", sluicetest.Bodies(fmt.Sprintf(`{"airport":%q,"departure":%q,"delay":%d}`, airport, time.Now().UTC().Format(time.RFC3339), delay))...)
 }
 
-// now is what has been published and told since it was last asked.
+// now returns what was published and reported since the last call.
 func (s *scene) now() (published, told []string) {
 	synctest.Wait()
 	s.mu.Lock()
@@ -111,7 +111,7 @@ func figuresOf(airport string, hour time.Time, flights, delay, worst, version in
 		airport, airport, hour.UTC().Truncate(time.Hour).Format(time.RFC3339), flights, delay, worst, version)
 }
 
-func TestMemoryIsPublishedOnceItHasCaughtUp(t *testing.T) {
+func TestRollupIsPublishedAfterCatchUp(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		first := time.Now() // midnight
 		s.flight("SAN", 5)
@@ -119,13 +119,13 @@ func TestMemoryIsPublishedOnceItHasCaughtUp(t *testing.T) {
 		s.flight("SAN", 2)
 		stop := s.start()
 		s.expect("at first", figuresOf("SAN", first, 2, 7, 5, 2), figuresOf("SMF", first, 1, -3, -3, 1))
-		if all, err := s.recall.Read(t.Context(), sluice.Group{}); err != nil || len(all) != 1 || all[0].Position.Sequence != 2 || all[0].Incarnation == "" {
+		if all, err := s.worker.Read(t.Context(), sluice.Group{}); err != nil || len(all) != 1 || all[0].Position.Sequence != 2 || all[0].Incarnation == "" {
 			t.Errorf("stands at %+v, %v", all, err)
 		}
 		s.flight("SAN", 9)
 		s.expect("then", figuresOf("SAN", first, 3, 16, 9, 3))
 		stop()
-		if all, _ := s.recall.Read(t.Context(), sluice.Group{}); len(all) != 0 || len(s.recall.partitions) != 0 {
+		if all, _ := s.worker.Read(t.Context(), sluice.Group{}); len(all) != 0 || len(s.worker.partitions) != 0 {
 			t.Errorf("still in memory: %+v", all)
 		}
 		s.flight("SAN", 1)
@@ -134,8 +134,8 @@ func TestMemoryIsPublishedOnceItHasCaughtUp(t *testing.T) {
 	})
 }
 
-// A log that is read from its very first event on holds all that there is.
-func TestMemoryOfALogThatIsYoungerThanItReachesBack(t *testing.T) {
+// A log that is read from its very first event has every event of a group.
+func TestRollupOfLogYoungerThanKeep(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		time.Sleep(10 * time.Minute)
 		begin := time.Now()
@@ -146,8 +146,8 @@ func TestMemoryOfALogThatIsYoungerThanItReachesBack(t *testing.T) {
 	})
 }
 
-// What lies partly before the last 24 hours is held back; what is whole is not.
-func TestMemoryPublishesWholeGroupsOnly(t *testing.T) {
+// Groups that lie partly before the last 24 hours are not published; complete ones are.
+func TestRollupPublishesCompleteGroupsOnly(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		begin := time.Now()
 		for range 60 { // one flight each half hour, for 30 hours
@@ -161,7 +161,7 @@ func TestMemoryPublishesWholeGroupsOnly(t *testing.T) {
 		if want := figuresOf("SAN", begin.Add(7*time.Hour), 2, 2, 1, 15); len(published) != 23 || published[0] != want {
 			t.Errorf("%d groups, the first %s, want %s", len(published), published[0], want)
 		}
-		if so := s.recall.stats; so.Counted != 46 || so.Incomplete != 2 {
+		if so := s.worker.stats; so.Counted != 46 || so.Incomplete != 2 {
 			t.Errorf("counted %+v", so)
 		}
 		stop()
@@ -185,7 +185,7 @@ func TestMemoryPublishesWholeGroupsOnly(t *testing.T) {
 	})
 }
 
-func TestWhatDoesNotCountIsTold(t *testing.T) {
+func TestEventsThatDoNotCountAreReported(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		defer s.start()()
 		s.hub.Append("0", sluicetest.Bodies(`{"airport":"SAN"}`, `{}`, `odd`, `{"airport":"SAN","departure":"2026-01-31T08:00:00Z","delay":1e39}`,
@@ -193,7 +193,7 @@ func TestWhatDoesNotCountIsTold(t *testing.T) {
 		s.hub.Append("0", sluicetest.Bodies(`{"airport":"SAN","departure":"2000-01-01T01:00:00Z"}`)...)
 		s.flight("SAN", 1)
 		published, told := s.now()
-		if len(published) != 1 || len(told) != 6 || s.recall.stats.Malformed != 5 || s.recall.stats.OutsideWindow != 1 {
+		if len(published) != 1 || len(told) != 6 || s.worker.stats.Malformed != 5 || s.worker.stats.OutsideWindow != 1 {
 			t.Errorf("published %q, told %q", published, told)
 		}
 		for i, want := range []string{
@@ -211,7 +211,7 @@ func TestWhatDoesNotCountIsTold(t *testing.T) {
 
 // Repeats are known by their stamps; one that can't be read is none, which is
 // told once.
-func TestMemoryDoesNotCountRepeats(t *testing.T) {
+func TestRollupIgnoresDuplicates(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		defer s.start()()
 		begin := time.Now()
@@ -225,13 +225,13 @@ func TestMemoryDoesNotCountRepeats(t *testing.T) {
 		if len(told) != 1 || !strings.HasPrefix(told[0], `stamp of event 4 cannot be parsed: causation id "odd": `) || published[len(published)-1] != figuresOf("SAN", begin, 5, 5, 1, 5) {
 			t.Errorf("published %q, told %q", published, told)
 		}
-		if so := s.recall.stats; so.Counted != 5 || so.Duplicates != 2 {
+		if so := s.worker.stats; so.Counted != 5 || so.Duplicates != 2 {
 			t.Errorf("counted %+v", so)
 		}
 	})
 }
 
-func TestPublishingIsTriedUntilItWorks(t *testing.T) {
+func TestPublishingIsRetriedUntilItSucceeds(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		defer s.start()()
 		tries := 0
@@ -260,16 +260,16 @@ func TestPublishingIsTriedUntilItWorks(t *testing.T) {
 	})
 }
 
-func TestMemoryHasOneConsumer(t *testing.T) {
+func TestRollupHasOneConsumer(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		defer s.start()()
-		if _, err := s.recall.deliver(t.Context(), &Parts{}, nil); err == nil || !strings.HasPrefix(err.Error(), "a pipeline with memory has one consumer") {
+		if _, err := s.worker.deliver(t.Context(), &Parts{}, nil); err == nil || !strings.HasPrefix(err.Error(), "a pipeline with memory has one consumer") {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-// A stop ends the waiting for a hub that is away.
+// A stop ends the wait for a hub that cannot be reached.
 func TestStopWhileTheNextHubIsAway(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		s.refuse = func(*sender.Message) error { return sluice.Outage(errors.New("away")) }
@@ -278,8 +278,8 @@ func TestStopWhileTheNextHubIsAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.recall = newRollupWorker(f.Stages[1])
-		c, err := sluice.New(s.recall.wrapSource(s.hub), &s.leases, s.recall.deliverTo(s, s), &sluice.Config{Partitions: 1})
+		s.worker = newRollupWorker(f.Stages[1])
+		c, err := sluice.New(s.worker.wrapSource(s.hub), &s.leases, s.worker.deliverTo(s, s), &sluice.Config{Partitions: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

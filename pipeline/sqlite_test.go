@@ -170,7 +170,7 @@ func TestSQLiteInsert(t *testing.T) {
 	}
 }
 
-// What the table refuses is told as the event's error, whatever its place in a batch.
+// A row that the table refuses is the error of its event, whatever its place in a batch.
 func TestSQLiteRefuses(t *testing.T) {
 	path, db := sqliteFile(t)
 	mustExec(t, db, "CREATE TABLE flights (hub_partition TEXT, sequence_number INTEGER, date TEXT, delay INTEGER CHECK (delay < 100))")
@@ -236,7 +236,7 @@ func TestSQLiteStatement(t *testing.T) {
 	}
 }
 
-// What is wrong with the target is said at the start, in one line with its place.
+// An error of the target is reported at the start, in one line with its place.
 func TestSQLiteTarget(t *testing.T) {
 	const create = "create: true"
 	for name, c := range map[string]struct {
@@ -272,10 +272,10 @@ func TestSQLiteTarget(t *testing.T) {
 	}
 }
 
-// unreachable is a broker's address where nothing listens.
+// unreachable is a broker's address without a listener.
 const unreachable = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=a;SharedAccessKey=canary-4711;UseDevelopmentEmulator=true"
 
-// Check looks and changes nothing.
+// Check changes nothing.
 func TestSQLiteCheck(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ path, want string }{

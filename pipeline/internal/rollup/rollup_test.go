@@ -166,10 +166,10 @@ func TestWhatCannotChangeIsForgotten(t *testing.T) {
 	}
 }
 
-// TestWhateverIsReadTheFiguresAreTheSame: a log with repeats, and events that
+// TestStatisticsDoNotDependOnTheStart: a log with repeats, and events that
 // come early and late, is read from several times on, in batches of any size:
 // what is published of a group last, if anything, is always the same.
-func TestWhateverIsReadTheFiguresAreTheSame(t *testing.T) {
+func TestStatisticsDoNotDependOnTheStart(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var log []*Event

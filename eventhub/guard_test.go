@@ -31,8 +31,8 @@ func TestPerformative(t *testing.T) {
 	}
 }
 
-// A link is attached once; other links come and go.
-func TestWireAttachesOnce(t *testing.T) {
+// A link is attached once; other links are not affected.
+func TestLinkIsAttachedOnce(t *testing.T) {
 	frame := func(performative byte, text string) []byte {
 		return append([]byte{0, 0, 0, byte(11 + len(text)), 2, 0, 0, 0, 0, 0x53, performative}, text...)
 	}
