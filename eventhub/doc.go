@@ -6,10 +6,11 @@
 // # Readers
 //
 // Every reader has a connection and a receiver link of its own. The lease's epoch
-// is the link's owner level (also called epoch): the broker closes the link of a
-// lower epoch with the error amqp:link:stolen when one with a higher epoch
-// attaches. Where a link starts is an AMQP filter on the sequence number, offset
-// or enqueued time, the selector filter apache.org:selector-filter:string.
+// is the link's owner level, which AMQP carries as the link property
+// com.microsoft:epoch. When a link attaches, the broker closes a link with the same
+// or a lower epoch, with the error amqp:link:stolen. The start position is an AMQP
+// source filter, apache.org:selector-filter:string, on the sequence number, offset or
+// enqueued time.
 //
 // When the link ends, the reader ends too. It never reconnects by itself, because
 // the hub that it reconnects to might be another one of the same name. The
@@ -35,6 +36,6 @@
 // (https://docs.oasis-open.org/amqp/core/v1.0/amqp-core-overview-v1.0.html) and in
 // Microsoft's AMQP 1.0 in Azure Service Bus and Event Hubs protocol guide
 // (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide).
-// Owner levels are described under epoch in
-// https://learn.microsoft.com/azure/event-hubs/event-processor-balance-partition-load.
+// Owner levels are described in
+// https://learn.microsoft.com/archive/blogs/gyan/event-hubs-receiver-epoch.
 package eventhub
