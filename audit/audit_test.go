@@ -21,24 +21,24 @@ import (
 
 var group = sluice.Group{Namespace: "ns", Topic: "hub", Name: "g"}
 
-// books is a ledger in memory.
-type books struct {
+// memoryLedger is a ledger in memory.
+type memoryLedger struct {
 	checkpoint  map[string]int64
 	incarnation string
 	entries     map[string][]audit.Entry
 }
 
-type page struct {
-	*books
+type memoryView struct {
+	*memoryLedger
 	topic     sluice.Topic
 	partition string
 }
 
-func (b *books) Open(_ context.Context, topic sluice.Topic, partition string) (audit.View, error) {
-	return &page{b, topic, partition}, nil
+func (b *memoryLedger) Open(_ context.Context, topic sluice.Topic, partition string) (audit.View, error) {
+	return &memoryView{b, topic, partition}, nil
 }
 
-func (p *page) Checkpoint(context.Context) (sluice.Checkpoint, bool, error) {
+func (p *memoryView) Checkpoint(context.Context) (sluice.Checkpoint, bool, error) {
 	n, ok := p.checkpoint[p.partition]
 	incarnation := p.incarnation
 	if incarnation == "" {
@@ -47,7 +47,7 @@ func (p *page) Checkpoint(context.Context) (sluice.Checkpoint, bool, error) {
 	return sluice.Checkpoint{Incarnation: incarnation, Position: sluice.Position{Sequence: n}}, ok, nil
 }
 
-func (p *page) Entries(context.Context) iter.Seq2[audit.Entry, error] {
+func (p *memoryView) Entries(context.Context) iter.Seq2[audit.Entry, error] {
 	return func(yield func(audit.Entry, error) bool) {
 		for _, e := range p.entries[p.partition] {
 			if !yield(e, nil) {
@@ -57,7 +57,7 @@ func (p *page) Entries(context.Context) iter.Seq2[audit.Entry, error] {
 	}
 }
 
-func (p *page) Close() error { return nil }
+func (p *memoryView) Close() error { return nil }
 
 // TestPlantedFaults plants random faults into ledgers without any, and
 // expects each by name and no other.
@@ -70,7 +70,7 @@ func TestPlantedFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &books{checkpoint: map[string]int64{}, entries: map[string][]audit.Entry{}}
+		b := &memoryLedger{checkpoint: map[string]int64{}, entries: map[string][]audit.Entry{}}
 		want := map[string]audit.FaultKind{}
 		plant := func(kind audit.FaultKind, partition string, n int64) {
 			want[partition+"/"+strconv.FormatInt(n, 10)] = kind
@@ -180,7 +180,7 @@ func missingPast(r *audit.Report) (n int64) {
 func TestConsumerThatBeganLate(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
 	hub.Append("0", sluicetest.Bodies("0", "1", "2", "3", "4", "5")...)
-	b := &books{checkpoint: map[string]int64{"0": 4}, entries: map[string][]audit.Entry{"0": {{Sequence: 2}, {Sequence: 4}}}}
+	b := &memoryLedger{checkpoint: map[string]int64{"0": 4}, entries: map[string][]audit.Entry{"0": {{Sequence: 2}, {Sequence: 4}}}}
 	r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{Start: sluice.Start{Kind: driver.StartLatest}})
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestConsumerThatBeganLate(t *testing.T) {
 
 func TestRecreatedHubIsUndecided(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
-	b := &books{checkpoint: map[string]int64{"0": 4}, incarnation: "another"}
+	b := &memoryLedger{checkpoint: map[string]int64{"0": 4}, incarnation: "another"}
 	if _, err := audit.Run(t.Context(), hub, b, group, nil); !errors.Is(err, audit.ErrUndecided) {
 		t.Error(err)
 	}
@@ -201,7 +201,7 @@ func TestRecreatedHubIsUndecided(t *testing.T) {
 // TestFaultsAreBounded lists only the first faults, and counts the rest.
 func TestFaultsAreBounded(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
-	b := &books{checkpoint: map[string]int64{"0": 99}, entries: map[string][]audit.Entry{}}
+	b := &memoryLedger{checkpoint: map[string]int64{"0": 99}, entries: map[string][]audit.Entry{}}
 	for n := range int64(100) {
 		hub.Append("0", sluicetest.Bodies("x")...)
 		if n%2 == 0 {
@@ -221,7 +221,7 @@ func TestFaultsAreBounded(t *testing.T) {
 // TestDuplicatesAreNotLost audits messages of an earlier stage, some sent twice.
 func TestDuplicatesAreNotLost(t *testing.T) {
 	hub := sluicetest.NewHub(group, 1)
-	b := &books{checkpoint: map[string]int64{"0": 5}, entries: map[string][]audit.Entry{}}
+	b := &memoryLedger{checkpoint: map[string]int64{"0": 5}, entries: map[string][]audit.Entry{}}
 	for n, id := range []int64{10, 11, 10, 12, 11, 13} {
 		e := sluicetest.Bodies("x")[0]
 		e.Properties = map[string]any{}

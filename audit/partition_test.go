@@ -17,29 +17,29 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// brittle is a hub whose readers fail.
-type brittle struct {
+// failingHub is a hub whose readers fail.
+type failingHub struct {
 	*sluicetest.Hub
 	at     func(opened int, last int64) error // asked before each read
 	opened int
 }
 
-func (b *brittle) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
+func (b *failingHub) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	r, err := b.Hub.Open(ctx, partition, after, epoch)
 	if err != nil {
 		return nil, err
 	}
 	b.opened++
-	return &brittleReader{Reader: r, hub: b, last: after.Sequence}, nil
+	return &failingReader{Reader: r, hub: b, last: after.Sequence}, nil
 }
 
-type brittleReader struct {
+type failingReader struct {
 	driver.Reader
-	hub  *brittle
+	hub  *failingHub
 	last int64
 }
 
-func (r *brittleReader) Read(ctx context.Context, _ int) ([]*sluice.Event, error) {
+func (r *failingReader) Read(ctx context.Context, _ int) ([]*sluice.Event, error) {
 	if err := r.hub.at(r.hub.opened, r.last); err != nil {
 		return nil, err
 	}
@@ -51,9 +51,9 @@ func (r *brittleReader) Read(ctx context.Context, _ int) ([]*sluice.Event, error
 }
 
 // hundred is a hub of a hundred events, of which all but 42 have a row.
-func hundred() (*sluicetest.Hub, *books) {
+func hundred() (*sluicetest.Hub, *memoryLedger) {
 	hub := sluicetest.NewHub(group, 1)
-	b := &books{checkpoint: map[string]int64{"0": 99}, entries: map[string][]audit.Entry{}}
+	b := &memoryLedger{checkpoint: map[string]int64{"0": 99}, entries: map[string][]audit.Entry{}}
 	for n := range int64(100) {
 		hub.Append("0", sluicetest.Bodies("x")...)
 		if n != 42 {
@@ -68,7 +68,7 @@ var errBroken = errors.New("connection lost")
 func TestReadingContinuesAfterErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, b := hundred()
-		source := &brittle{Hub: hub, at: func(opened int, last int64) error {
+		source := &failingHub{Hub: hub, at: func(opened int, last int64) error {
 			// The first two readers get thirty events each, the next four none.
 			if opened <= 2 && last < int64(30*opened-1) || opened > 6 {
 				return nil
@@ -88,7 +88,7 @@ func TestReadingContinuesAfterErrors(t *testing.T) {
 func TestReadingGivesUpWithoutProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, b := hundred()
-		source := &brittle{Hub: hub, at: func(_ int, last int64) error {
+		source := &failingHub{Hub: hub, at: func(_ int, last int64) error {
 			if last >= 49 {
 				return errBroken
 			}
@@ -107,7 +107,7 @@ func TestReadingGivesUpWithoutProgress(t *testing.T) {
 // TestRetentionMeanwhile removes events while others are read.
 func TestRetentionMeanwhile(t *testing.T) {
 	hub, b := hundred()
-	source := &brittle{Hub: hub, at: func(opened int, last int64) error {
+	source := &failingHub{Hub: hub, at: func(opened int, last int64) error {
 		if opened == 1 && last >= 19 {
 			hub.Trim("0", 60)
 			return errBroken
@@ -125,7 +125,7 @@ func TestRetentionMeanwhile(t *testing.T) {
 
 func TestHubRecreatedMeanwhileIsUndecided(t *testing.T) {
 	hub, b := hundred()
-	source := &brittle{Hub: hub, at: func(_ int, last int64) error {
+	source := &failingHub{Hub: hub, at: func(_ int, last int64) error {
 		if last >= 19 {
 			hub.Recreate()
 			hub.Append("0", sluicetest.Bodies(strings.Split(strings.Repeat("y", 200), "")...)...)
@@ -173,7 +173,7 @@ func TestMissingColumns(t *testing.T) {
 	}
 	hub.Append("0", sluicetest.Bodies("x")...)
 	path := filepath.Join(t.TempDir(), "flights.db")
-	book(t, path, group, topic, 1)
+	writeLedger(t, path, group, topic, 1)
 	for _, table := range []audit.Table{
 		{Name: `"flights"`, Partition: `"nowhere?"`, Sequence: `"sequence_number"`},
 		{Name: `"flights"`, Partition: `"hub_partition"`, Sequence: `"nowhere?"`},

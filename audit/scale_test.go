@@ -54,7 +54,7 @@ func TestScale(t *testing.T) {
 	group := topic.Group
 	group.Name = "g"
 	path := filepath.Join(dir, "flights.db")
-	book(t, path, group, topic, int64(events/partitions))
+	writeLedger(t, path, group, topic, int64(events/partitions))
 
 	began := time.Now()
 	var reading sync.WaitGroup
@@ -124,8 +124,8 @@ func fill(t *testing.T, connection string, partitions []string, n int) {
 	sending.Wait()
 }
 
-// book writes what a pipeline would have left behind.
-func book(t *testing.T, path string, group sluice.Group, topic sluice.Topic, n int64) {
+// writeLedger writes what a pipeline would have left behind.
+func writeLedger(t *testing.T, path string, group sluice.Group, topic sluice.Topic, n int64) {
 	t.Helper()
 	store, err := sqlstore.OpenSQLite(path, nil)
 	if err != nil {

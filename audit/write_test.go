@@ -15,7 +15,7 @@ import (
 // page there to be looked at.
 func TestReports(t *testing.T) {
 	hub := sluicetest.NewHub(group, 2)
-	b := &books{checkpoint: map[string]int64{"0": 29, "1": 9}, entries: map[string][]audit.Entry{}}
+	b := &memoryLedger{checkpoint: map[string]int64{"0": 29, "1": 9}, entries: map[string][]audit.Entry{}}
 	for n := range int64(40) {
 		hub.Append("0", sluicetest.Bodies("x")...)
 		hub.Append("1", sluicetest.Bodies("x")...)
