@@ -245,7 +245,7 @@ func TestPagesAreKeptApart(t *testing.T) {
 	if bound := rec.Header().Get("Strict-Transport-Security"); bound != "" {
 		t.Errorf("this machine is bound to HTTPS at all ports: %s", bound)
 	}
-	public := newWorld(t, 1, &web.Config{ACME: []string{"dashboard.example"}})
+	public := newWorld(t, 1, &web.Config{Hosts: []string{"dashboard.example"}})
 	if bound := public.ask("GET", "/", "", nil).Header().Get("Strict-Transport-Security"); bound != "max-age=31536000" {
 		t.Errorf("a public name is bound by %q", bound)
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
@@ -27,14 +28,14 @@ type Config struct {
 	// again when they change. Default: a self-signed certificate, kept under
 	// Dir and replaced a month before it ends.
 	CertFile, KeyFile string
-	// ACME are public host names for which certificates are obtained by ACME,
-	// from Let's Encrypt, whose terms this accepts, and renewed. The listener
-	// must be reachable as port 443 of these names.
-	ACME []string
-	// ACMEDirectory is the directory URL of another authority, and ACMEClient
-	// what reaches it. Defaults: Let's Encrypt's, http.DefaultClient.
-	ACMEDirectory string
-	ACMEClient    *http.Client
+	// Hosts are public host names of the dashboard, the one of its URL first.
+	// Default: the address that it listens at.
+	Hosts []string
+	// GetCertificate returns the certificate for a handshake, for example from an
+	// ACME client for Hosts, and Protocols are the ALPN protocols that it needs.
+	// Default: CertFile.
+	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	Protocols      []string
 	// Dir keeps certificates. Default: sluice-data/web.
 	Dir string
 	// Scaling is shown on a page of its own. Default: there is none.

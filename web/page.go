@@ -97,7 +97,7 @@ func (d *Dashboard) secured(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
 		h.Set("Cache-Control", "no-store")
-		if len(d.cfg.ACME) > 0 {
+		if len(d.cfg.Hosts) > 0 {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		next.ServeHTTP(w, r)

@@ -7,12 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
+	"sync"
 	"time"
-
-	"golang.org/x/crypto/acme"
-	"golang.org/x/crypto/acme/autocert"
-	"golang.org/x/net/netutil"
 )
 
 // Bounds of one server.
@@ -58,9 +54,15 @@ func (d *Dashboard) server(l net.Listener) (*Server, error) {
 	if !at.IP.IsLoopback() && !d.auth.required {
 		return nil, ErrNoToken
 	}
-	s := &Server{dashboard: d, listener: netutil.LimitListener(l, maxConnections), host: at.String()}
+	s := &Server{dashboard: d, listener: limitConnections(l, maxConnections), host: at.String()}
 	if at.IP.IsUnspecified() {
 		s.host = fmt.Sprintf("localhost:%d", at.Port)
+	}
+	if len(d.cfg.Hosts) > 0 {
+		s.host = d.cfg.Hosts[0]
+		if at.Port != 443 {
+			s.host = fmt.Sprintf("%s:%d", s.host, at.Port)
+		}
 	}
 	config, err := s.certificate(at.IP)
 	if err != nil {
@@ -76,24 +78,14 @@ func (d *Dashboard) server(l net.Listener) (*Server, error) {
 	return s, nil
 }
 
-// certificate makes the TLS configuration: ACME's, the given files', or one of
-// a certificate of one's own.
+// certificate makes the TLS configuration: of Config.GetCertificate, of the given
+// files, or of a self-signed certificate.
 func (s *Server) certificate(at net.IP) (*tls.Config, error) {
 	cfg := &s.dashboard.cfg
 	var k *certSource
 	switch {
-	case len(cfg.ACME) > 0:
-		m := &autocert.Manager{
-			Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(cfg.Dir, "acme")), HostPolicy: autocert.HostWhitelist(cfg.ACME...),
-		}
-		if cfg.ACMEDirectory != "" {
-			m.Client = &acme.Client{DirectoryURL: cfg.ACMEDirectory, HTTPClient: cfg.ACMEClient}
-		}
-		s.host = cfg.ACME[0]
-		if port := s.listener.Addr().(*net.TCPAddr).Port; port != 443 {
-			s.host = fmt.Sprintf("%s:%d", s.host, port)
-		}
-		return &tls.Config{GetCertificate: m.GetCertificate, NextProtos: []string{acme.ALPNProto}}, nil
+	case cfg.GetCertificate != nil:
+		return &tls.Config{GetCertificate: cfg.GetCertificate, NextProtos: cfg.Protocols}, nil
 	case cfg.CertFile != "" || cfg.KeyFile != "":
 		if cfg.CertFile == "" || cfg.KeyFile == "" {
 			return nil, errors.New("a certificate needs its key: name both files")
@@ -117,7 +109,7 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 func (s *Server) URL() string { return "https://" + s.host + "/" }
 
 // Fingerprint is the SHA-256 of the certificate, as browsers show it; empty
-// with ACME.
+// with Config.GetCertificate.
 func (s *Server) Fingerprint() string { return s.fingerprint }
 
 // Serve runs the dashboard and answers requests until ctx ends, which is no
@@ -156,4 +148,48 @@ func (d *Dashboard) ListenAndServe(ctx context.Context, address string) error {
 		return err
 	}
 	return s.Serve(ctx)
+}
+
+// limitedListener accepts a bounded number of connections at a time.
+type limitedListener struct {
+	net.Listener
+	slots  chan struct{}
+	closed chan struct{}
+	close  func() error
+}
+
+func limitConnections(l net.Listener, most int) net.Listener {
+	closed := make(chan struct{})
+	return &limitedListener{
+		Listener: l, slots: make(chan struct{}, most), closed: closed,
+		close: sync.OnceValue(func() error { close(closed); return l.Close() }),
+	}
+}
+
+// Accept waits for a free slot first.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &limitedConn{Conn: c, free: sync.OnceFunc(func() { <-l.slots })}, nil
+}
+
+func (l *limitedListener) Close() error { return l.close() }
+
+// limitedConn frees its slot when it is closed.
+type limitedConn struct {
+	net.Conn
+	free func()
+}
+
+func (c *limitedConn) Close() error {
+	defer c.free()
+	return c.Conn.Close()
 }

@@ -26,7 +26,8 @@ import (
 type Config struct {
 	// Address is where the dashboard listens.
 	Address string
-	// CertFile, KeyFile, ACME and Token are those of [web.Config].
+	// CertFile, KeyFile and Token are those of [web.Config]. ACME are the hosts of
+	// [UseACME].
 	CertFile, KeyFile string
 	ACME              []string
 	Token             string
@@ -73,7 +74,10 @@ type Dashboard struct {
 // Open starts to serve a dashboard of some pipelines.
 func Open(ctx context.Context, cfg *Config, pipelines ...Pipeline) (*Dashboard, error) {
 	webConfig := &web.Config{
-		CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, ACME: cfg.ACME, Token: cfg.Token, Dir: filepath.Join(cfg.Dir, "web"), Log: cfg.Log,
+		CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, Token: cfg.Token, Dir: filepath.Join(cfg.Dir, "web"), Log: cfg.Log,
+	}
+	if len(cfg.ACME) > 0 {
+		UseACME(webConfig, cfg.ACME, "", nil)
 	}
 	d := &Dashboard{shown: map[string]*web.Pipeline{}, closeAutoscaler: func(context.Context) error { return nil }}
 	list := make([]web.Pipeline, len(pipelines))

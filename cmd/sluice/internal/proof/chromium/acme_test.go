@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/internal/selfsigned"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/web"
@@ -40,10 +41,12 @@ func TestACME(t *testing.T) {
 			t.Logf("the dashboard:\n%s", log)
 		}
 	})
-	d, err := web.New([]web.Pipeline{p}, &web.Config{
+	webConfig := &web.Config{
 		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Dir: t.TempDir(), ACME: []string{name}, ACMEDirectory: "https://" + api + "/dir", ACMEClient: client, Token: "correct horse battery staple",
-	})
+		Dir: t.TempDir(), Token: "correct horse battery staple",
+	}
+	dashboard.UseACME(webConfig, []string{name}, "https://"+api+"/dir", client)
+	d, err := web.New([]web.Pipeline{p}, webConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
