@@ -154,11 +154,11 @@ func (r *rollupWorker) rollupOf(p *rollupPartition, first *sluice.Event) *rollup
 func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 	p := r.partition(b.Partition)
 	m := r.rollupOf(p, b.Events[0])
-	var sums RollupStats
+	var stats RollupStats
 	for _, e := range b.Events {
 		f, badStamp, err := r.config.event(e, p.row, p.picked)
 		if err != nil {
-			sums.Malformed++
+			stats.Malformed++
 			r.report(b.Partition, b.Epoch, sluice.Reject(fmt.Errorf("event %d does not count: %w", e.Sequence, err)))
 			continue
 		}
@@ -172,18 +172,18 @@ func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 		}
 		switch outcome {
 		case rollup.Counted:
-			sums.Counted++
+			stats.Counted++
 		case rollup.Duplicate:
-			sums.Duplicates++
+			stats.Duplicates++
 		case rollup.OutsideWindow:
-			sums.OutsideWindow++
+			stats.OutsideWindow++
 			r.report(b.Partition, b.Epoch, sluice.Reject(fmt.Errorf("event %d does not count: it was enqueued at %s, which is not from %v before to %v after %s",
 				e.Sequence, e.Enqueued.UTC().Format(time.RFC3339), rollup.Early, r.config.late, f.Time.UTC().Format(time.RFC3339))))
 		case rollup.Incomplete:
-			sums.Incomplete++
+			stats.Incomplete++
 		}
 	}
-	r.addStats(sums)
+	r.addStats(stats)
 	last := b.Events[len(b.Events)-1].Position()
 	if !p.published {
 		r.setPosition(p, last, false)
