@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-go/sluice/internal/property"
 )
 
-// The blob of a dead letter's body holds the body as it is, behind one line of
-// JSON with the properties if there are any.
+// The blob of a dead letter's body holds one line of JSON with the properties, if there are any, and
+// then the body as it is.
 
 // maxBody bounds what is read as a body with its properties.
 const maxBody = 128 << 20
@@ -25,8 +25,8 @@ func (s *Store) bodyName(r *index, body string) (string, error) {
 	return s.join(r.group, bodiesFolder, escape(r.partition), body)
 }
 
-// storeBody stores a body under a name that was never used, and notes it in
-// the entry. By itself that means nothing: the register tells what is there.
+// storeBody stores a body under a name that was never used, and records the name in the entry. Only
+// the index makes it part of a dead letter.
 func (s *Store) storeBody(ctx context.Context, r *index, d *driver.DeadLetter, e *entry) error {
 	if !d.HasBody {
 		return nil
@@ -70,8 +70,8 @@ func (s *Store) readBody(ctx context.Context, r *index, e *entry, d *driver.Dead
 	return nil
 }
 
-// dropBodies deletes bodies that no register tells of any more. What it fails
-// to delete stays, and takes room.
+// dropBodies deletes bodies that no index names any more. What it fails to delete stays and takes up
+// storage, without other effects.
 func (s *Store) dropBodies(ctx context.Context, r *index, names []string) {
 	if len(names) == 0 {
 		return

@@ -49,7 +49,7 @@ func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Posit
 		case p.Epoch != lease.Epoch || p.Owner != lease.Owner:
 			return &driver.FencedError{Partition: lease.Partition, Epoch: p.Epoch, Owner: p.Owner}
 		case p.Position.Sequence > to.Sequence:
-			return fmt.Errorf("partition %s: its checkpoint is at %v, behind %v: %w", lease.Partition, p.Position, to, driver.ErrFenced)
+			return fmt.Errorf("partition %s: its checkpoint is at %v, after %v: %w", lease.Partition, p.Position, to, driver.ErrFenced)
 		}
 		next := *p
 		if p.Position.Sequence != to.Sequence {
@@ -81,9 +81,9 @@ func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 	return nil
 }
 
-// writeUnder writes a checkpoint, and when, in the name of a lease: under the
-// blob's own, if that is it. One of another lease store has no lease on the blob, and then
-// nobody else may.
+// writeUnder writes a checkpoint and its time for a lease. If that is the blob's own lease, the write
+// is made under it. A lease of another lease store has no lease on the blob; the write is then refused
+// if any lease is on the blob.
 func (s *Store) writeUnder(ctx context.Context, c partitionBlob, lease driver.Lease, p *driver.Checkpoint) error {
 	id := ""
 	switch {
@@ -97,7 +97,7 @@ func (s *Store) writeUnder(ctx context.Context, c partitionBlob, lease driver.Le
 	return s.write(ctx, c, id, r)
 }
 
-// refused makes a fence of what the blob's lease has refused for good.
+// refused converts errLease into an [driver.ErrFenced].
 func refused(err error, lease driver.Lease) error {
 	if errors.Is(err, errLease) {
 		return fmt.Errorf("partition %s: epoch %d of %s does not have the lease on its blob: %w: %w", lease.Partition, lease.Epoch, lease.Owner, driver.ErrFenced, err)
@@ -122,9 +122,8 @@ func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoi
 }
 
 // Reset implements [driver.CheckpointStore]. The new epoch has no owner: no
-// lease is of that epoch. It is written under the lease of whoever has the
-// partition, which stays that owner's, who finds itself fenced off; a lease
-// whose id is not known is broken.
+// lease has that epoch. Reset writes under the lease of the present owner, who keeps it and is
+// fenced; a lease whose ID is unknown is broken.
 func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
 	var epoch int64
 	err := fits("the incarnation", incarnation)
@@ -155,7 +154,7 @@ func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarn
 	return epoch, nil
 }
 
-// breakLease ends whatever lease is on the blob, and returns errChanged.
+// breakLease ends any lease on the blob, and returns errChanged.
 func (s *Store) breakLease(ctx context.Context, c partitionBlob) error {
 	client, err := s.on(c, "")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-// development is the account that Azurite always has; its key is published.
+// development is the account of every Azurite; its key is public.
 // https://learn.microsoft.com/azure/storage/common/storage-use-azurite
 const development = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;" +
 	"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
@@ -20,8 +20,8 @@ const development = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;
 // https://account.blob.core.windows.net/container, or by its name alone where
 // cfg has a connection string. The credentials are the connection string's,
 // cfg.Credential, or a shared access signature in the URL (?sv=…&sig=…), which
-// must allow to read, add, create, write, delete and list. Nothing is sent yet.
-// Errors never tell a key or a signature.
+// must allow to read, add, create, write, delete and list. Connect sends nothing.
+// Errors never contain a key or a signature.
 func Connect(where string, cfg *Config) (*container.Client, error) {
 	if cfg == nil {
 		cfg = &Config{}

@@ -129,7 +129,7 @@ func TestConnectErrors(t *testing.T) {
 		says    []string
 		secrets []string
 	}{
-		"wrong key":             {p.name, blobstore.Config{ConnectionString: wrongKey}, []string{p.name, "403", "look at the key"}, []string{key}},
+		"wrong key":             {p.name, blobstore.Config{ConnectionString: wrongKey}, []string{p.name, "403", "check the key"}, []string{key}},
 		"rights missing":        {readOnly, blobstore.Config{}, []string{p.name, "403"}, []string{signature(readOnly), "sig="}},
 		"broken key":            {p.name, blobstore.Config{ConnectionString: strings.Replace(p.connection, azurite.Key, "?"+key, 1)}, []string{"connection string", "Access keys"}, []string{key}},
 		"no connection string":  {p.name, blobstore.Config{ConnectionString: key}, []string{"connection string", "AccountKey=…"}, []string{key}},
@@ -143,7 +143,7 @@ func TestConnectErrors(t *testing.T) {
 		"nothing":               {"", blobstore.Config{}, []string{"https://ACCOUNT"}, nil},
 		"nobody there":          {"http://127.0.0.1:1/account/container?sig=" + key, blobstore.Config{Client: never}, []string{"127.0.0.1:1", "refused"}, []string{key}},
 		"nobody of that name":   {"https://sluice.invalid/container?sig=" + key, blobstore.Config{Client: never}, []string{"sluice.invalid"}, []string{key}},
-		"a name Azure can't":    {"http://" + hostOf(t, whole) + "/devstoreaccount1/-?sig=" + key, blobstore.Config{Client: never}, []string{"Azure Storage says"}, []string{key}},
+		"a name Azure can't":    {"http://" + hostOf(t, whole) + "/devstoreaccount1/-?sig=" + key, blobstore.Config{Client: never}, []string{"Azure Storage returned"}, []string{key}},
 		"a prefix with a slash": {p.name, blobstore.Config{ConnectionString: p.connection, Prefix: "/x"}, []string{"slash"}, nil},
 	} {
 		_, err := blobstore.Open(t.Context(), c.where, &c.cfg)

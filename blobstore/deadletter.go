@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// matches tells whether a filter, but for its limit, selects the dead letter.
+// matches reports whether a filter, but for its limit, selects the dead letter.
 func matches(f *driver.DeadLetterFilter, d *driver.DeadLetter) bool {
 	e := &d.Event
 	return (len(f.IDs) == 0 || slices.Contains(f.IDs, d.ID)) &&
@@ -43,7 +43,7 @@ func (s *Store) partitionsOf(ctx context.Context, group driver.Group, ids []int6
 	return slices.Compact(list), nil
 }
 
-// lettered are the partitions that have a register.
+// lettered are the partitions that have an index.
 func (s *Store) lettered(ctx context.Context, group driver.Group) ([]string, error) {
 	folder, err := s.folder(group, deadLettersFolder)
 	if err != nil {

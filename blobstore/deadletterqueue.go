@@ -13,11 +13,11 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// maxParallel is how many requests about dead letters one call has under way.
+// maxParallel is how many requests about dead letters one call has in progress.
 const maxParallel = 8
 
-// forEach runs fn for 0 to n-1, several at once. After an error it begins no more,
-// but lets those under way come to their end; it returns the first error.
+// forEach runs fn for 0 to n-1, several at the same time. After an error it starts no more, waits for
+// those in progress, and returns the first error.
 func forEach(ctx context.Context, n int, fn func(ctx context.Context, i int) error) error {
 	stop, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -45,8 +45,9 @@ feed:
 	return context.Cause(stop)
 }
 
-// Park implements [driver.DeadLetterQueue]. Letters of one partition are stored in
-// one go; of several partitions those of the first may be stored alone.
+// Park implements [driver.DeadLetterQueue]. The dead letters of one partition
+// are stored atomically. Of several partitions, those of the first ones may be stored although it
+// fails.
 func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 	type place struct {
 		group     driver.Group
@@ -74,8 +75,8 @@ func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 	return nil
 }
 
-// parking is the storing of dead letters of one partition: first the bodies of
-// those that are new, then the register that tells of them.
+// parking is a Park of the dead letters of one partition in progress: first it stores the bodies of
+// those that are new, then the index that names them.
 type parking struct {
 	store       *Store
 	deadLetters []*driver.DeadLetter
@@ -124,7 +125,7 @@ func (p *parking) try(ctx context.Context, r *index) (bool, error) {
 	return true, nil
 }
 
-// unused are the bodies that were stored in vain.
+// unused returns the bodies that were stored but are not in the index.
 func (p *parking) unused() []string {
 	var names []string
 	for _, e := range p.stored {
@@ -135,12 +136,11 @@ func (p *parking) unused() []string {
 	return names
 }
 
-// Due implements [driver.DeadLetterQueue]. Where no retry is due it takes one
-// request.
+// Due implements [driver.DeadLetterQueue]. It takes one request if no redrive is due.
 func (s *Store) Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
 	list, err := s.due(ctx, group, partition, limit)
 	if err != nil {
-		return nil, fmt.Errorf("look for retries of partition %s: %w", partition, err)
+		return nil, fmt.Errorf("read dead letters to redrive of partition %s: %w", partition, err)
 	}
 	return list, nil
 }
@@ -170,7 +170,7 @@ func (s *Store) due(ctx context.Context, group driver.Group, partition string, l
 	return slices.DeleteFunc(list, func(d driver.DeadLetter) bool { return d.Status == "" }), nil // settled meanwhile
 }
 
-// anyDue asks whether a register has a retry that is due.
+// anyDue reports whether an index has a redrive that is due.
 func (s *Store) anyDue(ctx context.Context, group driver.Group, partition string) (bool, error) {
 	name, err := s.join(group, deadLettersFolder, escape(partition))
 	if err != nil {
@@ -188,8 +188,8 @@ func (s *Store) anyDue(ctx context.Context, group driver.Group, partition string
 	return some || f.err != nil, nil
 }
 
-// withBody reads a dead letter with its body. One whose body alone is gone is one
-// without a body; one that is gone altogether is not found.
+// withBody reads a dead letter with its body. If only the body is gone, HasBody is false; if the dead
+// letter is gone, it is not found.
 func (s *Store) withBody(ctx context.Context, r *index, e entry) (d driver.DeadLetter, found bool, err error) {
 	for range maxTries {
 		d = e.deadLetter(r.group, r.partition)
@@ -212,11 +212,11 @@ func (s *Store) withBody(ctx context.Context, r *index, e entry) (d driver.DeadL
 		}
 		e = r.entries[at]
 	}
-	return d, false, fmt.Errorf("dead letter %d changes all the time", e.ID)
+	return d, false, fmt.Errorf("dead letter %d is changed constantly: make sure that nothing but Sluice writes to its blobs", e.ID)
 }
 
-// Settle implements [driver.DeadLetterQueue]. Retries of one partition are settled
-// in one go.
+// Settle implements [driver.DeadLetterQueue]. Redrives of one partition are settled
+// atomically.
 func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64, returned []driver.DeadLetter) error {
 	failed := make(map[int64]*driver.DeadLetter, len(returned))
 	ids := slices.Clone(applied)
@@ -230,7 +230,7 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64,
 	}
 	among, err := s.partitionsOf(ctx, group, ids)
 	if err != nil {
-		return fmt.Errorf("settle retries: %w", err)
+		return fmt.Errorf("settle redrives: %w", err)
 	}
 	for _, partition := range among {
 		var bodies []string
@@ -255,7 +255,7 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64,
 			return changed, nil
 		})
 		if err != nil {
-			return fmt.Errorf("settle retries of partition %s: %w", partition, err)
+			return fmt.Errorf("settle redrives of partition %s: %w", partition, err)
 		}
 		s.dropBodies(ctx, last, slices.DeleteFunc(bodies, last.has))
 	}
@@ -278,12 +278,11 @@ func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incar
 	return numbers, nil
 }
 
-// Held implements [driver.DeadLetterQueue]. An event without a key holds nothing
-// back.
+// Held implements [driver.DeadLetterQueue].
 func (s *Store) Held(ctx context.Context, group driver.Group, partition string) ([]string, error) {
 	r, err := s.open(ctx, group, partition)
 	if err != nil {
-		return nil, fmt.Errorf("read keys held back in partition %s: %w", partition, err)
+		return nil, fmt.Errorf("read keys of dead letters of partition %s: %w", partition, err)
 	}
 	var keys []string
 	for _, e := range r.entries {

@@ -10,12 +10,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
 
-// Ways in which a write can be refused that are part of the protocol.
+// Refusals of a write that are part of the protocol.
 var (
-	// errChanged: the blob is not in the version that the write was decided on.
+	// errChanged: the blob no longer has the version that was read.
 	errChanged = errors.New("the blob was changed meanwhile")
-	// errLease: the lease that the request names is not the one on the blob, or
-	// it names none and there is one.
+	// errLease: the request names another lease than the one on the blob, or
+	// names none although there is one.
 	errLease = errors.New("the blob's lease is not as expected")
 )
 
@@ -33,46 +33,45 @@ var (
 	}
 )
 
-// refusal is an answer of the server that says no, without what the SDK's
-// error carries along: the request, its credentials and the answer's text.
+// refusal is an error response of the server, without what the SDK's error contains besides: the
+// request, its credentials and the text of the response.
 type refusal struct {
 	status int
 	code   string
 }
 
 func (r *refusal) Error() string {
-	text := fmt.Sprintf("Azure Storage says %d %s", r.status, r.code)
+	text := fmt.Sprintf("Azure Storage returned %d %s", r.status, r.code)
 	switch code := bloberror.Code(r.code); {
 	case code == bloberror.AuthorizationPermissionMismatch:
 		text += ": the credential needs the role Storage Blob Data Contributor, or a signature that allows to read, add, create, write, delete and list"
 	case code == bloberror.AuthorizationFailure:
-		text += ": look at the key, at what the signature allows, and at the account's network rules"
+		text += ": check the key, the permissions of the signature, and the network rules of the account"
 	case code == bloberror.ContainerNotFound:
-		text += ": there is no such container"
+		text += ": there is no such container: create it, or check its name"
 	case r.status == 401 || r.status == 403:
-		text += ": look at the key, the signature and its expiry, or the token, and at this machine's clock"
+		text += ": check the key, the signature and its expiry, or the token, and this machine's clock"
 	}
 	return text
 }
 
-// safeError makes an error of the SDK fit to be told: one line, no secrets; a
-// refusal that is part of the protocol becomes errChanged or errLease. Nil
-// stays nil.
+// safeError converts an error of the SDK to one line without secrets. A refusal that is part of the
+// protocol becomes errChanged or errLease. Nil stays nil.
 func safeError(err error) error {
 	if err == nil {
 		return nil
 	}
 	if r, found := errors.AsType[*azcore.ResponseError](err); found {
-		told := &refusal{status: r.StatusCode, code: r.ErrorCode}
+		refused := &refusal{status: r.StatusCode, code: r.ErrorCode}
 		switch {
 		case bloberror.HasCode(err, changed...):
 			return fmt.Errorf("%w (%d %s)", errChanged, r.StatusCode, r.ErrorCode)
 		case bloberror.HasCode(err, leased...):
 			return fmt.Errorf("%w (%d %s)", errLease, r.StatusCode, r.ErrorCode)
 		}
-		return told
+		return refused
 	}
-	if u, found := errors.AsType[*url.Error](err); found { // it tells the URL, with the signature
+	if u, found := errors.AsType[*url.Error](err); found { // its text contains the URL, with the signature
 		return fmt.Errorf("reach Azure Storage: %w", u.Err)
 	}
 	if text := err.Error(); strings.ContainsAny(text, "\r\n") {
@@ -81,7 +80,7 @@ func safeError(err error) error {
 	return err
 }
 
-// oneLine tells an error of several lines in one.
+// oneLine is an error of several lines in one.
 type oneLine struct {
 	text string
 	err  error
@@ -90,7 +89,6 @@ type oneLine struct {
 func (e *oneLine) Error() string { return e.text }
 func (e *oneLine) Unwrap() error { return e.err }
 
-// SafeError makes an error of the SDK's client fit to be told, as those of this
-// package are: in one line, and without the URL's signature. It is for users of
-// [Connect].
+// SafeError converts an error of the SDK's client, as this package does with its own: to one line,
+// without the URL's signature. It is for users of [Connect].
 func SafeError(err error) error { return safeError(err) }

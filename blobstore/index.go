@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// entry is a dead letter in its partition's register: all but body and
+// entry is a dead letter in its partition's index: all but body and
 // properties, which have a blob of their own.
 type entry struct {
 	ID            int64                   `json:"id"`
@@ -44,7 +44,7 @@ type entry struct {
 	Head          int64                   `json:"head,omitempty"` // bytes of that blob before the body: the properties
 }
 
-// newEntry makes an entry of a dead letter, still without id and body.
+// newEntry makes the entry of a dead letter, without ID and body.
 func newEntry(d *driver.DeadLetter) entry {
 	v := &d.Event
 	e := entry{
@@ -55,7 +55,7 @@ func newEntry(d *driver.DeadLetter) entry {
 	return e
 }
 
-// setFailure notes how the event failed and what becomes of it.
+// setFailure records how the event failed, and the status.
 func (e *entry) setFailure(d *driver.DeadLetter) {
 	e.FailedAt, e.Error, e.Attempts = written(d.FailedAt), clean(d.Error), d.Attempts
 	e.mark(d.Status, d.NextAttempt)
@@ -89,10 +89,10 @@ type index struct {
 	entries   []entry     // by id
 }
 
-// maxIndex bounds what is read as a register: more than 100,000 letters.
+// maxIndex bounds what is read as an index: more than 100,000 dead letters.
 const maxIndex = 128 << 20
 
-// open reads a partition's register; one that is not there is empty.
+// open reads a partition's index; a missing one is empty.
 func (s *Store) open(ctx context.Context, group driver.Group, partition string) (*index, error) {
 	r := &index{group: group, partition: partition}
 	var err error
@@ -132,9 +132,9 @@ func (s *Store) download(ctx context.Context, name string, most int64) ([]byte, 
 	return content, got, err
 }
 
-// save writes the register, if it is still in the version that was read. Its
-// metadata tells how many letters wait for a retry, and from when on, so that
-// one without any need not be read for that.
+// save writes the index if the blob still has the version that was read. The metadata has the number
+// of dead letters marked for redrive and the time of the first, so that Due reads the index only if
+// one is due.
 func (s *Store) save(ctx context.Context, r *index) error {
 	slices.SortFunc(r.entries, func(a, b entry) int { return cmp.Compare(a.ID, b.ID) })
 	content, err := json.Marshal(r.entries)
@@ -167,8 +167,8 @@ func (s *Store) save(ctx context.Context, r *index) error {
 
 var jsonType = "application/json"
 
-// change reads a partition's register, changes it, and saves it if change says
-// that there is something to save: again and again while it is changed
+// change reads a partition's index, changes it, and saves it if change says
+// that there is something to save: repeatedly while it is changed
 // meanwhile.
 func (s *Store) change(ctx context.Context, group driver.Group, partition string, change func(ctx context.Context, r *index) (bool, error)) error {
 	name, err := s.join(group, deadLettersFolder, escape(partition))
@@ -193,7 +193,7 @@ func (s *Store) change(ctx context.Context, group driver.Group, partition string
 			return err
 		}
 	}
-	return fmt.Errorf("blob %s changes all the time", name)
+	return fmt.Errorf("blob %s is changed constantly: make sure that nothing but Sluice writes to it", name)
 }
 
 // identity of a dead letter in its partition.
@@ -206,7 +206,7 @@ func identityOf(d *driver.DeadLetter) identity {
 	return identity{d.Event.Sequence, clean(d.Incarnation)}
 }
 
-// places are the places of the entries, by identity.
+// places returns the places of the entries, by identity.
 func (r *index) places() map[identity]int {
 	at := make(map[identity]int, len(r.entries))
 	for i := range r.entries {
@@ -220,7 +220,7 @@ func (r *index) findID(id int64) int {
 	return slices.IndexFunc(r.entries, func(e entry) bool { return e.ID == id })
 }
 
-// has tells whether an entry has this body.
+// has reports whether an entry has this body.
 func (r *index) has(body string) bool {
 	return slices.ContainsFunc(r.entries, func(e entry) bool { return e.Body == body })
 }
@@ -229,17 +229,17 @@ func (r *index) has(body string) bool {
 func (r *index) add(e entry) int {
 	e.ID = deadLetterID(r.partition, e.Sequence, e.Incarnation)
 	for r.findID(e.ID) >= 0 {
-		e.ID++ // two incarnations' ids have met
+		e.ID++ // the IDs of two incarnations collide
 	}
 	r.entries = append(r.entries, e)
 	return len(r.entries) - 1
 }
 
-// clean makes a text fit for JSON, which is UTF-8.
+// clean makes text storable in JSON, which is UTF-8.
 func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// written is a time as JSON can hold it: years that it can't, which only a
-// broken sender makes up, become the nearest that it can.
+// written returns a time that JSON can hold: years that it cannot, which only a broken sender writes,
+// become the nearest one that it can.
 func written(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -254,9 +254,9 @@ func written(t time.Time) time.Time {
 	return t
 }
 
-// Ids of dead letters follow from their identity: from the highest bit down 35
-// bits of sequence number, 12 of partition and 16 of incarnation. So they rise
-// with the sequence number until that reaches 2³⁵, and tell the partition.
+// IDs of dead letters are computed from their identity: from the highest bit down 35 bits of sequence
+// number, 12 of partition and 16 of incarnation. Therefore they rise with the sequence number until it
+// reaches 2³⁵, and contain the partition.
 const (
 	sequenceBits    = 35
 	partitionBits   = 12

@@ -24,8 +24,8 @@ const (
 	MaxLease = 60 * time.Second
 )
 
-// CheckLease tells whether Azure grants leases of this length. It is for the
-// start of a program; Acquire and Renew ask the same. Its error is a
+// CheckLease reports whether Azure grants leases of this length. It is for the
+// start of a program; Acquire and Renew check the same. Its error is a
 // [driver.ErrRefused].
 func CheckLease(ttl time.Duration) error {
 	if ttl < MinLease || ttl > MaxLease {
@@ -41,30 +41,29 @@ type Leases struct{ store *Store }
 
 var _ driver.LeaseStore = (*Leases)(nil)
 
-// leaseID is the id of the lease on a blob: it follows from owner and epoch,
-// so that it is known wherever these are, and a request that is sent twice asks
-// for the same lease.
+// leaseID returns the ID of the lease on a blob. It is computed from owner and epoch, so that it is
+// known wherever these are, and a request that is sent twice asks for the same lease.
 func leaseID(name, owner string, epoch int64) string {
 	h := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", name, owner, epoch))
-	h[6] = h[6]&0x0f | 0x80 // version 8: made our own way
+	h[6] = h[6]&0x0f | 0x80 // UUID version 8: a format of our own
 	h[8] = h[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
 func (c *partitionBlob) leaseID() string { return leaseID(c.name, c.lease.owner, c.lease.epoch) }
 
-// ifVersion makes a lease operation wait on the version that was read.
+// ifVersion makes a lease operation conditional on the version that was read.
 func (c *partitionBlob) ifVersion() *blob.ModifiedAccessConditions {
 	return &blob.ModifiedAccessConditions{IfMatch: &c.etag}
 }
 
-// on is the client for operations on the blob's lease.
+// on returns the client for operations on the blob's lease.
 func (s *Store) on(c partitionBlob, id string) (*lease.BlobClient, error) {
 	return lease.NewBlobClient(s.client.NewBlobClient(c.name), &lease.BlobClientOptions{LeaseID: &id})
 }
 
-// acquireLease takes the lease with this id, or renews the one that has it already,
-// for so many seconds. It returns when, by the server's clock.
+// acquireLease takes the lease with this ID for a number of seconds, or renews the one that has the ID
+// already. It returns the time of that by the server's clock.
 func (s *Store) acquireLease(ctx context.Context, c partitionBlob, id string, seconds int64) (time.Time, error) {
 	client, err := s.on(c, id)
 	if err != nil {
@@ -151,14 +150,13 @@ func (a *acquisition) try(ctx context.Context, c partitionBlob) error {
 	return nil
 }
 
-// changeLease gives the lease on the blob the new id, if it is ours to change: one
-// of this call, of the same owner, or one whose owner has given it back and
-// then failed to let it go.
+// changeLease gives the lease on the blob the new ID, if this call may: the lease is one of this call, of
+// the same owner, or one whose owner has recorded its release but has not ended it.
 func (a *acquisition) changeLease(ctx context.Context, c partitionBlob, id string) error {
 	from := a.id
 	if from == "" {
 		if c.lease.owner != a.lease.Owner && !c.lease.released() || c.lease.epoch == 0 {
-			return fmt.Errorf("by %s for another %v: %w", cmp.Or(c.lease.owner, "an unknown owner"), c.remaining(), driver.ErrHeld)
+			return fmt.Errorf("held by %s for another %v: %w", cmp.Or(c.lease.owner, "an unknown owner"), c.remaining(), driver.ErrHeld)
 		}
 		from = c.leaseID()
 	}
@@ -175,15 +173,15 @@ func (a *acquisition) changeLease(ctx context.Context, c partitionBlob, id strin
 	return safeError(err)
 }
 
-// undo lets go of a lease that may have been taken, so that the next try
-// need not wait for its end.
+// undo releases a lease that may have been taken, so that the next attempt need not wait until it
+// expires.
 func (a *acquisition) undo(ctx context.Context) {
 	if a.id == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_ = a.store.releaseLease(ctx, a.asked, a.id, a.asked.ifVersion()) // else it ends by itself
+	_ = a.store.releaseLease(ctx, a.asked, a.id, a.asked.ifVersion()) // otherwise it expires
 }
 
 // releaseLease ends the lease with this id, if it is there and the condition holds.
@@ -225,19 +223,19 @@ func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duratio
 	return nil
 }
 
-// describe names the record's lease for an error.
+// describe describes the record's lease for an error.
 func (l leaseRecord) describe() string {
 	switch {
 	case l.epoch == 0:
 		return "not there"
 	case l.released():
-		return fmt.Sprintf("given back, in epoch %d by %s", l.epoch, l.owner)
+		return fmt.Sprintf("released in epoch %d by %s", l.epoch, l.owner)
 	}
-	return fmt.Sprintf("at epoch %d of %s", l.epoch, l.owner)
+	return fmt.Sprintf("held by %[2]s in epoch %[1]d", l.epoch, l.owner)
 }
 
-// Release implements [driver.LeaseStore]. It is written first that the lease is
-// given back, and then let go; a successor may take it between the two.
+// Release implements [driver.LeaseStore]. It first records the release and
+// then ends the lease; another owner may take it between the two.
 func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 	err := l.store.edit(ctx, lease.Group, lease.Partition, func(c partitionBlob) error {
 		if !c.exists || !c.lease.is(lease) {
@@ -268,8 +266,8 @@ func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 	return nil
 }
 
-// remaining is the time until the lease ends: never none while the server says
-// that it lasts, for its times are whole seconds.
+// remaining returns the time until the lease expires. It is positive while the server says that the
+// lease is held, because the server's times are whole seconds.
 func (c *partitionBlob) remaining() time.Duration {
 	if !c.leased || c.lease.released() {
 		return 0

@@ -18,16 +18,16 @@ const (
 // Folders of a group's blobs.
 const (
 	partitionsFolder  = "partitions"
-	deadLettersFolder = "letters" // registers
+	deadLettersFolder = "letters" // indexes
 	bodiesFolder      = "bodies"
 )
 
-// folder is the name that the blobs of one kind begin with.
+// folder returns the prefix of the names of the blobs of one kind.
 func (s *Store) folder(group driver.Group, kind string) (string, error) {
 	return s.join(group, kind, "")
 }
 
-// name is that of a partition's blob.
+// name returns the name of a partition's blob.
 func (s *Store) name(group driver.Group, partition string) (string, error) {
 	return s.join(group, partitionsFolder, escape(partition))
 }
@@ -46,9 +46,9 @@ func (s *Store) join(group driver.Group, kind string, rest ...string) (string, e
 	return name, nil
 }
 
-// escape makes a text a segment of a blob's name that no other text becomes:
-// letters, digits, "_", "-", "$" and dots within stay; all other bytes become
-// "~" and two hexadecimal digits. Nothing is left "~" alone.
+// escape converts text into a segment of a blob's name, each text into another one. Letters, digits,
+// "_", "-", "$" and dots inside stay; every other byte becomes "~" and two hexadecimal digits. The
+// empty text becomes "~".
 func escape(text string) string {
 	if text == "" {
 		return "~"

@@ -18,13 +18,13 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// partitionBlob is a partition's blob as it was read.
+// partitionBlob is the state of a partition's blob as it was read.
 type partitionBlob struct {
 	record
 	name   string
 	exists bool
 	etag   azcore.ETag
-	leased bool      // there is a lease on it, whoever's
+	leased bool      // there is a lease on it, of any owner
 	now    time.Time // by the server's clock, to the second
 }
 
@@ -50,7 +50,7 @@ func (s *Store) read(ctx context.Context, name string) (partitionBlob, error) {
 	return c, nil
 }
 
-// dateOf is the server's clock in an answer that is an error.
+// dateOf returns the server's time from an error response.
 func dateOf(err error) time.Time {
 	if r, found := errors.AsType[*azcore.ResponseError](err); found && r.RawResponse != nil {
 		if t, err := http.ParseTime(r.RawResponse.Header.Get("Date")); err == nil {
@@ -60,13 +60,13 @@ func dateOf(err error) time.Time {
 	return time.Now().UTC()
 }
 
-// held tells whether a lease in this state keeps others away.
+// held reports whether a lease in this state keeps others away.
 func held(state lease.StateType) bool {
 	return state == lease.StateTypeLeased || state == lease.StateTypeBreaking
 }
 
-// write stores the record, if the blob is still in the version that was read,
-// and under the lease with this id; empty if there is none.
+// write stores the record if the blob still has the version that was read, under the lease with this
+// ID; empty if there is none.
 func (s *Store) write(ctx context.Context, c partitionBlob, id string, r record) error {
 	if !c.exists {
 		return s.create(ctx, c.name, r)
@@ -78,7 +78,7 @@ func (s *Store) write(ctx context.Context, c partitionBlob, id string, r record)
 	return safeError(err)
 }
 
-// create makes a blob that is not there yet.
+// create creates a blob that does not exist yet.
 func (s *Store) create(ctx context.Context, name string, r record) error {
 	anyVersion := azcore.ETagAny
 	_, err := s.client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(nil)), &blockblob.UploadOptions{
@@ -95,13 +95,13 @@ func underLease(id string) *blob.LeaseAccessConditions {
 	return &blob.LeaseAccessConditions{LeaseID: &id}
 }
 
-// maxTries bounds how often an operation begins again because the blob was
-// changed meanwhile: by then something keeps changing it that is not ours.
+// maxTries bounds how often an operation is repeated because the blob was changed meanwhile. After so many
+// times, something other than Sluice keeps changing it.
 const maxTries = 50
 
-// edit reads a partition's blob, decides, and writes, again and again while it
-// is changed meanwhile. try returns errChanged for that, and errLease to see
-// whether that is why the lease was refused.
+// edit reads a partition's blob and calls try, which decides and writes. It repeats both while try
+// returns errChanged, because the blob was changed meanwhile. After errLease it repeats them once if
+// the version is another one, because then a change may be why the lease was refused.
 func (s *Store) edit(ctx context.Context, group driver.Group, partition string, try func(c partitionBlob) error) error {
 	name, err := s.name(group, partition)
 	if err != nil {
@@ -129,5 +129,5 @@ func (s *Store) edit(ctx context.Context, group driver.Group, partition string, 
 			return err
 		}
 	}
-	return fmt.Errorf("blob %s changes all the time, by something other than Sluice", name)
+	return fmt.Errorf("blob %s is changed constantly: make sure that nothing but Sluice writes to it", name)
 }

@@ -8,20 +8,19 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// Ranges are packed as pairs of unsigned varints, in base64: how many events
-// lie between the range and what comes before it (the position, or the range
-// before), and how many it has beyond the first. A range takes two bytes (not
-// quite three characters) if both are below 128. Other stores keep the text of
-// internal/ranges, which a person can read; here room counts: where gaps are of
-// a hundred events, metadata holds twice as many ranges as of that text.
+// Ranges are packed as pairs of unsigned varints, in base64: how many events are between the range
+// and the position or range before it, and how many the range has after its first. A range takes two
+// bytes (less than three characters) if both numbers are below 128. Other stores keep the readable
+// text of internal/ranges. Here space is scarce: with gaps of a hundred events, metadata holds twice
+// as many ranges as in that text.
 
-// packRanges packs the first ranges that fit in so many characters.
+// packRanges packs as many of the first ranges as fit in room characters.
 func packRanges(position int64, ranges []driver.SequenceRange, room int) string {
 	var packed []byte
 	last := position
 	for _, r := range ranges {
 		if r.First <= last || r.Last < r.First {
-			break // not what was promised; what follows cannot be told apart
+			break // out of order, against the contract: the rest cannot be encoded
 		}
 		next := binary.AppendUvarint(packed, uint64(r.First)-uint64(last)-1) // two's complement: also where a difference overflows
 		next = binary.AppendUvarint(next, uint64(r.Last)-uint64(r.First))

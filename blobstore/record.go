@@ -17,7 +17,7 @@ const (
 	maxText     = 512 // of a single text, as written
 )
 
-// record is what the metadata of a partition's blob says.
+// record is the content of the metadata of a partition's blob.
 type record struct {
 	lease      leaseRecord
 	checkpoint *driver.Checkpoint // without group and partition; nil if there is none
@@ -27,7 +27,7 @@ type record struct {
 type leaseRecord struct {
 	owner   string
 	epoch   int64
-	seconds int64     // that it was asked for; 0 once it was given back
+	seconds int64     // its length; 0 after the release
 	renewed time.Time // by the server's clock, to the second
 }
 
@@ -37,7 +37,7 @@ func (l leaseRecord) is(lease driver.Lease) bool {
 
 func (l leaseRecord) released() bool { return l.seconds == 0 }
 
-// later tells whether the lease in the record came after this one.
+// later reports whether the lease in the record is a later one.
 func (l leaseRecord) later(lease driver.Lease) bool {
 	return l.epoch > lease.Epoch || l.epoch == lease.Epoch && l.owner != lease.Owner
 }
@@ -165,7 +165,7 @@ func decode(m map[string]*string) (record, error) {
 	return r, f.err
 }
 
-// fits refuses names that metadata has no room for.
+// fits returns an error if a name is too long for the metadata.
 func fits(what, text string) error {
 	if n := len(url.PathEscape(text)); n > maxText {
 		return fmt.Errorf("%s takes %d bytes, and a blob's metadata has room for %d: %w", what, n, maxText, driver.ErrRefused)

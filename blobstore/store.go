@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// Config holds what has a default. The zero value is ready to use.
+// Config has the settings of a store. The zero value is ready to use.
 type Config struct {
 	// ConnectionString is the storage account's, with its key or a shared
 	// access signature; "UseDevelopmentStorage=true" is Azurite on this
 	// machine. Default: none.
 	ConnectionString string
-	// Credential asks Entra ID for tokens; who it stands for needs the role
-	// Storage Blob Data Contributor on the container. Default: none.
+	// Credential gets tokens from Entra ID; its identity needs the role Storage
+	// Blob Data Contributor on the container. Default: none.
 	Credential azcore.TokenCredential
 	// Prefix comes before all blob names, as it is; "sluice/" makes it a
 	// folder. Default: none.
@@ -44,7 +44,7 @@ var (
 )
 
 // Open connects to a container as [Connect] does, and creates it if it is
-// missing. The context is that of the opening only. There is nothing to close.
+// missing. The context is for opening only. There is nothing to close.
 func Open(ctx context.Context, where string, cfg *Config) (*Store, error) {
 	client, err := Connect(where, cfg)
 	if err != nil {
@@ -53,8 +53,7 @@ func Open(ctx context.Context, where string, cfg *Config) (*Store, error) {
 	return New(ctx, client, cfg)
 }
 
-// New is [Open] over a client that the caller has made. Of cfg, which may be
-// nil, Prefix alone counts.
+// New is [Open] with a client that the caller has made. Of cfg, which may be nil, it uses Prefix only.
 func New(ctx context.Context, client *container.Client, cfg *Config) (*Store, error) {
 	s := &Store{client: client}
 	if cfg != nil {
@@ -69,7 +68,7 @@ func New(ctx context.Context, client *container.Client, cfg *Config) (*Store, er
 	return s, nil
 }
 
-// prepare sees that the container is there and may be listed.
+// prepare checks that the container can be listed, and creates it if it is missing.
 func (s *Store) prepare(ctx context.Context) error {
 	for created := false; ; created = true {
 		one := int32(1)
@@ -83,17 +82,17 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 }
 
-// Leases gives the lease store over the same blobs.
+// Leases returns the lease store over the same blobs.
 func (s *Store) Leases() *Leases { return &Leases{store: s} }
 
-// blobLocks lets the operations of this process on one blob follow each other, so
-// that they don't make each other start again.
+// blobLocks serialises the operations of this process on each blob, so that they do not make each
+// other start again.
 type blobLocks struct {
 	mu   sync.Mutex
 	busy map[string]chan struct{}
 }
 
-// take waits for the blob's turn; done ends it.
+// take waits for the lock of a blob; done releases it.
 func (t *blobLocks) take(ctx context.Context, name string) (done func(), err error) {
 	t.mu.Lock()
 	if t.busy == nil {

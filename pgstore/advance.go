@@ -8,8 +8,7 @@ import (
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
-// doneRanges is how many ranges of what is done behind a position are kept:
-// some 100 KB, written again with every advance.
+// doneRanges is how many ranges after a position are kept: about 100 KB, which every Advance writes.
 const doneRanges = 10_000
 
 const advanceSQL = `
@@ -22,7 +21,7 @@ SET sequence_number = $7, event_offset = $8, done = $9, done_epoch = epoch, upda
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number <= $7`
 
 // Advance implements [driver.CheckpointStore], in one round trip. It keeps the
-// first 10,000 of the ranges that are done.
+// first 10,000 ranges.
 func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
 	err := s.advance(ctx, lease, to, done)
 	if err != nil {

@@ -23,7 +23,7 @@ RETURNING ` + checkpointColumns
 const checkpointColumns = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at,
   CASE WHEN done_epoch = epoch THEN done ELSE '' END`
 
-// checkpoint is a row in the making.
+// checkpoint is the destination of a row of sluice_checkpoints.
 type checkpoint struct {
 	driver.Checkpoint
 	done string
@@ -37,16 +37,15 @@ func (c *checkpoint) columns() []any {
 	}
 }
 
-// value is what the columns say.
+// value returns the checkpoint that was scanned.
 func (c *checkpoint) value() (p driver.Checkpoint, err error) {
 	c.Done, err = ranges.Decode(c.Position.Sequence, c.done)
 	return c.Checkpoint, err
 }
 
-// Claim implements [driver.TxStore] and [driver.CheckpointStore]. The checkpoint is claimed by one
-// statement, which waits for the row. A transaction that holds the row for
-// longer than [Config.LockTimeout] is ended, unless its owner has the better
-// right to it.
+// Claim implements [driver.TxStore] and [driver.CheckpointStore]. One statement
+// claims the checkpoint and waits for its row. If a transaction holds the row for longer than
+// [Config.LockTimeout], its session is terminated, unless the checkpoint belongs to a later claim.
 func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
 	c := checkpoint{Checkpoint: driver.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
 	args := append(leaseArgs(lease), clean(incarnation), driver.Unset.Sequence)
@@ -74,8 +73,8 @@ SET owner = '', epoch = c.epoch + 1, incarnation = excluded.incarnation, sequenc
     claims = 0, trial_sequence = 0, trial_attempts = 0, trial_error = '', done = '', updated_at = clock_timestamp()
 RETURNING epoch`
 
-// Reset implements [driver.TxStore] and [driver.CheckpointStore]. The new epoch has no owner: no lease is
-// of that epoch. A transaction in progress on the checkpoint is ended as by
+// Reset implements [driver.TxStore] and [driver.CheckpointStore]. The new epoch has no
+// owner: no lease has that epoch. A transaction in progress on the checkpoint is ended as by
 // [Store.Claim].
 func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
 	var epoch int64
@@ -90,14 +89,14 @@ const currentSQL = `
 SELECT owner, epoch, sequence_number FROM @sluice_checkpoints
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
 
-// current reads who has the checkpoint, and where it stands.
+// current reads owner, epoch and position of the checkpoint.
 func (s *Store) current(ctx context.Context, conn *pgx.Conn, lease driver.Lease) (w driver.Checkpoint, err error) {
 	g := lease.Group
 	err = conn.QueryRow(ctx, s.sql.of(currentSQL), g.Namespace, g.Topic, g.Name, lease.Partition).Scan(&w.Owner, &w.Epoch, &w.Position.Sequence)
 	return w, err
 }
 
-// refused is the error of a claim that changed no row.
+// refused returns the error of a claim that changed no row.
 func (s *Store) refused(ctx context.Context, lease driver.Lease) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
@@ -111,9 +110,8 @@ func (s *Store) refused(ctx context.Context, lease driver.Lease) error {
 	return &driver.FencedError{Partition: lease.Partition, Epoch: w.Epoch, Owner: w.Owner}
 }
 
-// fenced says why a checkpoint was not as expected. The answer is
-// [driver.ErrFenced] in any case; what it reads is for the user, and so are the
-// words for what was expected.
+// fenced returns the error for a checkpoint that was not as expected: always a [driver.ErrFenced]. It
+// reads the checkpoint only to say more, as expected does.
 func (s *Store) fenced(ctx context.Context, conn *pgx.Conn, lease driver.Lease, expected string) error {
 	w, err := s.current(ctx, conn, lease)
 	switch {
@@ -127,7 +125,7 @@ func (s *Store) fenced(ctx context.Context, conn *pgx.Conn, lease driver.Lease, 
 	return fmt.Errorf("partition %s: its checkpoint is at %v, %s: %w", lease.Partition, w.Position, expected, driver.ErrFenced)
 }
 
-// notAt is what a step expects.
+// notAt is what fenced says of a step's position.
 func notAt(p driver.Position) string { return "not at " + p.String() }
 
 const recordSQL = `
@@ -138,7 +136,7 @@ WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 A
 func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, trial driver.AttemptRecord) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
-		return fmt.Errorf("record trial: %w", err)
+		return fmt.Errorf("record attempts of partition %s: %w", lease.Partition, err)
 	}
 	defer conn.Release()
 	args := append(leaseArgs(lease), at.Sequence, trial.Sequence, trial.Attempts, clean(trial.Error))
@@ -147,7 +145,7 @@ func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver
 		err = s.fenced(ctx, conn.Conn(), lease, notAt(at))
 	}
 	if err != nil {
-		return fmt.Errorf("record trial: %w", err)
+		return fmt.Errorf("record attempts of partition %s: %w", lease.Partition, err)
 	}
 	return nil
 }

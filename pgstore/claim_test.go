@@ -222,7 +222,7 @@ func TestLeaseAbove(t *testing.T) {
 }
 
 // Handlers that use up the connections of the steps don't keep leases from
-// being renewed, nor a step that is fenced off from saying so.
+// being renewed, nor a step that is fenced from saying so.
 func TestConnectionsUsedUp(t *testing.T) {
 	s := open(t, pgtest.Database(t), &pgstore.Config{MaxConns: 1})
 	l, err := s.Leases().Acquire(t.Context(), group, "0", "a", time.Minute, 0)

@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// cleanUpWithin bounds what is done after a failure, which also runs when the
-// step's context has ended. If it takes longer the connection is closed.
+// cleanUpWithin bounds the work after a failure, which runs even if the step's context has ended. If
+// it takes longer the connection is closed.
 const cleanUpWithin = 5 * time.Second
 
 const limitsSQL = `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`
 
-// moveSQL is the fence: it changes one row, or the step must not go on.
+// moveSQL is the fence: if it does not change exactly one row, the step ends.
 const moveSQL = `
 UPDATE @sluice_checkpoints
 SET sequence_number = $8, event_offset = $9, updated_at = clock_timestamp(),
@@ -46,9 +46,8 @@ type step struct {
 	xid   string // of the transaction
 }
 
-// Commit implements [driver.TxStore]. What the handler gets is a real
-// transaction that only Commit can end; nested ones are savepoints. If the
-// handler panics its writes are undone.
+// Commit implements [driver.TxStore]. The handler gets a real transaction, which only Commit can end;
+// nested transactions are savepoints. If the handler panics its writes are rolled back.
 func (s *Store) Commit(ctx context.Context, todo driver.Step, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
@@ -69,8 +68,7 @@ func (s *Store) Commit(ctx context.Context, todo driver.Step, fn func(ctx contex
 }
 
 // begin opens the transaction and moves the checkpoint, in one round trip. It
-// waits for the answer, so that a COMMIT is never on its way before the row's
-// lock is held.
+// waits for the answer, so that no COMMIT is sent before the row's lock is held.
 func (st *step) begin(ctx context.Context) error {
 	cfg := st.store.cfg
 	var b pgx.Batch
@@ -103,8 +101,8 @@ func (st *step) begin(ctx context.Context) error {
 	return st.store.fenced(ctx, st.conn, st.Lease, notAt(st.From))
 }
 
-// handle runs the handler and judges what came of it. It returns nil if the
-// transaction can be committed; else it has been rolled back.
+// handle runs the handler. It returns nil if the transaction can be committed; otherwise it has been
+// rolled back.
 func (st *step) handle(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
 	w := &watch{}
 	err := func() error {
@@ -148,10 +146,10 @@ func (st *step) undo(ctx context.Context, w *watch, err error) error {
 	return &driver.HandlerError{Err: err}
 }
 
-var errDropped = errors.New("the handler dropped an error of PostgreSQL, which has given the transaction up")
+var errDropped = errors.New("the handler ignored an error of PostgreSQL, which has aborted the transaction: return the error, or use a savepoint")
 
-// outage keeps the text alone of what a handler returned: whatever that error
-// is elsewhere, here it is the database's.
+// outage keeps only the text of what a handler returned: the failure is the database's, whatever that
+// error means elsewhere.
 func outage(what string, err error) error {
 	if err == nil {
 		return errors.New(what)
@@ -159,7 +157,7 @@ func outage(what string, err error) error {
 	return fmt.Errorf("%s: %v", what, err)
 }
 
-// rollback leaves the connection fit for use, or closed.
+// rollback leaves the connection usable, or closed.
 func (st *step) rollback(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpWithin)
 	defer cancel()
@@ -167,8 +165,8 @@ func (st *step) rollback(ctx context.Context) error {
 }
 
 // undone returns nil if the transaction that moved the checkpoint was rolled
-// back. If it was committed, the handler did that, by SQL that went unnoticed:
-// whatever it executed after that is beyond help.
+// back. If it was committed, the handler did that, by SQL that was not recognised:
+// what it executed after that cannot be rolled back.
 func (st *step) undone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpWithin)
 	defer cancel()
@@ -178,13 +176,13 @@ func (st *step) undone(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("roll back: %w", err)
 	case status == "committed":
-		return fmt.Errorf("%w: the handler has committed, checkpoint and all: %w", driver.ErrUnknown, errCommit)
+		return fmt.Errorf("%w: the handler has committed the transaction with the checkpoint: %w", driver.ErrUnknown, errCommit)
 	}
 	return nil
 }
 
-// commit stores the dead letters and chain ids and commits: in one round trip, unless dead
-// letters on retry are to be settled, which have to be counted first.
+// commit stores the dead letters and causation IDs and commits: in one round trip, unless redrives
+// are to be settled, whose rows must be counted first.
 func (st *step) commit(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -219,15 +217,14 @@ func (st *step) commit(ctx context.Context) error {
 		default:
 			br.Close()
 			st.rollback(ctx)
-			return fmt.Errorf("store dead letters and chain ids: %w", err)
+			return fmt.Errorf("store dead letters and causation IDs: %w", err)
 		}
 	}
 	return st.committed(br.Exec())
 }
 
-// settle sends the batch that stores dead letters, together with the removal
-// of those that the handler has applied and the return of those that have
-// failed again: each exactly one row that is on retry.
+// settle sends the batch that stores dead letters, removes those that the handler has redriven and
+// updates those that have failed again: each exactly one row that is marked for redrive.
 func (st *step) settle(ctx context.Context, b *pgx.Batch) error {
 	letters := b.Len()
 	for _, id := range st.Redriven {
@@ -253,7 +250,7 @@ func (st *step) settle(ctx context.Context, b *pgx.Batch) error {
 	case err != nil:
 		return fmt.Errorf("store and settle dead letters: %w", err)
 	case gone:
-		return fmt.Errorf("partition %s: a dead letter is not there for a retry any more: %w", st.Lease.Partition, driver.ErrFenced)
+		return fmt.Errorf("partition %s: a dead letter is no longer marked for redrive: %w", st.Lease.Partition, driver.ErrFenced)
 	}
 	return nil
 }

@@ -25,8 +25,8 @@ const oldestServer = 13
 // connectTimeout bounds an attempt to connect where the URL does not.
 const connectTimeout = 10 * time.Second
 
-// parse makes a pool's configuration of a URL. Both ends are told to notice
-// within the lease's length that the other has gone.
+// parse makes a pool's configuration from a URL. Client and server are set to detect within the
+// lease's length that the other is gone.
 func parse(url string, cfg Config) (*pgxpool.Config, error) {
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -62,9 +62,8 @@ type parseError struct{ reason string }
 
 func (e *parseError) Error() string { return "PostgreSQL URL: " + e.reason }
 
-// parseReason says what is wrong with a URL, if that can be said without
-// telling a part of its password: in a URL whose parts cannot be told apart,
-// anything may be one.
+// parseReason says what is wrong with a URL, if that is possible without revealing a part of its
+// password. In a URL that cannot be split into its parts, any text may be one.
 func parseReason(url string, err error) string {
 	const form = "cannot be read: write postgres://user:password@host:5432/database, with %-encoding for special characters in the password"
 	u, uerr := neturl.Parse(url)
@@ -92,8 +91,8 @@ var lineBreaks = regexp.MustCompile(`[ \t]*[\r\n]+[ \t]*`)
 
 func oneLine(s string) string { return lineBreaks.ReplaceAllString(strings.TrimSpace(s), "; ") }
 
-// acquire takes a connection out of a pool. Its errors are one line that names
-// host, port, database, user and cause.
+// acquire takes a connection from a pool. Its errors are one line that names host, port, database,
+// user and cause.
 func acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 	conn, err := pool.Acquire(ctx)
 	var failed *pgconn.ConnectError
@@ -134,7 +133,7 @@ type connectError struct {
 func (e *connectError) Error() string { return e.text }
 func (e *connectError) Unwrap() error { return e.err }
 
-// cause is the heart of a failed attempt.
+// cause returns what a failed attempt to connect comes down to.
 func cause(failed *pgconn.ConnectError) string {
 	var refused *pgconn.PgError
 	var resolve *net.DNSError
@@ -152,7 +151,7 @@ func cause(failed *pgconn.ConnectError) string {
 	return oneLine(failed.Unwrap().Error())
 }
 
-// check refuses servers that cannot do what is asked of them later.
+// check refuses servers that lack what the store needs.
 func check(conn *pgx.Conn) error {
 	version := conn.PgConn().ParameterStatus("server_version")
 	digits, _, _ := strings.Cut(version, ".")

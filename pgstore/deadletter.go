@@ -19,16 +19,15 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, coalesce($9, clock_timestamp()), $10, $1
 ON CONFLICT (namespace, topic, consumer_group, incarnation, partition, sequence_number) DO UPDATE
 SET failed_at = excluded.failed_at, error = excluded.error, attempts = excluded.attempts, status = excluded.status, next_attempt = excluded.next_attempt`
 
-// park queues the storing of a dead letter. One of the same identity keeps its
-// id and its event.
+// park queues the INSERT of a dead letter. One of the same identity keeps its ID and its event.
 func (s *Store) park(b *pgx.Batch, group driver.Group, partition string, d *driver.DeadLetter) {
 	e := &d.Event
 	var body []byte
 	var properties *string
 	hasBody := d.HasBody
 	if hasBody {
-		// Properties that cannot be written down make a pointer of it: better
-		// an event read from the log again than one without its properties.
+		// If the properties cannot be encoded, neither they nor the body are
+		// stored: a redrive then reads the whole event from the log again.
 		text, err := property.Encode(e.Properties)
 		if hasBody = err == nil; hasBody {
 			body = append([]byte{}, e.Body...) // not null
@@ -51,13 +50,13 @@ func timeOrNull(t time.Time) *time.Time {
 	return &t
 }
 
-// whereRedrive selects one dead letter of a lease's partition that is on retry.
+// whereRedrive selects one dead letter of a lease's partition that is marked for redrive.
 const whereRedrive = `
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND id = $5 AND status = 'retry'`
 
 const removeSQL = `DELETE FROM @sluice_dead_letters` + whereRedrive
 
-// remove queues the removal of a dead letter whose retry was applied.
+// remove queues the removal of a dead letter whose redrive succeeded.
 func (s *Store) remove(b *pgx.Batch, lease driver.Lease, id int64) {
 	g := lease.Group
 	b.Queue(s.sql.of(removeSQL), g.Namespace, g.Topic, g.Name, lease.Partition, id)
@@ -67,14 +66,14 @@ const failedRedriveSQL = `
 UPDATE @sluice_dead_letters
 SET failed_at = coalesce($6, clock_timestamp()), error = $7, attempts = $8, status = $9, next_attempt = $10` + whereRedrive
 
-// updateFailedRedrive queues the return of a dead letter whose retry has failed.
+// updateFailedRedrive queues the update of a dead letter whose redrive has failed.
 func (s *Store) updateFailedRedrive(b *pgx.Batch, lease driver.Lease, d *driver.DeadLetter) {
 	g := lease.Group
 	b.Queue(s.sql.of(failedRedriveSQL), g.Namespace, g.Topic, g.Name, lease.Partition, d.ID,
 		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d))
 }
 
-// nextAttempt is the time of the next attempt, null unless there is to be one.
+// nextAttempt returns the time of the next attempt, nil if there is none.
 func nextAttempt(d *driver.DeadLetter) *time.Time {
 	if d.Status != driver.StatusRedrive {
 		return nil
@@ -127,7 +126,7 @@ ORDER BY sequence_number, id LIMIT $5`
 func (s *Store) Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
 	list, err := s.query(ctx, group, dueSQL, group.Namespace, group.Topic, group.Name, partition, max(limit, 0))
 	if err != nil {
-		return nil, fmt.Errorf("look for due dead letters of partition %s: %w", partition, err)
+		return nil, fmt.Errorf("read dead letters to redrive of partition %s: %w", partition, err)
 	}
 	return list, nil
 }
@@ -174,7 +173,7 @@ func (s *Store) query(ctx context.Context, group driver.Group, sql string, args 
 func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter, at time.Time) (int64, error) {
 	n, err := s.mark(ctx, group, filter, `status = 'retry', next_attempt = coalesce($1::timestamptz, clock_timestamp())`, timeOrNull(at))
 	if err != nil {
-		return 0, fmt.Errorf("retry dead letters: %w", err)
+		return 0, fmt.Errorf("redrive dead letters: %w", err)
 	}
 	return n, nil
 }
@@ -188,9 +187,8 @@ func (s *Store) Discard(ctx context.Context, group driver.Group, filter driver.D
 	return n, nil
 }
 
-// mark changes the selected dead letters, locked in order so that two commands
-// don't end in a deadlock. One whose retry is just being committed is gone when
-// its row's turn comes.
+// mark changes the selected dead letters. It locks them in order, so that two commands cannot
+// deadlock. A dead letter whose redrive commits meanwhile is gone when its row is reached.
 func (s *Store) mark(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter, set string, args ...any) (int64, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
@@ -203,7 +201,7 @@ func (s *Store) mark(ctx context.Context, group driver.Group, filter driver.Dead
 	return tag.RowsAffected(), err
 }
 
-// conditions are a WHERE clause in the making.
+// conditions builds a WHERE clause.
 type conditions struct {
 	terms []string
 	args  []any
@@ -217,7 +215,7 @@ func (c *conditions) and(term string, arg any) {
 
 func (c *conditions) where() string { return ` WHERE ` + strings.Join(c.terms, ` AND `) }
 
-// ordered is the clause with order and limit; a limit of 0 means none.
+// ordered returns the clause with order and limit; a limit of 0 means none.
 func (c *conditions) ordered(limit int) string {
 	if limit <= 0 {
 		return c.where() + ` ORDER BY id`
@@ -226,7 +224,7 @@ func (c *conditions) ordered(limit int) string {
 	return c.where() + fmt.Sprintf(` ORDER BY id LIMIT $%d`, len(c.args))
 }
 
-// selection selects dead letters of a group. Its arguments come behind args.
+// selection selects dead letters of a group. Its arguments come after args.
 func selection(group driver.Group, f driver.DeadLetterFilter, args ...any) *conditions {
 	c := &conditions{args: args}
 	c.and(`namespace = ?`, group.Namespace)

@@ -11,8 +11,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// parkBytes is how much is sent at a time: it is in memory once more until it
-// is.
+// parkBytes bounds how much is sent at a time: until it is sent, it is in memory twice.
 const parkBytes = 8 << 20
 
 // Park implements [driver.DeadLetterQueue], in one transaction, and in one round
@@ -21,7 +20,7 @@ func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 	if len(letters) == 0 {
 		return ctx.Err()
 	}
-	// In one order, so that two who park the same don't end in a deadlock.
+	// In one order, so that two calls that park the same cannot deadlock.
 	sorted := make([]*driver.DeadLetter, len(letters))
 	for i := range letters {
 		sorted[i] = &letters[i]
@@ -53,9 +52,9 @@ func byIdentity(a, b *driver.DeadLetter) int {
 	)
 }
 
-// batch runs statements in one transaction, sent when all of them are queued
-// or at a flush. They don't wait for long for what another session holds,
-// which may be one of before that was cut off and isn't noticed yet.
+// batch runs statements in one transaction, sent when all are queued or at a flush. They wait only
+// for [Config.LockTimeout] for rows that another session holds: it may be an earlier one whose loss
+// the server has not detected yet.
 func (s *Store) batch(ctx context.Context, queue func(b *pgx.Batch, flush func() error) error) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 const (
 	ofSeen    = ` WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
 	expireSQL = `DELETE FROM @sluice_seen` + ofSeen + ` AND seen_at < $5`
-	// forgetSQL removes what lies beyond the step as well: a binary that knows
-	// version 2 may have set the checkpoint back.
+	// forgetSQL also removes what is after the step: a binary that knows only
+	// version 2 of the schema may have moved the checkpoint back.
 	forgetSQL = `
 DELETE FROM @sluice_seen USING unnest($5::text[], $6::bigint[]) AS forgotten (of, up_to)` + ofSeen + ` AND origin = of AND (top <= up_to OR step >= $7)`
 	seeSQL = `
@@ -28,8 +28,8 @@ SET epoch = excluded.epoch, low = excluded.low, top = excluded.top, seen_at = ex
 AND step <= (SELECT sequence_number FROM @sluice_checkpoints` + ofSeen + `) ORDER BY step`
 )
 
-// storeDedup queues what stores what a step has seen, and removes what that lets
-// forget: three statements at most, however many origins there are.
+// storeDedup queues the statements that store a step's deduplication state and remove what it
+// replaces: three at most, however many origins there are.
 func (st *step) storeDedup(b *pgx.Batch) {
 	n := len(st.Dedup)
 	if n == 0 && len(st.DedupForgotten) == 0 {
@@ -58,7 +58,7 @@ func (st *step) storeDedup(b *pgx.Batch) {
 func (s *Store) ReadDedup(ctx context.Context, group driver.Group, partition string) ([]driver.DedupState, error) {
 	list, err := s.seen(ctx, group, partition)
 	if err != nil {
-		return nil, fmt.Errorf("read chain ids of partition %s: %w", partition, err)
+		return nil, fmt.Errorf("read causation IDs of partition %s: %w", partition, err)
 	}
 	return list, nil
 }

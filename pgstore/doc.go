@@ -2,48 +2,40 @@
 // or later, in the database that the handler writes to.
 //
 //	store, err := pgstore.Open(ctx, os.Getenv("DATABASE_URL"), nil)
-//	consumer, err := sluice.New(source, store.Leases(), sluice.Transactional(store, handler), sluice.AllPartitions, nil)
+//	consumer, err := sluice.New(source, store.Leases(), sluice.Transactional(store, handler), nil)
 //
-// A handler gets a [pgx.Tx], which sqlc's queries, River's InsertTx and the
-// like take as it is; [Insert] writes many rows by COPY. It cannot commit: that
-// is the store's part.
+// A handler gets a [pgx.Tx], which sqlc's queries, River's InsertTx and similar accept as it is.
+// [Insert] writes many rows by COPY. The handler cannot commit: the store does.
 //
 // # A step
 //
-// [Store.Commit] takes two round trips besides the handler's own: BEGIN with
-// the UPDATE of the checkpoint, which is the fence and locks the row; and the
-// dead letters with COMMIT. COMMIT is never sent before the server has answered
-// the UPDATE: so whatever can still commit holds the row's lock, and a
-// [Store.Claim], which needs that lock, knows the truth once it has it.
+// [Store.Commit] takes two round trips besides the handler's own: BEGIN with the UPDATE of the
+// checkpoint, which is the fence and locks the row; and the dead letters with COMMIT. COMMIT is never
+// sent before the server has answered the UPDATE. Therefore every transaction that can still commit
+// holds the row's lock, and a [Store.Claim], which needs that lock, reads the final state.
 //
-// Transactions run at READ COMMITTED, whatever the role's default is, because
-// there the fence sees the newest row after having waited for it. A handler
-// that needs more locks rows (SELECT … FOR UPDATE). What it sets, it sets with
-// SET LOCAL: what is set for the session stays with the connection.
+// Transactions run at READ COMMITTED, whatever the role's default is, because there the fence sees
+// the newest row after it has waited for it. A handler that needs more locks rows (SELECT … FOR
+// UPDATE). It must use SET LOCAL for settings: a plain SET stays with the connection.
 //
 // # Without a transaction
 //
-// For [sluice.AtLeastOnce] the same store keeps checkpoints and dead letters
-// that are written apart from the events' effects. [Store.Advance] is one
-// statement, fenced by owner, epoch and position; [Store.Park] stores any
-// number of dead letters in one transaction, and the two belong together: what
-// an advance passes is parked before. A group may change from one kind of
-// delivery to the other.
+// For sluice.AtLeastOnce the same store keeps checkpoints and dead letters, which are written apart
+// from the events' effects. [Store.Advance] is one statement, fenced by owner, epoch and position;
+// [Store.Park] stores any number of dead letters in one transaction, before an Advance passes their
+// events. A group may change from one delivery to the other.
 //
-// # Owners that hang
+// # Paused owners
 //
-// An owner that was paused or cut off inside a transaction holds the row. A
-// Claim waits for [Config.LockTimeout] and then ends that session
-// (pg_terminate_backend), which a role may do to its own sessions. Sessions
-// that idle in a step's transaction for longer than [Config.LeaseFor] are ended
-// by the server itself.
+// An owner that is paused or disconnected inside a transaction holds the row. A Claim waits for
+// [Config.LockTimeout] and then terminates that session (pg_terminate_backend), which a role may do
+// to its own sessions. The server itself terminates sessions that idle in a step's transaction for
+// longer than [Config.LeaseFor].
 //
 // # Poolers
 //
-// Nothing depends on the session, so a pooler in transaction mode may stand
-// between. PgBouncer needs max_prepared_statements, or
-// default_query_exec_mode=exec in the URL; and it refuses the TCP settings that
-// [Open] asks for, unless its ignore_startup_parameters names
-// tcp_keepalives_idle, tcp_keepalives_interval, tcp_keepalives_count and
-// tcp_user_timeout. [New] takes a pool without them.
+// Nothing depends on the session, so a pooler in transaction mode may be between store and server.
+// PgBouncer needs max_prepared_statements, or default_query_exec_mode=exec in the URL. It refuses the
+// TCP settings that [Open] asks for unless its ignore_startup_parameters names tcp_keepalives_idle,
+// tcp_keepalives_interval, tcp_keepalives_count and tcp_user_timeout. [New] takes a pool without them.
 package pgstore

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// unavailable tells whether an error is about the database's state and not
-// about what was asked of it: the same may succeed later.
+// unavailable reports whether an error is about the state of the database and not
+// about the statement: the same statement may succeed later.
 func unavailable(err error) bool {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
@@ -35,7 +35,7 @@ func unavailable(err error) bool {
 	return false
 }
 
-// encodingFailed tells whether a COPY was cancelled by its client, which pgx
+// encodingFailed reports whether a COPY was cancelled by its client, which pgx
 // does with a row that it cannot encode.
 func encodingFailed(e *pgconn.PgError) bool {
 	return e.Code == "57014" && e.Routine == "CopyGetData"
@@ -43,11 +43,9 @@ func encodingFailed(e *pgconn.PgError) bool {
 
 func class(e *pgconn.PgError) string { return e.Code[:min(2, len(e.Code))] }
 
-// uncertain tells whether, after err instead of the answer to a COMMIT that
-// was sent, the transaction may have been committed. An error of the server
-// says that it was not. But a session's end may come after the commit, and
-// where a pooler stands between, the error may be the pooler's, about a server
-// that it has lost.
+// uncertain reports whether the transaction may have been committed although err came instead of the
+// answer to its COMMIT. An error of the server says that it was not. But a session may end after the
+// commit, and with a pooler the error may be the pooler's, about a server that it has lost.
 func uncertain(err error) bool {
 	var unsent pgx.ErrPreprocessingBatch
 	if errors.As(err, &unsent) || pgconn.SafeToRetry(err) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// What stands here is left out by -tags sluice_unfenced. Such a build must not
+// The fence is left out by -tags sluice_unfenced. Such a build must not
 // be used; cmd/sluice/internal/proof/attack makes one, to see that it finds the duplicates.
 
 // fence restricts a step to a checkpoint that is still its lease's and stands

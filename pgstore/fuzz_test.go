@@ -43,7 +43,7 @@ func FuzzURL(f *testing.F) {
 	})
 }
 
-// holdsPassword tells whether a text stands where a URL has its password, or where it
+// holdsPassword reports whether a text stands where a URL has its password, or where it
 // may have been meant to be.
 func holdsPassword(given, text string) bool {
 	u, err := url.Parse(given)

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// RowError is an error of [Insert] that tells which row was refused. A handler
-// with one row for each event can make a [sluice.EventError] of it, which
-// spares the search for the event.
+// RowError is an error of [Insert] that names the row that was refused. A handler with one row for
+// each event can convert it to a [sluice.EventError], which saves the engine the search for the
+// event.
 type RowError struct {
 	Row int // index in rows
 	Err error
@@ -24,13 +24,13 @@ type RowError struct {
 
 func (e *RowError) Error() string { return fmt.Sprintf("row %d: %v", e.Row, e.Err) }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *RowError) Unwrap() error { return e.Err }
 
 // Insert writes rows to a table by COPY, the fastest way in. The table is a
 // name, or schema.name; each row has a value for each column, in order. It is
-// all or nothing, as any statement. If a row is to blame, as far as PostgreSQL
-// says so, the error is a [*RowError].
+// all or nothing, as any statement. If PostgreSQL names the row that failed,
+// the error is a [*RowError].
 func Insert(ctx context.Context, tx pgx.Tx, table string, columns []string, rows [][]any) error {
 	return InsertFunc(ctx, tx, table, columns, len(rows), func(i int) ([]any, error) { return rows[i], nil })
 }
@@ -57,7 +57,7 @@ func InsertFunc(ctx context.Context, tx pgx.Tx, table string, columns []string, 
 	return fmt.Errorf("insert into %s: %w", table, err)
 }
 
-// rowSource hands rows to pgx, and knows which one was handed out last.
+// rowSource passes rows to pgx and records which one was the last.
 type rowSource struct {
 	row func(i int) ([]any, error)
 	n   int
@@ -65,8 +65,8 @@ type rowSource struct {
 	err error // of row
 }
 
-// errNoRow is what PostgreSQL is told instead of row's error: it ends the
-// session of a client whose reason takes more than 10,000 bytes.
+// errNoRow is sent to PostgreSQL instead of row's error: the server ends the session of a client whose
+// reason is longer than 10,000 bytes.
 var errNoRow = errors.New("the client has no row")
 
 func (s *rowSource) Next() bool { s.at++; return s.at < s.n }

@@ -21,8 +21,7 @@ type Leases struct {
 
 var _ driver.LeaseStore = (*Leases)(nil)
 
-// released is when a lease that was given back expires: never a moment that a
-// clock set back could return to.
+// released is the expiry of a released lease: a time that no clock that is set back returns to.
 const released = `'epoch'::timestamptz`
 
 const acquireSQL = `
@@ -60,7 +59,7 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 		return driver.Lease{}, fmt.Errorf("read holder of partition %s: %w", partition, err)
 	}
 	left := time.Duration(seconds * float64(time.Second)).Round(time.Millisecond)
-	return driver.Lease{}, fmt.Errorf("partition %s, by %s for another %v: %w", partition, holder, max(left, 0), driver.ErrHeld)
+	return driver.Lease{}, fmt.Errorf("partition %s, held by %s for another %v: %w", partition, holder, max(left, 0), driver.ErrHeld)
 }
 
 const renewSQL = `
@@ -92,7 +91,7 @@ func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 	return nil
 }
 
-// exec runs a statement about one lease and tells whether it changed its row.
+// exec runs a statement about one lease and reports whether it changed its row.
 func (l *Leases) exec(ctx context.Context, sql string, lease driver.Lease, args ...any) (bool, error) {
 	conn, err := acquire(ctx, l.pool)
 	if err != nil {

@@ -62,8 +62,7 @@ func finish(br pgx.BatchResults, skip int, dest []any) (tag pgconn.CommandTag, e
 	return tag, none
 }
 
-// milliseconds is d as PostgreSQL's settings take it: at least 1, since 0
-// means without end.
+// milliseconds formats d for PostgreSQL's settings: at least 1, because 0 means without limit.
 func milliseconds(d time.Duration) string {
 	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
 }

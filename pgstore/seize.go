@@ -17,13 +17,13 @@ const (
 	// seizeWithin bounds the wait for a checkpoint's row while the sessions
 	// before it are being ended, in lock timeouts.
 	seizeWithin = 10
-	// seizeEvery is the time between two looks at who is in the way.
+	// seizeEvery is the time between two queries for the blocking sessions.
 	seizeEvery = 50 * time.Millisecond
 )
 
-// seize runs a statement on a checkpoint's row: patiently at first, then by
-// ending the sessions that hold the row. With a lease, it gives way to a rival
-// that has a better right to the checkpoint.
+// seize runs a statement on a checkpoint's row. It waits for the lock timeout first, and then
+// terminates the sessions that hold the row. With a lease, it fails instead if the checkpoint belongs
+// to a later claim.
 func (s *Store) seize(ctx context.Context, lease *driver.Lease, sql string, args []any, dest ...any) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Store) forcibly(ctx context.Context, conn *pgx.Conn, sql string, args, 
 // them.
 const blockersSQL = `SELECT pid, coalesce(usename, '') FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids($1))`
 
-// endBlockers ends the sessions that pid waits for, again and again until ctx
+// endBlockers ends the sessions that pid waits for, repeatedly until ctx
 // ends. It returns why it could not end one, nil if none resisted.
 func endBlockers(ctx context.Context, pool *pgxpool.Pool, pid int32) (refusal error) {
 	tick := time.NewTicker(seizeEvery)

@@ -8,8 +8,7 @@ import (
 )
 
 // statements puts the tables' schema into SQL, where "@" stands for it, so that
-// nothing depends on the search_path, which handlers may change. Each
-// statement is done once.
+// nothing depends on the search_path, which handlers may change. It converts each statement once.
 type statements struct {
 	schema string // quoted, with its dot
 	done   sync.Map
@@ -28,8 +27,7 @@ func (t *statements) of(sql string) string {
 	return text
 }
 
-// clean makes text fit for PostgreSQL, which takes UTF-8 without NUL: what
-// does not fit becomes U+FFFD.
+// clean makes text storable in PostgreSQL, which takes UTF-8 without NUL: other bytes become U+FFFD.
 func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

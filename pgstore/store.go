@@ -13,14 +13,13 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// controlConns is how many connections serve leases and end other sessions.
-// They are apart from the steps' connections, so that handlers that use up
-// those don't keep leases from being renewed.
+// controlConns is how many connections serve leases and terminate other sessions. They are apart from
+// the connections of steps, so that leases are renewed even if handlers use all of those.
 const controlConns = 2
 
-// Config holds what has a default. The zero value is ready to use.
+// Config has the settings of a store. The zero value is ready to use.
 type Config struct {
-	// Schema holds Sluice's tables, and is created if it is missing. Handlers
+	// Schema is the schema of Sluice's tables, created if it is missing. Handlers
 	// keep the role's search_path. Default: the first schema of the role's
 	// search_path that exists, usually public.
 	Schema string
@@ -60,7 +59,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 // Store keeps checkpoints and dead letters. It is safe for concurrent use.
 type Store struct {
 	cfg     Config
-	pool    *pgxpool.Pool // steps and all else
+	pool    *pgxpool.Pool // steps and everything else
 	own     bool          // Close closes pool
 	control *pgxpool.Pool // leases, and the ending of sessions
 	leases  *Leases
@@ -76,8 +75,8 @@ var (
 
 // Connect makes a pool of connections to the database at url, a URL like
 // postgres://user:password@host:5432/database or a string of keywords and
-// values as libpq takes it. It sees that there is a server that will do, and
-// creates nothing. Errors never tell the password. A nil cfg takes every
+// values as libpq takes it. It checks that the server is suitable, and
+// creates nothing. Errors never contain the password. A nil cfg takes every
 // default.
 func Connect(ctx context.Context, url string, cfg *Config) (*pgxpool.Pool, error) {
 	c, err := cfg.withDefaults()
@@ -105,7 +104,7 @@ func Connect(ctx context.Context, url string, cfg *Config) (*pgxpool.Pool, error
 }
 
 // Open connects to the database at url as [Connect] does, and brings Sluice's
-// tables in it up to date. The context is that of the opening only.
+// tables in it up to date. The context is for opening only.
 // [Store.Close] ends the connections.
 func Open(ctx context.Context, url string, cfg *Config) (*Store, error) {
 	pool, err := Connect(ctx, url, cfg)
@@ -123,7 +122,7 @@ func Open(ctx context.Context, url string, cfg *Config) (*Store, error) {
 
 // New is [Open] over a pool that the caller has made and will close after the
 // store. Two connections more, made by the same configuration, serve the
-// leases. What Config.MaxConns says is up to the pool.
+// leases. Config.MaxConns does not apply: the pool decides.
 func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -163,11 +162,11 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, schema string) (string, er
 	return schema, nil
 }
 
-// Pool gives the connections of the steps, for queries beside them. A
-// connection held on to is one that steps lack.
+// Pool returns the connections of the steps, for other queries. Steps cannot use a connection while
+// the caller holds it.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
-// Leases gives the lease store of the same database. It has connections of its
+// Leases returns the lease store of the same database. It has connections of its
 // own, and is closed with the store.
 func (s *Store) Leases() *Leases { return s.leases }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// What a handler is told that tries to end the transaction.
+// Errors for a handler that tries to end the transaction.
 var (
 	errCommit   = errors.New("a handler cannot commit: it returns nil, and Sluice commits its writes together with the checkpoint")
 	errRollback = errors.New("a handler cannot roll back: it returns an error, and Sluice undoes its writes")
@@ -26,18 +26,17 @@ func (tx *handlerTx) Rollback(context.Context) error { return errRollback }
 // end.
 type savepoint struct{ scope }
 
-// scope passes a handler's statements on. It refuses those that would end the
-// transaction, and has its watch look at every error: a handler may drop an
-// error, or keep only its text.
+// scope passes a handler's statements on. It refuses those that would end the transaction, and shows
+// its watch every error, because a handler may drop an error or keep only its text.
 type scope struct {
 	pgx.Tx
 	watch *watch
 }
 
-// watch is what a step knows of its handler's doings.
+// watch records what a handler does with the transaction.
 type watch struct {
 	over   atomic.Bool     // the handler has returned
-	failed *pgconn.PgError // the last error but those that follow from it
+	failed *pgconn.PgError // the last error, without those that follow from it
 	open   closer          // what was opened last, and may have been left open
 }
 
@@ -46,7 +45,7 @@ type closer interface{ close() }
 // aborted is the code of all errors in a transaction after the first.
 const aborted = "25P02"
 
-// note looks at an error and returns it.
+// note records an error and returns it.
 func (w *watch) note(err error) error {
 	var e *pgconn.PgError
 	if errors.As(err, &e) && e.Code != aborted && !w.over.Load() {
@@ -136,7 +135,7 @@ func (s *scope) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return r
 }
 
-// failed makes results that give err everywhere.
+// failed makes results whose methods all return err.
 func failed(err error) pgx.BatchResults { return pgx.FailedBatchResults(&pgx.Batch{}, err) }
 
 // rows are a handler's, watched.

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/storetest"
 )
 
-// brokenDedup are stores that are wrong about chain ids.
+// brokenDedup are stores that are wrong about causation IDs.
 func brokenDedup() []suite.Broken[storetest.TxHarness[*Tx]] {
 	var drivers []suite.Broken[storetest.TxHarness[*Tx]]
 	add := func(how string, bend func(b *bentStore, good *Store)) {

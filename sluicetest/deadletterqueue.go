@@ -68,8 +68,7 @@ func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incar
 	return numbers, nil
 }
 
-// Held implements [driver.DeadLetterQueue]. An event without a key holds nothing
-// back.
+// Held implements [driver.DeadLetterQueue].
 func (s *Store) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
 	if err := s.begin(ctx, OpHeld, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return nil, err

@@ -122,8 +122,8 @@ func matches(l *sluice.DeadLetter, f *sluice.DeadLetterFilter) bool {
 		(f.LastSequence == nil || l.Event.Sequence <= *f.LastSequence)
 }
 
-// put stores a dead letter, or updates the one of the same identity: how it
-// failed and what becomes of it; the event is the same. The lock is held.
+// put stores a dead letter, or updates failure and status of the one with the same identity. The lock
+// is held.
 func (s *Store) put(l *sluice.DeadLetter) {
 	for _, o := range s.deadLetters {
 		if o.Event.Sequence == l.Event.Sequence && o.Event.Partition == l.Event.Partition && o.Incarnation == l.Incarnation && o.Group == l.Group {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// dedupEntry is what the step that ended at an event has left to be seen.
+// dedupEntry is the deduplication state of the step that ended at the event numbered step.
 type dedupEntry struct {
 	step int64
 	driver.DedupState
@@ -28,7 +28,7 @@ func (s *Store) ReadDedup(ctx context.Context, group sluice.Group, partition str
 	return list, nil
 }
 
-// storeDedup keeps what a step has seen. The lock is held.
+// storeDedup stores the deduplication state of a step. The lock is held.
 func (s *Store) storeDedup(step driver.Step) {
 	if s.Unsafe.LostDedup {
 		return
@@ -49,7 +49,7 @@ func (s *Store) storeDedup(step driver.Step) {
 	}
 }
 
-// removeDedup removes footprints. The lock is held.
+// removeDedup removes state. The lock is held.
 func (s *Store) removeDedup(at place, gone func(dedupEntry) bool) {
 	if list, some := s.dedup[at]; some {
 		s.dedup[at] = slices.DeleteFunc(list, gone)

@@ -16,12 +16,12 @@ const (
 	OpRecord    Op = "record"
 	OpLeave     Op = "leave"
 	OpDue       Op = "due"
-	OpReadDedup Op = "seen"
+	OpReadDedup Op = "read dedup"
 	OpRead      Op = "read"
 	OpReset     Op = "reset"
 	OpList      Op = "list"
 	OpGet       Op = "get"
-	OpRedrive   Op = "retry"
+	OpRedrive   Op = "redrive"
 	OpDiscard   Op = "discard"
 	OpAdvance   Op = "advance"
 	OpPark      Op = "park"
@@ -30,62 +30,56 @@ const (
 	OpHeld      Op = "held"
 )
 
-// Faults lets a test come between a [Store] and its users. Its methods are
-// called from several goroutines at once, on those of the callers and with no
-// lock held, so that they may block.
+// Faults lets a test inject failures between a [Store] and its users. Its methods are called from
+// several goroutines at the same time, those of the callers, without a lock, so that they may block.
 type Faults interface {
-	// Before is called before an operation. Its error is the operation's: an
-	// outage. In OpInsert it breaks the transaction, whatever the handler
-	// makes of the error. The lease is empty but for group and partition where
-	// the operation has none, and the partition too where it has no partition.
+	// Before is called before an operation, which returns its error: an outage.
+	// In OpInsert the error fails the transaction, even if the handler drops it.
+	// For an operation without a lease only group and partition are set, for one
+	// without a partition only the group.
 	Before(op Op, lease sluice.Lease) error
 
-	// Commit stands for the way of a COMMIT to the database and of its answer
-	// back; the store returns its error as it is. It is called after the
+	// Commit simulates the network between the store and its database for a
+	// COMMIT; the store returns its error as it is. It is called after the
 	// handler, and may
-	//   - call apply once and return its result: all is well;
+	//   - call apply once and return its result: no fault;
 	//   - return an error without calling apply: the connection was lost
 	//     before the COMMIT reached the database;
 	//   - call apply and return [driver.ErrUnknown]: the answer was lost;
-	//   - return [driver.ErrUnknown] and have apply called later, from
-	//     elsewhere: the COMMIT was under way for long.
-	// apply checks the fence and writes, atomically, at the moment it is
-	// called. What it returns is what a database would answer. A second call
-	// fails and does nothing.
+	//   - return [driver.ErrUnknown] and call apply later, on another
+	//     goroutine: the COMMIT was delayed.
+	// apply checks the fence and writes, atomically, when it is called, and
+	// returns what a database would answer. A second call fails and does nothing.
 	Commit(step driver.Step, apply func() error) error
 }
 
-// WriteFaults are [Faults] that also come between the database and what is
-// written to it without a transaction.
+// WriteFaults are [Faults] that also cover writes without a transaction.
 type WriteFaults interface {
 	Faults
 
-	// Write stands for the way of an OpAdvance, OpPark or OpSettle to the
-	// database and of its answer back, as Commit does for a COMMIT: apply may
-	// be called at once, later from elsewhere, or never, and the error returned
-	// is the operation's. The lease is as in Before.
+	// Write simulates the network for an OpAdvance, OpPark or OpSettle, as Commit
+	// does for a COMMIT: apply may be called at once, later on another goroutine,
+	// or never, and the operation returns the error. The lease is as in Before.
 	Write(op Op, lease sluice.Lease, apply func() error) error
 }
 
-// UnsafeStore are the mutants of [Store].
+// UnsafeStore switches protections of a [Store] off.
 type UnsafeStore struct {
 	// NoFence checks neither epoch nor owner, in Commit, Advance and Claim.
 	NoFence bool
-	// NoPosition doesn't check that the checkpoint stands where the step
-	// begins.
+	// NoPosition does not check that the checkpoint is where the step begins.
 	NoPosition bool
 	// SplitCommit writes the handler's effects in a transaction of their own,
-	// before the one of checkpoint and dead letters, which is then the one that
-	// Faults.Commit sees.
+	// before that of checkpoint and dead letters, which is the one that
+	// Faults.Commit gets.
 	SplitCommit bool
-	// LateCommit has Claim leave transactions in progress alone, so that they
-	// can take effect behind its back: what a Claim returned may not be the
-	// last word.
+	// LateCommit makes Claim leave transactions in progress alone, so that they
+	// can commit after it: what Claim returned may then change.
 	LateCommit bool
-	// Backwards has Advance move the checkpoint back as well.
+	// Backwards makes Advance move the checkpoint back too.
 	Backwards bool
-	// LostDedup has Commit store nothing of what was seen.
+	// LostDedup makes Commit store no deduplication state.
 	LostDedup bool
-	// LostDeadLetters has Park answer and store nothing.
+	// LostDeadLetters makes Park return nil and store nothing.
 	LostDeadLetters bool
 }

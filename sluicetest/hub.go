@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// offsetStep is the distance of two offsets. It is not 1, so that a test
-// notices who takes a sequence number for an offset.
+// offsetStep is the distance of two offsets. It is not 1, so that a test detects code that confuses
+// sequence numbers and offsets.
 const offsetStep = 100
 
 // Hub is a [driver.Source] in memory: a topic whose partitions are named "0",
@@ -142,9 +142,9 @@ func (h *Hub) Bounds(ctx context.Context, partition string) (driver.Bounds, erro
 	return driver.Bounds{First: p.first, Last: p.last, LastEnqueued: p.lastEnqueued}, nil
 }
 
-// Seek implements [driver.Source]. As at a broker that can only be asked by
-// reading, looking for a time or an offset opens a link under the epoch for the
-// moment, which evicts a reader and can be refused.
+// Seek implements [driver.Source]. As with a broker that can only
+// search by reading, a seek of a time or an offset opens a link under the epoch for a moment, which
+// evicts a reader and can be refused.
 func (h *Hub) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Unset, err
@@ -243,7 +243,7 @@ func (p *partition) search(t time.Time, epoch int64) (sluice.Position, error) {
 	return p.before(p.events[i].Sequence), nil
 }
 
-// evict makes way for a link of this epoch, or refuses it.
+// evict disconnects the reader for a link of this epoch, or refuses the link.
 func (p *partition) evict(epoch int64) error {
 	if p.reader != nil && p.reader.epoch > epoch {
 		return &sluice.StolenError{Partition: p.id, Epoch: p.reader.epoch}
@@ -298,7 +298,7 @@ func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 	}
 }
 
-// take returns what is there, or a channel that is closed when that changes.
+// take returns the next events, or if there are none a channel that is closed when that changes.
 func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
@@ -332,7 +332,7 @@ func (r *reader) Close(context.Context) error {
 	return nil
 }
 
-// clone keeps the log, or a store, apart from what its users do to their events.
+// clone copies an event, so that users who change theirs do not change the log or the store.
 func clone(e *sluice.Event) *sluice.Event {
 	c := *e
 	c.Body = slices.Clone(e.Body)

@@ -12,12 +12,12 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// Leases is a [driver.LeaseStore] in memory. Its clock is [time.Now]; what a
-// test does to its consumers' clocks does not touch it. The zero value is
+// Leases is a [driver.LeaseStore] in memory. Its clock is [time.Now]; the
+// clocks that a test gives to consumers do not affect it. The zero value is
 // ready to use. It is safe for concurrent use.
 type Leases struct {
-	// Unsafe switches protections off. It exists only so that tests can see
-	// that they matter, and must not change while the store is in use.
+	// Unsafe switches protections off. It exists only so that tests can check
+	// that these matter, and must not change while the store is in use.
 	Unsafe UnsafeLeases
 
 	mu     sync.Mutex
@@ -26,10 +26,9 @@ type Leases struct {
 
 var _ driver.LeaseStore = (*Leases)(nil)
 
-// UnsafeLeases are the mutants of [Leases].
+// UnsafeLeases switches protections of [Leases] off.
 type UnsafeLeases struct {
-	// SameEpoch hands every lease on a partition out under the first one's
-	// epoch.
+	// SameEpoch gives every lease on a partition the epoch of the first one.
 	SameEpoch bool
 }
 
@@ -64,7 +63,7 @@ func (s *Leases) Acquire(ctx context.Context, group sluice.Group, partition, own
 		l = &lease{}
 		s.leases[at] = l
 	case l.owner != owner && now.Before(l.until):
-		return sluice.Lease{}, fmt.Errorf("partition %s, by %s for another %v: %w", partition, l.owner, l.until.Sub(now), driver.ErrHeld)
+		return sluice.Lease{}, fmt.Errorf("partition %s, held by %s for another %v: %w", partition, l.owner, l.until.Sub(now), driver.ErrHeld)
 	}
 	epoch := max(l.epoch, above) + 1
 	if s.Unsafe.SameEpoch {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-// Result is what came of a [Run].
+// Result is the result of a [Run].
 type Result struct {
 	// Checkpoints has the checkpoints, by partition.
 	Checkpoints []sluice.Checkpoint
@@ -23,22 +23,19 @@ type Result struct {
 	DeadLetters []sluice.DeadLetter
 }
 
-// Run hands events to a handler through the real engine, until each of them is
-// committed or parked:
+// Run delivers events to a handler through the real engine until each of them is committed or parked:
 //
 //	store := new(sluicetest.Store)
 //	result := sluicetest.Run(t, store, handler, sluicetest.Bodies("1", "2", "oops"), nil)
 //	// look at store.Rows("table") and result.DeadLetters
 //
-// The store is one in memory or the user's own. Run works under a group of its
-// own, so that it can use a database again. Events go to the partition they
-// name, a small number, or else to "0"; their sequence numbers count from 0 in
-// each partition.
+// The store is one in memory or the user's own. Every Run uses a new group, so that a database can be
+// used several times. An event goes to the partition that it names, a small number, by default "0".
+// Sequence numbers count from 0 in each partition.
 //
-// A nil cfg takes the defaults of [sluice.Config], except that attempts follow
-// each other within milliseconds. The test fails if a partition comes to a
-// stop, or if nothing is committed for half a minute. Handlers must not call
-// t.FailNow or t.Fatal, which are for the test's own goroutine.
+// A nil cfg means the defaults of [sluice.Config], except that attempts follow each other within
+// milliseconds. The test fails if a partition stops, or if nothing is committed for 30 seconds.
+// Handlers must not call t.FailNow or t.Fatal, which are for the test's own goroutine.
 func Run[Tx any](t testing.TB, store driver.TxStore[Tx], handler sluice.Handler[Tx], events []*sluice.Event, cfg *sluice.Config) Result {
 	t.Helper()
 	hub, last := load(t, events)
@@ -76,8 +73,7 @@ func Run[Tx any](t testing.TB, store driver.TxStore[Tx], handler sluice.Handler[
 // maxPartitions bounds what a mistyped partition costs.
 const maxPartitions = 1024
 
-// load makes a hub of the events, and says which position is the last of each
-// partition.
+// load makes a hub of the events, and returns the last position of each partition.
 func load(t testing.TB, events []*sluice.Event) (*Hub, map[string]sluice.Position) {
 	t.Helper()
 	n := 1
@@ -97,7 +93,7 @@ func load(t testing.TB, events []*sluice.Event) (*Hub, map[string]sluice.Positio
 	return hub, last
 }
 
-// reached tells whether no event is left.
+// reached reports whether no event is left.
 func reached(progress []sluice.Checkpoint, last map[string]sluice.Position) bool {
 	left := len(last)
 	for _, p := range progress {
@@ -135,7 +131,7 @@ func positions(progress []sluice.Checkpoint) map[string]sluice.Position {
 	return at
 }
 
-// watcher is told by the engine what happens.
+// watcher observes the engine.
 type watcher struct {
 	news    chan struct{} // something was committed
 	stopped chan error    // the first partition that can't go on
@@ -150,7 +146,7 @@ func (w *watcher) failure() error {
 	return w.failed
 }
 
-// config is the caller's with shorter waits, and with the watcher in it.
+// config returns the caller's configuration with shorter waits and the watcher.
 func (w *watcher) config(cfg *sluice.Config) *sluice.Config {
 	var c sluice.Config
 	if cfg != nil {

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// Snapshot remembers what the database holds. The function it returns puts that
-// back, as a failover does to a replica that lags behind: what was committed
-// since then is lost, and so are the transactions in progress.
+// Snapshot copies the content of the database. The function that it returns restores that, as does a
+// failover to a replica that lags: later commits are lost, and so are the transactions in progress.
 func (s *Store) Snapshot() (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -16,7 +15,7 @@ func (s *Store) Snapshot() (restore func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		claims := s.checkpoints
-		c := kept.content() // it may be put back more than once
+		c := kept.content() // it may be restored more than once
 		s.checkpoints, s.tables, s.dedup, s.deadLetters, s.lastID = c.checkpoints, c.tables, c.dedup, c.deadLetters, c.lastID
 		for at, c := range s.checkpoints {
 			c.claim = claims[at].claim + 1

@@ -19,13 +19,12 @@ import (
 // them. Its clock is [time.Now]. The zero value is ready to use. It is safe for
 // concurrent use.
 //
-// A claim ends the partition's transactions in progress: they can't commit any
-// more.
+// A claim ends the partition's transactions in progress: they cannot commit.
 type Store struct {
 	// Faults, if set, can make every operation fail.
 	Faults Faults
-	// Unsafe switches protections off. It exists only so that tests can see
-	// that they matter. Neither field must change while the store is in use.
+	// Unsafe switches protections off. It exists only so that tests can check
+	// that these matter. Neither field must change while the store is in use.
 	Unsafe UnsafeStore
 
 	mu          sync.Mutex
@@ -105,8 +104,7 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 	case broken != nil:
 		return fmt.Errorf("commit partition %s: %w", step.Lease.Partition, broken)
 	case ctx.Err() != nil:
-		// The event is not to blame for what its handler did about the end of
-		// its context.
+		// The end of the context, not the event, made the handler fail.
 		return fmt.Errorf("commit partition %s: %w", step.Lease.Partition, context.Cause(ctx))
 	case err != nil:
 		return &driver.HandlerError{Err: err}
@@ -114,7 +112,7 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 	return s.send(step, claim, tx.writes)
 }
 
-// send takes a transaction through Faults to the database.
+// send commits a transaction, through Faults.
 func (s *Store) send(step driver.Step, claim int, writes []write) error {
 	if s.Unsafe.SplitCommit {
 		s.mu.Lock()
@@ -157,7 +155,7 @@ func (s *Store) through(way func(apply func() error) error, change func() error)
 	return err
 }
 
-// check tells whether the checkpoint and the dead letters are as the step
+// check reports whether the checkpoint and the dead letters are as the step
 // expects. It returns the number of the claim. The lock is held.
 func (s *Store) check(step driver.Step) (claim int, err error) {
 	if c := s.checkpoints[place{step.Lease.Group, step.Lease.Partition}]; c != nil {
@@ -173,13 +171,13 @@ func (s *Store) check(step driver.Step) (claim int, err error) {
 	for i, id := range retried {
 		l := s.deadLetter(step.Lease.Group, id)
 		if l == nil || l.Event.Partition != step.Lease.Partition || l.Status != sluice.StatusRedrive || slices.Contains(retried[:i], id) {
-			return claim, fmt.Errorf("dead letter %d is not there for a retry any more: %w", id, sluice.ErrFenced)
+			return claim, fmt.Errorf("dead letter %d is no longer marked for redrive: %w", id, sluice.ErrFenced)
 		}
 	}
 	return claim, nil
 }
 
-// fence tells whether the checkpoint is the lease's and stands at from. The
+// fence reports whether the checkpoint is the lease's and stands at from. The
 // lock is held.
 func (s *Store) fence(lease sluice.Lease, from sluice.Position) error {
 	c := s.checkpoints[place{lease.Group, lease.Partition}]
@@ -194,20 +192,19 @@ func (s *Store) fence(lease sluice.Lease, from sluice.Position) error {
 	return nil
 }
 
-// held tells whether the checkpoint is the lease's.
+// held reports whether the checkpoint is the lease's.
 func (c *checkpoint) held(lease sluice.Lease) bool {
 	return c.Epoch == lease.Epoch && c.Owner == lease.Owner
 }
 
-// value is the row as a caller may keep it.
+// value returns a copy of the row for a caller.
 func (c *checkpoint) value() sluice.Checkpoint {
 	p := c.Checkpoint
 	p.Done = slices.Clone(c.Done)
 	return p
 }
 
-// move puts the checkpoint at a position. What was known of the events behind
-// the last one is forgotten, if it moves.
+// move sets the position. If that changes, it clears what was recorded of the events after it.
 func (c *checkpoint) move(to sluice.Position) {
 	if c.Position.Sequence != to.Sequence {
 		c.Claims, c.Attempt, c.Done = 1, driver.AttemptRecord{}, nil
@@ -297,7 +294,7 @@ func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarn
 	defer s.mu.Unlock()
 	c := s.checkpoint(group, partition, incarnation)
 	c.Incarnation, c.Position = incarnation, to
-	// The new epoch is nobody's: not even the last owner's lease may have it.
+	// The new epoch has no owner: not even the last owner may claim it.
 	c.Owner = ""
 	c.Epoch++
 	c.Claims, c.Attempt, c.Done, c.Updated = 0, driver.AttemptRecord{}, nil, time.Now()

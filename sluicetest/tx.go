@@ -90,7 +90,7 @@ func violation(w write) error {
 	return fmt.Errorf("insert into %s: duplicate key %q violates the unique constraint", w.table, w.key)
 }
 
-// taken tells whether a committed row has the key.
+// taken reports whether a committed row has the key.
 func (s *Store) taken(w write) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,13 +8,11 @@ import (
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
-// doneRanges is how many ranges of what is done behind a position are kept:
-// some 100 KB, written again with every advance.
+// doneRanges is how many ranges after a position are kept: about 100 KB, which every Advance writes.
 const doneRanges = 10_000
 
-// Advance implements [driver.CheckpointStore]. It keeps the first 10,000 of
-// the ranges that are done. Like everything that writes it waits for a
-// transaction in progress on the database, see [Store.Claim].
+// Advance implements [driver.CheckpointStore]. It keeps the first 10,000 ranges. Like every write it
+// waits for a transaction in progress on the database, see [Store.Claim].
 func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
 	what := "advance checkpoint of partition " + lease.Partition
 	text, err := ranges.Encode(to.Sequence, done[:min(len(done), doneRanges)])

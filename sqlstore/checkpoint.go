@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
-// Claim implements [driver.TxStore] and [driver.CheckpointStore]. A transaction in progress on the database
-// is waited for: in this process until ctx ends, in another one for
-// [Config.BusyTimeout].
+// Claim implements [driver.TxStore] and [driver.CheckpointStore]. It waits for a transaction in
+// progress on the database: until ctx ends if this process runs it, for [Config.BusyTimeout] if
+// another one does.
 func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
 	c := checkpoint{Checkpoint: driver.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
 	args := append(key(lease.Group, lease.Partition), clean(incarnation), clean(lease.Owner), lease.Epoch)
@@ -29,14 +29,14 @@ func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation strin
 	return p, nil
 }
 
-// checkpoint is a row in the making.
+// checkpoint is the destination of a row of sluice_checkpoints.
 type checkpoint struct {
 	driver.Checkpoint
 	updated storedTime
 	done    string
 }
 
-// columns are the destinations of a checkpoint's columns.
+// columns returns the destinations of the columns.
 func (c *checkpoint) columns() []any {
 	return []any{
 		&c.Incarnation, &c.Position.Sequence, &c.Position.Offset, &c.Owner, &c.Epoch, &c.Claims,
@@ -44,16 +44,16 @@ func (c *checkpoint) columns() []any {
 	}
 }
 
-// value is what the columns say.
+// value returns the checkpoint that was scanned.
 func (c *checkpoint) value() (p driver.Checkpoint, err error) {
 	c.Updated = c.updated.Time
 	c.Done, err = ranges.Decode(c.Position.Sequence, c.done)
 	return c.Checkpoint, err
 }
 
-// fenced says why a lease's checkpoint is not as its owner expects. The
-// refusal itself was the statement's; this only looks for words. What the
-// owner expected is the answer where the checkpoint is still the lease's.
+// fenced returns the error for a checkpoint that is not as its owner expects. The statement has
+// decided that already; fenced only reads what to say about it. expected is what the owner expected,
+// for a checkpoint that is still the lease's.
 func (s *Store) fenced(ctx context.Context, q querier, lease driver.Lease, expected string) error {
 	var owner string
 	var epoch, sequence int64
@@ -69,7 +69,7 @@ func (s *Store) fenced(ctx context.Context, q querier, lease driver.Lease, expec
 	return &driver.FencedError{Partition: lease.Partition, Epoch: epoch, Owner: owner}
 }
 
-// notAt is what a step expects.
+// notAt is what fenced says of a step's position.
 func notAt(p driver.Position) string { return "not at " + p.String() }
 
 // RecordAttempt implements [driver.TxStore].

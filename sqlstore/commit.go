@@ -10,15 +10,15 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// errEnded is what a handler gets that ends the transaction it was given.
+// errEnded is the error for a handler that ends its own transaction.
 var errEnded = errors.New("the handler ended its own transaction (by COMMIT, ROLLBACK, or a conflict clause that rolls back): it was rolled back; leave the commit to the store")
 
 // Commit implements [driver.TxStore].
 //
-// The order is the guarantee: the fence first, so that a handler never runs on
-// a partition that has gone on; then the handler, which cannot commit; then
-// the dead letters and chain ids; then the one commit. That one is not cut short when ctx
-// ends: it waits for nobody, and an interrupted commit would have no outcome.
+// The order is the guarantee: first the fence, so that a handler never runs on a partition whose
+// checkpoint has moved; then the handler, which cannot commit; then the dead letters and causation
+// IDs; then the only commit. The end of ctx does not interrupt the commit: it waits for nothing, and
+// the outcome of an interrupted commit would be unknown.
 func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx context.Context, tx *Tx) error) error {
 	t, err := s.begin(ctx)
 	if err != nil {
@@ -47,13 +47,13 @@ type transaction struct {
 	*sql.Tx
 	conn   *sql.Conn
 	watch  *watch
-	detach func() bool // from here on the caller's context does not end it; false if it has
+	detach func() bool // the caller's context no longer ends the transaction; false if it has ended it
 	cancel context.CancelFunc
 	turns  *turns
 	over   bool
 }
 
-// begin waits for the writing connection and for other processes.
+// begin waits for the writing connection and for transactions of other processes.
 func (s *Store) begin(ctx context.Context) (*transaction, error) {
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
@@ -64,8 +64,8 @@ func (s *Store) begin(ctx context.Context) (*transaction, error) {
 		conn.Close()
 		return nil, err
 	}
-	// A context of its own, because database/sql rolls back when a
-	// transaction's context ends, and the commit must not be interrupted.
+	// Its own context, because database/sql rolls back when the context of a
+	// transaction ends, and the commit must not be interrupted.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	t.detach, t.cancel = context.AfterFunc(ctx, cancel), cancel
 	if err = s.turns.take(ctx); err == nil {
@@ -83,8 +83,8 @@ func (s *Store) begin(ctx context.Context) (*transaction, error) {
 	return t, nil
 }
 
-// end rolls back what was not committed, and returns when nothing is left of
-// the transaction. Ending twice is harmless.
+// end rolls back what was not committed, and returns when the transaction is over. It may be called
+// more than once.
 func (t *transaction) end() {
 	if t.over {
 		return
@@ -92,14 +92,14 @@ func (t *transaction) end() {
 	t.over = true
 	t.watch.release()
 	t.detach()
-	t.Rollback() // fails if it is over already, which is as well
+	t.Rollback() // fails if the transaction is over already, which is fine
 	t.cancel()
 	t.turns.end()
-	t.conn.Close() // waits for a rollback that ctx's end has set off
+	t.conn.Close() // waits for a rollback that the end of ctx has started
 }
 
-// move is the fence: it moves the checkpoint, or keeps it where it is, if
-// it is still this lease's and stands where the step begins.
+// move is the fence: it moves the checkpoint, or leaves it where it is, provided that it is still
+// this lease's and is where the step begins.
 func (s *Store) move(ctx context.Context, t *transaction, step driver.Step) error {
 	query, args := s.sql.stay, []any(nil)
 	if step.From.Sequence != step.To.Sequence {
@@ -116,7 +116,7 @@ func (s *Store) move(ctx context.Context, t *transaction, step driver.Step) erro
 	return nil
 }
 
-// handle runs the handler and says who is to blame if it fails.
+// handle runs the handler, and finds out whether the handler or the database failed.
 func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn func(context.Context, *Tx) error) error {
 	t.watch.guard()
 	tx := &Tx{tx: t.Tx, dialect: s.dialect}
@@ -138,9 +138,9 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 	return s.handlerFailed(ctx, step, err)
 }
 
-// handlerFailed makes a failure the handler's, if the database is well: it must be
-// able to write and to bring that to disk, for which the checkpoint's time is
-// set anew; and the checkpoint must still be this lease's.
+// handlerFailed returns a failure as the handler's, if the database works: it must be able to write
+// and to bring that to disk, for which the checkpoint's time is set; and the checkpoint must still
+// be this lease's.
 func (s *Store) handlerFailed(ctx context.Context, step driver.Step, failure error) error {
 	if ctx.Err() != nil {
 		return s.outage(ctx, "handler's transaction", failure)
@@ -148,15 +148,15 @@ func (s *Store) handlerFailed(ctx context.Context, step driver.Step, failure err
 	n, err := s.change(ctx, s.sql.probe, append(leaseArgs(step.Lease), step.From.Sequence)...)
 	switch {
 	case err != nil:
-		return s.outage(ctx, fmt.Sprintf("look whether the database is well after the handler failed (%v)", failure), err)
+		return s.outage(ctx, fmt.Sprintf("check the database after the handler failed (%v)", failure), err)
 	case n != 1:
 		return s.fenced(ctx, s.writer, step.Lease, notAt(step.From))
 	}
 	return &driver.HandlerError{Err: failure}
 }
 
-// settle stores the step's dead letters, removes those that were redriven, and
-// puts back those whose retry has failed.
+// settle stores the step's dead letters, removes those that were redriven, and updates those whose
+// redrive has failed.
 func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) error {
 	if err := s.park(ctx, t, step.DeadLetters); err != nil {
 		return err
@@ -176,23 +176,22 @@ func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) er
 	return nil
 }
 
-// changeRedrive runs a statement that must change exactly one dead letter on retry:
-// that is how, of two who try it at once, one takes effect.
+// changeRedrive runs a statement that must change exactly one dead letter marked for redrive: of two
+// transactions that redrive it at the same time, one takes effect.
 func (s *Store) changeRedrive(ctx context.Context, t *transaction, id int64, query string, args []any) error {
 	n, err := changed(ctx, t, query, args...)
 	switch {
 	case err != nil:
 		return s.outage(ctx, fmt.Sprintf("update dead letter %d", id), err)
 	case n != 1:
-		return fmt.Errorf("dead letter %d does not wait for a retry any more: %w", id, driver.ErrFenced)
+		return fmt.Errorf("dead letter %d is no longer marked for redrive: %w", id, driver.ErrFenced)
 	}
 	return nil
 }
 
-// commit brings the transaction to its end. An error of the commit itself is
-// one of three things: a rule of the schema that was deferred until now, which
-// is the handler's; a refusal, after which nothing is written; or anything
-// else, after which the disk may hold the commit or not.
+// commit commits the transaction. An error of the commit itself is one of three things: a violated
+// constraint that was deferred until now, which is the handler's failure; a refusal, after which
+// nothing is written; or anything else, after which the commit may be on disk or not.
 func (s *Store) commit(ctx context.Context, t *transaction, step driver.Step) error {
 	if !t.detach() {
 		return s.outage(ctx, "commit", ctx.Err())

@@ -14,7 +14,7 @@ import (
 )
 
 // The columns of a dead letter, in the order in which they are stored and
-// read. Lists go without the heavy ones.
+// read. Lists omit the heavy ones.
 const (
 	deadLetterColumns = "id, namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at," +
 		" failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body"
@@ -100,7 +100,7 @@ func scanDeadLetter(rows *sql.Rows, heavy bool) (driver.DeadLetter, error) {
 func (s *Store) Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
 	list, err := readDeadLetters(ctx, s.reader, true, s.sql.due, append(key(group, partition), max(limit, 0))...)
 	if err != nil {
-		return nil, s.outage(ctx, "look for retries of partition "+partition, err)
+		return nil, s.outage(ctx, "read dead letters to redrive of partition "+partition, err)
 	}
 	return list, nil
 }
@@ -136,7 +136,7 @@ func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.D
 	if !at.IsZero() {
 		when = formatTime(at)
 	}
-	return s.mark(ctx, "retry", s.sql.markRedrive, []any{when}, group, filter)
+	return s.mark(ctx, "redrive", s.sql.markRedrive, []any{when}, group, filter)
 }
 
 // Discard implements [driver.DeadLetterStore].
@@ -184,7 +184,7 @@ func (s *Store) selected(group driver.Group, f driver.DeadLetterFilter) (string,
 	return cond, args
 }
 
-// array hands a list to the database as one argument, however long it is.
+// array passes a list to the database as one argument, however long it is.
 func array[T any](list []T) string {
 	text, _ := json.Marshal(list) // numbers and strings cannot fail
 	return string(text)

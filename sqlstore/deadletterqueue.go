@@ -13,8 +13,7 @@ func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 	return s.inTransaction(ctx, func(t *transaction) error { return s.park(ctx, t, letters) })
 }
 
-// park stores dead letters. Those that are there already keep their id and
-// their event.
+// park stores dead letters. Those that are stored already keep their ID and their event.
 func (s *Store) park(ctx context.Context, t *transaction, letters []driver.DeadLetter) error {
 	if len(letters) == 0 {
 		return nil
@@ -50,7 +49,7 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64,
 		for i := range returned {
 			d := &returned[i]
 			if _, err := changed(ctx, t, s.sql.settleFailed, slices.Concat(failureArgs(d), of, []any{d.ID})...); err != nil {
-				return s.outage(ctx, fmt.Sprintf("return dead letter %d", d.ID), err)
+				return s.outage(ctx, fmt.Sprintf("update dead letter %d after a failed redrive", d.ID), err)
 			}
 		}
 		return nil
@@ -81,13 +80,12 @@ func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incar
 	args := append(key(group, "")[:3], clean(incarnation), clean(partition), after)
 	numbers, err := column[int64](ctx, s.reader, s.sql.parked, args)
 	if err != nil {
-		return nil, s.outage(ctx, "read what is parked of partition "+partition, err)
+		return nil, s.outage(ctx, "read sequence numbers of dead letters of partition "+partition, err)
 	}
 	return numbers, nil
 }
 
-// Held implements [driver.DeadLetterQueue]. An event without a key holds nothing
-// back.
+// Held implements [driver.DeadLetterQueue].
 func (s *Store) Held(ctx context.Context, group driver.Group, partition string) ([]string, error) {
 	keys, err := column[string](ctx, s.reader, s.sql.held, key(group, partition))
 	if err != nil {

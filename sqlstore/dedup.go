@@ -14,7 +14,7 @@ func (s *Store) storeDedup(ctx context.Context, t *transaction, step driver.Step
 		return nil
 	}
 	if err := s.writeDedup(ctx, t, step); err != nil {
-		return s.outage(ctx, "store chain ids", err)
+		return s.outage(ctx, "store causation IDs", err)
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (s *Store) writeDedup(ctx context.Context, t *transaction, step driver.Step
 func (s *Store) ReadDedup(ctx context.Context, group driver.Group, partition string) ([]driver.DedupState, error) {
 	list, err := s.readDedup(ctx, group, partition)
 	if err != nil {
-		return nil, s.outage(ctx, "read chain ids of partition "+partition, err)
+		return nil, s.outage(ctx, "read causation IDs of partition "+partition, err)
 	}
 	return list, nil
 }

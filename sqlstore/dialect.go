@@ -1,21 +1,21 @@
 package sqlstore
 
-// dialect is what sets one database apart from another.
+// dialect is what differs between databases.
 type dialect interface {
 	// statements is the dialect's SQL.
 	statements() *statements
 	// steps are the migrations of a component, oldest first.
 	steps(component string) []step
-	// fault tells what an error of the driver means.
+	// fault says what an error of the driver means.
 	fault(err error) fault
-	// hint says in a few words what helps against an error; it may be empty.
+	// hint says in a few words what to do about an error; it may be empty.
 	hint(err error) string
-	// rebind turns the ? of a statement into the driver's placeholders.
+	// rebind replaces each ? of a statement by the driver's placeholder.
 	rebind(query string) string
-	// quote makes a name of a table or column safe to put into a statement.
+	// quote quotes the name of a table or column.
 	quote(name string) string
-	// first is a condition for the dead letters with the lowest ids of those
-	// that meet cond, at most ? of them.
+	// first is a condition that selects, of the dead letters that meet cond,
+	// those with the lowest IDs, at most ? of them.
 	first(cond string) string
 	// variables is how many placeholders a statement can have.
 	variables() int
@@ -27,33 +27,32 @@ type fault uint8
 const (
 	// faultStatement: the statement is wrong.
 	faultStatement fault = iota
-	// faultVetoed: the watch did not let it commit.
+	// faultVetoed: the watch refused the commit.
 	faultVetoed
-	// faultConstraint: what was written breaks a rule of the schema.
+	// faultConstraint: what was written violates a constraint.
 	faultConstraint
 	// faultBusy: another process holds the database.
 	faultBusy
-	// faultRefused: the database could not do it just now, and did nothing.
+	// faultRefused: the database could not do it now, and did nothing.
 	faultRefused
-	// faultBroken: the database failed; of a commit, the outcome is open.
+	// faultBroken: the database failed; the outcome of a commit is unknown.
 	faultBroken
 )
 
-// outage tells whether the database is to blame and not the statement.
+// outage reports whether the database failed, and not the statement.
 func (f fault) outage() bool { return f >= faultBusy }
 
-// statements is the SQL of the store, with ? for its arguments. They come in the
-// order given, each once. Group stands for namespace, topic, consumer_group;
-// key for group, partition; lease for key, owner, epoch; progress for the
-// columns of a checkpoint behind those of its key. Every decision is taken inside a single statement: nothing is
-// read first and written after.
+// statements is the SQL of the store, with ? for its arguments. Comments list
+// them in order, each once. Group stands for namespace, topic, consumer_group; key for group,
+// partition; lease for key, owner, epoch; progress for the columns of a checkpoint after those of its
+// key. Every decision is made inside a single statement: nothing is read first and written later.
 type statements struct {
 	acquire string // key, owner, lowest new epoch, ms to live → epoch; no row if it is held
 	renew   string // ms to live, lease; one row or none
 	release string // lease
 	leases  string // group → partition, owner, epoch, ms left, renewed_at
 
-	claim   string // key, incarnation, owner, epoch → progress; no row if it is fenced off
+	claim   string // key, incarnation, owner, epoch → progress; no row if it is fenced
 	move    string // sequence_number, event_offset, lease, expected sequence_number; one row or none
 	stay    string // lease, expected sequence_number; one row or none
 	probe   string // the same, and certainly writes

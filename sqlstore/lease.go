@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// Leases keeps the leases of consumer groups. With SQLite they have a file of
-// their own beside the database, so that a long handler, which holds the
-// database's one write lock, does not hold up renewals. It is safe for
+// Leases keeps the leases of consumer groups. With SQLite they are in a file of
+// their own beside the database, so that a long handler, which holds the only write lock of the
+// database, does not delay renewals. It is safe for
 // concurrent use.
 type Leases struct {
 	name    string
@@ -25,7 +25,7 @@ type Leases struct {
 func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, owner string, ttl time.Duration, above int64) (driver.Lease, error) {
 	lease := driver.Lease{Group: group, Partition: partition, Owner: owner}
 	if above == math.MaxInt64 {
-		return lease, fmt.Errorf("acquire lease of partition %s: there is no epoch above %d: remove the checkpoint or the reader that claims it", partition, above)
+		return lease, fmt.Errorf("acquire lease of partition %s: there is no epoch above %d: remove the checkpoint or the reader that claims this epoch", partition, above)
 	}
 	args := append(key(group, partition), clean(owner), max(above+1, 1), ttl.Milliseconds())
 	free, err := one(ctx, l.db, l.sql.acquire, args, &lease.Epoch)

@@ -35,7 +35,7 @@ func TestBusy(t *testing.T) {
 	step := driver.Step{Lease: l, From: at(9), To: at(10)}
 	err = s.Commit(t.Context(), step, func(ctx context.Context, tx *Tx) error { return errors.New("not reached") })
 	mustNotBlame(t, "commit", err)
-	saysAll(t, "commit", err, "begin transaction", s.name, "locked", "another process holds it")
+	saysAll(t, "commit", err, "begin transaction", s.name, "locked", "another process holds its write lock")
 	_, err = s.Claim(t.Context(), l, "i")
 	mustNotBlame(t, "claim", err)
 	err = s.RecordAttempt(t.Context(), l, at(9), driver.AttemptRecord{})

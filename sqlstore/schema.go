@@ -15,16 +15,15 @@ const (
 // step is one migration; the nth makes version n.
 type step struct {
 	sql string
-	// oldest is the oldest version whose programs still work once the step is
-	// taken. An additive step leaves it where it was.
+	// oldest is the oldest version whose programs still work after the step. An
+	// additive step does not change it.
 	oldest int
 }
 
-// migrate brings a component's schema to the version of this program, or finds
-// that it is there, or further on and still compatible. The look comes first
-// and takes no lock, so that a start does not wait for a transaction in
-// progress. Of several processes that start at once one takes the steps; the
-// others wait for it and find them taken.
+// migrate brings a component's schema to the version of this program, unless it has that version or
+// a later compatible one. It reads the version first, without a lock, so that a start does not wait
+// for a transaction in progress. Of several processes that start at once one migrates; the others
+// wait for it and find the new version.
 func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error {
 	steps := d.steps(component)
 	version, err := readVersion(ctx, db, d, component, len(steps))
@@ -72,13 +71,13 @@ func readVersion(ctx context.Context, q querier, d dialect, component string, kn
 	return version, nil
 }
 
-// schemaError is the refusal of a program that is too old.
+// schemaError means that the program is too old for the schema.
 type schemaError struct {
 	component              string
 	version, oldest, known int
 }
 
 func (e *schemaError) Error() string {
-	return fmt.Sprintf("its schema for %s is version %d, which works with programs that know version %d or later, and this one knows %d: upgrade it",
+	return fmt.Sprintf("its schema for %s is version %d, which needs programs that know version %d or later, and this one knows %d: upgrade it",
 		e.component, e.version, e.oldest, e.known)
 }

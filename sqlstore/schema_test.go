@@ -296,7 +296,7 @@ func TestCheck(t *testing.T) {
 	if err := os.Symlink(path, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	saysAll(t, "link to nothing", CheckSQLite(t.Context(), filepath.Join(dir, "link")), "link to nothing")
+	saysAll(t, "link to nothing", CheckSQLite(t.Context(), filepath.Join(dir, "link")), "target is missing")
 
 	s, err := OpenSQLite(path, nil)
 	if err != nil {

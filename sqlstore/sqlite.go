@@ -21,11 +21,10 @@ import (
 // is missing, and brings its tables up to date. The leases are kept beside it,
 // in path-leases. A nil cfg takes every default.
 //
-// Several processes may use the same file, on one machine: SQLite's
-// write-ahead log needs memory that they share, so a network file system will
-// not do. They write one at a time. A process that is stopped (SIGSTOP, a
-// debugger) inside a transaction holds up all the others until it goes on or
-// ends; one that is killed does not.
+// Several processes on one machine may use the same file. SQLite's write-ahead log needs memory that
+// they share, so a network file system does not work. They write one at a time. A process that is
+// stopped (SIGSTOP, a debugger) inside a transaction blocks all the others until it continues or
+// exits; one that is killed does not.
 //
 // A commit is on disk when it returns (synchronous = FULL). Foreign keys are
 // enforced. Times that a handler writes become UTC text that SQLite's date
@@ -76,8 +75,8 @@ func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
 	return s, nil
 }
 
-// prepareSQLite turns the write-ahead log on and takes the migrations. Several
-// processes may be at it at once on a new file.
+// prepareSQLite turns the write-ahead log on and runs the migrations. Several processes may do so at
+// the same time on a new file.
 func prepareSQLite(db *sql.DB, d dialect, component string, busy time.Duration) error {
 	ctx := context.Background()
 	return retryBusy(ctx, d, busy, func() error {
@@ -92,9 +91,8 @@ func prepareSQLite(db *sql.DB, d dialect, component string, busy time.Duration) 
 	})
 }
 
-// CheckSQLite says why [OpenSQLite] would fail on path, as far as that can be
-// told without creating or changing anything: a file that is missing is fine
-// if its directory is there.
+// CheckSQLite returns why [OpenSQLite] would fail on path, as far as that can be found without
+// creating or changing anything. A missing file is fine if its directory exists.
 func CheckSQLite(ctx context.Context, path string) error {
 	path, err := sqlitePath(path)
 	if err != nil {
@@ -119,9 +117,8 @@ func CheckSQLite(ctx context.Context, path string) error {
 	return nil
 }
 
-// sqlitePath makes a path absolute, so that a change of directory does not
-// matter, and free of symbolic links, so that all processes agree on where the
-// leases are.
+// sqlitePath makes a path absolute, so that a change of directory does not matter, and resolves
+// symbolic links, so that all processes find the same file of leases.
 func sqlitePath(path string) (string, error) {
 	if path == "" || strings.HasPrefix(path, ":") || strings.HasPrefix(path, "file:") || strings.ContainsRune(path, 0) {
 		return "", fmt.Errorf("database %q: not the path of a file: give one that can be created, such as sluice.db", path)
@@ -133,7 +130,7 @@ func sqlitePath(path string) (string, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	} else if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return "", fmt.Errorf("database %s: is a link to nothing: create the file it links to, or give that path", path)
+		return "", fmt.Errorf("database %s: is a symbolic link whose target is missing: create the file it links to, or give that path", path)
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -167,8 +164,8 @@ func sqliteDSN(path string, busy time.Duration, more ...string) string {
 	return (&url.URL{Scheme: "file", Path: name, RawQuery: strings.Join(query, "&")}).String()
 }
 
-// sqliteDriver is a driver of our own, so that the function it adds to SQL is
-// not seen by others in the process who use the same package.
+// sqliteDriver is a driver of its own, so that other users of the package in the process do not see
+// the SQL function that it adds.
 var sqliteDriver = func() *sqlite.Driver {
 	d := &sqlite.Driver{}
 	d.MustRegisterDeterministicScalarFunction("contains_fold", 2, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
@@ -263,7 +260,7 @@ func (sqliteDialect) hint(err error) string {
 }
 
 var sqliteHints = map[int]string{
-	sqlite3.SQLITE_BUSY:     "another process holds it: look for one that is stopped, or for a handler that takes long",
+	sqlite3.SQLITE_BUSY:     "another process holds its write lock: look for a stopped process, or for a handler that takes long",
 	sqlite3.SQLITE_FULL:     "free some room on its disk",
 	sqlite3.SQLITE_IOERR:    "check its disk, and the room that is left there",
 	sqlite3.SQLITE_READONLY: "make the file and its directory writable",

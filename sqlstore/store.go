@@ -2,14 +2,13 @@
 // database over database/sql, and gives handlers a transaction in which their
 // writes, the checkpoint and the dead letters commit together.
 //
-// The same store serves deliveries that don't join a transaction: advance.go
-// and letterstore.go.
+// The same store serves the at-least-once delivery, which has no transaction in common with the
+// handler: advance.go and deadletterqueue.go.
 //
-// SQLite is the database there is, by a driver without cgo: see [OpenSQLite].
-// What sets databases apart sits behind one small interface in dialect.go.
+// SQLite is the only database so far, through a driver without cgo: see [OpenSQLite]. What differs
+// between databases is behind one small interface, in dialect.go.
 //
-// Reading order: store.go, commit.go, tx.go, watch.go, then the rest in any
-// order.
+// Reading order: store.go, commit.go, tx.go, watch.go, then the rest in any order.
 package sqlstore
 
 import (
@@ -23,14 +22,14 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// Config holds what has a default. The zero value is ready to use.
+// Config has the settings of a store. The zero value is ready to use.
 type Config struct {
-	// BusyTimeout is how long a statement waits for another process's
-	// transaction before the database counts as out of reach. Within one
-	// process transactions queue, and wait as long as their context lets them.
+	// BusyTimeout is how long a statement waits for a transaction of another
+	// process before it fails. Within one process transactions queue, and wait
+	// until their context ends.
 	// Default: 10 s.
 	BusyTimeout time.Duration
-	// Readers is how many connections read beside the one that writes.
+	// Readers is how many connections read, besides the one that writes.
 	// Default: 4.
 	Readers int
 }
@@ -52,9 +51,9 @@ func (cfg *Config) withDefaults() (Config, error) {
 }
 
 // Store keeps checkpoints and dead letters in the database that handlers write
-// to. It is safe for concurrent use. Its transactions run one after the other:
-// so a handler must not call what writes here ([Store.Claim], [Store.Redrive] and
-// so on), which would wait for the handler to end.
+// to. It is safe for concurrent use. Its transactions run one after the other. A handler must
+// not call methods that write ([Store.Claim], [Store.Redrive] and so on): they would wait until the
+// handler returns.
 type Store struct {
 	name    string // of the database, for errors
 	dialect dialect
@@ -74,12 +73,12 @@ var (
 	_ driver.LeaseStore      = (*Leases)(nil)
 )
 
-// DB is the database for set-up (creating tables) and for reading. A handler
-// must write through its [*Tx] alone: a write through DB waits for the
-// handler's own transaction, and fails when [Config.BusyTimeout] is over.
+// DB returns the database for set-up (creating tables) and for reading. A handler must write only
+// through its [*Tx]: a write through DB waits for the handler's own transaction, and fails after
+// [Config.BusyTimeout].
 func (s *Store) DB() *sql.DB { return s.reader }
 
-// Leases keeps the leases that belong to this store's checkpoints.
+// Leases returns the lease store that belongs to this store.
 func (s *Store) Leases() *Leases { return s.leases }
 
 // Close closes the store and its leases. Transactions in progress fail.
@@ -92,9 +91,8 @@ func (s *Store) outage(ctx context.Context, what string, err error) error {
 	return outage(ctx, s.dialect, s.name, what, err)
 }
 
-// outage says in one line what could not be done, to which database, why, and
-// what helps. The driver tells a statement that was cancelled in several ways;
-// here it is always the context's error.
+// outage says in one line what could not be done, in which database, why, and what to do. The driver
+// reports a cancelled statement in several ways; here it is always the context's error.
 func outage(ctx context.Context, d dialect, name, what string, err error) error {
 	if cancelled := ctx.Err(); cancelled != nil {
 		if cause := context.Cause(ctx); cause != cancelled {
@@ -132,9 +130,8 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// one runs a statement that returns a row or none, and says which. It runs it
-// to its end, so that outside a transaction what it wrote is committed when
-// one returns without an error.
+// one runs a statement that returns at most one row, and reports whether it did. It reads the result
+// to its end, so that outside a transaction the write is committed when one returns without an error.
 func one(ctx context.Context, q querier, query string, args []any, dest ...any) (bool, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// clean makes a text from outside fit to be stored: SQL's text ends at a NUL
-// for many a tool, and must be UTF-8.
+// clean makes text storable: it must be UTF-8, and for many tools SQL text ends at a NUL. What cannot
+// be stored becomes U+FFFD.
 func clean(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
@@ -17,9 +17,8 @@ func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, instead), "\x00", instead)
 }
 
-// timeLayout is how SQLite keeps times: text that a person can read in the
-// sqlite3 shell, that SQLite's own date functions understand, and that sorts
-// by time because its width is fixed and its zone is always UTC.
+// timeLayout is how SQLite stores times: text that is readable in the sqlite3 shell, that SQLite's
+// date functions understand, and that sorts by time because its width is fixed and its zone is UTC.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 var (
@@ -27,8 +26,8 @@ var (
 	latestTime   = time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)
 )
 
-// formatTime writes a time to the microsecond. Years that the layout cannot
-// hold, which only a broken sender makes up, become the nearest that it can.
+// formatTime formats a time to the microsecond. Years that the layout cannot hold, which only a
+// broken sender writes, become the nearest one that it can.
 func formatTime(t time.Time) string {
 	t = t.UTC()
 	if t.Before(earliestTime) {

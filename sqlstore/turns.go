@@ -9,26 +9,25 @@ import (
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
-// SQLite has one write lock and no queue for it: who waits asks now and then.
-// A process that begins its next transaction the moment one has ended would
-// keep the others out for ever, because none asks in just that moment. So a
-// process that has written without a break for a turn makes one, long enough
-// that all who wait ask in it.
+// SQLite has one write lock and no queue for it: a process that waits for it polls. A process that
+// begins its next transaction immediately after the last would lock the others out for ever, because
+// none of them polls in that moment. Therefore a process that has written without a pause for a turn
+// pauses, long enough for every waiting process to poll.
 const (
 	askEvery = time.Millisecond
 	turn     = 200 * time.Millisecond
 	interval = 4 * askEvery
 )
 
-// turns keeps a process's turns. The zero value is ready to use.
+// turns limits how long a process writes without a pause. The zero value is ready to use.
 type turns struct {
 	mu    sync.Mutex
 	began time.Time // of the turn
 	ended time.Time // of the last transaction
 }
 
-// take waits for the interval if the turn is over. It is called with the
-// writing connection in hand, so that nobody of this process goes in between.
+// take pauses for the interval if the turn is over. The caller holds the writing connection, so that
+// no other goroutine of this process writes meanwhile.
 func (t *turns) take(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,15 +44,14 @@ func (t *turns) take(ctx context.Context) error {
 	return nil
 }
 
-// end notes the end of a transaction.
+// end records the end of a transaction.
 func (t *turns) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = time.Now()
 }
 
-// retryBusy asks until the database is not held by another process, or until
-// busy is over.
+// retryBusy calls ask until the database is not held by another process, or until busy has passed.
 func retryBusy(ctx context.Context, d dialect, busy time.Duration, ask func() error) error {
 	deadline := time.Now().Add(busy)
 	for {

@@ -10,13 +10,11 @@ import (
 )
 
 // Tx is the transaction that a handler writes through. It has the query
-// methods that sqlc and its like ask for, and no way to commit: that is done
-// when the handler has returned nil. A handler that ends the transaction by
-// SQL has failed, and nothing of it is written.
+// methods that sqlc and similar tools need, and cannot commit: the store commits after the handler
+// has returned nil. If a handler ends the transaction by SQL, it has failed and nothing is written.
 //
-// What it hands out (rows, statements) is closed with the transaction. Like
-// [sql.Tx] it may be used by several goroutines of the handler, all of which
-// must have ended when the handler returns.
+// Rows and statements are closed with the transaction. Like [sql.Tx] it may be used by several
+// goroutines of the handler, all of which must have ended when the handler returns.
 type Tx struct {
 	tx      *sql.Tx
 	dialect dialect
@@ -49,9 +47,9 @@ func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error
 // rows of 1 KB: 16 and more are a fifth faster than one; 500 are no better.
 const chunkRows = 64
 
-// RowError is an error of [Tx.Insert] that tells which row the database
-// refused. A handler with one row for each event can make a
-// [sluice.EventError] of it, which spares the search for the event.
+// RowError is an error of [Tx.Insert] that names the row that the database refused. A handler with
+// one row for each event can convert it to a sluice.EventError, which saves the engine the search
+// for the event.
 type RowError struct {
 	Row int // index in rows
 	Err error
@@ -59,14 +57,13 @@ type RowError struct {
 
 func (e *RowError) Error() string { return fmt.Sprintf("row %d: %v", e.Row, e.Err) }
 
-// Unwrap gives the database's own error.
+// Unwrap returns the database's own error.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// Insert writes many rows, the database's fastest way: each row has a value
-// for each column, in the same order. The names are quoted; the table's may
-// have a schema, as in main.flights. If a row breaks a constraint the error is
-// a [*RowError]. After any error some of the rows may be written already; so
-// the transaction is lost then, even if the handler goes on.
+// Insert writes many rows in the fastest way of the database. Each row has a value for each column,
+// in the same order. Names are quoted; the table's may have a schema, as in main.flights. If a row
+// violates a constraint the error is a [*RowError]. After any error some of the rows may have been
+// written; the transaction then fails even if the handler returns nil.
 func (t *Tx) Insert(ctx context.Context, table string, columns []string, rows [][]any) error {
 	err := t.insert(ctx, table, columns, rows)
 	if err == nil {
@@ -122,8 +119,8 @@ func (t *Tx) insert(ctx context.Context, table string, columns []string, rows []
 	return nil
 }
 
-// refused finds the row of a chunk that the database will not have, by writing
-// them one at a time: the chunk itself has left nothing behind.
+// refused finds the row of a chunk that violates a constraint by writing the rows one at a time: the
+// statement of the whole chunk has written nothing.
 func (t *Tx) refused(ctx context.Context, text string, chunk [][]any, first int, err error) error {
 	if t.dialect.fault(err) != faultConstraint {
 		return err
@@ -138,7 +135,7 @@ func (t *Tx) refused(ctx context.Context, text string, chunk [][]any, first int,
 	return err
 }
 
-// insertText makes INSERT statements for so many rows.
+// insertText returns a function that makes the INSERT statement for a number of rows.
 func insertText(d dialect, table string, columns []string) func(rows int) string {
 	var head strings.Builder
 	schema, name, qualified := strings.Cut(table, ".")

@@ -8,14 +8,13 @@ import (
 	"sync"
 )
 
-// watch follows one physical connection while a handler has its transaction.
-// It vetoes every commit, by whatever way the handler comes to it; it refuses
-// what would run outside the transaction once that is over; and it remembers
-// the first failure that was the database's own fault, even if the handler
-// keeps that to itself.
+// watch observes one physical connection while a handler uses its transaction. It refuses every
+// commit, however the handler attempts it; it refuses statements that would run outside the
+// transaction after that is over; and it keeps the first failure of the database itself, even if the
+// handler drops that error.
 //
-// It sits below database/sql because that hands the handler rows and
-// statements of its own, whose errors nobody else sees.
+// It is below database/sql, because that gives the handler rows and statements of its own, whose
+// errors only the handler sees.
 type watch struct {
 	fault func(error) fault
 
@@ -39,22 +38,22 @@ func (w *watch) release() {
 	w.guarding = false
 }
 
-// state tells whether the transaction is over, and the database's own failure.
+// state reports whether the transaction is over, and the failure of the database itself.
 func (w *watch) state() (ended bool, outage error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ended, w.outage
 }
 
-// mayCommit is asked before every commit on the connection.
+// mayCommit reports whether a commit on the connection is allowed; it is called before each.
 func (w *watch) mayCommit() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.guarding
 }
 
-// rolledBack is told of every rollback on the connection, also of those that
-// the database decided on.
+// rolledBack is called after every rollback on the connection, including those that the database
+// decides on.
 func (w *watch) rolledBack() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +72,7 @@ func (w *watch) before() error {
 	return nil
 }
 
-// after looks at the outcome of a statement.
+// after records the outcome of a statement.
 func (w *watch) after(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
@@ -92,8 +91,8 @@ func (w *watch) after(err error) error {
 	return err
 }
 
-// fullConn, fullStmt and fullRows are what a driver has to offer so that
-// database/sql finds nothing missing behind the watch.
+// fullConn, fullStmt and fullRows are the optional interfaces that the driver implements and that
+// database/sql must still find on the wrapped values.
 type (
 	fullConn interface {
 		driver.Conn

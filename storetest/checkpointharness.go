@@ -19,10 +19,10 @@ type CheckpointHarness struct {
 	Peer driver.CheckpointStore
 
 	// Lease gets the partition's lease for an owner, in an epoch above `above`
-	// and above every one before; the lease that was live until then, if any,
-	// has run out. With peer it will be used with Peer, else with Store. Nil:
-	// the store doesn't care whether a lease is held, and the suite makes them
-	// up.
+	// and above every earlier one; the lease that was live until then, if any,
+	// has expired. With peer it will be used with Peer, else with Store. Nil:
+	// the store does not check leases, and the suite
+	// makes them up.
 	Lease func(ctx context.Context, peer bool, group driver.Group, partition, owner string, above int64) (driver.Lease, error)
 
 	Features CheckpointFeatures
@@ -30,7 +30,7 @@ type CheckpointHarness struct {
 
 // CheckpointFeatures says where a store may differ from others.
 type CheckpointFeatures struct {
-	// Ranges is how many ranges of what is done behind the position the store
+	// Ranges is how many ranges of what is done after the position the store
 	// keeps at least. 0: it need not keep any.
 	Ranges int
 }
@@ -106,14 +106,14 @@ func (h *CheckpointHarness) checkpoint(t testing.TB, partition string) driver.Ch
 	return driver.Checkpoint{}
 }
 
-// wantPosition notes a checkpoint of partition 0 that is not at this position, or
+// wantPosition fails the test for a checkpoint of partition 0 that is not at this position, or
 // has not this done behind it.
 func (h *CheckpointHarness) wantPosition(t testing.TB, want driver.Position, done ...driver.SequenceRange) {
 	t.Helper()
 	h.wantCheckpoint(t, "read", h.checkpoint(t, "0"), want, done...)
 }
 
-// wantCheckpoint notes progress that is not at this position, or has lost more of what
+// wantCheckpoint fails the test for a checkpoint that is not at this position, or has lost more of what
 // is done behind it than the store may.
 func (h *CheckpointHarness) wantCheckpoint(t testing.TB, what string, p driver.Checkpoint, want driver.Position, done ...driver.SequenceRange) {
 	t.Helper()

@@ -101,7 +101,7 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			}
 			claims("left by one who was fenced off", 2)
 			suite.NoError(t, "leave", h.Store.Leave(suite.Context(t), d))
-			claims("left in good order", 0)
+			claims("left cleanly", 0)
 			h.wantPosition(t, at(0), driver.SequenceRange{First: 3, Last: 4})
 			if p := h.claim(t, h.lease(t, "0", "e", 10)); p.Claims != 1 || p.Position != at(0) {
 				t.Errorf("claimed after a clean leave: %d claims at %+v, want 1 at %+v", p.Claims, p.Position, at(0))

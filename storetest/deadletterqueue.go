@@ -340,7 +340,7 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 			h.park(t, letters...)
 			_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{}, time.Time{})
-			suite.NoError(t, "retry", err)
+			suite.NoError(t, "redrive", err)
 			due, err := h.Store.Due(suite.Context(t), testGroup, "0", n)
 			suite.NoError(t, "due", err)
 			var applied []int64
@@ -481,7 +481,7 @@ func queueReadChecks() []suite.Check[DeadLetterQueueHarness] {
 			suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters)) // of several groups in one go
 			for i, g := range otherGroups {
 				_, err := h.DeadLetters.Redrive(suite.Context(t), g, driver.DeadLetterFilter{}, time.Time{})
-				suite.NoError(t, "retry", err)
+				suite.NoError(t, "redrive", err)
 				list, err := h.DeadLetters.List(suite.Context(t), g, driver.DeadLetterFilter{})
 				suite.NoError(t, "list", err)
 				due, err := h.Store.Due(suite.Context(t), g, "0", 10)

@@ -9,12 +9,11 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-// DeadLetterQueueHarness is what [TestDeadLetterQueue] works on: an empty store of dead
-// letters.
+// DeadLetterQueueHarness is what [TestDeadLetterQueue] works on: a queue without dead letters.
 type DeadLetterQueueHarness struct {
 	Store       driver.DeadLetterQueue
-	DeadLetters driver.DeadLetterStore // over the same letters
-	// Peer is another store over the same letters, as another process has it.
+	DeadLetters driver.DeadLetterStore // over the same dead letters
+	// Peer is another store over the same dead letters, as another process has it.
 	// Nil: Store itself.
 	Peer driver.DeadLetterQueue
 }
@@ -48,7 +47,7 @@ func (h *DeadLetterQueueHarness) get(t testing.TB, id int64) driver.DeadLetter {
 	return l
 }
 
-// redrive marks dead letters for a retry now.
+// redrive marks dead letters for a redrive now.
 func (h *DeadLetterQueueHarness) redrive(t testing.TB, ids ...int64) {
 	t.Helper()
 	h.redriveAt(t, time.Time{}, ids...)
@@ -57,9 +56,9 @@ func (h *DeadLetterQueueHarness) redrive(t testing.TB, ids ...int64) {
 func (h *DeadLetterQueueHarness) redriveAt(t testing.TB, at time.Time, ids ...int64) {
 	t.Helper()
 	n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: ids}, at)
-	suite.NoError(t, "retry", err)
+	suite.NoError(t, "redrive", err)
 	if n != int64(len(ids)) {
-		t.Errorf("retry of %d dead letters marked %d", len(ids), n)
+		t.Errorf("redrive of %d dead letters marked %d", len(ids), n)
 	}
 }
 

@@ -78,7 +78,7 @@ func readDeadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 						t.Errorf("%s %q became %q, want what can be kept of it", what, text, kept)
 					}
 				}
-				suite.NoError(t, "record a trial", h.Store.RecordAttempt(suite.Context(t), a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1, Error: text}))
+				suite.NoError(t, "record an attempt", h.Store.RecordAttempt(suite.Context(t), a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1, Error: text}))
 				if kept := h.checkpoint(t, "0").Attempt.Error; !strings.HasPrefix(kept, "before") || !strings.HasSuffix(kept, "after") {
 					t.Errorf("error %q of a trial became %q", text, kept)
 				}
@@ -192,7 +192,7 @@ func readDeadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	}
 }
 
-// redriveAndDiscardChecks are about Retry and Discard.
+// redriveAndDiscardChecks are about Redrive and Discard.
 func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	return []suite.Check[TxHarness[Tx]]{
 		{Name: "Retry", Run: func(t testing.TB, h TxHarness[Tx]) {
@@ -202,7 +202,7 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			mark := func(at time.Time) driver.DeadLetter {
 				t.Helper()
 				n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, five, at)
-				suite.NoError(t, "retry", err)
+				suite.NoError(t, "redrive", err)
 				if n != 1 {
 					t.Errorf("retry of one dead letter marked %d", n)
 				}
@@ -291,7 +291,7 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				letter.Group, letter.Error = g, fmt.Sprint("of stranger ", i)
 				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{letter}}, nil))
 				_, err = h.DeadLetters.Redrive(suite.Context(t), g, driver.DeadLetterFilter{}, time.Time{})
-				suite.NoError(t, "retry", err)
+				suite.NoError(t, "redrive", err)
 				list, err := h.DeadLetters.List(suite.Context(t), g, driver.DeadLetterFilter{})
 				suite.NoError(t, "list", err)
 				due, err := h.Store.Due(suite.Context(t), g, "0", 10)

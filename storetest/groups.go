@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// isHandlerError tells whether err is a [*driver.HandlerError].
+// isHandlerError reports whether err is a [*driver.HandlerError].
 func isHandlerError(err error) bool {
 	_, found := errors.AsType[*driver.HandlerError](err)
 	return found

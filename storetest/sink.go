@@ -16,7 +16,7 @@ type SinkHarness[R any] struct {
 	Sink sluice.Sink[R]
 	// Record makes the record with a number.
 	Record func(i int) R
-	// Written tells whether the record with a number has taken effect.
+	// Written reports whether the record with a number has taken effect.
 	Written func(i int) bool
 	// Block makes the store hold up whatever reaches it, until it is released.
 	Block func() (release func())

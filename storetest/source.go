@@ -543,7 +543,7 @@ var epochChecks = []suite.Check[SourceHarness]{
 	}},
 }
 
-// wantRetentionError notes an error that is not the retention error wanted.
+// wantRetentionError fails the test for an error that is not the retention error wanted.
 func wantRetentionError(t testing.TB, what string, err error, partition string, after, first int64) {
 	t.Helper()
 	e, found := errors.AsType[*driver.RetentionError](err)
@@ -552,7 +552,7 @@ func wantRetentionError(t testing.TB, what string, err error, partition string, 
 	}
 }
 
-// wantStolenError notes an error that is not a StolenError; the epoch need not be known.
+// wantStolenError fails the test for an error that is not a StolenError; the epoch need not be known.
 func wantStolenError(t testing.TB, what string, err error, partition string, epoch int64) {
 	t.Helper()
 	e, found := errors.AsType[*driver.StolenError](err)

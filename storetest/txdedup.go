@@ -22,27 +22,27 @@ func dedupStateOf(origin string, epoch, low, top int64) driver.DedupState {
 	return driver.DedupState{Origin: origin, Epoch: epoch, Low: low, Top: top, Forget: low, At: dedupAt, IDs: fmt.Sprintf("0:%d;7:%d+3,2", top-1, top-8)}
 }
 
-// wantDedup notes what a partition has seen that is not as wanted. Of several
+// wantDedup fails the test if the deduplication state is not as wanted. Of several
 // origins in one step the order is open.
 func (h *TxHarness[Tx]) wantDedup(t testing.TB, what string, store driver.TxStore[Tx], partition string, want ...driver.DedupState) {
 	t.Helper()
 	got, err := store.ReadDedup(suite.Context(t), testGroup, partition)
-	suite.NoError(t, "read what was seen", err)
+	suite.NoError(t, "read dedup state", err)
 	same := func(a, b driver.DedupState) bool {
 		return a.Origin == b.Origin && a.Epoch == b.Epoch && a.Low == b.Low && a.Top == b.Top && a.At.Equal(b.At) && a.IDs == b.IDs
 	}
 	if !slices.EqualFunc(got, want, same) {
-		t.Errorf("%s: partition %s has seen %+v, want %+v", what, partition, got, want)
+		t.Errorf("%s: partition %s has dedup state %+v, want %+v", what, partition, got, want)
 	}
 }
 
-// dedupChecks are about what steps leave of chain ids.
+// dedupChecks are about what steps leave of causation IDs.
 func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	step := func(l driver.Lease, from, to int64, seen ...driver.DedupState) driver.Step {
 		return driver.Step{Lease: l, From: at(from), To: at(to), Dedup: seen}
 	}
 	return []suite.Check[TxHarness[Tx]]{
-		{Name: "SeenCommits", Run: func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "DedupCommits", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.wantDedup(t, "before the first", h.Store, "0")
 			// Steps are in the order of numbers, not of their texts, and not of
@@ -62,7 +62,7 @@ func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				}
 			}
 		}},
-		{Name: "SeenRollsBack", Run: func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "DedupRollsBack", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			kept := dedupStateOf("b@1/0", 3, 9, 20)
 			h.commit(t, step(a, 9, 12, kept), nil)
@@ -80,7 +80,7 @@ func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			wantFenced(t, "a step from another position", h.Store.Commit(suite.Context(t), late, nil))
 			h.wantDedup(t, "after a step from another position", h.Store, "0", kept)
 		}},
-		{Name: "SeenForgotten", Run: func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "DedupForgotten", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			h.commit(t, step(a, 9, 10, dedupStateOf("b@1/0", 1, -1, 20), dedupStateOf("b@1/1", 1, -1, 20)), nil)
 			h.commit(t, step(a, 10, 11, dedupStateOf("b@1/0", 1, -1, 30)), nil)
@@ -93,7 +93,7 @@ func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.commit(t, step(a, 13, 14, anew), nil)
 			h.wantDedup(t, "an origin begun anew", h.Store, "0", dedupStateOf("b@1/0", 1, 30, 30), anew)
 		}},
-		{Name: "SeenOriginForgotten", Run: func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "DedupOriginForgotten", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			b, c := dedupStateOf("b@1/0", 1, -1, 20), dedupStateOf("c@1/0", 1, -1, 20)
 			h.commit(t, step(a, 9, 10, b, dedupStateOf("b@1/0/retry", 1, -1, 20)), nil)
@@ -107,7 +107,7 @@ func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.commit(t, next, nil)
 			h.wantDedup(t, "one that is seen again in the same step", h.Store, "0", next.Dedup...)
 		}},
-		{Name: "SeenExpires", Run: func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "DedupExpires", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
@@ -121,7 +121,7 @@ func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.wantDedup(t, "what is older", h.Store, "0", young, last.Dedup[0])
 			h.wantDedup(t, "another partition", h.Store, "1", old)
 		}},
-		{Name: "SeenReset", Run: func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "DedupReset", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			early, late := dedupStateOf("b@1/0", 1, -1, 20), dedupStateOf("b@1/0", 1, -1, 30)
 			h.commit(t, step(a, 9, 10, early), nil)
@@ -142,7 +142,7 @@ func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			reset(driver.Origin)
 			h.wantDedup(t, "set to the beginning", h.Store, "0")
 		}},
-		{Name: "SeenMany", Run: func(t testing.TB, h TxHarness[Tx]) {
+		{Name: "DedupMany", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			var all []driver.DedupState
 			for i := range int64(300) {
@@ -150,7 +150,7 @@ func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 			h.commit(t, step(a, 9, 10, all...), h.put("10"))
 			got, err := h.Store.ReadDedup(suite.Context(t), testGroup, "0")
-			suite.NoError(t, "read what was seen", err)
+			suite.NoError(t, "read dedup state", err)
 			slices.SortFunc(got, func(a, b driver.DedupState) int { return int(a.Epoch - b.Epoch) })
 			if len(got) != len(all) || got[299].Origin != all[299].Origin || got[299].IDs != all[299].IDs {
 				t.Errorf("%d origins seen in one step, want %d", len(got), len(all))

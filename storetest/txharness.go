@@ -38,8 +38,8 @@ type TxHarness[Tx any] struct {
 
 // TxFeatures says where a store may differ from others.
 type TxFeatures struct {
-	// WaitsForOpen: Claim can't end another's transaction in progress. It
-	// waits for it as long as its context lasts, and then fails. The default
+	// WaitsForOpen: Claim cannot end a transaction in progress of another
+	// owner. It waits for it until its context ends, and then fails. The default
 	// is that Claim ends the transaction within some seconds.
 	WaitsForOpen bool
 }
@@ -63,7 +63,7 @@ func (h *TxHarness[Tx]) put(keys ...string) func(context.Context, Tx) error {
 	}
 }
 
-// wantEffects notes the effects that are not those wanted, in any order.
+// wantEffects fails the test if the effects are not those wanted, in any order.
 func (h *TxHarness[Tx]) wantEffects(t testing.TB, want ...string) {
 	t.Helper()
 	got, err := h.Effects(suite.Context(t))
@@ -119,7 +119,7 @@ func (h *TxHarness[Tx]) checkpoint(t testing.TB, partition string) driver.Checkp
 	return driver.Checkpoint{}
 }
 
-// wantPosition notes a checkpoint that is not at this position.
+// wantPosition fails the test for a checkpoint that is not at this position.
 func (h *TxHarness[Tx]) wantPosition(t testing.TB, partition string, want driver.Position) {
 	t.Helper()
 	if got := h.checkpoint(t, partition).Position; got != want {
@@ -127,7 +127,7 @@ func (h *TxHarness[Tx]) wantPosition(t testing.TB, partition string, want driver
 	}
 }
 
-// wantFenced notes an error that is not ErrFenced, or blames the handler.
+// wantFenced fails the test for an error that is not ErrFenced, or blames the handler.
 func wantFenced(t testing.TB, what string, err error) {
 	t.Helper()
 	suite.ErrorIs(t, what, err, driver.ErrFenced)
@@ -136,7 +136,7 @@ func wantFenced(t testing.TB, what string, err error) {
 	}
 }
 
-// wantHandlerError notes an error that is not a HandlerError around want.
+// wantHandlerError fails the test for an error that is not a HandlerError around want.
 func wantHandlerError(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !isHandlerError(err) || want != nil && !errors.Is(err, want) {
@@ -191,12 +191,12 @@ func listDeadLetters(t testing.TB, store driver.DeadLetterStore) map[int64]drive
 	return found
 }
 
-// redrive marks dead letters for a retry now.
+// redrive marks dead letters for a redrive now.
 func (h *TxHarness[Tx]) redrive(t testing.TB, ids ...int64) {
 	t.Helper()
 	n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: ids}, time.Time{})
-	suite.NoError(t, "retry", err)
+	suite.NoError(t, "redrive", err)
 	if n != int64(len(ids)) {
-		t.Errorf("retry of %d dead letters marked %d", len(ids), n)
+		t.Errorf("redrive of %d dead letters marked %d", len(ids), n)
 	}
 }

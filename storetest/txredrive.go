@@ -187,7 +187,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			mark := func(sequence int64, at time.Time) {
 				t.Helper()
 				n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: []int64{found[sequence].ID}}, at)
-				suite.NoError(t, "retry", err)
+				suite.NoError(t, "redrive", err)
 				if n != 1 {
 					t.Errorf("retry of one dead letter marked %d", n)
 				}
@@ -197,7 +197,7 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			mark(5, time.Now().Add(-24*time.Hour))
 			mark(2, time.Now().Add(time.Hour))
 			_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{Partition: "1"}, time.Time{})
-			suite.NoError(t, "retry", err)
+			suite.NoError(t, "redrive", err)
 			if got := due(10); !slices.Equal(got, []int64{3, 5, 8}) {
 				t.Errorf("due are events %v, want 3, 5, 8", got)
 			}

@@ -100,7 +100,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 			claims("left by one who was fenced off", 2)
 			suite.NoError(t, "leave", h.Store.Leave(suite.Context(t), leaseOf("0", "c", 9)))
-			claims("left in good order", 0)
+			claims("left cleanly", 0)
 			if p := h.claim(t, leaseOf("0", "d", 10)); p.Claims != 1 || p.Position != at(0) {
 				t.Errorf("claimed after a clean leave: %d claims at %+v, want 1 at %+v", p.Claims, p.Position, at(0))
 			}
