@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // A conditional write consists of operations that are harmless if they are late or
@@ -134,7 +134,7 @@ func newVersionCache(limit int) *versionCache {
 }
 
 func (m *versionCache) key(dst []byte, r *record) []byte {
-	return append(append(epk.AppendJSON(dst, r.values()), 0), r.doc.ID...)
+	return append(append(partitionkey.AppendJSON(dst, r.values()), 0), r.doc.ID...)
 }
 
 func (m *versionCache) get(r *record) (version, bool) {

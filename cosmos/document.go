@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // Document is one document to write. The sink uses its slices until the record is
@@ -120,10 +120,10 @@ type record struct {
 	doc  Document
 	done func(sluice.WriteResult)
 
-	key   [3]epk.Value // the partition key,
-	keys  int          // of so many values
-	named bool         // the body has the id
-	bytes int          // estimated size in a batch
+	key   [3]partitionkey.Value // the partition key,
+	keys  int                   // of so many values
+	named bool                  // the body has the id
+	bytes int                   // estimated size in a batch
 
 	since     time.Duration // when it was queued, by the sink's clock
 	step      step          // what goes out next
@@ -220,58 +220,58 @@ func (r *record) setKey(values []any) error {
 	return nil
 }
 
-func keyValue(v any) (epk.Value, error) {
+func keyValue(v any) (partitionkey.Value, error) {
 	switch v := v.(type) {
 	case string:
 		if len(v) > 2048 {
-			return epk.Value{}, fmt.Errorf("%d bytes: at most 2048", len(v))
+			return partitionkey.Value{}, fmt.Errorf("%d bytes: at most 2048", len(v))
 		}
-		return epk.String(v), nil
+		return partitionkey.String(v), nil
 	case nil:
-		return epk.Null, nil
+		return partitionkey.Null, nil
 	case bool:
-		return epk.Bool(v), nil
+		return partitionkey.Bool(v), nil
 	case undefined:
-		return epk.Undefined, nil
+		return partitionkey.Undefined, nil
 	case int:
-		return epk.Number(float64(v)), nil
+		return partitionkey.Number(float64(v)), nil
 	case int64:
-		return epk.Number(float64(v)), nil
+		return partitionkey.Number(float64(v)), nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return epk.Value{}, fmt.Errorf("%v is no JSON number", v)
+			return partitionkey.Value{}, fmt.Errorf("%v is no JSON number", v)
 		}
-		return epk.Number(v), nil
+		return partitionkey.Number(v), nil
 	case json.Number:
 		f, err := v.Float64()
 		if err != nil {
-			return epk.Value{}, fmt.Errorf("%.40q is no JSON number", string(v))
+			return partitionkey.Value{}, fmt.Errorf("%.40q is no JSON number", string(v))
 		}
-		return epk.Number(f), nil
+		return partitionkey.Number(f), nil
 	case int32:
-		return epk.Number(float64(v)), nil
+		return partitionkey.Number(float64(v)), nil
 	case int16:
-		return epk.Number(float64(v)), nil
+		return partitionkey.Number(float64(v)), nil
 	case int8:
-		return epk.Number(float64(v)), nil
+		return partitionkey.Number(float64(v)), nil
 	case uint:
-		return epk.Number(float64(v)), nil
+		return partitionkey.Number(float64(v)), nil
 	case uint64:
-		return epk.Number(float64(v)), nil
+		return partitionkey.Number(float64(v)), nil
 	case uint32:
-		return epk.Number(float64(v)), nil
+		return partitionkey.Number(float64(v)), nil
 	case uint16:
-		return epk.Number(float64(v)), nil
+		return partitionkey.Number(float64(v)), nil
 	case uint8:
-		return epk.Number(float64(v)), nil
+		return partitionkey.Number(float64(v)), nil
 	case float32:
 		return keyValue(float64(v))
 	}
-	return epk.Value{}, fmt.Errorf("a %T: must be a string, number, bool, nil or Undefined", v)
+	return partitionkey.Value{}, fmt.Errorf("a %T: must be a string, number, bool, nil or Undefined", v)
 }
 
 // values returns the components of the partition key.
-func (r *record) values() []epk.Value { return r.key[:r.keys] }
+func (r *record) values() []partitionkey.Value { return r.key[:r.keys] }
 
 // size estimates the record's bytes in a batch, rather too high than too low.
 func (r *record) size() int {
@@ -335,10 +335,10 @@ func (r *record) appendOperation(dst []byte) []byte {
 // escaped for use within a JSON string.
 func (r *record) appendKey(dst []byte, nested bool) []byte {
 	if !nested {
-		return epk.AppendJSON(dst, r.values())
+		return partitionkey.AppendJSON(dst, r.values())
 	}
 	var space [256]byte
-	for _, c := range epk.AppendJSON(space[:0], r.values()) {
+	for _, c := range partitionkey.AppendJSON(space[:0], r.values()) {
 		if c == '"' || c == '\\' {
 			dst = append(dst, '\\')
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // Each status of an operation, alone in a batch among others that go well.
@@ -306,7 +306,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		q := newQueue(s, "0", epk.Whole)
+		q := newQueue(s, "0", partitionkey.Whole)
 		var done [4]atomic.Int32
 		var batch []*record
 		for i := range done {

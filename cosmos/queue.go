@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/epk"
 	"github.com/sluice-go/sluice/internal/limiter"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // queue holds the records for one physical partition. Its goroutine, pump, sends
@@ -14,7 +14,7 @@ import (
 type queue struct {
 	sink *Sink
 	id   string // of the partition key range
-	span epk.Range
+	span partitionkey.Range
 
 	budget *limiter.Budget // nil: no limit
 	wake   chan struct{}   // signals the pump
@@ -33,7 +33,7 @@ type queue struct {
 // known: an upsert of a document of 1 KB in a container with the default indexes.
 const initialCost = 10
 
-func newQueue(s *Sink, id string, span epk.Range) *queue {
+func newQueue(s *Sink, id string, span partitionkey.Range) *queue {
 	return &queue{sink: s, id: id, span: span, wake: make(chan struct{}, 1), window: 1, average: initialCost}
 }
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/epk"
 	"github.com/sluice-go/sluice/internal/limiter"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // routingTable is the container as it was last read: how keys are hashed, and the
@@ -19,8 +19,8 @@ import (
 type routingTable struct {
 	rid    string // the container's internal id, which changes if it is recreated
 	paths  []string
-	hash   epk.Definition
-	ranges []epk.Range
+	hash   partitionkey.Definition
+	ranges []partitionkey.Range
 	queues []*queue
 }
 
@@ -30,7 +30,7 @@ func (t *routingTable) find(r *record) (*queue, error) {
 		return nil, fmt.Errorf("the partition key has %d values, and the container's is %s", r.keys, strings.Join(t.paths, ", "))
 	}
 	var space [256]byte
-	i := epk.Find(t.ranges, string(t.hash.AppendHash(space[:0], r.values()...)))
+	i := partitionkey.Find(t.ranges, string(t.hash.AppendHash(space[:0], r.values()...)))
 	if i < 0 {
 		return nil, errors.New("the partition key is in no range of the container")
 	}
@@ -162,7 +162,7 @@ func (s *Sink) readRoutes(ctx context.Context) (*routingTable, []span, outcome, 
 		return nil, nil, v, e
 	}
 	next := &routingTable{rid: container.RID, paths: container.PartitionKey.Paths}
-	next.hash = epk.Definition{Hierarchical: container.PartitionKey.Kind == "MultiHash", Version: max(1, container.PartitionKey.Version)}
+	next.hash = partitionkey.Definition{Hierarchical: container.PartitionKey.Kind == "MultiHash", Version: max(1, container.PartitionKey.Version)}
 	if len(next.paths) == 0 || next.hash.Version > 2 {
 		return nil, nil, outage, s.badAnswer(fmt.Errorf("a partition key of %d paths and version %d", len(next.paths), next.hash.Version))
 	}
@@ -217,7 +217,7 @@ type span struct {
 	MinInclusive, MaxExclusive string
 	Parents                    []rangeID
 
-	epk.Range `json:"-"`
+	partitionkey.Range `json:"-"`
 }
 
 // rangeID is a string, but some servers other than Azure's return a number.
@@ -240,15 +240,15 @@ func (s *Sink) installRoutes(next *routingTable, list []span) error {
 	list = slices.DeleteFunc(list, func(p span) bool { return replaced[p.ID] })
 	for i := range list {
 		var err error
-		if list[i].Range, err = epk.ParseRange(list[i].MinInclusive, list[i].MaxExclusive); err != nil {
+		if list[i].Range, err = partitionkey.ParseRange(list[i].MinInclusive, list[i].MaxExclusive); err != nil {
 			return err
 		}
 	}
-	slices.SortFunc(list, func(a, b span) int { return epk.Compare(a.Min, b.Min) })
+	slices.SortFunc(list, func(a, b span) int { return partitionkey.Compare(a.Min, b.Min) })
 	for _, p := range list {
 		next.ranges = append(next.ranges, p.Range)
 	}
-	if err := epk.Complete(next.ranges); err != nil {
+	if err := partitionkey.Complete(next.ranges); err != nil {
 		return err
 	}
 

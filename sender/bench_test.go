@@ -11,7 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-go/sluice/emulator"
-	"github.com/sluice-go/sluice/internal/keyhash"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -160,7 +160,7 @@ func keyedHubLoop(b *testing.B, srv *emulator.Server, body []byte, key func(int)
 		}
 		for i := range n {
 			k := key(i)
-			p := keyhash.Partition(k, benchPartitions)
+			p := partitionkey.EventHubsPartition(k, benchPartitions)
 			event := azeventhubs.AMQPAnnotatedMessage{
 				Body:               azeventhubs.AMQPAnnotatedMessageBody{Data: [][]byte{body}},
 				MessageAnnotations: map[any]any{"x-opt-partition-key": k},

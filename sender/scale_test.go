@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-go/sluice/emulator"
-	"github.com/sluice-go/sluice/internal/keyhash"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -144,7 +144,7 @@ func TestSendAllToQueue(t *testing.T) {
 	checkReport(t, report, busInventory(t, srv, mix))
 	best := make([]packing, writers)
 	for m := range mix.all() {
-		p := &best[keyhash.Partition(m.SessionID, writers)]
+		p := &best[partitionkey.EventHubsPartition(m.SessionID, writers)]
 		p.limit = limit
 		p.add(sectionOf(t, m))
 	}

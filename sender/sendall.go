@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/keyhash"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // maxRejections is how many rejected messages the error of SendAll has.
@@ -148,7 +148,7 @@ func (r *run) slot(key string) (slot **batch, partition int) {
 		}
 		return &r.keyless[r.next%len(r.keyless)], r.next
 	}
-	partition = keyhash.Partition(key, len(r.writers))
+	partition = partitionkey.EventHubsPartition(key, len(r.writers))
 	if r.s.cfg.Ordered {
 		r.next = partition
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/keyhash"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // ErrClosed is wrapped by the outage that completes the messages of a [Sink]
@@ -148,10 +148,10 @@ func hasForeignStamp(ctx context.Context, m *Message) bool {
 func (s *Sink) partitionOf(m *Message) *sinkPartition {
 	n := len(s.partitions) / 2
 	if key := m.group(); key != "" {
-		return s.partitions[keyhash.Partition(key, n)]
+		return s.partitions[partitionkey.EventHubsPartition(key, n)]
 	}
 	if stamp, ok, err := sluice.StampFrom(m.Properties); ok && err == nil {
-		return s.partitions[n+keyhash.Partition(stamp.ID.String(), n)]
+		return s.partitions[n+partitionkey.EventHubsPartition(stamp.ID.String(), n)]
 	}
 	s.next = (s.next + 1) % n
 	return s.partitions[n+s.next]

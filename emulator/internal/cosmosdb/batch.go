@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/epk"
 	"github.com/sluice-go/sluice/internal/jsonscan"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 const maxBatch = 100
@@ -183,7 +183,7 @@ func (op *batchOp) prepare(owner *Container, key []byte, hash []byte) (operation
 		if f != nil {
 			return refused(f.substatus, f.message)
 		}
-		text := epk.AppendJSON(nil, values)
+		text := partitionkey.AppendJSON(nil, values)
 		if write && !bytes.Equal(text, op.doc.keyText) {
 			return refused(substatusMismatch, messageMismatch)
 		}
@@ -270,7 +270,7 @@ func (c *call) transaction(owner *Container, b *batch) *failure {
 	if f != nil {
 		return f
 	}
-	key := epk.AppendJSON(nil, values)
+	key := partitionkey.AppendJSON(nil, values)
 	hash := owner.hash.Hash(values...)
 	now := c.account.now()
 	c.account.stats.operations.Add(int64(len(b.ops)))

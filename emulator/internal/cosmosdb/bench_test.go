@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb"
-	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // wire is a client connection with as little overhead as possible.
@@ -85,7 +85,7 @@ func BenchmarkBulk(b *testing.B) {
 	body := []byte("[" + strings.Repeat(upsert("id-0000000000", benchKey, `,"payload":"`+payload+`"`)+",", 99) + upsert("id-0000000000", benchKey, `,"payload":"`+payload+`"`) + "]")
 	ranges, _ := w.ranges(b, nil)
 	i := slices.IndexFunc(ranges, func(r keyRange) bool {
-		h := epk.Definition{Version: 2}.Hash(epk.String(benchKey))
+		h := partitionkey.Definition{Version: 2}.Hash(partitionkey.String(benchKey))
 		return h >= r.MinInclusive && h < r.MaxExclusive
 	})
 	w.bench(b, body, "x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: false\r\nx-ms-documentdb-partitionkeyrangeid: "+ranges[i].ID+"\r\n")

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // keyDefinition is a partition key definition in JSON.
@@ -68,7 +68,7 @@ type Container struct {
 	self     string
 	key      keyDefinition
 	paths    []keyPath
-	hash     epk.Definition
+	hash     partitionkey.Definition
 
 	version   atomic.Uint64 // the latest version of a document
 	documents atomic.Uint64 // the latest number of a document
@@ -122,7 +122,7 @@ func (a *Account) createContainer(db *database, spec containerSpec) (*Container,
 	a.lastID++
 	c := &Container{
 		account: a, database: db, id: spec.id, number: a.lastID, prefix: containerPrefix(db.number, a.lastID),
-		key: spec.key, paths: paths, hash: epk.Definition{Hierarchical: spec.key.Kind == "MultiHash", Version: max(1, spec.key.Version)},
+		key: spec.key, paths: paths, hash: partitionkey.Definition{Hierarchical: spec.key.Kind == "MultiHash", Version: max(1, spec.key.Version)},
 		generation: 1, throughput: spec.throughput, indexing: spec.indexing, ttl: spec.ttl, etag: a.nextEtag(), seconds: a.now().Unix(),
 	}
 	c.indexed.Store(isIndexed(c.indexing))
@@ -200,11 +200,11 @@ func (c *Container) Split(rangeID string) error {
 	if err != nil {
 		return err
 	}
-	low := newPartition("", epk.Range{Min: old.bounds.Min, Max: middle}, old.arena)
-	high := newPartition("", epk.Range{Min: middle, Max: old.bounds.Max}, old.arena)
+	low := newPartition("", partitionkey.Range{Min: old.bounds.Min, Max: middle}, old.arena)
+	high := newPartition("", partitionkey.Range{Min: middle, Max: old.bounds.Max}, old.arena)
 	for _, pl := range places {
 		to := low
-		if epk.Compare(pl.hash, middle) >= 0 {
+		if partitionkey.Compare(pl.hash, middle) >= 0 {
 			to = high
 		}
 		to.adopt(pl.at)
@@ -217,7 +217,7 @@ func (c *Container) Split(rangeID string) error {
 		p.parents = append(slices.Clone(old.parents), old.id)
 		c.addRange(p)
 	}
-	slices.SortFunc(c.ranges, func(x, y *partition) int { return epk.Compare(x.bounds.Min, y.bounds.Min) })
+	slices.SortFunc(c.ranges, func(x, y *partition) int { return partitionkey.Compare(x.bounds.Min, y.bounds.Min) })
 	old.gone, old.index, old.order = true, nil, documentOrder{}
 	c.spent += old.budget.totalSpent()
 	c.shareThroughput()
@@ -240,12 +240,12 @@ type hashedDocument struct {
 }
 
 // hashedDocuments returns all documents in their order. p.mu is held.
-func (p *partition) hashedDocuments(d epk.Definition) []hashedDocument {
+func (p *partition) hashedDocuments(d partitionkey.Definition) []hashedDocument {
 	list := make([]hashedDocument, 0, p.order.live)
 	last, lastHash := []byte(nil), ""
 	p.order.each(0, func(r ref) bool {
 		if key := p.at(r).key(); last == nil || string(key) != string(last) {
-			values, _ := epk.Parse(key) // epk has written it
+			values, _ := partitionkey.Parse(key) // package partitionkey has written it
 			last, lastHash = key, d.Hash(values...)
 		}
 		list = append(list, hashedDocument{r, lastHash})
@@ -256,14 +256,14 @@ func (p *partition) hashedDocuments(d epk.Definition) []hashedDocument {
 
 // splitPoint returns where to split a range: so that half of the documents are on each
 // side, or in the middle if all have the same key.
-func splitPoint(d epk.Definition, bounds epk.Range, places []hashedDocument) (string, error) {
+func splitPoint(d partitionkey.Definition, bounds partitionkey.Range, places []hashedDocument) (string, error) {
 	hashes := make([]string, len(places))
 	for i, pl := range places {
 		hashes[i] = pl.hash
 	}
 	slices.Sort(hashes)
 	for i, j := len(hashes)/2, len(hashes)/2; i > 0 || j < len(hashes); i, j = i-1, j+1 {
-		if i > 0 && i < len(hashes) && hashes[i] > hashes[i-1] && epk.Compare(hashes[i], bounds.Min) > 0 {
+		if i > 0 && i < len(hashes) && hashes[i] > hashes[i-1] && partitionkey.Compare(hashes[i], bounds.Min) > 0 {
 			return hashes[i], nil
 		}
 		if j > 0 && j < len(hashes) && hashes[j] > hashes[j-1] {
@@ -293,7 +293,7 @@ func (c *Container) find(rangeID string) (*partition, *failure) {
 func (c *Container) route(hash string) *partition {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	i := search(len(c.ranges), func(i int) bool { return epk.Compare(c.ranges[i].bounds.Max, hash) > 0 })
+	i := search(len(c.ranges), func(i int) bool { return partitionkey.Compare(c.ranges[i].bounds.Max, hash) > 0 })
 	return c.ranges[min(i, len(c.ranges)-1)]
 }
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/sluice-go/sluice/internal/epk"
 	"github.com/sluice-go/sluice/internal/jsonscan"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 const (
@@ -24,7 +24,7 @@ type document struct {
 	values int    // number of values to index
 	size   int    // in bytes, as the client sent it
 
-	key     []epk.Value
+	key     []partitionkey.Value
 	keyText []byte // in JSON, canonical: equal for equal keys
 	kept    []byte // buffer of body if system properties were removed
 }
@@ -80,7 +80,7 @@ func notJSON(err error) error {
 func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
 	d.id, d.key = nil, d.key[:0]
 	for range paths {
-		d.key = append(d.key, epk.Undefined)
+		d.key = append(d.key, partitionkey.Undefined)
 	}
 	s.Peek()
 	from, before := s.Offset(), s.Scalars()
@@ -126,7 +126,7 @@ func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
 	case d.size > maxDocument:
 		return errTooLarge
 	}
-	d.keyText = epk.AppendJSON(d.keyText[:0], d.key)
+	d.keyText = partitionkey.AppendJSON(d.keyText[:0], d.key)
 	if len(d.keyText) > maxKey {
 		return errKeyLong
 	}
@@ -134,15 +134,15 @@ func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
 }
 
 // keyValue returns the component of the partition key at a path in a value.
-func keyValue(value []byte, path []string) (epk.Value, error) {
+func keyValue(value []byte, path []string) (partitionkey.Value, error) {
 	value, ok := jsonscan.Lookup(value, path)
 	if !ok {
-		return epk.Undefined, nil
+		return partitionkey.Undefined, nil
 	}
 	if value[0] == '{' || value[0] == '[' {
-		return epk.Undefined, errKeyType
+		return partitionkey.Undefined, errKeyType
 	}
-	v, err := epk.ParseValue(value)
+	v, err := partitionkey.ParseValue(value)
 	if err != nil {
 		return v, errKeyType
 	}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // A container and a map get the same random operations, batches that are rolled back
@@ -126,7 +126,7 @@ func testModel(t *testing.T, rnd *rand.Rand) {
 	}
 }
 
-func mustKey(t *testing.T, text []byte) []epk.Value {
+func mustKey(t *testing.T, text []byte) []partitionkey.Value {
 	values, f := (&Container{paths: []keyPath{{"key"}}}).parseKey(string(text))
 	if f != nil {
 		t.Fatal(f.message)
@@ -136,7 +136,7 @@ func mustKey(t *testing.T, text []byte) []epk.Value {
 
 // Documents with the same hash are kept apart.
 func TestCollisions(t *testing.T) {
-	p := newPartition("0", epk.Whole, &arena{})
+	p := newPartition("0", partitionkey.Whole, &arena{})
 	defer p.arena.close()
 	refs := make(map[string]ref)
 	for _, id := range []string{"a", "b", "c"} {

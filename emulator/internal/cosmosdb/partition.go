@@ -7,13 +7,13 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // partition is a physical partition: the documents whose keys hash into a range.
 type partition struct {
 	id         string
-	bounds     epk.Range
+	bounds     partitionkey.Range
 	parents    []string // the ranges that were split to get this one, oldest first
 	generation uint64   // in which generation of the container's ranges
 	budget     budget
@@ -27,7 +27,7 @@ type partition struct {
 	writes int64
 }
 
-func newPartition(id string, bounds epk.Range, h *arena) *partition {
+func newPartition(id string, bounds partitionkey.Range, h *arena) *partition {
 	return &partition{id: id, bounds: bounds, arena: h, index: make(map[uint64]ref)}
 }
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 const keyHeader = "X-Ms-Documentdb-Partitionkey"
@@ -60,7 +60,7 @@ func (c *call) checkKey(owner *Container, doc *document) *failure {
 	if f != nil {
 		return f
 	}
-	if string(epk.AppendJSON(nil, values)) != string(doc.keyText) {
+	if string(partitionkey.AppendJSON(nil, values)) != string(doc.keyText) {
 		return &failure{status: http.StatusBadRequest, substatus: substatusMismatch, message: messageMismatch, charge: chargeConflict}
 	}
 	return nil
@@ -68,16 +68,16 @@ func (c *call) checkKey(owner *Container, doc *document) *failure {
 
 // parseKey parses the complete partition key of a document, from a header or an
 // operation.
-func (c *Container) parseKey(text string) ([]epk.Value, *failure) {
+func (c *Container) parseKey(text string) ([]partitionkey.Value, *failure) {
 	if text == "" {
 		return nil, badRequest("The partition key must be stated in the header x-ms-documentdb-partitionkey.")
 	}
-	values, err := epk.Parse([]byte(text))
+	values, err := partitionkey.Parse([]byte(text))
 	if err != nil || len(text) > maxKey*6 {
 		return nil, badRequest("Partition key " + strconv.Quote(text[:min(len(text), 40)]) + " is invalid.")
 	}
 	if len(values) == 0 && len(c.paths) == 1 {
-		values = []epk.Value{epk.Undefined} // old clients send it for a document without the property
+		values = []partitionkey.Value{partitionkey.Undefined} // old clients send it for a document without the property
 	}
 	if len(values) != len(c.paths) {
 		return nil, &failure{
@@ -95,7 +95,7 @@ func (c *call) operationFromPath(owner *Container, v verb) (op operation, hash s
 	if f != nil {
 		return op, "", f
 	}
-	return operation{verb: v, id: []byte(c.path[5]), keyText: epk.AppendJSON(nil, values)}, owner.hash.Hash(values...), nil
+	return operation{verb: v, id: []byte(c.path[5]), keyText: partitionkey.AppendJSON(nil, values)}, owner.hash.Hash(values...), nil
 }
 
 func (c *call) readDocument(owner *Container) *failure {

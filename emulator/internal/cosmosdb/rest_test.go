@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb"
-	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // answer is the response to a request.
@@ -115,13 +115,13 @@ func (w *world) ranges(t testing.TB, header map[string]string) ([]keyRange, answ
 // keysOf returns n keys in a range.
 func keysOf(t testing.TB, r keyRange, n int) []string {
 	t.Helper()
-	bounds, err := epk.ParseRange(r.MinInclusive, r.MaxExclusive)
+	bounds, err := partitionkey.ParseRange(r.MinInclusive, r.MaxExclusive)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var keys []string
 	for i := 0; len(keys) < n; i++ {
-		if k := fmt.Sprint("key-", i); bounds.Contains(epk.Definition{Version: 2}.Hash(epk.String(k))) {
+		if k := fmt.Sprint("key-", i); bounds.Contains(partitionkey.Definition{Version: 2}.Hash(partitionkey.String(k))) {
 			keys = append(keys, k)
 		}
 	}
@@ -287,7 +287,7 @@ func TestSplitUnderLoad(t *testing.T) {
 			ranges, _ := w.ranges(t, nil)
 			for i := 0; i < each; {
 				key := fmt.Sprintf("key-%d-%d", writer, i)
-				hash := epk.Definition{Version: 2}.Hash(epk.String(key))
+				hash := partitionkey.Definition{Version: 2}.Hash(partitionkey.String(key))
 				at := slices.IndexFunc(ranges, func(r keyRange) bool { return hash >= r.MinInclusive && hash < r.MaxExclusive })
 				a := w.bulk(t, ranges[at].ID, []byte("["+upsert("1", key, "")+"]"), nil)
 				switch {

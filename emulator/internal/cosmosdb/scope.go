@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb/query"
-	"github.com/sluice-go/sluice/internal/epk"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 const (
@@ -65,20 +65,20 @@ type scope struct {
 
 // scopeOf returns the scope in the request's headers.
 func (c *call) scopeOf(owner *Container) (scope, *failure) {
-	s := scope{owner: owner, max: epk.Whole.Max, rangeID: c.rangeID()}
+	s := scope{owner: owner, max: partitionkey.Whole.Max, rangeID: c.rangeID()}
 	text := c.r.Header.Get(keyHeader)
 	if text == "" || text == "[]" {
 		return s, nil
 	}
-	values, err := epk.Parse([]byte(text))
+	values, err := partitionkey.Parse([]byte(text))
 	if err != nil || len(values) > len(owner.paths) {
 		return s, badRequest("Partition key " + strconv.Quote(text[:min(len(text), 40)]) + " is invalid.")
 	}
 	hash := owner.hash.Hash(values...)
-	s.key, s.min, s.max = epk.AppendJSON(nil, values), hash, hash
+	s.key, s.min, s.max = partitionkey.AppendJSON(nil, values), hash, hash
 	if len(values) < len(owner.paths) {
 		s.prefix, s.key = append(s.key[:len(s.key)-1], ','), nil
-		s.max = hash + epk.Whole.Max
+		s.max = hash + partitionkey.Whole.Max
 	}
 	return s, nil
 }
@@ -97,7 +97,7 @@ func (s *scope) partitions() ([]*partition, *failure) {
 		if s.min == s.max {
 			return !p.bounds.Contains(s.min)
 		}
-		return !p.bounds.Overlaps(epk.Range{Min: s.min, Max: s.max})
+		return !p.bounds.Overlaps(partitionkey.Range{Min: s.min, Max: s.max})
 	}), nil
 }
 
@@ -118,21 +118,21 @@ type continuationRange struct {
 
 // after returns the document number after which to continue in a partition, or that it
 // is done.
-func (at *continuation) after(bounds epk.Range) (number uint64, done bool) {
+func (at *continuation) after(bounds partitionkey.Range) (number uint64, done bool) {
 	for _, p := range at.Parts {
-		if bounds.Overlaps(epk.Range{Min: p.Min, Max: p.Max}) {
+		if bounds.Overlaps(partitionkey.Range{Min: p.Min, Max: p.Max}) {
 			return p.After, false
 		}
 	}
-	return 0, len(at.Parts) > 0 && epk.Compare(bounds.Min, at.Parts[0].Min) < 0
+	return 0, len(at.Parts) > 0 && partitionkey.Compare(bounds.Min, at.Parts[0].Min) < 0
 }
 
 // advance returns the continuation after the document with that number in a partition.
-func (at *continuation) advance(bounds epk.Range, number uint64) continuation {
+func (at *continuation) advance(bounds partitionkey.Range, number uint64) continuation {
 	next := continuation{Parts: []continuationRange{{bounds.Min, bounds.Max, number}}, Passed: at.Passed}
 	for _, p := range at.Parts {
-		if epk.Compare(p.Max, bounds.Max) > 0 {
-			if epk.Compare(p.Min, bounds.Max) < 0 {
+		if partitionkey.Compare(p.Max, bounds.Max) > 0 {
+			if partitionkey.Compare(p.Min, bounds.Max) < 0 {
 				p.Min = bounds.Max
 			}
 			next.Parts = append(next.Parts, p)
@@ -258,6 +258,6 @@ func (c *call) plan(q *query.Query) *failure {
 	}
 	return c.answer(http.StatusOK, mustJSON(map[string]any{
 		"partitionedQueryExecutionInfoVersion": 2, "queryInfo": i,
-		"queryRanges": []map[string]any{{"min": "", "max": epk.Whole.Max, "isMinInclusive": true, "isMaxInclusive": false}},
+		"queryRanges": []map[string]any{{"min": "", "max": partitionkey.Whole.Max, "isMinInclusive": true, "isMaxInclusive": false}},
 	}))
 }

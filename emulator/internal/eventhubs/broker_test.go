@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/emulator/internal/disklog"
-	"github.com/sluice-go/sluice/internal/keyhash"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 func mustOpen(t *testing.T, dir string, hubs ...Config) *Broker {
@@ -117,7 +117,7 @@ func TestPick(t *testing.T) {
 	}
 	for i := range 100 {
 		key := fmt.Sprintf("flight %d", i)
-		if got, want := h.Pick(key), h.partitions[keyhash.Partition(key, 5)]; got != want {
+		if got, want := h.Pick(key), h.partitions[partitionkey.EventHubsPartition(key, 5)]; got != want {
 			t.Errorf("pick %q: partition %s, want %s", key, got.ID(), want.ID())
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-go/sluice/internal/keyhash"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // FuzzHub checks that a valid hub has its own directory in the broker's, and that
@@ -24,8 +24,8 @@ func FuzzHub(f *testing.F) {
 		if dir := b.hubDir(c); filepath.Clean(dir) != dir || filepath.Dir(dir) != "/data" || len(filepath.Base(dir)) > 255 {
 			t.Fatalf("hub %q has the directory %q", name, dir)
 		}
-		p := keyhash.Partition(key, partitions)
-		if p < 0 || p >= partitions || keyhash.Partition(key, partitions) != p {
+		p := partitionkey.EventHubsPartition(key, partitions)
+		if p < 0 || p >= partitions || partitionkey.EventHubsPartition(key, partitions) != p {
 			t.Fatalf("key %q belongs to partition %d of %d", key, p, partitions)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/keyhash"
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // DefaultGroup is the consumer group that every hub has.
@@ -73,7 +73,7 @@ func (h *Hub) Pick(key string) *Partition {
 		n := h.roundRobin.Add(1) - 1
 		return h.partitions[n%uint64(len(h.partitions))]
 	}
-	return h.partitions[keyhash.Partition(key, len(h.partitions))]
+	return h.partitions[partitionkey.EventHubsPartition(key, len(h.partitions))]
 }
 
 // delete closes the hub's logs, and makes its partitions return ErrDeleted.

@@ -4,7 +4,7 @@
 //
 //	cosmosdb.js        the checks with @azure/cosmos (npm)
 //	cosmosdb.py        the checks with azure-cosmos (PyPI)
-//	interop_test.go    starts an account, runs both, and recomputes the vectors of internal/epk
+//	interop_test.go    starts an account, runs both, and recomputes the vectors of internal/partitionkey
 //
 // scripts/install-interop installs the clients, in the versions that
 // cmd/sluice/internal/proof/interop/emulator pins. The Go client's checks are

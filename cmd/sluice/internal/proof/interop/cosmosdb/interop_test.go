@@ -23,10 +23,10 @@ func TestPython(t *testing.T) {
 // The vectors that the hashes of partition keys are tested with are those that the clients compute now.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	epk := filepath.Join("..", "..", "..", "..", "..", "..", "internal", "epk")
+	partitionKey := filepath.Join("..", "..", "..", "..", "..", "..", "internal", "partitionkey")
 	cosmos := filepath.Join(interop.Installed(t), "node_modules", "@azure", "cosmos")
-	interop.SameAs(t, interop.Command(t, interop.Node, filepath.Join(epk, "vectors", "vectors.js"), cosmos), filepath.Join(epk, "testdata", "javascript.json"))
-	interop.SameAs(t, interop.Command(t, interop.Python, filepath.Join(epk, "vectors", "vectors.py")), filepath.Join(epk, "testdata", "python.json"))
+	interop.SameAs(t, interop.Command(t, interop.Node, filepath.Join(partitionKey, "vectors", "vectors.js"), cosmos), filepath.Join(partitionKey, "testdata", "javascript.json"))
+	interop.SameAs(t, interop.Command(t, interop.Python, filepath.Join(partitionKey, "vectors", "vectors.py")), filepath.Join(partitionKey, "testdata", "python.json"))
 }
 
 // run starts an account and runs the checks of a client on it.

@@ -32,7 +32,7 @@ func TestServiceBus(t *testing.T) {
 // The vectors that the hash of partition keys is tested with are those that the client computes now.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	interop.SameAs(t, interop.Command(t, interop.Node, "vectors.js"), filepath.Join("..", "..", "..", "..", "..", "..", "internal", "keyhash", "testdata", "keys.json"))
+	interop.SameAs(t, interop.Command(t, interop.Node, "vectors.js"), filepath.Join("..", "..", "..", "..", "..", "..", "internal", "partitionkey", "testdata", "eventhubs.json"))
 }
 
 var keys = []emulator.Key{

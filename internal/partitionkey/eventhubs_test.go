@@ -1,4 +1,4 @@
-package keyhash
+package partitionkey
 
 import (
 	"encoding/json"
@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// vectors are what Azure's client for JavaScript computes for partition keys;
-// cmd/sluice/internal/proof/interop/emulator/vectors.js wrote it down.
-type vectors struct {
+// eventHubVectors are what Azure's client for JavaScript computes for partition keys;
+// cmd/sluice/internal/proof/interop/emulator/eventHubVectors.js wrote it down.
+type eventHubVectors struct {
 	Counts  []int // of partitions
 	Vectors []struct {
 		Key        string
@@ -17,14 +17,14 @@ type vectors struct {
 	}
 }
 
-func readVectors(t *testing.T) (v vectors) {
+func readVectors(t *testing.T) (v eventHubVectors) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/keys.json")
+	text, err := os.ReadFile("testdata/eventhubs.json")
 	if err == nil {
 		err = json.Unmarshal(text, &v)
 	}
 	if err != nil || len(v.Vectors) < 100 || len(v.Counts) < 10 {
-		t.Fatalf("%d vectors of %d counts, %v", len(v.Vectors), len(v.Counts), err)
+		t.Fatalf("%d eventHubVectors of %d counts, %v", len(v.Vectors), len(v.Counts), err)
 	}
 	return v
 }
@@ -37,7 +37,7 @@ func TestPartition(t *testing.T) {
 			t.Errorf("hash of %q: got %d, want %d", v.Key, got, v.Hash)
 		}
 		for i, n := range want.Counts {
-			if got := Partition(v.Key, n); got != v.Partitions[i] {
+			if got := EventHubsPartition(v.Key, n); got != v.Partitions[i] {
 				t.Errorf("partition of %q among %d: got %d, want %d", v.Key, n, got, v.Partitions[i])
 			}
 		}

@@ -1,16 +1,14 @@
-// Package keyhash maps partition keys to partitions, as Event Hubs and Azure's client
-// libraries do.
-package keyhash
+package partitionkey
 
 import (
 	"encoding/binary"
 	"math/bits"
 )
 
-// Partition maps a key to one of n partitions: Bob Jenkins' lookup3
+// EventHubsPartition maps a key to one of n partitions: Bob Jenkins' lookup3
 // (hashlittle2, both seeds 0) over the key's UTF-8 bytes, its two words combined
 // by exclusive or, cut to a signed 16-bit number, modulo n without the sign.
-func Partition(key string, n int) int {
+func EventHubsPartition(key string, n int) int {
 	c, b := lookup3(key)
 	i := int(int16(c^b)) % n
 	return max(i, -i)

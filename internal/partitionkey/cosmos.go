@@ -1,4 +1,4 @@
-package epk
+package partitionkey
 
 import (
 	"encoding/binary"
