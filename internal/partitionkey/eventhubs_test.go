@@ -7,7 +7,7 @@ import (
 )
 
 // eventHubVectors are what Azure's client for JavaScript computes for partition keys;
-// cmd/sluice/internal/proof/interop/emulator/eventHubVectors.js wrote it down.
+// cmd/sluice/internal/proof/interop/emulator/vectors.js wrote it down.
 type eventHubVectors struct {
 	Counts  []int // of partitions
 	Vectors []struct {
@@ -24,7 +24,7 @@ func readVectors(t *testing.T) (v eventHubVectors) {
 		err = json.Unmarshal(text, &v)
 	}
 	if err != nil || len(v.Vectors) < 100 || len(v.Counts) < 10 {
-		t.Fatalf("%d eventHubVectors of %d counts, %v", len(v.Vectors), len(v.Counts), err)
+		t.Fatalf("%d vectors of %d counts, %v", len(v.Vectors), len(v.Counts), err)
 	}
 	return v
 }
