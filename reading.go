@@ -89,7 +89,7 @@ func needsOperator(err error) bool {
 	return errors.Is(err, ErrRetention) || errors.Is(err, ErrRecreated) || errors.Is(err, ErrPastEnd)
 }
 
-// leave tells the store that the partition is released cleanly, so that this
+// leave informs the store that the partition is released cleanly, so that this
 // claim does not count as one that ended in a crash.
 func (a *assignment) leave(checkpoints claimer) {
 	ctx, cancel := a.shutdownCtx()

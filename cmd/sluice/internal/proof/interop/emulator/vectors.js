@@ -1,7 +1,7 @@
 // Prints which partitions Azure's own client for JavaScript chooses by key, as JSON:
 // keys with their hash, and the partition among each of several counts.
 //
-//	NODE_PATH=.dev/interop/node_modules node cmd/sluice/internal/proof/interop/emulator/vectors.js >internal/partitionkey/testdata/keys.json
+//	NODE_PATH=.dev/interop/node_modules node cmd/sluice/internal/proof/interop/emulator/vectors.js >internal/partitionkey/testdata/eventhubs.json
 //
 // The client does this in a part that it doesn't export.
 "use strict";
