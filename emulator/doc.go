@@ -55,6 +55,6 @@
 //	POST   /key/restore        {} makes the account accept it again
 package emulator
 
-// front.go, peer.go, request.go and auth.go are what the AMQP servers have in common. On
+// namespace.go, peer.go, request.go and auth.go are what the AMQP servers have in common. On
 // top of them are eventhubs*.go, over emulator/internal/eventhubs, and servicebus*.go, over
 // emulator/internal/servicebus. cosmos*.go are apart, over emulator/internal/cosmosdb.

@@ -57,7 +57,7 @@
 //
 //	sink := sender.NewSink(next, nil)
 //	defer sink.Close(ctx)
-//	delivery := sluice.AtLeastOnce(store, store, sender.Stamped(clean), sink, nil)
+//	delivery := sluice.AtLeastOnce(store, sender.Stamped(clean), sink, nil)
 //
 // If the next stage is [sluice.Transactional], it drops duplicates by their ids,
 // in the transaction that has the effects, and each event of the first hub has

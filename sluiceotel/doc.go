@@ -2,10 +2,9 @@
 // engine's observations, and spans of what handlers do, joined to the traces of
 // those who sent the events.
 //
-//	metrics, err := otel.New(&otel.Config{Group: source.Group()})
+//	metrics, err := sluiceotel.New(&sluiceotel.Config{Group: source.Group()})
 //	...
-//	consumer, err := sluice.New(source, leases, delivery, sluice.AllPartitions,
-//		&sluice.Config{Observer: metrics})
+//	consumer, err := sluice.New(source, leases, delivery, &sluice.Config{Observer: metrics})
 //
 // # Metrics
 //
