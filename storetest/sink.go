@@ -20,10 +20,10 @@ type SinkHarness[R any] struct {
 	Written func(i int) bool
 	// Block makes the store hold up whatever reaches it, until it is released.
 	Block func() (release func())
-	// Refuse makes the store refuse the record with a number, and no other, for
-	// good.
+	// Refuse makes the store refuse the record with a number, and no other, every
+	// time.
 	Refuse func(i int)
-	// Break makes the store fail, until it is mended.
+	// Break makes the store fail, until mend is called.
 	Break func() (mend func())
 }
 

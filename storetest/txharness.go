@@ -24,10 +24,10 @@ type TxHarness[Tx any] struct {
 
 	// Put inserts an effect.
 	Put func(ctx context.Context, tx Tx, key string) error
-	// Effects returns the keys that are committed, repeats included, in any
+	// Effects returns the keys that are committed, duplicates included, in any
 	// order.
 	Effects func(ctx context.Context) ([]string, error)
-	// Break does what violates a constraint, and returns the database's error.
+	// Break violates a constraint, and returns the database's error.
 	Break func(ctx context.Context, tx Tx) error
 	// BreakLater writes what the database refuses only at the commit (a
 	// deferred constraint). Nil: the database has no such thing.
