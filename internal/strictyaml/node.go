@@ -65,7 +65,7 @@ func (n Node) Object(keys Keys, required ...string) bool {
 			seen[near] = true
 			value.Fail("unknown key, did you mean %s?", near)
 		} else {
-			value.Fail("unknown key: known here are %s", strings.Join(known, ", "))
+			value.Fail("unknown key: known keys are %s", strings.Join(known, ", "))
 		}
 	})
 	for _, key := range required {
