@@ -20,7 +20,7 @@ import (
 )
 
 func (a *app) deadLetters() *cobra.Command {
-	return a.group("deadletters", "List events that failed permanently, retry them, or discard them",
+	return a.group("deadletters", "List events that failed permanently, show why, retry or discard them",
 		a.deadLettersList(), a.deadLettersShow(), a.deadLettersRetry(), a.deadLettersDiscard())
 }
 

@@ -31,9 +31,9 @@ func (a *app) deadLettersRetry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry --config PIPELINE.yaml {ID…|--all|--where …} [--at TIME|--after DURATION]",
 		Short: "Retry dead letters",
-		Long: `Retry dead letters and wait for the outcome. A dead letter that is applied is deleted. One
-that fails again stays, and the command fails. The owner of a partition runs its
-retries; this command runs those of partitions without an owner.
+		Long: `Retry (redrive) dead letters and wait for the outcome. A dead letter that is applied is
+deleted. One that fails again stays, and the command fails. The owner of a partition runs
+its retries; this command runs those of partitions without an owner.
 
 With --at, --after or --no-wait, dead letters are only marked: the owner of the partition
 retries them.

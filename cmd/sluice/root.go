@@ -120,9 +120,9 @@ func (a *app) root() *cobra.Command {
 	var format, level string
 	root := &cobra.Command{
 		Use:   "sluice",
-		Short: "Consume event hubs into SQL databases, with exactly one effect of each event",
-		Long: `Consume event hubs into SQL databases, with exactly one effect of each event; or into
-Cosmos DB, another hub, a queue or a topic, at least once.
+		Short: "Consume event hubs into SQL databases, so that each event takes effect exactly once",
+		Long: `Consume event hubs into SQL databases, so that each event takes effect exactly once; or
+into Cosmos DB, another hub, a queue or a topic, at least once.
 
 Exit codes: 0 if the command did all that was asked for, 1 if it failed, 2 if its flags
 or arguments were wrong. An audit also exits with 2 if it cannot decide. Results go to

@@ -29,7 +29,7 @@ func (w *webFlags) add(f *pflag.FlagSet) {
 }
 
 func (w *webFlags) addScaling(f *pflag.FlagSet) {
-	f.StringVar(&w.autoscaler, "web-autoscale", "", "also show the decisions of the autoscaler of this `CONFIG.yaml`, in whatever process it runs")
+	f.StringVar(&w.autoscaler, "web-autoscale", "", "also show the decisions of the autoscaler of this `CONFIG.yaml`, which may run in another process")
 }
 
 // defaultAuditGroup is also the default of sluice audit hub.
