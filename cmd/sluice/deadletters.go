@@ -37,7 +37,9 @@ type selectFlags struct {
 const selecting = `
 Select dead letters by their ids, by conditions with --where, or all of them with --all:
 
-  --where "partition=3, error~timeout, since=24h ago, status=dead, key=LAX, sequence=10..20"
+  --where "partition=3, error~timeout, since=24h ago, status=dead, key=LAX, sequence=10..20"`
+
+const notDiscarded = `
 
 Discarded dead letters are not selected, except by id or by status.`
 
@@ -123,7 +125,7 @@ func (a *app) deadLettersList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list --config PIPELINE.yaml [ID…|--all|--where …]",
 		Short: "List dead letters",
-		Long:  "List dead letters: without --all, those that are not discarded.\n" + selecting,
+		Long:  "List dead letters, each with its position and the beginning of its error. sluice\ndeadletters show prints the whole error and the event.\n" + selecting + "\n\nDiscarded dead letters are listed with --all, or if selected by id or by status.",
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := l.filter(args)
 			if err != nil {
@@ -196,7 +198,7 @@ func (a *app) deadLettersDiscard() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discard --config PIPELINE.yaml {ID…|--all|--where …}",
 		Short: "Discard dead letters",
-		Long:  "Discard dead letters. They stay in the list as discarded, and can still be retried by id.\n" + selecting,
+		Long:  "Discard dead letters. They are kept with the status\ndiscarded, and can still be retried by id.\n" + selecting + notDiscarded,
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := l.must(args)
 			if err != nil {

@@ -37,7 +37,7 @@ its retries; this command runs those of partitions without an owner.
 
 With --at, --after or --no-wait, dead letters are only marked: the owner of the partition
 retries them.
-` + selecting,
+` + selecting + notDiscarded,
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := r.must(args)
 			if err != nil {
