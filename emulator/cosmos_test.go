@@ -139,7 +139,7 @@ func TestCosmosControl(t *testing.T) {
 func TestCosmosMistakes(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]func() (*emulator.Cosmos, error){
-		"account key 1: it is not base64": func() (*emulator.Cosmos, error) {
+		"account key 1: not base64, or empty": func() (*emulator.Cosmos, error) {
 			return emulator.StartCosmos(nil, &emulator.CosmosConfig{Keys: []string{"%"}})
 		},
 		"partition key path": func() (*emulator.Cosmos, error) {
