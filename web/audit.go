@@ -15,7 +15,7 @@ import (
 // faultsShown is how many runs of events with faults a page names.
 const faultsShown = 100
 
-// audits are those of one pipeline: one at a time, of which the latest is kept.
+// audits holds the latest audit of one pipeline. One runs at a time.
 type audits struct {
 	mu     sync.Mutex
 	latest auditJSON
@@ -166,8 +166,7 @@ func (d *Dashboard) serveAudit(w http.ResponseWriter, _ *http.Request, s *shown)
 	}
 }
 
-// serveAuditNow has an audit begin, which ends with [Dashboard.Run] at the
-// latest.
+// serveAuditNow starts an audit. It ends with [Dashboard.Run] at the latest.
 func (d *Dashboard) serveAuditNow(w http.ResponseWriter, r *http.Request, s *shown) {
 	switch {
 	case !s.auditable(w):

@@ -18,12 +18,13 @@ import (
 )
 
 const (
-	// cookieName has a prefix that browsers hold to: secure, this host's alone,
-	// whole site.
+	// cookieName has the prefix __Host-, with which browsers require that the cookie
+	// is Secure, is of this host only, and has Path=/.
 	cookieName = "__Host-sluice"
 	// sessionLifetime is how long a browser stays signed in.
 	sessionLifetime = 12 * time.Hour
-	// maxSessions is how many there are at once; the oldest give way.
+	// maxSessions is how many sessions there are at once; a further one evicts the
+	// oldest.
 	maxSessions = 1000
 	// MinTokenLength is how many bytes a token must have at least.
 	MinTokenLength = 16
@@ -126,7 +127,7 @@ func (d *auth) newSession() *http.Cookie {
 	return cookie(value, int(sessionLifetime/time.Second))
 }
 
-// evict drops what has ended, and if that is nothing the oldest session.
+// evict removes sessions that have ended or, if there are none, the oldest.
 func (d *auth) evict(now time.Time) {
 	var oldest [sha256.Size]byte
 	first := now.Add(2 * sessionLifetime)
@@ -171,8 +172,8 @@ func remote(r *http.Request) netip.Addr {
 }
 
 // loopback reports whether an address, with a port or without, is this
-// machine's own. Of names only localhost is: another could be made to lead
-// here by whoever owns it.
+// machine's own. The only name that counts is localhost: the owner of any other
+// name could make it resolve to this machine.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

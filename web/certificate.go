@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// certLifetime is how long a certificate of one's own is good: what browsers
-	// accept at most.
+	// certLifetime is how long a self-signed certificate is valid: the longest that
+	// browsers accept.
 	certLifetime = 397 * 24 * time.Hour
 	// renewBefore is how long before its end it is replaced.
 	renewBefore = 30 * 24 * time.Hour
@@ -122,8 +122,7 @@ func readCert(path string, names []string, now time.Time) (*tls.Certificate, err
 	return &c, nil
 }
 
-// writeCert replaces the file, readable by its owner alone. A reader never sees half
-// of it.
+// writeCert replaces the file atomically. Only its owner can read it.
 func writeCert(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

@@ -18,11 +18,11 @@ import (
 
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {
-	// Token is what people sign in with. Default: none, and then only this
-	// machine may look. Set one behind a proxy or a forwarded port on this
-	// machine, for which everybody is this machine: those that say so are
-	// refused without, but not all do. Whoever guesses there slows down all who
-	// sign in.
+	// Token is what users sign in with. Default: none; then only requests of this
+	// machine are answered. Set one if a proxy or a forwarded port on this machine
+	// leads here, because then every request comes from this machine. Without a
+	// token, requests with forwarding headers are refused, but not every proxy sets
+	// them. Behind a proxy, failed attempts of one user slow down all users' sign-ins.
 	Token string
 	// CertFile and KeyFile are a certificate and its key in PEM; they are read
 	// again when they change. Default: a self-signed certificate, kept under
@@ -38,7 +38,7 @@ type Config struct {
 	Protocols      []string
 	// Dir keeps certificates. Default: sluice-data/web.
 	Dir string
-	// Scaling is shown on a page of its own. Default: there is none.
+	// Scaling is shown on a page of its own. Default: nil, and no such page.
 	Scaling *Scaling
 	// Log gets sign-ins, refused requests and actions. Default: none.
 	Log *slog.Logger
@@ -58,7 +58,7 @@ func (cfg *Config) withDefaults() Config {
 	return c
 }
 
-// httpLog is where net/http complains of what clients do.
+// httpLog is where net/http logs errors that clients cause, at level debug.
 func (cfg *Config) httpLog() *log.Logger {
 	return slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug)
 }
@@ -168,7 +168,7 @@ func (d *Dashboard) Warn(pipeline string, warnings []health.Warning) {
 	}
 }
 
-// refresh looks at the stores while somebody watches, and makes a frame of it
+// refresh reads the stores while a browser is connected, and makes a snapshot
 // every second.
 func (s *shown) refresh(ctx context.Context) {
 	var work sync.WaitGroup
@@ -197,8 +197,8 @@ func newShown(p Pipeline) *shown {
 // ServeHTTP implements http.Handler.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// routes are the pages and what they ask for. Each request is bounded, none
-// comes from another site, and but for the way in all are admitted first.
+// routes are the pages and their API. Each request is bounded, requests from
+// other sites are refused, and all paths except signing in need authentication.
 func (d *Dashboard) routes() http.Handler {
 	inside := http.NewServeMux()
 	for _, path := range []string{"/{$}", "/partitions", "/dead-letters", "/audit"} {
@@ -236,8 +236,8 @@ func (d *Dashboard) routes() http.Handler {
 	})))
 }
 
-// about finds the pipeline that a request is about: the one it names, or the
-// only one.
+// about finds the pipeline that a request names; a request that names none means
+// the only one.
 func (d *Dashboard) about(fn func(http.ResponseWriter, *http.Request, *shown)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s := d.shown[0]

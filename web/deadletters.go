@@ -56,7 +56,7 @@ func listed(d *sluice.DeadLetter) deadLetterJSON {
 // wholeJSON is a dead letter with its event.
 type wholeJSON struct {
 	deadLetterJSON
-	Error         string            `json:"error"` // hardly cut
+	Error         string            `json:"error"` // cut much later than in a list
 	Offset        string            `json:"offset,omitempty"`
 	Incarnation   string            `json:"incarnation"`
 	Enqueued      int64             `json:"enqueued,omitempty"`
@@ -99,9 +99,9 @@ func whole(d *sluice.DeadLetter) wholeJSON {
 	return l
 }
 
-// indented sets JSON in lines. Its numbers stay as they were sent, which a
-// browser would round. What is nested so deeply that most of it would be
-// margin, and what is not JSON, is as it is.
+// indented returns JSON with line breaks and indentation. Its numbers stay as they
+// were sent; a browser would round them. Text that is not JSON, and JSON nested so
+// deeply that most of the result would be indentation, is returned as it is.
 func indented(body []byte) string {
 	var lines bytes.Buffer
 	if depth(body) > 32 || json.Indent(&lines, body, "", "  ") != nil {
@@ -252,7 +252,8 @@ type changedJSON struct {
 	More    bool  `json:"more"`
 }
 
-// selected reads what a request selects; it answers itself if it can't.
+// selected returns the dead letters that a request selects. If it can't, it
+// answers the request with the error.
 func (d *Dashboard) selected(w http.ResponseWriter, r *http.Request, s *shown) (*deadletters.Admin, []sluice.DeadLetter, bool) {
 	if !s.hasDeadLetters(w) {
 		return nil, nil, false
@@ -311,7 +312,7 @@ func (d *Dashboard) serveDiscard(w http.ResponseWriter, r *http.Request, s *show
 	answer(w, changedJSON{Letters: n, More: len(letters) == maxChanged})
 }
 
-// patient bounds how long a request may wait for a store.
+// patient returns a context that bounds how long a request may wait for a store.
 func patient(r *http.Request) (*http.Request, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	return r.WithContext(ctx), cancel

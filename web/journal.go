@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// journalEntry is an event that an operator should see; alike ones that follow each
-// other closely are one.
+// journalEntry is an occurrence that an operator should see. Similar occurrences
+// in quick succession are one entry.
 type journalEntry struct {
 	First     int64  `json:"first"` // Unix milliseconds
 	Last      int64  `json:"last"`
@@ -29,7 +29,7 @@ const (
 	mergeWithin = 5 * time.Second
 )
 
-// journal holds the newest happenings, by when they began.
+// journal holds the newest entries, by when they began.
 type journal struct{ entries []journalEntry }
 
 // journaled are the kinds of observation that go into the journal; true for trouble.
@@ -63,13 +63,13 @@ func (j *journal) note(o sluice.Observation, now time.Time) {
 	e := journalEntry{First: at, Last: at, Kind: kind, Partition: strings.Clone(o.Partition), Text: reason(o.Err), Times: 1, Bad: bad}
 	switch o.Kind {
 	case sluice.KindParked, sluice.KindRedriven, sluice.KindRedriveFailed:
-		sequence := o.To.Sequence // a copy: not each observation is to escape
+		sequence := o.To.Sequence // a copy, so that observations don't escape to the heap
 		e.Sequence = &sequence
 	}
 	j.entries = append(j.entries, e)
 }
 
-// list returns the happenings, that which happened last at the end.
+// list returns the entries; the one that occurred last is at the end.
 func (j *journal) list() []journalEntry {
 	list := append([]journalEntry{}, j.entries...)
 	slices.SortStableFunc(list, func(a, b journalEntry) int { return cmp.Compare(a.Last, b.Last) })

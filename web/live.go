@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxStreams is how many watch at once.
+	// maxStreams is how many browsers may be connected at once.
 	maxStreams = 64
 	// sendTimeout is how long a browser may take for one message.
 	sendTimeout = 10 * time.Second
@@ -24,9 +24,10 @@ func (d *Dashboard) serveHistory(w http.ResponseWriter, _ *http.Request, s *show
 	answer(w, history(s.Meter, seconds))
 }
 
-// serveLive sends frames as server-sent events, one a second, which also shows
-// the browser that the process lives: "tick", and with rows=1 "rows", those
-// that have changed. It ends with the session, or with [Dashboard.Run].
+// serveLive sends snapshots as server-sent events, one a second, which also shows
+// the browser that the process lives: the summary as "tick" and, with rows=1, the
+// rows that have changed as "rows". It ends with the session, or with
+// [Dashboard.Run].
 func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request, s *shown) {
 	if !d.running.Load() {
 		fail(w, http.StatusServiceUnavailable, errors.New("the dashboard does not run"))
@@ -37,14 +38,15 @@ func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request, s *shown) 
 		defer func() { <-d.streams }()
 	default:
 		w.Header().Set("Retry-After", "30")
-		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d browsers watch already", maxStreams))
+		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d browsers are connected already: close one, or try again later", maxStreams))
 		return
 	}
 	defer s.view.watch()()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	out := stream{w: w, control: http.NewResponseController(w), rows: r.URL.Query().Get("rows") == "1"}
-	// The bounds of a request that is answered at once are not this one's.
+	// The server's time limits are for requests that are answered at once, not for
+	// a stream.
 	_ = out.control.SetReadDeadline(time.Time{})
 	if out.send([]byte("retry: 2000\n\n")) != nil {
 		return
@@ -68,7 +70,8 @@ func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request, s *shown) 
 	}
 }
 
-// current is the newest frame, and what is closed when there is a newer one.
+// current returns the newest snapshot, and a channel that is closed when there is
+// a newer one.
 func (v *view) current() (*snapshot, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -80,7 +83,7 @@ type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	rows    bool
-	seen    int64 // the last frame sent
+	seen    int64 // the last snapshot sent
 	text    []byte
 }
 
@@ -95,7 +98,7 @@ func (s *stream) snapshot(f *snapshot) error {
 	return s.send(s.text)
 }
 
-// appendRows adds the rows that have changed since the frame seen, or all of
+// appendRows adds the rows that have changed since the snapshot seen, or all of
 // them if partitions came or went.
 func appendRows(text []byte, f *snapshot, seen int64) []byte {
 	all := seen < f.shape

@@ -17,9 +17,9 @@ const (
 	maxAddresses = 4096
 )
 
-// loginLimiter slows down guessing, for each address by itself: nobody is locked out by the
-// attempts of others. Against many addresses that guess together the length of the
-// token protects.
+// loginLimiter slows down guessing, for each address separately, so that no user is
+// locked out by the attempts of others. Against guesses from many addresses, the
+// length of the token protects.
 type loginLimiter struct {
 	mu       sync.Mutex
 	limiters map[netip.Prefix]*rate.Limiter // of addresses that tried a wrong token
@@ -44,7 +44,7 @@ func (a *loginLimiter) allow(from netip.Addr, right bool) bool {
 	return l.Allow()
 }
 
-// evict makes room: of some addresses, that which may try again first.
+// evict makes room: of some addresses, it removes the one that may try again first.
 func (a *loginLimiter) evict() {
 	var first netip.Prefix
 	most, seen := -1.0, 0

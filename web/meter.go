@@ -133,7 +133,7 @@ func reason(err error) string {
 	return cut(err.Error(), 400)
 }
 
-// cut shortens a text to about n bytes, between letters.
+// cut shortens a text to about n bytes, between characters.
 func cut(text string, n int) string {
 	if len(text) <= n {
 		return text

@@ -81,12 +81,12 @@ func (p *page) render(w http.ResponseWriter, status int, name string, data any) 
 	_, _ = b.WriteTo(w)
 }
 
-// policy lets a page use what comes from here, by files only.
+// policy lets a page load files of this server only, and nothing inline.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// secured sets what keeps a page apart from others. Only a public name, which
-// has nothing but this, is bound to HTTPS: it would hold for all its ports.
+// secured sets the headers that isolate a page from other sites. HTTPS is enforced
+// (HSTS) for a public host name only, because HSTS holds for all ports of a host.
 func (d *Dashboard) secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -104,7 +104,8 @@ func (d *Dashboard) secured(next http.Handler) http.Handler {
 	})
 }
 
-// authenticated lets those pass who may; people are shown the way in.
+// authenticated lets only authenticated requests pass; a browser is sent to the
+// sign-in page.
 func (d *Dashboard) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := d.auth.authenticate(r)
@@ -120,7 +121,8 @@ func (d *Dashboard) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// refused logs an attempt in vain. Those that are too many don't fill the log.
+// refused logs a refused request: a wrong token as a warning, anything else at
+// level debug. The login limiter bounds the warnings.
 func (d *Dashboard) refused(r *http.Request, err error) {
 	level := slog.LevelDebug
 	if errors.Is(err, errWrongToken) {
@@ -129,7 +131,7 @@ func (d *Dashboard) refused(r *http.Request, err error) {
 	d.cfg.Log.Log(r.Context(), level, "dashboard: refused", "cause", err, "from", remote(r))
 }
 
-// refusal is the status of an error of the door.
+// refusal returns the HTTP status for an error of auth.
 func refusal(w http.ResponseWriter, err error) int {
 	switch {
 	case errors.Is(err, errTooManyLogins):
@@ -138,7 +140,7 @@ func refusal(w http.ResponseWriter, err error) int {
 	case errors.Is(err, errNotLocal):
 		return http.StatusForbidden
 	}
-	// Not Basic: browsers would ask for a name and password in the midst of a page.
+	// Not Basic: browsers would open their own dialog for a name and a password.
 	w.Header().Set("WWW-Authenticate", `Bearer realm="Sluice"`)
 	return http.StatusUnauthorized
 }
@@ -174,7 +176,7 @@ func (d *Dashboard) serveSignIn(w http.ResponseWriter, r *http.Request) {
 	d.page.render(w, http.StatusOK, "signin.html", signInPage{Assets: d.page.prefix, To: to})
 }
 
-// within is a path of this site, the overview's if it is none.
+// within returns the path if it is one of this site's pages, else the overview's.
 func within(to string) string {
 	if to == "/partitions" || to == "/dead-letters" || to == "/audit" || to == "/autoscaling" {
 		return to

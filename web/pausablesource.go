@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// PausableSource is a [sluice.Source] whose partitions can be paused: a reader of a
+// PausableSource is a [driver.Source] whose partitions can be paused: a reader of a
 // paused partition hands out nothing until it is resumed. The consumer keeps
 // the partition's lease meanwhile, so that no other takes it, and goes on
 // with retries of dead letters whose bodies are stored. What was read before
@@ -66,7 +66,7 @@ func (g *PausableSource) resumed(partition string) <-chan struct{} {
 	return g.paused[partition]
 }
 
-// Open implements [sluice.Source].
+// Open implements [driver.Source].
 func (g *PausableSource) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	r, err := g.Source.Open(ctx, partition, after, epoch)
 	if err != nil {
@@ -86,7 +86,7 @@ type pausableReader struct {
 
 var errClosed = errors.New("the reader was closed")
 
-// Read implements [sluice.Reader]. What arrives during a pause is handed out
+// Read implements [driver.Reader]. What arrives during a pause is handed out
 // after it.
 func (r *pausableReader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 	if err := r.wait(ctx); err != nil {
@@ -124,7 +124,7 @@ func (r *pausableReader) wait(ctx context.Context) error {
 	}
 }
 
-// Close implements [sluice.Reader].
+// Close implements [driver.Reader].
 func (r *pausableReader) Close(ctx context.Context) error {
 	r.once.Do(func() { close(r.closed) })
 	return r.Reader.Close(ctx)

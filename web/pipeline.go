@@ -25,11 +25,11 @@ type Pipeline struct {
 	// Pausable is what that consumer reads through; nil if partitions can't be
 	// paused.
 	Pausable *PausableSource
-	// Watched says that the program looks for warnings itself and calls
-	// [Dashboard.Warn]; else the dashboard does, every half minute.
+	// Watched reports that the program looks for warnings itself and calls
+	// [Dashboard.Warn]. Otherwise the dashboard looks every half minute.
 	Watched bool
-	// Redrive runs retries on partitions that nobody owns, as
-	// [sluice.Consumer.Redrive] does; nil leaves them until there is an owner.
+	// Redrive redrives dead letters of partitions that have no owner, as
+	// [sluice.Consumer.Redrive] does. If it is nil, they wait until there is one.
 	Redrive func(ctx context.Context) (applied, failed int, err error)
 	// Audit compares what the log holds with what the pipeline has left behind,
 	// as [audit.Run] does, and reports how many events it has read so far; nil for
@@ -41,7 +41,7 @@ type Pipeline struct {
 	Unaudited string
 }
 
-// CheckpointReader is the side of a [sluice.TxStore] or [sluice.CheckpointStore]
+// CheckpointReader is the part of a [driver.TxStore] or [driver.CheckpointStore]
 // that reads without claiming.
 type CheckpointReader interface {
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)

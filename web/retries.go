@@ -26,7 +26,7 @@ const (
 	failuresShown = 5
 )
 
-// retries are the latest that people have asked for, newest first.
+// retries holds the latest requests to retry dead letters, newest first.
 type retries struct {
 	mu     sync.Mutex
 	last   int
@@ -43,7 +43,7 @@ type retry struct {
 	json runJSON
 }
 
-// runJSON is what has become of it.
+// runJSON is the progress or the result of a retry.
 type runJSON struct {
 	ID        int              `json:"id"`
 	Began     int64            `json:"began"` // Unix milliseconds

@@ -50,7 +50,7 @@ type ScalingValue struct {
 	Value float64
 }
 
-// ScalingDecision is one decision, or what became of one.
+// ScalingDecision is one decision, or the outcome of one.
 type ScalingDecision struct {
 	Sequence  int64 // from 1, consecutive for each resource
 	Time      time.Time
@@ -190,7 +190,7 @@ func decision(of *ScalingDecision) decisionJSON {
 	return d
 }
 
-// finite is 0 for what JSON can't say.
+// finite returns 0 for NaN and infinities, which JSON can't hold.
 func finite(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return 0

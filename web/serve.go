@@ -22,8 +22,8 @@ const (
 	stopTimeout    = 5 * time.Second
 )
 
-// ErrNoToken is what an address beyond loopback is refused with where there is
-// no [Config].Token.
+// ErrNoToken is the error of listening at an address beyond loopback without a
+// [Config].Token.
 var ErrNoToken = errors.New("it can be reached from other machines, so it needs a token to sign in with")
 
 // Server is a dashboard that listens.
@@ -35,8 +35,8 @@ type Server struct {
 	fingerprint string
 }
 
-// Listen starts to listen at a TCP address, like "127.0.0.1:8443". Beyond
-// loopback it returns [ErrNoToken], and does not listen, unless there is one.
+// Listen starts to listen at a TCP address, like "127.0.0.1:8443". For an address
+// beyond loopback it needs a token, else it returns [ErrNoToken].
 func (d *Dashboard) Listen(address string) (*Server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -102,14 +102,14 @@ func (s *Server) certificate(at net.IP) (*tls.Config, error) {
 	return &tls.Config{GetCertificate: k.get}, nil
 }
 
-// Addr is where it listens.
+// Addr returns the address that the server listens at.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// URL is where the dashboard is.
+// URL returns the dashboard's address for a browser.
 func (s *Server) URL() string { return "https://" + s.host + "/" }
 
-// Fingerprint is the SHA-256 of the certificate, as browsers show it; empty
-// with Config.GetCertificate.
+// Fingerprint returns the SHA-256 of the certificate, as browsers show it. It is
+// empty with Config.GetCertificate.
 func (s *Server) Fingerprint() string { return s.fingerprint }
 
 // Serve runs the dashboard and answers requests until ctx ends, which is no
@@ -125,7 +125,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	select {
 	case err = <-served:
 	case <-ctx.Done():
-		// Streams end with Run; what else is under way gets a moment.
+		// Streams end with Run; other requests get a moment to finish.
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if s.http.Shutdown(closing) != nil {

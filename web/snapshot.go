@@ -22,12 +22,12 @@ const (
 // that watch.
 type snapshot struct {
 	number  int64
-	shape   int64 // the frame in which partitions last came or went
+	shape   int64 // the snapshot in which partitions were last added or removed
 	summary []byte
 	rows    []renderedRow
 }
 
-// renderedRow is a row in JSON, and the frame in which it last changed.
+// renderedRow is a row in JSON, and the snapshot in which it last changed.
 type renderedRow struct {
 	row
 	text    []byte
@@ -70,16 +70,16 @@ type summary struct {
 	Here      int            `json:"here"`
 	Elsewhere int            `json:"elsewhere"`
 	Free      int            `json:"free"`
-	Unknown   int            `json:"unknown"` // the lease store has not said who has them
+	Unknown   int            `json:"unknown"` // partitions whose owner could not be read
 	Paused    int            `json:"paused"`
-	Known     bool           `json:"known"` // the stores were looked at
+	Known     bool           `json:"known"` // the stores were read
 	Seconds   *columns       `json:"seconds,omitempty"`
 	Trouble   []trouble      `json:"trouble"`
 	Events    []journalEntry `json:"events"`
 	Runs      []runJSON      `json:"runs"`
 }
 
-// columns are seconds as the charts want them.
+// columns are a meter's seconds in the form that the charts need.
 type columns struct {
 	From     int64     `json:"from"` // Unix seconds
 	Done     []int64   `json:"done"`
@@ -112,7 +112,7 @@ func history(m *Meter, n int64) *columns {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// render makes the next frame.
+// render makes the next snapshot.
 func (v *view) render(s *shown, now time.Time) {
 	k := v.newest()
 	t := summary{Now: now.UnixMilli(), Lag: -1, Dead: -1, Retrying: k.deadLetters.retry, More: k.deadLetters.more, Known: !k.at.IsZero(), Runs: s.retries.list(now)}
@@ -164,7 +164,7 @@ func (v *view) render(s *shown, now time.Time) {
 	v.next = make(chan struct{})
 }
 
-// after makes the frame that follows; rows that have not changed are taken over.
+// after makes the snapshot that follows; rows that have not changed are reused.
 func (f *snapshot) after(rows []row, tick []byte) *snapshot {
 	next := &snapshot{number: 1, shape: 1, summary: tick, rows: make([]renderedRow, len(rows))}
 	if f != nil {
@@ -187,7 +187,7 @@ func (f *snapshot) after(rows []row, tick []byte) *snapshot {
 	return next
 }
 
-// unknown is the position of a partition while nobody has said it.
+// unknown is the position of a partition until it has been read.
 const unknown = -3
 
 // rows are the partitions, in order.
@@ -261,7 +261,7 @@ func (k *known) lag(id string, position int64, h *partitionstate.Partition, read
 	return lag
 }
 
-// byNumber sorts "10" behind "9".
+// byNumber sorts "10" after "9".
 func byNumber(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
 func oldestFirst(ids []string, at func(string) time.Time) {

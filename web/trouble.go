@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/health"
 )
 
-// trouble is what an operator should know, or act on.
+// trouble is a condition that an operator should know of, or act on.
 type trouble struct {
 	Level string `json:"level"` // bad, warn, note
 	Text  string `json:"text"`
@@ -18,7 +18,7 @@ type trouble struct {
 // named is how many partitions are named at most.
 const named = 8
 
-// troubles says what is not as it should be, the worst first.
+// troubles returns all conditions that an operator should know of, the worst first.
 func troubles(k *known, rows []row, warnings []health.Warning) []trouble {
 	list := []trouble{}
 	say := func(level, format string, args ...any) {

@@ -14,49 +14,50 @@ import (
 )
 
 const (
-	// refreshEvery is the time between two looks at the stores while somebody
-	// watches, and lookFor how long one may take.
+	// refreshEvery is the time between two reads of the stores while a browser is
+	// connected, and lookFor how long one may take.
 	refreshEvery   = 2 * time.Second
 	refreshTimeout = 5 * time.Second
 	// describeEvery is how often the topic is asked for its partitions.
 	describeEvery = time.Minute
-	// boundsAtOnce is how many partitions' ends are asked for in one look, and
-	// boundsFor how long an answer, or the consumer's own word, counts.
+	// boundsAtOnce is how many partitions' ends are read in one refresh, and
+	// boundsFor how long such a value, or the consumer's own report, counts.
 	boundsAtOnce, boundsWorkers = 64, 8
 	boundsMaxAge                = 10 * time.Second
-	// deadLettersCounted is how many dead letters are counted, and then it is "more".
+	// deadLettersCounted is how many dead letters are counted at most; beyond that
+	// the page shows "or more".
 	deadLettersCounted = 1000
-	// unwatchedAfter is when nobody watches any more.
+	// unwatchedAfter is how long after the last request refreshing stops.
 	unwatchedAfter = 10 * time.Second
 )
 
-// view is what is known of a pipeline beyond this process, and the newest
-// frame of it. Nothing is asked while nobody watches.
+// view is what the stores report of a pipeline, and its newest snapshot. The
+// stores are not read while no browser is connected.
 type view struct {
-	wake chan struct{} // somebody has begun to watch
+	wake chan struct{} // a browser has connected
 
 	mu       sync.Mutex
 	streams  int
-	asked    time.Time // when somebody last did, or left
+	asked    time.Time // of the last request, or when the last browser disconnected
 	known    known
 	reported []health.Warning // the newest
 	snapshot *snapshot
-	next     chan struct{} // closed when there is a newer frame
+	next     chan struct{} // closed when there is a newer snapshot
 }
 
-// leaseStore is what people know it by.
+// leaseStore is the lease store's name on the page.
 const leaseStore = "lease store"
 
-// known is what the stores have said. What is in it is not changed any more.
+// known is what was read from the stores. It is immutable.
 type known struct {
-	at          time.Time // of the first look; zero before it
+	at          time.Time // of the first read; zero before it
 	topic       sluice.Topic
 	described   time.Time
 	leases      map[string]leased
 	progress    map[string]sluice.Checkpoint
 	bounds      map[string]bounds
 	deadLetters deadLetterCount
-	failed      map[string]string // by what was asked
+	failed      map[string]string // errors, by what was read
 }
 
 type leased struct {
@@ -79,7 +80,7 @@ func (v *view) init() {
 	v.wake, v.next = make(chan struct{}, 1), make(chan struct{})
 }
 
-// watch notes that somebody watches, until the returned function is called.
+// watch counts a connected browser, until the returned function is called.
 func (v *view) watch() (done func()) {
 	v.mu.Lock()
 	v.streams++
@@ -93,7 +94,7 @@ func (v *view) watch() (done func()) {
 	}
 }
 
-// ask notes that somebody has asked.
+// ask records the time of a request.
 func (v *view) ask() {
 	v.mu.Lock()
 	v.asked = time.Now()
@@ -101,7 +102,7 @@ func (v *view) ask() {
 	v.refreshNow()
 }
 
-// refreshNow has the stores looked at now.
+// refreshNow makes the next refresh start now.
 func (v *view) refreshNow() {
 	select {
 	case v.wake <- struct{}{}:
@@ -115,7 +116,7 @@ func (v *view) watched() bool {
 	return v.streams > 0 || time.Since(v.asked) < unwatchedAfter
 }
 
-// warn takes all warnings that there are.
+// warn replaces the warnings.
 func (v *view) warn(list []health.Warning) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -134,7 +135,7 @@ func (v *view) newest() known {
 	return v.known
 }
 
-// refresh looks at the stores again and again until ctx ends.
+// refresh reads the stores repeatedly until ctx ends.
 func (v *view) refresh(ctx context.Context, p *Pipeline) {
 	for ctx.Err() == nil {
 		if v.watched() {
@@ -155,8 +156,8 @@ func (v *view) refresh(ctx context.Context, p *Pipeline) {
 	}
 }
 
-// refresh asks all stores at once and returns what is known then. What does not
-// answer leaves what was known before.
+// refresh reads all stores at once and returns what is known then. If a store
+// does not answer, what was read before stays.
 func (k known) refresh(ctx context.Context, p *Pipeline) known {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
@@ -242,9 +243,9 @@ func count(ctx context.Context, p *Pipeline) (deadLetterCount, error) {
 	return c, err
 }
 
-// ends asks for the ends of some partitions of which neither the log nor the
-// consumer here has reported lately, those first that were asked longest ago. Of
-// a paused partition the consumer reports nothing.
+// ends reads the ends of some partitions for which neither the log nor the
+// consumer here has reported lately, starting with those read longest ago. For a
+// paused partition the consumer reports nothing.
 func (k *known) ends(ctx context.Context, p *Pipeline, topic sluice.Topic) map[string]bounds {
 	next := maps.Clone(k.bounds)
 	if next == nil {
@@ -290,7 +291,7 @@ func (k *known) ends(ctx context.Context, p *Pipeline, topic sluice.Topic) map[s
 	return next
 }
 
-// paused are the partitions that are paused here.
+// paused returns the partitions that are paused in this process.
 func (p *Pipeline) paused() map[string]bool {
 	if p.Pausable == nil {
 		return nil

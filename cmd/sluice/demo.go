@@ -154,7 +154,7 @@ does not require a delay:
 
   %s deadletters list --config %s
   %s deadletters retry --config %s --all
-`, program, shellWord(filepath.Join(dir, "flights.yaml")), program, shellWord(filepath.Join(dir, "mended.yaml")))
+`, program, shellWord(filepath.Join(dir, "flights.yaml")), program, shellWord(filepath.Join(dir, "fixed.yaml")))
 }
 
 // invocation is how this program was called, so that printed commands can be copied.

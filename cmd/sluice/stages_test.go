@@ -286,7 +286,7 @@ func TestStagesInOneProcess(t *testing.T) {
 
 	// Commands that look at one stage.
 	out := must(t, "", env, "validate", config)
-	if strings.Count(out, ": sound: stage ") != 3 {
+	if strings.Count(out, ": valid: stage ") != 3 {
 		t.Errorf("validate says %s", out)
 	}
 	if out := must(t, "", env, "validate", config, "--stage", "table"); strings.Count(out, "\n") != 1 || !strings.Contains(out, "hub figures") {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Checkpoints is the part of a [sluice.TxStore] that [OfflineSource] needs.
+// Checkpoints is the part of a [driver.TxStore] that [OfflineSource] needs.
 type Checkpoints interface {
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }

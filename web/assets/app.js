@@ -4,14 +4,14 @@ import { choose, get, liveAddress } from "./api.js";
 import { repaint } from "./charts.js";
 import * as overview from "./overview.js";
 import * as partitions from "./partitions.js";
-import * as letters from "./letters.js";
+import * as deadLetters from "./deadletters.js";
 import * as audit from "./audit.js";
 import * as scaling from "./scaling.js";
 
 const PAGES = {
   "/": { id: "page-overview", title: "Overview", show: overview.show },
   "/partitions": { id: "page-partitions", title: "Partitions", rows: true },
-  "/dead-letters": { id: "page-dead-letters", title: "Dead letters", show: letters.show, link: "to-letters" },
+  "/dead-letters": { id: "page-dead-letters", title: "Dead letters", show: deadLetters.show, link: "to-letters" },
   "/audit": { id: "page-audit", title: "Audit", show: audit.show, link: "to-audit" },
   "/autoscaling": { id: "page-autoscaling", title: "Autoscaling", show: scaling.show },
 };
@@ -22,7 +22,7 @@ let pipeline;
 
 // Pages
 
-// has tells whether there is such a page of this pipeline.
+// has reports whether this pipeline has the page.
 const has = (path) => PAGES[path] && $(PAGES[path].id) && !(PAGES[path].link && $(PAGES[path].link).hidden);
 
 function turnTo(path, focus) {
@@ -88,7 +88,7 @@ function live(on) {
   set($("live"), "data-on", on ? "yes" : "no");
   put($("live"), on ? "live" : "reconnecting");
 }
-// A connection that is open and silent is none.
+// A connection that is open but silent counts as lost.
 setInterval(() => {
   if (Date.now() - heard < 10000) return;
   live(false);
@@ -103,7 +103,7 @@ function tick(t) {
   $("letters-count").hidden = waiting === 0;
   overview.update(t);
   partitions.update(t);
-  letters.update(t);
+  deadLetters.update(t);
 }
 
 // The pipeline
@@ -114,7 +114,7 @@ function turnPipeline() {
   put($("group"), option.dataset.group);
   overview.reset(option.hasAttribute("data-charts"));
   partitions.reset(option.hasAttribute("data-pausable"));
-  letters.reset();
+  deadLetters.reset();
   audit.reset(option.dataset.unaudited);
   $("to-letters").hidden = $("tile-letters").hidden = !option.hasAttribute("data-letters");
   $("to-audit").hidden = !option.hasAttribute("data-auditable") && !option.dataset.unaudited;

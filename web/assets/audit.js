@@ -1,4 +1,4 @@
-// The audit: what the hub holds, laid beside what the pipeline has written.
+// The audit: compares what the hub holds with what the pipeline has written.
 import { $, el, put, set } from "./dom.js";
 import { clock, count, milliseconds, moment, plural } from "./format.js";
 import { get, post } from "./api.js";
@@ -7,9 +7,10 @@ let visible = false;
 let auditable = true;
 let timer;
 let drawn = ""; // which report the tables show
-let turn = 0; // answers to what was asked before the last one begun are late
+let turn = 0; // number of the newest request; answers to earlier ones are ignored
 
-// reset begins anew, for a pipeline that can't be audited with the reason.
+// reset clears the page when another pipeline is chosen. If that pipeline can't
+// be audited, the page shows the reason.
 export function reset(why) {
   turn++;
   auditable = !why;
@@ -25,7 +26,7 @@ export function show(on) {
   if (on && auditable) follow(() => get("/api/audit"));
 }
 
-// follow shows an answer, and what comes of it until the audit has ended.
+// follow shows an answer, and then the audit's progress until it has ended.
 async function follow(ask) {
   clearTimeout(timer);
   const mine = ++turn;
@@ -51,7 +52,7 @@ function wrong(text) {
 }
 
 function draw(so) {
-  // The button keeps the focus while there is nothing to press.
+  // The button is not disabled, so that it keeps the focus.
   set($("audit-now"), "aria-disabled", so.running ? "true" : null);
   put($("audit-progress"), so.running ? `${plural(so.events, "event", "events")} read` : "");
   const took = milliseconds(so.ended - so.began);
@@ -79,13 +80,13 @@ function draw(so) {
   $("audit-more").hidden = r.more === 0;
 }
 
-// notes tell of events that are neither of the table's columns.
+// notes list the events that no column of the table counts.
 function notes(r) {
   const list = [
     r.skipped && `${plural(r.skipped, "event is", "events are")} before the first effect: the pipeline does not begin at the earliest event.`,
-    r.repeats && `${plural(r.repeats, "message was", "messages were")} sent before, and rightly passed over.`,
+    r.repeats && `${plural(r.repeats, "message was", "messages were")} sent before, and correctly skipped as duplicates.`,
     r.unclear && `${plural(r.unclear, "message has", "messages have")} no effect, and may repeat what the hub doesn’t hold any more.`,
-    r.ahead && `${plural(r.ahead, "event has", "events have")} an effect, though the checkpoint has not passed them: whoever goes on from it does them again.`,
+    r.ahead && `${plural(r.ahead, "event has", "events have")} an effect, though the checkpoint has not passed them: a consumer that continues from the checkpoint processes them again.`,
   ].filter(Boolean);
   $("audit-notes").replaceChildren(...list.map((text) => el("li", {}, text)));
   $("audit-notes").hidden = list.length === 0;

@@ -1,5 +1,5 @@
 // Charts over time, by uPlot. They take their colours from the page's styles,
-// and are drawn anew when the theme changes.
+// and are redrawn when the theme changes.
 import { el, put } from "./dom.js";
 
 // style is a colour of the page's as the theme has it, with an opacity. A probe
@@ -72,7 +72,7 @@ export class Chart {
     this.label();
   }
 
-  // label tells the values under the cursor, or the newest.
+  // label shows the values under the cursor, or the newest.
   label() {
     const at = this.u?.cursor?.idx ?? this.data[0].length - 1;
     this.series.forEach((s, i) => {

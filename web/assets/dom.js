@@ -34,7 +34,7 @@ export function say(text) {
   setTimeout(() => node.remove(), 6000);
 }
 
-// ask has a person confirm something.
+// ask shows a dialog and resolves to whether the user confirmed.
 export function ask(text, yes) {
   const dialog = $("confirm");
   put($("confirm-text"), text);

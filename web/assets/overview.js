@@ -166,7 +166,7 @@ function events(t) {
     el("span", { class: "text" }, [e.partition && `partition ${e.partition}`, e.sequence != null && e.times === 1 && `event ${e.sequence}`].filter(Boolean).join(", "), e.text && `: ${e.text}`)));
 }
 
-// list makes a list's items anew if they are others than before.
+// list replaces a list's items if they differ from those shown.
 function list(node, items, key, make) {
   const keys = items.map(key).join("\n");
   if (node.dataset.keys === keys) return;

@@ -39,7 +39,7 @@ export function load(message) {
     rows.set(data.id, row);
     fill(row);
   }
-  // Rows don't move away under the hand of somebody who is about to press a button.
+  // Rows don't move while the pointer or the focus is on them, so that a press hits the button that it was meant for.
   const pointed = $("partitions").tBodies[0].matches(":hover, :focus-within");
   if (message.all || (!pointed && (order.by !== "id" || shown !== "all"))) arrange();
   bars();
@@ -92,8 +92,8 @@ function age({ data: r, cells: c }) {
   put(c.lease, r.renewed && r.state !== "free" ? ago(r.renewed, now) : "");
 }
 
-// turn pauses or resumes. The button is not disabled meanwhile, which would
-// take the focus from it: doing either twice is harmless.
+// turn pauses or resumes a partition. The button stays enabled meanwhile, because
+// disabling it would move the focus; pausing or resuming twice is harmless.
 async function turn(id, verb) {
   try {
     await post(`/api/partitions/${encodeURIComponent(id)}/${verb.toLowerCase()}`);

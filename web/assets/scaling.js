@@ -7,7 +7,7 @@ import { Chart } from "./charts.js";
 const KINDS = { up: "up", down: "down", hold: "hold", succeeded: "done", failed: "given up" };
 let resources = new Map();
 let timer;
-let turn = 0; // one that is over asks no more
+let turn = 0; // number of the newest poll; earlier ones stop
 
 export function show(on) {
   clearTimeout(timer);

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
-// Checkpoints is the side of a [sluice.TxStore] that is needed here.
+// Checkpoints is the part of a [driver.TxStore] that is needed here.
 type Checkpoints interface {
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }

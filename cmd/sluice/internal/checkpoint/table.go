@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Store is the side of a [sluice.TxStore] that is needed here.
+// Store is the part of a [driver.TxStore] that is needed here.
 type Store interface {
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 	Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error)

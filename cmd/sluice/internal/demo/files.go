@@ -20,7 +20,7 @@ type files struct {
 func writeFiles(dir, connection string) (files, error) {
 	f := files{
 		strict:   filepath.Join(dir, "flights.yaml"),
-		fixed:    filepath.Join(dir, "mended.yaml"),
+		fixed:    filepath.Join(dir, "fixed.yaml"),
 		database: filepath.Join(dir, "flights.db"),
 	}
 	for path, file := range map[string]struct{ about, required string }{

@@ -179,7 +179,7 @@ func lettered(t *testing.T, letters []string) (mended string, env []string) {
 		t.Fatal("the example does not demand a delay")
 	}
 	flights := write("flights.yaml", string(example))
-	mended = write("mended.yaml", strings.Replace(string(example), strict, "delay: {from: body.delay, type: integer, required: false}", 1))
+	mended = write("fixed.yaml", strings.Replace(string(example), strict, "delay: {from: body.delay, type: integer, required: false}", 1))
 	records := write("records.ndjson", strings.Join(letters, "\n")+"\n")
 	for _, args := range [][]string{
 		{"send", "--hub", "flights", "--key-field", "origin", records}, {"run", flights, "--until-caught-up"},

@@ -9,7 +9,7 @@ let more = false;
 let picked = new Set(); // ids
 let now = Date.now();
 let visible = false;
-let open = null; // the letter in the drawer
+let open = null; // the dead letter in the drawer
 let seen = "";
 let loading; // aborts the request under way
 
@@ -27,14 +27,14 @@ export function show(on) {
   if (on) load();
 }
 
-// update takes a tick: it loads the list again when letters came or went.
+// update takes a tick: it loads the list again when dead letters were added or removed.
 export function update(t) {
   now = t.now;
   put($("letters-sum"), t.dead < 0 ? "not known" : t.dead || t.retrying ? [`${count(t.dead)}${t.more ? " or more" : ""} open`, t.retrying && `${count(t.retrying)} retrying`].filter(Boolean).join(" · ") : "none");
   if (!visible) return;
   runs(t.runs);
   const state = JSON.stringify([t.dead, t.retrying, t.parked, t.redriven, t.runs]);
-  if (state === seen || loading) return; // a slow answer is waited for: the next tick asks again
+  if (state === seen || loading) return; // a request is under way: the next tick loads again
   seen = state;
   load();
 }
@@ -188,7 +188,7 @@ function runs(list) {
   }));
 }
 
-// look opens a letter in the drawer.
+// look opens a dead letter in the drawer.
 async function look(id) {
   try {
     open = await get(`/api/dead-letters/${id}`);
