@@ -97,7 +97,7 @@ func (l *inFlightList) progress() (low Position, n uint64, behind []driver.Seque
 // goroutine sets the start, the background goroutine stores.
 type checkpointer struct {
 	mu      sync.Mutex
-	at      Position               // the checkpoint
+	at      Position               // the checkpoint; Unset until the claim
 	earlier []driver.SequenceRange // done by an earlier assignment
 
 	// The background goroutine alone uses these, after it the worker's.
@@ -152,14 +152,18 @@ func (c *checkpointer) withEarlier(done []driver.SequenceRange, to, newest int64
 // storeCheckpoint moves the stored checkpoint to where all before it is done.
 func (w *atLeastOnceWorker[R]) storeCheckpoint(ctx context.Context) {
 	c := &w.checkpoints
+	// The progress first: if there is any, the position that it started from is set.
+	low, passed, done, newest := w.inFlight.progress()
 	from := c.position()
 	to := from
-	low, passed, done, newest := w.inFlight.progress()
 	if passed > 0 {
 		to = low
 	}
+	if to == driver.Unset {
+		return
+	}
 	done = c.withEarlier(done, to.Sequence, max(newest, to.Sequence))
-	if to == from && slices.Equal(done, c.done) || to == driver.Unset {
+	if to == from && slices.Equal(done, c.done) {
 		return
 	}
 	rctx, cancel := w.storeRequestCtx(ctx)

@@ -74,7 +74,8 @@ func (d *atLeastOnce[R]) newWorker(a *assignment) *atLeastOnceWorker[R] {
 		stats:     writeStats{clock: a.c.cfg.Clock},
 	}
 	w.inFlight.list = worklist.New[admission](w.maxEvents)
-	w.checkpoints.reported = driver.Unset.Sequence
+	w.inFlight.newest = driver.Unset.Sequence
+	w.checkpoints.at, w.checkpoints.reported = driver.Unset, driver.Unset.Sequence
 	w.timer.init()
 	w.queue.init()
 	w.deadLetters.init(d.cfg.OnDeadLetter == KeyHold)
@@ -253,9 +254,11 @@ func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
 		w.skip = append(w.skip, driver.SequenceRange{First: n, Last: n})
 	}
 	slices.SortFunc(w.skip, func(a, b driver.SequenceRange) int { return cmp.Compare(a.First, b.First) })
-	w.checkpoints.setEarlier(slices.Clone(w.skip))
 	w.deadLetters.load(parked)
 	w.watermark.Store(newWatermark(w.start.Sequence, parked))
+	// Last: with what earlier assignments have done there is something to store, and
+	// the watermark of that checkpoint must name their dead letters.
+	w.checkpoints.setEarlier(slices.Clone(w.skip))
 	if w.cfg.OnDeadLetter == KeyHold {
 		held, err := w.store.Held(w.a.idle, w.a.topic.Group, w.a.lease.Partition)
 		if err != nil {

@@ -1,0 +1,42 @@
+package sluice
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/clock"
+)
+
+// advances counts the checkpoints that are stored.
+type advances struct {
+	driver.AtLeastOnceStore
+	n int
+}
+
+func (s *advances) Advance(context.Context, Lease, Position, []driver.SequenceRange) error {
+	s.n++
+	return nil
+}
+
+// The background goroutine runs beside the claim. A checkpoint without a position is never
+// stored, also if there is something to store behind it: it could pass an event.
+func TestNoCheckpointBeforeTheClaim(t *testing.T) {
+	cfg, err := (*AtLeastOnceConfig)(nil).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := new(advances)
+	c := &Consumer{cfg: Config{Clock: clock.New(), LeaseFor: time.Minute}}
+	a := &assignment{c: c, topic: Topic{Partitions: []string{"0"}}}
+	w := (&atLeastOnce[int]{store: store, cfg: cfg}).newWorker(a)
+	w.checkpoints.setEarlier([]driver.SequenceRange{{First: 5, Last: 7}})
+	if w.storeCheckpoint(t.Context()); store.n != 0 {
+		t.Errorf("%d checkpoints stored before the claim", store.n)
+	}
+	w.startAt(driver.Origin)
+	if w.storeCheckpoint(t.Context()); store.n != 1 {
+		t.Errorf("%d checkpoints stored after the claim, want 1: what an earlier assignment has done", store.n)
+	}
+}
