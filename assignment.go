@@ -39,8 +39,10 @@ type assignment struct {
 	hooks      hookQueue          // for hooks that must not delay the renewal
 	lag        lagTracker
 
-	// The delivery's goroutine alone uses these.
-	incarnation  string // the topic's, at the last claim
+	// The delivery's goroutine sets these. The first claim that succeeds sets the
+	// incarnation. The background goroutine of AtLeastOnce reads it when there are dead
+	// letters, which is after that; only under Replay does it ever change.
+	incarnation  string // the topic's, which the claimed checkpoint is of
 	assignedHook bool   // Hooks.Assigned was called
 }
 

@@ -99,6 +99,31 @@ func TestStreamLettersComeFirst(t *testing.T) {
 	})
 }
 
+// An event that was in flight when the topic was recreated is of the old incarnation.
+func TestStreamLettersOfARecreatedTopic(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		before := must(s.hub.Describe(t.Context())).Incarnation
+		s.send("0", "reject")
+		w := newWarehouse(t)
+		w.takes = func(*sluice.Event) time.Duration { return 20 * time.Second }
+		w.says = func(*sluice.Event, int) error { return sluice.Reject(errors.New("no")) }
+		_, stop := s.pour(w, nil, sluice.Config{})
+		time.Sleep(5 * time.Second)
+		s.hub.Recreate()
+		time.Sleep(40 * time.Second)
+		if s.count(sluice.KindStopped) == 0 {
+			t.Error("the partition was not halted: the test shows nothing")
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.letters(); len(got) != 1 || got[0].Incarnation != before {
+			t.Errorf("dead letters %+v, want one of incarnation %s", got, before)
+		}
+	})
+}
+
 type failingLetters struct {
 	driver.DeadLetterQueue
 	mu  sync.Mutex

@@ -107,13 +107,16 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 	if err != nil {
 		return fmt.Errorf("describe topic: %w", err)
 	}
-	a.incarnation = topic.Incarnation
 	cp, err := checkpoints.Claim(a.work, a.lease, topic.Incarnation)
 	if err != nil {
 		return fmt.Errorf("claim checkpoint: %w", err)
 	}
 	if cp.Incarnation != topic.Incarnation {
 		return &RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: cp.Incarnation, Has: topic.Incarnation}
+	}
+	// What is in flight after the topic was recreated belongs to the old incarnation.
+	if a.incarnation != topic.Incarnation {
+		a.incarnation = topic.Incarnation
 	}
 	w.claimed(cp)
 	if w.position() == driver.Unset {
