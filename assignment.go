@@ -18,7 +18,8 @@ import (
 //
 // Three goroutines belong to it. The one that calls the delivery reads the
 // partition and drives the delivery's worker (reading.go). One renews the lease.
-// One asks the log for the partition's end, for the lag.
+// One asks the log for the partition's end, for the lag. Beside them, one fetches
+// while the log is read, and one runs hooks while there are any.
 type assignment struct {
 	c     *Consumer
 	topic Topic
@@ -230,13 +231,16 @@ func (l *lagTracker) init() {
 	l.read.Store(driver.Unset.Sequence)
 }
 
+// restart forgets what was done: the next reading starts from the beginning.
+func (l *lagTracker) restart() { l.done.Store(driver.Unset.Sequence) }
+
 // note takes from an observation how far the partition has got.
 func (l *lagTracker) note(o *Observation) {
 	switch at := o.To.Sequence; o.Kind {
 	case KindClaimed:
 		l.done.Store(at)
 	case KindOpened:
-		// On a first start the claim finds no checkpoint.
+		// On a first start the claim finds no checkpoint; Replay has none.
 		l.done.CompareAndSwap(driver.Unset.Sequence, at)
 		l.read.Store(at)
 	case KindCommitted, KindWritten:

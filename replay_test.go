@@ -145,6 +145,39 @@ func TestReplayAfterAnError(t *testing.T) {
 	})
 }
 
+// After an error nothing is in memory: all events that the log holds are behind.
+func TestReplayLagAfterAnError(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 100, noKey)
+		r, failed := &recollection{}, false
+		r.fails = func(e *sluice.Event) error {
+			if e.Sequence < 80 || failed {
+				return nil
+			}
+			failed = true
+			return errors.New("odd")
+		}
+		stop := s.remember(s.hub, r, sluice.Earliest())
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		opened, lag := 0, int64(-1)
+		for _, o := range s.seen {
+			switch {
+			case o.Kind == sluice.KindOpened:
+				opened++
+			case o.Kind == sluice.KindFetched && opened == 2 && lag < 0:
+				lag = o.Lag
+			}
+		}
+		if lag != 100 {
+			t.Errorf("lag %d at the first read after the error, want 100", lag)
+		}
+	})
+}
+
 func TestReplayGoesOnAfterACut(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		t := s.t
