@@ -34,8 +34,9 @@ type Result struct {
 // Sequence numbers count from 0 in each partition.
 //
 // A nil cfg means the defaults of [sluice.Config], except that attempts follow each other within
-// milliseconds. The test fails if a partition stops, or if nothing is committed for 30 seconds.
-// Handlers must not call t.FailNow or t.Fatal, which are for the test's own goroutine.
+// milliseconds. Run takes all partitions, whatever cfg says. The test fails if a partition stops, or
+// if nothing is committed for 30 seconds. Handlers must not call t.FailNow or t.Fatal, which are for
+// the test's own goroutine.
 func Run[Tx any](t testing.TB, store driver.TxStore[Tx], handler sluice.Handler[Tx], events []*sluice.Event, cfg *sluice.Config) Result {
 	t.Helper()
 	hub, last := load(t, events)
@@ -152,6 +153,7 @@ func (w *watcher) config(cfg *sluice.Config) *sluice.Config {
 	if cfg != nil {
 		c = *cfg
 	}
+	c.Partitions = sluice.AllPartitions // no other consumer takes the rest
 	c.AssignEvery = cmp.Or(c.AssignEvery, time.Millisecond)
 	if c.RetryMin == 0 && c.RetryMax == 0 {
 		c.RetryMin, c.RetryMax = time.Millisecond, 10*time.Millisecond

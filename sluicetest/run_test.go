@@ -94,6 +94,17 @@ func TestRunAgainAndWithPartitions(t *testing.T) {
 	}
 }
 
+// A program's configuration may be meant for several processes; there is one here.
+func TestRunTakesAllPartitions(t *testing.T) {
+	events := sluicetest.Bodies(`{"id":1}`, `{"id":2}`)
+	events[1].Partition = "1"
+	store := new(sluicetest.Store)
+	sluicetest.Run(t, store, saveOrder, events, &sluice.Config{Partitions: 1})
+	if n := len(store.Rows("orders")); n != 2 {
+		t.Errorf("%d orders, want 2", n)
+	}
+}
+
 // outage makes the store fail for a while.
 type outage struct{ until time.Time }
 
