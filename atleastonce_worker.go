@@ -159,7 +159,7 @@ func (w *atLeastOnceWorker[R]) drain(cause error) {
 	w.reportStats()
 }
 
-// redriveAll runs redrives until none is due, while nobody reads the log.
+// redriveAll runs redrives until none is due. The log is not read meanwhile.
 func (w *atLeastOnceWorker[R]) redriveAll() error {
 	for {
 		if err := w.prepare(); err != nil {
@@ -185,7 +185,7 @@ func (w *atLeastOnceWorker[R]) redriveAll() error {
 }
 
 // claimed implements worker. Only the first claim of an assignment says something
-// new: nobody else moves the checkpoint in this epoch.
+// new: no other consumer moves the checkpoint in this epoch.
 func (w *atLeastOnceWorker[R]) claimed(cp Checkpoint) {
 	if w.admitted == driver.Unset {
 		w.start, w.admitted, w.skip = cp.Position, cp.Position, cp.Done

@@ -40,7 +40,7 @@ import (
 // Neither rule loses anything: both say that an event of the same id comes
 // earlier in this log. No id above the watermark is forgotten, so no duplicate is
 // handled twice. The rules do not depend on epochs: a late write of an earlier
-// owner is judged by its id like any other. (To drop it for its epoch would lose
+// owner is decided by its id like any other. (Dropping it for its epoch would lose
 // events when epochs start again, for example with another checkpoint store.)
 // Epochs only decide whose watermark counts: that of the highest.
 //
@@ -51,7 +51,7 @@ import (
 // partition has seen are the exception: nothing shows that the checkpoint moved.
 //
 // The redrive of a dead letter comes after the watermark has passed its event. It
-// is judged by its id alone. Therefore each watermark names the dead letters
+// is decided by its id alone. Therefore each watermark names the dead letters
 // before it: the ids of those of their messages that were accepted are kept when
 // others are forgotten. The ids of redrives are kept for as long as the origin.
 //

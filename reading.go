@@ -18,7 +18,7 @@ type worker interface {
 	claimed(cp Checkpoint)
 	// storeStart stores where a partition without a checkpoint begins.
 	storeStart(start Position) error
-	// prepare does what must be done while nobody reads the log.
+	// prepare does what must be done while the log is not read.
 	prepare() error
 	// position returns the position behind which to read.
 	position() Position

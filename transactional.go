@@ -153,7 +153,7 @@ func (w *transactionalWorker[Tx]) deliverBatch(events []*Event) error {
 		return w.apply(events)
 	}
 	if !w.dedup.loaded {
-		// In this epoch nobody else adds to it.
+		// In this epoch no other consumer adds to it.
 		rows, err := w.store.ReadDedup(w.a.work, w.a.topic.Group, w.a.lease.Partition)
 		if err == nil {
 			err = w.dedup.load(rows, w.pos.Sequence)

@@ -276,7 +276,7 @@ func (w *transactionalWorker[Tx]) commit(step driver.Step, fn func(context.Conte
 	}
 	switch {
 	case step.From != step.To && w.pos.Sequence == step.To.Sequence:
-		// Nobody else moves the checkpoint in this epoch, so this step did.
+		// No other consumer moves the checkpoint in this epoch, so this step did.
 		return nil
 	case errors.Is(err, ErrFenced) && w.pos.Sequence == step.From.Sequence:
 		// Another transaction still holds the checkpoint, or the database has lost

@@ -15,7 +15,7 @@ import (
 )
 
 // ErrUndecided means that an audit cannot decide whether events were lost.
-var ErrUndecided = errors.New("the audit can't tell")
+var ErrUndecided = errors.New("the audit is undecided")
 
 // Config has the optional settings of an audit. The zero value is ready to use.
 type Config struct {

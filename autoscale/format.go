@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// FormatNumber returns f as text for a person: without decimals if f is a whole
+// FormatNumber returns f as text for people: without decimals if f is a whole
 // number, otherwise with four significant digits.
 func FormatNumber(f float64) string {
 	if f == math.Trunc(f) && math.Abs(f) < 1e15 {

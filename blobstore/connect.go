@@ -59,7 +59,7 @@ func parse(where string) (*url.URL, error) {
 		}
 		return &url.URL{Path: where}, nil
 	}
-	u, err := url.Parse(where) // its error tells the text, which may hold a signature
+	u, err := url.Parse(where) // its error contains the text, which may hold a signature
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, errors.New("the container's URL cannot be read: " + form)
 	}
@@ -78,7 +78,7 @@ func connectByString(u *url.URL, connection string, opts *container.ClientOption
 	}
 	name := u.Path[strings.LastIndexByte(u.Path, '/')+1:]
 	c, err := container.NewClientFromConnectionString(connection, name, opts)
-	if err != nil { // which may tell a part of the connection string
+	if err != nil { // which may contain a part of the connection string
 		return nil, errors.New("the storage account's connection string cannot be read: copy it from the portal, \"Access keys\": DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…;EndpointSuffix=core.windows.net")
 	}
 	if has, err := url.Parse(c.URL()); err != nil || u.Host != "" && (has.Host != u.Host || has.Path != u.Path) {
@@ -87,10 +87,10 @@ func connectByString(u *url.URL, connection string, opts *container.ClientOption
 	return c, nil
 }
 
-// made hides an error that may tell the URL.
+// made replaces an error that may contain the URL.
 func made(c *container.Client, err error) (*container.Client, error) {
 	if err != nil {
-		return nil, errors.New("the client of the container cannot be made: look at its URL")
+		return nil, errors.New("the client of the container cannot be made: check its URL")
 	}
 	return c, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// matches reports whether a filter, but for its limit, selects the dead letter.
+// matches reports whether a filter selects the dead letter, apart from the filter's limit.
 func matches(f *driver.DeadLetterFilter, d *driver.DeadLetter) bool {
 	e := &d.Event
 	return (len(f.IDs) == 0 || slices.Contains(f.IDs, d.ID)) &&
@@ -28,8 +28,8 @@ func matches(f *driver.DeadLetterFilter, d *driver.DeadLetter) bool {
 		d.ID > f.AfterID
 }
 
-// partitionsOf are the partitions that dead letters with these ids can be in:
-// those that the ids tell, or all that have any.
+// partitionsOf returns the partitions that dead letters with these ids can be in:
+// those that the ids contain, or all that have any.
 func (s *Store) partitionsOf(ctx context.Context, group driver.Group, ids []int64) ([]string, error) {
 	var list []string
 	for _, id := range ids {
@@ -161,7 +161,7 @@ func (s *Store) Discard(ctx context.Context, group driver.Group, filter driver.D
 }
 
 // mark changes the state of the dead letters that a filter selects, one
-// partition after the other. If it fails it tells how many it has marked.
+// partition after the other. If it fails, it returns how many it has marked.
 func (s *Store) mark(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter, set func(e *entry, now time.Time)) (int64, error) {
 	list, err := s.selected(ctx, group, &filter)
 	if err != nil {

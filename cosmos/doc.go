@@ -23,7 +23,7 @@
 //
 // # Outcomes
 //
-// The sink never retries by itself. Its error tells the engine what to do.
+// The sink never retries by itself. Its error says what the engine must do.
 //
 //   - [sluice.RetryAfter]: 429 with the account's retry-after, 408, 424, 449, 503, a
 //     timeout, a broken connection, and 410 during a split or move.

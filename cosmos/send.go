@@ -115,7 +115,7 @@ type batchResult struct {
 func (q *queue) complete(batch []*record, req *request) batchStats {
 	l := batchResult{activity: firstLine(req.head.Get("x-ms-activity-id")), last: &Error{}}
 	i := 0
-	sound := elements(req.answer.Bytes(), func(value []byte) {
+	valid := elements(req.answer.Bytes(), func(value []byte) {
 		if i >= len(batch) {
 			return
 		}
@@ -123,7 +123,7 @@ func (q *queue) complete(batch []*record, req *request) batchStats {
 		q.completeOne(batch[i], &op, &l)
 		i++
 	})
-	if !sound || i < len(batch) {
+	if !valid || i < len(batch) {
 		e := q.sink.account.errorOf(req)
 		e.Message = fmt.Sprintf("a response with %d outcomes for %d operations", i, len(batch))
 		q.fail(batch[i:], e, retryable, 0)

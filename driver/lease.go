@@ -42,7 +42,7 @@ type LeaseStore interface {
 	// epoch is higher than above and than every epoch that the store has issued for the partition,
 	// also across Release. The error is an [ErrHeld] while another owner's lease is live.
 	Acquire(ctx context.Context, group Group, partition, owner string, ttl time.Duration, above int64) (Lease, error)
-	// Renew makes the lease expire after ttl from now. It renews an expired lease too, if nobody has
+	// Renew makes the lease expire after ttl from now. It renews an expired lease too, if no other owner has
 	// taken it. The error is an [ErrFenced] if the lease is not this owner's in this epoch any more,
 	// or was released.
 	Renew(ctx context.Context, lease Lease, ttl time.Duration) error

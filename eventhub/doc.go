@@ -28,7 +28,7 @@
 //
 // Sequence numbers of a partition are consecutive, except in a hub with log
 // compaction. This package reports the gaps of such a hub as
-// [sluice.RetentionError] and cannot read it.
+// [driver.RetentionError] and cannot read it.
 //
 // # Protocol
 //

@@ -7,8 +7,8 @@
 //	http.Handle("/", probes) // GET /livez, GET /readyz
 //
 // A process is live unless the engine has stopped moving: a lease that it holds
-// was neither renewed nor released for twice as long as it lasts. A restart is the
-// one thing that helps then.
+// was neither renewed nor released for twice as long as it lasts. Then only a
+// restart helps.
 //
 // A process is ready once its lease store has answered, whether or not there was a
 // partition to acquire: a new process may have to wait for the partitions of one

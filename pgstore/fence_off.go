@@ -17,8 +17,8 @@ const glimpseSQL = `
 SELECT ` + checkpointColumns + ` FROM @sluice_checkpoints
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
 
-// overrule lets the transaction be, and takes what was committed before it for
-// the truth.
+// overrule leaves the transaction alone, and takes what was committed before it as
+// the final state.
 func (s *Store) overrule(ctx context.Context, conn *pgx.Conn, lease *driver.Lease, sql string, args, dest []any) error {
 	if lease == nil {
 		return s.forcibly(ctx, conn, sql, args, dest)

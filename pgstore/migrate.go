@@ -42,7 +42,7 @@ var migrations = []migration{
 const component = "store"
 
 // migrationLock bounds the wait for a table's lock during a migration, because
-// whoever uses the table waits behind it.
+// every user of the table waits behind it.
 const migrationLock = 10 * time.Second
 
 // migrate brings the tables in schema (the role's default if empty) to the

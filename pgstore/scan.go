@@ -88,8 +88,8 @@ func token(sql string, i int) int {
 	return max(comment(s), 1)
 }
 
-// quoted is the length of a text in quotes that starts before s[from]. A
-// doubled quote inside is found as the start of another such text.
+// quoted returns the length of a text in quotes that starts before s[from]. Two
+// quotes inside are found as the end of one such text and the start of another.
 func quoted(s string, from int, quote byte, escapes bool) int {
 	for i := from; i < len(s); i++ {
 		switch {

@@ -190,8 +190,8 @@ func (t *cosmosTarget) documents(ctx context.Context, e *sluice.Event) ([]docume
 		}
 	}
 	if t.conditional {
-		tenure := sluice.FencingTokenOf(ctx)
-		doc.Source = &cosmos.Source{Topic: tenure.Lease.Group.Topic + " " + tenure.Incarnation, Partition: e.Partition, Epoch: tenure.Lease.Epoch, Sequence: e.Sequence}
+		token := sluice.FencingTokenOf(ctx)
+		doc.Source = &cosmos.Source{Topic: token.Lease.Group.Topic + " " + token.Incarnation, Partition: e.Partition, Epoch: token.Lease.Epoch, Sequence: e.Sequence}
 	}
 	return []document{doc}, nil
 }

@@ -1,6 +1,6 @@
 // Package sluiceotel exports what a consumer does to OpenTelemetry: metrics from the
 // engine's observations, and spans of what handlers do, joined to the traces of
-// those who sent the events.
+// the events' senders.
 //
 //	metrics, err := sluiceotel.New(&sluiceotel.Config{Group: source.Group()})
 //	...
@@ -18,7 +18,7 @@
 //	sluice.fetched.bytes                counter    bodies fetched
 //	sluice.committed.messages           counter    events that the checkpoint passed
 //	sluice.commits                      counter    by outcome: committed, fenced, unknown
-//	sluice.repeats                      counter    of those, passed over: sent more than once
+//	sluice.repeats                      counter    of those, skipped as duplicates: sent more than once
 //	sluice.lag.messages                 gauge      events not done: behind the checkpoint; at least once: behind what is written
 //	sluice.lag.time                     gauge      s, age of the oldest event fetched and not done
 //	sluice.checkpoint                   gauge      sequence number

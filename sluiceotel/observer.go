@@ -123,7 +123,7 @@ func (s *instruments) create(m metric.Meter) error {
 	count(&s.bytes, "sluice.fetched.bytes", "By", "Bodies of events fetched from the log.")
 	count(&s.committed, "sluice.committed.messages", "{message}", "Events that the checkpoint passed.")
 	count(&s.commits, "sluice.commits", "{commit}", "Moves of the checkpoint, by outcome.")
-	count(&s.repeats, "sluice.repeats", "{message}", "Events passed over because they were sent before.")
+	count(&s.repeats, "sluice.repeats", "{message}", "Events skipped as duplicates of earlier ones.")
 	count(&s.lost, "sluice.lease.lost", "{lease}", "Leases lost, by expiry or to another owner.")
 	count(&s.retries, "sluice.retries", "{attempt}", "Attempts at an event that failed and are repeated.")
 	count(&s.deadLetters, "sluice.dead_letters", "{message}", "Dead letters, by outcome.")

@@ -42,8 +42,8 @@ var (
 	_ driver.DeadLetterStore = (*Store)(nil)
 )
 
-// checkpoint is a row. Its claim number tells a transaction that a claim came
-// in between.
+// checkpoint is a row. Its claim number shows a transaction that a claim came in
+// between.
 type checkpoint struct {
 	sluice.Checkpoint
 	claim int

@@ -21,7 +21,7 @@ const (
 	heavyColumns = ", body, properties"
 )
 
-// deadLetterArgs are the values of a dead letter's columns, but for the id.
+// deadLetterArgs returns the values of a dead letter's columns, without the id.
 func deadLetterArgs(d *driver.DeadLetter) ([]any, error) {
 	e := &d.Event
 	var body, properties any

@@ -404,22 +404,22 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 				a := h.lease(t, "0", "a", 2*round+2)
 				start := h.claim(t, a).Position.Sequence
 				type run struct {
-					told int64 // the last step that was answered with nil
-					err  error
+					acked int64 // the last step that was answered with nil
+					err   error
 				}
 				begun := make(chan struct{})
 				old := suite.Spawn(t, func() run {
-					r := run{told: start}
+					r := run{acked: start}
 					for n := start + 1; n <= start+50; n++ {
 						if r.err = h.Store.Advance(suite.Context(t), a, at(n), done(n)); r.err != nil {
 							break
 						}
-						r.told = n
+						r.acked = n
 						if n == start+1 {
 							close(begun)
 						}
 					}
-					if r.told == start {
+					if r.acked == start {
 						close(begun)
 					}
 					return r
@@ -432,8 +432,8 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 				if r.err != nil && !errors.Is(r.err, driver.ErrFenced) {
 					t.Errorf("the old owner's last advance: got %v, want ErrFenced", r.err)
 				}
-				if p.Position.Sequence < r.told || p.Position.Sequence > r.told+1 {
-					t.Errorf("the old owner was told of %d, the claim saw %d", r.told, p.Position.Sequence)
+				if p.Position.Sequence < r.acked || p.Position.Sequence > r.acked+1 {
+					t.Errorf("the old owner's last acknowledged step is %d, the claim saw %d", r.acked, p.Position.Sequence)
 				}
 				h.wantCheckpoint(t, "claimed", p, at(p.Position.Sequence), done(p.Position.Sequence)...)
 				h.wantPosition(t, p.Position, p.Done...)

@@ -154,13 +154,13 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 				if !slices.ContainsFunc(letters, func(w driver.DeadLetter) bool {
 					return w.Incarnation == l.Incarnation && w.Event.Partition == l.Event.Partition && w.Event.Sequence == l.Event.Sequence
 				}) {
-					t.Errorf("a dead letter that nobody parked: %+v", l)
+					t.Errorf("a dead letter that was never parked: %+v", l)
 				}
 			}
 		}},
 		{Name: "Whole", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			// Whoever looks meanwhile, and whenever the call is cut off: all of
-			// the letters or none.
+			// A concurrent reader, and one after the call was cut off, sees all of
+			// the dead letters or none.
 			const n = 200
 			for round := range int64(8) {
 				var letters []driver.DeadLetter
@@ -302,8 +302,8 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 		}},
 		{Name: "SettleOthers", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			// What is not on retry any more is passed over, and the rest is
-			// settled all the same.
+			// Dead letters that are no longer marked for redrive are skipped, and the
+			// rest are settled.
 			found := h.park(t, deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("0", 7), deadLetterOf("0", 8), deadLetterOf("1", 9))
 			h.redrive(t, found[6].ID, found[7].ID, found[8].ID, found[9].ID)
 			h.discard(t, found[6].ID)

@@ -22,7 +22,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	return []suite.Check[TxHarness[Tx]]{
 		{Name: "ClaimMeetsCommit", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// The claim comes while the handler works, and the handler ends
-			// soon after. Whoever wins, what Claim returned must be the truth.
+			// soon after. Whichever wins, what Claim returned must be the final state.
 			a := h.begin(t)
 			var claim <-chan claimed
 			var meanwhile claimed
@@ -178,7 +178,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					t.Errorf("the old owner's last commit: got %T %v, want ErrFenced or that the database couldn't", r.err, r.err)
 				}
 				if got := p.Position.Sequence - start; got != int64(len(r.done)) {
-					t.Errorf("the old owner was told of %d commits, the claim saw %d", len(r.done), got)
+					t.Errorf("the old owner's commits returned nil %d times, the claim saw %d", len(r.done), got)
 				}
 				want = append(append(want, r.done...), fmt.Sprint(next))
 			}
@@ -232,8 +232,8 @@ func (h *TxHarness[Tx]) claimLater(t testing.TB, lease driver.Lease) <-chan clai
 	})
 }
 
-// wantOutcome sees that the outcome of the step from 9 to 10 with the effect "10"
-// is what the claim that met it was told, and stays so.
+// wantOutcome checks that the outcome of the step from 9 to 10 with the effect "10"
+// is what the concurrent claim returned, and stays so.
 func (h *TxHarness[Tx]) wantOutcome(t testing.TB, outcome error, p driver.Checkpoint) {
 	t.Helper()
 	if isHandlerError(outcome) {

@@ -88,10 +88,10 @@ func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.wantDedup(t, "a watermark that passes one step's", h.Store, "0", dedupStateOf("b@1/1", 1, -1, 20), dedupStateOf("b@1/0", 1, -1, 30), dedupStateOf("b@1/0", 1, 20, 25))
 			h.commit(t, step(a, 12, 13, dedupStateOf("b@1/0", 1, 30, 30)), nil)
 			h.wantDedup(t, "a watermark that passes all", h.Store, "0", dedupStateOf("b@1/1", 1, -1, 20), dedupStateOf("b@1/0", 1, 30, 30))
-			anew := dedupStateOf("b@1/1", 2, 5, 7)
-			anew.Forget = math.MaxInt64
-			h.commit(t, step(a, 13, 14, anew), nil)
-			h.wantDedup(t, "an origin begun anew", h.Store, "0", dedupStateOf("b@1/0", 1, 30, 30), anew)
+			reset := dedupStateOf("b@1/1", 2, 5, 7)
+			reset.Forget = math.MaxInt64
+			h.commit(t, step(a, 13, 14, reset), nil)
+			h.wantDedup(t, "an origin that starts again", h.Store, "0", dedupStateOf("b@1/0", 1, 30, 30), reset)
 		}},
 		{Name: "DedupOriginForgotten", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)

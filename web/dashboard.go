@@ -64,7 +64,7 @@ func (cfg *Config) httpLog() *log.Logger {
 }
 
 // Dashboard is an http.Handler that shows pipelines. It is safe for concurrent
-// use. What it shows lives while [Dashboard.Run] runs.
+// use. What it shows is kept up to date while [Dashboard.Run] runs.
 type Dashboard struct {
 	cfg     Config
 	auth    *auth

@@ -10,7 +10,7 @@ import (
 
 // Pipeline is one consumer group that the dashboard shows.
 type Pipeline struct {
-	Name   string // as people know it; unique on a dashboard
+	Name   string // shown to users; unique on a dashboard
 	Group  sluice.Group
 	Source driver.Source
 	Leases driver.LeaseStore
@@ -22,8 +22,8 @@ type Pipeline struct {
 	// Meter is what the consumer in this process has as its observer; nil if
 	// there is no consumer here: then there are no charts.
 	Meter *Meter
-	// Pausable is what that consumer reads through; nil if partitions can't be
-	// paused.
+	// Pausable is the source that the consumer in this process reads; nil if
+	// partitions can't be paused.
 	Pausable *PausableSource
 	// Watched reports that the program looks for warnings itself and calls
 	// [Dashboard.Warn]. Otherwise the dashboard looks every half minute.

@@ -135,7 +135,7 @@ func find(lock, pid string) *process {
 	return nil
 }
 
-// watch waits until nobody holds the lock.
+// watch waits until no process holds the lock.
 func (p *process) watch(lock string) {
 	defer close(p.ended)
 	tick := time.NewTicker(pollInterval)

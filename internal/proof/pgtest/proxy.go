@@ -412,7 +412,7 @@ func (l *link) downstream() {
 			}
 		case ready:
 			l.once.Do(func() { close(l.answered) })
-			// The transaction is over; whoever waits ends the connection.
+			// The transaction is over; the side that waits ends the connection.
 			io.Copy(io.Discard, l.server)
 			return
 		}

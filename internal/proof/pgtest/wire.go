@@ -117,7 +117,7 @@ func (b *backend) next() (message []byte, ready bool, err error) {
 	return message, kind == 'Z', err
 }
 
-// session is the number of the server's process, if the message tells it.
+// session returns the number of the server's process, if the message contains it.
 func (b *backend) session(message []byte) (pid uint32, ok bool) {
 	if message[0] != 'K' || len(message) < 9 { // BackendKeyData
 		return 0, false
@@ -156,7 +156,7 @@ func cstring(b *[]byte) string {
 	return string(text)
 }
 
-// commits tells whether one of the statements in sql is a COMMIT.
+// commits reports whether one of the statements in sql is a COMMIT.
 func commits(sql string) bool {
 	for part := range strings.SplitSeq(sql, ";") {
 		word, _, _ := strings.Cut(strings.TrimSpace(part), " ")

@@ -132,7 +132,7 @@ func (t *Table) held(ctx context.Context, partition string) error {
 type state struct {
 	topic     sluice.Topic
 	partition string
-	progress  sluice.Checkpoint // zero but for Position, which is Unset, if there is no checkpoint
+	progress  sluice.Checkpoint // if there is no checkpoint: zero, with Position Unset
 	holder    driver.LeaseInfo
 }
 

@@ -35,7 +35,7 @@ type Row struct {
 	Recreated   bool          // the checkpoint belongs to an earlier incarnation of the hub
 	End         int64         // sequence number of the hub's newest event; not set if Lag is -1
 	Lag         int64         // events in the hub after the position; -1 if not known
-	Owner       string        // of the live lease; empty if nobody owns the partition
+	Owner       string        // of the live lease; empty if the partition has no owner
 	LeaseLeft   time.Duration // until it expires
 	Epoch       int64         // of the checkpoint or the lease, the higher
 	DeadLetters int           // that are dead or wait for a retry

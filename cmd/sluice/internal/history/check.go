@@ -13,11 +13,11 @@ type Fault string
 // The faults that a [Checker] finds.
 const (
 	Lost       Fault = "lost"         // an event has neither an effect nor a dead letter
-	Doubled    Fault = "doubled"      // an event has more than one of them
+	Duplicated Fault = "doubled"      // an event has more than one of them
 	Invented   Fault = "invented"     // an effect of an event that was not sent
 	OutOfOrder Fault = "out of order" // an owner committed an earlier event after a later one
 	Stale      Fault = "stale commit" // a commit by an owner that had been taken over
-	Skipped    Fault = "skipped"      // the checkpoint passed events that nobody committed
+	Skipped    Fault = "skipped"      // the checkpoint passed events that no owner committed
 	Backwards  Fault = "backwards"    // a checkpoint stood before what had been committed
 )
 
@@ -57,7 +57,7 @@ type reign struct {
 	start, end int64 // of the checkpoint, by its first claim and its last commit
 }
 
-const most = 1 << 28 // sequence numbers above are not believed: they would take the memory
+const most = 1 << 28 // higher sequence numbers are refused: they would use up the memory
 
 // Add takes in a record.
 func (c *Checker) Add(r Record) {
@@ -183,7 +183,7 @@ func (p *partition) events(id string) []Finding {
 			found = append(found, Finding{Invented, id, n, "it was never sent"})
 		}
 		if p.count[n] > 1 {
-			found = append(found, Finding{Doubled, id, n, fmt.Sprintf("%d effects and dead letters", p.count[n])})
+			found = append(found, Finding{Duplicated, id, n, fmt.Sprintf("%d effects and dead letters", p.count[n])})
 		}
 	}
 	if !p.sent {

@@ -92,13 +92,13 @@ func FuzzChecker(f *testing.F) {
 				want = append(want, fmt.Sprint(Invented, n))
 			}
 			if count[n] > 1 {
-				want = append(want, fmt.Sprint(Doubled, n))
+				want = append(want, fmt.Sprint(Duplicated, n))
 			}
 		}
 		got := []string{}
 		found := c.Findings(0)
 		for _, f := range found {
-			if f.Sequence >= 0 && (f.Fault == Lost || f.Fault == Doubled || f.Fault == Invented) {
+			if f.Sequence >= 0 && (f.Fault == Lost || f.Fault == Duplicated || f.Fault == Invented) {
 				got = append(got, fmt.Sprint(f.Fault, f.Sequence))
 			}
 		}

@@ -53,8 +53,8 @@ func TestFindsEachFault(t *testing.T) {
 	}{
 		{Lost, func(l []Record) []Record { return append(l[:12:12], l[13:]...) }},
 		{Lost, func(l []Record) []Record { l[0].To = 10; return l }},
-		{Doubled, func(l []Record) []Record { return append(l, l[12]) }},
-		{Doubled, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "0", To: 3}) }},
+		{Duplicated, func(l []Record) []Record { return append(l, l[12]) }},
+		{Duplicated, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "0", To: 3}) }},
 		{Invented, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "0", To: 10}) }},
 		{Invented, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "7", To: 0}) }},
 		{Invented, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "0", To: 1 << 60}) }},

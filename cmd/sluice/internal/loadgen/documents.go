@@ -11,8 +11,8 @@ import (
 // Documents are generated documents for load tests, numbered from 0. A document is a JSON object
 // of three strings: an id that no other document has; a key, which documents share if the
 // difference of their numbers is a multiple of the number of keys; and a payload that fills it up
-// to its size. All of it follows from the number, so that a reader can tell which documents are
-// missing, and whether one is what was sent.
+// to its size. All of it follows from the number, so that a reader can find which documents are
+// missing, and whether one is as it was sent.
 type Documents struct{ cfg DocumentsConfig }
 
 // DocumentsConfig configures [Documents]. The zero value is ready to use.

@@ -132,8 +132,8 @@ func sum(days []*Bin) *Bin {
 	return total
 }
 
-// newcomers are the versions that more than half of the items have behind a
-// change, or a tenth where hardly any had them before.
+// newcomers returns the versions that more than half of the items have after a
+// change, or a tenth of the items if almost none had them before.
 func newcomers(before, after *Bin) []string {
 	var list []string
 	for name, n := range after.SDKs {

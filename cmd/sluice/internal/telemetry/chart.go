@@ -52,8 +52,8 @@ var (
 	face    = font.Typeface("Liberation")
 )
 
-// Draw writes a chart in a format of gonum/plot's, "svg" or "png". Days left
-// out of the verdict are pale; lines mark the days of which it speaks.
+// Draw writes a chart in one of gonum/plot's formats, "svg" or "png". Days left
+// out of the verdict are pale; lines mark the days that the verdict names.
 func (r *Report) Draw(w io.Writer, chart Chart, format string) error {
 	p := plot.New()
 	if format == "svg" {
@@ -142,7 +142,7 @@ func (c Chart) value(b *Bin) float64 {
 	return b.Weighted
 }
 
-// marks are the days of which the verdict speaks.
+// marks are the days that the verdict names.
 func (r *Report) marks() []time.Time {
 	var list []time.Time
 	for _, c := range r.Changes {

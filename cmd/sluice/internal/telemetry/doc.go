@@ -23,15 +23,15 @@
 // in the property microsoft.sample_rate (azure-sdk-for-net#59110). Such an item
 // counts by that rate, and the report warns.
 //
-// # How it judges
+// # How it decides
 //
 // Days on which the sampling rate changed are found by the largest excursion of
-// the cumulative sum (CUSUM), its significance by permutation: how often does
-// chance, with the days in any other order, do as much? Then again on either
-// side.
+// the cumulative sum (CUSUM). Its significance is tested by permutation: how often
+// an excursion as large appears with the days in random order. Then each side of
+// such a day is searched again.
 //
 // Loss is a lasting step in the logarithm of the weighted sum, beside a factor
-// for each day of the week. It is tested with Student's t, to one side: most of
+// for each day of the week. It is tested with a one-sided Student's t: most of
 // the level goes to the days on which the rate changed, the rest, with
 // Bonferroni's correction, to every other day. Holidays and single days that
 // stand out (deleted residuals) take no part and are named. Where a steady drift
@@ -41,9 +41,10 @@
 // that vary by 5 %, two weeks before and one after, the step's standard error
 // is 5 % × √(1/14 + 1/8) = 2.2 %: no test that gives one false alarm in a hundred
 // can find a loss of 5 % more than half of the time. Therefore each verdict says
-// what it can exclude and what it would have found, and "can't tell" is one.
+// what it can exclude and what it would have found, and "can't tell" is one of
+// the verdicts.
 //
 // With a reference that was not sampled, such as how many events the hub held
-// each day, the days' own variation falls away: a lasting loss of half a percent
-// shows, and of single days those that fall short by the tolerance.
+// each day, the days' own variation cancels out: a lasting loss of half a percent
+// shows, and so do single days that fall short by the tolerance.
 package telemetry

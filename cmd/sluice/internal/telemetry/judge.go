@@ -24,7 +24,7 @@ const (
 type Config struct {
 	// Holidays are days, in the series' zone, that take no part in the verdict.
 	Holidays []time.Time
-	// Reference is how much there was on each day according to somebody who
+	// Reference is how much there was on each day according to a source that
 	// doesn't sample, in the units of the measurement, by the day's midnight.
 	Reference map[time.Time]float64
 	// Tolerance is the least loss that matters: the verdict is CantTell unless
@@ -47,8 +47,8 @@ const (
 	// borders is by how much a day's sum may differ from the reference's because
 	// an event near midnight is another day's there (a standard deviation).
 	borders = 0.002
-	// noise is the least standard deviation of a day, relative, that is
-	// believed.
+	// noise is the least relative standard deviation of a day that is used: a
+	// smaller one is taken for chance.
 	noise = 0.0005
 	// maxDays bounds the time that a verdict takes: three years.
 	maxDays = 1100

@@ -228,7 +228,7 @@ func (r *Report) compare(days []*Bin, c *Config) {
 // levels tests whether a stretch of days falls short of the reference. A day's
 // variance is what the sampling makes it, or all together so many times that as
 // they turn out to vary (quasi-likelihood). Days that fall short by themselves
-// are told, and taken out.
+// are reported, and left out.
 func (r *Report) levels(days []*Bin, y []float64, cuts []int, tolerance float64) {
 	taken := make([]int, len(days)) // indices of the days that take part
 	for d := range taken {

@@ -34,11 +34,11 @@ func (e *RowError) Error() string { return fmt.Sprintf("row %d: %v", e.Row, e.Er
 // Unwrap returns Err.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// Read reads an export, CSV with a header or JSON lines, which the first
-// character tells, and yields the items that count to add. CSV may have
-// semicolons or tabs for commas. It stops at the first row that can't be
-// understood ([*RowError]) and at add's first error. Columns that it doesn't
-// know are passed over.
+// Read reads an export, CSV with a header or JSON lines, and calls add with the
+// items that count. The first character shows which format it is. CSV may have
+// semicolons or tabs instead of commas. Read stops at the first row that can't be
+// parsed ([*RowError]) and at add's first error. It ignores columns that it doesn't
+// know.
 func Read(r io.Reader, filter Filter, add func(Item) error) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	if mark, _ := in.Peek(3); bytes.Equal(mark, []byte("\xef\xbb\xbf")) {

@@ -36,7 +36,7 @@ func (w *world) check(ctx context.Context, r *Report) error {
 	}
 	for _, f := range check.Findings(0) {
 		switch f.Fault {
-		case history.Doubled:
+		case history.Duplicated:
 			r.Doubled++
 		case history.Lost:
 			r.Lost++
