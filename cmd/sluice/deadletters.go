@@ -198,7 +198,7 @@ func (a *app) deadLettersDiscard() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discard --config PIPELINE.yaml {ID…|--all|--where …}",
 		Short: "Discard dead letters",
-		Long:  "Discard dead letters. They are kept with the status\ndiscarded, and can still be retried by id.\n" + selecting + notDiscarded,
+		Long:  "Discard dead letters. They are kept with the status discarded, and can\nstill be retried by id.\n" + selecting + notDiscarded,
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := l.must(args)
 			if err != nil {
