@@ -16,8 +16,8 @@ import (
 
 // Consumer reads its partitions of a topic and delivers their events.
 //
-// One goroutine acquires partitions (this file). Each partition it holds is an
-// assignment with goroutines of its own (assignment.go).
+// One goroutine acquires partitions. Each partition that is held is an assignment
+// with goroutines of its own (assignment.go).
 type Consumer struct {
 	source   driver.Source
 	leases   driver.LeaseStore

@@ -7,11 +7,11 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// States to ask for with [errors.Is]. The engine reports them to hooks and
+// Errors to test for with [errors.Is]. The engine reports them to hooks and
 // observers.
 var (
 	// ErrFenced means that the lease or the checkpoint belongs to a later epoch,
-	// or that the checkpoint stands at another position. Nothing was written.
+	// or that the checkpoint is at another position. Nothing was written.
 	ErrFenced = driver.ErrFenced
 	// ErrUnknown means that a commit was sent and its outcome is unknown. The
 	// engine reads the checkpoint again before it retries anything.
@@ -22,13 +22,13 @@ var (
 	// ErrRetention means that events were removed from the log before they were
 	// read. The partition is halted until an operator sets its checkpoint.
 	ErrRetention = driver.ErrRetention
-	// ErrPastEnd means that the checkpoint lies behind the newest event of the
+	// ErrPastEnd means that the checkpoint is after the newest event of the
 	// log. The partition is halted until an operator sets its checkpoint.
 	ErrPastEnd = driver.ErrPastEnd
 	// ErrRecreated means that the topic was deleted and created again. The
 	// partition is halted until an operator sets its checkpoint.
 	ErrRecreated = driver.ErrRecreated
-	// ErrRefused means that asking the same again cannot help, for example
+	// ErrRefused means that repeating the request cannot help, for example
 	// because the topic does not exist or access is denied.
 	ErrRefused = driver.ErrRefused
 	// ErrNotFound means that there is no such dead letter.
@@ -47,7 +47,7 @@ var (
 
 // Errors that carry data, to ask for with [errors.As].
 type (
-	// FencedError is an [ErrFenced] that names the epoch that won.
+	// FencedError is an [ErrFenced] that names the later epoch.
 	FencedError = driver.FencedError
 	// StolenError is an [ErrStolen] that names the broker's epoch.
 	StolenError = driver.StolenError

@@ -12,7 +12,7 @@ import (
 // a part of the batch while the engine searches for the event to blame. The writes of
 // failed calls are rolled back; effects outside tx are not.
 //
-// An error marked by [Reject] makes the event a dead letter at once, another error after
+// An error marked by [Reject] makes the event a dead letter at once, any other error after
 // [Config.Attempts]. A panic is an error. When ctx is cancelled (see [context.Cause])
 // nothing can be committed any more.
 type Handler[Tx any] func(ctx context.Context, tx Tx, b Batch) error
