@@ -102,7 +102,7 @@ func (cfg *AtLeastOnceConfig) withDefaults() (AtLeastOnceConfig, error) {
 // once. sink writes the records. A nil cfg takes every default.
 //
 // The checkpoint is the furthest event below which all are written or are dead
-// letters. Events behind it that are done are stored beside it. So a crash repeats
+// letters. Events after it that are done are stored with it. So a crash repeats
 // at most what was in flight, and what was completed since the last checkpoint.
 //
 // Where the sink is the log of a next stage that is [Transactional], records with

@@ -40,7 +40,7 @@ type inFlightList struct {
 	newest int64 // sequence number of the newest event on the list
 }
 
-// startAt sets the position behind which events are added.
+// startAt sets the position after which events are added.
 func (l *inFlightList) startAt(sequence int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,12 +74,12 @@ func (l *inFlightList) oldest() (admission, bool) {
 	return l.list.Oldest()
 }
 
-// maxDoneRanges bounds what is stored of events that are done behind the
+// maxDoneRanges bounds what is stored of events that are done after the
 // checkpoint.
 const maxDoneRanges = 10_000
 
 // progress returns the furthest event up to which all are done, how many those
-// are, what is done behind it, and the newest event on the list.
+// are, what is done after it, and the newest event on the list.
 func (l *inFlightList) progress() (low Position, n uint64, behind []driver.SequenceRange, newest int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ type checkpointer struct {
 	earlier []driver.SequenceRange // done by an earlier assignment
 
 	// The background goroutine alone uses these, after it the worker's.
-	done     []driver.SequenceRange // behind the checkpoint, as stored
+	done     []driver.SequenceRange // after the checkpoint, as stored
 	passed   uint64                 // events below the checkpoint since the start
 	reported int64                  // the event that was last reported as too old
 }

@@ -58,7 +58,7 @@ func (q *sendQueue[R]) len() int { return len(q.first) + len(q.fresh) }
 // for another record.
 func (q *sendQueue[R]) empty() bool { return q.len() == 0 }
 
-// add queues a new record, behind the last one of its key.
+// add queues a new record, after the last one of its key.
 func (q *sendQueue[R]) add(t *recordTask[R]) {
 	if t.ordered {
 		last := q.lastOf[t.key]

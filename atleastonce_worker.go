@@ -46,7 +46,7 @@ type atLeastOnceWorker[R any] struct {
 	start     Position               // the checkpoint at the claim
 	admitted  Position               // events up to here were admitted
 	loaded    bool                   // the dead letters and held keys of earlier assignments are loaded
-	skip      []driver.SequenceRange // behind the checkpoint and done by an earlier assignment
+	skip      []driver.SequenceRange // after the checkpoint and done by an earlier assignment
 	maxEvents int                    // in flight
 	maxBytes  int64                  // of their bodies
 	events    uint64                 // admitted so far

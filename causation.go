@@ -10,7 +10,7 @@ import (
 // CausationID names a message by the event that caused it: message number N of those
 // that the event causes. It is the same each time the message is sent.
 type CausationID struct {
-	// Source names the topic and how it is read: the topic's name, and behind it a
+	// Source names the topic and how it is read: the topic's name, and after it a
 	// digest of namespace, topic, its incarnation and the consumer group. So ids differ
 	// where a hub was created again, and where two stages that read one hub feed the
 	// same next one.

@@ -45,7 +45,7 @@ import (
 // Epochs only decide whose watermark counts: that of the highest.
 //
 // A watermark that moves backwards under a higher epoch shows that an operator set
-// the emitter's checkpoint back, because each owner starts at or behind the
+// the emitter's checkpoint back, because each owner starts at or after the
 // checkpoint of the last one. Then the ids are forgotten and what is sent again
 // takes effect again, as the command announced. Ids above the watermark that this
 // partition has seen are the exception: nothing shows that the checkpoint moved.
@@ -56,9 +56,9 @@ import (
 // others are forgotten. The ids of redrives are kept for as long as the origin.
 //
 // The guarantee ends where an operator sets this partition's own checkpoint back:
-// what was seen behind the position is forgotten, but what had been forgotten
+// what was seen after the position is forgotten, but what had been forgotten
 // before is not remembered again. So messages before the position whose ids a
-// later watermark removed may take effect again if duplicates of them lie behind
+// later watermark removed may take effect again if duplicates of them are after
 // it. A checkpoint that moves backwards because the database has lost commits has
 // lost their ids too: then the remembered state is read again.
 
@@ -87,7 +87,7 @@ type deduplicator struct {
 	words       int
 	maxWords    int        // bound of words; 0: maxDedupWords
 	decidedUpTo int64      // sequence number of the last event decided
-	decisions   []decision // of the events behind the checkpoint that carry a stamp
+	decisions   []decision // of the events after the checkpoint that carry a stamp
 	runs        []duplicateRun
 	newest      time.Time // when the newest event decided was enqueued
 	swept       time.Time // newest, when old origins were last searched
@@ -129,7 +129,7 @@ type decision struct {
 	at         time.Time
 }
 
-// duplicateRun is a run of duplicates directly behind an event: the step that moves
+// duplicateRun is a run of duplicates directly after an event: the step that moves
 // the checkpoint past the event moves it past them too.
 type duplicateRun struct {
 	after int64
@@ -294,7 +294,7 @@ func (r *deduplicator) filter(events []*Event, done int64) []*Event {
 	return keptIDs
 }
 
-// after returns the position behind an event and the duplicates that follow it.
+// after returns the position after an event and the duplicates that follow it.
 func (r *deduplicator) after(e *Event) Position {
 	for _, p := range r.runs {
 		if p.after == e.Sequence {
@@ -492,7 +492,7 @@ func (r *deduplicator) addTo(step *driver.Step) (duplicates int) {
 	return duplicates
 }
 
-// upTo returns the remembered ids of redrives without those that events behind a
+// upTo returns the remembered ids of redrives without those that events after a
 // sequence number have added.
 func (r *deduplicator) upTo(o *origin, sequence int64) (ids []idset.ID) {
 	later := map[idset.ID]bool{}

@@ -26,7 +26,7 @@ func Observers(list ...Observer) Observer {
 	})
 }
 
-// Observation is one event in the engine's life. Its kind says which fields besides
+// Observation is something that the engine did or that happened to it. Its kind says which fields besides
 // Kind, Time and Owner are set.
 type Observation struct {
 	Kind       ObservationKind
@@ -65,7 +65,7 @@ const (
 	KindReleased
 	// KindClaimed: the checkpoint was claimed; To is its position, Attempt its Claims.
 	KindClaimed
-	// KindOpened: reading began behind To.
+	// KindOpened: reading began after To.
 	KindOpened
 	// KindFetched: Events were read from the log, up to To; Bytes, Enqueued, and Lag,
 	// which includes them: they are not done.

@@ -20,7 +20,7 @@ type worker interface {
 	storeStart(start Position) error
 	// prepare does what must be done while the log is not read.
 	prepare() error
-	// position returns the position behind which to read.
+	// position returns the position after which to read.
 	position() Position
 	// deliver delivers the events that come into the buffer, until an error or
 	// the assignment's end.
@@ -46,7 +46,7 @@ var errReopen = errors.New("reopen")
 const haltedEvery = 10 * time.Second
 
 // run reads the partition and drives the worker until the assignment ends, and
-// returns why: claim the checkpoint, open the log behind it, deliver, and start
+// returns why: claim the checkpoint, open the log after it, deliver, and start
 // over when that is interrupted.
 func (a *assignment) run(w worker, checkpoints claimer) error {
 	wait := a.c.backoff(a.rand)
@@ -137,7 +137,7 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 	return nil
 }
 
-// read claims the checkpoint, opens the log behind it and has the worker deliver
+// read claims the checkpoint, opens the log after it and has the worker deliver
 // what is read, until an error or the assignment's end.
 func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 	if err := a.claim(w, checkpoints); err != nil {

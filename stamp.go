@@ -182,7 +182,7 @@ const (
 	maxParkedRead = 1000
 )
 
-// newWatermark makes the watermark of a checkpoint, given the dead letters behind and before
+// newWatermark makes the watermark of a checkpoint, given the dead letters after and before
 // it in ascending order. If there are too many, the latest are named, and the others are
 // covered by a number that none of them exceeds.
 func newWatermark(low int64, parked []int64) *watermark {

@@ -32,8 +32,9 @@ type Delivery interface {
 //
 // Where the events are messages of an [AtLeastOnce] stage that carry a [Stamp],
 // the exactly-once guarantee starts at that stage's events: a message that was
-// sent more than once is handled once. So are several messages that share a stamp
-// because an event's properties were copied to each: see [Stamp].
+// sent more than once is handled once. Of several messages that share a stamp,
+// because an event's properties were copied to each, only the first is handled: see
+// [Stamp].
 func Transactional[Tx any](store driver.TxStore[Tx], handler Handler[Tx]) Delivery {
 	return &transactional[Tx]{store: store, handler: handler}
 }
@@ -60,7 +61,7 @@ type transactionalWorker[Tx any] struct {
 	handler Handler[Tx]
 
 	pos            Position             // the checkpoint, as far as is known
-	attempt        driver.AttemptRecord // of the event behind pos, or of a dead letter on redrive
+	attempt        driver.AttemptRecord // of the event after pos, or of a dead letter on redrive
 	suspectUpTo    int64                // events up to this one are suspected of killing the process; Unset's if none
 	outage         *clock.Backoff       // between tries while the database fails
 	dedup          deduplicator
@@ -177,7 +178,7 @@ func (w *transactionalWorker[Tx]) deliverBatch(events []*Event) error {
 	return w.apply(kept)
 }
 
-// attemptsOnRecord reports whether failed attempts at the event behind the
+// attemptsOnRecord reports whether failed attempts at the event after the
 // checkpoint are on record. The attempt of a redrive would overwrite them.
 func (w *transactionalWorker[Tx]) attemptsOnRecord() bool {
 	return w.attempt.Attempts > 0 && w.attempt.Sequence > w.pos.Sequence

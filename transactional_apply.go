@@ -12,7 +12,7 @@ import (
 
 const (
 	// claimsTrusted is how many claims in a row may see no progress before the
-	// events behind the checkpoint are suspected of killing the process and are
+	// events after the checkpoint are suspected of killing the process and are
 	// tried one at a time.
 	claimsTrusted = 3
 	// deathsAllowed is how many attempts at a suspected event may start and never

@@ -8,7 +8,7 @@ type (
 	// Event is one record of a partition as the log returned it. A handler must
 	// not change it: the engine delivers the events of a failed batch again.
 	Event = driver.Event
-	// Position is a place in a partition, directly behind the event that it names.
+	// Position is a place in a partition, directly after the event that it names.
 	Position = driver.Position
 	// Start is where a partition without a checkpoint begins. Make one with
 	// [Earliest], [Latest], [At], [Ago], [FromSequence], [FromOffset] or

@@ -118,7 +118,7 @@ func (f *fields) time(name string) time.Time {
 	return t.UTC()
 }
 
-// encode writes the record. Of what is done behind the checkpoint it keeps the
+// encode writes the record. Of what is done after the checkpoint it keeps the
 // first ranges that there is room for.
 func (r *record) encode() metadata {
 	m := metadata{}

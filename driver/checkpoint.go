@@ -56,7 +56,7 @@ type CheckpointStore interface {
 	Read(ctx context.Context, group Group) ([]Checkpoint, error)
 
 	// Reset moves a checkpoint for an operator, as [TxStore.Reset] does, and clears Done. After a
-	// move back the events behind the position are processed again on purpose. A later stage that
+	// move back the events after the position are processed again on purpose. A later stage that
 	// removes duplicates takes what is then sent again as new, except for the newest.
 	Reset(ctx context.Context, group Group, partition, incarnation string, to Position) (epoch int64, err error)
 }

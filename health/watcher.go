@@ -25,7 +25,7 @@ const (
 	// they may: the numbers that they are configured with add up to fewer
 	// partitions than there are.
 	WarningUnderCapacity WarningKind = "short"
-	// WarningStalled: the checkpoint does not move while events wait behind it.
+	// WarningStalled: the checkpoint does not move while events wait after it.
 	WarningStalled WarningKind = "still"
 	// WarningPartitionsAdded: the hub has more partitions than it had.
 	WarningPartitionsAdded WarningKind = "gained"

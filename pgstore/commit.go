@@ -34,7 +34,7 @@ RETURNING pg_current_xact_id()::text`
 const unlimitSQL = `SET LOCAL lock_timeout TO DEFAULT`
 
 // sameSQL fails, by dividing by zero, if the transaction is not the one that
-// moved the checkpoint: then the COMMIT behind it is not carried out.
+// moved the checkpoint: then the COMMIT after it is not carried out.
 const sameSQL = `SELECT 1 / (pg_current_xact_id()::text = $1)::int`
 
 // step is a step in progress on a connection.

@@ -19,7 +19,7 @@
 //	sluice.committed.messages           counter    events that the checkpoint passed
 //	sluice.commits                      counter    by outcome: committed, fenced, unknown
 //	sluice.repeats                      counter    of those, skipped as duplicates: sent more than once
-//	sluice.lag.messages                 gauge      events not done: behind the checkpoint; at least once: behind what is written
+//	sluice.lag.messages                 gauge      events not done: after the checkpoint; at least once: after what is written
 //	sluice.lag.time                     gauge      s, age of the oldest event fetched and not done
 //	sluice.checkpoint                   gauge      sequence number
 //	sluice.lease.held                   gauge      1 while the partition is this process's

@@ -63,7 +63,7 @@ func Bodies(texts ...string) []*sluice.Event {
 	return events
 }
 
-// Append adds copies of events to a partition and returns the position behind
+// Append adds copies of events to a partition and returns the position after
 // the last of them. It numbers them from 0 on without a gap, gives them
 // offsets, and stamps those whose Enqueued is zero with the time. It panics if
 // there is no such partition.

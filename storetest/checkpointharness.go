@@ -107,14 +107,14 @@ func (h *CheckpointHarness) checkpoint(t testing.TB, partition string) driver.Ch
 }
 
 // wantPosition fails the test for a checkpoint of partition 0 that is not at this position, or
-// has not this done behind it.
+// has not this done after it.
 func (h *CheckpointHarness) wantPosition(t testing.TB, want driver.Position, done ...driver.SequenceRange) {
 	t.Helper()
 	h.wantCheckpoint(t, "read", h.checkpoint(t, "0"), want, done...)
 }
 
 // wantCheckpoint fails the test for a checkpoint that is not at this position, or has lost more of what
-// is done behind it than the store may.
+// is done after it than the store may.
 func (h *CheckpointHarness) wantCheckpoint(t testing.TB, what string, p driver.Checkpoint, want driver.Position, done ...driver.SequenceRange) {
 	t.Helper()
 	if p.Position != want {
@@ -124,7 +124,7 @@ func (h *CheckpointHarness) wantCheckpoint(t testing.TB, what string, p driver.C
 		t.Errorf("%s: %d of %d ranges that are done are kept, want at least %d", what, len(p.Done), len(done), h.Features.Ranges)
 	}
 	if len(p.Done) > len(done) || !slices.Equal(p.Done, done[:len(p.Done)]) {
-		t.Errorf("%s: done behind %v are %s, want the first of %s", what, p.Position, abbreviated(p.Done), abbreviated(done))
+		t.Errorf("%s: done after %v are %s, want the first of %s", what, p.Position, abbreviated(p.Done), abbreviated(done))
 	}
 }
 

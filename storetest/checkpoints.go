@@ -169,7 +169,7 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			suite.NoError(t, "reset", err)
 			p := h.checkpoint(t, "0")
 			if epoch <= a.Epoch || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || len(p.Done) > 0 {
-				t.Errorf("reset to epoch %d: %+v, want an epoch above %d, position %+v of incarnation 2, no claims, nothing done behind it", epoch, p, a.Epoch, at(4))
+				t.Errorf("reset to epoch %d: %+v, want an epoch above %d, position %+v of incarnation 2, no claims, nothing done after it", epoch, p, a.Epoch, at(4))
 			}
 			for _, to := range []int64{4, 10, 11} {
 				suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, at(to), nil), driver.ErrFenced)

@@ -414,7 +414,7 @@ func queueReadChecks() []suite.Check[DeadLetterQueueHarness] {
 				got, err := h.Store.Parked(suite.Context(t), testGroup, "0", "incarnation 1", after)
 				suite.NoError(t, "parked", err)
 				if !slices.Equal(got, want) {
-					t.Errorf("parked behind %d are %v, want %v", after, got, want)
+					t.Errorf("parked after %d are %v, want %v", after, got, want)
 				}
 			}
 			h.redrive(t, found[3].ID)

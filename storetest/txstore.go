@@ -233,7 +233,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		}},
 		{Name: "AfterAdvance", Run: func(t testing.TB, h TxHarness[Tx]) {
 			// A store may serve deliveries of both kinds, and a group change from
-			// one to the other. What lies behind a position goes when it moves.
+			// one to the other. What is after a position goes when it moves.
 			checkpoints, both := any(h.Store).(driver.CheckpointStore)
 			if !both {
 				return
@@ -252,7 +252,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, nil)
 			if p := h.checkpoint(t, "0"); len(p.Done) > 0 {
-				t.Errorf("a step left %v done behind %v, want none", p.Done, p.Position)
+				t.Errorf("a step left %v done after %v, want none", p.Done, p.Position)
 			}
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(10), driver.AttemptRecord{Sequence: 11, Attempts: 1}))
 			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, at(11), done))

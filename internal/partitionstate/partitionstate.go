@@ -240,7 +240,7 @@ func (t *Tracker) progress(p *partition, o *sluice.Observation, now time.Time) {
 	case sluice.KindClaimed:
 		p.Checkpoint = o.To
 	case sluice.KindOpened:
-		for i, b := range p.batches { // those behind the position are read again
+		for i, b := range p.batches { // those after the position are read again
 			if b.last > o.To.Sequence {
 				p.batches = p.batches[:i]
 				break

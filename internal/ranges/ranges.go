@@ -44,7 +44,7 @@ func Decode(after int64, text string) ([]driver.SequenceRange, error) {
 		gap, more, long := strings.Cut(part, "+")
 		r, err := follow(after, gap, more, long)
 		if err != nil {
-			return nil, fmt.Errorf("stored ranges behind %d: %.60q: %w", after, part, err)
+			return nil, fmt.Errorf("stored ranges after %d: %.60q: %w", after, part, err)
 		}
 		list = append(list, r)
 		after = r.Last
