@@ -16,7 +16,8 @@ type Ordering uint8
 // The orderings. Under each of them, dead letters that are redriven come late.
 const (
 	// OrderKey: records of one key are written one after the other, in the log's
-	// order; records without a key in any order.
+	// order; records without a key in any order. A record's key is its event's
+	// partition key; see [Keyed] for another.
 	OrderKey Ordering = iota
 	// OrderPartition: a partition's records are written one after the other.
 	OrderPartition
@@ -42,10 +43,6 @@ const (
 type AtLeastOnceConfig struct {
 	// Order says which records are never in flight together. Default: OrderKey.
 	Order Ordering
-	// Key returns a record's key for OrderKey; an empty key is none. The records
-	// are those that the function given to AtLeastOnce makes. Default: the
-	// event's partition key.
-	Key func(record any) string
 	// Rate is how many records a second may be sent, retries included. Several
 	// consumers may share one. Default: no limit.
 	Rate *Rate
@@ -112,13 +109,18 @@ func (cfg *AtLeastOnceConfig) withDefaults() (AtLeastOnceConfig, error) {
 // [Hooks].Batch is not called.
 func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Context, *Event) ([]R, error), sink Sink[R], cfg *AtLeastOnceConfig) Delivery {
 	c, err := cfg.withDefaults()
-	return &atLeastOnce[R]{store: store, records: records, sink: sink, cfg: c, err: err}
+	d := &atLeastOnce[R]{store: store, records: records, sink: sink, cfg: c, err: err}
+	if keyed, ok := sink.(*keyedSink[R]); ok {
+		d.sink, d.key = keyed.Sink, keyed.key
+	}
+	return d
 }
 
 type atLeastOnce[R any] struct {
 	store   driver.AtLeastOnceStore
 	records func(context.Context, *Event) ([]R, error)
 	sink    Sink[R]
+	key     func(R) string // nil: the event's partition key
 	cfg     AtLeastOnceConfig
 	err     error // of the configuration
 }

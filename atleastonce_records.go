@@ -155,8 +155,8 @@ func (w *atLeastOnceWorker[R]) makeRecords(e *inFlightEvent) {
 		switch w.cfg.Order {
 		case OrderKey:
 			t.key = e.event.Key
-			if w.cfg.Key != nil {
-				t.key = w.cfg.Key(r)
+			if w.key != nil {
+				t.key = w.key(r)
 			}
 			t.ordered = t.key != ""
 		case OrderPartition:

@@ -26,6 +26,7 @@ type atLeastOnceWorker[R any] struct {
 	store   driver.AtLeastOnceStore
 	records func(context.Context, *Event) ([]R, error)
 	sink    Sink[R]
+	key     func(R) string // nil: the event's partition key
 	cfg     *AtLeastOnceConfig
 
 	// Shared with the other goroutines. Each has its own lock, or is atomic.
@@ -65,7 +66,7 @@ func (d *atLeastOnce[R]) newWorker(a *assignment) *atLeastOnceWorker[R] {
 		sharers = len(a.topic.Partitions)
 	}
 	w := &atLeastOnceWorker[R]{
-		a: a, store: d.store, records: d.records, sink: d.sink, cfg: &d.cfg,
+		a: a, store: d.store, records: d.records, sink: d.sink, key: d.key, cfg: &d.cfg,
 		start: driver.Unset, admitted: driver.Unset,
 		maxEvents: max(1, d.cfg.MaxEvents/sharers),
 		maxBytes:  max(1, d.cfg.MaxBytes/int64(sharers)),

@@ -21,6 +21,17 @@ type Sink[R any] interface {
 	Submit(ctx context.Context, record R, done func(WriteResult))
 }
 
+// Keyed returns a sink that writes to sink and orders records by a key of their own:
+// key returns a record's key for [OrderKey], "" if it has none.
+func Keyed[R any](sink Sink[R], key func(R) string) Sink[R] {
+	return &keyedSink[R]{sink, key}
+}
+
+type keyedSink[R any] struct {
+	Sink[R]
+	key func(R) string
+}
+
 // WriteResult says what happened to a record.
 //
 // Err says where the fault is:

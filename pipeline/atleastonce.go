@@ -155,12 +155,12 @@ func atLeastOnce[R any](p *Pipeline, parts *Parts, records func(context.Context,
 	}
 	c := p.atLeastOnce.config
 	cfg := sluice.AtLeastOnceConfig{
-		Key: func(record any) string { return key(record.(R)) }, Order: c.Order, CheckpointEvery: c.CheckpointEvery, MaxEvents: c.MaxEvents, MaxBytes: c.MaxBytes,
+		Order: c.Order, CheckpointEvery: c.CheckpointEvery, MaxEvents: c.MaxEvents, MaxBytes: c.MaxBytes,
 		MaxAge: c.MaxAge, AgeFatal: c.AgeFatal, RetryAfter: c.RetryAfter, OnDeadLetter: c.OnDeadLetter,
 	}
 	var err error
 	if cfg.Rate, err = p.atLeastOnce.rate(); err != nil {
 		return nil, fmt.Errorf("rate: %w", err)
 	}
-	return sluice.AtLeastOnce(parts.store, records, sink, &cfg), nil
+	return sluice.AtLeastOnce(parts.store, records, sluice.Keyed(sink, key), &cfg), nil
 }

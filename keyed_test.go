@@ -1,0 +1,50 @@
+package sluice_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Records of one key of their own are never in flight together, though their events have
+// different keys.
+func TestStreamKeyed(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 20, func(i int) string { return string(rune('a' + i)) })
+		sink := &countingSink{}
+		_, stop := s.pour(sluice.Keyed[*sluice.Event](sink, func(*sluice.Event) string { return "one" }), nil, sluice.Config{})
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if sink.most != 1 || len(sink.order) != 20 || !slices.IsSorted(sink.order) {
+			t.Errorf("%d records in flight, in the order %v", sink.most, sink.order)
+		}
+	})
+}
+
+// countingSink takes 100 ms for each record.
+type countingSink struct {
+	mu             sync.Mutex
+	inFlight, most int
+	order          []int64
+}
+
+func (c *countingSink) Submit(_ context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inFlight++
+	c.most = max(c.most, c.inFlight)
+	c.order = append(c.order, e.Sequence)
+	time.AfterFunc(100*time.Millisecond, func() {
+		c.mu.Lock()
+		c.inFlight--
+		c.mu.Unlock()
+		done(sluice.WriteResult{})
+	})
+}
