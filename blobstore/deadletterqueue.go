@@ -48,19 +48,19 @@ feed:
 // Park implements [driver.DeadLetterQueue]. The dead letters of one partition
 // are stored atomically. Of several partitions, those of the first ones may be stored although it
 // fails.
-func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
+func (s *Store) Park(ctx context.Context, deadLetters []driver.DeadLetter) error {
 	type place struct {
 		group     driver.Group
 		partition string
 	}
 	of := make(map[place][]*driver.DeadLetter)
 	var places []place
-	for i := range letters {
-		p := place{letters[i].Group, letters[i].Event.Partition}
+	for i := range deadLetters {
+		p := place{deadLetters[i].Group, deadLetters[i].Event.Partition}
 		if of[p] == nil {
 			places = append(places, p)
 		}
-		of[p] = append(of[p], &letters[i])
+		of[p] = append(of[p], &deadLetters[i])
 	}
 	for _, at := range places {
 		p := parking{store: s, deadLetters: of[at], stored: make(map[identity]entry)}
@@ -217,15 +217,15 @@ func (s *Store) withBody(ctx context.Context, r *index, e entry) (d driver.DeadL
 
 // Settle implements [driver.DeadLetterQueue]. Redrives of one partition are settled
 // atomically.
-func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64, returned []driver.DeadLetter) error {
+func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64, returned []driver.DeadLetter) error {
 	failed := make(map[int64]*driver.DeadLetter, len(returned))
-	ids := slices.Clone(applied)
+	ids := slices.Clone(redriven)
 	for i := range returned {
 		failed[returned[i].ID] = &returned[i]
 		ids = append(ids, returned[i].ID)
 	}
-	gone := make(map[int64]bool, len(applied))
-	for _, id := range applied {
+	gone := make(map[int64]bool, len(redriven))
+	for _, id := range redriven {
 		gone[id] = true
 	}
 	among, err := s.partitionsOf(ctx, group, ids)

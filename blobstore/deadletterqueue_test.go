@@ -166,11 +166,11 @@ func TestParkThatFails(t *testing.T) {
 		if err := behind.Park(t.Context(), dead("0", 1, 2, 3, 4, 5)); err == nil {
 			t.Error("parked")
 		}
-		letters, bodies := listed(t, s), p.blobs(t, "bodies")
-		if want := map[bool]int{false: 0, true: 5}[back]; len(letters) != want || len(bodies) != want {
-			t.Errorf("answer lost %v: %d letters, %d bodies; want %d", back, len(letters), len(bodies), want)
+		deadLetters, bodies := listed(t, s), p.blobs(t, "bodies")
+		if want := map[bool]int{false: 0, true: 5}[back]; len(deadLetters) != want || len(bodies) != want {
+			t.Errorf("answer lost %v: %d letters, %d bodies; want %d", back, len(deadLetters), len(bodies), want)
 		}
-		for _, l := range letters {
+		for _, l := range deadLetters {
 			d, err := s.Get(t.Context(), group, l.ID)
 			if err != nil || string(d.Event.Body) != fmt.Sprint("body ", d.Event.Sequence) || d.Event.Properties["n"] != d.Event.Sequence {
 				t.Errorf("got %+v, %v", d, err)

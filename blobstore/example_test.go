@@ -24,7 +24,7 @@ func ExampleOpen() {
 	var (
 		leases      driver.LeaseStore      = store.Leases()
 		checkpoints driver.CheckpointStore = store
-		letters     driver.DeadLetterQueue = store
+		deadLetters driver.DeadLetterQueue = store
 	)
-	fmt.Println(leases, checkpoints, letters)
+	fmt.Println(leases, checkpoints, deadLetters)
 }

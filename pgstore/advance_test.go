@@ -50,9 +50,9 @@ func TestParkLost(t *testing.T) {
 	for how, fault := range lost {
 		t.Run(how, func(t *testing.T) {
 			proxy, s, direct := proxied(t)
-			var letters []driver.DeadLetter
+			var deadLetters []driver.DeadLetter
 			for i := range int64(5) {
-				letters = append(letters, driver.DeadLetter{
+				deadLetters = append(deadLetters, driver.DeadLetter{
 					Group: group, Incarnation: "1", Status: driver.StatusDead, HasBody: true,
 					Event: driver.Event{Partition: "0", Sequence: i, Key: fmt.Sprint(i % 2), Body: make([]byte, 3<<20)}, // more than goes at a time
 				})
@@ -66,30 +66,30 @@ func TestParkLost(t *testing.T) {
 				return len(numbers)
 			}
 			proxy.Next(fault)
-			if err := s.Park(t.Context(), letters); err == nil {
+			if err := s.Park(t.Context(), deadLetters); err == nil {
 				t.Errorf("a park that %s: no error", how)
 			}
 			want := 0
 			if fault == pgtest.LoseReply {
-				want = len(letters)
+				want = len(deadLetters)
 			}
 			if n := stored(); n != want {
-				t.Errorf("a park that %s has stored %d of %d letters", how, n, len(letters))
+				t.Errorf("a park that %s has stored %d of %d letters", how, n, len(deadLetters))
 			}
 			if fault == pgtest.DeliverLate {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-				err := direct.Park(ctx, letters)
+				err := direct.Park(ctx, deadLetters)
 				cancel()
 				if err == nil || errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("a park while one that is late holds the letters: %v, want that it gives up soon", err)
 				}
 				proxy.Deliver()
-				eventually(t, "the late park has ended", func() bool { return stored() == len(letters) })
+				eventually(t, "the late park has ended", func() bool { return stored() == len(deadLetters) })
 			}
-			eventually(t, "they can be parked again", func() bool { return direct.Park(t.Context(), letters) == nil })
+			eventually(t, "they can be parked again", func() bool { return direct.Park(t.Context(), deadLetters) == nil })
 			list, err := direct.List(t.Context(), group, driver.DeadLetterFilter{})
-			if err != nil || len(list) != len(letters) {
-				t.Errorf("%d letters, %v; want %d", len(list), err, len(letters))
+			if err != nil || len(list) != len(deadLetters) {
+				t.Errorf("%d letters, %v; want %d", len(list), err, len(deadLetters))
 			}
 		})
 	}

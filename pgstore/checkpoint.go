@@ -133,13 +133,13 @@ UPDATE @sluice_checkpoints SET trial_sequence = $8, trial_attempts = $9, trial_e
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number = $7`
 
 // RecordAttempt implements [driver.TxStore].
-func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, trial driver.AttemptRecord) error {
+func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, attempt driver.AttemptRecord) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return fmt.Errorf("record attempts of partition %s: %w", lease.Partition, err)
 	}
 	defer conn.Release()
-	args := append(leaseArgs(lease), at.Sequence, trial.Sequence, trial.Attempts, clean(trial.Error))
+	args := append(leaseArgs(lease), at.Sequence, attempt.Sequence, attempt.Attempts, clean(attempt.Error))
 	tag, err := once(ctx, conn.Conn(), s.cfg.LockTimeout, s.sql.of(recordSQL), args)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = s.fenced(ctx, conn.Conn(), lease, notAt(at))

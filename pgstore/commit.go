@@ -226,7 +226,7 @@ func (st *step) commit(ctx context.Context) error {
 // settle sends the batch that stores dead letters, removes those that the handler has redriven and
 // updates those that have failed again: each exactly one row that is marked for redrive.
 func (st *step) settle(ctx context.Context, b *pgx.Batch) error {
-	letters := b.Len()
+	deadLetters := b.Len()
 	for _, id := range st.Redriven {
 		st.store.remove(b, st.Lease, id)
 	}
@@ -241,7 +241,7 @@ func (st *step) settle(ctx context.Context, b *pgx.Batch) error {
 		if tag, err = br.Exec(); err != nil {
 			break
 		}
-		gone = gone || i >= letters && tag.RowsAffected() != 1
+		gone = gone || i >= deadLetters && tag.RowsAffected() != 1
 	}
 	if cerr := br.Close(); err == nil {
 		err = cerr

@@ -16,14 +16,14 @@ const parkBytes = 8 << 20
 
 // Park implements [driver.DeadLetterQueue], in one transaction, and in one round
 // trip unless the bodies are large.
-func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
-	if len(letters) == 0 {
+func (s *Store) Park(ctx context.Context, deadLetters []driver.DeadLetter) error {
+	if len(deadLetters) == 0 {
 		return ctx.Err()
 	}
 	// In one order, so that two calls that park the same cannot deadlock.
-	sorted := make([]*driver.DeadLetter, len(letters))
-	for i := range letters {
-		sorted[i] = &letters[i]
+	sorted := make([]*driver.DeadLetter, len(deadLetters))
+	for i := range deadLetters {
+		sorted[i] = &deadLetters[i]
 	}
 	slices.SortStableFunc(sorted, byIdentity)
 	err := s.batch(ctx, func(b *pgx.Batch, flush func() error) error {
@@ -40,7 +40,7 @@ func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("store %d dead letters: %w", len(letters), err)
+		return fmt.Errorf("store %d dead letters: %w", len(deadLetters), err)
 	}
 	return nil
 }
@@ -95,19 +95,19 @@ SET failed_at = coalesce($5, clock_timestamp()), error = $6, attempts = $7, stat
 
 // Settle implements [driver.DeadLetterQueue], in one transaction and one round
 // trip.
-func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64, returned []driver.DeadLetter) error {
-	if len(applied)+len(returned) == 0 {
+func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64, failed []driver.DeadLetter) error {
+	if len(redriven)+len(failed) == 0 {
 		return ctx.Err()
 	}
 	err := s.batch(ctx, func(b *pgx.Batch, _ func() error) error {
-		ids := append([]int64{}, applied...)
-		for i := range returned {
-			ids = append(ids, returned[i].ID)
+		ids := append([]int64{}, redriven...)
+		for i := range failed {
+			ids = append(ids, failed[i].ID)
 		}
 		b.Queue(s.sql.of(lockSQL), group.Namespace, group.Topic, group.Name, ids)
-		b.Queue(s.sql.of(appliedSQL), group.Namespace, group.Topic, group.Name, ids[:len(applied)])
-		for i := range returned {
-			d := &returned[i]
+		b.Queue(s.sql.of(appliedSQL), group.Namespace, group.Topic, group.Name, ids[:len(redriven)])
+		for i := range failed {
+			d := &failed[i]
 			b.Queue(s.sql.of(returnedSQL), group.Namespace, group.Topic, group.Name, d.ID,
 				timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d))
 		}

@@ -165,11 +165,11 @@ func TestConsumers(t *testing.T) {
 			t.Errorf("table %s: %d rows of %d events, %v; want %d", table, rows, distinct, err, good)
 		}
 	}
-	letters, err := direct.List(t.Context(), group, driver.DeadLetterFilter{})
-	if err != nil || len(letters) != dead {
-		t.Errorf("%d dead letters, %v; want %d", len(letters), err, dead)
+	deadLetters, err := direct.List(t.Context(), group, driver.DeadLetterFilter{})
+	if err != nil || len(deadLetters) != dead {
+		t.Errorf("%d dead letters, %v; want %d", len(deadLetters), err, dead)
 	}
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		if l, err = direct.Get(t.Context(), group, l.ID); err != nil || number(&l.Event)%bad != 50 {
 			t.Errorf("message %d of partition %s is a dead letter: %s, %v", number(&l.Event), l.Event.Partition, l.Error, err)
 		}

@@ -18,18 +18,18 @@ import (
 // whose methods can be replaced.
 type bentQueue struct {
 	*Store
-	park   func(ctx context.Context, letters []sluice.DeadLetter) error
+	park   func(ctx context.Context, deadLetters []sluice.DeadLetter) error
 	due    func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
 	settle func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error
 	parked func(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error)
 	held   func(ctx context.Context, group sluice.Group, partition string) ([]string, error)
 }
 
-func (b *bentQueue) Park(ctx context.Context, letters []sluice.DeadLetter) error {
+func (b *bentQueue) Park(ctx context.Context, deadLetters []sluice.DeadLetter) error {
 	if b.park != nil {
-		return b.park(ctx, letters)
+		return b.park(ctx, deadLetters)
 	}
-	return b.Store.Park(ctx, letters)
+	return b.Store.Park(ctx, deadLetters)
 }
 
 func (b *bentQueue) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
@@ -85,9 +85,9 @@ func TestLetterSuiteCatches(t *testing.T) {
 	// park bends each letter on its way in; false drops it.
 	park := func(how string, bend func(good *Store, l *sluice.DeadLetter) bool) {
 		add(how, func(b *bentQueue, good *Store) {
-			b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+			b.park = func(ctx context.Context, deadLetters []sluice.DeadLetter) error {
 				var bent []sluice.DeadLetter
-				for _, l := range letters {
+				for _, l := range deadLetters {
 					if bend(good, &l) {
 						bent = append(bent, l)
 					}
@@ -140,43 +140,43 @@ func TestLetterSuiteCatches(t *testing.T) {
 		return true
 	})
 	add("stores no more than 500 letters", func(b *bentQueue, good *Store) {
-		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
-			return good.Park(ctx, letters[:min(500, len(letters))])
+		b.park = func(ctx context.Context, deadLetters []sluice.DeadLetter) error {
+			return good.Park(ctx, deadLetters[:min(500, len(deadLetters))])
 		}
 	})
 	add("refuses to park none", func(b *bentQueue, good *Store) {
-		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
-			if len(letters) == 0 {
+		b.park = func(ctx context.Context, deadLetters []sluice.DeadLetter) error {
+			if len(deadLetters) == 0 {
 				return errors.New("syntax error")
 			}
-			return good.Park(ctx, letters)
+			return good.Park(ctx, deadLetters)
 		}
 	})
 	add("refuses a letter that comes twice", func(b *bentQueue, good *Store) {
-		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+		b.park = func(ctx context.Context, deadLetters []sluice.DeadLetter) error {
 			seen := make(map[int64]bool)
-			for _, l := range letters {
+			for _, l := range deadLetters {
 				if l.Group == testGroup && l.Event.Partition == "0" && l.Incarnation == "incarnation 1" && seen[l.Event.Sequence] {
 					return errors.New("cannot affect row a second time")
 				}
 				seen[l.Event.Sequence] = true
 			}
-			return good.Park(ctx, letters)
+			return good.Park(ctx, deadLetters)
 		}
 	})
 	add("takes all letters of a call for the first one's group", func(b *bentQueue, good *Store) {
-		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
-			letters = slices.Clone(letters)
-			for i := range letters {
-				letters[i].Group = letters[0].Group
+		b.park = func(ctx context.Context, deadLetters []sluice.DeadLetter) error {
+			deadLetters = slices.Clone(deadLetters)
+			for i := range deadLetters {
+				deadLetters[i].Group = deadLetters[0].Group
 			}
-			return good.Park(ctx, letters)
+			return good.Park(ctx, deadLetters)
 		}
 	})
 	add("parks letter by letter", func(b *bentQueue, good *Store) {
-		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
-			for i := range letters {
-				if err := good.Park(ctx, letters[i:i+1]); err != nil {
+		b.park = func(ctx context.Context, deadLetters []sluice.DeadLetter) error {
+			for i := range deadLetters {
+				if err := good.Park(ctx, deadLetters[i:i+1]); err != nil {
 					return err
 				}
 				if i%100 == 0 {
@@ -187,14 +187,14 @@ func TestLetterSuiteCatches(t *testing.T) {
 		}
 	})
 	add("looks what is there, then stores the rest", func(b *bentQueue, good *Store) {
-		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+		b.park = func(ctx context.Context, deadLetters []sluice.DeadLetter) error {
 			var fresh []*sluice.DeadLetter
 			var old []sluice.DeadLetter
-			for i := range letters {
-				if known(good, &letters[i]) == "" {
-					fresh = append(fresh, copyDeadLetter(&letters[i]))
+			for i := range deadLetters {
+				if known(good, &deadLetters[i]) == "" {
+					fresh = append(fresh, copyDeadLetter(&deadLetters[i]))
 				} else {
-					old = append(old, letters[i])
+					old = append(old, deadLetters[i])
 				}
 			}
 			<-time.After(time.Millisecond)
@@ -210,20 +210,20 @@ func TestLetterSuiteCatches(t *testing.T) {
 	})
 	add("ends up in deadlocks", func(b *bentQueue, good *Store) {
 		busy := make(chan struct{}, 1)
-		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
+		b.park = func(ctx context.Context, deadLetters []sluice.DeadLetter) error {
 			select {
 			case busy <- struct{}{}:
 				defer func() { <-busy }()
 				<-time.After(time.Millisecond)
-				return good.Park(ctx, letters)
+				return good.Park(ctx, deadLetters)
 			default:
 				return errors.New("deadlock detected")
 			}
 		}
 	})
 	add("goes on although the context has ended", func(b *bentQueue, good *Store) {
-		b.park = func(ctx context.Context, letters []sluice.DeadLetter) error {
-			return good.Park(context.WithoutCancel(ctx), letters)
+		b.park = func(ctx context.Context, deadLetters []sluice.DeadLetter) error {
+			return good.Park(context.WithoutCancel(ctx), deadLetters)
 		}
 	})
 

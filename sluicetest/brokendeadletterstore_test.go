@@ -199,11 +199,11 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 		}
 	})
 	add("fails on a trial's error that it can't hold", func(_ *bentDeadLetters, s *bentStore, good *Store) {
-		s.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
-			if strings.ContainsRune(trial.Error, 0) {
+		s.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, attempt driver.AttemptRecord) error {
+			if strings.ContainsRune(attempt.Error, 0) {
 				return errors.New("invalid byte sequence")
 			}
-			return good.RecordAttempt(ctx, lease, at, trial)
+			return good.RecordAttempt(ctx, lease, at, attempt)
 		}
 	})
 

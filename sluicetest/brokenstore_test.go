@@ -21,7 +21,7 @@ type bentStore struct {
 	*Store
 	claim     func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error)
 	commit    func(ctx context.Context, step driver.Step, fn handler) error
-	record    func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error
+	record    func(ctx context.Context, lease sluice.Lease, at sluice.Position, attempt driver.AttemptRecord) error
 	leave     func(ctx context.Context, lease sluice.Lease) error
 	due       func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
 	readDedup func(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error)
@@ -46,11 +46,11 @@ func (b *bentStore) Commit(ctx context.Context, step driver.Step, fn handler) er
 	return b.Store.Commit(ctx, step, fn)
 }
 
-func (b *bentStore) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
+func (b *bentStore) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, attempt driver.AttemptRecord) error {
 	if b.record != nil {
-		return b.record(ctx, lease, at, trial)
+		return b.record(ctx, lease, at, attempt)
 	}
-	return b.Store.RecordAttempt(ctx, lease, at, trial)
+	return b.Store.RecordAttempt(ctx, lease, at, attempt)
 }
 
 func (b *bentStore) Leave(ctx context.Context, lease sluice.Lease) error {
@@ -360,9 +360,9 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	})
 	add("keeps the trial after progress", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
-			trial := b.row(step.Lease).Attempt
+			attempt := b.row(step.Lease).Attempt
 			err := good.Commit(ctx, step, fn)
-			b.edit(step.Lease, func(c *checkpoint) { c.Attempt = trial })
+			b.edit(step.Lease, func(c *checkpoint) { c.Attempt = attempt })
 			return err
 		}
 	})
@@ -502,17 +502,17 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	})
 
 	add("records a trial for anybody", func(b *bentStore, good *Store) {
-		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
-			b.edit(lease, func(c *checkpoint) { c.Attempt = trial })
+		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, attempt driver.AttemptRecord) error {
+			b.edit(lease, func(c *checkpoint) { c.Attempt = attempt })
 			return nil
 		}
 	})
 	add("never clears a trial by hand", func(b *bentStore, good *Store) {
-		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
-			if trial == (driver.AttemptRecord{}) {
+		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, attempt driver.AttemptRecord) error {
+			if attempt == (driver.AttemptRecord{}) {
 				return nil
 			}
-			return good.RecordAttempt(ctx, lease, at, trial)
+			return good.RecordAttempt(ctx, lease, at, attempt)
 		}
 	})
 	add("lets anybody leave", func(b *bentStore, good *Store) {

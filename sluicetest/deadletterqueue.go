@@ -8,17 +8,17 @@ import (
 )
 
 // Park implements [driver.DeadLetterQueue].
-func (s *Store) Park(ctx context.Context, letters []sluice.DeadLetter) error {
+func (s *Store) Park(ctx context.Context, deadLetters []sluice.DeadLetter) error {
 	var about sluice.Lease // the first one's place
-	if len(letters) > 0 {
-		about.Group, about.Partition = letters[0].Group, letters[0].Event.Partition
+	if len(deadLetters) > 0 {
+		about.Group, about.Partition = deadLetters[0].Group, deadLetters[0].Event.Partition
 	}
 	if err := s.begin(ctx, OpPark, about); err != nil {
 		return err
 	}
-	copies := make([]*sluice.DeadLetter, len(letters))
-	for i := range letters {
-		copies[i] = copyDeadLetter(&letters[i])
+	copies := make([]*sluice.DeadLetter, len(deadLetters))
+	for i := range deadLetters {
+		copies[i] = copyDeadLetter(&deadLetters[i])
 	}
 	return s.write(OpPark, about, func() error {
 		if s.Unsafe.LostDeadLetters {

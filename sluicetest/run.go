@@ -111,14 +111,14 @@ func result[Tx any](ctx context.Context, t testing.TB, store driver.TxStore[Tx],
 	var err error
 	r.Checkpoints, err = store.Read(ctx, group)
 	suite.NoError(t, "read the checkpoints", err)
-	letters, is := store.(driver.DeadLetterStore)
+	deadLetters, is := store.(driver.DeadLetterStore)
 	if !is {
 		return r
 	}
-	r.DeadLetters, err = letters.List(ctx, group, sluice.DeadLetterFilter{})
+	r.DeadLetters, err = deadLetters.List(ctx, group, sluice.DeadLetterFilter{})
 	suite.NoError(t, "list the dead letters", err)
 	for i, l := range r.DeadLetters {
-		r.DeadLetters[i], err = letters.Get(ctx, group, l.ID)
+		r.DeadLetters[i], err = deadLetters.Get(ctx, group, l.ID)
 		suite.NoError(t, "get a dead letter", err)
 	}
 	return r

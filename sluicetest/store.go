@@ -241,7 +241,7 @@ func (s *Store) apply(step driver.Step, claim int, writes []write) error {
 }
 
 // RecordAttempt implements [driver.TxStore].
-func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
+func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, attempt driver.AttemptRecord) error {
 	if err := s.begin(ctx, OpRecord, lease); err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice
 		return err
 	}
 	c := s.checkpoints[place{lease.Group, lease.Partition}]
-	c.Attempt, c.Updated = trial, time.Now()
+	c.Attempt, c.Updated = attempt, time.Now()
 	return nil
 }
 

@@ -73,8 +73,8 @@ func (s *Store) fenced(ctx context.Context, q querier, lease driver.Lease, expec
 func notAt(p driver.Position) string { return "not at " + p.String() }
 
 // RecordAttempt implements [driver.TxStore].
-func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, trial driver.AttemptRecord) error {
-	args := append([]any{trial.Sequence, trial.Attempts, clean(trial.Error)}, leaseArgs(lease)...)
+func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, attempt driver.AttemptRecord) error {
+	args := append([]any{attempt.Sequence, attempt.Attempts, clean(attempt.Error)}, leaseArgs(lease)...)
 	n, err := s.change(ctx, s.sql.record, append(args, at.Sequence)...)
 	switch {
 	case err != nil:

@@ -9,13 +9,13 @@ import (
 )
 
 // Park implements [driver.DeadLetterQueue], in one transaction.
-func (s *Store) Park(ctx context.Context, letters []driver.DeadLetter) error {
-	return s.inTransaction(ctx, func(t *transaction) error { return s.park(ctx, t, letters) })
+func (s *Store) Park(ctx context.Context, deadLetters []driver.DeadLetter) error {
+	return s.inTransaction(ctx, func(t *transaction) error { return s.park(ctx, t, deadLetters) })
 }
 
 // park stores dead letters. Those that are stored already keep their ID and their event.
-func (s *Store) park(ctx context.Context, t *transaction, letters []driver.DeadLetter) error {
-	if len(letters) == 0 {
+func (s *Store) park(ctx context.Context, t *transaction, deadLetters []driver.DeadLetter) error {
+	if len(deadLetters) == 0 {
 		return nil
 	}
 	stmt, err := t.PrepareContext(ctx, s.sql.park)
@@ -23,8 +23,8 @@ func (s *Store) park(ctx context.Context, t *transaction, letters []driver.DeadL
 		return s.outage(ctx, "store dead letters", err)
 	}
 	defer stmt.Close()
-	for i := range letters {
-		d := &letters[i]
+	for i := range deadLetters {
+		d := &deadLetters[i]
 		what := fmt.Sprintf("store dead letter of event %d", d.Event.Sequence)
 		args, err := deadLetterArgs(d)
 		if err != nil {
@@ -38,16 +38,16 @@ func (s *Store) park(ctx context.Context, t *transaction, letters []driver.DeadL
 }
 
 // Settle implements [driver.DeadLetterQueue], in one transaction.
-func (s *Store) Settle(ctx context.Context, group driver.Group, applied []int64, returned []driver.DeadLetter) error {
+func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64, failed []driver.DeadLetter) error {
 	of := key(group, "")[:3]
 	return s.inTransaction(ctx, func(t *transaction) error {
-		if len(applied) > 0 {
-			if _, err := changed(ctx, t, s.sql.settleRedriven, slices.Concat(of, []any{array(applied)})...); err != nil {
+		if len(redriven) > 0 {
+			if _, err := changed(ctx, t, s.sql.settleRedriven, slices.Concat(of, []any{array(redriven)})...); err != nil {
 				return s.outage(ctx, "remove dead letters", err)
 			}
 		}
-		for i := range returned {
-			d := &returned[i]
+		for i := range failed {
+			d := &failed[i]
 			if _, err := changed(ctx, t, s.sql.settleFailed, slices.Concat(failureArgs(d), of, []any{d.ID})...); err != nil {
 				return s.outage(ctx, fmt.Sprintf("update dead letter %d after a failed redrive", d.ID), err)
 			}

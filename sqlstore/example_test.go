@@ -68,11 +68,11 @@ func ExampleTx_Insert() {
 		log.Fatal(err)
 	}
 	fmt.Println(names)
-	letters, err := store.List(ctx, group, driver.DeadLetterFilter{})
+	deadLetters, err := store.List(ctx, group, driver.DeadLetterFilter{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, d := range letters {
+	for _, d := range deadLetters {
 		fmt.Printf("event %d: %s\n", d.Event.Sequence, d.Error)
 	}
 	// Output:

@@ -63,8 +63,8 @@ func limited(ctx context.Context, s *Store) error {
 		if err := s.Advance(ctx, l, at(9), []driver.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, driver.ErrFenced) {
 			return fmt.Errorf("advance while nothing can be written: %v", err)
 		}
-		letters := []driver.DeadLetter{{Group: group, Event: driver.Event{Partition: "0", Sequence: 1}}, {Group: group, Event: driver.Event{Partition: "0", Sequence: 2}}}
-		if err := s.Park(ctx, letters); err == nil {
+		deadLetters := []driver.DeadLetter{{Group: group, Event: driver.Event{Partition: "0", Sequence: 1}}, {Group: group, Event: driver.Event{Partition: "0", Sequence: 2}}}
+		if err := s.Park(ctx, deadLetters); err == nil {
 			return errors.New("park while nothing can be written: no error")
 		}
 		if err := limitFiles(false); err != nil {

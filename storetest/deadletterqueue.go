@@ -83,29 +83,29 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 		}},
 		{Name: "LargeBodies", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			var letters []driver.DeadLetter
+			var deadLetters []driver.DeadLetter
 			for i, size := range []int{256 << 10, 4 << 20, 0, 1 << 20, 1<<20 + 1} {
 				l := deadLetterOf("0", int64(i))
 				l.Event.Body = bytes.Repeat([]byte{byte(i), 0, 0xff}, size/3+1)[:size]
-				letters = append(letters, l)
+				deadLetters = append(deadLetters, l)
 			}
-			found := h.park(t, letters...)
-			for i, want := range letters {
+			found := h.park(t, deadLetters...)
+			for i, want := range deadLetters {
 				want.ID = found[int64(i)].ID
 				sameDeadLetter(t, fmt.Sprintf("body of %d bytes", len(want.Event.Body)), h.get(t, want.ID), want)
 			}
 		}},
 		{Name: "Many", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			const n = 1000
-			var letters []driver.DeadLetter
+			var deadLetters []driver.DeadLetter
 			for i := range int64(n) {
-				letters = append(letters, deadLetterOf("0", i))
+				deadLetters = append(deadLetters, deadLetterOf("0", i))
 			}
 			suite.NoError(t, "park none", h.Store.Park(suite.Context(t), nil))
-			found := h.park(t, letters...)
+			found := h.park(t, deadLetters...)
 			for i := range int64(n) {
-				if l := found[i]; l.Error != letters[i].Error || l.Event.Offset != letters[i].Event.Offset {
-					t.Fatalf("of %d dead letters, that of event %d is %+v, want %+v", n, i, l, letters[i])
+				if l := found[i]; l.Error != deadLetters[i].Error || l.Event.Offset != deadLetters[i].Event.Offset {
+					t.Fatalf("of %d dead letters, that of event %d is %+v, want %+v", n, i, l, deadLetters[i])
 				}
 			}
 			if len(found) != n {
@@ -142,16 +142,16 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 		}},
 		{Name: "Identity", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			letters := []driver.DeadLetter{deadLetterOf("0", 5), deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("1", 5)}
-			letters[1].Incarnation = "incarnation 2"
-			suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters))
+			deadLetters := []driver.DeadLetter{deadLetterOf("0", 5), deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("1", 5)}
+			deadLetters[1].Incarnation = "incarnation 2"
+			suite.NoError(t, "park", h.Store.Park(suite.Context(t), deadLetters))
 			list, err := h.DeadLetters.List(suite.Context(t), testGroup, driver.DeadLetterFilter{})
 			suite.NoError(t, "list", err)
 			if len(list) != 4 {
 				t.Errorf("%d dead letters, want one for each of two incarnations, two partitions and two numbers: %v", len(list), list)
 			}
 			for _, l := range list {
-				if !slices.ContainsFunc(letters, func(w driver.DeadLetter) bool {
+				if !slices.ContainsFunc(deadLetters, func(w driver.DeadLetter) bool {
 					return w.Incarnation == l.Incarnation && w.Event.Partition == l.Event.Partition && w.Event.Sequence == l.Event.Sequence
 				}) {
 					t.Errorf("a dead letter that was never parked: %+v", l)
@@ -163,9 +163,9 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			// the dead letters or none.
 			const n = 200
 			for round := range int64(8) {
-				var letters []driver.DeadLetter
+				var deadLetters []driver.DeadLetter
 				for i := range int64(n) {
-					letters = append(letters, deadLetterOf(fmt.Sprint(round), i))
+					deadLetters = append(deadLetters, deadLetterOf(fmt.Sprint(round), i))
 				}
 				filter := driver.DeadLetterFilter{Partition: fmt.Sprint(round)}
 				look := func(when string) int {
@@ -177,7 +177,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 					return len(list)
 				}
 				ctx, cancel := context.WithTimeout(suite.Context(t), time.Duration(round*round)*300*time.Microsecond)
-				over := suite.Spawn(t, func() error { return h.Store.Park(ctx, letters) })
+				over := suite.Spawn(t, func() error { return h.Store.Park(ctx, deadLetters) })
 				var err error
 				tick := time.NewTicker(200 * time.Microsecond)
 				for running := true; running; {
@@ -193,7 +193,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 				if found := look("afterwards"); err == nil && found != n {
 					t.Errorf("parked %d, found %d", n, found)
 				}
-				suite.NoError(t, "park again", h.Store.Park(suite.Context(t), letters))
+				suite.NoError(t, "park again", h.Store.Park(suite.Context(t), deadLetters))
 				if found := look("parked again"); found != n {
 					t.Errorf("parked %d again, found %d", n, found)
 				}
@@ -202,13 +202,13 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 		{Name: "AtOnce", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			// Two who park the same letters, in whatever order.
 			const n = 100
-			var letters []driver.DeadLetter
+			var deadLetters []driver.DeadLetter
 			for i := range int64(n) {
-				letters = append(letters, deadLetterOf("0", i))
+				deadLetters = append(deadLetters, deadLetterOf("0", i))
 			}
 			for range 5 {
 				for err := range race(t, 4, func(i int) error {
-					s, own := h.Store, slices.Clone(letters)
+					s, own := h.Store, slices.Clone(deadLetters)
 					if i%2 == 1 {
 						s = h.peer()
 						slices.Reverse(own)
@@ -334,11 +334,11 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 		}},
 		{Name: "SettleMany", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			const n = 600
-			var letters []driver.DeadLetter
+			var deadLetters []driver.DeadLetter
 			for i := range int64(n) {
-				letters = append(letters, deadLetterOf("0", i))
+				deadLetters = append(deadLetters, deadLetterOf("0", i))
 			}
-			h.park(t, letters...)
+			h.park(t, deadLetters...)
 			_, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{}, time.Time{})
 			suite.NoError(t, "redrive", err)
 			due, err := h.Store.Due(suite.Context(t), testGroup, "0", n)
@@ -426,15 +426,15 @@ func queueReadChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 		}},
 		{Name: "ParkedMany", Run: func(t testing.TB, h DeadLetterQueueHarness) {
-			var letters []driver.DeadLetter
+			var deadLetters []driver.DeadLetter
 			var want []int64
 			for i := range int64(1500) {
 				l := deadLetterOf("0", 3*i)
 				l.HasBody, l.Event.Body = false, nil
-				letters = append(letters, l)
+				deadLetters = append(deadLetters, l)
 				want = append(want, 3*i)
 			}
-			h.park(t, letters...)
+			h.park(t, deadLetters...)
 			got, err := h.Store.Parked(suite.Context(t), testGroup, "0", "incarnation 1", -1)
 			suite.NoError(t, "parked", err)
 			if !slices.Equal(got, want) {
@@ -472,13 +472,13 @@ func queueReadChecks() []suite.Check[DeadLetterQueueHarness] {
 		}},
 		{Name: "GroupsApart", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			h.park(t, deadLetterWithKey("0", 5, "own"))
-			var letters []driver.DeadLetter
+			var deadLetters []driver.DeadLetter
 			for i, g := range otherGroups {
 				l := deadLetterWithKey("0", 5, fmt.Sprint("key ", i)) // the same but for the group
 				l.Group, l.Error = g, fmt.Sprint("of stranger ", i)
-				letters = append(letters, l)
+				deadLetters = append(deadLetters, l)
 			}
-			suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters)) // of several groups in one go
+			suite.NoError(t, "park", h.Store.Park(suite.Context(t), deadLetters)) // of several groups in one go
 			for i, g := range otherGroups {
 				_, err := h.DeadLetters.Redrive(suite.Context(t), g, driver.DeadLetterFilter{}, time.Time{})
 				suite.NoError(t, "redrive", err)
@@ -486,14 +486,14 @@ func queueReadChecks() []suite.Check[DeadLetterQueueHarness] {
 				suite.NoError(t, "list", err)
 				due, err := h.Store.Due(suite.Context(t), g, "0", 10)
 				suite.NoError(t, "due", err)
-				if len(list) != 1 || len(due) != 1 || list[0].Group != g || list[0].Error != letters[i].Error || due[0].ID != list[0].ID {
+				if len(list) != 1 || len(due) != 1 || list[0].Group != g || list[0].Error != deadLetters[i].Error || due[0].ID != list[0].ID {
 					t.Fatalf("group %v: listed %+v, due %+v; want its own alone", g, list, due)
 				}
 				keys, err := h.Store.Held(suite.Context(t), g, "0")
 				suite.NoError(t, "held", err)
 				numbers, err := h.Store.Parked(suite.Context(t), g, "0", "incarnation 1", 0)
 				suite.NoError(t, "parked", err)
-				if !slices.Equal(keys, []string{letters[i].Event.Key}) || !slices.Equal(numbers, []int64{5}) {
+				if !slices.Equal(keys, []string{deadLetters[i].Event.Key}) || !slices.Equal(numbers, []int64{5}) {
 					t.Errorf("group %v: keys %q, events %v; want its own alone", g, keys, numbers)
 				}
 				if i%2 == 0 {

@@ -27,9 +27,9 @@ func (h *DeadLetterQueueHarness) peer() driver.DeadLetterQueue {
 
 // park stores dead letters and returns all of testGroup's as they are then
 // listed, by sequence number.
-func (h *DeadLetterQueueHarness) park(t testing.TB, letters ...driver.DeadLetter) map[int64]driver.DeadLetter {
+func (h *DeadLetterQueueHarness) park(t testing.TB, deadLetters ...driver.DeadLetter) map[int64]driver.DeadLetter {
 	t.Helper()
-	suite.NoError(t, "park", h.Store.Park(suite.Context(t), letters))
+	suite.NoError(t, "park", h.Store.Park(suite.Context(t), deadLetters))
 	return h.deadLetters(t)
 }
 

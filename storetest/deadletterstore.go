@@ -86,15 +86,15 @@ func readDeadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		}},
 		{Name: "Filter", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			var letters []driver.DeadLetter
+			var deadLetters []driver.DeadLetter
 			for i := range int64(8) {
 				l := deadLetterOf("0", i)
 				l.FailedAt = l.FailedAt.Add(time.Duration(i) * time.Hour)
 				l.Event.Key = fmt.Sprint("key ", i%2)
 				l.Error = []string{"Division BY zero", "100% of a_b\\c", "nothing", "plain"}[i%4]
-				letters = append(letters, l)
+				deadLetters = append(deadLetters, l)
 			}
-			h.park(t, a, letters...)
+			h.park(t, a, deadLetters...)
 			b := leaseOf("1", "a", 1)
 			h.claim(t, b)
 			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(99), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 90)}}, nil)
@@ -155,11 +155,11 @@ func readDeadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		}},
 		{Name: "Paging", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			var letters []driver.DeadLetter
+			var deadLetters []driver.DeadLetter
 			for i := range int64(25) {
-				letters = append(letters, deadLetterOf("0", i))
+				deadLetters = append(deadLetters, deadLetterOf("0", i))
 			}
-			h.park(t, a, letters...)
+			h.park(t, a, deadLetters...)
 			seen := make(map[int64]bool)
 			filter := driver.DeadLetterFilter{Limit: 10}
 			for _, want := range []int{10, 10, 5, 0} {
@@ -287,16 +287,16 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				l := driver.Lease{Group: g, Partition: "0", Owner: "a", Epoch: 1}
 				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
 				suite.NoError(t, "claim", err)
-				letter := deadLetterOf("0", 5) // the same but for the group
-				letter.Group, letter.Error = g, fmt.Sprint("of stranger ", i)
-				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{letter}}, nil))
+				deadLetter := deadLetterOf("0", 5) // the same but for the group
+				deadLetter.Group, deadLetter.Error = g, fmt.Sprint("of stranger ", i)
+				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{deadLetter}}, nil))
 				_, err = h.DeadLetters.Redrive(suite.Context(t), g, driver.DeadLetterFilter{}, time.Time{})
 				suite.NoError(t, "redrive", err)
 				list, err := h.DeadLetters.List(suite.Context(t), g, driver.DeadLetterFilter{})
 				suite.NoError(t, "list", err)
 				due, err := h.Store.Due(suite.Context(t), g, "0", 10)
 				suite.NoError(t, "due", err)
-				if len(list) != 1 || len(due) != 1 || list[0].Group != g || list[0].Error != letter.Error || due[0].ID != list[0].ID {
+				if len(list) != 1 || len(due) != 1 || list[0].Group != g || list[0].Error != deadLetter.Error || due[0].ID != list[0].ID {
 					t.Errorf("group %v: listed %+v, due %+v; want its own alone", g, list, due)
 				}
 			}

@@ -164,9 +164,9 @@ func deadLetterOf(partition string, sequence int64) driver.DeadLetter {
 
 // park stores dead letters under the lease at 9 and returns them all as they
 // are then listed, by sequence number.
-func (h *TxHarness[Tx]) park(t testing.TB, lease driver.Lease, letters ...driver.DeadLetter) map[int64]driver.DeadLetter {
+func (h *TxHarness[Tx]) park(t testing.TB, lease driver.Lease, deadLetters ...driver.DeadLetter) map[int64]driver.DeadLetter {
 	t.Helper()
-	h.commit(t, driver.Step{Lease: lease, From: at(9), To: at(9), DeadLetters: letters}, nil)
+	h.commit(t, driver.Step{Lease: lease, From: at(9), To: at(9), DeadLetters: deadLetters}, nil)
 	return h.deadLetters(t)
 }
 

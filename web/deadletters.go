@@ -192,7 +192,7 @@ func (d *Dashboard) serveDeadLetters(w http.ResponseWriter, r *http.Request, s *
 	f.Limit = deadLettersPage + 1
 	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
-	letters, err := s.DeadLetters.List(ctx, s.Group, f)
+	list, err := s.DeadLetters.List(ctx, s.Group, f)
 	if err != nil {
 		fail(w, http.StatusBadGateway, err)
 		return
@@ -200,9 +200,9 @@ func (d *Dashboard) serveDeadLetters(w http.ResponseWriter, r *http.Request, s *
 	page := struct {
 		Letters []deadLetterJSON `json:"letters"`
 		More    bool             `json:"more"`
-	}{Letters: []deadLetterJSON{}, More: len(letters) > deadLettersPage}
-	for i := range letters[:min(len(letters), deadLettersPage)] {
-		page.Letters = append(page.Letters, listed(&letters[i]))
+	}{Letters: []deadLetterJSON{}, More: len(list) > deadLettersPage}
+	for i := range list[:min(len(list), deadLettersPage)] {
+		page.Letters = append(page.Letters, listed(&list[i]))
 	}
 	answer(w, page)
 }
@@ -225,14 +225,14 @@ func (d *Dashboard) serveDeadLetter(w http.ResponseWriter, r *http.Request, s *s
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
-	letter, err := s.DeadLetters.Get(ctx, s.Group, id)
+	deadLetter, err := s.DeadLetters.Get(ctx, s.Group, id)
 	switch {
 	case errors.Is(err, sluice.ErrNotFound):
 		fail(w, http.StatusNotFound, fmt.Errorf("dead letter %d is gone: it was applied, or never was", id))
 	case err != nil:
 		fail(w, http.StatusBadGateway, err)
 	default:
-		answer(w, whole(&letter))
+		answer(w, whole(&deadLetter))
 	}
 }
 
@@ -279,12 +279,12 @@ func (d *Dashboard) selected(w http.ResponseWriter, r *http.Request, s *shown) (
 	}
 	f.Limit = maxChanged
 	admin := s.admin()
-	letters, err := admin.Select(r.Context(), f)
+	list, err := admin.Select(r.Context(), f)
 	if err != nil {
 		fail(w, http.StatusBadGateway, err)
 		return nil, nil, false
 	}
-	return admin, letters, true
+	return admin, list, true
 }
 
 func (s *shown) admin() *deadletters.Admin {
@@ -298,18 +298,18 @@ func (s *shown) admin() *deadletters.Admin {
 func (d *Dashboard) serveDiscard(w http.ResponseWriter, r *http.Request, s *shown) {
 	r, cancel := patient(r)
 	defer cancel()
-	admin, letters, ok := d.selected(w, r, s)
+	admin, list, ok := d.selected(w, r, s)
 	if !ok {
 		return
 	}
-	n, err := admin.Discard(r.Context(), letters)
+	n, err := admin.Discard(r.Context(), list)
 	if err != nil {
 		fail(w, http.StatusBadGateway, err)
 		return
 	}
 	d.cfg.Log.Info("dashboard: dead letters discarded", "pipeline", s.Name, "letters", n, "from", remote(r))
 	s.view.refreshNow()
-	answer(w, changedJSON{Letters: n, More: len(letters) == maxChanged})
+	answer(w, changedJSON{Letters: n, More: len(list) == maxChanged})
 }
 
 // patient returns a context that bounds how long a request may wait for a store.

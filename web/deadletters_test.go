@@ -72,7 +72,7 @@ func TestPages(t *testing.T) {
 func TestLookAtOne(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	const attack = `</script><script>alert(1)</script><img src=x onerror=alert(1)>`
-	letters := []sluice.DeadLetter{
+	list := []sluice.DeadLetter{
 		{Event: sluice.Event{Body: []byte(attack), Properties: map[string]any{attack: attack, "n": int64(7)}}, HasBody: true, Error: attack},
 		{Event: sluice.Event{Body: []byte{0xff, 0xfe, 0, 1}}, HasBody: true},
 		{Event: sluice.Event{Body: []byte(strings.Repeat("é", 200_000))}, HasBody: true},
@@ -81,10 +81,10 @@ func TestLookAtOne(t *testing.T) {
 		{Event: sluice.Event{Body: []byte(strings.Repeat("[", 9000) + strings.Repeat("]", 9000))}, HasBody: true},
 		{Event: sluice.Event{Body: []byte(strings.Repeat("\xff", 1000))}, HasBody: true, Error: strings.Repeat("e", 1<<20)},
 	}
-	for i := range letters {
-		letters[i].Group, letters[i].Status, letters[i].Event.Partition, letters[i].Event.Sequence = group, sluice.StatusDead, "0", int64(i)
+	for i := range list {
+		list[i].Group, list[i].Status, list[i].Event.Partition, list[i].Event.Sequence = group, sluice.StatusDead, "0", int64(i)
 	}
-	if err := w.store.Park(t.Context(), letters); err != nil {
+	if err := w.store.Park(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	type whole struct {
@@ -119,7 +119,7 @@ func TestLookAtOne(t *testing.T) {
 	if l, want := look(5), "{\n  \"id\": 12345678901234567890,\n  \"rate\": 1.50,\n  \"list\": [\n    \"a\\\\\\\"[\",\n    {}\n  ]\n}"; l.Text != want || l.Cut {
 		t.Errorf("JSON is shown as %s", l.Text)
 	}
-	if l := look(6); l.Text != string(letters[5].Event.Body) {
+	if l := look(6); l.Text != string(list[5].Event.Body) {
 		t.Errorf("deep JSON has %d bytes of margin", len(l.Text)-18_000)
 	}
 	if l := look(7); len(l.Bytes) != 512 || l.Size != 1000 || !l.Cut || len(l.Error) > 257<<10 {

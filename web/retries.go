@@ -116,18 +116,18 @@ func (d *Dashboard) serveRetry(w http.ResponseWriter, r *http.Request, s *shown)
 	}
 	r, cancel := patient(r)
 	defer cancel()
-	admin, letters, ok := d.selected(w, r, s)
+	admin, list, ok := d.selected(w, r, s)
 	if !ok {
 		return
 	}
-	marked, err := admin.Mark(r.Context(), letters, time.Time{})
+	marked, err := admin.Mark(r.Context(), list, time.Time{})
 	if err != nil {
 		fail(w, http.StatusBadGateway, err)
 		return
 	}
 	d.cfg.Log.Info("dashboard: dead letters marked for a retry", "pipeline", s.Name, "letters", marked, "from", remote(r))
 	s.view.refreshNow()
-	run := &retry{of: s, admin: admin, deadLetters: letters, json: runJSON{Began: time.Now().UnixMilli(), Marked: marked, Waiting: len(letters)}}
+	run := &retry{of: s, admin: admin, deadLetters: list, json: runJSON{Began: time.Now().UnixMilli(), Marked: marked, Waiting: len(list)}}
 	s.retries.add(run)
 	select {
 	case d.followed <- struct{}{}:
@@ -135,5 +135,5 @@ func (d *Dashboard) serveRetry(w http.ResponseWriter, r *http.Request, s *shown)
 	default:
 		run.end(errors.New("too many retries are under way to follow this one; its dead letters are marked"))
 	}
-	answer(w, changedJSON{Letters: marked, More: len(letters) == maxChanged})
+	answer(w, changedJSON{Letters: marked, More: len(list) == maxChanged})
 }

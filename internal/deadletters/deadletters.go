@@ -62,8 +62,8 @@ func (d *Admin) Select(ctx context.Context, filter sluice.DeadLetterFilter) ([]s
 
 // Mark schedules a redrive of the dead letters at a time, where the zero time means now. It
 // returns how many of them still existed.
-func (d *Admin) Mark(ctx context.Context, letters []sluice.DeadLetter, at time.Time) (marked int64, err error) {
-	err = paged(letters, func(ids []int64) error {
+func (d *Admin) Mark(ctx context.Context, selected []sluice.DeadLetter, at time.Time) (marked int64, err error) {
+	err = paged(selected, func(ids []int64) error {
 		n, err := d.DeadLetters.Redrive(ctx, d.Group, sluice.DeadLetterFilter{IDs: ids}, at)
 		marked += n
 		return err
@@ -75,8 +75,8 @@ func (d *Admin) Mark(ctx context.Context, letters []sluice.DeadLetter, at time.T
 }
 
 // Discard discards the dead letters. It returns how many of them still existed.
-func (d *Admin) Discard(ctx context.Context, letters []sluice.DeadLetter) (discarded int64, err error) {
-	err = paged(letters, func(ids []int64) error {
+func (d *Admin) Discard(ctx context.Context, selected []sluice.DeadLetter) (discarded int64, err error) {
+	err = paged(selected, func(ids []int64) error {
 		n, err := d.DeadLetters.Discard(ctx, d.Group, sluice.DeadLetterFilter{IDs: ids})
 		discarded += n
 		return err
@@ -90,7 +90,7 @@ func (d *Admin) Discard(ctx context.Context, letters []sluice.DeadLetter) (disca
 // Follow waits until no marked dead letter waits any more, and runs the redrives of partitions
 // without an owner. It calls report after each poll. If ctx ends first, or Redrive fails, it
 // returns the outcome so far and the error; the dead letters that still wait stay marked.
-func (d *Admin) Follow(ctx context.Context, letters []sluice.DeadLetter, report func(Outcome)) (Outcome, error) {
+func (d *Admin) Follow(ctx context.Context, selected []sluice.DeadLetter, report func(Outcome)) (Outcome, error) {
 	running, stop := context.WithCancel(ctx)
 	broken := make(chan error, 1)
 	ended := make(chan struct{})
@@ -107,7 +107,7 @@ func (d *Admin) Follow(ctx context.Context, letters []sluice.DeadLetter, report 
 		}
 	}()
 	defer func() { stop(); <-ended }()
-	so := Outcome{Waiting: letters}
+	so := Outcome{Waiting: selected}
 	for {
 		var failed error
 		select {
@@ -187,17 +187,17 @@ func identify(l sluice.DeadLetter) identity {
 }
 
 // paged calls fn with the ids of the dead letters, at most page at a time.
-func paged(letters []sluice.DeadLetter, fn func(ids []int64) error) error {
-	for len(letters) > 0 {
-		n := min(len(letters), page)
+func paged(selected []sluice.DeadLetter, fn func(ids []int64) error) error {
+	for len(selected) > 0 {
+		n := min(len(selected), page)
 		ids := make([]int64, n)
-		for i, l := range letters[:n] {
+		for i, l := range selected[:n] {
 			ids[i] = l.ID
 		}
 		if err := fn(ids); err != nil {
 			return err
 		}
-		letters = letters[n:]
+		selected = selected[n:]
 	}
 	return nil
 }

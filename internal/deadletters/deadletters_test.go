@@ -77,14 +77,14 @@ func (w *world) admin(t *testing.T, source driver.Source) *deadletters.Admin {
 
 func (w *world) retry(t *testing.T, ctx context.Context, d *deadletters.Admin) (deadletters.Outcome, error) {
 	t.Helper()
-	letters, err := d.Select(t.Context(), sluice.DeadLetterFilter{})
+	selected, err := d.Select(t.Context(), sluice.DeadLetterFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Mark(t.Context(), letters, time.Time{}); err != nil {
+	if _, err := d.Mark(t.Context(), selected, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	return d.Follow(ctx, letters, func(deadletters.Outcome) {})
+	return d.Follow(ctx, selected, func(deadletters.Outcome) {})
 }
 
 func (w *world) rows() []string {
@@ -172,9 +172,9 @@ func TestWhatWaitsStaysMarked(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || len(so.Waiting) != 1 || so.Applied != 0 {
 			t.Errorf("outcome %+v, %v", so, err)
 		}
-		letters, err := w.store.List(t.Context(), group, sluice.DeadLetterFilter{})
-		if err != nil || len(letters) != 1 || letters[0].Status != sluice.StatusRedrive {
-			t.Errorf("dead letters %+v, %v", letters, err)
+		selected, err := w.store.List(t.Context(), group, sluice.DeadLetterFilter{})
+		if err != nil || len(selected) != 1 || selected[0].Status != sluice.StatusRedrive {
+			t.Errorf("dead letters %+v, %v", selected, err)
 		}
 	})
 }
@@ -202,9 +202,9 @@ func TestSelectPages(t *testing.T) {
 		w := newWorld(t, make([]string, 1201)...)
 		d := w.admin(t, w.hub)
 		for limit, want := range map[int]int{0: 1201, 500: 500, 700: 700, 5000: 1201} {
-			letters, err := d.Select(t.Context(), sluice.DeadLetterFilter{Limit: limit})
-			if err != nil || len(letters) != want {
-				t.Errorf("limit %d: %d dead letters, %v", limit, len(letters), err)
+			selected, err := d.Select(t.Context(), sluice.DeadLetterFilter{Limit: limit})
+			if err != nil || len(selected) != want {
+				t.Errorf("limit %d: %d dead letters, %v", limit, len(selected), err)
 			}
 		}
 		all, err := d.Select(t.Context(), sluice.DeadLetterFilter{})

@@ -391,8 +391,8 @@ func Run(cfg Config) Result {
 	for _, n := range w.written {
 		r.Rows += n
 	}
-	letters, _ := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
-	r.DeadLetters = len(letters)
+	deadLetters, _ := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
+	r.DeadLetters = len(deadLetters)
 	return r
 }
 
@@ -479,12 +479,12 @@ func (w *world) check() []string {
 		e := row.(effect)
 		second[id{e.partition, e.sequence}]++
 	}
-	letters, err := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
+	deadLetters, err := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
 	if err != nil {
 		complain("list dead letters: %v", err)
 	}
 	parked := map[id]int{}
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		parked[id{l.Event.Partition, l.Event.Sequence}]++
 		if l.Status == sluice.StatusRedrive {
 			complain("partition %s: event %d still waits for its redrive", l.Event.Partition, l.Event.Sequence)

@@ -82,7 +82,7 @@ func runSeeds(t *testing.T, name string, byDefault, each int, draw func(uint64) 
 	}
 	first := uint64(time.Now().UnixNano()) / 1000
 	fired := map[string]int{}
-	var events, rows, letters int
+	var events, rows, deadLetters int
 	var virtual time.Duration
 	var even []time.Duration
 	began := time.Now()
@@ -92,7 +92,7 @@ func runSeeds(t *testing.T, name string, byDefault, each int, draw func(uint64) 
 		for k, v := range r.Fired {
 			fired[k] += v
 		}
-		events, rows, letters, virtual = events+r.Events, rows+r.Rows, letters+r.DeadLetters, virtual+r.Virtual
+		events, rows, deadLetters, virtual = events+r.Events, rows+r.Rows, deadLetters+r.DeadLetters, virtual+r.Virtual
 		if cfg.Want == sluice.Balanced {
 			even = append(even, r.BalancedAfter)
 		}
@@ -103,7 +103,7 @@ func runSeeds(t *testing.T, name string, byDefault, each int, draw func(uint64) 
 			t.Logf("%d seeds, %v simulated", n+1, virtual.Round(time.Minute))
 		}
 	}
-	t.Logf("%d seeds from %d: %v simulated in %v; %d events, %d rows, %d dead letters", seeds, first, virtual.Round(time.Minute), time.Since(began).Round(time.Second), events, rows, letters)
+	t.Logf("%d seeds from %d: %v simulated in %v; %d events, %d rows, %d dead letters", seeds, first, virtual.Round(time.Minute), time.Since(began).Round(time.Second), events, rows, deadLetters)
 	if slices.Sort(even); len(even) > 0 {
 		t.Logf("%d worlds balance their partitions: balanced %v (median), %v (95%%), %v (longest) after the last fault", len(even), even[len(even)/2], even[len(even)*95/100], even[len(even)-1])
 	}

@@ -44,17 +44,17 @@ func Park[S driver.DeadLetterQueue](b *testing.B, open func(b *testing.B) S) {
 	for _, n := range []int{1, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			s := open(b)
-			letters, body := make([]driver.DeadLetter, n), make([]byte, 1024)
+			deadLetters, body := make([]driver.DeadLetter, n), make([]byte, 1024)
 			sequence := int64(0)
 			for b.Loop() {
-				for i := range letters {
-					letters[i] = driver.DeadLetter{
+				for i := range deadLetters {
+					deadLetters[i] = driver.DeadLetter{
 						Group: group, Incarnation: incarnation, FailedAt: time.Now(), Error: "no", Attempts: 3, Status: driver.StatusDead, HasBody: true,
 						Event: driver.Event{Partition: "0", Sequence: sequence, Key: fmt.Sprint(sequence % 1000), Body: body},
 					}
 					sequence++
 				}
-				if err := s.Park(b.Context(), letters); err != nil {
+				if err := s.Park(b.Context(), deadLetters); err != nil {
 					b.Fatal(err)
 				}
 			}

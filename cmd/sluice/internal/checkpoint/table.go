@@ -53,7 +53,7 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	letters, err := t.DeadLetters.List(ctx, t.Group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}})
+	deadLetters, err := t.DeadLetters.List(ctx, t.Group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,7 +87,7 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 			r.Owner, r.LeaseLeft = l.Owner, l.Remaining
 		}
 	}
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		row(l.Event.Partition).DeadLetters++
 	}
 	for i := range rows {

@@ -75,11 +75,11 @@ func (l *scenario) audit(ctx context.Context, written func(*Audit, recordEffect)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	letters, err := l.parts.DeadLetters.List(ctx, topic.Group, sluice.DeadLetterFilter{})
+	deadLetters, err := l.parts.DeadLetters.List(ctx, topic.Group, sluice.DeadLetterFilter{})
 	if err != nil {
 		return nil, fmt.Errorf("audit the dead letters: %w", err)
 	}
-	for _, d := range letters {
+	for _, d := range deadLetters {
 		a.DeadLetters++
 		effect("a dead letter", d.Event.Partition, d.Event.Sequence)
 	}

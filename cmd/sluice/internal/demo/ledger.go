@@ -49,11 +49,11 @@ func (l *scenario) readLedger(ctx context.Context, read func(context.Context, fo
 	for _, p := range list {
 		b.progress[p.Partition] = p
 	}
-	letters, err := l.parts.DeadLetters.List(ctx, l.pipeline.Group, sluice.DeadLetterFilter{})
+	deadLetters, err := l.parts.DeadLetters.List(ctx, l.pipeline.Group, sluice.DeadLetterFilter{})
 	if err != nil {
 		return nil, fmt.Errorf("read the dead letters: %w", err)
 	}
-	for _, d := range letters {
+	for _, d := range deadLetters {
 		b.entries[d.Event.Partition] = append(b.entries[d.Event.Partition], audit.Entry{Sequence: d.Event.Sequence, DeadLetter: true})
 	}
 	err = read(ctx, func(partition string, sequence int64) {

@@ -42,11 +42,11 @@ func (d *Stages) Audit(ctx context.Context) (*StagesAudit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit the flights: %w", err)
 	}
-	letters, err := d.parts.DeadLetters.List(ctx, d.stages[0].Group, sluice.DeadLetterFilter{})
+	deadLetters, err := d.parts.DeadLetters.List(ctx, d.stages[0].Group, sluice.DeadLetterFilter{})
 	if err != nil {
 		return nil, fmt.Errorf("audit the dead letters: %w", err)
 	}
-	a.DeadLetters = int64(len(letters))
+	a.DeadLetters = int64(len(deadLetters))
 	if err := d.compare(ctx, a, want); err != nil {
 		return nil, fmt.Errorf("audit the table: %w", err)
 	}

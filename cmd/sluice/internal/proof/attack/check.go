@@ -195,7 +195,7 @@ func each(ctx context.Context, db *sql.DB, query string, fn func(*sql.Rows) erro
 }
 
 // addTo adds the effects to a checker, and counts them.
-func (e *effects) addTo(check *history.Checker) (rows, letters int64) {
+func (e *effects) addTo(check *history.Checker) (rows, deadLetters int64) {
 	for partition, list := range e.rows {
 		rows += int64(len(list))
 		for _, m := range list {
@@ -203,12 +203,12 @@ func (e *effects) addTo(check *history.Checker) (rows, letters int64) {
 		}
 	}
 	for partition, list := range e.deadLetters {
-		letters += int64(len(list))
+		deadLetters += int64(len(list))
 		for _, sequence := range list {
 			check.Add(history.Record{Kind: history.Letter, Partition: partition, To: sequence})
 		}
 	}
-	return rows, letters
+	return rows, deadLetters
 }
 
 // compare reads the hub, adds its events to a checker, marks the numbers of the
@@ -230,9 +230,9 @@ func (e *effects) compare(ctx context.Context, source *eventhub.Source, partitio
 		for _, m := range e.rows[id] {
 			rows[m.sequence] = m
 		}
-		letters := make(map[int64]bool, len(e.deadLetters[id]))
+		deadLetters := make(map[int64]bool, len(e.deadLetters[id]))
 		for _, sequence := range e.deadLetters[id] {
-			letters[sequence] = true
+			deadLetters[sequence] = true
 		}
 		err = readAll(ctx, source, id, b.Last.Sequence, func(ev *sluice.Event) {
 			var f flight
@@ -249,7 +249,7 @@ func (e *effects) compare(ctx context.Context, source *eventhub.Source, partitio
 				find("partition %s: event %d has no delay and cannot be mapped, but there is a row", id, ev.Sequence)
 			case f.Delay != nil && has && row != (mapped{ev.Sequence, *f.Delay, f.Distance, f.Origin}):
 				find("partition %s: event %d is %s, but its row is %v", id, ev.Sequence, ev.Body, row)
-			case f.Delay != nil && letters[ev.Sequence]:
+			case f.Delay != nil && deadLetters[ev.Sequence]:
 				find("partition %s: event %d can be mapped, but is a dead letter: %s", id, ev.Sequence, ev.Body)
 			}
 		})
