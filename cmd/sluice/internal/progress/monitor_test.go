@@ -73,6 +73,17 @@ func TestBatchesAreNotLogged(t *testing.T) {
 	}
 }
 
+// Operators search for this line, so its text, level and fields stay.
+func TestUnknownCommitIsLogged(t *testing.T) {
+	log, text := recorder()
+	New(log).Observe(sluice.Observation{Kind: sluice.KindUnknown, Partition: "3", Epoch: 7,
+		From: sluice.Position{Sequence: 41}, To: sluice.Position{Sequence: 57}, Err: sluice.ErrUnknown})
+	want := `level=WARN msg="commit outcome unknown, re-reading checkpoint" partition=3 epoch=7 from=41 to=57 error="` + sluice.ErrUnknown.Error() + "\"\n"
+	if got := text.String(); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestFloodIsCounted(t *testing.T) {
 	log, text := recorder()
 	m := New(log)
