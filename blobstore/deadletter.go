@@ -35,7 +35,7 @@ func (s *Store) partitionsOf(ctx context.Context, group driver.Group, ids []int6
 	for _, id := range ids {
 		p, ok := partitionOf(id)
 		if !ok {
-			return s.lettered(ctx, group)
+			return s.withIndex(ctx, group)
 		}
 		list = append(list, p)
 	}
@@ -43,8 +43,8 @@ func (s *Store) partitionsOf(ctx context.Context, group driver.Group, ids []int6
 	return slices.Compact(list), nil
 }
 
-// lettered are the partitions that have an index.
-func (s *Store) lettered(ctx context.Context, group driver.Group) ([]string, error) {
+// withIndex are the partitions that have an index.
+func (s *Store) withIndex(ctx context.Context, group driver.Group) ([]string, error) {
 	folder, err := s.folder(group, deadLettersFolder)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (s *Store) selected(ctx context.Context, group driver.Group, f *driver.Dead
 	case len(f.IDs) > 0:
 		among, err = s.partitionsOf(ctx, group, f.IDs)
 	default:
-		among, err = s.lettered(ctx, group)
+		among, err = s.withIndex(ctx, group)
 	}
 	if err != nil {
 		return nil, err

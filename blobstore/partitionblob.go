@@ -28,7 +28,7 @@ type partitionBlob struct {
 	now    time.Time // by the server's clock, to the second
 }
 
-// read reads a partition's blob; one that is not there is an empty cell.
+// read reads a partition's blob; one that does not exist is read as empty.
 func (s *Store) read(ctx context.Context, name string) (partitionBlob, error) {
 	c := partitionBlob{name: name}
 	got, err := s.client.NewBlobClient(name).GetProperties(ctx, nil)

@@ -97,7 +97,7 @@ type Log struct {
 	next       int64 // sequence number of the next event
 	end        int64 // position after the last durable record
 	last       lastEvent
-	appended   chan struct{} // closed when next rises; nil if nobody waits
+	appended   chan struct{} // closed when next rises; nil if no reader waits
 	closed     bool
 }
 

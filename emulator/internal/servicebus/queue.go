@@ -27,7 +27,7 @@ type Queue struct {
 	locks       map[Token]*entry
 	deadlines   byTime
 	unwritten   []*entry      // sent, but not on disk yet, in order
-	changed     chan struct{} // closed when a message becomes available; nil if nobody waits
+	changed     chan struct{} // closed when a message becomes available; nil if no receiver waits
 	deleted     bool
 	ofTopic     bool     // this queue holds a topic's scheduled messages…
 	dueMessages []*entry // …of which these are due for the subscriptions

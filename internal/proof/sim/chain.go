@@ -145,7 +145,7 @@ func (w *world) excuse(p *process, list []sluice.DeadLetter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range list {
-		if w.claimer[lane(sluice.Lease{Group: l.Group, Partition: l.Event.Partition})] != p {
+		if w.claimer[partitionName(sluice.Lease{Group: l.Group, Partition: l.Event.Partition})] != p {
 			w.forwarded.excused[place(&l.Event)] = true
 		}
 	}

@@ -198,7 +198,7 @@ func (w *world) failOver() {
 	defer w.mu.Unlock()
 	clear(w.claimed)
 	for _, p := range list {
-		w.claimed[lane(sluice.Lease{Group: w.group, Partition: p.Partition})] = p.Epoch
+		w.claimed[partitionName(sluice.Lease{Group: w.group, Partition: p.Partition})] = p.Epoch
 	}
 }
 

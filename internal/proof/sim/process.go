@@ -317,8 +317,8 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 		if err == nil {
 			s.w.mu.Lock()
 			defer s.w.mu.Unlock()
-			if lease.Epoch >= s.w.claimed[lane(lease)] {
-				s.w.claimed[lane(lease)], s.w.claimer[lane(lease)] = lease.Epoch, s.process
+			if lease.Epoch >= s.w.claimed[partitionName(lease)] {
+				s.w.claimed[partitionName(lease)], s.w.claimer[partitionName(lease)] = lease.Epoch, s.process
 			}
 		}
 		return p, err
@@ -420,15 +420,15 @@ func (w *world) Commit(step driver.Step, apply func() error) error {
 	return apply()
 }
 
-// lane identifies a partition of a stage.
-func lane(l sluice.Lease) string { return l.Group.Topic + "/" + l.Partition }
+// partitionName identifies a partition of a stage.
+func partitionName(l sluice.Lease) string { return l.Group.Topic + "/" + l.Partition }
 
 // checkedCommit returns a commit that is recorded as a violation if it takes effect
 // after a later owner has claimed the partition.
 func (w *world) checkedCommit(step driver.Step, apply func() error) func() error {
 	return func() error {
 		w.mu.Lock()
-		claimed := w.claimed[lane(step.Lease)]
+		claimed := w.claimed[partitionName(step.Lease)]
 		w.mu.Unlock()
 		err := apply()
 		if err == nil && step.Lease.Epoch < claimed {

@@ -158,7 +158,7 @@ func (w *world) advance(lease sluice.Lease, to sluice.Position, done []driver.Se
 	if to.Sequence < before.Sequence {
 		complain("the checkpoint went back from %v to %v", before, to)
 	}
-	if claimed := w.claimed[lane(lease)]; lease.Epoch < claimed {
+	if claimed := w.claimed[partitionName(lease)]; lease.Epoch < claimed {
 		complain("the checkpoint was moved under epoch %d after epoch %d had claimed", lease.Epoch, claimed)
 	}
 	for _, r := range append([]driver.SequenceRange{{First: before.Sequence + 1, Last: to.Sequence}}, done...) {

@@ -191,12 +191,12 @@ func (r quiet) Propose(s autoscale.Situation) autoscale.Proposal {
 	return p
 }
 
-// String gives the rule as an expression says it.
+// String returns the rule as an expression.
 func (r quiet) String() string {
 	return r.ThresholdRule.String() + " && last(\"" + billingMetric + "\") == 0"
 }
 
-// Close ends the workers and all else. It may be called early.
+// Close ends the workers and closes everything else. It may be called early.
 func (d *Autoscale) Close(ctx context.Context) error {
 	var err error
 	if d.pool != nil {

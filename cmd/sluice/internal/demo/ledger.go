@@ -38,8 +38,8 @@ func (l *scenario) hubAudit(ctx context.Context, consumerGroup string, progress 
 	return audit.Run(ctx, source, b, l.pipeline.Group, &audit.Config{Start: l.pipeline.Start(), Progress: progress})
 }
 
-// readLedger reads the books. Checkpoints come first: what they have passed was
-// done before, and so is among what is read then.
+// readLedger reads checkpoints, effects and dead letters. Checkpoints come first:
+// what they have passed was done before, so the reads after them find it.
 func (l *scenario) readLedger(ctx context.Context, read func(context.Context, found) error) (*ledger, error) {
 	b := &ledger{progress: map[string]sluice.Checkpoint{}, entries: map[string][]audit.Entry{}}
 	list, err := l.parts.Checkpoints.Read(ctx, l.pipeline.Group)
@@ -76,7 +76,7 @@ func (b *ledger) Open(_ context.Context, _ sluice.Topic, partition string) (audi
 	return partitionLedger{b, partition}, nil
 }
 
-// partitionLedger is what the books say of a partition.
+// partitionLedger is the part of a ledger that belongs to one partition.
 type partitionLedger struct {
 	*ledger
 	partition string

@@ -45,12 +45,12 @@ type partition struct {
 	first, last int64 // the events sent, if any were
 	sent        bool
 	count       []byte // of effects and dead letters, by sequence number
-	reigns      map[int64]*reign
-	others      []Finding // what was found on the way in
+	ownerships  map[int64]*ownership
+	others      []Finding // faults found when records were added
 }
 
-// reign is what one owner did in one epoch.
-type reign struct {
+// ownership is what one owner did in one epoch.
+type ownership struct {
 	owner      string
 	epoch      int64
 	claimed    bool
@@ -66,7 +66,7 @@ func (c *Checker) Add(r Record) {
 	}
 	p := c.partitions[r.Partition]
 	if p == nil {
-		p = &partition{reigns: map[int64]*reign{}}
+		p = &partition{ownerships: map[int64]*ownership{}}
 		c.partitions[r.Partition] = p
 	}
 	switch r.Kind {
@@ -76,7 +76,7 @@ func (c *Checker) Add(r Record) {
 			p.others = append(p.others, Finding{Invented, r.Partition, r.To, "no events can have these numbers"})
 			p.sent = false
 		}
-	case Effect, Letter:
+	case Effect, DeadLetter:
 		p.seen(r)
 	case Claimed:
 		p.claim(r)
@@ -99,7 +99,7 @@ func (p *partition) seen(r Record) {
 }
 
 func (p *partition) claim(r Record) {
-	e := p.reign(r)
+	e := p.ownershipOf(r)
 	switch {
 	case !e.claimed:
 		e.claimed, e.start, e.end = true, r.To, r.To
@@ -113,7 +113,7 @@ func (p *partition) claim(r Record) {
 }
 
 func (p *partition) commit(r Record) {
-	e := p.reign(r)
+	e := p.ownershipOf(r)
 	switch {
 	case r.To < r.From:
 		p.others = append(p.others, Finding{Backwards, r.Partition, r.To, fmt.Sprintf("%s (epoch %d) moved the checkpoint from %d to %d", r.Owner, r.Epoch, r.From, r.To)})
@@ -129,11 +129,11 @@ func (p *partition) commit(r Record) {
 	e.end = max(e.end, r.To)
 }
 
-func (p *partition) reign(r Record) *reign {
-	e := p.reigns[r.Epoch]
+func (p *partition) ownershipOf(r Record) *ownership {
+	e := p.ownerships[r.Epoch]
 	if e == nil {
-		e = &reign{owner: r.Owner, epoch: r.Epoch}
-		p.reigns[r.Epoch] = e
+		e = &ownership{owner: r.Owner, epoch: r.Epoch}
+		p.ownerships[r.Epoch] = e
 	}
 	if e.owner != r.Owner {
 		p.others = append(p.others, Finding{Stale, r.Partition, r.To, fmt.Sprintf("%s and %s were both active in epoch %d", e.owner, r.Owner, r.Epoch)})
@@ -160,12 +160,12 @@ func (c *Checker) Findings(limit int) []Finding {
 	return all
 }
 
-// takeovers compares each reign with the one before.
+// takeovers compares each ownership with the one before.
 func (p *partition) takeovers(id string) []Finding {
 	var found []Finding
-	epochs := slices.Sorted(maps.Keys(p.reigns))
+	epochs := slices.Sorted(maps.Keys(p.ownerships))
 	for i := 1; i < len(epochs); i++ {
-		before, after := p.reigns[epochs[i-1]], p.reigns[epochs[i]]
+		before, after := p.ownerships[epochs[i-1]], p.ownerships[epochs[i]]
 		if before.end > after.start && after.start >= -1 {
 			found = append(found, Finding{Stale, id, after.start + 1,
 				fmt.Sprintf("%s (epoch %d) claimed at %d, yet %s (epoch %d) committed up to %d", after.owner, after.epoch, after.start, before.owner, before.epoch, before.end)})

@@ -75,7 +75,7 @@ func FuzzChecker(f *testing.F) {
 			case 7:
 				r.Kind = Unknown
 			case 8, 9:
-				r.Kind = []Kind{Effect, Letter}[kind%10-8]
+				r.Kind = []Kind{Effect, DeadLetter}[kind%10-8]
 				if r.To >= 0 {
 					count[r.To]++
 				}
@@ -155,7 +155,7 @@ func FuzzGoodRun(f *testing.F) {
 		}
 		list = append(list, Record{Kind: Sent, Partition: "0", From: -1, To: position})
 		for n := range position + 1 {
-			list = append(list, Record{Kind: []Kind{Effect, Letter}[n%2], Partition: "0", To: n})
+			list = append(list, Record{Kind: []Kind{Effect, DeadLetter}[n%2], Partition: "0", To: n})
 		}
 		if found := check(list); len(found) > 0 {
 			t.Fatalf("%v in %+v", found, list)

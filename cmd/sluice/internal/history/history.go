@@ -26,15 +26,15 @@ type Kind string
 // order. Fenced, Unknown and Deposed are for the reader of a log; they are not
 // checked.
 const (
-	Sent      Kind = "sent"       // the log holds From+1 to To
-	Claimed   Kind = "claimed"    // the checkpoint stood at To
-	Committed Kind = "committed"  // it was moved From, To
-	Redriven  Kind = "redriven"   // the dead letter To took effect
-	Fenced    Kind = "fenced"     // a transaction that would have moved it From, To was refused
-	Unknown   Kind = "unknown"    // the answer to the commit of From, To was lost
-	Deposed   Kind = "lost lease" // by expiry or to another owner
-	Effect    Kind = "effect"     // the event To has a row
-	Letter    Kind = "letter"     // the event To has a dead letter
+	Sent       Kind = "sent"       // the log holds From+1 to To
+	Claimed    Kind = "claimed"    // the checkpoint stood at To
+	Committed  Kind = "committed"  // it was moved From, To
+	Redriven   Kind = "redriven"   // the dead letter To took effect
+	Fenced     Kind = "fenced"     // a transaction that would have moved it From, To was refused
+	Unknown    Kind = "unknown"    // the answer to the commit of From, To was lost
+	LostLease  Kind = "lost lease" // by expiry or to another owner
+	Effect     Kind = "effect"     // the event To has a row
+	DeadLetter Kind = "letter"     // the event To has a dead letter
 )
 
 // Record is one line of a log.
@@ -74,7 +74,7 @@ func (w *Writer) Observe(o sluice.Observation) {
 	case sluice.KindUnknown:
 		r.Kind = Unknown
 	case sluice.KindLost:
-		r.Kind = Deposed
+		r.Kind = LostLease
 	default:
 		return
 	}
@@ -96,7 +96,7 @@ func (w *Writer) Err() error {
 	return w.err
 }
 
-// Read hands the records of a log on, to [Checker.Add] for example. The last
+// Read passes the records of a log to a function, for example [Checker.Add]. The last
 // line may be torn, as that of a process that was killed; any other bad line is
 // an error.
 func Read(in io.Reader, add func(Record)) error {

@@ -21,7 +21,7 @@ func good() []Record {
 		{Kind: Committed, Owner: "b", Partition: "0", Epoch: 2, From: 6, To: 8},
 		{Kind: Claimed, Owner: "b", Partition: "0", Epoch: 2, To: 9}, // its commit's answer was lost
 		{Kind: Committed, Owner: "b", Partition: "0", Epoch: 2, From: 8, To: 9},
-		{Kind: Letter, Partition: "0", To: 3},
+		{Kind: DeadLetter, Partition: "0", To: 3},
 	}
 	for n := range int64(10) {
 		if n != 3 {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// describe gives the level and the text of an observation's log line.
+// describe returns the level and the text of an observation's log line.
 func describe(o sluice.Observation) (slog.Level, string) {
 	switch o.Kind {
 	case sluice.KindAcquired:

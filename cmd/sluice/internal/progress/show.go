@@ -175,7 +175,7 @@ func (m *Monitor) partitions() []slog.Attr {
 	return list
 }
 
-// byNumber sorts "10" behind "9".
+// byNumber sorts "10" after "9".
 func byNumber(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
 func known(lag int64) any {

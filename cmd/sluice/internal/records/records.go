@@ -28,7 +28,7 @@ type Place struct {
 	Number int    // from 1
 }
 
-// String gives "flights.csv: line 7".
+// String returns, for example, "flights.csv: line 7".
 func (p Place) String() string { return fmt.Sprintf("%s: %s %d", p.File, p.Unit, p.Number) }
 
 // TooLargeError is returned for a record above the limit. The records after it can still be read.

@@ -22,10 +22,10 @@ type RateChange struct {
 }
 
 const (
-	// permutations is how many orders of the days chance gets. P is at least
-	// one more than that to one.
+	// permutations is how many random orders of the days are tried. P is at least
+	// 1/(permutations+1).
 	permutations = 1_999
-	// changeLevel is the P below which a change is one.
+	// changeLevel is the P below which a change counts as one.
 	changeLevel = 0.001
 	// leastChange is the smallest relative change of the rate that is reported.
 	leastChange = 0.02

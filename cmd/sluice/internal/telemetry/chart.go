@@ -157,8 +157,8 @@ func (r *Report) marks() []time.Time {
 	return list
 }
 
-// wall is what the clock on the wall says, as if it were UTC: charts know no
-// other zone.
+// wall returns the local time as if it were UTC, because charts have no other
+// zone.
 func wall(t time.Time) float64 {
 	_, offset := t.Zone()
 	return float64(t.Unix() + int64(offset))
@@ -178,7 +178,7 @@ func dayTicks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// countTicks writes large numbers short: 20k, 1.5M.
+// countTicks abbreviates large numbers: 20k, 1.5M.
 func countTicks(low, high float64) []plot.Tick {
 	ticks := plot.DefaultTicks{}.Ticks(low, high)
 	for i := range ticks {

@@ -113,7 +113,7 @@ func (s *Step) sentence(referred bool) string {
 		what, direction, 100*abs(s.Change), since, 100*least, 100*most, confidence(s.P))
 }
 
-// confidence is how sure it is that it wasn't chance.
+// confidence returns the probability that it was not chance, as text.
 func confidence(p float64) string {
 	if p < 0.0002 {
 		return "confidence above 99.98 %"

@@ -33,7 +33,8 @@ type Config struct {
 }
 
 const (
-	// level is how often a fall is seen where there is none, and as often a rise.
+	// level is the rate of false alarms: how often a loss is found where there is
+	// none, and as often a gain.
 	level = 0.005
 	// outlierLevel is how often a day stands out by chance.
 	outlierLevel = 0.01
@@ -69,9 +70,9 @@ type Short struct {
 // Step is a lasting change of the weighted sum.
 type Step struct {
 	Day       time.Time // the first day of it; zero: all days
-	Change    float64   // relative: -0.2 is a fifth less
+	Change    float64   // relative: -0.2 means a fifth less
 	Low, High float64   // the 95 % confidence interval of Change
-	P         float64   // how often chance does as much, corrected for the days tried
+	P         float64   // how often a change as large appears by chance, corrected for the days tried
 }
 
 // Report is what an audit found.
@@ -83,9 +84,8 @@ type Report struct {
 	// Weekdays are the factors that the days of the week have of the mean, from
 	// Sunday on; nil if there are too few days to tell, or there is a reference.
 	Weekdays []float64
-	// Spread is by how much days differ for which nothing is known to differ,
-	// relative (a standard deviation); with a reference, in terms of what the
-	// sampling explains.
+	// Spread is by how much days vary for no known reason, relative (a standard
+	// deviation); with a reference, as a multiple of what the sampling explains.
 	Spread float64
 	// Step is the lasting change seen, nil if there is none.
 	Step *Step
@@ -105,7 +105,8 @@ type Report struct {
 	Referred bool // a reference was compared with
 }
 
-// Judge looks at a series. It fails if there is nothing to look at.
+// Judge decides whether a series shows sampling, loss, both or neither. It fails if
+// the series has no items.
 func (s *Series) Judge(cfg *Config) (*Report, error) {
 	var c Config
 	if cfg != nil {

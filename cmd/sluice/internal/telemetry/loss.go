@@ -22,7 +22,7 @@ func (r *Report) seek(days []*Bin) {
 	r.conclude(days, y, best)
 }
 
-// candidate is a model with a step, and how much the step is to be believed.
+// candidate is a model with a step, and how significant the step is.
 type candidate struct {
 	model
 	base  [][]float64 // the columns before the step
@@ -38,7 +38,7 @@ func (c *candidate) step() (size, deviation float64) {
 }
 
 // knownShare is the share of the level that goes to the days on which the rate
-// changed, where there are any: they are few, and it is there that one looks.
+// changed, if there are any: they are few, and a loss is most likely there.
 const knownShare = 0.75
 
 // portions says how much of the level each of n days has, as a step's first.
@@ -125,7 +125,7 @@ func week(days []*Bin) [][]float64 {
 			switch d.Start.Weekday() {
 			case w:
 				x[i] = 1
-			case time.Sunday: // so that the factors multiply to one
+			case time.Sunday: // so that the product of the factors is one
 				x[i] = -1
 			}
 		}
@@ -134,7 +134,7 @@ func week(days []*Bin) [][]float64 {
 	return columns
 }
 
-// conclude takes the best step for true, or says what can be excluded.
+// conclude reports the best step if it is significant, else what can be excluded.
 func (r *Report) conclude(days []*Bin, y []float64, best candidate) {
 	r.Spread = math.Sqrt(best.rss / float64(best.free))
 	if len(best.base)-len(best.alone) == 7 {

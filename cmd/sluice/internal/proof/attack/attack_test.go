@@ -95,7 +95,7 @@ func TestAttackFindsWhatIsBroken(t *testing.T) {
 	for _, m := range r.Missing() {
 		t.Errorf("fault has not struck often enough: %s", m)
 	}
-	if r.Doubled == 0 {
+	if r.Duplicated == 0 {
 		t.Error("no event was duplicated without the fence, so the attack would not find a duplicate")
 	}
 }

@@ -37,7 +37,7 @@ func (w *world) check(ctx context.Context, r *Report) error {
 	for _, f := range check.Findings(0) {
 		switch f.Fault {
 		case history.Duplicated:
-			r.Doubled++
+			r.Duplicated++
 		case history.Lost:
 			r.Lost++
 		}
@@ -205,7 +205,7 @@ func (e *effects) addTo(check *history.Checker) (rows, deadLetters int64) {
 	for partition, list := range e.deadLetters {
 		deadLetters += int64(len(list))
 		for _, sequence := range list {
-			check.Add(history.Record{Kind: history.Letter, Partition: partition, To: sequence})
+			check.Add(history.Record{Kind: history.DeadLetter, Partition: partition, To: sequence})
 		}
 	}
 	return rows, deadLetters

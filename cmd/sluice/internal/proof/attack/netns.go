@@ -20,16 +20,16 @@ type hostNetwork struct {
 }
 
 // netns is a network namespace, joined to the host by one cable (a veth pair). It
-// lives as long as its keeper, a process that waits for the end of its standard
-// input, which comes with the end of this process at the latest.
+// exists as long as the process keeper runs, which ends when its standard input is
+// closed, at the latest when this process ends.
 type netns struct {
 	keeper *exec.Cmd
 	stdin  io.Closer
 	veth   string // the host's end
 }
 
-// newHostNetwork makes n network namespaces. It fails where the system does not
-// allow them.
+// newHostNetwork makes n network namespaces. It fails if the system does not allow
+// them.
 func newHostNetwork(n int) (*hostNetwork, error) {
 	// 198.18.0.0/15 is set aside for tests of networks (RFC 2544).
 	h := &hostNetwork{host: fmt.Sprintf("198.18.%d.1", os.Getpid()%250)}

@@ -26,7 +26,7 @@ type Report struct {
 	Rows         int64
 	DeadLetters  int64
 	Records      map[string]int // of the histories, by kind
-	Doubled      int            // events with more than one effect or dead letter
+	Duplicated   int            // events with more than one effect or dead letter
 	Lost         int            // with neither
 	Searched     searched
 
@@ -73,7 +73,7 @@ func (r *Report) String() string {
 	row("events in the hub", r.Events)
 	row("rows", r.Rows)
 	row("dead letters", r.DeadLetters)
-	row("events duplicated", r.Doubled)
+	row("events duplicated", r.Duplicated)
 	row("events lost", r.Lost)
 	for _, k := range []string{"claimed", "committed", "fenced", "unknown", "lost lease"} {
 		row("records in the histories: "+k, r.Records[k])

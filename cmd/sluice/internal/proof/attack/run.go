@@ -57,14 +57,14 @@ func (w *world) attack(ctx context.Context, cancel context.CancelCauseFunc) erro
 	}
 	enough := make(chan struct{})
 	sending.Go(func() { must(w.send(ctx, enough)) })
-	lane := func(n uint64, strike func(random *rand.Rand) error) {
+	start := func(n uint64, strike func(random *rand.Rand) error) {
 		striking.Go(func() { must(strike(rand.New(rand.NewPCG(w.Plan.Seed, n)))) })
 	}
 	for i, c := range w.consumers {
-		lane(uint64(i), func(random *rand.Rand) error { return w.strikeConsumers(ctx, c, random) })
+		start(uint64(i), func(random *rand.Rand) error { return w.strikeConsumers(ctx, c, random) })
 	}
-	lane(10, func(random *rand.Rand) error { return w.strikeServers(ctx, random) })
-	lane(11, func(random *rand.Rand) error { return w.loseCommits(ctx, random) })
+	start(10, func(random *rand.Rand) error { return w.strikeServers(ctx, random) })
+	start(11, func(random *rand.Rand) error { return w.loseCommits(ctx, random) })
 	watched, unwatch := context.WithCancel(ctx)
 	watching.Go(func() { w.watch(watched) })
 	striking.Wait()

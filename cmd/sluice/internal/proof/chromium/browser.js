@@ -302,7 +302,7 @@ const scenarios = {
         await accessible(page, `audit ${colorScheme} ${viewport.width}`);
         await fits(page, `audit ${viewport.width}`);
         if (viewport === DESK) await shot(page, `audit-${colorScheme}`);
-        // Whoever comes later sees it too.
+        // A browser that connects later sees it too.
         await page.reload();
         await page.locator("#audit-verdict").getByText(given.verdict).waitFor();
         await leave(page);
@@ -341,7 +341,7 @@ const scenarios = {
 };
 
 (async () => {
-  // Whoever runs this as root has no other sandbox than the machine's.
+  // As root, Chromium runs without a sandbox of its own.
   browser = await chromium.launch({ executablePath: given.chromium, args: process.getuid() === 0 ? ["--no-sandbox"] : [] });
   try {
     await scenarios[scenario]();

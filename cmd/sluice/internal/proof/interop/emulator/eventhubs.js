@@ -291,7 +291,7 @@ async function main() {
     await reading("2").take(4);
   });
 
-  await check("receivers are told how far the partition reaches", async () => {
+  await check("receivers get the partition's last sequence number", async () => {
     const r = reading("2", { trackLastEnqueuedEventProperties: true, maxBatchSize: 1 });
     await r.take(1);
     assert.equal(r.metrics.sequenceNumber, 3);
@@ -391,7 +391,7 @@ async function main() {
     });
   }
 
-  await check("a busy server is told when nobody tries again", async () => {
+  await check("a busy server is reported if the client does not retry", async () => {
     await control("/faults", { kind: "server-busy", on: "send", times: 1 });
     await refused(producer().sendBatch([{ body: "x" }], { partitionId: "0" }), "ServerBusyError", "throttled");
     await control("/faults", { kind: "server-busy", on: "manage", times: 1 });
