@@ -87,7 +87,7 @@ func (w *replayWorker) interrupted(err error) bool {
 	return true
 }
 
-// discard has the user's memory discarded.
+// discard makes the user's code discard its memory.
 func (w *replayWorker) discard(cause error) {
 	held := w.loaded != ""
 	w.loaded, w.pos, w.caughtUp = "", driver.Unset, false

@@ -46,7 +46,7 @@ type CheckpointStore interface {
 	// The error is an [ErrFenced], and nothing has changed, if the checkpoint's owner and epoch are
 	// not the lease's, or if its position is already after to: it never moves back. After any other
 	// error the write may have happened, may still happen, or may not; the caller may repeat it, or
-	// go on with a later one.
+	// continue with a later one.
 	Advance(ctx context.Context, lease Lease, to Position, done []SequenceRange) error
 
 	// Leave records that the owner stopped cleanly, as [TxStore.Leave] does.

@@ -104,7 +104,7 @@ func (a *busAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := xml.Marshal(at(r.Host, document))
 	if err != nil {
-		a.bus.log.Error("administration API", "error", err)
+		a.bus.log.Error("administration API: encoding a response failed", "error", err)
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}

@@ -31,7 +31,7 @@ func (s *Source) Open(ctx context.Context, partition string, after driver.Positi
 	case after.Sequence < b.First-1:
 		return nil, &driver.RetentionError{Partition: partition, After: after.Sequence, First: b.First}
 	case after.Sequence > b.Last.Sequence:
-		return nil, fmt.Errorf("hub %s, partition %s: position %v, but the newest event is %v: check that it is the right hub, then go on with `sluice checkpoints set`: %w",
+		return nil, fmt.Errorf("hub %s, partition %s: position %v, but the newest event is %v: check that it is the right hub, then set the checkpoint with `sluice checkpoints set`: %w",
 			s.hub, partition, after, b.Last, driver.ErrPastEnd)
 	}
 	start := azeventhubs.StartPosition{SequenceNumber: &after.Sequence}

@@ -14,7 +14,7 @@
 // partition to acquire: a new process may have to wait for the partitions of one
 // that ends when this one is ready. It is no longer ready while something keeps
 // failing for longer than [ProbesConfig].Recovery. A halted partition does not make
-// the process unready: the other partitions go on, and a restart would not help.
+// the process unready: the other partitions continue, and a restart would not help.
 // The answer's text lists it.
 //
 // A watcher reports what an operator must know before events are lost: partitions

@@ -146,10 +146,10 @@ func (d *Dashboard) audit(ctx context.Context, s *shown) {
 	r, err := s.Audit(ctx, s.audits.read)
 	s.audits.end(r, err)
 	if err != nil {
-		d.cfg.Log.Warn("dashboard: audit", "pipeline", s.Name, "error", err)
+		d.cfg.Log.Warn("dashboard: audit failed", "pipeline", s.Name, "error", err)
 		return
 	}
-	d.cfg.Log.Info("dashboard: audit", "pipeline", s.Name, "verdict", r.Headline())
+	d.cfg.Log.Info("dashboard: audit finished", "pipeline", s.Name, "result", r.Headline())
 }
 
 func (s *shown) auditable(w http.ResponseWriter) bool {
@@ -175,7 +175,7 @@ func (d *Dashboard) serveAuditNow(w http.ResponseWriter, r *http.Request, s *sho
 	case !s.audits.begin():
 		fail(w, http.StatusConflict, errors.New("an audit is under way already"))
 	default:
-		d.cfg.Log.Info("dashboard: audit begins", "pipeline", s.Name, "from", remote(r))
+		d.cfg.Log.Info("dashboard: audit started", "pipeline", s.Name, "from", remote(r))
 		now := s.audits.now()
 		d.toAudit <- s // which has room for each pipeline once
 		answer(w, now)

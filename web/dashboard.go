@@ -260,14 +260,17 @@ func (d *Dashboard) servePause(pause bool) func(http.ResponseWriter, *http.Reque
 			fail(w, http.StatusConflict, errors.New("partitions of this pipeline can't be paused here"))
 			return
 		case pause && (s.Meter == nil || !s.Meter.state.Held(id)):
-			fail(w, http.StatusConflict, fmt.Errorf("partition %q is not read by this process: pause it where it is", cut(id, 100)))
+			fail(w, http.StatusConflict, fmt.Errorf("partition %q is not read by this process: pause it on the dashboard of its owner", cut(id, 100)))
 			return
-		case pause:
+		}
+		event := "dashboard: partition resumed"
+		if pause {
+			event = "dashboard: partition paused"
 			s.Pausable.Pause(id)
-		default:
+		} else {
 			s.Pausable.Resume(id)
 		}
-		d.cfg.Log.Info("dashboard", "paused", pause, "pipeline", s.Name, "partition", cut(id, 100), "from", remote(r))
+		d.cfg.Log.Info(event, "pipeline", s.Name, "partition", cut(id, 100), "from", remote(r))
 		s.view.render(s, time.Now())
 		answer(w, map[string]bool{"paused": pause})
 	}

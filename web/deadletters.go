@@ -307,7 +307,7 @@ func (d *Dashboard) serveDiscard(w http.ResponseWriter, r *http.Request, s *show
 		fail(w, http.StatusBadGateway, err)
 		return
 	}
-	d.cfg.Log.Info("dashboard: dead letters discarded", "pipeline", s.Name, "letters", n, "from", remote(r))
+	d.cfg.Log.Info("dashboard: dead letters discarded", "pipeline", s.Name, "dead_letters", n, "from", remote(r))
 	s.view.refreshNow()
 	answer(w, changedJSON{Letters: n, More: len(list) == maxChanged})
 }

@@ -38,7 +38,7 @@ func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request, s *shown) 
 		defer func() { <-d.streams }()
 	default:
 		w.Header().Set("Retry-After", "30")
-		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d browsers are connected already: close one, or try again later", maxStreams))
+		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d browsers are connected, which is the limit: close one, or try again later", maxStreams))
 		return
 	}
 	defer s.view.watch()()

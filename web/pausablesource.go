@@ -12,7 +12,7 @@ import (
 
 // PausableSource is a [driver.Source] whose partitions can be paused: a reader of a
 // paused partition hands out nothing until it is resumed. The consumer keeps
-// the partition's lease meanwhile, so that no other takes it, and goes on
+// the partition's lease meanwhile, so that no other takes it, and continues
 // with retries of dead letters whose bodies are stored. What was read before
 // is still delivered: up to twice [sluice.Config.MaxBatch] events, or what is
 // in flight. A pause ends with the process.

@@ -124,11 +124,11 @@ func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handle
 func (a *app) logScaling(r autoscale.Record) {
 	switch r.Kind {
 	case autoscale.Up, autoscale.Down:
-		a.log.Info("scale "+string(r.Kind), "from", r.Instances, "to", r.Wanted, "why", r.Reason)
+		a.log.Info("scale "+string(r.Kind), "from", r.Instances, "to", r.Wanted, "reason", r.Reason)
 	case autoscale.ActionSucceeded:
-		a.log.Info("scaled", "workers", r.Instances, "what", r.Reason)
+		a.log.Info("scaled", "workers", r.Instances, "reason", r.Reason)
 	case autoscale.ActionFailed:
-		a.log.Error("not scaled", "workers", r.Instances, "what", r.Reason)
+		a.log.Error("not scaled", "workers", r.Instances, "reason", r.Reason)
 	}
 }
 
@@ -142,7 +142,7 @@ func (a *app) showScaling(ctx context.Context, d *demo.Autoscale) {
 			time.Since(began).Truncate(time.Second))
 	}, func() {
 		s := d.State(ctx)
-		a.log.Info("progress", "workers", s.Workers, "load", s.Load, "lag", lagText(s.Lag), "written", s.Written, "beside", s.Waiting)
+		a.log.Info("progress", "workers", s.Workers, "load", s.Load, "lag", lagText(s.Lag), "written", s.Written, "orders_waiting", s.Waiting)
 	})
 }
 
