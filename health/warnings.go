@@ -24,14 +24,14 @@ func (w *Watcher) checkpoint(found []Warning, id string, p *watched, b driver.Bo
 	if lost := b.First - 1 - checkpoint; lost > 0 {
 		p.endanger(now)
 		return append(found, Warning{WarningExpired, []string{id}, p.danger, fmt.Sprintf(
-			"Partition %s: retention has passed %d events unread, %d to %d: look for what else recorded them, then move the checkpoint.", id, lost, checkpoint+1, b.First-1)})
+			"Partition %s: retention removed %d events before they were read, %d to %d: restore them from another source if there is one, then move the checkpoint.", id, lost, checkpoint+1, b.First-1)})
 	}
 	left, soon := p.expiry()
 	switch {
 	case waiting > 0 && soon && left < w.cfg.Ahead:
 		p.endanger(now)
 		found = append(found, Warning{WarningExpiring, []string{id}, p.danger, fmt.Sprintf(
-			"Partition %s: at this rate retention passes the checkpoint in %s: consume faster, or keep events longer.", id, rough(left))})
+			"Partition %s: at this rate retention passes the checkpoint in %s: consume faster, or extend the hub's retention.", id, rough(left))})
 	default:
 		p.danger = time.Time{}
 	}
@@ -99,14 +99,14 @@ func (w *Watcher) owners(found []Warning, topic sluice.Topic, leases []driver.Le
 	}
 	if len(holds) == 0 || balanced {
 		return append(found, Warning{WarningUnowned, unowned, since, fmt.Sprintf(
-			"%s been without an owner for %s: is a consumer running, and can it reach hub and database?", subject(unowned, "has", "have"), rough(now.Sub(since)))})
+			"%s been without an owner for %s: check that a consumer is running and that it can reach the hub and the database.", subject(unowned, "has", "have"), rough(now.Sub(since)))})
 	}
 	held := 0
 	for _, n := range holds {
 		held += n
 	}
 	return append(found, Warning{WarningUnderCapacity, unowned, since, fmt.Sprintf(
-		"%s been without an owner for %s: %s %d of %d partitions, and takes no more; start another, or let them take more.",
+		"%s been without an owner for %s: %s %d of %d partitions, the most allowed by configuration: start another process, or raise the configured number of partitions.",
 		subject(unowned, "has", "have"), rough(now.Sub(since)), processes(len(holds)), held, len(topic.Partitions))})
 }
 
@@ -124,7 +124,7 @@ func (w *Watcher) partitionsAdded(found []Warning, topic sluice.Topic, now time.
 		w.added = now
 	}
 	return append(found, Warning{WarningPartitionsAdded, topic.Partitions[w.count:], w.added, fmt.Sprintf(
-		"The hub has %d partitions, and had %d: keys go to other partitions now, and processes with a fixed number must take more.", n, w.count)})
+		"The hub has %d partitions, and had %d: keys go to other partitions now, and processes with a fixed number of partitions need a higher one.", n, w.count)})
 }
 
 func processes(n int) string {

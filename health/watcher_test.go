@@ -108,7 +108,7 @@ func TestPartitionsWithoutOwner(t *testing.T) {
 	delete(w.owners, "0")
 	expect(t, watcher, "unowned 1: Partition 1 has been")
 	w.now = w.now.Add(2 * time.Minute)
-	expect(t, watcher, "unowned 0,1: Partitions 0, 1 have been without an owner for 4 minutes: is a consumer running")
+	expect(t, watcher, "unowned 0,1: Partitions 0, 1 have been without an owner for 4 minutes: check that a consumer is running")
 	w.owners["0"], w.owners["1"] = "a", "a"
 	expect(t, watcher)
 }
@@ -141,7 +141,7 @@ func TestRetentionComesNear(t *testing.T) {
 	at(20, 300, 1100, 5200) // 200 closer in twenty: 801 take 80
 	expect(t, watcher, "expiring 0: Partition 0: at this rate retention passes the checkpoint in 80 minutes")
 	at(30, 1150, 1100, 5300)
-	expect(t, watcher, "expired 0: Partition 0: retention has passed 49 events unread, 1101 to 1149:")
+	expect(t, watcher, "expired 0: Partition 0: retention removed 49 events before they were read, 1101 to 1149:")
 	at(31, 1150, 1150, 5300)
 	expect(t, watcher, "expiring")
 }

@@ -13,7 +13,7 @@ import (
 
 // Move is the line that says what a move does, or would do if it is only planned.
 func Move(m checkpoint.Move, planned bool) string {
-	from := "not begun"
+	from := "no checkpoint"
 	if m.Begun {
 		from = m.From.String()
 	}
