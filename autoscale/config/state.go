@@ -35,7 +35,7 @@ func (c *Config) readState(n strictyaml.Node) {
 func sqliteState(path string) opener[state] {
 	return func(_ context.Context, opts *Options) (state, closer, error) {
 		if _, err := os.Stat(path); opts.mustExist && err != nil {
-			return state{}, nil, fmt.Errorf("%w: has the autoscaler run, and in this directory?", err)
+			return state{}, nil, fmt.Errorf("%w: start the autoscaler first, or use the directory that it runs in", err)
 		}
 		s, err := sqlitestore.Open(path)
 		if err != nil {

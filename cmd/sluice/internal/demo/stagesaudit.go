@@ -109,7 +109,7 @@ func (d *Stages) messages(ctx context.Context, consumerGroup string, found found
 				err = errors.New("it has no stamp")
 			}
 			if err != nil {
-				return fmt.Errorf("event %d of partition %s says of no flight: %w", e.Sequence, e.Partition, err)
+				return fmt.Errorf("event %d of partition %s: its stamp names no flight: %w", e.Sequence, e.Partition, err)
 			}
 			there[stamp.ID.Partition] = append(there[stamp.ID.Partition], stamp.ID.Sequence)
 			return nil
