@@ -48,7 +48,7 @@ func (d sqliteDatabase) open(_ context.Context, p *Pipeline, parts *Parts) error
 	}
 	parts.Leases, parts.DeadLetters, parts.Checkpoints = store.Leases(), store, store
 	parts.store, _ = any(store).(driver.AtLeastOnceStore)
-	parts.catalog = sqliteCatalog{store.DB()}
+	parts.catalog = sqliteCatalog{store.DB(), d.path}
 	parts.delivery = func(traces trace.TracerProvider) sluice.Delivery {
 		return sluice.Transactional(store, traced(traces, p.target.sqliteHandler()))
 	}
@@ -72,7 +72,7 @@ func (d sqliteDatabase) inspect(ctx context.Context) (catalog, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return sqliteCatalog{db}, func() { db.Close() }, nil
+	return sqliteCatalog{db, d.path}, func() { db.Close() }, nil
 }
 
 // sqliteHandler writes batches to the target.
@@ -104,7 +104,10 @@ func (t *target) sqliteHandler() sluice.Handler[*sqlstore.Tx] {
 	}
 }
 
-type sqliteCatalog struct{ db *sql.DB }
+type sqliteCatalog struct {
+	db   *sql.DB
+	path string // for errors
+}
 
 func (c sqliteCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
 	schema, name, ok := strings.Cut(table, ".")
@@ -151,8 +154,10 @@ func affinity(declared string) string {
 }
 
 func (c sqliteCatalog) create(ctx context.Context, sql string) error {
-	_, err := c.db.ExecContext(ctx, sql)
-	return err
+	if _, err := c.db.ExecContext(ctx, sql); err != nil {
+		return fmt.Errorf("database %s: %w", c.path, err)
+	}
+	return nil
 }
 
 // parameters runs EXPLAIN on the statement, which compiles it.
