@@ -55,7 +55,7 @@ func conform(t *testing.T, cfg *Config, record func(i int) Document) {
 				return func() { close(d) }
 			},
 			Refuse: func(i int) { set(func() { refused[strconv.Itoa(i)] = true }) },
-			Break: func() (mend func()) {
+			Break: func() (repair func()) {
 				set(func() { broken = true })
 				return func() { set(func() { broken = false }) }
 			},

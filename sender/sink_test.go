@@ -103,7 +103,7 @@ func testConformance(t *testing.T, make func(t testing.TB) (transport sender.Tra
 			},
 			Block:  g.block,
 			Refuse: func(i int) { refused.Store(int64(i)) },
-			Break: func() (mend func()) {
+			Break: func() (repair func()) {
 				if _, err := faults.Add(emulator.Fault{Kind: emulator.FaultDrop, On: emulator.OnSend}); err != nil {
 					t.Fatal(err)
 				}

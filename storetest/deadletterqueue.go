@@ -474,7 +474,7 @@ func queueReadChecks() []suite.Check[DeadLetterQueueHarness] {
 			h.park(t, deadLetterWithKey("0", 5, "own"))
 			var deadLetters []driver.DeadLetter
 			for i, g := range otherGroups {
-				l := deadLetterWithKey("0", 5, fmt.Sprint("key ", i)) // the same but for the group
+				l := deadLetterWithKey("0", 5, fmt.Sprint("key ", i)) // only the group differs
 				l.Group, l.Error = g, fmt.Sprint("of stranger ", i)
 				deadLetters = append(deadLetters, l)
 			}

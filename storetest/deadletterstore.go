@@ -287,7 +287,7 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				l := driver.Lease{Group: g, Partition: "0", Owner: "a", Epoch: 1}
 				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
 				suite.NoError(t, "claim", err)
-				deadLetter := deadLetterOf("0", 5) // the same but for the group
+				deadLetter := deadLetterOf("0", 5) // only the group differs
 				deadLetter.Group, deadLetter.Error = g, fmt.Sprint("of stranger ", i)
 				suite.NoError(t, "commit", h.Store.Commit(suite.Context(t), driver.Step{Lease: l, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{deadLetter}}, nil))
 				_, err = h.DeadLetters.Redrive(suite.Context(t), g, driver.DeadLetterFilter{}, time.Time{})

@@ -186,7 +186,7 @@ var leaseChecks = []suite.Check[leaseHarness]{
 	{Name: "RenewExpired", Run: func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.ttl, 0)
 		h.expire(t, "0")
-		suite.NoError(t, "renew an expired lease that nobody took", h.Renew(suite.Context(t), l, h.long))
+		suite.NoError(t, "renew an expired lease that no other owner took", h.Renew(suite.Context(t), l, h.long))
 		h.held(t, "0", "a", "b")
 	}},
 	{Name: "NeverLeased", Run: func(t testing.TB, h leaseHarness) {

@@ -23,8 +23,8 @@ type SinkHarness[R any] struct {
 	// Refuse makes the store refuse the record with a number, and no other, every
 	// time.
 	Refuse func(i int)
-	// Break makes the store fail, until mend is called.
-	Break func() (mend func())
+	// Break makes the store fail, until repair is called.
+	Break func() (repair func())
 }
 
 // TestSink is the conformance suite of [sluice.Sink]. Every case asks new for a
@@ -220,7 +220,7 @@ func sinkChecks[R any]() []suite.Check[SinkHarness[R]] {
 			}
 		}},
 		{Name: "Outage", Run: func(t testing.TB, h SinkHarness[R]) {
-			mend := h.Break()
+			repair := h.Break()
 			var o outcomes
 			h.submit(t, t.Context(), &o, 0, 10)
 			for i, r := range o.all(t, 10) {
@@ -232,12 +232,12 @@ func sinkChecks[R any]() []suite.Check[SinkHarness[R]] {
 					t.Errorf("record %d is held to account for the store: %v", i, r.Err)
 				}
 			}
-			mend()
+			repair()
 			var again outcomes
 			h.submit(t, t.Context(), &again, 0, 10)
 			for i, r := range again.all(t, 10) {
 				if r.Err != nil || !h.Written(i) {
-					t.Errorf("record %d, once the store is mended: %v, written: %v", i, r.Err, h.Written(i))
+					t.Errorf("record %d, once the store works again: %v, written: %v", i, r.Err, h.Written(i))
 				}
 			}
 		}},

@@ -71,7 +71,7 @@ func (s *shelf) harness(sink sluice.Sink[*driver.Event]) SinkHarness[*driver.Eve
 			return func() { close(door) }
 		},
 		Refuse: func(i int) { locked(func() { s.refused[i] = true }) },
-		Break: func() (mend func()) {
+		Break: func() (repair func()) {
 			locked(func() { s.broken = true })
 			return func() { locked(func() { s.broken = false }) }
 		},

@@ -115,7 +115,7 @@ func TestAutoscaleDryRun(t *testing.T) {
 	if !reads(instances, "1\n")() {
 		t.Error("a dry run has scaled")
 	}
-	if code, _, err := invoke(t, "", nil, "autoscale", "log", file); code != 1 || !strings.Contains(err, "has the autoscaler run") {
+	if code, _, err := invoke(t, "", nil, "autoscale", "log", file); code != 1 || !strings.Contains(err, "start the autoscaler first") {
 		t.Errorf("log after a dry run: exit %d: %s", code, err)
 	}
 }
@@ -252,7 +252,7 @@ func TestAutoscaleMisuse(t *testing.T) {
 		{2, "--part all: write collector, logic or scaler", []string{"run", file, "--part", "all"}},
 		{2, "--dry-run runs all parts", []string{"run", file, "--part", "logic", "--dry-run"}},
 		{1, "no such file", []string{"run", file + ".not"}},
-		{1, "has the autoscaler run", []string{"log", file}},
+		{1, "start the autoscaler first", []string{"log", file}},
 		{2, "--since and --limit must not be negative", []string{"log", file, "--since", "-1h"}},
 		{2, "--out is needed", []string{"record", file}},
 		{2, "--rules and --metrics are needed", []string{"backtest"}},

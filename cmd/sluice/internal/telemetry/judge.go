@@ -82,7 +82,7 @@ type Report struct {
 	Changes []RateChange
 	LeftOut []LeftOut
 	// Weekdays are the factors that the days of the week have of the mean, from
-	// Sunday on; nil if there are too few days to tell, or there is a reference.
+	// Sunday on; nil if there are too few days, or there is a reference.
 	Weekdays []float64
 	// Spread is by how much days vary for no known reason, relative (a standard
 	// deviation); with a reference, as a multiple of what the sampling explains.

@@ -30,7 +30,7 @@ func (b *Bin) Rate() float64 {
 const (
 	// maxBins bounds what one audit holds: eleven years of hours.
 	maxBins = 100_000
-	// maxSDKs is how many versions a bin tells apart; the rest are "others".
+	// maxSDKs is how many versions a bin distinguishes; the rest are "others".
 	maxSDKs = 64
 )
 
