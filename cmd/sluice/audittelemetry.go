@@ -107,7 +107,7 @@ func (a *app) runTelemetry(ctx context.Context, files []string, flags *telemetry
 	if err != nil {
 		return err
 	}
-	report, err := series.Judge(cfg)
+	report, err := series.Evaluate(cfg)
 	if err != nil {
 		return fmt.Errorf("%s: %w", subject, err)
 	}
@@ -126,7 +126,7 @@ func (a *app) runTelemetry(ctx context.Context, files []string, flags *telemetry
 	switch report.Verdict {
 	case telemetry.Loss, telemetry.Both:
 		return &verdictError{exitLoss, "events are missing"}
-	case telemetry.CantTell:
+	case telemetry.Undecided:
 		return &verdictError{exitUndecided, "cannot decide whether events are missing"}
 	}
 	return nil

@@ -127,7 +127,7 @@ func FuzzRead(f *testing.F) {
 		}
 		var cfg telemetry.Config
 		for range 2 {
-			r, err := s.Judge(&cfg)
+			r, err := s.Evaluate(&cfg)
 			if err != nil {
 				return
 			}

@@ -84,7 +84,7 @@ func TestChartsGoByTheZonesDays(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r, err := s.Judge(nil)
+		r, err := s.Evaluate(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func TestBinsAreOfTheZone(t *testing.T) {
 			t.Errorf("bins %v, want %v", got, want)
 		}
 	}
-	r, err := s.Judge(nil)
+	r, err := s.Evaluate(nil)
 	if err != nil || len(r.Days) != 3 {
 		t.Errorf("%d days, %v", len(r.Days), err)
 	}
@@ -68,7 +68,7 @@ func TestPartialDaysAreLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := s.Judge(&telemetry.Config{Holidays: []time.Time{time.Date(2025, 4, 18, 0, 0, 0, 0, time.UTC)}})
+	r, err := s.Evaluate(&telemetry.Config{Holidays: []time.Time{time.Date(2025, 4, 18, 0, 0, 0, 0, time.UTC)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,11 +13,11 @@ type Verdict string
 
 // The verdicts.
 const (
-	Neither  Verdict = "neither"    // the rate is steady, and nothing is lost
-	Sampling Verdict = "sampling"   // the rate changed, and nothing is lost
-	Loss     Verdict = "loss"       // the rate is steady, and events are missing
-	Both     Verdict = "both"       // the rate changed, and events are missing
-	CantTell Verdict = "can't tell" // the days differ too much to exclude a loss that matters
+	Neither   Verdict = "neither"    // the rate is steady, and nothing is lost
+	Sampling  Verdict = "sampling"   // the rate changed, and nothing is lost
+	Loss      Verdict = "loss"       // the rate is steady, and events are missing
+	Both      Verdict = "both"       // the rate changed, and events are missing
+	Undecided Verdict = "can't tell" // the days differ too much to exclude a loss that matters
 )
 
 // Config holds what has a default. The zero value is ready to use.
@@ -27,7 +27,7 @@ type Config struct {
 	// Reference is how much there was on each day according to a source that
 	// doesn't sample, in the units of the measurement, by the day's midnight.
 	Reference map[time.Time]float64
-	// Tolerance is the least loss that matters: the verdict is CantTell unless
+	// Tolerance is the least loss that matters: the verdict is Undecided unless
 	// one as large can be excluded. Default: 0.05.
 	Tolerance float64
 }
@@ -105,9 +105,9 @@ type Report struct {
 	Referred bool // a reference was compared with
 }
 
-// Judge decides whether a series shows sampling, loss, both or neither. It fails if
+// Evaluate decides whether a series shows sampling, loss, both or neither. It fails if
 // the series has no items.
-func (s *Series) Judge(cfg *Config) (*Report, error) {
+func (s *Series) Evaluate(cfg *Config) (*Report, error) {
 	var c Config
 	if cfg != nil {
 		c = *cfg
@@ -207,13 +207,13 @@ func (r *Report) verdict(tolerance float64) Verdict {
 	changed := len(r.Changes) > 0
 	switch {
 	case r.Drift:
-		return CantTell
+		return Undecided
 	case r.lost() && changed:
 		return Both
 	case r.lost():
 		return Loss
 	case r.Unseen >= tolerance || r.Beyond > 0:
-		return CantTell
+		return Undecided
 	case changed:
 		return Sampling
 	}

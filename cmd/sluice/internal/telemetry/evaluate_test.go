@@ -97,7 +97,7 @@ func (p published) judge(t testing.TB, seed uint64, referred bool) *telemetry.Re
 	if referred {
 		cfg.Reference = truth
 	}
-	r, err := s.Judge(&cfg)
+	r, err := s.Evaluate(&cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func (p published) judge(t testing.TB, seed uint64, referred bool) *telemetry.Re
 // each verdict was passed.
 func TestConfusion(t *testing.T) {
 	const sets = 1000
-	verdicts := []telemetry.Verdict{telemetry.Neither, telemetry.Sampling, telemetry.Loss, telemetry.Both, telemetry.CantTell}
+	verdicts := []telemetry.Verdict{telemetry.Neither, telemetry.Sampling, telemetry.Loss, telemetry.Both, telemetry.Undecided}
 	var table []string
 	t.Cleanup(func() {
 		slices.Sort(table)
@@ -247,10 +247,10 @@ func TestDaysThatFallShort(t *testing.T) {
 		{map[int]float64{5: 990}, telemetry.Neither, "A loss of more than "},
 		{map[int]float64{5: 2000}, telemetry.Neither, "A loss of more than 2."},
 		{map[int]float64{11: 0}, telemetry.Neither, "2025-04-18 is left out of the verdict: no items."},
-		{map[int]float64{20: 0, 21: 0}, telemetry.CantTell, "Can't tell: the reference has 2 days after the last item"},
+		{map[int]float64{20: 0, 21: 0}, telemetry.Undecided, "Can't tell: the reference has 2 days after the last item"},
 	} {
 		s, truth := steady(t, 22, c.but)
-		r, err := s.Judge(&telemetry.Config{Reference: truth, Holidays: []time.Time{holiday}})
+		r, err := s.Evaluate(&telemetry.Config{Reference: truth, Holidays: []time.Time{holiday}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,16 +266,16 @@ func TestDaysThatFallShort(t *testing.T) {
 func TestFewAndManyDays(t *testing.T) {
 	for _, days := range []int{1, 3, 5} {
 		s, _ := steady(t, days, nil)
-		r, err := s.Judge(nil)
+		r, err := s.Evaluate(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := r.Explain()[0]; r.Verdict != telemetry.CantTell || text != "Can't tell: there are too few days to exclude any loss." {
+		if text := r.Explain()[0]; r.Verdict != telemetry.Undecided || text != "Can't tell: there are too few days to exclude any loss." {
 			t.Errorf("%d days: %s", days, text)
 		}
 	}
 	s, _ := steady(t, 1101, nil)
-	if _, err := s.Judge(nil); err == nil || !strings.Contains(err.Error(), "it is of 1101 days: take 1100 or fewer at a time") {
+	if _, err := s.Evaluate(nil); err == nil || !strings.Contains(err.Error(), "it is of 1101 days: take 1100 or fewer at a time") {
 		t.Error(err)
 	}
 }
