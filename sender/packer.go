@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"sync"
+	"sync/atomic"
 )
 
 // packer packs messages into batches, for a [Sender] or a [Sink]. One rule holds
@@ -51,7 +52,8 @@ type packedBatch struct {
 // Add is [Batch.Add] with the learned limit. A batch that is no [Sizer] may
 // exceed that by what its last message has beside the body.
 func (b *packedBatch) Add(m *Message) error {
-	if limit, _ := b.packer.limit.current(); limit < math.MaxInt && b.Len() > 0 {
+	if b.packer.limit.corrected.Load() && b.Len() > 0 {
+		limit, _ := b.packer.limit.current()
 		if size := b.Bytes(); size >= limit || size+sizeIn(b.Batch, m) > limit {
 			return ErrTooLarge
 		}
@@ -77,6 +79,8 @@ func sizeIn(batch Batch, m *Message) int {
 
 // sizeEstimate is what is assumed to fit into a batch.
 type sizeEstimate struct {
+	corrected atomic.Bool // a refusal has changed it; spares the lock a message
+
 	mu     sync.Mutex
 	limit  int // bytes of a batch
 	header int // bytes of a message beside its body; 0 if sizes are known
@@ -94,6 +98,7 @@ func (s *sizeEstimate) current() (limit, header int) {
 // header. A batch above the current limit was packed before an earlier
 // correction, and changes nothing.
 func (s *sizeEstimate) refusedAsTooLarge(largestOverhead int, size func(header int) int) {
+	s.corrected.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if largestOverhead > s.header {
