@@ -161,8 +161,8 @@ func FuzzSelector(f *testing.F) {
 	})
 }
 
-// What a producer sends arrives as it was sent, but for the annotations that are the
-// broker's, and takes no more room than it had.
+// FuzzEvent checks that an event arrives as its producer sent it, without the
+// annotations that belong to the broker, and takes no more room than before.
 func FuzzEvent(f *testing.F) {
 	plain := (&amqp.Message{MessageID: "m", Properties: amqp.Map{{Key: "a", Value: int64(1)}}, Value: "v"}).Encode(nil)
 	annotated := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionMessageAnnotations), amqp.Map{

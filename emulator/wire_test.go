@@ -80,8 +80,8 @@ func condition(err error) amqp.ErrCond {
 	return ""
 }
 
-// An event comes out as it went in, but for its header and delivery annotations, which
-// Azure drops too, and what the broker annotates.
+// A consumer reads an event as it was sent. Only the header and the delivery annotations
+// are dropped, as Azure drops them, and the broker's annotations are added.
 func TestEventIsKeptAsItIs(t *testing.T) {
 	srv := start(t, one("h", 1), nil)
 	s := session(t, srv)

@@ -20,11 +20,11 @@ import (
 // virtual time. The sink is the test's own: how a hub takes messages is not
 // what this is about.
 type scene struct {
-	t      *testing.T
-	hub    *sluicetest.Hub
-	leases sluicetest.Leases
-	worker *rollupWorker
-	told   []string
+	t        *testing.T
+	hub      *sluicetest.Hub
+	leases   sluicetest.Leases
+	worker   *rollupWorker
+	reported []string
 
 	mu        sync.Mutex
 	published []string
@@ -55,7 +55,7 @@ func (s *scene) Observe(o sluice.Observation) {
 	if o.Kind == sluice.KindFailed {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.told = append(s.told, o.Err.Error())
+		s.reported = append(s.reported, o.Err.Error())
 	}
 }
 
@@ -89,13 +89,13 @@ func (s *scene) flight(airport string, delay int) {
 }
 
 // now returns what was published and reported since the last call.
-func (s *scene) now() (published, told []string) {
+func (s *scene) now() (published, reported []string) {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	published, told = s.published, s.told
-	s.published, s.told = nil, nil
-	return published, told
+	published, reported = s.published, s.reported
+	s.published, s.reported = nil, nil
+	return published, reported
 }
 
 func (s *scene) expect(what string, want ...string) {
@@ -192,9 +192,9 @@ func TestEventsThatDoNotCountAreReported(t *testing.T) {
 			`{"airport":"`+strings.Repeat("X", 129)+`","departure":"2026-01-31T08:00:00Z"}`)...)
 		s.hub.Append("0", sluicetest.Bodies(`{"airport":"SAN","departure":"2000-01-01T01:00:00Z"}`)...)
 		s.flight("SAN", 1)
-		published, told := s.now()
-		if len(published) != 1 || len(told) != 6 || s.worker.stats.Malformed != 5 || s.worker.stats.OutsideWindow != 1 {
-			t.Errorf("published %q, told %q", published, told)
+		published, reported := s.now()
+		if len(published) != 1 || len(reported) != 6 || s.worker.stats.Malformed != 5 || s.worker.stats.OutsideWindow != 1 {
+			t.Errorf("published %q, reported %q", published, reported)
 		}
 		for i, want := range []string{
 			"event 0 does not count: field hour: body.departure: is missing", "event 1 does not count: field airport: body.airport: is missing",
@@ -202,15 +202,15 @@ func TestEventsThatDoNotCountAreReported(t *testing.T) {
 			"event 4 does not count: field airport: body.airport: is too long for a value of a group",
 			"event 5 does not count: it was enqueued at 2000-01-01T00:00:05Z, which is not from 5m0s before to 12h0m0s after 2000-01-01T01:00:00Z",
 		} {
-			if !strings.HasPrefix(told[i], want) {
-				t.Errorf("told %q, want %q", told[i], want)
+			if !strings.HasPrefix(reported[i], want) {
+				t.Errorf("reported %q, want %q", reported[i], want)
 			}
 		}
 	})
 }
 
-// Repeats are known by their stamps; one that can't be read is none, which is
-// told once.
+// Duplicates are known by their stamps. An event whose stamp cannot be read is no
+// duplicate, and such a stamp is reported once.
 func TestRollupIgnoresDuplicates(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		defer s.start()()
@@ -221,9 +221,9 @@ func TestRollupIgnoresDuplicates(t *testing.T) {
 		for _, properties := range []map[string]any{stamped, stamped, nil, nil, {"sluice-id": "odd"}, {"sluice-id": 7}, stamped} {
 			s.hub.Append("0", &sluice.Event{Body: body, Properties: properties})
 		}
-		published, told := s.now()
-		if len(told) != 1 || !strings.HasPrefix(told[0], `stamp of event 4 cannot be parsed: causation id "odd": `) || published[len(published)-1] != figuresOf("SAN", begin, 5, 5, 1, 5) {
-			t.Errorf("published %q, told %q", published, told)
+		published, reported := s.now()
+		if len(reported) != 1 || !strings.HasPrefix(reported[0], `stamp of event 4 cannot be parsed: causation id "odd": `) || published[len(published)-1] != figuresOf("SAN", begin, 5, 5, 1, 5) {
+			t.Errorf("published %q, reported %q", published, reported)
 		}
 		if so := s.worker.stats; so.Counted != 5 || so.Duplicates != 2 {
 			t.Errorf("counted %+v", so)
@@ -246,16 +246,16 @@ func TestPublishingIsRetriedUntilItSucceeds(t *testing.T) {
 		}
 		s.flight("SAN", 1)
 		time.Sleep(time.Minute)
-		published, told := s.now()
-		if len(published) != 1 || len(told) != 5 || told[0] != "publish 1 messages: away" {
-			t.Errorf("published %q, told %q", published, told)
+		published, reported := s.now()
+		if len(published) != 1 || len(reported) != 5 || reported[0] != "publish 1 messages: away" {
+			t.Errorf("published %q, reported %q", published, reported)
 		}
 		s.flight("odd", 1)
 		s.flight("SMF", 1)
 		time.Sleep(time.Minute)
-		published, told = s.now()
-		if len(published) != 1 || len(told) != 1 || told[0] != "statistics of odd are not published: too large" {
-			t.Errorf("published %q, told %q", published, told)
+		published, reported = s.now()
+		if len(published) != 1 || len(reported) != 1 || reported[0] != "statistics of odd are not published: too large" {
+			t.Errorf("published %q, reported %q", published, reported)
 		}
 	})
 }

@@ -139,7 +139,7 @@ func TestOneSeedOneTrace(t *testing.T) {
 	}
 }
 
-// oneTrace repeats a world, and checks that all traces are the same but for a
+// oneTrace repeats a world, and checks that all traces are the same, except for a
 // number of odd ones. Worlds that deliver at least once may have one: when a
 // worker's goroutine wakes its checkpointer's, the two sometimes run in the other
 // order.

@@ -18,8 +18,8 @@ func TestStagesBeginAnewWhereAllIsTooOld(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	for _, c := range []struct {
-		fresh     time.Duration
-		had, anew bool
+		fresh          time.Duration
+		had, restarted bool
 	}{{time.Hour, false, false}, {time.Hour, true, false}, {time.Nanosecond, false, true}} {
 		d, err := openStages(t.Context(), dir, c.fresh, log)
 		if err != nil {
@@ -29,8 +29,8 @@ func TestStagesBeginAnewWhereAllIsTooOld(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Restarted() != c.anew || (audit.Sent > 0) != c.had {
-			t.Errorf("fresh for %v: anew %v, with %d flights", c.fresh, d.Restarted(), audit.Sent)
+		if d.Restarted() != c.restarted || (audit.Sent > 0) != c.had {
+			t.Errorf("fresh for %v: restarted %v, with %d flights", c.fresh, d.Restarted(), audit.Sent)
 		}
 		if err := d.produceAll(t.Context(), 100); err != nil {
 			t.Fatal(err)
