@@ -84,10 +84,7 @@ func (w *transactionalWorker[Tx]) claimed(cp Checkpoint) {
 		w.dedup = deduplicator{maxWords: w.dedup.maxWords}
 	}
 	w.pos, w.attempt = cp.Position, cp.Attempt
-	died := cp.Attempt.Attempts > 0 && cp.Attempt.Error == "" && cp.Attempt.Sequence > cp.Position.Sequence
-	if cp.Claims > claimsTrusted || died {
-		w.suspectUpTo = max(w.suspectUpTo, cp.Position.Sequence+int64(w.a.c.cfg.MaxBatch))
-	}
+	w.suspect(cp)
 	w.a.observe(Observation{Kind: KindClaimed, To: cp.Position, Attempt: cp.Claims})
 }
 
@@ -176,10 +173,4 @@ func (w *transactionalWorker[Tx]) deliverBatch(events []*Event) error {
 		return w.skip(events[len(events)-1].Position())
 	}
 	return w.apply(kept)
-}
-
-// attemptsOnRecord reports whether failed attempts at the event after the
-// checkpoint are on record. The attempt of a redrive would overwrite them.
-func (w *transactionalWorker[Tx]) attemptsOnRecord() bool {
-	return w.attempt.Attempts > 0 && w.attempt.Sequence > w.pos.Sequence
 }

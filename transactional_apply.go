@@ -10,16 +10,6 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-const (
-	// claimsTrusted is how many claims in a row may see no progress before the
-	// events after the checkpoint are suspected of killing the process and are
-	// tried one at a time.
-	claimsTrusted = 3
-	// deathsAllowed is how many attempts at a suspected event may start and never
-	// return before it becomes a dead letter.
-	deathsAllowed = 3
-)
-
 // errReclaimed means that a step was not done and that the checkpoint was claimed
 // again: the caller continues from w.pos.
 var errReclaimed = errors.New("checkpoint claimed again")
@@ -146,24 +136,6 @@ func (w *transactionalWorker[Tx]) applyOne(e *Event, failure error) error {
 		failure = nil
 	}
 	return nil
-}
-
-// try applies one event in a transaction of its own. If the event is suspected of
-// killing the process, the attempt is recorded before it starts, and only one such
-// attempt runs in this process, so that its death shows which event it was.
-func (w *transactionalWorker[Tx]) try(e *Event) error {
-	if e.Sequence <= w.suspectUpTo {
-		select {
-		case w.a.c.suspectToken <- struct{}{}:
-			defer func() { <-w.a.c.suspectToken }()
-		case <-w.a.work.Done():
-			return w.a.ended()
-		}
-		if err := w.recordAttempt(driver.AttemptRecord{Sequence: e.Sequence, Attempts: w.attempts(e) + 1}); err != nil {
-			return err
-		}
-	}
-	return w.transact([]*Event{e}, nil)
 }
 
 // transact applies events in one transaction. Those of the dead letters, which are
@@ -314,27 +286,6 @@ func (w *transactionalWorker[Tx]) reclaim() error {
 	}
 }
 
-// recordAttempt stores an attempt record. Like commit it returns errReclaimed
-// after a failure.
-func (w *transactionalWorker[Tx]) recordAttempt(attempt driver.AttemptRecord) error {
-	err := w.store.RecordAttempt(w.a.work, w.a.lease, w.pos, attempt)
-	switch {
-	case err == nil:
-		w.attempt = attempt
-		return nil
-	case w.a.work.Err() != nil:
-		return w.a.ended()
-	}
-	w.a.failed(fmt.Errorf("record attempt: %w", err))
-	if err := w.a.pause(w.outage.Next()); err != nil {
-		return err
-	}
-	if err := w.reclaim(); err != nil {
-		return err
-	}
-	return errReclaimed
-}
-
 // done reports whether an event lies before the checkpoint.
 func (w *transactionalWorker[Tx]) done(e *Event) bool { return e.Sequence <= w.pos.Sequence }
 
@@ -344,14 +295,6 @@ func (w *transactionalWorker[Tx]) notDone(events []*Event) []*Event {
 		events = events[1:]
 	}
 	return events
-}
-
-// attempts returns how many attempts at an event are on record.
-func (w *transactionalWorker[Tx]) attempts(e *Event) int {
-	if w.attempt.Sequence != e.Sequence {
-		return 0
-	}
-	return w.attempt.Attempts
 }
 
 // blamed returns the events that a handler's error blames, each once, in order.
