@@ -87,7 +87,7 @@ func TestPlantedFaults(t *testing.T) {
 				expired = r.Int64N(done + 2)
 			}
 			faulty := r.IntN(3) > 0
-			var first int64 = -1 // that left something behind
+			var first int64 = -1 // that left something
 			for n := int64(0); n <= done; n++ {
 				e := audit.Entry{Sequence: n, DeadLetter: r.IntN(10) == 0}
 				lost := faulty && r.IntN(20) == 0
@@ -110,7 +110,7 @@ func TestPlantedFaults(t *testing.T) {
 			}
 			if first < 0 || first >= expired {
 				// What is below the log's first event and was lost before anything
-				// was left behind is not known of.
+				// was left is unknown.
 				for n := range expired {
 					delete(want, p+"/"+strconv.FormatInt(n, 10))
 				}

@@ -124,7 +124,7 @@ func fill(t *testing.T, connection string, partitions []string, n int) {
 	sending.Wait()
 }
 
-// writeLedger writes what a pipeline would have left behind.
+// writeLedger writes what a pipeline would have left.
 func writeLedger(t *testing.T, path string, group sluice.Group, topic sluice.Topic, n int64) {
 	t.Helper()
 	store, err := sqlstore.OpenSQLite(path, nil)

@@ -32,7 +32,7 @@ func BenchmarkRenew(b *testing.B) {
 	}
 }
 
-// BenchmarkAdvance moves a checkpoint with 300 ranges done behind it.
+// BenchmarkAdvance moves a checkpoint with 300 ranges done after it.
 func BenchmarkAdvance(b *testing.B) {
 	s := newPlace(b).open(b)
 	l, err := s.Leases().Acquire(b.Context(), group, "0", "a", blobstore.MaxLease, 0)

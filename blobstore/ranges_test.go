@@ -18,7 +18,7 @@ func TestRangesRoundTrip(t *testing.T) {
 	} {
 		got, err := unpackRanges(position, packRanges(position, ranges, 1000))
 		if err != nil || !slices.Equal(got, ranges) {
-			t.Errorf("%v behind %d became %v, %v", ranges, position, got, err)
+			t.Errorf("%v after %d became %v, %v", ranges, position, got, err)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func FuzzUnpackRanges(f *testing.F) {
 		last := position
 		for _, r := range ranges {
 			if r.First <= last || r.Last < r.First {
-				t.Fatalf("%v behind %d", ranges, position)
+				t.Fatalf("%v after %d", ranges, position)
 			}
 			last = r.Last
 		}

@@ -56,7 +56,7 @@ func actZombie() {
 }
 
 // actPaused owns the partition, and has a checkpoint and a renewal on their way
-// when it says so. It sends them when it is told to go on.
+// when it says so. It sends them when it is allowed to continue.
 func actPaused(ctx context.Context, p place) error {
 	s, err := blobstore.Open(ctx, p.name, &blobstore.Config{ConnectionString: p.connection})
 	if err != nil {

@@ -390,7 +390,7 @@ func TestEmulatorPacing(t *testing.T) {
 		t.Errorf("%d rejected, %d outages: %v", d.rejected.Load(), d.outages.Load(), d.last.Load())
 	}
 	if waited := time.Duration(d.waited.Load()); waited < stretch {
-		t.Errorf("told of %v of waiting for two budgets that were both used up", waited)
+		t.Errorf("reported %v of waiting for two budgets that were both used up", waited)
 	}
 }
 

@@ -18,7 +18,7 @@ func sections(t *testing.T, b []byte) (all []amqp.Section) {
 	for len(b) > 0 {
 		s, rest, err := amqp.NextSection(b)
 		if err != nil || s.Code < last {
-			t.Fatalf("section %#02x behind %#02x: %v", s.Code, last, err)
+			t.Fatalf("section %#02x after %#02x: %v", s.Code, last, err)
 		}
 		all, b, last = append(all, s), rest, s.Code
 	}

@@ -40,7 +40,7 @@ func TestReadsInOrder(t *testing.T) {
 		}
 		middle := b.open(s, "1", driver.Position{Sequence: 1233}, 1)
 		if e := b.read(middle, 10, 3)[0]; e.Sequence != 1234 {
-			t.Errorf("behind 1233 came %d", e.Sequence)
+			t.Errorf("after 1233 came %d", e.Sequence)
 		}
 	})
 }
@@ -264,11 +264,11 @@ func TestRetentionBeforeOpen(t *testing.T) {
 	for _, after := range []int64{-1, 0, 48} {
 		_, err := s.Open(b.now, "0", driver.Position{Sequence: after}, 1)
 		if gone, ok := errors.AsType[*driver.RetentionError](err); !ok || *gone != (driver.RetentionError{Partition: "0", After: after, First: 50}) {
-			t.Errorf("open behind %d: %v", after, err)
+			t.Errorf("open after %d: %v", after, err)
 		}
 	}
 	if e := b.read(b.open(s, "0", driver.Position{Sequence: 49}, 1), 50, 100)[0]; e.Sequence != 50 {
-		t.Errorf("behind 49 came %d", e.Sequence)
+		t.Errorf("after 49 came %d", e.Sequence)
 	}
 	_, err := s.Open(b.now, "0", driver.Position{Sequence: 100}, 1)
 	if !errors.Is(err, driver.ErrPastEnd) {
@@ -282,7 +282,7 @@ func TestRetentionBeforeOpen(t *testing.T) {
 	r := b.open(s, "0", driver.Position{Sequence: 99}, 1)
 	b.send("0", 100, 1, 0)
 	if e := b.read(r, 1, 1)[0]; e.Sequence != 100 {
-		t.Errorf("behind the end came %d", e.Sequence)
+		t.Errorf("after the end came %d", e.Sequence)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestPartitionsWithoutOwner(t *testing.T) {
 	expect(t, watcher)
 	w.now = w.now.Add(2 * time.Minute)
 	expect(t, watcher, "short 1: Partition 1 has been without an owner for 2 minutes: one process holds 1 of 2 partitions")
-	w.owners["~0"] = "a" // a seat: shares are balanced
+	w.owners["~0"] = "a" // a member: shares are balanced
 	expect(t, watcher, "unowned 1: Partition 1 has been")
 	delete(w.owners, "~0")
 	delete(w.owners, "0")
@@ -184,7 +184,7 @@ func TestRunTellsWhatBeganAndEnded(t *testing.T) {
 			}
 		})
 		if got := strings.Join(log, ", "); got != "began short, ended short" {
-			t.Errorf("it told %s", got)
+			t.Errorf("it reported %s", got)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // FuzzURL: a URL is read as the official driver would, or refused in one line;
-// and whatever it is, its password is not told.
+// and whatever it is, its password is not printed.
 func FuzzURL(f *testing.F) {
 	for _, s := range []string{
 		"postgres://u:PASSWORD@localhost:5432/db?sslmode=disable", "postgresql:///db?host=/tmp&password=PASSWORD",
@@ -28,7 +28,7 @@ func FuzzURL(f *testing.F) {
 				t.Fatalf("an error of several lines: %q", err)
 			}
 			if holdsPassword(given, canary) && strings.Contains(err.Error(), canary) {
-				t.Fatalf("%q: the password is told: %v", given, err)
+				t.Fatalf("%q: the password is printed: %v", given, err)
 			}
 			return
 		}
@@ -38,7 +38,7 @@ func FuzzURL(f *testing.F) {
 		where := where(&pc.ConnConfig.Config)
 		if p := pc.ConnConfig.Password; strings.Contains(p, canary) && strings.Contains(where, canary) &&
 			!strings.Contains(pc.ConnConfig.Host+pc.ConnConfig.Database+pc.ConnConfig.User, canary) {
-			t.Fatalf("%q: the password is told: %s", given, where)
+			t.Fatalf("%q: the password is printed: %s", given, where)
 		}
 	})
 }

@@ -25,7 +25,7 @@ var (
 // During a rolling upgrade binaries of the old and the new version work on the
 // same tables. So a migration only adds: tables, indexes, and columns that may
 // be left out of an INSERT. What an old binary would get wrong is left to a
-// later version, whose oldest says which binaries it leaves behind.
+// later version, whose field oldest says which binaries it excludes.
 type migration struct {
 	sql    string
 	oldest int // version that a binary must know at least to use the tables after this

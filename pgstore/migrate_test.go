@@ -157,7 +157,7 @@ VALUES ('ns', 'flights', 'g', '0', 'i', 9, 'a', 1, now())`)
 
 // Tables that a binary of version 1 has made are taken over as they are, and
 // such a binary may go on beside this one: it claims and moves checkpoints
-// without knowing of what is done behind them, which then must not count.
+// without knowledge of what is done after them, which then must not count.
 func TestBesideVersion1(t *testing.T) {
 	s, group, asOld := beside(t, 1)
 	for i, c := range []struct{ what, statement string }{
@@ -249,7 +249,7 @@ func TestMigrateTogether(t *testing.T) {
 	}
 }
 
-// A migration that fails leaves nothing behind.
+// A migration that fails leaves nothing.
 func TestMigrationFails(t *testing.T) {
 	url := pgtest.Database(t)
 	conn := connect(t, url)

@@ -104,12 +104,12 @@ func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.N
 	}
 	switch {
 	case inDatabase && !stored:
-		top.Fail("lacks database: write sqlite:PATH or postgres://user:${PASSWORD}@host/database")
+		top.Fail("database is missing: write sqlite:PATH or postgres://user:${PASSWORD}@host/database")
 	case inDatabase:
 	case database != nil:
 		database.Fail("is for a target in a database: for this target write leases: {sql: …}, where leases, checkpoints and dead letters are stored")
 	case !stored:
-		top.Fail("lacks leases: write leases: {sql: sqlite:PATH}, where checkpoints and dead letters are stored too")
+		top.Fail("leases are missing: write leases: {sql: sqlite:PATH}, where checkpoints and dead letters are stored too")
 	}
 	if _, blobs := p.database.(blobContainer); blobs {
 		if err := blobstore.CheckLease(p.LeaseFor()); err != nil {

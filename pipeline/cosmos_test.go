@@ -97,7 +97,7 @@ func TestCosmosMistakes(t *testing.T) {
 		{[]string{"partition_key: body.key", "partition_key: {a: key, b: body.b, c: partition, d: sequence}"}, "p.yaml:24:5: target.cosmos.partition_key: has 4 parts: write 1 to 3"},
 		{[]string{"id: body.id", "id: body"}, "p.yaml:23:5: target.cosmos.id: cannot be the whole body: write body.PATH"},
 		{[]string{"leases:\n  sql: ${DATABASE_URL}\n", "database: ${DATABASE_URL}\n"}, "p.yaml:7:1: database: is for a target in a database: for this target write leases: {sql: …}, where leases, checkpoints and dead letters are stored"},
-		{[]string{"leases:\n  sql: ${DATABASE_URL}\n", ""}, "lacks leases: write leases: {sql: sqlite:PATH}, where checkpoints and dead letters are stored too"},
+		{[]string{"leases:\n  sql: ${DATABASE_URL}\n", ""}, "leases are missing: write leases: {sql: sqlite:PATH}, where checkpoints and dead letters are stored too"},
 		{[]string{"  sql: ${DATABASE_URL}", "  sql: ${DATABASE_URL}\n  blob: https://a.blob.core.windows.net/c?sig=x"}, "p.yaml:9:3: leases.blob: holds a secret: put it into an environment variable and write ${BLOB_CONTAINER}, or ${STORAGE_CONNECTION_STRING}"},
 		{[]string{"  sql: ${DATABASE_URL}", "  blob: sluice\nlease: {for: 90s}"}, "p.yaml:7:1: leases: lease of 1m30s: Azure Blob Storage grants leases of 15 s to 60 s: set the lease's length between them (30 s is the default): refused"},
 		{[]string{"target:\n  cosmos:", "database: ${DATABASE_URL}\ntarget:\n  statement: {sql: SELECT 1}\n  cosmoss:"}, "p.yaml:17:3: target.cosmoss: unknown key, did you mean cosmos?"},
@@ -112,7 +112,7 @@ func TestCosmosMistakes(t *testing.T) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	_, err = Parse("p.yaml", []byte(edit(t, "database: ${DATABASE_URL}\n", "")), environment())
-	if err == nil || !strings.Contains(err.Error(), "lacks database: write sqlite:PATH") {
+	if err == nil || !strings.Contains(err.Error(), "database is missing: write sqlite:PATH") {
 		t.Errorf("got  %v", err)
 	}
 }

@@ -122,7 +122,7 @@ func (m *rollupConfig) readGroup(n strictyaml.Node) []column {
 		columns = append(columns, c)
 	})
 	if m.time < 0 {
-		n.Fail("lacks a time, such as hour(body.departure): the time decides which events belong to a group, and when the group is complete")
+		n.Fail("time is missing: write one, such as hour(body.departure): the time decides which events belong to a group, and when the group is complete")
 	}
 	m.key = max(m.key, 0)
 	return columns

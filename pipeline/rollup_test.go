@@ -130,7 +130,7 @@ func TestRollupIsPublishedAfterCatchUp(t *testing.T) {
 		}
 		s.flight("SAN", 1)
 		defer s.start()()
-		s.expect("anew", figuresOf("SAN", first, 4, 17, 9, 4), figuresOf("SMF", first, 1, -3, -3, 1))
+		s.expect("from the start again", figuresOf("SAN", first, 4, 17, 9, 4), figuresOf("SMF", first, 1, -3, -3, 1))
 	})
 }
 

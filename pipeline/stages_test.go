@@ -151,7 +151,7 @@ func TestStagesErrors(t *testing.T) {
 		{editStages(t, "{eventhub: {hub: figures}}\n    target:\n", "{eventhub: {hub: clean}}\n    target:\n"), `p.yaml:25:3: stages.table: reads hub clean in the consumer group $Default as stage figures does: each needs a consumer group of its own`},
 		{editStages(t, "hub: clean\n", "hub: flights\n"), `p.yaml:11:7: stages.clean.target.eventhub: hub flights is the source of the pipeline: events would circulate for ever`},
 		{editStages(t, "    order: none\n", "    database: sqlite:x.db\n"), `p.yaml:9:5: stages.clean.database: is for a target in a database: for this target write leases`},
-		{editStages(t, "database: ${DATABASE_URL}\n", ""), "p.yaml:6:3: stages.clean: lacks leases: write leases: {sql: sqlite:PATH}, where checkpoints and dead letters are stored too\n"},
+		{editStages(t, "database: ${DATABASE_URL}\n", ""), "p.yaml:6:3: stages.clean: leases are missing: write leases: {sql: sqlite:PATH}, where checkpoints and dead letters are stored too\n"},
 		{editStages(t, "    target: {eventhub: {hub: figures}}\n", "    order: none\n    target: {eventhub: {hub: figures}}\n"), `p.yaml:24:5: stages.figures.order: cannot be combined with memory, which is read again at every start: remove it`},
 		{editStages(t, "{eventhub: {hub: clean}}", "{eventhub: {hub: clean}, start: earliest}"), `p.yaml:19:38: stages.figures.source.start: is for stages with checkpoints: memory.keep sets how far back the hub is read`},
 		{editStages(t, "    target: {eventhub: {hub: figures}}\n", "    dead_letters: {store_bodies: true}\n    target: {eventhub: {hub: figures}}\n"), `stages.figures.dead_letters: cannot be combined with memory, which has no dead letters: remove it`},
@@ -161,7 +161,7 @@ func TestStagesErrors(t *testing.T) {
 		{editStages(t, "partitions: all", "partitions: balanced"), `p.yaml:3:1: partitions: balanced: a stage with memory must keep its partitions: write all, or a whole number`},
 		{editStages(t, "keep: 24h", "keep: 90m"), `p.yaml:20:5: stages.figures.memory: late is 45m0s: it must be longer than the group's 1h0m0s, and keep longer than late (late is half of keep by default)`},
 		{editStages(t, "keep: 24h", "keep: 2h\n      late: 119m"), `memory: keep is 2h0m0s and late 1h59m0s: keep must be longer than late by more than 5m0s; the stage may be down for the rest of the difference`},
-		{editStages(t, "hour: hour(body.departure)", "hour: body.departure"), `stages.figures.memory.group: lacks a time, such as hour(body.departure)`},
+		{editStages(t, "hour: hour(body.departure)", "hour: body.departure"), `stages.figures.memory.group: time is missing: write one, such as hour(body.departure)`},
 		{editStages(t, "airport: body.airport", "day: day(body.departure)"), `p.yaml:22:41: stages.figures.memory.group.hour: a second time: write only one`},
 		{editStages(t, "hour(body.departure)", "year(body.departure)"), `stages.figures.memory.group.hour: "year(body.departure)": write minute(…), hour(…) or day(…) around a time, or body.PATH`},
 		{editStages(t, "hour(body.departure)", "hour(partition)"), `partition can't become timestamp: write one of text, integer, bigint`},
@@ -182,7 +182,7 @@ func TestStagesErrors(t *testing.T) {
 		lines := map[string]bool{}
 		for _, p := range err.(strictyaml.Problems) {
 			if lines[p.Error()] {
-				t.Errorf("told twice: %v", p)
+				t.Errorf("reported twice: %v", p)
 			}
 			lines[p.Error()] = true
 		}

@@ -81,7 +81,7 @@ func (b *bentReader) Close(ctx context.Context) error {
 }
 
 // unlink takes a hub's live reader away, so that it is not compared. It is
-// still told when the topic is recreated.
+// still reported when the topic is recreated.
 func (h *Hub) unlink(partition string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -248,7 +248,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 			}
 		})
 	}
-	seek("begins behind the event that is meant", func(start sluice.Start, p *sluice.Position, err error) error {
+	seek("begins after the event that is meant", func(start sluice.Start, p *sluice.Position, err error) error {
 		if start.Kind == driver.StartSequence {
 			p.Sequence++
 		}
@@ -270,7 +270,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 		}
 		return err
 	})
-	add("seeks the event behind a time", func(b *bentSource, good *Hub) {
+	add("seeks the event after a time", func(b *bentSource, good *Hub) {
 		b.seek = func(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
 			start.Time = start.Time.Add(1)
 			return good.Seek(ctx, partition, start, epoch)

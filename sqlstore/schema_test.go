@@ -85,7 +85,7 @@ func TestOlderBesideNewer(t *testing.T) {
 
 // A database that a program of version 1 has made is taken over as it is, and
 // such a program may go on beside this one: it claims and moves checkpoints
-// without knowing of what is done behind them, which then must not count.
+// without knowledge of what is done after them, which then must not count.
 func TestBesideVersion1(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	cfg, err := (*Config)(nil).withDefaults()
@@ -212,7 +212,7 @@ func TestIncompatible(t *testing.T) {
 	}
 }
 
-// A migration that fails leaves nothing behind.
+// A migration that fails leaves nothing.
 func TestMigrationFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	_, err := openAs(t, path, additive, faulty)

@@ -7,7 +7,7 @@ import (
 
 // The migrations. A step only adds (tables, indexes, columns that have a
 // default), so that programs of the version before go on working beside it; one
-// that cannot do so says by its oldest version which programs it leaves behind.
+// that cannot do so says by its oldest version which programs it excludes.
 // A step that was released is never changed.
 var (
 	//go:embed migrations/sqlite/leases-1.sql

@@ -152,18 +152,18 @@ func TestOwnCertificateIsRenewed(t *testing.T) {
 		first := get()
 		time.Sleep(300 * 24 * time.Hour)
 		if c := get(); fingerprint(c) != fingerprint(first) {
-			t.Error("it is made anew too early")
+			t.Error("it is renewed too early")
 		}
 		time.Sleep(70 * 24 * time.Hour) // a month before its end, less some
 		second := get()
 		if fingerprint(second) == fingerprint(first) || !second.Leaf.NotAfter.After(first.Leaf.NotAfter) {
-			t.Error("it is not made anew")
+			t.Error("it is not renewed")
 		}
 		if c, err := selfSignedCert(dir, names, slog.New(slog.DiscardHandler)).get(nil); err != nil || fingerprint(c) != fingerprint(second) {
 			t.Errorf("it is not kept: %v", err)
 		}
 		if c, err := selfSignedCert(dir, append(names, "10.1.2.3"), slog.New(slog.DiscardHandler)).get(nil); err != nil || c.Leaf.VerifyHostname("10.1.2.3") != nil {
-			t.Errorf("not made anew for another address: %v", err)
+			t.Errorf("not renewed for another address: %v", err)
 		}
 	})
 }
@@ -314,10 +314,10 @@ func TestGuessersElsewhere(t *testing.T) {
 		_ = d.login("a guess", last)
 	}
 	if err := d.login(strings.Repeat("t", MinTokenLength), last); err != errTooManyLogins {
-		t.Errorf("who has guessed last is told %v", err)
+		t.Errorf("the last to guess gets %v", err)
 	}
 	if err := d.login(strings.Repeat("t", MinTokenLength), at(60_001)); err != nil {
-		t.Errorf("who has not guessed is told %v", err)
+		t.Errorf("an address without a guess gets %v", err)
 	}
 }
 

@@ -36,7 +36,7 @@ func storage(t *testing.T, name string) (server *azurite.Server, c *container.Cl
 }
 
 // processFirst runs the official event processor over the hub, which stores a
-// checkpoint behind the first n events of each partition. It returns with the
+// checkpoint after the first n events of each partition. It returns with the
 // processor still at work; stop ends it.
 func processFirst(t *testing.T, connection string, store *container.Client, partitions, n int) (stop func()) {
 	t.Helper()

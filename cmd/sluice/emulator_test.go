@@ -57,7 +57,7 @@ func TestEmulatorRights(t *testing.T) {
 	}
 }
 
-// What is wrong with a key is told without the key, wherever in the flag it is.
+// An error about a key does not contain the key, wherever in the flag it is.
 func TestEmulatorKeyMistakes(t *testing.T) {
 	t.Parallel()
 	for _, keys := range [][]string{
@@ -75,7 +75,7 @@ func TestEmulatorKeyMistakes(t *testing.T) {
 	}
 }
 
-// What the emulator can't do is told in one line that names it.
+// The error of what the emulator cannot do is one line that names it.
 func TestEmulatorMistakes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -49,7 +49,7 @@ func TestEmulatorServiceBus(t *testing.T) {
 	}
 }
 
-// What is wrong with the namespace's flags is told in one line.
+// An error of the namespace's flags is one line.
 func TestEmulatorServiceBusMistakes(t *testing.T) {
 	t.Parallel()
 	serve := []string{"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "docs=1"}
@@ -74,7 +74,7 @@ func TestEmulatorServiceBusMistakes(t *testing.T) {
 	}
 }
 
-// What can't be listened on, or kept, is told by name.
+// An error names the address or the directory that cannot be used.
 func TestEmulatorServiceBusFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

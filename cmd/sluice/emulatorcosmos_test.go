@@ -54,7 +54,7 @@ func TestEmulatorCosmos(t *testing.T) {
 	}
 }
 
-// What is wrong with the account's flags is told in one line.
+// An error of the account's flags is one line.
 func TestEmulatorCosmosMistakes(t *testing.T) {
 	t.Parallel()
 	serve := []string{"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "docs=1"}

@@ -237,11 +237,11 @@ func TestEachStageIsKilled(t *testing.T) {
 		if letters, _ := deadLetters(t, env, config, "--stage", "clean"); len(letters) != flights.spoiled {
 			t.Errorf("%d dead letters, want %d", len(letters), flights.spoiled)
 		}
-		told := regexp.MustCompile(`msg=stopped stage=figures events=(\d+) counted=(\d+) repeats=(\d+) .* published=(\d+)`).FindStringSubmatch(last.err.String())
-		if told == nil || told[2] != fmt.Sprint(counted) {
-			t.Fatalf("the memory's figures are %q", told)
+		figures := regexp.MustCompile(`msg=stopped stage=figures events=(\d+) counted=(\d+) repeats=(\d+) .* published=(\d+)`).FindStringSubmatch(last.err.String())
+		if figures == nil || figures[2] != fmt.Sprint(counted) {
+			t.Fatalf("the memory's figures are %q", figures)
 		}
-		t.Logf("%d flights, kills %v, a pause of figures: %s events in the second hub, of them %s repeats that were not counted, %d rows", flights.sent, kills, told[1], told[3], len(want))
+		t.Logf("%d flights, kills %v, a pause of figures: %s events in the second hub, of them %s repeats that were not counted, %d rows", flights.sent, kills, figures[1], figures[3], len(want))
 		server.stop()
 	})
 }
@@ -321,7 +321,7 @@ func TestStagesInOneProcess(t *testing.T) {
 	}
 }
 
-// TestAStageThatCannotBegin: a hub that is not there is told at the start, with
+// TestAStageThatCannotBegin: a hub that is missing is reported at the start, with
 // the place in the file.
 func TestAStageThatCannotBegin(t *testing.T) {
 	t.Parallel()

@@ -180,7 +180,7 @@ func TestDashboardWithAToken(t *testing.T) {
 	}
 	p.stop()
 	if strings.Contains(p.out.String()+p.err.String(), token) {
-		t.Errorf("the token is told: %s%s", p.out.String(), p.err.String())
+		t.Errorf("the token is printed: %s%s", p.out.String(), p.err.String())
 	}
 	pem := filepath.Join(dir, "sluice-data", "web", "dashboard.pem")
 	busy, err := net.Listen("tcp", "127.0.0.1:0")

@@ -23,7 +23,7 @@ func TestWrite(t *testing.T) {
 	if err := WriteFile(filepath.Join(dir, "nowhere", "state"), nil, 0o600); err == nil {
 		t.Error("wrote into a directory that does not exist")
 	}
-	// A rename that fails leaves nothing behind.
+	// A rename that fails leaves nothing.
 	if err := os.MkdirAll(filepath.Join(dir, "full", "of"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -31,6 +31,6 @@ func TestWrite(t *testing.T) {
 		t.Error("replaced a directory")
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
-		t.Errorf("left behind: %v, %v", entries, err)
+		t.Errorf("left over: %v, %v", entries, err)
 	}
 }

@@ -136,7 +136,7 @@ func TestBudgetHold(t *testing.T) {
 		}
 		b.Reserve(t.Context(), 100)
 		if took := clock.Elapsed(); took < 310*time.Millisecond {
-			t.Errorf("a burst behind the hold: the next after %v", took)
+			t.Errorf("a burst after the hold: the next after %v", took)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (r *record) total(from, to time.Duration) (n int) {
 }
 
 // windows returns the least and the most grants that a half-open window of a
-// second holds. The fullest windows end right behind a grant; the emptiest end
+// second holds. The fullest windows end directly after a grant; the emptiest end
 // right before one, and of those count the ones that begin after warm.
 func (r *record) windows(warm time.Duration) (least, most int) {
 	slices.SortStableFunc(r.grants, func(a, b grants) int { return int(a.at - b.at) })

@@ -26,10 +26,10 @@ func TestEncode(t *testing.T) {
 	} {
 		text, err := ranges.Encode(c.after, c.list)
 		if err != nil || text != c.want {
-			t.Errorf("behind %d, %v: got %q, %v; want %q", c.after, c.list, text, err, c.want)
+			t.Errorf("after %d, %v: got %q, %v; want %q", c.after, c.list, text, err, c.want)
 		}
 		if list, err := ranges.Decode(c.after, text); err != nil || !slices.Equal(list, c.list) {
-			t.Errorf("behind %d, %q: got %v, %v; want %v", c.after, text, list, err, c.list)
+			t.Errorf("after %d, %q: got %v, %v; want %v", c.after, text, list, err, c.list)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := ranges.Decode(after, text); err != nil || !slices.Equal(got, list) {
-			t.Fatalf("behind %d, %v became %q, then %v, %v", after, list, text, got, err)
+			t.Fatalf("after %d, %v became %q, then %v, %v", after, list, text, got, err)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := ranges.Encode(after, list)
 		if err != nil {
-			t.Fatalf("%q behind %d was read as %v: %v", text, after, list, err)
+			t.Fatalf("%q after %d was read as %v: %v", text, after, list, err)
 		}
 		if got, err := ranges.Decode(after, again); err != nil || !slices.Equal(got, list) {
 			t.Errorf("%v became %q, then %v, %v", list, again, got, err)

@@ -48,7 +48,7 @@ type pair struct {
 
 func newPair(t *testing.T, size int) *pair { return &pair{t: t, size: size, l: New[int](size)} }
 
-// arrive adds an arrival a gap behind the one before.
+// arrive adds an arrival a gap after the one before.
 func (p *pair) arrive(gap int) {
 	p.t.Helper()
 	at := gap

@@ -4,7 +4,7 @@ import { ago, clock, count, moment, plural, short } from "./format.js";
 import { get } from "./api.js";
 import { Chart } from "./charts.js";
 
-const KINDS = { up: "up", down: "down", hold: "hold", succeeded: "done", failed: "given up" };
+const KINDS = { up: "up", down: "down", hold: "hold", succeeded: "done", failed: "abandoned" };
 let resources = new Map();
 let timer;
 let turn = 0; // number of the newest poll; earlier ones stop

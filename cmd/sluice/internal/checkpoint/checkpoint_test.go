@@ -199,7 +199,7 @@ func TestList(t *testing.T) {
 		w := newWorld(t)
 		w.hub.Append("1", sluicetest.Bodies("a", "b", "c")...)
 		lease := w.own(t, "0")
-		w.own(t, "~0") // a seat, which is no partition
+		w.own(t, "~0") // a member, which is no partition
 		lease.Epoch += 10
 		if _, err := w.store.Claim(t.Context(), lease, w.at(t, "0").Incarnation); err != nil {
 			t.Fatal(err)

@@ -49,7 +49,7 @@ func TestLoad(t *testing.T) {
 						t.Fatalf("document %d of key %s is %s", n, d.Key, d.Body)
 					}
 					if h, ok := home[d.Key]; ok && (h != part || last[d.Key] > n) {
-						t.Fatalf("document %d in part %d comes behind %d in %d", n, part, last[d.Key], h)
+						t.Fatalf("document %d in part %d comes after %d in %d", n, part, last[d.Key], h)
 					}
 					home[d.Key], last[d.Key] = part, n
 				}

@@ -13,21 +13,21 @@ func TestFollow(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 11*time.Second)
 		defer cancel()
 		g := &glass{}
-		var lines, told int
+		var lines, reported int
 		s := &Screen{out: g, width: func() int { return 80 }}
-		s.Follow(ctx, func() string { lines++; return "working" }, func() { told++ })
-		if lines < 100 || told != 0 || g.String() != "" {
-			t.Errorf("terminal: %d lines, told %d times, left %q", lines, told, g.String())
+		s.Follow(ctx, func() string { lines++; return "working" }, func() { reported++ })
+		if lines < 100 || reported != 0 || g.String() != "" {
+			t.Errorf("terminal: %d lines, reported %d times, left %q", lines, reported, g.String())
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 11*time.Second)
 		defer cancel()
-		var lines, told int
+		var lines, reported int
 		s := &Screen{out: &glass{}, width: func() int { return 0 }}
-		s.Follow(ctx, func() string { lines++; return "" }, func() { told++ })
-		if lines != 0 || told != 2 {
-			t.Errorf("elsewhere: %d lines, told %d times", lines, told)
+		s.Follow(ctx, func() string { lines++; return "" }, func() { reported++ })
+		if lines != 0 || reported != 2 {
+			t.Errorf("elsewhere: %d lines, reported %d times", lines, reported)
 		}
 	})
 }
