@@ -1,9 +1,9 @@
 package sluice
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -136,8 +136,7 @@ func (w *atLeastOnceWorker[R]) makeRecords(e *inFlightEvent) {
 	if err != nil {
 		e.left.Store(1)
 		t := &recordTask[R]{worker: w, event: e}
-		var retry *RetryError
-		if !errors.Is(err, ErrOutage) && !errors.As(err, &retry) {
+		if faultOf(err).counts() {
 			err = Reject(fmt.Errorf("make records: %w", err))
 		}
 		w.recordFailed(t, err)
@@ -304,22 +303,18 @@ func (w *atLeastOnceWorker[R]) setTimer() {
 
 // recordFailed decides what happens to a record that was not written.
 func (w *atLeastOnceWorker[R]) recordFailed(t *recordTask[R], err error) {
-	var retry *RetryError
+	fault := faultOf(err)
 	switch {
 	case w.a.work.Err() != nil:
 		// Whether the event or the cancellation caused the error is unknown.
-	case errors.As(err, &retry):
-		wait := retry.After
-		if wait <= 0 {
-			wait = w.cfg.RetryAfter
-		}
-		w.retry(t, wait, err)
-	case errors.Is(err, ErrOutage):
+	case fault == faultRetry:
+		w.retry(t, cmp.Or(statedWait(err), w.cfg.RetryAfter), err)
+	case fault == faultEnvironment:
 		if w.breaker.trip(w.a.c.cfg.Clock.Elapsed()) {
 			w.a.failed(err)
 		}
 		w.queue.retryNow(t) // the records of its key stay blocked, so the order is kept
-	case errors.Is(err, ErrRejected), t.event.redrive != nil, t.attempts+1 >= w.a.c.cfg.Attempts:
+	case t.event.redrive != nil, w.a.isFinal(err, t.attempts+1):
 		w.fail(t, err, t.attempts+1)
 	default:
 		t.attempts++

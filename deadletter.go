@@ -2,7 +2,6 @@ package sluice
 
 import (
 	"cmp"
-	"errors"
 	"strings"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 // isFinal reports whether a failed event becomes a dead letter: it was rejected,
 // or this was its last attempt.
 func (a *assignment) isFinal(err error, attempt int) bool {
-	return errors.Is(err, ErrRejected) || attempt >= a.c.cfg.Attempts
+	return faultOf(err) == faultRejected || attempt >= a.c.cfg.Attempts
 }
 
 // newDeadLetter makes a dead letter of an event. It holds the body unless that
