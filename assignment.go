@@ -205,9 +205,6 @@ const lagEvery = 5 * time.Second
 
 // watchEnd keeps the partition's bounds, which the lag is computed from.
 func (a *assignment) watchEnd() {
-	if a.c.cfg.Observer == nil {
-		return
-	}
 	for {
 		if b, err := a.c.source.Bounds(a.idle, a.lease.Partition); err == nil {
 			a.lag.bounds.Store(&b)

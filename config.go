@@ -75,6 +75,8 @@ type Config struct {
 	// Hooks are called at the steps of a partition's assignment.
 	Hooks Hooks
 	// Observer receives an observation of everything that the engine does.
+	// Default: LogObserver(nil), which writes to slog.Default. For silence:
+	// ObserverFunc(func(Observation) {}).
 	Observer Observer
 	// Clock and Seed replace time and randomness in tests. Defaults: the system's.
 	Clock Clock
@@ -98,6 +100,9 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.RetryMax = cmp.Or(c.RetryMax, max(10*time.Second, c.RetryMin))
 	c.RedriveEvery = cmp.Or(c.RedriveEvery, time.Second)
 	c.BodyLimit = cmp.Or(c.BodyLimit, 256<<10)
+	if c.Observer == nil {
+		c.Observer = LogObserver(nil)
+	}
 	if c.Clock == nil {
 		c.Clock = clock.New()
 	}

@@ -332,9 +332,6 @@ func (c *Consumer) Redrive(ctx context.Context) (applied, failed int, err error)
 
 // observe adds time and owner to an observation and passes it to the observer.
 func (c *Consumer) observe(o Observation) {
-	if c.cfg.Observer == nil {
-		return
-	}
 	o.Time, o.Owner = c.cfg.Clock.Wall(), c.cfg.Owner
 	_ = guard(func() error { c.cfg.Observer.Observe(o); return nil })
 }

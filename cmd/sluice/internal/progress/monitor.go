@@ -2,7 +2,6 @@
 package progress
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 
@@ -14,31 +13,22 @@ import (
 type Monitor struct {
 	log    *slog.Logger
 	silent []sluice.ObservationKind
-	lines  lineLimiter
+	lines  sluice.Observer
 	state  *partitionstate.Tracker
 }
 
-// New makes a monitor that writes to log: changes of ownership as they happen,
-// single batches and renewals at debug level, failures of one kind a few lines at
-// a time. Observations of the silent kinds are only counted.
+// New makes a monitor that writes to log what [sluice.LogObserver] writes.
+// Observations of the silent kinds are only counted.
 func New(log *slog.Logger, silent ...sluice.ObservationKind) *Monitor {
-	return &Monitor{log: log, silent: silent, lines: lineLimiter{log: log}, state: partitionstate.New(nil)}
+	return &Monitor{log: log, silent: silent, lines: sluice.LogObserver(log), state: partitionstate.New(nil)}
 }
 
 // Observe implements [sluice.Observer].
 func (m *Monitor) Observe(o sluice.Observation) {
 	m.state.Observe(o)
-	if slices.Contains(m.silent, o.Kind) {
-		return
+	if !slices.Contains(m.silent, o.Kind) {
+		m.lines.Observe(o)
 	}
-	level, text := describe(o)
-	if !m.log.Enabled(context.Background(), level) {
-		return
-	}
-	if level > slog.LevelDebug && !m.lines.admits(text, o.Time) {
-		return
-	}
-	m.log.LogAttrs(context.Background(), level, text, attributes(o)...)
 }
 
 // Stats returns the totals so far.

@@ -1,0 +1,208 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// LogObserver returns an observer that writes log lines for operators. The level says
+// who needs a line:
+//
+//   - error: a partition is halted and an operator has to act
+//   - warning: something failed: a dependency, an event, a lease
+//   - info: a partition was acquired or released, reading started, a dead letter was
+//     applied
+//   - debug: each batch, renewal and request
+//
+// Of lines with the same text it writes ten in five seconds, and of warnings that keep
+// coming ten a minute; where a store throttles, one a minute. Then it writes how many
+// there were more. It reads no bodies of events.
+//
+// It is the default of [Config].Observer, with a nil logger. A nil logger is
+// [slog.Default] at the time of the line.
+func LogObserver(logger *slog.Logger) Observer { return &logObserver{logger: logger} }
+
+type logObserver struct {
+	logger *slog.Logger
+	limits lineLimiter
+}
+
+// Observe implements [Observer].
+func (l *logObserver) Observe(o Observation) {
+	log := l.logger
+	if log == nil {
+		log = slog.Default()
+	}
+	level, text := logLine(&o)
+	ctx := context.Background()
+	if !log.Enabled(ctx, level) {
+		return
+	}
+	if level > slog.LevelDebug {
+		admitted, heldBack := l.limits.admit(level, text, o.Time)
+		if heldBack > 0 {
+			log.Log(ctx, level, fmt.Sprintf("%s: %d more", text, heldBack))
+		}
+		if !admitted {
+			return
+		}
+	}
+	log.LogAttrs(ctx, level, text, logFields(&o)...)
+}
+
+// logLine returns the level and the text of an observation's log line.
+func logLine(o *Observation) (slog.Level, string) {
+	switch o.Kind {
+	case KindAcquired:
+		return slog.LevelInfo, "partition acquired"
+	case KindReleased:
+		return slog.LevelInfo, "partition released"
+	case KindOpened:
+		return slog.LevelInfo, "reading started"
+	case KindRedriven:
+		return slog.LevelInfo, "dead letter applied"
+	case KindLost:
+		return slog.LevelWarn, "partition lost"
+	case KindFenced:
+		return slog.LevelWarn, "transaction fenced, nothing written"
+	case KindUnknown:
+		return slog.LevelWarn, "commit outcome unknown, re-reading checkpoint"
+	case KindRetried:
+		if isThrottled(o.Err) {
+			return slog.LevelWarn, throttledText
+		}
+		return slog.LevelWarn, "event failed, retrying"
+	case KindParked:
+		return slog.LevelWarn, "event stored as dead letter"
+	case KindRedriveFailed:
+		return slog.LevelWarn, "dead letter failed again"
+	case KindFailed:
+		return logFailure(o.Err)
+	case KindHookFailed:
+		return slog.LevelWarn, "hook failed"
+	case KindStopped:
+		return slog.LevelError, "partition halted: operator action required"
+	}
+	return slog.LevelDebug, o.Kind.String()
+}
+
+// logFailure returns the level and the text of a KindFailed.
+func logFailure(err error) (slog.Level, string) {
+	var stuck *BacklogError
+	switch {
+	case errors.As(err, &stuck):
+		return slog.LevelWarn, "event stuck in flight"
+	case errors.Is(err, ErrRejected):
+		return slog.LevelWarn, "event rejected, skipped"
+	}
+	return slog.LevelWarn, "dependency error, retrying"
+}
+
+const throttledText = "throttled by store, retrying"
+
+// isThrottled reports whether the store asked for the retry, as Cosmos DB does with 429
+// when its rate is used up.
+func isThrottled(err error) bool {
+	var again *RetryError
+	return errors.As(err, &again)
+}
+
+// logFields returns the fields of an observation's log line.
+func logFields(o *Observation) []slog.Attr {
+	var list []slog.Attr
+	if o.Partition != "" {
+		list = append(list, slog.String("partition", o.Partition), slog.Int64("epoch", o.Epoch))
+	}
+	switch o.Kind {
+	case KindClaimed, KindOpened:
+		list = append(list, slog.String("after", o.To.String()))
+	case KindFetched:
+		list = append(list, slog.Int("events", o.Events), slog.Int("bytes", o.Bytes), slog.String("to", o.To.String()), slog.Int64("lag", o.Lag))
+	case KindCommitted:
+		list = append(list, slog.Int("events", o.Events), slog.String("from", o.From.String()), slog.String("to", o.To.String()),
+			slog.Int64("lag", o.Lag), slog.Duration("took", o.Duration))
+	case KindFenced, KindUnknown:
+		list = append(list, slog.String("from", o.From.String()), slog.String("to", o.To.String()))
+	case KindWritten:
+		list = append(list, slog.Int("records", o.Events), slog.String("done", o.To.String()), slog.Float64("cost", o.Cost),
+			slog.Int("in_flight", o.InFlight), slog.Int64("lag", o.Lag))
+	case KindRetried, KindParked, KindRedriveFailed:
+		list = append(list, slog.String("sequence", o.To.String()))
+		if o.Attempt > 0 {
+			list = append(list, slog.Int("attempt", o.Attempt))
+		}
+	case KindRedriven:
+		list = append(list, slog.String("sequence", o.To.String()), slog.Duration("took", o.Duration))
+	case KindRenewed:
+		list = append(list, slog.Duration("took", o.Duration))
+	}
+	if o.Err != nil {
+		list = append(list, slog.String("error", o.Err.Error()))
+	}
+	return list
+}
+
+// lineLimit is how many lines of one text are written in a window of time; the rest is
+// counted.
+type lineLimit struct {
+	lines    int
+	min, max time.Duration // of the window
+}
+
+// limitOf returns the limit of a text. A store that throttles is normal.
+func limitOf(level slog.Level, text string) lineLimit {
+	switch {
+	case text == throttledText:
+		return lineLimit{1, time.Minute, time.Minute}
+	case level < slog.LevelWarn:
+		return lineLimit{10, 5 * time.Second, 5 * time.Second}
+	}
+	return lineLimit{10, 5 * time.Second, time.Minute}
+}
+
+// lineLimiter holds back lines that come too fast.
+type lineLimiter struct {
+	mu sync.Mutex
+	of map[string]*lineWindow // by text
+}
+
+type lineWindow struct {
+	since    time.Time
+	length   time.Duration
+	admitted int
+	heldBack int
+}
+
+// admit reports whether a line is to be written, and how many lines of the window
+// before were held back. While lines of a text keep coming, each window is twice as
+// long as the one before.
+func (f *lineLimiter) admit(level slog.Level, text string, now time.Time) (admitted bool, heldBack int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.of == nil {
+		f.of = map[string]*lineWindow{}
+	}
+	limit, w := limitOf(level, text), f.of[text]
+	if w == nil {
+		w = &lineWindow{since: now, length: limit.min}
+		f.of[text] = w
+	}
+	if age := now.Sub(w.since); age >= w.length || age < 0 {
+		length := limit.min
+		if age < 2*w.length {
+			length = min(2*w.length, limit.max)
+		}
+		heldBack = w.heldBack
+		*w = lineWindow{since: now, length: length}
+	}
+	if w.admitted == limit.lines {
+		w.heldBack++
+		return false, heldBack
+	}
+	w.admitted++
+	return true, heldBack
+}
