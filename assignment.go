@@ -16,10 +16,11 @@ import (
 // assignment is one partition that this consumer holds, from the acquisition of
 // its lease to the release or the loss of it.
 //
-// Three goroutines belong to it. The one that calls the delivery reads the
+// Four goroutines belong to it. The one that calls the delivery reads the
 // partition and drives the delivery's worker (reading.go). One renews the lease.
-// One asks the log for the partition's end, for the lag. Beside them, one fetches
-// while the log is read, and one runs hooks while there are any.
+// One asks the log for the partition's end, for the lag. One watches what the others
+// do, and reports what lasts too long (stall.go). Beside them, one fetches while the
+// log is read, and one runs hooks while there are any.
 type assignment struct {
 	c     *Consumer
 	topic Topic
@@ -37,8 +38,11 @@ type assignment struct {
 	detachStop func() bool        // detaches idle from the consumer's stop
 	acquired   time.Duration      // by Clock.Elapsed
 	background sync.WaitGroup     // the goroutines that renew and that ask for the end
+	watching   sync.WaitGroup     // the goroutine that watches for stalls
+	endWatch   context.CancelFunc // ends that
 	hooks      hookQueue          // for hooks that must not delay the renewal
 	lag        lagTracker
+	tracks     // what the goroutines are doing
 
 	// The delivery's goroutine sets these. The first claim that succeeds sets the
 	// incarnation. The background goroutine of AtLeastOnce reads it when there are dead
@@ -60,6 +64,9 @@ func newAssignment(c *Consumer, work context.Context, topic Topic, lease Lease, 
 	a.observe(Observation{Kind: KindAcquired})
 	a.background.Go(func() { a.renewLease(until) })
 	a.background.Go(a.watchEnd)
+	watch, endWatch := context.WithCancel(context.WithoutCancel(work))
+	a.endWatch = endWatch
+	a.watching.Go(func() { a.watchStalls(watch) })
 	return a
 }
 
@@ -89,9 +96,13 @@ func (a *assignment) end(cause error) {
 	}
 	if hook := a.c.cfg.Hooks.Released; hook != nil {
 		ctx := context.WithoutCancel(a.work)
+		released := a.delivery.doing(activityReleased, 0, 0)
 		a.hook("released", func() error { return hook(ctx, a.lease, cause) })
+		released.done()
 	}
 	a.hooks.close()
+	a.endWatch()
+	a.watching.Wait()
 	a.c.assignmentEnded(a.lease, cause)
 }
 
@@ -145,10 +156,27 @@ func (a *assignment) renewLease(until deadline) {
 	}
 }
 
-// requestCtx bounds a request to the log or a store while the assignment runs, so
-// that one that hangs is reported.
-func (a *assignment) requestCtx() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(a.idle, a.c.cfg.LeaseFor)
+// requestCtx bounds a request to the log or a store, well within the lease, so that
+// one that hangs is reported and repeated.
+func (a *assignment) requestCtx(parent context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(parent, a.c.cfg.LeaseFor/3)
+}
+
+// request runs a request to the log or a store from the delivery's goroutine, for a
+// limited time. what says in its errors what it is for.
+func (a *assignment) request(parent context.Context, what string, fn func(context.Context) error) error {
+	ctx, cancel := a.requestCtx(parent)
+	defer cancel()
+	span := a.delivery.doing(&activity{"request to " + what + " has not returned", "the driver ignores the time limit of its context"}, 0, 0)
+	defer span.done()
+	err := fn(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && parent.Err() == nil:
+		return fmt.Errorf("%s: no answer within %v: %w", what, a.c.cfg.LeaseFor/3, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // shutdownCtx bounds what remains to be done after the work has ended.
@@ -206,7 +234,10 @@ const lagEvery = 5 * time.Second
 // watchEnd keeps the partition's bounds, which the lag is computed from.
 func (a *assignment) watchEnd() {
 	for {
-		if b, err := a.c.source.Bounds(a.idle, a.lease.Partition); err == nil {
+		ctx, cancel := a.requestCtx(a.idle)
+		b, err := a.c.source.Bounds(ctx, a.lease.Partition)
+		cancel()
+		if err == nil {
 			a.lag.bounds.Store(&b)
 		}
 		if a.c.cfg.Clock.Sleep(a.idle, lagEvery) != nil {

@@ -175,7 +175,7 @@ func (w *atLeastOnceWorker[R]) redriveAll() error {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()
 		}
-		due, err := w.store.Due(w.a.idle, w.a.topic.Group, w.a.lease.Partition, 1)
+		due, err := w.due(1)
 		if err != nil || len(due) == 0 {
 			return err
 		}
@@ -202,7 +202,9 @@ func (w *atLeastOnceWorker[R]) claimed(cp Checkpoint) {
 
 // storeStart implements worker.
 func (w *atLeastOnceWorker[R]) storeStart(start Position) error {
-	if err := w.store.Advance(w.a.work, w.a.lease, start, nil); err != nil {
+	ctx, cancel := w.a.requestCtx(w.a.work)
+	defer cancel()
+	if err := w.store.Advance(ctx, w.a.lease, start, nil); err != nil {
 		return err
 	}
 	w.start, w.admitted = start, start
@@ -231,9 +233,9 @@ func (w *atLeastOnceWorker[R]) prepare() error {
 			return err
 		}
 	}
-	due, err := w.store.Due(w.a.idle, w.a.topic.Group, w.a.lease.Partition, redrivePage)
+	due, err := w.due(redrivePage)
 	if err != nil {
-		return fmt.Errorf("look for redrives: %w", err)
+		return err
 	}
 	for i := range due {
 		if err := w.redriveOne(&due[i], true); err != nil {
@@ -243,12 +245,25 @@ func (w *atLeastOnceWorker[R]) prepare() error {
 	return nil
 }
 
+// due asks the store for dead letters whose redrive is due.
+func (w *atLeastOnceWorker[R]) due(limit int) (due []DeadLetter, err error) {
+	err = w.a.request(w.a.idle, "look for redrives", func(ctx context.Context) (err error) {
+		due, err = w.store.Due(ctx, w.a.topic.Group, w.a.lease.Partition, limit)
+		return err
+	})
+	return due, err
+}
+
 // loadDeadLetters loads what earlier assignments have stored: dead letters, which
 // count as done, and held keys.
 func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
-	parked, err := w.store.Parked(w.a.idle, w.a.topic.Group, w.a.lease.Partition, w.a.incarnation, driver.Origin.Sequence)
+	var parked []int64
+	err := w.a.request(w.a.idle, "look for dead letters", func(ctx context.Context) (err error) {
+		parked, err = w.store.Parked(ctx, w.a.topic.Group, w.a.lease.Partition, w.a.incarnation, driver.Origin.Sequence)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("look for dead letters: %w", err)
+		return err
 	}
 	behind, _ := slices.BinarySearch(parked, w.start.Sequence+1)
 	for _, n := range parked[behind:] {
@@ -261,11 +276,16 @@ func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
 	// the watermark of that checkpoint must name their dead letters.
 	w.checkpoints.setEarlier(slices.Clone(w.skip))
 	if w.cfg.OnDeadLetter == KeyHold {
-		held, err := w.store.Held(w.a.idle, w.a.topic.Group, w.a.lease.Partition)
+		err := w.a.request(w.a.idle, "look for held keys", func(ctx context.Context) error {
+			held, err := w.store.Held(ctx, w.a.topic.Group, w.a.lease.Partition)
+			if err == nil {
+				w.deadLetters.setHeld(held)
+			}
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("look for held keys: %w", err)
+			return err
 		}
-		w.deadLetters.setHeld(held)
 	}
 	w.loaded = true
 	return nil

@@ -72,6 +72,12 @@ type Config struct {
 	// reads the event from the log. Default: 256 KiB; negative: bodies are never
 	// stored.
 	BodyLimit int
+	// StallAfter is how long a call of the user's code or of a driver may last before
+	// the partition is reported as stalled ([KindStalled]). Default: LeaseFor.
+	StallAfter time.Duration
+	// SilentAfter is how long a reader may return nothing although the log holds
+	// further events, before it is replaced. Default: LeaseFor.
+	SilentAfter time.Duration
 	// Hooks are called at the steps of a partition's assignment.
 	Hooks Hooks
 	// Observer receives an observation of everything that the engine does.
@@ -99,6 +105,8 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.RetryMin = cmp.Or(c.RetryMin, 100*time.Millisecond)
 	c.RetryMax = cmp.Or(c.RetryMax, max(10*time.Second, c.RetryMin))
 	c.RedriveEvery = cmp.Or(c.RedriveEvery, time.Second)
+	c.StallAfter = cmp.Or(c.StallAfter, c.LeaseFor)
+	c.SilentAfter = cmp.Or(c.SilentAfter, c.LeaseFor)
 	c.BodyLimit = cmp.Or(c.BodyLimit, 256<<10)
 	if c.Observer == nil {
 		c.Observer = LogObserver(nil)
@@ -124,6 +132,8 @@ func (cfg *Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%d attempts: must be positive", c.Attempts)
 	case c.RetryMin < 0 || c.RetryMax < c.RetryMin:
 		return c, fmt.Errorf("waits from %v to %v between attempts: must be positive and in order", c.RetryMin, c.RetryMax)
+	case c.StallAfter < 0 || c.SilentAfter < 0:
+		return c, fmt.Errorf("stall after %v and silent after %v: must be positive", c.StallAfter, c.SilentAfter)
 	case c.RedriveEvery < 0:
 		return c, fmt.Errorf("redrive every %v: must be positive", c.RedriveEvery)
 	}

@@ -21,7 +21,7 @@ type Hooks struct {
 	// Batch is called after a commit with the events that it covered.
 	Batch func(ctx context.Context, b Batch) error
 	// Error is called with the error of each observation of the partition that is
-	// KindFailed, KindLost, KindFenced, KindUnknown or KindStopped.
+	// KindFailed, KindLost, KindFenced, KindUnknown, KindStopped or KindStalled.
 	Error func(ctx context.Context, lease Lease, err error) error
 }
 

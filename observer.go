@@ -102,6 +102,14 @@ const (
 	// KindListed: the leases were listed, to acquire or to divide partitions: the lease
 	// store answers. Partition and Epoch are empty.
 	KindListed
+	// KindStalled: something that holds the partition up has lasted longer than
+	// [Config].StallAfter, or a stop waits for it; Duration so far, Err says what it is
+	// and what to look for. Events and To, the first of them, if it is about events. It
+	// is reported again each time when it has lasted twice as long.
+	KindStalled
+	// KindResumed: all that had stalled has ended, or moves on; Duration since the first
+	// of it began.
+	KindResumed
 )
 
 var kindNames = [...]string{
@@ -110,6 +118,7 @@ var kindNames = [...]string{
 	KindFenced: "fenced", KindUnknown: "unknown", KindRetried: "retried", KindParked: "parked",
 	KindRedriven: "redriven", KindRedriveFailed: "redrive failed", KindStopped: "stopped",
 	KindFailed: "failed", KindHookFailed: "hook failed", KindWritten: "written", KindListed: "listed",
+	KindStalled: "stalled", KindResumed: "resumed",
 }
 
 // String returns the kind's name.

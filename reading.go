@@ -101,15 +101,17 @@ func (a *assignment) leave(checkpoints claimer) {
 
 // claim makes the checkpoint this lease's, and has the worker take it over.
 func (a *assignment) claim(w worker, checkpoints claimer) error {
-	ctx, cancel := a.requestCtx()
-	defer cancel()
-	topic, err := a.c.source.Describe(ctx)
+	topic, err := a.describe()
 	if err != nil {
-		return fmt.Errorf("describe topic: %w", err)
+		return err
 	}
-	cp, err := checkpoints.Claim(a.work, a.lease, topic.Incarnation)
+	var cp Checkpoint
+	err = a.request(a.work, "claim checkpoint", func(ctx context.Context) (err error) {
+		cp, err = checkpoints.Claim(ctx, a.lease, topic.Incarnation)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("claim checkpoint: %w", err)
+		return err
 	}
 	if cp.Incarnation != topic.Incarnation {
 		return &RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: cp.Incarnation, Has: topic.Incarnation}
@@ -120,9 +122,13 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 	}
 	w.claimed(cp)
 	if w.position() == driver.Unset {
-		start, err := a.c.source.Seek(ctx, a.lease.Partition, a.c.cfg.Start, a.lease.Epoch)
+		var start Position
+		err := a.request(a.idle, fmt.Sprintf("seek %s", a.c.cfg.Start), func(ctx context.Context) (err error) {
+			start, err = a.c.source.Seek(ctx, a.lease.Partition, a.c.cfg.Start, a.lease.Epoch)
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("seek %s: %w", a.c.cfg.Start, err)
+			return err
 		}
 		// The start is stored before the first event is read. Otherwise a restart
 		// could choose another "latest" and skip the events in between.
@@ -131,7 +137,9 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 		}
 	}
 	if hook := a.c.cfg.Hooks.Assigned; hook != nil && !a.assignedHook {
+		assigned := a.delivery.doing(activityAssigned, 0, 0)
 		a.hook("assigned", func() error { return hook(a.work, a.lease, cp) })
+		assigned.done()
 	}
 	a.assignedHook = true
 	return nil
@@ -146,11 +154,13 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 	if err := w.prepare(); err != nil {
 		return err
 	}
-	opening, opened := a.requestCtx()
-	reader, err := a.c.source.Open(opening, a.lease.Partition, w.position(), a.lease.Epoch)
-	opened()
+	var reader driver.Reader
+	err = a.request(a.idle, "open log", func(ctx context.Context) (err error) {
+		reader, err = a.c.source.Open(ctx, a.lease.Partition, w.position(), a.lease.Epoch)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("open log: %w", err)
+		return err
 	}
 	defer func() {
 		closing, done := a.shutdownCtx()
@@ -187,16 +197,23 @@ func (a *assignment) fetched(events []*Event) {
 // checkpoint was claimed. A reader never reconnects by itself, so after this check
 // all that it reads is of the claimed incarnation.
 func (a *assignment) checkIncarnation() error {
-	ctx, cancel := a.requestCtx()
-	defer cancel()
-	topic, err := a.c.source.Describe(ctx)
+	topic, err := a.describe()
 	if err != nil {
-		return fmt.Errorf("describe topic: %w", err)
+		return err
 	}
 	if topic.Incarnation != a.incarnation {
 		return errReopen
 	}
 	return nil
+}
+
+// describe asks the log for the topic.
+func (a *assignment) describe() (topic Topic, err error) {
+	err = a.request(a.idle, "describe topic", func(ctx context.Context) (err error) {
+		topic, err = a.c.source.Describe(ctx)
+		return err
+	})
+	return topic, err
 }
 
 // reread reads a dead letter's event from the log again. No other reader of this
@@ -206,7 +223,7 @@ func (a *assignment) reread(d *DeadLetter) (*Event, error) {
 		return nil, &RecreatedError{Topic: a.topic.Topic, Partition: a.lease.Partition, Had: d.Incarnation, Has: a.incarnation}
 	}
 	before := Position{Sequence: d.Event.Sequence - 1}
-	opening, opened := a.requestCtx()
+	opening, opened := a.requestCtx(a.idle)
 	defer opened()
 	r, err := a.c.source.Open(opening, a.lease.Partition, before, a.lease.Epoch)
 	if err != nil {

@@ -96,6 +96,7 @@ func (w *replayWorker) discard(cause error) {
 		cause = nil
 	}
 	if held && w.Released != nil {
+		defer w.a.delivery.doing(activityReplayer, 0, 0).done()
 		w.a.hook("released", func() error { w.Released(w.a.lease, cause); return nil })
 	}
 }
@@ -117,14 +118,13 @@ func (w *replayWorker) prepare() error {
 	if w.loaded != "" {
 		return nil
 	}
-	ctx, cancel := w.a.requestCtx()
-	defer cancel()
-	b, err := w.a.c.source.Bounds(ctx, w.a.lease.Partition)
-	if err != nil {
-		return fmt.Errorf("get the partition's end: %w", err)
-	}
-	w.loaded, w.end = w.a.incarnation, b.Last.Sequence
-	return nil
+	return w.a.request(w.a.idle, "get the partition's end", func(ctx context.Context) error {
+		b, err := w.a.c.source.Bounds(ctx, w.a.lease.Partition)
+		if err == nil {
+			w.loaded, w.end = w.a.incarnation, b.Last.Sequence
+		}
+		return err
+	})
 }
 
 // position implements worker.
@@ -169,7 +169,10 @@ func (w *replayWorker) apply(events []*Event) error {
 		}
 		b := Batch{Group: w.a.topic.Group, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: events[:n]}
 		began := w.a.c.cfg.Clock.Elapsed()
-		if err := callReplayer("apply", func() error { return w.Apply(w.a.work, b) }); err != nil {
+		applying := w.a.delivery.doing(activityReplayer, events[0].Sequence, n)
+		err := callReplayer("apply", func() error { return w.Apply(w.a.work, b) })
+		applying.done()
+		if err != nil {
 			return err
 		}
 		to := events[n-1].Position()
@@ -192,6 +195,7 @@ func (w *replayWorker) checkCaughtUp() error {
 	if w.CaughtUp == nil {
 		return nil
 	}
+	defer w.a.delivery.doing(activityReplayer, 0, 0).done()
 	return callReplayer("caught up", func() error { return w.CaughtUp(w.a.work, w.a.lease) })
 }
 

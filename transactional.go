@@ -152,12 +152,15 @@ func (w *transactionalWorker[Tx]) deliverBatch(events []*Event) error {
 	}
 	if !w.dedup.loaded {
 		// In this epoch no other consumer adds to it.
-		rows, err := w.store.ReadDedup(w.a.work, w.a.topic.Group, w.a.lease.Partition)
-		if err == nil {
-			err = w.dedup.load(rows, w.pos.Sequence)
-		}
+		err := w.a.request(w.a.work, "read dedup state", func(ctx context.Context) error {
+			rows, err := w.store.ReadDedup(ctx, w.a.topic.Group, w.a.lease.Partition)
+			if err == nil {
+				err = w.dedup.load(rows, w.pos.Sequence)
+			}
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("read dedup state: %w", err)
+			return err
 		}
 	}
 	kept := w.dedup.filter(events, w.pos.Sequence)

@@ -162,7 +162,9 @@ func (w *transactionalWorker[Tx]) transact(events []*Event, dead []DeadLetter) e
 	}
 	if hook := w.a.c.cfg.Hooks.Batch; hook != nil {
 		b.Events = events
+		called := w.a.delivery.doing(activityBatch, events[0].Sequence, len(events))
 		w.a.hook("batch", func() error { return hook(w.a.work, b) })
+		called.done()
 	}
 	return nil
 }
@@ -205,6 +207,7 @@ func (w *transactionalWorker[Tx]) handle(b Batch) func(context.Context, Tx) erro
 		return nil
 	}
 	return func(ctx context.Context, tx Tx) error {
+		defer w.a.delivery.doing(activityHandler, b.Events[0].Sequence, len(b.Events)).done()
 		return guard(func() error { return w.handler(ctx, tx, b) })
 	}
 }
@@ -213,7 +216,9 @@ func (w *transactionalWorker[Tx]) handle(b Batch) func(context.Context, Tx) erro
 // [*driver.HandlerError], errReclaimed if it is not done and the checkpoint was
 // claimed again, or the reason why the assignment must end.
 func (w *transactionalWorker[Tx]) commit(step driver.Step, fn func(context.Context, Tx) error) error {
+	committing := w.a.delivery.doing(activityCommit, 0, 0)
 	err := w.store.Commit(w.a.work, step, fn)
+	committing.done()
 	var failed *driver.HandlerError
 	switch {
 	case err == nil:
@@ -265,7 +270,11 @@ func (w *transactionalWorker[Tx]) commit(step driver.Step, fn func(context.Conte
 // then it returns errReopen.
 func (w *transactionalWorker[Tx]) reclaim() error {
 	for {
-		cp, err := w.store.Claim(w.a.work, w.a.lease, w.a.incarnation)
+		var cp Checkpoint
+		err := w.a.request(w.a.work, "claim checkpoint again", func(ctx context.Context) (err error) {
+			cp, err = w.store.Claim(ctx, w.a.lease, w.a.incarnation)
+			return err
+		})
 		switch {
 		case err == nil:
 			before := w.pos
@@ -279,7 +288,7 @@ func (w *transactionalWorker[Tx]) reclaim() error {
 		case errors.Is(err, ErrFenced):
 			return err
 		}
-		w.a.failed(fmt.Errorf("claim checkpoint again: %w", err))
+		w.a.failed(err)
 		if err := w.a.pause(w.outage.Next()); err != nil {
 			return err
 		}

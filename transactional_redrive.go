@@ -41,7 +41,11 @@ func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err err
 			err = a.claim(w, d.store)
 		} else {
 			var more bool
-			if more, err = d.redriveDue(a.idle, a.topic.Group, a.lease.Partition); err == nil && !more {
+			err = a.request(a.idle, "look for redrives", func(ctx context.Context) (err error) {
+				more, err = d.redriveDue(ctx, a.topic.Group, a.lease.Partition)
+				return err
+			})
+			if err == nil && !more {
 				return w.redriven, w.redriveFailures, nil
 			}
 			before := w.redriven + w.redriveFailures
@@ -63,12 +67,16 @@ func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err err
 // never beside the handler. A dead letter without a body needs the log: unless the
 // log may be read now, runRedrives returns errReopen.
 func (w *transactionalWorker[Tx]) runRedrives(mayRead bool) error {
-	due, err := w.store.Due(w.a.idle, w.a.topic.Group, w.a.lease.Partition, redrivePage)
+	var due []DeadLetter
+	err := w.a.request(w.a.idle, "look for redrives", func(ctx context.Context) (err error) {
+		due, err = w.store.Due(ctx, w.a.topic.Group, w.a.lease.Partition, redrivePage)
+		return err
+	})
 	if err != nil {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()
 		}
-		w.a.failed(fmt.Errorf("look for redrives: %w", err))
+		w.a.failed(err)
 		return nil
 	}
 	for i := range due {

@@ -1,7 +1,7 @@
 package sluice
 
 import (
-	"fmt"
+	"context"
 
 	"github.com/sluice-go/sluice/driver"
 )
@@ -45,7 +45,9 @@ func (w *transactionalWorker[Tx]) try(e *Event) error {
 // recordAttempt stores an attempt record. Like commit it returns errReclaimed
 // after a failure.
 func (w *transactionalWorker[Tx]) recordAttempt(attempt driver.AttemptRecord) error {
-	err := w.store.RecordAttempt(w.a.work, w.a.lease, w.pos, attempt)
+	err := w.a.request(w.a.work, "record attempt", func(ctx context.Context) error {
+		return w.store.RecordAttempt(ctx, w.a.lease, w.pos, attempt)
+	})
 	switch {
 	case err == nil:
 		w.attempt = attempt
@@ -53,7 +55,7 @@ func (w *transactionalWorker[Tx]) recordAttempt(attempt driver.AttemptRecord) er
 	case w.a.work.Err() != nil:
 		return w.a.ended()
 	}
-	w.a.failed(fmt.Errorf("record attempt: %w", err))
+	w.a.failed(err)
 	if err := w.a.pause(w.outage.Next()); err != nil {
 		return err
 	}

@@ -1,0 +1,202 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// activity is something that can hold a partition up, in words.
+type activity struct {
+	what  string // what has not happened yet
+	check string // what an operator should look for
+}
+
+// The activities. A request to a log or a store has one of its own: see
+// assignment.request.
+var (
+	activityHandler   = &activity{"handler has not returned", "look for a lock or a call without a time limit"}
+	activityCommit    = &activity{"commit has not returned", "look for locks in the database, and for a connection that gets no answer"}
+	activityRecords   = &activity{"records function has not returned", "look for a lock or a call without a time limit"}
+	activityReplayer  = &activity{"replayer has not returned", "look for a lock or a call without a time limit"}
+	activityRate      = &activity{"rate admits no record", "check the configured rate against the number of partitions"}
+	activitySink      = &activity{"sink has completed no record", "check the sink's store; a sink must call done for each record"}
+	activitySuspect   = &activity{"another partition tries an event that may have ended the process", "look at the partition whose handler has not returned"}
+	activityHold      = &activity{"no event succeeds, the first ones are tried one at a time", "look at what all events need: a table, a right, a service"}
+	activityUnknown   = &activity{"commit outcome is unknown", "check that the database answers"}
+	activityAssigned  = &activity{"hook Assigned has not returned", "look for a lock or a call without a time limit"}
+	activityBatch     = &activity{"hook Batch has not returned", "look for a lock or a call without a time limit"}
+	activityReleased  = &activity{"hook Released has not returned", "look for a lock or a call without a time limit"}
+	activityHookQueue = &activity{"hook Renewed or Error has not returned", "look for a lock or a call without a time limit; later calls wait and are dropped"}
+	activityReader    = &activity{"reader of the log has not ended", "the driver ignores the end of its context"}
+)
+
+// track is one line of activity of an assignment: mostly what one goroutine is doing.
+// One goroutine changes it, any may read it. Changing it takes no lock and no memory.
+type track struct {
+	changes atomic.Uint64 // increases when an activity begins, moves on or ends
+	current atomic.Pointer[activity]
+	first   atomic.Int64 // sequence number of the first event that it is about
+	events  atomic.Int64 // how many events it is about; 0: none in particular
+	poll    atomic.Pointer[func() (changes uint64, busy bool)]
+}
+
+// span is an activity in progress. It ends by a call of done.
+type span struct {
+	track         *track
+	outer         *activity
+	first, events int64
+}
+
+// doing begins an activity about a number of events from the first one on. An
+// activity may begin within another one, which continues when this one is done.
+func (t *track) doing(what *activity, first int64, events int) span {
+	s := span{t, t.current.Load(), t.first.Load(), t.events.Load()}
+	t.set(what, first, int64(events))
+	return s
+}
+
+// done ends the activity.
+func (s span) done() { s.track.set(s.outer, s.first, s.events) }
+
+func (t *track) set(what *activity, first, events int64) {
+	t.current.Store(what)
+	t.first.Store(first)
+	t.events.Store(events)
+	t.changes.Add(1)
+}
+
+// moved says that the activity makes progress: it has not stalled.
+func (t *track) moved() { t.changes.Add(1) }
+
+// polled has the watcher ask fn instead: whether the activity is in progress, and a
+// number that changes with any progress. It costs nothing between two questions.
+func (t *track) polled(what *activity, fn func() (changes uint64, busy bool)) {
+	t.current.Store(what)
+	t.poll.Store(&fn)
+}
+
+// load returns what the track is doing, nil if nothing or if that changes just now.
+func (t *track) load() (what *activity, changes uint64, first, events int64) {
+	if poll := t.poll.Load(); poll != nil {
+		changes, busy := (*poll)()
+		if !busy {
+			return nil, changes, 0, 0
+		}
+		return t.current.Load(), changes, 0, 0
+	}
+	changes = t.changes.Load()
+	what, first, events = t.current.Load(), t.first.Load(), t.events.Load()
+	if now := t.changes.Load(); now != changes {
+		return nil, now, 0, 0 // it moves
+	}
+	return what, changes, first, events
+}
+
+// tracks are the lines of activity of one assignment.
+type tracks struct {
+	delivery   track // the delivery's goroutine
+	waiting    track // what the delivery waits for over several attempts: a brake's hold, an unknown commit
+	background track // the goroutine that stores checkpoints and dead letters of AtLeastOnce
+	sink       track // the records that the sink has
+	hookQueue  track // the goroutine that runs the hooks Renewed and Error
+	reader     track // the goroutine that fetches: driver.Reader.Read
+}
+
+// stallWatch watches the tracks of one assignment. Only the watching goroutine uses it.
+type stallWatch struct {
+	a       *assignment
+	tracks  [5]watchedTrack
+	stalled int           // how many tracks have stalled
+	since   time.Duration // when the first of them began, by Clock.Elapsed
+	ending  time.Duration // when the assignment was first seen to end, likewise; 0: it is not
+}
+
+// watchedTrack is what the watcher has seen of a track.
+type watchedTrack struct {
+	*track
+	changes  uint64
+	since    time.Duration // when it was first seen so, by Clock.Elapsed
+	reportAt time.Duration // how long it must last to be reported, again
+	stalled  bool
+}
+
+// stopReportAfter is how long a stop waits before it reports what it waits for.
+const stopReportAfter = 5 * time.Second
+
+// watchStalls reports what lasts longer than StallAfter, until ctx ends.
+func (a *assignment) watchStalls(ctx context.Context) {
+	cfg, t := &a.c.cfg, &a.tracks
+	w := stallWatch{a: a, tracks: [...]watchedTrack{{track: &t.delivery}, {track: &t.waiting}, {track: &t.background}, {track: &t.sink}, {track: &t.hookQueue}}}
+	for cfg.Clock.Sleep(ctx, min(time.Second, cfg.StallAfter/4)) == nil {
+		w.look(cfg.Clock.Elapsed())
+	}
+}
+
+// look compares each track with what it was at the last look.
+func (w *stallWatch) look(now time.Duration) {
+	if w.ending == 0 && w.a.idle.Err() != nil {
+		w.ending = now
+	}
+	for i := range w.tracks {
+		t := &w.tracks[i]
+		what, changes, first, events := t.load()
+		if what == nil || changes != t.changes {
+			t.changes, t.since, t.reportAt = changes, now, w.a.c.cfg.StallAfter
+			w.resumed(t, now)
+			continue
+		}
+		took := now - t.since
+		if took >= t.reportAt || !t.stalled && w.ending > 0 && min(took, now-w.ending) >= stopReportAfter {
+			t.reportAt = 2 * took
+			w.report(t, what, took, first, events)
+		}
+	}
+}
+
+func (w *stallWatch) report(t *watchedTrack, what *activity, took time.Duration, first, events int64) {
+	if !t.stalled {
+		t.stalled = true
+		if w.stalled++; w.stalled == 1 {
+			w.since = t.since
+		}
+	}
+	o := Observation{Kind: KindStalled, Duration: took, Events: int(events), Err: w.a.stallError(what, took, first, events)}
+	if events > 0 {
+		o.To = Position{Sequence: first}
+	}
+	w.a.observe(o)
+}
+
+// resumed notes that a track moves. The partition moves again if all do.
+func (w *stallWatch) resumed(t *watchedTrack, now time.Duration) {
+	if !t.stalled {
+		return
+	}
+	t.stalled = false
+	if w.stalled--; w.stalled == 0 {
+		w.a.observe(Observation{Kind: KindResumed, Duration: now - w.since})
+	}
+}
+
+// stallError says what has not happened, for how long, and what to look for.
+func (a *assignment) stallError(what *activity, took time.Duration, first, events int64) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s for %v", what.what, took.Truncate(time.Second))
+	if events > 0 {
+		fmt.Fprintf(&b, ": batch of %d events from %d", events, first)
+	}
+	switch {
+	case a.work.Err() != nil && !errors.Is(context.Cause(a.work), ErrStopped):
+		fmt.Fprintf(&b, "; its context has ended (%v)", context.Cause(a.work))
+	case a.work.Err() != nil:
+		b.WriteString("; its context has ended, and the consumer waits for it to stop")
+	case a.idle.Err() != nil:
+		b.WriteString("; the consumer waits for it to stop")
+	}
+	fmt.Fprintf(&b, "; %s", what.check)
+	return errors.New(b.String())
+}
