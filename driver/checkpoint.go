@@ -15,17 +15,25 @@ type Checkpoint struct {
 	Owner       string          // of the last claim; empty after a reset
 	Epoch       int64           // of the last claim or reset; it only rises
 	Claims      int             // since the position last moved or an owner left cleanly, including the last claim
-	Attempt     AttemptRecord   // failed attempts at the event after the position
+	Attempt     AttemptRecord   // attempts at the event after the position, or at a redrive
 	Done        []SequenceRange // at-least-once delivery: events after the position that are done too, ascending
 	Updated     time.Time       // when the checkpoint was last written, by the store's clock
+
+	// DeadLettersBelow is set by [TxStore.Claim] only: the sequence numbers of the partition's dead
+	// letters of this incarnation are all below it. 0 if there are none.
+	DeadLettersBelow int64
 }
 
-// AttemptRecord records the failed attempts at one event, so that attempts are counted across
-// restarts. The zero value means that there were none.
+// AttemptRecord records the attempts at one event, or at one redrive, so that they are counted
+// across restarts. The zero value means that there were none.
 type AttemptRecord struct {
-	Sequence int64  // sequence number of the event
-	Attempts int    // attempts that began, including those that failed; 0 for none
-	Error    string // of the last failed attempt; empty if no attempt has ended, as after a crash
+	Sequence   int64  // sequence number of the event
+	DeadLetter int64  // ID of the dead letter on redrive; 0 for the event after the position
+	Attempts   int    // attempts that failed
+	Error      string // of the last of them
+	// Unreturned is how many more attempts were recorded before they began and have not returned:
+	// each time the process ended, unless the last one is still in progress.
+	Unreturned int
 }
 
 // SequenceRange is a range of events of a partition by sequence number, including both ends.

@@ -17,6 +17,11 @@ type Step struct {
 	Dedup          []DedupState // causation IDs of the step's events, each origin once
 	DedupSince     time.Time    // if not zero: the partition's states whose At is before it are removed
 	DedupForgotten []string     // origins of which every state is removed, before those of this step are stored
+
+	// SettleIncarnation, if not empty, is the topic's incarnation: the step also removes its dead
+	// letters, of any status, of the events after From and up to To, except those in DeadLetters.
+	// The step decides about these events, so an older dead letter must not be redriven after it.
+	SettleIncarnation string
 }
 
 // DedupState is the part of a partition's deduplication state that one step adds for one origin (a
@@ -52,7 +57,7 @@ type TxStore[Tx any] interface {
 	//     it to step.To, by updating exactly one row;
 	//   - calls fn, if it is not nil, with the transaction;
 	//   - stores the dead letters, removes the redriven ones and updates those that failed again,
-	//     each exactly one row that is marked for redrive;
+	//     each exactly one row that is marked for redrive; removes those of SettleIncarnation;
 	//   - stores the deduplication state and removes what it replaces;
 	//   - commits.
 	//
@@ -70,11 +75,12 @@ type TxStore[Tx any] interface {
 	//     serialization failure). Nothing was written, and the caller may repeat the step.
 	Commit(ctx context.Context, step Step, fn func(ctx context.Context, tx Tx) error) error
 
-	// RecordAttempt stores the attempts at the event after position at. It is fenced as Commit is.
+	// RecordAttempt stores an attempt record in place of the one that is stored. The checkpoint must
+	// be at position at. It is fenced as Commit is.
 	RecordAttempt(ctx context.Context, lease Lease, at Position, attempt AttemptRecord) error
 
-	// Leave records that the owner stopped cleanly: it sets Claims to 0 if the checkpoint is still
-	// this lease's. If it is not, Leave does nothing and returns nil.
+	// Leave records that the owner stops cleanly, or has nothing to process: it sets Claims to 0 if
+	// the checkpoint is still this lease's. If it is not, Leave does nothing and returns nil.
 	Leave(ctx context.Context, lease Lease) error
 
 	// Due returns the partition's dead letters whose redrive is due by the store's clock, with

@@ -14,10 +14,12 @@ const doneRanges = 10_000
 const advanceSQL = `
 UPDATE @sluice_checkpoints
 SET sequence_number = $7, event_offset = $8, done = $9, done_epoch = epoch, updated_at = clock_timestamp(),
-    claims         = CASE WHEN $7 = sequence_number THEN claims ELSE 1 END,
-    trial_sequence = CASE WHEN $7 = sequence_number THEN trial_sequence ELSE 0 END,
-    trial_attempts = CASE WHEN $7 = sequence_number THEN trial_attempts ELSE 0 END,
-    trial_error    = CASE WHEN $7 = sequence_number THEN trial_error ELSE '' END
+    claims            = CASE WHEN $7 = sequence_number THEN claims ELSE 1 END,
+    trial_sequence    = CASE WHEN $7 = sequence_number THEN trial_sequence ELSE 0 END,
+    trial_dead_letter = CASE WHEN $7 = sequence_number THEN trial_dead_letter ELSE 0 END,
+    trial_attempts    = CASE WHEN $7 = sequence_number THEN trial_attempts ELSE 0 END,
+    trial_error       = CASE WHEN $7 = sequence_number THEN trial_error ELSE '' END,
+    trial_unreturned  = CASE WHEN $7 = sequence_number THEN trial_unreturned ELSE 0 END
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number <= $7`
 
 // Advance implements [driver.CheckpointStore], in one round trip. It keeps the

@@ -18,9 +18,11 @@ ON CONFLICT (namespace, topic, consumer_group, partition) DO UPDATE
 SET owner = excluded.owner, epoch = excluded.epoch, claims = c.claims + (c.epoch < excluded.epoch)::int, updated_at = clock_timestamp(),
     done = CASE WHEN c.done_epoch = c.epoch THEN c.done ELSE '' END, done_epoch = excluded.epoch
 WHERE c.epoch < excluded.epoch OR c.epoch = excluded.epoch AND c.owner = excluded.owner
-RETURNING ` + checkpointColumns
+RETURNING ` + checkpointColumns + `,
+  (SELECT coalesce(max(d.sequence_number) + 1, 0) FROM @sluice_dead_letters AS d
+   WHERE d.namespace = $1 AND d.topic = $2 AND d.consumer_group = $3 AND d.incarnation = $7 AND d.partition = $4)`
 
-const checkpointColumns = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at,
+const checkpointColumns = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_dead_letter, trial_attempts, trial_error, trial_unreturned, updated_at,
   CASE WHEN done_epoch = epoch THEN done ELSE '' END`
 
 // checkpoint is the destination of a row of sluice_checkpoints.
@@ -33,7 +35,7 @@ type checkpoint struct {
 func (c *checkpoint) columns() []any {
 	return []any{
 		&c.Incarnation, &c.Position.Sequence, &c.Position.Offset, &c.Owner, &c.Epoch, &c.Claims,
-		&c.Attempt.Sequence, &c.Attempt.Attempts, &c.Attempt.Error, &c.Updated, &c.done,
+		&c.Attempt.Sequence, &c.Attempt.DeadLetter, &c.Attempt.Attempts, &c.Attempt.Error, &c.Attempt.Unreturned, &c.Updated, &c.done,
 	}
 }
 
@@ -49,7 +51,7 @@ func (c *checkpoint) value() (p driver.Checkpoint, err error) {
 func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
 	c := checkpoint{Checkpoint: driver.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
 	args := append(leaseArgs(lease), clean(incarnation), driver.Unset.Sequence)
-	err := s.seize(ctx, &lease, claimSQL, args, c.columns()...)
+	err := s.seize(ctx, &lease, claimSQL, args, append(c.columns(), &c.DeadLettersBelow)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = s.refused(ctx, lease)
 	}
@@ -70,7 +72,7 @@ INSERT INTO @sluice_checkpoints AS c (namespace, topic, consumer_group, partitio
 VALUES ($1, $2, $3, $4, '', 1, $5, $6, $7, 0, clock_timestamp())
 ON CONFLICT (namespace, topic, consumer_group, partition) DO UPDATE
 SET owner = '', epoch = c.epoch + 1, incarnation = excluded.incarnation, sequence_number = excluded.sequence_number, event_offset = excluded.event_offset,
-    claims = 0, trial_sequence = 0, trial_attempts = 0, trial_error = '', done = '', updated_at = clock_timestamp()
+    claims = 0, trial_sequence = 0, trial_dead_letter = 0, trial_attempts = 0, trial_error = '', trial_unreturned = 0, done = '', updated_at = clock_timestamp()
 RETURNING epoch`
 
 // Reset implements [driver.TxStore] and [driver.CheckpointStore]. The new epoch has no
@@ -129,7 +131,7 @@ func (s *Store) fenced(ctx context.Context, conn *pgx.Conn, lease driver.Lease, 
 func notAt(p driver.Position) string { return "not at " + p.String() }
 
 const recordSQL = `
-UPDATE @sluice_checkpoints SET trial_sequence = $8, trial_attempts = $9, trial_error = $10, updated_at = clock_timestamp()
+UPDATE @sluice_checkpoints SET trial_sequence = $8, trial_dead_letter = $9, trial_attempts = $10, trial_error = $11, trial_unreturned = $12, updated_at = clock_timestamp()
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number = $7`
 
 // RecordAttempt implements [driver.TxStore].
@@ -139,7 +141,7 @@ func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver
 		return fmt.Errorf("record attempts of partition %s: %w", lease.Partition, err)
 	}
 	defer conn.Release()
-	args := append(leaseArgs(lease), at.Sequence, attempt.Sequence, attempt.Attempts, clean(attempt.Error))
+	args := append(leaseArgs(lease), at.Sequence, attempt.Sequence, attempt.DeadLetter, attempt.Attempts, clean(attempt.Error), attempt.Unreturned)
 	tag, err := once(ctx, conn.Conn(), s.cfg.LockTimeout, s.sql.of(recordSQL), args)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = s.fenced(ctx, conn.Conn(), lease, notAt(at))

@@ -22,11 +22,13 @@ const limitsSQL = `SELECT set_config('lock_timeout', $1, true), set_config('idle
 const moveSQL = `
 UPDATE @sluice_checkpoints
 SET sequence_number = $8, event_offset = $9, updated_at = clock_timestamp(),
-    claims         = CASE WHEN $8 = sequence_number THEN claims ELSE 1 END,
-    trial_sequence = CASE WHEN $8 = sequence_number THEN trial_sequence ELSE 0 END,
-    trial_attempts = CASE WHEN $8 = sequence_number THEN trial_attempts ELSE 0 END,
-    trial_error    = CASE WHEN $8 = sequence_number THEN trial_error ELSE '' END,
-    done           = CASE WHEN $8 = sequence_number THEN done ELSE '' END
+    claims            = CASE WHEN $8 = sequence_number THEN claims ELSE 1 END,
+    trial_sequence    = CASE WHEN $8 = sequence_number THEN trial_sequence ELSE 0 END,
+    trial_dead_letter = CASE WHEN $8 = sequence_number THEN trial_dead_letter ELSE 0 END,
+    trial_attempts    = CASE WHEN $8 = sequence_number THEN trial_attempts ELSE 0 END,
+    trial_error       = CASE WHEN $8 = sequence_number THEN trial_error ELSE '' END,
+    trial_unreturned  = CASE WHEN $8 = sequence_number THEN trial_unreturned ELSE 0 END,
+    done              = CASE WHEN $8 = sequence_number THEN done ELSE '' END
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4` + fence + `
 RETURNING pg_current_xact_id()::text`
 
@@ -190,6 +192,9 @@ func (st *step) commit(ctx context.Context) error {
 	var b pgx.Batch
 	for i := range st.DeadLetters {
 		st.store.park(&b, st.Lease.Group, st.Lease.Partition, &st.DeadLetters[i])
+	}
+	if st.SettleIncarnation != "" {
+		st.store.settleEvents(&b, &st.Step)
 	}
 	if len(st.Redriven)+len(st.FailedRedrives) > 0 {
 		if err := st.settle(ctx, &b); err != nil {

@@ -73,6 +73,26 @@ func (s *Store) updateFailedRedrive(b *pgx.Batch, lease driver.Lease, d *driver.
 		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d))
 }
 
+// settleEventsSQL locks what it removes in the order in which commands do.
+const settleEventsSQL = `
+DELETE FROM @sluice_dead_letters WHERE id IN (
+  SELECT id FROM @sluice_dead_letters
+  WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND incarnation = $4 AND partition = $5
+    AND sequence_number > $6 AND sequence_number <= $7 AND sequence_number <> ALL ($8)
+  ORDER BY id FOR UPDATE)`
+
+// settleEvents queues the removal of the dead letters of a step's events, without those that the step
+// stores.
+func (s *Store) settleEvents(b *pgx.Batch, step *driver.Step) {
+	stored := make([]int64, len(step.DeadLetters))
+	for i := range step.DeadLetters {
+		stored[i] = step.DeadLetters[i].Event.Sequence
+	}
+	g := step.Lease.Group
+	b.Queue(s.sql.of(settleEventsSQL), g.Namespace, g.Topic, g.Name, clean(step.SettleIncarnation), step.Lease.Partition,
+		step.From.Sequence, step.To.Sequence, stored)
+}
+
 // nextAttempt returns the time of the next attempt, nil if there is none.
 func nextAttempt(d *driver.DeadLetter) *time.Time {
 	if d.Status != driver.StatusRedrive {

@@ -18,6 +18,8 @@ var (
 	migration2 string
 	//go:embed migrations/3.sql
 	migration3 string
+	//go:embed migrations/4.sql
+	migration4 string
 )
 
 // migration makes one version of the tables out of the one before.
@@ -36,6 +38,7 @@ var migrations = []migration{
 	{sql: migration1, oldest: 1},
 	{sql: migration2, oldest: 1},
 	{sql: migration3, oldest: 1},
+	{sql: migration4, oldest: 1},
 }
 
 // component names these tables in sluice_schema.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Due implements [driver.TxStore] and [driver.DeadLetterQueue].
@@ -138,6 +139,14 @@ func (s *Store) put(l *sluice.DeadLetter) {
 		l.Event.Body, l.Event.Properties = nil, nil
 	}
 	s.deadLetters = append(s.deadLetters, l)
+}
+
+// settledBy reports whether a dead letter is of an event that the step decides about in another way.
+func settledBy(step driver.Step, l *sluice.DeadLetter) bool {
+	return step.SettleIncarnation != "" && l.Incarnation == step.SettleIncarnation &&
+		l.Group == step.Lease.Group && l.Event.Partition == step.Lease.Partition &&
+		l.Event.Sequence > step.From.Sequence && l.Event.Sequence <= step.To.Sequence &&
+		!slices.ContainsFunc(step.DeadLetters, func(d sluice.DeadLetter) bool { return d.Event.Sequence == l.Event.Sequence })
 }
 
 // failed updates a dead letter that has failed again.

@@ -79,7 +79,13 @@ func (s *Store) Claim(ctx context.Context, lease sluice.Lease, incarnation strin
 	}
 	c.claim++
 	c.Updated = time.Now()
-	return c.value(), nil
+	claimed := c.value()
+	for _, l := range s.deadLetters {
+		if l.Group == lease.Group && l.Event.Partition == lease.Partition && l.Incarnation == incarnation {
+			claimed.DeadLettersBelow = max(claimed.DeadLettersBelow, l.Event.Sequence+1)
+		}
+	}
+	return claimed, nil
 }
 
 // Commit implements [driver.TxStore]. It holds no lock while fn runs: the
@@ -236,7 +242,9 @@ func (s *Store) apply(step driver.Step, claim int, writes []write) error {
 	for i := range step.FailedRedrives {
 		failed(s.deadLetter(step.Lease.Group, step.FailedRedrives[i].ID), &step.FailedRedrives[i])
 	}
-	s.deadLetters = slices.DeleteFunc(s.deadLetters, func(l *sluice.DeadLetter) bool { return slices.Contains(step.Redriven, l.ID) })
+	s.deadLetters = slices.DeleteFunc(s.deadLetters, func(l *sluice.DeadLetter) bool {
+		return slices.Contains(step.Redriven, l.ID) || settledBy(step, l)
+	})
 	return nil
 }
 

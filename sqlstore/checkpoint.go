@@ -15,7 +15,8 @@ import (
 func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
 	c := checkpoint{Checkpoint: driver.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
 	args := append(key(lease.Group, lease.Partition), clean(incarnation), clean(lease.Owner), lease.Epoch)
-	ours, err := s.one(ctx, s.sql.claim, args, c.columns()...)
+	args = append(append(args, key(lease.Group, "")[:3]...), clean(incarnation), clean(lease.Partition))
+	ours, err := s.one(ctx, s.sql.claim, args, append(c.columns(), &c.DeadLettersBelow)...)
 	switch {
 	case err != nil:
 		return driver.Checkpoint{}, s.outage(ctx, "claim checkpoint of partition "+lease.Partition, err)
@@ -40,7 +41,8 @@ type checkpoint struct {
 func (c *checkpoint) columns() []any {
 	return []any{
 		&c.Incarnation, &c.Position.Sequence, &c.Position.Offset, &c.Owner, &c.Epoch, &c.Claims,
-		&c.Attempt.Sequence, &c.Attempt.Attempts, &c.Attempt.Error, &c.updated, &c.done,
+		&c.Attempt.Sequence, &c.Attempt.Attempts, &c.Attempt.Error, &c.updated,
+		&c.Attempt.DeadLetter, &c.Attempt.Unreturned, &c.done,
 	}
 }
 
@@ -74,7 +76,7 @@ func notAt(p driver.Position) string { return "not at " + p.String() }
 
 // RecordAttempt implements [driver.TxStore].
 func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, attempt driver.AttemptRecord) error {
-	args := append([]any{attempt.Sequence, attempt.Attempts, clean(attempt.Error)}, leaseArgs(lease)...)
+	args := append([]any{attempt.Sequence, attempt.DeadLetter, attempt.Attempts, clean(attempt.Error), attempt.Unreturned}, leaseArgs(lease)...)
 	n, err := s.change(ctx, s.sql.record, append(args, at.Sequence)...)
 	switch {
 	case err != nil:

@@ -161,6 +161,11 @@ func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) er
 	if err := s.park(ctx, t, step.DeadLetters); err != nil {
 		return err
 	}
+	if step.SettleIncarnation != "" {
+		if err := s.settleEvents(ctx, t, step); err != nil {
+			return err
+		}
+	}
 	of := key(step.Lease.Group, step.Lease.Partition)
 	for _, id := range step.Redriven {
 		if err := s.changeRedrive(ctx, t, id, s.sql.endRedrive, slices.Concat(of, []any{id})); err != nil {
@@ -172,6 +177,20 @@ func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) er
 		if err := s.changeRedrive(ctx, t, d.ID, s.sql.failRedrive, slices.Concat(failureArgs(d), of, []any{d.ID})); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// settleEvents removes the dead letters of the step's events, without those that the step stores.
+func (s *Store) settleEvents(ctx context.Context, t *transaction, step driver.Step) error {
+	stored := make([]int64, len(step.DeadLetters))
+	for i := range step.DeadLetters {
+		stored[i] = step.DeadLetters[i].Event.Sequence
+	}
+	args := append(key(step.Lease.Group, "")[:3], clean(step.SettleIncarnation), clean(step.Lease.Partition),
+		step.From.Sequence, step.To.Sequence, array(stored))
+	if _, err := changed(ctx, t, s.sql.settleEvents, args...); err != nil {
+		return s.outage(ctx, "remove the dead letters of events that are handled again", err)
 	}
 	return nil
 }

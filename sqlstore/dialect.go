@@ -52,12 +52,12 @@ type statements struct {
 	release string // lease
 	leases  string // group → partition, owner, epoch, ms left, renewed_at
 
-	claim   string // key, incarnation, owner, epoch → progress; no row if it is fenced
+	claim   string // key, incarnation, owner, epoch, group, incarnation, partition → progress, number after the dead letters; no row if it is fenced
 	move    string // sequence_number, event_offset, lease, expected sequence_number; one row or none
 	stay    string // lease, expected sequence_number; one row or none
 	probe   string // the same, and certainly writes
 	advance string // sequence_number, event_offset, done, lease; one row or none
-	record  string // trial_sequence, trial_attempts, trial_error, lease, expected sequence_number; one row or none
+	record  string // trial_sequence, …dead_letter, …attempts, …error, …unreturned, lease, expected sequence_number; one row or none
 	leave   string // lease
 	read    string // group → partition, progress
 	holder  string // key → owner, epoch, sequence_number
@@ -70,6 +70,7 @@ type statements struct {
 	readDedup   string // key → origin, epoch, low, top, seen_at, ids
 
 	park           string // all columns of a dead letter but its id
+	settleEvents   string // group, incarnation, partition, sequence_number after, up to, JSON array of those that stay
 	endRedrive     string // key, id; one row or none
 	failRedrive    string // failed_at, error, attempts, status, next_attempt, key, id; one row or none
 	settleRedriven string // group, JSON array of ids

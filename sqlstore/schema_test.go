@@ -147,12 +147,13 @@ func TestBesideVersion2(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer old.Close()
-	if _, err := old.Claim(t.Context(), leaseOf("0", "old", 1), "i"); err != nil {
-		t.Fatal(err)
+	asOld := func(statement string) {
+		t.Helper()
+		if _, err := old.writer.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := old.Commit(t.Context(), driver.Step{Lease: leaseOf("0", "old", 1), From: driver.Unset, To: at(9)}, nil); err != nil {
-		t.Fatal(err)
-	}
+	asOld(`INSERT INTO sluice_checkpoints VALUES ('` + strings.Join([]string{group.Namespace, group.Topic, group.Name}, "','") + `', '0', 'i', 9, 'o', 'old', 1, 1, 0, 0, '', '2026-01-02T03:04:05.000000Z', '', 0)`)
 	s := open(t, path)
 	steps := func(what string, want ...int64) {
 		t.Helper()
@@ -174,16 +175,9 @@ func TestBesideVersion2(t *testing.T) {
 	steps("a database of version 2")
 	seen(2, 9, 20)
 	seen(2, 20, 30)
-	if _, err := old.Claim(t.Context(), leaseOf("0", "old", 3), "i"); err != nil {
-		t.Fatal(err)
-	}
-	if err := old.Commit(t.Context(), driver.Step{Lease: leaseOf("0", "old", 3), From: at(30), To: at(40)}, nil); err != nil {
-		t.Fatal(err)
-	}
+	asOld(`UPDATE sluice_checkpoints SET owner = 'old', epoch = 3, claims = 1, sequence_number = 40`)
 	steps("the old program moved the checkpoint", 20, 30)
-	if _, err := old.writer.Exec(`UPDATE sluice_checkpoints SET owner = '', epoch = 4, sequence_number = 25`); err != nil {
-		t.Fatal(err)
-	}
+	asOld(`UPDATE sluice_checkpoints SET owner = '', epoch = 4, sequence_number = 25`)
 	steps("it was set back", 20)
 	seen(5, 25, 27)
 	seen(5, 27, 50)

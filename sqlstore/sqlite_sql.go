@@ -18,9 +18,11 @@ var (
 	sqliteStore2 string
 	//go:embed migrations/sqlite/store-3.sql
 	sqliteStore3 string
+	//go:embed migrations/sqlite/store-4.sql
+	sqliteStore4 string
 
 	sqliteLeaseSteps = []step{{sql: sqliteLeases1, oldest: 1}}
-	sqliteStoreSteps = []step{{sql: sqliteStore1, oldest: 1}, {sql: sqliteStore2, oldest: 1}, {sql: sqliteStore3, oldest: 1}}
+	sqliteStoreSteps = []step{{sql: sqliteStore1, oldest: 1}, {sql: sqliteStore2, oldest: 1}, {sql: sqliteStore3, oldest: 1}, {sql: sqliteStore4, oldest: 1}}
 )
 
 // now is SQLite's clock in the layout of [timeLayout]; it has milliseconds. It
@@ -37,7 +39,8 @@ const (
 	ofRedrive = ofKey + ` AND id = ? AND status = 'retry'`
 
 	checkpointColumns = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at`
-	progress          = checkpointColumns + `, iif(done_epoch = epoch, done, '')`
+	progress          = checkpointColumns + `, trial_dead_letter, trial_unreturned, iif(done_epoch = epoch, done, '')`
+	noAttempts        = `trial_sequence = 0, trial_dead_letter = 0, trial_attempts = 0, trial_error = '', trial_unreturned = 0`
 )
 
 var sqliteStatements = statements{
@@ -66,21 +69,25 @@ var sqliteStatements = statements{
 			owner = excluded.owner, epoch = excluded.epoch, updated_at = excluded.updated_at,
 			done = iif(known.done_epoch = known.epoch, known.done, ''), done_epoch = excluded.epoch
 		WHERE excluded.epoch > known.epoch OR excluded.epoch = known.epoch AND excluded.owner = known.owner
-		RETURNING ` + progress,
+		RETURNING ` + progress + `, (
+			SELECT coalesce(max(sequence_number) + 1, 0) FROM sluice_dead_letters
+			WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ?)`,
 	move: `
 		UPDATE sluice_checkpoints SET
 			sequence_number = ?, event_offset = ?, claims = 1,
-			trial_sequence = 0, trial_attempts = 0, trial_error = '', done = '', updated_at = ` + now + `
+			` + noAttempts + `, done = '', updated_at = ` + now + `
 		WHERE ` + ofLease + ` AND sequence_number = ?`,
 	stay: `UPDATE sluice_checkpoints SET updated_at = ` + now + ` WHERE ` + ofLease + ` AND sequence_number = ?`,
 	advance: `
 		UPDATE sluice_checkpoints AS known SET
 			sequence_number = next.sequence_number, event_offset = next.event_offset,
 			done = next.done, done_epoch = known.epoch, updated_at = ` + now + `,
-			claims         = iif(known.sequence_number = next.sequence_number, known.claims, 1),
-			trial_sequence = iif(known.sequence_number = next.sequence_number, known.trial_sequence, 0),
-			trial_attempts = iif(known.sequence_number = next.sequence_number, known.trial_attempts, 0),
-			trial_error    = iif(known.sequence_number = next.sequence_number, known.trial_error, '')
+			claims            = iif(known.sequence_number = next.sequence_number, known.claims, 1),
+			trial_sequence    = iif(known.sequence_number = next.sequence_number, known.trial_sequence, 0),
+			trial_dead_letter = iif(known.sequence_number = next.sequence_number, known.trial_dead_letter, 0),
+			trial_attempts    = iif(known.sequence_number = next.sequence_number, known.trial_attempts, 0),
+			trial_error       = iif(known.sequence_number = next.sequence_number, known.trial_error, ''),
+			trial_unreturned  = iif(known.sequence_number = next.sequence_number, known.trial_unreturned, 0)
 		FROM (SELECT ? AS sequence_number, ? AS event_offset, ? AS done) AS next
 		WHERE ` + ofLease + ` AND known.sequence_number <= next.sequence_number`,
 	// SQLite does not write a row that stays as it is: the time must change,
@@ -90,7 +97,8 @@ var sqliteStatements = statements{
 		SET updated_at = iif(updated_at <> ` + now + `, ` + now + `, strftime('%Y-%m-%dT%H:%M:%f000Z', updated_at, '+0.001 seconds'))
 		WHERE ` + ofLease + ` AND sequence_number = ?`,
 	record: `
-		UPDATE sluice_checkpoints SET trial_sequence = ?, trial_attempts = ?, trial_error = ?, updated_at = ` + now + `
+		UPDATE sluice_checkpoints SET
+			trial_sequence = ?, trial_dead_letter = ?, trial_attempts = ?, trial_error = ?, trial_unreturned = ?, updated_at = ` + now + `
 		WHERE ` + ofLease + ` AND sequence_number = ?`,
 	leave:  `UPDATE sluice_checkpoints SET claims = 0, updated_at = ` + now + ` WHERE ` + ofLease,
 	read:   `SELECT partition, ` + progress + ` FROM sluice_checkpoints WHERE ` + ofGroup + ` ORDER BY partition`,
@@ -101,7 +109,7 @@ var sqliteStatements = statements{
 		ON CONFLICT DO UPDATE SET
 			incarnation = excluded.incarnation, sequence_number = excluded.sequence_number, event_offset = excluded.event_offset,
 			owner = '', epoch = known.epoch + 1, claims = 0,
-			trial_sequence = 0, trial_attempts = 0, trial_error = '', done = '', updated_at = excluded.updated_at
+			` + noAttempts + `, done = '', updated_at = excluded.updated_at
 		RETURNING epoch`,
 
 	// What lies beyond the step goes as well: a program that knows version 2 may
@@ -122,6 +130,10 @@ var sqliteStatements = statements{
 		ON CONFLICT (namespace, topic, consumer_group, incarnation, partition, sequence_number) DO UPDATE SET
 			failed_at = excluded.failed_at, error = excluded.error, attempts = excluded.attempts,
 			status = excluded.status, next_attempt = excluded.next_attempt`,
+	settleEvents: `
+		DELETE FROM sluice_dead_letters
+		WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ? AND sequence_number > ? AND sequence_number <= ?
+			AND sequence_number NOT IN (SELECT value FROM json_each(?))`,
 	endRedrive:     `DELETE FROM sluice_dead_letters WHERE ` + ofRedrive,
 	failRedrive:    `UPDATE sluice_dead_letters SET failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = ? WHERE ` + ofRedrive,
 	settleRedriven: `DELETE FROM sluice_dead_letters WHERE ` + ofGroup + ` AND status = 'retry' AND id IN (SELECT value FROM json_each(?))`,

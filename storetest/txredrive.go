@@ -47,6 +47,42 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				t.Errorf("%d dead letters, want one for each of two incarnations, two partitions and two numbers: %v", len(list), list)
 			}
 		}},
+		{Name: "SettleIncarnation", Run: func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			recreated := deadLetterOf("0", 11)
+			recreated.Incarnation = "incarnation 2"
+			recreated.Event.Sequence = 14
+			found := h.park(t, a, deadLetterOf("0", 9), deadLetterOf("0", 10), deadLetterOf("0", 11), deadLetterOf("0", 12), deadLetterOf("0", 13), recreated)
+			b := leaseOf("1", "a", 1)
+			h.claim(t, b)
+			other := deadLetterOf("1", 15)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{other}}, nil)
+			h.redrive(t, found[10].ID)
+			_, err := h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: []int64{found[11].ID}})
+			suite.NoError(t, "discard", err)
+
+			again := deadLetterOf("0", 12)
+			again.Error = "failed again"
+			step := driver.Step{Lease: a, From: at(9), To: at(15), DeadLetters: []driver.DeadLetter{again}, SettleIncarnation: "incarnation 1"}
+			no := errors.New("no")
+			wantHandlerError(t, "a step that fails", h.Store.Commit(suite.Context(t), step, func(context.Context, Tx) error { return no }), no)
+			if left := h.deadLetters(t); len(left) != 7 {
+				t.Errorf("a step that failed left %d dead letters of 7", len(left))
+			}
+			step.To = at(12)
+			h.commit(t, step, h.put("10", "11"))
+			left := h.deadLetters(t)
+			if len(left) != 5 || left[10].ID != 0 || left[11].ID != 0 {
+				t.Errorf("left are %v, want all but those of events 10 and 11, which the step has handled", left)
+			}
+			if left[12].ID != found[12].ID || left[12].Error != again.Error {
+				t.Errorf("event 12, which failed again: %+v, want it updated", left[12])
+			}
+			h.commit(t, driver.Step{Lease: a, From: at(12), To: at(13)}, h.put("13"))
+			if left := h.deadLetters(t); len(left) != 5 {
+				t.Errorf("a step that settles nothing left %d dead letters of 5", len(left))
+			}
+		}},
 		{Name: "Redriven", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			found := h.park(t, a, deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("0", 7))

@@ -115,7 +115,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		}},
 		{Name: "Trial", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			trial := driver.AttemptRecord{Sequence: 10, Attempts: 2, Error: "first line\nsecond 'line' \"√\" \\ %"}
+			trial := driver.AttemptRecord{Sequence: 10, DeadLetter: 1 << 40, Attempts: 2, Error: "first line\nsecond 'line' \"√\" \\ %", Unreturned: 1}
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), trial))
 			if got := h.checkpoint(t, "0").Attempt; got != trial {
 				t.Errorf("read trial %+v, want %+v", got, trial)
@@ -147,6 +147,26 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			suite.NoError(t, "record none", h.Store.RecordAttempt(suite.Context(t), b, at(10), driver.AttemptRecord{}))
 			if got := h.checkpoint(t, "0").Attempt; got != (driver.AttemptRecord{}) {
 				t.Errorf("recording none left trial %+v", got)
+			}
+		}},
+		{Name: "DeadLettersBelow", Run: func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			if p := h.claim(t, a); p.DeadLettersBelow != 0 {
+				t.Errorf("claimed without dead letters: all below %d, want 0", p.DeadLettersBelow)
+			}
+			recreated := deadLetterOf("0", 99)
+			recreated.Incarnation = "incarnation 2"
+			found := h.park(t, a, deadLetterOf("0", 0), deadLetterOf("0", 25), deadLetterOf("0", 12), recreated)
+			b := leaseOf("1", "a", 1)
+			h.claim(t, b)
+			h.commit(t, driver.Step{Lease: b, From: driver.Unset, To: at(9), DeadLetters: []driver.DeadLetter{deadLetterOf("1", 77)}}, nil)
+			if p := h.claim(t, a); p.DeadLettersBelow != 26 {
+				t.Errorf("claimed with a dead letter of event 25: all below %d, want 26", p.DeadLettersBelow)
+			}
+			_, err := h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{IDs: []int64{found[25].ID}})
+			suite.NoError(t, "discard", err)
+			if p := h.claim(t, leaseOf("0", "b", 2)); p.DeadLettersBelow != 26 {
+				t.Errorf("claimed with a discarded dead letter of event 25: all below %d, want 26", p.DeadLettersBelow)
 			}
 		}},
 		{Name: "Read", Run: func(t testing.TB, h TxHarness[Tx]) {

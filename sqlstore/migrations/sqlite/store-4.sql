@@ -1,0 +1,4 @@
+-- Which redrive the recorded attempts belong to, and how many of them began and
+-- never returned. Programs that know version 3 count those in trial_attempts.
+ALTER TABLE sluice_checkpoints ADD COLUMN trial_dead_letter INTEGER NOT NULL DEFAULT 0; -- id; 0: the event after the position
+ALTER TABLE sluice_checkpoints ADD COLUMN trial_unreturned INTEGER NOT NULL DEFAULT 0;
