@@ -177,6 +177,7 @@ func (w *world) append(partition string, m *sluice.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forwarded.at[written{partition, at.Sequence}] = m.MessageID
+	w.blame.sentAs(eventID{"onward", partition, at.Sequence}, string(m.Body))
 }
 
 // chainSettled reports whether the second stage has done all events in its log.
@@ -249,6 +250,7 @@ func DrawChain(seed uint64) Config {
 	c := DrawStream(seed)
 	r := rand.New(rand.NewPCG(seed, 3))
 	c.Unsafe.LateCommit = r.IntN(2) == 0
+	c.Themes = drawThemes(seed, drawnChain)
 	c.Want = sluice.AllPartitions
 	c.Partitions, c.Processes, c.Events = 1+r.IntN(3), 2, 20+r.IntN(30)
 	c.Added = c.Partitions / 3

@@ -32,14 +32,14 @@ type Config struct {
 	Poison     bool          // some events kill the process
 	Stream     *streaming    // at-least-once delivery; nil: transactional
 	Chain      *chaining     // with Stream: it writes to the log of a second stage
+	Themes     theme         // further kinds of trouble
 
 	// Mutants: worlds without one of the protections.
 	Unsafe       sluicetest.UnsafeStore
 	UnsafeLeases sluicetest.UnsafeLeases
 	Blind        bool // a commit of unknown outcome is repeated without reading the checkpoint
 
-	Observer sluice.Observer // with one, the engine watches the lag
-	Keep     bool            // keep the trace as text
+	Keep bool // keep the trace as text
 }
 
 // Quiet is how long a world without faults may take to finish its events.
@@ -84,7 +84,7 @@ func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 			return errors.New("flaky")
 		case kind == "panic" && p.w.coin(0.4, key):
 			panic("panicked")
-		case kind == "poison" && p.w.poisonous():
+		case kind == "poison" && p.w.troubled():
 			p.w.count("poisoned")
 			p.w.kill(p)
 			return errors.New("dead")
@@ -104,7 +104,8 @@ func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 	}
 }
 
-func (w *world) poisonous() bool {
+// troubled reports whether the world still makes trouble.
+func (w *world) troubled() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.quiet
@@ -141,6 +142,9 @@ func (w *world) nextEvent() (time.Time, func()) {
 	if w.quiet {
 		at = never(w)
 	}
+	if w.nextWatch.Before(at) {
+		at, fire = w.nextWatch, w.watch
+	}
 	if w.nextSend.Before(at) {
 		at, fire = w.nextSend, w.produce
 	}
@@ -172,6 +176,7 @@ func (w *world) produce() {
 				e.Key = fmt.Sprint("key ", n%5)
 			}
 			batch[partition] = append(batch[partition], e)
+			w.blame.sentAs(eventID{w.group.Topic, partition, n}, string(e.Body))
 			w.sent[partition]++
 		}
 	}
@@ -191,6 +196,7 @@ func (w *world) failOver() {
 	w.restoreReplica = nil
 	w.note("failover")
 	w.fired["failover that loses commits"]++
+	w.trouble(nil, "", time.Now())
 	w.mu.Unlock()
 	restore()
 	list, _ := w.store.Read(context.Background(), w.group)
@@ -212,6 +218,7 @@ func (w *world) remind() {
 		partition := fmt.Sprint(n)
 		w.hub.Append(partition, &sluice.Event{Body: []byte("good")})
 		w.mu.Lock()
+		w.blame.sentAs(eventID{w.group.Topic, partition, w.sent[partition]}, "good")
 		w.sent[partition]++
 		w.mu.Unlock()
 	}
@@ -284,12 +291,14 @@ func (w *world) injectFault() {
 		w.mu.Lock()
 		p.skew += time.Duration(w.rng.IntN(7200)-3600) * time.Second
 		w.note("clock of %s off by %v", p.name, p.skew)
+		w.trouble(p, "", time.Now())
 		w.mu.Unlock()
 		w.count("clock jump")
 	case n >= 66 && n < 70:
 		w.mu.Lock()
 		w.leases = &sluicetest.Leases{Unsafe: w.cfg.UnsafeLeases}
 		w.note("leases are lost")
+		w.trouble(nil, "", time.Now())
 		w.mu.Unlock()
 		w.count("loss of the leases")
 	case n >= 86 && n < 90 && w.cfg.Stream == nil:
@@ -304,6 +313,7 @@ func (w *world) injectFault() {
 		}
 		what := parts[w.rng.IntN(len(parts))]
 		w.down[what] = time.Now().Add(span)
+		w.trouble(nil, "", time.Now().Add(span))
 		w.note("%s down for %v", what, span)
 		w.mu.Unlock()
 		w.count("outage of the " + what)
@@ -330,6 +340,7 @@ func (w *world) vacate(s *slot, after time.Duration) {
 func (w *world) stop(p *process, within time.Duration) {
 	w.mu.Lock()
 	w.note("stop %s", p.name)
+	w.trouble(p, "", time.Now().Add(within))
 	w.mu.Unlock()
 	w.live.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -371,7 +382,7 @@ func Run(cfg Config) Result {
 		w.retry(w.group)
 		w.settle()
 	}
-	violations := append(w.check(), uneven...)
+	violations := slices.Concat(w.check(), w.checkBlame(), uneven)
 
 	w.mu.Lock()
 	ended := maps.Clone(w.owners)
@@ -511,12 +522,13 @@ func newWorld(cfg Config) *world {
 		leases: &sluicetest.Leases{Unsafe: cfg.UnsafeLeases}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
 		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{}, claimer: map[string]*process{},
 		down: map[string]time.Time{}, fired: map[string]int{}, written: map[written]int{}, sent: map[string]int64{},
+		blame: newBlame(), lanes: map[string]*lane{},
 		trace: trace{keep: cfg.Keep},
 	}
 	w.hub = sluicetest.NewHub(w.group, cfg.Partitions)
 	w.link()
 	w.store.Faults = w
-	w.nextSend, w.nextFault = w.start, w.start.Add(5*time.Second)
+	w.nextSend, w.nextFault, w.nextWatch = w.start, w.start.Add(5*time.Second), w.start.Add(watchEvery)
 	w.adding, w.growth = cfg.Added, w.start.Add(cfg.Length/10)
 	for n := range cfg.Processes {
 		w.slots = append(w.slots, &slot{n: n})
@@ -540,9 +552,7 @@ func Draw(seed uint64) Config {
 	if r.IntN(3) == 0 {
 		c.BodyLimit = -1 // redrives read the log
 	}
-	if r.IntN(2) == 0 {
-		c.Observer = sluice.ObserverFunc(func(sluice.Observation) {})
-	}
+	c.Themes = drawThemes(seed, drawn)
 	if c.Partitions > 4 {
 		c.Added = 1 + r.IntN(2)
 	}

@@ -42,6 +42,7 @@ type process struct {
 	// guarded by world.mu
 	dead        bool
 	pausedUntil time.Time
+	reported    time.Time // the last observation with an error that is about no partition
 	skew        time.Duration
 	monotonic   suspension
 	wall        suspension
@@ -88,7 +89,7 @@ func (w *world) launch(name string, next bool, run func(context.Context, *sluice
 		Partitions: w.cfg.Want,
 		Owner:      p.name, Clock: p, Seed: h.Sum64() | 1,
 		MaxBatch: w.cfg.MaxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
-		RedriveEvery: 5 * time.Second, Observer: w.cfg.Observer,
+		RedriveEvery: 5 * time.Second, Observer: p,
 	})
 	if err != nil {
 		panic(err)
@@ -120,6 +121,7 @@ func (w *world) kill(p *process) {
 		p.slot.process, p.slot.restart = nil, time.Now().Add(time.Duration(100+w.rng.IntN(6000))*time.Millisecond)
 	}
 	w.note("kill %s", p.name)
+	w.trouble(p, "", time.Now())
 	var arrived []*ticket
 	var freed []*ticket
 	for _, t := range w.parked {
@@ -177,6 +179,7 @@ func (p *process) Elapsed() time.Duration {
 func (p *process) pause(span time.Duration, still ...*suspension) {
 	now := time.Now()
 	p.pausedUntil = now.Add(span)
+	p.w.trouble(p, "", p.pausedUntil)
 	for _, s := range []*suspension{&p.monotonic, &p.wall} {
 		s.begin(now, 0)
 	}
@@ -257,7 +260,7 @@ func (s source) Open(ctx context.Context, partition string, after sluice.Positio
 		if err != nil {
 			return nil, err
 		}
-		return reader{s.process, partition, r}, nil
+		return &reader{s.process, partition, r, false}, nil
 	})
 }
 
@@ -272,13 +275,18 @@ type reader struct {
 	*process
 	partition string
 	inner     driver.Reader
+	silent    bool // it returns nothing more
 }
 
-func (r reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
+func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
+	if r.fallsSilent() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	return request(ctx, r.process, "fetch", r.partition, func() ([]*sluice.Event, error) { return r.inner.Read(ctx, max) })
 }
 
-func (r reader) Close(ctx context.Context) error { return r.inner.Close(ctx) }
+func (r *reader) Close(ctx context.Context) error { return r.inner.Close(ctx) }
 
 // leaseStore is the current lease store. A fault replaces it by an empty one.
 func (w *world) leaseStore() *sluicetest.Leases {
@@ -334,14 +342,28 @@ func (s store) Commit(ctx context.Context, step driver.Step, fn func(context.Con
 	if s.w.cfg.Blind {
 		return s.blind(ctx, step, fn)
 	}
-	return requestError(ctx, s.process, "begin", step.Lease.Partition, func() error { return s.w.store.Commit(ctx, step, fn) })
+	return s.begin(ctx, step, fn)
+}
+
+// begin makes the request that begins a transaction, within the time that a driver has for
+// it, and runs the rest of the transaction.
+func (s store) begin(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
+	err := func() error {
+		ctx, cancel := bounded(ctx)
+		defer cancel()
+		return requestError(ctx, s.process, "begin", step.Lease.Partition, func() error { return nil })
+	}()
+	if err != nil {
+		return err
+	}
+	return s.w.store.Commit(ctx, step, fn)
 }
 
 // blind is a mutant: it takes a commit of unknown outcome for a failed one and
 // repeats it without reading the checkpoint.
 func (s store) blind(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	for {
-		err := requestError(ctx, s.process, "begin", step.Lease.Partition, func() error { return s.w.store.Commit(ctx, step, fn) })
+		err := s.begin(ctx, step, fn)
 		if !errors.Is(err, sluice.ErrUnknown) {
 			return err
 		}
@@ -349,11 +371,23 @@ func (s store) blind(ctx context.Context, step driver.Step, fn func(context.Cont
 }
 
 func (s store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
-	return requestError(ctx, s.process, "record", lease.Partition, func() error { return s.w.store.RecordAttempt(ctx, lease, at, trial) })
+	return requestError(ctx, s.process, "record", lease.Partition, func() error {
+		err := s.w.store.RecordAttempt(ctx, lease, at, trial)
+		if err == nil {
+			s.w.attempted(lease, trial)
+		}
+		return err
+	})
 }
 
 func (s store) Leave(ctx context.Context, lease sluice.Lease) error {
-	return requestError(ctx, s.process, "leave", lease.Partition, func() error { return s.w.store.Leave(ctx, lease) })
+	return requestError(ctx, s.process, "leave", lease.Partition, func() error {
+		err := s.w.store.Leave(ctx, lease)
+		if err == nil {
+			s.w.left(lease)
+		}
+		return err
+	})
 }
 
 func (s store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
@@ -394,6 +428,8 @@ func (w *world) Commit(step driver.Step, apply func() error) error {
 	ctx := p.committing[step.Lease.Partition]
 	w.mu.Unlock()
 	apply = w.checkedCommit(step, apply)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	switch w.edge(ctx, p, "commit", step.Lease.Partition, apply) {
 	case lost:
 		return errLost
@@ -431,6 +467,10 @@ func (w *world) checkedCommit(step driver.Step, apply func() error) func() error
 		claimed := w.claimed[partitionName(step.Lease)]
 		w.mu.Unlock()
 		err := apply()
+		if err == nil {
+			w.progressed(step.Lease.Group.Topic, step.Lease.Partition)
+			w.stored(step.DeadLetters)
+		}
 		if err == nil && step.Lease.Epoch < claimed {
 			w.mu.Lock()
 			defer w.mu.Unlock()

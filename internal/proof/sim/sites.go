@@ -53,21 +53,21 @@ func part(op string) string {
 
 // Sites are the names of all kinds of faults, sorted; [Result] counts by them.
 func Sites() []string {
-	return sites(requests, "commit", "failover that loses commits", "poisoned", "lost insert", "late commit that took effect", "gave up a commit under way")
+	return sites(requests, drawn, "commit", "failover that loses commits", "poisoned", "lost insert", "late commit that took effect", "gave up a commit under way")
 }
 
 // StreamSites are those of worlds with at-least-once delivery.
 func StreamSites() []string {
-	return sites(streamed, "write advance park settle", "late commit that took effect")
+	return sites(streamed, drawnStream, "write advance park settle", "late commit that took effect")
 }
 
 // ChainSites are those of worlds of two stages.
 func ChainSites() []string {
-	return sites(chained, "append advance park settle commit", "late commit that took effect", "lost insert", "gave up a commit under way", "repeat")
+	return sites(chained, drawnChain, "append advance park settle commit", "late commit that took effect", "lost insert", "gave up a commit under way", "repeat")
 }
 
 // sites are those of the requests; changes are the requests that change something.
-func sites(requests map[string][]string, changes string, more ...string) []string {
+func sites(requests map[string][]string, themes theme, changes string, more ...string) []string {
 	list := append([]string{
 		"kill", "stop", "pause", "pause, the monotonic clock too", "pause, all clocks too", "pause past the lease", "clock jump",
 		"loss of the leases", "partition added", "retry of all dead letters", "command to redrive", "late commit",
@@ -79,6 +79,14 @@ func sites(requests map[string][]string, changes string, more ...string) []strin
 		list = append(list, "outage of the "+name, "request in an outage of the "+name)
 		for _, op := range ops {
 			list = append(list, lost.String()+" "+op, unanswered.String()+" "+op, "slow "+op)
+			if themes&hangs != 0 && !slices.Contains(neverHung, op) {
+				list = append(list, hung.String()+" "+op)
+			}
+		}
+	}
+	for i, name := range themeNames {
+		if themes&(1<<i) != 0 {
+			list = append(list, themeSites[name]...)
 		}
 	}
 	slices.Sort(list)

@@ -91,6 +91,8 @@ func (w *world) write(e *sluice.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.written[written{e.Partition, e.Sequence}]++
+	l := w.laneOf(w.group.Topic, e.Partition)
+	l.moved, l.accused = time.Now(), false
 }
 
 // send makes a request that changes something, with the fate that the world
@@ -188,7 +190,12 @@ type deadLetters struct{ *process }
 func (l deadLetters) Park(ctx context.Context, list []sluice.DeadLetter) error {
 	return l.w.send(ctx, l.process, "park", list[0].Event.Partition, func() error {
 		l.w.excuse(l.process, list)
-		return l.w.store.Park(context.Background(), list)
+		err := l.w.store.Park(context.Background(), list)
+		if err == nil {
+			l.w.stored(list)
+			l.w.progressed(list[0].Group.Topic, list[0].Event.Partition)
+		}
+		return err
 	})
 }
 
@@ -242,6 +249,7 @@ func DrawStream(seed uint64) Config {
 	c := Draw(seed)
 	r := rand.New(rand.NewPCG(seed, 2))
 	c.Poison, c.Unsafe.LateCommit = false, false
+	c.Themes = drawThemes(seed, drawnStream)
 	c.Stream = &streaming{
 		Order: sluice.Ordering(r.IntN(3)), Policy: sluice.KeyPolicy(r.IntN(2)),
 		Events: []int{8, 40, 1000}[r.IntN(3)] * c.Partitions,

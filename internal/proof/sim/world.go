@@ -20,6 +20,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -44,6 +45,8 @@ type world struct {
 	parked    []*ticket
 	late      []*delivery
 	coins     map[string]uint64
+	blame     blame
+	lanes     map[string]*lane // by topic and partition
 	owners    map[string]*process
 	claimed   map[string]int64     // the highest epoch that has claimed each lane
 	claimer   map[string]*process  // the process that has claimed it
@@ -62,6 +65,7 @@ type world struct {
 	adding         int              // partitions that are still to be added
 	growth         time.Time        // when the next one is
 	nextFault      time.Time        // when the next fault strikes
+	nextWatch      time.Time        // when progress is looked at again
 	restoreReplica func()           // restores the database to the state of its replica
 	failover       time.Time        // when that happens
 
@@ -70,15 +74,16 @@ type world struct {
 
 // ticket is a goroutine that waits at the edge between engine and world.
 type ticket struct {
-	process *process
-	op      string
-	key     string
-	due     time.Time
-	drawn   bool // due, fate and site are set
-	fate    fate
-	site    string        // the kind of fault that strikes it, if any
-	apply   func() error  // the change that the request makes, if it makes one
-	release chan struct{} // closed when the goroutine may continue
+	process   *process
+	op        string
+	partition string // that it is about, if it names one
+	key       string
+	due       time.Time
+	drawn     bool // due, fate and site are set
+	fate      fate
+	site      string        // the kind of fault that strikes it, if any
+	apply     func() error  // the change that the request makes, if it makes one
+	release   chan struct{} // closed when the goroutine may continue
 }
 
 // fate is what happens to a request.
@@ -90,6 +95,7 @@ const (
 	unanswered             // carried out; the answer was lost
 	delayed                // a change: the answer is lost, and the change is made later
 	fatal                  // a change: its process is killed while it is under way
+	hung                   // never answered; carried out or not
 	abandoned              // the caller has given up, or was killed
 )
 
@@ -128,6 +134,7 @@ func (w *world) note(format string, args ...any) {
 // edge parks a request until its fate is known.
 func (w *world) edge(ctx context.Context, p *process, op, partition string, apply func() error) fate {
 	t := &ticket{process: p, op: op, key: p.name + " " + op + " " + partition, apply: apply, release: make(chan struct{})}
+	t.partition, _, _ = strings.Cut(partition, "/")
 	w.mu.Lock()
 	if p.dead {
 		w.mu.Unlock()
@@ -139,7 +146,7 @@ func (w *world) edge(ctx context.Context, p *process, op, partition string, appl
 	w.parked = append(w.parked, t)
 	w.mu.Unlock()
 	f := w.wait(ctx, t)
-	if t.site != "" && (f != abandoned || errors.Is(ctx.Err(), context.DeadlineExceeded)) {
+	if t.site != "" && (f != abandoned || t.fate == hung || errors.Is(ctx.Err(), context.DeadlineExceeded)) {
 		w.count(t.site)
 	}
 	return f
@@ -276,6 +283,11 @@ func (w *world) draw(t *ticket) {
 	if w.quiet || w.rng.Float64() >= max(w.cfg.FaultRate, rare[t.op]) {
 		return
 	}
+	w.trouble(t.process, t.partition, now)
+	if w.has(hangs) && !slices.Contains(neverHung, t.op) && w.rng.IntN(4) == 0 {
+		t.fate, t.due, t.site = hung, never(w), hung.String()+" "+t.op
+		return
+	}
 	n := w.rng.IntN(10)
 	if t.apply != nil {
 		n = w.rng.IntN(16)
@@ -292,13 +304,14 @@ func (w *world) draw(t *ticket) {
 	default: // carried out after a long time
 		t.due = now.Add(time.Duration(1+w.rng.IntN(40)) * time.Second)
 		t.site = "slow " + t.op
+		w.trouble(t.process, t.partition, t.due)
 		return
 	}
 	t.site = t.fate.String() + " " + t.op
 }
 
 func (f fate) String() string {
-	return [...]string{"done", "lost", "unanswered", "delayed", "fatal", "abandoned"}[f]
+	return [...]string{"done", "lost", "unanswered", "delayed", "fatal", "hung", "abandoned"}[f]
 }
 
 // next returns when the next thing happens, and what: a ticket is released, a late

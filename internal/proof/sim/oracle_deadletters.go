@@ -1,0 +1,119 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+)
+
+// eventID identifies an event in the logs of a world.
+type eventID struct {
+	topic, partition string
+	sequence         int64
+}
+
+func (e eventID) String() string {
+	return fmt.Sprintf("%s/%s/%d", e.topic, e.partition, e.sequence)
+}
+
+// blame is what the world knows about which events may become dead letters: those that
+// fail by themselves, and those that the process died with.
+type blame struct {
+	kinds  map[eventID]string         // the first word of each event's body
+	begun  map[eventID]map[int64]bool // the epochs in which an attempt was recorded before it began
+	parked map[string][]int64         // the dead letters of each key, by topic, partition and key
+}
+
+func newBlame() blame {
+	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]int64{}}
+}
+
+// deadliest is how many processes must have ended during attempts at an event before it
+// may become a dead letter for that.
+const deadliest = 1
+
+// sentAs notes an event that was appended to a log. The lock is held.
+func (b *blame) sentAs(id eventID, body string) {
+	b.kinds[id], _, _ = strings.Cut(body, " ")
+}
+
+// attempted notes an attempt that was recorded.
+func (w *world) attempted(lease sluice.Lease, a driver.AttemptRecord) {
+	if a.Error != "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := eventID{lease.Group.Topic, lease.Partition, a.Sequence}
+	if w.blame.begun[id] == nil {
+		w.blame.begun[id] = map[int64]bool{}
+	}
+	w.blame.begun[id][lease.Epoch] = true
+}
+
+// left notes that an owner has left a partition cleanly: it did not die.
+func (w *world) left(lease sluice.Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, epochs := range w.blame.begun {
+		if id.topic == lease.Group.Topic && id.partition == lease.Partition {
+			delete(epochs, lease.Epoch)
+		}
+	}
+}
+
+// stored notes the keys of dead letters that are stored.
+func (w *world) stored(list []sluice.DeadLetter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range list {
+		key := keyOf(&list[i])
+		w.blame.parked[key] = append(w.blame.parked[key], list[i].Event.Sequence)
+	}
+}
+
+func keyOf(d *sluice.DeadLetter) string {
+	return d.Group.Topic + "/" + d.Event.Partition + "/" + d.Event.Key
+}
+
+// checkBlame returns the dead letters of events that have not failed by themselves.
+func (w *world) checkBlame() []string {
+	var bad []string
+	for _, g := range w.groups() {
+		list, _ := w.store.List(context.Background(), g, sluice.DeadLetterFilter{})
+		w.mu.Lock()
+		for i := range list {
+			if !w.deserved(&list[i]) {
+				d := &list[i]
+				id := eventID{g.Topic, d.Event.Partition, d.Event.Sequence}
+				bad = append(bad, fmt.Sprintf("event %v (%s) did not fail by itself, but is a dead letter after %d attempts: %s", id, w.blame.kinds[id], d.Attempts, d.Error))
+			}
+		}
+		w.mu.Unlock()
+	}
+	return bad
+}
+
+// failing are the kinds of events that fail by themselves.
+var failing = []string{"reject", "broken", "flaky", "panic"}
+
+// deserved reports whether an event may be a dead letter. The lock is held.
+func (w *world) deserved(d *sluice.DeadLetter) bool {
+	id := eventID{d.Group.Topic, d.Event.Partition, d.Event.Sequence}
+	kind := w.blame.kinds[id]
+	firstOfChain := w.cfg.Chain != nil && d.Group.Topic == w.group.Topic
+	switch {
+	case firstOfChain && (kind == "refused" || kind == "half"):
+		return true
+	case !firstOfChain && slices.Contains(failing, kind):
+		return true
+	case strings.HasPrefix(d.Error, "held back"):
+		another := slices.ContainsFunc(w.blame.parked[keyOf(d)], func(n int64) bool { return n != id.sequence })
+		return w.cfg.Stream != nil && w.cfg.Stream.Policy == sluice.KeyHold && another
+	}
+	return len(w.blame.begun[id]) >= deadliest
+}

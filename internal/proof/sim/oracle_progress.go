@@ -1,0 +1,162 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Bounds of the oracle of progress.
+const (
+	watchEvery  = 5 * time.Second
+	mustReport  = time.Minute     // a stall is reported after this time at most
+	mustAdvance = 2 * time.Minute // a partition moves within this time of its last trouble
+)
+
+// lane is what the world knows about the progress of one partition.
+type lane struct {
+	moved    time.Time // the last progress, or when there was nothing to do
+	troubled time.Time // when the last trouble of the partition was over
+	holder   *process  // at the last look
+	heldFrom time.Time // since when the holder holds it and runs
+	reported time.Time // the last observation with an error
+	accused  bool      // a violation of the present stall was recorded
+}
+
+// laneOf returns a partition's lane. The lock is held.
+func (w *world) laneOf(topic, partition string) *lane {
+	name := topic + "/" + partition
+	l := w.lanes[name]
+	if l == nil {
+		l = &lane{moved: time.Now()}
+		w.lanes[name] = l
+	}
+	return l
+}
+
+// progressed notes that a partition has moved.
+func (w *world) progressed(topic, partition string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.laneOf(topic, partition)
+	l.moved, l.accused = time.Now(), false
+}
+
+// trouble notes that a process, or one of its partitions, has trouble until a time. Without
+// a process all have. The lock is held.
+func (w *world) trouble(p *process, partition string, until time.Time) {
+	for name, l := range w.lanes {
+		topic, of, _ := strings.Cut(name, "/")
+		if p != nil && (topic != p.topic() || partition != "" && partition != of || partition == "" && l.holder != p) {
+			continue
+		}
+		if until.After(l.troubled) {
+			l.troubled = until
+		}
+	}
+}
+
+// topic is the topic that a process reads.
+func (p *process) topic() string {
+	if p.secondStage {
+		return "onward"
+	}
+	return p.w.group.Topic
+}
+
+// Observe implements [sluice.Observer]: it notes what the process reports.
+func (p *process) Observe(o sluice.Observation) {
+	if o.Err == nil {
+		return
+	}
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if o.Partition == "" {
+		p.reported = time.Now()
+		return
+	}
+	p.w.laneOf(p.topic(), o.Partition).reported = time.Now()
+}
+
+// watch looks for partitions that have work and do not move.
+func (w *world) watch() {
+	w.mu.Lock()
+	w.nextWatch = time.Now().Add(watchEvery)
+	w.mu.Unlock()
+	for _, g := range w.groups() {
+		w.watchGroup(g)
+	}
+}
+
+func (w *world) watchGroup(g sluice.Group) {
+	ctx := context.Background()
+	hub := w.hub
+	if g != w.group {
+		hub = w.nextHub
+	}
+	position := map[string]int64{}
+	list, _ := w.store.Read(ctx, g)
+	for _, c := range list {
+		position[c.Partition] = c.Position.Sequence
+	}
+	owner := map[string]string{}
+	leases, _ := w.leaseStore().List(ctx, g)
+	for _, l := range leases {
+		if l.Live() {
+			owner[l.Partition] = l.Owner
+		}
+	}
+	topic, _ := hub.Describe(ctx)
+	now := time.Now()
+	for _, partition := range topic.Partitions {
+		end, _ := hub.Bounds(ctx, partition)
+		at, ok := position[partition]
+		w.mu.Lock()
+		l := w.laneOf(g.Topic, partition)
+		if end.Last.Sequence < 0 || ok && at >= end.Last.Sequence {
+			l.moved, l.accused = now, false
+		}
+		p := w.owners[owner[partition]]
+		if p != nil && (p.dead || now.Before(p.pausedUntil)) {
+			p = nil
+		}
+		if p != l.holder {
+			l.holder, l.heldFrom = p, now
+		}
+		w.judge(l, g.Topic+"/"+partition, now)
+		w.mu.Unlock()
+	}
+}
+
+// judge records a violation if a partition has not moved for too long, or if nobody was
+// notified of it. The lock is held.
+func (w *world) judge(l *lane, name string, now time.Time) {
+	if l.accused {
+		return
+	}
+	since := l.moved
+	if l.troubled.After(since) {
+		since = l.troubled
+	}
+	if still := now.Sub(since); still > mustAdvance {
+		l.accused = true
+		w.stale = append(w.stale, fmt.Sprintf("partition %s: has work and no trouble, and has not moved for %v", name, still.Round(time.Second)))
+		w.note("partition %s does not move", name)
+		return
+	}
+	if l.holder == nil {
+		return
+	}
+	since = l.moved
+	if l.heldFrom.After(since) {
+		since = l.heldFrom
+	}
+	if still := now.Sub(since); still > mustReport && l.reported.Before(since) && l.holder.reported.Before(since) {
+		l.accused = true
+		w.stale = append(w.stale, fmt.Sprintf("partition %s: %s holds it, has work and has reported nothing for %v", name, l.holder.name, still.Round(time.Second)))
+		w.note("partition %s stalls without a report", name)
+	}
+}
