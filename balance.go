@@ -55,18 +55,21 @@ func (b *balancer) balance(work context.Context, topic Topic, listed []driver.Le
 	if i < 0 {
 		return false, b.join(work, topic.Group, listed)
 	}
-	if err := b.renewIfDue(work); err != nil {
+	if err := b.renewIfDue(work); errors.Is(err, ErrFenced) {
 		return false, err
+	} else if err != nil {
+		// The membership lasts; meanwhile the partitions are divided.
+		b.c.observe(Observation{Kind: KindFailed, Err: err})
 	}
 	// The time of the listing by the store's clock, from this process's own lease.
 	asOf := listed[i].Renewed.Add(b.c.cfg.LeaseFor - listed[i].Remaining)
 	m := b.membership(topic, listed, asOf)
-	held, draining := b.c.staying()
+	held, draining, requested := b.c.staying()
 	surplus := len(held) - m.share(b.c.cfg.Owner)
 	for _, a := range held[:max(0, min(surplus, m.demand()-draining))] {
 		a.stop()
 	}
-	return surplus < 0, nil
+	return surplus+requested < 0, nil
 }
 
 // maxMembers is more processes than any topic has partitions.
@@ -85,8 +88,6 @@ func (b *balancer) join(work context.Context, group Group, listed []driver.Lease
 			taken[l.Partition] = l.Live()
 		}
 	}
-	ctx, cancel := context.WithTimeout(work, b.c.cfg.LeaseFor/3)
-	defer cancel()
 	for n := 0; n < maxMembers; {
 		var name string
 		if len(own) > 0 {
@@ -95,11 +96,11 @@ func (b *balancer) join(work context.Context, group Group, listed []driver.Lease
 			name = fmt.Sprint(driver.MemberPrefix, n)
 			n++
 		}
-		if taken[name] {
+		if taken[name] || b.c.resting(name) {
 			continue
 		}
 		began := b.c.cfg.Clock.Elapsed()
-		lease, err := b.c.leases.Acquire(ctx, group, name, b.c.cfg.Owner, b.c.cfg.LeaseFor, 0)
+		lease, err := b.c.acquireLease(work, group, name)
 		if errors.Is(err, driver.ErrHeld) {
 			continue
 		}
@@ -221,9 +222,9 @@ func (m *membership) demand() int {
 	return n
 }
 
-// staying returns the assignments that are not being released, the newest first, and
-// how many are being released.
-func (c *Consumer) staying() (list []*assignment, draining int) {
+// staying returns the assignments that are not being released, the newest first, how
+// many are being released, and how many partitions are requested.
+func (c *Consumer) staying() (list []*assignment, draining, requested int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.held {
@@ -236,5 +237,5 @@ func (c *Consumer) staying() (list []*assignment, draining int) {
 	slices.SortFunc(list, func(a, b *assignment) int {
 		return cmp.Or(cmp.Compare(b.acquired, a.acquired), cmp.Compare(a.lease.Partition, b.lease.Partition))
 	})
-	return list, draining
+	return list, draining, len(c.requested)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,18 +33,14 @@ type Consumer struct {
 	assignments  sync.WaitGroup
 	suspectToken chan struct{} // a token: one event suspected of killing the process is tried at a time
 
-	mu       sync.Mutex // guards what follows; never held over a call
-	held     map[string]*assignment
-	takeover map[string]takeoverState
-	fatal    error // ends Run
-}
+	mu        sync.Mutex // guards what follows; never held over a call
+	held      map[string]*assignment
+	requested map[string]bool          // partitions whose lease is being acquired
+	takeover  map[string]takeoverState // by partition or name of a membership
+	fatal     error                    // ends Run
 
-// takeoverState is what an earlier assignment of a partition has learned, for the
-// next acquisition.
-type takeoverState struct {
-	epoch int64         // the next lease's must be above it
-	rest  time.Duration // how long to leave the partition alone after it was stolen
-	until time.Duration // by Clock.Elapsed
+	ownerReported   bool          // that another process uses the owner name
+	ownerReportedAt time.Duration // by Clock.Elapsed
 }
 
 // New makes a consumer of the source's topic. A nil cfg takes every default.
@@ -63,6 +58,7 @@ func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg 
 		done:         make(chan struct{}),
 		suspectToken: make(chan struct{}, 1),
 		held:         map[string]*assignment{},
+		requested:    map[string]bool{},
 		takeover:     map[string]takeoverState{},
 	}
 	if config.Partitions == Balanced {
@@ -117,151 +113,11 @@ func (c *Consumer) fail(err error) {
 // that handlers can distinguish a stop from a lost lease.
 func workContext(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() { cancel(ErrStopped) })
-	return work, cancel
-}
-
-// acquirePartitions acquires at most one partition every AssignEvery while the
-// consumer holds fewer than it wants, until idle ends.
-func (c *Consumer) acquirePartitions(work, idle context.Context) error {
-	var topic Topic
-	var described time.Duration
-	wait := c.backoff(c.rand)
-	for idle.Err() == nil {
-		if topic.Partitions == nil || c.cfg.Clock.Elapsed()-described >= describeEvery {
-			ctx, cancel := context.WithTimeout(idle, c.cfg.LeaseFor)
-			t, err := c.source.Describe(ctx)
-			cancel()
-			switch {
-			case err == nil:
-				topic, described = t, c.cfg.Clock.Elapsed()
-				wait.Reset()
-			case idle.Err() != nil:
-				return nil
-			case topic.Partitions == nil && errors.Is(err, ErrRefused):
-				return fmt.Errorf("describe topic: %w", err)
-			default:
-				c.observe(Observation{Kind: KindFailed, Err: fmt.Errorf("describe topic: %w", err)})
-				if topic.Partitions == nil {
-					_ = c.cfg.Clock.Sleep(idle, wait.Next())
-					continue
-				}
-				described = c.cfg.Clock.Elapsed()
-			}
-		}
-		if err := c.assign(work, idle, topic); err != nil && idle.Err() == nil {
-			c.observe(Observation{Kind: KindFailed, Err: err})
-		}
-		_ = c.cfg.Clock.Sleep(idle, c.cfg.AssignEvery)
+	detach := context.AfterFunc(ctx, func() { cancel(ErrStopped) })
+	return work, func(cause error) {
+		detach()
+		cancel(cause)
 	}
-	return nil
-}
-
-// describeEvery is how often the topic is checked for added partitions.
-const describeEvery = time.Minute
-
-// assign acquires one of the free partitions.
-func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
-	free := c.wanted(topic)
-	if len(free) == 0 && c.balancer == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(idle, c.cfg.LeaseFor/3)
-	listed, err := c.leases.List(ctx, topic.Group)
-	cancel()
-	if err != nil {
-		return fmt.Errorf("list leases: %w", err)
-	}
-	c.observe(Observation{Kind: KindListed})
-	if c.balancer != nil {
-		if short, err := c.balancer.balance(work, topic, listed); err != nil || !short {
-			return err
-		}
-	}
-	live := map[string]bool{}
-	for _, l := range listed {
-		live[l.Partition] = l.Live() && l.Owner != c.cfg.Owner
-	}
-	free = slices.DeleteFunc(free, func(p string) bool { return live[p] })
-	c.rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
-	for _, partition := range free {
-		if idle.Err() != nil {
-			return nil
-		}
-		t, err := c.acquire(work, topic, partition)
-		if errors.Is(err, driver.ErrHeld) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("acquire lease of partition %s: %w", partition, err)
-		}
-		c.assignments.Go(func() {
-			t.end(c.delivery.deliver(t))
-		})
-		return nil
-	}
-	return nil
-}
-
-// wanted returns the partitions to try to acquire, none if enough are held.
-func (c *Consumer) wanted(topic Topic) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cfg.Partitions > 0 && len(c.held) >= int(c.cfg.Partitions) {
-		return nil
-	}
-	now := c.cfg.Clock.Elapsed()
-	var list []string
-	for _, p := range topic.Partitions {
-		if c.held[p] == nil && c.takeover[p].until <= now {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
-// acquire acquires a partition's lease and starts its assignment.
-func (c *Consumer) acquire(work context.Context, topic Topic, partition string) (*assignment, error) {
-	c.mu.Lock()
-	above := c.takeover[partition].epoch
-	c.mu.Unlock()
-	// The deadline counts from before the request. So it passes here before the
-	// lease can expire in the store, whatever the store's clock says.
-	until := deadlineIn(c.cfg.Clock, c.cfg.LeaseFor)
-	ctx, cancel := context.WithTimeout(work, c.cfg.LeaseFor)
-	defer cancel()
-	lease, err := c.leases.Acquire(ctx, topic.Group, partition, c.cfg.Owner, c.cfg.LeaseFor, above)
-	if err != nil {
-		return nil, err
-	}
-	t := newAssignment(c, work, topic, lease, until)
-	c.mu.Lock()
-	c.held[partition] = t
-	c.mu.Unlock()
-	return t, nil
-}
-
-// assignmentEnded notes why an assignment ended, for the next one of the partition.
-func (c *Consumer) assignmentEnded(lease Lease, cause error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.held, lease.Partition)
-	f := c.takeover[lease.Partition]
-	var fenced *FencedError
-	var stolen *StolenError
-	switch {
-	case errors.As(cause, &fenced):
-		f.epoch = max(f.epoch, fenced.Epoch)
-	case errors.As(cause, &stolen):
-		// Two consumers that do not share a lease store steal the partition from
-		// each other again and again. The growing rest slows that down.
-		f.epoch = max(f.epoch, stolen.Epoch, lease.Epoch)
-		f.rest = min(max(2*f.rest, c.cfg.AssignEvery), c.cfg.RetryMax)
-		f.until = c.cfg.Clock.Elapsed() + f.rest
-	default:
-		f.rest, f.until = 0, 0
-	}
-	c.takeover[lease.Partition] = f
 }
 
 // Stop ends Run gracefully: no more partitions are acquired, batches in progress are

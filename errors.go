@@ -40,6 +40,9 @@ var (
 	// ErrLeaseExpired is the cause of a handler's cancelled context when the
 	// lease could not be renewed in time.
 	ErrLeaseExpired = errors.New("lease expired")
+	// ErrSharedOwner means that another process works under this consumer's
+	// [Config].Owner, so that the two take partitions from each other.
+	ErrSharedOwner = errors.New("another process uses the owner name")
 	// ErrStopped is the cause of a handler's cancelled context when the consumer
 	// is stopped and its time is up, or when the context of Run ends.
 	ErrStopped = errors.New("consumer stopped")

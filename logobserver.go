@@ -98,6 +98,8 @@ func logFailure(err error) (slog.Level, string) {
 		return slog.LevelWarn, "event stuck in flight"
 	case errors.Is(err, ErrRejected):
 		return slog.LevelWarn, "event rejected, skipped"
+	case errors.Is(err, ErrSharedOwner):
+		return slog.LevelError, "owner name used by two processes: operator action required"
 	}
 	return slog.LevelWarn, "dependency error, retrying"
 }

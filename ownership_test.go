@@ -100,7 +100,7 @@ func nothing(context.Context, *sluicetest.Tx, sluice.Batch) error { return nil }
 
 // consumer makes a consumer over drivers in memory and runs it. The function
 // it returns stops it as cancelling its context does.
-func consumer(t *testing.T, hub *sluicetest.Hub, leases driver.LeaseStore, store *sluicetest.Store, h sluice.Handler[*sluicetest.Tx], n sluice.Partitions, cfg sluice.Config) (*sluice.Consumer, func()) {
+func consumer(t *testing.T, hub driver.Source, leases driver.LeaseStore, store *sluicetest.Store, h sluice.Handler[*sluicetest.Tx], n sluice.Partitions, cfg sluice.Config) (*sluice.Consumer, func()) {
 	t.Helper()
 	if h == nil {
 		h = nothing

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -219,4 +220,37 @@ func TestRedriveBesideAnEventUnderTrial(t *testing.T) {
 			s.t.Errorf("the record of event 30 is %+v", p.Attempt)
 		}
 	})
+}
+
+// counted is a context that counts the functions that wait for its end.
+type counted struct {
+	context.Context
+	waiting atomic.Int64
+}
+
+// Value hides the context within, where package context would register otherwise.
+func (c *counted) Value(any) any { return nil }
+
+// AfterFunc is what package context calls to register one.
+func (c *counted) AfterFunc(f func()) (stop func() bool) {
+	c.waiting.Add(1)
+	detach := context.AfterFunc(c.Context, f)
+	return func() bool {
+		c.waiting.Add(-1)
+		return detach()
+	}
+}
+
+// A program that redrives again and again under one context keeps nothing there.
+func TestRedriveLeavesNothingWithItsContext(t *testing.T) {
+	ctx := &counted{Context: t.Context()}
+	c := must(sluice.New(sluicetest.NewHub(group, 2), newLedger(), sluice.Transactional(&sluicetest.Store{}, nothing), nil))
+	for range 10 {
+		if _, _, err := c.Redrive(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := ctx.waiting.Load(); n != 0 {
+		t.Errorf("%d functions wait for the context's end after 10 redrives", n)
+	}
 }

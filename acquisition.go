@@ -1,0 +1,263 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+)
+
+// takeoverState is what a consumer has learned about a lease, of a partition or of a
+// membership, for its next acquisition.
+type takeoverState struct {
+	above int64         // the next lease's epoch must be above it
+	rest  time.Duration // how long to leave the lease alone after a failure
+	until time.Duration // the end of the rest, by Clock.Elapsed
+	own   ownLease
+}
+
+// acquirePartitions requests at most one partition every AssignEvery while the
+// consumer holds fewer than it wants, until idle ends.
+func (c *Consumer) acquirePartitions(work, idle context.Context) error {
+	var topic topicWatch
+	wait := c.backoff(c.rand)
+	for idle.Err() == nil {
+		err := c.describe(idle, &topic)
+		switch {
+		case idle.Err() != nil:
+			return nil
+		case err == nil:
+			wait.Reset()
+		case topic.Partitions == nil && errors.Is(err, ErrRefused):
+			return err
+		default:
+			c.observe(Observation{Kind: KindFailed, Err: err})
+			if topic.Partitions == nil {
+				_ = c.cfg.Clock.Sleep(idle, wait.Next())
+				continue
+			}
+		}
+		if err := c.assign(work, idle, topic.Topic); err != nil && idle.Err() == nil {
+			c.observe(Observation{Kind: KindFailed, Err: err})
+		}
+		_ = c.cfg.Clock.Sleep(idle, c.cfg.AssignEvery)
+	}
+	return nil
+}
+
+// topicWatch is the topic as it was last described.
+type topicWatch struct {
+	Topic
+	asked   time.Duration            // by Clock.Elapsed
+	missing map[string]time.Duration // partitions that are held and not in the topic: since when
+}
+
+// describeEvery is how often the topic is checked for partitions that were added or
+// removed.
+const describeEvery = time.Minute
+
+// describe describes the topic again if that is due.
+func (c *Consumer) describe(idle context.Context, topic *topicWatch) error {
+	if topic.Partitions != nil && c.cfg.Clock.Elapsed()-topic.asked < describeEvery {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(idle, c.cfg.LeaseFor/3)
+	defer cancel()
+	described, err := c.source.Describe(ctx)
+	topic.asked = c.cfg.Clock.Elapsed()
+	if err != nil {
+		return fmt.Errorf("describe topic: %w", err)
+	}
+	topic.Topic = described
+	c.releaseMissing(topic)
+	return nil
+}
+
+// releaseMissing releases the partitions that the topic has not had for describeEvery.
+// One description alone may be wrong.
+func (c *Consumer) releaseMissing(topic *topicWatch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	missing := map[string]time.Duration{}
+	for p, a := range c.held {
+		if slices.Contains(topic.Partitions, p) {
+			continue
+		}
+		since, known := topic.missing[p]
+		if !known {
+			since = topic.asked
+		}
+		missing[p] = since
+		if topic.asked-since >= describeEvery {
+			a.cancel(fmt.Errorf("partition %s is no longer in topic %s: it is released", p, topic.Topic.Topic))
+		}
+	}
+	topic.missing = missing
+}
+
+// assign acquires one of the free partitions. It takes AssignEvery at most, beside the
+// time to list the leases.
+func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
+	free := c.wanted(topic)
+	if len(free) == 0 && c.balancer == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(idle, c.cfg.LeaseFor/3)
+	listed, err := c.leases.List(ctx, topic.Group)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("list leases: %w", err)
+	}
+	c.observe(Observation{Kind: KindListed})
+	c.checkOwner(listed)
+	if c.balancer != nil {
+		if short, err := c.balancer.balance(work, topic, listed); err != nil || !short {
+			return err
+		}
+	}
+	live := map[string]bool{}
+	for _, l := range listed {
+		live[l.Partition] = l.Live() && l.Owner != c.cfg.Owner
+	}
+	free = slices.DeleteFunc(free, func(p string) bool { return live[p] })
+	c.rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+	began := c.cfg.Clock.Elapsed()
+	for _, partition := range free {
+		left := c.cfg.AssignEvery - (c.cfg.Clock.Elapsed() - began)
+		if idle.Err() != nil || left <= 0 || !c.request(work, idle, topic, partition, left) {
+			break
+		}
+	}
+	return nil
+}
+
+// wanted returns the partitions to try to acquire, none if enough are held or
+// requested.
+func (c *Consumer) wanted(topic Topic) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cfg.Partitions > 0 && len(c.held)+len(c.requested) >= int(c.cfg.Partitions) {
+		return nil
+	}
+	now := c.cfg.Clock.Elapsed()
+	var list []string
+	for _, p := range topic.Partitions {
+		if c.held[p] == nil && !c.requested[p] && c.takeover[p].until <= now {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// request requests a partition's lease, on a goroutine that delivers the partition's
+// events once the lease is acquired. It waits for the answer as long as patience, and
+// reports whether another partition may be requested: the lease was refused. While the
+// answer is awaited, other partitions are requested in later rounds, so that one lease
+// that does not answer delays no other.
+func (c *Consumer) request(work, idle context.Context, topic Topic, partition string, patience time.Duration) (next bool) {
+	c.mu.Lock()
+	c.requested[partition] = true
+	c.mu.Unlock()
+	var refused atomic.Bool
+	answer, answered := context.WithCancel(idle)
+	c.assignments.Go(func() {
+		defer answered()
+		a, err := c.acquire(work, topic, partition)
+		if err == nil {
+			answered()
+			a.end(c.delivery.deliver(a))
+			return
+		}
+		if !errors.Is(err, driver.ErrHeld) && idle.Err() == nil {
+			c.observe(Observation{Kind: KindFailed, Err: fmt.Errorf("acquire lease of partition %s: %w", partition, err)})
+		}
+		refused.Store(true)
+	})
+	_ = c.cfg.Clock.Sleep(answer, patience)
+	return refused.Load()
+}
+
+// acquire acquires a partition's lease and starts its assignment.
+func (c *Consumer) acquire(work context.Context, topic Topic, partition string) (*assignment, error) {
+	// The deadline counts from before the request. So it passes here before the
+	// lease can expire in the store, whatever the store's clock says.
+	until := deadlineIn(c.cfg.Clock, c.cfg.LeaseFor)
+	lease, err := c.acquireLease(work, topic.Group, partition)
+	var a *assignment
+	if err == nil {
+		a = newAssignment(c, work, topic, lease, until)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.requested, partition)
+	if err == nil {
+		c.held[partition] = a
+	}
+	return a, err
+}
+
+// acquireLease acquires the lease of a partition or of a membership. After a failure
+// that name rests, so that one lease that does not answer does not take the turn of
+// others again and again.
+func (c *Consumer) acquireLease(ctx context.Context, group Group, name string) (Lease, error) {
+	c.mu.Lock()
+	above := c.takeover[name].above
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.LeaseFor/3)
+	defer cancel()
+	lease, err := c.leases.Acquire(ctx, group, name, c.cfg.Owner, c.cfg.LeaseFor, above)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.takeover[name]
+	switch {
+	case err == nil:
+		t.own.acquired(lease.Epoch)
+	case !errors.Is(err, driver.ErrHeld):
+		t.extendRest(c)
+		t.own.unknown(c)
+	}
+	c.takeover[name] = t
+	return lease, err
+}
+
+// extendRest makes the lease rest, for longer than the last time.
+func (t *takeoverState) extendRest(c *Consumer) {
+	t.rest = min(max(2*t.rest, c.cfg.AssignEvery), c.cfg.RetryMax)
+	t.until = c.cfg.Clock.Elapsed() + t.rest
+}
+
+// resting reports whether a lease rests after a failure.
+func (c *Consumer) resting(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.takeover[name].until > c.cfg.Clock.Elapsed()
+}
+
+// assignmentEnded notes why an assignment ended, for the next one of the partition.
+func (c *Consumer) assignmentEnded(lease Lease, cause error) {
+	var fenced *FencedError
+	var stolen *StolenError
+	c.mu.Lock()
+	delete(c.held, lease.Partition)
+	t := c.takeover[lease.Partition]
+	switch {
+	case errors.As(cause, &fenced):
+		t.above = max(t.above, fenced.Epoch)
+	case errors.As(cause, &stolen):
+		// Two consumers that do not share a lease store steal the partition from
+		// each other again and again. The growing rest slows that down.
+		t.above = max(t.above, stolen.Epoch, lease.Epoch)
+		t.extendRest(c)
+	default:
+		t.rest, t.until = 0, 0
+	}
+	c.takeover[lease.Partition] = t
+	c.mu.Unlock()
+	if fenced != nil && fenced.Owner == c.cfg.Owner && fenced.Epoch > lease.Epoch {
+		c.reportSharedOwner("checkpoint", lease.Partition, fenced.Epoch)
+	}
+}
