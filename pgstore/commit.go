@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice/driver"
 )
-
-// cleanUpWithin bounds the work after a failure, which runs even if the step's context has ended. If
-// it takes longer the connection is closed.
-const cleanUpWithin = 5 * time.Second
 
 const limitsSQL = `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`
 
@@ -50,23 +46,52 @@ type step struct {
 
 // Commit implements [driver.TxStore]. The handler gets a real transaction, which only Commit can end;
 // nested transactions are savepoints. If the handler panics its writes are rolled back.
+//
+// Each round trip of the store's own ends within a third of [Config.LeaseFor], also if the server is
+// silent. The handler's statements end with the handler's context.
 func (s *Store) Commit(ctx context.Context, todo driver.Step, fn func(ctx context.Context, tx pgx.Tx) error) error {
-	conn, err := acquire(ctx, s.pool)
+	conn, err := s.acquireForStep(ctx)
 	if err != nil {
 		return fmt.Errorf("commit partition %s: %w", todo.Lease.Partition, err)
 	}
 	defer conn.Release() // the pool closes a connection that is still in a transaction
 	st := &step{Step: todo, store: s, conn: conn.Conn()}
-	if err = st.begin(ctx); err == nil && fn != nil {
+	if err = s.roundTrip(ctx, st.begin); err == nil && fn != nil {
 		err = st.handle(ctx, fn)
 	}
 	if err == nil {
-		err = st.commit(ctx)
+		err = s.roundTrip(ctx, st.commit)
 	}
 	if err != nil {
 		return fmt.Errorf("commit partition %s: %w", todo.Lease.Partition, err)
 	}
 	return nil
+}
+
+// acquireForStep takes a connection of the pool. It fails if none can be had in time, but waits for as
+// long as handlers use all of them.
+func (s *Store) acquireForStep(ctx context.Context) (conn *pgxpool.Conn, err error) {
+	for {
+		err = s.roundTrip(ctx, func(ctx context.Context) error {
+			conn, err = acquire(ctx, s.pool)
+			return err
+		})
+		used := s.pool.Stat()
+		if err == nil || ctx.Err() != nil || used.AcquiredConns() < used.MaxConns() {
+			return conn, err
+		}
+	}
+}
+
+// roundTrip bounds one round trip of a step. A connection that has not answered by then is closed.
+func (s *Store) roundTrip(ctx context.Context, do func(context.Context) error) error {
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.requestTimeout())
+	defer cancel()
+	err := do(bounded)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("no answer from PostgreSQL within %v: %w", s.cfg.requestTimeout(), err)
+	}
+	return err
 }
 
 // begin opens the transaction and moves the checkpoint, in one round trip. It
@@ -159,9 +184,9 @@ func outage(what string, err error) error {
 	return fmt.Errorf("%s: %v", what, err)
 }
 
-// rollback leaves the connection usable, or closed.
+// rollback leaves the connection usable, or closed. It runs also if the step's context has ended.
 func (st *step) rollback(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), st.store.cfg.requestTimeout())
 	defer cancel()
 	return st.tx.Rollback(ctx)
 }
@@ -170,7 +195,7 @@ func (st *step) rollback(ctx context.Context) error {
 // back. If it was committed, the handler did that, by SQL that was not recognised:
 // what it executed after that cannot be rolled back.
 func (st *step) undone(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), st.store.cfg.requestTimeout())
 	defer cancel()
 	var status string
 	err := st.conn.QueryRow(ctx, `SELECT pg_xact_status($1::text::xid8)`, st.xid).Scan(&status)

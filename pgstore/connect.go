@@ -36,12 +36,13 @@ func parse(url string, cfg Config) (*pgxpool.Config, error) {
 		pc.MaxConns = int32(cfg.MaxConns)
 	}
 	cc := pc.ConnConfig
-	cc.ConnectTimeout = cmp.Or(cc.ConnectTimeout, connectTimeout)
-	probe := max(cfg.LeaseFor/6, time.Second)
-	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: probe, Interval: probe, Count: 3}}
-	cc.DialFunc = dialer.DialContext
+	cc.ConnectTimeout = cmp.Or(cc.ConnectTimeout, min(connectTimeout, cfg.requestTimeout()))
+	pc.PingTimeout = cmp.Or(pc.PingTimeout, cfg.requestTimeout()/4)
+	d := newDialer(cc.ConnectTimeout, cfg.LeaseFor)
+	d.install(cc)
+	cc.OnPgError = closeIfReadOnly(cc.OnPgError)
 
-	seconds := strconv.Itoa(int(probe / time.Second))
+	seconds := strconv.Itoa(int(d.giveUp / time.Second))
 	for name, value := range map[string]string{
 		"application_name":        "sluice",
 		"tcp_keepalives_idle":     seconds,

@@ -32,6 +32,17 @@
 // to its own sessions. The server itself terminates sessions that idle in a step's transaction for
 // longer than [Config.LeaseFor].
 //
+// # Silent and replaced servers
+//
+// [Store.Commit] bounds each of its own round trips by a third of [Config.LeaseFor]. If the answer to
+// a COMMIT does not come by then, its outcome is unknown, and the engine claims again. All other
+// methods return when their context ends. A connection that has not answered is closed. The pools that
+// [Open] and [Connect] make also detect that the network drops their packets (on Linux by
+// TCP_USER_TIMEOUT, elsewhere by keep-alives), and close a connection whose server turns out to accept
+// no writes: after a failover the next one reaches the new primary, if the URL names both servers and
+// says target_session_attrs=read-write, or if the address has moved. A pool given to [New] has the
+// settings of its maker.
+//
 // # Poolers
 //
 // Nothing depends on the session, so a pooler in transaction mode may be between store and server.

@@ -41,6 +41,17 @@ func encodingFailed(e *pgconn.PgError) bool {
 	return e.Code == "57014" && e.Routine == "CopyGetData"
 }
 
+// closeIfReadOnly makes a handler of errors that closes a connection whose server accepts no writes,
+// so that the pool connects again: after a failover its connections may be those of the old primary.
+// Inside a transaction the error is about the statement, and the connection stays.
+func closeIfReadOnly(keep pgconn.PgErrorHandler) pgconn.PgErrorHandler {
+	return func(conn *pgconn.PgConn, e *pgconn.PgError) bool {
+		// BEGIN READ WRITE fails with feature_not_supported on a standby.
+		readOnly := e.Code == "25006" || e.Code == "0A000"
+		return keep(conn, e) && (!readOnly || conn.TxStatus() != 'I')
+	}
+}
+
 func class(e *pgconn.PgError) string { return e.Code[:min(2, len(e.Code))] }
 
 // uncertain reports whether the transaction may have been committed although err came instead of the

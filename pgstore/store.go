@@ -56,6 +56,12 @@ func (cfg *Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
+// requestTimeout bounds one round trip of a step, so that several fit into a lease. A wait for a lock
+// ends before it.
+func (cfg *Config) requestTimeout() time.Duration {
+	return max(cfg.LeaseFor/3, 2*cfg.LockTimeout, time.Second)
+}
+
 // Store keeps checkpoints and dead letters. It is safe for concurrent use.
 type Store struct {
 	cfg     Config

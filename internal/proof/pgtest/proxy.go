@@ -27,13 +27,13 @@ const (
 // Proxy is a TCP proxy in front of a PostgreSQL server. It speaks to clients
 // that use neither TLS nor encryption by GSSAPI. It is safe for concurrent use.
 type Proxy struct {
-	target   string
 	listener net.Listener
 	work     sync.WaitGroup
 
 	deciding sync.Mutex // one call of decide at a time
 
 	mu      sync.Mutex
+	target  string
 	decide  func(n int) Fault
 	inspect func(statements []string) Fault
 	witness func(statements, tags []string)
@@ -75,6 +75,14 @@ func NewTestProxy(t testing.TB, url string) (*Proxy, string) {
 
 // Addr is where clients connect.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Retarget makes new connections go to another server, as when a name or an address moves in a
+// failover. Those that exist stay.
+func (p *Proxy) Retarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
 
 // OnCommit sets the faults of COMMITs: decide is called with the number of each,
 // from 1, by several goroutines but never concurrently. It must not call the proxy.
@@ -186,7 +194,10 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return // closed
 		}
-		server, err := net.Dial("tcp", p.target)
+		p.mu.Lock()
+		target := p.target
+		p.mu.Unlock()
+		server, err := net.Dial("tcp", target)
 		if err != nil {
 			client.Close()
 			continue

@@ -116,14 +116,8 @@ func (s *Server) init() error {
 	if err := s.fasten(); err != nil {
 		return err
 	}
-	who, err := unprivileged()
-	if err != nil {
+	if err := s.own(); err != nil {
 		return err
-	}
-	if who != nil {
-		if err := os.Chown(s.dir, int(who.Uid), int(who.Gid)); err != nil {
-			return fmt.Errorf("give PostgreSQL its directory: %w", err)
-		}
 	}
 	secret := filepath.Join(s.dir, "password")
 	if err := os.WriteFile(secret, []byte(s.password+"\n"), 0o644); err != nil {
@@ -138,6 +132,18 @@ func (s *Server) init() error {
 		return fmt.Errorf("remove PostgreSQL's password: %w", err)
 	}
 	return s.launch()
+}
+
+// own gives the directory to the user that runs the server.
+func (s *Server) own() error {
+	who, err := unprivileged()
+	if err != nil || who == nil {
+		return err
+	}
+	if err := os.Chown(s.dir, int(who.Uid), int(who.Gid)); err != nil {
+		return fmt.Errorf("give PostgreSQL its directory: %w", err)
+	}
+	return nil
 }
 
 // launch finds a free port and starts the server on it. Another process may
@@ -241,13 +247,18 @@ func (p *process) read(log io.Reader) {
 		p.mu.Lock()
 		p.tail = append(p.tail[max(0, len(p.tail)-19):], lines.Text())
 		p.mu.Unlock()
-		if !started && strings.Contains(lines.Text(), "ready to accept connections") {
+		if !started && readyLine(lines.Text()) {
 			started = true
 			close(p.ready)
 		}
 	}
 	io.Copy(io.Discard, log) // after a line too long to scan
 	p.cmd.Wait()             // an immediate stop has an exit status of its own
+}
+
+// readyLine reports whether a line of the log says that the server, or the standby, is ready.
+func readyLine(line string) bool {
+	return strings.Contains(line, "ready to accept") && strings.Contains(line, "connections")
 }
 
 func (p *process) log() string {
