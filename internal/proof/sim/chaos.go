@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -68,13 +67,16 @@ type effect struct {
 
 // handler writes two rows for each event, and fails as the event's body demands.
 func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
-	one := func(b sluice.Batch, tx *sluicetest.Tx, e *sluice.Event) error {
+	one := func(ctx context.Context, b sluice.Batch, tx *sluicetest.Tx, e *sluice.Event) error {
 		row := effect{e.Partition, e.Sequence, b.Redriven, b.Epoch}
 		if err := tx.Insert("effects", row); err != nil {
 			return err
 		}
-		kind, _, _ := strings.Cut(string(e.Body), " ")
-		key := fmt.Sprintf("%s %s/%d", kind, e.Partition, e.Sequence)
+		kind := kindOf(e)
+		key := kind + " " + place(e)
+		if err := p.dawdle(ctx, b.Group.Topic, e.Partition, key); err != nil {
+			return err
+		}
 		switch {
 		case kind == "reject" && !b.Redriven:
 			return sluice.Reject(errors.New("rejected by the handler"))
@@ -84,6 +86,8 @@ func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 			return errors.New("flaky")
 		case kind == "panic" && p.w.coin(0.4, key):
 			panic("panicked")
+		case kind == "exit" && p.w.coin(0.4, key):
+			p.leaveGoroutine()
 		case kind == "poison" && p.w.troubled():
 			p.w.count("poisoned")
 			p.w.kill(p)
@@ -92,8 +96,12 @@ func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 		return tx.Insert("effects too", row)
 	}
 	return func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+		if err := p.usable(b.Events[0]); err != nil {
+			return err
+		}
+		p.overload(b)
 		for i, e := range b.Events {
-			if err := one(b, tx, e); err != nil {
+			if err := one(ctx, b, tx, e); err != nil {
 				if p.w.cfg.WholeBatch {
 					return err
 				}
@@ -126,6 +134,10 @@ func (w *world) body(sequence int64) string {
 		kind = "panic"
 	case n < 8 && w.cfg.Poison:
 		kind = "poison"
+	case n == 98 && w.has(exits):
+		kind = "exit"
+	case n == 99 && w.has(timeLimits):
+		kind = "heavy"
 	case n < 18 && w.cfg.Chain != nil:
 		kind = []string{"refused", "two", "half"}[n%3]
 	case n < 12 && w.cfg.Stream != nil:
@@ -141,6 +153,9 @@ func (w *world) nextEvent() (time.Time, func()) {
 	at, fire := w.nextFault, w.injectFault
 	if w.quiet {
 		at = never(w)
+	}
+	if !w.quiet && w.nextThemed.Before(at) {
+		at, fire = w.nextThemed, w.injectThemed
 	}
 	if w.nextWatch.Before(at) {
 		at, fire = w.nextWatch, w.watch
@@ -165,12 +180,27 @@ func (w *world) nextEvent() (time.Time, func()) {
 // produce sends a few events, in one call for each partition: a reader that wakes
 // must find all of them.
 func (w *world) produce() {
-	batch := map[string][]*sluice.Event{}
 	w.mu.Lock()
 	w.nextSend = time.Now().Add(time.Duration(50+w.rng.IntN(1000)) * time.Millisecond)
+	number := map[string]int{}
 	for range 1 + w.rng.IntN(2*w.cfg.Partitions) {
-		partition := fmt.Sprint(w.rng.IntN(w.cfg.Partitions - w.adding))
-		if n := w.sent[partition]; n < int64(w.cfg.Events) {
+		number[fmt.Sprint(w.rng.IntN(w.cfg.Partitions-w.adding))]++
+	}
+	w.mu.Unlock()
+	w.sendEvents(func(partition string) int { return number[partition] })
+}
+
+// sendEvents sends a number of events to each partition.
+func (w *world) sendEvents(number func(partition string) int) {
+	batch := map[string][]*sluice.Event{}
+	w.mu.Lock()
+	for i := range w.cfg.Partitions - w.adding {
+		partition := fmt.Sprint(i)
+		for range number(partition) {
+			n := w.sent[partition]
+			if n >= int64(w.cfg.Events) {
+				break
+			}
 			e := &sluice.Event{Body: []byte(w.body(n))}
 			if w.cfg.Stream != nil {
 				e.Key = fmt.Sprint("key ", n%5)
@@ -522,13 +552,14 @@ func newWorld(cfg Config) *world {
 		leases: &sluicetest.Leases{Unsafe: cfg.UnsafeLeases}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
 		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{}, claimer: map[string]*process{},
 		down: map[string]time.Time{}, fired: map[string]int{}, written: map[written]int{}, sent: map[string]int64{},
-		blame: newBlame(), lanes: map[string]*lane{},
+		blame: newBlame(), lanes: map[string]*lane{}, windows: map[string]int{},
 		trace: trace{keep: cfg.Keep},
 	}
 	w.hub = sluicetest.NewHub(w.group, cfg.Partitions)
 	w.link()
 	w.store.Faults = w
 	w.nextSend, w.nextFault, w.nextWatch = w.start, w.start.Add(5*time.Second), w.start.Add(watchEvery)
+	w.nextThemed = w.start.Add(8 * time.Second)
 	w.adding, w.growth = cfg.Added, w.start.Add(cfg.Length/10)
 	for n := range cfg.Processes {
 		w.slots = append(w.slots, &slot{n: n})

@@ -26,10 +26,14 @@ type blame struct {
 	kinds  map[eventID]string         // the first word of each event's body
 	begun  map[eventID]map[int64]bool // the epochs in which an attempt was recorded before it began
 	parked map[string][]int64         // the dead letters of each key, by topic, partition and key
+
+	why         map[eventID]string // the error with which it became a dead letter
+	window      map[eventID]int    // during which outage of the environment it became a dead letter
+	environment map[string]int     // dead letters because of one outage of the environment, by partition
 }
 
 func newBlame() blame {
-	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]int64{}}
+	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]int64{}, why: map[eventID]string{}, window: map[eventID]int{}, environment: map[string]int{}}
 }
 
 // deadliest is how many processes must have ended during attempts at an event before it
@@ -72,6 +76,8 @@ func (w *world) stored(list []sluice.DeadLetter) {
 	defer w.mu.Unlock()
 	for i := range list {
 		key := keyOf(&list[i])
+		id := eventID{list[i].Group.Topic, list[i].Event.Partition, list[i].Event.Sequence}
+		w.blame.window[id], w.blame.why[id] = w.windows[environment], list[i].Error
 		w.blame.parked[key] = append(w.blame.parked[key], list[i].Event.Sequence)
 	}
 }
@@ -99,7 +105,7 @@ func (w *world) checkBlame() []string {
 }
 
 // failing are the kinds of events that fail by themselves.
-var failing = []string{"reject", "broken", "flaky", "panic"}
+var failing = []string{"reject", "broken", "flaky", "panic", "exit"}
 
 // deserved reports whether an event may be a dead letter. The lock is held.
 func (w *world) deserved(d *sluice.DeadLetter) bool {
@@ -111,9 +117,9 @@ func (w *world) deserved(d *sluice.DeadLetter) bool {
 		return true
 	case !firstOfChain && slices.Contains(failing, kind):
 		return true
-	case strings.HasPrefix(d.Error, "held back"):
+	case strings.HasPrefix(w.blame.why[id], "held back"):
 		another := slices.ContainsFunc(w.blame.parked[keyOf(d)], func(n int64) bool { return n != id.sequence })
 		return w.cfg.Stream != nil && w.cfg.Stream.Policy == sluice.KeyHold && another
 	}
-	return len(w.blame.begun[id]) >= deadliest
+	return len(w.blame.begun[id]) >= deadliest || w.convicted(d)
 }

@@ -47,6 +47,7 @@ type process struct {
 	monotonic   suspension
 	wall        suspension
 	committing  map[string]context.Context // by partition
+	overloaded  map[string]bool            // by partition: its transaction runs into a time limit
 }
 
 // spawn starts a process in a slot.
@@ -74,7 +75,7 @@ func (w *world) command() {
 
 // launch starts a process.
 func (w *world) launch(name string, next bool, run func(context.Context, *sluice.Consumer)) *process {
-	p := &process{w: w, name: name, secondStage: next, ended: make(chan struct{}), committing: map[string]context.Context{}}
+	p := &process{w: w, name: name, secondStage: next, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
 	delivery := sluice.Transactional(store{p}, p.handler())
@@ -411,10 +412,11 @@ func (w *world) Before(op sluicetest.Op, lease sluice.Lease) error {
 	if op != sluicetest.OpInsert {
 		return nil
 	}
-	w.mu.Lock()
-	quiet := w.quiet
-	w.mu.Unlock()
-	if !quiet && w.coin(w.cfg.FaultRate/20, "insert "+lease.Owner+" "+lease.Partition) {
+	if w.runsOut(lease) {
+		w.count("transaction that ran out of time")
+		return errTimeLimit
+	}
+	if w.troubled() && w.coin(w.cfg.FaultRate/20, "insert "+lease.Owner+" "+lease.Partition) {
 		w.count("lost insert")
 		return errLost
 	}

@@ -35,8 +35,13 @@ func (p *process) stream() sluice.Delivery {
 }
 
 // records returns the event as its record, or fails as its body demands.
-func (p *process) records(_ context.Context, e *sluice.Event) ([]*sluice.Event, error) {
-	switch kind, _, _ := strings.Cut(string(e.Body), " "); {
+func (p *process) records(ctx context.Context, e *sluice.Event) ([]*sluice.Event, error) {
+	if err := p.dawdle(ctx, p.topic(), e.Partition, "make "+place(e)); err != nil {
+		return nil, err
+	}
+	switch kind := kindOf(e); {
+	case kind == "exit" && p.w.coin(0.4, "make "+place(e)):
+		p.leaveGoroutine()
 	case kind == "panic" && p.w.coin(0.5, "make "+place(e)):
 		panic("panicked")
 	case kind == "none":
@@ -46,6 +51,12 @@ func (p *process) records(_ context.Context, e *sluice.Event) ([]*sluice.Event, 
 		return []*sluice.Event{e, e}, nil
 	}
 	return []*sluice.Event{e}, nil
+}
+
+// kindOf is the first word of an event's body, which says how it fails.
+func kindOf(e *sluice.Event) string {
+	kind, _, _ := strings.Cut(string(e.Body), " ")
+	return kind
 }
 
 func place(e *sluice.Event) string { return fmt.Sprintf("%s/%d", e.Partition, e.Sequence) }
@@ -59,6 +70,9 @@ func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Writ
 
 // put writes one record.
 func (s sink) put(ctx context.Context, e *sluice.Event) error {
+	if err := s.usable(e); err != nil {
+		return err
+	}
 	err := s.w.send(ctx, s.process, "write", place(e), func() error { return s.w.writeRecord(e) })
 	key := "write " + place(e)
 	switch {
@@ -75,7 +89,7 @@ func (s sink) put(ctx context.Context, e *sluice.Event) error {
 
 // writeRecord writes a record to the target store, which may reject it.
 func (w *world) writeRecord(e *sluice.Event) error {
-	switch kind, _, _ := strings.Cut(string(e.Body), " "); {
+	switch kind := kindOf(e); {
 	case kind == "reject" && w.coin(0.7, "taste "+place(e)):
 		return sluice.Reject(errors.New("rejected by the target"))
 	case kind == "broken" && w.coin(0.9, "broken "+place(e)):

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 )
 
 // theme is a kind of trouble that only some worlds have, in addition to what happens
@@ -12,11 +13,16 @@ import (
 type theme uint
 
 const (
-	hangs         theme = 1 << iota // requests that are never answered, while others are
-	silentReaders                   // readers that return nothing more, and no error
+	hangs           theme = 1 << iota // requests that are never answered, while others are
+	silentReaders                     // readers that return nothing more, and no error
+	hangingHandlers                   // handlers and mappings that hang
+	exits                             // handlers and mappings that exit their goroutine
+	apiOutages                        // an API is down, and handlers and sinks say so
+	environments                      // every event fails for a while
+	timeLimits                        // batches with one event run into the database's time limit
 )
 
-var themeNames = []string{"hangs", "silent-readers"}
+var themeNames = []string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits"}
 
 // The themes that seeds draw, by the kind of world.
 const (
@@ -27,7 +33,12 @@ const (
 
 // themeSites are the kinds of faults of each theme, besides those of requests.
 var themeSites = map[string][]string{
-	"silent-readers": {"reader that falls silent"},
+	"silent-readers":   {"reader that falls silent"},
+	"hanging-handlers": {"handler that hangs"},
+	"exits":            {"handler that exits its goroutine"},
+	"api-outages":      {"outage of the " + api},
+	"environments":     {"outage of the " + environment},
+	"time-limits":      {"transaction that ran out of time"},
 }
 
 // ParseThemes reads the names of themes, separated by commas.
@@ -56,3 +67,30 @@ func drawThemes(seed uint64, from theme) theme {
 
 // has reports whether the world has a theme.
 func (w *world) has(t theme) bool { return w.cfg.Themes&t != 0 }
+
+// injectThemed injects one random fault of the world's themes.
+func (w *world) injectThemed() {
+	w.mu.Lock()
+	w.nextThemed = time.Now().Add(5*time.Second + time.Duration(w.rng.ExpFloat64()*float64(20*time.Second)))
+	span := time.Duration(10+w.rng.IntN(60)) * time.Second
+	var choice []func()
+	for _, f := range []struct {
+		theme theme
+		fault func()
+	}{
+		{apiOutages, func() { w.takeDown(api, span) }},
+		{environments, func() { w.fail(span) }},
+	} {
+		if w.has(f.theme) {
+			choice = append(choice, f.fault)
+		}
+	}
+	if len(choice) == 0 {
+		w.nextThemed = never(w)
+		w.mu.Unlock()
+		return
+	}
+	fault := choice[w.rng.IntN(len(choice))]
+	w.mu.Unlock()
+	fault()
+}

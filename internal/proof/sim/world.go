@@ -65,6 +65,8 @@ type world struct {
 	adding         int              // partitions that are still to be added
 	growth         time.Time        // when the next one is
 	nextFault      time.Time        // when the next fault strikes
+	nextThemed     time.Time        // when the next fault of a theme strikes
+	windows        map[string]int   // how often each part of the world was down
 	nextWatch      time.Time        // when progress is looked at again
 	restoreReplica func()           // restores the database to the state of its replica
 	failover       time.Time        // when that happens
