@@ -66,6 +66,19 @@ func ChainSites() []string {
 	return sites(chained, drawnChain, "append advance park settle commit", "late commit that took effect", "lost insert", "gave up a commit under way", "repeat")
 }
 
+// themed reports whether a kind of fault belongs to a theme, which only some worlds have.
+func themed(site string) bool {
+	if strings.HasPrefix(site, hung.String()) {
+		return true
+	}
+	for _, list := range themeSites {
+		if slices.Contains(list, site) {
+			return true
+		}
+	}
+	return false
+}
+
 // sites are those of the requests; changes are the requests that change something.
 func sites(requests map[string][]string, themes theme, changes string, more ...string) []string {
 	list := append([]string{

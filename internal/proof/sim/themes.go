@@ -26,7 +26,7 @@ var themeNames = []string{"hangs", "silent-readers", "hanging-handlers", "exits"
 
 // The themes that seeds draw, by the kind of world.
 const (
-	drawn       theme = 0
+	drawn       theme = hangs
 	drawnStream       = drawn
 	drawnChain        = drawn
 )

@@ -1,0 +1,113 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Parts of the world that only handlers, mappings and sinks use.
+const (
+	api         = "API"         // they report an outage of it as one
+	environment = "environment" // without it every event fails
+)
+
+var (
+	errAPI         = errors.New("the API is down")
+	errEnvironment = errors.New("the environment is down")
+	errTimeLimit   = errors.New("canceling statement due to statement timeout")
+)
+
+// usable returns the error of a part that is down.
+func (p *process) usable(e *sluice.Event) error {
+	switch {
+	case p.w.isDown(api):
+		if p.w.coin(0.5, "api "+place(e)) {
+			return sluice.Outage(errAPI)
+		}
+		return sluice.RetryAfter(errAPI, 2*time.Second)
+	case p.w.isDown(environment):
+		return errEnvironment
+	}
+	return nil
+}
+
+func (w *world) isDown(part string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Before(w.down[part])
+}
+
+// dawdle makes the caller hang for a long time, seldom, and until ctx ends at most.
+func (p *process) dawdle(ctx context.Context, topic, partition, key string) error {
+	if !p.w.has(hangingHandlers) || !p.w.troubled() || !p.w.coin(0.01, "hang "+key) {
+		return nil
+	}
+	p.w.count("handler that hangs")
+	span := time.Duration(40+5*(len(key)%16)) * time.Second
+	p.w.mu.Lock()
+	p.w.trouble(p, partition, time.Now().Add(span))
+	p.w.mu.Unlock()
+	return p.w.sleep(ctx, p, span)
+}
+
+// leaveGoroutine ends the goroutine of a handler.
+func (p *process) leaveGoroutine() {
+	p.w.count("handler that exits its goroutine")
+	runtime.Goexit()
+}
+
+// overload notes that a transaction of several events with a heavy one among them runs
+// into the database's time limit at its next statement.
+func (p *process) overload(b sluice.Batch) {
+	heavy := slices.ContainsFunc(b.Events, func(e *sluice.Event) bool { return kindOf(e) == "heavy" })
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.overloaded[b.Partition] = heavy && len(b.Events) > 1
+}
+
+// runsOut reports whether a transaction runs into the time limit.
+func (w *world) runsOut(lease sluice.Lease) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.owners[lease.Owner]
+	return p != nil && p.overloaded[lease.Partition]
+}
+
+// fail makes every event fail for a time. A backlog makes sure that there are others to try.
+func (w *world) fail(span time.Duration) {
+	w.takeDown(environment, span)
+	w.sendEvents(func(string) int { return 30 })
+}
+
+// takeDown takes a part of the world down for a time.
+func (w *world) takeDown(part string, span time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down[part] = time.Now().Add(span)
+	w.trouble(nil, "", time.Now().Add(span))
+	w.windows[part]++
+	w.note("%s down for %v", part, span)
+	w.fired["outage of the "+part]++
+}
+
+// convicted counts the events that became dead letters because of one outage of
+// the environment. The engine may convict some when there is no other event to try. The lock is held.
+func (w *world) convicted(d *sluice.DeadLetter) bool {
+	id := eventID{d.Group.Topic, d.Event.Partition, d.Event.Sequence}
+	if w.blame.why[id] != errEnvironment.Error() {
+		return false
+	}
+	key := fmt.Sprint(id.topic, "/", id.partition, " ", w.blame.window[id])
+	w.blame.environment[key]++
+	return w.blame.environment[key] <= mostConvicted
+}
+
+// mostConvicted is how many events of a partition may fail in a row before the partition
+// waits.
+const mostConvicted = 20
