@@ -45,12 +45,14 @@ func (w *world) progressed(topic, partition string) {
 	l.moved, l.accused = time.Now(), false
 }
 
-// trouble notes that a process, or one of its partitions, has trouble until a time. Without
-// a process all have. The lock is held.
+// trouble notes that a process, or one of its partitions, has trouble until a time. That of a
+// process concerns the partitions without an owner too, which it might acquire. Without a
+// process all have trouble. The lock is held.
 func (w *world) trouble(p *process, partition string, until time.Time) {
 	for name, l := range w.lanes {
 		topic, of, _ := strings.Cut(name, "/")
-		if p != nil && (topic != p.topic() || partition != "" && partition != of || partition == "" && l.holder != p) {
+		others := partition == "" && l.holder != nil && l.holder != p
+		if p != nil && (topic != p.topic() || partition != "" && partition != of || others) {
 			continue
 		}
 		if until.After(l.troubled) {

@@ -136,7 +136,9 @@ func (w *world) note(format string, args ...any) {
 // edge parks a request until its fate is known.
 func (w *world) edge(ctx context.Context, p *process, op, partition string, apply func() error) fate {
 	t := &ticket{process: p, op: op, key: p.name + " " + op + " " + partition, apply: apply, release: make(chan struct{})}
-	t.partition, _, _ = strings.Cut(partition, "/")
+	if op != "acquire" { // until it is answered, the process acquires no other either
+		t.partition, _, _ = strings.Cut(partition, "/")
+	}
 	w.mu.Lock()
 	if p.dead {
 		w.mu.Unlock()
