@@ -169,7 +169,7 @@ func (c *Consumer) request(work, idle context.Context, topic Topic, partition st
 		a, err := c.acquire(work, topic, partition)
 		if err == nil {
 			answered()
-			a.end(c.delivery.deliver(a))
+			a.deliver()
 			return
 		}
 		if !errors.Is(err, driver.ErrHeld) && idle.Err() == nil {

@@ -42,7 +42,8 @@ type assignment struct {
 	endWatch   context.CancelFunc // ends that
 	hooks      hookQueue          // for hooks that must not delay the renewal
 	lag        lagTracker
-	tracks     // what the goroutines are doing
+	tracks                                    // what the goroutines are doing
+	reading    atomic.Pointer[prefetchBuffer] // of the reader that is open; nil: none
 
 	// The delivery's goroutine sets these. The first claim that succeeds sets the
 	// incarnation. The background goroutine of AtLeastOnce reads it when there are dead
@@ -69,6 +70,21 @@ func newAssignment(c *Consumer, work context.Context, topic Topic, lease Lease, 
 	a.watching.Go(func() { a.watchStalls(watch) })
 	return a
 }
+
+// deliver delivers the partition's events until the assignment ends, and releases it. The
+// delivery has a goroutine of its own: if code that is not guarded ends that, the lease
+// must not be renewed for ever with nothing delivered.
+func (a *assignment) deliver() {
+	cause := errDeliveryEnded
+	returns(func() { cause = a.c.delivery.deliver(a) })
+	if errors.Is(cause, errDeliveryEnded) {
+		a.failed(cause)
+	}
+	a.end(cause)
+}
+
+// errDeliveryEnded is why an assignment ends whose delivery has not returned.
+var errDeliveryEnded = errors.New("the partition's goroutine was ended (runtime.Goexit): look for code of the log's or the store's driver that ends it")
 
 // end releases the partition after the delivery has returned cause.
 func (a *assignment) end(cause error) {
@@ -223,7 +239,7 @@ func (a *assignment) failed(err error) { a.observe(Observation{Kind: KindFailed,
 
 // hook calls a hook. Its error or panic is observed and changes nothing.
 func (a *assignment) hook(name string, fn func() error) {
-	if err := guard(fn); err != nil {
+	if err := guardGoexit("function", fn); err != nil {
 		a.c.observe(Observation{Kind: KindHookFailed, Partition: a.lease.Partition, Epoch: a.lease.Epoch, Err: fmt.Errorf("%s hook: %w", name, err)})
 	}
 }
@@ -239,6 +255,7 @@ func (a *assignment) watchEnd() {
 		cancel()
 		if err == nil {
 			a.lag.bounds.Store(&b)
+			a.lag.answers.Add(1)
 		}
 		if a.c.cfg.Clock.Sleep(a.idle, lagEvery) != nil {
 			return
@@ -249,9 +266,10 @@ func (a *assignment) watchEnd() {
 // lagTracker computes a partition's lag: how many events the log holds that are
 // not done. It is safe for concurrent use.
 type lagTracker struct {
-	bounds atomic.Pointer[driver.Bounds] // what the log holds; nil until it was asked
-	done   atomic.Int64                  // all events up to this sequence number are done
-	read   atomic.Int64                  // events up to this sequence number were read
+	bounds  atomic.Pointer[driver.Bounds] // what the log holds; nil until it was asked
+	answers atomic.Int64                  // how often the log has answered that
+	done    atomic.Int64                  // all events up to this sequence number are done
+	read    atomic.Int64                  // events up to this sequence number were read
 }
 
 func (l *lagTracker) init() {
@@ -286,6 +304,15 @@ func (l *lagTracker) behind(p Position) int64 {
 	known := *b
 	known.Last.Sequence = max(known.Last.Sequence, l.read.Load())
 	return known.Lag(p)
+}
+
+// missing returns how many events the log holds that were not read, as far as is known.
+func (l *lagTracker) missing() int64 {
+	b := l.bounds.Load()
+	if b == nil {
+		return 0
+	}
+	return max(0, b.Last.Sequence-l.read.Load())
 }
 
 // fetched returns the lag after events up to a sequence number were read: none of

@@ -84,3 +84,27 @@ func guard(fn func() error) (err error) {
 	}()
 	return fn()
 }
+
+// guardGoexit is [guard] for a call that may also end its goroutine by
+// runtime.Goexit, as a failed assertion of package testing does. It runs fn on a
+// goroutine of its own, so that the caller's lives on. name says in the error what
+// has ended its goroutine.
+func guardGoexit(name string, fn func() error) (err error) {
+	if !returns(func() { err = guard(fn) }) {
+		return fmt.Errorf("%s ended its goroutine (runtime.Goexit): it must return, with an error if it failed", name)
+	}
+	return err
+}
+
+// returns runs fn on a goroutine of its own. It reports whether fn has returned, and
+// not ended its goroutine.
+func returns(fn func()) (returned bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+		returned = true
+	}()
+	<-done
+	return returned
+}

@@ -49,13 +49,25 @@ func (b *prefetchBuffer) fetch(ctx context.Context, r driver.Reader, fetched fun
 		}
 		b.mu.Lock()
 		b.events = append(b.events, events...)
-		b.err = err
+		if b.err == nil {
+			b.err = err
+		}
 		b.mu.Unlock()
 		wake(b.ready)
 		if err != nil {
 			return
 		}
 	}
+}
+
+// fail has the delivery end with an error, after the events that are there.
+func (b *prefetchBuffer) fail(err error) {
+	b.mu.Lock()
+	if b.err == nil {
+		b.err = err
+	}
+	b.mu.Unlock()
+	wake(b.ready)
 }
 
 // take removes up to n events. It returns the reader's error once there are no

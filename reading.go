@@ -177,9 +177,14 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 	buffer := newPrefetchBuffer(a.c.cfg.MaxBatch)
 	ctx, cancel := context.WithCancel(a.idle)
 	var fetching sync.WaitGroup
-	fetching.Go(func() { buffer.fetch(ctx, reader, a.fetched) })
-	defer fetching.Wait()
-	defer cancel()
+	fetching.Go(func() { buffer.fetch(ctx, watchedReader{reader, &a.reader}, a.fetched) })
+	defer func() {
+		defer a.delivery.doing(activityReader, 0, 0).done()
+		cancel()
+		fetching.Wait()
+	}()
+	a.reading.Store(buffer)
+	defer a.reading.Store(nil)
 	return w.deliver(buffer)
 }
 

@@ -201,7 +201,7 @@ func (w *replayWorker) checkCaughtUp() error {
 
 // callReplayer calls a function of the Replayer.
 func callReplayer(name string, fn func() error) error {
-	if err := guard(fn); err != nil {
+	if err := guardGoexit("function", fn); err != nil {
 		return fmt.Errorf("%w: %s: %w", errReplay, name, err)
 	}
 	return nil

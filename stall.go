@@ -31,6 +31,7 @@ var (
 	activityBatch     = &activity{"hook Batch has not returned", "look for a lock or a call without a time limit"}
 	activityReleased  = &activity{"hook Released has not returned", "look for a lock or a call without a time limit"}
 	activityHookQueue = &activity{"hook Renewed or Error has not returned", "look for a lock or a call without a time limit; later calls wait and are dropped"}
+	activityRead      = &activity{"reader has not returned", ""} // which is normal while no events come: see silenceWatch
 	activityReader    = &activity{"reader of the log has not ended", "the driver ignores the end of its context"}
 )
 
@@ -127,12 +128,16 @@ type watchedTrack struct {
 // stopReportAfter is how long a stop waits before it reports what it waits for.
 const stopReportAfter = 5 * time.Second
 
-// watchStalls reports what lasts longer than StallAfter, until ctx ends.
+// watchStalls reports what lasts longer than StallAfter, and replaces a reader that is
+// silent, until ctx ends.
 func (a *assignment) watchStalls(ctx context.Context) {
 	cfg, t := &a.c.cfg, &a.tracks
 	w := stallWatch{a: a, tracks: [...]watchedTrack{{track: &t.delivery}, {track: &t.waiting}, {track: &t.background}, {track: &t.sink}, {track: &t.hookQueue}}}
+	silence := silenceWatch{a: a}
 	for cfg.Clock.Sleep(ctx, min(time.Second, cfg.StallAfter/4)) == nil {
-		w.look(cfg.Clock.Elapsed())
+		now := cfg.Clock.Elapsed()
+		w.look(now)
+		silence.look(now)
 	}
 }
 

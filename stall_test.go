@@ -1,11 +1,18 @@
 package sluice_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -86,5 +93,196 @@ func TestStopReportsWhatItWaitsFor(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		end()
+	})
+}
+
+// TestSilentReader: a reader that returns nothing although the log holds more events
+// is reported and replaced.
+func TestSilentReader(t *testing.T) {
+	for name, delivery := range map[string]func(s *scene) func(){
+		"transactional": func(s *scene) func() {
+			_, end := s.run(s.hub, sluice.Transactional(s.store, sluice.Each(insert)), sluice.Config{})
+			return end
+		},
+		"at least once": func(s *scene) func() {
+			_, end := s.run(s.hub, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, newWarehouse(s.t), nil), sluice.Config{})
+			return end
+		},
+		"replay": func(s *scene) func() {
+			apply := func(context.Context, sluice.Batch) error { return nil }
+			_, end := s.run(s.hub, sluice.Replay(sluice.Replayer{Apply: apply}), sluice.Config{})
+			return end
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				s.send("0", "one")
+				end := delivery(s)
+				time.Sleep(10 * time.Second)
+				s.hub.Silence("0")
+				time.Sleep(5 * time.Minute) // no event comes: nothing is wrong
+				if n := s.count(sluice.KindOpened); n != 1 {
+					s.t.Errorf("opened %d times while the log held nothing more, want 1", n)
+				}
+				s.send("0", "two", "three")
+				time.Sleep(29 * time.Second)
+				if n := s.count(sluice.KindOpened); n != 1 {
+					s.t.Errorf("opened %d times before SilentAfter, want 1", n)
+				}
+				time.Sleep(11 * time.Second)
+				failed := s.of(sluice.KindFailed)
+				var silent *sluice.SilentReaderError
+				if len(failed) != 1 || !errors.As(failed[0].Err, &silent) || silent.Read != 0 || silent.Last != 2 {
+					s.t.Errorf("failures %v, want one of a silent reader", failed)
+				}
+				if last := s.of(sluice.KindFetched); len(last) == 0 || last[len(last)-1].To.Sequence != 2 {
+					s.t.Errorf("fetched %+v, want events up to 2", last)
+				}
+				time.Sleep(time.Minute)
+				if n := s.count(sluice.KindOpened); n != 2 {
+					s.t.Errorf("opened %d times, want 2", n)
+				}
+				end()
+			})
+		})
+	}
+}
+
+// run starts a consumer of any delivery; the function it returns stops it.
+func (s *scene) run(source driver.Source, delivery sluice.Delivery, cfg sluice.Config) (*sluice.Consumer, func()) {
+	s.t.Helper()
+	cfg.Observer = s
+	c := must(sluice.New(source, s.leases, delivery, &cfg))
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(s.t.Context()) }()
+	return c, sync.OnceFunc(func() {
+		if err := cmp.Or(c.Stop(s.t.Context()), <-ran); err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+// exit ends the goroutine of its caller if the body says so, as t.FailNow does.
+func exit(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
+	if strings.HasPrefix(string(e.Body), "exit") {
+		runtime.Goexit()
+	}
+	return tx.Insert("rows", e.Sequence)
+}
+
+// TestHandlerEndsItsGoroutine: runtime.Goexit in a handler is that event's own failure.
+func TestHandlerEndsItsGoroutine(t *testing.T) {
+	for name, h := range map[string]sluice.Handler[*sluicetest.Tx]{
+		"each": sluice.Each(exit),
+		"typed": sluice.TypedBy(func(e *sluice.Event) (string, error) { return string(e.Body), nil }, func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event, _ string) error {
+			return exit(ctx, tx, e)
+		}),
+		"whole": func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+			for _, e := range b.Events {
+				if err := exit(ctx, tx, e); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				s.send("0", "one", "two", "exit", "four")
+				_, end := s.consume("a", h, sluice.Config{})
+				time.Sleep(time.Minute)
+				end()
+				if rows := s.rows(); !slices.Equal(rows, []int64{0, 1, 3}) {
+					s.t.Errorf("rows %v, want 0, 1 and 3", rows)
+				}
+				letters := s.letters()
+				if len(letters) != 1 || letters[0].Event.Sequence != 2 || !strings.Contains(letters[0].Error, "handler ended its goroutine (runtime.Goexit)") {
+					s.t.Errorf("dead letters %+v, want event 2, with the cause", letters)
+				}
+				if n := s.count(sluice.KindAcquired); n != 1 {
+					s.t.Errorf("the partition was acquired %d times, want once", n)
+				}
+			})
+		})
+	}
+}
+
+// TestHooksEndTheirGoroutine: runtime.Goexit in a hook is observed and changes nothing.
+func TestHooksEndTheirGoroutine(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "one")
+		end := func() error { runtime.Goexit(); return nil }
+		_, stop := s.run(s.hub, sluice.Transactional(s.store, sluice.Each(insert)), sluice.Config{Hooks: sluice.Hooks{
+			Assigned: func(context.Context, sluice.Lease, sluice.Checkpoint) error { return end() },
+			Batch:    func(context.Context, sluice.Batch) error { return end() },
+			Renewed:  func(context.Context, sluice.Lease) error { return end() },
+			Released: func(context.Context, sluice.Lease, error) error { return end() },
+		}})
+		time.Sleep(15 * time.Second)
+		stop()
+		if rows := s.rows(); len(rows) != 1 {
+			s.t.Errorf("rows %v, want one", rows)
+		}
+		var failed []string
+		for _, o := range s.of(sluice.KindHookFailed) {
+			failed = append(failed, o.Err.Error())
+		}
+		const want = " hook: function ended its goroutine (runtime.Goexit): it must return, with an error if it failed"
+		if !slices.Equal(failed, []string{"assigned" + want, "batch" + want, "renewed" + want, "released" + want}) {
+			s.t.Errorf("failed hooks %q", failed)
+		}
+	})
+}
+
+// TestReplayerEndsItsGoroutine: runtime.Goexit in a Replayer's function is its error.
+func TestReplayerEndsItsGoroutine(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "one", "two")
+		calls := 0
+		_, stop := s.run(s.hub, sluice.Replay(sluice.Replayer{Apply: func(context.Context, sluice.Batch) error {
+			if calls++; calls == 1 {
+				runtime.Goexit()
+			}
+			return nil
+		}}), sluice.Config{})
+		time.Sleep(10 * time.Second)
+		if failed := s.of(sluice.KindFailed); len(failed) != 1 || !strings.Contains(failed[0].Err.Error(), "apply: function ended its goroutine (runtime.Goexit)") {
+			s.t.Errorf("failures %v", failed)
+		}
+		if committed := s.of(sluice.KindCommitted); len(committed) != 1 || committed[0].Events != 2 {
+			s.t.Errorf("committed %v, want both events", committed)
+		}
+		stop()
+	})
+}
+
+// exiting is a log whose readers end the goroutine that opens them, once.
+type exiting struct {
+	*sluicetest.Hub
+	exited bool
+}
+
+func (x *exiting) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
+	if !x.exited {
+		x.exited = true
+		runtime.Goexit()
+	}
+	return x.Hub.Open(ctx, partition, after, epoch)
+}
+
+// TestDeliveryThatIsEndedReleasesItsLease: if anything ends a partition's goroutine, the
+// lease is released, which is reported, and the partition is acquired again.
+func TestDeliveryThatIsEndedReleasesItsLease(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "one")
+		_, stop := s.run(&exiting{Hub: s.hub}, sluice.Transactional(s.store, sluice.Each(insert)), sluice.Config{})
+		time.Sleep(10 * time.Second)
+		if rows := s.rows(); len(rows) != 1 {
+			s.t.Errorf("rows %v, want one", rows)
+		}
+		if lost := s.of(sluice.KindLost); len(lost) != 1 || !strings.Contains(lost[0].Err.Error(), "the partition's goroutine was ended") {
+			s.t.Errorf("lost %v", lost)
+		}
+		stop()
 	})
 }

@@ -208,7 +208,7 @@ func (w *transactionalWorker[Tx]) handle(b Batch) func(context.Context, Tx) erro
 	}
 	return func(ctx context.Context, tx Tx) error {
 		defer w.a.delivery.doing(activityHandler, b.Events[0].Sequence, len(b.Events)).done()
-		return guard(func() error { return w.handler(ctx, tx, b) })
+		return guardGoexit("handler", func() error { return w.handler(ctx, tx, b) })
 	}
 }
 

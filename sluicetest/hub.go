@@ -98,6 +98,19 @@ func (h *Hub) Trim(partition string, before int64) {
 	p.wake()
 }
 
+// Silence makes the reader that is open on a partition silent, as a connection that
+// loses every packet is: it returns neither events nor errors until its Read is
+// cancelled. The next reader is not affected. It panics if there is no such partition.
+func (h *Hub) Silence(partition string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.must(partition)
+	if p.reader != nil {
+		p.reader.silent = true
+		p.wake()
+	}
+}
+
 // Recreate deletes the topic and creates it again, empty and under a new
 // incarnation. Readers are cut off.
 func (h *Hub) Recreate() {
@@ -276,6 +289,8 @@ type reader struct {
 	at    int64 // sequence number of the last event handed out
 	gone  chan struct{}
 	err   error
+
+	silent bool // see Hub.Silence; guarded by the hub's lock
 }
 
 func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
@@ -290,20 +305,27 @@ func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 		if events != nil || err != nil {
 			return events, err
 		}
+		gone := r.gone
+		if grown == nil { // silent
+			gone = nil
+		}
 		select {
 		case <-grown:
-		case <-r.gone:
+		case <-gone:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// take returns the next events, or if there are none a channel that is closed when that changes.
+// take returns the next events, or if there are none a channel that is closed when that changes; none
+// at all of a silent reader.
 func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
 	p := r.log
 	switch {
+	case r.silent:
+		return nil, nil, nil
 	case r.err != nil:
 		return nil, nil, r.err
 	case r.at < p.first-1:

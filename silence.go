@@ -1,0 +1,65 @@
+package sluice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+)
+
+// SilentReaderError is observed when a reader of the log has returned nothing for
+// [Config].SilentAfter although the log holds further events. The reader is replaced.
+type SilentReaderError struct {
+	Partition string
+	Read      int64         // sequence number of the newest event read
+	Last      int64         // of the newest event in the log
+	For       time.Duration // since the log was first seen to hold more
+}
+
+func (e *SilentReaderError) Error() string {
+	return fmt.Sprintf("partition %s: the reader has returned nothing for %v although the log holds events up to %d and only those up to %d were read: the connection is silent; opening another reader",
+		e.Partition, e.For.Truncate(time.Second), e.Last, e.Read)
+}
+
+// watchedReader notes on a track when it reads.
+type watchedReader struct {
+	driver.Reader
+	track *track
+}
+
+// Read implements [driver.Reader].
+func (r watchedReader) Read(ctx context.Context, max int) ([]*Event, error) {
+	defer r.track.doing(activityRead, 0, 0).done()
+	return r.Reader.Read(ctx, max)
+}
+
+// silenceWatch looks for a reader that is silent. Brokers have been seen to keep a link
+// open and to send nothing over it. Only the watching goroutine uses it.
+type silenceWatch struct {
+	a       *assignment
+	changes uint64        // of the reader's track
+	answers int64         // how often the log had been asked for its end
+	since   time.Duration // when the read in progress was first seen to miss events, by Clock.Elapsed
+}
+
+// look ends the reading if one Read has been in progress for SilentAfter while the log
+// holds more. The end must have been asked for since: the topic may have been recreated.
+func (w *silenceWatch) look(now time.Duration) {
+	a := w.a
+	what, changes, _, _ := a.reader.load()
+	missing := a.lag.missing()
+	if what == nil || missing == 0 || changes != w.changes {
+		w.changes, w.answers, w.since = changes, a.lag.answers.Load(), now
+		return
+	}
+	silent := now - w.since
+	if silent < a.c.cfg.SilentAfter || a.lag.answers.Load() == w.answers {
+		return
+	}
+	read := a.lag.read.Load()
+	if buffer := a.reading.Load(); buffer != nil {
+		buffer.fail(&SilentReaderError{Partition: a.lease.Partition, Read: read, Last: read + missing, For: silent})
+	}
+	w.since = now
+}
