@@ -49,6 +49,7 @@ func (d *transactional[Tx]) check() error { return nil }
 func (d *transactional[Tx]) deliver(a *assignment) error {
 	w := d.newWorker(a)
 	defer a.leave(d.store)
+	defer w.takeBack()
 	return a.run(w, d.store)
 }
 
@@ -60,14 +61,18 @@ type transactionalWorker[Tx any] struct {
 	store   driver.TxStore[Tx]
 	handler Handler[Tx]
 
-	pos            Position             // the checkpoint, as far as is known
-	attempt        driver.AttemptRecord // of the event after pos, or of a dead letter on redrive
-	suspectUpTo    int64                // events up to this one are suspected of killing the process; Unset's if none
-	outage         *clock.Backoff       // between tries while the database fails
+	pos            Position       // the checkpoint, as far as is known
+	record         attemptLog     // of the event after pos, or of a dead letter on redrive
+	claims         int            // that saw no progress: see driver.Checkpoint
+	suspectUpTo    int64          // events up to this one are suspected of killing the process; Unset's if none
+	outage         *clock.Backoff // between tries while the database fails
 	dedup          deduplicator
 	stampsReported bool // an unreadable stamp was reported
 
-	redriven, redriveFailures int // dead letters
+	deadLettersBelow int64 // see driver.Checkpoint
+	redrives         redrivePace
+	redriven         int // dead letters
+	redriveFailures  int
 }
 
 func (d *transactional[Tx]) newWorker(a *assignment) *transactionalWorker[Tx] {
@@ -83,7 +88,8 @@ func (w *transactionalWorker[Tx]) claimed(cp Checkpoint) {
 		// The database has lost commits, and the ids of their events with them.
 		w.dedup = deduplicator{maxWords: w.dedup.maxWords}
 	}
-	w.pos, w.attempt = cp.Position, cp.Attempt
+	w.record.load(cp, cp.Position.Sequence != w.pos.Sequence)
+	w.pos, w.deadLettersBelow = cp.Position, cp.DeadLettersBelow
 	w.suspect(cp)
 	w.a.observe(Observation{Kind: KindClaimed, To: cp.Position, Attempt: cp.Claims})
 }
@@ -109,17 +115,25 @@ func (w *transactionalWorker[Tx]) interrupted(error) bool { return false }
 
 // deliver implements worker.
 func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
-	var look redriveTimer
+	var look, calm interval
 	var ticking sync.WaitGroup
 	ctx, cancel := context.WithCancel(w.a.idle)
-	ticking.Go(func() { look.run(ctx, w.a.c.cfg.Clock, w.a.c.cfg.RedriveEvery, buffer.ready) })
+	cfg := &w.a.c.cfg
+	ticking.Go(func() { look.run(ctx, cfg.Clock, cfg.RedriveEvery, buffer.ready) })
+	if w.suspicious() {
+		ticking.Go(func() { calm.run(ctx, cfg.Clock, cfg.RenewEvery, buffer.ready) })
+	}
 	defer ticking.Wait()
 	defer cancel()
+	taken := cfg.Clock.Elapsed() // when there were events last
 	for {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()
 		}
-		if look.fired() && !w.attemptsOnRecord() {
+		if look.fired() {
+			w.redrives.due = true
+		}
+		if w.redrives.due && cfg.Clock.Elapsed() >= w.redrives.restUntil && !w.attemptsOnRecord() {
 			if err := w.runRedrives(false); err != nil {
 				return err
 			}
@@ -136,7 +150,15 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 			if err := w.deliverBatch(events); err != nil {
 				return err
 			}
+			taken = cfg.Clock.Elapsed()
 			continue
+		}
+		if w.redrives.due && w.redrives.restUntil > 0 && !w.attemptsOnRecord() {
+			w.redrives.restUntil = 0 // there are no events that wait
+			continue
+		}
+		if calm.fired() && w.suspicious() && cfg.Clock.Elapsed()-taken >= cfg.RenewEvery {
+			w.acquit()
 		}
 		select {
 		case <-buffer.ready:

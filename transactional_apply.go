@@ -89,8 +89,8 @@ func (w *transactionalWorker[Tx]) applyOne(e *Event, failure error) error {
 	}
 	wait := w.a.c.backoff(w.a.rand)
 	for !w.done(e) {
-		if failure == nil && attempt >= deathsAllowed && w.attempt.Error == "" {
-			failure = Reject(fmt.Errorf("the process ended %d times while it handled this event", attempt))
+		if failure == nil {
+			failure = w.killer(e)
 		}
 		if failure == nil {
 			err := w.try(e)
@@ -104,16 +104,14 @@ func (w *transactionalWorker[Tx]) applyOne(e *Event, failure error) error {
 				return err
 			}
 			failure = failed.Err
-			if attempt = w.attempts(e); attempt == 0 || w.attempt.Error != "" {
-				attempt++ // the attempt at a suspected event was counted before it started
-			}
+			attempt = w.attempts(e) + 1
 		}
 		var each *EventError
 		if errors.As(failure, &each) {
 			failure = each.Err
 		}
 		if w.a.isFinal(failure, attempt) {
-			err := w.transact([]*Event{e}, []DeadLetter{w.a.newDeadLetter(e, failure, attempt)})
+			err := w.transact([]*Event{e}, []DeadLetter{w.a.newDeadLetter(e, failure, attempt+w.deaths(e))})
 			var failed *driver.HandlerError
 			switch {
 			case errors.Is(err, errReclaimed):
@@ -123,7 +121,7 @@ func (w *transactionalWorker[Tx]) applyOne(e *Event, failure error) error {
 			}
 			return err
 		}
-		if err := w.recordAttempt(driver.AttemptRecord{Sequence: e.Sequence, Attempts: attempt, Error: errorText(failure)}); err != nil {
+		if err := w.recordFailure(e, attempt, failure); err != nil {
 			if errors.Is(err, errReclaimed) {
 				continue
 			}
@@ -173,6 +171,10 @@ func (w *transactionalWorker[Tx]) transact(events []*Event, dead []DeadLetter) e
 // duplicates among them.
 func (w *transactionalWorker[Tx]) advance(to Position, dead []DeadLetter, events int, fn func(context.Context, Tx) error) error {
 	step := driver.Step{Lease: w.a.lease, From: w.pos, To: to, DeadLetters: dead}
+	if w.pos.Sequence+1 < w.deadLettersBelow {
+		// The checkpoint was set back: events after it have dead letters already.
+		step.SettleIncarnation = w.a.incarnation
+	}
 	duplicates := w.dedup.addTo(&step)
 	began := w.a.c.cfg.Clock.Elapsed()
 	if err := w.commit(step, fn); err != nil {
@@ -225,7 +227,7 @@ func (w *transactionalWorker[Tx]) commit(step driver.Step, fn func(context.Conte
 		w.outage.Reset()
 		w.pos = step.To
 		if step.From != step.To {
-			w.attempt = driver.AttemptRecord{}
+			w.record.clear()
 		}
 		return nil
 	case errors.As(err, &failed) && w.a.work.Err() == nil:

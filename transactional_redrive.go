@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,19 +14,32 @@ import (
 // redrivePage is how many dead letters on redrive are looked up at a time.
 const redrivePage = 100
 
-// redriveTimer fires when it is time to look for redrives.
-type redriveTimer struct{ due atomic.Bool }
+// redriveFor is how long a round of redrives may keep the partition's events waiting:
+// the redrive that is in progress then is the round's last. The events after the
+// checkpoint get as much time before the next round.
+const redriveFor = time.Second
 
-// run fires the timer at an interval until ctx ends, and wakes the delivery.
-func (r *redriveTimer) run(ctx context.Context, clock Clock, every time.Duration, delivery chan struct{}) {
+// redrivePace divides the worker's time between redrives and the events after the
+// checkpoint.
+type redrivePace struct {
+	due       bool          // it is time to look for redrives
+	restUntil time.Duration // but not before this, by Clock.Elapsed, while there are events
+	after     int64         // ID of the dead letter that ended the last round; 0: none
+}
+
+// interval fires at regular intervals.
+type interval struct{ due atomic.Bool }
+
+// run fires until ctx ends, and wakes the delivery.
+func (i *interval) run(ctx context.Context, clock Clock, every time.Duration, delivery chan struct{}) {
 	for clock.Sleep(ctx, every) == nil {
-		r.due.Store(true)
+		i.due.Store(true)
 		wake(delivery)
 	}
 }
 
-// fired reports whether the timer has fired since the last call.
-func (r *redriveTimer) fired() bool { return r.due.Swap(false) }
+// fired reports whether it has fired since the last call.
+func (i *interval) fired() bool { return i.due.Swap(false) }
 
 func (d *transactional[Tx]) redriveDue(ctx context.Context, group Group, partition string) (bool, error) {
 	due, err := d.store.Due(ctx, group, partition, 1)
@@ -35,22 +49,20 @@ func (d *transactional[Tx]) redriveDue(ctx context.Context, group Group, partiti
 func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err error) {
 	w := d.newWorker(a)
 	defer a.leave(d.store)
+	defer w.takeBack()
 	err = errReopen
 	for a.idle.Err() == nil {
 		if errors.Is(err, errReopen) {
 			err = a.claim(w, d.store)
 		} else {
-			var more bool
-			err = a.request(a.idle, "look for redrives", func(ctx context.Context) (err error) {
-				more, err = d.redriveDue(ctx, a.topic.Group, a.lease.Partition)
-				return err
-			})
-			if err == nil && !more {
+			var due []DeadLetter
+			due, err = w.dueRedrives()
+			if err == nil && len(due) == 0 {
 				return w.redriven, w.redriveFailures, nil
 			}
 			before := w.redriven + w.redriveFailures
 			if err == nil {
-				err = w.runRedrives(true)
+				err = w.redriveRound(due, true)
 			}
 			if err == nil && w.redriven+w.redriveFailures == before {
 				err = a.pause(a.c.cfg.RetryMin)
@@ -63,15 +75,24 @@ func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err err
 	return w.redriven, w.redriveFailures, a.ended()
 }
 
-// runRedrives runs the redrives that are due. It runs between two batches, so
-// never beside the handler. A dead letter without a body needs the log: unless the
-// log may be read now, runRedrives returns errReopen.
-func (w *transactionalWorker[Tx]) runRedrives(mayRead bool) error {
-	var due []DeadLetter
-	err := w.a.request(w.a.idle, "look for redrives", func(ctx context.Context) (err error) {
+// dueRedrives returns dead letters whose redrive is due. Of an event after the
+// checkpoint there is none: the event is read again, and its step settles the dead
+// letter.
+func (w *transactionalWorker[Tx]) dueRedrives() (due []DeadLetter, err error) {
+	err = w.a.request(w.a.idle, "look for redrives", func(ctx context.Context) (err error) {
 		due, err = w.store.Due(ctx, w.a.topic.Group, w.a.lease.Partition, redrivePage)
 		return err
 	})
+	return slices.DeleteFunc(due, func(d DeadLetter) bool {
+		return d.Incarnation == w.a.incarnation && d.Event.Sequence > w.pos.Sequence
+	}), err
+}
+
+// runRedrives looks for redrives and runs a round of them. It runs between two
+// batches, so never beside the handler.
+func (w *transactionalWorker[Tx]) runRedrives(mayRead bool) error {
+	w.redrives.due = false
+	due, err := w.dueRedrives()
 	if err != nil {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()
@@ -79,48 +100,80 @@ func (w *transactionalWorker[Tx]) runRedrives(mayRead bool) error {
 		w.a.failed(err)
 		return nil
 	}
+	if len(due) == 0 {
+		return nil
+	}
+	return w.redriveRound(due, mayRead)
+}
+
+// redriveRound runs redrives until there are no more, one meets an outage, or the time
+// of a round is over. A dead letter without a body needs the log: unless the log may be
+// read now, redriveRound returns errReopen.
+func (w *transactionalWorker[Tx]) redriveRound(due []DeadLetter, mayRead bool) error {
+	elapsed := w.a.c.cfg.Clock.Elapsed
+	began := elapsed()
+	defer func() { w.redrives.restUntil = elapsed() + elapsed() - began }()
+	// A dead letter that always meets an outage must not keep the others from their turn.
+	if i := slices.IndexFunc(due, func(d DeadLetter) bool { return d.ID == w.redrives.after }); i >= 0 {
+		due = slices.Concat(due[i+1:], due[:i+1])
+	}
 	for i := range due {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()
+		}
+		if elapsed()-began >= redriveFor {
+			w.redrives.due = true
+			break
 		}
 		if !due[i].HasBody && !mayRead {
 			return errReopen
 		}
 		err := w.redriveOne(&due[i])
-		if err != nil && !errors.Is(err, errReclaimed) {
+		if errors.Is(err, errReclaimed) {
+			w.redrives.after = due[i].ID
+			return nil
+		}
+		if err != nil {
 			return err
 		}
+	}
+	w.redrives.after = 0
+	if err := w.recordAttempt(w.record.known); err != nil && !errors.Is(err, errReclaimed) {
+		return err
 	}
 	return nil
 }
 
 // redriveOne applies one dead letter and removes it, in one transaction. If the
-// handler fails, it stores the new error instead.
+// handler fails, it stores the new error instead. After an outage it returns
+// errReclaimed.
 func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
 	e := d.Event
 	if !d.HasBody {
 		found, err := w.a.reread(d)
-		if err != nil {
-			if w.a.idle.Err() != nil {
-				return w.a.ended()
-			}
-			if needsOperator(err) {
-				return w.storeRedriveFailure(d, err)
-			}
+		switch {
+		case err == nil:
+			e = *found
+		case w.a.idle.Err() != nil:
+			return w.a.ended()
+		case needsOperator(err):
+			return w.storeRedriveFailure(d, err)
+		case errors.Is(err, errReopen), errors.Is(err, ErrFenced), errors.Is(err, ErrStolen):
 			return err
+		default:
+			w.a.failed(fmt.Errorf("redrive dead letter %d: %w", d.ID, err))
+			return errReclaimed
 		}
-		e = *found
 	}
 	began := w.a.c.cfg.Clock.Elapsed()
-	attempt := w.attempts(&e)
-	if attempt >= deathsAllowed {
-		return w.storeRedriveFailure(d, fmt.Errorf("the process ended %d times while it redrove this event", attempt))
+	if deaths := w.record.of(e.Sequence, d.ID).Unreturned; deaths >= deathsAllowed {
+		return w.storeRedriveFailure(d, fmt.Errorf("the process ended %d times while it redrove this event", deaths))
 	}
 	// The attempt is recorded before it starts: a redrive that kills the process
 	// must not do so for ever. It does not replace the record of another event:
 	// then only a command runs redrives, and its death can be seen.
 	if !w.attemptsOnRecord() {
-		if err := w.recordAttempt(driver.AttemptRecord{Sequence: e.Sequence, Attempts: attempt + 1}); err != nil {
+		if err := w.recordStart(e.Sequence, d.ID); err != nil {
 			return err
 		}
 	}
@@ -129,7 +182,7 @@ func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
 	var failed *driver.HandlerError
 	switch {
 	case err == nil:
-		w.clearAttempt(e.Sequence)
+		w.clearRedrive(d)
 		w.redriven++
 		w.a.observe(Observation{Kind: KindRedriven, To: e.Position(), Events: 1, Duration: w.a.c.cfg.Clock.Elapsed() - began})
 		return nil
@@ -150,15 +203,15 @@ func (w *transactionalWorker[Tx]) storeRedriveFailure(d *DeadLetter, failure err
 	if err != nil {
 		return err
 	}
-	w.clearAttempt(d.Event.Sequence)
+	w.clearRedrive(d)
 	w.redriveFailures++
 	w.a.observe(Observation{Kind: KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, Err: failure})
 	return nil
 }
 
-// clearAttempt clears the attempt record of a redrive.
-func (w *transactionalWorker[Tx]) clearAttempt(sequence int64) {
-	if w.attempt.Sequence == sequence {
-		w.attempt = driver.AttemptRecord{}
+// clearRedrive forgets the attempts at a dead letter whose redrive has ended.
+func (w *transactionalWorker[Tx]) clearRedrive(d *DeadLetter) {
+	if w.record.known.DeadLetter == d.ID {
+		w.record.known = driver.AttemptRecord{}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -253,4 +255,180 @@ func TestRedriveLeavesNothingWithItsContext(t *testing.T) {
 	if n := ctx.waiting.Load(); n != 0 {
 		t.Errorf("%d functions wait for the context's end after 10 redrives", n)
 	}
+}
+
+// lateness is how long events wait until they are handled.
+func (s *scene) lateness(during time.Duration, cfg sluice.Config, h sluice.Handler[*sluicetest.Tx]) (worst time.Duration) {
+	var mu sync.Mutex
+	sent := map[int64]time.Time{}
+	_, end := s.consume("a", func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+		if err := h(ctx, tx, b); err != nil || b.Redriven {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range b.Events {
+			worst = max(worst, time.Since(sent[e.Sequence]))
+		}
+		return nil
+	}, cfg)
+	next := s.position("0") + 1
+	for range int(during / time.Second) {
+		mu.Lock()
+		sent[next] = time.Now()
+		mu.Unlock()
+		next++
+		s.send("0", "good")
+		time.Sleep(time.Second)
+	}
+	time.Sleep(time.Minute)
+	end()
+	if at := s.position("0"); at != next-1 {
+		s.t.Errorf("the checkpoint is at %d, want %d", at, next-1)
+	}
+	return worst
+}
+
+// manyParked leaves 100 dead letters.
+func (s *scene) manyParked() {
+	s.send("0", slices.Repeat([]string{"reject"}, 100)...)
+	_, end := s.consume("before", mended, sluice.Config{})
+	time.Sleep(time.Minute)
+	end()
+	if n := len(s.letters()); n != 100 {
+		s.t.Fatalf("%d dead letters", n)
+	}
+	s.retry()
+}
+
+// Redrives that time out, and redrives that take long, leave the events after the
+// checkpoint their share of the time.
+func TestRedrivesAndEventsTakeTurns(t *testing.T) {
+	t.Run("time-outs", func(t *testing.T) {
+		stage(t, 1, func(s *scene) {
+			s.manyParked()
+			s.store.Faults = &refused{func(step driver.Step) error {
+				if len(step.Redriven) > 0 {
+					time.Sleep(10 * time.Second)
+					return errors.New("no answer")
+				}
+				return nil
+			}}
+			if worst := s.lateness(5*time.Minute, sluice.Config{}, mended); worst > 25*time.Second {
+				s.t.Errorf("an event waited for %v", worst)
+			}
+		})
+	})
+	t.Run("slow", func(t *testing.T) {
+		stage(t, 1, func(s *scene) {
+			s.manyParked()
+			worst := s.lateness(5*time.Minute, sluice.Config{}, func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+				if b.Redriven {
+					time.Sleep(400 * time.Millisecond)
+				}
+				return mended(ctx, tx, b)
+			})
+			if worst > 3*time.Second {
+				s.t.Errorf("an event waited for %v", worst)
+			}
+			if n := len(s.letters()); n != 0 {
+				s.t.Errorf("%d dead letters are left", n)
+			}
+			s.exactly(400)
+		})
+	})
+}
+
+// One dead letter whose redrive always meets an outage does not keep the others from theirs.
+func TestRedriveThatAlwaysTimesOut(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.parked(sluice.Config{})
+		s.retry()
+		first := s.letters()[0].ID
+		s.store.Faults = &refused{func(step driver.Step) error {
+			if slices.Contains(step.Redriven, first) {
+				return errors.New("no answer")
+			}
+			return nil
+		}}
+		_, end := s.consume("a", mended, sluice.Config{})
+		time.Sleep(5 * time.Minute)
+		end()
+		if letters := s.letters(); len(letters) != 1 || letters[0].ID != first || letters[0].Status != sluice.StatusRedrive {
+			s.t.Errorf("left are %+v", letters)
+		}
+	})
+}
+
+// After a checkpoint was set back, an event that takes effect has no dead letter any
+// more, so that no redrive repeats it.
+func TestSetBackSettlesDeadLetters(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prepare func(s *scene)
+	}{
+		{"left alone", func(*scene) {}},
+		{"on redrive", (*scene).retry},
+		{"discarded", func(s *scene) {
+			must(s.store.Discard(s.t.Context(), group, sluice.DeadLetterFilter{}))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				s.send("0", "reject", "reject", "bad", "reject")
+				_, end := s.consume("before", mended, sluice.Config{})
+				time.Sleep(time.Minute)
+				end()
+				c.prepare(s)
+				topic := must(s.hub.Describe(s.t.Context()))
+				must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, sluice.Position{Sequence: 0}))
+				// Event 0 is before the checkpoint, event 3 fails again.
+				_, end = s.consume("a", func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+					for _, e := range b.Events {
+						if e.Sequence == 3 && !b.Redriven {
+							return &sluice.EventError{Index: slices.Index(b.Events, e), Err: sluice.Reject(errors.New("still wrong"))}
+						}
+						if err := tx.Insert("rows", e.Sequence); err != nil {
+							return err
+						}
+					}
+					return nil
+				}, sluice.Config{})
+				time.Sleep(time.Minute)
+				if letters := s.letters(sluice.StatusDead); c.name == "left alone" && (len(letters) != 2 || letters[0].Event.Sequence != 0 || letters[1].Event.Sequence != 3) {
+					s.t.Errorf("dead letters %+v, want those of events 0 and 3", letters)
+				}
+				s.retry()
+				time.Sleep(time.Minute)
+				end()
+				rows := s.rows()
+				slices.Sort(rows)
+				if !slices.Equal(rows, []int64{0, 1, 2, 3}) || len(s.letters()) != 0 {
+					s.t.Errorf("rows %v, dead letters %+v; want each event once", rows, s.letters())
+				}
+			})
+		})
+	}
+}
+
+// The same for the dead letters of events that AtLeastOnce had parked after its checkpoint.
+func TestTransactionalAfterAtLeastOnceSettlesDeadLetters(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "good", "good", "good")
+		topic := must(s.hub.Describe(s.t.Context()))
+		must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, driver.Origin))
+		letter := sluice.DeadLetter{Group: group, Incarnation: topic.Incarnation, Status: sluice.StatusDead, HasBody: true,
+			Event: sluice.Event{Partition: "0", Sequence: 1, Body: []byte("good")}}
+		if err := s.store.Park(s.t.Context(), []sluice.DeadLetter{letter}); err != nil {
+			s.t.Fatal(err)
+		}
+		s.retry()
+		_, end := s.consume("a", mended, sluice.Config{})
+		time.Sleep(time.Minute)
+		end()
+		s.exactly(3)
+		if len(s.letters()) != 0 {
+			s.t.Errorf("dead letters %+v", s.letters())
+		}
+	})
 }

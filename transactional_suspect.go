@@ -2,6 +2,9 @@ package sluice
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
 
 	"github.com/sluice-go/sluice/driver"
 )
@@ -16,12 +19,105 @@ const (
 	deathsAllowed = 3
 )
 
-// suspect notes, after a claim, which events are suspected of killing the process.
-func (w *transactionalWorker[Tx]) suspect(cp Checkpoint) {
-	died := cp.Attempt.Attempts > 0 && cp.Attempt.Error == "" && cp.Attempt.Sequence > cp.Position.Sequence
-	if cp.Claims > claimsTrusted || died {
-		w.suspectUpTo = max(w.suspectUpTo, cp.Position.Sequence+int64(w.a.c.cfg.MaxBatch))
+// attemptLog is what is known of the attempts at the event after the checkpoint, or
+// at the dead letter that is being redriven, and what the store has of it. The two
+// differ after an attempt that was recorded before it began, and that has returned: it
+// did not end the process, so it does not count.
+type attemptLog struct {
+	known, stored driver.AttemptRecord
+	loaded        bool
+}
+
+// load takes over what a claim has read. What this worker has recorded since its
+// first claim has returned.
+func (l *attemptLog) load(cp Checkpoint, moved bool) {
+	l.stored = cp.Attempt
+	if !l.loaded || moved {
+		l.known = cp.Attempt
 	}
+	if l.loaded && moved {
+		l.known.Unreturned = 0
+	}
+	l.loaded = true
+}
+
+// clear forgets everything: the step that moves the checkpoint clears the record.
+func (l *attemptLog) clear() { l.known, l.stored = driver.AttemptRecord{}, driver.AttemptRecord{} }
+
+// of returns what is known of an event, or of the redrive of a dead letter.
+func (l *attemptLog) of(sequence, deadLetter int64) driver.AttemptRecord {
+	if l.known.Sequence == sequence && l.known.DeadLetter == deadLetter {
+		return l.known
+	}
+	return driver.AttemptRecord{Sequence: sequence, DeadLetter: deadLetter}
+}
+
+// attempts returns how many attempts at an event have failed.
+func (w *transactionalWorker[Tx]) attempts(e *Event) int { return w.record.of(e.Sequence, 0).Attempts }
+
+// deaths returns how many attempts at an event have never returned.
+func (w *transactionalWorker[Tx]) deaths(e *Event) int { return w.record.of(e.Sequence, 0).Unreturned }
+
+// attemptsOnRecord reports whether attempts at the event after the checkpoint are on
+// record. The attempt of a redrive would overwrite them.
+func (w *transactionalWorker[Tx]) attemptsOnRecord() bool {
+	known := &w.record.known
+	return known.DeadLetter == 0 && known.Attempts+known.Unreturned > 0 && known.Sequence > w.pos.Sequence
+}
+
+// suspect notes, after a claim, which events are suspected of killing the process. If
+// an attempt at one of them is on record, it is that one. Otherwise it is one of the
+// largest batch that an earlier owner can have had in progress.
+func (w *transactionalWorker[Tx]) suspect(cp Checkpoint) {
+	last := driver.Unset.Sequence
+	switch {
+	case w.attemptsOnRecord() && w.record.known.Unreturned > 0:
+		last = w.record.known.Sequence
+	case cp.Claims > claimsTrusted:
+		last = cp.Position.Sequence + int64(w.a.c.cfg.MaxBatch)
+	}
+	w.suspectUpTo = max(w.suspectUpTo, last)
+	w.claims = cp.Claims
+}
+
+// suspicious reports whether a claim has counted against the events after the
+// checkpoint.
+func (w *transactionalWorker[Tx]) suspicious() bool {
+	return w.claims > 1 || w.suspectUpTo > w.pos.Sequence
+}
+
+// acquit ends the suspicion if there are no events after the checkpoint: those that
+// are still to come have not ended a process. Claims count from 1 again.
+func (w *transactionalWorker[Tx]) acquit() {
+	var bounds driver.Bounds
+	err := w.a.request(w.a.idle, "ask for the log's end", func(ctx context.Context) (err error) {
+		bounds, err = w.a.c.source.Bounds(ctx, w.a.lease.Partition)
+		return err
+	})
+	if err == nil && bounds.Lag(w.pos) > 0 {
+		return
+	}
+	if err == nil {
+		err = w.a.request(w.a.idle, "leave checkpoint", func(ctx context.Context) error { return w.store.Leave(ctx, w.a.lease) })
+	}
+	if err != nil {
+		if w.a.idle.Err() == nil {
+			w.a.failed(err)
+		}
+		return
+	}
+	w.claims, w.suspectUpTo = 0, driver.Unset.Sequence
+}
+
+// killer returns the failure of an event whose attempts have ended the process as
+// often as is allowed, nil for another event.
+func (w *transactionalWorker[Tx]) killer(e *Event) error {
+	deaths := w.deaths(e)
+	if deaths < deathsAllowed {
+		return nil
+	}
+	w.suspectUpTo = e.Sequence // it is found: the others are not suspected any more
+	return Reject(fmt.Errorf("the process ended %d times while it handled this event", deaths))
 }
 
 // try applies one event in a transaction of its own. If the event is suspected of
@@ -29,28 +125,77 @@ func (w *transactionalWorker[Tx]) suspect(cp Checkpoint) {
 // attempt runs in this process, so that its death shows which event it was.
 func (w *transactionalWorker[Tx]) try(e *Event) error {
 	if e.Sequence <= w.suspectUpTo {
-		select {
-		case w.a.c.suspectToken <- struct{}{}:
-			defer func() { <-w.a.c.suspectToken }()
-		case <-w.a.work.Done():
-			return w.a.ended()
+		giveBack, err := w.borrowToken()
+		if err != nil {
+			return err
 		}
-		if err := w.recordAttempt(driver.AttemptRecord{Sequence: e.Sequence, Attempts: w.attempts(e) + 1}); err != nil {
+		defer giveBack()
+		if err := w.recordStart(e.Sequence, 0); err != nil {
 			return err
 		}
 	}
 	return w.transact([]*Event{e}, nil)
 }
 
-// recordAttempt stores an attempt record. Like commit it returns errReclaimed
-// after a failure.
+// borrowToken waits for the process's token for suspected events. It is lent for
+// LeaseFor: then the next partition may go, so that one handler that hangs does not
+// hold up the suspected events of all partitions. Should the process end while two
+// attempts are in progress, the count of both events rises, which is true of both: it
+// ended while it handled them. An innocent one becomes a dead letter only if that
+// happens three times, each time beside an attempt that hangs for longer than a lease.
+func (w *transactionalWorker[Tx]) borrowToken() (giveBack func(), err error) {
+	defer w.a.delivery.doing(activitySuspect, 0, 0).done()
+	token := w.a.c.suspectToken
+	select {
+	case token <- struct{}{}:
+	case <-w.a.idle.Done():
+		return nil, w.a.ended()
+	}
+	var once sync.Once
+	free := func() { once.Do(func() { <-token }) }
+	ctx, cancel := context.WithCancel(context.Background())
+	var lending sync.WaitGroup
+	lending.Go(func() {
+		_ = w.a.c.cfg.Clock.Sleep(ctx, w.a.c.cfg.LeaseFor)
+		free()
+	})
+	return func() { cancel(); lending.Wait() }, nil
+}
+
+// recordStart records an attempt before it begins. It counts as one that never
+// returned: who reads it after this process has ended must take it for the cause.
+func (w *transactionalWorker[Tx]) recordStart(sequence, deadLetter int64) error {
+	started := w.record.of(sequence, deadLetter)
+	if started.Attempts+started.Unreturned == 0 {
+		w.record.known = driver.AttemptRecord{} // it was of another event
+	}
+	started.Unreturned++
+	return w.recordAttempt(started)
+}
+
+// recordFailure records that so many attempts at an event have failed.
+func (w *transactionalWorker[Tx]) recordFailure(e *Event, attempts int, failure error) error {
+	failed := w.record.of(e.Sequence, 0)
+	failed.Attempts, failed.Error = attempts, errorText(failure)
+	err := w.recordAttempt(failed)
+	if err == nil {
+		w.record.known = failed
+	}
+	return err
+}
+
+// recordAttempt stores an attempt record, unless it is stored. Like commit it returns
+// errReclaimed after a failure.
 func (w *transactionalWorker[Tx]) recordAttempt(attempt driver.AttemptRecord) error {
+	if w.record.stored == attempt {
+		return nil
+	}
 	err := w.a.request(w.a.work, "record attempt", func(ctx context.Context) error {
 		return w.store.RecordAttempt(ctx, w.a.lease, w.pos, attempt)
 	})
 	switch {
 	case err == nil:
-		w.attempt = attempt
+		w.record.stored = attempt
 		return nil
 	case w.a.work.Err() != nil:
 		return w.a.ended()
@@ -65,16 +210,17 @@ func (w *transactionalWorker[Tx]) recordAttempt(attempt driver.AttemptRecord) er
 	return errReclaimed
 }
 
-// attempts returns how many attempts at an event are on record.
-func (w *transactionalWorker[Tx]) attempts(e *Event) int {
-	if w.attempt.Sequence != e.Sequence {
-		return 0
+// takeBack removes an attempt that has returned from the record, before the partition
+// is released: it has not ended the process. Where that is impossible, because the
+// lease is lost or the store fails, the attempt stays on record.
+func (w *transactionalWorker[Tx]) takeBack() {
+	if w.record.stored == w.record.known {
+		return
 	}
-	return w.attempt.Attempts
-}
-
-// attemptsOnRecord reports whether failed attempts at the event after the
-// checkpoint are on record. The attempt of a redrive would overwrite them.
-func (w *transactionalWorker[Tx]) attemptsOnRecord() bool {
-	return w.attempt.Attempts > 0 && w.attempt.Sequence > w.pos.Sequence
+	ctx, cancel := w.a.shutdownCtx()
+	defer cancel()
+	err := w.store.RecordAttempt(ctx, w.a.lease, w.pos, w.record.known)
+	if err != nil && !errors.Is(err, ErrFenced) {
+		w.a.failed(fmt.Errorf("take back the record of an attempt that has returned: %w", err))
+	}
 }

@@ -38,16 +38,16 @@ func newBlame() blame {
 
 // deadliest is how many processes must have ended during attempts at an event before it
 // may become a dead letter for that.
-const deadliest = 1
+const deadliest = 3
 
 // sentAs notes an event that was appended to a log. The lock is held.
 func (b *blame) sentAs(id eventID, body string) {
 	b.kinds[id], _, _ = strings.Cut(body, " ")
 }
 
-// attempted notes an attempt that was recorded.
+// attempted notes an attempt that was recorded before it began.
 func (w *world) attempted(lease sluice.Lease, a driver.AttemptRecord) {
-	if a.Error != "" {
+	if a.Unreturned == 0 || a.DeadLetter != 0 {
 		return
 	}
 	w.mu.Lock()

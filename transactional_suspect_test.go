@@ -1,0 +1,307 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// uncleanEnds is the claims of processes that ended without a trace.
+func (s *scene) uncleanEnds(partition string, n int) {
+	s.t.Helper()
+	topic := must(s.hub.Describe(s.t.Context()))
+	for i := range n {
+		owner := fmt.Sprint("ended", i)
+		lease := must(s.leases.Acquire(s.t.Context(), group, partition, owner, time.Minute, 0))
+		must(s.store.Claim(s.t.Context(), lease, topic.Incarnation))
+		if err := s.leases.Release(s.t.Context(), lease); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func (s *scene) attempt(partition string) driver.AttemptRecord {
+	for _, p := range must(s.store.Read(s.t.Context(), group)) {
+		if p.Partition == partition {
+			return p.Attempt
+		}
+	}
+	return driver.AttemptRecord{}
+}
+
+// refused makes the commits fail that it is asked to.
+type refused struct {
+	fails func(step driver.Step) error
+}
+
+func (r *refused) Before(sluicetest.Op, sluice.Lease) error { return nil }
+
+func (r *refused) Commit(step driver.Step, apply func() error) error {
+	if err := r.fails(step); err != nil {
+		return err
+	}
+	return apply()
+}
+
+// An attempt at a suspected event that returned, because the database failed or the
+// consumer was stopped, has not ended the process.
+func TestReturnedAttemptIsNoDeath(t *testing.T) {
+	for name, stopped := range map[string]bool{"outage": false, "stop": true} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				s.send("0", "good")
+				_, end := s.consume("first", whole, sluice.Config{})
+				time.Sleep(time.Minute)
+				end()
+				s.uncleanEnds("0", 4)
+				s.send("0", "good")
+				var hard atomic.Bool
+				hard.Store(true)
+				s.store.Faults = &refused{func(step driver.Step) error {
+					if !stopped && hard.Load() && step.To.Sequence == 1 {
+						return errors.New("connection lost")
+					}
+					return nil
+				}}
+				h := func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+					if stopped && hard.Load() {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return whole(ctx, tx, b)
+				}
+				for n := range 5 {
+					s.uncleanEnds("0", 3) // the suspicion stays
+					_, end := s.consume(fmt.Sprint("a", n), h, sluice.Config{})
+					time.Sleep(time.Minute)
+					if name == "outage" && s.attempt("0").Unreturned != 1 {
+						s.t.Errorf("on record is %+v, want the one attempt in progress", s.attempt("0"))
+					}
+					end()
+					if got := s.attempt("0"); got != (driver.AttemptRecord{}) {
+						s.t.Errorf("after a clean release %+v is on record, want nothing", got)
+					}
+				}
+				hard.Store(false)
+				_, end = s.consume("last", h, sluice.Config{})
+				time.Sleep(time.Minute)
+				end()
+				if letters := s.letters(); len(letters) != 0 || len(s.rows()) != 2 {
+					s.t.Errorf("%d rows, dead letters %+v", len(s.rows()), letters)
+				}
+			})
+		})
+	}
+}
+
+// The same of a redrive.
+func TestReturnedRedriveIsNoDeath(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.parked(sluice.Config{})
+		s.retry()
+		var hard atomic.Bool
+		hard.Store(true)
+		s.store.Faults = &refused{func(step driver.Step) error {
+			if len(step.Redriven) > 0 && hard.Load() {
+				return errors.New("connection lost")
+			}
+			return nil
+		}}
+		for n := range 5 {
+			_, end := s.consume(fmt.Sprint("a", n), mended, sluice.Config{})
+			time.Sleep(time.Minute)
+			end()
+			if got := s.attempt("0"); got != (driver.AttemptRecord{}) {
+				s.t.Errorf("after a clean release %+v is on record, want nothing", got)
+			}
+		}
+		hard.Store(false)
+		_, end := s.consume("last", mended, sluice.Config{})
+		time.Sleep(time.Minute)
+		end()
+		if letters := s.letters(); len(letters) != 0 {
+			s.t.Errorf("dead letters %+v", letters)
+		}
+		s.exactly(30)
+	})
+}
+
+// life runs a process until its handler is at what is deadly, which ends it, or for a minute.
+// It reports whether the process has ended so.
+func (s *scene) life(n int, deadly func(b sluice.Batch) bool) bool {
+	owner, dead := fmt.Sprint("life", n), make(chan struct{})
+	h := func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+		if deadly(b) {
+			s.leases.cutOff(owner)
+			close(dead)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return mended(ctx, tx, b)
+	}
+	c := must(sluice.New(s.hub, s.leases, sluice.Transactional(&mortal{Store: s.store, dead: dead}, h), &sluice.Config{Partitions: 1, Owner: owner, Observer: s}))
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = c.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	select {
+	case <-dead:
+		return true
+	case <-time.After(2 * time.Minute):
+		return false
+	}
+}
+
+// A redrive that ends the process leaves its count to no event of the same number.
+func TestRedriveLeavesItsCountToNoEvent(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "reject")
+		_, end := s.consume("before", mended, sluice.Config{})
+		time.Sleep(time.Minute)
+		end()
+		s.hub.Recreate()
+		topic := must(s.hub.Describe(s.t.Context()))
+		must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, driver.Origin))
+		s.retry()
+		for n := range 2 {
+			if !s.life(n, func(b sluice.Batch) bool { return b.Redriven }) {
+				s.t.Fatal("nothing was redriven")
+			}
+		}
+		must(s.store.Discard(s.t.Context(), group, sluice.DeadLetterFilter{}))
+		s.send("0", "good")
+		s.life(2, func(b sluice.Batch) bool { return !b.Redriven })
+		s.life(3, func(b sluice.Batch) bool { return !b.Redriven })
+		s.life(4, func(sluice.Batch) bool { return false })
+		if rows := s.rows(); !slices.Equal(rows, []int64{0}) || len(s.letters()) != 1 {
+			s.t.Errorf("rows %v, dead letters %+v; want the event handled", rows, s.letters())
+		}
+	})
+}
+
+// Failed attempts are no deaths.
+func TestFailedAttemptsAreNoDeaths(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "good")
+		s.life(0, func(sluice.Batch) bool { return false })
+		s.send("0", "bad")
+		_, end := s.consume("a", mended, sluice.Config{RetryMin: time.Hour, RetryMax: time.Hour})
+		time.Sleep(time.Minute)
+		end()
+		s.uncleanEnds("0", 4)
+		deaths := 0
+		for n := range 10 {
+			if s.life(n+1, func(b sluice.Batch) bool { return true }) {
+				deaths++
+			}
+		}
+		if letters := s.letters(); deaths != 3 || len(letters) != 1 || !strings.Contains(letters[0].Error, "process ended 3 times") || letters[0].Attempts != 4 {
+			s.t.Errorf("%d deaths, dead letters %+v", deaths, letters)
+		}
+	})
+}
+
+// A suspected event whose handler hangs does not hold up those of other partitions.
+func TestSuspectThatHangs(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		for p := range 3 {
+			s.send(fmt.Sprint(p), "good")
+		}
+		_, end := s.consume("first", whole, sluice.Config{})
+		time.Sleep(time.Minute)
+		end()
+		for p := range 3 {
+			s.uncleanEnds(fmt.Sprint(p), 4)
+			s.send(fmt.Sprint(p), "good", "good")
+		}
+		_, end = s.consume("a", func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+			if b.Partition == "0" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return whole(ctx, tx, b)
+		}, sluice.Config{})
+		time.Sleep(2 * time.Minute)
+		if s.position("1") != 2 || s.position("2") != 2 {
+			s.t.Errorf("partitions are at %d and %d, want 2", s.position("1"), s.position("2"))
+		}
+		end()
+	})
+}
+
+// How often an idle process ends says nothing about the events that come later.
+func TestIdleEndsRaiseNoSuspicion(t *testing.T) {
+	for name, before := range map[string]func(s *scene){
+		"lived for a while": func(s *scene) {
+			for n := range 8 {
+				owner, dead := fmt.Sprint("idle", n), make(chan struct{})
+				c := must(sluice.New(s.hub, s.leases, sluice.Transactional(&mortal{Store: s.store, dead: dead}, whole), &sluice.Config{Owner: owner}))
+				ctx, cancel := context.WithCancel(s.t.Context())
+				done := make(chan struct{})
+				go func() { defer close(done); _ = c.Run(ctx) }()
+				time.Sleep(time.Minute)
+				s.leases.cutOff(owner)
+				close(dead)
+				cancel()
+				<-done
+				time.Sleep(time.Minute)
+			}
+		},
+		"ended at once": func(s *scene) { s.uncleanEnds("0", 10) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				s.send("0", "good")
+				_, end := s.consume("first", whole, sluice.Config{})
+				time.Sleep(time.Minute)
+				end()
+				before(s)
+				batches := 0
+				_, end = s.consume("a", func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+					batches++
+					return whole(ctx, tx, b)
+				}, sluice.Config{})
+				time.Sleep(time.Minute)
+				s.send("0", slices.Repeat([]string{"good"}, 1000)...)
+				time.Sleep(time.Minute)
+				end()
+				if len(s.rows()) != 1001 || batches > 10 {
+					s.t.Errorf("%d rows in %d batches, want few", len(s.rows()), batches)
+				}
+			})
+		})
+	}
+}
+
+// Once the event is found that ends the process, the others go in batches again.
+func TestSuspicionEndsWithTheConviction(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "good")
+		s.life(0, func(sluice.Batch) bool { return false })
+		s.send("0", slices.Repeat([]string{"good"}, 200)...)
+		deaths, batches := 0, 0
+		for n := range 20 {
+			batches = 0
+			if !s.life(n+1, func(b sluice.Batch) bool {
+				batches++
+				return slices.ContainsFunc(b.Events, func(e *sluice.Event) bool { return e.Sequence == 5 })
+			}) {
+				break
+			}
+			deaths++
+		}
+		if deaths != 6 || len(s.letters()) != 1 || len(s.rows()) != 200 || batches > 10 {
+			s.t.Errorf("%d deaths, %d dead letters, %d rows; %d batches in the last life, want few", deaths, len(s.letters()), len(s.rows()), batches)
+		}
+	})
+}
