@@ -36,7 +36,10 @@ type LeaseInfo struct {
 func (l LeaseInfo) Live() bool { return l.Remaining > 0 }
 
 // LeaseStore keeps the leases of consumer groups. Only the store's clock decides whether a lease has
-// expired. Implementations are safe for concurrent use.
+// expired. If that clock was set back, so that a lease was renewed in the future, the lease counts as
+// renewed for the same time at the moment when Acquire or List first finds it so: the lease of an
+// owner that is gone lasts no longer than it was granted for. Implementations are safe for concurrent
+// use.
 type LeaseStore interface {
 	// Acquire takes the partition's lease if it is free, expired, or already this owner's. The new
 	// epoch is higher than above and than every epoch that the store has issued for the partition,

@@ -32,6 +32,17 @@ SET owner = excluded.owner, epoch = greatest(l.epoch + 1, excluded.epoch), expir
 WHERE l.owner = excluded.owner OR l.expires_at <= clock_timestamp()
 RETURNING epoch`
 
+// futureSQL has the leases that were renewed in the future, before the clock was set back,
+// renewed now for the same time. The owner of such a lease may be gone. A row that somebody
+// has locked is left for the next time.
+const futureSQL = `
+UPDATE @sluice_leases AS l
+SET renewed_at = clock_timestamp(), expires_at = CASE WHEN expires_at > ` + released + ` THEN clock_timestamp() + (expires_at - renewed_at) ELSE expires_at END
+WHERE (namespace, topic, consumer_group, partition) IN (
+  SELECT namespace, topic, consumer_group, partition FROM @sluice_leases
+  WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND renewed_at > clock_timestamp()
+  FOR UPDATE SKIP LOCKED)`
+
 const holderSQL = `
 SELECT owner, extract(epoch FROM expires_at - clock_timestamp())::float8 FROM @sluice_leases
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
@@ -52,6 +63,9 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return driver.Lease{}, fmt.Errorf("acquire lease on partition %s: %w", partition, err)
 	}
+	if err := l.renewFuture(ctx, conn.Conn(), group); err != nil {
+		return driver.Lease{}, fmt.Errorf("acquire lease on partition %s: %w", partition, err)
+	}
 	var holder string
 	var seconds float64
 	err = conn.QueryRow(ctx, l.sql.of(holderSQL), group.Namespace, group.Topic, group.Name, partition).Scan(&holder, &seconds)
@@ -60,6 +74,11 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 	}
 	left := time.Duration(seconds * float64(time.Second)).Round(time.Millisecond)
 	return driver.Lease{}, fmt.Errorf("partition %s, held by %s for another %v: %w", partition, holder, max(left, 0), driver.ErrHeld)
+}
+
+func (l *Leases) renewFuture(ctx context.Context, conn *pgx.Conn, group driver.Group) error {
+	_, err := once(ctx, conn, 0, l.sql.of(futureSQL), []any{group.Namespace, group.Topic, group.Name})
+	return err
 }
 
 const renewSQL = `
@@ -109,7 +128,8 @@ func leaseArgs(l driver.Lease) []any {
 
 const leasesSQL = `
 SELECT partition, owner, epoch, renewed_at,
-  CASE WHEN expires_at > ` + released + ` THEN extract(epoch FROM expires_at - clock_timestamp())::float8 ELSE 0 END
+  CASE WHEN expires_at > ` + released + ` THEN extract(epoch FROM expires_at - clock_timestamp())::float8 ELSE 0 END,
+  renewed_at > clock_timestamp()
 FROM @sluice_leases WHERE namespace = $1 AND topic = $2 AND consumer_group = $3
 ORDER BY partition COLLATE "C"`
 
@@ -120,16 +140,29 @@ func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseIn
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
 	defer conn.Release()
-	rows, _ := conn.Query(ctx, l.sql.of(leasesSQL), group.Namespace, group.Topic, group.Name) // CollectRows returns the error
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.LeaseInfo, error) {
-		info := driver.LeaseInfo{Lease: driver.Lease{Group: group}}
-		var seconds float64
-		err := row.Scan(&info.Partition, &info.Owner, &info.Epoch, &info.Renewed, &seconds)
-		info.Remaining = time.Duration(seconds * float64(time.Second))
-		return info, err
-	})
+	list, future, err := l.list(ctx, conn.Conn(), group)
+	if future && err == nil {
+		if err = l.renewFuture(ctx, conn.Conn(), group); err == nil {
+			list, _, err = l.list(ctx, conn.Conn(), group)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
 	return list, nil
+}
+
+// list also reports whether a lease was renewed in the future.
+func (l *Leases) list(ctx context.Context, conn *pgx.Conn, group driver.Group) (list []driver.LeaseInfo, future bool, err error) {
+	rows, _ := conn.Query(ctx, l.sql.of(leasesSQL), group.Namespace, group.Topic, group.Name) // CollectRows returns the error
+	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.LeaseInfo, error) {
+		info := driver.LeaseInfo{Lease: driver.Lease{Group: group}}
+		var seconds float64
+		var ahead bool
+		err := row.Scan(&info.Partition, &info.Owner, &info.Epoch, &info.Renewed, &seconds, &ahead)
+		future = future || ahead
+		info.Remaining = time.Duration(seconds * float64(time.Second))
+		return info, err
+	})
+	return list, future, err
 }

@@ -133,7 +133,30 @@ func TestLetterStore(t *testing.T) {
 
 func TestLeases(t *testing.T) {
 	schema := schemas(t)
-	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore { return open(t, schema(t), nil).Leases() }, nil)
+	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
+		url := schema(t)
+		return leasesAt{open(t, url, nil).Leases(), url}
+	}, &storetest.LeasesConfig{ClockBack: clockBack})
+}
+
+// leasesAt is leases and the URL of their database.
+type leasesAt struct {
+	*pgstore.Leases
+	url string
+}
+
+// clockBack moves the times of the leases into the future.
+func clockBack(t testing.TB, store driver.LeaseStore, by time.Duration) {
+	conn, err := pgx.Connect(t.Context(), store.(leasesAt).url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), `UPDATE sluice_leases SET renewed_at = renewed_at + $1,
+		expires_at = CASE WHEN expires_at > 'epoch' THEN expires_at + $1 ELSE expires_at END`, by)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // The store asks nothing of the role's defaults, of the pool's way to send

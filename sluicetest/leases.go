@@ -12,10 +12,13 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// Leases is a [driver.LeaseStore] in memory. Its clock is [time.Now]; the
-// clocks that a test gives to consumers do not affect it. The zero value is
-// ready to use. It is safe for concurrent use.
+// Leases is a [driver.LeaseStore] in memory. The clocks that a test gives to
+// consumers do not affect it. The zero value is ready to use. It is safe for
+// concurrent use.
 type Leases struct {
+	// Now is the store's clock. It is called with a lock held, and must not
+	// change while the store is in use. Default: [time.Now].
+	Now func() time.Time
 	// Unsafe switches protections off. It exists only so that tests can check
 	// that these matter, and must not change while the store is in use.
 	Unsafe UnsafeLeases
@@ -42,7 +45,24 @@ type lease struct {
 	owner   string
 	epoch   int64
 	renewed time.Time
-	until   time.Time
+	until   time.Time // the zero time: released
+}
+
+// at returns a lease, or nil, and the time. A lease that was renewed in the
+// future, before the clock was set back, is renewed now. The caller holds the lock.
+func (s *Leases) at(at place) (*lease, time.Time) {
+	now := time.Now()
+	if s.Now != nil {
+		now = s.Now()
+	}
+	l := s.leases[at]
+	if l != nil && l.renewed.After(now) {
+		if !l.until.IsZero() {
+			l.until = now.Add(l.until.Sub(l.renewed))
+		}
+		l.renewed = now
+	}
+	return l, now
 }
 
 // Acquire implements [driver.LeaseStore].
@@ -52,9 +72,8 @@ func (s *Leases) Acquire(ctx context.Context, group sluice.Group, partition, own
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
 	at := place{group, partition}
-	l := s.leases[at]
+	l, now := s.at(at)
 	switch {
 	case l == nil:
 		if s.leases == nil {
@@ -80,12 +99,11 @@ func (s *Leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duratio
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.leases[place{lease.Group, lease.Partition}]
+	l, now := s.at(place{lease.Group, lease.Partition})
 	if !l.is(lease) || l.until.IsZero() {
 		return fmt.Errorf("renew lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, sluice.ErrFenced)
 	}
-	l.renewed = time.Now()
-	l.until = l.renewed.Add(ttl)
+	l.renewed, l.until = now, now.Add(ttl)
 	return nil
 }
 
@@ -109,17 +127,17 @@ func (s *Leases) List(ctx context.Context, group sluice.Group) ([]driver.LeaseIn
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
 	var list []driver.LeaseInfo
-	for at, l := range s.leases {
+	for at := range s.leases {
 		if at.group != group {
 			continue
 		}
+		l, now := s.at(at)
 		info := driver.LeaseInfo{
 			Lease:   sluice.Lease{Group: group, Partition: at.partition, Owner: l.owner, Epoch: l.epoch},
 			Renewed: l.renewed,
 		}
-		if !l.until.IsZero() { // the zero time: released
+		if !l.until.IsZero() {
 			info.Remaining = l.until.Sub(now)
 		}
 		list = append(list, info)

@@ -3,6 +3,7 @@ package sluicetest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
@@ -64,9 +65,24 @@ func hubHarness(h *Hub) storetest.SourceHarness {
 	}
 }
 
-// testLeases is the suite with its defaults.
 func testLeases(t *testing.T, new func(t testing.TB) driver.LeaseStore) {
-	storetest.TestLeases(t, new, nil)
+	storetest.TestLeases(t, new, &storetest.LeasesConfig{ClockBack: clockBack})
+}
+
+// clockBack sets the clock of a store back.
+func clockBack(t testing.TB, store driver.LeaseStore, by time.Duration) {
+	var l *Leases
+	switch s := store.(type) {
+	case *Leases:
+		l = s
+	case *bentLeases:
+		l = s.Leases
+	default:
+		t.Fatalf("no clock of a %T is known", store)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.Now = func() time.Time { return time.Now().Add(-by) }
 }
 
 func TestLeasesInMemory(t *testing.T) {

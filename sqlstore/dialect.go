@@ -50,7 +50,8 @@ type statements struct {
 	acquire string // key, owner, lowest new epoch, ms to live → epoch; no row if it is held
 	renew   string // ms to live, lease; one row or none
 	release string // lease
-	leases  string // group → partition, owner, epoch, ms left, renewed_at
+	leases  string // group → partition, owner, epoch, ms left, renewed_at, whether that is in the future
+	future  string // group; has the leases that were renewed in the future renewed now
 
 	claim   string // key, incarnation, owner, epoch, group, incarnation, partition → progress, number after the dead letters; no row if it is fenced
 	move    string // sequence_number, event_offset, lease, expected sequence_number; one row or none

@@ -33,9 +33,19 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 	case err != nil:
 		return lease, l.outage(ctx, "acquire lease of partition "+partition, err)
 	case !free:
+		if err := l.renewFuture(ctx, group); err != nil {
+			return lease, l.outage(ctx, "acquire lease of partition "+partition, err)
+		}
 		return lease, fmt.Errorf("acquire lease of partition %s: %w", partition, driver.ErrHeld)
 	}
 	return lease, nil
+}
+
+// renewFuture has leases that were renewed in the future, before the clock was set back, renewed
+// now for the same time. The owner of such a lease may be gone.
+func (l *Leases) renewFuture(ctx context.Context, group driver.Group) error {
+	_, err := changed(ctx, l.db, l.sql.future, key(group, "")[:3]...)
+	return err
 }
 
 // Renew implements [driver.LeaseStore].
@@ -61,31 +71,38 @@ func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
 
 // List implements [driver.LeaseStore].
 func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseInfo, error) {
-	list, err := l.list(ctx, group)
+	list, future, err := l.list(ctx, group)
+	if future && err == nil {
+		if err = l.renewFuture(ctx, group); err == nil {
+			list, _, err = l.list(ctx, group)
+		}
+	}
 	if err != nil {
 		return nil, l.outage(ctx, "list leases of "+group.String(), err)
 	}
 	return list, nil
 }
 
-func (l *Leases) list(ctx context.Context, group driver.Group) ([]driver.LeaseInfo, error) {
+// list also reports whether a lease was renewed in the future.
+func (l *Leases) list(ctx context.Context, group driver.Group) (list []driver.LeaseInfo, future bool, err error) {
 	rows, err := l.db.QueryContext(ctx, l.sql.leases, key(group, "")[:3]...)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer rows.Close()
-	var list []driver.LeaseInfo
 	for rows.Next() {
 		info := driver.LeaseInfo{Lease: driver.Lease{Group: group}}
 		var ms int64
 		var renewed storedTime
-		if err := rows.Scan(&info.Partition, &info.Owner, &info.Epoch, &ms, &renewed); err != nil {
-			return nil, err
+		var ahead bool
+		if err := rows.Scan(&info.Partition, &info.Owner, &info.Epoch, &ms, &renewed, &ahead); err != nil {
+			return nil, false, err
 		}
+		future = future || ahead
 		info.Remaining, info.Renewed = time.Duration(ms)*time.Millisecond, renewed.Time
 		list = append(list, info)
 	}
-	return list, rows.Err()
+	return list, future, rows.Err()
 }
 
 func (l *Leases) outage(ctx context.Context, what string, err error) error {

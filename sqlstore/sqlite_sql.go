@@ -58,8 +58,12 @@ var sqliteStatements = statements{
 	release: `UPDATE sluice_leases SET expires_at = NULL WHERE ` + ofLease,
 	leases: `
 		SELECT partition, owner, epoch,
-			CAST(round(coalesce(unixepoch(expires_at, 'subsec') - unixepoch('now', 'subsec'), 0) * 1000) AS INTEGER), renewed_at
+			CAST(round(coalesce(unixepoch(expires_at, 'subsec') - unixepoch('now', 'subsec'), 0) * 1000) AS INTEGER), renewed_at, renewed_at > ` + now + `
 		FROM sluice_leases WHERE ` + ofGroup + ` ORDER BY partition`,
+	future: `
+		UPDATE sluice_leases SET renewed_at = ` + now + `, expires_at = iif(expires_at IS NULL, NULL,
+			strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', format('%+.3f seconds', unixepoch(expires_at, 'subsec') - unixepoch(renewed_at, 'subsec'))))
+		WHERE ` + ofGroup + ` AND renewed_at > ` + now,
 
 	claim: `
 		INSERT INTO sluice_checkpoints AS known (namespace, topic, consumer_group, partition, ` + checkpointColumns + `)

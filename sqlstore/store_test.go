@@ -3,10 +3,13 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/storetest"
 )
 
@@ -106,7 +109,16 @@ func TestLetterStore(t *testing.T) {
 func TestLeases(t *testing.T) {
 	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
 		return open(t, filepath.Join(t.TempDir(), "x.db")).Leases()
-	}, nil)
+	}, &storetest.LeasesConfig{ClockBack: clockBack})
+}
+
+// clockBack moves the times of the leases into the future.
+func clockBack(t testing.TB, store driver.LeaseStore, by time.Duration) {
+	seconds := fmt.Sprintf("%+.3f seconds", by.Seconds())
+	_, err := store.(*Leases).db.ExecContext(t.Context(), `UPDATE sluice_leases SET
+		renewed_at = strftime('%Y-%m-%dT%H:%M:%f000Z', renewed_at, ?),
+		expires_at = iif(expires_at IS NULL, NULL, strftime('%Y-%m-%dT%H:%M:%f000Z', expires_at, ?))`, seconds, seconds)
+	suite.NoError(t, "set the clock back", err)
 }
 
 // TestLeasesOfTwo runs the suite with every call on one of two stores in turn.

@@ -21,6 +21,10 @@ type LeasesConfig struct {
 	// Long is a lease time that the store can keep and that does not pass
 	// during a test; more than 30 s. Default: an hour.
 	Long time.Duration
+	// ClockBack makes the store's leases what they are after the store's clock was
+	// set back. Default: nil, for a store whose clock a test can't set; then these
+	// cases do nothing.
+	ClockBack func(t testing.TB, store driver.LeaseStore, by time.Duration)
 }
 
 // TestLeases is the conformance suite of [driver.LeaseStore]. Every case asks
@@ -33,6 +37,7 @@ func newLeaseHarness(store driver.LeaseStore, cfg *LeasesConfig) leaseHarness {
 	h := leaseHarness{LeaseStore: store, ttl: 250 * time.Millisecond, long: time.Hour}
 	if cfg != nil {
 		h.ttl, h.long = cmp.Or(cfg.TTL, h.ttl), cmp.Or(cfg.Long, h.long)
+		h.clockBack = cfg.ClockBack
 	}
 	return h
 }
@@ -41,6 +46,7 @@ func newLeaseHarness(store driver.LeaseStore, cfg *LeasesConfig) leaseHarness {
 type leaseHarness struct {
 	driver.LeaseStore
 	ttl, long time.Duration
+	clockBack func(t testing.TB, store driver.LeaseStore, by time.Duration)
 }
 
 func (h leaseHarness) take(t testing.TB, partition, owner string, ttl time.Duration, above int64) driver.Lease {
@@ -188,6 +194,44 @@ var leaseChecks = []suite.Check[leaseHarness]{
 		h.expire(t, "0")
 		suite.NoError(t, "renew an expired lease that no other owner took", h.Renew(suite.Context(t), l, h.long))
 		h.held(t, "0", "a", "b")
+	}},
+	{Name: "ClockBack", Run: func(t testing.TB, h leaseHarness) {
+		if h.clockBack == nil {
+			return
+		}
+		dead, live := h.take(t, "0", "a", h.ttl, 0), h.take(t, "1", "a", h.long, 0)
+		released := h.take(t, "2", "a", h.long, 0)
+		suite.NoError(t, "release", h.Release(suite.Context(t), released))
+		h.clockBack(t, h.LeaseStore, 24*time.Hour)
+		h.held(t, "0", "a", "b")
+		h.held(t, "1", "a", "b")
+		if got := h.info(t, "0"); got.Lease != dead || !got.Live() || got.Remaining > h.ttl {
+			t.Errorf("the clock was set back: got %+v, want the lease for %v at most", got, h.ttl)
+		}
+		if got := h.info(t, "1"); got.Lease != live || got.Remaining > h.long || got.Remaining < h.long-suite.Patience {
+			t.Errorf("the clock was set back: got %+v, want the lease for about %v", got, h.long)
+		}
+		if got := h.info(t, "2"); got.Lease != released || got.Live() || got.Renewed.After(h.info(t, "1").Renewed.Add(suite.Patience)) {
+			t.Errorf("the clock was set back: got %+v, want a released lease that was not renewed in the future", got)
+		}
+		suite.NoError(t, "renew", h.Renew(suite.Context(t), live, h.long))
+		h.expire(t, "0")
+		h.take(t, "0", "b", h.long, 0)
+		h.held(t, "1", "a", "b")
+	}},
+	{Name: "ClockBackAcquire", Run: func(t testing.TB, h leaseHarness) {
+		if h.clockBack == nil {
+			return
+		}
+		h.take(t, "0", "a", h.ttl, 0)
+		h.clockBack(t, h.LeaseStore, 24*time.Hour)
+		suite.Eventually(t, "b gets the lease of an owner that is gone", func() bool {
+			_, err := h.Acquire(suite.Context(t), testGroup, "0", "b", h.long, 0)
+			if err != nil {
+				suite.ErrorIs(t, "acquire for b", err, driver.ErrHeld)
+			}
+			return err == nil
+		})
 	}},
 	{Name: "NeverLeased", Run: func(t testing.TB, h leaseHarness) {
 		l := driver.Lease{Group: testGroup, Partition: "0", Owner: "a", Epoch: 1}
