@@ -1,7 +1,9 @@
 package sluice
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/sluice-go/sluice/driver"
@@ -86,6 +88,14 @@ func (b *prefetchBuffer) take(n int) ([]*Event, error) {
 	}
 	wake(b.space)
 	return taken, nil
+}
+
+// peek returns up to n events with numbers above after, without removing them.
+func (b *prefetchBuffer) peek(after int64, n int) []*Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(b.events, after+1, func(e *Event, s int64) int { return cmp.Compare(e.Sequence, s) })
+	return slices.Clone(b.events[i:min(i+n, len(b.events))])
 }
 
 // wake sends to a channel of capacity one unless a signal is already there.

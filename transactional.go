@@ -65,7 +65,11 @@ type transactionalWorker[Tx any] struct {
 	record         attemptLog     // of the event after pos, or of a dead letter on redrive
 	claims         int            // that saw no progress: see driver.Checkpoint
 	suspectUpTo    int64          // events up to this one are suspected of killing the process; Unset's if none
-	outage         *clock.Backoff // between tries while the database fails
+	outage         *clock.Backoff // between tries while the database, or what the handler needs, fails
+	limit          int            // how many events a transaction may take
+	brake          brake
+	batch          []*Event        // the events taken from the buffer last
+	buffer         *prefetchBuffer // those after them
 	dedup          deduplicator
 	stampsReported bool // an unreadable stamp was reported
 
@@ -78,7 +82,7 @@ type transactionalWorker[Tx any] struct {
 func (d *transactional[Tx]) newWorker(a *assignment) *transactionalWorker[Tx] {
 	return &transactionalWorker[Tx]{
 		a: a, store: d.store, handler: d.handler,
-		suspectUpTo: driver.Unset.Sequence, outage: a.c.backoff(a.rand),
+		suspectUpTo: driver.Unset.Sequence, outage: a.c.backoff(a.rand), limit: a.c.cfg.MaxBatch,
 	}
 }
 
@@ -96,7 +100,7 @@ func (w *transactionalWorker[Tx]) claimed(cp Checkpoint) {
 
 // storeStart implements worker.
 func (w *transactionalWorker[Tx]) storeStart(start Position) error {
-	err := w.commit(driver.Step{Lease: w.a.lease, From: driver.Unset, To: start}, nil)
+	err := w.commit(driver.Step{Lease: w.a.lease, From: driver.Unset, To: start}, Batch{})
 	if errors.Is(err, errReclaimed) {
 		return errReopen
 	}
@@ -115,6 +119,7 @@ func (w *transactionalWorker[Tx]) interrupted(error) bool { return false }
 
 // deliver implements worker.
 func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
+	w.buffer = buffer
 	var look, calm interval
 	var ticking sync.WaitGroup
 	ctx, cancel := context.WithCancel(w.a.idle)
@@ -138,11 +143,7 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 				return err
 			}
 		}
-		limit := w.a.c.cfg.MaxBatch
-		if w.pos.Sequence < w.suspectUpTo {
-			limit = 1
-		}
-		events, err := buffer.take(limit)
+		events, err := buffer.take(w.batchLimit())
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
 		}
@@ -169,8 +170,21 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 
 // deliverBatch applies events, without those that are duplicates of earlier ones.
 func (w *transactionalWorker[Tx]) deliverBatch(events []*Event) error {
+	kept, err := w.withoutDuplicates(events)
+	if err != nil {
+		return err
+	}
+	if len(kept) == 0 {
+		return w.skip(events[len(events)-1].Position())
+	}
+	w.batch = kept
+	return w.apply(kept)
+}
+
+// withoutDuplicates returns the events that are not duplicates of earlier ones.
+func (w *transactionalWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, error) {
 	if !slices.ContainsFunc(events, carriesStamp) {
-		return w.apply(events)
+		return events, nil
 	}
 	if !w.dedup.loaded {
 		// In this epoch no other consumer adds to it.
@@ -182,7 +196,7 @@ func (w *transactionalWorker[Tx]) deliverBatch(events []*Event) error {
 			return err
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 	kept := w.dedup.filter(events, w.pos.Sequence)
@@ -194,8 +208,5 @@ func (w *transactionalWorker[Tx]) deliverBatch(events []*Event) error {
 		w.stampsReported = true
 		w.a.failed(fmt.Errorf("%w: duplicates of messages with such stamps are not detected: check which program sets the properties named sluice-*", err))
 	}
-	if len(kept) == 0 {
-		return w.skip(events[len(events)-1].Position())
-	}
-	return w.apply(kept)
+	return kept, nil
 }

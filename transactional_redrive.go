@@ -177,8 +177,9 @@ func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
 			return err
 		}
 	}
-	b := Batch{Group: w.a.topic.Group, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Redriven: true, Events: []*Event{&e}}
-	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, Redriven: []int64{d.ID}}, w.handle(b))
+	b := w.batchOf([]*Event{&e})
+	b.Redriven = true
+	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, Redriven: []int64{d.ID}}, b)
 	var failed *driver.HandlerError
 	switch {
 	case err == nil:
@@ -199,7 +200,7 @@ func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
 // storeRedriveFailure stores a dead letter whose redrive has failed.
 func (w *transactionalWorker[Tx]) storeRedriveFailure(d *DeadLetter, failure error) error {
 	w.a.redriveFailed(d, failure)
-	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, FailedRedrives: []DeadLetter{*d}}, nil)
+	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, FailedRedrives: []DeadLetter{*d}}, Batch{})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,9 @@ var (
 	ErrFenced = errors.New("fenced by a later owner or position")
 	// ErrUnknown means that a commit was sent, and that its outcome is unknown.
 	ErrUnknown = errors.New("commit outcome is unknown")
+	// ErrTimeLimit means that a time limit ended the transaction while the handler was at work, and
+	// that nothing was written. See [TxStore.Commit].
+	ErrTimeLimit = errors.New("time limit passed")
 	// ErrStolen means that the broker gave the partition to a reader of a higher epoch.
 	ErrStolen = errors.New("partition is read under a higher epoch")
 	// ErrRetention means that retention removed events from the log before they were read.

@@ -22,6 +22,9 @@ type Step struct {
 	// letters, of any status, of the events after From and up to To, except those in DeadLetters.
 	// The step decides about these events, so an older dead letter must not be redriven after it.
 	SettleIncarnation string
+
+	// DryRun has the step rolled back where it would commit, after the checks that a commit makes.
+	DryRun bool
 }
 
 // DedupState is the part of a partition's deduplication state that one step adds for one origin (a
@@ -59,18 +62,23 @@ type TxStore[Tx any] interface {
 	//   - stores the dead letters, removes the redriven ones and updates those that failed again,
 	//     each exactly one row that is marked for redrive; removes those of SettleIncarnation;
 	//   - stores the deduplication state and removes what it replaces;
-	//   - commits.
+	//   - commits, or with DryRun checks the constraints that were deferred, as far as the database
+	//     can, and rolls back.
 	//
 	// If To differs from From, Claims becomes 1 and Attempt is cleared.
 	//
 	// The error says what happened:
-	//   - nil: committed;
+	//   - nil: committed, or with DryRun: it would have been, and nothing was written;
 	//   - [ErrFenced]: nothing was written; fn was not called, or its writes were rolled back. The
 	//     checkpoint, or a dead letter to redrive, is not as expected;
 	//   - [ErrUnknown]: the commit was sent and no answer arrived. The caller must Claim again to
 	//     learn the outcome before it repeats anything;
 	//   - a [*HandlerError]: fn failed, or the database refused at the commit what fn wrote. Nothing
 	//     was written, and afterwards the database was found to work;
+	//   - [ErrTimeLimit]: a limit on the time of a statement or a transaction passed in fn: the
+	//     database's, or that of a context of fn's own. Nothing was written. One event may be the
+	//     cause, or too many at once: the engine repeats the step with fewer, and counts it as the
+	//     event's failure if there is only one;
 	//   - any other error: the database could not do it (an outage, a lost connection, a deadlock, a
 	//     serialization failure). Nothing was written, and the caller may repeat the step.
 	Commit(ctx context.Context, step Step, fn func(ctx context.Context, tx Tx) error) error

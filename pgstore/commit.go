@@ -59,7 +59,11 @@ func (s *Store) Commit(ctx context.Context, todo driver.Step, fn func(ctx contex
 	if err = s.roundTrip(ctx, st.begin); err == nil && fn != nil {
 		err = st.handle(ctx, fn)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case st.DryRun:
+		err = s.roundTrip(ctx, st.dryRun)
+	default:
 		err = s.roundTrip(ctx, st.commit)
 	}
 	if err != nil {
@@ -251,6 +255,18 @@ func (st *step) commit(ctx context.Context) error {
 		}
 	}
 	return st.committed(br.Exec())
+}
+
+// checkSQL checks the constraints that a commit would check.
+const checkSQL = `SET CONSTRAINTS ALL IMMEDIATE`
+
+// dryRun rolls back, and returns what a commit would have returned.
+func (st *step) dryRun(ctx context.Context) error {
+	_, err := st.tx.Exec(ctx, checkSQL)
+	if err != nil {
+		return st.undo(ctx, &watch{}, err)
+	}
+	return st.rollback(ctx)
 }
 
 // settle sends the batch that stores dead letters, removes those that the handler has redriven and

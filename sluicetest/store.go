@@ -115,7 +115,20 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 	case err != nil:
 		return &driver.HandlerError{Err: err}
 	}
+	if step.DryRun {
+		return s.dryRun(tx.writes)
+	}
 	return s.send(step, claim, tx.writes)
+}
+
+// dryRun returns what a commit of the rows would return.
+func (s *Store) dryRun(writes []write) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.violated(writes); err != nil {
+		return &driver.HandlerError{Err: err}
+	}
+	return nil
 }
 
 // send commits a transaction, through Faults.

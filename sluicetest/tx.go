@@ -98,8 +98,8 @@ func (s *Store) taken(w write) bool {
 	return t != nil && t.keys[w.key]
 }
 
-// insert adds the rows to their tables: all of them, or none. The lock is held.
-func (s *Store) insert(writes []write) error {
+// violated returns the error of the first row whose key another row has. The lock is held.
+func (s *Store) violated(writes []write) error {
 	type key struct{ table, key string }
 	own := make(map[key]bool)
 	for _, w := range writes {
@@ -111,6 +111,14 @@ func (s *Store) insert(writes []write) error {
 			return violation(w)
 		}
 		own[k] = true
+	}
+	return nil
+}
+
+// insert adds the rows to their tables: all of them, or none. The lock is held.
+func (s *Store) insert(writes []write) error {
+	if err := s.violated(writes); err != nil {
+		return err
 	}
 	for _, w := range writes {
 		t := s.tables[w.table]

@@ -42,6 +42,25 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				t.Errorf("after a step that moves nothing: %+v, want position %+v and 2 claims", p, at(9))
 			}
 		}},
+		{Name: "DryRun", Run: func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			step := driver.Step{Lease: a, From: at(9), To: at(9), DryRun: true}
+			h.commit(t, step, h.put("10"))
+			refused := errors.New("no")
+			wantHandlerError(t, "dry run of a handler that fails", h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
+				return errors.Join(h.Put(ctx, tx, "11"), refused)
+			}), refused)
+			wantHandlerError(t, "dry run of a write that the database refuses", h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
+				return h.Break(ctx, tx)
+			}), nil)
+			fenced := step
+			fenced.Lease.Epoch++
+			wantFenced(t, "dry run in an epoch never claimed", h.Store.Commit(suite.Context(t), fenced, h.put("12")))
+			h.wantEffects(t)
+			h.wantPosition(t, "0", at(9))
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10"))
+			h.wantEffects(t, "10")
+		}},
 		{Name: "Fence", Run: func(t testing.TB, h TxHarness[Tx]) {
 			h.begin(t)
 			b := leaseOf("0", "b", 5)

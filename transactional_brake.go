@@ -1,0 +1,137 @@
+package sluice
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluice-go/sluice/driver"
+)
+
+// Where a table is missing its reference data, a trigger calls a service that is down, or
+// a handler has a bug, every event fails. Such failures look like those of bad events.
+// So an event that has used up its attempts becomes a dead letter only after another
+// event was seen to succeed. If none does, and brakeAfter events in a row have failed, the
+// partition is held: events wait until one succeeds.
+
+// brakeAfter is how many events in a row fail, without one success, until the partition
+// is held.
+const brakeAfter = 20
+
+// brake counts events that fail. Its zero value is ready to use.
+type brake struct {
+	failed  map[int64]bool // numbers of the events that failed in a row, without one success
+	witness *Event         // the last event that succeeded in a dry run
+}
+
+// note counts an event that fails, once.
+func (b *brake) note(e *Event) {
+	if b.failed == nil {
+		b.failed = make(map[int64]bool, brakeAfter)
+	}
+	b.failed[e.Sequence] = true
+}
+
+// release begins to count again, because an event has succeeded.
+func (b *brake) release() { clear(b.failed) }
+
+func (b *brake) tripped() bool { return len(b.failed) >= brakeAfter }
+
+// doubt decides about an event that has used up its attempts. If another event succeeds,
+// the failure is its own if one more attempt fails. It is also its own if there is no
+// other event to try and few have failed in a row.
+func (w *transactionalWorker[Tx]) doubt(t *trial) error {
+	w.brake.note(t.event)
+	found, err := w.findWitness(t.event)
+	switch {
+	case err != nil:
+		return err
+	case found:
+		t.confirmed = true
+		t.retry()
+		return nil
+	case w.brake.tripped():
+		return w.hold(t)
+	}
+	t.confirmed = true
+	return nil
+}
+
+// findWitness reports whether one of the events after e succeeds.
+func (w *transactionalWorker[Tx]) findWitness(e *Event) (bool, error) {
+	for _, other := range w.after(e, brakeAfter) {
+		if w.brake.tripped() {
+			break
+		}
+		if found, err := w.dryRun(other); found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// after returns up to n events at hand that come after e, the last witness first.
+// Those that are suspected of killing the process are left out.
+func (w *transactionalWorker[Tx]) after(e *Event, n int) []*Event {
+	var list []*Event
+	from := max(e.Sequence, w.suspectUpTo)
+	if witness := w.brake.witness; witness != nil && witness.Sequence > from {
+		list = append(list, witness)
+	}
+	for _, other := range w.batch {
+		if other.Sequence > from {
+			list = append(list, other)
+		}
+	}
+	if last := w.batch[len(w.batch)-1]; len(list) < n {
+		list = append(list, w.buffer.peek(max(from, last.Sequence), n)...)
+	}
+	return list[:min(n, len(list))]
+}
+
+// dryRun reports whether the handler succeeds with an event, in a transaction that is
+// rolled back.
+func (w *transactionalWorker[Tx]) dryRun(e *Event) (bool, error) {
+	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, DryRun: true}, w.batchOf([]*Event{e}))
+	var failed *driver.HandlerError
+	switch {
+	case err == nil:
+		w.brake.witness = e
+		w.brake.release()
+		return true, nil
+	case errors.As(err, &failed):
+		w.brake.witness = nil
+		if faultOf(failed.Err) == faultEvent {
+			w.brake.note(e)
+		}
+		return false, nil
+	}
+	return false, err
+}
+
+// hold keeps the partition where it is until an event succeeds: the first one, or one of
+// those after it.
+func (w *transactionalWorker[Tx]) hold(t *trial) error {
+	defer w.a.waiting.doing(activityHold, t.event.Sequence, 1).done()
+	wait := w.a.c.backoff(w.a.rand)
+	for w.brake.tripped() {
+		w.a.failed(fmt.Errorf("partition is held: %d events in a row failed and none succeeded, so the cause is probably something that every event needs: repair it; events wait, none becomes a dead letter, and one at a time is retried until one succeeds; event %d: %w",
+			len(w.brake.failed), t.event.Sequence, t.failure))
+		if err := w.a.pause(wait.Next()); err != nil {
+			return err
+		}
+		if err := w.makeAttempt(t); err != nil && !errors.Is(err, errReclaimed) {
+			return err
+		}
+		if w.done(t.event) || faultOf(t.failure) == faultRejected {
+			return nil
+		}
+		if others := w.after(t.event, 2*w.a.c.cfg.MaxBatch); len(others) > 0 {
+			if _, err := w.dryRun(others[w.a.rand.IntN(len(others))]); err != nil && !errors.Is(err, errReclaimed) {
+				return err
+			}
+		}
+	}
+	t.confirmed = true
+	t.retry()
+	return nil
+}

@@ -1,0 +1,255 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluice-go/sluice/driver"
+)
+
+// errReclaimed means that a step was not done, and may be tried again from w.pos.
+var errReclaimed = errors.New("checkpoint claimed again")
+
+// transact applies events in one transaction. Those of the dead letters, which are
+// in the same order, are not handled: their dead letters are stored instead.
+func (w *transactionalWorker[Tx]) transact(events []*Event, dead []DeadLetter) error {
+	good := events
+	if len(dead) > 0 {
+		good = make([]*Event, 0, len(events))
+		rest := dead
+		for _, e := range events {
+			if len(rest) > 0 && rest[0].Event.Sequence == e.Sequence {
+				rest = rest[1:]
+			} else {
+				good = append(good, e)
+			}
+		}
+	}
+	b := w.batchOf(good)
+	if err := w.advance(w.dedup.after(events[len(events)-1]), dead, len(events), b); err != nil {
+		if errors.Is(err, errReclaimed) {
+			w.shrink(len(events))
+		}
+		return err
+	}
+	w.grow()
+	if len(good) > 0 {
+		w.brake.release()
+	}
+	for _, d := range dead {
+		w.a.observe(Observation{Kind: KindParked, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
+	}
+	if hook := w.a.c.cfg.Hooks.Batch; hook != nil {
+		b.Events = events
+		called := w.a.delivery.doing(activityBatch, events[0].Sequence, len(events))
+		w.a.hook("batch", func() error { return hook(w.a.work, b) })
+		called.done()
+	}
+	return nil
+}
+
+// advance moves the checkpoint past the given number of events, and past the
+// duplicates among them.
+func (w *transactionalWorker[Tx]) advance(to Position, dead []DeadLetter, events int, b Batch) error {
+	step := driver.Step{Lease: w.a.lease, From: w.pos, To: to, DeadLetters: dead}
+	if w.pos.Sequence+1 < w.deadLettersBelow {
+		// The checkpoint was set back: events after it have dead letters already.
+		step.SettleIncarnation = w.a.incarnation
+	}
+	duplicates := w.dedup.addTo(&step)
+	began := w.a.c.cfg.Clock.Elapsed()
+	if err := w.commit(step, b); err != nil {
+		return err
+	}
+	w.dedup.committed(&step)
+	w.a.observe(Observation{
+		Kind: KindCommitted, From: step.From, To: step.To, Events: events + duplicates, Duplicates: duplicates,
+		Duration: w.a.c.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(step.To),
+	})
+	return nil
+}
+
+// skip moves the checkpoint past duplicates alone.
+func (w *transactionalWorker[Tx]) skip(to Position) error {
+	for w.pos.Sequence < to.Sequence {
+		err := w.advance(to, nil, 0, Batch{})
+		var failed *driver.HandlerError
+		switch {
+		case errors.As(err, &failed):
+			return fmt.Errorf("skip duplicates: %w", failed.Err)
+		case err != nil && !errors.Is(err, errReclaimed):
+			return err
+		}
+	}
+	return nil
+}
+
+// batchOf returns events as the handler gets them.
+func (w *transactionalWorker[Tx]) batchOf(events []*Event) Batch {
+	return Batch{Group: w.a.topic.Group, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: events}
+}
+
+// handle returns the handler applied to a batch, nil for an empty batch.
+func (w *transactionalWorker[Tx]) handle(b Batch) func(context.Context, Tx) error {
+	if len(b.Events) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, tx Tx) error {
+		defer w.a.delivery.doing(activityHandler, b.Events[0].Sequence, len(b.Events)).done()
+		return guardGoexit("handler", func() error { return w.handler(ctx, tx, b) })
+	}
+}
+
+// commit runs one step with the handler applied to a batch, which may be empty. It
+// returns nil if the step is known to be done, a [*driver.HandlerError] if an event is at
+// fault, errReclaimed if the step is to be tried again, or the reason why the assignment
+// must end.
+func (w *transactionalWorker[Tx]) commit(step driver.Step, b Batch) error {
+	committing := w.a.delivery.doing(activityCommit, 0, 0)
+	err := w.store.Commit(w.a.work, step, w.handle(b))
+	committing.done()
+	var failed *driver.HandlerError
+	tooLong := errors.Is(err, driver.ErrTimeLimit)
+	switch {
+	case err == nil:
+		w.outage.Reset()
+		w.pos = step.To
+		if step.From != step.To {
+			w.record.clear()
+		}
+		return nil
+	case errors.As(err, &failed) && w.a.work.Err() == nil:
+		return w.handlerFailed(b, failed)
+	case errors.Is(err, ErrFenced) && failed == nil:
+		// Observed also after the lease has ended: it shows that a late commit was
+		// refused.
+		w.a.observe(Observation{Kind: KindFenced, From: step.From, To: step.To, Err: err})
+		if w.a.work.Err() != nil {
+			return w.a.ended()
+		}
+	case w.a.work.Err() != nil:
+		return w.a.ended()
+	case errors.Is(err, ErrUnknown):
+		w.a.observe(Observation{Kind: KindUnknown, From: step.From, To: step.To, Err: err})
+	case tooLong && len(b.Events) == 1:
+		// Whose fault it is shows when the database answers, below.
+	default:
+		w.failed(b, fmt.Errorf("commit: %w", err))
+		if tooLong {
+			break // fewer events are tried at once: the time limit was the wait
+		}
+		if err := w.a.pause(w.outage.Next()); err != nil {
+			return err
+		}
+	}
+	if err := w.reclaim(); err != nil {
+		return err
+	}
+	switch {
+	case step.From != step.To && w.pos.Sequence == step.To.Sequence:
+		// No other consumer moves the checkpoint in this epoch, so this step did.
+		return nil
+	case tooLong && len(b.Events) == 1:
+		return &driver.HandlerError{Err: err}
+	case errors.Is(err, ErrFenced) && w.pos.Sequence == step.From.Sequence:
+		// Another transaction still holds the checkpoint, or the database has lost
+		// a write that it had acknowledged.
+		if err := w.a.pause(w.outage.Next()); err != nil {
+			return err
+		}
+	}
+	return errReclaimed
+}
+
+// handlerFailed returns the handler's failure if an event is at fault. If it is not, the
+// partition waits.
+func (w *transactionalWorker[Tx]) handlerFailed(b Batch, failure *driver.HandlerError) error {
+	if faultOf(failure.Err).counts() {
+		w.outage.Reset()
+		return failure
+	}
+	w.failed(b, failure)
+	wait := statedWait(failure)
+	if wait == 0 {
+		wait = w.outage.Next()
+	}
+	if err := w.a.pause(wait); err != nil {
+		return err
+	}
+	return errReclaimed
+}
+
+// failed reports a failure that is no event's fault, and the events that wait.
+func (w *transactionalWorker[Tx]) failed(b Batch, err error) {
+	o := Observation{Kind: KindFailed, Events: len(b.Events), Err: err}
+	switch n := len(b.Events); n {
+	case 0:
+	case 1:
+		o.To = b.Events[0].Position()
+		o.Err = fmt.Errorf("event %d: %w", o.To.Sequence, err)
+	default:
+		o.To = b.Events[n-1].Position()
+		o.Err = fmt.Errorf("events %d to %d: %w", b.Events[0].Sequence, o.To.Sequence, err)
+	}
+	w.a.observe(o)
+}
+
+// failureOf returns the failure of an event that an error of commit carries. If there is
+// none, end is the reason why the assignment must end; nil if the step was done or is to
+// be tried again.
+func failureOf(err error) (failure, end error) {
+	var failed *driver.HandlerError
+	switch {
+	case errors.As(err, &failed):
+		return failed.Err, nil
+	case errors.Is(err, errReclaimed):
+		return nil, nil
+	}
+	return nil, err
+}
+
+// batchLimit returns how many events the next transaction may take.
+func (w *transactionalWorker[Tx]) batchLimit() int {
+	if w.pos.Sequence < w.suspectUpTo {
+		return 1
+	}
+	return w.limit
+}
+
+// shrink halves the next transaction after one of n events was not done: what is too
+// much for one transaction may fit into two, and an event that no transaction gets past
+// is found and named. Each success doubles the limit again.
+func (w *transactionalWorker[Tx]) shrink(n int) { w.limit = max(n/2, 1) }
+
+func (w *transactionalWorker[Tx]) grow() { w.limit = min(2*w.limit, w.a.c.cfg.MaxBatch) }
+
+// reclaim asks the database where the checkpoint stands, for as long as that
+// takes. If the checkpoint has moved backwards the log must be read from there:
+// then it returns errReopen.
+func (w *transactionalWorker[Tx]) reclaim() error {
+	for {
+		var cp Checkpoint
+		err := w.a.request(w.a.work, "claim checkpoint again", func(ctx context.Context) (err error) {
+			cp, err = w.store.Claim(ctx, w.a.lease, w.a.incarnation)
+			return err
+		})
+		switch {
+		case err == nil:
+			before := w.pos
+			w.claimed(cp)
+			if w.pos.Sequence < before.Sequence {
+				return errReopen
+			}
+			return nil
+		case w.a.work.Err() != nil:
+			return w.a.ended()
+		case errors.Is(err, ErrFenced):
+			return err
+		}
+		w.a.failed(err)
+		if err := w.a.pause(w.outage.Next()); err != nil {
+			return err
+		}
+	}
+}
