@@ -42,8 +42,8 @@ type assignment struct {
 	endWatch   context.CancelFunc // ends that
 	hooks      hookQueue          // for hooks that must not delay the renewal
 	lag        lagTracker
-	tracks                                    // what the goroutines are doing
-	reading    atomic.Pointer[prefetchBuffer] // of the reader that is open; nil: none
+	tracks                             // what the goroutines are doing
+	reading    atomic.Pointer[reading] // nil: no reader is open
 
 	// The delivery's goroutine sets these. The first claim that succeeds sets the
 	// incarnation. The background goroutine of AtLeastOnce reads it when there are dead

@@ -13,7 +13,8 @@ import (
 // who needs a line:
 //
 //   - error: a partition is halted and an operator has to act
-//   - warning: something failed: a dependency, an event, a lease
+//   - warning: something failed: a dependency, an event, a lease; or a partition is
+//     stalled
 //   - info: a partition was acquired or released, reading started, a dead letter was
 //     applied
 //   - debug: each batch, renewal and request
@@ -86,6 +87,10 @@ func logLine(o *Observation) (slog.Level, string) {
 		return slog.LevelWarn, "hook failed"
 	case KindStopped:
 		return slog.LevelError, "partition halted: operator action required"
+	case KindStalled:
+		return slog.LevelWarn, "partition stalled"
+	case KindResumed:
+		return slog.LevelInfo, "partition moves again"
 	}
 	return slog.LevelDebug, o.Kind.String()
 }
@@ -93,7 +98,10 @@ func logLine(o *Observation) (slog.Level, string) {
 // logFailure returns the level and the text of a KindFailed.
 func logFailure(err error) (slog.Level, string) {
 	var stuck *BacklogError
+	var silent *SilentReaderError
 	switch {
+	case errors.As(err, &silent):
+		return slog.LevelWarn, "reader silent, opening another"
 	case errors.As(err, &stuck):
 		return slog.LevelWarn, "event stuck in flight"
 	case errors.Is(err, ErrRejected):
@@ -141,6 +149,8 @@ func logFields(o *Observation) []slog.Attr {
 		list = append(list, slog.String("sequence", o.To.String()), slog.Duration("took", o.Duration))
 	case KindRenewed:
 		list = append(list, slog.Duration("took", o.Duration))
+	case KindStalled, KindResumed:
+		list = append(list, slog.Duration("lasted", o.Duration))
 	}
 	if o.Err != nil {
 		list = append(list, slog.String("error", o.Err.Error()))

@@ -183,7 +183,7 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 		cancel()
 		fetching.Wait()
 	}()
-	a.reading.Store(buffer)
+	a.reading.Store(&reading{reader, buffer})
 	defer a.reading.Store(nil)
 	return w.deliver(buffer)
 }

@@ -22,6 +22,18 @@ func (e *SilentReaderError) Error() string {
 		e.Partition, e.For.Truncate(time.Second), e.Last, e.Read)
 }
 
+// reading is a reader that is open, and the buffer that it fills.
+type reading struct {
+	reader driver.Reader
+	buffer *prefetchBuffer
+}
+
+// paused reports whether the reader returns nothing on purpose.
+func (r *reading) paused() bool {
+	p, ok := r.reader.(driver.PausedReader)
+	return ok && p.Paused()
+}
+
 // watchedReader notes on a track when it reads.
 type watchedReader struct {
 	driver.Reader
@@ -48,8 +60,8 @@ type silenceWatch struct {
 func (w *silenceWatch) look(now time.Duration) {
 	a := w.a
 	what, changes, _, _ := a.reader.load()
-	missing := a.lag.missing()
-	if what == nil || missing == 0 || changes != w.changes {
+	missing, reading := a.lag.missing(), a.reading.Load()
+	if what == nil || missing == 0 || changes != w.changes || reading == nil || reading.paused() {
 		w.changes, w.answers, w.since = changes, a.lag.answers.Load(), now
 		return
 	}
@@ -58,8 +70,6 @@ func (w *silenceWatch) look(now time.Duration) {
 		return
 	}
 	read := a.lag.read.Load()
-	if buffer := a.reading.Load(); buffer != nil {
-		buffer.fail(&SilentReaderError{Partition: a.lease.Partition, Read: read, Last: read + missing, For: silent})
-	}
+	reading.buffer.fail(&SilentReaderError{Partition: a.lease.Partition, Read: read, Last: read + missing, For: silent})
 	w.since = now
 }

@@ -68,3 +68,11 @@ type Reader interface {
 	// Close disconnects the reader. It may be called more than once.
 	Close(ctx context.Context) error
 }
+
+// PausedReader is a [Reader] that may return nothing on purpose. The engine replaces any other
+// reader that returns nothing although the log holds further events.
+type PausedReader interface {
+	Reader
+	// Paused reports whether the reader is paused. It is safe for concurrent use.
+	Paused() bool
+}

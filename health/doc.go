@@ -15,7 +15,9 @@
 // that ends when this one is ready. It is no longer ready while something keeps
 // failing for longer than [ProbesConfig].Recovery. A halted partition does not make
 // the process unready: the other partitions continue, and a restart would not help.
-// The answer's text lists it.
+// The answer's text lists it. The text also lists a stalled partition, for example one
+// whose handler has not returned; if it has been stalled for longer than
+// [ProbesConfig].StalledFor, the process is not ready.
 //
 // A watcher reports what an operator must know before events are lost: partitions
 // without an owner, checkpoints that do not move, retention that comes near.

@@ -22,6 +22,9 @@ type ProbesConfig struct {
 	// ready. Failures that follow each other within it, or within 2 minutes, are
 	// one that lasts. Default: LeaseFor.
 	Recovery time.Duration
+	// StalledFor is how long a partition may be stalled before the process is no
+	// longer ready. Default: 5 min.
+	StalledFor time.Duration
 	// Now returns the time. Default: time.Now.
 	Now func() time.Time
 }
@@ -41,6 +44,7 @@ func NewProbes(cfg *ProbesConfig) *Probes {
 	}
 	c.LeaseFor = cmp.Or(c.LeaseFor, 30*time.Second)
 	c.Recovery = cmp.Or(c.Recovery, c.LeaseFor)
+	c.StalledFor = cmp.Or(c.StalledFor, 5*time.Minute)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -68,13 +72,18 @@ func (p *Probes) Live() error {
 	return nil
 }
 
-// Ready returns nil if the log, the database and the lease store answer, or an
-// error that says what fails.
+// Ready returns nil if the log, the database and the lease store answer and no
+// partition has been stalled for too long, or an error that says what is wrong.
 func (p *Probes) Ready() error {
 	now, state := p.cfg.Now(), p.state.State()
 	failures := []partitionstate.Failure{state.Failure}
+	var stalled error
 	for _, id := range slices.Sorted(maps.Keys(state.Partitions)) {
-		failures = append(failures, state.Partitions[id].Failure)
+		held := state.Partitions[id]
+		failures = append(failures, held.Failure)
+		if held.Stall.Stalled() && now.Sub(held.Stall.Since) > p.cfg.StalledFor {
+			stalled = cmp.Or(stalled, fmt.Errorf("partition %s stalled: %w", id, held.Stall.Err))
+		}
 	}
 	for _, f := range failures {
 		if f.Failing() && f.Last.Sub(f.Since) > p.cfg.Recovery && now.Sub(f.Last) <= p.failureGap() {
@@ -84,7 +93,7 @@ func (p *Probes) Ready() error {
 	if !state.Answered {
 		return errors.New("the lease store has not answered yet")
 	}
-	return nil
+	return stalled
 }
 
 // ServeHTTP answers GET /livez and /readyz with 200 or 503.
@@ -117,26 +126,29 @@ func (all Combined) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(all) == 0 && r.URL.Path == "/readyz" {
 		fault = errors.New("no consumer has started yet")
 	}
-	halted := ""
+	held := ""
 	for _, p := range all {
 		fault = cmp.Or(fault, probe(p))
-		halted += p.halted()
+		held += p.heldUp()
 	}
 	text := "ok\n"
 	if fault != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		text = oneLine(fault) + "\n"
 	}
-	fmt.Fprint(w, text, halted)
+	fmt.Fprint(w, text, held)
 }
 
-// halted returns a line for each halted partition.
-func (p *Probes) halted() string {
+// heldUp returns a line for each partition that is halted or stalled.
+func (p *Probes) heldUp() string {
 	var b strings.Builder
 	partitions := p.state.State().Partitions
 	for _, id := range slices.Sorted(maps.Keys(partitions)) {
 		if err := partitions[id].Stopped; err != nil {
 			fmt.Fprintf(&b, "partition %s halted, operator action required: %s\n", id, oneLine(err))
+		}
+		if err := partitions[id].Stall.Err; err != nil {
+			fmt.Fprintf(&b, "partition %s stalled: %s\n", id, oneLine(err))
 		}
 	}
 	return b.String()

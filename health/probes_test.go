@@ -59,6 +59,17 @@ func TestProbes(t *testing.T) {
 	probe("/readyz", 200, "ok\npartition 0 halted, operator action required: retention has passed\n")
 	h.Observe(sluice.Observation{Kind: sluice.KindOpened, Partition: "0"})
 
+	// A partition that is held up is named, and costs readiness once it lasts.
+	hang := errors.New("handler has not returned for 30s")
+	h.Observe(sluice.Observation{Kind: sluice.KindStalled, Partition: "0", Duration: 30 * time.Second, Err: hang})
+	probe("/readyz", 200, "ok\npartition 0 stalled: handler has not returned for 30s\n")
+	now = now.Add(5 * time.Minute)
+	h.Observe(sluice.Observation{Kind: sluice.KindRenewed, Partition: "0"})
+	probe("/readyz", 503, "partition 0 stalled: handler has not returned for 30s\npartition 0 stalled: handler has not returned for 30s\n")
+	probe("/livez", 200, "ok\npartition 0 stalled: handler has not returned for 30s\n")
+	h.Observe(sluice.Observation{Kind: sluice.KindResumed, Partition: "0"})
+	probe("/readyz", 200, "ok\n")
+
 	now = now.Add(61 * time.Second)
 	probe("/livez", 503, "partition 0: its lease was neither renewed nor released for 1m1s\n")
 	h.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "0"})

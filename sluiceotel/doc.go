@@ -34,6 +34,7 @@
 //	sluice.inflight.messages            gauge      at least once: taken and not done
 //	sluice.failures                     counter    outages of log, database and lease store; hooks
 //	sluice.stopped                      gauge      1 while a partition is halted, operator action required
+//	sluice.stalled                      gauge      1 while something has held a partition up for too long
 //
 // # Traces
 //

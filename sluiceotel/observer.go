@@ -95,8 +95,8 @@ type instruments struct {
 	cost, waited                                  metric.Float64Counter
 	process, renewals                             metric.Float64Histogram
 
-	lag, checkpoint, held, epoch, inFlight, stopped metric.Int64ObservableGauge
-	age                                             metric.Float64ObservableGauge
+	lag, checkpoint, held, epoch, inFlight, stopped, stalled metric.Int64ObservableGauge
+	age                                                      metric.Float64ObservableGauge
 }
 
 // boundaries of durations in seconds, as OpenTelemetry's conventions advise.
@@ -137,6 +137,7 @@ func (s *instruments) create(m metric.Meter) error {
 	gauge(&s.epoch, "sluice.lease.epoch", "{epoch}", "Epoch of the partition's lease.")
 	gauge(&s.inFlight, "sluice.inflight.messages", "{message}", "Events taken and not done.")
 	gauge(&s.stopped, "sluice.stopped", "{partition}", "1 while the partition is halted, operator action required.")
+	gauge(&s.stalled, "sluice.stalled", "{partition}", "1 while something has held the partition up for too long, such as a handler that does not return.")
 	var err error
 	s.cost, err = m.Float64Counter("sluice.written.cost", metric.WithUnit("{unit}"), metric.WithDescription("What the store charged, in its own unit (RU for Cosmos DB)."))
 	errs = append(errs, err)
@@ -147,7 +148,7 @@ func (s *instruments) create(m metric.Meter) error {
 }
 
 func (s *instruments) gauges() []metric.Observable {
-	return []metric.Observable{s.lag, s.checkpoint, s.held, s.epoch, s.inFlight, s.stopped, s.age}
+	return []metric.Observable{s.lag, s.checkpoint, s.held, s.epoch, s.inFlight, s.stopped, s.stalled, s.age}
 }
 
 // Observe implements [sluice.Observer].

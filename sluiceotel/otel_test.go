@@ -93,6 +93,7 @@ var life = []sluice.Observation{
 	{Kind: sluice.KindRedriven, Partition: "0", Events: 1},
 	{Kind: sluice.KindWritten, Partition: "1", Events: 7, Cost: 42.5, Waited: 250 * time.Millisecond, InFlight: 5, Lag: 0},
 	{Kind: sluice.KindStopped, Partition: "1", Err: errors.New("x")},
+	{Kind: sluice.KindStalled, Partition: "0", Duration: time.Minute, Err: errors.New("x")},
 	{Kind: sluice.KindFailed, Err: errors.New("x")},
 }
 
@@ -134,9 +135,9 @@ func TestMetrics(t *testing.T) {
 		"sluice.lag.messages{0}": 30, "sluice.lag.time{0}": 20, "sluice.checkpoint{0}": 19,
 		"sluice.lease.held{0}": 1, "sluice.lease.epoch{0}": 3, "sluice.lease.renewal.duration{0}": 1,
 		"sluice.retries{0}": 1, "sluice.dead_letters{0,parked}": 1, "sluice.dead_letters{0,redriven}": 1,
-		"sluice.inflight.messages{0}": 0, "sluice.stopped{0}": 0,
+		"sluice.inflight.messages{0}": 0, "sluice.stopped{0}": 0, "sluice.stalled{0}": 1,
 		"sluice.lease.held{1}": 1, "sluice.lease.epoch{1}": 8, "sluice.written.records{1}": 7, "sluice.written.cost{1}": 42.5, "sluice.limiter.wait{1}": 0.25,
-		"sluice.inflight.messages{1}": 5, "sluice.lag.messages{1}": 0, "sluice.lag.time{1}": 0, "sluice.stopped{1}": 1,
+		"sluice.inflight.messages{1}": 5, "sluice.lag.messages{1}": 0, "sluice.lag.time{1}": 0, "sluice.stopped{1}": 1, "sluice.stalled{1}": 0,
 		"sluice.failures{}": 1,
 	})
 	o.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "0", Err: errors.New("x")})

@@ -41,6 +41,7 @@ func observe(p *partitionstate.Partition, to metric.Observer, m *instruments, wi
 	}
 	to.ObserveInt64(m.held, one(p.Held), with)
 	to.ObserveInt64(m.stopped, one(p.Held && p.Stopped != nil), with)
+	to.ObserveInt64(m.stalled, one(p.Stall.Stalled()), with)
 	to.ObserveInt64(m.inFlight, int64(p.InFlight), with)
 	if !p.Held {
 		return

@@ -214,7 +214,7 @@ func TestGivenCertificateIsReadAgain(t *testing.T) {
 
 func TestTroubles(t *testing.T) {
 	k := &known{failed: map[string]string{"lease store": "connection refused"}}
-	rows := []row{{ID: "0", State: "stopped", Error: "the hub was recreated"}, {ID: "5", State: "reading"}, {ID: "6", State: "paused"}, {ID: "7", State: "elsewhere"}}
+	rows := []row{{ID: "0", State: "stopped", Error: "the hub was recreated"}, {ID: "5", State: "reading"}, {ID: "6", State: "paused"}, {ID: "7", State: "elsewhere"}, {ID: "8", State: "stalled", Error: "handler has not returned for 30s"}}
 	warnings := []health.Warning{
 		{Kind: health.WarningUnowned, Partitions: []string{"1", "2"}, Text: "nobody reads them"},
 		{Kind: health.WarningStalled, Partitions: []string{"6"}, Text: "of what is paused that is no news"},
@@ -229,6 +229,7 @@ func TestTroubles(t *testing.T) {
 		"bad: Partition 0 halted, operator action required: the hub was recreated",
 		"bad: The lease store did not answer: connection refused",
 		"bad: events are lost",
+		"warn: Partition 8 stalled: handler has not returned for 30s",
 		"warn: nobody reads them",
 		"warn: it stands",
 		"note: Partition 6 is paused here, until resumed or until this process ends.",

@@ -108,6 +108,9 @@ func (r *pausableReader) Read(ctx context.Context, max int) ([]*sluice.Event, er
 	return events, nil
 }
 
+// Paused implements [driver.PausedReader].
+func (r *pausableReader) Paused() bool { return r.source.resumed(r.partition) != nil }
+
 func (r *pausableReader) wait(ctx context.Context) error {
 	for {
 		held := r.source.resumed(r.partition)

@@ -146,3 +146,41 @@ func TestAPausedPartitionIsKept(t *testing.T) {
 		}
 	})
 }
+
+// TestAPauseIsNotSilence: a reader that is paused is not replaced as one that is silent.
+func TestAPauseIsNotSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := sluicetest.NewHub(group, 1)
+		gate := web.NewPausableSource(hub)
+		var failed, handled atomic.Int64
+		handler := func(_ context.Context, _ *sluicetest.Tx, b sluice.Batch) error {
+			handled.Add(int64(len(b.Events)))
+			return nil
+		}
+		c, err := sluice.New(gate, new(sluicetest.Leases), sluice.Transactional(new(sluicetest.Store), handler), &sluice.Config{
+			Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+				if o.Kind == sluice.KindFailed || o.Kind == sluice.KindStalled {
+					failed.Add(1)
+				}
+			}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(t.Context()) }()
+		time.Sleep(5 * time.Second)
+		gate.Pause("0")
+		hub.Append("0", sluicetest.Bodies("one", "two")...)
+		time.Sleep(5 * time.Minute)
+		gate.Resume("0")
+		time.Sleep(time.Second)
+		if failed.Load() != 0 || handled.Load() != 2 {
+			t.Errorf("%d failures and %d events handled, want 0 and 2", failed.Load(), handled.Load())
+		}
+		if err := c.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-ran
+	})
+}

@@ -37,7 +37,7 @@ type renderedRow struct {
 // row is a partition. It is comparable: what has not changed is not sent again.
 type row struct {
 	ID           string  `json:"id"`
-	State        string  `json:"state"` // reading, paused, stopped, elsewhere, free, unknown
+	State        string  `json:"state"` // reading, paused, stopped, stalled, elsewhere, free, unknown
 	Owner        string  `json:"owner,omitempty"`
 	Epoch        int64   `json:"epoch"`
 	Renewed      int64   `json:"renewed,omitempty"` // Unix milliseconds
@@ -225,6 +225,8 @@ func (k *known) rows(p *Pipeline, stats *meterStats, now time.Time) []row {
 				r.State = "stopped"
 			case paused[id]:
 				r.State = "paused"
+			case h.Stall.Stalled():
+				r.State, r.Error = "stalled", reason(h.Stall.Err)
 			}
 		case l.until.After(now):
 			r.State = "elsewhere"

@@ -29,6 +29,8 @@ func troubles(k *known, rows []row, warnings []health.Warning) []trouble {
 		switch r := &rows[i]; r.State {
 		case "stopped":
 			say("bad", "Partition %s halted, operator action required: %s", r.ID, r.Error)
+		case "stalled":
+			say("warn", "Partition %s stalled: %s", r.ID, r.Error)
 		case "paused":
 			paused = append(paused, r.ID)
 		}

@@ -57,7 +57,17 @@ type Partition struct {
 
 	Failure Failure // since the last event done; the zero value: none
 	Stopped error   // why the partition is halted until an operator acts; nil: it is not
+	Stall   Stall   // what holds the partition up; the zero value: nothing
 }
+
+// Stall is something that has lasted too long.
+type Stall struct {
+	Since time.Time
+	Err   error // what it is, and what to look for
+}
+
+// Stalled says that there is a stall.
+func (s *Stall) Stalled() bool { return s.Err != nil }
 
 // Failure is an error that occurs again and again.
 type Failure struct {
@@ -161,7 +171,7 @@ func (t *Tracker) Observe(o sluice.Observation) {
 		if p == nil {
 			p = &partition{Partition: released(Partition{Checkpoint: driver.Unset})}
 			switch o.Kind {
-			case sluice.KindAcquired, sluice.KindFailed, sluice.KindStopped:
+			case sluice.KindAcquired, sluice.KindFailed, sluice.KindStopped, sluice.KindStalled:
 				t.partitions[strings.Clone(o.Partition)] = p
 			}
 		}
@@ -220,7 +230,7 @@ func released(p Partition) Partition {
 	return Partition{Acquired: p.Acquired, Epoch: p.Epoch, Checkpoint: p.Checkpoint, Fetched: driver.Unset, Lag: -1}
 }
 
-// health keeps what fails or is halted.
+// health keeps what fails, is halted or is held up.
 func (t *Tracker) health(p *partition, o *sluice.Observation, now time.Time) {
 	switch o.Kind {
 	case sluice.KindOpened:
@@ -231,6 +241,13 @@ func (t *Tracker) health(p *partition, o *sluice.Observation, now time.Time) {
 		p.Failure.add(o.Err, now, t.cfg.FailureGap)
 	case sluice.KindStopped:
 		p.Stopped = o.Err
+	case sluice.KindStalled:
+		if since := now.Add(-o.Duration); !p.Stall.Stalled() || since.Before(p.Stall.Since) {
+			p.Stall.Since = since
+		}
+		p.Stall.Err = o.Err
+	case sluice.KindResumed:
+		p.Stall = Stall{}
 	}
 }
 

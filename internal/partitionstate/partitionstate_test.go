@@ -49,9 +49,19 @@ func TestStateOfAPartition(t *testing.T) {
 	if p = observe(sluice.Observation{Kind: sluice.KindOpened, To: at(19)}); p.Stopped != nil || !p.Oldest.Equal(began.Add(-time.Minute)) {
 		t.Errorf("opened again: %+v", p)
 	}
+	// What holds it up, since when; a report of something shorter does not change since when.
+	observe(sluice.Observation{Kind: sluice.KindStalled, Duration: time.Minute, Err: errors.New("handler")})
+	p = observe(sluice.Observation{Kind: sluice.KindStalled, Duration: time.Second, Err: broken})
+	if p.Stall != (partitionstate.Stall{Since: now.Add(-time.Minute), Err: broken}) || !p.Stall.Stalled() {
+		t.Errorf("stalled: %+v", p.Stall)
+	}
+	if p = observe(sluice.Observation{Kind: sluice.KindResumed}); p.Stall.Stalled() {
+		t.Errorf("resumed: %+v", p.Stall)
+	}
+	observe(sluice.Observation{Kind: sluice.KindStalled, Duration: time.Minute, Err: broken})
 	observe(sluice.Observation{Kind: sluice.KindFailed, Err: broken})
 	p = observe(sluice.Observation{Kind: sluice.KindLost, Err: broken})
-	if p.Held || p.Lag != -1 || p.Failure.Failing() || p.Epoch != 3 || p.Acquired.IsZero() {
+	if p.Held || p.Lag != -1 || p.Failure.Failing() || p.Stall.Stalled() || p.Epoch != 3 || p.Acquired.IsZero() {
 		t.Errorf("lost: %+v", p)
 	}
 	if state := s.State(); state.Failure.Err != broken || state.Lag != -1 || state.Totals.Partitions != 0 {

@@ -10,7 +10,7 @@ let now = 0;
 let pausable = false;
 
 const byNumber = (a, b) => a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
-const STATES = { reading: "reading", behind: "catching up", paused: "paused", stopped: "halted", elsewhere: "elsewhere", free: "no owner", unknown: "unknown" };
+const STATES = { reading: "reading", behind: "catching up", paused: "paused", stopped: "halted", stalled: "stalled", elsewhere: "elsewhere", free: "no owner", unknown: "unknown" };
 
 choice(document.querySelectorAll("[data-show]"), (b) => { shown = b.dataset.show; arrange(); });
 for (const th of document.querySelectorAll("#partitions th[data-sort]")) {
@@ -79,7 +79,7 @@ function fill({ data: r, cells: c }) {
   set(c.owner, "title", r.owner ?? null);
   put(c.epoch, r.epoch || "");
   put(c.letters, r.letters ? count(r.letters) : "");
-  const verb = !pausable ? "" : r.state === "paused" ? "Resume" : r.state === "reading" ? "Pause" : "";
+  const verb = !pausable ? "" : r.state === "paused" ? "Resume" : r.state === "reading" || r.state === "stalled" ? "Pause" : "";
   if (c.act.dataset.verb !== verb) {
     const focused = c.act.contains(document.activeElement);
     c.act.dataset.verb = verb;
@@ -113,7 +113,7 @@ function bars() {
 }
 
 function arrange() {
-  const keep = ({ data: r }) => shown === "all" || (shown === "behind" ? r.lag > 0 : r.state === "stopped" || r.state === "free" || r.state === "paused" || r.letters > 0);
+  const keep = ({ data: r }) => shown === "all" || (shown === "behind" ? r.lag > 0 : r.state === "stopped" || r.state === "stalled" || r.state === "free" || r.state === "paused" || r.letters > 0);
   const list = [...rows.values()].filter(keep);
   list.sort((a, b) => {
     const d = order.by === "id" ? byNumber(a.id, b.id) : (a.data[order.by] ?? 0) - (b.data[order.by] ?? 0) || byNumber(b.id, a.id);
