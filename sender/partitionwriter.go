@@ -21,9 +21,7 @@ func (w *partitionWriter) work() {
 	for b := range w.in {
 		messages := b.messages
 		w.deliver(b)
-		clear(messages)
-		messages = messages[:0]
-		w.run.s.spare.Put(&messages)
+		w.run.s.spare.put(messages)
 		<-w.run.tokens
 	}
 }
@@ -35,10 +33,10 @@ func (w *partitionWriter) deliver(b *batch) {
 	for most := b.Len(); ; {
 		switch refusal := w.attempt(b); {
 		case refusal == nil:
-			left.drop(b.Len())
+			left.messages = left.messages[b.Len():]
 		case b.Len() == 1:
-			w.run.reject(&RejectedError{Index: left.indices[0].First, Size: b.Bytes(), Err: refusal})
-			left.drop(1)
+			w.run.reject(&RejectedError{Index: left.messages[0].index, Size: b.Bytes(), Err: refusal})
+			left.messages = left.messages[1:]
 		default:
 			most, left.lost, left.duplicate = b.fewer(), b.lost, b.duplicate
 		}
@@ -46,12 +44,6 @@ func (w *partitionWriter) deliver(b *batch) {
 			return
 		}
 	}
-}
-
-// drop takes the first n messages out of a batch that is to be packed again.
-func (b *batch) drop(n int) {
-	b.messages = b.messages[n:]
-	_, b.indices = cut(b.indices, int64(n))
 }
 
 // repack packs the first messages of left into a new batch, up to most of them.
@@ -66,15 +58,14 @@ func (w *partitionWriter) repack(left *batch, most int) *batch {
 			return nil
 		}
 		for n := 0; n < min(most, len(left.messages)) && err == nil; n++ {
-			err = b.Add(&left.messages[n])
+			err = b.Add(r.message(&left.messages[n]))
 		}
 		if n := b.Len(); n > 0 {
 			b.messages, b.lost, b.duplicate = left.messages[:n], left.lost, left.duplicate
-			b.indices, _ = cut(left.indices, int64(n))
 			return b
 		}
-		r.rejectMessage(left.indices[0].First, b, &left.messages[0], err)
-		left.drop(1)
+		r.rejectMessage(left.messages[0].index, b, r.message(&left.messages[0]), err)
+		left.messages = left.messages[1:]
 	}
 	return nil
 }
@@ -103,7 +94,7 @@ func (w *partitionWriter) attempt(b *batch) (refusal error) {
 		}
 		mayRetry := outcome == OutcomeUnknown || outcome == OutcomeBusy
 		if !mayRetry || attempt >= r.s.cfg.Attempts || b.lost && r.s.cfg.NoDuplicates {
-			r.stop(fmt.Errorf("send %d messages, the first with index %d, to partition %s: %w", b.Len(), b.indices[0].First, w.partition, err))
+			r.stop(fmt.Errorf("send %d messages, the first with index %d, to partition %s: %w", b.Len(), b.messages[0].index, w.partition, err))
 			break
 		}
 		_ = clock.Sleep(r.sending, pause.Next()) // the loop ends with r.sending

@@ -76,23 +76,6 @@ func extend(list []IndexRange, index int64) []IndexRange {
 	return append(list, IndexRange{First: index, Last: index})
 }
 
-// cut takes the first n indices off a list.
-func cut(list []IndexRange, n int64) (first, others []IndexRange) {
-	for i, r := range list {
-		size := r.Last - r.First + 1
-		if n < size {
-			first = append(first, list[:i]...)
-			if n > 0 {
-				first = append(first, IndexRange{First: r.First, Last: r.First + n - 1})
-			}
-			others = append(others, IndexRange{First: r.First + n, Last: r.Last})
-			return first, append(others, list[i+1:]...)
-		}
-		n -= size
-	}
-	return list, nil
-}
-
 // union sorts ranges and joins those that touch or overlap.
 func union(list []IndexRange) []IndexRange {
 	slices.SortFunc(list, func(a, b IndexRange) int { return cmp.Compare(a.First, b.First) })

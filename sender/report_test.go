@@ -45,11 +45,5 @@ func TestRanges(t *testing.T) {
 		if !tidy(joined) || !tidy(left) || set(joined) != want {
 			t.Fatalf("union of %v is %v, rest %v", lists, joined, left)
 		}
-		size := total(joined)
-		k := r.Int64N(size + 1)
-		first, others := cut(joined, k)
-		if total(first) != k || !tidy(first) || !tidy(others) || set(first, others) != want || k > 0 && k < size && first[len(first)-1].Last >= others[0].First {
-			t.Fatalf("the first %d of %v are %v, the others %v", k, joined, first, others)
-		}
 	}
 }

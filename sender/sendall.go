@@ -2,11 +2,9 @@ package sender
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	mrand "math/rand/v2"
-	"strconv"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -15,10 +13,6 @@ import (
 
 // maxRejections is how many rejected messages the error of SendAll has.
 const maxRejections = 16
-
-// idPrefix is the length of the prefix that the generated message ids of a run
-// share. Each of its characters has five random bits.
-const idPrefix = 14
 
 // run is one SendAll. The calling goroutine takes the messages and packs them
 // into batches; the goroutine of each partition writer sends its batches.
@@ -42,7 +36,7 @@ type run struct {
 	// filling guards them.
 	filling   sync.Mutex
 	taken     int64
-	id        []byte   // of a message that has none: a prefix of the run's own and the index
+	ids       idGenerator
 	endsEarly bool     // the sequence has a message that wasn't taken
 	keyed     []*batch // filling with messages that have a key, by partition
 	keyless   []*batch // filling with messages without a key; one, but with Spread one for each partition
@@ -55,20 +49,9 @@ type run struct {
 	rejections []error
 }
 
-// batch is a batch of a run.
-type batch struct {
-	*packedBatch
-	writer    *partitionWriter
-	messages  []Message    // kept to pack them again if the batch is too large
-	indices   []IndexRange // of the messages
-	begun     time.Time
-	lost      bool // an answer was lost
-	duplicate bool // it was sent again after that
-}
-
 // begin looks up the partitions and starts a writer for each.
 func (s *Sender) begin(ctx context.Context) (*run, error) {
-	r := &run{s: s, tokens: make(chan struct{}, s.cfg.InFlight), id: []byte(rand.Text())}
+	r := &run{s: s, tokens: make(chan struct{}, s.cfg.InFlight), ids: newIDGenerator()}
 	r.sending, r.stop = context.WithCancelCause(ctx)
 	r.inFlight, r.abandon = context.WithCancel(context.WithoutCancel(ctx))
 	r.drainStop = context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.DrainTimeout, r.abandon) })
@@ -98,7 +81,7 @@ func (s *Sender) begin(ctx context.Context) (*run, error) {
 		r.working.Go(w.work)
 	}
 	// At random, so that many short sequences don't all begin with one partition.
-	r.next = mrand.IntN(len(r.writers))
+	r.next = rand.IntN(len(r.writers))
 	r.startFlusher()
 	return r, nil
 }
@@ -115,11 +98,10 @@ func (r *run) take(m *Message) bool {
 		r.filling.Lock()
 		defer r.filling.Unlock()
 	}
-	index := r.taken
+	k := keep(m, r.taken)
 	r.taken++
 	if m.MessageID == "" {
-		r.id = strconv.AppendInt(r.id[:idPrefix], index, 36)
-		m.MessageID = string(r.id)
+		m.MessageID = r.ids.id(k.index)
 	}
 	slot, partition := r.slot(m.group())
 	if r.s.cfg.Ordered {
@@ -128,10 +110,10 @@ func (r *run) take(m *Message) bool {
 		}
 		r.last = slot
 	}
-	if err := r.pack(slot, partition, m, index); err != nil {
+	if err := r.pack(slot, partition, m, k); err != nil {
 		r.stop(err)
 		r.mu.Lock()
-		r.result.Unsent = append(r.result.Unsent, IndexRange{First: index, Last: index})
+		r.result.Unsent = append(r.result.Unsent, IndexRange{First: k.index, Last: k.index})
 		r.mu.Unlock()
 		return false
 	}
@@ -157,15 +139,15 @@ func (r *run) slot(key string) (slot **batch, partition int) {
 
 // pack adds a message to the batch in the slot, or to a new one that replaces
 // it. An error ends the run.
-func (r *run) pack(slot **batch, partition int, m *Message, index int64) error {
+func (r *run) pack(slot **batch, partition int, m *Message, k kept) error {
 	full := *slot
 	if full != nil {
-		err := full.add(m, index)
+		err := full.add(m, k)
 		if err == nil {
 			return nil
 		}
 		if !errors.Is(err, ErrTooLarge) {
-			r.rejectMessage(index, full, m, err)
+			r.rejectMessage(k.index, full, m, err)
 			return nil
 		}
 		if slot == &r.keyless[0] && r.inTurn() {
@@ -178,28 +160,14 @@ func (r *run) pack(slot **batch, partition int, m *Message, index int64) error {
 	if err != nil {
 		return err
 	}
-	if err := b.add(m, index); err != nil {
-		r.rejectMessage(index, b, m, err)
+	if err := b.add(m, k); err != nil {
+		r.rejectMessage(k.index, b, m, err)
 		return nil
 	}
 	if full != nil {
 		r.ship(slot)
 	}
 	*slot = b
-	return nil
-}
-
-// add adds a message to the batch, and keeps it.
-func (b *batch) add(m *Message, index int64) error {
-	if err := b.Add(m); err != nil {
-		return err
-	}
-	if b.messages == nil {
-		if spare, ok := b.writer.run.s.spare.Get().(*[]Message); ok {
-			b.messages = *spare
-		}
-	}
-	b.messages, b.indices = append(b.messages, *m), extend(b.indices, index)
 	return nil
 }
 
@@ -321,17 +289,17 @@ func (r *run) settle(b *batch, accepted bool) {
 	switch {
 	case accepted:
 	case b.lost:
-		r.result.Unknown = append(r.result.Unknown, b.indices...)
+		r.result.Unknown = append(r.result.Unknown, b.indices()...)
 	default:
-		r.result.Unsent = append(r.result.Unsent, b.indices...)
+		r.result.Unsent = append(r.result.Unsent, b.indices()...)
 	}
 	if b.duplicate {
-		r.result.PossibleDuplicates = append(r.result.PossibleDuplicates, b.indices...)
+		r.result.PossibleDuplicates = append(r.result.PossibleDuplicates, b.indices()...)
 	}
 	r.mu.Unlock()
 	if accepted {
 		r.count(func(s *Stats) {
-			s.Messages += total(b.indices)
+			s.Messages += int64(len(b.messages))
 			s.Batches++
 			s.Bytes += int64(b.Bytes())
 		})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -74,7 +73,7 @@ func (cfg *Config) withDefaults() Config {
 type Sender struct {
 	packer *packer
 	cfg    Config
-	spare  sync.Pool // the *[]Message of settled batches, to use their memory again
+	spare  spareMemory
 
 	messages, batches, bytes, retries, tooLarge atomic.Int64
 }
