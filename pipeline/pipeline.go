@@ -45,6 +45,10 @@ type Pipeline struct {
 	keyNodes    struct{ start, partitions, deadLetters *strictyaml.Node } // keys that not every pipeline may have
 }
 
+// AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce]: its target is
+// outside the database of its checkpoints.
+func (p *Pipeline) AtLeastOnce() bool { return p.cosmos != nil || p.messages != nil }
+
 // LoadFile reads a pipeline file, with variables from the environment, and checks
 // everything that can be checked without a connection. The error has one line for
 // each problem, with file, line, column, key, and what to do.

@@ -32,6 +32,7 @@ func withTable(ctx context.Context, config, stage string, fn func(context.Contex
 	defer pipelines.CloseParts(ctx, parts)
 	return fn(ctx, &checkpoint.Table{
 		Group: p.Group, Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
+		AtLeastOnce: p.AtLeastOnce(),
 	})
 }
 
@@ -93,6 +94,10 @@ first to be delivered; if START is after the newest event, the next new event is
 that were processed can then be delivered again, and others can be skipped: the command
 prints how many.
 
+Dead letters: a pipeline into a database delivers their events again too, and the outcome
+replaces the dead letter. Other pipelines pass over them: they stay dead letters until they
+are retried (sluice deadletters retry). The command prints how many.
+
 The command refuses to change anything while a partition has a live owner. With --force
 the owner is fenced: it cannot commit any more.
 
@@ -130,6 +135,15 @@ sent a message twice, once before START and once after it, both can take effect.
 	return cmd
 }
 
+// retryCommand is the command that retries dead letters of the same pipeline, without a selection.
+func (s *setFlags) retryCommand() string {
+	command := "sluice deadletters retry --config " + s.config
+	if s.stage != "" {
+		command += " --stage " + s.stage
+	}
+	return command
+}
+
 // setCheckpoints plans all moves before it makes the first.
 func (a *app) setCheckpoints(ctx context.Context, t *checkpoint.Table, s *setFlags, start sluice.Start) error {
 	if s.all {
@@ -156,7 +170,7 @@ func (a *app) setCheckpoints(ctx context.Context, t *checkpoint.Table, s *setFla
 			moves[i] = m
 		}
 		if !s.json {
-			fmt.Fprintln(a.out, results.Move(moves[i], s.dryRun))
+			fmt.Fprintln(a.out, results.Move(moves[i], s.dryRun, s.retryCommand()))
 		}
 	}
 	if s.json {

@@ -101,6 +101,53 @@ func TestCheckpointsAreNotSetUnderALiveOwner(t *testing.T) {
 	})
 }
 
+// A checkpoint is set back over dead letters whose cause is gone: each event takes effect
+// once, the audit agrees, and nothing is left to retry.
+func TestCheckpointsSetBackOverDeadLetters(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		const n = 30
+		g := bury(t, url, n)
+		must(t, "", g.env, "deadletters", "retry", "--config", g.strict, "--where", "partition=1", "--no-wait")
+		out := must(t, "", g.env, "checkpoints", "set", "--config", g.mended, "--all", "--to", "earliest")
+		for _, c := range checkpoints(t, g.env, g.strict) {
+			want := fmt.Sprintf("partition %s: %d → origin: %d events are repeated, %[3]d dead letters of these are replaced by the outcome\n", c.Partition, c.DeadLetters-1, c.DeadLetters)
+			if !strings.Contains(out, want) {
+				t.Errorf("it says %s, want %s", out, want)
+			}
+		}
+		must(t, "", g.env, "run", g.mended, "--until-caught-up")
+		must(t, "", g.env, "deadletters", "retry", "--config", g.mended, "--all")
+		g.applied(t)
+		must(t, "", g.env, "audit", "hub", "--config", g.mended)
+	})
+}
+
+// At-least-once delivery passes over dead letters, and the command says how to retry them.
+func TestCheckpointsSetBackPassesOverDeadLetters(t *testing.T) {
+	t.Parallel()
+	w := cosmosServers(t, 0, 1)
+	config := w.edited("rate:\n  ru: ${COSMOS_RU}", "rate:\n  events: 8000")
+	w.send(20)
+	must(t, "", w.env, "send", "--hub", "docs", writeLines(t, spoiled(8)))
+	must(t, "", w.env, "run", config, "--until-caught-up", "--log-level", "error")
+	out := must(t, "", w.env, "checkpoints", "set", "--config", config, "--all", "--to", "earliest", "--dry-run")
+	var moves []struct {
+		Repeated    int64
+		DeadLetters int64 `json:"dead_letters"`
+	}
+	decode(t, must(t, "", w.env, "checkpoints", "set", "--config", config, "--all", "--to", "earliest", "--json"), &moves)
+	var repeated, letters int64
+	for _, m := range moves {
+		repeated, letters = repeated+m.Repeated, letters+m.DeadLetters
+	}
+	if repeated != 20 || letters != 8 {
+		t.Errorf("%d events are repeated, %d dead letters, want 20 and 8", repeated, letters)
+	}
+	if !strings.Contains(out, " not repeated: to retry use sluice deadletters retry --config "+config+` --where "partition=`) {
+		t.Errorf("it says %s", out)
+	}
+}
+
 func TestCheckpointsTable(t *testing.T) {
 	t.Parallel()
 	srv, connection := serve(t, 2)

@@ -112,6 +112,35 @@ func TestSetCountsWhatIsRepeatedAndSkipped(t *testing.T) {
 	}
 }
 
+// What becomes of the dead letters among the events depends on the delivery.
+func TestSetCountsDeadLetters(t *testing.T) {
+	for _, atLeastOnce := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.table.AtLeastOnce = atLeastOnce
+			of := func(partition, incarnation string, sequence int64, status sluice.DeadLetterStatus) sluice.DeadLetter {
+				return sluice.DeadLetter{Group: group, Incarnation: incarnation, Status: status, Event: sluice.Event{Partition: partition, Sequence: sequence}}
+			}
+			here := w.at(t, "0").Incarnation
+			if err := w.store.Park(t.Context(), []sluice.DeadLetter{
+				of("0", here, 4, sluice.StatusDead), of("0", here, 5, sluice.StatusDiscarded), // these
+				of("0", here, 3, sluice.StatusDead), of("0", here, 6, sluice.StatusRedrive),
+				of("1", here, 5, sluice.StatusDead), of("0", "another", 5, sluice.StatusDead),
+			}); err != nil {
+				t.Fatal(err)
+			}
+			m, err := w.table.Plan(t.Context(), "0", sluice.FromSequence(4), false)
+			want := int64(2)
+			if atLeastOnce {
+				want = 0
+			}
+			if err != nil || m.DeadLetters != 2 || m.Repeated != want || m.AtLeastOnce != atLeastOnce {
+				t.Errorf("at least once %v: %+v, %v; want 2 dead letters and %d events repeated", atLeastOnce, m, err, want)
+			}
+		})
+	}
+}
+
 func TestSetWhereNothingWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -18,11 +18,16 @@ type Move struct {
 	Partition string
 	Begun     bool // there was a checkpoint with a position
 	From, To  sluice.Position
-	Recreated bool   // From belongs to an earlier incarnation of the hub
-	Repeated  int64  // events that will be delivered again
-	Skipped   int64  // events that will not be delivered
-	Fenced    string // the live owner that was fenced
-	Epoch     int64  // of the checkpoint from now on; 0 if only planned
+	Recreated bool  // From belongs to an earlier incarnation of the hub
+	Repeated  int64 // events that will be delivered again
+	// DeadLetters is how many of the events between To and From are dead letters. With
+	// [Table.AtLeastOnce] they are not in Repeated: they stay dead letters. Otherwise they are:
+	// what becomes of the event replaces its dead letter.
+	DeadLetters int64
+	AtLeastOnce bool   // the table is one of at-least-once delivery
+	Skipped     int64  // events that will not be delivered
+	Fenced      string // the live owner that was fenced
+	Epoch       int64  // of the checkpoint from now on; 0 if only planned
 }
 
 // HeldError is returned for a partition with a live owner. It is a [sluice.ErrHeld].
@@ -184,7 +189,7 @@ func (t *Table) holder(ctx context.Context, partition string) (driver.LeaseInfo,
 
 // plan finds the position that a checkpoint moves to, and the consequences.
 func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (Move, error) {
-	m := Move{Partition: s.partition, From: s.progress.Position, Begun: s.progress.Position != driver.Unset}
+	m := Move{Partition: s.partition, AtLeastOnce: t.AtLeastOnce, From: s.progress.Position, Begun: s.progress.Position != driver.Unset}
 	if s.holder.Live() {
 		m.Fenced = s.holder.Owner
 	}
@@ -200,8 +205,40 @@ func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (Move, e
 	from := oldest
 	if m.Begun && !m.Recreated {
 		from = max(m.From.Sequence, oldest)
-		m.Repeated = max(min(from, b.Last.Sequence)-m.To.Sequence, 0)
+		last := min(from, b.Last.Sequence)
+		if m.Repeated = max(last-m.To.Sequence, 0); m.Repeated > 0 {
+			if m.DeadLetters, err = t.countDeadLetters(ctx, s, m.To.Sequence+1, last); err != nil {
+				return m, err
+			}
+		}
+		if t.AtLeastOnce {
+			m.Repeated -= m.DeadLetters
+		}
 	}
 	m.Skipped = max(m.To.Sequence-from, 0)
 	return m, nil
+}
+
+// countPage is how many dead letters are read at a time to be counted.
+const countPage = 1000
+
+// countDeadLetters returns how many of the partition's events between two are dead letters of any
+// status.
+func (t *Table) countDeadLetters(ctx context.Context, s state, first, last int64) (n int64, err error) {
+	filter := sluice.DeadLetterFilter{Partition: s.partition, FirstSequence: &first, LastSequence: &last, Limit: countPage}
+	for {
+		page, err := t.DeadLetters.List(ctx, t.Group, filter)
+		if err != nil {
+			return n, fmt.Errorf("count the dead letters of partition %s: %w", s.partition, err)
+		}
+		for i := range page {
+			if page[i].Incarnation == s.topic.Incarnation {
+				n++
+			}
+		}
+		if len(page) < countPage {
+			return n, nil
+		}
+		filter.AfterID = page[len(page)-1].ID
+	}
 }

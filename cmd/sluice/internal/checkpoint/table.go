@@ -25,6 +25,7 @@ type Table struct {
 	Leases      driver.LeaseStore
 	Checkpoints Store
 	DeadLetters driver.DeadLetterStore
+	AtLeastOnce bool // the delivery: it passes over events that are dead letters
 }
 
 // Row is the state of one partition.

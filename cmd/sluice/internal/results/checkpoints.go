@@ -12,7 +12,7 @@ import (
 )
 
 // Move is the line that says what a move does, or would do if it is only planned.
-func Move(m checkpoint.Move, planned bool) string {
+func Move(m checkpoint.Move, planned bool, retry string) string {
 	from := "no checkpoint"
 	if m.Begun {
 		from = m.From.String()
@@ -27,10 +27,17 @@ func Move(m checkpoint.Move, planned bool) string {
 	switch {
 	case m.Repeated > 0:
 		parts = append(parts, humanize.Plural(m.Repeated, "event is repeated", "events are repeated"))
+		if m.DeadLetters > 0 && !m.AtLeastOnce {
+			parts = append(parts, humanize.Plural(m.DeadLetters, "dead letter of these is replaced by the outcome", "dead letters of these are replaced by the outcome"))
+		}
 	case m.Skipped > 0:
 		parts = append(parts, humanize.Plural(m.Skipped, "event is skipped", "events are skipped"))
-	default:
+	case m.DeadLetters == 0:
 		parts = append(parts, "nothing is repeated or skipped")
+	}
+	if m.DeadLetters > 0 && m.AtLeastOnce {
+		parts = append(parts, fmt.Sprintf("%s not repeated: to retry use %s --where \"partition=%s, sequence=%d..%d\"",
+			humanize.Plural(m.DeadLetters, "event is a dead letter and is", "events are dead letters and are"), retry, m.Partition, m.To.Sequence+1, m.From.Sequence))
 	}
 	text := fmt.Sprintf("partition %s: %s → %s: %s", m.Partition, from, m.To, strings.Join(parts, ", "))
 	if planned {
@@ -104,17 +111,19 @@ type move struct {
 	From      *int64 `json:"from"` // null if there was no checkpoint
 	To        int64  `json:"to"`
 	Repeated  int64  `json:"repeated"`
-	Skipped   int64  `json:"skipped"`
-	Recreated bool   `json:"recreated"`
-	Fenced    string `json:"fenced,omitempty"`
-	Epoch     int64  `json:"epoch,omitempty"`
+	// DeadLetters are events between to and from; of at-least-once delivery they are not repeated.
+	DeadLetters int64  `json:"dead_letters"`
+	Skipped     int64  `json:"skipped"`
+	Recreated   bool   `json:"recreated"`
+	Fenced      string `json:"fenced,omitempty"`
+	Epoch       int64  `json:"epoch,omitempty"`
 }
 
 // DescribeMoves returns moves as --json prints them.
 func DescribeMoves(moves []checkpoint.Move) []move {
 	list := make([]move, len(moves))
 	for i, m := range moves {
-		list[i] = move{Partition: m.Partition, To: m.To.Sequence, Repeated: m.Repeated, Skipped: m.Skipped, Recreated: m.Recreated, Fenced: m.Fenced, Epoch: m.Epoch}
+		list[i] = move{Partition: m.Partition, To: m.To.Sequence, Repeated: m.Repeated, DeadLetters: m.DeadLetters, Skipped: m.Skipped, Recreated: m.Recreated, Fenced: m.Fenced, Epoch: m.Epoch}
 		if m.Begun {
 			list[i].From = &moves[i].From.Sequence
 		}
