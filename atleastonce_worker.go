@@ -38,7 +38,7 @@ type atLeastOnceWorker[R any] struct {
 	redrives    redriveQueue
 	checkpoints checkpointer
 	watermark   atomic.Pointer[watermark] // of the checkpoint, as last stored
-	submitted   atomic.Int64              // records that the sink has
+	window      partitionWindow           // bounds the records that the sink has
 	bytes       atomic.Int64              // of the bodies of events in flight
 	wakeup      chan struct{}             // wakes the worker: a result, or a retry that is due
 
@@ -74,6 +74,7 @@ func (d *atLeastOnce[R]) newWorker(a *assignment) *atLeastOnceWorker[R] {
 		breaker:   circuitBreaker{wait: a.c.backoff(a.rand)},
 		stats:     writeStats{clock: a.c.cfg.Clock},
 	}
+	w.window.shared, w.window.wakeup = d.window, w.wakeup
 	w.inFlight.list = worklist.New[admission](w.maxEvents)
 	w.inFlight.newest = driver.Unset.Sequence
 	w.checkpoints.at, w.checkpoints.reported = driver.Unset, driver.Unset.Sequence
@@ -126,13 +127,14 @@ func (w *atLeastOnceWorker[R]) storeRequestCtx(ctx context.Context) (context.Con
 // is cancelled.
 func (w *atLeastOnceWorker[R]) drain(cause error) {
 	w.draining = true
+	w.window.leave()
 	stopped := cause == nil || errors.Is(cause, ErrStopped)
 	if !stopped {
 		w.a.cancel(cause) // the partition belongs to another owner
 	}
 	shutdown, cancel := w.a.shutdownCtx()
 	defer cancel()
-	for w.submitted.Load() > 0 {
+	for w.window.atSink() > 0 {
 		w.takeResults()
 		over := w.a.work.Done()
 		if w.a.work.Err() != nil {
