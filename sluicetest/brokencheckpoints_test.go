@@ -99,6 +99,16 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 			return checkpointHarness(b)
 		}})
 	}
+	drivers = append(drivers, suite.Broken[storetest.CheckpointHarness]{How: "ignores its deadline while the server is silent", New: func(testing.TB) storetest.CheckpointHarness {
+		b, server := &bentCheckpoints{bentStore: bentStore{Store: new(Store)}}, new(silentServer)
+		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+			server.await()
+			return b.Store.Advance(ctx, lease, to, done)
+		}
+		h := checkpointHarness(b)
+		h.Silence = server.begin
+		return h
+	}})
 	advance := func(how string, bend func(b *bentCheckpoints, lease *sluice.Lease, to *sluice.Position, done *[]driver.SequenceRange)) {
 		add(how, func(b *bentCheckpoints, good *Store) {
 			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {

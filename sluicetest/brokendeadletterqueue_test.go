@@ -80,6 +80,14 @@ func TestLetterSuiteCatches(t *testing.T) {
 			return storetest.DeadLetterQueueHarness{Store: b, DeadLetters: b.Store}
 		}})
 	}
+	drivers = append(drivers, suite.Broken[storetest.DeadLetterQueueHarness]{How: "ignores its deadline while the server is silent", New: func(testing.TB) storetest.DeadLetterQueueHarness {
+		b, server := &bentQueue{Store: new(Store)}, new(silentServer)
+		b.park = func(ctx context.Context, deadLetters []sluice.DeadLetter) error {
+			server.await()
+			return b.Store.Park(ctx, deadLetters)
+		}
+		return storetest.DeadLetterQueueHarness{Store: b, DeadLetters: b.Store, Silence: server.begin}
+	}})
 	add("loses letters", func(_ *bentQueue, good *Store) { good.Unsafe.LostDeadLetters = true })
 
 	// park bends each letter on its way in; false drops it.

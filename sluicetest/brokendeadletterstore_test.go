@@ -67,6 +67,16 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 		}})
 	}
 
+	drivers = append(drivers, suite.Broken[storetest.TxHarness[*Tx]]{How: "ignores its deadline while the server is silent", New: func(testing.TB) storetest.TxHarness[*Tx] {
+		h, server := harness(new(Store)), new(silentServer)
+		b := &bentDeadLetters{Store: h.Store.(*Store)}
+		b.discard = func(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) (int64, error) {
+			server.await()
+			return b.Store.Discard(ctx, group, filter)
+		}
+		h.DeadLetters, h.Silence = b, server.begin
+		return h
+	}})
 	// Whatever part of a filter is ignored.
 	for how, forget := range map[string]func(f *sluice.DeadLetterFilter){
 		"ids":               func(f *sluice.DeadLetterFilter) { f.IDs = nil },

@@ -15,6 +15,7 @@ import (
 // bentLeases is a lease store whose methods can be replaced.
 type bentLeases struct {
 	*Leases
+	server  *silentServer
 	acquire func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error)
 	renew   func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error
 	release func(ctx context.Context, lease sluice.Lease) error
@@ -310,5 +311,12 @@ func TestLeasesSuiteCatches(t *testing.T) {
 			return l, err
 		}
 	})
-	suite.Caught(t, testLeases, drivers)
+	add("ignores its deadline while the server is silent", func(b *bentLeases, good *Leases) {
+		b.server = new(silentServer)
+		b.renew = func(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
+			b.server.await()
+			return good.Renew(ctx, lease, ttl)
+		}
+	})
+	suite.Caught(t, testSilentLeases, drivers)
 }

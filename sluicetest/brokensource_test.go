@@ -106,6 +106,14 @@ func TestSourceSuiteCatches(t *testing.T) {
 		whole(how, func(_ *storetest.SourceHarness, b *bentSource, good *Hub) { bend(b, good) })
 	}
 
+	whole("ignores its deadline while the server is silent", func(h *storetest.SourceHarness, b *bentSource, good *Hub) {
+		server := new(silentServer)
+		h.Silence = server.begin
+		b.describe = func(ctx context.Context) (sluice.Topic, error) {
+			server.await()
+			return good.Describe(ctx)
+		}
+	})
 	describe := func(how string, after func(topic *sluice.Topic)) {
 		add(how, func(b *bentSource, good *Hub) {
 			b.describe = func(ctx context.Context) (sluice.Topic, error) {

@@ -163,6 +163,30 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 		whole(how, func(_ *storetest.TxHarness[*Tx], b *bentStore, good *Store) { bend(b, good) })
 	}
 
+	for how, hook := range map[string]func(h *storetest.TxHarness[*Tx], server *silentServer){
+		"ignores its deadline while the server is silent":     func(h *storetest.TxHarness[*Tx], server *silentServer) { h.Silence = server.begin },
+		"ignores its deadline while the checkpoint is locked": func(h *storetest.TxHarness[*Tx], server *silentServer) { h.Lock = server.begin },
+	} {
+		whole(how, func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) {
+			server := new(silentServer)
+			hook(h, server)
+			b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
+				server.await()
+				return good.Commit(ctx, step, fn)
+			}
+		})
+	}
+	whole("blames the handler for a server that accepts no writes", func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) {
+		server := new(silentServer)
+		h.ReadOnly = server.begin
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
+			if server.isSilent() {
+				return &driver.HandlerError{Err: errors.New("cannot execute UPDATE in a read-only transaction")}
+			}
+			return good.Commit(ctx, step, fn)
+		}
+	})
+
 	add("does not look at epoch and owner", func(b *bentStore, good *Store) { good.Unsafe.NoFence = true })
 	add("does not look at the position", func(b *bentStore, good *Store) { good.Unsafe.NoPosition = true })
 	add("commits effects and checkpoint apart", func(b *bentStore, good *Store) { good.Unsafe.SplitCommit = true })

@@ -85,6 +85,16 @@ func clockBack(t testing.TB, store driver.LeaseStore, by time.Duration) {
 	l.Now = func() time.Time { return time.Now().Add(-by) }
 }
 
+// testSilentLeases is the suite for stores that have a server.
+func testSilentLeases(t *testing.T, new func(t testing.TB) driver.LeaseStore) {
+	storetest.TestLeases(t, new, &storetest.LeasesConfig{Silence: func(t testing.TB, store driver.LeaseStore) func() {
+		if server := store.(*bentLeases).server; server != nil {
+			return server.begin(t)
+		}
+		return nil
+	}})
+}
+
 func TestLeasesInMemory(t *testing.T) {
 	memory := func(testing.TB) driver.LeaseStore { return new(Leases) }
 	t.Run("virtual", func(t *testing.T) {

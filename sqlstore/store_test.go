@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -71,10 +72,41 @@ func effects(ctx context.Context, s *Store) ([]string, error) {
 	return keys, rows.Err()
 }
 
+// hold takes the write lock of a database file, as another process does. Its end releases the lock.
+func hold(path string) storetest.Silence {
+	return func(t testing.TB) (end func()) {
+		t.Helper()
+		db := sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, time.Minute, "_txlock=immediate")})
+		tx, err := db.BeginTx(context.WithoutCancel(t.Context()), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			if err := errors.Join(tx.Rollback(), db.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// readOnly makes a store's writing connection refuse to write.
+func readOnly(s *Store) storetest.Silence {
+	return func(t testing.TB) (end func()) {
+		set := func(value string) {
+			if _, err := s.writer.Exec("PRAGMA query_only = " + value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set("ON")
+		return func() { set("OFF") }
+	}
+}
+
 func harness(t testing.TB) storetest.TxHarness[*Tx] {
 	s, peer := pair(t)
 	return storetest.TxHarness[*Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
+		Silence: hold(s.name), Lock: hold(s.name), ReadOnly: readOnly(s),
 		Put:     put,
 		Effects: func(ctx context.Context) ([]string, error) { return effects(ctx, s) },
 		Break: func(ctx context.Context, tx *Tx) error {
@@ -95,21 +127,23 @@ func TestDeadLetters(t *testing.T) { storetest.TestDeadLetterStore(t, harness) }
 func TestCheckpointStore(t *testing.T) {
 	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
 		s, peer := pair(t)
-		return storetest.CheckpointHarness{Store: s, Peer: peer, Features: storetest.CheckpointFeatures{Ranges: 10_000}}
+		return storetest.CheckpointHarness{Store: s, Peer: peer, Silence: hold(s.name), Features: storetest.CheckpointFeatures{Ranges: 10_000}}
 	})
 }
 
 func TestLetterStore(t *testing.T) {
 	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 		s, peer := pair(t)
-		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: peer}
+		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: peer, Silence: hold(s.name)}
 	})
 }
 
 func TestLeases(t *testing.T) {
 	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
 		return open(t, filepath.Join(t.TempDir(), "x.db")).Leases()
-	}, &storetest.LeasesConfig{ClockBack: clockBack})
+	}, &storetest.LeasesConfig{ClockBack: clockBack, Silence: func(t testing.TB, store driver.LeaseStore) func() {
+		return hold(store.(*Leases).name)(t)
+	}})
 }
 
 // clockBack moves the times of the leases into the future.

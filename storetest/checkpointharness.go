@@ -25,6 +25,9 @@ type CheckpointHarness struct {
 	// makes them up.
 	Lease func(ctx context.Context, peer bool, group driver.Group, partition, owner string, above int64) (driver.Lease, error)
 
+	// Silence makes the store's server silent. Nil leaves the case out.
+	Silence Silence
+
 	Features CheckpointFeatures
 }
 

@@ -23,7 +23,8 @@ func checkpointChecks() []suite.Check[CheckpointHarness] {
 	var all []suite.Check[CheckpointHarness]
 	all = append(all, ownerChecks()...)
 	all = append(all, advanceChecks()...)
-	return append(all, raceChecks()...)
+	all = append(all, raceChecks()...)
+	return append(all, silenceOfCheckpoints)
 }
 
 // ownerChecks are about whose a checkpoint is: Claim, Leave, Read, Reset.

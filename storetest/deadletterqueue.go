@@ -26,7 +26,8 @@ func deadLetterQueueChecks() []suite.Check[DeadLetterQueueHarness] {
 	var all []suite.Check[DeadLetterQueueHarness]
 	all = append(all, parkChecks()...)
 	all = append(all, settleChecks()...)
-	return append(all, queueReadChecks()...)
+	all = append(all, queueReadChecks()...)
+	return append(all, answerLost, silenceOfQueue)
 }
 
 // parkChecks are about Park.

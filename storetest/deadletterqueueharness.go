@@ -16,6 +16,12 @@ type DeadLetterQueueHarness struct {
 	// Peer is another store over the same dead letters, as another process has it.
 	// Nil: Store itself.
 	Peer driver.DeadLetterQueue
+
+	// Silence makes the store's server silent. Nil leaves the case out.
+	Silence Silence
+	// LoseAnswer lets the server make the next change of Store, but loses its answer. Nil:
+	// the suite makes the change twice.
+	LoseAnswer func(t testing.TB)
 }
 
 func (h *DeadLetterQueueHarness) peer() driver.DeadLetterQueue {

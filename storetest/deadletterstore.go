@@ -23,7 +23,8 @@ func TestDeadLetterStore[Tx any](t *testing.T, new func(t testing.TB) TxHarness[
 }
 
 func deadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
-	return append(readDeadLetterChecks[Tx](), redriveAndDiscardChecks[Tx]()...)
+	all := append(readDeadLetterChecks[Tx](), redriveAndDiscardChecks[Tx]()...)
+	return append(all, silenceOfDeadLetters[Tx]())
 }
 
 // readDeadLetterChecks are about what is read: List and Get.

@@ -25,6 +25,8 @@ type LeasesConfig struct {
 	// set back. Default: nil, for a store whose clock a test can't set; then these
 	// cases do nothing.
 	ClockBack func(t testing.TB, store driver.LeaseStore, by time.Duration)
+	// Silence makes the server of a store silent. Nil leaves the case out.
+	Silence func(t testing.TB, store driver.LeaseStore) (end func())
 }
 
 // TestLeases is the conformance suite of [driver.LeaseStore]. Every case asks
@@ -38,6 +40,7 @@ func newLeaseHarness(store driver.LeaseStore, cfg *LeasesConfig) leaseHarness {
 	if cfg != nil {
 		h.ttl, h.long = cmp.Or(cfg.TTL, h.ttl), cmp.Or(cfg.Long, h.long)
 		h.clockBack = cfg.ClockBack
+		h.silence = cfg.Silence
 	}
 	return h
 }
@@ -47,6 +50,7 @@ type leaseHarness struct {
 	driver.LeaseStore
 	ttl, long time.Duration
 	clockBack func(t testing.TB, store driver.LeaseStore, by time.Duration)
+	silence   func(t testing.TB, store driver.LeaseStore) (end func())
 }
 
 func (h leaseHarness) take(t testing.TB, partition, owner string, ttl time.Duration, above int64) driver.Lease {
@@ -342,6 +346,7 @@ var leaseChecks = []suite.Check[leaseHarness]{
 		h.take(t, "1", "b", h.long, 0)
 	}},
 	{Name: "Balance", Run: checkBalance},
+	silenceOfLeases,
 	{Name: "Cancelled", Run: func(t testing.TB, h leaseHarness) {
 		ctx, cancel := context.WithCancel(suite.Context(t))
 		l := h.take(t, "1", "a", h.long, 0)

@@ -25,6 +25,9 @@ type SourceHarness struct {
 	// partitions.
 	Recreate func(ctx context.Context) error
 
+	// Silence makes the log's server silent. Nil leaves the case out.
+	Silence Silence
+
 	Features SourceFeatures
 }
 

@@ -33,6 +33,14 @@ type TxHarness[Tx any] struct {
 	// deferred constraint). Nil: the database has no such thing.
 	BreakLater func(ctx context.Context, tx Tx) error
 
+	// Silence makes the database silent. Nil leaves the cases out.
+	Silence Silence
+	// Lock locks the row of the checkpoint of partition 0, or more, in a
+	// transaction of another program. Nil leaves the case out.
+	Lock Silence
+	// ReadOnly makes the database refuse writes. Nil leaves the case out.
+	ReadOnly Silence
+
 	Features TxFeatures
 }
 

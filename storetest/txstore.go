@@ -26,7 +26,8 @@ func txChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	all = append(all, failureChecks[Tx]()...)
 	all = append(all, redriveChecks[Tx]()...)
 	all = append(all, dedupChecks[Tx]()...)
-	return append(all, contentionChecks[Tx]()...)
+	all = append(all, contentionChecks[Tx]()...)
+	return append(all, silenceOfTx[Tx](), heldFromOutside[Tx](), readOnlyTx[Tx]())
 }
 
 // claimChecks are about checkpoints outside of transactions: Claim, Record,
