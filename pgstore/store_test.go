@@ -97,11 +97,43 @@ func schemas(t *testing.T) func(t testing.TB) string {
 	}
 }
 
+// silenced opens a store through a proxy, which makes its server silent.
+func silenced(t testing.TB, url string, cfg *pgstore.Config) (*pgstore.Store, *pgtest.Proxy) {
+	t.Helper()
+	proxy, through := pgtest.NewTestProxy(t, url)
+	return open(t, through, cfg), proxy
+}
+
+func silence(proxy *pgtest.Proxy) storetest.Silence {
+	return func(testing.TB) func() {
+		proxy.Stall()
+		return proxy.Resume
+	}
+}
+
+// lockRow locks the row of the checkpoint of partition 0 in a session of its own.
+func lockRow(url string) storetest.Silence {
+	return func(t testing.TB) (end func()) {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), `BEGIN; SELECT FROM sluice_checkpoints WHERE partition = '0' FOR UPDATE`); err != nil {
+			t.Fatal(err)
+		}
+		return func() { conn.Close(context.WithoutCancel(t.Context())) }
+	}
+}
+
 func newHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[pgx.Tx] {
 	schema := schemas(t)
 	return func(t testing.TB) storetest.TxHarness[pgx.Tx] {
 		url := schema(t)
-		return harness(t, open(t, url, nil), open(t, url, nil))
+		s, proxy := silenced(t, url, nil)
+		h := harness(t, s, open(t, url, nil))
+		h.Silence, h.Lock = silence(proxy), lockRow(url)
+		return h
 	}
 }
 
@@ -112,8 +144,9 @@ func TestCheckpointStore(t *testing.T) {
 	schema := schemas(t)
 	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
 		url := schema(t)
+		s, proxy := silenced(t, url, nil)
 		return storetest.CheckpointHarness{
-			Store: open(t, url, nil), Peer: open(t, url, nil),
+			Store: s, Peer: open(t, url, nil), Silence: silence(proxy),
 			Features: storetest.CheckpointFeatures{Ranges: 10_000},
 		}
 	})
@@ -126,8 +159,11 @@ func TestLetterStore(t *testing.T) {
 	schema := schemas(t)
 	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 		url := schema(t)
-		s := open(t, url, patient)
-		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: open(t, url, patient)}
+		s, proxy := silenced(t, url, patient)
+		return storetest.DeadLetterQueueHarness{
+			Store: s, DeadLetters: s, Peer: open(t, url, patient), Silence: silence(proxy),
+			LoseAnswer: func(testing.TB) { proxy.Next(pgtest.LoseReply) },
+		}
 	})
 }
 
@@ -135,14 +171,18 @@ func TestLeases(t *testing.T) {
 	schema := schemas(t)
 	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
 		url := schema(t)
-		return leasesAt{open(t, url, nil).Leases(), url}
-	}, &storetest.LeasesConfig{ClockBack: clockBack})
+		s, proxy := silenced(t, url, nil)
+		return leasesAt{s.Leases(), url, proxy}
+	}, &storetest.LeasesConfig{ClockBack: clockBack, Silence: func(t testing.TB, store driver.LeaseStore) func() {
+		return silence(store.(leasesAt).proxy)(t)
+	}})
 }
 
-// leasesAt is leases and the URL of their database.
+// leasesAt is leases, the URL of their database, and the proxy through which they reach it.
 type leasesAt struct {
 	*pgstore.Leases
-	url string
+	url   string
+	proxy *pgtest.Proxy
 }
 
 // clockBack moves the times of the leases into the future.

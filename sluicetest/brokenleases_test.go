@@ -318,5 +318,5 @@ func TestLeasesSuiteCatches(t *testing.T) {
 			return good.Renew(ctx, lease, ttl)
 		}
 	})
-	suite.Caught(t, testSilentLeases, drivers)
+	suite.Caught(t, testLeases, drivers)
 }

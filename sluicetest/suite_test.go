@@ -66,7 +66,15 @@ func hubHarness(h *Hub) storetest.SourceHarness {
 }
 
 func testLeases(t *testing.T, new func(t testing.TB) driver.LeaseStore) {
-	storetest.TestLeases(t, new, &storetest.LeasesConfig{ClockBack: clockBack})
+	storetest.TestLeases(t, new, &storetest.LeasesConfig{ClockBack: clockBack, Silence: silence})
+}
+
+// silence makes the server of a store silent, if it has one.
+func silence(t testing.TB, store driver.LeaseStore) (end func()) {
+	if b, bent := store.(*bentLeases); bent && b.server != nil {
+		return b.server.begin(t)
+	}
+	return nil
 }
 
 // clockBack sets the clock of a store back.
@@ -83,16 +91,6 @@ func clockBack(t testing.TB, store driver.LeaseStore, by time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.Now = func() time.Time { return time.Now().Add(-by) }
-}
-
-// testSilentLeases is the suite for stores that have a server.
-func testSilentLeases(t *testing.T, new func(t testing.TB) driver.LeaseStore) {
-	storetest.TestLeases(t, new, &storetest.LeasesConfig{Silence: func(t testing.TB, store driver.LeaseStore) func() {
-		if server := store.(*bentLeases).server; server != nil {
-			return server.begin(t)
-		}
-		return nil
-	}})
 }
 
 func TestLeasesInMemory(t *testing.T) {

@@ -78,12 +78,15 @@ func returns(t testing.TB, end func(), send func() error) (err error, returned b
 func again(t testing.TB, what string, send func(ctx context.Context) error) {
 	t.Helper()
 	var err error
+	defer func() {
+		if err != nil {
+			t.Errorf("%s: the last error: %v", what, err)
+		}
+	}()
 	suite.Eventually(t, what, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		if err = send(ctx); err != nil {
-			t.Logf("%s: %v", what, err)
-		}
+		err = send(ctx)
 		return err == nil
 	})
 }
