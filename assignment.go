@@ -247,8 +247,10 @@ func (a *assignment) hook(name string, fn func() error) {
 // lagEvery is how often the log is asked for a partition's end.
 const lagEvery = 5 * time.Second
 
-// watchEnd keeps the partition's bounds, which the lag is computed from.
+// watchEnd keeps the partition's bounds, which the lag is computed from. It reports if
+// the log has not answered for LeaseFor.
 func (a *assignment) watchEnd() {
+	var failing time.Duration // since when, or since the last report, by Clock.Elapsed; 0: it is not
 	for {
 		ctx, cancel := a.requestCtx(a.idle)
 		b, err := a.c.source.Bounds(ctx, a.lease.Partition)
@@ -256,6 +258,12 @@ func (a *assignment) watchEnd() {
 		if err == nil {
 			a.lag.bounds.Store(&b)
 			a.lag.answers.Add(1)
+			failing = 0
+		} else if now := a.c.cfg.Clock.Elapsed(); failing == 0 {
+			failing = now
+		} else if a.idle.Err() == nil && now-failing >= a.c.cfg.LeaseFor {
+			failing = now
+			a.failed(fmt.Errorf("get the partition's end, for the lag: %w", err))
 		}
 		if a.c.cfg.Clock.Sleep(a.idle, lagEvery) != nil {
 			return

@@ -123,8 +123,8 @@ func workContext(ctx context.Context) (context.Context, context.CancelCauseFunc)
 // Stop ends Run gracefully: no more partitions are acquired, batches in progress are
 // finished and committed, leases are released. It returns when Run has released
 // everything. If ctx ends first, the batches still in progress are cancelled and
-// Stop returns ctx's error, at most a second later. It may be called more than once,
-// and before Run.
+// Stop returns ctx's error, at most a second later; the error says what has not returned
+// by then. Stop may be called more than once, and before Run.
 func (c *Consumer) Stop(ctx context.Context) error {
 	c.stop()
 	if !c.running.Load() {
@@ -145,9 +145,10 @@ func (c *Consumer) Stop(ctx context.Context) error {
 	defer end()
 	select {
 	case <-c.done:
+		return ctx.Err()
 	case <-grace.Done():
+		return c.notStopped(ctx.Err())
 	}
-	return ctx.Err()
 }
 
 // Redrive runs the redrives that are due on partitions without an owner. It holds
@@ -155,14 +156,18 @@ func (c *Consumer) Stop(ctx context.Context) error {
 // its owner. Redrive returns how many dead letters were applied and how many failed
 // again. It must not be called on a consumer that runs.
 func (c *Consumer) Redrive(ctx context.Context) (applied, failed int, err error) {
-	topic, err := c.source.Describe(ctx)
+	asking, asked := context.WithTimeout(ctx, c.cfg.LeaseFor/3)
+	topic, err := c.source.Describe(asking)
+	asked()
 	if err != nil {
 		return 0, 0, fmt.Errorf("describe topic: %w", err)
 	}
 	work, cancel := workContext(ctx)
 	defer cancel(ErrStopped)
 	for _, partition := range topic.Partitions {
-		due, err := c.delivery.redriveDue(ctx, topic.Group, partition)
+		asking, asked := context.WithTimeout(ctx, c.cfg.LeaseFor/3)
+		due, err := c.delivery.redriveDue(asking, topic.Group, partition)
+		asked()
 		if err != nil {
 			return applied, failed, fmt.Errorf("look for redrives: %w", err)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -107,10 +109,16 @@ type tracks struct {
 	reader     track // the goroutine that fetches: driver.Reader.Read
 }
 
+// delaying returns the tracks whose activities end. That of the reader does not: it waits
+// for events.
+func (t *tracks) delaying() []*track {
+	return []*track{&t.delivery, &t.waiting, &t.background, &t.sink, &t.hookQueue}
+}
+
 // stallWatch watches the tracks of one assignment. Only the watching goroutine uses it.
 type stallWatch struct {
 	a       *assignment
-	tracks  [5]watchedTrack
+	tracks  []watchedTrack
 	stalled int           // how many tracks have stalled
 	since   time.Duration // when the first of them began, by Clock.Elapsed
 	ending  time.Duration // when the assignment was first seen to end, likewise; 0: it is not
@@ -131,8 +139,11 @@ const stopReportAfter = 5 * time.Second
 // watchStalls reports what lasts longer than StallAfter, and replaces a reader that is
 // silent, until ctx ends.
 func (a *assignment) watchStalls(ctx context.Context) {
-	cfg, t := &a.c.cfg, &a.tracks
-	w := stallWatch{a: a, tracks: [...]watchedTrack{{track: &t.delivery}, {track: &t.waiting}, {track: &t.background}, {track: &t.sink}, {track: &t.hookQueue}}}
+	cfg := &a.c.cfg
+	w := stallWatch{a: a}
+	for _, t := range a.tracks.delaying() {
+		w.tracks = append(w.tracks, watchedTrack{track: t})
+	}
 	silence := silenceWatch{a: a}
 	for cfg.Clock.Sleep(ctx, min(time.Second, cfg.StallAfter/4)) == nil {
 		now := cfg.Clock.Elapsed()
@@ -204,4 +215,22 @@ func (a *assignment) stallError(what *activity, took time.Duration, first, event
 	}
 	fmt.Fprintf(&b, "; %s", what.check)
 	return errors.New(b.String())
+}
+
+// notStopped adds to a stop's error what has not returned.
+func (c *Consumer) notStopped(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []string
+	for _, id := range slices.Sorted(maps.Keys(c.held)) {
+		for _, t := range c.held[id].tracks.delaying() {
+			if what, _, _, _ := t.load(); what != nil {
+				list = append(list, fmt.Sprintf("partition %s: %s", id, what.what))
+			}
+		}
+	}
+	if len(list) == 0 {
+		return err
+	}
+	return fmt.Errorf("stop: %w: %s", err, strings.Join(list, "; "))
 }

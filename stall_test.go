@@ -85,15 +85,47 @@ func TestStopReportsWhatItWaitsFor(t *testing.T) {
 			return nil
 		}, sluice.Config{})
 		time.Sleep(10 * time.Second)
-		go func() { _ = c.Stop(context.WithoutCancel(t.Context())) }()
-		time.Sleep(7 * time.Second)
+		stopped := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(s.t.Context(), 8*time.Second)
+			defer cancel()
+			stopped <- c.Stop(ctx)
+		}()
+		time.Sleep(7500 * time.Millisecond)
 		if got := s.stalls(); len(got) != 1 || !strings.Contains(got[0], "handler has not returned for ") || !strings.Contains(got[0], "the consumer waits for it to stop") {
 			s.t.Errorf("stalls %q", got)
+		}
+		err := <-stopped
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "partition 0: handler has not returned") {
+			s.t.Errorf("Stop returned %v", err)
 		}
 		close(release)
 		synctest.Wait()
 		end()
 	})
+}
+
+// TestLogThatDoesNotSayItsEnd: while the log does not answer for its end, events are
+// delivered, and that the lag is unknown is reported.
+func TestLogThatDoesNotSayItsEnd(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "one")
+		_, stop := s.run(boundless{s.hub}, sluice.Transactional(s.store, sluice.Each(insert)), sluice.Config{})
+		time.Sleep(50 * time.Second)
+		failed := s.of(sluice.KindFailed)
+		if len(failed) != 1 || !strings.Contains(failed[0].Err.Error(), "get the partition's end, for the lag: ") || len(s.rows()) != 1 {
+			s.t.Errorf("rows %v, failures %v", s.rows(), failed)
+		}
+		stop()
+	})
+}
+
+// boundless is a log that does not say where a partition ends.
+type boundless struct{ *sluicetest.Hub }
+
+func (boundless) Bounds(ctx context.Context, _ string) (driver.Bounds, error) {
+	<-ctx.Done()
+	return driver.Bounds{}, ctx.Err()
 }
 
 // TestSilentReader: a reader that returns nothing although the log holds more events
