@@ -50,6 +50,11 @@ type assignment struct {
 	// letters, which is after that; only under Replay does it ever change.
 	incarnation  string // the topic's, which the claimed checkpoint is of
 	assignedHook bool   // Hooks.Assigned was called
+	seekAgain    bool   // the start is to be chosen again
+
+	// unread: this assignment has chosen the start and has read no event since. The
+	// delivery's goroutine sets it. While the log is read, the one that fetches does.
+	unread bool
 }
 
 // newAssignment starts the assignment of a lease that was requested LeaseFor

@@ -16,7 +16,8 @@ import (
 type worker interface {
 	// claimed takes over the checkpoint that a claim returned.
 	claimed(cp Checkpoint)
-	// storeStart stores where a partition without a checkpoint begins.
+	// storeStart stores where a partition begins that has no checkpoint yet, or
+	// whose events after the start were removed before one was read.
 	storeStart(start Position) error
 	// prepare does what must be done while the log is not read.
 	prepare() error
@@ -65,8 +66,13 @@ func (a *assignment) run(w worker, checkpoints claimer) error {
 		case errors.Is(err, ErrFenced), errors.Is(err, ErrStolen):
 			return err
 		}
+		halted := !w.interrupted(err) && needsOperator(err)
+		if halted && a.startOvertaken(err) {
+			halted, a.seekAgain = false, true
+			err = fmt.Errorf("retention has passed the start %v before an event was read: choosing the start again", a.c.cfg.Start)
+		}
 		var pause time.Duration
-		if !w.interrupted(err) && needsOperator(err) {
+		if halted {
 			if reported != err.Error() {
 				reported = err.Error()
 				at := w.position()
@@ -87,6 +93,14 @@ func (a *assignment) run(w worker, checkpoints claimer) error {
 // events at the position are gone, or were never there.
 func needsOperator(err error) bool {
 	return errors.Is(err, ErrRetention) || errors.Is(err, ErrRecreated) || errors.Is(err, ErrPastEnd)
+}
+
+// startOvertaken reports whether an error says that retention has passed the start that
+// this assignment has chosen, before it has read an event. Then nothing that a handler
+// or a sink has seen lies between that start and another one. After a restart nobody
+// knows that, so this does not outlast the assignment.
+func (a *assignment) startOvertaken(err error) bool {
+	return a.unread && errors.Is(err, ErrRetention) && !namesEvent(a.c.cfg.Start)
 }
 
 // leave informs the store that the partition is released cleanly, so that this
@@ -121,7 +135,7 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 		a.incarnation = topic.Incarnation
 	}
 	w.claimed(cp)
-	if w.position() == driver.Unset {
+	if w.position() == driver.Unset || a.seekAgain {
 		var start Position
 		err := a.request(a.idle, fmt.Sprintf("seek %s", a.c.cfg.Start), func(ctx context.Context) (err error) {
 			start, err = a.c.source.Seek(ctx, a.lease.Partition, a.c.cfg.Start, a.lease.Epoch)
@@ -132,9 +146,13 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 		}
 		// The start is stored before the first event is read. Otherwise a restart
 		// could choose another "latest" and skip the events in between.
-		if err := w.storeStart(start); err != nil {
-			return fmt.Errorf("store start: %w", err)
+		a.unread = true
+		if start.Sequence > w.position().Sequence {
+			if err := w.storeStart(start); err != nil {
+				return fmt.Errorf("store start: %w", err)
+			}
 		}
+		a.seekAgain = false
 	}
 	if hook := a.c.cfg.Hooks.Assigned; hook != nil && !a.assignedHook {
 		assigned := a.delivery.doing(activityAssigned, 0, 0)
@@ -190,6 +208,7 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 
 // fetched reports events that were read.
 func (a *assignment) fetched(events []*Event) {
+	a.unread = false
 	newest, bytes := events[len(events)-1], 0
 	for _, e := range events {
 		bytes += len(e.Body)

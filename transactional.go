@@ -100,7 +100,7 @@ func (w *transactionalWorker[Tx]) claimed(cp Checkpoint) {
 
 // storeStart implements worker.
 func (w *transactionalWorker[Tx]) storeStart(start Position) error {
-	err := w.commit(driver.Step{Lease: w.a.lease, From: driver.Unset, To: start}, Batch{})
+	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: start}, Batch{})
 	if errors.Is(err, errReclaimed) {
 		return errReopen
 	}

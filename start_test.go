@@ -1,0 +1,181 @@
+package sluice_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// overtaking is a log whose retention passes the position of the first openings, after
+// it was chosen.
+type overtaking struct {
+	*sluicetest.Hub
+	mu      sync.Mutex
+	through []int64 // of each opening: the first event that is left
+}
+
+func (o *overtaking) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
+	o.mu.Lock()
+	if len(o.through) > 0 {
+		o.Trim(partition, o.through[0])
+		o.through = o.through[1:]
+	}
+	o.mu.Unlock()
+	return o.Hub.Open(ctx, partition, after, epoch)
+}
+
+// halts collects the errors that halt a partition, and the failures.
+type halts struct {
+	mu             sync.Mutex
+	halted, failed []error
+}
+
+func (h *halts) Observe(o sluice.Observation) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch o.Kind {
+	case sluice.KindStopped:
+		h.halted = append(h.halted, o.Err)
+	case sluice.KindFailed:
+		h.failed = append(h.failed, o.Err)
+	}
+}
+
+// read runs a consumer for a minute and returns the events that took effect.
+func (h *halts) read(t *testing.T, source driver.Source, leases *ledger, store *sluicetest.Store, atLeastOnce bool, start sluice.Start) []int64 {
+	w := newWarehouse(t)
+	var mu sync.Mutex
+	var applied []int64
+	delivery := sluice.AtLeastOnce(store, sluice.EventAsRecord, w, nil)
+	if !atLeastOnce {
+		delivery = sluice.Transactional(store, func(_ context.Context, _ *sluicetest.Tx, b sluice.Batch) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, e := range b.Events {
+				applied = append(applied, e.Sequence)
+			}
+			return nil
+		})
+	}
+	c := must(sluice.New(source, leases, delivery, &sluice.Config{Start: start, Observer: h}))
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(t.Context()) }()
+	time.Sleep(time.Minute)
+	if err := c.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+	if atLeastOnce {
+		applied = w.rows()
+		slices.Sort(applied)
+	}
+	return applied
+}
+
+// While nothing was read, a start that retention overtakes is chosen again.
+func TestStartOvertakenByRetention(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		start   sluice.Start
+		through []int64
+		halts   bool
+	}{
+		{"earliest", sluice.Earliest(), []int64{7}, false},
+		{"again and again", sluice.Earliest(), []int64{1, 2, 3, 4, 5, 6, 7}, false},
+		{"time", sluice.At(time.Unix(1, 0)), []int64{7}, false},
+		{"ago", sluice.Ago(1000 * time.Hour), []int64{7}, false},
+		{"sequence", sluice.FromSequence(2), []int64{7}, true},
+	} {
+		for name, atLeastOnce := range map[string]bool{"transactional": false, "at least once": true} {
+			t.Run(test.name+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					hub := sluicetest.NewHub(group, 1)
+					hub.Append("0", sluicetest.Bodies(make([]string, 10)...)...)
+					h := &halts{}
+					got := h.read(t, &overtaking{Hub: hub, through: test.through}, newLedger(), &sluicetest.Store{}, atLeastOnce, test.start)
+					if test.halts {
+						if len(h.halted) != 1 || got != nil {
+							t.Errorf("halted by %v, applied %v", h.halted, got)
+						}
+						return
+					}
+					if want := []int64{7, 8, 9}; !slices.Equal(got, want) || h.halted != nil {
+						t.Errorf("applied %v, want %v; halted by %v", got, want, h.halted)
+					}
+					if h.failed == nil {
+						t.Error("nothing was reported")
+					}
+				})
+			})
+		}
+	}
+}
+
+// unready is a log whose first reader returns an event and then an error.
+type unready struct {
+	*sluicetest.Hub
+	once sync.Once
+}
+
+func (u *unready) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
+	r, err := u.Hub.Open(ctx, partition, after, epoch)
+	u.once.Do(func() { r = &brief{Reader: r, ended: func() { u.Trim(partition, 7) }} })
+	return r, err
+}
+
+// brief is a reader that ends after one event.
+type brief struct {
+	driver.Reader
+	ended func()
+	read  bool
+}
+
+func (b *brief) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
+	if b.read {
+		b.ended()
+		return nil, errCut
+	}
+	b.read = true
+	return b.Reader.Read(ctx, 1)
+}
+
+// An event that was read may have had effects. So what retention removes after it is
+// lost, and an operator decides; also after a restart, when nobody knows what was read.
+func TestRetentionAfterSomethingWasRead(t *testing.T) {
+	for name, atLeastOnce := range map[string]bool{"transactional": false, "at least once": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hub := sluicetest.NewHub(group, 1)
+				hub.Append("0", sluicetest.Bodies(make([]string, 10)...)...)
+				h := &halts{}
+				got := h.read(t, &unready{Hub: hub}, newLedger(), &sluicetest.Store{}, atLeastOnce, sluice.Earliest())
+				if len(got) > 1 || len(h.halted) != 1 {
+					t.Errorf("applied %v, halted by %v", got, h.halted)
+				}
+			})
+		})
+		t.Run("restart, "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hub, store := sluicetest.NewHub(group, 1), &sluicetest.Store{}
+				h := &halts{}
+				if got := h.read(t, hub, newLedger(), store, atLeastOnce, sluice.Earliest()); got != nil || h.halted != nil {
+					t.Fatalf("applied %v, halted by %v", got, h.halted)
+				}
+				hub.Append("0", sluicetest.Bodies(make([]string, 10)...)...)
+				hub.Trim("0", 7)
+				if got := h.read(t, hub, newLedger(), store, atLeastOnce, sluice.Earliest()); got != nil || len(h.halted) != 1 {
+					t.Errorf("applied %v, halted by %v", got, h.halted)
+				}
+			})
+		})
+	}
+}
