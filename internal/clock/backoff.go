@@ -6,8 +6,8 @@ import (
 )
 
 // Backoff gives the waits between attempts: each is twice the one before, from Min to Max, and
-// varied at random by a quarter, so that many processes do not retry at the same moment. It is for
-// one goroutine.
+// shortened at random by up to a quarter, so that many processes do not retry at the same moment.
+// No wait is above Max. It is for one goroutine.
 type Backoff struct {
 	Min, Max time.Duration
 	// Rand is the source of randomness. Nil: that of math/rand/v2.
@@ -23,7 +23,7 @@ func (b *Backoff) Next() time.Duration {
 	if b.Rand != nil {
 		random = b.Rand.Int64N
 	}
-	return b.last - b.last/8 + time.Duration(random(int64(b.last/4)+1))
+	return b.last - time.Duration(random(int64(b.last/4)+1))
 }
 
 // Reset begins again with Min.
