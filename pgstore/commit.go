@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -135,32 +136,61 @@ func (st *step) begin(ctx context.Context) error {
 // handle runs the handler. It returns nil if the transaction can be committed; otherwise it has been
 // rolled back.
 func (st *step) handle(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
-	w := &watch{}
+	w, began := &watch{}, time.Now()
 	err := func() error {
 		defer w.finish()
 		return fn(ctx, &handlerTx{scope{st.tx, w}})
 	}()
+	took := time.Since(began)
 	pg := st.conn.PgConn()
 	switch {
 	case pg.IsClosed() || pg.IsBusy():
 		st.conn.Close(ctx)
-		return outage("connection lost in the handler", err)
+		return st.lost(ctx, took, w, err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx) // closing the connection undoes it all
 	case pg.TxStatus() == 'E':
 		return st.undo(ctx, w, err)
 	case err != nil:
 		return st.undo(ctx, &watch{}, err)
+	case took >= st.store.cfg.LeaseFor:
+		return st.stillThere(ctx, took)
 	}
 	return nil
+}
+
+// lost returns why the connection was lost in the handler: a time limit has passed, or the database
+// failed. A limit may also be that of the handler's own context, whose end closes the connection.
+func (st *step) lost(ctx context.Context, took time.Duration, w *watch, err error) error {
+	const what = "connection lost in the handler"
+	limited := took >= st.store.cfg.LeaseFor || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	if e := w.outage(err); e != nil && timeLimit(e) {
+		limited = true
+	}
+	if limited && ctx.Err() == nil {
+		return fmt.Errorf("%w: the handler took %v: %v", driver.ErrTimeLimit, took.Round(time.Millisecond), outage(what, err))
+	}
+	return outage(what, err)
+}
+
+// stillThere checks, before COMMIT is sent, that PostgreSQL has not ended the session of a handler that
+// was idle for long.
+func (st *step) stillThere(ctx context.Context, took time.Duration) error {
+	return st.store.roundTrip(ctx, func(ctx context.Context) error {
+		if _, err := st.conn.Exec(ctx, sameSQL, st.xid); err != nil && st.conn.IsClosed() {
+			return fmt.Errorf("%w: the handler took %v, and PostgreSQL ends a session that is idle in a transaction for %v: %v",
+				driver.ErrTimeLimit, took.Round(time.Millisecond), st.store.cfg.LeaseFor, err)
+		}
+		return nil // any other error shows again, in the commit
+	})
 }
 
 // undo rolls back after the handler's error, or after one of PostgreSQL's
 // that the handler has dropped. It is the handler's fault if the database is
 // well enough to say that it has done so, and the error is not about the
-// database's state.
+// database's state or about the statement.
 func (st *step) undo(ctx context.Context, w *watch, err error) error {
-	away := unavailable(err) || w.failed != nil && unavailable(w.failed)
+	cause := w.outage(err)
 	if err == nil {
 		err = errDropped
 		if w.failed != nil {
@@ -171,10 +201,10 @@ func (st *step) undo(ctx context.Context, w *watch, err error) error {
 	if undone := st.undone(ctx); undone != nil {
 		return undone
 	}
-	if away {
-		return outage("handler", err)
+	if cause == nil {
+		return &driver.HandlerError{Err: err}
 	}
-	return &driver.HandlerError{Err: err}
+	return explain("handler", err, cause)
 }
 
 var errDropped = errors.New("the handler ignored an error of PostgreSQL, which has aborted the transaction: return the error, or use a savepoint")
@@ -186,6 +216,18 @@ func outage(what string, err error) error {
 		return errors.New(what)
 	}
 	return fmt.Errorf("%s: %v", what, err)
+}
+
+// explain is [outage] with what to do about its cause.
+func explain(what string, err error, cause *pgconn.PgError) error {
+	failure := outage(what, err)
+	if timeLimit(cause) {
+		return fmt.Errorf("%w: %w", driver.ErrTimeLimit, failure)
+	}
+	if do := advice(cause); do != "" {
+		return fmt.Errorf("%w: %s", failure, do)
+	}
+	return failure
 }
 
 // rollback leaves the connection usable, or closed. It runs also if the step's context has ended.
@@ -310,8 +352,9 @@ func (st *step) committed(tag pgconn.CommandTag, err error) error {
 		return &driver.HandlerError{Err: errDropped}
 	case uncertain(err):
 		return unknown(err)
-	case unavailable(err):
-		return err
+	}
+	if cause := outageIn(err); cause != nil {
+		return explain("COMMIT", err, cause)
 	}
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {

@@ -7,21 +7,19 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// unavailable reports whether an error is about the state of the database and not
-// about the statement: the same statement may succeed later.
-func unavailable(err error) bool {
+// outageIn returns PostgreSQL's error in err if it is not the event's fault: it is about the state of
+// the database, about the statement itself, or about a right. The same write may succeed later.
+// Otherwise it returns nil.
+func outageIn(err error) *pgconn.PgError {
 	var e *pgconn.PgError
-	if !errors.As(err, &e) {
-		return false
-	}
-	if encodingFailed(e) {
-		return false
+	if !errors.As(err, &e) || encodingFailed(e) {
+		return nil
 	}
 	switch e.Code {
 	case "55P03", // lock_not_available
 		"25P03", "25P04", // idle_in_transaction_session_timeout, transaction_timeout
 		"25006": // read_only_sql_transaction: the server has become a standby
-		return true
+		return e
 	}
 	switch class(e) {
 	case "08", // connection exception
@@ -30,9 +28,64 @@ func unavailable(err error) bool {
 		"57", // operator intervention: shutdown, query cancelled
 		"58", // system error
 		"XX": // internal error
+		return e
+	}
+	if statementFault(e) {
+		return e
+	}
+	return nil
+}
+
+// statementFault reports whether an error is about the statement, whatever its values: what it names
+// is missing, or may not be used.
+func statementFault(e *pgconn.PgError) bool {
+	switch class(e) {
+	case "42", // syntax error or access rule violation: no such table or column, no right
+		"3F", // invalid schema name
+		"0A": // feature not supported
+		return true
+	}
+	return noPartition(e)
+}
+
+// noPartition reports whether a partitioned table has no partition for a row. PostgreSQL gives that
+// the code of a violated check, without the name of one.
+func noPartition(e *pgconn.PgError) bool { return e.Code == "23514" && e.ConstraintName == "" }
+
+// timeLimit reports whether a time limit of PostgreSQL has passed.
+func timeLimit(e *pgconn.PgError) bool {
+	switch e.Code {
+	case "57014", // statement_timeout, or cancelled by an operator
+		"25P03", "25P04": // idle_in_transaction_session_timeout, transaction_timeout
 		return true
 	}
 	return false
+}
+
+// advice says what to do about an error that is not the event's fault; it may be empty.
+func advice(e *pgconn.PgError) string {
+	var do string
+	switch {
+	case e.Code == "25006":
+		return "the server accepts no writes: check whether it is a standby"
+	case !statementFault(e):
+		return ""
+	case noPartition(e):
+		do = "the table has no partition for this row: create it, or a default partition"
+	case e.Code == "42P01":
+		do = "a table is missing: create it, or correct its name"
+	case e.Code == "42703":
+		do = "a column is missing: create it, or correct its name"
+	case e.Code == "42883":
+		do = "a function is missing: create it, or correct its name and arguments"
+	case e.Code == "42501":
+		do = "the database user lacks a right: grant it"
+	case class(e) == "3F":
+		do = "a schema is missing: create it, or correct search_path"
+	default:
+		do = "correct the statement"
+	}
+	return do + "; events wait, none is a dead letter"
 }
 
 // encodingFailed reports whether a COPY was cancelled by its client, which pgx

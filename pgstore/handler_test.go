@@ -42,8 +42,11 @@ func TestErrorsDropped(t *testing.T) {
 	const bad = `INSERT INTO unique_now VALUES (1), (1)`
 	s, l := begun(t)
 	for name, drop := range map[string]handler{
-		"Exec":     func(ctx context.Context, tx pgx.Tx) error { tx.Exec(ctx, bad); return nil },
-		"Prepare":  func(ctx context.Context, tx pgx.Tx) error { tx.Prepare(ctx, "x", `SELECT 1 FROM nowhere`); return nil },
+		"Exec": func(ctx context.Context, tx pgx.Tx) error { tx.Exec(ctx, bad); return nil },
+		"Prepare": func(ctx context.Context, tx pgx.Tx) error {
+			tx.Prepare(ctx, "x", `SELECT 'no number'::int`)
+			return nil
+		},
 		"QueryRow": func(ctx context.Context, tx pgx.Tx) error { tx.QueryRow(ctx, bad+` RETURNING n`).Scan(nil); return nil },
 		"Query": func(ctx context.Context, tx pgx.Tx) error {
 			rows, _ := tx.Query(ctx, `SELECT 1 / (2 - n) FROM generate_series(1, 2) n`)
@@ -319,6 +322,114 @@ func TestRecovered(t *testing.T) {
 	expect(t, s, driver.Unset)
 }
 
+// What is wrong with the statement is wrong for every event: no event is blamed, and the error says
+// what to do.
+func TestStatementErrors(t *testing.T) {
+	s, l := begun(t)
+	if _, err := s.Pool().Exec(t.Context(), `
+		CREATE TABLE days (day date) PARTITION BY RANGE (day);
+		CREATE TABLE checked (n int CONSTRAINT small CHECK (n < 10));
+		CREATE TABLE later (n int);
+		CREATE FUNCTION use_missing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO nowhere VALUES (1); RETURN NEW; END $$;
+		CREATE CONSTRAINT TRIGGER late AFTER INSERT ON later DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION use_missing()`); err != nil {
+		t.Fatal(err)
+	}
+	for sql, says := range map[string]string{
+		`INSERT INTO nowhere VALUES (1)`:                                        "a table is missing: create it",
+		`INSERT INTO nowhere.t VALUES (1)`:                                      "is missing: create it",
+		`CREATE TABLE nowhere.t (n int)`:                                        "a schema is missing: create it",
+		`INSERT INTO effects (colour) VALUES ('red')`:                           "a column is missing: create it",
+		`SELECT conjure(1)`:                                                     "a function is missing: create it",
+		`INSERT INTO days VALUES ('2001-02-03')`:                                "no partition for this row: create it",
+		`SET LOCAL ROLE pg_read_all_settings; INSERT INTO effects VALUES ('x')`: "lacks a right: grant it",
+		`SELEKT 1`:                       "correct the statement",
+		`INSERT INTO later VALUES (1)`:   "a table is missing: create it", // found at COMMIT
+		`INSERT INTO checked VALUES (1)`: "",
+		`SET LOCAL transaction_read_only = on; INSERT INTO checked VALUES (1)`: "check whether it is a standby",
+	} {
+		for _, dropped := range []bool{false, true} {
+			for _, dry := range []bool{true, false} {
+				err := s.Commit(t.Context(), driver.Step{Lease: l, From: driver.Unset, To: driver.Unset, DryRun: dry}, func(ctx context.Context, tx pgx.Tx) error {
+					_, err := tx.Exec(ctx, sql)
+					if dropped {
+						return nil
+					}
+					return err
+				})
+				if says == "" {
+					if err != nil {
+						t.Errorf("%s: %v", sql, err)
+					}
+					continue
+				}
+				outage(t, err)
+				if err != nil && !strings.Contains(err.Error(), says) {
+					t.Errorf("%s: error is %v, want %q", sql, err, says)
+				}
+			}
+		}
+	}
+	if err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO checked VALUES (11)`)
+		return err
+	}); !blames(err) {
+		t.Errorf("a violated check: error is %v, want the event's", err)
+	}
+	expect(t, s, driver.Unset)
+}
+
+// A limit on time that passes in the handler is told apart from an outage, whoever has set it.
+func TestTimeLimits(t *testing.T) {
+	s := open(t, pgtest.Database(t), &pgstore.Config{LeaseFor: 200 * time.Millisecond})
+	createEffects(t, s)
+	l := lease("a", 1)
+	claim(t, s, l)
+	for name, h := range map[string]handler{
+		"statement_timeout": func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 20; SELECT pg_sleep(10)`)
+			return err
+		},
+		"statement_timeout, dropped": func(ctx context.Context, tx pgx.Tx) error {
+			tx.Exec(ctx, `SET LOCAL statement_timeout = 20; SELECT pg_sleep(10)`)
+			return nil
+		},
+		"context": func(ctx context.Context, tx pgx.Tx) error {
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			defer cancel()
+			_, err := tx.Exec(ctx, `SELECT pg_sleep(10)`)
+			return fmt.Errorf("slow: %w", err)
+		},
+		"idle, then done":        func(ctx context.Context, tx pgx.Tx) error { return idle(ctx, s, tx) },
+		"idle, then a statement": func(ctx context.Context, tx pgx.Tx) error { return errors.Join(idle(ctx, s, tx), put(ctx, tx, "2")) },
+	} {
+		err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+			if err := put(ctx, tx, "1"); err != nil {
+				return err
+			}
+			return h(ctx, tx)
+		})
+		outage(t, err)
+		if !errors.Is(err, driver.ErrTimeLimit) {
+			t.Errorf("%s: error is %v, want ErrTimeLimit", name, err)
+		}
+		expect(t, s, driver.Unset)
+	}
+}
+
+// idle waits until the server has ended the session of tx.
+func idle(ctx context.Context, s *pgstore.Store, tx pgx.Tx) error {
+	pid := tx.Conn().PgConn().PID()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		var there bool
+		if err := s.Pool().QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`, pid).Scan(&there); err != nil || !there {
+			return err
+		}
+	}
+	return nil
+}
+
 // dbtx is what sqlc generates.
 type dbtx interface {
 	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
@@ -433,7 +544,6 @@ func TestInsert(t *testing.T) {
 		"a repeat in the table":   {"app.strict", [][]any{good, {"2001-02-03", 7, "x"}, good}, 1},
 		"a trigger":               {"app.strict", [][]any{{"2001-02-03", 1, "bad"}, good}, 0},
 		"a repeat among many":     {"app.strict", append(slices.Repeat([][]any{good}, 5000), []any{"2001-02-03", 7, "x"}, good), 5000},
-		"no such table":           {"app.none", [][]any{good}, -1},
 		"a foreign key":           {"app.pointing", [][]any{good, good}, -1}, // found out after the rows
 	} {
 		err = s.Commit(t.Context(), driver.Step{Lease: l, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
@@ -449,6 +559,13 @@ func TestInsert(t *testing.T) {
 		if row != c.row {
 			t.Errorf("%s: the error blames row %d, want %d: %v", name, row, c.row, err)
 		}
+	}
+	err = s.Commit(t.Context(), driver.Step{Lease: l, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
+		return pgstore.Insert(ctx, tx, "app.none", columns, [][]any{good})
+	})
+	outage(t, err)
+	if !strings.Contains(err.Error(), "app.none") || !strings.Contains(err.Error(), "a table is missing") {
+		t.Errorf("no such table: error is %v", err)
 	}
 }
 

@@ -72,6 +72,17 @@ func harness(t testing.TB, s *pgstore.Store, peer driver.TxStore[pgx.Tx]) storet
 			_, err := tx.Exec(ctx, `INSERT INTO unique_later VALUES (1), (1)`)
 			return err
 		},
+		Missing: func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `INSERT INTO nowhere VALUES (1)`)
+			return err
+		},
+		TakeTooLong: func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 20`)
+			if err == nil {
+				_, err = tx.Exec(ctx, `SELECT pg_sleep(10)`)
+			}
+			return err
+		},
 	}
 }
 

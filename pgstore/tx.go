@@ -54,6 +54,15 @@ func (w *watch) note(err error) error {
 	return err
 }
 
+// outage returns PostgreSQL's error that is not the event's fault, if a handler has failed with err
+// because of one; else nil.
+func (w *watch) outage(err error) *pgconn.PgError {
+	if e := outageIn(err); e != nil || w.failed == nil {
+		return e
+	}
+	return outageIn(w.failed)
+}
+
 // admit refuses statements after the handler's end, and those that would end
 // the transaction.
 func (w *watch) admit(sql string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/sluice-go/sluice"
@@ -188,6 +189,37 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if found := h.deadLetters(t); len(found) != 0 {
 				t.Errorf("a step that was refused left dead letters: %v", found)
 			}
+			untouched(t, h, a)
+		}},
+		{Name: "MissingTable", Run: func(t testing.TB, h TxHarness[Tx]) {
+			// It is missing for every event, so it is no event's fault.
+			a := h.begin(t)
+			if h.Missing == nil {
+				return
+			}
+			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
+				return fmt.Errorf("write: %w", errors.Join(h.Put(ctx, tx, "bad"), h.Missing(ctx, tx)))
+			})
+			wantOutage(t, "write to a table that is missing", err)
+			if err != nil && !strings.Contains(err.Error(), "events wait") {
+				t.Errorf("write to a table that is missing: %v does not say that events wait", err)
+			}
+			untouched(t, h, a)
+		}},
+		{Name: "TimeLimit", Run: func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			if h.TakeTooLong == nil {
+				return
+			}
+			step := driver.Step{Lease: a, From: at(9), To: at(10)}
+			slow := func(ctx context.Context, tx Tx) error {
+				return fmt.Errorf("write: %w", errors.Join(h.Put(ctx, tx, "bad"), h.TakeTooLong(ctx, tx)))
+			}
+			err := h.Store.Commit(suite.Context(t), step, slow)
+			wantOutage(t, "statement that takes too long", err)
+			suite.ErrorIs(t, "statement that takes too long", err, driver.ErrTimeLimit)
+			step.To, step.DryRun = at(9), true
+			suite.ErrorIs(t, "dry run of a statement that takes too long", h.Store.Commit(suite.Context(t), step, slow), driver.ErrTimeLimit)
 			untouched(t, h, a)
 		}},
 		{Name: "RefusalIgnored", Run: func(t testing.TB, h TxHarness[Tx]) {

@@ -32,6 +32,12 @@ type TxHarness[Tx any] struct {
 	// BreakLater writes what the database refuses only at the commit (a
 	// deferred constraint). Nil: the database has no such thing.
 	BreakLater func(ctx context.Context, tx Tx) error
+	// Missing writes to a table that is not there, and returns the database's error.
+	// Nil: the database makes any table.
+	Missing func(ctx context.Context, tx Tx) error
+	// TakeTooLong has a time limit end a statement while ctx goes on, and returns the
+	// error. Nil: the database has no such limit.
+	TakeTooLong func(ctx context.Context, tx Tx) error
 
 	// Silence makes the database silent. Nil leaves the cases out.
 	Silence Silence
@@ -149,6 +155,15 @@ func wantHandlerError(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !isHandlerError(err) || want != nil && !errors.Is(err, want) {
 		t.Errorf("%s: got %T: %v; want a HandlerError around: %v", what, err, err, want)
+	}
+}
+
+// wantOutage fails the test for an error that says more or less than that nothing was written, and
+// that the event is not at fault.
+func wantOutage(t testing.TB, what string, err error) {
+	t.Helper()
+	if err == nil || isHandlerError(err) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {
+		t.Errorf("%s: got %T %v, want the error of an outage", what, err, err)
 	}
 }
 
