@@ -103,7 +103,7 @@ func (w *transactionalWorker[Tx]) handle(b Batch) func(context.Context, Tx) erro
 
 // commit runs one step with the handler applied to a batch, which may be empty. It
 // returns nil if the step is known to be done, a [*driver.HandlerError] if an event is at
-// fault, errReclaimed if the step is to be tried again, or the reason why the assignment
+// fault or a redrive has failed, errReclaimed if the step is to be tried again, or the reason why the assignment
 // must end.
 func (w *transactionalWorker[Tx]) commit(step driver.Step, b Batch) error {
 	committing := w.a.delivery.doing(activityCommit, 0, 0)
@@ -162,12 +162,15 @@ func (w *transactionalWorker[Tx]) commit(step driver.Step, b Batch) error {
 	return errReclaimed
 }
 
-// handlerFailed returns the handler's failure if an event is at fault. If it is not, the
-// partition waits.
+// handlerFailed returns the handler's failure if an event is at fault, or if a dead letter
+// was redriven. Otherwise the partition waits.
 func (w *transactionalWorker[Tx]) handlerFailed(b Batch, failure *driver.HandlerError) error {
 	if faultOf(failure.Err).counts() {
 		w.outage.Reset()
 		return failure
+	}
+	if b.Redriven {
+		return failure // the dead letter waits, and not the partition
 	}
 	w.failed(b, failure)
 	wait := statedWait(failure)

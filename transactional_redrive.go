@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,7 +147,7 @@ func (w *transactionalWorker[Tx]) redriveRound(due []DeadLetter, mayRead bool) e
 
 // redriveOne applies one dead letter and removes it, in one transaction. If the
 // handler fails, it stores the new error instead. After an outage it returns
-// errReclaimed.
+// errReclaimed: the round ends.
 func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
 	e := d.Event
 	if !d.HasBody {
@@ -188,13 +189,34 @@ func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
 		w.a.observe(Observation{Kind: KindRedriven, To: e.Position(), Events: 1, Duration: w.a.c.cfg.Clock.Elapsed() - began})
 		return nil
 	case errors.As(err, &failed):
+		failure := failed.Err
 		var each *EventError
-		if errors.As(failed.Err, &each) {
-			return w.storeRedriveFailure(d, each.Err)
+		if errors.As(failure, &each) {
+			failure = each.Err
 		}
-		return w.storeRedriveFailure(d, failed.Err)
+		if faultOf(failure).counts() {
+			return w.storeRedriveFailure(d, failure)
+		}
+		return w.postpone(d, failure)
 	}
 	return err
+}
+
+// postpone has a dead letter redriven later, because what its handler needs is not
+// available. If that is nothing of this event's own, the round ends.
+func (w *transactionalWorker[Tx]) postpone(d *DeadLetter, failure error) error {
+	cfg := &w.a.c.cfg
+	wait := cmp.Or(statedWait(failure), cfg.RetryMax)
+	w.a.failed(fmt.Errorf("redrive of event %d is postponed by %v: %w", d.Event.Sequence, wait, failure))
+	d.Status, d.NextAttempt, d.Error = StatusRedrive, cfg.Clock.Wall().UTC().Add(wait), errorText(failure)
+	if err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, FailedRedrives: []DeadLetter{*d}}, Batch{}); err != nil {
+		return err
+	}
+	w.clearRedrive(d)
+	if faultOf(failure) == faultEnvironment {
+		return errReclaimed
+	}
+	return nil
 }
 
 // storeRedriveFailure stores a dead letter whose redrive has failed.

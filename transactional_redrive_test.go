@@ -432,3 +432,43 @@ func TestTransactionalAfterAtLeastOnceSettlesDeadLetters(t *testing.T) {
 		}
 	})
 }
+
+// Where a redrive's handler reports an outage, or asks for another attempt later, the dead
+// letter waits, and neither the partition nor the other dead letters do. Nothing counts.
+func TestRedriveIsPostponed(t *testing.T) {
+	for name, failure := range map[string]error{
+		"outage": sluice.Outage(errors.New("service is down")),
+		"later":  sluice.RetryAfter(errors.New("not yet"), time.Hour),
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				s.parked(sluice.Config{})
+				s.retry()
+				first, until := s.letters()[0], time.Now().Add(30*time.Minute)
+				worst := s.lateness(2*time.Minute, sluice.Config{}, func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+					if b.Redriven && b.Events[0].Sequence == first.Event.Sequence && time.Now().Before(until) {
+						return &sluice.EventError{Err: failure}
+					}
+					return mended(ctx, tx, b)
+				})
+				if worst > 2*time.Second {
+					s.t.Errorf("an event waited for %v", worst)
+				}
+				letters := s.letters()
+				if len(letters) != 1 || letters[0].ID != first.ID || letters[0].Status != sluice.StatusRedrive || letters[0].Attempts != first.Attempts {
+					s.t.Fatalf("left are %+v, want the first, on redrive", letters)
+				}
+				if wait := time.Until(letters[0].NextAttempt); (wait > 30*time.Minute) != (name == "later") {
+					s.t.Errorf("its next attempt is in %v", wait)
+				}
+				time.Sleep(time.Hour)
+				_, end := s.consume("b", mended, sluice.Config{})
+				time.Sleep(time.Minute)
+				end()
+				if letters := s.letters(); len(letters) != 0 {
+					s.t.Errorf("left are %+v", letters)
+				}
+			})
+		})
+	}
+}

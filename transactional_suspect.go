@@ -94,7 +94,7 @@ func (w *transactionalWorker[Tx]) acquit() {
 		bounds, err = w.a.c.source.Bounds(ctx, w.a.lease.Partition)
 		return err
 	})
-	if err == nil && bounds.Lag(w.pos) > 0 {
+	if err == nil && (bounds.Lag(w.pos) > 0 || w.attemptsOnRecord()) {
 		return
 	}
 	if err == nil {

@@ -13,7 +13,7 @@ type Step struct {
 	From, To       Position
 	DeadLetters    []DeadLetter // stored; updated if one of the same identity is stored already
 	Redriven       []int64      // IDs of dead letters that this step's handler has redriven: removed
-	FailedRedrives []DeadLetter // dead letters that failed again: status and error updated by ID, bodies left alone
+	FailedRedrives []DeadLetter // dead letters that failed again or are postponed: status, next attempt and error updated by ID, bodies left alone
 	Dedup          []DedupState // causation IDs of the step's events, each origin once
 	DedupSince     time.Time    // if not zero: the partition's states whose At is before it are removed
 	DedupForgotten []string     // origins of which every state is removed, before those of this step are stored

@@ -106,6 +106,22 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				t.Errorf("left are %v, want event 6 as it was", left)
 			}
 		}},
+		{Name: "Postponed", Run: func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			found := h.park(t, a, deadLetterOf("0", 5))
+			h.redrive(t, found[5].ID)
+			later := found[5]
+			later.Status, later.NextAttempt = driver.StatusRedrive, time.Date(2150, 1, 2, 3, 4, 5, 0, time.UTC)
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []driver.DeadLetter{later}}, nil)
+			if d := h.deadLetters(t)[5]; d.Status != driver.StatusRedrive || !d.NextAttempt.Equal(later.NextAttempt) {
+				t.Errorf("postponed: status %s at %v, want %s at %v", d.Status, d.NextAttempt, later.Status, later.NextAttempt)
+			}
+			due, err := h.Store.Due(suite.Context(t), testGroup, "0", 10)
+			suite.NoError(t, "due", err)
+			if len(due) != 0 {
+				t.Errorf("postponed: due are %v, want none", due)
+			}
+		}},
 		{Name: "Returned", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			five, six := deadLetterOf("0", 5), deadLetterOf("0", 6)
