@@ -3,6 +3,7 @@ package sluice
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -126,7 +127,12 @@ type atLeastOnce[R any] struct {
 	err     error       // of the configuration
 }
 
-func (d *atLeastOnce[R]) check() error { return d.err }
+func (d *atLeastOnce[R]) check() error {
+	if d.store == nil || d.records == nil || d.sink == nil {
+		return errors.New("at least once: store, records or sink is nil")
+	}
+	return d.err
+}
 
 func (d *atLeastOnce[R]) deliver(a *assignment) error {
 	w := d.newWorker(a)

@@ -5,8 +5,12 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/internal/ownername"
 )
@@ -122,7 +126,13 @@ func (cfg *Config) withDefaults() (Config, error) {
 	switch {
 	case c.Partitions < Balanced:
 		return c, fmt.Errorf("%d partitions: state a positive number, AllPartitions or Balanced", c.Partitions)
-	case c.LeaseFor < 0 || c.RenewEvery <= 0 || c.LeaseFor < 3*c.RenewEvery:
+	case !isName(c.Owner):
+		return c, fmt.Errorf("owner %q: must be UTF-8 text of at most %d bytes without control characters", c.Owner, maxOwner)
+	case !isStart(c.Start):
+		return c, fmt.Errorf("start %+v: use Earliest, Latest, At, Ago, FromSequence or FromOffset, with a value", c.Start)
+	case c.LeaseFor < minLease:
+		return c, fmt.Errorf("lease of %v: must last at least %v; is the unit missing, as in 30*time.Second?", c.LeaseFor, minLease)
+	case c.RenewEvery <= 0 || c.LeaseFor < 3*c.RenewEvery:
 		return c, fmt.Errorf("lease of %v renewed every %v: a lease must last at least three renewals, so that one lost renewal does not lose it", c.LeaseFor, c.RenewEvery)
 	case c.AssignEvery < 0:
 		return c, fmt.Errorf("assign every %v: must be positive", c.AssignEvery)
@@ -138,4 +148,43 @@ func (cfg *Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("redrive every %v: must be positive", c.RedriveEvery)
 	}
 	return c, nil
+}
+
+const (
+	maxOwner = 1000
+	minLease = 10 * time.Millisecond
+)
+
+// isName reports whether every store can keep a text as the name of an owner.
+func isName(s string) bool {
+	return len(s) <= maxOwner && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// isStart reports whether a start has the value that its kind needs.
+func isStart(s Start) bool {
+	switch s.Kind {
+	case driver.StartEarliest, driver.StartLatest:
+		return true
+	case driver.StartTime:
+		return !s.Time.IsZero()
+	case driver.StartAgo:
+		return s.Ago > 0
+	case driver.StartSequence:
+		return s.Sequence >= 0
+	case driver.StartOffset:
+		return s.Offset != ""
+	}
+	return false
+}
+
+// checkLease returns an error if the lease store does not grant leases of this length.
+func checkLease(leases driver.LeaseStore, lease time.Duration) error {
+	limiter, is := leases.(driver.LeaseLimiter)
+	if !is {
+		return nil
+	}
+	if shortest, longest := limiter.LeaseLimits(); lease < shortest || lease > longest {
+		return fmt.Errorf("lease of %v: the lease store grants leases of %v to %v: set LeaseFor to a time between them", lease, shortest, longest)
+	}
+	return nil
 }

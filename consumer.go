@@ -45,8 +45,14 @@ type Consumer struct {
 
 // New makes a consumer of the source's topic. A nil cfg takes every default.
 func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg *Config) (*Consumer, error) {
+	if source == nil || leases == nil || delivery == nil {
+		return nil, errors.New("make a consumer: source, lease store or delivery is nil")
+	}
 	config, err := cfg.withDefaults()
 	if err != nil {
+		return nil, err
+	}
+	if err := checkLease(leases, config.LeaseFor); err != nil {
 		return nil, err
 	}
 	if err := delivery.check(); err != nil {

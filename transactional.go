@@ -44,7 +44,12 @@ type transactional[Tx any] struct {
 	handler Handler[Tx]
 }
 
-func (d *transactional[Tx]) check() error { return nil }
+func (d *transactional[Tx]) check() error {
+	if d.store == nil || d.handler == nil {
+		return errors.New("transactional: store or handler is nil")
+	}
+	return nil
+}
 
 func (d *transactional[Tx]) deliver(a *assignment) error {
 	w := d.newWorker(a)

@@ -39,7 +39,13 @@ func CheckLease(ttl time.Duration) error {
 // use.
 type Leases struct{ store *Store }
 
-var _ driver.LeaseStore = (*Leases)(nil)
+var (
+	_ driver.LeaseStore   = (*Leases)(nil)
+	_ driver.LeaseLimiter = (*Leases)(nil)
+)
+
+// LeaseLimits implements [driver.LeaseLimiter].
+func (l *Leases) LeaseLimits() (shortest, longest time.Duration) { return MinLease, MaxLease }
 
 // leaseID returns the ID of the lease on a blob. It is computed from owner and epoch, so that it is
 // known wherever these are, and a request that is sent twice asks for the same lease.

@@ -20,6 +20,13 @@ type Lease struct {
 // other. A store leases and lists these names like partitions.
 func (l Lease) Member() bool { return strings.HasPrefix(l.Partition, MemberPrefix) }
 
+// LeaseLimiter is implemented by a [LeaseStore] that does not grant leases of every length. A
+// consumer with another length is refused when it is made.
+type LeaseLimiter interface {
+	// LeaseLimits returns the shortest and the longest lease that the store grants.
+	LeaseLimits() (shortest, longest time.Duration)
+}
+
 // MemberPrefix begins the names of memberships. No log has partitions of such names.
 const MemberPrefix = "~"
 
