@@ -27,6 +27,7 @@ type queue struct {
 	lastCut   time.Duration // when the window was last halved, by the sink's clock
 	holdUntil time.Duration // no request before, as the account asked, by the sink's clock
 	average   float64       // cost of an operation, in RU
+	full      int           // the most records in a batch
 }
 
 // initialCost is the assumed cost of an operation in RU before the first charge is
@@ -34,7 +35,7 @@ type queue struct {
 const initialCost = 10
 
 func newQueue(s *Sink, id string, span partitionkey.Range) *queue {
-	return &queue{sink: s, id: id, span: span, wake: make(chan struct{}, 1), window: 1, average: initialCost}
+	return &queue{sink: s, id: id, span: span, wake: make(chan struct{}, 1), window: 1, average: initialCost, full: s.cfg.MaxOperations}
 }
 
 // push queues a record. It returns false if the queue is closed.
@@ -49,7 +50,7 @@ func (q *queue) push(r *record) bool {
 	q.waiting.push(r)
 	// The pump sleeps until the first record is due, or one more fills a batch.
 	n := q.waiting.len()
-	notify := n == 1 || n == q.sink.cfg.MaxOperations || q.waiting.bytes >= q.sink.cfg.MaxBytes && q.waiting.bytes-r.bytes < q.sink.cfg.MaxBytes
+	notify := n == 1 || n == q.full || q.waiting.bytes >= q.sink.cfg.MaxBytes && q.waiting.bytes-r.bytes < q.sink.cfg.MaxBytes
 	q.mu.Unlock()
 	if notify {
 		q.signal()
@@ -128,7 +129,7 @@ func (q *queue) due() (n int, wait time.Duration, over bool) {
 		return 0, time.Hour, false // a completed request signals the pump
 	case now < q.holdUntil:
 		return 0, q.holdUntil - now, false
-	case n == cfg.MaxOperations || q.waiting.bytes >= cfg.MaxBytes || q.sink.closed.Load():
+	case n >= q.full || q.waiting.bytes >= cfg.MaxBytes || q.sink.closed.Load():
 		return n, 0, false
 	}
 	patience := cfg.FlushAfter
@@ -146,7 +147,8 @@ func (q *queue) due() (n int, wait time.Duration, over bool) {
 func (q *queue) estimate(n int) (int, float64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n = max(1, min(n, int(q.budget.Portion()/q.average)))
+	q.full = max(1, min(q.sink.cfg.MaxOperations, int(q.budget.Portion()/q.average)))
+	n = min(n, q.full)
 	return n, float64(n) * q.average
 }
 
