@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -70,13 +71,23 @@ func (s *Store) readBody(ctx context.Context, r *index, e *entry, d *driver.Dead
 	return nil
 }
 
+// cleanUpCtx bounds what is cleaned up after a call, also after one that was cancelled. A server that
+// has not answered the call in time gets a second.
+func cleanUpCtx(ctx context.Context) (context.Context, context.CancelFunc) {
+	within := 5 * time.Second
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		within = time.Second
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), within)
+}
+
 // dropBodies deletes bodies that no index names any more. What it fails to delete stays and takes up
 // storage, without other effects.
 func (s *Store) dropBodies(ctx context.Context, r *index, names []string) {
 	if len(names) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ctx, cancel := cleanUpCtx(ctx)
 	defer cancel()
 	_ = forEach(ctx, len(names), func(ctx context.Context, i int) error {
 		name, err := s.bodyName(r, names[i])

@@ -16,6 +16,10 @@ const development = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;
 	"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
 	"BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1"
 
+// tryTimeout bounds one try of a request. A connection that falls silent costs one try, and a second one
+// still fits into the third of a lease that the engine allows for a request.
+const tryTimeout = 4 * time.Second
+
 // Connect makes a client of a container, which is named by its URL,
 // https://account.blob.core.windows.net/container, or by its name alone where
 // cfg has a connection string. The credentials are the connection string's,
@@ -29,7 +33,7 @@ func Connect(where string, cfg *Config) (*container.Client, error) {
 	opts := &container.ClientOptions{ClientOptions: cfg.Client}
 	retry := &opts.Retry
 	if retry.MaxRetries == 0 && retry.TryTimeout == 0 && retry.RetryDelay == 0 {
-		retry.MaxRetries, retry.RetryDelay, retry.MaxRetryDelay, retry.TryTimeout = 3, 200*time.Millisecond, 2*time.Second, 10*time.Second
+		retry.MaxRetries, retry.RetryDelay, retry.MaxRetryDelay, retry.TryTimeout = 3, 200*time.Millisecond, 2*time.Second, tryTimeout
 	}
 	u, err := parse(where)
 	if err != nil {

@@ -38,4 +38,10 @@
 // tens of thousands in a partition. A process that dies while it stores dead letters may leave bodies
 // that no index names; they take up storage and have no other effect. In an account with blob
 // versioning or soft delete every checkpoint leaves a version behind: turn both off for this account.
+//
+// # Silent servers
+//
+// Every call returns when its context ends, at most a second later if it has to clean up. One try of a
+// request lasts four seconds at most, so that after a connection has fallen silent the next try still
+// comes within the engine's deadline. A client given to [New] has the tries of its maker.
 package blobstore

@@ -185,7 +185,7 @@ func (a *acquisition) undo(ctx context.Context) {
 	if a.id == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ctx, cancel := cleanUpCtx(ctx)
 	defer cancel()
 	_ = a.store.releaseLease(ctx, a.asked, a.id, a.asked.ifVersion()) // otherwise it expires
 }

@@ -26,7 +26,7 @@ type Config struct {
 	// folder. Default: none.
 	Prefix string
 	// Client sets up the connection: its transport, and how often a request
-	// is repeated. Default: up to three more tries within some seconds.
+	// is repeated. Default: up to four tries of four seconds each.
 	Client azcore.ClientOptions
 }
 

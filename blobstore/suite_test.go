@@ -5,10 +5,13 @@ package blobstore_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/storetest"
 )
 
@@ -22,8 +25,18 @@ func beside(t testing.TB) {
 func TestLeases(t *testing.T) {
 	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
 		beside(t)
-		return newPlace(t).open(t).Leases()
-	}, &storetest.LeasesConfig{TTL: blobstore.MinLease, Long: blobstore.MaxLease})
+		through, link := newPlace(t).linked(t)
+		return linkedLeases{through.open(t).Leases(), link}
+	}, &storetest.LeasesConfig{
+		TTL: blobstore.MinLease, Long: blobstore.MaxLease,
+		Silence: func(t testing.TB, store driver.LeaseStore) func() { return store.(linkedLeases).link.Silence(t) },
+	})
+}
+
+// linkedLeases are leases behind a link.
+type linkedLeases struct {
+	*blobstore.Leases
+	link *tcplink.Link
 }
 
 // features are the same whatever the leases.
@@ -57,14 +70,25 @@ func TestCheckpointsUnderLeases(t *testing.T) {
 func TestCheckpointsUnderOtherLeases(t *testing.T) {
 	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
 		p := newPlace(t)
-		return storetest.CheckpointHarness{Store: p.open(t), Peer: p.open(t), Features: features}
+		through, link := p.linked(t)
+		return storetest.CheckpointHarness{Store: through.open(t), Peer: p.open(t), Features: features, Silence: link.Silence}
 	})
 }
 
 func TestLetters(t *testing.T) {
 	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 		p := newPlace(t)
-		s := p.open(t)
-		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: p.open(t)}
+		through, link := p.linked(t)
+		var lose atomic.Bool
+		s := through.openThrough(t, &wire{after: func(r *http.Request, _ int) error {
+			if r.Method != http.MethodGet && r.Method != http.MethodHead && lose.CompareAndSwap(true, false) {
+				return errCut
+			}
+			return nil
+		}}, -1)
+		return storetest.DeadLetterQueueHarness{
+			Store: s, DeadLetters: s, Peer: p.open(t), Silence: link.Silence,
+			LoseAnswer: func(testing.TB) { lose.Store(true) },
+		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
@@ -14,6 +15,7 @@ import (
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
+	"github.com/sluice-go/sluice/internal/proof/tcplink"
 )
 
 func TestMain(m *testing.M) {
@@ -44,6 +46,19 @@ func (p place) open(t testing.TB) *blobstore.Store {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// linked is the place behind a link that can be silent.
+func (p place) linked(t testing.TB) (place, *tcplink.Link) {
+	t.Helper()
+	const endpoint = "BlobEndpoint=http://"
+	_, after, found := strings.Cut(p.connection, endpoint)
+	if !found {
+		t.Fatal("the connection string has no endpoint")
+	}
+	server, _, _ := strings.Cut(after, "/")
+	link := tcplink.NewTest(t, server)
+	return place{strings.Replace(p.connection, endpoint+server, endpoint+link.Addr(), 1), p.name}, link
 }
 
 // client speaks to the container past the store.

@@ -83,6 +83,9 @@ func (w *wire) options(retries int32) azcore.ClientOptions {
 	}}
 }
 
+// transportOf are the default options behind the wire.
+func transportOf(w *wire) azcore.ClientOptions { return azcore.ClientOptions{Transport: w} }
+
 // openThrough opens a store behind the wire.
 func (p place) openThrough(t testing.TB, w *wire, retries int32) *blobstore.Store {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
+	"github.com/sluice-go/sluice/internal/proof/tcplink"
 )
 
 // moment is a moment in a step: which of its statements is on its way to
@@ -53,7 +54,7 @@ type trap struct {
 
 // route is the connection of a process to the hub and to PostgreSQL.
 type route struct {
-	hub, sql *Link
+	hub, sql *tcplink.Link
 	commits  *pgtest.Proxy // between sql and PostgreSQL; nil where no fault strikes statements
 }
 

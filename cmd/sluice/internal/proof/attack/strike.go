@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/tcplink"
 )
 
 // leaseFor is the duration of the consumers' leases.
@@ -102,7 +104,7 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 	case Unplug:
 		length := between(random, 300*time.Millisecond, leaseFor+leaseFor/2)
 		if c.netns == nil {
-			return w.swallow(ctx, []*Link{c.hub, c.sql}, length)
+			return w.swallow(ctx, []*tcplink.Link{c.hub, c.sql}, length)
 		}
 		if err := c.netns.unplug(); err != nil {
 			return false, err
@@ -114,11 +116,11 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 }
 
 // some returns one or both of a route's links.
-func some(w *route, random *rand.Rand) []*Link {
-	return [][]*Link{{w.hub}, {w.sql}, {w.hub, w.sql}}[random.IntN(3)]
+func some(w *route, random *rand.Rand) []*tcplink.Link {
+	return [][]*tcplink.Link{{w.hub}, {w.sql}, {w.hub, w.sql}}[random.IntN(3)]
 }
 
-func (w *world) swallow(ctx context.Context, links []*Link, length time.Duration) (bool, error) {
+func (w *world) swallow(ctx context.Context, links []*tcplink.Link, length time.Duration) (bool, error) {
 	n := 0
 	for _, l := range links {
 		l.Swallow()

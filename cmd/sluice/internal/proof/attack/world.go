@@ -20,6 +20,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // driver pgx
 
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
+	"github.com/sluice-go/sluice/internal/proof/tcplink"
 )
 
 const (
@@ -171,7 +172,7 @@ func (w *world) newRoute(statements bool) (_ *route, err error) {
 		}
 	}()
 	listen := net.JoinHostPort(w.host, "0")
-	if r.hub, err = NewLink(listen, w.hubAddr); err != nil {
+	if r.hub, err = tcplink.New(listen, w.hubAddr); err != nil {
 		return nil, err
 	}
 	target := w.pg.Addr()
@@ -181,7 +182,7 @@ func (w *world) newRoute(statements bool) (_ *route, err error) {
 		}
 		target = r.commits.Addr()
 	}
-	r.sql, err = NewLink(listen, target)
+	r.sql, err = tcplink.New(listen, target)
 	return r, err
 }
 

@@ -1,6 +1,4 @@
-//go:build linux
-
-package attack
+package tcplink
 
 import (
 	"errors"
@@ -34,16 +32,6 @@ func echo(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func link(t *testing.T) *Link {
-	t.Helper()
-	l, err := NewLink("127.0.0.1:0", echo(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(l.Close)
-	return l
-}
-
 func dial(t *testing.T, l *Link) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", l.Addr())
@@ -66,7 +54,7 @@ func answers(t *testing.T, c net.Conn, within time.Duration) error {
 }
 
 func TestLinkReset(t *testing.T) {
-	l := link(t)
+	l := NewTest(t, echo(t))
 	c := dial(t, l)
 	if err := answers(t, c, time.Minute); err != nil {
 		t.Fatal(err)
@@ -83,7 +71,7 @@ func TestLinkReset(t *testing.T) {
 }
 
 func TestLinkSwallows(t *testing.T) {
-	l := link(t)
+	l := NewTest(t, echo(t))
 	old := dial(t, l)
 	if err := answers(t, old, time.Minute); err != nil {
 		t.Fatal(err)

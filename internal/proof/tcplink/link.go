@@ -1,11 +1,12 @@
-//go:build linux
-
-package attack
+// Package tcplink has a TCP proxy that tests put between a client and a server: it resets connections,
+// or drops what they carry without an error.
+package tcplink
 
 import (
 	"fmt"
 	"net"
 	"sync"
+	"testing"
 )
 
 // Link is a TCP proxy between one process and one server. It is safe for
@@ -24,9 +25,9 @@ type Link struct {
 // pair is one connection, from its client to its server.
 type pair struct{ client, server net.Conn }
 
-// NewLink makes a link to target, host:port, for clients that connect to
+// New makes a link to target, host:port, for clients that connect to
 // listen, of which the port may be 0.
-func NewLink(listen, target string) (*Link, error) {
+func New(listen, target string) (*Link, error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return nil, fmt.Errorf("link to %s: %w", target, err)
@@ -64,6 +65,23 @@ func (l *Link) Swallow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hole = true
+}
+
+// Silence is a Swallow that a test ends by the function that it returns.
+func (l *Link) Silence(testing.TB) (end func()) {
+	l.Swallow()
+	return func() { l.Recover() }
+}
+
+// NewTest is [New] on a free port, closed at the test's end.
+func NewTest(t testing.TB, target string) *Link {
+	t.Helper()
+	l, err := New("127.0.0.1:0", target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l
 }
 
 // Recover ends a Swallow: it cuts all connections, since they have lost bytes, and

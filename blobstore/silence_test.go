@@ -1,0 +1,91 @@
+//go:build azurite
+
+package blobstore_test
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
+)
+
+// silence holds a request back until its context ends.
+func silence(r *http.Request) error {
+	<-r.Context().Done()
+	return r.Context().Err()
+}
+
+// A server that falls silent in the middle of a call does not make it outlive its deadline by what it
+// would clean up.
+func TestSilentInTheMiddle(t *testing.T) {
+	for _, c := range []struct {
+		name, last string // the last kind of request that is answered
+		call       func(ctx context.Context, s *blobstore.Store) error
+	}{
+		{"Acquire", "acquire", func(ctx context.Context, s *blobstore.Store) error {
+			_, err := s.Leases().Acquire(ctx, group, "0", "a", blobstore.MinLease, 0)
+			return err
+		}},
+		{"Park", "put", func(ctx context.Context, s *blobstore.Store) error {
+			return s.Park(ctx, []driver.DeadLetter{{
+				Group: group, Incarnation: "1", Status: driver.StatusDead, HasBody: true,
+				Event: driver.Event{Partition: "0", Sequence: 1, Body: []byte("body")},
+			}})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var armed, silent atomic.Bool
+			w := &wire{
+				before: func(r *http.Request) error {
+					if silent.Load() {
+						return silence(r)
+					}
+					return nil
+				},
+				after: func(r *http.Request, _ int) error {
+					if armed.Load() && kind(r) == c.last {
+						silent.Store(true)
+					}
+					return nil
+				},
+			}
+			s := newPlace(t).openThrough(t, w, -1)
+			armed.Store(true)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			err := c.call(ctx, s)
+			if took := time.Since(began); err == nil || took > 3*time.Second || !silent.Load() {
+				t.Errorf("returned %v after %v, want an error soon after 500ms", err, took)
+			}
+		})
+	}
+}
+
+// A connection that falls silent costs one try of a request, not the whole time that the engine allows
+// for it.
+func TestSilentConnection(t *testing.T) {
+	beside(t)
+	var first atomic.Bool
+	w := &wire{before: func(r *http.Request) error {
+		if first.CompareAndSwap(true, false) {
+			return silence(r)
+		}
+		return nil
+	}}
+	p := newPlace(t)
+	s, err := blobstore.Open(t.Context(), p.name, &blobstore.Config{ConnectionString: p.connection, Client: transportOf(w)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a third of the default lease
+	defer cancel()
+	first.Store(true)
+	if _, err := s.Read(ctx, group); err != nil || first.Load() {
+		t.Errorf("read over a connection that fell silent: %v", err)
+	}
+}
