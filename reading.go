@@ -136,9 +136,13 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 	}
 	w.claimed(cp)
 	if w.position() == driver.Unset || a.seekAgain {
+		from := a.c.cfg.Start
+		if a.seekAgain {
+			from = Earliest() // all that the log still holds is after the start
+		}
 		var start Position
-		err := a.request(a.idle, fmt.Sprintf("seek %s", a.c.cfg.Start), func(ctx context.Context) (err error) {
-			start, err = a.c.source.Seek(ctx, a.lease.Partition, a.c.cfg.Start, a.lease.Epoch)
+		err := a.request(a.idle, fmt.Sprintf("seek %s", from), func(ctx context.Context) (err error) {
+			start, err = a.c.source.Seek(ctx, a.lease.Partition, from, a.lease.Epoch)
 			return err
 		})
 		if err != nil {

@@ -93,6 +93,7 @@ func TestStartOvertakenByRetention(t *testing.T) {
 		{"again and again", sluice.Earliest(), []int64{1, 2, 3, 4, 5, 6, 7}, false},
 		{"time", sluice.At(time.Unix(1, 0)), []int64{7}, false},
 		{"ago", sluice.Ago(1000 * time.Hour), []int64{7}, false},
+		{"ago, until all events are older", sluice.Ago(500 * time.Millisecond), []int64{1, 2, 3, 4, 5, 6, 7}, false},
 		{"sequence", sluice.FromSequence(2), []int64{7}, true},
 	} {
 		for name, atLeastOnce := range map[string]bool{"transactional": false, "at least once": true} {
