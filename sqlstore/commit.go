@@ -137,6 +137,8 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 		return nil
 	case outage != nil:
 		return s.outage(ctx, "handler's transaction", outage)
+	case s.dialect.fault(err) == faultMissing:
+		return s.outage(ctx, "handler", err)
 	}
 	t.end()
 	return s.handlerFailed(ctx, step, err)
@@ -228,7 +230,7 @@ func (s *Store) commit(ctx context.Context, t *transaction, step driver.Step) er
 	case faultConstraint:
 		t.end()
 		return s.handlerFailed(ctx, step, err)
-	case faultBusy, faultRefused:
+	case faultBusy, faultRefused, faultMissing:
 		return s.outage(context.WithoutCancel(ctx), "commit", err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnknown, s.outage(context.WithoutCancel(ctx), "commit", err))

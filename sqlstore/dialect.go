@@ -35,12 +35,15 @@ const (
 	faultBusy
 	// faultRefused: the database could not do it now, and did nothing.
 	faultRefused
+	// faultMissing: the statement names something that is missing, or may not be used. It fails
+	// with any values.
+	faultMissing
 	// faultBroken: the database failed; the outcome of a commit is unknown.
 	faultBroken
 )
 
 // outage reports whether the database failed, and not the statement.
-func (f fault) outage() bool { return f >= faultBusy }
+func (f fault) outage() bool { return f >= faultBusy && f != faultMissing }
 
 // statements is the SQL of the store, with ? for its arguments. Comments list
 // them in order, each once. Group stands for namespace, topic, consumer_group; key for group,

@@ -124,6 +124,44 @@ func TestDiskFull(t *testing.T) {
 	untouched(t, "dead letter", s, l)
 }
 
+// What is wrong with the statement is wrong for every event: no event is blamed, and the error says
+// what to do. A handler that can do without goes on.
+func TestStatementErrors(t *testing.T) {
+	s, l := begun(t, nil)
+	step := driver.Step{Lease: l, From: at(9), To: at(10)}
+	for _, query := range []string{
+		"INSERT INTO nowhere VALUES (1)",
+		"INSERT INTO effects (colour) VALUES ('red')",
+		"UPDATE effects SET colour = 'red'",
+		"SELECT conjure(1)",
+		"SELEKT 1",
+	} {
+		err := s.Commit(t.Context(), step, func(ctx context.Context, tx *Tx) error {
+			_, err := tx.ExecContext(ctx, query)
+			return err
+		})
+		mustNotBlame(t, query, err)
+		saysAll(t, query, err, s.name, "create what is missing", "events wait")
+	}
+	err := s.Commit(t.Context(), step, func(ctx context.Context, tx *Tx) error {
+		_, err := tx.ExecContext(ctx, "SELECT json('{')")
+		return err
+	})
+	if _, blames := errors.AsType[*driver.HandlerError](err); !blames {
+		t.Errorf("malformed JSON: %v, want the event's failure", err)
+	}
+	untouched(t, "statement errors", s, l)
+	err = s.Commit(t.Context(), driver.Step{Lease: l, From: at(10), To: at(11)}, func(ctx context.Context, tx *Tx) error {
+		if _, err := tx.ExecContext(ctx, "SELECT 1 FROM nowhere"); err == nil {
+			t.Error("there is such a table")
+		}
+		return put(ctx, tx, "11")
+	})
+	if err != nil {
+		t.Errorf("handler that goes on without a table: %v", err)
+	}
+}
+
 func TestClosed(t *testing.T) {
 	s, err := OpenSQLite(filepath.Join(t.TempDir(), "x.db"), nil)
 	if err != nil {

@@ -244,6 +244,10 @@ func (sqliteDialect) fault(err error) fault {
 		return faultBusy
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_SCHEMA:
 		return faultRefused
+	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_AUTH:
+		if isMissing(e.Error()) {
+			return faultMissing
+		}
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
 		sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_INTERNAL:
 		return faultBroken
@@ -251,10 +255,24 @@ func (sqliteDialect) fault(err error) fault {
 	return faultStatement
 }
 
+// isMissing reports whether SQLite says that a statement names something that is missing, or cannot be
+// read. Only the text says so: the code is that of every wrong statement.
+func isMissing(text string) bool {
+	for _, words := range []string{": no such ", " has no column named ", ": syntax error", "incomplete input", "not authorized"} {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
+}
+
 func (sqliteDialect) hint(err error) string {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
 		return ""
+	}
+	if isMissing(e.Error()) {
+		return "create what is missing, or correct the statement; events wait, none is a dead letter"
 	}
 	return sqliteHints[e.Code()&0xff]
 }

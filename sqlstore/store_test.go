@@ -117,6 +117,10 @@ func harness(t testing.TB) storetest.TxHarness[*Tx] {
 			_, err := tx.ExecContext(ctx, "INSERT INTO children (later) VALUES (404)")
 			return err
 		},
+		Missing: func(ctx context.Context, tx *Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
+			return err
+		},
 		Features: storetest.TxFeatures{WaitsForOpen: true},
 	}
 }

@@ -1,0 +1,332 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// api is a service that a handler calls, and that is down at times.
+type api struct {
+	down bool
+	says func(error) error // what the handler makes of it
+}
+
+func (a *api) handle(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
+	if a.down {
+		return a.says(errors.New("503 from the API"))
+	}
+	return insert(ctx, tx, e)
+}
+
+// failures returns what was reported as KindFailed.
+func (s *scene) failures() (list []sluice.Observation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.seen {
+		if o.Kind == sluice.KindFailed {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// movesWithin reports whether partition 0 gets to the event in time.
+func (s *scene) movesWithin(d time.Duration, to int64) bool {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if s.position("0") >= to {
+			return true
+		}
+	}
+	return s.position("0") >= to
+}
+
+// A handler says that something it needs is down: nothing is counted, and the partition
+// moves soon after it is up.
+func TestHandlerOutage(t *testing.T) {
+	retry := func(err error) error { return sluice.RetryAfter(err, 3*time.Second) }
+	for name, c := range map[string]struct {
+		handler func(a *api) sluice.Handler[*sluicetest.Tx]
+		says    func(error) error
+	}{
+		"outage":      {func(a *api) sluice.Handler[*sluicetest.Tx] { return sluice.Each(a.handle) }, sluice.Outage},
+		"retry after": {func(a *api) sluice.Handler[*sluicetest.Tx] { return sluice.Each(a.handle) }, retry},
+		"wrapped": {func(a *api) sluice.Handler[*sluicetest.Tx] {
+			return func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+				var errs []error
+				for i, e := range b.Events {
+					if err := a.handle(ctx, tx, e); err != nil {
+						errs = append(errs, &sluice.EventError{Index: i, Err: fmt.Errorf("call: %w", err)})
+					}
+				}
+				return fmt.Errorf("batch: %w", errors.Join(errs...))
+			}
+		}, sluice.Outage},
+		"decoder": {func(a *api) sluice.Handler[*sluicetest.Tx] {
+			return sluice.TypedBy(func(e *sluice.Event) (*sluice.Event, error) {
+				if a.down {
+					return nil, a.says(errors.New("503 from the API"))
+				}
+				return e, nil
+			}, func(ctx context.Context, tx *sluicetest.Tx, e, _ *sluice.Event) error { return insert(ctx, tx, e) })
+		}, sluice.Outage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				a := &api{says: c.says}
+				h := c.handler(a)
+				if name == "wrapped" {
+					whole := h
+					h = func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+						if !a.down {
+							return sluice.Each(a.handle)(ctx, tx, b)
+						}
+						return whole(ctx, tx, b)
+					}
+				}
+				_, end := s.consume("a", h, sluice.Config{})
+				defer end()
+				s.send("0", slices.Repeat([]string{"good"}, 500)...)
+				time.Sleep(time.Minute)
+				a.down = true
+				s.send("0", slices.Repeat([]string{"good"}, 1000)...)
+				time.Sleep(2 * time.Second)
+				if n := len(s.failures()); n == 0 {
+					t.Error("nothing was reported within 2 s")
+				}
+				time.Sleep(10 * time.Minute)
+				a.down = false
+				if !s.movesWithin(10*time.Second, 500) {
+					t.Error("the partition does not move within 10 s of the end")
+				}
+				time.Sleep(time.Minute)
+				if n := len(s.rows()); n != 1500 || len(s.letters()) != 0 || s.count(sluice.KindRetried) != 0 {
+					t.Errorf("%d rows, %d dead letters, %d attempts counted", n, len(s.letters()), s.count(sluice.KindRetried))
+				}
+				for _, o := range s.failures() {
+					if !strings.Contains(o.Err.Error(), "503 from the API") || !strings.Contains(o.Err.Error(), "event") || o.Events == 1 != strings.HasPrefix(o.Err.Error(), fmt.Sprintf("event %d: ", o.To.Sequence)) {
+						t.Errorf("reported %d events to %v: %v", o.Events, o.To, o.Err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The wait that a handler asks for is the wait that it gets.
+func TestHandlerRetryAfter(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		var calls []time.Time
+		h := sluice.Each(func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
+			if calls = append(calls, time.Now()); len(calls) < 4 {
+				return sluice.RetryAfter(errors.New("busy"), time.Minute)
+			}
+			return insert(ctx, tx, e)
+		})
+		s.send("0", "good")
+		_, end := s.consume("a", h, sluice.Config{})
+		defer end()
+		time.Sleep(10 * time.Minute)
+		if len(calls) != 4 || len(s.rows()) != 1 {
+			t.Fatalf("%d calls, %d rows", len(calls), len(s.rows()))
+		}
+		for i := range 3 {
+			if d := calls[i+1].Sub(calls[i]); d != time.Minute {
+				t.Errorf("wait %d took %v", i, d)
+			}
+		}
+	})
+}
+
+// A redrive that meets an outage stays due, and nothing is counted.
+func TestRedriveOutage(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		a := &api{says: func(err error) error { return sluice.Reject(err) }, down: true}
+		_, end := s.consume("a", sluice.Each(a.handle), sluice.Config{})
+		defer end()
+		s.send("0", "good")
+		time.Sleep(time.Minute)
+		before := s.letters()[0]
+		a.says = sluice.Outage
+		must(s.store.Redrive(s.t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
+		time.Sleep(10 * time.Minute)
+		if l := s.letters()[0]; l.Status != sluice.StatusRedrive || l.Attempts != before.Attempts || len(s.failures()) == 0 {
+			t.Errorf("after ten minutes: %s, %d attempts, %d failures reported", l.Status, l.Attempts, len(s.failures()))
+		}
+		a.down = false
+		time.Sleep(12 * time.Second)
+		if len(s.letters()) != 0 || len(s.rows()) != 1 {
+			t.Errorf("%d dead letters, %d rows", len(s.letters()), len(s.rows()))
+		}
+	})
+}
+
+// needs makes a handler that fails with an ordinary error while what it needs is broken.
+func needs(broken *bool) sluice.Handler[*sluicetest.Tx] {
+	return sluice.Each(func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
+		if *broken {
+			return errors.New("a trigger raises")
+		}
+		return insert(ctx, tx, e)
+	})
+}
+
+// What fails for every event makes no dead letters.
+func TestBrake(t *testing.T) {
+	for _, waiting := range []int{20, 1000, 5000} {
+		t.Run(fmt.Sprint(waiting), func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				broken := true
+				s.send("0", slices.Repeat([]string{"good"}, waiting)...)
+				_, end := s.consume("a", needs(&broken), sluice.Config{})
+				defer end()
+				time.Sleep(3 * time.Second)
+				if !slices.ContainsFunc(s.failures(), func(o sluice.Observation) bool {
+					return strings.Contains(o.Err.Error(), "partition is held: 20 events in a row failed")
+				}) {
+					t.Errorf("not reported within 3 s: %v", s.failures())
+				}
+				time.Sleep(10 * time.Minute)
+				broken = false
+				if !s.movesWithin(10*time.Second, 0) {
+					t.Error("the partition does not move within 10 s of the end")
+				}
+				time.Sleep(time.Minute)
+				if n := len(s.rows()); n != waiting || len(s.letters()) != 0 {
+					t.Errorf("%d rows, %d dead letters", n, len(s.letters()))
+				}
+				if s.count(sluice.KindStalled) == 0 || s.count(sluice.KindResumed) == 0 {
+					t.Errorf("%d stalls, %d ends of them", s.count(sluice.KindStalled), s.count(sluice.KindResumed))
+				}
+			})
+		})
+	}
+}
+
+// A bad event among good ones is a dead letter soon, also behind one that is bad too,
+// and after the cause of a hold has gone.
+func TestBrakeConvicts(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		broken := true
+		bodies := slices.Repeat([]string{"good"}, 100)
+		for _, n := range []int{0, 1, 2, 50, 99} {
+			bodies[n] = "bad"
+		}
+		s.send("0", bodies...)
+		_, end := s.consume("a", needs(&broken), sluice.Config{})
+		defer end()
+		time.Sleep(time.Minute)
+		broken = false
+		time.Sleep(15 * time.Second)
+		if len(s.rows()) != 95 || len(s.letters()) != 5 {
+			t.Errorf("%d rows, %d dead letters", len(s.rows()), len(s.letters()))
+		}
+		for _, l := range s.letters() {
+			if l.Attempts != 3 {
+				t.Errorf("event %d has %d attempts", l.Event.Sequence, l.Attempts)
+			}
+		}
+	})
+}
+
+// Bad events in a row, more than the brake allows: those behind them are found to be
+// good, and then each bad one is a dead letter.
+func TestBrakeFindsWitness(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", slices.Concat(slices.Repeat([]string{"bad"}, 60), slices.Repeat([]string{"good"}, 300))...)
+		_, end := s.consume("a", sluice.Each(insert), sluice.Config{})
+		defer end()
+		time.Sleep(3 * time.Minute)
+		if len(s.rows()) != 300 || len(s.letters()) != 60 {
+			t.Errorf("%d rows, %d dead letters", len(s.rows()), len(s.letters()))
+		}
+	})
+}
+
+// Events that fail one after the other, while no other is at hand: at most 19 are dead
+// letters, the next one waits.
+func TestBrakeLoneEvents(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		broken := true
+		_, end := s.consume("a", needs(&broken), sluice.Config{})
+		defer end()
+		for range 100 {
+			s.send("0", "good")
+			time.Sleep(10 * time.Second)
+		}
+		if n := len(s.letters()); n != 19 {
+			t.Errorf("%d dead letters", n)
+		}
+		broken = false
+		time.Sleep(10 * time.Second)
+		if len(s.rows()) != 81 {
+			t.Errorf("%d rows", len(s.rows()))
+		}
+	})
+}
+
+// slowStore fails steps with too many events, or with one that is slow.
+type slowStore struct {
+	*sluicetest.Store
+	most int   // events that a transaction may have
+	slow int64 // the event that is always too slow
+	with error // what a step fails with
+}
+
+func (f *slowStore) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
+	events := int(step.To.Sequence - step.From.Sequence)
+	if fn != nil && (events > f.most || step.From.Sequence < f.slow && f.slow <= step.To.Sequence) {
+		return f.with
+	}
+	return f.Store.Commit(ctx, step, fn)
+}
+
+// After an outage the next transaction is smaller: what is too much for one passes, and
+// the event that no transaction gets past is named.
+func TestBatchShrinks(t *testing.T) {
+	limit := fmt.Errorf("statement took too long: %w", driver.ErrTimeLimit)
+	for _, c := range []struct {
+		name    string
+		store   slowStore
+		rows    int
+		letters int
+	}{
+		{"too much", slowStore{most: 3, slow: -1, with: errors.New("out of memory")}, 2000, 0},
+		{"slow event, an outage", slowStore{most: 1000, slow: 777, with: errors.New("connection lost")}, 777, 0},
+		{"slow event, a time limit", slowStore{most: 1000, slow: 777, with: limit}, 1999, 1},
+		{"too much, a time limit", slowStore{most: 3, slow: -1, with: limit}, 2000, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				c.store.Store = s.store
+				s.send("0", slices.Repeat([]string{"good"}, 2000)...)
+				con := must(sluice.New(s.hub, s.leases, sluice.Transactional(&c.store, sluice.Each(insert)), &sluice.Config{Owner: "a", Observer: s, RetryMax: 100 * time.Millisecond}))
+				ctx, cancel := context.WithCancel(s.t.Context())
+				done := make(chan error)
+				go func() { done <- con.Run(ctx) }()
+				time.Sleep(5 * time.Minute)
+				if len(s.rows()) != c.rows || len(s.letters()) != c.letters {
+					t.Errorf("%d rows, %d dead letters", len(s.rows()), len(s.letters()))
+				}
+				for _, l := range s.letters() {
+					if l.Event.Sequence != c.store.slow || l.Attempts != 3 || !strings.Contains(l.Error, "took too long") {
+						t.Errorf("dead letter of event %d after %d attempts: %s", l.Event.Sequence, l.Attempts, l.Error)
+					}
+				}
+				if last := s.failures()[len(s.failures())-1]; c.rows == 777 && (last.Events != 1 || last.To.Sequence != 777 || !strings.HasPrefix(last.Err.Error(), "event 777: ")) {
+					t.Errorf("last report is about %d events to %v: %v", last.Events, last.To, last.Err)
+				}
+				cancel()
+				<-done
+			})
+		})
+	}
+}
