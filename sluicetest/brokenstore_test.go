@@ -192,6 +192,18 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	add("commits effects and checkpoint apart", func(b *bentStore, good *Store) { good.Unsafe.SplitCommit = true })
 	whole("waits for open transactions without saying so", func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) { oneAtATime(b, good) })
 	whole("says that it waits for open transactions and does not", func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) { h.Features.WaitsForOpen = true })
+	add("commits a dry run", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
+			step.DryRun = false
+			return good.Commit(ctx, step, fn)
+		}
+	})
+	whole("blames the event for a missing table", func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) {
+		h.Missing = func(context.Context, *Tx) error { return errors.New("no such table; events wait") }
+	})
+	whole("blames the event for a time limit", func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) {
+		h.TakeTooLong = func(context.Context, *Tx) error { return driver.ErrTimeLimit }
+	})
 	add("ends no open transaction when it claims", func(b *bentStore, good *Store) {
 		good.Unsafe = UnsafeStore{LateCommit: true, NoFence: true}
 		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
