@@ -176,8 +176,8 @@ func (w *world) append(partition string, m *sluice.Event) {
 	at := w.nextHub.Append(partition, &sent)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.forwarded.at[written{partition, at.Sequence}] = m.MessageID
-	w.blame.sentAs(eventID{"onward", partition, at.Sequence}, string(m.Body))
+	w.forwarded.at[written{partition, at.Sequence, 0}] = m.MessageID
+	w.blame.sentAs(eventID{"onward", partition, at.Sequence, 0}, string(m.Body))
 }
 
 // chainSettled reports whether the second stage has done all events in its log.
@@ -210,14 +210,14 @@ func (w *world) checkChain() []string {
 		effects[table] = map[string]int{}
 		for _, row := range w.store.Rows(table) {
 			e := row.(effect)
-			effects[table][w.forwarded.at[written{e.partition, e.sequence}]]++
+			effects[table][w.forwarded.at[written{e.partition, e.sequence, 0}]]++
 		}
 	}
 	ctx, groups := context.Background(), w.groups()
 	parked := map[string]int{}
 	list, _ := w.store.List(ctx, groups[1], sluice.DeadLetterFilter{})
 	for _, l := range list {
-		parked[w.forwarded.at[written{l.Event.Partition, l.Event.Sequence}]]++
+		parked[w.forwarded.at[written{l.Event.Partition, l.Event.Sequence, 0}]]++
 	}
 	var bad []string
 	list, _ = w.store.List(ctx, groups[0], sluice.DeadLetterFilter{})

@@ -63,12 +63,13 @@ type effect struct {
 	sequence  int64
 	redriven  bool
 	epoch     int64
+	life      int // number of the topic's incarnation
 }
 
 // handler writes two rows for each event, and fails as the event's body demands.
 func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 	one := func(ctx context.Context, b sluice.Batch, tx *sluicetest.Tx, e *sluice.Event) error {
-		row := effect{e.Partition, e.Sequence, b.Redriven, b.Epoch}
+		row := effect{e.Partition, e.Sequence, b.Redriven, b.Epoch, lifeOf(e)}
 		if err := tx.Insert("effects", row); err != nil {
 			return err
 		}
@@ -145,6 +146,9 @@ func (w *world) body(sequence int64) string {
 	case n < 18 && w.cfg.Stream != nil:
 		kind = "reject" // so that there are dead letters to retry
 	}
+	if w.life > 0 {
+		return fmt.Sprintf("%s %d %d", kind, sequence, w.life)
+	}
 	return fmt.Sprintf("%s %d", kind, sequence)
 }
 
@@ -156,6 +160,9 @@ func (w *world) nextEvent() (time.Time, func()) {
 	}
 	if !w.quiet && w.nextThemed.Before(at) {
 		at, fire = w.nextThemed, w.injectThemed
+	}
+	if halt, partition := w.nextHalt(); halt.Before(at) {
+		at, fire = halt, func() { w.continueAfterHalt(partition) }
 	}
 	if w.nextWatch.Before(at) {
 		at, fire = w.nextWatch, w.watch
@@ -206,7 +213,7 @@ func (w *world) sendEvents(number func(partition string) int) {
 				e.Key = fmt.Sprint("key ", n%5)
 			}
 			batch[partition] = append(batch[partition], e)
-			w.blame.sentAs(eventID{w.group.Topic, partition, n}, string(e.Body))
+			w.blame.sentAs(eventID{w.group.Topic, partition, n, w.life}, string(e.Body))
 			w.sent[partition]++
 		}
 	}
@@ -245,13 +252,19 @@ func (w *world) remind() {
 	lost := w.fired["failover that loses commits"] > 0
 	w.mu.Unlock()
 	for n := 0; lost && n < w.cfg.Partitions; n++ {
-		partition := fmt.Sprint(n)
-		w.hub.Append(partition, &sluice.Event{Body: []byte("good")})
-		w.mu.Lock()
-		w.blame.sentAs(eventID{w.group.Topic, partition, w.sent[partition]}, "good")
-		w.sent[partition]++
-		w.mu.Unlock()
+		w.nudge(fmt.Sprint(n))
 	}
+}
+
+// nudge sends one more event to a partition.
+func (w *world) nudge(partition string) {
+	w.mu.Lock()
+	n := w.sent[partition]
+	w.sent[partition]++
+	body := fmt.Sprintf("good %d %d", n, w.life)
+	w.blame.sentAs(eventID{w.group.Topic, partition, n, w.life}, body)
+	w.mu.Unlock()
+	w.hub.Append(partition, &sluice.Event{Body: []byte(body)})
 }
 
 // grow adds a partition to the topic.
@@ -495,47 +508,51 @@ func (w *world) check() []string {
 		return bad
 	}
 	complain := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
-	type id struct {
-		partition string
-		sequence  int64
-	}
-	count := map[id]int{}
+	id := func(e effect) eventID { return eventID{w.group.Topic, e.partition, e.sequence, e.life} }
+	count := map[eventID]int{}
 	last := map[string]effect{}
 	for _, row := range w.store.Rows("effects") {
 		e := row.(effect)
-		count[id{e.partition, e.sequence}]++
+		count[id(e)]++
 		before, ok := last[e.partition]
 		if ok && e.epoch < before.epoch {
 			complain("partition %s: event %d of epoch %d took effect after one of epoch %d", e.partition, e.sequence, e.epoch, before.epoch)
 		}
 		if !e.redriven {
-			if ok && e.sequence <= before.sequence {
+			again := w.setBack[e.partition] && e.epoch > before.epoch
+			if ok && e.sequence <= before.sequence && e.life == before.life && !again {
 				complain("partition %s: event %d took effect after event %d", e.partition, e.sequence, before.sequence)
 			}
 			last[e.partition] = e
 		}
 	}
-	second := map[id]int{}
+	second := map[eventID]int{}
 	for _, row := range w.store.Rows("effects too") {
 		e := row.(effect)
-		second[id{e.partition, e.sequence}]++
+		second[id(e)]++
 	}
 	deadLetters, err := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
 	if err != nil {
 		complain("list dead letters: %v", err)
 	}
-	parked := map[id]int{}
+	parked := map[eventID]int{}
 	for _, l := range deadLetters {
-		parked[id{l.Event.Partition, l.Event.Sequence}]++
+		parked[w.letterID(&l)]++
 		if l.Status == sluice.StatusRedrive {
 			complain("partition %s: event %d still waits for its redrive", l.Event.Partition, l.Event.Sequence)
 		}
 	}
-	for partition, sent := range w.sent {
-		for n := range sent {
-			e := id{partition, n}
-			if count[e]+parked[e] != 1 || second[e] != count[e] {
-				complain("partition %s: event %d has %d effects, %d second effects, %d dead letters", partition, n, count[e], second[e], parked[e])
+	for life, sent := range w.sentInLives() {
+		for partition, sent := range sent {
+			for n := range sent {
+				e := eventID{w.group.Topic, partition, n, life}
+				least := 1
+				if life < w.life || w.lost[e] {
+					least = 0
+				}
+				if total := count[e] + parked[e]; total < least || total > 1+w.again[e] || second[e] != count[e] {
+					complain("partition %s: event %d has %d effects, %d second effects, %d dead letters", partition, n, count[e], second[e], parked[e])
+				}
 			}
 		}
 	}
@@ -546,13 +563,25 @@ func (w *world) check() []string {
 	return bad
 }
 
+// sentInLives returns how many events were sent to each partition, by incarnation.
+func (w *world) sentInLives() []map[string]int64 {
+	var list []map[string]int64
+	for _, p := range w.past {
+		list = append(list, p.sent)
+	}
+	return append(list, w.sent)
+}
+
 func newWorld(cfg Config) *world {
+	if cfg.Chain != nil {
+		cfg.Themes &^= notInChains
+	}
 	w := &world{
 		cfg: cfg, group: sluice.Group{Namespace: "sim", Topic: "events", Name: "$Default"}, start: time.Now(),
 		leases: &sluicetest.Leases{Unsafe: cfg.UnsafeLeases}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
 		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{}, claimer: map[string]*process{},
 		down: map[string]time.Time{}, fired: map[string]int{}, written: map[written]int{}, sent: map[string]int64{},
-		blame: newBlame(), lanes: map[string]*lane{}, windows: map[string]int{},
+		lives: map[string]int{}, lost: map[eventID]bool{}, again: map[eventID]int{}, halts: map[string]time.Time{}, setBack: map[string]bool{}, blame: newBlame(), lanes: map[string]*lane{}, windows: map[string]int{},
 		trace: trace{keep: cfg.Keep},
 	}
 	w.hub = sluicetest.NewHub(w.group, cfg.Partitions)

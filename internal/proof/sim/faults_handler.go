@@ -99,7 +99,7 @@ func (w *world) takeDown(part string, span time.Duration) {
 // convicted counts the events that became dead letters because of one outage of
 // the environment. The engine may convict some when there is no other event to try. The lock is held.
 func (w *world) convicted(d *sluice.DeadLetter) bool {
-	id := eventID{d.Group.Topic, d.Event.Partition, d.Event.Sequence}
+	id := w.letterID(d)
 	if w.blame.why[id] != errEnvironment.Error() {
 		return false
 	}

@@ -14,10 +14,15 @@ import (
 type eventID struct {
 	topic, partition string
 	sequence         int64
+	life             int // number of the incarnation
 }
 
 func (e eventID) String() string {
-	return fmt.Sprintf("%s/%s/%d", e.topic, e.partition, e.sequence)
+	text := fmt.Sprintf("%s/%s/%d", e.topic, e.partition, e.sequence)
+	if e.life > 0 {
+		text += fmt.Sprintf(" of incarnation %d", e.life)
+	}
+	return text
 }
 
 // blame is what the world knows about which events may become dead letters: those that
@@ -52,7 +57,7 @@ func (w *world) attempted(lease sluice.Lease, a driver.AttemptRecord) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	id := eventID{lease.Group.Topic, lease.Partition, a.Sequence}
+	id := eventID{lease.Group.Topic, lease.Partition, a.Sequence, w.life}
 	if w.blame.begun[id] == nil {
 		w.blame.begun[id] = map[int64]bool{}
 	}
@@ -76,7 +81,7 @@ func (w *world) stored(list []sluice.DeadLetter) {
 	defer w.mu.Unlock()
 	for i := range list {
 		key := keyOf(&list[i])
-		id := eventID{list[i].Group.Topic, list[i].Event.Partition, list[i].Event.Sequence}
+		id := w.letterID(&list[i])
 		w.blame.window[id], w.blame.why[id] = w.windows[environment], list[i].Error
 		w.blame.parked[key] = append(w.blame.parked[key], list[i].Event.Sequence)
 	}
@@ -95,7 +100,7 @@ func (w *world) checkBlame() []string {
 		for i := range list {
 			if !w.deserved(&list[i]) {
 				d := &list[i]
-				id := eventID{g.Topic, d.Event.Partition, d.Event.Sequence}
+				id := w.letterID(d)
 				bad = append(bad, fmt.Sprintf("event %v (%s) did not fail by itself, but is a dead letter after %d attempts: %s", id, w.blame.kinds[id], d.Attempts, d.Error))
 			}
 		}
@@ -109,7 +114,7 @@ var failing = []string{"reject", "broken", "flaky", "panic", "exit"}
 
 // deserved reports whether an event may be a dead letter. The lock is held.
 func (w *world) deserved(d *sluice.DeadLetter) bool {
-	id := eventID{d.Group.Topic, d.Event.Partition, d.Event.Sequence}
+	id := w.letterID(d)
 	kind := w.blame.kinds[id]
 	firstOfChain := w.cfg.Chain != nil && d.Group.Topic == w.group.Topic
 	switch {

@@ -81,6 +81,9 @@ func (p *process) Observe(o sluice.Observation) {
 		return
 	}
 	p.w.laneOf(p.topic(), o.Partition).reported = time.Now()
+	if o.Kind == sluice.KindStopped && !p.secondStage {
+		p.w.halted(o.Partition)
+	}
 }
 
 // watch looks for partitions that have work and do not move.

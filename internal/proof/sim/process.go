@@ -257,6 +257,9 @@ func (s source) Seek(ctx context.Context, partition string, start sluice.Start, 
 
 func (s source) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	return request(ctx, s.process, "open", partition, func() (driver.Reader, error) {
+		if err := s.lie(partition, after); err != nil {
+			return nil, err
+		}
 		r, err := s.hub().Open(ctx, partition, after, epoch)
 		if err != nil {
 			return nil, err
@@ -468,8 +471,10 @@ func (w *world) checkedCommit(step driver.Step, apply func() error) func() error
 		w.mu.Lock()
 		claimed := w.claimed[partitionName(step.Lease)]
 		w.mu.Unlock()
+		redriven := w.redrivesOf(step)
 		err := apply()
 		if err == nil {
+			w.checkStep(step, redriven)
 			w.progressed(step.Lease.Group.Topic, step.Lease.Partition)
 			w.stored(step.DeadLetters)
 		}

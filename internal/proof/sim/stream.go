@@ -24,6 +24,7 @@ type streaming struct {
 type written struct {
 	partition string
 	sequence  int64
+	life      int
 }
 
 // stream is the at-least-once delivery of a process.
@@ -104,7 +105,7 @@ func (w *world) writeRecord(e *sluice.Event) error {
 func (w *world) write(e *sluice.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.written[written{e.Partition, e.Sequence}]++
+	w.written[written{e.Partition, e.Sequence, lifeOf(e)}]++
 	l := w.laneOf(w.group.Topic, e.Partition)
 	l.moved, l.accused = time.Now(), false
 }
@@ -157,7 +158,8 @@ func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.
 // comes from an owner that has been fenced.
 func (w *world) advance(lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
 	ctx := context.Background()
-	before := w.checkpoint(lease.Partition)
+	checkpoint := w.checkpoint(lease.Partition)
+	before := checkpoint.Position
 	parked, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{Partition: lease.Partition})
 	if err := w.store.Advance(ctx, lease, to, done); err != nil {
 		return err
@@ -179,7 +181,8 @@ func (w *world) advance(lease sluice.Lease, to sluice.Position, done []driver.Se
 	}
 	for _, r := range append([]driver.SequenceRange{{First: before.Sequence + 1, Last: to.Sequence}}, done...) {
 		for n := max(r.First, 0); n <= r.Last; n++ {
-			if !settled[n] && w.written[written{lease.Partition, n}] == 0 {
+			life := w.lives[checkpoint.Incarnation]
+			if !settled[n] && w.written[written{lease.Partition, n, life}] == 0 && !w.lost[eventID{w.group.Topic, lease.Partition, n, life}] {
 				complain("event %d counts as done at checkpoint %v, but is neither written nor a dead letter", n, to)
 				return nil
 			}
@@ -188,14 +191,14 @@ func (w *world) advance(lease sluice.Lease, to sluice.Position, done []driver.Se
 	return nil
 }
 
-func (w *world) checkpoint(partition string) sluice.Position {
-	list, _ := w.store.Read(context.Background(), w.group)
-	for _, p := range list {
+// checkpoint returns the checkpoint of a partition of the first stage.
+func (w *world) checkpoint(partition string) sluice.Checkpoint {
+	for _, p := range w.readCheckpoints() {
 		if p.Partition == partition {
-			return p.Position
+			return p
 		}
 	}
-	return driver.Unset
+	return sluice.Checkpoint{Position: driver.Unset}
 }
 
 // deadLetters is the dead-letter queue, with the requests of a process.
@@ -240,8 +243,15 @@ func (w *world) checkStream() []string {
 		bad = append(bad, fmt.Sprintf("list dead letters: %v", err))
 	}
 	parked := map[written]bool{}
-	for _, d := range list {
-		parked[written{d.Event.Partition, d.Event.Sequence}] = true
+	for i := range list {
+		d := &list[i]
+		w.mu.Lock()
+		present := w.letterID(d).life == w.life
+		w.mu.Unlock()
+		if !present {
+			continue
+		}
+		parked[written{d.Event.Partition, d.Event.Sequence, w.life}] = true
 		if d.Status == sluice.StatusRedrive {
 			bad = append(bad, fmt.Sprintf("partition %s: event %d still waits for its redrive", d.Event.Partition, d.Event.Sequence))
 		}
@@ -250,7 +260,7 @@ func (w *world) checkStream() []string {
 	defer w.mu.Unlock()
 	for partition, sent := range w.sent {
 		for n := range sent {
-			if e := (written{partition, n}); w.written[e] == 0 && !parked[e] {
+			if e := (written{partition, n, w.life}); w.written[e] == 0 && !parked[e] && !w.lost[eventID{w.group.Topic, partition, n, w.life}] {
 				bad = append(bad, fmt.Sprintf("partition %s: event %d is neither written nor a dead letter", partition, n))
 			}
 		}

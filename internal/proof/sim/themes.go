@@ -20,9 +20,13 @@ const (
 	apiOutages                        // an API is down, and handlers and sinks say so
 	environments                      // every event fails for a while
 	timeLimits                        // batches with one event run into the database's time limit
+	retention                         // it removes the front of the log
+	recreations                       // the topic is deleted and created again
+	staleLogs                         // a log that says wrongly that events are gone, or a position past its end
+	operators                         // they set checkpoints, discard dead letters and have them redriven later
 )
 
-var themeNames = []string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits"}
+var themeNames = []string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators"}
 
 // The themes that seeds draw, by the kind of world.
 const (
@@ -30,6 +34,10 @@ const (
 	drawnStream       = drawn
 	drawnChain        = drawn
 )
+
+// notInChains are themes that repeat or skip events of the first stage, which may then take
+// effect again in the second.
+const notInChains = retention | recreations | operators
 
 // themeSites are the kinds of faults of each theme, besides those of requests.
 var themeSites = map[string][]string{
@@ -39,6 +47,10 @@ var themeSites = map[string][]string{
 	"api-outages":      {"outage of the " + api},
 	"environments":     {"outage of the " + environment},
 	"time-limits":      {"transaction that ran out of time"},
+	"retention":        {"retention", "retention of events that are not done", "checkpoint set after a halt"},
+	"recreations":      {"topic recreated", "checkpoint set after a halt"},
+	"stale-logs":       {"log that lies"},
+	"operators":        {"checkpoint set", "discard", "redrive at a later time"},
 }
 
 // ParseThemes reads the names of themes, separated by commas.
@@ -80,6 +92,11 @@ func (w *world) injectThemed() {
 	}{
 		{apiOutages, func() { w.takeDown(api, span) }},
 		{environments, func() { w.fail(span) }},
+		{retention, w.trim},
+		{recreations, w.recreate},
+		{operators, w.setCheckpoint},
+		{operators, w.discard},
+		{operators, func() { w.redriveLater(span) }},
 	} {
 		if w.has(f.theme) {
 			choice = append(choice, f.fault)

@@ -58,6 +58,14 @@ type world struct {
 	forwarded forwarded       // from one stage to the next
 	trace     trace
 
+	life    int                  // number of the topic's incarnation
+	lives   map[string]int       // the numbers, by incarnation
+	past    []past               // what was sent in earlier ones
+	lost    map[eventID]bool     // events that retention or an operator may have skipped
+	again   map[eventID]int      // how often an operator had an event repeated
+	setBack map[string]bool      // partitions whose checkpoint an operator has set back
+	halts   map[string]time.Time // when an operator acts on a halted partition
+
 	slots          []*slot
 	commands       int              // started so far
 	sent           map[string]int64 // events per partition

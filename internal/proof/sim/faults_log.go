@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+)
+
+// past is what was sent in an earlier incarnation of the topic.
+type past struct{ sent map[string]int64 }
+
+// lifeOf is the number of the incarnation that an event was sent in. Its body says so.
+func lifeOf(e *sluice.Event) int {
+	if words := strings.Fields(string(e.Body)); len(words) == 3 {
+		n, _ := strconv.Atoi(words[2])
+		return n
+	}
+	return 0
+}
+
+// idOf identifies an event of the first stage's log, or of the second's.
+func idOf(topic string, e *sluice.Event) eventID {
+	return eventID{topic, e.Partition, e.Sequence, lifeOf(e)}
+}
+
+// letterID identifies the event of a dead letter. The lock is held.
+func (w *world) letterID(d *sluice.DeadLetter) eventID {
+	return eventID{d.Group.Topic, d.Event.Partition, d.Event.Sequence, w.lives[d.Incarnation]}
+}
+
+// trim removes the front of a partition, as retention does. Events that were not done may
+// be lost.
+func (w *world) trim() {
+	ctx := context.Background()
+	w.mu.Lock()
+	partition := strconv.Itoa(w.rng.IntN(w.cfg.Partitions - w.adding))
+	w.mu.Unlock()
+	b, _ := w.hub.Bounds(ctx, partition)
+	done := w.checkpoint(partition).Position.Sequence
+	w.mu.Lock()
+	before := b.First + w.rng.Int64N(b.Last.Sequence-b.First+2)
+	for n := max(b.First, done+1); n < before; n++ {
+		w.lost[eventID{w.group.Topic, partition, n, w.life}] = true
+	}
+	w.note("retention removes events of partition %s before %d", partition, before)
+	w.trouble(nil, "", w.operatorActs())
+	w.mu.Unlock()
+	w.hub.Trim(partition, before)
+	w.count("retention")
+	if done < before-1 {
+		w.count("retention of events that are not done")
+	}
+}
+
+// recreate deletes the topic and creates it again.
+func (w *world) recreate() {
+	ctx := context.Background()
+	w.hub.Recreate()
+	topic, _ := w.hub.Describe(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.past = append(w.past, past{w.sent})
+	w.life++
+	w.lives[topic.Incarnation] = w.life
+	w.sent = map[string]int64{}
+	w.nextSend = w.operatorActs()
+	w.note("the topic is recreated")
+	w.fired["topic recreated"]++
+	w.trouble(nil, "", w.operatorActs())
+}
+
+// lie returns an error of a log whose view is stale: a position that it has is past its
+// end, or events that it has are gone.
+func (s source) lie(partition string, after sluice.Position) error {
+	if !s.w.has(staleLogs) || s.secondStage || !s.w.troubled() || !s.w.coin(0.1, s.name+" lie "+partition) {
+		return nil
+	}
+	s.w.count("log that lies")
+	s.w.mu.Lock()
+	s.w.trouble(s.process, partition, s.w.operatorActs())
+	s.w.mu.Unlock()
+	if s.w.coin(0.5, "past the end "+partition) {
+		return fmt.Errorf("open partition %s: %w", partition, sluice.ErrPastEnd)
+	}
+	return &sluice.RetentionError{Partition: partition, After: after.Sequence, First: after.Sequence + 2}
+}
+
+// startOf returns the position before the oldest event of a partition.
+func (w *world) startOf(partition string) (incarnation string, at sluice.Position) {
+	ctx := context.Background()
+	topic, _ := w.hub.Describe(ctx)
+	b, _ := w.hub.Bounds(ctx, partition)
+	return topic.Incarnation, sluice.Position{Sequence: max(b.First-1, driver.Origin.Sequence)}
+}
