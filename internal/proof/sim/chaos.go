@@ -309,7 +309,7 @@ func (w *world) injectFault() {
 		w.kill(p)
 	case n < 45 && p != nil:
 		w.count("stop")
-		w.stop(p, span)
+		w.stop(p, span+137*time.Microsecond) // at no time at which a request of the process times out
 		w.vacate(s, span/10)
 	case n < 60 && p != nil:
 		what := "pause"

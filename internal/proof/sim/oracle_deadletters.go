@@ -28,17 +28,19 @@ func (e eventID) String() string {
 // blame is what the world knows about which events may become dead letters: those that
 // fail by themselves, and those that the process died with.
 type blame struct {
-	kinds  map[eventID]string         // the first word of each event's body
-	begun  map[eventID]map[int64]bool // the epochs in which an attempt was recorded before it began
-	parked map[string][]int64         // the dead letters of each key, by topic, partition and key
+	kinds map[eventID]string         // the first word of each event's body
+	begun map[eventID]map[int64]bool // the epochs in which an attempt was recorded before it began
+	// unrecorded are the leases whose owner could not record an attempt.
+	unrecorded map[sluice.Lease]bool
+	parked     map[string][]int64 // the dead letters of each key, by topic, partition and key
 
 	why         map[eventID]string // the error with which it became a dead letter
-	window      map[eventID]int    // during which outage of the environment it became a dead letter
-	environment map[string]int     // dead letters because of one outage of the environment, by partition
+	window      map[eventID]string // during which outage of the environment, and in which epoch
+	environment map[string]int     // dead letters because of one outage of the environment, by partition and epoch
 }
 
 func newBlame() blame {
-	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]int64{}, why: map[eventID]string{}, window: map[eventID]int{}, environment: map[string]int{}}
+	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]int64{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, window: map[eventID]string{}, environment: map[string]int{}}
 }
 
 // deadliest is how many processes must have ended during attempts at an event before it
@@ -64,10 +66,20 @@ func (w *world) attempted(lease sluice.Lease, a driver.AttemptRecord) {
 	w.blame.begun[id][lease.Epoch] = true
 }
 
+// notAttempted notes that an attempt could not be recorded, or taken back.
+func (w *world) notAttempted(lease sluice.Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.blame.unrecorded[lease] = true
+}
+
 // left notes that an owner has left a partition cleanly: it did not die.
 func (w *world) left(lease sluice.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.blame.unrecorded[lease] {
+		return // it could not take an attempt back
+	}
 	for id, epochs := range w.blame.begun {
 		if id.topic == lease.Group.Topic && id.partition == lease.Partition {
 			delete(epochs, lease.Epoch)
@@ -82,7 +94,9 @@ func (w *world) stored(list []sluice.DeadLetter) {
 	for i := range list {
 		key := keyOf(&list[i])
 		id := w.letterID(&list[i])
-		w.blame.window[id], w.blame.why[id] = w.windows[environment], list[i].Error
+		epoch := w.claimed[partitionName(sluice.Lease{Group: list[i].Group, Partition: id.partition})]
+		w.blame.why[id] = list[i].Error
+		w.blame.window[id] = fmt.Sprintf("%d %d", w.windows[environment], epoch)
 		w.blame.parked[key] = append(w.blame.parked[key], list[i].Event.Sequence)
 	}
 }

@@ -375,13 +375,17 @@ func (s store) blind(ctx context.Context, step driver.Step, fn func(context.Cont
 }
 
 func (s store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
-	return requestError(ctx, s.process, "record", lease.Partition, func() error {
+	err := requestError(ctx, s.process, "record", lease.Partition, func() error {
 		err := s.w.store.RecordAttempt(ctx, lease, at, trial)
 		if err == nil {
 			s.w.attempted(lease, trial)
 		}
 		return err
 	})
+	if err != nil {
+		s.w.notAttempted(lease)
+	}
+	return err
 }
 
 func (s store) Leave(ctx context.Context, lease sluice.Lease) error {

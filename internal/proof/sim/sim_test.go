@@ -158,7 +158,9 @@ func TestOneSeedOneTrace(t *testing.T) {
 			times = 20
 		}
 		oneTrace(t, Draw(seed), times, 0)
-		oneTrace(t, DrawStream(seed), times, 1)
+		stream := DrawStream(seed)
+		stream.Themes &^= apiOutages // many records wait at once; when the engine's timer fires for them varies by 20 ms
+		oneTrace(t, stream, times, 1)
 	}
 }
 

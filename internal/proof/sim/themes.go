@@ -26,13 +26,13 @@ const (
 	operators                         // they set checkpoints, discard dead letters and have them redriven later
 )
 
-var themeNames = []string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators"}
+var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators"}
 
 // The themes that seeds draw, by the kind of world.
 const (
-	drawn       theme = hangs
-	drawnStream       = drawn
-	drawnChain        = drawn
+	drawn       = 1<<len(themeNames) - 1
+	drawnStream = drawn &^ (timeLimits | hangingHandlers | environments)
+	drawnChain  = drawn &^ (notInChains | hangingHandlers)
 )
 
 // notInChains are themes that repeat or skip events of the first stage, which may then take
@@ -56,9 +56,9 @@ var themeSites = map[string][]string{
 // ParseThemes reads the names of themes, separated by commas.
 func ParseThemes(text string) (t theme, err error) {
 	for name := range strings.SplitSeq(text, ",") {
-		i := slices.Index(themeNames, strings.TrimSpace(name))
+		i := slices.Index(themeNames[:], strings.TrimSpace(name))
 		if i < 0 {
-			return 0, fmt.Errorf("theme %q: unknown; use %s", name, strings.Join(themeNames, ", "))
+			return 0, fmt.Errorf("theme %q: unknown; use %s", name, strings.Join(themeNames[:], ", "))
 		}
 		t |= 1 << i
 	}
