@@ -241,6 +241,7 @@ func (w *world) failOver() {
 	defer w.mu.Unlock()
 	clear(w.claimed)
 	for _, p := range list {
+		w.halted(p.Partition) // an operator looks again
 		w.claimed[partitionName(sluice.Lease{Group: w.group, Partition: p.Partition})] = p.Epoch
 	}
 }
@@ -407,6 +408,7 @@ func Run(cfg Config) Result {
 	// From here on there are no faults, and all events must be done in time.
 	w.mu.Lock()
 	w.quiet, w.restoreReplica = true, nil
+	w.becomeCalm()
 	clear(w.down)
 	now := time.Now()
 	for _, s := range w.slots {
@@ -587,6 +589,7 @@ func newWorld(cfg Config) *world {
 	w.hub = sluicetest.NewHub(w.group, cfg.Partitions)
 	w.link()
 	w.store.Faults = w
+	w.calm, w.becomeCalm = context.WithCancel(context.Background())
 	w.nextSend, w.nextFault, w.nextWatch = w.start, w.start.Add(5*time.Second), w.start.Add(watchEvery)
 	w.nextThemed = w.start.Add(8 * time.Second)
 	w.adding, w.growth = cfg.Added, w.start.Add(cfg.Length/10)

@@ -53,7 +53,11 @@ func (p *process) dawdle(ctx context.Context, topic, partition, key string) erro
 	p.w.mu.Lock()
 	p.w.trouble(p, partition, time.Now().Add(span))
 	p.w.mu.Unlock()
-	return p.w.sleep(ctx, p, span)
+	hanging, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.w.calm, cancel)()
+	_ = p.w.sleep(hanging, p, span)
+	return ctx.Err()
 }
 
 // leaveGoroutine ends the goroutine of a handler.

@@ -40,7 +40,11 @@ func (w *world) trim() {
 	partition := strconv.Itoa(w.rng.IntN(w.cfg.Partitions - w.adding))
 	w.mu.Unlock()
 	b, _ := w.hub.Bounds(ctx, partition)
-	done := w.checkpoint(partition).Position.Sequence
+	topic, _ := w.hub.Describe(ctx)
+	done := driver.Origin.Sequence
+	if c := w.checkpoint(partition); c.Incarnation == topic.Incarnation {
+		done = c.Position.Sequence
+	}
 	w.mu.Lock()
 	before := b.First + w.rng.Int64N(b.Last.Sequence-b.First+2)
 	for n := max(b.First, done+1); n < before; n++ {

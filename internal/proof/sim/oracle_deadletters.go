@@ -32,7 +32,7 @@ type blame struct {
 	begun map[eventID]map[int64]bool // the epochs in which an attempt was recorded before it began
 	// unrecorded are the leases whose owner could not record an attempt.
 	unrecorded map[sluice.Lease]bool
-	parked     map[string][]int64 // the dead letters of each key, by topic, partition and key
+	parked     map[string][]eventID // the dead letters of each key, by topic, partition and key
 
 	why         map[eventID]string // the error with which it became a dead letter
 	window      map[eventID]string // during which outage of the environment, and in which epoch
@@ -40,7 +40,7 @@ type blame struct {
 }
 
 func newBlame() blame {
-	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]int64{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, window: map[eventID]string{}, environment: map[string]int{}}
+	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, window: map[eventID]string{}, environment: map[string]int{}}
 }
 
 // deadliest is how many processes must have ended during attempts at an event before it
@@ -71,6 +71,11 @@ func (w *world) notAttempted(lease sluice.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.blame.unrecorded[lease] = true
+	for id, epochs := range w.blame.begun { // the store counts what is tried next on top
+		if id.topic == lease.Group.Topic && id.partition == lease.Partition && epochs[lease.Epoch] {
+			epochs[-lease.Epoch] = true
+		}
+	}
 }
 
 // left notes that an owner has left a partition cleanly: it did not die.
@@ -97,7 +102,7 @@ func (w *world) stored(list []sluice.DeadLetter) {
 		epoch := w.claimed[partitionName(sluice.Lease{Group: list[i].Group, Partition: id.partition})]
 		w.blame.why[id] = list[i].Error
 		w.blame.window[id] = fmt.Sprintf("%d %d", w.windows[environment], epoch)
-		w.blame.parked[key] = append(w.blame.parked[key], list[i].Event.Sequence)
+		w.blame.parked[key] = append(w.blame.parked[key], w.letterID(&list[i]))
 	}
 }
 
@@ -137,7 +142,7 @@ func (w *world) deserved(d *sluice.DeadLetter) bool {
 	case !firstOfChain && slices.Contains(failing, kind):
 		return true
 	case strings.HasPrefix(w.blame.why[id], "held back"):
-		another := slices.ContainsFunc(w.blame.parked[keyOf(d)], func(n int64) bool { return n != id.sequence })
+		another := slices.ContainsFunc(w.blame.parked[keyOf(d)], func(o eventID) bool { return o != id })
 		return w.cfg.Stream != nil && w.cfg.Stream.Policy == sluice.KeyHold && another
 	}
 	return len(w.blame.begun[id]) >= deadliest || w.convicted(d)

@@ -23,6 +23,7 @@ type lane struct {
 	holder   *process  // at the last look
 	heldFrom time.Time // since when the holder holds it and runs
 	reported time.Time // the last observation with an error
+	halted   bool      // the last report says that an operator must act
 	accused  bool      // a violation of the present stall was recorded
 }
 
@@ -71,16 +72,22 @@ func (p *process) topic() string {
 
 // Observe implements [sluice.Observer]: it notes what the process reports.
 func (p *process) Observe(o sluice.Observation) {
-	if o.Err == nil {
+	opened := o.Kind == sluice.KindOpened || o.Kind == sluice.KindAcquired
+	if o.Err == nil && !opened {
 		return
 	}
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
+	if opened {
+		p.w.laneOf(p.topic(), o.Partition).halted = false
+		return
+	}
 	if o.Partition == "" {
 		p.reported = time.Now()
 		return
 	}
-	p.w.laneOf(p.topic(), o.Partition).reported = time.Now()
+	l := p.w.laneOf(p.topic(), o.Partition)
+	l.reported, l.halted = time.Now(), l.halted || o.Kind == sluice.KindStopped
 	if o.Kind == sluice.KindStopped && !p.secondStage {
 		p.w.halted(o.Partition)
 	}
@@ -152,7 +159,7 @@ func (w *world) judge(l *lane, name string, now time.Time) {
 		w.note("partition %s does not move", name)
 		return
 	}
-	if l.holder == nil {
+	if l.holder == nil || l.halted {
 		return
 	}
 	since = l.moved

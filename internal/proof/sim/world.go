@@ -40,23 +40,25 @@ type world struct {
 	leases  *sluicetest.Leases
 	store   *sluicetest.Store
 
-	mu        sync.Mutex // guards the fields below; never held during a call
-	rng       *rand.Rand
-	parked    []*ticket
-	late      []*delivery
-	coins     map[string]uint64
-	blame     blame
-	lanes     map[string]*lane // by topic and partition
-	owners    map[string]*process
-	claimed   map[string]int64     // the highest epoch that has claimed each lane
-	claimer   map[string]*process  // the process that has claimed it
-	down      map[string]time.Time // parts of the world that have an outage, and until when
-	quiet     bool
-	fired     map[string]int
-	stale     []string        // violations: commits of fenced owners, wrong moves of checkpoints
-	written   map[written]int // events written by at-least-once deliveries
-	forwarded forwarded       // from one stage to the next
-	trace     trace
+	mu         sync.Mutex // guards the fields below; never held during a call
+	rng        *rand.Rand
+	parked     []*ticket
+	late       []*delivery
+	coins      map[string]uint64
+	blame      blame
+	lanes      map[string]*lane // by topic and partition
+	owners     map[string]*process
+	claimed    map[string]int64     // the highest epoch that has claimed each lane
+	claimer    map[string]*process  // the process that has claimed it
+	down       map[string]time.Time // parts of the world that have an outage, and until when
+	quiet      bool
+	calm       context.Context // ends when the world becomes quiet
+	becomeCalm context.CancelFunc
+	fired      map[string]int
+	stale      []string        // violations: commits of fenced owners, wrong moves of checkpoints
+	written    map[written]int // events written by at-least-once deliveries
+	forwarded  forwarded       // from one stage to the next
+	trace      trace
 
 	life    int                  // number of the topic's incarnation
 	lives   map[string]int       // the numbers, by incarnation
