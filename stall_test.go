@@ -188,7 +188,9 @@ func (s *scene) run(source driver.Source, delivery sluice.Delivery, cfg sluice.C
 	ran := make(chan error, 1)
 	go func() { ran <- c.Run(s.t.Context()) }()
 	return c, sync.OnceFunc(func() {
-		if err := cmp.Or(c.Stop(s.t.Context()), <-ran); err != nil {
+		ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+		defer cancel()
+		if err := cmp.Or(c.Stop(ctx), <-ran); err != nil {
 			s.t.Error(err)
 		}
 	})
