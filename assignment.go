@@ -50,6 +50,7 @@ type assignment struct {
 	// letters, which is after that; only under Replay does it ever change.
 	incarnation  string // the topic's, which the claimed checkpoint is of
 	assignedHook bool   // Hooks.Assigned was called
+	unanswered   int    // how many requests in a row had no answer, at most two
 	seekAgain    bool   // the start is to be chosen again
 
 	// unread: this assignment has chosen the start and has read no event since. The
@@ -184,18 +185,23 @@ func (a *assignment) requestCtx(parent context.Context) (context.Context, contex
 }
 
 // request runs a request to the log or a store from the delivery's goroutine, for a
-// limited time. what says in its errors what it is for.
+// limited time: as requestCtx, and twice as long after each that had no answer, up to
+// LeaseFor, because a store may let requests wait for their turn. what says in its errors
+// what it is for.
 func (a *assignment) request(parent context.Context, what string, fn func(context.Context) error) error {
-	ctx, cancel := a.requestCtx(parent)
+	limit := min(a.c.cfg.LeaseFor/3<<a.unanswered, a.c.cfg.LeaseFor)
+	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
 	span := a.delivery.doing(&activity{"request to " + what + " has not returned", "the driver ignores the time limit of its context"}, 0, 0)
 	defer span.done()
 	err := fn(ctx)
 	switch {
 	case err == nil:
+		a.unanswered = 0
 		return nil
 	case ctx.Err() != nil && parent.Err() == nil:
-		return fmt.Errorf("%s: no answer within %v: %w", what, a.c.cfg.LeaseFor/3, err)
+		a.unanswered = min(a.unanswered+1, 2)
+		return fmt.Errorf("%s: no answer within %v: %w", what, limit, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

@@ -79,6 +79,21 @@ func hold(t *testing.T, s *pgstore.Store, l driver.Lease) <-chan error {
 	return done
 }
 
+// A claim ends the session that holds the checkpoint within the claim's own time, whatever the lock
+// timeout is.
+func TestClaimWithinItsTime(t *testing.T) {
+	url := pgtest.Database(t)
+	s := open(t, url, &pgstore.Config{LockTimeout: time.Hour})
+	a := lease("a", 1)
+	claim(t, s, a)
+	hold(t, s, a)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	if p, err := s.Claim(ctx, lease("b", 2), "1"); err != nil || p.Owner != "b" {
+		t.Errorf("claimed %+v, %v", p, err)
+	}
+}
+
 // One that has lost its lease does not end the transaction of the one that has
 // it now.
 func TestClaimSparesTheBetter(t *testing.T) {

@@ -21,7 +21,8 @@ const (
 	seizeEvery = 50 * time.Millisecond
 )
 
-// seize runs a statement on a checkpoint's row. It waits for the lock timeout first, and then
+// seize runs a statement on a checkpoint's row. It waits for the lock timeout first, or for a quarter
+// of the time that ctx leaves, and then
 // terminates the sessions that hold the row. With a lease, it fails instead if the checkpoint belongs
 // to a later claim.
 func (s *Store) seize(ctx context.Context, lease *driver.Lease, sql string, args []any, dest ...any) error {
@@ -30,7 +31,7 @@ func (s *Store) seize(ctx context.Context, lease *driver.Lease, sql string, args
 		return err
 	}
 	defer conn.Release()
-	_, err = once(ctx, conn.Conn(), s.cfg.LockTimeout, s.sql.of(sql), args, dest...)
+	_, err = once(ctx, conn.Conn(), s.lockTimeout(ctx), s.sql.of(sql), args, dest...)
 	if !lockTimedOut(err) {
 		return err
 	}
@@ -48,6 +49,16 @@ func (s *Store) seize(ctx context.Context, lease *driver.Lease, sql string, args
 		}
 	}
 	return s.overrule(ctx, conn.Conn(), lease, s.sql.of(sql), args, dest)
+}
+
+// lockTimeout returns how long a statement waits for a row before the session that holds it is
+// terminated: LockTimeout, or less if ctx leaves no time for that.
+func (s *Store) lockTimeout(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return s.cfg.LockTimeout
+	}
+	return max(time.Millisecond, min(s.cfg.LockTimeout, time.Until(deadline)/4))
 }
 
 // forcibly is [once] in two round trips: the first learns the number of the
