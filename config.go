@@ -129,7 +129,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 	case !isName(c.Owner):
 		return c, fmt.Errorf("owner %q: must be UTF-8 text of at most %d bytes without control characters", c.Owner, maxOwner)
 	case !isStart(c.Start):
-		return c, fmt.Errorf("start %+v: use Earliest, Latest, At, Ago, FromSequence or FromOffset, with a value", c.Start)
+		return c, fmt.Errorf("start of kind %d without a value that fits: use Earliest, Latest, At, Ago, FromSequence or FromOffset", c.Start.Kind)
 	case c.LeaseFor < minLease:
 		return c, fmt.Errorf("lease of %v: must last at least %v; is the unit missing, as in 30*time.Second?", c.LeaseFor, minLease)
 	case c.RenewEvery <= 0 || c.LeaseFor < 3*c.RenewEvery:

@@ -32,7 +32,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		{"a partition written oddly", func(*Store) {}, []*sluice.Event{{}, {Partition: "01"}}, nil, `event 1 is for partition "01"`},
 		{"too many partitions", func(*Store) {}, []*sluice.Event{{Partition: "1000000000"}}, nil, "below 1024"},
 		{"a config that is refused", func(*Store) {}, Bodies("a"), &sluice.Config{Attempts: -1}, "attempts"},
-		{"a start that is none", func(*Store) {}, Bodies("a"), &sluice.Config{Start: sluice.Start{Kind: 99}}, "unknown kind of start"},
+		{"a start that is none", func(*Store) {}, Bodies("a"), &sluice.Config{Start: sluice.Start{Kind: 99}}, "start of kind 99"},
+		{"a start that the log refuses", func(*Store) {}, Bodies("a"), &sluice.Config{Start: sluice.FromOffset("x")}, `offset "x" is not a number`},
 	} {
 		failures := suite.Failures(t, func(t testing.TB) {
 			store := new(Store)
