@@ -139,6 +139,7 @@ func (w *transactionalWorker[Tx]) commit(step driver.Step, b Batch) error {
 		if tooLong {
 			break // fewer events are tried at once: the time limit was the wait
 		}
+		w.returned()
 		if err := w.a.pause(w.outage.Next()); err != nil {
 			return err
 		}
@@ -172,6 +173,7 @@ func (w *transactionalWorker[Tx]) handlerFailed(b Batch, failure *driver.Handler
 	if b.Redriven {
 		return failure // the dead letter waits, and not the partition
 	}
+	w.returned()
 	w.failed(b, failure)
 	wait := statedWait(failure)
 	if wait == 0 {

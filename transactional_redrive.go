@@ -139,9 +139,7 @@ func (w *transactionalWorker[Tx]) redriveRound(due []DeadLetter, mayRead bool) e
 		}
 	}
 	w.redrives.after = 0
-	if err := w.recordAttempt(w.record.known); err != nil && !errors.Is(err, errReclaimed) {
-		return err
-	}
+	w.returned()
 	return nil
 }
 
@@ -213,6 +211,7 @@ func (w *transactionalWorker[Tx]) postpone(d *DeadLetter, failure error) error {
 		return err
 	}
 	w.clearRedrive(d)
+	w.returned()
 	if faultOf(failure) == faultEnvironment {
 		return errReclaimed
 	}

@@ -25,13 +25,14 @@ const (
 // did not end the process, so it does not count.
 type attemptLog struct {
 	known, stored driver.AttemptRecord
-	loaded        bool
+	loaded        bool // a claim has read it
+	unsure        bool // a write may have changed stored, or not
 }
 
 // load takes over what a claim has read. What this worker has recorded since its
 // first claim has returned.
 func (l *attemptLog) load(cp Checkpoint, moved bool) {
-	l.stored = cp.Attempt
+	l.stored, l.unsure = cp.Attempt, false
 	if !l.loaded || moved {
 		l.known = cp.Attempt
 	}
@@ -42,7 +43,10 @@ func (l *attemptLog) load(cp Checkpoint, moved bool) {
 }
 
 // clear forgets everything: the step that moves the checkpoint clears the record.
-func (l *attemptLog) clear() { l.known, l.stored = driver.AttemptRecord{}, driver.AttemptRecord{} }
+func (l *attemptLog) clear() { *l = attemptLog{loaded: true} }
+
+// has reports whether this record is the one that is stored.
+func (l *attemptLog) has(record driver.AttemptRecord) bool { return !l.unsure && l.stored == record }
 
 // of returns what is known of an event, or of the redrive of a dead letter.
 func (l *attemptLog) of(sequence, deadLetter int64) driver.AttemptRecord {
@@ -187,15 +191,12 @@ func (w *transactionalWorker[Tx]) recordFailure(e *Event, attempts int, failure 
 // recordAttempt stores an attempt record, unless it is stored. Like commit it returns
 // errReclaimed after a failure.
 func (w *transactionalWorker[Tx]) recordAttempt(attempt driver.AttemptRecord) error {
-	if w.record.stored == attempt {
+	if w.record.has(attempt) {
 		return nil
 	}
-	err := w.a.request(w.a.work, "record attempt", func(ctx context.Context) error {
-		return w.store.RecordAttempt(ctx, w.a.lease, w.pos, attempt)
-	})
+	err := w.storeAttempt(attempt)
 	switch {
 	case err == nil:
-		w.record.stored = attempt
 		return nil
 	case w.a.work.Err() != nil:
 		return w.a.ended()
@@ -210,11 +211,29 @@ func (w *transactionalWorker[Tx]) recordAttempt(attempt driver.AttemptRecord) er
 	return errReclaimed
 }
 
+func (w *transactionalWorker[Tx]) storeAttempt(attempt driver.AttemptRecord) error {
+	err := w.a.request(w.a.work, "record attempt", func(ctx context.Context) error {
+		return w.store.RecordAttempt(ctx, w.a.lease, w.pos, attempt)
+	})
+	if w.record.unsure = err != nil; !w.record.unsure {
+		w.record.stored = attempt
+	}
+	return err
+}
+
+// returned takes an attempt that has returned back from the record, if the store allows
+// it, before the partition waits: what ends the process meanwhile is not this event.
+func (w *transactionalWorker[Tx]) returned() {
+	if !w.record.has(w.record.known) {
+		_ = w.storeAttempt(w.record.known) // the caller has reported the outage, if there is one
+	}
+}
+
 // takeBack removes an attempt that has returned from the record, before the partition
 // is released: it has not ended the process. Where that is impossible, because the
 // lease is lost or the store fails, the attempt stays on record.
 func (w *transactionalWorker[Tx]) takeBack() {
-	if w.record.stored == w.record.known {
+	if w.record.has(w.record.known) {
 		return
 	}
 	ctx, cancel := w.a.shutdownCtx()

@@ -209,7 +209,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			a := h.begin(t)
 			h.claim(t, leaseOf("0", "a", 2))
 			a.Epoch = 2
-			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1}))
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), driver.AttemptRecord{Sequence: 10, DeadLetter: 7, Attempts: 1, Error: "no", Unreturned: 1}))
 			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", at(4))
 			suite.NoError(t, "reset", err)
 			p := h.checkpoint(t, "0")
@@ -261,7 +261,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 			a := h.begin(t)
 			done := []driver.SequenceRange{{First: 13, Last: 14}}
-			trial := driver.AttemptRecord{Sequence: 10, Attempts: 1, Error: "no"}
+			trial := driver.AttemptRecord{Sequence: 10, DeadLetter: 7, Attempts: 1, Error: "no", Unreturned: 1}
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), trial))
 			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, at(9), done))
 			if p := h.claim(t, a); p.Attempt != trial || !slices.Equal(p.Done, done) {
@@ -275,7 +275,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if p := h.checkpoint(t, "0"); len(p.Done) > 0 {
 				t.Errorf("a step left %v done after %v, want none", p.Done, p.Position)
 			}
-			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(10), driver.AttemptRecord{Sequence: 11, Attempts: 1}))
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(10), driver.AttemptRecord{Sequence: 11, DeadLetter: 7, Attempts: 1, Error: "no", Unreturned: 1}))
 			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, at(11), done))
 			if p := h.checkpoint(t, "0"); p.Attempt != (driver.AttemptRecord{}) || p.Claims != 1 {
 				t.Errorf("an advance left %+v, want no trial and 1 claim", p)
