@@ -5,7 +5,9 @@ package tcplink
 import (
 	"fmt"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -17,13 +19,16 @@ type Link struct {
 	work     sync.WaitGroup
 
 	mu     sync.Mutex
-	pairs  map[*pair]struct{}
+	pairs  []*pair // oldest first
 	hole   bool
 	closed bool
 }
 
 // pair is one connection, from its client to its server.
-type pair struct{ client, server net.Conn }
+type pair struct {
+	client, server net.Conn
+	hole           atomic.Bool // its bytes are dropped
+}
 
 // New makes a link to target, host:port, for clients that connect to
 // listen, of which the port may be 0.
@@ -32,7 +37,7 @@ func New(listen, target string) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("link to %s: %w", target, err)
 	}
-	link := &Link{target: target, listener: l, pairs: map[*pair]struct{}{}}
+	link := &Link{target: target, listener: l}
 	link.work.Go(link.accept)
 	return link, nil
 }
@@ -48,7 +53,7 @@ func (l *Link) Reset() int {
 }
 
 func (l *Link) reset() int {
-	for p := range l.pairs {
+	for _, p := range l.pairs {
 		for _, c := range []net.Conn{p.client, p.server} {
 			if tcp, ok := c.(*net.TCPConn); ok {
 				_ = tcp.SetLinger(0) // so that closing it sends RST
@@ -65,6 +70,15 @@ func (l *Link) Swallow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hole = true
+}
+
+// SwallowNewest drops every byte of the n newest connections from now on; they stay open. Others work.
+func (l *Link) SwallowNewest(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.pairs[max(0, len(l.pairs)-n):] {
+		p.hole.Store(true)
+	}
 }
 
 // Silence is a Swallow that a test ends by the function that it returns.
@@ -114,33 +128,33 @@ func (l *Link) accept() {
 			client.Close()
 			continue
 		}
-		p := &pair{client, server}
+		p := &pair{client: client, server: server}
 		l.mu.Lock()
-		l.pairs[p] = struct{}{}
+		l.pairs = append(l.pairs, p)
 		if l.closed {
 			l.reset()
 		}
 		l.mu.Unlock()
 		var halves sync.WaitGroup
-		halves.Go(func() { l.carry(client, server) })
-		halves.Go(func() { l.carry(server, client) })
+		halves.Go(func() { l.carry(p, client, server) })
+		halves.Go(func() { l.carry(p, server, client) })
 		l.work.Go(func() {
 			halves.Wait()
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			delete(l.pairs, p)
+			l.pairs = slices.DeleteFunc(l.pairs, func(other *pair) bool { return other == p })
 		})
 	}
 }
 
 // carry copies one direction until either end is closed, and closes both.
-func (l *Link) carry(from, to net.Conn) {
+func (l *Link) carry(p *pair, from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 && !l.swallowing() {
+		if n > 0 && !p.hole.Load() && !l.swallowing() {
 			if _, err := to.Write(buf[:n]); err != nil {
 				return
 			}

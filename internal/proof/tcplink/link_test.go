@@ -96,3 +96,25 @@ func TestLinkSwallows(t *testing.T) {
 		t.Errorf("a connection after it: %v", err)
 	}
 }
+
+func TestLinkSwallowsNewest(t *testing.T) {
+	l := NewTest(t, echo(t))
+	old := dial(t, l)
+	if err := answers(t, old, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	silent := dial(t, l)
+	if err := answers(t, silent, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	l.SwallowNewest(1)
+	var late net.Error
+	if err := answers(t, silent, 50*time.Millisecond); !errors.As(err, &late) || !late.Timeout() {
+		t.Errorf("the newest connection: error is %v, want silence", err)
+	}
+	for name, c := range map[string]net.Conn{"old": old, "new": dial(t, l)} {
+		if err := answers(t, c, time.Minute); err != nil {
+			t.Errorf("%s connection: %v", name, err)
+		}
+	}
+}

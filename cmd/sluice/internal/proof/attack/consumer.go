@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/netns"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 )
@@ -78,7 +79,7 @@ type consumer struct {
 	service
 	*route
 	name  string
-	netns *netns // nil if it runs in the host's network
+	netns *netns.Namespace // nil if it runs in the host's network
 
 	mu     sync.Mutex
 	trap   *trap
@@ -222,7 +223,7 @@ func (w *world) begin(c *consumer, life int) (*process, error) {
 		args = append(args, "--log-level", "debug") // for the search for secrets
 	}
 	if c.netns != nil {
-		args = c.netns.inside(args...)
+		args = c.netns.Inside(args...)
 	}
 	return launch(w.Dir, name, w.env(c.route), args...)
 }

@@ -7,7 +7,7 @@
 // output.
 //
 // A [Plan] says how often each fault strikes; [Run] injects the faults and checks
-// the result; a [Report] has the result. A netns is a network namespace with one
+// the result; a [Report] has the result. Package netns makes network namespaces with one
 // cable to the host, internal/proof/tcplink is a TCP proxy, and internal/proof/pgtest's
 // proxy sees the statements on their way to PostgreSQL.
 package attack

@@ -106,11 +106,11 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 		if c.netns == nil {
 			return w.swallow(ctx, []*tcplink.Link{c.hub, c.sql}, length)
 		}
-		if err := c.netns.unplug(); err != nil {
+		if err := c.netns.Unplug(); err != nil {
 			return false, err
 		}
 		sleep(ctx, length)
-		return true, c.netns.plug()
+		return true, c.netns.Plug()
 	}
 	return false, fmt.Errorf("%s is not a fault of a consumer", f)
 }

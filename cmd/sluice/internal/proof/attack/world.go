@@ -19,6 +19,7 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // driver pgx
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/netns"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 )
@@ -54,9 +55,9 @@ type world struct {
 	secrets *canaries
 
 	pg          *pgtest.Server
-	db          *sql.DB      // our own connection, not through a proxy
-	hostNetwork *hostNetwork // nil without network namespaces
-	host        string       // address of the links for the processes
+	db          *sql.DB        // our own connection, not through a proxy
+	hostNetwork *netns.Network // nil without network namespaces
+	host        string         // address of the links for the processes
 	hub         *service
 	hubAddr     string
 	consumers   []*consumer
@@ -81,10 +82,10 @@ func (w *world) build(ctx context.Context) (err error) {
 		return err
 	}
 	w.host = "127.0.0.1"
-	if w.hostNetwork, err = newHostNetwork(consumers); err != nil {
+	if w.hostNetwork, err = netns.New(consumers); err != nil {
 		w.Log("cannot create network namespaces, blocking traffic at the proxies instead of unplugging cables: %v", err)
 	} else {
-		w.host = w.hostNetwork.host
+		w.host = w.hostNetwork.Host
 	}
 	if err := w.buildHub(ctx); err != nil {
 		return err
@@ -98,7 +99,7 @@ func (w *world) build(ctx context.Context) (err error) {
 	for i := range consumers {
 		c := &consumer{name: string(rune('a' + i))}
 		if w.hostNetwork != nil {
-			c.netns = w.hostNetwork.namespaces[i]
+			c.netns = w.hostNetwork.Namespaces[i]
 		}
 		random := rand.New(rand.NewPCG(w.Plan.Seed, uint64(100+i)))
 		c.struck = func(f Fault) { w.struckCommit(ctx, c, f, random) }
@@ -213,7 +214,7 @@ func (w *world) close() error {
 	w.deliveries.Wait()
 	var errs []error
 	if w.hostNetwork != nil {
-		errs = append(errs, w.hostNetwork.close())
+		errs = append(errs, w.hostNetwork.Close())
 	}
 	if w.db != nil {
 		w.db.Close()

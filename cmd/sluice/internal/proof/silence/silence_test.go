@@ -1,0 +1,159 @@
+//go:build linux
+
+package silence
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/sqlstore"
+)
+
+// leaseFor is short, so that the tests are.
+const leaseFor = 3 * time.Second
+
+var group = driver.Group{Namespace: "ns", Topic: "flights", Name: "$Default"}
+
+// watch measures from a strike to the first report of it, and to the first progress after that.
+type watch struct {
+	mu       sync.Mutex
+	struck   time.Time
+	done     int // events
+	reported time.Duration
+	report   string
+	moved    time.Duration
+	over     chan struct{} // closed when all is measured
+	warm     chan struct{} // closed when the consumer works
+}
+
+func newWatch() *watch { return &watch{over: make(chan struct{}), warm: make(chan struct{})} }
+
+// strike begins the measurement.
+func (w *watch) strike() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.struck = time.Now()
+}
+
+func (w *watch) Observe(o sluice.Observation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o.Kind == sluice.KindCommitted && o.Events > 0 {
+		if w.done == 0 {
+			close(w.warm)
+		}
+		w.done += o.Events
+	}
+	switch {
+	case w.struck.IsZero() || w.moved != 0:
+	case w.reported == 0 && o.Err != nil && (o.Kind == sluice.KindFailed || o.Kind == sluice.KindStalled || o.Kind == sluice.KindUnknown):
+		w.reported, w.report = time.Since(w.struck), o.Err.Error()
+	case w.reported != 0 && o.Kind == sluice.KindCommitted && o.Events > 0:
+		w.moved = time.Since(w.struck)
+		close(w.over)
+	}
+}
+
+// measure runs a consumer until strike has been called and its effect is measured. It fails the test
+// if the report took longer than a lease, or the progress longer than two.
+func measure(t *testing.T, w *watch, source driver.Source, leases driver.LeaseStore, delivery sluice.Delivery, strike func()) {
+	t.Helper()
+	consumer, err := sluice.New(source, leases, delivery, &sluice.Config{
+		LeaseFor: leaseFor, AssignEvery: 50 * time.Millisecond, RetryMin: 20 * time.Millisecond, RetryMax: 200 * time.Millisecond, Observer: w,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- consumer.Run(ctx) }()
+	defer func() {
+		stop()
+		<-ended
+	}()
+	timeout := time.After(time.Minute)
+	await := func(what string, done <-chan struct{}) {
+		select {
+		case <-done:
+		case err := <-ended:
+			ended <- nil
+			t.Fatalf("the consumer ended: %v", err)
+		case <-timeout:
+			t.Fatalf("not within a minute: %s (%s)", what, w.report)
+		}
+	}
+	await("the consumer works", w.warm)
+	if strike != nil {
+		strike()
+		w.strike()
+	}
+	await("it goes on after the strike", w.over)
+	t.Logf("lease %v: reported after %v (%s), moving again after %v", leaseFor, w.reported.Round(time.Millisecond), w.report, w.moved.Round(time.Millisecond))
+	const busy = time.Second // what a busy machine may add
+	if w.reported > leaseFor+busy || w.moved > 2*leaseFor+busy {
+		t.Errorf("reported after %v, moving again after %v: want at most %v and %v", w.reported, w.moved, leaseFor, 2*leaseFor)
+	}
+}
+
+// filling is a hub in memory to which an event is appended every ten milliseconds.
+func filling(t *testing.T) *sluicetest.Hub {
+	hub := sluicetest.NewHub(group, 1)
+	every(t, func(n int) error {
+		hub.Append("0", &driver.Event{Body: fmt.Append(nil, n)})
+		return nil
+	})
+	return hub
+}
+
+// every calls fn every ten milliseconds until the test's end.
+func every(t *testing.T, fn func(n int) error) {
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if err := fn(n); err != nil && ctx.Err() == nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { stop(); <-over })
+}
+
+// Another process holds the write lock of the SQLite file for a lease.
+func TestSQLite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s, err := sqlstore.OpenSQLite(path, &sqlstore.Config{BusyTimeout: leaseFor / 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	w := newWatch()
+	delivery := sluice.Transactional(s, func(context.Context, *sqlstore.Tx, sluice.Batch) error { return nil })
+	measure(t, w, filling(t), s.Leases(), delivery, func() {
+		tx, err := s.DB().BeginTx(t.Context(), nil)
+		if err == nil {
+			_, err = tx.Exec("CREATE TABLE held (x)") // takes the lock
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(leaseFor, func() { tx.Rollback() })
+		t.Cleanup(func() { timer.Stop(); tx.Rollback() })
+	})
+}
